@@ -1,0 +1,271 @@
+//go:build cgo
+
+package cgo
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"syscall"
+	"unsafe"
+)
+
+// Supported tells whether this build can reach rdma-core.
+const Supported = true
+
+func ptr[T any, H ~uintptr](h H) *T {
+	// Through a pointer to the handle: the address is C's, which neither moves
+	// nor is collected, and vet knows no way to say so of an integer.
+	return *(**T)(unsafe.Pointer(&h))
+}
+
+func (h Context) c() *C.struct_ibv_context          { return ptr[C.struct_ibv_context](h) }
+func (h PD) c() *C.struct_ibv_pd                    { return ptr[C.struct_ibv_pd](h) }
+func (h MR) c() *C.struct_ibv_mr                    { return ptr[C.struct_ibv_mr](h) }
+func (h CompChannel) c() *C.struct_ibv_comp_channel { return ptr[C.struct_ibv_comp_channel](h) }
+func (h CQ) c() *C.struct_ibv_cq                    { return ptr[C.struct_ibv_cq](h) }
+func (h QP) c() *C.struct_ibv_qp                    { return ptr[C.struct_ibv_qp](h) }
+func (h AH) c() *C.struct_ibv_ah                    { return ptr[C.struct_ibv_ah](h) }
+
+// handle names an object that a create call answered, or its errno.
+func handle[H ~uintptr, T any](p *T, err error) (H, error) {
+	if p == nil {
+		return 0, orEINVAL(err)
+	}
+	return H(uintptr(unsafe.Pointer(p))), nil
+}
+
+// orEINVAL is for providers that fail without setting errno.
+func orEINVAL(err error) error {
+	if err == nil {
+		return syscall.EINVAL
+	}
+	return err
+}
+
+// status is the error of a call that answers an errno. Some providers answer
+// -1 and set errno instead, some a negative errno.
+func status(r C.int, err error) error {
+	switch {
+	case r == 0:
+		return nil
+	case r == -1 && err != nil:
+		return err
+	case r < 0:
+		return syscall.Errno(-r)
+	}
+	return syscall.Errno(r)
+}
+
+// Devices lists the RDMA devices of this host.
+func Devices() ([]DeviceInfo, error) {
+	var out []DeviceInfo
+	err := eachDevice(func(d *C.struct_ibv_device) bool {
+		guid := C.ibv_get_device_guid(d)
+		out = append(out, DeviceInfo{
+			Name:      C.GoString(C.ibv_get_device_name(d)),
+			GUID:      binary.BigEndian.Uint64((*[8]byte)(unsafe.Pointer(&guid))[:]),
+			NodeType:  int32(d.node_type),
+			Transport: int32(d.transport_type),
+		})
+		return true
+	})
+	return out, err
+}
+
+func eachDevice(f func(*C.struct_ibv_device) bool) error {
+	var n C.int
+	list, err := C.ibv_get_device_list(&n)
+	if list == nil {
+		return orEINVAL(err)
+	}
+	defer C.ibv_free_device_list(list)
+	for _, d := range unsafe.Slice(list, int(n)) {
+		if !f(d) {
+			break
+		}
+	}
+	return nil
+}
+
+// OpenDevice opens the device of that name; ENODEV if there is none.
+func OpenDevice(name string) (Context, error) {
+	var ctx Context
+	openErr := error(syscall.ENODEV)
+	err := eachDevice(func(d *C.struct_ibv_device) bool {
+		if C.GoString(C.ibv_get_device_name(d)) != name {
+			return true
+		}
+		c, err := C.ibv_open_device(d)
+		ctx, openErr = handle[Context](c, err)
+		return false
+	})
+	if err != nil {
+		return 0, err
+	}
+	return ctx, openErr
+}
+
+func CloseDevice(ctx Context) error {
+	r, err := C.ibv_close_device(ctx.c())
+	return status(r, err)
+}
+
+// AsyncFD is the descriptor on which asynchronous events arrive; it belongs to
+// the context.
+func AsyncFD(ctx Context) int { return int(ctx.c().async_fd) }
+
+// NumCompVectors is the number of completion vectors of the device.
+func NumCompVectors(ctx Context) int { return int(ctx.c().num_comp_vectors) }
+
+// TakeAsyncEvent takes one event of a context whose descriptor is
+// non-blocking. Its object cannot be destroyed until [AckAsyncEvent].
+func TakeAsyncEvent(ctx Context, ev *AsyncEvent) (bool, error) {
+	n, err := polled(C.gv_take_async_event(C.uintptr_t(ctx), (*C.struct_ibv_async_event)(unsafe.Pointer(ev))))
+	return n > 0, err
+}
+
+func AckAsyncEvent(ev *AsyncEvent) {
+	C.ibv_ack_async_event((*C.struct_ibv_async_event)(unsafe.Pointer(ev)))
+}
+
+func QueryDevice(ctx Context, a *DeviceAttr) error {
+	r, err := C.ibv_query_device(ctx.c(), (*C.struct_ibv_device_attr)(unsafe.Pointer(a)))
+	return status(r, err)
+}
+
+func QueryPort(ctx Context, port uint8, a *PortAttr) error {
+	r, err := C.___ibv_query_port(ctx.c(), C.uint8_t(port), (*C.struct_ibv_port_attr)(unsafe.Pointer(a)))
+	return status(r, err)
+}
+
+// QueryGIDTable answers the valid entries of all ports, at most max.
+func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
+	entries := make([]GIDEntry, max)
+	n, err := C.ibv_query_gid_table(ctx.c(), (*C.struct_ibv_gid_entry)(unsafe.Pointer(&entries[0])), C.size_t(max), 0)
+	if n < 0 {
+		return nil, syscall.Errno(-n)
+	}
+	_ = err
+	return entries[:n], nil
+}
+
+// QueryPKey answers a partition key in host byte order.
+func QueryPKey(ctx Context, port uint8, index int) (uint16, error) {
+	var key [2]byte
+	r, err := C.ibv_query_pkey(ctx.c(), C.uint8_t(port), C.int(index), (*C.__be16)(unsafe.Pointer(&key)))
+	return binary.BigEndian.Uint16(key[:]), status(r, err)
+}
+
+func AllocPD(ctx Context) (PD, error) {
+	p, err := C.ibv_alloc_pd(ctx.c())
+	return handle[PD](p, err)
+}
+
+func DeallocPD(pd PD) error {
+	r, err := C.ibv_dealloc_pd(pd.c())
+	return status(r, err)
+}
+
+// RegMR registers length bytes at addr, which must stay mapped and unmoved
+// until DeregMR.
+func RegMR(pd PD, addr uintptr, length int, access uint32) (mr MR, lkey, rkey uint32, err error) {
+	p, err := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint32_t(access))
+	mr, err = handle[MR](p, err)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return mr, uint32(p.lkey), uint32(p.rkey), nil
+}
+
+func DeregMR(mr MR) error {
+	r, err := C.ibv_dereg_mr(mr.c())
+	return status(r, err)
+}
+
+// CreateCompChannel makes a completion channel and tells its descriptor, which
+// belongs to the channel.
+func CreateCompChannel(ctx Context) (CompChannel, int, error) {
+	p, err := C.ibv_create_comp_channel(ctx.c())
+	ch, err := handle[CompChannel](p, err)
+	if err != nil {
+		return 0, -1, err
+	}
+	return ch, int(p.fd), nil
+}
+
+func DestroyCompChannel(ch CompChannel) error {
+	r, err := C.ibv_destroy_comp_channel(ch.c())
+	return status(r, err)
+}
+
+// CreateCQ makes a completion queue of at least depth entries; ch may be 0.
+func CreateCQ(ctx Context, depth int, ch CompChannel, vector int) (CQ, int, error) {
+	p, err := C.ibv_create_cq(ctx.c(), C.int(depth), nil, ch.c(), C.int(vector))
+	cq, err := handle[CQ](p, err)
+	if err != nil {
+		return 0, 0, err
+	}
+	return cq, int(p.cqe), nil
+}
+
+func DestroyCQ(cq CQ) error {
+	r, err := C.ibv_destroy_cq(cq.c())
+	return status(r, err)
+}
+
+// CreateQP makes a queue pair and stores in init.Cap what it was granted.
+func CreateQP(pd PD, init *QPInit) (QP, uint32, error) {
+	var a C.struct_ibv_qp_init_attr
+	a.send_cq = init.SendCQ.c()
+	a.recv_cq = init.RecvCQ.c()
+	a.qp_type = init.Type
+	a.sq_sig_all = cBool(init.SigAll)
+	*(*QPCap)(unsafe.Pointer(&a.cap)) = init.Cap
+	p, err := C.ibv_create_qp(pd.c(), &a)
+	qp, err := handle[QP](p, err)
+	if err != nil {
+		return 0, 0, err
+	}
+	init.Cap = *(*QPCap)(unsafe.Pointer(&a.cap))
+	return qp, uint32(p.qp_num), nil
+}
+
+func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
+	r, err := C.ibv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
+	return status(r, err)
+}
+
+func QueryQP(qp QP, a *QPAttr, mask uint32) error {
+	var init C.struct_ibv_qp_init_attr
+	r, err := C.ibv_query_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask), &init)
+	return status(r, err)
+}
+
+func DestroyQP(qp QP) error {
+	r, err := C.ibv_destroy_qp(qp.c())
+	return status(r, err)
+}
+
+func CreateAH(pd PD, a *AHAttr) (AH, error) {
+	p, err := C.ibv_create_ah(pd.c(), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	return handle[AH](p, err)
+}
+
+func DestroyAH(ah AH) error {
+	r, err := C.ibv_destroy_ah(ah.c())
+	return status(r, err)
+}
+
+// WCStatusString is libibverbs' own text for a completion status.
+func WCStatusString(status uint32) string {
+	return C.GoString(C.ibv_wc_status_str(status))
+}
+
+// EventTypeString is libibverbs' own text for an asynchronous event.
+func EventTypeString(typ uint32) string {
+	return C.GoString(C.ibv_event_type_str(typ))
+}

@@ -1,0 +1,157 @@
+//go:build cgo
+
+package cgo
+
+/*
+#cgo LDFLAGS: -libverbs
+#cgo noescape gv_post_send_at
+#cgo nocallback gv_post_send_at
+#cgo noescape gv_post_recv_at
+#cgo nocallback gv_post_recv_at
+#cgo noescape gv_poll
+#cgo nocallback gv_poll
+#cgo noescape gv_arm_poll
+#cgo nocallback gv_arm_poll
+#cgo noescape gv_post_poll
+#cgo nocallback gv_post_poll
+#cgo noescape gv_take_cq_event
+#cgo nocallback gv_take_cq_event
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Data path. wcs must not be empty.
+
+// PostSend posts the first n work requests of the chain and answers how many
+// the queue took.
+func PostSend(qp QP, c *SendChain, n int) (int, error) {
+	return posted(C.gv_post_send_at(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n)))
+}
+
+// PostRecv posts the first n receives of the chain.
+func PostRecv(qp QP, c *RecvChain, n int) (int, error) {
+	return posted(C.gv_post_recv_at(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n)))
+}
+
+// PollCQ polls up to spins+1 times until at least one completion is there.
+func PollCQ(cq CQ, wcs []WC, spins uint32) (int, error) {
+	return polled(C.gv_poll(C.uintptr_t(cq), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
+}
+
+// ArmPollCQ requests the next completion event, then polls once.
+func ArmPollCQ(cq CQ, solicitedOnly bool, wcs []WC) (int, error) {
+	return polled(C.gv_arm_poll(C.uintptr_t(cq), cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+}
+
+// PostPoll posts the first n work requests and polls cq up to spins+1 times.
+func PostPoll(qp QP, c *SendChain, n int, cq CQ, wcs []WC, spins uint32) (accepted, got int, err error) {
+	var g C.int
+	r := C.gv_post_poll(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n),
+		C.uintptr_t(cq), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
+	if accepted, err = posted(r); err != nil {
+		return accepted, 0, err
+	}
+	got, err = polled(g)
+	return accepted, got, err
+}
+
+// TakeCQEvent takes and acknowledges one event of a non-blocking channel and
+// tells whether there was one.
+func TakeCQEvent(ch CompChannel) (bool, error) {
+	n, err := polled(C.gv_take_cq_event(C.uintptr_t(ch)))
+	return n > 0, err
+}
+
+func at[T any](p *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(p))) }
+
+func cWC(wcs []WC) *C.struct_ibv_wc { return (*C.struct_ibv_wc)(unsafe.Pointer(&wcs[0])) }
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func posted(r C.uint64_t) (int, error) {
+	if uint32(r) != 0 {
+		return int(r >> 32), syscall.Errno(uint32(r))
+	}
+	return int(r >> 32), nil
+}
+
+// polled turns a count into (count, nil) and a negative errno into an error.
+// Providers answer -1 for a broken queue without saying more.
+func polled(n C.int) (int, error) {
+	if n < 0 {
+		return 0, syscall.Errno(-n)
+	}
+	return int(n), nil
+}
+
+// NewSendChain allocates a chain of n work requests with up to maxSGE scatter
+// entries and maxInline bytes of inline data each.
+func NewSendChain(n, maxSGE, maxInline int) (*SendChain, error) {
+	wrs := C.gv_alloc_send_wrs(C.size_t(n))
+	sges := C.calloc(C.size_t(n*maxSGE), C.sizeof_struct_ibv_sge)
+	inline := C.calloc(C.size_t(n*maxInline+1), 1)
+	c := &SendChain{
+		MaxSGE:    maxSGE,
+		MaxInline: maxInline,
+	}
+	if wrs == nil || sges == nil || inline == nil {
+		C.free(unsafe.Pointer(wrs))
+		C.free(sges)
+		C.free(inline)
+		return nil, syscall.ENOMEM
+	}
+	c.WRs = unsafe.Slice((*SendWR)(unsafe.Pointer(wrs)), n)
+	c.SGEs = unsafe.Slice((*SGE)(sges), n*maxSGE)
+	c.Inline = unsafe.Slice((*byte)(inline), n*maxInline)
+	c.InlineAt = uint64(uintptr(inline))
+	for i := range c.WRs {
+		c.WRs[i].SGList = uintptr(unsafe.Pointer(&c.SGEs[i*maxSGE]))
+	}
+	return c, nil
+}
+
+// Free releases the memory of a chain; the chain must not be used again.
+func (c *SendChain) Free() {
+	C.free(unsafe.Pointer(unsafe.SliceData(c.WRs)))
+	C.free(unsafe.Pointer(unsafe.SliceData(c.SGEs)))
+	C.free(unsafe.Pointer(unsafe.SliceData(c.Inline)))
+	*c = SendChain{}
+}
+
+// NewRecvChain allocates a chain of n receives with up to maxSGE scatter
+// entries each.
+func NewRecvChain(n, maxSGE int) (*RecvChain, error) {
+	wrs := C.gv_alloc_recv_wrs(C.size_t(n))
+	sges := C.calloc(C.size_t(n*maxSGE), C.sizeof_struct_ibv_sge)
+	if wrs == nil || sges == nil {
+		C.free(unsafe.Pointer(wrs))
+		C.free(sges)
+		return nil, syscall.ENOMEM
+	}
+	c := &RecvChain{
+		WRs:    unsafe.Slice((*RecvWR)(unsafe.Pointer(wrs)), n),
+		SGEs:   unsafe.Slice((*SGE)(sges), n*maxSGE),
+		MaxSGE: maxSGE,
+	}
+	for i := range c.WRs {
+		c.WRs[i].SGList = uintptr(unsafe.Pointer(&c.SGEs[i*maxSGE]))
+	}
+	return c, nil
+}
+
+// Free releases the memory of a chain; the chain must not be used again.
+func (c *RecvChain) Free() {
+	C.free(unsafe.Pointer(unsafe.SliceData(c.WRs)))
+	C.free(unsafe.Pointer(unsafe.SliceData(c.SGEs)))
+	*c = RecvChain{}
+}

@@ -1,0 +1,138 @@
+/*
+ * The calls that Go makes into libibverbs. Handles travel as integers: a cgo
+ * argument of pointer type costs a run-time check at each call, and the data
+ * path makes millions of them.
+ */
+#ifndef GOVERBS_SHIM_H
+#define GOVERBS_SHIM_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+
+/*
+ * Posts the first n work requests of a chain whose next pointers already link
+ * it in order. Answers errno in the low 32 bits and the number accepted in the
+ * high ones.
+ */
+static inline uint64_t gv_post_send(uintptr_t qp, struct ibv_send_wr *wr, uint32_t n)
+{
+	struct ibv_send_wr *bad = NULL;
+	struct ibv_send_wr *rest = wr[n - 1].next;
+	int err;
+
+	wr[n - 1].next = NULL;
+	err = ibv_post_send((struct ibv_qp *)qp, wr, &bad);
+	wr[n - 1].next = rest;
+	if (!err)
+		return (uint64_t)n << 32;
+	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
+}
+
+static inline uint64_t gv_post_send_at(uintptr_t qp, uintptr_t wr, uint32_t n)
+{
+	return gv_post_send(qp, (struct ibv_send_wr *)wr, n);
+}
+
+static inline uint64_t gv_post_recv_at(uintptr_t qp, uintptr_t at, uint32_t n)
+{
+	struct ibv_recv_wr *wr = (struct ibv_recv_wr *)at;
+	struct ibv_recv_wr *bad = NULL;
+	struct ibv_recv_wr *rest = wr[n - 1].next;
+	int err;
+
+	wr[n - 1].next = NULL;
+	err = ibv_post_recv((struct ibv_qp *)qp, wr, &bad);
+	wr[n - 1].next = rest;
+	if (!err)
+		return (uint64_t)n << 32;
+	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
+}
+
+/* Polls up to spins + 1 times, until something is there. */
+static inline int gv_poll(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t spins)
+{
+	for (;;) {
+		int got = ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+
+		if (got != 0 || spins == 0)
+			return got;
+		spins--;
+	}
+}
+
+/* Arms the queue and polls it once more, so that no completion falls between. */
+static inline int gv_arm_poll(uintptr_t cq, int solicited, struct ibv_wc *wc, int n)
+{
+	int err = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
+
+	if (err)
+		return -err;
+	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+}
+
+/*
+ * Posts a chain and polls a queue in one crossing. *got is set only if all of
+ * the chain was accepted.
+ */
+static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t wr, uint32_t n,
+				    uintptr_t cq, struct ibv_wc *wc, int max,
+				    uint32_t spins, int *got)
+{
+	uint64_t r = gv_post_send(qp, (struct ibv_send_wr *)wr, n);
+
+	*got = (uint32_t)r ? 0 : gv_poll(cq, wc, max, spins);
+	return r;
+}
+
+/*
+ * Takes one completion event of a non-blocking channel and acknowledges it.
+ * Answers 1, 0 when there is none, or -errno.
+ */
+static inline int gv_take_cq_event(uintptr_t channel)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event((struct ibv_comp_channel *)channel, &cq, &context))
+		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	ibv_ack_cq_events(cq, 1);
+	return 1;
+}
+
+/* Takes one asynchronous event; the object cannot go away until it is acked. */
+static inline int gv_take_async_event(uintptr_t ctx, struct ibv_async_event *ev)
+{
+	if (ibv_get_async_event((struct ibv_context *)ctx, ev))
+		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+	return 1;
+}
+
+/* Registers memory by whichever symbol this libibverbs has for the flags. */
+static inline struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
+{
+	return ibv_reg_mr((struct ibv_pd *)pd, (void *)addr, length, (int)access);
+}
+
+/* Chains live in C memory, zeroed and linked once. */
+static inline struct ibv_send_wr *gv_alloc_send_wrs(size_t n)
+{
+	struct ibv_send_wr *wr = calloc(n, sizeof(*wr));
+
+	for (size_t i = 0; wr && i + 1 < n; i++)
+		wr[i].next = &wr[i + 1];
+	return wr;
+}
+
+static inline struct ibv_recv_wr *gv_alloc_recv_wrs(size_t n)
+{
+	struct ibv_recv_wr *wr = calloc(n, sizeof(*wr));
+
+	for (size_t i = 0; wr && i + 1 < n; i++)
+		wr[i].next = &wr[i + 1];
+	return wr;
+}
+
+#endif

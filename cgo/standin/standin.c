@@ -1,0 +1,136 @@
+#include "standin.h"
+#include <stddef.h>
+
+static int64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct standin *s = (struct standin *)((char *)qp - offsetof(struct standin, qp));
+
+	if (s->fail_at < 0)
+		return 0;
+	for (int i = 0; wr; wr = wr->next, i++)
+		if (i == s->fail_at) {
+			*bad = wr;
+			return s->fail_errno;
+		}
+	return 0;
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct standin *s = (struct standin *)((char *)qp - offsetof(struct standin, qp));
+
+	if (s->fail_at < 0)
+		return 0;
+	for (int i = 0; wr; wr = wr->next, i++)
+		if (i == s->fail_at) {
+			*bad = wr;
+			return s->fail_errno;
+		}
+	return 0;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	(void)cq;
+	(void)wc;
+	return n;
+}
+
+struct standin *standin_new(void)
+{
+	struct standin *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->ctx.ops.post_send = post_send;
+	s->ctx.ops.post_recv = post_recv;
+	s->ctx.ops.poll_cq = poll_cq;
+	s->qp.context = &s->ctx;
+	s->cq.context = &s->ctx;
+	s->fail_at = -1;
+	return s;
+}
+
+int64_t standin_post_poll(struct standin *s, int rounds, int batch)
+{
+	struct ibv_send_wr *wr = calloc(batch, sizeof(*wr));
+	struct ibv_sge *sge = calloc(batch, sizeof(*sge));
+	struct ibv_wc *wc = calloc(batch, sizeof(*wc));
+	int64_t start, took = -1;
+
+	if (!wr || !sge || !wc)
+		goto out;
+	for (int i = 0; i < batch; i++) {
+		wr[i].sg_list = &sge[i];
+		wr[i].next = i + 1 < batch ? &wr[i + 1] : NULL;
+	}
+	start = now();
+	for (int r = 0; r < rounds; r++) {
+		struct ibv_send_wr *bad;
+		int got;
+
+		for (int i = 0; i < batch; i++) {
+			sge[i].addr = 0x1000 + 64 * i;
+			sge[i].length = 64;
+			sge[i].lkey = 7;
+			wr[i].wr_id = i;
+			wr[i].num_sge = 1;
+			wr[i].opcode = IBV_WR_RDMA_WRITE;
+			wr[i].send_flags = IBV_SEND_SIGNALED;
+			wr[i].wr.rdma.remote_addr = 0x2000 + 64 * i;
+			wr[i].wr.rdma.rkey = 9;
+		}
+		if (ibv_post_send(&s->qp, wr, &bad))
+			goto out;
+		got = ibv_poll_cq(&s->cq, batch, wc);
+		for (int i = 0; i < got; i++)
+			if (wc[i].status != IBV_WC_SUCCESS)
+				goto out;
+	}
+	took = now() - start;
+out:
+	free(wr);
+	free(sge);
+	free(wc);
+	return took;
+}
+
+int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length, uint32_t lkey, uint64_t raddr,
+		      uint32_t rkey, int extra, int64_t *lat, int n)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = raddr, .rkey = rkey },
+	};
+	int64_t before = now();
+
+	for (int i = 0; i < n; i++) {
+		struct ibv_send_wr *bad;
+		struct ibv_wc wc;
+		int64_t after;
+		int got;
+
+		for (int k = 0; k < extra; k++)
+			__asm__ volatile("" ::: "memory");
+		wr.wr_id = i;
+		if (ibv_post_send((struct ibv_qp *)qp, &wr, &bad))
+			return -1;
+		while (!(got = ibv_poll_cq((struct ibv_cq *)cq, 1, &wc)))
+			;
+		if (got < 0 || wc.status != IBV_WC_SUCCESS)
+			return -1;
+		after = now();
+		lat[i] = after - before;
+		before = after;
+	}
+	return 0;
+}

@@ -1,0 +1,67 @@
+//go:build linux && cgo
+
+// Package standin has queue pairs that lead nowhere, and loops in C, for the
+// tests and benchmarks of this module: what a call through Go costs shows only
+// against the same call in C, on a device that costs nothing.
+package standin
+
+/*
+#cgo LDFLAGS: -libverbs
+#include "standin.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// Pair is a queue pair and its completion queue whose post and poll do
+// nothing: a post accepts everything, a poll answers as many successes as were
+// asked for and writes none of them.
+type Pair struct{ p *C.struct_standin }
+
+// New makes a stand-in; free it with Close.
+func New() (*Pair, error) {
+	p := C.standin_new()
+	if p == nil {
+		return nil, errors.New("standin: out of memory")
+	}
+	return &Pair{p}, nil
+}
+
+func (s *Pair) Close() { C.free(unsafe.Pointer(s.p)) }
+
+func (s *Pair) QP() cgo.QP { return cgo.QP(uintptr(unsafe.Pointer(&s.p.qp))) }
+
+func (s *Pair) CQ() cgo.CQ { return cgo.CQ(uintptr(unsafe.Pointer(&s.p.cq))) }
+
+// Fail makes the next posts refuse the work request of that index with an
+// errno; a negative index ends it.
+func (s *Pair) Fail(index int, errno int) {
+	s.p.fail_at = C.int(index)
+	s.p.fail_errno = C.int(errno)
+}
+
+// PostPollLoop is the C loop that the Go API is measured against: it fills
+// batch WRITEs, posts them, polls batch completions and looks at their status,
+// rounds times. It answers the time that it took.
+func (s *Pair) PostPollLoop(rounds, batch int) time.Duration {
+	return time.Duration(C.standin_post_poll(s.p, C.int(rounds), C.int(batch)))
+}
+
+// ReadLoop does n READs of size bytes, one at a time, on a real queue pair and
+// stores how long each took, in nanoseconds, in lat. extra loop turns of
+// arithmetic go into each one: the known cost of a positive control.
+func ReadLoop(qp cgo.QP, cq cgo.CQ, local cgo.SGE, remote uint64, rkey uint32, extra int, lat []int64) error {
+	r := C.standin_read_loop(C.uintptr_t(qp), C.uintptr_t(cq), C.uint64_t(local.Addr), C.uint32_t(local.Length),
+		C.uint32_t(local.LKey), C.uint64_t(remote), C.uint32_t(rkey), C.int(extra),
+		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(lat))), C.int(len(lat)))
+	if r != 0 {
+		return errors.New("standin: C loop: post, poll or completion failed")
+	}
+	return nil
+}

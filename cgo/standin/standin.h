@@ -1,0 +1,21 @@
+#ifndef GOVERBS_STANDIN_H
+#define GOVERBS_STANDIN_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <infiniband/verbs.h>
+
+struct standin {
+	struct ibv_context ctx;
+	struct ibv_qp qp;
+	struct ibv_cq cq;
+	int fail_at, fail_errno;
+};
+
+struct standin *standin_new(void);
+int64_t standin_post_poll(struct standin *s, int rounds, int batch);
+int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length, uint32_t lkey, uint64_t raddr,
+		      uint32_t rkey, int extra, int64_t *lat, int n);
+
+#endif

@@ -1,0 +1,50 @@
+//go:build !linux || !cgo
+
+package cgo
+
+// Supported tells whether this build can reach rdma-core.
+const Supported = false
+
+func PostSend(QP, *SendChain, int) (int, error)                { return 0, ErrUnsupported }
+func PostRecv(QP, *RecvChain, int) (int, error)                { return 0, ErrUnsupported }
+func PollCQ(CQ, []WC, uint32) (int, error)                     { return 0, ErrUnsupported }
+func ArmPollCQ(CQ, bool, []WC) (int, error)                    { return 0, ErrUnsupported }
+func TakeCQEvent(CompChannel) (bool, error)                    { return false, ErrUnsupported }
+func NewSendChain(int, int, int) (*SendChain, error)           { return nil, ErrUnsupported }
+func NewRecvChain(int, int) (*RecvChain, error)                { return nil, ErrUnsupported }
+func (c *SendChain) Free()                                     {}
+func (c *RecvChain) Free()                                     {}
+func Devices() ([]DeviceInfo, error)                           { return nil, ErrUnsupported }
+func OpenDevice(string) (Context, error)                       { return 0, ErrUnsupported }
+func CloseDevice(Context) error                                { return ErrUnsupported }
+func AsyncFD(Context) int                                      { return -1 }
+func NumCompVectors(Context) int                               { return 0 }
+func QueryDevice(Context, *DeviceAttr) error                   { return ErrUnsupported }
+func QueryPort(Context, uint8, *PortAttr) error                { return ErrUnsupported }
+func QueryGIDTable(Context, int) ([]GIDEntry, error)           { return nil, ErrUnsupported }
+func QueryPKey(Context, uint8, int) (uint16, error)            { return 0, ErrUnsupported }
+func AllocPD(Context) (PD, error)                              { return 0, ErrUnsupported }
+func DeallocPD(PD) error                                       { return ErrUnsupported }
+func DeregMR(MR) error                                         { return ErrUnsupported }
+func DestroyCompChannel(CompChannel) error                     { return ErrUnsupported }
+func CreateCQ(Context, int, CompChannel, int) (CQ, int, error) { return 0, 0, ErrUnsupported }
+func DestroyCQ(CQ) error                                       { return ErrUnsupported }
+func CreateQP(PD, *QPInit) (QP, uint32, error)                 { return 0, 0, ErrUnsupported }
+func ModifyQP(QP, *QPAttr, uint32) error                       { return ErrUnsupported }
+func QueryQP(QP, *QPAttr, uint32) error                        { return ErrUnsupported }
+func DestroyQP(QP) error                                       { return ErrUnsupported }
+func CreateAH(PD, *AHAttr) (AH, error)                         { return 0, ErrUnsupported }
+func DestroyAH(AH) error                                       { return ErrUnsupported }
+func WCStatusString(uint32) string                             { return "" }
+func EventTypeString(uint32) string                            { return "" }
+func CreateCompChannel(Context) (CompChannel, int, error)      { return 0, -1, ErrUnsupported }
+func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)        { return false, ErrUnsupported }
+func AckAsyncEvent(*AsyncEvent)                                {}
+
+func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+	return 0, 0, 0, ErrUnsupported
+}
+
+func PostPoll(QP, *SendChain, int, CQ, []WC, uint32) (accepted, got int, err error) {
+	return 0, 0, ErrUnsupported
+}

@@ -1,0 +1,275 @@
+package cgo
+
+import "unsafe"
+
+// Handles are addresses of C objects owned by libibverbs. The zero value is no
+// object.
+type (
+	Context     uintptr // struct ibv_context *
+	PD          uintptr // struct ibv_pd *
+	MR          uintptr // struct ibv_mr *
+	CompChannel uintptr // struct ibv_comp_channel *
+	CQ          uintptr // struct ibv_cq *
+	QP          uintptr // struct ibv_qp *
+	AH          uintptr // struct ibv_ah *
+)
+
+// DeviceInfo is what is known of a device before it is opened.
+type DeviceInfo struct {
+	Name      string // kernel name, such as "mlx5_0" or "rxe0"
+	GUID      uint64 // node GUID, host byte order
+	NodeType  int32  // enum ibv_node_type
+	Transport int32  // enum ibv_transport_type
+}
+
+// DeviceAttr has the layout of struct ibv_device_attr.
+type DeviceAttr struct {
+	FWVer               [64]byte
+	NodeGUID            uint64 // big endian
+	SysImageGUID        uint64 // big endian
+	MaxMRSize           uint64
+	PageSizeCap         uint64
+	VendorID            uint32
+	VendorPartID        uint32
+	HWVer               uint32
+	MaxQP               int32
+	MaxQPWR             int32
+	DeviceCapFlags      uint32
+	MaxSGE              int32
+	MaxSGERead          int32
+	MaxCQ               int32
+	MaxCQE              int32
+	MaxMR               int32
+	MaxPD               int32
+	MaxQPRdAtom         int32
+	MaxEERdAtom         int32
+	MaxResRdAtom        int32
+	MaxQPInitRdAtom     int32
+	MaxEEInitRdAtom     int32
+	AtomicCap           int32
+	MaxEE               int32
+	MaxRDD              int32
+	MaxMW               int32
+	MaxRawIPv6QP        int32
+	MaxRawEthyQP        int32
+	MaxMcastGrp         int32
+	MaxMcastQPAttach    int32
+	MaxTotalMcastAttach int32
+	MaxAH               int32
+	MaxFMR              int32
+	MaxMapPerFMR        int32
+	MaxSRQ              int32
+	MaxSRQWR            int32
+	MaxSRQSGE           int32
+	MaxPKeys            uint16
+	LocalCAAckDelay     uint8
+	PhysPortCnt         uint8
+}
+
+// PortAttr has the layout of struct ibv_port_attr.
+type PortAttr struct {
+	State         int32
+	MaxMTU        int32
+	ActiveMTU     int32
+	GIDTableLen   int32
+	PortCapFlags  uint32
+	MaxMsgSize    uint32
+	BadPKeyCntr   uint32
+	QKeyViolCntr  uint32
+	PKeyTableLen  uint16
+	LID           uint16
+	SMLID         uint16
+	LMC           uint8
+	MaxVLNum      uint8
+	SMSL          uint8
+	SubnetTimeout uint8
+	InitTypeReply uint8
+	ActiveWidth   uint8
+	ActiveSpeed   uint8
+	PhysState     uint8
+	LinkLayer     uint8
+	Flags         uint8
+	PortCapFlags2 uint16
+	_             [2]byte
+}
+
+// GIDEntry has the layout of struct ibv_gid_entry.
+type GIDEntry struct {
+	GID     [16]byte
+	Index   uint32
+	Port    uint32
+	Type    uint32
+	IfIndex uint32
+}
+
+// SGE has the layout of struct ibv_sge: one piece of local memory.
+type SGE struct {
+	Addr   uint64
+	Length uint32
+	LKey   uint32
+}
+
+// SendWR has the layout of struct ibv_send_wr. The words named Op are a union
+// whose meaning depends on the opcode: see [SendWR.SetRDMA] and its siblings.
+type SendWR struct {
+	ID      uint64
+	Next    uintptr
+	SGList  uintptr
+	NumSGE  int32
+	Opcode  uint32
+	Flags   uint32
+	ImmData uint32 // big endian
+	op      [4]uint64
+	_       uint64    // qp_type
+	_       [6]uint64 // bind_mw, tso
+}
+
+// SetRDMA fills the union for READ and WRITE.
+func (w *SendWR) SetRDMA(remoteAddr uint64, rkey uint32) {
+	w.op[0] = remoteAddr
+	half(&w.op[1])[0] = rkey
+}
+
+// SetAtomic fills the union for CMP_SWAP and FETCH_ADD; add goes where compare
+// does.
+func (w *SendWR) SetAtomic(remoteAddr, compareAdd, swap uint64, rkey uint32) {
+	w.op[0], w.op[1], w.op[2] = remoteAddr, compareAdd, swap
+	half(&w.op[3])[0] = rkey
+}
+
+// SetUD fills the union for a datagram.
+func (w *SendWR) SetUD(ah AH, qpn, qkey uint32) {
+	w.op[0] = uint64(ah)
+	*half(&w.op[1]) = [2]uint32{qpn, qkey}
+}
+
+// half is a word of the union as the two fields that C has in it.
+func half(word *uint64) *[2]uint32 { return (*[2]uint32)(unsafe.Pointer(word)) }
+
+// RecvWR has the layout of struct ibv_recv_wr.
+type RecvWR struct {
+	ID     uint64
+	Next   uintptr
+	SGList uintptr
+	NumSGE int32
+	_      [4]byte
+}
+
+// WC has the layout of struct ibv_wc.
+type WC struct {
+	ID           uint64
+	Status       uint32
+	Opcode       uint32
+	VendorErr    uint32
+	ByteLen      uint32
+	ImmData      uint32 // big endian
+	QPNum        uint32
+	SrcQP        uint32
+	Flags        uint32
+	PKeyIndex    uint16
+	SLID         uint16
+	SL           uint8
+	DLIDPathBits uint8
+	_            [2]byte
+}
+
+// GlobalRoute has the layout of struct ibv_global_route.
+type GlobalRoute struct {
+	DGID         [16]byte
+	FlowLabel    uint32
+	SGIDIndex    uint8
+	HopLimit     uint8
+	TrafficClass uint8
+	_            uint8
+}
+
+// AHAttr has the layout of struct ibv_ah_attr.
+type AHAttr struct {
+	GRH         GlobalRoute
+	DLID        uint16
+	SL          uint8
+	SrcPathBits uint8
+	StaticRate  uint8
+	IsGlobal    uint8
+	PortNum     uint8
+	_           uint8
+}
+
+// QPCap has the layout of struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR     uint32
+	MaxRecvWR     uint32
+	MaxSendSGE    uint32
+	MaxRecvSGE    uint32
+	MaxInlineData uint32
+}
+
+// QPAttr has the layout of struct ibv_qp_attr.
+type QPAttr struct {
+	State            uint32
+	CurState         uint32
+	PathMTU          uint32
+	PathMigState     uint32
+	QKey             uint32
+	RQPSN            uint32
+	SQPSN            uint32
+	DestQPN          uint32
+	AccessFlags      uint32
+	Cap              QPCap
+	AH               AHAttr
+	AltAH            AHAttr
+	PKeyIndex        uint16
+	AltPKeyIndex     uint16
+	EnSQDAsyncNotify uint8
+	SQDraining       uint8
+	MaxRdAtomic      uint8
+	MaxDestRdAtomic  uint8
+	MinRNRTimer      uint8
+	PortNum          uint8
+	Timeout          uint8
+	RetryCnt         uint8
+	RNRRetry         uint8
+	AltPortNum       uint8
+	AltTimeout       uint8
+	_                uint8
+	RateLimit        uint32
+	_                [4]byte
+}
+
+// QPInit says how to create a queue pair.
+type QPInit struct {
+	Type   uint32 // enum ibv_qp_type
+	SendCQ CQ
+	RecvCQ CQ
+	Cap    QPCap // on return: what the device granted
+	SigAll bool
+}
+
+// AsyncEvent has the layout of struct ibv_async_event. Element is the address
+// of the object that the event concerns; for port events its first four bytes
+// are the port number.
+type AsyncEvent struct {
+	Element uint64
+	Type    uint32 // enum ibv_event_type
+	_       [4]byte
+}
+
+// SendChain is C memory for a chain of work requests, linked in order. Go
+// writes WRs and SGEs through the slices; slot i owns
+// SGEs[i*MaxSGE:(i+1)*MaxSGE] and Inline[i*MaxInline:(i+1)*MaxInline]. The
+// memory has no Go pointers in it and stays at its place.
+type SendChain struct {
+	WRs       []SendWR
+	SGEs      []SGE
+	Inline    []byte
+	InlineAt  uint64 // address of Inline[0]
+	MaxSGE    int
+	MaxInline int
+}
+
+// RecvChain is the same for receives.
+type RecvChain struct {
+	WRs    []RecvWR
+	SGEs   []SGE
+	MaxSGE int
+}

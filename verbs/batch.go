@@ -1,0 +1,353 @@
+package verbs
+
+import (
+	"runtime"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// SendFlags modify a send work request (enum ibv_send_flags).
+type SendFlags uint32
+
+const (
+	// Fence starts the request only after all earlier READs and atomics of the
+	// queue pair have completed.
+	Fence SendFlags = 1 << iota
+	// Signaled asks for a completion. A request without it completes silently
+	// on success; its resources are free once a later signaled one completes,
+	// so at least one request in each queue's worth must be signaled.
+	Signaled
+	// Solicited wakes a peer that waits with [CQConfig.SolicitedOnly].
+	Solicited
+	// Inline copies the data while posting: the local memory is the program's
+	// again when Post returns, and needs no registration.
+	Inline
+)
+
+// Send opcodes (enum ibv_wr_opcode).
+const (
+	opWrite    = 0
+	opWriteImm = 1
+	opSend     = 2
+	opSendImm  = 3
+	opRead     = 4
+	opCmpSwap  = 5
+	opFetchAdd = 6
+)
+
+// Batch collects send work requests and posts them in one crossing into C, in
+// order, with one doorbell. Its memory is outside the Go heap and is reused by
+// the next batch: adding, posting and polling allocate nothing.
+//
+// The methods that add a request only fill in memory; what is wrong with one
+// of them is reported by Post, which then posts none of the batch. A batch is
+// for one goroutine at a time. Several batches may post to one queue pair
+// concurrently; the requests of each stay together.
+//
+// The work requests themselves are copied by Post. The memory that they name
+// belongs to the device until they complete: see [MR].
+type Batch struct {
+	qp    *QP
+	chain *cgo.SendChain
+	n     int
+	err   error
+
+	// Of chain, here because they are used for each request.
+	wrs    []cgo.SendWR
+	sges   []SGE
+	maxSGE int
+
+	ahs []*AH // distinct neighbours, to be held open while posting
+}
+
+// NewBatch makes a batch of up to n work requests; n above the queue's
+// capacity ([QP.MaxSendWR]) is refused.
+func (q *QP) NewBatch(n int) (*Batch, error) {
+	if n <= 0 || n > int(q.cap.MaxSendWR) {
+		return nil, opError("make batch for", q.life.label, ErrAttributes, n, " work requests; the queue holds ", q.cap.MaxSendWR)
+	}
+	chain, err := cgo.NewSendChain(n, max(int(q.cap.MaxSendSGE), 1), int(q.cap.MaxInlineData))
+	if err != nil {
+		return nil, opError("make batch for", q.life.label, err)
+	}
+	b := &Batch{qp: q, chain: chain, wrs: chain.WRs, sges: chain.SGEs, maxSGE: chain.MaxSGE}
+	// Only memory: nothing depends on when it is freed.
+	runtime.AddCleanup(b, (*cgo.SendChain).Free, chain)
+	return b, nil
+}
+
+// Len is the number of work requests added since the last Post or Reset.
+func (b *Batch) Len() int { return b.n }
+
+// Cap is the number of work requests that the batch holds.
+func (b *Batch) Cap() int { return len(b.wrs) }
+
+// Reset drops what was added.
+func (b *Batch) Reset() {
+	b.n, b.err = 0, nil
+	clear(b.ahs)
+	b.ahs = b.ahs[:0]
+}
+
+// fail keeps the first error for Post.
+func (b *Batch) fail(err error, detail ...any) {
+	if b.err == nil {
+		b.err = opError("add to batch of", b.qp.life.label, err, detail...)
+	}
+}
+
+// next fills in a request to remote memory, which callers overwrite for other
+// kinds, or answers nil. It is the one call that adding a request makes: the
+// methods below are small enough to be inlined around it.
+func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
+	i := b.n
+	if uint(i) >= uint(len(b.wrs)) || len(sges) > b.maxSGE || to == badRemote {
+		return b.refuse(to, sges)
+	}
+	w := &b.wrs[i]
+	w.ID = id
+	w.NumSGE = int32(len(sges))
+	w.Opcode = op
+	w.Flags = uint32(flags)
+	w.SetRDMA(to.Addr, to.RKey)
+	dst := b.sges[i*b.maxSGE:]
+	for j := range sges {
+		if sges[j].Length > maxSGELength {
+			return b.refuse(to, sges)
+		}
+		dst[j] = sges[j]
+	}
+	b.n = i + 1
+	return w
+}
+
+// refuse says what is wrong with a request. It is apart from next, which it
+// would slow down by the size of its stack frame.
+//
+//go:noinline
+func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
+	switch {
+	case b.n >= len(b.wrs):
+		b.fail(ErrBatchFull, "it holds ", len(b.wrs))
+	case len(sges) > b.maxSGE:
+		b.fail(ErrAttributes, len(sges), " scatter/gather entries; MaxSendSGE is ", b.maxSGE)
+	case to == badRemote:
+		b.fail(ErrRange, "remote memory")
+	default:
+		b.fail(ErrRange, "local memory")
+	}
+	return nil
+}
+
+// Send adds a SEND of the gathered memory.
+func (b *Batch) Send(id uint64, flags SendFlags, sges ...SGE) {
+	b.next(id, opSend, flags, Remote{}, sges)
+}
+
+// SendImm adds a SEND that carries an immediate, given in host byte order.
+func (b *Batch) SendImm(id uint64, flags SendFlags, imm uint32, sges ...SGE) {
+	if w := b.next(id, opSendImm, flags, Remote{}, sges); w != nil {
+		w.ImmData = bigEndian32(imm)
+	}
+}
+
+// Write adds a WRITE of the gathered local memory to a peer's.
+func (b *Batch) Write(id uint64, flags SendFlags, to Remote, sges ...SGE) {
+	b.next(id, opWrite, flags, to, sges)
+}
+
+// WriteImm adds a WRITE whose immediate consumes a receive at the peer.
+func (b *Batch) WriteImm(id uint64, flags SendFlags, imm uint32, to Remote, sges ...SGE) {
+	if w := b.next(id, opWriteImm, flags, to, sges); w != nil {
+		w.ImmData = bigEndian32(imm)
+	}
+}
+
+// Read adds a READ of a peer's memory, scattered over local memory.
+func (b *Batch) Read(id uint64, flags SendFlags, from Remote, sges ...SGE) {
+	b.next(id, opRead, flags, from, sges)
+}
+
+// FetchAdd adds a FETCH_ADD of a peer's 8-byte aligned word, whose old value
+// goes to result, 8 bytes of local memory, in host byte order.
+func (b *Batch) FetchAdd(id uint64, flags SendFlags, at Remote, add uint64, result SGE) {
+	b.atomic(id, opFetchAdd, flags, at, add, 0, result)
+}
+
+// CmpSwap adds a CMP_SWAP of a peer's 8-byte aligned word: if it equals
+// compare it becomes swap. The old value goes to result in either case.
+func (b *Batch) CmpSwap(id uint64, flags SendFlags, at Remote, compare, swap uint64, result SGE) {
+	b.atomic(id, opCmpSwap, flags, at, compare, swap, result)
+}
+
+func (b *Batch) atomic(id uint64, op uint32, flags SendFlags, at Remote, compareAdd, swap uint64, result SGE) {
+	switch {
+	case at.Addr%8 != 0 && at != badRemote:
+		b.fail(ErrRange, "an atomic needs an 8-byte aligned word")
+		return
+	case result.Length != 8:
+		b.fail(ErrRange, "the result of an atomic has 8 bytes")
+		return
+	}
+	if w := b.next(id, op, flags, at, []SGE{result}); w != nil {
+		w.SetAtomic(at.Addr, compareAdd, swap, at.RKey)
+	}
+}
+
+// Dest is where a datagram goes: a queue pair behind an address handle.
+type Dest struct {
+	AH   *AH
+	QPN  uint32
+	QKey uint32
+}
+
+// SendTo adds a UD SEND.
+func (b *Batch) SendTo(id uint64, flags SendFlags, to Dest, sges ...SGE) {
+	b.datagram(b.next(id, opSend, flags, Remote{}, sges), to)
+}
+
+// SendToImm adds a UD SEND with an immediate, given in host byte order.
+func (b *Batch) SendToImm(id uint64, flags SendFlags, imm uint32, to Dest, sges ...SGE) {
+	w := b.next(id, opSendImm, flags, Remote{}, sges)
+	if w != nil {
+		w.ImmData = bigEndian32(imm)
+	}
+	b.datagram(w, to)
+}
+
+func (b *Batch) datagram(w *cgo.SendWR, to Dest) {
+	switch {
+	case w == nil:
+		return
+	case to.AH == nil:
+		b.fail(ErrAttributes, "a datagram needs an address handle")
+		return
+	}
+	w.SetUD(to.AH.ah, to.QPN, to.QKey)
+	if len(b.ahs) == 0 || b.ahs[len(b.ahs)-1] != to.AH {
+		b.ahs = append(b.ahs, to.AH)
+	}
+}
+
+// SendInline adds a SEND of bytes that are copied now and travel inside the
+// work request: data needs no registration and may be reused at once. It has
+// at most [QP.MaxInline] bytes.
+func (b *Batch) SendInline(id uint64, flags SendFlags, data []byte) {
+	if s, ok := b.inline(data); ok {
+		b.next(id, opSend, flags|Inline, Remote{}, []SGE{s})
+	}
+}
+
+// WriteInline adds a WRITE of bytes that are copied now, like SendInline.
+func (b *Batch) WriteInline(id uint64, flags SendFlags, to Remote, data []byte) {
+	if s, ok := b.inline(data); ok {
+		b.next(id, opWrite, flags|Inline, to, []SGE{s})
+	}
+}
+
+// inline copies data into the memory of the request that is added next.
+func (b *Batch) inline(data []byte) (SGE, bool) {
+	size := b.chain.MaxInline
+	if len(data) > size {
+		b.fail(ErrAttributes, len(data), " bytes inline; MaxInline is ", size)
+		return SGE{}, false
+	}
+	if b.n < len(b.wrs) {
+		copy(b.chain.Inline[b.n*size:], data)
+	}
+	return SGE{Addr: b.chain.InlineAt + uint64(b.n*size), Length: uint32(len(data))}, true
+}
+
+// Post posts what was added and empties the batch. On an error the first n
+// requests were posted and will complete; the others are dropped. An error of
+// adding posts none. [ErrQueueFull] means that completions must be polled
+// first.
+func (b *Batch) Post() (n int, err error) {
+	if err := b.enter(); err != nil || b.n == 0 {
+		return 0, b.ended(err)
+	}
+	n, err = cgo.PostSend(b.qp.qp, b.chain, b.n)
+	b.exit()
+	if err != nil {
+		err = b.qp.postError("post send to", err)
+	}
+	return n, b.ended(err)
+}
+
+// PostPoll is Post followed by [CQ.PollSpin] on cq, in one crossing into C:
+// the fastest way to do one operation and wait for it. got completions were
+// polled, and may well be 0.
+func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
+	if len(wcs) == 0 {
+		n, err = b.Post()
+		return n, 0, err
+	}
+	if err := b.enter(); err != nil || b.n == 0 {
+		return 0, 0, b.ended(err)
+	}
+	if !cq.life.enter() {
+		b.exit()
+		return 0, 0, b.ended(opError("poll", cq.life.label, ErrClosed))
+	}
+	n, got, err = cgo.PostPoll(b.qp.qp, b.chain, b.n, cq.cq, rawWCs(wcs), uint32(max(spins, 0)))
+	cq.life.exit()
+	b.exit()
+	switch {
+	case err != nil && n < b.n:
+		err = b.qp.postError("post send to", err)
+	case err != nil, got == 0 && cq.overrun.Load():
+		err = cq.pollError(err)
+	}
+	return n, got, b.ended(err)
+}
+
+// enter holds the queue pair and the address handles open for a post.
+func (b *Batch) enter() error {
+	if b.err != nil || b.n == 0 {
+		return b.err
+	}
+	q := b.qp
+	if s := q.State(); s < StateRTS {
+		return opError("post send to", q.life.label, ErrState, "it is in ", s)
+	}
+	if !q.life.enter() {
+		return opError("post send to", q.life.label, ErrClosed)
+	}
+	for i, a := range b.ahs {
+		if !a.life.enter() {
+			for _, held := range b.ahs[:i] {
+				held.life.exit()
+			}
+			q.life.exit()
+			return opError("send to", a.life.label, ErrClosed)
+		}
+	}
+	return nil
+}
+
+func (b *Batch) exit() {
+	for _, a := range b.ahs {
+		a.life.exit()
+	}
+	b.qp.life.exit()
+}
+
+func (b *Batch) ended(err error) error {
+	b.n, b.err = 0, nil
+	if len(b.ahs) > 0 {
+		clear(b.ahs)
+		b.ahs = b.ahs[:0]
+	}
+	return err
+}
+
+func (q *QP) postError(op string, err error) error {
+	switch {
+	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN):
+		return opError(op, q.life.label, class(ErrQueueFull, err))
+	case isErrno(err, syscall.EINVAL):
+		return opError(op, q.life.label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
+	}
+	return opError(op, q.life.label, err)
+}

@@ -1,0 +1,117 @@
+package verbs
+
+import (
+	"errors"
+	"time"
+)
+
+// ConnectConfig says how a connection behaves. The zero value is fine.
+type ConnectConfig struct {
+	// MTU defaults to the smaller of the two ports'.
+	MTU MTU
+	// AckTimeout is how long the device waits for an acknowledgement before it
+	// sends again; 0 means 67 ms. It is rounded up to 4.096 us * 2^n.
+	AckTimeout time.Duration
+	// Retries is how often it sends again, 1 to 7, -1 for never; 0 means 7.
+	// A dead peer shows as [WCRetryExceeded] after about
+	// AckTimeout * (Retries + 1).
+	Retries int
+	// RNRRetries is how often it tries a peer without a posted receive, 1 to
+	// 6, 7 for ever, -1 for never; 0 means 7.
+	RNRRetries int
+	// RNRTimer is how long the peer is told to wait when a receive is missing
+	// here; 0 means 0.64 ms.
+	RNRTimer time.Duration
+	// MaxReads is how many READs and atomics may be outstanding in each
+	// direction; 0 means what the device can, at most 16.
+	MaxReads int
+	// TrafficClass, HopLimit and FlowLabel go into the packets of RoCE v2.
+	TrafficClass uint8
+	HopLimit     uint8
+	FlowLabel    uint32
+	// ServiceLevel is for InfiniBand, and for the priority of RoCE frames.
+	ServiceLevel uint8
+}
+
+// Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
+// connected to the remote endpoint. Post the first receives before it: the
+// peer may send as soon as its own Connect returns.
+func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
+	c, err := cfg.resolve(q, remote)
+	if err != nil {
+		return err
+	}
+	rtr := QPAttr{
+		State: StateRTR, PathMTU: c.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN,
+		AH: AHAttr{
+			GID: remote.GID, SGIDIndex: q.gid.Index, Port: q.gid.Port, DLID: remote.LID,
+			HopLimit: c.HopLimit, TrafficClass: c.TrafficClass, FlowLabel: c.FlowLabel, SL: c.ServiceLevel,
+		},
+		MaxDestReadAtomic: uint8(c.MaxReads), MinRNRTimer: RNRTimerFor(c.RNRTimer),
+	}
+	rts := QPAttr{
+		State: StateRTS, SQPSN: q.psn, Timeout: AckTimeoutFor(c.AckTimeout),
+		RetryCount: uint8(max(c.Retries, 0)), RNRRetry: uint8(max(c.RNRRetries, 0)), MaxReadAtomic: uint8(c.MaxReads),
+	}
+	rtrMask, rtsMask := AttrState|connAV, AttrState|AttrSQPSN
+	if q.typ == RC {
+		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
+		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
+	}
+	if err := q.Modify(rtr, rtrMask); err != nil {
+		return err
+	}
+	return q.Modify(rts, rtsMask)
+}
+
+func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
+	refuse := func(detail ...any) (ConnectConfig, error) {
+		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+	}
+	if q.typ == UD {
+		return refuse("UD has no connection: use Activate and CreateAH")
+	}
+	if remote.Type != q.typ {
+		return refuse("this side is ", q.typ, ", the peer ", remote.Type)
+	}
+	dev := q.pd.dev
+	port, err := dev.Port(q.gid.Port)
+	if err != nil {
+		return c, err
+	}
+	if c.MTU == 0 {
+		c.MTU = min(port.ActiveMTU, remote.MTU)
+	}
+	if c.MTU.Bytes() == 0 || c.MTU > port.ActiveMTU {
+		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
+	}
+	if c.Retries == 0 {
+		c.Retries = 7
+	}
+	if c.RNRRetries == 0 {
+		c.RNRRetries = 7
+	}
+	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
+		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
+	}
+	if c.AckTimeout < 0 || c.RNRTimer < 0 {
+		return refuse("negative time")
+	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = AckTimeout(14).Duration()
+	}
+	if c.RNRTimer == 0 {
+		c.RNRTimer = RNRTimer(12).Duration()
+	}
+	limit := min(dev.attr.MaxReadAtomic, dev.attr.MaxInitRead, 255)
+	if c.MaxReads == 0 {
+		c.MaxReads = min(limit, 16)
+	}
+	if c.MaxReads < 0 || c.MaxReads > limit {
+		return refuse("MaxReads ", c.MaxReads, "; the device allows ", limit)
+	}
+	if remote.GID == (GID{}) && port.LinkLayer == LinkEthernet {
+		return c, opError("connect", q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
+	}
+	return c, nil
+}

@@ -1,0 +1,168 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// CQConfig says how to make a completion queue.
+type CQConfig struct {
+	// Depth is how many completions the queue holds at least; 0 means 256. A
+	// queue that overruns is broken for good ([ErrOverrun]): give it room for
+	// every signaled work request and receive that may be outstanding.
+	Depth int
+	// Vector chooses the completion vector (interrupt), below
+	// [DeviceAttr.CompletionVecs].
+	Vector int
+	// Spin is how often Wait polls before it arms the queue and parks the
+	// goroutine: 0 means 64, negative not at all. One poll of an empty queue
+	// takes some 10 ns.
+	Spin int
+	// SolicitedOnly wakes Wait only for completions of receives whose sender
+	// asked for it ([Solicited]) and for failures.
+	SolicitedOnly bool
+	// PollOnly saves the file descriptor of a queue that is never waited on.
+	PollOnly bool
+}
+
+// CQ is a completion queue. Poll may be called by any number of goroutines;
+// one at a time can Wait.
+type CQ struct {
+	life      life
+	dev       *Device
+	cq        cgo.CQ
+	depth     int
+	spin      uint32
+	solicited bool
+	overrun   atomic.Bool
+
+	channel cgo.CompChannel
+	wait    waiter
+}
+
+// CreateCQ makes a completion queue.
+func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
+	if cfg.Depth == 0 {
+		cfg.Depth = 256
+	}
+	if cfg.Depth < 0 || cfg.Depth > d.attr.MaxCQE {
+		return nil, opError("create cq on", d.name, ErrAttributes, "depth ", cfg.Depth, ", the device allows ", d.attr.MaxCQE)
+	}
+	if vectors := cgo.NumCompVectors(d.ctx); cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
+		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
+	}
+	c := &CQ{dev: d, solicited: cfg.SolicitedOnly}
+	switch {
+	case cfg.Spin == 0:
+		c.spin = 64
+	case cfg.Spin > 0:
+		c.spin = uint32(cfg.Spin)
+	}
+	if err := c.life.born("cq", label("cq"), &d.life); err != nil {
+		return nil, err
+	}
+	if err := c.create(cfg); err != nil {
+		d.life.release("cq")
+		return nil, err
+	}
+	watchEvents(d.async, d.async.cqs, uint64(c.cq), c)
+	return c, nil
+}
+
+func (c *CQ) create(cfg CQConfig) error {
+	d := c.dev
+	var file *os.File
+	if !cfg.PollOnly {
+		ch, fd, err := cgo.CreateCompChannel(d.ctx)
+		if err != nil {
+			return opError("create completion channel on", d.name, err)
+		}
+		c.channel = ch
+		if file, err = pollable(fd, c.life.label); err == nil {
+			err = c.wait.init(c, file)
+		}
+		if err != nil {
+			return errors.Join(opError("watch", c.life.label, err), c.destroyChannel())
+		}
+	}
+	var err error
+	c.cq, c.depth, err = cgo.CreateCQ(d.ctx, cfg.Depth, c.channel, cfg.Vector)
+	if err != nil {
+		c.wait.shut()
+		return errors.Join(opError("create cq on", d.name, err, fmt.Sprintf("depth %d", cfg.Depth)), c.destroyChannel())
+	}
+	return nil
+}
+
+func (c *CQ) destroyChannel() error {
+	if c.channel == 0 {
+		return nil
+	}
+	err := cgo.DestroyCompChannel(c.channel)
+	if err == nil {
+		c.channel = 0
+	}
+	return err
+}
+
+// Close destroys the queue; a goroutine in Wait gets [ErrClosed]. It is
+// refused with [ErrInUse] while a queue pair uses the queue. Closing twice is
+// not an error.
+func (c *CQ) Close() error {
+	return c.life.close("cq", c.wait.shut, func() error {
+		if c.cq != 0 {
+			if err := cgo.DestroyCQ(c.cq); err != nil {
+				return err
+			}
+			watchEvents(c.dev.async, c.dev.async.cqs, uint64(c.cq), nil)
+			c.cq = 0
+		}
+		return c.destroyChannel()
+	})
+}
+
+// Depth is how many completions the queue holds.
+func (c *CQ) Depth() int { return c.depth }
+
+// Poll takes completions that are there, at most len(wcs), and answers how
+// many. It never blocks and never allocates. The completions are copies: they
+// stay valid.
+func (c *CQ) Poll(wcs []WC) (int, error) { return c.poll(wcs, 0) }
+
+// PollSpin is Poll repeated up to spins times in one crossing into C while the
+// queue is empty. A spin occupies its thread, and on a machine with few CPUs
+// starves the soft interrupts that a software device works in: keep it short.
+func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
+	return c.poll(wcs, uint32(max(spins, 0)))
+}
+
+func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
+	if len(wcs) == 0 {
+		return 0, nil
+	}
+	if !c.life.enter() {
+		return 0, opError("poll", c.life.label, ErrClosed)
+	}
+	n, err := cgo.PollCQ(c.cq, rawWCs(wcs), spins)
+	c.life.exit()
+	if err != nil || n == 0 && c.overrun.Load() {
+		return 0, c.pollError(err)
+	}
+	return n, nil
+}
+
+// pollError is said only once the queue is empty: what is in it is still good.
+func (c *CQ) pollError(err error) error {
+	if c.overrun.Load() {
+		return opError("poll", c.life.label, ErrOverrun, "depth ", c.depth, ": completions are lost and the queue must be closed")
+	}
+	if isErrno(err, syscall.EPERM) {
+		err = errors.New("the provider reports a broken queue")
+	}
+	return opError("poll", c.life.label, err)
+}

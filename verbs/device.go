@@ -1,0 +1,208 @@
+package verbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// DeviceInfo describes a device of this host that need not be open.
+type DeviceInfo struct {
+	Name string // kernel name, such as "mlx5_0" or "rxe0"
+	GUID uint64 // node GUID in host byte order, 0 if the device has none
+}
+
+// Devices lists the RDMA devices of this host. A host without any gives an
+// empty list; a build without rdma-core gives [ErrUnsupported].
+func Devices() ([]DeviceInfo, error) {
+	list, err := cgo.Devices()
+	if isErrno(err, syscall.ENOSYS) {
+		// The kernel has no ib_uverbs: as much as having no device.
+		return nil, nil
+	}
+	if err != nil {
+		return nil, opError("list devices", "", err)
+	}
+	out := make([]DeviceInfo, len(list))
+	for i, d := range list {
+		out[i] = DeviceInfo{Name: d.Name, GUID: d.GUID}
+	}
+	return out, nil
+}
+
+// Device is an open device: the parent of everything made on it. All its
+// methods are safe for concurrent use.
+type Device struct {
+	life  life
+	name  string
+	ctx   cgo.Context
+	attr  DeviceAttr
+	log   *slog.Logger
+	async *asyncReader
+}
+
+// DeviceConfig says how to open a device. The zero value is fine.
+type DeviceConfig struct {
+	// Logger receives asynchronous events that nobody waits for (a port going
+	// down, a queue pair in error). Nil discards them.
+	Logger *slog.Logger
+}
+
+// Open opens the device of that name. [ErrNoDevice] says which ones there are.
+func Open(name string, cfg DeviceConfig) (*Device, error) {
+	ctx, err := cgo.OpenDevice(name)
+	if err != nil {
+		return nil, openError(name, err)
+	}
+	d := &Device{name: name, ctx: ctx, log: cfg.Logger}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.life.label = name
+	var a cgo.DeviceAttr
+	if err := cgo.QueryDevice(ctx, &a); err != nil {
+		return nil, errors.Join(opError("query device", name, err), cgo.CloseDevice(ctx))
+	}
+	d.attr = deviceAttr(&a)
+	if d.async, err = startAsync(d); err != nil {
+		return nil, errors.Join(opError("watch events of", name, err), cgo.CloseDevice(ctx))
+	}
+	return d, nil
+}
+
+func openError(name string, err error) error {
+	switch {
+	case isErrno(err, syscall.ENODEV), isErrno(err, syscall.ENOSYS):
+		detail := "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
+		if list, _ := Devices(); len(list) > 0 {
+			detail = "there are:"
+			for _, d := range list {
+				detail += " " + d.Name
+			}
+		}
+		return opError("open", name, class(ErrNoDevice, err), detail)
+	case isErrno(err, syscall.EACCES), isErrno(err, syscall.EPERM):
+		return opError("open", name, err, "no access to /dev/infiniband")
+	case isErrno(err, syscall.ENOENT):
+		if _, e := os.Stat("/dev/infiniband"); e != nil {
+			return opError("open", name, err, "/dev/infiniband is missing: in a container, pass the device nodes in")
+		}
+	}
+	return opError("open", name, err)
+}
+
+// Close closes the device. It is refused with [ErrInUse] while anything made
+// on the device is open. Closing twice is not an error.
+func (d *Device) Close() error {
+	return d.life.close("device", nil, func() error {
+		d.async.stop()
+		if err := cgo.CloseDevice(d.ctx); err != nil {
+			return err
+		}
+		return nil
+	})
+}
+
+// Name is the kernel's name of the device.
+func (d *Device) Name() string { return d.name }
+
+// AtomicCap is how far the atomicity of atomics reaches.
+type AtomicCap int
+
+const (
+	AtomicNone AtomicCap = iota // no atomics
+	AtomicHCA                   // among the queue pairs of this device only: not with the host's CPUs
+	AtomicGlob                  // with the host's CPUs too
+)
+
+func (c AtomicCap) String() string {
+	return enumString(c, map[AtomicCap]string{AtomicNone: "none", AtomicHCA: "HCA", AtomicGlob: "global"})
+}
+
+// DeviceAttr are the properties and limits of a device.
+type DeviceAttr struct {
+	Firmware       string
+	NodeGUID       uint64 // host byte order
+	VendorID       uint32
+	VendorPartID   uint32
+	MaxMRSize      uint64 // bytes
+	PageSizes      uint64 // bit n: pages of 2^n bytes
+	MaxQP          int
+	MaxQPWR        int // work requests in one queue
+	MaxSGE         int
+	MaxSGERead     int
+	MaxCQ          int
+	MaxCQE         int // entries in one completion queue
+	MaxMR          int
+	MaxPD          int
+	MaxAH          int
+	MaxSRQ         int
+	MaxReadAtomic  int // outstanding READs and atomics as their target, a queue pair
+	MaxInitRead    int // the same as their initiator
+	Atomic         AtomicCap
+	Ports          int
+	CompletionVecs int
+	CapFlags       uint32 // enum ibv_device_cap_flags
+}
+
+// Attr answers the device's properties, read when it was opened.
+func (d *Device) Attr() DeviceAttr {
+	a := d.attr
+	a.CompletionVecs = cgo.NumCompVectors(d.ctx)
+	return a
+}
+
+func deviceAttr(a *cgo.DeviceAttr) DeviceAttr {
+	fw, _, _ := bytes.Cut(a.FWVer[:], []byte{0})
+	return DeviceAttr{
+		Firmware:      string(fw),
+		NodeGUID:      bigEndian64(a.NodeGUID),
+		VendorID:      a.VendorID,
+		VendorPartID:  a.VendorPartID,
+		MaxMRSize:     a.MaxMRSize,
+		PageSizes:     a.PageSizeCap,
+		MaxQP:         int(a.MaxQP),
+		MaxQPWR:       int(a.MaxQPWR),
+		MaxSGE:        int(a.MaxSGE),
+		MaxSGERead:    int(a.MaxSGERead),
+		MaxCQ:         int(a.MaxCQ),
+		MaxCQE:        int(a.MaxCQE),
+		MaxMR:         int(a.MaxMR),
+		MaxPD:         int(a.MaxPD),
+		MaxAH:         int(a.MaxAH),
+		MaxSRQ:        int(a.MaxSRQ),
+		MaxReadAtomic: int(a.MaxQPRdAtom),
+		MaxInitRead:   int(a.MaxQPInitRdAtom),
+		Atomic:        AtomicCap(a.AtomicCap),
+		Ports:         int(a.PhysPortCnt),
+		CapFlags:      a.DeviceCapFlags,
+	}
+}
+
+func enumString[T ~int | ~uint32](v T, names map[T]string) string {
+	if s, ok := names[v]; ok {
+		return s
+	}
+	return fmt.Sprintf("%T(%d)", v, v)
+}
+
+// bigEndian64 reads a word that holds big-endian bytes.
+func bigEndian64(v uint64) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// bigEndian32 converts between host order and a word that holds big-endian
+// bytes; it is its own inverse.
+func bigEndian32(v uint32) uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	return binary.BigEndian.Uint32(b[:])
+}

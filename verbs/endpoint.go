@@ -1,0 +1,169 @@
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Endpoint is what a peer must know to reach a queue pair, and the memory
+// regions behind it.
+type Endpoint struct {
+	Type    QPType
+	QPN     uint32 // 24 bits
+	PSN     uint32 // 24 bits: first packet that the queue pair will send
+	QKey    uint32 // UD
+	GID     GID
+	LID     uint16 // InfiniBand
+	MTU     MTU    // of the port
+	Regions []Region
+	Data    []byte // for the program's own use
+}
+
+// Limits of the message.
+const (
+	MaxRegions      = 256
+	MaxEndpointData = 4096
+
+	endpointMagic   = "GVEP"
+	endpointVersion = 1
+	headerLen       = 8 // magic, version, reserved, payload length
+	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
+	regionLen       = 20
+	checksumLen     = 4
+	maxPayload      = fixedLen + MaxRegions*regionLen + MaxEndpointData
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// AppendBinary appends the message form of e, all of it big endian:
+//
+//	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
+//	payload: type 1 | MTU 1 | 0 2 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
+//	         regions 2 | data length 2 | regions * (address 8, length 8, rkey 4) | data
+func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
+	if len(e.Regions) > MaxRegions || len(e.Data) > MaxEndpointData {
+		return b, opError("encode", "endpoint", ErrMessage,
+			fmt.Sprintf("%d regions, %d bytes of data; at most %d and %d", len(e.Regions), len(e.Data), MaxRegions, MaxEndpointData))
+	}
+	start := len(b)
+	be := binary.BigEndian
+	b = append(b, endpointMagic...)
+	b = append(b, endpointVersion, 0)
+	b = be.AppendUint16(b, uint16(fixedLen+len(e.Regions)*regionLen+len(e.Data)))
+	b = append(b, byte(e.Type), byte(e.MTU), 0, 0)
+	b = be.AppendUint16(b, e.LID)
+	b = be.AppendUint32(b, e.QPN)
+	b = be.AppendUint32(b, e.PSN)
+	b = be.AppendUint32(b, e.QKey)
+	b = append(b, e.GID[:]...)
+	b = be.AppendUint16(b, uint16(len(e.Regions)))
+	b = be.AppendUint16(b, uint16(len(e.Data)))
+	for _, r := range e.Regions {
+		b = be.AppendUint64(b, r.Addr)
+		b = be.AppendUint64(b, r.Length)
+		b = be.AppendUint32(b, r.RKey)
+	}
+	b = append(b, e.Data...)
+	return be.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+// readEndpoint reads one message and nothing behind it.
+func readEndpoint(r io.Reader) (Endpoint, error) {
+	var header [headerLen]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return Endpoint{}, err
+	}
+	n, err := payloadLen(header[:])
+	if err != nil {
+		return Endpoint{}, err
+	}
+	msg := make([]byte, headerLen+n+checksumLen)
+	copy(msg, header[:])
+	if _, err := io.ReadFull(r, msg[headerLen:]); err != nil {
+		return Endpoint{}, err
+	}
+	var e Endpoint
+	return e, e.UnmarshalBinary(msg)
+}
+
+func malformed(format string, args ...any) error {
+	return opError("decode", "endpoint", ErrMessage, fmt.Sprintf(format, args...))
+}
+
+func payloadLen(header []byte) (int, error) {
+	if string(header[:4]) != endpointMagic {
+		return 0, malformed("it begins with %q: the peer speaks something else", header[:4])
+	}
+	if header[4] != endpointVersion {
+		return 0, malformed("version %d, this program speaks %d", header[4], endpointVersion)
+	}
+	n := int(binary.BigEndian.Uint16(header[6:]))
+	if n < fixedLen || n > maxPayload {
+		return 0, malformed("payload of %d bytes", n)
+	}
+	return n, nil
+}
+
+// UnmarshalBinary decodes exactly one message. Anything else than what
+// AppendBinary makes is refused with [ErrMessage].
+func (e *Endpoint) UnmarshalBinary(b []byte) error {
+	if len(b) < headerLen+fixedLen+checksumLen {
+		return malformed("%d bytes", len(b))
+	}
+	n, err := payloadLen(b)
+	if err != nil {
+		return err
+	}
+	if len(b) != headerLen+n+checksumLen {
+		return malformed("%d bytes, %d announced", len(b), headerLen+n+checksumLen)
+	}
+	be := binary.BigEndian
+	body, sum := b[:len(b)-checksumLen], be.Uint32(b[len(b)-checksumLen:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return malformed("checksum")
+	}
+	p := body[headerLen:]
+	out := Endpoint{
+		Type: QPType(p[0]),
+		MTU:  MTU(p[1]),
+		LID:  be.Uint16(p[4:]),
+		QPN:  be.Uint32(p[6:]),
+		PSN:  be.Uint32(p[10:]),
+		QKey: be.Uint32(p[14:]),
+		GID:  GID(p[18:34]),
+	}
+	regions, data := int(be.Uint16(p[34:])), int(be.Uint16(p[36:]))
+	p = p[fixedLen:]
+	switch {
+	case b[5] != 0 || body[headerLen+2] != 0 || body[headerLen+3] != 0:
+		return malformed("reserved bytes are set")
+	case regions > MaxRegions || data > MaxEndpointData || len(p) != regions*regionLen+data:
+		return malformed("%d regions and %d bytes of data in %d bytes", regions, data, len(p))
+	case out.Type != RC && out.Type != UC && out.Type != UD:
+		return malformed("%v", out.Type)
+	case out.QPN>>24 != 0 || out.PSN>>24 != 0:
+		return malformed("queue pair number %#x, PSN %#x", out.QPN, out.PSN)
+	case out.MTU.Bytes() == 0:
+		return malformed("MTU code %d", out.MTU)
+	}
+	for range regions {
+		out.Regions = append(out.Regions, Region{Addr: be.Uint64(p), Length: be.Uint64(p[8:]), RKey: be.Uint32(p[16:])})
+		p = p[regionLen:]
+	}
+	if data > 0 {
+		out.Data = append([]byte(nil), p...)
+	}
+	*e = out
+	return nil
+}
+
+// Endpoint describes the queue pair to a peer; add regions and data as needed.
+func (q *QP) Endpoint() (Endpoint, error) {
+	port, err := q.pd.dev.Port(q.gid.Port)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey, GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU}, nil
+}

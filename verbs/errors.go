@@ -1,0 +1,122 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// Errors on which a program decides. They come wrapped in detail: test with
+// [errors.Is].
+var (
+	// ErrUnsupported: this build, device or kernel lacks the feature. It is
+	// the standard library's error of that meaning.
+	ErrUnsupported = errors.ErrUnsupported
+	// ErrClosed: the object, or one that it stands on, was closed.
+	ErrClosed = errors.New("closed")
+	// ErrInUse: the object still has children and cannot be closed, or a wait
+	// is already under way.
+	ErrInUse = errors.New("in use")
+	// ErrNoDevice: the host has no RDMA device, or none of that name.
+	ErrNoDevice = errors.New("no such RDMA device")
+	// ErrNoGID: no entry of the GID table fits what was asked for.
+	ErrNoGID = errors.New("no matching GID")
+	// ErrQueueFull: the queue has no room for the work request; poll
+	// completions first.
+	ErrQueueFull = errors.New("queue full")
+	// ErrBatchFull: more work requests were added than the batch holds.
+	ErrBatchFull = errors.New("batch full")
+	// ErrRange: an access outside a memory region, or misaligned for an atomic.
+	ErrRange = errors.New("outside the memory region")
+	// ErrState: the queue pair is in the wrong state for the call.
+	ErrState = errors.New("wrong queue pair state")
+	// ErrAttributes: a value or combination of attributes that no device takes.
+	ErrAttributes = errors.New("invalid attributes")
+	// ErrMemlock: registering the memory would exceed RLIMIT_MEMLOCK.
+	ErrMemlock = errors.New("locked-memory limit")
+	// ErrOverrun: completions were lost because the completion queue was full.
+	ErrOverrun = errors.New("completion queue overrun")
+	// ErrMessage: the peer's address message is malformed, of another version
+	// or damaged.
+	ErrMessage = errors.New("malformed address message")
+)
+
+// OpError is the failure of one operation on one object.
+type OpError struct {
+	Op     string // such as "register memory"
+	Object string // such as "qp 0x11" or "rxe0"
+	Detail string // what is known of the cause, or empty
+	Err    error  // a sentinel of this package, an errno, or both joined
+}
+
+func (e *OpError) Error() string {
+	var b strings.Builder
+	b.WriteString("verbs: ")
+	b.WriteString(e.Op)
+	if e.Object != "" {
+		b.WriteString(" " + e.Object)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	if e.Detail != "" {
+		b.WriteString(" (" + e.Detail + ")")
+	}
+	return b.String()
+}
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+func opError(op, object string, err error, detail ...any) error {
+	if err == nil {
+		return nil
+	}
+	e := &OpError{Op: op, Object: object, Err: err}
+	if len(detail) > 0 {
+		e.Detail = fmt.Sprint(detail...)
+	}
+	return e
+}
+
+// classed is an errno with the sentinel that it means in its place.
+type classed struct {
+	class error
+	errno error
+}
+
+func (c classed) Error() string   { return c.class.Error() + ": " + c.errno.Error() }
+func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
+
+func class(sentinel, errno error) error { return classed{sentinel, errno} }
+
+// isErrno tells whether err is that errno, as cgo reports it.
+func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }
+
+// WCError is a work request that failed: its completion's status, and the rest
+// of what the completion says.
+type WCError struct {
+	Status    WCStatus
+	VendorErr uint32
+	QPNum     uint32
+	ID        uint64 // of the work request
+}
+
+func (e *WCError) Error() string {
+	return fmt.Sprintf("verbs: work request %#x on qp %#x: %v (vendor error %#x)", e.ID, e.QPNum, e.Status, e.VendorErr)
+}
+
+// Unwrap makes errors.Is(err, verbs.WCRetryExceeded) work.
+func (e *WCError) Unwrap() error { return e.Status }
+
+// Error makes a status usable as a target of [errors.Is].
+func (s WCStatus) Error() string { return s.String() }
+
+// String is libibverbs' text for the status.
+func (s WCStatus) String() string {
+	if text := cgo.WCStatusString(uint32(s)); text != "" {
+		return text
+	}
+	return fmt.Sprintf("completion status %d", uint32(s))
+}

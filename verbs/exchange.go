@@ -1,0 +1,59 @@
+package verbs
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// ExchangeTimeout bounds [Exchange] when the context has no deadline.
+const ExchangeTimeout = 10 * time.Second
+
+// Exchange sends the local endpoint to the peer and reads the peer's, over any
+// stream connection; both sides call it at about the same time. A peer that
+// sends rubbish gives [ErrMessage]; one that sends nothing gives the context's
+// error, or [os.ErrDeadlineExceeded] after [ExchangeTimeout].
+//
+// The connection stays open and can be used again afterwards; nothing behind
+// the peer's message is read. The message has a checksum but no signature:
+// on a network that is not trusted, use TLS underneath.
+func Exchange(ctx context.Context, conn net.Conn, local Endpoint) (Endpoint, error) {
+	msg, err := local.AppendBinary(nil)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		conn.SetDeadline(time.Now().Add(ExchangeTimeout))
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
+	defer func() {
+		if stop() {
+			conn.SetDeadline(time.Time{})
+		}
+	}()
+	remote, err := exchange(conn, msg)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return Endpoint{}, opError("exchange addresses with", conn.RemoteAddr().String(), err)
+	}
+	return remote, nil
+}
+
+func exchange(conn net.Conn, msg []byte) (Endpoint, error) {
+	// At once in both directions: a pipe without a buffer would otherwise have
+	// both sides writing and neither reading.
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(msg)
+		sent <- err
+	}()
+	remote, err := readEndpoint(conn)
+	if err != nil {
+		conn.SetDeadline(longAgo) // ends the write too
+		<-sent
+		return Endpoint{}, err
+	}
+	return remote, <-sent
+}

@@ -1,0 +1,147 @@
+package verbs
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// GID is a global identifier: an IPv6 address, or on RoCE v2 also an IPv4
+// address mapped into one.
+type GID [16]byte
+
+// Addr is the GID as an IP address; an IPv4-mapped one as IPv4.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// GIDOf is the GID that stands for an IP address.
+func GIDOf(a netip.Addr) GID { return a.As16() }
+
+// GIDType is how packets to a GID are framed.
+type GIDType uint32
+
+const (
+	GIDInfiniBand GIDType = iota
+	GIDRoCEv1
+	GIDRoCEv2
+)
+
+func (t GIDType) String() string {
+	return enumString(t, map[GIDType]string{GIDInfiniBand: "IB", GIDRoCEv1: "RoCE v1", GIDRoCEv2: "RoCE v2"})
+}
+
+// GIDEntry is a valid entry of a port's GID table.
+type GIDEntry struct {
+	GID     GID
+	Type    GIDType
+	Port    uint8
+	Index   uint8 // changes whenever addresses come and go: never keep it
+	IfIndex int   // netdev that carries it, 0 on InfiniBand
+}
+
+func (e GIDEntry) String() string {
+	return fmt.Sprintf("%v %v (port %d, index %d)", e.Type, e.GID.Addr(), e.Port, e.Index)
+}
+
+// GIDs lists the valid GIDs of all ports.
+func (d *Device) GIDs() ([]GIDEntry, error) {
+	var out []GIDEntry
+	err := d.life.with("query GIDs of", func() error {
+		size := 0
+		for p := 1; p <= d.attr.Ports; p++ {
+			var a cgo.PortAttr
+			if err := cgo.QueryPort(d.ctx, uint8(p), &a); err != nil {
+				return opError("query port of", d.name, err)
+			}
+			size += int(a.GIDTableLen)
+		}
+		if size == 0 {
+			return nil
+		}
+		list, err := cgo.QueryGIDTable(d.ctx, size)
+		if err != nil {
+			return opError("query GIDs of", d.name, err)
+		}
+		for _, e := range list {
+			out = append(out, GIDEntry{
+				GID: e.GID, Type: GIDType(e.Type), Port: uint8(e.Port),
+				Index: uint8(e.Index), IfIndex: int(e.IfIndex),
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// GIDQuery says which GID is wanted. Zero fields match anything; the zero
+// query finds the entry most likely meant: RoCE v2 over IPv4, then RoCE v2
+// over a global IPv6 address, then InfiniBand, then whatever there is.
+type GIDQuery struct {
+	Addr netip.Addr // the address itself
+	Type *GIDType
+	Port uint8
+}
+
+// FindGID chooses a GID by type and address. [ErrNoGID] lists what there is.
+func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
+	all, err := d.GIDs()
+	if err != nil {
+		return GIDEntry{}, err
+	}
+	if e, ok := q.choose(all); ok {
+		return e, nil
+	}
+	have := make([]string, len(all))
+	for i, e := range all {
+		have[i] = e.String()
+	}
+	return GIDEntry{}, opError("find GID on", d.name, ErrNoGID, "wanted ", q, "; there are: ", strings.Join(have, ", "))
+}
+
+func (q GIDQuery) String() string {
+	s := "any address"
+	if q.Addr.IsValid() {
+		s = q.Addr.String()
+	}
+	if q.Type != nil {
+		s += " " + q.Type.String()
+	}
+	if q.Port != 0 {
+		s += fmt.Sprintf(" on port %d", q.Port)
+	}
+	return s
+}
+
+func (q GIDQuery) choose(all []GIDEntry) (best GIDEntry, ok bool) {
+	bestRank := 0
+	for _, e := range all {
+		switch {
+		case q.Addr.IsValid() && e.GID.Addr() != q.Addr.Unmap().WithZone(""),
+			q.Type != nil && e.Type != *q.Type,
+			q.Port != 0 && e.Port != q.Port:
+			continue
+		}
+		if r := e.rank(); r > bestRank {
+			best, bestRank, ok = e, r, true
+		}
+	}
+	return best, ok
+}
+
+func (e GIDEntry) rank() int {
+	a := e.GID.Addr()
+	switch {
+	case e.Type == GIDRoCEv2 && a.Is4():
+		return 5
+	case e.Type == GIDRoCEv2 && !a.IsLinkLocalUnicast():
+		return 4
+	case e.Type == GIDRoCEv2:
+		return 3
+	case e.Type == GIDInfiniBand:
+		return 2
+	}
+	return 1
+}

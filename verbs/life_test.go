@@ -1,0 +1,66 @@
+package verbs
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParentRefusesToCloseBeforeItsChildren(t *testing.T) {
+	var parent, child life
+	parent.label = "parent"
+	require.NoError(t, child.born("qp", "child", &parent))
+	ok := func() error { return nil }
+
+	err := parent.close("pd", nil, ok)
+	require.ErrorIs(t, err, ErrInUse)
+	require.ErrorContains(t, err, "map[qp:1]")
+	require.True(t, parent.enter(), "a refused close leaves it usable")
+	parent.exit()
+
+	require.NoError(t, child.close("qp", nil, ok))
+	require.NoError(t, child.close("qp", nil, ok), "twice is fine")
+	require.NoError(t, parent.close("pd", nil, ok))
+	require.ErrorIs(t, new(life).born("mr", "late", &parent), ErrClosed)
+	require.False(t, parent.enter())
+}
+
+func TestBirthThatFailsReleasesTheOtherParents(t *testing.T) {
+	var open, closed life
+	require.NoError(t, closed.close("cq", nil, func() error { return nil }))
+	require.ErrorIs(t, new(life).born("qp", "x", &open, &closed), ErrClosed)
+	require.NoError(t, open.close("pd", nil, func() error { return nil }), "nothing is left on it")
+}
+
+func TestFailedCloseCanBeRepeated(t *testing.T) {
+	var l life
+	busy := errors.New("busy")
+	require.ErrorIs(t, l.close("mr", nil, func() error { return busy }), busy)
+	require.True(t, l.enter())
+	l.exit()
+	require.NoError(t, l.close("mr", nil, func() error { return nil }))
+}
+
+// A call under way is never overtaken by the destruction of its object.
+func TestCloseWaitsForCallers(t *testing.T) {
+	for range 200 {
+		var l life
+		var destroyed atomic.Bool
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for l.enter() {
+					if destroyed.Load() {
+						t.Error("inside a destroyed object")
+					}
+					l.exit()
+				}
+			})
+		}
+		require.NoError(t, l.close("qp", nil, func() error { destroyed.Store(true); return nil }))
+		wg.Wait()
+	}
+}

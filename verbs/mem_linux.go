@@ -1,0 +1,40 @@
+package verbs
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+const hugePage = 2 << 20
+
+// mapMemory maps zeroed, private memory outside the Go heap.
+func mapMemory(size int, pages PageSize) ([]byte, error) {
+	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
+	if pages != PagesNormal {
+		rounded := (size + hugePage - 1) &^ (hugePage - 1)
+		b, err := unix.Mmap(-1, 0, rounded, prot, flags|unix.MAP_HUGETLB)
+		if err == nil || pages == PagesHuge {
+			return b, err
+		}
+	}
+	b, err := unix.Mmap(-1, 0, size, prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	// A forked child must not take the pages that the device writes.
+	if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {
+		unix.Munmap(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+func unmapMemory(b []byte) error { return unix.Munmap(b) }
+
+// memlockLimit is the soft limit in bytes; false when there is none.
+func memlockLimit() (uint64, bool) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil || l.Cur == unix.RLIM_INFINITY {
+		return 0, false
+	}
+	return l.Cur, true
+}

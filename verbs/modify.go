@@ -1,0 +1,164 @@
+package verbs
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// QPAttr are the attributes of a queue pair; which of them a call means is
+// told by a mask.
+type QPAttr struct {
+	State             QPState
+	CurState          QPState
+	PathMTU           MTU
+	PathMigState      uint32
+	QKey              uint32
+	RQPSN             uint32 // 24 bits: first packet expected
+	SQPSN             uint32 // 24 bits: first packet sent
+	DestQPN           uint32
+	Access            Access
+	AH                AHAttr
+	AltAH             AHAttr
+	PKeyIndex         uint16
+	AltPKeyIndex      uint16
+	SQDNotify         bool
+	MaxReadAtomic     uint8 // READs and atomics outstanding as initiator
+	MaxDestReadAtomic uint8 // the same as target
+	MinRNRTimer       RNRTimer
+	Port              uint8
+	Timeout           AckTimeout
+	RetryCount        uint8 // 0 to 7
+	RNRRetry          uint8 // 0 to 7; 7 is without end
+	AltPort           uint8
+	AltTimeout        AckTimeout
+	RateLimit         uint32 // kbit/s
+}
+
+// State is the state that this program last put the queue pair into. The
+// device may have moved it to [StateError] since: see [QP.Query].
+func (q *QP) State() QPState { return QPState(q.state.Load()) }
+
+// Modify changes attributes, and the state if mask has [AttrState]. What the
+// state table of the InfiniBand specification forbids is refused with a
+// [*TransitionError] before the device is asked.
+func (q *QP) Modify(a QPAttr, mask AttrMask) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.life.with("modify", func() error {
+		from := q.State()
+		to := from
+		if mask&AttrState != 0 {
+			to = a.State
+		}
+		if err := checkTransition(q.typ, from, to, mask); err != nil {
+			// The device may have gone to SQE or ERROR by itself.
+			actual, qerr := q.queryState()
+			if qerr != nil || actual == from {
+				return opError("modify", q.life.label, err)
+			}
+			q.state.Store(uint32(actual))
+			if err := checkTransition(q.typ, actual, to, mask); err != nil {
+				return opError("modify", q.life.label, err)
+			}
+		}
+		raw := a.raw()
+		if err := cgo.ModifyQP(q.qp, &raw, uint32(mask)); err != nil {
+			return q.modifyError(from, to, &a, mask, err)
+		}
+		if mask&AttrState != 0 {
+			q.state.Store(uint32(to))
+		}
+		return nil
+	})
+}
+
+// modifyError adds what usually is behind the errno.
+func (q *QP) modifyError(from, to QPState, a *QPAttr, mask AttrMask, err error) error {
+	detail := fmt.Sprintf("%v to %v with %v", from, to, mask&^AttrState)
+	switch {
+	case mask&AttrAV != 0 && (isErrno(err, syscall.ENETUNREACH) || isErrno(err, syscall.EHOSTUNREACH) || isErrno(err, syscall.ETIMEDOUT) || isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENODEV)):
+		detail += fmt.Sprintf("; from GID %v to GID %v: is there a route, does the peer answer ARP or ND, does the GID index still exist?", q.gid, a.AH.GID)
+	case isErrno(err, syscall.EPERM):
+		detail += "; some transitions need CAP_NET_RAW"
+	}
+	if isErrno(err, syscall.EINVAL) {
+		err = class(ErrAttributes, err)
+	}
+	return opError("modify", q.life.label, err, detail)
+}
+
+func (q *QP) queryState() (QPState, error) {
+	var raw cgo.QPAttr
+	err := cgo.QueryQP(q.qp, &raw, uint32(AttrState))
+	return QPState(raw.State), err
+}
+
+// Query reads attributes back from the device.
+func (q *QP) Query() (QPAttr, error) {
+	var raw cgo.QPAttr
+	err := q.life.with("query", func() error {
+		all := AttrState | AttrPKeyIndex | AttrPort | AttrAccess | AttrQKey | AttrAV | AttrPathMTU | AttrTimeout |
+			AttrRetryCount | AttrRNRRetry | AttrRQPSN | AttrSQPSN | AttrMaxReadAtomic | AttrMaxDestReadAtomic |
+			AttrMinRNRTimer | AttrDestQPN | AttrCap
+		return opError("query", q.life.label, cgo.QueryQP(q.qp, &raw, uint32(all)))
+	})
+	return fromRaw(&raw), err
+}
+
+// ToError moves the queue pair to [StateError]: outstanding work requests
+// complete as [WCFlushed].
+func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrState) }
+
+// ToReset moves the queue pair to [StateReset], from any state; work requests
+// in it are gone without a completion.
+func (q *QP) ToReset() error { return q.Modify(QPAttr{State: StateReset}, AttrState) }
+
+// Init moves a queue pair from [StateReset] to [StateInit] with the port,
+// partition and access that it was made with.
+func (q *QP) Init() error {
+	a := QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey}
+	mask := AttrState | initConn
+	if q.typ == UD {
+		mask = AttrState | initUD
+	}
+	return q.Modify(a, mask)
+}
+
+// Activate moves a UD queue pair from [StateInit] to [StateRTS].
+func (q *QP) Activate() error {
+	if q.typ != UD {
+		return opError("activate", q.life.label, ErrAttributes, q.typ, " needs a peer: use Connect")
+	}
+	if err := q.Modify(QPAttr{State: StateRTR}, AttrState); err != nil {
+		return err
+	}
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, AttrState|AttrSQPSN)
+}
+
+func (a *QPAttr) raw() cgo.QPAttr {
+	r := cgo.QPAttr{
+		State: uint32(a.State), CurState: uint32(a.CurState), PathMTU: uint32(a.PathMTU), PathMigState: a.PathMigState,
+		QKey: a.QKey, RQPSN: a.RQPSN, SQPSN: a.SQPSN, DestQPN: a.DestQPN, AccessFlags: uint32(a.Access),
+		AH: a.AH.raw(), AltAH: a.AltAH.raw(), PKeyIndex: a.PKeyIndex, AltPKeyIndex: a.AltPKeyIndex,
+		MaxRdAtomic: a.MaxReadAtomic, MaxDestRdAtomic: a.MaxDestReadAtomic, MinRNRTimer: uint8(a.MinRNRTimer),
+		PortNum: a.Port, Timeout: uint8(a.Timeout), RetryCnt: a.RetryCount, RNRRetry: a.RNRRetry,
+		AltPortNum: a.AltPort, AltTimeout: uint8(a.AltTimeout), RateLimit: a.RateLimit,
+	}
+	if a.SQDNotify {
+		r.EnSQDAsyncNotify = 1
+	}
+	return r
+}
+
+func fromRaw(r *cgo.QPAttr) QPAttr {
+	return QPAttr{
+		State: QPState(r.State), CurState: QPState(r.CurState), PathMTU: MTU(r.PathMTU), PathMigState: r.PathMigState,
+		QKey: r.QKey, RQPSN: r.RQPSN, SQPSN: r.SQPSN, DestQPN: r.DestQPN, Access: Access(r.AccessFlags),
+		AH: ahFromRaw(&r.AH), AltAH: ahFromRaw(&r.AltAH), PKeyIndex: r.PKeyIndex, AltPKeyIndex: r.AltPKeyIndex,
+		SQDNotify: r.EnSQDAsyncNotify != 0, MaxReadAtomic: r.MaxRdAtomic, MaxDestReadAtomic: r.MaxDestRdAtomic,
+		MinRNRTimer: RNRTimer(r.MinRNRTimer), Port: r.PortNum, Timeout: AckTimeout(r.Timeout), RetryCount: r.RetryCnt,
+		RNRRetry: r.RNRRetry, AltPort: r.AltPortNum, AltTimeout: AckTimeout(r.AltTimeout), RateLimit: r.RateLimit,
+	}
+}

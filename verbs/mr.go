@@ -1,0 +1,205 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// Access says what a memory region, or the peer of a queue pair, may be used
+// for.
+type Access uint32
+
+const (
+	LocalWrite   Access = 1 << 0  // the device may write: receives, READ and atomic results
+	RemoteWrite  Access = 1 << 1  // peers may WRITE
+	RemoteRead   Access = 1 << 2  // peers may READ
+	RemoteAtomic Access = 1 << 3  // peers may CMP_SWAP and FETCH_ADD
+	RelaxedOrder Access = 1 << 20 // writes may become visible out of order (PCIe relaxed ordering)
+)
+
+// PageSize chooses the pages of a buffer.
+type PageSize int
+
+const (
+	PagesNormal  PageSize = iota
+	PagesHuge             // 2 MiB pages or an error
+	PagesTryHuge          // 2 MiB pages when the host has free ones, else normal
+)
+
+// MRConfig says how to make a memory region.
+type MRConfig struct {
+	// Access defaults to LocalWrite, which every remote write access implies.
+	Access Access
+	// Pages is for [PD.AllocMR] only.
+	Pages PageSize
+}
+
+// MR is a registered memory region: memory that the device reads and writes by
+// itself.
+//
+// The bytes belong to the region from registration to Close. While a work
+// request that names them is outstanding, the device may read or (for receives,
+// READs and atomics) write them at any time, and so may peers that were given
+// the rkey; the program must neither reuse nor interpret them until the
+// completion. Close deregisters first and only then gives the memory back, so
+// that a late request of a peer finds a dead key, never foreign memory.
+type MR struct {
+	life   life
+	mr     cgo.MR
+	buf    []byte
+	addr   uint64
+	lkey   uint32
+	rkey   uint32
+	access Access
+	unmap  func() error
+	shut   atomic.Bool
+}
+
+// AllocMR maps zeroed memory outside the Go heap and registers it. size is in
+// bytes and is rounded up to whole pages only in the mapping: the region has
+// exactly size bytes.
+func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
+	if size <= 0 {
+		return nil, opError("allocate mr in", p.life.label, ErrAttributes, "size ", size)
+	}
+	mapped, err := mapMemory(size, cfg.Pages)
+	if err != nil {
+		return nil, opError("map memory for", p.life.label, err, fmt.Sprintf("%d bytes%s", size, hugeHint(cfg.Pages)))
+	}
+	m, err := p.register(mapped[:size:size], cfg, func() error { return unmapMemory(mapped) })
+	if err != nil {
+		return nil, errors.Join(err, unmapMemory(mapped))
+	}
+	return m, nil
+}
+
+// RegisterMR registers a slice of the caller, which stays pinned until Close.
+// Registered is the array behind buf[:len(buf)]: appending to buf may move to
+// another array that is not. Memory shared with a device must not hold Go
+// pointers, which a []byte cannot.
+func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
+	if len(buf) == 0 {
+		return nil, opError("register mr in", p.life.label, ErrAttributes, "empty slice")
+	}
+	pin := new(runtime.Pinner)
+	pin.Pin(&buf[0])
+	m, err := p.register(buf[:len(buf):len(buf)], cfg, func() error { pin.Unpin(); return nil })
+	if err != nil {
+		pin.Unpin()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error) {
+	access := cfg.Access | LocalWrite
+	m := &MR{buf: buf, addr: addressOf(buf), access: access, unmap: unmap}
+	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+		return nil, err
+	}
+	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(m.addr), len(buf), uint32(access))
+	if err != nil {
+		p.life.release("mr")
+		return nil, registerError(p.life.label, len(buf), err)
+	}
+	m.mr, m.lkey, m.rkey = mr, lkey, rkey
+	return m, nil
+}
+
+func registerError(pd string, size int, err error) error {
+	if isErrno(err, syscall.ENOMEM) {
+		if limit, ok := memlockLimit(); ok {
+			return opError("register mr in", pd, class(ErrMemlock, err),
+				fmt.Sprintf("%d bytes wanted, RLIMIT_MEMLOCK is %d for the whole process: raise it with 'ulimit -l unlimited', LimitMEMLOCK=infinity in the systemd unit or --ulimit memlock=-1 for the container", size, limit))
+		}
+	}
+	return opError("register mr in", pd, err, fmt.Sprintf("%d bytes", size))
+}
+
+func hugeHint(p PageSize) string {
+	if p == PagesHuge {
+		return " of huge pages: see /proc/sys/vm/nr_hugepages"
+	}
+	return ""
+}
+
+// Close deregisters the region and gives its memory back. Slices from Bytes of
+// an AllocMR region must not be touched any more. Closing twice is not an
+// error.
+func (m *MR) Close() error {
+	return m.life.close("mr", nil, func() error {
+		if !m.shut.Load() {
+			if err := cgo.DeregMR(m.mr); err != nil {
+				return err
+			}
+			m.shut.Store(true)
+		}
+		return m.unmap()
+	})
+}
+
+// Len is the size of the region in bytes.
+func (m *MR) Len() int { return len(m.buf) }
+
+// Bytes is the memory of the region. For a region from [PD.AllocMR] it is valid
+// until Close.
+func (m *MR) Bytes() []byte { return m.buf }
+
+// LKey is the key under which local work requests name the region.
+func (m *MR) LKey() uint32 { return m.lkey }
+
+// SGE names n bytes at offset off for use in a work request. A range outside
+// the region gives an entry that every post refuses with [ErrRange].
+func (m *MR) SGE(off, n int) SGE {
+	if off < 0 || n < 0 || off > len(m.buf) || n > len(m.buf)-off || uint64(n) > maxSGELength {
+		return badSGE
+	}
+	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
+}
+
+// Region describes the memory region to a peer.
+func (m *MR) Region() Region {
+	return Region{Addr: m.addr, Length: uint64(len(m.buf)), RKey: m.rkey}
+}
+
+// Region is a peer's memory region: what it takes to READ and WRITE it. Its
+// rkey is a bearer token: whoever has it and a connection in the region's
+// protection domain can use it.
+type Region struct {
+	Addr   uint64 // in the address space of the peer
+	Length uint64 // bytes
+	RKey   uint32
+}
+
+// At names the memory from offset off on, for a work request. An offset
+// outside the region gives a place that every post refuses with [ErrRange];
+// whether the access ends inside is for the peer's device to check.
+func (r Region) At(off uint64) Remote {
+	if off >= r.Length {
+		return badRemote
+	}
+	return Remote{Addr: r.Addr + off, RKey: r.RKey}
+}
+
+// Remote is a place in a peer's memory.
+type Remote struct {
+	Addr uint64
+	RKey uint32
+}
+
+// SGE is one entry of a scatter/gather list: a piece of registered local
+// memory.
+type SGE = cgo.SGE
+
+// A message has at most 2^31 bytes; longer entries mark refused ranges.
+const maxSGELength = 1 << 31
+
+var (
+	badSGE    = SGE{Length: 0xffffffff}
+	badRemote = Remote{Addr: 0xffffffffffffffff, RKey: 0xffffffff}
+)

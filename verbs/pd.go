@@ -1,0 +1,46 @@
+package verbs
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// PD is a protection domain: memory regions, queue pairs and address handles
+// of one domain can be used together, those of different ones cannot. Its
+// methods are safe for concurrent use.
+type PD struct {
+	life life
+	dev  *Device
+	pd   cgo.PD
+}
+
+// Objects without a number of their own are told apart by a counter.
+var serial atomic.Uint64
+
+func label(kind string) string { return fmt.Sprintf("%s %d", kind, serial.Add(1)) }
+
+// AllocPD allocates a protection domain.
+func (d *Device) AllocPD() (*PD, error) {
+	p := &PD{dev: d}
+	if err := p.life.born("pd", label("pd"), &d.life); err != nil {
+		return nil, err
+	}
+	pd, err := cgo.AllocPD(d.ctx)
+	if err != nil {
+		d.life.release("pd")
+		return nil, opError("allocate pd on", d.name, err)
+	}
+	p.pd = pd
+	return p, nil
+}
+
+// Close frees the domain. It is refused with [ErrInUse] while anything in the
+// domain is open. Closing twice is not an error.
+func (p *PD) Close() error {
+	return p.life.close("pd", nil, func() error { return cgo.DeallocPD(p.pd) })
+}
+
+// Device is the device of the domain.
+func (p *PD) Device() *Device { return p.dev }

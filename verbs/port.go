@@ -1,0 +1,99 @@
+package verbs
+
+import (
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// MTU is a path MTU as the InfiniBand specification encodes it.
+type MTU int
+
+const (
+	MTU256 MTU = iota + 1
+	MTU512
+	MTU1024
+	MTU2048
+	MTU4096
+)
+
+// Bytes is the payload that one packet carries.
+func (m MTU) Bytes() int {
+	if m < MTU256 || m > MTU4096 {
+		return 0
+	}
+	return 128 << m
+}
+
+// PortState is the logical state of a port.
+type PortState int
+
+const (
+	PortNop PortState = iota
+	PortDown
+	PortInit
+	PortArmed
+	PortActive
+	PortActiveDefer
+)
+
+func (s PortState) String() string {
+	return enumString(s, map[PortState]string{PortNop: "nop", PortDown: "down", PortInit: "init",
+		PortArmed: "armed", PortActive: "active", PortActiveDefer: "active deferred"})
+}
+
+// LinkLayer is what carries the packets of a port.
+type LinkLayer int
+
+const (
+	LinkUnspecified LinkLayer = iota
+	LinkInfiniBand
+	LinkEthernet
+)
+
+func (l LinkLayer) String() string {
+	return enumString(l, map[LinkLayer]string{LinkUnspecified: "unspecified", LinkInfiniBand: "InfiniBand", LinkEthernet: "Ethernet"})
+}
+
+// Port are the properties of a port at the moment of the query.
+type Port struct {
+	Num        uint8
+	State      PortState
+	LinkLayer  LinkLayer
+	MaxMTU     MTU
+	ActiveMTU  MTU
+	MaxMsgSize uint32 // bytes
+	LID        uint16 // 0 on Ethernet
+	GIDs       int    // size of the GID table, free entries included
+	PKeys      int
+}
+
+// Port queries a port; ports count from 1.
+func (d *Device) Port(num uint8) (Port, error) {
+	var a cgo.PortAttr
+	err := d.life.with("query port of", func() error {
+		return opError("query port of", d.name, cgo.QueryPort(d.ctx, num, &a))
+	})
+	if err != nil {
+		return Port{}, err
+	}
+	return Port{
+		Num:        num,
+		State:      PortState(a.State),
+		LinkLayer:  LinkLayer(a.LinkLayer),
+		MaxMTU:     MTU(a.MaxMTU),
+		ActiveMTU:  MTU(a.ActiveMTU),
+		MaxMsgSize: a.MaxMsgSize,
+		LID:        a.LID,
+		GIDs:       int(a.GIDTableLen),
+		PKeys:      int(a.PKeyTableLen),
+	}, nil
+}
+
+// PKey answers an entry of a port's partition key table, in host byte order.
+func (d *Device) PKey(port uint8, index int) (uint16, error) {
+	var key uint16
+	err := d.life.with("query P_Key of", func() (err error) {
+		key, err = cgo.QueryPKey(d.ctx, port, index)
+		return opError("query P_Key of", d.name, err)
+	})
+	return key, err
+}

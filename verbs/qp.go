@@ -1,0 +1,235 @@
+package verbs
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// QPType is the transport of a queue pair (enum ibv_qp_type).
+type QPType uint32
+
+const (
+	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection: SEND and WRITE only
+	UD QPType = 4 // unreliable datagram: SEND only, up to one MTU
+)
+
+func (t QPType) String() string {
+	return enumString(t, map[QPType]string{RC: "RC", UC: "UC", UD: "UD"})
+}
+
+// DefaultQKey is the queue key of UD queue pairs that set none. It keeps
+// strangers' datagrams out by accident only; it is no secret.
+const DefaultQKey = 0x11111111
+
+// QPConfig says how to make a queue pair.
+type QPConfig struct {
+	Type   QPType // 0 means RC
+	SendCQ *CQ
+	RecvCQ *CQ // nil means SendCQ
+
+	MaxSendWR  int // outstanding sends; 0 means 128
+	MaxRecvWR  int // outstanding receives; 0 means 128
+	MaxSendSGE int // scatter/gather entries of a send; 0 means 1
+	MaxRecvSGE int // the same of a receive; 0 means 1
+	MaxInline  int // bytes that [Batch.SendInline] can carry; 0 means none
+
+	// SignalAll makes every send complete visibly, with [Signaled] or without.
+	SignalAll bool
+
+	// GID is the local address; its port is the queue pair's. The zero value
+	// means what an empty [GIDQuery] finds.
+	GID GIDEntry
+	// PKeyIndex is the partition; 0 is the default partition.
+	PKeyIndex uint16
+	// Access is what the connected peer may do; 0 means whatever the memory
+	// regions allow, LocalWrite alone means nothing.
+	Access Access
+	// QKey is for UD; 0 means [DefaultQKey].
+	QKey uint32
+	// KeepReset leaves the queue pair in [StateReset]. Otherwise it is made in
+	// [StateInit], where receives can be posted at once.
+	KeepReset bool
+}
+
+// QP is a queue pair. All its methods are safe for concurrent use; the batches
+// made from it are not.
+type QP struct {
+	life   life
+	pd     *PD
+	qp     cgo.QP
+	num    uint32
+	typ    QPType
+	cap    cgo.QPCap
+	gid    GIDEntry
+	psn    uint32
+	qkey   uint32
+	access Access
+	pkey   uint16
+	sigAll bool
+	sendCQ *CQ
+	recvCQ *CQ
+
+	modify sync.Mutex    // one state transition at a time
+	state  atomic.Uint32 // as last set by this program; the device may be in error already
+	fault  faultText
+}
+
+// CreateQP makes a queue pair.
+func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
+	q, err := newQP(p, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.life.born("qp", "new qp", &p.life, &q.sendCQ.life, &q.recvCQ.life); err != nil {
+		return nil, err
+	}
+	init := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll}
+	q.qp, q.num, err = cgo.CreateQP(p.pd, &init)
+	if err != nil {
+		for _, parent := range q.life.parents {
+			parent.release("qp")
+		}
+		return nil, createQPError(p.dev, &q.cap, err)
+	}
+	q.cap = init.Cap
+	q.life.label = fmt.Sprintf("qp %#x", q.num)
+	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
+	if !cfg.KeepReset {
+		if err := q.Init(); err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+	}
+	return q, nil
+}
+
+// newQP fills in defaults and checks what the device could not explain.
+func newQP(p *PD, cfg QPConfig) (*QP, error) {
+	refuse := func(detail ...any) (*QP, error) {
+		return nil, opError("create qp on", p.dev.name, ErrAttributes, detail...)
+	}
+	if cfg.SendCQ == nil {
+		return refuse("SendCQ is missing")
+	}
+	if cfg.RecvCQ == nil {
+		cfg.RecvCQ = cfg.SendCQ
+	}
+	if cfg.SendCQ.dev != p.dev || cfg.RecvCQ.dev != p.dev {
+		return refuse("completion queue of another device")
+	}
+	if cfg.Type == 0 {
+		cfg.Type = RC
+	}
+	if cfg.Type != RC && cfg.Type != UC && cfg.Type != UD {
+		return refuse("type ", cfg.Type)
+	}
+	for _, v := range []int{cfg.MaxSendWR, cfg.MaxRecvWR, cfg.MaxSendSGE, cfg.MaxRecvSGE, cfg.MaxInline} {
+		if v < 0 {
+			return refuse("negative capacity ", v)
+		}
+	}
+	orDefault := func(v, def int) uint32 {
+		if v == 0 {
+			v = def
+		}
+		return uint32(v)
+	}
+	q := &QP{
+		pd: p, typ: cfg.Type, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
+		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll,
+		cap: cgo.QPCap{
+			MaxSendWR: orDefault(cfg.MaxSendWR, 128), MaxRecvWR: orDefault(cfg.MaxRecvWR, 128),
+			MaxSendSGE: orDefault(cfg.MaxSendSGE, 1), MaxRecvSGE: orDefault(cfg.MaxRecvSGE, 1),
+			MaxInlineData: uint32(cfg.MaxInline),
+		},
+	}
+	if q.gid == (GIDEntry{}) {
+		gid, err := p.dev.FindGID(GIDQuery{})
+		if err != nil {
+			return nil, err
+		}
+		q.gid = gid
+	}
+	if q.qkey == 0 {
+		q.qkey = DefaultQKey
+	}
+	if q.access == 0 {
+		q.access = LocalWrite | RemoteRead | RemoteWrite
+		if p.dev.attr.Atomic != AtomicNone && q.typ == RC {
+			q.access |= RemoteAtomic
+		}
+		if q.typ == UC {
+			q.access &^= RemoteRead
+		}
+	}
+	var b [4]byte
+	rand.Read(b[:])
+	q.psn = binary.BigEndian.Uint32(b[:]) & 0xffffff
+	return q, nil
+}
+
+func createQPError(d *Device, c *cgo.QPCap, err error) error {
+	a := d.attr
+	detail := fmt.Sprintf("asked for %d+%d work requests, %d+%d entries each, %d bytes inline; the device allows %d and %d",
+		c.MaxSendWR, c.MaxRecvWR, c.MaxSendSGE, c.MaxRecvSGE, c.MaxInlineData, a.MaxQPWR, a.MaxSGE)
+	if isErrno(err, syscall.EINVAL) {
+		err = class(ErrAttributes, err)
+	}
+	return opError("create qp on", d.name, err, detail)
+}
+
+// Close destroys the queue pair. Work requests that are outstanding get no
+// completion: bring the queue pair to [StateError] and poll the flushed ones
+// first if they matter. Closing twice is not an error.
+func (q *QP) Close() error {
+	return q.life.close("qp", nil, func() error {
+		if err := cgo.DestroyQP(q.qp); err != nil {
+			return err
+		}
+		async := q.pd.dev.async
+		watchEvents(async, async.qps, uint64(q.qp), nil)
+		return nil
+	})
+}
+
+// Num is the queue pair number.
+func (q *QP) Num() uint32 { return q.num }
+
+// Type is the transport of the queue pair.
+func (q *QP) Type() QPType { return q.typ }
+
+// GID is the local address of the queue pair.
+func (q *QP) GID() GIDEntry { return q.gid }
+
+// MaxSendWR is how many sends may be outstanding, as the device granted it.
+func (q *QP) MaxSendWR() int { return int(q.cap.MaxSendWR) }
+
+// MaxRecvWR is how many receives may be outstanding, as the device granted it.
+func (q *QP) MaxRecvWR() int { return int(q.cap.MaxRecvWR) }
+
+// MaxInline is how many bytes a send can carry inline.
+func (q *QP) MaxInline() int { return int(q.cap.MaxInlineData) }
+
+// Fault is the last asynchronous error that the device reported of the queue
+// pair ("local access violation work queue error"), or empty.
+func (q *QP) Fault() string {
+	if s := q.fault.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// Raw is the queue pair as package cgo knows it: the address of its struct
+// ibv_qp, for code that calls C on it. It is valid until Close.
+func (q *QP) Raw() cgo.QP { return q.qp }
+
+// Raw is the completion queue as package cgo knows it: the address of its
+// struct ibv_cq, for code that calls C on it. It is valid until Close.
+func (c *CQ) Raw() cgo.CQ { return c.cq }

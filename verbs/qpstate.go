@@ -1,0 +1,177 @@
+package verbs
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// QPState is the state of a queue pair (enum ibv_qp_state; InfiniBand
+// specification, volume 1, section 10.3.1).
+type QPState uint32
+
+const (
+	StateReset QPState = iota
+	StateInit          // receives may be posted
+	StateRTR           // ready to receive
+	StateRTS           // ready to send
+	StateSQD           // send queue draining
+	StateSQE           // send queue in error (UC and UD)
+	StateError         // everything is flushed
+)
+
+func (s QPState) String() string {
+	return enumString(s, map[QPState]string{StateReset: "RESET", StateInit: "INIT", StateRTR: "RTR",
+		StateRTS: "RTS", StateSQD: "SQD", StateSQE: "SQE", StateError: "ERROR"})
+}
+
+// AttrMask names attributes of a queue pair (enum ibv_qp_attr_mask).
+type AttrMask uint32
+
+const (
+	AttrState AttrMask = 1 << iota
+	AttrCurState
+	AttrSQDNotify
+	AttrAccess
+	AttrPKeyIndex
+	AttrPort
+	AttrQKey
+	AttrAV
+	AttrPathMTU
+	AttrTimeout
+	AttrRetryCount
+	AttrRNRRetry
+	AttrRQPSN
+	AttrMaxReadAtomic
+	AttrAltPath
+	AttrMinRNRTimer
+	AttrSQPSN
+	AttrMaxDestReadAtomic
+	AttrPathMigState
+	AttrCap
+	AttrDestQPN
+)
+
+// AttrRateLimit is above a gap in the kernel's enumeration.
+const AttrRateLimit AttrMask = 1 << 25
+
+var attrNames = [...]string{"STATE", "CUR_STATE", "SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT",
+	"QKEY", "AV", "PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH",
+	"MIN_RNR_TIMER", "SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN",
+	25: "RATE_LIMIT"}
+
+func (m AttrMask) String() string {
+	var names []string
+	for rest := uint32(m); rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros32(rest)
+		if i < len(attrNames) && attrNames[i] != "" {
+			names = append(names, attrNames[i])
+		} else {
+			names = append(names, fmt.Sprintf("bit %d", i))
+		}
+	}
+	return strings.Join(names, "|")
+}
+
+// rule is what a transition requires and what else it accepts.
+type rule struct{ required, optional AttrMask }
+
+type transition struct{ from, to QPState }
+
+// Shorthands of the table below.
+const (
+	connAV   = AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	connOpt  = AttrAltPath | AttrAccess | AttrPathMigState
+	initConn = AttrPKeyIndex | AttrPort | AttrAccess
+	initUD   = AttrPKeyIndex | AttrPort | AttrQKey
+)
+
+// rules is the state table of the InfiniBand specification, volume 1, section
+// 11.2.5.2 (table "QP state transition properties"). Transitions to RESET and
+// ERROR are legal from everywhere and take no attributes.
+var rules = map[QPType]map[transition]rule{
+	RC: {
+		{StateReset, StateInit}: {initConn, 0},
+		{StateInit, StateInit}:  {0, initConn},
+		{StateInit, StateRTR}: {connAV | AttrMaxDestReadAtomic | AttrMinRNRTimer,
+			AttrAltPath | AttrAccess | AttrPKeyIndex},
+		{StateRTR, StateRTS}: {AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxReadAtomic,
+			AttrCurState | connOpt | AttrMinRNRTimer | AttrRateLimit},
+		{StateRTS, StateRTS}: {0, AttrCurState | connOpt | AttrMinRNRTimer | AttrRateLimit},
+		{StateRTS, StateSQD}: {0, AttrSQDNotify},
+		{StateSQD, StateRTS}: {0, AttrCurState | connOpt | AttrMinRNRTimer},
+		{StateSQD, StateSQD}: {0, AttrPort | AttrAV | AttrTimeout | AttrRetryCount | AttrRNRRetry |
+			AttrMaxReadAtomic | AttrMaxDestReadAtomic | connOpt | AttrPKeyIndex | AttrMinRNRTimer},
+	},
+	UC: {
+		{StateReset, StateInit}: {initConn, 0},
+		{StateInit, StateInit}:  {0, initConn},
+		{StateInit, StateRTR}:   {connAV, AttrAltPath | AttrAccess | AttrPKeyIndex},
+		{StateRTR, StateRTS}:    {AttrSQPSN, AttrCurState | connOpt | AttrRateLimit},
+		{StateRTS, StateRTS}:    {0, AttrCurState | connOpt | AttrRateLimit},
+		{StateRTS, StateSQD}:    {0, AttrSQDNotify},
+		{StateSQD, StateRTS}:    {0, AttrCurState | connOpt},
+		{StateSQD, StateSQD}:    {0, AttrAV | connOpt | AttrPKeyIndex},
+		{StateSQE, StateRTS}:    {0, AttrCurState | AttrAccess},
+	},
+	UD: {
+		{StateReset, StateInit}: {initUD, 0},
+		{StateInit, StateInit}:  {0, initUD},
+		{StateInit, StateRTR}:   {0, AttrPKeyIndex | AttrQKey},
+		{StateRTR, StateRTS}:    {AttrSQPSN, AttrCurState | AttrQKey | AttrRateLimit},
+		{StateRTS, StateRTS}:    {0, AttrCurState | AttrQKey | AttrRateLimit},
+		{StateRTS, StateSQD}:    {0, AttrSQDNotify},
+		{StateSQD, StateRTS}:    {0, AttrCurState | AttrQKey},
+		{StateSQD, StateSQD}:    {0, AttrPKeyIndex | AttrQKey},
+		{StateSQE, StateRTS}:    {0, AttrCurState | AttrQKey},
+	},
+}
+
+// TransitionError says why a transition was refused before the
+// device was asked. It matches [ErrState] or [ErrAttributes].
+type TransitionError struct {
+	Type       QPType
+	From, To   QPState
+	Legal      bool     // the transition as such
+	Missing    AttrMask // required and not given
+	Unexpected AttrMask // given and not allowed
+}
+
+func (e *TransitionError) Error() string {
+	if !e.Legal {
+		return fmt.Sprintf("no transition %v to %v for %v", e.From, e.To, e.Type)
+	}
+	var parts []string
+	if e.Missing != 0 {
+		parts = append(parts, "missing: "+e.Missing.String())
+	}
+	if e.Unexpected != 0 {
+		parts = append(parts, "not allowed: "+e.Unexpected.String())
+	}
+	return fmt.Sprintf("%v to %v: %s", e.From, e.To, strings.Join(parts, "; "))
+}
+
+func (e *TransitionError) Unwrap() error {
+	if !e.Legal {
+		return ErrState
+	}
+	return ErrAttributes
+}
+
+// checkTransition answers a *TransitionError or nil.
+func checkTransition(t QPType, from, to QPState, mask AttrMask) error {
+	mask &^= AttrState
+	r, ok := rules[t][transition{from, to}]
+	if to == StateReset || to == StateError {
+		r, ok = rule{}, to <= StateError
+	}
+	if !ok {
+		return &TransitionError{Type: t, From: from, To: to}
+	}
+	e := &TransitionError{Type: t, From: from, To: to, Legal: true,
+		Missing: r.required &^ mask, Unexpected: mask &^ (r.required | r.optional)}
+	if e.Missing == 0 && e.Unexpected == 0 {
+		return nil
+	}
+	return e
+}
