@@ -3,22 +3,18 @@ module github.com/goverbs/goverbs
 go 1.26.0
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
-	github.com/Mellanox/rdmamap v1.2.0 // indirect
-	github.com/cavaliergopher/cpio v1.0.1 // indirect
-	github.com/florianl/go-tc v0.4.5-0.20240822175159-7926c32f7299 // indirect
+	github.com/jsimonetti/rtnetlink/v2 v2.0.2
+	github.com/mdlayher/netlink v1.11.2
+	github.com/stretchr/testify v1.12.1
+	github.com/ulikunitz/xz v0.5.17
+	golang.org/x/sys v0.49.0
+)
+
+require (
 	github.com/google/go-cmp v0.7.0 // indirect
-	github.com/josharian/native v1.1.0 // indirect
-	github.com/jsimonetti/rtnetlink v1.4.2 // indirect
-	github.com/jsimonetti/rtnetlink/v2 v2.0.2 // indirect
-	github.com/mdlayher/netlink v1.11.2 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
-	github.com/ulikunitz/xz v0.5.17 // indirect
-	github.com/vishvananda/netlink v1.3.1 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.53.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/term v0.47.0 // indirect
 )

@@ -78,7 +78,7 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 func (q *QP) modifyError(from, to QPState, a *QPAttr, mask AttrMask, err error) error {
 	detail := fmt.Sprintf("%v to %v with %v", from, to, mask&^AttrState)
 	switch {
-	case mask&AttrAV != 0 && (isErrno(err, syscall.ENETUNREACH) || isErrno(err, syscall.EHOSTUNREACH) || isErrno(err, syscall.ETIMEDOUT) || isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENODEV)):
+	case mask&AttrAV != 0:
 		detail += fmt.Sprintf("; from GID %v to GID %v: is there a route, does the peer answer ARP or ND, does the GID index still exist?", q.gid, a.AH.GID)
 	case isErrno(err, syscall.EPERM):
 		detail += "; some transitions need CAP_NET_RAW"

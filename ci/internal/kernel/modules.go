@@ -1,0 +1,120 @@
+package kernel
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ulikunitz/xz"
+)
+
+// Module is one kernel module, decompressed.
+type Module struct {
+	Name string
+	Data []byte
+}
+
+// Load answers the named modules and everything that they depend on, in an
+// order in which they can be inserted. A name with a final "?" may be missing;
+// what is built into the kernel is left out.
+func (t *Tree) Load(names []string) ([]Module, error) {
+	files := make(map[string]string)
+	err := filepath.WalkDir(t.Modules, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			if base, _, ok := strings.Cut(d.Name(), ".ko"); ok {
+				files[canonical(base)] = path
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	builtin, _ := os.ReadFile(filepath.Join(t.Modules, "modules.builtin"))
+	for _, line := range strings.Fields(string(builtin)) {
+		files[canonical(strings.TrimSuffix(filepath.Base(line), ".ko"))] = ""
+	}
+
+	var order []Module
+	seen := make(map[string]bool)
+	var visit func(name string) error
+	visit = func(name string) error {
+		name, optional := strings.CutSuffix(name, "?")
+		name = canonical(name)
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		path, ok := files[name]
+		switch {
+		case !ok && optional, ok && path == "":
+			return nil
+		case !ok:
+			return fmt.Errorf("kernel %s has no module %s (a cloud kernel?)", t.Release, name)
+		}
+		data, err := readModule(path)
+		if err != nil {
+			return err
+		}
+		deps, err := depends(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, d := range deps {
+			if err := visit(d); err != nil {
+				return err
+			}
+		}
+		order = append(order, Module{name, data})
+		return nil
+	}
+	for _, n := range names {
+		if err := visit(n); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// canonical: the kernel takes - and _ in module names for the same.
+func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+func readModule(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil || !strings.HasSuffix(path, ".xz") {
+		return b, err
+	}
+	r, err := xz.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return io.ReadAll(r)
+}
+
+// depends reads the modules that a module needs from its .modinfo section, so
+// that neither depmod nor its tables are needed.
+func depends(module []byte) ([]string, error) {
+	f, err := elf.NewFile(bytes.NewReader(module))
+	if err != nil {
+		return nil, err
+	}
+	info := f.Section(".modinfo")
+	if info == nil {
+		return nil, fmt.Errorf("no .modinfo section")
+	}
+	text, err := info.Data()
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range strings.Split(string(text), "\x00") {
+		if list, ok := strings.CutPrefix(entry, "depends="); ok && list != "" {
+			return strings.Split(list, ","), nil
+		}
+	}
+	return nil, nil
+}
