@@ -24,6 +24,7 @@ type QPAttr struct {
 	PKeyIndex         uint16
 	AltPKeyIndex      uint16
 	SQDNotify         bool
+	SQDraining        bool  // answered by Query: sends are still under way in [StateSQD]
 	MaxReadAtomic     uint8 // READs and atomics outstanding as initiator
 	MaxDestReadAtomic uint8 // the same as target
 	MinRNRTimer       RNRTimer
@@ -157,7 +158,7 @@ func fromRaw(r *cgo.QPAttr) QPAttr {
 		State: QPState(r.State), CurState: QPState(r.CurState), PathMTU: MTU(r.PathMTU), PathMigState: r.PathMigState,
 		QKey: r.QKey, RQPSN: r.RQPSN, SQPSN: r.SQPSN, DestQPN: r.DestQPN, Access: Access(r.AccessFlags),
 		AH: ahFromRaw(&r.AH), AltAH: ahFromRaw(&r.AltAH), PKeyIndex: r.PKeyIndex, AltPKeyIndex: r.AltPKeyIndex,
-		SQDNotify: r.EnSQDAsyncNotify != 0, MaxReadAtomic: r.MaxRdAtomic, MaxDestReadAtomic: r.MaxDestRdAtomic,
+		SQDNotify: r.EnSQDAsyncNotify != 0, SQDraining: r.SQDraining != 0, MaxReadAtomic: r.MaxRdAtomic, MaxDestReadAtomic: r.MaxDestRdAtomic,
 		MinRNRTimer: RNRTimer(r.MinRNRTimer), Port: r.PortNum, Timeout: AckTimeout(r.Timeout), RetryCount: r.RetryCnt,
 		RNRRetry: r.RNRRetry, AltPort: r.AltPortNum, AltTimeout: AckTimeout(r.AltTimeout), RateLimit: r.RateLimit,
 	}

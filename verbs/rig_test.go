@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs_test
 
 import (
@@ -10,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -25,6 +28,7 @@ type port struct {
 // be there.
 func ports(t testing.TB) [2]port {
 	t.Helper()
+	lab.NoLeftovers(t)
 	list, err := verbs.Devices()
 	if err != nil {
 		missing(t, "no rdma-core: %v", err)
@@ -55,7 +59,7 @@ func ports(t testing.TB) [2]port {
 
 func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
-	if os.Getenv("LAB_TOPOLOGY") != "" {
+	if lab.In() {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)

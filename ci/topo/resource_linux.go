@@ -2,6 +2,8 @@ package topo
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -29,7 +31,13 @@ var kinds = []struct {
 type Resource struct {
 	Device string
 	Kind   string // qp, cm_id, cq, mr, pd, ctx, srq
-	PID    int
+	PID    int    // the kernel's: that of the thread which made it; 0 when that thread has ended
+}
+
+// ThreadOf tells whether pid is a thread of a process.
+func ThreadOf(pid, process int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", process, pid))
+	return err == nil
 }
 
 // rdmaDevices lists the RDMA devices by their index.
@@ -112,10 +120,17 @@ func holders(b []byte, table uint16) (pids []int, err error) {
 		ad.Nested(func(entries *netlink.AttributeDecoder) error {
 			for entries.Next() {
 				entries.Nested(func(e *netlink.AttributeDecoder) error {
+					pid, kernels := 0, false
 					for e.Next() {
-						if e.Type() == attrResPID {
-							pids = append(pids, int(e.Uint32()))
+						switch e.Type() {
+						case attrResPID:
+							pid = int(e.Uint32())
+						case attrKernName:
+							kernels = true
 						}
+					}
+					if !kernels {
+						pids = append(pids, pid)
 					}
 					return nil
 				})

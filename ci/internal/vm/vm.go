@@ -263,7 +263,11 @@ func ProbeKVM(ctx context.Context, c Config) bool {
 	}
 	f.Close()
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	note := filepath.Join(c.Kernel.Cache, "no-kvm")
+	cache, err := kernel.CacheDir()
+	if err != nil {
+		return false
+	}
+	note := filepath.Join(cache, "no-kvm")
 	if b, err := os.ReadFile(note); err == nil && bytes.Equal(b, boot) {
 		return false
 	}

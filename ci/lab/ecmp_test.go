@@ -1,0 +1,53 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/topo"
+)
+
+func TestFlowsTakeDifferentPaths(t *testing.T) {
+	lab.RequireTopology(t, "ecmp")
+	lab.NoLeftovers(t)
+	before, err := lab.PathPackets()
+	require.NoError(t, err)
+	for range 16 { // each has queue pairs of its own, and so ports of its own
+		read(t, 20_000)
+	}
+	after, err := lab.PathPackets()
+	require.NoError(t, err)
+	used := 0
+	for i := range after {
+		if after[i] > before[i] {
+			used++
+		}
+	}
+	require.Greater(t, used, 1, "packets per path: %v then %v", before, after)
+}
+
+func TestOnePathImpaired(t *testing.T) {
+	lab.RequireTopology(t, "ecmp")
+	lost := func() int {
+		n := 0
+		for range 60 { // a new port each time, so another path
+			if _, err := topo.PingUDP(topo.Addr(0), topo.Addr(1), 20*time.Millisecond); err != nil {
+				n++
+			}
+		}
+		return n
+	}
+	require.Zero(t, lost())
+	require.NoError(t, lab.Blackhole(1))
+	n := lost()
+	require.NoError(t, lab.ClearPath(1))
+	// There and back: a quarter each on average.
+	require.Greater(t, n, 10)
+	require.Less(t, n, 50)
+	require.Zero(t, lost())
+}

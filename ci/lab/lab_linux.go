@@ -1,0 +1,146 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Mellanox/rdmamap"
+
+	"github.com/goverbs/goverbs/ci/topo"
+)
+
+// Endpoints lists the RDMA devices of this host that lie on an interface which
+// is up and has an IPv4 address, in the order of their names. $RDMA_DEVICE
+// names the only one wanted. The answer is found once.
+var Endpoints = sync.OnceValues(endpoints)
+
+func endpoints() ([]Endpoint, error) {
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []Endpoint
+	for _, i := range ifaces {
+		// Asking rdmamap takes a second on an emulated machine: it reads the
+		// whole GID table by files.
+		a, ok := ipv4(i)
+		if !ok || i.Flags&(net.FlagUp|net.FlagLoopback) != net.FlagUp {
+			continue
+		}
+		dev, err := rdmamap.GetRdmaDeviceForNetdevice(i.Name)
+		if want := os.Getenv("RDMA_DEVICE"); err != nil || want != "" && want != dev {
+			continue
+		}
+		out = append(out, Endpoint{dev, i.Name, a})
+	}
+	slices.SortFunc(out, func(a, b Endpoint) int { return strings.Compare(a.Device, b.Device) })
+	return out, nil
+}
+
+func ipv4(i net.Interface) (netip.Addr, bool) {
+	addrs, _ := i.Addrs()
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			return p.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// Impair sets what the packets that leave through an interface suffer, in
+// place of what they suffered before; tests clear it when they end.
+func Impair(dev string, i Impairment) error { return topo.Impair(dev, i) }
+
+// Clear ends the impairment of an interface.
+func Clear(dev string) error { return topo.Clear(dev) }
+
+// ImpairWire impairs both directions between h0 and h1 until the test ends.
+func ImpairWire(t testing.TB, i Impairment) {
+	t.Helper()
+	for _, dev := range []string{"h0", "h1"} {
+		if err := topo.Impair(dev, i); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := topo.Clear(dev); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// LimitIngress limits what an interface receives, in bits per second.
+func LimitIngress(dev string, bitsPerSecond int64) error {
+	return topo.LimitIngress(dev, bitsPerSecond)
+}
+
+// UnlimitIngress ends it.
+func UnlimitIngress(dev string) error { return topo.UnlimitIngress(dev) }
+
+// ImpairPath impairs one path of "ecmp" in both directions.
+func ImpairPath(path int, i Impairment) error { return topo.ImpairPath(path, i) }
+
+// Blackhole makes a path of "ecmp" lose everything.
+func Blackhole(path int) error { return topo.ImpairPath(path, Impairment{Loss: 1}) }
+
+// ClearPath ends the impairment of a path.
+func ClearPath(path int) error { return topo.ClearPath(path) }
+
+// PathPackets counts the packets on each path of "ecmp" so far.
+func PathPackets() ([]uint64, error) {
+	c, err := topo.PathCounters()
+	return c[:], err
+}
+
+// Counters are the packet counters of an interface.
+func Counters(dev string) (topo.Counters, error) { return topo.ReadCounters(dev) }
+
+// Resource is an RDMA object that a process holds.
+type Resource = topo.Resource
+
+// Leftovers lists the RDMA objects that this process holds, as the kernel sees
+// it. Soft-RoCE destroys some of them a moment after the call that asked for
+// it, so they are given until the context ends to go away.
+func Leftovers(ctx context.Context) ([]Resource, error) {
+	for {
+		all, err := topo.Resources()
+		if err != nil {
+			return nil, err
+		}
+		mine := slices.DeleteFunc(all, func(r Resource) bool {
+			return r.PID != 0 && !topo.ThreadOf(r.PID, os.Getpid())
+		})
+		if len(mine) == 0 || ctx.Err() != nil {
+			return mine, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// NoLeftovers fails the test if this process holds RDMA objects when the test
+// ends. Call it first, so that everything else is cleaned up before it looks.
+func NoLeftovers(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		left, err := Leftovers(ctx)
+		if err != nil {
+			t.Errorf("list RDMA resources: %v", err)
+		}
+		if len(left) > 0 {
+			t.Errorf("left behind: %s", fmt.Sprint(left))
+		}
+	})
+}

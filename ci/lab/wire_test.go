@@ -1,0 +1,243 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/topo"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func TestMain(m *testing.M) {
+	// As a child in TestLeftovers: hold a device and wait to be ended.
+	if os.Getenv("GOVERBS_HOLD") != "" {
+		dev, err := verbs.Open(os.Getenv("GOVERBS_HOLD"), verbs.DeviceConfig{})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := dev.AllocPD(); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString("holding\n")
+		os.Stdin.Read(make([]byte, 1))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func ping(t *testing.T) time.Duration {
+	t.Helper()
+	var best time.Duration
+	for i := range 5 {
+		d, err := topo.PingUDP(topo.Addr(0), topo.Addr(1), 5*time.Second)
+		require.NoError(t, err)
+		if i == 0 || d < best {
+			best = d
+		}
+	}
+	return best
+}
+
+func TestEndpoints(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	ends := lab.Require(t, 2)
+	require.Equal(t, lab.Endpoint{Device: "rxe0", Netdev: "h0", Addr: topo.Addr(0)}, ends[0])
+	require.Equal(t, lab.Endpoint{Device: "rxe1", Netdev: "h1", Addr: topo.Addr(1)}, ends[1])
+	require.Equal(t, []netip.Addr{topo.Addr(0), topo.Addr(1)}, lab.Addrs())
+}
+
+func TestDelay(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	require.Less(t, ping(t), 10*time.Millisecond)
+	lab.ImpairWire(t, lab.Impairment{Delay: 20 * time.Millisecond})
+	d := ping(t)
+	require.GreaterOrEqual(t, d, 40*time.Millisecond, "both ways")
+	require.Less(t, d, 80*time.Millisecond)
+}
+
+func TestImpairmentEndsWithItsTest(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	require.Less(t, ping(t), 10*time.Millisecond)
+}
+
+// arrived sends n datagrams and counts what comes out at the other interface.
+func arrived(t *testing.T, n int) int {
+	t.Helper()
+	before, err := lab.Counters("h1")
+	require.NoError(t, err)
+	for range n {
+		topo.PingUDP(topo.Addr(0), topo.Addr(1), time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	after, err := lab.Counters("h1")
+	require.NoError(t, err)
+	return int(after.RxPackets - before.RxPackets)
+}
+
+func TestLossAndDuplication(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	const n = 400
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Loss: 0.5}))
+	defer lab.Clear("h0")
+	got := arrived(t, n)
+	require.InDelta(t, n/2, got, n/8)
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Duplicate: 1}))
+	require.InDelta(t, 2*n, arrived(t, n), n/8)
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Loss: 1}))
+	require.Zero(t, arrived(t, 10))
+}
+
+func TestReorderNeedsADelay(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	require.Error(t, lab.Impair("h0", lab.Impairment{Reorder: 0.5}))
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Reorder: 0.5, Delay: time.Millisecond, Corrupt: 0.01}))
+	require.NoError(t, lab.Clear("h0"))
+	require.NoError(t, lab.Clear("h0"), "twice")
+	require.Error(t, lab.Clear("h7"))
+}
+
+// At 8 Mbit/s a megabyte takes a second.
+func TestRateLimits(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	const size = 500_000
+	transfer := func() time.Duration {
+		start := time.Now()
+		read(t, size)
+		return time.Since(start)
+	}
+	free := transfer()
+	require.NoError(t, lab.Impair("h1", lab.Impairment{Rate: 8_000_000}))
+	limited := transfer()
+	require.NoError(t, lab.Clear("h1"))
+	require.Greater(t, limited, 450*time.Millisecond)
+	require.Greater(t, limited, 2*free)
+
+	require.NoError(t, lab.LimitIngress("h0", 8_000_000))
+	limited = transfer()
+	require.NoError(t, lab.UnlimitIngress("h0"))
+	require.Greater(t, limited, 350*time.Millisecond, "less the burst that passes at once")
+	require.Less(t, transfer(), limited)
+}
+
+// read READs size bytes from rxe1 to rxe0.
+func read(t *testing.T, size int) {
+	t.Helper()
+	ends := lab.Require(t, 2)
+	type side struct {
+		dev *verbs.Device
+		pd  *verbs.PD
+		cq  *verbs.CQ
+		mr  *verbs.MR
+		qp  *verbs.QP
+	}
+	var s [2]side
+	var closers []interface{ Close() error }
+	defer func() {
+		for i := range closers {
+			require.NoError(t, closers[len(closers)-1-i].Close())
+		}
+	}()
+	var err error
+	for i := range s {
+		e := &s[i]
+		e.dev, err = verbs.Open(ends[i].Device, verbs.DeviceConfig{})
+		require.NoError(t, err)
+		e.pd, err = e.dev.AllocPD()
+		require.NoError(t, err)
+		e.cq, err = e.dev.CreateCQ(verbs.CQConfig{})
+		require.NoError(t, err)
+		e.mr, err = e.pd.AllocMR(size, verbs.MRConfig{Access: verbs.RemoteRead})
+		require.NoError(t, err)
+		e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq})
+		require.NoError(t, err)
+		closers = append(closers, e.dev, e.pd, e.cq, e.mr, e.qp)
+	}
+	for i := range s {
+		peer, err := s[1-i].qp.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, s[i].qp.Connect(peer, verbs.ConnectConfig{AckTimeout: 2 * time.Second}))
+	}
+	b, err := s[0].qp.NewBatch(1)
+	require.NoError(t, err)
+	b.Read(1, verbs.Signaled, s[1].mr.Region().At(0), s[0].mr.SGE(0, size))
+	_, err = b.Post()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var wcs [1]verbs.WC
+	_, err = s[0].cq.Wait(ctx, wcs[:])
+	require.NoError(t, err)
+	require.NoError(t, wcs[0].Err())
+}
+
+func TestLeftovers(t *testing.T) {
+	ends := lab.Require(t, 1)
+	lab.NoLeftovers(t)
+	dev, err := verbs.Open(ends[0].Device, verbs.DeviceConfig{})
+	require.NoError(t, err)
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	left, err := lab.Leftovers(ctx)
+	require.NoError(t, err)
+	kinds := make([]string, len(left))
+	for i, r := range left {
+		kinds[i] = r.Kind
+	}
+	require.Contains(t, kinds, "pd")
+	require.NoError(t, pd.Close())
+	require.NoError(t, dev.Close())
+
+	// What another process holds is not ours, and goes when it is killed.
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GOVERBS_HOLD="+ends[0].Device)
+	_, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 16))
+	require.NoError(t, err)
+	held := func() bool {
+		all, err := topo.Resources()
+		require.NoError(t, err)
+		for _, r := range all {
+			if topo.ThreadOf(r.PID, cmd.Process.Pid) {
+				return true
+			}
+		}
+		return false
+	}
+	require.True(t, held())
+	require.NoError(t, cmd.Process.Kill())
+	cmd.Wait()
+	require.Eventually(t, func() bool { return !held() }, 5*time.Second, 20*time.Millisecond)
+}
+
+// What "rdma resource" of iproute2 counts is what we list.
+func TestResourcesAgreeWithIproute2(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	lab.Require(t, 2)
+	out, err := exec.Command("rdma", "resource", "show", "pd").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	ours, err := topo.Resources()
+	require.NoError(t, err)
+	n := 0
+	for _, r := range ours {
+		if r.Kind == "pd" {
+			n++
+		}
+	}
+	require.Equal(t, strings.Count(string(out), " pid "), n)
+}

@@ -1,0 +1,185 @@
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/florianl/go-tc"
+	"github.com/florianl/go-tc/core"
+	"golang.org/x/sys/unix"
+)
+
+// Impairment is what a link does to the packets that leave through it.
+type Impairment struct {
+	Delay, Jitter time.Duration
+	// Probabilities from 0 to 1.
+	Loss, Duplicate, Reorder, Corrupt float64
+	Rate                              int64 // bits per second; 0 is no limit
+	Queue                             int   // packets that wait at most; 0 means 10000
+}
+
+// Impair replaces whatever impaired an interface. The interface is in this
+// namespace, or in a router's ("r0/p1").
+func Impair(dev string, i Impairment) error {
+	prob := func(p float64) uint32 { return uint32(math.Round(min(max(p, 0), 1) * math.MaxUint32)) }
+	latency, jitter := int64(i.Delay), int64(i.Jitter)
+	queue := i.Queue
+	if queue == 0 {
+		queue = 10000
+	}
+	n := &tc.Netem{
+		Qopt:      tc.NetemQopt{Limit: uint32(queue), Loss: prob(i.Loss), Duplicate: prob(i.Duplicate)},
+		Latency64: &latency, Jitter64: &jitter,
+	}
+	if i.Reorder > 0 {
+		// A reordered packet is one that is not delayed.
+		if i.Delay == 0 {
+			return errors.New("reordering needs a delay that some packets skip")
+		}
+		n.Qopt.Gap = 1
+		n.Reorder = &tc.NetemReorder{Probability: prob(i.Reorder)}
+	}
+	if i.Corrupt > 0 {
+		n.Corrupt = &tc.NetemCorrupt{Probability: prob(i.Corrupt)}
+	}
+	if i.Rate > 0 {
+		rate := uint64(i.Rate / 8)
+		n.Rate = &tc.NetemRate{Rate: uint32(min(rate, math.MaxUint32))}
+	}
+	return onDevice(dev, func(c *tc.Tc, index uint32) error {
+		q := &tc.Object{
+			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
+			Attribute: tc.Attribute{Kind: "netem", Netem: n},
+		}
+		return wrap(c.Qdisc().Replace(q), "impair %s", dev)
+	})
+}
+
+// Clear ends the impairment of an interface.
+func Clear(dev string) error {
+	return onDevice(dev, func(c *tc.Tc, index uint32) error {
+		q := &tc.Object{
+			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
+			Attribute: tc.Attribute{Kind: "netem", Netem: &tc.Netem{}},
+		}
+		err := c.Qdisc().Delete(q)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+			return nil // there was none
+		}
+		return wrap(err, "clear %s", dev)
+	})
+}
+
+// LimitIngress limits what an interface of this namespace receives, in bits
+// per second: its packets take a detour through a device that lets them pass
+// at that rate. A limit on the sender's side would stall the sender's queue
+// instead.
+func LimitIngress(dev string, bitsPerSecond int64) error {
+	n, err := dial("")
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	detour := "ifb-" + dev
+	if _, err := n.link(detour); err != nil {
+		if err := n.addLink(detour, "ifb"); err != nil {
+			return err
+		}
+	}
+	if err := n.setMTU(detour, MTU); err != nil {
+		return err
+	}
+	if err := n.up(detour); err != nil {
+		return err
+	}
+	detourIndex, err := n.index(detour)
+	if err != nil {
+		return err
+	}
+	err = onDevice(detour, func(c *tc.Tc, index uint32) error {
+		rate := uint32(bitsPerSecond / 8)
+		burst := uint32(max(int64(rate)/100, 4*MTU))
+		q := &tc.Object{
+			Msg: tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
+			Attribute: tc.Attribute{Kind: "tbf", Tbf: &tc.Tbf{
+				Parms: &tc.TbfQopt{
+					Rate:   tc.RateSpec{Rate: rate, Linklayer: 1},
+					Limit:  4 << 20,
+					Buffer: core.XmitTime(uint64(rate), burst),
+					Mtu:    MTU,
+				},
+				Burst: &burst,
+			}},
+		}
+		return wrap(c.Qdisc().Replace(q), "limit %s", detour)
+	})
+	if err != nil {
+		return err
+	}
+	return onDevice(dev, func(c *tc.Tc, index uint32) error {
+		ingress := &tc.Object{
+			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(0xffff, 0), Parent: tc.HandleIngress},
+			Attribute: tc.Attribute{Kind: "ingress"},
+		}
+		if err := c.Qdisc().Add(ingress); err != nil && !errors.Is(err, unix.EEXIST) {
+			return wrap(err, "watch what %s receives", dev)
+		}
+		filter := &tc.Object{
+			// Priority 1, all protocols.
+			Msg: tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Parent: core.BuildHandle(0xffff, 0), Info: core.BuildHandle(1, 0x0300)},
+			Attribute: tc.Attribute{Kind: "matchall", Matchall: &tc.Matchall{Actions: &[]*tc.Action{{
+				Kind: "mirred",
+				Mirred: &tc.Mirred{Parms: &tc.MirredParam{
+					Action:  4, // TC_ACT_STOLEN
+					Eaction: 1, // TCA_EGRESS_REDIR
+					IfIndex: detourIndex,
+				}},
+			}}}},
+		}
+		err := c.Filter().Add(filter)
+		if errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		return wrap(err, "redirect %s", dev)
+	})
+}
+
+// UnlimitIngress ends LimitIngress.
+func UnlimitIngress(dev string) error {
+	return onDevice(dev, func(c *tc.Tc, index uint32) error {
+		err := c.Qdisc().Delete(&tc.Object{
+			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(0xffff, 0), Parent: tc.HandleIngress},
+			Attribute: tc.Attribute{Kind: "ingress"},
+		})
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+			return nil
+		}
+		return wrap(err, "free %s", dev)
+	})
+}
+
+// onDevice runs f with a traffic control connection to the namespace of dev.
+func onDevice(dev string, f func(c *tc.Tc, index uint32) error) error {
+	space, name := splitDevice(dev)
+	n, err := dial(space)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	index, err := n.index(name)
+	if err != nil {
+		return err
+	}
+	cfg := &tc.Config{}
+	if n.ns != nil {
+		cfg.NetNS = n.ns.fd()
+	}
+	c, err := tc.Open(cfg)
+	if err != nil {
+		return fmt.Errorf("traffic control: %w", err)
+	}
+	defer c.Close()
+	return f(c, index)
+}
