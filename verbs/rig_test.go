@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -171,21 +170,6 @@ func (s *side) do(t testing.TB, b *verbs.Batch, n int) []verbs.WC {
 		require.NoError(t, wcs[i].Err())
 	}
 	return wcs
-}
-
-// poll takes one completion without sleeping in the kernel.
-func (s *side) poll(t testing.TB) verbs.WC {
-	t.Helper()
-	var wcs [1]verbs.WC
-	for end := time.Now().Add(testTimeout); time.Now().Before(end); runtime.Gosched() {
-		n, err := s.cq.PollSpin(wcs[:], 100)
-		require.NoError(t, err)
-		if n == 1 {
-			return wcs[0]
-		}
-	}
-	t.Fatal("no completion")
-	return verbs.WC{}
 }
 
 // dest is the way from a to b for datagrams.

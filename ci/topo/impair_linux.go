@@ -4,21 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/florianl/go-tc"
 	"github.com/florianl/go-tc/core"
 	"golang.org/x/sys/unix"
 )
-
-// Impairment is what a link does to the packets that leave through it.
-type Impairment struct {
-	Delay, Jitter time.Duration
-	// Probabilities from 0 to 1.
-	Loss, Duplicate, Reorder, Corrupt float64
-	Rate                              int64 // bits per second; 0 is no limit
-	Queue                             int   // packets that wait at most; 0 means 10000
-}
 
 // Impair replaces whatever impaired an interface. The interface is in this
 // namespace, or in a router's ("r0/p1").

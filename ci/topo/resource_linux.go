@@ -74,6 +74,9 @@ func rdmaDevices() (map[uint32]string, error) {
 // kernel itself are left out, and kinds that this kernel does not track.
 func Resources() ([]Resource, error) {
 	devices, err := rdmaDevices()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil // the kernel has no RDMA at all
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,10 @@
 // wire.
 package topo
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // MTU of the links; the RDMA MTU behind it is 4096.
 const MTU = 4200
@@ -13,3 +16,12 @@ func Addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(i +
 
 // Paths of the topology "ecmp".
 const Paths = 4
+
+// Impairment is what a link does to the packets that leave through it.
+type Impairment struct {
+	Delay, Jitter time.Duration
+	// Probabilities from 0 to 1.
+	Loss, Duplicate, Reorder, Corrupt float64
+	Rate                              int64 // bits per second; 0 is no limit
+	Queue                             int   // packets that wait at most; 0 means 10000
+}

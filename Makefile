@@ -1,0 +1,89 @@
+# What a fresh Debian 12 or 13 machine needs, the tests, the demo, the
+# benchmarks and the lab. Everything installs what it misses, as root or with
+# sudo; without either it says what to install.
+
+GO      ?= go
+SUITE   ?= verbs
+KERNELS ?= 6.1 6.12
+LAB     := build/rxelab
+
+# A machine with an RDMA device of its own runs everything on that, without a
+# virtual machine.
+DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
+
+PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core perftest iproute2 kmod \
+	ca-certificates $(if $(DEVICE),,qemu-system-x86)
+
+.PHONY: all setup lint unit device test torture demo bench lab clean
+
+all: $(LAB)
+	$(GO) build ./...
+
+setup:
+	@missing=""; for p in $(PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" = 0 ]; then sudo=""; elif sudo -n true 2>/dev/null; then sudo=sudo; \
+		else echo "please install:$$missing"; exit 1; fi; \
+		$$sudo apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$sudo apt-get -qq install -y --no-install-recommends $$missing; \
+	fi
+
+# One static program is launcher and init process of the guests.
+$(LAB): setup
+	@CGO_ENABLED=0 $(GO) build -o $@ ./ci/rxelab
+
+lint: setup
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt the files above"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/... ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs ./ci/lab
+	GOOS=windows $(GO) vet ./cgo ./verbs
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+
+# The long versions of the tests are the same tests with a longer time.
+SHORT ?= -short
+
+unit: setup
+	$(GO) test -race $(SHORT) ./...
+	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/...
+
+DEVICE_TESTS := ./verbs ./ci/lab ./cmd/...
+
+ifeq ($(DEVICE),)
+device: $(LAB) $(KERNELS:%=device-%)
+
+# The race detector on the newer kernel, the checks of pointers on the older.
+device-6.1: FLAGS := GOEXPERIMENT=cgocheck2 -gcflags=all=-d=checkptr
+device-6.12: FLAGS := -race
+device-%: $(LAB)
+	$(GO) test -count=1 -p 1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $*' $(DEVICE_TESTS)
+	$(if $(findstring 6.1x,$*x),GOEXPERIMENT=cgocheck2) $(GO) test -count=1 $(SHORT) $(if $(findstring 6.12,$*),-race,-gcflags=all=-d=checkptr) -exec '$(CURDIR)/$(LAB) -kernel $*' ./verbs
+	$(GO) test -count=1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $* -topo ecmp' ./ci/lab
+	$(GO) test -count=1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $* -topo hosts=2' ./ci/lab
+else
+device: setup
+	$(GO) test -count=1 -p 1 $(SHORT) $(DEVICE_TESTS)
+endif
+
+test: lint unit device
+
+torture:
+	$(MAKE) unit device SHORT=-timeout=2h
+
+demo: $(LAB)
+	$(GO) run ./ci/demo
+
+bench: $(LAB)
+	SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
+
+ifeq ($(CMD),)
+lab: $(LAB)
+	$(LAB) $(LABFLAGS)
+else
+lab: $(LAB)
+	$(LAB) $(LABFLAGS) -- sh -c '$(CMD)'
+endif
+
+clean:
+	rm -rf build
