@@ -10,12 +10,10 @@ package cgo
 #cgo nocallback gv_post_recv_at
 #cgo noescape gv_poll
 #cgo nocallback gv_poll
-#cgo noescape gv_arm_poll
-#cgo nocallback gv_arm_poll
+#cgo noescape gv_wait_step
+#cgo nocallback gv_wait_step
 #cgo noescape gv_post_poll
 #cgo nocallback gv_post_poll
-#cgo noescape gv_take_cq_event
-#cgo nocallback gv_take_cq_event
 #include "shim.h"
 */
 import "C"
@@ -43,9 +41,15 @@ func PollCQ(cq CQ, wcs []WC, spins uint32) (int, error) {
 	return polled(C.gv_poll(C.uintptr_t(cq), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
 }
 
-// ArmPollCQ requests the next completion event, then polls once.
-func ArmPollCQ(cq CQ, solicitedOnly bool, wcs []WC) (int, error) {
-	return polled(C.gv_arm_poll(C.uintptr_t(cq), cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+// WaitStep is one step of waiting on a completion channel: it takes the event
+// that was requested, if armed says so, polls, requests the next event and
+// polls again. Without completions and without an error an event is on its
+// way.
+func WaitStep(ch CompChannel, cq CQ, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
+	a := cBool(*armed)
+	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+	*armed = a != 0
+	return n, err
 }
 
 // PostPoll posts the first n work requests and polls cq up to spins+1 times.
@@ -58,13 +62,6 @@ func PostPoll(qp QP, c *SendChain, n int, cq CQ, wcs []WC, spins uint32) (accept
 	}
 	got, err = polled(g)
 	return accepted, got, err
-}
-
-// TakeCQEvent takes and acknowledges one event of a non-blocking channel and
-// tells whether there was one.
-func TakeCQEvent(ch CompChannel) (bool, error) {
-	n, err := polled(C.gv_take_cq_event(C.uintptr_t(ch)))
-	return n > 0, err
 }
 
 func at[T any](p *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(p))) }

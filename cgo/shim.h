@@ -63,13 +63,35 @@ static inline int gv_poll(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t spins
 	}
 }
 
-/* Arms the queue and polls it once more, so that no completion falls between. */
-static inline int gv_arm_poll(uintptr_t cq, int solicited, struct ibv_wc *wc, int n)
+/*
+ * One step of waiting for a queue whose channel is non-blocking; *armed tells
+ * whether an event was requested and not yet taken. It answers completions, or
+ * 0 when there is none and an event is on its way, or -errno.
+ *
+ * If no event was requested, request one and poll again: a completion that
+ * came in between raised none. If one was requested it is taken first, so that
+ * there is never more than one unread event in the channel.
+ */
+static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int *armed, int solicited, struct ibv_wc *wc, int n)
 {
-	int err = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
+	int got;
 
-	if (err)
-		return -err;
+	if (*armed) {
+		struct ibv_cq *which;
+		void *context;
+
+		if (ibv_get_cq_event((struct ibv_comp_channel *)channel, &which, &context))
+			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+		ibv_ack_cq_events(which, 1);
+		*armed = 0;
+		got = ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+		if (got)
+			return got;
+	}
+	got = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
+	if (got)
+		return -got;
+	*armed = 1;
 	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
 }
 
@@ -85,21 +107,6 @@ static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t wr, uint32_t n,
 
 	*got = (uint32_t)r ? 0 : gv_poll(cq, wc, max, spins);
 	return r;
-}
-
-/*
- * Takes one completion event of a non-blocking channel and acknowledges it.
- * Answers 1, 0 when there is none, or -errno.
- */
-static inline int gv_take_cq_event(uintptr_t channel)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	if (ibv_get_cq_event((struct ibv_comp_channel *)channel, &cq, &context))
-		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
-	ibv_ack_cq_events(cq, 1);
-	return 1;
 }
 
 /* Takes one asynchronous event; the object cannot go away until it is acked. */

@@ -8,8 +8,6 @@ const Supported = false
 func PostSend(QP, *SendChain, int) (int, error)                { return 0, ErrUnsupported }
 func PostRecv(QP, *RecvChain, int) (int, error)                { return 0, ErrUnsupported }
 func PollCQ(CQ, []WC, uint32) (int, error)                     { return 0, ErrUnsupported }
-func ArmPollCQ(CQ, bool, []WC) (int, error)                    { return 0, ErrUnsupported }
-func TakeCQEvent(CompChannel) (bool, error)                    { return false, ErrUnsupported }
 func NewSendChain(int, int, int) (*SendChain, error)           { return nil, ErrUnsupported }
 func NewRecvChain(int, int) (*RecvChain, error)                { return nil, ErrUnsupported }
 func (c *SendChain) Free()                                     {}
@@ -48,3 +46,5 @@ func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
 func PostPoll(QP, *SendChain, int, CQ, []WC, uint32) (accepted, got int, err error) {
 	return 0, 0, ErrUnsupported
 }
+
+func WaitStep(CompChannel, CQ, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }

@@ -111,12 +111,19 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	w.Opcode = op
 	w.Flags = uint32(flags)
 	w.SetRDMA(to.Addr, to.RKey)
-	dst := b.sges[i*b.maxSGE:]
-	for j := range sges {
-		if sges[j].Length > maxSGELength {
+	if len(sges) == 1 { // nearly always, and without a loop
+		if sges[0].Length > maxSGELength {
 			return b.refuse(to, sges)
 		}
-		dst[j] = sges[j]
+		b.sges[i*b.maxSGE] = sges[0]
+	} else {
+		dst := b.sges[i*b.maxSGE:]
+		for j := range sges {
+			if sges[j].Length > maxSGELength {
+				return b.refuse(to, sges)
+			}
+			dst[j] = sges[j]
+		}
 	}
 	b.n = i + 1
 	return w

@@ -507,35 +507,39 @@ func TestWaitDoesNotAllocate(t *testing.T) {
 
 // Closing while others post and poll: an error for them, no crash, no hang.
 func TestCloseUnderLoad(t *testing.T) {
-	for range 10 {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-		var wg sync.WaitGroup
-		for range 2 {
-			batch := a.batch(t, 1)
-			wg.Go(func() {
-				for {
-					batch.Write(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 64))
-					if _, err := batch.Post(); errors.Is(err, verbs.ErrClosed) {
-						return
-					}
-					runtime.Gosched()
-				}
-			})
-			wg.Go(func() {
-				wcs := make([]verbs.WC, 8)
-				for {
-					if _, err := a.cq.Poll(wcs); err != nil {
-						return
-					}
-					runtime.Gosched()
-				}
-			})
-		}
-		time.Sleep(5 * time.Millisecond)
-		require.NoError(t, a.qp.Close())
-		require.NoError(t, a.cq.Close())
-		wg.Wait()
+	for i := range 10 {
+		t.Run(fmt.Sprint(i), closeUnderLoad)
 	}
+}
+
+func closeUnderLoad(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	var wg sync.WaitGroup
+	for range 2 {
+		batch := a.batch(t, 1)
+		wg.Go(func() {
+			for {
+				batch.Write(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 64))
+				if _, err := batch.Post(); errors.Is(err, verbs.ErrClosed) {
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+		wg.Go(func() {
+			wcs := make([]verbs.WC, 8)
+			for {
+				if _, err := a.cq.Poll(wcs); err != nil {
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, a.qp.Close())
+	require.NoError(t, a.cq.Close())
+	wg.Wait()
 }
 
 // With the memory limit of an ordinary user the error says what to raise.

@@ -225,11 +225,3 @@ func (q *QP) Fault() string {
 	}
 	return ""
 }
-
-// Raw is the queue pair as package cgo knows it: the address of its struct
-// ibv_qp, for code that calls C on it. It is valid until Close.
-func (q *QP) Raw() cgo.QP { return q.qp }
-
-// Raw is the completion queue as package cgo knows it: the address of its
-// struct ibv_cq, for code that calls C on it. It is valid until Close.
-func (c *CQ) Raw() cgo.CQ { return c.cq }

@@ -32,38 +32,14 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 	defer func() { <-c.wait.turn }()
 
-	spin := c.spin
-	for {
-		if err := ctx.Err(); err != nil {
-			return 0, opError("wait for", c.life.label, err)
-		}
-		n, err := c.poll(wcs, spin)
-		if n > 0 || err != nil {
-			return n, err
-		}
-		// An event is raised for the first completion after arming. One that
-		// came before it, after the poll above, is found by polling again.
-		n, err = c.armAndPoll(wcs)
-		if n > 0 || err != nil {
-			return n, err
-		}
-		if err := c.wait.park(ctx); err != nil {
-			return 0, opError("wait for", c.life.label, err)
-		}
-		spin = 0
+	if err := ctx.Err(); err != nil {
+		return 0, opError("wait for", c.life.label, err)
 	}
-}
-
-func (c *CQ) armAndPoll(wcs []WC) (int, error) {
-	if !c.life.enter() {
-		return 0, opError("wait for", c.life.label, ErrClosed)
+	n, err := c.poll(wcs, c.spin)
+	for n == 0 && err == nil {
+		n, err = c.wait.park(ctx, wcs)
 	}
-	n, err := cgo.ArmPollCQ(c.cq, c.solicited, rawWCs(wcs))
-	c.life.exit()
-	if err != nil {
-		return 0, c.pollError(err)
-	}
-	return n, nil
+	return n, err
 }
 
 // wake makes a parked Wait look again.
@@ -75,8 +51,13 @@ type waiter struct {
 	file *os.File
 	conn syscall.RawConn
 	turn chan struct{} // holds a token while somebody waits
-	take func(uintptr) bool
-	err  error // of the last take; the token's holder owns it
+
+	// For step, and owned by whoever holds the token.
+	step  func(uintptr) bool
+	armed bool // an event was requested and not yet taken
+	wcs   []WC
+	n     int
+	err   error
 
 	mu      sync.Mutex
 	watched <-chan struct{} // done channel of the context that stop belongs to
@@ -94,43 +75,49 @@ func (w *waiter) init(c *CQ, file *os.File) error {
 	}
 	w.cq, w.file, w.conn = c, file, conn
 	w.turn = make(chan struct{}, 1)
-	w.take = w.takeEvent // bound once: a method value allocates
+	w.step = w.waitStep // bound once: a method value allocates
 	return nil
 }
 
-// takeEvent is called by the netpoller, once before it parks and again after
-// each wake-up: with an edge-triggered poller nothing may be left unread
-// before parking, and nothing is.
-func (w *waiter) takeEvent(uintptr) bool {
+// waitStep is called by the netpoller, once before it parks the goroutine and
+// again after each wake-up; false means to park. The poller is edge-triggered
+// and forgets older edges before the first call: what is requested or found
+// missing inside a call cannot be missed by the parking that follows.
+func (w *waiter) waitStep(uintptr) bool {
 	if !w.cq.life.enter() {
 		w.err = ErrClosed
 		return true
 	}
-	ok, err := cgo.TakeCQEvent(w.cq.channel)
+	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, &w.armed, w.cq.solicited, rawWCs(w.wcs))
 	w.cq.life.exit()
-	w.err = err
-	return ok || err != nil
+	return w.n > 0 || w.err != nil
 }
 
-// park returns nil after an event, or after a wake-up without one.
-func (w *waiter) park(ctx context.Context) error {
+// park waits for completions. It may return without any: then the caller parks
+// again.
+func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	w.watch(ctx)
-	w.err = nil
-	err := w.conn.Read(w.take)
+	w.wcs, w.n, w.err = wcs, 0, nil
+	err := w.conn.Read(w.step)
+	w.wcs = nil
+	label := w.cq.life.label
 	switch {
+	case err == nil && errors.Is(w.err, ErrClosed):
+		return 0, opError("wait for", label, ErrClosed)
+	case err == nil && w.err != nil:
+		return 0, w.cq.pollError(w.err)
 	case err == nil:
-		return w.err
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// Somebody's interrupt: clear it and let the caller look.
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.file.SetReadDeadline(time.Time{})
-	default:
-		return ErrClosed
+		return w.n, nil
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, opError("wait for", label, ErrClosed)
+	case ctx.Err() != nil:
+		return 0, opError("wait for", label, ctx.Err())
 	}
+	// Somebody's interrupt: clear it and look.
+	w.mu.Lock()
+	w.file.SetReadDeadline(time.Time{})
+	w.mu.Unlock()
+	return w.cq.poll(wcs, 0)
 }
 
 // watch makes ctx interrupt the reads from now on. The registration outlives

@@ -136,7 +136,7 @@ func (s *session) take(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, 
 		if got > 0 || err != nil {
 			return got, err
 		}
-		yield()
+		s.o.giveUp()
 		if n%256 == 255 && ctx.Err() != nil {
 			return 0, ctx.Err()
 		}

@@ -21,8 +21,8 @@ const spins = 200
 // scheduler's time slices instead of the network.
 var oneCPU = runtime.NumCPU() == 1
 
-func yield() {
-	if oneCPU {
+func (o *options) giveUp() {
+	if oneCPU && o.yield {
 		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }
@@ -40,6 +40,10 @@ func (s *session) measure(ctx context.Context) (*result, error) {
 		if s.client {
 			err = s.oneSided(w, l, r)
 		}
+	case test == "write" && s.p.Passive:
+		if s.client {
+			err = s.oneSided(w, l, r)
+		}
 	case test == "write":
 		err = s.writePingPong(ctx, w, l, r)
 	default:
@@ -50,40 +54,48 @@ func (s *session) measure(ctx context.Context) (*result, error) {
 
 // turns counts iterations, or the time.
 type turns struct {
+	rest  verbs.Rest
 	p     params
 	i     int // from -Warmup on
-	ends  time.Time
-	start time.Time
+	start time.Time // of the first turn; times below are since then
+	ends  time.Duration
 }
 
-func (s *session) turns() turns { return turns{p: s.p, i: -s.p.Warmup} }
+func (s *session) turns() turns { return turns{p: s.p, i: -s.p.Warmup, start: time.Now()} }
+
+// now is the time since the first turn: half the price of time.Now, which asks
+// for the time of day too.
+func (t *turns) now() time.Duration { return time.Since(t.start) }
 
 // measured tells whether turn i counts.
 func (t *turns) measured() bool { return t.i >= 0 }
 
 // next tells whether there is another turn. A duration is for one-sided tests;
 // ping-pong stops at a count that both sides know.
-func (t *turns) next(now time.Time) bool {
+func (t *turns) next(now time.Duration) bool {
+	t.rest.At(now)
 	if t.i == 0 {
-		t.start, t.ends = now, now.Add(t.p.Duration)
+		t.ends = now + t.p.Duration
 	}
 	if t.p.Duration > 0 && t.i >= 0 {
-		return now.Before(t.ends)
+		return now < t.ends
 	}
 	return t.i < t.p.Iterations
 }
 
-// oneSided times READs and atomics one after the other; the peer's CPU has no
-// part in them.
+// oneSided times operations one after the other, from posting to completion;
+// the peer's CPU has no part in them.
 func (s *session) oneSided(w *waiter, l *link, r *result) error {
 	local, at := l.mr.SGE(0, s.p.Size), l.remote.At(0)
 	t := s.turns()
-	prev := time.Now()
+	prev := t.now()
 	for t.next(prev) {
 		id := uint64(t.i)
 		switch {
 		case s.p.Test == "read_lat":
 			l.batch.Read(id, verbs.Signaled, at, local)
+		case s.p.Test == "write_lat":
+			l.batch.Write(id, verbs.Signaled, at, local)
 		case s.p.Atomic == "FETCH_AND_ADD":
 			l.batch.FetchAdd(id, verbs.Signaled, at, 1, local)
 		default:
@@ -92,9 +104,9 @@ func (s *session) oneSided(w *waiter, l *link, r *result) error {
 		if err := w.do(l.batch); err != nil {
 			return err
 		}
-		now := time.Now()
+		now := t.now()
 		if t.measured() {
-			r.add(now.Sub(prev))
+			r.add(now - prev)
 			s.progress(r)
 		}
 		prev = now
@@ -118,10 +130,10 @@ func (s *session) writePingPong(ctx context.Context, w *waiter, l *link, r *resu
 		flags |= verbs.Inline
 	}
 	t := s.turns()
-	prev := time.Now()
+	prev := t.now()
 	for seq := byte(1); t.next(prev); seq++ {
 		if !s.client {
-			if err := watchByte(ctx, l.mr, slot+last, seq); err != nil {
+			if err := s.watchByte(ctx, l.mr, slot+last, seq); err != nil {
 				return err
 			}
 		}
@@ -131,13 +143,13 @@ func (s *session) writePingPong(ctx context.Context, w *waiter, l *link, r *resu
 			return err
 		}
 		if s.client {
-			if err := watchByte(ctx, l.mr, slot+last, seq); err != nil {
+			if err := s.watchByte(ctx, l.mr, slot+last, seq); err != nil {
 				return err
 			}
 		}
-		now := time.Now()
+		now := t.now()
 		if t.measured() {
-			r.add(now.Sub(prev) / 2)
+			r.add((now - prev) / 2)
 			s.progress(r)
 		}
 		prev = now
@@ -149,7 +161,7 @@ func (s *session) writePingPong(ctx context.Context, w *waiter, l *link, r *resu
 // watchByte waits until the byte at offset off of the region has that value.
 // The word around it is loaded atomically: the compiler must not keep it, and
 // the device writes it behind our back.
-func watchByte(ctx context.Context, mr *verbs.MR, off int, want byte) error {
+func (s *session) watchByte(ctx context.Context, mr *verbs.MR, off int, want byte) error {
 	var b [8]byte
 	for n := 0; ; n++ {
 		v, err := mr.Load64(off &^ 7)
@@ -161,7 +173,7 @@ func watchByte(ctx context.Context, mr *verbs.MR, off int, want byte) error {
 			return nil
 		}
 		if oneCPU || n%4096 == 4095 {
-			yield()
+			s.o.giveUp()
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -169,7 +181,9 @@ func watchByte(ctx context.Context, mr *verbs.MR, off int, want byte) error {
 	}
 }
 
-// sendPingPong: each side waits for the peer's SEND, then SENDs itself.
+// sendPingPong: each side waits for the peer's SEND, then SENDs itself. Sends
+// and receives complete in one queue; a send's completion is taken when it
+// happens to be there.
 func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 	if s.p.Duration > 0 {
 		return fmt.Errorf("%s counts iterations: no -D", s.p.Test)
@@ -179,14 +193,35 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 	if s.o.inline > 0 && s.p.Size <= l.qp.MaxInline() {
 		flags |= verbs.Inline
 	}
-	free := 0 // receives consumed since the last posting
-	receive := func() error {
-		if err := w.wait(s.rcq); err != nil {
-			return err
+	var sent, done, received, posted int // requests
+	// take counts n completions in w.wcs.
+	take := func(n int) error {
+		for i := range w.wcs[:n] {
+			wc := &w.wcs[i]
+			if err := wc.Err(); err != nil {
+				return err
+			}
+			if wc.Opcode() == verbs.WCRecv {
+				received++
+			} else {
+				done++
+			}
 		}
-		if free++; free == s.depth()/2 {
-			free = 0
+		if received-posted == s.depth()/2 {
+			posted = received
 			return s.postReceives(l, s.depth()/2)
+		}
+		return nil
+	}
+	receive := func(turn int) error {
+		for received <= turn || sent-done >= l.qp.MaxSendWR() {
+			n, err := w.some(s.cq)
+			if err != nil {
+				return err
+			}
+			if err := take(n); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -196,58 +231,75 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 		} else {
 			l.batch.Send(id, flags, local)
 		}
-		return w.do(l.batch)
+		sent++
+		if s.p.Events {
+			_, err := l.batch.Post()
+			return err
+		}
+		_, n, err := l.batch.PostPoll(s.cq, w.wcs[:], 0)
+		if err != nil {
+			return err
+		}
+		return take(n)
 	}
 	t := s.turns()
-	prev := time.Now()
-	for t.next(prev) {
+	prev := t.now()
+	for turn := 0; t.next(prev); turn++ {
 		if !s.client {
-			if err := receive(); err != nil {
+			if err := receive(turn); err != nil {
 				return err
 			}
 		}
-		if err := send(uint64(t.i)); err != nil {
+		if err := send(uint64(turn)); err != nil {
 			return err
 		}
 		if s.client {
-			if err := receive(); err != nil {
+			if err := receive(turn); err != nil {
 				return err
 			}
 		}
-		now := time.Now()
+		now := t.now()
 		if t.measured() {
-			r.add(now.Sub(prev) / 2)
+			r.add((now - prev) / 2)
 			s.progress(r)
 		}
 		prev = now
 		t.i++
 	}
+	for done < sent { // the last ones, so that the peer is not left without them
+		n, err := w.some(s.cq)
+		if err != nil {
+			return err
+		}
+		if err := take(n); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// waiter waits for single completions, by polling or by events.
+// waiter waits for completions, by polling or by events.
 type waiter struct {
 	ctx context.Context
 	s   *session
-	wcs [1]verbs.WC
+	wcs [2]verbs.WC
 }
 
 // do posts a batch of one signaled request and waits until it has completed.
 func (w *waiter) do(b *verbs.Batch) error {
+	n, err := 0, error(nil)
 	if w.s.p.Events {
-		if _, err := b.Post(); err != nil {
-			return err
-		}
-		return w.wait(w.s.cq)
+		_, err = b.Post()
+	} else {
+		_, n, err = b.PostPoll(w.s.cq, w.wcs[:1], w.spins())
 	}
-	_, got, err := b.PostPoll(w.s.cq, w.wcs[:], w.spins())
+	if n == 0 && err == nil {
+		_, err = w.some(w.s.cq)
+	}
 	if err != nil {
 		return err
 	}
-	if got > 0 {
-		return w.wcs[0].Err()
-	}
-	return w.wait(w.s.cq)
+	return w.wcs[0].Err()
 }
 
 // spins: alone on a CPU nothing changes while we spin.
@@ -258,26 +310,20 @@ func (w *waiter) spins() int {
 	return spins
 }
 
-// wait waits for one completion.
-func (w *waiter) wait(cq *verbs.CQ) error {
+// some waits for one or more completions.
+func (w *waiter) some(cq *verbs.CQ) (int, error) {
 	if w.s.p.Events {
-		if _, err := cq.Wait(w.ctx, w.wcs[:]); err != nil {
-			return err
-		}
-		return w.wcs[0].Err()
+		return cq.Wait(w.ctx, w.wcs[:])
 	}
 	for n := 0; ; n++ {
 		got, err := cq.PollSpin(w.wcs[:], w.spins())
-		if err != nil {
-			return err
+		if err != nil || got > 0 {
+			return got, err
 		}
-		if got > 0 {
-			return w.wcs[0].Err()
-		}
-		yield()
+		w.s.o.giveUp()
 		if n%256 == 255 {
 			if err := w.ctx.Err(); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}

@@ -26,6 +26,7 @@ type params struct {
 	Depth      int           `json:"depth"` // outstanding requests in bandwidth tests
 	Events     bool          `json:"events"`
 	Atomic     string        `json:"atomic"`
+	Passive    bool          `json:"passive"` // write_lat
 }
 
 const paramsVersion = 1
@@ -48,6 +49,7 @@ type options struct {
 	json       bool
 	histogram  bool
 	progress   bool
+	yield      bool
 	cpuProfile string
 }
 
@@ -79,6 +81,7 @@ func parse(args []string) (*options, error) {
 	fs.IntVar(&o.signal, "Q", 0, "one completion for so many requests; default a quarter of -t")
 	fs.BoolVar(&o.Events, "e", false, "wait for completion events instead of polling")
 	fs.StringVar(&o.Atomic, "A", "FETCH_AND_ADD", "FETCH_AND_ADD or CMP_AND_SWAP")
+	fs.BoolVar(&o.Passive, "passive", false, "write_lat: from posting to completion, with a passive peer, instead of ping-pong")
 	fs.IntVar(&o.mtu, "m", 0, "path MTU in bytes; default the port's")
 	fs.IntVar(&o.inline, "I", 0, "largest message sent inline, in bytes")
 	fs.IntVar(&o.reads, "o", 0, "outstanding READs and atomics; default 16 or what the device can")
@@ -88,6 +91,7 @@ func parse(args []string) (*options, error) {
 	fs.BoolVar(&o.json, "json", false, "print one JSON object")
 	fs.BoolVar(&o.histogram, "histogram", false, "print the whole distribution")
 	fs.BoolVar(&o.progress, "progress", false, "show progress even if standard error is no terminal")
+	fs.BoolVar(&o.yield, "yield", true, "on a machine with one CPU, give it up between polls")
 	fs.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	if err := fs.Parse(args[1:]); err != nil {
 		return nil, err

@@ -110,15 +110,18 @@ func open(ctx context.Context, o *options, p params, ln listener) (s *session, e
 		return s, err
 	}
 	s.closers = append(s.closers, pd)
-	depth := p.QPs*s.depth() + 16
+	depth := 2*p.QPs*s.depth() + 16
 	if s.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events}); err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, s.cq)
-	if s.rcq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events}); err != nil {
-		return s, err
+	s.rcq = s.cq
+	if p.Test == "send_bw" {
+		if s.rcq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events}); err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, s.rcq)
 	}
-	s.closers = append(s.closers, s.rcq)
 	for range p.QPs {
 		if err := s.addLink(ctx, pd, gid); err != nil {
 			return s, err
