@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 
@@ -20,8 +21,9 @@ type CQConfig struct {
 	// [DeviceAttr.CompletionVecs].
 	Vector int
 	// Spin is how often Wait polls before it arms the queue and parks the
-	// goroutine: 0 means 64, negative not at all. One poll of an empty queue
-	// takes some 10 ns.
+	// goroutine: 0 means 64, and not at all on a machine with one CPU, where
+	// nothing can arrive meanwhile; negative means not at all. One poll of an
+	// empty queue takes some 10 ns.
 	Spin int
 	// SolicitedOnly wakes Wait only for completions of receives whose sender
 	// asked for it ([Solicited]) and for failures.
@@ -58,7 +60,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly}
 	switch {
-	case cfg.Spin == 0:
+	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
 	case cfg.Spin > 0:
 		c.spin = uint32(cfg.Spin)

@@ -18,7 +18,7 @@ import (
 type Rest struct{ last time.Duration }
 
 // restInterval is below the 10 ms after which the runtime interferes.
-const restInterval = 5 * time.Millisecond
+const restInterval = 8 * time.Millisecond
 
 // At makes a scheduling point if the last one is long ago; now is the time
 // since the loop began, which a polling loop has at hand anyway.

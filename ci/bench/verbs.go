@@ -44,9 +44,9 @@ func verbsSuite(e env) []benchmark {
 		lat("send_ud_lat_64B", "ib_send_lat", "send_lat", shim, 1.05, "-c", "UD", "-s", "64", "-n", "500"),
 		lat("fetch_add_lat", "ib_atomic_lat", "atomic_lat", "", 1.05, "-A", "FETCH_AND_ADD", "-n", "500"),
 		lat("send_rc_lat_64B_event", "ib_send_lat", "send_lat", "", 1.25, "-e", "-s", "64", "-n", "500"),
-		bw("read_bw_64KiB", "ib_read_bw", "read_bw", "-s", "65536", "-n", "200", "-o", "16"),
-		bw("write_bw_64KiB", "ib_write_bw", "write_bw", "-s", "65536", "-n", "200"),
-		bw("send_ud_rate_1KiB", "ib_send_bw", "send_bw", "-c", "UD", "-s", "1024", "-n", "2000"),
+		bw("read_bw_64KiB", "ib_read_bw", "read_bw", "-s", "65536", "-n", "200", "-o", "16", "-Q", "100"),
+		bw("write_bw_64KiB", "ib_write_bw", "write_bw", "-s", "65536", "-n", "200", "-Q", "100"),
+		bw("send_ud_rate_1KiB", "ib_send_bw", "send_bw", "-c", "UD", "-s", "1024", "-n", "2000", "-Q", "100"),
 		readAgainstC(),
 	}
 }
@@ -57,10 +57,10 @@ func verbsSuite(e env) []benchmark {
 // outstanding request does the same work with a passive server.
 func writeLatency(e env) benchmark {
 	avg := func(r rdmabenchResult) float64 { return r.Latency.Avg }
-	rate := perftest("ib_write_bw", bwRate, "", "-s", "64", "-n", "1000", "-t", "1")
+	rate := perftest("ib_write_bw", bwRate, "", "-s", "64", "-n", "3000", "-t", "1")
 	return benchmark{name: "write_lat_64B", unit: "us", baseline: "ib_write_bw -t 1", target: measure.AtMost(1.05),
 		clocks: []string{"instructions"},
-		ours:   ours(e, avg, "", "write_lat", "-passive", "-s", "64", "-n", "1000"),
+		ours:   ours(e, avg, "", "write_lat", "-passive", "-warmup", "500", "-s", "64", "-n", "3000"),
 		base: func(ctx context.Context) (float64, error) {
 			mpps, err := rate(ctx)
 			if err == nil && mpps <= 0 {

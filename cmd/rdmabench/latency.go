@@ -56,7 +56,7 @@ func (s *session) measure(ctx context.Context) (*result, error) {
 type turns struct {
 	rest  verbs.Rest
 	p     params
-	i     int // from -Warmup on
+	i     int       // from -Warmup on
 	start time.Time // of the first turn; times below are since then
 	ends  time.Duration
 }
@@ -182,17 +182,19 @@ func (s *session) watchByte(ctx context.Context, mr *verbs.MR, off int, want byt
 }
 
 // sendPingPong: each side waits for the peer's SEND, then SENDs itself. Sends
-// and receives complete in one queue; a send's completion is taken when it
-// happens to be there.
+// and receives complete in one queue, and only one send of several asks for a
+// completion, so that posting a send and waiting for the answer is mostly one
+// crossing into C.
 func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 	if s.p.Duration > 0 {
 		return fmt.Errorf("%s counts iterations: no -D", s.p.Test)
 	}
 	local := l.mr.SGE(0, s.p.Size)
-	flags := verbs.Signaled
+	var inline verbs.SendFlags
 	if s.o.inline > 0 && s.p.Size <= l.qp.MaxInline() {
-		flags |= verbs.Inline
+		inline = verbs.Inline
 	}
+	moderation := l.qp.MaxSendWR() / 2
 	var sent, done, received, posted int // requests
 	// take counts n completions in w.wcs.
 	take := func(n int) error {
@@ -204,7 +206,7 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 			if wc.Opcode() == verbs.WCRecv {
 				received++
 			} else {
-				done++
+				done += moderation
 			}
 		}
 		if received-posted == s.depth()/2 {
@@ -214,7 +216,7 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 		return nil
 	}
 	receive := func(turn int) error {
-		for received <= turn || sent-done >= l.qp.MaxSendWR() {
+		for received <= turn || sent-done > moderation {
 			n, err := w.some(s.cq)
 			if err != nil {
 				return err
@@ -226,17 +228,21 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 		return nil
 	}
 	send := func(id uint64) error {
+		sent++
+		flags := inline
+		if sent%moderation == 0 {
+			flags |= verbs.Signaled
+		}
 		if s.p.Transport == "UD" {
 			l.batch.SendTo(id, flags, l.to, local)
 		} else {
 			l.batch.Send(id, flags, local)
 		}
-		sent++
 		if s.p.Events {
 			_, err := l.batch.Post()
 			return err
 		}
-		_, n, err := l.batch.PostPoll(s.cq, w.wcs[:], 0)
+		_, n, err := l.batch.PostPoll(s.cq, w.wcs[:], w.spins())
 		if err != nil {
 			return err
 		}
@@ -266,15 +272,6 @@ func (s *session) sendPingPong(w *waiter, l *link, r *result) error {
 		prev = now
 		t.i++
 	}
-	for done < sent { // the last ones, so that the peer is not left without them
-		n, err := w.some(s.cq)
-		if err != nil {
-			return err
-		}
-		if err := take(n); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -302,9 +299,11 @@ func (w *waiter) do(b *verbs.Batch) error {
 	return w.wcs[0].Err()
 }
 
+func (w *waiter) spins() int { return w.s.o.spins() }
+
 // spins: alone on a CPU nothing changes while we spin.
-func (w *waiter) spins() int {
-	if oneCPU {
+func (o *options) spins() int {
+	if oneCPU && o.yield {
 		return 0
 	}
 	return spins

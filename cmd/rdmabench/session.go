@@ -62,6 +62,9 @@ type session struct {
 	cq      *verbs.CQ   // completions of sends
 	rcq     *verbs.CQ   // completions of receives
 	qps     []*link
+
+	rest  verbs.Rest
+	begun time.Time
 }
 
 // link is one queue pair, its buffer and its peer's.
@@ -75,7 +78,7 @@ type link struct {
 }
 
 func open(ctx context.Context, o *options, p params, ln listener) (s *session, err error) {
-	s = &session{o: o, p: p, client: o.server != ""}
+	s = &session{o: o, p: p, client: o.server != "", begun: time.Now()}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -111,13 +114,13 @@ func open(ctx context.Context, o *options, p params, ln listener) (s *session, e
 	}
 	s.closers = append(s.closers, pd)
 	depth := 2*p.QPs*s.depth() + 16
-	if s.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events}); err != nil {
+	if s.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events && !oneCPU}); err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, s.cq)
 	s.rcq = s.cq
 	if p.Test == "send_bw" {
-		if s.rcq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events}); err != nil {
+		if s.rcq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events && !oneCPU}); err != nil {
 			return s, err
 		}
 		s.closers = append(s.closers, s.rcq)
