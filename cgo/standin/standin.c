@@ -9,6 +9,20 @@ static int64_t now(void)
 	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
 }
 
+static void turn(int64_t n)
+{
+	for (int64_t k = 0; k < n; k++)
+		__asm__ volatile("" ::: "memory");
+}
+
+int64_t standin_spin(int64_t turns)
+{
+	int64_t start = now();
+
+	turn(turns);
+	return now() - start;
+}
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct standin *s = (struct standin *)((char *)qp - offsetof(struct standin, qp));
@@ -119,8 +133,7 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 		int64_t after;
 		int got;
 
-		for (int k = 0; k < extra; k++)
-			__asm__ volatile("" ::: "memory");
+		turn(extra);
 		wr.wr_id = i;
 		if (ibv_post_send((struct ibv_qp *)qp, &wr, &bad))
 			return -1;

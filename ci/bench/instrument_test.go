@@ -1,0 +1,78 @@
+//go:build linux
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/measure"
+)
+
+// The instrument is tested like code: what is known to be there must show at
+// its size. On the wall clock of a shared machine nothing of this size shows.
+func instrument(t *testing.T) *rig {
+	t.Helper()
+	lab.RequireTopology(t, "wire")
+	if lab.Clock() != "instructions" {
+		t.Skip("needs the instruction clock: rxelab -clock instructions")
+	}
+	r, err := newRig()
+	require.NoError(t, err)
+	return r
+}
+
+// A known number of extra instructions in each READ of the C loop.
+func TestExtraInstructionsShow(t *testing.T) {
+	r := instrument(t)
+	const calibration = 1_000_000
+	perTurn := float64(standin.Spin(calibration).Nanoseconds()) / calibration / 1e3 // us
+	base, err := r.cReadsWith(300, 0)
+	require.NoError(t, err)
+	for _, turns := range []int{500, 1000, 2000, 4000} {
+		got, err := r.cReadsWith(300, turns)
+		require.NoError(t, err)
+		want := float64(turns) * perTurn
+		t.Logf("%d turns: %.2f us expected, %.2f us seen on top of %.2f us", turns, want, got-base, base)
+		// 2 % of the effect, and what a READ differs from itself: 0.5 %.
+		require.InDelta(t, want, got-base, 0.02*want+0.005*base, "%d turns", turns)
+	}
+}
+
+// A delay of netem, on both ways.
+func TestDelayShows(t *testing.T) {
+	r := instrument(t)
+	without, err := r.cReadsWith(100, 0)
+	require.NoError(t, err)
+	const delay = time.Millisecond
+	lab.ImpairWire(t, lab.Impairment{Delay: delay})
+	with, err := r.cReadsWith(100, 0)
+	require.NoError(t, err)
+	t.Logf("C loop: %.1f us without, %.1f us with %v each way", without, with, delay)
+	require.InEpsilon(t, 2*float64(delay.Microseconds()), with-without, 0.05)
+	goWith, err := r.goReads(100)
+	require.NoError(t, err)
+	t.Logf("Go: %.1f us with the delay", goWith)
+	require.InEpsilon(t, with, goWith, 0.05)
+}
+
+// The same program again gives the same figure.
+func TestRepeats(t *testing.T) {
+	r := instrument(t)
+	var c, g []float64
+	for range 7 {
+		x, err := r.cReads(200)
+		require.NoError(t, err)
+		y, err := r.goReads(200)
+		require.NoError(t, err)
+		c, g = append(c, x), append(g, y)
+	}
+	ci, gi := measure.MedianInterval(c), measure.MedianInterval(g)
+	t.Logf("C loop %.2f us [%.2f, %.2f], Go %.2f us [%.2f, %.2f], n = 7 each", measure.Median(c), ci.Low, ci.High, measure.Median(g), gi.Low, gi.High)
+	require.Less(t, ci.High/ci.Low, 1.02)
+	require.Less(t, gi.High/gi.Low, 1.05)
+}
