@@ -36,10 +36,9 @@ lint: setup
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt the files above"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/... ./cmd/...
 	GOOS=darwin $(GO) vet ./cgo ./verbs ./ci/lab
 	GOOS=windows $(GO) vet ./cgo ./verbs
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/lab ./ci/rxelab ./cmd/...
 
 # The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
@@ -49,18 +48,23 @@ unit: setup
 	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/...
 
 DEVICE_TESTS := ./verbs ./ci/lab ./cmd/...
+EXEC = -exec '$(CURDIR)/$(LAB) -kernel $* $(1)'
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(KERNELS:%=device-%)
+	$(GO) test -count=1 -exec '$(CURDIR)/$(LAB) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	RXELAB=$(CURDIR)/$(LAB) $(GO) test -count=1 ./ci/rxelab
 
-# The race detector on the newer kernel, the checks of pointers on the older.
-device-6.1: FLAGS := GOEXPERIMENT=cgocheck2 -gcflags=all=-d=checkptr
-device-6.12: FLAGS := -race
+# verbs once more under instrumentation: the race detector on the newer kernel,
+# the checks of pointers that cross into C on the older one.
+INSTRUMENTED_6.1  := GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
+INSTRUMENTED_6.12 := $(GO) test -race
+
 device-%: $(LAB)
-	$(GO) test -count=1 -p 1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $*' $(DEVICE_TESTS)
-	$(if $(findstring 6.1x,$*x),GOEXPERIMENT=cgocheck2) $(GO) test -count=1 $(SHORT) $(if $(findstring 6.12,$*),-race,-gcflags=all=-d=checkptr) -exec '$(CURDIR)/$(LAB) -kernel $*' ./verbs
-	$(GO) test -count=1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $* -topo ecmp' ./ci/lab
-	$(GO) test -count=1 $(SHORT) -exec '$(CURDIR)/$(LAB) -kernel $* -topo hosts=2' ./ci/lab
+	$(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
+	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 else
 device: setup
 	$(GO) test -count=1 -p 1 $(SHORT) $(DEVICE_TESTS)
@@ -71,8 +75,14 @@ test: lint unit device
 torture:
 	$(MAKE) unit device SHORT=-timeout=2h
 
+# Two hosts, one of which serves its memory to the other.
 demo: $(LAB)
-	$(GO) run ./ci/demo
+	@$(GO) build -o build/demo ./examples/demo
+ifeq ($(DEVICE),)
+	$(LAB) -topo hosts=2 -all -- $(CURDIR)/build/demo
+else
+	build/demo server & sleep 1; build/demo client 127.0.0.1; wait
+endif
 
 bench: $(LAB)
 	SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
