@@ -21,6 +21,7 @@ func instrument(t *testing.T) *rig {
 	if lab.Clock() != "instructions" {
 		t.Skip("needs the instruction clock: rxelab -clock instructions")
 	}
+	spareProcs()
 	r, err := newRig()
 	require.NoError(t, err)
 	return r

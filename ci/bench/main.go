@@ -33,6 +33,14 @@ func main() {
 	}
 }
 
+// spareProcs is what rdmabench does on one CPU, for the loops that run in this
+// process.
+func spareProcs() {
+	if runtime.NumCPU() == 1 && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(4)
+	}
+}
+
 func run(ctx context.Context) error {
 	suite := flag.String("suite", "verbs", "suite to run")
 	out := flag.String("o", "", "JSON file to write")
@@ -42,9 +50,7 @@ func run(ctx context.Context) error {
 	shim := flag.String("shim", "", "yield.so, for polled ping-pong on the instruction clock")
 	merge := flag.Bool("merge", false, "merge the JSON files named as arguments")
 	flag.Parse()
-	if runtime.NumCPU() == 1 && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(4) // as rdmabench does, and for its reason
-	}
+	spareProcs()
 	if *merge {
 		return mergeFiles(*out, flag.Args())
 	}

@@ -158,7 +158,7 @@ func parsePerftest(out []byte, column int) (float64, error) {
 }
 
 // ours runs rdmabench and picks a value of its JSON.
-func ours(e env, pick func(rdmabenchResult) float64, shim string, args ...string) pass {
+func ours(e env, pick func(rdmabenchResult) float64, shim string, args []string, extraEnv ...string) pass {
 	return func(ctx context.Context) (float64, error) {
 		c, s, err := endpoints()
 		if err != nil {
@@ -168,7 +168,7 @@ func ours(e env, pick func(rdmabenchResult) float64, shim string, args ...string
 		side := func(end lab.Endpoint) []string {
 			return append([]string{e.rdmabench, args[0], "-d", end.Device, "-p", port, "-json"}, args[1:]...)
 		}
-		out, err := pairOf(ctx, side(s), append(side(c), s.Addr.String()), preload(shim)...)
+		out, err := pairOf(ctx, side(s), append(side(c), s.Addr.String()), append(preload(shim), extraEnv...)...)
 		if err != nil {
 			return 0, err
 		}

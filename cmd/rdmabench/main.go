@@ -24,18 +24,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/pprof"
 	"syscall"
 )
 
 func main() {
-	// On one CPU the runtime has one P, and its monitor thread, seeing nobody
-	// else to give it to, takes that P away from every call into C that lasts
-	// longer than 20 us: half of the instructions of a READ then are the
-	// monitor's. With spare Ps it lets such calls be and goes to sleep.
-	if oneCPU && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(4)
+	if err := calmRuntime(); err != nil {
+		fmt.Fprintln(os.Stderr, "rdmabench:", err)
+		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])

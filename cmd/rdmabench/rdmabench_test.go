@@ -54,7 +54,7 @@ func TestPeersMustAgree(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	p := params{Test: "read_lat", Transport: "RC", Size: 64, QPs: 1, Depth: 1}
+	p := params{Test: "read_lat", Transport: "RC", Size: 64, Iterations: 100, QPs: 1, Depth: 1}
 	r := newResult(p, "rxe0")
 	for i := range 1000 {
 		r.add(time.Duration(i+1) * time.Microsecond)

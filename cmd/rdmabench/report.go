@@ -17,7 +17,8 @@ import (
 type result struct {
 	p      params
 	device string
-	hist   *hdrhistogram.Histogram // nanoseconds
+	hist   *hdrhistogram.Histogram // nanoseconds; complete after settle
+	raw    []int64                 // recorded later: a histogram costs more than an append
 
 	mibps, peakMiBps, msgRate float64
 
@@ -26,12 +27,24 @@ type result struct {
 }
 
 func newResult(p params, device string) *result {
-	return &result{p: p, device: device, hist: hdrhistogram.New(1, int64(time.Minute), 4), begun: time.Now()}
+	return &result{p: p, device: device, hist: hdrhistogram.New(1, int64(time.Minute), 4), begun: time.Now(),
+		raw: make([]int64, 0, min(p.Iterations, 1<<16))}
 }
 
 func (r *result) add(d time.Duration) {
+	if len(r.raw) == cap(r.raw) {
+		r.settle()
+	}
 	r.count++
-	r.hist.RecordValue(max(int64(d), 1))
+	r.raw = append(r.raw, int64(d))
+}
+
+// settle moves what was added into the histogram.
+func (r *result) settle() {
+	for _, d := range r.raw {
+		r.hist.RecordValue(max(d, 1))
+	}
+	r.raw = r.raw[:0]
 }
 
 // rate is the result of a bandwidth test: messages in a time, and the shortest
@@ -54,6 +67,7 @@ type latencies struct {
 }
 
 func (r *result) latencies() *latencies {
+	r.settle()
 	us := func(ns int64) float64 { return float64(ns) / 1000 }
 	q := func(p float64) float64 { return us(r.hist.ValueAtQuantile(p)) }
 	return &latencies{us(r.hist.Min()), q(50), r.hist.Mean() / 1000, q(90), q(99), q(99.9), us(r.hist.Max())}
