@@ -33,21 +33,22 @@ func TestFlowsTakeDifferentPaths(t *testing.T) {
 
 func TestOnePathImpaired(t *testing.T) {
 	lab.RequireTopology(t, "ecmp")
-	lost := func() int {
+	lost := func(timeout time.Duration) int {
 		n := 0
 		for range 60 { // a new port each time, so another path
-			if _, err := topo.PingUDP(topo.Addr(0), topo.Addr(1), 20*time.Millisecond); err != nil {
+			if _, err := topo.PingUDP(topo.Addr(0), topo.Addr(1), timeout); err != nil {
 				n++
 			}
 		}
 		return n
 	}
-	require.Zero(t, lost())
+	const patient = 10 * time.Second // a busy machine loses nothing, it is late
+	require.Zero(t, lost(patient))
 	require.NoError(t, lab.Blackhole(1))
-	n := lost()
+	n := lost(100 * time.Millisecond)
 	require.NoError(t, lab.ClearPath(1))
 	// There and back: a quarter each on average.
 	require.Greater(t, n, 10)
 	require.Less(t, n, 50)
-	require.Zero(t, lost())
+	require.Zero(t, lost(patient))
 }
