@@ -33,9 +33,10 @@ func TestFlowsTakeDifferentPaths(t *testing.T) {
 
 func TestOnePathImpaired(t *testing.T) {
 	lab.RequireTopology(t, "ecmp")
+	const pings = 100
 	lost := func(timeout time.Duration) int {
 		n := 0
-		for range 60 { // a new port each time, so another path
+		for range pings { // a new port each time, so another path
 			if _, err := topo.PingUDP(topo.Addr(0), topo.Addr(1), timeout); err != nil {
 				n++
 			}
@@ -47,8 +48,9 @@ func TestOnePathImpaired(t *testing.T) {
 	require.NoError(t, lab.Blackhole(1))
 	n := lost(100 * time.Millisecond)
 	require.NoError(t, lab.ClearPath(1))
-	// There and back: a quarter each on average.
-	require.Greater(t, n, 10)
-	require.Less(t, n, 50)
+	// A quarter on average, with a deviation of 4.3, as the kernel's hash sends a
+	// flow the same way in both directions; 44, if it did not.
+	require.Greater(t, n, 6)
+	require.Less(t, n, 70)
 	require.Zero(t, lost(patient))
 }
