@@ -356,13 +356,15 @@ func TestCompletionQueueOverrun(t *testing.T) {
 }
 
 func TestSendQueueFull(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{MaxSendWR: 4}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	// A peer that is gone and a long timeout: nothing completes meanwhile.
+	a, b := newPair(t, verbs.QPConfig{MaxSendWR: 4}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 4 * time.Second})
+	require.NoError(t, b.qp.Close())
 	batch := a.batch(t, a.qp.MaxSendWR())
 	posted := 0
 	var err error
 	for err == nil && posted < 10_000 {
 		for range batch.Cap() {
-			batch.Write(7, 0, b.mr.Region().At(0), a.mr.SGE(0, 100_000)) // never signaled: nothing is ever free
+			batch.Write(7, 0, b.mr.Region().At(0), a.mr.SGE(0, 8))
 		}
 		var n int
 		n, err = batch.Post()
