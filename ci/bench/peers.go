@@ -152,7 +152,11 @@ func parsePerftest(out []byte, column int) (float64, error) {
 		if column >= len(fields) {
 			break
 		}
-		return strconv.ParseFloat(fields[column], 64)
+		v, err := strconv.ParseFloat(fields[column], 64)
+		if err == nil && v <= 0 {
+			err = fmt.Errorf("perftest measured %v: %s", v, lines[i+1])
+		}
+		return v, err
 	}
 	return 0, fmt.Errorf("no result in: %s", tail(out))
 }

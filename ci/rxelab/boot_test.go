@@ -87,6 +87,20 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestReaderGoesAway(t *testing.T) {
+	noQEMU(t)
+	cmd := exec.Command(launcher(t), "-timeout", "3m", "--", "yes")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	start := time.Now()
+	require.NoError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 10))
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	require.Error(t, cmd.Wait())
+	require.Less(t, time.Since(start), 2*time.Minute, "the command waits for a reader that is gone")
+}
+
 func TestPanicIsSeen(t *testing.T) {
 	noQEMU(t)
 	out, err := exec.Command(launcher(t), "-timeout", "2m", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 100").CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -245,10 +246,21 @@ func (l *lab) runOn(ctx context.Context, host int, prefixed bool) (int, error) {
 		out, errOut = &prefixer{w: out, prefix: fmt.Sprintf("[%d] ", host)}, &prefixer{w: errOut, prefix: fmt.Sprintf("[%d] ", host)}
 	}
 	var copied sync.WaitGroup
-	copied.Go(func() { io.Copy(out, m.Stdout) })
-	copied.Go(func() { io.Copy(errOut, m.Stderr) })
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pass := func(dst io.Writer, src io.Reader) {
+		// The command would wait for ever for a reader that has gone away.
+		if _, err := io.Copy(dst, src); errors.Is(err, syscall.EPIPE) {
+			cancel(fmt.Errorf("output of %s: %w", req.Argv[0], err))
+		}
+	}
+	copied.Go(func() { pass(out, m.Stdout) })
+	copied.Go(func() { pass(errOut, m.Stderr) })
 	reply, err := l.ask(ctx, host, req)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return exitLab, err
 	}
 	// What the command wrote is on its way through QEMU; its end is marked by

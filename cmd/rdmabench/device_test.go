@@ -3,9 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +19,11 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// freePort finds a TCP port that nobody listens on.
+func TestMain(m *testing.M) {
+	spareProcs() // both sides poll in this process
+	os.Exit(m.Run())
+}
+
 func freePort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -23,75 +31,230 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// play runs server and client of one test in this process and answers the
-// client's result.
-func play(t *testing.T, args string) (*result, error) {
+// sides are the command lines of a server and a client on the two devices of
+// the lab.
+func sides(t *testing.T, args string) (server, client []string) {
 	t.Helper()
 	ends := lab.Require(t, 2)
+	lab.NoLeftovers(t)
+	side := func(dev string, port int) string { return fmt.Sprintf("%s -d %s -p %d", args, dev, port) }
 	port := freePort(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	return strings.Fields(side(ends[1].Device, port)), strings.Fields(side(ends[0].Device, port) + " 127.0.0.1")
+}
+
+// play runs a test and answers what the client printed.
+func play(t *testing.T, server, client []string) (out string, serverErr, clientErr error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	side := func(dev, server string) (*result, error) {
-		o, err := parse(strings.Fields(fmt.Sprintf("%s -d %s -p %d %s", args, dev, port, server)))
-		if err != nil {
-			return nil, err
-		}
-		ln, err := listen(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		if ln != nil {
-			defer ln.Close()
-		}
-		s, err := open(ctx, o, o.params, ln)
-		if err != nil {
-			return nil, err
-		}
-		defer s.close()
-		r, err := s.measure(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return r, s.finish(ctx)
-	}
 	served := make(chan error, 1)
 	go func() {
-		_, err := side(ends[1].Device, "")
+		var out bytes.Buffer
+		err := runArgs(ctx, server, &out, io.Discard)
+		if err == nil && out.Len() > 0 {
+			err = fmt.Errorf("the server printed %q", out.String())
+		}
 		served <- err
 	}()
-	r, err := side(ends[0].Device, "127.0.0.1")
-	if serr := <-served; err == nil {
-		err = serr
-	}
-	return r, err
+	var b bytes.Buffer
+	err := runArgs(ctx, client, &b, io.Discard)
+	return b.String(), <-served, err
 }
 
 func TestEveryTest(t *testing.T) {
-	lab.Require(t, 2)
-	lab.NoLeftovers(t)
 	for _, args := range []string{
-		"read_lat -s 64 -n 50", "read_lat -s 64 -n 50 -e", "write_lat -s 64 -n 50", "write_lat -s 8 -I 64 -n 50",
-		"write_lat -passive -n 50", "write_lat -c UC -n 50", "send_lat -n 50", "send_lat -n 50 -e", "send_lat -c UC -n 50",
-		"send_lat -c UD -s 1024 -n 50", "atomic_lat -n 50", "atomic_lat -A CMP_AND_SWAP -n 50",
-		"read_lat -D 0.1", "read_bw -n 100", "read_bw -n 60 -e", "write_bw -n 100 -q 3", "write_bw -D 0.1", "send_bw -n 100",
-		"send_bw -c UD -s 512 -n 200",
+		"read_lat -s 64", "read_lat -e", "read_lat -D 0.1", "read_lat -m 1024 -s 5000 -x 1", "atomic_lat", "atomic_lat -A CMP_AND_SWAP",
+		"write_lat -s 64", "write_lat -s 8 -I 64", "write_lat -s 70000", "write_lat -c UC", "write_lat -D 0.1", "write_lat -passive -e",
+		"send_lat -s 64", "send_lat -e", "send_lat -c UC", "send_lat -c UD -s 1024", "send_lat -c UD -e", "send_lat -D 0.1 -warmup 0",
+		"send_lat -r 1",
+		"read_bw -s 4096", "read_bw -yield=false", "send_bw -yield=false -c UD -s 1024", "write_lat -yield",
+		"read_bw -e -o 1", "write_bw -s 64 -q 3 -Q 7 -l 5 -t 10", "write_bw -D 0.1 -Q 100", "write_bw -c UC -s 64",
+		"send_bw", "send_bw -e -s 64 -warmup 10", "send_bw -c UD", "send_bw -c UD -D 0.1 -s 64",
 	} {
 		t.Run(args, func(t *testing.T) {
-			r, err := play(t, args)
-			require.NoError(t, err)
-			require.Positive(t, r.count)
-			rep := r.report()
-			if rep.Latency != nil {
-				require.Positive(t, rep.Latency.P50)
-				require.LessOrEqual(t, rep.Latency.P50, rep.Latency.Max)
-			} else {
-				require.Positive(t, rep.MiBps)
+			if !strings.Contains(args, "-D") {
+				args += " -n 50"
+			}
+			server, client := sides(t, args+" -json")
+			out, serr, cerr := play(t, server, client)
+			require.NoError(t, cerr)
+			require.NoError(t, serr)
+			var rep struct {
+				report
+				rates
+			}
+			require.NoError(t, json.Unmarshal([]byte(out), &rep), out)
+			switch {
+			case strings.Contains(args, "-q 3"):
+				require.Equal(t, 150, rep.Iterations)
+			case strings.Contains(args, "-n 50"):
+				require.Equal(t, 50, rep.Iterations)
+			default:
+				require.Positive(t, rep.Iterations)
+			}
+			if l := rep.Latency; l != nil {
+				require.Positive(t, l.Min)
+				require.True(t, l.Min <= l.P50 && l.P50 <= l.P99 && l.P99 <= l.Max && l.Avg <= l.Max, "%+v", l)
+				return
+			}
+			require.Positive(t, rep.MiBps)
+			require.InEpsilon(t, rep.MiBps*1.048576, rep.MBps, 1e-9)
+			require.Equal(t, !strings.Contains(args, "-D"), rep.Peak > 0)
+			if rep.Peak > 0 {
+				require.GreaterOrEqual(t, rep.Peak, rep.MiBps*0.999)
+			}
+			if strings.Contains(args, "send_bw") && !strings.Contains(args, "UD") {
+				require.EqualValues(t, rep.Iterations, *rep.Received)
 			}
 		})
 	}
 }
 
+func TestSweepOverOneConnection(t *testing.T) {
+	server, client := sides(t, "send_lat -c UD -a -n 5 -warmup 0")
+	out, serr, cerr := play(t, server, client)
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Contains(t, lines[0], "p99.9[us]")
+	require.Contains(t, lines[len(lines)-1], "4096")
+	require.Len(t, lines, 1+12)
+}
+
+func TestDisagreementIsSaidOnBothSides(t *testing.T) {
+	server, client := sides(t, "read_lat")
+	_, serr, cerr := play(t, append(server, "-s", "128"), append([]string{"read_lat", "-s", "64"}, client[1:]...))
+	require.EqualError(t, serr, "the peer runs another test: -s is 128 here and 64 there")
+	require.EqualError(t, cerr, "the peer runs another test: -s is 64 here and 128 there")
+}
+
 func TestDatagramLongerThanTheMTU(t *testing.T) {
-	_, err := play(t, "send_lat -c UD -s 5000")
-	require.ErrorContains(t, err, "at most 4096 bytes")
+	server, client := sides(t, "send_lat -c UD -s 5000")
+	_, serr, cerr := play(t, server, client)
+	require.ErrorContains(t, cerr, "at most 4096 bytes")
+	require.ErrorContains(t, serr, "at most 4096 bytes")
+}
+
+func TestNoSuchDevice(t *testing.T) {
+	lab.Require(t, 1)
+	err := runArgs(t.Context(), []string{"read_lat", "-d", "none7"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "no such RDMA device")
+}
+
+// Whoever is interrupted, both sides end at once and leave nothing behind.
+func TestInterrupt(t *testing.T) {
+	for _, args := range []string{"read_lat", "write_lat", "send_lat", "send_lat -e", "send_lat -c UD", "write_bw", "send_bw", "read_bw -e"} {
+		for _, who := range []string{"client", "server"} {
+			t.Run(args+" "+who, func(t *testing.T) {
+				server, client := sides(t, args+" -D 60")
+				ctx := map[string]context.Context{"client": t.Context(), "server": t.Context()}
+				var cancel context.CancelFunc
+				ctx[who], cancel = context.WithCancel(t.Context())
+				errs := map[string]chan error{"client": make(chan error, 1), "server": make(chan error, 1)}
+				go func() { errs["server"] <- runArgs(ctx["server"], server, io.Discard, io.Discard) }()
+				go func() { errs["client"] <- runArgs(ctx["client"], client, io.Discard, io.Discard) }()
+				time.Sleep(700 * time.Millisecond)
+				begun := time.Now()
+				cancel()
+				for name, c := range errs {
+					err := <-c
+					if name == who {
+						require.EqualError(t, err, "interrupted")
+					} else {
+						require.ErrorContains(t, err, "the peer ", name)
+					}
+				}
+				require.Less(t, time.Since(begun), 3*time.Second)
+			})
+		}
+	}
+}
+
+func TestLoopServesOneAfterTheOther(t *testing.T) {
+	server, client := sides(t, "read_lat -n 20 -json")
+	ctx, cancel := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	served := make(chan error, 1)
+	go func() { served <- runArgs(ctx, append(server, "-loop"), io.Discard, &log) }()
+	wrong := append([]string{"read_lat", "-s", "9"}, client[1:]...)
+	for _, c := range [][]string{client, wrong, client} {
+		var out bytes.Buffer
+		err := runArgs(t.Context(), c, &out, io.Discard)
+		if c[1] == "-s" {
+			require.ErrorContains(t, err, "another test")
+		} else {
+			require.NoError(t, err)
+		}
+	}
+	cancel()
+	require.NoError(t, <-served)
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), "another test")
+}
+
+// pair connects the two sides of a test.
+func pair(t *testing.T, args string) (server, client *session) {
+	t.Helper()
+	sa, ca := sides(t, args)
+	a, b := net.Pipe()
+	made := make(chan *session, 1)
+	open := func(args []string, conn net.Conn) *session {
+		o, err := parse(args, io.Discard)
+		require.NoError(t, err)
+		h, err := openHost(o, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.close()) })
+		s, err := connect(t.Context(), h, o, &control{conn: conn}, o.params)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.close()) })
+		return s
+	}
+	go func() { made <- open(sa, a) }()
+	client = open(ca, b)
+	return <-made, client
+}
+
+func TestLoopsDoNotAllocate(t *testing.T) {
+	for _, args := range []string{"read_lat", "read_lat -e", "atomic_lat", "write_lat", "send_lat", "send_lat -e", "send_lat -c UD", "read_bw -s 64", "write_bw -s 64", "write_bw -s 64 -yield=false"} {
+		t.Run(args, func(t *testing.T) {
+			server, client := pair(t, args)
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				if loop, err := newLatency(server); err == nil && server.p.pingPong() {
+					_ = loop(ctx, span{n: forever}, newRecorder(1, nil))
+				}
+			}()
+			var round func() error
+			if client.p.bandwidth() {
+				b := newSender(client)
+				round = func() error { return b.run(ctx, span{n: 100}, nil) }
+			} else {
+				loop, err := newLatency(client)
+				require.NoError(t, err)
+				rec := newRecorder(1, newMeter(false, nil, client.p))
+				round = func() error { return loop(ctx, span{n: 100}, rec) }
+			}
+			var err error
+			// Of 100 turns each: what is made once, such as the watch of a context by
+			// the first wait that parks, is less than one of 20 rounds.
+			require.Zero(t, testing.AllocsPerRun(20, func() {
+				if e := round(); e != nil {
+					err = e
+				}
+			}))
+			require.NoError(t, err)
+			cancel()
+			<-served
+		})
+	}
+}
+
+func runArgs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	return run(ctx, o, stdout, stderr)
 }

@@ -1,20 +1,50 @@
 // Command rdmabench measures latency and bandwidth of RDMA operations between
-// two hosts, as perftest does, through package verbs.
+// two hosts, through package verbs and by the rules of perftest, so that the
+// figures of the two can be compared.
 //
-// On the server:
+// The server is started first and names only the test:
 //
-//	$ rdmabench read_lat
+//	server$ rdmabench read_lat
 //
-// on the client:
+// The client gives the same flags and the server's address, and prints the
+// result:
 //
-//	$ rdmabench read_lat -s 64 -n 10000 10.77.0.2
-//	 bytes  iterations   min[us]   p50[us]   avg[us]   p90[us]   p99[us] p99.9[us]   max[us]
-//	    64       10000     51.20     55.81     57.02     60.93     84.99    213.25    401.92
+//	client$ rdmabench read_lat -s 64 -n 10000 10.77.0.2
+//	     bytes  iterations   min[us]   p50[us]   avg[us]   p90[us]   p99[us] p99.9[us]   max[us]
+//	        64       10000     51.20     55.81     57.02     60.93     84.99    213.25    401.92
 //
-// Tests: read_lat, write_lat, send_lat, atomic_lat, read_bw, write_bw, send_bw.
-// Latency is that of one operation for READ and atomics, and half of a round
-// trip for WRITE and SEND. Both sides are given the same flags; the peers check
-// that. -json prints one object instead of a table.
+// The server takes size, iterations and the like from its own flags and both
+// sides check that they agree.
+//
+// # Tests
+//
+// read_lat and atomic_lat post one request, wait for its completion and take
+// the time from one post to the next; the server's CPU has no part in it.
+// write_lat -passive does the same with a WRITE.
+//
+// write_lat and send_lat are ping-pongs and report half of the round trip. In
+// write_lat each side watches the last byte of its buffer in memory; in
+// send_lat it waits for a receive. The completions of a side's own requests
+// are collected when they are there, not waited for one by one.
+//
+// read_bw, write_bw and send_bw keep -t requests outstanding on each of -q
+// queue pairs, of which every -Q-th asks for a completion. The peak is
+// perftest's: the fastest run of consecutive messages, from the post of its
+// first to the completion of its last; it needs -n, not -D.
+//
+// With -e completions are waited for by events of the completion channel. The
+// queue is looked at once before it is armed: where the completion is already
+// there, no event is needed.
+//
+// # Polling on a small machine
+//
+// A program that polls on the only CPU keeps that CPU from the peer, if it is
+// on the same host, and from the threads in which a software device works. On
+// one CPU rdmabench therefore gives the CPU up (sched_yield) between two polls
+// that found nothing, and on one or two CPUs a bandwidth test waits by events;
+// perftest does neither, and in a ping-pong on one CPU then measures the
+// scheduler's time slices. -yield=false ends that; with more CPUs it is the
+// default.
 package main
 
 import (
@@ -22,6 +52,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -29,13 +60,15 @@ import (
 )
 
 func main() {
-	if err := calmRuntime(); err != nil {
-		fmt.Fprintln(os.Stderr, "rdmabench:", err)
-		os.Exit(1)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	o, err := parse(os.Args[1:], os.Stderr)
+	if err == nil {
+		err = calmRuntime(o.Events)
+	}
+	if err == nil {
+		err = run(ctx, o, os.Stdout, os.Stderr)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, flag.ErrHelp):
@@ -46,63 +79,32 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
-	o, err := parse(args)
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
 	if o.cpuProfile != "" {
-		f, err := os.Create(o.cpuProfile)
+		stop, err := profile(o.cpuProfile)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer func() { err = errors.Join(err, stop()) }()
 	}
-	sizes := []int{o.Size}
-	if o.sweep {
-		sizes = sweep(o.Test, o.Transport)
+	b := &bench{o: o, out: stdout, log: stderr}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if o.server != "" {
+		return b.client(ctx)
 	}
-	ln, err := listen(ctx, o)
-	if err != nil {
-		return err
-	}
-	if ln != nil {
-		defer ln.Close()
-	}
-	for {
-		for i, size := range sizes {
-			p := o.params
-			p.Size = size
-			if err := once(ctx, o, p, ln, i == 0); err != nil {
-				return err
-			}
-		}
-		if !o.loop || o.server == "" && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if o.server != "" {
-			return nil
-		}
-	}
+	return b.server(ctx)
 }
 
-// once runs one test of one size against one peer.
-func once(ctx context.Context, o *options, p params, ln listener, first bool) error {
-	s, err := open(ctx, o, p, ln)
+func profile(path string) (stop func() error, err error) {
+	f, err := os.Create(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.close()
-	r, err := s.measure(ctx)
-	if err == nil {
-		err = s.finish(ctx)
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if err != nil || o.server == "" {
-		return err
-	}
-	return r.print(os.Stdout, o.json, o.histogram, first)
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }

@@ -4,58 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"syscall"
-	"time"
+	"math"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 )
 
 // result is what a client measured.
 type result struct {
 	p      params
 	device string
-	hist   *hdrhistogram.Histogram // nanoseconds; complete after settle
-	raw    []int64                 // recorded later: a histogram costs more than an append
+	depth  int
+	count  int // turns, or messages of all queue pairs
 
-	mibps, peakMiBps, msgRate float64
+	hist *hdrhistogram.Histogram // nanoseconds, of a latency test
+	lat  latencies
 
-	begun, shown time.Time
-	count        int
+	rates    rates
+	received *uint64 // by the server
 }
 
-func newResult(p params, device string) *result {
-	return &result{p: p, device: device, hist: hdrhistogram.New(1, int64(time.Minute), 4), begun: time.Now(),
-		raw: make([]int64, 0, min(p.Iterations, 1<<16))}
-}
-
-func (r *result) add(d time.Duration) {
-	if len(r.raw) == cap(r.raw) {
-		r.settle()
-	}
-	r.count++
-	r.raw = append(r.raw, int64(d))
-}
-
-// settle moves what was added into the histogram.
-func (r *result) settle() {
-	for _, d := range r.raw {
-		r.hist.RecordValue(max(d, 1))
-	}
-	r.raw = r.raw[:0]
-}
-
-// rate is the result of a bandwidth test: messages in a time, and the shortest
-// time that one of them took.
-func (r *result) rate(messages, size int, took, shortest time.Duration) {
-	r.count = messages
-	r.msgRate = float64(messages) / took.Seconds()
-	r.mibps = r.msgRate * float64(size) / (1 << 20)
-	r.peakMiBps = float64(size) / (1 << 20) / shortest.Seconds()
-}
-
+// latencies are microseconds.
 type latencies struct {
 	Min  float64 `json:"min"`
 	P50  float64 `json:"p50"`
@@ -66,14 +34,50 @@ type latencies struct {
 	Max  float64 `json:"max"`
 }
 
-func (r *result) latencies() *latencies {
-	r.settle()
-	us := func(ns int64) float64 { return float64(ns) / 1000 }
-	q := func(p float64) float64 { return us(r.hist.ValueAtQuantile(p)) }
-	return &latencies{us(r.hist.Min()), q(50), r.hist.Mean() / 1000, q(90), q(99), q(99.9), us(r.hist.Max())}
+type rates struct {
+	MBps     float64 `json:"bw_MBps"`                 // 10^6 bytes a second
+	MiBps    float64 `json:"bw_MiBps"`                // 2^20 bytes a second
+	Peak     float64 `json:"bw_peak_MiBps,omitempty"` // unknown with a duration
+	Messages float64 `json:"msg_rate"`                // a second
+	Received *uint64 `json:"received,omitempty"`      // messages that the server got, of send_bw
 }
 
-// report is the JSON form. Latencies are microseconds, rates per second.
+func newResult(o *options, p params, device string) *result {
+	return &result{p: p, device: device, depth: o.depth}
+}
+
+func (r *result) latencies(rec *recorder) {
+	r.count, r.hist = rec.count, rec.hist
+	if r.count == 0 {
+		return
+	}
+	us := func(ns int64) float64 { return float64(ns) / 1000 }
+	// The histogram answers the upper end of a bucket.
+	q := func(percent float64) float64 { return us(min(rec.hist.ValueAtQuantile(percent), rec.max)) }
+	r.lat = latencies{Min: us(rec.min), P50: q(50), Avg: rec.sum / float64(rec.count) / 1000, P90: q(90), P99: q(99), P999: q(99.9), Max: us(rec.max)}
+}
+
+const mebi = 1 << 20
+
+func (r *result) rate(b *sender) {
+	r.count = b.messages
+	took := float64(b.end-b.begun) / 1e9
+	if r.count == 0 || took <= 0 {
+		return
+	}
+	bytes := float64(r.p.Size)
+	r.rates.Messages = float64(r.count) / took
+	r.rates.MBps = r.rates.Messages * bytes / 1e6
+	r.rates.MiBps = r.rates.Messages * bytes / mebi
+	if b.trace == nil {
+		return
+	}
+	if ns := b.trace.fastest(); ns > 0 && !math.IsInf(ns, 0) {
+		r.rates.Peak = bytes / mebi / (ns / 1e9)
+	}
+}
+
+// report is the JSON form.
 type report struct {
 	Test       string     `json:"test"`
 	Transport  string     `json:"transport"`
@@ -84,87 +88,67 @@ type report struct {
 	QPs        int        `json:"qps"`
 	Depth      int        `json:"tx_depth"`
 	Latency    *latencies `json:"lat_us,omitempty"`
-	MBps       float64    `json:"bw_MBps,omitempty"`  // 10^6 bytes
-	MiBps      float64    `json:"bw_MiBps,omitempty"` // 2^20 bytes
-	PeakMiBps  float64    `json:"bw_peak_MiBps,omitempty"`
-	MsgRate    float64    `json:"msg_rate,omitempty"` // messages
+	*rates
+	Distribution []bracket `json:"distribution,omitempty"`
 }
 
-func (r *result) report() report {
+// bracket of a distribution: so many measurements took at most so long.
+type bracket struct {
+	Percent float64 `json:"percent"`
+	Micros  float64 `json:"us"`
+	Count   int64   `json:"count"`
+}
+
+func (r *result) report(distribution bool) report {
 	out := report{Test: r.p.Test, Transport: r.p.Transport, Size: r.p.Size, Iterations: r.count, Events: r.p.Events,
-		Device: r.device, QPs: r.p.QPs, Depth: r.p.Depth}
-	if r.msgRate > 0 {
-		out.MiBps, out.PeakMiBps, out.MsgRate = r.mibps, r.peakMiBps, r.msgRate
-		out.MBps = r.mibps * (1 << 20) / 1e6
-	} else {
-		out.Latency = r.latencies()
+		Device: r.device, QPs: r.p.QPs, Depth: r.depth}
+	if r.p.bandwidth() {
+		out.rates = &r.rates
+		out.rates.Received = r.received
+		return out
+	}
+	out.Latency = &r.lat
+	if distribution {
+		for _, b := range r.hist.CumulativeDistribution() {
+			out.Distribution = append(out.Distribution, bracket{b.Quantile, float64(b.ValueAt) / 1000, b.Count})
+		}
 	}
 	return out
 }
 
-func (r *result) print(w io.Writer, asJSON, distribution, header bool) error {
-	rep := r.report()
-	if asJSON {
+func (r *result) print(w io.Writer, o *options, heading bool) error {
+	rep := r.report(o.histogram)
+	if o.json {
 		return json.NewEncoder(w).Encode(rep)
 	}
-	if l := rep.Latency; l != nil {
-		if header {
-			fmt.Fprintf(w, "%10s %11s %9s %9s %9s %9s %9s %9s %9s\n", "bytes", "iterations", "min[us]", "p50[us]",
-				"avg[us]", "p90[us]", "p99[us]", "p99.9[us]", "max[us]")
-		}
-		fmt.Fprintf(w, "%10d %11d %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", rep.Size, rep.Iterations,
-			l.Min, l.P50, l.Avg, l.P90, l.P99, l.P999, l.Max)
-	} else {
-		if header {
-			fmt.Fprintf(w, "%10s %11s %16s %19s %14s\n", "bytes", "iterations", "BW peak[MiB/s]", "BW average[MiB/s]", "MsgRate[Mpps]")
-		}
-		fmt.Fprintf(w, "%10d %11d %16.2f %19.2f %14.6f\n", rep.Size, rep.Iterations, rep.PeakMiBps, rep.MiBps, rep.MsgRate/1e6)
+	if r.p.bandwidth() {
+		return r.printRates(w, heading)
 	}
-	if distribution && rep.Latency != nil {
-		_, err := r.hist.PercentilesPrint(w, 5, 1000)
-		return err
+	if heading {
+		if _, err := fmt.Fprintf(w, "%10s %11s %9s %9s %9s %9s %9s %9s %9s\n", "bytes", "iterations",
+			"min[us]", "p50[us]", "avg[us]", "p90[us]", "p99[us]", "p99.9[us]", "max[us]"); err != nil {
+			return err
+		}
 	}
-	return nil
+	l := rep.Latency
+	_, err := fmt.Fprintf(w, "%10d %11d %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", rep.Size, rep.Iterations,
+		l.Min, l.P50, l.Avg, l.P90, l.P99, l.P999, l.Max)
+	if err == nil && o.histogram {
+		_, err = r.hist.PercentilesPrint(w, 5, 1000)
+	}
+	return err
 }
 
-// progress shows every two seconds how far a long run is, and when it ends.
-func (s *session) progress(r *result) {
-	if r.count%256 != 0 {
-		return // the clock costs more than the counter
+func (r *result) printRates(w io.Writer, heading bool) error {
+	if heading {
+		if _, err := fmt.Fprintf(w, "%10s %11s %16s %19s %14s\n", "bytes", "iterations",
+			"BW peak[MiB/s]", "BW average[MiB/s]", "MsgRate[Mpps]"); err != nil {
+			return err
+		}
 	}
-	now := time.Now()
-	if now.Sub(r.begun) < 2*time.Second || now.Sub(r.shown) < 2*time.Second {
-		return
+	_, err := fmt.Fprintf(w, "%10d %11d %16.2f %19.2f %14.6f\n", r.p.Size, r.count, r.rates.Peak, r.rates.MiBps, r.rates.Messages/1e6)
+	if err == nil && r.received != nil && *r.received < uint64(r.count) {
+		_, err = fmt.Fprintf(w, "# the server received %d of them\n", *r.received)
 	}
-	r.shown = now
-	if !s.o.progress && !term.IsTerminal(int(os.Stderr.Fd())) {
-		return
-	}
-	if s.p.Duration > 0 {
-		fmt.Fprintf(os.Stderr, "rdmabench: %v of %v\n", now.Sub(r.begun).Round(time.Second), s.p.Duration)
-		return
-	}
-	if r.count > 0 {
-		left := time.Duration(float64(now.Sub(r.begun)) / float64(r.count) * float64(s.p.Iterations-r.count))
-		fmt.Fprintf(os.Stderr, "rdmabench: %d of %d, about %v left\n", r.count, s.p.Iterations, left.Round(time.Second))
-	}
-}
-
-// readable tells whether the peer has sent something, or is gone.
-func (s *session) readable() bool {
-	sc, ok := s.conn.(syscall.Conn)
-	if !ok {
-		return true
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return true
-	}
-	there := false
-	err = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		there = n != 0 || err != nil
-	})
-	return there || err != nil
+	return err
 }

@@ -5,174 +5,136 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
-	"strconv"
-	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// grh is what a UD receive has in front of its message.
-const grh = 40
+const (
+	grhLen = 40 // in front of the message of a UD receive
+	page   = 4096
+	line   = 64 // cache line
+)
 
-type listener = net.Listener
-
-func listen(ctx context.Context, o *options) (listener, error) {
-	if o.server != "" {
-		return nil, nil
-	}
-	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", net.JoinHostPort(o.bind, strconv.Itoa(o.port)))
-}
-
-// connectTCP reaches the peer; a client gives the server some seconds to come
-// up.
-func connectTCP(ctx context.Context, o *options, ln listener) (net.Conn, error) {
-	if ln != nil {
-		stop := context.AfterFunc(ctx, func() { ln.Close() })
-		defer stop()
-		conn, err := ln.Accept()
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return conn, err
-	}
-	d := net.Dialer{Timeout: 5 * time.Second}
-	if a, err := netip.ParseAddr(o.bind); err == nil {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0))
-	}
-	addr := net.JoinHostPort(o.server, strconv.Itoa(o.port))
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := d.DialContext(ctx, "tcp", addr)
-		if err == nil || ctx.Err() != nil || time.Now().After(end) {
-			return conn, err
-		}
-	}
-}
-
-// session is one side of a test, connected.
+// session is one side of one test, connected.
 type session struct {
-	o      *options
-	p      params
-	client bool
-	conn   net.Conn
+	o       *options
+	p       params
+	control *control
+	client  bool
 
 	closers []io.Closer // in the order of their making
-	cq      *verbs.CQ   // completions of sends
-	rcq     *verbs.CQ   // completions of receives
-	qps     []*link
-
-	rest  verbs.Rest
-	begun time.Time
+	pd      *verbs.PD
+	cq      *verbs.CQ // of sends
+	recvCQ  *verbs.CQ // of receives; the same where there are none
+	links   []*link
+	beat    heartbeat
 }
 
-// link is one queue pair, its buffer and its peer's.
+// link is a queue pair, its buffer and its peer's.
 type link struct {
 	qp     *verbs.QP
-	mr     *verbs.MR
-	batch  *verbs.Batch
-	recv   *verbs.RecvBatch
+	mr     *verbs.MR // an area to send from, one to be written into
 	remote verbs.Region
 	to     verbs.Dest // UD
+	recv   *receiver  // if this side receives
 }
 
-func open(ctx context.Context, o *options, p params, ln listener) (s *session, err error) {
-	s = &session{o: o, p: p, client: o.server != "", begun: time.Now()}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.conn, err = connectTCP(ctx, o, ln); err != nil {
-		return s, err
+func connect(ctx context.Context, h *host, o *options, c *control, p params) (*session, error) {
+	s := &session{o: o, p: p, control: c, client: o.server != ""}
+	err := s.create(h)
+	for i := 0; err == nil && i < p.QPs; i++ {
+		err = s.connectLink(ctx, h)
 	}
-	s.closers = append(s.closers, s.conn)
-	name := o.device
-	if name == "" {
-		list, err := verbs.Devices()
-		if err != nil {
-			return s, err
-		}
-		if len(list) == 0 {
-			return s, verbs.ErrNoDevice
-		}
-		name = list[0].Name
-	}
-	dev, err := verbs.Open(name, verbs.DeviceConfig{})
 	if err != nil {
-		return s, err
+		return nil, errors.Join(err, s.close())
 	}
-	s.closers = append(s.closers, dev)
-	gid, err := s.gid(dev)
-	if err != nil {
-		return s, err
-	}
-	pd, err := dev.AllocPD()
-	if err != nil {
-		return s, err
-	}
-	s.closers = append(s.closers, pd)
-	depth := 2*p.QPs*s.depth() + 16
-	if s.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events && !oneCPU}); err != nil {
-		return s, err
-	}
-	s.closers = append(s.closers, s.cq)
-	s.rcq = s.cq
-	if p.Test == "send_bw" {
-		if s.rcq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth, PollOnly: !p.Events && !oneCPU}); err != nil {
-			return s, err
-		}
-		s.closers = append(s.closers, s.rcq)
-	}
-	for range p.QPs {
-		if err := s.addLink(ctx, pd, gid); err != nil {
-			return s, err
-		}
-	}
-	return s, s.barrier(ctx)
+	return s, nil
 }
 
-// depth is how many receives, and how many sends, may be outstanding.
-func (s *session) depth() int { return max(s.p.Depth, 16) }
-
-func (s *session) gid(dev *verbs.Device) (verbs.GIDEntry, error) {
-	if s.o.gidIndex < 0 {
-		return dev.FindGID(verbs.GIDQuery{})
+func (s *session) create(h *host) (err error) {
+	if s.pd, err = h.dev.AllocPD(); err != nil {
+		return err
 	}
-	all, err := dev.GIDs()
-	for _, g := range all {
-		if int(g.Index) == s.o.gidIndex {
-			return g, nil
-		}
+	s.closers = append(s.closers, s.pd)
+	if s.cq, err = s.newCQ(h, s.sendDepth()); err != nil {
+		return err
 	}
-	return verbs.GIDEntry{}, errors.Join(fmt.Errorf("no GID of index %d on %s", s.o.gidIndex, dev.Name()), err)
+	s.recvCQ = s.cq
+	if s.recvDepth() > 0 {
+		s.recvCQ, err = s.newCQ(h, s.recvDepth())
+	}
+	return err
 }
 
-func (s *session) addLink(ctx context.Context, pd *verbs.PD, gid verbs.GIDEntry) error {
+// newCQ makes a queue for n requests of each queue pair. With -e it does not
+// spin: that is what -e is about.
+func (s *session) newCQ(h *host, n int) (*verbs.CQ, error) {
+	cq, err := h.dev.CreateCQ(verbs.CQConfig{Depth: s.p.QPs*n + 1, Spin: -1, PollOnly: !s.events()})
+	if err == nil {
+		s.closers = append(s.closers, cq)
+	}
+	return cq, err
+}
+
+// pingPongDepth is how many sends of a ping-pong may wait for their completion
+// to be collected.
+const pingPongDepth = 32
+
+func (s *session) sendDepth() int {
+	if s.p.bandwidth() {
+		return s.o.depth
+	}
+	return pingPongDepth
+}
+
+// recvDepth is how many receives this side keeps posted.
+func (s *session) recvDepth() int {
+	if s.p.Test == "send_lat" || s.p.Test == "send_bw" && !s.client {
+		return s.o.recvs
+	}
+	return 0
+}
+
+// area is the size of one half of a link's buffer.
+func (s *session) area() int {
+	return max(page, (s.p.Size+grhLen+line-1)/line*line)
+}
+
+// stride is the distance between the places of a page that small messages of a
+// bandwidth test take in turn, and places how many there are: as in perftest,
+// so that a device does not meet the same cache line each time.
+func (s *session) stride() (stride, places int) {
+	if !s.p.bandwidth() || s.p.Size > page/2 {
+		return 0, 1
+	}
+	stride = (s.p.Size + line - 1) / line * line
+	return stride, page / stride
+}
+
+// connectLink makes a queue pair and connects it to the one that the peer makes
+// at the same time.
+func (s *session) connectLink(ctx context.Context, h *host) (err error) {
 	l := &link{}
-	s.qps = append(s.qps, l)
-	var err error
-	// One slot for what is sent and one for what is received, each beginning on
-	// a cache line; the last word of a slot is aligned.
-	if l.mr, err = pd.AllocMR(2*s.slot(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}); err != nil {
+	access := verbs.RemoteRead | verbs.RemoteWrite
+	if s.p.Test == "atomic_lat" {
+		access |= verbs.RemoteAtomic
+	}
+	if l.mr, err = s.pd.AllocMR(2*s.area(), verbs.MRConfig{Access: access}); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, l.mr)
-	l.qp, err = pd.CreateQP(verbs.QPConfig{Type: s.p.qpType(), SendCQ: s.cq, RecvCQ: s.rcq, GID: gid,
-		MaxSendWR: s.depth(), MaxRecvWR: s.depth(), MaxInline: s.o.inline})
+	l.qp, err = s.pd.CreateQP(verbs.QPConfig{Type: s.p.qpType(), SendCQ: s.cq, RecvCQ: s.recvCQ, GID: h.gid,
+		MaxSendWR: s.sendDepth(), MaxRecvWR: s.recvDepth(), MaxInline: s.o.inline})
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, l.qp)
-	if l.batch, err = l.qp.NewBatch(l.qp.MaxSendWR()); err != nil {
-		return err
-	}
-	if l.recv, err = l.qp.NewRecvBatch(l.qp.MaxRecvWR()); err != nil {
-		return err
-	}
-	if s.receives() {
-		if err := s.postReceives(l, s.depth()); err != nil {
+	s.links = append(s.links, l)
+	if s.recvDepth() > 0 { // before the peer is told where to send
+		if l.recv, err = newReceiver(s, l, len(s.links)-1); err != nil {
+			return err
+		}
+		if err := l.recv.post(s.recvDepth()); err != nil {
 			return err
 		}
 	}
@@ -180,95 +142,68 @@ func (s *session) addLink(ctx context.Context, pd *verbs.PD, gid verbs.GIDEntry)
 	if err != nil {
 		return err
 	}
-	if s.p.Transport == "UD" && s.p.Size > local.MTU.Bytes() {
-		return fmt.Errorf("-s %d: a datagram has at most %d bytes here", s.p.Size, local.MTU.Bytes())
+	local.Regions = []verbs.Region{l.mr.Region()}
+	if local.Data, err = s.p.encode(); err != nil {
+		return err
 	}
-	local.Regions, local.Data = []verbs.Region{l.mr.Region()}, s.p.encode()
-	remote, err := verbs.Exchange(ctx, s.conn, local)
+	remote, err := verbs.Exchange(ctx, s.control.conn, local)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: it ended before the test", errPeerGone)
+		}
+		return err
+	}
+	agreed, err := s.p.agree(remote.Data)
 	if err != nil {
 		return err
 	}
-	if err := s.p.agree(remote.Data); err != nil {
-		return err
-	}
-	if len(remote.Regions) != 1 {
-		return errors.New("the peer sent no memory region")
+	if len(remote.Regions) != 1 || remote.Regions[0].Length < uint64(2*s.area()) {
+		return errors.New("the peer's memory is too small for the test")
 	}
 	l.remote = remote.Regions[0]
 	if s.p.Transport == "UD" {
-		if err := l.qp.Activate(); err != nil {
-			return err
-		}
-		ah, err := pd.CreateAH(verbs.AHAttr{GID: remote.GID, SGIDIndex: gid.Index, Port: gid.Port})
-		if err != nil {
-			return err
-		}
-		s.closers = append(s.closers, ah)
-		l.to = verbs.Dest{AH: ah, QPN: remote.QPN, QKey: remote.QKey}
-		return nil
+		return s.address(l, h, remote)
 	}
-	cfg := verbs.ConnectConfig{AckTimeout: verbs.AckTimeout(s.o.timeoutExp).Duration(), MaxReads: s.o.reads}
-	for m := verbs.MTU256; s.o.mtu > 0 && m <= verbs.MTU4096; m++ {
-		if m.Bytes() == s.o.mtu {
-			cfg.MTU = m
-		}
-	}
-	if s.o.mtu > 0 && cfg.MTU == 0 {
-		return fmt.Errorf("-m %d: 256, 512, 1024, 2048 or 4096", s.o.mtu)
-	}
-	return l.qp.Connect(remote, cfg)
+	return l.qp.Connect(remote, verbs.ConnectConfig{MTU: mtuOf(agreed.MTU), MaxReads: s.o.reads,
+		AckTimeout: verbs.AckTimeout(s.o.ackTimeout).Duration()})
 }
 
-// slot is the size of one buffer.
-func (s *session) slot() int { return (s.p.Size + grh + 63) &^ 63 }
-
-// receives tells whether this side posts receives.
-func (s *session) receives() bool {
-	switch s.p.Test {
-	case "send_lat":
-		return true
-	case "send_bw":
-		return !s.client
+func (s *session) address(l *link, h *host, remote verbs.Endpoint) error {
+	if err := l.qp.Activate(); err != nil {
+		return err
 	}
-	return false
-}
-
-// postReceives posts n receives, all into the same slot: nobody looks at the
-// data.
-func (s *session) postReceives(l *link, n int) error {
-	size := s.p.Size
-	if s.p.Transport == "UD" {
-		size += grh
+	ah, err := s.pd.CreateAH(verbs.AHAttr{GID: remote.GID, DLID: remote.LID, SGIDIndex: h.gid.Index, Port: h.gid.Port})
+	if err != nil {
+		return err
 	}
-	for i := range n {
-		l.recv.Recv(uint64(i), l.mr.SGE(s.slot(), size))
-	}
-	_, err := l.recv.Post()
-	return err
-}
-
-// barrier waits until the peer has come as far.
-func (s *session) barrier(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { s.conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if _, err := s.conn.Write([]byte{'.'}); err != nil {
-		return fmt.Errorf("the peer is gone: %w", err)
-	}
-	if _, err := io.ReadFull(s.conn, make([]byte, 1)); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return fmt.Errorf("the peer is gone: %w", err)
-	}
+	s.closers = append(s.closers, ah)
+	l.to = verbs.Dest{AH: ah, QPN: remote.QPN, QKey: remote.QKey}
 	return nil
 }
 
-// finish keeps both sides until each has all its completions.
-func (s *session) finish(ctx context.Context) error { return s.barrier(ctx) }
+// flags of each request, or of each one that is signaled.
+func (s *session) flags(l *link) verbs.SendFlags {
+	if s.p.Size <= s.o.inline && s.p.Size <= l.qp.MaxInline() && (s.p.Test[0] == 'w' || s.p.Test[0] == 's') {
+		return verbs.Inline
+	}
+	return 0
+}
 
-func (s *session) close() {
-	for i := range s.closers {
-		s.closers[len(s.closers)-1-i].Close()
+// events tells whether this side waits by events. Where CPUs are scarce a
+// bandwidth test does so without -e too: even looking and yielding in turn
+// takes too much from the device when nothing is to be had for long.
+func (s *session) events() bool { return s.p.Events || s.p.bandwidth() && s.o.yield }
+
+// queue is how this side waits for the completions of a queue.
+func (s *session) queue(cq *verbs.CQ) queue {
+	return queue{cq: cq, events: s.events(), yield: s.o.yield, beat: &s.beat}
+}
+
+func (s *session) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i].Close())
 	}
 	s.closers = nil
+	return errors.Join(errs...)
 }

@@ -209,11 +209,16 @@ func writeInitrd(c *Config, host int, dir string) (string, error) {
 	return path, os.WriteFile(path, append(b, job...), 0o600)
 }
 
+// cmdline is the guest kernel's. Emulated, 6.1 takes the time stamp counters of
+// several CPUs for unreliable and the HPET for its clock: each reading of the
+// time is then a system call and an exit to the emulator.
+const cmdline = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic random.trust_cpu=on tsc=reliable"
+
 // args is QEMU's command line.
 func (c *Config) args(host int, dir, initrd, netSocket string, ports []string) []string {
 	a := []string{"-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
 		"-m", fmt.Sprint(c.Memory), "-smp", fmt.Sprint(c.SMP), "-kernel", c.Kernel.Image, "-initrd", initrd,
-		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic random.trust_cpu=on",
+		"-append", cmdline,
 		"-serial", "file:" + filepath.Join(dir, "console.log"),
 		"-device", "virtio-rng-pci",
 		"-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
