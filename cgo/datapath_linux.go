@@ -44,31 +44,31 @@ func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
 }
 
 // PollCQ polls up to spins+1 times until at least one completion is there.
-func PollCQ(cq CQ, extended bool, wcs []WC, spins uint32) (int, error) {
-	return polled(C.gv_poll(C.uintptr_t(cq), cBool(extended), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
+func PollCQ(cq CQ, path PollPath, wcs []WC, spins uint32) (int, error) {
+	return polled(C.gv_poll(C.uintptr_t(cq), C.int(path), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
 }
 
-// PollCQEx polls an extended queue once.
-func PollCQEx(cq CQ, wcs []WCEx) (int, error) {
-	return polled(C.gv_poll_extended(C.uintptr_t(cq), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
+// PollCQEx polls an extended queue once; fields are those that it was made for.
+func PollCQEx(cq CQ, path PollPath, fields uint64, wcs []WCEx) (int, error) {
+	return polled(C.gv_poll_extended(C.uintptr_t(cq), C.int(path), C.uint64_t(fields), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
 }
 
 // WaitStep is one step of waiting on a completion channel: it takes the event
 // that was requested, if armed says so, polls, requests the next event and
 // polls again. Without completions and without an error an event is on its
 // way.
-func WaitStep(ch CompChannel, cq CQ, extended bool, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
+func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
 	a := cBool(*armed)
-	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), cBool(extended), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.int(path), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
 	*armed = a != 0
 	return n, err
 }
 
 // PostPoll posts the first n work requests and polls cq up to spins+1 times.
-func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, extended bool, wcs []WC, spins uint32) (accepted, got int, err error) {
+func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32) (accepted, got int, err error) {
 	var g C.int
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), cBool(extended), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
+		C.uintptr_t(cq), C.int(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
 	if accepted, err = posted(r); err != nil {
 		return accepted, 0, err
 	}

@@ -10,11 +10,23 @@
 #include <infiniband/mlx5dv.h>
 
 /*
- * How a queue pair posts: by ibv_post_send, by ibv_wr_*, or, any other value,
- * by ibv_wr_* with the calls of the struct mlx5dv_qp_ex at that address.
+ * How a queue pair posts: by ibv_post_send, by ibv_wr_*, by those of rxe, or,
+ * any other value, by ibv_wr_* with the calls of the struct mlx5dv_qp_ex at that
+ * address. rxe's ibv_wr_set_sge_list takes all pieces to be as long as the first
+ * before rdma-core 64: lists of unequal pieces are refused.
  */
 #define GV_POST_PLAIN    0
 #define GV_POST_EXTENDED 1
+#define GV_POST_RXE      2
+
+/*
+ * How a queue is polled: by ibv_poll_cq; as an extended one; or as an extended
+ * one without ibv_next_poll, which rxe's provider before rdma-core 59 ends by
+ * giving up a lock that ibv_end_poll gives up again.
+ */
+#define GV_POLL_PLAIN    0
+#define GV_POLL_EXTENDED 1
+#define GV_POLL_RXE      2
 
 /* Opcodes of work requests that struct ibv_send_wr does not know. */
 #define GV_WR_FLUSH        14 /* IBV_WR_FLUSH since rdma-core 45 */
@@ -70,7 +82,7 @@ static inline int gv_wr_one(struct ibv_qp_ex *x, struct mlx5dv_qp_ex *m, struct 
 	struct gv_dest *to = (struct gv_dest *)&w->bind_mw;
 
 	x->wr_id = w->wr_id;
-	x->wr_flags = w->send_flags & ~IBV_SEND_INLINE;
+	x->wr_flags = w->send_flags; /* inline too: rxe wants to be told, others look away */
 	switch ((int)w->opcode) {
 	case IBV_WR_RDMA_WRITE:
 		ibv_wr_rdma_write(x, w->wr.rdma.rkey, w->wr.rdma.remote_addr);
@@ -132,16 +144,24 @@ static inline int gv_wr_one(struct ibv_qp_ex *x, struct mlx5dv_qp_ex *m, struct 
 	return 0;
 }
 
+static inline int gv_unequal(struct ibv_send_wr *w)
+{
+	for (int i = 1; i < w->num_sge; i++)
+		if (w->sg_list[i].length != w->sg_list[0].length)
+			return 1;
+	return 0;
+}
+
 /* All of a chain or nothing, unlike ibv_post_send. */
 static inline uint64_t gv_post_extended(uintptr_t qp, uintptr_t how, struct ibv_send_wr *wr, uint32_t n)
 {
 	struct ibv_qp_ex *x = (struct ibv_qp_ex *)qp;
-	struct mlx5dv_qp_ex *m = how == GV_POST_EXTENDED ? NULL : (struct mlx5dv_qp_ex *)how;
+	struct mlx5dv_qp_ex *m = how <= GV_POST_RXE ? NULL : (struct mlx5dv_qp_ex *)how;
 	int err = 0;
 
 	ibv_wr_start(x);
 	for (uint32_t i = 0; i < n && !err; i++)
-		err = gv_wr_one(x, m, &wr[i]);
+		err = how == GV_POST_RXE && gv_unequal(&wr[i]) ? EOPNOTSUPP : gv_wr_one(x, m, &wr[i]);
 	if (err)
 		ibv_wr_abort(x);
 	else
@@ -182,17 +202,28 @@ static inline void gv_read_wc(struct ibv_cq_ex *x, struct ibv_wc *w)
 }
 
 /*
- * Takes up to n completions; each is written to the start of stride bytes. With
- * room for a struct gv_wc_ex the times are written too, as far as the queue has
- * them.
+ * Takes up to n completions; each is written to the start of stride bytes.
+ * fields are the times that the queue was made for: with them there must be
+ * room for a struct gv_wc_ex.
  */
-static inline int gv_poll_extended(uintptr_t cq, void *out, size_t stride, int n)
+static inline int gv_poll_extended(uintptr_t cq, int how, uint64_t fields, void *out, size_t stride, int n)
 {
 	struct ibv_cq_ex *x = (struct ibv_cq_ex *)cq;
 	struct ibv_poll_cq_attr attr = {};
 	int got = 0;
-	int err = ibv_start_poll(x, &attr);
+	int err;
 
+	if (how == GV_POLL_RXE && n > 1) {
+		int one = 1;
+
+		for (; got < n && one == 1; got += one) {
+			one = gv_poll_extended(cq, how, fields, (char *)out + got * stride, stride, 1);
+			if (one < 0)
+				return got ? got : one;
+		}
+		return got;
+	}
+	err = ibv_start_poll(x, &attr);
 	if (err)
 		return err == ENOENT ? 0 : -err;
 	do {
@@ -200,8 +231,9 @@ static inline int gv_poll_extended(uintptr_t cq, void *out, size_t stride, int n
 
 		gv_read_wc(x, &w->wc);
 		if (stride == sizeof(*w)) {
-			w->timestamp = x->read_completion_ts ? ibv_wc_read_completion_ts(x) : 0;
-			w->wall_clock = x->read_completion_wallclock_ns ? ibv_wc_read_completion_wallclock_ns(x) : 0;
+			w->timestamp = fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? ibv_wc_read_completion_ts(x) : 0;
+			w->wall_clock = fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK ?
+						ibv_wc_read_completion_wallclock_ns(x) : 0;
 		}
 		got++;
 	} while (got < n && !ibv_next_poll(x));

@@ -62,7 +62,7 @@ static inline uint64_t gv_post_recv_at(uintptr_t queue, int shared, uintptr_t at
 static inline int gv_poll_once(uintptr_t cq, int extended, struct ibv_wc *wc, int n)
 {
 	if (extended)
-		return gv_poll_extended(cq, wc, sizeof(*wc), n);
+		return gv_poll_extended(cq, extended, 0, wc, sizeof(*wc), n);
 	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
 }
 

@@ -7,9 +7,9 @@ const Supported = false
 
 func PostSend(QP, PostPath, *SendChain, int) (int, error)         { return 0, ErrUnsupported }
 func PostSRQRecv(SRQ, *RecvChain, int) (int, error)               { return 0, ErrUnsupported }
-func PollCQEx(CQ, []WCEx) (int, error)                            { return 0, ErrUnsupported }
+func PollCQEx(CQ, PollPath, uint64, []WCEx) (int, error)                            { return 0, ErrUnsupported }
 func PostRecv(QP, *RecvChain, int) (int, error)                   { return 0, ErrUnsupported }
-func PollCQ(CQ, bool, []WC, uint32) (int, error)                  { return 0, ErrUnsupported }
+func PollCQ(CQ, PollPath, []WC, uint32) (int, error)                  { return 0, ErrUnsupported }
 func NewSendChain(int, int, int) (*SendChain, error)              { return nil, ErrUnsupported }
 func NewRecvChain(int, int) (*RecvChain, error)                   { return nil, ErrUnsupported }
 func (c *SendChain) Free()                                        {}
@@ -82,8 +82,8 @@ func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
 	return 0, 0, 0, ErrUnsupported
 }
 
-func PostPoll(QP, PostPath, *SendChain, int, CQ, bool, []WC, uint32) (accepted, got int, err error) {
+func PostPoll(QP, PostPath, *SendChain, int, CQ, PollPath, []WC, uint32) (accepted, got int, err error) {
 	return 0, 0, ErrUnsupported
 }
 
-func WaitStep(CompChannel, CQ, bool, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }
+func WaitStep(CompChannel, CQ, PollPath, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }

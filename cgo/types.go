@@ -24,6 +24,16 @@ type PostPath uintptr
 const (
 	PostPlain    PostPath = 0
 	PostExtended PostPath = 1
+	PostRXE      PostPath = 2 // by rxe's ibv_wr_*, whose mistakes are kept from harm
+)
+
+// PollPath is how a completion queue is polled.
+type PollPath int
+
+const (
+	PollPlain    PollPath = 0
+	PollExtended PollPath = 1
+	PollRXE      PollPath = 2 // as an extended queue of rxe
 )
 
 // Opcodes that struct ibv_send_wr of the headers does not know.

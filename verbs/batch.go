@@ -299,7 +299,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		b.exit()
 		return 0, 0, b.ended(opError("poll", cq.life.label, ErrClosed))
 	}
-	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.extended, rawWCs(wcs), uint32(max(spins, 0)))
+	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), uint32(max(spins, 0)))
 	cq.life.exit()
 	b.exit()
 	switch {
@@ -359,8 +359,10 @@ func (b *Batch) ended(err error) error {
 
 func (q *QP) postError(op string, err error) error {
 	switch {
-	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN):
+	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN), isErrno(err, syscall.ENOSPC):
 		return opError(op, q.life.label, class(ErrQueueFull, err))
+	case isErrno(err, syscall.EOPNOTSUPP):
+		return opError(op, q.life.label, unsupported(err), "by the extended calls of this provider")
 	case isErrno(err, syscall.EINVAL):
 		return opError(op, q.life.label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
 	}

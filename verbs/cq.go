@@ -44,7 +44,8 @@ type CQ struct {
 	depth     int
 	spin      uint32
 	solicited bool
-	extended  bool
+	path      cgo.PollPath
+	fields    WCFields
 	overrun   atomic.Bool
 
 	channel cgo.CompChannel
@@ -62,7 +63,13 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if vectors := cgo.NumCompVectors(d.ctx); cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
 		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
 	}
-	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, extended: cfg.Fields != 0}
+	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
+	if cfg.Fields != 0 {
+		c.path = cgo.PollExtended
+		if d.isRXE() {
+			c.path = cgo.PollRXE
+		}
+	}
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
@@ -97,7 +104,7 @@ func (c *CQ) create(cfg CQConfig) error {
 		}
 	}
 	var err error
-	if c.extended {
+	if c.fields != 0 {
 		c.cq, c.depth, err = cgo.CreateCQEx(d.ctx, cfg.Depth, c.channel, cfg.Vector, uint64(cfg.Fields&^FieldsStandard))
 	} else {
 		c.cq, c.depth, err = cgo.CreateCQ(d.ctx, cfg.Depth, c.channel, cfg.Vector)
@@ -105,7 +112,7 @@ func (c *CQ) create(cfg CQConfig) error {
 	if err != nil {
 		c.wait.shut()
 		detail := fmt.Sprintf("depth %d", cfg.Depth)
-		if c.extended {
+		if c.fields != 0 {
 			err, detail = unsupported(err), detail+fmt.Sprintf(", fields %v", cfg.Fields)
 		}
 		return errors.Join(opError("create cq on", d.name, err, detail), c.destroyChannel())
@@ -166,7 +173,7 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 	if !c.life.enter() {
 		return 0, opError("poll", c.life.label, ErrClosed)
 	}
-	n, err := cgo.PollCQ(c.cq, c.extended, rawWCs(wcs), spins)
+	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)

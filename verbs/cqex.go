@@ -59,13 +59,13 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if !c.extended {
+	if c.fields == 0 {
 		return 0, opError("poll", c.life.label, ErrAttributes, "made without Fields")
 	}
 	if !c.life.enter() {
 		return 0, opError("poll", c.life.label, ErrClosed)
 	}
-	n, err := cgo.PollCQEx(c.cq, rawWCExs(wcs))
+	n, err := cgo.PollCQEx(c.cq, c.path, uint64(c.fields), rawWCExs(wcs))
 	c.life.exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)

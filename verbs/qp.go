@@ -136,6 +136,9 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		}
 		return nil, createQPError(p.dev, &q.cap, err)
 	}
+	if q.path == cgo.PostExtended && p.dev.isRXE() {
+		q.path = cgo.PostRXE
+	}
 	q.cap = init.Cap
 	q.life.label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)

@@ -102,7 +102,8 @@ func (w *WC) Imm() (uint32, bool) {
 }
 
 // Invalidated is the key of this side that the sender of a received SEND with
-// invalidate ended, if it was one.
+// invalidate ended, if it was one. rxe ends the key, but reports no flag that
+// libibverbs knows: there this tells of no SEND.
 func (w *WC) Invalidated() (rkey uint32, ok bool) {
 	if w.wc.Flags&wcFlagInv == 0 {
 		return 0, false
