@@ -40,14 +40,11 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, drainTimeout, ErrDrain)
 		defer cancel()
 	}
-	switch q.State() {
-	case StateReset:
+	if q.State() == StateReset {
 		return nil // nothing can be in it
-	case StateError:
-	default:
-		if err := q.ToError(); err != nil {
-			return err
-		}
+	}
+	if err := q.ToError(); err != nil {
+		return err
 	}
 	d := drainer{q: q, each: each, send: q.typ == DCT, recv: q.cap.MaxRecvWR == 0}
 	if q.typ != RC && q.typ != UC && q.typ != DCT {
@@ -86,10 +83,18 @@ type drainer struct {
 }
 
 func (d *drainer) run(ctx context.Context) error {
-	pause := 50 * time.Microsecond
+	const first, longest = 50 * time.Microsecond, 10 * time.Millisecond
+	pause := first
 	for !d.send || !d.recv {
 		if err := d.mark(); err != nil {
 			return err
+		}
+		if pause == first {
+			// rxe looks at what is posted to a queue pair in error only when
+			// it is told of the error again.
+			if err := d.q.ToError(); err != nil {
+				return err
+			}
 		}
 		n, err := d.poll(d.q.sendCQ)
 		if err == nil && d.q.recvCQ != d.q.sendCQ {
@@ -101,14 +106,16 @@ func (d *drainer) run(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			pause = 50 * time.Microsecond
+			pause = first
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return opError("drain", d.q.life.label, errors.Join(ErrDrain, context.Cause(ctx)))
 		case <-time.After(pause):
-			pause = min(2*pause, 10*time.Millisecond)
+			if pause *= 2; pause > longest {
+				pause = first
+			}
 		}
 	}
 	return nil

@@ -304,7 +304,7 @@ func (m *Masked) run(ctx context.Context, add func()) error {
 	_, n, err := m.batch.PostPoll(m.cq, m.wcs[:], int(m.cq.spin))
 	for n == 0 && err == nil {
 		if m.cq.wait.file != nil {
-			n, err = m.cq.Wait(context.WithoutCancel(ctx), m.wcs[:])
+			n, err = m.cq.Wait(context.Background(), m.wcs[:])
 		} else {
 			n, err = m.cq.PollSpin(m.wcs[:], 1000)
 		}
