@@ -4,6 +4,22 @@ package cgo
 
 /*
 #include "shim.h"
+#include "driver.h"
+
+static int gv_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *a)
+{
+	return gv_driver()->query_port(ctx, port, a);
+}
+
+static int gv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	return gv_driver()->modify_qp(qp, a, mask);
+}
+
+static int gv_destroy_qp(struct ibv_qp *qp)
+{
+	return gv_driver()->destroy_qp(qp);
+}
 */
 import "C"
 
@@ -138,7 +154,7 @@ func QueryDevice(ctx Context, a *DeviceAttr) error {
 }
 
 func QueryPort(ctx Context, port uint8, a *PortAttr) error {
-	r, err := C.___ibv_query_port(ctx.c(), C.uint8_t(port), (*C.struct_ibv_port_attr)(unsafe.Pointer(a)))
+	r, err := C.gv_query_port(ctx.c(), C.uint8_t(port), (*C.struct_ibv_port_attr)(unsafe.Pointer(a)))
 	return status(r, err)
 }
 
@@ -218,7 +234,7 @@ func DestroyCQ(cq CQ) error {
 }
 
 func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
-	r, err := C.ibv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
+	r, err := C.gv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
 	return status(r, err)
 }
 
@@ -229,7 +245,7 @@ func QueryQP(qp QP, a *QPAttr, mask uint32) error {
 }
 
 func DestroyQP(qp QP) error {
-	r, err := C.ibv_destroy_qp(qp.c())
+	r, err := C.gv_destroy_qp(qp.c())
 	return status(r, err)
 }
 

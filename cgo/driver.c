@@ -14,6 +14,11 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_a
 	return ibv_create_qp_ex(ctx, attr);
 }
 
+static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr)
+{
+	return ___ibv_query_port(ctx, port, attr);
+}
+
 static void load(void)
 {
 	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
@@ -32,6 +37,9 @@ static void load(void)
 	}
 	table.to_ex = ibv_qp_to_qp_ex;
 	table.create_qp_ex = create_qp_ex;
+	table.modify_qp = ibv_modify_qp;
+	table.destroy_qp = ibv_destroy_qp;
+	table.query_port = query_port;
 }
 
 struct gv_driver *gv_driver(void)

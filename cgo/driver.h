@@ -21,9 +21,13 @@ struct gv_driver {
 					   struct efadv_qp_init_attr *efa_attr, uint32_t size);
 	struct ibv_qp_ex *(*to_ex)(struct ibv_qp *qp);
 	struct ibv_qp *(*create_qp_ex)(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
+	/* What else of libibverbs the driver's queue pairs go through. */
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*destroy_qp)(struct ibv_qp *qp);
+	int (*query_port)(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
 };
 
-/* The table in use; its entries are NULL where the library is missing. */
+/* The table in use; entries are NULL where a provider's library is missing. */
 struct gv_driver *gv_driver(void);
 
 /* What a queue pair is made from, as Go says it. */

@@ -38,6 +38,10 @@ import "C"
 
 import "unsafe"
 
+// DriverTable is the address of the table of provider calls (struct gv_driver of
+// driver.h), where tests put their own.
+func DriverTable() uintptr { return uintptr(unsafe.Pointer(C.gv_driver())) }
+
 // Mlx5Supported tells whether the device belongs to mlx5.
 func Mlx5Supported(ctx Context) bool { return C.gv_mlx5_supported(C.uintptr_t(ctx)) != 0 }
 

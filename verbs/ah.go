@@ -18,11 +18,14 @@ type AHAttr struct {
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8
+	// Global adds a route header though GID is zero, as for the address vector
+	// of a [DCT], which names no peer. With a GID it is implied.
+	Global bool
 }
 
 func (a *AHAttr) raw() cgo.AHAttr {
 	r := cgo.AHAttr{DLID: a.DLID, SL: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, PortNum: a.Port}
-	if a.GID != (GID{}) {
+	if a.Global || a.GID != (GID{}) {
 		r.IsGlobal = 1
 		r.GRH = cgo.GlobalRoute{DGID: a.GID, FlowLabel: a.FlowLabel, SGIDIndex: a.SGIDIndex,
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass}
@@ -36,7 +39,7 @@ func (a *AHAttr) raw() cgo.AHAttr {
 func ahFromRaw(r *cgo.AHAttr) AHAttr {
 	return AHAttr{GID: r.GRH.DGID, SGIDIndex: r.GRH.SGIDIndex, Port: r.PortNum, HopLimit: r.GRH.HopLimit,
 		TrafficClass: r.GRH.TrafficClass, FlowLabel: r.GRH.FlowLabel, DLID: r.DLID, SL: r.SL,
-		SrcPathBits: r.SrcPathBits, StaticRate: r.StaticRate}
+		SrcPathBits: r.SrcPathBits, StaticRate: r.StaticRate, Global: r.IsGlobal != 0}
 }
 
 // AH is an address handle: where a datagram goes. It must stay open until the

@@ -71,7 +71,11 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if n <= 0 || n > int(q.cap.MaxSendWR) {
 		return nil, opError("make batch for", q.life.label, ErrAttributes, n, " work requests; the queue holds ", q.cap.MaxSendWR)
 	}
-	chain, err := cgo.NewSendChain(n, max(int(q.cap.MaxSendSGE), 1), int(q.cap.MaxInlineData))
+	inline := int(q.cap.MaxInlineData)
+	if q.ops&OpMasked != 0 {
+		inline = max(inline, wqeMax) // raw entries lie there until they are posted
+	}
+	chain, err := cgo.NewSendChain(n, max(int(q.cap.MaxSendSGE), 1), inline)
 	if err != nil {
 		return nil, opError("make batch for", q.life.label, err)
 	}
@@ -258,8 +262,8 @@ func (b *Batch) WriteInline(id uint64, flags SendFlags, to Remote, data []byte) 
 // inline copies data into the memory of the request that is added next.
 func (b *Batch) inline(data []byte) (SGE, bool) {
 	size := b.chain.MaxInline
-	if len(data) > size {
-		b.fail(ErrAttributes, len(data), " bytes inline; MaxInline is ", size)
+	if limit := b.qp.MaxInline(); len(data) > limit {
+		b.fail(ErrAttributes, len(data), " bytes inline; MaxInline is ", limit)
 		return SGE{}, false
 	}
 	if b.n < len(b.wrs) {

@@ -106,7 +106,6 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 		in.RawWQE = true
 		// A 64-bit compare and swap takes twice the room of other requests.
 		in.Cap.MaxSendSGE = max(in.Cap.MaxSendSGE, 2)
-		q.cap.MaxInlineData = max(q.cap.MaxInlineData, wqeMax)
 	}
 	return in, nil
 }

@@ -141,7 +141,7 @@ func (q *QP) ActivateWith(cfg ConnectConfig) error {
 		cfg = c
 	}
 	rtr := QPAttr{State: StateRTR, PathMTU: cfg.MTU, MinRNRTimer: RNRTimerFor(cfg.RNRTimer),
-		AH: AHAttr{SGIDIndex: q.gid.Index, Port: q.gid.Port, HopLimit: cfg.HopLimit, TrafficClass: cfg.TrafficClass, SL: cfg.ServiceLevel}}
+		AH: AHAttr{Global: q.gid.Type != GIDInfiniBand, SGIDIndex: q.gid.Index, Port: q.gid.Port, HopLimit: cfg.HopLimit, TrafficClass: cfg.TrafficClass, SL: cfg.ServiceLevel}}
 	if err := q.Modify(rtr, AttrState|rules[q.typ][transition{StateInit, StateRTR}].required); err != nil {
 		return err
 	}
