@@ -10,12 +10,6 @@ const (
 	attrHWCounterValue = 83
 )
 
-// Counter is a counter of a port that the driver keeps.
-type Counter struct {
-	Name  string
-	Value uint64
-}
-
 // Counters reads the driver's counters of a port. Drivers without any refuse.
 func Counters(dev, port uint32) ([]Counter, error) {
 	msgs, err := Request(cmdStatGet, 0, about(dev, port))

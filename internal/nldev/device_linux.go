@@ -7,32 +7,6 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// Device is an RDMA device as the kernel names it.
-type Device struct {
-	Index    uint32
-	Name     string
-	Ports    int
-	Firmware string
-	NodeGUID uint64 // host byte order
-	Protocol string // "ib", "roce", "iw", "opa", "usnic"
-}
-
-// Port is a port of a device, with the netdev on which it lies: none on
-// InfiniBand, and none if that is in another network namespace.
-type Port struct {
-	Num         int
-	State       int // as verbs.PortState
-	NetdevIndex int // 0: none
-	Netdev      string
-}
-
-// CharDev is the device file through which programs use a device.
-type CharDev struct {
-	Name   string // below /dev/infiniband
-	Number uint64 // as the kernel encodes dev_t for programs
-	Driver string // such as "mlx5"; empty if it is unknown
-}
-
 // drivers are the names by enum rdma_driver_id.
 var drivers = []string{"", "mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re", "ocrdma", "nes", "irdma",
 	"vmw_pvrdma", "qedr", "hns", "usnic", "rxe", "hfi1", "qib", "efa", "siw", "erdma", "mana"}

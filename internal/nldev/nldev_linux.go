@@ -44,9 +44,6 @@ const (
 	attrDriverID   = 73
 )
 
-// ErrNone: the kernel has no RDMA subsystem loaded.
-var ErrNone = errors.New("the kernel has no RDMA subsystem (ib_core is not loaded)")
-
 // Request sends one request and answers the replies. [ErrNone] means that there
 // is nobody to ask; other refusals are the kernel's errno.
 func Request(cmd uint16, flags netlink.HeaderFlags, attrs []byte) ([]netlink.Message, error) {

@@ -30,18 +30,6 @@ var kinds = []struct {
 	{"ctx", 22, 86, 64}, {"srq", 23, 88, 90},
 }
 
-// Resource is an RDMA object in use, as "rdma resource show" lists it.
-type Resource struct {
-	Device string
-	Kind   string // qp, cm_id, cq, mr, pd, ctx, srq
-	Number uint32 // the kernel's, of this kind on this device; of a queue pair its QPN
-	PID    int    // of the thread that made it; 0 when that has ended, and for the kernel's own
-	Kernel string // the part of the kernel that it belongs to; empty for a program's
-	Type   string // of a queue pair: RC, UD and so on
-	State  string // of a queue pair
-	Size   uint64 // bytes of a memory region, entries of a completion queue
-}
-
 var (
 	qpTypes  = []string{"SMI", "GSI", "RC", "UC", "UD", "RAW_IPV6", "RAW_ETHERTYPE", "", "RAW_PACKET", "XRC_INI", "XRC_TGT"}
 	qpStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
