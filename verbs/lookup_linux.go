@@ -45,6 +45,16 @@ func lookupNetdev(ctx context.Context, name string) (Local, error) {
 	return net.local(op, name, n, netip.Addr{})
 }
 
+func netdevs(ctx context.Context) ([]Netdev, error) {
+	net, err := dialHostNet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer net.close()
+	ports, err := rdmaPorts(net.ifaces)
+	return net.rows(ports), err
+}
+
 // hostNet is a network namespace as it was when the lookup began.
 type hostNet struct {
 	conn *rtnetlink.Conn

@@ -18,3 +18,5 @@ func lookupNetdev(_ context.Context, name string) (Local, error) {
 func resolvePath(_ context.Context, _, dst netip.Addr) (Path, error) {
 	return Path{}, opError("resolve the path to", dst.String(), ErrUnsupported)
 }
+
+func netdevs(context.Context) ([]Netdev, error) { return nil, ErrUnsupported }

@@ -13,6 +13,7 @@ type kernelDevice struct {
 	nldev.Device
 	driver string // empty if it is unknown
 	file   string // device file; empty without ib_uverbs
+	number uint64 // of the device file
 }
 
 func kernelDevices() ([]kernelDevice, error) {
@@ -27,7 +28,7 @@ func kernelDevices() ([]kernelDevice, error) {
 	for i, d := range list {
 		out[i].Device = d
 		if c, err := nldev.UVerbs(d.Index); err == nil && c.Name != "" {
-			out[i].driver, out[i].file = c.Driver, filepath.Join("/dev/infiniband", c.Name)
+			out[i].driver, out[i].file, out[i].number = c.Driver, filepath.Join("/dev/infiniband", c.Name), c.Number
 		}
 	}
 	return out, nil

@@ -31,7 +31,14 @@ type command struct {
 
 var commands = []command{
 	{"devices", "", "RDMA devices", devices},
+	{"ports", "[DEVICE...]", "their ports: state and MTU", ports},
+	{"gids", "[DEVICE...]", "their GIDs", gids},
+	{"counters", "[-nonzero] [DEVICE...]", "counters of the ports", counters},
+	{"features", "[DEVICE...]", "what devices can, and why something is missing", features},
+	{"netdevs", "", "network interfaces and their RDMA devices", netdevs},
+	{"resources", "[DEVICE...]", "RDMA objects in use, and by whom", resources},
 	{"path", "[-from ADDR] ADDR", "how packets reach an address", path},
+	{"doctor", "", "what is wrong with RDMA on this host, and what helps", doctor},
 }
 
 func usage(w io.Writer) {
