@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -220,6 +221,23 @@ func TestDoctorFindsDeviceFiles(t *testing.T) {
 	require.NoError(t, os.Chmod(file, 0o600))
 	status, stdout = program(t, unprivileged(), nil, "doctor -json")
 	mustFind(t, status, stdout, topo.SpareDevice, "files", "no access to "+file)
+}
+
+func TestDoctorFindsProvider(t *testing.T) {
+	lab.RequireTopology(t, "wire") // the guest's files are its own
+	libs, err := filepath.Glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
+	require.NoError(t, err)
+	if len(libs) == 0 {
+		t.Skip("the providers are kept elsewhere")
+	}
+	for _, lib := range libs {
+		require.NoError(t, os.Rename(lib, lib+".aside"))
+		defer func() { require.NoError(t, os.Rename(lib+".aside", lib)) }()
+	}
+	// A new process, as libibverbs loads providers once.
+	status, stdout := program(t, nil, nil, "doctor -json")
+	mustFind(t, status, stdout, "rxe0", "provider", "librxe-rdmav*.so is missing")
+	require.Equal(t, 1, status)
 }
 
 func TestDoctorFindsLimits(t *testing.T) {
