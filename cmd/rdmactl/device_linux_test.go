@@ -157,7 +157,7 @@ func TestDoctorInTheLab(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	status, stdout, stderr := ctl(t, "doctor")
 	require.Zero(t, status, "%s%s", stdout, stderr)
-	require.Contains(t, stdout, "2 devices, 0 problems")
+	require.Contains(t, stdout, "devices: 2, problems: 0")
 }
 
 func TestDoctorFindsLinkDown(t *testing.T) {

@@ -42,6 +42,6 @@ func (r report) text(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d devices, %d problems, %d pieces of advice\n", len(r.Facts.Devices), r.count(problem), r.count(advice))
+	_, err := fmt.Fprintf(w, "devices: %d, problems: %d, advice: %d\n", len(r.Facts.Devices), r.count(problem), r.count(advice))
 	return err
 }

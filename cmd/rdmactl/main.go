@@ -43,11 +43,9 @@ var commands = []command{
 
 func usage(w io.Writer) {
 	fmt.Fprintln(w, "usage: rdmactl COMMAND [-json] [arguments]")
-	t := table{}
 	for _, c := range commands {
-		t.row("  "+c.name, c.args, c.help)
+		fmt.Fprintf(w, "  %-9s  %-22s  %s\n", c.name, c.args, c.help)
 	}
-	t.write(w)
 }
 
 func main() {

@@ -85,7 +85,7 @@ func TestCtlReport(t *testing.T) {
 	r := report{diagnose(healthy()), healthy()}
 	var b bytes.Buffer
 	require.NoError(t, print(&b, r, false))
-	require.Equal(t, "1 devices, 0 problems, 0 pieces of advice\n", b.String())
+	require.Equal(t, "devices: 1, problems: 0, advice: 0\n", b.String())
 	b.Reset()
 	require.NoError(t, print(&b, r, true))
 	var back report
