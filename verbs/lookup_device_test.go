@@ -176,6 +176,30 @@ func TestLookupPathGatewayAndMTU(t *testing.T) {
 	}
 }
 
+func TestLookupPathIPv6(t *testing.T) {
+	lab.Spare(t)
+	own, peer := netip.MustParseAddr("fd00:79::1"), netip.MustParseAddr("fd00:79::2")
+	ip(t, "addr", "add", own.String()+"/64", "dev", topo.SpareNetdev, "nodad")
+	ip(t, "-n", topo.SpareNamespace, "addr", "add", peer.String()+"/64", "dev", "peer0", "nodad")
+	_, err := lookupSoon(t, own)
+	require.NoError(t, err)
+	p, err := verbs.ResolvePath(t.Context(), peer)
+	require.NoError(t, err)
+	require.Equal(t, topo.SpareDevice, p.Device)
+	require.Equal(t, own, p.Src)
+	require.Equal(t, own, p.GID.GID.Addr())
+	require.Len(t, p.MAC, 6)
+	require.Equal(t, verbs.MTU4096, p.MTU)
+
+	// IPv4 by way of an IPv6 router.
+	ip(t, "route", "add", "10.84.0.0/24", "via", "inet6", peer.String(), "dev", topo.SpareNetdev)
+	via, err := verbs.ResolvePathFrom(t.Context(), topo.SpareAddr, netip.MustParseAddr("10.84.0.1"))
+	require.NoError(t, err)
+	require.Equal(t, peer, via.NextHop)
+	require.Equal(t, p.MAC, via.MAC)
+	require.Equal(t, topo.SpareAddr, via.GID.GID.Addr())
+}
+
 func TestLookupStacked(t *testing.T) {
 	lab.Spare(t)
 	addr := netip.MustParseAddr("10.83.0.1")

@@ -2,16 +2,9 @@ package verbs
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
-
-	"github.com/jsimonetti/rtnetlink/v2"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // neighbourWait bounds the wait for an answer; the kernel itself gives up after
@@ -73,97 +66,6 @@ func resolvePath(ctx context.Context, src, dst netip.Addr) (Path, error) {
 		}
 	}
 	return p, nil
-}
-
-// route is what the kernel answers for one destination.
-type route struct {
-	ifIndex int
-	src     netip.Addr
-	gateway netip.Addr // invalid if the destination is on the link
-	mtu     int        // 0 if it is the netdev's
-	local   bool
-}
-
-// routeRequest asks for the route of one packet. The module has no field for
-// the source address of a packet, only for the one that a route prefers.
-type routeRequest struct {
-	*rtnetlink.RouteMessage
-	src netip.Addr
-}
-
-func (r routeRequest) MarshalBinary() ([]byte, error) {
-	b, err := r.RouteMessage.MarshalBinary()
-	if err != nil || !r.src.IsValid() {
-		return b, err
-	}
-	attr, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_SRC, Data: r.src.AsSlice()}})
-	return append(b, attr...), err
-}
-
-func (h *hostNet) route(op string, src, dst netip.Addr) (route, error) {
-	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() {
-		return route{}, opError(op, dst.String(), ErrNoRoute, "not the address of a host")
-	}
-	m := &rtnetlink.RouteMessage{Family: unix.AF_INET, DstLength: uint8(dst.BitLen())}
-	if dst.Is6() {
-		m.Family = unix.AF_INET6
-	}
-	m.Attributes.Dst = dst.AsSlice()
-	if dst.Zone() != "" {
-		n, ok := h.byName(dst.Zone())
-		if !ok {
-			return route{}, opError(op, dst.String(), ErrNoNetdev, dst.Zone())
-		}
-		m.Attributes.OutIface = uint32(n.index)
-	}
-	if src.IsValid() {
-		if _, err := h.withAddr("use the source address", src); err != nil {
-			return route{}, err
-		}
-		m.SrcLength = uint8(src.BitLen())
-	}
-	msgs, err := h.conn.Execute(routeRequest{m, src}, unix.RTM_GETROUTE, netlink.Request)
-	if err != nil {
-		return route{}, opError(op, dst.String(), noRoute(err))
-	}
-	for _, m := range msgs {
-		if m, ok := m.(*rtnetlink.RouteMessage); ok {
-			r, err := routeOf(m)
-			return r, opError(op, dst.String(), err)
-		}
-	}
-	return route{}, opError(op, dst.String(), ErrNoRoute, "the kernel answered nothing")
-}
-
-// noRoute classes the refusals of a route lookup: unreachable, or forbidden by
-// a route of type blackhole, prohibit or unreachable.
-func noRoute(err error) error {
-	for _, e := range []syscall.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
-		if errors.Is(err, e) {
-			return class(ErrNoRoute, err)
-		}
-	}
-	return err
-}
-
-func routeOf(m *rtnetlink.RouteMessage) (route, error) {
-	a := m.Attributes
-	r := route{ifIndex: int(a.OutIface), local: m.Type == unix.RTN_LOCAL}
-	switch m.Type {
-	case unix.RTN_UNICAST, unix.RTN_LOCAL:
-	default:
-		return r, fmt.Errorf("%w: it is of type %d", ErrNoRoute, m.Type)
-	}
-	if src, ok := netip.AddrFromSlice(a.Src); ok {
-		r.src = src.Unmap()
-	}
-	if gw, ok := netip.AddrFromSlice(a.Gateway); ok {
-		r.gateway = gw.Unmap()
-	}
-	if a.Metrics != nil {
-		r.mtu = int(a.Metrics.MTU)
-	}
-	return r, nil
 }
 
 // neighbour answers the next hop's link-layer address; it makes the kernel ask

@@ -40,8 +40,9 @@ func TestCtlLists(t *testing.T) {
 		require.NotEmpty(t, ask[[]map[string]any](t, line), line)
 	}
 	for _, line := range []string{"ports nosuch0", "gids nosuch0", "counters nosuch0", "features nosuch0", "resources nosuch0"} {
-		status, _, stderr := ctl(t, line)
+		status, stdout, stderr := ctl(t, line)
 		require.Equal(t, 1, status, line)
+		require.Empty(t, stdout, line)
 		require.Contains(t, stderr, "no such RDMA device", line)
 		require.Contains(t, stderr, "nosuch0", line)
 	}

@@ -39,7 +39,7 @@ func devices(_ context.Context, args []string) (answer, error) {
 		}
 		out = append(out, row)
 	}
-	return out, err
+	return some(out, err)
 }
 
 func (l deviceList) text(w io.Writer) error {

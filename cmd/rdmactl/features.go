@@ -59,7 +59,7 @@ func features(_ context.Context, args []string) (answer, error) {
 		}
 		return nil
 	})
-	return out, err
+	return some(out, err)
 }
 
 // featuresOf says what a device can, by what it told of itself.

@@ -41,7 +41,7 @@ func gids(ctx context.Context, args []string) (answer, error) {
 		}
 		return err
 	})
-	return out, err
+	return some(out, err)
 }
 
 func (l gidList) text(w io.Writer) error {

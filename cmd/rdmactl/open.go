@@ -62,3 +62,15 @@ func only[T any](all []T, names []string, device func(T) string) ([]T, error) {
 	}
 	return slices.DeleteFunc(all, func(v T) bool { return !slices.Contains(names, device(v)) }), nil
 }
+
+// some answers a list that may be incomplete because of err. An empty one would
+// say that there is nothing.
+func some[E any, L interface {
+	~[]E
+	answer
+}](list L, err error) (answer, error) {
+	if err != nil && len(list) == 0 {
+		return nil, err
+	}
+	return list, err
+}

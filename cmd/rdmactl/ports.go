@@ -41,7 +41,7 @@ func ports(ctx context.Context, args []string) (answer, error) {
 		out = append(out, row)
 		return nil
 	})
-	return out, err
+	return some(out, err)
 }
 
 // netdevOf finds the netdev on which a port lies, not those stacked on it.

@@ -6,28 +6,46 @@ import (
 	"testing"
 
 	"github.com/jsimonetti/rtnetlink/v2"
+	"github.com/mdlayher/netlink"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-func routeMessage(kind uint8, f func(*rtnetlink.RouteAttributes)) *rtnetlink.RouteMessage {
+func routeMessage(t testing.TB, kind uint8, f func(*rtnetlink.RouteAttributes)) []byte {
+	t.Helper()
 	m := &rtnetlink.RouteMessage{Family: unix.AF_INET, Type: kind}
 	f(&m.Attributes)
-	return m
+	b, err := m.MarshalBinary()
+	require.NoError(t, err)
+	return b
+}
+
+// viaAttr is a gateway of the other family.
+func viaAttr(t testing.TB, a netip.Addr) []byte {
+	t.Helper()
+	b, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_VIA, Data: append([]byte{unix.AF_INET6, 0}, a.AsSlice()...)}})
+	require.NoError(t, err)
+	return b
 }
 
 func TestRouteOf(t *testing.T) {
-	r, err := routeOf(routeMessage(unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) {
+	r, err := routeOf(routeMessage(t, unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) {
 		a.OutIface, a.Src, a.Gateway = 3, []byte{10, 0, 0, 1}, []byte{10, 0, 0, 254}
 		a.Metrics = &rtnetlink.RouteMetrics{MTU: 1400}
 	}))
 	require.NoError(t, err)
 	require.Equal(t, route{ifIndex: 3, src: netip.MustParseAddr("10.0.0.1"), gateway: netip.MustParseAddr("10.0.0.254"), mtu: 1400}, r)
-	r, err = routeOf(routeMessage(unix.RTN_LOCAL, func(a *rtnetlink.RouteAttributes) { a.OutIface = 1 }))
+	r, err = routeOf(routeMessage(t, unix.RTN_LOCAL, func(a *rtnetlink.RouteAttributes) { a.OutIface = 1 }))
 	require.NoError(t, err)
 	require.Equal(t, route{ifIndex: 1, local: true}, r)
+	router := netip.MustParseAddr("fe80::9")
+	r, err = routeOf(append(routeMessage(t, unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) { a.OutIface = 2 }), viaAttr(t, router)...))
+	require.NoError(t, err)
+	require.Equal(t, route{ifIndex: 2, gateway: router}, r)
+	_, err = routeOf(nil)
+	require.Error(t, err)
 	for _, kind := range []uint8{unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_THROW, unix.RTN_BROADCAST, unix.RTN_MULTICAST} {
-		_, err = routeOf(routeMessage(kind, func(*rtnetlink.RouteAttributes) {}))
+		_, err = routeOf(routeMessage(t, kind, func(*rtnetlink.RouteAttributes) {}))
 		require.ErrorIs(t, err, ErrNoRoute)
 	}
 }
@@ -43,10 +61,11 @@ func TestNoRoute(t *testing.T) {
 }
 
 func TestRouteRequest(t *testing.T) {
-	m := routeMessage(0, func(a *rtnetlink.RouteAttributes) { a.Dst = []byte{10, 0, 0, 2} })
-	plain, err := routeRequest{m, netip.Addr{}}.MarshalBinary()
+	m := &rtnetlink.RouteMessage{Family: unix.AF_INET}
+	m.Attributes.Dst = []byte{10, 0, 0, 2}
+	plain, err := routeRequest(m, netip.Addr{})
 	require.NoError(t, err)
-	from, err := routeRequest{m, netip.MustParseAddr("10.0.0.1")}.MarshalBinary()
+	from, err := routeRequest(m, netip.MustParseAddr("10.0.0.1"))
 	require.NoError(t, err)
 	require.Equal(t, plain, from[:len(plain)])
 	require.Equal(t, []byte{8, 0, unix.RTA_SRC, 0, 10, 0, 0, 1}, from[len(plain):])
@@ -54,21 +73,14 @@ func TestRouteRequest(t *testing.T) {
 
 // FuzzRoute: whatever the kernel answers, there is a route or an error.
 func FuzzRoute(f *testing.F) {
-	b, err := routeMessage(unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) {
+	b := routeMessage(f, unix.RTN_UNICAST, func(a *rtnetlink.RouteAttributes) {
 		a.OutIface, a.Src, a.Gateway = 3, []byte{10, 0, 0, 1}, []byte{10, 0, 0, 254}
-	}).MarshalBinary()
-	require.NoError(f, err)
+	})
 	f.Add(b)
+	f.Add(append(b[:unix.SizeofRtMsg:unix.SizeofRtMsg], viaAttr(f, netip.MustParseAddr("fe80::9"))...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var m rtnetlink.RouteMessage
-		if m.UnmarshalBinary(b) != nil {
-			return
-		}
-		r, err := routeOf(&m)
-		if err != nil && !errors.Is(err, ErrNoRoute) {
-			t.Fatal(err)
-		}
-		if r.gateway.Is4In6() || r.src.Is4In6() {
+		r, err := routeOf(b)
+		if err == nil && (r.gateway.Is4In6() || r.src.Is4In6()) {
 			t.Fatalf("not unmapped: %+v", r)
 		}
 	})
