@@ -58,8 +58,9 @@ func TestCtlLists(t *testing.T) {
 		}
 	}
 	for _, p := range ask[portList](t, "ports "+end.Device) {
-		require.Equal(t, "active", p.State)
-		require.Equal(t, end.Netdev, p.Netdev)
+		if p.Netdev == end.Netdev {
+			require.Equal(t, "active", p.State)
+		}
 	}
 	found := false
 	for _, g := range ask[gidList](t, "gids") {

@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	asJSON, rest := takeJSON(args[1:])
 	a, err := c.run(ctx, rest)
 	if a != nil {
-		if perr := print(stdout, a, asJSON); perr != nil {
+		if perr := show(stdout, a, asJSON); perr != nil {
 			err = errors.Join(err, perr)
 		}
 	}
@@ -108,7 +108,7 @@ func takeJSON(args []string) (found bool, rest []string) {
 	return found, rest
 }
 
-func print(w io.Writer, a answer, asJSON bool) error {
+func show(w io.Writer, a answer, asJSON bool) error {
 	if !asJSON {
 		return a.text(w)
 	}

@@ -74,9 +74,9 @@ func TestCtlTable(t *testing.T) {
 func TestCtlEmptyAnswers(t *testing.T) {
 	for _, a := range []answer{deviceList{}, portList{}, gidList{}, counterList{}, featureList{}, resourceList{}} {
 		var text, js bytes.Buffer
-		require.NoError(t, print(&text, a, false))
+		require.NoError(t, show(&text, a, false))
 		require.Regexp(t, "^no ", text.String(), "it says that there is nothing")
-		require.NoError(t, print(&js, a, true))
+		require.NoError(t, show(&js, a, true))
 		require.JSONEq(t, "[]", js.String())
 	}
 }
@@ -84,10 +84,10 @@ func TestCtlEmptyAnswers(t *testing.T) {
 func TestCtlReport(t *testing.T) {
 	r := report{diagnose(healthy()), healthy()}
 	var b bytes.Buffer
-	require.NoError(t, print(&b, r, false))
+	require.NoError(t, show(&b, r, false))
 	require.Equal(t, "devices: 1, problems: 0, advice: 0\n", b.String())
 	b.Reset()
-	require.NoError(t, print(&b, r, true))
+	require.NoError(t, show(&b, r, true))
 	var back report
 	require.NoError(t, json.Unmarshal(b.Bytes(), &back))
 	require.Equal(t, r, back, "facts survive a report from elsewhere")
