@@ -101,9 +101,9 @@ func TestLookupPathBetweenEndpoints(t *testing.T) {
 	require.Equal(t, from.Addr, p.Src)
 }
 
-// ip runs the program of that name, which has words for all that this test
+// runIP runs the program of that name, which has words for all that this test
 // changes.
-func ip(t *testing.T, args ...string) {
+func runIP(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.Command("ip", args...).CombinedOutput()
 	require.NoError(t, err, "%v: %s", args, out)
@@ -120,14 +120,14 @@ func TestLookupPathNeighbours(t *testing.T) {
 	require.NotEqual(t, verbs.NeighbourFailed, p.Neighbour)
 
 	// Forgotten: the kernel asks again.
-	ip(t, "neigh", "del", topo.SparePeer.String(), "dev", topo.SpareNetdev)
+	runIP(t, "neigh", "del", topo.SparePeer.String(), "dev", topo.SpareNetdev)
 	again, err := verbs.ResolvePath(t.Context(), topo.SparePeer)
 	require.NoError(t, err)
 	require.Equal(t, p.MAC, again.MAC)
 	require.Equal(t, verbs.NeighbourReachable, again.Neighbour)
 
 	// Set by hand.
-	ip(t, "neigh", "replace", topo.SparePeer.String(), "dev", topo.SpareNetdev, "lladdr", "02:00:00:00:00:07", "nud", "permanent")
+	runIP(t, "neigh", "replace", topo.SparePeer.String(), "dev", topo.SpareNetdev, "lladdr", "02:00:00:00:00:07", "nud", "permanent")
 	fixed, err := verbs.ResolvePath(t.Context(), topo.SparePeer)
 	require.NoError(t, err)
 	require.Equal(t, "02:00:00:00:00:07", fixed.MAC.String())
@@ -156,7 +156,7 @@ func TestLookupPathGatewayAndMTU(t *testing.T) {
 	require.Equal(t, verbs.MTU4096, p.MTU)
 	require.Zero(t, p.RouteMTU)
 
-	ip(t, "route", "add", "10.81.0.0/24", "via", topo.SparePeer.String(), "mtu", "2200")
+	runIP(t, "route", "add", "10.81.0.0/24", "via", topo.SparePeer.String(), "mtu", "2200")
 	p, err = verbs.ResolvePath(t.Context(), netip.MustParseAddr("10.81.0.1"))
 	require.NoError(t, err)
 	require.Equal(t, 2200, p.RouteMTU)
@@ -169,18 +169,18 @@ func TestLookupPathGatewayAndMTU(t *testing.T) {
 	require.Equal(t, verbs.MTU1024, p.MTU)
 
 	for _, kind := range []string{"blackhole", "unreachable", "prohibit"} {
-		ip(t, "route", "add", kind, "10.82.0.0/24")
+		runIP(t, "route", "add", kind, "10.82.0.0/24")
 		_, err = verbs.ResolvePath(t.Context(), netip.MustParseAddr("10.82.0.1"))
 		require.ErrorIs(t, err, verbs.ErrNoRoute, kind)
-		ip(t, "route", "del", kind, "10.82.0.0/24")
+		runIP(t, "route", "del", kind, "10.82.0.0/24")
 	}
 }
 
 func TestLookupPathIPv6(t *testing.T) {
 	lab.Spare(t)
 	own, peer := netip.MustParseAddr("fd00:79::1"), netip.MustParseAddr("fd00:79::2")
-	ip(t, "addr", "add", own.String()+"/64", "dev", topo.SpareNetdev, "nodad")
-	ip(t, "-n", topo.SpareNamespace, "addr", "add", peer.String()+"/64", "dev", "peer0", "nodad")
+	runIP(t, "addr", "add", own.String()+"/64", "dev", topo.SpareNetdev, "nodad")
+	runIP(t, "-n", topo.SpareNamespace, "addr", "add", peer.String()+"/64", "dev", "peer0", "nodad")
 	_, err := lookupSoon(t, own)
 	require.NoError(t, err)
 	p, err := verbs.ResolvePath(t.Context(), peer)
@@ -192,7 +192,7 @@ func TestLookupPathIPv6(t *testing.T) {
 	require.Equal(t, verbs.MTU4096, p.MTU)
 
 	// IPv4 by way of an IPv6 router.
-	ip(t, "route", "add", "10.84.0.0/24", "via", "inet6", peer.String(), "dev", topo.SpareNetdev)
+	runIP(t, "route", "add", "10.84.0.0/24", "via", "inet6", peer.String(), "dev", topo.SpareNetdev)
 	via, err := verbs.ResolvePathFrom(t.Context(), topo.SpareAddr, netip.MustParseAddr("10.84.0.1"))
 	require.NoError(t, err)
 	require.Equal(t, peer, via.NextHop)
@@ -237,7 +237,7 @@ func lookupSoon(t *testing.T, a netip.Addr) (l verbs.Local, err error) {
 
 func TestLookupAfterAddressesWent(t *testing.T) {
 	lab.Spare(t)
-	ip(t, "addr", "flush", "dev", topo.SpareNetdev)
+	runIP(t, "addr", "flush", "dev", topo.SpareNetdev)
 	_, err := verbs.LookupAddr(t.Context(), topo.SpareAddr)
 	require.ErrorIs(t, err, verbs.ErrNoAddress)
 	// The kernel keeps the GID that it makes of the netdev's MAC.
