@@ -217,23 +217,6 @@ func DestroyCQ(cq CQ) error {
 	return status(r, err)
 }
 
-// CreateQP makes a queue pair and stores in init.Cap what it was granted.
-func CreateQP(pd PD, init *QPInit) (QP, uint32, error) {
-	var a C.struct_ibv_qp_init_attr
-	a.send_cq = init.SendCQ.c()
-	a.recv_cq = init.RecvCQ.c()
-	a.qp_type = init.Type
-	a.sq_sig_all = cBool(init.SigAll)
-	*(*QPCap)(unsafe.Pointer(&a.cap)) = init.Cap
-	p, err := C.ibv_create_qp(pd.c(), &a)
-	qp, err := handle[QP](p, err)
-	if err != nil {
-		return 0, 0, err
-	}
-	init.Cap = *(*QPCap)(unsafe.Pointer(&a.cap))
-	return qp, uint32(p.qp_num), nil
-}
-
 func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 	r, err := C.ibv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
 	return status(r, err)

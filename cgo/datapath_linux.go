@@ -10,6 +10,8 @@ package cgo
 #cgo nocallback gv_post_recv_at
 #cgo noescape gv_poll
 #cgo nocallback gv_poll
+#cgo noescape gv_poll_extended
+#cgo nocallback gv_poll_extended
 #cgo noescape gv_wait_step
 #cgo nocallback gv_wait_step
 #cgo noescape gv_post_poll
@@ -27,36 +29,46 @@ import (
 
 // PostSend posts the first n work requests of the chain and answers how many
 // the queue took.
-func PostSend(qp QP, c *SendChain, n int) (int, error) {
-	return posted(C.gv_post_send_at(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n)))
+func PostSend(qp QP, path PostPath, c *SendChain, n int) (int, error) {
+	return posted(C.gv_post_send_at(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n)))
 }
 
 // PostRecv posts the first n receives of the chain.
 func PostRecv(qp QP, c *RecvChain, n int) (int, error) {
-	return posted(C.gv_post_recv_at(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n)))
+	return posted(C.gv_post_recv_at(C.uintptr_t(qp), 0, at(&c.WRs[0]), C.uint32_t(n)))
+}
+
+// PostSRQRecv posts the first n receives of the chain to a shared queue.
+func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
+	return posted(C.gv_post_recv_at(C.uintptr_t(srq), 1, at(&c.WRs[0]), C.uint32_t(n)))
 }
 
 // PollCQ polls up to spins+1 times until at least one completion is there.
-func PollCQ(cq CQ, wcs []WC, spins uint32) (int, error) {
-	return polled(C.gv_poll(C.uintptr_t(cq), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
+func PollCQ(cq CQ, path PollPath, wcs []WC, spins uint32) (int, error) {
+	return polled(C.gv_poll(C.uintptr_t(cq), C.int(path), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
+}
+
+// PollCQEx polls an extended queue once; fields are those that it was made for.
+func PollCQEx(cq CQ, path PollPath, fields uint64, wcs []WCEx) (int, error) {
+	return polled(C.gv_poll_extended(C.uintptr_t(cq), C.int(path), C.uint64_t(fields), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
 }
 
 // WaitStep is one step of waiting on a completion channel: it takes the event
 // that was requested, if armed says so, polls, requests the next event and
 // polls again. Without completions and without an error an event is on its
 // way.
-func WaitStep(ch CompChannel, cq CQ, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
+func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
 	a := cBool(*armed)
-	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.int(path), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
 	*armed = a != 0
 	return n, err
 }
 
 // PostPoll posts the first n work requests and polls cq up to spins+1 times.
-func PostPoll(qp QP, c *SendChain, n int, cq CQ, wcs []WC, spins uint32) (accepted, got int, err error) {
+func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32) (accepted, got int, err error) {
 	var g C.int
-	r := C.gv_post_poll(C.uintptr_t(qp), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
+	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
+		C.uintptr_t(cq), C.int(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
 	if accepted, err = posted(r); err != nil {
 		return accepted, 0, err
 	}

@@ -4,7 +4,8 @@ package cgo
 
 /*
 #include <stddef.h>
-#include <infiniband/verbs.h>
+#include "shim.h"
+#include "driver.h"
 
 // Members of unnamed unions and of nested structures have no C.name in Go.
 enum {
@@ -17,6 +18,11 @@ enum {
 	gv_swr_ah     = offsetof(struct ibv_send_wr, wr.ud.ah),
 	gv_swr_qpn    = offsetof(struct ibv_send_wr, wr.ud.remote_qpn),
 	gv_swr_qkey   = offsetof(struct ibv_send_wr, wr.ud.remote_qkey),
+	gv_swr_inv    = offsetof(struct ibv_send_wr, invalidate_rkey),
+	gv_swr_mw     = offsetof(struct ibv_send_wr, bind_mw.mw),
+	gv_swr_mwrkey = offsetof(struct ibv_send_wr, bind_mw.rkey),
+	gv_swr_mwmr   = offsetof(struct ibv_send_wr, bind_mw.bind_info.mr),
+	gv_swr_mwacc  = offsetof(struct ibv_send_wr, bind_mw.bind_info.mw_access_flags),
 	gv_wc_imm     = offsetof(struct ibv_wc, imm_data),
 };
 */
@@ -38,6 +44,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(AHAttr{})-C.sizeof_struct_ibv_ah_attr]
 	_ = [1]struct{}{}[unsafe.Sizeof(QPCap{})-C.sizeof_struct_ibv_qp_cap]
 	_ = [1]struct{}{}[unsafe.Sizeof(AsyncEvent{})-C.sizeof_struct_ibv_async_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(WCEx{})-C.sizeof_struct_gv_wc_ex]
+	_ = [1]struct{}{}[unsafe.Sizeof(SRQAttr{})-C.sizeof_struct_ibv_srq_attr]
+	_ = [1]struct{}{}[unsafe.Sizeof(EFAAttr{})-C.sizeof_struct_efadv_device_attr]
 	_ = [1]struct{}{}[unsafe.Sizeof(QPAttr{})-C.sizeof_struct_ibv_qp_attr]
 
 	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.MaxQP)-unsafe.Offsetof(C.struct_ibv_device_attr{}.max_qp)]
@@ -65,6 +74,14 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)-C.gv_swr_ah]
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+8-C.gv_swr_qpn]
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+12-C.gv_swr_qkey]
+
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.ImmData)-C.gv_swr_inv]
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)-C.gv_swr_mw]
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+8-C.gv_swr_mwrkey]
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+16-C.gv_swr_mwmr]
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+40-C.gv_swr_mwacc]
+	_ = [1]struct{}{}[unsafe.Offsetof(C.struct_gv_dest{}.dc_key)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(C.struct_gv_dest{}.stream)-24]
 
 	_ = [1]struct{}{}[unsafe.Offsetof(RecvWR{}.NumSGE)-unsafe.Offsetof(C.struct_ibv_recv_wr{}.num_sge)]
 

@@ -12,17 +12,21 @@
 #include <string.h>
 #include <infiniband/verbs.h>
 
+#include "extended.h"
+
 /*
  * Posts the first n work requests of a chain whose next pointers already link
  * it in order. Answers errno in the low 32 bits and the number accepted in the
- * high ones.
+ * high ones. How: see GV_POST_PLAIN in extended.h.
  */
-static inline uint64_t gv_post_send(uintptr_t qp, struct ibv_send_wr *wr, uint32_t n)
+static inline uint64_t gv_post_send(uintptr_t qp, uintptr_t how, struct ibv_send_wr *wr, uint32_t n)
 {
 	struct ibv_send_wr *bad = NULL;
 	struct ibv_send_wr *rest = wr[n - 1].next;
 	int err;
 
+	if (how != GV_POST_PLAIN)
+		return gv_post_extended(qp, how, wr, n);
 	wr[n - 1].next = NULL;
 	err = ibv_post_send((struct ibv_qp *)qp, wr, &bad);
 	wr[n - 1].next = rest;
@@ -31,12 +35,13 @@ static inline uint64_t gv_post_send(uintptr_t qp, struct ibv_send_wr *wr, uint32
 	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
 }
 
-static inline uint64_t gv_post_send_at(uintptr_t qp, uintptr_t wr, uint32_t n)
+static inline uint64_t gv_post_send_at(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n)
 {
-	return gv_post_send(qp, (struct ibv_send_wr *)wr, n);
+	return gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 }
 
-static inline uint64_t gv_post_recv_at(uintptr_t qp, uintptr_t at, uint32_t n)
+/* Posts receives to a queue pair, or to a shared receive queue. */
+static inline uint64_t gv_post_recv_at(uintptr_t queue, int shared, uintptr_t at, uint32_t n)
 {
 	struct ibv_recv_wr *wr = (struct ibv_recv_wr *)at;
 	struct ibv_recv_wr *bad = NULL;
@@ -44,18 +49,28 @@ static inline uint64_t gv_post_recv_at(uintptr_t qp, uintptr_t at, uint32_t n)
 	int err;
 
 	wr[n - 1].next = NULL;
-	err = ibv_post_recv((struct ibv_qp *)qp, wr, &bad);
+	if (shared)
+		err = ibv_post_srq_recv((struct ibv_srq *)queue, wr, &bad);
+	else
+		err = ibv_post_recv((struct ibv_qp *)queue, wr, &bad);
 	wr[n - 1].next = rest;
 	if (!err)
 		return (uint64_t)n << 32;
 	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
 }
 
+static inline int gv_poll_once(uintptr_t cq, int extended, struct ibv_wc *wc, int n)
+{
+	if (extended)
+		return gv_poll_extended(cq, extended, 0, wc, sizeof(*wc), n);
+	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+}
+
 /* Polls up to spins + 1 times, until something is there. */
-static inline int gv_poll(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t spins)
+static inline int gv_poll(uintptr_t cq, int extended, struct ibv_wc *wc, int n, uint32_t spins)
 {
 	for (;;) {
-		int got = ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+		int got = gv_poll_once(cq, extended, wc, n);
 
 		if (got != 0 || spins == 0)
 			return got;
@@ -72,7 +87,8 @@ static inline int gv_poll(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t spins
  * came in between raised none. If one was requested it is taken first, so that
  * there is never more than one unread event in the channel.
  */
-static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int *armed, int solicited, struct ibv_wc *wc, int n)
+static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int extended, int *armed, int solicited,
+			       struct ibv_wc *wc, int n)
 {
 	int got;
 
@@ -84,7 +100,7 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int *armed, int 
 			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
 		ibv_ack_cq_events(which, 1);
 		*armed = 0;
-		got = ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+		got = gv_poll_once(cq, extended, wc, n);
 		if (got)
 			return got;
 	}
@@ -92,20 +108,20 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int *armed, int 
 	if (got)
 		return -got;
 	*armed = 1;
-	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+	return gv_poll_once(cq, extended, wc, n);
 }
 
 /*
  * Posts a chain and polls a queue in one crossing. *got is set only if all of
  * the chain was accepted.
  */
-static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t wr, uint32_t n,
-				    uintptr_t cq, struct ibv_wc *wc, int max,
+static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n,
+				    uintptr_t cq, int extended, struct ibv_wc *wc, int max,
 				    uint32_t spins, int *got)
 {
-	uint64_t r = gv_post_send(qp, (struct ibv_send_wr *)wr, n);
+	uint64_t r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 
-	*got = (uint32_t)r ? 0 : gv_poll(cq, wc, max, spins);
+	*got = (uint32_t)r ? 0 : gv_poll(cq, extended, wc, max, spins);
 	return r;
 }
 

@@ -5,46 +5,85 @@ package cgo
 // Supported tells whether this build can reach rdma-core.
 const Supported = false
 
-func PostSend(QP, *SendChain, int) (int, error)                { return 0, ErrUnsupported }
-func PostRecv(QP, *RecvChain, int) (int, error)                { return 0, ErrUnsupported }
-func PollCQ(CQ, []WC, uint32) (int, error)                     { return 0, ErrUnsupported }
-func NewSendChain(int, int, int) (*SendChain, error)           { return nil, ErrUnsupported }
-func NewRecvChain(int, int) (*RecvChain, error)                { return nil, ErrUnsupported }
-func (c *SendChain) Free()                                     {}
-func (c *RecvChain) Free()                                     {}
-func Devices() ([]DeviceInfo, error)                           { return nil, ErrUnsupported }
-func OpenDevice(string) (Context, error)                       { return 0, ErrUnsupported }
-func CloseDevice(Context) error                                { return ErrUnsupported }
-func AsyncFD(Context) int                                      { return -1 }
-func NumCompVectors(Context) int                               { return 0 }
-func QueryDevice(Context, *DeviceAttr) error                   { return ErrUnsupported }
-func QueryPort(Context, uint8, *PortAttr) error                { return ErrUnsupported }
-func QueryGIDTable(Context, int) ([]GIDEntry, error)           { return nil, ErrUnsupported }
-func QueryPKey(Context, uint8, int) (uint16, error)            { return 0, ErrUnsupported }
-func AllocPD(Context) (PD, error)                              { return 0, ErrUnsupported }
-func DeallocPD(PD) error                                       { return ErrUnsupported }
-func DeregMR(MR) error                                         { return ErrUnsupported }
-func DestroyCompChannel(CompChannel) error                     { return ErrUnsupported }
-func CreateCQ(Context, int, CompChannel, int) (CQ, int, error) { return 0, 0, ErrUnsupported }
-func DestroyCQ(CQ) error                                       { return ErrUnsupported }
-func CreateQP(PD, *QPInit) (QP, uint32, error)                 { return 0, 0, ErrUnsupported }
-func ModifyQP(QP, *QPAttr, uint32) error                       { return ErrUnsupported }
-func QueryQP(QP, *QPAttr, uint32) error                        { return ErrUnsupported }
-func DestroyQP(QP) error                                       { return ErrUnsupported }
-func CreateAH(PD, *AHAttr) (AH, error)                         { return 0, ErrUnsupported }
-func DestroyAH(AH) error                                       { return ErrUnsupported }
-func WCStatusString(uint32) string                             { return "" }
-func EventTypeString(uint32) string                            { return "" }
-func CreateCompChannel(Context) (CompChannel, int, error)      { return 0, -1, ErrUnsupported }
-func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)        { return false, ErrUnsupported }
-func AckAsyncEvent(*AsyncEvent)                                {}
+func PostSend(QP, PostPath, *SendChain, int) (int, error)         { return 0, ErrUnsupported }
+func PostSRQRecv(SRQ, *RecvChain, int) (int, error)               { return 0, ErrUnsupported }
+func PollCQEx(CQ, PollPath, uint64, []WCEx) (int, error)                            { return 0, ErrUnsupported }
+func PostRecv(QP, *RecvChain, int) (int, error)                   { return 0, ErrUnsupported }
+func PollCQ(CQ, PollPath, []WC, uint32) (int, error)                  { return 0, ErrUnsupported }
+func NewSendChain(int, int, int) (*SendChain, error)              { return nil, ErrUnsupported }
+func NewRecvChain(int, int) (*RecvChain, error)                   { return nil, ErrUnsupported }
+func (c *SendChain) Free()                                        {}
+func (c *RecvChain) Free()                                        {}
+func Devices() ([]DeviceInfo, error)                              { return nil, ErrUnsupported }
+func OpenDevice(string) (Context, error)                          { return 0, ErrUnsupported }
+func CloseDevice(Context) error                                   { return ErrUnsupported }
+func AsyncFD(Context) int                                         { return -1 }
+func NumCompVectors(Context) int                                  { return 0 }
+func QueryDevice(Context, *DeviceAttr) error                      { return ErrUnsupported }
+func QueryPort(Context, uint8, *PortAttr) error                   { return ErrUnsupported }
+func QueryGIDTable(Context, int) ([]GIDEntry, error)              { return nil, ErrUnsupported }
+func QueryPKey(Context, uint8, int) (uint16, error)               { return 0, ErrUnsupported }
+func AllocPD(Context) (PD, error)                                 { return 0, ErrUnsupported }
+func DeallocPD(PD) error                                          { return ErrUnsupported }
+func DeregMR(MR) error                                            { return ErrUnsupported }
+func DestroyCompChannel(CompChannel) error                        { return ErrUnsupported }
+func CreateCQ(Context, int, CompChannel, int) (CQ, int, error)    { return 0, 0, ErrUnsupported }
+func DestroyCQ(CQ) error                                          { return ErrUnsupported }
+func CreateQP(Context, PD, *QPInit) (QP, uint32, PostPath, error) { return 0, 0, 0, ErrUnsupported }
+func QPNum(QP) uint32                                             { return 0 }
+func QueryDeviceEx(Context, *DeviceAttrEx) error                  { return ErrUnsupported }
+func QueryClock(Context) (uint64, error)                          { return 0, ErrUnsupported }
+func ModerateCQ(CQ, uint16, uint16) error                         { return ErrUnsupported }
+func ResizeCQ(CQ, int) (int, error)                               { return 0, ErrUnsupported }
+func RateLimitQP(QP, uint32, uint32, uint16) error                { return ErrUnsupported }
+func AllocTD(Context) (TD, error)                                 { return 0, ErrUnsupported }
+func DeallocTD(TD) error                                          { return ErrUnsupported }
+func AllocParentDomain(Context, PD, TD) (PD, error)               { return 0, ErrUnsupported }
+func CreateSRQ(PD, *SRQAttr) (SRQ, error)                         { return 0, ErrUnsupported }
+func ModifySRQ(SRQ, *SRQAttr, uint32) error                       { return ErrUnsupported }
+func QuerySRQ(SRQ, *SRQAttr) error                                { return ErrUnsupported }
+func DestroySRQ(SRQ) error                                        { return ErrUnsupported }
+func Mlx5Supported(Context) bool                                  { return false }
+func Mlx5Query(Context, *Mlx5Attr) error                          { return ErrUnsupported }
+func Mlx5StreamReset(QP, uint16) error                            { return ErrUnsupported }
+func EFAQuery(Context, *EFAAttr) error                            { return ErrUnsupported }
+func AllocMW(PD, uint32) (MW, uint32, error)                      { return 0, 0, ErrUnsupported }
+func DeallocMW(MW) error                                          { return ErrUnsupported }
+func AdviseMR(PD, uint32, uint32, SGE) error                      { return ErrUnsupported }
+
+func CreateCQEx(Context, int, CompChannel, int, uint64) (CQ, int, error) {
+	return 0, 0, ErrUnsupported
+}
+
+func BindMW(QP, MW, uint64, uint32, MR, uint64, uint64, uint32) (uint32, error) {
+	return 0, ErrUnsupported
+}
+
+func RegDMABuf(PD, uint64, int, uint64, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+	return 0, 0, 0, ErrUnsupported
+}
+
+func ReregMR(MR, uint32, PD, uintptr, int, uint32) (lkey, rkey uint32, code int, err error) {
+	return 0, 0, 0, ErrUnsupported
+}
+
+func ModifyQP(QP, *QPAttr, uint32) error                  { return ErrUnsupported }
+func QueryQP(QP, *QPAttr, uint32) error                   { return ErrUnsupported }
+func DestroyQP(QP) error                                  { return ErrUnsupported }
+func CreateAH(PD, *AHAttr) (AH, error)                    { return 0, ErrUnsupported }
+func DestroyAH(AH) error                                  { return ErrUnsupported }
+func WCStatusString(uint32) string                        { return "" }
+func EventTypeString(uint32) string                       { return "" }
+func CreateCompChannel(Context) (CompChannel, int, error) { return 0, -1, ErrUnsupported }
+func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)   { return false, ErrUnsupported }
+func AckAsyncEvent(*AsyncEvent)                           {}
 
 func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
 	return 0, 0, 0, ErrUnsupported
 }
 
-func PostPoll(QP, *SendChain, int, CQ, []WC, uint32) (accepted, got int, err error) {
+func PostPoll(QP, PostPath, *SendChain, int, CQ, PollPath, []WC, uint32) (accepted, got int, err error) {
 	return 0, 0, ErrUnsupported
 }
 
-func WaitStep(CompChannel, CQ, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }
+func WaitStep(CompChannel, CQ, PollPath, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }

@@ -12,6 +12,35 @@ type (
 	CQ          uintptr // struct ibv_cq *
 	QP          uintptr // struct ibv_qp *
 	AH          uintptr // struct ibv_ah *
+	SRQ         uintptr // struct ibv_srq *
+	MW          uintptr // struct ibv_mw *
+	TD          uintptr // struct ibv_td *
+)
+
+// PostPath is how a queue pair posts: by ibv_post_send, by ibv_wr_*, or, any
+// other value, by ibv_wr_* and the calls of mlx5dv of the queue pair.
+type PostPath uintptr
+
+const (
+	PostPlain    PostPath = 0
+	PostExtended PostPath = 1
+	PostRXE      PostPath = 2 // by rxe's ibv_wr_*, whose mistakes are kept from harm
+)
+
+// PollPath is how a completion queue is polled.
+type PollPath int
+
+const (
+	PollPlain    PollPath = 0
+	PollExtended PollPath = 1
+	PollRXE      PollPath = 2 // as an extended queue of rxe
+)
+
+// Opcodes that struct ibv_send_wr of the headers does not know.
+const (
+	WRFlush       = 14
+	WRAtomicWrite = 15
+	WRRaw         = 0x100 // a work queue entry of mlx5, at the address that SetRDMA gives
 )
 
 // DeviceInfo is what is known of a device before it is opened.
@@ -121,7 +150,7 @@ type SendWR struct {
 	ImmData uint32 // big endian
 	op      [4]uint64
 	_       uint64    // qp_type
-	_       [6]uint64 // bind_mw, tso
+	tail    [6]uint64 // bind_mw, tso, or struct gv_dest of extended.h
 }
 
 // SetRDMA fills the union for READ and WRITE.
@@ -141,6 +170,25 @@ func (w *SendWR) SetAtomic(remoteAddr, compareAdd, swap uint64, rkey uint32) {
 func (w *SendWR) SetUD(ah AH, qpn, qkey uint32) {
 	w.op[0] = uint64(ah)
 	*half(&w.op[1]) = [2]uint32{qpn, qkey}
+}
+
+// SetInvalidate names the key that LOCAL_INV and SEND with invalidate end. It
+// lies where the immediate would.
+func (w *SendWR) SetInvalidate(rkey uint32) { w.ImmData = rkey }
+
+// SetBind fills in what BIND_MW makes accessible under the new key.
+func (w *SendWR) SetBind(mw MW, rkey uint32, mr MR, addr, length uint64, access uint32) {
+	w.tail = [6]uint64{uint64(mw), 0, uint64(mr), addr, length, 0}
+	half(&w.tail[1])[0] = rkey
+	half(&w.tail[5])[0] = access
+}
+
+// SetDest fills in where a request of a queue pair without a connection goes,
+// beside what SetRDMA and SetAtomic say. stream is from 1 on, or 0.
+func (w *SendWR) SetDest(ah AH, qpn, qkey uint32, dcKey uint64, stream uint32) {
+	w.tail = [6]uint64{uint64(ah), 0, dcKey, 0, 0, 0}
+	*half(&w.tail[1]) = [2]uint32{qpn, qkey}
+	half(&w.tail[3])[0] = stream
 }
 
 // half is a word of the union as the two fields that C has in it.
@@ -171,6 +219,13 @@ type WC struct {
 	SL           uint8
 	DLIDPathBits uint8
 	_            [2]byte
+}
+
+// WCEx has the layout of struct gv_wc_ex of extended.h.
+type WCEx struct {
+	WC
+	Timestamp uint64 // ticks of the device's clock
+	WallClock uint64 // nanoseconds since the epoch
 }
 
 // GlobalRoute has the layout of struct ibv_global_route.
@@ -241,8 +296,75 @@ type QPInit struct {
 	Type   uint32 // enum ibv_qp_type
 	SendCQ CQ
 	RecvCQ CQ
+	SRQ    SRQ
 	Cap    QPCap // on return: what the device granted
 	SigAll bool
+
+	Extended bool   // to be posted to by ibv_wr_*
+	SendOps  uint64 // enum ibv_qp_create_send_ops_flags, if Extended
+
+	Driver     Driver
+	DCKey      uint64 // of a DCT: its access key
+	LogStreams uint8  // of a DCI: logarithm of its streams; 0: none
+	LogErrored uint8  // of a DCI with streams: logarithm of those that may be in error
+	RawWQE     bool   // mlx5: to post raw work queue entries too
+}
+
+// Driver is a kind of queue pair that only one provider has.
+type Driver int
+
+const (
+	NoDriver Driver = iota
+	Mlx5QP          // an ordinary one, made by mlx5dv
+	Mlx5DCI
+	Mlx5DCT
+	EFASRD
+)
+
+// SRQAttr has the layout of struct ibv_srq_attr.
+type SRQAttr struct {
+	MaxWR  uint32
+	MaxSGE uint32
+	Limit  uint32
+}
+
+// DeviceAttrEx is what the extended query tells beside [DeviceAttr]; a device
+// without it has zeroes.
+type DeviceAttrEx struct {
+	ODP           uint64 // enum ibv_odp_general_caps
+	ODPRC         uint32 // enum ibv_odp_transport_cap_bits
+	ODPUD         uint32
+	TimestampMask uint64
+	ClockKHz      uint64
+	CapFlags      uint64
+	PacingMin     uint32 // kbit/s
+	PacingMax     uint32
+	PacingQPTypes uint32
+	ModCount      uint16 // completion moderation
+	ModPeriod     uint16 // microseconds
+}
+
+// Mlx5Attr is what mlx5dv_query_device tells.
+type Mlx5Attr struct {
+	Flags         uint64
+	DCODPCaps     uint32
+	LogStreams    uint8
+	LogErrored    uint8
+	MaxWRMemcpy   uint64
+	SignatureCaps uint64
+}
+
+// EFAAttr has the layout of struct efadv_device_attr.
+type EFAAttr struct {
+	CompMask      uint64
+	MaxSQWR       uint32
+	MaxRQWR       uint32
+	MaxSQSGE      uint16
+	MaxRQSGE      uint16
+	InlineBufSize uint16
+	_             [2]byte
+	Caps          uint32
+	MaxRDMASize   uint32
 }
 
 // AsyncEvent has the layout of struct ibv_async_event. Element is the address

@@ -10,27 +10,18 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// Kinds of asynchronous events that this package acts on (enum ibv_event_type).
-const (
-	eventCQErr       = 0
-	eventQPFatal     = 1
-	eventQPReqErr    = 2
-	eventQPAccessErr = 3
-	eventDeviceFatal = 8
-	eventPortActive  = 9
-	eventPortErr     = 10
-	eventGIDChange   = 18
-)
-
-// asyncReader takes a device's asynchronous events in the netpoller and marks
-// the objects that they concern.
+// asyncReader takes a device's asynchronous events in the netpoller, marks the
+// objects that they concern and passes them on to [Device.Events].
 type asyncReader struct {
 	file *os.File
 	done chan struct{}
 
-	mu  sync.Mutex
-	cqs map[uint64]*CQ
-	qps map[uint64]*QP
+	mu          sync.Mutex
+	cqs         map[uint64]*CQ
+	qps         map[uint64]*QP
+	srqs        map[uint64]*SRQ
+	subscribers map[*subscriber]struct{}
+	ended       bool
 }
 
 func startAsync(d *Device) (*asyncReader, error) {
@@ -43,13 +34,16 @@ func startAsync(d *Device) (*asyncReader, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	r := &asyncReader{
-		file: file,
-		done: make(chan struct{}),
-		cqs:  make(map[uint64]*CQ),
-		qps:  make(map[uint64]*QP),
+		file:        file,
+		done:        make(chan struct{}),
+		cqs:         make(map[uint64]*CQ),
+		qps:         make(map[uint64]*QP),
+		srqs:        make(map[uint64]*SRQ),
+		subscribers: make(map[*subscriber]struct{}),
 	}
 	go func() {
 		defer close(r.done)
+		defer r.end()
 		for {
 			var ev cgo.AsyncEvent
 			var ok bool
@@ -76,33 +70,42 @@ func (r *asyncReader) stop() {
 
 // dispatch runs before the event is acknowledged: until then the object that
 // it names cannot be destroyed, so its address means what it meant.
-func (r *asyncReader) dispatch(d *Device, ev *cgo.AsyncEvent) {
-	text := cgo.EventTypeString(ev.Type)
+func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
+	ev := Event{Type: EventType(raw.Type), Device: d}
+	r.mu.Lock()
 	switch ev.Type {
-	case eventCQErr:
-		r.mu.Lock()
-		cq := r.cqs[ev.Element]
-		r.mu.Unlock()
-		if cq != nil {
-			cq.overrun.Store(true)
-			cq.wake()
+	case EventCQError:
+		ev.CQ = r.cqs[raw.Element]
+	case EventSRQError, EventSRQLimit:
+		ev.SRQ = r.srqs[raw.Element]
+	case EventQPFatal, EventQPRequest, EventQPAccess, EventEstablished, EventSQDrained, EventMigrated, EventMigrationFailed, EventLastWQE:
+		ev.QP = r.qps[raw.Element]
+	default:
+		var b [8]byte
+		binary.NativeEndian.PutUint64(b[:], raw.Element)
+		ev.Port = uint8(binary.NativeEndian.Uint32(b[:]))
+	}
+	r.mu.Unlock()
+
+	switch ev.Type {
+	case EventCQError:
+		if ev.CQ != nil {
+			ev.CQ.overrun.Store(true)
+			ev.CQ.wake()
 		}
 		d.log.Error("completion queue overrun", "device", d.name)
-	case eventQPFatal, eventQPReqErr, eventQPAccessErr:
-		r.mu.Lock()
-		qp := r.qps[ev.Element]
-		r.mu.Unlock()
-		if qp != nil {
-			qp.fault.Store(&text)
-			d.log.Warn("queue pair event", "device", d.name, "qp", qp.num, "event", text)
+	case EventQPFatal, EventQPRequest, EventQPAccess:
+		if ev.QP != nil {
+			text := ev.Type.String()
+			ev.QP.fault.Store(&text)
+			d.log.Warn("queue pair event", "device", d.name, "qp", ev.QP.num, "event", text)
 		}
-	case eventDeviceFatal, eventPortActive, eventPortErr, eventGIDChange:
-		var b [8]byte
-		binary.NativeEndian.PutUint64(b[:], ev.Element)
-		d.log.Info("port event", "device", d.name, "port", binary.NativeEndian.Uint32(b[:]), "event", text)
+	case EventDeviceFatal, EventPortActive, EventPortError, EventGIDChange:
+		d.log.Info("port event", "device", d.name, "port", ev.Port, "event", ev.Type.String())
 	default:
-		d.log.Debug("event", "device", d.name, "event", text)
+		d.log.Debug("event", "device", d.name, "event", ev.Type.String())
 	}
+	r.publish(ev)
 }
 
 func watchEvents[T any](r *asyncReader, m map[uint64]*T, handle uint64, obj *T) {

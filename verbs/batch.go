@@ -34,6 +34,9 @@ const (
 	opRead     = 4
 	opCmpSwap  = 5
 	opFetchAdd = 6
+	opLocalInv = 7
+	opBindMW   = 8
+	opSendInv  = 9
 )
 
 // Batch collects send work requests and posts them in one crossing into C, in
@@ -58,7 +61,8 @@ type Batch struct {
 	sges   []SGE
 	maxSGE int
 
-	ahs []*AH // distinct neighbours, to be held open while posting
+	ahs   []*AH    // distinct neighbours, to be held open while posting
+	dests []toward // of a queue pair without a connection
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's
@@ -85,9 +89,7 @@ func (b *Batch) Cap() int { return len(b.wrs) }
 
 // Reset drops what was added.
 func (b *Batch) Reset() {
-	b.n, b.err = 0, nil
-	clear(b.ahs)
-	b.ahs = b.ahs[:0]
+	b.ended(nil)
 }
 
 // fail keeps the first error for Post.
@@ -274,7 +276,7 @@ func (b *Batch) Post() (n int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, b.ended(err)
 	}
-	n, err = cgo.PostSend(b.qp.qp, b.chain, b.n)
+	n, err = cgo.PostSend(b.qp.qp, b.qp.path, b.chain, b.n)
 	b.exit()
 	if err != nil {
 		err = b.qp.postError("post send to", err)
@@ -297,7 +299,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		b.exit()
 		return 0, 0, b.ended(opError("poll", cq.life.label, ErrClosed))
 	}
-	n, got, err = cgo.PostPoll(b.qp.qp, b.chain, b.n, cq.cq, rawWCs(wcs), uint32(max(spins, 0)))
+	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), uint32(max(spins, 0)))
 	cq.life.exit()
 	b.exit()
 	switch {
@@ -315,6 +317,11 @@ func (b *Batch) enter() error {
 		return b.err
 	}
 	q := b.qp
+	if q.typ.unconnected() {
+		if err := b.address(); err != nil {
+			return err
+		}
+	}
 	if s := q.State(); s < StateRTS {
 		return opError("post send to", q.life.label, ErrState, "it is in ", s)
 	}
@@ -346,13 +353,16 @@ func (b *Batch) ended(err error) error {
 		clear(b.ahs)
 		b.ahs = b.ahs[:0]
 	}
+	b.dests = b.dests[:0]
 	return err
 }
 
 func (q *QP) postError(op string, err error) error {
 	switch {
-	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN):
+	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN), isErrno(err, syscall.ENOSPC):
 		return opError(op, q.life.label, class(ErrQueueFull, err))
+	case isErrno(err, syscall.EOPNOTSUPP):
+		return opError(op, q.life.label, unsupported(err), "by the extended calls of this provider")
 	case isErrno(err, syscall.EINVAL):
 		return opError(op, q.life.label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
 	}

@@ -74,13 +74,28 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	if remote.Type != q.typ {
 		return refuse("this side is ", q.typ, ", the peer ", remote.Type)
 	}
+	c, err := c.withDefaults(q, remote.MTU)
+	if err != nil {
+		return c, err
+	}
+	if remote.GID == (GID{}) && q.gid.Type != GIDInfiniBand {
+		return c, opError("connect", q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
+	}
+	return c, nil
+}
+
+// withDefaults fills in what was left to the device and checks the rest.
+func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
+	refuse := func(detail ...any) (ConnectConfig, error) {
+		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+	}
 	dev := q.pd.dev
 	port, err := dev.Port(q.gid.Port)
 	if err != nil {
 		return c, err
 	}
 	if c.MTU == 0 {
-		c.MTU = min(port.ActiveMTU, remote.MTU)
+		c.MTU = min(port.ActiveMTU, peer)
 	}
 	if c.MTU.Bytes() == 0 || c.MTU > port.ActiveMTU {
 		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
@@ -109,9 +124,6 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	}
 	if c.MaxReads < 0 || c.MaxReads > limit {
 		return refuse("MaxReads ", c.MaxReads, "; the device allows ", limit)
-	}
-	if remote.GID == (GID{}) && port.LinkLayer == LinkEthernet {
-		return c, opError("connect", q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
 	}
 	return c, nil
 }

@@ -28,6 +28,9 @@ type CQConfig struct {
 	// SolicitedOnly wakes Wait only for completions of receives whose sender
 	// asked for it ([Solicited]) and for failures.
 	SolicitedOnly bool
+	// Fields asks for an extended queue, which tells them beside what every
+	// completion has: see [CQ.PollEx]. All other calls work as ever.
+	Fields WCFields
 	// PollOnly saves the file descriptor of a queue that is never waited on.
 	PollOnly bool
 }
@@ -41,6 +44,8 @@ type CQ struct {
 	depth     int
 	spin      uint32
 	solicited bool
+	path      cgo.PollPath
+	fields    WCFields
 	overrun   atomic.Bool
 
 	channel cgo.CompChannel
@@ -58,7 +63,13 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if vectors := cgo.NumCompVectors(d.ctx); cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
 		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
 	}
-	c := &CQ{dev: d, solicited: cfg.SolicitedOnly}
+	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
+	if cfg.Fields != 0 {
+		c.path = cgo.PollExtended
+		if d.isRXE() {
+			c.path = cgo.PollRXE
+		}
+	}
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
@@ -93,10 +104,18 @@ func (c *CQ) create(cfg CQConfig) error {
 		}
 	}
 	var err error
-	c.cq, c.depth, err = cgo.CreateCQ(d.ctx, cfg.Depth, c.channel, cfg.Vector)
+	if c.fields != 0 {
+		c.cq, c.depth, err = cgo.CreateCQEx(d.ctx, cfg.Depth, c.channel, cfg.Vector, uint64(cfg.Fields&^FieldsStandard))
+	} else {
+		c.cq, c.depth, err = cgo.CreateCQ(d.ctx, cfg.Depth, c.channel, cfg.Vector)
+	}
 	if err != nil {
 		c.wait.shut()
-		return errors.Join(opError("create cq on", d.name, err, fmt.Sprintf("depth %d", cfg.Depth)), c.destroyChannel())
+		detail := fmt.Sprintf("depth %d", cfg.Depth)
+		if c.fields != 0 {
+			err, detail = unsupported(err), detail+fmt.Sprintf(", fields %v", cfg.Fields)
+		}
+		return errors.Join(opError("create cq on", d.name, err, detail), c.destroyChannel())
 	}
 	return nil
 }
@@ -129,7 +148,11 @@ func (c *CQ) Close() error {
 }
 
 // Depth is how many completions the queue holds.
-func (c *CQ) Depth() int { return c.depth }
+func (c *CQ) Depth() int {
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
+	return c.depth
+}
 
 // Poll takes completions that are there, at most len(wcs), and answers how
 // many. It never blocks and never allocates. The completions are copies: they
@@ -150,7 +173,7 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 	if !c.life.enter() {
 		return 0, opError("poll", c.life.label, ErrClosed)
 	}
-	n, err := cgo.PollCQ(c.cq, rawWCs(wcs), spins)
+	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)

@@ -112,6 +112,9 @@ func (d *Device) Close() error {
 // Name is the kernel's name of the device.
 func (d *Device) Name() string { return d.name }
 
+// isRXE tells Soft-RoCE by the vendor that it gives itself.
+func (d *Device) isRXE() bool { return d.attr.VendorID == 0xffffff }
+
 // AtomicCap is how far the atomicity of atomics reaches.
 type AtomicCap int
 

@@ -120,22 +120,38 @@ func (q *QP) ToReset() error { return q.Modify(QPAttr{State: StateReset}, AttrSt
 // partition and access that it was made with.
 func (q *QP) Init() error {
 	a := QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey}
-	mask := AttrState | initConn
-	if q.typ == UD {
-		mask = AttrState | initUD
-	}
-	return q.Modify(a, mask)
+	return q.Modify(a, AttrState|rules[q.typ][transition{StateReset, StateInit}].required)
 }
 
-// Activate moves a UD queue pair from [StateInit] to [StateRTS].
-func (q *QP) Activate() error {
-	if q.typ != UD {
+// Activate moves a queue pair without a connection from [StateInit] to the
+// state in which it works: [StateRTS], or [StateRTR] for a [DCT].
+func (q *QP) Activate() error { return q.ActivateWith(ConnectConfig{}) }
+
+// ActivateWith is Activate with the timers and limits that a [DCI] or [DCT]
+// takes from cfg; UD and SRD take none.
+func (q *QP) ActivateWith(cfg ConnectConfig) error {
+	if q.typ == RC || q.typ == UC {
 		return opError("activate", q.life.label, ErrAttributes, q.typ, " needs a peer: use Connect")
 	}
-	if err := q.Modify(QPAttr{State: StateRTR}, AttrState); err != nil {
+	if q.typ == DCI || q.typ == DCT {
+		c, err := cfg.withDefaults(q, MTU4096)
+		if err != nil {
+			return err
+		}
+		cfg = c
+	}
+	rtr := QPAttr{State: StateRTR, PathMTU: cfg.MTU, MinRNRTimer: RNRTimerFor(cfg.RNRTimer),
+		AH: AHAttr{SGIDIndex: q.gid.Index, Port: q.gid.Port, HopLimit: cfg.HopLimit, TrafficClass: cfg.TrafficClass, SL: cfg.ServiceLevel}}
+	if err := q.Modify(rtr, AttrState|rules[q.typ][transition{StateInit, StateRTR}].required); err != nil {
 		return err
 	}
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, AttrState|AttrSQPSN)
+	if q.typ == DCT {
+		q.num = cgo.QPNum(q.qp)
+		return nil
+	}
+	rts := QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: AckTimeoutFor(cfg.AckTimeout), RetryCount: uint8(max(cfg.Retries, 0)),
+		RNRRetry: uint8(max(cfg.RNRRetries, 0)), MaxReadAtomic: uint8(cfg.MaxReads)}
+	return q.Modify(rts, AttrState|rules[q.typ][transition{StateRTR, StateRTS}].required)
 }
 
 func (a *QPAttr) raw() cgo.QPAttr {

@@ -19,7 +19,13 @@ const (
 	RemoteWrite  Access = 1 << 1  // peers may WRITE
 	RemoteRead   Access = 1 << 2  // peers may READ
 	RemoteAtomic Access = 1 << 3  // peers may CMP_SWAP and FETCH_ADD
+	BindWindow   Access = 1 << 4  // memory windows may be bound to it
+	OnDemand     Access = 1 << 6  // pages are mapped when they are needed, and not pinned
+	HugePages    Access = 1 << 7  // with OnDemand: all of it lies in huge pages
 	RelaxedOrder Access = 1 << 20 // writes may become visible out of order (PCIe relaxed ordering)
+
+	FlushableGlobal     Access = 1 << 8 // peers may FLUSH for visibility
+	FlushablePersistent Access = 1 << 9 // peers may FLUSH for persistence
 )
 
 // PageSize chooses the pages of a buffer.
@@ -50,8 +56,10 @@ type MRConfig struct {
 // that a late request of a peer finds a dead key, never foreign memory.
 type MR struct {
 	life   life
+	pd     *PD
 	mr     cgo.MR
-	buf    []byte
+	buf    []byte // nil for a dmabuf
+	size   int
 	addr   uint64
 	lkey   uint32
 	rkey   uint32
@@ -98,7 +106,7 @@ func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 
 func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error) {
 	access := cfg.Access | LocalWrite
-	m := &MR{buf: buf, addr: addressOf(buf), access: access, unmap: unmap}
+	m := &MR{pd: p, buf: buf, size: len(buf), addr: addressOf(buf), access: access, unmap: unmap}
 	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
 		return nil, err
 	}
@@ -144,7 +152,7 @@ func (m *MR) Close() error {
 }
 
 // Len is the size of the region in bytes.
-func (m *MR) Len() int { return len(m.buf) }
+func (m *MR) Len() int { return m.size }
 
 // Bytes is the memory of the region. For a region from [PD.AllocMR] it is valid
 // until Close.
@@ -156,7 +164,7 @@ func (m *MR) LKey() uint32 { return m.lkey }
 // SGE names n bytes at offset off for use in a work request. A range outside
 // the region gives an entry that every post refuses with [ErrRange].
 func (m *MR) SGE(off, n int) SGE {
-	if off < 0 || n < 0 || off > len(m.buf) || n > len(m.buf)-off || uint64(n) > maxSGELength {
+	if off < 0 || n < 0 || off > m.size || n > m.size-off || uint64(n) > maxSGELength {
 		return badSGE
 	}
 	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
@@ -164,7 +172,7 @@ func (m *MR) SGE(off, n int) SGE {
 
 // Region describes the memory region to a peer.
 func (m *MR) Region() Region {
-	return Region{Addr: m.addr, Length: uint64(len(m.buf)), RKey: m.rkey}
+	return Region{Addr: m.addr, Length: uint64(m.size), RKey: m.rkey}
 }
 
 // Region is a peer's memory region: what it takes to READ and WRITE it. Its

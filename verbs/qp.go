@@ -19,10 +19,20 @@ const (
 	RC QPType = 2 // reliable connection
 	UC QPType = 3 // unreliable connection: SEND and WRITE only
 	UD QPType = 4 // unreliable datagram: SEND only, up to one MTU
+
+	// Kinds that only one provider has; libibverbs knows them as
+	// IBV_QPT_DRIVER.
+	DCI QPType = 0x101 // mlx5: initiator of the dynamically connected transport
+	DCT QPType = 0x102 // mlx5: target of it; it only receives
+	SRD QPType = 0x103 // EFA: scalable reliable datagram
 )
 
+// unconnected tells whether each request names its destination, remote memory
+// included: see [Batch.Toward].
+func (t QPType) unconnected() bool { return t == DCI || t == SRD }
+
 func (t QPType) String() string {
-	return enumString(t, map[QPType]string{RC: "RC", UC: "UC", UD: "UD"})
+	return enumString(t, map[QPType]string{RC: "RC", UC: "UC", UD: "UD", DCI: "DCI", DCT: "DCT", SRD: "SRD"})
 }
 
 // DefaultQKey is the queue key of UD queue pairs that set none. It keeps
@@ -34,6 +44,9 @@ type QPConfig struct {
 	Type   QPType // 0 means RC
 	SendCQ *CQ
 	RecvCQ *CQ // nil means SendCQ
+	// SRQ is where receives come from that several queue pairs share. A DCT
+	// needs one.
+	SRQ *SRQ
 
 	MaxSendWR  int // outstanding sends; 0 means 128
 	MaxRecvWR  int // outstanding receives; 0 means 128
@@ -54,6 +67,17 @@ type QPConfig struct {
 	Access Access
 	// QKey is for UD; 0 means [DefaultQKey].
 	QKey uint32
+	// Extended posts by the ibv_wr_* calls instead of ibv_post_send: a batch
+	// is posted whole or not at all. Ops and the driver's kinds imply it.
+	Extended bool
+	// Ops are operations beyond the usual ones, which the device must have.
+	Ops SendOps
+	// DCKey is what initiators must show to reach a [DCT].
+	DCKey uint64
+	// Streams of a [DCI], a power of two: requests of different streams may
+	// overtake each other, and an error flushes one stream only. 0 means that
+	// it is one queue.
+	Streams int
 	// KeepReset leaves the queue pair in [StateReset]. Otherwise it is made in
 	// [StateInit], where receives can be posted at once.
 	KeepReset bool
@@ -76,6 +100,9 @@ type QP struct {
 	sigAll bool
 	sendCQ *CQ
 	recvCQ *CQ
+	srq    *SRQ
+	ops    SendOps
+	path   cgo.PostPath
 
 	modify sync.Mutex    // one state transition at a time
 	state  atomic.Uint32 // as last set by this program; the device may be in error already
@@ -88,16 +115,29 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := q.life.born("qp", "new qp", &p.life, &q.sendCQ.life, &q.recvCQ.life); err != nil {
+	init, err := q.init(cfg)
+	if err != nil {
 		return nil, err
 	}
-	init := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll}
-	q.qp, q.num, err = cgo.CreateQP(p.pd, &init)
+	parents := []*life{&p.life, &q.sendCQ.life, &q.recvCQ.life}
+	if q.srq != nil {
+		parents = append(parents, &q.srq.life)
+	}
+	if err := q.life.born("qp", "new qp", parents...); err != nil {
+		return nil, err
+	}
+	q.qp, q.num, q.path, err = cgo.CreateQP(p.dev.ctx, p.pd, &init)
 	if err != nil {
 		for _, parent := range q.life.parents {
 			parent.release("qp")
 		}
+		if init.Extended || init.Driver != cgo.NoDriver {
+			return nil, opError("create qp on", p.dev.name, unsupported(err), q.typ, " with ", q.ops)
+		}
 		return nil, createQPError(p.dev, &q.cap, err)
+	}
+	if q.path == cgo.PostExtended && p.dev.isRXE() {
+		q.path = cgo.PostRXE
 	}
 	q.cap = init.Cap
 	q.life.label = fmt.Sprintf("qp %#x", q.num)
@@ -127,8 +167,11 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	if cfg.Type == 0 {
 		cfg.Type = RC
 	}
-	if cfg.Type != RC && cfg.Type != UC && cfg.Type != UD {
+	if _, ok := rules[cfg.Type]; !ok {
 		return refuse("type ", cfg.Type)
+	}
+	if cfg.SRQ != nil && cfg.SRQ.pd.dev != p.dev {
+		return refuse("shared receive queue of another device")
 	}
 	for _, v := range []int{cfg.MaxSendWR, cfg.MaxRecvWR, cfg.MaxSendSGE, cfg.MaxRecvSGE, cfg.MaxInline} {
 		if v < 0 {
@@ -143,6 +186,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	}
 	q := &QP{
 		pd: p, typ: cfg.Type, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
+		srq: cfg.SRQ, ops: cfg.Ops,
 		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll,
 		cap: cgo.QPCap{
 			MaxSendWR: orDefault(cfg.MaxSendWR, 128), MaxRecvWR: orDefault(cfg.MaxRecvWR, 128),
@@ -162,7 +206,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	}
 	if q.access == 0 {
 		q.access = LocalWrite | RemoteRead | RemoteWrite
-		if p.dev.attr.Atomic != AtomicNone && q.typ == RC {
+		if p.dev.attr.Atomic != AtomicNone && (q.typ == RC || q.typ == DCT) {
 			q.access |= RemoteAtomic
 		}
 		if q.typ == UC {
@@ -199,7 +243,7 @@ func (q *QP) Close() error {
 	})
 }
 
-// Num is the queue pair number.
+// Num is the queue pair number. A [DCT] has one only after [QP.Activate].
 func (q *QP) Num() uint32 { return q.num }
 
 // Type is the transport of the queue pair.

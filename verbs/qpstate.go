@@ -114,6 +114,21 @@ var rules = map[QPType]map[transition]rule{
 		{StateSQD, StateSQD}:    {0, AttrAV | connOpt | AttrPKeyIndex},
 		{StateSQE, StateRTS}:    {0, AttrCurState | AttrAccess},
 	},
+	// The driver's kinds: rdma-core, providers/mlx5 and providers/efa.
+	DCI: {
+		{StateReset, StateInit}: {AttrPKeyIndex | AttrPort, 0},
+		{StateInit, StateRTR}:   {AttrPathMTU, AttrAV},
+		{StateRTR, StateRTS}:    {AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxReadAtomic, 0},
+	},
+	DCT: {
+		{StateReset, StateInit}: {initConn, 0},
+		{StateInit, StateRTR}:   {AttrAV | AttrPathMTU | AttrMinRNRTimer, 0},
+	},
+	SRD: {
+		{StateReset, StateInit}: {initUD, 0},
+		{StateInit, StateRTR}:   {0, 0},
+		{StateRTR, StateRTS}:    {AttrSQPSN, AttrRNRRetry},
+	},
 	UD: {
 		{StateReset, StateInit}: {initUD, 0},
 		{StateInit, StateInit}:  {0, initUD},

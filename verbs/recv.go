@@ -9,7 +9,8 @@ import (
 // RecvBatch collects receives and posts them in one crossing into C. It works
 // like [Batch].
 type RecvBatch struct {
-	qp    *QP
+	qp    *QP  // or
+	srq   *SRQ // shared
 	chain *cgo.RecvChain
 	wrs   []cgo.RecvWR // of chain
 	n     int
@@ -19,6 +20,9 @@ type RecvBatch struct {
 // NewRecvBatch makes a batch of up to n receives; n above the queue's capacity
 // ([QP.MaxRecvWR]) is refused.
 func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
+	if q.srq != nil {
+		return nil, opError("make receive batch for", q.life.label, ErrAttributes, "it receives from ", q.srq.life.label)
+	}
 	if n <= 0 || n > int(q.cap.MaxRecvWR) {
 		return nil, opError("make receive batch for", q.life.label, ErrAttributes, n, " receives; the queue holds ", q.cap.MaxRecvWR)
 	}
@@ -29,6 +33,13 @@ func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
 	b := &RecvBatch{qp: q, chain: chain, wrs: chain.WRs}
 	runtime.AddCleanup(b, (*cgo.RecvChain).Free, chain)
 	return b, nil
+}
+
+func (b *RecvBatch) label() string {
+	if b.srq != nil {
+		return b.srq.life.label
+	}
+	return b.qp.life.label
 }
 
 // Len is the number of receives added since the last Post or Reset.
@@ -49,15 +60,15 @@ func (b *RecvBatch) Recv(id uint64, sges ...SGE) {
 	case b.err != nil:
 		return
 	case i >= len(b.wrs):
-		b.err = opError("add to receive batch of", b.qp.life.label, ErrBatchFull, "it holds ", len(b.wrs))
+		b.err = opError("add to receive batch of", b.label(), ErrBatchFull, "it holds ", len(b.wrs))
 		return
 	case len(sges) > b.chain.MaxSGE:
-		b.err = opError("add to receive batch of", b.qp.life.label, ErrAttributes, len(sges), " scatter/gather entries; MaxRecvSGE is ", b.chain.MaxSGE)
+		b.err = opError("add to receive batch of", b.label(), ErrAttributes, len(sges), " scatter/gather entries; MaxRecvSGE is ", b.chain.MaxSGE)
 		return
 	}
 	for j, s := range sges {
 		if s.Length > maxSGELength {
-			b.err = opError("add to receive batch of", b.qp.life.label, ErrRange, "local memory")
+			b.err = opError("add to receive batch of", b.label(), ErrRange, "local memory")
 			return
 		}
 		b.chain.SGEs[i*b.chain.MaxSGE+j] = s
@@ -72,6 +83,9 @@ func (b *RecvBatch) Post() (n int, err error) {
 	defer b.Reset()
 	if b.err != nil || b.n == 0 {
 		return 0, b.err
+	}
+	if b.srq != nil {
+		return b.postShared()
 	}
 	q := b.qp
 	if q.State() == StateReset {

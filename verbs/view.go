@@ -20,6 +20,11 @@ func rawWCs(wcs []WC) []cgo.WC {
 	return unsafe.Slice((*cgo.WC)(unsafe.Pointer(unsafe.SliceData(wcs))), len(wcs))
 }
 
+// rawWCExs is the same for the completions of extended queues.
+func rawWCExs(wcs []WCEx) []cgo.WCEx {
+	return unsafe.Slice((*cgo.WCEx)(unsafe.Pointer(unsafe.SliceData(wcs))), len(wcs))
+}
+
 // word is an 8-byte aligned word of the region, or nil.
 func (m *MR) word(off int) *uint64 {
 	if off < 0 || off > len(m.buf)-8 || (m.addr+uint64(off))%8 != 0 {
@@ -58,6 +63,19 @@ func (m *MR) Store64(off int, v uint64) error {
 	return nil
 }
 
+// littleEndian tells the byte order of this host.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
+
 // Uint64 is the word at offset off of b in host byte order, as an atomic left
 // it in a plain buffer.
 func Uint64(b []byte, off int) uint64 { return binary.NativeEndian.Uint64(b[off:]) }
+
+// Two types that are views of each other have one layout.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(WCEx{})-unsafe.Sizeof(cgo.WCEx{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(WCEx{}.timestamp)-unsafe.Offsetof(cgo.WCEx{}.Timestamp)]
+	_ = [1]struct{}{}[unsafe.Offsetof(WCEx{}.wallClock)-unsafe.Offsetof(cgo.WCEx{}.WallClock)]
+	_ = [1]struct{}{}[unsafe.Sizeof(WC{})-unsafe.Sizeof(cgo.WC{})]
+)

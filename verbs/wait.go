@@ -88,7 +88,7 @@ func (w *waiter) waitStep(uintptr) bool {
 		w.err = ErrClosed
 		return true
 	}
-	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, &w.armed, w.cq.solicited, rawWCs(w.wcs))
+	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
 	w.cq.life.exit()
 	return w.n > 0 || w.err != nil
 }

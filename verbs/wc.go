@@ -43,15 +43,22 @@ const (
 	WCRead      WCOpcode = 2
 	WCCmpSwap   WCOpcode = 3
 	WCFetchAdd  WCOpcode = 4
+	WCBindMW    WCOpcode = 5
+	WCLocalInv  WCOpcode = 6
+	WCFlush     WCOpcode = 8
+	WCAtomWrite WCOpcode = 9
 	WCRecv      WCOpcode = 128
 	WCRecvWrite WCOpcode = 129 // receive consumed by a WRITE with immediate
+	WCRaw       WCOpcode = 136 // a raw work queue entry of mlx5 (IBV_WC_DRIVER2)
 	wcFlagGRH            = 1 << 0
 	wcFlagImm            = 1 << 1
+	wcFlagInv            = 1 << 3
 )
 
 func (o WCOpcode) String() string {
 	return enumString(o, map[WCOpcode]string{WCSend: "SEND", WCWrite: "WRITE", WCRead: "READ",
-		WCCmpSwap: "CMP_SWAP", WCFetchAdd: "FETCH_ADD", WCRecv: "RECV", WCRecvWrite: "RECV (WRITE with immediate)"})
+		WCCmpSwap: "CMP_SWAP", WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCFlush: "FLUSH", WCAtomWrite: "ATOMIC_WRITE", WCRaw: "raw",
+		WCRecv: "RECV", WCRecvWrite: "RECV (WRITE with immediate)"})
 }
 
 // WC is a work completion. Unless Status is [WCSuccess] only ID, Status,
@@ -92,6 +99,16 @@ func (w *WC) Imm() (uint32, bool) {
 		return 0, false
 	}
 	return bigEndian32(w.wc.ImmData), true
+}
+
+// Invalidated is the key of this side that the sender of a received SEND with
+// invalidate ended, if it was one. rxe ends the key, but reports no flag that
+// libibverbs knows: there this tells of no SEND.
+func (w *WC) Invalidated() (rkey uint32, ok bool) {
+	if w.wc.Flags&wcFlagInv == 0 {
+		return 0, false
+	}
+	return w.wc.ImmData, true // not an immediate: host byte order
 }
 
 // Err is nil on success and a [*WCError] otherwise.

@@ -1,0 +1,118 @@
+//go:build linux && cgo
+
+#include "driver.h"
+#include "extended.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
+static struct gv_driver table;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct ibv_qp *create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr)
+{
+	return ibv_create_qp_ex(ctx, attr);
+}
+
+static void load(void)
+{
+	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
+	void *efa = dlopen("libefa.so.1", RTLD_NOW);
+
+	if (mlx5) {
+		table.mlx5_is_supported = dlsym(mlx5, "mlx5dv_is_supported");
+		table.mlx5_query_device = dlsym(mlx5, "mlx5dv_query_device");
+		table.mlx5_create_qp = dlsym(mlx5, "mlx5dv_create_qp");
+		table.mlx5_qp_ex = dlsym(mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex");
+		table.mlx5_stream_reset = dlsym(mlx5, "mlx5dv_dci_stream_id_reset");
+	}
+	if (efa) {
+		table.efa_query_device = dlsym(efa, "efadv_query_device");
+		table.efa_create_qp_ex = dlsym(efa, "efadv_create_qp_ex");
+	}
+	table.to_ex = ibv_qp_to_qp_ex;
+	table.create_qp_ex = create_qp_ex;
+}
+
+struct gv_driver *gv_driver(void)
+{
+	pthread_once(&once, load);
+	return &table;
+}
+
+enum { NO_DRIVER, MLX5_QP, MLX5_DCI, MLX5_DCT, EFA_SRD };
+
+static struct ibv_qp *fail(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+static struct ibv_qp *create_mlx5(struct gv_driver *d, struct gv_qp_init *init, struct ibv_qp_init_attr_ex *a)
+{
+	struct mlx5dv_qp_init_attr m = {};
+
+	if (!d->mlx5_create_qp || !d->mlx5_qp_ex)
+		return fail(EOPNOTSUPP);
+	if (init->raw_wqe) {
+		m.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+		m.send_ops_flags = MLX5DV_QP_EX_WITH_RAW_WQE;
+	}
+	if (init->driver == MLX5_DCI) {
+		a->qp_type = IBV_QPT_DRIVER;
+		a->cap.max_recv_wr = a->cap.max_recv_sge = 0;
+		m.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DC;
+		m.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+		if (init->log_streams) {
+			m.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+			m.dc_init_attr.dci_streams.log_num_concurent = init->log_streams;
+			m.dc_init_attr.dci_streams.log_num_errored = init->log_errored;
+		}
+	}
+	if (init->driver == MLX5_DCT) {
+		/* A target sends nothing: no operations to ask for. */
+		a->qp_type = IBV_QPT_DRIVER;
+		a->comp_mask = IBV_QP_INIT_ATTR_PD;
+		a->send_ops_flags = 0;
+		a->cap = (struct ibv_qp_cap){};
+		m.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DC;
+		m.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+		m.dc_init_attr.dct_access_key = init->dc_key;
+	}
+	return d->mlx5_create_qp(init->ctx, a, &m);
+}
+
+struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how)
+{
+	struct gv_driver *d = gv_driver();
+	struct efadv_qp_init_attr e = { .driver_qp_type = EFADV_QP_DRIVER_TYPE_SRD };
+	struct ibv_qp_init_attr_ex a = {
+		.send_cq = init->send_cq, .recv_cq = init->recv_cq, .srq = init->srq, .cap = init->cap,
+		.qp_type = init->type, .sq_sig_all = init->sig_all, .pd = init->pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = init->send_ops,
+	};
+	struct ibv_qp *qp;
+
+	*how = GV_POST_EXTENDED;
+	switch (init->driver) {
+	case NO_DRIVER:
+		qp = d->create_qp_ex(init->ctx, &a);
+		break;
+	case EFA_SRD:
+		if (!d->efa_create_qp_ex)
+			return fail(EOPNOTSUPP);
+		a.qp_type = IBV_QPT_DRIVER;
+		qp = d->efa_create_qp_ex(init->ctx, &a, &e, sizeof(e));
+		break;
+	default:
+		qp = create_mlx5(d, init, &a);
+	}
+	if (!qp)
+		return NULL;
+	init->cap = a.cap;
+	if (init->driver == MLX5_QP || init->driver == MLX5_DCI)
+		*how = (uintptr_t)d->mlx5_qp_ex(d->to_ex(qp));
+	if (init->driver == MLX5_DCT)
+		*how = GV_POST_PLAIN;
+	return qp;
+}

@@ -1,0 +1,49 @@
+/*
+ * The calls of provider libraries, found at run time: a program that never
+ * asks for them needs neither library. Tests put their own functions here.
+ */
+#ifndef GOVERBS_DRIVER_H
+#define GOVERBS_DRIVER_H
+
+#include <stdbool.h>
+#include <infiniband/efadv.h>
+#include <infiniband/mlx5dv.h>
+
+struct gv_driver {
+	bool (*mlx5_is_supported)(struct ibv_device *device);
+	int (*mlx5_query_device)(struct ibv_context *ctx, struct mlx5dv_context *attrs);
+	struct ibv_qp *(*mlx5_create_qp)(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr,
+					 struct mlx5dv_qp_init_attr *mlx5_attr);
+	struct mlx5dv_qp_ex *(*mlx5_qp_ex)(struct ibv_qp_ex *qp);
+	int (*mlx5_stream_reset)(struct ibv_qp *qp, uint16_t stream);
+	int (*efa_query_device)(struct ibv_context *ctx, struct efadv_device_attr *attr, uint32_t size);
+	struct ibv_qp *(*efa_create_qp_ex)(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr,
+					   struct efadv_qp_init_attr *efa_attr, uint32_t size);
+	struct ibv_qp_ex *(*to_ex)(struct ibv_qp *qp);
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
+};
+
+/* The table in use; its entries are NULL where the library is missing. */
+struct gv_driver *gv_driver(void);
+
+/* What a queue pair is made from, as Go says it. */
+struct gv_qp_init {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_srq *srq;
+	struct ibv_qp_cap cap;
+	uint32_t type;
+	int sig_all;
+	int extended;
+	uint64_t send_ops;
+	int driver; /* Driver in types.go */
+	uint64_t dc_key;
+	uint8_t log_streams, log_errored;
+	int raw_wqe;
+};
+
+/* Makes a queue pair and tells how it is posted to (GV_POST_PLAIN ...). */
+struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how);
+
+#endif

@@ -1,0 +1,105 @@
+package verbs
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// WCFields are what an extended completion queue tells of a completion (enum
+// ibv_create_cq_wc_flags).
+type WCFields uint64
+
+const (
+	// FieldsStandard is what a plain queue tells too.
+	FieldsStandard WCFields = 1 << 63
+	// FieldTimestamp is the device's clock at the completion.
+	FieldTimestamp WCFields = 1 << 7
+	// FieldWallClock is the time of day at the completion.
+	FieldWallClock WCFields = 1 << 11
+)
+
+func (f WCFields) String() string {
+	s := "standard"
+	if f&FieldTimestamp != 0 {
+		s += "|timestamp"
+	}
+	if f&FieldWallClock != 0 {
+		s += "|wall clock"
+	}
+	if rest := f &^ (FieldsStandard | FieldTimestamp | FieldWallClock); rest != 0 {
+		s += fmt.Sprintf("|%#x", uint64(rest))
+	}
+	return s
+}
+
+// WCEx is a completion of an extended queue.
+type WCEx struct {
+	WC
+	timestamp, wallClock uint64
+}
+
+// Timestamp is the device's clock when the work request completed, in ticks of
+// [Features.ClockKHz]; 0 if the queue was not asked for [FieldTimestamp].
+func (w *WCEx) Timestamp() uint64 { return w.timestamp }
+
+// Time is when the work request completed; the zero time if the queue was not
+// asked for [FieldWallClock].
+func (w *WCEx) Time() time.Time {
+	if w.wallClock == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(w.wallClock))
+}
+
+// PollEx is [CQ.Poll] with the fields that the queue was made for. Immediate,
+// sender and times of a whole batch come in the same crossing into C.
+func (c *CQ) PollEx(wcs []WCEx) (int, error) {
+	if len(wcs) == 0 {
+		return 0, nil
+	}
+	if c.fields == 0 {
+		return 0, opError("poll", c.life.label, ErrAttributes, "made without Fields")
+	}
+	if !c.life.enter() {
+		return 0, opError("poll", c.life.label, ErrClosed)
+	}
+	n, err := cgo.PollCQEx(c.cq, c.path, uint64(c.fields), rawWCExs(wcs))
+	c.life.exit()
+	if err != nil || n == 0 && c.overrun.Load() {
+		return 0, c.pollError(err)
+	}
+	return n, nil
+}
+
+// Moderate lets the device raise an event only after count completions, or
+// once the oldest has waited for period, rounded to microseconds. 0 and 0 ends
+// it.
+func (c *CQ) Moderate(count int, period time.Duration) error {
+	us := period.Microseconds()
+	if count < 0 || count > 0xffff || us < 0 || us > 0xffff {
+		return opError("moderate", c.life.label, ErrAttributes, fmt.Sprintf("%d completions, %v: at most 65535, and as many microseconds", count, period))
+	}
+	return c.life.with("moderate", func() error {
+		return opError("moderate", c.life.label, unsupported(cgo.ModerateCQ(c.cq, uint16(count), uint16(us))))
+	})
+}
+
+// Resize changes how many completions the queue holds; those in it stay. It
+// may be called while others poll.
+func (c *CQ) Resize(depth int) error {
+	if depth <= 0 || depth > c.dev.attr.MaxCQE {
+		return opError("resize", c.life.label, ErrAttributes, "depth ", depth, ", the device allows ", c.dev.attr.MaxCQE)
+	}
+	return c.life.with("resize", func() error {
+		c.life.mu.Lock()
+		defer c.life.mu.Unlock()
+		n, err := cgo.ResizeCQ(c.cq, depth)
+		if err != nil {
+			return opError("resize", c.life.label, unsupported(err), "depth ", depth)
+		}
+		c.depth = n
+		return nil
+	})
+}

@@ -1,0 +1,54 @@
+package verbs
+
+import "github.com/goverbs/goverbs/cgo"
+
+// TD is a thread domain: queues made under it are used by one thread at a
+// time, so that the provider needs no locks.
+type TD struct {
+	life life
+	td   cgo.TD
+}
+
+// AllocTD makes a thread domain. Devices without gain from it answer
+// [ErrUnsupported].
+func (d *Device) AllocTD() (*TD, error) {
+	t := &TD{}
+	if err := t.life.born("td", label("td"), &d.life); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.td, err = cgo.AllocTD(d.ctx); err != nil {
+		d.life.release("td")
+		return nil, opError("allocate thread domain on", d.name, unsupported(err))
+	}
+	return t, nil
+}
+
+// Close frees the domain. It is refused with [ErrInUse] while a parent domain
+// has it.
+func (t *TD) Close() error {
+	return t.life.close("td", nil, func() error { return cgo.DeallocTD(t.td) })
+}
+
+// ParentDomain makes a protection domain with the keys and memory of p, whose
+// queue pairs belong to the thread domain td, if it is not nil: the caller
+// promises that no two goroutines use one at the same time.
+func (p *PD) ParentDomain(td *TD) (*PD, error) {
+	q := &PD{dev: p.dev}
+	parents := []*life{&p.dev.life, &p.life}
+	var raw cgo.TD
+	if td != nil {
+		parents, raw = append(parents, &td.life), td.td
+	}
+	if err := q.life.born("pd", label("parent domain"), parents...); err != nil {
+		return nil, err
+	}
+	var err error
+	if q.pd, err = cgo.AllocParentDomain(p.dev.ctx, p.pd, raw); err != nil {
+		for _, parent := range parents {
+			parent.release("pd")
+		}
+		return nil, opError("allocate parent domain on", p.dev.name, unsupported(err))
+	}
+	return q, nil
+}

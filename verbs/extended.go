@@ -1,0 +1,220 @@
+package verbs
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// SendOps are operations that a queue pair must be made for (enum
+// ibv_qp_create_send_ops_flags).
+type SendOps uint64
+
+const (
+	OpLocalInvalidate SendOps = 1 << 7
+	OpBindWindow      SendOps = 1 << 8
+	OpSendInvalidate  SendOps = 1 << 9
+	OpAtomicWrite     SendOps = 1 << 12 // InfiniBand specification, release 1.6; rdma-core 43
+	OpFlush           SendOps = 1 << 13 // the same; rdma-core 45
+	// OpMasked is for masked atomics by raw work queue entries of mlx5.
+	OpMasked SendOps = 1 << 62
+)
+
+var opNames = map[SendOps]string{OpLocalInvalidate: "LOCAL_INV", OpBindWindow: "BIND_MW", OpSendInvalidate: "SEND_WITH_INV",
+	OpAtomicWrite: "ATOMIC_WRITE", OpFlush: "FLUSH", OpMasked: "masked atomics"}
+
+func (o SendOps) String() string {
+	if o == 0 {
+		return "the usual operations"
+	}
+	var names []string
+	for rest := uint64(o); rest != 0; rest &= rest - 1 {
+		op := SendOps(rest & -rest)
+		name, ok := opNames[op]
+		if !ok {
+			name = fmt.Sprintf("operation bit %d", bits.TrailingZeros64(uint64(op)))
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, "|")
+}
+
+// usualOps are what every device of a type has (the low bits of the
+// enumeration: WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWAP, FETCH_ADD).
+var usualOps = map[QPType]SendOps{RC: 0x7f, UC: 0x0f, UD: 0x0c, DCI: 0x7f}
+
+// init says to package cgo how to make the queue pair.
+func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
+	refuse := func(err error, detail ...any) (cgo.QPInit, error) {
+		return cgo.QPInit{}, opError("create qp on", q.pd.dev.name, err, detail...)
+	}
+	in := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll,
+		Extended: cfg.Extended || q.ops != 0, SendOps: uint64(usualOps[q.typ] | q.ops&^OpMasked)}
+	if q.srq != nil {
+		in.SRQ = q.srq.srq
+		in.Cap.MaxRecvWR, in.Cap.MaxRecvSGE = 0, 0
+		q.cap.MaxRecvWR = 0
+	}
+	mlx5 := func(d cgo.Driver) error {
+		in.Driver = d
+		if !cgo.Mlx5Supported(q.pd.dev.ctx) {
+			return ErrUnsupported
+		}
+		return nil
+	}
+	switch q.typ {
+	case DCI:
+		if cfg.Streams != 0 && (cfg.Streams < 2 || cfg.Streams&(cfg.Streams-1) != 0 || cfg.Streams > 1<<15) {
+			return refuse(ErrAttributes, cfg.Streams, " streams; a power of two is needed")
+		}
+		if cfg.Streams > 0 {
+			in.LogStreams = uint8(bits.TrailingZeros(uint(cfg.Streams)))
+			in.LogErrored = in.LogStreams
+		}
+		q.cap.MaxRecvWR, q.cap.MaxRecvSGE = 0, 0
+		if err := mlx5(cgo.Mlx5DCI); err != nil {
+			return refuse(err, "the dynamically connected transport is mlx5's")
+		}
+	case DCT:
+		if q.srq == nil {
+			return refuse(ErrAttributes, "a DCT needs SRQ")
+		}
+		in.DCKey = cfg.DCKey
+		if err := mlx5(cgo.Mlx5DCT); err != nil {
+			return refuse(err, "the dynamically connected transport is mlx5's")
+		}
+	case SRD:
+		if q.srq != nil {
+			return refuse(ErrAttributes, "SRD has no shared receive queues")
+		}
+		a, err := q.pd.dev.EFA()
+		if err != nil {
+			return refuse(err)
+		}
+		in.Driver, in.SendOps = cgo.EFASRD, uint64(a.sendOps())
+	case RC:
+		if q.ops&OpMasked != 0 {
+			if err := mlx5(cgo.Mlx5QP); err != nil {
+				return refuse(err, "masked atomics are mlx5's; NewMasked emulates them")
+			}
+		}
+	}
+	if q.ops&OpMasked != 0 {
+		in.RawWQE = true
+		// A 64-bit compare and swap takes twice the room of other requests.
+		in.Cap.MaxSendSGE = max(in.Cap.MaxSendSGE, 2)
+		q.cap.MaxInlineData = max(q.cap.MaxInlineData, wqeMax)
+	}
+	return in, nil
+}
+
+// Ops are the operations beyond the usual that the queue pair was made for.
+func (q *QP) Ops() SendOps { return q.ops }
+
+// unsupported turns the errno by which kernel and providers refuse what they do
+// not have into ErrUnsupported, errno included.
+func unsupported(err error) error {
+	for _, no := range []syscall.Errno{syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.ENOTTY, syscall.EPROTONOSUPPORT, syscall.ENOTSUP} {
+		if isErrno(err, no) {
+			return class(ErrUnsupported, err)
+		}
+	}
+	return err
+}
+
+// AtomicWrite adds a WRITE of 8 bytes, in host byte order, that peers see whole
+// and after all earlier WRITEs of the queue pair. The queue pair must be made
+// with [OpAtomicWrite].
+func (b *Batch) AtomicWrite(id uint64, flags SendFlags, at Remote, value uint64) {
+	if b.qp.ops&OpAtomicWrite == 0 {
+		b.fail(ErrUnsupported, "the queue pair was made without OpAtomicWrite")
+		return
+	}
+	if at.Addr%8 != 0 && at != badRemote {
+		b.fail(ErrRange, "an atomic WRITE needs an 8-byte aligned word")
+		return
+	}
+	if w := b.next(id, cgo.WRAtomicWrite, flags&^Inline, at, nil); w != nil {
+		w.SetAtomic(at.Addr, 0, value, at.RKey)
+	}
+}
+
+// FlushType says what a FLUSH reaches.
+type FlushType uint8
+
+const (
+	FlushGlobal     FlushType = 1 // everybody at the peer sees the data
+	FlushPersistent FlushType = 2 // it survives a loss of power
+)
+
+// Flush adds a FLUSH: it completes once all earlier WRITEs of the queue pair to
+// length bytes at that place are visible or persistent. 0 bytes means the whole
+// region. The queue pair must be made with [OpFlush], and the peer's region
+// with [FlushableGlobal] or [FlushablePersistent].
+func (b *Batch) Flush(id uint64, flags SendFlags, at Remote, length uint32, what FlushType) {
+	if b.qp.ops&OpFlush == 0 {
+		b.fail(ErrUnsupported, "the queue pair was made without OpFlush")
+		return
+	}
+	const rangeLevel, regionLevel = 0, 1
+	level := uint64(rangeLevel)
+	if length == 0 {
+		level = regionLevel
+	}
+	if w := b.next(id, cgo.WRFlush, flags&^Inline, at, nil); w != nil {
+		w.SetAtomic(at.Addr, uint64(length), uint64(what)|level<<8, at.RKey)
+	}
+}
+
+// Target is a queue pair that requests of a [DCI] or [SRD] queue pair go to.
+type Target struct {
+	AH     *AH
+	QPN    uint32 // number of the DCT, or of the SRD queue pair
+	QKey   uint32 // SRD
+	DCKey  uint64 // DC: the access key of the DCT
+	Stream int    // DC: stream of the initiator, from 1 on; 0 if it has none
+}
+
+// toward is a target and the first request that goes to it.
+type toward struct {
+	from int
+	t    Target
+}
+
+// Toward sends the requests that are added from now on to that target, until
+// the batch is posted. For queue pairs without a connection only; each request
+// needs a target.
+func (b *Batch) Toward(t Target) {
+	switch {
+	case !b.qp.typ.unconnected():
+		b.fail(ErrAttributes, "a target is for DCI and SRD")
+		return
+	case t.AH == nil:
+		b.fail(ErrAttributes, "a target needs an address handle")
+		return
+	}
+	b.dests = append(b.dests, toward{b.n, t})
+	if len(b.ahs) == 0 || b.ahs[len(b.ahs)-1] != t.AH {
+		b.ahs = append(b.ahs, t.AH)
+	}
+}
+
+// address writes the targets into the requests, before they are posted.
+func (b *Batch) address() error {
+	if len(b.dests) == 0 || b.dests[0].from > 0 {
+		return opError("post send to", b.qp.life.label, ErrAttributes, "a request has no target: call Toward first")
+	}
+	for i, d := range b.dests {
+		end := b.n
+		if i+1 < len(b.dests) {
+			end = b.dests[i+1].from
+		}
+		for j := d.from; j < end; j++ {
+			b.wrs[j].SetDest(d.t.AH.ah, d.t.QPN, d.t.QKey, d.t.DCKey, uint32(d.t.Stream))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,512 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// refused tells whether the device lacks a feature; the refusal must say so
+// with [verbs.ErrUnsupported].
+func refused(t *testing.T, what string, err error) bool {
+	t.Helper()
+	if err == nil {
+		return false
+	}
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+	t.Logf("%s: %v", what, err)
+	return true
+}
+
+// TestExtendedPost does every operation through ibv_wr_*.
+func TestExtendedPost(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{Extended: true, MaxSendSGE: 3, MaxInline: 64}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	b.recv(t, 8, 4096)
+	remote := b.mr.Region()
+	// Pieces of one length: rxe before rdma-core 64 takes all of a list to be as
+	// long as the first one.
+	copy(a.mr.Bytes(), "one....two..six")
+	require.NoError(t, b.mr.Store64(8192, 40))
+
+	batch := a.batch(t, 16)
+	batch.Write(1, verbs.Signaled, remote.At(100_000), a.mr.SGE(0, 3), a.mr.SGE(7, 3), a.mr.SGE(12, 3))
+	batch.Read(2, verbs.Signaled, remote.At(100_000), a.mr.SGE(1000, 9))
+	batch.Send(3, verbs.Signaled, a.mr.SGE(0, 3))
+	batch.SendImm(4, verbs.Signaled, 44, a.mr.SGE(0, 0))
+	batch.WriteImm(5, verbs.Signaled, 55, remote.At(200_000), a.mr.SGE(12, 3))
+	batch.FetchAdd(6, verbs.Signaled, remote.At(8192), 2, a.mr.SGE(2000, 8))
+	batch.CmpSwap(7, verbs.Signaled, remote.At(8192), 42, 99, a.mr.SGE(2008, 8))
+	batch.SendInline(8, verbs.Signaled, []byte("inline"))
+	batch.WriteInline(9, verbs.Signaled, remote.At(300_000), []byte("inline too"))
+	wcs := a.do(t, batch, 9)
+	for i, op := range []verbs.WCOpcode{verbs.WCWrite, verbs.WCRead, verbs.WCSend, verbs.WCSend, verbs.WCWrite, verbs.WCFetchAdd, verbs.WCCmpSwap, verbs.WCSend, verbs.WCWrite} {
+		require.EqualValues(t, i+1, wcs[i].ID())
+		require.Equal(t, op, wcs[i].Opcode(), "request %d", i+1)
+	}
+	require.Equal(t, "onetwosix", string(a.mr.Bytes()[1000:1009]))
+	require.EqualValues(t, 40, verbs.Uint64(a.mr.Bytes(), 2000))
+	require.EqualValues(t, 42, verbs.Uint64(a.mr.Bytes(), 2008))
+	require.EqualValues(t, 99, verbs.Uint64(b.mr.Bytes(), 8192))
+	require.Equal(t, "six", string(b.mr.Bytes()[200_000:200_003]))
+	require.Equal(t, "inline too", string(b.mr.Bytes()[300_000:300_010]))
+	got := b.wait(t, 4)
+	require.Equal(t, "one", string(b.mr.Bytes()[:3]))
+	imm, ok := got[1].Imm()
+	require.True(t, ok)
+	require.EqualValues(t, 44, imm)
+	imm, _ = got[2].Imm()
+	require.EqualValues(t, 55, imm)
+	require.Equal(t, verbs.WCRecvWrite, got[2].Opcode())
+	require.Equal(t, "inline", string(b.mr.Bytes()[3*4096:3*4096+6]))
+
+	batch.Write(10, verbs.Signaled, remote.At(0), a.mr.SGE(0, 3), a.mr.SGE(7, 300))
+	if _, err := batch.Post(); !refused(t, "unequal pieces", err) {
+		require.NoError(t, a.wait(t, 1)[0].Err())
+	}
+
+	// All of a batch or nothing.
+	big := a.batch(t, a.qp.MaxSendWR())
+	for range big.Cap() {
+		big.Write(1, 0, remote.At(0), a.mr.SGE(0, 8))
+	}
+	n, err := big.Post()
+	require.NoError(t, err)
+	require.Equal(t, big.Cap(), n)
+	for {
+		batch.Write(2, 0, remote.At(0), a.mr.SGE(0, 8))
+		batch.Write(3, 0, remote.At(0), a.mr.SGE(0, 8))
+		if n, err = batch.Post(); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.Zero(t, n)
+}
+
+func TestExtendedPostDatagrams(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD, Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	b.recv(t, 2, 4096)
+	copy(a.mr.Bytes(), "datagram")
+	batch := a.batch(t, 2)
+	batch.SendToImm(1, verbs.Signaled, 77, dest(t, a, b), a.mr.SGE(0, 8))
+	a.do(t, batch, 1)
+	wc := b.wait(t, 1)[0]
+	require.NoError(t, wc.Err())
+	require.Equal(t, 48, wc.Len())
+	require.Equal(t, a.qp.Num(), wc.SrcQP())
+	require.True(t, wc.HasGRH())
+	imm, ok := wc.Imm()
+	require.True(t, ok)
+	require.EqualValues(t, 77, imm)
+	require.Equal(t, "datagram", string(b.mr.Bytes()[40:48]))
+}
+
+func TestExtendedCQ(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	b.recv(t, 4, 4096)
+	batch := a.batch(t, 4)
+	batch.SendImm(1, verbs.Signaled, 7, a.mr.SGE(0, 5))
+	batch.Read(2, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 64))
+	a.do(t, batch, 2) // plain Poll on an extended queue
+	wcs := make([]verbs.WCEx, 4)
+	deadline := time.Now().Add(testTimeout)
+	n := 0
+	for n == 0 && time.Now().Before(deadline) {
+		var err error
+		n, err = b.cq.PollEx(wcs)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, n)
+	require.NoError(t, wcs[0].Err())
+	require.Equal(t, 5, wcs[0].Len())
+	imm, ok := wcs[0].Imm()
+	require.True(t, ok)
+	require.EqualValues(t, 7, imm)
+	require.Zero(t, wcs[0].Timestamp())
+	require.True(t, wcs[0].Time().IsZero())
+
+	n, err := b.cq.PollEx(wcs)
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	// A failure comes through it too.
+	batch.Read(3, verbs.Signaled, verbs.Remote{Addr: b.mr.Region().Addr, RKey: ^b.mr.Region().RKey}, a.mr.SGE(0, 64))
+	_, err = batch.Post()
+	require.NoError(t, err)
+	failed := a.wait(t, 1)[0]
+	require.ErrorIs(t, failed.Err(), verbs.WCRemoteAccess)
+
+	plain, err := a.dev.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	defer plain.Close()
+	_, err = plain.PollEx(wcs)
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+
+	stamped, err := a.dev.CreateCQ(verbs.CQConfig{Fields: verbs.FieldTimestamp})
+	if !refused(t, "timestamps", err) {
+		require.NoError(t, stamped.Close())
+	}
+	_, err = a.dev.Clock()
+	refused(t, "device clock", err)
+}
+
+func TestExtendedCQDoesNotAllocate(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	batch := a.batch(t, 1)
+	wcs := make([]verbs.WCEx, 4)
+	remote, local := b.mr.Region().At(0), a.mr.SGE(0, 64)
+	allocs := testing.AllocsPerRun(50, func() {
+		batch.Read(1, verbs.Signaled, remote, local)
+		if _, err := batch.Post(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			n, err := a.cq.PollEx(wcs)
+			if err != nil || n == 1 && wcs[0].Err() != nil {
+				t.Fatal(err, wcs[0].Err())
+			}
+			if n > 0 {
+				return
+			}
+		}
+	})
+	require.Zero(t, allocs)
+}
+
+// offers tells whether the device makes queue pairs for the operation; one made
+// without it refuses it.
+func offers(t *testing.T, op verbs.SendOps) (yes bool) {
+	t.Helper()
+	t.Run("offered", func(t *testing.T) {
+		p := ports(t)
+		s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+		b := s.batch(t, 2)
+		if op == verbs.OpFlush {
+			b.Flush(1, verbs.Signaled, s.mr.Region().At(0), 64, verbs.FlushGlobal)
+		} else {
+			b.AtomicWrite(1, verbs.Signaled, s.mr.Region().At(0), 1)
+		}
+		_, err := b.Post()
+		require.ErrorIs(t, err, verbs.ErrUnsupported, "made without the operation")
+		qp, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: p[0].gid, Ops: op})
+		if yes = !refused(t, op.String(), err); yes {
+			require.NoError(t, qp.Close())
+		}
+	})
+	return yes
+}
+
+func TestAtomicWrite(t *testing.T) {
+	if !offers(t, verbs.OpAtomicWrite) {
+		return
+	}
+	a, b := newPair(t, verbs.QPConfig{Ops: verbs.OpAtomicWrite}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	batch := a.batch(t, 2)
+	batch.AtomicWrite(1, verbs.Signaled, b.mr.Region().At(64), 0x1122334455667788)
+	_, err := batch.Post()
+	require.NoError(t, err)
+	wc := a.wait(t, 1)[0]
+	if wc.Err() != nil {
+		// The provider knows the operation, this kernel's rxe does not.
+		t.Logf("atomic WRITE: %v", wc.Err())
+		return
+	}
+	require.Equal(t, verbs.WCAtomWrite, wc.Opcode())
+	v, err := b.mr.Load64(64)
+	require.NoError(t, err)
+	require.EqualValues(t, 0x1122334455667788, v)
+
+	batch.AtomicWrite(2, verbs.Signaled, b.mr.Region().At(65), 1)
+	_, err = batch.Post()
+	require.ErrorIs(t, err, verbs.ErrRange)
+}
+
+func TestFlush(t *testing.T) {
+	if !offers(t, verbs.OpFlush) {
+		return
+	}
+	x, y := newPair(t, verbs.QPConfig{Ops: verbs.OpFlush}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := y.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | verbs.FlushableGlobal})
+	require.NoError(t, err)
+	defer mr.Close()
+	batch := x.batch(t, 2)
+	batch.WriteInline(1, 0, mr.Region().At(0), nil)
+	batch.Flush(2, verbs.Signaled, mr.Region().At(0), 64, verbs.FlushGlobal)
+	x.do(t, batch, 1)
+}
+
+func TestDriverQueuePairsAreRefused(t *testing.T) {
+	p := ports(t)
+	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	f, err := s.dev.Features()
+	require.NoError(t, err)
+	if f.Mlx5 != nil || f.EFA != nil {
+		t.Skip("this device has them")
+	}
+	srq, err := s.pd.CreateSRQ(verbs.SRQConfig{})
+	require.NoError(t, err)
+	defer srq.Close()
+	for _, cfg := range []verbs.QPConfig{{Type: verbs.DCI}, {Type: verbs.DCI, Streams: 4}, {Type: verbs.DCT, SRQ: srq}, {Type: verbs.SRD}, {Ops: verbs.OpMasked}} {
+		cfg.SendCQ, cfg.GID = s.cq, p[0].gid
+		_, err := s.pd.CreateQP(cfg)
+		require.ErrorIs(t, err, verbs.ErrUnsupported, "%v %v", cfg.Type, cfg.Ops)
+		t.Log(err)
+	}
+	for _, cfg := range []verbs.QPConfig{{Type: verbs.DCI, Streams: 3}, {Type: verbs.DCT}, {Type: verbs.SRD, SRQ: srq}, {Type: 77}} {
+		cfg.SendCQ, cfg.GID = s.cq, p[0].gid
+		_, err := s.pd.CreateQP(cfg)
+		require.ErrorIs(t, err, verbs.ErrAttributes, "%v", cfg.Type)
+	}
+}
+
+func TestDomainsModerationRate(t *testing.T) {
+	a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	td, err := a.dev.AllocTD()
+	if !refused(t, "thread domain", err) {
+		pd, err := a.pd.ParentDomain(td)
+		require.NoError(t, err)
+		require.ErrorIs(t, td.Close(), verbs.ErrInUse)
+		require.NoError(t, pd.Close())
+		require.NoError(t, td.Close())
+	}
+	pd, err := a.pd.ParentDomain(nil)
+	if !refused(t, "parent domain", err) {
+		require.NoError(t, pd.Close())
+	}
+	refused(t, "moderation", a.cq.Moderate(4, 100*time.Microsecond))
+	require.ErrorIs(t, a.cq.Moderate(-1, 0), verbs.ErrAttributes)
+	require.ErrorIs(t, a.cq.Moderate(1, time.Hour), verbs.ErrAttributes)
+	refused(t, "rate limit", a.qp.SetRate(1000, 0, 0))
+}
+
+func TestResizeCQ(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Depth: 16}, verbs.ConnectConfig{})
+	batch := a.batch(t, 8)
+	for i := range 8 {
+		batch.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+	}
+	_, err := batch.Post()
+	require.NoError(t, err)
+	before := a.cq.Depth()
+	err = a.cq.Resize(500)
+	if refused(t, "resize", err) {
+		return
+	}
+	require.GreaterOrEqual(t, a.cq.Depth(), 500)
+	require.Greater(t, a.cq.Depth(), before)
+	for i, wc := range a.wait(t, 8) {
+		require.EqualValues(t, i, wc.ID(), "what was in it stays")
+	}
+	require.ErrorIs(t, a.cq.Resize(0), verbs.ErrAttributes)
+	require.ErrorIs(t, a.cq.Resize(1<<30), verbs.ErrAttributes)
+}
+
+func TestMemoryKinds(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	f, err := os.Open("/dev/null")
+	require.NoError(t, err)
+	defer f.Close()
+	mr, err := a.pd.RegisterDMABuf(f, 0, 4096, verbs.MRConfig{})
+	require.Error(t, err, "no dmabuf")
+	require.Nil(t, mr)
+	t.Log(err)
+
+	lazy, err := a.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
+	if features, ferr := a.dev.Features(); ferr == nil && !features.OnDemand {
+		require.Error(t, err)
+		t.Log(err)
+	} else {
+		require.NoError(t, err)
+		require.NoError(t, lazy.Prefetch(0, 4096, verbs.AdvisePrefetchWrite, true))
+		require.NoError(t, lazy.Close())
+	}
+	refused(t, "prefetch", a.mr.Prefetch(0, 4096, verbs.AdvisePrefetch, true))
+	require.ErrorIs(t, a.mr.Prefetch(-1, 1, verbs.AdvisePrefetch, true), verbs.ErrRange)
+
+	// Rights taken back from a region hold for requests that come later.
+	other, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	require.NoError(t, err)
+	defer other.Close()
+	if refused(t, "re-registration", other.SetAccess(verbs.RemoteRead)) {
+		return
+	}
+	batch := a.batch(t, 1)
+	batch.Read(1, verbs.Signaled, other.Region().At(0), a.mr.SGE(0, 8))
+	a.do(t, batch, 1)
+	batch.Write(2, verbs.Signaled, other.Region().At(0), a.mr.SGE(0, 8))
+	_, err = batch.Post()
+	require.NoError(t, err)
+	wc := a.wait(t, 1)[0]
+	require.ErrorIs(t, wc.Err(), verbs.WCRemoteAccess)
+
+	second, err := b.dev.AllocPD()
+	require.NoError(t, err)
+	defer second.Close()
+	if !refused(t, "another domain", other.MoveTo(second)) {
+		require.ErrorIs(t, second.Close(), verbs.ErrInUse)
+	}
+}
+
+func TestSharedReceiveQueue(t *testing.T) {
+	p := ports(t)
+	b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	srq, err := b.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 64})
+	require.NoError(t, err)
+	defer srq.Close()
+	recv, err := srq.NewRecvBatch(16)
+	require.NoError(t, err)
+	for i := range 16 {
+		recv.Recv(uint64(i), b.mr.SGE(i*64, 64))
+	}
+	n, err := recv.Post()
+	require.NoError(t, err)
+	require.Equal(t, 16, n)
+	require.NoError(t, srq.Arm(8))
+	limit, err := srq.Limit()
+	require.NoError(t, err)
+	require.Equal(t, 8, limit)
+	events := b.dev.Events(t.Context())
+
+	var senders []*side
+	for range 2 {
+		a := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+		qp, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, SRQ: srq, GID: p[1].gid})
+		require.NoError(t, err)
+		defer qp.Close()
+		_, err = qp.NewRecvBatch(1)
+		require.ErrorIs(t, err, verbs.ErrAttributes, "it has no receive queue of its own")
+		remote, err := qp.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, a.qp.Connect(remote, verbs.ConnectConfig{}))
+		require.NoError(t, qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+		senders = append(senders, a)
+	}
+	require.ErrorIs(t, srq.Close(), verbs.ErrInUse)
+	for i := range 12 {
+		a := senders[i%2]
+		batch := a.batch(t, 1)
+		binary.NativeEndian.PutUint64(a.mr.Bytes(), uint64(i))
+		batch.Send(uint64(i), verbs.Signaled, a.mr.SGE(0, 8))
+		a.do(t, batch, 1)
+		wc := b.wait(t, 1)[0]
+		require.NoError(t, wc.Err())
+		require.EqualValues(t, i, wc.ID(), "receives are taken in order, whoever needs one")
+		require.EqualValues(t, i, verbs.Uint64(b.mr.Bytes(), i*64))
+	}
+	for ev := range events {
+		if ev.Type == verbs.EventSRQLimit {
+			require.Same(t, srq, ev.SRQ)
+			break
+		}
+	}
+	big, err := srq.NewRecvBatch(srq.MaxWR())
+	require.NoError(t, err)
+	for range 4 { // devices round the capacity up
+		for i := range big.Cap() {
+			big.Recv(uint64(i), b.mr.SGE(0, 64))
+		}
+		if n, err = big.Post(); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.Less(t, n, big.Cap())
+	require.Error(t, srq.Arm(1<<20))
+}
+
+func TestWindows(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := b.pd.AllocMR(8192, verbs.MRConfig{Access: verbs.BindWindow})
+	require.NoError(t, err)
+	copy(mr.Bytes()[4096:], "seen through a window")
+
+	read := func(r verbs.Region, off uint64) verbs.WC {
+		batch := a.batch(t, 1)
+		batch.Read(1, verbs.Signaled, r.At(off), a.mr.SGE(0, 21))
+		_, err := batch.Post()
+		require.NoError(t, err)
+		return a.wait(t, 1)[0]
+	}
+
+	w1, err := b.pd.AllocWindow(verbs.Window1)
+	require.NoError(t, err)
+	require.ErrorIs(t, w1.Bind(b.qp, 1, verbs.Signaled, b.mr, 0, 64, verbs.RemoteRead), verbs.ErrAttributes, "a region without BindWindow")
+	require.ErrorIs(t, w1.Bind(b.qp, 1, verbs.Signaled, mr, 8000, 1000, verbs.RemoteRead), verbs.ErrRange)
+	require.NoError(t, w1.Bind(b.qp, 1, verbs.Signaled, mr, 4096, 1000, verbs.RemoteRead))
+	wc := b.wait(t, 1)[0]
+	require.NoError(t, wc.Err())
+	require.Equal(t, verbs.WCBindMW, wc.Opcode())
+	require.ErrorIs(t, mr.Close(), verbs.ErrInUse, "a window stands on it")
+	wc = read(w1.Region(), 0)
+	require.NoError(t, wc.Err())
+	require.Equal(t, "seen through a window", string(a.mr.Bytes()[:21]))
+	require.NoError(t, w1.Close())
+
+	w2, err := b.pd.AllocWindow(verbs.Window2)
+	require.NoError(t, err)
+	bind := b.batch(t, 2)
+	bind.BindWindow(2, verbs.Signaled, w1, mr, 0, 64, verbs.RemoteRead)
+	_, err = bind.Post()
+	require.ErrorIs(t, err, verbs.ErrAttributes, "type 1 in a batch")
+	bind.BindWindow(2, verbs.Signaled, w2, mr, 4096, 1000, verbs.RemoteRead|verbs.RemoteWrite)
+	b.do(t, bind, 1)
+	region := w2.Region()
+	wc = read(region, 0)
+	require.NoError(t, wc.Err())
+	bind.LocalInvalidate(3, verbs.Signaled, region.RKey)
+	wcs := b.do(t, bind, 1)
+	require.Equal(t, verbs.WCLocalInv, wcs[0].Opcode())
+	wc = read(region, 0)
+	require.Error(t, wc.Err(), "the key is dead")
+	require.NoError(t, w2.Close())
+	require.NoError(t, mr.Close())
+}
+
+func TestSendInvalidate(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	b.recv(t, 1, 64)
+	mr, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
+	require.NoError(t, err)
+	w, err := b.pd.AllocWindow(verbs.Window2)
+	require.NoError(t, err)
+	bind := b.batch(t, 1)
+	bind.BindWindow(2, verbs.Signaled, w, mr, 0, 4096, verbs.RemoteRead)
+	b.do(t, bind, 1)
+	batch := a.batch(t, 1)
+	batch.SendInvalidate(5, verbs.Signaled, w.Region().RKey, a.mr.SGE(0, 8))
+	a.do(t, batch, 1)
+	wc := b.wait(t, 1)[0]
+	require.NoError(t, wc.Err())
+	if key, ok := wc.Invalidated(); ok {
+		require.Equal(t, w.Region().RKey, key)
+	} else {
+		t.Log("the provider does not tell of the invalidation")
+	}
+	_, ok := wc.Imm()
+	require.False(t, ok)
+	batch.Read(6, verbs.Signaled, w.Region().At(0), a.mr.SGE(0, 8))
+	_, err = batch.Post()
+	require.NoError(t, err)
+	require.Error(t, a.wait(t, 1)[0].Err(), "the key is dead")
+	require.NoError(t, w.Close())
+	require.NoError(t, mr.Close())
+}
+
+func TestFeatures(t *testing.T) {
+	s := newSide(t, ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
+	f, err := s.dev.Features()
+	require.NoError(t, err)
+	t.Logf("%+v", f)
+	_, err = s.dev.Mlx5()
+	if err != nil {
+		require.True(t, errors.Is(err, verbs.ErrUnsupported))
+	}
+}

@@ -1,0 +1,316 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// MaskedCmpSwap compares some bits of a word and, if they are equal, replaces
+// others:
+//
+//	if (word ^ Compare) & CompareMask == 0 {
+//		word = word &^ SwapMask | Swap & SwapMask
+//	}
+type MaskedCmpSwap struct {
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64
+}
+
+// MaskedFetchAdd adds to each field of a word by itself. A bit of Boundary marks
+// the highest bit of a field: the carry out of it is dropped. Bit 63 (31) is a
+// boundary in any case. With all bits set the sum is an exclusive or.
+type MaskedFetchAdd struct {
+	Add, Boundary uint64
+}
+
+// maskedOp is one masked atomic in the form that mlx5 takes.
+type maskedOp struct {
+	add         bool
+	bits32      bool
+	operand     uint64 // added, or swapped in
+	boundary    uint64
+	compare     uint64
+	compareMask uint64
+	swapMask    uint64
+}
+
+func (o MaskedCmpSwap) op() maskedOp {
+	return maskedOp{operand: o.Swap, swapMask: o.SwapMask, compare: o.Compare, compareMask: o.CompareMask}
+}
+
+func (o MaskedFetchAdd) op() maskedOp {
+	return maskedOp{add: true, operand: o.Add, boundary: o.Boundary}
+}
+
+// apply is what the operation makes of a word of 64 bits, and whether it
+// changes anything: the meaning of masked atomics.
+func (o maskedOp) apply(old uint64) (word uint64, done bool) {
+	if o.add {
+		// Below the boundaries fields add as they are; the highest bits add
+		// without a carry.
+		high := o.boundary | 1<<63
+		if o.bits32 {
+			high |= 1 << 31
+		}
+		return (old&^high + o.operand&^high) ^ (old^o.operand)&high, true
+	}
+	if (old^o.compare)&o.compareMask != 0 {
+		return old, false
+	}
+	return old&^o.swapMask | o.operand&o.swapMask, true
+}
+
+// in64 is a 32-bit operation on the word of 64 bits around its own; shift is 32
+// for the half with the higher bits. The other half is left alone.
+func (o maskedOp) in64(shift uint) maskedOp {
+	const half = 0xffffffff
+	w := maskedOp{add: o.add, operand: o.operand & half << shift, boundary: o.boundary & half << shift, compare: o.compare & half << shift,
+		compareMask: o.compareMask & half << shift, swapMask: o.swapMask & half << shift}
+	// Nothing may be carried into the upper half, from the lower one.
+	w.boundary |= 1 << 31
+	return w
+}
+
+// MaskedCmpSwap adds a masked compare and swap of a peer's 8-byte aligned word;
+// the old value goes to result, 8 bytes, in host byte order. The queue pair
+// must be made with [OpMasked], which only mlx5 has; [NewMasked] works
+// everywhere.
+func (b *Batch) MaskedCmpSwap(id uint64, flags SendFlags, at Remote, op MaskedCmpSwap, result SGE) {
+	b.masked(id, flags, op.op(), at, result)
+}
+
+// MaskedCmpSwap32 is the same for a 4-byte aligned word. The old value goes to
+// result, 4 bytes, in big-endian byte order.
+func (b *Batch) MaskedCmpSwap32(id uint64, flags SendFlags, at Remote, op MaskedCmpSwap, result SGE) {
+	o := op.op()
+	o.bits32 = true
+	b.masked(id, flags, o, at, result)
+}
+
+// MaskedFetchAdd adds a masked fetch and add, like [Batch.MaskedCmpSwap].
+func (b *Batch) MaskedFetchAdd(id uint64, flags SendFlags, at Remote, op MaskedFetchAdd, result SGE) {
+	b.masked(id, flags, op.op(), at, result)
+}
+
+// MaskedFetchAdd32 is the same for a 4-byte aligned word, like
+// [Batch.MaskedCmpSwap32].
+func (b *Batch) MaskedFetchAdd32(id uint64, flags SendFlags, at Remote, op MaskedFetchAdd, result SGE) {
+	o := op.op()
+	o.bits32 = true
+	b.masked(id, flags, o, at, result)
+}
+
+// ErrContended: a masked atomic lost against others more often than allowed.
+var ErrContended = errors.New("contended")
+
+// MaskedConfig says how masked atomics are done. The zero value is fine.
+type MaskedConfig struct {
+	// Retries is how often an emulated operation is tried again when the word
+	// changed under it; 0 means without end, or until the context is done.
+	Retries int
+}
+
+// Masked does masked atomics on peers' words, one at a time: natively on a
+// queue pair made with [OpMasked], elsewhere by a READ and CMP_SWAPs.
+//
+// # The emulation
+//
+// It reads the word, computes what it is to be, and exchanges the two by
+// CMP_SWAP; if the word has changed meanwhile the CMP_SWAP told its new value,
+// and it goes on from there. An operation that compares all bits needs no READ,
+// one whose comparison fails no CMP_SWAP. So it costs two round trips where
+// nobody interferes, and one more for each interference. It is lock-free: it
+// only fails to progress because somebody else did. It is atomic against all
+// other RDMA atomics on the word, masked or not, as far as the device's atomics
+// are ([AtomicCap]); native and emulated ones may be mixed on one word only if
+// the devices' atomicity is common ([AtomicGlob]).
+//
+// A word that took the values A, B, A between READ and CMP_SWAP is taken for
+// unchanged, which is right: the operation then took place at the end.
+//
+// 32-bit operations are done on the aligned 8 bytes around the word, all of
+// which must be accessible. The peer must have this host's byte order.
+type Masked struct {
+	qp      *QP
+	cq      *CQ
+	mr      *MR
+	off     int
+	batch   *Batch
+	native  bool
+	retries int
+	wcs     [1]WC
+
+	tries int // of the last operation
+}
+
+// NewMasked does masked atomics through a connected RC queue pair and the 8
+// bytes at offset off of mr. Queue pair, its completion queue, and those bytes
+// belong to what it answers: nobody else may post, poll or use them. It is for
+// one goroutine at a time.
+func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
+	m := &Masked{qp: qp, cq: qp.sendCQ, mr: mr, off: off, native: qp.ops&OpMasked != 0, retries: cfg.Retries}
+	switch {
+	case qp.typ != RC:
+		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "an RC queue pair is needed")
+	case mr.SGE(off, 8) == badSGE || off%8 != 0:
+		return nil, opError("make masked atomics on", qp.life.label, ErrRange, "8 aligned bytes at offset ", off)
+	case cfg.Retries < 0:
+		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "Retries ", cfg.Retries)
+	}
+	var err error
+	m.batch, err = qp.NewBatch(1)
+	return m, err
+}
+
+// Native tells whether the device does the operations itself.
+func (m *Masked) Native() bool { return m.native }
+
+// Tries is how many CMP_SWAPs the last operation took; 0 if none was needed,
+// 1 for a native one.
+func (m *Masked) Tries() int { return m.tries }
+
+// CmpSwap answers the word before the operation; it took place if its compared
+// bits are equal to op's.
+func (m *Masked) CmpSwap(ctx context.Context, at Remote, op MaskedCmpSwap) (old uint64, err error) {
+	return m.do(ctx, at, op.op())
+}
+
+// FetchAdd answers the word before the operation.
+func (m *Masked) FetchAdd(ctx context.Context, at Remote, op MaskedFetchAdd) (old uint64, err error) {
+	return m.do(ctx, at, op.op())
+}
+
+// CmpSwap32 is CmpSwap on a 4-byte aligned word.
+func (m *Masked) CmpSwap32(ctx context.Context, at Remote, op MaskedCmpSwap) (old uint32, err error) {
+	return m.do32(ctx, at, op.op())
+}
+
+// FetchAdd32 is FetchAdd on a 4-byte aligned word.
+func (m *Masked) FetchAdd32(ctx context.Context, at Remote, op MaskedFetchAdd) (old uint32, err error) {
+	return m.do32(ctx, at, op.op())
+}
+
+// Swap stores value and answers what was there.
+func (m *Masked) Swap(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
+	return m.CmpSwap(ctx, at, MaskedCmpSwap{Swap: value, SwapMask: ^uint64(0)})
+}
+
+// And, Or and Xor combine the word with value and answer what was there.
+func (m *Masked) And(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
+	return m.CmpSwap(ctx, at, MaskedCmpSwap{SwapMask: ^value})
+}
+
+func (m *Masked) Or(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
+	return m.CmpSwap(ctx, at, MaskedCmpSwap{Swap: value, SwapMask: value})
+}
+
+func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
+	return m.FetchAdd(ctx, at, MaskedFetchAdd{Add: value, Boundary: ^uint64(0)})
+}
+
+// AddField adds to the field of width bits whose lowest is bit shift, and leaves
+// the others alone. It answers the field before.
+func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add uint64) (old uint64, err error) {
+	if shift < 0 || width < 1 || shift+width > 64 {
+		return 0, opError("add to field of", m.qp.life.label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
+	}
+	mask := ^uint64(0) >> (64 - width)
+	word, err := m.FetchAdd(ctx, at, MaskedFetchAdd{Add: add & mask << shift, Boundary: 1 << (shift + width - 1)})
+	return word >> shift & mask, err
+}
+
+func (m *Masked) do32(ctx context.Context, at Remote, op maskedOp) (uint32, error) {
+	if at.Addr%4 != 0 && at != badRemote {
+		return 0, opError("do masked atomic on", m.qp.life.label, ErrRange, "a 4-byte aligned word is needed")
+	}
+	if m.native {
+		op.bits32 = true
+		if err := m.run(ctx, func() { m.batch.masked(0, Signaled, op, at, m.mr.SGE(m.off, 4)) }); err != nil {
+			return 0, err
+		}
+		m.tries = 1
+		return bigEndian32(nativeUint32(m.mr.buf[m.off:])), nil
+	}
+	shift := uint(0)
+	if at.Addr%8 != 0 == littleEndian {
+		shift = 32
+	}
+	old, err := m.emulate(ctx, Remote{Addr: at.Addr &^ 7, RKey: at.RKey}, op.in64(shift))
+	return uint32(old >> shift), err
+}
+
+func (m *Masked) do(ctx context.Context, at Remote, op maskedOp) (uint64, error) {
+	if !m.native {
+		return m.emulate(ctx, at, op)
+	}
+	if err := m.run(ctx, func() { m.batch.masked(0, Signaled, op, at, m.mr.SGE(m.off, 8)) }); err != nil {
+		return 0, err
+	}
+	m.tries = 1
+	return m.mr.Load64(m.off)
+}
+
+// emulate is the loop described at [Masked]. Each turn is one round trip.
+func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, error) {
+	m.tries = 0
+	local := m.mr.SGE(m.off, 8)
+	old, fresh := op.compare, false // an operation that compares all bits says itself what must be there
+	if at.Addr%8 != 0 && at != badRemote {
+		return 0, opError("do masked atomic on", m.qp.life.label, ErrRange, "an 8-byte aligned word is needed")
+	}
+	if op.add || op.compareMask != ^uint64(0) {
+		if err := m.run(ctx, func() { m.batch.Read(0, Signaled, at, local) }); err != nil {
+			return 0, err
+		}
+		v, err := m.mr.Load64(m.off)
+		if err != nil {
+			return 0, err
+		}
+		old, fresh = v, true
+	}
+	for {
+		word, done := op.apply(old)
+		if fresh && (!done || word == old) {
+			return old, nil
+		}
+		if m.retries > 0 && m.tries > m.retries {
+			return 0, opError("do masked atomic on", m.qp.life.label, ErrContended, m.tries, " CMP_SWAPs failed")
+		}
+		m.tries++
+		if err := m.run(ctx, func() { m.batch.CmpSwap(0, Signaled, at, old, word, local) }); err != nil {
+			return 0, err
+		}
+		found, err := m.mr.Load64(m.off)
+		if err != nil {
+			return 0, err
+		}
+		if found == old {
+			return old, nil
+		}
+		old, fresh = found, true
+	}
+}
+
+// run posts one request and waits for it. A context that ends while the request
+// is under way leaves its completion in the queue, and the result's memory with
+// the device: the request is waited for all the same, which RC bounds by its
+// retries.
+func (m *Masked) run(ctx context.Context, add func()) error {
+	if err := ctx.Err(); err != nil {
+		return opError("do masked atomic on", m.qp.life.label, err)
+	}
+	add()
+	_, n, err := m.batch.PostPoll(m.cq, m.wcs[:], int(m.cq.spin))
+	for n == 0 && err == nil {
+		if m.cq.wait.file != nil {
+			n, err = m.cq.Wait(context.Background(), m.wcs[:])
+		} else {
+			n, err = m.cq.PollSpin(m.wcs[:], 1000)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return m.wcs[0].Err()
+}

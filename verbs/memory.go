@@ -1,0 +1,125 @@
+package verbs
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// RegisterDMABuf registers memory of another device (a GPU, an accelerator)
+// that its driver exported as a dmabuf: length bytes from offset on. The
+// region has no [MR.Bytes]; offsets of [MR.SGE] count from its start. The file
+// may be closed afterwards.
+func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig) (*MR, error) {
+	if length <= 0 {
+		return nil, opError("register dmabuf in", p.life.label, ErrAttributes, "length ", length)
+	}
+	m := &MR{size: length, access: cfg.Access | LocalWrite, unmap: func() error { return nil }, pd: p}
+	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+		return nil, err
+	}
+	conn, err := f.SyscallConn()
+	if err == nil {
+		cerr := conn.Control(func(fd uintptr) {
+			m.mr, m.lkey, m.rkey, err = cgo.RegDMABuf(p.pd, offset, length, 0, int(fd), uint32(m.access))
+		})
+		if err == nil {
+			err = cerr
+		}
+	}
+	if err != nil {
+		p.life.release("mr")
+		return nil, opError("register dmabuf in", p.life.label, unsupported(err), fmt.Sprintf("%d bytes of %s", length, f.Name()))
+	}
+	return m, nil
+}
+
+// SetAccess changes what the region may be used for. Requests under way may be
+// judged by the old or the new rights; its keys may change, so nothing may be
+// posted with the region meanwhile. After an error that says that the region is
+// lost only Close is left.
+func (m *MR) SetAccess(access Access) error {
+	const changeAccess = 1 << 2
+	access |= LocalWrite
+	err := m.reregister(changeAccess, nil, access)
+	if err == nil {
+		m.access = access
+	}
+	return err
+}
+
+// MoveTo moves the region to another protection domain of the same device.
+func (m *MR) MoveTo(p *PD) error {
+	const changePD = 1 << 1
+	if p.dev != m.pd.dev {
+		return opError("move", m.life.label, ErrAttributes, "to a protection domain of another device")
+	}
+	if err := p.life.adopt("mr"); err != nil {
+		return err
+	}
+	if err := m.reregister(changePD, p, m.access); err != nil {
+		p.life.release("mr")
+		return err
+	}
+	m.life.mu.Lock()
+	old := m.life.parents[0]
+	m.life.parents[0] = &p.life
+	m.pd = p
+	m.life.mu.Unlock()
+	old.release("mr")
+	return nil
+}
+
+// lostBelow: from libibverbs' IBV_REREG_MR_ERR_CMD on, a region is unusable.
+const lostBelow = -3
+
+func (m *MR) reregister(flags uint32, p *PD, access Access) error {
+	lost := false
+	err := m.life.with("re-register", func() error {
+		var pd cgo.PD
+		if p != nil {
+			pd = p.pd
+		}
+		lkey, rkey, code, err := cgo.ReregMR(m.mr, flags, pd, 0, 0, uint32(access))
+		if err != nil {
+			lost = code < lostBelow && !isErrno(err, syscall.EOPNOTSUPP)
+			detail := "the region is as it was"
+			if lost {
+				detail = "the region is lost"
+			}
+			return opError("re-register", m.life.label, unsupported(err), detail)
+		}
+		m.lkey, m.rkey = lkey, rkey
+		return nil
+	})
+	return err
+}
+
+// Advice is what will be done with memory registered [OnDemand] (enum
+// ib_uverbs_advise_mr_advice).
+type Advice uint32
+
+const (
+	AdvisePrefetch        Advice = 0 // it will be read
+	AdvisePrefetchWrite   Advice = 1 // it will be written
+	AdvisePrefetchNoFault Advice = 2 // map what is in memory, fault nothing in
+)
+
+// Prefetch has the pages of n bytes at offset off mapped for the device before
+// it needs them. wait makes the call last until they are.
+func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
+	const flush = 1
+	s := m.SGE(off, n)
+	if s == badSGE {
+		return opError("prefetch", m.life.label, ErrRange, "offset ", off, ", length ", n)
+	}
+	flags := uint32(0)
+	if wait {
+		flags = flush
+	}
+	return m.life.with("prefetch", func() error {
+		return opError("prefetch", m.life.label, unsupported(cgo.AdviseMR(m.pd.pd, uint32(a), flags, s)))
+	})
+}

@@ -1,0 +1,169 @@
+package verbs
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// WindowType is how a memory window is bound (enum ibv_mw_type).
+type WindowType uint32
+
+const (
+	// Window1 is bound by [Window.Bind], under a key that the device chooses,
+	// and may be used through any queue pair of its protection domain.
+	Window1 WindowType = 1
+	// Window2 is bound by a request in a batch, [Batch.BindWindow], under a key
+	// whose last byte the program chooses, and belongs to that queue pair
+	// (type 2B).
+	Window2 WindowType = 2
+)
+
+// Window is a memory window: a key for part of a memory region that can be
+// given out and taken back without registering anything (InfiniBand
+// specification, volume 1, section 10.6.7).
+type Window struct {
+	life life
+	pd   *PD
+	mw   cgo.MW
+	typ  WindowType
+
+	mu     sync.Mutex
+	rkey   uint32 // of the last binding, or the one that the next is counted from
+	region Region
+	mr     *MR // bound to
+}
+
+// AllocWindow makes a memory window that gives no access yet.
+func (p *PD) AllocWindow(t WindowType) (*Window, error) {
+	w := &Window{pd: p, typ: t}
+	if t != Window1 && t != Window2 {
+		return nil, opError("allocate window in", p.life.label, ErrAttributes, "type ", uint32(t))
+	}
+	if err := w.life.born("mw", label("mw"), &p.life); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.mw, w.rkey, err = cgo.AllocMW(p.pd, uint32(t)); err != nil {
+		p.life.release("mw")
+		return nil, opError("allocate window in", p.life.label, unsupported(err))
+	}
+	return w, nil
+}
+
+// Close ends the window's access and frees it.
+func (w *Window) Close() error {
+	return w.life.close("mw", nil, func() error {
+		if err := cgo.DeallocMW(w.mw); err != nil {
+			return err
+		}
+		w.rebind(nil)
+		return nil
+	})
+}
+
+// Region is the memory that the window gives access to, to be told to a peer
+// once the binding has completed.
+func (w *Window) Region() Region {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.region
+}
+
+// rebind keeps the region open that the window stands on.
+func (w *Window) rebind(mr *MR) {
+	if w.mr != nil {
+		w.mr.life.release("mw")
+	}
+	w.mr = mr
+}
+
+// bindable checks what the device would refuse without saying why.
+func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access) error {
+	const op = "bind"
+	switch {
+	case w.typ != t:
+		return opError(op, w.life.label, ErrAttributes, "a window of type ", uint32(w.typ), "; type 1 is bound by Bind, type 2 by a batch")
+	case w.pd != q.pd || mr.life.parents[0] != &q.pd.life:
+		return opError(op, w.life.label, ErrAttributes, "window, region and queue pair of different protection domains")
+	case mr.access&BindWindow == 0:
+		return opError(op, w.life.label, ErrAttributes, mr.life.label, " was registered without BindWindow")
+	case access&(RemoteWrite|RemoteAtomic) != 0 && mr.access&LocalWrite == 0:
+		return opError(op, w.life.label, ErrAttributes, "remote writes to a region without LocalWrite")
+	case off < 0 || n < 0 || off > mr.Len() || n > mr.Len()-off:
+		return opError(op, w.life.label, ErrRange, "offset ", off, ", length ", n)
+	}
+	return nil
+}
+
+// Bind posts the binding of a type 1 window to n bytes at offset off of mr,
+// whose completion is a [WCBindMW] on the queue pair; n of 0 ends a binding.
+// The region stays open until the window is bound elsewhere or closed.
+func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, access Access) error {
+	if err := w.bindable(q, Window1, mr, off, n, access); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.life.with("bind", func() error {
+		return q.life.with("post send to", func() error {
+			if err := mr.life.adopt("mw"); err != nil {
+				return err
+			}
+			rkey, err := cgo.BindMW(q.qp, w.mw, id, uint32(flags), mr.mr, mr.addr+uint64(off), uint64(n), uint32(access))
+			if err != nil {
+				mr.life.release("mw")
+				return opError("bind", w.life.label, unsupported(err))
+			}
+			w.rebind(mr)
+			w.rkey, w.region = rkey, Region{Addr: mr.addr + uint64(off), Length: uint64(n), RKey: rkey}
+			return nil
+		})
+	})
+}
+
+// BindWindow adds the binding of a type 2 window to n bytes at offset off of
+// mr, under a new key: [Window.Region] tells it at once, and it holds for
+// requests of peers that arrive after the binding has completed. A bound
+// window must be invalidated before it is bound again.
+func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n int, access Access) {
+	if err := w.bindable(b.qp, Window2, mr, off, n, access); err != nil {
+		if b.err == nil {
+			b.err = err
+		}
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := mr.life.adopt("mw"); err != nil {
+		if b.err == nil {
+			b.err = err
+		}
+		return
+	}
+	wr := b.next(id, opBindMW, flags, Remote{}, nil)
+	if wr == nil {
+		mr.life.release("mw")
+		return
+	}
+	w.rebind(mr)
+	w.rkey = w.rkey&^0xff | (w.rkey+1)&0xff
+	w.region = Region{Addr: mr.addr + uint64(off), Length: uint64(n), RKey: w.rkey}
+	wr.SetBind(w.mw, w.rkey, mr.mr, w.region.Addr, w.region.Length, uint32(access))
+}
+
+// LocalInvalidate adds the end of a key of this side: of a type 2 window, or of
+// a region. Requests of peers that use it fail from then on.
+func (b *Batch) LocalInvalidate(id uint64, flags SendFlags, rkey uint32) {
+	if w := b.next(id, opLocalInv, flags, Remote{}, nil); w != nil {
+		w.SetInvalidate(rkey)
+	}
+}
+
+// SendInvalidate adds a SEND that ends a key of the peer: [WC.Invalidated]
+// tells it which.
+func (b *Batch) SendInvalidate(id uint64, flags SendFlags, rkey uint32, sges ...SGE) {
+	if w := b.next(id, opSendInv, flags, Remote{}, sges); w != nil {
+		w.SetInvalidate(rkey)
+	}
+}

@@ -1,0 +1,106 @@
+package verbs
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// Masked atomics of mlx5 are raw work queue entries, all big endian:
+//
+//	control 16 | [address vector 48] | remote 16 | arguments 16 or 32 | data 16
+//
+// (NVIDIA "Mellanox Adapters Programmer's Reference Manual", sections WQE
+// formats and extended atomics; rdma-core, providers/mlx5/wqe.h.)
+const (
+	wqeMax = 128 // bytes of the longest, rounded up
+
+	wqeMaskedCmpSwap  = 0x14
+	wqeMaskedFetchAdd = 0x15
+	opmod32           = 0x08
+	opmod64           = 0x09
+	wqeSignaled       = 0x08 // fm_ce_se: completion wanted
+	wqeFenceRead      = 0x40 // fm_ce_se: strong ordering behind READs and atomics
+)
+
+// maskedWQE writes the entry for one masked atomic into b, at least wqeMax
+// bytes, and answers its length.
+func maskedWQE(b []byte, qpn uint32, flags SendFlags, op maskedOp, at Remote, result SGE) int {
+	be := binary.BigEndian
+	n := 16
+	put32 := func(v uint32) { be.PutUint32(b[n:], v); n += 4 }
+	put64 := func(v uint64) { be.PutUint64(b[n:], v); n += 8 }
+
+	put64(at.Addr)
+	put32(at.RKey)
+	put32(0)
+	opcode, opmod := uint32(wqeMaskedCmpSwap), uint32(opmod64)
+	if op.add {
+		opcode = wqeMaskedFetchAdd
+	}
+	if op.bits32 {
+		opmod = opmod32
+	}
+	switch {
+	case op.add && op.bits32:
+		put32(uint32(op.operand))
+		put32(uint32(op.boundary))
+		put64(0)
+	case op.add:
+		put64(op.operand)
+		put64(op.boundary)
+	case op.bits32:
+		put32(uint32(op.operand))
+		put32(uint32(op.compare))
+		put32(uint32(op.swapMask))
+		put32(uint32(op.compareMask))
+	default:
+		put64(op.operand)
+		put64(op.compare)
+		put64(op.swapMask)
+		put64(op.compareMask)
+	}
+	put32(result.Length)
+	put32(result.LKey)
+	put64(result.Addr)
+
+	be.PutUint32(b[0:], opmod<<24|opcode)
+	be.PutUint32(b[4:], qpn<<8|uint32(n/16))
+	be.PutUint32(b[8:], 0)
+	if flags&Signaled != 0 {
+		b[11] |= wqeSignaled
+	}
+	if flags&Fence != 0 {
+		b[11] |= wqeFenceRead
+	}
+	be.PutUint32(b[12:], 0)
+	return n
+}
+
+// masked adds a masked atomic as a raw entry, which lies in the inline memory
+// of the request until it is posted.
+func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, result SGE) {
+	size := uint64(8)
+	if op.bits32 {
+		size = 4
+	}
+	switch {
+	case b.qp.ops&OpMasked == 0:
+		b.fail(ErrUnsupported, "the queue pair was made without OpMasked")
+		return
+	case at != badRemote && at.Addr%size != 0:
+		b.fail(ErrRange, "a masked atomic needs an aligned word of ", size, " bytes")
+		return
+	case uint64(result.Length) != size:
+		b.fail(ErrRange, "the result has ", size, " bytes")
+		return
+	}
+	i := b.n
+	w := b.next(id, cgo.WRRaw, flags, at, nil)
+	if w == nil {
+		return
+	}
+	slot := b.chain.Inline[i*b.chain.MaxInline:][:b.chain.MaxInline]
+	maskedWQE(slot, b.qp.num, flags, op, at, result)
+	w.SetRDMA(b.chain.InlineAt+uint64(i*b.chain.MaxInline), 0)
+}
