@@ -8,15 +8,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Bits of enum ibv_device_cap_flags.
+// Bits of enum ibv_device_cap_flags for which package verbs has no name.
 const (
 	capSRQResize  = 1 << 13
-	capMemWindow  = 1 << 17
 	capUDChecksum = 1 << 18
 	capXRC        = 1 << 20
 	capMemExt     = 1 << 21
-	capMW2A       = 1 << 23
-	capMW2B       = 1 << 24
 )
 
 type featureRow struct {
@@ -45,6 +42,10 @@ func features(_ context.Context, args []string) (answer, error) {
 				driver = k.driver
 			}
 		}
+		f, err := d.Features()
+		if err != nil {
+			return err
+		}
 		gids, err := d.GIDs()
 		if err != nil {
 			return err
@@ -53,7 +54,7 @@ func features(_ context.Context, args []string) (answer, error) {
 		if err != nil {
 			return err
 		}
-		for _, f := range featuresOf(d.Attr(), port, gids, driver) {
+		for _, f := range featuresOf(f, port, gids, driver) {
 			f.Device = d.Name()
 			out = append(out, f)
 		}
@@ -63,7 +64,7 @@ func features(_ context.Context, args []string) (answer, error) {
 }
 
 // featuresOf says what a device can, by what it told of itself.
-func featuresOf(a verbs.DeviceAttr, p verbs.Port, gids []verbs.GIDEntry, driver string) []featureRow {
+func featuresOf(a verbs.Features, p verbs.Port, gids []verbs.GIDEntry, driver string) []featureRow {
 	var out []featureRow
 	add := func(name string, has bool, with, without string) {
 		row := featureRow{Feature: name, Has: yesNo(has), Note: with}
@@ -106,35 +107,51 @@ func featuresOf(a verbs.DeviceAttr, p verbs.Port, gids []verbs.GIDEntry, driver 
 	add("several completion vectors", a.CompletionVecs > 1, fmt.Sprintf("%d", a.CompletionVecs), "all completion events come to one CPU")
 	add("shared receive queues", a.MaxSRQ > 0, fmt.Sprintf("up to %d", a.MaxSRQ), "the device has none")
 	flag("SRQ resize", capSRQResize, "", "not offered by the driver")
-	flag("memory windows", capMemWindow|capMW2A|capMW2B, windowTypes(a.CapFlags), "not offered by the driver")
+	add("memory windows", a.Window1 || a.Window2, windowTypes(a), "not offered by the driver")
+	add("on-demand paging", a.OnDemand, "memory need not be pinned", "not offered by the driver")
 	flag("send with invalidate", capMemExt, "", "no memory management extensions")
 	flag("XRC", capXRC, "", "not offered by the driver")
 	flag("UD checksum offload", capUDChecksum, "", "not offered by the driver")
-	return append(out, vendorFeatures(driver)...)
+	add("completion timestamps", a.TimestampMask != 0, fmt.Sprintf("device clock of %d kHz", a.ClockKHz), "the device has no clock for them")
+	add("completion moderation", a.MaxModerate > 0, fmt.Sprintf("up to %d completions, %v", a.MaxModerate, a.MaxModeration), "not offered by the driver")
+	add("rate limit", a.MaxRate > 0, fmt.Sprintf("%d to %d kbit/s", a.MinRate, a.MaxRate), "not offered by the driver")
+	return append(out, dcFeature(a, driver), srdFeature(a, driver))
 }
 
-func windowTypes(flags uint32) string {
-	s := "type 1"
-	if flags&capMW2A != 0 {
-		s += ", 2A"
+func windowTypes(a verbs.Features) string {
+	switch {
+	case a.Window1 && a.Window2:
+		return "types 1 and 2B"
+	case a.Window2:
+		return "type 2B"
 	}
-	if flags&capMW2B != 0 {
-		s += ", 2B"
-	}
-	return s
+	return "type 1"
 }
 
-// vendorFeatures are those that only a provider's own interface can ask for.
-func vendorFeatures(driver string) []featureRow {
-	dc := featureRow{Feature: "DC (dynamically connected)", Has: "no", Note: "needs an mlx5 device"}
-	if driver == "mlx5" {
-		dc.Has, dc.Note = "unknown", "from Connect-IB on; only mlx5dv_query_device tells"
+// dcFeature: mlx5dv tells the streams of a DC initiator, but not whether there
+// are initiators at all.
+func dcFeature(a verbs.Features, driver string) featureRow {
+	f := featureRow{Feature: "DC (dynamically connected)", Has: "no", Note: "needs an mlx5 device"}
+	switch {
+	case a.Mlx5 != nil && a.Mlx5.Streams > 0:
+		f.Has, f.Note = "yes", fmt.Sprintf("%d streams of an initiator", a.Mlx5.Streams)
+	case a.Mlx5 != nil:
+		f.Has, f.Note = "unknown", "from Connect-IB on; making an initiator tells. It has no streams"
+	case driver == "mlx5":
+		f.Note = "libmlx5.so.1 is missing (Debian: ibverbs-providers)"
 	}
-	srd := featureRow{Feature: "SRD (reliable datagrams)", Has: "no", Note: "needs an efa device"}
-	if driver == "efa" {
-		srd.Has, srd.Note = "yes", ""
+	return f
+}
+
+func srdFeature(a verbs.Features, driver string) featureRow {
+	f := featureRow{Feature: "SRD (reliable datagrams)", Has: "no", Note: "needs an efa device"}
+	switch {
+	case a.EFA != nil:
+		f.Has, f.Note = "yes", fmt.Sprintf("READ %s, WRITE %s, up to %d bytes", yesNo(a.EFA.Read), yesNo(a.EFA.Write), a.EFA.MaxRDMA)
+	case driver == "efa":
+		f.Note = "libefa.so.1 is missing (Debian: ibverbs-providers)"
 	}
-	return []featureRow{dc, srd}
+	return f
 }
 
 func (l featureList) text(w io.Writer) error {
