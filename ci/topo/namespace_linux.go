@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,10 +32,17 @@ func makeNamespace(name string, setup func() error) error {
 	if err := os.WriteFile(path, nil, 0o444); err != nil {
 		return err
 	}
-	return onOwnThread(func() error {
+	return onOwnThread(func() (err error) {
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer home.Close()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
+		// The main thread of a process cannot end: it would keep the namespace.
+		defer func() { err = errors.Join(err, unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)) }()
 		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("keep namespace %s: %w", name, err)
 		}

@@ -2,50 +2,23 @@ package topo
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/nldev"
 )
-
-// RDMA netlink (include/uapi/rdma/rdma_netlink.h). The message type is the
-// client in the upper six bits and the command in the lower ten.
-const (
-	clientNLDev = 5
-
-	cmdNewLink = 3
-	cmdDelLink = 4
-
-	attrDevIndex = 1
-	attrDevName  = 2
-	attrNdevName = 51
-	attrLinkType = 65
-)
-
-// nldev sends one request to the RDMA subsystem.
-func nldev(cmd uint16, flags netlink.HeaderFlags, attrs []byte) ([]netlink.Message, error) {
-	c, err := netlink.Dial(unix.NETLINK_RDMA, nil)
-	if err != nil {
-		return nil, os.NewSyscallError("netlink rdma", err)
-	}
-	defer c.Close()
-	return c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(clientNLDev<<10 | cmd), Flags: netlink.Request | flags},
-		Data:   attrs,
-	})
-}
 
 // AddRXE makes a Soft-RoCE device on a network interface.
 func AddRXE(name, netdev string) error {
 	ae := netlink.NewAttributeEncoder()
-	ae.String(attrDevName, name)
-	ae.String(attrLinkType, "rxe")
-	ae.String(attrNdevName, netdev)
+	ae.String(nldev.AttrDevName, name)
+	ae.String(nldev.AttrLinkType, "rxe")
+	ae.String(nldev.AttrNetdevName, netdev)
 	b, err := ae.Encode()
 	if err != nil {
 		return err
 	}
-	_, err = nldev(cmdNewLink, netlink.Acknowledge, b)
+	_, err = nldev.Request(nldev.CmdNewLink, netlink.Acknowledge, b)
 	return wrap(err, "make %s on %s", name, netdev)
 }
 
@@ -56,23 +29,23 @@ func DelRDMA(name string) error {
 		return err
 	}
 	ae := netlink.NewAttributeEncoder()
-	ae.Uint32(attrDevIndex, index)
+	ae.Uint32(nldev.AttrDevIndex, index)
 	b, err := ae.Encode()
 	if err != nil {
 		return err
 	}
-	_, err = nldev(cmdDelLink, netlink.Acknowledge, b)
+	_, err = nldev.Request(nldev.CmdDelLink, netlink.Acknowledge, b)
 	return wrap(err, "remove %s", name)
 }
 
 func deviceIndex(name string) (uint32, error) {
-	devices, err := rdmaDevices()
+	devices, err := nldev.Devices()
 	if err != nil {
-		return 0, err
+		return 0, wrap(err, "list RDMA devices")
 	}
-	for index, n := range devices {
-		if n == name {
-			return index, nil
+	for _, d := range devices {
+		if d.Name == name {
+			return d.Index, nil
 		}
 	}
 	return 0, fmt.Errorf("no RDMA device %s", name)

@@ -1,0 +1,141 @@
+// Rdmactl looks at the RDMA devices of a host: which there are, what they can,
+// who uses them, which way packets take, and what is wrong. It changes no
+// settings and needs no privileges.
+//
+//	rdmactl COMMAND [-json] [arguments]
+//
+//	devices                            RDMA devices
+//	ports      [DEVICE...]             their ports: state and MTU
+//	gids       [DEVICE...]             their GIDs
+//	counters   [-nonzero] [DEVICE...]  counters of the ports
+//	features   [DEVICE...]             what devices can, and why something is missing
+//	netdevs                            network interfaces and their RDMA devices
+//	resources  [DEVICE...]             RDMA objects in use, and by whom
+//	path       [-from ADDR] ADDR       how packets reach an address
+//	doctor                             what is wrong with RDMA on this host, and what helps
+//
+// Each command prints text in columns, or with -json one JSON value. The exit
+// status is 0, 1 for a failure or when doctor found a problem, 2 for a wrong
+// command line. A host without RDMA is no failure, except to doctor.
+//
+// # The way to another host
+//
+//	$ rdmactl path 10.77.0.2
+//	destination  10.77.0.2
+//	source       10.77.0.1
+//	device       rxe0
+//	port         1
+//	gid          ::ffff:10.77.0.1
+//	gid index    1
+//	gid type     RoCE v2
+//	netdev       eth0
+//	next hop     10.77.0.2
+//	mac          52:54:00:77:00:02
+//	neighbour    reachable
+//	rdma mtu     4096
+//	port mtu     4096
+//	netdev mtu   4200
+//
+// The RDMA MTU is the largest that route, netdev and port carry; the kernel
+// takes 96 bytes off a netdev's MTU for headers. If the neighbour is unknown,
+// an empty UDP datagram to the discard port makes the kernel ask for it. When
+// there is no way, the message says why:
+//
+//	$ rdmactl path 10.77.0.3
+//	rdmactl: verbs: resolve the path to 10.77.0.3: next hop does not answer (10.77.0.3 on eth0 is failed)
+//	$ rdmactl path 127.0.0.1
+//	rdmactl: verbs: resolve the path to 127.0.0.1: netdev without an RDMA device (lo; netdevs with one: h0 (rxe0), h1 (rxe1))
+//
+// Package verbs answers the same to programs: ResolvePath, LookupAddr,
+// LookupNetdev. A VLAN, bond or macvlan is found by what it is stacked on:
+//
+//	$ rdmactl netdevs
+//	NETDEV  KIND     LINK  MTU    DEVICE  PORT  STACKED ON  RDMA MTU  ADDRESSES
+//	lo      -        up    65536  -       -     -           -         127.0.0.1 ::1
+//	h1      veth     up    4200   rxe1    1     -           4096      10.77.0.2 fe80::dce5:51ff:fe3b:6ce6
+//	h0      veth     up    1500   rxe0    1     -           1024      10.77.0.1
+//	b0      bond     up    1500   rxe0    1     h0          1024      10.79.0.1 fe80::bc10:4aff:fe8b:de9a
+//	mv0     macvlan  up    4200   rxe1    1     h1          4096      10.80.0.1 fe80::6087:3bff:fe05:35a4
+//
+// # What is wrong
+//
+//	$ rdmactl doctor
+//	problem: rxe0 port 1: link down: its netdev eth0 is down
+//	    remedy: ip link set eth0 up
+//	advice: rxe0 port 1: the MTU of eth0 is 1500, which limits the RDMA MTU to 1024 of 4096
+//	    remedy: ip link set eth0 mtu 4200, and the same on switches and peers
+//	devices: 1, problems: 1, advice: 1
+//
+// A problem is something that does not work, advice something that works less
+// well than it could. Doctor looks at
+//
+//   - modules: RDMA in the kernel, ib_uverbs, rdma_ucm
+//   - cards: PCI cards without their driver, or without its RDMA part
+//   - devices: whether there is any, and in this network namespace
+//   - files: whether /dev/infiniband/uverbsN is there, may be opened and is the
+//     right one, as it may not be in a container
+//   - provider: whether libibverbs has the library for the device
+//   - namespace: whether the device's netdev is in the same network namespace
+//   - link: netdev down, no carrier, port not active, no subnet manager
+//   - gid: RoCE v2 GIDs, and whether they are more than link-local
+//   - mtu: netdev MTUs too small for the RDMA MTU, or that limit it, or differ
+//   - memlock, nofile: how much memory may be locked, how many files be open
+//
+// With -json it prints the facts too by which it judged, which is what to send
+// along with a question. The limits are those of rdmactl itself: start it as
+// the program in question is started. Go programs raise their limit of open
+// files to the hard limit by themselves, and so does rdmactl.
+//
+// # Who uses the devices
+//
+//	$ rdmactl resources rxe0
+//	DEVICE  KIND  NUMBER  TYPE  STATE  SIZE  PID  PROCESS
+//	rxe0    qp    17      RC    RTS    -     164  rdmabench
+//	rxe0    qp    1       GSI   RTS    -     -    [ib_core]
+//	rxe0    cq    0       -     -      1023  -    [ib_core]
+//	rxe0    cq    1       -     -      63    164  rdmabench
+//	rxe0    mr    0       -     -      8192  164  rdmabench
+//	rxe0    pd    0       -     -      -     -    [ib_core]
+//	rxe0    pd    1       -     -      -     164  rdmabench
+//	rxe0    ctx   0       -     -      -     164  rdmabench
+//
+// SIZE is bytes of a memory region and entries of a completion queue. The kernel
+// knows the thread that made an object; when that has ended, PID is missing.
+//
+//	$ rdmactl counters -nonzero rxe0
+//	DEVICE  PORT  COUNTER       VALUE  SOURCE
+//	rxe0    1     ack_deferred  10264  netlink
+//	rxe0    1     lifespan      12     hw_counters
+//	rxe0    1     rcvd_pkts     10264  netlink
+//	rxe0    1     sent_pkts     10264  netlink
+//
+// SOURCE is RDMA netlink, or the folder of sysfs for what netlink leaves out.
+//
+// # What there is
+//
+//	$ rdmactl devices
+//	DEVICE  DRIVER  PROTOCOL  FIRMWARE  NODE GUID            PORTS  FILE                     USABLE
+//	rxe0    rxe     roce      -         5054:00ff:fe77:0001  1      /dev/infiniband/uverbs0  yes
+//	$ rdmactl ports
+//	DEVICE  PORT  STATE   LINK      MTU   MAX MTU  LID  NETDEV  NETDEV MTU
+//	rxe0    1     active  Ethernet  4096  4096     0    eth0    4200
+//	$ rdmactl gids
+//	DEVICE  PORT  INDEX  TYPE     GID                   NETDEV
+//	rxe0    1     0      RoCE v2  fe80::5054:ff:fe77:1  eth0
+//	rxe0    1     1      RoCE v2  ::ffff:10.77.0.1      eth0
+//	$ rdmactl features
+//	DEVICE  FEATURE                     HAS  NOTE
+//	rxe0    RDMA READ                   yes  128 outstanding as target, 128 as initiator
+//	rxe0    atomics                     yes  atomic among this device's queue pairs only, not with the host's CPUs
+//	rxe0    RoCE v2                     yes  2 GIDs
+//	rxe0    MTU 4096                    yes  -
+//	rxe0    several completion vectors  no   all completion events come to one CPU
+//	rxe0    shared receive queues       yes  up to 917503
+//	rxe0    SRQ resize                  yes  -
+//	rxe0    memory windows              yes  type 1, 2B
+//	rxe0    send with invalidate        yes  -
+//	rxe0    XRC                         no   not offered by the driver
+//	rxe0    UD checksum offload         no   not offered by the driver
+//	rxe0    DC (dynamically connected)  no   needs an mlx5 device
+//	rxe0    SRD (reliable datagrams)    no   needs an efa device
+package main

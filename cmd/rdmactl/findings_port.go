@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// eachPort calls f for each port of the devices.
+func (f facts) eachPort(do func(d deviceFacts, p portFacts, object string)) {
+	for _, d := range f.Devices {
+		for _, p := range d.Ports {
+			do(d, p, fmt.Sprintf("%s port %d", d.Name, p.Num))
+		}
+	}
+}
+
+func checkNamespace(f facts) (out []finding) {
+	f.eachPort(func(d deviceFacts, p portFacts, object string) {
+		if !d.roce() || p.Netdev != "" {
+			return
+		}
+		text, remedy := "its netdev is in another network namespace, so it has no usable address here", "run there (ip netns exec NAME), or move the netdev here: ip link set NETDEV netns PID"
+		if !f.Shared {
+			text = "the device is in this network namespace, its netdev in another: they must be together"
+			remedy = "rdma dev set " + d.Name + " netns NAME, or move the netdev"
+		}
+		out = append(out, finding{problem, "", object, text, remedy})
+	})
+	return out
+}
+
+func checkLink(f facts) (out []finding) {
+	f.eachPort(func(d deviceFacts, p portFacts, object string) {
+		switch {
+		case p.Netdev != "" && !p.Up:
+			out = append(out, finding{problem, "", object, "link down: its netdev " + p.Netdev + " is down", "ip link set " + p.Netdev + " up"})
+		case p.Netdev != "" && !p.Running:
+			out = append(out, finding{problem, "", object, "link down: its netdev " + p.Netdev + " has no carrier", "look at the cable and at the other end"})
+		case p.State == verbs.PortActive || p.State == verbs.PortActiveDefer:
+		case p.State == verbs.PortInit && !d.roce():
+			out = append(out, finding{problem, "", object, "the port waits in the state init", "start a subnet manager (opensm) in this fabric"})
+		case p.Netdev != "" || !d.roce():
+			out = append(out, finding{problem, "", object, fmt.Sprintf("the port is %v, not active", p.State), "look at the cable and at the other end"})
+		}
+	})
+	return out
+}
+
+func checkGIDs(f facts) (out []finding) {
+	f.eachPort(func(d deviceFacts, p portFacts, object string) {
+		if !d.roce() || !p.Known || p.Netdev == "" || !p.Up {
+			return // other checks say that
+		}
+		v1, local, usable := false, false, false
+		for _, g := range p.GIDs {
+			switch {
+			case g.Type != verbs.GIDRoCEv2:
+				v1 = true
+			case g.Addr.IsLinkLocalUnicast():
+				local = true
+			default:
+				usable = true
+			}
+		}
+		addAddress := "ip addr add ADDRESS/BITS dev " + p.Netdev
+		switch {
+		case usable:
+		case local:
+			out = append(out, finding{advice, "", object, "the only RoCE v2 GID is link-local: peers beyond a router cannot reach it", addAddress})
+		case v1:
+			out = append(out, finding{problem, "", object, "there are GIDs of RoCE v1 only, which peers with RoCE v2 do not understand", addAddress + "; if that changes nothing, the device or its firmware has no RoCE v2 (cma_roce_mode)"})
+		default:
+			out = append(out, finding{problem, "", object, "there is no GID", addAddress})
+		}
+	})
+	return out
+}
+
+// longestHeaders are those of the longest RoCE v2 packet with a payload: IPv6,
+// UDP, BTH, RETH, immediate data and CRC.
+const longestHeaders = 40 + 8 + 12 + 16 + 4 + 4
+
+func checkMTU(f facts) (out []finding) {
+	var seen []int
+	f.eachPort(func(d deviceFacts, p portFacts, object string) {
+		if !d.roce() || p.Netdev == "" || p.ActiveMTU == 0 {
+			return
+		}
+		if !slices.Contains(seen, p.ActiveMTU) {
+			seen = append(seen, p.ActiveMTU)
+		}
+		netdev := fmt.Sprintf("the MTU of %s is %d", p.Netdev, p.NetdevMTU)
+		switch {
+		case p.NetdevMTU < p.ActiveMTU+longestHeaders:
+			out = append(out, finding{problem, "", object,
+				fmt.Sprintf("%s, too small for packets of the active RDMA MTU %d: they get lost", netdev, p.ActiveMTU),
+				fmt.Sprintf("ip link set %s mtu %d, and the same on switches and peers; or connect with a smaller path MTU", p.Netdev, netdevMTU(p.ActiveMTU))})
+		case p.ActiveMTU < p.MaxMTU:
+			out = append(out, finding{advice, "", object,
+				fmt.Sprintf("%s, which limits the RDMA MTU to %d of %d", netdev, p.ActiveMTU, p.MaxMTU),
+				fmt.Sprintf("ip link set %s mtu %d, and the same on switches and peers", p.Netdev, netdevMTU(p.MaxMTU))})
+		}
+	})
+	if len(seen) > 1 {
+		slices.Sort(seen)
+		out = append(out, finding{advice, "", "host", fmt.Sprintf("ports have different RDMA MTUs: %v", seen),
+			"a connection must use the smaller MTU of its two ends; better give all netdevs the same"})
+	}
+	return out
+}
+
+// netdevMTU is a netdev MTU that carries an RDMA MTU: a round number, as
+// switches have to be set to it too.
+func netdevMTU(rdma int) int {
+	return (rdma + 96 + 99) / 100 * 100
+}

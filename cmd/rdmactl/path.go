@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// pathAnswer is the way to an address.
+type pathAnswer struct {
+	Destination netip.Addr `json:"destination"`
+	Source      netip.Addr `json:"source"`
+	Device      string     `json:"device"`
+	Port        int        `json:"port"`
+	GIDIndex    int        `json:"gid_index"`
+	GID         string     `json:"gid"`
+	GIDType     string     `json:"gid_type"`
+	Netdev      string     `json:"netdev"`
+	Lower       string     `json:"lower_netdev"`
+	NextHop     netip.Addr `json:"next_hop"`
+	Loopback    bool       `json:"loopback"`
+	MAC         string     `json:"mac"`
+	Neighbour   string     `json:"neighbour"`
+	MTU         int        `json:"mtu"`
+	PortMTU     int        `json:"port_mtu"`
+	NetdevMTU   int        `json:"netdev_mtu"`
+	RouteMTU    int        `json:"route_mtu"`
+}
+
+func path(ctx context.Context, args []string) (answer, error) {
+	var from netip.Addr
+	args, err := flags(args, 1, 1, func(fs *flag.FlagSet) {
+		fs.TextVar(&from, "from", netip.Addr{}, "source `address`")
+	})
+	if err != nil {
+		return nil, err
+	}
+	to, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	p, err := verbs.ResolvePathFrom(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return pathAnswer{
+		Destination: p.Dst, Source: p.Src, Device: p.Device, Port: int(p.Port),
+		GIDIndex: int(p.GID.Index), GID: p.GID.GID.String(), GIDType: p.GID.Type.String(),
+		Netdev: p.Netdev, Lower: p.Lower, NextHop: p.NextHop, Loopback: p.Loopback,
+		MAC: p.MAC.String(), Neighbour: p.Neighbour.String(),
+		MTU: p.MTU.Bytes(), PortMTU: p.ActiveMTU.Bytes(), NetdevMTU: p.NetdevMTU, RouteMTU: p.RouteMTU,
+	}, nil
+}
+
+func (p pathAnswer) text(w io.Writer) error {
+	var t table
+	t.row("destination", p.Destination)
+	t.row("source", p.Source)
+	t.row("device", p.Device)
+	t.row("port", p.Port)
+	t.row("gid", p.GID)
+	t.row("gid index", p.GIDIndex)
+	t.row("gid type", p.GIDType)
+	t.row("netdev", p.Netdev)
+	if p.Lower != p.Netdev {
+		t.row("stacked on", p.Lower)
+	}
+	if p.Loopback {
+		t.row("loopback", "the destination is on this host")
+	}
+	t.row("next hop", p.NextHop)
+	t.row("mac", p.MAC)
+	t.row("neighbour", p.Neighbour)
+	t.row("rdma mtu", p.MTU)
+	t.row("port mtu", p.PortMTU)
+	t.row("netdev mtu", p.NetdevMTU)
+	if p.RouteMTU != 0 {
+		t.row("route mtu", p.RouteMTU)
+	}
+	return t.write(w)
+}
