@@ -4,7 +4,6 @@ package verbs_test
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"os"
@@ -122,6 +121,6 @@ func testSeed(t testing.TB) uint64 {
 		require.NoError(t, err)
 		seed = v
 	}
-	t.Log(fmt.Sprintf("GOVERBS_SEED=%d repeats this", seed))
+	t.Logf("GOVERBS_SEED=%d repeats this", seed)
 	return seed
 }
