@@ -20,6 +20,33 @@ func newCM(t testing.TB) *verbs.CM {
 	return m
 }
 
+// cmPorts are ports with librdmacm warm: it opens each device at its first use,
+// and keeps it and a protection domain on it.
+func cmPorts(t testing.TB) [2]port {
+	t.Helper()
+	m, err := verbs.OpenCM(verbs.CMConfig{})
+	if err != nil {
+		missing(t, "no connection manager: %v", err)
+	}
+	list, err := verbs.Devices()
+	require.NoError(t, err)
+	for _, d := range list {
+		dev, err := m.Device(d.Name)
+		require.NoError(t, err)
+		gids, err := dev.GIDs()
+		require.NoError(t, err)
+		for _, g := range gids {
+			if g.GID.Addr().Is4() {
+				l, err := m.Listen(g.GID.Addr().String()+":0", verbs.ListenConfig{})
+				require.NoError(t, err)
+				require.NoError(t, l.Close())
+			}
+		}
+	}
+	require.NoError(t, m.Close())
+	return ports(t)
+}
+
 func cmContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
@@ -53,7 +80,7 @@ func (s *side) setup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
 }
 
 func TestCMConnect(t *testing.T) {
-	p := ports(t)
+	p := cmPorts(t)
 	m, ctx := newCM(t), cmContext(t)
 	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
