@@ -66,6 +66,16 @@ func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address st
 }
 
 func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
+	if err := i.findDevice(ctx, to, cfg); err != nil {
+		return err
+	}
+	_, err := i.step(ctx, "resolve route for", cmRouteResolved, func() error {
+		return cgo.CMResolveRoute(i.id, stepTimeout(ctx))
+	})
+	return err
+}
+
+func (i *cmID) findDevice(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
 	remote, err := sockAddr(to)
 	if err != nil {
 		return err
@@ -91,12 +101,6 @@ func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig)
 	}
 	_, err = i.step(ctx, "resolve address for", cmAddrResolved, func() error {
 		return cgo.CMResolveAddr(i.id, local, &remote, stepTimeout(ctx))
-	})
-	if err != nil {
-		return err
-	}
-	_, err = i.step(ctx, "resolve route for", cmRouteResolved, func() error {
-		return cgo.CMResolveRoute(i.id, stepTimeout(ctx))
 	})
 	return err
 }
@@ -167,8 +171,8 @@ func (c *CMConn) PrivateData() []byte { return c.private }
 // its completion queue.
 func (c *CMConn) Done() <-chan struct{} { return c.id.down }
 
-// Err is nil while the connection stands, and then [ErrDisconnected] or
-// [ErrDeviceRemoved].
+// Err is nil while the connection stands, and then [ErrDisconnected],
+// [ErrDeviceRemoved] or [ErrUnreachable].
 func (c *CMConn) Err() error {
 	select {
 	case <-c.id.down:

@@ -112,6 +112,14 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 		default:
 		}
 	case cmTimewaitExit:
+	case cmUnreachable:
+		if i.connected() {
+			// The neighbour has another hardware address now: packets of this
+			// connection do not reach it.
+			i.end(ErrUnreachable)
+			return
+		}
+		fallthrough
 	default:
 		select {
 		case i.steps <- *ev:
@@ -119,6 +127,12 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 			i.cm.log.Error("unexpected event", "id", i.life.label, "event", typ)
 		}
 	}
+}
+
+func (i *cmID) connected() bool {
+	i.watch.Lock()
+	defer i.watch.Unlock()
+	return i.ended != nil
 }
 
 func (i *cmID) end(cause error) {
@@ -194,6 +208,8 @@ type RejectedError struct {
 const (
 	rejectNoListener = 8
 	rejectConsumer   = 28
+
+	sidrUnsupported = 1
 )
 
 func (e *RejectedError) Error() string {
@@ -220,9 +236,13 @@ func stepError(ev *cgo.CMEvent) error {
 	switch typ := cmEvent(ev.Type); {
 	case typ == cmRejected:
 		return &RejectedError{Reason: int(ev.Status), PrivateData: privateData(ev)}
-	case typ == cmUnreachable && ev.Status >= 0:
-		// Datagrams: the peer's answer is a status, not an errno.
-		return class(ErrUnreachable, &RejectedError{Reason: int(ev.Status), PrivateData: privateData(ev)})
+	case typ == cmUnreachable && ev.Status > 0:
+		// Datagram services answer with a status of their own numbering.
+		reason := rejectConsumer
+		if ev.Status == sidrUnsupported {
+			reason = rejectNoListener
+		}
+		return &RejectedError{Reason: reason, PrivateData: privateData(ev)}
 	case typ == cmUnreachable, typ == cmAddrError, typ == cmRouteError:
 		return class(ErrUnreachable, errno)
 	case ev.Status < 0:

@@ -221,6 +221,11 @@ func (i *cmID) toInit(q *QP) error {
 		mask &^= AttrState
 		a.State = uint32(StateInit)
 	case StateReset:
+	case StateRTS:
+		if q.typ == UD {
+			return nil // it serves several peers
+		}
+		fallthrough
 	default:
 		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", q.State())
 	}
