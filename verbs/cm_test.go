@@ -58,9 +58,13 @@ func cmContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// cmSide is one end of a connection: the queue pair with its memory, made in
-// Setup.
+// setup makes one end of a connection: the queue pair with its memory, and
+// receives of 64 bytes.
 func (s *side) setup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
+	return s.setupSize(t, recvs, 64)
+}
+
+func (s *side) setupSize(t testing.TB, recvs, size int) func(*verbs.CMSetup) error {
 	return func(c *verbs.CMSetup) error {
 		s.dev = c.Device
 		var err error
@@ -77,7 +81,7 @@ func (s *side) setup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.qp.Close()) })
 		if recvs > 0 {
-			s.recv(t, recvs, 64)
+			s.recv(t, recvs, size)
 		}
 		c.QP = s.qp
 		return nil
@@ -357,7 +361,7 @@ func (s *side) udSetup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
 			qp := s.qp
 			t.Cleanup(func() { require.NoError(t, qp.Close()) })
 			if recvs > 0 {
-				s.recv(t, recvs, 128)
+				s.recv(t, recvs, 256)
 			}
 		}
 		c.QP = s.qp
@@ -403,7 +407,7 @@ func TestCMDatagrams(t *testing.T) {
 		a.do(t, batch, 1)
 		wc := b.wait(t, 1)
 		require.NoError(t, wc[0].Err())
-		at := int(wc[0].ID()) * 128
+		at := int(wc[0].ID()) * 256
 		require.Equal(t, "datagram", string(b.mr.Bytes()[at+40:at+48]))
 		require.NoError(t, peer.Close())
 	}
