@@ -228,5 +228,9 @@ func (c *CMConn) Close() error {
 			c.id.cm.log.Debug("close without the peer", "id", c.id.life.label, "err", err)
 		}
 	}
-	return errors.Join(c.id.close(), c.prepared.close())
+	err := errors.Join(c.id.close(), c.prepared.close())
+	if d := c.prepared.setup.Device; d.removed.Load() {
+		d.Close() // if this was the last on it
+	}
+	return err
 }

@@ -21,7 +21,9 @@ type cmDevice struct {
 
 // Device is the device of that name as the connection manager knows it, for
 // programs that set up memory before their first connection. It lives as long
-// as the CM: closing it is refused with [ErrInUse].
+// as the CM: closing it is refused with [ErrInUse]. Only a device that was
+// unplugged ([ErrDeviceRemoved]) can be closed, and should be, after everything
+// on it: until then the kernel holds up whoever unplugs it.
 func (m *CM) Device(name string) (*Device, error) {
 	if !m.life.enter() {
 		return nil, opError("open", name, ErrClosed)
@@ -85,16 +87,58 @@ func releaseCMDevice(d *Device) error {
 	cmDevices.mu.Lock()
 	defer cmDevices.mu.Unlock()
 	s := cmDevices.shared[d.ctx]
-	d.life.release("cm")
-	if s.shares == 1 {
-		if err := d.Close(); err != nil {
+	if s == nil || s.dev != d {
+		return nil // removed
+	}
+	if s.shares > 1 {
+		s.shares--
+		d.life.release("cm")
+		return nil
+	}
+	return s.close()
+}
+
+// close takes back all shares and closes the device. The caller holds the lock.
+func (s *cmDevice) close() error {
+	d := s.dev
+	for range s.shares {
+		d.life.release("cm")
+	}
+	if d.removed.Load() {
+		// librdmacm closes its context of a removed device, for which the kernel
+		// waits, only after it has looked which devices there are.
+		if list, _, err := cgo.CMGetDevices(); err == nil {
+			cgo.CMFreeDevices(list)
+		}
+	}
+	if err := d.close(); err != nil {
+		for range s.shares {
 			if again := d.life.adopt("cm"); again != nil {
 				return again
 			}
-			return err
 		}
-		delete(cmDevices.shared, d.ctx)
+		return err
 	}
-	s.shares--
+	delete(cmDevices.shared, d.ctx)
+	return nil
+}
+
+// deviceRemoved notes that the device of an id has been unplugged.
+func deviceRemoved(ctx cgo.Context) {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	if s := cmDevices.shared[ctx]; s != nil {
+		s.dev.removed.Store(true)
+	}
+}
+
+// closeRemoved closes a removed device, of which the connection managers keep
+// nothing: the kernel waits for it.
+func closeRemoved(d *Device) error {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	if s := cmDevices.shared[d.ctx]; s != nil && s.dev == d {
+		return s.close()
+	}
 	return nil
 }

@@ -104,6 +104,7 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 		i.life.with("disconnect", func() error { return cgo.CMDisconnect(i.id) })
 		i.end(ErrDisconnected)
 	case cmDeviceRemoval:
+		i.life.with("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
 		i.end(ErrDeviceRemoved)
 	case cmAddrChange:
 		i.cm.log.Warn("address change", "id", i.life.label)

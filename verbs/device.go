@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -48,6 +49,8 @@ type Device struct {
 
 	// release gives the context back when the device closes.
 	release func() error
+	// removed: the device of a connection manager has been unplugged.
+	removed atomic.Bool
 }
 
 // DeviceConfig says how to open a device. The zero value is fine.
@@ -110,6 +113,13 @@ func openError(name string, err error) error {
 // Close closes the device. It is refused with [ErrInUse] while anything made
 // on the device is open. Closing twice is not an error.
 func (d *Device) Close() error {
+	if d.removed.Load() {
+		return closeRemoved(d)
+	}
+	return d.close()
+}
+
+func (d *Device) close() error {
 	return d.life.close("device", nil, func() error {
 		d.async.stop()
 		return d.release()
