@@ -11,7 +11,7 @@ LAB     := build/rxelab
 # virtual machine.
 DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
 
-PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core perftest iproute2 kmod \
+PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates $(if $(DEVICE),,qemu-system-x86)
 
 .PHONY: all setup lint unit device test torture demo bench lab clean

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -45,6 +46,11 @@ type Device struct {
 	attr  DeviceAttr
 	log   *slog.Logger
 	async *asyncReader
+
+	// release gives the context back when the device closes.
+	release func() error
+	// removed: the device of a connection manager has been unplugged.
+	removed atomic.Bool
 }
 
 // DeviceConfig says how to open a device. The zero value is fine.
@@ -60,18 +66,25 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 	if err != nil {
 		return nil, openError(name, err)
 	}
-	d := &Device{name: name, ctx: ctx, log: cfg.Logger}
+	return newDevice(name, ctx, cfg, func() error { return cgo.CloseDevice(ctx) })
+}
+
+// newDevice makes a device of an open context, which release gives back when
+// the device closes or cannot be made.
+func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() error) (*Device, error) {
+	d := &Device{name: name, ctx: ctx, log: cfg.Logger, release: release}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	d.life.label = name
 	var a cgo.DeviceAttr
 	if err := cgo.QueryDevice(ctx, &a); err != nil {
-		return nil, errors.Join(opError("query device", name, err), cgo.CloseDevice(ctx))
+		return nil, errors.Join(opError("query device", name, err), release())
 	}
 	d.attr = deviceAttr(&a)
+	var err error
 	if d.async, err = startAsync(d); err != nil {
-		return nil, errors.Join(opError("watch events of", name, err), cgo.CloseDevice(ctx))
+		return nil, errors.Join(opError("watch events of", name, err), release())
 	}
 	return d, nil
 }
@@ -100,12 +113,16 @@ func openError(name string, err error) error {
 // Close closes the device. It is refused with [ErrInUse] while anything made
 // on the device is open. Closing twice is not an error.
 func (d *Device) Close() error {
+	if d.removed.Load() {
+		return closeRemoved(d)
+	}
+	return d.close()
+}
+
+func (d *Device) close() error {
 	return d.life.close("device", nil, func() error {
 		d.async.stop()
-		if err := cgo.CloseDevice(d.ctx); err != nil {
-			return err
-		}
-		return nil
+		return d.release()
 	})
 }
 

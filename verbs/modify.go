@@ -45,13 +45,18 @@ func (q *QP) State() QPState { return QPState(q.state.Load()) }
 // state table of the InfiniBand specification forbids is refused with a
 // [*TransitionError] before the device is asked.
 func (q *QP) Modify(a QPAttr, mask AttrMask) error {
+	raw := a.raw()
+	return q.modifyRaw(&raw, mask)
+}
+
+func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	return q.life.with("modify", func() error {
 		from := q.State()
 		to := from
 		if mask&AttrState != 0 {
-			to = a.State
+			to = QPState(a.State)
 		}
 		if err := checkTransition(q.typ, from, to, mask); err != nil {
 			// The device may have gone to SQE or ERROR by itself.
@@ -64,9 +69,8 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 				return opError("modify", q.life.label, err)
 			}
 		}
-		raw := a.raw()
-		if err := cgo.ModifyQP(q.qp, &raw, uint32(mask)); err != nil {
-			return q.modifyError(from, to, &a, mask, err)
+		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
+			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
 		}
 		if mask&AttrState != 0 {
 			q.state.Store(uint32(to))
@@ -76,11 +80,11 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 }
 
 // modifyError adds what usually is behind the errno.
-func (q *QP) modifyError(from, to QPState, a *QPAttr, mask AttrMask, err error) error {
+func (q *QP) modifyError(from, to QPState, peer GID, mask AttrMask, err error) error {
 	detail := fmt.Sprintf("%v to %v with %v", from, to, mask&^AttrState)
 	switch {
 	case mask&AttrAV != 0:
-		detail += fmt.Sprintf("; from GID %v to GID %v: is there a route, does the peer answer ARP or ND, does the GID index still exist?", q.gid, a.AH.GID)
+		detail += fmt.Sprintf("; from GID %v to GID %v: is there a route, does the peer answer ARP or ND, does the GID index still exist?", q.gid, peer)
 	case isErrno(err, syscall.EPERM):
 		detail += "; some transitions need CAP_NET_RAW"
 	}

@@ -107,16 +107,27 @@ func Counters(dev string) (topo.Counters, error) { return topo.ReadCounters(dev)
 type Resource = topo.Resource
 
 // Leftovers lists the RDMA objects that this process holds, as the kernel sees
-// it. Soft-RoCE destroys some of them a moment after the call that asked for
-// it, so they are given until the context ends to go away.
-func Leftovers(ctx context.Context) ([]Resource, error) {
+// it, beyond those of before. Soft-RoCE destroys some of them a moment after
+// the call that asked for it, so they are given until the context ends to go
+// away.
+func Leftovers(ctx context.Context, before ...Resource) ([]Resource, error) {
 	for {
 		all, err := topo.Resources()
 		if err != nil {
 			return nil, err
 		}
+		known := make(map[Resource]int)
+		for _, r := range before {
+			r.PID = 0 // threads come and go
+			known[r]++
+		}
 		mine := slices.DeleteFunc(all, func(r Resource) bool {
-			return r.PID != 0 && !topo.ThreadOf(r.PID, os.Getpid())
+			if r.PID != 0 && !topo.ThreadOf(r.PID, os.Getpid()) {
+				return true
+			}
+			r.PID = 0
+			known[r]--
+			return known[r] >= 0
 		})
 		if len(mine) == 0 || ctx.Err() != nil {
 			return mine, nil
@@ -128,14 +139,18 @@ func Leftovers(ctx context.Context) ([]Resource, error) {
 	}
 }
 
-// NoLeftovers fails the test if this process holds RDMA objects when the test
-// ends. Call it first, so that everything else is cleaned up before it looks.
+// NoLeftovers fails the test if this process holds more RDMA objects when the
+// test ends than now: librdmacm keeps the devices open that it has used. Call
+// it first, so that everything else is cleaned up before it looks.
 func NoLeftovers(t testing.TB) {
 	t.Helper()
+	now, stop := context.WithCancel(context.Background())
+	stop()
+	before, _ := Leftovers(now) // an error shows again at the end
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		left, err := Leftovers(ctx)
+		left, err := Leftovers(ctx, before...)
 		if err != nil {
 			t.Errorf("list RDMA resources: %v", err)
 		}

@@ -1,0 +1,177 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// CMConfig says how to open the connection manager. The zero value is fine.
+type CMConfig struct {
+	// Logger receives what no call waits for: changed addresses, devices that
+	// go away, and the events of the devices. Nil discards it.
+	Logger *slog.Logger
+}
+
+// CM is the connection manager: it finds devices by IP address and connects
+// queue pairs, over the protocol of the InfiniBand specification that
+// librdmacm speaks. No call blocks a thread: one goroutine takes all events in
+// the network poller. All methods are safe for concurrent use.
+//
+// The devices of a CM ([CM.Device], [CMSetup]) are not those of [Open], even
+// if their names are the same: objects made on one cannot be used with the
+// other.
+type CM struct {
+	life    life
+	channel cgo.CMChannel
+	file    *os.File
+	log     *slog.Logger
+	done    chan struct{} // closed when the reader of events has ended
+
+	mu   sync.Mutex
+	ids  map[uint64]*cmID // by token
+	devs map[*Device]bool // of which this CM holds a share
+}
+
+// OpenCM opens the connection manager. Without the kernel's part of it
+// (module rdma_ucm) that is [ErrUnsupported].
+func OpenCM(cfg CMConfig) (*CM, error) {
+	channel, fd, err := cgo.CMCreateChannel()
+	if err != nil {
+		return nil, openCMError(err)
+	}
+	m := &CM{channel: channel, log: cfg.Logger, done: make(chan struct{}),
+		ids: make(map[uint64]*cmID), devs: make(map[*Device]bool)}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	m.life.label = label("cm")
+	m.file, err = pollable(fd, m.life.label)
+	if err != nil {
+		cgo.CMDestroyChannel(channel)
+		return nil, opError("watch", m.life.label, err)
+	}
+	conn, err := m.file.SyscallConn()
+	if err != nil {
+		cgo.CMDestroyChannel(channel)
+		return nil, errors.Join(opError("watch", m.life.label, err), m.file.Close())
+	}
+	go m.read(conn)
+	return m, nil
+}
+
+func openCMError(err error) error {
+	switch {
+	case isErrno(err, syscall.ENODEV):
+		return opError("open", "connection manager", class(ErrNoDevice, err))
+	case isErrno(err, syscall.ENOENT), isErrno(err, syscall.EPERM):
+		return opError("open", "connection manager", class(ErrUnsupported, err), "is module rdma_ucm loaded, and /dev/infiniband/rdma_cm there?")
+	case isErrno(err, syscall.EACCES):
+		return opError("open", "connection manager", err, "no access to /dev/infiniband/rdma_cm")
+	}
+	return opError("open", "connection manager", err)
+}
+
+// Close closes the connection manager. It is refused with [ErrInUse] while a
+// connection, a listener, a request without an answer, a call, or anything
+// made on one of its devices is open. Closing twice is not an error.
+func (m *CM) Close() error {
+	return m.life.close("cm", nil, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for d := range m.devs {
+			if err := releaseCMDevice(d); err != nil {
+				return err
+			}
+			delete(m.devs, d)
+		}
+		m.file.Close()
+		<-m.done
+		cgo.CMDestroyChannel(m.channel)
+		return nil
+	})
+}
+
+// read takes all events until the channel closes.
+func (m *CM) read(conn syscall.RawConn) {
+	defer close(m.done)
+	var ev cgo.CMEvent
+	for {
+		var ok bool
+		var evErr error
+		err := conn.Read(func(uintptr) bool {
+			ok, evErr = cgo.CMTake(m.channel, &ev)
+			return ok || evErr != nil
+		})
+		if err != nil {
+			return
+		}
+		if evErr != nil {
+			// An event that librdmacm could not make sense of; it has dropped it.
+			m.log.Error("connection manager event", "err", evErr)
+			continue
+		}
+		m.dispatch(&ev)
+	}
+}
+
+// dispatch hands an event to its id. The event is acknowledged already, so its
+// id may be gone by now: tokens are not used twice, addresses are.
+func (m *CM) dispatch(ev *cgo.CMEvent) {
+	m.mu.Lock()
+	id := m.ids[ev.Token]
+	m.mu.Unlock()
+	switch {
+	case id != nil:
+		id.on(ev)
+	case cmEvent(ev.Type) == cmConnectRequest:
+		// Its listener has closed since.
+		if err := errors.Join(cgo.CMReject(ev.ID, nil), cgo.CMDestroyID(ev.ID)); err != nil {
+			m.log.Debug("refuse connection request", "err", err)
+		}
+	}
+}
+
+// cmEvent is enum rdma_cm_event_type.
+type cmEvent uint32
+
+const (
+	cmAddrResolved cmEvent = iota
+	cmAddrError
+	cmRouteResolved
+	cmRouteError
+	cmConnectRequest
+	cmConnectResponse
+	cmConnectError
+	cmUnreachable
+	cmRejected
+	cmEstablished
+	cmDisconnected
+	cmDeviceRemoval
+	cmMulticastJoin
+	cmMulticastError
+	cmAddrChange
+	cmTimewaitExit
+)
+
+func (e cmEvent) String() string {
+	if s := cgo.CMEventString(uint32(e)); s != "" {
+		return s
+	}
+	return fmt.Sprintf("event %d", uint32(e))
+}
+
+// Port spaces (enum rdma_port_space).
+const (
+	portSpaceTCP = 0x0106 // connections
+	portSpaceUDP = 0x0111 // datagrams
+)
+
+// UDPQKey is the queue key of UD queue pairs that the connection manager
+// brings together, and of multicast groups.
+const UDPQKey = 0x01234567

@@ -1,0 +1,236 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// CMConn is a connected queue pair. Its methods are safe for concurrent use.
+type CMConn struct {
+	id       *cmID
+	prepared *prepared
+	private  []byte
+	shut     atomic.Bool
+}
+
+// DialConfig says how to reach a peer. The zero value is fine.
+type DialConfig struct {
+	ConnConfig
+	// Local is the address to come from; its port may be 0. The zero value
+	// means what the routing table says.
+	Local netip.AddrPort
+	// TOS is the type of service of the packets (DSCP and ECN bits).
+	TOS uint8
+	// AckTimeout is how long the device waits for an acknowledgement before it
+	// sends again, rounded up to 4.096 us * 2^n; 0 leaves it to the kernel.
+	AckTimeout time.Duration
+}
+
+// Dial connects to a listener at "host:port". A peer that refuses shows as a
+// [*RejectedError], one that does not answer as [ErrUnreachable], after as
+// long as the kernel tries (about a minute) or until ctx ends.
+func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*CMConn, error) {
+	id, err := m.resolve(ctx, "connection", portSpaceTCP, address, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := id.connect(ctx, &cfg.ConnConfig)
+	if err != nil {
+		return nil, errors.Join(err, id.close())
+	}
+	return c, nil
+}
+
+// resolve makes an id that knows the device and the path to an address.
+func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address string, cfg *DialConfig) (*cmID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opError("dial", address, err)
+	}
+	to, err := cmLookup(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	id, err := m.newID(kind, portSpace)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.findPath(ctx, to, cfg); err != nil {
+		return nil, errors.Join(opError("dial", address, err), id.close())
+	}
+	return id, nil
+}
+
+func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
+	if err := i.findDevice(ctx, to, cfg); err != nil {
+		return err
+	}
+	_, err := i.step(ctx, "resolve route for", cmRouteResolved, func() error {
+		return cgo.CMResolveRoute(i.id, stepTimeout(ctx))
+	})
+	return err
+}
+
+func (i *cmID) findDevice(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
+	remote, err := sockAddr(to)
+	if err != nil {
+		return err
+	}
+	var local *cgo.SockAddr
+	if cfg.Local.IsValid() {
+		l, err := sockAddr(cfg.Local)
+		if err != nil {
+			return err
+		}
+		local = &l
+	}
+	if cfg.TOS != 0 {
+		if err := i.do("set type of service of", func() error { return cgo.CMSetTOS(i.id, cfg.TOS) }); err != nil {
+			return err
+		}
+	}
+	if cfg.AckTimeout > 0 {
+		n := uint8(AckTimeoutFor(cfg.AckTimeout))
+		if err := i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, n) }); err != nil {
+			return err
+		}
+	}
+	_, err = i.step(ctx, "resolve address for", cmAddrResolved, func() error {
+		return cgo.CMResolveAddr(i.id, local, &remote, stepTimeout(ctx))
+	})
+	return err
+}
+
+// connect is the active side's part from the route on.
+func (i *cmID) connect(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
+	p, err := i.prepare(cfg, RC, MaxRequestData)
+	if err != nil {
+		return nil, err
+	}
+	c := &CMConn{id: i, prepared: p}
+	ev, err := i.step(ctx, "connect", cmConnectResponse, func() error { return cgo.CMConnect(i.id, &p.param) })
+	if err == nil {
+		c.private = privateData(ev)
+		if err = i.toRTS(p.setup.QP, -1, -1); err == nil {
+			err = i.do("establish", func() error { return cgo.CMEstablish(i.id) })
+		}
+		if err != nil {
+			i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.abandon())
+	}
+	c.watch()
+	return c, nil
+}
+
+// abandon gives back what was prepared for a connection that did not come.
+func (c *CMConn) abandon() error {
+	q := c.prepared.setup.QP
+	err := q.ToError() // what Setup posted is flushed
+	return errors.Join(err, c.prepared.close())
+}
+
+// watch follows the peer's end from now on: receives that nobody will fill
+// any more are flushed.
+func (c *CMConn) watch() {
+	i, q := c.id, c.prepared.setup.QP
+	i.watch.Lock()
+	defer i.watch.Unlock()
+	i.ended = func() { q.ToError() }
+	select {
+	case <-i.down:
+		i.ended()
+	default:
+	}
+}
+
+// QP is the queue pair of the connection.
+func (c *CMConn) QP() *QP { return c.prepared.setup.QP }
+
+// Device is the device of the connection.
+func (c *CMConn) Device() *Device { return c.prepared.setup.Device }
+
+// LocalAddr is the address of this side.
+func (c *CMConn) LocalAddr() netip.AddrPort { return c.prepared.setup.Local }
+
+// RemoteAddr is the address of the peer.
+func (c *CMConn) RemoteAddr() netip.AddrPort { return c.prepared.setup.Remote }
+
+// PrivateData is what the peer's program sent with its request or its answer,
+// padded with zeros.
+func (c *CMConn) PrivateData() []byte { return c.private }
+
+// Done is closed when the connection has ended: [CMConn.Err] says why. The
+// queue pair is in [StateError] from then on; what was received before is in
+// its completion queue.
+func (c *CMConn) Done() <-chan struct{} { return c.id.down }
+
+// Err is nil while the connection stands, and then [ErrDisconnected],
+// [ErrDeviceRemoved] or [ErrUnreachable].
+func (c *CMConn) Err() error {
+	select {
+	case <-c.id.down:
+		return opError("use", c.id.life.label, c.id.cause)
+	default:
+		return nil
+	}
+}
+
+// Hints gives [ErrAddrChanged] when the hardware address behind the local
+// address has changed. The connection goes on as it was.
+func (c *CMConn) Hints() <-chan error { return c.id.hints }
+
+// Disconnect ends the connection and waits until the peer knows of it. Sends
+// that have not completed are flushed: wait for them before. The object stays
+// open until Close.
+func (c *CMConn) Disconnect(ctx context.Context) error {
+	select {
+	case <-c.id.down:
+		return nil
+	default:
+	}
+	q := c.prepared.setup.QP
+	if err := q.ToError(); err != nil && !errors.Is(err, ErrClosed) {
+		return err
+	}
+	if err := c.id.do("disconnect", func() error { return cgo.CMDisconnect(c.id.id) }); err != nil {
+		return err
+	}
+	select {
+	case <-c.id.down:
+		return nil
+	case <-c.id.closed:
+		return opError("disconnect", c.id.life.label, ErrClosed)
+	case <-ctx.Done():
+		return opError("disconnect", c.id.life.label, ctx.Err())
+	}
+}
+
+// closeGrace is how long Close waits for the peer to know. A peer that is gone
+// learns of it from its own timeouts.
+const closeGrace = 500 * time.Millisecond
+
+// Close disconnects, gives a peer that answers the time to do so, and closes
+// what the connection made for itself. A queue pair from Setup is brought to
+// [StateError] and left to the program. Closing twice is not an error.
+func (c *CMConn) Close() error {
+	if !c.shut.Swap(true) {
+		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+		err := c.Disconnect(ctx)
+		cancel()
+		if err != nil {
+			c.id.cm.log.Debug("close without the peer", "id", c.id.life.label, "err", err)
+		}
+	}
+	err := errors.Join(c.id.close(), c.prepared.close())
+	if d := c.prepared.setup.Device; d.removed.Load() {
+		d.Close() // if this was the last on it
+	}
+	return err
+}

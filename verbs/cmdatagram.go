@@ -1,0 +1,188 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// CMPeer is a way for datagrams: to a service that the connection manager has
+// found, or to a multicast group.
+type CMPeer struct {
+	id       *cmID
+	prepared *prepared
+	ah       *AH
+	dest     Dest
+	private  []byte
+	group    *cgo.SockAddr // joined, or nil
+	attached GID
+	lid      uint16
+}
+
+// DialUD finds the datagram service at "host:port" ([ListenConfig.Type] UD
+// there) and answers how to send to it. The queue pair, from cfg.Setup or of
+// the peer's own, is brought to [StateRTS]; one that is there already may
+// serve for any number of peers. Its QKey becomes [UDPQKey].
+func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPeer, error) {
+	id, err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, err := id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
+		return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+	})
+	if err != nil {
+		return nil, errors.Join(err, id.close())
+	}
+	return p, nil
+}
+
+// Join joins the multicast group of an IP address, on the device of cfg.Local
+// or of the route to the group. The queue pair receives what is sent to the
+// group, and sends to it by [CMPeer.Dest]. Close leaves the group.
+func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPeer, error) {
+	to := netip.AddrPortFrom(group, 0)
+	if !group.IsMulticast() {
+		return nil, opError("join", group.String(), ErrAttributes, "not a multicast address")
+	}
+	id, err := m.newID("group", portSpaceUDP)
+	if err != nil {
+		return nil, err
+	}
+	p, err := id.join(ctx, to, &cfg)
+	if err != nil {
+		return nil, errors.Join(opError("join", group.String(), err), id.close())
+	}
+	return p, nil
+}
+
+func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*CMPeer, error) {
+	if err := i.findDevice(ctx, to, cfg); err != nil {
+		return nil, err
+	}
+	addr, err := sockAddr(to)
+	if err != nil {
+		return nil, err
+	}
+	return i.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
+		ev, err := i.step(ctx, "join by", cmMulticastJoin, func() error { return cgo.CMJoin(i.id, &addr, i.token) })
+		if err != nil {
+			return nil, err
+		}
+		gid, lid, qp := ev.AH.GRH.DGID, ev.AH.DLID, c.prepared.setup.QP
+		err = qp.life.with("attach", func() error {
+			return opError("attach", qp.life.label, cgo.AttachMcast(qp.qp, gid, lid))
+		})
+		if err != nil {
+			i.do("leave by", func() error { return cgo.CMLeave(i.id, &addr) })
+			return nil, err
+		}
+		c.group, c.attached, c.lid = &addr, gid, lid
+		return ev, nil
+	})
+}
+
+// peer brings the queue pair up and makes the address handle of what find
+// answers.
+func (i *cmID) peer(cfg *ConnConfig, find func(*CMPeer) (*cgo.CMEvent, error)) (*CMPeer, error) {
+	p, err := i.prepare(cfg, UD, MaxRequestDataUD)
+	if err != nil {
+		return nil, err
+	}
+	c := &CMPeer{id: i, prepared: p}
+	if err := c.find(find); err != nil {
+		return nil, errors.Join(err, c.leave(), p.close())
+	}
+	return c, nil
+}
+
+func (c *CMPeer) find(find func(*CMPeer) (*cgo.CMEvent, error)) error {
+	qp := c.prepared.setup.QP
+	if qp.State() == StateInit {
+		if err := qp.Activate(); err != nil {
+			return err
+		}
+	}
+	ev, err := find(c)
+	if err != nil {
+		return err
+	}
+	c.private = privateData(ev)
+	if c.ah, err = qp.pd.CreateAH(ahFromRaw(&ev.AH)); err != nil {
+		return err
+	}
+	c.dest = Dest{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
+	return nil
+}
+
+// Dest is where to send. It is valid until Close.
+func (c *CMPeer) Dest() Dest { return c.dest }
+
+// QP is the queue pair to send from.
+func (c *CMPeer) QP() *QP { return c.prepared.setup.QP }
+
+// Device is the device of the queue pair.
+func (c *CMPeer) Device() *Device { return c.prepared.setup.Device }
+
+// PrivateData is what the service sent with its answer, padded with zeros.
+func (c *CMPeer) PrivateData() []byte { return c.private }
+
+// Close leaves the group, if it is one, and forgets the peer: sends to it must
+// have completed. Closing twice is not an error.
+func (c *CMPeer) Close() error {
+	err := c.leave()
+	if c.ah != nil {
+		err = errors.Join(err, c.ah.Close())
+	}
+	return errors.Join(err, c.id.close(), c.prepared.close())
+}
+
+func (c *CMPeer) leave() error {
+	if c.group == nil {
+		return nil
+	}
+	group, qp := c.group, c.prepared.setup.QP
+	c.group = nil
+	err := qp.life.with("detach", func() error {
+		return opError("detach", qp.life.label, cgo.DetachMcast(qp.qp, c.attached, c.lid))
+	})
+	if errors.Is(err, ErrClosed) {
+		err = nil // its end detached it
+	}
+	return errors.Join(err, c.id.do("leave by", func() error { return cgo.CMLeave(c.id.id, group) }))
+}
+
+// Answer tells the peer the queue pair number of a datagram service, whose
+// queue pair comes from cfg.Setup; the request is done with. The peer's
+// address is in its datagrams.
+func (r *CMRequest) Answer(cfg ConnConfig) error {
+	if err := r.answer("answer"); err != nil {
+		return err
+	}
+	err := r.tell(&cfg)
+	if err != nil {
+		r.id.do("reject", func() error { return cgo.CMReject(r.id.id, nil) })
+	}
+	return errors.Join(err, r.id.close())
+}
+
+func (r *CMRequest) tell(cfg *ConnConfig) error {
+	switch {
+	case r.typ != UD:
+		return opError("answer", r.id.life.label, ErrAttributes, "a connection: use Accept")
+	case cfg.Setup == nil:
+		return opError("answer", r.id.life.label, ErrAttributes, "Setup is missing")
+	}
+	p, err := r.id.prepare(cfg, UD, MaxAcceptDataUD)
+	if err != nil {
+		return err
+	}
+	if qp := p.setup.QP; qp.State() == StateInit {
+		if err := qp.Activate(); err != nil {
+			return err
+		}
+	}
+	return r.id.do("answer", func() error { return cgo.CMAccept(r.id.id, &p.param) })
+}

@@ -1,0 +1,144 @@
+package verbs
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// librdmacm has one context for each device, in which it makes what belongs to
+// an id. So there is one Device for each such context in the process, shared
+// by all CMs. It does not close the context; it keeps librdmacm from doing so.
+var cmDevices struct {
+	mu     sync.Mutex
+	shared map[cgo.Context]*cmDevice
+}
+
+type cmDevice struct {
+	dev    *Device
+	shares int
+}
+
+// Device is the device of that name as the connection manager knows it, for
+// programs that set up memory before their first connection. It lives as long
+// as the CM: closing it is refused with [ErrInUse]. Only a device that was
+// unplugged ([ErrDeviceRemoved]) can be closed, and should be, after everything
+// on it: until then the kernel holds up whoever unplugs it.
+func (m *CM) Device(name string) (*Device, error) {
+	if !m.life.enter() {
+		return nil, opError("open", name, ErrClosed)
+	}
+	defer m.life.exit()
+	list, all, err := cgo.CMGetDevices()
+	if err != nil {
+		return nil, openError(name, err)
+	}
+	defer cgo.CMFreeDevices(list)
+	detail := "there are:"
+	for _, ctx := range all {
+		if n := cgo.ContextName(ctx); n != name {
+			detail += " " + n
+			continue
+		}
+		return m.deviceOf(ctx)
+	}
+	return nil, opError("open", name, ErrNoDevice, detail)
+}
+
+// deviceOf is the shared device of a context, which the caller keeps in use.
+func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	s := cmDevices.shared[ctx]
+	if s == nil {
+		// The list keeps the contexts in it open until it is freed.
+		list, _, err := cgo.CMGetDevices()
+		if err != nil {
+			return nil, openError(cgo.ContextName(ctx), err)
+		}
+		dev, err := newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
+			cgo.CMFreeDevices(list)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		s = &cmDevice{dev: dev}
+		if cmDevices.shared == nil {
+			cmDevices.shared = make(map[cgo.Context]*cmDevice)
+		}
+		cmDevices.shared[ctx] = s
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.devs[s.dev] {
+		if err := s.dev.life.adopt("cm"); err != nil {
+			return nil, err
+		}
+		m.devs[s.dev] = true
+		s.shares++
+	}
+	return s.dev, nil
+}
+
+// releaseCMDevice gives back one share, and the device with the last. Then it
+// is refused while there is anything on the device.
+func releaseCMDevice(d *Device) error {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	s := cmDevices.shared[d.ctx]
+	if s == nil || s.dev != d {
+		return nil // removed
+	}
+	if s.shares > 1 {
+		s.shares--
+		d.life.release("cm")
+		return nil
+	}
+	return s.close()
+}
+
+// close takes back all shares and closes the device. The caller holds the lock.
+func (s *cmDevice) close() error {
+	d := s.dev
+	for range s.shares {
+		d.life.release("cm")
+	}
+	if d.removed.Load() {
+		// librdmacm closes its context of a removed device, for which the kernel
+		// waits, only after it has looked which devices there are.
+		if list, _, err := cgo.CMGetDevices(); err == nil {
+			cgo.CMFreeDevices(list)
+		}
+	}
+	if err := d.close(); err != nil {
+		for range s.shares {
+			if again := d.life.adopt("cm"); again != nil {
+				return again
+			}
+		}
+		return err
+	}
+	delete(cmDevices.shared, d.ctx)
+	return nil
+}
+
+// deviceRemoved notes that the device of an id has been unplugged.
+func deviceRemoved(ctx cgo.Context) {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	if s := cmDevices.shared[ctx]; s != nil {
+		s.dev.removed.Store(true)
+	}
+}
+
+// closeRemoved closes a removed device, of which the connection managers keep
+// nothing: the kernel waits for it.
+func closeRemoved(d *Device) error {
+	cmDevices.mu.Lock()
+	defer cmDevices.mu.Unlock()
+	if s := cmDevices.shared[d.ctx]; s != nil && s.dev == d {
+		return s.close()
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// cmID is one id of librdmacm: a connection, a listener, or a search for a
+// peer.
+type cmID struct {
+	life  life
+	cm    *CM
+	id    cgo.CMID
+	token uint64
+
+	steps  chan cgo.CMEvent // ends of the steps that a call waits for
+	closed chan struct{}    // closed when Close begins
+	down   chan struct{}    // closed at the first event that ends the id's use
+	hints  chan error       // changed addresses
+	once   sync.Once
+	shut   sync.Once
+	cause  error // why down is closed
+
+	request func(*cgo.CMEvent) // a listener's, set before it listens
+
+	watch sync.Mutex
+	ended func() // a connection's: called when down closes
+}
+
+var cmTokens atomic.Uint64
+
+// newID makes an id in a port space.
+func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
+	i := m.prepareID()
+	if err := i.life.born("id", label("cm "+kind), &m.life); err != nil {
+		return nil, err
+	}
+	id, err := cgo.CMCreateID(m.channel, i.token, portSpace)
+	if err != nil {
+		m.forgetID(i)
+		return nil, opError("create", i.life.label, err)
+	}
+	i.id = id
+	return i, nil
+}
+
+// adoptID takes over the id of a new connection request. It is called by the
+// reader of events, before the first event of that id.
+func (m *CM) adoptID(id cgo.CMID) (*cmID, error) {
+	i := m.prepareID()
+	if err := i.life.born("id", label("cm request"), &m.life); err != nil {
+		m.drop(i)
+		return nil, err
+	}
+	i.id = id
+	cgo.CMSetToken(id, i.token)
+	return i, nil
+}
+
+func (m *CM) prepareID() *cmID {
+	i := &cmID{cm: m, token: cmTokens.Add(1), steps: make(chan cgo.CMEvent, 4),
+		closed: make(chan struct{}), down: make(chan struct{}), hints: make(chan error, 1)}
+	m.mu.Lock()
+	m.ids[i.token] = i
+	m.mu.Unlock()
+	return i
+}
+
+func (m *CM) drop(i *cmID) {
+	m.mu.Lock()
+	delete(m.ids, i.token)
+	m.mu.Unlock()
+}
+
+func (m *CM) forgetID(i *cmID) {
+	m.drop(i)
+	m.life.release("id")
+}
+
+// close destroys the id; calls that wait on it end with [ErrClosed]. It cannot
+// hang: see [cgo.CMDestroyID].
+func (i *cmID) close() error {
+	return i.life.close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
+		i.cm.drop(i)
+		return cgo.CMDestroyID(i.id)
+	})
+}
+
+// on takes an event; it runs in the reader of events and does not wait.
+func (i *cmID) on(ev *cgo.CMEvent) {
+	switch typ := cmEvent(ev.Type); typ {
+	case cmConnectRequest:
+		i.request(ev)
+	case cmDisconnected:
+		// The peer waits for this answer; when it is the peer that answers,
+		// the call fails and nothing is lost.
+		i.life.with("disconnect", func() error { return cgo.CMDisconnect(i.id) })
+		i.end(ErrDisconnected)
+	case cmDeviceRemoval:
+		i.life.with("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
+		i.end(ErrDeviceRemoved)
+	case cmAddrChange:
+		i.cm.log.Warn("address change", "id", i.life.label)
+		select {
+		case i.hints <- opError("use", i.life.label, ErrAddrChanged):
+		default:
+		}
+	case cmTimewaitExit:
+	case cmUnreachable:
+		if i.connected() {
+			// The neighbour has another hardware address now: packets of this
+			// connection do not reach it.
+			i.end(ErrUnreachable)
+			return
+		}
+		fallthrough
+	default:
+		select {
+		case i.steps <- *ev:
+		default:
+			i.cm.log.Error("unexpected event", "id", i.life.label, "event", typ)
+		}
+	}
+}
+
+func (i *cmID) connected() bool {
+	i.watch.Lock()
+	defer i.watch.Unlock()
+	return i.ended != nil
+}
+
+func (i *cmID) end(cause error) {
+	i.once.Do(func() {
+		i.watch.Lock()
+		defer i.watch.Unlock()
+		i.cause = cause
+		close(i.down)
+		if i.ended != nil {
+			i.ended()
+		}
+	})
+}
+
+// await waits for the end of a step that was begun. Any other end than the
+// wanted one is an error.
+func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent, error) {
+	select {
+	case ev := <-i.steps:
+		if cmEvent(ev.Type) != want {
+			return nil, opError(op, i.life.label, stepError(&ev))
+		}
+		return &ev, nil
+	case <-i.closed:
+		return nil, opError(op, i.life.label, ErrClosed)
+	case <-i.down:
+		return nil, opError(op, i.life.label, i.cause)
+	case <-ctx.Done():
+		return nil, opError(op, i.life.label, ctx.Err())
+	}
+}
+
+// do is one call into librdmacm within the id's lifetime.
+func (i *cmID) do(op string, f func() error) error {
+	return i.life.with(op, func() error { return opError(op, i.life.label, f()) })
+}
+
+// step is a call and the event that ends it.
+func (i *cmID) step(ctx context.Context, op string, want cmEvent, f func() error) (*cgo.CMEvent, error) {
+	if err := i.do(op, f); err != nil {
+		return nil, err
+	}
+	return i.await(ctx, op, want)
+}
+
+// Errors of connections beside those of the package.
+var (
+	// ErrDisconnected: the peer ended the connection, or this side did.
+	ErrDisconnected = errors.New("disconnected")
+	// ErrDeviceRemoved: the device was unplugged or its driver unloaded; close
+	// everything that was made on it.
+	ErrDeviceRemoved = errors.New("device removed")
+	// ErrAddrChanged: the hardware address behind the local IP address changed,
+	// as in the failover of a bond. Connections stay where they were.
+	ErrAddrChanged = errors.New("address changed")
+	// ErrUnreachable: no route to the peer, or no answer from it.
+	ErrUnreachable = errors.New("unreachable")
+)
+
+// RejectedError is the answer of a peer that does not want the connection, or
+// of a host where nobody listens at the port; the latter matches
+// [syscall.ECONNREFUSED].
+type RejectedError struct {
+	// Reason is a code of the InfiniBand specification, volume 1, section
+	// 12.6.7.2: 28 is the listening program's decision, 8 means that there is
+	// none.
+	Reason int
+	// PrivateData is what the peer's program sent along. Its end is padded
+	// with zeros to 148 bytes (136 for datagrams).
+	PrivateData []byte
+}
+
+const (
+	rejectNoListener = 8
+	rejectConsumer   = 28
+
+	sidrUnsupported = 1
+)
+
+func (e *RejectedError) Error() string {
+	switch e.Reason {
+	case rejectNoListener:
+		return "rejected: nobody listens there"
+	case rejectConsumer:
+		return "rejected by the peer's program"
+	}
+	return fmt.Sprintf("rejected for reason %d", e.Reason)
+}
+
+// Unwrap makes a port where nobody listens match [syscall.ECONNREFUSED].
+func (e *RejectedError) Unwrap() error {
+	if e.Reason == rejectNoListener {
+		return syscall.ECONNREFUSED
+	}
+	return nil
+}
+
+// stepError is what an event says went wrong.
+func stepError(ev *cgo.CMEvent) error {
+	var errno error = syscall.Errno(-ev.Status)
+	switch typ := cmEvent(ev.Type); {
+	case typ == cmRejected:
+		return &RejectedError{Reason: int(ev.Status), PrivateData: privateData(ev)}
+	case typ == cmUnreachable && ev.Status > 0:
+		// Datagram services answer with a status of their own numbering.
+		reason := rejectConsumer
+		if ev.Status == sidrUnsupported {
+			reason = rejectNoListener
+		}
+		return &RejectedError{Reason: reason, PrivateData: privateData(ev)}
+	case typ == cmUnreachable, typ == cmAddrError, typ == cmRouteError:
+		return class(ErrUnreachable, errno)
+	case ev.Status < 0:
+		return fmt.Errorf("%v: %w", typ, errno)
+	default:
+		return fmt.Errorf("%v with status %d", typ, ev.Status)
+	}
+}
+
+func privateData(ev *cgo.CMEvent) []byte {
+	return append([]byte(nil), ev.PrivateData[:ev.PrivateLen]...)
+}
+
+// stepTimeout is how long the kernel tries, in ms; the context ends a wait for
+// it sooner.
+func stepTimeout(ctx context.Context) int {
+	const longest = 60 * time.Second
+	if end, ok := ctx.Deadline(); ok {
+		return int(max(min(time.Until(end), longest), time.Millisecond) / time.Millisecond)
+	}
+	return int(longest / time.Millisecond)
+}

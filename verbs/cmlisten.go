@@ -1,0 +1,237 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// ListenConfig says how to listen. The zero value is fine.
+type ListenConfig struct {
+	// Type is RC, which 0 means too, or UD for the service that tells peers a
+	// queue pair number for datagrams.
+	Type QPType
+	// Backlog is how many requests may wait for Accept; further ones are
+	// rejected. 0 means 128.
+	Backlog int
+	// ReuseAddr allows an address that another listener uses.
+	ReuseAddr bool
+	// TOS is the type of service of the packets of accepted connections.
+	TOS uint8
+}
+
+// CMListener receives connection requests. Its methods are safe for concurrent
+// use.
+type CMListener struct {
+	id   *cmID
+	typ  QPType
+	addr netip.AddrPort
+
+	mu       sync.Mutex
+	requests chan *CMRequest
+	shut     bool
+}
+
+// Listen listens at "host:port", on all devices if the host is empty. Port 0
+// chooses one: see [CMListener.Addr].
+func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
+	at, err := cmLookup(context.Background(), address)
+	if err != nil {
+		return nil, err
+	}
+	local, err := sockAddr(at)
+	if err != nil {
+		return nil, err
+	}
+	space := portSpaceTCP
+	switch cfg.Type {
+	case UD:
+		space = portSpaceUDP
+	case 0, RC:
+		cfg.Type = RC
+	default:
+		return nil, opError("listen at", address, ErrAttributes, "type ", cfg.Type)
+	}
+	if cfg.Backlog == 0 {
+		cfg.Backlog = 128
+	}
+	if cfg.Backlog < 0 {
+		return nil, opError("listen at", address, ErrAttributes, "backlog ", cfg.Backlog)
+	}
+	id, err := m.newID("listener", space)
+	if err != nil {
+		return nil, err
+	}
+	l := &CMListener{id: id, typ: cfg.Type, requests: make(chan *CMRequest, cfg.Backlog)}
+	id.request = l.arrived
+	err = id.do("listen at", func() error {
+		if cfg.ReuseAddr {
+			if err := cgo.CMSetReuseAddr(id.id, true); err != nil {
+				return err
+			}
+		}
+		if cfg.TOS != 0 {
+			if err := cgo.CMSetTOS(id.id, cfg.TOS); err != nil {
+				return err
+			}
+		}
+		if err := cgo.CMBind(id.id, &local); err != nil {
+			return err
+		}
+		return cgo.CMListen(id.id, cfg.Backlog)
+	})
+	if err != nil {
+		return nil, errors.Join(opError("listen at", address, err), id.close())
+	}
+	bound, _ := cgo.CMAddrs(id.id)
+	l.addr = bound.AddrPort()
+	return l, nil
+}
+
+// Addr is the address that is listened at.
+func (l *CMListener) Addr() netip.AddrPort { return l.addr }
+
+// arrived runs in the reader of events.
+func (l *CMListener) arrived(ev *cgo.CMEvent) {
+	m := l.id.cm
+	id, err := m.adoptID(ev.ID)
+	if err != nil {
+		m.log.Warn("connection request", "err", errors.Join(err, cgo.CMDestroyID(ev.ID)))
+		return
+	}
+	local, remote := cgo.CMAddrs(ev.ID)
+	r := &CMRequest{id: id, typ: l.typ, ev: *ev, local: local.AddrPort(), remote: remote.AddrPort()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.shut {
+		select {
+		case l.requests <- r:
+			return
+		default:
+		}
+	}
+	if err := r.Reject(nil); err != nil {
+		m.log.Warn("reject connection request", "err", err)
+	}
+}
+
+// Accept waits for a request, which is to be answered by [CMRequest.Accept],
+// [CMRequest.Answer] or [CMRequest.Reject].
+func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
+	select {
+	case r, ok := <-l.requests:
+		if !ok {
+			return nil, opError("accept from", l.id.life.label, ErrClosed)
+		}
+		return r, nil
+	case <-l.id.down:
+		return nil, opError("accept from", l.id.life.label, l.id.cause)
+	case <-ctx.Done():
+		return nil, opError("accept from", l.id.life.label, ctx.Err())
+	}
+}
+
+// Close ends listening: Accept answers [ErrClosed], and requests that nobody
+// accepted are rejected. Closing twice is not an error.
+func (l *CMListener) Close() error {
+	l.mu.Lock()
+	if !l.shut {
+		l.shut = true
+		close(l.requests)
+	}
+	l.mu.Unlock()
+	err := l.id.close()
+	for r := range l.requests {
+		err = errors.Join(err, r.Reject(nil))
+	}
+	return err
+}
+
+// CMRequest is a peer's wish to connect.
+type CMRequest struct {
+	id       *cmID
+	typ      QPType
+	ev       cgo.CMEvent
+	local    netip.AddrPort
+	remote   netip.AddrPort
+	answered atomic.Bool
+}
+
+// PrivateData is what the peer sent along, padded with zeros.
+func (r *CMRequest) PrivateData() []byte { return privateData(&r.ev) }
+
+// LocalAddr is the address that the peer asked for.
+func (r *CMRequest) LocalAddr() netip.AddrPort { return r.local }
+
+// RemoteAddr is the address of the peer.
+func (r *CMRequest) RemoteAddr() netip.AddrPort { return r.remote }
+
+// answer lets one answer through.
+func (r *CMRequest) answer(op string) error {
+	if r.answered.Swap(true) {
+		return opError(op, r.id.life.label, ErrState, "answered already")
+	}
+	return nil
+}
+
+// Accept makes the connection and waits until the peer has it too. Whatever
+// it answers, the request is done with.
+func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error) {
+	if err := r.answer("accept"); err != nil {
+		return nil, err
+	}
+	if r.typ != RC {
+		return nil, errors.Join(opError("accept", r.id.life.label, ErrAttributes, "datagrams have no connection: use Answer"), r.id.close())
+	}
+	c, err := r.accept(ctx, &cfg)
+	if err != nil {
+		return nil, errors.Join(err, r.id.close())
+	}
+	return c, nil
+}
+
+func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
+	i := r.id
+	p, err := i.prepare(cfg, RC, MaxAcceptData)
+	if err != nil {
+		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
+		return nil, err
+	}
+	c := &CMConn{id: i, prepared: p, private: r.PrivateData()}
+	// The event has the peer's wishes as seen from here.
+	p.param.ResponderResources = min(p.param.ResponderResources, r.ev.ResponderResources)
+	p.param.InitiatorDepth = min(p.param.InitiatorDepth, r.ev.InitiatorDepth)
+	err = i.toRTS(p.setup.QP, int(p.param.ResponderResources), int(p.param.InitiatorDepth))
+	if err != nil {
+		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
+		return nil, errors.Join(err, c.abandon())
+	}
+	_, err = i.step(ctx, "accept", cmEstablished, func() error { return cgo.CMAccept(i.id, &p.param) })
+	if err != nil {
+		return nil, errors.Join(err, c.abandon())
+	}
+	c.watch()
+	return c, nil
+}
+
+// Reject refuses the request; private reaches the peer in its
+// [RejectedError]. At most [MaxRejectData] bytes ([MaxRejectDataUD]).
+func (r *CMRequest) Reject(private []byte) error {
+	limit := MaxRejectData
+	if r.typ == UD {
+		limit = MaxRejectDataUD
+	}
+	if len(private) > limit {
+		return opError("reject", r.id.life.label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
+	}
+	if err := r.answer("reject"); err != nil {
+		return err
+	}
+	data := append([]byte(nil), private...)
+	err := r.id.do("reject", func() error { return cgo.CMReject(r.id.id, data) })
+	return errors.Join(err, r.id.close())
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(cmContext(t), name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+}
+
+// A device that is unplugged under a listener, a request and a connection.
+func TestCMDeviceRemoval(t *testing.T) {
+	if !lab.In() {
+		t.Skip("makes and removes a device: only in the lab")
+	}
+	cmPorts(t)
+	run(t, "ip", "link", "add", "removable", "type", "veth", "peer", "name", "removable1")
+	t.Cleanup(func() { run(t, "ip", "link", "del", "removable") })
+	run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "removable")
+	run(t, "ip", "link", "set", "removable", "up")
+	run(t, "ip", "link", "set", "removable1", "up")
+	run(t, "rdma", "link", "add", "rxe9", "type", "rxe", "netdev", "removable")
+
+	m, ctx := newCM(t), cmContext(t)
+	l, err := m.Listen("10.78.0.1:0", verbs.ListenConfig{})
+	require.NoError(t, err)
+	type accepted struct {
+		conn *verbs.CMConn
+		err  error
+	}
+	got := make(chan accepted, 1)
+	go func() {
+		r, err := l.Accept(ctx)
+		if err != nil {
+			got <- accepted{nil, err}
+			return
+		}
+		c, err := r.Accept(ctx, verbs.ConnConfig{})
+		got <- accepted{c, err}
+	}()
+	a, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
+	require.NoError(t, err)
+	b := <-got
+	require.NoError(t, b.err)
+	require.Equal(t, "rxe9", a.Device().Name())
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := l.Accept(context.Background())
+		waiting <- err
+	}()
+
+	// The kernel may wait for the program to let go of the device.
+	gone := make(chan error, 1)
+	go func() {
+		out, err := exec.Command("rdma", "link", "delete", "rxe9").CombinedOutput()
+		if err != nil {
+			t.Logf("%s", out)
+		}
+		gone <- err
+	}()
+	for _, c := range []*verbs.CMConn{a, b.conn} {
+		select {
+		case <-c.Done():
+		case <-time.After(testTimeout):
+			t.Fatal("no event")
+		}
+		if err := c.Err(); err != nil {
+			t.Log(err)
+		}
+	}
+	require.ErrorIs(t, <-waiting, verbs.ErrDeviceRemoved)
+	require.ErrorIs(t, a.Err(), verbs.ErrDeviceRemoved)
+	require.ErrorIs(t, b.conn.Err(), verbs.ErrDeviceRemoved)
+	require.NoError(t, l.Close())
+	require.NoError(t, a.Close())
+	require.NoError(t, b.conn.Close())
+	select {
+	case err := <-gone:
+		require.NoError(t, err)
+	case <-time.After(testTimeout):
+		t.Fatal("the kernel waits for somebody to let go of the device")
+	}
+	require.NoError(t, a.Device().Close())
+}

@@ -1,0 +1,293 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// CMSetup is what a program learns of a connection before it is made, and
+// answers to it.
+type CMSetup struct {
+	Device *Device        // that the connection leads over
+	GID    GIDEntry       // local address, for [QPConfig.GID]
+	Local  netip.AddrPort // local address
+	Remote netip.AddrPort // the peer's
+
+	// QP is the answer: a queue pair made on Device, fresh: in [StateReset], or
+	// in [StateInit] with its first receives posted. Closing it is up to
+	// whoever made it.
+	QP *QP
+	// PrivateData goes to the peer. It is what the config has, and can be
+	// changed here, for example to name memory that was registered just now.
+	PrivateData []byte
+}
+
+// ConnConfig says what a connection is made of. The zero value makes an RC
+// queue pair of its own, with a protection domain and a completion queue.
+type ConnConfig struct {
+	// Setup makes the queue pair, or takes one that is there. It is called once
+	// the device is known and before the peer can send; an error ends the call
+	// with it. Nil makes what QP describes.
+	Setup func(*CMSetup) error
+	// QP describes the queue pair if Setup is nil. With SendCQ nil the queue
+	// pair, its completion queue and its protection domain belong to the
+	// connection and close with it.
+	QP QPConfig
+
+	// PrivateData goes to the peer with the request or the answer: at most
+	// [MaxRequestData], [MaxAcceptData], and [MaxRequestDataUD],
+	// [MaxAcceptDataUD] for datagrams. The peer sees it padded with zeros.
+	PrivateData []byte
+
+	// MaxReads is how many READs and atomics may be outstanding in each
+	// direction; 0 means what the device can, at most 16, and -1 none. The
+	// peer's wish counts too.
+	MaxReads int
+	// Retries and RNRRetries are as in [ConnectConfig]. The side that dials
+	// decides on Retries for both; each side on RNRRetries for the other.
+	Retries    int
+	RNRRetries int
+}
+
+// Limits of private data, in bytes.
+const (
+	MaxRequestData   = 56
+	MaxAcceptData    = 196
+	MaxRejectData    = 148
+	MaxRequestDataUD = 180
+	MaxAcceptDataUD  = 136
+	MaxRejectDataUD  = 136
+)
+
+// prepared is a queue pair before its connection.
+type prepared struct {
+	setup CMSetup
+	own   []interface{ Close() error } // in the order of closing
+	param cgo.CMParam
+}
+
+func (p *prepared) close() error {
+	var err error
+	for _, o := range p.own {
+		err = errors.Join(err, o.Close())
+	}
+	return err
+}
+
+// prepare calls the program's Setup, or does its work, and brings the queue
+// pair to StateInit.
+func (i *cmID) prepare(cfg *ConnConfig, typ QPType, maxData int) (*prepared, error) {
+	p := &prepared{}
+	if err := p.describe(i, cfg.PrivateData); err != nil {
+		return nil, err
+	}
+	err := p.makeQP(cfg, typ)
+	if err == nil {
+		err = p.check(i, cfg, typ, maxData)
+	}
+	if err == nil {
+		err = i.toInit(p.setup.QP)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *prepared) describe(i *cmID, private []byte) error {
+	return i.life.with("describe", func() error {
+		ctx := cgo.CMContext(i.id)
+		if ctx == 0 {
+			return opError("describe", i.life.label, ErrNoDevice, "bound to no device")
+		}
+		dev, err := i.cm.deviceOf(ctx)
+		if err != nil {
+			return err
+		}
+		local, remote := cgo.CMAddrs(i.id)
+		p.setup = CMSetup{Device: dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
+		q := GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
+		gid, err := dev.FindGID(q)
+		if errors.Is(err, ErrNoGID) {
+			// IP over InfiniBand: the address is of the interface, not a GID.
+			q.Addr = netip.Addr{}
+			gid, err = dev.FindGID(q)
+		}
+		p.setup.GID = gid
+		return err
+	})
+}
+
+func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
+	if cfg.Setup != nil {
+		return cfg.Setup(&p.setup)
+	}
+	qc, pd := cfg.QP, (*PD)(nil)
+	if qc.Type == 0 {
+		qc.Type = typ
+	}
+	qc.GID = p.setup.GID
+	if qc.SendCQ != nil {
+		return opError("set up", "connection", ErrAttributes, "SendCQ is set: make the queue pair in Setup")
+	}
+	var err error
+	if pd, err = p.setup.Device.AllocPD(); err != nil {
+		return err
+	}
+	p.own = append(p.own, pd)
+	cq, err := p.setup.Device.CreateCQ(CQConfig{})
+	if err != nil {
+		return err
+	}
+	p.own = append([]interface{ Close() error }{cq}, p.own...)
+	qc.SendCQ = cq
+	if p.setup.QP, err = pd.CreateQP(qc); err != nil {
+		return err
+	}
+	p.own = append([]interface{ Close() error }{p.setup.QP}, p.own...)
+	return nil
+}
+
+// check fills in what is sent to the peer.
+func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) error {
+	refuse := func(detail ...any) error {
+		return opError("set up", i.life.label, ErrAttributes, detail...)
+	}
+	qp, dev := p.setup.QP, p.setup.Device
+	switch {
+	case qp == nil:
+		return refuse("Setup made no queue pair")
+	case qp.pd.dev != dev:
+		return refuse("queue pair of another device: see CM")
+	case qp.typ != typ:
+		return refuse("queue pair is ", qp.typ, ", the service ", typ)
+	case len(p.setup.PrivateData) > maxData:
+		return refuse(len(p.setup.PrivateData), " bytes of private data; at most ", maxData)
+	case cfg.Retries < -1 || cfg.Retries > 7 || cfg.RNRRetries < -1 || cfg.RNRRetries > 7:
+		return refuse("retries ", cfg.Retries, ", RNR retries ", cfg.RNRRetries, ": at most 7")
+	}
+	orSeven := func(n int) uint8 {
+		if n == 0 {
+			n = 7
+		}
+		return uint8(max(n, 0))
+	}
+	limit := func(device int) uint8 {
+		if cfg.MaxReads == 0 {
+			return uint8(min(device, 16))
+		}
+		return uint8(max(min(device, cfg.MaxReads, 255), 0))
+	}
+	p.param = cgo.CMParam{
+		QPN:                qp.num,
+		ResponderResources: limit(dev.attr.MaxReadAtomic),
+		InitiatorDepth:     limit(dev.attr.MaxInitRead),
+		RetryCount:         orSeven(cfg.Retries),
+		RNRRetryCount:      orSeven(cfg.RNRRetries),
+		PrivateData:        bytes.Clone(p.setup.PrivateData),
+	}
+	return nil
+}
+
+// attrs asks the connection manager for the attributes of a state.
+func (i *cmID) attrs(s QPState) (a cgo.QPAttr, mask AttrMask, err error) {
+	err = i.do("prepare", func() error {
+		m, err := cgo.CMInitQPAttr(i.id, uint32(s), &a)
+		mask = AttrMask(m)
+		return err
+	})
+	return a, mask, err
+}
+
+// toInit moves a queue pair to StateInit, or sees to it that one that is there
+// is on the right port. What its peer may do stays as the program chose.
+func (i *cmID) toInit(q *QP) error {
+	a, mask, err := i.attrs(StateInit)
+	if err != nil {
+		return err
+	}
+	a.AccessFlags = uint32(q.access)
+	if q.typ == UD {
+		q.qkey = a.QKey
+	}
+	switch q.State() {
+	case StateInit:
+		mask &^= AttrState
+		a.State = uint32(StateInit)
+	case StateReset:
+	case StateRTS:
+		if q.typ == UD {
+			return nil // it serves several peers
+		}
+		fallthrough
+	default:
+		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", q.State())
+	}
+	return q.modifyRaw(&a, mask)
+}
+
+// toRTS connects the queue pair. Negative depths mean those of the connection
+// manager.
+func (i *cmID) toRTS(q *QP, responder, initiator int) error {
+	a, mask, err := i.attrs(StateRTR)
+	if err != nil {
+		return err
+	}
+	// The kernel leaves it 0, which is the longest of all.
+	a.MinRNRTimer = 12
+	if responder >= 0 {
+		a.MaxDestRdAtomic = uint8(responder)
+	}
+	if err := q.modifyRaw(&a, mask); err != nil {
+		return err
+	}
+	if a, mask, err = i.attrs(StateRTS); err != nil {
+		return err
+	}
+	if initiator >= 0 {
+		a.MaxRdAtomic = uint8(initiator)
+	}
+	return q.modifyRaw(&a, mask)
+}
+
+// cmLookup finds the address of "host:port"; an empty host is the wildcard.
+func cmLookup(ctx context.Context, address string) (netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return netip.AddrPort{}, opError("look up", address, err)
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, opError("look up", address, err)
+	}
+	if host == "" {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(ip, uint16(port)), nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, opError("look up", address, err)
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
+}
+
+// sockAddr is the address as C knows it.
+func sockAddr(a netip.AddrPort) (cgo.SockAddr, error) {
+	var scope uint32
+	if zone := a.Addr().Zone(); zone != "" {
+		ifi, err := net.InterfaceByName(zone)
+		if err != nil {
+			return cgo.SockAddr{}, opError("look up", a.String(), err)
+		}
+		scope = uint32(ifi.Index)
+	}
+	return cgo.SockAddrOf(a, scope), nil
+}

@@ -1,0 +1,253 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// StreamConfig says how streams are made. The zero value is fine.
+type StreamConfig struct {
+	// Buffer is the size in bytes of the ring that the peer writes to, and of
+	// the buffer for sending; 4 KiB to 64 MiB, 0 means 1 MiB.
+	Buffer int
+	// Messages is how many messages may be under way in each direction; 8 to
+	// 256, 0 means 128. It bounds small writes as Buffer bounds large ones.
+	Messages int
+	// Dial is how to reach the peer; its ConnConfig is the stream's own.
+	Dial DialConfig
+	// Listen is how to listen.
+	Listen ListenConfig
+}
+
+func (c *StreamConfig) resolve() error {
+	if c.Buffer == 0 {
+		c.Buffer = 1 << 20
+	}
+	if c.Messages == 0 {
+		c.Messages = 128
+	}
+	if c.Buffer < minRing || c.Buffer > maxRing || c.Messages < minMessages || c.Messages > maxMessages {
+		return opError("make", "stream", ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
+	}
+	return nil
+}
+
+// streamParts is what a stream is made of.
+type streamParts struct {
+	pd     *PD
+	recvCQ *CQ // what the peer sends
+	sendCQ *CQ
+	qp     *QP
+	ring   *MR // that the peer writes to
+	buffer *MR // that is written from
+}
+
+// make is the Setup of a stream.
+func (p *streamParts) make(c *CMSetup, cfg *StreamConfig) error {
+	err := p.create(c, cfg)
+	if err != nil {
+		return errors.Join(err, p.close())
+	}
+	hello := streamHello{ring: p.ring.Region(), messages: uint16(cfg.Messages)}
+	c.QP, c.PrivateData = p.qp, hello.encode()
+	return nil
+}
+
+func (p *streamParts) create(c *CMSetup, cfg *StreamConfig) (err error) {
+	recvs := cfg.Messages + spareReceives
+	sends := maxMessages + 2*spareReceives
+	if p.pd, err = c.Device.AllocPD(); err != nil {
+		return err
+	}
+	if p.recvCQ, err = c.Device.CreateCQ(CQConfig{Depth: recvs}); err != nil {
+		return err
+	}
+	if p.sendCQ, err = c.Device.CreateCQ(CQConfig{Depth: sends}); err != nil {
+		return err
+	}
+	if p.ring, err = p.pd.AllocMR(cfg.Buffer, MRConfig{Access: RemoteWrite}); err != nil {
+		return err
+	}
+	if p.buffer, err = p.pd.AllocMR(cfg.Buffer, MRConfig{}); err != nil {
+		return err
+	}
+	p.qp, err = p.pd.CreateQP(QPConfig{SendCQ: p.sendCQ, RecvCQ: p.recvCQ, GID: c.GID,
+		MaxSendWR: sends, MaxRecvWR: recvs, Access: LocalWrite | RemoteWrite})
+	if err != nil {
+		return err
+	}
+	b, err := p.qp.NewRecvBatch(recvs)
+	if err != nil {
+		return err
+	}
+	for range recvs {
+		b.Recv(0)
+	}
+	_, err = b.Post()
+	return err
+}
+
+func (p *streamParts) close() error {
+	var err error
+	if p.qp != nil {
+		err = errors.Join(err, p.qp.Close())
+	}
+	for _, m := range []*MR{p.ring, p.buffer} {
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}
+	for _, c := range []*CQ{p.recvCQ, p.sendCQ} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}
+	if p.pd != nil {
+		err = errors.Join(err, p.pd.Close())
+	}
+	return err
+}
+
+// StreamDial connects to a [StreamListen] at "host:port". Errors are those of
+// [CM.Dial], and [ErrMessage] if something else listens there.
+func StreamDial(ctx context.Context, m *CM, address string, cfg StreamConfig) (*Stream, error) {
+	if err := cfg.resolve(); err != nil {
+		return nil, err
+	}
+	s := &Stream{}
+	dial := cfg.Dial
+	dial.ConnConfig = ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &cfg) }}
+	conn, err := m.Dial(ctx, address, dial)
+	if err != nil {
+		return nil, errors.Join(err, s.parts.close())
+	}
+	hello, err := decodeHello(conn.PrivateData())
+	if err == nil {
+		err = s.start(conn, hello, &cfg)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(), s.parts.close())
+	}
+	return s, nil
+}
+
+// start makes a stream of a connection.
+func (s *Stream) start(conn *CMConn, hello streamHello, cfg *StreamConfig) (err error) {
+	s.conn, s.peer = conn, hello.ring
+	s.local, s.remote = streamAddr{conn.LocalAddr()}, streamAddr{conn.RemoteAddr()}
+	s.reader.wake, s.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.flow = streamFlow{ring: uint64(cfg.Buffer), messages: uint64(cfg.Messages),
+		peerRing: hello.ring.Length, peerMessages: uint64(hello.messages), buffer: uint64(cfg.Buffer)}
+	if s.credit, err = s.parts.qp.NewBatch(1); err != nil {
+		return err
+	}
+	if s.data, err = s.parts.qp.NewBatch(1); err != nil {
+		return err
+	}
+	s.recvs, err = s.parts.qp.NewRecvBatch(len(s.wcs))
+	return err
+}
+
+// streamAddr is an address of network "rdma".
+type streamAddr struct{ netip.AddrPort }
+
+func (streamAddr) Network() string { return "rdma" }
+
+// StreamListener is a [net.Listener] for streams.
+type StreamListener struct {
+	listener *CMListener
+	cfg      StreamConfig
+	streams  chan *Stream
+	ctx      context.Context
+	cancel   context.CancelFunc
+	all      sync.WaitGroup
+	shut     sync.Once
+	shutErr  error
+}
+
+// StreamListen listens at "host:port" for [StreamDial].
+func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, error) {
+	if err := cfg.resolve(); err != nil {
+		return nil, err
+	}
+	l, err := m.Listen(address, cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s := &StreamListener{listener: l, cfg: cfg, streams: make(chan *Stream)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.all.Go(s.serve)
+	return s, nil
+}
+
+// serve answers all requests, each for itself: a peer that does not go on
+// holds nobody up.
+func (l *StreamListener) serve() {
+	for {
+		r, err := l.listener.Accept(l.ctx)
+		if err != nil {
+			return
+		}
+		l.all.Go(func() {
+			s, err := l.accept(r)
+			if err != nil {
+				r.id.cm.log.Warn("accept stream", "peer", r.RemoteAddr(), "err", err)
+				return
+			}
+			select {
+			case l.streams <- s:
+			case <-l.ctx.Done():
+				s.Close()
+			}
+		})
+	}
+}
+
+func (l *StreamListener) accept(r *CMRequest) (*Stream, error) {
+	hello, err := decodeHello(r.PrivateData())
+	if err != nil {
+		return nil, errors.Join(err, r.Reject([]byte("not a stream")))
+	}
+	s := &Stream{}
+	conn, err := r.Accept(l.ctx, ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &l.cfg) }})
+	if err != nil {
+		return nil, errors.Join(err, s.parts.close())
+	}
+	if err := s.start(conn, hello, &l.cfg); err != nil {
+		return nil, errors.Join(err, conn.Close(), s.parts.close())
+	}
+	return s, nil
+}
+
+// Accept waits for the next stream, a [*Stream].
+func (l *StreamListener) Accept() (net.Conn, error) {
+	select {
+	case s := <-l.streams:
+		return s, nil
+	case <-l.ctx.Done():
+	case <-l.listener.id.down:
+		return nil, l.fault(l.listener.id.cause)
+	}
+	return nil, l.fault(class(net.ErrClosed, ErrClosed))
+}
+
+func (l *StreamListener) fault(err error) error {
+	return &net.OpError{Op: "accept", Net: "rdma", Addr: l.Addr(), Err: err}
+}
+
+// Addr is the address that is listened at.
+func (l *StreamListener) Addr() net.Addr { return streamAddr{l.listener.Addr()} }
+
+// Close ends listening. Streams that Accept has answered go on. Closing twice
+// is not an error.
+func (l *StreamListener) Close() error {
+	l.shut.Do(func() {
+		l.cancel()
+		l.shutErr = l.listener.Close()
+		l.all.Wait()
+	})
+	return l.shutErr
+}
