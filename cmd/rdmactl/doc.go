@@ -132,10 +132,16 @@
 //	rxe0    several completion vectors  no   all completion events come to one CPU
 //	rxe0    shared receive queues       yes  up to 917503
 //	rxe0    SRQ resize                  yes  -
-//	rxe0    memory windows              yes  type 1, 2B
+//	rxe0    memory windows              yes  types 1 and 2B
+//	rxe0    on-demand paging            no   not offered by the driver
 //	rxe0    send with invalidate        yes  -
 //	rxe0    XRC                         no   not offered by the driver
 //	rxe0    UD checksum offload         no   not offered by the driver
+//	rxe0    completion timestamps       no   the device has no clock for them
+//	rxe0    completion moderation       no   not offered by the driver
+//	rxe0    rate limit                  no   not offered by the driver
 //	rxe0    DC (dynamically connected)  no   needs an mlx5 device
 //	rxe0    SRD (reliable datagrams)    no   needs an efa device
+//
+// What features says of a port, it says of port 1.
 package main
