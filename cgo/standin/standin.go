@@ -6,13 +6,14 @@
 package standin
 
 /*
-#cgo LDFLAGS: -libverbs
+#cgo LDFLAGS: -libverbs -lrdmacm
 #include "standin.h"
 */
 import "C"
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 	"unsafe"
 
@@ -62,6 +63,18 @@ func ReadLoop(qp cgo.QP, cq cgo.CQ, local cgo.SGE, remote uint64, rkey uint32, e
 		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(lat))), C.int(len(lat)))
 	if r != 0 {
 		return errors.New("standin: C loop: post, poll or completion failed")
+	}
+	return nil
+}
+
+// ConnectLoop makes n connections to a listener at an IPv4 address through
+// librdmacm, in C, and stores how long each took until it was established, in
+// nanoseconds, in lat.
+func ConnectLoop(to netip.AddrPort, lat []int64) error {
+	address := C.CString(to.Addr().String())
+	defer C.free(unsafe.Pointer(address))
+	if C.standin_connect_loop(address, C.uint16_t(to.Port()), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(lat))), C.int(len(lat))) != 0 {
+		return errors.New("standin: C loop: a connection failed")
 	}
 	return nil
 }

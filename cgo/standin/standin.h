@@ -19,4 +19,7 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 		      uint32_t rkey, int extra, int64_t *lat, int n);
 int64_t standin_spin(int64_t turns);
 
+/* Connects n times through librdmacm and stores how long each took, in ns. */
+int standin_connect_loop(const char *address, uint16_t port, int64_t *lat, int n);
+
 #endif

@@ -44,7 +44,9 @@ type rig struct {
 	batch *verbs.Batch
 }
 
-func newRig() (*rig, error) {
+func newRig() (*rig, error) { return newRigWith(4096, verbs.CQConfig{PollOnly: true}) }
+
+func newRigWith(size int, cc verbs.CQConfig) (*rig, error) {
 	c, s, err := endpoints()
 	if err != nil {
 		return nil, err
@@ -61,13 +63,13 @@ func newRig() (*rig, error) {
 		if err != nil {
 			return nil, err
 		}
-		if cqs[i], err = dev.CreateCQ(verbs.CQConfig{PollOnly: true}); err != nil {
+		if cqs[i], err = dev.CreateCQ(cc); err != nil {
 			return nil, err
 		}
-		if qps[i], err = pd.CreateQP(verbs.QPConfig{SendCQ: cqs[i]}); err != nil {
+		if qps[i], err = pd.CreateQP(verbs.QPConfig{SendCQ: cqs[i], MaxSendWR: 32}); err != nil {
 			return nil, err
 		}
-		if mrs[i], err = pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead}); err != nil {
+		if mrs[i], err = pd.AllocMR(size, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}); err != nil {
 			return nil, err
 		}
 	}

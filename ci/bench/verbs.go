@@ -48,6 +48,9 @@ func verbsSuite(e env) []benchmark {
 		bw("write_bw_64KiB", "ib_write_bw", "write_bw", "-s", "65536", "-n", "200", "-Q", "100"),
 		bw("send_ud_rate_1KiB", "ib_send_bw", "send_bw", "-c", "UD", "-s", "1024", "-n", "2000", "-Q", "100"),
 		readAgainstC(),
+		connSetup(),
+		maskedCAS(),
+		streamBandwidth(),
 	}
 }
 
