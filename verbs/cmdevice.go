@@ -17,6 +17,7 @@ var cmDevices struct {
 type cmDevice struct {
 	dev    *Device
 	shares int
+	list   cgo.CMDevices // keeps the context open, and those of the other devices
 }
 
 // Device is the device of that name as the connection manager knows it, for
@@ -51,19 +52,18 @@ func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
 	defer cmDevices.mu.Unlock()
 	s := cmDevices.shared[ctx]
 	if s == nil {
-		// The list keeps the contexts in it open until it is freed.
-		list, _, err := cgo.CMGetDevices()
-		if err != nil {
+		s = &cmDevice{}
+		var err error
+		if s.list, _, err = cgo.CMGetDevices(); err != nil {
 			return nil, openError(cgo.ContextName(ctx), err)
 		}
-		dev, err := newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
-			cgo.CMFreeDevices(list)
+		s.dev, err = newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
+			cgo.CMFreeDevices(s.list)
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		s = &cmDevice{dev: dev}
 		if cmDevices.shared == nil {
 			cmDevices.shared = make(map[cgo.Context]*cmDevice)
 		}
@@ -104,13 +104,6 @@ func (s *cmDevice) close() error {
 	for range s.shares {
 		d.life.release("cm")
 	}
-	if d.removed.Load() {
-		// librdmacm closes its context of a removed device, for which the kernel
-		// waits, only after it has looked which devices there are.
-		if list, _, err := cgo.CMGetDevices(); err == nil {
-			cgo.CMFreeDevices(list)
-		}
-	}
 	if err := d.close(); err != nil {
 		for range s.shares {
 			if again := d.life.adopt("cm"); again != nil {
@@ -120,7 +113,27 @@ func (s *cmDevice) close() error {
 		return err
 	}
 	delete(cmDevices.shared, d.ctx)
+	if d.removed.Load() {
+		forgetRemoved()
+	}
 	return nil
+}
+
+// forgetRemoved makes librdmacm close its contexts of removed devices, for
+// which the kernel waits. It does so after it has looked which devices there
+// are, and when no list has them any more. The caller holds the lock.
+func forgetRemoved() {
+	list, _, err := cgo.CMGetDevices()
+	if err != nil {
+		return // no device is left, or the next look will do
+	}
+	cgo.CMFreeDevices(list)
+	for _, s := range cmDevices.shared {
+		if list, _, err := cgo.CMGetDevices(); err == nil {
+			cgo.CMFreeDevices(s.list)
+			s.list = list
+		}
+	}
 }
 
 // deviceRemoved notes that the device of an id has been unplugged.
