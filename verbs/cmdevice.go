@@ -58,7 +58,9 @@ func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
 			return nil, openError(cgo.ContextName(ctx), err)
 		}
 		s.dev, err = newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
-			cgo.CMFreeDevices(s.list)
+			if s.list != 0 {
+				cgo.CMFreeDevices(s.list)
+			}
 			return nil
 		})
 		if err != nil {
@@ -104,6 +106,11 @@ func (s *cmDevice) close() error {
 	for range s.shares {
 		d.life.release("cm")
 	}
+	forgets := d.removed.Load() && forgetsRemoved()
+	if d.removed.Load() && !forgets {
+		d.log.Error("librdmacm has lost its devices with the removed one: this process must start again to use them", "removed", d.name)
+		s.list = 0
+	}
 	if err := d.close(); err != nil {
 		for range s.shares {
 			if again := d.life.adopt("cm"); again != nil {
@@ -113,27 +120,33 @@ func (s *cmDevice) close() error {
 		return err
 	}
 	delete(cmDevices.shared, d.ctx)
-	if d.removed.Load() {
-		forgetRemoved()
+	if !forgets {
+		return nil
+	}
+	for _, other := range cmDevices.shared { // their lists have the removed device too
+		if list, _, err := cgo.CMGetDevices(); err == nil {
+			cgo.CMFreeDevices(other.list)
+			other.list = list
+		}
 	}
 	return nil
 }
 
-// forgetRemoved makes librdmacm close its contexts of removed devices, for
-// which the kernel waits. It does so after it has looked which devices there
-// are, and when no list has them any more. The caller holds the lock.
-func forgetRemoved() {
-	list, _, err := cgo.CMGetDevices()
-	if err != nil {
-		return // no device is left, or the next look will do
+// forgetsRemoved makes librdmacm look which devices there are, after which it
+// closes its contexts of removed ones, for which the kernel waits, once no list
+// has them.
+//
+// Some versions before 52 (44.0 to 44.5 among them) compare the
+// addresses of their devices wrongly and can forget all of them there; their
+// next call then waits for itself. With a list that is never freed they stay in
+// a state in which calls fail instead; the answer false says so.
+func forgetsRemoved() bool {
+	list, known, err := cgo.CMGetDevices()
+	if err == nil {
+		cgo.CMFreeDevices(list)
 	}
-	cgo.CMFreeDevices(list)
-	for _, s := range cmDevices.shared {
-		if list, _, err := cgo.CMGetDevices(); err == nil {
-			cgo.CMFreeDevices(s.list)
-			s.list = list
-		}
-	}
+	there, _ := cgo.Devices()
+	return len(known) >= len(there)
 }
 
 // deviceRemoved notes that the device of an id has been unplugged.

@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -25,6 +26,16 @@ func run(t *testing.T, name string, args ...string) {
 func TestCMDeviceRemoval(t *testing.T) {
 	if !lab.In() {
 		t.Skip("makes and removes a device: only in the lab")
+	}
+	if os.Getenv("REMOVAL") == "" {
+		// In a process of its own, with one heap: librdmacm 44.0 can lose all its
+		// devices with one (forgetsRemoved), if their addresses are far apart.
+		cmd := exec.CommandContext(cmContext(t), os.Args[0], "-test.run=^TestCMDeviceRemoval$", "-test.v")
+		cmd.Env = append(os.Environ(), "REMOVAL=1", "GLIBC_TUNABLES=glibc.malloc.arena_max=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: TestCMDeviceRemoval")
+		return
 	}
 	cmPorts(t)
 	run(t, "ip", "link", "add", "removable", "type", "veth", "peer", "name", "removable1")
