@@ -139,13 +139,6 @@ func CMDisconnect(id CMID) error {
 	return status(r, err)
 }
 
-// CMNotifyEstablished tells the connection manager that a message came over a
-// connection whose last step of set-up got lost.
-func CMNotifyEstablished(id CMID) error {
-	r, err := C.rdma_notify(id.c(), C.IBV_EVENT_COMM_EST)
-	return status(r, err)
-}
-
 // CMInitQPAttr answers the attributes that bring a queue pair to a state.
 func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
 	var m C.uint32_t

@@ -20,7 +20,6 @@ func CMAccept(CMID, *CMParam) error                       { return ErrUnsupporte
 func CMReject(CMID, []byte) error                         { return ErrUnsupported }
 func CMEstablish(CMID) error                              { return ErrUnsupported }
 func CMDisconnect(CMID) error                             { return ErrUnsupported }
-func CMNotifyEstablished(CMID) error                      { return ErrUnsupported }
 func CMInitQPAttr(CMID, uint32, *QPAttr) (uint32, error)  { return 0, ErrUnsupported }
 func CMSetTOS(CMID, uint8) error                          { return ErrUnsupported }
 func CMSetReuseAddr(CMID, bool) error                     { return ErrUnsupported }

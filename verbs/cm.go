@@ -82,9 +82,7 @@ func openCMError(err error) error {
 // made on one of its devices is open. Closing twice is not an error.
 func (m *CM) Close() error {
 	return m.life.close("cm", nil, func() error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for d := range m.devs {
+		for d := range m.devs { // nobody is inside any more
 			if err := releaseCMDevice(d); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ var cmDevices struct {
 type cmDevice struct {
 	dev    *Device
 	shares int
+	list   cgo.CMDevices // keeps the context open, and those of the other devices
 }
 
 // Device is the device of that name as the connection manager knows it, for
@@ -51,19 +52,20 @@ func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
 	defer cmDevices.mu.Unlock()
 	s := cmDevices.shared[ctx]
 	if s == nil {
-		// The list keeps the contexts in it open until it is freed.
-		list, _, err := cgo.CMGetDevices()
-		if err != nil {
+		s = &cmDevice{}
+		var err error
+		if s.list, _, err = cgo.CMGetDevices(); err != nil {
 			return nil, openError(cgo.ContextName(ctx), err)
 		}
-		dev, err := newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
-			cgo.CMFreeDevices(list)
+		s.dev, err = newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
+			if s.list != 0 {
+				cgo.CMFreeDevices(s.list)
+			}
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		s = &cmDevice{dev: dev}
 		if cmDevices.shared == nil {
 			cmDevices.shared = make(map[cgo.Context]*cmDevice)
 		}
@@ -104,12 +106,10 @@ func (s *cmDevice) close() error {
 	for range s.shares {
 		d.life.release("cm")
 	}
-	if d.removed.Load() {
-		// librdmacm closes its context of a removed device, for which the kernel
-		// waits, only after it has looked which devices there are.
-		if list, _, err := cgo.CMGetDevices(); err == nil {
-			cgo.CMFreeDevices(list)
-		}
+	forgets := d.removed.Load() && forgetsRemoved()
+	if d.removed.Load() && !forgets {
+		d.log.Error("librdmacm has lost its devices with the removed one: this process must start again to use them", "removed", d.name)
+		s.list = 0
 	}
 	if err := d.close(); err != nil {
 		for range s.shares {
@@ -120,7 +120,33 @@ func (s *cmDevice) close() error {
 		return err
 	}
 	delete(cmDevices.shared, d.ctx)
+	if !forgets {
+		return nil
+	}
+	for _, other := range cmDevices.shared { // their lists have the removed device too
+		if list, _, err := cgo.CMGetDevices(); err == nil {
+			cgo.CMFreeDevices(other.list)
+			other.list = list
+		}
+	}
 	return nil
+}
+
+// forgetsRemoved makes librdmacm look which devices there are, after which it
+// closes its contexts of removed ones, for which the kernel waits, once no list
+// has them.
+//
+// Some versions before 52 (44.0 to 44.5 among them) compare the
+// addresses of their devices wrongly and can forget all of them there; their
+// next call then waits for itself. With a list that is never freed they stay in
+// a state in which calls fail instead; the answer false says so.
+func forgetsRemoved() bool {
+	list, known, err := cgo.CMGetDevices()
+	if err == nil {
+		cgo.CMFreeDevices(list)
+	}
+	there, _ := cgo.Devices()
+	return len(known) >= len(there)
 }
 
 // deviceRemoved notes that the device of an id has been unplugged.

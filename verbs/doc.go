@@ -37,6 +37,9 @@
 // Concurrency: everything may be used by any number of goroutines, except that
 // a [Batch] or [RecvBatch] belongs to one at a time.
 //
+// Peers that know each other's IP address need no exchange of their own: a [CM]
+// connects queue pairs, and [StreamDial] makes a [net.Conn] of such a connection.
+//
 // # Costs
 //
 // The data path ([Batch.Post], [RecvBatch.Post], [CQ.Poll], [CQ.Wait] with an

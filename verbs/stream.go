@@ -362,6 +362,13 @@ func (s *Stream) writable() error {
 		return s.usable()
 	case s.writer.expired:
 		return os.ErrDeadlineExceeded
+	case s.err != nil:
+		return s.err
 	}
-	return s.err
+	select {
+	case <-s.conn.id.down:
+		return class(syscall.EPIPE, s.conn.id.cause)
+	default:
+		return nil
+	}
 }
