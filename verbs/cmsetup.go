@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -68,7 +69,7 @@ const (
 // prepared is a queue pair before its connection.
 type prepared struct {
 	setup CMSetup
-	own   []interface{ Close() error } // in the order of closing
+	own   []io.Closer // in the order of closing
 	param cgo.CMParam
 }
 
@@ -145,12 +146,12 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 	if err != nil {
 		return err
 	}
-	p.own = append([]interface{ Close() error }{cq}, p.own...)
+	p.own = append([]io.Closer{cq}, p.own...)
 	qc.SendCQ = cq
 	if p.setup.QP, err = pd.CreateQP(qc); err != nil {
 		return err
 	}
-	p.own = append([]interface{ Close() error }{p.setup.QP}, p.own...)
+	p.own = append([]io.Closer{p.setup.QP}, p.own...)
 	return nil
 }
 
