@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,32 +18,52 @@ import (
 )
 
 // connSetup is the time until a connection stands, through our binding of
-// librdmacm and through librdmacm in C, to one listener.
+// librdmacm and through librdmacm in C, to one kind of listener. Each side is a
+// process of its own with the runtime's defaults: see roles.
 func connSetup() benchmark {
-	const block = 40
-	listener := sync.OnceValues(connListener)
+	side := func(role string) pass {
+		return func(ctx context.Context) (float64, error) {
+			_, s, err := endpoints()
+			if err != nil {
+				return 0, err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return 0, err
+			}
+			to := netip.AddrPortFrom(s.Addr, uint16(20000+lastPort.Add(1)%20000)).String()
+			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to})
+			if err != nil {
+				return 0, err
+			}
+			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		}
+	}
 	return benchmark{
 		name: "conn_setup", unit: "us", baseline: "librdmacm in C", target: measure.AtMost(1.1),
-		clocks: []string{"instructions"},
-		ours: func(ctx context.Context) (float64, error) {
-			l, err := listener()
-			if err != nil {
-				return 0, err
-			}
-			return l.goConnects(ctx, block)
-		},
-		base: func(context.Context) (float64, error) {
-			l, err := listener()
-			if err != nil {
-				return 0, err
-			}
-			ns := make([]int64, block)
-			if err := standin.ConnectLoop(l.addr, ns); err != nil {
-				return 0, err
-			}
-			return medianMicros(ns), nil
-		},
+		clocks: []string{"instructions"}, ours: side("conn-go"), base: side("conn-c"),
 	}
+}
+
+// connections is how many a pass makes.
+const connections = 60
+
+// roles are what a pass runs as a process of its own.
+var roles = map[string]func(ctx context.Context, at string) error{
+	"conn-server": serveConnections,
+	"conn-go":     goConnects,
+	"conn-c": func(_ context.Context, at string) error {
+		to, err := netip.ParseAddrPort(at)
+		if err != nil {
+			return err
+		}
+		ns := make([]int64, connections)
+		if err := standin.ConnectLoop(to, ns); err != nil {
+			return err
+		}
+		fmt.Println(medianMicros(ns))
+		return nil
+	},
 }
 
 // medianMicros is the median of nanoseconds, in microseconds.
@@ -52,94 +75,81 @@ func medianMicros(ns []int64) float64 {
 	return measure.Median(out)
 }
 
-// connRig accepts connections and closes them when the peer does.
-type connRig struct {
-	addr   netip.AddrPort
-	client *verbs.CM
-	pd     *verbs.PD // of the client
-	cq     *verbs.CQ
-}
-
-func connListener() (*connRig, error) {
-	_, s, err := endpoints()
-	if err != nil {
-		return nil, err
-	}
+// serveConnections accepts connections and closes them when the peer does.
+func serveConnections(ctx context.Context, at string) error {
 	m, err := verbs.OpenCM(verbs.CMConfig{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l, err := m.Listen(netip.AddrPortFrom(s.Addr, 0).String(), verbs.ListenConfig{})
+	l, err := m.Listen(at, verbs.ListenConfig{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dev, err := m.Device(s.Device)
-	if err != nil {
-		return nil, err
-	}
-	setup, _, err := sharedSetup(dev)
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		for {
-			req, err := l.Accept(context.Background())
+	setup := sharedSetup()
+	for {
+		req, err := l.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		go func() {
+			c, err := req.Accept(ctx, verbs.ConnConfig{Setup: setup})
 			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
 				return
 			}
-			go func() {
-				c, err := req.Accept(context.Background(), verbs.ConnConfig{Setup: setup})
-				if err != nil {
-					return
-				}
-				<-c.Done()
-				c.Close()
-				c.QP().Close()
-			}()
-		}
-	}()
-	client, err := verbs.OpenCM(verbs.CMConfig{})
-	return &connRig{addr: l.Addr(), client: client}, err
+			<-c.Done()
+			if err := errors.Join(c.Close(), c.QP().Close()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+	}
 }
 
 // sharedSetup makes queue pairs on one protection domain and completion queue,
 // as the C loop does.
-func sharedSetup(dev *verbs.Device) (func(*verbs.CMSetup) error, *verbs.PD, error) {
-	pd, err := dev.AllocPD()
-	if err != nil {
-		return nil, nil, err
+func sharedSetup() func(*verbs.CMSetup) error {
+	type shared struct {
+		pd *verbs.PD
+		cq *verbs.CQ
 	}
-	cq, err := dev.CreateCQ(verbs.CQConfig{Depth: 64, PollOnly: true})
-	return func(s *verbs.CMSetup) (err error) {
-		s.QP, err = pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: s.GID, MaxSendWR: 16, MaxRecvWR: 16, KeepReset: true})
+	var once sync.Once
+	var s shared
+	var err error
+	return func(c *verbs.CMSetup) error {
+		once.Do(func() {
+			if s.pd, err = c.Device.AllocPD(); err == nil {
+				s.cq, err = c.Device.CreateCQ(verbs.CQConfig{Depth: 64, PollOnly: true})
+			}
+		})
+		if err != nil {
+			return err
+		}
+		c.QP, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: c.GID, MaxSendWR: 16, MaxRecvWR: 16, KeepReset: true})
 		return err
-	}, pd, err
+	}
 }
 
-func (l *connRig) goConnects(ctx context.Context, n int) (float64, error) {
-	ns := make([]int64, n)
-	var setup func(*verbs.CMSetup) error
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: func(s *verbs.CMSetup) (err error) {
-		if setup == nil {
-			if setup, _, err = sharedSetup(s.Device); err != nil {
-				return err
-			}
-		}
-		return setup(s)
-	}}}
-	to := l.addr.String()
+// goConnects prints the median time of a connection in microseconds.
+func goConnects(ctx context.Context, to string) error {
+	m, err := verbs.OpenCM(verbs.CMConfig{})
+	if err != nil {
+		return err
+	}
+	ns := make([]int64, connections)
+	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: sharedSetup()}}
 	for i := range ns {
 		start := time.Now()
-		c, err := l.client.Dial(ctx, to, cfg)
+		c, err := m.Dial(ctx, to, cfg)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		ns[i] = int64(time.Since(start))
 		if err := errors.Join(c.Disconnect(ctx), c.Close(), c.QP().Close()); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return medianMicros(ns), nil
+	fmt.Println(medianMicros(ns))
+	return nil
 }
 
 // streamBandwidth compares 64 KiB writes to a stream with raw WRITEs of that

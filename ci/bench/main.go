@@ -48,8 +48,16 @@ func run(ctx context.Context) error {
 	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number")
 	rdmabench := flag.String("rdmabench", "rdmabench", "our benchmark program")
 	shim := flag.String("shim", "", "yield.so, for polled ping-pong on the instruction clock")
+	role := flag.String("role", "", "run as one side of a pass")
+	at := flag.String("at", "", "address of the pass")
 	merge := flag.Bool("merge", false, "merge the JSON files named as arguments")
 	flag.Parse()
+	if *role != "" {
+		if roles[*role] == nil {
+			return fmt.Errorf("no role %q", *role)
+		}
+		return roles[*role](ctx, *at)
+	}
 	spareProcs()
 	if *merge {
 		return mergeFiles(*out, flag.Args())
