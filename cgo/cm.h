@@ -130,6 +130,44 @@ static inline int gv_cm_init_qp_attr(uintptr_t id, struct ibv_qp_attr *attr, uin
 	return r;
 }
 
+/* Where gv_cm_move got to, for the error. */
+enum { GV_CM_ATTR_RTR = 1, GV_CM_RTR, GV_CM_ATTR_RTS, GV_CM_RTS, GV_CM_ESTABLISH };
+
+/*
+ * Brings a queue pair from INIT to RTS and, on the active side, tells the peer,
+ * in one call. Negative depths mean the connection manager's. The kernel leaves
+ * the RNR timer 0, which is the longest of all.
+ */
+static inline int gv_cm_connected(uintptr_t id, uintptr_t qp, int responder, int initiator, int establish,
+				  struct ibv_qp_attr *attr, uint32_t *mask, int *stage)
+{
+	int r;
+
+	*stage = GV_CM_ATTR_RTR;
+	r = gv_cm_init_qp_attr(id, attr, IBV_QPS_RTR, mask);
+	if (r)
+		return r;
+	attr->min_rnr_timer = 12;
+	if (responder >= 0)
+		attr->max_dest_rd_atomic = responder;
+	*stage = GV_CM_RTR;
+	r = ibv_modify_qp((struct ibv_qp *)qp, attr, *mask);
+	if (r)
+		return r;
+	*stage = GV_CM_ATTR_RTS;
+	r = gv_cm_init_qp_attr(id, attr, IBV_QPS_RTS, mask);
+	if (r)
+		return r;
+	if (initiator >= 0)
+		attr->max_rd_atomic = initiator;
+	*stage = GV_CM_RTS;
+	r = ibv_modify_qp((struct ibv_qp *)qp, attr, *mask);
+	if (r || !establish)
+		return r;
+	*stage = GV_CM_ESTABLISH;
+	return rdma_establish((struct rdma_cm_id *)id);
+}
+
 static inline int gv_cm_join(uintptr_t id, struct sockaddr *group, uintptr_t token)
 {
 	return rdma_join_multicast((struct rdma_cm_id *)id, group, (void *)token);

@@ -126,13 +126,6 @@ func CMReject(id CMID, private []byte) error {
 	return status(r, err)
 }
 
-// CMEstablish completes a connection on the active side, whose queue pair is
-// ready to send.
-func CMEstablish(id CMID) error {
-	r, err := C.rdma_establish(id.c())
-	return status(r, err)
-}
-
 // CMDisconnect asks the peer to disconnect, or answers when it asked.
 func CMDisconnect(id CMID) error {
 	r, err := C.rdma_disconnect(id.c())
@@ -144,6 +137,25 @@ func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
 	var m C.uint32_t
 	r, err := C.gv_cm_init_qp_attr(C.uintptr_t(id), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.uint32_t(state), &m)
 	return uint32(m), status(r, err)
+}
+
+// CMConnected brings a queue pair from INIT to RTS and, if establish, tells the
+// peer. Negative depths mean the connection manager's. state is the last one
+// that was reached; for an error a and mask are those of the call that failed.
+func CMConnected(id CMID, qp QP, responder, initiator int, establish bool, a *QPAttr) (mask, state uint32, err error) {
+	var m C.uint32_t
+	var stage C.int
+	r, err := C.gv_cm_connected(C.uintptr_t(id), C.uintptr_t(qp), C.int(responder), C.int(initiator), cBool(establish),
+		(*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m, &stage)
+	err = status(r, err)
+	state = C.IBV_QPS_INIT
+	switch {
+	case err == nil || stage == C.GV_CM_ESTABLISH:
+		state = C.IBV_QPS_RTS
+	case stage >= C.GV_CM_ATTR_RTS:
+		state = C.IBV_QPS_RTR
+	}
+	return uint32(m), state, err
 }
 
 // CMSetTOS sets the type of service of connections made later.

@@ -18,7 +18,6 @@ func CMListen(CMID, int) error                            { return ErrUnsupporte
 func CMConnect(CMID, *CMParam) error                      { return ErrUnsupported }
 func CMAccept(CMID, *CMParam) error                       { return ErrUnsupported }
 func CMReject(CMID, []byte) error                         { return ErrUnsupported }
-func CMEstablish(CMID) error                              { return ErrUnsupported }
 func CMDisconnect(CMID) error                             { return ErrUnsupported }
 func CMInitQPAttr(CMID, uint32, *QPAttr) (uint32, error)  { return 0, ErrUnsupported }
 func CMSetTOS(CMID, uint8) error                          { return ErrUnsupported }
@@ -32,3 +31,7 @@ func ContextName(Context) string                          { return "" }
 func AttachMcast(QP, [16]byte, uint16) error              { return ErrUnsupported }
 func DetachMcast(QP, [16]byte, uint16) error              { return ErrUnsupported }
 func CMEventString(uint32) string                         { return "" }
+
+func CMConnected(CMID, QP, int, int, bool, *QPAttr) (mask, state uint32, err error) {
+	return 0, 0, ErrUnsupported
+}

@@ -101,6 +101,7 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 			d.log.Warn("queue pair event", "device", d.name, "qp", ev.QP.num, "event", text)
 		}
 	case EventDeviceFatal, EventPortActive, EventPortError, EventGIDChange:
+		d.gids.forget()
 		d.log.Info("port event", "device", d.name, "port", ev.Port, "event", ev.Type.String())
 	default:
 		d.log.Debug("event", "device", d.name, "event", ev.Type.String())

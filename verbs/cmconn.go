@@ -115,10 +115,7 @@ func (i *cmID) connect(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
 	ev, err := i.step(ctx, "connect", cmConnectResponse, func() error { return cgo.CMConnect(i.id, &p.param) })
 	if err == nil {
 		c.private = privateData(ev)
-		if err = i.toRTS(p.setup.QP, -1, -1); err == nil {
-			err = i.do("establish", func() error { return cgo.CMEstablish(i.id) })
-		}
-		if err != nil {
+		if err = i.toRTS(p.setup.QP, -1, -1, true); err != nil {
 			i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
 		}
 	}

@@ -205,7 +205,7 @@ func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error
 	// The event has the peer's wishes as seen from here.
 	p.param.ResponderResources = min(p.param.ResponderResources, r.ev.ResponderResources)
 	p.param.InitiatorDepth = min(p.param.InitiatorDepth, r.ev.InitiatorDepth)
-	err = i.toRTS(p.setup.QP, int(p.param.ResponderResources), int(p.param.InitiatorDepth))
+	err = i.toRTS(p.setup.QP, int(p.param.ResponderResources), int(p.param.InitiatorDepth), false)
 	if err != nil {
 		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
 		return nil, errors.Join(err, c.abandon())

@@ -114,11 +114,11 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 		local, remote := cgo.CMAddrs(i.id)
 		p.setup = CMSetup{Device: dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
 		q := GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
-		gid, err := dev.FindGID(q)
+		gid, err := dev.gids.find(dev, q)
 		if errors.Is(err, ErrNoGID) {
 			// IP over InfiniBand: the address is of the interface, not a GID.
 			q.Addr = netip.Addr{}
-			gid, err = dev.FindGID(q)
+			gid, err = dev.gids.find(dev, q)
 		}
 		p.setup.GID = gid
 		return err
@@ -233,28 +233,23 @@ func (i *cmID) toInit(q *QP) error {
 	return q.modifyRaw(&a, mask)
 }
 
-// toRTS connects the queue pair. Negative depths mean those of the connection
-// manager.
-func (i *cmID) toRTS(q *QP, responder, initiator int) error {
-	a, mask, err := i.attrs(StateRTR)
-	if err != nil {
-		return err
-	}
-	// The kernel leaves it 0, which is the longest of all.
-	a.MinRNRTimer = 12
-	if responder >= 0 {
-		a.MaxDestRdAtomic = uint8(responder)
-	}
-	if err := q.modifyRaw(&a, mask); err != nil {
-		return err
-	}
-	if a, mask, err = i.attrs(StateRTS); err != nil {
-		return err
-	}
-	if initiator >= 0 {
-		a.MaxRdAtomic = uint8(initiator)
-	}
-	return q.modifyRaw(&a, mask)
+// toRTS connects the queue pair, in one crossing into C. Negative depths mean
+// those of the connection manager; establish tells the peer, on the side that
+// dials.
+func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.life.with("connect", func() error {
+		return i.life.with("connect", func() error {
+			var a cgo.QPAttr
+			mask, state, err := cgo.CMConnected(i.id, q.qp, responder, initiator, establish, &a)
+			q.state.Store(state)
+			if err != nil {
+				return q.modifyError(QPState(state), QPState(a.State), a.AH.GRH.DGID, AttrMask(mask), err)
+			}
+			return nil
+		})
+	})
 }
 
 // cmLookup finds the address of "host:port"; an empty host is the wildcard.

@@ -46,6 +46,7 @@ type Device struct {
 	attr  DeviceAttr
 	log   *slog.Logger
 	async *asyncReader
+	gids  gidCache // of the connection manager
 
 	// release gives the context back when the device closes.
 	release func() error
