@@ -76,6 +76,11 @@ func (d *Device) Features() (Features, error) {
 	return f, nil
 }
 
+func (d *Device) onDemand() bool {
+	f, err := d.Features()
+	return err == nil && f.OnDemand
+}
+
 // Mlx5 asks mlx5dv; [ErrUnsupported] says that this is no such device or that
 // libmlx5 is missing.
 func (d *Device) Mlx5() (Mlx5Features, error) {

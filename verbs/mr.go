@@ -113,6 +113,9 @@ func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error)
 	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(m.addr), len(buf), uint32(access))
 	if err != nil {
 		p.life.release("mr")
+		if access&OnDemand != 0 && !p.dev.onDemand() {
+			return nil, opError("register mr in", p.life.label, class(ErrUnsupported, err), "the device has no on-demand paging")
+		}
 		return nil, registerError(p.life.label, len(buf), err)
 	}
 	m.mr, m.lkey, m.rkey = mr, lkey, rkey
