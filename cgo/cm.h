@@ -130,7 +130,16 @@ static inline int gv_cm_init_qp_attr(uintptr_t id, struct ibv_qp_attr *attr, uin
 	return r;
 }
 
-/* Where gv_cm_move got to, for the error. */
+/* Brings a fresh queue pair to INIT; what its peer may do is the program's. */
+static inline int gv_cm_init(uintptr_t id, uintptr_t qp, uint32_t access, struct ibv_qp_attr *attr, uint32_t *mask)
+{
+	int r = gv_cm_init_qp_attr(id, attr, IBV_QPS_INIT, mask);
+
+	attr->qp_access_flags = access;
+	return r ? r : ibv_modify_qp((struct ibv_qp *)qp, attr, *mask);
+}
+
+/* Where gv_cm_connected got to, for the error. */
 enum { GV_CM_ATTR_RTR = 1, GV_CM_RTR, GV_CM_ATTR_RTS, GV_CM_RTS, GV_CM_ESTABLISH };
 
 /*

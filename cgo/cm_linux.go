@@ -139,6 +139,14 @@ func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
 	return uint32(m), status(r, err)
 }
 
+// CMInit brings a fresh queue pair to INIT with those access rights. For an
+// error a and mask are those of the call that failed.
+func CMInit(id CMID, qp QP, access uint32, a *QPAttr) (mask uint32, err error) {
+	var m C.uint32_t
+	r, err := C.gv_cm_init(C.uintptr_t(id), C.uintptr_t(qp), C.uint32_t(access), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m)
+	return uint32(m), status(r, err)
+}
+
 // CMConnected brings a queue pair from INIT to RTS and, if establish, tells the
 // peer. Negative depths mean the connection manager's. state is the last one
 // that was reached; for an error a and mask are those of the call that failed.

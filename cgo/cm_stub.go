@@ -32,6 +32,8 @@ func AttachMcast(QP, [16]byte, uint16) error              { return ErrUnsupporte
 func DetachMcast(QP, [16]byte, uint16) error              { return ErrUnsupported }
 func CMEventString(uint32) string                         { return "" }
 
+func CMInit(CMID, QP, uint32, *QPAttr) (mask uint32, err error) { return 0, ErrUnsupported }
+
 func CMConnected(CMID, QP, int, int, bool, *QPAttr) (mask, state uint32, err error) {
 	return 0, 0, ErrUnsupported
 }

@@ -209,6 +209,9 @@ func (i *cmID) attrs(s QPState) (a cgo.QPAttr, mask AttrMask, err error) {
 // toInit moves a queue pair to StateInit, or sees to it that one that is there
 // is on the right port. What its peer may do stays as the program chose.
 func (i *cmID) toInit(q *QP) error {
+	if q.State() == StateReset && q.typ == RC {
+		return i.fromReset(q)
+	}
 	a, mask, err := i.attrs(StateInit)
 	if err != nil {
 		return err
@@ -231,6 +234,23 @@ func (i *cmID) toInit(q *QP) error {
 		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", q.State())
 	}
 	return q.modifyRaw(&a, mask)
+}
+
+// fromReset is toInit of a fresh queue pair, in one crossing into C.
+func (i *cmID) fromReset(q *QP) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.life.with("set up", func() error {
+		return i.life.with("set up", func() error {
+			var a cgo.QPAttr
+			mask, err := cgo.CMInit(i.id, q.qp, uint32(q.access), &a)
+			if err != nil {
+				return q.modifyError(StateReset, StateInit, a.AH.GRH.DGID, AttrMask(mask), err)
+			}
+			q.state.Store(uint32(StateInit))
+			return nil
+		})
+	})
 }
 
 // toRTS connects the queue pair, in one crossing into C. Negative depths mean

@@ -1,10 +1,9 @@
 package verbs
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -213,9 +212,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 			q.access &^= RemoteRead
 		}
 	}
-	var b [4]byte
-	rand.Read(b[:])
-	q.psn = binary.BigEndian.Uint32(b[:]) & 0xffffff
+	q.psn = rand.Uint32() & 0xffffff // so that packets of an earlier connection do not fit
 	return q, nil
 }
 

@@ -79,6 +79,15 @@ func ConnectLoop(to netip.AddrPort, lat []int64) error {
 	return nil
 }
 
+// ConnectServer accepts connections at an IPv4 address through librdmacm, in C,
+// until there is an error.
+func ConnectServer(at netip.AddrPort) error {
+	address := C.CString(at.Addr().String())
+	defer C.free(unsafe.Pointer(address))
+	C.standin_connect_server(address, C.uint16_t(at.Port()))
+	return errors.New("standin: C server: failed")
+}
+
 // Spin does as many turns of the loop that extra in [ReadLoop] adds, and tells
 // how long they took.
 func Spin(turns int) time.Duration { return time.Duration(C.standin_spin(C.int64_t(turns))) }

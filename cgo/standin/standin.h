@@ -19,6 +19,9 @@ int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length
 		      uint32_t rkey, int extra, int64_t *lat, int n);
 int64_t standin_spin(int64_t turns);
 
+/* Accepts connections through librdmacm until there is an error. */
+int standin_connect_server(const char *address, uint16_t port);
+
 /* Connects n times through librdmacm and stores how long each took, in ns. */
 int standin_connect_loop(const char *address, uint16_t port, int64_t *lat, int n);
 

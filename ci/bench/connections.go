@@ -18,8 +18,9 @@ import (
 )
 
 // connSetup is the time until a connection stands, through our binding of
-// librdmacm and through librdmacm in C, to one kind of listener. Each side is a
-// process of its own with the runtime's defaults: see roles.
+// librdmacm and through librdmacm in C, to a listener in C. Each side is a
+// process of its own: see roles. The Go runtime's monitor thread is kept calm as
+// rdmabench -e does.
 func connSetup() benchmark {
 	side := func(role string) pass {
 		return func(ctx context.Context) (float64, error) {
@@ -32,7 +33,7 @@ func connSetup() benchmark {
 				return 0, err
 			}
 			to := netip.AddrPortFrom(s.Addr, uint16(20000+lastPort.Add(1)%20000)).String()
-			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to})
+			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to}, "GODEBUG=schedtrace=1000000000")
 			if err != nil {
 				return 0, err
 			}
@@ -50,8 +51,14 @@ const connections = 60
 
 // roles are what a pass runs as a process of its own.
 var roles = map[string]func(ctx context.Context, at string) error{
-	"conn-server": serveConnections,
-	"conn-go":     goConnects,
+	"conn-server": func(_ context.Context, at string) error {
+		to, err := netip.ParseAddrPort(at)
+		if err != nil {
+			return err
+		}
+		return standin.ConnectServer(to)
+	},
+	"conn-go": goConnects,
 	"conn-c": func(_ context.Context, at string) error {
 		to, err := netip.ParseAddrPort(at)
 		if err != nil {
@@ -73,36 +80,6 @@ func medianMicros(ns []int64) float64 {
 		out[i] = float64(v) / 1e3
 	}
 	return measure.Median(out)
-}
-
-// serveConnections accepts connections and closes them when the peer does.
-func serveConnections(ctx context.Context, at string) error {
-	m, err := verbs.OpenCM(verbs.CMConfig{})
-	if err != nil {
-		return err
-	}
-	l, err := m.Listen(at, verbs.ListenConfig{})
-	if err != nil {
-		return err
-	}
-	setup := sharedSetup()
-	for {
-		req, err := l.Accept(ctx)
-		if err != nil {
-			return err
-		}
-		go func() {
-			c, err := req.Accept(ctx, verbs.ConnConfig{Setup: setup})
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return
-			}
-			<-c.Done()
-			if err := errors.Join(c.Close(), c.QP().Close()); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}()
-	}
 }
 
 // sharedSetup makes queue pairs on one protection domain and completion queue,
