@@ -176,6 +176,18 @@ func TestNativeMasked(t *testing.T) {
 		raw id=0x6 flags=0x2 `+"09000015004711040000000800000000"+"00000000000010000000000200000000"+"00000000000000010000000000000080"+"00000008000000090000000000005000"+`
 		raw id=0x7 flags=0 `+"08000014004711040000000000000000"+"00000000000010000000000200000000"+"00000003000000010000000400000002"+"00000004000000090000000000005008"+`
 		complete`)
+	entry := make([]byte, 32)
+	entry[3], entry[7] = 0x0a, 2
+	b.Raw(9, Signaled, entry)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		start
+		raw id=0x9 flags=0x2 0000000a00000002000000000000000000000000000000000000000000000000
+		complete`)
+	b.Raw(9, Signaled, entry[:16])
+	_, err = b.Post()
+	require.ErrorIs(t, err, ErrAttributes)
 	b.MaskedFetchAdd(8, 0, Remote{Addr: 0x1001, RKey: 2}, MaskedFetchAdd{}, SGE{Length: 8})
 	_, err = b.Post()
 	require.ErrorIs(t, err, ErrRange)

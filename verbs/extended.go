@@ -20,7 +20,7 @@ const (
 	OpAtomicWrite     SendOps = 1 << 12 // InfiniBand specification, release 1.6; rdma-core 43
 	OpFlush           SendOps = 1 << 13 // the same; rdma-core 45
 	// OpMasked is for masked atomics by raw work queue entries of mlx5.
-	OpMasked SendOps = 1 << 62
+	OpMasked SendOps = 1 << 62 // and for [Batch.Raw]
 )
 
 var opNames = map[SendOps]string{OpLocalInvalidate: "LOCAL_INV", OpBindWindow: "BIND_MW", OpSendInvalidate: "SEND_WITH_INV",
@@ -44,7 +44,7 @@ func (o SendOps) String() string {
 
 // usualOps are what every device of a type has (the low bits of the
 // enumeration: WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWAP, FETCH_ADD).
-var usualOps = map[QPType]SendOps{RC: 0x7f, UC: 0x0f, UD: 0x0c, DCI: 0x7f}
+var usualOps = map[QPType]SendOps{RC: 0x7f, UC: 0x0f, UD: 0x0c, RawPacket: 0x04, DCI: 0x7f}
 
 // init says to package cgo how to make the queue pair.
 func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {

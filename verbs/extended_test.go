@@ -346,6 +346,15 @@ func TestMemoryKinds(t *testing.T) {
 		require.NoError(t, lazy.Prefetch(0, 4096, verbs.AdvisePrefetchWrite, true))
 		require.NoError(t, lazy.Close())
 	}
+	all, err := a.pd.RegisterAddressSpace(verbs.MRConfig{})
+	if !refused(t, "implicit on-demand paging", err) {
+		require.NoError(t, all.Close())
+	}
+	raw, err := a.pd.CreateQP(verbs.QPConfig{Type: verbs.RawPacket, SendCQ: a.cq, GID: a.qp.GID()})
+	if !refused(t, "raw packet queue pairs", err) {
+		require.NoError(t, raw.Activate())
+		require.NoError(t, raw.Close())
+	}
 	refused(t, "prefetch", a.mr.Prefetch(0, 4096, verbs.AdvisePrefetch, true))
 	require.ErrorIs(t, a.mr.Prefetch(-1, 1, verbs.AdvisePrefetch, true), verbs.ErrRange)
 

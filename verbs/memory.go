@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 
@@ -34,6 +35,36 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 		return nil, opError("register dmabuf in", p.life.label, unsupported(err), fmt.Sprintf("%d bytes of %s", length, f.Name()))
 	}
 	return m, nil
+}
+
+// RegisterAddressSpace registers all memory of the process, now and later, on
+// demand (implicit on-demand paging): work requests name parts of it by
+// [MR.SGEOf]. The region has no [MR.Bytes], and giving its key to a peer gives
+// away everything.
+func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
+	m := &MR{size: math.MaxInt, access: cfg.Access | LocalWrite | OnDemand, unmap: func() error { return nil }, pd: p}
+	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, uint32(m.access)); err != nil {
+		p.life.release("mr")
+		if !p.dev.onDemand() {
+			err = class(ErrUnsupported, err)
+		}
+		return nil, opError("register address space in", p.life.label, err)
+	}
+	return m, nil
+}
+
+// SGEOf names memory by its address, for regions from
+// [PD.RegisterAddressSpace]. The slice must stay where it is until the work
+// request has completed: outside the Go heap, or pinned by [runtime.Pinner].
+func (m *MR) SGEOf(b []byte) SGE {
+	if m.buf != nil || m.access&OnDemand == 0 || len(b) > maxSGELength {
+		return badSGE
+	}
+	return SGE{Addr: addressOf(b), Length: uint32(len(b)), LKey: m.lkey}
 }
 
 // SetAccess changes what the region may be used for. Requests under way may be

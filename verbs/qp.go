@@ -18,6 +18,8 @@ const (
 	RC QPType = 2 // reliable connection
 	UC QPType = 3 // unreliable connection: SEND and WRITE only
 	UD QPType = 4 // unreliable datagram: SEND only, up to one MTU
+	// RawPacket sends and receives whole Ethernet frames; it needs CAP_NET_RAW.
+	RawPacket QPType = 8
 
 	// Kinds that only one provider has; libibverbs knows them as
 	// IBV_QPT_DRIVER.
@@ -31,7 +33,7 @@ const (
 func (t QPType) unconnected() bool { return t == DCI || t == SRD }
 
 func (t QPType) String() string {
-	return enumString(t, map[QPType]string{RC: "RC", UC: "UC", UD: "UD", DCI: "DCI", DCT: "DCT", SRD: "SRD"})
+	return enumString(t, map[QPType]string{RC: "RC", UC: "UC", UD: "UD", RawPacket: "raw packet", DCI: "DCI", DCT: "DCT", SRD: "SRD"})
 }
 
 // DefaultQKey is the queue key of UD queue pairs that set none. It keeps
@@ -223,7 +225,7 @@ func createQPError(d *Device, c *cgo.QPCap, err error) error {
 	if isErrno(err, syscall.EINVAL) {
 		err = class(ErrAttributes, err)
 	}
-	return opError("create qp on", d.name, err, detail)
+	return opError("create qp on", d.name, unsupported(err), detail)
 }
 
 // Close destroys the queue pair. Work requests that are outstanding get no

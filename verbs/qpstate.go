@@ -114,6 +114,12 @@ var rules = map[QPType]map[transition]rule{
 		{StateSQD, StateSQD}:    {0, AttrAV | connOpt | AttrPKeyIndex},
 		{StateSQE, StateRTS}:    {0, AttrCurState | AttrAccess},
 	},
+	RawPacket: {
+		{StateReset, StateInit}: {AttrPort, 0},
+		{StateInit, StateRTR}:   {0, 0},
+		{StateRTR, StateRTS}:    {0, AttrRateLimit},
+		{StateRTS, StateRTS}:    {0, AttrRateLimit},
+	},
 	// The driver's kinds: rdma-core, providers/mlx5 and providers/efa.
 	DCI: {
 		{StateReset, StateInit}: {AttrPKeyIndex | AttrPort, 0},

@@ -77,6 +77,25 @@ func maskedWQE(b []byte, qpn uint32, flags SendFlags, op maskedOp, at Remote, re
 	return n
 }
 
+// Raw adds a work queue entry of mlx5 as the device takes it: control segment
+// first, big endian, at most 128 bytes. The provider fills in its index. The
+// queue pair must be made with [OpMasked]. The bytes are copied.
+func (b *Batch) Raw(id uint64, flags SendFlags, entry []byte) {
+	switch {
+	case b.qp.ops&OpMasked == 0:
+		b.fail(ErrUnsupported, "the queue pair was made without OpMasked")
+		return
+	case len(entry) < 16 || len(entry) > wqeMax || len(entry)%16 != 0 || int(entry[7]&0x3f)*16 != len(entry):
+		b.fail(ErrAttributes, len(entry), " bytes; an entry has 16 to 128, as many as its control segment says")
+		return
+	}
+	i := b.n
+	if w := b.next(id, cgo.WRRaw, flags, Remote{}, nil); w != nil {
+		copy(b.chain.Inline[i*b.chain.MaxInline:], entry)
+		w.SetRDMA(b.chain.InlineAt+uint64(i*b.chain.MaxInline), 0)
+	}
+}
+
 // masked adds a masked atomic as a raw entry, which lies in the inline memory
 // of the request until it is posted.
 func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, result SGE) {
