@@ -240,3 +240,58 @@ func TestDrainReset(t *testing.T) {
 	require.NoError(t, a.qp.ToReset())
 	require.NoError(t, a.qp.Drain(t.Context(), nil), "nothing is in it")
 }
+
+// TestEventsDuringTeardown: objects are closed while events about them are on
+// their way. The kernel holds up their end until the events are acknowledged.
+func TestEventsDuringTeardown(t *testing.T) {
+	p := ports(t)
+	a := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var limits atomic.Int64
+	var wg sync.WaitGroup
+	events := b.dev.Events(ctx)
+	wg.Go(func() {
+		for ev := range events {
+			if ev.Type == verbs.EventSRQLimit {
+				limits.Add(1)
+			}
+		}
+	})
+	const rounds = 20
+	for range rounds {
+		srq, err := b.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
+		require.NoError(t, err)
+		recv, err := srq.NewRecvBatch(4)
+		require.NoError(t, err)
+		for i := range 4 {
+			recv.Recv(uint64(i), b.mr.SGE(0, 64))
+		}
+		_, err = recv.Post()
+		require.NoError(t, err)
+		require.NoError(t, srq.Arm(4))
+		from, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: p[0].gid})
+		require.NoError(t, err)
+		to, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, SRQ: srq, GID: p[1].gid})
+		require.NoError(t, err)
+		e, err := from.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, to.Connect(e, verbs.ConnectConfig{}))
+		e, err = to.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, from.Connect(e, verbs.ConnectConfig{}))
+		batch, err := from.NewBatch(1)
+		require.NoError(t, err)
+		batch.Send(1, verbs.Signaled, a.mr.SGE(0, 8))
+		_, err = batch.Post()
+		require.NoError(t, err)
+		require.NoError(t, a.wait(t, 1)[0].Err())
+		require.NoError(t, b.wait(t, 1)[0].Err())
+		require.NoError(t, to.Close())
+		require.NoError(t, srq.Close())
+		require.NoError(t, from.Close())
+	}
+	cancel()
+	wg.Wait()
+	require.NotZero(t, limits.Load())
+}
