@@ -153,17 +153,29 @@ func (i *cmID) end(cause error) {
 func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent, error) {
 	select {
 	case ev := <-i.steps:
-		if cmEvent(ev.Type) != want {
-			return nil, opError(op, i.life.label, stepError(&ev))
-		}
-		return &ev, nil
+		return i.stepped(op, want, &ev)
 	case <-i.closed:
 		return nil, opError(op, i.life.label, ErrClosed)
 	case <-i.down:
-		return nil, opError(op, i.life.label, i.cause)
+		// The step may have ended before: a peer that connects and leaves at
+		// once was there all the same.
+		select {
+		case ev := <-i.steps:
+			return i.stepped(op, want, &ev)
+		default:
+			return nil, opError(op, i.life.label, i.cause)
+		}
 	case <-ctx.Done():
 		return nil, opError(op, i.life.label, ctx.Err())
 	}
+}
+
+// stepped judges the event that ended a step.
+func (i *cmID) stepped(op string, want cmEvent, ev *cgo.CMEvent) (*cgo.CMEvent, error) {
+	if cmEvent(ev.Type) != want {
+		return nil, opError(op, i.life.label, stepError(ev))
+	}
+	return ev, nil
 }
 
 // do is one call into librdmacm within the id's lifetime.
