@@ -272,7 +272,7 @@ func (c *initiatorCore) yield(now time.Duration) {
 		return
 	}
 	for i := range c.contexts {
-		if x := &c.contexts[i]; x.state == ctxAttached && (x.used >= c.quota || now-x.since >= c.hold) {
+		if x := &c.contexts[i]; x.state == ctxAttached && x.used >= c.quota {
 			x.state = ctxDraining
 			if x.outstanding == 0 {
 				c.detach(x, now)
@@ -453,7 +453,7 @@ func (c *initiatorCore) next() time.Duration {
 			if x.lease > 0 {
 				t = min(t, x.timer)
 			}
-			if len(c.waiting) > 0 && x.state == ctxAttached {
+			if len(c.waiting) > 0 && x.state == ctxAttached && x.used < c.quota {
 				t = min(t, x.since+c.hold)
 			}
 		}
@@ -473,6 +473,9 @@ func (c *initiatorCore) next() time.Duration {
 func (c *initiatorCore) tick(now time.Duration) {
 	for i := range c.contexts {
 		x := &c.contexts[i]
+		if x.state == ctxAttached && len(c.waiting) > 0 && now-x.since >= c.hold {
+			x.used = c.quota // it has had its turn
+		}
 		switch {
 		case x.state == ctxConnecting && now >= x.giveUp:
 			c.abandon(x, ErrUnreachable, now)
