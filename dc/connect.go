@@ -1,0 +1,32 @@
+package dc
+
+import (
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	attrRTR = verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
+		verbs.AttrMaxDestReadAtomic | verbs.AttrMinRNRTimer
+	attrRTS = verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCount | verbs.AttrRNRRetry | verbs.AttrMaxReadAtomic
+)
+
+// responderAttr brings a queue pair to RTR towards the one that m names, whose
+// first packet has that number. A responder context stays there: it sends no
+// requests, and so is ready one transition earlier.
+func responderAttr(c *control, m *message, psn uint32) verbs.QPAttr {
+	reads := uint8(min(c.pd.Device().Attr().MaxReadAtomic, 16))
+	return verbs.QPAttr{
+		State: verbs.StateRTR, PathMTU: min(m.mtu, c.mtu), DestQPN: m.qpn, RQPSN: psn,
+		AH:                verbs.AHAttr{GID: m.from.gid, DLID: m.from.lid, SGIDIndex: c.gid.Index, Port: c.gid.Port},
+		MaxDestReadAtomic: reads, MinRNRTimer: 12,
+	}
+}
+
+// requesterAttr makes it send, its first packet having that number.
+func requesterAttr(c *control, cfg *InitiatorConfig, psn uint32) verbs.QPAttr {
+	attr := c.pd.Device().Attr()
+	return verbs.QPAttr{
+		State: verbs.StateRTS, SQPSN: psn, Timeout: verbs.AckTimeoutFor(cfg.AckTimeout), RetryCount: 7, RNRRetry: 7,
+		MaxReadAtomic: uint8(min(attr.MaxInitRead, attr.MaxReadAtomic, 16)),
+	}
+}

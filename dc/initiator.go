@@ -1,0 +1,361 @@
+package dc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// InitiatorConfig says how to make an initiator. PD must be set; all other zero
+// values are useful.
+type InitiatorConfig struct {
+	PD *verbs.PD
+	// GID is the local address; the zero value means what an empty
+	// [verbs.GIDQuery] finds.
+	GID verbs.GIDEntry
+	// Contexts is the number of initiator contexts, each one queue pair and
+	// attached to one target at a time. 0 means 16; 1 is the serial initiator
+	// of the patent.
+	Contexts int
+	// Depth is how many requests of one context may be outstanding; 0 means
+	// 64.
+	Depth int
+	// Quota is how many requests a context may post to its target while
+	// others wait; 0 means 32.
+	Quota int
+	// Hold bounds the same in time, as far as the requests under way allow; 0
+	// means 10 ms.
+	Hold time.Duration
+	// MaxPending is how many requests may wait for one target; 0 means 1024.
+	MaxPending int
+	// ConnectTimeout is how long a target may leave connect packets without
+	// an answer; 0 means 5 s. A busy target answers.
+	ConnectTimeout time.Duration
+	// Retransmit is the first pause before a control message is sent again,
+	// which doubles each time; 0 means 20 ms.
+	Retransmit time.Duration
+	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
+	// target shows after about eight times that; 0 means 67 ms.
+	AckTimeout time.Duration
+	Log        *slog.Logger // nil: silent
+}
+
+func (c *InitiatorConfig) defaults() {
+	set := func(v *int, def int) {
+		if *v <= 0 {
+			*v = def
+		}
+	}
+	set(&c.Contexts, 16)
+	set(&c.Depth, 64)
+	set(&c.Quota, 32)
+	set(&c.MaxPending, 1024)
+	setTime := func(v *time.Duration, def time.Duration) {
+		if *v <= 0 {
+			*v = def
+		}
+	}
+	setTime(&c.Hold, 10*time.Millisecond)
+	setTime(&c.ConnectTimeout, 5*time.Second)
+	setTime(&c.Retransmit, 20*time.Millisecond)
+	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Peer is a target as an initiator knows it. An idle one costs some 200 bytes
+// and no queue pair.
+type Peer struct {
+	peerState
+	addr  Address
+	queue []Request // not yet posted
+}
+
+// Address is where the target is.
+func (p *Peer) Address() Address { return p.addr }
+
+// lane is the queue pair of an initiator context.
+type lane struct {
+	qp    *verbs.QP
+	batch *verbs.Batch
+	ring  []posted // what is outstanding, in order
+	head  int
+	n     int
+}
+
+type posted struct {
+	id uint64
+	op Op
+}
+
+// Initiator sends requests to any number of targets through a few queue pairs.
+// Its methods are safe for concurrent use.
+//
+// Somebody must poll: a session ends when its completions are taken, and only
+// then can the next target be served.
+type Initiator struct {
+	cfg   InitiatorConfig
+	ctl   *control
+	self  place
+	cq    *verbs.CQ
+	park  parker
+	start time.Time
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	kick  chan struct{}
+	turn  chan struct{} // holds a token while somebody waits
+
+	mu     sync.Mutex
+	core   *initiatorCore
+	lanes  []lane
+	peers  []*Peer
+	byAddr map[Address]*Peer
+	done   []Completion // that came without a completion of the device
+	wcs    [32]verbs.WC
+	parked [32]verbs.WC // of the one who waits
+	acting sync.WaitGroup
+	closed bool
+}
+
+// NewInitiator makes an initiator.
+func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
+	cfg.defaults()
+	if cfg.PD == nil {
+		return nil, opError("make", "initiator", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
+	}
+	i = &Initiator{cfg: cfg, start: time.Now(), kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), stop: func() {}, byAddr: make(map[Address]*Peer)}
+	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout}, rand.Uint32)
+	defer func() {
+		if err != nil {
+			err = errors.Join(opError("make", "initiator", err), i.Close())
+		}
+	}()
+	i.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Log)
+	if err != nil {
+		i.ctl = nil
+		return i, err
+	}
+	if i.cq, err = cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: cfg.Contexts * cfg.Depth}); err != nil {
+		return i, err
+	}
+	i.park.cq = i.cq
+	for range cfg.Contexts {
+		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite})
+		if err != nil {
+			return i, err
+		}
+		i.lanes = append(i.lanes, lane{qp: qp, ring: make([]posted, cfg.Depth)})
+		if i.lanes[len(i.lanes)-1].batch, err = qp.NewBatch(cfg.Depth); err != nil {
+			return i, err
+		}
+	}
+	if i.self, err = i.ctl.place(); err != nil {
+		return i, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	i.stop = stop
+	i.work.Go(func() { i.ctl.read(ctx, i.received) })
+	i.work.Go(func() { i.timers(ctx) })
+	return i, nil
+}
+
+// Resolve makes a target known. It sends nothing: the target is connected to
+// when there is something for it. The same address answers the same peer.
+func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
+	if a.Hardware {
+		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs a DCI")))
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return nil, opError("resolve", a.String(), ErrClosed)
+	}
+	if p := i.byAddr[a]; p != nil {
+		p.key = accessKey
+		return p, nil
+	}
+	p := &Peer{addr: a, peerState: peerState{number: uint32(len(i.peers)), to: a.place(), key: accessKey, epoch: a.Incarnation}}
+	i.peers = append(i.peers, p)
+	i.core.peers = append(i.core.peers, &p.peerState)
+	i.byAddr[a] = p
+	return p, nil
+}
+
+func (i *Initiator) now() time.Duration { return time.Since(i.start) }
+
+// Post gives requests to a target, in order, and answers how many were taken.
+// Each of those has exactly one completion. If the target is attached they are
+// posted at once, in one crossing into C and without allocating; if not, they
+// are kept until it is.
+func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
+	i.mu.Lock()
+	if i.closed {
+		i.mu.Unlock()
+		return 0, opError("post to", p.addr.String(), ErrClosed)
+	}
+	if x := i.core.admit(&p.peerState); x != nil {
+		if l := &i.lanes[x.index]; l.n+len(rs) <= len(l.ring) {
+			n, err := i.postTo(x, l, rs)
+			i.core.stats.Hits += uint64(n)
+			i.mu.Unlock()
+			return n, err
+		}
+	}
+	n := min(len(rs), i.cfg.MaxPending-len(p.queue))
+	p.queue = append(p.queue, rs[:n]...)
+	i.core.enqueue(&p.peerState, n, i.now())
+	i.perform()
+	if n < len(rs) {
+		return n, opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
+	}
+	return n, nil
+}
+
+// postTo posts to an attached context that has room.
+func (i *Initiator) postTo(x *initiatorContext, l *lane, rs []Request) (int, error) {
+	id := uint64(x.index)
+	for k := range rs {
+		rs[k].add(l.batch, id)
+	}
+	n, err := l.batch.Post()
+	for k := range n {
+		at := l.head + l.n
+		if at >= len(l.ring) {
+			at -= len(l.ring)
+		}
+		l.ring[at] = posted{rs[k].ID, rs[k].Op}
+		l.n++
+	}
+	if n > 0 {
+		i.core.posted(x, n, i.now())
+	}
+	return n, err
+}
+
+// postPending posts what waits for the target of an attached context.
+func (i *Initiator) postPending(x *initiatorContext) {
+	p := i.peers[x.peer.number]
+	l := &i.lanes[x.index]
+	for len(p.queue) > 0 && x.state == ctxAttached && l.n < len(l.ring) {
+		n := min(len(p.queue), len(l.ring)-l.n, i.cfg.Quota)
+		posted, err := i.postTo(x, l, p.queue[:n])
+		if err != nil {
+			// What was wrong with one is not told apart from the others.
+			for _, r := range p.queue[posted:n] {
+				i.done = append(i.done, Completion{r.ID, p, r.Op, opError("post to", p.addr.String(), err)})
+			}
+			i.park.wake()
+		}
+		p.queue = append(p.queue[:0], p.queue[n:]...)
+		p.pending = len(p.queue)
+	}
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+}
+
+// perform carries out what the state machine wants. It is called with mu held
+// and releases it. What concerns requests is done before anybody else sees the
+// state; what takes time, or sends, without the lock: a context is nobody
+// else's while its queue pair changes.
+func (i *Initiator) perform() {
+	if len(i.core.actions) == 0 || i.closed {
+		i.mu.Unlock()
+		return
+	}
+	i.acting.Add(1)
+	defer i.acting.Done()
+	for !i.closed {
+		i.urgent()
+		later := i.core.actions
+		i.core.actions = nil
+		if len(later) == 0 {
+			break
+		}
+		i.mu.Unlock()
+		for _, a := range later {
+			i.later(a)
+		}
+		i.mu.Lock()
+	}
+	i.mu.Unlock()
+	select {
+	case i.kick <- struct{}{}:
+	default:
+	}
+}
+
+// urgent carries out the actions that must come before mu is released.
+func (i *Initiator) urgent() {
+	rest := i.core.actions[:0]
+	for _, a := range i.core.actions {
+		if !i.atOnce(a) {
+			rest = append(rest, a)
+		}
+	}
+	i.core.actions = rest
+}
+
+func (i *Initiator) atOnce(a action) bool {
+	switch a.kind {
+	case actReady:
+		i.postPending(a.ctx)
+	case actAbort:
+		if err := i.lanes[a.ctx.index].qp.ToError(); err != nil {
+			i.cfg.Log.Error("dc: abort session", "err", err)
+		}
+	case actFail:
+		p := i.peers[a.peer.number]
+		for _, r := range p.queue {
+			i.done = append(i.done, Completion{r.ID, p, r.Op, opError("connect to", p.addr.String(), a.err)})
+		}
+		p.queue = nil
+		i.park.wake()
+	default:
+		return false
+	}
+	return true
+}
+
+func (i *Initiator) later(a action) {
+	switch a.kind {
+	case actSend:
+		m := a.m
+		m.from, m.mtu = i.self, i.ctl.mtu
+		if m.kind == msgConnect {
+			m.qpn = i.lanes[m.context].qp.Num()
+		}
+		i.ctl.send(a.to, &m)
+	case actJoin:
+		qp := i.lanes[a.ctx.index].qp
+		err := qp.Modify(responderAttr(i.ctl, &a.m, a.m.psn), attrRTR)
+		if err == nil {
+			err = qp.Modify(requesterAttr(i.ctl, &i.cfg, a.ctx.psn), attrRTS)
+		}
+		i.mu.Lock()
+		i.core.joined(a.ctx, err, i.now())
+		i.urgent()
+		i.mu.Unlock()
+	case actReset:
+		qp := i.lanes[a.ctx.index].qp
+		err := qp.ToReset()
+		if err == nil {
+			err = qp.Init()
+		}
+		if err != nil {
+			i.cfg.Log.Error("dc: initiator context lost", "err", err)
+			return
+		}
+		i.mu.Lock()
+		i.core.resetDone(a.ctx, i.now())
+		i.urgent()
+		i.mu.Unlock()
+	}
+}

@@ -1,0 +1,481 @@
+package dc
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// world is a network in virtual time. Control messages are lost, doubled and
+// overtake each other; queue pairs are as reliable as RC.
+type world struct {
+	now       time.Duration
+	events    events
+	seq       int
+	rng       *rand.Rand
+	loss, dup float64
+	spread    time.Duration // of the delay of control messages
+	targets   map[uint32]*simTarget
+	inits     map[uint32]*simInitiator
+	lastQPN   uint32
+	sessions  map[uint64]bool // every id that was ever given out
+	err       error
+}
+
+type event struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return x
+}
+
+func (w *world) after(d time.Duration, f func()) {
+	w.seq++
+	heap.Push(&w.events, event{w.now + d, w.seq, f})
+}
+
+func (w *world) run(until time.Duration) {
+	for len(w.events) > 0 && w.events[0].at <= until && w.err == nil {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		e.do()
+	}
+	w.now = max(w.now, until)
+}
+
+func (w *world) wrong(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *world) qpn() uint32 { w.lastQPN++; return w.lastQPN }
+
+// carry takes a control message through the codec and the network.
+func (w *world) carry(to place, m message) {
+	m.mtu = verbs.MTU1024
+	var b [messageLen]byte
+	m.encode(b[:])
+	copies := 1
+	if w.rng.Float64() < w.loss {
+		copies = 0
+	} else if w.rng.Float64() < w.dup {
+		copies = 1 + w.rng.IntN(3)
+	}
+	for range copies {
+		w.after(50*time.Microsecond+time.Duration(w.rng.Int64N(int64(w.spread)+1)), func() {
+			var got message
+			if !got.decode(b[:]) {
+				w.wrong("message does not survive its encoding")
+			}
+			if t := w.targets[to.qpn]; t != nil {
+				t.core.received(&got, w.now)
+				t.settle()
+			} else if i := w.inits[to.qpn]; i != nil {
+				i.core.received(&got, w.now)
+				i.settle()
+			}
+		})
+	}
+}
+
+type simSlot struct {
+	qpn, peer, psn uint32
+	session        uint64
+}
+
+type simTarget struct {
+	w       *world
+	at      place
+	core    *targetCore
+	slots   []simSlot
+	pending []func()
+	timer   time.Duration
+}
+
+func (w *world) target(at place, slots int) *simTarget {
+	t := &simTarget{w: w, at: at, timer: never}
+	for range slots {
+		t.slots = append(t.slots, simSlot{qpn: w.qpn()})
+	}
+	t.core = newTargetCore(w.rng.Uint64()|1, 42, slots, targetLimits{lease: 400 * time.Millisecond, retry: 10 * time.Millisecond}, t, func() uint64 {
+		id := w.rng.Uint64()
+		if w.sessions[id] {
+			w.wrong("session id twice")
+		}
+		w.sessions[id] = true
+		return id
+	})
+	w.targets[at.qpn] = t
+	return t
+}
+
+func (t *simTarget) attach(slot int, session uint64, m *message) (uint32, error) {
+	s := &t.slots[slot]
+	if s.session != 0 {
+		t.w.wrong("responder context given out twice")
+	}
+	s.peer, s.psn, s.session = m.qpn, m.psn, session
+	return s.qpn, nil
+}
+
+func (t *simTarget) release(slot int, session uint64, clean bool) {
+	s := &t.slots[slot]
+	if s.session != session {
+		t.w.wrong("another session released")
+	}
+	*s = simSlot{qpn: s.qpn}
+	if !clean {
+		s.qpn = t.w.qpn()
+	}
+	t.w.after(300*time.Microsecond, func() {
+		if t.w.targets[t.at.qpn] == t {
+			t.core.ready(slot, t.w.now)
+			t.settle()
+		}
+	})
+}
+
+func (t *simTarget) send(to place, m *message) {
+	out := *m
+	out.from = t.at
+	t.w.carry(to, out)
+}
+
+func (t *simTarget) settle() {
+	next := t.core.next()
+	if next >= t.timer || t.w.targets[t.at.qpn] != t {
+		return
+	}
+	at := max(next, t.w.now)
+	t.timer = at
+	t.w.after(at-t.w.now, func() {
+		if t.timer != at || t.w.targets[t.at.qpn] != t {
+			return
+		}
+		t.timer = never
+		t.core.tick(t.w.now)
+		t.settle()
+	})
+}
+
+// job is a request of the random program.
+type job struct {
+	to       *peerState
+	executed int
+	by       *simTarget
+	ended    int
+	err      error
+}
+
+type simLane struct {
+	qpn, remote, psn uint32
+	target           place
+	session          uint64
+	gen              int
+	bad              bool
+	jobs             []*job
+}
+
+type simInitiator struct {
+	w      *world
+	at     place
+	core   *initiatorCore
+	lanes  []simLane
+	queues map[*peerState][]*job
+	timer  time.Duration
+	dead   bool
+}
+
+func (w *world) initiator(contexts, quota int) *simInitiator {
+	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*peerState][]*job), timer: never}
+	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second}, w.rng.Uint32)
+	for range contexts {
+		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
+	}
+	w.inits[i.at.qpn] = i
+	return i
+}
+
+func (i *simInitiator) resolve(at place, key uint64) *peerState {
+	p := &peerState{number: uint32(len(i.core.peers)), to: at, key: key}
+	i.core.peers = append(i.core.peers, p)
+	return p
+}
+
+func (i *simInitiator) post(p *peerState, j *job) {
+	if i.dead {
+		j.ended, j.err = j.ended+1, errors.New("dead")
+		return
+	}
+	if x := i.core.admit(p); x != nil && len(i.lanes[x.index].jobs) < 16 {
+		i.transmit(x, j)
+	} else {
+		i.queues[p] = append(i.queues[p], j)
+		i.core.enqueue(p, 1, i.w.now)
+	}
+	i.settle()
+}
+
+// transmit is a request on the queue pair, as RC carries it.
+func (i *simInitiator) transmit(x *initiatorContext, j *job) {
+	l := &i.lanes[x.index]
+	if l.target != x.peer.to || j.to != x.peer || l.session != x.session {
+		i.w.wrong("request posted to the wrong session")
+	}
+	l.jobs = append(l.jobs, j)
+	i.core.posted(x, 1, i.w.now)
+	gen := l.gen
+	if l.bad {
+		i.w.after(10*time.Microsecond, func() { i.complete(x, gen, verbs.WCFlushed) })
+		return
+	}
+	i.w.after(30*time.Microsecond, func() { i.arrive(x, gen, j) })
+}
+
+func (i *simInitiator) arrive(x *initiatorContext, gen int, j *job) {
+	l := &i.lanes[x.index]
+	if l.gen != gen || l.bad {
+		return
+	}
+	if t := i.w.targets[l.target.qpn]; t != nil {
+		for k := range t.slots {
+			s := &t.slots[k]
+			if s.qpn != l.remote || s.session == 0 {
+				continue
+			}
+			if s.peer != l.qpn || s.psn != l.psn || s.session != l.session {
+				i.w.wrong("packet of session %x met session %x", l.session, s.session)
+			}
+			j.executed++
+			j.by = t
+			i.w.after(30*time.Microsecond, func() { i.complete(x, gen, verbs.WCSuccess) })
+			return
+		}
+	}
+	i.w.after(100*time.Millisecond, func() { i.complete(x, gen, verbs.WCRetryExceeded) })
+}
+
+// complete takes the next completion of a queue pair; after a failure the rest
+// is flushed.
+func (i *simInitiator) complete(x *initiatorContext, gen int, status verbs.WCStatus) {
+	l := &i.lanes[x.index]
+	if i.dead || l.gen != gen || len(l.jobs) == 0 {
+		return
+	}
+	j := l.jobs[0]
+	l.jobs = l.jobs[1:]
+	j.ended++
+	if l.bad && status == verbs.WCSuccess {
+		status = verbs.WCFlushed
+	}
+	if status != verbs.WCSuccess {
+		j.err = ErrSession
+		i.flush(x)
+	}
+	i.core.completed(x, 1, status != verbs.WCSuccess, i.w.now)
+	i.settle()
+}
+
+func (i *simInitiator) flush(x *initiatorContext) {
+	l := &i.lanes[x.index]
+	if l.bad {
+		return
+	}
+	l.bad = true
+	gen := l.gen
+	for range l.jobs {
+		i.w.after(10*time.Microsecond, func() { i.complete(x, gen, verbs.WCFlushed) })
+	}
+}
+
+func (i *simInitiator) settle() {
+	for len(i.core.actions) > 0 && !i.dead {
+		a := i.core.actions[0]
+		i.core.actions = i.core.actions[1:]
+		i.act(a)
+	}
+	// What a context did not take when its turn came waits for its completions.
+	for k := range i.core.contexts {
+		if x := &i.core.contexts[k]; x.state == ctxAttached && x.peer.pending > 0 {
+			i.drain(x)
+		}
+	}
+	next := i.core.next()
+	if next >= i.timer || i.dead {
+		return
+	}
+	at := max(next, i.w.now)
+	i.timer = at
+	i.w.after(at-i.w.now, func() {
+		if i.timer != at || i.dead {
+			return
+		}
+		i.timer = never
+		i.core.tick(i.w.now)
+		i.settle()
+	})
+}
+
+func (i *simInitiator) drain(x *initiatorContext) {
+	p := x.peer
+	for x.state == ctxAttached && len(i.queues[p]) > 0 && len(i.lanes[x.index].jobs) < 16 {
+		j := i.queues[p][0]
+		i.queues[p] = i.queues[p][1:]
+		i.transmit(x, j)
+		p.pending--
+	}
+}
+
+func (i *simInitiator) act(a action) {
+	switch a.kind {
+	case actSend:
+		m := a.m
+		m.from = i.at
+		if m.kind == msgConnect {
+			m.qpn = i.lanes[m.context].qpn
+		}
+		i.w.carry(a.to, m)
+	case actJoin:
+		x := a.ctx
+		i.w.after(400*time.Microsecond, func() {
+			l := &i.lanes[x.index]
+			l.remote, l.psn, l.target, l.session, l.bad = a.m.qpn, x.psn, a.peer.to, a.m.session, false
+			i.core.joined(x, nil, i.w.now)
+			i.settle()
+		})
+	case actReset:
+		x := a.ctx
+		l := &i.lanes[x.index]
+		if len(l.jobs) != 0 {
+			i.w.wrong("context reset with %d requests in it", len(l.jobs))
+		}
+		l.gen++
+		i.w.after(400*time.Microsecond, func() {
+			i.core.resetDone(x, i.w.now)
+			i.settle()
+		})
+	case actAbort:
+		i.flush(a.ctx)
+	case actReady:
+		i.drain(a.ctx)
+	case actFail:
+		for _, j := range i.queues[a.peer] {
+			j.ended++
+			j.err = a.err
+		}
+		i.queues[a.peer] = nil
+	}
+}
+
+// program is a random run; it answers what was wrong with it.
+func program(seed uint64) error {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := &world{rng: rng, targets: map[uint32]*simTarget{}, inits: map[uint32]*simInitiator{}, sessions: map[uint64]bool{},
+		loss: []float64{0, 0.1, 0.4}[rng.IntN(3)], dup: []float64{0, 0.3}[rng.IntN(2)], spread: []time.Duration{0, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)]}
+	var places []place
+	slots := 1 + rng.IntN(3)
+	for range 1 + rng.IntN(6) {
+		p := place{qpn: w.qpn()}
+		places = append(places, p)
+		w.target(p, slots)
+	}
+	var inits []*simInitiator
+	var jobs []*job
+	killed := map[place]bool{}
+	for range 1 + rng.IntN(5) {
+		i := w.initiator(1+rng.IntN(3), 1+rng.IntN(8))
+		inits = append(inits, i)
+		for _, p := range places {
+			i.resolve(p, 42)
+		}
+	}
+	const span = 300 * time.Millisecond
+	for range 20 + rng.IntN(200) {
+		i := inits[rng.IntN(len(inits))]
+		p := i.core.peers[rng.IntN(len(places))]
+		j := &job{to: p}
+		jobs = append(jobs, j)
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.post(p, j) })
+	}
+	for range rng.IntN(3) { // a target dies, and perhaps another one takes its address
+		p := places[rng.IntN(len(places))]
+		at := time.Duration(rng.Int64N(int64(span)))
+		killed[p] = true
+		w.after(at, func() { delete(w.targets, p.qpn) })
+		if rng.IntN(2) == 0 {
+			w.after(at+time.Duration(rng.Int64N(int64(50*time.Millisecond))), func() { w.target(p, slots) })
+		}
+	}
+	var deadOne *simInitiator
+	if len(inits) > 1 && rng.IntN(3) == 0 {
+		deadOne = inits[0]
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { deadOne.dead = true; delete(w.inits, deadOne.at.qpn) })
+	}
+	w.run(span)
+	w.loss = 0
+	w.run(60 * time.Second)
+	if w.err != nil {
+		return w.err
+	}
+	for n, j := range jobs {
+		owner := deadOne != nil && j.to.number < uint32(len(deadOne.core.peers)) && deadOne.core.peers[j.to.number] == j.to
+		switch {
+		case j.executed > 1:
+			return fmt.Errorf("request %d was carried out %d times", n, j.executed)
+		case j.executed == 1 && j.by.at != j.to.to:
+			return fmt.Errorf("request %d went to the wrong target", n)
+		case owner:
+		case j.ended != 1:
+			return fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)
+		case j.err == nil && j.executed == 0:
+			return fmt.Errorf("request %d succeeded without being carried out", n)
+		case j.err != nil && !killed[j.to.to] && w.spread == 0 && w.loss == 0 && !errors.Is(j.err, ErrSession) && !errors.Is(j.err, ErrUnreachable):
+			return fmt.Errorf("request %d: %w", n, j.err)
+		}
+	}
+	// Dead initiators hold nothing; live ones at most what they have contexts for.
+	for _, t := range w.targets {
+		for _, s := range t.core.sessions {
+			if deadOne != nil && s.sender == deadOne.core.id {
+				return errors.New("a dead initiator still has a responder context")
+			}
+		}
+		if len(t.core.sessions)+len(t.core.free) != slots {
+			return fmt.Errorf("%d sessions and %d free responder contexts of %d", len(t.core.sessions), len(t.core.free), slots)
+		}
+	}
+	return nil
+}
+
+// TestProtocol runs random programs over a bad network against the model.
+func TestProtocol(t *testing.T) {
+	seeds := uint64(3000)
+	if testing.Short() {
+		seeds = 500
+	}
+	for seed := range seeds {
+		require.NoError(t, program(seed), "seed %d", seed)
+	}
+}

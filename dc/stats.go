@@ -1,0 +1,27 @@
+package dc
+
+// Stats count what an initiator did since it was made.
+type Stats struct {
+	Attaches    uint64 // sessions opened
+	Hits        uint64 // requests posted to a target that was attached
+	Evictions   uint64 // idle sessions closed because another target waited
+	Busy        uint64 // busy answers
+	Waits       uint64 // times that a target had to be connected to first
+	Failures    uint64 // sessions that failed
+	Retransmits uint64 // control messages sent again
+	Stale       uint64 // control messages of sessions that are over
+	Rubbish     uint64 // control messages that made no sense
+	Live        int    // sessions open now
+}
+
+// TargetStats count what a target did since it was made.
+type TargetStats struct {
+	Attaches uint64 // sessions opened
+	Detaches uint64 // sessions closed by their initiators
+	Expired  uint64 // sessions taken back because their initiators fell silent
+	Busy     uint64 // busy answers
+	Refused  uint64 // wrong access keys, stale messages, failures to set up
+	Recalls  uint64 // requests to initiators to detach
+	Rubbish  uint64 // control messages that made no sense
+	Live     int    // sessions open now
+}
