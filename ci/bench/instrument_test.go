@@ -30,18 +30,35 @@ func instrument(t *testing.T) *rig {
 // A known number of extra instructions in each READ of the C loop.
 func TestExtraInstructionsShow(t *testing.T) {
 	r := instrument(t)
-	const calibration = 1_000_000
-	perTurn := float64(standin.Spin(calibration).Nanoseconds()) / calibration / 1e3 // us
-	base, err := r.cReadsWith(300, 0)
-	require.NoError(t, err)
-	for _, turns := range []int{500, 1000, 2000, 4000} {
-		got, err := r.cReadsWith(300, turns)
-		require.NoError(t, err)
+	// Runs between two ticks: a long one has interrupts in it.
+	const calibration = 20_000
+	perTurn := least(50, func() float64 { return float64(standin.Spin(calibration).Nanoseconds()) / calibration / 1e3 }) // us
+	reads := func(turns int) float64 {
+		return least(3, func() float64 {
+			us, err := r.cReadsWith(200, turns)
+			require.NoError(t, err)
+			return us
+		})
+	}
+	base := reads(0)
+	for _, turns := range []int{1000, 2000, 4000, 8000} {
+		got := reads(turns)
 		want := float64(turns) * perTurn
 		t.Logf("%d turns: %.2f us expected, %.2f us seen on top of %.2f us", turns, want, got-base, base)
-		// 2 % of the effect, and what a READ differs from itself: 0.5 %.
-		require.InDelta(t, want, got-base, 0.02*want+0.005*base, "%d turns", turns)
+		// 2 % of the effect, and what a READ differs from itself: it has two
+		// modes, some 2.2 us apart, of which now one and now the other has the
+		// median (173.7 to 176.6 us in eight runs).
+		require.InDelta(t, want, got-base, 0.02*want+0.017*base, "%d turns", turns)
 	}
+}
+
+// least is the least of n values: on this clock, whatever disturbs adds.
+func least(n int, f func() float64) float64 {
+	v := f()
+	for range n - 1 {
+		v = min(v, f())
+	}
+	return v
 }
 
 // A delay of netem, on both ways.
