@@ -41,7 +41,7 @@ type InitiatorConfig struct {
 	// which doubles each time; 0 means 20 ms.
 	Retransmit time.Duration
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
-	// target shows after about eight times that; 0 means 67 ms.
+	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
 	Log        *slog.Logger // nil: silent
 }
