@@ -38,7 +38,7 @@ type InitiatorConfig struct {
 	// an answer; 0 means 5 s. A busy target answers.
 	ConnectTimeout time.Duration
 	// Retransmit is the first pause before a control message is sent again,
-	// which doubles each time; 0 means 20 ms.
+	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
@@ -63,7 +63,7 @@ func (c *InitiatorConfig) defaults() {
 	}
 	setTime(&c.Hold, 10*time.Millisecond)
 	setTime(&c.ConnectTimeout, 5*time.Second)
-	setTime(&c.Retransmit, 20*time.Millisecond)
+	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -40,7 +40,7 @@ func main() {
 	case len(os.Args) > 1:
 		err = fanOut(ctx, os.Args[1:])
 	default:
-		err = errors.New("usage: dc-fanout serve TARGETS | dc-fanout HOST...")
+		err = errors.New("usage: dc-fanout serve TARGETS, or dc-fanout HOST HOST")
 	}
 	if err != nil {
 		log.Fatal(err)
