@@ -195,6 +195,11 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // posted at once, in one crossing into C and without allocating; if not, they
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
+	for k := range rs {
+		if rs[k].Op > CmpSwap {
+			return 0, opError("post to", p.addr.String(), fmt.Errorf("%w: %v", verbs.ErrAttributes, rs[k].Op))
+		}
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
