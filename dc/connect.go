@@ -25,8 +25,10 @@ func responderAttr(c *control, m *message, psn uint32) verbs.QPAttr {
 // requesterAttr makes it send, its first packet having that number.
 func requesterAttr(c *control, cfg *InitiatorConfig, psn uint32) verbs.QPAttr {
 	attr := c.pd.Device().Attr()
+	// Soft-RoCE takes 7 for without end.
+	const retries = 6
 	return verbs.QPAttr{
-		State: verbs.StateRTS, SQPSN: psn, Timeout: verbs.AckTimeoutFor(cfg.AckTimeout), RetryCount: 7, RNRRetry: 7,
+		State: verbs.StateRTS, SQPSN: psn, Timeout: verbs.AckTimeoutFor(cfg.AckTimeout), RetryCount: retries, RNRRetry: 7,
 		MaxReadAtomic: uint8(min(attr.MaxInitRead, attr.MaxReadAtomic, 16)),
 	}
 }

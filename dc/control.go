@@ -38,7 +38,10 @@ type control struct {
 	ahs   map[place]*verbs.AH
 	next  int
 	busy  int
-	wcs   [16]verbs.WC
+	// generation counts restarts: receives of an earlier one are not posted
+	// again.
+	generation int
+	wcs        [16]verbs.WC
 }
 
 func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control, err error) {
@@ -80,13 +83,45 @@ func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control,
 	if c.recv, err = c.qp.NewRecvBatch(controlRecvs); err != nil {
 		return c, err
 	}
+	return c, c.fill()
+}
+
+// fill posts all receives and brings the queue pair to work.
+func (c *control) fill() error {
 	for i := range controlRecvs {
 		c.post(uint64(i))
 	}
-	if _, err = c.recv.Post(); err != nil {
-		return c, err
+	if _, err := c.recv.Post(); err != nil {
+		return err
 	}
-	return c, c.qp.Activate()
+	return c.qp.Activate()
+}
+
+// restart makes a queue pair in error work again, with the same number. What
+// was in it is lost, as messages may be. Called with mu held, as is everything
+// that posts receives.
+func (c *control) restart() error {
+	c.generation++
+	c.busy = 0
+	if err := c.qp.ToReset(); err != nil {
+		return err
+	}
+	for _, cq := range []*verbs.CQ{c.sendCQ, c.recvCQ} {
+		for {
+			n, err := cq.Poll(c.wcs[:])
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	c.recv.Reset()
+	if err := c.qp.Init(); err != nil {
+		return err
+	}
+	return c.fill()
 }
 
 func (c *control) post(id uint64) {
@@ -103,12 +138,8 @@ func (c *control) place() (place, error) {
 func (c *control) send(to place, m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy == controlSends {
-		n, _ := c.sendCQ.Poll(c.wcs[:])
-		c.busy -= n
-		if n == 0 {
-			return
-		}
+	if !c.reap() {
+		return
 	}
 	ah, err := c.address(to)
 	if err != nil {
@@ -126,6 +157,32 @@ func (c *control) send(to place, m *message) {
 	c.busy++
 }
 
+// reap takes the completions of earlier sends, and tells whether there is room.
+// A device may give up a queue pair whose packet it could not send, because the
+// neighbour was unknown, say.
+func (c *control) reap() bool {
+	for c.busy > 0 {
+		n, err := c.sendCQ.Poll(c.wcs[:])
+		if err != nil {
+			return false
+		}
+		for i := range c.wcs[:n] {
+			if werr := c.wcs[i].Err(); werr != nil {
+				c.log.Warn("dc: control queue restarted", "err", werr)
+				if err := c.restart(); err != nil {
+					c.log.Error("dc: control queue", "err", err)
+				}
+				return true
+			}
+		}
+		c.busy -= n
+		if n < len(c.wcs) {
+			break
+		}
+	}
+	return c.busy < controlSends
+}
+
 func (c *control) address(to place) (*verbs.AH, error) {
 	key := place{gid: to.gid, lid: to.lid}
 	if ah := c.ahs[key]; ah != nil {
@@ -141,6 +198,7 @@ func (c *control) address(to place) (*verbs.AH, error) {
 // read passes each well-formed message to each, until ctx ends.
 func (c *control) read(ctx context.Context, each func(*message)) {
 	var wcs [16]verbs.WC
+	generation := 0
 	for {
 		n, err := c.recvCQ.Wait(ctx, wcs[:])
 		if err != nil {
@@ -149,11 +207,13 @@ func (c *control) read(ctx context.Context, each func(*message)) {
 			}
 			return
 		}
+		flushed := false
 		var m message
 		for i := range wcs[:n] {
 			w := &wcs[i]
 			if w.Err() != nil {
-				return // flushed
+				flushed = true
+				break
 			}
 			packet := c.mr.Bytes()[int(w.ID())*controlStride:][:w.Len()]
 			if len(packet) >= routeHeader && m.decode(packet[routeHeader:]) && m.from.qpn == w.SrcQP() && fromIPv4(packet, m.from.gid) {
@@ -161,9 +221,19 @@ func (c *control) read(ctx context.Context, each func(*message)) {
 			} else {
 				c.rubbish.Add(1)
 			}
-			c.post(w.ID())
 		}
-		if _, err := c.recv.Post(); err != nil {
+		c.mu.Lock()
+		if flushed || generation != c.generation {
+			err = c.restart()
+			generation = c.generation
+		} else {
+			for i := range wcs[:n] {
+				c.post(wcs[i].ID())
+			}
+			_, err = c.recv.Post()
+		}
+		c.mu.Unlock()
+		if err != nil {
 			c.log.Error("dc: control queue", "err", err)
 			return
 		}

@@ -115,11 +115,10 @@ func TestSerialInitiator(t *testing.T) {
 	const targets, rounds = 3, 4
 	var peers []*dc.Peer
 	var all []*dc.Target
-	for n := range targets {
+	for range targets {
 		target := b.target(t, dc.TargetConfig{AccessKey: 7, Responders: 2})
 		all = append(all, target)
 		peers = append(peers, resolve(t, i, target, 7))
-		_ = n
 	}
 	for round := range rounds {
 		for n, p := range peers {

@@ -1,2 +1,64 @@
-// Package dc reaches any number of targets through a few queue pairs.
+// Package dc is the dynamically connected transport: an initiator reaches any
+// number of targets through a few queue pairs, which it connects to one target
+// after another. A process with a thousand peers does not hold a thousand
+// connections.
+//
+//	target, err := dc.NewTarget(dc.TargetConfig{PD: pd, AccessKey: key})
+//	b, err := target.Address().MarshalBinary() // send it to anyone
+//
+//	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd})
+//	err = addr.UnmarshalBinary(b)
+//	peer, err := i.Resolve(addr, key)
+//	_, err = i.Post(peer, dc.Request{ID: 1, Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
+//	var cs [1]dc.Completion
+//	_, err = i.Wait(ctx, cs[:]) // cs[0].ID is 1
+//
+// # Protocol
+//
+// An initiator context, which is one RC queue pair, serves one target at a
+// time. It sends a connect packet that names it and carries the access key; the
+// target assigns a responder context, a queue pair of its pool, and answers
+// with a session id. Requests flow under that session. When it is closed, the
+// same initiator context connects to the next target. With one context that is
+// a serial initiator. With more of them a target keeps its context until
+// another target needs one: idle sessions make room first, the least recently
+// used before others; a busy one after [InitiatorConfig.Quota] requests or
+// [InitiatorConfig.Hold]. Targets that wait are served in order.
+//
+// Control messages are datagrams. They may be lost, doubled and delayed: they
+// are sent again, and each copy has the same effect as the first. A target
+// whose responder contexts are all taken answers busy, remembers the order, and
+// asks those that it serves to detach.
+//
+// # Guarantees
+//
+// Every request that Post took has one completion, unless the initiator is
+// closed. One that succeeded was carried out once, at its target. One that
+// failed with [ErrSession] was carried out once or not at all; with any other
+// error, not at all. Nothing is tried a second time above the queue pair.
+//
+// Requests of one target are carried out in the order of posting. Between
+// targets there is no order.
+//
+// Every session has an id and a first packet number of its own, chosen at
+// random. A responder context whose initiator fell silent is destroyed, and its
+// number not used for the next session, so that late packets meet nothing.
+// A message for an earlier target of the same address is refused.
+//
+// A target that dies fails its own requests only. A target takes back the
+// responder contexts of an initiator that is silent for [TargetConfig.Lease].
+//
+// The access key keeps out mistakes and strangers that cannot read the
+// network. It travels in the clear.
+//
+// # Costs
+//
+// Posting to an attached target is one crossing into C and allocates nothing;
+// so is polling. An attach costs one round trip of datagrams and two
+// transitions of a queue pair at the initiator and one at the target, in which
+// the kernel takes part; if another target has to make room, two more at the
+// initiator. A known target without a session costs no queue pair.
+//
+// Only the software back end exists so far: a DCT as a target is refused with
+// [verbs.ErrUnsupported].
 package dc

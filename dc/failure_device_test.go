@@ -33,6 +33,8 @@ func TestOperations(t *testing.T) {
 	}
 	_, err = recv.Post()
 	require.NoError(t, err)
+	_, err = i.Post(p, dc.Request{Op: 99})
+	require.ErrorIs(t, err, verbs.ErrAttributes)
 	word := b.mr.Region().At(512)
 	copy(a.mr.Bytes(), "hello")
 	do(t, i, p,

@@ -38,10 +38,10 @@ type InitiatorConfig struct {
 	// an answer; 0 means 5 s. A busy target answers.
 	ConnectTimeout time.Duration
 	// Retransmit is the first pause before a control message is sent again,
-	// which doubles each time; 0 means 20 ms.
+	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
-	// target shows after about eight times that; 0 means 67 ms.
+	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
 	Log        *slog.Logger // nil: silent
 }
@@ -63,7 +63,7 @@ func (c *InitiatorConfig) defaults() {
 	}
 	setTime(&c.Hold, 10*time.Millisecond)
 	setTime(&c.ConnectTimeout, 5*time.Second)
-	setTime(&c.Retransmit, 20*time.Millisecond)
+	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -195,6 +195,11 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // posted at once, in one crossing into C and without allocating; if not, they
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
+	for k := range rs {
+		if rs[k].Op > CmpSwap {
+			return 0, opError("post to", p.addr.String(), fmt.Errorf("%w: %v", verbs.ErrAttributes, rs[k].Op))
+		}
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()

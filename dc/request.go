@@ -32,7 +32,7 @@ func (o Op) String() string {
 type Request struct {
 	ID     uint64 // the caller's own; comes back in the completion
 	Op     Op
-	Flags  verbs.SendFlags // Solicited; every request is signaled
+	Flags  verbs.SendFlags // Solicited is the only one that counts; every request is signaled
 	Imm    uint32
 	Local  verbs.SGE
 	Remote verbs.Remote
@@ -53,7 +53,7 @@ type Completion struct {
 
 // add puts the request into a batch under an id of the initiator's.
 func (r *Request) add(b *verbs.Batch, id uint64) {
-	flags := r.Flags | verbs.Signaled
+	flags := r.Flags&verbs.Solicited | verbs.Signaled
 	switch r.Op {
 	case Send:
 		b.Send(id, flags, r.Local)

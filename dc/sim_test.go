@@ -106,12 +106,11 @@ type simSlot struct {
 }
 
 type simTarget struct {
-	w       *world
-	at      place
-	core    *targetCore
-	slots   []simSlot
-	pending []func()
-	timer   time.Duration
+	w     *world
+	at    place
+	core  *targetCore
+	slots []simSlot
+	timer time.Duration
 }
 
 func (w *world) target(at place, slots int) *simTarget {
