@@ -128,3 +128,45 @@ func TestCounterLosesNoUpdate(t *testing.T) {
 	require.Equal(t, uint64(4*each), binary.LittleEndian.Uint64(data))
 	require.Equal(t, uint64(4*each), res.Version)
 }
+
+func TestLocksInOrder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cs := clients(t, 2, lockoffload.Layout{Slots: 3, Size: 8}, lockoffload.Retry{})
+	var wg sync.WaitGroup
+	for i, c := range cs {
+		order := [][]int{{0, 2, 1}, {2, 1, 0, 2}}[i]
+		wg.Go(func() {
+			for range 20 {
+				held, err := c.LockAll(ctx, order...)
+				if err != nil || len(held) != 3 {
+					t.Error(len(held), err)
+					return
+				}
+				if err := lockoffload.UnlockAll(ctx, held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A lock command whose reply nobody waited for must not leave the slot locked.
+func TestLockGivenUpIsReleased(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cs := clients(t, 2, lockoffload.Layout{Slots: 1, Size: 8}, lockoffload.Retry{})
+	for i := range 20 {
+		short, stop := context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
+		h, _, err := cs[0].Lock(short, 0)
+		stop()
+		if err == nil {
+			require.NoError(t, h.Unlock(ctx))
+		}
+		require.NoError(t, cs[0].Flush(ctx))
+		h, _, err = cs[1].TryLock(ctx, 0)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(ctx))
+	}
+}
