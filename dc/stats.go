@@ -25,3 +25,7 @@ type TargetStats struct {
 	Rubbish  uint64 // control messages that made no sense
 	Live     int    // sessions open now
 }
+
+// QueuePairs is how many queue pairs the initiator holds, whatever the number of
+// targets: one for each initiator context and one for control messages.
+func (i *Initiator) QueuePairs() int { return len(i.lanes) + 1 }

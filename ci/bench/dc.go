@@ -1,0 +1,447 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func init() { suites["dc"] = dcSuite }
+
+// dcSuite compares one initiator with connections. All of it runs in this
+// process, blocks of both in turn, but for connections by librdmacm.
+func dcSuite(env) []benchmark {
+	instructions, both := []string{"instructions"}, []string{"instructions", "wall"}
+	pair := sync.OnceValues(newDCPair)
+	warm := func(name string, op dc.Op, limit float64) benchmark {
+		on := func(f func(*dcPair) (float64, error)) pass {
+			return func(context.Context) (float64, error) {
+				p, err := pair()
+				if err != nil {
+					return 0, err
+				}
+				return f(p)
+			}
+		}
+		return benchmark{name: name, unit: "us", baseline: "RC queue pair", target: measure.AtMost(limit), clocks: instructions,
+			ours: on(func(p *dcPair) (float64, error) { return p.warm(op) }),
+			base: on(func(p *dcPair) (float64, error) { return p.plain(op) })}
+	}
+	many := sync.OnceValues(newManyTargets)
+	rate := func(name string, pick func() func() int, target *measure.Target) benchmark {
+		on := func(f func(m *manyTargets, ctx context.Context, pick func() int) (float64, error)) pass {
+			return func(ctx context.Context) (float64, error) {
+				m, err := many()
+				if err != nil {
+					return 0, err
+				}
+				return f(m, ctx, pick())
+			}
+		}
+		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: both,
+			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
+	}
+	return []benchmark{
+		warm("warm_write_lat_64B", dc.Write, 1.05),
+		warm("warm_read_lat_64B", dc.Read, 1.05),
+		attach(),
+		rate("targets_1000_zipf_rate", func() func() int { return zipf(targetCount, 0.99) }, measure.AtLeast(0.7)),
+		rate("targets_1000_uniform_rate", func() func() int {
+			r := rand.New(rand.NewPCG(1, 2))
+			return func() int { return r.IntN(targetCount) }
+		}, nil),
+		{name: "targets_1000_qps", unit: "QPs", target: measure.AtMost(32), clocks: both,
+			ours: func(context.Context) (float64, error) {
+				m, err := many()
+				if err != nil {
+					return 0, err
+				}
+				return m.queuePairs()
+			}},
+		{name: "memory_per_idle_target", unit: "bytes", target: measure.AtMost(256), clocks: both,
+			ours: func(context.Context) (float64, error) { return idleMemory() }},
+	}
+}
+
+const dcBlock = 300
+
+// dcHost is one end of the wire.
+type dcHost struct {
+	pd  *verbs.PD
+	gid verbs.GIDEntry
+	mr  *verbs.MR
+}
+
+func newDCHosts() (c, s *dcHost, err error) {
+	ce, se, err := endpoints()
+	if err != nil {
+		return nil, nil, err
+	}
+	var hosts [2]*dcHost
+	for i, e := range []struct {
+		name string
+		addr netip.Addr
+	}{{ce.Device, ce.Addr}, {se.Device, se.Addr}} {
+		dev, err := verbs.Open(e.name, verbs.DeviceConfig{})
+		if err != nil {
+			return nil, nil, err
+		}
+		h := &dcHost{}
+		if h.pd, err = dev.AllocPD(); err != nil {
+			return nil, nil, err
+		}
+		if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.addr}); err != nil {
+			return nil, nil, err
+		}
+		if h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite}); err != nil {
+			return nil, nil, err
+		}
+		hosts[i] = h
+	}
+	return hosts[0], hosts[1], nil
+}
+
+// dcPair is an initiator, a target, and a plain queue pair between the same
+// hosts.
+type dcPair struct {
+	client, server *dcHost
+	initiator      *dc.Initiator
+	peer           *dc.Peer
+	plainRig       *rig
+}
+
+func newDCPair() (*dcPair, error) {
+	c, s, err := newDCHosts()
+	if err != nil {
+		return nil, err
+	}
+	p := &dcPair{client: c, server: s}
+	target, err := dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid, AccessKey: 1})
+	if err != nil {
+		return nil, err
+	}
+	if p.initiator, err = dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid}); err != nil {
+		return nil, err
+	}
+	if p.peer, err = p.initiator.Resolve(target.Address(), 1); err != nil {
+		return nil, err
+	}
+	p.plainRig, err = newRig()
+	return p, err
+}
+
+// warm times one request after the other to an attached target.
+func (p *dcPair) warm(op dc.Op) (float64, error) {
+	r := dc.Request{Op: op, Local: p.client.mr.SGE(0, readSize), Remote: p.server.mr.Region().At(0)}
+	var cs [1]dc.Completion
+	one := func() error {
+		if _, err := p.initiator.Post(p.peer, r); err != nil {
+			return err
+		}
+		for {
+			n, err := p.initiator.PollSpin(cs[:], 1000)
+			if err != nil || n > 0 {
+				return errors.Join(err, cs[0].Err)
+			}
+			runtime.Gosched() // until it is attached, others have to run
+		}
+	}
+	if err := one(); err != nil {
+		return 0, err
+	}
+	return timed(dcBlock, one)
+}
+
+// plain is the same by a batch of one and one crossing.
+func (p *dcPair) plain(op dc.Op) (float64, error) {
+	g := p.plainRig
+	var wcs [1]verbs.WC
+	at, local := g.peer.Region().At(0), g.mr.SGE(0, readSize)
+	return timed(dcBlock, func() error {
+		if op == dc.Read {
+			g.batch.Read(1, verbs.Signaled, at, local)
+		} else {
+			g.batch.Write(1, verbs.Signaled, at, local)
+		}
+		_, n, err := g.batch.PostPoll(g.cq, wcs[:], 1000)
+		for n == 0 && err == nil {
+			n, err = g.cq.PollSpin(wcs[:], 1000)
+		}
+		if err != nil {
+			return err
+		}
+		return wcs[0].Err()
+	})
+}
+
+// attach is a WRITE to a target that is not attached, from post to completion,
+// by the one initiator context of a serial initiator, which lets go of another
+// target before. Against it stands a connection by librdmacm alone, without any
+// data.
+func attach() benchmark {
+	type rig struct {
+		i      *dc.Initiator
+		peers  [2]*dc.Peer
+		c, s   *dcHost
+		target int
+	}
+	setup := sync.OnceValues(func() (*rig, error) {
+		r := &rig{}
+		var err error
+		if r.c, r.s, err = newDCHosts(); err != nil {
+			return nil, err
+		}
+		if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: r.c.pd, GID: r.c.gid, Contexts: 1}); err != nil {
+			return nil, err
+		}
+		for k := range r.peers {
+			t, err := dc.NewTarget(dc.TargetConfig{PD: r.s.pd, GID: r.s.gid})
+			if err != nil {
+				return nil, err
+			}
+			if r.peers[k], err = r.i.Resolve(t.Address(), 0); err != nil {
+				return nil, err
+			}
+		}
+		return r, nil
+	})
+	return benchmark{name: "attach_p50", unit: "us", baseline: "connection by librdmacm", target: measure.AtMost(0.25),
+		clocks: []string{"instructions"},
+		ours: func(ctx context.Context) (float64, error) {
+			r, err := setup()
+			if err != nil {
+				return 0, err
+			}
+			req := dc.Request{Op: dc.Write, Local: r.c.mr.SGE(0, readSize), Remote: r.s.mr.Region().At(0)}
+			var cs [1]dc.Completion
+			return timed(60, func() error {
+				r.target = 1 - r.target
+				if _, err := r.i.Post(r.peers[r.target], req); err != nil {
+					return err
+				}
+				if _, err := r.i.Wait(ctx, cs[:]); err != nil {
+					return err
+				}
+				return cs[0].Err
+			})
+		},
+		base: func(ctx context.Context) (float64, error) {
+			_, s, err := endpoints()
+			if err != nil {
+				return 0, err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return 0, err
+			}
+			to := netip.AddrPortFrom(s.Addr, uint16(20000+lastPort.Add(1)%20000)).String()
+			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", "conn-c", "-at", to})
+			if err != nil {
+				return 0, err
+			}
+			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		}}
+}
+
+const (
+	targetCount = 1000
+	rateOps     = 2000
+	rateWindow  = 64
+)
+
+// manyTargets are as many targets as connections, on one host.
+type manyTargets struct {
+	c, s      *dcHost
+	initiator *dc.Initiator
+	peers     []*dc.Peer
+
+	cq  *verbs.CQ
+	rcs []*verbs.Batch
+}
+
+// manyContexts and the control queue pair make 32.
+const manyContexts = 31
+
+func newManyTargets() (*manyTargets, error) {
+	c, s, err := newDCHosts()
+	if err != nil {
+		return nil, err
+	}
+	m := &manyTargets{c: c, s: s}
+	if m.initiator, err = dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid, Contexts: manyContexts}); err != nil {
+		return nil, err
+	}
+	if m.cq, err = c.pd.Device().CreateCQ(verbs.CQConfig{Depth: 4 * rateWindow}); err != nil {
+		return nil, err
+	}
+	peerCQ, err := s.pd.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	for range targetCount {
+		t, err := dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid, Responders: 1, Receives: 16})
+		if err != nil {
+			return nil, err
+		}
+		p, err := m.initiator.Resolve(t.Address(), 0)
+		if err != nil {
+			return nil, err
+		}
+		m.peers = append(m.peers, p)
+		b, err := m.connection(peerCQ)
+		if err != nil {
+			return nil, err
+		}
+		m.rcs = append(m.rcs, b)
+	}
+	return m, nil
+}
+
+func (m *manyTargets) connection(peerCQ *verbs.CQ) (*verbs.Batch, error) {
+	a, err := m.c.pd.CreateQP(verbs.QPConfig{SendCQ: m.cq, GID: m.c.gid, MaxSendWR: rateWindow, MaxRecvWR: 1})
+	if err != nil {
+		return nil, err
+	}
+	b, err := m.s.pd.CreateQP(verbs.QPConfig{SendCQ: peerCQ, GID: m.s.gid, MaxSendWR: 1, MaxRecvWR: 1})
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range [][2]*verbs.QP{{a, b}, {b, a}} {
+		e, err := q[1].Endpoint()
+		if err != nil {
+			return nil, err
+		}
+		if err := q[0].Connect(e, verbs.ConnectConfig{}); err != nil {
+			return nil, err
+		}
+	}
+	return a.NewBatch(1)
+}
+
+// dcRate answers WRITEs of 64 bytes in a second, rateWindow of them
+// outstanding, to targets that pick chooses.
+func (m *manyTargets) dcRate(ctx context.Context, pick func() int) (float64, error) {
+	r := dc.Request{Op: dc.Write, Local: m.c.mr.SGE(0, readSize), Remote: m.s.mr.Region().At(0)}
+	cs := make([]dc.Completion, rateWindow)
+	return rateOf(func() error {
+		_, err := m.initiator.Post(m.peers[pick()], r)
+		return err
+	}, func() (int, error) {
+		n, err := m.initiator.Wait(ctx, cs)
+		for i := range cs[:n] {
+			err = errors.Join(err, cs[i].Err)
+		}
+		return n, err
+	})
+}
+
+func (m *manyTargets) rcRate(ctx context.Context, pick func() int) (float64, error) {
+	wcs := make([]verbs.WC, rateWindow)
+	local, at := m.c.mr.SGE(0, readSize), m.s.mr.Region().At(0)
+	return rateOf(func() error {
+		b := m.rcs[pick()]
+		b.Write(1, verbs.Signaled, at, local)
+		_, err := b.Post()
+		return err
+	}, func() (int, error) {
+		n, err := m.cq.Wait(ctx, wcs)
+		for i := range wcs[:n] {
+			err = errors.Join(err, wcs[i].Err())
+		}
+		return n, err
+	})
+}
+
+func rateOf(post func() error, wait func() (int, error)) (float64, error) {
+	start := time.Now()
+	for posted, done := 0, 0; done < rateOps; {
+		for posted < rateOps && posted-done < rateWindow {
+			if err := post(); err != nil {
+				return 0, err
+			}
+			posted++
+		}
+		n, err := wait()
+		if err != nil {
+			return 0, err
+		}
+		done += n
+	}
+	return rateOps / time.Since(start).Seconds(), nil
+}
+
+// queuePairs is how many the initiator holds after all targets were used.
+func (m *manyTargets) queuePairs() (float64, error) {
+	next := 0
+	if _, err := m.dcRate(context.Background(), func() int { next++; return next % targetCount }); err != nil {
+		return 0, err
+	}
+	return float64(m.initiator.QueuePairs()), nil
+}
+
+// zipf answers numbers below n with probabilities 1/k^s, from the same seed each
+// time.
+func zipf(n int, s float64) func() int {
+	sums := make([]float64, n)
+	sum := 0.0
+	for k := range sums {
+		sum += math.Pow(float64(k+1), -s)
+		sums[k] = sum
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	return func() int {
+		i, _ := slices.BinarySearch(sums, r.Float64()*sum)
+		return min(i, n-1)
+	}
+}
+
+// idleMemory is what an initiator's heap grows by for each target that is only
+// known.
+func idleMemory() (float64, error) {
+	const n = 20_000
+	c, s, err := newDCHosts()
+	if err != nil {
+		return 0, err
+	}
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid})
+	if err != nil {
+		return 0, err
+	}
+	defer i.Close()
+	t, err := dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid})
+	if err != nil {
+		return 0, err
+	}
+	defer t.Close()
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	before := heap()
+	a := t.Address()
+	for range n {
+		a.Incarnation++ // another target
+		if _, err := i.Resolve(a, 1); err != nil {
+			return 0, fmt.Errorf("resolve: %w", err)
+		}
+	}
+	per := (heap() - before) / n
+	runtime.KeepAlive(i)
+	return per, nil
+}
