@@ -39,7 +39,6 @@ struct gv_qp_init {
 	struct ibv_qp_cap cap;
 	uint32_t type;
 	int sig_all;
-	int extended;
 	uint64_t send_ops;
 	int driver; /* Driver in types.go */
 	uint64_t dc_key;

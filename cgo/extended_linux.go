@@ -118,7 +118,7 @@ func CreateQP(ctx Context, pd PD, init *QPInit) (QP, uint32, PostPath, error) {
 	// The fields are set one by one from integers: no Go pointers go to C.
 	c := C.struct_gv_qp_init{
 		ctx: ctx.c(), pd: pd.c(), send_cq: init.SendCQ.c(), recv_cq: init.RecvCQ.c(), srq: init.SRQ.c(),
-		_type: C.uint32_t(init.Type), sig_all: cBool(init.SigAll), extended: 1, send_ops: C.uint64_t(init.SendOps),
+		_type: C.uint32_t(init.Type), sig_all: cBool(init.SigAll), send_ops: C.uint64_t(init.SendOps),
 		driver: C.int(init.Driver), dc_key: C.uint64_t(init.DCKey), log_streams: C.uint8_t(init.LogStreams),
 		log_errored: C.uint8_t(init.LogErrored), raw_wqe: cBool(init.RawWQE),
 	}

@@ -346,12 +346,11 @@ type DeviceAttrEx struct {
 
 // Mlx5Attr is what mlx5dv_query_device tells.
 type Mlx5Attr struct {
-	Flags         uint64
-	DCODPCaps     uint32
-	LogStreams    uint8
-	LogErrored    uint8
-	MaxWRMemcpy   uint64
-	SignatureCaps uint64
+	Flags       uint64
+	DCODPCaps   uint32
+	LogStreams  uint8
+	LogErrored  uint8
+	MaxWRMemcpy uint64
 }
 
 // EFAAttr has the layout of struct efadv_device_attr.

@@ -27,7 +27,7 @@ func program(t *testing.T, name string, args ...string) (wait func() string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("no %s: install rdmacm-utils", name)
+		missing(t, "no %s: install rdmacm-utils", name)
 	}
 	var out bytes.Buffer
 	cmd := exec.CommandContext(cmContext(t), path, args...)

@@ -196,73 +196,62 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 	return nil
 }
 
-// attrs asks the connection manager for the attributes of a state.
-func (i *cmID) attrs(s QPState) (a cgo.QPAttr, mask AttrMask, err error) {
-	err = i.do("prepare", func() error {
-		m, err := cgo.CMInitQPAttr(i.id, uint32(s), &a)
-		mask = AttrMask(m)
-		return err
-	})
-	return a, mask, err
-}
-
 // toInit moves a queue pair to StateInit, or sees to it that one that is there
 // is on the right port. What its peer may do stays as the program chose.
 func (i *cmID) toInit(q *QP) error {
-	if q.State() == StateReset && q.typ == RC {
-		return i.fromReset(q)
+	switch state := q.State(); {
+	case state == StateReset:
+		return i.move(q, "set up", func(a *cgo.QPAttr) (mask, state uint32, err error) {
+			mask, err = cgo.CMInit(i.id, q.qp, uint32(q.access), a)
+			if err != nil {
+				return mask, uint32(StateReset), err
+			}
+			if q.typ == UD {
+				q.qkey = a.QKey
+			}
+			return mask, uint32(StateInit), nil
+		})
+	case state != StateInit && !(state == StateRTS && q.typ == UD):
+		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", state)
 	}
-	a, mask, err := i.attrs(StateInit)
+	var a cgo.QPAttr
+	var mask uint32
+	err := i.do("prepare", func() (err error) {
+		mask, err = cgo.CMInitQPAttr(i.id, uint32(StateInit), &a)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	a.AccessFlags = uint32(q.access)
 	if q.typ == UD {
 		q.qkey = a.QKey
 	}
-	switch q.State() {
-	case StateInit:
-		mask &^= AttrState
-		a.State = uint32(StateInit)
-	case StateReset:
-	case StateRTS:
-		if q.typ == UD {
-			return nil // it serves several peers
-		}
-		fallthrough
-	default:
-		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", q.State())
+	if q.State() == StateRTS {
+		return nil // it serves several peers
 	}
-	return q.modifyRaw(&a, mask)
-}
-
-// fromReset is toInit of a fresh queue pair, in one crossing into C.
-func (i *cmID) fromReset(q *QP) error {
-	q.modify.Lock()
-	defer q.modify.Unlock()
-	return q.life.with("set up", func() error {
-		return i.life.with("set up", func() error {
-			var a cgo.QPAttr
-			mask, err := cgo.CMInit(i.id, q.qp, uint32(q.access), &a)
-			if err != nil {
-				return q.modifyError(StateReset, StateInit, a.AH.GRH.DGID, AttrMask(mask), err)
-			}
-			q.state.Store(uint32(StateInit))
-			return nil
-		})
-	})
+	a.State, a.AccessFlags = uint32(StateInit), uint32(q.access)
+	return q.modifyRaw(&a, AttrMask(mask)&^AttrState)
 }
 
 // toRTS connects the queue pair, in one crossing into C. Negative depths mean
 // those of the connection manager; establish tells the peer, on the side that
 // dials.
 func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
+	return i.move(q, "connect", func(a *cgo.QPAttr) (mask, state uint32, err error) {
+		return cgo.CMConnected(i.id, q.qp, responder, initiator, establish, a)
+	})
+}
+
+// move is a call that fetches attributes from the connection manager and sets
+// them. It answers the state that the queue pair is in then, and for an error
+// the attributes that were refused.
+func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32, err error)) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	return q.life.with("connect", func() error {
-		return i.life.with("connect", func() error {
+	return q.life.with(op, func() error {
+		return i.life.with(op, func() error {
 			var a cgo.QPAttr
-			mask, state, err := cgo.CMConnected(i.id, q.qp, responder, initiator, establish, &a)
+			mask, state, err := call(&a)
 			q.state.Store(state)
 			if err != nil {
 				return q.modifyError(QPState(state), QPState(a.State), a.AH.GRH.DGID, AttrMask(mask), err)

@@ -107,17 +107,15 @@ func (m *MR) MoveTo(p *PD) error {
 const lostBelow = -3
 
 func (m *MR) reregister(flags uint32, p *PD, access Access) error {
-	lost := false
-	err := m.life.with("re-register", func() error {
+	return m.life.with("re-register", func() error {
 		var pd cgo.PD
 		if p != nil {
 			pd = p.pd
 		}
 		lkey, rkey, code, err := cgo.ReregMR(m.mr, flags, pd, 0, 0, uint32(access))
 		if err != nil {
-			lost = code < lostBelow && !isErrno(err, syscall.EOPNOTSUPP)
 			detail := "the region is as it was"
-			if lost {
+			if code < lostBelow && !isErrno(err, syscall.EOPNOTSUPP) {
 				detail = "the region is lost"
 			}
 			return opError("re-register", m.life.label, unsupported(err), detail)
@@ -125,7 +123,6 @@ func (m *MR) reregister(flags uint32, p *PD, access Access) error {
 		m.lkey, m.rkey = lkey, rkey
 		return nil
 	})
-	return err
 }
 
 // Advice is what will be done with memory registered [OnDemand] (enum

@@ -22,27 +22,31 @@ import (
 // process of its own: see roles. The Go runtime's monitor thread is kept calm as
 // rdmabench -e does.
 func connSetup() benchmark {
-	side := func(role string) pass {
-		return func(ctx context.Context) (float64, error) {
-			_, s, err := endpoints()
-			if err != nil {
-				return 0, err
-			}
-			self, err := os.Executable()
-			if err != nil {
-				return 0, err
-			}
-			to := netip.AddrPortFrom(s.Addr, uint16(20000+lastPort.Add(1)%20000)).String()
-			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to}, "GODEBUG=schedtrace=1000000000")
-			if err != nil {
-				return 0, err
-			}
-			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		}
-	}
+	const calm = "GODEBUG=schedtrace=1000000000"
 	return benchmark{
 		name: "conn_setup", unit: "us", baseline: "librdmacm in C", target: measure.AtMost(1.1),
-		clocks: []string{"instructions"}, ours: side("conn-go"), base: side("conn-c"),
+		clocks: []string{"instructions"}, ours: connectBy("conn-go", calm), base: connectBy("conn-c", calm),
+	}
+}
+
+// connectBy is the median time of a connection that a role makes to a listener
+// in C.
+func connectBy(role string, env ...string) pass {
+	return func(ctx context.Context) (float64, error) {
+		_, s, err := endpoints()
+		if err != nil {
+			return 0, err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return 0, err
+		}
+		to := net.JoinHostPort(s.Addr.String(), nextPort())
+		out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to}, env...)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	}
 }
 
@@ -278,14 +282,7 @@ func maskedCAS() benchmark {
 			return timed(block, func() error {
 				g.batch.CmpSwap(i, verbs.Signaled, at, i, i+1, local)
 				i++
-				_, got, err := g.batch.PostPoll(g.cq, wcs[:], 1000)
-				for got == 0 && err == nil {
-					got, err = g.cq.PollSpin(wcs[:], 1000)
-				}
-				if err != nil {
-					return err
-				}
-				return wcs[0].Err()
+				return g.do(&wcs)
 			})
 		},
 	}

@@ -7,11 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -177,14 +174,7 @@ func (p *dcPair) plain(op dc.Op) (float64, error) {
 		} else {
 			g.batch.Write(1, verbs.Signaled, at, local)
 		}
-		_, n, err := g.batch.PostPoll(g.cq, wcs[:], 1000)
-		for n == 0 && err == nil {
-			n, err = g.cq.PollSpin(wcs[:], 1000)
-		}
-		if err != nil {
-			return err
-		}
-		return wcs[0].Err()
+		return g.do(&wcs)
 	})
 }
 
@@ -239,22 +229,8 @@ func attach() benchmark {
 				return cs[0].Err
 			})
 		},
-		base: func(ctx context.Context) (float64, error) {
-			_, s, err := endpoints()
-			if err != nil {
-				return 0, err
-			}
-			self, err := os.Executable()
-			if err != nil {
-				return 0, err
-			}
-			to := netip.AddrPortFrom(s.Addr, uint16(20000+lastPort.Add(1)%20000)).String()
-			out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", "conn-c", "-at", to})
-			if err != nil {
-				return 0, err
-			}
-			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		}}
+		base: connectBy("conn-c"),
+	}
 }
 
 const (

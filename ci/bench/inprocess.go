@@ -88,31 +88,26 @@ func newRigWith(size int, cc verbs.CQConfig) (*rig, error) {
 
 const readSize = 64
 
+// do posts the batch of one signaled request and polls until it has completed.
+func (r *rig) do(wcs *[1]verbs.WC) error {
+	_, n, err := r.batch.PostPoll(r.cq, wcs[:], 1000)
+	for n == 0 && err == nil {
+		n, err = r.cq.PollSpin(wcs[:], 1000)
+	}
+	if err != nil {
+		return err
+	}
+	return wcs[0].Err()
+}
+
 // goReads answers the median of n READs in microseconds.
 func (r *rig) goReads(n int) (float64, error) {
-	lat := make([]float64, n)
 	var wcs [1]verbs.WC
 	local, at := r.mr.SGE(0, readSize), r.peer.Region().At(0)
-	var rest verbs.Rest
-	start, before := time.Now(), time.Duration(0)
-	for i := range lat {
-		rest.At(before)
-		r.batch.Read(uint64(i), verbs.Signaled, at, local)
-		_, got, err := r.batch.PostPoll(r.cq, wcs[:], 1000)
-		for got == 0 && err == nil {
-			got, err = r.cq.PollSpin(wcs[:], 1000)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if err := wcs[0].Err(); err != nil {
-			return 0, err
-		}
-		after := time.Since(start)
-		lat[i] = (after - before).Seconds() * 1e6
-		before = after
-	}
-	return measure.Median(lat), nil
+	return timed(n, func() error {
+		r.batch.Read(1, verbs.Signaled, at, local)
+		return r.do(&wcs)
+	})
 }
 
 func (r *rig) cReads(n int) (float64, error) { return r.cReadsWith(n, 0) }
@@ -124,11 +119,7 @@ func (r *rig) cReadsWith(n, extra int) (float64, error) {
 	if err := standin.ReadLoop(r.qp.Raw(), r.cq.Raw(), r.mr.SGE(0, readSize), at.Addr, at.RKey, extra, ns); err != nil {
 		return 0, err
 	}
-	lat := make([]float64, n)
-	for i := range ns {
-		lat[i] = float64(ns[i]) / 1e3
-	}
-	return measure.Median(lat), nil
+	return medianMicros(ns), nil
 }
 
 // nativeSuite needs no device: it is the time that the Go API adds to post and

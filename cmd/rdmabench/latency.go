@@ -78,13 +78,9 @@ func (t *oneSided) run(ctx context.Context, sp span, rec *recorder) error {
 		if err != nil {
 			return err
 		}
-		now := clock()
-		if rec.add(now, now-prev) {
-			if now, err = rec.pause(ctx); err != nil {
-				return err
-			}
+		if prev, err = rec.turn(ctx, prev); err != nil {
+			return err
 		}
-		prev = now
 	}
 	return nil
 }
@@ -130,13 +126,9 @@ func (t *sendPingPong) run(ctx context.Context, sp span, rec *recorder) error {
 		if err != nil {
 			return err
 		}
-		now := clock()
-		if rec.add(now, now-prev) {
-			if now, err = rec.pause(ctx); err != nil {
-				return err
-			}
+		if prev, err = rec.turn(ctx, prev); err != nil {
+			return err
 		}
-		prev = now
 	}
 	return nil
 }
@@ -262,13 +254,9 @@ func (t *writePingPong) run(ctx context.Context, sp span, rec *recorder) error {
 		if err != nil {
 			return err
 		}
-		now := clock()
-		if rec.add(now, now-prev) {
-			if now, err = rec.pause(ctx); err != nil {
-				return err
-			}
+		if prev, err = rec.turn(ctx, prev); err != nil {
+			return err
 		}
-		prev = now
 	}
 	return nil
 }

@@ -48,6 +48,16 @@ func (r *recorder) begin() int64 {
 	return r.paused
 }
 
+// turn records the turn that began at prev and ends now, and answers when the
+// next one begins: now, or after a pause if one is due.
+func (r *recorder) turn(ctx context.Context, prev int64) (now int64, err error) {
+	now = clock()
+	if r.add(now, now-prev) {
+		return r.pause(ctx)
+	}
+	return now, nil
+}
+
 // add records a turn that ended now and tells whether a pause is due.
 func (r *recorder) add(now, took int64) bool {
 	r.samples[r.n] = took

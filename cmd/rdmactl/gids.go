@@ -19,11 +19,7 @@ type gidRow struct {
 type gidList []gidRow
 
 func gids(ctx context.Context, args []string) (answer, error) {
-	names, err := deviceArgs(args)
-	if err != nil {
-		return nil, err
-	}
-	netdevs, err := verbs.Netdevs(ctx)
+	names, netdevs, err := devicesAndNetdevs(ctx, args)
 	if err != nil {
 		return nil, err
 	}

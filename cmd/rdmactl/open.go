@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +50,17 @@ func eachPort(names []string, f func(*verbs.Device, verbs.Port) error) error {
 
 // deviceArgs parses a command line that may name devices.
 func deviceArgs(args []string) ([]string, error) { return flags(args, 0, 255, nil) }
+
+// devicesAndNetdevs parses such a command line and answers the netdevs of this
+// host too.
+func devicesAndNetdevs(ctx context.Context, args []string) ([]string, []verbs.Netdev, error) {
+	names, err := deviceArgs(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	netdevs, err := verbs.Netdevs(ctx)
+	return names, netdevs, err
+}
 
 // only keeps what belongs to the devices that were asked for.
 func only[T any](all []T, names []string, device func(T) string) ([]T, error) {

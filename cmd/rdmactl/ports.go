@@ -23,11 +23,7 @@ type portRow struct {
 type portList []portRow
 
 func ports(ctx context.Context, args []string) (answer, error) {
-	names, err := deviceArgs(args)
-	if err != nil {
-		return nil, err
-	}
-	netdevs, err := verbs.Netdevs(ctx)
+	names, netdevs, err := devicesAndNetdevs(ctx, args)
 	if err != nil {
 		return nil, err
 	}
