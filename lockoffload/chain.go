@@ -58,7 +58,7 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 		}
 		return res, opError("update", slot, err)
 	}
-	at := atRead + c.cfg.Layout.stride()
+	at := atRead + c.cfg.Layout.copyStride()
 	n := encode(c.mr.Bytes()[at:], version+1, data)
 	c.batch.Write(0, 0, c.recordAt(slot), c.mr.SGE(at, n))
 	if err := c.unlock(slot, tag); err != nil {

@@ -68,6 +68,7 @@ type Client struct {
 
 // NewClient makes an initiator. Close it before its queue pair.
 func NewClient(cfg Config) (*Client, error) {
+	cfg.Layout = cfg.Layout.withDefaults()
 	if err := cfg.Layout.check(); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func NewClient(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("lockoffload: make client: remote region of %d bytes: %w", cfg.Remote.Length, ErrConfig)
 	}
 	cfg.Retry = cfg.Retry.withDefaults()
-	mr, err := cfg.PD.AllocMR(atRead+2*cfg.Layout.stride(), verbs.MRConfig{})
+	mr, err := cfg.PD.AllocMR(atRead+2*cfg.Layout.copyStride(), verbs.MRConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -202,11 +203,11 @@ func (c *Client) tag() uint64 {
 }
 
 func (c *Client) lockAt(slot int) verbs.Remote {
-	return c.cfg.Remote.At(uint64(slot * c.cfg.Layout.stride()))
+	return c.cfg.Remote.At(uint64(c.cfg.Layout.lockOff(slot)))
 }
 
 func (c *Client) recordAt(slot int) verbs.Remote {
-	return c.cfg.Remote.At(uint64(slot*c.cfg.Layout.stride() + lockSize))
+	return c.cfg.Remote.At(uint64(c.cfg.Layout.recordOff(slot, 0)))
 }
 
 // sleep pauses before the next try, with jitter so that clients do not march
