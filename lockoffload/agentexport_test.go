@@ -1,0 +1,12 @@
+package lockoffload
+
+// Request is the message that a caller sends for the chain.
+func (ch *AgentChain) Request(dst []byte, client, seq uint64) int {
+	return ch.request(dst, client, seq, 0)
+}
+
+// ReplyStatus is what a reply says, as an error of [Caller.Do].
+func ReplyStatus(msg []byte) (seq uint64, status error, err error) {
+	r, err := decodeReply(msg)
+	return r.seq, statusError(r.status), err
+}
