@@ -268,9 +268,9 @@ func (ch *AgentChain) request(dst []byte, client, seq uint64, deadline uint32) i
 func (ch *AgentChain) take(msg []byte) (Result, error) {
 	r, err := decodeReply(msg)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		return Result{Form: FormAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	res := Result{Tries: int(r.tries)}
+	res := Result{Form: FormAgent, Tries: int(r.tries)}
 	if err := statusError(r.status); err != nil && r.ops.n == 0 {
 		return res, err
 	}

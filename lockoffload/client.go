@@ -48,6 +48,8 @@ type Client struct {
 	counts  map[int]*Counts
 	pending map[*Commit]struct{}
 	failed  []error // of commits, for Flush
+
+	swaps swapTable
 }
 
 // NewClient makes an initiator with the place at the target that the invite
