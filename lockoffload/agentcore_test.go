@@ -19,7 +19,7 @@ func newAgentBench(t *testing.T, queue int) *agentBench {
 		peers: 4, window: 4, queue: queue, receives: queue + 8, message: 256,
 		maxWait: time.Millisecond, minPause: 10 * time.Microsecond, maxPause: 40 * time.Microsecond,
 	}
-	s := newSimSlots(Layout{Slots: 4, Size: 16})
+	s := newAgentSimSlots(Layout{Slots: 4, Size: 16})
 	return &agentBench{agentCore: newAgentCore(l, s, make([]byte, 4*5*256), 1), t: t}
 }
 

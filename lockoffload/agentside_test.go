@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// sideClient is an initiator that works on the same slots without the agent,
+// agentSideClient is an initiator that works on the same slots without the agent,
 // one memory access a step: now a writer, now a reader.
-type sideClient struct {
+type agentSideClient struct {
 	w       *agentWorld
 	owner   uint64
 	at      int // 0: idle
 	reader  bool
 	slot    int
 	seq     uint64
-	version [simRecords]uint64
+	version [agentSimRecords]uint64
 	data    []byte
-	seen    [simRecords][]byte
+	seen    [agentSimRecords][]byte
 }
 
-func (s *sideClient) tag() uint64 { return s.owner<<48 | s.seq }
+func (s *agentSideClient) tag() uint64 { return s.owner<<48 | s.seq }
 
-func (s *sideClient) step(begin bool) error {
+func (s *agentSideClient) step(begin bool) error {
 	w := s.w
 	mem := &w.core.slots
 	lock, readers := mem.lockOff(s.slot), mem.readersOff(s.slot)
@@ -32,7 +32,7 @@ func (s *sideClient) step(begin bool) error {
 			s.at = 0
 			return nil
 		}
-		s.reader, s.slot, s.seq = w.rng.IntN(3) == 0, w.rng.IntN(simSlots), s.seq+1
+		s.reader, s.slot, s.seq = w.rng.IntN(3) == 0, w.rng.IntN(agentSimSlots), s.seq+1
 	case s.reader && s.at == 2:
 		w.setWord(readers, w.word(readers)+1<<s.owner)
 	case s.reader && s.at == 3:
@@ -40,7 +40,7 @@ func (s *sideClient) step(begin bool) error {
 			s.at = 19 // a writer: leave again
 		}
 	case s.reader && s.at < 20: // the same each time
-		for i := range simRecords {
+		for i := range agentSimRecords {
 			now, err := mem.read(s.slot, i)
 			if err != nil {
 				return err
@@ -80,8 +80,8 @@ func (s *sideClient) step(begin bool) error {
 		}
 		w.setWord(lock, 0)
 		s.at = 0
-		for i := range simRecords {
-			if err := w.commit(simRecord{s.slot, i}, s.version[i], s.data); err != nil {
+		for i := range agentSimRecords {
+			if err := w.commit(agentSimRecord{s.slot, i}, s.version[i], s.data); err != nil {
 				return err
 			}
 		}

@@ -24,19 +24,19 @@ type agentWorld struct {
 	variant agentVariant
 	now     time.Duration
 
-	clients  []*simClient
-	sides    []*sideClient
-	requests []simMessage
-	replies  []simMessage
+	clients  []*agentSimClient
+	sides    []*agentSideClient
+	requests []agentSimMessage
+	replies  []agentSimMessage
 	lists    map[int32][]agentOp // posted, by job
 	results  map[int32][]uint64
 	buffers  []int32
 	memory   [][]byte // of the receive buffers
 
 	value   uint64
-	written map[simRecord]map[uint64][]byte // data by version, of what is known to be written
-	newest  map[simRecord]uint64            // answered so far
-	reads   []simRead
+	written map[agentSimRecord]map[uint64][]byte // data by version, of what is known to be written
+	newest  map[agentSimRecord]uint64            // answered so far
+	reads   []agentSimRead
 }
 
 type agentVariant int
@@ -49,69 +49,69 @@ const (
 	agentVariants
 )
 
-type simRecord struct{ slot, record int }
+type agentSimRecord struct{ slot, record int }
 
-type simRead struct {
-	rec     simRecord
+type agentSimRead struct {
+	rec     agentSimRecord
 	version uint64
 	data    []byte
 }
 
-type simMessage struct {
+type agentSimMessage struct {
 	client int
 	body   []byte
 }
 
-type simClient struct {
+type agentSimClient struct {
 	id     uint64
 	peer   int32
 	seq    uint64
-	open   map[uint64]*simChain
-	closed map[uint64]*simChain
+	open   map[uint64]*agentSimChain
+	closed map[uint64]*agentSimChain
 }
 
-type simChain struct {
+type agentSimChain struct {
 	body    []byte
 	request chainRequest
-	floor   map[simRecord]uint64 // versions answered to anybody when it was issued
+	floor   map[agentSimRecord]uint64 // versions answered to anybody when it was issued
 	answer  []byte
 }
 
 const (
-	simSlots   = 2
-	simSize    = 16
-	simWindow  = 3
-	simRecords = 2
+	agentSimSlots   = 2
+	agentSimSize    = 16
+	agentSimWindow  = 3
+	agentSimRecords = 2
 )
 
 func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 	w := &agentWorld{
 		rng: rand.New(rand.NewPCG(seed, 7)), variant: v,
 		lists: map[int32][]agentOp{}, results: map[int32][]uint64{},
-		written: map[simRecord]map[uint64][]byte{}, newest: map[simRecord]uint64{},
+		written: map[agentSimRecord]map[uint64][]byte{}, newest: map[agentSimRecord]uint64{},
 	}
 	l := agentLimits{
-		peers: 3, window: simWindow, queue: 4, receives: 6, message: 512,
+		peers: 3, window: agentSimWindow, queue: 4, receives: 6, message: 512,
 		maxWait: 400 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
-	s := newSimSlots(Layout{Slots: simSlots, Size: simSize, Records: simRecords})
-	w.core = newAgentCore(l, s, make([]byte, 3*(simWindow+1)*512), seed)
+	s := newAgentSimSlots(Layout{Slots: agentSimSlots, Size: agentSimSize, Records: agentSimRecords})
+	w.core = newAgentCore(l, s, make([]byte, 3*(agentSimWindow+1)*512), seed)
 	for j := range l.receives {
 		w.buffers = append(w.buffers, int32(j))
 		w.memory = append(w.memory, make([]byte, 512))
 	}
-	for slot := range simSlots {
-		for rec := range simRecords {
-			w.written[simRecord{slot, rec}] = map[uint64][]byte{}
+	for slot := range agentSimSlots {
+		for rec := range agentSimRecords {
+			w.written[agentSimRecord{slot, rec}] = map[uint64][]byte{}
 		}
 	}
 	for i := range 3 {
-		c := &simClient{id: uint64(100 + i), open: map[uint64]*simChain{}, closed: map[uint64]*simChain{}}
+		c := &agentSimClient{id: uint64(100 + i), open: map[uint64]*agentSimChain{}, closed: map[uint64]*agentSimChain{}}
 		c.peer, _, _ = w.core.attach(c.id)
 		w.clients = append(w.clients, c)
 	}
 	for i := range 2 {
-		w.sides = append(w.sides, &sideClient{w: w, owner: uint64(i + 1)})
+		w.sides = append(w.sides, &agentSideClient{w: w, owner: uint64(i + 1)})
 	}
 	return w
 }
@@ -124,7 +124,7 @@ func (w *agentWorld) data() []byte {
 }
 
 // commit notes that a version was written, which may happen once only.
-func (w *agentWorld) commit(r simRecord, version uint64, data []byte) error {
+func (w *agentWorld) commit(r agentSimRecord, version uint64, data []byte) error {
 	if old, there := w.written[r][version]; there {
 		return fmt.Errorf("%v: version %d written twice, %x and %x", r, version, old, data)
 	}
@@ -135,15 +135,15 @@ func (w *agentWorld) commit(r simRecord, version uint64, data []byte) error {
 
 func (w *agentWorld) issue(i int) {
 	c := w.clients[i]
-	if c.open[c.seq+1-simWindow] != nil || len(c.open) >= simWindow {
+	if c.open[c.seq+1-agentSimWindow] != nil || len(c.open) >= agentSimWindow {
 		return
 	}
 	c.seq++
-	ch := &simChain{floor: map[simRecord]uint64{}}
+	ch := &agentSimChain{floor: map[agentSimRecord]uint64{}}
 	for r, v := range w.newest {
 		ch.floor[r] = v
 	}
-	slot := w.rng.IntN(simSlots)
+	slot := w.rng.IntN(agentSimSlots)
 	r := chainRequest{client: c.id, seq: c.seq, slot: uint32(slot), tries: uint32(w.rng.IntN(5)), deadline: uint32(w.rng.IntN(300))}
 	var ops []wireAccess
 	read := func(rec int) { ops = append(ops, wireAccess{kind: accessRead, record: uint16(rec)}) }
@@ -156,8 +156,8 @@ func (w *agentWorld) issue(i int) {
 		read(0)
 		read(1)
 	case 1: // compare and write
-		rec := w.rng.IntN(simRecords)
-		ops = append(ops, wireAccess{kind: accessCompare, record: uint16(rec), version: w.newest[simRecord{slot, rec}]})
+		rec := w.rng.IntN(agentSimRecords)
+		ops = append(ops, wireAccess{kind: accessCompare, record: uint16(rec), version: w.newest[agentSimRecord{slot, rec}]})
 		d := w.data()
 		if slot == 1 {
 			write(1-rec, d)
@@ -180,11 +180,11 @@ func (w *agentWorld) issue(i int) {
 	ch.body = sealMessage(b, len(ops))
 	ch.request, _ = decodeRequest(ch.body)
 	c.open[c.seq] = ch
-	w.requests = append(w.requests, simMessage{i, ch.body})
+	w.requests = append(w.requests, agentSimMessage{i, ch.body})
 }
 
 // deliver hands a request to the core.
-func (w *agentWorld) deliver(m simMessage) {
+func (w *agentWorld) deliver(m agentSimMessage) {
 	if len(w.buffers) == 0 {
 		w.requests = append(w.requests, m)
 		return
@@ -195,14 +195,14 @@ func (w *agentWorld) deliver(m simMessage) {
 	c := w.clients[m.client]
 	entries := w.core.peers[c.peer].entries
 	r, _ := decodeRequest(m.body)
-	e := &entries[r.seq%simWindow]
+	e := &entries[r.seq%agentSimWindow]
 	if w.variant == agentForgetful && e.seq == r.seq {
 		*e = agentEntry{}
 	}
 	w.core.submit(w.now, j, c.peer, w.memory[j][:n])
 	if w.variant == agentBusyAgain && e.seq == r.seq && !e.running {
-		if chainStatus(w.core.reply(c.peer, int32(r.seq%simWindow))[1]) == chainBusy {
-			*e = agentEntry{seq: r.seq - simWindow}
+		if chainStatus(w.core.reply(c.peer, int32(r.seq%agentSimWindow))[1]) == chainBusy {
+			*e = agentEntry{seq: r.seq - agentSimWindow}
 		}
 	}
 	w.take()
@@ -217,7 +217,7 @@ func (w *agentWorld) take() {
 	for _, o := range w.core.outs {
 		for i, c := range w.clients {
 			if c.peer == o.peer {
-				w.replies = append(w.replies, simMessage{i, bytes.Clone(w.core.reply(o.peer, o.entry)[:o.n])})
+				w.replies = append(w.replies, agentSimMessage{i, bytes.Clone(w.core.reply(o.peer, o.entry)[:o.n])})
 				w.core.sent(o.peer, w.core.peers[o.peer].conn)
 			}
 		}
@@ -273,7 +273,7 @@ func (w *agentWorld) execute() {
 }
 
 // answered checks a reply against what is known.
-func (w *agentWorld) answered(m simMessage) error {
+func (w *agentWorld) answered(m agentSimMessage) error {
 	c := w.clients[m.client]
 	r, err := decodeReply(m.body)
 	if err != nil || r.client != c.id {
@@ -305,7 +305,7 @@ func (w *agentWorld) answered(m simMessage) error {
 	var both []wireAccess
 	for asked.n > 0 {
 		a, got := asked.next(), r.ops.next()
-		rec := simRecord{int(ch.request.slot), int(a.record)}
+		rec := agentSimRecord{int(ch.request.slot), int(a.record)}
 		switch {
 		case got.version < ch.floor[rec]:
 			return fmt.Errorf("chain %d/%d: version %d of %v, %d was answered before", c.id, r.seq, got.version, rec, ch.floor[rec])
@@ -314,7 +314,7 @@ func (w *agentWorld) answered(m simMessage) error {
 				return fmt.Errorf("chain %d/%d: %w", c.id, r.seq, err)
 			}
 		case a.kind == accessRead:
-			w.reads = append(w.reads, simRead{rec: rec, version: got.version, data: got.data})
+			w.reads = append(w.reads, agentSimRead{rec: rec, version: got.version, data: got.data})
 			both = append(both, got)
 		}
 	}
@@ -356,7 +356,7 @@ func (w *agentWorld) step(chaos bool) error {
 		c := w.rng.IntN(len(w.clients))
 		for seq := uint64(1); seq <= w.clients[c].seq; seq++ {
 			if ch := w.clients[c].open[seq]; ch != nil && w.rng.IntN(3) == 0 {
-				w.requests = append(w.requests, simMessage{c, ch.body})
+				w.requests = append(w.requests, agentSimMessage{c, ch.body})
 			}
 		}
 	case n == 9 && chaos && w.rng.IntN(10) == 0: // a new queue pair
@@ -402,7 +402,7 @@ func (w *agentWorld) run(steps int) error {
 			return fmt.Errorf("%v: version %d read as %x, written as %x", r.rec, r.version, r.data, w.written[r.rec][r.version])
 		}
 	}
-	for slot := range simSlots {
+	for slot := range agentSimSlots {
 		if w.word(w.core.slots.lockOff(slot)) != 0 || w.word(w.core.slots.readersOff(slot)) != 0 {
 			return fmt.Errorf("slot %d stays locked", slot)
 		}
@@ -461,8 +461,8 @@ func TestAgentVariantsFail(t *testing.T) {
 	}
 }
 
-// newSimSlots lays out memory as a target would.
-func newSimSlots(l Layout) slotMemory {
+// newAgentSimSlots lays out memory as a target would.
+func newAgentSimSlots(l Layout) slotMemory {
 	l = l.withDefaults()
 	s := slotMemory{Layout: l, mem: make([]byte, l.Bytes()), epoch: 1}
 	l.format(s.mem)
