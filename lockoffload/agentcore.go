@@ -45,6 +45,7 @@ type agentLimits struct {
 	receives      int // above queue, so that the rest can be told so
 	message       int // bytes
 	maxWait       time.Duration
+	eager         time.Duration // tries without a pause, for so long
 	minPause      time.Duration
 	maxPause      time.Duration
 }
@@ -225,13 +226,20 @@ func (c *agentCore) start(now time.Duration) {
 func (c *agentCore) startOne(now time.Duration, p *agentPeer) bool {
 	before := int32(-1)
 	for j := p.head; j >= 0; before, j = j, c.jobs[j].next {
-		slot := c.jobs[j].request.slot
+		job := &c.jobs[j]
+		slot := job.request.slot
 		if c.busy[slot/64]&(1<<(slot%64)) != 0 {
+			job.waited = true
 			continue
 		}
 		c.busy[slot/64] |= 1 << (slot % 64)
 		c.unqueue(p, before, j)
-		c.try(now, j)
+		job.began = now
+		if job.waited {
+			c.yield(j)
+		} else {
+			c.try(now, j)
+		}
 		return true
 	}
 	return false

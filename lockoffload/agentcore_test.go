@@ -90,6 +90,20 @@ func TestAgentRetriesAreCounted(t *testing.T) {
 	require.Empty(t, b.ops, "and nothing to unlock")
 }
 
+// Before it sleeps it tries without a pause.
+func TestAgentIsEagerAtFirst(t *testing.T) {
+	b := newAgentBench(t, 8)
+	b.limits.eager = 5 * time.Microsecond
+	b.write(0, b.client(7), 1, 0, 0)
+	for i := range 5 {
+		b.done(time.Duration(i)*time.Microsecond, 99, 0)
+		require.Len(t, b.ops, 2)
+	}
+	b.done(5*time.Microsecond, 99, 0)
+	require.Empty(t, b.ops)
+	require.Less(t, b.alarm, 20*time.Microsecond)
+}
+
 func TestAgentDeadline(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
@@ -185,6 +199,8 @@ func TestAgentCarriesReadersOnly(t *testing.T) {
 	b.done(0, b.jobs[20].tag)
 	require.Equal(t, []uint64{1, 2}, []uint64{b.status().seq, b.status().seq})
 	require.Empty(t, b.outs)
+	require.Equal(t, opRead, b.ops[0].kind, "the lock is free for a moment")
+	b.done(0, 0)
 	b.complete(0)
 	require.EqualValues(t, 2, b.status().client)
 }

@@ -43,13 +43,13 @@ func TestAgentMeetsHeldLock(t *testing.T) {
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 4, res.Tries)
 
-	const deadline = 20 * time.Millisecond
+	const deadline = 60 * time.Millisecond
 	ch = lockoffload.AgentChain{Deadline: deadline, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 	start := time.Now()
 	res, err = c.Do(ctx, &ch)
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.GreaterOrEqual(t, time.Since(start), deadline)
-	require.Greater(t, res.Tries, 4)
+	require.Greater(t, res.Tries, 1)
 
 	_, err = c.Do(ctx, &lockoffload.AgentChain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}})
 	require.NoError(t, err, "another slot is free")

@@ -7,16 +7,17 @@ import (
 
 // agentJob is a chain that an agent was given:
 //
-//	queued ─▶ locking ─▶ [draining] ─▶ access ─▶ unlocking ─▶ answered
-//	             │  ▲         │                      ▲
-//	             ▼  │         └── no more time ──────┘
-//	           asleep ── no more time ─▶ answered
+//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access ─▶ unlocking ─▶ answered
+//	                          │  ▲         │                      ▲
+//	                          ▼  │         └── no more time ──────┘
+//	                        asleep ── no more time ─▶ answered
 //
 // A shared chain, which only reads, takes the lock with a tag that says so. It
 // does not wait for readers, nor need they wait for it.
 type agentJob struct {
 	state   jobState
 	asleep  bool // until at
+	waited  bool // for another job with the same slot
 	peer    int32
 	gen     uint32 // of the peer
 	entry   int32
@@ -26,7 +27,8 @@ type agentJob struct {
 	tag     uint64
 	words   int // of the results that it waits for
 	tries   uint32
-	status  chainStatus   // to answer after the unlock
+	status  chainStatus // to answer after the unlock
+	began   time.Duration
 	until   time.Duration // deadline
 	at      time.Duration
 	pause   time.Duration
@@ -37,11 +39,22 @@ type jobState uint8
 const (
 	jobIdle jobState = iota
 	jobQueued
+	jobYielding // leaves the lock free for a moment
 	jobLocking
 	jobDraining // holds the lock, waits for readers to leave
 	jobUnlocking
 	jobCarried // executed under another job's lock
 )
+
+// yield keeps a job that waited for the agent's own lock from taking it at
+// once: clients that lock without the agent are farther away, and would never
+// find the lock free. One READ through the device is a measure of time that
+// timers are too coarse for.
+func (c *agentCore) yield(j int32) {
+	job := &c.jobs[j]
+	job.state = jobYielding
+	c.post(j, op{kind: opRead, off: c.slots.lockOff(int(job.request.slot)), n: 8})
+}
 
 // try examines the lock.
 func (c *agentCore) try(now time.Duration, j int32) {
@@ -86,6 +99,8 @@ func (c *agentCore) result(now time.Duration, j int32, res []uint64) {
 	job := &c.jobs[j]
 	res = res[:job.words]
 	switch job.state {
+	case jobYielding:
+		c.try(now, j)
 	case jobLocking:
 		switch {
 		case res[0] != 0:
@@ -170,11 +185,16 @@ func anyBit(words []uint64) bool {
 	return false
 }
 
-// again sleeps until the next try, if there is one.
+// again tries again, if that may be: at once in the beginning, when the way
+// through the device is pause enough, then after a sleep.
 func (c *agentCore) again(now time.Duration, j int32) {
 	job := &c.jobs[j]
 	if limit := job.request.tries; limit > 0 && job.tries >= limit || now >= job.until {
 		c.giveUp(j)
+		return
+	}
+	if now-job.began < c.limits.eager {
+		c.try(now, j)
 		return
 	}
 	// Half of the pause is random: others try too.

@@ -92,7 +92,7 @@ func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 	}
 	l := agentLimits{
 		peers: 3, window: agentSimWindow, queue: 4, receives: 6, message: 512,
-		maxWait: 400 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
+		maxWait: 400 * time.Microsecond, eager: time.Duration(seed%3) * 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
 	s := newAgentSimSlots(Layout{Slots: agentSimSlots, Size: agentSimSize, Records: agentSimRecords})
 	w.core = newAgentCore(l, s, make([]byte, 3*(agentSimWindow+1)*512), seed)
