@@ -103,7 +103,12 @@ func (s *session) expire() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()
-	s.lostOnce.Do(func() { close(s.lost) })
+	s.lostOnce.Do(func() {
+		close(s.lost)
+		// What is still under way ends now, not when the device gives up. A
+		// queue pair that is in ERROR already, or closed, may refuse.
+		_ = s.line.qp.ToError()
+	})
 }
 
 // allowed tells whether a WRITE may be posted under the lease.

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -226,5 +227,8 @@ func (l *line) close(ctx context.Context) error {
 	}
 	l.poll <- struct{}{}
 	defer func() { <-l.poll }()
-	return l.qp.Drain(ctx, nil)
+	if err := l.qp.Drain(ctx, nil); !errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil // it is gone, and nothing is under way in it
 }
