@@ -117,7 +117,7 @@ func TestAgentChain(t *testing.T) {
 	ctx := within(t, 30*time.Second)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, nil)
 	c := r.caller(nil)
-	ch := lockoffload.AgentChain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
+	ch := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
 	res, err := c.Do(ctx, &ch)
 	require.NoError(t, err)
 	require.Equal(t, 1, res.Tries)
@@ -125,20 +125,20 @@ func TestAgentChain(t *testing.T) {
 	require.Equal(t, "one", string(ch.Accesses[2].Data))
 
 	for _, shared := range []bool{true, false} {
-		ch = lockoffload.AgentChain{Slot: 1, Shared: shared, Accesses: []lockoffload.Access{readOf(0, 32), readOf(1, 32), compareWith(1, 1)}}
+		ch = lockoffload.Chain{Slot: 1, Shared: shared, Accesses: []lockoffload.Access{readOf(0, 32), readOf(1, 32), compareWith(1, 1)}}
 		_, err = c.Do(ctx, &ch)
 		require.NoError(t, err)
 		require.Equal(t, "one", string(ch.Accesses[0].Data))
 		require.Equal(t, "two", string(ch.Accesses[1].Data))
 	}
 
-	ch = lockoffload.AgentChain{Slot: 1, Accesses: []lockoffload.Access{compareWith(1, 7), writeOf(0, "three"), readOf(0, 32)}}
+	ch = lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{compareWith(1, 7), writeOf(0, "three"), readOf(0, 32)}}
 	_, err = c.Do(ctx, &ch)
 	require.ErrorIs(t, err, lockoffload.ErrDiffers)
 	require.EqualValues(t, 1, ch.Accesses[0].Version, "the version that it has")
 	require.Equal(t, "one", string(ch.Accesses[2].Data), "nothing was written")
 
-	for _, bad := range []lockoffload.AgentChain{
+	for _, bad := range []lockoffload.Chain{
 		{Slot: 2}, {Slot: -1}, {Accesses: []lockoffload.Access{readOf(2, 1)}}, {Accesses: make([]lockoffload.Access, 1)},
 		{Shared: true, Accesses: []lockoffload.Access{writeOf(0, "x")}},
 		{Accesses: []lockoffload.Access{writeOf(0, string(make([]byte, 33)))}},
@@ -160,7 +160,7 @@ func TestAgentManyCallers(t *testing.T) {
 		for range goroutines {
 			wg.Go(func() {
 				for i := range each {
-					ch := lockoffload.AgentChain{Slot: i % 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+					ch := lockoffload.Chain{Slot: i % 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 					if _, err := c.Do(ctx, &ch); err != nil {
 						t.Error(err)
 						return
@@ -172,7 +172,7 @@ func TestAgentManyCallers(t *testing.T) {
 	wg.Wait()
 	c, total := r.caller(nil), uint64(0)
 	for slot := range 4 {
-		ch := lockoffload.AgentChain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, 8)}}
+		ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, 8)}}
 		_, err := c.Do(ctx, &ch)
 		require.NoError(t, err)
 		total += ch.Accesses[0].Version
@@ -185,7 +185,7 @@ func TestAgentAllocatesNothing(t *testing.T) {
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	c := r.caller(nil)
 	data := make([]byte, 8)
-	ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{{Kind: lockoffload.AccessWrite, Data: data}}}
+	ch := lockoffload.Chain{Accesses: []lockoffload.Access{{Kind: lockoffload.AccessWrite, Data: data}}}
 	n := uint64(0)
 	allocs := testing.AllocsPerRun(500, func() {
 		n++

@@ -1,7 +1,7 @@
 package lockoffload
 
 // Request is the message that a caller sends for the chain.
-func (ch *AgentChain) Request(dst []byte, client, seq uint64) int {
+func (ch *Chain) Request(dst []byte, client, seq uint64) int {
 	return ch.request(dst, client, seq, 0)
 }
 

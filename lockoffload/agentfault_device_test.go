@@ -25,7 +25,7 @@ func (r *agentRig) side() *lockoffload.Client {
 
 func (r *agentRig) version(c *lockoffload.Caller, slot int) uint64 {
 	r.t.Helper()
-	ch := lockoffload.AgentChain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, r.layout.Size)}}
+	ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, r.layout.Size)}}
 	_, err := c.Do(within(r.t, 30*time.Second), &ch)
 	require.NoError(r.t, err)
 	return ch.Accesses[0].Version
@@ -38,25 +38,25 @@ func TestAgentMeetsHeldLock(t *testing.T) {
 	held, _, err := side.TryLock(ctx, 0)
 	require.NoError(t, err)
 
-	ch := lockoffload.AgentChain{Tries: 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+	ch := lockoffload.Chain{Tries: 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 	res, err := c.Do(ctx, &ch)
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 4, res.Tries)
 
 	const deadline = 60 * time.Millisecond
-	ch = lockoffload.AgentChain{Deadline: deadline, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+	ch = lockoffload.Chain{Deadline: deadline, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 	start := time.Now()
 	res, err = c.Do(ctx, &ch)
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.GreaterOrEqual(t, time.Since(start), deadline)
 	require.Greater(t, res.Tries, 1)
 
-	_, err = c.Do(ctx, &lockoffload.AgentChain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}})
+	_, err = c.Do(ctx, &lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}})
 	require.NoError(t, err, "another slot is free")
 
 	done := make(chan error, 1)
 	go func() { // waits until the holder leaves
-		ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "y")}}
+		ch := lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "y")}}
 		_, err := c.Do(ctx, &ch)
 		done <- err
 	}()
@@ -79,7 +79,7 @@ func TestAgentBusy(t *testing.T) {
 		c := r.caller(nil)
 		for range 8 {
 			wg.Go(func() {
-				ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "x")}}
+				ch := lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}}
 				switch _, err := c.Do(ctx, &ch); {
 				case errors.Is(err, lockoffload.ErrBusy):
 					busy.Add(1)
@@ -105,7 +105,7 @@ func TestAgentExecutesOnce(t *testing.T) {
 	mr, err := r.a.pd.AllocMR(8192, verbs.MRConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
-	ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "once")}}
+	ch := lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "once")}}
 	n := ch.Request(mr.Bytes()[:4096:4096], 77, 1)
 	var first []byte
 	for range 2 {
@@ -171,7 +171,7 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 					return
 				default:
 				}
-				ch := lockoffload.AgentChain{Slot: i % 2, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+				ch := lockoffload.Chain{Slot: i % 2, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 				if _, err := c.Do(ctx, &ch); err != nil {
 					t.Error(err)
 					return
@@ -222,13 +222,13 @@ func TestAgentBesideClients(t *testing.T) {
 		})
 		wg.Go(func() {
 			for n := 0; n < each; {
-				read := lockoffload.AgentChain{Shared: true, Accesses: []lockoffload.Access{readOf(0, 8)}}
+				read := lockoffload.Chain{Shared: true, Accesses: []lockoffload.Access{readOf(0, 8)}}
 				if _, err := c.Do(ctx, &read); err != nil {
 					t.Error(err)
 					return
 				}
 				next := binary.LittleEndian.AppendUint64(nil, counted(read.Accesses[0].Data)+1)
-				write := lockoffload.AgentChain{Accesses: []lockoffload.Access{
+				write := lockoffload.Chain{Accesses: []lockoffload.Access{
 					compareWith(0, read.Accesses[0].Version), writeOf(0, string(next)),
 				}}
 				switch _, err := c.Do(ctx, &write); {
@@ -242,7 +242,7 @@ func TestAgentBesideClients(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{readOf(0, 8)}}
+	ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 8)}}
 	_, err := r.caller(nil).Do(ctx, &ch)
 	require.NoError(t, err)
 	require.EqualValues(t, 4*each, counted(ch.Accesses[0].Data))
@@ -264,7 +264,7 @@ func TestAgentChainGivenUp(t *testing.T) {
 	done, unknown := uint64(0), uint64(0)
 	for i := range 200 {
 		short, cancel := context.WithTimeout(ctx, time.Duration(i*2)*time.Microsecond)
-		ch := lockoffload.AgentChain{Deadline: time.Second, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+		ch := lockoffload.Chain{Deadline: time.Second, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 		switch _, err := c.Do(short, &ch); {
 		case err == nil:
 			done++
@@ -279,7 +279,7 @@ func TestAgentChainGivenUp(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 * r.agent.Limits().Window {
 		wg.Go(func() {
-			ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "x")}}
+			ch := lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}}
 			if _, err := c.Do(ctx, &ch); err != nil {
 				t.Error(err)
 			}
@@ -308,7 +308,7 @@ func TestAgentForgetsClient(t *testing.T) {
 		}
 	})
 	write := func() error {
-		_, err := c.Do(ctx, &lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
 		return err
 	}
 	require.NoError(t, write())

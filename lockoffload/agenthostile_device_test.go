@@ -23,7 +23,7 @@ func TestAgentHostileClients(t *testing.T) {
 	mr, err := r.a.pd.AllocMR(8192, verbs.MRConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
-	ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "stolen")}}
+	ch := lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "stolen")}}
 	forged := ch.Request(mr.Bytes()[:4096:4096], r.ids.Load(), 1000)
 
 	qp, cq, err := r.link(666)
@@ -53,7 +53,7 @@ func TestAgentHostileClients(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range more {
-		_, err := good.Do(ctx, &lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "good")}})
+		_, err := good.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "good")}})
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, more, r.version(good, 0))
@@ -76,7 +76,7 @@ func TestAgentLeavesRoom(t *testing.T) {
 						return
 					default:
 					}
-					ch := lockoffload.AgentChain{Accesses: []lockoffload.Access{readOf(0, 8)}}
+					ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 8)}}
 					if _, err := c.Do(ctx, &ch); err != nil {
 						t.Error(err)
 						return

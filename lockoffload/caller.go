@@ -11,42 +11,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Access is what a chain does to one record of its slot. After the chain,
-// Version is that of the record: of what was read, of what was written, or
-// the one that a compare found.
-type Access struct {
-	Kind    AccessKind
-	Record  int
-	Version uint64 // that a compare wants
-	// Data is what to write, or where to read to: then it is cut to what was
-	// read.
-	Data []byte
-}
-
-// AccessKind is what an access does.
-type AccessKind uint8
-
-const (
-	AccessRead    = AccessKind(accessRead)
-	AccessWrite   = AccessKind(accessWrite)
-	AccessCompare = AccessKind(accessCompare)
-)
-
-// AgentChain is what a target's agent is to do: lock a slot, perform the
-// accesses in their order, unlock. Either all of them are performed or none:
-// compares are looked at before anything else.
-type AgentChain struct {
-	Slot int
-	// Shared chains only read and compare. They go together with readers.
-	Shared   bool
-	Accesses []Access
-	// Tries is how often the lock is examined, at most; 0 means no limit.
-	Tries int
-	// Deadline counts at the target, from the arrival of the chain; 0 means
-	// what is left of the context's time. [AgentConfig.MaxWait] bounds it.
-	Deadline time.Duration
-}
-
 // CallerConfig describes a client of an agent.
 type CallerConfig struct {
 	PD     *verbs.PD
@@ -158,7 +122,7 @@ func (c *Caller) Close() error {
 // differ, those that read were performed all the same.
 //
 // ch and its memory are the caller's again when Do returns.
-func (c *Caller) Do(ctx context.Context, ch *AgentChain) (Result, error) {
+func (c *Caller) Do(ctx context.Context, ch *Chain) (Result, error) {
 	res, err := c.do(ctx, ch)
 	if err != nil {
 		return res, opError("chain on", ch.Slot, err)
@@ -166,8 +130,8 @@ func (c *Caller) Do(ctx context.Context, ch *AgentChain) (Result, error) {
 	return res, nil
 }
 
-func (c *Caller) do(ctx context.Context, ch *AgentChain) (res Result, err error) {
-	if err := c.check(ch); err != nil {
+func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
+	if err := ch.check(c.cfg.Layout, c.cfg.Limits.Message); err != nil {
 		return res, err
 	}
 	var p *callPlace
@@ -200,42 +164,8 @@ func (c *Caller) do(ctx context.Context, ch *AgentChain) (res Result, err error)
 	}
 }
 
-// check refuses what the agent would refuse, or what does not fit.
-func (c *Caller) check(ch *AgentChain) error {
-	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
-	}
-	if ch.Slot < 0 || ch.Slot >= c.cfg.Layout.Slots || ch.Tries < 0 || ch.Tries > math.MaxInt32 || ch.Deadline < 0 {
-		return refuse("slot, tries or deadline")
-	}
-	request, reply := requestHead, replyHead
-	for i := range ch.Accesses {
-		a := &ch.Accesses[i]
-		request, reply = request+accessHead, reply+accessHead
-		if a.Record < 0 || a.Record >= c.cfg.Layout.Records {
-			return refuse("record %d of %d", a.Record, c.cfg.Layout.Records)
-		}
-		switch {
-		case a.Kind == AccessRead:
-			reply += pad8(c.cfg.Layout.Size)
-		case a.Kind == AccessWrite && ch.Shared:
-			return refuse("a shared chain cannot write")
-		case a.Kind == AccessWrite && len(a.Data) > c.cfg.Layout.Size:
-			return refuse("%d bytes of data, records have %d", len(a.Data), c.cfg.Layout.Size)
-		case a.Kind == AccessWrite:
-			request += pad8(len(a.Data))
-		case a.Kind != AccessCompare:
-			return refuse("access of kind %d", a.Kind)
-		}
-	}
-	if max(request, reply) > c.cfg.Limits.Message {
-		return refuse("%d bytes of accesses, messages have %d", max(request, reply), c.cfg.Limits.Message)
-	}
-	return nil
-}
-
 // deadline is in microseconds, rounded up: 0 would be none at all.
-func (ch *AgentChain) deadline(ctx context.Context) uint32 {
+func (ch *Chain) deadline(ctx context.Context) uint32 {
 	d := ch.Deadline
 	if end, ok := ctx.Deadline(); d == 0 && ok {
 		d = max(time.Until(end), 1)
@@ -245,7 +175,7 @@ func (ch *AgentChain) deadline(ctx context.Context) uint32 {
 
 // request writes a chain into dst, which is large enough, and answers its
 // length.
-func (ch *AgentChain) request(dst []byte, client, seq uint64, deadline uint32) int {
+func (ch *Chain) request(dst []byte, client, seq uint64, deadline uint32) int {
 	r := chainRequest{
 		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline,
 	}
@@ -265,7 +195,7 @@ func (ch *AgentChain) request(dst []byte, client, seq uint64, deadline uint32) i
 }
 
 // take moves a reply's results into the chain.
-func (ch *AgentChain) take(msg []byte) (Result, error) {
+func (ch *Chain) take(msg []byte) (Result, error) {
 	r, err := decodeReply(msg)
 	if err != nil {
 		return Result{Form: FormAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -284,17 +214,10 @@ func (ch *AgentChain) take(msg []byte) (Result, error) {
 		}
 		a.Version, res.Version = got.version, got.version
 		if a.Kind == AccessRead {
-			if len(got.data) > len(a.Data) {
-				err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(got.data), len(a.Data))
-				continue
-			}
-			a.Data = a.Data[:copy(a.Data, got.data)]
+			a.Data = append(a.Data[:0], got.data...)
 		}
 	}
-	if serr := statusError(r.status); serr != nil {
-		return res, serr
-	}
-	return res, err
+	return res, statusError(r.status)
 }
 
 func statusError(s chainStatus) error {

@@ -67,7 +67,7 @@ func (c *Caller) add(p *callPlace) {
 }
 
 // issue gives a chain the next sequence of its place and sends it.
-func (c *Caller) issue(p *callPlace, ch *AgentChain, deadline uint32) error {
+func (c *Caller) issue(p *callPlace, ch *Chain, deadline uint32) error {
 	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,6 +50,7 @@ type Client struct {
 	failed  []error // of commits, for Flush
 
 	swaps swapTable
+	agent *Caller // of UseAgent
 }
 
 // NewClient makes an initiator with the place at the target that the invite

@@ -33,7 +33,7 @@ func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 		return least
 	}
 	chain := best(func() error {
-		_, err := caller.Do(ctx, &lockoffload.AgentChain{Accesses: []lockoffload.Access{readOf(0, 16), writeOf(0, "both"), writeOf(1, "records")}})
+		_, err := caller.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 16), writeOf(0, "both"), writeOf(1, "records")}})
 		return err
 	})
 	swap := best(func() error {
@@ -56,7 +56,7 @@ func TestAgentUnderLoss(t *testing.T) {
 	lab.ImpairWire(t, lab.Impairment{Loss: 0.1})
 	const chains = 40
 	for range chains {
-		_, err := c.Do(ctx, &lockoffload.AgentChain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, chains, r.version(c, 0))
