@@ -116,7 +116,7 @@ func (c *Client) named(slot int, records []int) error {
 	if closed {
 		return ErrClosed
 	}
-	if slot < 0 || slot >= c.l.Slots || len(records) == 0 {
+	if slot < 0 || slot >= c.l.Slots || len(records) == 0 || len(records)+leastWRs-1 > c.session().line.qp.MaxSendWR() {
 		return ErrConfig
 	}
 	for i, r := range records {

@@ -11,9 +11,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config describes an initiator. QP is connected to the target (RC, at least 8
-// send requests); CQ is its send queue and is used by nobody else. Both stay
-// the caller's to close, after the client.
+// Config describes an initiator. QP is connected to the target (RC, at least 16
+// send requests, one more for each further record that an operation names); CQ
+// is its send queue and is used by nobody else. Both stay the caller's to
+// close, after the client, which moves the queue pair to ERROR when its session
+// is over.
 type Config struct {
 	PD     *verbs.PD
 	QP     *verbs.QP

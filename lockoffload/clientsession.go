@@ -91,7 +91,7 @@ func (s *session) heartbeat(ctx context.Context, ops []op) error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	f, err := s.line.issue(ctx, ops, s.beat, nil)
+	f, err := s.line.issue(ops, s.beat, nil)
 	if err != nil {
 		return err
 	}

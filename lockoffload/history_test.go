@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/goverbs/goverbs/ci/lab"
 )
 
 // regOp is one operation on the register that a record is.
@@ -274,6 +276,9 @@ func history(seed uint64, f flaws) error {
 
 // Histories of clients that are killed are linearizable.
 func TestHistories(t *testing.T) {
+	if lab.In() {
+		t.Skip("needs no device, and much computing")
+	}
 	seeds := 3000
 	if !testing.Short() {
 		seeds = 30000

@@ -29,6 +29,10 @@ type line struct {
 	onBreak func() // called once
 }
 
+// leastWRs is room for the longest list with one record. Each further record
+// takes one more.
+const leastWRs = 16
+
 // flight is a list under way.
 type flight struct {
 	ops  int
@@ -38,6 +42,9 @@ type flight struct {
 }
 
 func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*line, error) {
+	if qp.MaxSendWR() < leastWRs {
+		return nil, fmt.Errorf("lockoffload: queue pair with %d send requests, %d are needed: %w", qp.MaxSendWR(), leastWRs, ErrConfig)
+	}
 	b, err := qp.NewBatch(qp.MaxSendWR())
 	if err != nil {
 		return nil, err
@@ -47,14 +54,13 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 
 // issue posts a list that uses the memory. then, if any, is called when it has
 // ended, by whoever polls, and must not wait; it is not called when issue
-// answers an error. The memory is the device's until
-// the flight is done.
-func (l *line) issue(ctx context.Context, ops []op, mr *verbs.MR, then func(error)) (*flight, error) {
-	if len(ops) > l.qp.MaxSendWR() {
-		return nil, fmt.Errorf("%w: %d requests, the queue holds %d", ErrConfig, len(ops), l.qp.MaxSendWR())
-	}
+// answers an error. An error says that nothing was posted and nothing will be:
+// the line is broken. So whoever gives up knows what was executed; the wait for
+// room in the queue is as long as the device takes. The memory is the device's
+// until the flight is done.
+func (l *line) issue(ops []op, mr *verbs.MR, then func(error)) (*flight, error) {
 	for {
-		if err := l.room(ctx, len(ops)); err != nil {
+		if err := l.room(len(ops)); err != nil {
 			return nil, err
 		}
 		l.post.Lock()
@@ -118,7 +124,7 @@ func (l *line) withdraw(f *flight) bool {
 }
 
 // room waits until n more requests fit.
-func (l *line) room(ctx context.Context, n int) error {
+func (l *line) room(n int) error {
 	for {
 		l.mu.Lock()
 		if l.broken != nil || l.posted+n <= l.qp.MaxSendWR() {
@@ -127,7 +133,7 @@ func (l *line) room(ctx context.Context, n int) error {
 		}
 		first := l.flights[0]
 		l.mu.Unlock()
-		if err := l.await(ctx, first); err != nil {
+		if err := l.await(context.Background(), first); err != nil {
 			return err
 		}
 	}
@@ -221,10 +227,11 @@ func (l *line) close(ctx context.Context) error {
 	l.mu.Lock()
 	idle := l.broken == nil && len(l.flights) == 0
 	l.mu.Unlock()
-	l.fail(ErrClosed)
+	defer l.fail(ErrClosed)
 	if idle {
 		return nil
 	}
+	_ = l.qp.ToError() // ends a wait; Drain says what is wrong with it
 	l.poll <- struct{}{}
 	defer func() { <-l.poll }()
 	if err := l.qp.Drain(ctx, nil); !errors.Is(err, verbs.ErrClosed) {

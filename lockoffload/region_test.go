@@ -109,6 +109,7 @@ func TestTags(t *testing.T) {
 	require.Equal(t, uint64(3<<16|9), tagIdentity(b))
 	require.Zero(t, a&readingTag)
 	require.NotZero(t, b&readingTag)
+	require.Less(t, 4096, agentOwner, "no client has it")
 	require.True(t, isSkipMark(skipMark(1<<32-1)))
 	require.False(t, isSkipMark(queueEntry(1, 1, 0)))
 	for _, at := range []uint32{0, 5, 1<<32 - 1} {

@@ -18,7 +18,6 @@ type Commit struct {
 	s    *session
 	slot int
 	done chan struct{}
-	once sync.Once
 	err  error // once done is closed
 
 	mu     sync.Mutex
@@ -148,7 +147,7 @@ func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case post:
-			f, err := s.line.issue(ctx, j.m.base().ops, j.mr, nil)
+			f, err := s.line.issue(j.m.base().ops, j.mr, nil)
 			if err == nil {
 				err = s.line.await(ctx, f)
 			}
@@ -177,15 +176,16 @@ func (j *job) finish() {
 // postLast posts the list with which the machine ends.
 func (j *job) postLast() (*Commit, error) {
 	p := j.c.newCommit(j.s, j.slot)
-	f, err := j.s.line.issue(context.Background(), j.m.base().ops, j.mr, func(err error) { j.settle(p, err) })
+	// Held so that whoever flushes finds the flight, and polls for it.
+	p.mu.Lock()
+	f, err := j.s.line.issue(j.m.base().ops, j.mr, func(err error) { j.settle(p, err) })
+	p.flight = f
+	p.mu.Unlock()
 	if err != nil {
 		j.settle(p, err)
 		j.c.reported(p.err)
 		return nil, err
 	}
-	p.mu.Lock()
-	p.flight = f
-	p.mu.Unlock()
 	return p, nil
 }
 
@@ -235,7 +235,7 @@ func (j *job) undo(f *flight) error {
 		if v == done {
 			return err
 		}
-		f, ierr := j.s.line.issue(ctx, j.m.base().ops, j.mr, nil)
+		f, ierr := j.s.line.issue(j.m.base().ops, j.mr, nil)
 		if ierr == nil {
 			ierr = j.s.line.await(ctx, f)
 		}

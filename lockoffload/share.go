@@ -1,6 +1,9 @@
 package lockoffload
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // bit is the use of the one bit that a session has among the readers of a
 // slot: by one chain, or by all holders of the shared lock together. Two
@@ -65,6 +68,18 @@ func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-ch
 	return b, false, nil
 }
 
+// pendingOf is something of the slot that nobody waits for yet.
+func (c *Client) pendingOf(slot int) *Commit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.pending {
+		if p.slot == slot {
+			return p
+		}
+	}
+	return nil
+}
+
 func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int) (*Held, Result, error) {
 	res := Result{Form: FormTwoStep}
 	var b *bit
@@ -74,14 +89,22 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 			return &Held{c: c, s: s, g: got.grant, share: got}, res, nil
 		}
 		b = got
-		if wait != nil {
-			select {
-			case <-wait:
-			case <-s.lost:
-				return nil, res, ErrLost
-			case <-ctx.Done():
-				return nil, res, ctx.Err()
+		if wait == nil {
+			continue
+		}
+		// It may be on its way back without anybody who polls for it.
+		if p := c.pendingOf(slot); p != nil {
+			if err := p.await(ctx); err != nil {
+				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
+			continue
+		}
+		select {
+		case <-wait:
+		case <-s.lost:
+			return nil, res, ErrLost
+		case <-ctx.Done():
+			return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
 		}
 	}
 	m := &acquireShared{tags: &s.tags, tries: tries, grant: grant{slot: slot}}

@@ -273,9 +273,7 @@ func (c *simClient) kill() {
 // fence is what a queue pair in ERROR does: nothing more of it executes.
 func (c *simClient) fence() {
 	if c.s.flaws.noFence {
-		for _, x := range c.wire.lists {
-			c.s.late = append(c.s.late, x)
-		}
+		c.s.late = append(c.s.late, c.wire.lists...)
 	}
 	c.wire.lists = nil
 	c.fenced = true
