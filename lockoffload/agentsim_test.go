@@ -424,10 +424,15 @@ func (w *agentWorld) quiet() bool {
 	return len(w.lists) == 0 && len(w.requests) == 0
 }
 
-func TestAgentSimulated(t *testing.T) {
+// onHost keeps long simulations out of the lab, which is slow.
+func onHost(t *testing.T) {
 	if lab.In() {
-		t.Skip("needs no device, and the lab is slow")
+		t.Skip("needs no device")
 	}
+}
+
+func TestAgentSimulated(t *testing.T) {
+	onHost(t)
 	seeds := uint64(4000)
 	if testing.Short() {
 		seeds = 1000
@@ -449,6 +454,7 @@ func TestAgentSimulated(t *testing.T) {
 
 // An agent without one of its rules is found out.
 func TestAgentVariantsFail(t *testing.T) {
+	onHost(t)
 	for v := agentForgetful; v < agentVariants; v++ {
 		failed := 0
 		for seed := range uint64(200) {

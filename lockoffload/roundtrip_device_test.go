@@ -13,7 +13,7 @@ import (
 )
 
 // A chain of the agent, and a conditional write, take one round trip: with a
-// delay that dwarfs all else, less than one and a half.
+// delay that dwarfs all else, less than two.
 func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 16, Records: 2, Clients: 2, Swap: 4}, nil)
@@ -44,7 +44,7 @@ func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 	t.Logf("round trip %v; chain %v, swap %v", 2*oneWay, chain, swap)
 	for _, d := range []time.Duration{chain, swap} {
 		require.Greater(t, d, 2*oneWay)
-		require.Less(t, d, 3*oneWay)
+		require.Less(t, d, 4*oneWay)
 	}
 }
 

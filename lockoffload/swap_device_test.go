@@ -49,7 +49,7 @@ func TestSwap(t *testing.T) {
 
 func TestSwapCounts(t *testing.T) {
 	ctx := within(t, 60*time.Second)
-	const each = 100
+	const each = 50
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 4, Swap: 8}, long).clients(3, lockoffload.Retry{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex

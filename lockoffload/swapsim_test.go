@@ -238,6 +238,7 @@ func (w *swapWorld) run(steps int) error {
 }
 
 func TestSwapSimulated(t *testing.T) {
+	onHost(t)
 	seeds := uint64(2000)
 	if testing.Short() {
 		seeds = 500
@@ -252,6 +253,7 @@ func TestSwapSimulated(t *testing.T) {
 }
 
 func TestSwapVariantsFail(t *testing.T) {
+	onHost(t)
 	for v := swapOneCopy; v < swapVariants; v++ {
 		failed := 0
 		for seed := range uint64(200) {
