@@ -152,6 +152,7 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 	connects := 0
 	c := r.caller(func(cfg *lockoffload.CallerConfig) {
 		connect := cfg.Connect
+		cfg.Reissue = time.Hour // only a new connection sends again
 		cfg.Connect = func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
 			qp, cq, err := connect(ctx)
 			mu.Lock()
