@@ -131,13 +131,14 @@ type simClient struct {
 	rec    *recovery
 	rlist  *simList
 
-	m       machine
-	waiting bool
-	stalled int
-	pauses  int
-	undone  bool
-	next    func(err error)
-	unknown []func()
+	m         machine
+	waiting   bool
+	stalled   int
+	pauses    int
+	operation func(*simClient) // starts one
+	undone    bool
+	next      func(err error)
+	unknown   []func()
 }
 
 func (c *simClient) start(m machine, records int, next func(error)) {
@@ -235,7 +236,7 @@ func (c *simClient) turn() bool {
 		return true
 	case !c.waiting && c.m == nil && c.left > 0:
 		c.left--
-		c.operation()
+		c.operation(c)
 		return true
 	}
 	return len(c.wire.lists) > 0
@@ -285,12 +286,12 @@ func (c *simClient) fence() {
 func (s *sim) tick() int64 { s.now++; return s.now }
 
 // run is one history of clients that do so many operations each.
-func (s *sim) run(each, kills int) error {
+func (s *sim) run(each, kills int, operation func(*simClient)) error {
 	for _, c := range s.clients {
-		c.left = each
+		c.left, c.operation = each, operation
 	}
 	for steps := 0; ; steps++ {
-		if steps > 400_000 {
+		if steps > 50_000*each {
 			return errors.New("no end: some client waits for ever")
 		}
 		if s.err != nil {
@@ -315,15 +316,13 @@ func (s *sim) run(each, kills int) error {
 			s.late = s.late[1:]
 		}
 		if !busy && s.idle() {
-			break
+			return s.free()
 		}
 	}
-	for _, c := range s.clients {
-		for _, f := range c.unknown {
-			f()
-		}
-	}
-	// At the end every record has its last value, and everything is free.
+}
+
+// free looks whether nothing stayed locked at the end.
+func (s *sim) free() error {
 	for slot := range s.l.Slots {
 		if v := loadWord(s.mem, s.l.lockOff(slot)); v != 0 && !s.flaws.any() {
 			return fmt.Errorf("slot %d stays locked by %#x", slot, v)
@@ -331,6 +330,18 @@ func (s *sim) run(each, kills int) error {
 		if anyBits(s.mem[s.l.readersOff(slot):][:s.l.readersSize()]) && !s.flaws.any() {
 			return fmt.Errorf("slot %d keeps readers", slot)
 		}
+	}
+	return nil
+}
+
+// check looks at the history of a run.
+func (s *sim) check() error {
+	for _, c := range s.clients {
+		for _, f := range c.unknown {
+			f()
+		}
+	}
+	for slot := range s.l.Slots { // each record has its last value
 		for r := range s.l.Records {
 			cur, err := decodePair(s.mem[s.l.recordOff(slot, r):][:s.l.recordSize()])
 			if err != nil {
