@@ -145,7 +145,8 @@ type agentLink struct {
 }
 
 // NewAgent makes an agent of a region and begins to serve. There may be one
-// agent of a region.
+// agent of a region at a time: what one that failed left locked, the next one
+// unlocks.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
@@ -163,6 +164,13 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	}
 	if err := a.loopback(limits); err != nil {
 		return a, err
+	}
+	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
+	if err != nil {
+		return a, err
+	}
+	if left > 0 {
+		a.cfg.Log.Warn("lockoffload: an agent had failed", "locks", left)
 	}
 	for j := range limits.receives {
 		a.receive(int32(j))

@@ -44,6 +44,7 @@ func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.Ag
 	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: region, GID: r.b.gid, Lease: long})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
+	require.NoError(t, region.LeftLocked(l.Slots-1)) // by an agent before
 	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: region, GID: r.b.gid}
 	if change != nil {
 		change(&cfg)

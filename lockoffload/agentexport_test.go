@@ -10,3 +10,8 @@ func ReplyStatus(msg []byte) (seq uint64, status error, err error) {
 	r, err := decodeReply(msg)
 	return r.seq, statusError(r.status), err
 }
+
+// LeftLocked takes a slot's lock as an agent does that fails then.
+func (r *Region) LeftLocked(slot int) error {
+	return r.mr.Store64(r.lockOff(slot), makeTag(agentOwner, 1, 77))
+}
