@@ -71,3 +71,12 @@ func (r *Request) add(b *verbs.Batch, id uint64) {
 		b.CmpSwap(id, flags, r.Remote, r.Compare, r.Value, r.Local)
 	}
 }
+
+// packets is how many packet numbers the request takes: one for each packet of
+// a message or, with READ, of its response.
+func (r *Request) packets(mtu int) int {
+	if r.Op >= FetchAdd {
+		return 1
+	}
+	return max(1, (int(r.Local.Length)+mtu-1)/mtu)
+}

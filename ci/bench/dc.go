@@ -52,10 +52,11 @@ func dcSuite(env) []benchmark {
 		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: both,
 			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
 	}
-	return []benchmark{
+	list := append([]benchmark{
 		warm("warm_write_lat_64B", dc.Write, 1.05),
 		warm("warm_read_lat_64B", dc.Read, 1.05),
-		attach(),
+	}, attaching()...)
+	return append(list, []benchmark{
 		rate("targets_1000_zipf_rate", func() func() int { return zipf(targetCount, 0.99) }, measure.AtLeast(0.7)),
 		rate("targets_1000_uniform_rate", func() func() int {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -71,7 +72,7 @@ func dcSuite(env) []benchmark {
 			}},
 		{name: "memory_per_idle_target", unit: "bytes", target: measure.AtMost(256), clocks: both,
 			ours: func(context.Context) (float64, error) { return idleMemory() }},
-	}
+	}...)
 }
 
 const dcBlock = 300
@@ -146,18 +147,13 @@ func (p *dcPair) warm(op dc.Op) (float64, error) {
 	r := dc.Request{Op: op, Local: p.client.mr.SGE(0, readSize), Remote: p.server.mr.Region().At(0)}
 	var cs [1]dc.Completion
 	one := func() error {
-		if _, err := p.initiator.Post(p.peer, r); err != nil {
-			return err
+		_, n, err := p.initiator.PostPoll(p.peer, cs[:], 1000, r)
+		for n == 0 && err == nil {
+			n, err = p.initiator.PollSpin(cs[:], 1000)
 		}
-		for {
-			n, err := p.initiator.PollSpin(cs[:], 1000)
-			if err != nil || n > 0 {
-				return errors.Join(err, cs[0].Err)
-			}
-			runtime.Gosched() // until it is attached, others have to run
-		}
+		return errors.Join(err, cs[0].Err)
 	}
-	if err := one(); err != nil {
+	if err := p.initiator.Attach(context.Background(), p.peer); err != nil {
 		return 0, err
 	}
 	return timed(dcBlock, one)
@@ -178,59 +174,97 @@ func (p *dcPair) plain(op dc.Op) (float64, error) {
 	})
 }
 
-// attach is a WRITE to a target that is not attached, from post to completion,
-// by the one initiator context of a serial initiator, which lets go of another
-// target before. Against it stands a connection by librdmacm alone, without any
-// data.
-func attach() benchmark {
-	type rig struct {
-		i      *dc.Initiator
-		peers  [2]*dc.Peer
-		c, s   *dcHost
-		target int
+// attaching compares three ways to reach a target that has no queue pair with a
+// connection by librdmacm: a new session on a context that is ready; the same
+// when the only context serves another target, whose session is parked; and a
+// parked session that is taken up again.
+func attaching() []benchmark {
+	setup := sync.OnceValues(newAttachRig)
+	row := func(name string, target *measure.Target, f func(*attachRig, context.Context) (float64, error)) benchmark {
+		return benchmark{name: name, unit: "us", baseline: "connection by librdmacm", target: target,
+			clocks: []string{"instructions"}, base: connectBy("conn-c", "GODEBUG=schedtrace=1000000000"),
+			ours: func(ctx context.Context) (float64, error) {
+				r, err := setup()
+				if err != nil {
+					return 0, err
+				}
+				return f(r, ctx)
+			}}
 	}
-	setup := sync.OnceValues(func() (*rig, error) {
-		r := &rig{}
-		var err error
-		if r.c, r.s, err = newDCHosts(); err != nil {
+	return []benchmark{
+		row("attach_p50", measure.AtMost(0.25), (*attachRig).fresh),
+		row("attach_switch_p50", nil, (*attachRig).change),
+		row("attach_resume_p50", nil, (*attachRig).resume),
+	}
+}
+
+// attachRig is a serial initiator and two targets.
+type attachRig struct {
+	i       *dc.Initiator
+	targets [2]*dc.Target
+	peers   [2]*dc.Peer
+}
+
+func newAttachRig() (*attachRig, error) {
+	c, s, err := newDCHosts()
+	if err != nil {
+		return nil, err
+	}
+	r := &attachRig{}
+	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid, Contexts: 1}); err != nil {
+		return nil, err
+	}
+	for k := range r.peers {
+		if r.targets[k], err = dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid}); err != nil {
 			return nil, err
 		}
-		if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: r.c.pd, GID: r.c.gid, Contexts: 1}); err != nil {
+		if r.peers[k], err = r.i.Resolve(r.targets[k].Address(), 0); err != nil {
 			return nil, err
 		}
-		for k := range r.peers {
-			t, err := dc.NewTarget(dc.TargetConfig{PD: r.s.pd, GID: r.s.gid})
-			if err != nil {
-				return nil, err
-			}
-			if r.peers[k], err = r.i.Resolve(t.Address(), 0); err != nil {
-				return nil, err
-			}
+	}
+	return r, nil
+}
+
+// repeat answers the median time of Attach, after what each turn prepares.
+func (r *attachRig) repeat(ctx context.Context, prepare func() (*dc.Peer, error)) (float64, error) {
+	ns := make([]int64, connections)
+	for k := range ns {
+		p, err := prepare()
+		if err != nil {
+			return 0, err
 		}
-		return r, nil
+		// What the last turn left to do in the background is over.
+		time.Sleep(5 * time.Millisecond)
+		start := time.Now()
+		if err := r.i.Attach(ctx, p); err != nil {
+			return 0, err
+		}
+		ns[k] = int64(time.Since(start))
+	}
+	return medianMicros(ns), nil
+}
+
+func (r *attachRig) fresh(ctx context.Context) (float64, error) {
+	return r.repeat(ctx, func() (*dc.Peer, error) {
+		return r.peers[0], errors.Join(r.i.Detach(r.peers[0]), r.i.Detach(r.peers[1]))
 	})
-	return benchmark{name: "attach_p50", unit: "us", baseline: "connection by librdmacm", target: measure.AtMost(0.25),
-		clocks: []string{"instructions"},
-		ours: func(ctx context.Context) (float64, error) {
-			r, err := setup()
-			if err != nil {
-				return 0, err
-			}
-			req := dc.Request{Op: dc.Write, Local: r.c.mr.SGE(0, readSize), Remote: r.s.mr.Region().At(0)}
-			var cs [1]dc.Completion
-			return timed(60, func() error {
-				r.target = 1 - r.target
-				if _, err := r.i.Post(r.peers[r.target], req); err != nil {
-					return err
-				}
-				if _, err := r.i.Wait(ctx, cs[:]); err != nil {
-					return err
-				}
-				return cs[0].Err
-			})
-		},
-		base: connectBy("conn-c"),
+}
+
+func (r *attachRig) change(ctx context.Context) (float64, error) {
+	return r.repeat(ctx, func() (*dc.Peer, error) {
+		return r.peers[0], errors.Join(r.i.Detach(r.peers[0]), r.i.Attach(ctx, r.peers[1]))
+	})
+}
+
+func (r *attachRig) resume(ctx context.Context) (float64, error) {
+	before := r.i.Stats().Resumes
+	v, err := r.repeat(ctx, func() (*dc.Peer, error) {
+		return r.peers[0], errors.Join(r.i.Attach(ctx, r.peers[0]), r.i.Attach(ctx, r.peers[1]))
+	})
+	if n := r.i.Stats().Resumes - before; err == nil && n < connections {
+		err = fmt.Errorf("%d of %d sessions were taken up again", n, connections)
 	}
+	return v, err
 }
 
 const (
