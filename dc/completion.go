@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -148,7 +149,11 @@ func (i *Initiator) received(m *message) {
 		return
 	}
 	i.core.received(m, i.now())
+	joins := len(i.joins)
 	i.perform()
+	if joins > 0 {
+		runtime.Gosched() // who waits for a session goes first
+	}
 }
 
 func (i *Initiator) tick() {
@@ -225,8 +230,8 @@ func (i *Initiator) goodbye() {
 			i.core.farewell(p, &p.parked, noReason, 0)
 		}
 	}
-	for _, a := range i.core.actions {
-		if a.kind == actSend {
+	for k := range i.core.actions {
+		if a := &i.core.actions[k]; a.kind == actSend {
 			i.later(a)
 		}
 	}

@@ -105,6 +105,7 @@ type Initiator struct {
 	mu     sync.Mutex
 	core   *initiatorCore
 	alarm  alarm
+	spare  []action // memory for core.actions
 	lanes  []lane
 	byAddr map[uint64]*Peer // by the address's hash
 	seed   maphash.Seed
@@ -269,15 +270,17 @@ func (i *Initiator) perform() {
 	for !i.closed {
 		i.urgent()
 		later := i.core.actions
-		i.core.actions = nil
+		i.core.actions, i.spare = i.spare, nil
 		if len(later) == 0 {
+			i.core.actions, i.spare = later, i.core.actions
 			break
 		}
 		i.mu.Unlock()
-		for _, a := range later {
-			i.later(a)
+		for k := range later {
+			i.later(&later[k])
 		}
 		i.mu.Lock()
+		i.spare = later[:0]
 	}
 	if !i.closed {
 		i.alarm.set(i.core.next(), i.now())
@@ -288,15 +291,15 @@ func (i *Initiator) perform() {
 // urgent carries out the actions that must come before mu is released.
 func (i *Initiator) urgent() {
 	rest := i.core.actions[:0]
-	for _, a := range i.core.actions {
-		if !i.atOnce(a) {
-			rest = append(rest, a)
+	for k := range i.core.actions {
+		if a := &i.core.actions[k]; !i.atOnce(a) {
+			rest = append(rest, *a)
 		}
 	}
 	i.core.actions = rest
 }
 
-func (i *Initiator) atOnce(a action) bool {
+func (i *Initiator) atOnce(a *action) bool {
 	switch a.kind {
 	case actReady:
 		i.postPending(a.ctx)
@@ -319,7 +322,7 @@ func (i *Initiator) atOnce(a action) bool {
 	return true
 }
 
-func (i *Initiator) later(a action) {
+func (i *Initiator) later(a *action) {
 	switch a.kind {
 	case actSend:
 		m := a.m

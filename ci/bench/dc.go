@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
@@ -84,33 +84,31 @@ type dcHost struct {
 	mr  *verbs.MR
 }
 
+func newDCHost(e lab.Endpoint) (*dcHost, error) {
+	dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
+	if err != nil {
+		return nil, err
+	}
+	h := &dcHost{}
+	if h.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.Addr}); err != nil {
+		return nil, err
+	}
+	h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	return h, err
+}
+
 func newDCHosts() (c, s *dcHost, err error) {
 	ce, se, err := endpoints()
 	if err != nil {
 		return nil, nil, err
 	}
-	var hosts [2]*dcHost
-	for i, e := range []struct {
-		name string
-		addr netip.Addr
-	}{{ce.Device, ce.Addr}, {se.Device, se.Addr}} {
-		dev, err := verbs.Open(e.name, verbs.DeviceConfig{})
-		if err != nil {
-			return nil, nil, err
-		}
-		h := &dcHost{}
-		if h.pd, err = dev.AllocPD(); err != nil {
-			return nil, nil, err
-		}
-		if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.addr}); err != nil {
-			return nil, nil, err
-		}
-		if h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite}); err != nil {
-			return nil, nil, err
-		}
-		hosts[i] = h
+	if c, err = newDCHost(ce); err == nil {
+		s, err = newDCHost(se)
 	}
-	return hosts[0], hosts[1], nil
+	return c, s, err
 }
 
 // dcPair is an initiator, a target, and a plain queue pair between the same
@@ -172,99 +170,6 @@ func (p *dcPair) plain(op dc.Op) (float64, error) {
 		}
 		return g.do(&wcs)
 	})
-}
-
-// attaching compares three ways to reach a target that has no queue pair with a
-// connection by librdmacm: a new session on a context that is ready; the same
-// when the only context serves another target, whose session is parked; and a
-// parked session that is taken up again.
-func attaching() []benchmark {
-	setup := sync.OnceValues(newAttachRig)
-	row := func(name string, target *measure.Target, f func(*attachRig, context.Context) (float64, error)) benchmark {
-		return benchmark{name: name, unit: "us", baseline: "connection by librdmacm", target: target,
-			clocks: []string{"instructions"}, base: connectBy("conn-c", "GODEBUG=schedtrace=1000000000"),
-			ours: func(ctx context.Context) (float64, error) {
-				r, err := setup()
-				if err != nil {
-					return 0, err
-				}
-				return f(r, ctx)
-			}}
-	}
-	return []benchmark{
-		row("attach_p50", measure.AtMost(0.25), (*attachRig).fresh),
-		row("attach_switch_p50", nil, (*attachRig).change),
-		row("attach_resume_p50", nil, (*attachRig).resume),
-	}
-}
-
-// attachRig is a serial initiator and two targets.
-type attachRig struct {
-	i       *dc.Initiator
-	targets [2]*dc.Target
-	peers   [2]*dc.Peer
-}
-
-func newAttachRig() (*attachRig, error) {
-	c, s, err := newDCHosts()
-	if err != nil {
-		return nil, err
-	}
-	r := &attachRig{}
-	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid, Contexts: 1}); err != nil {
-		return nil, err
-	}
-	for k := range r.peers {
-		if r.targets[k], err = dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid}); err != nil {
-			return nil, err
-		}
-		if r.peers[k], err = r.i.Resolve(r.targets[k].Address(), 0); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-// repeat answers the median time of Attach, after what each turn prepares.
-func (r *attachRig) repeat(ctx context.Context, prepare func() (*dc.Peer, error)) (float64, error) {
-	ns := make([]int64, connections)
-	for k := range ns {
-		p, err := prepare()
-		if err != nil {
-			return 0, err
-		}
-		// What the last turn left to do in the background is over.
-		time.Sleep(5 * time.Millisecond)
-		start := time.Now()
-		if err := r.i.Attach(ctx, p); err != nil {
-			return 0, err
-		}
-		ns[k] = int64(time.Since(start))
-	}
-	return medianMicros(ns), nil
-}
-
-func (r *attachRig) fresh(ctx context.Context) (float64, error) {
-	return r.repeat(ctx, func() (*dc.Peer, error) {
-		return r.peers[0], errors.Join(r.i.Detach(r.peers[0]), r.i.Detach(r.peers[1]))
-	})
-}
-
-func (r *attachRig) change(ctx context.Context) (float64, error) {
-	return r.repeat(ctx, func() (*dc.Peer, error) {
-		return r.peers[0], errors.Join(r.i.Detach(r.peers[0]), r.i.Attach(ctx, r.peers[1]))
-	})
-}
-
-func (r *attachRig) resume(ctx context.Context) (float64, error) {
-	before := r.i.Stats().Resumes
-	v, err := r.repeat(ctx, func() (*dc.Peer, error) {
-		return r.peers[0], errors.Join(r.i.Attach(ctx, r.peers[0]), r.i.Attach(ctx, r.peers[1]))
-	})
-	if n := r.i.Stats().Resumes - before; err == nil && n < connections {
-		err = fmt.Errorf("%d of %d sessions were taken up again", n, connections)
-	}
-	return v, err
 }
 
 const (
