@@ -112,6 +112,7 @@ type initiatorLimits struct {
 	hold           time.Duration // starvation bound
 	retransmit     time.Duration
 	connectTimeout time.Duration
+	noParking      bool
 }
 
 // initiatorCore decides which context serves which target. It has no clock and
@@ -222,7 +223,7 @@ func (c *initiatorCore) abort(x *initiatorContext) {
 
 // vacate makes a context without outstanding requests leave its target.
 func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
-	if x.broken || x.recalled || now > x.session.parkable() {
+	if c.noParking || x.broken || x.recalled || now > x.session.parkable() {
 		c.detach(x, now)
 		return
 	}
