@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -16,15 +15,22 @@ import (
 func driverRig(t *testing.T) (*Device, *PD, *CQ, *SRQ) {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := &Device{name: "standin", ctx: standin.Context(), log: slog.New(slog.DiscardHandler), attr: DeviceAttr{MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA}}
-	d.async = &asyncReader{cqs: map[uint64]*CQ{}, qps: map[uint64]*QP{}, srqs: map[uint64]*SRQ{}}
-	p := &PD{dev: d, pd: 0x100}
-	require.NoError(t, p.life.born("pd", "pd", &d.life))
-	c := &CQ{dev: d, cq: 0x200}
-	require.NoError(t, c.life.born("cq", "cq", &d.life))
-	s := &SRQ{pd: p, srq: 0x300}
-	require.NoError(t, s.life.born("srq", "srq", &p.life))
+	d := WrapDevice("standin", standin.Context(), DeviceAttr{MaxCQE: 1024, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA})
+	p, err := d.AllocPD()
+	require.NoError(t, err)
+	c, err := d.CreateCQ(CQConfig{PollOnly: true})
+	require.NoError(t, err)
+	s, err := p.CreateSRQ(SRQConfig{})
+	require.NoError(t, err)
 	return d, p, c, s
+}
+
+// driverAH is an address handle that the stand-in knows by that number.
+func driverAH(t *testing.T, p *PD, number byte) *AH {
+	t.Helper()
+	a, err := p.CreateAH(AHAttr{GID: GID{10: 0xff, 11: 0xff, 15: number}, SGIDIndex: 3, Port: 1})
+	require.NoError(t, err)
+	return a
 }
 
 func recorded(t *testing.T, want string) {
@@ -57,7 +63,10 @@ func TestDCISequence(t *testing.T) {
 		modify mask=0x101 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0
 		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=7 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
 
-	ah1, ah2 := &AH{ah: 0xa1}, &AH{ah: 0xa2}
+	ah1, ah2 := driverAH(t, p, 0xa1), driverAH(t, p, 0xa2)
+	recorded(t, `
+		create_ah global=1 gid=..a1 index=3 hops=64 port=1 dlid=0
+		create_ah global=1 gid=..a2 index=3 hops=64 port=1 dlid=0`)
 	b, err := q.NewBatch(8)
 	require.NoError(t, err)
 	sge := SGE{Addr: 0x5000, Length: 64, LKey: 9}
@@ -134,9 +143,11 @@ func TestSRDSequence(t *testing.T) {
 		modify mask=0x71 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x1 state=2 mtu=0 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=1 global=1 qkey=0
 		modify mask=0x10001 state=3 mtu=0 port=0 timeout=1 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0`)
+	ah := driverAH(t, p, 0xa1)
+	standin.Recorded()
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
-	b.Toward(Target{AH: &AH{ah: 0xa1}, QPN: 0x55, QKey: 0x66})
+	b.Toward(Target{AH: ah, QPN: 0x55, QKey: 0x66})
 	b.Read(1, Signaled, Remote{Addr: 0x2000, RKey: 5}, SGE{Addr: 0x5000, Length: 64, LKey: 9})
 	b.SendImm(2, 0, 3, SGE{Addr: 0x5000, Length: 64, LKey: 9}, SGE{Addr: 0x6000, Length: 32, LKey: 9})
 	_, err = b.Post()
