@@ -19,6 +19,9 @@ func (i *Initiator) Poll(cs []Completion) (int, error) { return i.PollSpin(cs, 0
 // PollSpin is Poll repeated up to spins times in one crossing into C while
 // there is nothing, like [verbs.CQ.PollSpin].
 func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
+	if i.hw != nil {
+		return i.hw.pollSpin(cs, spins)
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
@@ -84,6 +87,9 @@ func requestError(p *Peer, op Op, w *verbs.WC) error {
 // with the context's error or with [ErrClosed]. Repeated calls with one context
 // do not allocate.
 func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
+	if i.hw != nil {
+		return i.hw.wait(ctx, cs)
+	}
 	select {
 	case i.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -146,6 +152,9 @@ func (i *Initiator) timers(ctx context.Context) {
 
 // Stats are the counters so far.
 func (i *Initiator) Stats() Stats {
+	if i.hw != nil {
+		return i.hw.stats()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.core.stats
@@ -162,6 +171,9 @@ func (i *Initiator) Stats() Stats {
 // Close ends all sessions. Requests that have not completed get no completion,
 // and their memory is the caller's again. Closing twice is not an error.
 func (i *Initiator) Close() error {
+	if i.hw != nil {
+		return i.hw.close()
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()

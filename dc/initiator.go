@@ -43,7 +43,20 @@ type InitiatorConfig struct {
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
-	Log        *slog.Logger // nil: silent
+	Backend    Backend
+	// MaxInline is how many bytes a request may have that is posted with
+	// [verbs.Inline]; 0 means none.
+	MaxInline int
+	// Masked makes the queue pairs for masked atomics, which only mlx5 has;
+	// elsewhere the initiator is refused with [verbs.ErrUnsupported].
+	Masked bool
+	// MTU of the hardware back end, which its targets must have too; 0 means
+	// the port's.
+	MTU verbs.MTU
+	// Streams of each DCI, a power of two; 0 means what the device has, at
+	// most 8; negative means none.
+	Streams int
+	Log     *slog.Logger // nil: silent
 }
 
 func (c *InitiatorConfig) defaults() {
@@ -76,6 +89,7 @@ type Peer struct {
 	peerState
 	addr  Address
 	queue []Request // not yet posted
+	hw    *hardwarePeer
 }
 
 // Address is where the target is.
@@ -102,6 +116,7 @@ type posted struct {
 // then can the next target be served.
 type Initiator struct {
 	cfg   InitiatorConfig
+	hw    *hardware // then all that follows is not used
 	ctl   *control
 	self  place
 	cq    *verbs.CQ
@@ -130,6 +145,14 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	if cfg.PD == nil {
 		return nil, opError("make", "initiator", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
 	}
+	var hw *hardware
+	done, err := cfg.Backend.choose(func() (err error) { hw, err = newHardware(cfg); return })
+	if err != nil {
+		return nil, opError("make", "initiator", err)
+	}
+	if done {
+		return &Initiator{cfg: cfg, hw: hw}, nil
+	}
 	i = &Initiator{cfg: cfg, start: time.Now(), kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), stop: func() {}, byAddr: make(map[Address]*Peer)}
 	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout}, rand.Uint32)
 	defer func() {
@@ -147,7 +170,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i.park.cq = i.cq
 	for range cfg.Contexts {
-		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite})
+		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite, MaxInline: cfg.MaxInline, Ops: cfg.ops()})
 		if err != nil {
 			return i, err
 		}
@@ -169,8 +192,11 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 // Resolve makes a target known. It sends nothing: the target is connected to
 // when there is something for it. The same address answers the same peer.
 func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
+	if i.hw != nil {
+		return i.hw.resolve(a, accessKey)
+	}
 	if a.Hardware {
-		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs a DCI")))
+		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end")))
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -181,9 +207,12 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 		p.key = accessKey
 		return p, nil
 	}
-	p := &Peer{addr: a, peerState: peerState{number: uint32(len(i.peers)), to: a.place(), key: accessKey, epoch: a.Incarnation}}
-	i.peers = append(i.peers, p)
-	i.core.peers = append(i.core.peers, &p.peerState)
+	p := &Peer{addr: a, peerState: peerState{number: i.core.peerNumber(), to: a.place(), key: accessKey, epoch: a.Incarnation}}
+	if int(p.number) == len(i.peers) {
+		i.peers = append(i.peers, nil)
+	}
+	i.peers[p.number] = p
+	i.core.peers[p.number] = &p.peerState
 	i.byAddr[a] = p
 	return p, nil
 }
@@ -196,9 +225,14 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	for k := range rs {
-		if rs[k].Op > CmpSwap {
-			return 0, opError("post to", p.addr.String(), fmt.Errorf("%w: %v", verbs.ErrAttributes, rs[k].Op))
+		if rs[k].Op > CmpSwap || rs[k].Flags&verbs.Inline != 0 {
+			if err := rs[k].check(&i.cfg); err != nil {
+				return 0, opError("post to", p.addr.String(), err)
+			}
 		}
+	}
+	if i.hw != nil {
+		return i.hw.post(p, rs)
 	}
 	i.mu.Lock()
 	if i.closed {
@@ -212,6 +246,10 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 			i.mu.Unlock()
 			return n, err
 		}
+	}
+	if p.gone {
+		i.mu.Unlock()
+		return 0, opError("post to", p.addr.String(), ErrClosed)
 	}
 	n := min(len(rs), i.cfg.MaxPending-len(p.queue))
 	p.queue = append(p.queue, rs[:n]...)

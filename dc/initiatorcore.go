@@ -48,6 +48,7 @@ type peerState struct {
 	pending   int // requests not yet posted
 	ctx       *initiatorContext
 	queued    bool
+	gone      bool
 	notBefore time.Duration // after a busy answer
 	firstTry  time.Duration // of the connects under way; 0: none
 }
@@ -95,6 +96,7 @@ type initiatorCore struct {
 	id       uint64
 	contexts []initiatorContext
 	peers    []*peerState
+	spare    []uint32     // numbers of peers that were forgotten
 	waiting  []*peerState // in order
 	goodbyes []farewell
 	actions  []action
@@ -309,6 +311,10 @@ func (c *initiatorCore) received(m *message, now time.Duration) {
 		return
 	}
 	x, p := &c.contexts[m.context], c.peers[m.peer]
+	if p == nil {
+		c.forgotten(m)
+		return
+	}
 	current := x.peer == p && x.attempt == m.attempt
 	if m.from.gid != p.to.gid || m.from.qpn != p.to.qpn {
 		c.stats.Rubbish++

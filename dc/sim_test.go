@@ -182,6 +182,7 @@ func (t *simTarget) settle() {
 // job is a request of the random program.
 type job struct {
 	to       *peerState
+	on       *simInitiator
 	executed int
 	by       *simTarget
 	ended    int
@@ -203,12 +204,13 @@ type simInitiator struct {
 	core   *initiatorCore
 	lanes  []simLane
 	queues map[*peerState][]*job
+	known  map[place]*peerState
 	timer  time.Duration
 	dead   bool
 }
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
-	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*peerState][]*job), timer: never}
+	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*peerState][]*job), known: make(map[place]*peerState), timer: never}
 	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second}, w.rng.Uint32)
 	for range contexts {
 		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
@@ -218,9 +220,24 @@ func (w *world) initiator(contexts, quota int) *simInitiator {
 }
 
 func (i *simInitiator) resolve(at place, key uint64) *peerState {
-	p := &peerState{number: uint32(len(i.core.peers)), to: at, key: key}
-	i.core.peers = append(i.core.peers, p)
+	p := &peerState{number: i.core.peerNumber(), to: at, key: key}
+	i.core.peers[p.number] = p
+	i.known[at] = p
 	return p
+}
+
+// forget makes the initiator forget a target, and meet it anew.
+func (i *simInitiator) forget(at place) {
+	p := i.known[at]
+	if i.dead || i.core.forget(p, i.w.now) != nil {
+		return
+	}
+	if len(i.queues[p]) > 0 {
+		i.w.wrong("a peer with requests was forgotten")
+	}
+	delete(i.queues, p)
+	i.resolve(at, p.key)
+	i.settle()
 }
 
 func (i *simInitiator) post(p *peerState, j *job) {
@@ -413,10 +430,14 @@ func program(seed uint64) error {
 	const span = 300 * time.Millisecond
 	for range 20 + rng.IntN(200) {
 		i := inits[rng.IntN(len(inits))]
-		p := i.core.peers[rng.IntN(len(places))]
-		j := &job{to: p}
+		at := places[rng.IntN(len(places))]
+		j := &job{}
 		jobs = append(jobs, j)
-		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.post(p, j) })
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { j.to, j.on = i.known[at], i; i.post(j.to, j) })
+	}
+	for range rng.IntN(40) {
+		i, at := inits[rng.IntN(len(inits))], places[rng.IntN(len(places))]
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.forget(at) })
 	}
 	for range rng.IntN(3) { // a target dies, and perhaps another one takes its address
 		p := places[rng.IntN(len(places))]
@@ -439,7 +460,7 @@ func program(seed uint64) error {
 		return w.err
 	}
 	for n, j := range jobs {
-		owner := deadOne != nil && j.to.number < uint32(len(deadOne.core.peers)) && deadOne.core.peers[j.to.number] == j.to
+		owner := deadOne != nil && j.on == deadOne
 		switch {
 		case j.executed > 1:
 			return fmt.Errorf("request %d was carried out %d times", n, j.executed)

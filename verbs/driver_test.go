@@ -204,3 +204,60 @@ func TestNativeMasked(t *testing.T) {
 	require.ErrorIs(t, err, ErrRange)
 	require.NoError(t, q.Close())
 }
+
+// TestMaskedDCI: in front of the operation stands the address vector, with
+// number and key of the target, and the stream in the control segment. The
+// bytes are those that a C program makes with the structures of mlx5dv.h.
+func TestMaskedDCI(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Ops: OpMasked, Streams: 8, ErroredStreams: 1})
+	require.NoError(t, err)
+	require.NoError(t, q.Activate())
+	ah := driverAH(t, p, 0xa1)
+	standin.Recorded()
+	b, err := q.NewBatch(2)
+	require.NoError(t, err)
+	at, result := Remote{Addr: 0x1000, RKey: 5}, SGE{Addr: 0x5000, Length: 8, LKey: 9}
+	b.Toward(Target{AH: ah, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 5})
+	b.MaskedCmpSwap(6, Signaled, at, MaskedCmpSwap{Compare: 1, CompareMask: 2, Swap: 3, SwapMask: 4}, result)
+	b.Write(7, Signaled, at, result)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		mlx5dv_init_obj type=0x20
+		start
+		raw id=0x6 flags=0x2 `+"09000014004711080000050800000000"+"0000dddddddddddd800000775000c000"+"00000000bbbbbbbbbbbb004040300000"+
+		"00000000000000000000ffff000000a1"+"00000000000010000000000500000000"+"00000000000000030000000000000001"+
+		"00000000000000040000000000000002"+"00000008000000090000000000005000"+`
+		write id=0x7 flags=0x2 rkey=0x5 addr=0x1000
+		  dc ah=0xa1 dctn=0x77 key=0xdddddddddddd stream=5
+		  sge lkey=0x9 addr=0x5000 length=8
+		complete`)
+	b.Toward(Target{AH: ah, QPN: 0x78, DCKey: 1})
+	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{Add: 1, Boundary: 0x80}, result)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		start
+		raw id=0x8 flags=0 `+"09000015004711070000000000000000"+"0000000000000001800000785000c000"+"00000000bbbbbbbbbbbb004040300000"+
+		"00000000000000000000ffff000000a1"+"00000000000010000000000500000000"+"00000000000000010000000000000080"+"00000008000000090000000000005000"+`
+		complete`)
+	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{}, result)
+	_, err = b.Post()
+	require.ErrorContains(t, err, "Toward")
+	require.NoError(t, q.Close())
+}
+
+func TestErroredStreams(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Streams: 8, ErroredStreams: 1, KeepReset: true})
+	require.NoError(t, err)
+	recorded(t, `
+		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=128,0,1,0,0 srq=0
+		  mlx5 mask=0xa dc_type=2 streams=2^3 errored=2^0`)
+	require.NoError(t, q.Close())
+	for _, bad := range []int{-1, 3, 16} {
+		_, err = p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Streams: 8, ErroredStreams: bad})
+		require.ErrorIs(t, err, ErrAttributes)
+	}
+}

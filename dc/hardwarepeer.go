@@ -1,0 +1,138 @@
+package dc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// hardwarePeer is what [Peer] has of a DCT.
+type hardwarePeer struct {
+	dciPeer
+	to    verbs.Target
+	route *route
+	queue []Request // not yet posted
+	gone  bool
+}
+
+// arrive takes a way to the target, unless somebody else was faster.
+func (x *hardwarePeer) arrive(r *route, all *routes) {
+	if x.route != nil || x.gone {
+		all.put(r)
+		return
+	}
+	x.route, x.to.AH = r, r.ah
+}
+
+// dcKey is what a DCT has for its access key. It takes part of the address, so
+// that a request for an earlier target of the same number is refused.
+func dcKey(accessKey, incarnation uint64) uint64 { return accessKey ^ incarnation }
+
+// resolve is [Initiator.Resolve].
+func (h *hardware) resolve(a Address, accessKey uint64) (*Peer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, opError("resolve", a.String(), ErrClosed)
+	case !a.Hardware:
+		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported,
+			errors.New("a target of the software back end needs an initiator of that back end")))
+	case a.MTU != h.mtu:
+		return nil, opError("resolve", a.String(), fmt.Errorf("%w: the target's MTU is %d bytes, this end's %d", verbs.ErrAttributes, a.MTU.Bytes(), h.mtu.Bytes()))
+	}
+	p := h.peers[a]
+	if p == nil {
+		p = &Peer{addr: a, hw: &hardwarePeer{to: verbs.Target{QPN: a.QPN}}}
+		p.hw.owner = p
+		h.peers[a] = p
+	}
+	p.hw.to.DCKey = dcKey(accessKey, a.Incarnation)
+	return p, nil
+}
+
+// forget is [Initiator.Forget].
+func (h *hardware) forget(p *Peer) error {
+	r, err := h.detach(p)
+	if err == nil && r != nil {
+		err = h.routes.put(r)
+	}
+	return opError("forget", p.addr.String(), err)
+}
+
+func (h *hardware) detach(p *Peer) (*route, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := p.hw
+	switch {
+	case h.closed || x == nil || x.gone:
+		return nil, ErrClosed
+	case x.outstanding+x.pending > 0:
+		return nil, fmt.Errorf("%w: %d requests are under way", verbs.ErrInUse, x.outstanding+x.pending)
+	}
+	x.gone = true
+	delete(h.peers, p.addr)
+	r := x.route
+	x.route, x.to.AH = nil, nil
+	return r, nil
+}
+
+// routes are the address handles: one for each port that there are peers at.
+type routes struct {
+	pd  *verbs.PD
+	gid verbs.GIDEntry
+	mu  sync.Mutex
+	at  map[place]*route
+}
+
+type route struct {
+	at    place
+	ah    *verbs.AH
+	peers int
+}
+
+func (s *routes) init(pd *verbs.PD, gid verbs.GIDEntry) {
+	s.pd, s.gid, s.at = pd, gid, make(map[place]*route)
+}
+
+// get answers the way to a target; put gives it back. It may take as long as
+// finding the neighbour does.
+func (s *routes) get(a Address) (*route, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := place{gid: a.GID, lid: a.LID}
+	r := s.at[at]
+	if r == nil {
+		ah, err := s.pd.CreateAH(verbs.AHAttr{GID: a.GID, DLID: a.LID, SGIDIndex: s.gid.Index, Port: s.gid.Port})
+		if err != nil {
+			return nil, err
+		}
+		r = &route{at: at, ah: ah}
+		s.at[at] = r
+	}
+	r.peers++
+	return r, nil
+}
+
+func (s *routes) put(r *route) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.peers--; r.peers > 0 {
+		return nil
+	}
+	delete(s.at, r.at)
+	return r.ah.Close()
+}
+
+func (s *routes) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, r := range s.at {
+		errs = append(errs, r.ah.Close())
+	}
+	clear(s.at)
+	return errors.Join(errs...)
+}
