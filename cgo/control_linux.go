@@ -29,6 +29,13 @@ static int gv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struc
 static struct ibv_pd *gv_alloc_pd(struct ibv_context *ctx) { return gv_driver()->alloc_pd(ctx); }
 static int gv_dealloc_pd(struct ibv_pd *pd) { return gv_driver()->dealloc_pd(pd); }
 
+static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
+{
+	return gv_driver()->reg_mr((struct ibv_pd *)pd, (void *)addr, length, access);
+}
+
+static int gv_dereg_mr(struct ibv_mr *mr) { return gv_driver()->dereg_mr(mr); }
+
 static struct ibv_comp_channel *gv_create_comp_channel(struct ibv_context *ctx)
 {
 	return gv_driver()->create_comp_channel(ctx);
@@ -223,7 +230,7 @@ func RegMR(pd PD, addr uintptr, length int, access uint32) (mr MR, lkey, rkey ui
 }
 
 func DeregMR(mr MR) error {
-	r, err := C.ibv_dereg_mr(mr.c())
+	r, err := C.gv_dereg_mr(mr.c())
 	return status(r, err)
 }
 

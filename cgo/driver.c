@@ -19,6 +19,12 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 	return ___ibv_query_port(ctx, port, attr);
 }
 
+/* ibv_reg_mr is the symbol that this libibverbs has for the flags. */
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
+{
+	return ibv_reg_mr(pd, addr, length, access);
+}
+
 static void load(void)
 {
 	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
@@ -44,6 +50,8 @@ static void load(void)
 	table.query_qp = ibv_query_qp;
 	table.alloc_pd = ibv_alloc_pd;
 	table.dealloc_pd = ibv_dealloc_pd;
+	table.reg_mr = reg_mr;
+	table.dereg_mr = ibv_dereg_mr;
 	table.create_comp_channel = ibv_create_comp_channel;
 	table.destroy_comp_channel = ibv_destroy_comp_channel;
 	table.create_cq = ibv_create_cq;

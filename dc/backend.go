@@ -48,3 +48,6 @@ func (b Backend) choose(hardware func() error) (done bool, err error) {
 	}
 	return true, err
 }
+
+// Hardware tells which back end the initiator has.
+func (i *Initiator) Hardware() bool { return i.hw != nil }

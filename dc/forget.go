@@ -43,10 +43,6 @@ func (c *initiatorCore) forget(p *peerState, now time.Duration) error {
 	if x := p.ctx; x != nil {
 		c.detach(x, now)
 	}
-	if p.queued {
-		p.queued = false
-		c.waiting = slices.DeleteFunc(c.waiting, func(q *peerState) bool { return q == p })
-	}
 	p.gone = true
 	c.peers[p.number] = nil
 	c.spare = append(c.spare, p.number)

@@ -137,7 +137,13 @@ func (h *hardware) act(a dciAction) {
 		h.core.checked(a, err != nil || attr.State != verbs.StateRTS)
 		h.mu.Unlock()
 	case dciResetStream:
-		err := qp.ResetStream(1 + a.stream)
+		h.mu.Lock()
+		useless := a.dci.state != dciReady // the whole DCI is going to be reset
+		h.mu.Unlock()
+		var err error
+		if !useless {
+			err = qp.ResetStream(1 + a.stream)
+		}
 		if err != nil {
 			h.cfg.Log.Warn("dc: reset of stream; the whole DCI is reset instead", "err", err)
 		}

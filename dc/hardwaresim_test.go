@@ -51,10 +51,9 @@ type hwDCI struct {
 }
 
 type hwStream struct {
-	queue  []hwEntry
-	bad    bool
-	busy   bool
-	failed int
+	queue []hwEntry
+	bad   bool
+	busy  bool
 }
 
 type hwEntry struct {

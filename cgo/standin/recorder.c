@@ -384,6 +384,17 @@ static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
 
 static int dealloc_pd(struct ibv_pd *pd) { free(pd); return 0; }
 
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
+{
+	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+
+	(void)access;
+	*mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = 1, .rkey = 2 };
+	return mr;
+}
+
+static int dereg_mr(struct ibv_mr *mr) { free(mr); return 0; }
+
 /* Its descriptor never has an event. */
 static struct ibv_comp_channel *create_channel(struct ibv_context *ctx)
 {
@@ -472,8 +483,8 @@ void recorder_install(uintptr_t table)
 	saved = *d;
 	*d = (struct gv_driver){
 		is_mlx5, mlx5_query, mlx5_create, mlx5_qp_ex, stream_reset, init_obj, efa_query, efa_create, to_ex, saved.create_qp_ex,
-		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, create_channel, destroy_channel, create_cq, destroy_cq,
-		create_srq, destroy_srq, create_ah, destroy_ah,
+		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
+		create_cq, destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah,
 	};
 	used = 0;
 	qps = NULL;
