@@ -362,6 +362,20 @@ func TestHardwareRecovery(t *testing.T) {
 	require.EqualValues(t, 1, i.Stats().Failures)
 }
 
+// TestHardwareAvoidsErrors: a target goes to a DCI that works, though it has more
+// to do.
+func TestHardwareAvoidsErrors(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 2, Streams: -1})
+	a, b, c := resolveDCT(t, i, 1, 0xa), resolveDCT(t, i, 2, 0xb), resolveDCT(t, i, 3, 0xc)
+	post(t, i, a, 1, 2)
+	post(t, i, b, 3, 4, 5)
+	complete(0, 0, verbs.WCRetryExceeded)
+	require.Len(t, ended(t, i), 1)
+	standin.Recorded()
+	post(t, i, c, 6)
+	require.Equal(t, []string{"1.3 to c"}, posts())
+}
+
 // TestHardwareLost: a DCI that does not come back is used no more, what waited
 // for it goes to another, and with the last of them everything is refused.
 func TestHardwareLost(t *testing.T) {
@@ -477,10 +491,11 @@ func TestHardwareRefusals(t *testing.T) {
 	standin.Refuse("create_ah", syscall.EHOSTUNREACH)
 	_, err = i.Post(a, writeOf(1))
 	require.ErrorIs(t, err, syscall.EHOSTUNREACH)
-	post(t, i, a, 1)
 	standin.Refuse("complete", syscall.EIO)
 	_, err = i.Post(a, writeOf(2))
 	require.ErrorIs(t, err, syscall.EIO)
+	require.Zero(t, i.Stats().Live)
+	post(t, i, a, 1)
 	_, err = i.Post(a, dc.Request{Op: dc.MaskedCmpSwap})
 	require.ErrorIs(t, err, verbs.ErrUnsupported)
 	complete(0, 0, verbs.WCSuccess)

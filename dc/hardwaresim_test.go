@@ -45,6 +45,7 @@ type hwDevice struct {
 type hwDCI struct {
 	streams []hwStream
 	dead    bool
+	doomed  bool // a stream of it could not be reset
 	ring    []*hwJob
 	next    uint64
 	resets  int
@@ -174,6 +175,14 @@ func (v *hwDevice) settle() {
 		v.core.actions = v.core.actions[1:]
 		v.act(a)
 	}
+	if v.w.rng.IntN(4) == 0 { // the driver is busy with something else
+		v.w.after(time.Duration(v.w.rng.IntN(300))*time.Microsecond, v.pump)
+		return
+	}
+	v.pump()
+}
+
+func (v *hwDevice) pump() {
 	for i := range v.core.dcis {
 		for {
 			p, n := v.core.turn(&v.core.dcis[i])
@@ -196,7 +205,11 @@ func (v *hwDevice) act(a dciAction) {
 		dead := v.dcis[a.dci.index].dead
 		v.w.after(delay, func() { v.core.checked(a, dead); v.settle() })
 	case dciAbort:
-		v.dcis[a.dci.index].dead = true
+		x := &v.dcis[a.dci.index]
+		if !x.dead && !x.doomed {
+			v.w.wrong("a DCI that works was aborted")
+		}
+		x.dead = true
 	case dciResetStream:
 		v.w.after(delay, func() {
 			x := &v.dcis[a.dci.index]
@@ -214,6 +227,7 @@ func (v *hwDevice) act(a dciAction) {
 			default:
 				s.bad = false
 			}
+			x.doomed = err != nil
 			v.core.streamReset(a, err)
 			v.settle()
 		})
@@ -229,7 +243,7 @@ func (v *hwDevice) act(a dciAction) {
 			if v.mortal && v.w.rng.IntN(3) == 0 {
 				err = errors.New("no way back")
 			} else {
-				x.dead = false
+				x.dead, x.doomed = false, false
 				x.resets++
 				for k := range x.streams {
 					x.streams[k].bad = false
