@@ -45,3 +45,17 @@ func TestForgottenPeer(t *testing.T) {
 	require.Equal(t, msgDetach, c.actions[0].m.kind)
 	require.EqualValues(t, 10, c.actions[0].m.session)
 }
+
+// forget makes the initiator forget a target, and meet it anew.
+func (i *simInitiator) forget(at place) {
+	p := i.known[at]
+	if i.dead || i.core.forget(p, i.w.now) != nil {
+		return
+	}
+	if len(i.queues[p]) > 0 {
+		i.w.wrong("a peer with requests was forgotten")
+	}
+	delete(i.queues, p)
+	i.resolve(at, p.key)
+	i.settle()
+}

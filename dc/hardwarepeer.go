@@ -102,6 +102,9 @@ func (s *routes) init(pd *verbs.PD, gid verbs.GIDEntry) {
 func (s *routes) get(a Address) (*route, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.at == nil {
+		return nil, ErrClosed
+	}
 	at := place{gid: a.GID, lid: a.LID}
 	r := s.at[at]
 	if r == nil {
@@ -133,6 +136,6 @@ func (s *routes) close() error {
 	for _, r := range s.at {
 		errs = append(errs, r.ah.Close())
 	}
-	clear(s.at)
+	s.at = nil
 	return errors.Join(errs...)
 }

@@ -335,9 +335,9 @@ func anyDead(peers []*hwPeer) bool {
 
 // TestHardwareProtocol runs random programs against the model of the device.
 func TestHardwareProtocol(t *testing.T) {
-	seeds := uint64(10000)
+	seeds := uint64(4000)
 	if testing.Short() {
-		seeds = 2000
+		seeds = 1000
 	}
 	for seed := range seeds {
 		require.NoError(t, hardwareProgram(seed), "seed %d", seed)

@@ -21,7 +21,7 @@ type InitiatorConfig struct {
 	GID verbs.GIDEntry
 	// Contexts is the number of initiator contexts, each one queue pair and
 	// attached to one target at a time. 0 means 16; 1 is the serial initiator
-	// of the patent.
+	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
 	// Depth is how many requests of one context may be outstanding; 0 means
 	// 64.

@@ -226,20 +226,6 @@ func (i *simInitiator) resolve(at place, key uint64) *peerState {
 	return p
 }
 
-// forget makes the initiator forget a target, and meet it anew.
-func (i *simInitiator) forget(at place) {
-	p := i.known[at]
-	if i.dead || i.core.forget(p, i.w.now) != nil {
-		return
-	}
-	if len(i.queues[p]) > 0 {
-		i.w.wrong("a peer with requests was forgotten")
-	}
-	delete(i.queues, p)
-	i.resolve(at, p.key)
-	i.settle()
-}
-
 func (i *simInitiator) post(p *peerState, j *job) {
 	if i.dead {
 		j.ended, j.err = j.ended+1, errors.New("dead")
