@@ -476,10 +476,12 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 	return 0;
 }
 
-void recorder_install(uintptr_t table)
+int recorder_install(uintptr_t table)
 {
 	struct gv_driver *d = (struct gv_driver *)table;
 
+	if (d->create_cq == create_cq)
+		return 0;
 	saved = *d;
 	*d = (struct gv_driver){
 		is_mlx5, mlx5_query, mlx5_create, mlx5_qp_ex, stream_reset, init_obj, efa_query, efa_create, to_ex, saved.create_qp_ex,
@@ -490,6 +492,7 @@ void recorder_install(uintptr_t table)
 	qps = NULL;
 	numbers = 0;
 	refused[0] = 0;
+	return 1;
 }
 
 void recorder_remove(uintptr_t table) { *(struct gv_driver *)table = saved; }

@@ -22,7 +22,9 @@ import (
 // each call, until the function that it answers is called. One at a time.
 func Record() (stop func()) {
 	table := C.uintptr_t(cgo.DriverTable())
-	C.recorder_install(table)
+	if C.recorder_install(table) == 0 {
+		panic("standin: recording already")
+	}
 	return func() { C.recorder_remove(table) }
 }
 

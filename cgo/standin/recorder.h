@@ -4,8 +4,11 @@
 #include <stdint.h>
 #include "../driver.h"
 
-/* Puts functions into the table that only write down how they were called. */
-void recorder_install(uintptr_t table);
+/*
+ * Puts functions into the table that only write down how they were called; 0 if
+ * they are there already.
+ */
+int recorder_install(uintptr_t table);
 
 /* Gives the table back as it was. */
 void recorder_remove(uintptr_t table);
