@@ -16,6 +16,18 @@ static int gv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	return gv_driver()->modify_qp(qp, a, mask);
 }
 
+static int gv_modify_steps(struct ibv_qp *qp, struct ibv_qp_attr *a, const uint32_t *masks, int n, int *done)
+{
+	int r = 0;
+
+	for (*done = 0; *done < n; ++*done) {
+		r = gv_modify_qp(qp, &a[*done], (int)masks[*done]);
+		if (r)
+			break;
+	}
+	return r;
+}
+
 static int gv_destroy_qp(struct ibv_qp *qp)
 {
 	return gv_driver()->destroy_qp(qp);
@@ -268,6 +280,14 @@ func DestroyCQ(cq CQ) error {
 func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 	r, err := C.gv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
 	return status(r, err)
+}
+
+// ModifySteps carries out several modifications in one crossing and answers how
+// many succeeded.
+func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
+	var done C.int
+	r, err := C.gv_modify_steps(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(&as[0])), (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
+	return int(done), status(r, err)
 }
 
 func QueryQP(qp QP, a *QPAttr, mask uint32) error {

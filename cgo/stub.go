@@ -69,6 +69,7 @@ func ReregMR(MR, uint32, PD, uintptr, int, uint32) (lkey, rkey uint32, code int,
 }
 
 func ModifyQP(QP, *QPAttr, uint32) error                  { return ErrUnsupported }
+func ModifySteps(QP, []QPAttr, []uint32) (int, error)     { return 0, ErrUnsupported }
 func QueryQP(QP, *QPAttr, uint32) error                   { return ErrUnsupported }
 func DestroyQP(QP) error                                  { return ErrUnsupported }
 func CreateAH(PD, *AHAttr) (AH, error)                    { return 0, ErrUnsupported }

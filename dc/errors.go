@@ -29,6 +29,8 @@ var (
 	// ErrQueueFull: too many requests wait for this target; poll completions
 	// first.
 	ErrQueueFull = verbs.ErrQueueFull
+	// ErrInUse: there are requests under way.
+	ErrInUse = verbs.ErrInUse
 )
 
 // OpError is the failure of one operation on one object.

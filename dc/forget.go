@@ -1,52 +1,61 @@
 package dc
 
 import (
-	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
-
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // Forget gives up what the initiator keeps of a target, and closes its session
-// if there is one. It is refused with [verbs.ErrInUse] while requests of the
-// peer are under way. The peer must not be used again: Post refuses it with
-// [ErrClosed]. The same address can be resolved anew.
+// if there is one. It is refused with [ErrInUse] while requests of the peer are
+// under way. The peer must not be used again: calls refuse it with [ErrClosed].
+// The same address can be resolved anew.
 func (i *Initiator) Forget(p *Peer) error {
 	if i.hw != nil {
 		return i.hw.forget(p)
 	}
 	i.mu.Lock()
-	if i.closed || p.gone || i.peers[p.number] != p {
+	if i.closed || !i.core.knows(p) {
 		i.mu.Unlock()
 		return opError("forget", p.addr.String(), ErrClosed)
 	}
-	if err := i.core.forget(&p.peerState, i.now()); err != nil {
+	if !i.core.remove(p, i.now()) {
 		i.mu.Unlock()
-		return opError("forget", p.addr.String(), err)
+		return opError("forget", p.addr.String(), ErrInUse)
 	}
-	i.peers[p.number] = nil
-	delete(i.byAddr, p.addr)
+	hash := maphash.Comparable(i.seed, p.addr)
+	if i.byAddr[hash] == p {
+		i.byAddr[hash] = p.next
+	}
+	for q := i.byAddr[hash]; q != nil; q = q.next {
+		if q.next == p {
+			q.next = p.next
+		}
+	}
+	if i.byAddr[hash] == nil {
+		delete(i.byAddr, hash)
+	}
 	i.perform()
 	return nil
 }
 
-// forget parts with a target that has no requests.
-func (c *initiatorCore) forget(p *peerState, now time.Duration) error {
-	under := p.pending
-	if p.ctx != nil {
-		under += p.ctx.outstanding
+// knows tells whether a peer is one of this initiator's, and not forgotten.
+func (c *initiatorCore) knows(p *Peer) bool {
+	return int(p.number) < len(c.peers) && c.peers[p.number] == p
+}
+
+// remove parts with a target that has no requests, or answers false.
+func (c *initiatorCore) remove(p *Peer, now time.Duration) bool {
+	if !c.dismiss(p, now) {
+		return false
 	}
-	if under > 0 || p.ctx != nil && p.ctx.state != ctxAttached {
-		return fmt.Errorf("%w: %d requests are under way", verbs.ErrInUse, under)
+	if p.queued {
+		p.queued = false
+		c.waiting = slices.DeleteFunc(c.waiting, func(q *Peer) bool { return q == p })
 	}
-	if x := p.ctx; x != nil {
-		c.detach(x, now)
-	}
-	p.gone = true
 	c.peers[p.number] = nil
 	c.spare = append(c.spare, p.number)
-	return nil
+	return true
 }
 
 // peerNumber is a number for a new target, and has a place for it: one that was
@@ -70,6 +79,6 @@ func (c *initiatorCore) forgotten(m *message) {
 	case msgAttached:
 		c.send(m.from, message{kind: msgDetach, epoch: m.epoch, session: m.session, context: m.context, attempt: m.attempt, peer: m.peer})
 	case msgDetached:
-		c.goodbyes = slices.DeleteFunc(c.goodbyes, func(f farewell) bool { return f.m.session == m.session && f.to == m.from })
+		c.goodbyes = slices.DeleteFunc(c.goodbyes, func(f farewell) bool { return f.m.session == m.session && f.m.peer == m.peer })
 	}
 }

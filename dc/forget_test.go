@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestForgottenPeer: its number is free once the target has taken leave too, and
@@ -15,21 +13,22 @@ import (
 func TestForgottenPeer(t *testing.T) {
 	at := place{qpn: 7}
 	c := newInitiatorCore(1, 1, initiatorLimits{quota: 1, hold: time.Second, retransmit: time.Second, connectTimeout: time.Second}, rand.Uint32)
-	p := &peerState{number: c.peerNumber(), to: at}
+	p := &Peer{number: c.peerNumber(), addr: Address{QPN: at.qpn}}
 	c.peers[p.number] = p
 	c.enqueue(p, 1, 0)
-	require.ErrorIs(t, c.forget(p, 0), verbs.ErrInUse)
+	require.False(t, c.remove(p, 0))
 	reply := message{kind: msgAttached, sender: 1, attempt: 1, session: 9, from: at}
 	c.received(&reply, 0)
 	x := p.ctx
 	c.joined(x, nil, 0)
 	p.pending = 0
-	c.posted(x, 1, 0)
-	require.ErrorIs(t, c.forget(p, 0), verbs.ErrInUse)
-	c.completed(x, 1, false, 0)
+	c.posted(x, 1, 1)
+	require.False(t, c.remove(p, 0))
+	c.completed(x, 1, false)
 
 	c.actions = nil
-	require.NoError(t, c.forget(p, 0))
+	require.True(t, c.remove(p, 0))
+	require.False(t, c.knows(p))
 	require.Equal(t, []actionKind{actSend, actReset}, []actionKind{c.actions[0].kind, c.actions[1].kind})
 	require.Equal(t, msgDetach, c.actions[0].m.kind)
 	require.EqualValues(t, 1, c.peerNumber(), "the goodbye is under way")
@@ -49,7 +48,7 @@ func TestForgottenPeer(t *testing.T) {
 // forget makes the initiator forget a target, and meet it anew.
 func (i *simInitiator) forget(at place) {
 	p := i.known[at]
-	if i.dead || i.core.forget(p, i.w.now) != nil {
+	if i.dead || !i.core.remove(p, i.w.now) {
 		return
 	}
 	if len(i.queues[p]) > 0 {

@@ -119,25 +119,13 @@ func (h *hardware) connect() verbs.ConnectConfig {
 
 // post is [Initiator.Post].
 func (h *hardware) post(p *Peer, rs []Request) (int, error) {
-	x := p.hw
-	if x == nil {
-		return 0, opError("post to", p.addr.String(), errors.Join(verbs.ErrAttributes, errors.New("a peer of another initiator")))
-	}
 	h.mu.Lock()
-	if x.to.AH == nil {
-		// Finding the neighbour may take a while.
+	if err := h.reach(p); err != nil {
 		h.mu.Unlock()
-		r, err := h.routes.get(p.addr)
-		if err != nil {
-			return 0, opError("post to", p.addr.String(), err)
-		}
-		h.mu.Lock()
-		x.arrive(r, &h.routes)
+		return 0, opError("post to", p.addr.String(), err)
 	}
+	x := p.hw
 	switch {
-	case h.closed || x.gone:
-		h.mu.Unlock()
-		return 0, opError("post to", p.addr.String(), ErrClosed)
 	case len(rs) == 0:
 		h.mu.Unlock()
 		return 0, nil

@@ -53,6 +53,53 @@ func (h *hardware) resolve(a Address, accessKey uint64) (*Peer, error) {
 	return p, nil
 }
 
+// attach is [Initiator.Attach].
+func (h *hardware) attach(p *Peer) error {
+	h.mu.Lock()
+	err := h.reach(p)
+	h.mu.Unlock()
+	return opError("attach to", p.addr.String(), err)
+}
+
+// reach finds the way to a target, for which it gives up mu for a while. The
+// target may be used if there is no error.
+func (h *hardware) reach(p *Peer) error {
+	x := p.hw
+	if x == nil {
+		return fmt.Errorf("%w: a peer of another initiator", verbs.ErrAttributes)
+	}
+	if x.to.AH == nil && !x.gone && !h.closed {
+		h.mu.Unlock()
+		r, err := h.routes.get(p.addr)
+		h.mu.Lock()
+		if err != nil {
+			return err
+		}
+		x.arrive(r, &h.routes)
+	}
+	if x.gone || h.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// idle is [Initiator.Detach].
+func (h *hardware) idle(p *Peer) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return opError("detach from", p.addr.String(), h.unused(p))
+}
+
+func (h *hardware) unused(p *Peer) error {
+	switch x := p.hw; {
+	case h.closed || x == nil || x.gone:
+		return ErrClosed
+	case x.outstanding+x.pending > 0:
+		return fmt.Errorf("%w: %d requests are under way", ErrInUse, x.outstanding+x.pending)
+	}
+	return nil
+}
+
 // forget is [Initiator.Forget].
 func (h *hardware) forget(p *Peer) error {
 	r, err := h.detach(p)
@@ -65,13 +112,10 @@ func (h *hardware) forget(p *Peer) error {
 func (h *hardware) detach(p *Peer) (*route, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x := p.hw
-	switch {
-	case h.closed || x == nil || x.gone:
-		return nil, ErrClosed
-	case x.outstanding+x.pending > 0:
-		return nil, fmt.Errorf("%w: %d requests are under way", verbs.ErrInUse, x.outstanding+x.pending)
+	if err := h.unused(p); err != nil {
+		return nil, err
 	}
+	x := p.hw
 	x.gone = true
 	delete(h.peers, p.addr)
 	r := x.route

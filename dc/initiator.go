@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -83,22 +84,11 @@ func (c *InitiatorConfig) defaults() {
 	}
 }
 
-// Peer is a target as an initiator knows it. An idle one costs some 200 bytes
-// and no queue pair.
-type Peer struct {
-	peerState
-	addr  Address
-	queue []Request // not yet posted
-	hw    *hardwarePeer
-}
-
-// Address is where the target is.
-func (p *Peer) Address() Address { return p.addr }
-
 // lane is the queue pair of an initiator context.
 type lane struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
+	mtu   int      // bytes, of the session
 	ring  []posted // what is outstanding, in order
 	head  int
 	n     int
@@ -124,14 +114,16 @@ type Initiator struct {
 	start time.Time
 	stop  context.CancelFunc
 	work  sync.WaitGroup
-	kick  chan struct{}
 	turn  chan struct{} // holds a token while somebody waits
 
 	mu     sync.Mutex
 	core   *initiatorCore
+	alarm  alarm
+	spare  []action // memory for core.actions
 	lanes  []lane
-	peers  []*Peer
-	byAddr map[Address]*Peer
+	byAddr map[uint64]*Peer // by the address's hash
+	seed   maphash.Seed
+	joins  map[*Peer][]chan error
 	done   []Completion // that came without a completion of the device
 	wcs    [32]verbs.WC
 	parked [32]verbs.WC // of the one who waits
@@ -153,7 +145,8 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	if done {
 		return &Initiator{cfg: cfg, hw: hw}, nil
 	}
-	i = &Initiator{cfg: cfg, start: time.Now(), kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), stop: func() {}, byAddr: make(map[Address]*Peer)}
+	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
+		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
 	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout}, rand.Uint32)
 	defer func() {
 		if err != nil {
@@ -185,36 +178,8 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
 	i.work.Go(func() { i.ctl.read(ctx, i.received) })
-	i.work.Go(func() { i.timers(ctx) })
+	i.alarm.init(i.tick)
 	return i, nil
-}
-
-// Resolve makes a target known. It sends nothing: the target is connected to
-// when there is something for it. The same address answers the same peer.
-func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
-	if i.hw != nil {
-		return i.hw.resolve(a, accessKey)
-	}
-	if a.Hardware {
-		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end")))
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.closed {
-		return nil, opError("resolve", a.String(), ErrClosed)
-	}
-	if p := i.byAddr[a]; p != nil {
-		p.key = accessKey
-		return p, nil
-	}
-	p := &Peer{addr: a, peerState: peerState{number: i.core.peerNumber(), to: a.place(), key: accessKey, epoch: a.Incarnation}}
-	if int(p.number) == len(i.peers) {
-		i.peers = append(i.peers, nil)
-	}
-	i.peers[p.number] = p
-	i.core.peers[p.number] = &p.peerState
-	i.byAddr[a] = p
-	return p, nil
 }
 
 func (i *Initiator) now() time.Duration { return time.Since(i.start) }
@@ -224,12 +189,8 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // posted at once, in one crossing into C and without allocating; if not, they
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
-	for k := range rs {
-		if rs[k].Op > CmpSwap || rs[k].Flags&verbs.Inline != 0 {
-			if err := rs[k].check(&i.cfg); err != nil {
-				return 0, opError("post to", p.addr.String(), err)
-			}
-		}
+	if err := p.check(&i.cfg, rs); err != nil {
+		return 0, err
 	}
 	if i.hw != nil {
 		return i.hw.post(p, rs)
@@ -239,21 +200,28 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 		i.mu.Unlock()
 		return 0, opError("post to", p.addr.String(), ErrClosed)
 	}
-	if x := i.core.admit(&p.peerState); x != nil {
+	if x := i.core.admit(p); x != nil {
 		if l := &i.lanes[x.index]; l.n+len(rs) <= len(l.ring) {
-			n, err := i.postTo(x, l, rs)
-			i.core.stats.Hits += uint64(n)
+			packets := l.add(x, rs)
+			n, err := l.batch.Post()
+			i.posted(x, l, rs, n, packets)
 			i.mu.Unlock()
 			return n, err
 		}
 	}
-	if p.gone {
+	return i.keep(p, rs)
+}
+
+// keep holds requests until their target is attached. It is called with mu held
+// and releases it.
+func (i *Initiator) keep(p *Peer, rs []Request) (int, error) {
+	if !i.core.knows(p) {
 		i.mu.Unlock()
 		return 0, opError("post to", p.addr.String(), ErrClosed)
 	}
 	n := min(len(rs), i.cfg.MaxPending-len(p.queue))
 	p.queue = append(p.queue, rs[:n]...)
-	i.core.enqueue(&p.peerState, n, i.now())
+	i.core.enqueue(p, n, i.now())
 	i.perform()
 	if n < len(rs) {
 		return n, opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
@@ -261,13 +229,19 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	return n, nil
 }
 
-// postTo posts to an attached context that has room.
-func (i *Initiator) postTo(x *initiatorContext, l *lane, rs []Request) (int, error) {
-	id := uint64(x.index)
+// add puts requests into the batch of an attached context that has room, and
+// answers how many packets they are.
+func (l *lane) add(x *initiatorContext, rs []Request) int {
+	packets := 0
 	for k := range rs {
-		rs[k].add(l.batch, id)
+		rs[k].add(l.batch, uint64(x.index))
+		packets += rs[k].packets(l.mtu)
 	}
-	n, err := l.batch.Post()
+	return packets
+}
+
+// posted notes the first n of rs, which the device has taken.
+func (i *Initiator) posted(x *initiatorContext, l *lane, rs []Request, n, packets int) {
 	for k := range n {
 		at := l.head + l.n
 		if at >= len(l.ring) {
@@ -276,28 +250,35 @@ func (i *Initiator) postTo(x *initiatorContext, l *lane, rs []Request) (int, err
 		l.ring[at] = posted{rs[k].ID, rs[k].Op}
 		l.n++
 	}
-	if n > 0 {
-		i.core.posted(x, n, i.now())
+	if n < len(rs) {
+		for k := range rs[n:] {
+			packets -= rs[n+k].packets(l.mtu)
+		}
 	}
-	return n, err
+	if n > 0 {
+		i.core.posted(x, n, packets)
+		i.core.stats.Hits += uint64(n)
+	}
 }
 
 // postPending posts what waits for the target of an attached context.
 func (i *Initiator) postPending(x *initiatorContext) {
-	p := i.peers[x.peer.number]
+	p := x.peer
 	l := &i.lanes[x.index]
 	for len(p.queue) > 0 && x.state == ctxAttached && l.n < len(l.ring) {
 		n := min(len(p.queue), len(l.ring)-l.n, i.cfg.Quota)
-		posted, err := i.postTo(x, l, p.queue[:n])
+		packets := l.add(x, p.queue[:n])
+		took, err := l.batch.Post()
+		i.posted(x, l, p.queue[:n], took, packets)
 		if err != nil {
 			// What was wrong with one is not told apart from the others.
-			for _, r := range p.queue[posted:n] {
+			for _, r := range p.queue[took:n] {
 				i.done = append(i.done, Completion{r.ID, p, r.Op, opError("post to", p.addr.String(), err)})
 			}
 			i.park.wake()
 		}
 		p.queue = append(p.queue[:0], p.queue[n:]...)
-		p.pending = len(p.queue)
+		p.pending = int32(len(p.queue))
 	}
 	if len(p.queue) == 0 {
 		p.queue = nil
@@ -318,44 +299,47 @@ func (i *Initiator) perform() {
 	for !i.closed {
 		i.urgent()
 		later := i.core.actions
-		i.core.actions = nil
+		i.core.actions, i.spare = i.spare, nil
 		if len(later) == 0 {
+			i.core.actions, i.spare = later, i.core.actions
 			break
 		}
 		i.mu.Unlock()
-		for _, a := range later {
-			i.later(a)
+		for k := range later {
+			i.later(&later[k])
 		}
 		i.mu.Lock()
+		i.spare = later[:0]
+	}
+	if !i.closed {
+		i.alarm.set(i.core.next(), i.now())
 	}
 	i.mu.Unlock()
-	select {
-	case i.kick <- struct{}{}:
-	default:
-	}
 }
 
 // urgent carries out the actions that must come before mu is released.
 func (i *Initiator) urgent() {
 	rest := i.core.actions[:0]
-	for _, a := range i.core.actions {
-		if !i.atOnce(a) {
-			rest = append(rest, a)
+	for k := range i.core.actions {
+		if a := &i.core.actions[k]; !i.atOnce(a) {
+			rest = append(rest, *a)
 		}
 	}
 	i.core.actions = rest
 }
 
-func (i *Initiator) atOnce(a action) bool {
+func (i *Initiator) atOnce(a *action) bool {
 	switch a.kind {
 	case actReady:
 		i.postPending(a.ctx)
+		i.attached(a.peer, nil)
 	case actAbort:
 		if err := i.lanes[a.ctx.index].qp.ToError(); err != nil {
 			i.cfg.Log.Error("dc: abort session", "err", err)
 		}
 	case actFail:
-		p := i.peers[a.peer.number]
+		p := a.peer
+		i.attached(p, opError("connect to", p.addr.String(), a.err))
 		for _, r := range p.queue {
 			i.done = append(i.done, Completion{r.ID, p, r.Op, opError("connect to", p.addr.String(), a.err)})
 		}
@@ -367,7 +351,7 @@ func (i *Initiator) atOnce(a action) bool {
 	return true
 }
 
-func (i *Initiator) later(a action) {
+func (i *Initiator) later(a *action) {
 	switch a.kind {
 	case actSend:
 		m := a.m
@@ -377,22 +361,21 @@ func (i *Initiator) later(a action) {
 		}
 		i.ctl.send(a.to, &m)
 	case actJoin:
-		qp := i.lanes[a.ctx.index].qp
-		err := qp.Modify(responderAttr(i.ctl, &a.m, a.m.psn), attrRTR)
-		if err == nil {
-			err = qp.Modify(requesterAttr(i.ctl, &i.cfg, a.ctx.psn), attrRTS)
+		l := &i.lanes[a.ctx.index]
+		rtr := responderStep(i.ctl, &a.m, a.m.psn)
+		l.mtu = rtr.Attr.PathMTU.Bytes()
+		steps := []verbs.ModifyStep{verbs.ResetStep(), l.qp.InitStep(), rtr, requesterStep(i.ctl, &i.cfg, a.ctx.session.psn)}
+		if !a.again {
+			steps = steps[2:]
 		}
+		err := l.qp.ModifySteps(steps...)
 		i.mu.Lock()
 		i.core.joined(a.ctx, err, i.now())
 		i.urgent()
 		i.mu.Unlock()
 	case actReset:
 		qp := i.lanes[a.ctx.index].qp
-		err := qp.ToReset()
-		if err == nil {
-			err = qp.Init()
-		}
-		if err != nil {
+		if err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep()); err != nil {
 			i.cfg.Log.Error("dc: initiator context lost", "err", err)
 			return
 		}

@@ -21,7 +21,7 @@ func TestForget(t *testing.T) {
 	p := resolve(t, i, target, 0)
 	_, err := i.Post(p, a.write(1, b, 0))
 	require.NoError(t, err)
-	require.ErrorIs(t, i.Forget(p), verbs.ErrInUse)
+	require.ErrorIs(t, i.Forget(p), dc.ErrInUse)
 	require.NoError(t, wait(t, i, 1)[0].Err)
 	require.NoError(t, i.Forget(p))
 	require.Eventually(t, func() bool { return target.Stats().Live == 0 }, testTimeout, time.Millisecond)

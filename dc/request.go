@@ -114,3 +114,12 @@ func (r *Request) add(b *verbs.Batch, id uint64) {
 		b.MaskedFetchAdd(id, flags, r.Remote, verbs.MaskedFetchAdd{Add: r.Value, Boundary: r.Mask}, r.Local)
 	}
 }
+
+// packets is how many packet numbers the request takes: one for each packet of
+// a message or, with READ, of its response.
+func (r *Request) packets(mtu int) int {
+	if r.Op >= FetchAdd {
+		return 1
+	}
+	return max(1, (int(r.Local.Length)+mtu-1)/mtu)
+}

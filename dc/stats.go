@@ -5,16 +5,18 @@ package dc
 // Waits how often some had to wait for room, Failures the DCIs and streams in
 // error, and Live is the targets that have a DCI now; the rest is 0.
 type Stats struct {
-	Attaches    uint64 // sessions opened
-	Hits        uint64 // requests posted to a target that was attached
-	Evictions   uint64 // idle sessions closed because another target waited
+	Attaches    uint64 // sessions opened or taken up again
+	Resumes     uint64 // those taken up again, without a message
+	Hits        uint64 // requests posted
+	Evictions   uint64 // idle sessions that made room for another target
 	Busy        uint64 // busy answers
 	Waits       uint64 // times that a target had to be connected to first
 	Failures    uint64 // sessions that failed
 	Retransmits uint64 // control messages sent again
 	Stale       uint64 // control messages of sessions that are over
 	Rubbish     uint64 // control messages that made no sense
-	Live        int    // sessions open now
+	Live        int    // sessions with a context now
+	Parked      int    // sessions without one, that can be taken up again
 }
 
 // TargetStats count what a target did since it was made. With hardware there is

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
@@ -52,10 +52,11 @@ func dcSuite(env) []benchmark {
 		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: both,
 			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
 	}
-	return []benchmark{
+	list := append([]benchmark{
 		warm("warm_write_lat_64B", dc.Write, 1.05),
 		warm("warm_read_lat_64B", dc.Read, 1.05),
-		attach(),
+	}, attaching()...)
+	return append(list, []benchmark{
 		rate("targets_1000_zipf_rate", func() func() int { return zipf(targetCount, 0.99) }, measure.AtLeast(0.7)),
 		rate("targets_1000_uniform_rate", func() func() int {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -71,7 +72,7 @@ func dcSuite(env) []benchmark {
 			}},
 		{name: "memory_per_idle_target", unit: "bytes", target: measure.AtMost(256), clocks: both,
 			ours: func(context.Context) (float64, error) { return idleMemory() }},
-	}
+	}...)
 }
 
 const dcBlock = 300
@@ -83,33 +84,31 @@ type dcHost struct {
 	mr  *verbs.MR
 }
 
+func newDCHost(e lab.Endpoint) (*dcHost, error) {
+	dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
+	if err != nil {
+		return nil, err
+	}
+	h := &dcHost{}
+	if h.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.Addr}); err != nil {
+		return nil, err
+	}
+	h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	return h, err
+}
+
 func newDCHosts() (c, s *dcHost, err error) {
 	ce, se, err := endpoints()
 	if err != nil {
 		return nil, nil, err
 	}
-	var hosts [2]*dcHost
-	for i, e := range []struct {
-		name string
-		addr netip.Addr
-	}{{ce.Device, ce.Addr}, {se.Device, se.Addr}} {
-		dev, err := verbs.Open(e.name, verbs.DeviceConfig{})
-		if err != nil {
-			return nil, nil, err
-		}
-		h := &dcHost{}
-		if h.pd, err = dev.AllocPD(); err != nil {
-			return nil, nil, err
-		}
-		if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.addr}); err != nil {
-			return nil, nil, err
-		}
-		if h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite}); err != nil {
-			return nil, nil, err
-		}
-		hosts[i] = h
+	if c, err = newDCHost(ce); err == nil {
+		s, err = newDCHost(se)
 	}
-	return hosts[0], hosts[1], nil
+	return c, s, err
 }
 
 // dcPair is an initiator, a target, and a plain queue pair between the same
@@ -146,18 +145,13 @@ func (p *dcPair) warm(op dc.Op) (float64, error) {
 	r := dc.Request{Op: op, Local: p.client.mr.SGE(0, readSize), Remote: p.server.mr.Region().At(0)}
 	var cs [1]dc.Completion
 	one := func() error {
-		if _, err := p.initiator.Post(p.peer, r); err != nil {
-			return err
+		_, n, err := p.initiator.PostPoll(p.peer, cs[:], 1000, r)
+		for n == 0 && err == nil {
+			n, err = p.initiator.PollSpin(cs[:], 1000)
 		}
-		for {
-			n, err := p.initiator.PollSpin(cs[:], 1000)
-			if err != nil || n > 0 {
-				return errors.Join(err, cs[0].Err)
-			}
-			runtime.Gosched() // until it is attached, others have to run
-		}
+		return errors.Join(err, cs[0].Err)
 	}
-	if err := one(); err != nil {
+	if err := p.initiator.Attach(context.Background(), p.peer); err != nil {
 		return 0, err
 	}
 	return timed(dcBlock, one)
@@ -176,61 +170,6 @@ func (p *dcPair) plain(op dc.Op) (float64, error) {
 		}
 		return g.do(&wcs)
 	})
-}
-
-// attach is a WRITE to a target that is not attached, from post to completion,
-// by the one initiator context of a serial initiator, which lets go of another
-// target before. Against it stands a connection by librdmacm alone, without any
-// data.
-func attach() benchmark {
-	type rig struct {
-		i      *dc.Initiator
-		peers  [2]*dc.Peer
-		c, s   *dcHost
-		target int
-	}
-	setup := sync.OnceValues(func() (*rig, error) {
-		r := &rig{}
-		var err error
-		if r.c, r.s, err = newDCHosts(); err != nil {
-			return nil, err
-		}
-		if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: r.c.pd, GID: r.c.gid, Contexts: 1}); err != nil {
-			return nil, err
-		}
-		for k := range r.peers {
-			t, err := dc.NewTarget(dc.TargetConfig{PD: r.s.pd, GID: r.s.gid})
-			if err != nil {
-				return nil, err
-			}
-			if r.peers[k], err = r.i.Resolve(t.Address(), 0); err != nil {
-				return nil, err
-			}
-		}
-		return r, nil
-	})
-	return benchmark{name: "attach_p50", unit: "us", baseline: "connection by librdmacm", target: measure.AtMost(0.25),
-		clocks: []string{"instructions"},
-		ours: func(ctx context.Context) (float64, error) {
-			r, err := setup()
-			if err != nil {
-				return 0, err
-			}
-			req := dc.Request{Op: dc.Write, Local: r.c.mr.SGE(0, readSize), Remote: r.s.mr.Region().At(0)}
-			var cs [1]dc.Completion
-			return timed(60, func() error {
-				r.target = 1 - r.target
-				if _, err := r.i.Post(r.peers[r.target], req); err != nil {
-					return err
-				}
-				if _, err := r.i.Wait(ctx, cs[:]); err != nil {
-					return err
-				}
-				return cs[0].Err
-			})
-		},
-		base: connectBy("conn-c"),
-	}
 }
 
 const (
