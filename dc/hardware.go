@@ -22,7 +22,9 @@ type hardware struct {
 	core   *hardwareCore
 	dcis   []dciQueue
 	peers  map[Address]*Peer
-	done   []Completion // that came without a completion of the device
+	all    []*hardwarePeer // by the peer's number; nil: forgotten
+	spare  []uint32        // numbers of those
+	done   []Completion    // that came without a completion of the device
 	wcs    [32]verbs.WC
 	parked [32]verbs.WC // of the one who waits
 	acting sync.WaitGroup
@@ -120,11 +122,11 @@ func (h *hardware) connect() verbs.ConnectConfig {
 // post is [Initiator.Post].
 func (h *hardware) post(p *Peer, rs []Request) (int, error) {
 	h.mu.Lock()
-	if err := h.reach(p); err != nil {
+	x, err := h.reach(p)
+	if err != nil {
 		h.mu.Unlock()
 		return 0, opError("post to", p.addr.String(), err)
 	}
-	x := p.hw
 	switch {
 	case len(rs) == 0:
 		h.mu.Unlock()
@@ -133,7 +135,7 @@ func (h *hardware) post(p *Peer, rs []Request) (int, error) {
 		h.mu.Unlock()
 		return 0, opError("post to", p.addr.String(), fmt.Errorf("no DCI is left: %w", h.core.lost))
 	}
-	n, err := h.postTo(p, rs[:h.core.admit(&x.dciPeer, len(rs))])
+	n, err := h.postTo(x, rs[:h.core.admit(&x.dciPeer, len(rs))])
 	h.core.stats.Hits += uint64(n)
 	if err != nil || n == len(rs) {
 		h.core.settle(&x.dciPeer)
@@ -154,11 +156,10 @@ func (h *hardware) post(p *Peer, rs []Request) (int, error) {
 }
 
 // postTo posts requests for which there is room, all or none.
-func (h *hardware) postTo(p *Peer, rs []Request) (int, error) {
+func (h *hardware) postTo(x *hardwarePeer, rs []Request) (int, error) {
 	if len(rs) == 0 {
 		return 0, nil
 	}
-	x := p.hw
 	d := x.dci
 	b := h.dcis[d.index].batch
 	to := x.to
@@ -170,7 +171,7 @@ func (h *hardware) postTo(p *Peer, rs []Request) (int, error) {
 		rs[k].add(b, d.number(k))
 	}
 	if _, err := b.Post(); err != nil {
-		return 0, opError("post to", p.addr.String(), err)
+		return 0, opError("post to", x.owner.addr.String(), err)
 	}
 	for k := range rs {
 		h.core.posted(&x.dciPeer, rs[k].ID, rs[k].Op)
@@ -181,20 +182,20 @@ func (h *hardware) postTo(p *Peer, rs []Request) (int, error) {
 // pump posts what waits and now finds room.
 func (h *hardware) pump(d *dci) {
 	for {
-		x, n := h.core.turn(d)
-		if x == nil {
+		p, n := h.core.turn(d)
+		if p == nil {
 			return
 		}
-		p := x.owner
-		rs := p.hw.queue[:n]
-		if _, err := h.postTo(p, rs); err != nil {
+		x := h.all[p.owner.number]
+		rs := x.queue[:n]
+		if _, err := h.postTo(x, rs); err != nil {
 			// What was wrong with one is not told apart from the others.
-			h.fail(p, rs, err)
-			h.core.settle(x)
+			h.fail(p.owner, rs, err)
+			h.core.settle(p)
 		}
-		p.hw.queue = slices.Delete(p.hw.queue, 0, n)
-		if len(p.hw.queue) == 0 {
-			p.hw.queue = nil
+		x.queue = slices.Delete(x.queue, 0, n)
+		if len(x.queue) == 0 {
+			x.queue = nil
 		}
 	}
 }

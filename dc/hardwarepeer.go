@@ -8,22 +8,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hardwarePeer is what [Peer] has of a DCT.
+// hardwarePeer is what an initiator knows of a DCT. Its [Peer] has nothing but
+// the address and the number under which it is found.
 type hardwarePeer struct {
 	dciPeer
 	to    verbs.Target
 	route *route
 	queue []Request // not yet posted
-	gone  bool
 }
 
-// arrive takes a way to the target, unless somebody else was faster.
-func (x *hardwarePeer) arrive(r *route, all *routes) {
-	if x.route != nil || x.gone {
-		all.put(r)
-		return
+// find answers nil if the peer was forgotten, or is another initiator's.
+func (h *hardware) find(p *Peer) *hardwarePeer {
+	if int(p.number) < len(h.all) {
+		if x := h.all[p.number]; x != nil && x.owner == p && !h.closed {
+			return x
+		}
 	}
-	x.route, x.to.AH = r, r.ah
+	return nil
 }
 
 // dcKey is what a DCT has for its access key. It takes part of the address, so
@@ -45,82 +46,91 @@ func (h *hardware) resolve(a Address, accessKey uint64) (*Peer, error) {
 	}
 	p := h.peers[a]
 	if p == nil {
-		p = &Peer{addr: a, hw: &hardwarePeer{to: verbs.Target{QPN: a.QPN}}}
-		p.hw.owner = p
-		h.peers[a] = p
+		p = &Peer{addr: a}
+		h.enter(p)
 	}
-	p.hw.to.DCKey = dcKey(accessKey, a.Incarnation)
+	h.all[p.number].to.DCKey = dcKey(accessKey, a.Incarnation)
 	return p, nil
+}
+
+// enter gives a peer a number.
+func (h *hardware) enter(p *Peer) {
+	if n := len(h.spare); n > 0 {
+		p.number, h.spare = h.spare[n-1], h.spare[:n-1]
+	} else {
+		p.number = uint32(len(h.all))
+		h.all = append(h.all, nil)
+	}
+	h.all[p.number] = &hardwarePeer{dciPeer: dciPeer{owner: p}, to: verbs.Target{QPN: p.addr.QPN}}
+	h.peers[p.addr] = p
 }
 
 // attach is [Initiator.Attach].
 func (h *hardware) attach(p *Peer) error {
 	h.mu.Lock()
-	err := h.reach(p)
+	_, err := h.reach(p)
 	h.mu.Unlock()
 	return opError("attach to", p.addr.String(), err)
 }
 
-// reach finds the way to a target, for which it gives up mu for a while. The
-// target may be used if there is no error.
-func (h *hardware) reach(p *Peer) error {
-	x := p.hw
+// reach finds a peer and the way to it, for which it gives up mu for a while.
+func (h *hardware) reach(p *Peer) (*hardwarePeer, error) {
+	x := h.find(p)
 	if x == nil {
-		return fmt.Errorf("%w: a peer of another initiator", verbs.ErrAttributes)
+		return nil, ErrClosed
 	}
-	if x.to.AH == nil && !x.gone && !h.closed {
-		h.mu.Unlock()
-		r, err := h.routes.get(p.addr)
-		h.mu.Lock()
-		if err != nil {
-			return err
-		}
-		x.arrive(r, &h.routes)
+	if x.route != nil {
+		return x, nil
 	}
-	if x.gone || h.closed {
-		return ErrClosed
+	h.mu.Unlock()
+	r, err := h.routes.get(p.addr)
+	h.mu.Lock()
+	switch {
+	case err != nil:
+		return nil, err
+	case h.find(p) != x:
+		return nil, errors.Join(ErrClosed, h.routes.put(r))
+	case x.route != nil: // somebody else was faster
+		return x, h.routes.put(r)
 	}
-	return nil
+	x.route, x.to.AH = r, r.ah
+	return x, nil
 }
 
 // idle is [Initiator.Detach].
 func (h *hardware) idle(p *Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return opError("detach from", p.addr.String(), h.unused(p))
+	_, err := h.unused(p)
+	return opError("detach from", p.addr.String(), err)
 }
 
-func (h *hardware) unused(p *Peer) error {
-	switch x := p.hw; {
-	case h.closed || x == nil || x.gone:
-		return ErrClosed
+// unused is a peer without requests.
+func (h *hardware) unused(p *Peer) (*hardwarePeer, error) {
+	x := h.find(p)
+	switch {
+	case x == nil:
+		return nil, ErrClosed
 	case x.outstanding+x.pending > 0:
-		return fmt.Errorf("%w: %d requests are under way", ErrInUse, x.outstanding+x.pending)
+		return nil, fmt.Errorf("%w: %d requests are under way", ErrInUse, x.outstanding+x.pending)
 	}
-	return nil
+	return x, nil
 }
 
 // forget is [Initiator.Forget].
 func (h *hardware) forget(p *Peer) error {
-	r, err := h.detach(p)
-	if err == nil && r != nil {
-		err = h.routes.put(r)
+	h.mu.Lock()
+	x, err := h.unused(p)
+	if err == nil {
+		delete(h.peers, p.addr)
+		h.all[p.number] = nil
+		h.spare = append(h.spare, p.number)
+	}
+	h.mu.Unlock()
+	if err == nil && x.route != nil {
+		err = h.routes.put(x.route)
 	}
 	return opError("forget", p.addr.String(), err)
-}
-
-func (h *hardware) detach(p *Peer) (*route, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.unused(p); err != nil {
-		return nil, err
-	}
-	x := p.hw
-	x.gone = true
-	delete(h.peers, p.addr)
-	r := x.route
-	x.route, x.to.AH = nil, nil
-	return r, nil
 }
 
 // routes are the address handles: one for each port that there are peers at.

@@ -97,8 +97,9 @@ func (h *hardware) perform() {
 				}
 			case dciGiveUp:
 				p := a.peer.owner
-				h.fail(p, p.hw.queue, opError("post to", p.addr.String(), a.err))
-				p.hw.queue = nil
+				x := h.all[p.number]
+				h.fail(p, x.queue, opError("post to", p.addr.String(), a.err))
+				x.queue = nil
 			default:
 				slow = append(slow, a)
 			}

@@ -28,7 +28,6 @@ type Peer struct {
 	notBefore time.Duration // after a busy answer
 	firstTry  time.Duration // of the connects under way; 0: none
 	queue     []Request     // not yet posted
-	hw        *hardwarePeer // then all but addr is not used
 }
 
 // Address is where the target is.
