@@ -67,6 +67,9 @@ func newHardware(cfg InitiatorConfig) (h *hardware, err error) {
 	if cfg.Streams != 0 {
 		streams = max(cfg.Streams, 0)
 	}
+	if streams > features.Streams {
+		return h, fmt.Errorf("%w: %d streams of a DCI; the device has %d", verbs.ErrAttributes, streams, features.Streams)
+	}
 	h.core = newHardwareCore(cfg.Contexts, max(streams, 1), cfg.Depth, cfg.Quota)
 	for range cfg.Contexts {
 		if err := h.addDCI(streams, min(streams, features.ErroredStreams)); err != nil {

@@ -366,6 +366,51 @@ func TestHardwareMissing(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
+// TestHardwareLimits: no more streams than the device has, nor more of them in
+// error.
+func TestHardwareLimits(t *testing.T) {
+	pd := standinPD(t)
+	cfg := dc.InitiatorConfig{PD: pd, GID: standinGID, Contexts: 1, Depth: 16, Streams: 32}
+	i, err := dc.NewInitiator(cfg)
+	require.NoError(t, err)
+	require.Contains(t, standin.Recorded(), "cap=32,0,1,0,0 srq=0\n  mlx5 mask=0xa dc_type=2 streams=2^5 errored=2^4")
+	require.NoError(t, i.Close())
+	for _, bad := range []int{128, 3} {
+		cfg.Streams = bad
+		_, err = dc.NewInitiator(cfg)
+		require.ErrorIs(t, err, verbs.ErrAttributes)
+	}
+	cfg.Streams = -1
+	i, err = dc.NewInitiator(cfg)
+	require.NoError(t, err)
+	require.Contains(t, standin.Recorded(), "cap=16,0,1,0,0 srq=0\n  mlx5 mask=0x2 dc_type=2\n")
+	require.NoError(t, i.Close())
+}
+
+// TestHardwareQueueFull: MaxPending requests of a target wait, no more.
+func TestHardwareQueueFull(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 2, MaxPending: 3})
+	p := resolveDCT(t, i, 1, 0xa)
+	rs := make([]dc.Request, 6)
+	for k := range rs {
+		rs[k] = writeOf(uint64(k))
+	}
+	n, err := i.Post(p, rs...)
+	require.ErrorIs(t, err, dc.ErrQueueFull)
+	require.Equal(t, 5, n)
+	n, err = i.Post(p, rs[5])
+	require.ErrorIs(t, err, dc.ErrQueueFull)
+	require.Zero(t, n)
+	for k := range uint64(5) {
+		complete(0, k, verbs.WCSuccess)
+		cs := ended(t, i)
+		require.Len(t, cs, 1)
+		require.Equal(t, k, cs[0].ID)
+	}
+	require.Len(t, posts(), 5)
+	post(t, i, p, 5)
+}
+
 // TestHardwareForget: peers of one port share an address handle, which goes with
 // the last of them.
 func TestHardwareForget(t *testing.T) {
