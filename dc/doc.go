@@ -45,8 +45,9 @@
 // number not used for the next session, so that late packets meet nothing.
 // A message for an earlier target of the same address is refused.
 //
-// A target that dies fails its own requests only. A target takes back the
-// responder contexts of an initiator that is silent for [TargetConfig.Lease].
+// A target that dies fails its own requests only; with hardware see below. A
+// target takes back the responder contexts of an initiator that is silent for
+// [TargetConfig.Lease].
 //
 // The access key keeps out mistakes and strangers that cannot read the
 // network. It travels in the clear.
