@@ -3,8 +3,11 @@
 package dc_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -161,4 +164,41 @@ func TestHardwareErroredStreams(t *testing.T) {
 	recorded(t, backToWork)
 	post(t, i, a, 5)
 	require.Equal(t, []string{"0.4 to a stream 1"}, posts())
+}
+
+// TestHardwareConcurrent: several goroutines post, one polls; every request ends
+// once, those of one target in order.
+func TestHardwareConcurrent(t *testing.T) {
+	const posters, each = 4, 200
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8, Quota: 3, Streams: 2})
+	var all sync.WaitGroup
+	var taken atomic.Uint64
+	next := make(map[*dc.Peer]uint64)
+	for host := range byte(posters) {
+		p := resolveDCT(t, i, host, 0xa)
+		next[p] = 0
+		all.Go(func() {
+			for id := range uint64(each) {
+				if _, err := i.Post(p, writeOf(id)); err != nil {
+					t.Error(err)
+				}
+				taken.Add(1)
+			}
+		})
+	}
+	for place := uint64(0); place < posters*each; {
+		if place >= taken.Load() {
+			time.Sleep(10 * time.Microsecond)
+			continue
+		}
+		complete(0, place, verbs.WCSuccess)
+		place++
+		cs := ended(t, i)
+		require.Len(t, cs, 1)
+		require.NoError(t, cs[0].Err)
+		require.Equal(t, next[cs[0].Peer], cs[0].ID)
+		next[cs[0].Peer]++
+	}
+	all.Wait()
+	require.Zero(t, i.Stats().Live)
 }
