@@ -176,8 +176,6 @@ func (i *Initiator) tick() {
 	}
 	i.alarm.rung()
 	i.core.tick(i.now())
-	// Here too, for a tick that came too early finds nothing to perform.
-	i.alarm.set(i.core.next(), i.now())
 	i.perform()
 }
 

@@ -49,10 +49,6 @@ func (c *initiatorCore) remove(p *Peer, now time.Duration) bool {
 	if !c.dismiss(p, now) {
 		return false
 	}
-	if p.queued {
-		p.queued = false
-		c.waiting = slices.DeleteFunc(c.waiting, func(q *Peer) bool { return q == p })
-	}
 	c.peers[p.number] = nil
 	c.spare = append(c.spare, p.number)
 	return true

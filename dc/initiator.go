@@ -290,7 +290,7 @@ func (i *Initiator) postPending(x *initiatorContext) {
 // state; what takes time, or sends, without the lock: a context is nobody
 // else's while its queue pair changes.
 func (i *Initiator) perform() {
-	if len(i.core.actions) == 0 || i.closed {
+	if i.closed || len(i.core.actions) == 0 && !i.core.retime {
 		i.mu.Unlock()
 		return
 	}
@@ -312,6 +312,7 @@ func (i *Initiator) perform() {
 		i.spare = later[:0]
 	}
 	if !i.closed {
+		i.core.retime = false
 		i.alarm.set(i.core.next(), i.now())
 	}
 	i.mu.Unlock()

@@ -29,7 +29,13 @@ type initiatorContext struct {
 	dirty bool
 	// resetting: it is being made ready while the connect packet is under way.
 	resetting bool
-	answer    message // that came before it was ready; kind 0: none
+	// stuck: its target has not answered for a while, so that it may be dead.
+	stuck  bool
+	done   uint32        // requests completed
+	seen   uint32        // of those when that was looked at last
+	looked time.Duration // when
+	answer message       // that came before it was ready; kind 0: none
+	line   []*Peer       // that wait for this context
 
 	peer        *Peer
 	attempts    uint32 // connects of this context so far
@@ -116,7 +122,7 @@ type initiatorCore struct {
 	contexts []initiatorContext
 	peers    []*Peer
 	spare    []uint32 // numbers of peers that were forgotten
-	waiting  []*Peer  // in order
+	waiting  []*Peer  // for whichever context, in order
 	goodbyes []farewell
 	actions  []action
 	random   func() uint32
@@ -124,6 +130,10 @@ type initiatorCore struct {
 	signs    uint32 // counts signs of life
 	parked   int
 	stats    Stats
+	retime   bool // next has changed, actions or none
+
+	// Of connects that were answered at once (RFC 6298).
+	rtt, rttVar time.Duration
 }
 
 func newInitiatorCore(id uint64, contexts int, l initiatorLimits, random func() uint32) *initiatorCore {
@@ -157,7 +167,7 @@ func (c *initiatorCore) posted(x *initiatorContext, n, packets int) {
 	x.session.psn = (x.session.psn + uint32(packets)) & 0xffffff
 	c.uses++
 	x.lastUse = c.uses
-	if len(c.waiting) > 0 || x.recalled {
+	if x.recalled || c.wanted(x) {
 		x.used += n
 		if x.used >= c.quota {
 			x.state = ctxDraining
@@ -169,35 +179,38 @@ func (c *initiatorCore) posted(x *initiatorContext, n, packets int) {
 // without any.
 func (c *initiatorCore) enqueue(p *Peer, n int, now time.Duration) {
 	p.pending += int32(n)
-	if p.ctx == nil {
-		p.wanted = true
-		c.line(p, now)
+	if p.ctx != nil {
+		return
+	}
+	p.wanted = true
+	c.line(p, now)
+	if x := c.home(p); x == nil {
 		c.schedule(now)
+	} else if x.empty() {
+		c.serve(x, now)
 	}
 }
 
-// line puts a target at the end of those that wait for a context.
-func (c *initiatorCore) line(p *Peer, now time.Duration) {
-	if !p.queued {
-		p.queued, p.impatient, p.lined = true, false, now
-		c.waiting = append(c.waiting, p)
+// home is the context in whose line a target waits, if it is not the general
+// one.
+func (c *initiatorCore) home(p *Peer) *initiatorContext {
+	if p.parked.id != 0 {
+		if x := &c.contexts[p.parked.context]; len(x.line) > 0 && x.line[len(x.line)-1] == p {
+			return x
+		}
 	}
-}
-
-// home tells whether a target has a parked session that it waits for, or may
-// have any context: its own may be stuck with a target that is dead.
-func (c *initiatorCore) home(p *Peer, now time.Duration) bool {
-	return p.parked.id != 0 && !p.impatient && now <= p.parked.parkable()
+	return nil
 }
 
 // completed counts n requests of the context that have completed; failed tells
 // that the queue pair is in error. If it answers true, settle must follow.
 func (c *initiatorCore) completed(x *initiatorContext, n int, failed bool) bool {
 	x.outstanding -= n
+	x.done += uint32(n)
 	if failed && x.state != ctxAborting {
 		c.abort(x)
 	}
-	return x.outstanding == 0 && (x.state != ctxAttached || x.recalled || len(c.waiting) > 0)
+	return x.outstanding == 0 && (x.state != ctxAttached || x.recalled || c.wanted(x))
 }
 
 // abort ends a session that failed.
@@ -206,18 +219,6 @@ func (c *initiatorCore) abort(x *initiatorContext) {
 	x.state = ctxAborting
 	c.stats.Failures++
 	c.do(action{kind: actAbort, ctx: x})
-}
-
-// settle does what had to wait for the last completion of a context.
-func (c *initiatorCore) settle(x *initiatorContext, now time.Duration) {
-	if x.outstanding > 0 {
-		return
-	}
-	switch {
-	case x.state == ctxDraining, x.state == ctxAborting, x.state == ctxAttached && x.recalled && x.peer.pending == 0:
-		c.vacate(x, now)
-	}
-	c.schedule(now)
 }
 
 // vacate makes a context without outstanding requests leave its target.
@@ -235,7 +236,7 @@ func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *initiatorCore) clear(x *initiatorContext, s contextState) {
-	*x = initiatorContext{index: x.index, attempts: x.attempts, state: s}
+	*x = initiatorContext{index: x.index, attempts: x.attempts, state: s, line: x.line}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -247,6 +248,7 @@ func (c *initiatorCore) detach(x *initiatorContext, now time.Duration) {
 	c.farewell(x.peer, &x.session, why, now)
 	c.leave(x, now)
 	c.clear(x, ctxResetting)
+	x.looked = now
 	c.do(action{kind: actReset, ctx: x})
 }
 
@@ -261,7 +263,6 @@ func (c *initiatorCore) dismiss(p *Peer, now time.Duration) bool {
 			return false
 		}
 		c.detach(x, now)
-		c.schedule(now)
 	}
 	if p.parked.id != 0 {
 		c.farewell(p, &p.parked, noReason, now)
@@ -275,7 +276,7 @@ func (c *initiatorCore) farewell(p *Peer, s *session, why reason, now time.Durat
 	m := message{kind: msgDetach, reason: why, session: s.id, context: uint32(s.context), attempt: s.attempt, peer: p.number, epoch: p.epoch}
 	to := p.addr.place()
 	c.send(to, m)
-	c.goodbyes = append(c.goodbyes, farewell{m: m, to: to, timer: now + c.retransmit, pause: 2 * c.retransmit})
+	c.goodbyes = append(c.goodbyes, farewell{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
 }
 
 // forget drops a parked session without telling.
@@ -283,6 +284,18 @@ func (c *initiatorCore) forget(p *Peer) {
 	if p.parked.id != 0 {
 		p.parked = session{}
 		c.parked--
+	}
+}
+
+// lose drops a parked session that the target wants back; its target then waits
+// for whichever context.
+func (c *initiatorCore) lose(p *Peer, now time.Duration) {
+	queued := p.queued
+	c.unline(p)
+	c.forget(p)
+	if queued {
+		c.line(p, now)
+		c.schedule(now)
 	}
 }
 
@@ -301,122 +314,17 @@ func (c *initiatorCore) resetDone(x *initiatorContext, now time.Duration) {
 	switch {
 	case x.state == ctxResetting:
 		c.clear(x, ctxFree)
-		c.schedule(now)
+		c.serve(x, now)
 	case x.answer.kind != 0:
 		c.do(action{kind: actJoin, ctx: x, peer: x.peer, m: x.answer})
 		x.answer = message{}
 	}
 }
 
-// schedule gives contexts to targets that wait, the longest waiting first. One
-// with a parked session gets the context that it belongs to.
-func (c *initiatorCore) schedule(now time.Duration) {
-	keep := c.waiting[:0]
-	for _, p := range c.waiting {
-		if p.pending == 0 && !p.wanted {
-			p.queued = false
-			continue
-		}
-		var x *initiatorContext
-		switch {
-		case p.notBefore > now:
-		case c.home(p, now):
-			x = c.empty(&c.contexts[p.parked.context])
-		default:
-			x = c.any()
-		}
-		if x == nil {
-			keep = append(keep, p)
-			continue
-		}
-		p.queued = false
-		if x.state == ctxAttached {
-			c.stats.Evictions++
-			c.vacate(x, now)
-			if x.state != ctxFree {
-				// It is being reset: the next in line is served then.
-				p.queued = true
-				keep = append(keep, p)
-				continue
-			}
-		}
-		if p.parked.id != 0 && int(p.parked.context) == x.index && now <= p.parked.parkable() {
-			c.resume(x, p)
-		} else {
-			c.connect(x, p, now)
-		}
-	}
-	clear(c.waiting[len(keep):])
-	c.waiting = keep
-	if len(keep) > 0 {
-		c.yield(now)
-	}
-}
-
-// empty is x if nothing needs it.
-func (c *initiatorCore) empty(x *initiatorContext) *initiatorContext {
-	if x.state == ctxFree && !x.resetting || x.state == ctxAttached && x.outstanding == 0 && x.peer.pending == 0 && !x.peer.wanted {
-		return x
-	}
-	return nil
-}
-
-// any is a context that nothing needs, if there is one: a free one, or the least
-// recently used.
-func (c *initiatorCore) any() *initiatorContext {
-	var best *initiatorContext
-	for i := range c.contexts {
-		x := c.empty(&c.contexts[i])
-		switch {
-		case x == nil:
-		case x.state == ctxFree && !x.dirty:
-			return x
-		case best == nil, x.state == ctxFree && best.state != ctxFree, x.state == best.state && x.lastUse < best.lastUse:
-			best = x
-		}
-	}
-	return best
-}
-
-// yield makes contexts that have had their turn leave their targets as soon as
-// they are empty: those that targets wait for, and others as far as needed.
-func (c *initiatorCore) yield(now time.Duration) {
-	need := 0
-	for _, p := range c.waiting {
-		if p.notBefore > now {
-			continue
-		}
-		if c.home(p, now) {
-			c.drain(&c.contexts[p.parked.context])
-		} else {
-			need++
-		}
-	}
-	for i := range c.contexts {
-		switch c.contexts[i].state {
-		case ctxDraining, ctxAborting, ctxResetting:
-			need--
-		}
-	}
-	for i := 0; i < len(c.contexts) && need > 0; i++ {
-		if c.drain(&c.contexts[i]) {
-			need--
-		}
-	}
-}
-
-// drain lets a busy context take no more requests if it has had its turn.
-func (c *initiatorCore) drain(x *initiatorContext) bool {
-	if x.state != ctxAttached || x.used < c.quota || x.outstanding == 0 {
-		return false
-	}
-	x.state = ctxDraining
-	return true
-}
-
 // resume takes up a parked session.
-func (c *initiatorCore) resume(x *initiatorContext, p *Peer) {
-	x.state, x.peer, p.ctx = ctxJoining, p, x
+func (c *initiatorCore) resume(x *initiatorContext, p *Peer, now time.Duration) {
+	x.state, x.peer, p.ctx, x.since = ctxJoining, p, x, now
+	x.looked = now
 	x.session = p.parked
 	c.forget(p)
 	c.stats.Resumes++
@@ -427,7 +335,8 @@ func (c *initiatorCore) resume(x *initiatorContext, p *Peer) {
 
 // connect sends the first connect packet of a session.
 func (c *initiatorCore) connect(x *initiatorContext, p *Peer, now time.Duration) {
-	x.state, x.peer, p.ctx = ctxConnecting, p, x
+	x.state, x.peer, p.ctx, x.since = ctxConnecting, p, x, now
+	x.looked = now
 	x.attempts++
 	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.random() & 0xffffff, heard: now}
 	if p.firstTry == 0 {
@@ -435,13 +344,26 @@ func (c *initiatorCore) connect(x *initiatorContext, p *Peer, now time.Duration)
 		c.stats.Waits++
 	}
 	x.giveUp = p.firstTry + c.connectTimeout
-	x.pause = c.retransmit
+	x.pause = c.timeout()
 	x.timer = now + x.pause
 	c.sendConnect(x)
 	if x.dirty {
 		x.resetting = true
 		c.do(action{kind: actReset, ctx: x})
 	}
+}
+
+// timeout is how long a control message waits for its answer.
+func (c *initiatorCore) timeout() time.Duration { return max(c.retransmit, c.rtt+4*c.rttVar) }
+
+// measure takes the time that an answer took.
+func (c *initiatorCore) measure(d time.Duration) {
+	if c.rtt == 0 {
+		c.rtt, c.rttVar = d, d/2
+		return
+	}
+	c.rttVar += ((c.rtt - d).Abs() - c.rttVar) / 4
+	c.rtt += (d - c.rtt) / 8
 }
 
 // sendConnect also says which parked session the new one replaces.

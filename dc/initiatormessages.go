@@ -43,6 +43,9 @@ func (c *initiatorCore) attached(x *initiatorContext, p *Peer, current bool, m *
 	switch {
 	case current && x.state == ctxConnecting:
 		x.state = ctxJoining
+		if x.pause == x.timer-x.session.heard { // not sent again since
+			c.measure(now - x.session.heard)
+		}
 		x.session.id, x.session.lease, x.session.qpn, x.session.mtu = m.session, m.wait, m.qpn, uint8(m.mtu)
 		p.epoch, p.firstTry = m.epoch, 0
 		c.forget(p)
@@ -67,7 +70,6 @@ func (c *initiatorCore) joined(x *initiatorContext, err error, now time.Duration
 		x.broken = true
 		c.fail(p, err)
 		c.detach(x, now)
-		c.schedule(now)
 		return
 	}
 	x.state, x.since = ctxAttached, now
@@ -100,7 +102,7 @@ func (c *initiatorCore) busy(x *initiatorContext, p *Peer, current bool, m *mess
 		return // a copy; the connect under way will be answered
 	}
 	c.stats.Busy++
-	c.forget(p)
+	c.forget(p)    // p is in no line
 	p.firstTry = 0 // it is alive: wait for its turn
 	// Not all at the same time.
 	p.notBefore = now + wait/2 + time.Duration(c.random()%1024)*wait/1024
@@ -116,7 +118,9 @@ func (c *initiatorCore) withdraw(x *initiatorContext, now time.Duration) {
 	}
 	c.clear(x, s)
 	x.dirty = dirty
-	c.schedule(now)
+	if s == ctxFree {
+		c.serve(x, now)
+	}
 }
 
 func (c *initiatorCore) refused(x *initiatorContext, p *Peer, current bool, m *message, now time.Duration) {
@@ -150,7 +154,7 @@ func (c *initiatorCore) recall(x *initiatorContext, p *Peer, current bool, m *me
 	switch {
 	case p.parked.id == m.session && m.session != 0:
 		c.farewell(p, &p.parked, noReason, now)
-		c.forget(p)
+		c.lose(p, now)
 	case current && m.session == x.session.id && x.state == ctxAttached:
 		x.recalled = true
 		if x.outstanding == 0 && p.pending == 0 || x.used >= c.quota {
@@ -169,10 +173,7 @@ func (c *initiatorCore) abandon(x *initiatorContext, err error, now time.Duratio
 // fail ends all requests that wait for a target.
 func (c *initiatorCore) fail(p *Peer, err error) {
 	p.pending, p.wanted, p.firstTry, p.notBefore = 0, false, 0, 0
+	c.unline(p)
 	c.forget(p)
-	if p.queued {
-		p.queued = false
-		c.waiting = slices.DeleteFunc(c.waiting, func(q *Peer) bool { return q == p })
-	}
 	c.do(action{kind: actFail, peer: p, err: err})
 }

@@ -8,6 +8,10 @@ import (
 // never is when nothing is to be done.
 const never = time.Duration(1<<63 - 1)
 
+// stuckAfter is how many times the bound on holding a context may pass without
+// any completion before those that wait for it go elsewhere.
+const stuckAfter = 20
+
 // next is when tick should be called.
 func (c *initiatorCore) next() time.Duration {
 	t := never
@@ -20,9 +24,12 @@ func (c *initiatorCore) next() time.Duration {
 			if x.session.lease > 0 {
 				t = min(t, x.timer)
 			}
-			if len(c.waiting) > 0 && x.state == ctxAttached && x.used < c.quota {
+			if x.state == ctxAttached && c.wanted(x) {
 				t = min(t, x.since+c.hold)
 			}
+		}
+		if len(x.line) > 0 && !x.stuck {
+			t = min(t, x.looked+stuckAfter*c.hold)
 		}
 	}
 	for i := range c.goodbyes {
@@ -31,8 +38,6 @@ func (c *initiatorCore) next() time.Duration {
 	for _, p := range c.waiting {
 		if p.notBefore > 0 {
 			t = min(t, p.notBefore)
-		} else if p.parked.id != 0 && !p.impatient {
-			t = min(t, p.lined+2*c.hold)
 		}
 	}
 	return t
@@ -40,17 +45,22 @@ func (c *initiatorCore) next() time.Duration {
 
 // tick does what is due.
 func (c *initiatorCore) tick(now time.Duration) {
+	c.retime = true
 	for i := range c.contexts {
 		x := &c.contexts[i]
-		if x.state == ctxAttached && len(c.waiting) > 0 && now-x.since >= c.hold {
-			x.used = c.quota // it has had its turn
+		if x.state == ctxAttached && c.wanted(x) && now-x.since >= c.hold {
+			x.state = ctxDraining // it has had its turn
+			c.settle(x, now)
+		}
+		if len(x.line) > 0 && now-x.looked >= stuckAfter*c.hold {
+			c.look(x, now)
 		}
 		switch {
 		case x.state == ctxConnecting && now >= x.giveUp:
 			c.abandon(x, ErrUnreachable, now)
 		case x.state == ctxConnecting && now >= x.timer:
 			c.stats.Retransmits++
-			x.pause = min(2*x.pause, 16*c.retransmit)
+			x.pause = min(2*x.pause, 16*c.timeout())
 			x.timer = now + x.pause
 			c.sendConnect(x)
 		case (x.state == ctxAttached || x.state == ctxDraining) && x.session.lease > 0 && now >= x.timer:
@@ -72,11 +82,20 @@ func (c *initiatorCore) tick(now time.Duration) {
 		if p.notBefore <= now {
 			p.notBefore = 0
 		}
-		if now >= p.lined+2*c.hold {
-			p.impatient = true
-		}
 	}
 	c.schedule(now)
+}
+
+// look sees whether a context makes progress.
+func (c *initiatorCore) look(x *initiatorContext, now time.Duration) {
+	x.looked = now
+	if x.done != x.seen {
+		x.seen = x.done
+		return
+	}
+	x.stuck = true
+	c.waiting = append(c.waiting, x.line...)
+	x.line = nil
 }
 
 // sign sends a sign of life, and soon another unless the target answers.

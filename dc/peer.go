@@ -23,7 +23,6 @@ type Peer struct {
 	pending   int32 // requests not yet posted
 	wanted    bool  // a session is asked for, whether there are requests or not
 	queued    bool
-	impatient bool          // has waited too long for its own context
 	lined     time.Duration // when it began to wait
 	notBefore time.Duration // after a busy answer
 	firstTry  time.Duration // of the connects under way; 0: none
