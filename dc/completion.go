@@ -19,6 +19,9 @@ func (i *Initiator) Poll(cs []Completion) (int, error) { return i.PollSpin(cs, 0
 // PollSpin is Poll repeated up to spins times in one crossing into C while
 // there is nothing, like [verbs.CQ.PollSpin].
 func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
+	if i.hw != nil {
+		return i.hw.pollSpin(cs, spins)
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
@@ -37,12 +40,18 @@ func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
 }
 
 // PostPoll is Post and then PollSpin, in one crossing into C if the target is
-// attached and has room: the fastest way to do one operation and wait for it. It
-// answers how many requests were taken and how many have ended, and may well
-// find none.
+// attached and has room (with hardware it is two): the fastest way to do one
+// operation and wait for it. It answers how many requests were taken and how
+// many have ended, and may well find none.
 func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
-	if err := p.check(rs); err != nil {
+	if err := p.check(&i.cfg, rs); err != nil {
 		return 0, 0, err
+	}
+	if i.hw != nil {
+		if posted, err = i.hw.post(p, rs); err == nil {
+			polled, err = i.hw.pollSpin(cs, spins)
+		}
+		return posted, polled, err
 	}
 	i.mu.Lock()
 	x := i.core.admit(p)
@@ -113,6 +122,9 @@ func requestError(p *Peer, op Op, w *verbs.WC) error {
 // with the context's error or with [ErrClosed]. Repeated calls with one context
 // do not allocate.
 func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
+	if i.hw != nil {
+		return i.hw.wait(ctx, cs)
+	}
 	select {
 	case i.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -169,6 +181,9 @@ func (i *Initiator) tick() {
 
 // Stats are the counters so far.
 func (i *Initiator) Stats() Stats {
+	if i.hw != nil {
+		return i.hw.stats()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.core.stats
@@ -186,6 +201,9 @@ func (i *Initiator) Stats() Stats {
 // Close ends all sessions. Requests that have not completed get no completion,
 // and their memory is the caller's again. Closing twice is not an error.
 func (i *Initiator) Close() error {
+	if i.hw != nil {
+		return i.hw.close()
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()

@@ -22,7 +22,7 @@ type InitiatorConfig struct {
 	GID verbs.GIDEntry
 	// Contexts is the number of initiator contexts, each one queue pair and
 	// attached to one target at a time. 0 means 16; 1 is the serial initiator
-	// of the patent.
+	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
 	// Depth is how many requests of one context may be outstanding; 0 means
 	// 64.
@@ -47,7 +47,20 @@ type InitiatorConfig struct {
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
-	Log        *slog.Logger // nil: silent
+	Backend    Backend
+	// MaxInline is how many bytes a request may have that is posted with
+	// [verbs.Inline]; 0 means none.
+	MaxInline int
+	// Masked makes the queue pairs for masked atomics, which only mlx5 has;
+	// elsewhere the initiator is refused with [verbs.ErrUnsupported].
+	Masked bool
+	// MTU of the hardware back end, which its targets must have too; 0 means
+	// the port's.
+	MTU verbs.MTU
+	// Streams of each DCI, a power of two; 0 means what the device has, at
+	// most 8; negative means none.
+	Streams int
+	Log     *slog.Logger // nil: silent
 }
 
 func (c *InitiatorConfig) defaults() {
@@ -96,6 +109,7 @@ type posted struct {
 // then can the next target be served.
 type Initiator struct {
 	cfg   InitiatorConfig
+	hw    *hardware // then all that follows is not used
 	ctl   *control
 	self  place
 	cq    *verbs.CQ
@@ -126,6 +140,14 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	if cfg.PD == nil {
 		return nil, opError("make", "initiator", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
 	}
+	var hw *hardware
+	done, err := cfg.Backend.choose(func() (err error) { hw, err = newHardware(cfg); return })
+	if err != nil {
+		return nil, opError("make", "initiator", err)
+	}
+	if done {
+		return &Initiator{cfg: cfg, hw: hw}, nil
+	}
 	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
 		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
 	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, cfg.NoParking}, rand.Uint32)
@@ -144,7 +166,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i.park.cq = i.cq
 	for range cfg.Contexts {
-		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite})
+		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite, MaxInline: cfg.MaxInline, Ops: cfg.ops()})
 		if err != nil {
 			return i, err
 		}
@@ -170,8 +192,11 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // posted at once, in one crossing into C and without allocating; if not, they
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
-	if err := p.check(rs); err != nil {
+	if err := p.check(&i.cfg, rs); err != nil {
 		return 0, err
+	}
+	if i.hw != nil {
+		return i.hw.post(p, rs)
 	}
 	i.mu.Lock()
 	if i.closed {
@@ -193,6 +218,10 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 // keep holds requests until their target is attached. It is called with mu held
 // and releases it.
 func (i *Initiator) keep(p *Peer, rs []Request) (int, error) {
+	if !i.core.knows(p) {
+		i.mu.Unlock()
+		return 0, opError("post to", p.addr.String(), ErrClosed)
+	}
 	n := min(len(rs), i.cfg.MaxPending-len(p.queue))
 	p.queue = append(p.queue, rs[:n]...)
 	i.core.enqueue(p, n, i.now())

@@ -122,7 +122,8 @@ type initiatorCore struct {
 	id       uint64
 	contexts []initiatorContext
 	peers    []*Peer
-	waiting  []*Peer // for whichever context, in order
+	spare    []uint32 // numbers of peers that were forgotten
+	waiting  []*Peer  // for whichever context, in order
 	goodbyes []farewell
 	actions  []action
 	random   func() uint32

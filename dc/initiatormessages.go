@@ -7,11 +7,15 @@ import (
 
 // received takes a control message from a target.
 func (c *initiatorCore) received(m *message, now time.Duration) {
-	if m.sender != c.id || int(m.context) >= len(c.contexts) || int(m.peer) >= len(c.peers) || c.peers[m.peer] == nil {
+	if m.sender != c.id || int(m.context) >= len(c.contexts) || int(m.peer) >= len(c.peers) {
 		c.stats.Rubbish++
 		return
 	}
 	x, p := &c.contexts[m.context], c.peers[m.peer]
+	if p == nil {
+		c.forgotten(m)
+		return
+	}
 	if m.from.gid != p.addr.GID || m.from.qpn != p.addr.QPN {
 		c.stats.Rubbish++
 		return

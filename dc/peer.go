@@ -3,7 +3,6 @@ package dc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"time"
 
@@ -34,10 +33,12 @@ type Peer struct {
 func (p *Peer) Address() Address { return p.addr }
 
 // check refuses what no queue pair would take.
-func (p *Peer) check(rs []Request) error {
+func (p *Peer) check(c *InitiatorConfig, rs []Request) error {
 	for k := range rs {
-		if rs[k].Op > CmpSwap {
-			return opError("post to", p.addr.String(), fmt.Errorf("%w: %v", verbs.ErrAttributes, rs[k].Op))
+		if rs[k].Op > CmpSwap || rs[k].Flags&verbs.Inline != 0 {
+			if err := rs[k].check(c); err != nil {
+				return opError("post to", p.addr.String(), err)
+			}
 		}
 	}
 	return nil
@@ -46,8 +47,11 @@ func (p *Peer) check(rs []Request) error {
 // Resolve makes a target known. It sends nothing: the target is connected to
 // when there is something for it. The same address answers the same peer.
 func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
+	if i.hw != nil {
+		return i.hw.resolve(a, accessKey)
+	}
 	if a.Hardware {
-		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs a DCI")))
+		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end")))
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -61,18 +65,22 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 			return p, nil
 		}
 	}
-	p := &Peer{addr: a, number: uint32(len(i.core.peers)), key: accessKey, epoch: a.Incarnation, next: i.byAddr[hash]}
-	i.core.peers = append(i.core.peers, p)
+	p := &Peer{addr: a, number: i.core.peerNumber(), key: accessKey, epoch: a.Incarnation, next: i.byAddr[hash]}
+	i.core.peers[p.number] = p
 	i.byAddr[hash] = p
 	return p, nil
 }
 
 // Attach opens a session with a target, if there is none, before there are
 // requests for it. It returns when the first request can go out at once; the
-// session may have to make room for another target soon after.
+// session may have to make room for another target soon after. With hardware it
+// finds the way to the target only.
 func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
+	if i.hw != nil {
+		return i.hw.attach(p)
+	}
 	i.mu.Lock()
-	if i.closed {
+	if i.closed || !i.core.knows(p) {
 		i.mu.Unlock()
 		return opError("attach to", p.addr.String(), ErrClosed)
 	}
@@ -104,8 +112,11 @@ func (i *Initiator) attached(p *Peer, err error) {
 // else refuses with [ErrInUse]. It returns at once; the target is told until it
 // answers. Closing a session that is not there is not an error.
 func (i *Initiator) Detach(p *Peer) error {
+	if i.hw != nil {
+		return i.hw.idle(p)
+	}
 	i.mu.Lock()
-	if i.closed {
+	if i.closed || !i.core.knows(p) {
 		i.mu.Unlock()
 		return opError("detach from", p.addr.String(), ErrClosed)
 	}

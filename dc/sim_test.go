@@ -198,6 +198,7 @@ func (t *simTarget) settle() {
 // job is a request of the random program.
 type job struct {
 	to       *Peer
+	on       *simInitiator
 	executed int
 	by       *simTarget
 	ended    int
@@ -219,12 +220,13 @@ type simInitiator struct {
 	core   *initiatorCore
 	lanes  []simLane
 	queues map[*Peer][]*job
+	known  map[place]*Peer
 	timer  time.Duration
 	dead   bool
 }
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
-	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*Peer][]*job), timer: never}
+	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*Peer][]*job), known: make(map[place]*Peer), timer: never}
 	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, noParking: w.rng.IntN(3) == 0}, w.rng.Uint32)
 	for range contexts {
 		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
@@ -234,8 +236,9 @@ func (w *world) initiator(contexts, quota int) *simInitiator {
 }
 
 func (i *simInitiator) resolve(at place, key uint64) *Peer {
-	p := &Peer{number: uint32(len(i.core.peers)), addr: Address{QPN: at.qpn}, key: key}
-	i.core.peers = append(i.core.peers, p)
+	p := &Peer{number: i.core.peerNumber(), addr: Address{QPN: at.qpn}, key: key}
+	i.core.peers[p.number] = p
+	i.known[at] = p
 	return p
 }
 
@@ -449,10 +452,14 @@ func program(seed uint64) (resumed int, err error) {
 	const span = 300 * time.Millisecond
 	for range 20 + rng.IntN(200) {
 		i := inits[rng.IntN(len(inits))]
-		p := i.core.peers[rng.IntN(len(places))]
-		j := &job{to: p}
+		at := places[rng.IntN(len(places))]
+		j := &job{on: i}
 		jobs = append(jobs, j)
-		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.post(p, j) })
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { j.to = i.known[at]; i.post(j.to, j) })
+	}
+	for range rng.IntN(40) {
+		i, at := inits[rng.IntN(len(inits))], places[rng.IntN(len(places))]
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.forget(at) })
 	}
 	for range rng.IntN(3) { // a target dies, and perhaps another one takes its address
 		p := places[rng.IntN(len(places))]
@@ -475,7 +482,7 @@ func program(seed uint64) (resumed int, err error) {
 		return 0, w.err
 	}
 	for n, j := range jobs {
-		owner := deadOne != nil && j.to.number < uint32(len(deadOne.core.peers)) && deadOne.core.peers[j.to.number] == j.to
+		owner := deadOne != nil && j.on == deadOne
 		switch {
 		case j.executed > 1:
 			return 0, fmt.Errorf("request %d was carried out %d times", n, j.executed)

@@ -1,6 +1,9 @@
 package dc
 
-// Stats count what an initiator did since it was made.
+// Stats count what an initiator did since it was made. With hardware, Attaches
+// counts how often a target was given a DCI, Hits the requests posted at once,
+// Waits how often some had to wait for room, Failures the DCIs and streams in
+// error, and Live is the targets that have a DCI now; the rest is 0.
 type Stats struct {
 	Attaches    uint64 // sessions opened or taken up again
 	Resumes     uint64 // those taken up again, without a message
@@ -16,7 +19,8 @@ type Stats struct {
 	Parked      int    // sessions without one, that can be taken up again
 }
 
-// TargetStats count what a target did since it was made.
+// TargetStats count what a target did since it was made. With hardware there is
+// nothing to count.
 type TargetStats struct {
 	Attaches uint64 // sessions opened
 	Detaches uint64 // sessions closed by their initiators
@@ -29,5 +33,11 @@ type TargetStats struct {
 }
 
 // QueuePairs is how many queue pairs the initiator holds, whatever the number of
-// targets: one for each initiator context and one for control messages.
-func (i *Initiator) QueuePairs() int { return len(i.lanes) + 1 }
+// targets: one for each initiator context and, in software, one for control
+// messages.
+func (i *Initiator) QueuePairs() int {
+	if i.hw != nil {
+		return len(i.hw.dcis)
+	}
+	return len(i.lanes) + 1
+}

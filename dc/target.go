@@ -34,8 +34,12 @@ type TargetConfig struct {
 	Retry time.Duration
 	// Access is what initiators may do; 0 means whatever the memory regions
 	// of PD allow.
-	Access verbs.Access
-	Log    *slog.Logger // nil: silent
+	Access  verbs.Access
+	Backend Backend
+	// MTU of the hardware back end, which its initiators must have too; 0
+	// means the port's.
+	MTU verbs.MTU
+	Log *slog.Logger // nil: silent
 }
 
 func (c *TargetConfig) defaults() {
@@ -99,6 +103,9 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 			err = errors.Join(opError("make", "target", err), t.Close())
 		}
 	}()
+	if done, err := cfg.Backend.choose(t.hardware); done {
+		return t, err
+	}
 	dev := cfg.PD.Device()
 	t.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Log)
 	if err != nil {
@@ -144,6 +151,9 @@ func (t *Target) Address() Address { return t.addr }
 
 // Stats are the counters so far.
 func (t *Target) Stats() TargetStats {
+	if t.addr.Hardware {
+		return TargetStats{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.core.stats
