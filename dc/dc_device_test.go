@@ -110,13 +110,13 @@ func do(t testing.TB, i *dc.Initiator, p *dc.Peer, rs ...dc.Request) {
 // TestSerialInitiator: one initiator context serves one target after another.
 // Sessions are closed and opened again, or parked and taken up again.
 func TestSerialInitiator(t *testing.T) {
-	t.Run("sessions are closed", func(t *testing.T) { serialInitiator(t, true) })
-	t.Run("sessions are parked", func(t *testing.T) { serialInitiator(t, false) })
+	t.Run("sessions are closed", func(t *testing.T) { serialInitiator(t, dc.ParkNever) })
+	t.Run("sessions are parked", func(t *testing.T) { serialInitiator(t, dc.ParkWhereProven) })
 }
 
-func serialInitiator(t *testing.T, closing bool) {
+func serialInitiator(t *testing.T, parking dc.Parking) {
 	a, b := newHosts(t)
-	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, NoParking: closing})
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Parking: parking})
 	const targets, rounds = 3, 4
 	var peers []*dc.Peer
 	var all []*dc.Target
@@ -140,7 +140,7 @@ func serialInitiator(t *testing.T, closing bool) {
 	require.EqualValues(t, 1, s.Live)
 	require.EqualValues(t, targets*rounds-1, s.Evictions)
 	sessions, live := 1, targets
-	if closing {
+	if parking == dc.ParkNever {
 		sessions, live = rounds, 2 // the last detach may be under way
 	}
 	require.EqualValues(t, targets*(rounds-sessions), s.Resumes)

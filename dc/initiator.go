@@ -41,9 +41,9 @@ type InitiatorConfig struct {
 	// Retransmit is the first pause before a control message is sent again,
 	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
-	// NoParking closes a session when its context leaves the target, so that
-	// each return is a new one, as in the patent.
-	NoParking bool
+	// Parking says whether sessions are kept when their context leaves the
+	// target.
+	Parking Parking
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
@@ -150,7 +150,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
 		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
-	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, cfg.NoParking}, rand.Uint32)
+	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, !cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(opError("make", "initiator", err), i.Close())

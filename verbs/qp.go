@@ -141,7 +141,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		}
 		return nil, createQPError(p.dev, &q.cap, err)
 	}
-	if q.path == cgo.PostExtended && p.dev.isRXE() {
+	if q.path == cgo.PostExtended && p.dev.SoftRoCE() {
 		q.path = cgo.PostRXE
 	}
 	q.cap = init.Cap
