@@ -16,10 +16,54 @@ static int gv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	return gv_driver()->modify_qp(qp, a, mask);
 }
 
+static int gv_modify_steps(struct ibv_qp *qp, struct ibv_qp_attr *a, const uint32_t *masks, int n, int *done)
+{
+	int r = 0;
+
+	for (*done = 0; *done < n; ++*done) {
+		r = gv_modify_qp(qp, &a[*done], (int)masks[*done]);
+		if (r)
+			break;
+	}
+	return r;
+}
+
 static int gv_destroy_qp(struct ibv_qp *qp)
 {
 	return gv_driver()->destroy_qp(qp);
 }
+
+static int gv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
+{
+	return gv_driver()->query_qp(qp, a, mask, init);
+}
+
+static struct ibv_pd *gv_alloc_pd(struct ibv_context *ctx) { return gv_driver()->alloc_pd(ctx); }
+static int gv_dealloc_pd(struct ibv_pd *pd) { return gv_driver()->dealloc_pd(pd); }
+
+static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
+{
+	return gv_driver()->reg_mr((struct ibv_pd *)pd, (void *)addr, length, access);
+}
+
+static int gv_dereg_mr(struct ibv_mr *mr) { return gv_driver()->dereg_mr(mr); }
+
+static struct ibv_comp_channel *gv_create_comp_channel(struct ibv_context *ctx)
+{
+	return gv_driver()->create_comp_channel(ctx);
+}
+
+static int gv_destroy_comp_channel(struct ibv_comp_channel *c) { return gv_driver()->destroy_comp_channel(c); }
+
+static struct ibv_cq *gv_create_cq(struct ibv_context *ctx, int depth, struct ibv_comp_channel *channel, int vector)
+{
+	return gv_driver()->create_cq(ctx, depth, NULL, channel, vector);
+}
+
+static int gv_destroy_cq(struct ibv_cq *cq) { return gv_driver()->destroy_cq(cq); }
+
+static struct ibv_ah *gv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a) { return gv_driver()->create_ah(pd, a); }
+static int gv_destroy_ah(struct ibv_ah *ah) { return gv_driver()->destroy_ah(ah); }
 */
 import "C"
 
@@ -177,12 +221,12 @@ func QueryPKey(ctx Context, port uint8, index int) (uint16, error) {
 }
 
 func AllocPD(ctx Context) (PD, error) {
-	p, err := C.ibv_alloc_pd(ctx.c())
+	p, err := C.gv_alloc_pd(ctx.c())
 	return handle[PD](p, err)
 }
 
 func DeallocPD(pd PD) error {
-	r, err := C.ibv_dealloc_pd(pd.c())
+	r, err := C.gv_dealloc_pd(pd.c())
 	return status(r, err)
 }
 
@@ -198,14 +242,14 @@ func RegMR(pd PD, addr uintptr, length int, access uint32) (mr MR, lkey, rkey ui
 }
 
 func DeregMR(mr MR) error {
-	r, err := C.ibv_dereg_mr(mr.c())
+	r, err := C.gv_dereg_mr(mr.c())
 	return status(r, err)
 }
 
 // CreateCompChannel makes a completion channel and tells its descriptor, which
 // belongs to the channel.
 func CreateCompChannel(ctx Context) (CompChannel, int, error) {
-	p, err := C.ibv_create_comp_channel(ctx.c())
+	p, err := C.gv_create_comp_channel(ctx.c())
 	ch, err := handle[CompChannel](p, err)
 	if err != nil {
 		return 0, -1, err
@@ -214,13 +258,13 @@ func CreateCompChannel(ctx Context) (CompChannel, int, error) {
 }
 
 func DestroyCompChannel(ch CompChannel) error {
-	r, err := C.ibv_destroy_comp_channel(ch.c())
+	r, err := C.gv_destroy_comp_channel(ch.c())
 	return status(r, err)
 }
 
 // CreateCQ makes a completion queue of at least depth entries; ch may be 0.
 func CreateCQ(ctx Context, depth int, ch CompChannel, vector int) (CQ, int, error) {
-	p, err := C.ibv_create_cq(ctx.c(), C.int(depth), nil, ch.c(), C.int(vector))
+	p, err := C.gv_create_cq(ctx.c(), C.int(depth), ch.c(), C.int(vector))
 	cq, err := handle[CQ](p, err)
 	if err != nil {
 		return 0, 0, err
@@ -229,7 +273,7 @@ func CreateCQ(ctx Context, depth int, ch CompChannel, vector int) (CQ, int, erro
 }
 
 func DestroyCQ(cq CQ) error {
-	r, err := C.ibv_destroy_cq(cq.c())
+	r, err := C.gv_destroy_cq(cq.c())
 	return status(r, err)
 }
 
@@ -238,9 +282,17 @@ func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 	return status(r, err)
 }
 
+// ModifySteps carries out several modifications in one crossing and answers how
+// many succeeded.
+func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
+	var done C.int
+	r, err := C.gv_modify_steps(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(&as[0])), (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
+	return int(done), status(r, err)
+}
+
 func QueryQP(qp QP, a *QPAttr, mask uint32) error {
 	var init C.struct_ibv_qp_init_attr
-	r, err := C.ibv_query_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask), &init)
+	r, err := C.gv_query_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask), &init)
 	return status(r, err)
 }
 
@@ -250,12 +302,12 @@ func DestroyQP(qp QP) error {
 }
 
 func CreateAH(pd PD, a *AHAttr) (AH, error) {
-	p, err := C.ibv_create_ah(pd.c(), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	p, err := C.gv_create_ah(pd.c(), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
 	return handle[AH](p, err)
 }
 
 func DestroyAH(ah AH) error {
-	r, err := C.ibv_destroy_ah(ah.c())
+	r, err := C.gv_destroy_ah(ah.c())
 	return status(r, err)
 }
 

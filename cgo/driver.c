@@ -19,6 +19,12 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 	return ___ibv_query_port(ctx, port, attr);
 }
 
+/* ibv_reg_mr is the symbol that this libibverbs has for the flags. */
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
+{
+	return ibv_reg_mr(pd, addr, length, access);
+}
+
 static void load(void)
 {
 	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
@@ -30,6 +36,7 @@ static void load(void)
 		table.mlx5_create_qp = dlsym(mlx5, "mlx5dv_create_qp");
 		table.mlx5_qp_ex = dlsym(mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex");
 		table.mlx5_stream_reset = dlsym(mlx5, "mlx5dv_dci_stream_id_reset");
+		table.mlx5_init_obj = dlsym(mlx5, "mlx5dv_init_obj");
 	}
 	if (efa) {
 		table.efa_query_device = dlsym(efa, "efadv_query_device");
@@ -40,6 +47,19 @@ static void load(void)
 	table.modify_qp = ibv_modify_qp;
 	table.destroy_qp = ibv_destroy_qp;
 	table.query_port = query_port;
+	table.query_qp = ibv_query_qp;
+	table.alloc_pd = ibv_alloc_pd;
+	table.dealloc_pd = ibv_dealloc_pd;
+	table.reg_mr = reg_mr;
+	table.dereg_mr = ibv_dereg_mr;
+	table.create_comp_channel = ibv_create_comp_channel;
+	table.destroy_comp_channel = ibv_destroy_comp_channel;
+	table.create_cq = ibv_create_cq;
+	table.destroy_cq = ibv_destroy_cq;
+	table.create_srq = ibv_create_srq;
+	table.destroy_srq = ibv_destroy_srq;
+	table.create_ah = ibv_create_ah;
+	table.destroy_ah = ibv_destroy_ah;
 }
 
 struct gv_driver *gv_driver(void)

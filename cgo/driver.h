@@ -16,6 +16,7 @@ struct gv_driver {
 					 struct mlx5dv_qp_init_attr *mlx5_attr);
 	struct mlx5dv_qp_ex *(*mlx5_qp_ex)(struct ibv_qp_ex *qp);
 	int (*mlx5_stream_reset)(struct ibv_qp *qp, uint16_t stream);
+	int (*mlx5_init_obj)(struct mlx5dv_obj *obj, uint64_t type);
 	int (*efa_query_device)(struct ibv_context *ctx, struct efadv_device_attr *attr, uint32_t size);
 	struct ibv_qp *(*efa_create_qp_ex)(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr,
 					   struct efadv_qp_init_attr *efa_attr, uint32_t size);
@@ -25,6 +26,20 @@ struct gv_driver {
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 	int (*destroy_qp)(struct ibv_qp *qp);
 	int (*query_port)(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+	/* And what they stand on. */
+	struct ibv_pd *(*alloc_pd)(struct ibv_context *ctx);
+	int (*dealloc_pd)(struct ibv_pd *pd);
+	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, unsigned access);
+	int (*dereg_mr)(struct ibv_mr *mr);
+	struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *ctx);
+	int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
+	struct ibv_cq *(*create_cq)(struct ibv_context *ctx, int depth, void *own, struct ibv_comp_channel *channel, int vector);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+	int (*destroy_srq)(struct ibv_srq *srq);
+	struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+	int (*destroy_ah)(struct ibv_ah *ah);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

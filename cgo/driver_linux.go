@@ -4,6 +4,9 @@ package cgo
 
 /*
 #include "driver.h"
+#include <string.h>
+
+_Static_assert(sizeof(struct mlx5_wqe_av) == 48, "address vector");
 
 static int gv_mlx5_supported(uintptr_t ctx)
 {
@@ -25,6 +28,19 @@ static int gv_mlx5_stream_reset(uintptr_t qp, uint16_t stream)
 	struct gv_driver *d = gv_driver();
 
 	return d->mlx5_stream_reset ? d->mlx5_stream_reset((struct ibv_qp *)qp, stream) : EOPNOTSUPP;
+}
+
+// The address vector of mlx5, as it stands in work queue entries.
+static int gv_mlx5_av(uintptr_t ah, void *out)
+{
+	struct gv_driver *d = gv_driver();
+	struct mlx5dv_ah dv = {};
+	struct mlx5dv_obj obj = { .ah = { .in = (struct ibv_ah *)ah, .out = &dv } };
+	int err = d->mlx5_init_obj ? d->mlx5_init_obj(&obj, MLX5DV_OBJ_AH) : EOPNOTSUPP;
+
+	if (!err)
+		memcpy(out, dv.av, sizeof(*dv.av));
+	return err;
 }
 
 static int gv_efa_query(uintptr_t ctx, struct efadv_device_attr *a)
@@ -61,6 +77,13 @@ func Mlx5Query(ctx Context, out *Mlx5Attr) error {
 func Mlx5StreamReset(qp QP, stream uint16) error {
 	r, err := C.gv_mlx5_stream_reset(C.uintptr_t(qp), C.uint16_t(stream))
 	return status(r, err)
+}
+
+// Mlx5AV is the address vector of an address handle, as it stands in work queue
+// entries of mlx5, destination and key excepted.
+func Mlx5AV(ah AH) (av [48]byte, err error) {
+	r, err := C.gv_mlx5_av(C.uintptr_t(ah), unsafe.Pointer(&av))
+	return av, status(r, err)
 }
 
 // EFAQuery is efadv_query_device.

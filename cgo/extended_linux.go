@@ -43,6 +43,9 @@ static struct ibv_td *gv_alloc_td(uintptr_t ctx)
 	return ibv_alloc_td((struct ibv_context *)ctx, &a);
 }
 
+static struct ibv_srq *gv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a) { return gv_driver()->create_srq(pd, a); }
+static int gv_destroy_srq(struct ibv_srq *srq) { return gv_driver()->destroy_srq(srq); }
+
 static int gv_query_clock(uintptr_t ctx, uint64_t *ticks)
 {
 	struct ibv_values_ex v = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
@@ -183,7 +186,7 @@ func AllocParentDomain(ctx Context, pd PD, td TD) (PD, error) {
 func CreateSRQ(pd PD, a *SRQAttr) (SRQ, error) {
 	var init C.struct_ibv_srq_init_attr
 	*(*SRQAttr)(unsafe.Pointer(&init.attr)) = *a
-	p, err := C.ibv_create_srq(pd.c(), &init)
+	p, err := C.gv_create_srq(pd.c(), &init)
 	srq, err := handle[SRQ](p, err)
 	if err == nil {
 		*a = *(*SRQAttr)(unsafe.Pointer(&init.attr))
@@ -203,6 +206,6 @@ func QuerySRQ(srq SRQ, a *SRQAttr) error {
 }
 
 func DestroySRQ(srq SRQ) error {
-	r, err := C.ibv_destroy_srq(srq.c())
+	r, err := C.gv_destroy_srq(srq.c())
 	return status(r, err)
 }

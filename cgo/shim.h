@@ -133,12 +133,6 @@ static inline int gv_take_async_event(uintptr_t ctx, struct ibv_async_event *ev)
 	return 1;
 }
 
-/* Registers memory by whichever symbol this libibverbs has for the flags. */
-static inline struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
-{
-	return ibv_reg_mr((struct ibv_pd *)pd, (void *)addr, length, (int)access);
-}
-
 /* Chains live in C memory, zeroed and linked once. */
 static inline struct ibv_send_wr *gv_alloc_send_wrs(size_t n)
 {

@@ -46,6 +46,7 @@ func DestroySRQ(SRQ) error                                        { return ErrUn
 func Mlx5Supported(Context) bool                                  { return false }
 func Mlx5Query(Context, *Mlx5Attr) error                          { return ErrUnsupported }
 func Mlx5StreamReset(QP, uint16) error                            { return ErrUnsupported }
+func Mlx5AV(AH) (av [48]byte, err error)                          { return av, ErrUnsupported }
 func EFAQuery(Context, *EFAAttr) error                            { return ErrUnsupported }
 func AllocMW(PD, uint32) (MW, uint32, error)                      { return 0, 0, ErrUnsupported }
 func DeallocMW(MW) error                                          { return ErrUnsupported }
@@ -68,6 +69,7 @@ func ReregMR(MR, uint32, PD, uintptr, int, uint32) (lkey, rkey uint32, code int,
 }
 
 func ModifyQP(QP, *QPAttr, uint32) error                  { return ErrUnsupported }
+func ModifySteps(QP, []QPAttr, []uint32) (int, error)     { return 0, ErrUnsupported }
 func QueryQP(QP, *QPAttr, uint32) error                   { return ErrUnsupported }
 func DestroyQP(QP) error                                  { return ErrUnsupported }
 func CreateAH(PD, *AHAttr) (AH, error)                    { return 0, ErrUnsupported }

@@ -13,11 +13,12 @@ import (
 type Address struct {
 	GID  verbs.GID
 	LID  uint16    // InfiniBand
-	MTU  verbs.MTU // of the target's port
+	MTU  verbs.MTU // of the target's port; of the DCT if Hardware
 	QPN  uint32    // of the control queue pair; of the DCT if Hardware
 	QKey uint32    // of the control queue pair
 	// Incarnation tells a target from another one that had its address before;
-	// 0 means whichever is there.
+	// 0 means whichever is there. The DC key of a DCT is the access key, each
+	// bit of it inverted that is set here.
 	Incarnation uint64
 	// Hardware: the target is a DCT.
 	Hardware bool

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"runtime"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -19,6 +19,9 @@ func (i *Initiator) Poll(cs []Completion) (int, error) { return i.PollSpin(cs, 0
 // PollSpin is Poll repeated up to spins times in one crossing into C while
 // there is nothing, like [verbs.CQ.PollSpin].
 func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
+	if i.hw != nil {
+		return i.hw.pollSpin(cs, spins)
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
@@ -36,6 +39,40 @@ func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
 	return n, err
 }
 
+// PostPoll is Post and then PollSpin, in one crossing into C if the target is
+// attached and has room (with hardware it is two): the fastest way to do one
+// operation and wait for it. It answers how many requests were taken and how
+// many have ended, and may well find none.
+func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
+	if err := p.check(&i.cfg, rs); err != nil {
+		return 0, 0, err
+	}
+	if i.hw != nil {
+		if posted, err = i.hw.post(p, rs); err == nil {
+			polled, err = i.hw.pollSpin(cs, spins)
+		}
+		return posted, polled, err
+	}
+	i.mu.Lock()
+	x := i.core.admit(p)
+	if i.closed || x == nil || len(i.done) > 0 || len(i.lanes[x.index].ring)-i.lanes[x.index].n < len(rs) {
+		i.mu.Unlock()
+		if posted, err = i.Post(p, rs...); err == nil {
+			polled, err = i.PollSpin(cs, spins)
+		}
+		return posted, polled, err
+	}
+	l := &i.lanes[x.index]
+	packets := l.add(x, rs)
+	posted, polled, err = l.batch.PostPoll(i.cq, i.wcs[:min(len(cs), len(i.wcs))], spins)
+	i.posted(x, l, rs, posted, packets)
+	if polled > 0 {
+		i.complete(i.wcs[:polled], cs)
+	}
+	i.perform()
+	return posted, polled, err
+}
+
 func (i *Initiator) takeDone(cs []Completion) int {
 	n := copy(cs, i.done)
 	if n > 0 {
@@ -46,7 +83,6 @@ func (i *Initiator) takeDone(cs []Completion) int {
 
 // complete turns completions of the device into the caller's.
 func (i *Initiator) complete(wcs []verbs.WC, cs []Completion) {
-	now := i.now()
 	for k := range wcs {
 		w := &wcs[k]
 		l := &i.lanes[w.ID()]
@@ -56,13 +92,15 @@ func (i *Initiator) complete(wcs []verbs.WC, cs []Completion) {
 			l.head = 0
 		}
 		l.n--
-		p := i.peers[x.peer.number]
+		p := x.peer
 		cs[k] = Completion{ID: r.id, Peer: p, Op: r.op}
 		failed := w.Status() != verbs.WCSuccess
 		if failed {
 			cs[k].Err = requestError(p, r.op, w)
 		}
-		i.core.completed(x, 1, failed, now)
+		if i.core.completed(x, 1, failed) {
+			i.core.settle(x, i.now())
+		}
 		if x.state == ctxAttached && x.peer.pending > 0 {
 			i.postPending(x)
 		}
@@ -84,6 +122,9 @@ func requestError(p *Peer, op Op, w *verbs.WC) error {
 // with the context's error or with [ErrClosed]. Repeated calls with one context
 // do not allocate.
 func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
+	if i.hw != nil {
+		return i.hw.wait(ctx, cs)
+	}
 	select {
 	case i.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -120,32 +161,29 @@ func (i *Initiator) received(m *message) {
 		return
 	}
 	i.core.received(m, i.now())
+	joins := len(i.joins)
 	i.perform()
+	if joins > 0 {
+		runtime.Gosched() // who waits for a session goes first
+	}
 }
 
-func (i *Initiator) timers(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		i.mu.Lock()
-		next := i.core.next()
+func (i *Initiator) tick() {
+	i.mu.Lock()
+	if i.closed {
 		i.mu.Unlock()
-		timer.Reset(max(next-i.now(), time.Millisecond))
-		select {
-		case <-ctx.Done():
-			return
-		case <-i.kick:
-			continue
-		case <-timer.C:
-		}
-		i.mu.Lock()
-		i.core.tick(i.now())
-		i.perform()
+		return
 	}
+	i.alarm.rung()
+	i.core.tick(i.now())
+	i.perform()
 }
 
 // Stats are the counters so far.
 func (i *Initiator) Stats() Stats {
+	if i.hw != nil {
+		return i.hw.stats()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.core.stats
@@ -156,19 +194,27 @@ func (i *Initiator) Stats() Stats {
 			s.Live++
 		}
 	}
+	s.Parked = i.core.parked
 	return s
 }
 
 // Close ends all sessions. Requests that have not completed get no completion,
 // and their memory is the caller's again. Closing twice is not an error.
 func (i *Initiator) Close() error {
+	if i.hw != nil {
+		return i.hw.close()
+	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
 		return nil
 	}
 	i.closed = true
+	for p := range i.joins {
+		i.attached(p, opError("connect to", p.addr.String(), ErrClosed))
+	}
 	i.mu.Unlock()
+	i.alarm.stop()
 	i.stop()
 	i.acting.Wait()
 	i.work.Wait()
@@ -194,8 +240,17 @@ func (i *Initiator) goodbye() {
 		x := &i.core.contexts[k]
 		switch x.state {
 		case ctxAttached, ctxDraining, ctxAborting, ctxJoining:
-			m := message{kind: msgDetach, reason: broken, sender: i.core.id, session: x.session, context: uint32(x.index), attempt: x.attempt, peer: x.peer.number, epoch: x.peer.epoch, from: i.self, mtu: i.ctl.mtu}
-			i.ctl.send(x.peer.to, &m)
+			i.core.farewell(x.peer, &x.session, broken, 0)
+		}
+	}
+	for _, p := range i.core.peers {
+		if p != nil && p.parked.id != 0 {
+			i.core.farewell(p, &p.parked, noReason, 0)
+		}
+	}
+	for k := range i.core.actions {
+		if a := &i.core.actions[k]; a.kind == actSend {
+			i.later(a)
 		}
 	}
 }

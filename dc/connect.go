@@ -10,25 +10,23 @@ const (
 	attrRTS = verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCount | verbs.AttrRNRRetry | verbs.AttrMaxReadAtomic
 )
 
-// responderAttr brings a queue pair to RTR towards the one that m names, whose
+// responderStep brings a queue pair to RTR towards the one that m names, whose
 // first packet has that number. A responder context stays there: it sends no
 // requests, and so is ready one transition earlier.
-func responderAttr(c *control, m *message, psn uint32) verbs.QPAttr {
-	reads := uint8(min(c.pd.Device().Attr().MaxReadAtomic, 16))
-	return verbs.QPAttr{
+func responderStep(c *control, m *message, psn uint32) verbs.ModifyStep {
+	return verbs.ModifyStep{Mask: attrRTR, Attr: verbs.QPAttr{
 		State: verbs.StateRTR, PathMTU: min(m.mtu, c.mtu), DestQPN: m.qpn, RQPSN: psn,
 		AH:                verbs.AHAttr{GID: m.from.gid, DLID: m.from.lid, SGIDIndex: c.gid.Index, Port: c.gid.Port},
-		MaxDestReadAtomic: reads, MinRNRTimer: 12,
-	}
+		MaxDestReadAtomic: c.maxReads, MinRNRTimer: 12,
+	}}
 }
 
-// requesterAttr makes it send, its first packet having that number.
-func requesterAttr(c *control, cfg *InitiatorConfig, psn uint32) verbs.QPAttr {
-	attr := c.pd.Device().Attr()
+// requesterStep makes it send, its first packet having that number.
+func requesterStep(c *control, cfg *InitiatorConfig, psn uint32) verbs.ModifyStep {
 	// Soft-RoCE takes 7 for without end.
 	const retries = 6
-	return verbs.QPAttr{
+	return verbs.ModifyStep{Mask: attrRTS, Attr: verbs.QPAttr{
 		State: verbs.StateRTS, SQPSN: psn, Timeout: verbs.AckTimeoutFor(cfg.AckTimeout), RetryCount: retries, RNRRetry: 7,
-		MaxReadAtomic: uint8(min(attr.MaxInitRead, attr.MaxReadAtomic, 16)),
-	}
+		MaxReadAtomic: c.maxInitReads,
+	}}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	controlRecvs  = 256
 	controlSends  = 64
+	signalEvery   = 16
 	routeHeader   = 40 // in front of each datagram
 	controlStride = 256
 )
@@ -33,11 +34,13 @@ type control struct {
 	log     *slog.Logger
 	rubbish atomic.Uint64
 
+	maxReads, maxInitReads uint8 // READs and atomics outstanding, as target and as initiator
+
 	mu    sync.Mutex // of what follows
 	batch *verbs.Batch
 	ahs   map[place]*verbs.AH
 	next  int
-	busy  int
+	busy  int // sends whose completion is not known
 	// generation counts restarts: receives of an earlier one are not posted
 	// again.
 	generation int
@@ -62,6 +65,9 @@ func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control,
 		return c, err
 	}
 	c.lid, c.mtu = port.LID, port.ActiveMTU
+	attr := dev.Attr()
+	c.maxReads = uint8(min(attr.MaxReadAtomic, 16))
+	c.maxInitReads = min(c.maxReads, uint8(min(attr.MaxInitRead, 16)))
 	if c.recvCQ, err = dev.CreateCQ(verbs.CQConfig{Depth: controlRecvs}); err != nil {
 		return c, err
 	}
@@ -148,7 +154,11 @@ func (c *control) send(to place, m *message) {
 	}
 	off := (controlRecvs + c.next) * controlStride
 	n := m.encode(c.mr.Bytes()[off:])
-	c.batch.SendTo(0, verbs.Signaled, verbs.Dest{AH: ah, QPN: to.qpn, QKey: to.qkey}, c.mr.SGE(off, n))
+	var flags verbs.SendFlags
+	if c.next%signalEvery == signalEvery-1 {
+		flags = verbs.Signaled
+	}
+	c.batch.SendTo(0, flags, verbs.Dest{AH: ah, QPN: to.qpn, QKey: to.qkey}, c.mr.SGE(off, n))
 	if _, err := c.batch.Post(); err != nil {
 		c.log.Warn("dc: control message not sent", "to", to.gid, "err", err)
 		return
@@ -175,7 +185,7 @@ func (c *control) reap() bool {
 				return true
 			}
 		}
-		c.busy -= n
+		c.busy -= n * signalEvery
 		if n < len(c.wcs) {
 			break
 		}

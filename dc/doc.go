@@ -25,6 +25,15 @@
 // used before others; a busy one after [InitiatorConfig.Quota] requests or
 // [InitiatorConfig.Hold]. Targets that wait are served in order.
 //
+// Closing is put off, see [Parking]: the session stays at the target, and its
+// responder context with it, while the initiator context serves others. When it
+// comes back it goes on with the next packet number, without asking. That is
+// possible for half of [TargetConfig.Lease] after the last message that the
+// target answered; then a session is opened anew. A target that needs a
+// responder context for somebody else recalls parked sessions, which are closed
+// at once. So a target needs a responder context for each initiator context that
+// uses it from time to time, and shares what it has if there are fewer.
+//
 // Control messages are datagrams. They may be lost, doubled and delayed: they
 // are sent again, and each copy has the same effect as the first. A target
 // whose responder contexts are all taken answers busy, remembers the order, and
@@ -45,8 +54,9 @@
 // number not used for the next session, so that late packets meet nothing.
 // A message for an earlier target of the same address is refused.
 //
-// A target that dies fails its own requests only. A target takes back the
-// responder contexts of an initiator that is silent for [TargetConfig.Lease].
+// A target that dies fails its own requests only; with hardware see below. A
+// target takes back the responder contexts of an initiator that is silent for
+// [TargetConfig.Lease].
 //
 // The access key keeps out mistakes and strangers that cannot read the
 // network. It travels in the clear.
@@ -54,11 +64,51 @@
 // # Costs
 //
 // Posting to an attached target is one crossing into C and allocates nothing;
-// so is polling. An attach costs one round trip of datagrams and two
-// transitions of a queue pair at the initiator and one at the target, in which
-// the kernel takes part; if another target has to make room, two more at the
-// initiator. A known target without a session costs no queue pair.
+// so is polling; [Initiator.PostPoll] is both in one. A new session costs one
+// round trip of datagrams and two transitions of a queue pair at the initiator
+// and one at the target, in which the kernel takes part; if another target has
+// to make room, two more at the initiator, while the round trip is under way. A
+// parked session costs the four transitions and no message. A known target
+// without a context costs some 230 bytes and no queue pair.
 //
-// Only the software back end exists so far: a DCT as a target is refused with
-// [verbs.ErrUnsupported].
+// # Hardware
+//
+// All of this is the software back end. On a device of mlx5 that has the
+// dynamically connected transport a target is one DCT, with the shared receive
+// queue, and the contexts of an initiator are DCIs, which the device attaches
+// by itself: there are no control messages, no sessions, no busy answers, and
+// the fields of the configurations that concern these do not count. Which back
+// end it is [Backend] chooses, and an address tells; an initiator of one
+// refuses addresses of the other with [verbs.ErrUnsupported]. MTUs must be
+// equal. This back end has not run on hardware: its state machine is tested
+// against a model of the device, its calls against queue pairs that record
+// them.
+//
+// A target keeps its DCI as long as it has requests there, and all its requests
+// go to that one, in order. The next one goes to the DCI with the fewest
+// requests, among those that work; there, if the device has streams, to the
+// stream with the fewest targets. Targets for which there is no room wait in
+// line at their DCI and take turns of [InitiatorConfig.Quota] requests. A
+// target without a posted receive, or one that is dead, stops the others of its
+// stream; without streams, those of its DCI.
+//
+// A failed request stops its stream, or all of its DCI: on a device without
+// streams, or when it has as many streams in error as it allows. The requests
+// behind it fail with [ErrSession], those of other targets too: each was
+// carried out once or not at all. When all have completed, the stream is reset,
+// or the DCI brought back through RESET, by the goroutine that polls. Until
+// then requests wait, or go to another place if none of their target are under
+// way. A DCI that does not come back is not used any more; after the last one
+// Post fails.
+//
+// A wrong access key shows as a request that fails, not as [ErrAccessKey]. The
+// address of an earlier target does not fit the next one's key, even with the
+// same DCT number. A target cannot tell initiators apart:
+// [Received.Session] is 0.
+//
+// # Masked atomics
+//
+// They are mlx5's own, on DCIs and on RC queue pairs, for initiators made with
+// [InitiatorConfig.Masked]. They are not emulated: that takes several round
+// trips that depend on one another, as [verbs.NewMasked] does them.
 package dc

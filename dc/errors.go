@@ -20,7 +20,8 @@ var (
 	ErrUnreachable = errors.New("target does not answer")
 	// ErrSession: the session ended under the request: the target died, was
 	// restarted or took its responder context back, or an earlier request of
-	// the session failed. Whether the request was carried out is not known; it
+	// the session failed; with hardware, an earlier request in the same DCI or
+	// stream failed, perhaps another target's. Whether the request was carried out is not known; it
 	// was not carried out twice, and will not be later.
 	ErrSession = errors.New("session lost")
 	// ErrRefused: the target could not set up a session.
@@ -28,6 +29,8 @@ var (
 	// ErrQueueFull: too many requests wait for this target; poll completions
 	// first.
 	ErrQueueFull = verbs.ErrQueueFull
+	// ErrInUse: there are requests under way.
+	ErrInUse = verbs.ErrInUse
 )
 
 // OpError is the failure of one operation on one object.

@@ -10,7 +10,7 @@ import (
 // Received is a SEND or a WRITE with immediate that arrived at a target.
 type Received struct {
 	ID      uint64 // of the receive
-	Session uint64 // under which it came; every session has its own number
+	Session uint64 // under which it came; every session has its own number; 0 with hardware
 	Len     int    // bytes
 	Imm     uint32
 	HasImm  bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -21,7 +22,7 @@ type InitiatorConfig struct {
 	GID verbs.GIDEntry
 	// Contexts is the number of initiator contexts, each one queue pair and
 	// attached to one target at a time. 0 means 16; 1 is the serial initiator
-	// of the patent.
+	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
 	// Depth is how many requests of one context may be outstanding; 0 means
 	// 64.
@@ -40,10 +41,26 @@ type InitiatorConfig struct {
 	// Retransmit is the first pause before a control message is sent again,
 	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
+	// Parking says whether sessions are kept when their context leaves the
+	// target.
+	Parking Parking
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration
-	Log        *slog.Logger // nil: silent
+	Backend    Backend
+	// MaxInline is how many bytes a request may have that is posted with
+	// [verbs.Inline]; 0 means none.
+	MaxInline int
+	// Masked makes the queue pairs for masked atomics, which only mlx5 has;
+	// elsewhere the initiator is refused with [verbs.ErrUnsupported].
+	Masked bool
+	// MTU of the hardware back end, which its targets must have too; 0 means
+	// the port's.
+	MTU verbs.MTU
+	// Streams of each DCI, a power of two; 0 means what the device has, at
+	// most 8; negative means none.
+	Streams int
+	Log     *slog.Logger // nil: silent
 }
 
 func (c *InitiatorConfig) defaults() {
@@ -70,21 +87,11 @@ func (c *InitiatorConfig) defaults() {
 	}
 }
 
-// Peer is a target as an initiator knows it. An idle one costs some 200 bytes
-// and no queue pair.
-type Peer struct {
-	peerState
-	addr  Address
-	queue []Request // not yet posted
-}
-
-// Address is where the target is.
-func (p *Peer) Address() Address { return p.addr }
-
 // lane is the queue pair of an initiator context.
 type lane struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
+	mtu   int      // bytes, of the session
 	ring  []posted // what is outstanding, in order
 	head  int
 	n     int
@@ -102,6 +109,7 @@ type posted struct {
 // then can the next target be served.
 type Initiator struct {
 	cfg   InitiatorConfig
+	hw    *hardware // then all that follows is not used
 	ctl   *control
 	self  place
 	cq    *verbs.CQ
@@ -109,14 +117,16 @@ type Initiator struct {
 	start time.Time
 	stop  context.CancelFunc
 	work  sync.WaitGroup
-	kick  chan struct{}
 	turn  chan struct{} // holds a token while somebody waits
 
 	mu     sync.Mutex
 	core   *initiatorCore
+	alarm  alarm
+	spare  []action // memory for core.actions
 	lanes  []lane
-	peers  []*Peer
-	byAddr map[Address]*Peer
+	byAddr map[uint64]*Peer // by the address's hash
+	seed   maphash.Seed
+	joins  map[*Peer][]chan error
 	done   []Completion // that came without a completion of the device
 	wcs    [32]verbs.WC
 	parked [32]verbs.WC // of the one who waits
@@ -130,8 +140,17 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	if cfg.PD == nil {
 		return nil, opError("make", "initiator", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
 	}
-	i = &Initiator{cfg: cfg, start: time.Now(), kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), stop: func() {}, byAddr: make(map[Address]*Peer)}
-	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout}, rand.Uint32)
+	var hw *hardware
+	done, err := cfg.Backend.choose(func() (err error) { hw, err = newHardware(cfg); return })
+	if err != nil {
+		return nil, opError("make", "initiator", err)
+	}
+	if done {
+		return &Initiator{cfg: cfg, hw: hw}, nil
+	}
+	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
+		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
+	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, !cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(opError("make", "initiator", err), i.Close())
@@ -147,7 +166,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i.park.cq = i.cq
 	for range cfg.Contexts {
-		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite})
+		qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: i.cq, GID: i.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, Access: verbs.LocalWrite, MaxInline: cfg.MaxInline, Ops: cfg.ops()})
 		if err != nil {
 			return i, err
 		}
@@ -162,30 +181,8 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
 	i.work.Go(func() { i.ctl.read(ctx, i.received) })
-	i.work.Go(func() { i.timers(ctx) })
+	i.alarm.init(i.tick)
 	return i, nil
-}
-
-// Resolve makes a target known. It sends nothing: the target is connected to
-// when there is something for it. The same address answers the same peer.
-func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
-	if a.Hardware {
-		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs a DCI")))
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.closed {
-		return nil, opError("resolve", a.String(), ErrClosed)
-	}
-	if p := i.byAddr[a]; p != nil {
-		p.key = accessKey
-		return p, nil
-	}
-	p := &Peer{addr: a, peerState: peerState{number: uint32(len(i.peers)), to: a.place(), key: accessKey, epoch: a.Incarnation}}
-	i.peers = append(i.peers, p)
-	i.core.peers = append(i.core.peers, &p.peerState)
-	i.byAddr[a] = p
-	return p, nil
 }
 
 func (i *Initiator) now() time.Duration { return time.Since(i.start) }
@@ -195,27 +192,39 @@ func (i *Initiator) now() time.Duration { return time.Since(i.start) }
 // posted at once, in one crossing into C and without allocating; if not, they
 // are kept until it is.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
-	for k := range rs {
-		if rs[k].Op > CmpSwap {
-			return 0, opError("post to", p.addr.String(), fmt.Errorf("%w: %v", verbs.ErrAttributes, rs[k].Op))
-		}
+	if err := p.check(&i.cfg, rs); err != nil {
+		return 0, err
+	}
+	if i.hw != nil {
+		return i.hw.post(p, rs)
 	}
 	i.mu.Lock()
 	if i.closed {
 		i.mu.Unlock()
 		return 0, opError("post to", p.addr.String(), ErrClosed)
 	}
-	if x := i.core.admit(&p.peerState); x != nil {
+	if x := i.core.admit(p); x != nil {
 		if l := &i.lanes[x.index]; l.n+len(rs) <= len(l.ring) {
-			n, err := i.postTo(x, l, rs)
-			i.core.stats.Hits += uint64(n)
+			packets := l.add(x, rs)
+			n, err := l.batch.Post()
+			i.posted(x, l, rs, n, packets)
 			i.mu.Unlock()
 			return n, err
 		}
 	}
+	return i.keep(p, rs)
+}
+
+// keep holds requests until their target is attached. It is called with mu held
+// and releases it.
+func (i *Initiator) keep(p *Peer, rs []Request) (int, error) {
+	if !i.core.knows(p) {
+		i.mu.Unlock()
+		return 0, opError("post to", p.addr.String(), ErrClosed)
+	}
 	n := min(len(rs), i.cfg.MaxPending-len(p.queue))
 	p.queue = append(p.queue, rs[:n]...)
-	i.core.enqueue(&p.peerState, n, i.now())
+	i.core.enqueue(p, n, i.now())
 	i.perform()
 	if n < len(rs) {
 		return n, opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
@@ -223,13 +232,19 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	return n, nil
 }
 
-// postTo posts to an attached context that has room.
-func (i *Initiator) postTo(x *initiatorContext, l *lane, rs []Request) (int, error) {
-	id := uint64(x.index)
+// add puts requests into the batch of an attached context that has room, and
+// answers how many packets they are.
+func (l *lane) add(x *initiatorContext, rs []Request) int {
+	packets := 0
 	for k := range rs {
-		rs[k].add(l.batch, id)
+		rs[k].add(l.batch, uint64(x.index))
+		packets += rs[k].packets(l.mtu)
 	}
-	n, err := l.batch.Post()
+	return packets
+}
+
+// posted notes the first n of rs, which the device has taken.
+func (i *Initiator) posted(x *initiatorContext, l *lane, rs []Request, n, packets int) {
 	for k := range n {
 		at := l.head + l.n
 		if at >= len(l.ring) {
@@ -238,28 +253,35 @@ func (i *Initiator) postTo(x *initiatorContext, l *lane, rs []Request) (int, err
 		l.ring[at] = posted{rs[k].ID, rs[k].Op}
 		l.n++
 	}
-	if n > 0 {
-		i.core.posted(x, n, i.now())
+	if n < len(rs) {
+		for k := range rs[n:] {
+			packets -= rs[n+k].packets(l.mtu)
+		}
 	}
-	return n, err
+	if n > 0 {
+		i.core.posted(x, n, packets)
+		i.core.stats.Hits += uint64(n)
+	}
 }
 
 // postPending posts what waits for the target of an attached context.
 func (i *Initiator) postPending(x *initiatorContext) {
-	p := i.peers[x.peer.number]
+	p := x.peer
 	l := &i.lanes[x.index]
 	for len(p.queue) > 0 && x.state == ctxAttached && l.n < len(l.ring) {
 		n := min(len(p.queue), len(l.ring)-l.n, i.cfg.Quota)
-		posted, err := i.postTo(x, l, p.queue[:n])
+		packets := l.add(x, p.queue[:n])
+		took, err := l.batch.Post()
+		i.posted(x, l, p.queue[:n], took, packets)
 		if err != nil {
 			// What was wrong with one is not told apart from the others.
-			for _, r := range p.queue[posted:n] {
+			for _, r := range p.queue[took:n] {
 				i.done = append(i.done, Completion{r.ID, p, r.Op, opError("post to", p.addr.String(), err)})
 			}
 			i.park.wake()
 		}
 		p.queue = append(p.queue[:0], p.queue[n:]...)
-		p.pending = len(p.queue)
+		p.pending = int32(len(p.queue))
 	}
 	if len(p.queue) == 0 {
 		p.queue = nil
@@ -271,7 +293,7 @@ func (i *Initiator) postPending(x *initiatorContext) {
 // state; what takes time, or sends, without the lock: a context is nobody
 // else's while its queue pair changes.
 func (i *Initiator) perform() {
-	if len(i.core.actions) == 0 || i.closed {
+	if i.closed || len(i.core.actions) == 0 && !i.core.retime {
 		i.mu.Unlock()
 		return
 	}
@@ -280,44 +302,48 @@ func (i *Initiator) perform() {
 	for !i.closed {
 		i.urgent()
 		later := i.core.actions
-		i.core.actions = nil
+		i.core.actions, i.spare = i.spare, nil
 		if len(later) == 0 {
+			i.core.actions, i.spare = later, i.core.actions
 			break
 		}
 		i.mu.Unlock()
-		for _, a := range later {
-			i.later(a)
+		for k := range later {
+			i.later(&later[k])
 		}
 		i.mu.Lock()
+		i.spare = later[:0]
+	}
+	if !i.closed {
+		i.core.retime = false
+		i.alarm.set(i.core.next(), i.now())
 	}
 	i.mu.Unlock()
-	select {
-	case i.kick <- struct{}{}:
-	default:
-	}
 }
 
 // urgent carries out the actions that must come before mu is released.
 func (i *Initiator) urgent() {
 	rest := i.core.actions[:0]
-	for _, a := range i.core.actions {
-		if !i.atOnce(a) {
-			rest = append(rest, a)
+	for k := range i.core.actions {
+		if a := &i.core.actions[k]; !i.atOnce(a) {
+			rest = append(rest, *a)
 		}
 	}
 	i.core.actions = rest
 }
 
-func (i *Initiator) atOnce(a action) bool {
+func (i *Initiator) atOnce(a *action) bool {
 	switch a.kind {
 	case actReady:
 		i.postPending(a.ctx)
+		i.attached(a.peer, nil)
 	case actAbort:
 		if err := i.lanes[a.ctx.index].qp.ToError(); err != nil {
 			i.cfg.Log.Error("dc: abort session", "err", err)
 		}
 	case actFail:
-		p := i.peers[a.peer.number]
+		p := a.peer
+		i.attached(p, opError("connect to", p.addr.String(), a.err))
 		for _, r := range p.queue {
 			i.done = append(i.done, Completion{r.ID, p, r.Op, opError("connect to", p.addr.String(), a.err)})
 		}
@@ -329,7 +355,7 @@ func (i *Initiator) atOnce(a action) bool {
 	return true
 }
 
-func (i *Initiator) later(a action) {
+func (i *Initiator) later(a *action) {
 	switch a.kind {
 	case actSend:
 		m := a.m
@@ -339,22 +365,21 @@ func (i *Initiator) later(a action) {
 		}
 		i.ctl.send(a.to, &m)
 	case actJoin:
-		qp := i.lanes[a.ctx.index].qp
-		err := qp.Modify(responderAttr(i.ctl, &a.m, a.m.psn), attrRTR)
-		if err == nil {
-			err = qp.Modify(requesterAttr(i.ctl, &i.cfg, a.ctx.psn), attrRTS)
+		l := &i.lanes[a.ctx.index]
+		rtr := responderStep(i.ctl, &a.m, a.m.psn)
+		l.mtu = rtr.Attr.PathMTU.Bytes()
+		steps := []verbs.ModifyStep{verbs.ResetStep(), l.qp.InitStep(), rtr, requesterStep(i.ctl, &i.cfg, a.ctx.session.psn)}
+		if !a.again {
+			steps = steps[2:]
 		}
+		err := l.qp.ModifySteps(steps...)
 		i.mu.Lock()
 		i.core.joined(a.ctx, err, i.now())
 		i.urgent()
 		i.mu.Unlock()
 	case actReset:
 		qp := i.lanes[a.ctx.index].qp
-		err := qp.ToReset()
-		if err == nil {
-			err = qp.Init()
-		}
-		if err != nil {
+		if err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep()); err != nil {
 			i.cfg.Log.Error("dc: initiator context lost", "err", err)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type world struct {
 	inits     map[uint32]*simInitiator
 	lastQPN   uint32
 	sessions  map[uint64]bool // every id that was ever given out
+	resumed   int             // sessions taken up again
 	err       error
 }
 
@@ -111,6 +113,8 @@ type simTarget struct {
 	core  *targetCore
 	slots []simSlot
 	timer time.Duration
+
+	releasing []int
 }
 
 func (w *world) target(at place, slots int) *simTarget {
@@ -148,12 +152,24 @@ func (t *simTarget) release(slot int, session uint64, clean bool) {
 	if !clean {
 		s.qpn = t.w.qpn()
 	}
+	t.releasing = append(t.releasing, slot)
 	t.w.after(300*time.Microsecond, func() {
-		if t.w.targets[t.at.qpn] == t {
-			t.core.ready(slot, t.w.now)
-			t.settle()
-		}
+		t.ready(slot)
+		t.settle()
 	})
+}
+
+func (t *simTarget) prepare() {
+	for len(t.releasing) > 0 {
+		t.ready(t.releasing[0])
+	}
+}
+
+func (t *simTarget) ready(slot int) {
+	if k := slices.Index(t.releasing, slot); k >= 0 && t.w.targets[t.at.qpn] == t {
+		t.releasing = slices.Delete(t.releasing, k, k+1)
+		t.core.ready(slot, t.w.now)
+	}
 }
 
 func (t *simTarget) send(to place, m *message) {
@@ -181,7 +197,8 @@ func (t *simTarget) settle() {
 
 // job is a request of the random program.
 type job struct {
-	to       *peerState
+	to       *Peer
+	on       *simInitiator
 	executed int
 	by       *simTarget
 	ended    int
@@ -189,12 +206,12 @@ type job struct {
 }
 
 type simLane struct {
-	qpn, remote, psn uint32
-	target           place
-	session          uint64
-	gen              int
-	bad              bool
-	jobs             []*job
+	qpn, remote, next uint32
+	target            place
+	session           uint64
+	gen               int
+	bad, busy         bool
+	jobs              []*job
 }
 
 type simInitiator struct {
@@ -202,14 +219,15 @@ type simInitiator struct {
 	at     place
 	core   *initiatorCore
 	lanes  []simLane
-	queues map[*peerState][]*job
+	queues map[*Peer][]*job
+	known  map[place]*Peer
 	timer  time.Duration
 	dead   bool
 }
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
-	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*peerState][]*job), timer: never}
-	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second}, w.rng.Uint32)
+	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*Peer][]*job), known: make(map[place]*Peer), timer: never}
+	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, noParking: w.rng.IntN(3) == 0}, w.rng.Uint32)
 	for range contexts {
 		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
 	}
@@ -217,13 +235,14 @@ func (w *world) initiator(contexts, quota int) *simInitiator {
 	return i
 }
 
-func (i *simInitiator) resolve(at place, key uint64) *peerState {
-	p := &peerState{number: uint32(len(i.core.peers)), to: at, key: key}
-	i.core.peers = append(i.core.peers, p)
+func (i *simInitiator) resolve(at place, key uint64) *Peer {
+	p := &Peer{number: i.core.peerNumber(), addr: Address{QPN: at.qpn}, key: key}
+	i.core.peers[p.number] = p
+	i.known[at] = p
 	return p
 }
 
-func (i *simInitiator) post(p *peerState, j *job) {
+func (i *simInitiator) post(p *Peer, j *job) {
 	if i.dead {
 		j.ended, j.err = j.ended+1, errors.New("dead")
 		return
@@ -240,20 +259,22 @@ func (i *simInitiator) post(p *peerState, j *job) {
 // transmit is a request on the queue pair, as RC carries it.
 func (i *simInitiator) transmit(x *initiatorContext, j *job) {
 	l := &i.lanes[x.index]
-	if l.target != x.peer.to || j.to != x.peer || l.session != x.session {
+	if l.target != x.peer.addr.place() || j.to != x.peer || l.session != x.session.id {
 		i.w.wrong("request posted to the wrong session")
 	}
 	l.jobs = append(l.jobs, j)
-	i.core.posted(x, 1, i.w.now)
+	i.core.posted(x, 1, 1)
 	gen := l.gen
 	if l.bad {
 		i.w.after(10*time.Microsecond, func() { i.complete(x, gen, verbs.WCFlushed) })
 		return
 	}
-	i.w.after(30*time.Microsecond, func() { i.arrive(x, gen, j) })
+	psn := l.next
+	l.next = (l.next + 1) & 0xffffff
+	i.w.after(30*time.Microsecond, func() { i.arrive(x, gen, psn, j) })
 }
 
-func (i *simInitiator) arrive(x *initiatorContext, gen int, j *job) {
+func (i *simInitiator) arrive(x *initiatorContext, gen int, psn uint32, j *job) {
 	l := &i.lanes[x.index]
 	if l.gen != gen || l.bad {
 		return
@@ -264,9 +285,10 @@ func (i *simInitiator) arrive(x *initiatorContext, gen int, j *job) {
 			if s.qpn != l.remote || s.session == 0 {
 				continue
 			}
-			if s.peer != l.qpn || s.psn != l.psn || s.session != l.session {
-				i.w.wrong("packet of session %x met session %x", l.session, s.session)
+			if s.peer != l.qpn || s.psn != psn || s.session != l.session {
+				i.w.wrong("packet %x of session %x met session %x, which expects %x", psn, l.session, s.session, s.psn)
 			}
+			s.psn = (s.psn + 1) & 0xffffff
 			j.executed++
 			j.by = t
 			i.w.after(30*time.Microsecond, func() { i.complete(x, gen, verbs.WCSuccess) })
@@ -293,7 +315,9 @@ func (i *simInitiator) complete(x *initiatorContext, gen int, status verbs.WCSta
 		j.err = ErrSession
 		i.flush(x)
 	}
-	i.core.completed(x, 1, status != verbs.WCSuccess, i.w.now)
+	if i.core.completed(x, 1, status != verbs.WCSuccess) {
+		i.core.settle(x, i.w.now)
+	}
 	i.settle()
 }
 
@@ -358,9 +382,18 @@ func (i *simInitiator) act(a action) {
 		i.w.carry(a.to, m)
 	case actJoin:
 		x := a.ctx
+		l := &i.lanes[x.index]
+		if len(l.jobs) != 0 || l.busy {
+			i.w.wrong("context connected while it is in use")
+		}
+		l.gen++
+		l.busy = true
+		resumed := a.m.kind == 0
 		i.w.after(400*time.Microsecond, func() {
-			l := &i.lanes[x.index]
-			l.remote, l.psn, l.target, l.session, l.bad = a.m.qpn, x.psn, a.peer.to, a.m.session, false
+			l.remote, l.next, l.target, l.session, l.bad, l.busy = a.m.qpn, x.session.psn, a.peer.addr.place(), x.session.id, false, false
+			if resumed {
+				i.w.resumed++
+			}
 			i.core.joined(x, nil, i.w.now)
 			i.settle()
 		})
@@ -370,8 +403,13 @@ func (i *simInitiator) act(a action) {
 		if len(l.jobs) != 0 {
 			i.w.wrong("context reset with %d requests in it", len(l.jobs))
 		}
+		if l.busy {
+			i.w.wrong("context reset while it is being connected")
+		}
 		l.gen++
-		i.w.after(400*time.Microsecond, func() {
+		l.busy = true
+		i.w.after(time.Duration(i.w.rng.Int64N(int64(time.Millisecond))), func() {
+			l.busy = false
 			i.core.resetDone(x, i.w.now)
 			i.settle()
 		})
@@ -388,8 +426,9 @@ func (i *simInitiator) act(a action) {
 	}
 }
 
-// program is a random run; it answers what was wrong with it.
-func program(seed uint64) error {
+// program is a random run; it answers how many sessions were taken up again, and
+// what was wrong.
+func program(seed uint64) (resumed int, err error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{rng: rng, targets: map[uint32]*simTarget{}, inits: map[uint32]*simInitiator{}, sessions: map[uint64]bool{},
 		loss: []float64{0, 0.1, 0.4}[rng.IntN(3)], dup: []float64{0, 0.3}[rng.IntN(2)], spread: []time.Duration{0, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)]}
@@ -413,10 +452,14 @@ func program(seed uint64) error {
 	const span = 300 * time.Millisecond
 	for range 20 + rng.IntN(200) {
 		i := inits[rng.IntN(len(inits))]
-		p := i.core.peers[rng.IntN(len(places))]
-		j := &job{to: p}
+		at := places[rng.IntN(len(places))]
+		j := &job{on: i}
 		jobs = append(jobs, j)
-		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.post(p, j) })
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { j.to = i.known[at]; i.post(j.to, j) })
+	}
+	for range rng.IntN(40) {
+		i, at := inits[rng.IntN(len(inits))], places[rng.IntN(len(places))]
+		w.after(time.Duration(rng.Int64N(int64(span))), func() { i.forget(at) })
 	}
 	for range rng.IntN(3) { // a target dies, and perhaps another one takes its address
 		p := places[rng.IntN(len(places))]
@@ -436,36 +479,36 @@ func program(seed uint64) error {
 	w.loss = 0
 	w.run(60 * time.Second)
 	if w.err != nil {
-		return w.err
+		return 0, w.err
 	}
 	for n, j := range jobs {
-		owner := deadOne != nil && j.to.number < uint32(len(deadOne.core.peers)) && deadOne.core.peers[j.to.number] == j.to
+		owner := deadOne != nil && j.on == deadOne
 		switch {
 		case j.executed > 1:
-			return fmt.Errorf("request %d was carried out %d times", n, j.executed)
-		case j.executed == 1 && j.by.at != j.to.to:
-			return fmt.Errorf("request %d went to the wrong target", n)
+			return 0, fmt.Errorf("request %d was carried out %d times", n, j.executed)
+		case j.executed == 1 && j.by.at != j.to.addr.place():
+			return 0, fmt.Errorf("request %d went to the wrong target", n)
 		case owner:
 		case j.ended != 1:
-			return fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)
+			return 0, fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)
 		case j.err == nil && j.executed == 0:
-			return fmt.Errorf("request %d succeeded without being carried out", n)
-		case j.err != nil && !killed[j.to.to] && w.spread == 0 && w.loss == 0 && !errors.Is(j.err, ErrSession) && !errors.Is(j.err, ErrUnreachable):
-			return fmt.Errorf("request %d: %w", n, j.err)
+			return 0, fmt.Errorf("request %d succeeded without being carried out", n)
+		case j.err != nil && !killed[j.to.addr.place()] && w.spread == 0 && w.loss == 0 && !errors.Is(j.err, ErrSession) && !errors.Is(j.err, ErrUnreachable):
+			return 0, fmt.Errorf("request %d: %w", n, j.err)
 		}
 	}
 	// Dead initiators hold nothing; live ones at most what they have contexts for.
 	for _, t := range w.targets {
 		for _, s := range t.core.sessions {
 			if deadOne != nil && s.sender == deadOne.core.id {
-				return errors.New("a dead initiator still has a responder context")
+				return 0, errors.New("a dead initiator still has a responder context")
 			}
 		}
 		if len(t.core.sessions)+len(t.core.free) != slots {
-			return fmt.Errorf("%d sessions and %d free responder contexts of %d", len(t.core.sessions), len(t.core.free), slots)
+			return 0, fmt.Errorf("%d sessions and %d free responder contexts of %d", len(t.core.sessions), len(t.core.free), slots)
 		}
 	}
-	return nil
+	return w.resumed, nil
 }
 
 // TestProtocol runs random programs over a bad network against the model.
@@ -474,7 +517,11 @@ func TestProtocol(t *testing.T) {
 	if testing.Short() {
 		seeds = 500
 	}
+	resumed := 0
 	for seed := range seeds {
-		require.NoError(t, program(seed), "seed %d", seed)
+		n, err := program(seed)
+		require.NoError(t, err, "seed %d", seed)
+		resumed += n
 	}
+	require.Greater(t, resumed, int(seeds), "sessions taken up again")
 }

@@ -34,8 +34,12 @@ type TargetConfig struct {
 	Retry time.Duration
 	// Access is what initiators may do; 0 means whatever the memory regions
 	// of PD allow.
-	Access verbs.Access
-	Log    *slog.Logger // nil: silent
+	Access  verbs.Access
+	Backend Backend
+	// MTU of the hardware back end, which its initiators must have too; 0
+	// means the port's.
+	MTU verbs.MTU
+	Log *slog.Logger // nil: silent
 }
 
 func (c *TargetConfig) defaults() {
@@ -70,7 +74,7 @@ type Target struct {
 	start time.Time
 	stop  context.CancelFunc
 	work  sync.WaitGroup
-	kick  chan struct{}
+	alarm alarm // guarded by mu
 
 	mu         sync.Mutex
 	core       *targetCore
@@ -93,12 +97,15 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 	if cfg.PD == nil {
 		return nil, opError("make", "target", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
 	}
-	t = &Target{cfg: cfg, start: time.Now(), kick: make(chan struct{}, 1), stop: func() {}}
+	t = &Target{cfg: cfg, start: time.Now(), stop: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(opError("make", "target", err), t.Close())
 		}
 	}()
+	if done, err := cfg.Backend.choose(t.hardware); done {
+		return t, err
+	}
 	dev := cfg.PD.Device()
 	t.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Log)
 	if err != nil {
@@ -131,7 +138,7 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
 	t.work.Go(func() { t.ctl.read(ctx, t.received) })
-	t.work.Go(func() { t.timers(ctx) })
+	t.alarm.init(t.tick)
 	return t, nil
 }
 
@@ -144,6 +151,9 @@ func (t *Target) Address() Address { return t.addr }
 
 // Stats are the counters so far.
 func (t *Target) Stats() TargetStats {
+	if t.addr.Hardware {
+		return TargetStats{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.core.stats
@@ -159,36 +169,19 @@ func (t *Target) received(m *message) {
 	defer t.mu.Unlock()
 	t.core.received(m, t.now())
 	t.reset()
-	t.kicked()
+	t.alarm.set(t.core.next(), t.now())
 }
 
-func (t *Target) kicked() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
+func (t *Target) tick() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
 	}
-}
-
-func (t *Target) timers(ctx context.Context) {
-	for {
-		t.mu.Lock()
-		next := t.core.next()
-		t.mu.Unlock()
-		timer := time.NewTimer(max(next-t.now(), time.Millisecond))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-t.kick:
-			timer.Stop()
-			continue
-		case <-timer.C:
-		}
-		t.mu.Lock()
-		t.core.tick(t.now())
-		t.reset()
-		t.mu.Unlock()
-	}
+	t.alarm.rung()
+	t.core.tick(t.now())
+	t.reset()
+	t.alarm.set(t.core.next(), t.now())
 }
 
 // reset makes the responder contexts ready that were released. It comes after
@@ -207,10 +200,7 @@ func (t *Target) reset() {
 func (t *Target) resetOne(r reset) error {
 	qp := t.responders[r.slot]
 	if r.clean {
-		if err := qp.ToReset(); err != nil {
-			return err
-		}
-		return qp.Init()
+		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
 	}
 	// The old initiator may be alive and still send: another number keeps its
 	// packets away from the next session.
@@ -228,8 +218,7 @@ func (t *Target) resetOne(r reset) error {
 func (t *Target) attach(slot int, session uint64, m *message) (uint32, error) {
 	qp := t.responders[slot]
 	t.inbox.tag(qp.Num(), session)
-	attr := responderAttr(t.ctl, m, m.psn)
-	err := qp.Modify(attr, attrRTR)
+	err := qp.ModifySteps(responderStep(t.ctl, m, m.psn))
 	if err != nil {
 		t.inbox.collect(qp.Num())
 		t.cfg.Log.Warn("dc: no session", "initiator", m.from.gid, "err", err)
@@ -252,6 +241,9 @@ func (t *Target) release(slot int, _ uint64, clean bool) {
 	t.inbox.collect(qp.Num())
 	t.resets = append(t.resets, reset{slot, clean})
 }
+
+// prepare implements targetIO.
+func (t *Target) prepare() { t.reset() }
 
 // send implements targetIO.
 func (t *Target) send(to place, m *message) {
@@ -282,6 +274,7 @@ func (t *Target) Close() error {
 	}
 	t.closed = true
 	t.mu.Unlock()
+	t.alarm.stop()
 	t.stop()
 	t.work.Wait()
 	t.inbox.shut()

@@ -42,6 +42,8 @@ type targetIO interface {
 	// for. A context that is not clean must not meet packets of the old
 	// session again.
 	release(slot int, session uint64, clean bool)
+	// prepare makes what was released ready at once, if that is possible.
+	prepare()
 	send(to place, m *message)
 }
 
@@ -94,13 +96,16 @@ func (c *targetCore) received(m *message, now time.Duration) {
 	case msgEstablished:
 		if s := c.find(m); s != nil {
 			s.expires = now + c.lease
+			e := c.answer(msgEstablished, m)
+			e.psn = m.psn
+			c.io.send(m.from, e)
 			return
 		}
 		c.refuse(m, staleSession)
 	case msgDetach:
 		if s := c.find(m); s != nil {
 			c.stats.Detaches++
-			c.end(s, m.reason != broken, now)
+			c.end(s, m.reason != broken)
 		}
 		c.io.send(m.from, c.answer(msgDetached, m))
 	default:
@@ -136,9 +141,17 @@ func (c *targetCore) connect(m *message, now time.Duration) {
 			return // a late copy
 		}
 		// The initiator context has been reset meanwhile: it serves one
-		// session at a time.
+		// session at a time. A parked one left nothing under way.
 		c.stats.Detaches++
-		c.end(s, false, now)
+		c.end(s, s.id == m.session)
+	}
+	if s := c.sessions[m.session]; s != nil && s.sender == m.sender {
+		// Parked, and of another context of this initiator.
+		c.stats.Detaches++
+		c.end(s, true)
+	}
+	if len(c.free) == 0 {
+		c.io.prepare()
 	}
 	if !c.turn(key, m.from, now) {
 		c.wait(key, m, now)
@@ -207,7 +220,7 @@ func (c *targetCore) wait(key contextKey, m *message, now time.Duration) {
 }
 
 // end closes a session.
-func (c *targetCore) end(s *responder, clean bool, now time.Duration) {
+func (c *targetCore) end(s *responder, clean bool) {
 	delete(c.sessions, s.id)
 	delete(c.contexts, contextKey{s.sender, s.context})
 	c.io.release(s.slot, s.id, clean)
@@ -236,7 +249,7 @@ func (c *targetCore) tick(now time.Duration) {
 	for _, s := range c.sessions {
 		if now >= s.expires {
 			c.stats.Expired++
-			c.end(s, false, now)
+			c.end(s, false)
 		}
 	}
 }

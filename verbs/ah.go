@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -47,6 +48,10 @@ func ahFromRaw(r *cgo.AHAttr) AHAttr {
 type AH struct {
 	life life
 	ah   cgo.AH
+
+	once sync.Once // for raw work queue entries
+	av   [48]byte
+	err  error
 }
 
 // CreateAH makes an address handle. On Ethernet this resolves the neighbour,
@@ -72,4 +77,15 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 // Close destroys the handle. Closing twice is not an error.
 func (a *AH) Close() error {
 	return a.life.close("ah", nil, func() error { return cgo.DestroyAH(a.ah) })
+}
+
+// vector asks mlx5 once for what stands for the handle in a work queue entry.
+func (a *AH) vector() error {
+	a.once.Do(func() {
+		a.err = a.life.with("look into", func() (err error) {
+			a.av, err = cgo.Mlx5AV(a.ah)
+			return unsupported(err)
+		})
+	})
+	return a.err
 }

@@ -24,6 +24,16 @@ type asyncReader struct {
 	ended       bool
 }
 
+func newAsyncReader() *asyncReader {
+	return &asyncReader{
+		done:        make(chan struct{}),
+		cqs:         make(map[uint64]*CQ),
+		qps:         make(map[uint64]*QP),
+		srqs:        make(map[uint64]*SRQ),
+		subscribers: make(map[*subscriber]struct{}),
+	}
+}
+
 func startAsync(d *Device) (*asyncReader, error) {
 	file, err := pollable(cgo.AsyncFD(d.ctx), d.name+" events")
 	if err != nil {
@@ -33,14 +43,8 @@ func startAsync(d *Device) (*asyncReader, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	r := &asyncReader{
-		file:        file,
-		done:        make(chan struct{}),
-		cqs:         make(map[uint64]*CQ),
-		qps:         make(map[uint64]*QP),
-		srqs:        make(map[uint64]*SRQ),
-		subscribers: make(map[*subscriber]struct{}),
-	}
+	r := newAsyncReader()
+	r.file = file
 	go func() {
 		defer close(r.done)
 		defer r.end()

@@ -66,7 +66,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
 	if cfg.Fields != 0 {
 		c.path = cgo.PollExtended
-		if d.isRXE() {
+		if d.SoftRoCE() {
 			c.path = cgo.PollRXE
 		}
 	}

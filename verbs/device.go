@@ -130,8 +130,9 @@ func (d *Device) close() error {
 // Name is the kernel's name of the device.
 func (d *Device) Name() string { return d.name }
 
-// isRXE tells Soft-RoCE by the vendor that it gives itself.
-func (d *Device) isRXE() bool { return d.attr.VendorID == 0xffffff }
+// SoftRoCE tells the kernel's software device (rxe) by the vendor that it gives
+// itself.
+func (d *Device) SoftRoCE() bool { return d.attr.VendorID == 0xffffff }
 
 // AtomicCap is how far the atomicity of atomics reaches.
 type AtomicCap int

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -16,15 +15,22 @@ import (
 func driverRig(t *testing.T) (*Device, *PD, *CQ, *SRQ) {
 	t.Helper()
 	t.Cleanup(standin.Record())
-	d := &Device{name: "standin", ctx: standin.Context(), log: slog.New(slog.DiscardHandler), attr: DeviceAttr{MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA}}
-	d.async = &asyncReader{cqs: map[uint64]*CQ{}, qps: map[uint64]*QP{}, srqs: map[uint64]*SRQ{}}
-	p := &PD{dev: d, pd: 0x100}
-	require.NoError(t, p.life.born("pd", "pd", &d.life))
-	c := &CQ{dev: d, cq: 0x200}
-	require.NoError(t, c.life.born("cq", "cq", &d.life))
-	s := &SRQ{pd: p, srq: 0x300}
-	require.NoError(t, s.life.born("srq", "srq", &p.life))
+	d := WrapDevice("standin", standin.Context(), DeviceAttr{MaxCQE: 1024, MaxReadAtomic: 16, MaxInitRead: 16, Atomic: AtomicHCA})
+	p, err := d.AllocPD()
+	require.NoError(t, err)
+	c, err := d.CreateCQ(CQConfig{PollOnly: true})
+	require.NoError(t, err)
+	s, err := p.CreateSRQ(SRQConfig{})
+	require.NoError(t, err)
 	return d, p, c, s
+}
+
+// driverAH is an address handle that the stand-in knows by that number.
+func driverAH(t *testing.T, p *PD, number byte) *AH {
+	t.Helper()
+	a, err := p.CreateAH(AHAttr{GID: GID{10: 0xff, 11: 0xff, 15: number}, SGIDIndex: 3, Port: 1})
+	require.NoError(t, err)
+	return a
 }
 
 func recorded(t *testing.T, want string) {
@@ -57,7 +63,10 @@ func TestDCISequence(t *testing.T) {
 		modify mask=0x101 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0
 		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=7 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
 
-	ah1, ah2 := &AH{ah: 0xa1}, &AH{ah: 0xa2}
+	ah1, ah2 := driverAH(t, p, 0xa1), driverAH(t, p, 0xa2)
+	recorded(t, `
+		create_ah global=1 gid=..a1 index=3 hops=64 port=1 dlid=0
+		create_ah global=1 gid=..a2 index=3 hops=64 port=1 dlid=0`)
 	b, err := q.NewBatch(8)
 	require.NoError(t, err)
 	sge := SGE{Addr: 0x5000, Length: 64, LKey: 9}
@@ -134,9 +143,11 @@ func TestSRDSequence(t *testing.T) {
 		modify mask=0x71 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x1 state=2 mtu=0 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=1 global=1 qkey=0
 		modify mask=0x10001 state=3 mtu=0 port=0 timeout=1 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0`)
+	ah := driverAH(t, p, 0xa1)
+	standin.Recorded()
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
-	b.Toward(Target{AH: &AH{ah: 0xa1}, QPN: 0x55, QKey: 0x66})
+	b.Toward(Target{AH: ah, QPN: 0x55, QKey: 0x66})
 	b.Read(1, Signaled, Remote{Addr: 0x2000, RKey: 5}, SGE{Addr: 0x5000, Length: 64, LKey: 9})
 	b.SendImm(2, 0, 3, SGE{Addr: 0x5000, Length: 64, LKey: 9}, SGE{Addr: 0x6000, Length: 32, LKey: 9})
 	_, err = b.Post()
@@ -192,4 +203,61 @@ func TestNativeMasked(t *testing.T) {
 	_, err = b.Post()
 	require.ErrorIs(t, err, ErrRange)
 	require.NoError(t, q.Close())
+}
+
+// TestMaskedDCI: in front of the operation stands the address vector, with
+// number and key of the target, and the stream in the control segment. The
+// bytes are those that a C program makes with the structures of mlx5dv.h.
+func TestMaskedDCI(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Ops: OpMasked, Streams: 8, ErroredStreams: 1})
+	require.NoError(t, err)
+	require.NoError(t, q.Activate())
+	ah := driverAH(t, p, 0xa1)
+	standin.Recorded()
+	b, err := q.NewBatch(2)
+	require.NoError(t, err)
+	at, result := Remote{Addr: 0x1000, RKey: 5}, SGE{Addr: 0x5000, Length: 8, LKey: 9}
+	b.Toward(Target{AH: ah, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 5})
+	b.MaskedCmpSwap(6, Signaled, at, MaskedCmpSwap{Compare: 1, CompareMask: 2, Swap: 3, SwapMask: 4}, result)
+	b.Write(7, Signaled, at, result)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		mlx5dv_init_obj type=0x20
+		start
+		raw id=0x6 flags=0x2 `+"09000014004711080000050800000000"+"0000dddddddddddd800000775000c000"+"00000000bbbbbbbbbbbb004040300000"+
+		"00000000000000000000ffff000000a1"+"00000000000010000000000500000000"+"00000000000000030000000000000001"+
+		"00000000000000040000000000000002"+"00000008000000090000000000005000"+`
+		write id=0x7 flags=0x2 rkey=0x5 addr=0x1000
+		  dc ah=0xa1 dctn=0x77 key=0xdddddddddddd stream=5
+		  sge lkey=0x9 addr=0x5000 length=8
+		complete`)
+	b.Toward(Target{AH: ah, QPN: 0x78, DCKey: 1})
+	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{Add: 1, Boundary: 0x80}, result)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		start
+		raw id=0x8 flags=0 `+"09000015004711070000000000000000"+"0000000000000001800000785000c000"+"00000000bbbbbbbbbbbb004040300000"+
+		"00000000000000000000ffff000000a1"+"00000000000010000000000500000000"+"00000000000000010000000000000080"+"00000008000000090000000000005000"+`
+		complete`)
+	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{}, result)
+	_, err = b.Post()
+	require.ErrorContains(t, err, "Toward")
+	require.NoError(t, q.Close())
+}
+
+func TestErroredStreams(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Streams: 8, ErroredStreams: 1, KeepReset: true})
+	require.NoError(t, err)
+	recorded(t, `
+		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=128,0,1,0,0 srq=0
+		  mlx5 mask=0xa dc_type=2 streams=2^3 errored=2^0`)
+	require.NoError(t, q.Close())
+	for _, bad := range []int{-1, 3, 16} {
+		_, err = p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Streams: 8, ErroredStreams: bad})
+		require.ErrorIs(t, err, ErrAttributes)
+	}
 }

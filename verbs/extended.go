@@ -70,9 +70,15 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 		if cfg.Streams != 0 && (cfg.Streams < 2 || cfg.Streams&(cfg.Streams-1) != 0 || cfg.Streams > 1<<15) {
 			return refuse(ErrAttributes, cfg.Streams, " streams; a power of two is needed")
 		}
+		if e := cfg.ErroredStreams; e < 0 || e&(e-1) != 0 || e > cfg.Streams {
+			return refuse(ErrAttributes, e, " of ", cfg.Streams, " streams in error; a power of two is needed")
+		}
 		if cfg.Streams > 0 {
 			in.LogStreams = uint8(bits.TrailingZeros(uint(cfg.Streams)))
 			in.LogErrored = in.LogStreams
+		}
+		if cfg.ErroredStreams > 0 {
+			in.LogErrored = uint8(bits.TrailingZeros(uint(cfg.ErroredStreams)))
 		}
 		q.cap.MaxRecvWR, q.cap.MaxRecvSGE = 0, 0
 		if err := mlx5(cgo.Mlx5DCI); err != nil {
@@ -194,6 +200,12 @@ func (b *Batch) Toward(t Target) {
 	case t.AH == nil:
 		b.fail(ErrAttributes, "a target needs an address handle")
 		return
+	}
+	if b.qp.ops&OpMasked != 0 {
+		if err := t.AH.vector(); err != nil {
+			b.fail(err, "address vector of ", t.AH.life.label)
+			return
+		}
 	}
 	b.dests = append(b.dests, toward{b.n, t})
 	if len(b.ahs) == 0 || b.ahs[len(b.ahs)-1] != t.AH {

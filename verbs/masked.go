@@ -74,8 +74,8 @@ func (o maskedOp) in64(shift uint) maskedOp {
 
 // MaskedCmpSwap adds a masked compare and swap of a peer's 8-byte aligned word;
 // the old value goes to result, 8 bytes, in host byte order. The queue pair
-// must be made with [OpMasked], which only mlx5 has; [NewMasked] works
-// everywhere.
+// must be RC or DCI and made with [OpMasked], which only mlx5 has; [NewMasked]
+// works everywhere.
 func (b *Batch) MaskedCmpSwap(id uint64, flags SendFlags, at Remote, op MaskedCmpSwap, result SGE) {
 	b.masked(id, flags, op.op(), at, result)
 }

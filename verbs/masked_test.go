@@ -111,7 +111,7 @@ func TestMaskedWQE(t *testing.T) {
 			"08000015 12345604 00000008 00000000" + remote + "02020202 40404040 0000000000000000" + "00000004 b1b2b3b4 8877665544332211"},
 	} {
 		var b [wqeMax]byte
-		n := maskedWQE(b[:], 0x123456, c.flags, c.op, at, SGE{Addr: 0x8877665544332211, Length: c.length, LKey: 0xb1b2b3b4})
+		n := maskedWQE(b[:], 0x123456, nil, c.flags, c.op, at, SGE{Addr: 0x8877665544332211, Length: c.length, LKey: 0xb1b2b3b4})
 		require.Equal(t, strings.ReplaceAll(c.want, " ", ""), hex.EncodeToString(b[:n]), c.name)
 	}
 }

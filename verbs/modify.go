@@ -79,6 +79,58 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 	})
 }
 
+// ModifyStep is one of several modifications.
+type ModifyStep struct {
+	Attr QPAttr
+	Mask AttrMask
+}
+
+// ResetStep is what [QP.ToReset] does.
+func ResetStep() ModifyStep { return ModifyStep{QPAttr{State: StateReset}, AttrState} }
+
+// InitStep is what [QP.Init] does.
+func (q *QP) InitStep() ModifyStep {
+	return ModifyStep{
+		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey},
+		AttrState | rules[q.typ][transition{StateReset, StateInit}].required,
+	}
+}
+
+// ModifySteps is [QP.Modify] for each step in turn, in one crossing into C. It
+// ends with the first one that fails: [QP.State] tells how far it came. All
+// steps are checked before the first one is carried out.
+func (q *QP) ModifySteps(steps ...ModifyStep) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	raw, masks := make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
+	for i := range steps {
+		raw[i], masks[i] = steps[i].Attr.raw(), uint32(steps[i].Mask)
+	}
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.life.with("modify", func() error {
+		states := make([]QPState, 1, 1+len(steps))
+		states[0] = q.State()
+		for i, s := range steps {
+			to := states[i]
+			if s.Mask&AttrState != 0 {
+				to = s.Attr.State
+			}
+			if err := checkTransition(q.typ, states[i], to, s.Mask); err != nil {
+				return opError("modify", q.life.label, err)
+			}
+			states = append(states, to)
+		}
+		n, err := cgo.ModifySteps(q.qp, raw, masks)
+		q.state.Store(uint32(states[n]))
+		if err != nil {
+			return q.modifyError(states[n], states[n+1], steps[n].Attr.AH.GID, steps[n].Mask, err)
+		}
+		return nil
+	})
+}
+
 // modifyError adds what usually is behind the errno.
 func (q *QP) modifyError(from, to QPState, peer GID, mask AttrMask, err error) error {
 	detail := fmt.Sprintf("%v to %v with %v", from, to, mask&^AttrState)
@@ -118,13 +170,16 @@ func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrSt
 
 // ToReset moves the queue pair to [StateReset], from any state; work requests
 // in it are gone without a completion.
-func (q *QP) ToReset() error { return q.Modify(QPAttr{State: StateReset}, AttrState) }
+func (q *QP) ToReset() error {
+	s := ResetStep()
+	return q.Modify(s.Attr, s.Mask)
+}
 
 // Init moves a queue pair from [StateReset] to [StateInit] with the port,
 // partition and access that it was made with.
 func (q *QP) Init() error {
-	a := QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey}
-	return q.Modify(a, AttrState|rules[q.typ][transition{StateReset, StateInit}].required)
+	s := q.InitStep()
+	return q.Modify(s.Attr, s.Mask)
 }
 
 // Activate moves a queue pair without a connection from [StateInit] to the

@@ -79,6 +79,10 @@ type QPConfig struct {
 	// overtake each other, and an error flushes one stream only. 0 means that
 	// it is one queue.
 	Streams int
+	// ErroredStreams is how many of them may be in error before the whole
+	// queue pair is, a power of two: at most [Mlx5Features.ErroredStreams],
+	// which is 1 on much firmware. 0 means Streams.
+	ErroredStreams int
 	// KeepReset leaves the queue pair in [StateReset]. Otherwise it is made in
 	// [StateInit], where receives can be posted at once.
 	KeepReset bool
@@ -137,7 +141,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		}
 		return nil, createQPError(p.dev, &q.cap, err)
 	}
-	if q.path == cgo.PostExtended && p.dev.isRXE() {
+	if q.path == cgo.PostExtended && p.dev.SoftRoCE() {
 		q.path = cgo.PostRXE
 	}
 	q.cap = init.Cap

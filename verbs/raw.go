@@ -1,6 +1,10 @@
 package verbs
 
-import "github.com/goverbs/goverbs/cgo"
+import (
+	"log/slog"
+
+	"github.com/goverbs/goverbs/cgo"
+)
 
 // Raw is the queue pair as package cgo knows it: the address of its struct
 // ibv_qp, for code that calls C on it. It is valid until Close.
@@ -23,4 +27,15 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	c := &CQ{cq: cq, depth: maxWR}
 	c.life.label = "wrapped cq"
 	return q, c
+}
+
+// WrapDevice makes a device of a context that other code opened and owns, such
+// as a test, with these attributes. Nobody reads its asynchronous events, and
+// Close leaves the context open.
+func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
+	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), release: func() error { return nil }}
+	d.life.label = name
+	d.async.end()
+	close(d.async.done)
+	return d
 }

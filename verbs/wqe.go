@@ -19,15 +19,21 @@ const (
 	wqeMaskedFetchAdd = 0x15
 	opmod32           = 0x08
 	opmod64           = 0x09
+	wqeExtendedAV     = 1 << 31
 	wqeSignaled       = 0x08 // fm_ce_se: completion wanted
 	wqeFenceRead      = 0x40 // fm_ce_se: strong ordering behind READs and atomics
 )
 
 // maskedWQE writes the entry for one masked atomic into b, at least wqeMax
-// bytes, and answers its length.
-func maskedWQE(b []byte, qpn uint32, flags SendFlags, op maskedOp, at Remote, result SGE) int {
+// bytes, and answers its length. to is the target of a DCI, or nil.
+func maskedWQE(b []byte, qpn uint32, to *Target, flags SendFlags, op maskedOp, at Remote, result SGE) int {
 	be := binary.BigEndian
 	n := 16
+	if to != nil {
+		n += copy(b[n:], to.AH.av[:])
+		be.PutUint64(b[16:], to.DCKey)
+		be.PutUint32(b[24:], be.Uint32(b[24:])|to.QPN|wqeExtendedAV)
+	}
 	put32 := func(v uint32) { be.PutUint32(b[n:], v); n += 4 }
 	put64 := func(v uint64) { be.PutUint64(b[n:], v); n += 8 }
 
@@ -67,6 +73,9 @@ func maskedWQE(b []byte, qpn uint32, flags SendFlags, op maskedOp, at Remote, re
 	be.PutUint32(b[0:], opmod<<24|opcode)
 	be.PutUint32(b[4:], qpn<<8|uint32(n/16))
 	be.PutUint32(b[8:], 0)
+	if to != nil {
+		be.PutUint16(b[9:], uint16(to.Stream))
+	}
 	if flags&Signaled != 0 {
 		b[11] |= wqeSignaled
 	}
@@ -114,12 +123,20 @@ func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, resul
 		b.fail(ErrRange, "the result has ", size, " bytes")
 		return
 	}
+	var to *Target
+	if b.qp.typ == DCI {
+		if len(b.dests) == 0 {
+			b.fail(ErrAttributes, "a request has no target: call Toward first")
+			return
+		}
+		to = &b.dests[len(b.dests)-1].t
+	}
 	i := b.n
 	w := b.next(id, cgo.WRRaw, flags, at, nil)
 	if w == nil {
 		return
 	}
 	slot := b.chain.Inline[i*b.chain.MaxInline:][:b.chain.MaxInline]
-	maskedWQE(slot, b.qp.num, flags, op, at, result)
+	maskedWQE(slot, b.qp.num, to, flags, op, at, result)
 	w.SetRDMA(b.chain.InlineAt+uint64(i*b.chain.MaxInline), 0)
 }

@@ -3,12 +3,17 @@
 package standin
 
 /*
+#include <stdlib.h>
 #include "recorder.h"
+
+static void recorder_set_imm(struct ibv_wc *wc, uint32_t imm) { wc->imm_data = htobe32(imm); }
 */
 import "C"
 
 import (
 	"strings"
+	"syscall"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/cgo"
 )
@@ -17,7 +22,9 @@ import (
 // each call, until the function that it answers is called. One at a time.
 func Record() (stop func()) {
 	table := C.uintptr_t(cgo.DriverTable())
-	C.recorder_install(table)
+	if C.recorder_install(table) == 0 {
+		panic("standin: recording already")
+	}
 	return func() { C.recorder_remove(table) }
 }
 
@@ -26,3 +33,42 @@ func Context() cgo.Context { return cgo.Context(C.recorder_context()) }
 
 // Recorded is what was called since the last time, a line each.
 func Recorded() string { return strings.TrimSpace(C.GoString(C.recorder_take())) }
+
+// Complete ends a send of the queue pair of that number with a status (enum
+// ibv_wc_status). The first queue pair since [Record] is 0x4711, the next one
+// 0x4712, and so on.
+func Complete(qpn uint32, id uint64, status uint32) {
+	done(qpn, C.struct_ibv_wc{wr_id: C.uint64_t(id), status: status, qp_num: C.uint32_t(qpn)})
+}
+
+// Receive ends a receive of length bytes, with an immediate (host byte order)
+// or nil.
+func Receive(qpn uint32, id uint64, length int, imm *uint32) {
+	wc := C.struct_ibv_wc{wr_id: C.uint64_t(id), opcode: C.IBV_WC_RECV, qp_num: C.uint32_t(qpn), byte_len: C.uint32_t(length)}
+	var value uint32
+	if imm != nil {
+		wc.wc_flags, value = C.IBV_WC_WITH_IMM, *imm
+	}
+	C.recorder_set_imm(&wc, C.uint32_t(value))
+	done(qpn, wc)
+}
+
+func done(qpn uint32, wc C.struct_ibv_wc) {
+	if C.recorder_complete(C.uint32_t(qpn), wc) == 0 {
+		panic("standin: no such queue pair, or its completion queue is full")
+	}
+}
+
+// SetState makes a query of that queue pair answer a state (enum ibv_qp_state).
+func SetState(qpn, state uint32) {
+	if C.recorder_set_state(C.uint32_t(qpn), C.uint32_t(state)) == 0 {
+		panic("standin: no such queue pair")
+	}
+}
+
+// Refuse makes the next call of that name, as [Recorded] has it, fail.
+func Refuse(call string, errno syscall.Errno) {
+	name := C.CString(call)
+	defer C.free(unsafe.Pointer(name))
+	C.recorder_refuse(name, C.int(errno))
+}

@@ -4,11 +4,25 @@
 #include <stdint.h>
 #include "../driver.h"
 
-/* Puts functions into the table that only write down how they were called. */
-void recorder_install(uintptr_t table);
+/*
+ * Puts functions into the table that only write down how they were called; 0 if
+ * they are there already.
+ */
+int recorder_install(uintptr_t table);
 
 /* Gives the table back as it was. */
 void recorder_remove(uintptr_t table);
+
+/*
+ * What happens at a queue pair, named by its number: a completion of a send, or
+ * of a receive, or another state that a query tells. 0 if there is no such
+ * queue pair or no room.
+ */
+int recorder_complete(uint32_t qpn, struct ibv_wc wc);
+int recorder_set_state(uint32_t qpn, uint32_t state);
+
+/* The next call of that name fails. */
+void recorder_refuse(const char *call, int err);
 
 /* A context without anything in it, which only the functions above see. */
 uintptr_t recorder_context(void);

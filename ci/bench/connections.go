@@ -25,13 +25,12 @@ func connSetup() benchmark {
 	const calm = "GODEBUG=schedtrace=1000000000"
 	return benchmark{
 		name: "conn_setup", unit: "us", baseline: "librdmacm in C", target: measure.AtMost(1.1),
-		clocks: []string{"instructions"}, ours: connectBy("conn-go", calm), base: connectBy("conn-c", calm),
+		clocks: []string{"instructions"}, ours: connectBy("conn-server", "conn-go", calm), base: connectBy("conn-server", "conn-c", calm),
 	}
 }
 
-// connectBy is the median time of a connection that a role makes to a listener
-// in C.
-func connectBy(role string, env ...string) pass {
+// connectBy is what the client prints: the median time of a connection.
+func connectBy(server, client string, env ...string) pass {
 	return func(ctx context.Context) (float64, error) {
 		_, s, err := endpoints()
 		if err != nil {
@@ -42,7 +41,7 @@ func connectBy(role string, env ...string) pass {
 			return 0, err
 		}
 		to := net.JoinHostPort(s.Addr.String(), nextPort())
-		out, err := pairOf(ctx, []string{self, "-role", "conn-server", "-at", to}, []string{self, "-role", role, "-at", to}, env...)
+		out, err := pairOf(ctx, []string{self, "-role", server, "-at", to}, []string{self, "-role", client, "-at", to}, env...)
 		if err != nil {
 			return 0, err
 		}

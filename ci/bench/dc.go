@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
@@ -39,28 +39,35 @@ func dcSuite(env) []benchmark {
 			base: on(func(p *dcPair) (float64, error) { return p.plain(op) })}
 	}
 	many := sync.OnceValues(newManyTargets)
-	rate := func(name string, pick func() func() int, target *measure.Target) benchmark {
-		on := func(f func(m *manyTargets, ctx context.Context, pick func() int) (float64, error)) pass {
+	rate := func(name string, window int, pick func() func() int, target *measure.Target) benchmark {
+		on := func(f func(m *manyTargets, ctx context.Context, window int, pick func() int) (float64, error)) pass {
 			return func(ctx context.Context) (float64, error) {
 				m, err := many()
 				if err != nil {
 					return 0, err
 				}
-				return f(m, ctx, pick())
+				return f(m, ctx, window, pick())
 			}
 		}
 		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: both,
 			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
 	}
-	return []benchmark{
+	skewed := func() func() int { return zipf(targetCount, 0.99) }
+	uniform := func() func() int {
+		r := rand.New(rand.NewPCG(1, 2))
+		return func() int { return r.IntN(targetCount) }
+	}
+	list := append([]benchmark{
 		warm("warm_write_lat_64B", dc.Write, 1.05),
 		warm("warm_read_lat_64B", dc.Read, 1.05),
-		attach(),
-		rate("targets_1000_zipf_rate", func() func() int { return zipf(targetCount, 0.99) }, measure.AtLeast(0.7)),
-		rate("targets_1000_uniform_rate", func() func() int {
-			r := rand.New(rand.NewPCG(1, 2))
-			return func() int { return r.IntN(targetCount) }
-		}, nil),
+	}, attaching()...)
+	return append(list, []benchmark{
+		// One request for each target is outstanding on average; beside it fewer
+		// and more.
+		rate("targets_1000_zipf_rate", 1000, skewed, measure.AtLeast(0.7)),
+		rate("targets_1000_zipf_rate_64", 64, skewed, nil),
+		rate("targets_1000_zipf_rate_4000", 4000, skewed, nil),
+		rate("targets_1000_uniform_rate", 1000, uniform, nil),
 		{name: "targets_1000_qps", unit: "QPs", target: measure.AtMost(32), clocks: both,
 			ours: func(context.Context) (float64, error) {
 				m, err := many()
@@ -71,7 +78,7 @@ func dcSuite(env) []benchmark {
 			}},
 		{name: "memory_per_idle_target", unit: "bytes", target: measure.AtMost(256), clocks: both,
 			ours: func(context.Context) (float64, error) { return idleMemory() }},
-	}
+	}...)
 }
 
 const dcBlock = 300
@@ -83,33 +90,31 @@ type dcHost struct {
 	mr  *verbs.MR
 }
 
+func newDCHost(e lab.Endpoint) (*dcHost, error) {
+	dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
+	if err != nil {
+		return nil, err
+	}
+	h := &dcHost{}
+	if h.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.Addr}); err != nil {
+		return nil, err
+	}
+	h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	return h, err
+}
+
 func newDCHosts() (c, s *dcHost, err error) {
 	ce, se, err := endpoints()
 	if err != nil {
 		return nil, nil, err
 	}
-	var hosts [2]*dcHost
-	for i, e := range []struct {
-		name string
-		addr netip.Addr
-	}{{ce.Device, ce.Addr}, {se.Device, se.Addr}} {
-		dev, err := verbs.Open(e.name, verbs.DeviceConfig{})
-		if err != nil {
-			return nil, nil, err
-		}
-		h := &dcHost{}
-		if h.pd, err = dev.AllocPD(); err != nil {
-			return nil, nil, err
-		}
-		if h.gid, err = dev.FindGID(verbs.GIDQuery{Addr: e.addr}); err != nil {
-			return nil, nil, err
-		}
-		if h.mr, err = h.pd.AllocMR(1<<16, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite}); err != nil {
-			return nil, nil, err
-		}
-		hosts[i] = h
+	if c, err = newDCHost(ce); err == nil {
+		s, err = newDCHost(se)
 	}
-	return hosts[0], hosts[1], nil
+	return c, s, err
 }
 
 // dcPair is an initiator, a target, and a plain queue pair between the same
@@ -146,18 +151,13 @@ func (p *dcPair) warm(op dc.Op) (float64, error) {
 	r := dc.Request{Op: op, Local: p.client.mr.SGE(0, readSize), Remote: p.server.mr.Region().At(0)}
 	var cs [1]dc.Completion
 	one := func() error {
-		if _, err := p.initiator.Post(p.peer, r); err != nil {
-			return err
+		_, n, err := p.initiator.PostPoll(p.peer, cs[:], 1000, r)
+		for n == 0 && err == nil {
+			n, err = p.initiator.PollSpin(cs[:], 1000)
 		}
-		for {
-			n, err := p.initiator.PollSpin(cs[:], 1000)
-			if err != nil || n > 0 {
-				return errors.Join(err, cs[0].Err)
-			}
-			runtime.Gosched() // until it is attached, others have to run
-		}
+		return errors.Join(err, cs[0].Err)
 	}
-	if err := one(); err != nil {
+	if err := p.initiator.Attach(context.Background(), p.peer); err != nil {
 		return 0, err
 	}
 	return timed(dcBlock, one)
@@ -178,65 +178,16 @@ func (p *dcPair) plain(op dc.Op) (float64, error) {
 	})
 }
 
-// attach is a WRITE to a target that is not attached, from post to completion,
-// by the one initiator context of a serial initiator, which lets go of another
-// target before. Against it stands a connection by librdmacm alone, without any
-// data.
-func attach() benchmark {
-	type rig struct {
-		i      *dc.Initiator
-		peers  [2]*dc.Peer
-		c, s   *dcHost
-		target int
-	}
-	setup := sync.OnceValues(func() (*rig, error) {
-		r := &rig{}
-		var err error
-		if r.c, r.s, err = newDCHosts(); err != nil {
-			return nil, err
-		}
-		if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: r.c.pd, GID: r.c.gid, Contexts: 1}); err != nil {
-			return nil, err
-		}
-		for k := range r.peers {
-			t, err := dc.NewTarget(dc.TargetConfig{PD: r.s.pd, GID: r.s.gid})
-			if err != nil {
-				return nil, err
-			}
-			if r.peers[k], err = r.i.Resolve(t.Address(), 0); err != nil {
-				return nil, err
-			}
-		}
-		return r, nil
-	})
-	return benchmark{name: "attach_p50", unit: "us", baseline: "connection by librdmacm", target: measure.AtMost(0.25),
-		clocks: []string{"instructions"},
-		ours: func(ctx context.Context) (float64, error) {
-			r, err := setup()
-			if err != nil {
-				return 0, err
-			}
-			req := dc.Request{Op: dc.Write, Local: r.c.mr.SGE(0, readSize), Remote: r.s.mr.Region().At(0)}
-			var cs [1]dc.Completion
-			return timed(60, func() error {
-				r.target = 1 - r.target
-				if _, err := r.i.Post(r.peers[r.target], req); err != nil {
-					return err
-				}
-				if _, err := r.i.Wait(ctx, cs[:]); err != nil {
-					return err
-				}
-				return cs[0].Err
-			})
-		},
-		base: connectBy("conn-c"),
-	}
-}
-
 const (
 	targetCount = 1000
-	rateOps     = 2000
-	rateWindow  = 64
+	rateOps     = 8000
+	maxWindow   = 4000
+	// perTarget bounds what one target has outstanding.
+	perTarget = 32
+	// idleLease is how long a target keeps a session without a sign of life. A
+	// parked one can be taken up again for half of it; a program with a thousand
+	// targets comes back to most of them in less.
+	idleLease = 2 * time.Minute
 )
 
 // manyTargets are as many targets as connections, on one host.
@@ -261,7 +212,7 @@ func newManyTargets() (*manyTargets, error) {
 	if m.initiator, err = dc.NewInitiator(dc.InitiatorConfig{PD: c.pd, GID: c.gid, Contexts: manyContexts}); err != nil {
 		return nil, err
 	}
-	if m.cq, err = c.pd.Device().CreateCQ(verbs.CQConfig{Depth: 4 * rateWindow}); err != nil {
+	if m.cq, err = c.pd.Device().CreateCQ(verbs.CQConfig{Depth: 2 * maxWindow}); err != nil {
 		return nil, err
 	}
 	peerCQ, err := s.pd.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true})
@@ -269,7 +220,7 @@ func newManyTargets() (*manyTargets, error) {
 		return nil, err
 	}
 	for range targetCount {
-		t, err := dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid, Responders: 1, Receives: 16})
+		t, err := dc.NewTarget(dc.TargetConfig{PD: s.pd, GID: s.gid, Responders: 1, Receives: 16, Lease: idleLease})
 		if err != nil {
 			return nil, err
 		}
@@ -284,11 +235,18 @@ func newManyTargets() (*manyTargets, error) {
 		}
 		m.rcs = append(m.rcs, b)
 	}
-	return m, nil
+	// All are used once before anything is measured.
+	next := 0
+	all := func() int { next++; return next % targetCount }
+	if _, err := m.dcRate(context.Background(), 64, all); err != nil {
+		return nil, err
+	}
+	_, err = m.rcRate(context.Background(), 64, all)
+	return m, err
 }
 
 func (m *manyTargets) connection(peerCQ *verbs.CQ) (*verbs.Batch, error) {
-	a, err := m.c.pd.CreateQP(verbs.QPConfig{SendCQ: m.cq, GID: m.c.gid, MaxSendWR: rateWindow, MaxRecvWR: 1})
+	a, err := m.c.pd.CreateQP(verbs.QPConfig{SendCQ: m.cq, GID: m.c.gid, MaxSendWR: perTarget, MaxRecvWR: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -308,63 +266,77 @@ func (m *manyTargets) connection(peerCQ *verbs.CQ) (*verbs.Batch, error) {
 	return a.NewBatch(1)
 }
 
-// dcRate answers WRITEs of 64 bytes in a second, rateWindow of them
-// outstanding, to targets that pick chooses.
-func (m *manyTargets) dcRate(ctx context.Context, pick func() int) (float64, error) {
+// dcRate answers WRITEs of 64 bytes in a second, window of them outstanding, to
+// targets that pick chooses.
+func (m *manyTargets) dcRate(ctx context.Context, window int, pick func() int) (float64, error) {
 	r := dc.Request{Op: dc.Write, Local: m.c.mr.SGE(0, readSize), Remote: m.s.mr.Region().At(0)}
-	cs := make([]dc.Completion, rateWindow)
-	return rateOf(func() error {
-		_, err := m.initiator.Post(m.peers[pick()], r)
+	cs := make([]dc.Completion, 32)
+	return rateOf(window, pick, func(target int) error {
+		r.ID = uint64(target)
+		_, err := m.initiator.Post(m.peers[target], r)
 		return err
-	}, func() (int, error) {
+	}, func(done func(target uint64)) error {
 		n, err := m.initiator.Wait(ctx, cs)
 		for i := range cs[:n] {
+			done(cs[i].ID)
 			err = errors.Join(err, cs[i].Err)
 		}
-		return n, err
+		return err
 	})
 }
 
-func (m *manyTargets) rcRate(ctx context.Context, pick func() int) (float64, error) {
-	wcs := make([]verbs.WC, rateWindow)
+func (m *manyTargets) rcRate(ctx context.Context, window int, pick func() int) (float64, error) {
+	wcs := make([]verbs.WC, 32)
 	local, at := m.c.mr.SGE(0, readSize), m.s.mr.Region().At(0)
-	return rateOf(func() error {
-		b := m.rcs[pick()]
-		b.Write(1, verbs.Signaled, at, local)
+	return rateOf(window, pick, func(target int) error {
+		b := m.rcs[target]
+		b.Write(uint64(target), verbs.Signaled, at, local)
 		_, err := b.Post()
 		return err
-	}, func() (int, error) {
+	}, func(done func(target uint64)) error {
 		n, err := m.cq.Wait(ctx, wcs)
 		for i := range wcs[:n] {
+			done(wcs[i].ID())
 			err = errors.Join(err, wcs[i].Err())
 		}
-		return n, err
+		return err
 	})
 }
 
-func rateOf(post func() error, wait func() (int, error)) (float64, error) {
+// rateOf keeps window requests outstanding. A target that has its share already
+// is passed over.
+func rateOf(window int, pick func() int, post func(target int) error, wait func(done func(target uint64)) error) (float64, error) {
+	var outstanding [targetCount]int
+	finished := 0
+	done := func(target uint64) {
+		outstanding[target]--
+		finished++
+	}
+	runtime.GC()
 	start := time.Now()
-	for posted, done := 0, 0; done < rateOps; {
-		for posted < rateOps && posted-done < rateWindow {
-			if err := post(); err != nil {
+	for posted := 0; finished < rateOps; {
+		for posted < rateOps && posted-finished < window {
+			target := pick()
+			if outstanding[target] == perTarget {
+				continue
+			}
+			if err := post(target); err != nil {
 				return 0, err
 			}
+			outstanding[target]++
 			posted++
 		}
-		n, err := wait()
-		if err != nil {
+		if err := wait(done); err != nil {
 			return 0, err
 		}
-		done += n
 	}
 	return rateOps / time.Since(start).Seconds(), nil
 }
 
-// queuePairs is how many the initiator holds after all targets were used.
+// queuePairs is how many the initiator holds, all targets having been used.
 func (m *manyTargets) queuePairs() (float64, error) {
-	next := 0
-	if _, err := m.dcRate(context.Background(), func() int { next++; return next % targetCount }); err != nil {
-		return 0, err
+	if s := m.initiator.Stats(); s.Attaches < targetCount {
+		return 0, fmt.Errorf("%d attaches", s.Attaches)
 	}
 	return float64(m.initiator.QueuePairs()), nil
 }
