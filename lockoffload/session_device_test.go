@@ -191,6 +191,8 @@ func TestGoodbye(t *testing.T) {
 	require.NotEqual(t, in.Epoch, again.Invite().Epoch)
 	_, _, err = c.Lock(context.Background(), 0)
 	require.ErrorIs(t, err, lockoffload.ErrClosed)
+	_, _, err = c.Read(context.Background(), 0, nil)
+	require.ErrorIs(t, err, lockoffload.ErrClosed)
 }
 
 // Goroutines of one client take turns like clients do, and one that waits for a
