@@ -170,7 +170,7 @@ func (c *agentCore) enqueue(now time.Duration, j, peer, entry int32, r *chainReq
 		wait = min(wait, d)
 	}
 	c.jobs[j] = agentJob{
-		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, carried: -1, request: *r,
+		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, request: *r,
 		until: now + wait, pause: c.limits.minPause,
 	}
 	c.wakeAt(c.jobs[j].until)
@@ -269,7 +269,8 @@ func (c *agentCore) wake(now time.Duration) {
 			next := job.next
 			if job.until <= now {
 				c.unqueue(p, before, j)
-				c.finish(j, chainNotAcquired)
+				c.conclude(j, chainNotAcquired)
+				c.finish(j)
 			} else {
 				c.wakeAt(job.until)
 				before = j

@@ -286,7 +286,7 @@ func (w *agentWorld) answered(m agentSimMessage) error {
 		}
 		return nil
 	}
-	if r.status == chainUnknown || r.status == chainRefused || r.status == chainDamaged || r.status == chainLost {
+	if r.status == chainUnknown || r.status == chainRefused || r.status == chainDamaged {
 		return fmt.Errorf("chain %d/%d: status %d", c.id, r.seq, r.status)
 	}
 	ch.answer = m.body
