@@ -23,8 +23,12 @@ func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result
 // and the unlock command follows ([FormReadHeld]).
 func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [][]byte) ([][]byte, Result, error) {
 	var res Result
-	if err := c.named(slot, records); err != nil || len(dst) != len(records) {
-		return nil, res, opError("read", slot, ErrConfig)
+	err := c.named(slot, records)
+	if err == nil && len(dst) != len(records) {
+		err = fmt.Errorf("%w: %d buffers for %d records", ErrConfig, len(dst), len(records))
+	}
+	if err != nil {
+		return nil, res, opError("read", slot, err)
 	}
 	s := c.session()
 	m := &reader{acquire: acquire{tags: &s.tags, records: records, tries: c.cfg.Retry.Tries, reading: true}}

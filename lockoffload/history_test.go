@@ -328,7 +328,7 @@ func TestCounter(t *testing.T) {
 	const clients = 4
 	var done, unknown uint64
 	s := newSim(1, Layout{Slots: 1, Size: 8, Clients: clients}, clients, flaws{})
-	err := s.run(total/clients*5/4, total/1000, // callers give up now and then
+	err := s.run(total/clients*5/4, max(total/1000, 400), // callers give up now and then
 		func(c *simClient) { c.increment(&done, &unknown) })
 	require.NoError(t, err)
 	cur, err := decodePair(s.mem[s.l.recordOff(0, 0):][:s.l.recordSize()])

@@ -100,14 +100,16 @@ func (l *line) tryIssue(ops []op, mr *verbs.MR, then func(error)) (*flight, erro
 			l.batch.Write(0, flags, at, local)
 		}
 	}
-	if _, err := l.batch.Post(); err != nil {
-		if !l.withdraw(f) {
-			return f, nil // failed meanwhile: it has ended
-		}
-		l.fail(err)
+	n, err := l.batch.Post()
+	if err == nil {
+		return f, nil
+	}
+	withdrawn := n == 0 && l.withdraw(f)
+	l.fail(err)
+	if withdrawn {
 		return nil, l.fault()
 	}
-	return f, nil
+	return f, nil // part of it may be executed; or all failed meanwhile
 }
 
 // withdraw takes back the list that was added last.

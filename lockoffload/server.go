@@ -204,7 +204,14 @@ func (s *Session) Close() error {
 // fence keeps late requests of the client from being executed: a queue pair in
 // ERROR takes none, and RESET waits until what was being executed is through.
 func (s *Session) fence() error {
-	return errors.Join(s.qp.ToError(), s.qp.ToReset())
+	err := s.qp.ToError()
+	if err == nil {
+		err = s.qp.ToReset()
+	}
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil // its owner was faster
+	}
+	return err
 }
 
 func (s *Session) dispose() error {

@@ -5,6 +5,7 @@ package lockoffload_test
 import (
 	"context"
 	"encoding/binary"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,10 +185,84 @@ func TestGoodbye(t *testing.T) {
 	require.Less(t, time.Since(began), 4*time.Second)
 	require.NoError(t, h.Unlock(ctx))
 	<-s.Done()
-	again, err := r.srv.Admit(nil)
-	require.NoError(t, err)
+	var again *lockoffload.Session
+	require.Eventually(t, func() bool { // its place is given up behind what it held
+		again, err = r.srv.Admit(nil)
+		return err == nil
+	}, time.Second, 5*time.Millisecond)
 	require.Equal(t, in.Owner, again.Invite().Owner)
 	require.NotEqual(t, in.Epoch, again.Invite().Epoch)
 	_, _, err = c.Lock(context.Background(), 0)
 	require.ErrorIs(t, err, lockoffload.ErrClosed)
+	_, _, err = c.Read(context.Background(), 0, nil)
+	require.ErrorIs(t, err, lockoffload.ErrClosed)
+}
+
+// Goroutines of one client take turns like clients do, and one that waits for a
+// lock keeps no other from giving it back.
+func TestGoroutinesOfOneClient(t *testing.T) {
+	ctx := within(t, 60*time.Second)
+	c, _ := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, long).client(lockoffload.Retry{})
+	const workers, each = 6, 20
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			for range each {
+				if err := incrementHeld(ctx, c, []lockoffload.Mode{lockoffload.Exclusive, lockoffload.Fair}[i%2]); err != nil {
+					t.Error(err)
+					return
+				}
+				h, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+				if err == nil {
+					_, _, err = h.Read(ctx, 0, make([]byte, 8))
+				}
+				if err == nil {
+					err = h.Unlock(ctx)
+				}
+				if err == nil {
+					_, _, err = c.Read(ctx, 0, make([]byte, 8))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, uint64(workers*each), number(data))
+}
+
+// What became of an update that nobody waited for is told once: by Wait, else
+// by Flush.
+func TestOutcomeIsTold(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	for _, wait := range []bool{true, false} {
+		qp, cq, s, in := r.admit()
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		require.NoError(t, err)
+		res, err := c.Update(ctx, 0, func([]byte) ([]byte, error) {
+			_ = qp.ToError() // a post is taken, and flushed
+			return []byte("x"), nil
+		})
+		switch {
+		case err != nil: // or refused
+			require.ErrorIs(t, err, lockoffload.ErrBroken)
+		case wait:
+			err = res.Commit.Wait(ctx)
+			require.ErrorIs(t, err, lockoffload.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, lockoffload.ErrBroken)
+			require.NoError(t, c.Flush(ctx))
+		default:
+			require.ErrorIs(t, c.Flush(ctx), lockoffload.ErrOutcomeUnknown)
+			require.NoError(t, c.Flush(ctx))
+		}
+		_, _, err = c.Read(ctx, 0, make([]byte, 8))
+		require.ErrorIs(t, err, lockoffload.ErrBroken)
+		require.NoError(t, s.Close())
+		require.NoError(t, c.Close())
+	}
 }
