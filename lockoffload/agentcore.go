@@ -21,15 +21,16 @@ type agentCore struct {
 	rng     *rand.Rand
 	tags    uint32 // attempts so far
 
-	jobs  []agentJob // one for each receive buffer
-	peers []agentPeer
-	byID  map[uint64]int32
-	taken int      // jobs queued or running
-	turns []int32  // peers with queued jobs; who was served goes to the end
-	moved []int32  // scratch of start
-	busy  []uint64 // one bit a slot: a job is at work on it
-	look  bool     // a queued job may have become able to start
-	alarm time.Duration
+	jobs      []agentJob // one for each receive buffer
+	peers     []agentPeer
+	byID      map[uint64]int32
+	taken     int      // jobs without an answer
+	unlocking int      // jobs that have their answer, but not yet the unlock command's result
+	turns     []int32  // peers with queued jobs; who was served goes to the end
+	moved     []int32  // scratch of start
+	busy      []uint64 // one bit a slot: a job is at work on it
+	look      bool     // a queued job may have become able to start
+	alarm     time.Duration
 
 	// Output, taken and emptied by the driver.
 	ops   []agentOp

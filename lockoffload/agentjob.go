@@ -118,6 +118,7 @@ func (c *agentCore) result(now time.Duration, j int32, res []uint64) {
 		if res[0] != job.tag {
 			c.stats.Lost++
 		}
+		c.unlocking--
 		c.finish(j)
 	}
 }
@@ -206,6 +207,7 @@ func (c *agentCore) giveUp(j int32) {
 func (c *agentCore) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking
+	c.unlocking++
 	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.slot)), a: job.tag, n: 8})
 }
 
@@ -264,10 +266,15 @@ func (c *agentCore) wanted(job *agentJob) bool {
 	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.seq
 }
 
-// conclude answers a job.
+// conclude answers a job. From then on its client may send the next one in its
+// place, whether the lock is free already or not.
 func (c *agentCore) conclude(j int32, status chainStatus) {
 	job := &c.jobs[j]
 	c.stats.count(status)
+	c.taken--
+	if p := &c.peers[job.peer]; p.gen == job.gen {
+		p.inside--
+	}
 	if !c.wanted(job) {
 		return
 	}
@@ -284,10 +291,6 @@ func (c *agentCore) conclude(j int32, status chainStatus) {
 // finish gives back what a job occupied.
 func (c *agentCore) finish(j int32) {
 	job := &c.jobs[j]
-	if p := &c.peers[job.peer]; p.gen == job.gen {
-		p.inside--
-	}
-	c.taken--
 	if job.state != jobQueued {
 		slot := job.request.slot
 		c.busy[slot/64] &^= 1 << (slot % 64)

@@ -14,7 +14,7 @@ type agentPeer struct {
 	live       bool
 	gen        uint32 // counts clients of this place
 	conn       uint32 // counts queue pairs
-	inside     int    // jobs queued or running
+	inside     int    // jobs without an answer
 	sending    int    // replies without a completion
 	head, tail int32  // queued jobs; -1: none
 	inTurns    bool   // named in the core's turns
