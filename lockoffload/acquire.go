@@ -2,7 +2,7 @@ package lockoffload
 
 // acquire gets the exclusive lock of a slot and reads records under it:
 //
-//	[CMP_SWAP lock 0 -> tag, READ readers, READ records]
+//	[CMP_SWAP lock 0 -> tag, READ readers and records]
 //
 // until the lock command finds 0. Readers that were there before are waited
 // for; new ones see the lock and give way. With queue it first waits for the

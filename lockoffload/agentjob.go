@@ -202,8 +202,8 @@ func (c *agentCore) giveUp(j int32) {
 	c.finish(j)
 }
 
-// unlock is posted before the answers, which do not wait for its completion:
-// nobody takes a lock from an agent.
+// unlock is posted right behind the answers, which do not wait for its
+// completion: nobody takes a lock from an agent.
 func (c *agentCore) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking

@@ -97,15 +97,16 @@ func (a *Agent) completed(wc *verbs.WC) {
 }
 
 // turn does what the core wants done, with at most one crossing for all lock
-// operations, one for all receives and one for each client's replies.
+// operations, one for all receives and one for each client's replies. Replies go
+// first: a client waits for them, and for an unlock command perhaps nobody does.
 func (a *Agent) turn() {
 	c := a.core
 	if a.failed != nil || a.closed {
 		return
 	}
 	c.turn(a.now())
-	a.postLocks()
 	a.postReplies()
+	a.postLocks()
 	for _, j := range c.free {
 		a.receive(j)
 	}

@@ -51,7 +51,7 @@
 //
 // A change takes two steps:
 //
-//	CMP_SWAP lock 0 -> tag, READ readers, READ both copies ───────▶
+//	CMP_SWAP lock 0 -> tag, READ readers and both copies ───────▶
 //	◀───────────────────────────────────── replies: the caller computes
 //	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶ nobody waits for this
 //

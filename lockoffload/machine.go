@@ -44,8 +44,8 @@ type machine interface {
 	base() *work
 }
 
-// Local memory of a machine: results of atomics, the readers' words, the queue
-// of tickets, then records.
+// Local memory of a machine: results of atomics, the queue of tickets, the
+// readers' words, then records.
 const workWords = 16
 
 // work is what all machines have: a list under construction, its memory, what
@@ -73,9 +73,11 @@ func (l Layout) memory(records int) int {
 	return l.recordsAt() + records*(l.recordSize()+l.copyStride())
 }
 
-func (l Layout) readersAt() int { return workWords * 8 }
-func (l Layout) queueAt() int   { return l.readersAt() + l.readersSize() }
-func (l Layout) recordsAt() int { return align(l.queueAt()+l.Clients*8, lineSize) }
+func (l Layout) queueAt() int { return workWords * 8 }
+
+// readersAt is right before the records, as in the region.
+func (l Layout) readersAt() int { return l.recordsAt() - l.readersSize() }
+func (l Layout) recordsAt() int { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
 
 // pair is where the copies of the i-th record of an operation are read to.
 func (w *work) pair(i int) []byte {
@@ -110,7 +112,15 @@ func (w *work) fetchAdd(off int, add uint64) int {
 // load is a READ of a word that stays in the order of the list.
 func (w *work) load(off int) int { return w.fetchAdd(off, 0) }
 
+// read makes one READ of what lies together at both ends: a request costs more
+// than the bytes of a few records.
 func (w *work) read(off, at, n int) {
+	if i := len(w.ops) - 1; i >= 0 {
+		if o := &w.ops[i]; o.kind == opRead && o.off+o.n == off && o.at+o.n == at {
+			o.n += n
+			return
+		}
+	}
 	w.ops = append(w.ops, op{kind: opRead, off: off, at: at, n: n})
 }
 

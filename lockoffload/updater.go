@@ -4,7 +4,7 @@ import "fmt"
 
 // updater changes records of a slot in two steps:
 //
-//	[CMP_SWAP lock 0 -> tag, READ readers, READs]   compute   [WRITEs, CMP_SWAP lock tag -> 0]
+//	[CMP_SWAP lock 0 -> tag, READ readers and records]   compute   [WRITEs, CMP_SWAP lock tag -> 0]
 //
 // The WRITEs are posted only when the lock command's result says that the lock
 // is ours: nothing else would hold a WRITE back. They go to the copies that are
