@@ -12,14 +12,14 @@ import (
 // naive is a client that takes one step at a time: each request is posted when
 // the reply to the one before is here. It waits for completions as ours does.
 type naive struct {
-	t     *lockTarget
-	qp    *verbs.QP
-	cq    *verbs.CQ
-	mr    *verbs.MR
-	batch *verbs.Batch
-	wcs   [1]verbs.WC
-	tag   uint64
-	back  *naiveBackoff // between lock commands; nil: none
+	t      *lockTarget
+	qp     *verbs.QP
+	cq     *verbs.CQ
+	mr     *verbs.MR
+	batch  *verbs.Batch
+	wcs    [1]verbs.WC
+	tag    uint64
+	pauses naiveBackoff
 }
 
 // A slot of naive clients is a lock word, and data in a cache line of its own:
@@ -63,16 +63,16 @@ func (n *naive) at(slot, off int) verbs.Remote {
 	return n.t.plain.Region().At(uint64(slot*naiveStride + off))
 }
 
-// lock spins until the lock is ours.
-func (n *naive) lock(ctx context.Context, slot int) error {
+// lock spins until the lock is ours, with pauses or without.
+func (n *naive) lock(ctx context.Context, slot int, back *naiveBackoff) error {
 	for {
 		n.batch.CmpSwap(0, verbs.Signaled, n.at(slot, 0), 0, n.tag, n.mr.SGE(0, 8))
 		if err := n.wait(ctx); err != nil {
 			return err
 		}
 		held := verbs.Uint64(n.mr.Bytes(), 0) != 0
-		if n.back != nil {
-			n.back.after(held)
+		if back != nil {
+			back.after(held)
 		}
 		if !held {
 			return nil
@@ -104,7 +104,7 @@ func (n *naive) writeData(ctx context.Context, slot int) error {
 
 // read is lock, READ, unlock; three round trips.
 func (n *naive) read(ctx context.Context, slot int) error {
-	if err := n.lock(ctx, slot); err != nil {
+	if err := n.lock(ctx, slot, nil); err != nil {
 		return err
 	}
 	if err := n.readData(ctx, slot); err != nil {
@@ -115,7 +115,7 @@ func (n *naive) read(ctx context.Context, slot int) error {
 
 // change is lock, READ, WRITE, unlock; four round trips.
 func (n *naive) change(ctx context.Context, slot int) error {
-	if err := n.lock(ctx, slot); err != nil {
+	if err := n.lock(ctx, slot, nil); err != nil {
 		return err
 	}
 	if err := n.readData(ctx, slot); err != nil {
@@ -125,6 +125,22 @@ func (n *naive) change(ctx context.Context, slot int) error {
 		return err
 	}
 	return n.unlock(ctx, slot)
+}
+
+// spin is change with an unlock that is a WRITE: a spin lock.
+func (n *naive) spin(ctx context.Context, slot int, back *naiveBackoff) error {
+	if err := n.lock(ctx, slot, back); err != nil {
+		return err
+	}
+	if err := n.readData(ctx, slot); err != nil {
+		return err
+	}
+	if err := n.writeData(ctx, slot); err != nil {
+		return err
+	}
+	clear(n.mr.Bytes()[:8])
+	n.batch.Write(0, verbs.Signaled, n.at(slot, 0), n.mr.SGE(0, 8))
+	return n.wait(ctx)
 }
 
 // naiveBackoff pauses as clients of lockoffload do: longer when more than half

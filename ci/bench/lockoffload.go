@@ -42,7 +42,7 @@ func lockSuite(env) []benchmark {
 			delay("agent_chain_delay", serialChange, 0.29, (*lockRig).agentChain, (*lockRig).serialChange),
 		)
 	}
-	return list
+	return append(list, contended()...)
 }
 
 // onRig makes the rig when it is first used.
