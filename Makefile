@@ -84,6 +84,12 @@ else
 	build/demo server & sleep 1; build/demo client 127.0.0.1; wait
 endif
 
+# What lockoffload's locks stand beside. redis-tools has the server's program;
+# redis-server would start a service as well.
+ifneq ($(findstring lockoffload,$(SUITE)),)
+bench: PACKAGES += redis-tools
+endif
+
 bench: $(LAB)
 	SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
 

@@ -42,7 +42,8 @@ func lockSuite(env) []benchmark {
 			delay("agent_chain_delay", serialChange, 0.29, (*lockRig).agentChain, (*lockRig).serialChange),
 		)
 	}
-	return append(list, contended()...)
+	list = append(append(list, contended()...), holderKilled())
+	return append(list, redisLock(rig)...)
 }
 
 // onRig makes the rig when it is first used.
