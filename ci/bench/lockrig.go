@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,7 @@ func newLockTarget(l lockoffload.Layout, lease time.Duration) (*lockTarget, erro
 	if err != nil {
 		return nil, err
 	}
-	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.pd, Region: region, GID: s.gid, Lease: lease}); err != nil {
+	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.pd, Region: region, GID: s.gid, Lease: lease, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	if t.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: s.pd, Region: region, GID: s.gid}); err != nil {
