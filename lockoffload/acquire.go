@@ -19,6 +19,7 @@ type acquire struct {
 	state acquireState
 	grant grant
 	tried int
+	bare  bool // the lock command was posted without READs
 	lock  int // of the list
 	fence int
 }
@@ -28,6 +29,7 @@ type acquireState uint8
 const (
 	acquireIdle acquireState = iota
 	acquireAsked
+	acquireReading // after a lock command alone
 	acquireReaders // waiting for readers, under the lock
 	acquireLooked
 	acquireHeld
@@ -53,6 +55,14 @@ func (m *acquire) step() (verdict, error) {
 		if m.token {
 			m.grant.token = m.result(m.fence) + 1
 		}
+		if m.bare {
+			m.begin()
+			m.look()
+			m.state = acquireReading
+			return post, nil
+		}
+		return m.readers()
+	case acquireReading:
 		return m.readers()
 	case acquireReaders:
 		m.begin()
@@ -74,11 +84,21 @@ func (m *acquire) ask() {
 	if m.token {
 		m.fence = m.fetchAdd(m.l.fenceOff(m.grant.slot), 1)
 	}
+	// Behind a lock command that fails the READs are in vain: where the last
+	// one failed, they wait for the reply.
+	m.bare = m.missed && !m.reading
+	if !m.bare {
+		m.look()
+	}
+	m.state = acquireAsked
+}
+
+// look adds READs of readers and records.
+func (m *acquire) look() {
 	if !m.reading {
 		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
 	}
 	m.readRecords(m.grant.slot, m.records)
-	m.state = acquireAsked
 }
 
 func (m *acquire) note(failed bool) {

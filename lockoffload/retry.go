@@ -7,7 +7,7 @@ import "time"
 type Retry struct {
 	Tries int           // at most so many; 0: no limit
 	Min   time.Duration // shortest pause; 0: 20 us
-	Max   time.Duration // longest pause; 0: 5 ms
+	Max   time.Duration // longest pause; 0: 20 ms
 }
 
 func (r Retry) withDefaults() Retry {
@@ -15,7 +15,7 @@ func (r Retry) withDefaults() Retry {
 		r.Min = 20 * time.Microsecond
 	}
 	if r.Max <= 0 {
-		r.Max = 5 * time.Millisecond
+		r.Max = 20 * time.Millisecond
 	}
 	r.Max = max(r.Max, r.Min)
 	return r

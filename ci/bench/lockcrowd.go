@@ -20,7 +20,7 @@ const (
 	crowdMost  = 32
 	crowdSkew  = 0.99 // of the zipf distribution of slots: a fifth of all choices is the first one
 	crowdWarm  = 200 * time.Millisecond
-	crowdTime  = time.Second
+	crowdTime  = 3 * time.Second
 )
 
 // contended are locks under contention: so many clients, each with a queue pair

@@ -1,0 +1,229 @@
+// Command counter has many clients count in one place, by all the ways in which
+// package lockoffload changes remote memory, and compares the end with what was
+// counted.
+//
+//	counter serve                   # a host with the counter
+//	counter 10.77.0.2 8 200         # 8 clients, each counts 200 up in each way
+//
+// It uses the first RDMA device, or the one that $RDMA_DEVICE names.
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/examples/internal/lockhost"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+const (
+	port = "7473"
+	most = 32 // clients
+)
+
+// One slot: a record that is counted under the lock, and beside it a counter
+// without a lock, which is swapped.
+var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most, Swap: 2 * most}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	pd, err := lockhost.Open("")
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 && args[0] == "serve" {
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		return lockhost.Serve(ctx, l, pd, layout, time.Second)
+	}
+	if len(args) != 3 {
+		return errors.New("usage: counter serve, or counter HOST CLIENTS COUNTS")
+	}
+	n, err1 := strconv.Atoi(args[1])
+	each, err2 := strconv.Atoi(args[2])
+	if err := errors.Join(err1, err2); err != nil || n < 1 || n > most {
+		return fmt.Errorf("1 to %d clients: %w", most, err)
+	}
+	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, pd, net.JoinHostPort(args[0], port)) }
+	return count(ctx, os.Stdout, dial, n, each)
+}
+
+// way is one way to count up by one; it answers how it was done.
+type way struct {
+	name string
+	up   func(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error)
+}
+
+var ways = []way{
+	{"Update", update},
+	{"Lock, Read, Write, Unlock", locked(lockoffload.Exclusive)},
+	{"the same in turn", locked(lockoffload.Fair)},
+	{"Do, compare and write", chain},
+	{"SwapWrite", swap},
+}
+
+func number(b []byte) uint64 {
+	if len(b) == 0 { // never written
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func next(b []byte) []byte { return binary.LittleEndian.AppendUint64(nil, number(b)+1) }
+
+func update(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+	res, err := c.Update(ctx, 0, func(old []byte) ([]byte, error) { return next(old), nil })
+	if err != nil {
+		return res, err
+	}
+	return res, res.Commit.Wait(ctx)
+}
+
+func locked(mode lockoffload.Mode) func(context.Context, *lockhost.Client) (lockoffload.Result, error) {
+	return func(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+		h, res, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+		if err != nil {
+			return res, err
+		}
+		old, _, err := h.Read(ctx, 0, make([]byte, layout.Size))
+		if err == nil {
+			_, err = h.Write(ctx, 0, next(old))
+		}
+		return res, errors.Join(err, h.Unlock(ctx))
+	}
+}
+
+// chain reads, and writes if nobody else did meanwhile.
+func chain(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+	for {
+		old, res, err := c.Read(ctx, 0, make([]byte, layout.Size))
+		if err != nil {
+			return res, err
+		}
+		res, err = c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{
+			{Kind: lockoffload.AccessCompare, Version: res.Version},
+			{Kind: lockoffload.AccessWrite, Data: next(old)},
+		}})
+		if !errors.Is(err, lockoffload.ErrDiffers) {
+			return res, err
+		}
+	}
+}
+
+func swap(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+	for {
+		old, res, err := c.SwapRead(ctx, 0, make([]byte, layout.Size))
+		if err != nil {
+			return res, err
+		}
+		res, err = c.SwapWrite(ctx, 0, res.Version, next(old))
+		if !errors.Is(err, lockoffload.ErrDiffers) {
+			return res, err
+		}
+	}
+}
+
+// count has n clients count in all ways at the same time, every second one with
+// the host's agent.
+func count(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, error), n, each int) error {
+	type tally struct {
+		done  int
+		spent time.Duration
+		forms map[lockoffload.Form]int
+	}
+	tallies := make([]tally, len(ways))
+	for w := range tallies {
+		tallies[w].forms = map[lockoffload.Form]int{}
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	before, err := total(ctx, dial)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	for i := range n {
+		c, err := dial()
+		if err == nil && i%2 == 0 {
+			err = c.UseAgent(ctx, layout)
+		}
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		wg.Go(func() {
+			for k := range each * len(ways) {
+				w := (k + i) % len(ways) // so that all are under way at a time
+				began := time.Now()
+				res, err := ways[w].up(ctx, c)
+				if err != nil {
+					errs[i] = fmt.Errorf("client %d, %s: %w", i, ways[w].name, err)
+					return
+				}
+				mu.Lock()
+				t := &tallies[w]
+				t.done++
+				t.spent += time.Since(began)
+				t.forms[res.Form]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for w, t := range tallies {
+		fmt.Fprintf(out, "%-26s %6d counts, %8v each:", ways[w].name, t.done, (t.spent / time.Duration(t.done)).Round(time.Microsecond))
+		for f, times := range t.forms {
+			fmt.Fprintf(out, "  %d by %v", times, f)
+		}
+		fmt.Fprintln(out)
+	}
+	after, err := total(ctx, dial)
+	if err != nil {
+		return err
+	}
+	want := uint64(n * each * len(ways))
+	fmt.Fprintf(out, "%d clients counted from %d to %d in %v, %.0f a second\n", n, before, after, took.Round(time.Millisecond), float64(want)/took.Seconds())
+	if after-before != want {
+		return fmt.Errorf("%d were counted", want)
+	}
+	return nil
+}
+
+// total is what was counted with the lock and without.
+func total(ctx context.Context, dial func() (*lockhost.Client, error)) (uint64, error) {
+	c, err := dial()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	record, _, err := c.Read(ctx, 0, make([]byte, layout.Size))
+	if err != nil {
+		return 0, err
+	}
+	swapped, _, err := c.SwapRead(ctx, 0, make([]byte, layout.Size))
+	return number(record) + number(swapped), err
+}

@@ -1,0 +1,244 @@
+// Package lockhost connects the lockoffload examples: a host with locked memory,
+// and clients that find it by TCP.
+package lockhost
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Open opens the device, or with an empty name the one that $RDMA_DEVICE names,
+// or the first.
+func Open(name string) (*verbs.PD, error) {
+	if name == "" {
+		name = os.Getenv("RDMA_DEVICE")
+	}
+	if name == "" {
+		list, err := verbs.Devices()
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 0 {
+			return nil, verbs.ErrNoDevice
+		}
+		name = list[0].Name
+	}
+	dev, err := verbs.Open(name, verbs.DeviceConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return dev.AllocPD()
+}
+
+// What a client wants with a TCP connection: a kind, and its number.
+const (
+	wantLocks = 'L'
+	wantAgent = 'A'
+	helloSize = 9
+)
+
+// Serve lays out a region and admits everybody who comes, until the context
+// ends.
+func Serve(ctx context.Context, l net.Listener, pd *verbs.PD, layout lockoffload.Layout, lease time.Duration) error {
+	mr, err := pd.AllocMR(layout.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	if err != nil {
+		return err
+	}
+	defer mr.Close()
+	region, err := lockoffload.NewRegion(mr, layout)
+	if err != nil {
+		return err
+	}
+	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region, Lease: lease, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	agent, err := lockoffload.NewAgent(lockoffload.AgentConfig{PD: pd, Region: region})
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	var qps []*verbs.QP // of the agent's clients
+	defer func() {
+		for _, qp := range qps {
+			qp.Close()
+		}
+	}()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		qp, err := admit(ctx, conn, pd, srv, agent)
+		if err != nil {
+			slog.Warn("client not admitted", "error", err)
+		}
+		if qp != nil {
+			qps = append(qps, qp)
+		}
+		conn.Close()
+	}
+}
+
+// admit gives a client what it asks for; a queue pair to the agent stays ours.
+func admit(ctx context.Context, conn net.Conn, pd *verbs.PD, srv *lockoffload.Server, agent *lockoffload.Agent) (*verbs.QP, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return nil, err
+	}
+	var hello [helloSize]byte
+	if _, err := io.ReadFull(conn, hello[:]); err != nil {
+		return nil, err
+	}
+	if hello[0] == wantLocks {
+		s, err := srv.Admit(nil)
+		if err != nil {
+			return nil, err
+		}
+		local, err := s.Endpoint()
+		if err != nil {
+			return nil, err
+		}
+		remote, err := verbs.Exchange(ctx, conn, local)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return nil, s.Connect(remote)
+	}
+	qp, err := pd.CreateQP(agent.QPConfig())
+	if err != nil {
+		return nil, err
+	}
+	if err := agent.Attach(binary.BigEndian.Uint64(hello[1:]), qp); err != nil {
+		return qp, err
+	}
+	local, err := qp.Endpoint()
+	if err != nil {
+		return qp, err
+	}
+	remote, err := verbs.Exchange(ctx, conn, local)
+	if err != nil {
+		return qp, err
+	}
+	return qp, qp.Connect(remote, verbs.ConnectConfig{})
+}
+
+// Client is a lockoffload client with its connection.
+type Client struct {
+	*lockoffload.Client
+	pd     *verbs.PD
+	at     string
+	qp     *verbs.QP
+	cq     *verbs.CQ
+	agent  *lockoffload.Caller
+	closer []io.Closer
+}
+
+// Dial makes a client of the host at a TCP address.
+func Dial(ctx context.Context, pd *verbs.PD, at string) (*Client, error) {
+	c := &Client{pd: pd, at: at}
+	in, err := c.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.Client, err = lockoffload.NewClient(lockoffload.Config{PD: pd, QP: c.qp, CQ: c.cq, Invite: in, Log: slog.New(slog.DiscardHandler)})
+	return c, err
+}
+
+// Cut ends the connection under the client, as if its host had died.
+func (c *Client) Cut() error { return c.qp.ToError() }
+
+// Again gives the client a new connection, as somebody else than before.
+func (c *Client) Again(ctx context.Context) error {
+	qp, cq := c.qp, c.cq
+	in, err := c.join(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Reconnect(ctx, c.qp, c.cq, in), qp.Close(), cq.Close())
+}
+
+// UseAgent has Do give chains to the host's agent.
+func (c *Client) UseAgent(ctx context.Context, layout lockoffload.Layout) error {
+	id := rand.Uint64()
+	caller, err := lockoffload.NewCaller(ctx, lockoffload.CallerConfig{PD: c.pd, Layout: layout, Client: id,
+		Connect: func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
+			qp, cq, _, err := dial(ctx, c.pd, c.at, wantAgent, id)
+			if err == nil {
+				c.closer = append(c.closer, cq, qp)
+			}
+			return qp, cq, err
+		}})
+	if err != nil {
+		return err
+	}
+	c.agent = caller
+	c.Client.UseAgent(caller)
+	return nil
+}
+
+// Close ends the client and its connections.
+func (c *Client) Close() error {
+	errs := []error{c.Client.Close()}
+	if c.agent != nil {
+		errs = append(errs, c.agent.Close())
+	}
+	for i := range c.closer {
+		errs = append(errs, c.closer[len(c.closer)-1-i].Close())
+	}
+	return errors.Join(append(errs, c.qp.Close(), c.cq.Close())...)
+}
+
+func (c *Client) join(ctx context.Context) (in lockoffload.Invite, err error) {
+	var remote verbs.Endpoint
+	if c.qp, c.cq, remote, err = dial(ctx, c.pd, c.at, wantLocks, 0); err != nil {
+		return in, err
+	}
+	return in, in.UnmarshalBinary(remote.Data)
+}
+
+// dial makes a queue pair and connects it by TCP.
+func dial(ctx context.Context, pd *verbs.PD, at string, want byte, id uint64) (qp *verbs.QP, cq *verbs.CQ, remote verbs.Endpoint, err error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, nil, remote, err
+	}
+	defer conn.Close()
+	if _, err = conn.Write(binary.BigEndian.AppendUint64([]byte{want}, id)); err != nil {
+		return nil, nil, remote, err
+	}
+	if cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
+		return nil, nil, remote, err
+	}
+	if qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: cq}); err != nil {
+		return nil, nil, remote, errors.Join(err, cq.Close())
+	}
+	local, err := qp.Endpoint()
+	if err == nil {
+		remote, err = verbs.Exchange(ctx, conn, local)
+	}
+	if err == nil {
+		err = qp.Connect(remote, verbs.ConnectConfig{})
+	}
+	if err != nil {
+		return nil, nil, remote, errors.Join(err, qp.Close(), cq.Close())
+	}
+	return qp, cq, remote, nil
+}
