@@ -20,7 +20,7 @@ type acquire struct {
 	grant grant
 	tried int
 	bare  bool // the lock command was posted without READs
-	lock  int // of the list
+	lock  int  // of the list
 	fence int
 }
 
