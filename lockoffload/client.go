@@ -50,6 +50,9 @@ type Client struct {
 	counts  map[int]*Counts
 	pending map[*Commit]struct{}
 	failed  []error // of commits, for Flush
+
+	swaps swapTable
+	agent *Caller // of UseAgent
 }
 
 // NewClient makes an initiator with the place at the target that the invite

@@ -94,9 +94,52 @@
 // Resources outside of the region cannot be fenced like this; they can refuse
 // a [Held.Token] that is lower than one seen before.
 //
+// # The target's agent
+//
+// An [Agent] at the target carries out whole chains that clients SEND to it: it
+// examines the lock, performs the accesses only when the lock permits, tries
+// again as often and as long as the chain says, unlocks and answers.
+//
+//	initiator                          target
+//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag, READ readers   (through the device)
+//	                                        accesses, with the CPU
+//	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
+//
+// That is one round trip for a change, its outcome included, where two steps
+// take two; and it costs the target's CPU. Lock words the agent changes through
+// a queue pair to itself, like everybody else; records it touches only under
+// their lock, when nobody else does. What the holder before wrote is there when
+// the lock command's completion is.
+//
+// A [Caller] may have to issue a chain again when its connection broke before
+// the answer. The chain's key, client and sequence, says that it is the same
+// one: the agent remembers a client's last answers and executes nothing twice.
+// An answer is final for its key, [ErrBusy] included, or a late copy of a chain
+// that was answered "nothing was changed" could still change something.
+//
+// Chains that wait for one slot are executed under one lock, up to 16, by turns
+// of their clients; then the lock is left free for a moment, for those who take
+// it from afar. What an agent that failed left locked, the next one unlocks.
+//
+// [Client.Do] gives chains that write to the agent when there is one, and
+// carries out all others from afar.
+//
+// # Swapping
+//
+// [Client.SwapWrite] changes data without a lock, in one round trip: it writes a
+// copy that only this client writes, and moves a pointer to it if the pointer is
+// still where the client saw it.
+//
+//	WRITE private copy, CMP_SWAP pointer old -> copy | version+1  ───────▶
+//
+// Versions only grow, so a pointer that was seen never comes back; a reader
+// wants the copy to have the pointer's version. Each owner number has two
+// copies, of which one at most is current: a client that dies leaves nothing
+// that would have to be found and given back.
+//
 // # Errors
 //
-// [ErrNotAcquired]: nothing happened. [ErrLost]: the lock went to others before
+// [ErrNotAcquired], [ErrBusy], [ErrDiffers]: nothing was changed. [ErrLost]: the lock went to others before
 // it was given back. [ErrBroken]: the connection failed, and unless
 // [ErrOutcomeUnknown] is beside it nothing was changed; [Client.Reconnect] goes
 // on with a new queue pair and a new invite. On rxe, which sends again without

@@ -39,7 +39,7 @@ type Layout struct {
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB
 	Records int // in each slot; 0 means 1, at most 1024
 	Clients int // sessions at a time; 0 means 64, at most 4096
-	Swap    int // private copies of record 0 in each slot, for conditional writes; at most 4096
+	Swap    int // private copies in each slot, two for each owner number that is to use [Client.SwapWrite]; at most 4096
 }
 
 func (l Layout) withDefaults() Layout {

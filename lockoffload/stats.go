@@ -13,6 +13,10 @@ const (
 	FormReadHeld
 	// FormTwoStep is lock command and READs, then WRITEs and unlock command.
 	FormTwoStep
+	// FormSwap writes a private copy and moves a pointer to it.
+	FormSwap
+	// FormAgent has the target's agent carry the chain out.
+	FormAgent
 )
 
 func (f Form) String() string {
@@ -25,6 +29,10 @@ func (f Form) String() string {
 		return "read under the lock"
 	case FormTwoStep:
 		return "two steps"
+	case FormSwap:
+		return "private copy and pointer swap"
+	case FormAgent:
+		return "agent"
 	}
 	return "unknown form"
 }

@@ -1,0 +1,91 @@
+package lockoffload
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Access is what a chain does to one record of its slot. After the chain,
+// Version is that of the record: of what was read, of what was written, or
+// the one that a compare found.
+type Access struct {
+	Kind    AccessKind
+	Record  int
+	Version uint64 // that a compare wants
+	// Data is what to write, or where to read to: then it has room for
+	// Layout.Size bytes, and is cut to what was read.
+	Data []byte
+}
+
+// AccessKind is what an access does.
+type AccessKind uint8
+
+const (
+	AccessRead    = AccessKind(accessRead)
+	AccessWrite   = AccessKind(accessWrite)
+	AccessCompare = AccessKind(accessCompare)
+)
+
+// Chain says what is to be done with a slot: lock it, perform the accesses in
+// their order, unlock it. Compares are looked at before anything else: when one
+// differs, nothing is written. See [Client.Do] and [Caller.Do].
+type Chain struct {
+	Slot int
+	// Shared chains only read and compare. They go together with readers.
+	Shared bool
+	// Accesses write a record once, at most.
+	Accesses []Access
+	// Tries is how often the lock is examined, at most; 0 means what
+	// [Config.Retry] says or, from a Caller, no limit.
+	Tries int
+	// Deadline is how long the lock may be waited for; 0 means as long as the
+	// context lasts. An agent counts from the arrival of the chain, and
+	// [AgentConfig.MaxWait] bounds it.
+	Deadline time.Duration
+}
+
+// check refuses what an agent would refuse, or what does not fit into one of
+// its messages.
+func (ch *Chain) check(l Layout, message int) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	}
+	if ch.Slot < 0 || ch.Slot >= l.Slots || ch.Tries < 0 || ch.Tries > math.MaxInt32 || ch.Deadline < 0 {
+		return refuse("slot, tries or deadline")
+	}
+	request, reply := requestHead, replyHead
+	for i := range ch.Accesses {
+		a := &ch.Accesses[i]
+		request, reply = request+accessHead, reply+accessHead
+		if a.Record < 0 || a.Record >= l.Records {
+			return refuse("record %d of %d", a.Record, l.Records)
+		}
+		switch {
+		case a.Kind == AccessRead && cap(a.Data) < l.Size:
+			return refuse("room for %d bytes to read, records have %d", cap(a.Data), l.Size)
+		case a.Kind == AccessRead:
+			reply += pad8(l.Size)
+		case a.Kind == AccessWrite && ch.Shared:
+			return refuse("a shared chain cannot write")
+		case a.Kind == AccessWrite && len(a.Data) > l.Size:
+			return refuse("%d bytes of data, records have %d", len(a.Data), l.Size)
+		case a.Kind == AccessWrite && slices.ContainsFunc(ch.Accesses[:i], func(b Access) bool { return b.Kind == AccessWrite && b.Record == a.Record }):
+			return refuse("record %d is written twice", a.Record)
+		case a.Kind == AccessWrite:
+			request += pad8(len(a.Data))
+		case a.Kind != AccessCompare:
+			return refuse("access of kind %d", a.Kind)
+		}
+	}
+	if max(request, reply) > message {
+		return refuse("%d bytes of accesses, messages have %d", max(request, reply), message)
+	}
+	return nil
+}
+
+// writes tells whether anything is to be written.
+func (ch *Chain) writes() bool {
+	return slices.ContainsFunc(ch.Accesses, func(a Access) bool { return a.Kind == AccessWrite })
+}
