@@ -208,6 +208,7 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 			packets := l.add(x, rs)
 			n, err := l.batch.Post()
 			i.posted(x, l, rs, n, packets)
+			i.core.stats.Hits += uint64(n)
 			i.mu.Unlock()
 			return n, err
 		}
@@ -260,7 +261,6 @@ func (i *Initiator) posted(x *initiatorContext, l *lane, rs []Request, n, packet
 	}
 	if n > 0 {
 		i.core.posted(x, n, packets)
-		i.core.stats.Hits += uint64(n)
 	}
 }
 
