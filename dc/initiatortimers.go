@@ -10,7 +10,7 @@ const never = time.Duration(1<<63 - 1)
 
 // stuckAfter is how many times the bound on holding a context may pass without
 // any completion before those that wait for it go elsewhere.
-const stuckAfter = 20
+const stuckAfter = 2
 
 // next is when tick should be called.
 func (c *initiatorCore) next() time.Duration {
