@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/examples/internal/lockhost"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+// books are accounts under their locks.
+type books struct {
+	held     map[int]*lockoffload.Held
+	accounts map[int]account
+}
+
+// locked calls f with accounts that are locked and have no transfer open.
+func (d *day) locked(ctx context.Context, c *lockhost.Client, slots []int, f func(*books) error) error {
+	for {
+		other, err := d.try(ctx, c, slots, f)
+		if err != nil || other == nil {
+			return err
+		}
+		// A transfer that somebody left behind, with an account beyond ours.
+		pair := []int{int(other.from), int(other.to)}
+		if _, err := d.try(ctx, c, pair, func(*books) error { return nil }); err != nil {
+			return err
+		}
+	}
+}
+
+// try answers a transfer that must be ended first and cannot be from here.
+func (d *day) try(ctx context.Context, c *lockhost.Client, slots []int, f func(*books) error) (other *transfer, err error) {
+	held, err := c.LockAll(ctx, slots...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lockoffload.UnlockAll(ctx, held)) }()
+	b := &books{held: map[int]*lockoffload.Held{}, accounts: map[int]account{}}
+	for _, h := range held {
+		data, _, err := h.Read(ctx, 0, make([]byte, accountSize))
+		if err != nil {
+			return nil, err
+		}
+		b.held[h.Slot()], b.accounts[h.Slot()] = h, decode(data)
+	}
+	for _, h := range held {
+		t := b.accounts[h.Slot()].open
+		if t.id == 0 {
+			continue
+		}
+		source, ok1 := b.accounts[int(t.from)]
+		destination, ok2 := b.accounts[int(t.to)]
+		if !ok1 || !ok2 {
+			return &t, nil
+		}
+		if err := b.carryOut(ctx, t.finish(source, destination)); err != nil {
+			return nil, err
+		}
+		d.finished.Add(1)
+	}
+	return nil, f(b)
+}
+
+// carryOut writes one account after the other.
+func (b *books) carryOut(ctx context.Context, writes []write) error {
+	for _, w := range writes {
+		if _, err := b.held[w.slot].Write(ctx, 0, w.to.encode()); err != nil {
+			return err
+		}
+		b.accounts[w.slot] = w.to
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// Command bank moves money between accounts that lie in another host's memory,
+// each under a lock of its own, while connections die in the middle of it. An
+// auditor locks all accounts from time to time: no money may be gone or made.
+//
+//	bank serve               # a host with the accounts
+//	bank 10.77.0.2 4 10s     # 4 tellers, for ten seconds
+//
+// It uses the first RDMA device, or the one that $RDMA_DEVICE names.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/examples/internal/lockhost"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+const (
+	port     = "7474"
+	accounts = 8
+	opening  = 1000 // of each account
+	most     = 16   // tellers
+)
+
+var layout = lockoffload.Layout{Slots: accounts, Size: accountSize, Clients: 2 * most}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	pd, err := lockhost.Open("")
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 && args[0] == "serve" {
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		return lockhost.Serve(ctx, l, pd, layout, 500*time.Millisecond)
+	}
+	if len(args) != 3 {
+		return errors.New("usage: bank serve, or bank HOST TELLERS TIME")
+	}
+	n, err1 := strconv.Atoi(args[1])
+	length, err2 := time.ParseDuration(args[2])
+	if err := errors.Join(err1, err2); err != nil || n < 1 || n > most {
+		return fmt.Errorf("1 to %d tellers, and a time: %w", most, err)
+	}
+	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, pd, net.JoinHostPort(args[0], port)) }
+	_, err = open(ctx, os.Stdout, dial, n, length)
+	return err
+}
+
+// day is what happened while the bank was open.
+type day struct {
+	transfers, finished, cut, audits atomic.Int64
+}
+
+// open lets n tellers work for some time.
+func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, error), n int, length time.Duration) (*day, error) {
+	d := &day{}
+	auditor, err := dial()
+	if err != nil {
+		return d, err
+	}
+	defer auditor.Close()
+	for slot := range accounts {
+		if err := deposit(ctx, auditor, slot); err != nil {
+			return d, err
+		}
+	}
+	if err := d.audit(ctx, auditor); err != nil {
+		return d, err
+	}
+	work, done := context.WithTimeout(ctx, length)
+	defer done()
+	var wg sync.WaitGroup
+	errs := make([]error, n+1)
+	clients := make([]*lockhost.Client, n)
+	for i := range n {
+		if clients[i], err = dial(); err != nil {
+			return d, err
+		}
+		defer clients[i].Close()
+	}
+	for i, c := range clients {
+		wg.Go(func() {
+			if errs[i] = d.tell(work, ctx, c); errs[i] != nil {
+				done()
+			}
+		})
+	}
+	wg.Go(func() {
+		defer done()
+		for work.Err() == nil && errs[n] == nil {
+			errs[n] = d.audit(ctx, auditor)
+			time.Sleep(length / 100)
+		}
+	})
+	wg.Wait()
+	errs = append(errs, d.audit(ctx, auditor))
+	fmt.Fprintf(out, "%d transfers, %d ended for somebody who was gone, %d connections cut, %d audits\n",
+		d.transfers.Load(), d.finished.Load(), d.cut.Load(), d.audits.Load())
+	return d, errors.Join(errs...)
+}
+
+// deposit opens an account, unless it is open from another day.
+func deposit(ctx context.Context, c *lockhost.Client, slot int) error {
+	res, err := c.Update(ctx, slot, func(old []byte) ([]byte, error) {
+		if len(old) > 0 {
+			return append([]byte{}, old...), nil
+		}
+		return account{balance: opening}.encode(), nil
+	})
+	if err != nil {
+		return err
+	}
+	return res.Commit.Wait(ctx)
+}
+
+// tell makes transfers until work ends. Now and then its own connection is cut,
+// wherever it is; it comes back as somebody else.
+func (d *day) tell(work, ctx context.Context, c *lockhost.Client) error {
+	for work.Err() == nil {
+		if rand.N(10) == 0 {
+			time.AfterFunc(rand.N(5*time.Millisecond), func() { _ = c.Cut() })
+			d.cut.Add(1)
+		}
+		from := rand.N(accounts)
+		to := (from + 1 + rand.N(accounts-1)) % accounts
+		err := d.transfer(ctx, c, from, to, rand.Int64N(100))
+		switch {
+		case err == nil:
+			d.transfers.Add(1)
+		case errors.Is(err, lockoffload.ErrBroken), errors.Is(err, lockoffload.ErrLost):
+			if err := c.Again(ctx); err != nil {
+				return fmt.Errorf("come back: %w", err)
+			}
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *day) transfer(ctx context.Context, c *lockhost.Client, from, to int, amount int64) error {
+	return d.locked(ctx, c, []int{from, to}, func(b *books) error {
+		t := transfer{rand.Uint64() | 1, uint32(from), uint32(to), amount}
+		if b.accounts[from].balance < amount {
+			return nil
+		}
+		return b.carryOut(ctx, t.steps(b.accounts[from], b.accounts[to]))
+	})
+}
+
+// audit counts the money in all accounts.
+func (d *day) audit(ctx context.Context, c *lockhost.Client) error {
+	all := make([]int, accounts)
+	for i := range all {
+		all[i] = i
+	}
+	return d.locked(ctx, c, all, func(b *books) error {
+		sum := int64(0)
+		for _, a := range b.accounts {
+			sum += a.balance
+		}
+		if sum != accounts*opening {
+			return fmt.Errorf("audit: %d in the bank, %d were paid in", sum, accounts*opening)
+		}
+		d.audits.Add(1)
+		return nil
+	})
+}
