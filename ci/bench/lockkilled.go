@@ -12,8 +12,8 @@ import (
 
 // killedLease is long beside what a busy machine delays the server's watch by.
 const (
-	killedLease = 300 * time.Millisecond
-	kills       = 5
+	killedLease = time.Second
+	kills       = 3
 )
 
 // holderKilled is the time from the end of a client that holds a lock until
