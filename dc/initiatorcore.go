@@ -42,6 +42,7 @@ type initiatorContext struct {
 	session     session
 	outstanding int
 	used        int  // requests posted since others wait
+	unanswered  int  // connect packets since the target was last heard of
 	recalled    bool // the target asked for the responder context
 	broken      bool
 	since       time.Duration // attached
@@ -88,12 +89,13 @@ type farewell struct {
 type actionKind uint8
 
 const (
-	actSend  actionKind = iota // m to place
-	actReset                   // make ctx's queue pair ready again, then call resetDone
-	actJoin                    // connect ctx's queue pair to m's responder context, then call joined
-	actAbort                   // bring ctx's queue pair to error: what is in it completes
-	actReady                   // post what waits for the peer
-	actFail                    // fail what waits for the peer
+	actSend   actionKind = iota // m to place
+	actReset                    // make ctx's queue pair ready again, then call resetDone
+	actJoin                     // connect ctx's queue pair to m's responder context, then call joined
+	actAbort                    // bring ctx's queue pair to error: what is in it completes
+	actReady                    // post what waits for the peer
+	actFail                     // fail what waits for the peer
+	actLookup                   // ask the peer's service where it is, then call found
 )
 
 type action struct {
@@ -275,7 +277,7 @@ func (c *initiatorCore) dismiss(p *Peer, now time.Duration) bool {
 // farewell tells a target that a session is over, until it answers.
 func (c *initiatorCore) farewell(p *Peer, s *session, why reason, now time.Duration) {
 	m := message{kind: msgDetach, reason: why, session: s.id, context: uint32(s.context), attempt: s.attempt, peer: p.number, epoch: p.epoch}
-	to := p.addr.place()
+	to := p.place()
 	c.send(to, m)
 	c.goodbyes = append(c.goodbyes, farewell{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
 }
@@ -329,7 +331,7 @@ func (c *initiatorCore) resume(x *initiatorContext, p *Peer, now time.Duration) 
 	x.session = p.parked
 	c.forget(p)
 	c.stats.Resumes++
-	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.addr.place()}
+	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.place()}
 	c.do(action{kind: actJoin, again: x.dirty, ctx: x, peer: p, m: m})
 	x.dirty = false
 }
@@ -370,6 +372,6 @@ func (c *initiatorCore) measure(d time.Duration) {
 // sendConnect also says which parked session the new one replaces.
 func (c *initiatorCore) sendConnect(x *initiatorContext) {
 	p := x.peer
-	c.send(p.addr.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
+	c.send(p.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
 		peer: p.number, psn: x.session.psn, session: p.parked.id})
 }
