@@ -3,18 +3,36 @@
 package dc_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// warmCM makes librdmacm open the devices that it keeps.
+func warmCM(t testing.TB) {
+	t.Helper()
+	cm, err := verbs.OpenCM(verbs.CMConfig{})
+	require.NoError(t, err)
+	es, err := lab.Endpoints()
+	require.NoError(t, err)
+	for _, e := range es {
+		l, err := cm.Listen(netip.AddrPortFrom(e.Addr, 0).String(), verbs.ListenConfig{Type: verbs.UD})
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+	require.NoError(t, cm.Close())
+}
+
 // TestTargetRestarts under the same address: what was under way fails, what
 // comes then goes to the new one, unless the address means the old one only.
 func TestTargetRestarts(t *testing.T) {
+	warmCM(t)
 	a, b := newHosts(t)
 	i := a.initiator(t, dc.InitiatorConfig{AckTimeout: 4 * time.Millisecond, ConnectTimeout: 3 * time.Second})
 	cfg := dc.TargetConfig{Service: 7473, AccessKey: 3}
