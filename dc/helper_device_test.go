@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -167,7 +168,7 @@ func initiatorProgram(address string) error {
 	return i.Close()
 }
 
-// helper runs this program on another host, until the test ends.
+// helper runs this program on a host, until the test ends or longer.
 func helper(t testing.TB, host int, role string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -175,6 +176,14 @@ func helper(t testing.TB, host int, role string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	go func() {
+		if host == lab.Self() {
+			c := exec.CommandContext(ctx, self)
+			c.Env = append(os.Environ(), "DC_HELPER="+role)
+			if out, err := c.CombinedOutput(); ctx.Err() == nil {
+				t.Logf("%s: %v %s", role, err, out)
+			}
+			return
+		}
 		r, err := lab.Host(host).Exec(ctx, "env", "DC_HELPER="+role, self)
 		if ctx.Err() == nil {
 			t.Logf("host %d: %s: ended with %d: %v %s", host, role, r.Code, err, r.Stderr)

@@ -17,12 +17,20 @@ import (
 	"github.com/goverbs/goverbs/dc"
 )
 
-// threeHosts answers this host's end.
-func threeHosts(t testing.TB) *host {
+// threeHosts answers this host's end, and starts those others that the test
+// needs, if an earlier one left them dead.
+func threeHosts(t testing.TB, needed ...int) *host {
 	t.Helper()
 	lab.RequireTopology(t, "hosts")
 	if lab.Hosts() < 3 {
 		t.Skip("needs hosts=3")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, n := range needed {
+		if _, err := lab.Host(n).Exec(ctx, "true"); err != nil {
+			require.NoError(t, lab.Host(n).Start(ctx))
+		}
 	}
 	warmCM(t)
 	lab.NoLeftovers(t)
@@ -33,11 +41,45 @@ func (h *host) writeTo(id uint64, r record) dc.Request {
 	return dc.Request{ID: id, Op: dc.Write, Local: h.mr.SGE(0, 64), Remote: r.at}
 }
 
+// TestTargetProgramRestarts on its host, under the same address.
+func TestTargetProgramRestarts(t *testing.T) {
+	a := threeHosts(t, 1)
+	const port = 7481
+	first := remoteTarget(t, 1, port)
+	i := a.initiator(t, dc.InitiatorConfig{AckTimeout: 4 * time.Millisecond, ConnectTimeout: 10 * time.Second})
+	p, err := i.Resolve(first.addr, helperKey)
+	require.NoError(t, err)
+	this := first.addr
+	this.Incarnation = first.incarnation
+	only, err := i.Resolve(this, helperKey)
+	require.NoError(t, err)
+	do(t, i, p, a.writeTo(1, first))
+	do(t, i, only, a.writeTo(2, first))
+	endTarget(t, 1, port)
+	second := remoteTarget(t, 1, port)
+	require.NotEqual(t, first.incarnation, second.incarnation)
+	for _, c := range []struct {
+		p    *dc.Peer
+		errs [2]error
+	}{{p, [2]error{dc.ErrSession, nil}}, {only, [2]error{dc.ErrSession, dc.ErrRefused}}} {
+		for n, want := range c.errs {
+			start := time.Now()
+			_, err := i.Post(c.p, a.writeTo(uint64(n), second))
+			require.NoError(t, err)
+			got := wait(t, i, 1)[0].Err
+			t.Logf("after %v: %v", time.Since(start).Round(time.Millisecond), got)
+			require.ErrorIs(t, got, want)
+		}
+	}
+	t.Logf("%+v", i.Stats())
+	endTarget(t, 1, port)
+}
+
 // TestTargetHostDies while requests are under way to it: they fail in bounded
 // time, and those for a target on another host notice nothing. When the host is
 // back, with a new target at the same service, the old address works again.
 func TestTargetHostDies(t *testing.T) {
-	a := threeHosts(t)
+	a := threeHosts(t, 1, 2)
 	const port = 7480
 	const connectTimeout = 2 * time.Second
 	victim, other := remoteTarget(t, 1, port), remoteTarget(t, 2, port)
@@ -112,6 +154,10 @@ func TestTargetHostDies(t *testing.T) {
 	require.Less(t, after[len(after)-1], connectTimeout/2)
 	require.Less(t, middle(after), 3*middle(before))
 
+	endTarget(t, 2, port)
+	if testing.Short() {
+		return
+	}
 	require.NoError(t, lab.Host(1).Start(ctx))
 	again := remoteTarget(t, 1, port)
 	require.NotEqual(t, victim.incarnation, again.incarnation)
@@ -120,74 +166,42 @@ func TestTargetHostDies(t *testing.T) {
 	t.Logf("%+v", s)
 	require.EqualValues(t, 3, s.Attaches, "the other session is the first one still")
 	endTarget(t, 1, port)
-	endTarget(t, 2, port)
-}
-
-// TestTargetProgramRestarts on its host, under the same address.
-func TestTargetProgramRestarts(t *testing.T) {
-	a := threeHosts(t)
-	const port = 7481
-	first := remoteTarget(t, 1, port)
-	i := a.initiator(t, dc.InitiatorConfig{AckTimeout: 4 * time.Millisecond, ConnectTimeout: 10 * time.Second})
-	p, err := i.Resolve(first.addr, helperKey)
-	require.NoError(t, err)
-	this := first.addr
-	this.Incarnation = first.incarnation
-	only, err := i.Resolve(this, helperKey)
-	require.NoError(t, err)
-	do(t, i, p, a.writeTo(1, first))
-	do(t, i, only, a.writeTo(2, first))
-	endTarget(t, 1, port)
-	second := remoteTarget(t, 1, port)
-	require.NotEqual(t, first.incarnation, second.incarnation)
-	for _, c := range []struct {
-		p    *dc.Peer
-		errs [2]error
-	}{{p, [2]error{dc.ErrSession, nil}}, {only, [2]error{dc.ErrSession, dc.ErrRefused}}} {
-		for n, want := range c.errs {
-			start := time.Now()
-			_, err := i.Post(c.p, a.writeTo(uint64(n), second))
-			require.NoError(t, err)
-			got := wait(t, i, 1)[0].Err
-			t.Logf("after %v: %v", time.Since(start).Round(time.Millisecond), got)
-			require.ErrorIs(t, got, want)
-		}
-	}
-	t.Logf("%+v", i.Stats())
-	endTarget(t, 1, port)
 }
 
 // TestInitiatorHostDies: the target gets its responder context back, and gives
 // it to who waits for it.
 func TestInitiatorHostDies(t *testing.T) {
-	a := threeHosts(t)
+	a := threeHosts(t, 2)
 	const lease = 1500 * time.Millisecond
 	target := a.target(t, dc.TargetConfig{AccessKey: helperKey, Responders: 1, Lease: lease})
 	l, err := net.Listen("tcp", netip.AddrPortFrom(lab.Addrs()[0], 0).String())
 	require.NoError(t, err)
 	defer l.Close()
-	attach := func(host int) net.Conn {
+	begin := func(host int) net.Conn {
 		helper(t, host, "initiator "+l.Addr().String())
 		conn, err := l.Accept()
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.Close() })
-		_, err = conn.Write(recordOf(target, a.mr.Region().At(0)))
-		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(testTimeout)))
 		return conn
 	}
+	tell := func(conn net.Conn) {
+		_, err = conn.Write(recordOf(target, a.mr.Region().At(0)))
+		require.NoError(t, err)
+	}
 	attached := func(conn net.Conn) {
-		require.NoError(t, conn.SetDeadline(time.Now().Add(testTimeout)))
 		_, err := io.ReadFull(conn, make([]byte, 1))
 		require.NoError(t, err)
 	}
-	attached(attach(1))
+	victim, next := begin(2), begin(0)
+	tell(victim)
+	attached(victim)
 	require.EqualValues(t, 1, target.Stats().Live)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	require.NoError(t, lab.Host(1).Kill(ctx))
+	require.NoError(t, lab.Host(2).Kill(ctx))
 	killed := time.Now()
-	defer func() { require.NoError(t, lab.Host(1).Start(ctx)) }()
-	next := attach(2)
+	tell(next)
 	require.Eventually(t, func() bool { return target.Stats().Expired == 1 }, testTimeout, 10*time.Millisecond)
 	expired := time.Since(killed)
 	attached(next)
