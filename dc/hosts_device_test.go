@@ -41,8 +41,8 @@ func (h *host) writeTo(id uint64, r record) dc.Request {
 	return dc.Request{ID: id, Op: dc.Write, Local: h.mr.SGE(0, 64), Remote: r.at}
 }
 
-// TestTargetProgramRestarts on its host, under the same address.
-func TestTargetProgramRestarts(t *testing.T) {
+// TestHostsTargetProgramRestarts on its host, under the same address.
+func TestHostsTargetProgramRestarts(t *testing.T) {
 	a := threeHosts(t, 1)
 	const port = 7481
 	first := remoteTarget(t, 1, port)
@@ -75,10 +75,10 @@ func TestTargetProgramRestarts(t *testing.T) {
 	endTarget(t, 1, port)
 }
 
-// TestTargetHostDies while requests are under way to it: they fail in bounded
+// TestHostsTargetDies while requests are under way to it: they fail in bounded
 // time, and those for a target on another host notice nothing. When the host is
 // back, with a new target at the same service, the old address works again.
-func TestTargetHostDies(t *testing.T) {
+func TestHostsTargetDies(t *testing.T) {
 	a := threeHosts(t, 1, 2)
 	const port = 7480
 	const connectTimeout = 2 * time.Second
@@ -168,9 +168,9 @@ func TestTargetHostDies(t *testing.T) {
 	endTarget(t, 1, port)
 }
 
-// TestInitiatorHostDies: the target gets its responder context back, and gives
+// TestHostsInitiatorDies: the target gets its responder context back, and gives
 // it to who waits for it.
-func TestInitiatorHostDies(t *testing.T) {
+func TestHostsInitiatorDies(t *testing.T) {
 	a := threeHosts(t, 2)
 	const lease = 1500 * time.Millisecond
 	target := a.target(t, dc.TargetConfig{AccessKey: helperKey, Responders: 1, Lease: lease})

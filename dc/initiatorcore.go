@@ -39,6 +39,7 @@ type initiatorContext struct {
 
 	peer        *Peer
 	attempts    uint32 // connects of this context so far
+	psn         uint32 // behind all that the queue pair has sent
 	session     session
 	outstanding int
 	used        int  // requests posted since others wait
@@ -143,6 +144,7 @@ func newInitiatorCore(id uint64, contexts int, l initiatorLimits, random func() 
 	c := &initiatorCore{initiatorLimits: l, id: id, contexts: make([]initiatorContext, contexts), random: random}
 	for i := range c.contexts {
 		c.contexts[i].index = i
+		c.contexts[i].psn = random() & 0xffffff
 	}
 	return c
 }
@@ -239,7 +241,7 @@ func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *initiatorCore) clear(x *initiatorContext, s contextState) {
-	*x = initiatorContext{index: x.index, attempts: x.attempts, state: s, line: x.line}
+	*x = initiatorContext{index: x.index, attempts: x.attempts, psn: x.psn, state: s, line: x.line}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -306,6 +308,7 @@ func (c *initiatorCore) lose(p *Peer, now time.Duration) {
 func (c *initiatorCore) leave(x *initiatorContext, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
+	x.retire()
 	if p.pending > 0 || p.wanted {
 		c.line(p, now)
 	}
@@ -341,7 +344,7 @@ func (c *initiatorCore) connect(x *initiatorContext, p *Peer, now time.Duration)
 	x.state, x.peer, p.ctx, x.since = ctxConnecting, p, x, now
 	x.looked = now
 	x.attempts++
-	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.random() & 0xffffff, heard: now}
+	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.firstPSN(x), heard: now}
 	if p.firstTry == 0 {
 		p.firstTry = max(now, 1)
 		c.stats.Waits++

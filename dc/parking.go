@@ -10,10 +10,19 @@ import "github.com/goverbs/goverbs/verbs"
 // number then is ahead of the requester's. The InfiniBand specification has that
 // number count credits, which a responder with a shared receive queue does not
 // give; a device that completes requests by it would complete them too early.
+//
+// Soft-RoCE takes an acknowledgement with a higher packet number than it waits
+// for as one of all requests under way, even if nothing with that number was
+// sent. One of another session to the same host that comes late can then
+// complete requests of a session that was taken up again, before they are
+// carried out. On a network that doubles or reorders the packets of a queue pair
+// sessions must not be parked there. New sessions are safe: their numbers are
+// higher than those of all before.
 type Parking uint8
 
 const (
-	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE.
+	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE, for
+	// networks that keep the order.
 	ParkWhereProven Parking = iota
 	// ParkAlways parks on any device.
 	ParkAlways

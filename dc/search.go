@@ -38,7 +38,7 @@ func (c *initiatorCore) found(p *Peer, a *Address, err error, now time.Duration)
 func (c *initiatorCore) reconnect(x *initiatorContext, now time.Duration) {
 	x.attempts++
 	x.unanswered = 0
-	x.session.attempt, x.session.psn, x.session.heard = x.attempts, c.random()&0xffffff, now
+	x.session.attempt, x.session.psn, x.session.heard = x.attempts, c.firstPSN(x), now
 	x.pause = c.timeout()
 	x.timer = now + x.pause
 	c.sendConnect(x)

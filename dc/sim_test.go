@@ -296,6 +296,7 @@ func (i *simInitiator) arrive(x *initiatorContext, gen int, psn uint32, j *job) 
 			s.psn = (s.psn + 1) & 0xffffff
 			j.executed++
 			j.by = t
+			i.doubled(x, l.remote, psn)
 			i.w.after(30*time.Microsecond, func() { i.complete(x, gen, verbs.WCSuccess) })
 			return
 		}
