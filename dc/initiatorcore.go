@@ -39,9 +39,11 @@ type initiatorContext struct {
 
 	peer        *Peer
 	attempts    uint32 // connects of this context so far
+	psn         uint32 // behind all that the queue pair has sent
 	session     session
 	outstanding int
 	used        int  // requests posted since others wait
+	unanswered  int  // connect packets since the target was last heard of
 	recalled    bool // the target asked for the responder context
 	broken      bool
 	since       time.Duration // attached
@@ -88,12 +90,13 @@ type farewell struct {
 type actionKind uint8
 
 const (
-	actSend  actionKind = iota // m to place
-	actReset                   // make ctx's queue pair ready again, then call resetDone
-	actJoin                    // connect ctx's queue pair to m's responder context, then call joined
-	actAbort                   // bring ctx's queue pair to error: what is in it completes
-	actReady                   // post what waits for the peer
-	actFail                    // fail what waits for the peer
+	actSend   actionKind = iota // m to place
+	actReset                    // make ctx's queue pair ready again, then call resetDone
+	actJoin                     // connect ctx's queue pair to m's responder context, then call joined
+	actAbort                    // bring ctx's queue pair to error: what is in it completes
+	actReady                    // post what waits for the peer
+	actFail                     // fail what waits for the peer
+	actLookup                   // ask the peer's service where it is, then call found
 )
 
 type action struct {
@@ -141,6 +144,7 @@ func newInitiatorCore(id uint64, contexts int, l initiatorLimits, random func() 
 	c := &initiatorCore{initiatorLimits: l, id: id, contexts: make([]initiatorContext, contexts), random: random}
 	for i := range c.contexts {
 		c.contexts[i].index = i
+		c.contexts[i].psn = random() & 0xffffff
 	}
 	return c
 }
@@ -237,7 +241,7 @@ func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *initiatorCore) clear(x *initiatorContext, s contextState) {
-	*x = initiatorContext{index: x.index, attempts: x.attempts, state: s, line: x.line}
+	*x = initiatorContext{index: x.index, attempts: x.attempts, psn: x.psn, state: s, line: x.line}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -275,7 +279,7 @@ func (c *initiatorCore) dismiss(p *Peer, now time.Duration) bool {
 // farewell tells a target that a session is over, until it answers.
 func (c *initiatorCore) farewell(p *Peer, s *session, why reason, now time.Duration) {
 	m := message{kind: msgDetach, reason: why, session: s.id, context: uint32(s.context), attempt: s.attempt, peer: p.number, epoch: p.epoch}
-	to := p.addr.place()
+	to := p.place()
 	c.send(to, m)
 	c.goodbyes = append(c.goodbyes, farewell{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
 }
@@ -304,6 +308,7 @@ func (c *initiatorCore) lose(p *Peer, now time.Duration) {
 func (c *initiatorCore) leave(x *initiatorContext, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
+	x.retire()
 	if p.pending > 0 || p.wanted {
 		c.line(p, now)
 	}
@@ -329,7 +334,7 @@ func (c *initiatorCore) resume(x *initiatorContext, p *Peer, now time.Duration) 
 	x.session = p.parked
 	c.forget(p)
 	c.stats.Resumes++
-	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.addr.place()}
+	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.place()}
 	c.do(action{kind: actJoin, again: x.dirty, ctx: x, peer: p, m: m})
 	x.dirty = false
 }
@@ -339,7 +344,7 @@ func (c *initiatorCore) connect(x *initiatorContext, p *Peer, now time.Duration)
 	x.state, x.peer, p.ctx, x.since = ctxConnecting, p, x, now
 	x.looked = now
 	x.attempts++
-	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.random() & 0xffffff, heard: now}
+	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.firstPSN(x), heard: now}
 	if p.firstTry == 0 {
 		p.firstTry = max(now, 1)
 		c.stats.Waits++
@@ -370,6 +375,6 @@ func (c *initiatorCore) measure(d time.Duration) {
 // sendConnect also says which parked session the new one replaces.
 func (c *initiatorCore) sendConnect(x *initiatorContext) {
 	p := x.peer
-	c.send(p.addr.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
+	c.send(p.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
 		peer: p.number, psn: x.session.psn, session: p.parked.id})
 }

@@ -16,7 +16,7 @@ func (c *initiatorCore) received(m *message, now time.Duration) {
 		c.forgotten(m)
 		return
 	}
-	if m.from.gid != p.addr.GID || m.from.qpn != p.addr.QPN {
+	if m.from.gid != p.addr.GID || m.from.qpn != p.qpn {
 		c.stats.Rubbish++
 		return
 	}
@@ -59,7 +59,7 @@ func (c *initiatorCore) attached(x *initiatorContext, p *Peer, current bool, m *
 	default:
 		// The answer to a connect that nobody waits for any more.
 		c.stats.Stale++
-		c.send(p.addr.place(), message{kind: msgDetach, epoch: m.epoch, session: m.session, context: m.context, attempt: m.attempt, peer: m.peer})
+		c.send(p.place(), message{kind: msgDetach, epoch: m.epoch, session: m.session, context: m.context, attempt: m.attempt, peer: m.peer})
 	}
 }
 
@@ -132,14 +132,11 @@ func (c *initiatorCore) refused(x *initiatorContext, p *Peer, current bool, m *m
 		c.settle(x, now)
 	case x.state != ctxConnecting:
 		c.stats.Stale++
-	case m.reason == staleTarget && m.epoch != p.epoch:
+	case m.reason == staleTarget && m.epoch != p.epoch && p.addr.Incarnation == 0:
 		// Another target has the address now: what is not posted goes there.
 		p.epoch = m.epoch
 		c.forget(p)
-		x.attempts++
-		x.session.attempt = x.attempts
-		x.session.heard = now
-		c.sendConnect(x)
+		c.reconnect(x, now)
 	default:
 		err := ErrRefused
 		if m.reason == badKey {

@@ -10,10 +10,20 @@ import "github.com/goverbs/goverbs/verbs"
 // number then is ahead of the requester's. The InfiniBand specification has that
 // number count credits, which a responder with a shared receive queue does not
 // give; a device that completes requests by it would complete them too early.
+//
+// Soft-RoCE takes an acknowledgement with a higher packet number than it waits
+// for as one of all requests under way, even if nothing with that number was
+// sent. One of another session to the same host that comes late can then
+// complete a request of a session that was taken up again before it is carried
+// out; if its packet is lost, it never is. Acknowledgements come late where
+// packets are sent again, doubled or overtaken: there, sessions must not be
+// parked on Soft-RoCE. New sessions are safe: their numbers are higher than
+// those of all before.
 type Parking uint8
 
 const (
-	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE.
+	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE, on
+	// networks that lose nothing and keep the order.
 	ParkWhereProven Parking = iota
 	// ParkAlways parks on any device.
 	ParkAlways
