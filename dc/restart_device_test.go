@@ -32,6 +32,7 @@ func warmCM(t testing.TB) {
 // TestTargetRestarts under the same address: what was under way fails, what
 // comes then goes to the new one, unless the address means the old one only.
 func TestTargetRestarts(t *testing.T) {
+	lab.Require(t, 2)
 	warmCM(t)
 	a, b := newHosts(t)
 	i := a.initiator(t, dc.InitiatorConfig{AckTimeout: 4 * time.Millisecond, ConnectTimeout: 3 * time.Second})

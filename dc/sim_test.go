@@ -507,7 +507,7 @@ func program(seed uint64) (*world, error) {
 	for range 2 { // the first may meet a session whose target has died
 		late := w.everywhere(inits)
 		jobs = append(jobs, late...)
-		w.run(w.now + 10*time.Second)
+		w.run(w.now + 3*time.Second)
 		last = late
 	}
 	if w.err != nil {
@@ -565,7 +565,7 @@ func seeds(all, short uint64) uint64 {
 
 // TestProtocol runs random programs over a bad network against the model.
 func TestProtocol(t *testing.T) {
-	seeds := seeds(3000, 500)
+	seeds := seeds(3000, 300)
 	resumed, found := 0, 0
 	for seed := range seeds {
 		w, err := program(seed)
