@@ -151,7 +151,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
 		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
-	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, !cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
+	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(opError("make", "initiator", err), i.Close())

@@ -40,6 +40,7 @@ type initiatorContext struct {
 	peer        *Peer
 	attempts    uint32 // connects of this context so far
 	psn         uint32 // behind all that the queue pair has sent
+	departures  departures
 	session     session
 	outstanding int
 	used        int  // requests posted since others wait
@@ -113,7 +114,7 @@ type initiatorLimits struct {
 	hold           time.Duration // starvation bound
 	retransmit     time.Duration
 	connectTimeout time.Duration
-	noParking      bool
+	parking        Parking // of the device: never, always, or as far as it is safe
 }
 
 // initiatorCore decides which context serves which target. It has no clock and
@@ -225,7 +226,7 @@ func (c *initiatorCore) abort(x *initiatorContext) {
 
 // vacate makes a context without outstanding requests leave its target.
 func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
-	if c.noParking || x.broken || x.recalled || now > x.session.parkable() {
+	if c.parking == ParkNever || x.broken || x.recalled || now > x.session.parkable() {
 		c.detach(x, now)
 		return
 	}
@@ -238,7 +239,7 @@ func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *initiatorCore) clear(x *initiatorContext, s contextState) {
-	*x = initiatorContext{index: x.index, attempts: x.attempts, psn: x.psn, state: s, line: x.line}
+	*x = initiatorContext{index: x.index, attempts: x.attempts, psn: x.psn, departures: x.departures, state: s, line: x.line}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -306,6 +307,7 @@ func (c *initiatorCore) leave(x *initiatorContext, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
 	x.retire()
+	x.departures.add(p, now)
 	if p.pending > 0 || p.wanted {
 		c.line(p, now)
 	}

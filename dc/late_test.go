@@ -10,7 +10,7 @@ func (i *simInitiator) doubled(x *initiatorContext, remote, psn uint32) {
 	if w.rng.Float64() >= w.dup {
 		return
 	}
-	session := l.session
+	session, host := l.session, l.owner.addr.GID
 	delay := func() time.Duration { return time.Duration(w.rng.Int64N(int64(w.spread) + 1)) }
 	w.after(delay(), func() {
 		for _, t := range w.targets {
@@ -22,9 +22,10 @@ func (i *simInitiator) doubled(x *initiatorContext, remote, psn uint32) {
 		}
 	})
 	w.after(delay(), func() {
-		// As Soft-RoCE sees it; why not for parked sessions, see [Parking].
+		// As Soft-RoCE sees it, which takes it from the host that it is
+		// connected to.
 		first := l.next - uint32(len(l.jobs))
-		if i.core.noParking && l.session != session && !l.bad && !l.busy && len(l.jobs) > 0 && int32((psn-first)<<8) >= 0 {
+		if l.session != session && l.owner.addr.GID == host && !l.bad && !l.busy && len(l.jobs) > 0 && int32((psn-first)<<8) >= 0 {
 			w.wrong("a late acknowledgement of session %x completes requests of session %x", session, l.session)
 		}
 	})

@@ -59,7 +59,7 @@ func (w *world) alive(home place) *simTarget {
 	return nil
 }
 
-func home(p *Peer) place { return place{qpn: p.addr.QPN} }
+func home(p *Peer) place { return place{qpn: p.addr.QPN, gid: p.addr.GID} }
 
 // everywhere posts a request from each living initiator to each target.
 func (w *world) everywhere(inits []*simInitiator) (jobs []*job) {

@@ -232,7 +232,7 @@ type simInitiator struct {
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
 	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*Peer][]*job), known: make(map[place]*Peer), timer: never}
-	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, noParking: w.rng.IntN(3) == 0}, w.rng.Uint32)
+	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, parking: []Parking{ParkNever, ParkWhereProven, ParkWhereProven}[w.rng.IntN(3)]}, w.rng.Uint32)
 	for range contexts {
 		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
 	}
@@ -443,10 +443,10 @@ func program(seed uint64) (*world, error) {
 	addrs := map[place]Address{}
 	slots := 1 + rng.IntN(3)
 	for n := range 1 + rng.IntN(6) {
-		p := place{qpn: w.qpn()}
+		p := place{qpn: w.qpn(), gid: verbs.GID{15: byte(1 + rng.IntN(3))}} // some are on one host
 		places = append(places, p)
 		t := w.target(p, p, slots)
-		a := Address{QPN: p.qpn}
+		a := Address{QPN: p.qpn, GID: p.gid}
 		if rng.IntN(2) == 0 {
 			a.Service = uint16(n + 1)
 			w.services[a.Service] = t
@@ -491,7 +491,7 @@ func program(seed uint64) (*world, error) {
 					w.target(p, p, slots)
 					return
 				}
-				w.services[service] = w.target(place{qpn: w.qpn()}, p, slots)
+				w.services[service] = w.target(place{qpn: w.qpn(), gid: p.gid}, p, slots)
 			})
 		}
 	}
