@@ -66,6 +66,7 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 	packets := l.add(x, rs)
 	posted, polled, err = l.batch.PostPoll(i.cq, i.wcs[:min(len(cs), len(i.wcs))], spins)
 	i.posted(x, l, rs, posted, packets)
+	i.core.stats.Hits += uint64(posted)
 	if polled > 0 {
 		i.complete(i.wcs[:polled], cs)
 	}

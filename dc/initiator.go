@@ -31,7 +31,7 @@ type InitiatorConfig struct {
 	// others wait; 0 means 32.
 	Quota int
 	// Hold bounds the same in time, as far as the requests under way allow; 0
-	// means 10 ms.
+	// means 100 ms.
 	Hold time.Duration
 	// MaxPending is how many requests may wait for one target; 0 means 1024.
 	MaxPending int
@@ -78,7 +78,7 @@ func (c *InitiatorConfig) defaults() {
 			*v = def
 		}
 	}
-	setTime(&c.Hold, 10*time.Millisecond)
+	setTime(&c.Hold, 100*time.Millisecond)
 	setTime(&c.ConnectTimeout, 5*time.Second)
 	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
@@ -208,6 +208,7 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 			packets := l.add(x, rs)
 			n, err := l.batch.Post()
 			i.posted(x, l, rs, n, packets)
+			i.core.stats.Hits += uint64(n)
 			i.mu.Unlock()
 			return n, err
 		}
@@ -260,7 +261,6 @@ func (i *Initiator) posted(x *initiatorContext, l *lane, rs []Request, n, packet
 	}
 	if n > 0 {
 		i.core.posted(x, n, packets)
-		i.core.stats.Hits += uint64(n)
 	}
 }
 

@@ -49,8 +49,6 @@ type initiatorContext struct {
 	since       time.Duration // attached
 	lastUse     uint64
 	timer       time.Duration // next retransmission, or next sign of life
-	signed      time.Duration // when the last sign of life was sent
-	sign        uint32        // its number
 	giveUp      time.Duration
 	pause       time.Duration // until the next retransmission
 }
@@ -131,7 +129,6 @@ type initiatorCore struct {
 	actions  []action
 	random   func() uint32
 	uses     uint64 // counts posts, for the least recently used
-	signs    uint32 // counts signs of life
 	parked   int
 	stats    Stats
 	retime   bool // next has changed, actions or none

@@ -25,7 +25,7 @@ func (c *initiatorCore) received(m *message, now time.Duration) {
 	case msgAttached:
 		c.attached(x, p, current, m, now)
 	case msgEstablished:
-		c.confirmed(x, current, m)
+		c.confirmed(x, p, current, m, now)
 	case msgBusy:
 		c.busy(x, p, current, m, now)
 	case msgRefuse:
@@ -81,12 +81,29 @@ func (c *initiatorCore) joined(x *initiatorContext, err error, now time.Duration
 	c.do(action{kind: actReady, peer: p, ctx: x})
 }
 
-// confirmed: the target has seen the last sign of life.
-func (c *initiatorCore) confirmed(x *initiatorContext, current bool, m *message) {
-	if current && m.session == x.session.id && m.psn == x.sign && x.signed > x.session.heard {
-		x.session.heard = x.signed
-		x.timer = x.signed + x.session.leaseTime()/4
+// confirmed: the target has seen a sign of life and sends back when that was
+// sent. The session may be parked meanwhile.
+func (c *initiatorCore) confirmed(x *initiatorContext, p *Peer, current bool, m *message, now time.Duration) {
+	s := &p.parked
+	if current {
+		s = &x.session
 	}
+	if s.id != m.session || s.id == 0 {
+		return
+	}
+	age := milliseconds(now) - m.wait // of a clock that wraps
+	at := now - time.Duration(age)*time.Millisecond
+	if age > s.lease || at <= s.heard {
+		return
+	}
+	s.heard = at
+	if current {
+		x.timer = at + s.leaseTime()/4
+	}
+}
+
+func milliseconds(t time.Duration) uint32 {
+	return uint32((t + time.Millisecond - 1) / time.Millisecond)
 }
 
 func (c *initiatorCore) busy(x *initiatorContext, p *Peer, current bool, m *message, now time.Duration) {

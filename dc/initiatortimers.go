@@ -10,7 +10,7 @@ const never = time.Duration(1<<63 - 1)
 
 // stuckAfter is how many times the bound on holding a context may pass without
 // any completion before those that wait for it go elsewhere.
-const stuckAfter = 20
+const stuckAfter = 2
 
 // next is when tick should be called.
 func (c *initiatorCore) next() time.Duration {
@@ -102,9 +102,7 @@ func (c *initiatorCore) look(x *initiatorContext, now time.Duration) {
 
 // sign sends a sign of life, and soon another unless the target answers.
 func (c *initiatorCore) sign(x *initiatorContext, now time.Duration) {
-	c.signs = (c.signs + 1) & 0xffffff
-	x.sign, x.signed = c.signs, now
 	x.timer = now + max(x.session.leaseTime()/8, time.Millisecond)
 	c.send(x.peer.place(), message{kind: msgEstablished, epoch: x.peer.epoch, session: x.session.id, context: uint32(x.index),
-		attempt: x.session.attempt, peer: x.peer.number, psn: x.sign})
+		attempt: x.session.attempt, peer: x.peer.number, wait: uint32(now / time.Millisecond)})
 }

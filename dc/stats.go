@@ -7,7 +7,7 @@ package dc
 type Stats struct {
 	Attaches    uint64 // sessions opened or taken up again
 	Resumes     uint64 // those taken up again, without a message
-	Hits        uint64 // requests posted
+	Hits        uint64 // requests whose target was attached already
 	Evictions   uint64 // idle sessions that made room for another target
 	Busy        uint64 // busy answers
 	Waits       uint64 // times that a target had to be connected to first

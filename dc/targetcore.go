@@ -98,7 +98,7 @@ func (c *targetCore) received(m *message, now time.Duration) {
 		if s := c.find(m); s != nil {
 			s.expires = now + c.lease
 			e := c.answer(msgEstablished, m)
-			e.psn = m.psn
+			e.wait = m.wait
 			c.io.send(m.from, e)
 			return
 		}

@@ -1,160 +1,91 @@
 package lockoffload
 
 import (
-	"context"
 	"fmt"
-
-	"github.com/goverbs/goverbs/verbs"
+	"math"
+	"slices"
+	"time"
 )
 
-// Read locks a slot, reads its record into dst and unlocks it, in one chain.
-// dst gets the record's data and is answered cut to its length.
-func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
-	var res Result
-	if err := c.begin(ctx, slot, "read"); err != nil {
-		return nil, res, err
-	}
-	defer c.leave()
-	_, err := c.retry(ctx, slot, &res, true, c.cfg.Retry.Tries)
-	if err != nil {
-		return nil, res, opError("read", slot, err)
-	}
-	version, data, err := c.record()
-	if err != nil {
-		return nil, res, opError("read", slot, err)
-	}
-	if len(data) > len(dst) {
-		return nil, res, opError("read", slot, fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst)))
-	}
-	res.Version = version
-	return dst[:copy(dst, data)], res, nil
+// Access is what a chain does to one record of its slot. After the chain,
+// Version is that of the record: of what was read, of what was written, or
+// the one that a compare found.
+type Access struct {
+	Kind    AccessKind
+	Record  int
+	Version uint64 // that a compare wants
+	// Data is what to write, or where to read to: then it has room for
+	// Layout.Size bytes, and is cut to what was read.
+	Data []byte
 }
 
-// Update locks a slot and reads its record, lets change make the new data, and
-// posts the WRITE and the unlock without waiting for them: their outcome is
-// reported by the next call or by [Client.Flush]. change gets data that is
-// valid until it returns; its error leaves the record as it is and is answered.
-func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
-	var res Result
-	if err := c.begin(ctx, slot, "update"); err != nil {
-		return res, err
+// AccessKind is what an access does.
+type AccessKind uint8
+
+const (
+	AccessRead    = AccessKind(accessRead)
+	AccessWrite   = AccessKind(accessWrite)
+	AccessCompare = AccessKind(accessCompare)
+)
+
+// Chain says what is to be done with a slot: lock it, perform the accesses in
+// their order, unlock it. Compares are looked at before anything else: when one
+// differs, nothing is written. See [Client.Do] and [Caller.Do].
+type Chain struct {
+	Slot int
+	// Shared chains only read and compare. They go together with readers.
+	Shared bool
+	// Accesses write a record once, at most.
+	Accesses []Access
+	// Tries is how often the lock is examined, at most; 0 means what
+	// [Config.Retry] says or, from a Caller, no limit.
+	Tries int
+	// Deadline is how long the lock may be waited for; 0 means as long as the
+	// context lasts. An agent counts from the arrival of the chain, and
+	// [AgentConfig.MaxWait] bounds it.
+	Deadline time.Duration
+}
+
+// check refuses what an agent would refuse, or what does not fit into one of
+// its messages.
+func (ch *Chain) check(l Layout, message int) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 	}
-	defer c.leave()
-	tag, err := c.retry(ctx, slot, &res, false, c.cfg.Retry.Tries)
-	if err != nil {
-		return res, opError("update", slot, err)
+	if ch.Slot < 0 || ch.Slot >= l.Slots || ch.Tries < 0 || ch.Tries > math.MaxInt32 || ch.Deadline < 0 {
+		return refuse("slot, tries or deadline")
 	}
-	version, old, err := c.record()
-	var data []byte
-	if err == nil {
-		data, err = change(old)
-	}
-	if err == nil && len(data) > c.cfg.Layout.Size {
-		err = fmt.Errorf("%w: %d bytes of data, slots have %d", ErrConfig, len(data), c.cfg.Layout.Size)
-	}
-	if err != nil {
-		if uerr := c.unlock(slot, tag); uerr != nil {
-			err = fmt.Errorf("%w; unlock: %w", err, uerr)
+	request, reply := requestHead, replyHead
+	for i := range ch.Accesses {
+		a := &ch.Accesses[i]
+		request, reply = request+accessHead, reply+accessHead
+		if a.Record < 0 || a.Record >= l.Records {
+			return refuse("record %d of %d", a.Record, l.Records)
 		}
-		return res, opError("update", slot, err)
+		switch {
+		case a.Kind == AccessRead && cap(a.Data) < l.Size:
+			return refuse("room for %d bytes to read, records have %d", cap(a.Data), l.Size)
+		case a.Kind == AccessRead:
+			reply += pad8(l.Size)
+		case a.Kind == AccessWrite && ch.Shared:
+			return refuse("a shared chain cannot write")
+		case a.Kind == AccessWrite && len(a.Data) > l.Size:
+			return refuse("%d bytes of data, records have %d", len(a.Data), l.Size)
+		case a.Kind == AccessWrite && slices.ContainsFunc(ch.Accesses[:i], func(b Access) bool { return b.Kind == AccessWrite && b.Record == a.Record }):
+			return refuse("record %d is written twice", a.Record)
+		case a.Kind == AccessWrite:
+			request += pad8(len(a.Data))
+		case a.Kind != AccessCompare:
+			return refuse("access of kind %d", a.Kind)
+		}
 	}
-	at := atRead + c.cfg.Layout.stride()
-	n := encode(c.mr.Bytes()[at:], version+1, data)
-	c.batch.Write(0, 0, c.recordAt(slot), c.mr.SGE(at, n))
-	if err := c.unlock(slot, tag); err != nil {
-		return res, opError("update", slot, err)
-	}
-	res.Version = version + 1
-	return res, nil
-}
-
-func (c *Client) begin(ctx context.Context, slot int, op string) error {
-	if slot < 0 || slot >= c.cfg.Layout.Slots {
-		return opError(op, slot, ErrConfig)
-	}
-	if err := c.enter(ctx); err != nil {
-		return opError(op, slot, err)
+	if max(request, reply) > message {
+		return refuse("%d bytes of accesses, messages have %d", max(request, reply), message)
 	}
 	return nil
 }
 
-// unlock posts what is in the batch and an unlock command behind it.
-func (c *Client) unlock(slot int, tag uint64) error {
-	c.batch.CmpSwap(0, verbs.Signaled, c.lockAt(slot), tag, 0, c.mr.SGE(atUnlock, 8))
-	if err := c.post(1); err != nil {
-		return err
-	}
-	c.unlocking, c.unlockSlot = tag, slot
-	return nil
-}
-
-func (c *Client) record() (version uint64, data []byte, err error) {
-	return decode(c.mr.Bytes()[atRead:][:headerSize+c.cfg.Layout.Size])
-}
-
-// retry issues lock command and READ, with the unlock command in the same
-// chain when release is set, until the lock was free. A torn record under
-// release is tried again; without it the caller holds the lock and judges.
-func (c *Client) retry(ctx context.Context, slot int, res *Result, release bool, tries int) (uint64, error) {
-	for {
-		res.Tries++
-		tag := c.tag()
-		c.batch.CmpSwap(0, 0, c.lockAt(slot), 0, tag, c.mr.SGE(atLock, 8))
-		flags := verbs.Signaled
-		if release {
-			flags = 0
-		}
-		c.batch.Read(0, flags, c.recordAt(slot), c.mr.SGE(atRead, headerSize+c.cfg.Layout.Size))
-		if release {
-			c.batch.CmpSwap(0, verbs.Signaled, c.lockAt(slot), tag, 0, c.mr.SGE(atUnlock, 8))
-		}
-		if err := c.post(1); err != nil {
-			return 0, err
-		}
-		if err := c.wait(ctx); err != nil {
-			return 0, c.abandon(slot, tag, err)
-		}
-		got := c.word(atLock) == 0
-		c.back.note(!got)
-		if got {
-			c.count(func(s *Stats) { s.Locked++ })
-			if !release {
-				return tag, nil
-			}
-			if c.word(atUnlock) != tag {
-				c.count(func(s *Stats) { s.Lost++ })
-				return 0, ErrLost
-			}
-			if _, _, err := c.record(); err == nil {
-				return tag, nil
-			}
-			c.count(func(s *Stats) { s.Torn++ })
-		} else {
-			c.count(func(s *Stats) { s.Failed++ })
-		}
-		if tries > 0 && res.Tries >= tries {
-			if got {
-				return 0, ErrRecord
-			}
-			return 0, ErrNotAcquired
-		}
-		if err := c.sleep(ctx); err != nil {
-			return 0, fmt.Errorf("%w: %w", ErrNotAcquired, err)
-		}
-	}
-}
-
-// abandon gives up on a chain whose replies were not awaited. The lock command
-// may still succeed, so an unlock command follows it; where it did not, the
-// tag does not match and nothing happens.
-func (c *Client) abandon(slot int, tag uint64, cause error) error {
-	if c.broken != nil {
-		return c.broken
-	}
-	c.batch.CmpSwap(0, verbs.Signaled, c.lockAt(slot), tag, 0, c.mr.SGE(atCancel, 8))
-	if err := c.post(1); err != nil {
-		c.broken = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		return c.broken
-	}
-	return fmt.Errorf("%w: %w", ErrNotAcquired, cause)
+// writes tells whether anything is to be written.
+func (ch *Chain) writes() bool {
+	return slices.ContainsFunc(ch.Accesses, func(a Access) bool { return a.Kind == AccessWrite })
 }

@@ -4,221 +4,227 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config describes an initiator. QP is connected to the target (RC, at least 8
-// send requests); CQ is its send queue and is used by nobody else.
+// Config describes an initiator. QP is connected to the target (RC, at least 16
+// send requests, one more for each further record that an operation names); CQ
+// is its send queue and is used by nobody else. Both stay the caller's to
+// close, after the client, which moves the queue pair to ERROR when its session
+// is over.
 type Config struct {
 	PD     *verbs.PD
 	QP     *verbs.QP
 	CQ     *verbs.CQ
-	Remote verbs.Region
-	Layout Layout
-	// Owner tells this client from all others that ever use the region: 1 to
-	// 65535. One that is used again after a crash may meet its own old tag.
-	Owner uint16
-	Retry Retry
+	Invite Invite
+	Retry  Retry
+	Log    *slog.Logger // told what nobody waits for; nil means slog.Default
 }
 
-// Result tells about a chain.
+// Result tells how an operation went.
 type Result struct {
-	Version uint64 // of the record that was read or written
-	Tries   int    // lock commands issued
+	Form    Form
+	Version uint64 // of the first record that was read or written
+	Tries   int    // lock commands, and looks at readers that held the slot
+	// Commit is the outcome of WRITEs and unlock command of an update.
+	Commit *Commit
 }
 
-// Stats counts since the client was made.
-type Stats struct {
-	Locked, Failed uint64 // lock commands that did and did not get the lock
-	Torn           uint64 // records refused by their checksum
-	Lost           uint64 // unlock commands that found another tag
-}
-
-// Scratch memory: results of atomics, then the record read, then the one to write.
-const (
-	atLock   = 0
-	atUnlock = 8
-	atCancel = 16
-	atRead   = 64
-)
-
-// Client issues chains. It may be used by several goroutines; they take turns.
+// Client carries out chains on a target's region. All its methods are safe for
+// concurrent use; operations of several goroutines are under way together.
 type Client struct {
-	cfg   Config
-	turn  chan struct{}
-	mr    *verbs.MR
-	batch *verbs.Batch
-	wcs   []verbs.WC
+	cfg Config
+	l   Layout
 
-	// Owned by whoever holds the turn.
-	seq         uint64
-	outstanding int    // signaled requests without a completion yet
-	unlocking   uint64 // tag of an unlock command that nobody looked at
-	unlockSlot  int
-	back        backoff
-	broken      error
+	mu      sync.Mutex
+	s       *session
+	closed  bool
+	arenas  []*verbs.MR
+	back    backoff
+	bits    map[int]*bit
+	meets   map[int]int // slots where read chains met each other
+	counts  map[int]*Counts
+	pending map[*Commit]struct{}
+	failed  []error // of commits, for Flush
 
-	mu    sync.Mutex
-	stats Stats
+	swaps swapTable
+	agent *Caller // of UseAgent
 }
 
-// NewClient makes an initiator. Close it before its queue pair.
+// NewClient makes an initiator with the place at the target that the invite
+// names.
 func NewClient(cfg Config) (*Client, error) {
-	if err := cfg.Layout.check(); err != nil {
+	if cfg.PD == nil || cfg.QP == nil || cfg.CQ == nil {
+		return nil, fmt.Errorf("lockoffload: make client: PD, QP and CQ are needed: %w", ErrConfig)
+	}
+	if err := cfg.Invite.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Owner == 0 || cfg.PD == nil || cfg.QP == nil || cfg.CQ == nil {
-		return nil, fmt.Errorf("lockoffload: make client: owner, PD, QP and CQ are needed: %w", ErrConfig)
-	}
-	if cfg.Remote.Length < uint64(cfg.Layout.Bytes()) {
-		return nil, fmt.Errorf("lockoffload: make client: remote region of %d bytes: %w", cfg.Remote.Length, ErrConfig)
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
 	}
 	cfg.Retry = cfg.Retry.withDefaults()
-	mr, err := cfg.PD.AllocMR(atRead+2*cfg.Layout.stride(), verbs.MRConfig{})
+	s, err := newSession(cfg.PD, cfg.QP, cfg.CQ, cfg.Invite)
 	if err != nil {
 		return nil, err
 	}
-	b, err := cfg.QP.NewBatch(4)
-	if err != nil {
-		return nil, errors.Join(err, mr.Close())
-	}
 	return &Client{
-		cfg: cfg, mr: mr, batch: b, wcs: make([]verbs.WC, 4), turn: make(chan struct{}, 1),
-		back: backoff{min: cfg.Retry.Min, max: cfg.Retry.Max},
+		cfg: cfg, l: cfg.Invite.Layout.withDefaults(), s: s, back: backoff{min: cfg.Retry.Min, max: cfg.Retry.Max},
+		bits: map[int]*bit{}, meets: map[int]int{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
 	}, nil
 }
 
-// Stats answers the counts so far.
-func (c *Client) Stats() Stats {
+// Reconnect goes on after [ErrBroken] or a lease that ran out, with a new queue
+// pair and a new invite from the same target. Locks of before are lost;
+// operations of before that are still under way end with an error. The old
+// queue pair may be closed afterwards.
+func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in Invite) error {
+	if err := in.check(); err != nil {
+		return err
+	}
+	if in.Layout.withDefaults() != c.l {
+		return fmt.Errorf("lockoffload: reconnect: another layout: %w", ErrConfig)
+	}
+	s, err := newSession(c.cfg.PD, qp, cq, in)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	old := c.s
+	if c.closed {
+		c.mu.Unlock()
+		return errors.Join(opErrorf("reconnect", ErrClosed), s.close(ctx))
+	}
+	c.s, c.bits = s, map[int]*bit{}
+	c.mu.Unlock()
+	return old.close(ctx)
+}
+
+func opErrorf(op string, err error) error { return fmt.Errorf("lockoffload: %s: %w", op, err) }
+
+// Lost is closed when the present session ends: its lease ran out, its
+// connection failed or it was closed.
+func (c *Client) Lost() <-chan struct{} { return c.session().lost }
+
+func (c *Client) session() *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stats
+	return c.s
 }
 
-func (c *Client) count(f func(*Stats)) {
+// Stats answers the counts of one slot.
+func (c *Client) Stats(slot int) Counts {
 	c.mu.Lock()
-	f(&c.stats)
-	c.mu.Unlock()
-}
-
-// Close waits up to a second for an unlock under way and frees the client's
-// memory. It may be called again.
-func (c *Client) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	if errors.Is(c.broken, ErrClosed) {
-		return nil
+	defer c.mu.Unlock()
+	if n := c.counts[slot]; n != nil {
+		return *n
 	}
-	err := c.settle(ctx)
-	c.broken = ErrClosed
-	return errors.Join(err, c.mr.Close())
+	return Counts{}
 }
 
-// Flush waits for an unlock that was not waited for and reports its outcome.
+// Total answers the counts of all slots together.
+func (c *Client) Total() Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var sum Counts
+	for _, n := range c.counts {
+		sum.add(*n)
+	}
+	return sum
+}
+
+func (c *Client) count(slot int, d Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.counts[slot]
+	if n == nil {
+		n = new(Counts)
+		c.counts[slot] = n
+	}
+	n.add(d)
+}
+
+// Flush waits for the unlock commands that nobody waited for, and for what was
+// given up, and joins the errors since the last Flush that no [Commit.Wait]
+// answered.
 func (c *Client) Flush(ctx context.Context) error {
-	if err := c.enter(ctx); err != nil {
-		return err
-	}
-	c.leave()
-	return nil
-}
-
-// enter takes the turn and settles what the last one left.
-func (c *Client) enter(ctx context.Context) error {
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := c.broken
-	if err == nil {
-		err = c.settle(ctx)
-	}
-	if err != nil {
-		c.leave()
-	}
-	return err
-}
-
-func (c *Client) leave() { <-c.turn }
-
-// post posts the batch, of which signaled requests will complete.
-func (c *Client) post(signaled int) error {
-	if n, err := c.batch.Post(); err != nil {
-		if n > 0 {
-			c.broken = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-			return c.broken
+	for {
+		c.mu.Lock()
+		var one *Commit
+		for p := range c.pending {
+			one = p
+			break
 		}
-		return err
-	}
-	c.outstanding += signaled
-	return nil
-}
-
-// wait takes all completions. Once one has failed, so has the queue pair.
-func (c *Client) wait(ctx context.Context) error {
-	for c.outstanding > 0 {
-		n, err := c.cfg.CQ.Wait(ctx, c.wcs)
-		for i := range n {
-			if werr := c.wcs[i].Err(); werr != nil {
-				c.broken = fmt.Errorf("%w: %w", ErrOutcomeUnknown, werr)
-				return c.broken
-			}
-			c.outstanding--
+		if one == nil {
+			err := errors.Join(c.failed...)
+			c.failed = nil
+			c.mu.Unlock()
+			return err
 		}
-		if err != nil {
+		c.mu.Unlock()
+		if err := one.await(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// settle waits for what is in flight and looks at the unlock's result.
-func (c *Client) settle(ctx context.Context) error {
-	if err := c.wait(ctx); err != nil {
-		return err
-	}
-	tag := c.unlocking
-	c.unlocking = 0
-	if tag != 0 && c.word(atUnlock) != tag {
-		c.count(func(s *Stats) { s.Lost++ })
-		return opError("unlock", c.unlockSlot, ErrLost)
-	}
-	return nil
-}
-
-func (c *Client) word(off int) uint64 { return verbs.Uint64(c.mr.Bytes(), off) }
-
-// tag is new for each try: owner 16 bits, sequence 48 bits.
-func (c *Client) tag() uint64 {
-	c.seq++
-	return uint64(c.cfg.Owner)<<48 | c.seq&(1<<48-1)
-}
-
-func (c *Client) lockAt(slot int) verbs.Remote {
-	return c.cfg.Remote.At(uint64(slot * c.cfg.Layout.stride()))
-}
-
-func (c *Client) recordAt(slot int) verbs.Remote {
-	return c.cfg.Remote.At(uint64(slot*c.cfg.Layout.stride() + lockSize))
-}
-
-// sleep pauses before the next try, with jitter so that clients do not march
-// in step.
-func (c *Client) sleep(ctx context.Context) error {
-	p := c.back.pause
-	t := time.NewTimer(p/2 + rand.N(p+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
+// Close waits up to a second for what is under way, ends the session and frees
+// the client's memory. Locks that are still held are lost once the target has
+// noticed. It may be called again.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	c.closed = true
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := c.Flush(ctx)
+	// A connection that failed was reported to those who used it.
+	if errors.Is(err, ErrBroken) && !errors.Is(err, ErrOutcomeUnknown) {
+		err = nil
+	}
+	err = errors.Join(err, c.s.close(context.WithoutCancel(ctx)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.arenas {
+		err = errors.Join(err, m.Close())
+	}
+	c.arenas = nil
+	return err
+}
+
+// arena is local memory for one machine.
+func (c *Client) arena(records int) (*verbs.MR, error) {
+	need := c.l.memory(records)
+	c.mu.Lock()
+	for i, m := range c.arenas {
+		if m.Len() >= need {
+			c.arenas[i] = c.arenas[len(c.arenas)-1]
+			c.arenas = c.arenas[:len(c.arenas)-1]
+			c.mu.Unlock()
+			return m, nil
+		}
+	}
+	c.mu.Unlock()
+	return c.cfg.PD.AllocMR(need, verbs.MRConfig{})
+}
+
+func (c *Client) giveBack(m *verbs.MR) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arenas = append(c.arenas, m)
+}
+
+func (c *Client) pause(failed bool) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.back.note(failed)
+	return c.back.pause
 }

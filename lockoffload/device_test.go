@@ -5,81 +5,22 @@ package lockoffload_test
 import (
 	"context"
 	"encoding/binary"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload"
-	"github.com/goverbs/goverbs/verbs"
 )
 
-type end struct {
-	dev *verbs.Device
-	pd  *verbs.PD
-	gid verbs.GIDEntry
-}
-
-func open(t *testing.T, name string) end {
-	t.Helper()
-	d, err := verbs.Open(name, verbs.DeviceConfig{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	pd, err := d.AllocPD()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pd.Close()) })
-	gid, err := d.FindGID(verbs.GIDQuery{Port: 1})
-	require.NoError(t, err)
-	return end{d, pd, gid}
-}
-
-func (e end) qp(t *testing.T) (*verbs.QP, *verbs.CQ) {
-	t.Helper()
-	cq, err := e.dev.CreateCQ(verbs.CQConfig{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cq.Close()) })
-	qp, err := e.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: e.gid})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, qp.Close()) })
-	return qp, cq
-}
-
-// clients makes a region on rxe1 and n initiators on rxe0.
-func clients(t *testing.T, n int, l lockoffload.Layout, r lockoffload.Retry) []*lockoffload.Client {
-	t.Helper()
-	if !lab.In() {
-		t.Skip("needs the lab's two devices")
-	}
-	a, b := open(t, "rxe0"), open(t, "rxe1")
-	mr, err := b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, mr.Close()) })
-	reg, err := lockoffload.NewRegion(mr, l)
-	require.NoError(t, err)
-	var out []*lockoffload.Client
-	for i := range n {
-		qa, cq := a.qp(t)
-		qb, _ := b.qp(t)
-		ea, err := qa.Endpoint()
-		require.NoError(t, err)
-		eb, err := qb.Endpoint()
-		require.NoError(t, err)
-		require.NoError(t, qa.Connect(eb, verbs.ConnectConfig{}))
-		require.NoError(t, qb.Connect(ea, verbs.ConnectConfig{}))
-		c, err := lockoffload.NewClient(lockoffload.Config{PD: a.pd, QP: qa, CQ: cq, Remote: reg.Remote(), Layout: l, Owner: uint16(i + 1), Retry: r})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		out = append(out, c)
-	}
-	return out
-}
+const long = 10 * time.Second // a lease that does not run out
 
 func TestLockExcludes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	cs := clients(t, 2, lockoffload.Layout{Slots: 2, Size: 64}, lockoffload.Retry{Tries: 3})
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 2, Size: 64}, long).clients(2, lockoffload.Retry{Tries: 3})
 	h, _, err := cs[0].TryLock(ctx, 1)
 	require.NoError(t, err)
 	_, _, err = cs[1].TryLock(ctx, 1)
@@ -94,24 +35,149 @@ func TestLockExcludes(t *testing.T) {
 	h, _, err = cs[1].Lock(ctx, 1)
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
+	require.Equal(t, uint64(4), cs[1].Stats(1).Failed)
+	require.Equal(t, uint64(1), cs[1].Stats(0).ReadChain)
 }
 
-func TestCounterLosesNoUpdate(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	const each = 200
-	cs := clients(t, 4, lockoffload.Layout{Slots: 1, Size: 8}, lockoffload.Retry{})
+func TestAccessUnderTheLock(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 64, Records: 2}, long).clients(2, lockoffload.Retry{})
+	var tokens []uint64
+	for i := range 6 {
+		mode := []lockoffload.Mode{lockoffload.Exclusive, lockoffload.Fair}[i%2]
+		h, _, err := cs[i%2].Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode, Token: true})
+		require.NoError(t, err)
+		res, err := h.Write(ctx, 1, []byte{byte(i)})
+		require.NoError(t, err)
+		require.Equal(t, uint64(i+1), res.Version)
+		data, _, err := h.Read(ctx, 1, make([]byte, 64))
+		require.NoError(t, err)
+		require.Equal(t, []byte{byte(i)}, data)
+		tokens = append(tokens, h.Token())
+		require.NoError(t, h.Unlock(ctx))
+		_, err = h.Write(ctx, 1, nil)
+		require.ErrorIs(t, err, lockoffload.ErrClosed)
+	}
+	require.IsIncreasing(t, tokens)
+	_, err := cs[0].UpdateRecords(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
+		require.Equal(t, [][]byte{{5}, {}}, old)
+		return [][]byte{nil, []byte("zero")}, nil
+	})
+	require.NoError(t, err)
+	out, res, err := cs[1].ReadRecords(ctx, 0, []int{0, 1}, [][]byte{make([]byte, 64), make([]byte, 64)})
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{[]byte("zero"), {5}}, out)
+	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+}
+
+func TestSharedLock(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})
+	shared := lockoffload.LockOptions{Mode: lockoffload.Shared}
+	a, _, err := cs[0].Acquire(ctx, 0, shared)
+	require.NoError(t, err)
+	b, _, err := cs[0].Acquire(ctx, 0, shared)
+	require.NoError(t, err, "a second holder of the same client")
+	d, _, err := cs[1].Acquire(ctx, 0, shared)
+	require.NoError(t, err)
+	_, err = d.Write(ctx, 0, nil)
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	_, _, err = cs[1].Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err, "a read chain passes readers")
+
+	_, _, err = cs[2].TryLock(ctx, 0)
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	require.NoError(t, a.Unlock(ctx))
+	require.NoError(t, d.Unlock(ctx))
+	_, _, err = cs[2].TryLock(ctx, 0)
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired, "one holder is left")
+	require.NoError(t, b.Unlock(ctx))
+	w, _, err := cs[2].TryLock(ctx, 0)
+	require.NoError(t, err)
+	_, _, err = cs[0].Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared, Tries: 2})
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	require.NoError(t, w.Unlock(ctx))
+	a, _, err = cs[0].Acquire(ctx, 0, shared)
+	require.NoError(t, err)
+	require.NoError(t, a.Unlock(ctx))
+}
+
+// Clients are served in the order in which they came.
+func TestFairOrder(t *testing.T) {
+	ctx := within(t, 60*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(4, lockoffload.Retry{})
+	fair := lockoffload.LockOptions{Mode: lockoffload.Fair}
+	first, _, err := cs[0].Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var order []int
 	var wg sync.WaitGroup
-	for _, c := range cs {
+	given, giveUp := context.WithCancel(ctx)
+	for i := 1; i < 4; i++ {
 		wg.Go(func() {
-			for range each {
-				_, err := c.Update(ctx, 0, func(old []byte) ([]byte, error) {
-					var n uint64
-					if len(old) == 8 {
-						n = binary.LittleEndian.Uint64(old)
+			with := ctx
+			if i == 2 {
+				with = given
+			}
+			h, _, err := cs[i].Acquire(with, 0, fair)
+			if i == 2 {
+				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+				return
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := h.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(300 * time.Millisecond) // until its ticket is drawn
+	}
+	giveUp()
+	require.NoError(t, cs[2].Flush(ctx))
+	require.NoError(t, first.Unlock(ctx))
+	wg.Wait()
+	require.Equal(t, []int{1, 3}, order, "the one that gave up is skipped")
+}
+
+// No update is lost, whatever forms are mixed. GOVERBS_INCREMENTS asks for a
+// longer run.
+func TestCounterLosesNoUpdate(t *testing.T) {
+	total := 2000
+	if n, err := strconv.Atoi(os.Getenv("GOVERBS_INCREMENTS")); err == nil {
+		total = n
+	}
+	ctx := within(t, 60*time.Second+time.Duration(total)*5*time.Millisecond)
+	const n = 4
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(n, lockoffload.Retry{})
+	var wg sync.WaitGroup
+	for i, c := range cs {
+		wg.Go(func() {
+			var last uint64
+			for k := range total / n {
+				var err error
+				switch (i + k) % 4 {
+				case 0, 1:
+					_, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
+						return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
+					})
+				case 2:
+					err = incrementHeld(ctx, c, lockoffload.Exclusive)
+				case 3:
+					err = incrementHeld(ctx, c, lockoffload.Fair)
+				}
+				if err == nil && k%4 == 0 {
+					var data []byte
+					data, _, err = c.Read(ctx, 0, make([]byte, 8))
+					if err == nil && number(data) < last {
+						t.Errorf("the counter went from %d back to %d", last, number(data))
 					}
-					return binary.LittleEndian.AppendUint64(nil, n+1), nil
-				})
+					last = number(data)
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -125,14 +191,38 @@ func TestCounterLosesNoUpdate(t *testing.T) {
 	wg.Wait()
 	data, res, err := cs[0].Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
-	require.Equal(t, uint64(4*each), binary.LittleEndian.Uint64(data))
-	require.Equal(t, uint64(4*each), res.Version)
+	require.Equal(t, uint64(total/n*n), number(data))
+	require.Equal(t, uint64(total/n*n), res.Version)
+	for i, c := range cs {
+		t.Logf("client %d: %+v", i, c.Total())
+	}
+}
+
+func number(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func incrementHeld(ctx context.Context, c *lockoffload.Client, mode lockoffload.Mode) error {
+	h, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+	if err != nil {
+		return err
+	}
+	data, _, err := h.Read(ctx, 0, make([]byte, 8))
+	if err != nil {
+		return err
+	}
+	if _, err := h.Write(ctx, 0, binary.LittleEndian.AppendUint64(nil, number(data)+1)); err != nil {
+		return err
+	}
+	return h.Unlock(ctx)
 }
 
 func TestLocksInOrder(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	cs := clients(t, 2, lockoffload.Layout{Slots: 3, Size: 8}, lockoffload.Retry{})
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, long).clients(2, lockoffload.Retry{})
 	var wg sync.WaitGroup
 	for i, c := range cs {
 		order := [][]int{{0, 2, 1}, {2, 1, 0, 2}}[i]
@@ -154,19 +244,31 @@ func TestLocksInOrder(t *testing.T) {
 
 // A lock command whose reply nobody waited for must not leave the slot locked.
 func TestLockGivenUpIsReleased(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	cs := clients(t, 2, lockoffload.Layout{Slots: 1, Size: 8}, lockoffload.Retry{})
-	for i := range 20 {
+	ctx := within(t, 60*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
+	for i := range 30 {
+		mode := lockoffload.Mode(i % 3)
 		short, stop := context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
-		h, _, err := cs[0].Lock(short, 0)
+		h, _, err := cs[0].Acquire(short, 0, lockoffload.LockOptions{Mode: mode})
 		stop()
 		if err == nil {
 			require.NoError(t, h.Unlock(ctx))
 		}
 		require.NoError(t, cs[0].Flush(ctx))
 		h, _, err = cs[1].TryLock(ctx, 0)
-		require.NoError(t, err)
+		require.NoError(t, err, "try %d", i)
 		require.NoError(t, h.Unlock(ctx))
 	}
+}
+
+func TestPanicReleases(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
+	require.PanicsWithValue(t, "oh", func() {
+		_, _ = cs[0].Update(ctx, 0, func([]byte) ([]byte, error) { panic("oh") })
+	})
+	require.NoError(t, cs[0].Flush(ctx))
+	h, _, err := cs[1].TryLock(ctx, 0)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
 }

@@ -1,33 +1,150 @@
 // Package lockoffload locks remote memory, accesses it and unlocks it without
 // waiting for replies in between.
 //
+// A target registers a [Region] of slots, each a lock word and records, and
+// admits clients with a [Server]. Each client gets an [Invite] with the
+// exchange of endpoints, and accesses slots by RDMA alone:
+//
+//	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
+//	place, err := srv.Admit(nil)                // at the target, for each client
+//	local, err := place.Endpoint()              // send this to the client
+//	err = place.Connect(remote)
+//
+//	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
+//	data, res, err := c.Read(ctx, slot, buf)    // one round trip
+//	res, err = c.Update(ctx, slot, change)      // one until change, one that nobody waits for
+//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//
+// # Reading
+//
 // A read chain is a lock command, a data access request and an unlock command
 // posted together:
 //
 //	initiator                          target
 //	CMP_SWAP lock   0 -> tag  ───────▶ old value
-//	READ record               ───────▶ version, checksum, data
-//	CMP_SWAP unlock tag -> 0  ───────▶ old value
+//	READ both copies          ───────▶ versions, checksums, data
+//	CMP_SWAP lock   tag -> 0  ───────▶ old value
 //	◀─────────── replies, one wait ───
 //
-// Why it is safe. The tag is never used twice, so behind a lock command that
-// failed the unlock command compares with a tag that is not there and changes
-// nothing; the data is then thrown away. Hardware may execute the READ after
-// the unlock command. Then another holder's WRITE may be under way: the
-// checksum refuses a torn record and the chain is tried again. A record that
-// passes is a whole one, current at some moment between posting and
-// completion, which is all that a read may promise.
+// The tag is never used twice, so behind a lock command that failed the unlock
+// command compares with a tag that is not there and changes nothing; the data
+// is then thrown away. A target executes atomics in the order in which they
+// came, and a READ not before an atomic ahead of it, so the READ sees what was
+// there when the lock was taken or later. It may be executed after the unlock
+// command, though, and then under another holder's WRITE. Therefore:
 //
-// A change takes two steps, [lock, READ] and [WRITE, unlock]:
+//   - A record has two copies, each with version and checksum, and a change
+//     writes the one that is not current. A torn copy is refused.
+//   - A chain needs both copies valid. The valid one of a pair with a torn one
+//     may be older than the call: the READ may have seen the one before a
+//     change, and the other under the change after that. With both valid, the
+//     higher version was current at some moment of the READ.
+//   - Otherwise, and for several records, the unlock command is posted when the
+//     READs are complete. Nothing can then be written under them, and a copy
+//     that is not valid is what a dead holder left.
 //
-//	CMP_SWAP lock, READ       ───────▶
-//	◀──────────────────────── replies: the caller computes
-//	WRITE, CMP_SWAP unlock    ───────▶ nobody waits for this
+// Where chains meet each other, which they see by a bit in the tag, they take
+// the shared lock instead: FETCH_ADD of the reader's bit, FETCH_ADD of 0 to the
+// lock word, READ, FETCH_ADD of minus the bit.
 //
-// The WRITE goes out only after the lock command's reply says that it is
-// ours, since nothing holds back a WRITE behind a lock command that failed.
-// The READ has completed before the WRITE is posted, and a target executes a
-// WRITE before an atomic that follows it on the same queue pair.
+// # Changing
 //
-// A lock here has no lease: one whose holder dies stays locked.
+// A change takes two steps:
+//
+//	CMP_SWAP lock 0 -> tag, READ readers, READ both copies ───────▶
+//	◀───────────────────────────────────── replies: the caller computes
+//	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶ nobody waits for this
+//
+// Nothing holds back a WRITE behind a lock command that failed, so the WRITE
+// goes out only when the reply says that the lock is ours. The READs have
+// completed by then, and a target executes a WRITE before an atomic behind it:
+// whoever takes the lock next reads what was written. [Result.Commit] tells the
+// outcome.
+//
+// Of a writer, who takes the lock word first and then looks at the readers, and
+// a reader, who sets its bit first and then looks at the lock word, at least one
+// sees the other: all four are in the order of their queue pairs, the READ of
+// the readers included, which may come late but not early. The reader gives
+// way; the writer waits under the lock.
+//
+// # Fairness
+//
+// [Fair] puts tickets in front of the exclusive lock. They decide the order
+// only: the lock word is taken as by everybody else, so that no mistake in the
+// queue, such as a ticket skipped whose owner was merely slow, lets two clients
+// hold a lock. Such a client draws another ticket.
+//
+// # Leases and recovery
+//
+// A client's watchdog raises a heartbeat word three times in a lease. Its lease
+// runs from the posting of the last heartbeat that was acknowledged; when it is
+// over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
+// goes to ERROR. The target sees each heartbeat later than it was posted, and
+// waits half a lease longer. Then it moves its end of the queue pair to ERROR
+// and RESET, so that nothing late executes whatever the client does, and only
+// then gives back the dead client's locks, reader bits and tickets, through a
+// queue pair to itself: atomics of a device need not be atomic against a CPU's.
+// This takes less than two leases when the target is not late itself; three are
+// promised.
+//
+// A holder that dies in the middle of a WRITE has damaged a copy that was not
+// current. One that dies between two records' WRITEs has changed one of them:
+// records of a slot are changed together only as long as the client lives.
+//
+// Resources outside of the region cannot be fenced like this; they can refuse
+// a [Held.Token] that is lower than one seen before.
+//
+// # The target's agent
+//
+// An [Agent] at the target carries out whole chains that clients SEND to it: it
+// examines the lock, performs the accesses only when the lock permits, tries
+// again as often and as long as the chain says, unlocks and answers.
+//
+//	initiator                          target
+//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag, READ readers   (through the device)
+//	                                        accesses, with the CPU
+//	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
+//
+// That is one round trip for a change, its outcome included, where two steps
+// take two; and it costs the target's CPU. Lock words the agent changes through
+// a queue pair to itself, like everybody else; records it touches only under
+// their lock, when nobody else does. What the holder before wrote is there when
+// the lock command's completion is.
+//
+// A [Caller] may have to issue a chain again when its connection broke before
+// the answer. The chain's key, client and sequence, says that it is the same
+// one: the agent remembers a client's last answers and executes nothing twice.
+// An answer is final for its key, [ErrBusy] included, or a late copy of a chain
+// that was answered "nothing was changed" could still change something.
+//
+// Chains that wait for one slot are executed under one lock, up to 16, by turns
+// of their clients; then the lock is left free for a moment, for those who take
+// it from afar. What an agent that failed left locked, the next one unlocks.
+//
+// [Client.Do] gives chains that write to the agent when there is one, and
+// carries out all others from afar.
+//
+// # Swapping
+//
+// [Client.SwapWrite] changes data without a lock, in one round trip: it writes a
+// copy that only this client writes, and moves a pointer to it if the pointer is
+// still where the client saw it.
+//
+//	WRITE private copy, CMP_SWAP pointer old -> copy | version+1  ───────▶
+//
+// Versions only grow, so a pointer that was seen never comes back; a reader
+// wants the copy to have the pointer's version. Each owner number has two
+// copies, of which one at most is current: a client that dies leaves nothing
+// that would have to be found and given back.
+//
+// # Errors
+//
+// [ErrNotAcquired], [ErrBusy], [ErrDiffers]: nothing was changed. [ErrLost]: the lock went to others before
+// it was given back. [ErrBroken]: the connection failed, and unless
+// [ErrOutcomeUnknown] is beside it nothing was changed; [Client.Reconnect] goes
+// on with a new queue pair and a new invite. On rxe, which sends again without
+// end when it may retry seven times, a dead target shows when the lease is over.
+//
+// All of this was run on Soft-RoCE, which executes READs in order, and in a
+// simulation, which does not; never on RDMA hardware.
 package lockoffload

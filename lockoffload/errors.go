@@ -9,17 +9,23 @@ var (
 	// ErrNotAcquired says that the lock was held by others at each try.
 	// Nothing was changed.
 	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrLost says that the lock word no longer carried the holder's tag when
-	// it was unlocked: others may have accessed the record meanwhile.
+	// ErrLost says that a lock was no longer the holder's: its lease ran out,
+	// or the lock word carried another tag when it was given back. Others may
+	// have accessed the records meanwhile.
 	ErrLost = errors.New("lock lost")
-	// ErrOutcomeUnknown says that requests were posted and that no reply told
-	// what became of them.
+	// ErrOutcomeUnknown says that WRITEs were posted and that no reply told
+	// what became of them: each record has its old or its new data.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
-	// ErrRecord says that a record's version or checksum does not fit.
+	// ErrBroken says that the connection failed. Without ErrOutcomeUnknown
+	// beside it, nothing was changed. See [Client.Reconnect].
+	ErrBroken = errors.New("connection failed")
+	// ErrRecord says that neither copy of a record is valid.
 	ErrRecord = errors.New("record is torn or damaged")
 	// ErrConfig says that an argument is out of range.
 	ErrConfig = errors.New("bad configuration")
-	// ErrClosed says that the client was closed.
+	// ErrFull says that the region has as many sessions as its layout allows.
+	ErrFull = errors.New("no more sessions")
+	// ErrClosed says that the client, or the server, was closed.
 	ErrClosed = errors.New("closed")
 )
 

@@ -1,41 +1,130 @@
 package lockoffload
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A slot is a lock word, then a record: version 8, length 4, checksum 4, data.
+// A region begins with the session table, one line for each client, in which
+// the client counts its heartbeats up. Then come the slots:
+//
+//	lock      0 when free, else the tag of the holder
+//	tickets   next ticket 32 bits | ticket being served 32 bits
+//	fence     counter of fencing tokens
+//	pointer   of the private copy that is current, with Layout.Swap
+//	readers   one bit for each client, 64 to a word
+//	records   two copies each
+//	queue     one word for each client: who has the ticket, modulo the number
+//	copies    the private copies, with Layout.Swap
+//
+// Words are 64 bits in the host order of the target, which this package takes
+// to be little endian, like the records. After the set-up all of it is changed
+// by RDMA only, also by the target itself, since atomics of a device need not
+// be atomic against those of a CPU.
 const (
-	lockSize   = 8
-	headerSize = 16
-	slotAlign  = 64 // two lock words never share a cache line
+	lineSize = 64 // two clients, or two slots, never share a cache line
+
+	lockWord    = 0
+	ticketWord  = 8
+	fenceWord   = 16
+	pointerWord = 24
+	readerWords = 32
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Layout says where lock words and records lie. Both sides use the same one.
+// Layout says where lock words and records lie. Both sides use the same one;
+// the [Invite] carries it.
 type Layout struct {
-	Slots int // number of records, each with a lock of its own
-	Size  int // bytes of data in a record, at most
+	Slots   int // sets of records with one lock each, 1 to 2^30
+	Size    int // bytes of data in a record, at most; 1 to 1 MiB
+	Records int // in each slot; 0 means 1, at most 1024
+	Clients int // sessions at a time; 0 means 64, at most 4096
+	Swap    int // private copies in each slot, two for each owner number that is to use [Client.SwapWrite]; at most 4096
 }
 
+func (l Layout) withDefaults() Layout {
+	if l.Records == 0 {
+		l.Records = 1
+	}
+	if l.Clients == 0 {
+		l.Clients = 64
+	}
+	return l
+}
+
+const maxRegion = 1 << 40
+
+// check is for layouts with defaults.
 func (l Layout) check() error {
-	if l.Slots <= 0 || l.Size <= 0 || l.Size > 1<<20 || l.Slots > 1<<30/l.stride() {
-		return fmt.Errorf("lockoffload: layout of %d slots of %d bytes: %w", l.Slots, l.Size, ErrConfig)
+	in := func(v, low, high int) bool { return low <= v && v <= high }
+	if !in(l.Slots, 1, 1<<30) || !in(l.Size, 1, 1<<20) || !in(l.Records, 1, 1024) || !in(l.Clients, 1, 4096) || !in(l.Swap, 0, 4096) ||
+		l.Slots > maxRegion/l.slotStride() {
+		return fmt.Errorf("lockoffload: layout %+v: %w", l, ErrConfig)
 	}
 	return nil
 }
 
-func (l Layout) stride() int {
-	return (lockSize + headerSize + l.Size + slotAlign - 1) / slotAlign * slotAlign
+// Bytes is the memory that the layout needs.
+func (l Layout) Bytes() int {
+	l = l.withDefaults()
+	return l.table() + l.Slots*l.slotStride()
 }
 
-// Bytes is the memory that the layout needs.
-func (l Layout) Bytes() int { return l.Slots * l.stride() }
+// The offsets below are in bytes from the start of the region, of layouts with
+// defaults.
+
+func (l Layout) table() int       { return l.Clients * lineSize }
+func (l Layout) readersSize() int { return (l.Clients + 63) / 64 * 8 }
+func (l Layout) copyStride() int  { return align(headerSize+l.Size, 8) }
+func (l Layout) queueStart() int {
+	return readerWords + l.readersSize() + l.Records*2*l.copyStride()
+}
+
+func (l Layout) slotStride() int {
+	return align(l.queueStart()+l.Clients*8+l.Swap*l.copyStride(), lineSize)
+}
+
+// beatOff is the heartbeat word of the client with an owner number.
+func (l Layout) beatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
+
+func (l Layout) slotOff(slot int) int    { return l.table() + slot*l.slotStride() }
+func (l Layout) lockOff(slot int) int    { return l.slotOff(slot) + lockWord }
+func (l Layout) ticketOff(slot int) int  { return l.slotOff(slot) + ticketWord }
+func (l Layout) fenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
+func (l Layout) pointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
+
+// readersOff is the first of the words with a bit for each reader.
+func (l Layout) readersOff(slot int) int { return l.slotOff(slot) + readerWords }
+
+// readerBit is the word and the bit of one client among the readers.
+func (l Layout) readerBit(slot int, owner uint16) (off int, bit uint64) {
+	n := int(owner) - 1
+	return l.readersOff(slot) + n/64*8, 1 << (n % 64)
+}
+
+// recordOff is where both copies of a record begin, recordSize bytes.
+func (l Layout) recordOff(slot, record int) int {
+	return l.readersOff(slot) + l.readersSize() + record*l.recordSize()
+}
+
+func (l Layout) recordSize() int { return 2 * l.copyStride() }
+
+// copyOff is one of the copies of a record, 0 or 1.
+func (l Layout) copyOff(slot, record, which int) int {
+	return l.recordOff(slot, record) + which*l.copyStride()
+}
+
+// queueOff is the word that says who has a ticket.
+func (l Layout) queueOff(slot int, ticket uint32) int {
+	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.Clients))*8
+}
+
+// swapOff is one of the private copies of a slot.
+func (l Layout) swapOff(slot, i int) int {
+	return l.slotOff(slot) + l.queueStart() + l.Clients*8 + i*l.copyStride()
+}
+
+func align(n, to int) int { return (n + to - 1) / to * to }
 
 // Region is a target's registered memory with lock words and records.
 type Region struct {
@@ -45,52 +134,32 @@ type Region struct {
 
 // NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
 // access: all locks free, all records empty with version 0. It writes with the
-// CPU, so no peer may know the memory yet; afterwards the program must touch
-// lock words by RDMA only. The memory stays the caller's to close.
+// CPU, so no peer may know the memory yet; afterwards the program must change
+// it by RDMA only. The memory stays the caller's to close.
 func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
+	l = l.withDefaults()
 	if err := l.check(); err != nil {
 		return nil, err
 	}
 	if mr.Len() < l.Bytes() {
 		return nil, fmt.Errorf("lockoffload: region of %d bytes, layout needs %d: %w", mr.Len(), l.Bytes(), ErrConfig)
 	}
-	for i := range l.Slots {
-		slot := mr.Bytes()[i*l.stride():][:l.stride()]
-		clear(slot)
-		encode(slot[lockSize:], 0, nil)
-	}
+	l.format(mr.Bytes())
 	return &Region{Layout: l, mr: mr}, nil
+}
+
+func (l Layout) format(mem []byte) {
+	clear(mem[:l.Bytes()])
+	for slot := range l.Slots {
+		for r := range l.Records {
+			encode(mem[l.copyOff(slot, r, 0):], 0, nil)
+			encode(mem[l.copyOff(slot, r, 1):], 0, nil)
+		}
+		for i := range l.Swap {
+			encode(mem[l.swapOff(slot, i):], 0, nil)
+		}
+	}
 }
 
 // Remote is what peers need to reach the region.
 func (r *Region) Remote() verbs.Region { return r.mr.Region() }
-
-// encode writes a record and answers its length.
-func encode(dst []byte, version uint64, data []byte) int {
-	binary.LittleEndian.PutUint64(dst, version)
-	binary.LittleEndian.PutUint32(dst[8:], uint32(len(data)))
-	n := headerSize + copy(dst[headerSize:], data)
-	binary.LittleEndian.PutUint32(dst[12:], checksum(dst[:n]))
-	return n
-}
-
-// decode checks a record, which may hold anything. The data is part of src.
-func decode(src []byte) (version uint64, data []byte, err error) {
-	if len(src) < headerSize {
-		return 0, nil, ErrRecord
-	}
-	n := binary.LittleEndian.Uint32(src[8:])
-	if uint64(n) > uint64(len(src)-headerSize) {
-		return 0, nil, ErrRecord
-	}
-	rec := src[:headerSize+int(n)]
-	if binary.LittleEndian.Uint32(rec[12:]) != checksum(rec) {
-		return 0, nil, ErrRecord
-	}
-	return binary.LittleEndian.Uint64(rec), rec[headerSize:], nil
-}
-
-// checksum covers all of a record but the checksum itself.
-func checksum(rec []byte) uint32 {
-	return crc32.Update(crc32.Checksum(rec[:12], castagnoli), castagnoli, rec[headerSize:])
-}

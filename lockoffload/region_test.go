@@ -26,6 +26,100 @@ func TestRecord(t *testing.T) {
 	require.ErrorIs(t, err, ErrRecord)
 }
 
+func TestTwoCopies(t *testing.T) {
+	pair := make([]byte, 2*32)
+	put := func(which int, version uint64, data string) { encode(pair[which*32:], version, []byte(data)) }
+	spoil := func(which int) { pair[which*32+9] ^= 1 }
+
+	put(0, 1, "one")
+	put(1, 2, "two")
+	c, err := decodePair(pair)
+	require.NoError(t, err)
+	require.Equal(t, current{1, 2, pair[48:51], true}, c)
+	put(0, 3, "three")
+	c, err = decodePair(pair)
+	require.NoError(t, err)
+	require.Equal(t, current{0, 3, pair[16:21], true}, c)
+	spoil(0) // the writer of version 3 died
+	c, err = decodePair(pair)
+	require.NoError(t, err)
+	require.Equal(t, current{1, 2, pair[48:51], false}, c)
+	spoil(1)
+	_, err = decodePair(pair)
+	require.ErrorIs(t, err, ErrRecord)
+}
+
+// Nothing in a region overlaps, and words are aligned.
+func TestLayout(t *testing.T) {
+	for _, l := range []Layout{{Slots: 3, Size: 1}, {Slots: 2, Size: 100, Records: 3, Clients: 65, Swap: 2}, {Slots: 1, Size: 8, Clients: 1}} {
+		l = l.withDefaults()
+		require.NoError(t, l.check())
+		used := make([]int, l.Bytes())
+		mark := func(off, n int) {
+			require.Zero(t, off%8)
+			for i := range n {
+				used[off+i]++
+				require.Equal(t, 1, used[off+i], "%+v: byte %d", l, off+i)
+			}
+		}
+		for c := range l.Clients {
+			mark(l.beatOff(uint16(c+1)), 8)
+		}
+		for s := range l.Slots {
+			require.Zero(t, l.slotOff(s)%lineSize)
+			mark(l.lockOff(s), 8)
+			mark(l.ticketOff(s), 8)
+			mark(l.fenceOff(s), 8)
+			mark(l.pointerOff(s), 8)
+			mark(l.readersOff(s), l.readersSize())
+			off, bit := l.readerBit(s, uint16(l.Clients))
+			require.Less(t, off, l.readersOff(s)+l.readersSize())
+			require.NotZero(t, bit)
+			for r := range l.Records {
+				require.Equal(t, l.recordOff(s, r), l.copyOff(s, r, 0))
+				mark(l.recordOff(s, r), l.recordSize())
+			}
+			for c := range l.Clients {
+				mark(l.queueOff(s, uint32(c)), 8)
+			}
+			for i := range l.Swap {
+				mark(l.swapOff(s, i), headerSize+l.Size)
+			}
+		}
+		mem := make([]byte, l.Bytes())
+		l.format(mem)
+		for s := range l.Slots {
+			for r := range l.Records {
+				c, err := decodePair(mem[l.recordOff(s, r):][:l.recordSize()])
+				require.NoError(t, err)
+				require.True(t, c.whole)
+			}
+		}
+	}
+	for _, l := range []Layout{{}, {Slots: 1}, {Size: 1}, {Slots: 1, Size: 2 << 20}, {Slots: 1 << 30, Size: 1 << 20}, {Slots: 1, Size: 1, Clients: 5000}, {Slots: 1, Size: 1, Records: -1}} {
+		require.ErrorIs(t, l.withDefaults().check(), ErrConfig, "%+v", l)
+	}
+}
+
+func TestTags(t *testing.T) {
+	tg := tagger{owner: 3, epoch: 9}
+	a, b := tg.next(false), tg.next(true)
+	require.NotEqual(t, a, b)
+	require.Equal(t, uint64(3<<16|9), tagIdentity(a))
+	require.Equal(t, uint64(3<<16|9), tagIdentity(b))
+	require.Zero(t, a&readingTag)
+	require.NotZero(t, b&readingTag)
+	require.Less(t, 4096, agentOwner, "no client has it")
+	require.True(t, isSkipMark(skipMark(1<<32-1)))
+	require.False(t, isSkipMark(queueEntry(1, 1, 0)))
+	for _, at := range []uint32{0, 5, 1<<32 - 1} {
+		word := uint64(7)<<32 | uint64(at)
+		next, serving := tickets(word + passTicket(at))
+		require.Equal(t, uint32(7), next)
+		require.Equal(t, at+1, serving)
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	b := backoff{min: time.Millisecond, max: 4 * time.Millisecond}
 	for range 8 * backoffWindow {

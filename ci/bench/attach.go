@@ -98,7 +98,7 @@ func attachRole(f func(*attachRig, context.Context) (float64, error)) func(conte
 func newAttachRig(at string) (*attachRig, error) {
 	conn, err := net.Dial("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("Couldn't connect: %w", err) // pairOf tries again
+		return nil, fmt.Errorf("targets: Couldn't connect: %w", err) // pairOf tries again
 	}
 	defer conn.Close()
 	b, err := io.ReadAll(conn)

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/internal/calm"
 )
 
 // The instrument is tested like code: what is known to be there must show at
@@ -21,7 +22,7 @@ func instrument(t *testing.T) *rig {
 	if lab.Clock() != "instructions" {
 		t.Skip("needs the instruction clock: rxelab -clock instructions")
 	}
-	spareProcs()
+	calm.SpareProcs()
 	r, err := newRig()
 	require.NoError(t, err)
 	return r

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/internal/calm"
 )
 
 func main() {
@@ -30,14 +30,6 @@ func main() {
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
-	}
-}
-
-// spareProcs is what rdmabench does on one CPU, for the loops that run in this
-// process.
-func spareProcs() {
-	if runtime.NumCPU() == 1 && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(4)
 	}
 }
 
@@ -58,7 +50,7 @@ func run(ctx context.Context) error {
 		}
 		return roles[*role](ctx, *at)
 	}
-	spareProcs()
+	calm.SpareProcs()
 	if *merge {
 		return mergeFiles(*out, flag.Args())
 	}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/calm"
 )
 
 // calmRuntime keeps the Go runtime's monitor thread from competing with the
@@ -16,7 +18,7 @@ import (
 // completion event. It does not sleep so deeply while schedtrace is set, which
 // is only read at the start of a program; the interval is longer than any run.
 func calmRuntime(events bool) error {
-	spareProcs()
+	calm.SpareProcs()
 	if old := os.Getenv("GODEBUG"); events && runtime.NumCPU() == 1 && !strings.Contains(old, "schedtrace") {
 		self, err := os.Executable()
 		if err != nil {
@@ -29,14 +31,4 @@ func calmRuntime(events bool) error {
 		return fmt.Errorf("restart: %w", syscall.Exec(self, os.Args, os.Environ()))
 	}
 	return nil
-}
-
-// spareProcs sees to it that the runtime has idle Ps. Its monitor takes the
-// last P away from each call into C that lasts longer than 20 us, and goes on
-// looking every 20 us: on one CPU half of the instructions of a READ then are
-// the monitor's. With an idle P beside it lets such calls be, and sleeps.
-func spareProcs() {
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < 4 {
-		runtime.GOMAXPROCS(4)
-	}
 }

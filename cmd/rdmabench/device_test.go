@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/internal/calm"
 )
 
 func TestMain(m *testing.M) {
-	spareProcs() // both sides poll in this process
+	calm.SpareProcs() // both sides poll in this process
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,18 @@
+// Package calm keeps the Go runtime from competing with a software device for
+// the only CPU of a machine.
+package calm
+
+import (
+	"os"
+	"runtime"
+)
+
+// SpareProcs sees to it that the runtime has idle Ps. Its monitor takes the
+// last P away from each call into C that lasts longer than 20 us, and goes on
+// looking every 20 us: on one CPU half of the instructions of a READ then are
+// the monitor's. With an idle P beside it lets such calls be, and sleeps.
+func SpareProcs() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < 4 {
+		runtime.GOMAXPROCS(4)
+	}
+}

@@ -1,0 +1,136 @@
+package lockoffload
+
+// acquire gets the exclusive lock of a slot and reads records under it:
+//
+//	[CMP_SWAP lock 0 -> tag, READ readers, READ records]
+//
+// until the lock command finds 0. Readers that were there before are waited
+// for; new ones see the lock and give way. With queue it first waits for the
+// turn of a ticket.
+type acquire struct {
+	work
+	tags    *tagger
+	records []int
+	tries   int  // lock commands and looks at the readers, at most; 0: no limit
+	reading bool // other readers do not matter
+	token   bool // draw a fencing token
+
+	queue *queue
+	state acquireState
+	grant grant
+	tried int
+	lock  int // of the list
+	fence int
+}
+
+type acquireState uint8
+
+const (
+	acquireIdle acquireState = iota
+	acquireAsked
+	acquireReaders // waiting for readers, under the lock
+	acquireLooked
+	acquireHeld
+)
+
+func (m *acquire) step() (verdict, error) {
+	switch m.state {
+	case acquireIdle:
+		if m.queue != nil && !m.queue.turn {
+			return m.queueStep()
+		}
+		m.begin()
+		m.ask()
+		return post, nil
+	case acquireAsked:
+		if m.result(m.lock) != 0 {
+			m.note(true)
+			m.state = acquireIdle
+			return m.again(ErrNotAcquired)
+		}
+		m.note(false)
+		m.count.Acquired++
+		if m.token {
+			m.grant.token = m.result(m.fence) + 1
+		}
+		return m.readers()
+	case acquireReaders:
+		m.begin()
+		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
+		m.state = acquireLooked
+		return post, nil
+	case acquireLooked:
+		return m.readers()
+	}
+	return done, nil
+}
+
+// ask adds lock command and READs to the list.
+func (m *acquire) ask() {
+	m.tried++
+	m.count.Tries++
+	m.grant.tag = m.tags.next(m.reading)
+	m.lock = m.cmpSwap(m.l.lockOff(m.grant.slot), 0, m.grant.tag)
+	if m.token {
+		m.fence = m.fetchAdd(m.l.fenceOff(m.grant.slot), 1)
+	}
+	if !m.reading {
+		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
+	}
+	m.readRecords(m.grant.slot, m.records)
+	m.state = acquireAsked
+}
+
+func (m *acquire) note(failed bool) {
+	m.missed = failed
+	if failed {
+		m.count.Failed++
+	}
+}
+
+// readers looks whether readers hold the slot.
+func (m *acquire) readers() (verdict, error) {
+	if m.reading || !anyBits(m.mem[m.l.readersAt():][:m.l.readersSize()]) {
+		m.state = acquireHeld
+		return done, nil
+	}
+	m.count.Waits++
+	if m.state == acquireLooked {
+		m.tried++
+	}
+	m.state = acquireReaders
+	return m.again(ErrNotAcquired)
+}
+
+// again pauses, or ends when that was the last try.
+func (m *acquire) again(err error) (verdict, error) {
+	if m.tries == 0 || m.tried < m.tries {
+		return sleep, nil
+	}
+	v, _ := m.undo() // in one list: the turn of a ticket has come
+	return v, err
+}
+
+// undo gives back what may have been got.
+func (m *acquire) undo() (verdict, error) {
+	if m.queue != nil && !m.queue.turn {
+		return m.queueLeave()
+	}
+	if m.state == acquireIdle && m.queue == nil {
+		return done, nil
+	}
+	m.begin()
+	m.release(m.grant, m.tags.owner)
+	m.back = -1 // whether it was held or not
+	m.state, m.queue = acquireIdle, nil
+	return last, nil
+}
+
+func anyBits(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return true
+		}
+	}
+	return false
+}

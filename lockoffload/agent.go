@@ -1,0 +1,349 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ChainLimits are what an agent and its callers agree upon. Both sides use the
+// same ones.
+type ChainLimits struct {
+	// Window is how many chains a client may have without an answer; the agent
+	// remembers so many answers of each. 0 means 8, at most 256.
+	Window int
+	// Message is the length of a request or a reply in bytes, at most; 0 means
+	// enough for four records of the layout.
+	Message int
+}
+
+func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
+	if l.Window == 0 {
+		l.Window = 8
+	}
+	if l.Message == 0 {
+		l.Message = requestHead + 4*(accessHead+pad8(layout.Size))
+	}
+	return l
+}
+
+func (l ChainLimits) check() error {
+	if l.Window < 1 || l.Window > 256 || l.Message < requestHead+accessHead || l.Message > 1<<24 || l.Message%8 != 0 {
+		return fmt.Errorf("lockoffload: limits %+v: %w", l, ErrConfig)
+	}
+	return nil
+}
+
+// AgentConfig says how to make an agent. PD and Region must be set.
+type AgentConfig struct {
+	PD     *verbs.PD // of the region
+	Region *Region
+	// GID is the local address; the zero value means what an empty
+	// [verbs.GIDQuery] finds.
+	GID    verbs.GIDEntry
+	Limits ChainLimits
+	// Clients are those that may be attached at a time; 0 means as many as the
+	// layout has.
+	Clients int
+	// Queue is how many chains may be waiting or at work; 0 means 128. Those
+	// beyond are answered busy.
+	Queue int
+	// MaxWait bounds the deadline of every chain; 0 means 1 s.
+	MaxWait time.Duration
+	// MinPause and MaxPause bound the pause between two looks at a lock that
+	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
+	// without a pause. The runtime's timers make 1 ms of anything shorter.
+	MinPause, MaxPause time.Duration
+	Log                *slog.Logger // nil: silent
+}
+
+func (cfg *AgentConfig) limits() (agentLimits, error) {
+	if cfg.PD == nil || cfg.Region == nil {
+		return agentLimits{}, fmt.Errorf("lockoffload: make agent: PD and region are needed: %w", ErrConfig)
+	}
+	layout := cfg.Region.Layout
+	cfg.Limits = cfg.Limits.withDefaults(layout)
+	orDefault := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	orDefault(&cfg.Clients, layout.Clients)
+	orDefault(&cfg.Queue, 128)
+	if cfg.MaxWait <= 0 {
+		cfg.MaxWait = time.Second
+	}
+	if cfg.MinPause <= 0 {
+		cfg.MinPause = 100 * time.Microsecond
+	}
+	if cfg.MaxPause <= 0 {
+		cfg.MaxPause = 5 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
+		return agentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
+	}
+	return agentLimits{
+		peers: cfg.Clients, window: cfg.Limits.Window, queue: cfg.Queue, receives: cfg.Queue + 32, message: cfg.Limits.Message,
+		maxWait: cfg.MaxWait, eager: 100 * time.Microsecond, minPause: cfg.MinPause, maxPause: max(cfg.MinPause, cfg.MaxPause),
+	}, cfg.Limits.check()
+}
+
+// Agent executes chains at the target: it examines the lock, performs the
+// accesses only when the lock permits, tries again as often and as long as the
+// chain says, unlocks, and answers. One round trip for the initiator, whatever
+// the chain does.
+//
+// Lock words it changes through a loopback queue pair, like any initiator, so
+// that it competes with one-sided clients under the device's own atomicity.
+// Records it reads and writes with the CPU, and only while it holds the lock.
+//
+// A chain is known by its client and sequence. The agent remembers the last
+// answers of each client: a chain that is issued again, after a lost reply or
+// on a new connection, is answered from memory and never executed twice.
+//
+// Its methods are safe for concurrent use.
+type Agent struct {
+	cfg   AgentConfig
+	start time.Time
+	cq    *verbs.CQ
+	srq   *verbs.SRQ
+	loop  *verbs.QP
+	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
+	words int       // of results, for each job
+	at    struct{ results, replies int }
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+
+	mu     sync.Mutex // one turn at a time
+	core   *agentCore
+	links  []agentLink // by peer
+	byQP   map[uint32]int32
+	batch  *verbs.Batch // to loop
+	recvs  *verbs.RecvBatch
+	timer  *time.Timer
+	rings  time.Duration // when the timer does
+	res    []uint64
+	failed error
+	closed bool
+}
+
+// agentLink is the way to a client.
+type agentLink struct {
+	qp    *verbs.QP
+	batch *verbs.Batch
+	conn  uint32
+	added int // replies in batch
+}
+
+// NewAgent makes an agent of a region and begins to serve. There may be one
+// agent of a region at a time: what one that failed left locked, the next one
+// unlocks.
+func NewAgent(cfg AgentConfig) (a *Agent, err error) {
+	limits, err := cfg.limits()
+	if err != nil {
+		return nil, err
+	}
+	a = &Agent{cfg: cfg, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())
+			a = nil
+		}
+	}()
+	if err := a.allocate(limits); err != nil {
+		return a, err
+	}
+	if err := a.loopback(limits); err != nil {
+		return a, err
+	}
+	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
+	if err != nil {
+		return a, err
+	}
+	if left > 0 {
+		a.cfg.Log.Warn("lockoffload: an agent had failed", "locks", left)
+	}
+	for j := range limits.receives {
+		a.receive(int32(j))
+	}
+	if _, err := a.recvs.Post(); err != nil {
+		return a, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	a.timer = time.AfterFunc(time.Hour, a.alarm)
+	a.work.Go(func() { a.serve(ctx) })
+	return a, nil
+}
+
+// allocate makes memory and queues.
+func (a *Agent) allocate(l agentLimits) (err error) {
+	slots := slotMemory{Layout: a.cfg.Region.Layout, mem: a.cfg.Region.mr.Bytes(), epoch: uint16(rand.Uint32())}
+	a.words = 1 + slots.readersSize()/8
+	a.res = make([]uint64, a.words)
+	a.at.results = l.receives * l.message
+	a.at.replies = a.at.results + l.receives*a.words*8
+	replies := l.peers * (l.window + 1) * l.message
+	if a.mr, err = a.cfg.PD.AllocMR(a.at.replies+replies, verbs.MRConfig{}); err != nil {
+		return err
+	}
+	a.core = newAgentCore(l, slots, a.mr.Bytes()[a.at.replies:], rand.Uint64())
+	depth := 2*l.receives + 2*l.peers*l.maxSending() // a failed connection's beside the next one's
+	if a.cq, err = a.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
+		return err
+	}
+	if a.srq, err = a.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: l.receives}); err != nil {
+		return err
+	}
+	a.recvs, err = a.srq.NewRecvBatch(l.receives)
+	return err
+}
+
+// loopback connects a queue pair to itself.
+func (a *Agent) loopback(l agentLimits) (err error) {
+	if a.loop, err = a.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.cfg.GID, MaxSendWR: 2 * l.receives, MaxRecvWR: 1}); err != nil {
+		return err
+	}
+	self, err := a.loop.Endpoint()
+	if err != nil {
+		return err
+	}
+	if err := a.loop.Connect(self, verbs.ConnectConfig{}); err != nil {
+		return err
+	}
+	a.batch, err = a.loop.NewBatch(2 * l.receives)
+	return err
+}
+
+// QPConfig is what a queue pair needs to be attached. More send requests and
+// other attributes may be set.
+func (a *Agent) QPConfig() verbs.QPConfig {
+	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending()}
+}
+
+// Limits are what callers must be told.
+func (a *Agent) Limits() ChainLimits { return a.cfg.Limits }
+
+// Attach serves the client at the other end of a queue pair made with
+// [Agent.QPConfig]: before it is connected, since requests of queue pairs that
+// nobody attached are dropped. client must be one that was never used before
+// for another client, random for instance; requests that name a different one
+// are dropped too.
+//
+// Attached again with a new queue pair, the client goes on where it was: its
+// answers are remembered. The old queue pair goes to [verbs.StateError].
+func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
+	batch, err := qp.NewBatch(a.core.limits.maxSending())
+	if err != nil {
+		return fmt.Errorf("lockoffload: attach client %#x: %w", client, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.failed != nil {
+		return fmt.Errorf("lockoffload: attach client %#x: %w", client, errors.Join(ErrClosed, a.failed))
+	}
+	if peer, known := a.core.byID[client]; known {
+		a.unlink(peer)
+	}
+	peer, conn, err := a.core.attach(client)
+	if err != nil {
+		return fmt.Errorf("lockoffload: attach client %#x: %w", client, err)
+	}
+	a.links[peer] = agentLink{qp: qp, batch: batch, conn: conn}
+	a.byQP[qp.Num()] = peer
+	return nil
+}
+
+// Forget ends the service of a client and drops what is remembered of it. Its
+// queue pair goes to [verbs.StateError], so that nothing late of it arrives.
+func (a *Agent) Forget(client uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if peer, known := a.core.byID[client]; known {
+		a.unlink(peer)
+		a.core.forget(client)
+		a.turn()
+	}
+}
+
+func (a *Agent) unlink(peer int32) {
+	l := &a.links[peer]
+	if l.qp == nil {
+		return
+	}
+	if err := l.qp.ToError(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		a.cfg.Log.Error("lockoffload: queue pair of a client", "qp", l.qp.Num(), "err", err)
+	}
+	if a.byQP[l.qp.Num()] == peer {
+		delete(a.byQP, l.qp.Num())
+	}
+	*l = agentLink{}
+}
+
+// Stats answers the counts so far.
+func (a *Agent) Stats() AgentStats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.core.stats
+}
+
+// Err tells why the agent stopped serving, if it did: its loopback queue pair
+// or its completion queue failed.
+func (a *Agent) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed
+}
+
+// Close waits for the chains at work, which unlock, and frees the agent. Close
+// the queue pairs that are attached first; it may be called again.
+func (a *Agent) Close() error {
+	a.settle()
+	a.mu.Lock()
+	a.closed = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.mu.Unlock()
+	a.stop()
+	a.work.Wait()
+	var errs []error
+	if a.loop != nil {
+		errs = append(errs, a.loop.Close())
+	}
+	if a.srq != nil {
+		errs = append(errs, a.srq.Close())
+	}
+	if a.cq != nil {
+		errs = append(errs, a.cq.Close())
+	}
+	if a.mr != nil {
+		errs = append(errs, a.mr.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// settle takes no more chains in and waits for those inside.
+func (a *Agent) settle() {
+	for {
+		a.mu.Lock()
+		running := a.timer != nil && a.failed == nil && !a.closed && a.core.taken+a.core.unlocking > 0
+		if a.core != nil {
+			a.core.limits.queue = 0
+		}
+		a.mu.Unlock()
+		if !running {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// agentRig is a region with an agent on rxe1; its clients are on rxe0.
+type agentRig struct {
+	rig
+	layout lockoffload.Layout
+	agent  *lockoffload.Agent
+	ids    atomic.Uint64
+
+	mu    sync.Mutex
+	links []io.Closer // in the order in which they are to be closed
+}
+
+func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.AgentConfig)) *agentRig {
+	t.Helper()
+	if !lab.In() {
+		t.Skip("needs the lab's two devices")
+	}
+	r := &agentRig{rig: rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1")}, layout: l}
+	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mr.Close()) })
+	region, err := lockoffload.NewRegion(mr, l)
+	require.NoError(t, err)
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: region, GID: r.b.gid, Lease: long})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
+	require.NoError(t, region.LeftLocked(l.Slots-1)) // by an agent before
+	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: region, GID: r.b.gid}
+	if change != nil {
+		change(&cfg)
+	}
+	r.agent, err = lockoffload.NewAgent(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.agent.Close()) })
+	t.Cleanup(func() { // after the callers, which use them
+		for _, l := range r.links {
+			require.NoError(t, l.Close())
+		}
+	})
+	return r
+}
+
+// rxe takes 7 retries, the default, for any number.
+var patience = verbs.ConnectConfig{Retries: 3}
+
+// link makes a connected pair of queue pairs, the target's attached as client.
+func (r *agentRig) link(client uint64) (qp *verbs.QP, cq *verbs.CQ, err error) {
+	cq, err = r.a.dev.CreateCQ(verbs.CQConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if qp, err = r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid}); err != nil {
+		return nil, nil, err
+	}
+	r.mu.Lock()
+	r.links = append(r.links, qp, cq)
+	r.mu.Unlock()
+	far, err := r.b.pd.CreateQP(r.agent.QPConfig())
+	if err != nil {
+		return nil, nil, err
+	}
+	r.mu.Lock()
+	r.links = append(r.links, far)
+	r.mu.Unlock()
+	ea, aerr := qp.Endpoint()
+	eb, berr := far.Endpoint()
+	return qp, cq, errors.Join(aerr, berr, r.agent.Attach(client, far),
+		far.Connect(ea, patience), qp.Connect(eb, patience))
+}
+
+func (r *agentRig) caller(change func(*lockoffload.CallerConfig)) *lockoffload.Caller {
+	r.t.Helper()
+	id := r.ids.Add(1)
+	cfg := lockoffload.CallerConfig{PD: r.a.pd, Layout: r.layout, Limits: r.agent.Limits(), Client: id,
+		Connect: func(context.Context) (*verbs.QP, *verbs.CQ, error) { return r.link(id) }}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := lockoffload.NewCaller(context.Background(), cfg)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
+	return c
+}
+
+func readOf(record, size int) lockoffload.Access {
+	return lockoffload.Access{Kind: lockoffload.AccessRead, Record: record, Data: make([]byte, size)}
+}
+
+func writeOf(record int, data string) lockoffload.Access {
+	return lockoffload.Access{Kind: lockoffload.AccessWrite, Record: record, Data: []byte(data)}
+}
+
+func compareWith(record int, version uint64) lockoffload.Access {
+	return lockoffload.Access{Kind: lockoffload.AccessCompare, Record: record, Version: version}
+}
+
+func TestAgentChain(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, nil)
+	c := r.caller(nil)
+	ch := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
+	res, err := c.Do(ctx, &ch)
+	require.NoError(t, err)
+	require.Equal(t, 1, res.Tries)
+	require.EqualValues(t, 1, ch.Accesses[0].Version)
+	require.Equal(t, "one", string(ch.Accesses[2].Data))
+
+	for _, shared := range []bool{true, false} {
+		ch = lockoffload.Chain{Slot: 1, Shared: shared, Accesses: []lockoffload.Access{readOf(0, 32), readOf(1, 32), compareWith(1, 1)}}
+		_, err = c.Do(ctx, &ch)
+		require.NoError(t, err)
+		require.Equal(t, "one", string(ch.Accesses[0].Data))
+		require.Equal(t, "two", string(ch.Accesses[1].Data))
+	}
+
+	ch = lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{compareWith(1, 7), writeOf(0, "three"), readOf(0, 32)}}
+	_, err = c.Do(ctx, &ch)
+	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	require.EqualValues(t, 1, ch.Accesses[0].Version, "the version that it has")
+	require.Equal(t, "one", string(ch.Accesses[2].Data), "nothing was written")
+
+	for _, bad := range []lockoffload.Chain{
+		{Slot: 2}, {Slot: -1}, {Accesses: []lockoffload.Access{readOf(2, 1)}}, {Accesses: make([]lockoffload.Access, 1)},
+		{Shared: true, Accesses: []lockoffload.Access{writeOf(0, "x")}},
+		{Accesses: []lockoffload.Access{writeOf(0, string(make([]byte, 33)))}},
+		{Accesses: []lockoffload.Access{readOf(0, 32), readOf(0, 32), readOf(0, 32), readOf(0, 32), readOf(0, 32)}},
+	} {
+		_, err := c.Do(ctx, &bad)
+		require.ErrorIs(t, err, lockoffload.ErrConfig)
+	}
+	require.EqualValues(t, 3, r.agent.Stats().Done)
+}
+
+func TestAgentManyCallers(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, nil)
+	const callers, goroutines, each = 4, 4, 25
+	var wg sync.WaitGroup
+	for range callers {
+		c := r.caller(nil)
+		for range goroutines {
+			wg.Go(func() {
+				for i := range each {
+					ch := lockoffload.Chain{Slot: i % 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+					if _, err := c.Do(ctx, &ch); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	c, total := r.caller(nil), uint64(0)
+	for slot := range 4 {
+		ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, 8)}}
+		_, err := c.Do(ctx, &ch)
+		require.NoError(t, err)
+		total += ch.Accesses[0].Version
+	}
+	require.EqualValues(t, callers*goroutines*each, total)
+}
+
+func TestAgentAllocatesNothing(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	c := r.caller(nil)
+	data := make([]byte, 8)
+	ch := lockoffload.Chain{Accesses: []lockoffload.Access{{Kind: lockoffload.AccessWrite, Data: data}}}
+	n := uint64(0)
+	allocs := testing.AllocsPerRun(500, func() {
+		n++
+		binary.LittleEndian.PutUint64(data, n)
+		if _, err := c.Do(ctx, &ch); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Less(t, allocs, 0.1)
+}

@@ -1,0 +1,294 @@
+package lockoffload
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// agentCore decides what an agent does: which chains it takes in, when it
+// locks, accesses, unlocks and answers. It has no clock and posts nothing: time
+// is passed in, and what it wants done is found in the output fields after a
+// call. Requests and replies stay where the device put and takes them.
+//
+// The rule that everything rests on: an answer is final for its key. Whatever
+// was answered, "busy" included, a later copy of the same request gets the same
+// answer again or "unknown", never another try.
+type agentCore struct {
+	limits  agentLimits
+	slots   slotMemory
+	replies []byte // (window + 1) * message for each peer
+	scratch []byte // for replies that nobody waits for any more
+	rng     *rand.Rand
+	tags    uint32 // attempts so far
+
+	jobs      []agentJob // one for each receive buffer
+	peers     []agentPeer
+	byID      map[uint64]int32
+	taken     int      // jobs without an answer
+	unlocking int      // jobs that have their answer, but not yet the unlock command's result
+	turns     []int32  // peers with queued jobs; who was served goes to the end
+	moved     []int32  // scratch of start
+	busy      []uint64 // one bit a slot: a job is at work on it
+	look      bool     // a queued job may have become able to start
+	alarm     time.Duration
+
+	// Output, taken and emptied by the driver.
+	ops   []agentOp
+	outs  []agentAnswer
+	free  []int32 // receive buffers
+	stats AgentStats
+}
+
+// agentLimits are the sizes of an agent.
+type agentLimits struct {
+	peers, window int
+	queue         int // chains inside at a time
+	receives      int // above queue, so that the rest can be told so
+	message       int // bytes
+	maxWait       time.Duration
+	eager         time.Duration // tries without a pause, for so long
+	minPause      time.Duration
+	maxPause      time.Duration
+}
+
+// never is a time that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// agentOp is a one-sided operation on lock words. Those of one job come in
+// order and are posted together; the job hears of their results at once. Its
+// local memory counts from the start of the job's results.
+type agentOp struct {
+	op
+	job  int32
+	last bool // of its job's list
+}
+
+// agentAnswer is a reply to be sent: n bytes of the peer's entry.
+type agentAnswer struct {
+	peer, entry int32
+	n           int
+}
+
+func newAgentCore(l agentLimits, slots slotMemory, replies []byte, seed uint64) *agentCore {
+	c := &agentCore{
+		limits: l, slots: slots, replies: replies, scratch: make([]byte, l.message),
+		rng:   rand.New(rand.NewPCG(seed, 1)),
+		jobs:  make([]agentJob, l.receives),
+		peers: make([]agentPeer, l.peers),
+		byID:  make(map[uint64]int32, l.peers),
+		turns: make([]int32, 0, l.peers), moved: make([]int32, 0, l.peers),
+		busy:  make([]uint64, (slots.Slots+63)/64),
+		alarm: never,
+		ops:   make([]agentOp, 0, 2*l.receives),
+		outs:  make([]agentAnswer, 0, 2*l.receives),
+		free:  make([]int32, 0, l.receives),
+	}
+	for i := range c.peers {
+		c.peers[i].entries = make([]agentEntry, l.window+1)
+		c.peers[i].head = -1
+	}
+	return c
+}
+
+// submit takes in what was received into buffer j from a peer.
+func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
+	p := &c.peers[peer]
+	r, err := decodeRequest(msg)
+	if err != nil || !p.live || r.client != p.id {
+		c.stats.Malformed++
+		c.free = append(c.free, j)
+		return
+	}
+	at := int32(r.seq % uint64(c.limits.window))
+	e := &p.entries[at]
+	switch {
+	case e.seq == r.seq && e.running:
+		c.stats.Repeated++ // its answer is to come
+	case e.seq == r.seq:
+		c.stats.Repeated++
+		c.send(peer, at)
+	case e.seq > r.seq:
+		c.stats.Unknown++
+		at = int32(c.limits.window)
+		if p.sending == 0 {
+			p.entries[at].seq = r.seq
+			c.answer(peer, at, chainUnknown, 0)
+		}
+	default:
+		// The last SEND from this entry may have no completion yet, but its
+		// reply has arrived: the client would not have gone on without it.
+		*e = agentEntry{seq: r.seq}
+		if status := c.judge(p, &r); status != 0 {
+			c.answer(peer, at, status, 0)
+			break
+		}
+		c.enqueue(now, j, peer, at, &r)
+		return
+	}
+	c.free = append(c.free, j)
+}
+
+// judge answers 0 for a chain that is taken in. The fewer places are left, the
+// fewer one peer may have.
+func (c *agentCore) judge(p *agentPeer, r *chainRequest) chainStatus {
+	if !c.sensible(r) {
+		c.stats.Refused++
+		return chainRefused
+	}
+	left := c.limits.queue - c.taken
+	if left <= 0 || p.inside >= max(1, left) {
+		c.stats.Busy++
+		return chainBusy
+	}
+	return 0
+}
+
+func (c *agentCore) sensible(r *chainRequest) bool {
+	if uint64(r.slot) >= uint64(c.slots.Slots) {
+		return false
+	}
+	reply := replyHead
+	for ops := r.ops; ops.n > 0; {
+		a := ops.next()
+		reply += accessHead
+		switch {
+		case int(a.record) >= c.slots.Records, a.kind != accessWrite && len(a.data) > 0:
+			return false
+		case a.kind == accessRead:
+			reply += pad8(c.slots.Size)
+		case a.kind == accessWrite && (r.shared || len(a.data) > c.slots.Size):
+			return false
+		}
+	}
+	return reply <= c.limits.message
+}
+
+func (c *agentCore) enqueue(now time.Duration, j, peer, entry int32, r *chainRequest) {
+	p := &c.peers[peer]
+	p.entries[entry].running = true
+	wait := c.limits.maxWait
+	if d := time.Duration(r.deadline) * time.Microsecond; d > 0 {
+		wait = min(wait, d)
+	}
+	c.jobs[j] = agentJob{
+		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, request: *r,
+		until: now + wait, pause: c.limits.minPause,
+	}
+	c.wakeAt(c.jobs[j].until)
+	c.stats.Accepted++
+	c.taken++
+	p.inside++
+	if p.head < 0 {
+		p.head = j
+		if !p.inTurns {
+			p.inTurns = true
+			c.turns = append(c.turns, peer)
+		}
+	} else {
+		c.jobs[p.tail].next = j
+	}
+	p.tail = j
+	c.look = true
+}
+
+// turn starts what can start and wakes what waited long enough.
+func (c *agentCore) turn(now time.Duration) {
+	if now >= c.alarm {
+		c.wake(now)
+	}
+	for c.look {
+		c.look = false
+		c.start(now)
+	}
+}
+
+// start gives each peer with queued jobs one chance. Those that got something
+// go behind those that did not.
+func (c *agentCore) start(now time.Duration) {
+	kept := c.turns[:0]
+	c.moved = c.moved[:0]
+	for _, peer := range c.turns {
+		p := &c.peers[peer]
+		started := c.startOne(now, p)
+		switch {
+		case p.head < 0:
+			p.inTurns = false
+		case started:
+			c.look = true
+			c.moved = append(c.moved, peer)
+		default:
+			kept = append(kept, peer)
+		}
+	}
+	c.turns = append(kept, c.moved...)
+}
+
+// startOne starts the first queued job of a peer whose slot nobody works on.
+func (c *agentCore) startOne(now time.Duration, p *agentPeer) bool {
+	before := int32(-1)
+	for j := p.head; j >= 0; before, j = j, c.jobs[j].next {
+		job := &c.jobs[j]
+		slot := job.request.slot
+		if c.busy[slot/64]&(1<<(slot%64)) != 0 {
+			job.waited = true
+			continue
+		}
+		c.busy[slot/64] |= 1 << (slot % 64)
+		c.unqueue(p, before, j)
+		job.began = now
+		if job.waited {
+			c.yield(j)
+		} else {
+			c.try(now, j)
+		}
+		return true
+	}
+	return false
+}
+
+// unqueue takes job j, which comes after before, out of its peer's list.
+func (c *agentCore) unqueue(p *agentPeer, before, j int32) {
+	next := c.jobs[j].next
+	if before < 0 {
+		p.head = next
+	} else {
+		c.jobs[before].next = next
+	}
+	if p.tail == j {
+		p.tail = before
+	}
+}
+
+// wake looks at all jobs whose time may have come.
+func (c *agentCore) wake(now time.Duration) {
+	c.alarm = never
+	for i := range c.peers {
+		p := &c.peers[i]
+		before := int32(-1)
+		for j := p.head; j >= 0; {
+			job := &c.jobs[j]
+			next := job.next
+			if job.until <= now {
+				c.unqueue(p, before, j)
+				c.conclude(j, chainNotAcquired)
+				c.finish(j)
+			} else {
+				c.wakeAt(job.until)
+				before = j
+			}
+			j = next
+		}
+	}
+	for j := range c.jobs {
+		switch job := &c.jobs[j]; {
+		case !job.asleep:
+		case job.at <= now:
+			job.asleep = false
+			c.try(now, int32(j))
+		default:
+			c.wakeAt(job.at)
+		}
+	}
+}
+
+func (c *agentCore) wakeAt(t time.Duration) { c.alarm = min(c.alarm, t) }

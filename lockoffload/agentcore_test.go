@@ -1,0 +1,301 @@
+package lockoffload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// agentBench is a core whose lock commands a test answers by hand.
+type agentBench struct {
+	*agentCore
+	t    *testing.T
+	next int32
+}
+
+func newAgentBench(t *testing.T, queue int) *agentBench {
+	l := agentLimits{
+		peers: 4, window: 4, queue: queue, receives: queue + 8, message: 256,
+		maxWait: time.Millisecond, minPause: 10 * time.Microsecond, maxPause: 40 * time.Microsecond,
+	}
+	s := newAgentSimSlots(Layout{Slots: 4, Size: 16})
+	return &agentBench{agentCore: newAgentCore(l, s, make([]byte, 4*5*256), 1), t: t}
+}
+
+func (b *agentBench) client(id uint64) int32 {
+	peer, _, err := b.attach(id)
+	require.NoError(b.t, err)
+	return peer
+}
+
+// write submits a chain that writes, in a buffer of its own.
+func (b *agentBench) write(now time.Duration, peer int32, seq uint64, slot, tries uint32) int32 {
+	r := chainRequest{client: b.peers[peer].id, seq: seq, slot: slot, tries: tries, deadline: 500}
+	msg := sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{byte(seq)}}), 1)
+	j := b.next
+	if n := len(b.free); n > 0 {
+		j, b.free = b.free[n-1], b.free[:n-1]
+	} else {
+		b.next++
+	}
+	b.submit(now, j, peer, msg)
+	b.turn(now)
+	return j
+}
+
+// done answers the operations that are posted, with the words that they find.
+func (b *agentBench) done(now time.Duration, words ...uint64) {
+	job := b.ops[0].job
+	n := 0
+	for n < len(b.ops) && b.ops[n].job == job {
+		n++
+	}
+	b.ops = append(b.ops[:0], b.ops[n:]...)
+	b.result(now, job, words)
+	b.turn(now)
+}
+
+// status takes the answer that is to be sent next.
+func (b *agentBench) status() chainReply {
+	require.NotEmpty(b.t, b.outs)
+	o := b.outs[0]
+	b.outs = b.outs[1:]
+	r, err := decodeReply(b.reply(o.peer, o.entry)[:o.n])
+	require.NoError(b.t, err)
+	b.sent(o.peer, b.peers[o.peer].conn)
+	return r
+}
+
+func (b *agentBench) complete(now time.Duration) {
+	b.done(now, 0, 0)
+	b.done(now, b.jobs[b.ops[0].job].tag)
+}
+
+func TestAgentRetriesAreCounted(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 3)
+	now := time.Duration(0)
+	for range 3 {
+		require.Len(t, b.ops, 2)
+		b.done(now, 99, 0) // held by 99
+		now = b.alarm
+		b.turn(now)
+	}
+	r := b.status()
+	require.Equal(t, chainNotAcquired, r.status)
+	require.Equal(t, uint32(3), r.tries)
+	require.Zero(t, record(t, b, 0).version, "nothing was written")
+	require.Empty(t, b.ops, "and nothing to unlock")
+}
+
+// Before it sleeps it tries without a pause.
+func TestAgentIsEagerAtFirst(t *testing.T) {
+	b := newAgentBench(t, 8)
+	b.limits.eager = 5 * time.Microsecond
+	b.write(0, b.client(7), 1, 0, 0)
+	for i := range 5 {
+		b.done(time.Duration(i)*time.Microsecond, 99, 0)
+		require.Len(t, b.ops, 2)
+	}
+	b.done(5*time.Microsecond, 99, 0)
+	require.Empty(t, b.ops)
+	require.Less(t, b.alarm, 20*time.Microsecond)
+}
+
+func TestAgentDeadline(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 0)
+	b.write(0, p, 2, 0, 0) // behind it, on the same slot
+	now := time.Duration(0)
+	for range 1000 {
+		if len(b.outs) == 2 {
+			break
+		}
+		if len(b.ops) > 0 {
+			b.done(now, 99, 0)
+		}
+		now = max(now, min(b.alarm, time.Second))
+		b.turn(now)
+	}
+	require.Equal(t, 500*time.Microsecond, now)
+	for range 2 {
+		require.Equal(t, chainNotAcquired, b.status().status)
+	}
+	require.Zero(t, b.taken)
+}
+
+// A writer that met readers holds the lock while they leave; when they do not,
+// it gives the lock back.
+func TestAgentWaitsForReaders(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 3)
+	b.done(0, 0, 4)
+	require.Empty(t, b.ops)
+	for range 2 {
+		now := b.alarm
+		b.turn(now)
+		require.Equal(t, opRead, b.ops[0].kind)
+		b.done(now, 4)
+	}
+	require.Equal(t, opCmpSwap, b.ops[0].kind)
+	require.Equal(t, b.jobs[b.ops[0].job].tag, b.ops[0].a, "it unlocks")
+	b.done(0, b.ops[0].a)
+	require.Equal(t, chainNotAcquired, b.status().status)
+}
+
+func TestAgentOverload(t *testing.T) {
+	b := newAgentBench(t, 6)
+	greedy, other := b.client(1), b.client(2)
+	for seq := range uint64(4) {
+		b.write(0, greedy, seq+1, 0, 0)
+	}
+	require.Equal(t, chainBusy, b.status().status, "the fourth: half of the room is taken")
+	b.write(0, other, 1, 0, 0)
+	require.Empty(t, b.outs, "another client still gets in")
+	b.write(0, greedy, 4, 0, 0)
+	require.Equal(t, chainBusy, b.status().status, "and busy stays busy for its key")
+	require.EqualValues(t, 1, b.stats.Repeated)
+}
+
+// Two clients want one slot. One has a chain at work and three that wait before
+// the other comes.
+func TestAgentFairness(t *testing.T) {
+	b := newAgentBench(t, 40)
+	greedy, other := b.client(1), b.client(2)
+	for seq := range uint64(4) {
+		b.write(0, greedy, seq+1, 0, 0)
+	}
+	b.write(0, other, 1, 0, 0)
+	b.write(0, other, 2, 0, 0)
+	b.complete(0)
+	require.EqualValues(t, 5, b.stats.Carried, "all of them under one lock")
+	var order []uint64
+	for i := range 6 {
+		r := b.status()
+		order = append(order, r.client)
+		require.EqualValues(t, i+1, r.ops.next().version, "executed in this order")
+	}
+	require.Equal(t, []uint64{1, 1, 2, 1, 2, 1}, order)
+}
+
+// A shared chain does not wait for readers: no writer goes under its lock.
+func TestAgentCarriesReadersOnly(t *testing.T) {
+	b := newAgentBench(t, 40)
+	p, other := b.client(1), b.client(2)
+	r := chainRequest{client: 1, seq: 1, shared: true}
+	b.submit(0, 20, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	b.turn(0)
+	b.write(0, other, 1, 0, 0)
+	r.seq = 2
+	b.submit(0, 21, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	b.turn(0)
+	require.NotZero(t, b.jobs[20].tag&readingTag)
+	require.Len(t, b.ops, 1, "nor does it look at them")
+	b.done(0, 0)
+	b.done(0, b.jobs[20].tag)
+	require.Equal(t, []uint64{1, 2}, []uint64{b.status().seq, b.status().seq})
+	require.Empty(t, b.outs)
+	require.Equal(t, opRead, b.ops[0].kind, "the lock is free for a moment")
+	b.done(0, 0)
+	b.complete(0)
+	require.EqualValues(t, 2, b.status().client)
+}
+
+func TestAgentOldAndStrange(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 0)
+	b.complete(0)
+	require.Equal(t, chainDone, b.status().status)
+	b.write(0, p, 5, 1, 0) // the window is 4: chain 1 is forgotten
+	b.complete(0)
+	b.status()
+	b.write(0, p, 1, 0, 0)
+	require.Equal(t, chainUnknown, b.status().status)
+	b.write(0, p, 6, 4, 0) // no such slot
+	require.Equal(t, chainRefused, b.status().status)
+	require.EqualValues(t, 2, b.stats.Done)
+
+	other := b.client(8)
+	r := chainRequest{client: 7, seq: 9}
+	b.submit(0, b.free[0], other, sealMessage(r.appendTo(nil), 0))
+	require.Empty(t, b.outs, "a client must not speak for another")
+	require.EqualValues(t, 1, b.stats.Malformed)
+}
+
+// A client that is forgotten in the middle: what runs ends and unlocks, what
+// waits does not begin, and who gets its place next hears of neither.
+func TestAgentForgets(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 0)
+	b.write(0, p, 2, 0, 0)
+	b.forget(7)
+	require.Equal(t, p, b.client(8))
+	b.write(0, p, 1, 0, 0)
+	b.complete(0) // of 7, and 8's with it
+	require.EqualValues(t, 8, b.status().client)
+	require.Empty(t, b.outs)
+	require.EqualValues(t, 2, record(t, b, 0).version)
+	require.Zero(t, b.taken)
+	require.Zero(t, b.peers[p].inside)
+}
+
+func record(t *testing.T, b *agentBench, slot int) current {
+	now, err := b.slots.read(slot, 0)
+	require.NoError(t, err)
+	return now
+}
+
+// Somebody took the lock away meanwhile.
+func TestAgentLost(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 0)
+	b.done(0, 0, 0)
+	require.Equal(t, chainDone, b.status().status, "the answer does not wait for the unlock")
+	require.Zero(t, b.taken, "nor does the next chain")
+	b.done(0, 55)
+	require.EqualValues(t, 1, b.stats.Lost)
+}
+
+func TestAgentDamagedRecord(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	for i := range 2 {
+		b.slots.mem[b.slots.copyOff(0, 0, i)] ^= 1
+	}
+	b.write(0, p, 1, 0, 0)
+	b.complete(0)
+	require.Equal(t, chainDamaged, b.status().status)
+}
+
+func TestAgentStepsAllocateNothing(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	seq := uint64(0)
+	msg := make([]byte, 0, 256)
+	res := make([]uint64, 2)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		seq++
+		r := chainRequest{client: 7, seq: seq}
+		msg = sealMessage(appendAccess(r.appendTo(msg[:0]), wireAccess{kind: accessWrite}), 1)
+		b.free = b.free[:0]
+		b.submit(0, 0, p, msg)
+		b.turn(0)
+		res[0], res[1] = 0, 0
+		b.ops = b.ops[:0]
+		b.result(0, 0, res)
+		res[0] = b.jobs[0].tag
+		b.ops = b.ops[:0]
+		b.result(0, 0, res)
+		b.outs = b.outs[:0]
+		b.sent(p, 1)
+		b.turn(0)
+	}))
+	require.EqualValues(t, 101, b.stats.Done)
+}

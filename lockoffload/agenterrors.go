@@ -1,0 +1,14 @@
+package lockoffload
+
+import "errors"
+
+var (
+	// ErrBusy says that the target's agent had no room for a chain. Nothing
+	// was changed.
+	ErrBusy = errors.New("agent is busy")
+	// ErrDiffers says that a record did not have the version that a chain
+	// compared it with. Nothing was changed.
+	ErrDiffers = errors.New("record has another version")
+	// ErrMessage says that bytes are no message between a client and an agent.
+	ErrMessage = errors.New("malformed message")
+)

@@ -1,0 +1,73 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzAgentSubmit gives an agent whatever a client may SEND, each message with
+// a length in front. Nothing makes it panic, answer outside a reply's bounds or
+// keep a buffer.
+func FuzzAgentSubmit(f *testing.F) {
+	add := func(msgs ...[]byte) {
+		var all []byte
+		for _, m := range msgs {
+			all = append(binary.LittleEndian.AppendUint16(all, uint16(len(m))), m...)
+		}
+		f.Add(all)
+	}
+	request := func(seq uint64, slot uint32, accesses ...wireAccess) []byte {
+		r := chainRequest{client: 7, seq: seq, slot: slot, tries: 2}
+		b := r.appendTo(nil)
+		for _, a := range accesses {
+			b = appendAccess(b, a)
+		}
+		return sealMessage(b, len(accesses))
+	}
+	write := wireAccess{kind: accessWrite, data: []byte("0123456789abcdef")}
+	add(request(1, 0, write, wireAccess{kind: accessRead}), request(1, 0, write), request(2, 0, wireAccess{kind: accessCompare, version: 3}))
+	add(request(9, 3), request(5, 3), request(1<<63, 0, write), request(1, 1<<31))
+	add(request(1, 0, wireAccess{kind: accessWrite, data: make([]byte, 17)}), request(2, 0, wireAccess{kind: accessRead, record: 9}))
+	add(make([]byte, 40), exampleReply(nil))
+	f.Fuzz(func(t *testing.T, all []byte) {
+		b := newAgentBench(t, 8)
+		p := b.client(7)
+		given := 0
+		replies := func() {
+			for _, o := range b.outs {
+				_, err := decodeReply(b.reply(o.peer, o.entry)[:o.n])
+				require.NoError(t, err)
+			}
+			b.outs = b.outs[:0]
+		}
+		for len(all) > 2 && given < len(b.jobs) {
+			n := min(int(binary.LittleEndian.Uint16(all)), len(all)-2)
+			b.submit(0, int32(given), p, all[2:2+n])
+			b.turn(0)
+			replies()
+			all = all[2+n:]
+			given++
+		}
+		words := make([]uint64, 8)
+		for now := time.Duration(0); len(b.free) < given; now += 100 * time.Microsecond {
+			for len(b.ops) > 0 {
+				op := b.ops[0]
+				b.ops = append(b.ops[:0], b.ops[1:]...)
+				if op.last {
+					words[0] = op.a // held by others, or unlocked
+					if given%2 == 0 && op.a == 0 {
+						words[0] = 99
+					}
+					b.result(now, op.job, words)
+					replies()
+				}
+			}
+			b.turn(now)
+			replies()
+		}
+		require.Len(t, b.free, given)
+	})
+}

@@ -1,0 +1,301 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// agentJob is a chain that an agent was given:
+//
+//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and answer ─▶ unlocking
+//	                          │  ▲         │                                  ▲
+//	                          ▼  │         └── no more time, answer ──────────┘
+//	                        asleep ── no more time, answer
+//
+// A shared chain, which only reads, takes the lock with a tag that says so. It
+// does not wait for readers, nor need they wait for it.
+type agentJob struct {
+	state   jobState
+	asleep  bool // until at
+	waited  bool // for another job with the same slot
+	peer    int32
+	gen     uint32 // of the peer
+	entry   int32
+	next    int32        // in the peer's queue
+	request chainRequest // a view of the receive buffer
+	tag     uint64
+	words   int // of the results that it waits for
+	tries   uint32
+	began   time.Duration
+	until   time.Duration // deadline
+	at      time.Duration
+	pause   time.Duration
+}
+
+type jobState uint8
+
+const (
+	jobIdle jobState = iota
+	jobQueued
+	jobYielding // leaves the lock free for a moment
+	jobLocking
+	jobDraining // holds the lock, waits for readers to leave
+	jobUnlocking
+)
+
+// yield keeps a job that waited for the agent's own lock from taking it at
+// once: clients that lock without the agent are farther away, and would never
+// find the lock free. One READ through the device is a measure of time that
+// timers are too coarse for.
+func (c *agentCore) yield(j int32) {
+	job := &c.jobs[j]
+	job.state = jobYielding
+	c.post(j, op{kind: opRead, off: c.slots.lockOff(int(job.request.slot)), n: 8})
+}
+
+// try examines the lock.
+func (c *agentCore) try(now time.Duration, j int32) {
+	job := &c.jobs[j]
+	if job.tries > 0 && now >= job.until {
+		c.giveUp(j)
+		return
+	}
+	job.tries++
+	c.stats.Tries++
+	slot := int(job.request.slot)
+	look := op{kind: opRead, off: c.slots.readersOff(slot), n: c.slots.readersSize()}
+	if job.state == jobDraining {
+		c.post(j, look)
+		return
+	}
+	c.tags++
+	job.state, job.tag = jobLocking, c.slots.tag(c.tags, job.request.shared)
+	lock := op{kind: opCmpSwap, off: c.slots.lockOff(slot), b: job.tag, n: 8}
+	if job.request.shared {
+		c.post(j, lock)
+		return
+	}
+	// A reader sets its bit before it looks at the lock. This looks at the
+	// bits behind the lock command: one of the two sees the other.
+	c.post(j, lock, look)
+}
+
+func (c *agentCore) post(j int32, ops ...op) {
+	at := 0
+	for i, o := range ops {
+		o.at = at
+		at += o.n
+		c.ops = append(c.ops, agentOp{op: o, job: j, last: i == len(ops)-1})
+	}
+	c.jobs[j].words = at / 8
+}
+
+// result takes the results of a job's operations, in order. What lies behind
+// them in res does not matter.
+func (c *agentCore) result(now time.Duration, j int32, res []uint64) {
+	job := &c.jobs[j]
+	res = res[:job.words]
+	switch job.state {
+	case jobYielding:
+		c.try(now, j)
+	case jobLocking:
+		switch {
+		case res[0] != 0:
+			c.again(now, j)
+		case anyBit(res[1:]):
+			job.state = jobDraining
+			c.again(now, j)
+		default:
+			c.held(now, j)
+		}
+	case jobDraining:
+		if anyBit(res) {
+			c.again(now, j)
+			break
+		}
+		c.held(now, j)
+	case jobUnlocking:
+		if res[0] != job.tag {
+			c.stats.Lost++
+		}
+		c.unlocking--
+		c.finish(j)
+	}
+}
+
+// maxCarried is how many chains one lock serves beside its own, at most:
+// clients that lock without the agent want their turn.
+const maxCarried = 15
+
+// held performs the accesses of a job that has its lock, and of others that
+// wait for the same slot, one of each peer in turn.
+func (c *agentCore) held(now time.Duration, j int32) {
+	c.conclude(j, c.access(j))
+	for n, more := 0, true; more; {
+		more = false
+		for _, peer := range c.turns {
+			if n == maxCarried {
+				break
+			}
+			if c.carry(now, &c.peers[peer], &c.jobs[j]) {
+				n, more = n+1, true
+			}
+		}
+	}
+	c.unlock(j)
+}
+
+// carry executes one queued job of a peer under the lock of holder, if there
+// is one that fits.
+func (c *agentCore) carry(now time.Duration, p *agentPeer, holder *agentJob) bool {
+	before := int32(-1)
+	for k := p.head; k >= 0; before, k = k, c.jobs[k].next {
+		job := &c.jobs[k]
+		if job.request.slot != holder.request.slot || holder.request.shared && !job.request.shared || job.until <= now {
+			continue
+		}
+		c.unqueue(p, before, k)
+		job.tries = 1
+		c.conclude(k, c.access(k))
+		c.finish(k)
+		c.stats.Carried++
+		return true
+	}
+	return false
+}
+
+func anyBit(words []uint64) bool {
+	for _, w := range words {
+		if w != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// again tries again, if that may be: at once in the beginning, when the way
+// through the device is pause enough, then after a sleep.
+func (c *agentCore) again(now time.Duration, j int32) {
+	job := &c.jobs[j]
+	if limit := job.request.tries; limit > 0 && job.tries >= limit || now >= job.until {
+		c.giveUp(j)
+		return
+	}
+	if now-job.began < c.limits.eager {
+		c.try(now, j)
+		return
+	}
+	// Half of the pause is random: others try too.
+	job.at = min(job.until, now+job.pause/2+time.Duration(c.rng.Int64N(int64(job.pause/2)+1)))
+	job.pause = min(2*job.pause, c.limits.maxPause)
+	job.asleep = true
+	c.wakeAt(job.at)
+}
+
+// giveUp ends a chain that accessed nothing.
+func (c *agentCore) giveUp(j int32) {
+	c.conclude(j, chainNotAcquired)
+	if c.jobs[j].state == jobDraining {
+		c.unlock(j)
+		return
+	}
+	c.finish(j)
+}
+
+// unlock is posted before the answers, which do not wait for its completion:
+// nobody takes a lock from an agent.
+func (c *agentCore) unlock(j int32) {
+	job := &c.jobs[j]
+	job.state = jobUnlocking
+	c.unlocking++
+	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.slot)), a: job.tag, n: 8})
+}
+
+// access executes a chain's operations, with the lock held: all of them, or
+// none of its WRITEs.
+func (c *agentCore) access(j int32) chainStatus {
+	job := &c.jobs[j]
+	slot := int(job.request.slot)
+	status := chainDone
+	for ops := job.request.ops; ops.n > 0; {
+		a := ops.next()
+		old, err := c.slots.read(slot, int(a.record))
+		if err != nil {
+			return chainDamaged
+		}
+		if a.kind == accessCompare && old.version != a.version {
+			status = chainDiffers
+		}
+	}
+	b := c.buffer(j)
+	head := chainReply{client: job.request.client, seq: job.request.seq, status: status}
+	b = head.appendTo(b[:0])
+	n := job.request.ops.n
+	for ops := job.request.ops; ops.n > 0; {
+		a := ops.next()
+		// Checked above; and what this chain wrote is whole.
+		old, _ := c.slots.read(slot, int(a.record))
+		a.version = old.version
+		switch {
+		case a.kind == accessWrite && status == chainDone:
+			c.slots.write(slot, int(a.record), old, a.data)
+			a.version, a.data = old.version+1, nil
+		case a.kind == accessRead:
+			a.data = old.data
+		default:
+			a.data = nil
+		}
+		b = appendAccess(b, a)
+	}
+	sealMessage(b, n)
+	return status
+}
+
+// buffer is where the reply of a job goes: its entry, unless that has gone to
+// a later chain of a client that did not wait.
+func (c *agentCore) buffer(j int32) []byte {
+	job := &c.jobs[j]
+	if !c.wanted(job) {
+		return c.scratch
+	}
+	return c.reply(job.peer, job.entry)
+}
+
+func (c *agentCore) wanted(job *agentJob) bool {
+	p := &c.peers[job.peer]
+	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.seq
+}
+
+// conclude answers a job. From then on its client may send the next one in its
+// place, whether the lock is free already or not.
+func (c *agentCore) conclude(j int32, status chainStatus) {
+	job := &c.jobs[j]
+	c.stats.count(status)
+	c.taken--
+	if p := &c.peers[job.peer]; p.gen == job.gen {
+		p.inside--
+	}
+	if !c.wanted(job) {
+		return
+	}
+	c.peers[job.peer].entries[job.entry].running = false
+	switch status {
+	case chainDone, chainDiffers: // access left a reply
+		binary.LittleEndian.PutUint32(c.reply(job.peer, job.entry)[24:], job.tries)
+		c.send(job.peer, job.entry)
+	default:
+		c.answer(job.peer, job.entry, status, job.tries)
+	}
+}
+
+// finish gives back what a job occupied.
+func (c *agentCore) finish(j int32) {
+	job := &c.jobs[j]
+	if job.state != jobQueued {
+		slot := job.request.slot
+		c.busy[slot/64] &^= 1 << (slot % 64)
+		c.look = true
+	}
+	*job = agentJob{}
+	c.free = append(c.free, j)
+}

@@ -1,0 +1,144 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// agentPeer is a client as the agent knows it, with its last answers: entry
+// (sequence mod window) has the newest chain of those that share it. A client
+// has at most window chains without an answer, so nothing that it may still
+// ask for is overwritten.
+type agentPeer struct {
+	id         uint64
+	live       bool
+	gen        uint32 // counts clients of this place
+	conn       uint32 // counts queue pairs
+	inside     int    // jobs without an answer
+	sending    int    // replies without a completion
+	head, tail int32  // queued jobs; -1: none
+	inTurns    bool   // named in the core's turns
+	entries    []agentEntry
+}
+
+type agentEntry struct {
+	seq     uint64 // 0: never used
+	running bool   // no answer yet
+}
+
+// AgentStats counts since the agent was made.
+type AgentStats struct {
+	Accepted    uint64 // chains taken in
+	Done        uint64 // executed
+	Differs     uint64 // ended by a compare
+	NotAcquired uint64 // ended by count or deadline
+	Damaged     uint64 // met a damaged record
+	Lost        uint64 // unlock commands that found another tag
+	Busy        uint64 // chains refused for want of room
+	Refused     uint64 // chains that make no sense
+	Repeated    uint64 // copies of chains that were known already
+	Unknown     uint64 // copies of chains too old to be known
+	Malformed   uint64 // messages dropped without an answer
+	Carried     uint64 // chains executed under the lock of another one
+	Tries       uint64 // times that a lock was examined
+	Unsent      uint64 // replies that could not be posted
+}
+
+func (s *AgentStats) count(status chainStatus) {
+	switch status {
+	case chainDone:
+		s.Done++
+	case chainDiffers:
+		s.Differs++
+	case chainNotAcquired:
+		s.NotAcquired++
+	case chainDamaged:
+		s.Damaged++
+	}
+}
+
+// attach makes room for a client, or tells the agent of its new queue pair:
+// what was sent on the old one is no longer counted.
+func (c *agentCore) attach(id uint64) (peer int32, conn uint32, err error) {
+	peer, known := c.byID[id]
+	if !known {
+		peer = -1
+		for i := range c.peers {
+			if !c.peers[i].live {
+				peer = int32(i)
+				break
+			}
+		}
+		if peer < 0 {
+			return 0, 0, fmt.Errorf("%w: the agent has %d clients already", ErrConfig, len(c.peers))
+		}
+		p := &c.peers[peer]
+		clear(p.entries)
+		p.id, p.live, p.inside, p.head = id, true, 0, -1
+		c.byID[id] = peer
+	}
+	p := &c.peers[peer]
+	p.conn++
+	p.sending = 0
+	return peer, p.conn, nil
+}
+
+// forget drops a client and all that is remembered of it. Chains of it that
+// run go on; those that wait do not begin.
+func (c *agentCore) forget(id uint64) {
+	peer, known := c.byID[id]
+	if !known {
+		return
+	}
+	delete(c.byID, id)
+	p := &c.peers[peer]
+	p.live = false
+	for p.head >= 0 {
+		j := p.head
+		c.unqueue(p, -1, j)
+		c.conclude(j, chainNotAcquired) // tells nobody
+		c.finish(j)
+	}
+	p.gen++
+	p.conn++
+}
+
+// sent is told of a SEND that completed, or was not posted.
+func (c *agentCore) sent(peer int32, conn uint32) {
+	if p := &c.peers[peer]; p.conn == conn {
+		p.sending--
+	}
+}
+
+// maxSending is how many replies a peer may have without a completion. One
+// that asks for more gets none: its client asks again.
+func (l *agentLimits) maxSending() int { return 2*l.window + 2 }
+
+// replyAt is the place of an entry's reply among all.
+func (c *agentCore) replyAt(peer, entry int32) int {
+	return (int(peer)*(c.limits.window+1) + int(entry)) * c.limits.message
+}
+
+func (c *agentCore) reply(peer, entry int32) []byte {
+	return c.replies[c.replyAt(peer, entry):][:c.limits.message:c.limits.message]
+}
+
+// answer writes a reply that has no operations, and sends it.
+func (c *agentCore) answer(peer, entry int32, status chainStatus, tries uint32) {
+	p := &c.peers[peer]
+	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries}
+	sealMessage(r.appendTo(c.reply(peer, entry)[:0]), 0)
+	c.send(peer, entry)
+}
+
+// send has the reply of an entry sent, for the first time or again.
+func (c *agentCore) send(peer, entry int32) {
+	p := &c.peers[peer]
+	if p.sending >= c.limits.maxSending() {
+		c.stats.Unsent++
+		return
+	}
+	n := binary.LittleEndian.Uint32(c.reply(peer, entry)[4:])
+	p.sending++
+	c.outs = append(c.outs, agentAnswer{peer, entry, int(n)})
+}

@@ -1,0 +1,183 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What the ids of an agent's work requests mean, in their highest byte. The
+// rest is the job, or peer 24 bits and connection 32 bits.
+const (
+	workReceive = 1 << 56
+	workLock    = 2 << 56
+	workReply   = 3 << 56
+	workMask    = 0xff << 56
+)
+
+// serve takes completions until the context ends.
+func (a *Agent) serve(ctx context.Context) {
+	var wcs [64]verbs.WC
+	for {
+		n, err := a.cq.Wait(ctx, wcs[:])
+		a.mu.Lock()
+		for i := range wcs[:n] {
+			a.completed(&wcs[i])
+		}
+		if err != nil {
+			a.fail(err)
+		}
+		a.turn()
+		failed := a.failed
+		a.mu.Unlock()
+		if failed != nil {
+			return
+		}
+	}
+}
+
+// fail stops the agent: lock operations have an outcome that nobody knows. Its
+// clients learn of it by their queue pairs.
+func (a *Agent) fail(err error) {
+	if a.failed != nil {
+		return
+	}
+	a.failed = err
+	for peer := range a.links {
+		a.unlink(int32(peer))
+	}
+	if !errors.Is(err, context.Canceled) {
+		a.cfg.Log.Error("lockoffload: agent stopped", "err", err)
+	}
+}
+
+func (a *Agent) now() time.Duration { return time.Since(a.start) }
+
+// alarm is called by the timer.
+func (a *Agent) alarm() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rings = never
+	a.turn()
+}
+
+func (a *Agent) completed(wc *verbs.WC) {
+	id := wc.ID()
+	switch id & workMask {
+	case workReceive:
+		j := int32(id &^ workMask)
+		peer, known := a.byQP[wc.QPNum()]
+		switch {
+		case wc.Status() != verbs.WCSuccess:
+			a.core.free = append(a.core.free, j)
+		case !known: // of a queue pair that is attached no more
+			a.core.stats.Malformed++
+			a.core.free = append(a.core.free, j)
+		default:
+			at := int(j) * a.core.limits.message
+			a.core.submit(a.now(), j, peer, a.mr.Bytes()[at:at+wc.Len()])
+		}
+	case workLock:
+		if err := wc.Err(); err != nil {
+			a.fail(err)
+			return
+		}
+		j := int(id &^ workMask)
+		at := a.at.results + j*a.words*8
+		for i := range a.res {
+			a.res[i] = verbs.Uint64(a.mr.Bytes(), at+8*i)
+		}
+		a.core.result(a.now(), int32(j), a.res)
+	case workReply:
+		// A failed one says that the connection did; its client comes again.
+		a.core.sent(int32(id>>32&0xffffff), uint32(id))
+	}
+}
+
+// turn does what the core wants done, with at most one crossing for all lock
+// operations, one for all receives and one for each client's replies.
+func (a *Agent) turn() {
+	c := a.core
+	if a.failed != nil || a.closed {
+		return
+	}
+	c.turn(a.now())
+	a.postLocks()
+	a.postReplies()
+	for _, j := range c.free {
+		a.receive(j)
+	}
+	c.free = c.free[:0]
+	if a.recvs.Len() > 0 {
+		if _, err := a.recvs.Post(); err != nil {
+			a.fail(err)
+		}
+	}
+	if c.alarm < a.rings {
+		a.rings = c.alarm
+		a.timer.Reset(max(c.alarm-a.now(), 0))
+	}
+}
+
+func (a *Agent) receive(j int32) {
+	n := a.core.limits.message
+	a.recvs.Recv(workReceive|uint64(j), a.mr.SGE(int(j)*n, n))
+}
+
+func (a *Agent) postLocks() {
+	c := a.core
+	if len(c.ops) == 0 {
+		return
+	}
+	region := a.cfg.Region.Remote()
+	for i := range c.ops {
+		o, flags := &c.ops[i], verbs.SendFlags(0)
+		if o.last {
+			flags = verbs.Signaled
+		}
+		id, at := workLock|uint64(o.job), region.At(uint64(o.off))
+		result := a.mr.SGE(a.at.results+int(o.job)*a.words*8+o.at, o.n)
+		switch o.kind {
+		case opCmpSwap:
+			a.batch.CmpSwap(id, flags, at, o.a, o.b, result)
+		case opRead:
+			a.batch.Read(id, flags, at, result)
+		}
+	}
+	c.ops = c.ops[:0]
+	if _, err := a.batch.Post(); err != nil {
+		a.fail(err)
+	}
+}
+
+func (a *Agent) postReplies() {
+	c := a.core
+	for _, o := range c.outs {
+		l := &a.links[o.peer]
+		if l.qp == nil {
+			c.stats.Unsent++
+			continue
+		}
+		id := workReply | uint64(o.peer)<<32 | uint64(l.conn)
+		l.batch.Send(id, verbs.Signaled, a.mr.SGE(a.at.replies+c.replyAt(o.peer, o.entry), o.n))
+		l.added++
+	}
+	for _, o := range c.outs {
+		l := &a.links[o.peer]
+		if l.added == 0 {
+			continue
+		}
+		n, err := l.batch.Post()
+		if err != nil {
+			a.cfg.Log.Debug("lockoffload: reply not sent", "qp", l.qp.Num(), "err", err)
+		}
+		for range l.added - n {
+			c.stats.Unsent++
+			c.sent(o.peer, l.conn)
+		}
+		l.added = 0
+	}
+	c.outs = c.outs[:0]
+}

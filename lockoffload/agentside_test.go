@@ -1,0 +1,90 @@
+package lockoffload
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// agentSideClient is an initiator that works on the same slots without the agent,
+// one memory access a step: now a writer, now a reader.
+type agentSideClient struct {
+	w       *agentWorld
+	owner   uint64
+	at      int // 0: idle
+	reader  bool
+	slot    int
+	seq     uint64
+	version [agentSimRecords]uint64
+	data    []byte
+	seen    [agentSimRecords][]byte
+}
+
+func (s *agentSideClient) tag() uint64 { return s.owner<<48 | s.seq }
+
+func (s *agentSideClient) step(begin bool) error {
+	w := s.w
+	mem := &w.core.slots
+	lock, readers := mem.lockOff(s.slot), mem.readersOff(s.slot)
+	s.at++
+	switch {
+	case s.at == 1:
+		if !begin || w.rng.IntN(4) > 0 {
+			s.at = 0
+			return nil
+		}
+		s.reader, s.slot, s.seq = w.rng.IntN(3) == 0, w.rng.IntN(agentSimSlots), s.seq+1
+	case s.reader && s.at == 2:
+		w.setWord(readers, w.word(readers)+1<<s.owner)
+	case s.reader && s.at == 3:
+		if w.word(lock) != 0 {
+			s.at = 19 // a writer: leave again
+		}
+	case s.reader && s.at < 20: // the same each time
+		for i := range agentSimRecords {
+			now, err := mem.read(s.slot, i)
+			if err != nil {
+				return err
+			}
+			if s.at > 4 && (now.version != s.version[i] || !bytes.Equal(now.data, s.seen[i])) {
+				return fmt.Errorf("slot %d changed under a reader: version %d, then %d", s.slot, s.version[i], now.version)
+			}
+			s.version[i], s.seen[i] = now.version, bytes.Clone(now.data)
+		}
+	case s.reader:
+		w.setWord(readers, w.word(readers)-1<<s.owner)
+		s.at = 0
+	case s.at == 2:
+		if w.word(lock) != 0 {
+			s.at = 0
+			return nil
+		}
+		w.setWord(lock, s.tag())
+	case s.at == 3:
+		if w.word(readers) != 0 {
+			s.at--
+		}
+	case s.at <= 5:
+		rec := s.at - 4
+		if rec == 0 {
+			s.data = w.data()
+		}
+		now, err := mem.read(s.slot, rec)
+		if err != nil {
+			return err
+		}
+		s.version[rec] = now.version + 1
+		mem.write(s.slot, rec, now, s.data)
+	default:
+		if w.word(lock) != s.tag() {
+			return fmt.Errorf("slot %d was taken from its holder", s.slot)
+		}
+		w.setWord(lock, 0)
+		s.at = 0
+		for i := range agentSimRecords {
+			if err := w.commit(agentSimRecord{s.slot, i}, s.version[i], s.data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// CallerConfig describes a client of an agent.
+type CallerConfig struct {
+	PD     *verbs.PD
+	Layout Layout
+	Limits ChainLimits // the agent's
+	Client uint64      // as in [Agent.Attach]
+	// Connect answers a queue pair that is connected to one that the agent has
+	// attached as Client, with room for twice Limits.Window sends and receives,
+	// and the completion queue of both, which nobody else uses. It is called
+	// by NewCaller, and again after a failure of the queue pair: the chains
+	// without an answer are then issued again. The old queue pair, which may
+	// be closed then, and the last one stay with who made them. An error of
+	// Connect ends the caller.
+	Connect func(ctx context.Context) (*verbs.QP, *verbs.CQ, error)
+	// Reissue is when a chain without an answer is issued again on the same
+	// connection; 0 means 2 s.
+	Reissue time.Duration
+}
+
+// Caller sends chains to a target's agent. It may be used by several
+// goroutines; up to [ChainLimits.Window] chains are under way at a time.
+type Caller struct {
+	cfg  CallerConfig
+	mr   *verbs.MR // requests, then receive buffers
+	free chan *callPlace
+	stop context.CancelFunc
+	done chan struct{} // closed when nothing more will be answered
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	places []callPlace
+	link   callerLink
+	err    error // why done is closed
+}
+
+// callerLink is a connection.
+type callerLink struct {
+	qp    *verbs.QP
+	cq    *verbs.CQ
+	sends *verbs.Batch
+	recvs *verbs.RecvBatch
+	conn  uint32
+}
+
+// callPlace is one of the chains that may be under way. Its sequences are its
+// index modulo the window, like the agent's entries.
+type callPlace struct {
+	index   int
+	seq     uint64
+	length  int  // of the request
+	used    bool // not in free
+	open    bool // no answer yet
+	wanted  bool // somebody waits for it
+	sending int  // SENDs that the device may still read from
+	reply   []byte
+	ready   chan struct{} // the reply is there
+	again   *time.Timer
+}
+
+// NewCaller makes a client of an agent and connects it.
+func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
+	cfg.Layout = cfg.Layout.withDefaults()
+	if err := cfg.Layout.check(); err != nil {
+		return nil, err
+	}
+	cfg.Limits = cfg.Limits.withDefaults(cfg.Layout)
+	if err := cfg.Limits.check(); err != nil {
+		return nil, err
+	}
+	if cfg.PD == nil || cfg.Connect == nil {
+		return nil, fmt.Errorf("lockoffload: make caller: PD and Connect are needed: %w", ErrConfig)
+	}
+	if cfg.Reissue <= 0 {
+		cfg.Reissue = 2 * time.Second
+	}
+	window, message := cfg.Limits.Window, cfg.Limits.Message
+	mr, err := cfg.PD.AllocMR(3*window*message, verbs.MRConfig{})
+	if err != nil {
+		return nil, err
+	}
+	c := &Caller{cfg: cfg, mr: mr, free: make(chan *callPlace, window), done: make(chan struct{}), places: make([]callPlace, window)}
+	for i := range c.places {
+		p := &c.places[i]
+		*p = callPlace{index: i, seq: uint64(i), reply: make([]byte, 0, message), ready: make(chan struct{}, 1), again: time.NewTimer(time.Hour)}
+		p.again.Stop()
+		c.free <- p
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, errors.Join(err, mr.Close())
+	}
+	ctx, c.stop = context.WithCancel(context.Background())
+	c.work.Go(func() { c.serve(ctx) })
+	return c, nil
+}
+
+// Close ends the caller; chains under way end with [ErrOutcomeUnknown]. Its
+// queue pair goes to [verbs.StateError] and stays with who made it. Close may
+// be called again.
+func (c *Caller) Close() error {
+	c.stop()
+	c.work.Wait()
+	return c.mr.Close()
+}
+
+// Do has the agent execute a chain, which takes one round trip, and waits for
+// the answer. Errors tell what happened: with [ErrNotAcquired], [ErrBusy],
+// [ErrDiffers] and [ErrRecord] nothing was changed; [ErrOutcomeUnknown] says
+// that the connection, or the wait, ended before the answer. When accesses
+// differ, those that read were performed all the same.
+//
+// ch and its memory are the caller's again when Do returns.
+func (c *Caller) Do(ctx context.Context, ch *Chain) (Result, error) {
+	res, err := c.do(ctx, ch)
+	if err != nil {
+		return res, opError("chain on", ch.Slot, err)
+	}
+	return res, nil
+}
+
+func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
+	if err := ch.check(c.cfg.Layout, c.cfg.Limits.Message); err != nil {
+		return res, err
+	}
+	var p *callPlace
+	select {
+	case p = <-c.free:
+	case <-ctx.Done():
+		return res, ctx.Err()
+	case <-c.done:
+		return res, c.err
+	}
+	if err := c.issue(p, ch, ch.deadline(ctx)); err != nil {
+		return res, err
+	}
+	p.again.Reset(c.cfg.Reissue)
+	defer p.again.Stop()
+	for {
+		select {
+		case <-p.ready:
+			res, err = ch.take(p.reply)
+			c.release(p)
+			return res, err
+		case <-p.again.C:
+			c.reissue(p)
+			p.again.Reset(c.cfg.Reissue)
+		case <-ctx.Done():
+			return res, c.abandon(p, ctx.Err())
+		case <-c.done:
+			return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, c.err)
+		}
+	}
+}
+
+// deadline is in microseconds, rounded up: 0 would be none at all.
+func (ch *Chain) deadline(ctx context.Context) uint32 {
+	d := ch.Deadline
+	if end, ok := ctx.Deadline(); d == 0 && ok {
+		d = max(time.Until(end), 1)
+	}
+	return uint32(min((d+time.Microsecond-1)/time.Microsecond, math.MaxUint32))
+}
+
+// request writes a chain into dst, which is large enough, and answers its
+// length.
+func (ch *Chain) request(dst []byte, client, seq uint64, deadline uint32) int {
+	r := chainRequest{
+		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline,
+	}
+	b := r.appendTo(dst[:0])
+	for i := range ch.Accesses {
+		a := &ch.Accesses[i]
+		w := wireAccess{kind: accessKind(a.Kind), record: uint16(a.Record)}
+		switch a.Kind {
+		case AccessWrite:
+			w.data = a.Data
+		case AccessCompare:
+			w.version = a.Version
+		}
+		b = appendAccess(b, w)
+	}
+	return len(sealMessage(b, len(ch.Accesses)))
+}
+
+// take moves a reply's results into the chain.
+func (ch *Chain) take(msg []byte) (Result, error) {
+	r, err := decodeReply(msg)
+	if err != nil {
+		return Result{Form: FormAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	res := Result{Form: FormAgent, Tries: int(r.tries)}
+	if err := statusError(r.status); err != nil && r.ops.n == 0 {
+		return res, err
+	}
+	if r.ops.n != len(ch.Accesses) {
+		return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
+	}
+	for i := range ch.Accesses {
+		a, got := &ch.Accesses[i], r.ops.next()
+		if accessKind(a.Kind) != got.kind || a.Record != int(got.record) {
+			return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
+		}
+		a.Version, res.Version = got.version, got.version
+		if a.Kind == AccessRead {
+			a.Data = append(a.Data[:0], got.data...)
+		}
+	}
+	return res, statusError(r.status)
+}
+
+func statusError(s chainStatus) error {
+	switch s {
+	case chainDone:
+		return nil
+	case chainDiffers:
+		return ErrDiffers
+	case chainNotAcquired:
+		return ErrNotAcquired
+	case chainBusy:
+		return ErrBusy
+	case chainRefused:
+		return ErrConfig
+	case chainDamaged:
+		return ErrRecord
+	}
+	return ErrOutcomeUnknown
+}

@@ -1,0 +1,73 @@
+package lockoffload
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func TestAgentConfig(t *testing.T) {
+	_, err := NewAgent(AgentConfig{})
+	require.ErrorIs(t, err, ErrConfig)
+	region := &Region{Layout: Layout{Slots: 1, Size: 8}.withDefaults()}
+	for _, cfg := range []AgentConfig{
+		{Clients: -1}, {Queue: -1}, {Queue: 1 << 15}, {Limits: ChainLimits{Window: 257}},
+		{Limits: ChainLimits{Window: -1}}, {Limits: ChainLimits{Message: 8}}, {Limits: ChainLimits{Message: 101}},
+	} {
+		cfg.PD, cfg.Region = new(verbs.PD), region
+		_, err := NewAgent(cfg)
+		require.ErrorIs(t, err, ErrConfig, "%+v", cfg)
+	}
+	_, err = NewCaller(context.Background(), CallerConfig{Layout: region.Layout})
+	require.ErrorIs(t, err, ErrConfig)
+}
+
+func TestChainDeadline(t *testing.T) {
+	none := context.Background()
+	require.Zero(t, (&Chain{}).deadline(none), "the agent's own limit")
+	require.EqualValues(t, 1, (&Chain{Deadline: 1}).deadline(none), "rounded up")
+	require.EqualValues(t, 1500, (&Chain{Deadline: 1500 * time.Microsecond}).deadline(none))
+	require.EqualValues(t, 1<<32-1, (&Chain{Deadline: 1e6 * time.Hour}).deadline(none))
+	over, cancel := context.WithDeadline(none, time.Now().Add(-time.Hour))
+	defer cancel()
+	require.EqualValues(t, 1, (&Chain{}).deadline(over), "over is not the same as none")
+	soon, cancel := context.WithTimeout(none, time.Minute)
+	defer cancel()
+	require.InDelta(t, 60e6, (&Chain{}).deadline(soon), 1e6)
+}
+
+// What a client is told by each kind of reply.
+func TestChainReplies(t *testing.T) {
+	for status, want := range map[chainStatus]error{
+		chainDone: nil, chainDiffers: ErrDiffers, chainNotAcquired: ErrNotAcquired, chainBusy: ErrBusy,
+		chainUnknown: ErrOutcomeUnknown, chainRefused: ErrConfig, chainDamaged: ErrRecord,
+	} {
+		ch := Chain{Accesses: []Access{{Kind: AccessRead, Data: make([]byte, 8)}, {Kind: AccessCompare, Version: 1}}}
+		r := chainReply{client: 1, seq: 1, status: status, tries: 3}
+		msg, n := r.appendTo(nil), 0
+		if status == chainDone || status == chainDiffers {
+			msg = appendAccess(msg, wireAccess{kind: accessRead, version: 4, data: []byte("four")})
+			msg = appendAccess(msg, wireAccess{kind: accessCompare, version: 5})
+			n = 2
+		}
+		res, err := ch.take(sealMessage(msg, n))
+		require.ErrorIs(t, err, want)
+		require.Equal(t, 3, res.Tries)
+		if n > 0 {
+			require.Equal(t, "four", string(ch.Accesses[0].Data))
+			require.EqualValues(t, 5, ch.Accesses[1].Version)
+		}
+	}
+	ch := Chain{Accesses: []Access{{Kind: AccessWrite, Data: []byte("x")}}}
+	r := chainReply{client: 1, seq: 1, status: chainDone}
+	_, err := ch.take(sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	require.ErrorIs(t, err, ErrOutcomeUnknown, "the answer to something else")
+	_, err = ch.take(sealMessage(r.appendTo(nil), 0))
+	require.ErrorIs(t, err, ErrOutcomeUnknown, "done, but nothing of it")
+	_, err = ch.take([]byte("rubbish"))
+	require.ErrorIs(t, err, ErrOutcomeUnknown)
+}

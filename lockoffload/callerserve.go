@@ -1,0 +1,207 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Ids of a caller's work requests: the kind, connection 24 bits, and the place
+// or the receive buffer.
+const (
+	callReceive = 1 << 56
+	callSend    = 2 << 56
+)
+
+func callID(kind uint64, conn uint32, index int) uint64 {
+	return kind | uint64(conn&0xffffff)<<32 | uint64(index)
+}
+
+// connect gets a queue pair and posts all receives to it.
+func (c *Caller) connect(ctx context.Context) error {
+	qp, cq, err := c.cfg.Connect(ctx)
+	if err != nil {
+		return fmt.Errorf("lockoffload: connect to agent: %w", err)
+	}
+	window := c.cfg.Limits.Window
+	l := callerLink{qp: qp, cq: cq, conn: c.link.conn + 1}
+	if l.sends, err = qp.NewBatch(window); err != nil {
+		return err
+	}
+	if l.recvs, err = qp.NewRecvBatch(2 * window); err != nil {
+		return err
+	}
+	for i := range 2 * window {
+		c.receive(&l, i)
+	}
+	if _, err := l.recvs.Post(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+	for i := range c.places {
+		p := &c.places[i]
+		p.sending = 0 // the old queue pair sends nothing any more
+		if p.open && p.wanted {
+			c.add(p)
+		} else {
+			c.vacate(p)
+		}
+	}
+	_, err = l.sends.Post()
+	return err
+}
+
+func (c *Caller) receive(l *callerLink, i int) {
+	n := c.cfg.Limits.Message
+	l.recvs.Recv(callID(callReceive, l.conn, i), c.mr.SGE((c.cfg.Limits.Window+i)*n, n))
+}
+
+// add adds a place's request to the batch. The lock is held.
+func (c *Caller) add(p *callPlace) {
+	p.sending++
+	c.link.sends.Send(callID(callSend, c.link.conn, p.index), verbs.Signaled, c.mr.SGE(p.index*c.cfg.Limits.Message, p.length))
+}
+
+// issue gives a chain the next sequence of its place and sends it.
+func (c *Caller) issue(p *callPlace, ch *Chain, deadline uint32) error {
+	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	p.seq += uint64(window)
+	p.length = ch.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline)
+	p.used, p.open, p.wanted = true, true, true
+	c.send(p)
+	return nil
+}
+
+// reissue sends a chain once more, unless the last copy is still being sent.
+func (c *Caller) reissue(p *callPlace) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.open && p.sending == 0 {
+		c.send(p)
+	}
+}
+
+// send has no error: a queue pair that fails here fails for the receiver too,
+// which connects again and sends what is open.
+func (c *Caller) send(p *callPlace) {
+	c.add(p)
+	if n, _ := c.link.sends.Post(); n == 0 {
+		p.sending--
+	}
+}
+
+// release makes a place free for the next chain, once the device no longer
+// needs its request.
+func (c *Caller) release(p *callPlace) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.wanted = false
+	c.vacate(p)
+}
+
+// abandon leaves a chain to itself: its place is free when its reply, or the
+// next connection, comes.
+func (c *Caller) abandon(p *callPlace, cause error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.wanted = false
+	if !p.open { // the reply came at the same moment
+		<-p.ready
+		c.vacate(p)
+	}
+	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
+}
+
+// vacate frees a place that nobody needs: not who waits for the reply, nor the
+// device, which might read the next request in the middle of this one.
+func (c *Caller) vacate(p *callPlace) {
+	if p.used && p.sending == 0 && !p.wanted {
+		p.used, p.open = false, false
+		c.free <- p
+	}
+}
+
+// serve takes completions, and connects again when the queue pair fails.
+func (c *Caller) serve(ctx context.Context) {
+	var wcs [32]verbs.WC
+	for {
+		n, err := c.link.cq.Wait(ctx, wcs[:])
+		for i := range wcs[:n] {
+			if werr := c.completed(&wcs[i]); werr != nil && err == nil {
+				err = werr
+			}
+		}
+		if err == nil {
+			_, err = c.link.recvs.Post()
+		}
+		if err == nil {
+			continue
+		}
+		if terr := c.link.qp.ToError(); terr != nil && !errors.Is(terr, verbs.ErrClosed) {
+			err = errors.Join(err, terr)
+		}
+		if ctx.Err() != nil {
+			c.end(ErrClosed)
+			return
+		}
+		if cerr := c.connect(ctx); cerr != nil {
+			c.end(errors.Join(cerr, err))
+			return
+		}
+	}
+}
+
+func (c *Caller) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	close(c.done)
+}
+
+// completed answers an error when the connection failed.
+func (c *Caller) completed(wc *verbs.WC) error {
+	id := wc.ID()
+	if uint32(id>>32)&0xffffff != c.link.conn&0xffffff {
+		return nil // of an earlier connection
+	}
+	if err := wc.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := int(uint32(id))
+	if id&workMask == callSend {
+		p := &c.places[i]
+		if p.sending--; !p.open {
+			c.vacate(p)
+		}
+		return nil
+	}
+	message := c.cfg.Limits.Message
+	body := c.mr.Bytes()[(c.cfg.Limits.Window+i)*message:][:wc.Len()]
+	if r, err := decodeReply(body); err == nil && r.client == c.cfg.Client {
+		p := &c.places[r.seq%uint64(len(c.places))]
+		if p.open && p.seq == r.seq {
+			p.open = false
+			if p.wanted {
+				p.reply = append(p.reply[:0], body...)
+				p.ready <- struct{}{}
+			} else {
+				c.vacate(p)
+			}
+		}
+	}
+	c.receive(&c.link, i)
+	return nil
+}

@@ -1,0 +1,134 @@
+package lockoffload
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// session is a client's side of one admission: a connection, an identity and a
+// lease.
+type session struct {
+	line  *line
+	tags  tagger
+	lease time.Duration
+
+	lost     chan struct{} // closed when locks can no longer be relied on
+	lostOnce sync.Once
+
+	mu    sync.Mutex
+	until time.Time // end of the lease
+	over  bool
+
+	stop context.CancelFunc
+	gone chan struct{} // the watchdog has ended
+	beat *verbs.MR
+}
+
+func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, error) {
+	s := &session{lease: in.Lease, lost: make(chan struct{}), gone: make(chan struct{})}
+	s.tags.owner, s.tags.epoch = in.Owner, in.Epoch
+	var err error
+	if s.line, err = newLine(qp, cq, in.Region, s.expire); err != nil {
+		return nil, err
+	}
+	if s.beat, err = pd.AllocMR(8, verbs.MRConfig{}); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if s.lease <= 0 {
+		close(s.gone)
+		return s, nil
+	}
+	s.until = time.Now().Add(s.lease)
+	go s.watchdog(ctx, in.Layout.beatOff(in.Owner))
+	return s, nil
+}
+
+// watchdog counts the heartbeat up three times in a lease. The lease runs from
+// the posting of the last one that was acknowledged: the target counts from
+// when it sees it, which is later.
+func (s *session) watchdog(ctx context.Context, off int) {
+	defer close(s.gone)
+	tick := time.NewTicker(s.lease / 3)
+	defer tick.Stop()
+	ops := []op{{kind: opWrite, off: off, n: 8}}
+	for count := uint64(s.tags.epoch)<<32 + 1; ; count++ {
+		posted := time.Now()
+		binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
+		// Not under ctx: its memory is used again.
+		if err := s.heartbeat(context.Background(), ops); err != nil {
+			s.expire()
+			return
+		}
+		s.mu.Lock()
+		s.until = posted.Add(s.lease)
+		s.mu.Unlock()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			binary.LittleEndian.PutUint64(s.beat.Bytes(), goodbye)
+			bye, cancel := context.WithTimeout(context.Background(), s.lease/3)
+			defer cancel()
+			_ = s.heartbeat(bye, ops) // else the target waits for the lease
+			return
+		}
+	}
+}
+
+// goodbye in the heartbeat word ends a session at once.
+const goodbye = 1<<64 - 1
+
+func (s *session) heartbeat(ctx context.Context, ops []op) error {
+	s.mu.Lock()
+	until := s.until
+	s.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	f, err := s.line.issue(ops, s.beat, nil)
+	if err != nil {
+		return err
+	}
+	return s.line.await(ctx, f)
+}
+
+// expire ends the session: its locks are lost, nothing is posted any more.
+func (s *session) expire() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.lostOnce.Do(func() {
+		close(s.lost)
+		// What is still under way ends now, not when the device gives up. A
+		// queue pair that is in ERROR already, or closed, may refuse.
+		_ = s.line.qp.ToError()
+	})
+}
+
+// allowed tells whether a WRITE may be posted under the lease.
+func (s *session) allowed() error {
+	s.mu.Lock()
+	over := s.over || s.lease > 0 && !time.Now().Before(s.until)
+	s.mu.Unlock()
+	if over {
+		s.expire()
+		if err := s.line.fault(); err != nil {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		return fmt.Errorf("%w: the lease ran out", ErrLost)
+	}
+	return nil
+}
+
+func (s *session) close(ctx context.Context) error {
+	s.stop()
+	<-s.gone
+	s.expire()
+	return errors.Join(s.line.close(ctx), s.beat.Close())
+}

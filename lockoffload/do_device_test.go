@@ -1,0 +1,116 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+// The same chains with and without an agent: the same answers, other forms.
+func TestDoChoosesForms(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8, Records: 2}, nil)
+	plain, helped := r.side(), r.side()
+	helped.UseAgent(r.caller(nil))
+	for slot, c := range []*lockoffload.Client{plain, helped} {
+		want := lockoffload.FormTwoStep
+		if c == helped {
+			want = lockoffload.FormAgent
+		}
+		do := func(form lockoffload.Form, accesses ...lockoffload.Access) (lockoffload.Chain, error) {
+			ch := lockoffload.Chain{Slot: slot, Accesses: accesses}
+			res, err := c.Do(ctx, &ch)
+			require.Equal(t, form, res.Form)
+			return ch, err
+		}
+		ch, err := do(want, readOf(0, 8), writeOf(0, "one"), writeOf(1, "two"), readOf(0, 8), compareWith(1, 0))
+		require.NoError(t, err)
+		require.Empty(t, ch.Accesses[0].Data)
+		require.Equal(t, "one", string(ch.Accesses[3].Data))
+		require.Equal(t, []uint64{0, 1, 1, 1, 1}, versions(ch))
+
+		ch, err = do(want, compareWith(0, 1), compareWith(1, 5), writeOf(0, "never"), readOf(1, 8))
+		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		require.Equal(t, "two", string(ch.Accesses[3].Data))
+		require.Equal(t, []uint64{1, 1, 1, 1}, versions(ch))
+
+		ch, err = do(lockoffload.FormReadHeld, readOf(0, 8), readOf(1, 8))
+		require.NoError(t, err)
+		require.Equal(t, "one", string(ch.Accesses[0].Data))
+		ch, err = do(lockoffload.FormReadChain, readOf(1, 8), compareWith(1, 1))
+		require.NoError(t, err)
+		require.Equal(t, "two", string(ch.Accesses[0].Data))
+		_, err = do(lockoffload.FormReadChain, compareWith(1, 2))
+		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+
+		held, _, err := plain.Lock(ctx, slot)
+		require.NoError(t, err)
+		for _, ch := range []lockoffload.Chain{{Tries: 2}, {Deadline: 20 * time.Millisecond}} {
+			ch.Slot, ch.Accesses = slot, []lockoffload.Access{writeOf(0, "never")}
+			res, err := c.Do(ctx, &ch)
+			require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+			require.Equal(t, want, res.Form)
+		}
+		require.NoError(t, held.Unlock(ctx))
+	}
+	closed := r.caller(nil)
+	require.NoError(t, closed.Close())
+	helped.UseAgent(closed)
+	res, err := helped.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "alone")}})
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormTwoStep, res.Form, "the agent was not even asked")
+}
+
+func versions(ch lockoffload.Chain) (v []uint64) {
+	for _, a := range ch.Accesses {
+		v = append(v, a.Version)
+	}
+	return v
+}
+
+// Clients with and without an agent count in one record, each step a compare
+// and a write.
+func TestDoCounts(t *testing.T) {
+	ctx := within(t, 60*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	const each = 50
+	var wg sync.WaitGroup
+	for i := range 4 {
+		c := r.side()
+		if i%2 == 0 {
+			c.UseAgent(r.caller(nil))
+		}
+		wg.Go(func() {
+			read := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 8)}}
+			for n := 0; n < each; {
+				if _, err := c.Do(ctx, &read); err != nil {
+					t.Error(err)
+					return
+				}
+				now := read.Accesses[0]
+				next := binary.LittleEndian.AppendUint64(nil, counted(now.Data)+1)
+				_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{compareWith(0, now.Version), writeOf(0, string(next))}})
+				switch {
+				case err == nil:
+					n++
+				case !errors.Is(err, lockoffload.ErrDiffers):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	data, res, err := r.side().Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, 4*each, counted(data))
+	require.EqualValues(t, 4*each, res.Version)
+}

@@ -1,0 +1,83 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Invite is what a client gets from the target when it is admitted: who it is,
+// where the region is, how long its lease is. It travels with the exchange of
+// endpoints, see [Session.Endpoint], and is as confidential as the rkey in it.
+type Invite struct {
+	Owner  uint16 // 1 to Layout.Clients
+	Epoch  uint16 // differs each time that an owner number is given out
+	Lease  time.Duration
+	Region verbs.Region
+	Layout Layout
+}
+
+const (
+	inviteMagic = "GVL1"
+	inviteSize  = 4 + 2 + 2 + 8 + 20 + 5*4 + 8
+)
+
+// AppendBinary appends the invite's encoding to b.
+func (in Invite) AppendBinary(b []byte) ([]byte, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	be := binary.BigEndian
+	b = append(b, inviteMagic...)
+	b = be.AppendUint16(b, in.Owner)
+	b = be.AppendUint16(b, in.Epoch)
+	b = be.AppendUint64(b, uint64(in.Lease))
+	b = be.AppendUint64(b, in.Region.Addr)
+	b = be.AppendUint64(b, in.Region.Length)
+	b = be.AppendUint32(b, in.Region.RKey)
+	l := in.Layout.withDefaults()
+	b = be.AppendUint64(b, uint64(l.Slots))
+	for _, v := range []int{l.Size, l.Records, l.Clients, l.Swap} {
+		b = be.AppendUint32(b, uint32(v))
+	}
+	return append(b, 0, 0, 0, 0), nil
+}
+
+// UnmarshalBinary decodes what AppendBinary made; anything else is refused
+// with [ErrConfig].
+func (in *Invite) UnmarshalBinary(b []byte) error {
+	if len(b) != inviteSize || string(b[:4]) != inviteMagic || string(b[inviteSize-4:]) != "\x00\x00\x00\x00" {
+		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
+	}
+	be := binary.BigEndian
+	slots := be.Uint64(b[36:])
+	if slots > 1<<30 {
+		return fmt.Errorf("lockoffload: decode invite: %d slots: %w", slots, ErrConfig)
+	}
+	out := Invite{
+		Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])),
+		Region: verbs.Region{Addr: be.Uint64(b[16:]), Length: be.Uint64(b[24:]), RKey: be.Uint32(b[32:])},
+		Layout: Layout{Slots: int(slots), Size: int(be.Uint32(b[44:])), Records: int(be.Uint32(b[48:])), Clients: int(be.Uint32(b[52:])), Swap: int(be.Uint32(b[56:]))},
+	}
+	if out.Layout != out.Layout.withDefaults() {
+		return fmt.Errorf("lockoffload: decode invite: layout %+v: %w", out.Layout, ErrConfig)
+	}
+	if err := out.check(); err != nil {
+		return err
+	}
+	*in = out
+	return nil
+}
+
+func (in Invite) check() error {
+	l := in.Layout.withDefaults()
+	if err := l.check(); err != nil {
+		return err
+	}
+	if in.Owner == 0 || int(in.Owner) > l.Clients || in.Lease < 0 || in.Region.Length < uint64(l.Bytes()) {
+		return fmt.Errorf("lockoffload: invite of owner %d of %d, lease %v, region of %d bytes: %w", in.Owner, l.Clients, in.Lease, in.Region.Length, ErrConfig)
+	}
+	return nil
+}

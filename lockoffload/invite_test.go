@@ -1,0 +1,52 @@
+package lockoffload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func anInvite() Invite {
+	l := Layout{Slots: 3, Size: 100, Records: 2, Clients: 8, Swap: 1}
+	return Invite{Owner: 8, Epoch: 7, Lease: time.Second, Layout: l, Region: verbs.Region{Addr: 1 << 40, Length: uint64(l.Bytes()), RKey: 5}}
+}
+
+func TestInvite(t *testing.T) {
+	in := anInvite()
+	b, err := in.AppendBinary([]byte("before"))
+	require.NoError(t, err)
+	var out Invite
+	require.NoError(t, out.UnmarshalBinary(b[6:]))
+	require.Equal(t, in, out)
+	for name, spoil := range map[string]func(*Invite){
+		"no owner":      func(i *Invite) { i.Owner = 0 },
+		"owner":         func(i *Invite) { i.Owner = 9 },
+		"lease":         func(i *Invite) { i.Lease = -1 },
+		"short region":  func(i *Invite) { i.Region.Length-- },
+		"too many":      func(i *Invite) { i.Layout.Slots = 2 << 30 },
+		"without slots": func(i *Invite) { i.Layout = Layout{} },
+	} {
+		bad := in
+		spoil(&bad)
+		_, err := bad.AppendBinary(nil)
+		require.ErrorIs(t, err, ErrConfig, name)
+	}
+}
+
+func FuzzInvite(f *testing.F) {
+	b, _ := anInvite().AppendBinary(nil)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in Invite
+		if in.UnmarshalBinary(b) != nil {
+			require.Zero(t, in)
+			return
+		}
+		again, err := in.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, b, again)
+	})
+}

@@ -1,0 +1,180 @@
+package lockoffload
+
+// queue is the fair mode of acquire: tickets, served in the order in which
+// they were drawn.
+//
+//	[FETCH_ADD tickets]                          draw one
+//	[CMP_SWAP queue, FETCH_ADD tickets + 0, READ queue]   put down whose it is; look who is served
+//
+// At its turn a client takes the lock as others do, who need not queue: the
+// tickets are for the order only, and no mistake in them lets two hold a lock.
+// A ticket whose owner gave up is marked in the queue; whoever waits and finds
+// the mark at the ticket that is being served passes on. What a dead client
+// leaves is marked by the target.
+type queue struct {
+	state  queueState
+	ticket uint32
+	turn   bool
+	drawn  bool // there is a ticket
+	placed bool // the queue says whose it is
+	skip   uint32
+
+	place, look int // of the list
+}
+
+type queueState uint8
+
+const (
+	queueIdle queueState = iota
+	queueDrawn
+	queueLooked
+	queueLook
+	queueSkipped // a mark was taken off
+	queueLeft
+	queueLeftSkip
+	queueDone
+)
+
+func (m *acquire) entry() uint64 {
+	return queueEntry(m.tags.owner, m.tags.epoch, m.queue.ticket)
+}
+
+func (m *acquire) queueStep() (verdict, error) {
+	q := m.queue
+	switch q.state {
+	case queueDrawn:
+		next, serving := tickets(m.result(q.look))
+		*q = queue{ticket: next, drawn: true}
+		m.begin()
+		if serving != next {
+			return m.lookAgain()
+		}
+		// It is our turn already. Should the entry not find its place, then
+		// only the target's help for a dead holder comes later.
+		m.cmpSwap(m.l.queueOff(m.grant.slot, q.ticket), 0, m.entry())
+		return m.takeTurn()
+	case queueLooked:
+		return m.looked()
+	case queueLook:
+		m.begin()
+		return m.lookAgain()
+	case queueSkipped:
+		taken := m.result(q.place) == skipMark(q.skip)
+		m.begin()
+		if taken {
+			m.fetchAdd(m.l.ticketOff(m.grant.slot), passTicket(q.skip))
+		}
+		return m.lookAgain()
+	}
+	m.begin()
+	q.look = m.fetchAdd(m.l.ticketOff(m.grant.slot), takeTicket)
+	q.state = queueDrawn
+	return post, nil
+}
+
+func (m *acquire) takeTurn() (verdict, error) {
+	m.queue.turn = true
+	m.far = 0
+	m.grant.fair, m.grant.ticket = true, m.queue.ticket
+	m.ask()
+	return post, nil
+}
+
+func (m *acquire) lookAgain() (verdict, error) {
+	q, slot := m.queue, m.grant.slot
+	q.place = -1
+	if !q.placed {
+		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
+	}
+	q.look = m.load(m.l.ticketOff(slot))
+	m.read(m.l.queueOff(slot, 0), m.l.queueAt(), m.l.Clients*8)
+	q.state = queueLooked
+	return post, nil
+}
+
+func (m *acquire) looked() (verdict, error) {
+	q, slot := m.queue, m.grant.slot
+	_, serving := tickets(m.result(q.look))
+	var found uint64
+	if q.place >= 0 {
+		found = m.result(q.place)
+		q.placed = found == 0 || found == m.entry()
+	}
+	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.Clients))*8)
+	switch ahead := int32(q.ticket - serving); {
+	case ahead < 0: // passed over: draw another one
+		m.begin()
+		if q.placed {
+			m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), 0)
+		}
+		q.look = m.fetchAdd(m.l.ticketOff(slot), takeTicket)
+		q.state = queueDrawn
+		return post, nil
+	case ahead == 0:
+		m.begin()
+		if !q.placed {
+			m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
+		}
+		return m.takeTurn()
+	case at == skipMark(serving):
+		m.begin()
+		q.skip = serving
+		q.place = m.cmpSwap(m.l.queueOff(slot, serving), at, 0)
+		q.state = queueSkipped
+		return post, nil
+	case !q.placed && isSkipMark(found) && int32(uint32(found)-serving) < 0:
+		// A mark that came too late to be seen.
+		m.begin()
+		m.cmpSwap(m.l.queueOff(slot, q.ticket), found, 0)
+		return m.lookAgain()
+	default:
+		m.far = int(ahead)
+		m.count.Waits++
+		q.state = queueLook
+		return sleep, nil
+	}
+}
+
+// queueLeave marks the ticket, and passes on at once if its turn has come.
+func (m *acquire) queueLeave() (verdict, error) {
+	q, slot := m.queue, m.grant.slot
+	switch q.state {
+	case queueIdle:
+		return done, nil
+	case queueLeft:
+		_, serving := tickets(m.result(q.look))
+		if serving != q.ticket {
+			q.state = queueDone
+			return done, nil
+		}
+		m.begin()
+		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), skipMark(q.ticket), 0)
+		q.state = queueLeftSkip
+		return post, nil
+	case queueLeftSkip:
+		taken := m.result(q.place) == skipMark(q.ticket)
+		q.state = queueDone
+		m.begin()
+		if !taken {
+			return done, nil
+		}
+		m.fetchAdd(m.l.ticketOff(slot), passTicket(q.ticket))
+		return last, nil
+	case queueDone:
+		return done, nil
+	case queueDrawn:
+		next, _ := tickets(m.result(q.look))
+		q.ticket = next
+	}
+	// Whether the entry is there or not yet: one of the two finds its place.
+	pass := q.state == queueSkipped && m.result(q.place) == skipMark(q.skip)
+	m.begin()
+	if pass {
+		m.fetchAdd(m.l.ticketOff(slot), passTicket(q.skip))
+	}
+	m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), skipMark(q.ticket))
+	m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, skipMark(q.ticket))
+	q.look = m.load(m.l.ticketOff(slot))
+	q.state = queueLeft
+	return post, nil
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+type end struct {
+	dev *verbs.Device
+	pd  *verbs.PD
+	gid verbs.GIDEntry
+}
+
+func open(t *testing.T, name string) end {
+	t.Helper()
+	d, err := verbs.Open(name, verbs.DeviceConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	gid, err := d.FindGID(verbs.GIDQuery{Port: 1})
+	require.NoError(t, err)
+	return end{d, pd, gid}
+}
+
+func (e end) qp(t *testing.T) (*verbs.QP, *verbs.CQ) {
+	t.Helper()
+	cq, err := e.dev.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cq.Close()) })
+	qp, err := e.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: e.gid})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, qp.Close()) })
+	return qp, cq
+}
+
+// rig is a target on rxe1, and initiators on rxe0.
+type rig struct {
+	t     *testing.T
+	a, b  end
+	srv   *lockoffload.Server
+	lease time.Duration
+}
+
+func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
+	t.Helper()
+	if !lab.In() {
+		t.Skip("needs the lab's two devices")
+	}
+	r := &rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1"), lease: lease}
+	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mr.Close()) })
+	reg, err := lockoffload.NewRegion(mr, l)
+	require.NoError(t, err)
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: reg, GID: r.b.gid, Lease: lease})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
+	return r
+}
+
+// admit makes a connected queue pair with a place at the target.
+func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.Invite) {
+	r.t.Helper()
+	qp, cq := r.a.qp(r.t)
+	ea, err := qp.Endpoint()
+	require.NoError(r.t, err)
+	s, err := r.srv.Admit(nil)
+	require.NoError(r.t, err)
+	eb, err := s.Endpoint()
+	require.NoError(r.t, err)
+	require.NoError(r.t, s.Connect(ea))
+	require.NoError(r.t, qp.Connect(eb, verbs.ConnectConfig{}))
+	var in lockoffload.Invite
+	require.NoError(r.t, in.UnmarshalBinary(eb.Data))
+	return qp, cq, s, in
+}
+
+func (r *rig) client(retry lockoffload.Retry) (*lockoffload.Client, *lockoffload.Session) {
+	r.t.Helper()
+	qp, cq, s, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in, Retry: retry})
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
+	return c, s
+}
+
+func (r *rig) clients(n int, retry lockoffload.Retry) []*lockoffload.Client {
+	out := make([]*lockoffload.Client, n)
+	for i := range out {
+		out[i], _ = r.client(retry)
+	}
+	return out
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,253 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ServerConfig describes the target's side.
+type ServerConfig struct {
+	PD     *verbs.PD
+	Region *Region        // its memory is registered in PD
+	GID    verbs.GIDEntry // local address; the zero value means what an empty query finds
+	// Lease is how long a client may be silent and still rely on its locks; 0
+	// means 1 s. What a dead client held is free again at most three leases
+	// after its last heartbeat.
+	Lease   time.Duration
+	Connect verbs.ConnectConfig // of the queue pairs to clients
+	Log     *slog.Logger        // nil means slog.Default
+}
+
+// Server admits clients to a region, watches their leases and takes back what
+// dead ones leave behind. Its methods are safe for concurrent use.
+type Server struct {
+	cfg  ServerConfig
+	l    Layout
+	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
+	loop *loopback
+
+	mu       sync.Mutex
+	sessions map[uint16]*Session
+	epochs   []uint16
+	closed   bool
+	counts   ServerStats
+
+	stop context.CancelFunc
+	gone chan struct{}
+}
+
+// ServerStats counts since the server was made.
+type ServerStats struct {
+	Admitted  uint64 // sessions
+	Ended     uint64 // sessions that said goodbye or were closed here
+	Expired   uint64 // sessions whose lease ran out
+	Recovered uint64 // locks, readers and tickets that were taken back
+	Skipped   uint64 // tickets that nobody claimed
+}
+
+// NewServer starts to watch a region. Close it before the region's memory.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	if cfg.PD == nil || cfg.Region == nil || cfg.Lease < 0 {
+		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed: %w", ErrConfig)
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	dev := cfg.PD.Device()
+	cq, err := dev.CreateCQ(verbs.CQConfig{PollOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	loop, err := newLoopback(cfg.PD, cfg.GID, cfg.Region)
+	if err != nil {
+		return nil, errors.Join(err, cq.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{
+		cfg: cfg, l: cfg.Region.Layout, cq: cq, loop: loop, stop: stop, gone: make(chan struct{}),
+		sessions: map[uint16]*Session{}, epochs: make([]uint16, cfg.Region.Clients+1),
+	}
+	go s.watch(ctx)
+	return s, nil
+}
+
+// Stats answers the counts so far.
+func (s *Server) Stats() ServerStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Close ends all sessions and frees what the server made; the region's memory
+// stays. It may be called again.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	var all []*Session
+	for _, one := range s.sessions {
+		all = append(all, one)
+	}
+	s.mu.Unlock()
+	s.stop()
+	<-s.gone
+	var errs []error
+	for _, one := range all {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(append(errs, s.loop.close(), s.cq.Close())...)
+}
+
+// Admit gives a client a place: a queue pair to connect, or the one given,
+// which is then the session's to move to ERROR and stays the caller's to close.
+// The client's lease begins with its first heartbeat, which must come within
+// one minute.
+func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, opErrorf("admit", ErrClosed)
+	}
+	var owner uint16
+	for i := range s.l.Clients {
+		if o := uint16(i + 1); s.sessions[o] == nil {
+			owner = o
+			break
+		}
+	}
+	if owner == 0 {
+		return nil, opErrorf("admit", ErrFull)
+	}
+	one := &Session{srv: s, qp: qp, done: make(chan struct{}), moved: time.Now()}
+	if qp == nil {
+		made, err := s.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: s.cfg.GID, MaxSendWR: 1, MaxRecvWR: 1})
+		if err != nil {
+			return nil, err
+		}
+		one.qp, one.made = made, true
+	}
+	last, err := s.cfg.Region.mr.Load64(s.l.beatOff(owner))
+	if err != nil {
+		return nil, errors.Join(err, one.dispose())
+	}
+	s.epochs[owner]++
+	one.last = last
+	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.l}
+	s.sessions[owner] = one
+	s.counts.Admitted++
+	return one, nil
+}
+
+// Session is a client's place at the target.
+type Session struct {
+	srv    *Server
+	qp     *verbs.QP
+	made   bool // the queue pair is the session's
+	invite Invite
+	done   chan struct{}
+
+	end sync.Once
+	err error
+
+	// Of the server's watch.
+	last  uint64
+	moved time.Time
+	alive bool // a heartbeat was seen
+}
+
+// Invite is what the client is to be given.
+func (s *Session) Invite() Invite { return s.invite }
+
+// Endpoint is the session's queue pair with the encoded invite as its data and
+// the region among its regions.
+func (s *Session) Endpoint() (verbs.Endpoint, error) {
+	e, err := s.qp.Endpoint()
+	if err != nil {
+		return e, err
+	}
+	e.Regions = append(e.Regions, s.invite.Region)
+	e.Data, err = s.invite.AppendBinary(nil)
+	return e, err
+}
+
+// Connect connects the session's queue pair to the client's.
+func (s *Session) Connect(remote verbs.Endpoint) error {
+	return s.qp.Connect(remote, s.srv.cfg.Connect)
+}
+
+// QP is the session's queue pair.
+func (s *Session) QP() *verbs.QP { return s.qp }
+
+// Done is closed when the session has ended and nothing of it can execute any
+// more. Receives that were posted to its queue pair are gone by then.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Close ends the session as if its lease had run out, at once. It may be called
+// again.
+func (s *Session) Close() error {
+	s.srv.finish(s, false)
+	return s.err
+}
+
+// fence keeps late requests of the client from being executed: a queue pair in
+// ERROR takes none, and RESET waits until what was being executed is through.
+func (s *Session) fence() error {
+	err := s.qp.ToError()
+	if err == nil {
+		err = s.qp.ToReset()
+	}
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil // its owner was faster
+	}
+	return err
+}
+
+func (s *Session) dispose() error {
+	if !s.made {
+		return nil
+	}
+	return s.qp.Close()
+}
+
+// finish fences, then recovers, then lets the place go.
+func (s *Server) finish(one *Session, expired bool) {
+	one.end.Do(func() {
+		err := one.fence()
+		close(one.done)
+		freed := 0
+		if err == nil {
+			freed, err = s.loop.recover(one.invite)
+		}
+		one.err = errors.Join(err, one.dispose())
+		s.mu.Lock()
+		if err == nil { // else its place is never used again
+			delete(s.sessions, one.invite.Owner)
+		}
+		if expired {
+			s.counts.Expired++
+		} else {
+			s.counts.Ended++
+		}
+		s.counts.Recovered += uint64(freed)
+		s.mu.Unlock()
+		log := s.cfg.Log.With("owner", one.invite.Owner, "epoch", one.invite.Epoch, "recovered", freed)
+		switch {
+		case one.err != nil:
+			log.Error("lockoffload: session not taken back", "error", one.err)
+		case expired:
+			log.Warn("lockoffload: session's lease ran out")
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package lockoffload
+
+import (
+	"context"
+	"fmt"
+)
+
+// bit is the use of the one bit that a session has among the readers of a
+// slot: by one chain, or by all holders of the shared lock together. Two
+// FETCH_ADDs of it at a time would carry into another's bit.
+type bit struct {
+	slot  int
+	free  chan struct{} // closed when it is in use no more
+	held  bool
+	grant grant
+	refs  int
+}
+
+// tryBit takes the bit for a chain, or answers nil.
+func (c *Client) tryBit(s *session, slot int) *bit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bits[slot] != nil || c.s != s {
+		return nil
+	}
+	b := &bit{slot: slot, free: make(chan struct{})}
+	c.bits[slot] = b
+	return b
+}
+
+// endShare ends the use of a bit; that of an older session may be gone.
+func (c *Client) endShare(b *bit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bits[b.slot] == b {
+		delete(c.bits, b.slot)
+	}
+	close(b.free)
+}
+
+// dropShare tells whether the last holder is gone, who gives the lock back.
+func (c *Client) dropShare(b *bit) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.refs--
+	if b.refs == 0 {
+		b.held = false
+	}
+	return b.refs == 0
+}
+
+// joinShare takes part in a shared lock that the session has, or takes the bit
+// to get one, or answers what to wait for.
+func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.bits[slot]; b != nil && c.s == s {
+		if b.held {
+			b.refs++
+			return b, true, nil
+		}
+		return nil, false, b.free
+	}
+	b = &bit{slot: slot, free: make(chan struct{})}
+	if c.s == s {
+		c.bits[slot] = b
+	}
+	return b, false, nil
+}
+
+// pendingOf is something of the slot that nobody waits for yet.
+func (c *Client) pendingOf(slot int) *Commit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.pending {
+		if p.slot == slot {
+			return p
+		}
+	}
+	return nil
+}
+
+func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int) (*Held, Result, error) {
+	res := Result{Form: FormTwoStep}
+	var b *bit
+	for b == nil {
+		got, joined, wait := c.joinShare(s, slot)
+		if joined {
+			return &Held{c: c, s: s, g: got.grant, share: got}, res, nil
+		}
+		b = got
+		if wait == nil {
+			continue
+		}
+		// It may be on its way back without anybody who polls for it.
+		if p := c.pendingOf(slot); p != nil {
+			if err := p.await(ctx); err != nil {
+				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, err)
+			}
+			continue
+		}
+		select {
+		case <-wait:
+		case <-s.lost:
+			return nil, res, ErrLost
+		case <-ctx.Done():
+			return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
+		}
+	}
+	m := &acquireShared{tags: &s.tags, tries: tries, grant: grant{slot: slot}}
+	j, err := c.start(m, slot, 0)
+	if err != nil {
+		c.endShare(b)
+		return nil, res, err
+	}
+	kept := false
+	j.after = func() {
+		if !kept {
+			c.endShare(b)
+		}
+	}
+	// Only the end in which the lock is held leaves the bit in use.
+	m.held = func() {
+		kept = true
+		c.mu.Lock()
+		b.held, b.refs, b.grant = true, 1, m.grant
+		c.mu.Unlock()
+	}
+	_, err = j.run(ctx, s)
+	res.Tries = m.tried
+	if err != nil {
+		return nil, res, err
+	}
+	return &Held{c: c, s: s, g: m.grant, share: b}, res, nil
+}

@@ -1,0 +1,99 @@
+package lockoffload
+
+// acquireShared gets the shared lock of a slot:
+//
+//	[FETCH_ADD readers + bit, FETCH_ADD lock + 0]
+//
+// It is had when the lock word is free, or held by one that only reads. If not,
+// the bit is taken back. A writer does it the other way round, lock word first
+// and readers second, so that of the two at least one sees the other.
+type acquireShared struct {
+	work
+	tags  *tagger
+	tries int
+	chain bool // read records and give the lock back in the same list
+
+	held    func() // called when the lock is held, if set
+	records []int
+	state   sharedState
+	grant   grant
+	tried   int
+	look    int // of the list
+}
+
+type sharedState uint8
+
+const (
+	sharedIdle sharedState = iota
+	sharedAsked
+	sharedRefused // the bit is being taken back
+	sharedHeld
+)
+
+func (m *acquireShared) step() (verdict, error) {
+	switch m.state {
+	case sharedIdle:
+		m.tried++
+		m.count.Tries++
+		m.grant.shared = true
+		m.begin()
+		off, bit := m.l.readerBit(m.grant.slot, m.tags.owner)
+		m.fetchAdd(off, bit)
+		m.look = m.load(m.l.lockOff(m.grant.slot))
+		m.readRecords(m.grant.slot, m.records)
+		if m.chain {
+			m.release(m.grant, m.tags.owner)
+		}
+		m.state = sharedAsked
+		return post, nil
+	case sharedAsked:
+		holder := m.result(m.look)
+		m.missed = holder != 0 && holder&readingTag == 0
+		switch {
+		case !m.missed:
+			m.count.Acquired++
+			m.state = sharedHeld
+			if m.chain {
+				return done, m.settled()
+			}
+			if m.held != nil {
+				m.held()
+			}
+			return done, nil
+		case m.chain:
+			m.count.Failed++
+			m.state = sharedIdle
+			return m.again(sleep)
+		}
+		m.count.Failed++
+		m.begin()
+		m.release(m.grant, m.tags.owner)
+		m.state = sharedRefused
+		if m.tries > 0 && m.tried >= m.tries {
+			return last, ErrNotAcquired
+		}
+		return post, nil
+	case sharedRefused:
+		m.state = sharedIdle
+		return m.again(sleep)
+	}
+	return done, nil
+}
+
+func (m *acquireShared) again(v verdict) (verdict, error) {
+	if m.tries > 0 && m.tried >= m.tries {
+		return done, ErrNotAcquired
+	}
+	return v, nil
+}
+
+func (m *acquireShared) undo() (verdict, error) {
+	held := !m.chain && (m.state == sharedAsked || m.state == sharedHeld)
+	m.state = sharedIdle
+	if !held {
+		return done, nil
+	}
+	m.begin()
+	m.release(m.grant, m.tags.owner)
+	return last, nil
+}

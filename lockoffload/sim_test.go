@@ -1,0 +1,402 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// sim runs machines of many clients against plain memory, one memory access at
+// a time, chosen at random. It is meaner than devices are: READs and WRITEs go
+// word by word in any order, a READ may come behind all later requests of its
+// list, lists of a killed client go on until its queue pair is fenced, and the
+// target takes a live client's missing entry in the queue of tickets for a dead
+// one's.
+type sim struct {
+	rng     *rand.Rand
+	l       Layout
+	mem     []byte
+	flaws   flaws
+	clients []*simClient
+	late    []*simList // of wires that nobody fenced
+	now     int64
+	ops     []porcupine.Operation
+	values  uint64
+	tokens  map[int]uint64 // of the last holder of each slot
+	err     error
+}
+
+// flaws break the rules on purpose.
+type flaws struct {
+	blindWrite  bool // WRITEs are posted without looking at the lock command's reply
+	noFence     bool // recovery does not fence the queue pair first
+	singleCopy  bool // WRITEs go to the current copy
+	tornChain   bool // chains content themselves with one valid copy
+	blindReader bool // writers do not look at the readers
+}
+
+// wire is a queue pair: lists on their way, in order.
+type wire struct {
+	lists []*simList
+}
+
+// simList executes requests in order, but READs at any time after their turn.
+type simList struct {
+	w     *work
+	ops   []op
+	at    int        // of the request in turn
+	then  func()     // called when all of it is executed, unless the process is dead
+	late  []*access8 // READs under way
+	write *access8
+}
+
+// access8 moves data word by word, in random order.
+type access8 struct {
+	o     op
+	words []int
+}
+
+func (s *sim) words(o op) *access8 {
+	return &access8{o, s.rng.Perm((o.n + 7) / 8)}
+}
+
+func (s *sim) word(a *access8, mem []byte) {
+	i := a.words[0] * 8
+	a.words = a.words[1:]
+	n := min(8, a.o.n-i)
+	if a.o.kind == opRead {
+		copy(mem[a.o.at+i:][:n], s.mem[a.o.off+i:])
+	} else {
+		copy(s.mem[a.o.off+i:][:n], mem[a.o.at+i:])
+	}
+}
+
+// step executes one memory access of the list and tells whether it is done.
+func (s *sim) execute(x *simList) bool {
+	if x.write != nil {
+		s.word(x.write, x.w.mem)
+		if len(x.write.words) == 0 {
+			x.write = nil
+			x.at++
+		}
+		return x.finished()
+	}
+	if len(x.late) > 0 && (x.at == len(x.ops) || s.rng.IntN(3) > 0) {
+		i := s.rng.IntN(len(x.late))
+		s.word(x.late[i], x.w.mem)
+		if len(x.late[i].words) == 0 {
+			x.late = slices.Delete(x.late, i, i+1)
+		}
+		return x.finished()
+	}
+	o := x.ops[x.at]
+	switch o.kind {
+	case opRead:
+		x.late = append(x.late, s.words(o))
+		x.at++
+	case opWrite:
+		x.write = s.words(o)
+	default:
+		old := loadWord(s.mem, o.off)
+		v := old + o.a
+		if o.kind == opCmpSwap {
+			v = old
+			if old == o.a {
+				v = o.b
+			}
+		}
+		binary.NativeEndian.PutUint64(s.mem[o.off:], v)
+		binary.NativeEndian.PutUint64(x.w.mem[o.at:], old)
+		x.at++
+	}
+	return x.finished()
+}
+
+func (x *simList) finished() bool { return x.at == len(x.ops) && len(x.late) == 0 }
+
+// simClient is one process with one queue pair.
+type simClient struct {
+	s      *sim
+	id     int
+	tags   *tagger
+	wire   wire
+	killed bool
+	fenced bool
+	left   int // operations to do
+	rec    *recovery
+	rlist  *simList
+
+	m         machine
+	waiting   bool
+	stalled   int
+	pauses    int
+	operation func(*simClient) // starts one
+	undone    bool
+	next      func(err error)
+	unknown   []func()
+}
+
+func (c *simClient) start(m machine, records int, next func(error)) {
+	w := m.base()
+	w.l, w.mem = c.s.l, make([]byte, c.s.l.memory(records))
+	c.m, c.next, c.undone = m, next, false
+	c.advance()
+}
+
+func (c *simClient) post(then func()) {
+	s, w := c.s, c.m.base()
+	x := &simList{w: w, ops: slices.Clone(w.ops), then: then}
+	for i, o := range x.ops {
+		if o.kind == opWrite && s.flaws.singleCopy {
+			slot := (o.off - s.l.table()) / s.l.slotStride()
+			x.ops[i].off -= (o.off - s.l.recordOff(slot, 0)) % s.l.recordSize()
+		}
+	}
+	c.wire.lists = append(c.wire.lists, x)
+}
+
+// advance steps the machine.
+func (c *simClient) advance() {
+	f := c.m.step
+	if c.undone {
+		f = c.m.undo
+	}
+	v, err := f()
+	if c.undone && v == done {
+		err = ErrNotAcquired
+	}
+	switch v {
+	case post:
+		c.waiting = true
+		c.post(func() {
+			c.waiting = false
+			c.undone = c.undone || c.s.rng.IntN(100) == 0
+			c.advance()
+		})
+	case sleep:
+		c.pauses = 1 + c.s.rng.IntN(20)
+		c.undone = c.s.rng.IntN(100) == 0 // its caller gives up
+	case last:
+		// Nobody has to wait for this list: the next operation may begin.
+		m, next := c.m, c.next
+		if c.undone {
+			err = ErrNotAcquired
+		}
+		c.waiting = c.s.rng.IntN(2) == 0
+		waited := c.waiting
+		c.post(func() {
+			if waited {
+				c.waiting = false
+			}
+			if err == nil {
+				err = m.base().settled()
+			}
+			next(err)
+		})
+		c.m = nil
+	case done:
+		c.m = nil
+		c.next(err)
+	}
+}
+
+// turn lets the client do something and tells whether it did.
+func (c *simClient) turn() bool {
+	s := c.s
+	if c.stalled > 0 {
+		c.stalled--
+		return true
+	}
+	if s.rng.IntN(25) == 0 {
+		c.stalled = s.rng.IntN(150) // slow, or its packets are
+	}
+	if len(c.wire.lists) > 0 && (s.rng.IntN(8) > 0 || c.killed) {
+		x := c.wire.lists[0]
+		if s.execute(x) {
+			c.wire.lists = c.wire.lists[1:]
+			if !c.killed {
+				x.then()
+			}
+		}
+		return true
+	}
+	switch {
+	case c.killed:
+		return c.recover()
+	case c.pauses > 0:
+		c.pauses--
+		if c.pauses == 0 {
+			c.advance()
+		}
+		return true
+	case !c.waiting && c.m == nil && c.left > 0:
+		c.left--
+		c.operation(c)
+		return true
+	}
+	return len(c.wire.lists) > 0
+}
+
+// recover is what the target does with a dead client: fence, then take back.
+func (c *simClient) recover() bool {
+	s := c.s
+	if !c.fenced {
+		return true // not noticed yet: see kill
+	}
+	if c.rlist != nil {
+		if s.execute(c.rlist) {
+			c.rlist = nil
+		}
+		return true
+	}
+	w := c.rec.base()
+	if v, _ := c.rec.step(); v == post {
+		c.rlist = &simList{w: w, ops: slices.Clone(w.ops)}
+		return true
+	}
+	c.rec = nil
+	// The process starts again under another epoch.
+	c.killed, c.fenced = false, false
+	c.tags = &tagger{owner: c.tags.owner, epoch: c.tags.epoch + 1}
+	return true
+}
+
+// kill stops the process; its lists go on.
+func (c *simClient) kill() {
+	c.killed, c.m, c.waiting, c.pauses = true, nil, false, 0
+}
+
+// fence is what a queue pair in ERROR does: nothing more of it executes.
+func (c *simClient) fence() {
+	if c.s.flaws.noFence {
+		c.s.late = append(c.s.late, c.wire.lists...)
+	}
+	c.wire.lists = nil
+	c.fenced = true
+	l := c.s.l
+	c.rec = &recovery{identity: uint64(c.tags.owner)<<16 | uint64(c.tags.epoch), peek: func(off int) uint64 { return loadWord(c.s.mem, off) }}
+	c.rec.l, c.rec.mem = l, make([]byte, l.memory(0))
+}
+
+func (s *sim) tick() int64 { s.now++; return s.now }
+
+// run is one history of clients that do so many operations each.
+func (s *sim) run(each, kills int, operation func(*simClient)) error {
+	for _, c := range s.clients {
+		c.left, c.operation = each, operation
+	}
+	for steps := 0; ; steps++ {
+		if steps > 50_000*each {
+			return errors.New("no end: some client waits for ever")
+		}
+		if s.err != nil {
+			return s.err
+		}
+		busy := false
+		for range 3 {
+			c := s.clients[s.rng.IntN(len(s.clients))]
+			busy = c.turn() || busy
+			switch {
+			case kills > 0 && !c.killed && s.rng.IntN(200) == 0:
+				kills--
+				c.kill()
+			case c.killed && !c.fenced && s.rng.IntN(30) == 0:
+				c.fence()
+			}
+		}
+		if s.rng.IntN(10) == 0 {
+			s.skipTickets()
+		}
+		if len(s.late) > 0 && s.rng.IntN(20) == 0 && s.execute(s.late[0]) {
+			s.late = s.late[1:]
+		}
+		if !busy && s.idle() {
+			return s.free()
+		}
+	}
+}
+
+// free looks whether nothing stayed locked at the end.
+func (s *sim) free() error {
+	for slot := range s.l.Slots {
+		if v := loadWord(s.mem, s.l.lockOff(slot)); v != 0 && !s.flaws.any() {
+			return fmt.Errorf("slot %d stays locked by %#x", slot, v)
+		}
+		if anyBits(s.mem[s.l.readersOff(slot):][:s.l.readersSize()]) && !s.flaws.any() {
+			return fmt.Errorf("slot %d keeps readers", slot)
+		}
+	}
+	return nil
+}
+
+// check looks at the history of a run.
+func (s *sim) check() error {
+	for _, c := range s.clients {
+		for _, f := range c.unknown {
+			f()
+		}
+	}
+	for slot := range s.l.Slots { // each record has its last value
+		for r := range s.l.Records {
+			cur, err := decodePair(s.mem[s.l.recordOff(slot, r):][:s.l.recordSize()])
+			if err != nil {
+				return fmt.Errorf("slot %d record %d: %w", slot, r, err)
+			}
+			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(cur.data)})
+		}
+	}
+	switch res, _ := porcupine.CheckOperationsVerbose(register, s.ops, 10*time.Second); res {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("porcupine gave up")
+	}
+	return errHistory
+}
+
+func (s *sim) idle() bool {
+	for _, c := range s.clients {
+		if len(c.wire.lists) > 0 || c.m != nil || c.left > 0 || c.killed {
+			return false
+		}
+	}
+	return len(s.late) == 0
+}
+
+// skipTickets is the target's help in the queue of tickets, without patience.
+func (s *sim) skipTickets() {
+	slot := s.rng.IntN(s.l.Slots)
+	next, serving := tickets(loadWord(s.mem, s.l.ticketOff(slot)))
+	entry := loadWord(s.mem, s.l.queueOff(slot, serving))
+	if next == serving || entry != 0 && entry != skipMark(serving) && !(uint32(entry) != serving) {
+		return
+	}
+	if entry == 0 && s.rng.IntN(20) > 0 {
+		return
+	}
+	m := &skipper{slot: slot, ticket: serving, seen: entry}
+	m.l, m.mem = s.l, make([]byte, s.l.memory(0))
+	for {
+		if v, _ := m.step(); v != post {
+			return
+		}
+		x := &simList{w: &m.work, ops: m.ops}
+		for !s.execute(x) {
+		}
+	}
+}
+
+func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
+	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
+	s.mem = make([]byte, s.l.Bytes())
+	s.l.format(s.mem)
+	for i := range clients {
+		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &tagger{owner: uint16(i + 1), epoch: 1}})
+	}
+	return s
+}

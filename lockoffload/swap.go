@@ -1,0 +1,140 @@
+package lockoffload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// swapTable is what a client knows of the pointers of slots.
+type swapTable struct {
+	mu    sync.Mutex
+	slots map[int]*swapSlot
+}
+
+type swapSlot struct {
+	turn    chan struct{} // held by who uses the private copies
+	s       *session      // pointer was seen in it
+	pointer uint64
+	known   bool
+}
+
+// enter takes the turn of a slot.
+func (t *swapTable) enter(ctx context.Context, s *session, slot int) (*swapSlot, error) {
+	t.mu.Lock()
+	if t.slots == nil {
+		t.slots = map[int]*swapSlot{}
+	}
+	w := t.slots[slot]
+	if w == nil {
+		w = &swapSlot{turn: make(chan struct{}, 1)}
+		t.slots[slot] = w
+	}
+	t.mu.Unlock()
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if w.s != s {
+		w.s, w.known = s, false
+	}
+	return w, nil
+}
+
+// leave keeps what was learned, if that is certain.
+func (w *swapSlot) leave(pointer uint64, known bool) {
+	w.pointer, w.known = pointer, known
+	<-w.turn
+}
+
+// SwapRead reads what [Client.SwapWrite] wrote to a slot last, without a lock:
+// one round trip while it is what this client saw last, two otherwise. dst gets
+// the data and is answered cut to its length; [Result.Version] is what SwapWrite
+// wants to be told. A slot that was never written has version 0 and no data.
+//
+// The data is apart from the slot's records and its lock; the layout has it
+// when Layout.Swap is not 0.
+func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
+	res := Result{Form: FormSwap}
+	var out []byte
+	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
+		m := &swapReader{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}}
+		m.deliver = func(data []byte) error {
+			if len(data) > len(dst) {
+				return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst))
+			}
+			out = dst[:copy(dst, data)]
+			return nil
+		}
+		j, err := c.start(m, slot, 1)
+		if err == nil {
+			_, err = j.run(ctx, s)
+		}
+		res.Tries, res.Version = m.tried, pointerVersion(m.pointer)
+		if err != nil {
+			w.leave(0, false)
+			return err
+		}
+		w.leave(m.pointer, m.known)
+		return nil
+	})
+	if err != nil {
+		return nil, res, opError("swap read", slot, err)
+	}
+	return out, res, nil
+}
+
+// SwapWrite writes data to a slot if its version is still the one given, in one
+// round trip when this client saw that version itself: the data goes to a copy
+// that only this client writes, and the pointer is moved to it if nobody moved
+// it since. [Result.Version] is the new version. [ErrDiffers] says that the
+// slot has another version and nothing was changed; SwapRead tells which.
+//
+// Layout.Swap has two copies for each owner number that writes: the client's
+// must be at most half of it.
+func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
+	res := Result{Form: FormSwap}
+	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
+		m := &swapWriter{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}, owner: s.tags.owner, version: version, data: data}
+		if len(data) > c.l.Size || 2*int(m.owner) > c.l.Swap || version >= 1<<swapVersionBits-1 {
+			w.leave(w.pointer, w.known)
+			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.owner, c.l)
+		}
+		j, err := c.start(m, slot, 1)
+		if err != nil {
+			w.leave(w.pointer, w.known)
+			return err
+		}
+		_, err = j.run(ctx, s)
+		res.Tries, res.Version = m.tried, pointerVersion(m.pointer)
+		if m.posted { // and no reply told what became of it
+			cause := err
+			if ctx.Err() != nil { // else err says ErrNotAcquired
+				cause = ctx.Err()
+			}
+			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
+		}
+		w.leave(m.pointer, m.known && !m.posted)
+		return err
+	})
+	if err != nil {
+		return res, opError("swap write", slot, err)
+	}
+	return res, nil
+}
+
+func (c *Client) swap(ctx context.Context, slot int, f func(*session, *swapSlot) error) error {
+	if err := c.named(slot, []int{0}); err != nil {
+		return err
+	}
+	if c.l.Swap == 0 {
+		return fmt.Errorf("%w: the layout has no copies to swap", ErrConfig)
+	}
+	s := c.session()
+	w, err := c.swaps.enter(ctx, s, slot)
+	if err != nil {
+		return err
+	}
+	return f(s, w)
+}

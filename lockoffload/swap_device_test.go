@@ -1,0 +1,95 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+func TestSwap(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	cs := newRig(t, lockoffload.Layout{Slots: 2, Size: 16, Clients: 4, Swap: 4}, long).clients(3, lockoffload.Retry{})
+	buf := make([]byte, 16)
+	data, res, err := cs[0].SwapRead(ctx, 1, buf)
+	require.NoError(t, err)
+	require.Empty(t, data)
+	require.Zero(t, res.Version)
+	res, err = cs[0].SwapWrite(ctx, 1, 0, []byte("first"))
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.Result{Form: lockoffload.FormSwap, Version: 1, Tries: 1}, res)
+	_, err = cs[1].SwapWrite(ctx, 1, 0, []byte("too late"))
+	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	res, err = cs[1].SwapWrite(ctx, 1, 1, []byte("second"))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, res.Version)
+	_, err = cs[0].SwapWrite(ctx, 1, 1, []byte("lost the race"))
+	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	for _, c := range cs {
+		for range 2 {
+			data, res, err = c.SwapRead(ctx, 1, buf)
+			require.NoError(t, err)
+			require.Equal(t, "second", string(data))
+			require.EqualValues(t, 2, res.Version)
+		}
+	}
+	_, err = cs[2].SwapWrite(ctx, 1, 2, nil)
+	require.ErrorIs(t, err, lockoffload.ErrConfig, "the layout has copies for two owners")
+	_, _, err = cs[0].SwapRead(ctx, 1, buf[:1])
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+}
+
+func TestSwapCounts(t *testing.T) {
+	ctx := within(t, 60*time.Second)
+	const each = 50
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 4, Swap: 8}, long).clients(3, lockoffload.Retry{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	unknown := uint64(0)
+	for i, c := range cs {
+		for range 2 {
+			wg.Go(func() {
+				for n := 0; n < each; {
+					data, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					try, cancel := ctx, context.CancelFunc(func() {})
+					if i == 0 && n%10 == 9 { // some are given up in the middle
+						try, cancel = context.WithTimeout(ctx, time.Duration(n)*time.Microsecond)
+					}
+					_, err = c.SwapWrite(try, 0, res.Version, binary.LittleEndian.AppendUint64(nil, counted(data)+1))
+					cancel()
+					switch {
+					case err == nil:
+						n++
+					case errors.Is(err, lockoffload.ErrOutcomeUnknown):
+						mu.Lock()
+						unknown++
+						mu.Unlock()
+						n++
+					case !errors.Is(err, lockoffload.ErrDiffers) && try == ctx:
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	data, res, err := cs[0].SwapRead(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, res.Version, counted(data), "one step for each version")
+	require.LessOrEqual(t, counted(data), uint64(6*each))
+	require.GreaterOrEqual(t, counted(data), 6*each-unknown)
+	t.Logf("%d, %d unknown, %+v", counted(data), unknown, cs[0].Stats(0))
+}
