@@ -16,15 +16,15 @@ type Address struct {
 	// Service is the port at which the target tells the rest of its address,
 	// so that one that was restarted is found again; 0 means none.
 	Service uint16
-	MTU     verbs.MTU // of the target's port; of the DCT if Hardware
-	QPN     uint32    // of the control queue pair; of the DCT if Hardware
-	QKey    uint32    // of the control queue pair
+	// Hardware: the target is a DCT.
+	Hardware bool
+	MTU      verbs.MTU // of the target's port; of the DCT if Hardware
+	QPN      uint32    // of the control queue pair; of the DCT if Hardware
+	QKey     uint32    // of the control queue pair
 	// Incarnation tells a target from another one that had its address before;
 	// 0 means whichever is there. The DC key of a DCT is the access key, each
 	// bit of it inverted that is set here.
 	Incarnation uint64
-	// Hardware: the target is a DCT.
-	Hardware bool
 }
 
 const (
