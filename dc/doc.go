@@ -29,7 +29,8 @@
 // responder context with it, while the initiator context serves others. When it
 // comes back it goes on with the next packet number, without asking. That is
 // possible for half of [TargetConfig.Lease] after the last message that the
-// target answered; then a session is opened anew. A target that needs a
+// target answered, unless the context has just left another target on the same
+// host; otherwise a session is opened anew. A target that needs a
 // responder context for somebody else recalls parked sessions, which are closed
 // at once. So a target needs a responder context for each initiator context that
 // uses it from time to time, and shares what it has if there are fewer.
