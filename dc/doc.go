@@ -50,9 +50,10 @@
 // Requests of one target are carried out in the order of posting. Between
 // targets there is no order.
 //
-// Every session has an id and a first packet number of its own, chosen at
-// random. A responder context whose initiator fell silent is destroyed, and its
-// number not used for the next session, so that late packets meet nothing.
+// Every session has an id of its own, chosen at random, and packet numbers behind
+// those of all sessions of its context before, from a random start. A responder
+// context whose initiator fell silent is destroyed, and its number not used for
+// the next session, so that late packets meet nothing.
 // A message for an earlier target of the same address is refused.
 //
 // A target that dies fails its own requests only; with hardware see below. A

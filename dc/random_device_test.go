@@ -273,15 +273,20 @@ func (r *randomPosts) run(t *testing.T) (failed, all int) {
 }
 
 // TestRandomPosts: each SEND is delivered once, in order, under a session of its
-// sender. A seed is repeated by -run TestRandomPosts/parked/3. Parked sessions
-// on Soft-RoCE need a network that loses nothing and keeps the order: see
+// sender. A seed is repeated by -run TestRandomPosts/parked/3. Sessions that are
+// parked at any rate need a network that loses nothing and keeps the order: see
 // [dc.Parking].
 func TestRandomPosts(t *testing.T) {
 	a, b := newHosts(t)
+	bad := lab.Impairment{Delay: randomDelay, Jitter: randomDelay, Loss: 0.1, Duplicate: 0.1, Reorder: 0.25}
 	t.Run("closed", func(t *testing.T) {
-		lab.ImpairWire(t, lab.Impairment{Delay: randomDelay, Jitter: randomDelay, Loss: 0.1, Duplicate: 0.1, Reorder: 0.25})
+		lab.ImpairWire(t, bad)
 		sum := allRandomPosts(t, a, b, dc.ParkNever)
 		require.Zero(t, sum.resumes)
+	})
+	t.Run("default", func(t *testing.T) {
+		lab.ImpairWire(t, bad)
+		allRandomPosts(t, a, b, dc.ParkWhereProven)
 	})
 	t.Run("parked", func(t *testing.T) {
 		lab.ImpairWire(t, lab.Impairment{Delay: randomDelay})
