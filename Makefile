@@ -48,10 +48,12 @@ unit: setup
 	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
 
 DEVICE_TESTS := ./verbs ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
+HOSTS_TESTS := ./dc ./examples/dc-fanout
 EXEC = -exec '$(CURDIR)/$(LAB) -kernel $* $(1)'
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(KERNELS:%=device-%)
+	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(CURDIR)/$(LAB) -topo hosts=3' $(HOSTS_TESTS)
 	$(GO) test -count=1 -exec '$(CURDIR)/$(LAB) -clock instructions' -run 'Show|Repeats' ./ci/bench
 	RXELAB=$(CURDIR)/$(LAB) $(GO) test -count=1 ./ci/rxelab
 

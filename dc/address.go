@@ -11,22 +11,25 @@ import (
 // Address is what an initiator must know to reach a target: 52 bytes in message
 // form, without the access key. It may be sent to anyone.
 type Address struct {
-	GID  verbs.GID
-	LID  uint16    // InfiniBand
-	MTU  verbs.MTU // of the target's port; of the DCT if Hardware
-	QPN  uint32    // of the control queue pair; of the DCT if Hardware
-	QKey uint32    // of the control queue pair
+	GID verbs.GID
+	LID uint16 // InfiniBand
+	// Service is the port at which the target tells the rest of its address,
+	// so that one that was restarted is found again; 0 means none.
+	Service uint16
+	// Hardware: the target is a DCT.
+	Hardware bool
+	MTU      verbs.MTU // of the target's port; of the DCT if Hardware
+	QPN      uint32    // of the control queue pair; of the DCT if Hardware
+	QKey     uint32    // of the control queue pair
 	// Incarnation tells a target from another one that had its address before;
 	// 0 means whichever is there. The DC key of a DCT is the access key, each
 	// bit of it inverted that is set here.
 	Incarnation uint64
-	// Hardware: the target is a DCT.
-	Hardware bool
 }
 
 const (
 	addressMagic   = "GVDA"
-	addressVersion = 1
+	addressVersion = 2
 	addressLen     = 4 + 1 + 1 + 1 + 1 + 16 + 2 + 2 + 4 + 4 + 8 + 4 + 4
 )
 
@@ -34,7 +37,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendBinary appends the message form, all of it big endian:
 //
-//	"GVDA" | version 1 | hardware 1 | MTU 1 | 0 1 | GID 16 | LID 2 | 0 2 |
+//	"GVDA" | version 1 | hardware 1 | MTU 1 | 0 1 | GID 16 | LID 2 | service 2 |
 //	QPN 4 | Q_Key 4 | incarnation 8 | 0 4 | CRC-32C of all before 4
 func (a Address) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
@@ -47,7 +50,7 @@ func (a Address) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, addressVersion, hw, byte(a.MTU), 0)
 	b = append(b, a.GID[:]...)
 	b = be.AppendUint16(b, a.LID)
-	b = be.AppendUint16(b, 0)
+	b = be.AppendUint16(b, a.Service)
 	b = be.AppendUint32(b, a.QPN)
 	b = be.AppendUint32(b, a.QKey)
 	b = be.AppendUint64(b, a.Incarnation)
@@ -74,10 +77,10 @@ func (a *Address) UnmarshalBinary(b []byte) error {
 		return bad("version %d, this program speaks %d", b[4], addressVersion)
 	case be.Uint32(b[addressLen-4:]) != crc32.Checksum(b[:addressLen-4], castagnoli):
 		return bad("checksum")
-	case b[5] > 1 || b[7] != 0 || be.Uint16(b[26:]) != 0 || be.Uint32(b[44:]) != 0:
+	case b[5] > 1 || b[7] != 0 || be.Uint32(b[44:]) != 0:
 		return bad("reserved bytes are set")
 	}
-	out := Address{GID: verbs.GID(b[8:24]), LID: be.Uint16(b[24:]), MTU: verbs.MTU(b[6]), QPN: be.Uint32(b[28:]),
+	out := Address{GID: verbs.GID(b[8:24]), LID: be.Uint16(b[24:]), Service: be.Uint16(b[26:]), MTU: verbs.MTU(b[6]), QPN: be.Uint32(b[28:]),
 		QKey: be.Uint32(b[32:]), Incarnation: be.Uint64(b[36:]), Hardware: b[5] == 1}
 	switch {
 	case out.QPN>>24 != 0:
@@ -92,5 +95,3 @@ func (a *Address) UnmarshalBinary(b []byte) error {
 func (a Address) String() string {
 	return fmt.Sprintf("%v qpn %#x", a.GID, a.QPN)
 }
-
-func (a Address) place() place { return place{gid: a.GID, qpn: a.QPN, qkey: a.QKey, lid: a.LID} }

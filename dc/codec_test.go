@@ -1,6 +1,7 @@
 package dc
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,15 @@ import (
 
 func someAddress() Address {
 	return Address{GID: verbs.GID{10: 0xff, 11: 0xff, 12: 10, 13: 77, 15: 1}, MTU: verbs.MTU4096, QPN: 0x123456, QKey: 7, Incarnation: 9}
+}
+
+// TestAddressForm: addresses that were stored or sent stay readable.
+func TestAddressForm(t *testing.T) {
+	a := someAddress()
+	a.LID, a.Service = 0x0a0b, 0x1f90
+	b, err := a.MarshalBinary()
+	require.NoError(t, err)
+	require.Equal(t, "475644410200050000000000000000000000ffff0a4d00010a0b1f900012345600000007000000000000000900000000c5fb9ffd", hex.EncodeToString(b))
 }
 
 func TestAddressIsSmallAndChecked(t *testing.T) {
@@ -30,7 +40,11 @@ func TestAddressIsSmallAndChecked(t *testing.T) {
 
 // Whatever is decoded encodes to the same bytes: there is one form of each.
 func FuzzAddress(f *testing.F) {
-	b, _ := someAddress().MarshalBinary()
+	a := someAddress()
+	b, _ := a.MarshalBinary()
+	f.Add(b)
+	a.Service = 7472
+	b, _ = a.MarshalBinary()
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var a Address

@@ -29,7 +29,8 @@
 // responder context with it, while the initiator context serves others. When it
 // comes back it goes on with the next packet number, without asking. That is
 // possible for half of [TargetConfig.Lease] after the last message that the
-// target answered; then a session is opened anew. A target that needs a
+// target answered, unless the context has just left another target on the same
+// host; otherwise a session is opened anew. A target that needs a
 // responder context for somebody else recalls parked sessions, which are closed
 // at once. So a target needs a responder context for each initiator context that
 // uses it from time to time, and shares what it has if there are fewer.
@@ -49,9 +50,10 @@
 // Requests of one target are carried out in the order of posting. Between
 // targets there is no order.
 //
-// Every session has an id and a first packet number of its own, chosen at
-// random. A responder context whose initiator fell silent is destroyed, and its
-// number not used for the next session, so that late packets meet nothing.
+// Every session has an id of its own, chosen at random, and packet numbers behind
+// those of all sessions of its context before, from a random start. A responder
+// context whose initiator fell silent is destroyed, and its number not used for
+// the next session, so that late packets meet nothing.
 // A message for an earlier target of the same address is refused.
 //
 // A target that dies fails its own requests only; with hardware see below. A

@@ -145,10 +145,10 @@ func TestTargetDies(t *testing.T) {
 // TestInitiatorFallsSilent: the target takes its responder contexts back.
 func TestInitiatorFallsSilent(t *testing.T) {
 	a, b := newHosts(t)
-	target := b.target(t, dc.TargetConfig{Responders: 1, Lease: 400 * time.Millisecond})
+	target := b.target(t, dc.TargetConfig{Responders: 1, Lease: time.Second})
 	i := a.initiator(t, dc.InitiatorConfig{})
 	do(t, i, resolve(t, i, target, 0), a.write(1, b, 0))
-	time.Sleep(time.Second)
+	time.Sleep(2500 * time.Millisecond)
 	require.EqualValues(t, 1, target.Stats().Live, "signs of life keep it")
 	for _, dev := range []string{"h0", "h1"} {
 		require.NoError(t, lab.Impair(dev, lab.Impairment{Loss: 1}))

@@ -13,7 +13,7 @@ import (
 func TestForgottenPeer(t *testing.T) {
 	at := place{qpn: 7}
 	c := newInitiatorCore(1, 1, initiatorLimits{quota: 1, hold: time.Second, retransmit: time.Second, connectTimeout: time.Second}, rand.Uint32)
-	p := &Peer{number: c.peerNumber(), addr: Address{QPN: at.qpn}}
+	p := newPeer(c.peerNumber(), Address{QPN: at.qpn}, 0)
 	c.peers[p.number] = p
 	c.enqueue(p, 1, 0)
 	require.False(t, c.remove(p, 0))
@@ -55,6 +55,6 @@ func (i *simInitiator) forget(at place) {
 		i.w.wrong("a peer with requests was forgotten")
 	}
 	delete(i.queues, p)
-	i.resolve(at, p.key)
+	i.resolve(p.addr, p.key)
 	i.settle()
 }

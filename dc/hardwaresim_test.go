@@ -335,11 +335,7 @@ func anyDead(peers []*hwPeer) bool {
 
 // TestHardwareProtocol runs random programs against the model of the device.
 func TestHardwareProtocol(t *testing.T) {
-	seeds := uint64(4000)
-	if testing.Short() {
-		seeds = 1000
-	}
-	for seed := range seeds {
+	for seed := range seeds(4000, 1000) {
 		require.NoError(t, hardwareProgram(seed), "seed %d", seed)
 	}
 }

@@ -115,6 +115,7 @@ type Initiator struct {
 	cq    *verbs.CQ
 	park  parker
 	start time.Time
+	ctx   context.Context // of what goes on in the background
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 	turn  chan struct{} // holds a token while somebody waits
@@ -150,7 +151,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	}
 	i = &Initiator{cfg: cfg, start: time.Now(), turn: make(chan struct{}, 1), stop: func() {},
 		byAddr: make(map[uint64]*Peer), seed: maphash.MakeSeed(), joins: make(map[*Peer][]chan error)}
-	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, !cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
+	i.core = newInitiatorCore(rand.Uint64(), cfg.Contexts, initiatorLimits{cfg.Quota, cfg.Hold, cfg.Retransmit, cfg.ConnectTimeout, cfg.Parking.on(cfg.PD.Device())}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(opError("make", "initiator", err), i.Close())
@@ -178,9 +179,8 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	if i.self, err = i.ctl.place(); err != nil {
 		return i, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	i.stop = stop
-	i.work.Go(func() { i.ctl.read(ctx, i.received) })
+	i.ctx, i.stop = context.WithCancel(context.Background())
+	i.work.Go(func() { i.ctl.read(i.ctx, i.received) })
 	i.alarm.init(i.tick)
 	return i, nil
 }
@@ -357,6 +357,8 @@ func (i *Initiator) atOnce(a *action) bool {
 
 func (i *Initiator) later(a *action) {
 	switch a.kind {
+	case actLookup:
+		i.work.Go(func() { i.lookUp(a.peer) })
 	case actSend:
 		m := a.m
 		m.from, m.mtu = i.self, i.ctl.mtu

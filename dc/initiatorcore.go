@@ -39,16 +39,17 @@ type initiatorContext struct {
 
 	peer        *Peer
 	attempts    uint32 // connects of this context so far
+	psn         uint32 // behind all that the queue pair has sent
+	departures  departures
 	session     session
 	outstanding int
 	used        int  // requests posted since others wait
+	unanswered  int  // connect packets since the target was last heard of
 	recalled    bool // the target asked for the responder context
 	broken      bool
 	since       time.Duration // attached
 	lastUse     uint64
 	timer       time.Duration // next retransmission, or next sign of life
-	signed      time.Duration // when the last sign of life was sent
-	sign        uint32        // its number
 	giveUp      time.Duration
 	pause       time.Duration // until the next retransmission
 }
@@ -88,12 +89,13 @@ type farewell struct {
 type actionKind uint8
 
 const (
-	actSend  actionKind = iota // m to place
-	actReset                   // make ctx's queue pair ready again, then call resetDone
-	actJoin                    // connect ctx's queue pair to m's responder context, then call joined
-	actAbort                   // bring ctx's queue pair to error: what is in it completes
-	actReady                   // post what waits for the peer
-	actFail                    // fail what waits for the peer
+	actSend   actionKind = iota // m to place
+	actReset                    // make ctx's queue pair ready again, then call resetDone
+	actJoin                     // connect ctx's queue pair to m's responder context, then call joined
+	actAbort                    // bring ctx's queue pair to error: what is in it completes
+	actReady                    // post what waits for the peer
+	actFail                     // fail what waits for the peer
+	actLookup                   // ask the peer's service where it is, then call found
 )
 
 type action struct {
@@ -112,7 +114,7 @@ type initiatorLimits struct {
 	hold           time.Duration // starvation bound
 	retransmit     time.Duration
 	connectTimeout time.Duration
-	noParking      bool
+	parking        Parking // of the device: never, always, or as far as it is safe
 }
 
 // initiatorCore decides which context serves which target. It has no clock and
@@ -128,7 +130,6 @@ type initiatorCore struct {
 	actions  []action
 	random   func() uint32
 	uses     uint64 // counts posts, for the least recently used
-	signs    uint32 // counts signs of life
 	parked   int
 	stats    Stats
 	retime   bool // next has changed, actions or none
@@ -141,6 +142,7 @@ func newInitiatorCore(id uint64, contexts int, l initiatorLimits, random func() 
 	c := &initiatorCore{initiatorLimits: l, id: id, contexts: make([]initiatorContext, contexts), random: random}
 	for i := range c.contexts {
 		c.contexts[i].index = i
+		c.contexts[i].psn = random() & 0xffffff
 	}
 	return c
 }
@@ -224,7 +226,7 @@ func (c *initiatorCore) abort(x *initiatorContext) {
 
 // vacate makes a context without outstanding requests leave its target.
 func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
-	if c.noParking || x.broken || x.recalled || now > x.session.parkable() {
+	if c.parking == ParkNever || x.broken || x.recalled || now > x.session.parkable() {
 		c.detach(x, now)
 		return
 	}
@@ -237,7 +239,7 @@ func (c *initiatorCore) vacate(x *initiatorContext, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *initiatorCore) clear(x *initiatorContext, s contextState) {
-	*x = initiatorContext{index: x.index, attempts: x.attempts, state: s, line: x.line}
+	*x = initiatorContext{index: x.index, attempts: x.attempts, psn: x.psn, departures: x.departures, state: s, line: x.line}
 }
 
 // detach closes the session of a context without outstanding requests.
@@ -275,7 +277,7 @@ func (c *initiatorCore) dismiss(p *Peer, now time.Duration) bool {
 // farewell tells a target that a session is over, until it answers.
 func (c *initiatorCore) farewell(p *Peer, s *session, why reason, now time.Duration) {
 	m := message{kind: msgDetach, reason: why, session: s.id, context: uint32(s.context), attempt: s.attempt, peer: p.number, epoch: p.epoch}
-	to := p.addr.place()
+	to := p.place()
 	c.send(to, m)
 	c.goodbyes = append(c.goodbyes, farewell{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
 }
@@ -304,6 +306,8 @@ func (c *initiatorCore) lose(p *Peer, now time.Duration) {
 func (c *initiatorCore) leave(x *initiatorContext, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
+	x.retire()
+	x.departures.add(p, now)
 	if p.pending > 0 || p.wanted {
 		c.line(p, now)
 	}
@@ -329,7 +333,7 @@ func (c *initiatorCore) resume(x *initiatorContext, p *Peer, now time.Duration) 
 	x.session = p.parked
 	c.forget(p)
 	c.stats.Resumes++
-	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.addr.place()}
+	m := message{qpn: x.session.qpn, mtu: verbs.MTU(x.session.mtu), from: p.place()}
 	c.do(action{kind: actJoin, again: x.dirty, ctx: x, peer: p, m: m})
 	x.dirty = false
 }
@@ -339,7 +343,7 @@ func (c *initiatorCore) connect(x *initiatorContext, p *Peer, now time.Duration)
 	x.state, x.peer, p.ctx, x.since = ctxConnecting, p, x, now
 	x.looked = now
 	x.attempts++
-	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.random() & 0xffffff, heard: now}
+	x.session = session{context: int32(x.index), attempt: x.attempts, psn: c.firstPSN(x), heard: now}
 	if p.firstTry == 0 {
 		p.firstTry = max(now, 1)
 		c.stats.Waits++
@@ -370,6 +374,6 @@ func (c *initiatorCore) measure(d time.Duration) {
 // sendConnect also says which parked session the new one replaces.
 func (c *initiatorCore) sendConnect(x *initiatorContext) {
 	p := x.peer
-	c.send(p.addr.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
+	c.send(p.place(), message{kind: msgConnect, epoch: p.epoch, key: p.key, context: uint32(x.index), attempt: x.session.attempt,
 		peer: p.number, psn: x.session.psn, session: p.parked.id})
 }

@@ -16,7 +16,7 @@ func (c *initiatorCore) received(m *message, now time.Duration) {
 		c.forgotten(m)
 		return
 	}
-	if m.from.gid != p.addr.GID || m.from.qpn != p.addr.QPN {
+	if m.from.gid != p.addr.GID || m.from.qpn != p.qpn {
 		c.stats.Rubbish++
 		return
 	}
@@ -25,7 +25,7 @@ func (c *initiatorCore) received(m *message, now time.Duration) {
 	case msgAttached:
 		c.attached(x, p, current, m, now)
 	case msgEstablished:
-		c.confirmed(x, current, m)
+		c.confirmed(x, p, current, m, now)
 	case msgBusy:
 		c.busy(x, p, current, m, now)
 	case msgRefuse:
@@ -59,7 +59,7 @@ func (c *initiatorCore) attached(x *initiatorContext, p *Peer, current bool, m *
 	default:
 		// The answer to a connect that nobody waits for any more.
 		c.stats.Stale++
-		c.send(p.addr.place(), message{kind: msgDetach, epoch: m.epoch, session: m.session, context: m.context, attempt: m.attempt, peer: m.peer})
+		c.send(p.place(), message{kind: msgDetach, epoch: m.epoch, session: m.session, context: m.context, attempt: m.attempt, peer: m.peer})
 	}
 }
 
@@ -81,12 +81,29 @@ func (c *initiatorCore) joined(x *initiatorContext, err error, now time.Duration
 	c.do(action{kind: actReady, peer: p, ctx: x})
 }
 
-// confirmed: the target has seen the last sign of life.
-func (c *initiatorCore) confirmed(x *initiatorContext, current bool, m *message) {
-	if current && m.session == x.session.id && m.psn == x.sign && x.signed > x.session.heard {
-		x.session.heard = x.signed
-		x.timer = x.signed + x.session.leaseTime()/4
+// confirmed: the target has seen a sign of life and sends back when that was
+// sent. The session may be parked meanwhile.
+func (c *initiatorCore) confirmed(x *initiatorContext, p *Peer, current bool, m *message, now time.Duration) {
+	s := &p.parked
+	if current {
+		s = &x.session
 	}
+	if s.id != m.session || s.id == 0 {
+		return
+	}
+	age := milliseconds(now) - m.wait // of a clock that wraps
+	at := now - time.Duration(age)*time.Millisecond
+	if age > s.lease || at <= s.heard {
+		return
+	}
+	s.heard = at
+	if current {
+		x.timer = at + s.leaseTime()/4
+	}
+}
+
+func milliseconds(t time.Duration) uint32 {
+	return uint32((t + time.Millisecond - 1) / time.Millisecond)
 }
 
 func (c *initiatorCore) busy(x *initiatorContext, p *Peer, current bool, m *message, now time.Duration) {
@@ -132,14 +149,11 @@ func (c *initiatorCore) refused(x *initiatorContext, p *Peer, current bool, m *m
 		c.settle(x, now)
 	case x.state != ctxConnecting:
 		c.stats.Stale++
-	case m.reason == staleTarget && m.epoch != p.epoch:
+	case m.reason == staleTarget && m.epoch != p.epoch && p.addr.Incarnation == 0:
 		// Another target has the address now: what is not posted goes there.
 		p.epoch = m.epoch
 		c.forget(p)
-		x.attempts++
-		x.session.attempt = x.attempts
-		x.session.heard = now
-		c.sendConnect(x)
+		c.reconnect(x, now)
 	default:
 		err := ErrRefused
 		if m.reason == badKey {

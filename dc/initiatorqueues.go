@@ -107,7 +107,8 @@ func (c *initiatorCore) serve(x *initiatorContext, now time.Duration) bool {
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 	}
 	p.queued = false
-	if p.parked.id != 0 && int(p.parked.context) == x.index && now <= p.parked.parkable() {
+	if p.parked.id != 0 && int(p.parked.context) == x.index && now <= p.parked.parkable() &&
+		(c.parking == ParkAlways || !x.departures.recent(p, now)) {
 		c.resume(x, p, now)
 	} else {
 		c.connect(x, p, now)

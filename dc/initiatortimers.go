@@ -62,7 +62,9 @@ func (c *initiatorCore) tick(now time.Duration) {
 			c.stats.Retransmits++
 			x.pause = min(2*x.pause, 16*c.timeout())
 			x.timer = now + x.pause
+			x.unanswered++
 			c.sendConnect(x)
+			c.search(x)
 		case (x.state == ctxAttached || x.state == ctxDraining) && x.session.lease > 0 && now >= x.timer:
 			c.sign(x, now)
 		}
@@ -100,9 +102,7 @@ func (c *initiatorCore) look(x *initiatorContext, now time.Duration) {
 
 // sign sends a sign of life, and soon another unless the target answers.
 func (c *initiatorCore) sign(x *initiatorContext, now time.Duration) {
-	c.signs = (c.signs + 1) & 0xffffff
-	x.sign, x.signed = c.signs, now
 	x.timer = now + max(x.session.leaseTime()/8, time.Millisecond)
-	c.send(x.peer.addr.place(), message{kind: msgEstablished, epoch: x.peer.epoch, session: x.session.id, context: uint32(x.index),
-		attempt: x.session.attempt, peer: x.peer.number, psn: x.sign})
+	c.send(x.peer.place(), message{kind: msgEstablished, epoch: x.peer.epoch, session: x.session.id, context: uint32(x.index),
+		attempt: x.session.attempt, peer: x.peer.number, wait: uint32(now / time.Millisecond)})
 }

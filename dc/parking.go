@@ -6,22 +6,38 @@ import "github.com/goverbs/goverbs/verbs"
 // target, so that the same context can go on with it later, without a message.
 //
 // The queue pair is reset and connected again, beginning with the packet number
-// that the responder context expects next. The responder's message sequence
-// number then is ahead of the requester's. The InfiniBand specification has that
-// number count credits, which a responder with a shared receive queue does not
-// give; a device that completes requests by it would complete them too early.
+// that the responder context expects next. Two things must hold for that.
+//
+// The responder's message sequence number then is ahead of the requester's. The
+// InfiniBand specification has that number count credits, which a responder with
+// a shared receive queue does not give; a device that completes requests by it
+// would complete them too early.
+//
+// No late acknowledgement of another session may arrive. Soft-RoCE takes one
+// with a higher packet number than it waits for as one of all requests under
+// way, even if nothing with that number was sent, but only from the host that
+// the queue pair is connected to. New sessions are safe: their numbers are higher
+// than those of all before.
 type Parking uint8
 
 const (
-	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE.
+	// ParkWhereProven parks on devices on which that was tested: Soft-RoCE. A
+	// session is not taken up again within a second after the same context left
+	// another target on the same host; a new one is opened then.
 	ParkWhereProven Parking = iota
-	// ParkAlways parks on any device.
+	// ParkAlways parks on any device, and takes sessions up again at any time.
+	// It is for networks that lose nothing and keep the order, where no
+	// acknowledgement is late.
 	ParkAlways
 	// ParkNever closes the session whenever its context leaves, as in the
 	// patent.
 	ParkNever
 )
 
-func (p Parking) on(d *verbs.Device) bool {
-	return p == ParkAlways || p == ParkWhereProven && d.SoftRoCE()
+// on is the setting for a device.
+func (p Parking) on(d *verbs.Device) Parking {
+	if p == ParkWhereProven && !d.SoftRoCE() {
+		return ParkNever
+	}
+	return p
 }

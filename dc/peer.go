@@ -15,6 +15,8 @@ type Peer struct {
 	addr   Address
 	key    uint64
 	number uint32
+	qpn    uint32 // of the control queue pair, where that was last seen
+	qkey   uint32
 	epoch  uint64
 	next   *Peer // whose address has the same hash
 	ctx    *initiatorContext
@@ -23,14 +25,23 @@ type Peer struct {
 	pending   int32 // requests not yet posted
 	wanted    bool  // a session is asked for, whether there are requests or not
 	queued    bool
+	asking    bool          // the service is asked where the target is
 	lined     time.Duration // when it began to wait
 	notBefore time.Duration // after a busy answer
 	firstTry  time.Duration // of the connects under way; 0: none
 	queue     []Request     // not yet posted
 }
 
-// Address is where the target is.
+func newPeer(number uint32, a Address, key uint64) *Peer {
+	return &Peer{addr: a, key: key, number: number, qpn: a.QPN, qkey: a.QKey, epoch: a.Incarnation}
+}
+
+// Address is what was resolved.
 func (p *Peer) Address() Address { return p.addr }
+
+func (p *Peer) place() place {
+	return place{gid: p.addr.GID, qpn: p.qpn, qkey: p.qkey, lid: p.addr.LID}
+}
 
 // check refuses what no queue pair would take.
 func (p *Peer) check(c *InitiatorConfig, rs []Request) error {
@@ -65,7 +76,8 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 			return p, nil
 		}
 	}
-	p := &Peer{addr: a, number: i.core.peerNumber(), key: accessKey, epoch: a.Incarnation, next: i.byAddr[hash]}
+	p := newPeer(i.core.peerNumber(), a, accessKey)
+	p.next = i.byAddr[hash]
 	i.core.peers[p.number] = p
 	i.byAddr[hash] = p
 	return p, nil

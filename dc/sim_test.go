@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,10 +25,12 @@ type world struct {
 	loss, dup float64
 	spread    time.Duration // of the delay of control messages
 	targets   map[uint32]*simTarget
+	services  map[uint16]*simTarget // that can be asked where they are
 	inits     map[uint32]*simInitiator
 	lastQPN   uint32
 	sessions  map[uint64]bool // every id that was ever given out
 	resumed   int             // sessions taken up again
+	found     int             // targets found at another place
 	err       error
 }
 
@@ -110,6 +113,7 @@ type simSlot struct {
 type simTarget struct {
 	w     *world
 	at    place
+	home  place // of the first one with its address
 	core  *targetCore
 	slots []simSlot
 	timer time.Duration
@@ -117,8 +121,8 @@ type simTarget struct {
 	releasing []int
 }
 
-func (w *world) target(at place, slots int) *simTarget {
-	t := &simTarget{w: w, at: at, timer: never}
+func (w *world) target(at, home place, slots int) *simTarget {
+	t := &simTarget{w: w, at: at, home: home, timer: never}
 	for range slots {
 		t.slots = append(t.slots, simSlot{qpn: w.qpn()})
 	}
@@ -208,6 +212,7 @@ type job struct {
 type simLane struct {
 	qpn, remote, next uint32
 	target            place
+	owner             *Peer
 	session           uint64
 	gen               int
 	bad, busy         bool
@@ -227,7 +232,7 @@ type simInitiator struct {
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
 	i := &simInitiator{w: w, at: place{qpn: w.qpn()}, queues: make(map[*Peer][]*job), known: make(map[place]*Peer), timer: never}
-	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, noParking: w.rng.IntN(3) == 0}, w.rng.Uint32)
+	i.core = newInitiatorCore(w.rng.Uint64(), contexts, initiatorLimits{quota: quota, hold: 5 * time.Millisecond, retransmit: 2 * time.Millisecond, connectTimeout: time.Second, parking: []Parking{ParkNever, ParkWhereProven, ParkWhereProven}[w.rng.IntN(3)]}, w.rng.Uint32)
 	for range contexts {
 		i.lanes = append(i.lanes, simLane{qpn: w.qpn()})
 	}
@@ -235,10 +240,10 @@ func (w *world) initiator(contexts, quota int) *simInitiator {
 	return i
 }
 
-func (i *simInitiator) resolve(at place, key uint64) *Peer {
-	p := &Peer{number: i.core.peerNumber(), addr: Address{QPN: at.qpn}, key: key}
+func (i *simInitiator) resolve(a Address, key uint64) *Peer {
+	p := newPeer(i.core.peerNumber(), a, key)
 	i.core.peers[p.number] = p
-	i.known[at] = p
+	i.known[p.place()] = p
 	return p
 }
 
@@ -259,7 +264,7 @@ func (i *simInitiator) post(p *Peer, j *job) {
 // transmit is a request on the queue pair, as RC carries it.
 func (i *simInitiator) transmit(x *initiatorContext, j *job) {
 	l := &i.lanes[x.index]
-	if l.target != x.peer.addr.place() || j.to != x.peer || l.session != x.session.id {
+	if l.owner != x.peer || j.to != x.peer || l.session != x.session.id {
 		i.w.wrong("request posted to the wrong session")
 	}
 	l.jobs = append(l.jobs, j)
@@ -291,6 +296,7 @@ func (i *simInitiator) arrive(x *initiatorContext, gen int, psn uint32, j *job) 
 			s.psn = (s.psn + 1) & 0xffffff
 			j.executed++
 			j.by = t
+			i.doubled(x, l.remote, psn)
 			i.w.after(30*time.Microsecond, func() { i.complete(x, gen, verbs.WCSuccess) })
 			return
 		}
@@ -390,7 +396,7 @@ func (i *simInitiator) act(a action) {
 		l.busy = true
 		resumed := a.m.kind == 0
 		i.w.after(400*time.Microsecond, func() {
-			l.remote, l.next, l.target, l.session, l.bad, l.busy = a.m.qpn, x.session.psn, a.peer.addr.place(), x.session.id, false, false
+			l.remote, l.next, l.target, l.owner, l.session, l.bad, l.busy = a.m.qpn, x.session.psn, a.m.from, a.peer, x.session.id, false, false
 			if resumed {
 				i.w.resumed++
 			}
@@ -423,21 +429,32 @@ func (i *simInitiator) act(a action) {
 			j.err = a.err
 		}
 		i.queues[a.peer] = nil
+	case actLookup:
+		i.lookUp(a.peer)
 	}
 }
 
-// program is a random run; it answers how many sessions were taken up again, and
-// what was wrong.
-func program(seed uint64) (resumed int, err error) {
+// program is a random run; it answers its world and what was wrong.
+func program(seed uint64) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	w := &world{rng: rng, targets: map[uint32]*simTarget{}, inits: map[uint32]*simInitiator{}, sessions: map[uint64]bool{},
+	w := &world{rng: rng, targets: map[uint32]*simTarget{}, services: map[uint16]*simTarget{}, inits: map[uint32]*simInitiator{}, sessions: map[uint64]bool{},
 		loss: []float64{0, 0.1, 0.4}[rng.IntN(3)], dup: []float64{0, 0.3}[rng.IntN(2)], spread: []time.Duration{0, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)]}
 	var places []place
+	addrs := map[place]Address{}
 	slots := 1 + rng.IntN(3)
-	for range 1 + rng.IntN(6) {
-		p := place{qpn: w.qpn()}
+	for n := range 1 + rng.IntN(6) {
+		p := place{qpn: w.qpn(), gid: verbs.GID{15: byte(1 + rng.IntN(3))}} // some are on one host
 		places = append(places, p)
-		w.target(p, slots)
+		t := w.target(p, p, slots)
+		a := Address{QPN: p.qpn, GID: p.gid}
+		if rng.IntN(2) == 0 {
+			a.Service = uint16(n + 1)
+			w.services[a.Service] = t
+		}
+		if rng.IntN(4) == 0 {
+			a.Incarnation = t.core.epoch
+		}
+		addrs[p] = a
 	}
 	var inits []*simInitiator
 	var jobs []*job
@@ -446,7 +463,7 @@ func program(seed uint64) (resumed int, err error) {
 		i := w.initiator(1+rng.IntN(3), 1+rng.IntN(8))
 		inits = append(inits, i)
 		for _, p := range places {
-			i.resolve(p, 42)
+			i.resolve(addrs[p], 42)
 		}
 	}
 	const span = 300 * time.Millisecond
@@ -465,11 +482,20 @@ func program(seed uint64) (resumed int, err error) {
 		p := places[rng.IntN(len(places))]
 		at := time.Duration(rng.Int64N(int64(span)))
 		killed[p] = true
-		w.after(at, func() { delete(w.targets, p.qpn) })
+		service := addrs[p].Service
+		w.after(at, func() { w.kill(p) })
 		if rng.IntN(2) == 0 {
-			w.after(at+time.Duration(rng.Int64N(int64(50*time.Millisecond))), func() { w.target(p, slots) })
+			w.after(at+time.Duration(rng.Int64N(int64(50*time.Millisecond))), func() {
+				w.kill(p)
+				if service == 0 {
+					w.target(p, p, slots)
+					return
+				}
+				w.services[service] = w.target(place{qpn: w.qpn(), gid: p.gid}, p, slots)
+			})
 		}
 	}
+	var last []*job
 	var deadOne *simInitiator
 	if len(inits) > 1 && rng.IntN(3) == 0 {
 		deadOne = inits[0]
@@ -478,50 +504,75 @@ func program(seed uint64) (resumed int, err error) {
 	w.run(span)
 	w.loss = 0
 	w.run(60 * time.Second)
+	for range 2 { // the first may meet a session whose target has died
+		late := w.everywhere(inits)
+		jobs = append(jobs, late...)
+		w.run(w.now + 3*time.Second)
+		last = late
+	}
 	if w.err != nil {
-		return 0, w.err
+		return w, w.err
 	}
 	for n, j := range jobs {
 		owner := deadOne != nil && j.on == deadOne
 		switch {
 		case j.executed > 1:
-			return 0, fmt.Errorf("request %d was carried out %d times", n, j.executed)
-		case j.executed == 1 && j.by.at != j.to.addr.place():
-			return 0, fmt.Errorf("request %d went to the wrong target", n)
+			return w, fmt.Errorf("request %d was carried out %d times", n, j.executed)
+		case j.executed == 1 && j.by.home != home(j.to):
+			return w, fmt.Errorf("request %d went to the wrong target", n)
+		case j.executed == 1 && j.to.addr.Incarnation != 0 && j.to.addr.Incarnation != j.by.core.epoch:
+			return w, fmt.Errorf("request %d went to another incarnation of its target", n)
 		case owner:
 		case j.ended != 1:
-			return 0, fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)
+			return w, fmt.Errorf("request %d of %d has %d completions", n, len(jobs), j.ended)
 		case j.err == nil && j.executed == 0:
-			return 0, fmt.Errorf("request %d succeeded without being carried out", n)
-		case j.err != nil && !killed[j.to.addr.place()] && w.spread == 0 && w.loss == 0 && !errors.Is(j.err, ErrSession) && !errors.Is(j.err, ErrUnreachable):
-			return 0, fmt.Errorf("request %d: %w", n, j.err)
+			return w, fmt.Errorf("request %d succeeded without being carried out", n)
+		case j.err != nil && !killed[home(j.to)] && w.spread == 0 && w.loss == 0 && !errors.Is(j.err, ErrSession) && !errors.Is(j.err, ErrUnreachable):
+			return w, fmt.Errorf("request %d: %w", n, j.err)
+		}
+	}
+	for _, j := range last {
+		t := w.alive(home(j.to))
+		if t != nil && (j.to.addr.Incarnation == 0 || j.to.addr.Incarnation == t.core.epoch) && j.err != nil {
+			return w, fmt.Errorf("a target that lives is not reached: %w", j.err)
 		}
 	}
 	// Dead initiators hold nothing; live ones at most what they have contexts for.
 	for _, t := range w.targets {
 		for _, s := range t.core.sessions {
 			if deadOne != nil && s.sender == deadOne.core.id {
-				return 0, errors.New("a dead initiator still has a responder context")
+				return w, errors.New("a dead initiator still has a responder context")
 			}
 		}
 		if len(t.core.sessions)+len(t.core.free) != slots {
-			return 0, fmt.Errorf("%d sessions and %d free responder contexts of %d", len(t.core.sessions), len(t.core.free), slots)
+			return w, fmt.Errorf("%d sessions and %d free responder contexts of %d", len(t.core.sessions), len(t.core.free), slots)
 		}
 	}
-	return w.resumed, nil
+	return w, nil
+}
+
+// seeds is how many random programs to run: few on an emulated machine, where
+// they say nothing that they do not say elsewhere.
+func seeds(all, short uint64) uint64 {
+	switch {
+	case lab.In():
+		return 40
+	case testing.Short():
+		return short
+	}
+	return all
 }
 
 // TestProtocol runs random programs over a bad network against the model.
 func TestProtocol(t *testing.T) {
-	seeds := uint64(3000)
-	if testing.Short() {
-		seeds = 500
-	}
-	resumed := 0
+	seeds := seeds(3000, 300)
+	resumed, found := 0, 0
 	for seed := range seeds {
-		n, err := program(seed)
+		w, err := program(seed)
 		require.NoError(t, err, "seed %d", seed)
-		resumed += n
+		resumed += w.resumed
+		found += w.found
 	}
 	require.Greater(t, resumed, int(seeds), "sessions taken up again")
+	require.Greater(t, found, int(seeds/20), "targets found at another place")
 }

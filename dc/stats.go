@@ -13,6 +13,7 @@ type Stats struct {
 	Waits       uint64 // times that a target had to be connected to first
 	Failures    uint64 // sessions that failed
 	Retransmits uint64 // control messages sent again
+	Lookups     uint64 // questions to services for targets that did not answer
 	Stale       uint64 // control messages of sessions that are over
 	Rubbish     uint64 // control messages that made no sense
 	Live        int    // sessions with a context now

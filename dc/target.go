@@ -32,6 +32,13 @@ type TargetConfig struct {
 	// Retry is when an initiator that was answered busy comes again unless it
 	// is called earlier; 0 means 50 ms.
 	Retry time.Duration
+	// Service is a port at which initiators that get no answer can ask, through
+	// the connection manager, where the target is; the address carries it. A
+	// target that is made again with the same GID and Service is found under
+	// the address of the first. Each target of a host needs a port of its own.
+	// 0 means none. It needs the software back end, which Auto then is, and a
+	// GID that is an IP address, as with RoCE v2.
+	Service uint16
 	// Access is what initiators may do; 0 means whatever the memory regions
 	// of PD allow.
 	Access  verbs.Access
@@ -75,6 +82,7 @@ type Target struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 	alarm alarm // guarded by mu
+	door  *service
 
 	mu         sync.Mutex
 	core       *targetCore
@@ -103,6 +111,9 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 			err = errors.Join(opError("make", "target", err), t.Close())
 		}
 	}()
+	if cfg.Service != 0 && cfg.Backend == Auto {
+		cfg.Backend = Software
+	}
 	if done, err := cfg.Backend.choose(t.hardware); done {
 		return t, err
 	}
@@ -133,11 +144,19 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 		t.responders = append(t.responders, qp)
 	}
 	epoch := rand.Uint64() | 1
-	t.addr = Address{GID: t.self.gid, LID: t.self.lid, MTU: t.ctl.mtu, QPN: t.self.qpn, QKey: t.self.qkey}
+	t.addr = Address{GID: t.self.gid, LID: t.self.lid, Service: cfg.Service, MTU: t.ctl.mtu, QPN: t.self.qpn, QKey: t.self.qkey}
+	if cfg.Service != 0 {
+		if t.door, err = openService(t.ctl.gid, t.addr, cfg.Log); err != nil {
+			return t, err
+		}
+	}
 	t.core = newTargetCore(epoch, cfg.AccessKey, cfg.Responders, targetLimits{cfg.Lease, cfg.Retry}, t, rand.Uint64)
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
 	t.work.Go(func() { t.ctl.read(ctx, t.received) })
+	if t.door != nil {
+		t.work.Go(func() { t.door.serve(ctx) })
+	}
 	t.alarm.init(t.tick)
 	return t, nil
 }
@@ -146,8 +165,18 @@ func (t *Target) newResponder() (*verbs.QP, error) {
 	return t.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: t.idle, RecvCQ: t.cq, SRQ: t.srq, GID: t.ctl.gid, MaxSendWR: 1, Access: t.cfg.Access})
 }
 
-// Address is what initiators resolve.
+// Address is what initiators resolve. It means whichever target is there: with
+// the Incarnation that [Target.Incarnation] answers it means this one only.
 func (t *Target) Address() Address { return t.addr }
+
+// Incarnation tells the target from others that had its address before, or will
+// have it.
+func (t *Target) Incarnation() uint64 {
+	if t.addr.Hardware {
+		return t.addr.Incarnation
+	}
+	return t.core.epoch
+}
 
 // Stats are the counters so far.
 func (t *Target) Stats() TargetStats {
@@ -279,6 +308,9 @@ func (t *Target) Close() error {
 	t.work.Wait()
 	t.inbox.shut()
 	var errs []error
+	if t.door != nil {
+		errs = append(errs, t.door.close())
+	}
 	for _, qp := range t.responders {
 		errs = append(errs, qp.Close())
 	}

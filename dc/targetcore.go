@@ -62,6 +62,7 @@ type targetCore struct {
 	free     []int // the one that rested longest is first
 	sessions map[uint64]*responder
 	contexts map[contextKey]*responder
+	over     overdue
 	waiters  []waiter
 	nextID   func() uint64
 	stats    TargetStats
@@ -97,7 +98,7 @@ func (c *targetCore) received(m *message, now time.Duration) {
 		if s := c.find(m); s != nil {
 			s.expires = now + c.lease
 			e := c.answer(msgEstablished, m)
-			e.psn = m.psn
+			e.wait = m.wait
 			c.io.send(m.from, e)
 			return
 		}
@@ -105,7 +106,7 @@ func (c *targetCore) received(m *message, now time.Duration) {
 	case msgDetach:
 		if s := c.find(m); s != nil {
 			c.stats.Detaches++
-			c.end(s, m.reason != broken)
+			c.end(s, m.reason != broken, now)
 		}
 		c.io.send(m.from, c.answer(msgDetached, m))
 	default:
@@ -143,12 +144,15 @@ func (c *targetCore) connect(m *message, now time.Duration) {
 		// The initiator context has been reset meanwhile: it serves one
 		// session at a time. A parked one left nothing under way.
 		c.stats.Detaches++
-		c.end(s, s.id == m.session)
+		c.end(s, s.id == m.session, now)
+	}
+	if c.over.late(key, m.attempt) {
+		return
 	}
 	if s := c.sessions[m.session]; s != nil && s.sender == m.sender {
 		// Parked, and of another context of this initiator.
 		c.stats.Detaches++
-		c.end(s, true)
+		c.end(s, true, now)
 	}
 	if len(c.free) == 0 {
 		c.io.prepare()
@@ -220,9 +224,13 @@ func (c *targetCore) wait(key contextKey, m *message, now time.Duration) {
 }
 
 // end closes a session.
-func (c *targetCore) end(s *responder, clean bool) {
+func (c *targetCore) end(s *responder, clean bool, now time.Duration) {
+	key := contextKey{s.sender, s.context}
 	delete(c.sessions, s.id)
-	delete(c.contexts, contextKey{s.sender, s.context})
+	delete(c.contexts, key)
+	if clean {
+		c.over.add(key, s.attempt, now, c.lease)
+	}
 	c.io.release(s.slot, s.id, clean)
 }
 
@@ -249,7 +257,7 @@ func (c *targetCore) tick(now time.Duration) {
 	for _, s := range c.sessions {
 		if now >= s.expires {
 			c.stats.Expired++
-			c.end(s, false)
+			c.end(s, false, now)
 		}
 	}
 }

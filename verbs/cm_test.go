@@ -419,6 +419,38 @@ func TestCMDatagrams(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
+// TestCMLookUp: a datagram service and who asks for it, without queue pairs.
+func TestCMLookUp(t *testing.T) {
+	p := cmPorts(t)
+	m, ctx := newCM(t), cmContext(t)
+	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{Type: verbs.UD})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	const qpn = 0x123456
+	go func() {
+		r, err := l.Accept(ctx)
+		if err == nil && string(r.PrivateData()[:3]) != "who" {
+			err = errors.New("another question")
+		}
+		if err == nil {
+			err = errors.Join(r.Tell(qpn, []byte("me")), r.Tell(qpn, make([]byte, verbs.MaxAcceptDataUD+1)))
+		}
+		if !errors.Is(err, verbs.ErrAttributes) {
+			t.Error(err)
+		}
+	}()
+	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(addrOf(p[0]), 0)}
+	s, err := m.LookUp(ctx, l.Addr().String(), cfg)
+	require.NoError(t, err)
+	require.EqualValues(t, qpn, s.QPN)
+	require.Equal(t, "me", string(s.PrivateData[:2]))
+	_, err = m.LookUp(ctx, addrOf(p[1]).String()+":9", cfg)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	cfg.PrivateData = make([]byte, verbs.MaxRequestDataUD+1)
+	_, err = m.LookUp(ctx, l.Addr().String(), cfg)
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
 func TestCMMulticast(t *testing.T) {
 	p := cmPorts(t)
 	m, ctx := newCM(t), cmContext(t)

@@ -114,7 +114,7 @@ func newAttachRig(at string) (*attachRig, error) {
 		return nil, err
 	}
 	r := &attachRig{}
-	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.pd, GID: h.gid, Contexts: 1}); err != nil {
+	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.pd, GID: h.gid, Contexts: 1, Parking: dc.ParkAlways}); err != nil {
 		return nil, err
 	}
 	for k := range r.peers {

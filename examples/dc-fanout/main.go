@@ -1,18 +1,24 @@
-// Command dc-fanout reaches hundreds of targets through a few queue pairs.
+// Command dc-fanout reaches hundreds of targets on several hosts through a few
+// queue pairs.
 //
 //	dc-fanout serve 100             # on each of several hosts: 100 targets
-//	dc-fanout 10.77.0.1 10.77.0.2   # reads a greeting of each target there
+//	dc-fanout 10.77.0.2 10.77.0.3   # reads a greeting of each target there
 //
-// It uses the first RDMA device, or the one that $RDMA_DEVICE names.
+// Then it reads from targets chosen at random for a while, and prints how many
+// queue pairs it holds, how often it attached and resumed, and the rate. It uses
+// the first RDMA device, or the one that $RDMA_DEVICE names.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -26,6 +32,8 @@ const (
 	port      = "7472"
 	greeting  = 64 // bytes of memory for each target
 	accessKey = 0x6661_6e6f_7574
+	window    = 64 // READs under way
+	duration  = 3 * time.Second
 )
 
 func main() {
@@ -74,15 +82,15 @@ func record(t *dc.Target, at verbs.Remote) ([]byte, error) {
 	return binary.BigEndian.AppendUint32(b, at.RKey), err
 }
 
-// serve makes targets with two responder contexts each, and tells everybody who
-// asks about them.
+// serve makes targets with two responder contexts each, and tells a client about
+// them. When that has gone it ends.
 func serve(n int) error {
 	pd, mr, err := open(n * greeting)
 	if err != nil {
 		return err
 	}
 	host, _ := os.Hostname()
-	var all []byte
+	all := binary.BigEndian.AppendUint32(nil, uint32(n))
 	for k := range n {
 		t, err := dc.NewTarget(dc.TargetConfig{PD: pd, AccessKey: accessKey, Responders: 2, Receives: 16})
 		if err != nil {
@@ -101,18 +109,35 @@ func serve(n int) error {
 		return err
 	}
 	log.Printf("%d targets", n)
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		conn.Write(all)
-		conn.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		return err
 	}
+	defer conn.Close()
+	if _, err := conn.Write(all); err != nil {
+		return err
+	}
+	conn.Read(make([]byte, 1))
+	return nil
+}
+
+// remote is a target and its greeting.
+type remote struct {
+	peer *dc.Peer
+	at   verbs.Remote
+}
+
+// fan reaches all targets. Each of the reads under way has memory of its own.
+type fan struct {
+	initiator *dc.Initiator
+	mr        *verbs.MR
+	targets   []remote
+	free      []uint64   // slots of the memory
+	conns     []net.Conn // to the hosts, which serve as long as they are open
 }
 
 func fanOut(ctx context.Context, hosts []string) error {
-	pd, mr, err := open(1 << 20)
+	pd, mr, err := open(window * greeting)
 	if err != nil {
 		return err
 	}
@@ -121,48 +146,126 @@ func fanOut(ctx context.Context, hosts []string) error {
 		return err
 	}
 	defer i.Close()
-	start, posted := time.Now(), 0
+	f := &fan{initiator: i, mr: mr}
+	defer f.close()
+	for n := range uint64(window) {
+		f.free = append(f.free, n)
+	}
 	for _, h := range hosts {
-		conn, err := net.Dial("tcp", net.JoinHostPort(h, port))
+		if err := f.ask(ctx, h); err != nil {
+			return err
+		}
+	}
+	if len(f.targets) == 0 {
+		return errors.New("no targets")
+	}
+	start := time.Now()
+	if _, err := f.read(ctx, len(f.targets), func(n int) int { return n }); err != nil {
+		return err
+	}
+	fmt.Printf("%d targets on %d hosts answered in %v; the last one: %q\n", len(f.targets), len(hosts),
+		time.Since(start).Round(time.Millisecond), f.last())
+	start = time.Now()
+	n, err := f.read(ctx, math.MaxInt, func(int) int {
+		if time.Since(start) > duration {
+			return -1
+		}
+		return rand.IntN(len(f.targets))
+	})
+	if err != nil {
+		return err
+	}
+	s := i.Stats()
+	fmt.Printf("%d queue pairs, %d attaches of which %d resumed a session, %d evictions\n%.0f READs/s from targets chosen at random\n",
+		i.QueuePairs(), s.Attaches, s.Resumes, s.Evictions, float64(n)/time.Since(start).Seconds())
+	return nil
+}
+
+func (f *fan) close() {
+	for _, c := range f.conns {
+		c.Close()
+	}
+}
+
+// ask makes the targets of a host known. The host may be about to start.
+func (f *fan) ask(ctx context.Context, host string) error {
+	conn, err := net.Dial("tcp", net.JoinHostPort(host, port))
+	for try := 0; err != nil && try < 100; try++ {
+		time.Sleep(200 * time.Millisecond)
+		conn, err = net.Dial("tcp", net.JoinHostPort(host, port))
+	}
+	if err != nil {
+		return err
+	}
+	f.conns = append(f.conns, conn)
+	const addressLen = 52
+	var count uint32
+	if err := binary.Read(conn, binary.BigEndian, &count); err != nil {
+		return err
+	}
+	for range count {
+		b := make([]byte, addressLen+12)
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return err
+		}
+		var a dc.Address
+		if err := a.UnmarshalBinary(b[:addressLen]); err != nil {
+			return err
+		}
+		p, err := f.initiator.Resolve(a, accessKey)
 		if err != nil {
 			return err
 		}
-		b, err := io.ReadAll(conn)
-		conn.Close()
-		if err != nil {
-			return err
-		}
-		const addressLen = 52
-		for ; len(b) >= addressLen+12; b = b[addressLen+12:] {
-			var a dc.Address
-			if err := a.UnmarshalBinary(b[:addressLen]); err != nil {
-				return err
+		at := verbs.Remote{Addr: binary.BigEndian.Uint64(b[addressLen:]), RKey: binary.BigEndian.Uint32(b[addressLen+8:])}
+		f.targets = append(f.targets, remote{p, at})
+	}
+	return ctx.Err()
+}
+
+// read reads the greetings of up to most targets, in the order that next says
+// until that is negative, and answers how many.
+func (f *fan) read(ctx context.Context, most int, next func(n int) int) (done int, err error) {
+	posted, end := 0, false
+	for !end || done < posted {
+		for !end && len(f.free) > 0 {
+			n := -1
+			if posted < most {
+				n = next(posted)
 			}
-			p, err := i.Resolve(a, accessKey)
-			if err != nil {
-				return err
+			if end = n < 0; end {
+				break
 			}
-			at := verbs.Remote{Addr: binary.BigEndian.Uint64(b[addressLen:]), RKey: binary.BigEndian.Uint32(b[addressLen+8:])}
-			if _, err := i.Post(p, dc.Request{ID: uint64(posted), Op: dc.Read, Local: mr.SGE(posted*greeting, greeting), Remote: at}); err != nil {
-				return err
+			slot := f.free[len(f.free)-1]
+			f.free = f.free[:len(f.free)-1]
+			t := &f.targets[n]
+			r := dc.Request{ID: slot, Op: dc.Read, Local: f.mr.SGE(int(slot)*greeting, greeting), Remote: t.at}
+			if _, err := f.initiator.Post(t.peer, r); err != nil {
+				return done, err
 			}
 			posted++
 		}
-	}
-	var cs [32]dc.Completion
-	for done := 0; done < posted; {
-		n, err := i.Wait(ctx, cs[:])
+		if done == posted {
+			return done, nil
+		}
+		var cs [32]dc.Completion
+		n, err := f.initiator.Wait(ctx, cs[:])
 		if err != nil {
-			return err
+			return done, err
 		}
 		for _, c := range cs[:n] {
 			if c.Err != nil {
-				return c.Err
+				return done, c.Err
 			}
+			f.free = append(f.free, c.ID)
 		}
 		done += n
 	}
-	fmt.Printf("%d targets answered in %v; the last one: %q\n%+v\n", posted, time.Since(start).Round(time.Millisecond),
-		string(mr.Bytes()[(posted-1)*greeting:][:32]), i.Stats())
-	return nil
+	return done, nil
+}
+
+// last is the greeting that came last.
+func (f *fan) last() string {
+	slot := int(f.free[len(f.free)-1])
+	b := f.mr.Bytes()[slot*greeting:][:greeting]
+	return string(bytes.TrimRight(b, "\x00"))
 }

@@ -1,0 +1,108 @@
+package dc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// lookupTime bounds one question to a service. The connection manager repeats a
+// lost one after seconds only; the state machine asks again sooner.
+const lookupTime = time.Second
+
+// service tells initiators where a target is: it answers at a port, through the
+// connection manager, with the control queue pair's number and, as private
+// data, the whole address.
+type service struct {
+	cm     *verbs.CM
+	listen *verbs.CMListener
+	qpn    uint32
+	addr   []byte
+	log    *slog.Logger
+}
+
+// servicePlace is where the service of an address answers.
+func servicePlace(a Address) netip.AddrPort { return netip.AddrPortFrom(a.GID.Addr(), a.Service) }
+
+func openService(gid verbs.GIDEntry, a Address, log *slog.Logger) (s *service, err error) {
+	if gid.Type != verbs.GIDRoCEv2 {
+		return nil, opError("open", "service", fmt.Errorf("%w: the GID %v is not an IP address", verbs.ErrUnsupported, gid))
+	}
+	s = &service{qpn: a.QPN, log: log}
+	if s.addr, err = a.MarshalBinary(); err != nil {
+		return nil, err
+	}
+	if s.cm, err = verbs.OpenCM(verbs.CMConfig{Logger: log}); err != nil {
+		return nil, err
+	}
+	if s.listen, err = s.cm.Listen(servicePlace(a).String(), verbs.ListenConfig{Type: verbs.UD}); err != nil {
+		return nil, errors.Join(err, s.cm.Close())
+	}
+	return s, nil
+}
+
+// serve answers until ctx ends.
+func (s *service) serve(ctx context.Context) {
+	for {
+		r, err := s.listen.Accept(ctx)
+		if err == nil {
+			err = r.Tell(s.qpn, s.addr)
+			if err == nil {
+				continue
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("dc: service", "err", err)
+		if r == nil {
+			return // no more questions come
+		}
+	}
+}
+
+func (s *service) close() error { return errors.Join(s.listen.Close(), s.cm.Close()) }
+
+// lookUp asks the service of a target where that is.
+func (i *Initiator) lookUp(p *Peer) {
+	ctx, cancel := context.WithTimeout(i.ctx, lookupTime)
+	defer cancel()
+	a, err := askService(ctx, i.ctl.gid, p.addr)
+	if err != nil && i.ctx.Err() == nil {
+		i.cfg.Log.Info("dc: target not found", "target", p.addr, "err", err)
+	}
+	i.mu.Lock()
+	if i.closed {
+		i.mu.Unlock()
+		return
+	}
+	i.core.found(p, &a, err, i.now())
+	i.perform()
+}
+
+func askService(ctx context.Context, from verbs.GIDEntry, of Address) (a Address, err error) {
+	cm, err := verbs.OpenCM(verbs.CMConfig{})
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, cm.Close()) }()
+	s, err := cm.LookUp(ctx, servicePlace(of).String(), verbs.DialConfig{Local: netip.AddrPortFrom(from.GID.Addr(), 0)})
+	if err != nil {
+		return a, err
+	}
+	if len(s.PrivateData) < addressLen {
+		return a, opError("look up", of.String(), ErrAddress)
+	}
+	if err := a.UnmarshalBinary(s.PrivateData[:addressLen]); err != nil {
+		return a, err
+	}
+	if a.QPN != s.QPN || a.GID != of.GID || a.Service != of.Service || a.Hardware {
+		return a, opError("look up", of.String(), fmt.Errorf("%w: the service is another one's", ErrAddress))
+	}
+	return a, nil
+}
