@@ -54,9 +54,7 @@ type rig struct {
 
 func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 	t.Helper()
-	if !lab.In() {
-		t.Skip("needs the lab's two devices")
-	}
+	lab.RequireTopology(t, "wire")
 	r := &rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1"), lease: lease}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
