@@ -336,7 +336,7 @@ func (a *Agent) Close() error {
 func (a *Agent) settle() {
 	for {
 		a.mu.Lock()
-		running := a.timer != nil && a.failed == nil && !a.closed && a.core.taken > 0
+		running := a.timer != nil && a.failed == nil && !a.closed && a.core.taken+a.core.unlocking > 0
 		if a.core != nil {
 			a.core.limits.queue = 0
 		}

@@ -21,15 +21,16 @@ type agentCore struct {
 	rng     *rand.Rand
 	tags    uint32 // attempts so far
 
-	jobs  []agentJob // one for each receive buffer
-	peers []agentPeer
-	byID  map[uint64]int32
-	taken int      // jobs queued or running
-	turns []int32  // peers with queued jobs; who was served goes to the end
-	moved []int32  // scratch of start
-	busy  []uint64 // one bit a slot: a job is at work on it
-	look  bool     // a queued job may have become able to start
-	alarm time.Duration
+	jobs      []agentJob // one for each receive buffer
+	peers     []agentPeer
+	byID      map[uint64]int32
+	taken     int      // jobs without an answer
+	unlocking int      // jobs that have their answer, but not yet the unlock command's result
+	turns     []int32  // peers with queued jobs; who was served goes to the end
+	moved     []int32  // scratch of start
+	busy      []uint64 // one bit a slot: a job is at work on it
+	look      bool     // a queued job may have become able to start
+	alarm     time.Duration
 
 	// Output, taken and emptied by the driver.
 	ops   []agentOp
@@ -170,7 +171,7 @@ func (c *agentCore) enqueue(now time.Duration, j, peer, entry int32, r *chainReq
 		wait = min(wait, d)
 	}
 	c.jobs[j] = agentJob{
-		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, carried: -1, request: *r,
+		state: jobQueued, peer: peer, gen: p.gen, entry: entry, next: -1, request: *r,
 		until: now + wait, pause: c.limits.minPause,
 	}
 	c.wakeAt(c.jobs[j].until)
@@ -269,7 +270,8 @@ func (c *agentCore) wake(now time.Duration) {
 			next := job.next
 			if job.until <= now {
 				c.unqueue(p, before, j)
-				c.finish(j, chainNotAcquired)
+				c.conclude(j, chainNotAcquired)
+				c.finish(j)
 			} else {
 				c.wakeAt(job.until)
 				before = j

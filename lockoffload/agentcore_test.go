@@ -257,8 +257,10 @@ func TestAgentLost(t *testing.T) {
 	p := b.client(7)
 	b.write(0, p, 1, 0, 0)
 	b.done(0, 0, 0)
+	require.Equal(t, chainDone, b.status().status, "the answer does not wait for the unlock")
+	require.Zero(t, b.taken, "nor does the next chain")
 	b.done(0, 55)
-	require.Equal(t, chainLost, b.status().status)
+	require.EqualValues(t, 1, b.stats.Lost)
 }
 
 func TestAgentDamagedRecord(t *testing.T) {

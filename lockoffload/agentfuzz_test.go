@@ -52,7 +52,7 @@ func FuzzAgentSubmit(f *testing.F) {
 			given++
 		}
 		words := make([]uint64, 8)
-		for now := time.Duration(0); b.taken > 0; now += 100 * time.Microsecond {
+		for now := time.Duration(0); len(b.free) < given; now += 100 * time.Microsecond {
 			for len(b.ops) > 0 {
 				op := b.ops[0]
 				b.ops = append(b.ops[:0], b.ops[1:]...)

@@ -7,10 +7,10 @@ import (
 
 // agentJob is a chain that an agent was given:
 //
-//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access ─▶ unlocking ─▶ answered
-//	                          │  ▲         │                      ▲
-//	                          ▼  │         └── no more time ──────┘
-//	                        asleep ── no more time ─▶ answered
+//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and answer ─▶ unlocking
+//	                          │  ▲         │                                  ▲
+//	                          ▼  │         └── no more time, answer ──────────┘
+//	                        asleep ── no more time, answer
 //
 // A shared chain, which only reads, takes the lock with a tag that says so. It
 // does not wait for readers, nor need they wait for it.
@@ -22,12 +22,10 @@ type agentJob struct {
 	gen     uint32 // of the peer
 	entry   int32
 	next    int32        // in the peer's queue
-	carried int32        // the next one that was executed under the same lock, or -1
 	request chainRequest // a view of the receive buffer
 	tag     uint64
 	words   int // of the results that it waits for
 	tries   uint32
-	status  chainStatus // to answer after the unlock
 	began   time.Duration
 	until   time.Duration // deadline
 	at      time.Duration
@@ -43,7 +41,6 @@ const (
 	jobLocking
 	jobDraining // holds the lock, waits for readers to leave
 	jobUnlocking
-	jobCarried // executed under another job's lock
 )
 
 // yield keeps a job that waited for the agent's own lock from taking it at
@@ -118,18 +115,11 @@ func (c *agentCore) result(now time.Duration, j int32, res []uint64) {
 		}
 		c.held(now, j)
 	case jobUnlocking:
-		lost := res[0] != job.tag
-		if lost {
+		if res[0] != job.tag {
 			c.stats.Lost++
 		}
-		for j >= 0 {
-			status, next := c.jobs[j].status, c.jobs[j].carried
-			if lost && status == chainDone {
-				status = chainLost
-			}
-			c.finish(j, status)
-			j = next
-		}
+		c.unlocking--
+		c.finish(j)
 	}
 }
 
@@ -140,27 +130,24 @@ const maxCarried = 15
 // held performs the accesses of a job that has its lock, and of others that
 // wait for the same slot, one of each peer in turn.
 func (c *agentCore) held(now time.Duration, j int32) {
-	status := c.access(j)
-	end := &c.jobs[j].carried
+	c.conclude(j, c.access(j))
 	for n, more := 0, true; more; {
 		more = false
 		for _, peer := range c.turns {
 			if n == maxCarried {
 				break
 			}
-			if k := c.carry(now, &c.peers[peer], &c.jobs[j]); k >= 0 {
-				*end = k
-				end = &c.jobs[k].carried
+			if c.carry(now, &c.peers[peer], &c.jobs[j]) {
 				n, more = n+1, true
 			}
 		}
 	}
-	c.unlock(j, status)
+	c.unlock(j)
 }
 
 // carry executes one queued job of a peer under the lock of holder, if there
 // is one that fits.
-func (c *agentCore) carry(now time.Duration, p *agentPeer, holder *agentJob) int32 {
+func (c *agentCore) carry(now time.Duration, p *agentPeer, holder *agentJob) bool {
 	before := int32(-1)
 	for k := p.head; k >= 0; before, k = k, c.jobs[k].next {
 		job := &c.jobs[k]
@@ -168,12 +155,13 @@ func (c *agentCore) carry(now time.Duration, p *agentPeer, holder *agentJob) int
 			continue
 		}
 		c.unqueue(p, before, k)
-		job.state, job.tries = jobCarried, 1
-		job.status = c.access(k)
+		job.tries = 1
+		c.conclude(k, c.access(k))
+		c.finish(k)
 		c.stats.Carried++
-		return k
+		return true
 	}
-	return -1
+	return false
 }
 
 func anyBit(words []uint64) bool {
@@ -206,16 +194,20 @@ func (c *agentCore) again(now time.Duration, j int32) {
 
 // giveUp ends a chain that accessed nothing.
 func (c *agentCore) giveUp(j int32) {
+	c.conclude(j, chainNotAcquired)
 	if c.jobs[j].state == jobDraining {
-		c.unlock(j, chainNotAcquired)
+		c.unlock(j)
 		return
 	}
-	c.finish(j, chainNotAcquired)
+	c.finish(j)
 }
 
-func (c *agentCore) unlock(j int32, status chainStatus) {
+// unlock is posted before the answers, which do not wait for its completion:
+// nobody takes a lock from an agent.
+func (c *agentCore) unlock(j int32) {
 	job := &c.jobs[j]
-	job.state, job.status = jobUnlocking, status
+	job.state = jobUnlocking
+	c.unlocking++
 	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.slot)), a: job.tag, n: 8})
 }
 
@@ -274,27 +266,31 @@ func (c *agentCore) wanted(job *agentJob) bool {
 	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.seq
 }
 
-// finish answers a job and gives back what it occupied.
-func (c *agentCore) finish(j int32, status chainStatus) {
+// conclude answers a job. From then on its client may send the next one in its
+// place, whether the lock is free already or not.
+func (c *agentCore) conclude(j int32, status chainStatus) {
 	job := &c.jobs[j]
-	p := &c.peers[job.peer]
-	if c.wanted(job) {
-		p.entries[job.entry].running = false
-		switch status {
-		case chainDone, chainDiffers, chainLost: // access left a reply
-			b := c.reply(job.peer, job.entry)
-			b[1] = byte(status)
-			binary.LittleEndian.PutUint32(b[24:], job.tries)
-			c.send(job.peer, job.entry)
-		default:
-			c.answer(job.peer, job.entry, status, job.tries)
-		}
-	}
 	c.stats.count(status)
-	if p.gen == job.gen {
+	c.taken--
+	if p := &c.peers[job.peer]; p.gen == job.gen {
 		p.inside--
 	}
-	c.taken--
+	if !c.wanted(job) {
+		return
+	}
+	c.peers[job.peer].entries[job.entry].running = false
+	switch status {
+	case chainDone, chainDiffers: // access left a reply
+		binary.LittleEndian.PutUint32(c.reply(job.peer, job.entry)[24:], job.tries)
+		c.send(job.peer, job.entry)
+	default:
+		c.answer(job.peer, job.entry, status, job.tries)
+	}
+}
+
+// finish gives back what a job occupied.
+func (c *agentCore) finish(j int32) {
+	job := &c.jobs[j]
 	if job.state != jobQueued {
 		slot := job.request.slot
 		c.busy[slot/64] &^= 1 << (slot % 64)

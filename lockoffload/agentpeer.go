@@ -14,7 +14,7 @@ type agentPeer struct {
 	live       bool
 	gen        uint32 // counts clients of this place
 	conn       uint32 // counts queue pairs
-	inside     int    // jobs queued or running
+	inside     int    // jobs without an answer
 	sending    int    // replies without a completion
 	head, tail int32  // queued jobs; -1: none
 	inTurns    bool   // named in the core's turns
@@ -46,7 +46,7 @@ type AgentStats struct {
 
 func (s *AgentStats) count(status chainStatus) {
 	switch status {
-	case chainDone, chainLost:
+	case chainDone:
 		s.Done++
 	case chainDiffers:
 		s.Differs++
@@ -96,7 +96,8 @@ func (c *agentCore) forget(id uint64) {
 	for p.head >= 0 {
 		j := p.head
 		c.unqueue(p, -1, j)
-		c.finish(j, chainNotAcquired)
+		c.conclude(j, chainNotAcquired) // tells nobody
+		c.finish(j)
 	}
 	p.gen++
 	p.conn++

@@ -234,8 +234,6 @@ func statusError(s chainStatus) error {
 		return ErrConfig
 	case chainDamaged:
 		return ErrRecord
-	case chainLost:
-		return ErrLost
 	}
 	return ErrOutcomeUnknown
 }

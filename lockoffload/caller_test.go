@@ -44,12 +44,12 @@ func TestChainDeadline(t *testing.T) {
 func TestChainReplies(t *testing.T) {
 	for status, want := range map[chainStatus]error{
 		chainDone: nil, chainDiffers: ErrDiffers, chainNotAcquired: ErrNotAcquired, chainBusy: ErrBusy,
-		chainUnknown: ErrOutcomeUnknown, chainRefused: ErrConfig, chainDamaged: ErrRecord, chainLost: ErrLost,
+		chainUnknown: ErrOutcomeUnknown, chainRefused: ErrConfig, chainDamaged: ErrRecord,
 	} {
 		ch := Chain{Accesses: []Access{{Kind: AccessRead, Data: make([]byte, 8)}, {Kind: AccessCompare, Version: 1}}}
 		r := chainReply{client: 1, seq: 1, status: status, tries: 3}
 		msg, n := r.appendTo(nil), 0
-		if status == chainDone || status == chainDiffers || status == chainLost {
+		if status == chainDone || status == chainDiffers {
 			msg = appendAccess(msg, wireAccess{kind: accessRead, version: 4, data: []byte("four")})
 			msg = appendAccess(msg, wireAccess{kind: accessCompare, version: 5})
 			n = 2

@@ -44,7 +44,6 @@ const (
 	chainUnknown     chainStatus = 5 // the sequence is older than those that are remembered
 	chainRefused     chainStatus = 6 // the request makes no sense: nothing was tried
 	chainDamaged     chainStatus = 7 // a record failed its checksum: nothing was written
-	chainLost        chainStatus = 8 // executed, but the lock was taken away meanwhile
 )
 
 // wireAccess is one operation. Data is part of the message.
@@ -166,7 +165,7 @@ func decodeReply(b []byte) (r chainReply, err error) {
 	}
 	le := binary.LittleEndian
 	r = chainReply{client: le.Uint64(b[8:]), seq: le.Uint64(b[16:]), status: chainStatus(b[1]), tries: le.Uint32(b[24:])}
-	if r.status < chainDone || r.status > chainLost || le.Uint32(b[28:]) != 0 || r.seq == 0 {
+	if r.status < chainDone || r.status > chainDamaged || le.Uint32(b[28:]) != 0 || r.seq == 0 {
 		return r, errWireHead
 	}
 	r.ops, err = checkAccesses(b, replyHead)

@@ -87,7 +87,7 @@ func TestChainHostileFields(t *testing.T) {
 	msg[16] = 0
 	_, err := decodeRequest(msg)
 	require.ErrorIs(t, err, ErrMessage, "sequence 0")
-	for _, status := range []byte{0, 9} {
+	for _, status := range []byte{0, 8} {
 		msg = exampleReply(nil)
 		msg[1] = status
 		_, err = decodeReply(msg)
