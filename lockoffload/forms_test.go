@@ -26,6 +26,14 @@ type actor struct {
 	c     *lockoffload.Client
 	agent *lockoffload.Caller // nil: none
 	size  int                 // of records
+	value func() uint64       // what to write in place of one more, if set
+}
+
+func (a *actor) next(old []byte) []byte {
+	if a.value == nil {
+		return binary.LittleEndian.AppendUint64(nil, number(old)+1)
+	}
+	return binary.LittleEndian.AppendUint64(nil, a.value())
 }
 
 var addForms = []string{"update", "exclusive", "fair", "agent", "swap"}
@@ -48,8 +56,6 @@ func (a *actor) add(ctx context.Context, form string, slot int) (outcome, uint64
 	return nothing, 0, fmt.Errorf("no form %q", form)
 }
 
-func plusOne(old []byte) []byte { return binary.LittleEndian.AppendUint64(nil, number(old)+1) }
-
 // became is the outcome that an error tells of.
 func became(err error) outcome {
 	switch {
@@ -65,7 +71,7 @@ func (a *actor) update(ctx context.Context, slot int) (outcome, uint64, error) {
 	var before uint64
 	res, err := a.c.Update(ctx, slot, func(old []byte) ([]byte, error) {
 		before = number(old)
-		return plusOne(old), nil
+		return a.next(old), nil
 	})
 	if err != nil {
 		return became(err), before, err
@@ -85,7 +91,7 @@ func (a *actor) held(ctx context.Context, slot int, mode lockoffload.Mode) (outc
 	if err != nil {
 		return nothing, 0, errors.Join(err, h.Unlock(ctx))
 	}
-	_, err = h.Write(ctx, 0, plusOne(data))
+	_, err = h.Write(ctx, 0, a.next(data))
 	return became(err), number(data), errors.Join(err, h.Unlock(ctx))
 }
 
@@ -101,7 +107,7 @@ func (a *actor) chain(ctx context.Context, slot int) (outcome, uint64, error) {
 			return nothing, 0, err
 		}
 		old := read.Accesses[0]
-		write := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{compareWith(0, old.Version), writeOf(0, string(plusOne(old.Data)))}}
+		write := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{compareWith(0, old.Version), writeOf(0, string(a.next(old.Data)))}}
 		_, err = a.agent.Do(ctx, &write)
 		if errors.Is(err, lockoffload.ErrDiffers) || errors.Is(err, lockoffload.ErrBusy) {
 			continue
@@ -116,7 +122,7 @@ func (a *actor) swap(ctx context.Context, slot int) (outcome, uint64, error) {
 		if err != nil {
 			return nothing, 0, err
 		}
-		_, err = a.c.SwapWrite(ctx, slot, res.Version, plusOne(data))
+		_, err = a.c.SwapWrite(ctx, slot, res.Version, a.next(data))
 		if !errors.Is(err, lockoffload.ErrDiffers) {
 			return became(err), number(data), err
 		}

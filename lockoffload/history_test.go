@@ -16,6 +16,7 @@ import (
 type regOp struct {
 	record  int // over all slots
 	update  bool
+	blind   bool // an update that did not read, or nobody knows what
 	unknown bool
 	old     uint64 // what was read
 	new     uint64
@@ -41,6 +42,8 @@ var register = porcupine.Model{
 	Step: func(state, input, _ any) (bool, any) {
 		o := input.(regOp)
 		switch {
+		case o.blind:
+			return true, o.new
 		case o.unknown && state.(uint64) != o.old:
 			return true, state // it never happened
 		case state.(uint64) != o.old:
