@@ -73,7 +73,7 @@ func (r *recorder) do(ctx context.Context, id int, a *actor, form string, slot i
 		r.count[form]++
 		r.events = append(r.events, e)
 	}
-	if errors.Is(err, lockoffload.ErrBusy) || errors.Is(err, lockoffload.ErrOutcomeUnknown) {
+	if anyOf(err, lockoffload.ErrBusy, lockoffload.ErrOutcomeUnknown, lockoffload.ErrNotAcquired) {
 		return nil
 	}
 	return err
@@ -115,8 +115,11 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	near := map[int]*verbs.QP{}
 	connects := 0
 	var actors []*actor
+	var places []*lockoffload.Session
 	for i := range clients {
-		actors = append(actors, &actor{c: r.side(), size: 16, agent: r.caller(func(cfg *lockoffload.CallerConfig) {
+		side, place := r.client(lockoffload.Retry{})
+		places = append(places, place)
+		actors = append(actors, &actor{c: side, size: 16, agent: r.caller(func(cfg *lockoffload.CallerConfig) {
 			connect := cfg.Connect
 			cfg.Connect = func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
 				qp, cq, err := connect(ctx)
@@ -130,7 +133,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	lab.ImpairWire(t, bad)
 	rec := newRecorder()
 	stop := make(chan struct{})
-	var wg, breaking sync.WaitGroup
+	var wg sync.WaitGroup
 	for i := range clients * goroutines {
 		rng := rand.New(rand.NewPCG(uint64(i), 8))
 		a := *actors[i%clients]
@@ -142,32 +145,39 @@ func TestHistoriesOnABadWire(t *testing.T) {
 				default:
 				}
 				form := historyForms[rng.IntN(len(historyForms))]
-				if err := rec.do(ctx, i, &a, form, rng.IntN(r.layout.Slots-1)); err != nil {
+				err := rec.do(ctx, i, &a, form, rng.IntN(r.layout.Slots-1))
+				if anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost) {
+					time.Sleep(50 * time.Millisecond) // it will be connected again
+				} else if err != nil {
 					t.Errorf("%s: %v", form, err)
 					return
 				}
 			}
 		})
 	}
-	breaking.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(400 * time.Millisecond):
-			}
+	reconnects := 0
+	for k := 1; time.Since(rec.start) < lasts; k++ {
+		time.Sleep(50 * time.Millisecond)
+		if k%8 == 0 {
 			mu.Lock()
-			if err := near[i%clients].ToError(); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, near[k/8%clients].ToError())
 			mu.Unlock()
 		}
-	})
-	time.Sleep(lasts)
+		for i, a := range actors {
+			select {
+			case <-a.c.Lost():
+				require.NoError(t, places[i].Close()) // as when its lease is over
+				qp, cq, place, in := r.admit()
+				require.NoError(t, a.c.Reconnect(ctx, qp, cq, in))
+				places[i] = place
+				reconnects++
+			default:
+			}
+		}
+	}
 	close(stop)
 	wg.Wait()
-	breaking.Wait()
-	t.Logf("%v, in vain %v, %d connections, agent %+v", rec.count, rec.failed, connects, r.agent.Stats())
+	t.Logf("%v, in vain %v, %d connections, %d of callers, agent %+v", rec.count, rec.failed, reconnects, connects, r.agent.Stats())
 	for _, form := range historyForms {
 		require.Positive(t, rec.count[form], form)
 	}
