@@ -133,6 +133,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	lab.ImpairWire(t, bad)
 	rec := newRecorder()
 	stop := make(chan struct{})
+	stopped := (<-chan struct{})(stop)
 	var wg sync.WaitGroup
 	for i := range clients * goroutines {
 		rng := rand.New(rand.NewPCG(uint64(i), 8))
@@ -140,7 +141,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 		wg.Go(func() {
 			for {
 				select {
-				case <-stop:
+				case <-stopped:
 					return
 				default:
 				}
@@ -156,9 +157,19 @@ func TestHistoriesOnABadWire(t *testing.T) {
 		})
 	}
 	reconnects := 0
-	for k := 1; time.Since(rec.start) < lasts; k++ {
-		time.Sleep(50 * time.Millisecond)
-		if k%8 == 0 {
+	over := make(chan struct{})
+	for k, ended := 1, false; !ended; k++ {
+		select {
+		case <-over:
+			ended = true
+		case <-time.After(50 * time.Millisecond):
+		}
+		if stop != nil && time.Since(rec.start) > lasts {
+			close(stop)
+			stop = nil
+			go func() { wg.Wait(); close(over) }()
+		}
+		if k%8 == 0 && stop != nil {
 			mu.Lock()
 			require.NoError(t, near[k/8%clients].ToError())
 			mu.Unlock()
@@ -175,8 +186,6 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			}
 		}
 	}
-	close(stop)
-	wg.Wait()
 	t.Logf("%v, in vain %v, %d connections, %d of callers, agent %+v", rec.count, rec.failed, reconnects, connects, r.agent.Stats())
 	for _, form := range historyForms {
 		require.Positive(t, rec.count[form], form)
