@@ -424,7 +424,7 @@ func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
 	s.l.format(s.mem)
-	s.agent = newSimAgent(s, int(seed%3))
+	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {
 		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &tagger{owner: uint16(i + 1), epoch: 1}})
 	}

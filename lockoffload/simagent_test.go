@@ -17,6 +17,7 @@ type simAgent struct {
 	now     time.Duration
 	lives   uint16
 	kills   int
+	seed    uint64
 	device  []*simList
 	buffers []int32
 	memory  [][]byte
@@ -44,8 +45,8 @@ const (
 	simLength = 512
 )
 
-func newSimAgent(s *sim, kills int) *simAgent {
-	a := &simAgent{s: s, kills: kills}
+func newSimAgent(s *sim, seed uint64, kills int) *simAgent {
+	a := &simAgent{s: s, kills: kills, seed: seed}
 	a.start()
 	return a
 }
@@ -55,7 +56,7 @@ func (a *simAgent) start() {
 	s := a.s
 	a.lives++
 	l := agentLimits{
-		peers: 64, window: simWindow, queue: 3, receives: 5, message: simLength,
+		peers: 64, window: simWindow, queue: 1 + int(a.seed%3), receives: 5, message: simLength,
 		maxWait: 400 * time.Microsecond, eager: 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
 	slots := slotMemory{Layout: s.l, mem: s.mem, epoch: a.lives}
