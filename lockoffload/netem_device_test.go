@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -299,4 +301,37 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "fresh", string(data))
 	require.EqualValues(t, 1, got.Version)
+}
+
+// No addition is lost, whichever forms are mixed, the agent's and the swap's
+// too. GOVERBS_INCREMENTS asks for a longer run.
+func TestAdditionsInAllForms(t *testing.T) {
+	each := 20
+	if n, err := strconv.Atoi(os.Getenv("GOVERBS_INCREMENTS")); err == nil {
+		each = n / 3 / len(addForms)
+	}
+	ctx := within(t, time.Minute+time.Duration(each)*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8, Swap: 8}, nil)
+	var wg sync.WaitGroup
+	var last *actor
+	for range 3 {
+		a := &actor{c: r.side(), agent: r.caller(nil), size: 8}
+		last = a
+		for _, form := range addForms {
+			wg.Go(func() {
+				for range each {
+					if got, _, err := a.add(ctx, form, 0); got != changed || err != nil {
+						t.Errorf("%s: %d, %v", form, got, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for swap, forms := range map[bool]int{false: len(addForms) - 1, true: 1} {
+		n, err := last.count(ctx, 0, swap)
+		require.NoError(t, err)
+		require.EqualValues(t, 3*forms*each, n)
+	}
 }
