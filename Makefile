@@ -62,11 +62,15 @@ device: $(LAB) $(KERNELS:%=device-%)
 INSTRUMENTED_6.1  := GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
 INSTRUMENTED_6.12 := $(GO) test -race
 
+# Hosts that are killed: how it ends does not depend on the kernel.
+HOSTS_6.12 = $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
+
 device-%: $(LAB)
 	$(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
 	$(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
 	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
+	$(HOSTS_$*)
 else
 device: setup
 	$(GO) test -count=1 -p 1 $(SHORT) $(DEVICE_TESTS)

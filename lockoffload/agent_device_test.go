@@ -32,9 +32,7 @@ type agentRig struct {
 
 func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.AgentConfig)) *agentRig {
 	t.Helper()
-	if !lab.In() {
-		t.Skip("needs the lab's two devices")
-	}
+	lab.RequireTopology(t, "wire")
 	r := &agentRig{rig: rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1")}, layout: l}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)

@@ -299,3 +299,24 @@ func TestAgentStepsAllocateNothing(t *testing.T) {
 	}))
 	require.EqualValues(t, 101, b.stats.Done)
 }
+
+// A chain that was made for an agent before this one may have been executed by
+// it. It is not executed, whichever copy of it comes.
+func TestAgentRefusesChainsOfAnother(t *testing.T) {
+	b := newAgentBench(t, 4)
+	p := b.client(7)
+	for j := range int32(2) {
+		r := chainRequest{client: 7, seq: 5, agent: b.id + 1}
+		b.submit(0, j, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
+		b.turn(0)
+		require.Empty(t, b.ops)
+		answer := b.status()
+		require.EqualValues(t, 5, answer.seq)
+		require.Equal(t, chainUnknown, answer.status)
+		require.Equal(t, b.id, answer.agent, "now the client knows which one this is")
+	}
+	r := chainRequest{client: 7, seq: 6, agent: b.id}
+	b.submit(0, 3, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
+	b.turn(0)
+	require.NotEmpty(t, b.ops, "its own ones are")
+}

@@ -2,7 +2,7 @@ package lockoffload
 
 // Request is the message that a caller sends for the chain.
 func (ch *Chain) Request(dst []byte, client, seq uint64) int {
-	return ch.request(dst, client, seq, 0)
+	return ch.request(dst, client, seq, 0, 0)
 }
 
 // ReplyStatus is what a reply says, as an error of [Caller.Do].

@@ -164,6 +164,8 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var executed [2]atomic.Uint64
+	_, err := c.Do(ctx, &lockoffload.Chain{}) // from now on chains say for which agent they are
+	require.NoError(t, err)
 	for g := range 4 {
 		wg.Go(func() {
 			for i := g; ; i++ {

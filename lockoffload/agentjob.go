@@ -228,7 +228,7 @@ func (c *agentCore) access(j int32) chainStatus {
 		}
 	}
 	b := c.buffer(j)
-	head := chainReply{client: job.request.client, seq: job.request.seq, status: status}
+	head := chainReply{client: job.request.client, seq: job.request.seq, status: status, agent: c.id}
 	b = head.appendTo(b[:0])
 	n := job.request.ops.n
 	for ops := job.request.ops; ops.n > 0; {

@@ -126,7 +126,7 @@ func (c *agentCore) reply(peer, entry int32) []byte {
 // answer writes a reply that has no operations, and sends it.
 func (c *agentCore) answer(peer, entry int32, status chainStatus, tries uint32) {
 	p := &c.peers[peer]
-	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries}
+	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries, agent: c.id}
 	sealMessage(r.appendTo(c.reply(peer, entry)[:0]), 0)
 	c.send(peer, entry)
 }

@@ -435,7 +435,7 @@ func TestAgentSimulated(t *testing.T) {
 	onHost(t)
 	seeds := uint64(4000)
 	if testing.Short() {
-		seeds = 400
+		seeds = 300
 	}
 	var all AgentStats
 	for seed := range seeds {

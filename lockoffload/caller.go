@@ -21,7 +21,8 @@ type CallerConfig struct {
 	// attached as Client, with room for twice Limits.Window sends and receives,
 	// and the completion queue of both, which nobody else uses. It is called
 	// by NewCaller, and again after a failure of the queue pair: the chains
-	// without an answer are then issued again. The old queue pair, which may
+	// without an answer are then issued again, unless the agent is another one,
+	// which cannot tell whether they were executed ([ErrOutcomeUnknown]). The old queue pair, which may
 	// be closed then, and the last one stay with who made them. An error of
 	// Connect ends the caller.
 	Connect func(ctx context.Context) (*verbs.QP, *verbs.CQ, error)
@@ -43,7 +44,8 @@ type Caller struct {
 	mu     sync.Mutex
 	places []callPlace
 	link   callerLink
-	err    error // why done is closed
+	agent  uint32 // the one that answered last; 0: none did
+	err    error  // why done is closed
 }
 
 // callerLink is a connection.
@@ -61,6 +63,7 @@ type callPlace struct {
 	index   int
 	seq     uint64
 	length  int  // of the request
+	bound   bool // the request says for which agent it is
 	used    bool // not in free
 	open    bool // no answer yet
 	wanted  bool // somebody waits for it
@@ -175,9 +178,9 @@ func (ch *Chain) deadline(ctx context.Context) uint32 {
 
 // request writes a chain into dst, which is large enough, and answers its
 // length.
-func (ch *Chain) request(dst []byte, client, seq uint64, deadline uint32) int {
+func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32) int {
 	r := chainRequest{
-		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline,
+		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline, agent: agent,
 	}
 	b := r.appendTo(dst[:0])
 	for i := range ch.Accesses {

@@ -45,14 +45,25 @@ func (c *Caller) connect(ctx context.Context) error {
 	for i := range c.places {
 		p := &c.places[i]
 		p.sending = 0 // the old queue pair sends nothing any more
-		if p.open && p.wanted {
-			c.add(p)
-		} else {
+		switch {
+		case !p.open || !p.wanted:
 			c.vacate(p)
+		case p.bound:
+			c.add(p)
+		default:
+			c.unknown(p)
 		}
 	}
 	_, err = l.sends.Post()
 	return err
+}
+
+// unknown ends a chain that must not be issued again: no agent had answered
+// when it was issued, and the one at the other end may be another one now.
+func (c *Caller) unknown(p *callPlace) {
+	r := chainReply{client: c.cfg.Client, seq: p.seq, status: chainUnknown}
+	p.open, p.reply = false, sealMessage(r.appendTo(p.reply[:0]), 0)
+	p.ready <- struct{}{}
 }
 
 func (c *Caller) receive(l *callerLink, i int) {
@@ -77,7 +88,8 @@ func (c *Caller) issue(p *callPlace, ch *Chain, deadline uint32) error {
 	default:
 	}
 	p.seq += uint64(window)
-	p.length = ch.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline)
+	p.length = ch.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, c.agent)
+	p.bound = c.agent != 0
 	p.used, p.open, p.wanted = true, true, true
 	c.send(p)
 	return nil
@@ -191,6 +203,7 @@ func (c *Caller) completed(wc *verbs.WC) error {
 	message := c.cfg.Limits.Message
 	body := c.mr.Bytes()[(c.cfg.Limits.Window+i)*message:][:wc.Len()]
 	if r, err := decodeReply(body); err == nil && r.client == c.cfg.Client {
+		c.agent = r.agent
 		p := &c.places[r.seq%uint64(len(c.places))]
 		if p.open && p.seq == r.seq {
 			p.open = false

@@ -85,6 +85,7 @@ type chainRequest struct {
 	shared      bool
 	tries       uint32 // lock commands at most; 0: no limit
 	deadline    uint32 // microseconds from the arrival on; 0: as long as the agent lets any chain wait
+	agent       uint32 // that it was made for, by chainReply.agent; 0: whichever this is
 	ops         wireAccesses
 }
 
@@ -93,6 +94,7 @@ type chainReply struct {
 	client, seq uint64
 	status      chainStatus
 	tries       uint32
+	agent       uint32 // which answers: another one remembers none of its answers
 	ops         wireAccesses
 }
 
@@ -110,7 +112,7 @@ func (r *chainRequest) appendTo(b []byte) []byte {
 	b = le.AppendUint32(b, r.slot)
 	b = le.AppendUint32(b, r.tries)
 	b = le.AppendUint32(b, r.deadline)
-	return append(b, 0, 0, 0, 0)
+	return le.AppendUint32(b, r.agent)
 }
 
 // appendTo appends the head of a reply.
@@ -120,7 +122,7 @@ func (r *chainReply) appendTo(b []byte) []byte {
 	b = le.AppendUint64(b, r.client)
 	b = le.AppendUint64(b, r.seq)
 	b = le.AppendUint32(b, r.tries)
-	return append(b, 0, 0, 0, 0)
+	return le.AppendUint32(b, r.agent)
 }
 
 func appendAccess(b []byte, op wireAccess) []byte {
@@ -150,9 +152,9 @@ func decodeRequest(b []byte) (r chainRequest, err error) {
 	le := binary.LittleEndian
 	r = chainRequest{
 		client: le.Uint64(b[8:]), seq: le.Uint64(b[16:]), slot: le.Uint32(b[24:]), shared: b[1] == 1,
-		tries: le.Uint32(b[28:]), deadline: le.Uint32(b[32:]),
+		tries: le.Uint32(b[28:]), deadline: le.Uint32(b[32:]), agent: le.Uint32(b[36:]),
 	}
-	if b[1] > 1 || le.Uint32(b[36:]) != 0 || r.seq == 0 {
+	if b[1] > 1 || r.seq == 0 {
 		return r, errWireHead
 	}
 	r.ops, err = checkAccesses(b, requestHead)
@@ -164,8 +166,8 @@ func decodeReply(b []byte) (r chainReply, err error) {
 		return r, err
 	}
 	le := binary.LittleEndian
-	r = chainReply{client: le.Uint64(b[8:]), seq: le.Uint64(b[16:]), status: chainStatus(b[1]), tries: le.Uint32(b[24:])}
-	if r.status < chainDone || r.status > chainDamaged || le.Uint32(b[28:]) != 0 || r.seq == 0 {
+	r = chainReply{client: le.Uint64(b[8:]), seq: le.Uint64(b[16:]), status: chainStatus(b[1]), tries: le.Uint32(b[24:]), agent: le.Uint32(b[28:])}
+	if r.status < chainDone || r.status > chainDamaged || r.seq == 0 {
 		return r, errWireHead
 	}
 	r.ops, err = checkAccesses(b, replyHead)

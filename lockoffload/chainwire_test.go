@@ -74,7 +74,7 @@ func TestChainCutShort(t *testing.T) {
 
 func TestChainHostileFields(t *testing.T) {
 	for at, value := range map[int]byte{
-		0: 2, 1: 2, 2: 4, 4: 0x68, 36: 1, // version, lock, operations, length, reserved
+		0: 2, 1: 2, 2: 4, 4: 0x68, // version, lock, operations, length
 		40: 0, 41: 1, 44: 255, 47: 255, // kind, reserved, length of data
 		requestHead + 3*accessHead + 5: 1, // padding
 	} {

@@ -28,10 +28,17 @@
 //
 // The tag is never used twice, so behind a lock command that failed the unlock
 // command compares with a tag that is not there and changes nothing; the data
-// is then thrown away. A target executes atomics in the order in which they
-// came, and a READ not before an atomic ahead of it, so the READ sees what was
-// there when the lock was taken or later. It may be executed after the unlock
-// command, though, and then under another holder's WRITE. Therefore:
+// is then thrown away.
+//
+// All that follows needs of a device is what the InfiniBand specification says
+// of a queue pair's requests at the target: SENDs, WRITEs and atomics are
+// executed in the order in which they came (chapter 9.5, transaction ordering),
+// and a READ, or an atomic, not before a WRITE or an atomic ahead of it. Only
+// READs may be late: what follows a READ waits for it with a fence, which costs
+// a round trip and is not used here, or when it is posted after the READ's
+// completion. So the READ of a chain sees what was there when the lock was taken
+// or later. It may be executed after the unlock command, though, and then under
+// another holder's WRITE. Therefore:
 //
 //   - A record has two copies, each with version and checksum, and a change
 //     writes the one that is not current. A torn copy is refused.
@@ -44,8 +51,10 @@
 //     that is not valid is what a dead holder left.
 //
 // Where chains meet each other, which they see by a bit in the tag, they take
-// the shared lock instead: FETCH_ADD of the reader's bit, FETCH_ADD of 0 to the
-// lock word, READ, FETCH_ADD of minus the bit.
+// the shared lock instead:
+//
+//	FETCH_ADD readers + bit, FETCH_ADD lock + 0, READ, FETCH_ADD readers - bit ───▶
+//	◀─────────────────────────────── replies: good when the lock word had no writer
 //
 // # Changing
 //
@@ -114,6 +123,9 @@
 // A [Caller] may have to issue a chain again when its connection broke before
 // the answer. The chain's key, client and sequence, says that it is the same
 // one: the agent remembers a client's last answers and executes nothing twice.
+// Another agent, at a target that was started again for instance, does not know
+// what the one before executed, and answers [ErrOutcomeUnknown] to chains that
+// were made for that one.
 // An answer is final for its key, [ErrBusy] included, or a late copy of a chain
 // that was answered "nothing was changed" could still change something.
 //
@@ -145,6 +157,14 @@
 // on with a new queue pair and a new invite. On rxe, which sends again without
 // end when it may retry seven times, a dead target shows when the lease is over.
 //
-// All of this was run on Soft-RoCE, which executes READs in order, and in a
-// simulation, which does not; never on RDMA hardware.
+// Soft-RoCE's sender sometimes completes a READ or an atomic without its result,
+// where packets are lost or slower than the acknowledgement timeout. That is
+// noticed, and is [ErrBroken].
+//
+// All of this was run on Soft-RoCE, which executes READs in order: with loss,
+// duplicates and packets that overtake, and with hosts that are killed, holders
+// behind each single request of each form. In a simulation READs do come late,
+// and WRITEs in parts; histories of all forms together, of clients and agents
+// that die, are checked for linearizability there, and on Soft-RoCE. Never on
+// RDMA hardware.
 package lockoffload

@@ -16,6 +16,7 @@ import (
 type regOp struct {
 	record  int // over all slots
 	update  bool
+	blind   bool // an update that did not read, or nobody knows what
 	unknown bool
 	old     uint64 // what was read
 	new     uint64
@@ -41,6 +42,8 @@ var register = porcupine.Model{
 	Step: func(state, input, _ any) (bool, any) {
 		o := input.(regOp)
 		switch {
+		case o.blind:
+			return true, o.new
 		case o.unknown && state.(uint64) != o.old:
 			return true, state // it never happened
 		case state.(uint64) != o.old:
@@ -53,6 +56,9 @@ var register = porcupine.Model{
 }
 
 func (s *sim) log(client int, call int64, o regOp) {
+	if s.quiet {
+		return
+	}
 	ret := s.tick()
 	if o.unknown {
 		ret = 1 << 60
@@ -92,7 +98,7 @@ func (c *simClient) anything() {
 	if s.l.Records > 1 && s.rng.IntN(3) == 0 {
 		records = s.rng.Perm(s.l.Records)[:2]
 	}
-	switch s.rng.IntN(5) {
+	switch s.rng.IntN(8) {
 	case 0, 1:
 		c.read(slot, records)
 	case 2:
@@ -101,6 +107,10 @@ func (c *simClient) anything() {
 		c.update(slot, records, new(queue))
 	case 4:
 		c.shared(slot, records[:1])
+	case 5, 6:
+		c.chain(slot, records[0])
+	case 7:
+		c.swap(slot)
 	}
 }
 
@@ -269,28 +279,44 @@ func (m *credulous) step() (verdict, error) {
 
 var errHistory = errors.New("the history is not linearizable")
 
-func history(seed uint64, f flaws) error {
-	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4}
+func history(seed uint64, f flaws, all *AgentStats) error {
+	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
 	s := newSim(seed, l, 2+int(seed%3), f)
-	if err := s.run(8, int(seed/4%4), (*simClient).anything); err != nil {
+	operation := (*simClient).anything
+	switch { // what shows the flaw soonest
+	case f.swapOneCopy:
+		operation = func(c *simClient) { c.swap(s.rng.IntN(s.l.Slots)) }
+	case f.anyAgent || f.forgetful:
+		operation = func(c *simClient) { c.chain(s.rng.IntN(s.l.Slots), s.rng.IntN(s.l.Records)) }
+	}
+	if err := s.run(8, int(seed/4%4), operation); err != nil {
 		return err
 	}
+	n := s.agent.core.stats
+	all.Done, all.Differs, all.Busy, all.NotAcquired = all.Done+n.Done, all.Differs+n.Differs, all.Busy+n.Busy, all.NotAcquired+n.NotAcquired
+	all.Repeated, all.Unknown, all.Carried = all.Repeated+n.Repeated, all.Unknown+n.Unknown, all.Carried+n.Carried
 	return s.check()
 }
 
-// Histories of clients that are killed are linearizable.
+// Histories of all forms together, of clients and agents that are killed, are
+// linearizable.
 func TestHistories(t *testing.T) {
 	if lab.In() {
 		t.Skip("needs no device, and much computing")
 	}
-	seeds := 3000
+	seeds := 400
 	if !testing.Short() {
 		seeds = 30000
 	}
+	var agents AgentStats
 	for seed := range uint64(seeds) {
-		if err := history(seed, flaws{}); err != nil {
+		if err := history(seed, flaws{}, &agents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+	}
+	t.Logf("agents: %+v", agents)
+	for _, n := range []uint64{agents.Done, agents.Differs, agents.NotAcquired, agents.Repeated, agents.Unknown, agents.Carried, agents.Busy} {
+		require.Positive(t, n, "something never happened")
 	}
 }
 
@@ -302,10 +328,14 @@ func TestHistoriesFindFlaws(t *testing.T) {
 		"no fence":                  {noFence: true},
 		"one copy":                  {singleCopy: true},
 		"chain with one valid copy": {tornChain: true},
+		"swap to the current copy":  {swapOneCopy: true},
+		"agent under readers":       {blindAgent: true},
+		"agent without keys":        {forgetful: true},
+		"agent for another":         {anyAgent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100000) {
-				if err := history(seed, f); errors.Is(err, errHistory) {
+				if err := history(seed, f, new(AgentStats)); errors.Is(err, errHistory) {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}
@@ -323,21 +353,36 @@ func TestCounter(t *testing.T) {
 	}
 	total := 1_000_000
 	if testing.Short() {
-		total = 20_000
+		total = 5_000
 	}
 	const clients = 4
-	var done, unknown uint64
-	s := newSim(1, Layout{Slots: 1, Size: 8, Clients: clients}, clients, flaws{})
-	err := s.run(total/clients*5/4, max(total/1000, 400), // callers give up now and then
-		func(c *simClient) { c.increment(&done, &unknown) })
+	var counts [2]struct{ done, unknown uint64 } // in records, and in private copies
+	s := newSim(1, Layout{Slots: 1, Size: 8, Clients: clients, Swap: 2 * clients}, clients, flaws{})
+	s.quiet, s.agent.kills = true, max(total/1000, 40)
+	err := s.run(total/clients*3/2, max(total/1000, 400), // callers give up now and then
+		func(c *simClient) {
+			if c.s.rng.IntN(4) == 0 {
+				c.incrementSwap(&counts[1].done, &counts[1].unknown)
+			} else {
+				c.increment(&counts[0].done, &counts[0].unknown)
+			}
+		})
 	require.NoError(t, err)
 	cur, err := decodePair(s.mem[s.l.recordOff(0, 0):][:s.l.recordSize()])
 	require.NoError(t, err)
-	require.Equal(t, cur.version, value(cur.data))
-	require.GreaterOrEqual(t, value(cur.data), done)
-	require.LessOrEqual(t, value(cur.data), done+unknown)
-	t.Logf("%d increments done, %d of dead clients, of which %d came through", done, unknown, value(cur.data)-done)
-	require.Greater(t, done, uint64(total))
+	p := loadWord(s.mem, s.l.pointerOff(0))
+	version, data, err := decode(s.mem[s.l.swapOff(0, pointerIndex(p)):][:s.l.copyStride()])
+	require.NoError(t, err)
+	require.Equal(t, pointerVersion(p), version)
+	for i, c := range []struct{ version, value uint64 }{{cur.version, value(cur.data)}, {version, value(data)}} {
+		n := counts[i]
+		require.Equal(t, c.version, c.value)
+		require.GreaterOrEqual(t, c.value, n.done)
+		require.LessOrEqual(t, c.value, n.done+n.unknown)
+		t.Logf("%d increments done, %d of unknown outcome, of which %d came through", n.done, n.unknown, c.value-n.done)
+	}
+	t.Logf("the last agent of %d: %+v", s.agent.lives, s.agent.core.stats)
+	require.Greater(t, counts[0].done+counts[1].done, uint64(total))
 }
 
 // increment adds one, in one of the forms.
@@ -354,6 +399,10 @@ func (c *simClient) increment(done, unknown *uint64) {
 		}
 	}
 	*unknown++
+	if c.s.rng.IntN(4) == 0 {
+		c.incrementChain(plusOne, ended)
+		return
+	}
 	var q *queue
 	if c.s.rng.IntN(2) == 0 {
 		q = new(queue)
@@ -377,6 +426,41 @@ func (c *simClient) increment(done, unknown *uint64) {
 				err = nil // its caller may give up, the WRITE is through
 			}
 			c.start(&releaser{grant: m.grant, owner: c.tags.owner}, 0, func(lost error) { ended(errors.Join(err, lost)) })
+		})
+	})
+}
+
+// incrementChain has the agent do it.
+func (c *simClient) incrementChain(plusOne func([]byte) []byte, ended func(error)) {
+	c.ask(0, true, nil, []wireAccess{{kind: accessRead}}, func(r chainReply, _ int64) {
+		if r.status != chainDone {
+			ended(ErrNotAcquired)
+			return
+		}
+		old := r.ops.next()
+		accesses := []wireAccess{{kind: accessCompare, version: old.version}, {kind: accessWrite, data: plusOne(old.data)}}
+		c.ask(0, false, nil, accesses, func(r chainReply, _ int64) {
+			if r.status != chainDone {
+				ended(ErrNotAcquired)
+				return
+			}
+			ended(nil)
+		})
+	})
+}
+
+// incrementSwap adds one in the slot's private copies.
+func (c *simClient) incrementSwap(done, unknown *uint64) {
+	c.swapThen(0, func(old uint64) {
+		*unknown++
+		c.swapWrite(0, old, old+1, func(err error, nobodyKnows bool) {
+			if nobodyKnows {
+				return
+			}
+			*unknown--
+			if err == nil {
+				*done++
+			}
 		})
 	})
 }

@@ -2,8 +2,10 @@ package lockoffload
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -18,6 +20,14 @@ type line struct {
 
 	post  sync.Mutex // filling in and posting the batch
 	batch *verbs.Batch
+
+	// mark is put where the last bytes of a READ's or an atomic's result belong.
+	// A completion must not leave it there. Soft-RoCE's can: a WRITE that comes
+	// twice, which happens where packets get lost, is acknowledged up to the
+	// last request that was executed, and the sender takes that for the reply to
+	// a READ or an atomic behind the WRITE. The specification has the sender take it for
+	// an implied NAK and ask again.
+	mark uint64
 
 	poll chan struct{} // holds a token while somebody polls
 	wcs  []verbs.WC
@@ -36,6 +46,8 @@ const leastWRs = 16
 // flight is a list under way.
 type flight struct {
 	ops  int
+	list []op
+	mem  []byte
 	done chan struct{}
 	err  error // once done is closed
 	then func(error)
@@ -49,7 +61,7 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 	if err != nil {
 		return nil, err
 	}
-	return &line{qp: qp, cq: cq, remote: remote, batch: b, poll: make(chan struct{}, 1), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
+	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: make(chan struct{}, 1), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
 }
 
 // issue posts a list that uses the memory. then, if any, is called when it has
@@ -74,7 +86,7 @@ func (l *line) issue(ops []op, mr *verbs.MR, then func(error)) (*flight, error) 
 
 // tryIssue answers nothing when there is no room any more.
 func (l *line) tryIssue(ops []op, mr *verbs.MR, then func(error)) (*flight, error) {
-	f := &flight{ops: len(ops), done: make(chan struct{}), then: then}
+	f := &flight{ops: len(ops), list: ops, mem: mr.Bytes(), done: make(chan struct{}), then: then}
 	l.mu.Lock()
 	if l.broken != nil || l.posted+f.ops > l.qp.MaxSendWR() {
 		defer l.mu.Unlock()
@@ -87,6 +99,9 @@ func (l *line) tryIssue(ops []op, mr *verbs.MR, then func(error)) (*flight, erro
 		o, flags := &ops[i], verbs.SendFlags(0)
 		if i == len(ops)-1 {
 			flags = verbs.Signaled
+		}
+		if o.kind != opWrite {
+			binary.NativeEndian.PutUint64(f.mem[o.at+o.n-8:], l.mark)
 		}
 		at, local := l.remote.At(uint64(o.off)), mr.SGE(o.at, o.n)
 		switch o.kind {
@@ -186,10 +201,26 @@ func (l *line) ended(err error) {
 		return
 	}
 	f := l.flights[0]
+	if !f.delivered(l.mark) {
+		l.mu.Unlock()
+		l.fail(errUndelivered)
+		return
+	}
 	l.flights = l.flights[1:]
 	l.posted -= f.ops
 	l.mu.Unlock()
 	f.end(nil)
+}
+
+var errUndelivered = errors.New("the device completed a request without its result")
+
+func (f *flight) delivered(mark uint64) bool {
+	for i := range f.list {
+		if o := &f.list[i]; o.kind != opWrite && binary.NativeEndian.Uint64(f.mem[o.at+o.n-8:]) == mark {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *flight) end(err error) {

@@ -50,13 +50,12 @@ type rig struct {
 	a, b  end
 	srv   *lockoffload.Server
 	lease time.Duration
+	way   verbs.ConnectConfig // of the clients' queue pairs
 }
 
 func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 	t.Helper()
-	if !lab.In() {
-		t.Skip("needs the lab's two devices")
-	}
+	lab.RequireTopology(t, "wire")
 	r := &rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1"), lease: lease}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
@@ -80,7 +79,7 @@ func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.I
 	eb, err := s.Endpoint()
 	require.NoError(r.t, err)
 	require.NoError(r.t, s.Connect(ea))
-	require.NoError(r.t, qp.Connect(eb, verbs.ConnectConfig{}))
+	require.NoError(r.t, qp.Connect(eb, r.way))
 	var in lockoffload.Invite
 	require.NoError(r.t, in.UnmarshalBinary(eb.Data))
 	return qp, cq, s, in

@@ -17,6 +17,7 @@ import (
 func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 16, Records: 2, Clients: 2, Swap: 4}, nil)
+	r.way.AckTimeout = 2 * time.Second // longer than the way, or all is sent twice
 	caller, side := r.caller(nil), r.side()
 	_, res, err := side.SwapRead(ctx, 0, make([]byte, 16))
 	require.NoError(t, err)

@@ -23,12 +23,14 @@ type sim struct {
 	mem     []byte
 	flaws   flaws
 	clients []*simClient
+	agent   *simAgent
 	late    []*simList // of wires that nobody fenced
 	now     int64
 	ops     []porcupine.Operation
 	values  uint64
 	tokens  map[int]uint64 // of the last holder of each slot
 	err     error
+	quiet   bool // keep no history
 }
 
 // flaws break the rules on purpose.
@@ -38,6 +40,10 @@ type flaws struct {
 	singleCopy  bool // WRITEs go to the current copy
 	tornChain   bool // chains content themselves with one valid copy
 	blindReader bool // writers do not look at the readers
+	swapOneCopy bool // a pointer's copy is written again while it is current
+	blindAgent  bool // the agent does not look at the readers
+	forgetful   bool // the agent executes each copy of a chain
+	anyAgent    bool // it executes chains that were made for the one before
 }
 
 // wire is a queue pair: lists on their way, in order.
@@ -139,6 +145,10 @@ type simClient struct {
 	undone    bool
 	next      func(err error)
 	unknown   []func()
+
+	seq      uint64 // of chains
+	seen     map[int]seenRecord
+	pointers map[int]swapped
 }
 
 func (c *simClient) start(m machine, records int, next func(error)) {
@@ -154,8 +164,16 @@ func (c *simClient) post(then func()) {
 	for i, o := range x.ops {
 		if o.kind == opWrite && s.flaws.singleCopy {
 			slot := (o.off - s.l.table()) / s.l.slotStride()
+			if o.off >= s.l.swapOff(slot, 0) {
+				continue
+			}
 			x.ops[i].off -= (o.off - s.l.recordOff(slot, 0)) % s.l.recordSize()
 		}
+	}
+	if m, ok := c.m.(*swapWriter); ok && s.flaws.swapOneCopy && m.posted {
+		first := 2 * (int(m.owner) - 1)
+		m.moved = makePointer(first, pointerVersion(m.moved))
+		x.ops[0].off, x.ops[1].b = s.l.swapOff(m.slot, first), m.moved
 	}
 	c.wire.lists = append(c.wire.lists, x)
 }
@@ -269,6 +287,8 @@ func (c *simClient) recover() bool {
 // kill stops the process; its lists go on.
 func (c *simClient) kill() {
 	c.killed, c.m, c.waiting, c.pauses = true, nil, false, 0
+	c.seq, c.seen, c.pointers = 0, nil, nil
+	c.s.agent.drop(uint64(c.id+1)<<16 | uint64(c.tags.epoch))
 }
 
 // fence is what a queue pair in ERROR does: nothing more of it executes.
@@ -308,6 +328,9 @@ func (s *sim) run(each, kills int, operation func(*simClient)) error {
 			case c.killed && !c.fenced && s.rng.IntN(30) == 0:
 				c.fence()
 			}
+		}
+		if err := s.agent.turn(); err != nil {
+			return err
 		}
 		if s.rng.IntN(10) == 0 {
 			s.skipTickets()
@@ -349,6 +372,12 @@ func (s *sim) check() error {
 			}
 			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(cur.data)})
 		}
+		p := loadWord(s.mem, s.l.pointerOff(slot))
+		version, data, err := decode(s.mem[s.l.swapOff(slot, pointerIndex(p)):][:s.l.copyStride()])
+		if err != nil || version != pointerVersion(p) {
+			return fmt.Errorf("%w: slot %d: private copy of version %d for a pointer to %d, %v", errHistory, slot, version, pointerVersion(p), err)
+		}
+		s.log(len(s.clients), s.tick(), regOp{record: s.l.Slots*s.l.Records + slot, old: value(data)})
 	}
 	switch res, _ := porcupine.CheckOperationsVerbose(register, s.ops, 10*time.Second); res {
 	case porcupine.Ok:
@@ -365,7 +394,7 @@ func (s *sim) idle() bool {
 			return false
 		}
 	}
-	return len(s.late) == 0
+	return len(s.late) == 0 && s.agent.idle()
 }
 
 // skipTickets is the target's help in the queue of tickets, without patience.
@@ -395,6 +424,7 @@ func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
 	s.l.format(s.mem)
+	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {
 		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &tagger{owner: uint16(i + 1), epoch: 1}})
 	}

@@ -1,0 +1,121 @@
+package lockoffload
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// DyingForms are the operations that DieAfter knows.
+var DyingForms = []string{"update", "exclusive", "fair", "shared", "read chain", "shared chain", "held read", "swap"}
+
+// DieAfter carries an operation on record 0 of a slot out up to the n-th
+// request of its lists and does nothing more about it: so far a client comes
+// whose host dies there. With half, that request is a WRITE of which only the
+// first half arrives. It tells whether there is such a request, and whether what
+// was carried out changes the record, or the slot's private copy, to one more.
+func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bool) (died, changed bool, err error) {
+	s := c.session()
+	for _, next := range c.machines(s, form, slot) {
+		m := next()
+		j, err := c.start(m, slot, 1)
+		if err != nil {
+			return false, changed, err
+		}
+		for ended := false; !ended; {
+			v, err := m.step()
+			if err != nil {
+				return false, changed, err
+			}
+			if v == sleep {
+				return false, changed, fmt.Errorf("slot %d is not free", slot)
+			}
+			ended = v != post
+			if v == done {
+				break
+			}
+			ops := slices.Clone(m.base().ops)
+			if died = n <= len(ops); died {
+				ops = ops[:n]
+				if last := &ops[n-1]; half && last.kind == opWrite {
+					last.n /= 2
+				} else if half {
+					return false, changed, nil
+				}
+			}
+			n -= len(ops)
+			f, err := s.line.issue(ops, j.mr, nil)
+			if err == nil {
+				err = s.line.await(ctx, f)
+			}
+			if err != nil {
+				return false, changed, err
+			}
+			for i, o := range ops {
+				written := form != "swap" && o.kind == opWrite && !(died && half && i == len(ops)-1)
+				moved := form == "swap" && o.kind == opCmpSwap
+				changed = changed || written || moved
+			}
+			if died {
+				return true, changed, nil
+			}
+		}
+	}
+	return false, changed, nil
+}
+
+// machines are those of an operation, one after the other.
+func (c *Client) machines(s *session, form string, slot int) []func() machine {
+	var g grant
+	plusOne := func(old []byte) []byte {
+		n := uint64(1)
+		if len(old) >= 8 {
+			n += binary.LittleEndian.Uint64(old)
+		}
+		b := bytes.Repeat([]byte{0x55}, c.l.Size) // all of it, so that half is less
+		binary.LittleEndian.PutUint64(b, n)
+		return b
+	}
+	release := func() machine { return &releaser{grant: g, owner: s.tags.owner} }
+	change := func(data func([]byte) []byte) func() machine {
+		return func() machine {
+			return &access{slot: slot, allowed: s.allowed, change: func(old current) ([]byte, error) { return data(old.data), nil }}
+		}
+	}
+	chain := acquire{tags: &s.tags, records: []int{0}, grant: grant{slot: slot}}
+	read := func(share bool, f Form) func() machine {
+		return func() machine {
+			m := &reader{acquire: chain, form: f, mayShare: func() bool { return share }}
+			m.reading, m.deliver = true, func(int, current) error { return nil }
+			return m
+		}
+	}
+	switch form {
+	case "update":
+		return []func() machine{func() machine {
+			return &updater{acquire: chain, allowed: s.allowed, change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
+		}}
+	case "exclusive", "fair":
+		m := &acquire{tags: &s.tags, token: true, grant: grant{slot: slot}}
+		if form == "fair" {
+			m.queue = new(queue)
+		}
+		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return change(plusOne)() }, release}
+	case "shared":
+		m := &acquireShared{tags: &s.tags, grant: grant{slot: slot}}
+		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return change(func([]byte) []byte { return nil })() }, release}
+	case "read chain":
+		return []func() machine{read(false, FormReadChain)}
+	case "shared chain":
+		return []func() machine{read(true, FormReadChain)}
+	case "held read":
+		return []func() machine{read(false, FormReadHeld)}
+	case "swap":
+		return []func() machine{func() machine {
+			return &swapWriter{swapLook: swapLook{slot: slot}, owner: s.tags.owner, data: plusOne(nil)}
+		}}
+	}
+	panic("no form " + form)
+}

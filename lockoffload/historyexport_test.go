@@ -1,0 +1,62 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Event is an operation on a record in a history: it read Old, or changed Old
+// to New. One that is Blind changed to New whatever was there.
+type Event struct {
+	Client, Record int
+	Update, Blind  bool
+	Unknown        bool // whether it happened
+	Old, New       uint64
+	Call, Return   time.Duration
+}
+
+// CheckEvents tells whether the records can have done what the history says,
+// each operation at one moment between its call and its return.
+func CheckEvents(events []Event) error {
+	var ops []porcupine.Operation
+	for _, e := range events {
+		o := regOp{record: e.Record, update: e.Update, blind: e.Blind, unknown: e.Unknown, old: e.Old, new: e.New}
+		if e.Unknown {
+			e.Return = 1 << 60
+		}
+		ops = append(ops, porcupine.Operation{ClientId: e.Client, Input: o, Call: int64(e.Call), Return: int64(e.Return)})
+	}
+	switch porcupine.CheckOperationsTimeout(register, ops, 30*time.Second) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return errors.New("porcupine gave up")
+	}
+	return errHistory
+}
+
+// BlindUpdate is Update, but posts the WRITE without looking at the lock
+// command's reply.
+func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) error {
+	s := c.session()
+	m := &updater{acquire: acquire{tags: &s.tags, records: []int{0}, grant: grant{slot: slot}}, allowed: s.allowed}
+	m.change = func(old [][]byte) ([][]byte, error) {
+		data, err := change(old[0])
+		return [][]byte{data}, err
+	}
+	j, err := c.start(&blind{m, flaws{blindWrite: true}}, slot, 1)
+	if err != nil {
+		return err
+	}
+	p, err := j.run(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
+}

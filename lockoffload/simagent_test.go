@@ -1,0 +1,227 @@
+package lockoffload
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// simAgent is the target's agent in a sim, with its device and the network
+// between it and its callers, which loses, repeats and reorders. It dies now
+// and then, perhaps in the middle of a WRITE, and another one takes its place.
+type simAgent struct {
+	s       *sim
+	core    *agentCore
+	now     time.Duration
+	lives   uint16
+	kills   int
+	seed    uint64
+	device  []*simList
+	buffers []int32
+	memory  [][]byte
+
+	calls    []*simCall // without an answer
+	requests []simMessage
+	replies  []simMessage
+	clients  []uint64
+}
+
+// simCall is a chain on its way.
+type simCall struct {
+	client, seq uint64
+	body        []byte
+	answered    func(chainReply)
+}
+
+type simMessage struct {
+	client uint64
+	body   []byte
+}
+
+const (
+	simWindow = 2
+	simLength = 512
+)
+
+func newSimAgent(s *sim, seed uint64, kills int) *simAgent {
+	a := &simAgent{s: s, kills: kills, seed: seed}
+	a.start()
+	return a
+}
+
+// start is what NewAgent does, after the one before has gone.
+func (a *simAgent) start() {
+	s := a.s
+	a.lives++
+	l := agentLimits{
+		peers: 64, window: simWindow, queue: 1 + int(a.seed%3), receives: 5, message: simLength,
+		maxWait: 400 * time.Microsecond, eager: 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
+	}
+	slots := slotMemory{Layout: s.l, mem: s.mem, epoch: a.lives}
+	a.core = newAgentCore(l, slots, make([]byte, l.peers*(simWindow+1)*simLength), uint64(a.lives)<<33|s.rng.Uint64N(1<<32))
+	a.device, a.buffers, a.memory = nil, nil, nil
+	for j := range l.receives {
+		a.buffers, a.memory = append(a.buffers, int32(j)), append(a.memory, make([]byte, simLength))
+	}
+	m := &agentRecovery{peek: func(off int) uint64 { return loadWord(s.mem, off) }}
+	m.l, m.mem = s.l, make([]byte, s.l.memory(0))
+	for v, _ := m.step(); v == post; v, _ = m.step() {
+		for x := (&simList{w: &m.work, ops: m.ops}); !s.execute(x); {
+		}
+	}
+	for _, id := range a.clients {
+		a.attach(id)
+	}
+}
+
+func (a *simAgent) attach(id uint64) {
+	if _, _, err := a.core.attach(id); err != nil {
+		panic(err)
+	}
+}
+
+// die ends the agent: of what it posted only a part was executed. It may have
+// been about to write under a lock.
+func (a *simAgent) die() {
+	s := a.s
+	for slot := range s.l.Slots {
+		tag := loadWord(s.mem, s.l.lockOff(slot))
+		if tag>>48 == agentOwner && tag&readingTag == 0 && s.rng.IntN(2) == 0 {
+			r := s.rng.IntN(s.l.Records)
+			cur, err := decodePair(s.mem[s.l.recordOff(slot, r):][:s.l.recordSize()])
+			if err == nil {
+				half := s.mem[s.l.copyOff(slot, r, 1-cur.which):]
+				binary.LittleEndian.PutUint64(half, cur.version+1)
+				half[headerSize] ^= 0xff
+			}
+		}
+	}
+	a.requests, a.replies = nil, nil
+	a.start()
+}
+
+// call sends a chain; answered is called once, or never if the agent dies or
+// the client.
+func (a *simAgent) call(c *simCall) {
+	a.calls = append(a.calls, c)
+	a.requests = append(a.requests, simMessage{c.client, c.body})
+}
+
+// drop forgets the chains of a client that died.
+func (a *simAgent) drop(client uint64) {
+	a.calls = slices.DeleteFunc(a.calls, func(c *simCall) bool { return c.client == client })
+	a.clients = slices.DeleteFunc(a.clients, func(id uint64) bool { return id == client })
+	a.core.forget(client)
+}
+
+func (a *simAgent) idle() bool { return len(a.calls) == 0 && a.core.taken == 0 && len(a.device) == 0 }
+
+// turn lets something happen.
+func (a *simAgent) turn() error {
+	s := a.s
+	a.now += time.Duration(s.rng.IntN(4000)) * time.Nanosecond
+	switch n := s.rng.IntN(20); {
+	case n < 3 && len(a.requests) > 0:
+		m := pickOut(s.rng, &a.requests)
+		switch s.rng.IntN(8) {
+		case 0: // lost
+		case 1:
+			a.requests = append(a.requests, m) // and once more later
+			a.deliver(m)
+		default:
+			a.deliver(m)
+		}
+	case n < 6 && len(a.replies) > 0:
+		if m := pickOut(s.rng, &a.replies); s.rng.IntN(5) > 0 {
+			return a.answer(m)
+		}
+	case n == 6 && len(a.calls) > 0: // again, with the same key
+		c := a.calls[s.rng.IntN(len(a.calls))]
+		a.requests = append(a.requests, simMessage{c.client, c.body})
+	case n == 7 && len(a.clients) > 0 && s.rng.IntN(10) == 0:
+		a.attach(a.clients[s.rng.IntN(len(a.clients))]) // a new connection
+	case n == 8 && a.kills > 0 && s.rng.IntN(30) == 0:
+		a.kills--
+		a.die()
+	case n < 18 && len(a.device) > 0:
+		if x := a.device[0]; s.execute(x) {
+			a.device = a.device[1:]
+			x.then()
+		}
+	}
+	a.take()
+	return nil
+}
+
+func (a *simAgent) deliver(m simMessage) {
+	peer, known := a.core.byID[m.client]
+	if !known {
+		return
+	}
+	if len(a.buffers) == 0 {
+		a.requests = append(a.requests, m)
+		return
+	}
+	j := pickOut(a.s.rng, &a.buffers)
+	r, _ := decodeRequest(m.body)
+	if e := &a.core.peers[peer].entries[r.seq%simWindow]; a.s.flaws.forgetful && e.seq == r.seq && !e.running {
+		*e = agentEntry{}
+	}
+	if a.s.flaws.anyAgent {
+		r := slices.Clone(m.body)
+		binary.LittleEndian.PutUint32(r[36:], 0)
+		m.body = r
+	}
+	a.core.submit(a.now, j, peer, a.memory[j][:copy(a.memory[j], m.body)])
+}
+
+// take has the device and the network do what the core wants.
+func (a *simAgent) take() {
+	c := a.core
+	c.turn(a.now)
+	for i := 0; i < len(c.ops); {
+		job, size := c.ops[i].job, 0
+		x := &simList{w: &work{}}
+		for more := true; more; i++ {
+			x.ops = append(x.ops, c.ops[i].op)
+			size += c.ops[i].n
+			more = !c.ops[i].last
+		}
+		x.w.mem = make([]byte, size)
+		x.then = func() {
+			res := make([]uint64, size/8)
+			for i := range res {
+				res[i] = loadWord(x.w.mem, 8*i)
+			}
+			if a.s.flaws.blindAgent && len(res) > 1 {
+				clear(res[1:])
+			}
+			c.result(a.now, job, res)
+		}
+		a.device = append(a.device, x)
+	}
+	for _, o := range c.outs {
+		p := &c.peers[o.peer]
+		a.replies = append(a.replies, simMessage{p.id, bytes.Clone(c.reply(o.peer, o.entry)[:o.n])})
+		c.sent(o.peer, p.conn)
+	}
+	a.buffers = append(a.buffers, c.free...)
+	c.ops, c.outs, c.free = c.ops[:0], c.outs[:0], c.free[:0]
+}
+
+func (a *simAgent) answer(m simMessage) error {
+	r, err := decodeReply(m.body)
+	if err != nil || r.client != m.client {
+		return fmt.Errorf("reply %x: %w", m.body, err)
+	}
+	for i, c := range a.calls {
+		if c.client == r.client && c.seq == r.seq {
+			a.calls = slices.Delete(a.calls, i, i+1)
+			c.answered(r)
+			break
+		}
+	}
+	return nil
+}

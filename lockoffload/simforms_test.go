@@ -1,0 +1,179 @@
+package lockoffload
+
+import "errors"
+
+// seenRecord is what a client's agent told of a record.
+type seenRecord struct{ version, value uint64 }
+
+// caller is the name under which a client's process sends chains to the agent.
+func (c *simClient) caller() uint64 {
+	id := uint64(c.id+1)<<16 | uint64(c.tags.epoch)
+	if _, known := c.s.agent.core.byID[id]; !known {
+		c.s.agent.clients = append(c.s.agent.clients, id)
+		c.s.agent.attach(id)
+	}
+	return id
+}
+
+// chain has the agent read a record, or read and change it, or change it if it
+// has the version that was seen last.
+func (c *simClient) chain(slot, record int) {
+	s, at := c.s, slot*c.s.l.Records+record
+	what := s.rng.IntN(3)
+	seen, known := c.seen[at]
+	if what == 2 && !known {
+		what = 1
+	}
+	if what == 0 {
+		c.ask(slot, true, nil, []wireAccess{{kind: accessRead, record: uint16(record)}}, func(r chainReply, call int64) {
+			if r.ops.n == 0 {
+				return
+			}
+			got := r.ops.next()
+			c.learn(at, got.version, value(got.data))
+			s.log(c.id, call, regOp{record: at, old: value(got.data)})
+		})
+		return
+	}
+	v := s.newValue()
+	write := wireAccess{kind: accessWrite, record: uint16(record), data: s.data(v)}
+	first := wireAccess{kind: accessRead, record: uint16(record)}
+	if what == 2 {
+		first = wireAccess{kind: accessCompare, record: uint16(record), version: seen.version}
+	}
+	unknown := func(call int64) {
+		s.log(c.id+1000, call, regOp{record: at, update: true, blind: what == 1, unknown: true, old: seen.value, new: v})
+	}
+	c.ask(slot, false, unknown, []wireAccess{first, write}, func(r chainReply, call int64) {
+		if r.ops.n == 0 {
+			return
+		}
+		got := r.ops.next()
+		old := value(got.data)
+		if what == 2 {
+			old = seen.value
+		}
+		delete(c.seen, at)
+		if r.status == chainDone {
+			c.learn(at, got.version+1, v)
+			s.log(c.id, call, regOp{record: at, update: true, old: old, new: v})
+		}
+	})
+}
+
+func (c *simClient) learn(at int, version, v uint64) {
+	if c.seen == nil {
+		c.seen = map[int]seenRecord{}
+	}
+	c.seen[at] = seenRecord{version, v}
+}
+
+// ask sends a chain and waits for its answer. done hears of one that was
+// executed, or not; unknown is called in the end when it may have been and the
+// client never learned of it.
+func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wireAccess, done func(chainReply, int64)) {
+	s, call, id := c.s, c.s.tick(), c.caller()
+	c.seq++
+	r := chainRequest{client: id, seq: c.seq, slot: uint32(slot), shared: shared, tries: uint32(s.rng.IntN(5)), deadline: uint32(s.rng.IntN(300)), agent: s.agent.core.id}
+	b := r.appendTo(nil)
+	for _, a := range accesses {
+		b = appendAccess(b, a)
+	}
+	settled := unknown == nil
+	if !s.quiet {
+		c.unknown = append(c.unknown, func() {
+			if !settled {
+				unknown(call)
+			}
+		})
+	}
+	c.waiting = true
+	s.agent.call(&simCall{client: id, seq: c.seq, body: sealMessage(b, len(accesses)), answered: func(r chainReply) {
+		c.waiting = false
+		switch r.status {
+		case chainDone, chainDiffers:
+			settled = true
+			done(r, call)
+		case chainNotAcquired, chainBusy:
+			settled = true
+			done(r, call)
+		case chainUnknown: // by another agent: see check
+		default:
+			settled = true
+			s.fail("chain: status %d", r.status)
+		}
+	}})
+}
+
+// swapped is what a client knows of a slot's pointer.
+type swapped struct {
+	pointer uint64
+	known   bool
+}
+
+// swap reads a slot's private copy, and perhaps moves the pointer to a new one.
+func (c *simClient) swap(slot int) {
+	c.swapThen(slot, func(old uint64) {
+		if c.s.rng.IntN(3) > 0 {
+			c.swapWrite(slot, old, c.s.newValue(), func(error, bool) {})
+		}
+	})
+}
+
+// swapThen reads a slot's private copy.
+func (c *simClient) swapThen(slot int, then func(old uint64)) {
+	s, call, at := c.s, c.s.tick(), c.s.l.Slots*c.s.l.Records+slot
+	if c.pointers == nil {
+		c.pointers = map[int]swapped{}
+	}
+	pointers := c.pointers
+	known := pointers[slot]
+	r := &swapReader{swapLook: swapLook{slot: slot, pointer: known.pointer, known: known.known}}
+	var old uint64
+	r.deliver = func(data []byte) error { old = value(data); return nil }
+	c.start(r, 1, func(err error) {
+		if err != nil {
+			delete(pointers, slot)
+			if !errors.Is(err, ErrNotAcquired) {
+				s.fail("swap read: %w", err)
+			}
+			return
+		}
+		pointers[slot] = swapped{r.pointer, r.known}
+		s.log(c.id, call, regOp{record: at, old: old})
+		then(old)
+	})
+}
+
+// swapWrite moves the pointer if it is where this client saw it. ended is told
+// whether nobody knows.
+func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unknown bool)) {
+	s, call, at := c.s, c.s.tick(), c.s.l.Slots*c.s.l.Records+slot
+	pointers := c.pointers
+	p := pointers[slot]
+	w := &swapWriter{swapLook: swapLook{slot: slot, pointer: p.pointer, known: p.known}, owner: c.tags.owner, version: pointerVersion(p.pointer), data: s.data(v)}
+	settled := false
+	if !s.quiet {
+		c.unknown = append(c.unknown, func() {
+			if !settled {
+				s.log(c.id+1000, call, regOp{record: at, update: true, unknown: true, old: old, new: v})
+			}
+		})
+	}
+	c.start(w, 1, func(err error) {
+		if w.posted { // and given up
+			delete(pointers, slot)
+			ended(err, true)
+			return
+		}
+		settled = true
+		pointers[slot] = swapped{w.pointer, w.known}
+		switch {
+		case err == nil:
+			s.log(c.id, call, regOp{record: at, update: true, old: old, new: v})
+		case !errors.Is(err, ErrDiffers) && !errors.Is(err, ErrNotAcquired):
+			s.fail("swap write: %w", err)
+		}
+		ended(err, false)
+	})
+}
