@@ -75,7 +75,7 @@ func (c *initiatorCore) joined(x *initiatorContext, err error, now time.Duration
 	x.state, x.since = ctxAttached, now
 	c.uses++
 	x.lastUse = c.uses
-	x.timer = x.session.heard + x.session.leaseTime()/4
+	x.timer = x.session.nextSign()
 	p.wanted = false
 	c.stats.Attaches++
 	c.do(action{kind: actReady, peer: p, ctx: x})
@@ -98,7 +98,7 @@ func (c *initiatorCore) confirmed(x *initiatorContext, p *Peer, current bool, m 
 	}
 	s.heard = at
 	if current {
-		x.timer = at + s.leaseTime()/4
+		x.timer = s.nextSign()
 	}
 }
 

@@ -100,6 +100,13 @@ func (c *initiatorCore) look(x *initiatorContext, now time.Duration) {
 	x.line = nil
 }
 
+// nextSign is when the target should hear again of a session in use: after an
+// eighth to three eighths of the lease, by its id, so that sessions made together
+// do not all ask at the same time.
+func (s *session) nextSign() time.Duration {
+	return s.heard + s.leaseTime()/8 + time.Duration(s.id%1024)*s.leaseTime()/4096
+}
+
 // sign sends a sign of life, and soon another unless the target answers.
 func (c *initiatorCore) sign(x *initiatorContext, now time.Duration) {
 	x.timer = now + max(x.session.leaseTime()/8, time.Millisecond)
