@@ -50,11 +50,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(args) == 1 && args[0] == "serve" {
-		l, err := net.Listen("tcp", ":"+port)
-		if err != nil {
-			return err
-		}
-		return lockhost.Serve(ctx, l, pd, layout, 500*time.Millisecond)
+		return lockhost.ListenAndServe(ctx, port, pd, layout, 500*time.Millisecond)
 	}
 	if len(args) != 3 {
 		return errors.New("usage: bank serve, or bank HOST TELLERS TIME")

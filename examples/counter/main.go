@@ -49,11 +49,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(args) == 1 && args[0] == "serve" {
-		l, err := net.Listen("tcp", ":"+port)
-		if err != nil {
-			return err
-		}
-		return lockhost.Serve(ctx, l, pd, layout, time.Second)
+		return lockhost.ListenAndServe(ctx, port, pd, layout, time.Second)
 	}
 	if len(args) != 3 {
 		return errors.New("usage: counter serve, or counter HOST CLIENTS COUNTS")

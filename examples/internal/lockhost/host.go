@@ -47,6 +47,15 @@ const (
 	helloSize = 9
 )
 
+// ListenAndServe is Serve at a TCP port of this host.
+func ListenAndServe(ctx context.Context, port string, pd *verbs.PD, layout lockoffload.Layout, lease time.Duration) error {
+	l, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		return err
+	}
+	return Serve(ctx, l, pd, layout, lease)
+}
+
 // Serve lays out a region and admits everybody who comes, until the context
 // ends.
 func Serve(ctx context.Context, l net.Listener, pd *verbs.PD, layout lockoffload.Layout, lease time.Duration) error {
