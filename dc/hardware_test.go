@@ -64,11 +64,7 @@ func resolveDCT(t testing.TB, i *dc.Initiator, host byte, dctn uint32) *dc.Peer 
 
 func recorded(t *testing.T, want string) {
 	t.Helper()
-	var lines []string
-	for l := range strings.Lines(strings.TrimSpace(want)) {
-		lines = append(lines, strings.TrimPrefix(strings.TrimRight(l, "\n"), "\t\t"))
-	}
-	require.Equal(t, strings.Join(lines, "\n"), standin.Recorded())
+	require.Equal(t, standin.Expected(want), standin.Recorded())
 }
 
 func writeOf(id uint64) dc.Request {

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,11 +34,7 @@ func driverAH(t *testing.T, p *PD, number byte) *AH {
 
 func recorded(t *testing.T, want string) {
 	t.Helper()
-	var lines []string
-	for l := range strings.Lines(strings.TrimSpace(want)) {
-		lines = append(lines, strings.TrimPrefix(strings.TrimRight(l, "\n"), "\t\t"))
-	}
-	require.Equal(t, strings.Join(lines, "\n"), standin.Recorded())
+	require.Equal(t, standin.Expected(want), standin.Recorded())
 }
 
 var standinGID = GIDEntry{Port: 1, Index: 3, Type: GIDRoCEv2}

@@ -72,3 +72,13 @@ func Refuse(call string, errno syscall.Errno) {
 	defer C.free(unsafe.Pointer(name))
 	C.recorder_refuse(name, C.int(errno))
 }
+
+// Expected is a list of calls as tests write it, in the form of Recorded:
+// without the indentation of the source.
+func Expected(want string) string {
+	var lines []string
+	for l := range strings.Lines(strings.TrimSpace(want)) {
+		lines = append(lines, strings.TrimPrefix(strings.TrimRight(l, "\n"), "\t\t"))
+	}
+	return strings.Join(lines, "\n")
+}
