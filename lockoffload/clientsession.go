@@ -27,7 +27,8 @@ type session struct {
 
 	stop context.CancelFunc
 	gone chan struct{} // the watchdog has ended
-	beat *verbs.MR
+	beat *verbs.MR     // the heartbeat, and the list that writes it
+	word []op
 }
 
 func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, error) {
@@ -46,24 +47,31 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 		close(s.gone)
 		return s, nil
 	}
-	s.until = time.Now().Add(s.lease)
-	go s.watchdog(ctx, in.Layout.beatOff(in.Owner))
+	// The first heartbeat is ahead of everything else that is posted. Were it
+	// behind a lock command, a client that died between the two would hold the
+	// lock until the target gave up waiting for a heartbeat.
+	posted := time.Now()
+	s.until = posted.Add(s.lease)
+	s.word = []op{{kind: opWrite, off: in.Layout.beatOff(in.Owner), n: 8}}
+	first, err := s.heartbeat(uint64(in.Epoch)<<32 + 1)
+	if err != nil {
+		close(s.gone)
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	go s.watchdog(ctx, first, posted)
 	return s, nil
 }
 
 // watchdog counts the heartbeat up three times in a lease. The lease runs from
 // the posting of the last one that was acknowledged: the target counts from
 // when it sees it, which is later.
-func (s *session) watchdog(ctx context.Context, off int) {
+func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 	defer close(s.gone)
 	tick := time.NewTicker(s.lease / 3)
 	defer tick.Stop()
-	ops := []op{{kind: opWrite, off: off, n: 8}}
-	for count := uint64(s.tags.epoch)<<32 + 1; ; count++ {
-		posted := time.Now()
-		binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
+	for count := uint64(s.tags.epoch)<<32 + 2; ; count++ {
 		// Not under ctx: its memory is used again.
-		if err := s.heartbeat(context.Background(), ops); err != nil {
+		if err := s.acknowledged(context.Background(), f); err != nil {
 			s.expire()
 			return
 		}
@@ -73,10 +81,17 @@ func (s *session) watchdog(ctx context.Context, off int) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			binary.LittleEndian.PutUint64(s.beat.Bytes(), goodbye)
 			bye, cancel := context.WithTimeout(context.Background(), s.lease/3)
 			defer cancel()
-			_ = s.heartbeat(bye, ops) // else the target waits for the lease
+			if f, err := s.heartbeat(goodbye); err == nil {
+				_ = s.acknowledged(bye, f) // else the target waits for the lease
+			}
+			return
+		}
+		posted = time.Now()
+		var err error
+		if f, err = s.heartbeat(count); err != nil {
+			s.expire()
 			return
 		}
 	}
@@ -85,16 +100,19 @@ func (s *session) watchdog(ctx context.Context, off int) {
 // goodbye in the heartbeat word ends a session at once.
 const goodbye = 1<<64 - 1
 
-func (s *session) heartbeat(ctx context.Context, ops []op) error {
+// heartbeat posts one. The one before must have been acknowledged.
+func (s *session) heartbeat(count uint64) (*flight, error) {
+	binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
+	return s.line.issue(s.word, s.beat, nil)
+}
+
+// acknowledged waits for a heartbeat, to the end of the lease at most.
+func (s *session) acknowledged(ctx context.Context, f *flight) error {
 	s.mu.Lock()
 	until := s.until
 	s.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	f, err := s.line.issue(ops, s.beat, nil)
-	if err != nil {
-		return err
-	}
 	return s.line.await(ctx, f)
 }
 

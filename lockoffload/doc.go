@@ -85,8 +85,8 @@
 //
 // # Leases and recovery
 //
-// A client's watchdog raises a heartbeat word three times in a lease. Its lease
-// runs from the posting of the last heartbeat that was acknowledged; when it is
+// A client's watchdog raises a heartbeat word three times in a lease, the first
+// time ahead of all that the client posts. Its lease runs from the posting of the last heartbeat that was acknowledged; when it is
 // over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
 // goes to ERROR. The target sees each heartbeat later than it was posted, and
 // waits half a lease longer. Then it moves its end of the queue pair to ERROR

@@ -5,6 +5,7 @@ package lockoffload_test
 import (
 	"context"
 	"encoding/binary"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,18 @@ func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Held, *verbs.QP, *lockof
 	h, _, err := c.Acquire(within(r.t, 10*time.Second), 0, lockoffload.LockOptions{Mode: mode})
 	require.NoError(r.t, err)
 	return h, qp, s
+}
+
+// A client that dies right after its first lock command has sent a heartbeat
+// before it: else the target would take it for one that has not begun yet.
+func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Minute)
+	qp, cq, _, in := r.admit()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no other goroutine runs before the look
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	require.Equal(t, 1, c.UnderWay())
+	require.NoError(t, c.Close())
 }
 
 func TestDeadHolderIsRecovered(t *testing.T) {
