@@ -35,6 +35,10 @@ type Chain struct {
 	Slot int
 	// Shared chains only read and compare. They go together with readers.
 	Shared bool
+	// Fair chains of a slot are carried out in turn: by an agent one of each
+	// client after the other, otherwise in the order in which they came, see
+	// [Fair]. The two know nothing of each other's order.
+	Fair bool
 	// Accesses write a record once, at most.
 	Accesses []Access
 	// Tries is how often the lock is examined, at most; 0 means what
@@ -54,6 +58,9 @@ func (ch *Chain) check(l Layout, message int) error {
 	}
 	if ch.Slot < 0 || ch.Slot >= l.Slots || ch.Tries < 0 || ch.Tries > math.MaxInt32 || ch.Deadline < 0 {
 		return refuse("slot, tries or deadline")
+	}
+	if ch.Fair && ch.Shared {
+		return refuse("shared chains do not take turns")
 	}
 	request, reply := requestHead, replyHead
 	for i := range ch.Accesses {

@@ -15,6 +15,9 @@ type chainRunner struct {
 func newChainRunner(ch *Chain, s *session, tries int) *chainRunner {
 	m := &chainRunner{ch: ch, allowed: s.allowed}
 	m.acquire = acquire{tags: &s.tags, tries: tries, reading: !ch.writes(), grant: grant{slot: ch.Slot}}
+	if ch.Fair {
+		m.queue = new(queue)
+	}
 	m.records, m.place = ch.records()
 	return m
 }

@@ -119,6 +119,16 @@ func TestFairOrder(t *testing.T) {
 			if i == 2 {
 				with = given
 			}
+			if i == 3 { // a chain draws a ticket as well
+				_, err := cs[i].Do(ctx, &lockoffload.Chain{Fair: true, Accesses: []lockoffload.Access{writeOf(0, "last")}})
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
 			h, _, err := cs[i].Acquire(with, 0, fair)
 			if i == 2 {
 				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)

@@ -23,7 +23,7 @@ func (c *Client) UseAgent(agent *Caller) {
 //     agent ([Client.UseAgent]) that is not busy;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
 //   - [FormReadChain] or [FormSharedChain], one round trip, for one that reads
-//     a single record and does not count its tries;
+//     a single record, and neither counts its tries nor waits its turn;
 //   - [FormReadHeld] for others that only read. The agent is not troubled with
 //     what needs no help.
 //
@@ -61,7 +61,7 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 		wait, cancel = context.WithTimeout(ctx, ch.Deadline)
 		defer cancel()
 	}
-	if !ch.writes() && len(records) == 1 && ch.Tries == 0 {
+	if !ch.writes() && !ch.Fair && len(records) == 1 && ch.Tries == 0 {
 		return c.doRead(wait, ch, records)
 	}
 	return c.doHeld(ctx, wait, ch)

@@ -51,6 +51,15 @@ func TestDoChoosesForms(t *testing.T) {
 		_, err = do(lockoffload.FormReadChain, compareWith(1, 2))
 		require.ErrorIs(t, err, lockoffload.ErrDiffers)
 
+		fair := lockoffload.Chain{Slot: slot, Fair: true, Accesses: []lockoffload.Access{readOf(0, 8), writeOf(1, "too")}}
+		res, err := c.Do(ctx, &fair)
+		require.NoError(t, err)
+		require.Equal(t, want, res.Form)
+		require.Equal(t, []uint64{1, 2}, versions(fair))
+		fair.Shared = true
+		_, err = c.Do(ctx, &fair)
+		require.ErrorIs(t, err, lockoffload.ErrConfig)
+
 		held, _, err := plain.Lock(ctx, slot)
 		require.NoError(t, err)
 		for _, ch := range []lockoffload.Chain{{Tries: 2}, {Deadline: 20 * time.Millisecond}} {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/lockoffload"
 )
@@ -27,11 +28,12 @@ const (
 // of its own, change a record of 64 bytes in one slot after another, without a
 // pause between them. The ratio is of changes in a second; spin locks take the
 // lock by CMP_SWAP until it succeeds and give it back by WRITE, as is usual in the
-// literature. Beside it: spin locks with lockoffload's backoff, and whole chains
+// literature. With a delay a change takes round trips instead of the CPU. Beside it: spin locks with lockoffload's backoff, and whole chains
 // given to the target's agent, as Client.Do does when there is one.
 //
-// In fair mode each change is lock, READ and WRITE, unlock, in the order in which
-// clients came to the slot.
+// In fair mode the changes are chains given to Client.Do, which gives them to the
+// agent. Beside it, with tickets in the name: lock, READ and WRITE, unlock from
+// afar, in the order in which clients came to the slot.
 func contended() []benchmark {
 	both := []string{"instructions", "wall"}
 	crowd := sync.OnceValues(newCrowd)
@@ -71,15 +73,28 @@ func contended() []benchmark {
 			benchmark{name: "contended_goodput_agent" + of, unit: "op/s", baseline: "CAS spin", target: measure.AtLeast(2), clocks: both,
 				ours: rate(n, (*crowdRig).do), base: rate(n, (*crowdRig).spin)},
 			benchmark{name: "contended_p99_over_p50" + of, unit: "1", target: measure.AtMost(5), clocks: both,
-				ours: fair(n, crowdOutcome.tail, (*crowdRig).fair)},
+				ours: fair(n, crowdOutcome.tail, (*crowdRig).doFair)},
 			benchmark{name: "jain" + of, unit: "1", target: measure.AtLeast(0.95), clocks: both,
-				ours: fair(n, crowdOutcome.jain, (*crowdRig).fair)},
+				ours: fair(n, crowdOutcome.jain, (*crowdRig).doFair)},
+			benchmark{name: "contended_p99_over_p50_tickets" + of, unit: "1", target: measure.AtMost(5), clocks: both,
+				ours: fair(n, crowdOutcome.tail, (*crowdRig).tickets)},
+			benchmark{name: "jain_tickets" + of, unit: "1", target: measure.AtLeast(0.95), clocks: both,
+				ours: fair(n, crowdOutcome.jain, (*crowdRig).tickets)},
 		)
+		if lab.In() {
+			late := func(p pass) pass {
+				return func(ctx context.Context) (float64, error) {
+					return delayed(func() (float64, error) { return p(ctx) })
+				}
+			}
+			list = append(list, benchmark{name: "contended_goodput_delay" + of, unit: "op/s", baseline: "CAS spin", clocks: both,
+				ours: late(rate(n, (*crowdRig).update)), base: late(rate(n, (*crowdRig).spin))})
+		}
 	}
 	return append(list,
 		benchmark{name: "contended_goodput_backoff", unit: "op/s", baseline: "CAS with backoff",
 			ours: rate(crowdMost, (*crowdRig).update), base: rate(crowdMost, (*crowdRig).spinBackoff)},
-		benchmark{name: "contended_hot_p99_over_p50", unit: "1", ours: fair(crowdMost, crowdOutcome.hotTail, (*crowdRig).fair)},
+		benchmark{name: "contended_hot_p99_over_p50_tickets", unit: "1", ours: fair(crowdMost, crowdOutcome.hotTail, (*crowdRig).tickets)},
 		benchmark{name: "contended_spin_p99_over_p50", unit: "1", ours: fair(crowdMost, crowdOutcome.tail, (*crowdRig).spin)},
 	)
 }
@@ -130,14 +145,23 @@ func (c *crowdRig) update(ctx context.Context, i, slot int) error {
 }
 
 func (c *crowdRig) do(ctx context.Context, i, slot int) error {
-	_, err := c.helped[i].Do(ctx, &lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{
+	return c.chain(ctx, i, lockoffload.Chain{Slot: slot})
+}
+
+func (c *crowdRig) doFair(ctx context.Context, i, slot int) error {
+	return c.chain(ctx, i, lockoffload.Chain{Slot: slot, Fair: true})
+}
+
+func (c *crowdRig) chain(ctx context.Context, i int, ch lockoffload.Chain) error {
+	ch.Accesses = []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
 		{Kind: lockoffload.AccessWrite, Data: c.data},
-	}})
+	}
+	_, err := c.helped[i].Do(ctx, &ch)
 	return err
 }
 
-func (c *crowdRig) fair(ctx context.Context, i, slot int) error {
+func (c *crowdRig) tickets(ctx context.Context, i, slot int) error {
 	h, _, err := c.clients[i].Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	if err != nil {
 		return err
