@@ -44,7 +44,7 @@ type Client struct {
 	s       *session
 	closed  bool
 	arenas  []*verbs.MR
-	back    backoff
+	backs   map[int]*backoff // of slots: contention is theirs
 	bits    map[int]*bit
 	meets   map[int]int // slots where read chains met each other
 	counts  map[int]*Counts
@@ -73,7 +73,7 @@ func NewClient(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		cfg: cfg, l: cfg.Invite.Layout.withDefaults(), s: s, back: backoff{min: cfg.Retry.Min, max: cfg.Retry.Max},
+		cfg: cfg, l: cfg.Invite.Layout.withDefaults(), s: s, backs: map[int]*backoff{},
 		bits: map[int]*bit{}, meets: map[int]int{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
 	}, nil
 }
@@ -222,9 +222,18 @@ func (c *Client) giveBack(m *verbs.MR) {
 	c.arenas = append(c.arenas, m)
 }
 
-func (c *Client) pause(failed bool) time.Duration {
+// pause answers how long to wait after a try on a slot.
+func (c *Client) pause(slot int, failed bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.back.note(failed)
-	return c.back.pause
+	b := c.backs[slot]
+	switch {
+	case b == nil && !failed:
+		return c.cfg.Retry.Min
+	case b == nil:
+		b = &backoff{min: c.cfg.Retry.Min, max: c.cfg.Retry.Max}
+		c.backs[slot] = b
+	}
+	b.note(failed)
+	return b.pause
 }

@@ -131,3 +131,20 @@ func TestBackoff(t *testing.T) {
 	}
 	require.Equal(t, b.min, b.pause)
 }
+
+// Pauses are a slot's own, and become short again when its lock is free.
+func TestPausesFollowTheSlot(t *testing.T) {
+	c := &Client{cfg: Config{Retry: Retry{}.withDefaults()}, backs: map[int]*backoff{}, counts: map[int]*Counts{}}
+	for range 4 * backoffWindow {
+		c.pause(1, true)
+	}
+	long := c.pause(1, true)
+	require.Equal(t, 16*c.cfg.Retry.Min, long)
+	require.Equal(t, c.cfg.Retry.Min, c.pause(2, true))
+	for range 2 * backoffWindow {
+		j := &job{c: c, m: &acquire{}, slot: 1}
+		j.m.base().count.Acquired = 1
+		j.finish()
+	}
+	require.Less(t, c.pause(1, true), long)
+}

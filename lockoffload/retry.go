@@ -7,7 +7,7 @@ import "time"
 type Retry struct {
 	Tries int           // at most so many; 0: no limit
 	Min   time.Duration // shortest pause; 0: 20 us
-	Max   time.Duration // longest pause; 0: 20 ms
+	Max   time.Duration // longest pause; 0: 100 ms
 }
 
 func (r Retry) withDefaults() Retry {
@@ -15,14 +15,14 @@ func (r Retry) withDefaults() Retry {
 		r.Min = 20 * time.Microsecond
 	}
 	if r.Max <= 0 {
-		r.Max = 20 * time.Millisecond
+		r.Max = 100 * time.Millisecond
 	}
 	r.Max = max(r.Max, r.Min)
 	return r
 }
 
-// backoff adapts the pause to the share of failed tries: above one half it
-// doubles, below one tenth it halves. It has no clock: callers sleep.
+// backoff adapts the pause to the share of failed tries on a slot: above one half
+// it doubles, below one tenth it halves. It has no clock: callers sleep.
 type backoff struct {
 	min, max, pause time.Duration
 	tries, failed   int

@@ -166,6 +166,9 @@ func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 func (j *job) finish() {
 	w := j.m.base()
 	j.c.count(j.slot, w.count)
+	if w.count.Acquired > 0 {
+		j.c.pause(j.slot, false)
+	}
 	w.count = Counts{}
 	j.c.giveBack(j.mr)
 	if j.after != nil {
@@ -251,7 +254,7 @@ func (j *job) sleep(ctx context.Context) error {
 	w := j.m.base()
 	p := j.c.cfg.Retry.Min * time.Duration(min(w.far, 1000))
 	if w.far == 0 {
-		p = j.c.pause(w.missed)
+		p = j.c.pause(j.slot, w.missed)
 	}
 	t := time.NewTimer(p/2 + rand.N(p+1))
 	defer t.Stop()
