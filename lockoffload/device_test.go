@@ -5,8 +5,6 @@ package lockoffload_test
 import (
 	"context"
 	"encoding/binary"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -152,60 +150,6 @@ func TestFairOrder(t *testing.T) {
 	require.NoError(t, first.Unlock(ctx))
 	wg.Wait()
 	require.Equal(t, []int{1, 3}, order, "the one that gave up is skipped")
-}
-
-// No update is lost, whatever forms are mixed. GOVERBS_INCREMENTS asks for a
-// longer run.
-func TestCounterLosesNoUpdate(t *testing.T) {
-	total := 2000
-	if n, err := strconv.Atoi(os.Getenv("GOVERBS_INCREMENTS")); err == nil {
-		total = n
-	}
-	ctx := within(t, time.Minute+time.Duration(total)*60*time.Millisecond)
-	const n = 4
-	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(n, lockoffload.Retry{})
-	var wg sync.WaitGroup
-	for i, c := range cs {
-		wg.Go(func() {
-			var last uint64
-			for k := range total / n {
-				var err error
-				switch (i + k) % 4 {
-				case 0, 1:
-					_, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
-						return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
-					})
-				case 2:
-					err = incrementHeld(ctx, c, lockoffload.Exclusive)
-				case 3:
-					err = incrementHeld(ctx, c, lockoffload.Fair)
-				}
-				if err == nil && k%4 == 0 {
-					var data []byte
-					data, _, err = c.Read(ctx, 0, make([]byte, 8))
-					if err == nil && number(data) < last {
-						t.Errorf("the counter went from %d back to %d", last, number(data))
-					}
-					last = number(data)
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			if err := c.Flush(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	data, res, err := cs[0].Read(ctx, 0, make([]byte, 8))
-	require.NoError(t, err)
-	require.Equal(t, uint64(total/n*n), number(data))
-	require.Equal(t, uint64(total/n*n), res.Version)
-	for i, c := range cs {
-		t.Logf("client %d: %+v", i, c.Total())
-	}
 }
 
 func number(b []byte) uint64 {

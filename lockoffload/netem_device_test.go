@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,6 +108,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	if !testing.Short() {
 		lasts = 2 * time.Minute
 	}
+	seed := testSeed(t)
 	ctx := within(t, lasts+2*time.Minute)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 3, Size: 16, Swap: 16}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 3 })
 	const clients, goroutines = 3, 3
@@ -117,10 +116,10 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	near := map[int]*verbs.QP{}
 	connects := 0
 	var actors []*actor
-	var places []*lockoffload.Session
+	var places livePlaces
 	for i := range clients {
 		side, place := r.client(lockoffload.Retry{})
-		places = append(places, place)
+		places.add(side, place)
 		actors = append(actors, &actor{c: side, size: 16, agent: r.caller(func(cfg *lockoffload.CallerConfig) {
 			connect := cfg.Connect
 			cfg.Connect = func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
@@ -138,7 +137,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	stopped := (<-chan struct{})(stop)
 	var wg sync.WaitGroup
 	for i := range clients * goroutines {
-		rng := rand.New(rand.NewPCG(uint64(i), 8))
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		a := *actors[i%clients]
 		wg.Go(func() {
 			for {
@@ -158,7 +157,6 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			}
 		})
 	}
-	reconnects := 0
 	over := make(chan struct{})
 	for k, ended := 1, false; !ended; k++ {
 		select {
@@ -176,19 +174,9 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			require.NoError(t, near[k/8%clients].ToError())
 			mu.Unlock()
 		}
-		for i, a := range actors {
-			select {
-			case <-a.c.Lost():
-				require.NoError(t, places[i].Close()) // as when its lease is over
-				qp, cq, place, in := r.admit()
-				require.NoError(t, a.c.Reconnect(ctx, qp, cq, in))
-				places[i] = place
-				reconnects++
-			default:
-			}
-		}
+		places.renew(ctx, &r.rig)
 	}
-	t.Logf("%v, in vain %v, %d connections, %d of callers, agent %+v", rec.count, rec.failed, reconnects, connects, r.agent.Stats())
+	t.Logf("%v, in vain %v, %d connections, %d of callers, agent %+v", rec.count, rec.failed, places.renewed, connects, r.agent.Stats())
 	for _, form := range historyForms {
 		require.Positive(t, rec.count[form], form)
 	}
@@ -301,37 +289,4 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "fresh", string(data))
 	require.EqualValues(t, 1, got.Version)
-}
-
-// No addition is lost, whichever forms are mixed, the agent's and the swap's
-// too. GOVERBS_INCREMENTS asks for a longer run.
-func TestAdditionsInAllForms(t *testing.T) {
-	each := 20
-	if n, err := strconv.Atoi(os.Getenv("GOVERBS_INCREMENTS")); err == nil {
-		each = n / 3 / len(addForms)
-	}
-	ctx := within(t, time.Minute+time.Duration(each)*time.Second)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8, Swap: 8}, nil)
-	var wg sync.WaitGroup
-	var last *actor
-	for range 3 {
-		a := &actor{c: r.side(), agent: r.caller(nil), size: 8}
-		last = a
-		for _, form := range addForms {
-			wg.Go(func() {
-				for range each {
-					if got, _, err := a.add(ctx, form, 0); got != changed || err != nil {
-						t.Errorf("%s: %d, %v", form, got, err)
-						return
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	for swap, forms := range map[bool]int{false: len(addForms) - 1, true: 1} {
-		n, err := last.count(ctx, 0, swap)
-		require.NoError(t, err)
-		require.EqualValues(t, 3*forms*each, n)
-	}
 }
