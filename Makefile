@@ -40,8 +40,11 @@ lint: setup
 	GOOS=windows $(GO) vet ./cgo ./verbs
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/lab ./ci/rxelab ./cmd/...
 
-# The long versions of the tests are the same tests with a longer time.
+# The long versions of the tests are the same tests with a longer time. The
+# guests live a little longer than that, so that a test that hangs is go test's
+# to show.
 SHORT ?= -short
+LIMIT ?= 11m
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
@@ -49,11 +52,12 @@ unit: setup
 
 DEVICE_TESTS := ./verbs ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
-EXEC = -exec '$(CURDIR)/$(LAB) -kernel $* $(1)'
+LAUNCH = $(CURDIR)/$(LAB) -timeout $(LIMIT)
+EXEC = -exec '$(LAUNCH) -kernel $* $(1)'
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(KERNELS:%=device-%)
-	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(CURDIR)/$(LAB) -topo hosts=3' $(HOSTS_TESTS)
+	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
 	$(GO) test -count=1 -exec '$(CURDIR)/$(LAB) -clock instructions' -run 'Show|Repeats' ./ci/bench
 	RXELAB=$(CURDIR)/$(LAB) $(GO) test -count=1 ./ci/rxelab
 
@@ -79,7 +83,7 @@ endif
 test: lint unit device
 
 torture:
-	$(MAKE) unit device SHORT=-timeout=2h
+	$(MAKE) unit device SHORT=-timeout=2h LIMIT=121m
 
 # Two hosts, one of which serves its memory to the other.
 demo: $(LAB)

@@ -4,6 +4,7 @@ package lockoffload_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
@@ -117,6 +118,7 @@ func (w *counting) work(ctx context.Context) error {
 		for done := false; !done; {
 			form := addForms[w.rng.IntN(len(addForms))]
 			c := counter{w.rng.IntN(w.slots), form == "swap"}
+			session := w.c.Lost()
 			got, before, err := w.add(ctx, form, c.slot)
 			if got != nothing {
 				w.ledger.note(form, c, got, before)
@@ -127,7 +129,7 @@ func (w *counting) work(ctx context.Context) error {
 			if done = got == changed; done {
 				w.seen[c]++
 			}
-			if err := w.rest(ctx, form, err); err != nil {
+			if err := w.rest(ctx, form, session, err); err != nil {
 				return err
 			}
 		}
@@ -136,8 +138,7 @@ func (w *counting) work(ctx context.Context) error {
 		}
 		form := []string{"read", "shared", "swap read"}[w.rng.IntN(3)]
 		c := counter{w.rng.IntN(w.slots), form == "swap read"}
-		var now uint64
-		var err error
+		session, now, err := w.c.Lost(), uint64(0), error(nil)
 		if form == "shared" {
 			_, now, err = w.sharedRead(ctx, c.slot)
 		} else {
@@ -146,7 +147,7 @@ func (w *counting) work(ctx context.Context) error {
 		if err == nil {
 			err = w.saw(form, c, now)
 		}
-		if err := w.rest(ctx, form, err); err != nil {
+		if err := w.rest(ctx, form, session, err); err != nil {
 			return err
 		}
 	}
@@ -162,18 +163,28 @@ func (w *counting) saw(form string, c counter, now uint64) error {
 	return nil
 }
 
-// rest waits when the connection failed, which on Soft-RoCE it may without a
-// reason where an acknowledgement is late: it will be made again.
-func (w *counting) rest(ctx context.Context, form string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost, lockoffload.ErrOutcomeUnknown) && ctx.Err() == nil:
-		w.ledger.failed(form)
-		time.Sleep(50 * time.Millisecond)
+// rest waits when a connection failed, which on Soft-RoCE it may without a reason
+// where an acknowledgement is late: it will be made again. An error of a session
+// that goes on is none of these.
+func (w *counting) rest(ctx context.Context, form string, session <-chan struct{}, err error) error {
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", form, err)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", form, err)
+	case anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost):
+		select {
+		case <-session:
+		case <-time.After(time.Second):
+			return fmt.Errorf("%s, and the session goes on: %w", form, err)
+		}
+	case form != "agent" || !errors.Is(err, lockoffload.ErrOutcomeUnknown):
+		return fmt.Errorf("%s: %w", form, err)
+	}
+	w.ledger.failed(form)
+	time.Sleep(50 * time.Millisecond)
+	return nil
 }
 
 // livePlaces are the places of clients at the target.
