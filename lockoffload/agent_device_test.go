@@ -37,13 +37,14 @@ func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.Ag
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
-	region, err := lockoffload.NewRegion(mr, l)
+	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
-	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: region, GID: r.b.gid, Lease: long})
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: long})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
-	require.NoError(t, region.LeftLocked(l.Slots-1)) // by an agent before
-	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: region, GID: r.b.gid}
+	require.NoError(t, r.reg.LeftLocked(l.Slots-1)) // by an agent before
+	// A second, which is the default, may pass for no reason but a busy machine.
+	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, MaxWait: stuck}
 	if change != nil {
 		change(&cfg)
 	}
@@ -58,8 +59,9 @@ func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.Ag
 	return r
 }
 
-// rxe takes 7 retries, the default, for any number.
-var patience = verbs.ConnectConfig{Retries: 3}
+// patience is of queue pairs to agents: rxe takes 7 retries, the default, for any
+// number, and the default timeout for one that a busy machine keeps.
+var patience = verbs.ConnectConfig{AckTimeout: 256 * time.Millisecond, Retries: 3}
 
 // link makes a connected pair of queue pairs, the target's attached as client.
 func (r *agentRig) link(client uint64) (qp *verbs.QP, cq *verbs.CQ, err error) {
@@ -113,7 +115,7 @@ func compareWith(record int, version uint64) lockoffload.Access {
 }
 
 func TestAgentChain(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, nil)
 	c := r.caller(nil)
 	ch := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
@@ -150,7 +152,7 @@ func TestAgentChain(t *testing.T) {
 }
 
 func TestAgentManyCallers(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, nil)
 	const callers, goroutines, each = 4, 4, 25
 	var wg sync.WaitGroup
@@ -180,7 +182,7 @@ func TestAgentManyCallers(t *testing.T) {
 }
 
 func TestAgentAllocatesNothing(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	c := r.caller(nil)
 	data := make([]byte, 8)

@@ -26,13 +26,13 @@ func (r *agentRig) side() *lockoffload.Client {
 func (r *agentRig) version(c *lockoffload.Caller, slot int) uint64 {
 	r.t.Helper()
 	ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, r.layout.Size)}}
-	_, err := c.Do(within(r.t, 30*time.Second), &ch)
+	_, err := c.Do(within(r.t, stuck), &ch)
 	require.NoError(r.t, err)
 	return ch.Accesses[0].Version
 }
 
 func TestAgentMeetsHeldLock(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	c, side := r.caller(nil), r.side()
 	held, _, err := side.TryLock(ctx, 0)
@@ -43,7 +43,7 @@ func TestAgentMeetsHeldLock(t *testing.T) {
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 4, res.Tries)
 
-	const deadline = 60 * time.Millisecond
+	const deadline = 500 * time.Millisecond // a hundred of the longest pauses
 	ch = lockoffload.Chain{Deadline: deadline, Accesses: []lockoffload.Access{writeOf(0, "x")}}
 	start := time.Now()
 	res, err = c.Do(ctx, &ch)
@@ -68,7 +68,7 @@ func TestAgentMeetsHeldLock(t *testing.T) {
 }
 
 func TestAgentBusy(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 4 })
 	side := r.side()
 	held, _, err := side.TryLock(ctx, 0)
@@ -91,7 +91,7 @@ func TestAgentBusy(t *testing.T) {
 			})
 		}
 	}
-	require.Eventually(t, func() bool { return busy.Load() >= 20 }, 10*time.Second, time.Millisecond, "answered while the lock is held")
+	require.Eventually(t, func() bool { return busy.Load() >= 20 }, stuck, time.Millisecond, "answered while the lock is held")
 	require.NoError(t, held.Unlock(ctx))
 	wg.Wait()
 	require.EqualValues(t, 24, busy.Load()+executed.Load())
@@ -100,7 +100,7 @@ func TestAgentBusy(t *testing.T) {
 
 // The same request twice on one connection, and again on the next one.
 func TestAgentExecutesOnce(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	mr, err := r.a.pd.AllocMR(8192, verbs.MRConfig{})
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestAgentExecutesOnce(t *testing.T) {
 		}
 		require.Equal(t, first, reply)
 	}
-	require.Eventually(t, func() bool { return r.agent.Stats().Repeated == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.agent.Stats().Repeated == 3 }, stuck, time.Millisecond)
 	require.EqualValues(t, 1, r.agent.Stats().Done)
 	require.EqualValues(t, 1, r.version(r.caller(nil), 0))
 }
@@ -145,7 +145,7 @@ func TestAgentExecutesOnce(t *testing.T) {
 // The connection breaks again and again, at either end, in the middle of
 // whatever goes on. Every chain is executed once.
 func TestAgentSurvivesReconnects(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	var mu sync.Mutex
 	var near *verbs.QP
@@ -183,19 +183,25 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 			}
 		})
 	}
-	for range 15 {
+	const breaks = 15
+	for i := range breaks {
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return connects > i
+		}, stuck, time.Millisecond)
 		time.Sleep(15 * time.Millisecond)
 		mu.Lock()
-		if err := near.ToError(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, near.ToError())
 		mu.Unlock()
+	}
+	for slot := range executed { // if one was too soon for all of them
+		require.Eventually(t, func() bool { return executed[slot].Load() > 0 }, stuck, time.Millisecond)
 	}
 	close(stop)
 	wg.Wait()
-	require.Greater(t, connects, 3)
-	for slot := range 2 {
-		require.Positive(t, executed[slot].Load())
+	require.GreaterOrEqual(t, connects, breaks)
+	for slot := range executed {
 		require.Equal(t, executed[slot].Load(), r.version(c, slot))
 	}
 	t.Logf("%d connections, %d and %d chains, %+v", connects, executed[0].Load(), executed[1].Load(), r.agent.Stats())
@@ -203,7 +209,7 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 
 // Callers of the agent and one-sided clients count in one record.
 func TestAgentBesideClients(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	const each = 100
 	var wg sync.WaitGroup
@@ -261,7 +267,7 @@ func counted(data []byte) uint64 {
 
 // Chains that nobody waits for any more leave nothing behind in the caller.
 func TestAgentChainGivenUp(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	c := r.caller(nil)
 	done, unknown := uint64(0), uint64(0)
@@ -297,7 +303,7 @@ func TestAgentChainGivenUp(t *testing.T) {
 
 // A client that the target forgot, and a caller that is closed.
 func TestAgentForgetsClient(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	refused := errors.New("the target knows no such client")
 	var gone atomic.Bool

@@ -17,7 +17,7 @@ import (
 // Clients that SEND rubbish, requests in another's name, or more than a message
 // may have: they get no answer, others notice nothing, no receive is lost.
 func TestAgentHostileClients(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 1 })
 	good := r.caller(nil)
 	mr, err := r.a.pd.AllocMR(8192, verbs.MRConfig{})
@@ -44,7 +44,7 @@ func TestAgentHostileClients(t *testing.T) {
 		require.NoError(t, send(4096, i*3), "rubbish")
 		require.NoError(t, send(0, forged))
 	}
-	require.Eventually(t, func() bool { return r.agent.Stats().Malformed == 2*more }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.agent.Stats().Malformed == 2*more }, stuck, time.Millisecond)
 	for range more {
 		require.Error(t, send(0, 4096), "longer than a receive")
 		qp, cq, err = r.link(666)
@@ -62,7 +62,7 @@ func TestAgentHostileClients(t *testing.T) {
 // Callers that keep a slot's agent busy all the time leave the lock to others
 // now and then.
 func TestAgentLeavesRoom(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	side, stop := r.side(), make(chan struct{})
 	var wg sync.WaitGroup

@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
-const long = 10 * time.Second // a lease that does not run out
+const long = time.Minute // a lease that does not run out
 
 func TestLockExcludes(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 2, Size: 64}, long).clients(2, lockoffload.Retry{Tries: 3})
 	h, _, err := cs[0].TryLock(ctx, 1)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestLockExcludes(t *testing.T) {
 }
 
 func TestAccessUnderTheLock(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 64, Records: 2}, long).clients(2, lockoffload.Retry{})
 	var tokens []uint64
 	for i := range 6 {
@@ -69,7 +69,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 }
 
 func TestSharedLock(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})
 	shared := lockoffload.LockOptions{Mode: lockoffload.Shared}
 	a, _, err := cs[0].Acquire(ctx, 0, shared)
@@ -102,8 +102,9 @@ func TestSharedLock(t *testing.T) {
 
 // Clients are served in the order in which they came.
 func TestFairOrder(t *testing.T) {
-	ctx := within(t, 60*time.Second)
-	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(4, lockoffload.Retry{})
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	cs := r.clients(4, lockoffload.Retry{})
 	fair := lockoffload.LockOptions{Mode: lockoffload.Fair}
 	first, _, err := cs[0].Acquire(ctx, 0, fair)
 	require.NoError(t, err)
@@ -143,7 +144,10 @@ func TestFairOrder(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		time.Sleep(300 * time.Millisecond) // until its ticket is drawn
+		require.Eventually(t, func() bool { // its ticket is drawn
+			n, err := r.reg.Waiting(0)
+			return err == nil && n == uint32(i+1)
+		}, stuck, time.Millisecond)
 	}
 	giveUp()
 	require.NoError(t, cs[2].Flush(ctx))
@@ -175,7 +179,7 @@ func incrementHeld(ctx context.Context, c *lockoffload.Client, mode lockoffload.
 }
 
 func TestLocksInOrder(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, long).clients(2, lockoffload.Retry{})
 	var wg sync.WaitGroup
 	for i, c := range cs {
@@ -198,7 +202,7 @@ func TestLocksInOrder(t *testing.T) {
 
 // A lock command whose reply nobody waited for must not leave the slot locked.
 func TestLockGivenUpIsReleased(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
 	for i := range 30 {
 		mode := lockoffload.Mode(i % 3)
@@ -216,7 +220,7 @@ func TestLockGivenUpIsReleased(t *testing.T) {
 }
 
 func TestPanicReleases(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
 	require.PanicsWithValue(t, "oh", func() {
 		_, _ = cs[0].Update(ctx, 0, func([]byte) ([]byte, error) { panic("oh") })

@@ -16,7 +16,7 @@ import (
 
 // The same chains with and without an agent: the same answers, other forms.
 func TestDoChoosesForms(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8, Records: 2}, nil)
 	plain, helped := r.side(), r.side()
 	helped.UseAgent(r.caller(nil))
@@ -88,7 +88,7 @@ func versions(ch lockoffload.Chain) (v []uint64) {
 // Clients with and without an agent count in one record, each step a compare
 // and a write.
 func TestDoCounts(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	const each = 50
 	var wg sync.WaitGroup

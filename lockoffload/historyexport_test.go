@@ -29,13 +29,20 @@ func CheckEvents(events []Event) error {
 		}
 		ops = append(ops, porcupine.Operation{ClientId: e.Client, Input: o, Call: int64(e.Call), Return: int64(e.Return)})
 	}
-	switch porcupine.CheckOperationsTimeout(register, ops, 30*time.Second) {
+	switch porcupine.CheckOperationsTimeout(register, ops, 3*time.Minute) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
 		return errors.New("porcupine gave up")
 	}
 	return errHistory
+}
+
+// Waiting is how many tickets of a slot were drawn and not yet passed on.
+func (r *Region) Waiting(slot int) (uint32, error) {
+	word, err := r.mr.Load64(r.ticketOff(slot))
+	next, serving := tickets(word)
+	return next - serving, err
 }
 
 // BlindUpdate is Update, but posts the WRITE without looking at the lock

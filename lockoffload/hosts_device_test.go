@@ -42,7 +42,7 @@ func TestOnHostsHolderIsKilled(t *testing.T) {
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			if round > 0 {
-				require.NoError(t, lab.Host(1).Start(within(t, time.Minute)))
+				require.NoError(t, lab.Host(1).Start(within(t, stuck)))
 			}
 			killHolder(t, rand.New(rand.NewPCG(uint64(round), 1)))
 		})
@@ -94,7 +94,7 @@ func (y *tally) check(t *testing.T, ctx context.Context, a *actor, slot int) {
 }
 
 func killHolder(t *testing.T, rng *rand.Rand) {
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t, stuck)
 	g := newTarget(t, hostLease)
 	near := g.actor(t, ctx, 0, 1)
 	bystander := workers(t, ctx, 2, 1)[0]
@@ -125,7 +125,7 @@ func killHolder(t *testing.T, rng *rand.Rand) {
 	require.NoError(t, err)
 	accepted := g.agent.Stats().Accepted
 	dying.Go(func() { _, _ = victims[4].do(order{Do: "chain", Slot: chained}) })
-	require.Eventually(t, func() bool { return g.agent.Stats().Accepted > accepted }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.agent.Stats().Accepted > accepted }, stuck, time.Millisecond)
 
 	for _, w := range victims[1:4] {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 2))
@@ -189,7 +189,7 @@ func killHolder(t *testing.T, rng *rand.Rand) {
 		require.NoError(t, err)
 		return res.Version
 	}
-	require.Eventually(t, func() bool { return version() == 1 }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return version() == 1 }, stuck, 50*time.Millisecond)
 
 	close(stop)
 	going.Wait()
@@ -228,7 +228,7 @@ func stopEverywhere(t *testing.T, w *worker, slot int) (lefts []left) {
 func TestOnHostsTargetIsKilled(t *testing.T) {
 	requireHosts(t)
 	const host = 2
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t, stuck)
 	e := openHost(t)
 	up := func() {
 		begin(t, ctx, host, "target", "")
@@ -238,7 +238,7 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 				c.Close()
 			}
 			return err == nil
-		}, time.Minute, 200*time.Millisecond)
+		}, stuck, 200*time.Millisecond)
 	}
 	if err := lab.Host(host).Start(ctx); err != nil {
 		require.ErrorContains(t, err, "running")

@@ -66,7 +66,7 @@ func newTarget(t *testing.T, lease time.Duration) *target {
 	g.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: g.pd, Region: region, GID: g.gid, Lease: lease})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.srv.Close()) })
-	g.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: g.pd, Region: region, GID: g.gid, MaxWait: time.Minute})
+	g.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: g.pd, Region: region, GID: g.gid, MaxWait: stuck})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.agent.Close()) })
 	l, err := net.Listen("tcp", ":"+targetPort)
@@ -277,7 +277,7 @@ func TestHostRole(t *testing.T) {
 		t.Skip("run by tests on other hosts")
 	case "target":
 		newTarget(t, hostLease)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * stuck)
 	case "worker":
 		n := 0
 		_, err := fmt.Sscan(os.Getenv("GOVERBS_LOCK_ARG"), &n)
@@ -287,7 +287,7 @@ func TestHostRole(t *testing.T) {
 }
 
 func work(t *testing.T, n int) {
-	ctx := within(t, 10*time.Minute)
+	ctx := within(t, 2*stuck)
 	e, id := openHost(t), uint64(time.Now().UnixNano())
 	adding, dying := e.actor(t, ctx, 0, id), e.actor(t, ctx, 0, id+1)
 	var wg sync.WaitGroup

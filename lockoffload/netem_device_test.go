@@ -109,7 +109,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 		lasts = 2 * time.Minute
 	}
 	seed := testSeed(t)
-	ctx := within(t, lasts+2*time.Minute)
+	ctx := within(t, lasts+2*stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 3, Size: 16, Swap: 16}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 3 })
 	const clients, goroutines = 3, 3
 	var mu sync.Mutex
@@ -157,6 +157,20 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			}
 		})
 	}
+	// showed tells whether all came up that is asked for below.
+	showed := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		for _, form := range historyForms {
+			if rec.count[form] == 0 {
+				return false
+			}
+		}
+		n := r.agent.Stats()
+		return connects > clients && n.Repeated > 0 && n.Busy > 0
+	}
 	over := make(chan struct{})
 	for k, ended := 1, false; !ended; k++ {
 		select {
@@ -164,7 +178,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 			ended = true
 		case <-time.After(50 * time.Millisecond):
 		}
-		if stop != nil && time.Since(rec.start) > lasts {
+		if stop != nil && time.Since(rec.start) > lasts && (showed() || time.Since(rec.start) > lasts+stuck) {
 			close(stop)
 			stop = nil
 			go func() { wg.Wait(); close(over) }()
@@ -177,18 +191,13 @@ func TestHistoriesOnABadWire(t *testing.T) {
 		places.renew(ctx, &r.rig)
 	}
 	t.Logf("%v, in vain %v, %d connections, %d of callers, agent %+v", rec.count, rec.failed, places.renewed, connects, r.agent.Stats())
-	for _, form := range historyForms {
-		require.Positive(t, rec.count[form], form)
-	}
-	require.Greater(t, connects, clients)
-	require.Positive(t, r.agent.Stats().Repeated, "chains came more than once")
-	require.Positive(t, r.agent.Stats().Busy)
+	require.True(t, showed(), "each form came through, callers connected again, chains came more than once or were sent away")
 	require.NoError(t, lockoffload.CheckEvents(rec.events))
 }
 
 // The same check finds out a client that writes without the lock.
 func TestHistoryShowsBlindWrites(t *testing.T) {
-	ctx := within(t, time.Minute)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})
 	rec := newRecorder()
 	var wg sync.WaitGroup
@@ -219,7 +228,7 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 // another client has the lock and has written. It is not executed. One that
 // nobody fenced, posted behind it, is.
 func TestWriteThatArrivesLate(t *testing.T) {
-	ctx := within(t, time.Minute)
+	ctx := within(t, stuck)
 	const lease, late = 2 * time.Second, 7 * time.Second
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, lease)
 	c, s := r.client(lockoffload.Retry{})
@@ -284,7 +293,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	require.False(t, arrived(), "so the late WRITE is still on the wire")
 	require.Less(t, time.Since(began), late)
 	require.ErrorIs(t, res.Commit.Wait(ctx), lockoffload.ErrOutcomeUnknown)
-	require.Eventually(t, arrived, 2*late, 50*time.Millisecond)
+	require.Eventually(t, arrived, stuck, 50*time.Millisecond)
 	data, got, err := other.Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
 	require.Equal(t, "fresh", string(data))

@@ -48,6 +48,7 @@ func (e end) qp(t *testing.T) (*verbs.QP, *verbs.CQ) {
 type rig struct {
 	t     *testing.T
 	a, b  end
+	reg   *lockoffload.Region
 	srv   *lockoffload.Server
 	lease time.Duration
 	way   verbs.ConnectConfig // of the clients' queue pairs
@@ -60,9 +61,9 @@ func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
-	reg, err := lockoffload.NewRegion(mr, l)
+	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
-	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: reg, GID: r.b.gid, Lease: lease})
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	return r
@@ -101,6 +102,10 @@ func (r *rig) clients(n int, retry lockoffload.Retry) []*lockoffload.Client {
 	}
 	return out
 }
+
+// stuck is when a test is taken for one that hangs. Nothing else depends on it,
+// and machines may be slow.
+const stuck = 5 * time.Minute
 
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)

@@ -15,7 +15,7 @@ import (
 // A chain of the agent, and a conditional write, take one round trip: with a
 // delay that dwarfs all else, less than two.
 func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 16, Records: 2, Clients: 2, Swap: 4}, nil)
 	r.way.AckTimeout = 2 * time.Second // longer than the way, or all is sent twice
 	caller, side := r.caller(nil), r.side()
@@ -24,9 +24,9 @@ func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 	const oneWay = 50 * time.Millisecond
 	lab.ImpairWire(t, lab.Impairment{Delay: oneWay})
 	version := res.Version
-	best := func(op func() error) time.Duration {
+	best := func(op func() error) time.Duration { // of as many as a busy machine needs
 		least := time.Hour
-		for range 4 {
+		for n := 0; n < 4 || n < 50 && least >= 4*oneWay; n++ {
 			start := time.Now()
 			require.NoError(t, op())
 			least = min(least, time.Since(start))
@@ -51,9 +51,11 @@ func TestAgentAndSwapTakeOneRoundTrip(t *testing.T) {
 
 // One packet in ten is lost, in both directions.
 func TestAgentUnderLoss(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	c := r.caller(func(cfg *lockoffload.CallerConfig) { cfg.Reissue = 200 * time.Millisecond })
+	_, err := c.Do(ctx, &lockoffload.Chain{}) // from now on chains say for which agent they are
+	require.NoError(t, err)
 	lab.ImpairWire(t, lab.Impairment{Loss: 0.1})
 	const chains = 40
 	for range chains {

@@ -25,7 +25,7 @@ func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Held, *verbs.QP, *lockof
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
-	h, _, err := c.Acquire(within(r.t, 10*time.Second), 0, lockoffload.LockOptions{Mode: mode})
+	h, _, err := c.Acquire(within(r.t, stuck), 0, lockoffload.LockOptions{Mode: mode})
 	require.NoError(r.t, err)
 	return h, qp, s
 }
@@ -45,7 +45,7 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 func TestDeadHolderIsRecovered(t *testing.T) {
 	for name, mode := range map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "shared": lockoffload.Shared, "fair": lockoffload.Fair} {
 		t.Run(name, func(t *testing.T) {
-			ctx := within(t, 30*time.Second)
+			ctx := within(t, stuck)
 			r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, short)
 			h, qp, s := r.dead(mode)
 			other, _ := r.client(lockoffload.Retry{})
@@ -70,7 +70,7 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 			_, err = h.Write(ctx, 0, nil)
 			require.Error(t, err)
 			require.NoError(t, next.Unlock(ctx))
-			require.Eventually(t, func() bool { return r.srv.Stats().Expired == 1 }, time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return r.srv.Stats().Expired == 1 }, stuck, 10*time.Millisecond)
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 // A holder whose process stands still wakes up after its lease and lets a WRITE
 // go that it decided on before: the target must not execute it.
 func TestLateWriteIsNotExecuted(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 	qp, cq, s, in := r.admit()
 	// This client knows no lease, so that nothing but the target stops it; the
@@ -131,7 +131,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 // The lease runs out while WRITEs are under way, because nothing comes through:
 // the client is told, and what it wrote last is there or is not.
 func TestLeaseRunsOutUnderWay(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 	c, s := r.client(lockoffload.Retry{})
 	other, _ := r.client(lockoffload.Retry{})
@@ -180,7 +180,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 
 // A client that closes frees what it held at once.
 func TestGoodbye(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, 5*time.Second)
 	qp, cq, s, in := r.admit()
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
@@ -202,7 +202,7 @@ func TestGoodbye(t *testing.T) {
 	require.Eventually(t, func() bool { // its place is given up behind what it held
 		again, err = r.srv.Admit(nil)
 		return err == nil
-	}, time.Second, 5*time.Millisecond)
+	}, stuck, 5*time.Millisecond)
 	require.Equal(t, in.Owner, again.Invite().Owner)
 	require.NotEqual(t, in.Epoch, again.Invite().Epoch)
 	_, _, err = c.Lock(context.Background(), 0)
@@ -214,7 +214,7 @@ func TestGoodbye(t *testing.T) {
 // Goroutines of one client take turns like clients do, and one that waits for a
 // lock keeps no other from giving it back.
 func TestGoroutinesOfOneClient(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	c, _ := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, long).client(lockoffload.Retry{})
 	const workers, each = 6, 20
 	var wg sync.WaitGroup
@@ -251,7 +251,7 @@ func TestGoroutinesOfOneClient(t *testing.T) {
 // What became of an update that nobody waited for is told once: by Wait, else
 // by Flush.
 func TestOutcomeIsTold(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	for _, wait := range []bool{true, false} {
 		qp, cq, s, in := r.admit()

@@ -16,7 +16,7 @@ import (
 )
 
 func TestSwap(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 2, Size: 16, Clients: 4, Swap: 4}, long).clients(3, lockoffload.Retry{})
 	buf := make([]byte, 16)
 	data, res, err := cs[0].SwapRead(ctx, 1, buf)
@@ -48,7 +48,7 @@ func TestSwap(t *testing.T) {
 }
 
 func TestSwapCounts(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := within(t, stuck)
 	const each = 50
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 4, Swap: 8}, long).clients(3, lockoffload.Retry{})
 	var wg sync.WaitGroup
