@@ -229,7 +229,7 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 // nobody fenced, posted behind it, is.
 func TestWriteThatArrivesLate(t *testing.T) {
 	ctx := within(t, stuck)
-	const lease, late = 2 * time.Second, 7 * time.Second
+	const lease, late = short, 12 * time.Second
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, lease)
 	c, s := r.client(lockoffload.Retry{})
 
