@@ -69,6 +69,13 @@ func (l *ledger) note(form string, c counter, got outcome, before uint64) {
 	l.found[c], l.forms[form] = list, tally
 }
 
+// n is how many increments were made for certain.
+func (l *ledger) n() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made
+}
+
 // failed notes an operation that an error ended.
 func (l *ledger) failed(form string) {
 	l.mu.Lock()
