@@ -29,7 +29,7 @@ type line struct {
 	// an implied NAK and ask again.
 	mark uint64
 
-	poll chan struct{} // holds a token while somebody polls
+	poll turn // of who polls
 	wcs  []verbs.WC
 
 	mu          sync.Mutex
@@ -51,7 +51,7 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 	if err != nil {
 		return nil, err
 	}
-	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: make(chan struct{}, 1), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
+	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: newTurn(), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
 }
 
 // issue posts a list that uses the memory, see post.
@@ -89,13 +89,12 @@ func (l *line) tryPost(f *flight, mr *verbs.MR) (full bool, err error) {
 	}
 	l.fill(f, mr)
 	n, err := 0, error(nil)
-	select {
-	case l.poll <- struct{}{}:
+	if l.poll.try() {
 		var got int
 		n, got, err = l.batch.PostPoll(l.cq, l.wcs, 0)
 		l.take(got)
-		<-l.poll
-	default:
+		l.poll.release()
+	} else {
 		n, err = l.batch.Post()
 	}
 	if err == nil {
@@ -179,15 +178,15 @@ func (l *line) room(n int) {
 		return l.broken == nil && l.posted+n > l.qp.MaxSendWR()
 	}
 	for full() {
-		l.poll <- struct{}{} // who polls lets go after each completion
+		l.poll.take(nil, nil) // who polls lets go after each completion
 		if full() {
 			_ = l.look(context.Background())
 		}
-		<-l.poll
+		l.poll.release()
 	}
 }
 
-// look waits for completions, under the token. Its error is the context's.
+// look waits for completions, in turn. Its error is the context's.
 func (l *line) look(ctx context.Context) error {
 	n, err := l.cq.Wait(ctx, l.wcs)
 	l.take(n)
@@ -201,22 +200,17 @@ func (l *line) look(ctx context.Context) error {
 // await waits until a flight is over and answers its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error {
 	for !f.over.happened() {
-		select {
-		case l.poll <- struct{}{}:
-		default:
-			select {
-			case l.poll <- struct{}{}:
-			case <-f.over.done():
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
+		if !l.poll.try() && !l.poll.take(f.over.done(), ctx.Done()) {
+			if f.over.happened() {
+				break
 			}
+			return ctx.Err()
 		}
 		var err error
-		if !f.over.happened() { // while the token was another's
+		if !f.over.happened() { // while the turn was another's
 			err = l.look(ctx)
 		}
-		<-l.poll
+		l.poll.release()
 		if err != nil {
 			return ctx.Err()
 		}
@@ -224,7 +218,7 @@ func (l *line) await(ctx context.Context, f *flight) error {
 	return f.err
 }
 
-// take takes the first n completions of wcs, under the token. Each is of the
+// take takes the first n completions of wcs, in turn. Each is of the
 // oldest flight, since a queue pair completes in order, unless it tells of an
 // error.
 func (l *line) take(n int) {
@@ -293,8 +287,8 @@ func (l *line) close(ctx context.Context) error {
 		return nil
 	}
 	_ = l.qp.ToError() // ends a wait; Drain says what is wrong with it
-	l.poll <- struct{}{}
-	defer func() { <-l.poll }()
+	l.poll.take(nil, nil)
+	defer l.poll.release()
 	if err := l.qp.Drain(ctx, nil); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
