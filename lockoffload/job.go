@@ -20,6 +20,7 @@ type job struct {
 
 	holders atomic.Int32
 	mr      *verbs.MR
+	room    int // records for which the memory is enough
 	ops     []op
 	flight  flight // of all lists but the last one, awaited by who drives the job
 	warm    warm
@@ -63,9 +64,8 @@ func (c *Client) begin(slot int, records []int) (*job, error) {
 // idle takes a job out of those that have nothing to do, or answers nil. The
 // caller holds mu.
 func (c *Client) idle(records int) *job {
-	need := c.l.memory(records)
 	for i := len(c.jobs) - 1; i >= 0; i-- {
-		if j := c.jobs[i]; j.mr.Len() >= need {
+		if j := c.jobs[i]; j.room >= records {
 			n := len(c.jobs) - 1
 			c.jobs[i], c.jobs[n] = c.jobs[n], nil
 			c.jobs = c.jobs[:n]
@@ -81,7 +81,7 @@ func (c *Client) newJob(records int) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{c: c, mr: mr, ops: make([]op, 0, 8)}
+	j := &job{c: c, mr: mr, room: records, ops: make([]op, 0, 8)}
 	j.holders.Store(1)
 	j.warm.bind(j)
 	return j, nil

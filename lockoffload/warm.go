@@ -39,8 +39,10 @@ func (w *warm) clear() {
 func (j *job) read(ctx context.Context, records []int, dst [][]byte) (Result, error) {
 	w := &j.warm
 	m := &w.reader
-	*m = reader{acquire: acquire{tags: &j.s.tags, records: records, tries: j.c.cfg.Retry.Tries, reading: true, found: m.found}, deliver: w.deliver}
-	m.grant.slot = j.slot
+	found := m.found
+	*m = reader{} // in place; a literal would be made elsewhere and copied
+	m.tags, m.records, m.tries, m.grant.slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
+	m.reading, m.found, m.deliver = true, found, w.deliver
 	if len(records) > 1 {
 		m.form = FormReadHeld
 	} else {
@@ -83,9 +85,10 @@ func (j *job) tryShare() bool {
 func (j *job) update(ctx context.Context, records []int, change func([][]byte) ([][]byte, error)) (Result, error) {
 	w := &j.warm
 	m := &w.updater
-	*m = updater{acquire: acquire{tags: &j.s.tags, records: records, tries: j.c.cfg.Retry.Tries, found: m.found},
-		change: change, allowed: w.allowed, old: m.old}
-	m.grant.slot = j.slot
+	found, old := m.found, m.old
+	*m = updater{}
+	m.tags, m.records, m.tries, m.grant.slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
+	m.found, m.old, m.change, m.allowed = found, old, change, w.allowed
 	j.prepare(m, j.slot)
 	j.wrote = w.wrote
 	commit, err := j.drive(ctx)
