@@ -3,11 +3,13 @@
 package lockoffload_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -38,4 +40,31 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(500, read))
 	require.EqualValues(t, 1, testing.AllocsPerRun(500, update), "the Commit")
 	read()
+}
+
+// What a call that gave up has under way is apart from what comes next.
+func TestMemoryOfGivenUpReadsIsNotUsedAgain(t *testing.T) {
+	ctx := within(t, time.Minute)
+	c, _ := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, time.Minute).client(lockoffload.Retry{})
+	for slot, data := range []string{"zero", "one", "two"} {
+		_, err := c.Update(ctx, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Flush(ctx))
+	lab.ImpairWire(t, lab.Impairment{Delay: 150 * time.Millisecond})
+	for range 2 { // then with jobs that were given back
+		for slot, data := range []string{"zero", "one", "two"} {
+			if slot < 2 {
+				hasty, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				_, _, err := c.Read(hasty, slot, make([]byte, 8))
+				cancel()
+				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+				continue
+			}
+			got, _, err := c.Read(ctx, slot, make([]byte, 8))
+			require.NoError(t, err)
+			require.Equal(t, data, string(got))
+		}
+	}
+	require.NoError(t, c.Flush(ctx))
 }
