@@ -35,7 +35,8 @@ type Result struct {
 }
 
 // Client carries out chains on a target's region. All its methods are safe for
-// concurrent use; operations of several goroutines are under way together.
+// concurrent use; operations of several goroutines are under way together. Read
+// allocates nothing once the client has its memory, Update the [Commit].
 type Client struct {
 	cfg Config
 	l   Layout

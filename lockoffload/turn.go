@@ -3,8 +3,7 @@ package lockoffload
 import "sync/atomic"
 
 // turn is held by one goroutine at a time. It is a mutex for which one can wait
-// beside other things, and costs a few instructions while nobody waits, a
-// tenth of a channel's.
+// beside other things, and costs less than a channel while nobody waits.
 type turn struct {
 	held    atomic.Bool
 	waiting atomic.Int32
