@@ -17,7 +17,13 @@ func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 }
 
 // drive drives the machine to its end. What it posts last is not waited for.
+// With a context that has ended it posts nothing; the waits need not notice,
+// which may be over before they begin.
 func (j *job) drive(ctx context.Context) (*Commit, error) {
+	if err := ctx.Err(); err != nil {
+		j.finish()
+		return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
+	}
 	running := true
 	defer func() {
 		if running { // a callback panics: the lock must not stay
@@ -135,7 +141,7 @@ func (j *job) sleep(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
+		return ctx.Err() // both may have come
 	case <-j.s.lost:
 		if err := j.s.line.fault(); err != nil {
 			return err
