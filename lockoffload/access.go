@@ -6,14 +6,23 @@ import (
 	"slices"
 )
 
+// first is the record of calls that name none.
+var first = []int{0}
+
 // Read reads record 0 of a slot, see [Client.ReadRecords]. dst gets the data
 // and is answered cut to its length.
 func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
-	out, res, err := c.ReadRecords(ctx, slot, []int{0}, [][]byte{dst})
+	j, err := c.begin(slot, first)
 	if err != nil {
-		return nil, res, err
+		return nil, Result{}, opError("read", slot, err)
 	}
-	return out[0], res, nil
+	defer j.drop()
+	j.warm.one[0] = dst
+	res, err := j.read(ctx, first, j.warm.one[:])
+	if err != nil {
+		return nil, res, opError("read", slot, err)
+	}
+	return j.warm.one[0], res, nil
 }
 
 // ReadRecords locks a slot, reads records, each into one of dst, and unlocks
@@ -22,65 +31,31 @@ func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result
 // of readers were seen to meet); several take one too until the data is here,
 // and the unlock command follows ([FormReadHeld]).
 func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [][]byte) ([][]byte, Result, error) {
-	var res Result
-	err := c.named(slot, records)
-	if err == nil && len(dst) != len(records) {
-		err = fmt.Errorf("%w: %d buffers for %d records", ErrConfig, len(dst), len(records))
+	j, err := c.begin(slot, records)
+	if err != nil {
+		return nil, Result{}, opError("read", slot, err)
 	}
+	defer j.drop()
+	if len(dst) != len(records) {
+		return nil, Result{}, opError("read", slot, fmt.Errorf("%w: %d buffers for %d records", ErrConfig, len(dst), len(records)))
+	}
+	out := slices.Clone(dst)
+	res, err := j.read(ctx, records, out)
 	if err != nil {
 		return nil, res, opError("read", slot, err)
 	}
-	s := c.session()
-	m := &reader{acquire: acquire{tags: &s.tags, records: records, tries: c.cfg.Retry.Tries, reading: true}}
-	m.grant.slot = slot
-	j, err := c.start(m, slot, len(records))
-	if err != nil {
-		return nil, res, opError("read", slot, err)
-	}
-	if len(records) > 1 {
-		m.form = FormReadHeld
-	} else {
-		m.mayShare = func() bool {
-			if m.met {
-				c.met(slot)
-			}
-			if !c.meeting(slot) {
-				return false
-			}
-			b := c.tryBit(s, slot)
-			if b != nil {
-				j.after = func() { c.endShare(b) }
-			}
-			return b != nil
-		}
-	}
-	// The data is in the machine's memory, which another one gets afterwards.
-	out := make([][]byte, len(dst))
-	m.deliver = func(i int, cur current) error {
-		if len(cur.data) > len(dst[i]) {
-			return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(cur.data), len(dst[i]))
-		}
-		out[i] = dst[i][:copy(dst[i], cur.data)]
-		return nil
-	}
-	_, err = j.run(ctx, s)
-	res.Tries, res.Form = m.tried, m.form
-	if err != nil {
-		return nil, res, opError("read", slot, err)
-	}
-	res.Version = m.version
 	return out, res, nil
 }
 
 // Update changes record 0 of a slot, see [Client.UpdateRecords].
 func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
-	return c.UpdateRecords(ctx, slot, []int{0}, func(old [][]byte) ([][]byte, error) {
-		data, err := change(old[0])
-		if data == nil {
-			data = []byte{}
-		}
-		return [][]byte{data}, err
-	})
+	j, err := c.begin(slot, first)
+	if err != nil {
+		return Result{Form: FormTwoStep}, opError("update", slot, err)
+	}
+	defer j.drop()
+	j.warm.change = change
+	return j.update(ctx, first, j.warm.changeOne)
 }
 
 // UpdateRecords locks a slot and reads records, lets change make their new
@@ -92,35 +67,27 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 //
 // When the client dies in the middle, each record has its old or its new data.
 func (c *Client) UpdateRecords(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
-	res := Result{Form: FormTwoStep}
-	if err := c.named(slot, records); err != nil {
-		return res, opError("update", slot, err)
-	}
-	s := c.session()
-	m := &updater{acquire: acquire{tags: &s.tags, records: records, tries: c.cfg.Retry.Tries}, change: change, allowed: s.allowed}
-	m.grant.slot = slot
-	j, err := c.start(m, slot, len(records))
+	j, err := c.begin(slot, records)
 	if err != nil {
-		return res, opError("update", slot, err)
+		return Result{Form: FormTwoStep}, opError("update", slot, err)
 	}
-	j.wrote = func() bool { return m.wrote }
-	res.Commit, err = j.run(ctx, s)
-	res.Tries, res.Version = m.tried, m.version
-	if err != nil {
-		return res, opError("update", slot, err)
-	}
-	return res, nil
+	defer j.drop()
+	return j.update(ctx, records, change)
 }
 
 // named checks what a call names.
 func (c *Client) named(slot int, records []int) error {
 	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
+	defer c.mu.Unlock()
+	return c.check(slot, records)
+}
+
+// check is named under mu.
+func (c *Client) check(slot int, records []int) error {
+	if c.closed {
 		return ErrClosed
 	}
-	if slot < 0 || slot >= c.l.Slots || len(records) == 0 || len(records)+leastWRs-1 > c.session().line.qp.MaxSendWR() {
+	if slot < 0 || slot >= c.l.Slots || len(records) == 0 || len(records)+leastWRs-1 > c.s.line.qp.MaxSendWR() {
 		return ErrConfig
 	}
 	for i, r := range records {

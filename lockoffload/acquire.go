@@ -22,6 +22,7 @@ type acquire struct {
 	bare  bool // the lock command was posted without READs
 	lock  int  // of the list
 	fence int
+	found []current // the records that were read
 }
 
 type acquireState uint8

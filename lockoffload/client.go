@@ -35,7 +35,8 @@ type Result struct {
 }
 
 // Client carries out chains on a target's region. All its methods are safe for
-// concurrent use; operations of several goroutines are under way together.
+// concurrent use; operations of several goroutines are under way together. Read
+// allocates nothing once the client has its memory, Update the [Commit].
 type Client struct {
 	cfg Config
 	l   Layout
@@ -43,7 +44,7 @@ type Client struct {
 	mu      sync.Mutex
 	s       *session
 	closed  bool
-	arenas  []*verbs.MR
+	jobs    []*job // that have nothing to do
 	backs   map[int]*backoff // of slots: contention is theirs
 	bits    map[int]*bit
 	meets   map[int]int // slots where read chains met each other
@@ -193,33 +194,11 @@ func (c *Client) Close() error {
 	err = errors.Join(err, c.s.close(context.WithoutCancel(ctx)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.arenas {
-		err = errors.Join(err, m.Close())
+	for _, j := range c.jobs {
+		err = errors.Join(err, j.mr.Close())
 	}
-	c.arenas = nil
+	c.jobs = nil
 	return err
-}
-
-// arena is local memory for one machine.
-func (c *Client) arena(records int) (*verbs.MR, error) {
-	need := c.l.memory(records)
-	c.mu.Lock()
-	for i, m := range c.arenas {
-		if m.Len() >= need {
-			c.arenas[i] = c.arenas[len(c.arenas)-1]
-			c.arenas = c.arenas[:len(c.arenas)-1]
-			c.mu.Unlock()
-			return m, nil
-		}
-	}
-	c.mu.Unlock()
-	return c.cfg.PD.AllocMR(need, verbs.MRConfig{})
-}
-
-func (c *Client) giveBack(m *verbs.MR) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.arenas = append(c.arenas, m)
 }
 
 // pause answers how long to wait after a try on a slot.

@@ -18,8 +18,8 @@ type line struct {
 	cq     *verbs.CQ
 	remote verbs.Region
 
-	post  sync.Mutex // filling in and posting the batch
-	batch *verbs.Batch
+	posting sync.Mutex // filling in and posting the batch
+	batch   *verbs.Batch
 
 	// mark is put where the last bytes of a READ's or an atomic's result belong.
 	// A completion must not leave it there. Soft-RoCE's can: a WRITE that comes
@@ -29,29 +29,19 @@ type line struct {
 	// an implied NAK and ask again.
 	mark uint64
 
-	poll chan struct{} // holds a token while somebody polls
+	poll turn // of who polls
 	wcs  []verbs.WC
 
-	mu      sync.Mutex
-	flights []*flight // in the order of posting
-	posted  int       // requests of all of them
-	broken  error
-	onBreak func() // called once
+	mu          sync.Mutex
+	first, last *flight // under way, in the order of posting
+	posted      int     // requests of all of them
+	broken      error
+	onBreak     func() // called once
 }
 
 // leastWRs is room for the longest list with one record. Each further record
 // takes one more.
 const leastWRs = 16
-
-// flight is a list under way.
-type flight struct {
-	ops  int
-	list []op
-	mem  []byte
-	done chan struct{}
-	err  error // once done is closed
-	then func(error)
-}
 
 func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*line, error) {
 	if qp.MaxSendWR() < leastWRs {
@@ -61,43 +51,68 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 	if err != nil {
 		return nil, err
 	}
-	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: make(chan struct{}, 1), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
+	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: newTurn(), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
 }
 
-// issue posts a list that uses the memory. then, if any, is called when it has
-// ended, by whoever polls, and must not wait; it is not called when issue
-// answers an error. An error says that nothing was posted and nothing will be:
-// the line is broken. So whoever gives up knows what was executed; the wait for
-// room in the queue is as long as the device takes. The memory is the device's
-// until the flight is done.
-func (l *line) issue(ops []op, mr *verbs.MR, then func(error)) (*flight, error) {
+// issue posts a list that uses the memory, see post.
+func (l *line) issue(ops []op, mr *verbs.MR, then ender) (*flight, error) {
+	f := &flight{list: ops, then: then}
+	if err := l.post(f, mr); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// post posts the list of a flight, which uses the memory, and looks once for
+// completions, in the same crossing into C where nobody else does: with luck
+// the flight is over already. An error says that nothing was posted and nothing
+// will be: the line is broken. So whoever gives up knows what was executed; the
+// wait for room in the queue is as long as the device takes. The memory is the
+// device's until the flight is over.
+func (l *line) post(f *flight, mr *verbs.MR) error {
+	f.mem, f.next, f.err = mr.Bytes(), nil, nil
+	f.over.reset()
 	for {
-		if err := l.room(len(ops)); err != nil {
-			return nil, err
+		full, err := l.tryPost(f, mr)
+		if !full {
+			return err
 		}
-		l.post.Lock()
-		f, err := l.tryIssue(ops, mr, then)
-		l.post.Unlock()
-		if f != nil || err != nil {
-			return f, err
-		}
+		l.room(len(f.list))
 	}
 }
 
-// tryIssue answers nothing when there is no room any more.
-func (l *line) tryIssue(ops []op, mr *verbs.MR, then func(error)) (*flight, error) {
-	f := &flight{ops: len(ops), list: ops, mem: mr.Bytes(), done: make(chan struct{}), then: then}
-	l.mu.Lock()
-	if l.broken != nil || l.posted+f.ops > l.qp.MaxSendWR() {
-		defer l.mu.Unlock()
-		return nil, l.broken
+func (l *line) tryPost(f *flight, mr *verbs.MR) (full bool, err error) {
+	l.posting.Lock()
+	defer l.posting.Unlock()
+	if full, err := l.add(f); full || err != nil {
+		return full, err
 	}
-	l.posted += f.ops
-	l.flights = append(l.flights, f)
-	l.mu.Unlock()
-	for i := range ops {
-		o, flags := &ops[i], verbs.SendFlags(0)
-		if i == len(ops)-1 {
+	l.fill(f, mr)
+	n, err := 0, error(nil)
+	if l.poll.try() {
+		var got int
+		n, got, err = l.batch.PostPoll(l.cq, l.wcs, 0)
+		l.take(got)
+		l.poll.release()
+	} else {
+		n, err = l.batch.Post()
+	}
+	if err == nil {
+		return false, nil
+	}
+	withdrawn := n == 0 && l.withdraw(f)
+	l.fail(err)
+	if withdrawn {
+		return false, l.fault()
+	}
+	return false, nil // part of it may be executed; or all failed meanwhile
+}
+
+// fill puts the list into the batch.
+func (l *line) fill(f *flight, mr *verbs.MR) {
+	for i := range f.list {
+		o, flags := &f.list[i], verbs.SendFlags(0)
+		if i == len(f.list)-1 {
 			flags = verbs.Signaled
 		}
 		if o.kind != opWrite {
@@ -115,121 +130,126 @@ func (l *line) tryIssue(ops []op, mr *verbs.MR, then func(error)) (*flight, erro
 			l.batch.Write(0, flags, at, local)
 		}
 	}
-	n, err := l.batch.Post()
-	if err == nil {
-		return f, nil
-	}
-	withdrawn := n == 0 && l.withdraw(f)
-	l.fail(err)
-	if withdrawn {
-		return nil, l.fault()
-	}
-	return f, nil // part of it may be executed; or all failed meanwhile
 }
 
-// withdraw takes back the list that was added last.
+// add puts a flight behind the others, unless there is no room for it.
+func (l *line) add(f *flight) (full bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil || l.posted+len(f.list) > l.qp.MaxSendWR() {
+		return l.broken == nil, l.broken
+	}
+	l.posted += len(f.list)
+	if l.first == nil {
+		l.first = f
+	} else {
+		l.last.next = f
+	}
+	l.last = f
+	return false, nil
+}
+
+// withdraw takes back the flight that was added last.
 func (l *line) withdraw(f *flight) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(l.flights)
-	if n == 0 || l.flights[n-1] != f {
-		return false
+	if l.first == nil || l.last != f {
+		return false // all failed
 	}
-	l.flights = l.flights[:n-1]
-	l.posted -= f.ops
+	var before *flight
+	for g := l.first; g != f; g = g.next {
+		before = g
+	}
+	if before == nil {
+		l.first = nil
+	} else {
+		before.next = nil
+	}
+	l.last = before
+	l.posted -= len(f.list)
 	return true
 }
 
-// room waits until n more requests fit.
-func (l *line) room(n int) error {
-	for {
+// room waits until n more requests fit, or the line is broken.
+func (l *line) room(n int) {
+	full := func() bool {
 		l.mu.Lock()
-		if l.broken != nil || l.posted+n <= l.qp.MaxSendWR() {
-			defer l.mu.Unlock()
-			return l.broken
+		defer l.mu.Unlock()
+		return l.broken == nil && l.posted+n > l.qp.MaxSendWR()
+	}
+	for full() {
+		l.poll.take(nil, nil) // who polls lets go after each completion
+		if full() {
+			_ = l.look(context.Background())
 		}
-		first := l.flights[0]
-		l.mu.Unlock()
-		if err := l.await(context.Background(), first); err != nil {
-			return err
-		}
+		l.poll.release()
 	}
 }
 
-// await waits until a list has ended and answers its error, or the context's.
+// look waits for completions, in turn. Its error is the context's.
+func (l *line) look(ctx context.Context) error {
+	n, err := l.cq.Wait(ctx, l.wcs)
+	l.take(n)
+	if err != nil && ctx.Err() == nil {
+		l.fail(err)
+		return nil
+	}
+	return err
+}
+
+// await waits until a flight is over and answers its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error {
-	for {
-		select {
-		case <-f.done:
-			return f.err
-		default:
+	for !f.over.happened() {
+		if !l.poll.try() && !l.poll.take(f.over.done(), ctx.Done()) {
+			if f.over.happened() {
+				break
+			}
+			return ctx.Err()
 		}
-		select {
-		case l.poll <- struct{}{}:
-			n, err := 0, error(nil)
-			select {
-			case <-f.done: // while the token was another's
-			default:
-				n, err = l.cq.Wait(ctx, l.wcs)
-			}
-			for i := range n {
-				l.ended(l.wcs[i].Err())
-			}
-			<-l.poll
-			if err != nil && ctx.Err() == nil {
-				l.fail(err)
-			} else if err != nil {
-				return ctx.Err()
-			}
-		case <-f.done:
-		case <-ctx.Done():
+		var err error
+		if !f.over.happened() { // while the turn was another's
+			err = l.look(ctx)
+		}
+		l.poll.release()
+		if err != nil {
 			return ctx.Err()
 		}
 	}
+	return f.err
 }
 
-// ended takes one completion: of the oldest list, since a queue pair completes
-// in order, unless it tells of an error.
+// take takes the first n completions of wcs, in turn. Each is of the
+// oldest flight, since a queue pair completes in order, unless it tells of an
+// error.
+func (l *line) take(n int) {
+	for i := range n {
+		l.ended(l.wcs[i].Err())
+	}
+}
+
 func (l *line) ended(err error) {
 	if err != nil {
 		l.fail(err)
 		return
 	}
 	l.mu.Lock()
-	if len(l.flights) == 0 { // all of them were ended by an error
+	f := l.first
+	if f == nil { // all of them were ended by an error
 		l.mu.Unlock()
 		return
 	}
-	f := l.flights[0]
 	if !f.delivered(l.mark) {
 		l.mu.Unlock()
 		l.fail(errUndelivered)
 		return
 	}
-	l.flights = l.flights[1:]
-	l.posted -= f.ops
+	l.first = f.next
+	l.posted -= len(f.list)
 	l.mu.Unlock()
 	f.end(nil)
 }
 
 var errUndelivered = errors.New("the device completed a request without its result")
-
-func (f *flight) delivered(mark uint64) bool {
-	for i := range f.list {
-		if o := &f.list[i]; o.kind != opWrite && binary.NativeEndian.Uint64(f.mem[o.at+o.n-8:]) == mark {
-			return false
-		}
-	}
-	return true
-}
-
-func (f *flight) end(err error) {
-	f.err = err
-	if f.then != nil {
-		f.then(err)
-	}
-	close(f.done)
-}
 
 // fail ends all lists: a queue pair is dead after one failed request.
 func (l *line) fail(err error) {
@@ -239,12 +259,14 @@ func (l *line) fail(err error) {
 		return
 	}
 	l.broken = fmt.Errorf("%w: %w", ErrBroken, err)
-	left := l.flights
-	l.flights = nil
+	f := l.first
+	l.first, l.last = nil, nil
 	l.mu.Unlock()
 	l.onBreak()
-	for _, f := range left {
+	for f != nil {
+		next := f.next // afterwards it may be on its way again
 		f.end(l.broken)
+		f = next
 	}
 }
 
@@ -258,15 +280,15 @@ func (l *line) fault() error {
 // memory.
 func (l *line) close(ctx context.Context) error {
 	l.mu.Lock()
-	idle := l.broken == nil && len(l.flights) == 0
+	idle := l.broken == nil && l.first == nil
 	l.mu.Unlock()
 	defer l.fail(ErrClosed)
 	if idle {
 		return nil
 	}
 	_ = l.qp.ToError() // ends a wait; Drain says what is wrong with it
-	l.poll <- struct{}{}
-	defer func() { <-l.poll }()
+	l.poll.take(nil, nil)
+	defer l.poll.release()
 	if err := l.qp.Drain(ctx, nil); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}

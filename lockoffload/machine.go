@@ -69,15 +69,15 @@ type work struct {
 func (w *work) base() *work { return w }
 
 // memory is how much a machine needs that reads and writes so many records.
-func (l Layout) memory(records int) int {
+func (l *Layout) memory(records int) int {
 	return l.recordsAt() + records*(l.recordSize()+l.copyStride())
 }
 
-func (l Layout) queueAt() int { return workWords * 8 }
+func (l *Layout) queueAt() int { return workWords * 8 }
 
 // readersAt is right before the records, as in the region.
-func (l Layout) readersAt() int { return l.recordsAt() - l.readersSize() }
-func (l Layout) recordsAt() int { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
+func (l *Layout) readersAt() int { return l.recordsAt() - l.readersSize() }
+func (l *Layout) recordsAt() int { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
 
 // pair is where the copies of the i-th record of an operation are read to.
 func (w *work) pair(i int) []byte {

@@ -108,17 +108,17 @@ func (m *reader) take(out []current) error {
 	return nil
 }
 
-// decode looks at the records that were read.
+// decode looks at the records that were read. Its answer is found.
 func (w *acquire) decode() ([]current, error) {
-	out := make([]current, len(w.records))
+	w.found = w.found[:0]
 	for i := range w.records {
 		c, err := decodePair(w.pair(i))
 		if err != nil {
 			return nil, err
 		}
-		out[i] = c
+		w.found = append(w.found, c)
 	}
-	return out, nil
+	return w.found, nil
 }
 
 func (m *reader) undo() (verdict, error) {

@@ -71,56 +71,57 @@ func (l Layout) Bytes() int {
 }
 
 // The offsets below are in bytes from the start of the region, of layouts with
-// defaults.
+// defaults. They are asked for several times in each operation, which does not
+// copy the layout for it.
 
-func (l Layout) table() int       { return l.Clients * lineSize }
-func (l Layout) readersSize() int { return (l.Clients + 63) / 64 * 8 }
-func (l Layout) copyStride() int  { return align(headerSize+l.Size, 8) }
-func (l Layout) queueStart() int {
+func (l *Layout) table() int       { return l.Clients * lineSize }
+func (l *Layout) readersSize() int { return (l.Clients + 63) / 64 * 8 }
+func (l *Layout) copyStride() int  { return align(headerSize+l.Size, 8) }
+func (l *Layout) queueStart() int {
 	return readerWords + l.readersSize() + l.Records*2*l.copyStride()
 }
 
-func (l Layout) slotStride() int {
+func (l *Layout) slotStride() int {
 	return align(l.queueStart()+l.Clients*8+l.Swap*l.copyStride(), lineSize)
 }
 
 // beatOff is the heartbeat word of the client with an owner number.
-func (l Layout) beatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
+func (l *Layout) beatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
 
-func (l Layout) slotOff(slot int) int    { return l.table() + slot*l.slotStride() }
-func (l Layout) lockOff(slot int) int    { return l.slotOff(slot) + lockWord }
-func (l Layout) ticketOff(slot int) int  { return l.slotOff(slot) + ticketWord }
-func (l Layout) fenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
-func (l Layout) pointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
+func (l *Layout) slotOff(slot int) int    { return l.table() + slot*l.slotStride() }
+func (l *Layout) lockOff(slot int) int    { return l.slotOff(slot) + lockWord }
+func (l *Layout) ticketOff(slot int) int  { return l.slotOff(slot) + ticketWord }
+func (l *Layout) fenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
+func (l *Layout) pointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
 
 // readersOff is the first of the words with a bit for each reader.
-func (l Layout) readersOff(slot int) int { return l.slotOff(slot) + readerWords }
+func (l *Layout) readersOff(slot int) int { return l.slotOff(slot) + readerWords }
 
 // readerBit is the word and the bit of one client among the readers.
-func (l Layout) readerBit(slot int, owner uint16) (off int, bit uint64) {
+func (l *Layout) readerBit(slot int, owner uint16) (off int, bit uint64) {
 	n := int(owner) - 1
 	return l.readersOff(slot) + n/64*8, 1 << (n % 64)
 }
 
 // recordOff is where both copies of a record begin, recordSize bytes.
-func (l Layout) recordOff(slot, record int) int {
+func (l *Layout) recordOff(slot, record int) int {
 	return l.readersOff(slot) + l.readersSize() + record*l.recordSize()
 }
 
-func (l Layout) recordSize() int { return 2 * l.copyStride() }
+func (l *Layout) recordSize() int { return 2 * l.copyStride() }
 
 // copyOff is one of the copies of a record, 0 or 1.
-func (l Layout) copyOff(slot, record, which int) int {
+func (l *Layout) copyOff(slot, record, which int) int {
 	return l.recordOff(slot, record) + which*l.copyStride()
 }
 
 // queueOff is the word that says who has a ticket.
-func (l Layout) queueOff(slot int, ticket uint32) int {
+func (l *Layout) queueOff(slot int, ticket uint32) int {
 	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.Clients))*8
 }
 
 // swapOff is one of the private copies of a slot.
-func (l Layout) swapOff(slot, i int) int {
+func (l *Layout) swapOff(slot, i int) int {
 	return l.slotOff(slot) + l.queueStart() + l.Clients*8 + i*l.copyStride()
 }
 

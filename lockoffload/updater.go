@@ -18,6 +18,7 @@ type updater struct {
 	// lease.
 	allowed func() error
 
+	old     [][]byte
 	version uint64 // of the first record, afterwards
 	wrote   bool
 }
@@ -30,11 +31,11 @@ func (m *updater) step() (verdict, error) {
 	olds, err := m.decode()
 	var data [][]byte
 	if err == nil {
-		old := make([][]byte, len(olds))
-		for i, c := range olds {
-			old[i] = c.data
+		m.old = m.old[:0]
+		for _, c := range olds {
+			m.old = append(m.old, c.data)
 		}
-		data, err = m.change(old)
+		data, err = m.change(m.old)
 	}
 	if err == nil && len(data) != len(olds) {
 		err = fmt.Errorf("%w: %d records changed, %d named", ErrConfig, len(data), len(olds))

@@ -1,0 +1,128 @@
+package lockoffload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Commit is the outcome of something that was posted and that nobody waits for
+// unless they want to.
+type Commit struct {
+	c     *Client
+	s     *session
+	slot  int
+	over  event
+	err   error       // once over
+	asked atomic.Bool // somebody has the error, or will
+
+	j *job // until it is over
+
+	mu     sync.Mutex
+	posted bool
+	flight flight
+}
+
+// Done is closed when the outcome is known. Completions are looked at by
+// whoever uses the client, at the latest by the session's heartbeat.
+func (p *Commit) Done() <-chan struct{} { return p.over.done() }
+
+// Wait waits for the outcome: nil when all was executed and the lock was ours
+// to the end, [ErrLost], or [ErrOutcomeUnknown] with [ErrBroken].
+func (p *Commit) Wait(ctx context.Context) error {
+	p.asked.Store(true)
+	if err := p.await(ctx); err != nil {
+		return err
+	}
+	if p.err != nil {
+		p.c.reported(p.err)
+	}
+	return p.err
+}
+
+// await answers the context's error only.
+func (p *Commit) await(ctx context.Context) error {
+	if p.over.happened() {
+		return nil
+	}
+	p.mu.Lock()
+	posted := p.posted
+	p.mu.Unlock()
+	if posted {
+		if err := p.s.line.await(ctx, &p.flight); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	select {
+	case <-p.over.done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Client) newCommit(s *session, slot int) *Commit {
+	p := &Commit{c: c, s: s, slot: slot}
+	c.mu.Lock()
+	c.pending[p] = struct{}{}
+	c.mu.Unlock()
+	return p
+}
+
+// post posts the list with which a job ends.
+func (p *Commit) post(j *job) error {
+	p.j = j
+	p.flight.list, p.flight.then = j.m.base().ops, p
+	// Held so that whoever flushes finds the flight, and polls for it.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.s.line.post(&p.flight, j.mr)
+	p.posted = err == nil
+	return err
+}
+
+// ended is called when the list has ended, or was not posted.
+func (p *Commit) ended(err error) {
+	j := p.j
+	switch {
+	case err == nil:
+		err = j.m.base().settled()
+	case j.wrote != nil && j.wrote():
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	if err != nil {
+		err = opError("unlock", p.slot, err)
+	}
+	j.finish()
+	j.drop()
+	p.j, p.flight.list, p.flight.mem = nil, nil, nil
+	p.end(err)
+}
+
+func (p *Commit) end(err error) {
+	asked := p.asked.Load()
+	p.err = err
+	p.c.mu.Lock()
+	delete(p.c.pending, p)
+	if err != nil {
+		p.c.failed = append(p.c.failed, err)
+	}
+	p.c.mu.Unlock()
+	if err != nil && !asked {
+		p.c.cfg.Log.Warn("lockoffload: nobody waited for a lock to be given back", "slot", p.slot, "error", err)
+	}
+	p.over.happen()
+}
+
+// reported takes an error from those that Flush will answer.
+func (c *Client) reported(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, f := range c.failed {
+		if f == err {
+			c.failed = append(c.failed[:i], c.failed[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package lockoffload
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// job is a machine on its way through the client, with what it needs: memory,
+// a list, a flight. It goes back to the client, for the next machine, when
+// nobody holds it: neither the call that started it nor what it left under way.
+type job struct {
+	c     *Client
+	s     *session
+	m     machine
+	slot  int
+	wrote func() bool // the last list has WRITEs
+	// after is called when nothing of the machine is under way any more.
+	after func()
+
+	holders atomic.Int32
+	mr      *verbs.MR
+	room    int // records for which the memory is enough
+	ops     []op
+	flight  flight // of all lists but the last one, awaited by who drives the job
+	warm    warm
+}
+
+// start gives a machine its memory. The call that starts it must run it.
+func (c *Client) start(m machine, slot, records int) (*job, error) {
+	c.mu.Lock()
+	j := c.idle(records)
+	c.mu.Unlock()
+	if j == nil {
+		var err error
+		if j, err = c.newJob(records); err != nil {
+			return nil, err
+		}
+	}
+	j.prepare(m, slot)
+	return j, nil
+}
+
+// begin checks what a call names and answers a job of the present session. The
+// call prepares and drives it, and drops it.
+func (c *Client) begin(slot int, records []int) (*job, error) {
+	c.mu.Lock()
+	if err := c.check(slot, records); err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	j, s := c.idle(len(records)), c.s
+	c.mu.Unlock()
+	if j == nil {
+		var err error
+		if j, err = c.newJob(len(records)); err != nil {
+			return nil, err
+		}
+	}
+	j.s, j.slot = s, slot
+	return j, nil
+}
+
+// idle takes a job out of those that have nothing to do, or answers nil. The
+// caller holds mu.
+func (c *Client) idle(records int) *job {
+	for i := len(c.jobs) - 1; i >= 0; i-- {
+		if j := c.jobs[i]; j.room >= records {
+			n := len(c.jobs) - 1
+			c.jobs[i], c.jobs[n] = c.jobs[n], nil
+			c.jobs = c.jobs[:n]
+			j.holders.Store(1)
+			return j
+		}
+	}
+	return nil
+}
+
+func (c *Client) newJob(records int) (*job, error) {
+	mr, err := c.cfg.PD.AllocMR(c.l.memory(records), verbs.MRConfig{})
+	if err != nil {
+		return nil, err
+	}
+	j := &job{c: c, mr: mr, room: records, ops: make([]op, 0, 8)}
+	j.holders.Store(1)
+	j.warm.bind(j)
+	return j, nil
+}
+
+// prepare gives the machine memory and list.
+func (j *job) prepare(m machine, slot int) {
+	j.m, j.slot = m, slot
+	w := m.base()
+	w.l, w.mem, w.ops = j.c.l, j.mr.Bytes(), j.ops
+}
+
+// finish is called when nothing of the machine is under way any more.
+func (j *job) finish() {
+	w := j.m.base()
+	j.c.count(j.slot, w.count)
+	if w.count.Acquired > 0 {
+		j.c.pause(j.slot, false)
+	}
+	w.count = Counts{}
+	if j.after != nil {
+		j.after()
+	}
+}
+
+// drop ends the hold of a call, or of what is under way.
+func (j *job) drop() {
+	if j.holders.Add(-1) > 0 {
+		return
+	}
+	if j.m != nil {
+		j.ops = j.m.base().ops[:0]
+	}
+	j.s, j.m, j.wrote, j.after = nil, nil, nil, nil
+	j.warm.clear()
+	j.c.mu.Lock()
+	j.c.jobs = append(j.c.jobs, j)
+	j.c.mu.Unlock()
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
+	ctx := within(t, 30*time.Second)
+	c, _ := newRig(t, lockoffload.Layout{Slots: 2, Size: 64, Records: 2}, time.Minute).client(lockoffload.Retry{})
+	data, dst := make([]byte, 64), make([]byte, 64)
+	change := func([]byte) ([]byte, error) {
+		data[0]++
+		return data, nil
+	}
+	update := func() {
+		res, err := c.Update(ctx, 1, change)
+		if err == nil {
+			err = res.Commit.Wait(ctx)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	read := func() {
+		got, res, err := c.Read(ctx, 1, dst)
+		if err != nil || len(got) != 64 || got[0] != data[0] || res.Form != lockoffload.FormReadChain {
+			t.Error(got, res, err)
+		}
+	}
+	update()
+	require.Zero(t, testing.AllocsPerRun(500, read))
+	require.EqualValues(t, 1, testing.AllocsPerRun(500, update), "the Commit")
+	read()
+}
+
+// What a call that gave up has under way is apart from what comes next.
+func TestMemoryOfGivenUpReadsIsNotUsedAgain(t *testing.T) {
+	ctx := within(t, time.Minute)
+	c, _ := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, time.Minute).client(lockoffload.Retry{})
+	for slot, data := range []string{"zero", "one", "two"} {
+		_, err := c.Update(ctx, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Flush(ctx))
+	lab.ImpairWire(t, lab.Impairment{Delay: 150 * time.Millisecond})
+	for range 2 { // then with jobs that were given back
+		for slot, data := range []string{"zero", "one", "two"} {
+			if slot < 2 {
+				hasty, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				_, _, err := c.Read(hasty, slot, make([]byte, 8))
+				cancel()
+				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+				continue
+			}
+			got, _, err := c.Read(ctx, slot, make([]byte, 8))
+			require.NoError(t, err)
+			require.Equal(t, data, string(got))
+		}
+	}
+	require.NoError(t, c.Flush(ctx))
+}
+
+func TestEndedContextPostsNothing(t *testing.T) {
+	ctx, end := context.WithCancel(within(t, time.Minute))
+	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Minute).client(lockoffload.Retry{})
+	end()
+	for range 10 {
+		_, _, err := c.Read(ctx, 0, make([]byte, 8))
+		require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = c.Update(ctx, 0, func([]byte) ([]byte, error) { return nil, nil })
+		require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	}
+	require.Zero(t, c.Total())
+}
