@@ -5,11 +5,15 @@ import (
 )
 
 // AddAddrs puts n more addresses behind h1 of "wire", up to 1000, as if as many
-// hosts were there, and answers them with their devices, 250 addresses to each.
-// It works once; they stay as long as the lab.
+// hosts were there, and answers them with their devices, each of which has
+// several. It works once; they stay as long as the lab. Endpoints does not list
+// them.
 func AddAddrs(n int) ([]Endpoint, error) {
 	if Topology() != "wire" {
 		return nil, ErrOutside
+	}
+	if _, err := Endpoints(); err != nil {
+		return nil, err
 	}
 	if err := topo.AddAddrs(n); err != nil {
 		return nil, err

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Queue pairs name their own GID by an index of 8 bits, so one device serves no
-// more than 256 addresses, some of which it has anyway. Many addresses are on
-// several devices.
-const addrsPerDevice = 250
+// addrsPerDevice is how many addresses are on one RDMA device. Queue pairs name
+// their own GID by an index of 8 bits, so there could be some 250; but rxe looks
+// for the destination of each packet in the table of GIDs, entry by entry.
+const addrsPerDevice = 25
 
 // farNetwork has all addresses of AddAddrs; those of one device are a /24.
 var farNetwork = netip.MustParsePrefix("10.78.0.0/16")
@@ -37,7 +37,11 @@ func AddAddrs(n int) error {
 		return err
 	}
 	defer c.close()
-	if err := c.addRule(rule{pref: 12, from: only(Addr(0)), to: farNetwork, table: 103}); err != nil {
+	// Packets of our own leave through h0; those that arrive are for us.
+	if err := c.addRule(rule{pref: 7, iif: "lo", from: only(Addr(0)), to: farNetwork, table: 103}); err != nil {
+		return err
+	}
+	if err := c.addRule(rule{pref: 8, to: farNetwork, table: tableLocal}); err != nil {
 		return err
 	}
 	if err := c.addRoute(route{dst: farNetwork.Addr(), bits: farNetwork.Bits(), dev: "h0", src: Addr(0), table: 103}); err != nil {
@@ -64,6 +68,9 @@ func (n *net) addFar(near rtnetlink.LinkMessage, first, end int) error {
 	if err := sysctls("net/ipv4/conf/"+dev, "accept_local=1", "rp_filter=0", "arp_ignore=1"); err != nil {
 		return err
 	}
+	if err := sysctls("net/ipv6/conf/"+dev, "disable_ipv6=1"); err != nil {
+		return err
+	}
 	if err := n.up(dev); err != nil {
 		return err
 	}
@@ -75,9 +82,6 @@ func (n *net) addFar(near rtnetlink.LinkMessage, first, end int) error {
 		return err
 	}
 	table := 110 + first/addrsPerDevice
-	if err := n.addRule(rule{pref: 7, iif: dev, table: tableLocal}); err != nil {
-		return err
-	}
 	if err := n.addRule(rule{pref: 13, from: netip.PrefixFrom(a, 24).Masked(), to: only(Addr(0)), table: table}); err != nil {
 		return err
 	}

@@ -176,9 +176,12 @@ func (r rule) message() *rtnetlink.RuleMessage {
 		m.Attributes.IIFName = &r.iif
 	}
 	if r.from.IsValid() {
-		from, to := ip4(r.from.Addr()), ip4(r.to.Addr())
-		m.SrcLength, m.DstLength = uint8(r.from.Bits()), uint8(r.to.Bits())
-		m.Attributes.Src, m.Attributes.Dst = &from, &to
+		from := ip4(r.from.Addr())
+		m.SrcLength, m.Attributes.Src = uint8(r.from.Bits()), &from
+	}
+	if r.to.IsValid() {
+		to := ip4(r.to.Addr())
+		m.DstLength, m.Attributes.Dst = uint8(r.to.Bits()), &to
 	}
 	return m
 }
