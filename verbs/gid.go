@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 
@@ -46,7 +47,8 @@ func (e GIDEntry) String() string {
 	return fmt.Sprintf("%v %v (port %d, index %d)", e.Type, e.GID.Addr(), e.Port, e.Index)
 }
 
-// GIDs lists the valid GIDs of all ports.
+// GIDs lists the valid GIDs of all ports, as far as queue pairs and address
+// handles can name them: of a longer table the first 256 entries.
 func (d *Device) GIDs() ([]GIDEntry, error) {
 	var out []GIDEntry
 	err := d.life.with("query GIDs of", func() error {
@@ -66,6 +68,9 @@ func (d *Device) GIDs() ([]GIDEntry, error) {
 			return opError("query GIDs of", d.name, err)
 		}
 		for _, e := range list {
+			if e.Index > math.MaxUint8 {
+				continue
+			}
 			out = append(out, GIDEntry{
 				GID: e.GID, Type: GIDType(e.Type), Port: uint8(e.Port),
 				Index: uint8(e.Index), IfIndex: int(e.IfIndex),

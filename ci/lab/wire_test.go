@@ -129,53 +129,11 @@ func TestRateLimits(t *testing.T) {
 func read(t *testing.T, size int) time.Duration {
 	t.Helper()
 	ends := lab.Require(t, 2)
-	type side struct {
-		dev *verbs.Device
-		pd  *verbs.PD
-		cq  *verbs.CQ
-		mr  *verbs.MR
-		qp  *verbs.QP
-	}
-	var s [2]side
-	var closers []interface{ Close() error }
-	defer func() {
-		for i := range closers {
-			require.NoError(t, closers[len(closers)-1-i].Close())
-		}
-	}()
-	var err error
-	for i := range s {
-		e := &s[i]
-		e.dev, err = verbs.Open(ends[i].Device, verbs.DeviceConfig{})
-		require.NoError(t, err)
-		e.pd, err = e.dev.AllocPD()
-		require.NoError(t, err)
-		e.cq, err = e.dev.CreateCQ(verbs.CQConfig{})
-		require.NoError(t, err)
-		e.mr, err = e.pd.AllocMR(size, verbs.MRConfig{Access: verbs.RemoteRead})
-		require.NoError(t, err)
-		e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq})
-		require.NoError(t, err)
-		closers = append(closers, e.dev, e.pd, e.cq, e.mr, e.qp)
-	}
-	for i := range s {
-		peer, err := s[1-i].qp.Endpoint()
-		require.NoError(t, err)
-		require.NoError(t, s[i].qp.Connect(peer, verbs.ConnectConfig{AckTimeout: 2 * time.Second}))
-	}
-	b, err := s[0].qp.NewBatch(1)
-	require.NoError(t, err)
-	b.Read(1, verbs.Signaled, s[1].mr.Region().At(0), s[0].mr.SGE(0, size))
-	start := time.Now()
-	_, err = b.Post()
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var wcs [1]verbs.WC
-	_, err = s[0].cq.Wait(ctx, wcs[:])
-	require.NoError(t, err)
-	require.NoError(t, wcs[0].Err())
-	return time.Since(start)
+	a, b := newEnd(t, ends[0], size), newEnd(t, ends[1], size)
+	connect(t, a, b, verbs.ConnectConfig{AckTimeout: 2 * time.Second})
+	return carry(t, a, func(batch *verbs.Batch) {
+		batch.Read(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, size))
+	})
 }
 
 func TestLeftovers(t *testing.T) {

@@ -73,7 +73,7 @@ func (n *net) ends(gateways ...netip.Addr) error {
 		if err := n.addRule(rule{pref: 5 + i, iif: dev, table: tableLocal}); err != nil {
 			return err
 		}
-		if err := n.addRule(rule{pref: 10 + i, from: Addr(i), to: Addr(1 - i), table: table}); err != nil {
+		if err := n.addRule(rule{pref: 10 + i, from: only(Addr(i)), to: only(Addr(1 - i)), table: table}); err != nil {
 			return err
 		}
 		if err := n.addRoute(route{dst: Addr(0), bits: 24, dev: dev, src: Addr(i), table: table}); err != nil {

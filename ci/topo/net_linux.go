@@ -161,9 +161,12 @@ func (n *net) addAddr(dev string, a netip.Addr, bits int) error {
 type rule struct {
 	pref     int
 	iif      string
-	from, to netip.Addr
+	from, to netip.Prefix
 	table    int
 }
+
+// only is the network of one address.
+func only(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 func (r rule) message() *rtnetlink.RuleMessage {
 	m := &rtnetlink.RuleMessage{Family: unix.AF_INET, Table: uint8(r.table), Action: unix.FR_ACT_TO_TBL}
@@ -173,9 +176,12 @@ func (r rule) message() *rtnetlink.RuleMessage {
 		m.Attributes.IIFName = &r.iif
 	}
 	if r.from.IsValid() {
-		from, to := ip4(r.from), ip4(r.to)
-		m.SrcLength, m.DstLength = 32, 32
-		m.Attributes.Src, m.Attributes.Dst = &from, &to
+		from := ip4(r.from.Addr())
+		m.SrcLength, m.Attributes.Src = uint8(r.from.Bits()), &from
+	}
+	if r.to.IsValid() {
+		to := ip4(r.to.Addr())
+		m.DstLength, m.Attributes.Dst = uint8(r.to.Bits()), &to
 	}
 	return m
 }

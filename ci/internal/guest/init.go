@@ -204,6 +204,10 @@ func prepare(job proto.Job) error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil {
 		return err
 	}
+	files := unix.Rlimit{Cur: 1024, Max: 1 << 16} // a target of package dc takes four
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
 	if err := unix.Sethostname(fmt.Appendf(nil, "lab%d", job.Host)); err != nil {
 		return err
 	}

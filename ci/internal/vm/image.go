@@ -20,7 +20,7 @@ var modules = []string{
 	"virtio_pci", "virtio_console", "virtio_net", "virtio_rng?", "9pnet_virtio", "9p", "overlay",
 	"crc32_generic", "crc32c_generic?", "rdma_rxe", "ib_uverbs", "rdma_ucm",
 	"veth", "ifb", "sch_netem", "sch_tbf", "sch_ingress", "act_mirred", "cls_matchall",
-	"8021q",
+	"8021q", "macvlan",
 }
 
 // baseImage is the part of the initramfs that depends on the kernel and on this
