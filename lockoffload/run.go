@@ -17,13 +17,8 @@ func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 }
 
 // drive drives the machine to its end. What it posts last is not waited for.
-// With a context that has ended it posts nothing; the waits need not notice,
-// which may be over before they begin.
+// The context ends waits and pauses; a list may be over without any.
 func (j *job) drive(ctx context.Context) (*Commit, error) {
-	if err := ctx.Err(); err != nil {
-		j.finish()
-		return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
-	}
 	running := true
 	defer func() {
 		if running { // a callback panics: the lock must not stay

@@ -68,17 +68,3 @@ func TestMemoryOfGivenUpReadsIsNotUsedAgain(t *testing.T) {
 	}
 	require.NoError(t, c.Flush(ctx))
 }
-
-func TestEndedContextPostsNothing(t *testing.T) {
-	ctx, end := context.WithCancel(within(t, time.Minute))
-	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Minute).client(lockoffload.Retry{})
-	end()
-	for range 10 {
-		_, _, err := c.Read(ctx, 0, make([]byte, 8))
-		require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = c.Update(ctx, 0, func([]byte) ([]byte, error) { return nil, nil })
-		require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-	}
-	require.Zero(t, c.Total())
-}
