@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -309,6 +310,14 @@ func (i *Initiator) perform() {
 		}
 		i.mu.Unlock()
 		for k := range later {
+			if a := later[k]; overlap && a.kind == actJoin {
+				i.work.Go(func() {
+					i.later(&a)
+					i.mu.Lock()
+					i.perform()
+				})
+				continue
+			}
 			i.later(&later[k])
 		}
 		i.mu.Lock()
@@ -320,6 +329,11 @@ func (i *Initiator) perform() {
 	}
 	i.mu.Unlock()
 }
+
+// overlap says that queue pairs are connected beside everything else: the kernel
+// waits in the middle of it, for a work queue that looks up the neighbour, and
+// whoever polls need not. With one CPU it would only be dearer.
+var overlap = runtime.NumCPU() > 1
 
 // urgent carries out the actions that must come before mu is released.
 func (i *Initiator) urgent() {
