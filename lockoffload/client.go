@@ -44,7 +44,7 @@ type Client struct {
 	mu      sync.Mutex
 	s       *session
 	closed  bool
-	jobs    []*job // that have nothing to do
+	jobs    []*job           // that have nothing to do
 	backs   map[int]*backoff // of slots: contention is theirs
 	bits    map[int]*bit
 	meets   map[int]int // slots where read chains met each other
