@@ -120,10 +120,7 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 	panic("no form " + form)
 }
 
-// UnderWay is how many requests are posted and not known to have ended.
-func (c *Client) UnderWay() int {
-	l := c.session().line
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.posted
+// Heartbeat is the last one that was posted.
+func (c *Client) Heartbeat() uint64 {
+	return binary.LittleEndian.Uint64(c.session().beat.Bytes())
 }

@@ -40,7 +40,7 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no other goroutine runs before the look
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 	require.NoError(t, err)
-	require.Equal(t, 1, c.UnderWay())
+	require.NotZero(t, c.Heartbeat())
 	require.NoError(t, c.Close())
 }
 
