@@ -83,6 +83,9 @@
 // queue, such as a ticket skipped whose owner was merely slow, lets two clients
 // hold a lock. Such a client draws another ticket.
 //
+// Chains with [Chain.Fair] draw tickets too, unless there is an agent: that one
+// serves its clients by turns, and many of those who wait under one lock.
+//
 // # Leases and recovery
 //
 // A client's watchdog raises a heartbeat word three times in a lease, the first
