@@ -30,33 +30,53 @@ func Far(i int) (device, netdev string, a netip.Addr) {
 // AddAddrs puts n more addresses behind h1 of "wire", those that Far answers, as
 // if as many hosts were there. They are on interfaces stacked on h1, and packets
 // between them and h0 cross the wire. All neighbours are entered for good: none
-// of a thousand is ever asked for or forgotten.
+// of a thousand is ever asked for or forgotten. What is there already, as from a
+// call before, stays as it is.
 func AddAddrs(n int) error {
 	c, err := dial("")
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	// Packets of our own leave through h0; those that arrive are for us.
-	if err := c.addRule(rule{pref: 7, iif: "lo", from: only(Addr(0)), to: farNetwork, table: 103}); err != nil {
-		return err
-	}
-	if err := c.addRule(rule{pref: 8, to: farNetwork, table: tableLocal}); err != nil {
-		return err
-	}
-	if err := c.addRoute(route{dst: farNetwork.Addr(), bits: farNetwork.Bits(), dev: "h0", src: Addr(0), table: 103}); err != nil {
-		return err
+	if _, dev, _ := Far(0); !c.has(dev) {
+		if err := c.routeFar(); err != nil {
+			return err
+		}
 	}
 	near, err := c.link("h0")
 	if err != nil {
 		return err
 	}
 	for first := 0; first < n; first += addrsPerDevice {
-		if err := c.addFar(near, first, min(n, first+addrsPerDevice)); err != nil {
+		end := min(n, first+addrsPerDevice)
+		device, dev, _ := Far(first)
+		if !c.has(dev) {
+			if err := c.addFar(near, first, end); err != nil {
+				return err
+			}
+		}
+		if err := waitGIDs(device, first, end); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (n *net) has(dev string) bool {
+	_, err := n.index(dev)
+	return err == nil
+}
+
+// routeFar has packets of our own leave through h0, and takes in those that
+// arrive.
+func (n *net) routeFar() error {
+	if err := n.addRule(rule{pref: 7, iif: "lo", from: only(Addr(0)), to: farNetwork, table: 103}); err != nil {
+		return err
+	}
+	if err := n.addRule(rule{pref: 8, to: farNetwork, table: tableLocal}); err != nil {
+		return err
+	}
+	return n.addRoute(route{dst: farNetwork.Addr(), bits: farNetwork.Bits(), dev: "h0", src: Addr(0), table: 103})
 }
 
 // addFar makes the device of the addresses from first to before end.
@@ -100,7 +120,7 @@ func (n *net) addFar(near rtnetlink.LinkMessage, first, end int) error {
 			return err
 		}
 	}
-	return waitGIDs(device, first, end)
+	return nil
 }
 
 // waitGIDs waits until a device has the GIDs of its addresses, which the kernel
