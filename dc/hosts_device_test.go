@@ -21,10 +21,7 @@ import (
 // needs, if an earlier one left them dead.
 func threeHosts(t testing.TB, needed ...int) *host {
 	t.Helper()
-	lab.RequireTopology(t, "hosts")
-	if lab.Hosts() < 3 {
-		t.Skip("needs hosts=3")
-	}
+	lab.RequireHosts(t, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, n := range needed {

@@ -147,6 +147,9 @@ func (c *Client) count(slot int, d Counts) {
 		c.counts[slot] = n
 	}
 	n.add(d)
+	if b := c.backs[slot]; b != nil && d.Acquired > 0 {
+		b.note(false)
+	}
 }
 
 // Flush waits for the unlock commands that nobody waited for, and for what was

@@ -103,7 +103,7 @@ const goodbye = 1<<64 - 1
 // heartbeat posts one. The one before must have been acknowledged.
 func (s *session) heartbeat(count uint64) (*flight, error) {
 	binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
-	return s.line.issue(s.word, s.beat, nil)
+	return s.line.issue(s.word, s.beat)
 }
 
 // acknowledged waits for a heartbeat, to the end of the lease at most.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -16,22 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/lockoffload"
 )
-
-// testSeed is random, printed, and GOVERBS_SEED repeats it: what is done, that
-// is, not how it meets what others do.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := new(maphash.Hash).Sum64()
-	if s := os.Getenv("GOVERBS_SEED"); s != "" {
-		v, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		seed = v
-	}
-	t.Logf("GOVERBS_SEED=%d repeats this", seed)
-	return seed
-}
 
 // No increment is lost, in all forms together, with reads of all forms between
 // them. The short version makes 2000, the long one a million, or as many as a
@@ -51,7 +37,7 @@ func TestCounterLosesNoUpdate(t *testing.T) {
 	if end, ok := t.Deadline(); ok {
 		lasts = (time.Until(end) - time.Minute) / part
 	}
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	ctx := within(t, lasts+stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: slots + 1, Size: 8, Swap: 2 * clients}, nil)
 	count := newLedger(total)

@@ -46,7 +46,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 				}
 			}
 			n -= len(ops)
-			f, err := s.line.issue(ops, j.mr, nil)
+			f, err := s.line.issue(ops, j.mr)
 			if err == nil {
 				err = s.line.await(ctx, f)
 			}

@@ -23,10 +23,7 @@ import (
 const hostLease = 3 * time.Second
 
 func requireHosts(t *testing.T) {
-	lab.RequireTopology(t, "hosts")
-	if lab.Hosts() < 3 {
-		t.Skip("needs hosts=3")
-	}
+	lab.RequireHosts(t, 3)
 }
 
 // A host dies that is in the middle of everything at once: in each form after

@@ -31,11 +31,9 @@ func (c *Client) start(m machine, slot, records int) (*job, error) {
 	c.mu.Lock()
 	j := c.idle(records)
 	c.mu.Unlock()
-	if j == nil {
-		var err error
-		if j, err = c.newJob(records); err != nil {
-			return nil, err
-		}
+	j, err := c.orNew(j, records)
+	if err != nil {
+		return nil, err
 	}
 	j.prepare(m, slot)
 	return j, nil
@@ -51,11 +49,9 @@ func (c *Client) begin(slot int, records []int) (*job, error) {
 	}
 	j, s := c.idle(len(records)), c.s
 	c.mu.Unlock()
-	if j == nil {
-		var err error
-		if j, err = c.newJob(len(records)); err != nil {
-			return nil, err
-		}
+	j, err := c.orNew(j, len(records))
+	if err != nil {
+		return nil, err
 	}
 	j.s, j.slot = s, slot
 	return j, nil
@@ -76,12 +72,16 @@ func (c *Client) idle(records int) *job {
 	return nil
 }
 
-func (c *Client) newJob(records int) (*job, error) {
+// orNew answers the job, or makes one where there is none.
+func (c *Client) orNew(j *job, records int) (*job, error) {
+	if j != nil {
+		return j, nil
+	}
 	mr, err := c.cfg.PD.AllocMR(c.l.memory(records), verbs.MRConfig{})
 	if err != nil {
 		return nil, err
 	}
-	j := &job{c: c, mr: mr, room: records, ops: make([]op, 0, 8)}
+	j = &job{c: c, mr: mr, room: records, ops: make([]op, 0, 8)}
 	j.holders.Store(1)
 	j.warm.bind(j)
 	return j, nil
@@ -98,9 +98,6 @@ func (j *job) prepare(m machine, slot int) {
 func (j *job) finish() {
 	w := j.m.base()
 	j.c.count(j.slot, w.count)
-	if w.count.Acquired > 0 {
-		j.c.pause(j.slot, false)
-	}
 	w.count = Counts{}
 	if j.after != nil {
 		j.after()

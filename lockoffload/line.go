@@ -55,8 +55,8 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 }
 
 // issue posts a list that uses the memory, see post.
-func (l *line) issue(ops []op, mr *verbs.MR, then ender) (*flight, error) {
-	f := &flight{list: ops, then: then}
+func (l *line) issue(ops []op, mr *verbs.MR) (*flight, error) {
+	f := &flight{list: ops}
 	if err := l.post(f, mr); err != nil {
 		return nil, err
 	}

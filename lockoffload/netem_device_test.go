@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -108,7 +109,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	if !testing.Short() {
 		lasts = 2 * time.Minute
 	}
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	ctx := within(t, lasts+2*stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 3, Size: 16, Swap: 16}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 3 })
 	const clients, goroutines = 3, 3

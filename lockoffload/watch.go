@@ -187,7 +187,7 @@ func (lb *loopback) drive(m machine) error {
 		if v != post {
 			return err
 		}
-		f, err := lb.line.issue(w.ops, lb.mr, nil)
+		f, err := lb.line.issue(w.ops, lb.mr)
 		if err == nil {
 			err = lb.line.await(context.Background(), f)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -121,7 +122,7 @@ func TestMaskedContended(t *testing.T) {
 		steps = 25
 	}
 	ms, region, memory := maskers(t, writers)
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for round := range 4 {
 		require.NoError(t, memory.Store64(0, 0))
 		history := make([]maskedHistory, writers)

@@ -4,10 +4,7 @@ package verbs_test
 
 import (
 	"context"
-	"hash/maphash"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -110,17 +107,4 @@ func TestOrderCheckCanFail(t *testing.T) {
 	require.Equal(t, porcupine.Ok, order([]maskedHistory{{at(one, 0, 0, 10)}, {at(one, 1, 0, 10)}}, 2))
 	require.Equal(t, porcupine.Illegal, order([]maskedHistory{{at(one, 0, 0, 10)}, {at(one, 0, 0, 10)}}, 1))
 	require.Equal(t, porcupine.Illegal, order([]maskedHistory{{at(one, 1, 0, 10)}, {at(one, 0, 20, 30)}}, 2), "against time")
-}
-
-// testSeed is random, printed, and GOVERBS_SEED repeats it.
-func testSeed(t testing.TB) uint64 {
-	t.Helper()
-	seed := new(maphash.Hash).Sum64()
-	if s := os.Getenv("GOVERBS_SEED"); s != "" {
-		v, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		seed = v
-	}
-	t.Logf("GOVERBS_SEED=%d repeats this", seed)
-	return seed
 }

@@ -22,13 +22,7 @@ func dcSuite(env) []benchmark {
 	pair := sync.OnceValues(newDCPair)
 	warm := func(name string, op dc.Op, limit float64) benchmark {
 		on := func(f func(*dcPair) (float64, error)) pass {
-			return func(context.Context) (float64, error) {
-				p, err := pair()
-				if err != nil {
-					return 0, err
-				}
-				return f(p)
-			}
+			return onRig(pair, func(p *dcPair, _ context.Context) (float64, error) { return f(p) })
 		}
 		return benchmark{name: name, unit: "us", baseline: "RC queue pair", target: measure.AtMost(limit), clocks: instructions,
 			ours: on(func(p *dcPair) (float64, error) { return p.warm(op) }),

@@ -51,13 +51,7 @@ func rates(clocks []string) []benchmark {
 	apart, together := set(hosts), set(oneHost)
 	rate := func(name string, many func() (*manyTargets, error), window int, pick func() func() int, target *measure.Target) benchmark {
 		on := func(f func(m *manyTargets, ctx context.Context, window int, pick func() int) (float64, error)) pass {
-			return func(ctx context.Context) (float64, error) {
-				m, err := many()
-				if err != nil {
-					return 0, err
-				}
-				return f(m, ctx, window, pick())
-			}
+			return onRig(many, func(m *manyTargets, ctx context.Context) (float64, error) { return f(m, ctx, window, pick()) })
 		}
 		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: clocks,
 			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
@@ -75,13 +69,7 @@ func rates(clocks []string) []benchmark {
 		rate("targets_1000_zipf_rate_4000", apart, 4000, skewed, nil),
 		rate("targets_1000_uniform_rate", apart, 1000, uniform, nil),
 		{name: "targets_1000_qps", unit: "QPs", target: measure.AtMost(32), clocks: clocks,
-			ours: func(context.Context) (float64, error) {
-				m, err := apart()
-				if err != nil {
-					return 0, err
-				}
-				return m.queuePairs()
-			}},
+			ours: onRig(apart, func(m *manyTargets, _ context.Context) (float64, error) { return m.queuePairs() })},
 		// Sessions may not be taken up again soon after another target of the same
 		// host was left.
 		rate("targets_1000_zipf_rate_one_host", together, 1000, skewed, nil),
@@ -217,14 +205,8 @@ func (m *manyTargets) connection(to *dcHost) (*verbs.Batch, error) {
 		return nil, err
 	}
 	m.opened(b)
-	for _, q := range [][2]*verbs.QP{{a, b}, {b, a}} {
-		e, err := q[1].Endpoint()
-		if err != nil {
-			return nil, err
-		}
-		if err := q[0].Connect(e, verbs.ConnectConfig{}); err != nil {
-			return nil, err
-		}
+	if err := connectQPs(a, b); err != nil {
+		return nil, err
 	}
 	return a.NewBatch(1)
 }

@@ -37,23 +37,9 @@ const (
 func contended() []benchmark {
 	both := []string{"instructions", "wall"}
 	crowd := sync.OnceValues(newCrowd)
-	on := func(f func(*crowdRig, context.Context) (float64, error)) pass {
-		return func(ctx context.Context) (float64, error) {
-			c, err := crowd()
-			if err != nil {
-				return 0, err
-			}
-			return f(c, ctx)
-		}
-	}
-	rate := func(n int, op crowdOp) pass {
-		return on(func(c *crowdRig, ctx context.Context) (float64, error) {
-			o, err := c.run(ctx, n, op)
-			return o.rate(), err
-		})
-	}
-	fair := func(n int, of func(crowdOutcome) float64, op crowdOp) pass {
-		return on(func(c *crowdRig, ctx context.Context) (float64, error) {
+	// outcome is one figure of what n clients got done.
+	outcome := func(n int, of func(crowdOutcome) float64, op crowdOp) pass {
+		return onRig(crowd, func(c *crowdRig, ctx context.Context) (float64, error) {
 			o, err := c.run(ctx, n, op)
 			if err != nil {
 				return 0, err
@@ -61,6 +47,7 @@ func contended() []benchmark {
 			return of(o), nil
 		})
 	}
+	rate := func(n int, op crowdOp) pass { return outcome(n, crowdOutcome.rate, op) }
 	var list []benchmark
 	for _, n := range []int{2, 8, crowdMost} {
 		of := ""
@@ -73,20 +60,15 @@ func contended() []benchmark {
 			benchmark{name: "contended_goodput_agent" + of, unit: "op/s", baseline: "CAS spin", target: measure.AtLeast(2), clocks: both,
 				ours: rate(n, (*crowdRig).do), base: rate(n, (*crowdRig).spin)},
 			benchmark{name: "contended_p99_over_p50" + of, unit: "1", target: measure.AtMost(5), clocks: both,
-				ours: fair(n, crowdOutcome.tail, (*crowdRig).doFair)},
+				ours: outcome(n, crowdOutcome.tail, (*crowdRig).doFair)},
 			benchmark{name: "jain" + of, unit: "1", target: measure.AtLeast(0.95), clocks: both,
-				ours: fair(n, crowdOutcome.jain, (*crowdRig).doFair)},
+				ours: outcome(n, crowdOutcome.jain, (*crowdRig).doFair)},
 			benchmark{name: "contended_p99_over_p50_tickets" + of, unit: "1", target: measure.AtMost(5), clocks: both,
-				ours: fair(n, crowdOutcome.tail, (*crowdRig).tickets)},
+				ours: outcome(n, crowdOutcome.tail, (*crowdRig).tickets)},
 			benchmark{name: "jain_tickets" + of, unit: "1", target: measure.AtLeast(0.95), clocks: both,
-				ours: fair(n, crowdOutcome.jain, (*crowdRig).tickets)},
+				ours: outcome(n, crowdOutcome.jain, (*crowdRig).tickets)},
 		)
 		if lab.In() {
-			late := func(p pass) pass {
-				return func(ctx context.Context) (float64, error) {
-					return delayed(func() (float64, error) { return p(ctx) })
-				}
-			}
 			list = append(list, benchmark{name: "contended_goodput_delay" + of, unit: "op/s", baseline: "CAS spin", clocks: both,
 				ours: late(rate(n, (*crowdRig).update)), base: late(rate(n, (*crowdRig).spin))})
 		}
@@ -94,8 +76,8 @@ func contended() []benchmark {
 	return append(list,
 		benchmark{name: "contended_goodput_backoff", unit: "op/s", baseline: "CAS with backoff",
 			ours: rate(crowdMost, (*crowdRig).update), base: rate(crowdMost, (*crowdRig).spinBackoff)},
-		benchmark{name: "contended_hot_p99_over_p50_tickets", unit: "1", ours: fair(crowdMost, crowdOutcome.hotTail, (*crowdRig).tickets)},
-		benchmark{name: "contended_spin_p99_over_p50", unit: "1", ours: fair(crowdMost, crowdOutcome.tail, (*crowdRig).spin)},
+		benchmark{name: "contended_hot_p99_over_p50_tickets", unit: "1", ours: outcome(crowdMost, crowdOutcome.hotTail, (*crowdRig).tickets)},
+		benchmark{name: "contended_spin_p99_over_p50", unit: "1", ours: outcome(crowdMost, crowdOutcome.tail, (*crowdRig).spin)},
 	)
 }
 

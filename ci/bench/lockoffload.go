@@ -19,11 +19,6 @@ func lockSuite(env) []benchmark {
 	wall, instructions := []string{"wall"}, []string{"instructions"}
 	rig := newLockRig()
 	on := func(f func(*lockRig, context.Context) (float64, error)) pass { return onRig(rig, f) }
-	late := func(f func(*lockRig, context.Context) (float64, error)) pass {
-		return onRig(rig, func(r *lockRig, ctx context.Context) (float64, error) {
-			return delayed(func() (float64, error) { return f(r, ctx) })
-		})
-	}
 	serialRead, serialChange := "CMP_SWAP, READ, CMP_SWAP", "CMP_SWAP, READ, WRITE, CMP_SWAP"
 	list := []benchmark{
 		{name: "read_chain", unit: "us", baseline: serialRead, target: measure.AtMost(0.85), clocks: instructions,
@@ -33,7 +28,7 @@ func lockSuite(env) []benchmark {
 	if lab.In() {
 		delay := func(name, baseline string, limit float64, ours, base func(*lockRig, context.Context) (float64, error)) benchmark {
 			return benchmark{name: name, unit: "us", baseline: baseline, target: measure.AtMost(limit), clocks: wall,
-				ours: late(ours), base: late(base)}
+				ours: late(on(ours)), base: late(on(base))}
 		}
 		list = append(list,
 			delay("read_chain_delay", serialRead, 0.385, (*lockRig).readChain, (*lockRig).serialRead),
@@ -47,7 +42,7 @@ func lockSuite(env) []benchmark {
 }
 
 // onRig makes the rig when it is first used.
-func onRig(rig func() (*lockRig, error), f func(*lockRig, context.Context) (float64, error)) pass {
+func onRig[R any](rig func() (R, error), f func(R, context.Context) (float64, error)) pass {
 	return func(ctx context.Context) (float64, error) {
 		r, err := rig()
 		if err != nil {
@@ -59,6 +54,13 @@ func onRig(rig func() (*lockRig, error), f func(*lockRig, context.Context) (floa
 
 // oneWay is the delay of the rows that have it in their name.
 const oneWay = time.Millisecond
+
+// late is a pass with the delay in both directions.
+func late(p pass) pass {
+	return func(ctx context.Context) (float64, error) {
+		return delayed(func() (float64, error) { return p(ctx) })
+	}
+}
 
 // delayed runs f with the delay in both directions. Nothing is under way on the
 // wire when it begins or ends but for heartbeats, which are sent again.

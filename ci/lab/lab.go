@@ -90,3 +90,12 @@ func RequireTopology(t testing.TB, name string) {
 		t.Skipf("needs the lab's topology %s, this is %q: rxelab -topo %s", name, Topology(), name)
 	}
 }
+
+// RequireHosts skips the test unless it runs in the lab with at least n hosts.
+func RequireHosts(t testing.TB, n int) {
+	t.Helper()
+	RequireTopology(t, "hosts")
+	if Hosts() < n {
+		t.Skipf("needs %d hosts of the lab, there are %d: rxelab -topo hosts=%d", n, Hosts(), n)
+	}
+}

@@ -25,10 +25,7 @@ func TestMain(m *testing.M) {
 
 // TestHostsFanOut to targets on two other hosts.
 func TestHostsFanOut(t *testing.T) {
-	lab.RequireTopology(t, "hosts")
-	if lab.Hosts() < 3 {
-		t.Skip("needs hosts=3")
-	}
+	lab.RequireHosts(t, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
 	self, err := os.Executable()
