@@ -79,11 +79,12 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 		return nil, err
 	}
 	var theirs []*os.File // inherited by QEMU as 3, 4, ...
-	defer func() {
+	release := func() {
 		for _, f := range theirs {
 			f.Close()
 		}
-	}()
+	}
+	defer release()
 	join := func() (net.Conn, int, error) {
 		conn, f, err := socketPair()
 		if err == nil {
@@ -111,7 +112,9 @@ func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Mac
 	stderr := &first{}
 	started := make(chan error, 1)
 	go m.run(qemuCtx, c.args(host, initrd, m.consolePath(), m.Out, proto.Ports, fds, nic), theirs, stderr, started)
-	if err := <-started; err != nil {
+	err = <-started
+	release() // or our ends would not see QEMU's end
+	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			err = fmt.Errorf("%w: install QEMU (Debian: qemu-system-x86)", err)
 		}
