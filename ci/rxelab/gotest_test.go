@@ -44,7 +44,7 @@ func FuzzTwice(f *testing.F) {
 
 // goTest runs go test with -exec in a module of its own.
 func goTest(t *testing.T, dir string, args ...string) (string, error) {
-	cmd := exec.Command("go", append([]string{"test", "-exec", launcherOnce(t) + " -topo none"}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-exec", "'" + launcherOnce(t) + "' -topo none"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
 	out, err := cmd.CombinedOutput()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +50,7 @@ type Machine struct {
 	Out     string // folder that the guest can write to
 
 	dir    string
+	pid    int           // QEMU's
 	exited chan struct{} // closed when QEMU has ended
 	cancel context.CancelFunc
 	conns  map[string]net.Conn
@@ -58,14 +60,15 @@ type Machine struct {
 var (
 	// ErrBoot: the guest ended, or could not prepare itself.
 	ErrBoot = errors.New("the guest did not boot")
-	// ErrDeadOnArrival: the guest ended, or said nothing, before its init
-	// process ran. Booting it again may help.
+	// ErrDeadOnArrival: the guest ended, or hung, before its init process ran.
+	// Booting it again may help.
 	ErrDeadOnArrival = fmt.Errorf("%w: it died before its init process", ErrBoot)
 )
 
-// initLimit is how long a guest may take until its init process runs: eight
-// seconds on a machine with nothing else to do.
-const initLimit = 150 * time.Second
+// initLimit is how much CPU time a guest may take until its init process runs.
+// It needs fifteen seconds, emulated; how long that takes depends on what else
+// the host does.
+const initLimit = 3 * time.Minute
 
 // Start boots a guest and waits until it is ready. Its files are in dir, which
 // must not exist. With a hub it has a network card plugged into that.
@@ -157,6 +160,9 @@ func (m *Machine) run(ctx context.Context, args []string, files []*os.File, stde
 	cmd.Stderr, cmd.ExtraFiles = stderr, files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	err := cmd.Start()
+	if err == nil {
+		m.pid = cmd.Process.Pid
+	}
 	started <- err
 	if err == nil {
 		cmd.Wait()
@@ -168,14 +174,16 @@ func (m *Machine) run(ctx context.Context, args []string, files []*os.File, stde
 func (m *Machine) prepare(ctx context.Context, c *Config) error {
 	job := &proto.Job{Topology: c.Topo, Clock: c.Clock, Host: m.Host, Hosts: c.Hosts,
 		Shares: proto.Bytes(c.Shares), Modules: []byte(c.Kernel.Modules), Needs: proto.Bytes(c.Needs)}
-	boot, cancel := context.WithTimeoutCause(ctx, initLimit, ErrDeadOnArrival)
-	defer cancel()
+	boot, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go m.watchBoot(boot, cancel)
 	if _, err := m.expect(boot, proto.OpInit); err != nil {
 		if ctx.Err() == nil {
 			return ErrDeadOnArrival
 		}
 		return fmt.Errorf("%w: %w", ErrBoot, context.Cause(ctx))
 	}
+	cancel(nil)
 	if err := m.Control.Send(proto.Message{Op: proto.OpJob, Job: job}); err != nil {
 		return fmt.Errorf("%w: %w", ErrBoot, err)
 	}
@@ -187,6 +195,45 @@ func (m *Machine) prepare(ctx context.Context, c *Config) error {
 		return fmt.Errorf("%w: %s", ErrBoot, msg.Error)
 	}
 	return nil
+}
+
+// watchBoot ends the wait for a guest that hangs.
+func (m *Machine) watchBoot(ctx context.Context, cancel context.CancelCauseFunc) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if cpuTime(m.pid) > initLimit {
+				cancel(ErrDeadOnArrival)
+			}
+		}
+	}
+}
+
+// cpuTime is what a process has used so far; 0 if it is gone.
+func cpuTime(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// "pid (name) state ...": utime and stime are the 14th and 15th field, in
+	// hundredths of a second.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	var ticks time.Duration
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond
 }
 
 // expect waits for the guest's next message.
