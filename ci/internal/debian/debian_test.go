@@ -324,19 +324,3 @@ func TestRootIsFitForAGuest(t *testing.T) {
 		require.Equal(t, want, to, name)
 	}
 }
-
-// TestRealArchive needs the network and a Debian host.
-func TestRealArchive(t *testing.T) {
-	mirror, err := hostMirror()
-	if err != nil {
-		t.Skip(err)
-	}
-	if err := getOnce(t.Context(), mirror+"/dists/trixie/InRelease", func(io.Reader) error { return nil }); err != nil {
-		t.Skip("no network: ", err)
-	}
-	dir, err := Unpack(t.Context(), t.TempDir(), "trixie", "arm64", "libibverbs1", "libnl-3-200")
-	require.NoError(t, err)
-	found, err := filepath.Glob(filepath.Join(dir, "lib/aarch64-linux-gnu/libibverbs.so.1.*"))
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-}
