@@ -27,8 +27,8 @@ var packages = []string{"libibverbs-dev", "librdmacm-dev", "libibverbs1", "librd
 	"libc6", "libc6-dev", "linux-libc-dev", "libgcc-s1"}
 
 // build does all for a target and says what was done.
-func (t target) build(ctx context.Context, cache string) (string, error) {
-	tree, err := debian.Unpack(ctx, cache, t.release, t.arch, packages...)
+func (t target) build(ctx context.Context, folder string) (string, error) {
+	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
 	if err != nil {
 		return "", err
 	}

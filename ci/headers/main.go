@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/ci/internal/kernel"
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 // usual are the oldest rdma-core that is supported, the one of the current
@@ -51,13 +51,13 @@ func run(ctx context.Context, args []string) error {
 		}
 		targets = append(targets, t)
 	}
-	cache, err := kernel.CacheDir()
+	folder, err := cache.Dir()
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
 		start := time.Now()
-		done, err := t.build(ctx, cache)
+		done, err := t.build(ctx, folder)
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", t.release, t.arch, err)
 		}

@@ -20,6 +20,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 // ErrNoPackage: the release has no such package, or no package that a
@@ -30,7 +32,7 @@ var ErrNoPackage = errors.New("no such package")
 // made by older versions of this package are not what they should be.
 const revision = 1
 
-// Unpack answers a folder with the named packages of a release ("bookworm",
+// Unpack answers a folder, below the cache folder, with the named packages of a release ("bookworm",
 // "trixie", "sid") for an architecture ("amd64", "arm64"), without what they
 // depend on. The folder is shared: it must not be changed. /bin, /lib and the
 // like are symbolic links into /usr, as on every Debian since 12.
@@ -38,8 +40,8 @@ const revision = 1
 // The package index is asked for again after a day, so the folder can be
 // another one when the release has a newer version. Without a network the last
 // index serves.
-func Unpack(ctx context.Context, cache, release, arch string, packages ...string) (dir string, err error) {
-	return hostArchive(release, arch).make(ctx, cache, tree, packages)
+func Unpack(ctx context.Context, folder, release, arch string, packages ...string) (dir string, err error) {
+	return hostArchive(release, arch).make(ctx, folder, tree, packages)
 }
 
 // Root answers a root file system with the named packages and all that they
@@ -47,8 +49,8 @@ func Unpack(ctx context.Context, cache, release, arch string, packages ...string
 // script has run; users, alternatives, certificates and the cache of the dynamic
 // linker are there. It is fit to be the read-only lower layer of a guest whose
 // PID 1 is not its own init.
-func Root(ctx context.Context, cache, release, arch string, packages ...string) (dir string, err error) {
-	return hostArchive(release, arch).make(ctx, cache, root, packages)
+func Root(ctx context.Context, folder, release, arch string, packages ...string) (dir string, err error) {
+	return hostArchive(release, arch).make(ctx, folder, root, packages)
 }
 
 // kind is what is made of packages.
@@ -60,11 +62,11 @@ const (
 )
 
 // make answers the folder for those packages, from the cache if it has it.
-func (a *archive) make(ctx context.Context, cache string, k kind, packages []string) (string, error) {
+func (a *archive) make(ctx context.Context, folder string, k kind, packages []string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("debian: %s of %s/%s: %w", k, a.release, a.arch, err)
 	}
-	base := filepath.Join(cache, "debian", a.release+"-"+a.arch)
+	base := filepath.Join(folder, "debian", a.release+"-"+a.arch)
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return fail(err)
 	}
@@ -102,12 +104,12 @@ func (a *archive) make(ctx context.Context, cache string, k kind, packages []str
 	if err := a.fill(ctx, dir, k, chosen); err != nil {
 		return fail(err)
 	}
-	return dir, writeFile(known, []byte(ix.id+" "+name))
+	return dir, cache.WriteFile(known, []byte(ix.id+" "+name))
 }
 
 // fill makes a folder of packages unless it is there.
 func (a *archive) fill(ctx context.Context, dir string, k kind, packages []*Package) error {
-	unlock, err := lock(ctx, dir+".lock")
+	unlock, err := cache.Lock(ctx, dir+".lock")
 	if err != nil {
 		return err
 	}
@@ -166,18 +168,4 @@ func digest(words []string) string {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// writeFile replaces a file as a whole.
-func writeFile(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(content)
-	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 // file is one of a package; content that begins with "->" makes a symbolic
@@ -194,20 +196,20 @@ func (f *fakeArchive) publish(t *testing.T, version string, debs map[string][]by
 }
 
 // expire makes the index in the cache a day old.
-func expire(t *testing.T, cache string) {
+func expire(t *testing.T, folder string) {
 	t.Helper()
 	old := time.Now().Add(-2 * fresh)
-	require.NoError(t, os.Chtimes(filepath.Join(cache, "debian/r-amd64/index"), old, old))
+	require.NoError(t, os.Chtimes(filepath.Join(folder, "debian/r-amd64/index"), old, old))
 }
 
 func TestUnpackOnceForAll(t *testing.T) {
-	f, cache := newArchive(t), t.TempDir()
+	f, folder := newArchive(t), t.TempDir()
 	f.publish(t, "1", map[string][]byte{"a": makeDeb(t, ".xz", file{"./usr/share/a", "one", 0o644})})
 	var wg sync.WaitGroup
 	dirs := make([]string, 8)
 	for i := range dirs {
 		wg.Go(func() {
-			dir, err := f.make(t.Context(), cache, tree, []string{"a"})
+			dir, err := f.make(t.Context(), folder, tree, []string{"a"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -225,19 +227,19 @@ func TestUnpackOnceForAll(t *testing.T) {
 
 	// A newer version is another folder; the old one stays for those who use it.
 	f.publish(t, "2", map[string][]byte{"a": makeDeb(t, ".xz", file{"./usr/share/a", "two", 0o644})})
-	same, err := f.make(t.Context(), cache, tree, []string{"a", "a"})
+	same, err := f.make(t.Context(), folder, tree, []string{"a", "a"})
 	require.NoError(t, err)
 	require.Equal(t, dirs[0], same, "the index is fresh")
-	expire(t, cache)
-	newer, err := f.make(t.Context(), cache, tree, []string{"a"})
+	expire(t, folder)
+	newer, err := f.make(t.Context(), folder, tree, []string{"a"})
 	require.NoError(t, err)
 	require.NotEqual(t, dirs[0], newer)
 	require.FileExists(t, filepath.Join(dirs[0], "usr/share/a"))
 
 	// Without a network the cache serves on.
 	f.server.Close()
-	expire(t, cache)
-	again, err := f.make(t.Context(), cache, tree, []string{"a"})
+	expire(t, folder)
+	again, err := f.make(t.Context(), folder, tree, []string{"a"})
 	require.NoError(t, err)
 	require.Equal(t, newer, again)
 }
@@ -263,49 +265,49 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 			}
 		},
 	} {
-		f, cache := newArchive(t), t.TempDir()
+		f, folder := newArchive(t), t.TempDir()
 		f.publish(t, "1", map[string][]byte{"a": deb})
 		spoil(f)
-		_, err := f.make(t.Context(), cache, tree, []string{"a"})
+		_, err := f.make(t.Context(), folder, tree, []string{"a"})
 		require.ErrorIs(t, err, ErrUntrusted, name)
-		made, _ := filepath.Glob(filepath.Join(cache, "debian/r-amd64/tree-*[0-9a-f]"))
+		made, _ := filepath.Glob(filepath.Join(folder, "debian/r-amd64/tree-*[0-9a-f]"))
 		require.Empty(t, made, "%s: nothing is left that could be taken for whole", name)
 	}
-	f, cache := newArchive(t), t.TempDir()
+	f, folder := newArchive(t), t.TempDir()
 	f.publish(t, "1", map[string][]byte{"a": deb})
-	_, err := f.make(t.Context(), cache, tree, []string{"b"})
+	_, err := f.make(t.Context(), folder, tree, []string{"b"})
 	require.ErrorIs(t, err, ErrNoPackage)
 }
 
 func TestContextEndsAWait(t *testing.T) {
-	f, cache := newArchive(t), t.TempDir()
+	f, folder := newArchive(t), t.TempDir()
 	f.publish(t, "1", map[string][]byte{"a": makeDeb(t, "", file{"./a", "one", 0o644})})
-	require.NoError(t, os.MkdirAll(filepath.Join(cache, "debian/r-amd64"), 0o755))
-	unlock, err := lock(t.Context(), filepath.Join(cache, "debian/r-amd64/index.lock"))
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "debian/r-amd64"), 0o755))
+	unlock, err := cache.Lock(t.Context(), filepath.Join(folder, "debian/r-amd64/index.lock"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = f.make(ctx, cache, tree, []string{"a"})
+	_, err = f.make(ctx, folder, tree, []string{"a"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	unlock()
 
 	// What an interrupted run left is neither used nor in the way.
-	dir, err := f.make(t.Context(), cache, tree, []string{"a"})
+	dir, err := f.make(t.Context(), folder, tree, []string{"a"})
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(dir, dir+".part"))
 	require.NoError(t, os.Remove(filepath.Join(dir+".part", "a")))
-	again, err := f.make(t.Context(), cache, tree, []string{"a"})
+	again, err := f.make(t.Context(), folder, tree, []string{"a"})
 	require.NoError(t, err)
 	require.Equal(t, dir, again)
 	require.FileExists(t, filepath.Join(dir, "a"))
 }
 
 func TestRootIsFitForAGuest(t *testing.T) {
-	f, cache := newArchive(t), t.TempDir()
+	f, folder := newArchive(t), t.TempDir()
 	f.publish(t, "1", map[string][]byte{"base": makeDeb(t, "",
 		file{"./usr/share/base-passwd/passwd.master", "root:*:0:0:root:/root:/bin/bash\n", 0o644}, file{"./var/run/", "", 0o755},
 		file{"./usr/bin/mawk", "awk", 0o755}, file{"./usr/share/ca-certificates/mozilla/one.crt", "CERTIFICATE\n", 0o644})})
-	dir, err := f.make(t.Context(), cache, root, []string{"base"})
+	dir, err := f.make(t.Context(), folder, root, []string{"base"})
 	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"etc/passwd":                        "root:*:0:0",

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 // Package is what the index of a release says of one.
@@ -37,7 +39,7 @@ type index struct{ id, path string }
 // index answers the current one, if the archive can be reached and the one in
 // the cache is not fresh.
 func (a *archive) index(ctx context.Context, base string) (index, error) {
-	unlock, err := lock(ctx, filepath.Join(base, "index.lock"))
+	unlock, err := cache.Lock(ctx, filepath.Join(base, "index.lock"))
 	if err != nil {
 		return index{}, err
 	}
@@ -66,7 +68,7 @@ func (a *archive) index(ctx context.Context, base string) (index, error) {
 	}
 	switch {
 	case err == nil:
-		if err := writeFile(current, []byte(id)); err != nil {
+		if err := cache.WriteFile(current, []byte(id)); err != nil {
 			return index{}, err
 		}
 		if kept && old.id != id {

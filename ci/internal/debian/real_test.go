@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/internal/cache"
 	"github.com/goverbs/goverbs/ci/internal/debian"
-	"github.com/goverbs/goverbs/ci/internal/kernel"
 )
 
 // online skips a test that has to download something where it cannot.
@@ -50,10 +50,10 @@ func TestRealRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("chroot needs root")
 	}
-	cache, err := kernel.CacheDir()
+	folder, err := cache.Dir()
 	require.NoError(t, err)
 	start := time.Now()
-	root, err := debian.Root(t.Context(), cache, "trixie", "amd64", userland...)
+	root, err := debian.Root(t.Context(), folder, "trixie", "amd64", userland...)
 	require.NoError(t, err)
 	took := time.Since(start)
 	var size int64
