@@ -53,6 +53,35 @@ func Root(ctx context.Context, folder, release, arch string, packages ...string)
 	return hostArchive(release, arch).make(ctx, folder, root, packages)
 }
 
+// Depends answers what a package of a release depends on: for a package that
+// is empty but for that, such as linux-image-amd64.
+func Depends(ctx context.Context, folder, release, arch, name string) ([]string, error) {
+	a := hostArchive(release, arch)
+	base := a.base(folder)
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return nil, fmt.Errorf("debian: %w", err)
+	}
+	ix, err := a.index(ctx, base)
+	if err != nil {
+		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
+	}
+	// Reading an index takes a second.
+	known := filepath.Join(base, "depends-"+digest([]string{name})+".known")
+	answer, _ := os.ReadFile(known)
+	if of, list, ok := strings.Cut(string(answer), " "); ok && of == ix.id {
+		return strings.Fields(list), nil
+	}
+	all, err := ix.read()
+	if err != nil {
+		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
+	}
+	list, err := all.depends(name)
+	if err != nil {
+		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
+	}
+	return list, cache.WriteFile(known, []byte(ix.id+" "+strings.Join(list, " ")))
+}
+
 // kind is what is made of packages.
 type kind string
 
@@ -61,12 +90,17 @@ const (
 	root kind = "root"
 )
 
+// base is where everything of this release is kept.
+func (a *archive) base(folder string) string {
+	return filepath.Join(folder, "debian", a.release+"-"+a.arch)
+}
+
 // make answers the folder for those packages, from the cache if it has it.
 func (a *archive) make(ctx context.Context, folder string, k kind, packages []string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("debian: %s of %s/%s: %w", k, a.release, a.arch, err)
 	}
-	base := filepath.Join(folder, "debian", a.release+"-"+a.arch)
+	base := a.base(folder)
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return fail(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,10 +38,6 @@ func TestRealPackages(t *testing.T) {
 	require.Len(t, found, 1)
 }
 
-// userland is what guests of the lab run.
-var userland = strings.Fields(`rdma-core ibverbs-providers libibverbs1 librdmacm1 ibverbs-utils rdmacm-utils perftest iproute2 kmod bash coreutils
-	grep procps mawk util-linux libc6 ca-certificates`)
-
 // TestRealRoot: programs of Debian 13 run in its root, and so does a test binary
 // that was built on this host, with the libraries that the root has.
 func TestRealRoot(t *testing.T) {
@@ -53,7 +48,7 @@ func TestRealRoot(t *testing.T) {
 	folder, err := cache.Dir()
 	require.NoError(t, err)
 	start := time.Now()
-	root, err := debian.Root(t.Context(), folder, "trixie", "amd64", userland...)
+	root, err := debian.Root(t.Context(), folder, "trixie", "amd64", debian.Userland...)
 	require.NoError(t, err)
 	took := time.Since(start)
 	var size int64

@@ -72,6 +72,20 @@ func (all *packages) closure(names []string) ([]*Package, error) {
 	return out, nil
 }
 
+// depends are the names of what a package depends on, the first one where there
+// are alternatives.
+func (all *packages) depends(name string) ([]string, error) {
+	p := all.byName[name]
+	if p == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoPackage, name)
+	}
+	var out []string
+	for _, alternatives := range p.Depends {
+		out = append(out, alternatives[0])
+	}
+	return out, nil
+}
+
 func byName(a, b *Package) int { return strings.Compare(a.Name, b.Name) }
 
 // choose answers what fulfils a dependency: a package that is chosen already,

@@ -12,6 +12,11 @@ import (
 	"syscall"
 )
 
+// Userland is what the guests of the lab have: rdma-core with its programs and
+// perftest, and what shell scripts take for granted.
+var Userland = strings.Fields(`rdma-core ibverbs-providers libibverbs1 librdmacm1 ibverbs-utils rdmacm-utils perftest iproute2 kmod
+	bash coreutils findutils grep sed hostname procps mawk util-linux libc6 ca-certificates`)
+
 // mergeUsr makes the links that a merged /usr has before anything is unpacked.
 func mergeUsr(dir, arch string) error {
 	links := []string{"bin", "sbin", "lib"}
