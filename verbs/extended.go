@@ -166,8 +166,8 @@ const (
 
 // Flush adds a FLUSH: it completes once all earlier WRITEs of the queue pair to
 // length bytes at that place are visible or persistent. 0 bytes means the whole
-// region. The queue pair must be made with [OpFlush], and the peer's region
-// with [FlushableGlobal] or [FlushablePersistent].
+// region. The queue pair must be made with [OpFlush]; the peer's queue pair
+// ([QPConfig.Access]) and region with [FlushableGlobal] or [FlushablePersistent].
 func (b *Batch) Flush(id uint64, flags SendFlags, at Remote, length uint32, what FlushType) {
 	if b.qp.ops&OpFlush == 0 {
 		b.fail(ErrUnsupported, "the queue pair was made without OpFlush")
