@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -15,7 +15,8 @@ type CMConn struct {
 	id       *cmID
 	prepared *prepared
 	private  []byte
-	shut     atomic.Bool
+	closing  sync.Mutex
+	shut     bool // disconnected, as far as Close can
 }
 
 // DialConfig says how to reach a peer. The zero value is fine.
@@ -217,7 +218,10 @@ const closeGrace = 500 * time.Millisecond
 // what the connection made for itself. A queue pair from Setup is brought to
 // [StateError] and left to the program. Closing twice is not an error.
 func (c *CMConn) Close() error {
-	if !c.shut.Swap(true) {
+	c.closing.Lock() // whoever closes second waits
+	defer c.closing.Unlock()
+	if !c.shut {
+		c.shut = true
 		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 		err := c.Disconnect(ctx)
 		cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"github.com/goverbs/goverbs/cgo"
 )
@@ -19,6 +20,7 @@ type CMPeer struct {
 	group    *cgo.SockAddr // joined, or nil
 	attached GID
 	lid      uint16
+	closing  sync.Mutex
 }
 
 // DialUD finds the datagram service at "host:port" ([ListenConfig.Type] UD
@@ -132,6 +134,8 @@ func (c *CMPeer) PrivateData() []byte { return c.private }
 // Close leaves the group, if it is one, and forgets the peer: sends to it must
 // have completed. Closing twice is not an error.
 func (c *CMPeer) Close() error {
+	c.closing.Lock() // whoever closes second waits
+	defer c.closing.Unlock()
 	err := c.leave()
 	if c.ah != nil {
 		err = errors.Join(err, c.ah.Close())

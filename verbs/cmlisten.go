@@ -34,6 +34,7 @@ type CMListener struct {
 	mu       sync.Mutex
 	requests chan *CMRequest
 	shut     bool
+	closing  sync.Mutex
 }
 
 // Listen listens at "host:port", on all devices if the host is empty. Port 0
@@ -138,6 +139,8 @@ func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
 // Close ends listening: Accept answers [ErrClosed], and requests that nobody
 // accepted are rejected. Closing twice is not an error.
 func (l *CMListener) Close() error {
+	l.closing.Lock() // whoever closes second waits
+	defer l.closing.Unlock()
 	l.mu.Lock()
 	if !l.shut {
 		l.shut = true

@@ -37,6 +37,9 @@ type ConnectConfig struct {
 // connected to the remote endpoint. Post the first receives before it: the
 // peer may send as soon as its own Connect returns.
 func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
+	if err := q.life.open("connect"); err != nil {
+		return err
+	}
 	c, err := cfg.resolve(q, remote)
 	if err != nil {
 		return err

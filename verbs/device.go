@@ -83,6 +83,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() er
 		return nil, errors.Join(opError("query device", name, err), release())
 	}
 	d.attr = deviceAttr(&a)
+	d.attr.CompletionVecs = cgo.NumCompVectors(ctx)
 	var err error
 	if d.async, err = startAsync(d); err != nil {
 		return nil, errors.Join(opError("watch events of", name, err), release())
@@ -173,12 +174,9 @@ type DeviceAttr struct {
 	CapFlags       uint32 // enum ibv_device_cap_flags
 }
 
-// Attr answers the device's properties, read when it was opened.
-func (d *Device) Attr() DeviceAttr {
-	a := d.attr
-	a.CompletionVecs = cgo.NumCompVectors(d.ctx)
-	return a
-}
+// Attr answers the device's properties, read when it was opened. A closed
+// device still answers them.
+func (d *Device) Attr() DeviceAttr { return d.attr }
 
 func deviceAttr(a *cgo.DeviceAttr) DeviceAttr {
 	fw, _, _ := bytes.Cut(a.FWVer[:], []byte{0})

@@ -87,20 +87,23 @@ func (m *MR) MoveTo(p *PD) error {
 	if p.dev != m.pd.dev {
 		return opError("move", m.life.label, ErrAttributes, "to a protection domain of another device")
 	}
-	if err := p.life.adopt("mr"); err != nil {
-		return err
-	}
-	if err := m.reregister(changePD, p, m.access); err != nil {
-		p.life.release("mr")
-		return err
-	}
-	m.life.mu.Lock()
-	old := m.life.parents[0]
-	m.life.parents[0] = &p.life
-	m.pd = p
-	m.life.mu.Unlock()
-	old.release("mr")
-	return nil
+	return m.life.with("move", func() error { // Close must not give back to the old parent meanwhile
+		if err := p.life.adopt("mr"); err != nil {
+			return err
+		}
+		// Rights go with flags that change them only.
+		if err := m.reregister(changePD, p, 0); err != nil {
+			p.life.release("mr")
+			return err
+		}
+		m.life.mu.Lock()
+		old := m.life.parents[0]
+		m.life.parents[0] = &p.life
+		m.pd = p
+		m.life.mu.Unlock()
+		old.release("mr")
+		return nil
+	})
 }
 
 // lostBelow: from libibverbs' IBV_REREG_MR_ERR_CMD on, a region is unusable.

@@ -158,8 +158,14 @@ func (m *MR) Close() error {
 func (m *MR) Len() int { return m.size }
 
 // Bytes is the memory of the region. For a region from [PD.AllocMR] it is valid
-// until Close.
-func (m *MR) Bytes() []byte { return m.buf }
+// until Close, and nil afterwards: touching a slice that was taken before is
+// then a fault that ends the process.
+func (m *MR) Bytes() []byte {
+	if m.life.users.Load() < 0 {
+		return nil
+	}
+	return m.buf
+}
 
 // LKey is the key under which local work requests name the region.
 func (m *MR) LKey() uint32 { return m.lkey }
