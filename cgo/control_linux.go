@@ -306,6 +306,14 @@ func CreateAH(pd PD, a *AHAttr) (AH, error) {
 	return handle[AH](p, err)
 }
 
+// InitAHFromWC fills in the way to the sender of a received datagram. grh are
+// the first 40 bytes of the receive; they count if the completion says so.
+func InitAHFromWC(ctx Context, port uint8, wc *WC, grh *[GRHSize]byte, a *AHAttr) error {
+	r, err := C.ibv_init_ah_from_wc(ctx.c(), C.uint8_t(port), (*C.struct_ibv_wc)(unsafe.Pointer(wc)),
+		(*C.struct_ibv_grh)(unsafe.Pointer(grh)), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	return status(r, err)
+}
+
 func DestroyAH(ah AH) error {
 	r, err := C.gv_destroy_ah(ah.c())
 	return status(r, err)
