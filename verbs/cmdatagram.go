@@ -28,17 +28,14 @@ type CMPeer struct {
 // the peer's own, is brought to [StateRTS]; one that is there already may
 // serve for any number of peers. Its QKey becomes [UDPQKey].
 func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPeer, error) {
-	id, err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	p, err := id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
-		return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+	var p *CMPeer
+	err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {
+		p, err = id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
+			return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+		})
+		return err
 	})
-	if err != nil {
-		return nil, errors.Join(err, id.close())
-	}
-	return p, nil
+	return p, err
 }
 
 // Join joins the multicast group of an IP address, on the device of cfg.Local

@@ -29,8 +29,16 @@ type ConnectConfig struct {
 	TrafficClass uint8
 	HopLimit     uint8
 	FlowLabel    uint32
-	// ServiceLevel is for InfiniBand, and for the priority of RoCE frames.
+	// ServiceLevel is for InfiniBand, and for the priority of RoCE frames; 0
+	// means what the peer's endpoint says.
 	ServiceLevel uint8
+	// SrcPathBits are added to the port's LID in the packets, and StaticRate (enum
+	// ibv_rate) keeps them from overrunning a slower port. InfiniBand only.
+	SrcPathBits uint8
+	StaticRate  uint8
+	// Global adds a route header on InfiniBand also where the peer is in the
+	// same subnet. Elsewhere there always is one.
+	Global bool
 }
 
 // Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
@@ -46,10 +54,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 	}
 	rtr := QPAttr{
 		State: StateRTR, PathMTU: c.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN,
-		AH: AHAttr{
-			GID: remote.GID, SGIDIndex: q.gid.Index, Port: q.gid.Port, DLID: remote.LID,
-			HopLimit: c.HopLimit, TrafficClass: c.TrafficClass, FlowLabel: c.FlowLabel, SL: c.ServiceLevel,
-		},
+		AH:                c.path(q.gid, remote),
 		MaxDestReadAtomic: uint8(c.MaxReads), MinRNRTimer: RNRTimerFor(c.RNRTimer),
 	}
 	rts := QPAttr{
@@ -81,10 +86,48 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if remote.GID == (GID{}) && q.gid.Type != GIDInfiniBand {
-		return c, opError("connect", q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
+	return c, checkPath("connect", q, remote)
+}
+
+// PathTo is the way from the queue pair to a peer, as Connect takes it, for
+// [PD.CreateAH]: by GID on Ethernet; by LID on InfiniBand, with a route header
+// only if the peer's subnet is another one or cfg.Global says so.
+func (q *QP) PathTo(remote Endpoint, cfg ConnectConfig) (AHAttr, error) {
+	const op = "find path from"
+	if err := q.life.open(op); err != nil {
+		return AHAttr{}, err
 	}
-	return c, nil
+	if err := checkPath(op, q, remote); err != nil {
+		return AHAttr{}, err
+	}
+	return cfg.path(q.gid, remote), nil
+}
+
+func checkPath(op string, q *QP, remote Endpoint) error {
+	switch infiniband := q.gid.Type == GIDInfiniBand; {
+	case !infiniband && remote.GID == (GID{}):
+		return opError(op, q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
+	case infiniband && remote.LID == 0:
+		return opError(op, q.life.label, ErrAttributes, "the peer has no LID: is its port InfiniBand too, and active?")
+	}
+	return nil
+}
+
+// path is the address vector from a local port to a peer.
+func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
+	a := AHAttr{Port: local.Port, SL: c.ServiceLevel}
+	if a.SL == 0 {
+		a.SL = remote.SL
+	}
+	if local.Type == GIDInfiniBand {
+		a.DLID, a.SrcPathBits, a.StaticRate = remote.LID, c.SrcPathBits, c.StaticRate
+		if remote.GID == (GID{}) || !c.Global && remote.GID.subnet() == local.GID.subnet() {
+			return a
+		}
+	}
+	a.GID, a.SGIDIndex = remote.GID, local.Index
+	a.HopLimit, a.TrafficClass, a.FlowLabel = c.HopLimit, c.TrafficClass, c.FlowLabel
+	return a
 }
 
 // withDefaults fills in what was left to the device and checks the rest.

@@ -48,6 +48,8 @@ type Device struct {
 	async *asyncReader
 	gids  gidCache // of the connection manager
 
+	vectors atomic.Uint32 // completion vectors given out
+
 	// release gives the context back when the device closes.
 	release func() error
 	// removed: the device of a connection manager has been unplugged.
@@ -172,6 +174,12 @@ type DeviceAttr struct {
 	Ports          int
 	CompletionVecs int
 	CapFlags       uint32 // enum ibv_device_cap_flags
+}
+
+// nextVector is a completion vector for a queue whose maker has no wish, so that
+// not all interrupts go to one CPU.
+func (d *Device) nextVector() int {
+	return int(d.vectors.Add(1)-1) % max(d.attr.CompletionVecs, 1)
 }
 
 // Attr answers the device's properties, read when it was opened. A closed
