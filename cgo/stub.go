@@ -81,7 +81,7 @@ func CreateCompChannel(Context) (CompChannel, int, error)             { return 0
 func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)               { return false, ErrUnsupported }
 func AckAsyncEvent(*AsyncEvent)                                       {}
 
-func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+func RegMR(PD, uintptr, int, uint64, uint32) (mr MR, lkey, rkey uint32, err error) {
 	return 0, 0, 0, ErrUnsupported
 }
 

@@ -86,7 +86,7 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	return c, checkPath("connect", q, remote)
+	return c, q.checkPath("connect", remote)
 }
 
 // PathTo is the way from the queue pair to a peer, as Connect takes it, for
@@ -97,18 +97,28 @@ func (q *QP) PathTo(remote Endpoint, cfg ConnectConfig) (AHAttr, error) {
 	if err := q.life.open(op); err != nil {
 		return AHAttr{}, err
 	}
-	if err := checkPath(op, q, remote); err != nil {
+	if err := q.checkPath(op, remote); err != nil {
 		return AHAttr{}, err
 	}
 	return cfg.path(q.gid, remote), nil
 }
 
-func checkPath(op string, q *QP, remote Endpoint) error {
-	switch infiniband := q.gid.Type == GIDInfiniBand; {
-	case !infiniband && remote.GID == (GID{}):
-		return opError(op, q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
-	case infiniband && remote.LID == 0:
-		return opError(op, q.life.label, ErrAttributes, "the peer has no LID: is its port InfiniBand too, and active?")
+func (q *QP) checkPath(op string, remote Endpoint) error {
+	port, err := q.pd.dev.Port(q.gid.Port)
+	if err != nil {
+		return err
+	}
+	return opError(op, q.life.label, reachable(port.LinkLayer, remote))
+}
+
+// reachable says what a peer's endpoint lacks. EFA is neither of the two link
+// layers, and goes by GID.
+func reachable(link LinkLayer, remote Endpoint) error {
+	switch {
+	case link == LinkInfiniBand && remote.LID == 0:
+		return class(ErrAttributes, errors.New("the peer has no LID: is its port InfiniBand too, and active?"))
+	case link != LinkInfiniBand && remote.GID == (GID{}):
+		return class(ErrAttributes, class(ErrNoGID, errors.New("the peer has none")))
 	}
 	return nil
 }
@@ -119,7 +129,7 @@ func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
 	if a.SL == 0 {
 		a.SL = remote.SL
 	}
-	if local.Type == GIDInfiniBand {
+	if local.Type == GIDInfiniBand && remote.LID != 0 {
 		a.DLID, a.SrcPathBits, a.StaticRate = remote.LID, c.SrcPathBits, c.StaticRate
 		if remote.GID == (GID{}) || !c.Global && remote.GID.subnet() == local.GID.subnet() {
 			return a

@@ -29,6 +29,7 @@ func TestPathToPeer(t *testing.T) {
 			AHAttr{GID: gid("10.77.0.2"), SGIDIndex: 3, Port: 1, TrafficClass: 32, FlowLabel: 5}},
 		{"InfiniBand", ib, Endpoint{GID: gid("fe80::2:c903:7"), LID: 9}, cfg,
 			AHAttr{DLID: 9, Port: 2, SrcPathBits: 1, StaticRate: 2}},
+		{"EFA", ib, Endpoint{GID: gid("fe80::2:c903:7")}, ConnectConfig{}, AHAttr{GID: gid("fe80::2:c903:7"), Port: 2}},
 		{"InfiniBand without GID", ib, Endpoint{LID: 9}, global,
 			AHAttr{DLID: 9, Port: 2, SrcPathBits: 1, StaticRate: 2}},
 		{"InfiniBand, another subnet", ib, Endpoint{GID: gid("fec0:0:0:1::7"), LID: 9}, cfg,
@@ -44,14 +45,13 @@ func TestPathToPeer(t *testing.T) {
 		require.Equal(t, c.want.GID != GID{}, raw.IsGlobal == 1, "%s: route header", c.name)
 	}
 
-	q := &QP{gid: ib}
-	_, err := q.PathTo(Endpoint{GID: gid("10.77.0.2")}, ConnectConfig{})
-	require.ErrorIs(t, err, ErrAttributes)
-	require.ErrorContains(t, err, "no LID")
-	_, err = (&QP{gid: roce}).PathTo(Endpoint{LID: 9}, ConnectConfig{})
-	require.ErrorIs(t, err, ErrNoGID)
-	_, err = q.PathTo(Endpoint{LID: 9}, ConnectConfig{})
-	require.NoError(t, err)
+	require.ErrorContains(t, reachable(LinkInfiniBand, Endpoint{GID: gid("10.77.0.2")}), "no LID")
+	require.ErrorIs(t, reachable(LinkInfiniBand, Endpoint{}), ErrAttributes)
+	require.NoError(t, reachable(LinkInfiniBand, Endpoint{LID: 9}))
+	for _, link := range []LinkLayer{LinkEthernet, LinkUnspecified} {
+		require.ErrorIs(t, reachable(link, Endpoint{LID: 9}), ErrNoGID)
+		require.NoError(t, reachable(link, Endpoint{GID: gid("fe80::7")}))
+	}
 }
 
 func TestCMRefusesIWARP(t *testing.T) {
@@ -69,4 +69,13 @@ func TestVectorsAreSpread(t *testing.T) {
 	}
 	require.Equal(t, []int{0, 1, 2, 0, 1}, got)
 	require.Zero(t, WrapDevice("none", cgo.Context(0), DeviceAttr{}).nextVector())
+}
+
+// The page offsets of a dmabuf and of its address agree.
+func TestDMABufAddress(t *testing.T) {
+	for _, offset := range []uint64{0, 4096, 100, 4096 + 100, 1<<32 + 65536 + 7} {
+		for _, page := range []uint64{4 << 10, 64 << 10, 2 << 20} {
+			require.Equal(t, offset%page, dmabufAddr(offset)%page, "offset %d, pages of %d", offset, page)
+		}
+	}
 }
