@@ -183,6 +183,12 @@ func CMSetReuseAddr(id CMID, on bool) error {
 	return setOption(id, C.RDMA_OPTION_ID_REUSEADDR, unsafe.Pointer(&v), unsafe.Sizeof(v))
 }
 
+// CMSetIPv6Only makes an id of an IPv6 address leave IPv4 to others.
+func CMSetIPv6Only(id CMID, on bool) error {
+	v := cBool(on)
+	return setOption(id, C.RDMA_OPTION_ID_AFONLY, unsafe.Pointer(&v), unsafe.Sizeof(v))
+}
+
 // CMSetAckTimeout sets the acknowledgement timeout, 4.096 us * 2^n.
 func CMSetAckTimeout(id CMID, n uint8) error {
 	return setOption(id, C.RDMA_OPTION_ID_ACK_TIMEOUT, unsafe.Pointer(&n), unsafe.Sizeof(n))
@@ -227,6 +233,10 @@ func CMFreeDevices(list CMDevices) { C.rdma_free_devices(ptr[*C.struct_ibv_conte
 
 // ContextName is the kernel's name of a context's device.
 func ContextName(ctx Context) string { return C.GoString(C.ibv_get_device_name(ctx.c().device)) }
+
+// ContextTransport is the transport of a context's device (enum
+// ibv_transport_type).
+func ContextTransport(ctx Context) int32 { return int32(ctx.c().device.transport_type) }
 
 // AttachMcast makes a UD queue pair receive what is sent to a group.
 func AttachMcast(qp QP, gid [16]byte, lid uint16) error {

@@ -41,8 +41,10 @@ static int gv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struc
 static struct ibv_pd *gv_alloc_pd(struct ibv_context *ctx) { return gv_driver()->alloc_pd(ctx); }
 static int gv_dealloc_pd(struct ibv_pd *pd) { return gv_driver()->dealloc_pd(pd); }
 
-static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
+static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint64_t iova, uint32_t access)
 {
+	if (iova != addr)
+		return ibv_reg_mr_iova((struct ibv_pd *)pd, (void *)addr, length, iova, access);
 	return gv_driver()->reg_mr((struct ibv_pd *)pd, (void *)addr, length, access);
 }
 
@@ -240,9 +242,9 @@ func DeallocPD(pd PD) error {
 }
 
 // RegMR registers length bytes at addr, which must stay mapped and unmoved
-// until DeregMR.
-func RegMR(pd PD, addr uintptr, length int, access uint32) (mr MR, lkey, rkey uint32, err error) {
-	p, err := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint32_t(access))
+// until DeregMR. Work requests name the first of them by iova.
+func RegMR(pd PD, addr uintptr, length int, iova uint64, access uint32) (mr MR, lkey, rkey uint32, err error) {
+	p, err := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint32_t(access))
 	mr, err = handle[MR](p, err)
 	if err != nil {
 		return 0, 0, 0, err
@@ -319,6 +321,14 @@ func DestroyQP(qp QP) error {
 func CreateAH(pd PD, a *AHAttr) (AH, error) {
 	p, err := C.gv_create_ah(pd.c(), toC[C.struct_ibv_ah_attr](a))
 	return handle[AH](p, err)
+}
+
+// InitAHFromWC fills in the way to the sender of a received datagram. grh are
+// the first 40 bytes of the receive; they count if the completion says so.
+func InitAHFromWC(ctx Context, port uint8, wc *WC, grh *[GRHSize]byte, a *AHAttr) error {
+	r, err := C.ibv_init_ah_from_wc(ctx.c(), C.uint8_t(port), (*C.struct_ibv_wc)(unsafe.Pointer(wc)),
+		(*C.struct_ibv_grh)(unsafe.Pointer(grh)), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	return status(r, err)
 }
 
 func DestroyAH(ah AH) error {
