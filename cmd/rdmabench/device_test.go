@@ -138,9 +138,10 @@ func TestSweepOverOneConnection(t *testing.T) {
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Contains(t, lines[0], "p99.9[us]")
+	require.Contains(t, lines[0], "# polling")
+	require.Contains(t, lines[1], "p99.9[us]")
 	require.Contains(t, lines[len(lines)-1], "4096")
-	require.Len(t, lines, 1+12)
+	require.Len(t, lines, 2+12)
 }
 
 func TestDisagreementIsSaidOnBothSides(t *testing.T) {
