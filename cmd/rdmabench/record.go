@@ -41,7 +41,7 @@ func newRecorder(divide int64, m *meter, n int) *recorder {
 	r := &recorder{divide: divide, meter: m}
 	if m != nil {
 		r.hist = hdrhistogram.New(1, longest, 4)
-		r.samples = make([]int64, 0, min(n, maxSamples))
+		r.samples = make([]int64, 0, min(n+1, maxSamples)) // one more: the last one needs no pause
 		clear(r.samples[:cap(r.samples)]) // no page faults later
 	}
 	return r

@@ -174,6 +174,18 @@ func TestRecordingDoesNotAllocate(t *testing.T) {
 	require.Positive(t, rec.pauses, "there is room for 500")
 }
 
+// The samples of a run with -n are filed away after its end, without a pause.
+func TestNoPauseAtTheEnd(t *testing.T) {
+	rec := newRecorder(1, newMeter(false, nil, params{Iterations: 500}), 500)
+	now := rec.begin()
+	for range 500 {
+		now, _ = rec.turn(context.Background(), now)
+	}
+	rec.flush()
+	require.Equal(t, 500, rec.count)
+	require.Zero(t, rec.pauses)
+}
+
 // A scheduling point, and whatever else falls between two turns, is in the
 // samples: together they are the time from the first turn to the last.
 func TestNothingHidesBetweenTurns(t *testing.T) {
