@@ -42,7 +42,7 @@ func newRecorder(divide int64, m *meter, n int) *recorder {
 	if m != nil {
 		r.hist = hdrhistogram.New(1, longest, 4)
 		r.samples = make([]int64, 0, min(n+1, maxSamples)) // one more: the last one needs no pause
-		clear(r.samples[:cap(r.samples)]) // no page faults later
+		clear(r.samples[:cap(r.samples)])                  // no page faults later
 	}
 	return r
 }
