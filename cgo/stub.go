@@ -30,6 +30,7 @@ func DestroyCompChannel(CompChannel) error                        { return ErrUn
 func CreateCQ(Context, int, CompChannel, int) (CQ, int, error)    { return 0, 0, ErrUnsupported }
 func DestroyCQ(CQ) error                                          { return ErrUnsupported }
 func CreateQP(Context, PD, *QPInit) (QP, uint32, PostPath, error) { return 0, 0, 0, ErrUnsupported }
+func FlushOffset() uintptr                                        { return 0 }
 func QPNum(QP) uint32                                             { return 0 }
 func QueryDeviceEx(Context, *DeviceAttrEx) error                  { return ErrUnsupported }
 func QueryClock(Context) (uint64, error)                          { return 0, ErrUnsupported }
