@@ -137,7 +137,9 @@ func TestPostUntilFull(t *testing.T) {
 			require.EqualValues(t, done*every+every-1, wc.ID())
 			done++
 		}
-		require.Positive(t, full)
+		if extended { // what is posted plainly is counted by the provider, and rxe's is quick
+			require.Positive(t, full)
+		}
 		for _, wc := range a.wait(t, writes/every-done) {
 			require.NoError(t, wc.Err())
 		}

@@ -21,7 +21,7 @@ const (
 	opmod64           = 0x09
 	wqeExtendedAV     = 1 << 31
 	wqeSignaled       = 0x08 // fm_ce_se: completion wanted
-	wqeFenceRead      = 0x40 // fm_ce_se: strong ordering behind READs and atomics
+	wqeFence          = 0x80 // fm_ce_se: what libmlx5 makes of IBV_SEND_FENCE (MLX5_WQE_CTRL_FENCE)
 )
 
 // maskedWQE writes the entry for one masked atomic into b, at least wqeMax
@@ -80,7 +80,7 @@ func maskedWQE(b []byte, qpn uint32, to *Target, flags SendFlags, op maskedOp, a
 		b[11] |= wqeSignaled
 	}
 	if flags&Fence != 0 {
-		b[11] |= wqeFenceRead
+		b[11] |= wqeFence
 	}
 	be.PutUint32(b[12:], 0)
 	return n
