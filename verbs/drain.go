@@ -36,6 +36,9 @@ const drainTimeout = 5 * time.Second
 // providers that take no requests in the error state (erdma). There the queue
 // pair is in that state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
+	if q.typ == DCT {
+		return opError("drain", q.life.label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
+	}
 	if each == nil {
 		if q.sendCQ.shared(q) || q.recvCQ.shared(q) {
 			return opError("drain", q.life.label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")
@@ -47,11 +50,8 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, drainTimeout, ErrDrain)
 		defer cancel()
 	}
-	switch {
-	case q.State() == StateReset:
+	if q.State() == StateReset {
 		return nil // nothing can be in it
-	case q.typ == DCT:
-		return opError("drain", q.life.label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
 	}
 	if err := q.ToError(); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,6 +149,69 @@ func TestPostUntilFull(t *testing.T) {
 			require.EqualValues(t, i+1, verbs.Uint64(b.mr.Bytes(), i*64))
 		}
 	}
+}
+
+// TestConcurrentPosts: several goroutines post to one queue pair and several poll
+// its completion queue. Each request completes once, and in the end all room is
+// back.
+func TestConcurrentPosts(t *testing.T) {
+	const posters, pollers, each = 4, 2, 150
+	a, b := newPair(t, verbs.QPConfig{Extended: true, MaxSendWR: 16}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	var wg, polling sync.WaitGroup
+	for p := range posters {
+		batch := a.batch(t, 3)
+		wg.Go(func() {
+			for i := 0; i < each; {
+				for k := range 3 {
+					batch.Write(uint64(p*each+i+k), verbs.Signaled, b.mr.Region().At(uint64(p*64)), a.mr.SGE(p*64, 8))
+				}
+				switch n, err := batch.Post(); {
+				case err == nil && n == 3:
+					i += 3
+				case errors.Is(err, verbs.ErrQueueFull) && n == 0:
+					runtime.Gosched()
+				default:
+					t.Errorf("%d posted: %v", n, err)
+					return
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	seen := make(map[uint64]int)
+	deadline := time.Now().Add(testTimeout)
+	for range pollers {
+		polling.Go(func() {
+			wcs := make([]verbs.WC, 5)
+			for done := false; !done && time.Now().Before(deadline); runtime.Gosched() {
+				n, err := a.cq.Poll(wcs)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for i := range wcs[:n] {
+					if err := wcs[i].Err(); err != nil {
+						t.Error(err)
+					}
+					seen[wcs[i].ID()]++
+				}
+				done = len(seen) == posters*each
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	polling.Wait()
+	require.Len(t, seen, posters*each)
+	for id, n := range seen {
+		require.Equal(t, 1, n, "request %d", id)
+	}
+	full := a.batch(t, a.qp.MaxSendWR())
+	for i := range full.Cap() {
+		full.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+	}
+	a.do(t, full, full.Cap())
 }
 
 func TestExtendedPostDatagrams(t *testing.T) {
