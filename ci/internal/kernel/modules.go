@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 )
 
@@ -84,16 +86,34 @@ func (t *Tree) Load(names []string) ([]Module, error) {
 // canonical: the kernel takes - and _ in module names for the same.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
+// readModule decompresses what distributions compress with xz, zstd or gzip.
 func readModule(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
-	if err != nil || !strings.HasSuffix(path, ".xz") {
-		return b, err
+	if err != nil {
+		return nil, err
 	}
-	r, err := xz.NewReader(bytes.NewReader(b))
+	var r io.Reader
+	switch filepath.Ext(path) {
+	case ".xz":
+		r, err = xz.NewReader(bytes.NewReader(b))
+	case ".zst":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(bytes.NewReader(b)); err == nil {
+			defer z.Close()
+			r = z
+		}
+	case ".gz":
+		r, err = gzip.NewReader(bytes.NewReader(b))
+	default:
+		return b, nil
+	}
+	if err == nil {
+		b, err = io.ReadAll(r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return io.ReadAll(r)
+	return b, nil
 }
 
 // depends reads the modules that a module needs from its .modinfo section, so
