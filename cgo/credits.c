@@ -152,9 +152,6 @@ static void any_order(struct gv_sq *s, uint64_t id, int failed)
 	}
 }
 
-/* Receives; what providers complete beside them has numbers above. */
-static int is_receive(const struct ibv_wc *wc) { return wc->opcode >= IBV_WC_RECV && wc->opcode < IBV_WC_DRIVER1; }
-
 void gv_completed(struct gv_cq *c, const void *wcs, size_t stride, int n)
 {
 	pthread_mutex_lock(&c->lock);
@@ -164,7 +161,7 @@ void gv_completed(struct gv_cq *c, const void *wcs, size_t stride, int n)
 		struct gv_sq *s;
 
 		/* One that failed does not tell its opcode. */
-		if (!failed && is_receive(wc))
+		if (!failed && gv_is_receive(wc))
 			continue;
 		for (s = *bucket(c, wc->qp_num); s && s->qpn != wc->qp_num; s = s->link)
 			;

@@ -85,6 +85,9 @@ uint32_t gv_sq_outstanding(struct gv_sq *s);
 /* Credits n completions, each at the start of stride bytes. */
 void gv_completed(struct gv_cq *c, const void *wcs, size_t stride, int n);
 
+/* Requests of a driver's own, such as raw entries, have numbers above receives. */
+static inline int gv_is_receive(const struct ibv_wc *wc) { return wc->opcode >= IBV_WC_RECV && wc->opcode < IBV_WC_DRIVER1; }
+
 static inline uint32_t gv_load(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 static inline void gv_store(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 

@@ -308,7 +308,7 @@ static inline void gv_read_wc(struct ibv_cq_ex *x, struct ibv_wc *w)
 	w->opcode = ibv_wc_read_opcode(x);
 	w->wc_flags = ibv_wc_read_wc_flags(x);
 	w->byte_len = ibv_wc_read_byte_len(x);
-	if (w->opcode & IBV_WC_RECV) {
+	if (gv_is_receive(w)) {
 		if (w->wc_flags & IBV_WC_WITH_INV)
 			w->invalidated_rkey = ibv_wc_read_invalidated_rkey(x);
 		else if (w->wc_flags & IBV_WC_WITH_IMM)

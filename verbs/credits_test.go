@@ -192,6 +192,77 @@ func TestUnsignaledCredits(t *testing.T) {
 	}
 }
 
+// TestSameNumber: a completion gives back the places before it although all have
+// one number; only what asks for a completion can have it.
+func TestSameNumber(t *testing.T) {
+	for name, cfg := range counted {
+		if cfg.Type == SRD {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			q, b, cq, toPeer := connected(t, cfg, 4)
+			toPeer()
+			for _, flags := range []SendFlags{0, 0, Signaled, 0} {
+				b.Send(7, flags, wordSGE)
+			}
+			_, err := b.Post()
+			require.NoError(t, err)
+			standin.Complete(standinQP, 7, uint32(WCSuccess))
+			var wcs [1]WC
+			_, err = cq.Poll(wcs[:])
+			require.NoError(t, err)
+			require.Equal(t, 1, cgo.Outstanding(q.path))
+		})
+	}
+}
+
+// TestReceivesDoNotCredit: a receive may have the number of a send.
+func TestReceivesDoNotCredit(t *testing.T) {
+	q, b, cq, _ := connected(t, QPConfig{Extended: true}, 4)
+	b.Send(7, Signaled, wordSGE)
+	_, err := b.Post()
+	require.NoError(t, err)
+	standin.Receive(standinQP, 7, 8, nil)
+	var wcs [1]WC
+	n, err := cq.Poll(wcs[:])
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 1, cgo.Outstanding(q.path))
+}
+
+// TestStreamsSameNumber: with streams it is not known which of several requests
+// with one number has completed: no place comes back too early.
+func TestStreamsSameNumber(t *testing.T) {
+	q, b, cq, _ := connected(t, QPConfig{Type: DCI, Streams: 4}, 4)
+	ah := driverAH(t, q.pd, 0xa1)
+	for i, flags := range []SendFlags{0, Signaled, Signaled} {
+		b.Toward(Target{AH: ah, QPN: 0x77, Stream: 1 + i%2})
+		b.Send(7, flags, wordSGE)
+	}
+	_, err := b.Post()
+	require.NoError(t, err)
+	standin.Complete(standinQP, 7, uint32(WCSuccess)) // the second, or the first and the third
+	var wcs [1]WC
+	_, err = cq.Poll(wcs[:])
+	require.NoError(t, err)
+	require.Equal(t, 3, cgo.Outstanding(q.path))
+}
+
+// TestRawCredits: the completion of a raw entry is no receive, although its
+// opcode has that bit.
+func TestRawCredits(t *testing.T) {
+	q, b, cq, _ := connected(t, QPConfig{Ops: OpMasked}, 2)
+	b.MaskedFetchAdd(6, 0, wordAt, MaskedFetchAdd{Add: 1}, wordSGE)
+	b.MaskedFetchAdd(6, Signaled, wordAt, MaskedFetchAdd{Add: 1}, wordSGE)
+	_, err := b.Post()
+	require.NoError(t, err)
+	standin.CompleteAs(standinQP, 6, uint32(WCRaw))
+	var wcs [1]WC
+	_, err = cq.Poll(wcs[:])
+	require.NoError(t, err)
+	require.Zero(t, cgo.Outstanding(q.path))
+}
+
 // TestFailedCredits: requests that fail complete without being signaled, and give
 // back one place each.
 func TestFailedCredits(t *testing.T) {

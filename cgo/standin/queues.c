@@ -111,11 +111,14 @@ static int push(struct ibv_cq *cq, struct ibv_wc wc)
 	return ok;
 }
 
+/* Completions of a driver's requests have numbers above those of receives. */
+static int is_receive(const struct ibv_wc *wc) { return wc->opcode >= IBV_WC_RECV && wc->opcode < IBV_WC_DRIVER1; }
+
 int recorder_complete(uint32_t qpn, struct ibv_wc wc)
 {
 	struct fake *f = find(qpn);
 
-	return f && push(wc.opcode & IBV_WC_RECV ? f->ex.qp_base.recv_cq : f->ex.qp_base.send_cq, wc);
+	return f && push(is_receive(&wc) ? f->ex.qp_base.recv_cq : f->ex.qp_base.send_cq, wc);
 }
 
 int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
@@ -129,7 +132,7 @@ int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 
 		wcs[got] = c->wcs[c->head++ % COMPLETIONS];
 		f = find(wcs[got].qp_num);
-		if (f && !(wcs[got].opcode & IBV_WC_RECV))
+		if (f && !is_receive(&wcs[got]))
 			free_place(f, wcs[got].wr_id);
 	}
 	pthread_mutex_unlock(&lock);
