@@ -126,9 +126,12 @@ func (b *Batch) fail(err error, detail ...any) {
 // kinds, or answers nil. It is the one call that adding a request makes: the
 // methods below are small enough to be inlined around it.
 func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
+	if flags&Inline != 0 {
+		return b.nextInline(id, op, flags, to, sges)
+	}
 	i := b.n
-	if uint(i) >= uint(len(b.wrs)) || len(sges) > b.maxSGE || to == badRemote || flags&Inline != 0 && !b.fitsInline(op, sges) {
-		return b.refuse(to, op, sges)
+	if uint(i) >= uint(len(b.wrs)) || len(sges) > b.maxSGE || to == badRemote {
+		return b.refuse(to, sges)
 	}
 	w := &b.wrs[i]
 	w.ID = id
@@ -138,14 +141,14 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	w.SetRDMA(to.Addr, to.RKey)
 	if len(sges) == 1 { // nearly always, and without a loop
 		if sges[0].Length > maxSGELength {
-			return b.refuse(to, op, sges)
+			return b.refuse(to, sges)
 		}
 		b.sges[i*b.maxSGE] = sges[0]
 	} else {
 		dst := b.sges[i*b.maxSGE:]
 		for j := range sges {
 			if sges[j].Length > maxSGELength {
-				return b.refuse(to, op, sges)
+				return b.refuse(to, sges)
 			}
 			dst[j] = sges[j]
 		}
@@ -158,7 +161,7 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 // would slow down by the size of its stack frame.
 //
 //go:noinline
-func (b *Batch) refuse(to Remote, op uint32, sges []SGE) *cgo.SendWR {
+func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 	switch {
 	case b.n >= len(b.wrs):
 		b.fail(ErrBatchFull, "it holds ", len(b.wrs))
@@ -166,14 +169,8 @@ func (b *Batch) refuse(to Remote, op uint32, sges []SGE) *cgo.SendWR {
 		b.fail(ErrAttributes, len(sges), " scatter/gather entries; MaxSendSGE is ", b.maxSGE)
 	case to == badRemote:
 		b.fail(ErrRange, "remote memory")
-	case slices.ContainsFunc(sges, func(s SGE) bool { return s.Length > maxSGELength }):
-		b.fail(ErrRange, "local memory")
-	case !carriesData(op):
-		b.fail(ErrAttributes, opcodeNames[op], " has no data to be inline")
-	case len(sges) > maxInlinePieces:
-		b.fail(ErrAttributes, len(sges), " pieces inline; at most ", maxInlinePieces)
 	default:
-		b.fail(ErrAttributes, inlineSize(sges), " bytes inline; MaxInline is ", b.qp.MaxInline())
+		b.fail(ErrRange, "local memory")
 	}
 	return nil
 }
@@ -191,13 +188,31 @@ func inlineSize(sges []SGE) (n uint64) {
 	return n
 }
 
-// fitsInline is asked before the provider is: some answer a request that is too
-// long as they answer one that finds the queue full (mlx5, bnxt_re), others copy
-// it whole.
+// nextInline is next for data that is copied. How much there is is checked before
+// the provider is asked: some answer a request that is too long as they answer one
+// that finds the queue full (mlx5, bnxt_re), others copy it whole. It is apart from
+// next, which a call in its middle would slow down by a tenth.
 //
 //go:noinline
-func (b *Batch) fitsInline(op uint32, sges []SGE) bool {
-	return carriesData(op) && len(sges) <= maxInlinePieces && inlineSize(sges) <= uint64(b.qp.cap.MaxInlineData)
+func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
+	size := inlineSize(sges)
+	outside := slices.ContainsFunc(sges, func(s SGE) bool { return s.Length > maxSGELength })
+	switch {
+	case !carriesData(op):
+		b.fail(ErrAttributes, opcodeNames[op], " has no data to be inline")
+		return nil
+	case len(sges) > maxInlinePieces:
+		b.fail(ErrAttributes, len(sges), " pieces inline; at most ", maxInlinePieces)
+		return nil
+	case !outside && size > uint64(b.qp.cap.MaxInlineData):
+		b.fail(ErrAttributes, size, " bytes inline; MaxInline is ", b.qp.MaxInline())
+		return nil
+	}
+	w := b.next(id, op, flags&^Inline, to, sges)
+	if w != nil {
+		w.Flags = uint32(flags)
+	}
+	return w
 }
 
 // Send adds a SEND of the gathered memory.
