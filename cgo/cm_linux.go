@@ -134,16 +134,20 @@ func CMDisconnect(id CMID) error {
 
 // CMInitQPAttr answers the attributes that bring a queue pair to a state.
 func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
-	r, err := C.gv_cm_init_qp_attr(C.uintptr_t(id), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.uint32_t(state), &m)
+	r, err := C.gv_cm_init_qp_attr(C.uintptr_t(id), &c, C.uint32_t(state), &m)
+	toGo(&c, a)
 	return uint32(m), status(r, err)
 }
 
 // CMInit brings a fresh queue pair to INIT with those access rights. For an
 // error a and mask are those of the call that failed.
 func CMInit(id CMID, qp QP, access uint32, a *QPAttr) (mask uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
-	r, err := C.gv_cm_init(C.uintptr_t(id), C.uintptr_t(qp), C.uint32_t(access), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m)
+	r, err := C.gv_cm_init(C.uintptr_t(id), C.uintptr_t(qp), C.uint32_t(access), &c, &m)
+	toGo(&c, a)
 	return uint32(m), status(r, err)
 }
 
@@ -151,10 +155,12 @@ func CMInit(id CMID, qp QP, access uint32, a *QPAttr) (mask uint32, err error) {
 // peer. Negative depths mean the connection manager's. state is the last one
 // that was reached; for an error a and mask are those of the call that failed.
 func CMConnected(id CMID, qp QP, responder, initiator int, establish bool, a *QPAttr) (mask, state uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
 	var stage C.int
 	r, err := C.gv_cm_connected(C.uintptr_t(id), C.uintptr_t(qp), C.int(responder), C.int(initiator), cBool(establish),
-		(*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m, &stage)
+		&c, &m, &stage)
+	toGo(&c, a)
 	err = status(r, err)
 	state = C.IBV_QPS_INIT
 	switch {

@@ -52,11 +52,15 @@ struct gv_dest {
 
 _Static_assert(sizeof(struct gv_dest) <= sizeof(((struct ibv_send_wr *)0)->bind_mw), "destination");
 
-/* The end of struct ibv_qp_ex since rdma-core 45. */
-struct gv_qp_ex_flush {
-	struct ibv_qp_ex base;
-	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level);
-};
+/*
+ * Where struct ibv_qp_ex has wr_flush, which came with rdma-core 45: 0 with
+ * headers before that. See FlushOffset in flush_linux.go.
+ */
+extern size_t gv_flush_at;
+
+typedef void gv_flush_fn(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level);
+
+static inline gv_flush_fn *gv_flush(struct ibv_qp_ex *x) { return *(gv_flush_fn **)((char *)x + gv_flush_at); }
 
 /*
  * rxe's ibv_wr_set_sge_list takes all pieces to be as long as the first before
@@ -143,7 +147,7 @@ static inline uint64_t gv_callable(struct ibv_qp_ex *x, struct mlx5dv_qp_ex *m, 
 	can |= x->wr_atomic_write ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0;
 	can |= m && m->wr_raw_wqe ? GV_OP_RAW : 0;
 	/* Only a provider that knows the flag has the pointer at all. */
-	if (ops & GV_OP_FLUSH && ((struct gv_qp_ex_flush *)x)->wr_flush)
+	if (ops & GV_OP_FLUSH && gv_flush_at && gv_flush(x))
 		can |= GV_OP_FLUSH;
 	return can & ops;
 }
@@ -223,8 +227,8 @@ static inline void gv_wr_one(struct ibv_qp_ex *x, struct mlx5dv_qp_ex *m, struct
 		ibv_wr_atomic_write(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, &w->wr.atomic.swap);
 		return;
 	case GV_WR_FLUSH:
-		((struct gv_qp_ex_flush *)x)->wr_flush(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, w->wr.atomic.compare_add,
-						       w->wr.atomic.swap & 0xff, w->wr.atomic.swap >> 8 & 0xff);
+		gv_flush(x)(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, w->wr.atomic.compare_add, w->wr.atomic.swap & 0xff,
+			    w->wr.atomic.swap >> 8 & 0xff);
 		return;
 	case GV_WR_RAW:
 		mlx5dv_wr_raw_wqe(m, (const void *)w->wr.rdma.remote_addr);

@@ -37,6 +37,7 @@ func ResetPostPath(PostPath)                                      {}
 func Outstanding(PostPath) int                                    { return 0 }
 func Callable(PostPath) uint64                                    { return 0 }
 func OpOf(uint32) uint64                                          { return 0 }
+func FlushOffset() uintptr                                        { return 0 }
 func QPNum(QP) uint32                                             { return 0 }
 func QueryDeviceEx(Context, *DeviceAttrEx) error                  { return ErrUnsupported }
 func QueryClock(Context) (uint64, error)                          { return 0, ErrUnsupported }

@@ -20,6 +20,7 @@
  * What is posted to a queue pair in error is flushed; tests say how the rest ends.
  */
 #include "queues.h"
+#include "../extended.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -57,6 +58,7 @@ struct fake_cq {
 	unsigned head, n;
 };
 
+size_t standin_flush_at;
 static struct fake *qps;
 static uint32_t numbers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* completions against polls */
@@ -328,6 +330,12 @@ static void wr_bind_mw(struct ibv_qp_ex *x, struct ibv_mw *mw, uint32_t rkey, co
 	BEGUN(" rkey=%#x addr=%#lx length=%lu\n", rkey, (unsigned long)info->addr, (unsigned long)info->length);
 }
 
+static void wr_flush(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level)
+{
+	begin(x, "flush", 0);
+	BEGUN(" rkey=%#x addr=%#lx length=%zu type=%u level=%u\n", rkey, (unsigned long)addr, length, type, level);
+}
+
 /* The errno for a request that is too big: mlx5's is that of a full queue. */
 static int too_big(struct fake *f) { return f->rules == STANDIN_MLX5 ? ENOMEM : EINVAL; }
 
@@ -426,6 +434,8 @@ static void set_pointers(struct fake *f, uint64_t ops, struct mlx5dv_qp_init_att
 	x->wr_atomic_fetch_add = ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD ? wr_faa : NULL;
 	x->wr_local_inv = ops & IBV_QP_EX_WITH_LOCAL_INV ? wr_local_inv : NULL;
 	x->wr_bind_mw = ops & IBV_QP_EX_WITH_BIND_MW ? wr_bind_mw : NULL;
+	if (standin_flush_at && ops & GV_OP_FLUSH)
+		*(gv_flush_fn **)((char *)x + standin_flush_at) = wr_flush;
 	x->wr_set_sge = set_sge;
 	x->wr_set_sge_list = set_sge_list;
 	x->wr_set_inline_data = set_inline;

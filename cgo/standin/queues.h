@@ -12,6 +12,9 @@ __attribute__((format(printf, 1, 2))) void recorder_note(const char *format, ...
 /* The errno that a call is to fail with, or 0. */
 int recorder_refused(const char *call);
 
+/* Where struct ibv_qp_ex has wr_flush, or 0. */
+extern size_t standin_flush_at;
+
 /* m is NULL for a queue pair that mlx5dv did not make. */
 struct ibv_qp *standin_new_qp(struct ibv_qp_init_attr_ex *a, enum standin_rules rules, struct mlx5dv_qp_init_attr *m);
 void standin_free_qp(struct ibv_qp *qp);

@@ -150,10 +150,19 @@ static int init_obj(struct mlx5dv_obj *obj, uint64_t type)
 	return 0;
 }
 
+/* The size of a structure that is passed with it, unless it is that of the header. */
+static void note_size(uint32_t size, size_t want)
+{
+	if (size != want)
+		note(" size=%u", size);
+}
+
 static int efa_query(struct ibv_context *ctx, struct efadv_device_attr *a, uint32_t size)
 {
 	(void)ctx;
-	note("efadv_query_device size=%u\n", size);
+	note("efadv_query_device");
+	note_size(size, sizeof(*a));
+	note("\n");
 	a->max_sq_wr = 512;
 	a->inline_buf_size = 32;
 	a->max_rdma_size = 1 << 30;
@@ -166,7 +175,9 @@ static struct ibv_qp *efa_create(struct ibv_context *ctx, struct ibv_qp_init_att
 	(void)ctx;
 	note("efadv_create_qp_ex");
 	note_attr(a);
-	note("  efa mask=%#lx driver_type=%u size=%u\n", (unsigned long)e->comp_mask, e->driver_qp_type, size);
+	note("  efa mask=%#lx driver_type=%u", (unsigned long)e->comp_mask, e->driver_qp_type);
+	note_size(size, sizeof(*e));
+	note("\n");
 	return standin_new_qp(a, STANDIN_EFA, NULL);
 }
 
@@ -308,7 +319,7 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 	return 0;
 }
 
-int recorder_install(uintptr_t table)
+int recorder_install(uintptr_t table, size_t wr_flush_at)
 {
 	struct gv_driver *d = (struct gv_driver *)table;
 
@@ -320,6 +331,7 @@ int recorder_install(uintptr_t table)
 		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
 		standin_create_cq, standin_destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah, rereg_mr,
 	};
+	standin_flush_at = wr_flush_at;
 	used = 0;
 	standin_forget();
 	refused[0] = 0;

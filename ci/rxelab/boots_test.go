@@ -40,14 +40,16 @@ func TestBootsOnABusyHost(t *testing.T) {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
 				series := []string{"6.1", "6.12"}[i%2]
 				start := time.Now()
-				cmd := exec.Command(program, "-kernel", series, "true")
+				cmd := exec.Command(program, "-timeout", "1h", "-kernel", series, "true")
 				var said bytes.Buffer
 				cmd.Stderr = &said
 				if err := cmd.Run(); err != nil {
 					t.Errorf("boot %d, Linux %s: %v\n%s", i, series, err, &said)
 					continue
 				}
-				booted.Add(1)
+				if done := booted.Add(1); done%10 == 0 {
+					t.Logf("%d booted", done)
+				}
 				if bytes.Contains(said.Bytes(), []byte("booted once more")) {
 					again.Add(1)
 					t.Logf("boot %d, Linux %s:\n%s", i, series, &said)

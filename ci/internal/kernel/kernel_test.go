@@ -71,6 +71,17 @@ func TestOtherLayouts(t *testing.T) {
 	}
 }
 
+func TestSignaturesAreCutOff(t *testing.T) {
+	const mark = "~Module signature appended~\n"
+	signed := func(length byte) []byte {
+		return []byte("ELFmodule" + "SIGNATURE" + "\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00" + string([]byte{length}) + mark)
+	}
+	require.Equal(t, "ELFmodule", string(unsigned(signed(9))))
+	for _, odd := range [][]byte{nil, []byte("ELFmodule"), []byte(mark), signed(200)} {
+		require.Equal(t, odd, unsigned(odd))
+	}
+}
+
 // Neither the lock nor a download outlasts the context.
 func TestGetIsInterruptible(t *testing.T) {
 	t.Setenv("LAB_CACHE", t.TempDir())

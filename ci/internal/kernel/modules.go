@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
@@ -63,6 +64,7 @@ func (t *Tree) Load(names []string) ([]Module, error) {
 		if err != nil {
 			return err
 		}
+		data = unsigned(data)
 		deps, err := depends(data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -114,6 +116,23 @@ func readModule(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
+}
+
+// unsigned cuts off the signature, which costs an emulated guest as much as
+// all else that it does for a module. The kernel says that it is tainted.
+func unsigned(module []byte) []byte {
+	// Behind the module: the signature, 12 bytes that end with its length in
+	// four, big endian, and this line (include/linux/module_signature.h).
+	const mark, info = "~Module signature appended~\n", 12
+	b, ok := bytes.CutSuffix(module, []byte(mark))
+	if !ok || len(b) < info {
+		return module
+	}
+	b, length := b[:len(b)-info], binary.BigEndian.Uint32(b[len(b)-4:])
+	if uint64(length) > uint64(len(b)) {
+		return module
+	}
+	return b[:len(b)-int(length)]
 }
 
 // depends reads the modules that a module needs from its .modinfo section, so

@@ -16,9 +16,10 @@ const qemu = "qemu-system-x86_64"
 // and an exit to the emulator. A busy host delivers the emulated timer's first
 // interrupts too late for the kernel's test of the IO-APIC, which ends the boot
 // in one of some hundred cases: no_timer_check leaves the test out. For the same
-// reason stalls are reported later than usual.
+// reason stalls are reported later than usual. The crypto layer's tests of
+// itself are a quarter of an emulated boot.
 const cmdline = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic random.trust_cpu=on tsc=reliable " +
-	"no_timer_check rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=60"
+	"no_timer_check cryptomgr.notests rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=60"
 
 // args is QEMU's command line. fds are the numbers, in QEMU, of the sockets
 // behind the serial ports, by name; nic is that of the network card or 0.
