@@ -45,12 +45,12 @@ func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
 
 // PollCQ polls up to spins+1 times until at least one completion is there.
 func PollCQ(cq CQ, path PollPath, wcs []WC, spins uint32) (int, error) {
-	return polled(C.gv_poll(C.uintptr_t(cq), C.int(path), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
+	return polled(C.gv_poll(C.uintptr_t(cq), C.uintptr_t(path), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
 }
 
 // PollCQEx polls an extended queue once; fields are those that it was made for.
 func PollCQEx(cq CQ, path PollPath, fields uint64, wcs []WCEx) (int, error) {
-	return polled(C.gv_poll_extended(C.uintptr_t(cq), C.int(path), C.uint64_t(fields), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
+	return polled(C.gv_poll_extended(C.uintptr_t(cq), C.uintptr_t(path), C.uint64_t(fields), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
 }
 
 // WaitStep is one step of waiting on a completion channel: it takes the event
@@ -59,7 +59,7 @@ func PollCQEx(cq CQ, path PollPath, fields uint64, wcs []WCEx) (int, error) {
 // way.
 func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
 	a := cBool(*armed)
-	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.int(path), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.uintptr_t(path), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
 	*armed = a != 0
 	return n, err
 }
@@ -68,13 +68,51 @@ func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, solicitedOnly b
 func PostPoll(qp QP, path PostPath, c *SendChain, n int, cq CQ, poll PollPath, wcs []WC, spins uint32) (accepted, got int, err error) {
 	var g C.int
 	r := C.gv_post_poll(C.uintptr_t(qp), C.uintptr_t(path), at(&c.WRs[0]), C.uint32_t(n),
-		C.uintptr_t(cq), C.int(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
+		C.uintptr_t(cq), C.uintptr_t(poll), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins), &g)
 	if accepted, err = posted(r); err != nil {
 		return accepted, 0, err
 	}
 	got, err = polled(g)
 	return accepted, got, err
 }
+
+// NewPollPath makes a path on which completions credit the send queues of the
+// queue pairs that were made with it ([QPInit.SendPath]). It lives as long as
+// the queue and those queue pairs.
+func NewPollPath(how PollPath) (PollPath, error) {
+	p := C.gv_cq_new(C.int(how))
+	if p == nil {
+		return 0, syscall.ENOMEM
+	}
+	return PollPath(uintptr(unsafe.Pointer(p))), nil
+}
+
+func FreePollPath(p PollPath) {
+	if p > PollRXE {
+		C.gv_cq_free(ptr[C.struct_gv_cq](p))
+	}
+}
+
+// FreePostPath is for a queue pair that has been destroyed.
+func FreePostPath(p PostPath) { C.gv_sq_free(ptr[C.struct_gv_sq](p)) }
+
+// ResetPostPath is for a queue pair that went through RESET.
+func ResetPostPath(p PostPath) {
+	if p != PostPlain {
+		C.gv_sq_reset(ptr[C.struct_gv_sq](p))
+	}
+}
+
+// Outstanding is how many sends of a path other than [PostPlain] may still be
+// under way.
+func Outstanding(p PostPath) int { return int(C.gv_sq_outstanding(ptr[C.struct_gv_sq](p))) }
+
+// Callable are the operations (enum ibv_qp_create_send_ops_flags) that a path
+// other than [PostPlain] has, of those asked for, and GV_OP_RAW of extended.h.
+func Callable(p PostPath) uint64 { return uint64(ptr[C.struct_gv_sq](p).ops) }
+
+// OpOf is the operation that an opcode needs.
+func OpOf(opcode uint32) uint64 { return uint64(C.gv_op(C.uint32_t(opcode))) }
 
 func at[T any](p *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(p))) }
 
@@ -94,8 +132,8 @@ func posted(r C.uint64_t) (int, error) {
 	return int(r >> 32), nil
 }
 
-// polled turns a count into (count, nil) and a negative errno into an error.
-// Providers answer -1 for a broken queue without saying more.
+// polled turns a count into (count, nil) and a negative errno into an error: EIO
+// where a provider reports a broken queue without saying more.
 func polled(n C.int) (int, error) {
 	if n < 0 {
 		return 0, syscall.Errno(-n)

@@ -62,6 +62,7 @@ static void load(void)
 	table.destroy_srq = ibv_destroy_srq;
 	table.create_ah = ibv_create_ah;
 	table.destroy_ah = ibv_destroy_ah;
+	table.rereg_mr = ibv_rereg_mr;
 }
 
 struct gv_driver *gv_driver(void)
@@ -112,6 +113,36 @@ static struct ibv_qp *create_mlx5(struct gv_driver *d, struct gv_qp_init *init, 
 	return d->mlx5_create_qp(init->ctx, a, &m);
 }
 
+/* What posting to a new queue pair has to know. */
+static struct gv_sq *send_queue(struct gv_driver *d, struct gv_qp_init *init, struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *x = d->to_ex(qp);
+	enum gv_order order = GV_IN_ORDER;
+	uint32_t size = init->cap.max_send_wr;
+	struct gv_sq *s;
+
+	if (init->driver == EFA_SRD)
+		order = GV_ANY_ORDER;
+	if (init->log_streams) {
+		/*
+		 * libmlx5 takes all up to the request that completed last to have
+		 * completed, and no others. So of a ring that requests leave in any
+		 * order only half can be promised.
+		 */
+		order = GV_BY_STREAM;
+		size /= 2;
+	}
+	s = gv_sq_new(init->sends, qp->qp_num, size, order);
+	if (!s)
+		return NULL;
+	if (init->driver == MLX5_QP || init->driver == MLX5_DCI)
+		s->m = d->mlx5_qp_ex(x);
+	s->rxe = init->rxe;
+	s->sig_all = init->sig_all;
+	s->ops = gv_callable(x, s->m, init->send_ops | (init->raw_wqe ? GV_OP_RAW : 0));
+	return s;
+}
+
 struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how)
 {
 	struct gv_driver *d = gv_driver();
@@ -122,8 +153,9 @@ struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how)
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = init->send_ops,
 	};
 	struct ibv_qp *qp;
+	struct gv_sq *sq;
 
-	*how = GV_POST_EXTENDED;
+	*how = GV_POST_PLAIN;
 	switch (init->driver) {
 	case NO_DRIVER:
 		qp = d->create_qp_ex(init->ctx, &a);
@@ -140,9 +172,13 @@ struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how)
 	if (!qp)
 		return NULL;
 	init->cap = a.cap;
-	if (init->driver == MLX5_QP || init->driver == MLX5_DCI)
-		*how = (uintptr_t)d->mlx5_qp_ex(d->to_ex(qp));
 	if (init->driver == MLX5_DCT)
-		*how = GV_POST_PLAIN;
+		return qp;
+	sq = send_queue(d, init, qp);
+	if (!sq) {
+		d->destroy_qp(qp);
+		return fail(ENOMEM);
+	}
+	*how = (uintptr_t)sq;
 	return qp;
 }

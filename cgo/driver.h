@@ -40,6 +40,7 @@ struct gv_driver {
 	int (*destroy_srq)(struct ibv_srq *srq);
 	struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 	int (*destroy_ah)(struct ibv_ah *ah);
+	int (*rereg_mr)(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */
@@ -59,9 +60,11 @@ struct gv_qp_init {
 	uint64_t dc_key;
 	uint8_t log_streams, log_errored;
 	int raw_wqe;
+	int rxe;
+	struct gv_cq *sends; /* of send_cq, or NULL */
 };
 
-/* Makes a queue pair and tells how it is posted to (GV_POST_PLAIN ...). */
+/* Makes a queue pair and tells how it is posted to (GV_POST_PLAIN in extended.h). */
 struct ibv_qp *gv_create_qp(struct gv_qp_init *init, uintptr_t *how);
 
 #endif

@@ -121,9 +121,12 @@ func CreateQP(ctx Context, pd PD, init *QPInit) (QP, uint32, PostPath, error) {
 		ctx: ctx.c(), pd: pd.c(), send_cq: init.SendCQ.c(), recv_cq: init.RecvCQ.c(), srq: init.SRQ.c(),
 		_type: C.uint32_t(init.Type), sig_all: cBool(init.SigAll), send_ops: C.uint64_t(init.SendOps),
 		driver: C.int(init.Driver), dc_key: C.uint64_t(init.DCKey), log_streams: C.uint8_t(init.LogStreams),
-		log_errored: C.uint8_t(init.LogErrored), raw_wqe: cBool(init.RawWQE),
+		log_errored: C.uint8_t(init.LogErrored), raw_wqe: cBool(init.RawWQE), rxe: cBool(init.SoftRoCE),
 	}
 	c.cap = *toC[C.struct_ibv_qp_cap](&init.Cap)
+	if init.SendPath > PollRXE {
+		c.sends = ptr[C.struct_gv_cq](init.SendPath)
+	}
 	var how C.uintptr_t
 	p, err := C.gv_create_qp(&c, &how)
 	qp, err := handle[QP](p, err)

@@ -4,6 +4,7 @@ package cgo
 
 /*
 #include "shim.h"
+#include "driver.h"
 
 static int gv_bind_mw(uintptr_t qp, uintptr_t mw, uint64_t id, uint32_t flags, uintptr_t mr, uint64_t addr,
 		      uint64_t length, uint32_t access)
@@ -21,6 +22,11 @@ static int gv_advise_mr(uintptr_t pd, uint32_t advice, uint32_t flags, uint64_t 
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 
 	return ibv_advise_mr((struct ibv_pd *)pd, advice, flags, &sge, 1);
+}
+
+static int gv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return gv_driver()->rereg_mr(mr, flags, pd, addr, length, access);
 }
 */
 import "C"
@@ -67,7 +73,7 @@ func RegDMABuf(pd PD, offset uint64, length int, iova uint64, fd int, access uin
 // is libibverbs' own: below -3 the region is lost.
 func ReregMR(mr MR, flags uint32, pd PD, addr uintptr, length int, access uint32) (lkey, rkey uint32, code int, err error) {
 	p := mr.c()
-	r, err := C.ibv_rereg_mr(p, C.int(flags), pd.c(), *(*unsafe.Pointer)(unsafe.Pointer(&addr)), C.size_t(length), C.int(access))
+	r, err := C.gv_rereg_mr(p, C.int(flags), pd.c(), *(*unsafe.Pointer)(unsafe.Pointer(&addr)), C.size_t(length), C.int(access))
 	if r == 0 {
 		return uint32(p.lkey), uint32(p.rkey), 0, nil
 	}

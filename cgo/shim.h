@@ -17,7 +17,7 @@
 /*
  * Posts the first n work requests of a chain whose next pointers already link
  * it in order. Answers errno in the low 32 bits and the number accepted in the
- * high ones. How: see GV_POST_PLAIN in extended.h.
+ * high ones. How and path: see GV_POST_PLAIN and GV_POLL_PLAIN in extended.h.
  */
 static inline uint64_t gv_post_send(uintptr_t qp, uintptr_t how, struct ibv_send_wr *wr, uint32_t n)
 {
@@ -26,13 +26,13 @@ static inline uint64_t gv_post_send(uintptr_t qp, uintptr_t how, struct ibv_send
 	int err;
 
 	if (how != GV_POST_PLAIN)
-		return gv_post_extended(qp, how, wr, n);
+		return gv_post_extended(qp, (struct gv_sq *)how, wr, n);
 	wr[n - 1].next = NULL;
 	err = ibv_post_send((struct ibv_qp *)qp, wr, &bad);
 	wr[n - 1].next = rest;
 	if (!err)
 		return (uint64_t)n << 32;
-	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
+	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)gv_errno(err);
 }
 
 static inline uint64_t gv_post_send_at(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n)
@@ -56,21 +56,19 @@ static inline uint64_t gv_post_recv_at(uintptr_t queue, int shared, uintptr_t at
 	wr[n - 1].next = rest;
 	if (!err)
 		return (uint64_t)n << 32;
-	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)err;
+	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)gv_errno(err);
 }
 
-static inline int gv_poll_once(uintptr_t cq, int extended, struct ibv_wc *wc, int n)
+static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n)
 {
-	if (extended)
-		return gv_poll_extended(cq, extended, 0, wc, sizeof(*wc), n);
-	return ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+	return gv_take_completions(cq, path, 0, 0, wc, sizeof(*wc), n);
 }
 
 /* Polls up to spins + 1 times, until something is there. */
-static inline int gv_poll(uintptr_t cq, int extended, struct ibv_wc *wc, int n, uint32_t spins)
+static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n, uint32_t spins)
 {
 	for (;;) {
-		int got = gv_poll_once(cq, extended, wc, n);
+		int got = gv_poll_once(cq, path, wc, n);
 
 		if (got != 0 || spins == 0)
 			return got;
@@ -87,7 +85,7 @@ static inline int gv_poll(uintptr_t cq, int extended, struct ibv_wc *wc, int n, 
  * came in between raised none. If one was requested it is taken first, so that
  * there is never more than one unread event in the channel.
  */
-static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int extended, int *armed, int solicited,
+static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, int *armed, int solicited,
 			       struct ibv_wc *wc, int n)
 {
 	int got;
@@ -100,15 +98,15 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int extended, in
 			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
 		ibv_ack_cq_events(which, 1);
 		*armed = 0;
-		got = gv_poll_once(cq, extended, wc, n);
+		got = gv_poll_once(cq, path, wc, n);
 		if (got)
 			return got;
 	}
 	got = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
 	if (got)
-		return -got;
+		return -gv_errno(got);
 	*armed = 1;
-	return gv_poll_once(cq, extended, wc, n);
+	return gv_poll_once(cq, path, wc, n);
 }
 
 /*
@@ -116,12 +114,12 @@ static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, int extended, in
  * the chain was accepted.
  */
 static inline uint64_t gv_post_poll(uintptr_t qp, uintptr_t how, uintptr_t wr, uint32_t n,
-				    uintptr_t cq, int extended, struct ibv_wc *wc, int max,
+				    uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int max,
 				    uint32_t spins, int *got)
 {
 	uint64_t r = gv_post_send(qp, how, (struct ibv_send_wr *)wr, n);
 
-	*got = (uint32_t)r ? 0 : gv_poll(cq, extended, wc, max, spins);
+	*got = (uint32_t)r ? 0 : gv_poll(cq, path, wc, max, spins);
 	return r;
 }
 

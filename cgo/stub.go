@@ -30,6 +30,13 @@ func DestroyCompChannel(CompChannel) error                        { return ErrUn
 func CreateCQ(Context, int, CompChannel, int) (CQ, int, error)    { return 0, 0, ErrUnsupported }
 func DestroyCQ(CQ) error                                          { return ErrUnsupported }
 func CreateQP(Context, PD, *QPInit) (QP, uint32, PostPath, error) { return 0, 0, 0, ErrUnsupported }
+func NewPollPath(PollPath) (PollPath, error)                      { return 0, ErrUnsupported }
+func FreePollPath(PollPath)                                       {}
+func FreePostPath(PostPath)                                       {}
+func ResetPostPath(PostPath)                                      {}
+func Outstanding(PostPath) int                                    { return 0 }
+func Callable(PostPath) uint64                                    { return 0 }
+func OpOf(uint32) uint64                                          { return 0 }
 func FlushOffset() uintptr                                        { return 0 }
 func QPNum(QP) uint32                                             { return 0 }
 func QueryDeviceEx(Context, *DeviceAttrEx) error                  { return ErrUnsupported }

@@ -17,18 +17,15 @@ type (
 	TD          uintptr // struct ibv_td *
 )
 
-// PostPath is how a queue pair posts: by ibv_post_send, by ibv_wr_*, or, any
-// other value, by ibv_wr_* and the calls of mlx5dv of the queue pair.
+// PostPath is how a queue pair posts: by ibv_post_send, or, any other value, by
+// ibv_wr_*, with its requests counted (struct gv_sq of credits.h).
 type PostPath uintptr
 
-const (
-	PostPlain    PostPath = 0
-	PostExtended PostPath = 1
-	PostRXE      PostPath = 2 // by rxe's ibv_wr_*, whose mistakes are kept from harm
-)
+const PostPlain PostPath = 0
 
-// PollPath is how a completion queue is polled.
-type PollPath int
+// PollPath is how a completion queue is polled: one of these, or what
+// [NewPollPath] answers.
+type PollPath uintptr
 
 const (
 	PollPlain    PollPath = 0
@@ -303,8 +300,10 @@ type QPInit struct {
 	Cap    QPCap // on return: what the device granted
 	SigAll bool
 
-	Extended bool   // to be posted to by ibv_wr_*
-	SendOps  uint64 // enum ibv_qp_create_send_ops_flags, if Extended
+	SoftRoCE bool     // a device of rxe
+	SendPath PollPath // of SendCQ, which is to credit the sends that complete
+	Extended bool     // to be posted to by ibv_wr_*
+	SendOps  uint64   // enum ibv_qp_create_send_ops_flags, if Extended
 
 	Driver     Driver
 	DCKey      uint64 // of a DCT: its access key

@@ -96,12 +96,6 @@ func local(dev *verbs.Device, gid verbs.GIDEntry, mtu verbs.MTU) (verbs.GIDEntry
 
 func (h *hardware) addDCI(streams, errored int) error {
 	cfg := verbs.QPConfig{Type: verbs.DCI, SendCQ: h.cq, GID: h.gid, MaxSendWR: h.cfg.Depth, MaxInline: h.cfg.MaxInline, Streams: streams, ErroredStreams: errored}
-	if streams > 0 {
-		// The provider frees the send queue up to the request that completed
-		// last. If that was an old one it sees up to Depth requests that have
-		// long completed, and they must not be in the way of Depth new ones.
-		cfg.MaxSendWR *= 2
-	}
 	if h.cfg.Masked {
 		cfg.Ops = verbs.OpMasked
 	}

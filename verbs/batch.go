@@ -1,7 +1,10 @@
 package verbs
 
 import (
+	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -24,6 +27,19 @@ const (
 	// again when Post returns, and needs no registration.
 	Inline
 )
+
+func (f SendFlags) String() string {
+	s := ""
+	for i, name := range []string{"Fence", "Signaled", "Solicited", "Inline"} {
+		if f&(1<<i) != 0 {
+			s += "|" + name
+		}
+	}
+	if rest := f >> 4; rest != 0 {
+		s += fmt.Sprintf("|%#x", uint32(rest<<4))
+	}
+	return strings.TrimPrefix(s, "|")
+}
 
 // Send opcodes (enum ibv_wr_opcode).
 const (
@@ -78,6 +94,9 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if q.ops&OpMasked != 0 {
 		inline = max(inline, wqeMax) // raw entries lie there until they are posted
 	}
+	if q.typ == RawPacket {
+		inline = max(inline, shortestFrame) // for Drain
+	}
 	chain, err := cgo.NewSendChain(n, max(int(q.cap.MaxSendSGE), 1), inline)
 	if err != nil {
 		return nil, opError("make batch for", q.life.label, err)
@@ -110,6 +129,9 @@ func (b *Batch) fail(err error, detail ...any) {
 // kinds, or answers nil. It is the one call that adding a request makes: the
 // methods below are small enough to be inlined around it.
 func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
+	if flags&Inline != 0 {
+		return b.nextInline(id, op, flags, to, sges)
+	}
 	i := b.n
 	if uint(i) >= uint(len(b.wrs)) || len(sges) > b.maxSGE || to == badRemote {
 		return b.refuse(to, sges)
@@ -154,6 +176,46 @@ func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 		b.fail(ErrRange, "local memory")
 	}
 	return nil
+}
+
+// carriesData tells whether a request sends local memory.
+func carriesData(op uint32) bool { return op <= opSendImm || op == opSendInv }
+
+// maxInlinePieces is GV_MAX_INLINE_PIECES of package cgo.
+const maxInlinePieces = 32
+
+func inlineSize(sges []SGE) (n uint64) {
+	for _, s := range sges {
+		n += uint64(s.Length)
+	}
+	return n
+}
+
+// nextInline is next for data that is copied. How much there is is checked before
+// the provider is asked: some answer a request that is too long as they answer one
+// that finds the queue full (mlx5, bnxt_re), others copy it whole. It is apart from
+// next, which a call in its middle would slow down by a tenth.
+//
+//go:noinline
+func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
+	size := inlineSize(sges)
+	outside := slices.ContainsFunc(sges, func(s SGE) bool { return s.Length > maxSGELength })
+	switch {
+	case !carriesData(op):
+		b.fail(ErrAttributes, opcodeNames[op], " has no data to be inline")
+		return nil
+	case len(sges) > maxInlinePieces:
+		b.fail(ErrAttributes, len(sges), " pieces inline; at most ", maxInlinePieces)
+		return nil
+	case !outside && size > uint64(b.qp.cap.MaxInlineData):
+		b.fail(ErrAttributes, size, " bytes inline; MaxInline is ", b.qp.MaxInline())
+		return nil
+	}
+	w := b.next(id, op, flags&^Inline, to, sges)
+	if w != nil {
+		w.Flags = uint32(flags)
+	}
+	return w
 }
 
 // Send adds a SEND of the gathered memory.
@@ -278,7 +340,8 @@ func (b *Batch) inline(data []byte) (SGE, bool) {
 // Post posts what was added and empties the batch. On an error the first n
 // requests were posted and will complete; the others are dropped. An error of
 // adding posts none. [ErrQueueFull] means that completions must be polled
-// first.
+// first. A queue pair made with [QPConfig.Extended] posts all or none, and one
+// that was not made for an operation refuses it with [ErrUnsupported].
 func (b *Batch) Post() (n int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, b.ended(err)
@@ -286,7 +349,7 @@ func (b *Batch) Post() (n int, err error) {
 	n, err = cgo.PostSend(b.qp.qp, b.qp.path, b.chain, b.n)
 	b.exit()
 	if err != nil {
-		err = b.qp.postError("post send to", err)
+		err = b.postError(err)
 	}
 	return n, b.ended(err)
 }
@@ -311,7 +374,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 	b.exit()
 	switch {
 	case err != nil && n < b.n:
-		err = b.qp.postError("post send to", err)
+		err = b.postError(err)
 	case err != nil, got == 0 && cq.overrun.Load():
 		err = cq.pollError(err)
 	}
@@ -364,12 +427,20 @@ func (b *Batch) ended(err error) error {
 	return err
 }
 
+func (b *Batch) postError(err error) error {
+	const op = "post send to"
+	if isErrno(err, syscall.EOPNOTSUPP) && b.qp.path != cgo.PostPlain {
+		return opError(op, b.qp.life.label, unsupported(err), b.unsupportedBy())
+	}
+	return b.qp.postError(op, err)
+}
+
 func (q *QP) postError(op string, err error) error {
 	switch {
 	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN), isErrno(err, syscall.ENOSPC):
 		return opError(op, q.life.label, class(ErrQueueFull, err))
 	case isErrno(err, syscall.EOPNOTSUPP):
-		return opError(op, q.life.label, unsupported(err), "by the extended calls of this provider")
+		return opError(op, q.life.label, unsupported(err), "by the provider")
 	case isErrno(err, syscall.EINVAL):
 		return opError(op, q.life.label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
 	}

@@ -64,12 +64,6 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
-	if cfg.Fields != 0 {
-		c.path = cgo.PollExtended
-		if d.SoftRoCE() {
-			c.path = cgo.PollRXE
-		}
-	}
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
@@ -88,6 +82,27 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 }
 
 func (c *CQ) create(cfg CQConfig) error {
+	d := c.dev
+	how := cgo.PollPlain
+	if c.fields != 0 {
+		how = cgo.PollExtended
+		if d.SoftRoCE() {
+			how = cgo.PollRXE
+		}
+	}
+	path, err := cgo.NewPollPath(how)
+	if err != nil {
+		return opError("create cq on", d.name, err)
+	}
+	c.path = path
+	if err := c.createOn(cfg); err != nil {
+		cgo.FreePollPath(path)
+		return err
+	}
+	return nil
+}
+
+func (c *CQ) createOn(cfg CQConfig) error {
 	d := c.dev
 	var file *os.File
 	if !cfg.PollOnly {
@@ -142,6 +157,7 @@ func (c *CQ) Close() error {
 				return err
 			}
 			c.cq = 0
+			cgo.FreePollPath(c.path)
 		}
 		return c.destroyChannel()
 	})
@@ -186,8 +202,8 @@ func (c *CQ) pollError(err error) error {
 	if c.overrun.Load() {
 		return opError("poll", c.life.label, ErrOverrun, "depth ", c.depth, ": completions are lost and the queue must be closed")
 	}
-	if isErrno(err, syscall.EPERM) {
-		err = errors.New("the provider reports a broken queue")
+	if isErrno(err, syscall.EIO) {
+		return opError("poll", c.life.label, err, "the provider cannot read the queue")
 	}
 	return opError("poll", c.life.label, err)
 }

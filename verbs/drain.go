@@ -3,7 +3,10 @@ package verbs
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/cgo"
 )
 
 // drainID marks the two requests by which Drain knows the ends of the queues.
@@ -27,8 +30,15 @@ const drainTimeout = 5 * time.Second
 // [ErrInUse] if other queue pairs complete there. It cannot hang: without a
 // deadline in ctx it gives up after 5 s with [ErrDrain].
 //
-// Receives of a shared receive queue stay in it.
+// Receives of a shared receive queue stay in it. Receives of an [SRD] queue pair
+// get no completion, and end with Close. [ErrUnsupported] means that the provider
+// leaves no way: that of a [DCT], whose Close ends what is under way, and
+// providers that take no requests in the error state (erdma). There the queue
+// pair is in that state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
+	if q.typ == DCT {
+		return opError("drain", q.life.label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
+	}
 	if each == nil {
 		if q.sendCQ.shared(q) || q.recvCQ.shared(q) {
 			return opError("drain", q.life.label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")
@@ -46,8 +56,11 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	if err := q.ToError(); err != nil {
 		return err
 	}
-	d := drainer{q: q, each: each, send: q.typ == DCT, recv: q.cap.MaxRecvWR == 0}
-	if q.typ != RC && q.typ != UC && q.typ != DCT {
+	d := drainer{q: q, each: each, recv: q.cap.MaxRecvWR == 0}
+	switch q.typ {
+	case SRD: // EFA takes no marks, and does not flush receives
+		d.count, d.recv = true, true
+	case UD, DCI:
 		// Flushed or not, a datagram has an address, and providers look at it.
 		ah, err := q.pd.CreateAH(AHAttr{GID: q.gid.GID, SGIDIndex: q.gid.Index, Port: q.gid.Port})
 		if err != nil {
@@ -78,6 +91,7 @@ type drainer struct {
 	each         func(*WC)
 	send, recv   bool // the mark has come, or there is no such queue
 	sent, posted bool // the mark is posted
+	count        bool // there is no mark for sends: they are counted
 	ah           *AH  // of the mark, if it needs one
 	wcs          [16]WC
 }
@@ -85,7 +99,11 @@ type drainer struct {
 func (d *drainer) run(ctx context.Context) error {
 	const first, longest = 50 * time.Microsecond, 10 * time.Millisecond
 	pause := first
-	for !d.send || !d.recv {
+	for {
+		d.send = d.send || d.count && cgo.Outstanding(d.q.path) == 0
+		if d.send && d.recv {
+			return nil
+		}
 		if err := d.mark(); err != nil {
 			return err
 		}
@@ -118,18 +136,17 @@ func (d *drainer) run(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // mark posts the marks; a full queue gets its own once completions were taken.
 func (d *drainer) mark() error {
-	if !d.send && !d.sent {
+	if !d.send && !d.sent && !d.count {
 		b, err := d.q.NewBatch(1)
 		if err != nil {
 			return err
 		}
 		d.addMark(b)
-		if d.sent, err = marked(b.Post()); err != nil {
+		if d.sent, err = d.marked(b.Post()); err != nil {
 			return err
 		}
 	}
@@ -139,24 +156,33 @@ func (d *drainer) mark() error {
 			return err
 		}
 		b.Recv(drainID)
-		if d.posted, err = marked(b.Post()); err != nil {
+		if d.posted, err = d.marked(b.Post()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func marked(n int, err error) (bool, error) {
-	if errors.Is(err, ErrQueueFull) {
+func (d *drainer) marked(n int, err error) (bool, error) {
+	switch {
+	case errors.Is(err, ErrQueueFull):
 		return false, nil
+	case isErrno(err, syscall.EIO), isErrno(err, syscall.EINVAL):
+		return false, opError("drain", d.q.life.label, class(ErrUnsupported, err), "the provider takes no requests in the error state, by which the end of the queue would show")
 	}
 	return n == 1 && err == nil, err
 }
+
+// shortestFrame is the least that Ethernet carries, in bytes.
+const shortestFrame = 60
 
 // addMark adds a request that queue pairs of the type have; it is flushed before
 // anybody looks at where it goes.
 func (d *drainer) addMark(b *Batch) {
 	switch {
+	case d.q.typ == RawPacket:
+		// mlx5 looks for an Ethernet header before the device flushes the frame.
+		b.Send(drainID, Signaled, SGE{Addr: b.chain.InlineAt, Length: shortestFrame})
 	case d.ah == nil:
 		b.Send(drainID, Signaled)
 	case d.q.typ == UD:

@@ -38,7 +38,10 @@ func recorded(t *testing.T, want string) {
 	require.Equal(t, standin.Expected(want), standin.Recorded())
 }
 
-var standinGID = GIDEntry{Port: 1, Index: 3, Type: GIDRoCEv2}
+var (
+	standinGID  = GIDEntry{Port: 1, Index: 3, Type: GIDRoCEv2}
+	standinPeer = GID{10: 0xff, 11: 0xff, 15: 0xa1}
+)
 
 // The sequences below follow rdma-core's manual pages mlx5dv_create_qp(3),
 // mlx5dv_wr_post(3), efadv_create_qp_ex(3) and the kernel's state tables of the
@@ -48,12 +51,13 @@ func TestDCISequence(t *testing.T) {
 	d, p, c, _ := driverRig(t)
 	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, MaxSendWR: 64, MaxInline: 32, Streams: 8})
 	require.NoError(t, err)
+	require.Equal(t, 64, q.MaxSendWR(), "with streams the queue is made twice as long")
 	q.psn = 7
 	require.NoError(t, q.Activate())
 	// DRIVER, PD|SEND_OPS_FLAGS; no receives; INIT with PKEY_INDEX and PORT
 	// alone, RTR with PATH_MTU alone.
 	recorded(t, `
-		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=64,0,1,0,32 srq=0
+		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=128,0,1,0,32 srq=0
 		  mlx5 mask=0xa dc_type=2 streams=2^3 errored=2^3
 		modify mask=0x31 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x101 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0
@@ -153,7 +157,7 @@ func TestSRDSequence(t *testing.T) {
 		read id=0x1 flags=0x2 rkey=0x5 addr=0x2000
 		  ud ah=0xa1 qpn=0x55 qkey=0x66
 		  sge lkey=0x9 addr=0x5000 length=64
-		send_imm id=0x2 flags=0 imm=0x3
+		send_imm id=0x2 flags=0x2 imm=0x3
 		  ud ah=0xa1 qpn=0x55 qkey=0x66
 		  sge list of 2
 		  sge lkey=0x9 addr=0x5000 length=64
@@ -165,10 +169,14 @@ func TestSRDSequence(t *testing.T) {
 // TestNativeMasked: the raw entry reaches mlx5dv as TestMaskedWQE has it.
 func TestNativeMasked(t *testing.T) {
 	_, p, c, _ := driverRig(t)
-	q, err := p.CreateQP(QPConfig{SendCQ: c, GID: standinGID, Ops: OpMasked, KeepReset: true})
+	q, err := p.CreateQP(QPConfig{SendCQ: c, GID: standinGID, Ops: OpMasked})
 	require.NoError(t, err)
-	q.state.Store(uint32(StateRTS))
-	require.GreaterOrEqual(t, q.MaxInline(), 0)
+	recorded(t, `
+		mlx5dv_create_qp type=0x2 mask=0x41 ops=0x7f cap=128,128,2,1,0 srq=0
+		  mlx5 mask=0x4 ops=0x8
+		modify mask=0x39 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111`)
+	require.NoError(t, q.Connect(Endpoint{Type: RC, QPN: 1, GID: standinPeer, MTU: MTU4096}, ConnectConfig{}))
+	standin.Recorded()
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
 	at := Remote{Addr: 0x1000, RKey: 2}
@@ -177,8 +185,6 @@ func TestNativeMasked(t *testing.T) {
 	_, err = b.Post()
 	require.NoError(t, err)
 	recorded(t, `
-		mlx5dv_create_qp type=0x2 mask=0x41 ops=0x7f cap=128,128,2,1,0 srq=0
-		  mlx5 mask=0x4 ops=0x8
 		start
 		raw id=0x6 flags=0x2 `+"09000015004711040000000800000000"+"00000000000010000000000200000000"+"00000000000000010000000000000080"+"00000008000000090000000000005000"+`
 		raw id=0x7 flags=0 `+"08000014004711040000000000000000"+"00000000000010000000000200000000"+"00000003000000010000000400000002"+"00000004000000090000000000005008"+`
@@ -190,7 +196,7 @@ func TestNativeMasked(t *testing.T) {
 	require.NoError(t, err)
 	recorded(t, `
 		start
-		raw id=0x9 flags=0x2 0000000a00000002000000000000000000000000000000000000000000000000
+		raw id=0x9 flags=0x2 0000000a00000002000000080000000000000000000000000000000000000000
 		complete`)
 	b.Raw(9, Signaled, entry[:16])
 	_, err = b.Post()
@@ -277,7 +283,7 @@ func TestErroredStreams(t *testing.T) {
 	q, err := p.CreateQP(QPConfig{Type: DCI, SendCQ: c, GID: standinGID, Streams: 8, ErroredStreams: 1, KeepReset: true})
 	require.NoError(t, err)
 	recorded(t, `
-		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=128,0,1,0,0 srq=0
+		mlx5dv_create_qp type=0xff mask=0x41 ops=0x7f cap=256,0,1,0,0 srq=0
 		  mlx5 mask=0xa dc_type=2 streams=2^3 errored=2^0`)
 	require.NoError(t, q.Close())
 	for _, bad := range []int{-1, 3, 16} {

@@ -52,7 +52,8 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 		return cgo.QPInit{}, opError("create qp on", q.pd.dev.name, err, detail...)
 	}
 	in := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll,
-		Extended: cfg.Extended || q.ops != 0, SendOps: uint64(usualOps[q.typ] | q.ops&^OpMasked)}
+		Extended: cfg.Extended || q.ops != 0, SendOps: uint64(usualOps[q.typ] | q.ops&^OpMasked),
+		SoftRoCE: q.pd.dev.SoftRoCE(), SendPath: q.sendCQ.path}
 	if q.ops&OpFlush != 0 && cgo.FlushOffset() == 0 {
 		return refuse(ErrUnsupported, "FLUSH: this program was built with headers older than rdma-core 45")
 	}
@@ -79,6 +80,7 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 		if cfg.Streams > 0 {
 			in.LogStreams = uint8(bits.TrailingZeros(uint(cfg.Streams)))
 			in.LogErrored = in.LogStreams
+			in.Cap.MaxSendWR *= 2 // see Streams
 		}
 		if cfg.ErroredStreams > 0 {
 			in.LogErrored = uint8(bits.TrailingZeros(uint(cfg.ErroredStreams)))
@@ -112,11 +114,31 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 		}
 	}
 	if q.ops&OpMasked != 0 {
+		if in.Driver != cgo.Mlx5QP && in.Driver != cgo.Mlx5DCI {
+			return refuse(ErrUnsupported, "masked atomics on ", q.typ)
+		}
 		in.RawWQE = true
 		// A 64-bit compare and swap takes twice the room of other requests.
 		in.Cap.MaxSendSGE = max(in.Cap.MaxSendSGE, 2)
 	}
 	return in, nil
+}
+
+// opcodeNames is for the refusal of a request whose queue pair was not made for it.
+var opcodeNames = map[uint32]string{opWrite: "WRITE", opWriteImm: "WRITE with immediate", opSend: "SEND", opSendImm: "SEND with immediate", opRead: "READ",
+	opCmpSwap: "CMP_SWAP", opFetchAdd: "FETCH_ADD", opLocalInv: "LOCAL_INV", opBindMW: "BIND_MW", opSendInv: "SEND_WITH_INV",
+	cgo.WRFlush: "FLUSH", cgo.WRAtomicWrite: "ATOMIC_WRITE", cgo.WRRaw: "a raw work queue entry"}
+
+// unsupportedBy says which of the requests of a batch the extended calls of the
+// queue pair lack.
+func (b *Batch) unsupportedBy() string {
+	callable := cgo.Callable(b.qp.path)
+	for i := range b.wrs[:b.n] {
+		if op := b.wrs[i].Opcode; callable&cgo.OpOf(op) == 0 {
+			return fmt.Sprintf("%s: this %v queue pair was not made for it", opcodeNames[op], b.qp.typ)
+		}
+	}
+	return "by the extended calls of this provider"
 }
 
 // Ops are the operations beyond the usual that the queue pair was made for.
@@ -232,7 +254,14 @@ func (b *Batch) address() error {
 			end = b.dests[i+1].from
 		}
 		for j := d.from; j < end; j++ {
-			b.wrs[j].SetDest(d.t.AH.ah, d.t.QPN, d.t.QKey, d.t.DCKey, uint32(d.t.Stream))
+			w := &b.wrs[j]
+			if b.qp.typ == SRD {
+				if other := SendFlags(w.Flags) &^ (Signaled | Inline); other != 0 {
+					return opError("post send to", b.qp.life.label, ErrUnsupported, "SRD knows no flag ", other)
+				}
+				w.Flags |= uint32(Signaled) // or EFA takes it for malformed
+			}
+			w.SetDest(d.t.AH.ah, d.t.QPN, d.t.QKey, d.t.DCKey, uint32(d.t.Stream))
 		}
 	}
 	return nil

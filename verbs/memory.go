@@ -107,7 +107,7 @@ func (m *MR) MoveTo(p *PD) error {
 		if err := p.life.adopt("mr"); err != nil {
 			return err
 		}
-		// Rights go with flags that change them only.
+		// Rights go with a change of rights alone, or libibverbs refuses them.
 		if err := m.reregister(changePD, p, 0); err != nil {
 			p.life.release("mr")
 			return err

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -73,6 +74,9 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
 		}
 		if mask&AttrState != 0 {
+			if to == StateReset {
+				cgo.ResetPostPath(q.path)
+			}
 			q.state.Store(uint32(to))
 		}
 		return nil
@@ -123,6 +127,9 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			states = append(states, to)
 		}
 		n, err := cgo.ModifySteps(q.qp, raw, masks)
+		if slices.Contains(states[1:n+1], StateReset) {
+			cgo.ResetPostPath(q.path)
+		}
 		q.state.Store(uint32(states[n]))
 		if err != nil {
 			return q.modifyError(states[n], states[n+1], steps[n].Attr.AH.GID, steps[n].Mask, err)

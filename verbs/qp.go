@@ -56,6 +56,7 @@ type QPConfig struct {
 	MaxInline  int // bytes that [Batch.SendInline] can carry; 0 means none
 
 	// SignalAll makes every send complete visibly, with [Signaled] or without.
+	// An [SRD] queue pair does so in any case.
 	SignalAll bool
 
 	// GID is the local address; its port is the queue pair's. The zero value
@@ -77,7 +78,9 @@ type QPConfig struct {
 	DCKey uint64
 	// Streams of a [DCI], a power of two: requests of different streams may
 	// overtake each other, and an error flushes one stream only. 0 means that
-	// it is one queue.
+	// it is one queue. With streams the device's queue is made twice as long as
+	// MaxSendWR: requests leave it in any order, and libmlx5 takes the places
+	// before the one that completed last for free, and no others.
 	Streams int
 	// ErroredStreams is how many of them may be in error before the whole
 	// queue pair is, a power of two: at most [Mlx5Features.ErroredStreams],
@@ -140,10 +143,10 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		}
 		return nil, createQPError(p.dev, &q.cap, err)
 	}
-	if q.path == cgo.PostExtended && p.dev.SoftRoCE() {
-		q.path = cgo.PostRXE
-	}
 	q.cap = init.Cap
+	if init.LogStreams > 0 {
+		q.cap.MaxSendWR /= 2
+	}
 	q.life.label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
 	if !cfg.KeepReset {
@@ -191,7 +194,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	q := &QP{
 		pd: p, typ: cfg.Type, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
 		srq: cfg.SRQ, ops: cfg.Ops,
-		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll,
+		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll || cfg.Type == SRD,
 		cap: cgo.QPCap{
 			MaxSendWR: orDefault(cfg.MaxSendWR, 128), MaxRecvWR: orDefault(cfg.MaxRecvWR, 128),
 			MaxSendSGE: orDefault(cfg.MaxSendSGE, 1), MaxRecvSGE: orDefault(cfg.MaxRecvSGE, 1),
@@ -237,7 +240,13 @@ func createQPError(d *Device, c *cgo.QPCap, err error) error {
 func (q *QP) Close() error {
 	return q.life.close("qp", nil, func() error {
 		async := q.pd.dev.async
-		return unwatching(async, async.qps, uint64(q.qp), func() error { return cgo.DestroyQP(q.qp) })
+		return unwatching(async, async.qps, uint64(q.qp), func() error {
+			if err := cgo.DestroyQP(q.qp); err != nil {
+				return err
+			}
+			cgo.FreePostPath(q.path)
+			return nil
+		})
 	})
 }
 

@@ -146,6 +146,19 @@ func TestPartialPost(t *testing.T) {
 	require.Equal(t, 2, n)
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
 
+	// erdma answers negative errnos.
+	s.Fail(1, -int(syscall.ENOMEM))
+	batch.Send(1, 0, sge)
+	batch.Send(2, 0, sge)
+	n, err = batch.Post()
+	require.Equal(t, 1, n)
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	recv.Recv(1, sge)
+	recv.Recv(2, sge)
+	n, err = recv.Post()
+	require.Equal(t, 1, n)
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+
 	// A shorter chain must not drag the rest of the memory along.
 	s.Fail(1, int(syscall.EINVAL))
 	batch.Send(1, 0, sge)
@@ -159,6 +172,23 @@ func TestPartialPost(t *testing.T) {
 	n, err = batch.Post()
 	require.Equal(t, 3, n, "the chain is whole again after a short post")
 	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
+// TestPollErrors: mlx5, mlx4 and hns answer -1 or -2 for what they cannot read,
+// which are no errnos; EFA answers -EINVAL.
+func TestPollErrors(t *testing.T) {
+	s, _, cq := newStandin(t)
+	wcs := make([]verbs.WC, 4)
+	for answer, want := range map[int]syscall.Errno{-1: syscall.EIO, -2: syscall.EIO, -int(syscall.EINVAL): syscall.EINVAL} {
+		s.FailPolls(answer)
+		n, err := cq.Poll(wcs)
+		require.Zero(t, n)
+		require.ErrorIs(t, err, want, "%d", answer)
+	}
+	s.FailPolls(0)
+	n, err := cq.Poll(wcs)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
 }
 
 func TestBatchReportsAtPost(t *testing.T) {
@@ -178,6 +208,9 @@ func TestBatchReportsAtPost(t *testing.T) {
 		{"short atomic result", func(b *verbs.Batch) { b.CmpSwap(1, 0, at, 1, 2, verbs.SGE{Length: 4}) }, verbs.ErrRange},
 		{"atomic outside", func(b *verbs.Batch) { b.CmpSwap(1, 0, verbs.Region{}.At(0), 1, 2, sge) }, verbs.ErrRange},
 		{"no address handle", func(b *verbs.Batch) { b.SendTo(1, 0, verbs.Dest{}, sge) }, verbs.ErrAttributes},
+		{"inline too long, gathered", func(b *verbs.Batch) {
+			b.Send(1, verbs.Inline, verbs.SGE{Addr: 1, Length: 60}, verbs.SGE{Addr: 1, Length: 5})
+		}, verbs.ErrAttributes},
 		{"inline too long", func(b *verbs.Batch) { b.SendInline(1, 0, make([]byte, 65)) }, verbs.ErrAttributes},
 	} {
 		b, err := qp.NewBatch(2)

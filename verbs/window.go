@@ -98,13 +98,18 @@ func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access
 
 // Bind posts the binding of a type 1 window to n bytes at offset off of mr,
 // whose completion is a [WCBindMW] on the queue pair; n of 0 ends a binding.
-// The region stays open until the window is bound elsewhere or closed.
+// The region stays open until the window is bound elsewhere or closed. Queue
+// pairs made with [QPConfig.Extended] have no such windows.
 func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, access Access) error {
 	if err := w.life.open("bind"); err != nil {
 		return err
 	}
 	if err := w.bindable(q, Window1, mr, off, n, access); err != nil {
 		return err
+	}
+	if q.path != cgo.PostPlain {
+		// ibv_bind_mw posts past the count of what is in the queue.
+		return opError("bind", w.life.label, ErrUnsupported, "a window of type 1 on a queue pair made with Extended")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	opmod64           = 0x09
 	wqeExtendedAV     = 1 << 31
 	wqeSignaled       = 0x08 // fm_ce_se: completion wanted
-	wqeFenceRead      = 0x40 // fm_ce_se: strong ordering behind READs and atomics
+	wqeFence          = 0x80 // fm_ce_se: what libmlx5 makes of IBV_SEND_FENCE (MLX5_WQE_CTRL_FENCE)
 )
 
 // maskedWQE writes the entry for one masked atomic into b, at least wqeMax
@@ -80,7 +80,7 @@ func maskedWQE(b []byte, qpn uint32, to *Target, flags SendFlags, op maskedOp, a
 		b[11] |= wqeSignaled
 	}
 	if flags&Fence != 0 {
-		b[11] |= wqeFenceRead
+		b[11] |= wqeFence
 	}
 	be.PutUint32(b[12:], 0)
 	return n
@@ -88,7 +88,8 @@ func maskedWQE(b []byte, qpn uint32, to *Target, flags SendFlags, op maskedOp, a
 
 // Raw adds a work queue entry of mlx5 as the device takes it: control segment
 // first, big endian, at most 128 bytes. The provider fills in its index. The
-// queue pair must be made with [OpMasked]. The bytes are copied.
+// queue pair must be made with [OpMasked]. The bytes are copied. It completes
+// visibly if it says so itself, or by [Signaled] or [QPConfig.SignalAll].
 func (b *Batch) Raw(id uint64, flags SendFlags, entry []byte) {
 	switch {
 	case b.qp.ops&OpMasked == 0:
@@ -99,11 +100,19 @@ func (b *Batch) Raw(id uint64, flags SendFlags, entry []byte) {
 		return
 	}
 	i := b.n
-	if w := b.next(id, cgo.WRRaw, flags, Remote{}, nil); w != nil {
-		copy(b.chain.Inline[i*b.chain.MaxInline:], entry)
+	if w := b.next(id, cgo.WRRaw, flags&^Inline, Remote{}, nil); w != nil {
+		slot := b.chain.Inline[i*b.chain.MaxInline:]
+		copy(slot, entry)
+		if b.signals(flags) {
+			slot[11] |= wqeSignaled
+		}
 		w.SetRDMA(b.chain.InlineAt+uint64(i*b.chain.MaxInline), 0)
 	}
 }
+
+// signals tells whether a request completes visibly, which the provider sees to
+// for all requests but raw entries.
+func (b *Batch) signals(flags SendFlags) bool { return flags&Signaled != 0 || b.qp.sigAll }
 
 // masked adds a masked atomic as a raw entry, which lies in the inline memory
 // of the request until it is posted.
@@ -132,6 +141,10 @@ func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, resul
 		to = &b.dests[len(b.dests)-1].t
 	}
 	i := b.n
+	flags &^= Inline
+	if b.signals(flags) {
+		flags |= Signaled
+	}
 	w := b.next(id, cgo.WRRaw, flags, at, nil)
 	if w == nil {
 		return

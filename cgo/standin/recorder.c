@@ -1,10 +1,10 @@
 //go:build linux && cgo
 
 /*
- * A stand-in for libmlx5 and libefa: queue pairs that write down each call made
- * on them, in order and with its arguments.
+ * A stand-in for libmlx5 and libefa: what is called is written down, in order and
+ * with its arguments. The queue pairs are in queues.c.
  */
-#include "recorder.h"
+#include "queues.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,18 +14,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct fake {
-	struct ibv_qp_ex ex;
-	struct mlx5dv_qp_ex dv;
-	struct fake *next;
-};
-
-struct fake_cq {
-	struct ibv_cq cq;
-	struct ibv_wc wcs[256];
-	unsigned head, n;
-};
-
 struct fake_ah {
 	struct ibv_ah ah;
 	struct mlx5_wqe_av av;
@@ -34,13 +22,13 @@ struct fake_ah {
 static char text[1 << 16];
 static size_t used;
 static struct gv_driver saved;
-static struct fake *qps;
-static uint32_t numbers;
 static char refused[64];
 static int refused_with;
-static size_t flush_at;
 
-static void note(const char *format, ...)
+#define note recorder_note
+#define refuse recorder_refused
+
+void recorder_note(const char *format, ...)
 {
 	va_list args;
 
@@ -68,55 +56,13 @@ void recorder_refuse(const char *call, int err)
 }
 
 /* The errno that a call is to fail with, or 0. */
-static int refuse(const char *call)
+int recorder_refused(const char *call)
 {
 	if (strcmp(refused, call))
 		return 0;
 	refused[0] = 0;
 	errno = refused_with;
 	return refused_with;
-}
-
-static struct fake *find(uint32_t qpn)
-{
-	struct fake *f = qps;
-
-	while (f && f->ex.qp_base.qp_num != qpn)
-		f = f->next;
-	return f;
-}
-
-int recorder_complete(uint32_t qpn, struct ibv_wc wc)
-{
-	struct fake *f = find(qpn);
-	struct fake_cq *c;
-
-	if (!f)
-		return 0;
-	c = (struct fake_cq *)(wc.opcode & IBV_WC_RECV ? f->ex.qp_base.recv_cq : f->ex.qp_base.send_cq);
-	if (c->n == 256)
-		return 0;
-	c->wcs[(c->head + c->n++) % 256] = wc;
-	return 1;
-}
-
-int recorder_set_state(uint32_t qpn, uint32_t state)
-{
-	struct fake *f = find(qpn);
-
-	if (f)
-		f->ex.qp_base.state = state;
-	return f != NULL;
-}
-
-static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
-{
-	struct fake_cq *c = (struct fake_cq *)cq;
-	int got = 0;
-
-	for (; got < n && c->n; c->n--)
-		wcs[got++] = c->wcs[c->head++ % 256];
-	return got;
 }
 
 static int req_notify(struct ibv_cq *cq, int solicited)
@@ -140,131 +86,11 @@ uintptr_t recorder_context(void)
 {
 	static struct ibv_context ctx;
 
-	ctx.ops.poll_cq = poll_cq;
+	ctx.ops.poll_cq = standin_poll_cq;
 	ctx.ops.req_notify_cq = req_notify;
 	ctx.ops.post_srq_recv = post_srq_recv;
+	ctx.ops.post_recv = standin_post_recv;
 	return (uintptr_t)&ctx;
-}
-
-static void start(struct ibv_qp_ex *x) { note("start\n"); (void)x; }
-static int complete(struct ibv_qp_ex *x) { note("complete\n"); (void)x; return refuse("complete"); }
-static void wr_abort(struct ibv_qp_ex *x) { note("abort\n"); (void)x; }
-
-/* What precedes each operation: the request's number and flags. */
-static void op(struct ibv_qp_ex *x, const char *name) { note("%s id=%#lx flags=%#x", name, (unsigned long)x->wr_id, x->wr_flags); }
-
-static void wr_send(struct ibv_qp_ex *x) { op(x, "send"); note("\n"); }
-static void wr_send_imm(struct ibv_qp_ex *x, __be32 imm) { op(x, "send_imm"); note(" imm=%#x\n", be32toh(imm)); }
-static void wr_write(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr) { op(x, "write"); note(" rkey=%#x addr=%#lx\n", rkey, (unsigned long)addr); }
-static void wr_read(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr) { op(x, "read"); note(" rkey=%#x addr=%#lx\n", rkey, (unsigned long)addr); }
-
-static void wr_write_imm(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, __be32 imm)
-{
-	op(x, "write_imm");
-	note(" rkey=%#x addr=%#lx imm=%#x\n", rkey, (unsigned long)addr, be32toh(imm));
-}
-
-static void wr_cas(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap)
-{
-	op(x, "cmp_swap");
-	note(" rkey=%#x addr=%#lx compare=%lu swap=%lu\n", rkey, (unsigned long)addr, (unsigned long)compare, (unsigned long)swap);
-}
-
-static void wr_faa(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, uint64_t add)
-{
-	op(x, "fetch_add");
-	note(" rkey=%#x addr=%#lx add=%lu\n", rkey, (unsigned long)addr, (unsigned long)add);
-}
-
-static void wr_flush(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level)
-{
-	op(x, "flush");
-	note(" rkey=%#x addr=%#lx length=%zu type=%u level=%u\n", rkey, (unsigned long)addr, length, type, level);
-}
-
-static void set_sge(struct ibv_qp_ex *x, uint32_t lkey, uint64_t addr, uint32_t length)
-{
-	note("  sge lkey=%#x addr=%#lx length=%u\n", lkey, (unsigned long)addr, length);
-	(void)x;
-}
-
-static void set_sge_list(struct ibv_qp_ex *x, size_t n, const struct ibv_sge *list)
-{
-	note("  sge list of %zu\n", n);
-	for (size_t i = 0; i < n; i++)
-		set_sge(x, list[i].lkey, list[i].addr, list[i].length);
-}
-
-static void set_inline(struct ibv_qp_ex *x, void *addr, size_t length)
-{
-	note("  inline \"%.*s\"\n", (int)length, (char *)addr);
-	(void)x;
-}
-
-static unsigned long ah_name(struct ibv_ah *ah) { return ah->handle; }
-
-static void set_ud(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
-{
-	note("  ud ah=%#lx qpn=%#x qkey=%#x\n", ah_name(ah), qpn, qkey);
-	(void)x;
-}
-
-static void set_dc(struct mlx5dv_qp_ex *m, struct ibv_ah *ah, uint32_t dctn, uint64_t key)
-{
-	note("  dc ah=%#lx dctn=%#x key=%#lx\n", ah_name(ah), dctn, (unsigned long)key);
-	(void)m;
-}
-
-static void set_dc_stream(struct mlx5dv_qp_ex *m, struct ibv_ah *ah, uint32_t dctn, uint64_t key, uint16_t stream)
-{
-	note("  dc ah=%#lx dctn=%#x key=%#lx stream=%u\n", ah_name(ah), dctn, (unsigned long)key, stream);
-	(void)m;
-}
-
-static void raw_wqe(struct mlx5dv_qp_ex *m, const void *wqe)
-{
-	struct fake *f = (struct fake *)((char *)m - offsetof(struct fake, dv));
-	const unsigned char *b = wqe;
-
-	op(&f->ex, "raw");
-	note(" ");
-	for (int i = 0; i < (b[7] & 0x3f) * 16; i++)
-		note("%02x", b[i]);
-	note("\n");
-}
-
-static struct ibv_qp *new_qp(struct ibv_qp_init_attr_ex *a)
-{
-	struct fake *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	f->ex.qp_base.qp_type = a->qp_type;
-	f->ex.qp_base.qp_num = 0x4711 + numbers++;
-	f->ex.qp_base.send_cq = a->send_cq;
-	f->ex.qp_base.recv_cq = a->recv_cq;
-	f->next = qps;
-	qps = f;
-	f->ex.wr_start = start;
-	f->ex.wr_complete = complete;
-	f->ex.wr_abort = wr_abort;
-	f->ex.wr_send = wr_send;
-	f->ex.wr_send_imm = wr_send_imm;
-	f->ex.wr_rdma_write = wr_write;
-	f->ex.wr_rdma_write_imm = wr_write_imm;
-	f->ex.wr_rdma_read = wr_read;
-	f->ex.wr_atomic_cmp_swp = wr_cas;
-	f->ex.wr_atomic_fetch_add = wr_faa;
-	if (flush_at)
-		*(gv_flush_fn **)((char *)&f->ex + flush_at) = wr_flush;
-	f->ex.wr_set_sge = set_sge;
-	f->ex.wr_set_sge_list = set_sge_list;
-	f->ex.wr_set_inline_data = set_inline;
-	f->ex.wr_set_ud_addr = set_ud;
-	f->dv.wr_set_dc_addr = set_dc;
-	f->dv.wr_set_dc_addr_stream = set_dc_stream;
-	f->dv.wr_raw_wqe = raw_wqe;
-	return &f->ex.qp_base;
 }
 
 static void note_attr(struct ibv_qp_init_attr_ex *a)
@@ -303,12 +129,7 @@ static struct ibv_qp *mlx5_create(struct ibv_context *ctx, struct ibv_qp_init_at
 	if (m->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)
 		note(" ops=%#lx", (unsigned long)m->send_ops_flags);
 	note("\n");
-	return refuse("mlx5dv_create_qp") ? NULL : new_qp(a);
-}
-
-static struct mlx5dv_qp_ex *mlx5_qp_ex(struct ibv_qp_ex *x)
-{
-	return &((struct fake *)((char *)x - offsetof(struct fake, ex)))->dv;
+	return refuse("mlx5dv_create_qp") ? NULL : standin_new_qp(a, STANDIN_MLX5, m);
 }
 
 static struct ibv_qp_ex *to_ex(struct ibv_qp *qp) { return (struct ibv_qp_ex *)qp; }
@@ -357,7 +178,15 @@ static struct ibv_qp *efa_create(struct ibv_context *ctx, struct ibv_qp_init_att
 	note("  efa mask=%#lx driver_type=%u", (unsigned long)e->comp_mask, e->driver_qp_type);
 	note_size(size, sizeof(*e));
 	note("\n");
-	return new_qp(a);
+	return standin_new_qp(a, STANDIN_EFA, NULL);
+}
+
+static struct ibv_qp *create_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *a)
+{
+	(void)ctx;
+	note("ibv_create_qp_ex");
+	note_attr(a);
+	return standin_new_qp(a, STANDIN_MLX5, NULL);
 }
 
 static int modify(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
@@ -366,9 +195,7 @@ static int modify(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	     a->path_mtu, a->port_num, a->timeout, a->retry_cnt, a->rnr_retry, a->max_rd_atomic, a->min_rnr_timer, a->ah_attr.is_global, a->qkey);
 	if (refuse("modify"))
 		return refused_with;
-	if (mask & IBV_QP_STATE)
-		qp->state = a->qp_state;
-	return 0;
+	return mask & IBV_QP_STATE ? standin_set_state(qp, a->qp_state) : 0;
 }
 
 static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
@@ -376,21 +203,14 @@ static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct i
 	(void)mask;
 	(void)init;
 	note("query\n");
-	a->qp_state = qp->state;
+	a->qp_state = standin_state(qp);
 	return refuse("query");
 }
 
 static int destroy(struct ibv_qp *qp)
 {
-	struct fake *f = (struct fake *)((char *)qp - offsetof(struct fake, ex));
-	struct fake **at = &qps;
-
 	note("destroy\n");
-	while (*at && *at != f)
-		at = &(*at)->next;
-	if (*at)
-		*at = f->next;
-	free(f);
+	standin_free_qp(qp);
 	return 0;
 }
 
@@ -413,6 +233,20 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsig
 	return mr;
 }
 
+/* The checks are those of ibv_rereg_mr in libibverbs/verbs.c. */
+static int rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	note("ibv_rereg_mr flags=%d pd=%d access=%#x\n", flags, pd != NULL, access);
+	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!length || !addr)) ||
+	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	return 0;
+}
+
 static int dereg_mr(struct ibv_mr *mr) { free(mr); return 0; }
 
 /* Its descriptor never has an event. */
@@ -431,17 +265,6 @@ static int destroy_channel(struct ibv_comp_channel *c)
 	free(c);
 	return 0;
 }
-
-static struct ibv_cq *create_cq(struct ibv_context *ctx, int depth, void *own, struct ibv_comp_channel *channel, int vector)
-{
-	struct fake_cq *c = calloc(1, sizeof(*c));
-
-	(void)vector;
-	c->cq = (struct ibv_cq){ .context = ctx, .channel = channel, .cq_context = own, .cqe = depth };
-	return &c->cq;
-}
-
-static int destroy_cq(struct ibv_cq *cq) { free(cq); return 0; }
 
 static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
@@ -500,18 +323,17 @@ int recorder_install(uintptr_t table, size_t wr_flush_at)
 {
 	struct gv_driver *d = (struct gv_driver *)table;
 
-	if (d->create_cq == create_cq)
+	if (d->create_srq == create_srq)
 		return 0;
 	saved = *d;
 	*d = (struct gv_driver){
-		is_mlx5, mlx5_query, mlx5_create, mlx5_qp_ex, stream_reset, init_obj, efa_query, efa_create, to_ex, saved.create_qp_ex,
+		is_mlx5, mlx5_query, mlx5_create, standin_mlx5_ex, stream_reset, init_obj, efa_query, efa_create, to_ex, create_ex,
 		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
-		create_cq, destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah,
+		standin_create_cq, standin_destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah, rereg_mr,
 	};
-	flush_at = wr_flush_at;
+	standin_flush_at = wr_flush_at;
 	used = 0;
-	qps = NULL;
-	numbers = 0;
+	standin_forget();
 	refused[0] = 0;
 	return 1;
 }

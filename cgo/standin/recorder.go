@@ -43,6 +43,11 @@ func Complete(qpn uint32, id uint64, status uint32) {
 	done(qpn, C.struct_ibv_wc{wr_id: C.uint64_t(id), status: status, qp_num: C.uint32_t(qpn)})
 }
 
+// CompleteAs ends a send with success and an opcode (enum ibv_wc_opcode).
+func CompleteAs(qpn uint32, id uint64, opcode uint32) {
+	done(qpn, C.struct_ibv_wc{wr_id: C.uint64_t(id), opcode: opcode, qp_num: C.uint32_t(qpn)})
+}
+
 // Receive ends a receive of length bytes, with an immediate (host byte order)
 // or nil.
 func Receive(qpn uint32, id uint64, length int, imm *uint32) {

@@ -53,9 +53,10 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	(void)cq;
+	struct standin *s = (struct standin *)((char *)cq - offsetof(struct standin, cq));
+
 	(void)wc;
-	return n;
+	return s->poll_error ? s->poll_error : n;
 }
 
 struct standin *standin_new(void)
@@ -71,6 +72,78 @@ struct standin *standin_new(void)
 	s->cq.context = &s->ctx;
 	s->fail_at = -1;
 	return s;
+}
+
+static struct standin_cq *cq_of(struct ibv_cq_ex *x) { return (struct standin_cq *)((char *)x - offsetof(struct standin_cq, cq)); }
+
+static int next_poll(struct ibv_cq_ex *x)
+{
+	struct standin_cq *c = cq_of(x);
+
+	c->bad += !c->polling;
+	if (!c->left)
+		return c->err;
+	x->wr_id = c->left--;
+	return 0;
+}
+
+/* A poll that did not start is not ended. */
+static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *attr)
+{
+	struct standin_cq *c = cq_of(x);
+	int err;
+
+	(void)attr;
+	c->bad += c->polling;
+	c->polling = 1;
+	err = next_poll(x);
+	if (err)
+		c->polling = 0;
+	return err;
+}
+
+static void end_poll(struct ibv_cq_ex *x)
+{
+	struct standin_cq *c = cq_of(x);
+
+	c->bad += !c->polling;
+	c->polling = 0;
+}
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *x)
+{
+	(void)x;
+	return IBV_WC_RDMA_READ;
+}
+
+static uint32_t read_number(struct ibv_cq_ex *x)
+{
+	(void)x;
+	return 7;
+}
+
+static unsigned int read_flags(struct ibv_cq_ex *x)
+{
+	(void)x;
+	return 0;
+}
+
+struct standin_cq *standin_cq_new(int left, int err)
+{
+	struct standin_cq *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->left = left;
+	c->err = err;
+	c->cq.start_poll = start_poll;
+	c->cq.next_poll = next_poll;
+	c->cq.end_poll = end_poll;
+	c->cq.read_opcode = read_opcode;
+	c->cq.read_qp_num = read_number;
+	c->cq.read_byte_len = read_number;
+	c->cq.read_wc_flags = read_flags;
+	return c;
 }
 
 int64_t standin_post_poll(struct standin *s, int rounds, int batch)

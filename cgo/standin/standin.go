@@ -41,11 +41,38 @@ func (s *Pair) QP() cgo.QP { return cgo.QP(uintptr(unsafe.Pointer(&s.p.qp))) }
 func (s *Pair) CQ() cgo.CQ { return cgo.CQ(uintptr(unsafe.Pointer(&s.p.cq))) }
 
 // Fail makes the next posts refuse the work request of that index with an
-// errno; a negative index ends it.
+// errno, or a negative one as erdma does; a negative index ends it.
 func (s *Pair) Fail(index int, errno int) {
 	s.p.fail_at = C.int(index)
 	s.p.fail_errno = C.int(errno)
 }
+
+// FailPolls makes polls answer this instead of a count; 0 ends it.
+func (s *Pair) FailPolls(answer int) { s.p.poll_error = C.int(answer) }
+
+// CQ is an extended completion queue for [cgo.PollExtended] and [cgo.PollRXE].
+type CQ struct{ c *C.struct_standin_cq }
+
+// NewCQ makes a queue with so many successes, after which polls answer err as the
+// provider gives it: ENOENT says that the queue is empty. Free it with Close.
+func NewCQ(completions, err int) (*CQ, error) {
+	c := C.standin_cq_new(C.int(completions), C.int(err))
+	if c == nil {
+		return nil, errors.New("standin: out of memory")
+	}
+	return &CQ{c}, nil
+}
+
+func (c *CQ) Close() { C.free(unsafe.Pointer(c.c)) }
+
+func (c *CQ) CQ() cgo.CQ { return cgo.CQ(uintptr(unsafe.Pointer(&c.c.cq))) }
+
+// Left is how many completions are in the queue.
+func (c *CQ) Left() int { return int(c.c.left) }
+
+// Misused is how many calls came out of order: a poll that is ended although it
+// did not start, started twice, or not ended.
+func (c *CQ) Misused() int { return int(c.c.bad + c.c.polling) }
 
 // PostPollLoop is the C loop that the Go API is measured against: it fills
 // batch WRITEs, posts them, polls batch completions and looks at their status,

@@ -10,9 +10,20 @@ struct standin {
 	struct ibv_context ctx;
 	struct ibv_qp qp;
 	struct ibv_cq cq;
-	int fail_at, fail_errno;
+	int fail_at, fail_errno, poll_error;
 };
 
+/*
+ * An extended completion queue with so many successes. Then, or where it is empty
+ * from the start, it answers err, as ibv_start_poll and ibv_next_poll do; ENOENT
+ * is an empty queue. bad counts calls out of order.
+ */
+struct standin_cq {
+	struct ibv_cq_ex cq;
+	int left, err, polling, bad;
+};
+
+struct standin_cq *standin_cq_new(int left, int err);
 struct standin *standin_new(void);
 int64_t standin_post_poll(struct standin *s, int rounds, int batch);
 int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length, uint32_t lkey, uint64_t raddr,
