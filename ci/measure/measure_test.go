@@ -68,6 +68,9 @@ func TestTargetsAreJudgedAtTheirLevelOnly(t *testing.T) {
 		var r Record
 		one := slices.Repeat([]float64{1}, n)
 		r.Compare(one, one, one, AtMost(2))
+		var other Record
+		other.Compare(one, one, slices.Repeat([]float64{2}, n), AtMost(2))
+		require.Equal(t, Judges(n), other.Verdict == Broken, "%d pairs", n)
 		require.Equal(t, MedianInterval(one).Level, r.Level, "%d pairs", n)
 		if Judges(n) {
 			require.Equal(t, Met, r.Verdict, "%d pairs", n)

@@ -89,7 +89,7 @@ func (r *Record) Compare(ours, base, again []float64, t *Target) {
 	r.AALow, r.AAHigh, r.Level = aa.Low, aa.High, in.Level
 	r.Ours, r.BaseFirst, r.BaseAgain = ours, base, again
 	r.Target, r.Verdict = t.String(), verdict(in, len(ours), t)
-	if res := Resolution(r.Clock); aa.Low > 1+res || aa.High < 1-res {
+	if res := Resolution(r.Clock); Judges(len(ours)) && (aa.Low > 1+res || aa.High < 1-res) {
 		r.Verdict = Broken
 	}
 }
