@@ -86,7 +86,7 @@ const (
 	// run, and the first requests to a target after such a pause bring them; so
 	// each pass, of either side, begins like that, with the window full and the
 	// same sequence of targets, and what is timed is the steady state.
-	rateOps = 8000
+	rateOps = 5000
 	warmOps = 2000
 	// perTarget bounds what one target has outstanding.
 	perTarget = 32
