@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -13,7 +14,11 @@ import (
 
 // perftest runs one of perftest's programs and picks a column of its result.
 func perftest(program string, column int, args []string, env ...string) harness.Pass {
+	warm := sync.OnceValue(func() error { return rig.Warm(program) })
 	return harness.One(func(ctx context.Context) (float64, error) {
+		if err := warm(); err != nil {
+			return 0, err
+		}
 		c, s, err := rig.Endpoints()
 		if err != nil {
 			return 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -13,7 +14,11 @@ import (
 // rdmabench runs our program and picks a value of its JSON. The first argument is
 // the test.
 func rdmabench(program string, pick func(result) float64, args []string, env ...string) harness.Pass {
+	warm := sync.OnceValue(func() error { return rig.Warm(program) })
 	return harness.One(func(ctx context.Context) (float64, error) {
+		if err := warm(); err != nil {
+			return 0, err
+		}
 		c, s, err := rig.Endpoints()
 		if err != nil {
 			return 0, err
