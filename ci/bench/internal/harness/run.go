@@ -37,7 +37,10 @@ const abandoned = 5 * time.Second
 // saved, because a guest may not live until the last one. Run fails when a
 // benchmark did.
 func Run(ctx context.Context, e Env, list []Benchmark, pairs int, progress io.Writer, save func([]measure.Record) error) error {
-	var out []measure.Record
+	out := []measure.Record{}
+	if err := save(out); err != nil { // a list that is empty is one too
+		return err
+	}
 	var failed []error
 	start := time.Now()
 	for i := range list {

@@ -116,6 +116,14 @@ func TestPassThatHangs(t *testing.T) {
 	})
 }
 
+// A choice of names that leaves nothing of a suite makes a file without records.
+func TestEmptyList(t *testing.T) {
+	recs, err := suite(t, 6)
+	require.NoError(t, err)
+	require.NotNil(t, recs)
+	require.Empty(t, recs)
+}
+
 func TestDefaultPairsJudge(t *testing.T) {
 	for clock, n := range Pairs {
 		require.True(t, measure.Judges(n), clock)
