@@ -77,10 +77,12 @@ func startRedis() (*redis.Conn, error) {
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return d.DialContext(ctx, network, addr)
 		}})
-	conn := client.Conn()
+	// The client would log each refused connection until the server listens.
 	for range 100 {
-		if err = conn.Ping(context.Background()).Err(); err == nil {
-			return conn, nil
+		var probe net.Conn
+		if probe, err = d.Dial("tcp", client.Options().Addr); err == nil {
+			probe.Close()
+			return client.Conn(), nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
