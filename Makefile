@@ -2,7 +2,10 @@
 # benchmarks and the lab. Everything installs what it misses, as root or with
 # sudo; without either it says what to install.
 
-GO      ?= go
+# The go command is looked for when it is used: setup may just have got it.
+# Distributions may keep it from fetching the version that go.mod asks for.
+export GOTOOLCHAIN ?= auto
+GO       = $(or $(shell sh ci/find-go.sh),go)
 SUITE   ?= verbs
 KERNELS ?= 6.1 6.12
 LAB     := build/rxelab
@@ -20,31 +23,22 @@ all: $(LAB)
 	$(GO) build ./...
 
 setup:
-	@missing=""; for p in $(PACKAGES); do \
-		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then \
-		if [ "$$(id -u)" = 0 ]; then sudo=""; elif sudo -n true 2>/dev/null; then sudo=sudo; \
-		else echo "please install:$$missing"; exit 1; fi; \
-		$$sudo apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$sudo apt-get -qq install -y --no-install-recommends $$missing; \
-	fi
+	@sh ci/setup.sh $(PACKAGES)
 
 # One static program is launcher and init process of the guests.
 $(LAB): setup
 	@CGO_ENABLED=0 $(GO) build -o $@ ./ci/rxelab
 
 lint: setup
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt the files above"; exit 1; }
+	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	GOOS=darwin $(GO) vet ./cgo ./verbs ./dc ./lockoffload ./ci/lab ./cmd/...
 	GOOS=windows $(GO) vet ./cgo ./verbs
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/lab ./ci/rxelab ./cmd/...
 
-# The long versions of the tests are the same tests with a longer time. The
-# guests live a little longer than that, so that a test that hangs is go test's
-# to show.
+# The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
-LIMIT ?= 11m
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
@@ -52,14 +46,15 @@ unit: setup
 
 DEVICE_TESTS := ./verbs ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
-LAUNCH = $(CURDIR)/$(LAB) -timeout $(LIMIT)
+# go test reads quotes in -exec: the path may have spaces in it.
+LAUNCH = "$(CURDIR)/$(LAB)"
 EXEC = -exec '$(LAUNCH) -kernel $* $(1)'
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(KERNELS:%=device-%)
 	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
-	$(GO) test -count=1 -exec '$(CURDIR)/$(LAB) -clock instructions' -run 'Show|Repeats' ./ci/bench
-	RXELAB=$(CURDIR)/$(LAB) $(GO) test -count=1 ./ci/rxelab
+	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab
 
 # verbs once more under instrumentation: the race detector on the newer kernel,
 # the checks of pointers that cross into C on the older one.
@@ -83,15 +78,16 @@ endif
 test: lint unit device
 
 torture:
-	$(MAKE) unit device SHORT=-timeout=2h LIMIT=121m
+	RXELAB_BOOTS=200 $(MAKE) unit device SHORT=-timeout=2h
 
 # Two hosts, one of which serves its memory to the other.
 demo: $(LAB)
 	@$(GO) build -o build/demo ./examples/demo
 ifeq ($(DEVICE),)
-	$(LAB) -topo hosts=2 -all -- $(CURDIR)/build/demo
+	$(LAB) -topo hosts=2 -all -- "$(CURDIR)/build/demo"
 else
-	build/demo server & sleep 1; build/demo client 127.0.0.1; wait
+	@build/demo server & server=$$!; sleep 1; build/demo client 127.0.0.1; status=$$?; \
+	[ $$status = 0 ] || kill $$server; wait $$server || [ $$status != 0 ] || status=1; exit $$status
 endif
 
 # What lockoffload's locks stand beside. redis-tools has the server's program;
@@ -101,15 +97,12 @@ bench: PACKAGES += redis-tools
 endif
 
 bench: $(LAB)
-	SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
+	GO='$(GO)' SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
 
-ifeq ($(CMD),)
+# The command goes by the environment, with whatever quotes and dollars are in it.
+override export CMD := $(value CMD)
 lab: $(LAB)
-	$(LAB) $(LABFLAGS)
-else
-lab: $(LAB)
-	$(LAB) $(LABFLAGS) -- sh -c '$(CMD)'
-endif
+	@if [ -n "$$CMD" ]; then $(LAB) $(LABFLAGS) -- sh -c "$$CMD"; else $(LAB) $(LABFLAGS); fi
 
 clean:
 	rm -rf build

@@ -39,7 +39,7 @@ func (h Host) Exec(ctx context.Context, argv ...string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m, err := ask(ctx, proto.Message{Op: proto.OpExec, Host: int(h), Argv: argv, Dir: dir})
+	m, err := ask(ctx, proto.Message{Op: proto.OpExec, Host: int(h), Argv: proto.Bytes(argv), Dir: []byte(dir)})
 	return Result{m.Code, m.Stdout, m.Stderr}, err
 }
 

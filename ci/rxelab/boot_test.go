@@ -4,7 +4,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +18,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
+	guests "github.com/goverbs/goverbs/ci/lab"
 )
 
 // launcher names a built rxelab, given by make test; booting takes ten seconds
@@ -23,89 +30,309 @@ func launcher(t *testing.T) string {
 	if path == "" {
 		t.Skip("boots virtual machines: set RXELAB to a built rxelab, as make test does")
 	}
+	t.Parallel()
 	return path
 }
 
-// noQEMU fails the test if a QEMU that was not there before is there now.
-func noQEMU(t *testing.T) {
-	count := func() int {
-		all, _ := filepath.Glob("/proc/[0-9]*/comm")
-		n := 0
-		for _, f := range all {
-			if b, _ := os.ReadFile(f); strings.HasPrefix(string(b), "qemu-system") {
-				n++
-			}
+// inside tells this binary, run in a guest, what to do there.
+const inside = "RXELAB_TEST_INSIDE"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(inside); what != "" && guests.In() {
+		if err := insides[what](context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
-		return n
+		return
 	}
-	before := count()
-	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return count() <= before }, 5*time.Second, 50*time.Millisecond, "QEMU is left over")
-	})
+	os.Exit(m.Run())
 }
 
-func TestExitStatusAndOutput(t *testing.T) {
-	noQEMU(t)
+var insides = map[string]func(context.Context) error{
+	"panic of host 1": func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if _, err := guests.Host(1).Exec(ctx, "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 100"); err == nil {
+			return errors.New("host 1 goes on")
+		}
+		return nil
+	},
+	"complaint of host 1, killed and started": func(ctx context.Context) error {
+		_, err := guests.Host(1).Exec(ctx, "sh", "-c", "echo '<4>WARNING: CPU: 0 PID: 7 at drivers/x.c:1 f+0x1/0x2' > /dev/kmsg; sleep 1")
+		return errors.Join(err, guests.Host(1).Kill(ctx), guests.Host(1).Start(ctx))
+	},
+}
+
+// lab runs rxelab and answers exit status, output and standard error.
+type labRun struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+func newRun(t *testing.T, args ...string) *labRun {
+	r := &labRun{cmd: exec.Command(launcher(t), args...)}
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	return r
+}
+
+func (r *labRun) exit(t *testing.T, want int) {
+	t.Helper()
+	err := r.cmd.Wait()
+	require.Equal(t, want, r.cmd.ProcessState.ExitCode(), "%v\n%s\n%s", err, &r.stdout, &r.stderr)
+}
+
+func (r *labRun) run(t *testing.T, want int) {
+	t.Helper()
+	require.NoError(t, r.cmd.Start())
+	r.exit(t, want)
+}
+
+// Arguments, environment, input and output are the command's, byte for byte,
+// and what it leaves behind holds nobody up.
+func TestEverythingPasses(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.Command(launcher(t), "-artifacts", dir, "-env", "GREETING=hello", "--", "sh", "-c",
-		`echo out $GREETING; echo err >&2; echo kept > $LAB_ARTIFACTS/file; seq 20000; exit 7`)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	require.True(t, errors.As(err, &exit), "%v\n%s", err, stderr.String())
-	require.Equal(t, 7, exit.ExitCode(), stderr.String())
-	require.True(t, strings.HasPrefix(stdout.String(), "out hello\n1\n"))
-	require.True(t, strings.HasSuffix(stdout.String(), "\n20000\n"), "nothing of the end is lost")
-	require.Equal(t, "err\n", stderr.String())
-	b, err := os.ReadFile(filepath.Join(dir, "file"))
-	require.NoError(t, err)
-	require.Equal(t, "kept\n", string(b))
-	require.FileExists(t, filepath.Join(dir, "console-0.log"))
-}
-
-func TestTimeLimit(t *testing.T) {
-	noQEMU(t)
-	start := time.Now()
-	out, err := exec.Command(launcher(t), "-timeout", "25s", "--", "sleep", "1000").CombinedOutput()
-	var exit *exec.ExitError
-	require.True(t, errors.As(err, &exit))
-	require.Equal(t, exitTimeout, exit.ExitCode())
-	require.Contains(t, string(out), "time limit")
-	require.Contains(t, string(out), "console of host 0")
-	require.Less(t, time.Since(start), 60*time.Second)
-}
-
-func TestInterruptLeavesNothing(t *testing.T) {
-	noQEMU(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		cmd := exec.Command(launcher(t), "--", "sleep", "1000")
-		require.NoError(t, cmd.Start())
-		time.Sleep(3 * time.Second) // while it boots
-		require.NoError(t, cmd.Process.Signal(sig))
-		require.Error(t, cmd.Wait())
+	r := newRun(t, "-artifacts", dir, "-env", "GREETING=hello", "-keep", filepath.Join(dir, "kept"), "--", "bash", "-c",
+		`echo "$GREETING $UNUSUAL $0" >&2; cat > /tmp/in; wc -c < /tmp/in; cat /tmp/in; echo shared > $LAB_ARTIFACTS/file
+		mkdir -p `+filepath.Join(dir, "kept/a")+`; echo kept > `+filepath.Join(dir, "kept/a/f")+`; sleep 1000 & printf 'no end'; exit 7`, "\xff\xfe")
+	input := make([]byte, 1<<20)
+	for i := range input {
+		input[i] = byte(rand.Uint32())
 	}
+	r.cmd.Stdin = bytes.NewReader(input)
+	r.cmd.Env = append(os.Environ(), "UNUSUAL=\x80\x81")
+	r.run(t, 7)
+	require.Equal(t, fmt.Sprintf("%d\n", len(input))+string(input)+"no end", r.stdout.String())
+	require.Equal(t, "hello \x80\x81 \xff\xfe\n", r.stderr.String())
+	for path, want := range map[string]string{"file": "shared\n", "kept/a/f": "kept\n"} {
+		b, err := os.ReadFile(filepath.Join(dir, path))
+		require.NoError(t, err)
+		require.Equal(t, want, string(b))
+	}
+	require.FileExists(t, filepath.Join(dir, "console-0-1.log"))
+}
+
+// A reader that begins when the command has long ended gets all of it.
+func TestSlowReader(t *testing.T) {
+	r := newRun(t, "-topo", "none", "--", "seq", "1", "100000")
+	r.cmd.Stdout = nil
+	out, err := r.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
+	one := make([]byte, 1)
+	_, err = io.ReadFull(out, one)
+	require.NoError(t, err)
+	time.Sleep(5 * time.Second)
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	r.exit(t, 0)
+	require.Equal(t, 588_895, 1+len(rest))
+}
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	r := newRun(t, "-topo", "none", "--", "seq", "10")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	r.cmd.Stdout = full
+	r.run(t, exitLab)
+	require.Contains(t, r.stderr.String(), "standard output")
 }
 
 func TestReaderGoesAway(t *testing.T) {
-	noQEMU(t)
-	cmd := exec.Command(launcher(t), "-timeout", "3m", "--", "yes")
-	out, err := cmd.StdoutPipe()
+	r := newRun(t, "-topo", "none", "--", "yes")
+	r.cmd.Stdout = nil
+	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
-	start := time.Now()
-	require.NoError(t, cmd.Start())
+	require.NoError(t, r.cmd.Start())
 	_, err = out.Read(make([]byte, 10))
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
-	require.Error(t, cmd.Wait())
-	require.Less(t, time.Since(start), 2*time.Minute, "the command waits for a reader that is gone")
+	r.exit(t, exitLab)
+}
+
+// A hang ends, and a program that can say where it hangs is asked.
+func TestTimeLimit(t *testing.T) {
+	r := newRun(t, "-topo", "none", "-timeout", "60s", "--", "bash", "-c", "trap 'echo it hangs here' QUIT; while :; do sleep 1; done")
+	r.run(t, exitLab)
+	require.Contains(t, r.stdout.String(), "it hangs here")
+	require.Contains(t, r.stderr.String(), "time limit")
+	require.Contains(t, r.stderr.String(), "console of host 0")
+}
+
+// The command gets the signal and says how it ends.
+func TestSignalsPass(t *testing.T) {
+	r := newRun(t, "-topo", "none", "--", "bash", "-c", "trap 'echo ending; exit 9' TERM; echo begun; while :; do sleep 1; done")
+	r.cmd.Stdout = nil
+	out, err := r.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
+	begun := make([]byte, len("begun\n"))
+	_, err = io.ReadFull(out, begun)
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	r.exit(t, 9)
+	require.Equal(t, "ending\n", string(rest))
+}
+
+// Whatever ends the launcher, and whenever, its guests end too; what it cannot
+// clear away itself the next one does.
+func TestInterruptLeavesNothing(t *testing.T) {
+	cacheDir, err := cache.Dir()
+	require.NoError(t, err)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		r := &labRun{cmd: exec.Command(launcherOnce(t), "-topo", "none", "--", "sleep", "1000")}
+		require.NoError(t, r.cmd.Start())
+		pid := r.cmd.Process.Pid
+		var guests []int
+		require.Eventually(t, func() bool { guests = children(pid); return len(guests) > 0 }, 20*time.Second, 20*time.Millisecond)
+		require.NoError(t, r.cmd.Process.Signal(sig))
+		require.Error(t, r.cmd.Wait())
+		for _, g := range guests {
+			require.Eventually(t, func() bool { return syscall.Kill(g, 0) != nil }, 5*time.Second, 20*time.Millisecond, "QEMU is left over")
+		}
+	}
+	_, done, err := cache.RunDir(t.Context(), cacheDir)
+	require.NoError(t, err)
+	done()
+	runs, err := filepath.Glob(filepath.Join(cacheDir, "run", "*"))
+	require.NoError(t, err)
+	for _, d := range runs { // those of tests beside this one are in use
+		_, err := os.Stat(filepath.Join(d, "lock"))
+		require.NoError(t, err)
+	}
+}
+
+func launcherOnce(t *testing.T) string {
+	path := os.Getenv("RXELAB")
+	if path == "" {
+		launcher(t)
+	}
+	return path
+}
+
+// children are the processes that a process has started.
+func children(pid int) (out []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, f := range lists {
+		b, _ := os.ReadFile(f)
+		for _, s := range strings.Fields(string(b)) {
+			var n int
+			fmt.Sscan(s, &n)
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Before a guest boots too: here while another process holds the lock.
+func TestInterruptWhileWaiting(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := cache.Lock(t.Context(), filepath.Join(dir, "linux-6.1.lock"))
+	require.NoError(t, err)
+	defer unlock()
+	r := newRun(t, "true")
+	r.cmd.Env = append(os.Environ(), "LAB_CACHE="+dir, "LAB_KERNEL=")
+	require.NoError(t, r.cmd.Start())
+	time.Sleep(time.Second)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
+	r.exit(t, exitLab)
+	require.Contains(t, r.stderr.String(), "interrupted")
+
+	r = &labRun{cmd: exec.Command(r.cmd.Path, "-timeout", "1s", "true")}
+	r.cmd.Stderr = &r.stderr
+	r.cmd.Env = append(os.Environ(), "LAB_CACHE="+dir, "LAB_KERNEL=")
+	r.run(t, exitLab)
+	require.Contains(t, r.stderr.String(), "time limit")
 }
 
 func TestPanicIsSeen(t *testing.T) {
-	noQEMU(t)
-	out, err := exec.Command(launcher(t), "-timeout", "2m", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 100").CombinedOutput()
-	var exit *exec.ExitError
-	require.True(t, errors.As(err, &exit))
-	require.Equal(t, exitLab, exit.ExitCode())
-	require.Contains(t, string(out), "Kernel panic")
+	r := newRun(t, "-topo", "none", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 100")
+	r.run(t, exitLab)
+	require.Contains(t, r.stderr.String(), "Kernel panic")
+}
+
+// The program is content, and host 1 is dead.
+func TestDeadHostIsSeen(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	r := newRun(t, "-topo", "hosts=2", "-env", inside+"=panic of host 1", "--", self)
+	r.run(t, exitLab)
+	require.Contains(t, r.stderr.String(), "host 1 died")
+	require.Contains(t, r.stderr.String(), "Kernel panic")
+}
+
+// A complaint of a boot that is over fails the run like any other, and the log
+// of each boot is kept.
+func TestComplaintIsSeen(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	r := newRun(t, "-topo", "hosts=2", "-artifacts", dir, "-env", inside+"=complaint of host 1, killed and started", "--", self)
+	r.run(t, exitLab)
+	require.Contains(t, r.stderr.String(), "the kernel of host 1 complains")
+	require.Contains(t, r.stderr.String(), "at drivers/x.c:1")
+	for _, log := range []string{"console-0-1.log", "console-1-1.log", "console-1-2.log"} {
+		require.FileExists(t, filepath.Join(dir, log))
+	}
+}
+
+// A guest that dies before its init process is booted once more, and that is
+// said.
+func TestDeadOnArrival(t *testing.T) {
+	r := newRun(t, "true")
+	dir := t.TempDir()
+	modules := filepath.Join(dir, "lib", "modules", "6.0-none")
+	require.NoError(t, os.MkdirAll(filepath.Join(modules, "kernel"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot", "vmlinuz-6.0-none"), 0o755)) // QEMU cannot read that
+	var builtin strings.Builder
+	for _, m := range strings.Fields("virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay rdma_rxe ib_uverbs rdma_ucm veth ifb" +
+		" sch_netem sch_tbf sch_ingress act_mirred cls_matchall 8021q macvlan") {
+		fmt.Fprintf(&builtin, "kernel/%s.ko\n", m)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(modules, "modules.builtin"), []byte(builtin.String()), 0o644))
+	r.cmd.Env = append(os.Environ(), "LAB_KERNEL="+dir, "LAB_CACHE="+t.TempDir())
+	r.run(t, exitLab)
+	require.Equal(t, 1, strings.Count(r.stderr.String(), "booted once more"), r.stderr.String())
+}
+
+// Folders that guests have for themselves, and names with commas in them.
+func TestAwkwardPlaces(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "a,b=c d-")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\ncat data; echo new > made\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), []byte("seen\n"), 0o644))
+	artifacts := filepath.Join(t.TempDir(), "x,y z")
+	long := filepath.Join(t.TempDir(), strings.Repeat("l", 100))
+	require.NoError(t, os.MkdirAll(long, 0o755))
+	r := newRun(t, "-artifacts", artifacts, "-keep", "made", "--", "./prog")
+	r.cmd.Dir = dir
+	r.cmd.Env = append(os.Environ(), "TMPDIR="+long)
+	r.run(t, 0)
+	require.Equal(t, "seen\n", r.stdout.String())
+	b, err := os.ReadFile(filepath.Join(dir, "made"))
+	require.NoError(t, err)
+	require.Equal(t, "new\n", string(b))
+}
+
+// A program that cannot be the init process says so before anything boots.
+func TestNeedsToBeStatic(t *testing.T) {
+	launcher(t)
+	path := filepath.Join(t.TempDir(), "rxelab")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(path, "true").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "CGO_ENABLED=0")
+}
+
+func TestCommandNotFound(t *testing.T) {
+	r := newRun(t, "-topo", "none", "--", "there-is-no-such-program")
+	r.run(t, 127)
+	require.Contains(t, r.stderr.String(), "not found")
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"sync"
 
 	"github.com/goverbs/goverbs/ci/internal/proto"
 	"github.com/goverbs/goverbs/ci/internal/vm"
@@ -37,7 +34,7 @@ func (l *lab) ask(ctx context.Context, host int, m proto.Message) (proto.Message
 }
 
 // serve takes what a guest says: replies to ask, and requests of its programs.
-func (l *lab) serve(ctx context.Context, m *vm.Machine) {
+func (l *lab) serve(m *vm.Machine) {
 	for {
 		msg, err := m.Control.Receive()
 		if err != nil {
@@ -54,7 +51,7 @@ func (l *lab) serve(ctx context.Context, m *vm.Machine) {
 			continue
 		}
 		go func() {
-			reply := l.request(ctx, m.Host, msg)
+			reply := l.request(l.life, m.Host, msg)
 			reply.ID, reply.Op = msg.ID, proto.OpDone
 			m.Control.Send(reply)
 		}()
@@ -70,11 +67,15 @@ func (l *lab) request(ctx context.Context, from int, msg proto.Message) (reply p
 	case msg.Op == proto.OpKill && msg.Host == from:
 		reply.Error = "a host cannot ask to be killed: it would not hear the answer"
 	case msg.Op == proto.OpKill:
-		machine.Kill()
+		l.kill(msg.Host)
 	case msg.Op == proto.OpStart:
 		select {
 		case <-machine.Exited():
-			if err := l.start(ctx, msg.Host); err != nil {
+			err := l.start(ctx, msg.Host)
+			if err == nil {
+				err = l.prove(ctx, msg.Host, from)
+			}
+			if err != nil {
 				reply.Error = err.Error()
 			}
 		default:
@@ -82,7 +83,7 @@ func (l *lab) request(ctx context.Context, from int, msg proto.Message) (reply p
 		}
 	case msg.Op == proto.OpExec:
 		msg.Main, msg.TTY = false, false
-		msg.Env = append(l.environ(msg.Host), msg.Env...)
+		msg.Env = append(proto.Bytes(l.environ(msg.Host)), msg.Env...)
 		r, err := l.ask(ctx, msg.Host, msg)
 		if err != nil {
 			r = proto.Message{Error: err.Error()}
@@ -92,32 +93,4 @@ func (l *lab) request(ctx context.Context, from int, msg proto.Message) (reply p
 		reply.Error = fmt.Sprintf("no operation %q", msg.Op)
 	}
 	return reply
-}
-
-// drain ends a machine whose command has ended, so that its ports reach their
-// end.
-func drain(m *vm.Machine) { m.Kill() }
-
-// prefixer writes a prefix before each line.
-type prefixer struct {
-	mu     sync.Mutex
-	w      io.Writer
-	prefix string
-	buf    bytes.Buffer
-}
-
-func (p *prefixer) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.buf.Write(b)
-	for {
-		line, err := p.buf.ReadBytes('\n')
-		if err != nil {
-			p.buf.Write(line) // not whole yet
-			return len(b), nil
-		}
-		if _, err := p.w.Write(append([]byte(p.prefix), line...)); err != nil {
-			return 0, err
-		}
-	}
 }

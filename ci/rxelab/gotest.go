@@ -1,56 +1,81 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
-// testFiles are the flags by which go test tells a test binary what to write.
-var testFiles = []string{"test.coverprofile", "test.gocoverdir", "test.outputdir", "test.testlogfile", "test.cpuprofile",
-	"test.memprofile", "test.blockprofile", "test.mutexprofile", "test.trace", "test.fuzzcachedir"}
+// Flags by which go test tells a test binary what to write: files, which are
+// below -test.outputdir unless they have a path of their own, and folders.
+var (
+	testFiles = []string{"coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "testlogfile"}
+	testDirs  = []string{"gocoverdir", "fuzzcachedir"}
+)
 
-// sharedDirs are the folders that the guest must be able to write to: those
-// that go test names when the command is a test binary. Everything else that
-// the command writes stays in the guest.
-func sharedDirs(argv []string) []string {
-	var dirs []string
-	add := func(path string) {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return
+// testFlags are the values of a test binary's own flags, without "test.". There
+// are none if the command is no test binary.
+func testFlags(argv []string) map[string]string {
+	values := make(map[string]string)
+	for i, a := range argv {
+		name, value, ok := strings.Cut(strings.TrimPrefix(a, "-"), "=")
+		name, isTest := strings.CutPrefix(strings.TrimPrefix(name, "-"), "test.")
+		if i == 0 || a[0] != '-' || !isTest {
+			continue
 		}
-		if st, err := os.Stat(abs); err != nil || !st.IsDir() {
-			abs = filepath.Dir(abs)
+		if !ok && i+1 < len(argv) {
+			value = argv[i+1] // wrong for a flag without a value, of which none matters here
 		}
-		if st, err := os.Stat(abs); err != nil || !st.IsDir() || abs == "/" {
-			return
-		}
-		dirs = append(dirs, abs)
+		values[name] = value
 	}
-	isTest := false
-	for _, a := range argv {
-		name, value, ok := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if ok && strings.HasPrefix(a, "-") && slices.Contains(testFiles, name) && value != "" {
-			add(value)
-		}
-		isTest = isTest || strings.HasPrefix(a, "-test.")
-	}
-	if isTest && strings.Contains(argv[0], "go-build") {
-		add(filepath.Dir(argv[0]))
-	}
-	return outermost(dirs)
+	return values
 }
 
-// outermost drops folders that lie inside others.
-func outermost(dirs []string) []string {
-	slices.Sort(dirs)
+// written are the files and folders of the host that the command is to write,
+// as go test names them: profiles, coverage, and what fuzzing finds.
+func written(argv []string, dir string, env []string) []string {
+	absolute := func(path, base string) string {
+		if filepath.IsAbs(path) {
+			return filepath.Clean(path)
+		}
+		return filepath.Join(base, path)
+	}
+	flags := testFlags(argv)
+	output := absolute(flags["outputdir"], dir)
 	var out []string
-	for _, d := range dirs {
-		if len(out) == 0 || d != out[len(out)-1] && !strings.HasPrefix(d, out[len(out)-1]+"/") {
-			out = append(out, d)
+	add := func(path, base string) {
+		if path != "" {
+			out = append(out, absolute(path, base))
 		}
 	}
-	return out
+	for _, name := range testFiles {
+		add(flags[name], output)
+	}
+	for _, name := range testDirs {
+		add(flags[name], dir)
+	}
+	if flags["fuzz"] != "" {
+		add(filepath.Join("testdata", "fuzz"), dir)
+	}
+	for _, e := range env {
+		if coverage, ok := strings.CutPrefix(e, "GOCOVERDIR="); ok {
+			add(coverage, dir)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// dumpTime is what a test binary gets, behind its own time limit, to show its
+// goroutines.
+const dumpTime = time.Minute
+
+// testLimit is how long a test binary may take, from its own limit; 0 if it has
+// none.
+func testLimit(argv []string) time.Duration {
+	if d, err := time.ParseDuration(testFlags(argv)["timeout"]); err == nil && d > 0 {
+		return d + dumpTime
+	}
+	return 0
 }

@@ -1,25 +1,29 @@
 // Command rxelab runs a command on real Soft-RoCE, on any Linux machine: it
 // boots a stock kernel in a virtual machine that shares the host's files, makes
-// RDMA devices and a network between them, and runs the command there. Exit
-// status and output are the command's.
+// RDMA devices and a network between them, and runs the command there.
 //
 //	rxelab -- ibv_devinfo                      # two devices on one wire
 //	rxelab -topo hosts=2 -- ./server-and-client
 //	go test -exec 'rxelab -kernel 6.12' ./...  # every test on real RDMA
 //	rxelab                                     # a shell
 //
-// Without a command it is an interactive shell. README.md in the folder above
+// Standard input, output, environment and signals are the command's, and so is
+// the exit status: 125 is the lab's own, when it could not run the command, lost
+// something, ran out of time, or when a kernel complained or a host died that
+// nobody killed. Without a command it is a shell. README.md in the folder above
 // tells about topologies, clocks and what tests can do inside.
 package main
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,24 +32,53 @@ import (
 	"github.com/goverbs/goverbs/ci/internal/guest"
 )
 
+// exitLab is the exit status of the launcher itself.
+const exitLab = 125
+
 func main() {
 	if guest.IsInit() {
 		guest.Main()
 	}
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error of a write
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	o, err := parse(os.Args[1:])
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "rxelab:", err)
-		}
-		os.Exit(2)
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	code, err := run(ctx, o)
-	stop()
+	code := exitLab
+	if err == nil {
+		err = canBeInit()
+	}
+	if err == nil {
+		code, err = run(context.Background(), o, signals)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rxelab:", err)
 	}
 	os.Exit(code)
+}
+
+// canBeInit tells whether this program can be the init process of a guest.
+func canBeInit() error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("the lab boots x86-64 guests with this program as their init process: it does not run on %s", runtime.GOARCH)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f, err := elf.Open(self)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("this program needs shared libraries, and is to be the guest's init process: build it with CGO_ENABLED=0")
+		}
+	}
+	return nil
 }
 
 // options are the parsed command line.
@@ -58,18 +91,23 @@ type options struct {
 	smp       int
 	memory    int
 	cpu       string
-	timeout   time.Duration
+	timeout   time.Duration // of the boot, and again of the command
 	artifacts string
 	env       []string
+	cleanEnv  bool
+	keep      []string
 	all       bool
 	verbose   bool
 	argv      []string
+	dir       string
 }
 
 type list []string
 
 func (l *list) String() string     { return strings.Join(*l, " ") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+const defaultTimeout = 10 * time.Minute
 
 // parse reads flags up to the first argument that is none: what follows is the
 // command, with flags of its own.
@@ -83,15 +121,21 @@ func parse(args []string) (*options, error) {
 	fs.IntVar(&o.smp, "smp", 0, "virtual CPUs; 0 means 2, and 1 with several hosts or the instruction clock")
 	fs.IntVar(&o.memory, "mem", 0, "memory of a host in MiB; 0 means 4096, and 1024 with several hosts")
 	fs.StringVar(&o.cpu, "cpu", "", "QEMU's CPU model; empty for the clock's own")
-	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "kill the guests after this time, with exit status 124")
+	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "limit of the boot, and again of the command once the guests are ready;\na test binary has a minute more than its own -test.timeout instead")
 	fs.StringVar(&o.artifacts, "artifacts", "", "folder to share read-write as $LAB_ARTIFACTS; console logs go there")
-	fs.Var((*list)(&o.env), "env", "NAME=VALUE for the command; may be repeated")
-	fs.BoolVar(&o.all, "all", false, "with hosts=N: run the command on every host")
+	fs.Var((*list)(&o.env), "env", "NAME=VALUE, or NAME or PREFIX* of this environment, for the command; may be repeated")
+	fs.BoolVar(&o.cleanEnv, "clean-env", false, "pass on of this environment only PATH and the like, and what -env says")
+	fs.Var((*list)(&o.keep), "keep", "file or folder: bring back what the command writes there; may be repeated")
+	fs.BoolVar(&o.all, "all", false, "with hosts=N: run the command on every host, until all have ended")
 	fs.BoolVar(&o.verbose, "v", false, "say what takes how long")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
 	o.argv = fs.Args()
+	var err error
+	if o.dir, err = os.Getwd(); err != nil {
+		return nil, err
+	}
 
 	name, n, many := strings.Cut(*topo, "=")
 	o.topo, o.hosts = name, 1
@@ -102,6 +146,12 @@ func parse(args []string) (*options, error) {
 		}
 		o.hosts = hosts
 	}
+	for i, k := range o.keep {
+		if o.keep[i], err = filepath.Abs(k); err != nil {
+			return nil, err
+		}
+	}
+	o.keep = append(o.keep, written(o.argv, o.dir, environ(os.Environ(), o.cleanEnv, o.env))...)
 	switch {
 	case name != "wire" && name != "ecmp" && name != "none" && !(name == "hosts" && many):
 		return nil, fmt.Errorf("no topology %q; there are wire, ecmp, hosts=N and none", *topo)
@@ -111,6 +161,17 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("no accelerator %q; there are auto, kvm and tcg", o.accel)
 	case o.clock == "instructions" && o.hosts > 1:
 		return nil, errors.New("several hosts have no common instruction clock")
+	case o.all && len(o.argv) == 0:
+		return nil, errors.New("-all needs a command: there is one terminal")
+	case o.all && len(o.keep) > 0:
+		return nil, fmt.Errorf("-all: the hosts would all write %s; run profiles, coverage and fuzzing without -all", strings.Join(o.keep, ", "))
+	case o.timeout <= 0:
+		return nil, fmt.Errorf("-timeout %v: it must be positive", o.timeout)
+	}
+	explicit := false
+	fs.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "timeout" })
+	if limit := testLimit(o.argv); !explicit && limit > 0 {
+		o.timeout = max(o.timeout, limit)
 	}
 	if o.clock == "instructions" {
 		o.accel = "tcg"
@@ -128,11 +189,9 @@ func parse(args []string) (*options, error) {
 		}
 	}
 	if o.artifacts != "" {
-		abs, err := filepath.Abs(o.artifacts)
-		if err != nil {
+		if o.artifacts, err = filepath.Abs(o.artifacts); err != nil {
 			return nil, err
 		}
-		o.artifacts = abs
 	}
 	return o, nil
 }

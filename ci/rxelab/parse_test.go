@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,38 +28,90 @@ func TestFlagsEndAtTheCommand(t *testing.T) {
 	require.Equal(t, 1, o.smp)
 
 	for _, bad := range []string{"-topo ring", "-topo hosts", "-topo hosts=0", "-topo hosts=99", "-topo wire=2", "-clock sun",
-		"-accel hax", "-topo hosts=2 -clock instructions", "-nonsense"} {
+		"-accel hax", "-topo hosts=2 -clock instructions", "-nonsense", "-all", "-timeout 0s true",
+		"-topo hosts=2 -all x.test -test.cpuprofile=x"} {
 		_, err := parse(strings.Fields(bad))
 		require.Error(t, err, bad)
 	}
 }
 
-func TestFoldersThatGoTestNamesAreShared(t *testing.T) {
-	dir := t.TempDir()
-	work := filepath.Join(dir, "go-build123", "b001")
-	out := filepath.Join(dir, "out")
-	require.NoError(t, os.MkdirAll(work, 0o755))
-	require.NoError(t, os.MkdirAll(out, 0o755))
-	argv := []string{filepath.Join(work, "x.test"), "-test.paniconexit0", "-test.testlogfile=" + filepath.Join(work, "testlog.txt"),
-		"-test.coverprofile=" + filepath.Join(out, "cover.out"), "-test.outputdir=" + out, "-test.run=-test.outputdir=/etc"}
-	require.Equal(t, []string{work, out}, sharedDirs(argv))
-	require.Empty(t, sharedDirs([]string{"/bin/true", "-x=/etc"}))
-	require.Equal(t, []string{"/a", "/ab"}, outermost([]string{"/a/b", "/ab", "/a", "/a/c/d"}))
+// What go test tells a test binary to write comes back to the host.
+func TestWhatGoTestNamesComesBack(t *testing.T) {
+	argv := strings.Fields("/tmp/go-build1/b001/x.test -test.paniconexit0 -test.timeout=10m0s -test.coverprofile=/tmp/w/_cover_.out" +
+		" -test.outputdir=/home/me/m -test.cpuprofile=cpu.out --test.trace trace.out -test.gocoverdir=/tmp/w/cov" +
+		" -test.fuzz=FuzzX -test.fuzzcachedir=/c/fuzz/m -test.run=-test.memprofile=/etc/x")
+	require.Equal(t, []string{"/c/fuzz/m", "/home/me/m/cpu.out", "/home/me/m/p/testdata/fuzz", "/home/me/m/trace.out", "/tmp/w/_cover_.out", "/tmp/w/cov", "/v"},
+		written(argv, "/home/me/m/p", []string{"A=1", "GOCOVERDIR=/v"}))
+	require.Empty(t, written([]string{"/bin/true", "-x=/etc", "-"}, "/d", nil))
+	require.Equal(t, 11*time.Minute, testLimit(argv))
+	require.Zero(t, testLimit([]string{"/bin/true", "-timeout=1s"}))
+}
+
+// A test binary shows its goroutines before the lab's own limit, unless the
+// caller says otherwise.
+func TestTimeLimitOfTests(t *testing.T) {
+	for args, want := range map[string]time.Duration{
+		"x.test -test.timeout=30m":             31 * time.Minute,
+		"x.test -test.timeout=1m":              defaultTimeout,
+		"-timeout 25s x.test -test.timeout=1m": 25 * time.Second,
+		"sleep 5":                              defaultTimeout,
+	} {
+		o, err := parse(strings.Fields(args))
+		require.NoError(t, err)
+		require.Equal(t, want, o.timeout, args)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	host := []string{"PATH=/bin", "HOME=/h", "MY_A=1", "MY_B=2=3", "OTHER=\xff"}
+	require.Equal(t, append(host[:5:5], "MY_A=9"), environ(host, false, []string{"MY_A=9"}))
+	require.Equal(t, []string{"PATH=/bin", "HOME=/h", "MY_A=1", "MY_B=2=3", "X="}, environ(host, true, []string{"MY_*", "X="}))
+	require.Equal(t, []string{"PATH=/bin", "HOME=/h", "OTHER=\xff"}, environ(host, true, []string{"OTHER", "NONE"}))
 }
 
 func TestPrefixKeepsLinesWhole(t *testing.T) {
 	var out bytes.Buffer
-	p := &prefixer{w: &out, prefix: "[1] "}
-	for _, s := range []string{"he", "llo\nwor", "ld\n", "\n"} {
-		n, err := p.Write([]byte(s))
+	o := newOutput("standard output", &out, func(err error) { t.Error(err) })
+	o.prefix = "[1] "
+	r, w := io.Pipe()
+	go o.copy(r)
+	for _, s := range []string{"he", "llo\nwor", "ld\n", "\n", "no end"} {
+		_, err := w.Write([]byte(s))
 		require.NoError(t, err)
-		require.Equal(t, len(s), n)
 	}
-	require.Equal(t, "[1] hello\n[1] world\n[1] \n", out.String())
+	require.NoError(t, o.wait(t.Context(), 19))
+	require.Equal(t, "[1] hello\n[1] world\n[1] \n[1] no end\n", out.String())
+}
+
+// A stream that ends early has lost something, and a reader that cannot take it
+// is an error.
+func TestOutputThatIsLost(t *testing.T) {
+	o := newOutput("standard output", io.Discard, func(err error) { t.Error(err) })
+	o.copy(strings.NewReader("12345"))
+	require.NoError(t, o.wait(t.Context(), 5))
+	require.ErrorContains(t, o.wait(t.Context(), 8), "3 of 8 bytes were lost")
+
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	var failed error
+	o = newOutput("standard output", full, func(err error) { failed = err })
+	o.copy(strings.NewReader("12345"))
+	require.ErrorIs(t, failed, syscall.ENOSPC)
+
+	o = newOutput("standard output", io.Discard, func(err error) { t.Error(err) })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(10*time.Millisecond, func() { cancel(errTimeout) })
+	require.ErrorIs(t, o.wait(ctx, 1), errTimeout)
 }
 
 func TestKernelComplaintsAreFound(t *testing.T) {
-	log := []byte("[ 1.0] fine\n[ 2.0] BUG: kernel NULL pointer dereference\n[ 3.0] WARNING: CPU: 0 PID: 7 at x.c:1 f\n[ 4.0] ok\n")
-	require.Len(t, oopses(log), 2)
-	require.Empty(t, oopses([]byte("debugfs: all fine\n")))
+	log := "[ 1.0] fine\n[ 2.0] BUG: kernel NULL pointer dereference\n[ 2.1] trace\n[ 2.2] ---[ end trace 0 ]---\n[ 2.3] fine\n" +
+		"[ 3.0] WARNING: CPU: 0 PID: 7 at x.c:1 f\n[ 3.1] refcount_t: underflow; use-after-free.\n[ 4.0] ok\n" +
+		"[ 5.0] INFO: task x:7 blocked for more than 120 seconds.\n"
+	got := complaints([]byte(log))
+	require.Len(t, got, 3)
+	require.Equal(t, "[ 2.0] BUG: kernel NULL pointer dereference\n[ 2.1] trace\n[ 2.2] ---[ end trace 0 ]---", got[0])
+	require.Contains(t, got[1], "use-after-free")
+	require.Empty(t, complaints([]byte("debugfs: all fine\nrcu: Hierarchical SRCU implementation.\n")))
 }

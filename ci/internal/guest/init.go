@@ -6,7 +6,6 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +23,7 @@ func IsInit() bool {
 	if os.Getpid() != 1 {
 		return false
 	}
-	_, err := os.Stat("/job.json")
+	_, err := os.Stat("/modules")
 	return err == nil
 }
 
@@ -38,15 +37,9 @@ func Main() {
 	select {}
 }
 
+// boot says on the control port that this process runs, hears its job there,
+// does it, and then runs what the launcher asks for.
 func boot() error {
-	var job proto.Job
-	b, err := os.ReadFile("/job.json")
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, &job); err != nil {
-		return err
-	}
 	for _, m := range []mount{{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""}, {"devtmpfs", "/dev", "devtmpfs", 0, ""}} {
 		if err := m.do(); err != nil {
 			return err
@@ -59,16 +52,27 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	s := &server{job: job, ports: ports, control: proto.NewConn(ports[proto.PortControl]), waiting: map[uint64]chan proto.Message{}}
-	err = enterRoot(job)
+	control := proto.NewConn(ports[proto.PortControl])
+	if err := control.Send(proto.Message{Op: proto.OpInit}); err != nil {
+		return err
+	}
+	msg, err := control.Receive()
+	if err != nil {
+		return err
+	}
+	if msg.Op != proto.OpJob || msg.Job == nil {
+		return fmt.Errorf("the launcher says %q, not what to do", msg.Op)
+	}
+	s := &server{job: *msg.Job, ports: ports, control: control, waiting: map[uint64]chan proto.Message{}}
+	s.root, err = enterRoot(s.job)
 	if err == nil {
-		err = prepare(job)
+		err = prepare(s.job)
 	}
 	ready := proto.Message{Op: proto.OpReady}
 	if err != nil {
 		ready.Error = err.Error()
 	}
-	if err := s.control.Send(ready); err != nil {
+	if err := control.Send(ready); err != nil {
 		return err
 	}
 	return s.serve()
@@ -116,7 +120,7 @@ func insertModules(dir string) error {
 func openPorts() (map[string]*os.File, error) {
 	ports := make(map[string]*os.File)
 	const class = "/sys/class/virtio-ports"
-	for end := time.Now().Add(5 * time.Second); len(ports) < 4 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); len(ports) < len(proto.Ports) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		list, _ := os.ReadDir(class)
 		for _, e := range list {
 			b, _ := os.ReadFile(filepath.Join(class, e.Name(), "name"))
@@ -133,69 +137,10 @@ func openPorts() (map[string]*os.File, error) {
 			ports[name] = os.NewFile(uintptr(fd), name)
 		}
 	}
-	if len(ports) < 4 {
-		return nil, fmt.Errorf("%d of 4 virtio serial ports", len(ports))
+	if len(ports) < len(proto.Ports) {
+		return nil, fmt.Errorf("%d of %d virtio serial ports", len(ports), len(proto.Ports))
 	}
 	return ports, nil
-}
-
-const plan9 = "trans=virtio,version=9p2000.L,msize=1048576"
-
-// enterRoot makes the host's root, under a layer of memory, the root of this
-// process and its children.
-func enterRoot(job proto.Job) error {
-	mounts := []mount{
-		{"root", "/low", "9p", unix.MS_RDONLY, plan9 + ",cache=loose"},
-		{"tmpfs", "/up", "tmpfs", 0, ""},
-	}
-	for _, m := range mounts {
-		if err := m.do(); err != nil {
-			return err
-		}
-	}
-	for _, d := range []string{"/up/upper", "/up/work"} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := (mount{"overlay", "/root", "overlay", 0, "lowerdir=/low,upperdir=/up/upper,workdir=/up/work"}).do(); err != nil {
-		return err
-	}
-	for _, d := range []string{"proc", "sys", "dev"} {
-		if err := (mount{"/" + d, "/root/" + d, "", unix.MS_MOVE, ""}).do(); err != nil {
-			return err
-		}
-	}
-	if err := unix.Chdir("/root"); err != nil {
-		return err
-	}
-	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
-		return err
-	}
-	if err := unix.Chroot("."); err != nil {
-		return err
-	}
-	if err := unix.Chdir("/"); err != nil {
-		return err
-	}
-	inside := []mount{
-		{"tmpfs", "/run", "tmpfs", 0, "mode=755"},
-		{"devpts", "/dev/pts", "devpts", 0, "ptmxmode=666"},
-		{"tmpfs", "/dev/shm", "tmpfs", 0, ""},
-		{"debugfs", "/sys/kernel/debug", "debugfs", 0, ""},
-		{"cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""},
-		// For modprobe, by the kernel or by hand; needs kmod on the host.
-		{job.Modules, filepath.Join("/lib/modules", filepath.Base(job.Modules)), "", unix.MS_BIND, ""},
-	}
-	for i, dir := range job.Shares {
-		inside = append(inside, mount{fmt.Sprint("share", i), dir, "9p", 0, plan9 + ",cache=mmap"})
-	}
-	for _, m := range inside {
-		if err := m.do(); err != nil {
-			return err
-		}
-	}
-	return os.MkdirAll("/run/netns", 0o755)
 }
 
 // prepare sets limits and makes the topology.
@@ -213,6 +158,9 @@ func prepare(job proto.Job) error {
 	}
 	if err := topo.Build(job.Topology, job.Host, job.Hosts); err != nil {
 		return fmt.Errorf("topology %s: %w", job.Topology, err)
+	}
+	if job.Topology == "hosts" {
+		return topo.Echo(topo.Addr(job.Host))
 	}
 	return nil
 }

@@ -3,20 +3,15 @@
 package guest
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/netip"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/ci/internal/proto"
+	"github.com/goverbs/goverbs/ci/topo"
 )
 
 // server runs programs for the launcher, and passes on what programs in this
@@ -25,10 +20,12 @@ type server struct {
 	job     proto.Job
 	ports   map[string]*os.File
 	control *proto.Conn
+	root    *root
 
 	mu      sync.Mutex
 	lastID  uint64
 	waiting map[uint64]chan proto.Message // for replies of the launcher
+	main    *os.Process
 }
 
 func (s *server) serve() error {
@@ -44,11 +41,15 @@ func (s *server) serve() error {
 		}
 		switch m.Op {
 		case proto.OpExec:
-			go func() {
-				reply := s.exec(m)
-				reply.ID, reply.Op, reply.From, reply.Main = m.ID, proto.OpDone, m.From, m.Main
-				s.control.Send(reply)
-			}()
+			run := s.exec
+			if m.Main {
+				run = s.execMain
+			}
+			go s.answer(m, run)
+		case proto.OpProve:
+			go s.answer(m, s.prove)
+		case proto.OpSignal:
+			s.signal(syscall.Signal(m.Signal))
 		case proto.OpDone:
 			s.mu.Lock()
 			ch := s.waiting[m.ID]
@@ -59,6 +60,24 @@ func (s *server) serve() error {
 			}
 		}
 	}
+}
+
+func (s *server) answer(m proto.Message, f func(proto.Message) proto.Message) {
+	reply := f(m)
+	reply.ID, reply.Op = m.ID, proto.OpDone
+	s.control.Send(reply)
+}
+
+// prove exchanges datagrams with another host.
+func (s *server) prove(m proto.Message) (reply proto.Message) {
+	peer, err := netip.ParseAddr(m.Peer)
+	if err == nil {
+		err = topo.ProvePeer("eth0", peer)
+	}
+	if err != nil {
+		reply.Error = err.Error()
+	}
+	return reply
 }
 
 // serveLocal takes requests from programs of this guest: one message, one
@@ -90,90 +109,18 @@ func (s *server) serveLocal(l net.Listener) {
 	}
 }
 
-// exec runs a program to its end.
-func (s *server) exec(m proto.Message) proto.Message {
-	if len(m.Argv) == 0 {
-		return proto.Message{Error: "no command", Code: 127}
-	}
-	cmd := exec.Command(m.Argv[0], m.Argv[1:]...)
-	cmd.Env, cmd.Dir = m.Env, m.Dir
-	if path := lookPath(m.Argv[0], m.Env); path != "" {
-		cmd.Path, cmd.Err = path, nil
-	}
-	var stdout, stderr bytes.Buffer
-	done := func() {}
-	switch {
-	case m.TTY:
-		tty, end, err := openTTY(s.ports[proto.PortStdin], s.ports[proto.PortStdout])
-		if err != nil {
-			return proto.Message{Error: err.Error(), Code: 126}
-		}
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		done = end
-	case m.Main:
-		// Handed down as they are: a program that fork-and-forgets keeps them
-		// open without keeping us waiting.
-		cmd.Stdout, cmd.Stderr = s.ports[proto.PortStdout], s.ports[proto.PortStderr]
-	default:
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		cmd.WaitDelay = time.Second
-	}
-	err := cmd.Run()
-	done()
-	if m.Main {
-		unix.Sync() // what lies in shared folders is the host's now
-	}
-	reply := proto.Message{Stdout: stdout.Bytes(), Stderr: stderr.Bytes()}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		reply.Code = exit.ExitCode()
-		if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
-			reply.Code = 128 + int(st.Signal())
-		}
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
-		reply.Error, reply.Code = err.Error(), 127
-	}
-	return reply
+func (s *server) setMain(p *os.Process) {
+	s.mu.Lock()
+	s.main = p
+	s.mu.Unlock()
 }
 
-// lookPath finds a program in the PATH that it will have, not in ours.
-func lookPath(name string, env []string) string {
-	for _, e := range env {
-		if len(e) > 5 && e[:5] == "PATH=" {
-			os.Setenv("PATH", e[5:])
-		}
+// signal passes a signal on to the main program and what it started.
+func (s *server) signal(sig syscall.Signal) {
+	s.mu.Lock()
+	p := s.main
+	s.mu.Unlock()
+	if p != nil {
+		syscall.Kill(-p.Pid, sig)
 	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return ""
-	}
-	return path
-}
-
-// openTTY makes a terminal that is joined to the ports.
-func openTTY(in, out *os.File) (tty *os.File, done func(), err error) {
-	master, err := os.OpenFile("/dev/pts/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		return nil, nil, err
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		return nil, nil, err
-	}
-	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	go io.Copy(master, in)
-	copied := make(chan struct{})
-	go func() {
-		io.Copy(out, master) // ends with EIO when the last program has closed its end
-		close(copied)
-	}()
-	return tty, func() { tty.Close(); <-copied }, nil
 }

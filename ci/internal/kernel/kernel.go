@@ -12,8 +12,9 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 // suites is the Debian release that ships each kernel series.
@@ -27,58 +28,52 @@ type Tree struct {
 	Cache   string // a folder for what is derived from the kernel
 }
 
-// CacheDir is where kernels are kept: $LAB_CACHE, or the user's cache folder.
-func CacheDir() (string, error) {
-	if dir := os.Getenv("LAB_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "goverbs-lab"), nil
-}
-
 // Get answers the kernel of a series, "6.1" or "6.12", downloading it at the
 // first time. $LAB_KERNEL names the folder of any unpacked kernel package
 // instead, whatever the series.
 func Get(ctx context.Context, series string) (*Tree, error) {
-	cache, err := CacheDir()
+	dir, err := cache.Dir()
 	if err != nil {
 		return nil, err
 	}
-	if dir := os.Getenv("LAB_KERNEL"); dir != "" {
-		return open(dir, filepath.Join(cache, "derived"))
+	if unpacked := os.Getenv("LAB_KERNEL"); unpacked != "" {
+		return open(unpacked, filepath.Join(dir, "derived"))
 	}
 	suite, ok := suites[series]
 	if !ok {
 		return nil, fmt.Errorf("kernel: no series %q; there are 6.1 and 6.12, and LAB_KERNEL for others", series)
 	}
-	dir := filepath.Join(cache, "linux-"+series)
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, err
-	}
-	unlock, err := lock(filepath.Join(cache, "linux-"+series+".lock"))
+	tree := filepath.Join(dir, "linux-"+series)
+	unlock, err := cache.Lock(ctx, tree+".lock")
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if t, err := open(dir, dir); err == nil {
+	if t, err := open(tree, tree); err == nil {
 		return t, nil
 	}
-	if err := download(ctx, suite, dir); err != nil {
+	if err := download(ctx, suite, tree); err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", series, err)
 	}
-	return open(dir, dir)
+	return open(tree, tree)
 }
 
-// open finds image and modules in an unpacked package.
+// open finds image and modules in an unpacked package: of Debian, which has the
+// image in boot/, or of Fedora, which has it beside the modules.
 func open(dir, derived string) (*Tree, error) {
-	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinu[xz]-*"))
-	if len(images) != 1 {
-		return nil, fmt.Errorf("kernel: %d images in %s/boot, want one", len(images), dir)
+	var images []string
+	for _, pattern := range []string{"boot/vmlinu[xz]-*", "lib/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz"} {
+		if images, _ = filepath.Glob(filepath.Join(dir, pattern)); len(images) > 0 {
+			break
+		}
 	}
-	_, release, _ := strings.Cut(filepath.Base(images[0]), "-")
+	if len(images) != 1 {
+		return nil, fmt.Errorf("kernel: %d images in %s, want one: boot/vmlinuz-RELEASE or lib/modules/RELEASE/vmlinuz", len(images), dir)
+	}
+	_, release, debian := strings.Cut(filepath.Base(images[0]), "-")
+	if !debian {
+		release = filepath.Base(filepath.Dir(images[0]))
+	}
 	for _, lib := range []string{"lib", "usr/lib"} {
 		modules := filepath.Join(dir, lib, "modules", release)
 		if _, err := os.Stat(filepath.Join(modules, "kernel")); err == nil {
@@ -89,19 +84,6 @@ func open(dir, derived string) (*Tree, error) {
 		}
 	}
 	return nil, fmt.Errorf("kernel: no modules of %s in %s", release, dir)
-}
-
-// lock takes an advisory lock that ends with the process.
-func lock(path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
 }
 
 // download fetches exactly one package with an apt configuration of its own,
@@ -170,7 +152,11 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.WaitDelay = time.Second // for what the program started itself
 	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", program, context.Cause(ctx))
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", program, err, out)
 	}

@@ -1,11 +1,20 @@
 package kernel
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
 )
 
 func TestMirrorIsTheHosts(t *testing.T) {
@@ -23,6 +32,75 @@ func TestMirrorIsTheHosts(t *testing.T) {
 	m, err := mirror()
 	require.NoError(t, err)
 	require.Equal(t, "http://mine.example/debian", m)
+}
+
+// Fedora has the image beside the modules, and compresses those otherwise than
+// Debian.
+func TestOtherLayouts(t *testing.T) {
+	dir := t.TempDir()
+	modules := filepath.Join(dir, "lib", "modules", "6.9-200.fc40")
+	require.NoError(t, os.MkdirAll(filepath.Join(modules, "kernel"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(modules, "vmlinuz"), nil, 0o644))
+	tree, err := open(dir, dir)
+	require.NoError(t, err)
+	require.Equal(t, "6.9-200.fc40", tree.Release)
+	require.Equal(t, modules, tree.Modules)
+
+	want := []byte("a module, or what stands for one")
+	var gz, zst, lzma bytes.Buffer
+	compress := func(w io.WriteCloser, err error) {
+		require.NoError(t, err)
+		_, err = w.Write(want)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	compress(gzip.NewWriter(&gz), nil)
+	z, err := zstd.NewWriter(&zst)
+	compress(z, err)
+	x, err := xz.NewWriter(&lzma)
+	compress(x, err)
+	for ext, data := range map[string][]byte{"": want, ".gz": gz.Bytes(), ".zst": zst.Bytes(), ".xz": lzma.Bytes()} {
+		path := filepath.Join(modules, "kernel", "a.ko"+ext)
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+		got, err := readModule(path)
+		require.NoError(t, err, ext)
+		require.Equal(t, want, got, ext)
+		require.NoError(t, os.WriteFile(path, data[:len(data)/2], 0o644))
+		_, err = readModule(path)
+		require.Equal(t, ext != "", err != nil, "half of %q", ext)
+	}
+}
+
+func TestSignaturesAreCutOff(t *testing.T) {
+	const mark = "~Module signature appended~\n"
+	signed := func(length byte) []byte {
+		return []byte("ELFmodule" + "SIGNATURE" + "\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00" + string([]byte{length}) + mark)
+	}
+	require.Equal(t, "ELFmodule", string(unsigned(signed(9))))
+	for _, odd := range [][]byte{nil, []byte("ELFmodule"), []byte(mark), signed(200)} {
+		require.Equal(t, odd, unsigned(odd))
+	}
+}
+
+// Neither the lock nor a download outlasts the context.
+func TestGetIsInterruptible(t *testing.T) {
+	t.Setenv("LAB_CACHE", t.TempDir())
+	t.Setenv("LAB_KERNEL", "")
+	dir, err := cache.Dir()
+	require.NoError(t, err)
+	unlock, err := cache.Lock(t.Context(), filepath.Join(dir, "linux-6.1.lock"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err = Get(ctx, "6.1")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	unlock()
+	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = run(ctx, t.TempDir(), "sh", "-c", "sleep 100 & sleep 100")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), 10*time.Second)
 }
 
 func TestUnpackedPackage(t *testing.T) {

@@ -2,7 +2,9 @@ package kernel
 
 import (
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 )
 
@@ -61,6 +64,7 @@ func (t *Tree) Load(names []string) ([]Module, error) {
 		if err != nil {
 			return err
 		}
+		data = unsigned(data)
 		deps, err := depends(data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -84,16 +88,51 @@ func (t *Tree) Load(names []string) ([]Module, error) {
 // canonical: the kernel takes - and _ in module names for the same.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
+// readModule decompresses what distributions compress with xz, zstd or gzip.
 func readModule(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)
-	if err != nil || !strings.HasSuffix(path, ".xz") {
-		return b, err
+	if err != nil {
+		return nil, err
 	}
-	r, err := xz.NewReader(bytes.NewReader(b))
+	var r io.Reader
+	switch filepath.Ext(path) {
+	case ".xz":
+		r, err = xz.NewReader(bytes.NewReader(b))
+	case ".zst":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(bytes.NewReader(b)); err == nil {
+			defer z.Close()
+			r = z
+		}
+	case ".gz":
+		r, err = gzip.NewReader(bytes.NewReader(b))
+	default:
+		return b, nil
+	}
+	if err == nil {
+		b, err = io.ReadAll(r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return io.ReadAll(r)
+	return b, nil
+}
+
+// unsigned cuts off the signature, which costs an emulated guest as much as
+// all else that it does for a module. The kernel says that it is tainted.
+func unsigned(module []byte) []byte {
+	// Behind the module: the signature, 12 bytes that end with its length in
+	// four, big endian, and this line (include/linux/module_signature.h).
+	const mark, info = "~Module signature appended~\n", 12
+	b, ok := bytes.CutSuffix(module, []byte(mark))
+	if !ok || len(b) < info {
+		return module
+	}
+	b, length := b[:len(b)-info], binary.BigEndian.Uint32(b[len(b)-4:])
+	if uint64(length) > uint64(len(b)) {
+		return module
+	}
+	return b[:len(b)-int(length)]
 }
 
 // depends reads the modules that a module needs from its .modinfo section, so

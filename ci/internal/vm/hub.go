@@ -12,41 +12,32 @@ import (
 // reaches all the others. Frames come from QEMU's stream netdev with their
 // length, 32 bits big endian, in front.
 type Hub struct {
-	listener net.Listener
-
-	mu    sync.Mutex // also keeps frames whole
-	ports map[net.Conn]bool
+	mu     sync.Mutex // also keeps frames whole
+	ports  map[net.Conn]bool
+	closed bool
 }
 
 const maxFrame = 1 << 17
 
-// NewHub listens on a unix socket.
-func NewHub(socket string) (*Hub, error) {
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return nil, err
+func NewHub() *Hub { return &Hub{ports: make(map[net.Conn]bool)} }
+
+// Add plugs in a card, until its connection ends.
+func (h *Hub) Add(conn net.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		conn.Close()
+		return
 	}
-	h := &Hub{listener: l, ports: make(map[net.Conn]bool)}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			h.mu.Lock()
-			h.ports[conn] = true
-			h.mu.Unlock()
-			go h.serve(conn)
-		}
-	}()
-	return h, nil
+	h.ports[conn] = true
+	go h.serve(conn)
 }
 
 // Close unplugs everything.
 func (h *Hub) Close() {
-	h.listener.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.closed = true
 	for c := range h.ports {
 		c.Close()
 	}

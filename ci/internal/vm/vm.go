@@ -12,9 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/ci/internal/kernel"
 	"github.com/goverbs/goverbs/ci/internal/proto"
@@ -30,155 +34,256 @@ type Config struct {
 	Memory int    // MiB
 	CPU    string // QEMU's name of the CPU model; empty for the clock's default
 	Shares []string
+	Needs  []string // folders of the host that programs must find
 	Topo   string
 	Hosts  int
-	Dir    string // folder for sockets and logs of this run
+	Dir    string // folder of this run
 }
 
 // Machine is one running guest.
 type Machine struct {
 	Host    int
 	Control *proto.Conn
-	Stdin   io.WriteCloser
+	Stdin   net.Conn
 	Stdout  io.Reader
 	Stderr  io.Reader
+	Out     string // folder that the guest can write to
 
-	console string
-	exited  chan struct{} // closed when QEMU has ended
-	cancel  context.CancelFunc
-	conns   []net.Conn
+	dir    string
+	pid    int           // QEMU's
+	exited chan struct{} // closed when QEMU has ended
+	cancel context.CancelFunc
+	conns  map[string]net.Conn
 }
 
-// ErrBoot: the guest ended or the time ran out before it was ready.
-var ErrBoot = errors.New("the guest did not boot")
+// Errors of Start.
+var (
+	// ErrBoot: the guest ended, or could not prepare itself.
+	ErrBoot = errors.New("the guest did not boot")
+	// ErrDeadOnArrival: the guest ended, or hung, before its init process ran.
+	// Booting it again may help.
+	ErrDeadOnArrival = fmt.Errorf("%w: it died before its init process", ErrBoot)
+)
 
-// Start boots a guest and waits until it is ready. netSocket, if not empty, is
-// the unix socket of the switch that its network card is plugged into.
-func Start(ctx context.Context, c *Config, host int, netSocket string) (*Machine, error) {
-	dir := filepath.Join(c.Dir, fmt.Sprintf("host%d", host))
-	if err := os.RemoveAll(dir); err != nil {
+// initLimit is how much CPU time a guest may take until its init process runs.
+// It needs fifteen seconds, emulated; how long that takes depends on what else
+// the host does.
+const initLimit = 3 * time.Minute
+
+// Start boots a guest and waits until it is ready. Its files are in dir, which
+// must not exist. With a hub it has a network card plugged into that.
+func Start(ctx context.Context, c *Config, host int, dir string, hub *Hub) (*Machine, error) {
+	m := &Machine{Host: host, dir: dir, Out: filepath.Join(dir, "out"), exited: make(chan struct{}), conns: make(map[string]net.Conn)}
+	if err := os.MkdirAll(m.Out, 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	initrd, err := writeInitrd(c, host, dir)
+	initrd, err := image(ctx, c.Kernel, c.Init)
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{Host: host, console: filepath.Join(dir, "console.log"), exited: make(chan struct{})}
-	ports := []string{proto.PortControl, proto.PortStdin, proto.PortStdout, proto.PortStderr}
-	listeners := make([]net.Listener, len(ports))
-	for i, p := range ports {
-		if listeners[i], err = net.Listen("unix", filepath.Join(dir, p)); err != nil {
+	var theirs []*os.File // inherited by QEMU as 3, 4, ...
+	release := func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}
+	defer release()
+	join := func() (net.Conn, int, error) {
+		conn, f, err := socketPair()
+		if err == nil {
+			theirs = append(theirs, f)
+		}
+		return conn, 2 + len(theirs), err
+	}
+	fds := make(map[string]int)
+	for _, p := range proto.Ports {
+		if m.conns[p], fds[p], err = join(); err != nil {
 			return nil, err
 		}
-		defer listeners[i].Close()
+	}
+	nic := 0
+	if hub != nil {
+		conn, fd, err := join()
+		if err != nil {
+			return nil, err
+		}
+		nic = fd
+		hub.Add(conn)
 	}
 	qemuCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.cancel = cancel
-	var stderr bytes.Buffer
+	stderr := &first{}
 	started := make(chan error, 1)
-	go m.run(qemuCtx, c.args(host, dir, initrd, netSocket, ports), &stderr, started)
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("qemu: %w", err)
+	go m.run(qemuCtx, c.args(host, initrd, m.consolePath(), m.Out, proto.Ports, fds, nic), theirs, stderr, started)
+	err = <-started
+	release() // or our ends would not see QEMU's end
+	if err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			err = fmt.Errorf("%w: install QEMU (Debian: qemu-system-x86)", err)
+		}
+		return nil, err
 	}
-	fail := func(err error) (*Machine, error) {
+	m.Control = proto.NewConn(m.conns[proto.PortControl])
+	m.Stdin, m.Stdout, m.Stderr = m.conns[proto.PortStdin], m.conns[proto.PortStdout], m.conns[proto.PortStderr]
+	if err := m.prepare(ctx, c); err != nil {
 		m.Kill()
-		if msg := strings.TrimSpace(stderr.String()); msg != "" {
+		if msg := stderr.String(); msg != "" {
 			err = fmt.Errorf("%w\nqemu: %s", err, msg)
 		}
 		return nil, fmt.Errorf("host %d: %w\n%s", host, err, m.ConsoleTail(25))
 	}
-	for i := range listeners {
-		conn, err := m.accept(ctx, listeners[i])
-		if err != nil {
-			return fail(err)
-		}
-		m.conns = append(m.conns, conn)
-	}
-	m.Control = proto.NewConn(m.conns[0])
-	m.Stdin, m.Stdout, m.Stderr = m.conns[1], m.conns[2], m.conns[3]
-	if err := m.ready(ctx); err != nil {
-		return fail(err)
-	}
 	return m, nil
+}
+
+// socketPair answers our end and the one to be inherited.
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	mine, theirs := os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "qemu")
+	defer mine.Close() // FileConn has a copy
+	conn, err := net.FileConn(mine)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return conn, theirs, nil
 }
 
 // run keeps QEMU as its child. The kernel ends QEMU when the thread that
 // started it ends, so that thread does nothing else and outlives it.
-func (m *Machine) run(ctx context.Context, args []string, stderr *bytes.Buffer, started chan<- error) {
+func (m *Machine) run(ctx context.Context, args []string, files []*os.File, stderr io.Writer, started chan<- error) {
 	defer close(m.exited)
 	runtime.LockOSThread()
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
-	cmd.Stderr = stderr
+	cmd := exec.CommandContext(ctx, qemu, args...)
+	cmd.Stderr, cmd.ExtraFiles = stderr, files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	err := cmd.Start()
+	if err == nil {
+		m.pid = cmd.Process.Pid
+	}
 	started <- err
 	if err == nil {
 		cmd.Wait()
 	}
 }
 
-func (m *Machine) accept(ctx context.Context, l net.Listener) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-m.exited:
-			l.Close()
-		case <-done:
+// prepare waits for the init process, tells it its job and waits until that is
+// done.
+func (m *Machine) prepare(ctx context.Context, c *Config) error {
+	job := &proto.Job{Topology: c.Topo, Clock: c.Clock, Host: m.Host, Hosts: c.Hosts,
+		Shares: proto.Bytes(c.Shares), Modules: []byte(c.Kernel.Modules), Needs: proto.Bytes(c.Needs)}
+	boot, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go m.watchBoot(boot, cancel)
+	if _, err := m.expect(boot, proto.OpInit); err != nil {
+		if ctx.Err() == nil {
+			return ErrDeadOnArrival
 		}
-	}()
-	conn, err := l.Accept()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, ErrBoot
+		return fmt.Errorf("%w: %w", ErrBoot, context.Cause(ctx))
 	}
-	return conn, nil
+	cancel(nil)
+	if err := m.Control.Send(proto.Message{Op: proto.OpJob, Job: job}); err != nil {
+		return fmt.Errorf("%w: %w", ErrBoot, err)
+	}
+	msg, err := m.expect(ctx, proto.OpReady)
+	switch {
+	case err != nil:
+		return err
+	case msg.Error != "":
+		return fmt.Errorf("%w: %s", ErrBoot, msg.Error)
+	}
+	return nil
 }
 
-func (m *Machine) ready(ctx context.Context) error {
-	got := make(chan error, 1)
+// watchBoot ends the wait for a guest that hangs.
+func (m *Machine) watchBoot(ctx context.Context, cancel context.CancelCauseFunc) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if cpuTime(m.pid) > initLimit {
+				cancel(ErrDeadOnArrival)
+			}
+		}
+	}
+}
+
+// cpuTime is what a process has used so far; 0 if it is gone.
+func cpuTime(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// "pid (name) state ...": utime and stime are the 14th and 15th field, in
+	// hundredths of a second.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	var ticks time.Duration
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond
+}
+
+// expect waits for the guest's next message.
+func (m *Machine) expect(ctx context.Context, op string) (proto.Message, error) {
+	type answer struct {
+		msg proto.Message
+		err error
+	}
+	got := make(chan answer, 1)
 	go func() {
 		msg, err := m.Control.Receive()
-		switch {
-		case err != nil:
-			err = ErrBoot
-		case msg.Op != proto.OpReady:
-			err = fmt.Errorf("%w: it says %q", ErrBoot, msg.Op)
-		case msg.Error != "":
-			err = fmt.Errorf("%w: %s", ErrBoot, msg.Error)
+		if err == nil && msg.Op != op {
+			err = fmt.Errorf("it says %q for %q", msg.Op, op)
 		}
-		got <- err
+		got <- answer{msg, err}
 	}()
 	select {
-	case err := <-got:
-		return err
+	case a := <-got:
+		if a.err != nil {
+			a.err = fmt.Errorf("%w: %w", ErrBoot, a.err)
+		}
+		return a.msg, a.err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrBoot, context.Cause(ctx))
+		return proto.Message{}, fmt.Errorf("%w: %w", ErrBoot, context.Cause(ctx))
 	}
 }
 
 // Exited is closed when the guest is gone.
 func (m *Machine) Exited() <-chan struct{} { return m.exited }
 
-// Kill ends the guest like a power failure and waits until it is gone.
+// Kill ends the guest like a power failure and waits until it is gone. What it
+// has written to its ports can still be read.
 func (m *Machine) Kill() {
 	m.cancel()
 	<-m.exited
+}
+
+// Close kills the guest and closes its ports.
+func (m *Machine) Close() {
+	m.Kill()
 	for _, c := range m.conns {
 		c.Close()
 	}
 }
 
+func (m *Machine) consolePath() string { return filepath.Join(m.dir, "console.log") }
+
 // Console is the log of the guest's console.
 func (m *Machine) Console() []byte {
-	b, _ := os.ReadFile(m.console)
+	b, _ := os.ReadFile(m.consolePath())
 	return bytes.ReplaceAll(b, []byte("\r"), nil)
 }
 
@@ -191,102 +296,23 @@ func (m *Machine) ConsoleTail(n int) string {
 	return fmt.Sprintf("console of host %d:\n    %s", m.Host, strings.Join(lines, "\n    "))
 }
 
-func writeInitrd(c *Config, host int, dir string) (string, error) {
-	base, err := baseImage(c.Kernel, c.Init)
-	if err != nil {
-		return "", err
-	}
-	b, err := os.ReadFile(base)
-	if err != nil {
-		return "", err
-	}
-	job, err := jobImage(proto.Job{Topology: c.Topo, Clock: c.Clock, Host: host, Hosts: c.Hosts,
-		Shares: c.Shares, Modules: c.Kernel.Modules})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "initrd")
-	return path, os.WriteFile(path, append(b, job...), 0o600)
+// first keeps the beginning of what QEMU says.
+type first struct {
+	mu sync.Mutex
+	b  bytes.Buffer
 }
 
-// cmdline is the guest kernel's. Emulated, 6.1 takes the time stamp counters of
-// several CPUs for unreliable and the HPET for its clock: each reading of the
-// time is then a system call and an exit to the emulator.
-const cmdline = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic random.trust_cpu=on tsc=reliable"
-
-// args is QEMU's command line.
-func (c *Config) args(host int, dir, initrd, netSocket string, ports []string) []string {
-	a := []string{"-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
-		"-m", fmt.Sprint(c.Memory), "-smp", fmt.Sprint(c.SMP), "-kernel", c.Kernel.Image, "-initrd", initrd,
-		"-append", cmdline,
-		"-serial", "file:" + filepath.Join(dir, "console.log"),
-		"-device", "virtio-rng-pci",
-		"-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
-		"-device", "virtio-serial-pci",
+func (f *first) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.b.Len() < 4096 {
+		f.b.Write(p)
 	}
-	cpu := c.CPU
-	switch {
-	case c.Accel == "kvm":
-		a = append(a, "-accel", "kvm")
-		cpu = orDefault(cpu, "host")
-	case c.Clock == "instructions":
-		a = append(a, "-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off")
-		cpu = orDefault(cpu, "qemu64")
-	default:
-		a = append(a, "-accel", "tcg,thread=multi")
-		cpu = orDefault(cpu, "max")
-	}
-	a = append(a, "-cpu", cpu)
-	for _, p := range ports {
-		a = append(a, "-chardev", fmt.Sprintf("socket,id=%s,path=%s", p, filepath.Join(dir, p)),
-			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", p, p))
-	}
-	for i, s := range c.Shares {
-		a = append(a, "-virtfs", fmt.Sprintf("local,path=%s,mount_tag=share%d,security_model=none,multidevs=remap", s, i))
-	}
-	if netSocket != "" {
-		a = append(a, "-netdev", "stream,id=net0,server=off,addr.type=unix,addr.path="+netSocket,
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=net0,mac=52:54:00:77:00:%02x,host_mtu=4200", host+1))
-	}
-	return a
+	return len(p), nil
 }
 
-func orDefault(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
-
-// ProbeKVM tells whether a guest boots with KVM: the device may be there and
-// still not run a stock kernel. A negative answer is remembered until the host
-// reboots.
-func ProbeKVM(ctx context.Context, c Config) bool {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	cache, err := kernel.CacheDir()
-	if err != nil {
-		return false
-	}
-	note := filepath.Join(cache, "no-kvm")
-	if b, err := os.ReadFile(note); err == nil && bytes.Equal(b, boot) {
-		return false
-	}
-	c.Accel, c.Clock, c.Topo, c.Hosts, c.Shares, c.CPU = "kvm", "wall", "none", 1, nil, ""
-	c.Dir = filepath.Join(c.Dir, "probe")
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	m, err := Start(ctx, &c, 0, "")
-	if err != nil {
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			writeAtomic(note, boot)
-		}
-		return false
-	}
-	m.Kill()
-	return true
+func (f *first) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.TrimSpace(f.b.String())
 }

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Installs what this machine misses of the packages named as arguments, and Go.
+# As root or with sudo; without either, and on systems without apt, it says in
+# one line what to install.
+set -eu
+cd "$(dirname "$0")/.."
+
+# missing PACKAGE... : those that are not there. Where there is no dpkg, what a
+# package is needed for is looked for instead.
+missing() {
+	for p; do
+		if command -v dpkg-query >/dev/null; then
+			dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"
+			continue
+		fi
+		case $p in
+		gcc) command -v cc || command -v gcc ;;
+		libc6-dev) header stdio.h ;;
+		libibverbs-dev) header infiniband/verbs.h ;;
+		librdmacm-dev) header rdma/rdma_cma.h ;;
+		ibverbs-utils) command -v ibv_devinfo ;;
+		rdmacm-utils) command -v rping ;;
+		perftest) command -v ib_read_lat ;;
+		iproute2) command -v ip && command -v rdma ;;
+		kmod) command -v modprobe ;;
+		qemu-system-x86) command -v qemu-system-x86_64 ;;
+		redis-tools) command -v redis-server || command -v redis-check-rdb ;;
+		gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc ;;
+		*) true ;; # what only Debian has as a package of its own
+		esac >/dev/null 2>&1 || echo "$p"
+	done
+}
+
+header() { printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+list=$(missing "$@" | tr '\n' ' ')
+have_go=$(sh ci/find-go.sh) || have_go=
+# The distribution's Go fetches the right one if it is 1.21 or newer.
+if [ -z "$have_go" ] && command -v apt-cache >/dev/null; then
+	[ -n "$(ls /var/lib/apt/lists/*_Packages* 2>/dev/null)" ] || as_root apt-get -qq update || true
+	candidate=$(apt-cache policy golang-go 2>/dev/null | sed -n 's/ *Candidate: 2:1\.\([0-9]*\).*/\1/p')
+	[ "${candidate:-0}" -lt 21 ] || list="$list golang-go"
+fi
+if [ -n "${list# }" ]; then
+	if ! command -v apt-get >/dev/null || { [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; }; then
+		echo "please install: $list(names of Debian's packages)" >&2
+		exit 1
+	fi
+	as_root apt-get -qq update
+	# shellcheck disable=SC2086
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $list
+fi
+sh ci/find-go.sh >/dev/null || sh ci/fetch-go.sh
