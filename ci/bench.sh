@@ -8,7 +8,7 @@ out=build/bench
 root=$PWD
 status=0
 mkdir -p $out
-go build -o build/bench-driver ./ci/bench && go build -o build/rdmabench ./cmd/rdmabench &&
+${GO:-go} build -o build/bench-driver ./ci/bench && ${GO:-go} build -o build/rdmabench ./cmd/rdmabench &&
 	cc -shared -fPIC -O2 -o build/yield.so ci/bench/verbs/yield/yield.c -ldl -libverbs || exit 1
 
 # part SUITE CLOCK NAME COMMAND... : one part of a suite, in the lab or on this machine's device
