@@ -60,7 +60,7 @@ func run(ctx context.Context) error {
 	out := flag.String("o", "", "JSON `file` to write")
 	only := flag.String("only", "", "comma-separated `names` of benchmarks or figures")
 	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number. Targets are judged with 6, 9, 12, 15, 17, 18 or 20")
-	limit := flag.Duration("pass-limit", time.Minute, "time that one pass may take, on the clock of the run")
+	limit := flag.Duration("pass-limit", 3*time.Minute, "time that one pass may take, on the clock of the run")
 	program := flag.String("rdmabench", "rdmabench", "our benchmark `program`")
 	shim := flag.String("shim", "", "`file` yield.so, for polled ping-pong on the instruction clock")
 	as := flag.String("role", "", "run as one side of a pass")
