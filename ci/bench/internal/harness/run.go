@@ -30,8 +30,9 @@ type Env struct {
 }
 
 // abandoned is how much longer than its limit a pass is waited for that does not
-// look at its context.
-const abandoned = 5 * time.Second
+// look at its context. Processes that were killed took up to 128 s of the
+// instruction clock to be gone, on a busy host.
+const abandoned = 3 * time.Minute
 
 // Run measures all benchmarks. One that cannot be measured is a record of its own
 // kind, and the others follow. After each benchmark all records until then are
