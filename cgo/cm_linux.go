@@ -134,16 +134,20 @@ func CMDisconnect(id CMID) error {
 
 // CMInitQPAttr answers the attributes that bring a queue pair to a state.
 func CMInitQPAttr(id CMID, state uint32, a *QPAttr) (mask uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
-	r, err := C.gv_cm_init_qp_attr(C.uintptr_t(id), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.uint32_t(state), &m)
+	r, err := C.gv_cm_init_qp_attr(C.uintptr_t(id), &c, C.uint32_t(state), &m)
+	toGo(&c, a)
 	return uint32(m), status(r, err)
 }
 
 // CMInit brings a fresh queue pair to INIT with those access rights. For an
 // error a and mask are those of the call that failed.
 func CMInit(id CMID, qp QP, access uint32, a *QPAttr) (mask uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
-	r, err := C.gv_cm_init(C.uintptr_t(id), C.uintptr_t(qp), C.uint32_t(access), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m)
+	r, err := C.gv_cm_init(C.uintptr_t(id), C.uintptr_t(qp), C.uint32_t(access), &c, &m)
+	toGo(&c, a)
 	return uint32(m), status(r, err)
 }
 
@@ -151,10 +155,12 @@ func CMInit(id CMID, qp QP, access uint32, a *QPAttr) (mask uint32, err error) {
 // peer. Negative depths mean the connection manager's. state is the last one
 // that was reached; for an error a and mask are those of the call that failed.
 func CMConnected(id CMID, qp QP, responder, initiator int, establish bool, a *QPAttr) (mask, state uint32, err error) {
+	var c C.struct_ibv_qp_attr
 	var m C.uint32_t
 	var stage C.int
 	r, err := C.gv_cm_connected(C.uintptr_t(id), C.uintptr_t(qp), C.int(responder), C.int(initiator), cBool(establish),
-		(*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), &m, &stage)
+		&c, &m, &stage)
+	toGo(&c, a)
 	err = status(r, err)
 	state = C.IBV_QPS_INIT
 	switch {
@@ -175,6 +181,12 @@ func CMSetTOS(id CMID, tos uint8) error {
 func CMSetReuseAddr(id CMID, on bool) error {
 	v := cBool(on)
 	return setOption(id, C.RDMA_OPTION_ID_REUSEADDR, unsafe.Pointer(&v), unsafe.Sizeof(v))
+}
+
+// CMSetIPv6Only makes an id of an IPv6 address leave IPv4 to others.
+func CMSetIPv6Only(id CMID, on bool) error {
+	v := cBool(on)
+	return setOption(id, C.RDMA_OPTION_ID_AFONLY, unsafe.Pointer(&v), unsafe.Sizeof(v))
 }
 
 // CMSetAckTimeout sets the acknowledgement timeout, 4.096 us * 2^n.
@@ -221,6 +233,10 @@ func CMFreeDevices(list CMDevices) { C.rdma_free_devices(ptr[*C.struct_ibv_conte
 
 // ContextName is the kernel's name of a context's device.
 func ContextName(ctx Context) string { return C.GoString(C.ibv_get_device_name(ctx.c().device)) }
+
+// ContextTransport is the transport of a context's device (enum
+// ibv_transport_type).
+func ContextTransport(ctx Context) int32 { return int32(ctx.c().device.transport_type) }
 
 // AttachMcast makes a UD queue pair receive what is sent to a group.
 func AttachMcast(qp QP, gid [16]byte, lid uint16) error {

@@ -22,6 +22,8 @@ func CMDisconnect(CMID) error                             { return ErrUnsupporte
 func CMInitQPAttr(CMID, uint32, *QPAttr) (uint32, error)  { return 0, ErrUnsupported }
 func CMSetTOS(CMID, uint8) error                          { return ErrUnsupported }
 func CMSetReuseAddr(CMID, bool) error                     { return ErrUnsupported }
+func CMSetIPv6Only(CMID, bool) error                      { return ErrUnsupported }
+func ContextTransport(Context) int32                      { return 0 }
 func CMSetAckTimeout(CMID, uint8) error                   { return ErrUnsupported }
 func CMJoin(CMID, *SockAddr, uint64) error                { return ErrUnsupported }
 func CMLeave(CMID, *SockAddr) error                       { return ErrUnsupported }

@@ -41,8 +41,10 @@ static int gv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struc
 static struct ibv_pd *gv_alloc_pd(struct ibv_context *ctx) { return gv_driver()->alloc_pd(ctx); }
 static int gv_dealloc_pd(struct ibv_pd *pd) { return gv_driver()->dealloc_pd(pd); }
 
-static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint32_t access)
+static struct ibv_mr *gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t length, uint64_t iova, uint32_t access)
 {
+	if (iova != addr)
+		return ibv_reg_mr_iova((struct ibv_pd *)pd, (void *)addr, length, iova, access);
 	return gv_driver()->reg_mr((struct ibv_pd *)pd, (void *)addr, length, access);
 }
 
@@ -184,33 +186,42 @@ func NumCompVectors(ctx Context) int { return int(ctx.c().num_comp_vectors) }
 // TakeAsyncEvent takes one event of a context whose descriptor is
 // non-blocking. Its object cannot be destroyed until [AckAsyncEvent].
 func TakeAsyncEvent(ctx Context, ev *AsyncEvent) (bool, error) {
-	n, err := polled(C.gv_take_async_event(C.uintptr_t(ctx), (*C.struct_ibv_async_event)(unsafe.Pointer(ev))))
+	var c C.struct_ibv_async_event
+	n, err := polled(C.gv_take_async_event(C.uintptr_t(ctx), &c))
+	toGo(&c, ev)
 	return n > 0, err
 }
 
 func AckAsyncEvent(ev *AsyncEvent) {
-	C.ibv_ack_async_event((*C.struct_ibv_async_event)(unsafe.Pointer(ev)))
+	C.ibv_ack_async_event(toC[C.struct_ibv_async_event](ev))
 }
 
 func QueryDevice(ctx Context, a *DeviceAttr) error {
-	r, err := C.ibv_query_device(ctx.c(), (*C.struct_ibv_device_attr)(unsafe.Pointer(a)))
+	var c C.struct_ibv_device_attr
+	r, err := C.ibv_query_device(ctx.c(), &c)
+	toGo(&c, a)
 	return status(r, err)
 }
 
 func QueryPort(ctx Context, port uint8, a *PortAttr) error {
-	r, err := C.gv_query_port(ctx.c(), C.uint8_t(port), (*C.struct_ibv_port_attr)(unsafe.Pointer(a)))
+	var c C.struct_ibv_port_attr
+	r, err := C.gv_query_port(ctx.c(), C.uint8_t(port), &c)
+	toGo(&c, a)
 	return status(r, err)
 }
 
 // QueryGIDTable answers the valid entries of all ports, at most max.
 func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
-	entries := make([]GIDEntry, max)
-	n, err := C.ibv_query_gid_table(ctx.c(), (*C.struct_ibv_gid_entry)(unsafe.Pointer(&entries[0])), C.size_t(max), 0)
+	table := make([]C.struct_ibv_gid_entry, max)
+	n := C.ibv_query_gid_table(ctx.c(), &table[0], C.size_t(max), 0)
 	if n < 0 {
 		return nil, syscall.Errno(-n)
 	}
-	_ = err
-	return entries[:n], nil
+	entries := make([]GIDEntry, n)
+	for i := range entries {
+		toGo(&table[i], &entries[i])
+	}
+	return entries, nil
 }
 
 // QueryPKey answers a partition key in host byte order.
@@ -231,9 +242,9 @@ func DeallocPD(pd PD) error {
 }
 
 // RegMR registers length bytes at addr, which must stay mapped and unmoved
-// until DeregMR.
-func RegMR(pd PD, addr uintptr, length int, access uint32) (mr MR, lkey, rkey uint32, err error) {
-	p, err := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint32_t(access))
+// until DeregMR. Work requests name the first of them by iova.
+func RegMR(pd PD, addr uintptr, length int, iova uint64, access uint32) (mr MR, lkey, rkey uint32, err error) {
+	p, err := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint32_t(access))
 	mr, err = handle[MR](p, err)
 	if err != nil {
 		return 0, 0, 0, err
@@ -278,21 +289,27 @@ func DestroyCQ(cq CQ) error {
 }
 
 func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
-	r, err := C.gv_modify_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask))
+	r, err := C.gv_modify_qp(qp.c(), toC[C.struct_ibv_qp_attr](a), C.int(mask))
 	return status(r, err)
 }
 
 // ModifySteps carries out several modifications in one crossing and answers how
 // many succeeded.
 func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
+	steps := make([]C.struct_ibv_qp_attr, len(as))
+	for i := range as {
+		steps[i] = *toC[C.struct_ibv_qp_attr](&as[i])
+	}
 	var done C.int
-	r, err := C.gv_modify_steps(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(&as[0])), (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
+	r, err := C.gv_modify_steps(qp.c(), &steps[0], (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
 	return int(done), status(r, err)
 }
 
 func QueryQP(qp QP, a *QPAttr, mask uint32) error {
+	var c C.struct_ibv_qp_attr
 	var init C.struct_ibv_qp_init_attr
-	r, err := C.gv_query_qp(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(a)), C.int(mask), &init)
+	r, err := C.gv_query_qp(qp.c(), &c, C.int(mask), &init)
+	toGo(&c, a)
 	return status(r, err)
 }
 
@@ -302,8 +319,16 @@ func DestroyQP(qp QP) error {
 }
 
 func CreateAH(pd PD, a *AHAttr) (AH, error) {
-	p, err := C.gv_create_ah(pd.c(), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	p, err := C.gv_create_ah(pd.c(), toC[C.struct_ibv_ah_attr](a))
 	return handle[AH](p, err)
+}
+
+// InitAHFromWC fills in the way to the sender of a received datagram. grh are
+// the first 40 bytes of the receive; they count if the completion says so.
+func InitAHFromWC(ctx Context, port uint8, wc *WC, grh *[GRHSize]byte, a *AHAttr) error {
+	r, err := C.ibv_init_ah_from_wc(ctx.c(), C.uint8_t(port), (*C.struct_ibv_wc)(unsafe.Pointer(wc)),
+		(*C.struct_ibv_grh)(unsafe.Pointer(grh)), (*C.struct_ibv_ah_attr)(unsafe.Pointer(a)))
+	return status(r, err)
 }
 
 func DestroyAH(ah AH) error {

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+size_t gv_flush_at;
+
 static struct gv_driver table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

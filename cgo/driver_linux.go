@@ -88,6 +88,8 @@ func Mlx5AV(ah AH) (av [48]byte, err error) {
 
 // EFAQuery is efadv_query_device.
 func EFAQuery(ctx Context, out *EFAAttr) error {
-	r, err := C.gv_efa_query(C.uintptr_t(ctx), (*C.struct_efadv_device_attr)(unsafe.Pointer(out)))
+	var a C.struct_efadv_device_attr
+	r, err := C.gv_efa_query(C.uintptr_t(ctx), &a)
+	toGo(&a, out)
 	return status(r, err)
 }

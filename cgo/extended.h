@@ -48,11 +48,13 @@ struct gv_dest {
 
 _Static_assert(sizeof(struct gv_dest) <= sizeof(((struct ibv_send_wr *)0)->bind_mw), "destination");
 
-/* The end of struct ibv_qp_ex since rdma-core 45. */
-struct gv_qp_ex_flush {
-	struct ibv_qp_ex base;
-	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level);
-};
+/*
+ * Where struct ibv_qp_ex has wr_flush, which came with rdma-core 45: 0 with
+ * headers before that. See FlushOffset in flush_linux.go.
+ */
+extern size_t gv_flush_at;
+
+typedef void gv_flush_fn(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level);
 
 /* What of a request is its data: set_sge and set_inline_data. */
 static inline void gv_wr_data(struct ibv_qp_ex *x, struct ibv_send_wr *w)
@@ -119,8 +121,10 @@ static inline int gv_wr_one(struct ibv_qp_ex *x, struct mlx5dv_qp_ex *m, struct 
 		ibv_wr_atomic_write(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, &w->wr.atomic.swap);
 		return 0;
 	case GV_WR_FLUSH:
-		((struct gv_qp_ex_flush *)x)->wr_flush(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, w->wr.atomic.compare_add,
-						       w->wr.atomic.swap & 0xff, w->wr.atomic.swap >> 8 & 0xff);
+		if (!gv_flush_at)
+			return EOPNOTSUPP;
+		(*(gv_flush_fn **)((char *)x + gv_flush_at))(x, w->wr.atomic.rkey, w->wr.atomic.remote_addr, w->wr.atomic.compare_add,
+							     w->wr.atomic.swap & 0xff, w->wr.atomic.swap >> 8 & 0xff);
 		return 0;
 	case GV_WR_RAW:
 		if (!m)

@@ -57,8 +57,6 @@ static int gv_query_clock(uintptr_t ctx, uint64_t *ticks)
 */
 import "C"
 
-import "unsafe"
-
 func (h SRQ) c() *C.struct_ibv_srq { return ptr[C.struct_ibv_srq](h) }
 func (h TD) c() *C.struct_ibv_td   { return ptr[C.struct_ibv_td](h) }
 
@@ -125,14 +123,14 @@ func CreateQP(ctx Context, pd PD, init *QPInit) (QP, uint32, PostPath, error) {
 		driver: C.int(init.Driver), dc_key: C.uint64_t(init.DCKey), log_streams: C.uint8_t(init.LogStreams),
 		log_errored: C.uint8_t(init.LogErrored), raw_wqe: cBool(init.RawWQE),
 	}
-	*(*QPCap)(unsafe.Pointer(&c.cap)) = init.Cap
+	c.cap = *toC[C.struct_ibv_qp_cap](&init.Cap)
 	var how C.uintptr_t
 	p, err := C.gv_create_qp(&c, &how)
 	qp, err := handle[QP](p, err)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	init.Cap = *(*QPCap)(unsafe.Pointer(&c.cap))
+	toGo(&c.cap, &init.Cap)
 	return qp, uint32(p.qp_num), PostPath(how), nil
 }
 
@@ -143,13 +141,13 @@ func createPlainQP(pd PD, init *QPInit) (QP, uint32, PostPath, error) {
 	a.srq = init.SRQ.c()
 	a.qp_type = init.Type
 	a.sq_sig_all = cBool(init.SigAll)
-	*(*QPCap)(unsafe.Pointer(&a.cap)) = init.Cap
+	a.cap = *toC[C.struct_ibv_qp_cap](&init.Cap)
 	p, err := C.ibv_create_qp(pd.c(), &a)
 	qp, err := handle[QP](p, err)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	init.Cap = *(*QPCap)(unsafe.Pointer(&a.cap))
+	toGo(&a.cap, &init.Cap)
 	return qp, uint32(p.qp_num), PostPlain, nil
 }
 
@@ -185,23 +183,25 @@ func AllocParentDomain(ctx Context, pd PD, td TD) (PD, error) {
 // CreateSRQ stores in a what the device granted.
 func CreateSRQ(pd PD, a *SRQAttr) (SRQ, error) {
 	var init C.struct_ibv_srq_init_attr
-	*(*SRQAttr)(unsafe.Pointer(&init.attr)) = *a
+	init.attr = *toC[C.struct_ibv_srq_attr](a)
 	p, err := C.gv_create_srq(pd.c(), &init)
 	srq, err := handle[SRQ](p, err)
 	if err == nil {
-		*a = *(*SRQAttr)(unsafe.Pointer(&init.attr))
+		toGo(&init.attr, a)
 	}
 	return srq, err
 }
 
 // ModifySRQ changes what mask says (enum ibv_srq_attr_mask).
 func ModifySRQ(srq SRQ, a *SRQAttr, mask uint32) error {
-	r, err := C.ibv_modify_srq(srq.c(), (*C.struct_ibv_srq_attr)(unsafe.Pointer(a)), C.int(mask))
+	r, err := C.ibv_modify_srq(srq.c(), toC[C.struct_ibv_srq_attr](a), C.int(mask))
 	return status(r, err)
 }
 
 func QuerySRQ(srq SRQ, a *SRQAttr) error {
-	r, err := C.ibv_query_srq(srq.c(), (*C.struct_ibv_srq_attr)(unsafe.Pointer(a)))
+	var c C.struct_ibv_srq_attr
+	r, err := C.ibv_query_srq(srq.c(), &c)
+	toGo(&c, a)
 	return status(r, err)
 }
 

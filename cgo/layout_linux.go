@@ -5,7 +5,6 @@ package cgo
 /*
 #include <stddef.h>
 #include "shim.h"
-#include "driver.h"
 
 // Members of unnamed unions and of nested structures have no C.name in Go.
 enum {
@@ -30,69 +29,92 @@ import "C"
 
 import "unsafe"
 
-// Each line fails to compile when a Go structure and its C twin differ: a
-// negative array length, or a constant index out of range.
-var (
-	_ = [1]struct{}{}[unsafe.Sizeof(DeviceAttr{})-C.sizeof_struct_ibv_device_attr]
-	_ = [1]struct{}{}[unsafe.Sizeof(PortAttr{})-C.sizeof_struct_ibv_port_attr]
-	_ = [1]struct{}{}[unsafe.Sizeof(GIDEntry{})-C.sizeof_struct_ibv_gid_entry]
-	_ = [1]struct{}{}[unsafe.Sizeof(SGE{})-C.sizeof_struct_ibv_sge]
-	_ = [1]struct{}{}[unsafe.Sizeof(SendWR{})-C.sizeof_struct_ibv_send_wr]
-	_ = [1]struct{}{}[unsafe.Sizeof(RecvWR{})-C.sizeof_struct_ibv_recv_wr]
-	_ = [1]struct{}{}[unsafe.Sizeof(WC{})-C.sizeof_struct_ibv_wc]
-	_ = [1]struct{}{}[unsafe.Sizeof(GlobalRoute{})-C.sizeof_struct_ibv_global_route]
-	_ = [1]struct{}{}[unsafe.Sizeof(AHAttr{})-C.sizeof_struct_ibv_ah_attr]
-	_ = [1]struct{}{}[unsafe.Sizeof(QPCap{})-C.sizeof_struct_ibv_qp_cap]
-	_ = [1]struct{}{}[unsafe.Sizeof(AsyncEvent{})-C.sizeof_struct_ibv_async_event]
-	_ = [1]struct{}{}[unsafe.Sizeof(WCEx{})-C.sizeof_struct_gv_wc_ex]
-	_ = [1]struct{}{}[unsafe.Sizeof(SRQAttr{})-C.sizeof_struct_ibv_srq_attr]
-	_ = [1]struct{}{}[unsafe.Sizeof(EFAAttr{})-C.sizeof_struct_efadv_device_attr]
-	_ = [1]struct{}{}[unsafe.Sizeof(QPAttr{})-C.sizeof_struct_ibv_qp_attr]
+// same has one element: an index other than the constant 0 does not compile.
+type same = [1]struct{}
 
-	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.MaxQP)-unsafe.Offsetof(C.struct_ibv_device_attr{}.max_qp)]
-	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.AtomicCap)-unsafe.Offsetof(C.struct_ibv_device_attr{}.atomic_cap)]
-	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.MaxAH)-unsafe.Offsetof(C.struct_ibv_device_attr{}.max_ah)]
-	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.MaxSRQSGE)-unsafe.Offsetof(C.struct_ibv_device_attr{}.max_srq_sge)]
-	_ = [1]struct{}{}[unsafe.Offsetof(DeviceAttr{}.PhysPortCnt)-unsafe.Offsetof(C.struct_ibv_device_attr{}.phys_port_cnt)]
+// toC makes C's own structure, as long as the header has it, of what Go knows
+// of it: its beginning. The rest is zero.
+func toC[T, G any](g *G) *T {
+	c := new(T)
+	*(*G)(unsafe.Pointer(c)) = *g
+	return c
+}
 
-	_ = [1]struct{}{}[unsafe.Offsetof(PortAttr{}.MaxMsgSize)-unsafe.Offsetof(C.struct_ibv_port_attr{}.max_msg_sz)]
-	_ = [1]struct{}{}[unsafe.Offsetof(PortAttr{}.LID)-unsafe.Offsetof(C.struct_ibv_port_attr{}.lid)]
-	_ = [1]struct{}{}[unsafe.Offsetof(PortAttr{}.LinkLayer)-unsafe.Offsetof(C.struct_ibv_port_attr{}.link_layer)]
+// toGo copies what Go knows of a structure of C.
+func toGo[T, G any](c *T, g *G) { *g = *(*G)(unsafe.Pointer(c)) }
 
-	_ = [1]struct{}{}[unsafe.Offsetof(GIDEntry{}.Type)-unsafe.Offsetof(C.struct_ibv_gid_entry{}.gid_type)]
-	_ = [1]struct{}{}[unsafe.Offsetof(GIDEntry{}.IfIndex)-unsafe.Offsetof(C.struct_ibv_gid_entry{}.ndev_ifindex)]
+// Elements of the chains and arrays of the data path, which both languages
+// index in place. Their size is part of the library's binary interface: it
+// takes them without a length.
 
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.SGList)-unsafe.Offsetof(C.struct_ibv_send_wr{}.sg_list)]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.Opcode)-unsafe.Offsetof(C.struct_ibv_send_wr{}.opcode)]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.Flags)-unsafe.Offsetof(C.struct_ibv_send_wr{}.send_flags)]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.ImmData)-C.gv_swr_imm]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)-C.gv_swr_raddr]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+8-C.gv_swr_rkey]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+8-C.gv_swr_cmp]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+16-C.gv_swr_swap]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+24-C.gv_swr_arkey]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)-C.gv_swr_ah]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+8-C.gv_swr_qpn]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.op)+12-C.gv_swr_qkey]
+func _() {
+	_ = same{}[unsafe.Sizeof(SGE{})-C.sizeof_struct_ibv_sge]
+	_ = same{}[unsafe.Sizeof(SendWR{})-C.sizeof_struct_ibv_send_wr]
+	_ = same{}[unsafe.Sizeof(RecvWR{})-C.sizeof_struct_ibv_recv_wr]
+	_ = same{}[unsafe.Sizeof(WC{})-C.sizeof_struct_ibv_wc]
+	_ = same{}[unsafe.Sizeof(WCEx{})-C.sizeof_struct_gv_wc_ex]
+}
 
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.ImmData)-C.gv_swr_inv]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)-C.gv_swr_mw]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+8-C.gv_swr_mwrkey]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+16-C.gv_swr_mwmr]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.tail)+40-C.gv_swr_mwacc]
-	_ = [1]struct{}{}[unsafe.Offsetof(C.struct_gv_dest{}.dc_key)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(C.struct_gv_dest{}.stream)-24]
+func _(g SGE, c C.struct_ibv_sge) {
+	_ = same{}[(unsafe.Offsetof(g.Addr)-unsafe.Offsetof(c.addr))|(unsafe.Sizeof(g.Addr)-unsafe.Sizeof(c.addr))]
+	_ = same{}[(unsafe.Offsetof(g.Length)-unsafe.Offsetof(c.length))|(unsafe.Sizeof(g.Length)-unsafe.Sizeof(c.length))]
+	_ = same{}[(unsafe.Offsetof(g.LKey)-unsafe.Offsetof(c.lkey))|(unsafe.Sizeof(g.LKey)-unsafe.Sizeof(c.lkey))]
+}
 
-	_ = [1]struct{}{}[unsafe.Offsetof(RecvWR{}.NumSGE)-unsafe.Offsetof(C.struct_ibv_recv_wr{}.num_sge)]
+func _(g RecvWR, c C.struct_ibv_recv_wr) {
+	_ = same{}[(unsafe.Offsetof(g.ID)-unsafe.Offsetof(c.wr_id))|(unsafe.Sizeof(g.ID)-unsafe.Sizeof(c.wr_id))]
+	_ = same{}[(unsafe.Offsetof(g.Next)-unsafe.Offsetof(c.next))|(unsafe.Sizeof(g.Next)-unsafe.Sizeof(c.next))]
+	_ = same{}[(unsafe.Offsetof(g.SGList)-unsafe.Offsetof(c.sg_list))|(unsafe.Sizeof(g.SGList)-unsafe.Sizeof(c.sg_list))]
+	_ = same{}[(unsafe.Offsetof(g.NumSGE)-unsafe.Offsetof(c.num_sge))|(unsafe.Sizeof(g.NumSGE)-unsafe.Sizeof(c.num_sge))]
+}
 
-	_ = [1]struct{}{}[unsafe.Offsetof(WC{}.ByteLen)-unsafe.Offsetof(C.struct_ibv_wc{}.byte_len)]
-	_ = [1]struct{}{}[unsafe.Offsetof(WC{}.ImmData)-C.gv_wc_imm]
-	_ = [1]struct{}{}[unsafe.Offsetof(WC{}.Flags)-unsafe.Offsetof(C.struct_ibv_wc{}.wc_flags)]
-	_ = [1]struct{}{}[unsafe.Offsetof(WC{}.DLIDPathBits)-unsafe.Offsetof(C.struct_ibv_wc{}.dlid_path_bits)]
+func _(g SendWR, c C.struct_ibv_send_wr) {
+	_ = same{}[(unsafe.Offsetof(g.ID)-unsafe.Offsetof(c.wr_id))|(unsafe.Sizeof(g.ID)-unsafe.Sizeof(c.wr_id))]
+	_ = same{}[(unsafe.Offsetof(g.Next)-unsafe.Offsetof(c.next))|(unsafe.Sizeof(g.Next)-unsafe.Sizeof(c.next))]
+	_ = same{}[(unsafe.Offsetof(g.SGList)-unsafe.Offsetof(c.sg_list))|(unsafe.Sizeof(g.SGList)-unsafe.Sizeof(c.sg_list))]
+	_ = same{}[(unsafe.Offsetof(g.NumSGE)-unsafe.Offsetof(c.num_sge))|(unsafe.Sizeof(g.NumSGE)-unsafe.Sizeof(c.num_sge))]
+	_ = same{}[(unsafe.Offsetof(g.Opcode)-unsafe.Offsetof(c.opcode))|(unsafe.Sizeof(g.Opcode)-unsafe.Sizeof(c.opcode))]
+	_ = same{}[(unsafe.Offsetof(g.Flags)-unsafe.Offsetof(c.send_flags))|(unsafe.Sizeof(g.Flags)-unsafe.Sizeof(c.send_flags))]
 
-	_ = [1]struct{}{}[unsafe.Offsetof(AHAttr{}.PortNum)-unsafe.Offsetof(C.struct_ibv_ah_attr{}.port_num)]
-	_ = [1]struct{}{}[unsafe.Offsetof(QPAttr{}.AH)-unsafe.Offsetof(C.struct_ibv_qp_attr{}.ah_attr)]
-	_ = [1]struct{}{}[unsafe.Offsetof(QPAttr{}.PKeyIndex)-unsafe.Offsetof(C.struct_ibv_qp_attr{}.pkey_index)]
-	_ = [1]struct{}{}[unsafe.Offsetof(QPAttr{}.AltTimeout)-unsafe.Offsetof(C.struct_ibv_qp_attr{}.alt_timeout)]
-	_ = [1]struct{}{}[unsafe.Offsetof(QPAttr{}.RateLimit)-unsafe.Offsetof(C.struct_ibv_qp_attr{}.rate_limit)]
-)
+	_ = same{}[unsafe.Offsetof(g.ImmData)-C.gv_swr_imm]
+	_ = same{}[unsafe.Offsetof(g.op)-C.gv_swr_raddr]
+	_ = same{}[unsafe.Offsetof(g.op)+8-C.gv_swr_rkey]
+	_ = same{}[unsafe.Offsetof(g.op)+8-C.gv_swr_cmp]
+	_ = same{}[unsafe.Offsetof(g.op)+16-C.gv_swr_swap]
+	_ = same{}[unsafe.Offsetof(g.op)+24-C.gv_swr_arkey]
+	_ = same{}[unsafe.Offsetof(g.op)-C.gv_swr_ah]
+	_ = same{}[unsafe.Offsetof(g.op)+8-C.gv_swr_qpn]
+	_ = same{}[unsafe.Offsetof(g.op)+12-C.gv_swr_qkey]
+	_ = same{}[unsafe.Offsetof(g.ImmData)-C.gv_swr_inv]
+	_ = same{}[unsafe.Offsetof(g.tail)-C.gv_swr_mw]
+	_ = same{}[unsafe.Offsetof(g.tail)+8-C.gv_swr_mwrkey]
+	_ = same{}[unsafe.Offsetof(g.tail)+16-C.gv_swr_mwmr]
+	_ = same{}[unsafe.Offsetof(g.tail)+40-C.gv_swr_mwacc]
+}
+
+func _(c C.struct_gv_dest) {
+	_ = same{}[unsafe.Offsetof(c.dc_key)-16]
+	_ = same{}[unsafe.Offsetof(c.stream)-24]
+}
+
+func _(g WC, c C.struct_ibv_wc) {
+	_ = same{}[(unsafe.Offsetof(g.ID)-unsafe.Offsetof(c.wr_id))|(unsafe.Sizeof(g.ID)-unsafe.Sizeof(c.wr_id))]
+	_ = same{}[(unsafe.Offsetof(g.Status)-unsafe.Offsetof(c.status))|(unsafe.Sizeof(g.Status)-unsafe.Sizeof(c.status))]
+	_ = same{}[(unsafe.Offsetof(g.Opcode)-unsafe.Offsetof(c.opcode))|(unsafe.Sizeof(g.Opcode)-unsafe.Sizeof(c.opcode))]
+	_ = same{}[(unsafe.Offsetof(g.VendorErr)-unsafe.Offsetof(c.vendor_err))|(unsafe.Sizeof(g.VendorErr)-unsafe.Sizeof(c.vendor_err))]
+	_ = same{}[(unsafe.Offsetof(g.ByteLen)-unsafe.Offsetof(c.byte_len))|(unsafe.Sizeof(g.ByteLen)-unsafe.Sizeof(c.byte_len))]
+	_ = same{}[(unsafe.Offsetof(g.QPNum)-unsafe.Offsetof(c.qp_num))|(unsafe.Sizeof(g.QPNum)-unsafe.Sizeof(c.qp_num))]
+	_ = same{}[(unsafe.Offsetof(g.SrcQP)-unsafe.Offsetof(c.src_qp))|(unsafe.Sizeof(g.SrcQP)-unsafe.Sizeof(c.src_qp))]
+	_ = same{}[(unsafe.Offsetof(g.Flags)-unsafe.Offsetof(c.wc_flags))|(unsafe.Sizeof(g.Flags)-unsafe.Sizeof(c.wc_flags))]
+	_ = same{}[(unsafe.Offsetof(g.PKeyIndex)-unsafe.Offsetof(c.pkey_index))|(unsafe.Sizeof(g.PKeyIndex)-unsafe.Sizeof(c.pkey_index))]
+	_ = same{}[(unsafe.Offsetof(g.SLID)-unsafe.Offsetof(c.slid))|(unsafe.Sizeof(g.SLID)-unsafe.Sizeof(c.slid))]
+	_ = same{}[(unsafe.Offsetof(g.SL)-unsafe.Offsetof(c.sl))|(unsafe.Sizeof(g.SL)-unsafe.Sizeof(c.sl))]
+	_ = same{}[(unsafe.Offsetof(g.DLIDPathBits)-unsafe.Offsetof(c.dlid_path_bits))|(unsafe.Sizeof(g.DLIDPathBits)-unsafe.Sizeof(c.dlid_path_bits))]
+	_ = same{}[unsafe.Offsetof(g.ImmData)-C.gv_wc_imm]
+}
+
+func _(g WCEx, c C.struct_gv_wc_ex) {
+	_ = same{}[(unsafe.Offsetof(g.WC)-unsafe.Offsetof(c.wc))|(unsafe.Sizeof(g.WC)-unsafe.Sizeof(c.wc))]
+	_ = same{}[(unsafe.Offsetof(g.Timestamp)-unsafe.Offsetof(c.timestamp))|(unsafe.Sizeof(g.Timestamp)-unsafe.Sizeof(c.timestamp))]
+	_ = same{}[(unsafe.Offsetof(g.WallClock)-unsafe.Offsetof(c.wall_clock))|(unsafe.Sizeof(g.WallClock)-unsafe.Sizeof(c.wall_clock))]
+}

@@ -30,6 +30,7 @@ func DestroyCompChannel(CompChannel) error                        { return ErrUn
 func CreateCQ(Context, int, CompChannel, int) (CQ, int, error)    { return 0, 0, ErrUnsupported }
 func DestroyCQ(CQ) error                                          { return ErrUnsupported }
 func CreateQP(Context, PD, *QPInit) (QP, uint32, PostPath, error) { return 0, 0, 0, ErrUnsupported }
+func FlushOffset() uintptr                                        { return 0 }
 func QPNum(QP) uint32                                             { return 0 }
 func QueryDeviceEx(Context, *DeviceAttrEx) error                  { return ErrUnsupported }
 func QueryClock(Context) (uint64, error)                          { return 0, ErrUnsupported }
@@ -68,19 +69,20 @@ func ReregMR(MR, uint32, PD, uintptr, int, uint32) (lkey, rkey uint32, code int,
 	return 0, 0, 0, ErrUnsupported
 }
 
-func ModifyQP(QP, *QPAttr, uint32) error                  { return ErrUnsupported }
-func ModifySteps(QP, []QPAttr, []uint32) (int, error)     { return 0, ErrUnsupported }
-func QueryQP(QP, *QPAttr, uint32) error                   { return ErrUnsupported }
-func DestroyQP(QP) error                                  { return ErrUnsupported }
-func CreateAH(PD, *AHAttr) (AH, error)                    { return 0, ErrUnsupported }
-func DestroyAH(AH) error                                  { return ErrUnsupported }
-func WCStatusString(uint32) string                        { return "" }
-func EventTypeString(uint32) string                       { return "" }
-func CreateCompChannel(Context) (CompChannel, int, error) { return 0, -1, ErrUnsupported }
-func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)   { return false, ErrUnsupported }
-func AckAsyncEvent(*AsyncEvent)                           {}
+func ModifyQP(QP, *QPAttr, uint32) error                              { return ErrUnsupported }
+func ModifySteps(QP, []QPAttr, []uint32) (int, error)                 { return 0, ErrUnsupported }
+func QueryQP(QP, *QPAttr, uint32) error                               { return ErrUnsupported }
+func DestroyQP(QP) error                                              { return ErrUnsupported }
+func CreateAH(PD, *AHAttr) (AH, error)                                { return 0, ErrUnsupported }
+func InitAHFromWC(Context, uint8, *WC, *[GRHSize]byte, *AHAttr) error { return ErrUnsupported }
+func DestroyAH(AH) error                                              { return ErrUnsupported }
+func WCStatusString(uint32) string                                    { return "" }
+func EventTypeString(uint32) string                                   { return "" }
+func CreateCompChannel(Context) (CompChannel, int, error)             { return 0, -1, ErrUnsupported }
+func TakeAsyncEvent(Context, *AsyncEvent) (bool, error)               { return false, ErrUnsupported }
+func AckAsyncEvent(*AsyncEvent)                                       {}
 
-func RegMR(PD, uintptr, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+func RegMR(PD, uintptr, int, uint64, uint32) (mr MR, lkey, rkey uint32, err error) {
 	return 0, 0, 0, ErrUnsupported
 }
 

@@ -238,6 +238,9 @@ type GlobalRoute struct {
 	_            uint8
 }
 
+// GRHSize is the size of struct ibv_grh.
+const GRHSize = 40
+
 // AHAttr has the layout of struct ibv_ah_attr.
 type AHAttr struct {
 	GRH         GlobalRoute

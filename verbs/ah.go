@@ -57,21 +57,76 @@ type AH struct {
 // CreateAH makes an address handle. On Ethernet this resolves the neighbour,
 // and may take as long as ARP does.
 func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
+	raw := attr.raw()
+	return p.createAH("create ah in", &raw)
+}
+
+func (p *PD) createAH(op string, raw *cgo.AHAttr) (*AH, error) {
 	a := &AH{}
 	if err := a.life.born("ah", label("ah"), &p.life); err != nil {
 		return nil, err
 	}
-	raw := attr.raw()
-	ah, err := cgo.CreateAH(p.pd, &raw)
+	ah, err := cgo.CreateAH(p.pd, raw)
 	if err != nil {
-		p.life.release("ah")
+		a.life.stillborn("ah")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
-		return nil, opError("create ah in", p.life.label, err, "to GID ", attr.GID, " from GID index ", attr.SGIDIndex)
+		return nil, opError(op, p.life.label, err, "to GID ", GID(raw.GRH.DGID), ", LID ", raw.DLID, " from GID index ", raw.GRH.SGIDIndex)
 	}
 	a.ah = ah
 	return a, nil
+}
+
+// GRHSize is how many bytes precede the message of a datagram in the memory of
+// its receive.
+const GRHSize = cgo.GRHSize
+
+// CreateAHFromWC makes the way back to the sender of a datagram: grh are the
+// first [GRHSize] bytes of its receive, which [WC.HasGRH] says are filled in, and
+// port is the port of the queue pair. An answer goes there, to [WC.SrcQP], with
+// the Q_Key of the service; so a server need not know its clients.
+//
+// What a packet says of its sender is not to be trusted more than its network.
+// On Ethernet the call resolves the neighbour and may take as long as ARP does:
+// keep the handles of those who come again, and bound how many.
+//
+// On EFA, where datagrams have no route header, this is [ErrUnsupported].
+func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
+	const op = "create ah from completion in"
+	if err := p.life.open(op); err != nil {
+		return nil, err
+	}
+	attr, err := p.wayBack(op, wc, grh, port)
+	if err != nil {
+		return nil, err
+	}
+	return p.createAH(op, &attr)
+}
+
+func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, error) {
+	var header [GRHSize]byte
+	var attr cgo.AHAttr
+	refuse := func(detail ...any) (cgo.AHAttr, error) {
+		return attr, opError(op, p.life.label, ErrAttributes, detail...)
+	}
+	switch {
+	case wc == nil || wc.Status() != WCSuccess || wc.Opcode() != WCRecv:
+		return refuse("not the completion of a datagram that was received")
+	case wc.HasGRH() && len(grh) < GRHSize:
+		return refuse(len(grh), " bytes of route header; it has ", GRHSize)
+	}
+	copy(header[:], grh)
+	return attr, p.life.with(op, func() error {
+		if _, err := p.dev.EFA(); err == nil && !wc.HasGRH() {
+			return opError(op, p.life.label, ErrUnsupported, "datagrams of EFA name their sender to queues made by efadv_create_cq only")
+		}
+		err := cgo.InitAHFromWC(p.dev.ctx, port, &wc.wc, &header, &attr)
+		if isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENOENT) {
+			err = class(ErrAttributes, err)
+		}
+		return opError(op, p.life.label, err, "port ", port, ", from queue pair ", wc.SrcQP(), ": is the local address still there?")
+	})
 }
 
 // Close destroys the handle. Closing twice is not an error.

@@ -113,14 +113,25 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 	r.publish(ev)
 }
 
+// watchEvents makes the events of a new object find it.
 func watchEvents[T any](r *asyncReader, m map[uint64]*T, handle uint64, obj *T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if obj == nil {
-		delete(m, handle)
-	} else {
-		m[handle] = obj
+	m[handle] = obj
+}
+
+// unwatching destroys an object that was watched. Its entry goes first: once
+// the object is destroyed its handle may be a new one's, which watches already.
+func unwatching[T any](r *asyncReader, m map[uint64]*T, handle uint64, destroy func() error) error {
+	r.mu.Lock()
+	obj := m[handle]
+	delete(m, handle)
+	r.mu.Unlock()
+	err := destroy()
+	if err != nil && obj != nil {
+		watchEvents(r, m, handle, obj)
 	}
+	return err
 }
 
 // faultText is the last asynchronous error event of a queue pair.

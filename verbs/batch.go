@@ -68,6 +68,9 @@ type Batch struct {
 // NewBatch makes a batch of up to n work requests; n above the queue's
 // capacity ([QP.MaxSendWR]) is refused.
 func (q *QP) NewBatch(n int) (*Batch, error) {
+	if err := q.life.open("make batch for"); err != nil {
+		return nil, err
+	}
 	if n <= 0 || n > int(q.cap.MaxSendWR) {
 		return nil, opError("make batch for", q.life.label, ErrAttributes, n, " work requests; the queue holds ", q.cap.MaxSendWR)
 	}

@@ -49,7 +49,7 @@ func cmPorts(t testing.TB) [2]port {
 		}
 	}
 	require.NoError(t, m.Close())
-	return ports(t)
+	return needAddresses(t, ports(t))
 }
 
 func cmContext(t testing.TB) context.Context {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -15,7 +15,8 @@ type CMConn struct {
 	id       *cmID
 	prepared *prepared
 	private  []byte
-	shut     atomic.Bool
+	closing  sync.Mutex
+	shut     bool // disconnected, as far as Close can
 }
 
 // DialConfig says how to reach a peer. The zero value is fine.
@@ -31,38 +32,36 @@ type DialConfig struct {
 	AckTimeout time.Duration
 }
 
-// Dial connects to a listener at "host:port". A peer that refuses shows as a
+// Dial connects to a listener at "host:port"; the addresses of a name are tried
+// in turn, and the error has what became of each. A peer that refuses shows as a
 // [*RejectedError], one that does not answer as [ErrUnreachable], after as
 // long as the kernel tries (about a minute) or until ctx ends.
 func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*CMConn, error) {
-	id, err := m.resolve(ctx, "connection", portSpaceTCP, address, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	c, err := id.connect(ctx, &cfg.ConnConfig)
-	if err != nil {
-		return nil, errors.Join(err, id.close())
-	}
-	return c, nil
+	var c *CMConn
+	err := m.resolve(ctx, "connection", portSpaceTCP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {
+		c, err = id.connect(ctx, &cfg.ConnConfig)
+		return err
+	})
+	return c, err
 }
 
-// resolve makes an id that knows the device and the path to an address.
-func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address string, cfg *DialConfig) (*cmID, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, opError("dial", address, err)
-	}
-	to, err := cmLookup(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	id, err := m.newID(kind, portSpace)
-	if err != nil {
-		return nil, err
-	}
-	if err := id.findPath(ctx, to, cfg); err != nil {
-		return nil, errors.Join(opError("dial", address, err), id.close())
-	}
-	return id, nil
+// resolve calls use with an id that knows the device and the path to an address,
+// one address after the other until that succeeds. Ids that it failed with are
+// closed.
+func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address string, cfg *DialConfig, use func(context.Context, *cmID) error) error {
+	return tryEach(ctx, address, func(ctx context.Context, to netip.AddrPort) error {
+		id, err := m.newID(kind, portSpace)
+		if err != nil {
+			return err
+		}
+		if err := id.findPath(ctx, to, cfg); err != nil {
+			return errors.Join(opError("dial", to.String(), err), id.close())
+		}
+		if err := use(ctx, id); err != nil {
+			return errors.Join(err, id.close())
+		}
+		return nil
+	})
 }
 
 func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
@@ -150,6 +149,10 @@ func (c *CMConn) watch() {
 // QP is the queue pair of the connection.
 func (c *CMConn) QP() *QP { return c.prepared.setup.QP }
 
+// CQ is the completion queue that the connection made for itself; nil if Setup
+// made the queue pair.
+func (c *CMConn) CQ() *CQ { return c.prepared.cq }
+
 // Device is the device of the connection.
 func (c *CMConn) Device() *Device { return c.prepared.setup.Device }
 
@@ -217,7 +220,10 @@ const closeGrace = 500 * time.Millisecond
 // what the connection made for itself. A queue pair from Setup is brought to
 // [StateError] and left to the program. Closing twice is not an error.
 func (c *CMConn) Close() error {
-	if !c.shut.Swap(true) {
+	c.closing.Lock() // whoever closes second waits
+	defer c.closing.Unlock()
+	if !c.shut {
+		c.shut = true
 		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 		err := c.Disconnect(ctx)
 		cancel()

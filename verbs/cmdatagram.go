@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"github.com/goverbs/goverbs/cgo"
 )
@@ -19,6 +20,7 @@ type CMPeer struct {
 	group    *cgo.SockAddr // joined, or nil
 	attached GID
 	lid      uint16
+	closing  sync.Mutex
 }
 
 // DialUD finds the datagram service at "host:port" ([ListenConfig.Type] UD
@@ -26,17 +28,14 @@ type CMPeer struct {
 // the peer's own, is brought to [StateRTS]; one that is there already may
 // serve for any number of peers. Its QKey becomes [UDPQKey].
 func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPeer, error) {
-	id, err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	p, err := id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
-		return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+	var p *CMPeer
+	err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {
+		p, err = id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
+			return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+		})
+		return err
 	})
-	if err != nil {
-		return nil, errors.Join(err, id.close())
-	}
-	return p, nil
+	return p, err
 }
 
 // Join joins the multicast group of an IP address, on the device of cfg.Local
@@ -132,6 +131,8 @@ func (c *CMPeer) PrivateData() []byte { return c.private }
 // Close leaves the group, if it is one, and forgets the peer: sends to it must
 // have completed. Closing twice is not an error.
 func (c *CMPeer) Close() error {
+	c.closing.Lock() // whoever closes second waits
+	defer c.closing.Unlock()
 	err := c.leave()
 	if c.ah != nil {
 		err = errors.Join(err, c.ah.Close())

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
 )
@@ -27,23 +28,21 @@ type ListenConfig struct {
 // CMListener receives connection requests. Its methods are safe for concurrent
 // use.
 type CMListener struct {
-	id   *cmID
+	ids  []*cmID // one for each family of addresses
 	typ  QPType
 	addr netip.AddrPort
 
 	mu       sync.Mutex
 	requests chan *CMRequest
 	shut     bool
+	closing  sync.Mutex
 }
 
-// Listen listens at "host:port", on all devices if the host is empty. Port 0
-// chooses one: see [CMListener.Addr].
+// Listen listens at "host:port". An empty host means all devices and, where the
+// host has IPv6, both families. Port 0 chooses one: see [CMListener.Addr]. Of a
+// name with several addresses the first is taken.
 func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
-	at, err := cmLookup(context.Background(), address)
-	if err != nil {
-		return nil, err
-	}
-	local, err := sockAddr(at)
+	all, err := cmLookup(context.Background(), address)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +61,36 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
 	if cfg.Backlog < 0 {
 		return nil, opError("listen at", address, ErrAttributes, "backlog ", cfg.Backlog)
 	}
+	l := &CMListener{typ: cfg.Type, requests: make(chan *CMRequest, cfg.Backlog)}
+	if l.addr, err = l.listen(m, space, all[0], &cfg); err == nil && len(all) > 1 && all[0].Addr().IsUnspecified() {
+		_, err = l.listen(m, space, netip.AddrPortFrom(all[1].Addr(), l.addr.Port()), &cfg)
+		if noIPv6(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(opError("listen at", address, err), l.closeIDs())
+	}
+	return l, nil
+}
+
+// noIPv6 tells that a host lacks the family.
+func noIPv6(err error) bool {
+	return isErrno(err, syscall.EAFNOSUPPORT) || isErrno(err, syscall.EADDRNOTAVAIL) || isErrno(err, syscall.ENODEV)
+}
+
+// listen adds an id that listens at one address, and answers which.
+func (l *CMListener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConfig) (netip.AddrPort, error) {
+	local, err := sockAddr(at)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
 	id, err := m.newID("listener", space)
 	if err != nil {
-		return nil, err
+		return netip.AddrPort{}, err
 	}
-	l := &CMListener{id: id, typ: cfg.Type, requests: make(chan *CMRequest, cfg.Backlog)}
-	id.request = l.arrived
+	id.request = func(ev *cgo.CMEvent) { l.arrived(m, ev) }
+	var bound cgo.SockAddr
 	err = id.do("listen at", func() error {
 		if cfg.ReuseAddr {
 			if err := cgo.CMSetReuseAddr(id.id, true); err != nil {
@@ -79,25 +102,48 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
 				return err
 			}
 		}
+		if at.Addr() == netip.IPv6Unspecified() {
+			// The port of IPv4 is another id's.
+			if err := cgo.CMSetIPv6Only(id.id, true); err != nil {
+				return err
+			}
+		}
 		if err := cgo.CMBind(id.id, &local); err != nil {
 			return err
 		}
-		return cgo.CMListen(id.id, cfg.Backlog)
+		err := cgo.CMListen(id.id, cfg.Backlog)
+		bound, _ = cgo.CMAddrs(id.id)
+		return err
 	})
 	if err != nil {
-		return nil, errors.Join(opError("listen at", address, err), id.close())
+		return netip.AddrPort{}, errors.Join(err, id.close())
 	}
-	bound, _ := cgo.CMAddrs(id.id)
-	l.addr = bound.AddrPort()
-	return l, nil
+	l.ids = append(l.ids, id)
+	return bound.AddrPort(), nil
 }
 
-// Addr is the address that is listened at.
+func (l *CMListener) closeIDs() error {
+	var err error
+	for _, id := range l.ids {
+		err = errors.Join(err, id.close())
+	}
+	return err
+}
+
+// down is closed when the listener's device has gone. The wildcard, with an id
+// for each family, has none that could.
+func (l *CMListener) down() <-chan struct{} { return l.ids[0].down }
+
+// cause is why down is closed.
+func (l *CMListener) cause() error { return l.ids[0].cause }
+
+func (l *CMListener) label() string { return l.ids[0].life.label }
+
+// Addr is the address that is listened at; of both families the one of IPv4.
 func (l *CMListener) Addr() netip.AddrPort { return l.addr }
 
 // arrived runs in the reader of events.
-func (l *CMListener) arrived(ev *cgo.CMEvent) {
-	m := l.id.cm
+func (l *CMListener) arrived(m *CM, ev *cgo.CMEvent) {
 	id, err := m.adoptID(ev.ID)
 	if err != nil {
 		m.log.Warn("connection request", "err", errors.Join(err, cgo.CMDestroyID(ev.ID)))
@@ -125,26 +171,28 @@ func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
 	select {
 	case r, ok := <-l.requests:
 		if !ok {
-			return nil, opError("accept from", l.id.life.label, ErrClosed)
+			return nil, opError("accept from", l.label(), ErrClosed)
 		}
 		return r, nil
-	case <-l.id.down:
-		return nil, opError("accept from", l.id.life.label, l.id.cause)
+	case <-l.down():
+		return nil, opError("accept from", l.label(), l.cause())
 	case <-ctx.Done():
-		return nil, opError("accept from", l.id.life.label, ctx.Err())
+		return nil, opError("accept from", l.label(), ctx.Err())
 	}
 }
 
 // Close ends listening: Accept answers [ErrClosed], and requests that nobody
 // accepted are rejected. Closing twice is not an error.
 func (l *CMListener) Close() error {
+	l.closing.Lock() // whoever closes second waits
+	defer l.closing.Unlock()
 	l.mu.Lock()
 	if !l.shut {
 		l.shut = true
 		close(l.requests)
 	}
 	l.mu.Unlock()
-	err := l.id.close()
+	err := l.closeIDs()
 	for r := range l.requests {
 		err = errors.Join(err, r.Reject(nil))
 	}

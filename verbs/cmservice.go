@@ -22,17 +22,17 @@ func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMServ
 	if n := len(cfg.PrivateData); n > MaxRequestDataUD {
 		return CMService{}, opError("look up", address, ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)
 	}
-	id, err := m.resolve(ctx, "datagram service", portSpaceUDP, address, &cfg)
-	if err != nil {
-		return CMService{}, err
-	}
 	param := cgo.CMParam{PrivateData: append([]byte(nil), cfg.PrivateData...)}
-	ev, err := id.step(ctx, "look up", cmEstablished, func() error { return cgo.CMConnect(id.id, &param) })
 	var s CMService
-	if err == nil {
+	err := m.resolve(ctx, "datagram service", portSpaceUDP, address, &cfg, func(ctx context.Context, id *cmID) error {
+		ev, err := id.step(ctx, "look up", cmEstablished, func() error { return cgo.CMConnect(id.id, &param) })
+		if err != nil {
+			return err
+		}
 		s = CMService{ev.QPN, privateData(ev)}
-	}
-	return s, errors.Join(err, id.close())
+		return id.close()
+	})
+	return s, err
 }
 
 // Tell is [CMRequest.Answer] with the number of a queue pair that works

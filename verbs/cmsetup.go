@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/goverbs/goverbs/cgo"
 )
@@ -34,11 +35,13 @@ type CMSetup struct {
 type ConnConfig struct {
 	// Setup makes the queue pair, or takes one that is there. It is called once
 	// the device is known and before the peer can send; an error ends the call
-	// with it. Nil makes what QP describes.
+	// with it. A name with several addresses has it called again for each that
+	// is tried after a failure. Nil makes what QP describes.
 	Setup func(*CMSetup) error
-	// QP describes the queue pair if Setup is nil. With SendCQ nil the queue
-	// pair, its completion queue and its protection domain belong to the
-	// connection and close with it.
+	// QP describes the queue pair if Setup is nil. The queue pair, its completion
+	// queue ([CMConn.CQ]), which has room for all of its work requests, and its
+	// protection domain belong to the connection and close with it. SendCQ must
+	// be nil.
 	QP QPConfig
 
 	// PrivateData goes to the peer with the request or the answer: at most
@@ -70,6 +73,7 @@ const (
 type prepared struct {
 	setup CMSetup
 	own   []io.Closer // in the order of closing
+	cq    *CQ         // of them
 	param cgo.CMParam
 }
 
@@ -107,6 +111,9 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 		if ctx == 0 {
 			return opError("describe", i.life.label, ErrNoDevice, "bound to no device")
 		}
+		if err := cmTransport(cgo.ContextTransport(ctx)); err != nil {
+			return opError("describe", i.life.label, err, cgo.ContextName(ctx))
+		}
 		dev, err := i.cm.deviceOf(ctx)
 		if err != nil {
 			return err
@@ -123,6 +130,16 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 		p.setup.GID = gid
 		return err
 	})
+}
+
+// cmTransport refuses devices of iWARP: their kernel part moves the queue pair by
+// itself and raises other events, which nothing here waits for.
+func cmTransport(transport int32) error {
+	const iWARP = 1
+	if transport == iWARP {
+		return class(ErrUnsupported, errors.New("connections over iWARP"))
+	}
+	return nil
 }
 
 func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
@@ -142,17 +159,34 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 		return err
 	}
 	p.own = append(p.own, pd)
-	cq, err := p.setup.Device.CreateCQ(CQConfig{})
+	cq, err := p.setup.Device.CreateCQ(qc.ownCQ(p.setup.Device))
 	if err != nil {
 		return err
 	}
+	p.cq = cq
 	p.own = append([]io.Closer{cq}, p.own...)
 	qc.SendCQ = cq
 	if p.setup.QP, err = pd.CreateQP(qc); err != nil {
 		return err
 	}
 	p.own = append([]io.Closer{p.setup.QP}, p.own...)
+	if granted := p.setup.QP.MaxSendWR() + p.setup.QP.MaxRecvWR(); granted > cq.Depth() {
+		if err := cq.Resize(granted); err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
 	return nil
+}
+
+// ownCQ has room for all that may complete at a time.
+func (c *QPConfig) ownCQ(d *Device) CQConfig {
+	orDefault := func(n int) int {
+		if n <= 0 {
+			n = 128
+		}
+		return n
+	}
+	return CQConfig{Depth: min(orDefault(c.MaxSendWR)+orDefault(c.MaxRecvWR), d.attr.MaxCQE), Vector: d.nextVector()}
 }
 
 // check fills in what is sent to the peer.
@@ -261,27 +295,65 @@ func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32
 	})
 }
 
-// cmLookup finds the address of "host:port"; an empty host is the wildcard.
-func cmLookup(ctx context.Context, address string) (netip.AddrPort, error) {
+// cmLookup finds the addresses of "host:port", in the resolver's order; an empty
+// host is the wildcard of both families, IPv4 first.
+func cmLookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return netip.AddrPort{}, opError("look up", address, err)
+		return nil, opError("look up", address, err)
 	}
 	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return netip.AddrPort{}, opError("look up", address, err)
+		return nil, opError("look up", address, err)
 	}
-	if host == "" {
-		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil
-	}
+	var ips []netip.Addr
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return netip.AddrPortFrom(ip, uint16(port)), nil
+		ips = []netip.Addr{ip}
+	} else if host == "" {
+		ips = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+		return nil, opError("look up", address, err)
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	out := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		out[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return out, nil
+}
+
+// tryEach calls f for each address of a peer until one does, each with its share
+// of the time that is left. The error has what became of all of them.
+func tryEach(ctx context.Context, address string, f func(context.Context, netip.AddrPort) error) error {
+	if err := ctx.Err(); err != nil {
+		return opError("dial", address, err)
+	}
+	all, err := cmLookup(ctx, address)
 	if err != nil {
-		return netip.AddrPort{}, opError("look up", address, err)
+		return err
 	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
+	var errs []error
+	for i, to := range all {
+		err := func() error {
+			share, cancel := ctx, context.CancelFunc(func() {})
+			if end, ok := ctx.Deadline(); ok && i+1 < len(all) {
+				share, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
+			}
+			defer cancel()
+			err := f(share, to)
+			if err != nil && share.Err() != nil && ctx.Err() == nil {
+				err = class(ErrUnreachable, err) // in its share of the time
+			}
+			return err
+		}()
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // sockAddr is the address as C knows it.

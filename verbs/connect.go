@@ -29,24 +29,32 @@ type ConnectConfig struct {
 	TrafficClass uint8
 	HopLimit     uint8
 	FlowLabel    uint32
-	// ServiceLevel is for InfiniBand, and for the priority of RoCE frames.
+	// ServiceLevel is for InfiniBand, and for the priority of RoCE frames; 0
+	// means what the peer's endpoint says.
 	ServiceLevel uint8
+	// SrcPathBits are added to the port's LID in the packets, and StaticRate (enum
+	// ibv_rate) keeps them from overrunning a slower port. InfiniBand only.
+	SrcPathBits uint8
+	StaticRate  uint8
+	// Global adds a route header on InfiniBand also where the peer is in the
+	// same subnet. Elsewhere there always is one.
+	Global bool
 }
 
 // Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
 // connected to the remote endpoint. Post the first receives before it: the
 // peer may send as soon as its own Connect returns.
 func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
+	if err := q.life.open("connect"); err != nil {
+		return err
+	}
 	c, err := cfg.resolve(q, remote)
 	if err != nil {
 		return err
 	}
 	rtr := QPAttr{
 		State: StateRTR, PathMTU: c.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN,
-		AH: AHAttr{
-			GID: remote.GID, SGIDIndex: q.gid.Index, Port: q.gid.Port, DLID: remote.LID,
-			HopLimit: c.HopLimit, TrafficClass: c.TrafficClass, FlowLabel: c.FlowLabel, SL: c.ServiceLevel,
-		},
+		AH:                c.path(q.gid, remote),
 		MaxDestReadAtomic: uint8(c.MaxReads), MinRNRTimer: RNRTimerFor(c.RNRTimer),
 	}
 	rts := QPAttr{
@@ -78,10 +86,58 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if remote.GID == (GID{}) && q.gid.Type != GIDInfiniBand {
-		return c, opError("connect", q.life.label, errors.Join(ErrAttributes, ErrNoGID), "the peer has no GID")
+	return c, q.checkPath("connect", remote)
+}
+
+// PathTo is the way from the queue pair to a peer, as Connect takes it, for
+// [PD.CreateAH]: by GID on Ethernet; by LID on InfiniBand, with a route header
+// only if the peer's subnet is another one or cfg.Global says so.
+func (q *QP) PathTo(remote Endpoint, cfg ConnectConfig) (AHAttr, error) {
+	const op = "find path from"
+	if err := q.life.open(op); err != nil {
+		return AHAttr{}, err
 	}
-	return c, nil
+	if err := q.checkPath(op, remote); err != nil {
+		return AHAttr{}, err
+	}
+	return cfg.path(q.gid, remote), nil
+}
+
+func (q *QP) checkPath(op string, remote Endpoint) error {
+	port, err := q.pd.dev.Port(q.gid.Port)
+	if err != nil {
+		return err
+	}
+	return opError(op, q.life.label, reachable(port.LinkLayer, remote))
+}
+
+// reachable says what a peer's endpoint lacks. EFA is neither of the two link
+// layers, and goes by GID.
+func reachable(link LinkLayer, remote Endpoint) error {
+	switch {
+	case link == LinkInfiniBand && remote.LID == 0:
+		return class(ErrAttributes, errors.New("the peer has no LID: is its port InfiniBand too, and active?"))
+	case link != LinkInfiniBand && remote.GID == (GID{}):
+		return class(ErrAttributes, class(ErrNoGID, errors.New("the peer has none")))
+	}
+	return nil
+}
+
+// path is the address vector from a local port to a peer.
+func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
+	a := AHAttr{Port: local.Port, SL: c.ServiceLevel}
+	if a.SL == 0 {
+		a.SL = remote.SL
+	}
+	if local.Type == GIDInfiniBand && remote.LID != 0 {
+		a.DLID, a.SrcPathBits, a.StaticRate = remote.LID, c.SrcPathBits, c.StaticRate
+		if remote.GID == (GID{}) || !c.Global && remote.GID.subnet() == local.GID.subnet() {
+			return a
+		}
+	}
+	a.GID, a.SGIDIndex = remote.GID, local.Index
+	a.HopLimit, a.TrafficClass, a.FlowLabel = c.HopLimit, c.TrafficClass, c.FlowLabel
+	return a
 }
 
 // withDefaults fills in what was left to the device and checks the rest.

@@ -60,7 +60,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if cfg.Depth < 0 || cfg.Depth > d.attr.MaxCQE {
 		return nil, opError("create cq on", d.name, ErrAttributes, "depth ", cfg.Depth, ", the device allows ", d.attr.MaxCQE)
 	}
-	if vectors := cgo.NumCompVectors(d.ctx); cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
+	if vectors := d.attr.CompletionVecs; cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
 		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
@@ -137,10 +137,10 @@ func (c *CQ) destroyChannel() error {
 func (c *CQ) Close() error {
 	return c.life.close("cq", c.wait.shut, func() error {
 		if c.cq != 0 {
-			if err := cgo.DestroyCQ(c.cq); err != nil {
+			async := c.dev.async
+			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return cgo.DestroyCQ(c.cq) }); err != nil {
 				return err
 			}
-			watchEvents(c.dev.async, c.dev.async.cqs, uint64(c.cq), nil)
 			c.cq = 0
 		}
 		return c.destroyChannel()

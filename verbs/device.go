@@ -48,6 +48,8 @@ type Device struct {
 	async *asyncReader
 	gids  gidCache // of the connection manager
 
+	vectors atomic.Uint32 // completion vectors given out
+
 	// release gives the context back when the device closes.
 	release func() error
 	// removed: the device of a connection manager has been unplugged.
@@ -83,6 +85,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() er
 		return nil, errors.Join(opError("query device", name, err), release())
 	}
 	d.attr = deviceAttr(&a)
+	d.attr.CompletionVecs = cgo.NumCompVectors(ctx)
 	var err error
 	if d.async, err = startAsync(d); err != nil {
 		return nil, errors.Join(opError("watch events of", name, err), release())
@@ -173,12 +176,15 @@ type DeviceAttr struct {
 	CapFlags       uint32 // enum ibv_device_cap_flags
 }
 
-// Attr answers the device's properties, read when it was opened.
-func (d *Device) Attr() DeviceAttr {
-	a := d.attr
-	a.CompletionVecs = cgo.NumCompVectors(d.ctx)
-	return a
+// nextVector is a completion vector for a queue whose maker has no wish, so that
+// not all interrupts go to one CPU.
+func (d *Device) nextVector() int {
+	return int(d.vectors.Add(1)-1) % max(d.attr.CompletionVecs, 1)
 }
+
+// Attr answers the device's properties, read when it was opened. A closed
+// device still answers them.
+func (d *Device) Attr() DeviceAttr { return d.attr }
 
 func deviceAttr(a *cgo.DeviceAttr) DeviceAttr {
 	fw, _, _ := bytes.Cut(a.FWVer[:], []byte{0})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/cgo/standin"
 )
 
@@ -132,9 +133,9 @@ func TestSRDSequence(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, q.Activate())
 	recorded(t, `
-		efadv_query_device size=32
+		efadv_query_device
 		efadv_create_qp_ex type=0xff mask=0x41 ops=0x1c cap=16,16,2,1,0 srq=0
-		  efa mask=0 driver_type=0 size=16
+		  efa mask=0 driver_type=0
 		modify mask=0x71 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x1 state=2 mtu=0 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=1 global=1 qkey=0
 		modify mask=0x10001 state=3 mtu=0 port=0 timeout=1 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0`)
@@ -240,6 +241,34 @@ func TestMaskedDCI(t *testing.T) {
 	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{}, result)
 	_, err = b.Post()
 	require.ErrorContains(t, err, "Toward")
+	require.NoError(t, q.Close())
+}
+
+// TestFlushSequence: FLUSH goes through the pointer that the headers have for
+// it, on a queue pair that the headers describe.
+func TestFlushSequence(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	q, err := p.CreateQP(QPConfig{SendCQ: c, GID: standinGID, Ops: OpFlush | OpMasked, KeepReset: true})
+	if cgo.FlushOffset() == 0 {
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, "rdma-core 45")
+		return
+	}
+	require.NoError(t, err)
+	q.state.Store(uint32(StateRTS))
+	b, err := q.NewBatch(2)
+	require.NoError(t, err)
+	b.Flush(1, Signaled, Remote{Addr: 0x1000, RKey: 5}, 64, FlushGlobal)
+	b.Flush(2, 0, Remote{Addr: 0x2000, RKey: 6}, 0, FlushGlobal|FlushPersistent)
+	_, err = b.Post()
+	require.NoError(t, err)
+	recorded(t, `
+		mlx5dv_create_qp type=0x2 mask=0x41 ops=0x87f cap=128,128,2,1,0 srq=0
+		  mlx5 mask=0x4 ops=0x8
+		start
+		flush id=0x1 flags=0x2 rkey=0x5 addr=0x1000 length=64 type=1 level=0
+		flush id=0x2 flags=0 rkey=0x6 addr=0x2000 length=0 type=3 level=1
+		complete`)
 	require.NoError(t, q.Close())
 }
 

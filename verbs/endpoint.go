@@ -16,6 +16,7 @@ type Endpoint struct {
 	QKey    uint32 // UD
 	GID     GID
 	LID     uint16 // InfiniBand
+	SL      uint8  // service level to use towards it, 0 to 15
 	MTU     MTU    // of the port
 	Regions []Region
 	Data    []byte // for the program's own use
@@ -32,6 +33,7 @@ const (
 	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
 	regionLen       = 20
 	checksumLen     = 4
+	maxSL           = 15
 	maxPayload      = fixedLen + MaxRegions*regionLen + MaxEndpointData
 )
 
@@ -40,9 +42,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // AppendBinary appends the message form of e, all of it big endian:
 //
 //	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
-//	payload: type 1 | MTU 1 | 0 2 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
+//	payload: type 1 | MTU 1 | SL 1 | 0 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
 //	         regions 2 | data length 2 | regions * (address 8, length 8, rkey 4) | data
 func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
+	if e.SL > maxSL {
+		return b, opError("encode", "endpoint", ErrMessage, "service level ", e.SL)
+	}
 	if len(e.Regions) > MaxRegions || len(e.Data) > MaxEndpointData {
 		return b, opError("encode", "endpoint", ErrMessage,
 			fmt.Sprintf("%d regions, %d bytes of data; at most %d and %d", len(e.Regions), len(e.Data), MaxRegions, MaxEndpointData))
@@ -52,7 +57,7 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, endpointMagic...)
 	b = append(b, endpointVersion, 0)
 	b = be.AppendUint16(b, uint16(fixedLen+len(e.Regions)*regionLen+len(e.Data)))
-	b = append(b, byte(e.Type), byte(e.MTU), 0, 0)
+	b = append(b, byte(e.Type), byte(e.MTU), e.SL, 0)
 	b = be.AppendUint16(b, e.LID)
 	b = be.AppendUint32(b, e.QPN)
 	b = be.AppendUint32(b, e.PSN)
@@ -128,6 +133,7 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	out := Endpoint{
 		Type: QPType(p[0]),
 		MTU:  MTU(p[1]),
+		SL:   p[2],
 		LID:  be.Uint16(p[4:]),
 		QPN:  be.Uint32(p[6:]),
 		PSN:  be.Uint32(p[10:]),
@@ -137,8 +143,10 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	regions, data := int(be.Uint16(p[34:])), int(be.Uint16(p[36:]))
 	p = p[fixedLen:]
 	switch {
-	case b[5] != 0 || body[headerLen+2] != 0 || body[headerLen+3] != 0:
+	case b[5] != 0 || body[headerLen+3] != 0:
 		return malformed("reserved bytes are set")
+	case out.SL > maxSL:
+		return malformed("service level %d", out.SL)
 	case regions > MaxRegions || data > MaxEndpointData || len(p) != regions*regionLen+data:
 		return malformed("%d regions and %d bytes of data in %d bytes", regions, data, len(p))
 	case out.Type != RC && out.Type != UC && out.Type != UD:
@@ -161,6 +169,9 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 
 // Endpoint describes the queue pair to a peer; add regions and data as needed.
 func (q *QP) Endpoint() (Endpoint, error) {
+	if err := q.life.open("describe"); err != nil {
+		return Endpoint{}, err
+	}
 	port, err := q.pd.dev.Port(q.gid.Port)
 	if err != nil {
 		return Endpoint{}, err

@@ -18,7 +18,7 @@ const (
 	OpBindWindow      SendOps = 1 << 8
 	OpSendInvalidate  SendOps = 1 << 9
 	OpAtomicWrite     SendOps = 1 << 12 // InfiniBand specification, release 1.6; rdma-core 43
-	OpFlush           SendOps = 1 << 13 // the same; rdma-core 45
+	OpFlush           SendOps = 1 << 11 // the same; built with the headers of rdma-core 45 or later
 	// OpMasked is for masked atomics by raw work queue entries of mlx5.
 	OpMasked SendOps = 1 << 62 // and for [Batch.Raw]
 )
@@ -53,6 +53,9 @@ func (q *QP) init(cfg QPConfig) (cgo.QPInit, error) {
 	}
 	in := cgo.QPInit{Type: uint32(q.typ), SendCQ: q.sendCQ.cq, RecvCQ: q.recvCQ.cq, Cap: q.cap, SigAll: q.sigAll,
 		Extended: cfg.Extended || q.ops != 0, SendOps: uint64(usualOps[q.typ] | q.ops&^OpMasked)}
+	if q.ops&OpFlush != 0 && cgo.FlushOffset() == 0 {
+		return refuse(ErrUnsupported, "FLUSH: this program was built with headers older than rdma-core 45")
+	}
 	if q.srq != nil {
 		in.SRQ = q.srq.srq
 		in.Cap.MaxRecvWR, in.Cap.MaxRecvSGE = 0, 0
@@ -155,19 +158,24 @@ const (
 	FlushPersistent FlushType = 2 // it survives a loss of power
 )
 
+// How much a FLUSH reaches (enum ibv_selectivity_level).
+const (
+	flushRange  = 0
+	flushRegion = 1
+)
+
 // Flush adds a FLUSH: it completes once all earlier WRITEs of the queue pair to
 // length bytes at that place are visible or persistent. 0 bytes means the whole
-// region. The queue pair must be made with [OpFlush], and the peer's region
-// with [FlushableGlobal] or [FlushablePersistent].
+// region. The queue pair must be made with [OpFlush]; the peer's queue pair
+// ([QPConfig.Access]) and region with [FlushableGlobal] or [FlushablePersistent].
 func (b *Batch) Flush(id uint64, flags SendFlags, at Remote, length uint32, what FlushType) {
 	if b.qp.ops&OpFlush == 0 {
 		b.fail(ErrUnsupported, "the queue pair was made without OpFlush")
 		return
 	}
-	const rangeLevel, regionLevel = 0, 1
-	level := uint64(rangeLevel)
+	level := uint64(flushRange)
 	if length == 0 {
-		level = regionLevel
+		level = flushRegion
 	}
 	if w := b.next(id, cgo.WRFlush, flags&^Inline, at, nil); w != nil {
 		w.SetAtomic(at.Addr, uint64(length), uint64(what)|level<<8, at.RKey)

@@ -18,6 +18,9 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
 
+// subnet is the prefix of a GID on InfiniBand.
+func (g GID) subnet() [8]byte { return [8]byte(g[:8]) }
+
 // GIDOf is the GID that stands for an IP address.
 func GIDOf(a netip.Addr) GID { return a.As16() }
 

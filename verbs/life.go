@@ -19,7 +19,7 @@ type life struct {
 
 	mu       sync.Mutex
 	children map[string]int // live children by kind
-	closing  bool
+	closing  chan struct{}  // while somebody closes: closed when that has ended
 	done     bool
 
 	users atomic.Int64 // callers inside; negative once closed
@@ -41,10 +41,17 @@ func (l *life) born(kind, label string, parents ...*life) error {
 	return nil
 }
 
+// stillborn undoes born for an object that could not be made.
+func (l *life) stillborn(kind string) {
+	for _, p := range l.parents {
+		p.release(kind)
+	}
+}
+
 func (l *life) adopt(kind string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closing || l.done {
+	if l.closing != nil || l.done {
 		return opError("use", l.label, ErrClosed)
 	}
 	if l.children == nil {
@@ -82,21 +89,40 @@ func (l *life) with(op string, f func() error) error {
 	return f()
 }
 
-// close destroys the object once. If it has children, or destroy fails, the
-// object stays usable and close can be called again.
+// open is the error of using an object that is closed, for calls that need
+// nothing of it but that.
+func (l *life) open(op string) error {
+	if !l.enter() {
+		return opError(op, l.label, ErrClosed)
+	}
+	l.exit()
+	return nil
+}
+
+// close destroys the object once; callers at the same time wait for that. If it
+// has children, or destroy fails, the object stays usable and close can be
+// called again.
 func (l *life) close(kind string, interrupt func(), destroy func() error) error {
 	l.mu.Lock()
+	for l.closing != nil {
+		other := l.closing
+		l.mu.Unlock()
+		<-other
+		l.mu.Lock()
+	}
 	if l.done {
 		l.mu.Unlock()
 		return nil
 	}
-	if l.closing || len(l.children) > 0 {
+	if len(l.children) > 0 {
 		children := fmt.Sprint(l.children)
 		l.mu.Unlock()
 		return opError("close", l.label, ErrInUse, "live: ", children)
 	}
-	l.closing = true
+	ended := make(chan struct{})
+	l.closing = ended
 	l.mu.Unlock()
+	defer close(ended)
 
 	l.users.Add(closedBias)
 	if interrupt != nil {
@@ -108,19 +134,16 @@ func (l *life) close(kind string, interrupt func(), destroy func() error) error 
 	}
 	err := destroy()
 
-	l.mu.Lock()
-	l.closing = false
 	if err != nil {
 		l.users.Add(-closedBias)
 	} else {
-		l.done = true
+		// Before anybody else hears that it is closed: the parents are next.
+		for _, p := range l.parents {
+			p.release(kind)
+		}
 	}
+	l.mu.Lock()
+	l.done, l.closing = err == nil, nil
 	l.mu.Unlock()
-	if err != nil {
-		return opError("close", l.label, err)
-	}
-	for _, p := range l.parents {
-		p.release(kind)
-	}
-	return nil
+	return opError("close", l.label, err)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -62,5 +63,42 @@ func TestCloseWaitsForCallers(t *testing.T) {
 		}
 		require.NoError(t, l.close("qp", nil, func() error { destroyed.Store(true); return nil }))
 		wg.Wait()
+	}
+}
+
+// Whoever closes second waits for the first and learns how it ended.
+func TestConcurrentCloseIsOneClose(t *testing.T) {
+	for _, failing := range []int32{0, 1, 3} {
+		var l life
+		var destroyed, calls atomic.Int32
+		busy := errors.New("busy")
+		start := make(chan struct{})
+		errs := make(chan error, 8)
+		for range 8 {
+			go func() {
+				<-start
+				errs <- l.close("qp", nil, func() error {
+					if calls.Add(1) <= failing {
+						return busy
+					}
+					time.Sleep(time.Millisecond)
+					destroyed.Add(1)
+					return nil
+				})
+				if destroyed.Load() == 0 && calls.Load() > failing {
+					t.Error("Close has answered before the object was destroyed")
+				}
+			}()
+		}
+		close(start)
+		failed := int32(0)
+		for range 8 {
+			if err := <-errs; err != nil {
+				require.ErrorIs(t, err, busy)
+				failed++
+			}
+		}
+		require.Equal(t, failing, failed, "each failure is told to the one whose Close it was")
+		require.EqualValues(t, 1, destroyed.Load())
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const hugePage = 2 << 20
-
 // mapMemory maps zeroed, private memory outside the Go heap.
 func mapMemory(size int, pages PageSize) ([]byte, error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS

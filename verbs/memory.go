@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -17,14 +18,18 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 	if length <= 0 {
 		return nil, opError("register dmabuf in", p.life.label, ErrAttributes, "length ", length)
 	}
-	m := &MR{size: length, access: cfg.Access | LocalWrite, unmap: func() error { return nil }, pd: p}
+	access, err := cfg.access("register dmabuf in", p)
+	if err != nil {
+		return nil, err
+	}
+	m := &MR{size: length, addr: cmp.Or(cfg.Addr, dmabufAddr(offset)), access: access, unmap: func() error { return nil }, pd: p}
 	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	conn, err := f.SyscallConn()
 	if err == nil {
 		cerr := conn.Control(func(fd uintptr) {
-			m.mr, m.lkey, m.rkey, err = cgo.RegDMABuf(p.pd, offset, length, 0, int(fd), uint32(m.access))
+			m.mr, m.lkey, m.rkey, err = cgo.RegDMABuf(p.pd, offset, length, m.addr, int(fd), uint32(m.access))
 		})
 		if err == nil {
 			err = cerr
@@ -37,17 +42,25 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 	return m, nil
 }
 
+// dmabufAddr is the address by which work requests name the first byte of a
+// dmabuf. Any will do that lies in its page as that byte does in the dmabuf's,
+// whatever the size of the pages.
+func dmabufAddr(offset uint64) uint64 { return offset & (hugePage - 1) }
+
 // RegisterAddressSpace registers all memory of the process, now and later, on
 // demand (implicit on-demand paging): work requests name parts of it by
 // [MR.SGEOf]. The region has no [MR.Bytes], and giving its key to a peer gives
 // away everything.
 func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
-	m := &MR{size: math.MaxInt, access: cfg.Access | LocalWrite | OnDemand, unmap: func() error { return nil }, pd: p}
+	access, err := cfg.access("register address space in", p)
+	if err != nil {
+		return nil, err
+	}
+	m := &MR{size: math.MaxInt, access: access | OnDemand, unmap: func() error { return nil }, pd: p}
 	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, uint32(m.access)); err != nil {
+	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, 0, uint32(m.access)); err != nil {
 		p.life.release("mr")
 		if !p.dev.onDemand() {
 			err = class(ErrUnsupported, err)
@@ -67,13 +80,16 @@ func (m *MR) SGEOf(b []byte) SGE {
 	return SGE{Addr: addressOf(b), Length: uint32(len(b)), LKey: m.lkey}
 }
 
-// SetAccess changes what the region may be used for. Requests under way may be
+// SetAccess changes what the region may be used for. A region that was registered
+// ReadOnly stays so until a right to write is given. Requests under way may be
 // judged by the old or the new rights; its keys may change, so nothing may be
 // posted with the region meanwhile. After an error that says that the region is
 // lost only Close is left.
 func (m *MR) SetAccess(access Access) error {
 	const changeAccess = 1 << 2
-	access |= LocalWrite
+	if m.access&LocalWrite != 0 || access&(RemoteWrite|RemoteAtomic) != 0 {
+		access |= LocalWrite
+	}
 	err := m.reregister(changeAccess, nil, access)
 	if err == nil {
 		m.access = access
@@ -87,20 +103,23 @@ func (m *MR) MoveTo(p *PD) error {
 	if p.dev != m.pd.dev {
 		return opError("move", m.life.label, ErrAttributes, "to a protection domain of another device")
 	}
-	if err := p.life.adopt("mr"); err != nil {
-		return err
-	}
-	if err := m.reregister(changePD, p, m.access); err != nil {
-		p.life.release("mr")
-		return err
-	}
-	m.life.mu.Lock()
-	old := m.life.parents[0]
-	m.life.parents[0] = &p.life
-	m.pd = p
-	m.life.mu.Unlock()
-	old.release("mr")
-	return nil
+	return m.life.with("move", func() error { // Close must not give back to the old parent meanwhile
+		if err := p.life.adopt("mr"); err != nil {
+			return err
+		}
+		// Rights go with flags that change them only.
+		if err := m.reregister(changePD, p, 0); err != nil {
+			p.life.release("mr")
+			return err
+		}
+		m.life.mu.Lock()
+		old := m.life.parents[0]
+		m.life.parents[0] = &p.life
+		m.pd = p
+		m.life.mu.Unlock()
+		old.release("mr")
+		return nil
+	})
 }
 
 // lostBelow: from libibverbs' IBV_REREG_MR_ERR_CMD on, a region is unusable.

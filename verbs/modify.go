@@ -101,7 +101,7 @@ func (q *QP) InitStep() ModifyStep {
 // steps are checked before the first one is carried out.
 func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
-		return nil
+		return q.life.open("modify")
 	}
 	raw, masks := make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
 	for i := range steps {
@@ -189,6 +189,9 @@ func (q *QP) Activate() error { return q.ActivateWith(ConnectConfig{}) }
 // ActivateWith is Activate with the timers and limits that a [DCI] or [DCT]
 // takes from cfg; UD and SRD take none.
 func (q *QP) ActivateWith(cfg ConnectConfig) error {
+	if err := q.life.open("activate"); err != nil {
+		return err
+	}
 	if q.typ == RC || q.typ == UC {
 		return opError("activate", q.life.label, ErrAttributes, q.typ, " needs a peer: use Connect")
 	}

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -39,8 +40,18 @@ const (
 
 // MRConfig says how to make a memory region.
 type MRConfig struct {
-	// Access defaults to LocalWrite, which every remote write access implies.
+	// Access is what the region may be used for; LocalWrite is added to it.
 	Access Access
+	// ReadOnly leaves LocalWrite out: the device only reads, and so the memory may
+	// be mapped without the right to write to it, such as a file of constants.
+	// Receives, READs and atomics into the region fail, and RemoteWrite and
+	// RemoteAtomic are refused.
+	ReadOnly bool
+	// Addr is the address by which work requests and peers name the first byte
+	// of the region (ibv_reg_mr_iova), so that offsets into a file, say, can
+	// serve as addresses. It must lie in a page of 4 KiB as the memory does. 0
+	// means the memory's own.
+	Addr uint64
 	// Pages is for [PD.AllocMR] only.
 	Pages PageSize
 }
@@ -104,13 +115,38 @@ func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 	return m, nil
 }
 
+// Sizes of pages of the processors that this runs on.
+const (
+	smallestPage = 4096
+	hugePage     = 2 << 20
+)
+
+// access is the access as devices know it.
+func (c *MRConfig) access(op string, p *PD) (Access, error) {
+	if !c.ReadOnly {
+		return c.Access | LocalWrite, nil
+	}
+	if c.Access&(LocalWrite|RemoteWrite|RemoteAtomic) != 0 {
+		return 0, opError(op, p.life.label, ErrAttributes, "ReadOnly, and a right to write")
+	}
+	return c.Access, nil
+}
+
 func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error) {
-	access := cfg.Access | LocalWrite
-	m := &MR{pd: p, buf: buf, size: len(buf), addr: addressOf(buf), access: access, unmap: unmap}
+	const op = "register mr in"
+	access, err := cfg.access(op, p)
+	if err != nil {
+		return nil, err
+	}
+	own := addressOf(buf)
+	m := &MR{pd: p, buf: buf, size: len(buf), addr: cmp.Or(cfg.Addr, own), access: access, unmap: unmap}
+	if m.addr%smallestPage != own%smallestPage || m.addr+uint64(len(buf)) < m.addr {
+		return nil, opError(op, p.life.label, ErrAttributes, fmt.Sprintf("address %#x for memory at %#x", m.addr, own))
+	}
 	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
 		return nil, err
 	}
-	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(m.addr), len(buf), uint32(access))
+	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(own), len(buf), m.addr, uint32(access))
 	if err != nil {
 		p.life.release("mr")
 		if access&OnDemand != 0 && !p.dev.onDemand() {
@@ -158,8 +194,14 @@ func (m *MR) Close() error {
 func (m *MR) Len() int { return m.size }
 
 // Bytes is the memory of the region. For a region from [PD.AllocMR] it is valid
-// until Close.
-func (m *MR) Bytes() []byte { return m.buf }
+// until Close, and nil afterwards: touching a slice that was taken before is
+// then a fault that ends the process.
+func (m *MR) Bytes() []byte {
+	if m.life.users.Load() < 0 {
+		return nil
+	}
+	return m.buf
+}
 
 // LKey is the key under which local work requests name the region.
 func (m *MR) LKey() uint32 { return m.lkey }

@@ -61,7 +61,11 @@ type Port struct {
 	MaxMTU     MTU
 	ActiveMTU  MTU
 	MaxMsgSize uint32 // bytes
-	LID        uint16 // 0 on Ethernet
+	LID        uint16 // 0 on Ethernet, as are the next four
+	LMC        uint8  // the port answers to 2^LMC local identifiers from LID on
+	SMLID      uint16 // where the subnet manager is
+	SMSL       uint8  // and the service level to it
+	SubnetTime uint8  // longest way through the subnet: 4.096 us * 2^n
 	GIDs       int    // size of the GID table, free entries included
 	PKeys      int
 }
@@ -83,6 +87,10 @@ func (d *Device) Port(num uint8) (Port, error) {
 		ActiveMTU:  MTU(a.ActiveMTU),
 		MaxMsgSize: a.MaxMsgSize,
 		LID:        a.LID,
+		LMC:        a.LMC,
+		SMLID:      a.SMLID,
+		SMSL:       a.SMSL,
+		SubnetTime: a.SubnetTimeout,
 		GIDs:       int(a.GIDTableLen),
 		PKeys:      int(a.PKeyTableLen),
 	}, nil

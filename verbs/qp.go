@@ -120,10 +120,6 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	init, err := q.init(cfg)
-	if err != nil {
-		return nil, err
-	}
 	parents := []*life{&p.life, &q.sendCQ.life, &q.recvCQ.life}
 	if q.srq != nil {
 		parents = append(parents, &q.srq.life)
@@ -131,11 +127,14 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := q.life.born("qp", "new qp", parents...); err != nil {
 		return nil, err
 	}
+	init, err := q.init(cfg)
+	if err != nil {
+		q.life.stillborn("qp")
+		return nil, err
+	}
 	q.qp, q.num, q.path, err = cgo.CreateQP(p.dev.ctx, p.pd, &init)
 	if err != nil {
-		for _, parent := range q.life.parents {
-			parent.release("qp")
-		}
+		q.life.stillborn("qp")
 		if init.Extended || init.Driver != cgo.NoDriver {
 			return nil, opError("create qp on", p.dev.name, unsupported(err), q.typ, " with ", q.ops)
 		}
@@ -237,12 +236,8 @@ func createQPError(d *Device, c *cgo.QPCap, err error) error {
 // first if they matter. Closing twice is not an error.
 func (q *QP) Close() error {
 	return q.life.close("qp", nil, func() error {
-		if err := cgo.DestroyQP(q.qp); err != nil {
-			return err
-		}
 		async := q.pd.dev.async
-		watchEvents(async, async.qps, uint64(q.qp), nil)
-		return nil
+		return unwatching(async, async.qps, uint64(q.qp), func() error { return cgo.DestroyQP(q.qp) })
 	})
 }
 

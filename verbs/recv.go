@@ -20,6 +20,9 @@ type RecvBatch struct {
 // NewRecvBatch makes a batch of up to n receives; n above the queue's capacity
 // ([QP.MaxRecvWR]) is refused.
 func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
+	if err := q.life.open("make receive batch for"); err != nil {
+		return nil, err
+	}
 	if q.srq != nil {
 		return nil, opError("make receive batch for", q.life.label, ErrAttributes, "it receives from ", q.srq.life.label)
 	}

@@ -53,11 +53,8 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 // with [ErrInUse] while a queue pair uses it.
 func (s *SRQ) Close() error {
 	return s.life.close("srq", nil, func() error {
-		if err := cgo.DestroySRQ(s.srq); err != nil {
-			return err
-		}
-		watchEvents(s.pd.dev.async, s.pd.dev.async.srqs, uint64(s.srq), nil)
-		return nil
+		async := s.pd.dev.async
+		return unwatching(async, async.srqs, uint64(s.srq), func() error { return cgo.DestroySRQ(s.srq) })
 	})
 }
 
@@ -88,6 +85,9 @@ func (s *SRQ) Limit() (int, error) {
 // NewRecvBatch makes a batch of up to n receives for the queue. Several batches
 // may post to one queue concurrently.
 func (s *SRQ) NewRecvBatch(n int) (*RecvBatch, error) {
+	if err := s.life.open("make receive batch for"); err != nil {
+		return nil, err
+	}
 	if n <= 0 || n > int(s.attr.MaxWR) {
 		return nil, opError("make receive batch for", s.life.label, ErrAttributes, n, " receives; the queue holds ", s.attr.MaxWR)
 	}

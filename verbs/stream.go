@@ -185,6 +185,12 @@ func (s *Stream) Reserve(n int) ([]byte, error) {
 func (s *Stream) Commit(n int) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
+	s.mu.Lock()
+	err := s.usable()
+	s.mu.Unlock()
+	if err != nil {
+		return s.fault("write", err)
+	}
 	if n < 0 || n > len(s.reserved) {
 		return opError("commit to", s.conn.id.life.label, ErrRange, n, " bytes; reserved are ", len(s.reserved))
 	}
@@ -200,14 +206,16 @@ func (s *Stream) Commit(n int) error {
 
 // reserve waits for room. The caller holds wmu.
 func (s *Stream) reserve(want int) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
+	case s.closed:
+		return nil, s.usable()
 	case s.reserved != nil:
 		return nil, opError("reserve in", s.conn.id.life.label, ErrInUse, "reserved bytes wait for Commit")
 	case s.finSent:
 		return nil, syscall.EPIPE
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for {
 		if err := s.writable(); err != nil || want == 0 {
 			return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -293,4 +294,115 @@ func BenchmarkCMRawWrite(b *testing.B) {
 		i++
 	}
 	reap(0)
+}
+
+// Peers that nobody accepts cost a listener no more than its places; the others
+// are served when there is room again.
+func TestCMStreamListenerIsBounded(t *testing.T) {
+	p := cmPorts(t)
+	m := newCM(t)
+	const pending, peers = 3, 12
+	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", verbs.StreamConfig{Buffer: 64 << 10, Pending: pending})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	cfg := verbs.StreamConfig{Buffer: 4096}
+	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
+	ctx := cmContext(t)
+	type result struct {
+		s   *verbs.Stream
+		err error
+	}
+	results := make(chan result, peers)
+	for range peers {
+		go func() {
+			s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+			results <- result{s, err}
+		}()
+	}
+	connected := func() (streams []*verbs.Stream) {
+		for {
+			select {
+			case r := <-results:
+				require.NoError(t, r.err)
+				streams = append(streams, r.s)
+			case <-time.After(2 * time.Second):
+				return streams
+			}
+		}
+	}
+	streams := connected()
+	require.Len(t, streams, pending, "streams before anybody calls Accept")
+	for range peers {
+		c, err := l.Accept()
+		require.NoError(t, err)
+		defer c.Close()
+	}
+	streams = append(streams, connected()...)
+	require.Len(t, streams, peers)
+	for _, s := range streams {
+		require.NoError(t, s.Close())
+	}
+}
+
+// A peer that asks and does not go on loses its place.
+func TestCMStreamHandshakeTimeout(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	p := cmPorts(t)
+	m, ctx := newCM(t), cmContext(t)
+	a, b := streamPair(t, m, verbs.StreamConfig{}) // the neighbours are known
+	require.NoError(t, errors.Join(a.Close(), b.Close()))
+	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0",
+		verbs.StreamConfig{Buffer: 4096, Pending: 1, HandshakeTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	local := netip.AddrPortFrom(addrOf(p[0]), 0)
+
+	// The listener's answers are lost: it waits for a peer that has none.
+	far := lab.Require(t, 2)[1].Netdev
+	require.NoError(t, lab.Impair(far, lab.Impairment{Loss: 1}))
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	cfg := verbs.StreamConfig{Buffer: 4096}
+	cfg.Dial.Local = local
+	_, err = verbs.StreamDial(brief, m, l.Addr().String(), cfg)
+	require.NoError(t, lab.Clear(far))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	done := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		done <- err
+	}()
+	s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, <-done)
+}
+
+// The queue that a connection makes for itself holds all that its queue pair
+// may have outstanding.
+func TestCMOwnQueueHoldsEverything(t *testing.T) {
+	cmPorts(t)
+	const depth = 1000
+	a, b, err := dialed(t, newCM(t), verbs.DialConfig{ConnConfig: verbs.ConnConfig{QP: verbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth}}}, verbs.ConnConfig{})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, a.CQ().Depth(), a.QP().MaxSendWR()+a.QP().MaxRecvWR())
+	recvs, err := a.QP().NewRecvBatch(depth)
+	require.NoError(t, err)
+	for range depth {
+		recvs.Recv(1)
+	}
+	_, err = recvs.Post()
+	require.NoError(t, err)
+	require.NoError(t, b.Close()) // all are flushed
+	<-a.Done()
+	ctx, wcs := cmContext(t), make([]verbs.WC, depth)
+	for got := 0; got < depth; {
+		n, err := a.CQ().Wait(ctx, wcs)
+		require.NoError(t, err, "after %d", got)
+		got += n
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // StreamConfig says how streams are made. The zero value is fine.
@@ -18,8 +19,17 @@ type StreamConfig struct {
 	Messages int
 	// Dial is how to reach the peer; its ConnConfig is the stream's own.
 	Dial DialConfig
-	// Listen is how to listen.
+	// Listen is how to listen. Its Backlog is how many requests wait for one of
+	// Pending places; further ones are rejected.
 	Listen ListenConfig
+	// Pending is how many streams a listener makes ahead of Accept, each with
+	// its buffers, whether their peers have finished connecting or not: what
+	// strangers can take is Pending times twice Buffer of pinned memory. 0 means
+	// 16.
+	Pending int
+	// HandshakeTimeout is how long a peer may take to finish connecting once it
+	// has got one of those places; 0 means 10 s.
+	HandshakeTimeout time.Duration
 }
 
 func (c *StreamConfig) resolve() error {
@@ -31,6 +41,15 @@ func (c *StreamConfig) resolve() error {
 	}
 	if c.Buffer < minRing || c.Buffer > maxRing || c.Messages < minMessages || c.Messages > maxMessages {
 		return opError("make", "stream", ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
+	}
+	if c.Pending == 0 {
+		c.Pending = 16
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = 10 * time.Second
+	}
+	if c.Pending < 0 || c.HandshakeTimeout < 0 {
+		return opError("make", "stream", ErrAttributes, c.Pending, " pending, handshake of ", c.HandshakeTimeout)
 	}
 	return nil
 }
@@ -45,9 +64,13 @@ type streamParts struct {
 	buffer *MR // that is written from
 }
 
-// make is the Setup of a stream.
+// make is the Setup of a stream. It is called again for each address of the
+// peer that is tried.
 func (p *streamParts) make(c *CMSetup, cfg *StreamConfig) error {
-	err := p.create(c, cfg)
+	err := p.close()
+	if err == nil {
+		err = p.create(c, cfg)
+	}
 	if err != nil {
 		return errors.Join(err, p.close())
 	}
@@ -62,16 +85,14 @@ func (p *streamParts) create(c *CMSetup, cfg *StreamConfig) (err error) {
 	if p.pd, err = c.Device.AllocPD(); err != nil {
 		return err
 	}
-	if p.recvCQ, err = c.Device.CreateCQ(CQConfig{Depth: recvs}); err != nil {
+	vector := c.Device.nextVector()
+	if p.recvCQ, err = c.Device.CreateCQ(CQConfig{Depth: recvs, Vector: vector}); err != nil {
 		return err
 	}
-	if p.sendCQ, err = c.Device.CreateCQ(CQConfig{Depth: sends}); err != nil {
+	if p.sendCQ, err = c.Device.CreateCQ(CQConfig{Depth: sends, Vector: vector}); err != nil {
 		return err
 	}
 	if p.ring, err = p.pd.AllocMR(cfg.Buffer, MRConfig{Access: RemoteWrite}); err != nil {
-		return err
-	}
-	if p.buffer, err = p.pd.AllocMR(cfg.Buffer, MRConfig{}); err != nil {
 		return err
 	}
 	p.qp, err = p.pd.CreateQP(QPConfig{SendCQ: p.sendCQ, RecvCQ: p.recvCQ, GID: c.GID,
@@ -108,6 +129,9 @@ func (p *streamParts) close() error {
 	if p.pd != nil {
 		err = errors.Join(err, p.pd.Close())
 	}
+	if err == nil {
+		*p = streamParts{}
+	}
 	return err
 }
 
@@ -141,6 +165,10 @@ func (s *Stream) start(conn *CMConn, hello streamHello, cfg *StreamConfig) (err 
 	s.reader.wake, s.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.flow = streamFlow{ring: uint64(cfg.Buffer), messages: uint64(cfg.Messages),
 		peerRing: hello.ring.Length, peerMessages: uint64(hello.messages), buffer: uint64(cfg.Buffer)}
+	// Not before there is a peer.
+	if s.parts.buffer, err = s.parts.pd.AllocMR(cfg.Buffer, MRConfig{}); err != nil {
+		return err
+	}
 	if s.credit, err = s.parts.qp.NewBatch(1); err != nil {
 		return err
 	}
@@ -161,6 +189,7 @@ type StreamListener struct {
 	listener *CMListener
 	cfg      StreamConfig
 	streams  chan *Stream
+	places   chan struct{} // has a token for each stream that nobody has accepted
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
@@ -177,21 +206,28 @@ func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, err
 	if err != nil {
 		return nil, err
 	}
-	s := &StreamListener{listener: l, cfg: cfg, streams: make(chan *Stream)}
+	s := &StreamListener{listener: l, cfg: cfg, streams: make(chan *Stream), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil
 }
 
-// serve answers all requests, each for itself: a peer that does not go on
-// holds nobody up.
+// serve answers as many requests at a time as there are places, each for itself:
+// a peer that does not go on holds the others up only while it has a place. The
+// rest wait in the listener's backlog, where they cost nothing.
 func (l *StreamListener) serve() {
 	for {
+		select {
+		case l.places <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
 		r, err := l.listener.Accept(l.ctx)
 		if err != nil {
 			return
 		}
 		l.all.Go(func() {
+			defer func() { <-l.places }()
 			s, err := l.accept(r)
 			if err != nil {
 				r.id.cm.log.Warn("accept stream", "peer", r.RemoteAddr(), "err", err)
@@ -212,7 +248,9 @@ func (l *StreamListener) accept(r *CMRequest) (*Stream, error) {
 		return nil, errors.Join(err, r.Reject([]byte("not a stream")))
 	}
 	s := &Stream{}
-	conn, err := r.Accept(l.ctx, ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &l.cfg) }})
+	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
+	defer cancel()
+	conn, err := r.Accept(ctx, ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &l.cfg) }})
 	if err != nil {
 		return nil, errors.Join(err, s.parts.close())
 	}
@@ -228,8 +266,8 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 	case s := <-l.streams:
 		return s, nil
 	case <-l.ctx.Done():
-	case <-l.listener.id.down:
-		return nil, l.fault(l.listener.id.cause)
+	case <-l.listener.down():
+		return nil, l.fault(l.listener.cause())
 	}
 	return nil, l.fault(class(net.ErrClosed, ErrClosed))
 }

@@ -86,6 +86,22 @@ func (w *WC) QPNum() uint32 { return w.wc.QPNum }
 // SrcQP is the sender's queue pair number; valid for UD receives.
 func (w *WC) SrcQP() uint32 { return w.wc.SrcQP }
 
+// SLID, SL and DLIDPathBits are the sender's local identifier, the service level
+// of the packet and the low bits of the local identifier that it was sent to;
+// valid for UD receives on InfiniBand. [PD.CreateAHFromWC] makes the way back of
+// them.
+func (w *WC) SLID() uint16        { return w.wc.SLID }
+func (w *WC) SL() uint8           { return w.wc.SL }
+func (w *WC) DLIDPathBits() uint8 { return w.wc.DLIDPathBits }
+
+// PKeyIndex is the partition of the packet, by its place in the port's table;
+// valid for receives of the general service interface.
+func (w *WC) PKeyIndex() uint16 { return w.wc.PKeyIndex }
+
+// Flags say which of the fields there are (enum ibv_wc_flags); HasGRH, Imm and
+// Invalidated look at them.
+func (w *WC) Flags() uint32 { return w.wc.Flags }
+
 // VendorErr is the provider's own code for a failure.
 func (w *WC) VendorErr() uint32 { return w.wc.VendorErr }
 

@@ -100,6 +100,9 @@ func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access
 // whose completion is a [WCBindMW] on the queue pair; n of 0 ends a binding.
 // The region stays open until the window is bound elsewhere or closed.
 func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, access Access) error {
+	if err := w.life.open("bind"); err != nil {
+		return err
+	}
 	if err := w.bindable(q, Window1, mr, off, n, access); err != nil {
 		return err
 	}
@@ -125,7 +128,8 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 // BindWindow adds the binding of a type 2 window to n bytes at offset off of
 // mr, under a new key: [Window.Region] tells it at once, and it holds for
 // requests of peers that arrive after the binding has completed. A bound
-// window must be invalidated before it is bound again.
+// window must be invalidated before it is bound again, and stay open until the
+// batch is posted.
 func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n int, access Access) {
 	if err := w.bindable(b.qp, Window2, mr, off, n, access); err != nil {
 		if b.err == nil {
@@ -135,7 +139,11 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := mr.life.adopt("mw"); err != nil {
+	err := w.life.open("bind")
+	if err == nil {
+		err = mr.life.adopt("mw")
+	}
+	if err != nil {
 		if b.err == nil {
 			b.err = err
 		}

@@ -38,6 +38,7 @@ static struct fake *qps;
 static uint32_t numbers;
 static char refused[64];
 static int refused_with;
+static size_t flush_at;
 
 static void note(const char *format, ...)
 {
@@ -175,6 +176,12 @@ static void wr_faa(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, uint64_t a
 	note(" rkey=%#x addr=%#lx add=%lu\n", rkey, (unsigned long)addr, (unsigned long)add);
 }
 
+static void wr_flush(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, size_t length, uint8_t type, uint8_t level)
+{
+	op(x, "flush");
+	note(" rkey=%#x addr=%#lx length=%zu type=%u level=%u\n", rkey, (unsigned long)addr, length, type, level);
+}
+
 static void set_sge(struct ibv_qp_ex *x, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	note("  sge lkey=%#x addr=%#lx length=%u\n", lkey, (unsigned long)addr, length);
@@ -248,6 +255,8 @@ static struct ibv_qp *new_qp(struct ibv_qp_init_attr_ex *a)
 	f->ex.wr_rdma_read = wr_read;
 	f->ex.wr_atomic_cmp_swp = wr_cas;
 	f->ex.wr_atomic_fetch_add = wr_faa;
+	if (flush_at)
+		*(gv_flush_fn **)((char *)&f->ex + flush_at) = wr_flush;
 	f->ex.wr_set_sge = set_sge;
 	f->ex.wr_set_sge_list = set_sge_list;
 	f->ex.wr_set_inline_data = set_inline;
@@ -320,10 +329,19 @@ static int init_obj(struct mlx5dv_obj *obj, uint64_t type)
 	return 0;
 }
 
+/* The size of a structure that is passed with it, unless it is that of the header. */
+static void note_size(uint32_t size, size_t want)
+{
+	if (size != want)
+		note(" size=%u", size);
+}
+
 static int efa_query(struct ibv_context *ctx, struct efadv_device_attr *a, uint32_t size)
 {
 	(void)ctx;
-	note("efadv_query_device size=%u\n", size);
+	note("efadv_query_device");
+	note_size(size, sizeof(*a));
+	note("\n");
 	a->max_sq_wr = 512;
 	a->inline_buf_size = 32;
 	a->max_rdma_size = 1 << 30;
@@ -336,7 +354,9 @@ static struct ibv_qp *efa_create(struct ibv_context *ctx, struct ibv_qp_init_att
 	(void)ctx;
 	note("efadv_create_qp_ex");
 	note_attr(a);
-	note("  efa mask=%#lx driver_type=%u size=%u\n", (unsigned long)e->comp_mask, e->driver_qp_type, size);
+	note("  efa mask=%#lx driver_type=%u", (unsigned long)e->comp_mask, e->driver_qp_type);
+	note_size(size, sizeof(*e));
+	note("\n");
 	return new_qp(a);
 }
 
@@ -476,7 +496,7 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 	return 0;
 }
 
-int recorder_install(uintptr_t table)
+int recorder_install(uintptr_t table, size_t wr_flush_at)
 {
 	struct gv_driver *d = (struct gv_driver *)table;
 
@@ -488,6 +508,7 @@ int recorder_install(uintptr_t table)
 		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
 		create_cq, destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah,
 	};
+	flush_at = wr_flush_at;
 	used = 0;
 	qps = NULL;
 	numbers = 0;

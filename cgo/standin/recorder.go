@@ -11,6 +11,7 @@ static void recorder_set_imm(struct ibv_wc *wc, uint32_t imm) { wc->imm_data = h
 import "C"
 
 import (
+	"reflect"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -22,7 +23,8 @@ import (
 // each call, until the function that it answers is called. One at a time.
 func Record() (stop func()) {
 	table := C.uintptr_t(cgo.DriverTable())
-	if C.recorder_install(table) == 0 {
+	flush, _ := reflect.TypeFor[C.struct_ibv_qp_ex]().FieldByName("wr_flush")
+	if C.recorder_install(table, C.size_t(flush.Offset)) == 0 {
 		panic("standin: recording already")
 	}
 	return func() { C.recorder_remove(table) }

@@ -3,12 +3,14 @@
 
 #include <stdint.h>
 #include "../driver.h"
+#include "../extended.h"
 
 /*
  * Puts functions into the table that only write down how they were called; 0 if
- * they are there already.
+ * they are there already. flush_at is the offset of wr_flush in struct ibv_qp_ex,
+ * 0 where the headers have no such field.
  */
-int recorder_install(uintptr_t table);
+int recorder_install(uintptr_t table, size_t flush_at);
 
 /* Gives the table back as it was. */
 void recorder_remove(uintptr_t table);

@@ -61,6 +61,9 @@ func Addrs() []netip.Addr {
 // Impairment is what a link does to packets; see [topo.Impairment].
 type Impairment = topo.Impairment
 
+// Burst is how a link loses packets in bursts; see [topo.Burst].
+type Burst = topo.Burst
+
 // Endpoint is an RDMA device and the interface under it.
 type Endpoint struct {
 	Device string

@@ -242,3 +242,21 @@ func TestAddAddrs(t *testing.T) {
 	}
 	require.Equal(t, []int{256, 256}, []int{len(gids), len(indexes)})
 }
+
+// Bursts: most packets arrive, and those that do not come one after the other.
+func TestBurst(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	require.Error(t, lab.Impair("h0", lab.Impairment{Burst: lab.Burst{Begin: 0.1}, Loss: 0.1}))
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Burst: lab.Burst{Begin: 0.02, End: 0.2}, Duplicate: 0.05}))
+	defer func() { require.NoError(t, lab.Clear("h0")) }()
+	out, err := exec.Command("tc", "qdisc", "show", "dev", "h0").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "loss gemodel p 2% r 20%")
+	require.Contains(t, string(out), "duplicate 5%")
+	require.Contains(t, string(out), "limit 10000")
+
+	require.NoError(t, lab.Impair("h0", lab.Impairment{Delay: time.Millisecond, Burst: lab.Burst{Begin: 1, End: 1e-9}}))
+	topo.PingUDP(topo.Addr(0), topo.Addr(1), 200*time.Millisecond) // the first packet makes the link bad
+	_, err = topo.PingUDP(topo.Addr(0), topo.Addr(1), 200*time.Millisecond)
+	require.Error(t, err, "a burst that does not end")
+}

@@ -84,6 +84,7 @@ func canBeInit() error {
 // options are the parsed command line.
 type options struct {
 	kernel    string
+	debian    string
 	topo      string // name without a number of hosts
 	hosts     int
 	clock     string
@@ -115,6 +116,7 @@ func parse(args []string) (*options, error) {
 	o := &options{}
 	fs := flag.NewFlagSet("rxelab", flag.ContinueOnError)
 	fs.StringVar(&o.kernel, "kernel", envOr("LAB_SERIES", "6.1"), "kernel series: 6.1 or 6.12")
+	fs.StringVar(&o.debian, "debian", "", "Debian 12 or 13: its kernel, and its system with its rdma-core instead of this host's")
 	topo := fs.String("topo", "wire", "topology: wire, ecmp, hosts=N or none")
 	fs.StringVar(&o.clock, "clock", "wall", "wall, or instructions: time advances 8 ns with each instruction executed")
 	fs.StringVar(&o.accel, "accel", "auto", "auto, kvm or tcg")
@@ -168,10 +170,19 @@ func parse(args []string) (*options, error) {
 	case o.timeout <= 0:
 		return nil, fmt.Errorf("-timeout %v: it must be positive", o.timeout)
 	}
-	explicit := false
-	fs.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "timeout" })
-	if limit := testLimit(o.argv); !explicit && limit > 0 {
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if limit := testLimit(o.argv); !given["timeout"] && limit > 0 {
 		o.timeout = max(o.timeout, limit)
+	}
+	if o.debian != "" {
+		r, ok := releases[o.debian]
+		if !ok {
+			return nil, fmt.Errorf("no Debian %q; there are 12 and 13", o.debian)
+		}
+		if !given["kernel"] {
+			o.kernel = r.kernel
+		}
 	}
 	if o.clock == "instructions" {
 		o.accel = "tcg"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +61,21 @@ func TestTimeLimitOfTests(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, o.timeout, args)
 	}
+}
+
+func TestDebianChoosesKernelAndSystem(t *testing.T) {
+	for args, kernel := range map[string]string{"-debian 12": "6.1", "-debian 13": "6.12", "-debian 13 -kernel 6.1": "6.1", "-kernel 6.12": "6.12"} {
+		o, err := parse(strings.Fields(args))
+		require.NoError(t, err)
+		require.Equal(t, kernel, o.kernel, args)
+	}
+	_, err := parse(strings.Fields("-debian 11"))
+	require.ErrorContains(t, err, "12 and 13")
+	file := filepath.Join(t.TempDir(), "os-release")
+	require.NoError(t, os.WriteFile(file, []byte("NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nID=debian\n"), 0o644))
+	require.Equal(t, "13", hostDebian(file))
+	require.NoError(t, os.WriteFile(file, []byte("ID=fedora\nVERSION_ID=13\n"), 0o644))
+	require.Empty(t, hostDebian(file))
 }
 
 func TestEnvironment(t *testing.T) {

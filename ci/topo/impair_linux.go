@@ -13,7 +13,9 @@ import (
 // Impair replaces whatever impaired an interface. The interface is in this
 // namespace, or in a router's ("r0/p1").
 func Impair(dev string, i Impairment) error {
-	prob := func(p float64) uint32 { return uint32(math.Round(min(max(p, 0), 1) * math.MaxUint32)) }
+	if i.Burst != (Burst{}) {
+		return impairBursts(dev, i)
+	}
 	latency, jitter := int64(i.Delay), int64(i.Jitter)
 	queue := i.Queue
 	if queue == 0 {
@@ -46,6 +48,8 @@ func Impair(dev string, i Impairment) error {
 		return wrap(c.Qdisc().Replace(q), "impair %s", dev)
 	})
 }
+
+func prob(p float64) uint32 { return uint32(math.Round(min(max(p, 0), 1) * math.MaxUint32)) }
 
 // Clear ends the impairment of an interface.
 func Clear(dev string) error {

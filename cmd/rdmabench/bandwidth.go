@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -11,13 +12,15 @@ type sender struct {
 	q      queue
 	op     verbs.WCOpcode
 	signal int // each so many requests one is signaled
-	list   int // requests in one post
+	list   int // requests in one post; 0: as many as there is room for
 	flows  []flow
 	wcs    []verbs.WC
 	trace  *trace
 
-	messages   int // completed
-	begun, end int64
+	completed  int // messages
+	messages   int // of these, those that are measured
+	measuring  bool
+	begun, end int64 // of what is measured
 }
 
 // flow is a queue pair's share of a bandwidth test.
@@ -36,11 +39,7 @@ type flow struct {
 }
 
 func newSender(s *session) *sender {
-	b := &sender{q: s.queue(s.cq), signal: s.o.signalEvery(s.p.Size), wcs: make([]verbs.WC, 64)}
-	b.list = s.o.depth
-	if s.o.list > 0 {
-		b.list = min(b.list, s.o.list)
-	}
+	b := &sender{q: s.queue(s.cq), signal: s.o.signalEvery(s.p.Size), list: min(s.o.list, s.o.depth), wcs: make([]verbs.WC, 64)}
 	switch s.p.Test {
 	case "read_bw":
 		b.op = verbs.WCRead
@@ -65,7 +64,7 @@ func (b *sender) reset(p params) {
 }
 
 func (b *sender) prepare(sp span) error {
-	b.messages = 0
+	b.completed, b.messages = 0, 0
 	for i := range b.flows {
 		f := &b.flows[i]
 		f.posted, f.done, f.unsignaled, f.limit = 0, 0, 0, forever
@@ -74,7 +73,7 @@ func (b *sender) prepare(sp span) error {
 		}
 		if f.batch == nil {
 			var err error
-			if f.batch, err = f.l.qp.NewBatch(min(b.list, f.l.qp.MaxSendWR())); err != nil {
+			if f.batch, err = f.l.qp.NewBatch(min(cmp.Or(b.list, f.depth), f.l.qp.MaxSendWR())); err != nil {
 				return err
 			}
 		}
@@ -88,18 +87,22 @@ func (b *sender) run(ctx context.Context, sp span, m *meter) error {
 		return err
 	}
 	now := clock()
-	b.begun = now
-	rested := now
+	b.begun, b.end, b.measuring = now, 0, sp.until == 0
 	for {
-		if sp.until != 0 && now >= sp.until {
-			b.stop()
+		if sp.until != 0 {
+			b.measure(sp, now)
+			if now >= sp.until {
+				b.stop()
+			}
 		}
 		outstanding, err := b.post(now)
 		if err != nil {
 			return err
 		}
 		if !outstanding {
-			b.end = now
+			if b.end == 0 {
+				b.end = now
+			}
 			return nil
 		}
 		n, err := b.q.take(ctx, b.wcs)
@@ -110,15 +113,24 @@ func (b *sender) run(ctx context.Context, sp span, m *meter) error {
 		if err := b.complete(n, now); err != nil {
 			return err
 		}
-		if now-rested > pauseTime {
-			if err := rest(ctx); err != nil {
+		if now-b.q.rested > restTime {
+			if err := b.q.rest(ctx, now); err != nil {
 				return err
 			}
 			if m != nil {
-				m.show(b.messages)
+				m.show(b.completed)
 			}
-			rested = now
 		}
+	}
+}
+
+// measure begins and ends what is measured of a test that runs for a time.
+func (b *sender) measure(sp span, now int64) {
+	switch {
+	case !b.measuring && b.end == 0 && now >= sp.from:
+		b.begun, b.measuring = now, true
+	case b.measuring && now >= sp.to:
+		b.end, b.measuring = now, false
 	}
 }
 
@@ -138,6 +150,9 @@ func (b *sender) post(now int64) (outstanding bool, err error) {
 		f := &b.flows[i]
 		for room := f.room(); room > 0; room = f.room() {
 			n := min(room, f.batch.Cap())
+			if b.list > 0 && f.waits(n, b.list) {
+				break
+			}
 			for range n {
 				b.add(f, uint64(i))
 			}
@@ -151,6 +166,13 @@ func (b *sender) post(now int64) (outstanding bool, err error) {
 		outstanding = outstanding || f.posted > f.done
 	}
 	return outstanding, nil
+}
+
+// waits tells whether n requests, for which there is room, wait until there is
+// room for a whole list. The last ones do not, nor do those without which
+// nothing that is outstanding would complete.
+func (f *flow) waits(n, list int) bool {
+	return n < list && n < f.limit-f.posted && f.unsignaled < f.posted-f.done
 }
 
 func (f *flow) room() int { return min(f.depth-(f.posted-f.done), f.limit-f.posted) }
@@ -187,7 +209,10 @@ func (b *sender) complete(n int, now int64) error {
 		}
 		group := int(uint32(wc.ID()))
 		b.flows[wc.ID()>>32].done += group
-		b.messages += group
+		b.completed += group
+		if b.measuring {
+			b.messages += group
+		}
 		if b.trace != nil {
 			b.trace.complete(group, now)
 		}

@@ -28,6 +28,9 @@ func (b *bench) close() error {
 }
 
 func (b *bench) client(ctx context.Context) error {
+	if err := b.probe(); err != nil {
+		return err
+	}
 	conn, err := dial(ctx, b.o)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -37,16 +40,15 @@ func (b *bench) client(ctx context.Context) error {
 }
 
 func (b *bench) server(ctx context.Context) error {
-	if b.o.device != "" { // say at once if it is not there
-		if err := b.open(nil); err != nil {
-			return err
-		}
+	if err := b.probe(); err != nil {
+		return err
 	}
 	ln, err := listen(ctx, b.o)
 	if err != nil {
 		return err
 	}
 	defer ln.Close()
+	fmt.Fprintf(b.log, "rdmabench: waiting for a client at %v\n", ln.Addr())
 	for {
 		conn, err := accept(ctx, ln)
 		if err != nil {
@@ -85,6 +87,20 @@ func (b *bench) open(local net.Addr) (err error) {
 	return err
 }
 
+// probe says at once if there is no device to be used. One that was named stays
+// open: the peers then do not wait for each other's device once they are
+// connected.
+func (b *bench) probe() error {
+	if b.o.device != "" {
+		return b.open(nil)
+	}
+	h, err := openHost(b.o, nil)
+	if err != nil {
+		return err
+	}
+	return h.close()
+}
+
 // tests runs the test for each size over one connection.
 func (b *bench) tests(ctx context.Context, conn net.Conn) error {
 	if err := b.open(conn.LocalAddr()); err != nil {
@@ -95,6 +111,7 @@ func (b *bench) tests(ctx context.Context, conn net.Conn) error {
 		mtu = min(mtu, b.o.MTU)
 	}
 	c := &control{conn: conn}
+	var results []*result
 	for _, size := range b.o.sizes(mtu) {
 		if b.o.Transport == "UD" && size > mtu {
 			return fmt.Errorf("-s %d: a datagram has at most %d bytes here", size, mtu)
@@ -112,6 +129,10 @@ func (b *bench) tests(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 		b.headed = true
+		results = append(results, r)
+	}
+	if b.o.plot != "" {
+		return draw(b.o.plot, results)
 	}
 	return nil
 }
@@ -141,12 +162,16 @@ func (b *bench) test(parent context.Context, c *control, p params) (r *result, e
 	if b.o.server == "" {
 		return nil, s.serve(ctx)
 	}
-	r = newResult(b.o, s.p, b.host.name)
+	used, err := s.setup(b.host)
+	if err != nil {
+		return nil, err
+	}
+	r = newResult(s.p, used)
 	m := newMeter(b.o.progress, b.log, s.p)
 	if err := s.drive(ctx, r, m); err != nil {
 		return nil, ended(ctx, err)
 	}
-	if err := c.say(message{word: wordDone, count: uint64(r.count)}); err != nil {
+	if err := c.say(message{word: wordDone, count: uint64(r.sent)}); err != nil {
 		return nil, err
 	}
 	received, err := c.peerDone(ctx)
@@ -192,12 +217,14 @@ func (s *session) drive(ctx context.Context, r *result, m *meter) error {
 	}
 	// The histogram is some megabytes: a collection that it causes is not to
 	// run beside the test.
-	rec := newRecorder(s.halves(), m)
+	rec := newRecorder(s.halves(), m, s.turns())
 	runtime.GC()
-	if err := loop(ctx, span{n: s.p.Warmup}, newRecorder(1, nil)); err != nil {
+	if err := loop(ctx, span{n: s.p.Warmup}, newRecorder(1, nil, 0)); err != nil {
 		return err
 	}
-	if err := loop(ctx, s.span(), rec); err != nil {
+	sp := s.span()
+	rec.from, rec.to = sp.from, sp.to
+	if err := loop(ctx, sp, rec); err != nil {
 		return err
 	}
 	rec.flush()
@@ -214,7 +241,7 @@ func (s *session) serve(ctx context.Context) error {
 	case s.p.pingPong():
 		var loop latencyLoop
 		if loop, err = newLatency(s); err == nil {
-			err = loop(ctx, span{n: forever}, newRecorder(1, nil))
+			err = loop(ctx, span{n: forever}, newRecorder(1, nil, 0))
 		}
 	case s.p.Test == "send_bw":
 		received, err = s.receive(ctx)
@@ -230,8 +257,9 @@ func (s *session) serve(ctx context.Context) error {
 
 // span says when a loop ends: after n turns, or at a time of clock.
 type span struct {
-	n     int
-	until int64 // 0: n counts
+	n        int
+	until    int64 // 0: n counts
+	from, to int64 // what is measured until then
 }
 
 const forever = int(^uint(0) >> 1)
@@ -245,9 +273,19 @@ func (s span) more(turn int, now int64) bool {
 
 func (s *session) span() span {
 	if s.p.Duration > 0 {
-		return span{until: clock() + int64(s.p.Duration)}
+		now, margin := clock(), int64(s.o.margin)
+		until := now + int64(s.p.Duration)
+		return span{until: until, from: now + margin, to: until - margin}
 	}
 	return span{n: s.p.Iterations}
+}
+
+// turns is how many turns of a latency test are to be expected at most.
+func (s *session) turns() int {
+	if s.p.Duration > 0 {
+		return maxSamples
+	}
+	return s.p.Iterations
 }
 
 // halves is by what the time of a turn is divided: a ping-pong's turn is two

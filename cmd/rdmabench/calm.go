@@ -1,34 +1,32 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"runtime"
-	"strings"
-	"syscall"
 
 	"github.com/goverbs/goverbs/internal/calm"
 )
 
-// calmRuntime keeps the Go runtime's monitor thread from competing with the
-// device for the only CPU of a machine.
+// calmRuntime keeps the Go runtime's threads from competing with the test for
+// the CPU. It returns only once that is so: on a machine with one CPU it may
+// have to start the program again.
 //
-// A program that waits by events: when all Ps are idle the monitor goes to sleep, to be woken by the next call
-// into C and to look every 20 us again: some 90 us of instructions for each
-// completion event. It does not sleep so deeply while schedtrace is set, which
-// is only read at the start of a program; the interval is longer than any run.
+// With several CPUs idle Ps keep the runtime's monitor thread from taking the
+// last one away from calls into C.
+//
+// With one CPU idle Ps do harm to a test that polls, because each scheduling point wakes a thread to
+// run on one of them. The goroutine that polls moves to it, and each thread
+// that it moves to has slept, for which the scheduler gives it the CPU ahead of
+// the peer and of the device's threads. There the runtime gets one P, and its
+// monitor thread, which wants to look every 20 us after each long call, sleeps
+// until the next timer interrupt: timers of the program may be late by
+// calmSlack.
 func calmRuntime(events bool) error {
-	calm.SpareProcs()
-	if old := os.Getenv("GODEBUG"); events && runtime.NumCPU() == 1 && !strings.Contains(old, "schedtrace") {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		setting := strings.Trim(old+",schedtrace=1000000000", ",")
-		if err := os.Setenv("GODEBUG", setting); err != nil {
-			return err
-		}
-		return fmt.Errorf("restart: %w", syscall.Exec(self, os.Args, os.Environ()))
+	if runtime.NumCPU() > 1 {
+		calm.SpareProcs()
+		return nil
 	}
-	return nil
+	if events {
+		calm.SpareProcs() // the goroutine that waits does not run for long
+	}
+	return restartCalm(events)
 }

@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/internal/calm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestMain(m *testing.M) {
@@ -72,7 +76,8 @@ func TestEveryTest(t *testing.T) {
 		"send_lat -s 64", "send_lat -e", "send_lat -c UC", "send_lat -c UD -s 1024", "send_lat -c UD -e", "send_lat -D 0.1 -warmup 0",
 		"send_lat -r 1",
 		"read_bw -s 4096", "read_bw -yield=false", "send_bw -yield=false -c UD -s 1024", "write_lat -yield",
-		"read_bw -e -o 1", "write_bw -s 64 -q 3 -Q 7 -l 5 -t 10", "write_bw -D 0.1 -Q 100", "write_bw -c UC -s 64",
+		"read_bw -e -o 1", "write_bw -s 64 -q 3 -Q 7 -l 5 -t 10", "write_bw -s 64 -Q 8 -l 6 -t 10", "write_bw -l 16", "read_bw -l 0", "send_bw -c UD -l 16 -e", "read_lat -D 0.2 -f 0",
+		"write_bw -D 0.1 -Q 100", "write_bw -c UC -s 64",
 		"send_bw", "send_bw -e -s 64 -warmup 10", "send_bw -c UD", "send_bw -c UD -D 0.1 -s 64",
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -88,6 +93,19 @@ func TestEveryTest(t *testing.T) {
 				rates
 			}
 			require.NoError(t, json.Unmarshal([]byte(out), &rep), out)
+			require.Equal(t, strings.Contains(args, "-e"), rep.Events)
+			require.Equal(t, strings.Contains(args, "-yield") && !strings.Contains(args, "-yield=false") || runtime.NumCPU() == 1 && !strings.Contains(args, "-yield"),
+				rep.Yield)
+			require.Equal(t, strings.Contains(args, "-I 64"), rep.Inline)
+			mtu := 4096
+			if strings.Contains(args, "-m 1024") {
+				mtu = 1024
+			}
+			require.Equal(t, mtu, rep.MTU)
+			require.Equal(t, 1, rep.GIDIndex)
+			require.Equal(t, "::ffff:10.77.0.1", rep.GID)
+			require.NotEmpty(t, rep.Kernel)
+			require.Equal(t, strings.Contains(args, "-D") && !strings.Contains(args, "-f 0"), rep.Margin > 0)
 			switch {
 			case strings.Contains(args, "-q 3"):
 				require.Equal(t, 150, rep.Iterations)
@@ -108,7 +126,7 @@ func TestEveryTest(t *testing.T) {
 				require.GreaterOrEqual(t, rep.Peak, rep.MiBps*0.999)
 			}
 			if strings.Contains(args, "send_bw") && !strings.Contains(args, "UD") {
-				require.EqualValues(t, rep.Iterations, *rep.Received)
+				require.EqualValues(t, rep.Sent, *rep.Received)
 			}
 		})
 	}
@@ -120,9 +138,10 @@ func TestSweepOverOneConnection(t *testing.T) {
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Contains(t, lines[0], "p99.9[us]")
+	require.Contains(t, lines[0], "# polling")
+	require.Contains(t, lines[1], "p99.9[us]")
 	require.Contains(t, lines[len(lines)-1], "4096")
-	require.Len(t, lines, 1+12)
+	require.Len(t, lines, 2+12)
 }
 
 func TestDisagreementIsSaidOnBothSides(t *testing.T) {
@@ -137,6 +156,30 @@ func TestDatagramLongerThanTheMTU(t *testing.T) {
 	_, serr, cerr := play(t, server, client)
 	require.ErrorContains(t, cerr, "at most 4096 bytes")
 	require.ErrorContains(t, serr, "at most 4096 bytes")
+}
+
+func TestPlotOfASweep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sweep.svg")
+	server, client := sides(t, "send_lat -c UD -a -n 5 -warmup 0")
+	client = append([]string{client[0], "-plot", path}, client[1:]...)
+	_, serr, cerr := play(t, server, client)
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(b), "2 to 4096 bytes")
+}
+
+// A server that will never be of use must not wait for a client to find out.
+func TestServerNeedsADevice(t *testing.T) {
+	if list, err := verbs.Devices(); err == nil && len(list) > 0 {
+		t.Skip("this host has a device")
+	}
+	var log bytes.Buffer
+	err := runArgs(t.Context(), []string{"read_lat", "-p", "0"}, io.Discard, &log)
+	require.Error(t, err)
+	require.True(t, errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrUnsupported), "%v", err)
+	require.Empty(t, log.String())
 }
 
 func TestNoSuchDevice(t *testing.T) {
@@ -192,8 +235,10 @@ func TestLoopServesOneAfterTheOther(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, <-served)
-	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), "another test")
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 2, log.String())
+	require.Regexp(t, `^rdmabench: waiting for a client at \[?[0-9a-f.:]+\]?:[0-9]+$`, lines[0])
+	require.Contains(t, lines[1], "another test")
 }
 
 // pair connects the two sides of a test.
@@ -227,7 +272,7 @@ func TestLoopsDoNotAllocate(t *testing.T) {
 			go func() {
 				defer close(served)
 				if loop, err := newLatency(server); err == nil && server.p.pingPong() {
-					_ = loop(ctx, span{n: forever}, newRecorder(1, nil))
+					_ = loop(ctx, span{n: forever}, newRecorder(1, nil, 0))
 				}
 			}()
 			var round func() error
@@ -237,7 +282,7 @@ func TestLoopsDoNotAllocate(t *testing.T) {
 			} else {
 				loop, err := newLatency(client)
 				require.NoError(t, err)
-				rec := newRecorder(1, newMeter(false, nil, client.p))
+				rec := newRecorder(1, newMeter(false, nil, client.p), 10000)
 				round = func() error { return loop(ctx, span{n: 100}, rec) }
 			}
 			var err error

@@ -55,6 +55,8 @@ type options struct {
 	json       bool
 	histogram  bool
 	progress   bool
+	margin     time.Duration // of a run for a time, at its begin and its end, that does not count
+	plot       string
 	cpuProfile string
 }
 
@@ -82,6 +84,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.BoolVar(&o.Sweep, "a", false, "all sizes from 2 bytes to 8 MiB, or one MTU for UD")
 	fs.IntVar(&o.Iterations, "n", 1000, "iterations")
 	seconds := fs.Float64("D", 0, "run for so many `seconds` instead of -n")
+	margin := fs.Float64("f", -1, "with -D: leave out so many `seconds` at the start and as many at the end; default a quarter of -D")
 	fs.IntVar(&o.Warmup, "warmup", warmup, "iterations before those that count, which perftest has not")
 	fs.BoolVar(&o.Events, "e", false, "wait for completion events instead of polling")
 	fs.BoolVar(&o.Passive, "passive", false, "write_lat: from post to completion, like read_lat, instead of a ping-pong")
@@ -89,16 +92,17 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.IntVar(&o.MTU, "m", 0, "path MTU in bytes; default the smaller one of the two ports")
 	fs.IntVar(&o.depth, "t", depth, "requests outstanding in a bandwidth test")
 	fs.IntVar(&o.recvs, "r", recvDepth, "receives that are kept posted")
-	fs.IntVar(&o.signal, "Q", 0, "signal every `Q`-th request of a bandwidth test; 0 means 100 for small messages, 1 above 8192 bytes")
-	fs.IntVar(&o.list, "l", 0, "requests posted in one call in a bandwidth test; 0 means as many as there is room for")
+	fs.IntVar(&o.signal, "Q", 0, "signal every `Q`-th request of a bandwidth test; 0 means one of each list, or of 100 small messages, or each above 8192 bytes")
+	fs.IntVar(&o.list, "l", 1, "requests posted in one call in a bandwidth test; 0 means as many as there is room for")
 	fs.IntVar(&o.inline, "I", 0, "send messages of up to so many `bytes` inline")
 	fs.StringVar(&o.atomic, "A", "FETCH_AND_ADD", "atomic: FETCH_AND_ADD or CMP_AND_SWAP")
 	fs.IntVar(&o.reads, "o", 0, "outstanding READs and atomics; 0 means what the device can, at most 16")
 	fs.IntVar(&o.ackTimeout, "u", 14, "acknowledgement timeout: 4.096 us * 2^`n`")
-	fs.BoolVar(&o.yield, "yield", o.scarce(runtime.NumCPU()), "give up the CPU between polls that found nothing; in a bandwidth test wait by events")
+	fs.BoolVar(&o.yield, "yield", scarce(runtime.NumCPU()), "give up the CPU between polls that found nothing; the default on one CPU. With -e there are none")
 	fs.BoolVar(&o.loop, "loop", false, "server: serve one client after the other")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object; with -a one for each size")
 	fs.BoolVar(&o.histogram, "histogram", false, "print the whole distribution of latencies")
+	fs.StringVar(&o.plot, "plot", "", "client: draw the latencies' distribution, or with -a latency or bandwidth by size, into this .svg or .png `file`")
 	fs.BoolVar(&o.progress, "progress", false, "show progress on standard error even if that is no terminal")
 	fs.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`")
 	if err := fs.Parse(args[1:]); err != nil {
@@ -113,10 +117,23 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	}
 	if o.Duration = time.Duration(*seconds * float64(time.Second)); o.Duration > 0 {
 		o.Iterations = 0
+		if *margin < 0 {
+			*margin = *seconds / 4
+		}
+		o.margin = time.Duration(*margin * float64(time.Second))
+	} else if *margin >= 0 {
+		return nil, errors.New("-f leaves out a part of -D")
 	}
+	if o.Duration > 0 && (math.IsNaN(*margin) || o.margin >= o.Duration/2) {
+		return nil, fmt.Errorf("-f %v leaves nothing of -D %v to measure", *margin, *seconds)
+	}
+	o.yield = o.yield && !o.Events
 	fs.Visit(func(f *flag.Flag) { o.sizeGiven = o.sizeGiven || f.Name == "s" })
 	o.progress = o.progress || term.IsTerminal(int(os.Stderr.Fd()))
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return o, o.checkPlot()
 }
 
 func (o *options) check() error {
@@ -164,16 +181,16 @@ func (o *options) check() error {
 	return nil
 }
 
-// scarce tells whether polling takes CPUs that the work itself needs: the last
-// one from everybody, and in a bandwidth test, where a software device is busy
-// all the time, one of two.
-func (o *options) scarce(cpus int) bool { return cpus == 1 || cpus == 2 && o.bandwidth() }
+// scarce tells whether polling takes the CPU that the work itself needs.
+func scarce(cpus int) bool { return cpus == 1 }
 
 // signalEvery is -Q, or perftest's rule: large messages are signaled each.
 func (o *options) signalEvery(size int) int {
 	switch {
 	case o.signal > 0:
 		return o.signal
+	case o.list > 1:
+		return min(o.list, o.depth)
 	case size > moderatedSize && o.Transport != "UD" && !o.Events:
 		return 1
 	}

@@ -29,6 +29,10 @@ func TestParse(t *testing.T) {
 	o = parsed(t, "write_bw -D 2.5")
 	require.Equal(t, []int{65536, 128, 0, 0}, []int{o.Size, o.depth, o.Iterations, o.Warmup})
 	require.Equal(t, 2500*time.Millisecond, o.Duration)
+	require.Equal(t, 625*time.Millisecond, o.margin, "as perftest: a quarter")
+	require.Equal(t, time.Second, parsed(t, "write_bw -D 2.5 -f 1").margin)
+	require.Zero(t, parsed(t, "write_bw -D 2.5 -f 0").margin)
+	require.Equal(t, 1, o.list, "as perftest: each post is one request")
 	require.Equal(t, 8, parsed(t, "atomic_lat").Size)
 	require.Equal(t, 2, parsed(t, "send_lat").Size)
 }
@@ -48,6 +52,12 @@ func TestBadFlags(t *testing.T) {
 		"write_lat -e":                     "no -e",
 		"read_lat -passive":                "-passive",
 		"read_lat -q 2":                    "one queue pair",
+		"read_bw -D 4 -f 2":                "leaves nothing",
+		"read_bw -D 4 -f NaN":              "leaves nothing",
+		"read_bw -f 1":                     "a part of -D",
+		"read_lat -plot x.pdf 10.0.0.1":    ".svg and .png",
+		"read_lat -plot x.svg":             "for the client",
+		"read_bw -plot x.svg 10.0.0.1":     "needs -a",
 		"read_bw -histogram":               "no -histogram",
 		"read_lat -m 1500":                 "-m 1500",
 		"read_lat -n 0":                    "-n 0 is out of range",
@@ -71,7 +81,8 @@ func TestBadFlags(t *testing.T) {
 // As perftest: one completion for 100 small messages, one for each large one.
 func TestModeration(t *testing.T) {
 	for args, want := range map[string]int{
-		"read_bw": 1, "read_bw -s 8192": 100, "read_bw -e": 100, "send_bw -c UD": 100, "read_bw -Q 7": 7, "write_bw -t 16 -s 64": 16,
+		"read_bw": 1, "read_bw -s 8192": 100, "read_bw -e": 100, "send_bw -c UD": 100, "read_bw -Q 7": 7, "send_bw -l 16": 16, "send_bw -l 16 -Q 4": 4,
+		"send_bw -s 64 -l 500": 128, "write_bw -t 16 -s 64": 16,
 	} {
 		o := parsed(t, args)
 		require.Equal(t, want, o.signalEvery(o.Size), args)
@@ -79,9 +90,10 @@ func TestModeration(t *testing.T) {
 }
 
 func TestScarceCPUs(t *testing.T) {
-	lat, bw := parsed(t, "read_lat"), parsed(t, "read_bw")
-	require.Equal(t, []bool{true, false, false}, []bool{lat.scarce(1), lat.scarce(2), lat.scarce(4)})
-	require.Equal(t, []bool{true, true, false}, []bool{bw.scarce(1), bw.scarce(2), bw.scarce(4)})
+	require.Equal(t, []bool{true, false, false}, []bool{scarce(1), scarce(2), scarce(4)})
+	require.False(t, parsed(t, "read_lat -e -yield").yield, "events are waited for, not polled for")
+	require.True(t, parsed(t, "read_bw -yield").yield)
+	require.False(t, parsed(t, "read_bw -yield").Events, "to poll is to poll")
 }
 
 func TestSizes(t *testing.T) {

@@ -5,13 +5,15 @@
 // The server is started first and names only the test:
 //
 //	server$ rdmabench read_lat
+//	rdmabench: waiting for a client at [::]:18515
 //
 // The client gives the same flags and the server's address, and prints the
 // result:
 //
 //	client$ rdmabench read_lat -s 64 -n 10000 10.77.0.2
-//	     bytes  iterations   min[us]   p50[us]   avg[us]   p90[us]   p99[us] p99.9[us]   max[us]
-//	        64       10000     51.20     55.81     57.02     60.93     84.99    213.25    401.92
+//	# polling, lists of 1, depth 1, signaled every 1, MTU 4096, rxe0 GID 1 ::ffff:10.77.0.1, Linux 6.1.0-50-amd64, 2 CPUs
+//	     bytes  iterations   min[us]   p50[us]   avg[us]   p90[us]   p99[us] p99.9[us]   max[us] stdev[us]
+//	        64       10000     ...
 //
 // The server takes size, iterations and the like from its own flags and both
 // sides check that they agree.
@@ -28,23 +30,41 @@
 // are collected when they are there, not waited for one by one.
 //
 // read_bw, write_bw and send_bw keep -t requests outstanding on each of -q
-// queue pairs, of which every -Q-th asks for a completion. The peak is
-// perftest's: the fastest run of consecutive messages, from the post of its
-// first to the completion of its last; it needs -n, not -D.
+// queue pairs, of which every -Q-th asks for a completion, and post them in
+// lists of -l: one by one unless told otherwise. The peak is perftest's: the
+// fastest run of consecutive messages, from the post of its first to the
+// completion of its last; it needs -n, not -D.
 //
-// With -e completions are waited for by events of the completion channel. The
-// queue is looked at once before it is armed: where the completion is already
-// there, no event is needed.
+// # What a figure means
 //
-// # Polling on a small machine
+// Flags that perftest has mean what they mean there, and so do the defaults.
+// Completions are polled for, on any number of CPUs; with -e they are waited for
+// by events of the completion channel, after one look at the queue. With -D a
+// quarter of the time at the start and a quarter at the end does not count, or
+// what -f says.
 //
-// A program that polls on the only CPU keeps that CPU from the peer, if it is
-// on the same host, and from the threads in which a software device works. On
-// one CPU rdmabench therefore gives the CPU up (sched_yield) between two polls
-// that found nothing, and on one or two CPUs a bandwidth test waits by events;
-// perftest does neither, and in a ping-pong on one CPU then measures the
-// scheduler's time slices. -yield=false ends that; with more CPUs it is the
-// default.
+// The heading of the table, and -json, say what was really used: events or
+// polling, lists, signaling, depth, MTU, GID, kernel, CPUs. Two figures for which
+// these differ are not to be compared.
+//
+// Latencies are taken from one turn to the next without a gap: scheduling points
+// of the Go runtime fall into the samples, as they do in every Go program. Every
+// million samples, and with -progress every two seconds, there is a pause, which
+// "pauses" and "paused" (microseconds in all) in the JSON count; p99.9 and max do
+// not see what happens in those.
+//
+// # Polling on one CPU
+//
+// A program that polls on the only CPU keeps that CPU from the peer, if it is on
+// the same host, and from the threads in which a software device works. On one
+// CPU rdmabench therefore gives the CPU up (sched_yield) between two polls that
+// found nothing. perftest does not, and in a ping-pong on one CPU then measures
+// the scheduler's time slices. -yield=false is perftest's way, and the default
+// where there are more CPUs.
+//
+// On one CPU the program starts itself again once, with a timer slack of 10 ms
+// (PR_SET_TIMERSLACK), and gives the Go runtime one P if it polls: see
+// calmRuntime.
 package main
 
 import (

@@ -27,12 +27,11 @@ func newMeter(on bool, w io.Writer, p params) *meter {
 	return m
 }
 
+// due tells whether [meter.show] has something to print.
+func (m *meter) due(now int64) bool { return m.on && now-m.shown >= int64(meterPeriod) }
+
 func (m *meter) show(count int) {
-	if !m.on {
-		return
-	}
-	now := clock()
-	if now-m.shown >= int64(meterPeriod) {
+	if now := clock(); m.due(now) {
 		m.shown = now
 		fmt.Fprintln(m.w, m.line(count, time.Duration(now-m.begun)))
 	}

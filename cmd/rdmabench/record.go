@@ -2,102 +2,117 @@ package main
 
 import (
 	"context"
-	"runtime"
-	"time"
+	"math"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Samples are kept as they are and go into the histogram between two turns,
-// outside of what is measured: when so many are there, or so much time has
-// passed.
-const (
-	pauseSamples = 128
-	pauseTime    = int64(8 * time.Millisecond)
-)
+// maxSamples is how many turns are kept before they have to be filed away,
+// which takes a pause.
+const maxSamples = 1 << 20
 
-// recorder keeps the times of turns.
+// recorder keeps the times of turns. What the program has to do beside them,
+// such as a scheduling point, counts as part of the turn in which it is done,
+// as in perftest: a pause would hide what happens in it from the percentiles.
+// Pauses are made only to file away a million samples and to show progress, and
+// are counted.
 type recorder struct {
-	divide  int64 // of turns, what a sample is
-	meter   *meter
-	samples [pauseSamples]int64
-	n       int
-	paused  int64 // clock at the last pause
+	divide   int64 // of turns, what a sample is
+	meter    *meter
+	samples  []int64
+	from, to int64 // clock between which turns count, with a duration; else 0
+	rested   int64 // clock at the last scheduling point
 
-	hist     *hdrhistogram.Histogram // nanoseconds
-	count    int
-	sum      float64
-	min, max int64
+	hist       *hdrhistogram.Histogram // nanoseconds
+	count      int
+	sum        float64
+	mean, m2   float64 // of Welford's method
+	min, max   int64
+	pauses     int
+	pausedTime int64
 }
 
 // longest is what the histogram can hold, with four digits.
-const longest = int64(100 * time.Second)
+const longest = int64(100e9)
 
-// newRecorder makes a recorder. Without a meter what it records is thrown away.
-func newRecorder(divide int64, m *meter) *recorder {
+// newRecorder makes a recorder for n turns, or as many as fit for forever.
+// Without a meter what it records is thrown away.
+func newRecorder(divide int64, m *meter, n int) *recorder {
 	r := &recorder{divide: divide, meter: m}
 	if m != nil {
 		r.hist = hdrhistogram.New(1, longest, 4)
+		r.samples = make([]int64, 0, min(n+1, maxSamples)) // one more: the last one needs no pause
+		clear(r.samples[:cap(r.samples)])                  // no page faults later
 	}
 	return r
 }
 
 // begin is the time at which the first turn begins.
 func (r *recorder) begin() int64 {
-	r.paused = clock()
-	return r.paused
+	r.rested = clock()
+	return r.rested
 }
 
 // turn records the turn that began at prev and ends now, and answers when the
 // next one begins: now, or after a pause if one is due.
 func (r *recorder) turn(ctx context.Context, prev int64) (now int64, err error) {
 	now = clock()
-	if r.add(now, now-prev) {
-		return r.pause(ctx)
+	if r.add(prev, now) {
+		now = r.pause(now, r.flush)
+	}
+	if now-r.rested < restTime {
+		return now, nil
+	}
+	r.rested = now
+	if err := rest(ctx); err != nil {
+		return 0, err
+	}
+	if r.meter != nil && r.meter.due(now) {
+		now = r.pause(now, func() { r.meter.show(r.count + len(r.samples)) })
 	}
 	return now, nil
 }
 
-// add records a turn that ended now and tells whether a pause is due.
-func (r *recorder) add(now, took int64) bool {
-	r.samples[r.n] = took
-	r.n++
-	return r.n == len(r.samples) || now-r.paused > pauseTime
+// add records a turn and tells whether there is room for no other.
+func (r *recorder) add(prev, now int64) (full bool) {
+	if r.hist == nil || r.to != 0 && (prev < r.from || now > r.to) {
+		return false
+	}
+	r.samples = append(r.samples, now-prev)
+	return len(r.samples) == cap(r.samples)
 }
 
-// pause is made between two turns. It files the samples away, shows progress
-// and lets the runtime and ctx have their say, and answers when the next turn
-// begins.
-func (r *recorder) pause(ctx context.Context) (now int64, err error) {
-	r.flush()
-	if r.meter != nil {
-		r.meter.show(r.count)
-	}
-	if err := rest(ctx); err != nil {
-		return 0, err
-	}
-	if runtime.NumCPU() == 1 {
-		// The scheduling point woke an idle thread of the runtime to look for
-		// work; it runs now rather than during the next turn.
-		yieldCPU()
-	}
-	return r.begin(), nil
+// pause does something between two turns and answers when the next one begins.
+// The last samples of a run are filed away after its end, which is none.
+func (r *recorder) pause(now int64, do func()) int64 {
+	do()
+	then := clock()
+	r.pauses++
+	r.pausedTime += then - now
+	return then
 }
 
 func (r *recorder) flush() {
-	samples := r.samples[:r.n]
-	r.n = 0
-	if r.hist == nil {
-		return
-	}
-	for _, v := range samples {
+	for _, v := range r.samples {
 		v = min(max(v/r.divide, 1), longest)
 		if r.count == 0 || v < r.min {
 			r.min = v
 		}
 		r.max = max(r.max, v)
-		r.sum += float64(v)
 		r.count++
+		r.sum += float64(v)
+		off := float64(v) - r.mean
+		r.mean += off / float64(r.count)
+		r.m2 += off * (float64(v) - r.mean)
 		_ = r.hist.RecordValue(v) // fails outside of its range only
 	}
+	r.samples = r.samples[:0]
+}
+
+// deviation is the standard deviation of the samples, in nanoseconds.
+func (r *recorder) deviation() float64 {
+	if r.count < 2 {
+		return 0
+	}
+	return math.Sqrt(r.m2 / float64(r.count-1))
 }

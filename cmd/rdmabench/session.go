@@ -69,7 +69,7 @@ func (s *session) create(h *host) (err error) {
 // newCQ makes a queue for n requests of each queue pair. With -e it does not
 // spin: that is what -e is about.
 func (s *session) newCQ(h *host, n int) (*verbs.CQ, error) {
-	cq, err := h.dev.CreateCQ(verbs.CQConfig{Depth: s.p.QPs*n + 1, Spin: -1, PollOnly: !s.events()})
+	cq, err := h.dev.CreateCQ(verbs.CQConfig{Depth: s.p.QPs*n + 1, Spin: -1, PollOnly: !s.p.Events})
 	if err == nil {
 		s.closers = append(s.closers, cq)
 	}
@@ -189,14 +189,9 @@ func (s *session) flags(l *link) verbs.SendFlags {
 	return 0
 }
 
-// events tells whether this side waits by events. Where CPUs are scarce a
-// bandwidth test does so without -e too: even looking and yielding in turn
-// takes too much from the device when nothing is to be had for long.
-func (s *session) events() bool { return s.p.Events || s.p.bandwidth() && s.o.yield }
-
 // queue is how this side waits for the completions of a queue.
 func (s *session) queue(cq *verbs.CQ) queue {
-	return queue{cq: cq, events: s.events(), yield: s.o.yield, beat: &s.beat}
+	return queue{cq: cq, events: s.p.Events, yield: s.o.yield, beat: &s.beat}
 }
 
 func (s *session) close() error {

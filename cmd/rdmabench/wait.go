@@ -13,12 +13,18 @@ import (
 // microseconds.
 const spins = 1000
 
+// restTime is how long a loop goes without a scheduling point: less than the
+// 10 ms after which the runtime interrupts it, and that it may be off the CPU
+// in between.
+const restTime = int64(4 * time.Millisecond)
+
 // queue takes completions, by polling or by events.
 type queue struct {
 	cq     *verbs.CQ
 	events bool
 	yield  bool
 	beat   *heartbeat
+	rested int64 // clock at the last scheduling point
 }
 
 // spins: a completion does not come while the only CPU is busy looking for it.
@@ -68,15 +74,24 @@ func (q *queue) poll(ctx context.Context, wcs []verbs.WC) (int, error) {
 			yieldCPU()
 		}
 		if empty%restAfter == 0 {
-			if err := rest(ctx); err != nil {
+			if err := q.rest(ctx, clock()); err != nil {
 				return 0, err
 			}
 		}
 	}
 }
 
-// restAfter is how many empty polls go by between two looks at the context.
+// restAfter is how many empty polls go by between two looks at the clock.
 const restAfter = 8
+
+// rest makes a scheduling point if the last one was long before now.
+func (q *queue) rest(ctx context.Context, now int64) error {
+	if now-q.rested < restTime {
+		return nil
+	}
+	q.rested = now
+	return rest(ctx)
+}
 
 // rest looks whether a fruitless wait is to end. It is a scheduling point too:
 // the runtime interrupts goroutines that run for 10 ms without one.

@@ -2,7 +2,7 @@
 // who uses them, which way packets take, and what is wrong. It changes no
 // settings and needs no privileges.
 //
-//	rdmactl COMMAND [-json] [arguments]
+//	rdmactl [-json] COMMAND [arguments]
 //
 //	devices                            RDMA devices
 //	ports      [DEVICE...]             their ports: state and MTU
@@ -14,7 +14,8 @@
 //	path       [-from ADDR] ADDR       how packets reach an address
 //	doctor                             what is wrong with RDMA on this host, and what helps
 //
-// Each command prints text in columns, or with -json one JSON value. The exit
+// Each command prints text in columns, or with -json, before or after its name,
+// one JSON value. The exit
 // status is 0, 1 for a failure or when doctor found a problem, 2 for a wrong
 // command line. A host without RDMA is no failure, except to doctor.
 //
@@ -103,13 +104,15 @@
 // knows the thread that made an object; when that has ended, PID is missing.
 //
 //	$ rdmactl counters -nonzero rxe0
-//	DEVICE  PORT  COUNTER       VALUE  SOURCE
-//	rxe0    1     ack_deferred  10264  netlink
-//	rxe0    1     lifespan      12     hw_counters
-//	rxe0    1     rcvd_pkts     10264  netlink
-//	rxe0    1     sent_pkts     10264  netlink
+//	DEVICE  PORT  COUNTER       VALUE  UNIT  SOURCE
+//	rxe0    1     ack_deferred  10264  -     netlink
+//	rxe0    1     lifespan      12     -     hw_counters
+//	rxe0    1     rcvd_pkts     10264  -     netlink
+//	rxe0    1     sent_pkts     10264  -     netlink
 //
 // SOURCE is RDMA netlink, or the folder of sysfs for what netlink leaves out.
+// The InfiniBand counters of data are in bytes here; the kernel's files have
+// words of four bytes.
 //
 // # What there is
 //

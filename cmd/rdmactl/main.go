@@ -42,7 +42,7 @@ var commands = []command{
 }
 
 func usage(w io.Writer) {
-	fmt.Fprintln(w, "usage: rdmactl COMMAND [-json] [arguments]")
+	fmt.Fprintln(w, "usage: rdmactl [-json] COMMAND [arguments]")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-9s  %-22s  %s\n", c.name, c.args, c.help)
 	}
@@ -57,6 +57,7 @@ func main() {
 // run answers the exit status: 1 for a failure or a problem found, 2 for a
 // wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	asJSON, args := takeJSON(args)
 	if len(args) == 0 {
 		usage(stderr)
 		return 2
@@ -72,8 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	c := commands[i]
-	asJSON, rest := takeJSON(args[1:])
-	a, err := c.run(ctx, rest)
+	a, err := c.run(ctx, args[1:])
 	if a != nil {
 		if perr := show(stdout, a, asJSON); perr != nil {
 			err = errors.Join(err, perr)

@@ -35,10 +35,10 @@ func TestCtlUsage(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{
-		"":                     {2, "", "usage: rdmactl COMMAND"},
-		"help":                 {0, "usage: rdmactl COMMAND", ""},
-		"-h":                   {0, "usage: rdmactl COMMAND", ""},
-		"--help":               {0, "usage: rdmactl COMMAND", ""},
+		"":                     {2, "", "usage: rdmactl [-json] COMMAND"},
+		"help":                 {0, "usage: rdmactl [-json] COMMAND", ""},
+		"-h":                   {0, "usage: rdmactl [-json] COMMAND", ""},
+		"--help":               {0, "usage: rdmactl [-json] COMMAND", ""},
 		"nosuch":               {2, "", `no command "nosuch"`},
 		"path":                 {2, "", "an argument is missing"},
 		"path -h":              {0, "usage: rdmactl path [-json] [-from ADDR] ADDR", ""},
@@ -59,6 +59,17 @@ func TestCtlUsage(t *testing.T) {
 			require.Empty(t, stderr, line)
 		}
 	}
+}
+
+func TestJSONBeforeAndAfterTheCommand(t *testing.T) {
+	for _, line := range []string{"doctor -json", "-json doctor", "--json doctor"} {
+		status, stdout, stderr := ctl(t, line)
+		require.NotEqual(t, 2, status, "%s: %s", line, stderr)
+		require.True(t, json.Valid([]byte(stdout)), "%s: %s", line, stdout)
+	}
+	status, _, stderr := ctl(t, "-json")
+	require.Equal(t, 2, status)
+	require.Contains(t, stderr, "usage")
 }
 
 func TestCtlTable(t *testing.T) {

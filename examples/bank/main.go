@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 
 // day is what happened while the bank was open.
 type day struct {
-	transfers, finished, cut, audits atomic.Int64
+	transfers, finished, cut, broken, audits atomic.Int64
 }
 
 // open lets n tellers work for some time.
@@ -79,7 +79,7 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, err
 	}
 	defer auditor.Close()
 	for slot := range accounts {
-		if err := deposit(ctx, auditor, slot); err != nil {
+		if err := auditor.Persist(ctx, func() error { return deposit(ctx, auditor, slot) }); err != nil {
 			return d, err
 		}
 	}
@@ -113,8 +113,8 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, err
 	})
 	wg.Wait()
 	errs = append(errs, d.audit(ctx, auditor))
-	fmt.Fprintf(out, "%d transfers, %d ended for somebody who was gone, %d connections cut, %d audits\n",
-		d.transfers.Load(), d.finished.Load(), d.cut.Load(), d.audits.Load())
+	fmt.Fprintf(out, "%d transfers, %d ended for somebody who was gone, %d connections cut, %d broken in the middle, %d audits\n",
+		d.transfers.Load(), d.finished.Load(), d.cut.Load(), d.broken.Load(), d.audits.Load())
 	return d, errors.Join(errs...)
 }
 
@@ -146,9 +146,11 @@ func (d *day) tell(work, ctx context.Context, c *lockhost.Client) error {
 		switch {
 		case err == nil:
 			d.transfers.Add(1)
-		case errors.Is(err, lockoffload.ErrBroken), errors.Is(err, lockoffload.ErrLost):
+		case lockhost.Gone(err):
+			// Whoever locks the accounts next ends what was begun.
+			d.broken.Add(1)
 			if err := c.Again(ctx); err != nil {
-				return fmt.Errorf("come back: %w", err)
+				return err
 			}
 		default:
 			return err
@@ -169,6 +171,10 @@ func (d *day) transfer(ctx context.Context, c *lockhost.Client, from, to int, am
 
 // audit counts the money in all accounts.
 func (d *day) audit(ctx context.Context, c *lockhost.Client) error {
+	return c.Persist(ctx, func() error { return d.count(ctx, c) })
+}
+
+func (d *day) count(ctx context.Context, c *lockhost.Client) error {
 	all := make([]int, accounts)
 	for i := range all {
 		all[i] = i

@@ -17,8 +17,38 @@ import (
 
 // The sum stays while connections are cut in the middle of transfers.
 func TestBank(t *testing.T) {
+	out, d := openFor(t, 10*time.Second)
+	require.NotZero(t, d.cut.Load(), out)
+}
+
+// And it stays while the wire loses bursts of packets, doubles them, or loses
+// acknowledgements: tellers and auditor come back and go on.
+func TestBankOnABadWire(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	length := 20 * time.Second
+	if testing.Short() {
+		length = 6 * time.Second
+	}
+	burst := lab.Impairment{Burst: lab.Burst{Begin: 0.005, End: 0.1}}
+	for name, i := range map[string][2]lab.Impairment{
+		"bursts":           {burst, burst},
+		"duplicates":       {{Duplicate: 0.2}, {Duplicate: 0.2}},
+		"acknowledgements": {{}, {Loss: 0.05}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n, e := range lab.Require(t, 2) {
+				require.NoError(t, lab.Impair(e.Netdev, i[n]))
+				defer func() { require.NoError(t, lab.Clear(e.Netdev)) }()
+			}
+			openFor(t, length)
+		})
+	}
+}
+
+// openFor keeps a bank open, between two devices, and requires that it balances.
+func openFor(t *testing.T, length time.Duration) (string, *day) {
 	ends := lab.Require(t, 2)
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second+length)
 	defer cancel()
 	far, err := lockhost.Open(ends[1].Device)
 	require.NoError(t, err)
@@ -31,12 +61,12 @@ func TestBank(t *testing.T) {
 	go func() { served <- lockhost.Serve(serving, l, far, layout, time.Second) }()
 	var out strings.Builder
 	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, near, l.Addr().String()) }
-	d, err := open(ctx, &out, dial, 4, 10*time.Second)
+	d, err := open(ctx, &out, dial, 4, length)
 	t.Log(out.String())
 	require.NoError(t, err)
 	require.NotZero(t, d.transfers.Load())
-	require.NotZero(t, d.cut.Load())
 	require.NotZero(t, d.audits.Load())
 	stop()
 	require.NoError(t, <-served)
+	return out.String(), d
 }

@@ -56,11 +56,36 @@ func run(ctx context.Context) error {
 	default:
 		return errors.New("usage: demo server | demo client ADDRESS")
 	}
-	conn, err := connect(ctx, role, addr)
-	if err != nil {
-		return err
+	connect := func() (net.Conn, error) { return dial(ctx, addr) }
+	if role == "server" {
+		l, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		defer context.AfterFunc(ctx, func() { l.Close() })()
+		connect = l.Accept
 	}
+	for try := 1; ; try++ {
+		conn, err := connect()
+		if err != nil {
+			return err
+		}
+		err = meet(ctx, conn, role)
+		if err == nil || ctx.Err() != nil || try == tries {
+			return err
+		}
+		fmt.Printf("once more, from the start: %v\n", err)
+	}
+}
+
+// tries is how often both begin again: on a bad wire a connection can fail.
+const tries = 10
+
+// meet is the demonstration over one connection.
+func meet(ctx context.Context, conn net.Conn, role string) error {
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	p, err := open(ctx, conn)
 	if err != nil {
 		return err
@@ -69,19 +94,20 @@ func run(ctx context.Context) error {
 	if role == "server" {
 		return p.serve()
 	}
-	return p.demonstrate(ctx)
+	if err := p.demonstrate(ctx); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte{done})
+	return err
 }
 
-func connect(ctx context.Context, role, addr string) (net.Conn, error) {
-	if role == "server" {
-		l, err := net.Listen("tcp", ":"+port)
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		defer context.AfterFunc(ctx, func() { l.Close() })()
-		return l.Accept()
-	}
+// What the client asks for by TCP.
+const (
+	fetch = 0 // the first 64 bytes
+	done  = 1 // nothing any more
+)
+
+func dial(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port))
@@ -169,11 +195,14 @@ func (p *peer) serve() error {
 	buf := make([]byte, 64)
 	for {
 		if _, err := io.ReadFull(p.conn, buf[:1]); err != nil {
-			break // the client is done
+			return fmt.Errorf("the client has gone: %w", err)
+		}
+		if buf[0] == done {
+			break
 		}
 		copy(buf, p.mr.Bytes())
 		if _, err := p.conn.Write(buf); err != nil {
-			break
+			return err
 		}
 	}
 	sum, err := p.mr.Load64(0)
@@ -230,7 +259,7 @@ func (p *peer) demonstrate(ctx context.Context) error {
 	}
 	buf := make([]byte, 64)
 	tcp, err := measure(func() error {
-		if _, err := p.conn.Write(buf[:1]); err != nil {
+		if _, err := p.conn.Write([]byte{fetch}); err != nil {
 			return err
 		}
 		_, err := io.ReadFull(p.conn, buf)

@@ -1,5 +1,6 @@
-// Command read is the smallest useful RDMA program: a server that offers some
-// memory, and a client that READs it without the server's CPU taking part.
+// Command read is a small RDMA program: a server that offers some memory to one
+// client after the other, and a client that READs it without the server's CPU
+// taking part.
 //
 //	read            # on the server
 //	read 10.77.0.2  # on the client
@@ -9,16 +10,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
 	"os"
+	"os/signal"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -40,46 +45,71 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer pd.Close()
-	cq, err := dev.CreateCQ(verbs.CQConfig{})
-	if err != nil {
-		return err
-	}
-	defer cq.Close()
 	mr, err := pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead})
 	if err != nil {
 		return err
 	}
 	defer mr.Close()
-	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq})
-	if err != nil {
-		return err
-	}
-	defer qp.Close()
-
-	conn, err := dialOrAccept(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	local, err := qp.Endpoint()
-	if err != nil {
-		return err
-	}
-	local.Regions = []verbs.Region{mr.Region()}
-	copy(mr.Bytes(), "the server's memory")
-	remote, err := verbs.Exchange(ctx, conn, local)
-	if err != nil {
-		return err
-	}
-	if err := qp.Connect(remote, verbs.ConnectConfig{}); err != nil {
-		return err
-	}
 	if len(os.Args) == 1 {
-		conn.Read(make([]byte, 1)) // until the client is done
-		return nil
+		copy(mr.Bytes(), "the server's memory")
+		return serve(ctx, pd, mr)
 	}
+	return persist(func() error { return read(ctx, pd, mr, net.JoinHostPort(os.Args[1], port)) })
+}
 
-	clear(mr.Bytes())
+// persist begins again when a connection failed while it was used.
+func persist(f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		var broken verbs.WCStatus
+		if !errors.As(err, &broken) || try == 5 {
+			return err
+		}
+	}
+}
+
+const port = "7471"
+
+// serve offers the memory to one client after the other.
+func serve(ctx context.Context, pd *verbs.PD, mr *verbs.MR) error {
+	l, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, end, _, err := connect(ctx, pd, mr, conn)
+		if err != nil {
+			log.Print(err)
+			continue
+		}
+		conn.Read(make([]byte, 1)) // until the client is done
+		end()
+	}
+}
+
+// read reads the server's memory without its CPU.
+func read(ctx context.Context, pd *verbs.PD, mr *verbs.MR, server string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", server)
+	if err != nil {
+		return err
+	}
+	qp, end, remote, err := connect(ctx, pd, mr, conn)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if len(remote.Regions) != 1 || remote.Regions[0].Length < 19 {
+		return errors.New("the server offers no memory")
+	}
 	batch, err := qp.NewBatch(1)
 	if err != nil {
 		return err
@@ -89,7 +119,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var wcs [1]verbs.WC
-	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
+	if _, err := qp.cq.Wait(ctx, wcs[:]); err != nil {
 		return err
 	}
 	if err := wcs[0].Err(); err != nil {
@@ -99,16 +129,42 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// dialOrAccept makes the TCP connection over which addresses are exchanged.
-func dialOrAccept(ctx context.Context) (net.Conn, error) {
-	if len(os.Args) > 1 {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", net.JoinHostPort(os.Args[1], "7471"))
+// queue is a queue pair and its completion queue.
+type queue struct {
+	*verbs.QP
+	cq *verbs.CQ
+}
+
+// connect makes a queue pair and connects it to the one at the other end of a
+// TCP connection. end closes them all.
+func connect(ctx context.Context, pd *verbs.PD, mr *verbs.MR, conn net.Conn) (q queue, end func(), remote verbs.Endpoint, err error) {
+	end = func() {
+		if q.QP != nil {
+			q.QP.Close()
+		}
+		if q.cq != nil {
+			q.cq.Close()
+		}
+		conn.Close()
 	}
-	l, err := net.Listen("tcp", ":7471")
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	if q.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
+		return q, end, remote, err
+	}
+	if q.QP, err = pd.CreateQP(verbs.QPConfig{SendCQ: q.cq}); err != nil {
+		return q, end, remote, err
+	}
+	local, err := q.Endpoint()
 	if err != nil {
-		return nil, err
+		return q, end, remote, err
 	}
-	defer l.Close()
-	return l.Accept()
+	local.Regions = []verbs.Region{mr.Region()}
+	if remote, err = verbs.Exchange(ctx, conn, local); err != nil {
+		return q, end, remote, err
+	}
+	return q, end, remote, q.Connect(remote, verbs.ConnectConfig{})
 }

@@ -4,7 +4,9 @@
 //	stream server 10.77.0.2:7472
 //	stream client 10.77.0.2:7472
 //
-// Addresses are IP addresses of RDMA interfaces; librdmacm finds the device.
+// Addresses are IP addresses of RDMA interfaces; librdmacm finds the device. The
+// server goes on until it is interrupted. A client whose connection breaks makes
+// a new one and says again what was not answered.
 package main
 
 import (
@@ -16,12 +18,15 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "stream:", err)
@@ -38,44 +43,112 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if args[0] == "server" {
-		return errors.Join(serve(ctx, cm, args[1]), cm.Close())
+		l, err := verbs.StreamListen(cm, args[1], verbs.StreamConfig{})
+		if err != nil {
+			return errors.Join(err, cm.Close())
+		}
+		return errors.Join(serve(ctx, l), cm.Close())
 	}
-	return errors.Join(talk(ctx, cm, args[1]), cm.Close())
-}
-
-// serve answers one client with what it says.
-func serve(ctx context.Context, cm *verbs.CM, address string) error {
-	l, err := verbs.StreamListen(cm, address, verbs.StreamConfig{})
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	conn, err := l.Accept()
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	return errors.Join(echo(conn), conn.Close(), l.Close())
-}
-
-func echo(conn net.Conn) error {
-	_, err := io.Copy(conn, conn)
-	return err
-}
-
-func talk(ctx context.Context, cm *verbs.CM, address string) error {
-	s, err := verbs.StreamDial(ctx, cm, address, verbs.StreamConfig{})
-	if err != nil {
-		return err
-	}
-	answers := bufio.NewScanner(s)
+	c := &client{cm: cm, address: args[1]}
 	for _, line := range []string{"hello", "this went by RDMA WRITE"} {
-		if _, err := fmt.Fprintln(s, line); err != nil {
-			return errors.Join(err, s.Close())
+		answer, err := c.ask(ctx, line)
+		if err != nil {
+			return errors.Join(err, c.close(), cm.Close())
 		}
-		if !answers.Scan() {
-			return errors.Join(answers.Err(), s.Close())
-		}
-		fmt.Println(answers.Text())
+		fmt.Println(answer)
 	}
-	return errors.Join(answers.Err(), s.CloseWrite(), s.Close())
+	return errors.Join(c.close(), cm.Close())
+}
+
+// serve answers everybody with what he says, until the context ends. Here is
+// nothing of RDMA: any net.Listener would do.
+func serve(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				err = nil
+			}
+			return errors.Join(err, l.Close()) // and wait for it
+		}
+		clients.Go(func() {
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			io.Copy(conn, conn)
+			conn.Close()
+		})
+	}
+}
+
+// client asks one line at a time.
+type client struct {
+	cm      *verbs.CM
+	address string
+	cfg     verbs.StreamConfig
+	patient time.Duration // with an answer; 0 means 5 s
+
+	conn    net.Conn
+	answers *bufio.Reader
+	dials   int
+}
+
+// ask says a line until it has been answered, or the context ends: on a wire that
+// loses packets for longer than the device tries again, connections break.
+func (c *client) ask(ctx context.Context, line string) (string, error) {
+	for {
+		answer, err := c.tryToAsk(ctx, line)
+		if err == nil {
+			return answer, nil
+		}
+		c.close() // broken: what it says of that is nothing new
+		if ctx.Err() != nil {
+			return "", errors.Join(ctx.Err(), err)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, verbs.ErrUnsupported) {
+			return "", err
+		}
+	}
+}
+
+func (c *client) tryToAsk(ctx context.Context, line string) (string, error) {
+	patient := c.patient
+	if patient == 0 {
+		patient = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	if c.conn == nil {
+		s, err := verbs.StreamDial(ctx, c.cm, c.address, c.cfg)
+		if err != nil {
+			return "", err
+		}
+		c.conn, c.answers = s, bufio.NewReader(s)
+		c.dials++
+	}
+	end, _ := ctx.Deadline()
+	if err := c.conn.SetDeadline(end); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(c.conn, line); err != nil {
+		return "", err
+	}
+	answer, err := c.answers.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	if answer = answer[:len(answer)-1]; answer != line {
+		return "", fmt.Errorf("asked %q, answered %q", line, answer)
+	}
+	return answer, nil
+}
+
+func (c *client) close() error {
+	if c.conn == nil {
+		return nil
+	}
+	err := c.conn.Close()
+	c.conn = nil
+	return err
 }

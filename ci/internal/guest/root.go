@@ -50,7 +50,7 @@ func enterRoot(job proto.Job) (*root, error) {
 	if r.out, err = unix.Open("/out", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := r.overlay("/"); err != nil {
+	if err := r.system(string(job.Root)); err != nil {
 		return nil, err
 	}
 	for _, d := range []string{"proc", "sys", "dev"} {
@@ -66,7 +66,7 @@ func enterRoot(job proto.Job) (*root, error) {
 	// A program that lies, or runs, in such a folder of the host finds it.
 	for _, dir := range proto.Strings(job.Needs) {
 		if slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(dir, p+"/") }) {
-			if err := r.overlay(dir); err != nil {
+			if err := r.overlay(dir, dir); err != nil {
 				return nil, err
 			}
 		}
@@ -92,8 +92,32 @@ func enterRoot(job proto.Job) (*root, error) {
 	return r, os.MkdirAll("/run/netns", 0o755)
 }
 
-// overlay lays memory over a folder of the host.
-func (r *root) overlay(dir string) error {
+// system makes the root: the host's, or that of another system, in which all is
+// the host's that does not belong to the system: homes, sources, what is built.
+func (r *root) system(dir string) error {
+	if err := r.overlay("/"+dir, "/"); err != nil || dir == "" {
+		return err
+	}
+	list, err := os.ReadDir("/low")
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if e.IsDir() && !slices.Contains(systemDirs, e.Name()) {
+			if err := r.overlay("/"+e.Name(), "/"+e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return r.overlay("/usr/local", "/usr/local")
+}
+
+// systemDirs are folders of a root that belong to the system, not to its users.
+var systemDirs = []string{"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "lost+found", "proc", "run", "sbin", "sys", "usr", "var"}
+
+// overlay lays memory over a folder of the host, for the guest to find at a
+// place of its root.
+func (r *root) overlay(dir, at string) error {
 	up := fmt.Sprintf("/up/%d", len(r.layers))
 	for _, d := range []string{up + "/upper", up + "/work"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -106,11 +130,11 @@ func (r *root) overlay(dir string) error {
 		return err
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", low, up, up)
-	if err := (mount{"overlay", filepath.Join("/root", dir), "overlay", 0, options}).do(); err != nil {
+	if err := (mount{"overlay", filepath.Join("/root", at), "overlay", 0, options}).do(); err != nil {
 		return err
 	}
 	fd, err := unix.Open(up+"/upper", unix.O_PATH|unix.O_CLOEXEC, 0)
-	r.layers = append(r.layers, layer{filepath.Clean(dir), fd})
+	r.layers = append(r.layers, layer{filepath.Clean(at), fd})
 	return err
 }
 

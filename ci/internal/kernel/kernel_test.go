@@ -3,36 +3,15 @@ package kernel
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
-
-	"github.com/goverbs/goverbs/ci/internal/cache"
 )
-
-func TestMirrorIsTheHosts(t *testing.T) {
-	for text, want := range map[string]string{
-		"deb http://mirror.example/debian bookworm main\n":                                           "http://mirror.example/debian",
-		"# deb http://no.example/debian x\ndeb [signed-by=/k] https://m.example/debian/ trixie main": "https://m.example/debian",
-		"Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\n":                         "http://mirror.example/debian",
-		"deb http://mirror.example/debian-security bookworm-security main\n":                         "",
-		"Types: deb\nURIs: http://mirror.example/debian-security\n":                                  "",
-		"": "",
-	} {
-		require.Equal(t, want, findMirror(text), text)
-	}
-	t.Setenv("LAB_MIRROR", "http://mine.example/debian")
-	m, err := mirror()
-	require.NoError(t, err)
-	require.Equal(t, "http://mine.example/debian", m)
-}
 
 // Fedora has the image beside the modules, and compresses those otherwise than
 // Debian.
@@ -80,27 +59,6 @@ func TestSignaturesAreCutOff(t *testing.T) {
 	for _, odd := range [][]byte{nil, []byte("ELFmodule"), []byte(mark), signed(200)} {
 		require.Equal(t, odd, unsigned(odd))
 	}
-}
-
-// Neither the lock nor a download outlasts the context.
-func TestGetIsInterruptible(t *testing.T) {
-	t.Setenv("LAB_CACHE", t.TempDir())
-	t.Setenv("LAB_KERNEL", "")
-	dir, err := cache.Dir()
-	require.NoError(t, err)
-	unlock, err := cache.Lock(t.Context(), filepath.Join(dir, "linux-6.1.lock"))
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	_, err = Get(ctx, "6.1")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	unlock()
-	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	_, err = run(ctx, t.TempDir(), "sh", "-c", "sleep 100 & sleep 100")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), 10*time.Second)
 }
 
 func TestUnpackedPackage(t *testing.T) {

@@ -36,6 +36,7 @@ type Job struct {
 	Shares   [][]byte // folders shared read-write; their 9p tags are share0, share1, ...
 	Modules  []byte   // folder of the kernel's modules
 	Needs    [][]byte // folders that a program of the guest must find
+	Root     []byte   // folder with the system of the guest; empty for the host's own
 }
 
 // Message is a line in either direction. A reply carries the ID of its

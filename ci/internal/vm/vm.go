@@ -35,6 +35,7 @@ type Config struct {
 	CPU    string // QEMU's name of the CPU model; empty for the clock's default
 	Shares []string
 	Needs  []string // folders of the host that programs must find
+	Root   string   // folder with the guests' system; empty for the host's own
 	Topo   string
 	Hosts  int
 	Dir    string // folder of this run
@@ -173,7 +174,7 @@ func (m *Machine) run(ctx context.Context, args []string, files []*os.File, stde
 // done.
 func (m *Machine) prepare(ctx context.Context, c *Config) error {
 	job := &proto.Job{Topology: c.Topo, Clock: c.Clock, Host: m.Host, Hosts: c.Hosts,
-		Shares: proto.Bytes(c.Shares), Modules: []byte(c.Kernel.Modules), Needs: proto.Bytes(c.Needs)}
+		Shares: proto.Bytes(c.Shares), Modules: []byte(c.Kernel.Modules), Needs: proto.Bytes(c.Needs), Root: []byte(c.Root)}
 	boot, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go m.watchBoot(boot, cancel)

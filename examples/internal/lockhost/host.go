@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload"
@@ -151,36 +153,93 @@ func admit(ctx context.Context, conn net.Conn, pd *verbs.PD, srv *lockoffload.Se
 // Client is a lockoffload client with its connection.
 type Client struct {
 	*lockoffload.Client
-	pd     *verbs.PD
-	at     string
+	pd    *verbs.PD
+	at    string
+	agent *lockoffload.Caller
+
+	mu     sync.Mutex
 	qp     *verbs.QP
 	cq     *verbs.CQ
-	agent  *lockoffload.Caller
 	closer []io.Closer
 }
 
 // Dial makes a client of the host at a TCP address.
 func Dial(ctx context.Context, pd *verbs.PD, at string) (*Client, error) {
 	c := &Client{pd: pd, at: at}
-	in, err := c.join(ctx)
+	qp, cq, in, err := c.join(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.Client, err = lockoffload.NewClient(lockoffload.Config{PD: pd, QP: c.qp, CQ: c.cq, Invite: in, Log: slog.New(slog.DiscardHandler)})
-	return c, err
+	c.qp, c.cq = qp, cq
+	c.Client, err = lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: in, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, errors.Join(err, qp.Close(), cq.Close())
+	}
+	return c, nil
 }
 
 // Cut ends the connection under the client, as if its host had died.
-func (c *Client) Cut() error { return c.qp.ToError() }
+func (c *Client) Cut() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.qp.ToError()
+}
 
-// Again gives the client a new connection, as somebody else than before.
+// Persist calls f until its connection lives to the end of it, each time with a
+// new connection: f must be one to be repeated, wherever it broke off. On a bad
+// wire that is daily bread: retries run out, and Soft-RoCE completes requests
+// without their result, which lockoffload notices and ends the connection for.
+func (c *Client) Persist(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil || !Gone(err) {
+			return err
+		}
+		if err := c.Again(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Gone tells whether an error is of the connection or the session, and not of
+// what was to be done.
+func Gone(err error) bool {
+	return errors.Is(err, lockoffload.ErrBroken) || errors.Is(err, lockoffload.ErrLost)
+}
+
+// Again gives the client a new connection, as somebody else than before. It
+// tries until the context ends: the wire may be bad for it too, and the host full
+// until the leases of those who have gone run out.
 func (c *Client) Again(ctx context.Context) error {
-	qp, cq := c.qp, c.cq
-	in, err := c.join(ctx)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := c.again(ctx)
+		if err == nil || errors.Is(err, lockoffload.ErrClosed) || errors.Is(err, lockoffload.ErrConfig) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("come back: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+func (c *Client) again(ctx context.Context) error {
+	qp, cq, in, err := c.join(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.Reconnect(ctx, c.qp, c.cq, in), qp.Close(), cq.Close())
+	c.mu.Lock()
+	oldQP, oldCQ := c.qp, c.cq
+	c.qp, c.cq = qp, cq
+	c.mu.Unlock()
+	// From here on the client stands on the new connection, whatever became of
+	// the old one's end.
+	err = c.Reconnect(ctx, qp, cq, in)
+	if e := errors.Join(oldQP.Close(), oldCQ.Close()); e != nil {
+		slog.Debug("old connection", "error", e)
+	}
+	return err
 }
 
 // UseAgent has Do give chains to the host's agent.
@@ -190,7 +249,9 @@ func (c *Client) UseAgent(ctx context.Context, layout lockoffload.Layout) error 
 		Connect: func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
 			qp, cq, _, err := dial(ctx, c.pd, c.at, wantAgent, id)
 			if err == nil {
+				c.mu.Lock()
 				c.closer = append(c.closer, cq, qp)
+				c.mu.Unlock()
 			}
 			return qp, cq, err
 		}})
@@ -214,12 +275,17 @@ func (c *Client) Close() error {
 	return errors.Join(append(errs, c.qp.Close(), c.cq.Close())...)
 }
 
-func (c *Client) join(ctx context.Context) (in lockoffload.Invite, err error) {
-	var remote verbs.Endpoint
-	if c.qp, c.cq, remote, err = dial(ctx, c.pd, c.at, wantLocks, 0); err != nil {
-		return in, err
+func (c *Client) join(ctx context.Context) (qp *verbs.QP, cq *verbs.CQ, in lockoffload.Invite, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	qp, cq, remote, err := dial(ctx, c.pd, c.at, wantLocks, 0)
+	if err != nil {
+		return nil, nil, in, err
 	}
-	return in, in.UnmarshalBinary(remote.Data)
+	if err := in.UnmarshalBinary(remote.Data); err != nil {
+		return nil, nil, in, errors.Join(err, qp.Close(), cq.Close())
+	}
+	return qp, cq, in, nil
 }
 
 // dial makes a queue pair and connects it by TCP.

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/internal/debian"
+)
+
+// module is the module's path, cgoPackage the package that the headers reach
+// Go through.
+const (
+	module     = "github.com/goverbs/goverbs"
+	cgoPackage = module + "/cgo"
+)
+
+// packages are those of a release that the module is built with and runs on.
+var packages = []string{"libibverbs-dev", "librdmacm-dev", "libibverbs1", "librdmacm1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200",
+	"libc6", "libc6-dev", "linux-libc-dev", "libgcc-s1"}
+
+// build does all for a target and says what was done.
+func (t target) build(ctx context.Context, folder string) (string, error) {
+	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
+	if err != nil {
+		return "", err
+	}
+	version, err := rdmaCore(t.libraries(tree))
+	if err != nil {
+		return "", err
+	}
+	g := t.toolchain(tree)
+	list, err := g.run(ctx, "list", "-test", "-f", "{{.ImportPath}}\t{{join .Deps \" \"}}", "./...")
+	if err != nil {
+		return "", err
+	}
+	built, tests := dependents(list)
+	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(built, tests))))
+	if _, err := g.run(ctx, append([]string{"vet"}, all...)...); err != nil {
+		return "", err
+	}
+	if _, err := g.run(ctx, append([]string{"build"}, built...)...); err != nil {
+		return "", err
+	}
+	if err := g.buildTests(ctx, tests); err != nil {
+		return "", err
+	}
+	done := fmt.Sprintf("rdma-core %s (%s/%s): %d packages and %d test binaries vetted and built", version, t.release, t.arch, len(built), len(tests))
+	if !t.native() {
+		return done + ", none run", nil
+	}
+	loader, err := t.loader(tree)
+	if err != nil {
+		return "", err
+	}
+	if _, err := g.run(ctx, "test", "-short", "-count=1", "-exec", loader, "./cgo/...", "./verbs"); err != nil {
+		return "", err
+	}
+	return done + ", unit tests of cgo and verbs passed", nil
+}
+
+// toolchain is the go command set up for a target.
+type toolchain struct{ env []string }
+
+// toolchain uses Go's own resolver and user database: without C in the standard
+// library only packages of this module depend on the compiler's flags, and the
+// rest is built once for all targets of an architecture.
+func (t target) toolchain(tree string) toolchain {
+	return toolchain{env: append(os.Environ(), "CC="+t.compiler(tree), "CGO_ENABLED=1", "GOOS=linux", "GOARCH="+t.arch,
+		strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -tags=netgo,osusergo"))}
+}
+
+func (g toolchain) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = g.env
+	// What go started ends with it, and is waited for not much longer.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s%s", args[0], err, problems.Bytes(), out.Bytes())
+	}
+	return out.String(), nil
+}
+
+// buildTests builds test binaries, for the linker's opinion of them alone.
+func (g toolchain) buildTests(ctx context.Context, packages []string) error {
+	dir, err := os.MkdirTemp("", "headers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_, err = g.run(ctx, append([]string{"test", "-c", "-o", dir + "/"}, packages...)...)
+	return err
+}
+
+// dependents reads the output of go list -test, an import path and its
+// dependencies a line, and answers the packages of this module that reach
+// package cgo, and those whose tests do.
+func dependents(list string) (built, tests []string) {
+	for line := range strings.Lines(list) {
+		path, deps, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if path != cgoPackage && !slices.Contains(strings.Fields(deps), cgoPackage) {
+			continue
+		}
+		// "verbs [verbs.test]" is verbs as its test is built with it.
+		if name, ok := strings.CutSuffix(path, ".test"); ok {
+			tests = append(tests, name)
+		} else if !strings.Contains(path, " ") {
+			built = append(built, path)
+		}
+	}
+	return built, tests
+}
+
+// rdmaCore answers the version of the rdma-core that libraries are from:
+// libibverbs.so.1.14.56.1 is from 56.1.
+func rdmaCore(libraries string) (string, error) {
+	name, err := os.Readlink(filepath.Join(libraries, "libibverbs.so.1"))
+	if err != nil {
+		return "", err
+	}
+	parts := strings.SplitN(name, ".", 5)
+	if len(parts) != 5 {
+		return "", fmt.Errorf("%s: no version in that name", name)
+	}
+	return parts[4], nil
+}
+
+// loader is the command that runs programs with the libraries of a release,
+// which may need a newer C library than the host's.
+func (t target) loader(tree string) (string, error) {
+	for _, name := range []string{"lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"} {
+		path := filepath.Join(tree, name)
+		if _, err := os.Stat(path); err == nil {
+			return path + " --library-path " + t.libraries(tree), nil
+		}
+	}
+	return "", errors.New("no dynamic linker in " + tree)
+}

@@ -1,0 +1,97 @@
+// Headers builds the module against the rdma-core of several Debian releases
+// and architectures, and says in a line each what was built:
+//
+//	go run ./ci/headers [release/architecture ...]
+//
+// Nothing is installed: headers and libraries are unpacked into the lab's cache
+// ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
+// such as package gcc-aarch64-linux-gnu.
+//
+// Packages that reach package cgo, which alone depend on the headers, are vetted
+// and built, with their tests. On the host's architecture the
+// unit tests of cgo and verbs run too, with the libraries of the release, the C
+// library included.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/internal/cache"
+)
+
+// usual are the oldest rdma-core that is supported, the one of the current
+// Debian and the newest.
+var usual = []string{"bookworm/amd64", "trixie/amd64", "sid/amd64", "trixie/arm64"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "headers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		args = usual
+	}
+	var targets []target
+	for _, a := range args {
+		t, err := parseTarget(a)
+		if err != nil {
+			return err
+		}
+		targets = append(targets, t)
+	}
+	folder, err := cache.Dir()
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		start := time.Now()
+		done, err := t.build(ctx, folder)
+		if err != nil {
+			return fmt.Errorf("%s/%s: %w", t.release, t.arch, err)
+		}
+		fmt.Printf("%s (%.0f s)\n", done, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// target is what to build against.
+type target struct{ release, arch string }
+
+// triplets are the names that Debian has for architectures in paths and names
+// of compilers.
+var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
+
+func parseTarget(s string) (target, error) {
+	release, arch, ok := strings.Cut(s, "/")
+	if !ok || release == "" || triplets[arch] == "" {
+		return target{}, fmt.Errorf("no target %q; one is such as trixie/arm64", s)
+	}
+	return target{release, arch}, nil
+}
+
+func (t target) native() bool { return t.arch == runtime.GOARCH }
+
+// compiler answers the C compiler for the target with a release's tree as the
+// root of headers and libraries. The libraries are named once more because a
+// native compiler looks into the host's own first.
+func (t target) compiler(tree string) string {
+	cc := "gcc"
+	if !t.native() {
+		cc = triplets[t.arch] + "-gcc"
+	}
+	return fmt.Sprintf("%s --sysroot=%s -L%s", cc, tree, t.libraries(tree))
+}
+
+func (t target) libraries(tree string) string { return tree + "/usr/lib/" + triplets[t.arch] }

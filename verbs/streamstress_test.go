@@ -1,0 +1,106 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Streams that come and go leave nothing: no memory, no descriptors, no RDMA
+// objects. GOVERBS_CONNECTS says how many; 100,000 take hours on an emulated
+// machine.
+func TestCMStreamsComeAndGo(t *testing.T) {
+	const warm = 20
+	n := 2000
+	if testing.Short() {
+		n = 100
+	}
+	if s := os.Getenv("GOVERBS_CONNECTS"); s != "" {
+		var err error
+		n, err = strconv.Atoi(s)
+		require.NoError(t, err)
+	}
+	p := cmPorts(t)
+	m, ctx := newCM(t), t.Context()
+	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", verbs.StreamConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	var cfg verbs.StreamConfig
+	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
+	turn := func(i int) error {
+		s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+		if err != nil {
+			return err
+		}
+		c, err := l.Accept()
+		if err != nil {
+			return errors.Join(err, s.Close())
+		}
+		_, err = s.Write([]byte("hello"))
+		if err == nil {
+			_, err = c.Read(make([]byte, 5))
+		}
+		if i%2 == 0 { // either side may be the first to go
+			return errors.Join(err, s.Close(), c.Close())
+		}
+		return errors.Join(err, c.Close(), s.Close())
+	}
+	run := func(from, to int) {
+		for i := from; i < to; i++ {
+			require.NoError(t, turn(i), "turn %d", i)
+		}
+	}
+	run(0, warm)
+	before, files := resident(t), descriptors(t)
+	now, stop := context.WithCancel(ctx)
+	stop()
+	objects, err := lab.Leftovers(now)
+	require.NoError(t, err)
+	start := time.Now()
+	run(warm, warm+n)
+	t.Logf("%d streams in %v", n, time.Since(start).Round(time.Millisecond))
+
+	require.Equal(t, files, descriptors(t), "descriptors")
+	soon, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	left, err := lab.Leftovers(soon, objects...)
+	require.NoError(t, err)
+	require.Empty(t, left, "RDMA objects")
+	// However many there were. Each has 2 MiB of buffers on each side, and some
+	// 50 KiB of queues; the heap's own unrest is a few MiB.
+	require.Less(t, resident(t), before+(16<<20), "resident memory; it was %d bytes", before)
+}
+
+// resident is the memory of this process after a collection.
+func resident(t *testing.T) int {
+	t.Helper()
+	runtime.GC()
+	runtime.GC() // what cleanups freed
+	debug.FreeOSMemory()
+	b, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	pages, err := strconv.Atoi(strings.Fields(string(b))[1])
+	require.NoError(t, err)
+	return pages * os.Getpagesize()
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
