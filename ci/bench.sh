@@ -1,38 +1,43 @@
 #!/bin/sh
-# make bench: each suite on each clock that it is measured on, then one file
+# make bench: each suite on each kernel and clock, then one file
 # build/bench/<suite>.json with a plot and the passes for benchstat beside it.
-# ONLY and PAIRS narrow a run down.
-set -eu
+# KERNEL, CLOCKS, ONLY and PAIRS narrow a run down. A benchmark, or a whole part,
+# that fails is reported, the others are measured, and the exit status tells.
+set -u
 out=build/bench
-mkdir -p $out
-go build -o build/bench-driver ./ci/bench
-go build -o build/rdmabench ./cmd/rdmabench
-cc -shared -fPIC -O2 -o build/yield.so ci/bench/yield/yield.c -ldl -libverbs
 root=$PWD
+status=0
+mkdir -p $out
+${GO:-go} build -o build/bench-driver ./ci/bench && ${GO:-go} build -o build/rdmabench ./cmd/rdmabench &&
+	cc -shared -fPIC -O2 -o build/yield.so ci/bench/verbs/yield/yield.c -ldl -libverbs || exit 1
 
-# part SUITE CLOCK FILE COMMAND... : one part of a suite, in the lab or on this machine's device
+# part SUITE CLOCK NAME COMMAND... : one part of a suite, in the lab or on this machine's device
 part() {
-	part_suite=$1 part_clock=$2 part_file=$3
+	part_suite=$1 part_clock=$2 part_dir=$out/parts/$3
 	shift 3
-	set -- "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -shim "$root/build/yield.so" \
-		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} -o "$root/$out/$part_file"
-	LAB_CLOCK=$part_clock "$@"
+	rm -rf "$part_dir" && mkdir -p "$part_dir"
+	began=$(date +%s)
+	LAB_CLOCK=$part_clock "$@" "$root/build/bench-driver" -suite "$part_suite" -rdmabench "$root/build/rdmabench" -shim "$root/build/yield.so" \
+		${ONLY:+-only "$ONLY"} ${PAIRS:+-pairs "$PAIRS"} -o "$root/$part_dir/records.json" || status=1
+	echo "bench: $part_dir took $(($(date +%s) - began)) s" >&2
+	files="$files $part_dir/records.json"
 }
 
-for suite in $(echo "$SUITE" | tr , ' '); do
+for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 	files=""
 	if [ "$suite" = verbs ]; then
-		part verbs-native wall verbs-native.json env
-		files="$out/verbs-native.json"
+		part verbs-native wall verbs-native env
 	fi
 	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
-		part "$suite" wall "$suite-wall.json" env
-		files="$files $out/$suite-wall.json"
+		part "$suite" wall "$suite-wall" env
 	else
-		for clock in instructions wall; do
-			part "$suite" $clock "$suite-$clock.json" build/rxelab -kernel "${KERNEL:-6.1}" -clock $clock -timeout 60m -artifacts $out --
-			files="$files $out/$suite-$clock.json"
+		for kernel in ${KERNEL:-${KERNELS:-6.1 6.12}}; do
+			for clock in ${CLOCKS:-instructions wall}; do
+				part "$suite" $clock "$suite-$kernel-$clock" \
+					build/rxelab -kernel "$kernel" -clock $clock -timeout 60m -artifacts "$out/parts/$suite-$kernel-$clock" --
+			done
 		done
 	fi
-	build/bench-driver -merge -o "$out/$suite.json" $files
+	build/bench-driver -merge -o "$out/$suite.json" $files || status=1
 done
+exit $status

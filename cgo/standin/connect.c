@@ -7,6 +7,7 @@
 #include "standin.h"
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
+#include <time.h>
 
 struct connector {
 	struct rdma_event_channel *channel;
@@ -81,15 +82,18 @@ out:
 	return took;
 }
 
-int standin_connect_loop(const char *address, uint16_t port, int64_t *lat, int n)
+int standin_connect_loop(const char *address, uint16_t port, int64_t pause, int64_t *lat, int n)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
+	struct timespec before = { .tv_sec = pause / 1000000000, .tv_nsec = pause % 1000000000 };
 	struct connector c = {};
 	int err = -1;
 
 	if (inet_pton(AF_INET, address, &to.sin_addr) != 1 || !(c.channel = rdma_create_event_channel()))
 		return -1;
 	for (int i = 0; i < n; i++) {
+		if (pause)
+			nanosleep(&before, NULL);
 		lat[i] = connect_once(&c, (struct sockaddr *)&to);
 		if (lat[i] < 0)
 			goto out;

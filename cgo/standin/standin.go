@@ -95,12 +95,12 @@ func ReadLoop(qp cgo.QP, cq cgo.CQ, local cgo.SGE, remote uint64, rkey uint32, e
 }
 
 // ConnectLoop makes n connections to a listener at an IPv4 address through
-// librdmacm, in C, and stores how long each took until it was established, in
-// nanoseconds, in lat.
-func ConnectLoop(to netip.AddrPort, lat []int64) error {
+// librdmacm, in C, with a pause before each, and stores how long each took until
+// it was established, in nanoseconds, in lat.
+func ConnectLoop(to netip.AddrPort, pause time.Duration, lat []int64) error {
 	address := C.CString(to.Addr().String())
 	defer C.free(unsafe.Pointer(address))
-	if C.standin_connect_loop(address, C.uint16_t(to.Port()), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(lat))), C.int(len(lat))) != 0 {
+	if C.standin_connect_loop(address, C.uint16_t(to.Port()), C.int64_t(pause), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(lat))), C.int(len(lat))) != 0 {
 		return errors.New("standin: C loop: a connection failed")
 	}
 	return nil

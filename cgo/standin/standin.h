@@ -33,7 +33,7 @@ int64_t standin_spin(int64_t turns);
 /* Accepts connections through librdmacm until there is an error. */
 int standin_connect_server(const char *address, uint16_t port);
 
-/* Connects n times through librdmacm and stores how long each took, in ns. */
-int standin_connect_loop(const char *address, uint16_t port, int64_t *lat, int n);
+/* Connects n times through librdmacm, pause ns after the last time, and stores how long each took, in ns. */
+int standin_connect_loop(const char *address, uint16_t port, int64_t pause, int64_t *lat, int n);
 
 #endif

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cgo/standin"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/internal/calm"
@@ -16,14 +17,14 @@ import (
 
 // The instrument is tested like code: what is known to be there must show at
 // its size. On the wall clock of a shared machine nothing of this size shows.
-func instrument(t *testing.T) *rig {
+func instrument(t *testing.T) *rig.RC {
 	t.Helper()
 	lab.RequireTopology(t, "wire")
 	if lab.Clock() != "instructions" {
 		t.Skip("needs the instruction clock: rxelab -clock instructions")
 	}
 	calm.SpareProcs()
-	r, err := newRig()
+	r, err := rig.NewRC()
 	require.NoError(t, err)
 	return r
 }
@@ -36,7 +37,7 @@ func TestExtraInstructionsShow(t *testing.T) {
 	perTurn := least(50, func() float64 { return float64(standin.Spin(calibration).Nanoseconds()) / calibration / 1e3 }) // us
 	reads := func(turns int) float64 {
 		return least(3, func() float64 {
-			us, err := r.cReadsWith(200, turns)
+			us, err := r.CReads(200, turns)
 			require.NoError(t, err)
 			return us
 		})
@@ -65,15 +66,15 @@ func least(n int, f func() float64) float64 {
 // A delay of netem, on both ways.
 func TestDelayShows(t *testing.T) {
 	r := instrument(t)
-	without, err := r.cReadsWith(100, 0)
+	without, err := r.CReads(100, 0)
 	require.NoError(t, err)
 	const delay = time.Millisecond
 	lab.ImpairWire(t, lab.Impairment{Delay: delay})
-	with, err := r.cReadsWith(100, 0)
+	with, err := r.CReads(100, 0)
 	require.NoError(t, err)
 	t.Logf("C loop: %.1f us without, %.1f us with %v each way", without, with, delay)
 	require.InEpsilon(t, 2*float64(delay.Microseconds()), with-without, 0.05)
-	goWith, err := r.goReads(100)
+	goWith, err := r.GoReads(100)
 	require.NoError(t, err)
 	t.Logf("Go: %.1f us with the delay", goWith)
 	require.InEpsilon(t, with, goWith, 0.05)
@@ -84,9 +85,9 @@ func TestRepeats(t *testing.T) {
 	r := instrument(t)
 	var c, g []float64
 	for range 7 {
-		x, err := r.cReads(200)
+		x, err := r.CReads(200, 0)
 		require.NoError(t, err)
-		y, err := r.goReads(200)
+		y, err := r.GoReads(200)
 		require.NoError(t, err)
 		c, g = append(c, x), append(g, y)
 	}

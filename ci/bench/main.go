@@ -4,25 +4,47 @@
 //
 //	bench -suite verbs -clock instructions -o verbs-instructions.json
 //	bench -merge -o verbs.json verbs-instructions.json verbs-wall.json
+//	bench -plan 0.01 verbs.json
 package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/ci/bench/dc"
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/bench/lockoffload"
+	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/internal/calm"
 )
+
+var suites = map[string]func(harness.Env) []harness.Benchmark{
+	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite,
+}
+
+// role is what this program does as one side of a pass.
+func role(name string) rig.Role {
+	for _, roles := range []map[string]rig.Role{verbs.Roles, dc.Roles, lockoffload.Roles} {
+		if r := roles[name]; r != nil {
+			return r
+		}
+	}
+	return func(context.Context, string) error { return fmt.Errorf("no role %q", name) }
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,82 +56,63 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	suite := flag.String("suite", "verbs", "suite to run")
-	out := flag.String("o", "", "JSON file to write")
-	only := flag.String("only", "", "comma-separated names of the benchmarks to run")
-	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number")
-	rdmabench := flag.String("rdmabench", "rdmabench", "our benchmark program")
-	shim := flag.String("shim", "", "yield.so, for polled ping-pong on the instruction clock")
-	role := flag.String("role", "", "run as one side of a pass")
+	suite := flag.String("suite", "verbs", "`suite` to run: "+strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+	out := flag.String("o", "", "JSON `file` to write")
+	only := flag.String("only", "", "comma-separated `names` of benchmarks or figures")
+	pairs := flag.Int("pairs", 0, "pairs of each benchmark; 0 means the clock's own number. Targets are judged with 6, 9, 12, 15, 17, 18 or 20")
+	limit := flag.Duration("pass-limit", 3*time.Minute, "time that one pass may take, on the clock of the run")
+	program := flag.String("rdmabench", "rdmabench", "our benchmark `program`")
+	shim := flag.String("shim", "", "`file` yield.so, for polled ping-pong on the instruction clock")
+	as := flag.String("role", "", "run as one side of a pass")
 	at := flag.String("at", "", "address of the pass")
 	merge := flag.Bool("merge", false, "merge the JSON files named as arguments")
+	plan := flag.Float64("plan", 0, "print how many pairs bring the interval's half-width down to this `ratio`, by the baselines in the JSON files named as arguments")
+	list := flag.Bool("list", false, "print the names of the suite's figures")
 	flag.Parse()
-	if *role != "" {
-		if roles[*role] == nil {
-			return fmt.Errorf("no role %q", *role)
-		}
-		return roles[*role](ctx, *at)
+	switch {
+	case *as != "":
+		return role(*as)(ctx, *at)
+	case *merge:
+		return mergeFiles(*out, flag.Args())
+	case *plan > 0:
+		return planPairs(*plan, flag.Args())
+	case suites[*suite] == nil:
+		return fmt.Errorf("no suite %q", *suite)
+	case *pairs < 0:
+		return errors.New("-pairs is negative")
 	}
 	calm.SpareProcs()
-	if *merge {
-		return mergeFiles(*out, flag.Args())
+	e := harness.Env{Clock: lab.Clock(), Topology: lab.Topology(), Rdmabench: *program, Shim: *shim, PassLimit: *limit}
+	if e.Topology == "" {
+		e.Topology = "host"
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
 		return err
 	}
-	e := env{clock: lab.Clock(), topology: lab.Topology(), kernel: unix.ByteSliceToString(uts.Release[:]),
-		rdmabench: *rdmabench, shim: *shim}
-	if e.topology == "" {
-		e.topology = "host"
-	}
-	table, ok := suites[*suite]
-	if !ok {
-		return fmt.Errorf("no suite %q", *suite)
-	}
-	list := slices.DeleteFunc(table(e), func(b benchmark) bool {
-		return *only != "" && !slices.Contains(strings.Split(*only, ","), b.name) || b.only && !slices.Contains(b.clocks, e.clock)
+	e.Kernel = unix.ByteSliceToString(uts.Release[:])
+	benchmarks := slices.DeleteFunc(suites[*suite](e), func(b harness.Benchmark) bool {
+		return *only != "" && !b.Named(strings.Split(*only, ",")) || !b.On(e.Clock)
 	})
+	if *list {
+		for _, b := range benchmarks {
+			for _, f := range b.Figures {
+				fmt.Println(f.Name)
+			}
+		}
+		return nil
+	}
 	if *pairs == 0 {
-		*pairs = defaultPairs[e.clock]
+		*pairs = harness.Pairs[e.Clock]
 	}
-	records, err := measureSuite(ctx, e, list, *pairs, os.Stderr)
+	var records []measure.Record
+	err := harness.Run(ctx, e, benchmarks, *pairs, os.Stderr, func(r []measure.Record) error {
+		records = r
+		if *out == "" {
+			return nil
+		}
+		return measure.WriteJSON(*out, r)
+	})
 	measure.WriteTable(os.Stdout, records)
-	if *out != "" {
-		if werr := measure.WriteJSON(*out, records); werr != nil {
-			return werr
-		}
-	}
 	return err
-}
-
-// mergeFiles joins the files of one suite, prints the table, and writes passes
-// in benchstat's format and a plot beside the JSON file.
-func mergeFiles(out string, files []string) error {
-	var all []measure.Record
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
-		}
-		var part []measure.Record
-		if err := json.Unmarshal(b, &part); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
-		}
-		all = append(all, part...)
-	}
-	if err := measure.WriteJSON(out, all); err != nil {
-		return err
-	}
-	measure.WriteTable(os.Stdout, all)
-	base := strings.TrimSuffix(out, ".json")
-	txt, err := os.Create(base + ".txt")
-	if err != nil {
-		return err
-	}
-	measure.WriteGoBench(txt, all)
-	if err := txt.Close(); err != nil {
-		return err
-	}
-	return measure.Plot(base+".svg", all)
 }

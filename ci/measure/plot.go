@@ -22,7 +22,7 @@ func Plot(path string, records []Record) error {
 			continue
 		}
 		y := float64(len(names))
-		names = append(names, fmt.Sprintf("%s, %s", r.Name, r.Clock))
+		names = append(names, fmt.Sprintf("%s, %s, %s", r.Name, Series(r.Kernel), r.Clock))
 		ratios.add(r.Ratio, y, r.RatioLow, r.RatioHigh)
 		self.add((r.AALow+r.AAHigh)/2, y+0.25, r.AALow, r.AAHigh)
 	}

@@ -3,7 +3,6 @@ package measure
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
@@ -34,6 +33,8 @@ const (
 	Missed     = "missed"
 	Unresolved = "unresolved"
 	Broken     = "set-up broken" // the baseline differs from itself
+	Failed     = "failed"        // it could not be measured: see Record.Error
+	Unjudged   = "not judged"    // the number of pairs has no interval near 95 %
 	Reported   = ""              // no target
 )
 
@@ -61,6 +62,7 @@ type Record struct {
 	RatioHigh     float64 `json:"ratio_high,omitempty"`
 	AALow         float64 `json:"aa_low,omitempty"`
 	AAHigh        float64 `json:"aa_high,omitempty"`
+	Level         float64 `json:"level,omitempty"` // of all intervals of this record
 	Pairs         int     `json:"pairs,omitempty"`
 	Kernel        string  `json:"kernel"`
 	Topology      string  `json:"topology"`
@@ -69,25 +71,25 @@ type Record struct {
 	ValueHigh float64 `json:"value_high,omitempty"`
 	Target    string  `json:"target,omitempty"`
 	Verdict   string  `json:"verdict,omitempty"`
-	Failed    int     `json:"failed_passes,omitempty"`
+	Failed    int     `json:"failed_passes,omitempty"` // of the benchmark, those that were repeated included
+	Error     string  `json:"error,omitempty"`         // of the last one that failed
 
 	Ours      []float64 `json:"ours,omitempty"` // every pass
 	BaseFirst []float64 `json:"baseline_first,omitempty"`
 	BaseAgain []float64 `json:"baseline_again,omitempty"`
 }
 
-// Compare fills in the figures of pairs: ours, and the baseline before and
-// after it (or in another fixed order).
+// Compare fills in the figures of pairs: ours, and the baseline twice.
 func (r *Record) Compare(ours, base, again []float64, t *Target) {
 	ratios := Ratios(ours, base)
 	aa := MedianInterval(Ratios(again, base))
 	in := MedianInterval(ratios)
 	r.Value, r.BaselineValue, r.Pairs = Median(ours), Median(base), len(ours)
 	r.Ratio, r.RatioLow, r.RatioHigh = Median(ratios), in.Low, in.High
-	r.AALow, r.AAHigh = aa.Low, aa.High
+	r.AALow, r.AAHigh, r.Level = aa.Low, aa.High, in.Level
 	r.Ours, r.BaseFirst, r.BaseAgain = ours, base, again
-	r.Target, r.Verdict = t.String(), verdict(in, t)
-	if res := Resolution(r.Clock); aa.Low > 1+res || aa.High < 1-res {
+	r.Target, r.Verdict = t.String(), verdict(in, len(ours), t)
+	if res := Resolution(r.Clock); Judges(len(ours)) && (aa.Low > 1+res || aa.High < 1-res) {
 		r.Verdict = Broken
 	}
 }
@@ -96,14 +98,21 @@ func (r *Record) Compare(ours, base, again []float64, t *Target) {
 func (r *Record) Plain(values []float64, t *Target) {
 	in := MedianInterval(values)
 	r.Value, r.ValueLow, r.ValueHigh, r.Pairs = Median(values), in.Low, in.High, len(values)
-	r.Ours = values
-	r.Target, r.Verdict = t.String(), verdict(in, t)
+	r.Ours, r.Level = values, in.Level
+	r.Target, r.Verdict = t.String(), verdict(in, len(values), t)
 }
 
-func verdict(in Interval, t *Target) string {
+// Fail says that the figure could not be measured.
+func (r *Record) Fail(err error, t *Target) {
+	r.Target, r.Verdict, r.Error = t.String(), Failed, err.Error()
+}
+
+func verdict(in Interval, n int, t *Target) string {
 	switch {
 	case t == nil:
 		return Reported
+	case !Judges(n):
+		return Unjudged
 	case t.AtMost && in.High <= t.Value, !t.AtMost && in.Low >= t.Value:
 		return Met
 	case t.AtMost && in.Low > t.Value, !t.AtMost && in.High < t.Value:
@@ -126,29 +135,4 @@ func WriteJSON(path string, records []Record) error {
 		return err
 	}
 	return os.Rename(tmp, path)
-}
-
-// WriteTable prints the records for people.
-func WriteTable(w io.Writer, records []Record) {
-	fmt.Fprintf(w, "%-24s %-12s %12s %12s %-6s %7s %17s %17s %5s  %-8s %s\n", "benchmark", "clock", "ours", "baseline", "unit",
-		"ratio", "95 % interval", "A/A interval", "pairs", "target", "verdict")
-	for _, r := range records {
-		if r.Ratio == 0 {
-			fmt.Fprintf(w, "%-24s %-12s %12.4g %12s %-6s %7s [%7.4g, %7.4g] %17s %5d  %-8s %s\n", r.Name, r.Clock, r.Value, "", r.Unit,
-				"", r.ValueLow, r.ValueHigh, "", r.Pairs, r.Target, r.Verdict)
-			continue
-		}
-		fmt.Fprintf(w, "%-24s %-12s %12.4g %12.4g %-6s %7.3f [%7.3f, %7.3f] [%7.3f, %7.3f] %5d  %-8s %s\n", r.Name, r.Clock, r.Value,
-			r.BaselineValue, r.Unit, r.Ratio, r.RatioLow, r.RatioHigh, r.AALow, r.AAHigh, r.Pairs, r.Target, r.Verdict)
-	}
-}
-
-// WriteGoBench prints every pass in the format of go test -bench, for
-// benchstat.
-func WriteGoBench(w io.Writer, records []Record) {
-	for _, r := range records {
-		for _, v := range r.Ours {
-			fmt.Fprintf(w, "Benchmark/%s/%s 1 %g %s\n", r.Name, r.Clock, v, r.Unit)
-		}
-	}
 }

@@ -1,14 +1,11 @@
-package main
+package verbs
 
 import (
-	"context"
-	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 )
 
 const latencyOutput = `
@@ -39,31 +36,18 @@ func TestPerftestTables(t *testing.T) {
 	}
 }
 
-// All sides run equally often and in every place of the order; a pass that
-// fails once is repeated and counted, one that fails twice ends the run.
-func TestInterleaving(t *testing.T) {
-	var order string
-	side := func(name string, v float64) pass {
-		return func(context.Context) (float64, error) { order += name; return v, nil }
+// Both programs get the same flags, and each combination of waiting and posting
+// is a row of its own.
+func TestBandwidthRows(t *testing.T) {
+	var names []string
+	for _, b := range bandwidths(harness.Env{Clock: harness.Instructions}) {
+		require.Equal(t, ">= 0.97", b.Figures[0].Target.String(), b.Name)
+		require.Equal(t, harness.Both, b.Judged, b.Name)
+		names = append(names, b.Name)
 	}
-	b := benchmark{name: "x", clocks: []string{"wall"}, target: measure.AtMost(2), ours: side("o", 3), base: side("b", 2)}
-	recs, err := measureSuite(context.Background(), env{clock: "wall"}, []benchmark{b}, 6, io.Discard)
-	require.NoError(t, err)
-	require.Equal(t, "bobobbbbobobobbbbo", order)
-	require.Equal(t, 1.5, recs[0].Ratio)
-	require.Equal(t, measure.Met, recs[0].Verdict)
-
-	failures := 1
-	b.ours = func(context.Context) (float64, error) {
-		if failures--; failures >= 0 {
-			return 0, errors.New("no luck")
-		}
-		return 2, nil
-	}
-	recs, err = measureSuite(context.Background(), env{clock: "wall"}, []benchmark{b}, 3, io.Discard)
-	require.NoError(t, err)
-	require.Equal(t, 1, recs[0].Failed)
-	failures = 2
-	_, err = measureSuite(context.Background(), env{clock: "wall"}, []benchmark{b}, 3, io.Discard)
-	require.ErrorContains(t, err, "no luck")
+	require.ElementsMatch(t, []string{
+		"write_bw_64KiB_poll_single", "write_bw_64KiB_poll_list",
+		"send_ud_rate_1KiB_poll_single", "send_ud_rate_1KiB_poll_list", "send_ud_rate_1KiB_event_single", "send_ud_rate_1KiB_event_list",
+		"read_bw_64KiB_poll_single", "read_bw_64KiB_event_single",
+	}, names)
 }

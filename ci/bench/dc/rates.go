@@ -1,17 +1,17 @@
-package main
+package dc
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
@@ -21,12 +21,12 @@ import (
 // rates compare one initiator that serves a thousand targets with as many RC
 // connections, to the same addresses: each target on a host of its own, and all
 // of them on one host.
-func rates(clocks []string) []benchmark {
+func rates() []harness.Benchmark {
 	// There is one set at a time: what the sessions of another do when their
 	// leases end would be measured too.
 	var last *manyTargets
 	set := func(ends func() ([]lab.Endpoint, error)) func() (*manyTargets, error) {
-		return sync.OnceValues(func() (*manyTargets, error) {
+		return func() (*manyTargets, error) {
 			if last != nil {
 				if err := last.close(); err != nil {
 					return nil, err
@@ -38,38 +38,40 @@ func rates(clocks []string) []benchmark {
 			}
 			last, err = newManyTargets(at)
 			return last, err
-		})
+		}
 	}
 	oneHost := func() ([]lab.Endpoint, error) {
-		_, far, err := endpoints()
+		_, far, err := rig.Endpoints()
 		return slices.Repeat([]lab.Endpoint{far}, targetCount), err
 	}
 	hosts := func() ([]lab.Endpoint, error) { return lab.AddAddrs(targetCount) }
 	if lab.Topology() != "wire" {
 		hosts = oneHost // addresses cannot be made up elsewhere
 	}
-	apart, together := set(hosts), set(oneHost)
-	rate := func(name string, many func() (*manyTargets, error), window int, pick func() func() int, target *measure.Target) benchmark {
-		on := func(f func(m *manyTargets, ctx context.Context, window int, pick func() int) (float64, error)) pass {
-			return onRig(many, func(m *manyTargets, ctx context.Context) (float64, error) { return f(m, ctx, window, pick()) })
+	apart, together := rig.Lazy(set(hosts)), rig.Lazy(set(oneHost))
+	rate := func(name string, many *rig.Once[*manyTargets], window int, pick func() func() int, target *measure.Target) harness.Benchmark {
+		on := func(f func(m *manyTargets, ctx context.Context, window int, pick func() int) (float64, error)) harness.Pass {
+			return many.Pass(func(m *manyTargets, ctx context.Context) (float64, error) { return f(m, ctx, window, pick()) })
 		}
-		return benchmark{name: name, unit: "op/s", baseline: "1000 RC connections", target: target, clocks: clocks,
-			ours: on((*manyTargets).dcRate), base: on((*manyTargets).rcRate)}
+		return harness.Compare(harness.Figure{Name: name, Unit: "op/s", Target: target}, instructions,
+			on((*manyTargets).dcRate), harness.Side{Name: "1000 RC connections", Run: on((*manyTargets).rcRate)})
 	}
-	skewed := func() func() int { return zipf(targetCount, 0.99, 3) }
+	skewed := func() func() int { return rig.Zipf(targetCount, 0.99, 3) }
 	uniform := func() func() int {
 		r := rand.New(rand.NewPCG(1, 2))
 		return func() int { return r.IntN(targetCount) }
 	}
-	return []benchmark{
-		// One request for each target is outstanding on average; beside it fewer
-		// and more.
-		rate("targets_1000_zipf_rate", apart, 1000, skewed, measure.AtLeast(0.7)),
+	// One request for each target is outstanding on average; below it fewer and
+	// more.
+	judged := rate("targets_1000_zipf_rate", apart, 1000, skewed, measure.AtLeast(0.7))
+	judged.Judged = harness.Both
+	return []harness.Benchmark{
+		judged,
 		rate("targets_1000_zipf_rate_64", apart, 64, skewed, nil),
 		rate("targets_1000_zipf_rate_4000", apart, 4000, skewed, nil),
 		rate("targets_1000_uniform_rate", apart, 1000, uniform, nil),
-		{name: "targets_1000_qps", unit: "QPs", target: measure.AtMost(32), clocks: clocks,
-			ours: onRig(apart, func(m *manyTargets, _ context.Context) (float64, error) { return m.queuePairs() })},
+		harness.Plain(harness.Figure{Name: "targets_1000_qps", Unit: "QPs", Target: measure.AtMost(32)}, instructions,
+			apart.Pass(func(m *manyTargets, _ context.Context) (float64, error) { return m.queuePairs() })),
 		// Sessions may not be taken up again soon after another target of the same
 		// host was left.
 		rate("targets_1000_zipf_rate_one_host", together, 1000, skewed, nil),
@@ -84,7 +86,7 @@ const (
 	// run, and the first requests to a target after such a pause bring them; so
 	// each pass, of either side, begins like that, with the window full and the
 	// same sequence of targets, and what is timed is the steady state.
-	rateOps = 8000
+	rateOps = 5000
 	warmOps = 2000
 	// perTarget bounds what one target has outstanding.
 	perTarget = 32
@@ -98,7 +100,7 @@ const (
 
 // manyTargets are as many targets as connections.
 type manyTargets struct {
-	c         *dcHost
+	c         *rig.Host
 	initiator *dc.Initiator
 	peers     []*dc.Peer
 	at        []verbs.Remote // memory of each target
@@ -121,28 +123,28 @@ func (m *manyTargets) close() error {
 }
 
 func newManyTargets(ends []lab.Endpoint) (*manyTargets, error) {
-	near, _, err := endpoints()
+	near, _, err := rig.Endpoints()
 	if err != nil {
 		return nil, err
 	}
 	m := &manyTargets{}
-	if m.c, err = newDCHost(near); err != nil {
+	if m.c, err = rig.NewHost(near); err != nil {
 		return nil, err
 	}
-	hosts, err := newDCHostsAt(ends)
+	hosts, err := newHostsAt(ends)
 	if err != nil {
 		return nil, err
 	}
-	if m.initiator, err = dc.NewInitiator(dc.InitiatorConfig{PD: m.c.pd, GID: m.c.gid, Contexts: manyContexts}); err != nil {
+	if m.initiator, err = dc.NewInitiator(dc.InitiatorConfig{PD: m.c.PD, GID: m.c.GID, Contexts: manyContexts}); err != nil {
 		return nil, err
 	}
 	m.opened(m.initiator)
-	if m.cq, err = m.c.pd.Device().CreateCQ(verbs.CQConfig{Depth: 2 * maxWindow}); err != nil {
+	if m.cq, err = m.c.PD.Device().CreateCQ(verbs.CQConfig{Depth: 2 * maxWindow}); err != nil {
 		return nil, err
 	}
 	m.opened(m.cq)
 	for _, h := range hosts {
-		t, err := dc.NewTarget(dc.TargetConfig{PD: h.pd, GID: h.gid, Responders: 2, Receives: 16, Lease: idleLease})
+		t, err := dc.NewTarget(dc.TargetConfig{PD: h.PD, GID: h.GID, Responders: 2, Receives: 16, Lease: idleLease})
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +154,7 @@ func newManyTargets(ends []lab.Endpoint) (*manyTargets, error) {
 			return nil, err
 		}
 		m.peers = append(m.peers, p)
-		m.at = append(m.at, h.mr.Region().At(0))
+		m.at = append(m.at, h.MR.Region().At(0))
 		b, err := m.connection(h)
 		if err != nil {
 			return nil, err
@@ -169,19 +171,19 @@ func newManyTargets(ends []lab.Endpoint) (*manyTargets, error) {
 	return m, err
 }
 
-// newDCHostsAt opens each device once.
-func newDCHostsAt(ends []lab.Endpoint) ([]*dcHost, error) {
-	first := make(map[string]*dcHost)
-	var out []*dcHost
+// newHostsAt opens each device once.
+func newHostsAt(ends []lab.Endpoint) ([]*rig.Host, error) {
+	first := make(map[string]*rig.Host)
+	var out []*rig.Host
 	for _, e := range ends {
 		var err error
 		if first[e.Device] == nil {
-			if first[e.Device], err = newDCHost(e); err != nil {
+			if first[e.Device], err = rig.NewHost(e); err != nil {
 				return nil, err
 			}
 		}
 		h := *first[e.Device]
-		if h.gid, err = h.pd.Device().FindGID(verbs.GIDQuery{Addr: e.Addr}); err != nil {
+		if h.GID, err = h.PD.Device().FindGID(verbs.GIDQuery{Addr: e.Addr}); err != nil {
 			return nil, err
 		}
 		out = append(out, &h)
@@ -189,23 +191,23 @@ func newDCHostsAt(ends []lab.Endpoint) ([]*dcHost, error) {
 	return out, nil
 }
 
-func (m *manyTargets) connection(to *dcHost) (*verbs.Batch, error) {
-	a, err := m.c.pd.CreateQP(verbs.QPConfig{SendCQ: m.cq, GID: m.c.gid, MaxSendWR: perTarget, MaxRecvWR: 1})
+func (m *manyTargets) connection(to *rig.Host) (*verbs.Batch, error) {
+	a, err := m.c.PD.CreateQP(verbs.QPConfig{SendCQ: m.cq, GID: m.c.GID, MaxSendWR: perTarget, MaxRecvWR: 1})
 	if err != nil {
 		return nil, err
 	}
 	m.opened(a)
-	idle, err := to.pd.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true})
+	idle, err := to.PD.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	m.opened(idle)
-	b, err := to.pd.CreateQP(verbs.QPConfig{SendCQ: idle, GID: to.gid, MaxSendWR: 1, MaxRecvWR: 1})
+	b, err := to.PD.CreateQP(verbs.QPConfig{SendCQ: idle, GID: to.GID, MaxSendWR: 1, MaxRecvWR: 1})
 	if err != nil {
 		return nil, err
 	}
 	m.opened(b)
-	if err := connectQPs(a, b); err != nil {
+	if err := rig.Connect(a, b); err != nil {
 		return nil, err
 	}
 	return a.NewBatch(1)
@@ -214,7 +216,7 @@ func (m *manyTargets) connection(to *dcHost) (*verbs.Batch, error) {
 // dcRate answers WRITEs of 64 bytes in a second, window of them outstanding, to
 // targets that pick chooses.
 func (m *manyTargets) dcRate(ctx context.Context, window int, pick func() int) (float64, error) {
-	r := dc.Request{Op: dc.Write, Local: m.c.mr.SGE(0, readSize)}
+	r := dc.Request{Op: dc.Write, Local: m.c.MR.SGE(0, rig.ReadSize)}
 	cs := make([]dc.Completion, 32)
 	return rateOf(window, pick, func(target int) error {
 		r.ID, r.Remote = uint64(target), m.at[target]
@@ -232,7 +234,7 @@ func (m *manyTargets) dcRate(ctx context.Context, window int, pick func() int) (
 
 func (m *manyTargets) rcRate(ctx context.Context, window int, pick func() int) (float64, error) {
 	wcs := make([]verbs.WC, 32)
-	local := m.c.mr.SGE(0, readSize)
+	local := m.c.MR.SGE(0, rig.ReadSize)
 	return rateOf(window, pick, func(target int) error {
 		b := m.rcs[target]
 		b.Write(uint64(target), verbs.Signaled, m.at[target], local)
@@ -300,20 +302,4 @@ func (m *manyTargets) queuePairs() (float64, error) {
 		return 0, fmt.Errorf("%d attaches", s.Attaches)
 	}
 	return float64(m.initiator.QueuePairs()), nil
-}
-
-// zipf answers numbers below n with probabilities 1/k^s, the same ones each time
-// for a seed.
-func zipf(n int, s float64, seed uint64) func() int {
-	sums := make([]float64, n)
-	sum := 0.0
-	for k := range sums {
-		sum += math.Pow(float64(k+1), -s)
-		sums[k] = sum
-	}
-	r := rand.New(rand.NewPCG(seed, 4))
-	return func() int {
-		i, _ := slices.BinarySearch(sums, r.Float64()*sum)
-		return min(i, n-1)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package dc
 
 import (
 	"context"
@@ -8,49 +8,66 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/dc"
 )
 
-func init() {
-	roles["dc-targets"] = serveTargets
-	roles["dc-fresh"] = attachRole((*attachRig).fresh)
-	roles["dc-switch"] = attachRole((*attachRig).change)
-	roles["dc-resume"] = attachRole((*attachRig).resume)
+// attaching compares three ways to reach a target that has no queue pair: a new
+// session on a context that is ready; the same when the only context serves
+// another target, whose session is parked; and a parked session that is taken up
+// again. Beside them two ways to connect an RC queue pair: one that was made
+// ahead, by one message each way on a TCP connection that is open (rows without
+// an addition), and a new one by librdmacm. All are processes of their own with
+// the runtime's monitor kept calm, and pause before each attach or connection.
+func attaching() harness.Benchmark {
+	const open, cm = "RC queue pair made ahead, over an open TCP connection", "new connection by librdmacm, in C"
+	attach := func(name, role string) harness.Side {
+		return harness.Side{Name: name, Run: rig.ByRoles("dc-targets", role, rig.Calm, "GOMAXPROCS=1")}
+	}
+	b := harness.Benchmark{Name: "attach", Judged: instructions, Sides: []harness.Side{
+		attach("attach", "dc-fresh"), attach("attach_switch", "dc-switch"), attach("attach_resume", "dc-resume"),
+		{Name: open, Run: rig.ByRoles("dc-open-server", "dc-open", rig.Calm, "GOMAXPROCS=1")},
+		{Name: cm, Run: rig.ByRoles("dc-cm-server", "dc-cm", rig.Calm)},
+	}}
+	for _, of := range []string{"attach", "attach_switch", "attach_resume"} {
+		b.Figures = append(b.Figures,
+			harness.Figure{Name: of + "_p50", Unit: "us", Of: of, Baseline: open},
+			harness.Figure{Name: of + "_p50_librdmacm", Unit: "us", Of: of, Baseline: cm})
+	}
+	b.Figures[0].Target = measure.AtMost(0.25)
+	return b
 }
 
-// attaching compares three ways to reach a target that has no queue pair with a
-// connection by librdmacm: a new session on a context that is ready; the same
-// when the only context serves another target, whose session is parked; and a
-// parked session that is taken up again. Each side is a process of its own, with
-// the runtime's monitor kept calm, as in conn_setup.
-func attaching() []benchmark {
-	const calm = "GODEBUG=schedtrace=1000000000"
-	row := func(name, role string, target *measure.Target) benchmark {
-		return benchmark{name: name, unit: "us", baseline: "connection by librdmacm", target: target,
-			clocks: []string{"instructions"}, base: connectBy("conn-server", "conn-c", calm), ours: connectBy("dc-targets", role, calm, "GOMAXPROCS=1")}
-	}
-	return []benchmark{
-		row("attach_p50", "dc-fresh", measure.AtMost(0.25)),
-		row("attach_switch_p50", "dc-switch", nil),
-		row("attach_resume_p50", "dc-resume", nil),
-	}
+// attachPause comes before each attach or connection: what the last one left to
+// do in the background is over then.
+const attachPause = 5 * time.Millisecond
+
+// connections is how many a pass makes.
+const connections = 40
+
+var attachRoles = map[string]rig.Role{
+	"dc-targets": serveTargets,
+	"dc-fresh":   attachRole((*attachRig).fresh),
+	"dc-switch":  attachRole((*attachRig).change),
+	"dc-resume":  attachRole((*attachRig).resume),
 }
 
 // serveTargets makes two targets and tells their addresses to whom asks at a TCP
 // address.
 func serveTargets(ctx context.Context, at string) error {
-	_, s, err := endpoints()
+	_, s, err := rig.Endpoints()
 	if err != nil {
 		return err
 	}
-	h, err := newDCHost(s)
+	h, err := rig.NewHost(s)
 	if err != nil {
 		return err
 	}
 	var b []byte
 	for range 2 {
-		t, err := dc.NewTarget(dc.TargetConfig{PD: h.pd, GID: h.gid})
+		t, err := dc.NewTarget(dc.TargetConfig{PD: h.PD, GID: h.GID})
 		if err != nil {
 			return err
 		}
@@ -96,25 +113,25 @@ func attachRole(f func(*attachRig, context.Context) (float64, error)) func(conte
 }
 
 func newAttachRig(at string) (*attachRig, error) {
-	conn, err := net.Dial("tcp", at)
+	conn, err := rig.DialServer(at)
 	if err != nil {
-		return nil, fmt.Errorf("targets: Couldn't connect: %w", err) // pairOf tries again
+		return nil, err
 	}
 	defer conn.Close()
 	b, err := io.ReadAll(conn)
 	if err != nil {
 		return nil, err
 	}
-	e, _, err := endpoints()
+	e, _, err := rig.Endpoints()
 	if err != nil {
 		return nil, err
 	}
-	h, err := newDCHost(e)
+	h, err := rig.NewHost(e)
 	if err != nil {
 		return nil, err
 	}
 	r := &attachRig{}
-	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.pd, GID: h.gid, Contexts: 1, Parking: dc.ParkAlways}); err != nil {
+	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.PD, GID: h.GID, Contexts: 1, Parking: dc.ParkAlways}); err != nil {
 		return nil, err
 	}
 	for k := range r.peers {
@@ -138,15 +155,14 @@ func (r *attachRig) repeat(ctx context.Context, prepare func() error) (float64, 
 		if err := prepare(); err != nil {
 			return 0, err
 		}
-		// What this left to do in the background is over.
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(attachPause)
 		start := time.Now()
 		if err := r.i.Attach(ctx, r.peers[0]); err != nil {
 			return 0, err
 		}
 		ns[k] = int64(time.Since(start))
 	}
-	return medianMicros(ns), nil
+	return rig.MedianMicros(ns), nil
 }
 
 func (r *attachRig) fresh(ctx context.Context) (float64, error) {

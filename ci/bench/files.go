@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goverbs/goverbs/ci/measure"
+)
+
+// mergeFiles joins the files of one suite, prints the table, and writes passes
+// in benchstat's format and a plot beside the JSON file. A part that is missing is
+// told at the end.
+func mergeFiles(out string, files []string) error {
+	all, err := readRecords(files)
+	if werr := measure.WriteJSON(out, all); werr != nil {
+		return werr
+	}
+	measure.WriteTable(os.Stdout, all)
+	base := strings.TrimSuffix(out, ".json")
+	txt, cerr := os.Create(base + ".txt")
+	if cerr != nil {
+		return cerr
+	}
+	measure.WriteGoBench(txt, all)
+	return errors.Join(err, txt.Close(), measure.Plot(base+".svg", all))
+}
+
+// readRecords reads what can be read.
+func readRecords(files []string) (all []measure.Record, err error) {
+	for _, f := range files {
+		var part []measure.Record
+		b, rerr := os.ReadFile(f)
+		if rerr == nil {
+			rerr = json.Unmarshal(b, &part)
+		}
+		if rerr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", f, rerr))
+			continue
+		}
+		all = append(all, part...)
+	}
+	return all, err
+}
+
+// planPairs takes the baselines of a run, each against itself, as the pilot of the
+// next one.
+func planPairs(halfWidth float64, files []string) error {
+	const most = 200
+	all, err := readRecords(files)
+	for _, r := range all {
+		if len(r.BaseAgain) == 0 {
+			continue
+		}
+		n := measure.Pairs(measure.Ratios(r.BaseAgain, r.BaseFirst), halfWidth, most)
+		text := fmt.Sprint(n)
+		if n > most {
+			text = fmt.Sprint("more than ", most)
+		}
+		fmt.Printf("%-40s %-6s %-12s %s\n", r.Name, measure.Series(r.Kernel), r.Clock, text)
+	}
+	return err
+}

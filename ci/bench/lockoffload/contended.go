@@ -1,0 +1,99 @@
+package lockoffload
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/measure"
+)
+
+// What the baselines of contended rows are called.
+const (
+	crowdDirect = "CMP_SWAP+READ with backoff, WRITE+unlock"
+	crowdNaive  = "CMP_SWAP spin, READ, WRITE, WRITE"
+)
+
+// contended are locks under contention: so many clients, each with a queue pair
+// of its own, change a record of 64 bytes in one slot after another, without a
+// pause between them. A change counts when its unlock was answered, on all sides.
+// Each row names the form of the change:
+//
+//   - update is Client.Update, one-sided and unfair;
+//   - agent are whole chains that Client.Do gives to the target's agent, and
+//     agent_fair such chains in fair mode;
+//   - tickets is lock, READ and WRITE, unlock from afar, in the order in which
+//     clients came to the slot;
+//   - direct is the baseline itself.
+//
+// With a delay a change takes round trips instead of the CPU.
+func contended() []harness.Benchmark {
+	r := rig.Lazy(newCrowd)
+	var list []harness.Benchmark
+	for _, n := range []int{2, 8, crowdMost} {
+		list = append(list, crowdOf(r, n))
+		if lab.In() && n != crowdMost {
+			list = append(list, crowdDelay(r, n))
+		}
+	}
+	return list
+}
+
+// Values of a pass.
+const (
+	goodput = iota // changes in a second
+	tail           // 99th percentile over the median of what a change takes
+	hotTail        // the same on the slot that most clients want
+	jain           // Jain's index of the clients' goodput: 1 when all got the same
+)
+
+func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
+	side := func(name string, op crowdOp) harness.Side { return harness.Side{Name: name, Run: r.Values(op.by(n))} }
+	b := harness.Benchmark{Name: fmt.Sprintf("contended_%d", n), Judged: instructions, Sides: []harness.Side{
+		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("agent_fair", (*crowdRig).doFair), side("tickets", (*crowdRig).tickets),
+		side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin),
+	}}
+	row := func(of, what string, value int, baseline, addition string, target *measure.Target) {
+		name := of
+		if of == crowdDirect {
+			name = "direct"
+		}
+		unit := "1"
+		if value == goodput {
+			unit = "op/s"
+		}
+		b.Figures = append(b.Figures, harness.Figure{Name: fmt.Sprintf("contended_%s_%s_%d%s", name, what, n, addition), Unit: unit,
+			Of: of, Baseline: baseline, Value: value, Target: target})
+	}
+	for _, of := range []string{"update", "agent"} {
+		row(of, "goodput", goodput, crowdDirect, "", measure.AtLeast(2))
+		row(of, "goodput", goodput, crowdNaive, "_naive", nil)
+	}
+	row("update", "p99_over_p50", tail, "", "", nil)
+	row("update", "jain", jain, "", "", nil)
+	for _, of := range []string{"agent_fair", "tickets"} {
+		row(of, "goodput", goodput, crowdDirect, "", nil)
+		row(of, "p99_over_p50", tail, "", "", measure.AtMost(5))
+		row(of, "jain", jain, "", "", measure.AtLeast(0.95))
+	}
+	if n == crowdMost {
+		row("tickets", "hot_p99_over_p50", hotTail, "", "", nil)
+	}
+	row(crowdDirect, "p99_over_p50", tail, "", "", nil)
+	row(crowdDirect, "jain", jain, "", "", nil)
+	return b
+}
+
+func crowdDelay(r *rig.Once[*crowdRig], n int) harness.Benchmark {
+	side := func(name string, op crowdOp) harness.Side {
+		return harness.Side{Name: name, Run: rig.Late(r.Values(op.by(n)))}
+	}
+	name := fmt.Sprintf("contended_update_goodput_delay_%d", n)
+	return harness.Benchmark{Name: name, Also: instructions,
+		Sides: []harness.Side{side("update", (*crowdRig).update), side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin)},
+		Figures: []harness.Figure{
+			{Name: name, Unit: "op/s", Of: "update", Baseline: crowdDirect},
+			{Name: name + "_naive", Unit: "op/s", Of: "update", Baseline: crowdNaive},
+		}}
+}

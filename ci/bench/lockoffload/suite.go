@@ -1,0 +1,32 @@
+// Package lockoffload is the suite of package lockoffload: chains and locks beside
+// what one would write without it, on the same kind of queue pair, with
+// completions waited for in the same way.
+//
+// There are two such clients. What figures are judged on is direct: the lock
+// command and a READ in one post, WRITE and unlock in one post. Beside it stands
+// naive, which waits for the reply to each request, as the textbook has it.
+package lockoffload
+
+import (
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
+)
+
+var instructions = []string{harness.Instructions}
+
+// Suite compares chains and locks of lockoffload. All of it runs in this process
+// but for a holder that is killed, and Redis.
+func Suite(harness.Env) []harness.Benchmark {
+	r := rig.Lazy(newChainRig)
+	list := []harness.Benchmark{readChain(r)}
+	// A device of its own has no wire that could be delayed.
+	if lab.In() {
+		list = append(list, readChainDelay(r), changeDelay(r))
+	}
+	list = append(list, contended()...)
+	return append(list, holderKilled(), redisLock(r))
+}
+
+// Roles are what passes run as processes of their own.
+var Roles = map[string]rig.Role{"lock-holder": holdLock}
