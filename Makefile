@@ -7,7 +7,7 @@
 export GOTOOLCHAIN ?= auto
 GO       = $(or $(shell sh ci/find-go.sh),go)
 SUITE   ?= verbs
-KERNELS ?= 6.1 6.12
+DEBIANS ?= 12 13
 LAB     := build/rxelab
 
 # A machine with an RDMA device of its own runs everything on that, without a
@@ -17,7 +17,10 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates $(if $(DEVICE),,qemu-system-x86)
 
-.PHONY: all setup lint unit device test torture demo bench lab clean
+# What the build against other releases and architectures needs.
+headers: PACKAGES += gcc-aarch64-linux-gnu
+
+.PHONY: all setup lint unit headers device test torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -44,38 +47,52 @@ unit: setup
 	$(GO) test -race $(SHORT) ./...
 	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
 
+# Every rdma-core that is supported, and arm64.
+headers: setup
+	$(GO) run ./ci/headers
+
 DEVICE_TESTS := ./verbs ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
+
 # go test reads quotes in -exec: the path may have spaces in it.
 LAUNCH = "$(CURDIR)/$(LAB)"
-EXEC = -exec '$(LAUNCH) -kernel $* $(1)'
+EXEC = -exec '$(LAUNCH) -debian $* $(1)'
+
+# Guests are pairs of kernel and userland: Debian 12 has Linux 6.1 and rdma-core
+# 44, Debian 13 has 6.12 and 56. Tests built on a newer system than the guest's
+# are built with the guest's C library.
+HOST_DEBIAN := $(shell . /etc/os-release 2>/dev/null && [ "$$ID" = debian ] && echo $$VERSION_ID)
+RELEASE_12 := bookworm
+RELEASE_13 := trixie
+FOR = $(if $(filter $(HOST_DEBIAN),12 $*),,eval "export $$($(GO) run ./ci/headers -env $(RELEASE_$*)/amd64)" &&)
 
 ifeq ($(DEVICE),)
-device: $(LAB) $(KERNELS:%=device-%)
+device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
 	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab
 
 # verbs once more under instrumentation: the race detector on the newer kernel,
 # the checks of pointers that cross into C on the older one.
-INSTRUMENTED_6.1  := GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
-INSTRUMENTED_6.12 := $(GO) test -race
+INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
+INSTRUMENTED_13 = $(GO) test -race
 
 # Hosts that are killed: how it ends does not depend on the kernel.
-HOSTS_6.12 = $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
+HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
-	$(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
-	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
-	$(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(FOR) env $(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
+	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)
 else
 device: setup
 	$(GO) test -count=1 -p 1 $(SHORT) $(DEVICE_TESTS)
 endif
 
-test: lint unit device
+test: lint unit headers device
 
 torture:
 	RXELAB_BOOTS=200 $(MAKE) unit device SHORT=-timeout=2h

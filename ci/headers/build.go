@@ -66,6 +66,20 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 	return done + ", unit tests of cgo and verbs passed", nil
 }
 
+// environment is what toolchain adds to the environment, quoted for a shell.
+func (t target) environment(ctx context.Context, folder string) (string, error) {
+	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, e := range t.toolchain(tree).env[len(os.Environ()):] {
+		name, value, _ := strings.Cut(e, "=")
+		out = append(out, fmt.Sprintf("%s='%s'", name, value))
+	}
+	return strings.Join(out, " "), nil
+}
+
 // toolchain is the go command set up for a target.
 type toolchain struct{ env []string }
 

@@ -2,6 +2,11 @@
 // and architectures, and says in a line each what was built:
 //
 //	go run ./ci/headers [release/architecture ...]
+//	eval "export $(go run ./ci/headers -env bookworm/amd64)"; go test -c ./verbs
+//
+// With -env it prints what the go command needs in its environment to build for
+// a release, so that the programs run there: an older release than the host's
+// has an older C library too.
 //
 // Nothing is installed: headers and libraries are unpacked into the lab's cache
 // ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
@@ -40,6 +45,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	print := len(args) > 0 && args[0] == "-env"
+	if print {
+		args = args[1:]
+	}
 	if len(args) == 0 {
 		args = usual
 	}
@@ -56,6 +65,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, t := range targets {
+		if print {
+			env, err := t.environment(ctx, folder)
+			if err != nil {
+				return err
+			}
+			fmt.Println(env)
+			continue
+		}
 		start := time.Now()
 		done, err := t.build(ctx, folder)
 		if err != nil {
