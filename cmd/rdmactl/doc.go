@@ -1,6 +1,7 @@
 // Rdmactl looks at the RDMA devices of a host: which there are, what they can,
 // who uses them, which way packets take, and what is wrong. It changes no
-// settings and needs no privileges.
+// settings and needs no privileges. With doctor -run it tries what a device can,
+// on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
 //
@@ -13,11 +14,13 @@
 //	resources  [DEVICE...]             RDMA objects in use, and by whom
 //	path       [-from ADDR] ADDR       how packets reach an address
 //	doctor                             what is wrong with RDMA on this host, and what helps
+//	doctor     -run [-addresses] [DEVICE [PEER]]
+//	                                   a self-test of a device
 //
 // Each command prints text in columns, or with -json, before or after its name,
-// one JSON value. The exit
-// status is 0, 1 for a failure or when doctor found a problem, 2 for a wrong
-// command line. A host without RDMA is no failure, except to doctor.
+// one JSON value. The exit status is 0, 1 for a failure or when doctor found a
+// problem or something wrong, 2 for a wrong command line. A host without RDMA is
+// no failure, except to doctor.
 //
 // # The way to another host
 //
@@ -86,6 +89,38 @@
 // along with a question. The limits are those of rdmactl itself: start it as
 // the program in question is started. Go programs raise their limit of open
 // files to the hard limit by themselves, and so does rdmactl.
+//
+// # What works
+//
+//	$ rdmactl doctor -run rxe0
+//	device: rxe0 port 1, rxe (in-tree), firmware 0.0.0
+//	kernel: 6.1.0-50-amd64, rdma-core: 44.0, link: Ethernet, MTU 4096
+//	FEATURE                            RESULT     TIME     NOTE
+//	protection domain                  works      89.5ms   -
+//	thread domain                      refused    92.4ms   verbs: allocate thread domain on rxe0: unsupported operation: operation not supported
+//	completion queue, polled           works      268.8ms  READ of 64 bytes: 718µs (mean of 200)
+//	SEND, RECV, immediate              works      99.4ms   -
+//	READ, WRITE, WRITE with immediate  works      153.9ms  -
+//	device removed while in use        not tried  -        it would take the device away from its other users
+//	...
+//	works: 29, refused: 19, WRONG: 0, not tried: 1
+//
+// The self-test tries the features of the table in ARCHITECTURE.md one after the
+// other, through package verbs, and compares what arrives with what was sent.
+// Refused means that the device or its provider lacks the feature and says so.
+// WRONG means that it failed, or that its data were wrong, or that the device
+// tells of the feature and refuses it; then the exit status is 1. TIME includes
+// making and closing all objects.
+//
+// DEVICE may have a port behind it, as in mlx5_0:1; without it the first active
+// port is taken. Both queue pairs are on that port, unless PEER names another
+// one that it reaches. A run takes seconds, and a minute at most. It uses objects
+// of its own alone and closes them, joins no multicast group and sends no foreign
+// frames; to others it is some more traffic, most of it inside the device.
+//
+// With -json the answer is a report to send in: the device with its firmware,
+// driver and features, the versions of kernel and rdma-core, the GIDs, and all
+// results. Addresses are left out, also of messages, unless -addresses is given.
 //
 // # Who uses the devices
 //

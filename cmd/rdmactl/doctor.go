@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 )
@@ -13,8 +14,18 @@ type report struct {
 }
 
 func doctor(ctx context.Context, args []string) (answer, error) {
-	if _, err := flags(args, 0, 0, nil); err != nil {
+	var run, addresses bool
+	rest, err := flags(args, 0, 2, func(fs *flag.FlagSet) {
+		fs.BoolVar(&run, "run", false, "")
+		fs.BoolVar(&addresses, "addresses", false, "")
+	})
+	switch {
+	case err != nil:
 		return nil, err
+	case run:
+		return doctorRun(ctx, rest, addresses)
+	case addresses, len(rest) > 0:
+		return nil, usageError("-addresses, and the name of a device, go with -run")
 	}
 	f, err := gather(ctx)
 	if err != nil {

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// place is a port of a device, and the local address of the queue pairs there.
+type place struct {
+	device string
+	port   uint8
+	gid    verbs.GIDEntry
+}
+
+// portArg parses DEVICE or DEVICE:PORT; the port is 0 if it is not told.
+func portArg(arg string) (p place, err error) {
+	name, port, found := strings.Cut(arg, ":")
+	p.device = name
+	if found {
+		n, err := strconv.ParseUint(port, 10, 8)
+		if err != nil || n == 0 {
+			return p, usageError(fmt.Sprintf("%q is no port number", port))
+		}
+		p.port = uint8(n)
+	}
+	return p, nil
+}
+
+// find completes a place: by the first device that has an active port with a
+// GID if it names none, and by that device's first such port.
+func (p place) find() (place, error) {
+	list, err := verbs.Devices()
+	if err != nil {
+		return p, err
+	}
+	var names []string
+	if p.device != "" {
+		names = []string{p.device}
+	} else {
+		for _, d := range list {
+			names = append(names, d.Name)
+		}
+	}
+	var found *place
+	err = eachPort(names, func(d *verbs.Device, port verbs.Port) error {
+		if found != nil || p.port != 0 && port.Num != p.port || port.State != verbs.PortActive {
+			return nil
+		}
+		if gid, err := d.FindGID(verbs.GIDQuery{Port: port.Num}); err == nil {
+			found = &place{d.Name(), port.Num, gid}
+		}
+		return nil
+	})
+	if found != nil {
+		return *found, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: no active port with a GID; \"rdmactl doctor\" says why", verbs.ErrNoDevice)
+		if p.device != "" {
+			err = fmt.Errorf("%s: %w", p.device, err)
+		}
+	}
+	return p, err
+}
+
+// aboutPort tells where a self-test runs. Addresses are left out unless addresses is
+// true.
+func aboutPort(p place, addresses bool) (a about, err error) {
+	a = about{Device: p.device, Port: int(p.port), DriverVersion: driverVersion(p.device), Kernel: "unknown"}
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		a.Kernel = strings.TrimSpace(string(b))
+	}
+	known, err := kernelDevices()
+	if err != nil {
+		return a, err
+	}
+	for _, k := range known {
+		if k.Name == p.device {
+			a.Driver = k.driver
+		}
+	}
+	err = each([]string{p.device}, func(d *verbs.Device) error {
+		if a.Features, err = d.Features(); err != nil {
+			return err
+		}
+		port, err := d.Port(p.port)
+		if err != nil {
+			return err
+		}
+		gids, err := d.GIDs()
+		if err != nil {
+			return err
+		}
+		a.LinkLayer, a.MTU = port.LinkLayer.String(), port.ActiveMTU.Bytes()
+		for _, g := range gids {
+			row := runGID{Port: int(g.Port), Index: int(g.Index), Type: g.Type.String(), Kind: gidKind(g)}
+			if addresses {
+				row.Address = g.GID.String()
+			}
+			a.GIDs = append(a.GIDs, row)
+		}
+		return nil
+	})
+	a.Firmware, a.VendorID, a.VendorPart = a.Features.Firmware, a.Features.VendorID, a.Features.VendorPartID
+	if !addresses { // it is made of a hardware address
+		a.Features.NodeGUID = 0
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	a.RDMACore = rdmaCoreVersion(string(maps))
+	return a, err
+}
+
+// driverVersion is what the module of a device's driver says of itself.
+// Drivers of the kernel's own source mostly say nothing.
+func driverVersion(device string) string {
+	dir := filepath.Join("/sys/class/infiniband", device, "device/driver/module")
+	if b, err := os.ReadFile(filepath.Join(dir, "version")); err == nil {
+		return strings.TrimSpace(string(b))
+	}
+	return "in-tree"
+}
+
+var libibverbs = regexp.MustCompile(`/libibverbs\.so\.\d+\.\d+\.(\d+\.\d+)\n`)
+
+// rdmaCoreVersion tells the version of rdma-core from the mapped files of this
+// process: libibverbs tells it by its file name alone.
+func rdmaCoreVersion(maps string) string {
+	if m := libibverbs.FindStringSubmatch(maps); m != nil {
+		return m[1]
+	}
+	return "unknown"
+}
