@@ -120,7 +120,7 @@ func TestTable(t *testing.T) {
 	require.Equal(t, strings.Count(lines[0], "|"), strings.Count(lines[2], "|"))
 	text.Reset()
 	WriteTable(&text, []Record{record(), failed})
-	lines := strings.Split(text.String(), "\n")
+	lines = strings.Split(text.String(), "\n")
 	require.Regexp(t, `^read_lat_64B +6\.1 .* 1\.091 .* 75\.0 % .* not judged`, lines[1])
 	require.Regexp(t, `^send_lat +6\.12 .* 2 +<= 1 +failed: no result within 30s`, lines[2])
 }
