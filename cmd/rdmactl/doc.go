@@ -113,7 +113,7 @@
 // making and closing all objects.
 //
 // DEVICE may have a port behind it, as in mlx5_0:1; without it the first active
-// port is taken. Both queue pairs are on that port, unless PEER names another
+// port is taken, of $RDMA_DEVICE if that is set. Both queue pairs are on that port, unless PEER names another
 // one that it reaches. A run takes seconds, and a minute at most. It uses objects
 // of its own alone and closes them, joins no multicast group and sends no foreign
 // frames; to others it is some more traffic, most of it inside the device.

@@ -67,6 +67,9 @@ func doctorRun(ctx context.Context, args []string, addresses bool) (answer, erro
 	if r.About, err = aboutPort(here, addresses); err != nil {
 		return nil, err
 	}
+	if err := testable(r.About); err != nil {
+		return nil, err
+	}
 	if there != here {
 		r.About.Peer = fmt.Sprintf("%s port %d", there.device, there.port)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,9 +33,11 @@ func portArg(arg string) (p place, err error) {
 	return p, nil
 }
 
-// find completes a place: by the first device that has an active port with a
-// GID if it names none, and by that device's first such port.
+// find completes a place: if it names no device, by the one that $RDMA_DEVICE
+// names or else the first that has an active port with a GID, and by that device's
+// first such port.
 func (p place) find() (place, error) {
+	p.device = cmp.Or(p.device, os.Getenv("RDMA_DEVICE"))
 	list, err := verbs.Devices()
 	if err != nil {
 		return p, err
@@ -82,7 +85,7 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	}
 	for _, k := range known {
 		if k.Name == p.device {
-			a.Driver = k.driver
+			a.Driver, a.Protocol = k.driver, k.Protocol
 		}
 	}
 	err = each([]string{p.device}, func(d *verbs.Device) error {
@@ -114,6 +117,14 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	a.RDMACore = rdmaCoreVersion(string(maps))
 	return a, err
+}
+
+// testable refuses devices whose queue pairs package verbs cannot connect.
+func testable(a about) error {
+	if a.Protocol == "iw" {
+		return fmt.Errorf("%w: %s speaks iWARP; a self-test needs RoCE or InfiniBand (irdma: devlink dev param, enable_roce)", verbs.ErrUnsupported, a.Device)
+	}
+	return nil
 }
 
 // driverVersion is what the module of a device's driver says of itself.

@@ -34,6 +34,7 @@ type about struct {
 	VendorPart    uint32         `json:"vendor_part"`
 	RDMACore      string         `json:"rdma_core"`
 	Kernel        string         `json:"kernel"`
+	Protocol      string         `json:"protocol"` // roce, ib, iw; empty if the kernel does not tell
 	LinkLayer     string         `json:"link_layer"`
 	MTU           int            `json:"mtu"` // active, in bytes
 	GIDs          []runGID       `json:"gids"`

@@ -185,3 +185,22 @@ func TestDoctorRunUsage(t *testing.T) {
 		require.Empty(t, stdout, line)
 	}
 }
+
+func TestSelfTestTakesTheDeviceOfTheEnvironment(t *testing.T) {
+	t.Setenv("RDMA_DEVICE", "nosuch7")
+	status, _, stderr := ctl(t, "doctor -run")
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "nosuch7")
+	_, _, stderr = ctl(t, "doctor -run nosuch8")
+	require.NotContains(t, stderr, "nosuch7")
+}
+
+// A queue pair of iWARP cannot be connected but by the kernel's connection
+// manager: all rows would be wrong for that one reason.
+func TestSelfTestRefusesIWARP(t *testing.T) {
+	require.ErrorIs(t, testable(about{Device: "irdma0", Protocol: "iw"}), verbs.ErrUnsupported)
+	require.ErrorContains(t, testable(about{Device: "irdma0", Protocol: "iw"}), "irdma0 speaks iWARP")
+	for _, p := range []string{"roce", "ib", ""} {
+		require.NoError(t, testable(about{Protocol: p}), p)
+	}
+}
