@@ -14,6 +14,7 @@ func tellsOnDemand(f verbs.Features) bool { return f.OnDemand }
 var memoryTests = []selfTest{
 	{feature: "mapped memory, huge pages", run: tryMapped},
 	{feature: "caller's memory, pinned", run: tryPinned},
+	{feature: "read-only memory, chosen address", run: tryReadOnly},
 	{feature: "dmabuf", run: tryDMABuf},
 	{feature: "on-demand paging", told: tellsOnDemand, run: tryOnDemand},
 	// Implicit on-demand paging and prefetching are further capabilities.
@@ -66,6 +67,29 @@ func tryPinned(b *bench) (string, error) {
 	}
 	runtime.GC()
 	return "", x.readsInto(mr, buf, y)
+}
+
+// tryReadOnly has memory READ under an address of the program's choice, and a
+// WRITE to it refused.
+func tryReadOnly(b *bench) (string, error) {
+	x, y, err := b.pair(verbs.QPConfig{}, verbs.CQConfig{})
+	if err != nil {
+		return "", err
+	}
+	const address = 1 << 32
+	mr, err := y.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Addr: address})
+	if _, err := keep(b, mr, err); err != nil {
+		return "", err
+	}
+	if err := same("the address", mr.Region().Addr, address); err != nil {
+		return "", err
+	}
+	fill(mr.Bytes()[:64])
+	if err := x.reads(mr.Region(), mr.Bytes()); err != nil {
+		return "", err
+	}
+	at := mr.Region().At(0)
+	return "", x.fails("a WRITE to it", func(b *verbs.Batch) { b.Write(1, verbs.Signaled, at, x.mr.SGE(0, 8)) })
 }
 
 // tryDMABuf has no dmabuf, which only another device's driver can make. A

@@ -14,6 +14,7 @@ var transferTests = []selfTest{
 	{feature: "ibv_wr_* post path", run: tryExtendedPost},
 	{feature: "unequal pieces", run: tryUnequal},
 	{feature: "address handles", run: tryDatagrams},
+	{feature: "address handle of a sender", run: tryAnswer},
 }
 
 func trySend(b *bench) (string, error) {
@@ -190,4 +191,49 @@ func (x *end) sendsTo(to verbs.Dest, y *end) error {
 	}
 	return errors.Join(same("the sender", wcs[0].SrcQP(), x.qp.Num()),
 		sameBytes("the datagram", y.mr.Bytes()[verbs.GRHSize:verbs.GRHSize+100], x.mr.Bytes()[:100]))
+}
+
+// tryAnswer sends a datagram, and answers it by what its completion and its
+// route header tell of the sender.
+func tryAnswer(b *bench) (string, error) {
+	x, y, err := b.pair(verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{})
+	if err != nil {
+		return "", err
+	}
+	// The receives of x lie where its datagram does not.
+	back, err := x.qp.NewRecvBatch(1)
+	if err != nil {
+		return "", err
+	}
+	back.Recv(1, x.mr.SGE(4096, 256))
+	if _, err := back.Post(); err != nil {
+		return "", err
+	}
+	if err := y.recv(1, 256); err != nil {
+		return "", err
+	}
+	to, err := x.dest(y)
+	if err != nil {
+		return "", err
+	}
+	if err := x.do(1, func(b *verbs.Batch) { b.SendTo(1, verbs.Signaled, to, x.mr.SGE(0, 100)) }); err != nil {
+		return "", err
+	}
+	wcs, err := y.done(1)
+	if err != nil {
+		return "", err
+	}
+	ah, err := y.pd.CreateAHFromWC(&wcs[0], y.mr.Bytes()[:verbs.GRHSize], b.there.port)
+	if _, err := keep(b, ah, err); err != nil {
+		return "", err
+	}
+	fill(y.mr.Bytes()[1024:1124])
+	answer := verbs.Dest{AH: ah, QPN: wcs[0].SrcQP(), QKey: verbs.DefaultQKey}
+	if err := y.do(1, func(b *verbs.Batch) { b.SendTo(2, verbs.Signaled, answer, y.mr.SGE(1024, 100)) }); err != nil {
+		return "", err
+	}
+	if _, err := x.done(1); err != nil {
+		return "", err
+	}
+	return "", sameBytes("the answer", x.mr.Bytes()[4096+verbs.GRHSize:4096+verbs.GRHSize+100], y.mr.Bytes()[1024:1124])
 }
