@@ -39,6 +39,9 @@ func portArg(arg string) (p place, err error) {
 func (p place) find() (place, error) {
 	p.device = cmp.Or(p.device, os.Getenv("RDMA_DEVICE"))
 	list, err := verbs.Devices()
+	if err != nil && p.device != "" {
+		err = fmt.Errorf("look for %s: %w", p.device, err)
+	}
 	if err != nil {
 		return p, err
 	}

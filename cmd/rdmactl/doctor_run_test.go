@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 		"no error":                         {nil, false, works, ""},
 		"refused":                          {refusal, false, refused, "not supported"},
 		"refused what the device tells of": {refusal, true, wrong, "the device tells that it has it, and refuses"},
-		"failed":                           {&verbs.WCError{Status: verbs.WCRetryExceeded}, false, wrong, "retry"},
+		"failed":                           {&verbs.WCError{Status: verbs.WCRetryExceeded}, false, wrong, "work request"},
 		"wrong data":                       {errData, false, wrong, "wrong data"},
 		"no completion in time":            {fmt.Errorf("wait: %w", context.DeadlineExceeded), false, wrong, "no completion in time"},
 		"not to be tried":                  {notTried("it needs CAP_NET_RAW"), false, untried, "CAP_NET_RAW"},
