@@ -39,6 +39,9 @@ static void load(void)
 		table.mlx5_qp_ex = dlsym(mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex");
 		table.mlx5_stream_reset = dlsym(mlx5, "mlx5dv_dci_stream_id_reset");
 		table.mlx5_init_obj = dlsym(mlx5, "mlx5dv_init_obj");
+		table.mlx5_udp_sport = dlsym(mlx5, "mlx5dv_modify_qp_udp_sport");
+		table.mlx5_set_lag_port = dlsym(mlx5, "mlx5dv_modify_qp_lag_port");
+		table.mlx5_lag_port = dlsym(mlx5, "mlx5dv_query_qp_lag_port");
 	}
 	if (efa) {
 		table.efa_query_device = dlsym(efa, "efadv_query_device");

@@ -41,6 +41,10 @@ struct gv_driver {
 	struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 	int (*destroy_ah)(struct ibv_ah *ah);
 	int (*rereg_mr)(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+	/* The path of a queue pair's packets. */
+	int (*mlx5_udp_sport)(struct ibv_qp *qp, uint16_t port);
+	int (*mlx5_set_lag_port)(struct ibv_qp *qp, uint8_t port);
+	int (*mlx5_lag_port)(struct ibv_qp *qp, uint8_t *port, uint8_t *active);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

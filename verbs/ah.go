@@ -14,7 +14,7 @@ type AHAttr struct {
 	Port         uint8  // local port
 	HopLimit     uint8  // 0 is sent as 64 when there is a GID
 	TrafficClass uint8  // DSCP and ECN bits on RoCE v2
-	FlowLabel    uint32 // 20 bits; on RoCE v2 devices choose the UDP source port by it
+	FlowLabel    uint32 // 20 bits; on RoCE v2 devices choose the UDP source port by it: [FlowLabelFor]
 	DLID         uint16 // InfiniBand only
 	SL           uint8
 	SrcPathBits  uint8

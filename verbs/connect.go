@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type ConnectConfig struct {
 	// direction; 0 means what the device can, at most 16.
 	MaxReads int
 	// TrafficClass, HopLimit and FlowLabel go into the packets of RoCE v2.
+	// FlowLabel, of 20 bits, chooses their UDP source port: see [FlowLabelFor].
 	TrafficClass uint8
 	HopLimit     uint8
 	FlowLabel    uint32
@@ -164,6 +166,9 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	}
 	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
 		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
+	}
+	if c.FlowLabel>>flowLabelBits != 0 {
+		return refuse(fmt.Sprintf("flow label %#x has more than %d bits", c.FlowLabel, flowLabelBits))
 	}
 	if c.AckTimeout < 0 || c.RNRTimer < 0 {
 		return refuse("negative time")

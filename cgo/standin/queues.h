@@ -29,6 +29,9 @@ int standin_destroy_cq(struct ibv_cq *cq);
 int standin_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
 
+/* Puts what only hardware has into the table (features.c). */
+void standin_features(struct gv_driver *d);
+
 /* All queue pairs of an earlier recording are gone. */
 void standin_forget(void);
 
