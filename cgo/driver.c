@@ -66,6 +66,8 @@ static void load(void)
 	table.create_ah = ibv_create_ah;
 	table.destroy_ah = ibv_destroy_ah;
 	table.rereg_mr = ibv_rereg_mr;
+	table.query_ece = ibv_query_ece;
+	table.set_ece = ibv_set_ece;
 }
 
 struct gv_driver *gv_driver(void)

@@ -45,6 +45,8 @@ struct gv_driver {
 	int (*mlx5_udp_sport)(struct ibv_qp *qp, uint16_t port);
 	int (*mlx5_set_lag_port)(struct ibv_qp *qp, uint8_t port);
 	int (*mlx5_lag_port)(struct ibv_qp *qp, uint8_t *port, uint8_t *active);
+	int (*query_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
+	int (*set_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

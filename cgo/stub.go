@@ -60,9 +60,11 @@ func AllocMW(PD, uint32) (MW, uint32, error)                      { return 0, 0,
 func DeallocMW(MW) error                                          { return ErrUnsupported }
 func AdviseMR(PD, uint32, uint32, SGE) error                      { return ErrUnsupported }
 
-func Mlx5SetUDPSourcePort(QP, uint16) error          { return ErrUnsupported }
-func Mlx5SetLAGPort(QP, uint8) error                 { return ErrUnsupported }
-func Mlx5LAGPort(QP) (port, active uint8, err error) { return 0, 0, ErrUnsupported }
+func Mlx5SetUDPSourcePort(QP, uint16) error           { return ErrUnsupported }
+func Mlx5SetLAGPort(QP, uint8) error                  { return ErrUnsupported }
+func QueryECE(QP) (vendor, options uint32, err error) { return 0, 0, ErrUnsupported }
+func SetECE(QP, uint32, uint32) error                 { return ErrUnsupported }
+func Mlx5LAGPort(QP) (port, active uint8, err error)  { return 0, 0, ErrUnsupported }
 
 func CreateCQEx(Context, int, CompChannel, int, uint64) (CQ, int, error) {
 	return 0, 0, ErrUnsupported

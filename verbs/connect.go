@@ -68,6 +68,9 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
+	if err := q.answerECE(remote.ECE); err != nil {
+		return err
+	}
 	if err := q.Modify(rtr, rtrMask); err != nil {
 		return err
 	}

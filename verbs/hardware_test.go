@@ -19,3 +19,13 @@ func TestPathOfQueuePair(t *testing.T) {
 		require.NoError(t, a.qp.SetLAGPort(port))
 	}
 }
+
+func TestECEOfQueuePair(t *testing.T) {
+	a, _ := newPair(t, verbs.QPConfig{ECE: true}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	taken, err := a.qp.ECE()
+	if refused(t, "enhanced connection establishment", err) {
+		require.Zero(t, a.endpoint(t).ECE)
+		return
+	}
+	require.Equal(t, a.endpoint(t).ECE.Vendor, taken.Vendor)
+}

@@ -32,6 +32,9 @@ int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
 /* Puts what only hardware has into the table (features.c). */
 void standin_features(struct gv_driver *d);
 
+/* A change of state that succeeded: the options that were set take effect. */
+void standin_ece_modified(void);
+
 /* All queue pairs of an earlier recording are gone. */
 void standin_forget(void);
 

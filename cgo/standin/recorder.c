@@ -195,6 +195,7 @@ static int modify(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	     a->path_mtu, a->port_num, a->timeout, a->retry_cnt, a->rnr_retry, a->max_rd_atomic, a->min_rnr_timer, a->ah_attr.is_global, a->qkey);
 	if (refuse("modify"))
 		return refused_with;
+	standin_ece_modified();
 	return mask & IBV_QP_STATE ? standin_set_state(qp, a->qp_state) : 0;
 }
 
