@@ -27,6 +27,16 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsig
 	return ibv_reg_mr(pd, addr, length, access);
 }
 
+/* These are inline functions of the headers, which have no address. */
+static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr) { return ibv_alloc_dm(ctx, attr); }
+static int free_dm(struct ibv_dm *dm) { return ibv_free_dm(dm); }
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd) { return ibv_alloc_null_mr(pd); }
+
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access)
+{
+	return ibv_reg_dm_mr(pd, dm, offset, length, access);
+}
+
 static void load(void)
 {
 	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
@@ -68,6 +78,10 @@ static void load(void)
 	table.rereg_mr = ibv_rereg_mr;
 	table.query_ece = ibv_query_ece;
 	table.set_ece = ibv_set_ece;
+	table.alloc_dm = alloc_dm;
+	table.free_dm = free_dm;
+	table.reg_dm_mr = reg_dm_mr;
+	table.alloc_null_mr = alloc_null_mr;
 }
 
 struct gv_driver *gv_driver(void)

@@ -47,6 +47,11 @@ struct gv_driver {
 	int (*mlx5_lag_port)(struct ibv_qp *qp, uint8_t *port, uint8_t *active);
 	int (*query_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
 	int (*set_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
+	/* Memory of the device, and none. */
+	struct ibv_dm *(*alloc_dm)(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr);
+	int (*free_dm)(struct ibv_dm *dm);
+	struct ibv_mr *(*reg_dm_mr)(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access);
+	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *pd);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

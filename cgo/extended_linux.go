@@ -75,6 +75,7 @@ func QueryDeviceEx(ctx Context, out *DeviceAttrEx) error {
 		PacingMin: uint32(a.packet_pacing_caps.qp_rate_limit_min), PacingMax: uint32(a.packet_pacing_caps.qp_rate_limit_max),
 		PacingQPTypes: uint32(a.packet_pacing_caps.supported_qpts),
 		ModCount:      uint16(a.cq_mod_caps.max_cq_count), ModPeriod: uint16(a.cq_mod_caps.max_cq_period),
+		MaxDMSize: uint64(a.max_dm_size),
 	}
 	return nil
 }

@@ -66,6 +66,16 @@ func QueryECE(QP) (vendor, options uint32, err error) { return 0, 0, ErrUnsuppor
 func SetECE(QP, uint32, uint32) error                 { return ErrUnsupported }
 func Mlx5LAGPort(QP) (port, active uint8, err error)  { return 0, 0, ErrUnsupported }
 
+func AllocDM(Context, int, int) (DM, error) { return 0, ErrUnsupported }
+func FreeDM(DM) error                       { return ErrUnsupported }
+func CopyToDM(DM, uint64, []byte) error     { return ErrUnsupported }
+func CopyFromDM([]byte, DM, uint64) error   { return ErrUnsupported }
+func AllocNullMR(PD) (MR, uint32, error)    { return 0, 0, ErrUnsupported }
+
+func RegDM(PD, DM, uint64, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+	return 0, 0, 0, ErrUnsupported
+}
+
 func CreateCQEx(Context, int, CompChannel, int, uint64) (CQ, int, error) {
 	return 0, 0, ErrUnsupported
 }

@@ -15,6 +15,7 @@ type (
 	SRQ         uintptr // struct ibv_srq *
 	MW          uintptr // struct ibv_mw *
 	TD          uintptr // struct ibv_td *
+	DM          uintptr // struct ibv_dm *
 )
 
 // PostPath is how a queue pair posts: by ibv_post_send, or, any other value, by
@@ -344,6 +345,7 @@ type DeviceAttrEx struct {
 	PacingQPTypes uint32
 	ModCount      uint16 // completion moderation
 	ModPeriod     uint16 // microseconds
+	MaxDMSize     uint64 // device memory, bytes
 }
 
 // Mlx5Attr is what mlx5dv_query_device tells.

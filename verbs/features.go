@@ -20,6 +20,7 @@ type Features struct {
 	MaxRate       uint32
 	MaxModerate   int           // completions of [CQ.Moderate]; 0: none
 	MaxModeration time.Duration // and its time
+	DeviceMemory  uint64        // bytes that [Device.AllocDeviceMemory] may have; 0: none
 	Window1       bool          // memory windows
 	Window2       bool
 	Mlx5          *Mlx5Features // nil on other devices
@@ -61,6 +62,7 @@ func (d *Device) Features() (Features, error) {
 	f.TimestampMask, f.ClockKHz = x.TimestampMask, x.ClockKHz
 	f.MinRate, f.MaxRate = x.PacingMin, x.PacingMax
 	f.MaxModerate, f.MaxModeration = int(x.ModCount), time.Duration(x.ModPeriod)*time.Microsecond
+	f.DeviceMemory = x.MaxDMSize
 	f.Window1 = f.CapFlags&capMemWindow != 0
 	f.Window2 = f.CapFlags&capWindow2B != 0
 	if m, err := d.Mlx5(); err == nil {

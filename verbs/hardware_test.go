@@ -29,3 +29,27 @@ func TestECEOfQueuePair(t *testing.T) {
 	}
 	require.Equal(t, a.endpoint(t).ECE.Vendor, taken.Vendor)
 }
+
+func TestMemoryOfDevice(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	m, err := b.dev.AllocDeviceMemory(64, 8)
+	if !refused(t, "device memory", err) {
+		want := []byte("in the device...")
+		require.NoError(t, m.CopyIn(16, want))
+		mr, err := b.pd.RegisterDeviceMemory(m, 16, 16, verbs.MRConfig{Access: verbs.RemoteRead})
+		require.NoError(t, err)
+		read := a.batch(t, 1)
+		read.Read(1, verbs.Signaled, mr.Region().At(0), a.mr.SGE(0, 16))
+		a.do(t, read, 1)
+		require.Equal(t, want, a.mr.Bytes()[:16])
+		require.NoError(t, mr.Close())
+		require.NoError(t, m.Close())
+	}
+	null, err := a.pd.AllocNullMR()
+	if !refused(t, "null memory region", err) {
+		read := a.batch(t, 1)
+		read.Read(2, verbs.Signaled, b.mr.Region().At(0), null.SGE(0, 64))
+		a.do(t, read, 1)
+		require.NoError(t, null.Close())
+	}
+}

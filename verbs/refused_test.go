@@ -77,6 +77,7 @@ var told = map[string]func(verbs.Features) bool{
 	"DC target":              func(f verbs.Features) bool { return f.Mlx5 != nil },
 	"DC initiator, streams":  func(f verbs.Features) bool { return f.Mlx5 != nil },
 	"masked atomics, native": func(f verbs.Features) bool { return f.Mlx5 != nil },
+	"device memory":          func(f verbs.Features) bool { return f.DeviceMemory != 0 },
 	"EFA SRD":                func(f verbs.Features) bool { return f.EFA != nil },
 }
 

@@ -6,6 +6,9 @@
  */
 #include "queues.h"
 #include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define note recorder_note
 #define refuse recorder_refused
@@ -85,12 +88,130 @@ void standin_ece_modified(void)
 	ece_set = 0;
 }
 
+struct fake_dm {
+	struct ibv_dm dm;
+	uint64_t length;
+	int regions;
+	unsigned char bytes[];
+};
+
+static struct fake_dm *dm_of(struct ibv_dm *dm) { return (struct fake_dm *)((char *)dm - offsetof(struct fake_dm, dm)); }
+
+/* mlx5_access_dm in providers/mlx5/verbs.c. */
+static int dm_access(struct fake_dm *f, uint64_t offset, size_t length)
+{
+	if (offset + length > f->length)
+		return EFAULT;
+	return length & 3 || offset & 3 ? EINVAL : 0;
+}
+
+static int to_dm(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
+{
+	int err = dm_access(dm_of(dm), offset, length);
+
+	note("memcpy_to_dm offset=%lu length=%zu\n", (unsigned long)offset, length);
+	if (!err)
+		memcpy(dm_of(dm)->bytes + offset, from, length);
+	return err;
+}
+
+static int from_dm(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
+{
+	int err = dm_access(dm_of(dm), offset, length);
+
+	note("memcpy_from_dm offset=%lu length=%zu\n", (unsigned long)offset, length);
+	if (!err)
+		memcpy(to, dm_of(dm)->bytes + offset, length);
+	return err;
+}
+
+/* alloc_dm_memic there: EINVAL for more than the device has. */
+static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *a)
+{
+	struct fake_dm *f;
+
+	note("ibv_alloc_dm length=%zu log_align=%u mask=%u\n", a->length, a->log_align_req, a->comp_mask);
+	if (refuse("ibv_alloc_dm"))
+		return NULL;
+	if (a->comp_mask || a->length > 1 << 17) {
+		errno = EINVAL;
+		return NULL;
+	}
+	f = calloc(1, sizeof(*f) + a->length);
+	f->length = a->length;
+	f->dm = (struct ibv_dm){ .context = ctx, .memcpy_to_dm = to_dm, .memcpy_from_dm = from_dm };
+	return &f->dm;
+}
+
+/* uverbs_free_dm of the kernel: not while it is registered. */
+static int free_dm(struct ibv_dm *dm)
+{
+	note("ibv_free_dm\n");
+	if (dm_of(dm)->regions)
+		return EBUSY;
+	free(dm_of(dm));
+	return 0;
+}
+
+struct fake_mr {
+	struct ibv_mr mr;
+	struct fake_dm *dm;
+};
+
+/*
+ * MLX5_DM_ALLOWED_ACCESS in providers/mlx5/verbs.c, and DM_MR_REG of the kernel
+ * (uverbs_std_types_mr.c), which wants addresses that begin with 0.
+ */
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access)
+{
+	const unsigned int allowed = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_OPTIONAL_RANGE;
+	struct fake_dm *d = dm_of(dm);
+	struct fake_mr *f;
+
+	note("ibv_reg_dm_mr offset=%lu length=%zu access=%#x\n", (unsigned long)offset, length, access);
+	if (access & ~allowed || !(access & IBV_ACCESS_ZERO_BASED) || offset > d->length || length > d->length - offset) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (refuse("ibv_reg_dm_mr"))
+		return NULL;
+	f = calloc(1, sizeof(*f));
+	f->mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .length = length, .lkey = 3, .rkey = 4, .handle = STANDIN_OF_DM };
+	f->dm = d;
+	d->regions++;
+	return &f->mr;
+}
+
+void standin_dm_deregistered(struct ibv_mr *mr)
+{
+	if (mr->handle == STANDIN_OF_DM)
+		((struct fake_mr *)mr)->dm->regions--;
+}
+
+/* mlx5_alloc_null_mr there: it has a local key alone. */
+static struct ibv_mr *null_mr(struct ibv_pd *pd)
+{
+	struct ibv_mr *mr;
+
+	note("ibv_alloc_null_mr\n");
+	if (refuse("ibv_alloc_null_mr"))
+		return NULL;
+	mr = calloc(1, sizeof(*mr));
+	*mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .length = SIZE_MAX, .lkey = 0x700 };
+	return mr;
+}
+
 void standin_features(struct gv_driver *d)
 {
 	d->mlx5_udp_sport = udp_sport;
 	d->mlx5_set_lag_port = set_lag_port;
 	d->mlx5_lag_port = query_lag_port;
 	lag_port = 1;
+	d->alloc_dm = alloc_dm;
+	d->free_dm = free_dm;
+	d->reg_dm_mr = reg_dm_mr;
+	d->alloc_null_mr = null_mr;
 	d->query_ece = query_ece;
 	d->set_ece = set_ece;
 	ece_has = ece_taken = 0x30000006;

@@ -32,6 +32,10 @@ int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
 /* Puts what only hardware has into the table (features.c). */
 void standin_features(struct gv_driver *d);
 
+/* The handle of a region of device memory, and what follows its deregistration. */
+#define STANDIN_OF_DM 0xd3
+void standin_dm_deregistered(struct ibv_mr *mr);
+
 /* A change of state that succeeded: the options that were set take effect. */
 void standin_ece_modified(void);
 

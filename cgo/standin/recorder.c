@@ -248,7 +248,12 @@ static int rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 	return 0;
 }
 
-static int dereg_mr(struct ibv_mr *mr) { free(mr); return 0; }
+static int dereg_mr(struct ibv_mr *mr)
+{
+	standin_dm_deregistered(mr);
+	free(mr);
+	return 0;
+}
 
 /* Its descriptor never has an event. */
 static struct ibv_comp_channel *create_channel(struct ibv_context *ctx)
