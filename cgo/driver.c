@@ -29,6 +29,8 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsig
 
 /* These are inline functions of the headers, which have no address. */
 static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr) { return ibv_alloc_dm(ctx, attr); }
+static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr) { return ibv_create_flow(qp, attr); }
+static int destroy_flow(struct ibv_flow *flow) { return ibv_destroy_flow(flow); }
 static int free_dm(struct ibv_dm *dm) { return ibv_free_dm(dm); }
 static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd) { return ibv_alloc_null_mr(pd); }
 
@@ -82,6 +84,8 @@ static void load(void)
 	table.free_dm = free_dm;
 	table.reg_dm_mr = reg_dm_mr;
 	table.alloc_null_mr = alloc_null_mr;
+	table.create_flow = create_flow;
+	table.destroy_flow = destroy_flow;
 }
 
 struct gv_driver *gv_driver(void)

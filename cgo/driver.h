@@ -52,6 +52,8 @@ struct gv_driver {
 	int (*free_dm)(struct ibv_dm *dm);
 	struct ibv_mr *(*reg_dm_mr)(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access);
 	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *pd);
+	struct ibv_flow *(*create_flow)(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+	int (*destroy_flow)(struct ibv_flow *flow);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

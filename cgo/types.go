@@ -16,6 +16,7 @@ type (
 	MW          uintptr // struct ibv_mw *
 	TD          uintptr // struct ibv_td *
 	DM          uintptr // struct ibv_dm *
+	Flow        uintptr // struct ibv_flow *
 )
 
 // PostPath is how a queue pair posts: by ibv_post_send, or, any other value, by
@@ -368,6 +369,29 @@ type EFAAttr struct {
 	_             [2]byte
 	Caps          uint32
 	MaxRDMASize   uint32
+}
+
+// FlowAttr is which packets a queue pair is to receive. Numbers are in host byte
+// order; of a value counts what its mask has.
+type FlowAttr struct {
+	Type     uint32 // enum ibv_flow_attr_type
+	Priority uint16
+	Port     uint8
+	Flags    uint32 // enum ibv_flow_flags
+
+	Ethernet                 bool // headers to look at
+	DstMAC, DstMACMask       [6]byte
+	SrcMAC, SrcMACMask       [6]byte
+	EtherType, EtherTypeMask uint16
+	VLAN, VLANMask           uint16 // priority 3 bits, CFI 1, number 12
+
+	IPVersion        int // 0: any, 4, 6; of IPv4 the first 4 bytes count
+	SrcIP, SrcIPMask [16]byte
+	DstIP, DstIPMask [16]byte
+
+	Transport            uint32 // enum ibv_flow_spec_type, or 0
+	SrcPort, SrcPortMask uint16
+	DstPort, DstPortMask uint16
 }
 
 // AsyncEvent has the layout of struct ibv_async_event. Element is the address

@@ -53,3 +53,12 @@ func TestMemoryOfDevice(t *testing.T) {
 		require.NoError(t, null.Close())
 	}
 }
+
+func TestFlowOfQueuePair(t *testing.T) {
+	p := ports(t)
+	a := newSide(t, p[0], verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{})
+	f, err := a.qp.CreateFlow(verbs.FlowRule{EtherType: 0x88b5})
+	if !refused(t, "flow steering", err) {
+		require.NoError(t, f.Close())
+	}
+}

@@ -202,6 +202,84 @@ static struct ibv_mr *null_mr(struct ibv_pd *pd)
 	return mr;
 }
 
+static void hex(const char *name, const void *at, size_t n)
+{
+	note(" %s=", name);
+	for (size_t i = 0; i < n; i++)
+		note("%02x", ((const unsigned char *)at)[i]);
+}
+
+/*
+ * Reads the headers of a rule as ib_spec_to_kern_spec in libibverbs/cmd.c does,
+ * and wants of them what ib_uverbs_ex_create_flow and mlx5_ib_create_flow of the
+ * kernel want: types of queue pairs, no header twice, and the order of packets.
+ */
+static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *a)
+{
+	char *at = (char *)(a + 1);
+	struct ibv_flow *f;
+	unsigned last = 0;
+	int bad = qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET;
+
+	note("ibv_create_flow type=%u priority=%u port=%u flags=%u specs=%u\n", a->type, a->priority, a->port, a->flags, a->num_of_specs);
+	for (int i = 0; i < a->num_of_specs; i++) {
+		struct ibv_flow_spec *s = (struct ibv_flow_spec *)at;
+
+		switch (s->hdr.type) {
+		case IBV_FLOW_SPEC_ETH:
+			note("  eth");
+			bad |= s->hdr.size != sizeof(s->eth);
+			hex("val", &s->eth.val, sizeof(s->eth.val));
+			hex("mask", &s->eth.mask, sizeof(s->eth.mask));
+			break;
+		case IBV_FLOW_SPEC_IPV4:
+			note("  ipv4");
+			bad |= s->hdr.size != sizeof(s->ipv4);
+			hex("val", &s->ipv4.val, sizeof(s->ipv4.val));
+			hex("mask", &s->ipv4.mask, sizeof(s->ipv4.mask));
+			break;
+		case IBV_FLOW_SPEC_IPV6:
+			note("  ipv6");
+			bad |= s->hdr.size != sizeof(s->ipv6);
+			hex("val", &s->ipv6.val, 32);
+			hex("mask", &s->ipv6.mask, 32);
+			break;
+		case IBV_FLOW_SPEC_TCP:
+		case IBV_FLOW_SPEC_UDP:
+			note(s->hdr.type == IBV_FLOW_SPEC_TCP ? "  tcp" : "  udp");
+			bad |= s->hdr.size != sizeof(s->tcp_udp);
+			hex("val", &s->tcp_udp.val, sizeof(s->tcp_udp.val));
+			hex("mask", &s->tcp_udp.mask, sizeof(s->tcp_udp.mask));
+			break;
+		default:
+			bad = 1;
+		}
+		note("\n");
+		bad |= s->hdr.type >> 4 <= last;
+		last = s->hdr.type >> 4;
+		at += s->hdr.size;
+	}
+	bad |= at != (char *)a + a->size;
+	bad |= a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP && a->type != IBV_FLOW_ATTR_NORMAL;
+	if (bad) {
+		note("  WRONG RULE\n");
+		errno = EINVAL;
+		return NULL;
+	}
+	if (refuse("ibv_create_flow"))
+		return NULL;
+	f = calloc(1, sizeof(*f));
+	f->context = qp->context;
+	return f;
+}
+
+static int destroy_flow(struct ibv_flow *f)
+{
+	note("ibv_destroy_flow\n");
+	free(f);
+	return 0;
+}
+
 void standin_features(struct gv_driver *d)
 {
 	d->mlx5_udp_sport = udp_sport;
@@ -212,6 +290,8 @@ void standin_features(struct gv_driver *d)
 	d->free_dm = free_dm;
 	d->reg_dm_mr = reg_dm_mr;
 	d->alloc_null_mr = null_mr;
+	d->create_flow = create_flow;
+	d->destroy_flow = destroy_flow;
 	d->query_ece = query_ece;
 	d->set_ece = set_ece;
 	ece_has = ece_taken = 0x30000006;
