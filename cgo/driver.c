@@ -29,6 +29,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsig
 
 /* These are inline functions of the headers, which have no address. */
 static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr) { return ibv_alloc_dm(ctx, attr); }
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a) { return ibv_create_cq_ex(ctx, a); }
 static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr) { return ibv_create_flow(qp, attr); }
 static int destroy_flow(struct ibv_flow *flow) { return ibv_destroy_flow(flow); }
 static int free_dm(struct ibv_dm *dm) { return ibv_free_dm(dm); }
@@ -58,6 +59,9 @@ static void load(void)
 	if (efa) {
 		table.efa_query_device = dlsym(efa, "efadv_query_device");
 		table.efa_create_qp_ex = dlsym(efa, "efadv_create_qp_ex");
+		table.efa_create_cq = dlsym(efa, "efadv_create_cq");
+		table.efa_cq = dlsym(efa, "efadv_cq_from_ibv_cq_ex");
+		table.efa_query_ah = dlsym(efa, "efadv_query_ah");
 	}
 	table.to_ex = ibv_qp_to_qp_ex;
 	table.create_qp_ex = create_qp_ex;
@@ -84,6 +88,7 @@ static void load(void)
 	table.free_dm = free_dm;
 	table.reg_dm_mr = reg_dm_mr;
 	table.alloc_null_mr = alloc_null_mr;
+	table.create_cq_ex = create_cq_ex;
 	table.create_flow = create_flow;
 	table.destroy_flow = destroy_flow;
 }
@@ -92,6 +97,13 @@ struct gv_driver *gv_driver(void)
 {
 	pthread_once(&once, load);
 	return &table;
+}
+
+int gv_read_sender(struct ibv_cq_ex *x, void *gid)
+{
+	struct efadv_cq *c = gv_driver()->efa_cq(x);
+
+	return c->wc_read_sgid(c, gid);
 }
 
 enum { NO_DRIVER, MLX5_QP, MLX5_DCI, MLX5_DCT, EFA_SRD };

@@ -54,6 +54,12 @@ struct gv_driver {
 	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *pd);
 	struct ibv_flow *(*create_flow)(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 	int (*destroy_flow)(struct ibv_flow *flow);
+	/* Extended completion queues, and those of EFA that tell a datagram's sender. */
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
+	struct ibv_cq_ex *(*efa_create_cq)(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr,
+					   struct efadv_cq_init_attr *efa_attr, uint32_t size);
+	struct efadv_cq *(*efa_cq)(struct ibv_cq_ex *cq);
+	int (*efa_query_ah)(struct ibv_ah *ah, struct efadv_ah_attr *attr, uint32_t size);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

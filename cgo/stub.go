@@ -79,7 +79,9 @@ func RegDM(PD, DM, uint64, int, uint32) (mr MR, lkey, rkey uint32, err error) {
 func CreateFlow(QP, *FlowAttr) (Flow, error) { return 0, ErrUnsupported }
 func DestroyFlow(Flow) error                 { return ErrUnsupported }
 
-func CreateCQEx(Context, int, CompChannel, int, uint64) (CQ, int, error) {
+func EFAAHNumber(AH) (uint16, error) { return 0, ErrUnsupported }
+
+func CreateCQEx(Context, int, CompChannel, int, uint64, uint32) (CQ, int, error) {
 	return 0, 0, ErrUnsupported
 }
 

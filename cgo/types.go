@@ -225,7 +225,12 @@ type WCEx struct {
 	WC
 	Timestamp uint64 // ticks of the device's clock
 	WallClock uint64 // nanoseconds since the epoch
+	Sender    [16]byte
 }
+
+// FieldSender asks for a completion queue of EFA that tells the GID of a received
+// datagram's sender (GV_FIELD_SENDER of extended.h).
+const FieldSender = 1 << 62
 
 // GlobalRoute has the layout of struct ibv_global_route.
 type GlobalRoute struct {

@@ -41,6 +41,7 @@ type EFAFeatures struct {
 	MaxRDMA                int // bytes of a READ or WRITE
 	Read, Write            bool
 	RNRRetry               bool
+	Sender                 bool // [FieldSender]
 }
 
 // Device capability bits (enum ibv_device_cap_flags).
@@ -106,7 +107,7 @@ func (d *Device) Mlx5() (Mlx5Features, error) {
 // EFA asks efadv; [ErrUnsupported] says that this is no such device or that
 // libefa is missing.
 func (d *Device) EFA() (EFAFeatures, error) {
-	const capRead, capRNRRetry, capWrite = 1 << 0, 1 << 1, 1 << 3
+	const capRead, capRNRRetry, capSender, capWrite = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 	var f EFAFeatures
 	err := d.life.with("query", func() error {
 		var a cgo.EFAAttr
@@ -115,7 +116,7 @@ func (d *Device) EFA() (EFAFeatures, error) {
 		}
 		f = EFAFeatures{MaxSendWR: int(a.MaxSQWR), MaxRecvWR: int(a.MaxRQWR), MaxSendSGE: int(a.MaxSQSGE), MaxRecvSGE: int(a.MaxRQSGE),
 			MaxInline: int(a.InlineBufSize), MaxRDMA: int(a.MaxRDMASize), Read: a.Caps&capRead != 0, Write: a.Caps&capWrite != 0,
-			RNRRetry: a.Caps&capRNRRetry != 0}
+			RNRRetry: a.Caps&capRNRRetry != 0, Sender: a.Caps&capSender != 0}
 		return nil
 	})
 	return f, err

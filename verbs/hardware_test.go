@@ -62,3 +62,18 @@ func TestFlowOfQueuePair(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 }
+
+func TestFlagsOfCQ(t *testing.T) {
+	a := newSide(t, ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
+	for feature, cfg := range map[string]verbs.CQConfig{
+		"single-threaded completion queue":          {SingleThreaded: true},
+		"completion queue that ignores overruns":    {IgnoreOverrun: true},
+		"sender of a datagram without route header": {Fields: verbs.FieldSender},
+	} {
+		cfg.PollOnly = true
+		c, err := a.dev.CreateCQ(cfg)
+		if !refused(t, feature, err) {
+			require.NoError(t, c.Close())
+		}
+	}
+}

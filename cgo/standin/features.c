@@ -280,6 +280,36 @@ static int destroy_flow(struct ibv_flow *f)
 	return 0;
 }
 
+/* create_cq in providers/mlx5/cq.c and verbs.c knows both flags, efa_create_cq_ex one. */
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a)
+{
+	note("ibv_create_cq_ex fields=%#lx mask=%#x flags=%#x\n", (unsigned long)a->wc_flags, a->comp_mask, a->flags);
+	return refuse("ibv_create_cq_ex") ? NULL : standin_create_cq_ex(ctx, a, 0);
+}
+
+/* efadv_create_cq and create_cq in providers/efa/verbs.c. */
+static struct ibv_cq_ex *efa_create_cq(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a, struct efadv_cq_init_attr *e, uint32_t size)
+{
+	note("efadv_create_cq fields=%#lx mask=%#x flags=%#x efa=%#lx\n", (unsigned long)a->wc_flags, a->comp_mask, a->flags, (unsigned long)e->wc_flags);
+	if (size < offsetof(struct efadv_cq_init_attr, wc_flags) + sizeof(e->wc_flags) || e->comp_mask) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (e->wc_flags & ~(uint64_t)EFADV_WC_EX_WITH_SGID || a->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS ||
+	    a->flags & ~IBV_CREATE_CQ_ATTR_SINGLE_THREADED) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return standin_create_cq_ex(ctx, a, 1);
+}
+
+static int efa_query_ah(struct ibv_ah *ah, struct efadv_ah_attr *a, uint32_t size)
+{
+	(void)size;
+	a->ahn = ah->handle;
+	return 0;
+}
+
 void standin_features(struct gv_driver *d)
 {
 	d->mlx5_udp_sport = udp_sport;
@@ -292,6 +322,10 @@ void standin_features(struct gv_driver *d)
 	d->alloc_null_mr = null_mr;
 	d->create_flow = create_flow;
 	d->destroy_flow = destroy_flow;
+	d->create_cq_ex = create_cq_ex;
+	d->efa_create_cq = efa_create_cq;
+	d->efa_cq = standin_efa_cq;
+	d->efa_query_ah = efa_query_ah;
 	d->query_ece = query_ece;
 	d->set_ece = set_ece;
 	ece_has = ece_taken = 0x30000006;

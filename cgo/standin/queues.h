@@ -25,6 +25,8 @@ int standin_set_state(struct ibv_qp *qp, enum ibv_qp_state to);
 enum ibv_qp_state standin_state(struct ibv_qp *qp);
 
 struct ibv_cq *standin_create_cq(struct ibv_context *ctx, int depth, void *own, struct ibv_comp_channel *channel, int vector);
+struct ibv_cq_ex *standin_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a, int sender);
+struct efadv_cq *standin_efa_cq(struct ibv_cq_ex *x);
 int standin_destroy_cq(struct ibv_cq *cq);
 int standin_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);

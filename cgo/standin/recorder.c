@@ -166,7 +166,7 @@ static int efa_query(struct ibv_context *ctx, struct efadv_device_attr *a, uint3
 	a->max_sq_wr = 512;
 	a->inline_buf_size = 32;
 	a->max_rdma_size = 1 << 30;
-	a->device_caps = EFADV_DEVICE_ATTR_CAPS_RDMA_READ | EFADV_DEVICE_ATTR_CAPS_RNR_RETRY;
+	a->device_caps = EFADV_DEVICE_ATTR_CAPS_RDMA_READ | EFADV_DEVICE_ATTR_CAPS_RNR_RETRY | EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID;
 	return 0;
 }
 
