@@ -280,7 +280,7 @@ static int destroy_flow(struct ibv_flow *f)
 	return 0;
 }
 
-/* create_cq in providers/mlx5/cq.c and verbs.c knows both flags, efa_create_cq_ex one. */
+/* create_cq in providers/mlx5/verbs.c knows both flags, that of EFA below only the first. */
 static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a)
 {
 	note("ibv_create_cq_ex fields=%#lx mask=%#x flags=%#x\n", (unsigned long)a->wc_flags, a->comp_mask, a->flags);
