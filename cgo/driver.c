@@ -27,6 +27,19 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, unsig
 	return ibv_reg_mr(pd, addr, length, access);
 }
 
+/* These are inline functions of the headers, which have no address. */
+static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr) { return ibv_alloc_dm(ctx, attr); }
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a) { return ibv_create_cq_ex(ctx, a); }
+static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr) { return ibv_create_flow(qp, attr); }
+static int destroy_flow(struct ibv_flow *flow) { return ibv_destroy_flow(flow); }
+static int free_dm(struct ibv_dm *dm) { return ibv_free_dm(dm); }
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd) { return ibv_alloc_null_mr(pd); }
+
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access)
+{
+	return ibv_reg_dm_mr(pd, dm, offset, length, access);
+}
+
 static void load(void)
 {
 	void *mlx5 = dlopen("libmlx5.so.1", RTLD_NOW);
@@ -39,10 +52,16 @@ static void load(void)
 		table.mlx5_qp_ex = dlsym(mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex");
 		table.mlx5_stream_reset = dlsym(mlx5, "mlx5dv_dci_stream_id_reset");
 		table.mlx5_init_obj = dlsym(mlx5, "mlx5dv_init_obj");
+		table.mlx5_udp_sport = dlsym(mlx5, "mlx5dv_modify_qp_udp_sport");
+		table.mlx5_set_lag_port = dlsym(mlx5, "mlx5dv_modify_qp_lag_port");
+		table.mlx5_lag_port = dlsym(mlx5, "mlx5dv_query_qp_lag_port");
 	}
 	if (efa) {
 		table.efa_query_device = dlsym(efa, "efadv_query_device");
 		table.efa_create_qp_ex = dlsym(efa, "efadv_create_qp_ex");
+		table.efa_create_cq = dlsym(efa, "efadv_create_cq");
+		table.efa_cq = dlsym(efa, "efadv_cq_from_ibv_cq_ex");
+		table.efa_query_ah = dlsym(efa, "efadv_query_ah");
 	}
 	table.to_ex = ibv_qp_to_qp_ex;
 	table.create_qp_ex = create_qp_ex;
@@ -63,12 +82,28 @@ static void load(void)
 	table.create_ah = ibv_create_ah;
 	table.destroy_ah = ibv_destroy_ah;
 	table.rereg_mr = ibv_rereg_mr;
+	table.query_ece = ibv_query_ece;
+	table.set_ece = ibv_set_ece;
+	table.alloc_dm = alloc_dm;
+	table.free_dm = free_dm;
+	table.reg_dm_mr = reg_dm_mr;
+	table.alloc_null_mr = alloc_null_mr;
+	table.create_cq_ex = create_cq_ex;
+	table.create_flow = create_flow;
+	table.destroy_flow = destroy_flow;
 }
 
 struct gv_driver *gv_driver(void)
 {
 	pthread_once(&once, load);
 	return &table;
+}
+
+int gv_read_sender(struct ibv_cq_ex *x, void *gid)
+{
+	struct efadv_cq *c = gv_driver()->efa_cq(x);
+
+	return c->wc_read_sgid(c, gid);
 }
 
 enum { NO_DRIVER, MLX5_QP, MLX5_DCI, MLX5_DCT, EFA_SRD };

@@ -41,6 +41,25 @@ struct gv_driver {
 	struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 	int (*destroy_ah)(struct ibv_ah *ah);
 	int (*rereg_mr)(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+	/* The path of a queue pair's packets. */
+	int (*mlx5_udp_sport)(struct ibv_qp *qp, uint16_t port);
+	int (*mlx5_set_lag_port)(struct ibv_qp *qp, uint8_t port);
+	int (*mlx5_lag_port)(struct ibv_qp *qp, uint8_t *port, uint8_t *active);
+	int (*query_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
+	int (*set_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
+	/* Memory of the device, and none. */
+	struct ibv_dm *(*alloc_dm)(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr);
+	int (*free_dm)(struct ibv_dm *dm);
+	struct ibv_mr *(*reg_dm_mr)(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access);
+	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *pd);
+	struct ibv_flow *(*create_flow)(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+	int (*destroy_flow)(struct ibv_flow *flow);
+	/* Extended completion queues, and those of EFA that tell a datagram's sender. */
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
+	struct ibv_cq_ex *(*efa_create_cq)(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr,
+					   struct efadv_cq_init_attr *efa_attr, uint32_t size);
+	struct efadv_cq *(*efa_cq)(struct ibv_cq_ex *cq);
+	int (*efa_query_ah)(struct ibv_ah *ah, struct efadv_ah_attr *attr, uint32_t size);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

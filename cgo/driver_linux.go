@@ -49,6 +49,13 @@ static int gv_efa_query(uintptr_t ctx, struct efadv_device_attr *a)
 
 	return d->efa_query_device ? d->efa_query_device((struct ibv_context *)ctx, a, sizeof(*a)) : EOPNOTSUPP;
 }
+
+static int gv_efa_query_ah(uintptr_t ah, struct efadv_ah_attr *a)
+{
+	struct gv_driver *d = gv_driver();
+
+	return d->efa_query_ah ? d->efa_query_ah((struct ibv_ah *)ah, a, sizeof(*a)) : EOPNOTSUPP;
+}
 */
 import "C"
 
@@ -92,4 +99,12 @@ func EFAQuery(ctx Context, out *EFAAttr) error {
 	r, err := C.gv_efa_query(C.uintptr_t(ctx), &a)
 	toGo(&a, out)
 	return status(r, err)
+}
+
+// EFAAHNumber is the number of an address handle of EFA, which completions of
+// datagrams from there have in SLID.
+func EFAAHNumber(ah AH) (uint16, error) {
+	var a C.struct_efadv_ah_attr
+	r, err := C.gv_efa_query_ah(C.uintptr_t(ah), &a)
+	return uint16(a.ahn), status(r, err)
 }

@@ -297,7 +297,14 @@ struct gv_wc_ex {
 	struct ibv_wc wc;
 	uint64_t timestamp;  /* ticks of the device's clock */
 	uint64_t wall_clock; /* nanoseconds since the epoch */
+	uint8_t sender[16];  /* GID, or zeroes */
 };
+
+/* A field of a completion that only EFA has: see gv_create_cq_ex. */
+#define GV_FIELD_SENDER (1ull << 62)
+
+/* The GID of a received datagram's sender (driver.c). */
+int gv_read_sender(struct ibv_cq_ex *x, void *gid);
 
 static inline void gv_read_wc(struct ibv_cq_ex *x, struct ibv_wc *w)
 {
@@ -371,6 +378,10 @@ static inline int gv_read_queue(uintptr_t cq, int how, uint64_t fields, void *ou
 			w->timestamp = fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? ibv_wc_read_completion_ts(x) : 0;
 			w->wall_clock = fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK ?
 						ibv_wc_read_completion_wallclock_ns(x) : 0;
+			/* None for a sender to whom there is an address handle: slid is its number. */
+			if (!(fields & GV_FIELD_SENDER) || w->wc.status != IBV_WC_SUCCESS || !gv_is_receive(&w->wc) ||
+			    gv_read_sender(x, w->sender))
+				memset(w->sender, 0, sizeof(w->sender));
 		}
 		got++;
 	} while (got < n && !(err = ibv_next_poll(x)));

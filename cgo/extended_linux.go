@@ -12,14 +12,23 @@ static int gv_query_device_ex(uintptr_t ctx, struct ibv_device_attr_ex *a)
 	return ibv_query_device_ex((struct ibv_context *)ctx, NULL, a);
 }
 
-static struct ibv_cq_ex *gv_create_cq_ex(uintptr_t ctx, uint32_t depth, uintptr_t channel, int vector, uint64_t fields)
+static struct ibv_cq_ex *gv_create_cq_ex(uintptr_t ctx, uint32_t depth, uintptr_t channel, int vector, uint64_t fields, uint32_t flags)
 {
+	struct gv_driver *d = gv_driver();
 	struct ibv_cq_init_attr_ex a = {
 		.cqe = depth, .channel = (struct ibv_comp_channel *)channel, .comp_vector = vector,
-		.wc_flags = IBV_WC_STANDARD_FLAGS | fields,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | (fields & ~GV_FIELD_SENDER),
+		.comp_mask = flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0, .flags = flags,
 	};
+	struct efadv_cq_init_attr e = { .wc_flags = EFADV_WC_EX_WITH_SGID };
 
-	return ibv_create_cq_ex((struct ibv_context *)ctx, &a);
+	if (!(fields & GV_FIELD_SENDER))
+		return d->create_cq_ex((struct ibv_context *)ctx, &a);
+	if (!d->efa_create_cq || !d->efa_cq) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return d->efa_create_cq((struct ibv_context *)ctx, &a, &e, sizeof(e));
 }
 
 static int gv_modify_cq(uintptr_t cq, uint16_t count, uint16_t period)
@@ -75,6 +84,7 @@ func QueryDeviceEx(ctx Context, out *DeviceAttrEx) error {
 		PacingMin: uint32(a.packet_pacing_caps.qp_rate_limit_min), PacingMax: uint32(a.packet_pacing_caps.qp_rate_limit_max),
 		PacingQPTypes: uint32(a.packet_pacing_caps.supported_qpts),
 		ModCount:      uint16(a.cq_mod_caps.max_cq_count), ModPeriod: uint16(a.cq_mod_caps.max_cq_period),
+		MaxDMSize: uint64(a.max_dm_size),
 	}
 	return nil
 }
@@ -87,9 +97,10 @@ func QueryClock(ctx Context) (uint64, error) {
 }
 
 // CreateCQEx makes an extended completion queue that tells the standard fields
-// of a completion and those of enum ibv_create_cq_wc_flags in fields.
-func CreateCQEx(ctx Context, depth int, ch CompChannel, vector int, fields uint64) (CQ, int, error) {
-	p, err := C.gv_create_cq_ex(C.uintptr_t(ctx), C.uint32_t(depth), C.uintptr_t(ch), C.int(vector), C.uint64_t(fields))
+// of a completion and those of enum ibv_create_cq_wc_flags, or [FieldSender], in
+// fields. flags are those of enum ibv_create_cq_attr_flags.
+func CreateCQEx(ctx Context, depth int, ch CompChannel, vector int, fields uint64, flags uint32) (CQ, int, error) {
+	p, err := C.gv_create_cq_ex(C.uintptr_t(ctx), C.uint32_t(depth), C.uintptr_t(ch), C.int(vector), C.uint64_t(fields), C.uint32_t(flags))
 	cq, err := handle[CQ](p, err)
 	if err != nil {
 		return 0, 0, err

@@ -117,4 +117,5 @@ func _(g WCEx, c C.struct_gv_wc_ex) {
 	_ = same{}[(unsafe.Offsetof(g.WC)-unsafe.Offsetof(c.wc))|(unsafe.Sizeof(g.WC)-unsafe.Sizeof(c.wc))]
 	_ = same{}[(unsafe.Offsetof(g.Timestamp)-unsafe.Offsetof(c.timestamp))|(unsafe.Sizeof(g.Timestamp)-unsafe.Sizeof(c.timestamp))]
 	_ = same{}[(unsafe.Offsetof(g.WallClock)-unsafe.Offsetof(c.wall_clock))|(unsafe.Sizeof(g.WallClock)-unsafe.Sizeof(c.wall_clock))]
+	_ = same{}[(unsafe.Offsetof(g.Sender)-unsafe.Offsetof(c.sender))|(unsafe.Sizeof(g.Sender)-unsafe.Sizeof(c.sender))]
 }

@@ -60,7 +60,28 @@ func AllocMW(PD, uint32) (MW, uint32, error)                      { return 0, 0,
 func DeallocMW(MW) error                                          { return ErrUnsupported }
 func AdviseMR(PD, uint32, uint32, SGE) error                      { return ErrUnsupported }
 
-func CreateCQEx(Context, int, CompChannel, int, uint64) (CQ, int, error) {
+func Mlx5SetUDPSourcePort(QP, uint16) error           { return ErrUnsupported }
+func Mlx5SetLAGPort(QP, uint8) error                  { return ErrUnsupported }
+func QueryECE(QP) (vendor, options uint32, err error) { return 0, 0, ErrUnsupported }
+func SetECE(QP, uint32, uint32) error                 { return ErrUnsupported }
+func Mlx5LAGPort(QP) (port, active uint8, err error)  { return 0, 0, ErrUnsupported }
+
+func AllocDM(Context, int, int) (DM, error) { return 0, ErrUnsupported }
+func FreeDM(DM) error                       { return ErrUnsupported }
+func CopyToDM(DM, uint64, []byte) error     { return ErrUnsupported }
+func CopyFromDM([]byte, DM, uint64) error   { return ErrUnsupported }
+func AllocNullMR(PD) (MR, uint32, error)    { return 0, 0, ErrUnsupported }
+
+func RegDM(PD, DM, uint64, int, uint32) (mr MR, lkey, rkey uint32, err error) {
+	return 0, 0, 0, ErrUnsupported
+}
+
+func CreateFlow(QP, *FlowAttr) (Flow, error) { return 0, ErrUnsupported }
+func DestroyFlow(Flow) error                 { return ErrUnsupported }
+
+func EFAAHNumber(AH) (uint16, error) { return 0, ErrUnsupported }
+
+func CreateCQEx(Context, int, CompChannel, int, uint64, uint32) (CQ, int, error) {
 	return 0, 0, ErrUnsupported
 }
 

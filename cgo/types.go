@@ -15,6 +15,8 @@ type (
 	SRQ         uintptr // struct ibv_srq *
 	MW          uintptr // struct ibv_mw *
 	TD          uintptr // struct ibv_td *
+	DM          uintptr // struct ibv_dm *
+	Flow        uintptr // struct ibv_flow *
 )
 
 // PostPath is how a queue pair posts: by ibv_post_send, or, any other value, by
@@ -223,7 +225,12 @@ type WCEx struct {
 	WC
 	Timestamp uint64 // ticks of the device's clock
 	WallClock uint64 // nanoseconds since the epoch
+	Sender    [16]byte
 }
+
+// FieldSender asks for a completion queue of EFA that tells the GID of a received
+// datagram's sender (GV_FIELD_SENDER of extended.h).
+const FieldSender = 1 << 62
 
 // GlobalRoute has the layout of struct ibv_global_route.
 type GlobalRoute struct {
@@ -344,6 +351,7 @@ type DeviceAttrEx struct {
 	PacingQPTypes uint32
 	ModCount      uint16 // completion moderation
 	ModPeriod     uint16 // microseconds
+	MaxDMSize     uint64 // device memory, bytes
 }
 
 // Mlx5Attr is what mlx5dv_query_device tells.
@@ -366,6 +374,29 @@ type EFAAttr struct {
 	_             [2]byte
 	Caps          uint32
 	MaxRDMASize   uint32
+}
+
+// FlowAttr is which packets a queue pair is to receive. Numbers are in host byte
+// order; of a value counts what its mask has.
+type FlowAttr struct {
+	Type     uint32 // enum ibv_flow_attr_type
+	Priority uint16
+	Port     uint8
+	Flags    uint32 // enum ibv_flow_flags
+
+	Ethernet                 bool // headers to look at
+	DstMAC, DstMACMask       [6]byte
+	SrcMAC, SrcMACMask       [6]byte
+	EtherType, EtherTypeMask uint16
+	VLAN, VLANMask           uint16 // priority 3 bits, CFI 1, number 12
+
+	IPVersion        int // 0: any, 4, 6; of IPv4 the first 4 bytes count
+	SrcIP, SrcIPMask [16]byte
+	DstIP, DstIPMask [16]byte
+
+	Transport            uint32 // enum ibv_flow_spec_type, or 0
+	SrcPort, SrcPortMask uint16
+	DstPort, DstPortMask uint16
 }
 
 // AsyncEvent has the layout of struct ibv_async_event. Element is the address

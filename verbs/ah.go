@@ -14,7 +14,7 @@ type AHAttr struct {
 	Port         uint8  // local port
 	HopLimit     uint8  // 0 is sent as 64 when there is a GID
 	TrafficClass uint8  // DSCP and ECN bits on RoCE v2
-	FlowLabel    uint32 // 20 bits; on RoCE v2 devices choose the UDP source port by it
+	FlowLabel    uint32 // 20 bits; on RoCE v2 devices choose the UDP source port by it: [FlowLabelFor]
 	DLID         uint16 // InfiniBand only
 	SL           uint8
 	SrcPathBits  uint8
@@ -47,6 +47,7 @@ func ahFromRaw(r *cgo.AHAttr) AHAttr {
 // sends that use it have completed.
 type AH struct {
 	life life
+	pd   *PD
 	ah   cgo.AH
 
 	once sync.Once // for raw work queue entries
@@ -62,7 +63,7 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 }
 
 func (p *PD) createAH(op string, raw *cgo.AHAttr) (*AH, error) {
-	a := &AH{}
+	a := &AH{pd: p}
 	if err := a.life.born("ah", label("ah"), &p.life); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,8 @@ const GRHSize = cgo.GRHSize
 // On Ethernet the call resolves the neighbour and may take as long as ARP does:
 // keep the handles of those who come again, and bound how many.
 //
-// On EFA, where datagrams have no route header, this is [ErrUnsupported].
+// On EFA, where datagrams have no route header, this is [ErrUnsupported]: there
+// [PD.CreateAHFromWCEx] makes it.
 func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	const op = "create ah from completion in"
 	if err := p.life.open(op); err != nil {
@@ -102,6 +104,34 @@ func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 		return nil, err
 	}
 	return p.createAH(op, &attr)
+}
+
+// CreateAHFromWCEx is CreateAHFromWC for completions of a queue with [FieldSender],
+// and does the same for others. EFA names only senders to whom there is no
+// address handle yet; of others [WC.SLID] is the [AH.Number] of the handle,
+// which is the one to answer to.
+func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
+	if wc == nil {
+		return p.CreateAHFromWC(nil, grh, port)
+	}
+	if wc.sender == (GID{}) || wc.HasGRH() {
+		return p.CreateAHFromWC(&wc.WC, grh, port)
+	}
+	return p.CreateAH(AHAttr{GID: wc.sender, Port: port}) // EFA has one GID, at index 0
+}
+
+// Number is what EFA calls an address handle in completions. It is
+// [ErrUnsupported] elsewhere.
+func (a *AH) Number() (uint16, error) {
+	const op = "query number of"
+	var n uint16
+	return n, a.life.with(op, func() (err error) {
+		if _, err := a.pd.dev.EFA(); err != nil {
+			return opError(op, a.life.label, ErrUnsupported, "only EFA numbers address handles")
+		}
+		n, err = cgo.EFAAHNumber(a.ah)
+		return opError(op, a.life.label, unsupported(err))
+	})
 }
 
 func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, error) {
@@ -119,7 +149,7 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 	copy(header[:], grh)
 	return attr, p.life.with(op, func() error {
 		if _, err := p.dev.EFA(); err == nil && !wc.HasGRH() {
-			return opError(op, p.life.label, ErrUnsupported, "datagrams of EFA name their sender to queues made by efadv_create_cq only")
+			return opError(op, p.life.label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: CreateAHFromWCEx, AH.Number")
 		}
 		err := cgo.InitAHFromWC(p.dev.ctx, port, &wc.wc, &header, &attr)
 		if isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENOENT) {

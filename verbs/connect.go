@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type ConnectConfig struct {
 	// direction; 0 means what the device can, at most 16.
 	MaxReads int
 	// TrafficClass, HopLimit and FlowLabel go into the packets of RoCE v2.
+	// FlowLabel, of 20 bits, chooses their UDP source port: see [FlowLabelFor].
 	TrafficClass uint8
 	HopLimit     uint8
 	FlowLabel    uint32
@@ -65,6 +67,9 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 	if q.typ == RC {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
+	}
+	if err := q.answerECE(remote.ECE); err != nil {
+		return err
 	}
 	if err := q.Modify(rtr, rtrMask); err != nil {
 		return err
@@ -164,6 +169,9 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	}
 	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
 		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
+	}
+	if c.FlowLabel>>flowLabelBits != 0 {
+		return refuse(fmt.Sprintf("flow label %#x has more than %d bits", c.FlowLabel, flowLabelBits))
 	}
 	if c.AckTimeout < 0 || c.RNRTimer < 0 {
 		return refuse("negative time")

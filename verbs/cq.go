@@ -31,6 +31,13 @@ type CQConfig struct {
 	// Fields asks for an extended queue, which tells them beside what every
 	// completion has: see [CQ.PollEx]. All other calls work as ever.
 	Fields WCFields
+	// SingleThreaded leaves out the queue's lock, where the provider can: the
+	// program sees to it that no two goroutines poll or wait at the same time.
+	SingleThreaded bool
+	// IgnoreOverrun leaves out the device's check that the queue has room: what
+	// does not fit overwrites completions, silently. It is for programs that
+	// count. Both make the queue an extended one, as Fields does.
+	IgnoreOverrun bool
 	// PollOnly saves the file descriptor of a queue that is never waited on.
 	PollOnly bool
 }
@@ -62,6 +69,14 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	if vectors := d.attr.CompletionVecs; cfg.Vector < 0 || cfg.Vector >= max(vectors, 1) {
 		return nil, opError("create cq on", d.name, ErrAttributes, "vector ", cfg.Vector, " of ", vectors)
+	}
+	if cfg.SingleThreaded || cfg.IgnoreOverrun {
+		cfg.Fields |= FieldsStandard
+	}
+	if cfg.Fields&FieldSender != 0 {
+		if e, err := d.EFA(); err != nil || !e.Sender {
+			return nil, opError("create cq on", d.name, ErrUnsupported, "completions with their sender are of EFA, and not of each of its devices")
+		}
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
 	switch {
@@ -120,7 +135,7 @@ func (c *CQ) createOn(cfg CQConfig) error {
 	}
 	var err error
 	if c.fields != 0 {
-		c.cq, c.depth, err = cgo.CreateCQEx(d.ctx, cfg.Depth, c.channel, cfg.Vector, uint64(cfg.Fields&^FieldsStandard))
+		c.cq, c.depth, err = cgo.CreateCQEx(d.ctx, cfg.Depth, c.channel, cfg.Vector, uint64(cfg.Fields&^FieldsStandard), cfg.flags())
 	} else {
 		c.cq, c.depth, err = cgo.CreateCQ(d.ctx, cfg.Depth, c.channel, cfg.Vector)
 	}
@@ -128,11 +143,24 @@ func (c *CQ) createOn(cfg CQConfig) error {
 		c.wait.shut()
 		detail := fmt.Sprintf("depth %d", cfg.Depth)
 		if c.fields != 0 {
-			err, detail = unsupported(err), detail+fmt.Sprintf(", fields %v", cfg.Fields)
+			err, detail = unsupported(err), detail+fmt.Sprintf(", fields %v, flags %#x", cfg.Fields, cfg.flags())
 		}
 		return errors.Join(opError("create cq on", d.name, err, detail), c.destroyChannel())
 	}
 	return nil
+}
+
+// flags are those of enum ibv_create_cq_attr_flags.
+func (cfg *CQConfig) flags() uint32 {
+	const singleThreaded, ignoreOverrun = 1 << 0, 1 << 1
+	var f uint32
+	if cfg.SingleThreaded {
+		f |= singleThreaded
+	}
+	if cfg.IgnoreOverrun {
+		f |= ignoreOverrun
+	}
+	return f
 }
 
 func (c *CQ) destroyChannel() error {

@@ -18,6 +18,9 @@ const (
 	FieldTimestamp WCFields = 1 << 7
 	// FieldWallClock is the time of day at the completion.
 	FieldWallClock WCFields = 1 << 11
+	// FieldSender is the GID of a datagram's sender, where packets have no route
+	// header: on EFA ([EFAFeatures.Sender]).
+	FieldSender WCFields = cgo.FieldSender
 )
 
 func (f WCFields) String() string {
@@ -28,7 +31,10 @@ func (f WCFields) String() string {
 	if f&FieldWallClock != 0 {
 		s += "|wall clock"
 	}
-	if rest := f &^ (FieldsStandard | FieldTimestamp | FieldWallClock); rest != 0 {
+	if f&FieldSender != 0 {
+		s += "|sender"
+	}
+	if rest := f &^ (FieldsStandard | FieldTimestamp | FieldWallClock | FieldSender); rest != 0 {
 		s += fmt.Sprintf("|%#x", uint64(rest))
 	}
 	return s
@@ -38,6 +44,7 @@ func (f WCFields) String() string {
 type WCEx struct {
 	WC
 	timestamp, wallClock uint64
+	sender               GID
 }
 
 // Timestamp is the device's clock when the work request completed, in ticks of
@@ -52,6 +59,11 @@ func (w *WCEx) Time() time.Time {
 	}
 	return time.Unix(0, int64(w.wallClock))
 }
+
+// Sender is the GID of a received datagram's sender; zero if the queue was not
+// asked for [FieldSender], and if there is an address handle to the sender
+// already: its [AH.Number] is [WC.SLID].
+func (w *WCEx) Sender() GID { return w.sender }
 
 // PollEx is [CQ.Poll] with the fields that the queue was made for. Immediate,
 // sender and times of a whole batch come in the same crossing into C.

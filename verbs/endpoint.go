@@ -18,6 +18,7 @@ type Endpoint struct {
 	LID     uint16 // InfiniBand
 	SL      uint8  // service level to use towards it, 0 to 15
 	MTU     MTU    // of the port
+	ECE     ECE    // what the queue pair offers; zero for nothing
 	Regions []Region
 	Data    []byte // for the program's own use
 }
@@ -29,12 +30,14 @@ const (
 
 	endpointMagic   = "GVEP"
 	endpointVersion = 1
+	endpointECE     = 2 // version with ECE behind the fixed part
+	eceLen          = 8
 	headerLen       = 8 // magic, version, reserved, payload length
 	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
 	regionLen       = 20
 	checksumLen     = 4
 	maxSL           = 15
-	maxPayload      = fixedLen + MaxRegions*regionLen + MaxEndpointData
+	maxPayload      = fixedLen + eceLen + MaxRegions*regionLen + MaxEndpointData
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -44,6 +47,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
 //	payload: type 1 | MTU 1 | SL 1 | 0 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
 //	         regions 2 | data length 2 | regions * (address 8, length 8, rkey 4) | data
+//
+// An endpoint with ECE has version 2, and vendor 4 | options 4 before the regions.
+// Without, it has version 1, so that programs from before ECE understand it.
 func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	if e.SL > maxSL {
 		return b, opError("encode", "endpoint", ErrMessage, "service level ", e.SL)
@@ -52,11 +58,18 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 		return b, opError("encode", "endpoint", ErrMessage,
 			fmt.Sprintf("%d regions, %d bytes of data; at most %d and %d", len(e.Regions), len(e.Data), MaxRegions, MaxEndpointData))
 	}
+	if e.ECE.Vendor == 0 && e.ECE.Options != 0 {
+		return b, opError("encode", "endpoint", ErrMessage, "ECE options without a vendor")
+	}
 	start := len(b)
 	be := binary.BigEndian
+	version, fixed := byte(endpointVersion), fixedLen
+	if e.ECE != (ECE{}) {
+		version, fixed = endpointECE, fixedLen+eceLen
+	}
 	b = append(b, endpointMagic...)
-	b = append(b, endpointVersion, 0)
-	b = be.AppendUint16(b, uint16(fixedLen+len(e.Regions)*regionLen+len(e.Data)))
+	b = append(b, version, 0)
+	b = be.AppendUint16(b, uint16(fixed+len(e.Regions)*regionLen+len(e.Data)))
 	b = append(b, byte(e.Type), byte(e.MTU), e.SL, 0)
 	b = be.AppendUint16(b, e.LID)
 	b = be.AppendUint32(b, e.QPN)
@@ -65,6 +78,10 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, e.GID[:]...)
 	b = be.AppendUint16(b, uint16(len(e.Regions)))
 	b = be.AppendUint16(b, uint16(len(e.Data)))
+	if version == endpointECE {
+		b = be.AppendUint32(b, e.ECE.Vendor)
+		b = be.AppendUint32(b, e.ECE.Options)
+	}
 	for _, r := range e.Regions {
 		b = be.AppendUint64(b, r.Addr)
 		b = be.AppendUint64(b, r.Length)
@@ -101,11 +118,16 @@ func payloadLen(header []byte) (int, error) {
 	if string(header[:4]) != endpointMagic {
 		return 0, malformed("it begins with %q: the peer speaks something else", header[:4])
 	}
-	if header[4] != endpointVersion {
-		return 0, malformed("version %d, this program speaks %d", header[4], endpointVersion)
+	fixed := fixedLen
+	switch header[4] {
+	case endpointVersion:
+	case endpointECE:
+		fixed += eceLen
+	default:
+		return 0, malformed("version %d, this program speaks %d and %d", header[4], endpointVersion, endpointECE)
 	}
 	n := int(binary.BigEndian.Uint16(header[6:]))
-	if n < fixedLen || n > maxPayload {
+	if n < fixed || n > maxPayload {
 		return 0, malformed("payload of %d bytes", n)
 	}
 	return n, nil
@@ -142,6 +164,13 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	}
 	regions, data := int(be.Uint16(p[34:])), int(be.Uint16(p[36:]))
 	p = p[fixedLen:]
+	if b[4] == endpointECE {
+		out.ECE = ECE{Vendor: be.Uint32(p), Options: be.Uint32(p[4:])}
+		p = p[eceLen:]
+		if out.ECE.Vendor == 0 {
+			return malformed("ECE without a vendor")
+		}
+	}
 	switch {
 	case b[5] != 0 || body[headerLen+3] != 0:
 		return malformed("reserved bytes are set")
@@ -176,5 +205,5 @@ func (q *QP) Endpoint() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey, GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU}, nil
+	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey, GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
 }

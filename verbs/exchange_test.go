@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"net"
 	"net/netip"
 	"os"
@@ -118,6 +119,30 @@ func TestEndpointLimits(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrMessage)
 }
 
+// TestEndpointVersions: an endpoint with ECE has a version of its own; without, it
+// is byte for byte what programs from before ECE write and read.
+func TestEndpointVersions(t *testing.T) {
+	e := verbs.Endpoint{Type: verbs.UD, QPN: 0x112233, PSN: 0x445566, QKey: 7, LID: 3, MTU: verbs.MTU1024, Data: []byte("hi")}
+	b, err := e.AppendBinary(nil)
+	require.NoError(t, err)
+	require.Equal(t, "47564550010000280403000000030011223300445566000000070000000000000000000000000000000000000002686916cffad0", hex.EncodeToString(b))
+
+	e.ECE = verbs.ECE{Vendor: 0x15b3, Options: 0x30000006}
+	e.Regions = []verbs.Region{{Addr: 1, Length: 2, RKey: 3}}
+	b, err = e.AppendBinary(nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, b[4])
+	var back verbs.Endpoint
+	require.NoError(t, back.UnmarshalBinary(b))
+	require.Equal(t, e, back)
+
+	b[4] = 1
+	require.ErrorIs(t, back.UnmarshalBinary(withChecksum(b)), verbs.ErrMessage)
+	e.ECE.Vendor = 0
+	_, err = e.AppendBinary(nil)
+	require.ErrorIs(t, err, verbs.ErrMessage)
+}
+
 // FuzzEndpoint: whatever arrives, decoding ends in an endpoint that encodes to
 // the very same bytes, or in ErrMessage.
 func FuzzEndpoint(f *testing.F) {
@@ -125,6 +150,9 @@ func FuzzEndpoint(f *testing.F) {
 	b, _ := e.AppendBinary(nil)
 	f.Add(b)
 	f.Add(b[:30])
+	e.ECE = verbs.ECE{Vendor: 0x15b3, Options: 6}
+	b, _ = e.AppendBinary(nil)
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for _, b := range [][]byte{in, withChecksum(in)} {
 			var e verbs.Endpoint

@@ -20,6 +20,7 @@ type Features struct {
 	MaxRate       uint32
 	MaxModerate   int           // completions of [CQ.Moderate]; 0: none
 	MaxModeration time.Duration // and its time
+	DeviceMemory  uint64        // bytes that [Device.AllocDeviceMemory] may have; 0: none
 	Window1       bool          // memory windows
 	Window2       bool
 	Mlx5          *Mlx5Features // nil on other devices
@@ -40,6 +41,7 @@ type EFAFeatures struct {
 	MaxRDMA                int // bytes of a READ or WRITE
 	Read, Write            bool
 	RNRRetry               bool
+	Sender                 bool // [FieldSender]
 }
 
 // Device capability bits (enum ibv_device_cap_flags).
@@ -61,6 +63,7 @@ func (d *Device) Features() (Features, error) {
 	f.TimestampMask, f.ClockKHz = x.TimestampMask, x.ClockKHz
 	f.MinRate, f.MaxRate = x.PacingMin, x.PacingMax
 	f.MaxModerate, f.MaxModeration = int(x.ModCount), time.Duration(x.ModPeriod)*time.Microsecond
+	f.DeviceMemory = x.MaxDMSize
 	f.Window1 = f.CapFlags&capMemWindow != 0
 	f.Window2 = f.CapFlags&capWindow2B != 0
 	if m, err := d.Mlx5(); err == nil {
@@ -104,7 +107,7 @@ func (d *Device) Mlx5() (Mlx5Features, error) {
 // EFA asks efadv; [ErrUnsupported] says that this is no such device or that
 // libefa is missing.
 func (d *Device) EFA() (EFAFeatures, error) {
-	const capRead, capRNRRetry, capWrite = 1 << 0, 1 << 1, 1 << 3
+	const capRead, capRNRRetry, capSender, capWrite = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 	var f EFAFeatures
 	err := d.life.with("query", func() error {
 		var a cgo.EFAAttr
@@ -113,7 +116,7 @@ func (d *Device) EFA() (EFAFeatures, error) {
 		}
 		f = EFAFeatures{MaxSendWR: int(a.MaxSQWR), MaxRecvWR: int(a.MaxRQWR), MaxSendSGE: int(a.MaxSQSGE), MaxRecvSGE: int(a.MaxRQSGE),
 			MaxInline: int(a.InlineBufSize), MaxRDMA: int(a.MaxRDMASize), Read: a.Caps&capRead != 0, Write: a.Caps&capWrite != 0,
-			RNRRetry: a.Caps&capRNRRetry != 0}
+			RNRRetry: a.Caps&capRNRRetry != 0, Sender: a.Caps&capSender != 0}
 		return nil
 	})
 	return f, err

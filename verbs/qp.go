@@ -86,6 +86,9 @@ type QPConfig struct {
 	// queue pair is, a power of two: at most [Mlx5Features.ErroredStreams],
 	// which is 1 on much firmware. 0 means Streams.
 	ErroredStreams int
+	// ECE offers enhanced connection establishment to the peer of an RC or UC
+	// queue pair, if the device has it: see [ECE].
+	ECE bool
 	// KeepReset leaves the queue pair in [StateReset]. Otherwise it is made in
 	// [StateInit], where receives can be posted at once.
 	KeepReset bool
@@ -111,6 +114,7 @@ type QP struct {
 	srq    *SRQ
 	ops    SendOps
 	path   cgo.PostPath
+	offer  ECE // to a peer; zero for none
 
 	modify sync.Mutex    // one state transition at a time
 	state  atomic.Uint32 // as last set by this program; the device may be in error already
@@ -149,6 +153,11 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	q.life.label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
+	if cfg.ECE {
+		if err := q.offerECE(); err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+	}
 	if !cfg.KeepReset {
 		if err := q.Init(); err != nil {
 			return nil, errors.Join(err, q.Close())
@@ -176,6 +185,9 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	}
 	if _, ok := rules[cfg.Type]; !ok {
 		return refuse("type ", cfg.Type)
+	}
+	if cfg.ECE && cfg.Type != RC && cfg.Type != UC {
+		return refuse("ECE of ", cfg.Type, ", which has no connection")
 	}
 	if cfg.SRQ != nil && cfg.SRQ.pd.dev != p.dev {
 		return refuse("shared receive queue of another device")

@@ -77,7 +77,9 @@ var told = map[string]func(verbs.Features) bool{
 	"DC target":              func(f verbs.Features) bool { return f.Mlx5 != nil },
 	"DC initiator, streams":  func(f verbs.Features) bool { return f.Mlx5 != nil },
 	"masked atomics, native": func(f verbs.Features) bool { return f.Mlx5 != nil },
+	"device memory":          func(f verbs.Features) bool { return f.DeviceMemory != 0 },
 	"EFA SRD":                func(f verbs.Features) bool { return f.EFA != nil },
+	"sender of a datagram without route header": func(f verbs.Features) bool { return f.EFA != nil && f.EFA.Sender },
 }
 
 // badRefusal says what is wrong with a refusal, or nothing: a device that tells

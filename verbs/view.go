@@ -77,5 +77,6 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(WCEx{})-unsafe.Sizeof(cgo.WCEx{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(WCEx{}.timestamp)-unsafe.Offsetof(cgo.WCEx{}.Timestamp)]
 	_ = [1]struct{}{}[unsafe.Offsetof(WCEx{}.wallClock)-unsafe.Offsetof(cgo.WCEx{}.WallClock)]
+	_ = [1]struct{}{}[unsafe.Offsetof(WCEx{}.sender)-unsafe.Offsetof(cgo.WCEx{}.Sender)]
 	_ = [1]struct{}{}[unsafe.Sizeof(WC{})-unsafe.Sizeof(cgo.WC{})]
 )

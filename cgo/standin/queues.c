@@ -53,8 +53,12 @@ struct fake {
 };
 
 struct fake_cq {
-	struct ibv_cq cq;
+	struct ibv_cq_ex ex; /* begins as struct ibv_cq does */
+	struct efadv_cq dv;
+	struct ibv_wc now; /* of an extended queue: what is being read */
+	union ibv_gid sender;
 	struct ibv_wc wcs[COMPLETIONS];
+	union ibv_gid senders[COMPLETIONS];
 	unsigned head, n;
 };
 
@@ -100,17 +104,26 @@ static void free_place(struct fake *f, uint64_t id)
 	}
 }
 
-static int push(struct ibv_cq *cq, struct ibv_wc wc)
+static int push_from(struct ibv_cq *cq, struct ibv_wc wc, const union ibv_gid *sender)
 {
 	struct fake_cq *c = (struct fake_cq *)cq;
 	int ok;
 
 	pthread_mutex_lock(&lock);
 	ok = c->n < COMPLETIONS;
-	if (ok)
+	if (ok) {
+		c->senders[(c->head + c->n) % COMPLETIONS] = *sender;
 		c->wcs[(c->head + c->n++) % COMPLETIONS] = wc;
+	}
 	pthread_mutex_unlock(&lock);
 	return ok;
+}
+
+static int push(struct ibv_cq *cq, struct ibv_wc wc)
+{
+	union ibv_gid nobody = {};
+
+	return push_from(cq, wc, &nobody);
 }
 
 /* Completions of a driver's requests have numbers above those of receives. */
@@ -123,6 +136,15 @@ int recorder_complete(uint32_t qpn, struct ibv_wc wc)
 	return f && push(is_receive(&wc) ? f->ex.qp_base.recv_cq : f->ex.qp_base.send_cq, wc);
 }
 
+int recorder_receive_from(uint32_t qpn, struct ibv_wc wc, const void *gid)
+{
+	struct fake *f = find(qpn);
+	union ibv_gid sender;
+
+	memcpy(&sender, gid, sizeof(sender));
+	return f && push_from(f->ex.qp_base.recv_cq, wc, &sender);
+}
+
 int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 {
 	struct fake_cq *c = (struct fake_cq *)cq;
@@ -132,6 +154,7 @@ int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
 	for (; got < n && c->n; c->n--, got++) {
 		struct fake *f;
 
+		c->sender = c->senders[c->head % COMPLETIONS];
 		wcs[got] = c->wcs[c->head++ % COMPLETIONS];
 		f = find(wcs[got].qp_num);
 		if (f && !is_receive(&wcs[got]))
@@ -146,9 +169,77 @@ struct ibv_cq *standin_create_cq(struct ibv_context *ctx, int depth, void *own, 
 	struct fake_cq *c = calloc(1, sizeof(*c));
 
 	(void)vector;
-	c->cq = (struct ibv_cq){ .context = ctx, .channel = channel, .cq_context = own, .cqe = depth };
-	return &c->cq;
+	*ibv_cq_ex_to_cq(&c->ex) = (struct ibv_cq){ .context = ctx, .channel = channel, .cq_context = own, .cqe = depth };
+	return ibv_cq_ex_to_cq(&c->ex);
 }
+
+static int next_poll(struct ibv_cq_ex *x)
+{
+	struct fake_cq *c = (struct fake_cq *)x;
+
+	if (!standin_poll_cq(ibv_cq_ex_to_cq(x), 1, &c->now))
+		return ENOENT;
+	x->wr_id = c->now.wr_id;
+	x->status = c->now.status;
+	return 0;
+}
+
+static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *attr)
+{
+	(void)attr;
+	return next_poll(x);
+}
+
+static void end_poll(struct ibv_cq_ex *x) { (void)x; }
+
+static struct ibv_wc *current(struct ibv_cq_ex *x) { return &((struct fake_cq *)x)->now; }
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *x) { return current(x)->opcode; }
+static uint32_t read_qp_num(struct ibv_cq_ex *x) { return current(x)->qp_num; }
+static uint32_t read_byte_len(struct ibv_cq_ex *x) { return current(x)->byte_len; }
+static unsigned int read_flags(struct ibv_cq_ex *x) { return current(x)->wc_flags; }
+static __be32 read_imm(struct ibv_cq_ex *x) { return current(x)->imm_data; }
+static uint32_t read_src_qp(struct ibv_cq_ex *x) { return current(x)->src_qp; }
+static uint32_t read_slid(struct ibv_cq_ex *x) { return current(x)->slid; }
+static uint32_t read_vendor_err(struct ibv_cq_ex *x) { return current(x)->vendor_err; }
+static uint8_t read_nothing(struct ibv_cq_ex *x) { (void)x; return 0; }
+
+/* efa_wc_read_sgid in providers/efa/verbs.c: of receives alone, and of strangers. */
+static int read_sgid(struct efadv_cq *dv, union ibv_gid *gid)
+{
+	struct fake_cq *c = (struct fake_cq *)((char *)dv - offsetof(struct fake_cq, dv));
+
+	if (!is_receive(&c->now))
+		note("SENDER OF A SEND\n");
+	if (c->now.slid != 0xffff)
+		return -ENOENT;
+	*gid = c->sender;
+	return 0;
+}
+
+struct ibv_cq_ex *standin_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a, int sender)
+{
+	struct ibv_cq *cq = standin_create_cq(ctx, a->cqe, a->cq_context, a->channel, a->comp_vector);
+	struct fake_cq *c = (struct fake_cq *)cq;
+
+	c->ex.start_poll = start_poll;
+	c->ex.next_poll = next_poll;
+	c->ex.end_poll = end_poll;
+	c->ex.read_opcode = read_opcode;
+	c->ex.read_qp_num = read_qp_num;
+	c->ex.read_byte_len = read_byte_len;
+	c->ex.read_wc_flags = read_flags;
+	c->ex.read_imm_data = read_imm;
+	c->ex.read_src_qp = read_src_qp;
+	c->ex.read_slid = read_slid;
+	c->ex.read_vendor_err = read_vendor_err;
+	c->ex.read_sl = read_nothing;
+	c->ex.read_dlid_path_bits = read_nothing;
+	c->dv.wc_read_sgid = sender ? read_sgid : NULL;
+	return &c->ex;
+}
+
+struct efadv_cq *standin_efa_cq(struct ibv_cq_ex *x) { return &((struct fake_cq *)x)->dv; }
 
 int standin_destroy_cq(struct ibv_cq *cq)
 {

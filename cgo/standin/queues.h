@@ -25,9 +25,21 @@ int standin_set_state(struct ibv_qp *qp, enum ibv_qp_state to);
 enum ibv_qp_state standin_state(struct ibv_qp *qp);
 
 struct ibv_cq *standin_create_cq(struct ibv_context *ctx, int depth, void *own, struct ibv_comp_channel *channel, int vector);
+struct ibv_cq_ex *standin_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *a, int sender);
+struct efadv_cq *standin_efa_cq(struct ibv_cq_ex *x);
 int standin_destroy_cq(struct ibv_cq *cq);
 int standin_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int standin_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs);
+
+/* Puts what only hardware has into the table (features.c). */
+void standin_features(struct gv_driver *d);
+
+/* The handle of a region of device memory, and what follows its deregistration. */
+#define STANDIN_OF_DM 0xd3
+void standin_dm_deregistered(struct ibv_mr *mr);
+
+/* A change of state that succeeded: the options that were set take effect. */
+void standin_ece_modified(void);
 
 /* All queue pairs of an earlier recording are gone. */
 void standin_forget(void);

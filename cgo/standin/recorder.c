@@ -166,7 +166,7 @@ static int efa_query(struct ibv_context *ctx, struct efadv_device_attr *a, uint3
 	a->max_sq_wr = 512;
 	a->inline_buf_size = 32;
 	a->max_rdma_size = 1 << 30;
-	a->device_caps = EFADV_DEVICE_ATTR_CAPS_RDMA_READ | EFADV_DEVICE_ATTR_CAPS_RNR_RETRY;
+	a->device_caps = EFADV_DEVICE_ATTR_CAPS_RDMA_READ | EFADV_DEVICE_ATTR_CAPS_RNR_RETRY | EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID;
 	return 0;
 }
 
@@ -195,6 +195,7 @@ static int modify(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	     a->path_mtu, a->port_num, a->timeout, a->retry_cnt, a->rnr_retry, a->max_rd_atomic, a->min_rnr_timer, a->ah_attr.is_global, a->qkey);
 	if (refuse("modify"))
 		return refused_with;
+	standin_ece_modified();
 	return mask & IBV_QP_STATE ? standin_set_state(qp, a->qp_state) : 0;
 }
 
@@ -247,7 +248,12 @@ static int rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 	return 0;
 }
 
-static int dereg_mr(struct ibv_mr *mr) { free(mr); return 0; }
+static int dereg_mr(struct ibv_mr *mr)
+{
+	standin_dm_deregistered(mr);
+	free(mr);
+	return 0;
+}
 
 /* Its descriptor never has an event. */
 static struct ibv_comp_channel *create_channel(struct ibv_context *ctx)
@@ -331,6 +337,7 @@ int recorder_install(uintptr_t table, size_t wr_flush_at)
 		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
 		standin_create_cq, standin_destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah, rereg_mr,
 	};
+	standin_features(d);
 	standin_flush_at = wr_flush_at;
 	used = 0;
 	standin_forget();

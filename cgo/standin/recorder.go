@@ -60,6 +60,15 @@ func Receive(qpn uint32, id uint64, length int, imm *uint32) {
 	done(qpn, wc)
 }
 
+// ReceiveFrom ends the receive of a datagram of EFA. Number is that of the address
+// handle to the sender, or 0xffff if there is none: then the completion has its GID.
+func ReceiveFrom(qpn uint32, id uint64, number uint16, gid [16]byte) {
+	wc := C.struct_ibv_wc{wr_id: C.uint64_t(id), opcode: C.IBV_WC_RECV, qp_num: C.uint32_t(qpn), byte_len: 64, src_qp: 0x55, slid: C.uint16_t(number)}
+	if C.recorder_receive_from(C.uint32_t(qpn), wc, unsafe.Pointer(&gid)) == 0 {
+		panic("standin: no such queue pair, or its completion queue is full")
+	}
+}
+
 func done(qpn uint32, wc C.struct_ibv_wc) {
 	if C.recorder_complete(C.uint32_t(qpn), wc) == 0 {
 		panic("standin: no such queue pair, or its completion queue is full")

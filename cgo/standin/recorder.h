@@ -21,6 +21,7 @@ void recorder_remove(uintptr_t table);
  * queue pair or no room.
  */
 int recorder_complete(uint32_t qpn, struct ibv_wc wc);
+int recorder_receive_from(uint32_t qpn, struct ibv_wc wc, const void *gid);
 int recorder_set_state(uint32_t qpn, uint32_t state);
 
 /* The next call of that name fails. */

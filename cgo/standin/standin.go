@@ -115,6 +115,11 @@ func ConnectServer(at netip.AddrPort) error {
 	return errors.New("standin: C server: failed")
 }
 
+// FlowLabelToUDPSourcePort is libibverbs' formula.
+func FlowLabelToUDPSourcePort(label uint32) uint16 {
+	return uint16(C.ibv_flow_label_to_udp_sport(C.uint32_t(label)))
+}
+
 // Spin does as many turns of the loop that extra in [ReadLoop] adds, and tells
 // how long they took.
 func Spin(turns int) time.Duration { return time.Duration(C.standin_spin(C.int64_t(turns))) }

@@ -1,0 +1,129 @@
+package verbs
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// DeviceMemory is memory on the device itself. Work requests that read or write it
+// do not cross the bus to the host: good for small things that many peers use,
+// such as locks and counters. There is little of it ([Features.DeviceMemory]).
+type DeviceMemory struct {
+	life life
+	dev  *Device
+	dm   cgo.DM
+	size int
+}
+
+// AllocDeviceMemory allocates size bytes of the device's memory; their address is
+// a multiple of align, a power of two, where 0 means any. What is in it at first
+// is not defined. The memory lasts until Close. [ErrUnsupported] says that the
+// device has none.
+func (d *Device) AllocDeviceMemory(size, align int) (*DeviceMemory, error) {
+	const op = "allocate device memory on"
+	if size <= 0 || align < 0 || align&(align-1) != 0 {
+		return nil, opError(op, d.name, ErrAttributes, "size ", size, ", alignment ", align)
+	}
+	m := &DeviceMemory{dev: d, size: size}
+	if err := m.life.born("device memory", label("device memory"), &d.life); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.dm, err = cgo.AllocDM(d.ctx, size, max(0, bits.Len(uint(align))-1)); err != nil {
+		m.life.stillborn("device memory")
+		if isErrno(err, syscall.EINVAL) {
+			err = class(ErrAttributes, err)
+		}
+		return nil, opError(op, d.name, unsupported(err), fmt.Sprintf("%d bytes; Features.DeviceMemory tells what the device has", size))
+	}
+	return m, nil
+}
+
+// Len is the size in bytes.
+func (m *DeviceMemory) Len() int { return m.size }
+
+// CopyIn writes b to the memory, from offset off on. mlx5 takes offsets and lengths
+// that are multiples of 4 bytes, and writes each 4 bytes at once; order and
+// atomicity beyond that are not defined. Safe for concurrent use, like CopyOut.
+func (m *DeviceMemory) CopyIn(off int, b []byte) error {
+	return m.copy("copy to", off, b, func() error { return cgo.CopyToDM(m.dm, uint64(off), b) })
+}
+
+// CopyOut reads len(b) bytes of the memory, from offset off on, as CopyIn writes.
+func (m *DeviceMemory) CopyOut(b []byte, off int) error {
+	return m.copy("copy from", off, b, func() error { return cgo.CopyFromDM(b, m.dm, uint64(off)) })
+}
+
+func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error {
+	if off < 0 || off > m.size || len(b) > m.size-off {
+		return opError(op, m.life.label, ErrRange, fmt.Sprintf("%d bytes at offset %d of %d", len(b), off, m.size))
+	}
+	if len(b) == 0 {
+		return m.life.open(op)
+	}
+	return m.life.with(op, func() error {
+		err := f()
+		if isErrno(err, syscall.EINVAL) {
+			err = class(ErrAttributes, err)
+		}
+		return opError(op, m.life.label, err, fmt.Sprintf("%d bytes at offset %d: mlx5 wants multiples of 4", len(b), off))
+	})
+}
+
+// Close gives the memory back; while regions of it live, that is [ErrInUse].
+// Closing twice is not an error.
+func (m *DeviceMemory) Close() error {
+	return m.life.close("device memory", nil, func() error { return cgo.FreeDM(m.dm) })
+}
+
+// RegisterDeviceMemory registers length bytes of the device's memory, from offset
+// off on. The region has no [MR.Bytes]; its first byte has address 0 in work
+// requests, so cfg.Addr is left out. The memory stays the caller's, and cannot be
+// closed before the region.
+func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig) (*MR, error) {
+	const op = "register device memory in"
+	refuse := func(err error, detail ...any) (*MR, error) { return nil, opError(op, p.life.label, err, detail...) }
+	switch {
+	case m.dev != p.dev:
+		return refuse(ErrAttributes, "memory of another device")
+	case off < 0 || length <= 0 || off > m.size || length > m.size-off:
+		return refuse(ErrRange, fmt.Sprintf("%d bytes at offset %d of %d", length, off, m.size))
+	case cfg.Addr != 0 || cfg.Pages != PagesNormal:
+		return refuse(ErrAttributes, "it has neither a chosen address nor pages")
+	case cfg.Access&^(LocalWrite|RemoteWrite|RemoteRead|RemoteAtomic|RelaxedOrder) != 0:
+		return refuse(ErrAttributes, fmt.Sprintf("access %#x", uint32(cfg.Access)))
+	}
+	access, err := cfg.access(op, p)
+	if err != nil {
+		return nil, err
+	}
+	r := &MR{pd: p, size: length, access: access, unmap: func() error { return nil }}
+	if err := r.life.born("mr", label("mr"), &p.life, &m.life); err != nil {
+		return nil, err
+	}
+	if r.mr, r.lkey, r.rkey, err = cgo.RegDM(p.pd, m.dm, uint64(off), length, uint32(access)); err != nil {
+		r.life.stillborn("mr")
+		return refuse(unsupported(err), fmt.Sprintf("%d bytes at offset %d of %s", length, off, m.life.label))
+	}
+	return r, nil
+}
+
+// AllocNullMR makes a region without memory, for scatter lists: what is to be
+// written there is thrown away, and what is read is zeroes. Any range of it will
+// do: [MR.SGE] of offset 0. It has no [MR.Bytes], and no key for peers.
+func (p *PD) AllocNullMR() (*MR, error) {
+	m := &MR{pd: p, size: math.MaxInt, access: LocalWrite, unmap: func() error { return nil }}
+	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.mr, m.lkey, err = cgo.AllocNullMR(p.pd); err != nil {
+		m.life.stillborn("mr")
+		return nil, opError("allocate null mr in", p.life.label, unsupported(err))
+	}
+	return m, nil
+}

@@ -1,0 +1,65 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// ECE (enhanced connection establishment) is how devices of one vendor agree on
+// options of a connection that go beyond the InfiniBand specification, such as a
+// better way to send again what was lost: struct ibv_ece. Options belong to the
+// vendor; only devices know what they mean.
+//
+// A queue pair made with [QPConfig.ECE] has an offer in its [Endpoint].
+// [QP.Connect] hands the peer's offer to the device before [StateRTR], as
+// librdmacm does, and the device takes of it what it has. A peer without an
+// offer, or with a device of another vendor, gets none of the options. An
+// endpoint with an offer is not understood by programs from before ECE.
+type ECE struct {
+	Vendor  uint32 // who made the device; 0: no offer
+	Options uint32
+}
+
+// ECE tells what the queue pair offers, or once it is connected, which options the
+// device took. [ErrUnsupported] says that the device has no such thing. Safe
+// for concurrent use.
+func (q *QP) ECE() (ECE, error) {
+	const op = "query ECE of"
+	var e ECE
+	return e, q.life.with(op, func() (err error) {
+		e.Vendor, e.Options, err = cgo.QueryECE(q.qp)
+		return opError(op, q.life.label, unsupported(err))
+	})
+}
+
+// offerECE asks a new queue pair for its offer: later the device tells what it
+// took. Without one there is nothing to offer, and connections are as ever.
+func (q *QP) offerECE() error {
+	e, err := q.ECE()
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	q.offer = e
+	return nil
+}
+
+// answerECE tells the device what the peer offers, if this side offers too: before
+// [StateRTR], for a device that is connected forgets what it took.
+func (q *QP) answerECE(peer ECE) error {
+	if q.offer == (ECE{}) || q.State() != StateInit { // no such transition: Modify says so
+		return nil
+	}
+	if peer.Vendor != q.offer.Vendor {
+		peer = ECE{Vendor: q.offer.Vendor}
+	}
+	const op = "set ECE of"
+	return q.life.with(op, func() error {
+		err := unsupported(cgo.SetECE(q.qp, peer.Vendor, peer.Options))
+		if errors.Is(err, ErrUnsupported) { // the kernel knows it not, or lost it
+			return nil
+		}
+		return opError(op, q.life.label, err, fmt.Sprintf("vendor %#x, options %#x", peer.Vendor, peer.Options))
+	})
+}

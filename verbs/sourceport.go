@@ -1,0 +1,105 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// Routers and switches with several equal paths choose one by the headers of a
+// packet. All packets of RoCE v2 have the same addresses and the same
+// destination port, so that the UDP source port alone spreads them.
+
+const (
+	firstSourcePort  = 0xc000 // RoCE v2 uses the dynamic ports, 49152 to 65535
+	sourcePortBits   = 14
+	flowLabelBits    = 20
+	reasonOnlyOfMlx5 = "only mlx5 sets it by itself; elsewhere ConnectConfig.FlowLabel chooses the source port"
+)
+
+// UDPSourcePort is the source port that the kernel and mlx5 make of a flow label
+// (ibv_flow_label_to_udp_sport). Label 0 stands for none: then the device
+// chooses.
+func UDPSourcePort(flowLabel uint32) uint16 {
+	low, high := flowLabel&(1<<sourcePortBits-1), flowLabel&(1<<flowLabelBits-1)>>sourcePortBits
+	return uint16(firstSourcePort | low ^ high)
+}
+
+// FlowLabelFor is a flow label for [ConnectConfig] and [AHAttr] that gives the
+// packets of RoCE v2 a UDP source port, from 49152 to 65535; of another port it
+// takes the low 14 bits. rxe looks at no flow label.
+func FlowLabelFor(port uint16) uint32 {
+	label := uint32(port) & (1<<sourcePortBits - 1)
+	if label == 0 { // that would be none
+		label = 1<<sourcePortBits | 1
+	}
+	return label
+}
+
+// SetUDPSourcePort changes the UDP source port of a connected queue pair while
+// it is in use, and so its path through a network with several. The queue pair
+// is an [RC] or [UC] one in [StateRTS]; the port is from 49152 to 65535. Only
+// mlx5 can do so: elsewhere this is [ErrUnsupported], and the port follows from
+// [ConnectConfig.FlowLabel], see [FlowLabelFor]. Safe for concurrent use.
+func (q *QP) SetUDPSourcePort(port uint16) error {
+	const op = "set UDP source port of"
+	return q.life.with(op, func() error {
+		switch {
+		case q.typ != RC && q.typ != UC:
+			return opError(op, q.life.label, ErrUnsupported, "only RC and UC have one of their own; an address handle has a flow label")
+		case port < firstSourcePort:
+			return opError(op, q.life.label, ErrAttributes, "port ", port, ": RoCE v2 uses those from ", firstSourcePort, " on")
+		}
+		return q.onMlx5(op, reasonOnlyOfMlx5, func() error {
+			return opError(op, q.life.label, unsupported(cgo.Mlx5SetUDPSourcePort(q.qp, port)), "port ", port, ": the firmware may lack rts2rts_qp_udp_sport, the process access to DEVX")
+		})
+	})
+}
+
+// SetLAGPort chooses the physical port, from 1 on, by which the packets of a queue
+// pair leave a bond of RoCE ports. The queue pair is in [StateRTS]; a later
+// change of its state may undo the choice. Without a bond, and on other devices
+// than mlx5, this is [ErrUnsupported]. Safe for concurrent use.
+func (q *QP) SetLAGPort(port int) error {
+	const op = "set LAG port of"
+	return q.life.with(op, func() error {
+		if port < 1 || port > 255 {
+			return opError(op, q.life.label, ErrAttributes, "port ", port)
+		}
+		if q.typ == DCT || q.typ == SRD {
+			return opError(op, q.life.label, ErrUnsupported, q.typ, " has none")
+		}
+		return q.onMlx5(op, "only mlx5 has LAG ports", func() error {
+			return opError(op, q.life.label, unsupported(cgo.Mlx5SetLAGPort(q.qp, uint8(port))), "port ", port, ": are the ports bonded?")
+		})
+	})
+}
+
+// LAGPort tells the port that was chosen for a queue pair in a bond, and the one by
+// which its packets leave now: another one while the chosen is down. The
+// queue pair and the errors are as for [QP.SetLAGPort].
+func (q *QP) LAGPort() (port, active int, err error) {
+	const op = "query LAG port of"
+	err = q.life.with(op, func() error {
+		return q.onMlx5(op, "only mlx5 has LAG ports", func() error {
+			p, a, err := cgo.Mlx5LAGPort(q.qp)
+			port, active = int(p), int(a)
+			return opError(op, q.life.label, unsupported(err), "are the ports bonded?")
+		})
+	})
+	return port, active, err
+}
+
+// onMlx5 does what takes a queue pair of mlx5 in [StateRTS], or says why not:
+// libmlx5 must not see another provider's, and knows one errno for both.
+func (q *QP) onMlx5(op, reason string, f func() error) error {
+	if !cgo.Mlx5Supported(q.pd.dev.ctx) {
+		return opError(op, q.life.label, ErrUnsupported, reason)
+	}
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if s := q.State(); s != StateRTS {
+		return opError(op, q.life.label, ErrState, fmt.Sprintf("%v; it takes %v", s, StateRTS))
+	}
+	return f()
+}
