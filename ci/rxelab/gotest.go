@@ -21,7 +21,7 @@ func testFlags(argv []string) map[string]string {
 	for i, a := range argv {
 		name, value, ok := strings.Cut(strings.TrimPrefix(a, "-"), "=")
 		name, isTest := strings.CutPrefix(strings.TrimPrefix(name, "-"), "test.")
-		if i == 0 || a[0] != '-' || !isTest {
+		if i == 0 || !strings.HasPrefix(a, "-") || !isTest {
 			continue
 		}
 		if !ok && i+1 < len(argv) {

@@ -43,7 +43,7 @@ func TestWhatGoTestNamesComesBack(t *testing.T) {
 		" -test.fuzz=FuzzX -test.fuzzcachedir=/c/fuzz/m -test.run=-test.memprofile=/etc/x")
 	require.Equal(t, []string{"/c/fuzz/m", "/home/me/m/cpu.out", "/home/me/m/p/testdata/fuzz", "/home/me/m/trace.out", "/tmp/w/_cover_.out", "/tmp/w/cov", "/v"},
 		written(argv, "/home/me/m/p", []string{"A=1", "GOCOVERDIR=/v"}))
-	require.Empty(t, written([]string{"/bin/true", "-x=/etc", "-"}, "/d", nil))
+	require.Empty(t, written([]string{"/bin/true", "-x=/etc", "-", ""}, "/d", nil), "an empty argument too")
 	require.Equal(t, 11*time.Minute, testLimit(argv))
 	require.Zero(t, testLimit([]string{"/bin/true", "-timeout=1s"}))
 }
