@@ -38,6 +38,12 @@ func launcher(t *testing.T) string {
 const inside = "RXELAB_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asQEMU {
+		beQEMU(os.Args[1:])
+	}
+	if os.Getenv(asLauncher) != "" {
+		os.Exit(launch(os.Args[1:], func() error { return nil }))
+	}
 	if what := os.Getenv(inside); what != "" && guests.In() {
 		if err := insides[what](context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -282,18 +288,7 @@ func TestComplaintIsSeen(t *testing.T) {
 // said.
 func TestDeadOnArrival(t *testing.T) {
 	r := newRun(t, "true")
-	dir := t.TempDir()
-	modules := filepath.Join(dir, "lib", "modules", "6.0-none")
-	require.NoError(t, os.MkdirAll(filepath.Join(modules, "kernel"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot", "vmlinuz-6.0-none"), 0o755)) // QEMU cannot read that
-	var builtin strings.Builder
-	for _, m := range strings.Fields("virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay rdma_rxe ib_uverbs rdma_ucm veth ifb" +
-		" sch_netem sch_tbf sch_ingress act_mirred cls_matchall 8021q macvlan") {
-		fmt.Fprintf(&builtin, "kernel/%s.ko\n", m)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(modules, "modules.builtin"), []byte(builtin.String()), 0o644))
-	r.cmd.Env = append(os.Environ(), "LAB_KERNEL="+dir, "LAB_CACHE="+t.TempDir())
+	r.cmd.Env = append(os.Environ(), "LAB_KERNEL="+emptyKernel(t), "LAB_CACHE="+t.TempDir())
 	r.run(t, exitLab)
 	require.Equal(t, 1, strings.Count(r.stderr.String(), "booted once more"), r.stderr.String())
 }
