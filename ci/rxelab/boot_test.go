@@ -51,7 +51,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(sharedCache())
+	os.Exit(code)
 }
 
 var insides = map[string]func(context.Context) error{
@@ -298,16 +300,19 @@ func TestAwkwardPlaces(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "a,b=c d-")
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\ncat data; echo new > made\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\ncat data; mktemp >&2; echo new > made\n"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), []byte("seen\n"), 0o644))
 	artifacts := filepath.Join(t.TempDir(), "x,y z")
-	long := filepath.Join(t.TempDir(), strings.Repeat("l", 100))
+	long := filepath.Join(dir, strings.Repeat("l", 100))
 	require.NoError(t, os.MkdirAll(long, 0o755))
-	r := newRun(t, "-artifacts", artifacts, "-keep", "made", "--", "./prog")
-	r.cmd.Dir = dir
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	r := newRun(t, "-artifacts", artifacts, "-keep", filepath.Join(link, "made"), "--", "./prog")
+	r.cmd.Dir = link
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+long)
 	r.run(t, 0)
 	require.Equal(t, "seen\n", r.stdout.String())
+	require.Contains(t, r.stderr.String(), long)
 	b, err := os.ReadFile(filepath.Join(dir, "made"))
 	require.NoError(t, err)
 	require.Equal(t, "new\n", string(b))

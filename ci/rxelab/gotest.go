@@ -35,12 +35,6 @@ func testFlags(argv []string) map[string]string {
 // written are the files and folders of the host that the command is to write,
 // as go test names them: profiles, coverage, and what fuzzing finds.
 func written(argv []string, dir string, env []string) []string {
-	absolute := func(path, base string) string {
-		if filepath.IsAbs(path) {
-			return filepath.Clean(path)
-		}
-		return filepath.Join(base, path)
-	}
 	flags := testFlags(argv)
 	output := absolute(flags["outputdir"], dir)
 	var out []string

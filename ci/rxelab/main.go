@@ -158,12 +158,16 @@ func parse(args []string) (*options, error) {
 		}
 		o.hosts = hosts
 	}
+	var keep []string
 	for i, k := range o.keep {
 		if o.keep[i], err = filepath.Abs(k); err != nil {
 			return nil, err
 		}
 	}
-	o.keep = append(o.keep, written(o.argv, o.dir, environ(os.Environ(), o.cleanEnv, o.env))...)
+	for _, path := range append(o.keep, written(o.argv, o.dir, environ(os.Environ(), o.cleanEnv, o.env))...) {
+		keep = append(keep, places(path)...)
+	}
+	o.keep = keep
 	switch {
 	case name != "wire" && name != "ecmp" && name != "none" && !(name == "hosts" && many):
 		return nil, fmt.Errorf("no topology %q; there are wire, ecmp, hosts=N and none", *topo)

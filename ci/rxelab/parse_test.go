@@ -129,5 +129,6 @@ func TestKernelComplaintsAreFound(t *testing.T) {
 	require.Len(t, got, 3)
 	require.Equal(t, "[ 2.0] BUG: kernel NULL pointer dereference\n[ 2.1] trace\n[ 2.2] ---[ end trace 0 ]---", got[0])
 	require.Contains(t, got[1], "use-after-free")
+	require.Contains(t, complaints([]byte("[ 1.0] kernel BUG at mm/slub.c:432!\n[ 1.1] Oops: 0000\n"))[0], "slub.c")
 	require.Empty(t, complaints([]byte("debugfs: all fine\nrcu: Hierarchical SRCU implementation.\n")))
 }

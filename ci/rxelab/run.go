@@ -130,16 +130,12 @@ func (l *lab) prepare(ctx context.Context) (done func(), err error) {
 		return nil, err
 	}
 	l.say("system %s", cmp.Or(root, "of this host"))
-	needs := []string{l.o.dir}
-	if len(l.o.argv) > 0 && filepath.IsAbs(l.o.argv[0]) {
-		needs = append(needs, filepath.Dir(l.o.argv[0]))
-	}
 	dir, done, err := cache.RunDir(ctx, cacheDir)
 	if err != nil {
 		return nil, err
 	}
 	l.cfg = vm.Config{Kernel: tree, Init: program, Accel: l.o.accel, Clock: l.o.clock, SMP: l.o.smp,
-		Memory: l.o.memory, CPU: l.o.cpu, Shares: shares, Needs: needs, Root: root, Topo: l.o.topo, Hosts: l.o.hosts, Dir: dir}
+		Memory: l.o.memory, CPU: l.o.cpu, Shares: shares, Needs: needs(l.o.argv, l.o.dir, environ(os.Environ(), l.o.cleanEnv, l.o.env)), Root: root, Topo: l.o.topo, Hosts: l.o.hosts, Dir: dir}
 	if l.o.accel == "auto" {
 		works, why, err := vm.ProbeKVM(ctx, l.cfg, cacheDir)
 		if err != nil {

@@ -47,13 +47,22 @@ func emptyKernel(t *testing.T) string {
 	return dir
 }
 
+// sharedCache has the initramfs of this binary, which is made once.
+var sharedCache = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "rxelab-test-")
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
 // onStandIn is a run of rxelab on stand-ins that behave as named.
 func onStandIn(t *testing.T, how string, args ...string) *labRun {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(self, filepath.Join(bin, asQEMU)))
-	cacheDir := t.TempDir()
+	cacheDir := sharedCache()
 	r := &labRun{cmd: exec.Command(self, append([]string{"-accel", "tcg"}, args...)...)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	r.cmd.Env = append(os.Environ(), asLauncher+"=1", behaviour+"="+how, "PATH="+bin+":"+os.Getenv("PATH"),
@@ -185,10 +194,11 @@ var behaviours = map[string]conduct{
 		return proto.Message{}
 	}},
 	"counts its signals": {exec: func(g *standIn, m proto.Message) proto.Message {
+		n, _ := g.stdout.WriteString("!")
 		time.Sleep(2 * time.Second)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return proto.Message{Code: 40 + int(g.signals)}
+		return proto.Message{Code: 40 + int(g.signals), OutBytes: int64(n)}
 	}},
 	"host 1 says something, host 0 waits": {exec: func(g *standIn, m proto.Message) proto.Message {
 		if g.host == 0 {
@@ -264,7 +274,7 @@ func TestOutputOfAGuestThatDies(t *testing.T) {
 
 // A time limit that ends a boot shows how far it came.
 func TestBootThatHangsShowsItsConsole(t *testing.T) {
-	r := onStandIn(t, "hangs in its boot", "-topo", "none", "-timeout", "2s", "true")
+	r := onStandIn(t, "hangs in its boot", "-topo", "none", "-timeout", "6s", "true")
 	r.run(t, exitLab)
 	require.Contains(t, r.stderr.String(), "time limit")
 	require.Contains(t, r.stderr.String(), "the stand-in's console")
@@ -308,8 +318,12 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		r := onStandIn(t, "counts its signals", "-topo", "none", "true")
 		r.cmd.Args = append([]string{"sh", "-c", `trap "` + trap + `" HUP; exec "$0" "$@"`, r.cmd.Path}, r.cmd.Args[1:]...)
 		r.cmd.Path = "/bin/sh"
+		r.cmd.Stdout = nil
+		out, err := r.cmd.StdoutPipe()
+		require.NoError(t, err)
 		require.NoError(t, r.cmd.Start())
-		time.Sleep(1500 * time.Millisecond)
+		_, err = io.ReadFull(out, make([]byte, 1))
+		require.NoError(t, err)
 		require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
 		r.exit(t, want)
 	}
