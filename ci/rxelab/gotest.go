@@ -66,10 +66,15 @@ func written(argv []string, dir string, env []string) []string {
 const dumpTime = time.Minute
 
 // testLimit is how long a test binary may take, from its own limit; 0 if it has
-// none.
+// none. Fuzzing begins when the tests have ended, and has a time of its own.
 func testLimit(argv []string) time.Duration {
-	if d, err := time.ParseDuration(testFlags(argv)["timeout"]); err == nil && d > 0 {
-		return d + dumpTime
+	flags := testFlags(argv)
+	limit, err := time.ParseDuration(flags["timeout"])
+	if err != nil || limit <= 0 {
+		return 0
 	}
-	return 0
+	if fuzz, err := time.ParseDuration(flags["fuzztime"]); err == nil && flags["fuzz"] != "" {
+		limit += fuzz
+	}
+	return limit + dumpTime
 }

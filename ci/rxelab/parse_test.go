@@ -52,10 +52,12 @@ func TestWhatGoTestNamesComesBack(t *testing.T) {
 // caller says otherwise.
 func TestTimeLimitOfTests(t *testing.T) {
 	for args, want := range map[string]time.Duration{
-		"x.test -test.timeout=30m":             31 * time.Minute,
-		"x.test -test.timeout=1m":              defaultTimeout,
-		"-timeout 25s x.test -test.timeout=1m": 25 * time.Second,
-		"sleep 5":                              defaultTimeout,
+		"x.test -test.timeout=30m":                                  31 * time.Minute,
+		"x.test -test.timeout=1m":                                   defaultTimeout,
+		"x.test -test.timeout=10m -test.fuzz=F -test.fuzztime=2h":   131 * time.Minute,
+		"x.test -test.timeout=10m -test.fuzz=F -test.fuzztime=900x": 11 * time.Minute,
+		"-timeout 25s x.test -test.timeout=1m":                      25 * time.Second,
+		"sleep 5":                                                   defaultTimeout,
 	} {
 		o, err := parse(strings.Fields(args))
 		require.NoError(t, err)
