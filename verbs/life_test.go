@@ -77,7 +77,7 @@ func TestConcurrentCloseIsOneClose(t *testing.T) {
 		for range 8 {
 			go func() {
 				<-start
-				errs <- l.close("qp", nil, func() error {
+				err := l.close("qp", nil, func() error {
 					if calls.Add(1) <= failing {
 						return busy
 					}
@@ -85,9 +85,10 @@ func TestConcurrentCloseIsOneClose(t *testing.T) {
 					destroyed.Add(1)
 					return nil
 				})
-				if destroyed.Load() == 0 && calls.Load() > failing {
+				if err == nil && destroyed.Load() == 0 {
 					t.Error("Close has answered before the object was destroyed")
 				}
+				errs <- err
 			}()
 		}
 		close(start)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -11,7 +13,7 @@ import (
 )
 
 // mergeFiles joins the files of one suite, prints the table, and writes passes
-// in benchstat's format and a plot beside the JSON file. A part that is missing is
+// in benchstat's format, the table for documents and a plot beside the JSON file. A part that is missing is
 // told at the end.
 func mergeFiles(out string, files []string) error {
 	all, err := readRecords(files)
@@ -20,12 +22,12 @@ func mergeFiles(out string, files []string) error {
 	}
 	measure.WriteTable(os.Stdout, all)
 	base := strings.TrimSuffix(out, ".json")
-	txt, cerr := os.Create(base + ".txt")
-	if cerr != nil {
-		return cerr
+	for suffix, write := range map[string]func(io.Writer, []measure.Record){".txt": measure.WriteGoBench, ".md": measure.WriteMarkdown} {
+		var b bytes.Buffer
+		write(&b, all)
+		err = errors.Join(err, os.WriteFile(base+suffix, b.Bytes(), 0o644))
 	}
-	measure.WriteGoBench(txt, all)
-	return errors.Join(err, txt.Close(), measure.Plot(base+".svg", all))
+	return errors.Join(err, measure.Plot(base+".svg", all))
 }
 
 // readRecords reads what can be read.

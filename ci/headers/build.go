@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,13 +108,34 @@ func (g toolchain) run(ctx context.Context, args ...string) (string, error) {
 
 // buildTests builds test binaries, for the linker's opinion of them alone.
 func (g toolchain) buildTests(ctx context.Context, packages []string) error {
-	dir, err := os.MkdirTemp("", "headers-")
-	if err != nil {
-		return err
+	for _, batch := range batches(packages) {
+		dir, err := os.MkdirTemp("", "headers-")
+		if err != nil {
+			return err
+		}
+		_, err = g.run(ctx, append([]string{"test", "-c", "-o", dir + "/"}, batch...)...)
+		os.RemoveAll(dir)
+		if err != nil {
+			return err
+		}
 	}
-	defer os.RemoveAll(dir)
-	_, err = g.run(ctx, append([]string{"test", "-c", "-o", dir + "/"}, packages...)...)
-	return err
+	return nil
+}
+
+// batches divides packages into lists without two of one name: their test
+// binaries would have that name.
+func batches(packages []string) (out [][]string) {
+	count := make(map[string]int)
+	for _, p := range packages {
+		name := path.Base(p)
+		n := count[name]
+		count[name]++
+		if n == len(out) {
+			out = append(out, nil)
+		}
+		out[n] = append(out[n], p)
+	}
+	return out
 }
 
 // dependents reads the output of go list -test, an import path and its

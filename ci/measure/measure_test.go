@@ -112,8 +112,15 @@ func TestTable(t *testing.T) {
 	failed := Record{Name: "send_lat", Kernel: "6.12.90", Failed: 2}
 	failed.Fail(errors.New("no result\nwithin 30s"), AtMost(1))
 	var text bytes.Buffer
+	WriteMarkdown(&text, []Record{record()})
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[2], "| `"+record().Name+"` | ")
+	require.Equal(t, strings.Count(lines[0], "|"), strings.Count(lines[1], "|"))
+	require.Equal(t, strings.Count(lines[0], "|"), strings.Count(lines[2], "|"))
+	text.Reset()
 	WriteTable(&text, []Record{record(), failed})
-	lines := strings.Split(text.String(), "\n")
+	lines = strings.Split(text.String(), "\n")
 	require.Regexp(t, `^read_lat_64B +6\.1 .* 1\.091 .* 75\.0 % .* not judged`, lines[1])
 	require.Regexp(t, `^send_lat +6\.12 .* 2 +<= 1 +failed: no result within 30s`, lines[2])
 }

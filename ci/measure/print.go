@@ -11,7 +11,28 @@ import (
 // WriteTable prints the records for people.
 func WriteTable(w io.Writer, records []Record) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "benchmark\tkernel\tclock\tours\tbaseline\tunit\tratio\tinterval\tlevel\tA/A interval\tpairs\tfailed\ttarget\tverdict\t")
+	for _, row := range table(records) {
+		fmt.Fprintln(t, strings.Join(row, "\t")+"\t")
+	}
+	t.Flush()
+}
+
+// WriteMarkdown prints the same for documents.
+func WriteMarkdown(w io.Writer, records []Record) {
+	for i, row := range table(records) {
+		if row[0] = strings.TrimSpace(row[0]); i > 0 {
+			row[0] = "`" + row[0] + "`"
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintln(w, strings.Repeat("| --- ", len(row))+"|")
+		}
+	}
+}
+
+// table has a heading and a row for each record.
+func table(records []Record) [][]string {
+	out := [][]string{strings.Split("benchmark,kernel,clock,ours,baseline,unit,ratio,interval,level,A/A interval,pairs,failed,target,verdict", ",")}
 	for _, r := range records {
 		cells := []string{r.Name, Series(r.Kernel), r.Clock, fmt.Sprintf("%.4g", r.Value), "", r.Unit, "",
 			fmt.Sprintf("[%.4g, %.4g]", r.ValueLow, r.ValueHigh), fmt.Sprintf("%.1f %%", 100*r.Level), "", fmt.Sprint(r.Pairs), "", r.Target, r.Verdict}
@@ -26,9 +47,9 @@ func WriteTable(w io.Writer, records []Record) {
 			cells[3], cells[7], cells[8] = "", "", ""
 			cells[13] += ": " + strings.Join(strings.Fields(r.Error), " ")
 		}
-		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+		out = append(out, cells)
 	}
-	t.Flush()
+	return out
 }
 
 // Series is a kernel's release as far as its second number: 6.1 of
