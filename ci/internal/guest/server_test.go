@@ -67,6 +67,7 @@ func TestDrainEmptiesThePipe(t *testing.T) {
 	require.NoError(t, err)
 	exited := make(chan struct{})
 	close(exited)
+	require.NoError(t, r.SetReadDeadline(time.Unix(1, 0))) // the exit is seen before the output
 	slow, port := io.Pipe()
 	got := make(chan int64)
 	go func() { got <- drain(port, r, exited) }()
