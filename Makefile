@@ -64,7 +64,7 @@ EXEC = -exec '$(LAUNCH) -debian $* $(1)'
 HOST_DEBIAN := $(shell . /etc/os-release 2>/dev/null && [ "$$ID" = debian ] && echo $$VERSION_ID)
 RELEASE_12 := bookworm
 RELEASE_13 := trixie
-FOR = $(if $(filter $(HOST_DEBIAN),12 $*),,eval "export $$($(GO) run ./ci/headers -env $(RELEASE_$*)/amd64)" &&)
+FOR = $(if $(filter $(HOST_DEBIAN),12 $*),,env=$$($(GO) run ./ci/headers -env $(RELEASE_$*)/amd64) && eval "export $$env" &&)
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(DEBIANS:%=device-%)

@@ -17,9 +17,10 @@ import (
 // hostState is one host through all its boots.
 type hostState struct {
 	boots     int
-	stillborn map[int]bool // boots that never reached the init process
-	machine   *vm.Machine  // the last one that was ready
-	killed    bool         // the machine ends, or has ended, because somebody asked
+	stillborn map[int]bool  // boots that never reached the init process
+	machine   *vm.Machine   // the last one that was ready
+	killed    bool          // the machine ends, or has ended, because somebody asked
+	turn      chan struct{} // holds one who kills or starts the host
 }
 
 // boot starts all hosts at once and proves that they reach each other.
@@ -111,8 +112,12 @@ func (l *lab) watch(m *vm.Machine) {
 // kill ends a host because somebody asks for it.
 func (l *lab) kill(host int) {
 	l.mu.Lock()
-	l.hosts[host].killed = true
 	m := l.hosts[host].machine
+	select {
+	case <-m.Exited(): // by itself, or killed before
+	default:
+		l.hosts[host].killed = true
+	}
 	l.mu.Unlock()
 	m.Kill()
 }
@@ -124,6 +129,7 @@ func (l *lab) stop() []string {
 	l.stopping = true
 	problems := l.problems
 	l.mu.Unlock()
+	l.requests.Wait() // a host may be booting
 	for i := range l.hosts {
 		h := &l.hosts[i]
 		if h.machine != nil {

@@ -38,6 +38,12 @@ func launcher(t *testing.T) string {
 const inside = "RXELAB_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asQEMU {
+		beQEMU(os.Args[1:])
+	}
+	if os.Getenv(asLauncher) != "" {
+		os.Exit(launch(os.Args[1:], func() error { return nil }))
+	}
 	if what := os.Getenv(inside); what != "" && guests.In() {
 		if err := insides[what](context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -45,7 +51,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(sharedCache())
+	os.Exit(code)
 }
 
 var insides = map[string]func(context.Context) error{
@@ -282,18 +290,7 @@ func TestComplaintIsSeen(t *testing.T) {
 // said.
 func TestDeadOnArrival(t *testing.T) {
 	r := newRun(t, "true")
-	dir := t.TempDir()
-	modules := filepath.Join(dir, "lib", "modules", "6.0-none")
-	require.NoError(t, os.MkdirAll(filepath.Join(modules, "kernel"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot", "vmlinuz-6.0-none"), 0o755)) // QEMU cannot read that
-	var builtin strings.Builder
-	for _, m := range strings.Fields("virtio_pci virtio_console virtio_net 9pnet_virtio 9p overlay rdma_rxe ib_uverbs rdma_ucm veth ifb" +
-		" sch_netem sch_tbf sch_ingress act_mirred cls_matchall 8021q macvlan") {
-		fmt.Fprintf(&builtin, "kernel/%s.ko\n", m)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(modules, "modules.builtin"), []byte(builtin.String()), 0o644))
-	r.cmd.Env = append(os.Environ(), "LAB_KERNEL="+dir, "LAB_CACHE="+t.TempDir())
+	r.cmd.Env = append(os.Environ(), "LAB_KERNEL="+emptyKernel(t), "LAB_CACHE="+t.TempDir())
 	r.run(t, exitLab)
 	require.Equal(t, 1, strings.Count(r.stderr.String(), "booted once more"), r.stderr.String())
 }
@@ -303,16 +300,19 @@ func TestAwkwardPlaces(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "a,b=c d-")
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\ncat data; echo new > made\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\ncat data; mktemp >&2; echo new > made\n"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), []byte("seen\n"), 0o644))
 	artifacts := filepath.Join(t.TempDir(), "x,y z")
-	long := filepath.Join(t.TempDir(), strings.Repeat("l", 100))
+	long := filepath.Join(dir, strings.Repeat("l", 100))
 	require.NoError(t, os.MkdirAll(long, 0o755))
-	r := newRun(t, "-artifacts", artifacts, "-keep", "made", "--", "./prog")
-	r.cmd.Dir = dir
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	r := newRun(t, "-artifacts", artifacts, "-keep", filepath.Join(link, "made"), "--", "./prog")
+	r.cmd.Dir = link
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+long)
 	r.run(t, 0)
 	require.Equal(t, "seen\n", r.stdout.String())
+	require.Contains(t, r.stderr.String(), long)
 	b, err := os.ReadFile(filepath.Join(dir, "made"))
 	require.NoError(t, err)
 	require.Equal(t, "new\n", string(b))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,10 +27,18 @@ func (l *lab) command(ctx context.Context) (int, error) {
 	if l.o.all {
 		n = l.o.hosts
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errTimeout) {
+			l.signal(syscall.SIGQUIT) // a Go program shows what its goroutines do
+		}
+	})
+	defer stop()
 	codes, errs := make([]int, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { codes[i], errs[i] = l.runOn(ctx, i, n > 1) })
+		wg.Go(func() { codes[i], errs[i] = l.runOn(ctx, cancel, i, n > 1) })
 	}
 	wg.Wait()
 	err := errors.Join(errs...)
@@ -41,7 +50,9 @@ func (l *lab) command(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-func (l *lab) runOn(ctx context.Context, host int, prefixed bool) (int, error) {
+// runOn runs the command on one host. What no host can go on without, the
+// launcher's own input and output, ends it on all by failed.
+func (l *lab) runOn(ctx context.Context, failed context.CancelCauseFunc, host int, prefixed bool) (int, error) {
 	m := l.machine(host)
 	req := proto.Message{Op: proto.OpExec, Argv: proto.Bytes(l.o.argv), Env: proto.Bytes(l.environ(host)), Dir: []byte(l.o.dir),
 		Main: true, Keep: proto.Bytes(l.o.keep)}
@@ -60,25 +71,21 @@ func (l *lab) runOn(ctx context.Context, host int, prefixed bool) (int, error) {
 	if host == 0 && !inBackground(int(os.Stdin.Fd())) {
 		input = os.Stdin
 	}
-	go proto.SendInput(m.Stdin, input)
+	go proto.SendInput(m.Stdin, failing{input, func(err error) { failed(fmt.Errorf("standard input: %w", err)) }})
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	out := newOutput("standard output", os.Stdout, cancel)
-	errOut := newOutput("standard error", os.Stderr, cancel)
+	out := newOutput("standard output", os.Stdout, failed)
+	errOut := newOutput("standard error", os.Stderr, failed)
 	if prefixed {
 		out.prefix, errOut.prefix = fmt.Sprintf("[%d] ", host), fmt.Sprintf("[%d] ", host)
 	}
 	go out.copy(m.Stdout)
 	go errOut.copy(m.Stderr)
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), errTimeout) {
-			l.signal(syscall.SIGQUIT) // a Go program shows what its goroutines do
-		}
-	})
-	defer stop()
 	reply, err := l.ask(ctx, host, req)
-	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+	switch {
+	case errors.Is(err, errGone):
+		// What it wrote before may tell why.
+		err = errors.Join(err, out.wait(ctx, rest), errOut.wait(ctx, rest))
+	case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 		time.Sleep(dumpGrace)
 	}
 	if err == nil {
@@ -96,6 +103,20 @@ func (l *lab) runOn(ctx context.Context, host int, prefixed bool) (int, error) {
 		return reply.Code, fmt.Errorf("%s: %s", req.Argv[0], reply.Error)
 	}
 	return reply.Code, nil
+}
+
+// failing tells of errors other than the end.
+type failing struct {
+	io.Reader
+	failed func(error)
+}
+
+func (f failing) Read(b []byte) (int, error) {
+	n, err := f.Reader.Read(b)
+	if err != nil && err != io.EOF {
+		f.failed(err)
+	}
+	return n, err
 }
 
 // inBackground tells whether fd is a terminal that is another job's: reading
@@ -177,18 +198,24 @@ func (o *output) write(b []byte) error {
 		_, err := o.w.Write(b)
 		return err
 	}
-	o.line.Write(b)
-	for {
-		line, err := o.line.ReadBytes('\n')
-		if err != nil {
-			o.line.Write(line) // not whole yet
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, '\n') + 1
+		if end == 0 {
+			o.line.Write(b) // not whole yet
 			return nil
 		}
-		if _, err := o.w.Write(append([]byte(o.prefix), line...)); err != nil {
+		line := slices.Concat([]byte(o.prefix), o.line.Bytes(), b[:end])
+		o.line.Reset()
+		b = b[end:]
+		if _, err := o.w.Write(line); err != nil {
 			return err
 		}
 	}
+	return nil
 }
+
+// rest, for wait: all that comes until the stream ends.
+const rest = -1
 
 // wait returns when n bytes have been passed on.
 func (o *output) wait(ctx context.Context, n int64) error {
@@ -200,7 +227,7 @@ func (o *output) wait(ctx context.Context, n int64) error {
 	defer stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.n < n && !o.ended && ctx.Err() == nil {
+	for (n == rest || o.n < n) && !o.ended && ctx.Err() == nil {
 		o.more.Wait()
 	}
 	switch {

@@ -6,7 +6,7 @@ import (
 )
 
 // complaint is a line in which the kernel says that something in it is wrong.
-var complaint = regexp.MustCompile(`Kernel panic|BUG:|Oops|WARNING: |refcount_t: |general protection|rcu: INFO: |rcu.*self-detected stall|soft lockup|` +
+var complaint = regexp.MustCompile(`Kernel panic|BUG:|kernel BUG at |Oops|WARNING: |refcount_t: |general protection|rcu: INFO: |rcu.*self-detected stall|soft lockup|` +
 	`hard LOCKUP|blocked for more than|UBSAN|KASAN|KFENCE|scheduling while atomic|Bad page state|unable to handle`)
 
 // linesOf is how much of the trace behind a complaint is shown.

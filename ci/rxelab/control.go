@@ -20,8 +20,20 @@ func (l *lab) ask(ctx context.Context, host int, m proto.Message) (proto.Message
 	m.ID = l.lastID
 	l.waiting[m.ID] = ch
 	l.mu.Unlock()
-	if err := machine.Control.Send(m); err != nil {
-		return m, fmt.Errorf("host %d: %w", host, errGone)
+	defer func() {
+		l.mu.Lock()
+		delete(l.waiting, m.ID)
+		l.mu.Unlock()
+	}()
+	sent := make(chan error, 1)
+	go func() { sent <- machine.Control.Send(m) }() // waits while the guest does not read
+	select {
+	case err := <-sent:
+		if err != nil {
+			return m, fmt.Errorf("host %d: %w", host, errGone)
+		}
+	case <-machine.Exited():
+	case <-ctx.Done():
 	}
 	select {
 	case r := <-ch:
@@ -50,27 +62,44 @@ func (l *lab) serve(m *vm.Machine) {
 			}
 			continue
 		}
-		go func() {
-			reply := l.request(l.life, m.Host, msg)
-			reply.ID, reply.Op = msg.ID, proto.OpDone
-			m.Control.Send(reply)
-		}()
+		l.mu.Lock()
+		if !l.stopping {
+			l.requests.Go(func() {
+				reply := l.request(l.life, m.Host, msg)
+				reply.ID, reply.Op = msg.ID, proto.OpDone
+				go m.Control.Send(reply) // the guest need not read it
+			})
+		}
+		l.mu.Unlock()
 	}
 }
 
 // request does what a program on host from asks for.
 func (l *lab) request(ctx context.Context, from int, msg proto.Message) (reply proto.Message) {
-	machine := l.machine(msg.Host)
-	switch {
-	case machine == nil:
+	if l.machine(msg.Host) == nil {
 		reply.Error = fmt.Sprintf("no host %d", msg.Host)
+		return reply
+	}
+	if msg.Op == proto.OpKill || msg.Op == proto.OpStart {
+		// One after the other: two starts would boot two machines with one name,
+		// and a host that is killed while it starts would live.
+		turn := l.hosts[msg.Host].turn
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			reply.Error = ctx.Err().Error()
+			return reply
+		}
+	}
+	switch {
 	case msg.Op == proto.OpKill && msg.Host == from:
 		reply.Error = "a host cannot ask to be killed: it would not hear the answer"
 	case msg.Op == proto.OpKill:
 		l.kill(msg.Host)
 	case msg.Op == proto.OpStart:
 		select {
-		case <-machine.Exited():
+		case <-l.machine(msg.Host).Exited():
 			err := l.start(ctx, msg.Host)
 			if err == nil {
 				err = l.prove(ctx, msg.Host, from)

@@ -21,7 +21,7 @@ func testFlags(argv []string) map[string]string {
 	for i, a := range argv {
 		name, value, ok := strings.Cut(strings.TrimPrefix(a, "-"), "=")
 		name, isTest := strings.CutPrefix(strings.TrimPrefix(name, "-"), "test.")
-		if i == 0 || a[0] != '-' || !isTest {
+		if i == 0 || !strings.HasPrefix(a, "-") || !isTest {
 			continue
 		}
 		if !ok && i+1 < len(argv) {
@@ -35,12 +35,6 @@ func testFlags(argv []string) map[string]string {
 // written are the files and folders of the host that the command is to write,
 // as go test names them: profiles, coverage, and what fuzzing finds.
 func written(argv []string, dir string, env []string) []string {
-	absolute := func(path, base string) string {
-		if filepath.IsAbs(path) {
-			return filepath.Clean(path)
-		}
-		return filepath.Join(base, path)
-	}
 	flags := testFlags(argv)
 	output := absolute(flags["outputdir"], dir)
 	var out []string
@@ -72,10 +66,15 @@ func written(argv []string, dir string, env []string) []string {
 const dumpTime = time.Minute
 
 // testLimit is how long a test binary may take, from its own limit; 0 if it has
-// none.
+// none. Fuzzing begins when the tests have ended, and has a time of its own.
 func testLimit(argv []string) time.Duration {
-	if d, err := time.ParseDuration(testFlags(argv)["timeout"]); err == nil && d > 0 {
-		return d + dumpTime
+	flags := testFlags(argv)
+	limit, err := time.ParseDuration(flags["timeout"])
+	if err != nil || limit <= 0 {
+		return 0
 	}
-	return 0
+	if fuzz, err := time.ParseDuration(flags["fuzztime"]); err == nil && flags["fuzz"] != "" {
+		limit += fuzz
+	}
+	return limit + dumpTime
 }

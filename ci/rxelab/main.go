@@ -39,16 +39,26 @@ func main() {
 	if guest.IsInit() {
 		guest.Main()
 	}
+	os.Exit(launch(os.Args[1:], canBeInit))
+}
+
+// launch does what the arguments say, once check has found nothing against it,
+// and answers the exit status.
+func launch(args []string, check func() error) int {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error of a write
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	o, err := parse(os.Args[1:])
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) { // as nohup does, and a shell for jobs in the background
+			signal.Notify(signals, s)
+		}
+	}
+	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(0)
+		return 0
 	}
 	code := exitLab
 	if err == nil {
-		err = canBeInit()
+		err = check()
 	}
 	if err == nil {
 		code, err = run(context.Background(), o, signals)
@@ -56,7 +66,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rxelab:", err)
 	}
-	os.Exit(code)
+	return code
 }
 
 // canBeInit tells whether this program can be the init process of a guest.
@@ -148,12 +158,16 @@ func parse(args []string) (*options, error) {
 		}
 		o.hosts = hosts
 	}
+	var keep []string
 	for i, k := range o.keep {
 		if o.keep[i], err = filepath.Abs(k); err != nil {
 			return nil, err
 		}
 	}
-	o.keep = append(o.keep, written(o.argv, o.dir, environ(os.Environ(), o.cleanEnv, o.env))...)
+	for _, path := range append(o.keep, written(o.argv, o.dir, environ(os.Environ(), o.cleanEnv, o.env))...) {
+		keep = append(keep, places(path)...)
+	}
+	o.keep = keep
 	switch {
 	case name != "wire" && name != "ecmp" && name != "none" && !(name == "hosts" && many):
 		return nil, fmt.Errorf("no topology %q; there are wire, ecmp, hosts=N and none", *topo)

@@ -43,7 +43,7 @@ func TestWhatGoTestNamesComesBack(t *testing.T) {
 		" -test.fuzz=FuzzX -test.fuzzcachedir=/c/fuzz/m -test.run=-test.memprofile=/etc/x")
 	require.Equal(t, []string{"/c/fuzz/m", "/home/me/m/cpu.out", "/home/me/m/p/testdata/fuzz", "/home/me/m/trace.out", "/tmp/w/_cover_.out", "/tmp/w/cov", "/v"},
 		written(argv, "/home/me/m/p", []string{"A=1", "GOCOVERDIR=/v"}))
-	require.Empty(t, written([]string{"/bin/true", "-x=/etc", "-"}, "/d", nil))
+	require.Empty(t, written([]string{"/bin/true", "-x=/etc", "-", ""}, "/d", nil), "an empty argument too")
 	require.Equal(t, 11*time.Minute, testLimit(argv))
 	require.Zero(t, testLimit([]string{"/bin/true", "-timeout=1s"}))
 }
@@ -52,10 +52,12 @@ func TestWhatGoTestNamesComesBack(t *testing.T) {
 // caller says otherwise.
 func TestTimeLimitOfTests(t *testing.T) {
 	for args, want := range map[string]time.Duration{
-		"x.test -test.timeout=30m":             31 * time.Minute,
-		"x.test -test.timeout=1m":              defaultTimeout,
-		"-timeout 25s x.test -test.timeout=1m": 25 * time.Second,
-		"sleep 5":                              defaultTimeout,
+		"x.test -test.timeout=30m":                                  31 * time.Minute,
+		"x.test -test.timeout=1m":                                   defaultTimeout,
+		"x.test -test.timeout=10m -test.fuzz=F -test.fuzztime=2h":   131 * time.Minute,
+		"x.test -test.timeout=10m -test.fuzz=F -test.fuzztime=900x": 11 * time.Minute,
+		"-timeout 25s x.test -test.timeout=1m":                      25 * time.Second,
+		"sleep 5":                                                   defaultTimeout,
 	} {
 		o, err := parse(strings.Fields(args))
 		require.NoError(t, err)
@@ -129,5 +131,6 @@ func TestKernelComplaintsAreFound(t *testing.T) {
 	require.Len(t, got, 3)
 	require.Equal(t, "[ 2.0] BUG: kernel NULL pointer dereference\n[ 2.1] trace\n[ 2.2] ---[ end trace 0 ]---", got[0])
 	require.Contains(t, got[1], "use-after-free")
+	require.Contains(t, complaints([]byte("[ 1.0] kernel BUG at mm/slub.c:432!\n[ 1.1] Oops: 0000\n"))[0], "slub.c")
 	require.Empty(t, complaints([]byte("debugfs: all fine\nrcu: Hierarchical SRCU implementation.\n")))
 }

@@ -39,12 +39,16 @@ type lab struct {
 	waiting  map[uint64]chan proto.Message
 	problems []string // what makes the run fail, whatever the command says
 	stopping bool
+	requests sync.WaitGroup // of programs in guests
 }
 
 // run is the whole life of the lab; it answers the exit status.
 func run(ctx context.Context, o *options, signals <-chan os.Signal) (code int, err error) {
 	start := time.Now()
 	l := &lab{o: o, waiting: make(map[uint64]chan proto.Message), hosts: make([]hostState, o.hosts)}
+	for i := range l.hosts {
+		l.hosts[i].turn = make(chan struct{}, 1)
+	}
 	l.say = func(format string, args ...any) {
 		if o.verbose {
 			fmt.Fprintf(os.Stderr, "rxelab: %6.2fs "+format+"\n", append([]any{time.Since(start).Seconds()}, args...)...)
@@ -52,7 +56,8 @@ func run(ctx context.Context, o *options, signals <-chan os.Signal) (code int, e
 	}
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	l.life = ctx
+	life, end := context.WithCancel(ctx)
+	l.life = life
 	running := make(chan struct{})
 	go l.handle(signals, running, interrupt)
 
@@ -60,10 +65,12 @@ func run(ctx context.Context, o *options, signals <-chan os.Signal) (code int, e
 	defer cancel()
 	done, err := l.prepare(boot)
 	if err != nil {
+		end()
 		return exitLab, l.explain(boot, err)
 	}
 	defer done()
 	defer func() {
+		end()
 		problems := l.stop()
 		for _, p := range problems {
 			fmt.Fprintln(os.Stderr, "rxelab:", p)
@@ -86,7 +93,10 @@ func run(ctx context.Context, o *options, signals <-chan os.Signal) (code int, e
 	if err != nil {
 		return code, l.explain(limited, err)
 	}
-	return code, l.bringBack()
+	if err := l.bringBack(); err != nil {
+		return cmp.Or(code, exitLab), err
+	}
+	return code, nil
 }
 
 // prepare gets everything that guests need. What it makes goes with done.
@@ -120,16 +130,12 @@ func (l *lab) prepare(ctx context.Context) (done func(), err error) {
 		return nil, err
 	}
 	l.say("system %s", cmp.Or(root, "of this host"))
-	needs := []string{l.o.dir}
-	if len(l.o.argv) > 0 && filepath.IsAbs(l.o.argv[0]) {
-		needs = append(needs, filepath.Dir(l.o.argv[0]))
-	}
 	dir, done, err := cache.RunDir(ctx, cacheDir)
 	if err != nil {
 		return nil, err
 	}
 	l.cfg = vm.Config{Kernel: tree, Init: program, Accel: l.o.accel, Clock: l.o.clock, SMP: l.o.smp,
-		Memory: l.o.memory, CPU: l.o.cpu, Shares: shares, Needs: needs, Root: root, Topo: l.o.topo, Hosts: l.o.hosts, Dir: dir}
+		Memory: l.o.memory, CPU: l.o.cpu, Shares: shares, Needs: needs(l.o.argv, l.o.dir, environ(os.Environ(), l.o.cleanEnv, l.o.env)), Root: root, Topo: l.o.topo, Hosts: l.o.hosts, Dir: dir}
 	if l.o.accel == "auto" {
 		works, why, err := vm.ProbeKVM(ctx, l.cfg, cacheDir)
 		if err != nil {
@@ -155,7 +161,7 @@ func (l *lab) handle(signals <-chan os.Signal, running <-chan struct{}, interrup
 		case <-running:
 			if !passed {
 				passed = true
-				l.signal(sig.(syscall.Signal))
+				go l.signal(sig.(syscall.Signal)) // a guest that hangs may not take it
 				time.AfterFunc(grace, func() { interrupt(errInterrupted) })
 				continue
 			}
@@ -169,9 +175,11 @@ func (l *lab) handle(signals <-chan os.Signal, running <-chan struct{}, interrup
 func (l *lab) explain(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, errTimeout) && errors.Is(err, vm.ErrBoot): // shows the console
+		return fmt.Errorf("%w (%v)\n%w", errTimeout, l.o.timeout, err)
 	case errors.Is(cause, errTimeout):
 		return fmt.Errorf("%w (%v)\n%s", errTimeout, l.o.timeout, l.consoles())
-	case cause != nil && errors.Is(err, context.Canceled):
+	case errors.Is(cause, errInterrupted): // and not what became of it, such as "signal: killed"
 		return cause
 	case errors.Is(err, errGone):
 		return fmt.Errorf("%w\n%s", err, l.consoles())

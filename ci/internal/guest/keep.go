@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,8 +32,9 @@ func (r *root) keep(paths [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// written is where changes of path are found. The descriptors lead out of the
-// root that programs see.
+// written is where changes of path are found: in the layer that is on top
+// there, or in a folder that the guest has for itself. The descriptors lead out
+// of the root that programs see.
 func (r *root) written(path string) (string, bool) {
 	for _, s := range r.shares {
 		if within(path, s) {
@@ -45,8 +47,16 @@ func (r *root) written(path string) (string, bool) {
 			best = l
 		}
 	}
+	if best.at == "/" && isPrivate(path) {
+		return path, true
+	}
 	rel, err := filepath.Rel(best.at, path)
 	return filepath.Join(descriptor(best.upper), rel), err == nil
+}
+
+// isPrivate tells whether path lies in memory of the guest's own.
+func isPrivate(path string) bool {
+	return slices.ContainsFunc(private, func(p string) bool { return within(path, p) })
 }
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

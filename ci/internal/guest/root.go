@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -65,7 +64,7 @@ func enterRoot(job proto.Job) (*root, error) {
 	}
 	// A program that lies, or runs, in such a folder of the host finds it.
 	for _, dir := range proto.Strings(job.Needs) {
-		if slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(dir, p+"/") }) {
+		if isPrivate(dir) {
 			if err := r.overlay(dir, dir); err != nil {
 				return nil, err
 			}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,17 +47,21 @@ func find(name, dir string, env []string) (string, error) {
 		}
 		return name, nil
 	}
-	for _, e := range env {
+	for _, e := range slices.Backward(env) { // the last value of a variable counts
 		list, ok := strings.CutPrefix(e, "PATH=")
 		if !ok {
 			continue
 		}
 		for _, d := range filepath.SplitList(list) {
+			if !filepath.IsAbs(d) {
+				d = filepath.Join(dir, d)
+			}
 			path := filepath.Join(d, name)
 			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 				return path, nil
 			}
 		}
+		break
 	}
 	return "", exec.ErrNotFound
 }

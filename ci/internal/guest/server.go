@@ -26,6 +26,7 @@ type server struct {
 	lastID  uint64
 	waiting map[uint64]chan proto.Message // for replies of the launcher
 	main    *os.Process
+	early   []syscall.Signal // came before the main program was there
 }
 
 func (s *server) serve() error {
@@ -111,16 +112,24 @@ func (s *server) serveLocal(l net.Listener) {
 
 func (s *server) setMain(p *os.Process) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.main = p
-	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	for _, sig := range s.early {
+		syscall.Kill(-p.Pid, sig)
+	}
+	s.early = nil
 }
 
 // signal passes a signal on to the main program and what it started.
 func (s *server) signal(sig syscall.Signal) {
 	s.mu.Lock()
-	p := s.main
-	s.mu.Unlock()
-	if p != nil {
-		syscall.Kill(-p.Pid, sig)
+	defer s.mu.Unlock()
+	if s.main == nil {
+		s.early = append(s.early, sig)
+		return
 	}
+	syscall.Kill(-s.main.Pid, sig)
 }

@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"net"
 	"testing"
 	"time"
@@ -39,6 +41,60 @@ func TestHubReachesAllOthers(t *testing.T) {
 	require.Error(t, err)
 	conns[2].Close()
 	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.ports) == 2 }, time.Second, time.Millisecond)
+}
+
+// A host that does not read, since it boots, hangs or has its card switched off,
+// holds up nobody else, and what it has read in part is followed by whole frames.
+func TestHubDoesNotWaitForADeafHost(t *testing.T) {
+	h := NewHub()
+	defer h.Close()
+	var hosts [3]net.Conn
+	for i := range hosts {
+		c, f, err := socketPair()
+		require.NoError(t, err)
+		defer c.Close()
+		card, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		hosts[i] = c
+		h.Add(card)
+	}
+	const frames, size = 4000, 1500
+	sender, listener, deaf := hosts[0], hosts[1], hosts[2]
+	for _, c := range hosts {
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+	}
+	frame := func(n int) []byte {
+		f := make([]byte, 4+size)
+		binary.BigEndian.PutUint32(f, size)
+		binary.BigEndian.PutUint32(f[4:], uint32(n))
+		return f
+	}
+	go func() {
+		for n := range frames {
+			if _, err := sender.Write(frame(n)); err != nil {
+				return
+			}
+		}
+	}()
+	r := bufio.NewReader(listener)
+	for n := range frames {
+		got, err := readFrame(r)
+		require.NoError(t, err, "frame %d", n)
+		require.Equal(t, frame(n), got, "a slow listener loses nothing")
+	}
+	// When it reads again it gets whole frames, and new ones after the old.
+	r = bufio.NewReader(deaf)
+	for last := -1; last < frames; {
+		got, err := readFrame(r)
+		require.NoError(t, err)
+		n := int(binary.BigEndian.Uint32(got[4:]))
+		require.Equal(t, frame(n), got)
+		require.Greater(t, n, last)
+		last = n
+		_, err = sender.Write(frame(frames + n))
+		require.NoError(t, err)
+	}
 }
 
 func FuzzFrame(f *testing.F) {
