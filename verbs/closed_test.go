@@ -93,11 +93,16 @@ func closable(t *testing.T) map[string]any {
 	} else {
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 	}
+	if dm, err := a.dev.AllocDeviceMemory(64, 0); err == nil {
+		all["DeviceMemory"] = dm
+	} else {
+		require.ErrorIs(t, err, verbs.ErrUnsupported)
+	}
 	return all
 }
 
 // closingOrder is from the children up.
-var closingOrder = []string{"Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
+var closingOrder = []string{"Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
 
 // Every call on a closed object answers ErrClosed, with what it stands on open
 // or closed, and none crashes.

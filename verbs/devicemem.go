@@ -87,7 +87,12 @@ func (m *DeviceMemory) Close() error {
 func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig) (*MR, error) {
 	const op = "register device memory in"
 	refuse := func(err error, detail ...any) (*MR, error) { return nil, opError(op, p.life.label, err, detail...) }
+	if err := p.life.open(op); err != nil {
+		return nil, err
+	}
 	switch {
+	case m == nil:
+		return refuse(ErrAttributes, "no memory")
 	case m.dev != p.dev:
 		return refuse(ErrAttributes, "memory of another device")
 	case off < 0 || length <= 0 || off > m.size || length > m.size-off:

@@ -65,6 +65,9 @@ type Flow struct {
 // concurrent use.
 func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 	const op = "create flow on"
+	if err := q.life.open(op); err != nil {
+		return nil, err
+	}
 	a, err := r.raw()
 	if q.typ != RawPacket && q.typ != UD {
 		err = fmt.Errorf("%w: a queue pair of %v takes no packets by rules", ErrAttributes, q.typ)
