@@ -58,7 +58,6 @@ func latencies(e harness.Env) []harness.Benchmark {
 		lat("send_ud_lat_64B", "ib_send_lat", "send_lat", true, 1.05, "-c", "UD", "-s", "64", "-n", "500"),
 		lat("fetch_add_lat", "ib_atomic_lat", "atomic_lat", false, 1.05, "-A", "FETCH_AND_ADD", "-n", "500"),
 		lat("send_rc_lat_64B_event", "ib_send_lat", "send_lat", false, 1.25, "-e", "-s", "64", "-n", "500"),
-		defaultRuntime(e),
 	}
 }
 
@@ -79,17 +78,6 @@ func writeLatency(e harness.Env) harness.Benchmark {
 	}}
 	f := harness.Figure{Name: "write_lat_64B", Unit: "us", Target: measure.AtMost(1.05)}
 	return harness.Compare(f, instructions, p.ours(avg, "write_lat", []string{"-passive", "-warmup", "500", "-s", "64", "-n", "3000"}), base)
-}
-
-// defaultRuntime is send_rc_lat_64B_event without what rdmabench does to the Go
-// runtime's monitor thread on one CPU.
-func defaultRuntime(e harness.Env) harness.Benchmark {
-	p := programs{Env: e}
-	args := []string{"-e", "-s", "64", "-n", "500"}
-	b := harness.Compare(harness.Figure{Name: "send_rc_lat_64B_event_default", Unit: "us"}, nil,
-		p.ours(p50, "send_lat", args, "GODEBUG=schedtrace=0"), p.perftest("ib_send_lat", latTypical, args))
-	b.Also = instructions
-	return b
 }
 
 // bandwidths have a row for each way of posting and waiting that perftest has,
