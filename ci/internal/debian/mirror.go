@@ -24,7 +24,7 @@ func hostMirror() (string, error) {
 			return m, nil
 		}
 	}
-	return "", errors.New("this host has no Debian package source: set LAB_MIRROR to an archive such as http://deb.debian.org/debian")
+	return "", errors.New("this host has no Debian package source: set LAB_MIRROR to the address of one")
 }
 
 var (

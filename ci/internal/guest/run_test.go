@@ -47,7 +47,7 @@ func TestWhereWritingsAre(t *testing.T) {
 		"/var/x":            "/proc/self/fd/3/var/x",
 		"/homes/x":          "/proc/self/fd/3/homes/x",
 		"/home/me/x":        "/proc/self/fd/4/me/x",
-		"/dev/shm/work/x":   "/proc/self/fd/5/x",
+		"/dev/shm/place/x":   "/proc/self/fd/5/x",
 		"/dev/shm/x":        "/dev/shm/x",
 		"/run/user/7/x":     "/run/user/7/x",
 		"/home/me/shared/x": "",
