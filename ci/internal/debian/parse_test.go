@@ -109,7 +109,7 @@ func TestIndexSum(t *testing.T) {
 }
 
 func TestMirrorIsTheHosts(t *testing.T) {
-	files := map[string]string{"/etc/apt/mirrors/debian.list": "https://deb.debian.org/debian\n"}
+	files := map[string]string{"/etc/apt/mirrors/debian.list": "https://archive.example/debian\n"}
 	read := func(name string) ([]byte, error) {
 		if f, ok := files[name]; ok {
 			return []byte(f), nil
@@ -117,14 +117,14 @@ func TestMirrorIsTheHosts(t *testing.T) {
 		return nil, errors.New("no such file")
 	}
 	for sources, want := range map[string]string{
-		"deb http://deb.debian.org/debian bookworm main\n":                                     "http://deb.debian.org/debian",
-		"deb [signed-by=/k.gpg] https://mirror.example/debian/ trixie main\n":                  "https://mirror.example/debian",
-		"Types: deb\n# a comment\nURIs: http://deb.debian.org/debian\nSuites: bookworm\n":      "http://deb.debian.org/debian",
-		"URIs: http://deb.debian.org/debian-security\n\nURIs: http://mirror.example/debian/\n": "http://mirror.example/debian",
-		"Types: deb deb-src\nURIs: mirror+file:///etc/apt/mirrors/debian.list\n":               "https://deb.debian.org/debian",
-		"URIs: mirror+file:///etc/apt/mirrors/missing.list\n":                                  "",
-		"deb https://packages.example/apt stable main\n":                                       "",
-		"# deb http://deb.debian.org/debian bookworm main\n":                                   "",
+		"deb http://archive.example/debian bookworm main\n":                                     "http://archive.example/debian",
+		"deb [signed-by=/k.gpg] https://mirror.example/debian/ trixie main\n":                   "https://mirror.example/debian",
+		"Types: deb\n# a comment\nURIs: http://archive.example/debian\nSuites: bookworm\n":      "http://archive.example/debian",
+		"URIs: http://archive.example/debian-security\n\nURIs: http://mirror.example/debian/\n": "http://mirror.example/debian",
+		"Types: deb deb-src\nURIs: mirror+file:///etc/apt/mirrors/debian.list\n":                "https://archive.example/debian",
+		"URIs: mirror+file:///etc/apt/mirrors/missing.list\n":                                   "",
+		"deb https://packages.example/apt stable main\n":                                        "",
+		"# deb http://archive.example/debian bookworm main\n":                                   "",
 	} {
 		require.Equal(t, want, findMirror(sources, read), sources)
 	}

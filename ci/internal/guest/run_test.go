@@ -42,12 +42,12 @@ func TestProgramsAreFoundInTheirPath(t *testing.T) {
 // What a program wrote in a folder that the guest has for itself is found there,
 // what it wrote elsewhere in the layer that is on top.
 func TestWhereWritingsAre(t *testing.T) {
-	r := &root{layers: []layer{{"/", 3}, {"/home", 4}, {"/dev/shm/work", 5}}, shares: []string{"/home/me/shared"}}
+	r := &root{layers: []layer{{"/", 3}, {"/home", 4}, {"/dev/shm/place", 5}}, shares: []string{"/home/me/shared"}}
 	for path, want := range map[string]string{
 		"/var/x":            "/proc/self/fd/3/var/x",
 		"/homes/x":          "/proc/self/fd/3/homes/x",
 		"/home/me/x":        "/proc/self/fd/4/me/x",
-		"/dev/shm/place/x":   "/proc/self/fd/5/x",
+		"/dev/shm/place/x":  "/proc/self/fd/5/x",
 		"/dev/shm/x":        "/dev/shm/x",
 		"/run/user/7/x":     "/run/user/7/x",
 		"/home/me/shared/x": "",

@@ -1,0 +1,4 @@
+package debian
+
+// HostMirror is for tests that need to know whether there is a network.
+var HostMirror = hostMirror
