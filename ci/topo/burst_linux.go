@@ -25,34 +25,22 @@ func impairBursts(dev string, i Impairment) error {
 	if i.Loss != 0 || i.Reorder != 0 || i.Corrupt != 0 || i.Rate != 0 {
 		return errors.New("bursts of loss go with delay, duplicates and a queue only")
 	}
-	space, name := splitDevice(dev)
-	n, err := dial(space)
-	if err != nil {
-		return err
-	}
-	defer n.close()
-	index, err := n.index(name)
-	if err != nil {
-		return err
-	}
-	cfg := &netlink.Config{}
-	if n.ns != nil {
-		cfg.NetNS = n.ns.fd()
-	}
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, cfg)
-	if err != nil {
-		return wrap(err, "traffic control")
-	}
-	defer c.Close()
-	data, err := burstRequest(index, i)
-	if err != nil {
-		return err
-	}
-	_, err = c.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_NEWQDISC, Flags: netlink.Request | netlink.Acknowledge | netlink.Replace | netlink.Create},
-		Data:   data,
+	return locate(dev, func(space int, index uint32) error {
+		c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: space})
+		if err != nil {
+			return wrap(err, "traffic control")
+		}
+		defer c.Close()
+		data, err := burstRequest(index, i)
+		if err != nil {
+			return err
+		}
+		_, err = c.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_NEWQDISC, Flags: netlink.Request | netlink.Acknowledge | netlink.Replace | netlink.Create},
+			Data:   data,
+		})
+		return wrap(err, "impair %s", dev)
 	})
-	return wrap(err, "impair %s", dev)
 }
 
 // burstRequest is struct tcmsg for the root of an interface, and the attributes

@@ -156,24 +156,32 @@ func UnlimitIngress(dev string) error {
 
 // onDevice runs f with a traffic control connection to the namespace of dev.
 func onDevice(dev string, f func(c *tc.Tc, index uint32) error) error {
-	space, name := splitDevice(dev)
-	n, err := dial(space)
+	return locate(dev, func(space int, index uint32) error {
+		c, err := tc.Open(&tc.Config{NetNS: space})
+		if err != nil {
+			return fmt.Errorf("traffic control: %w", err)
+		}
+		defer c.Close()
+		return f(c, index)
+	})
+}
+
+// locate runs f with the descriptor of the namespace of dev, 0 for this
+// process's own, and the interface's index there.
+func locate(dev string, f func(space int, index uint32) error) error {
+	name, device := splitDevice(dev)
+	n, err := dial(name)
 	if err != nil {
 		return err
 	}
 	defer n.close()
-	index, err := n.index(name)
+	index, err := n.index(device)
 	if err != nil {
 		return err
 	}
-	cfg := &tc.Config{}
+	space := 0
 	if n.ns != nil {
-		cfg.NetNS = n.ns.fd()
+		space = n.ns.fd()
 	}
-	c, err := tc.Open(cfg)
-	if err != nil {
-		return fmt.Errorf("traffic control: %w", err)
-	}
-	defer c.Close()
-	return f(c, index)
+	return f(space, index)
 }
