@@ -42,7 +42,7 @@ func TestBaselinesLoseNoChange(t *testing.T) {
 				for i := range clients {
 					p, err := g.newPlain(uint64(i + 1))
 					require.NoError(t, err)
-					change := (&naive{p}).spin
+					change := (&naive{p}).change
 					if kind == "direct" {
 						change = (&direct{p, pauses}).change
 					}

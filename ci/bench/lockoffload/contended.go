@@ -12,7 +12,7 @@ import (
 // What the baselines of contended rows are called.
 const (
 	crowdDirect = "CMP_SWAP+READ with backoff, WRITE+unlock"
-	crowdNaive  = "CMP_SWAP spin, READ, WRITE, WRITE"
+	crowdNaive  = "CMP_SWAP spin, READ, WRITE, CMP_SWAP"
 )
 
 // contended are locks under contention: so many clients, each with a queue pair

@@ -110,7 +110,7 @@ func (c *crowdRig) change(ctx context.Context, i, slot int) error {
 }
 
 func (c *crowdRig) spin(ctx context.Context, i, slot int) error {
-	return c.naive[i].spin(ctx, slot)
+	return c.naive[i].change(ctx, slot)
 }
 
 // by is a pass of n clients.

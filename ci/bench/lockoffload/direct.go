@@ -11,12 +11,17 @@ import (
 // direct is what one writes without lockoffload who knows that a queue pair keeps
 // its requests in order: a change takes two round trips.
 //
-//	CMP_SWAP lock 0 -> tag, READ data ───▶
-//	◀────────── the data counts if the lock was free
-//	WRITE data, WRITE lock 0          ───▶
+//	CMP_SWAP lock 0 -> tag, READ data  ───▶
+//	◀─────────── the data counts if the lock was free
+//	WRITE data, CMP_SWAP lock tag -> 0 ───▶
 //
 // It has no leases, no recovery and one copy of the data: whoever dies in between
 // leaves the slot locked.
+//
+// The lock word is changed by atomics alone. Spin locks in the literature unlock
+// by a WRITE, but atomics are atomic among themselves only (IBA volume 1, 9.4.5):
+// on Soft-RoCE a CMP_SWAP that fails writes back what it read, and a WRITE that
+// comes in between is lost, and the slot locked for ever.
 type direct struct {
 	*plain
 	pauses backoff
@@ -46,7 +51,7 @@ func (d *direct) read(ctx context.Context, slot int) error {
 		return err
 	}
 	d.unlock(slot)
-	return d.postAndWait(ctx)
+	return d.unlocked(d.postAndWait(ctx))
 }
 
 // begin returns when the change is posted, and unlocks behind it.
@@ -66,12 +71,11 @@ func (d *direct) change(ctx context.Context, slot int) error {
 	if err := d.begin(ctx, slot); err != nil {
 		return err
 	}
-	return d.wait(ctx)
+	return d.unlocked(d.wait(ctx))
 }
 
 func (d *direct) unlock(slot int) {
-	clear(d.mr.Bytes()[:8])
-	d.batch.Write(0, verbs.Signaled, d.at(slot, 0), d.lockWord())
+	d.batch.CmpSwap(0, verbs.Signaled, d.at(slot, 0), d.tag, 0, d.lockWord())
 }
 
 // backoff pauses after a try that failed: first for about First, then twice as

@@ -2,7 +2,6 @@ package lockoffload
 
 import (
 	"context"
-	"errors"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -26,13 +25,7 @@ func (n *naive) lock(ctx context.Context, slot int) error {
 
 func (n *naive) unlock(ctx context.Context, slot int) error {
 	n.batch.CmpSwap(0, verbs.Signaled, n.at(slot, 0), n.tag, 0, n.lockWord())
-	if err := n.postAndWait(ctx); err != nil {
-		return err
-	}
-	if n.old() != n.tag {
-		return errors.New("the lock was another's")
-	}
-	return nil
+	return n.unlocked(n.postAndWait(ctx))
 }
 
 func (n *naive) readData(ctx context.Context, slot int) error {
@@ -69,20 +62,4 @@ func (n *naive) change(ctx context.Context, slot int) error {
 		return err
 	}
 	return n.unlock(ctx, slot)
-}
-
-// spin is change with an unlock that is a WRITE: the spin lock of the literature.
-func (n *naive) spin(ctx context.Context, slot int) error {
-	if err := n.lock(ctx, slot); err != nil {
-		return err
-	}
-	if err := n.readData(ctx, slot); err != nil {
-		return err
-	}
-	if err := n.writeData(ctx, slot); err != nil {
-		return err
-	}
-	clear(n.mr.Bytes()[:8])
-	n.batch.Write(0, verbs.Signaled, n.at(slot, 0), n.lockWord())
-	return n.postAndWait(ctx)
 }

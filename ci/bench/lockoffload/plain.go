@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/verbs"
@@ -58,6 +59,14 @@ func (p *plain) data() verbs.SGE     { return p.mr.SGE(plainData, recordSize) }
 
 // old is the lock word that the last CMP_SWAP found.
 func (p *plain) old() uint64 { return verbs.Uint64(p.mr.Bytes(), 0) }
+
+// unlocked is how an unlock ended: err, or that the lock was not ours.
+func (p *plain) unlocked(err error) error {
+	if err == nil && p.old() != p.tag {
+		return errors.New("the lock was another's")
+	}
+	return err
+}
 
 // compute is what callers do with the data: another first byte.
 func (p *plain) compute() { p.mr.Bytes()[plainData]++ }
