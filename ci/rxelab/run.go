@@ -110,6 +110,9 @@ func (l *lab) prepare(ctx context.Context) (done func(), err error) {
 		return nil, err
 	}
 	l.say("kernel %s", tree.Release)
+	if tree.Packed != nil {
+		l.say("the guest unpacks it, which takes seconds: %v", tree.Packed)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -20,7 +20,8 @@ var suites = map[string]string{"6.1": "bookworm", "6.12": "trixie"}
 
 // Tree is an unpacked kernel package.
 type Tree struct {
-	Image   string // the bootable image
+	Image   string // the bootable image, or the kernel unpacked from it
+	Packed  error  // why it is the image, which takes longer to boot
 	Modules string // lib/modules/<release>
 	Release string // such as "6.1.0-56-amd64"
 	Cache   string // a folder for what is derived from the kernel
@@ -82,7 +83,13 @@ func open(dir, derived string) (*Tree, error) {
 			if err := os.MkdirAll(derived, 0o755); err != nil {
 				return nil, err
 			}
-			return &Tree{Image: images[0], Modules: modules, Release: release, Cache: derived}, nil
+			t := &Tree{Image: images[0], Modules: modules, Release: release, Cache: derived}
+			if vmlinux, err := unpacked(t.Image, derived); err == nil {
+				t.Image = vmlinux
+			} else {
+				t.Packed = err
+			}
+			return t, nil
 		}
 	}
 	return nil, fmt.Errorf("kernel: no modules of %s in %s", release, dir)
