@@ -125,7 +125,10 @@ static int from_dm(void *to, struct ibv_dm *dm, uint64_t offset, size_t length)
 	return err;
 }
 
-/* alloc_dm_memic there: EINVAL for more than the device has. */
+/*
+ * alloc_dm_memic there: EINVAL for more than the device has; and
+ * mlx5_cmd_alloc_memic of the kernel, for an alignment that it has not.
+ */
 static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *a)
 {
 	struct fake_dm *f;
@@ -133,7 +136,7 @@ static struct ibv_dm *alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr
 	note("ibv_alloc_dm length=%zu log_align=%u mask=%u\n", a->length, a->log_align_req, a->comp_mask);
 	if (refuse("ibv_alloc_dm"))
 		return NULL;
-	if (a->comp_mask || a->length > 1 << 17) {
+	if (a->comp_mask || a->length > 1 << 17 || a->log_align_req > 12) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -212,7 +215,8 @@ static void hex(const char *name, const void *at, size_t n)
 /*
  * Reads the headers of a rule as ib_spec_to_kern_spec in libibverbs/cmd.c does,
  * and wants of them what ib_uverbs_ex_create_flow and mlx5_ib_create_flow of the
- * kernel want: types of queue pairs, no header twice, and the order of packets.
+ * kernel want: types of queue pairs, a port that is there, no header twice, and
+ * the order of packets.
  */
 static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *a)
 {
@@ -260,6 +264,7 @@ static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *a)
 		at += s->hdr.size;
 	}
 	bad |= at != (char *)a + a->size;
+	bad |= a->port != 1;
 	bad |= a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP && a->type != IBV_FLOW_ATTR_NORMAL;
 	if (bad) {
 		note("  WRONG RULE\n");

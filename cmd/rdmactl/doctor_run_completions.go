@@ -15,6 +15,8 @@ var completionTests = []selfTest{
 	{feature: "completion events in the netpoller", run: tryEvents},
 	{feature: "solicited events", run: trySolicited},
 	{feature: "extended completion queue", run: tryExtendedCQ},
+	{feature: "single-threaded completion queue", run: transfersBy(verbs.CQConfig{SingleThreaded: true})},
+	{feature: "completion queue that ignores overruns", run: transfersBy(verbs.CQConfig{IgnoreOverrun: true})},
 	{feature: "timestamps", told: func(f verbs.Features) bool { return f.TimestampMask != 0 }, run: tryTimestamps},
 	{feature: "device clock", run: tryClock},
 	{feature: "moderation", told: func(f verbs.Features) bool { return f.MaxModerate != 0 }, run: tryModeration},
@@ -34,6 +36,17 @@ func (e *end) polls(n int, f func() (int, error)) error {
 		}
 	}
 	return nil
+}
+
+// transfersBy tries transfers whose completions go to queues of that kind.
+func transfersBy(cc verbs.CQConfig) func(*bench) (string, error) {
+	return func(b *bench) (string, error) {
+		x, y, err := b.pair(verbs.QPConfig{}, cc)
+		if err != nil {
+			return "", err
+		}
+		return "", errors.Join(x.readsAndWrites(y), x.sends(y))
+	}
 }
 
 func tryPolled(b *bench) (string, error) {

@@ -24,6 +24,8 @@ var memoryTests = []selfTest{
 	{feature: "memory windows, type 1", told: func(f verbs.Features) bool { return f.Window1 }, run: tryWindow1},
 	{feature: "memory windows, type 2", told: func(f verbs.Features) bool { return f.Window2 }, run: tryWindow2},
 	{feature: "SEND with invalidate", run: trySendInvalidate},
+	{feature: "device memory", told: func(f verbs.Features) bool { return f.DeviceMemory > 0 }, run: tryDeviceMemory},
+	{feature: "null memory region", run: tryNullMR},
 }
 
 // readsInto has x READ from y into the first 64 bytes of a region of x.

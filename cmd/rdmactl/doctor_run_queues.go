@@ -12,6 +12,7 @@ import (
 var queueTests = []selfTest{
 	{feature: "shared receive queue, limit event", run: trySRQ},
 	{feature: "RC, UC, UD queue pairs, all transitions", run: tryTransitions},
+	{feature: "enhanced connection establishment", run: tryECE},
 	{feature: "raw packet queue pairs", run: tryRawPacket},
 }
 
@@ -152,4 +153,30 @@ func tryRawPacket(b *bench) (string, error) {
 		return "", err
 	}
 	return "made and activated; nothing was sent", e.qp.Activate()
+}
+
+// tryECE connects queue pairs that offer all that their devices have.
+func tryECE(b *bench) (string, error) {
+	x, y, err := b.ends(verbs.QPConfig{ECE: true}, verbs.CQConfig{})
+	if err != nil {
+		return "", err
+	}
+	if _, err := x.qp.ECE(); err != nil {
+		return "", err
+	}
+	if err := connect(x.qp, y.qp); err != nil {
+		return "", err
+	}
+	here, err := x.qp.ECE()
+	if err != nil {
+		return "", err
+	}
+	there, err := y.qp.ECE()
+	if err != nil {
+		return "", err
+	}
+	if err := same("what the other end took", there, here); err != nil && b.here == b.there {
+		return "", err
+	}
+	return fmt.Sprintf("vendor %#x, options %#x", here.Vendor, here.Options), x.readsAndWrites(y)
 }
