@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/turn"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -29,7 +30,7 @@ type line struct {
 	// an implied NAK and ask again.
 	mark uint64
 
-	poll turn // of who polls
+	poll turn.Turn // of who polls
 	wcs  []verbs.WC
 
 	mu          sync.Mutex
@@ -51,7 +52,7 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 	if err != nil {
 		return nil, err
 	}
-	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: newTurn(), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
+	return &line{qp: qp, cq: cq, remote: remote, batch: b, mark: rand.Uint64(), poll: turn.New(), wcs: make([]verbs.WC, 16), onBreak: onBreak}, nil
 }
 
 // issue posts a list that uses the memory, see post.
@@ -89,11 +90,11 @@ func (l *line) tryPost(f *flight, mr *verbs.MR) (full bool, err error) {
 	}
 	l.fill(f, mr)
 	n, err := 0, error(nil)
-	if l.poll.try() {
+	if l.poll.Try() {
 		var got int
 		n, got, err = l.batch.PostPoll(l.cq, l.wcs, 0)
 		l.take(got)
-		l.poll.release()
+		l.poll.Release()
 	} else {
 		n, err = l.batch.Post()
 	}
@@ -178,11 +179,11 @@ func (l *line) room(n int) {
 		return l.broken == nil && l.posted+n > l.qp.MaxSendWR()
 	}
 	for full() {
-		l.poll.take(nil, nil) // who polls lets go after each completion
+		l.poll.Take(nil, nil) // who polls lets go after each completion
 		if full() {
 			_ = l.look(context.Background())
 		}
-		l.poll.release()
+		l.poll.Release()
 	}
 }
 
@@ -200,7 +201,7 @@ func (l *line) look(ctx context.Context) error {
 // await waits until a flight is over and answers its error, or the context's.
 func (l *line) await(ctx context.Context, f *flight) error {
 	for !f.over.happened() {
-		if !l.poll.try() && !l.poll.take(f.over.done(), ctx.Done()) {
+		if !l.poll.Try() && !l.poll.Take(f.over.done(), ctx.Done()) {
 			if f.over.happened() {
 				break
 			}
@@ -210,7 +211,7 @@ func (l *line) await(ctx context.Context, f *flight) error {
 		if !f.over.happened() { // while the turn was another's
 			err = l.look(ctx)
 		}
-		l.poll.release()
+		l.poll.Release()
 		if err != nil {
 			return ctx.Err()
 		}
@@ -287,8 +288,8 @@ func (l *line) close(ctx context.Context) error {
 		return nil
 	}
 	_ = l.qp.ToError() // ends a wait; Drain says what is wrong with it
-	l.poll.take(nil, nil)
-	defer l.poll.release()
+	l.poll.Take(nil, nil)
+	defer l.poll.Release()
 	if err := l.qp.Drain(ctx, nil); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}

@@ -1,20 +1,24 @@
-package lockoffload
+// Package turn has what several goroutines need that take turns at polling for
+// all of them.
+package turn
 
 import "sync/atomic"
 
-// turn is held by one goroutine at a time. It is a mutex for which one can wait
+// Turn is held by one goroutine at a time. It is a mutex for which one can wait
 // beside other things, and costs less than a channel while nobody waits.
-type turn struct {
+type Turn struct {
 	held    atomic.Bool
 	waiting atomic.Int32
 	free    chan struct{} // has a token after a release while somebody waited
 }
 
-func newTurn() turn { return turn{free: make(chan struct{}, 1)} }
+func New() Turn { return Turn{free: make(chan struct{}, 1)} }
 
-func (t *turn) try() bool { return t.held.CompareAndSwap(false, true) }
+// Try takes the turn if it is free.
+func (t *Turn) Try() bool { return t.held.CompareAndSwap(false, true) }
 
-func (t *turn) release() {
+// Release is for the holder.
+func (t *Turn) Release() {
 	t.held.Store(false)
 	if t.waiting.Load() > 0 {
 		select {
@@ -24,16 +28,16 @@ func (t *turn) release() {
 	}
 }
 
-// take waits for the turn, or for one of two channels, and tells whether it has
+// Take waits for the turn, or for one of two channels, and tells whether it has
 // the turn. Whoever takes a token tries until the turn is had or another's, who
 // will leave a token in turn: none gets lost.
-func (t *turn) take(one, two <-chan struct{}) bool {
-	if t.try() {
+func (t *Turn) Take(one, two <-chan struct{}) bool {
+	if t.Try() {
 		return true
 	}
 	t.waiting.Add(1)
 	defer t.waiting.Add(-1)
-	for !t.try() {
+	for !t.Try() {
 		select {
 		case <-t.free:
 		case <-one:
