@@ -102,9 +102,13 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 		if ev.QP != nil {
 			text := ev.Type.String()
 			ev.QP.fault.Store(&text)
+			ev.QP.die(opError("use", ev.QP.named(), errors.New(text)))
 			d.log.Warn("queue pair event", "device", d.name, "qp", ev.QP.num, "event", text)
 		}
-	case EventDeviceFatal, EventPortActive, EventPortError, EventGIDChange:
+	case EventDeviceFatal:
+		r.diedAll(errDeviceFailed)
+		fallthrough
+	case EventPortActive, EventPortError, EventGIDChange:
 		d.gids.forget()
 		d.log.Info("port event", "device", d.name, "port", ev.Port, "event", ev.Type.String())
 	default:

@@ -77,7 +77,7 @@ type Batch struct {
 	sges   []SGE
 	maxSGE int
 
-	ahs   []*AH    // distinct neighbours, to be held open while posting
+	named []*life  // address handles and windows, to be held open while posting
 	dests []toward // of a queue pair without a connection
 }
 
@@ -303,9 +303,7 @@ func (b *Batch) datagram(w *cgo.SendWR, to Dest) {
 		return
 	}
 	w.SetUD(to.AH.ah, to.QPN, to.QKey)
-	if len(b.ahs) == 0 || b.ahs[len(b.ahs)-1] != to.AH {
-		b.ahs = append(b.ahs, to.AH)
-	}
+	b.name(&to.AH.life)
 }
 
 // SendInline adds a SEND of bytes that are copied now and travel inside the
@@ -362,6 +360,13 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		n, err = b.Post()
 		return n, 0, err
 	}
+	if err := cq.routed("poll"); err != nil {
+		return 0, 0, b.ended(err)
+	}
+	return b.postPoll(cq, wcs, uint32(max(spins, 0)))
+}
+
+func (b *Batch) postPoll(cq *CQ, wcs []WC, spins uint32) (n, got int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
@@ -369,7 +374,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		b.exit()
 		return 0, 0, b.ended(opError("poll", cq.life.label, ErrClosed))
 	}
-	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), uint32(max(spins, 0)))
+	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
 	cq.life.exit()
 	b.exit()
 	switch {
@@ -377,16 +382,21 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		err = b.postError(err)
 	case err != nil, got == 0 && cq.overrun.Load():
 		err = cq.pollError(err)
+	case anyFailed(wcs[:got]):
+		cq.failed(wcs[:got])
 	}
 	return n, got, b.ended(err)
 }
 
-// enter holds the queue pair and the address handles open for a post.
+// enter holds the queue pair and what requests name open for a post.
 func (b *Batch) enter() error {
 	if b.err != nil || b.n == 0 {
 		return b.err
 	}
 	q := b.qp
+	if r := q.requester.Load(); r != nil && r.batch != b {
+		return q.requested("post send to")
+	}
 	if q.typ.unconnected() {
 		if err := b.address(); err != nil {
 			return err
@@ -398,30 +408,38 @@ func (b *Batch) enter() error {
 	if !q.life.enter() {
 		return opError("post send to", q.life.label, ErrClosed)
 	}
-	for i, a := range b.ahs {
-		if !a.life.enter() {
-			for _, held := range b.ahs[:i] {
-				held.life.exit()
+	for i, l := range b.named {
+		if !l.enter() {
+			for _, held := range b.named[:i] {
+				held.exit()
 			}
 			q.life.exit()
-			return opError("send to", a.life.label, ErrClosed)
+			return opError("post request with", l.label, ErrClosed)
 		}
 	}
 	return nil
 }
 
+// name has Post hold an object open that a request points to. Requests in a row
+// often name the same one.
+func (b *Batch) name(l *life) {
+	if len(b.named) == 0 || b.named[len(b.named)-1] != l {
+		b.named = append(b.named, l)
+	}
+}
+
 func (b *Batch) exit() {
-	for _, a := range b.ahs {
-		a.life.exit()
+	for _, l := range b.named {
+		l.exit()
 	}
 	b.qp.life.exit()
 }
 
 func (b *Batch) ended(err error) error {
 	b.n, b.err = 0, nil
-	if len(b.ahs) > 0 {
-		clear(b.ahs)
-		b.ahs = b.ahs[:0]
+	if len(b.named) > 0 {
+		clear(b.named)
+		b.named = b.named[:0]
 	}
 	b.dests = b.dests[:0]
 	return err

@@ -122,8 +122,8 @@ func TestCMConnect(t *testing.T) {
 	m, ctx := newCM(t), cmContext(t)
 	var a, b side
 	c, s, err := dialed(t, m,
-		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.setup(t, 0), PrivateData: []byte("hello")}, TOS: 32, AckTimeout: time.Second},
-		verbs.ConnConfig{Setup: b.setup(t, 4), PrivateData: []byte("welcome")})
+		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.setup(t, 0), PrivateData: []byte("hello"), AckTimeout: time.Second}, TOS: 32},
+		verbs.ConnConfig{Setup: b.setup(t, 4), PrivateData: []byte("welcome"), AckTimeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(s.PrivateData()[:5]))
 	require.Equal(t, "welcome", string(c.PrivateData()[:7]))
@@ -140,6 +140,9 @@ func TestCMConnect(t *testing.T) {
 	require.Equal(t, verbs.AckTimeoutFor(time.Second), attr.Timeout)
 	require.EqualValues(t, 16, attr.MaxReadAtomic)
 	require.EqualValues(t, 32, attr.AH.TrafficClass)
+	accepted, err := s.QP().Query()
+	require.NoError(t, err)
+	require.Equal(t, verbs.AckTimeoutFor(100*time.Millisecond), accepted.Timeout, "each side has its own")
 
 	copy(a.mr.Bytes(), "over the wire")
 	batch := a.batch(t, 1)

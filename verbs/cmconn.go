@@ -27,9 +27,6 @@ type DialConfig struct {
 	Local netip.AddrPort
 	// TOS is the type of service of the packets (DSCP and ECN bits).
 	TOS uint8
-	// AckTimeout is how long the device waits for an acknowledgement before it
-	// sends again, rounded up to 4.096 us * 2^n; 0 leaves it to the kernel.
-	AckTimeout time.Duration
 }
 
 // Dial connects to a listener at "host:port"; the addresses of a name are tried
@@ -92,11 +89,9 @@ func (i *cmID) findDevice(ctx context.Context, to netip.AddrPort, cfg *DialConfi
 			return err
 		}
 	}
-	if cfg.AckTimeout > 0 {
-		n := uint8(AckTimeoutFor(cfg.AckTimeout))
-		if err := i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, n) }); err != nil {
-			return err
-		}
+	// Before the route: the peer is told a time that fits.
+	if err := i.setAckTimeout(cfg.AckTimeout); err != nil {
+		return err
 	}
 	_, err = i.step(ctx, "resolve address for", cmAddrResolved, func() error {
 		return cgo.CMResolveAddr(i.id, local, &remote, stepTimeout(ctx))
@@ -138,7 +133,11 @@ func (c *CMConn) watch() {
 	i, q := c.id, c.prepared.setup.QP
 	i.watch.Lock()
 	defer i.watch.Unlock()
-	i.ended = func() { q.ToError() }
+	q.setPeer(c.prepared.setup.Remote.String())
+	i.ended = func() {
+		q.die(opError("use", q.named(), i.cause))
+		q.ToError()
+	}
 	select {
 	case <-i.down:
 		i.ended()

@@ -245,6 +245,11 @@ func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error)
 func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
 	i := r.id
 	p, err := i.prepare(cfg, RC, MaxAcceptData)
+	if err == nil {
+		if err = i.setAckTimeout(cfg.AckTimeout); err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}
 	if err != nil {
 		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
 		return nil, err

@@ -57,6 +57,10 @@ type ConnConfig struct {
 	// decides on Retries for both; each side on RNRRetries for the other.
 	Retries    int
 	RNRRetries int
+	// AckTimeout is how long this side's device waits for an acknowledgement
+	// before it sends again, rounded up to 4.096 us * 2^n; 0 leaves it to the
+	// kernel. Datagrams have none.
+	AckTimeout time.Duration
 }
 
 // Limits of private data, in bytes.
@@ -267,6 +271,16 @@ func (i *cmID) toInit(q *QP) error {
 	return q.modifyRaw(&a, AttrMask(mask)&^AttrState)
 }
 
+func (i *cmID) setAckTimeout(d time.Duration) error {
+	if d < 0 {
+		return opError("set up", i.life.label, ErrAttributes, "AckTimeout ", d)
+	}
+	if d == 0 {
+		return nil
+	}
+	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(AckTimeoutFor(d))) })
+}
+
 // toRTS connects the queue pair, in one crossing into C. Negative depths mean
 // those of the connection manager; establish tells the peer, on the side that
 // dials.
@@ -287,6 +301,7 @@ func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32
 			var a cgo.QPAttr
 			mask, state, err := call(&a)
 			q.state.Store(state)
+			q.entered(QPState(state))
 			if err != nil {
 				return q.modifyError(QPState(state), QPState(a.State), a.AH.GRH.DGID, AttrMask(mask), err)
 			}

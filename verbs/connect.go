@@ -68,6 +68,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
+	q.setPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
 	if err := q.answerECE(remote.ECE); err != nil {
 		return err
 	}

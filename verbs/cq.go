@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -54,6 +55,10 @@ type CQ struct {
 	path      cgo.PollPath
 	fields    WCFields
 	overrun   atomic.Bool
+
+	routing sync.Mutex
+	router  atomic.Pointer[router] // while requesters take the completions
+	idle    *router                // otherwise, if there have been some
 
 	channel cgo.CompChannel
 	wait    waiter
@@ -186,6 +191,7 @@ func (c *CQ) Close() error {
 			}
 			c.cq = 0
 			cgo.FreePollPath(c.path)
+			c.life.ruin()
 		}
 		return c.destroyChannel()
 	})
@@ -201,12 +207,15 @@ func (c *CQ) Depth() int {
 // Poll takes completions that are there, at most len(wcs), and answers how
 // many. It never blocks and never allocates. The completions are copies: they
 // stay valid.
-func (c *CQ) Poll(wcs []WC) (int, error) { return c.poll(wcs, 0) }
+func (c *CQ) Poll(wcs []WC) (int, error) { return c.PollSpin(wcs, 0) }
 
 // PollSpin is Poll repeated up to spins times in one crossing into C while the
 // queue is empty. A spin occupies its thread, and on a machine with few CPUs
 // starves the soft interrupts that a software device works in: keep it short.
 func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
+	if err := c.routed("poll"); err != nil {
+		return 0, err
+	}
 	return c.poll(wcs, uint32(max(spins, 0)))
 }
 
@@ -222,13 +231,16 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)
 	}
+	if anyFailed(wcs[:n]) {
+		c.failed(wcs[:n])
+	}
 	return n, nil
 }
 
 // pollError is said only once the queue is empty: what is in it is still good.
 func (c *CQ) pollError(err error) error {
 	if c.overrun.Load() {
-		return opError("poll", c.life.label, ErrOverrun, "depth ", c.depth, ": completions are lost and the queue must be closed")
+		return opError("poll", c.life.label, ErrOverrun, "depth ", c.Depth(), ": completions are lost and the queue must be closed")
 	}
 	if isErrno(err, syscall.EIO) {
 		return opError("poll", c.life.label, err, "the provider cannot read the queue")

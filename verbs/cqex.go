@@ -74,6 +74,9 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	if c.fields == 0 {
 		return 0, opError("poll", c.life.label, ErrAttributes, "made without Fields")
 	}
+	if err := c.routed("poll"); err != nil {
+		return 0, err
+	}
 	if !c.life.enter() {
 		return 0, opError("poll", c.life.label, ErrClosed)
 	}
@@ -81,6 +84,11 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	c.life.exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)
+	}
+	for i := range wcs[:n] {
+		if w := &wcs[i].WC; w.Status() != WCSuccess {
+			c.failed([]WC{*w})
+		}
 	}
 	return n, nil
 }

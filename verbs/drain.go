@@ -39,6 +39,9 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	if q.typ == DCT {
 		return opError("drain", q.life.label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
 	}
+	if q.requester.Load() != nil {
+		return q.requested("drain")
+	}
 	if each == nil {
 		if q.sendCQ.shared(q) || q.recvCQ.shared(q) {
 			return opError("drain", q.life.label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")

@@ -60,7 +60,7 @@ func (e *OpError) Error() string {
 		b.WriteString(" " + e.Object)
 	}
 	b.WriteString(": ")
-	b.WriteString(e.Err.Error())
+	b.WriteString(plain(e.Err))
 	if e.Detail != "" {
 		b.WriteString(" (" + e.Detail + ")")
 	}
@@ -68,6 +68,10 @@ func (e *OpError) Error() string {
 }
 
 func (e *OpError) Unwrap() error { return e.Err }
+
+// plain is an error's text without the prefix of this package, for the middle of
+// another one.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "verbs: ") }
 
 func opError(op, object string, err error, detail ...any) error {
 	if err == nil {
@@ -86,7 +90,7 @@ type classed struct {
 	errno error
 }
 
-func (c classed) Error() string   { return c.class.Error() + ": " + c.errno.Error() }
+func (c classed) Error() string   { return c.class.Error() + ": " + plain(c.errno) }
 func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
 
 func class(sentinel, errno error) error { return classed{sentinel, errno} }

@@ -238,9 +238,7 @@ func (b *Batch) Toward(t Target) {
 		}
 	}
 	b.dests = append(b.dests, toward{b.n, t})
-	if len(b.ahs) == 0 || b.ahs[len(b.ahs)-1] != t.AH {
-		b.ahs = append(b.ahs, t.AH)
-	}
+	b.name(&t.AH.life)
 }
 
 // address writes the targets into the requests, before they are posted.

@@ -620,6 +620,36 @@ func TestWindows(t *testing.T) {
 	require.NoError(t, mr.Close())
 }
 
+// What a request points to is closed before the batch is posted.
+func TestBoundToNothing(t *testing.T) {
+	_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	region := func() *verbs.MR {
+		mr, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mr.Close()) })
+		return mr
+	}
+	w, err := b.pd.AllocWindow(verbs.Window2)
+	if refused(t, "memory windows, type 2", err) {
+		return
+	}
+	first, second := b.batch(t, 1), b.batch(t, 1)
+	left, mr := region(), region()
+	first.BindWindow(1, verbs.Signaled, w, left, 0, 64, verbs.RemoteRead)
+	require.ErrorIs(t, left.Close(), verbs.ErrInUse)
+	second.BindWindow(2, verbs.Signaled, w, mr, 0, 64, verbs.RemoteRead)
+	require.NoError(t, left.Close(), "the window has gone elsewhere")
+	n, err := first.Post()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+	require.Zero(t, n)
+
+	require.NoError(t, w.Close())
+	n, err = second.Post()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+	require.ErrorContains(t, err, "mw")
+	require.Zero(t, n)
+}
+
 func TestSendInvalidate(t *testing.T) {
 	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	b.recv(t, 1, 64)

@@ -20,6 +20,7 @@ type life struct {
 	mu       sync.Mutex
 	children map[string]int // live children by kind
 	closing  chan struct{}  // while somebody closes: closed when that has ended
+	ruined   bool           // see ruin
 	done     bool
 
 	users atomic.Int64 // callers inside; negative once closed
@@ -99,9 +100,14 @@ func (l *life) open(op string) error {
 	return nil
 }
 
+// ruin is called by a destroy function that has destroyed what calls use and has
+// more to do: should that fail, nobody gets in any more, but close can be called
+// again.
+func (l *life) ruin() { l.ruined = true }
+
 // close destroys the object once; callers at the same time wait for that. If it
-// has children, or destroy fails, the object stays usable and close can be
-// called again.
+// has children, or destroy fails, the object stays usable (unless it is ruined)
+// and close can be called again.
 func (l *life) close(kind string, interrupt func(), destroy func() error) error {
 	l.mu.Lock()
 	for l.closing != nil {
@@ -124,7 +130,9 @@ func (l *life) close(kind string, interrupt func(), destroy func() error) error 
 	l.mu.Unlock()
 	defer close(ended)
 
-	l.users.Add(closedBias)
+	if !l.ruined {
+		l.users.Add(closedBias)
+	}
 	if interrupt != nil {
 		interrupt()
 	}
@@ -134,9 +142,10 @@ func (l *life) close(kind string, interrupt func(), destroy func() error) error 
 	}
 	err := destroy()
 
-	if err != nil {
+	switch {
+	case err != nil && !l.ruined:
 		l.users.Add(-closedBias)
-	} else {
+	case err == nil:
 		// Before anybody else hears that it is closed: the parents are next.
 		for _, p := range l.parents {
 			p.release(kind)

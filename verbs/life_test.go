@@ -45,6 +45,22 @@ func TestFailedCloseCanBeRepeated(t *testing.T) {
 	require.NoError(t, l.close("mr", nil, func() error { return nil }))
 }
 
+// What calls use is gone and something else of it is not: nobody uses it again,
+// and the rest can still be had away.
+func TestHalfDestroyedIsClosedToCallers(t *testing.T) {
+	var parent, l life
+	require.NoError(t, l.born("cq", "cq", &parent))
+	busy := errors.New("busy")
+	for range 2 {
+		require.ErrorIs(t, l.close("cq", nil, func() error { l.ruin(); return busy }), busy)
+		require.False(t, l.enter())
+	}
+	require.ErrorIs(t, parent.close("device", nil, func() error { return nil }), ErrInUse)
+	require.NoError(t, l.close("cq", nil, func() error { return nil }))
+	require.False(t, l.enter())
+	require.NoError(t, parent.close("device", nil, func() error { return nil }))
+}
+
 // A call under way is never overtaken by the destruction of its object.
 func TestCloseWaitsForCallers(t *testing.T) {
 	for range 200 {

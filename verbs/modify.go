@@ -78,6 +78,7 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 				cgo.ResetPostPath(q.path)
 			}
 			q.state.Store(uint32(to))
+			q.entered(to)
 		}
 		return nil
 	})
@@ -131,6 +132,9 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			cgo.ResetPostPath(q.path)
 		}
 		q.state.Store(uint32(states[n]))
+		for _, s := range states[1 : n+1] {
+			q.entered(s)
+		}
 		if err != nil {
 			return q.modifyError(states[n], states[n+1], steps[n].Attr.AH.GID, steps[n].Mask, err)
 		}

@@ -116,9 +116,12 @@ type QP struct {
 	path   cgo.PostPath
 	offer  ECE // to a peer; zero for none
 
-	modify sync.Mutex    // one state transition at a time
-	state  atomic.Uint32 // as last set by this program; the device may be in error already
-	fault  faultText
+	modify    sync.Mutex    // one state transition at a time
+	state     atomic.Uint32 // as last set by this program; the device may be in error already
+	fault     faultText
+	death     death
+	requester atomic.Pointer[Requester] // that posts its sends
+	peer      atomic.Pointer[string]    // who is connected, for errors
 }
 
 // CreateQP makes a queue pair.
@@ -257,6 +260,7 @@ func (q *QP) Close() error {
 				return err
 			}
 			cgo.FreePostPath(q.path)
+			q.die(opError("use", q.life.label, ErrClosed))
 			return nil
 		})
 	})

@@ -94,6 +94,9 @@ func (b *RecvBatch) Post() (n int, err error) {
 	if q.State() == StateReset {
 		return 0, opError("post receive to", q.life.label, ErrState, "it is in ", StateReset)
 	}
+	if err := q.recvCQ.routed("post receive that completes in"); err != nil {
+		return 0, err
+	}
 	if !q.life.enter() {
 		return 0, opError("post receive to", q.life.label, ErrClosed)
 	}

@@ -25,6 +25,9 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
+	if err := c.routed("wait for"); err != nil {
+		return 0, err
+	}
 	select {
 	case c.wait.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -107,6 +110,9 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	case err == nil && w.err != nil:
 		return 0, w.cq.pollError(w.err)
 	case err == nil:
+		if anyFailed(wcs[:w.n]) {
+			w.cq.failed(wcs[:w.n])
+		}
 		return w.n, nil
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, opError("wait for", label, ErrClosed)

@@ -107,6 +107,9 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 	if err := w.bindable(q, Window1, mr, off, n, access); err != nil {
 		return err
 	}
+	if q.requester.Load() != nil {
+		return q.requested("bind to")
+	}
 	if q.path != cgo.PostPlain {
 		// ibv_bind_mw posts past the count of what is in the queue.
 		return opError("bind", w.life.label, ErrUnsupported, "a window of type 1 on a queue pair made with Extended")
@@ -133,8 +136,8 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 // BindWindow adds the binding of a type 2 window to n bytes at offset off of
 // mr, under a new key: [Window.Region] tells it at once, and it holds for
 // requests of peers that arrive after the binding has completed. A bound
-// window must be invalidated before it is bound again, and stay open until the
-// batch is posted.
+// window must be invalidated before it is bound again. Post refuses the batch if
+// the window, or the region without being bound, was closed since.
 func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n int, access Access) {
 	if err := w.bindable(b.qp, Window2, mr, off, n, access); err != nil {
 		if b.err == nil {
@@ -163,6 +166,8 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	w.rkey = w.rkey&^0xff | (w.rkey+1)&0xff
 	w.region = Region{Addr: mr.addr + uint64(off), Length: uint64(n), RKey: w.rkey}
 	wr.SetBind(w.mw, w.rkey, mr.mr, w.region.Addr, w.region.Length, uint32(access))
+	b.name(&w.life)
+	b.name(&mr.life)
 }
 
 // LocalInvalidate adds the end of a key of this side: of a type 2 window, or of

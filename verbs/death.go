@@ -1,0 +1,160 @@
+package verbs
+
+import (
+	"errors"
+	"sync"
+)
+
+// death is when and why a queue pair ended.
+type death struct {
+	mu    sync.Mutex
+	done  chan struct{} // made for those who ask
+	cause error
+}
+
+// Done is closed when the queue pair has ended: [QP.Err] says why. A queue pair
+// that goes through [StateReset] begins anew, with another channel.
+//
+// A program hears of it by whatever comes first: a request of an RC or UC queue
+// pair that failed, when its completion is polled (by anybody); an event of the
+// device; the end of the connection ([CMConn]); [QP.ToError] and [QP.Close]. A
+// peer that dies while nothing is under way shows with the next request.
+func (q *QP) Done() <-chan struct{} {
+	d := &q.death
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done == nil {
+		d.done = make(chan struct{})
+		if d.cause != nil {
+			close(d.done)
+		}
+	}
+	return d.done
+}
+
+// Err is nil while the queue pair stands, and then why it ended: the first
+// failure that the program heard of, with the peer. Requests behind it
+// complete as [WCFlushed], which says less.
+func (q *QP) Err() error {
+	q.death.mu.Lock()
+	defer q.death.mu.Unlock()
+	return q.death.cause
+}
+
+// die ends the queue pair for its watchers; the first cause stays.
+func (q *QP) die(cause error) {
+	d := &q.death
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cause != nil {
+		return
+	}
+	d.cause = cause
+	if d.done != nil {
+		close(d.done)
+	}
+	if r := q.requester.Load(); r != nil {
+		go r.takeDown(cause)
+	}
+}
+
+// revive is for a queue pair that went to [StateReset].
+func (q *QP) revive() {
+	d := &q.death
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cause != nil {
+		d.cause, d.done = nil, nil
+	}
+}
+
+// entered follows a change of state by this program.
+func (q *QP) entered(s QPState) {
+	switch s {
+	case StateReset:
+		if r := q.requester.Load(); r != nil && r.router != nil {
+			cause := q.Err()
+			if cause == nil {
+				cause = opError("use", q.life.label, ErrState, "this program moved it to ", s)
+			}
+			r.cut(cause)
+		}
+		q.revive()
+	case StateError:
+		q.die(opError("use", q.life.label, ErrState, "this program moved it to ", s))
+	}
+}
+
+func (q *QP) setPeer(name string) { q.peer.Store(&name) }
+
+// requested refuses what would go past the queue pair's requester.
+func (q *QP) requested(op string) error {
+	return opError(op, q.life.label, ErrInUse, "a Requester has its sends")
+}
+
+// named is the queue pair with its peer, for errors.
+func (q *QP) named() string {
+	if p := q.peer.Load(); p != nil {
+		return q.life.label + " to " + *p
+	}
+	return q.life.label
+}
+
+// failed looks for completions of requests that failed, and tells their queue
+// pairs. A flushed request says nothing about its cause.
+func (c *CQ) failed(wcs []WC) {
+	if c.dev == nil { // see Wrap
+		return
+	}
+	for i := range wcs {
+		switch w := &wcs[i]; w.Status() {
+		case WCSuccess, WCFlushed:
+		default:
+			if q := c.dev.async.qpOf(w.QPNum()); q != nil && q.requester.Load() == nil { // which knows more
+				q.requestFailed(w)
+			}
+		}
+	}
+}
+
+// requestFailed is the death of a connected queue pair by one of its requests.
+// Others live on, or come back by themselves.
+func (q *QP) requestFailed(w *WC) {
+	if q.typ == RC || q.typ == UC {
+		q.die(opError("request on", q.named(), w.Err()))
+	}
+}
+
+// anyFailed is on the path of each poll.
+func anyFailed(wcs []WC) bool {
+	for i := range wcs {
+		if wcs[i].wc.Status != uint32(WCSuccess) {
+			return true
+		}
+	}
+	return false
+}
+
+// qpOf finds a queue pair by its number.
+func (r *asyncReader) qpOf(num uint32) *QP {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.qps {
+		if q.num == num {
+			return q
+		}
+	}
+	return nil
+}
+
+// errDeviceFailed is the death of all queue pairs of a device.
+var errDeviceFailed = errors.New("the device failed")
+
+// diedAll ends all queue pairs of a device.
+func (r *asyncReader) diedAll(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.qps {
+		q.die(opError("use", q.life.label, cause))
+	}
+}

@@ -1,0 +1,128 @@
+package verbs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+)
+
+// Read copies memory of the peer into local memory. It returns when the data are
+// there, or an error.
+func (r *Requester) Read(ctx context.Context, from Remote, into SGE) error {
+	return r.one(ctx, opRead, from, into)
+}
+
+// Write copies local memory to memory of the peer. It returns when the peer's
+// device has the data; its program learns nothing of them.
+func (r *Requester) Write(ctx context.Context, to Remote, from SGE) error {
+	return r.one(ctx, opWrite, to, from)
+}
+
+// Send sends a message into the next receive that the peer has posted. It
+// returns when the peer's device has it; without a receive the device tries
+// again as often as the connection says ([ConnectConfig.RNRRetries]).
+func (r *Requester) Send(ctx context.Context, data SGE) error {
+	return r.one(ctx, opSend, Remote{}, data)
+}
+
+// FetchAdd adds to an 8-byte aligned word of the peer and answers what the word
+// was before, in host byte order. After an error the addition may have happened.
+func (r *Requester) FetchAdd(ctx context.Context, at Remote, add uint64) (old uint64, err error) {
+	return r.atomic(ctx, opFetchAdd, at, add, 0)
+}
+
+// CmpSwap sets an 8-byte aligned word of the peer to swap if it equals compare,
+// and answers what the word was before: compare, if it was set. After an error
+// that may have happened.
+func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64) (old uint64, err error) {
+	return r.atomic(ctx, opCmpSwap, at, compare, swap)
+}
+
+// Do posts a list that build makes, and returns when all of it was executed.
+// build must not call the requester. After an error some of the list may have
+// been executed.
+func (r *Requester) Do(ctx context.Context, build func(*List)) error {
+	s, err := r.begin(ctx, build, r.router.cq.spin)
+	if err != nil {
+		return err
+	}
+	return r.await(ctx, s)
+}
+
+// Pending is a list under way: its memory is the device's.
+type Pending struct {
+	r   *Requester
+	s   *slot
+	gen uint32
+}
+
+// Start is Do without the wait: the next list can follow at once. An error says
+// that nothing of the list will be executed.
+func (r *Requester) Start(ctx context.Context, build func(*List)) (Pending, error) {
+	s, err := r.begin(ctx, build, 0)
+	if err != nil {
+		return Pending{}, err
+	}
+	r.unwaited.Add(1)
+	return Pending{r, s, s.gen}, nil
+}
+
+// Wait waits until the list is over, and frees its place in the queue. It must be
+// called exactly once; a second call is refused with [ErrState].
+func (p Pending) Wait(ctx context.Context) error {
+	if p.r == nil || p.s.claimed.Swap(p.gen) == p.gen {
+		return opError("wait for", "list", ErrState, "it was waited for already, or not started")
+	}
+	p.r.unwaited.Add(-1)
+	return p.r.await(ctx, p.s)
+}
+
+func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) error {
+	what := opcodeNames[op]
+	if !r.posting.Take(nil, ctx.Done()) {
+		return r.refuse(what, ctx.Err())
+	}
+	r.batch.next(0, op, 0, at, []SGE{local})
+	s, err := r.post(ctx, what, r.router.cq.spin)
+	r.posting.Release()
+	if err != nil {
+		return err
+	}
+	return r.await(ctx, s)
+}
+
+// errNoResult is a completion that came too early. Soft-RoCE has such: a WRITE
+// that comes twice, which happens where packets get lost, is acknowledged up to
+// the last request that was executed, and the sender takes that for the reply to
+// an atomic behind the WRITE.
+var errNoResult = errors.New("the device completed an atomic without its result")
+
+func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (uint64, error) {
+	what := opcodeNames[op]
+	if !r.posting.Take(nil, ctx.Done()) {
+		return 0, r.refuse(what, ctx.Err())
+	}
+	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.results.SGE(0, 8))
+	s, err := r.post(ctx, what, r.router.cq.spin)
+	r.posting.Release()
+	if err != nil {
+		return 0, err
+	}
+	if s.flying.Load() {
+		r.waitFor(ctx, s)
+	}
+	old, err := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:]), s.err
+	if err == nil && old == r.mark {
+		err = r.refuse(what, errNoResult)
+		r.takeDown(err)
+	}
+	r.release(s.place)
+	if err != nil {
+		return 0, err
+	}
+	return old, nil
+}
+
+func (r *Requester) refuse(what string, err error, detail ...any) error {
+	return opError(what+" on", r.qp.named(), err, detail...)
+}

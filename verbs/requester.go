@@ -1,0 +1,514 @@
+package verbs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/turn"
+)
+
+// RequesterConfig says how a requester behaves. The zero value is fine.
+type RequesterConfig struct {
+	// Linger is how long a call whose context has ended waits for the device to
+	// be done with the call's memory, before it takes the queue pair down; 0
+	// means a second, -1 any time.
+	Linger time.Duration
+}
+
+// Requester posts requests to a queue pair for any number of goroutines, and
+// each gets its own answer:
+//
+//	r, err := verbs.NewRequester(qp, verbs.RequesterConfig{})
+//	...
+//	err = r.Read(ctx, remote, mr.SGE(0, 4096))
+//
+// It promises:
+//
+//   - A call returns when its own request has completed, never with another's
+//     result. Requests of one call are executed in order, those of several
+//     goroutines in any order.
+//   - When a call has returned, the device touches the call's memory no more.
+//     A context that ends before the request is posted ends the call; afterwards
+//     the call waits for the device, which is done soon. If it is not, because
+//     the peer does not answer, then after [RequesterConfig.Linger] the queue pair
+//     is taken down, which is the only way to have memory back. A request that
+//     succeeded is a success, whatever became of the context.
+//   - Neither queue overruns: calls wait for room.
+//   - The error of a request that was flushed has the failure that caused it
+//     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.
+//   - Nothing is allocated, unless there is an error.
+//
+// Until Close the sends of the queue pair are the requester's, and their
+// completion queue is its own and that of requesters of other queue pairs: what
+// would go past it, polling, waiting, batches, is refused with [ErrInUse]. So are
+// receives that would complete there: give a queue pair that receives a RecvCQ.
+//
+// Methods may be called from any number of goroutines.
+type Requester struct {
+	qp     *QP
+	router *router
+	index  uint64
+	linger time.Duration
+
+	results *MR    // 8 bytes for each slot: what atomics found
+	mark    uint64 // lies there before
+
+	posting turn.Turn // owns batch and list
+	batch   *Batch
+	list    List
+
+	slots    []slot
+	mu       sync.Mutex
+	capacity int32       // of the queue
+	free     []uint32    // slots
+	starved  atomic.Bool // who posts waits for a slot
+	freed    chan struct{}
+	unwaited atomic.Int32 // slots whose Pending nobody waits for yet
+	credits  atomic.Int32 // requests that the queue has room for
+
+	down   sync.Mutex // one takes the queue pair down
+	cutOff bool       // by a reset, with requests under way
+	closed atomic.Bool
+}
+
+// slot is a list under way, or free.
+type slot struct {
+	place uint32 // among the slots
+
+	// Of whoever has the slot, until it is in flight.
+	gen  uint32
+	size int32 // requests
+	what string
+
+	flying  atomic.Bool
+	waiting atomic.Bool   // somebody listens for wake
+	wake    chan struct{} // has a token after the end while somebody was waiting
+	claimed atomic.Uint32 // gen of the list whose Wait was called
+
+	err error // once not flying any more
+}
+
+const defaultLinger = time.Second
+
+// NewRequester takes over the sends of a queue pair, whose memory regions, peer
+// and state stay the program's matter. Requests that are in the queue already
+// must have completed.
+func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
+	const op = "make requester for"
+	refuse := func(detail ...any) (*Requester, error) {
+		return nil, opError(op, qp.life.label, ErrAttributes, detail...)
+	}
+	switch {
+	case qp.typ == DCT || qp.typ == RawPacket || qp.typ.unconnected():
+		return refuse("a queue pair of type ", qp.typ)
+	case qp.srq != nil && qp.recvCQ == qp.sendCQ:
+		return refuse("what it receives from ", qp.srq.life.label, " completes in the same queue: give it a RecvCQ")
+	case cfg.Linger < -1:
+		return refuse("Linger ", cfg.Linger)
+	case cfg.Linger == 0:
+		cfg.Linger = defaultLinger
+	}
+	if err := qp.life.adopt("requester"); err != nil {
+		return nil, err
+	}
+	r, err := newRequester(qp, cfg)
+	if err != nil {
+		qp.life.release("requester")
+		return nil, err
+	}
+	return r, nil
+}
+
+func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
+	n := min(qp.MaxSendWR(), mostSlots)
+	r := &Requester{qp: qp, linger: cfg.Linger, posting: turn.New(), mark: rand.Uint64(), slots: make([]slot, n), freed: make(chan struct{}, 1), free: make([]uint32, n)}
+	r.capacity = int32(n)
+	r.credits.Store(r.capacity)
+	for i := range r.slots {
+		r.slots[i].place = uint32(i)
+		r.slots[i].gen = rand.Uint32()
+		r.slots[i].wake = make(chan struct{}, 1)
+		r.free[i] = uint32(n - 1 - i)
+	}
+	var err error
+	if r.batch, err = qp.NewBatch(n); err != nil {
+		return nil, err
+	}
+	r.list.b = r.batch
+	if !qp.requester.CompareAndSwap(nil, r) {
+		return nil, opError("make requester for", qp.life.label, ErrInUse, "it has one")
+	}
+	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
+		if err = qp.sendCQ.route(r, n); err != nil {
+			err = errors.Join(err, r.results.Close())
+		}
+	}
+	if err != nil {
+		qp.requester.Store(nil)
+		return nil, err
+	}
+	return r, nil
+}
+
+// QP is the queue pair that the requests go to.
+func (r *Requester) QP() *QP { return r.qp }
+
+// Close gives the queue pair back. If anything is under way, it is taken down
+// first: calls that wait get [ErrClosed]. The queue pair itself stays open.
+// Closing twice is not an error.
+func (r *Requester) Close() error {
+	if r.closed.Swap(true) {
+		return nil
+	}
+	end := func() {
+		if r.busy() {
+			r.takeDown(opError("use", r.qp.named(), ErrClosed))
+		}
+	}
+	end()                    // those who wait for room look up
+	r.posting.Take(nil, nil) // nobody posts any more
+	defer r.posting.Release()
+	end()
+	r.answered()
+	r.qp.sendCQ.unroute(r, len(r.slots), r.cutOff)
+	r.qp.requester.Store(nil)
+	r.qp.life.release("requester")
+	return r.results.Close()
+}
+
+// busy tells whether anything is under way.
+func (r *Requester) busy() bool { return r.credits.Load() < r.capacity }
+
+// answered waits until calls have their answers, all of which are there.
+func (r *Requester) answered() {
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		r.mu.Lock()
+		taken := len(r.slots) - len(r.free)
+		r.mu.Unlock()
+		if taken <= int(r.unwaited.Load()) {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// alive is why nothing can be posted.
+func (r *Requester) alive() error {
+	if r.closed.Load() {
+		return opError("use requester of", r.qp.named(), ErrClosed)
+	}
+	return r.qp.Err()
+}
+
+// begin posts a list that build makes, once there is room for it. An error says
+// that nothing of it will be executed. spins is how often to look for its
+// completion at once.
+func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32) (*slot, error) {
+	const what = "list"
+	if !r.posting.Take(nil, ctx.Done()) {
+		return nil, r.refuse(what, ctx.Err())
+	}
+	defer r.posting.Release()
+	defer r.batch.Reset() // if build panics
+	r.list.Flags = 0
+	build(&r.list)
+	return r.post(ctx, what, spins)
+}
+
+// post posts what is in the batch. The caller has the turn to post.
+func (r *Requester) post(ctx context.Context, what string, spins uint32) (*slot, error) {
+	b := r.batch
+	n := b.Len()
+	if b.err != nil || n == 0 {
+		err := b.err
+		if err == nil {
+			err = r.refuse(what, ErrAttributes, "no requests")
+		}
+		return nil, b.ended(err)
+	}
+	i, err := r.room(ctx, what, n)
+	if err != nil {
+		return nil, b.ended(err)
+	}
+	s := &r.slots[i]
+	s.gen++
+	s.size, s.what, s.err = int32(n), what, nil
+	id := r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1
+	for k := range b.wrs[:n] {
+		b.wrs[k].ID = id
+	}
+	last := &b.wrs[n-1]
+	last.ID, last.Flags = id|1, last.Flags|uint32(Signaled)
+	if what == opcodeNames[opFetchAdd] || what == opcodeNames[opCmpSwap] { // for the requester's own memory
+		b.sges[0].Addr += 8 * uint64(i)
+		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
+	}
+	select {
+	case <-s.wake: // left over
+	default:
+	}
+	s.flying.Store(true)
+	r.credits.Add(int32(-n))
+	return s, r.send(s, i, n, spins)
+}
+
+// send posts the batch, whose slot is in flight.
+func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
+	b, rt := r.batch, r.router
+	var posted, got int
+	var err error
+	if rt.turn.Try() {
+		posted, got, err = b.postPoll(rt.cq, rt.wcs[:], spins)
+		rt.deliver(rt.wcs[:got])
+		rt.turn.Release()
+	} else {
+		posted, err = b.Post()
+	}
+	switch {
+	case err == nil:
+		if cause := r.qp.Err(); cause != nil { // perhaps nobody has this flushed
+			go r.takeDown(cause)
+		}
+		return nil
+	case posted == 0: // nothing is under way
+		r.end(s)
+		r.credits.Add(s.size)
+		r.release(i)
+		return err
+	case posted < n:
+		// What was posted gets no completion of its own. It is known to be over
+		// when all of the queue is.
+		r.takeDown(err)
+		return nil
+	}
+	rt.broken(err)
+	return nil
+}
+
+// room waits until n requests fit, and takes a slot for them.
+func (r *Requester) room(ctx context.Context, what string, n int) (uint32, error) {
+	rt := r.router
+	for {
+		if err := r.alive(); err != nil {
+			return 0, r.refuse(what, class(WCFlushed, err))
+		}
+		if i, ok := r.reserve(n); ok {
+			return i, nil
+		}
+		if int(r.credits.Load()) >= n {
+			if err := r.waitForSlot(ctx); err != nil {
+				return 0, r.refuse(what, err)
+			}
+			continue
+		}
+		if !rt.turn.Take(nil, ctx.Done()) {
+			return 0, r.refuse(what, ctx.Err())
+		}
+		if int(r.credits.Load()) >= n || r.qp.Err() != nil {
+			rt.turn.Release()
+			continue
+		}
+		if err := rt.look(ctx); err != nil && ctx.Err() == nil {
+			rt.broken(err)
+		}
+	}
+}
+
+// waitForSlot waits until one of those who have their answers gives its slot
+// back. Somebody must be there to do so.
+func (r *Requester) waitForSlot(ctx context.Context) error {
+	r.starved.Store(true)
+	defer r.starved.Store(false)
+	r.mu.Lock()
+	have := len(r.free)
+	r.mu.Unlock()
+	switch {
+	case have > 0:
+		return nil
+	case int(r.unwaited.Load()) == len(r.slots):
+		return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
+	}
+	select {
+	case <-r.freed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve takes a slot if n requests fit.
+func (r *Requester) reserve(n int) (uint32, bool) {
+	if int(r.credits.Load()) < n {
+		return 0, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.free) - 1
+	if last < 0 {
+		return 0, false
+	}
+	i := r.free[last]
+	r.free = r.free[:last]
+	return i, true
+}
+
+func (r *Requester) release(i uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = append(r.free, i)
+	if r.starved.Load() {
+		select {
+		case r.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// deliver takes a completion, in turn. It answers how much room there is more
+// in the queue, and whether the completion is of a slot in flight.
+func (r *Requester) deliver(id uint64, wc *WC) (room int32, ok bool) {
+	i := id >> 24 & (mostSlots - 1)
+	if i >= uint64(len(r.slots)) {
+		return 0, false
+	}
+	s := &r.slots[i]
+	if uint32(id>>1)&genMask != s.gen&genMask || !s.flying.Load() {
+		return 0, false
+	}
+	if wc.wc.Status != uint32(WCSuccess) && s.err == nil {
+		s.err = r.failure(s, wc)
+	}
+	if id&1 == 0 {
+		return 0, true
+	}
+	room = s.size
+	r.end(s)
+	return room, true
+}
+
+// failure is the error of a request that failed.
+func (r *Requester) failure(s *slot, wc *WC) error {
+	cause := r.qp.Err()
+	if wc.Status() != WCFlushed {
+		err := r.refuse(s.what, wc.Err())
+		if cause == nil {
+			r.qp.die(err)
+		}
+		return err
+	}
+	if cause == nil {
+		cause = errors.New("the device does not say why")
+	}
+	return r.refuse(s.what, class(WCFlushed, cause))
+}
+
+// end is a slot's end, in turn or before anybody else knows of it. The slot is
+// its owner's afterwards.
+func (r *Requester) end(s *slot) {
+	s.flying.Store(false)
+	if s.waiting.Load() {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// await waits until a slot is over, frees it and answers its error.
+func (r *Requester) await(ctx context.Context, s *slot) error {
+	if s.flying.Load() {
+		r.waitFor(ctx, s)
+	}
+	err := s.err
+	r.release(s.place)
+	return err
+}
+
+func (r *Requester) waitFor(ctx context.Context, s *slot) {
+	rt := r.router
+	lingering := false
+	for s.flying.Load() {
+		var err error
+		if rt.turn.Try() || r.listen(ctx, s) {
+			if s.flying.Load() {
+				err = rt.look(ctx)
+			} else {
+				rt.turn.Release()
+			}
+		}
+		switch {
+		case !s.flying.Load():
+		case ctx.Err() != nil && !lingering && r.linger > 0:
+			lingering = true
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), r.linger, context.Cause(ctx))
+			defer cancel()
+		case ctx.Err() != nil && !lingering:
+			lingering, ctx = true, context.WithoutCancel(ctx)
+		case ctx.Err() != nil:
+			r.takeDown(r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
+			ctx = context.WithoutCancel(ctx)
+		case err != nil:
+			rt.broken(err)
+		}
+	}
+}
+
+// listen waits for the turn to poll, the end of a slot or of the context, and
+// tells whether it has the turn.
+func (r *Requester) listen(ctx context.Context, s *slot) bool {
+	s.waiting.Store(true)
+	defer s.waiting.Store(false)
+	return s.flying.Load() && r.router.turn.Take(s.wake, ctx.Done())
+}
+
+// takeDown has everything that is under way flushed, for that reason. The caller
+// has not the turn to poll. Where the device does not flush, the queue pair is
+// reset: that ends its use of memory too.
+func (r *Requester) takeDown(cause error) {
+	const patience = 2 * time.Second
+	r.down.Lock()
+	defer r.down.Unlock()
+	r.qp.die(cause)
+	rt := r.router
+	end := time.Now().Add(patience)
+	for pause := 20 * time.Microsecond; r.busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
+		// rxe looks at what is posted to a queue pair in error only when it is
+		// told of the error again.
+		if r.qp.ToError() != nil {
+			break
+		}
+		if rt.turn.Try() {
+			rt.glance()
+			rt.turn.Release()
+		}
+		rt.cq.wake()
+		time.Sleep(pause)
+	}
+	if !r.busy() {
+		return
+	}
+	err := r.qp.ToReset()
+	r.qp.die(errors.Join(cause, err))
+}
+
+// cut ends what is under way in a queue pair that was reset.
+func (r *Requester) cut(cause error) {
+	rt := r.router
+	rt.hold()
+	defer rt.turn.Release()
+	for i := range r.slots {
+		if s := &r.slots[i]; s.flying.Load() {
+			r.cutOff = true
+			s.err = r.refuse(s.what, class(WCFlushed, cause))
+			room := s.size
+			r.end(s)
+			r.credits.Add(room)
+		}
+	}
+}

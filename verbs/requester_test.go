@@ -1,0 +1,385 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testseed"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func newRequester(t testing.TB, s *side, cfg verbs.RequesterConfig) *verbs.Requester {
+	t.Helper()
+	r, err := verbs.NewRequester(s.qp, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+// eachCQ runs a test with completions by events and by polling.
+func eachCQ(t *testing.T, f func(t *testing.T, cc verbs.CQConfig)) {
+	t.Run("events", func(t *testing.T) { f(t, verbs.CQConfig{}) })
+	t.Run("polled", func(t *testing.T) { f(t, verbs.CQConfig{PollOnly: true}) })
+}
+
+func TestRequester(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		p := ports(t)
+		a, b := newSide(t, p[0], verbs.QPConfig{}, cc), newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+		require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
+		require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+		r, ctx := newRequester(t, a, verbs.RequesterConfig{}), t.Context()
+		b.recv(t, 1, 64)
+		far := b.mr.Region()
+
+		copy(b.mr.Bytes()[4096:], "to be read")
+		require.NoError(t, r.Read(ctx, far.At(4096), a.mr.SGE(0, 10)))
+		require.Equal(t, "to be read", string(a.mr.Bytes()[:10]))
+		copy(a.mr.Bytes(), "written!")
+		require.NoError(t, r.Write(ctx, far.At(8192), a.mr.SGE(0, 8)))
+		require.NoError(t, r.Read(ctx, far.At(8192), a.mr.SGE(64, 8)))
+		require.Equal(t, "written!", string(a.mr.Bytes()[64:72]))
+		old, err := r.FetchAdd(ctx, far.At(256), 5)
+		require.NoError(t, err)
+		require.Zero(t, old)
+		old, err = r.CmpSwap(ctx, far.At(256), 5, 9)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, old)
+		old, err = r.CmpSwap(ctx, far.At(256), 5, 10)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, old, "it stays")
+		require.NoError(t, r.Send(ctx, a.mr.SGE(0, 8)))
+		require.Equal(t, 8, b.wait(t, 1)[0].Len())
+
+		// A list in order, and lists that are started before any is over.
+		require.NoError(t, r.Do(ctx, func(l *verbs.List) {
+			l.Write(far.At(0), a.mr.SGE(0, 8))
+			l.Read(far.At(0), a.mr.SGE(128, 8))
+			require.Equal(t, 2, l.Len())
+		}))
+		require.Equal(t, "written!", string(a.mr.Bytes()[128:136]))
+		var started []verbs.Pending
+		for i := range 100 {
+			p, err := r.Start(ctx, func(l *verbs.List) {
+				l.FetchAdd(far.At(512), 1, a.mr.SGE(1024+8*i, 8))
+			})
+			require.NoError(t, err)
+			started = append(started, p)
+		}
+		for i, p := range started {
+			require.NoError(t, p.Wait(ctx))
+			require.EqualValues(t, i, verbs.Uint64(a.mr.Bytes(), 1024+8*i))
+		}
+		require.ErrorIs(t, started[7].Wait(ctx), verbs.ErrState, "a second time")
+		require.ErrorIs(t, verbs.Pending{}.Wait(ctx), verbs.ErrState)
+	})
+}
+
+func TestRequesterRefusals(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{MaxSendWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	early := a.batch(t, 1)
+	r, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	require.NoError(t, err)
+	ctx, far := t.Context(), b.mr.Region()
+
+	_, err = verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.ErrorIs(t, a.qp.Close(), verbs.ErrInUse)
+	early.Read(1, verbs.Signaled, far.At(0), a.mr.SGE(0, 8))
+	_, err = early.Post()
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	var wcs [1]verbs.WC
+	_, err = a.cq.Poll(wcs[:])
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	_, err = a.cq.Wait(ctx, wcs[:])
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.ErrorIs(t, a.qp.Drain(ctx, nil), verbs.ErrInUse)
+	recv, err := a.qp.NewRecvBatch(1)
+	require.NoError(t, err)
+	recv.Recv(1, a.mr.SGE(0, 8))
+	_, err = recv.Post()
+	require.ErrorIs(t, err, verbs.ErrInUse, "its completion would be nobody's")
+
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(bufSize, 8)), verbs.ErrRange)
+	require.ErrorIs(t, r.Do(ctx, func(*verbs.List) {}), verbs.ErrAttributes)
+	require.ErrorIs(t, r.Do(ctx, func(l *verbs.List) {
+		for range 9 {
+			l.Read(far.At(0), a.mr.SGE(0, 8))
+		}
+	}), verbs.ErrBatchFull)
+	require.Panics(t, func() { r.Do(ctx, func(l *verbs.List) { l.Read(far.At(0), a.mr.SGE(0, 8)); panic("no") }) })
+	_, err = r.FetchAdd(ctx, far.At(4), 1)
+	require.ErrorIs(t, err, verbs.ErrRange)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for range 20 { // room is not lost with requests that were refused
+		require.NoError(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)))
+	}
+	require.NoError(t, r.Read(ended, far.At(0), a.mr.SGE(0, 8)), "there was room")
+
+	var left []verbs.Pending
+	for range 8 {
+		p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.mr.SGE(0, 8)) })
+		require.NoError(t, err)
+		left = append(left, p)
+	}
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)), verbs.ErrQueueFull, "all places are taken for good")
+	for _, p := range left {
+		require.NoError(t, p.Wait(ctx))
+	}
+	require.NoError(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)))
+
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close())
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)), verbs.ErrClosed)
+	early.Read(1, verbs.Signaled, far.At(0), a.mr.SGE(0, 8))
+	a.do(t, early, 1)
+	require.NoError(t, a.qp.Err())
+}
+
+// stamped is a buffer of which somebody else would be seen to write to it.
+type stamped struct {
+	b     []byte
+	stamp uint64
+}
+
+func (s *stamped) put(n uint64) {
+	s.stamp = n
+	for i := 0; i < len(s.b); i += 8 {
+		binary.NativeEndian.PutUint64(s.b[i:], n)
+	}
+}
+
+func (s *stamped) kept() bool { return s.is(s.stamp) }
+
+func (s *stamped) is(n uint64) bool {
+	for i := 0; i < len(s.b); i += 8 {
+		if binary.NativeEndian.Uint64(s.b[i:]) != n {
+			return false
+		}
+	}
+	return true
+}
+
+// Sixteen goroutines on two queue pairs with one completion queue: each has the
+// data that it asked for, whatever becomes of contexts and of the connection, and
+// what a call has given back is written to no more.
+func TestRequesterForMany(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		for _, cut := range []bool{false, true} {
+			name := "connections stay"
+			if cut {
+				name = "connections are cut"
+			}
+			t.Run(name, func(t *testing.T) { requestersForMany(t, cc, cut) })
+		}
+	})
+}
+
+func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
+	const goroutines, size, places = 16, 256, 64
+	seed := testseed.New(t)
+	p := ports(t)
+	a, b := newSide(t, p[0], verbs.QPConfig{MaxSendWR: 12}, cc), newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	qps := []*verbs.QP{a.qp}
+	{
+		second, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: p[0].gid, MaxSendWR: 3})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, second.Close()) })
+		peer, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, GID: p[1].gid})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, peer.Close()) })
+		qps = append(qps, second)
+		for i, far := range []*verbs.QP{b.qp, peer} {
+			e, err := far.Endpoint()
+			require.NoError(t, err)
+			require.NoError(t, qps[i].Connect(e, verbs.ConnectConfig{Retries: 5}))
+			e, err = qps[i].Endpoint()
+			require.NoError(t, err)
+			require.NoError(t, far.Connect(e, verbs.ConnectConfig{}))
+		}
+	}
+	for i := range places {
+		(&stamped{b: b.mr.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
+	}
+	var rs []*verbs.Requester
+	for _, q := range qps {
+		r, err := verbs.NewRequester(q, verbs.RequesterConfig{})
+		require.NoError(t, err)
+		rs = append(rs, r)
+	}
+	far := b.mr.Region()
+	ops := 400
+	if testing.Short() {
+		ops = 60
+	}
+	var added [2]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(g)))
+			buf := &stamped{b: a.mr.Bytes()[g*size : (g+1)*size]}
+			buf.put(rng.Uint64())
+			for n := range ops {
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if rng.IntN(3) == 0 {
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(1000))*time.Microsecond)
+				}
+				which := rng.IntN(2)
+				r, place := rs[which], rng.IntN(places)
+				if !buf.kept() {
+					t.Error("a buffer was written to that was given back")
+				}
+				var err error
+				switch rng.IntN(4) {
+				case 0:
+					if _, err = r.FetchAdd(ctx, far.At(uint64(places*size+8*which)), 1); err == nil {
+						added[which].Add(1)
+					}
+				case 1:
+					buf.put(uint64(g + 1))
+					err = r.Write(ctx, far.At(uint64(65536+g*size)), a.mr.SGE(g*size, size))
+					buf.put(rng.Uint64())
+				default:
+					err = r.Read(ctx, far.At(uint64(place*size)), a.mr.SGE(g*size, size))
+					if err == nil && !buf.is(uint64(place+1)) {
+						t.Errorf("READ of place %d answered something else", place+1)
+					}
+					buf.put(rng.Uint64())
+				}
+				cancel()
+				switch {
+				case err == nil:
+				case cut && errors.Is(err, verbs.ErrClosed):
+				case cut && (errors.Is(err, verbs.WCFlushed) || errors.Is(err, verbs.WCRetryExceeded)):
+					if r.QP().Err() == nil {
+						t.Errorf("%v, and the queue pair stands", err)
+					}
+				case errors.Is(err, context.DeadlineExceeded):
+				default:
+					t.Errorf("operation %d: %v", n, err)
+				}
+				if cut && g == 0 && n == ops/2 {
+					require.NoError(t, qps[0].ToError())
+				}
+				if cut && g == 1 && n == ops/2 {
+					require.NoError(t, rs[1].Close())
+				}
+			}
+			if !buf.kept() {
+				t.Error("a buffer was written to that was given back")
+			}
+		})
+	}
+	wg.Wait()
+	for i, r := range rs {
+		require.NoError(t, r.Close())
+		if !cut {
+			require.NoError(t, r.QP().Err())
+			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.mr.Bytes(), places*size+8*i))
+		}
+	}
+}
+
+// A peer that is gone: the error has the operation, the peer and the reason, and
+// that of the requests behind it has the same reason.
+func TestRequesterOfDeadPeer(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
+	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+	done := a.qp.Done()
+	require.NoError(t, r.Write(t.Context(), far.At(0), a.mr.SGE(0, 8)))
+	require.NoError(t, a.qp.Err())
+	require.NoError(t, b.qp.ToReset())
+	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+	require.NoError(t, err)
+	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+	require.NoError(t, err)
+	err = p.Wait(t.Context())
+	require.ErrorIs(t, err, verbs.WCRetryExceeded)
+	require.ErrorContains(t, err, b.endpoint(t).GID.String())
+	err = behind.Wait(t.Context())
+	require.ErrorIs(t, err, verbs.WCFlushed)
+	require.ErrorIs(t, err, verbs.WCRetryExceeded)
+	<-done
+	require.ErrorIs(t, a.qp.Err(), verbs.WCRetryExceeded)
+	err = r.Read(t.Context(), far.At(0), a.mr.SGE(0, 8))
+	require.ErrorIs(t, err, verbs.WCRetryExceeded, "nothing is posted any more")
+	t.Log(err)
+}
+
+// A message for which the peer never posts a receive, with retries without end:
+// the context ends the call, and the queue pair with it.
+func TestRequesterLingers(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		r := newRequester(t, a, verbs.RequesterConfig{Linger: 300 * time.Millisecond})
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { // another's, that has all the time
+			err := r.Write(t.Context(), b.mr.Region().At(0), a.mr.SGE(64, 8))
+			if err != nil && !errors.Is(err, verbs.WCFlushed) {
+				t.Error(err)
+			}
+		})
+		err := r.Send(ctx, a.mr.SGE(0, 8))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, verbs.WCFlushed)
+		require.WithinRange(t, time.Now(), begin.Add(400*time.Millisecond), begin.Add(10*time.Second))
+		wg.Wait()
+		require.ErrorIs(t, a.qp.Err(), context.DeadlineExceeded)
+	})
+}
+
+// Close ends calls that wait.
+func TestRequesterCloses(t *testing.T) {
+	a, _ := newPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	r := newRequester(t, a, verbs.RequesterConfig{})
+	var wg sync.WaitGroup
+	for range 3 { // one is under way, the others wait for room
+		wg.Go(func() {
+			if err := r.Send(t.Context(), a.mr.SGE(0, 8)); !errors.Is(err, verbs.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, r.Close())
+	wg.Wait()
+	require.ErrorIs(t, a.qp.Err(), verbs.ErrClosed)
+}
+
+func TestRequesterDoesNotAllocate(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+		background, cancellable := context.Background(), t.Context()
+		n := 0
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			ctx := background
+			if n++; n%2 == 0 {
+				ctx = cancellable
+			}
+			err := r.Read(ctx, far.At(0), a.mr.SGE(0, 64))
+			_, err2 := r.FetchAdd(ctx, far.At(0), 1)
+			err3 := r.Do(ctx, func(l *verbs.List) {
+				l.Write(far.At(64), a.mr.SGE(0, 64))
+				l.Write(far.At(128), a.mr.SGE(0, 64))
+			})
+			if err := errors.Join(err, err2, err3); err != nil {
+				t.Error(err)
+			}
+		}))
+	})
+}
