@@ -481,3 +481,32 @@ func TestCMMulticast(t *testing.T) {
 	_, err := m.Join(ctx, addrOf(p[0]), verbs.DialConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
+
+// A queue pair that dies is the end of its connection, on both sides.
+func TestCMConnEndsWithItsQueuePair(t *testing.T) {
+	cmPorts(t)
+	m := newCM(t)
+	var a, b side
+	c, s, err := dialed(t, m,
+		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.setup(t, 0)}},
+		verbs.ConnConfig{Setup: b.setup(t, 0)})
+	require.NoError(t, err)
+	r, err := verbs.NewRequester(c.QP(), verbs.RequesterConfig{})
+	require.NoError(t, err)
+	defer r.Close()
+	wrong := b.mr.Region()
+	wrong.RKey ^= 0xff00
+	err = r.Read(t.Context(), wrong.At(0), a.mr.SGE(0, 8))
+	require.ErrorIs(t, err, verbs.WCRemoteAccess)
+	require.ErrorContains(t, err, s.LocalAddr().String())
+	for _, conn := range []*verbs.CMConn{c, s} {
+		select {
+		case <-conn.Done():
+		case <-time.After(testTimeout):
+			t.Fatal("nobody noticed")
+		}
+	}
+	require.ErrorIs(t, c.Err(), verbs.WCRemoteAccess)
+	require.Error(t, s.Err())
+	require.Error(t, s.QP().Err())
+}

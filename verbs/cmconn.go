@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -16,7 +17,8 @@ type CMConn struct {
 	prepared *prepared
 	private  []byte
 	closing  sync.Mutex
-	shut     bool // disconnected, as far as Close can
+	shut     bool        // disconnected, as far as Close can
+	leaving  atomic.Bool // this side ends the connection
 }
 
 // DialConfig says how to reach a peer. The zero value is fine.
@@ -51,7 +53,7 @@ func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address st
 		if err != nil {
 			return err
 		}
-		if err := id.findPath(ctx, to, cfg); err != nil {
+		if err := id.findPath(ctx, portSpace, to, cfg); err != nil {
 			return errors.Join(opError("dial", to.String(), err), id.close())
 		}
 		if err := use(ctx, id); err != nil {
@@ -61,8 +63,8 @@ func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address st
 	})
 }
 
-func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
-	if err := i.findDevice(ctx, to, cfg); err != nil {
+func (i *cmID) findPath(ctx context.Context, portSpace int, to netip.AddrPort, cfg *DialConfig) error {
+	if err := i.findDevice(ctx, portSpace, to, cfg); err != nil {
 		return err
 	}
 	_, err := i.step(ctx, "resolve route for", cmRouteResolved, func() error {
@@ -71,7 +73,7 @@ func (i *cmID) findPath(ctx context.Context, to netip.AddrPort, cfg *DialConfig)
 	return err
 }
 
-func (i *cmID) findDevice(ctx context.Context, to netip.AddrPort, cfg *DialConfig) error {
+func (i *cmID) findDevice(ctx context.Context, portSpace int, to netip.AddrPort, cfg *DialConfig) error {
 	remote, err := sockAddr(to)
 	if err != nil {
 		return err
@@ -90,8 +92,10 @@ func (i *cmID) findDevice(ctx context.Context, to netip.AddrPort, cfg *DialConfi
 		}
 	}
 	// Before the route: the peer is told a time that fits.
-	if err := i.setAckTimeout(cfg.AckTimeout); err != nil {
-		return err
+	if portSpace == portSpaceTCP {
+		if err := i.setAckTimeout(cfg.AckTimeout); err != nil {
+			return err
+		}
 	}
 	_, err = i.step(ctx, "resolve address for", cmAddrResolved, func() error {
 		return cgo.CMResolveAddr(i.id, local, &remote, stepTimeout(ctx))
@@ -138,6 +142,15 @@ func (c *CMConn) watch() {
 		q.die(opError("use", q.named(), i.cause))
 		q.ToError()
 	}
+	// A queue pair that failed is the end of the connection, and the peer learns
+	// of it at once.
+	q.whenDead(func(cause error) {
+		if c.leaving.Load() {
+			return
+		}
+		i.do("disconnect", func() error { return cgo.CMDisconnect(i.id) })
+		i.end(cause)
+	})
 	select {
 	case <-i.down:
 		i.ended()
@@ -171,7 +184,7 @@ func (c *CMConn) PrivateData() []byte { return c.private }
 func (c *CMConn) Done() <-chan struct{} { return c.id.down }
 
 // Err is nil while the connection stands, and then [ErrDisconnected],
-// [ErrDeviceRemoved] or [ErrUnreachable].
+// [ErrDeviceRemoved], [ErrUnreachable], or how the queue pair failed ([QP.Err]).
 func (c *CMConn) Err() error {
 	select {
 	case <-c.id.down:
@@ -194,6 +207,7 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 		return nil
 	default:
 	}
+	c.leaving.Store(true)
 	q := c.prepared.setup.QP
 	if err := q.ToError(); err != nil && !errors.Is(err, ErrClosed) {
 		return err

@@ -58,7 +58,7 @@ func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPee
 }
 
 func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*CMPeer, error) {
-	if err := i.findDevice(ctx, to, cfg); err != nil {
+	if err := i.findDevice(ctx, portSpaceUDP, to, cfg); err != nil {
 		return nil, err
 	}
 	addr, err := sockAddr(to)

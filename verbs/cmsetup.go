@@ -58,8 +58,8 @@ type ConnConfig struct {
 	Retries    int
 	RNRRetries int
 	// AckTimeout is how long this side's device waits for an acknowledgement
-	// before it sends again, rounded up to 4.096 us * 2^n; 0 leaves it to the
-	// kernel. Datagrams have none.
+	// before it sends again, rounded up to 4.096 us * 2^n; 0 means 67 ms, as in
+	// [ConnectConfig]. Datagrams have none.
 	AckTimeout time.Duration
 }
 
@@ -211,9 +211,9 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 	case cfg.Retries < -1 || cfg.Retries > 7 || cfg.RNRRetries < -1 || cfg.RNRRetries > 7:
 		return refuse("retries ", cfg.Retries, ", RNR retries ", cfg.RNRRetries, ": at most 7")
 	}
-	orSeven := func(n int) uint8 {
+	orDefault := func(n, def int) uint8 {
 		if n == 0 {
-			n = 7
+			n = def
 		}
 		return uint8(max(n, 0))
 	}
@@ -227,8 +227,8 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 		QPN:                qp.num,
 		ResponderResources: limit(dev.attr.MaxReadAtomic),
 		InitiatorDepth:     limit(dev.attr.MaxInitRead),
-		RetryCount:         orSeven(cfg.Retries),
-		RNRRetryCount:      orSeven(cfg.RNRRetries),
+		RetryCount:         orDefault(cfg.Retries, defaultRetries),
+		RNRRetryCount:      orDefault(cfg.RNRRetries, defaultRNRRetries),
 		PrivateData:        bytes.Clone(p.setup.PrivateData),
 	}
 	return nil
@@ -272,11 +272,11 @@ func (i *cmID) toInit(q *QP) error {
 }
 
 func (i *cmID) setAckTimeout(d time.Duration) error {
-	if d < 0 {
+	switch {
+	case d < 0:
 		return opError("set up", i.life.label, ErrAttributes, "AckTimeout ", d)
-	}
-	if d == 0 {
-		return nil
+	case d == 0:
+		d = defaultAckTimeout
 	}
 	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(AckTimeoutFor(d))) })
 }

@@ -13,9 +13,10 @@ type ConnectConfig struct {
 	// AckTimeout is how long the device waits for an acknowledgement before it
 	// sends again; 0 means 67 ms. It is rounded up to 4.096 us * 2^n.
 	AckTimeout time.Duration
-	// Retries is how often it sends again, 1 to 7, -1 for never; 0 means 7.
+	// Retries is how often it sends again, 1 to 7, -1 for never; 0 means 6.
 	// A dead peer shows as [WCRetryExceeded] after about
-	// AckTimeout * (Retries + 1).
+	// AckTimeout * (Retries + 1), half a second if both are left alone; NICs wait
+	// up to four times as long. Soft-RoCE takes 7 for retries without end.
 	Retries int
 	// RNRRetries is how often it tries a peer without a posted receive, 1 to
 	// 6, 7 for ever, -1 for never; 0 means 7.
@@ -42,6 +43,13 @@ type ConnectConfig struct {
 	// same subnet. Elsewhere there always is one.
 	Global bool
 }
+
+// What every connection has that does not say otherwise.
+const (
+	defaultRetries    = 6
+	defaultRNRRetries = 7
+	defaultAckTimeout = 4096 * time.Nanosecond << 14
+)
 
 // Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
 // connected to the remote endpoint. Post the first receives before it: the
@@ -163,10 +171,10 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
 	}
 	if c.Retries == 0 {
-		c.Retries = 7
+		c.Retries = defaultRetries
 	}
 	if c.RNRRetries == 0 {
-		c.RNRRetries = 7
+		c.RNRRetries = defaultRNRRetries
 	}
 	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
 		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
@@ -178,7 +186,7 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("negative time")
 	}
 	if c.AckTimeout == 0 {
-		c.AckTimeout = AckTimeout(14).Duration()
+		c.AckTimeout = defaultAckTimeout
 	}
 	if c.RNRTimer == 0 {
 		c.RNRTimer = RNRTimer(12).Duration()

@@ -10,6 +10,7 @@ type death struct {
 	mu    sync.Mutex
 	done  chan struct{} // made for those who ask
 	cause error
+	then  func(cause error) // called once, by a goroutine of its own
 }
 
 // Done is closed when the queue pair has ended: [QP.Err] says why. A queue pair
@@ -55,6 +56,20 @@ func (q *QP) die(cause error) {
 	}
 	if r := q.requester.Load(); r != nil {
 		go r.takeDown(cause)
+	}
+	if d.then != nil {
+		go d.then(cause)
+	}
+}
+
+// whenDead has f called when the queue pair dies, or now.
+func (q *QP) whenDead(f func(cause error)) {
+	d := &q.death
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.then = f
+	if d.cause != nil {
+		go f(d.cause)
 	}
 }
 

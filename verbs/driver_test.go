@@ -61,7 +61,7 @@ func TestDCISequence(t *testing.T) {
 		  mlx5 mask=0xa dc_type=2 streams=2^3 errored=2^3
 		modify mask=0x31 state=1 mtu=0 port=1 timeout=0 retry=0 rnr=0 reads=0 min_rnr=0 global=0 qkey=0x11111111
 		modify mask=0x101 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0
-		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=7 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
+		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=6 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
 
 	ah1, ah2 := driverAH(t, p, 0xa1), driverAH(t, p, 0xa2)
 	recorded(t, `

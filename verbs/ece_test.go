@@ -32,7 +32,7 @@ func TestECEBetweenEqualDevices(t *testing.T) {
 	recorded(t, `
 		ibv_set_ece vendor=0x15b3 options=0x10000004
 		modify mask=0x129181 state=2 mtu=5 port=0 timeout=0 retry=0 rnr=0 reads=0 min_rnr=12 global=1 qkey=0
-		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=7 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
+		modify mask=0x12e01 state=3 mtu=0 port=0 timeout=14 retry=6 rnr=7 reads=16 min_rnr=0 global=0 qkey=0`)
 	taken, err := q.ECE()
 	require.NoError(t, err)
 	require.Equal(t, ECE{Vendor: 0x15b3, Options: 0x10000004}, taken, "what both have")

@@ -317,6 +317,17 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 	t.Log(err)
 }
 
+// With nothing configured a dead peer is noticed within seconds.
+func TestDeadPeerIsNoticed(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	r := newRequester(t, a, verbs.RequesterConfig{})
+	require.NoError(t, b.qp.ToReset())
+	begin := time.Now()
+	require.ErrorIs(t, r.Read(t.Context(), b.mr.Region().At(0), a.mr.SGE(0, 8)), verbs.WCRetryExceeded)
+	t.Logf("after %v", time.Since(begin))
+	require.Less(t, time.Since(begin), 5*time.Second)
+}
+
 // A message for which the peer never posts a receive, with retries without end:
 // the context ends the call, and the queue pair with it.
 func TestRequesterLingers(t *testing.T) {
