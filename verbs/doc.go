@@ -4,20 +4,30 @@
 //
 // A client that reads 64 bytes of a server's memory:
 //
-//	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
-//	pd, err := dev.AllocPD()
-//	cq, err := dev.CreateCQ(verbs.CQConfig{})
-//	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq})
-//	mr, err := pd.AllocMR(4096, verbs.MRConfig{})
-//	local, err := qp.Endpoint()
-//	remote, err := verbs.Exchange(ctx, conn, local) // over a TCP connection
-//	err = qp.Connect(remote, verbs.ConnectConfig{})
-//	batch, err := qp.NewBatch(1)
-//	batch.Read(1, verbs.Signaled, remote.Regions[0].At(0), mr.SGE(0, 64))
+//	conn, err := net.Dial("tcp", "10.77.0.2:7471")
+//	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{})
+//	defer link.Close()
+//	mr, err := link.AllocMR(4096, verbs.MRConfig{})
+//	r, err := link.Requester()
+//	err = r.Read(ctx, link.Regions()[0].At(0), mr.SGE(0, 64))
+//	// nil: mr.Bytes()[:64] holds the server's bytes
+//
+// The server calls NewLink too, with a Setup that offers memory. A [Link] finds the
+// device and its GID by the connection's own address, makes protection domain,
+// queues and queue pair, and connects. Each of these steps is there to be taken
+// alone: [Open], [Device.AllocPD], [Device.CreateCQ], [PD.CreateQP], [PD.AllocMR],
+// [Exchange], [QP.Connect].
+//
+// A [Requester] serves any number of goroutines. Below it are batches of work
+// requests and completions, for programs that keep many requests outstanding and
+// know which completion is whose:
+//
+//	batch, err := qp.NewBatch(16)
+//	batch.Read(1, verbs.Signaled, remote.At(0), mr.SGE(0, 64))
 //	_, err = batch.Post()
-//	var wcs [1]verbs.WC
-//	_, err = cq.Wait(ctx, wcs[:])
-//	err = wcs[0].Err() // nil: mr.Bytes()[:64] holds the server's bytes
+//	var wcs [16]verbs.WC
+//	n, err := cq.Wait(ctx, wcs[:])
+//	err = wcs[0].Err() // of the request with number wcs[0].ID()
 //
 // # Guarantees
 //
@@ -35,7 +45,12 @@
 // [WCStatus]. No input makes the package panic.
 //
 // Concurrency: everything may be used by any number of goroutines, except that
-// a [Batch] or [RecvBatch] belongs to one at a time.
+// a [Batch] or [RecvBatch] belongs to one at a time. Completions belong to whoever
+// polls them first: goroutines that share a queue pair need a [Requester], which
+// gives each its own.
+//
+// Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. With nothing
+// configured a peer that is gone is noticed half a second after the next request.
 //
 // Peers that know each other's IP address need no exchange of their own: a [CM]
 // connects queue pairs, and [StreamDial] makes a [net.Conn] of such a connection.

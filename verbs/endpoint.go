@@ -29,6 +29,7 @@ const (
 	MaxEndpointData = 4096
 
 	endpointMagic   = "GVEP"
+	endpointRefused = "GVNO\x00\x00\x00\x00" // instead of a message
 	endpointVersion = 1
 	endpointECE     = 2 // version with ECE behind the fixed part
 	eceLen          = 8
@@ -115,6 +116,9 @@ func malformed(format string, args ...any) error {
 }
 
 func payloadLen(header []byte) (int, error) {
+	if string(header) == endpointRefused {
+		return 0, opError("decode", "endpoint", ErrUnreachable, "the peer could not make its own")
+	}
 	if string(header[:4]) != endpointMagic {
 		return 0, malformed("it begins with %q: the peer speaks something else", header[:4])
 	}

@@ -5,7 +5,7 @@
 //	read            # on the server
 //	read 10.77.0.2  # on the client
 //
-// Both use the first RDMA device, or the one that $RDMA_DEVICE names.
+// Both use the device of the address that the client's connection has on them.
 package main
 
 import (
@@ -29,32 +29,18 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	name := os.Getenv("RDMA_DEVICE")
-	if list, err := verbs.Devices(); err != nil {
-		return err
-	} else if name == "" && len(list) > 0 {
-		name = list[0].Name
-	}
-	dev, err := verbs.Open(name, verbs.DeviceConfig{})
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	pd, err := dev.AllocPD()
-	if err != nil {
-		return err
-	}
-	defer pd.Close()
-	mr, err := pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead})
-	if err != nil {
-		return err
-	}
-	defer mr.Close()
 	if len(os.Args) == 1 {
-		copy(mr.Bytes(), "the server's memory")
-		return serve(ctx, pd, mr)
+		return serve(ctx)
 	}
-	return persist(func() error { return read(ctx, pd, mr, net.JoinHostPort(os.Args[1], port)) })
+	var text string
+	err := persist(func() (err error) {
+		text, err = read(ctx, &net.Dialer{}, net.JoinHostPort(os.Args[1], port))
+		return err
+	})
+	if err == nil {
+		fmt.Printf("read by RDMA: %q\n", text)
+	}
+	return err
 }
 
 // persist begins again when a connection failed while it was used.
@@ -70,8 +56,8 @@ func persist(f func() error) error {
 
 const port = "7471"
 
-// serve offers the memory to one client after the other.
-func serve(ctx context.Context, pd *verbs.PD, mr *verbs.MR) error {
+// serve offers memory to one client after the other.
+func serve(ctx context.Context) error {
 	l, err := net.Listen("tcp", ":"+port)
 	if err != nil {
 		return err
@@ -85,86 +71,57 @@ func serve(ctx context.Context, pd *verbs.PD, mr *verbs.MR) error {
 		if err != nil {
 			return err
 		}
-		_, end, _, err := connect(ctx, pd, mr, conn)
-		if err != nil {
+		if err := offer(ctx, conn); err != nil {
 			log.Print(err)
-			continue
 		}
-		conn.Read(make([]byte, 1)) // until the client is done
-		end()
 	}
 }
 
-// read reads the server's memory without its CPU.
-func read(ctx context.Context, pd *verbs.PD, mr *verbs.MR, server string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", server)
+// offer lets a client read memory until it hangs up.
+func offer(ctx context.Context, conn net.Conn) error {
+	defer conn.Close()
+	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{Setup: func(l *verbs.Link) (verbs.Offer, error) {
+		mr, err := l.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead})
+		if err != nil {
+			return verbs.Offer{}, err
+		}
+		copy(mr.Bytes(), "the server's memory")
+		return verbs.Offer{Regions: []verbs.Region{mr.Region()}}, nil
+	}})
 	if err != nil {
 		return err
 	}
-	qp, end, remote, err := connect(ctx, pd, mr, conn)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if len(remote.Regions) != 1 || remote.Regions[0].Length < 19 {
-		return errors.New("the server offers no memory")
-	}
-	batch, err := qp.NewBatch(1)
-	if err != nil {
-		return err
-	}
-	batch.Read(1, verbs.Signaled, remote.Regions[0].At(0), mr.SGE(0, 19))
-	if _, err := batch.Post(); err != nil {
-		return err
-	}
-	var wcs [1]verbs.WC
-	if _, err := qp.cq.Wait(ctx, wcs[:]); err != nil {
-		return err
-	}
-	if err := wcs[0].Err(); err != nil {
-		return err
-	}
-	fmt.Printf("read by RDMA: %q\n", mr.Bytes()[:19])
+	defer link.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	conn.Read(make([]byte, 1)) // until the client is done
 	return nil
 }
 
-// queue is a queue pair and its completion queue.
-type queue struct {
-	*verbs.QP
-	cq *verbs.CQ
-}
-
-// connect makes a queue pair and connects it to the one at the other end of a
-// TCP connection. end closes them all.
-func connect(ctx context.Context, pd *verbs.PD, mr *verbs.MR, conn net.Conn) (q queue, end func(), remote verbs.Endpoint, err error) {
-	end = func() {
-		if q.QP != nil {
-			q.QP.Close()
-		}
-		if q.cq != nil {
-			q.cq.Close()
-		}
-		conn.Close()
-	}
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
-	if q.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
-		return q, end, remote, err
-	}
-	if q.QP, err = pd.CreateQP(verbs.QPConfig{SendCQ: q.cq}); err != nil {
-		return q, end, remote, err
-	}
-	local, err := q.Endpoint()
+// read reads the server's memory without its CPU.
+func read(ctx context.Context, d *net.Dialer, server string) (string, error) {
+	conn, err := d.DialContext(ctx, "tcp", server)
 	if err != nil {
-		return q, end, remote, err
+		return "", err
 	}
-	local.Regions = []verbs.Region{mr.Region()}
-	if remote, err = verbs.Exchange(ctx, conn, local); err != nil {
-		return q, end, remote, err
+	defer conn.Close()
+	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{})
+	if err != nil {
+		return "", err
 	}
-	return q, end, remote, q.Connect(remote, verbs.ConnectConfig{})
+	defer link.Close()
+	if len(link.Regions()) != 1 || link.Regions()[0].Length < 19 {
+		return "", errors.New("the server offers no memory")
+	}
+	mr, err := link.AllocMR(4096, verbs.MRConfig{})
+	if err != nil {
+		return "", err
+	}
+	r, err := link.Requester()
+	if err != nil {
+		return "", err
+	}
+	if err := r.Read(ctx, link.Regions()[0].At(0), mr.SGE(0, 19)); err != nil {
+		return "", err
+	}
+	return string(mr.Bytes()[:19]), nil
 }

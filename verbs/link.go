@@ -1,0 +1,292 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// LinkConfig says what a link is made of. With the zero value everything is made
+// for it: the device is that of the connection's own IP address.
+type LinkConfig struct {
+	// PD is the protection domain; nil has one made, on a device that is opened
+	// for the link.
+	PD *PD
+	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
+	// the link's own. GID may be zero, for the one of the connection's own
+	// address, or if that is none of the device's, for what [Device.FindGID]
+	// finds.
+	QP QPConfig
+	// Connect says how the connection behaves.
+	Connect ConnectConfig
+	// Setup is called before the peer can reach the queue pair. It registers
+	// memory ([Link.AllocMR]), posts first receives, and answers what the peer is
+	// told.
+	Setup func(*Link) (Offer, error)
+}
+
+// Offer is what one end of a link tells the other.
+type Offer struct {
+	Regions []Region // memory that the peer may use; at most [MaxRegions]
+	Data    []byte   // for the programs; at most [MaxEndpointData] bytes
+}
+
+// Link is a queue pair that is connected to one at the other end of a TCP
+// connection, and what was made for it.
+type Link struct {
+	pd   *PD
+	cq   *CQ // its own, or nil
+	qp   *QP
+	peer Endpoint
+	to   Dest
+
+	mu        sync.Mutex
+	made      []io.Closer // in the order of making
+	requester *Requester
+}
+
+// NewLink makes a queue pair and connects it with the peer's, whose program calls
+// NewLink at about the same time on its end of conn. When it returns, the peer's
+// queue pair is ready too: what is sent now finds it. Errors of either side end
+// both calls. Without a deadline in ctx a peer that says nothing is given up
+// after [ExchangeTimeout].
+//
+// conn stays open and can be used afterwards. Its traffic is not encrypted: on a
+// network that is not trusted, use TLS.
+func NewLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
+	l := &Link{pd: cfg.PD}
+	err := l.connect(ctx, conn, &cfg)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// PD is the protection domain.
+func (l *Link) PD() *PD { return l.pd }
+
+// QP is the queue pair.
+func (l *Link) QP() *QP { return l.qp }
+
+// CQ is the completion queue that was made for the link, or nil.
+func (l *Link) CQ() *CQ { return l.cq }
+
+// Regions is the memory that the peer offers.
+func (l *Link) Regions() []Region { return l.peer.Regions }
+
+// Data is what the peer's program said in its [Offer].
+func (l *Link) Data() []byte { return l.peer.Data }
+
+// Peer is the peer's queue pair.
+func (l *Link) Peer() Endpoint { return l.peer }
+
+// Dest is the way to the peer for datagrams, on a UD link.
+func (l *Link) Dest() Dest { return l.to }
+
+// AllocMR registers memory, as [PD.AllocMR] does, that closes with the link.
+func (l *Link) AllocMR(size int, cfg MRConfig) (*MR, error) {
+	mr, err := l.pd.AllocMR(size, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l.own(mr)
+	return mr, nil
+}
+
+// Requester is the link's, made by the first call; it closes with the link.
+func (l *Link) Requester() (*Requester, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requester == nil {
+		r, err := NewRequester(l.qp, RequesterConfig{})
+		if err != nil {
+			return nil, err
+		}
+		l.requester, l.made = r, append(l.made, r)
+	}
+	return l.requester, nil
+}
+
+func (l *Link) own(c io.Closer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made = append(l.made, c)
+}
+
+// Close ends the connection and closes what was made for the link, the last
+// first. If something of the program's stands on that, such as other memory in
+// the protection domain, the rest stays open, with [ErrInUse]: close that and
+// call Close again. Closing twice is not an error.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.made) > 0 {
+		last := len(l.made) - 1
+		if err := l.made[last].Close(); err != nil {
+			return err
+		}
+		l.made = l.made[:last]
+	}
+	return nil
+}
+
+func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ExchangeTimeout)
+		defer cancel()
+	}
+	offer, err := l.make(ctx, conn, cfg)
+	if err == nil {
+		err = l.exchange(ctx, conn, offer)
+	} else {
+		refuse(conn)
+	}
+	if err != nil {
+		return err
+	}
+	err = l.join(cfg.Connect)
+	if ready := l.barrier(ctx, conn, err == nil); err == nil {
+		err = ready
+	}
+	return err
+}
+
+// make makes what the link consists of on this side.
+func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer, error) {
+	local := addrOf(conn.LocalAddr())
+	if l.pd == nil {
+		at, err := LookupAddr(ctx, local)
+		if err != nil {
+			return Offer{}, err
+		}
+		dev, err := Open(at.Device, DeviceConfig{})
+		if err != nil {
+			return Offer{}, err
+		}
+		l.own(dev)
+		if l.pd, err = dev.AllocPD(); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.pd)
+	}
+	dev, qc := l.pd.dev, cfg.QP
+	var err error
+	if qc.GID == (GIDEntry{}) {
+		v2 := GIDRoCEv2
+		if qc.GID, err = dev.FindGID(GIDQuery{Addr: local, Type: &v2}); err != nil {
+			if qc.GID, err = dev.FindGID(GIDQuery{}); err != nil {
+				return Offer{}, err
+			}
+		}
+	}
+	if qc.SendCQ == nil {
+		if l.cq, err = dev.CreateCQ(qc.ownCQ(dev)); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.cq)
+		qc.SendCQ = l.cq
+	}
+	if l.qp, err = l.pd.CreateQP(qc); err != nil {
+		return Offer{}, err
+	}
+	l.own(l.qp)
+	if cfg.Setup == nil {
+		return Offer{}, nil
+	}
+	return cfg.Setup(l)
+}
+
+func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
+	e, err := l.qp.Endpoint()
+	if err != nil {
+		refuse(conn)
+		return err
+	}
+	e.Regions, e.Data = offer.Regions, offer.Data
+	if _, err := e.AppendBinary(nil); err != nil {
+		refuse(conn)
+		return err
+	}
+	if l.peer, err = Exchange(ctx, conn, e); err != nil {
+		return err
+	}
+	if l.peer.Type != l.qp.typ {
+		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", l.peer.Type)
+	}
+	return nil
+}
+
+// refuse tells a peer that waits for an endpoint that there will be none.
+func refuse(conn net.Conn) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	conn.Write([]byte(endpointRefused))
+	conn.SetWriteDeadline(time.Time{})
+}
+
+// join connects the queue pair, or has it work and finds the way to the peer.
+func (l *Link) join(cfg ConnectConfig) error {
+	if l.qp.typ != UD {
+		return l.qp.Connect(l.peer, cfg)
+	}
+	if err := l.qp.Activate(); err != nil {
+		return err
+	}
+	path, err := l.qp.PathTo(l.peer, cfg)
+	if err != nil {
+		return err
+	}
+	ah, err := l.pd.CreateAH(path)
+	if err != nil {
+		return err
+	}
+	l.own(ah)
+	l.to = Dest{AH: ah, QPN: l.peer.QPN, QKey: l.peer.QKey}
+	return nil
+}
+
+// barrier waits until the peer is ready, or not, and tells it whether this side
+// is: one byte each way.
+func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool) error {
+	const ready, failed = 'R', 'F'
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
+	defer func() {
+		if stop() {
+			conn.SetDeadline(time.Time{})
+		}
+	}()
+	b := [1]byte{failed}
+	if ok {
+		b[0] = ready
+	}
+	sent := make(chan error, 1) // a pipe has no buffer
+	go func() {
+		_, err := conn.Write(b[:])
+		sent <- err
+	}()
+	var theirs [1]byte
+	_, err := io.ReadFull(conn, theirs[:])
+	if err != nil {
+		conn.SetDeadline(longAgo)
+	}
+	err = errors.Join(err, <-sent)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == nil && theirs[0] != ready:
+		err = class(ErrUnreachable, errors.New("the peer could not connect"))
+	}
+	return opError("link with", conn.RemoteAddr().String(), err)
+}
+
+// addrOf is the IP address of a connection's end, if it has one.
+func addrOf(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
