@@ -3,10 +3,12 @@ package verbs
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 )
 
 // death is when and why a queue pair ended.
 type death struct {
+	dead  atomic.Bool
 	mu    sync.Mutex
 	done  chan struct{} // made for those who ask
 	cause error
@@ -37,6 +39,9 @@ func (q *QP) Done() <-chan struct{} {
 // failure that the program heard of, with the peer. Requests behind it
 // complete as [WCFlushed], which says less.
 func (q *QP) Err() error {
+	if !q.death.dead.Load() {
+		return nil
+	}
 	q.death.mu.Lock()
 	defer q.death.mu.Unlock()
 	return q.death.cause
@@ -51,6 +56,7 @@ func (q *QP) die(cause error) {
 		return
 	}
 	d.cause = cause
+	d.dead.Store(true)
 	if d.done != nil {
 		close(d.done)
 	}
@@ -80,6 +86,7 @@ func (q *QP) revive() {
 	defer d.mu.Unlock()
 	if d.cause != nil {
 		d.cause, d.done = nil, nil
+		d.dead.Store(false)
 	}
 }
 

@@ -78,12 +78,11 @@ func (p Pending) Wait(ctx context.Context) error {
 }
 
 func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) error {
-	what := opcodeNames[op]
 	if !r.posting.Take(nil, ctx.Done()) {
-		return r.refuse(what, ctx.Err())
+		return r.refuse(op, ctx.Err())
 	}
 	r.batch.next(0, op, 0, at, []SGE{local})
-	s, err := r.post(ctx, what, r.router.cq.spin)
+	s, err := r.post(ctx, op, r.router.cq.spin)
 	r.posting.Release()
 	if err != nil {
 		return err
@@ -98,12 +97,11 @@ func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) er
 var errNoResult = errors.New("the device completed an atomic without its result")
 
 func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (uint64, error) {
-	what := opcodeNames[op]
 	if !r.posting.Take(nil, ctx.Done()) {
-		return 0, r.refuse(what, ctx.Err())
+		return 0, r.refuse(op, ctx.Err())
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.results.SGE(0, 8))
-	s, err := r.post(ctx, what, r.router.cq.spin)
+	s, err := r.post(ctx, op, r.router.cq.spin)
 	r.posting.Release()
 	if err != nil {
 		return 0, err
@@ -113,7 +111,7 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	}
 	old, err := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:]), s.err
 	if err == nil && old == r.mark {
-		err = r.refuse(what, errNoResult)
+		err = r.refuse(op, errNoResult)
 		r.takeDown(err)
 	}
 	r.release(s.place)
@@ -123,6 +121,13 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	return old, nil
 }
 
-func (r *Requester) refuse(what string, err error, detail ...any) error {
-	return opError(what+" on", r.qp.named(), err, detail...)
+// opList is several requests, or one that its caller made.
+const opList = 1 << 16
+
+func (r *Requester) refuse(what uint32, err error, detail ...any) error {
+	name := "list"
+	if what != opList {
+		name = opcodeNames[what]
+	}
+	return opError(name+" on", r.qp.named(), err, detail...)
 }

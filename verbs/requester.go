@@ -82,8 +82,8 @@ type slot struct {
 
 	// Of whoever has the slot, until it is in flight.
 	gen  uint32
-	size int32 // requests
-	what string
+	size int32  // requests
+	what uint32 // opcode, or opList
 
 	flying  atomic.Bool
 	waiting atomic.Bool   // somebody listens for wake
@@ -209,7 +209,7 @@ func (r *Requester) alive() error {
 // that nothing of it will be executed. spins is how often to look for its
 // completion at once.
 func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32) (*slot, error) {
-	const what = "list"
+	const what = opList
 	if !r.posting.Take(nil, ctx.Done()) {
 		return nil, r.refuse(what, ctx.Err())
 	}
@@ -221,7 +221,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32) 
 }
 
 // post posts what is in the batch. The caller has the turn to post.
-func (r *Requester) post(ctx context.Context, what string, spins uint32) (*slot, error) {
+func (r *Requester) post(ctx context.Context, what uint32, spins uint32) (*slot, error) {
 	b := r.batch
 	n := b.Len()
 	if b.err != nil || n == 0 {
@@ -244,7 +244,7 @@ func (r *Requester) post(ctx context.Context, what string, spins uint32) (*slot,
 	}
 	last := &b.wrs[n-1]
 	last.ID, last.Flags = id|1, last.Flags|uint32(Signaled)
-	if what == opcodeNames[opFetchAdd] || what == opcodeNames[opCmpSwap] { // for the requester's own memory
+	if what == opFetchAdd || what == opCmpSwap { // for the requester's own memory
 		b.sges[0].Addr += 8 * uint64(i)
 		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
 	}
@@ -291,7 +291,7 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 }
 
 // room waits until n requests fit, and takes a slot for them.
-func (r *Requester) room(ctx context.Context, what string, n int) (uint32, error) {
+func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error) {
 	rt := r.router
 	for {
 		if err := r.alive(); err != nil {

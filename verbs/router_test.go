@@ -33,7 +33,7 @@ func bareRouter(requesters, slots int) *router {
 func (r *Requester) fly(i int, size int32) (id uint64) {
 	s := &r.slots[i]
 	s.gen++
-	s.size, s.what, s.err = size, "READ", nil
+	s.size, s.what, s.err = size, opRead, nil
 	s.flying.Store(true)
 	r.credits.Add(-size)
 	return r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1 | 1

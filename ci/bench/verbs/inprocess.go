@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -20,6 +21,25 @@ func readAgainstC() harness.Benchmark {
 		harness.Side{Name: "C loop on the same queue pair", Run: r.Pass(func(r *rig.RC, _ context.Context) (float64, error) { return r.CReads(block, 0) })})
 	b.Also = []string{harness.Wall}
 	return b
+}
+
+// readSync is Requester.Read with nothing configured, one call after the other,
+// beside perftest, which polls.
+func readSync() harness.Benchmark {
+	const block = 300
+	r := rig.Lazy(func() (*rig.RC, error) { return rig.NewRCWith(4096, verbs.CQConfig{}) })
+	ours := func(g *rig.RC, ctx context.Context) (us float64, err error) {
+		q, err := verbs.NewRequester(g.QP, verbs.RequesterConfig{})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, q.Close()) }()
+		from, into := g.Peer.Region().At(0), g.MR.SGE(0, 64)
+		return rig.Timed(block, func() error { return q.Read(ctx, from, into) })
+	}
+	args := []string{"-s", "64", "-n", "500"}
+	f := harness.Figure{Name: "read_sync_lat", Unit: "us", Target: measure.AtMost(1.08)}
+	return harness.Compare(f, instructions, r.Pass(ours), harness.Side{Name: "ib_read_lat", Run: perftest("ib_read_lat", latTypical, args)})
 }
 
 // maskedCAS compares an emulated masked compare and swap, which nobody

@@ -12,7 +12,7 @@ import (
 // Suite compares rdmabench with perftest, and Go with C on one queue pair.
 func Suite(e harness.Env) []harness.Benchmark {
 	list := append(latencies(e), bandwidths(e)...)
-	return append(list, readAgainstC(), connSetup(), maskedCAS(), streamBandwidth())
+	return append(list, readAgainstC(), readSync(), connSetup(), maskedCAS(), streamBandwidth())
 }
 
 // programs runs rdmabench and perftest with the same arguments.
