@@ -20,7 +20,18 @@ const kvmLimit = 30 * time.Second
 // there and still not run a stock kernel. That a guest did not boot is
 // remembered until the host reboots; nothing else is.
 func ProbeKVM(ctx context.Context, c Config, cacheDir string) (bool, string, error) {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	c.Accel, c.Clock, c.Topo, c.Hosts, c.Shares, c.Needs, c.CPU = "kvm", "wall", "none", 1, nil, nil, ""
+	return probe(ctx, "/dev/kvm", cacheDir, func(ctx context.Context) error {
+		m, err := Start(ctx, &c, 0, filepath.Join(c.Dir, "probe"), nil)
+		if err == nil {
+			m.Close()
+		}
+		return err
+	})
+}
+
+func probe(ctx context.Context, device, cacheDir string, boots func(context.Context) error) (bool, string, error) {
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return false, err.Error(), nil
 	}
@@ -41,13 +52,11 @@ func ProbeKVM(ctx context.Context, c Config, cacheDir string) (bool, string, err
 	if b, err := os.ReadFile(note); err == nil && bytes.Equal(b, boot) {
 		return false, "no guest booted with it since this host did", nil
 	}
-	c.Accel, c.Clock, c.Topo, c.Hosts, c.Shares, c.Needs, c.CPU = "kvm", "wall", "none", 1, nil, nil, ""
 	limit, cancel := context.WithTimeout(ctx, kvmLimit)
 	defer cancel()
-	m, err := Start(limit, &c, 0, filepath.Join(c.Dir, "probe"), nil)
+	err = boots(limit)
 	switch {
 	case err == nil:
-		m.Close()
 		return true, "", nil
 	case ctx.Err() != nil:
 		return false, "", context.Cause(ctx)
