@@ -87,6 +87,8 @@ func (l *lab) runOn(ctx context.Context, failed context.CancelCauseFunc, host in
 		err = errors.Join(err, out.wait(ctx, rest), errOut.wait(ctx, rest))
 	case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 		time.Sleep(dumpGrace)
+		out.flush()
+		errOut.flush()
 	}
 	if err == nil {
 		// What the command wrote is on its way; the reply says how much it is.
@@ -201,11 +203,12 @@ func (o *output) write(b []byte) error {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n') + 1
 		if end == 0 {
+			o.mu.Lock()
 			o.line.Write(b) // not whole yet
+			o.mu.Unlock()
 			return nil
 		}
-		line := slices.Concat([]byte(o.prefix), o.line.Bytes(), b[:end])
-		o.line.Reset()
+		line := slices.Concat(o.taken(), b[:end])
 		b = b[end:]
 		if _, err := o.w.Write(line); err != nil {
 			return err
@@ -214,17 +217,39 @@ func (o *output) write(b []byte) error {
 	return nil
 }
 
+// taken is the prefix and what is there of a line.
+func (o *output) taken() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := slices.Concat([]byte(o.prefix), o.line.Bytes())
+	o.line.Reset()
+	return b
+}
+
+// flush passes on a last line without its end.
+func (o *output) flush() error {
+	b := o.taken()
+	if len(b) == len(o.prefix) {
+		return nil
+	}
+	if _, err := fmt.Fprintf(o.w, "%s\n", b); err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+	return nil
+}
+
 // rest, for wait: all that comes until the stream ends.
 const rest = -1
 
 // wait returns when n bytes have been passed on.
-func (o *output) wait(ctx context.Context, n int64) error {
+func (o *output) wait(ctx context.Context, n int64) (err error) {
 	stop := context.AfterFunc(ctx, func() {
 		o.mu.Lock()
 		o.more.Broadcast()
 		o.mu.Unlock()
 	})
 	defer stop()
+	defer func() { err = errors.Join(err, o.flush()) }() // whatever came of it
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for (n == rest || o.n < n) && !o.ended && ctx.Err() == nil {
@@ -235,11 +260,6 @@ func (o *output) wait(ctx context.Context, n int64) error {
 		return context.Cause(ctx)
 	case o.n < n:
 		return fmt.Errorf("%s: %d of %d bytes were lost", o.name, n-o.n, n)
-	}
-	if o.line.Len() > 0 { // a last line without its end
-		if _, err := fmt.Fprintf(o.w, "%s%s\n", o.prefix, o.line.Bytes()); err != nil {
-			return fmt.Errorf("%s: %w", o.name, err)
-		}
 	}
 	return nil
 }

@@ -99,6 +99,16 @@ func TestPrefixKeepsLinesWhole(t *testing.T) {
 	}
 	require.NoError(t, o.wait(t.Context(), 19))
 	require.Equal(t, "[1] hello\n[1] world\n[1] \n[1] no end\n", out.String())
+
+	// When the time is over, what there is of a line may tell why.
+	_, err := w.Write([]byte("waiting for "))
+	require.NoError(t, err)
+	_, err = w.Write(nil) // until the other end reads again
+	require.NoError(t, err)
+	late, cancel := context.WithCancelCause(t.Context())
+	cancel(errTimeout)
+	require.ErrorIs(t, o.wait(late, rest), errTimeout)
+	require.True(t, strings.HasSuffix(out.String(), "[1] waiting for \n"), out.String())
 }
 
 // A stream that ends early has lost something, and a reader that cannot take it
