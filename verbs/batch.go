@@ -396,6 +396,10 @@ func (b *Batch) enter() error {
 	q := b.qp
 	if r := q.requester.Load(); r != nil && r.batch != b {
 		return q.requested("post send to")
+	} else if r == nil {
+		if err := q.sendCQ.routed("post send that completes in"); err != nil {
+			return err
+		}
 	}
 	if q.typ.unconnected() {
 		if err := b.address(); err != nil {

@@ -85,7 +85,10 @@ func closable(t *testing.T) map[string]any {
 	require.NoError(t, err)
 	require.NoError(t, other.Close())
 
-	all := map[string]any{"Device": a.dev, "PD": a.pd, "CQ": a.cq, "QP": a.qp, "MR": a.mr, "SRQ": srq, "AH": ah, "Window": window,
+	ls, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{})
+	require.NoError(t, errors.Join(errs[:]...))
+	all := map[string]any{"Link": ls[0], "Requester": newRequester(t, newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
+		"Device": a.dev, "PD": a.pd, "CQ": a.cq, "QP": a.qp, "MR": a.mr, "SRQ": srq, "AH": ah, "Window": window,
 		"Batch": a.batch(t, 4), "RecvBatch": recvs, "Masked": masked,
 		"CM": m, "CMListener": listener, "CMConn": conn, "CMRequest": request, "CMPeer": peer, "StreamListener": streams, "Stream": stream}
 	if td, err := a.dev.AllocTD(); err == nil {
@@ -102,7 +105,7 @@ func closable(t *testing.T) map[string]any {
 }
 
 // closingOrder is from the children up.
-var closingOrder = []string{"Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
+var closingOrder = []string{"Link", "Requester", "Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
 
 // Every call on a closed object answers ErrClosed, with what it stands on open
 // or closed, and none crashes.
@@ -319,7 +322,7 @@ func argument(t *testing.T, call string, typ reflect.Type, args map[reflect.Type
 
 // What TestEveryCallAfterClose must go through is what the package exports.
 func TestEveryTypeIsTriedAfterClose(t *testing.T) {
-	tried := map[string]bool{"Batch": true, "RecvBatch": true, "Masked": true, "CMRequest": true}
+	tried := map[string]bool{"Batch": true, "RecvBatch": true, "Masked": true, "CMRequest": true, "Pending": true}
 	for _, name := range closingOrder {
 		tried[name] = true
 	}

@@ -210,6 +210,7 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 	c.leaving.Store(true)
 	q := c.prepared.setup.QP
 	if err := q.ToError(); err != nil && !errors.Is(err, ErrClosed) {
+		c.leaving.Store(false)
 		return err
 	}
 	if err := c.id.do("disconnect", func() error { return cgo.CMDisconnect(c.id.id) }); err != nil {

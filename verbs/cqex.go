@@ -112,6 +112,15 @@ func (c *CQ) Resize(depth int) error {
 	if depth <= 0 || depth > c.dev.attr.MaxCQE {
 		return opError("resize", c.life.label, ErrAttributes, "depth ", depth, ", the device allows ", c.dev.attr.MaxCQE)
 	}
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if rt := c.router.Load(); rt != nil && depth < rt.reserved {
+		return opError("resize", c.life.label, ErrInUse, "requesters may have ", rt.reserved, " completions in it")
+	}
+	return c.resize(depth)
+}
+
+func (c *CQ) resize(depth int) error {
 	return c.life.with("resize", func() error {
 		c.life.mu.Lock()
 		defer c.life.mu.Unlock()

@@ -12,6 +12,7 @@ type death struct {
 	mu    sync.Mutex
 	done  chan struct{} // made for those who ask
 	cause error
+	life  uint32            // grows with each revival
 	then  func(cause error) // called once, by a goroutine of its own
 }
 
@@ -48,12 +49,12 @@ func (q *QP) Err() error {
 }
 
 // die ends the queue pair for its watchers; the first cause stays.
-func (q *QP) die(cause error) {
+func (q *QP) die(cause error) (life uint32) {
 	d := &q.death
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cause != nil {
-		return
+		return d.life
 	}
 	d.cause = cause
 	d.dead.Store(true)
@@ -61,11 +62,37 @@ func (q *QP) die(cause error) {
 		close(d.done)
 	}
 	if r := q.requester.Load(); r != nil {
-		go r.takeDown(cause)
+		go r.flush(d.life, cause)
 	}
 	if d.then != nil {
 		go d.then(cause)
 	}
+	return d.life
+}
+
+// ended is Err with the life that it ended.
+func (q *QP) ended() (life uint32, cause error) {
+	if !q.death.dead.Load() {
+		return 0, nil
+	}
+	q.death.mu.Lock()
+	defer q.death.mu.Unlock()
+	return q.death.life, q.death.cause
+}
+
+// errRevived: the queue pair went through RESET.
+var errRevived = errors.New("another life")
+
+// stateIn changes the state unless the queue pair was revived since.
+func (q *QP) stateIn(life uint32, s QPState) error {
+	a := QPAttr{State: s}
+	raw := a.raw()
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if now, cause := q.ended(); cause == nil || now != life {
+		return errRevived
+	}
+	return q.modifyLocked(&raw, AttrState)
 }
 
 // whenDead has f called when the queue pair dies, or now.
@@ -86,6 +113,7 @@ func (q *QP) revive() {
 	defer d.mu.Unlock()
 	if d.cause != nil {
 		d.cause, d.done = nil, nil
+		d.life++
 		d.dead.Store(false)
 	}
 }
@@ -132,7 +160,7 @@ func (c *CQ) failed(wcs []WC) {
 		switch w := &wcs[i]; w.Status() {
 		case WCSuccess, WCFlushed:
 		default:
-			if q := c.dev.async.qpOf(w.QPNum()); q != nil && q.requester.Load() == nil { // which knows more
+			if q := c.dev.async.qpOf(w.QPNum()); q != nil && (q.requester.Load() == nil || c != q.sendCQ) { // which knows more
 				q.requestFailed(w)
 			}
 		}

@@ -25,12 +25,7 @@ func Exchange(ctx context.Context, conn net.Conn, local Endpoint) (Endpoint, err
 	if _, ok := ctx.Deadline(); !ok {
 		conn.SetDeadline(time.Now().Add(ExchangeTimeout))
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
-	defer func() {
-		if stop() {
-			conn.SetDeadline(time.Time{})
-		}
-	}()
+	defer interruptible(ctx, conn)()
 	remote, err := exchange(conn, msg)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -101,6 +101,9 @@ func (l *Link) AllocMR(size int, cfg MRConfig) (*MR, error) {
 func (l *Link) Requester() (*Requester, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.made) == 0 {
+		return nil, opError("make requester for", "link", ErrClosed)
+	}
 	if l.requester == nil {
 		r, err := NewRequester(l.qp, RequesterConfig{})
 		if err != nil {
@@ -213,6 +216,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
 		return err
 	}
 	if l.peer, err = Exchange(ctx, conn, e); err != nil {
+		sayFailed(conn) // the peer may have had a good message of ours
 		return err
 	}
 	if l.peer.Type != l.qp.typ {
@@ -222,9 +226,20 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
 }
 
 // refuse tells a peer that waits for an endpoint that there will be none.
-func refuse(conn net.Conn) {
+func refuse(conn net.Conn) { say(conn, endpointRefused) }
+
+// What a side says at the barrier.
+const (
+	linkReady  = 'R'
+	linkFailed = 'F'
+)
+
+// sayFailed tells a peer that waits at the barrier.
+func sayFailed(conn net.Conn) { say(conn, string(linkFailed)) }
+
+func say(conn net.Conn, what string) {
 	conn.SetWriteDeadline(time.Now().Add(time.Second))
-	conn.Write([]byte(endpointRefused))
+	conn.Write([]byte(what))
 	conn.SetWriteDeadline(time.Time{})
 }
 
@@ -252,16 +267,10 @@ func (l *Link) join(cfg ConnectConfig) error {
 // barrier waits until the peer is ready, or not, and tells it whether this side
 // is: one byte each way.
 func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool) error {
-	const ready, failed = 'R', 'F'
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(longAgo) })
-	defer func() {
-		if stop() {
-			conn.SetDeadline(time.Time{})
-		}
-	}()
-	b := [1]byte{failed}
+	defer interruptible(ctx, conn)()
+	b := [1]byte{linkFailed}
 	if ok {
-		b[0] = ready
+		b[0] = linkReady
 	}
 	sent := make(chan error, 1) // a pipe has no buffer
 	go func() {
@@ -277,10 +286,26 @@ func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool) error {
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case err == nil && theirs[0] != ready:
+	case err == nil && theirs[0] != linkReady:
 		err = class(ErrUnreachable, errors.New("the peer could not connect"))
 	}
 	return opError("link with", conn.RemoteAddr().String(), err)
+}
+
+// interruptible has the end of ctx end reads and writes of conn, until the
+// function that it answers is called.
+func interruptible(ctx context.Context, conn net.Conn) (end func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(longAgo)
+		close(done)
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+		conn.SetDeadline(time.Time{})
+	}
 }
 
 // addrOf is the IP address of a connection's end, if it has one.

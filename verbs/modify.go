@@ -53,6 +53,10 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
+	return q.modifyLocked(a, mask)
+}
+
+func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 	return q.life.with("modify", func() error {
 		from := q.State()
 		to := from
@@ -69,6 +73,10 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 			if err := checkTransition(q.typ, actual, to, mask); err != nil {
 				return opError("modify", q.life.label, err)
 			}
+		}
+		if r := q.requester.Load(); r != nil && mask&AttrState != 0 && to == StateReset {
+			r.sending.Lock() // until it is cut
+			defer r.sending.Unlock()
 		}
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
@@ -126,6 +134,10 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 				return opError("modify", q.life.label, err)
 			}
 			states = append(states, to)
+		}
+		if r := q.requester.Load(); r != nil && slices.Contains(states, StateReset) {
+			r.sending.Lock() // until it is cut
+			defer r.sending.Unlock()
 		}
 		n, err := cgo.ModifySteps(q.qp, raw, masks)
 		if slices.Contains(states[1:n+1], StateReset) {

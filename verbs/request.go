@@ -42,7 +42,7 @@ func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64
 // build must not call the requester. After an error some of the list may have
 // been executed.
 func (r *Requester) Do(ctx context.Context, build func(*List)) error {
-	s, err := r.begin(ctx, build, r.router.cq.spin)
+	s, err := r.begin(ctx, build, r.router.cq.spin, false)
 	if err != nil {
 		return err
 	}
@@ -59,18 +59,17 @@ type Pending struct {
 // Start is Do without the wait: the next list can follow at once. An error says
 // that nothing of the list will be executed.
 func (r *Requester) Start(ctx context.Context, build func(*List)) (Pending, error) {
-	s, err := r.begin(ctx, build, 0)
+	s, err := r.begin(ctx, build, 0, true)
 	if err != nil {
 		return Pending{}, err
 	}
-	r.unwaited.Add(1)
 	return Pending{r, s, s.gen}, nil
 }
 
 // Wait waits until the list is over, and frees its place in the queue. It must be
 // called exactly once; a second call is refused with [ErrState].
 func (p Pending) Wait(ctx context.Context) error {
-	if p.r == nil || p.s.claimed.Swap(p.gen) == p.gen {
+	if p.r == nil || !p.s.open.CompareAndSwap(1+uint64(p.gen), 0) {
 		return opError("wait for", "list", ErrState, "it was waited for already, or not started")
 	}
 	p.r.unwaited.Add(-1)

@@ -71,6 +71,10 @@ type Requester struct {
 	unwaited atomic.Int32 // slots whose Pending nobody waits for yet
 	credits  atomic.Int32 // requests that the queue has room for
 
+	sending sync.Mutex // no post while the queue pair is reset
+
+	closing sync.Mutex // whoever closes second waits
+
 	down   sync.Mutex // one takes the queue pair down
 	cutOff bool       // by a reset, with requests under way
 	closed atomic.Bool
@@ -88,7 +92,7 @@ type slot struct {
 	flying  atomic.Bool
 	waiting atomic.Bool   // somebody listens for wake
 	wake    chan struct{} // has a token after the end while somebody was waiting
-	claimed atomic.Uint32 // gen of the list whose Wait was called
+	open    atomic.Uint64 // 1 + gen of the list whose Wait is still to be called
 
 	err error // once not flying any more
 }
@@ -106,6 +110,10 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	switch {
 	case qp.typ == DCT || qp.typ == RawPacket || qp.typ.unconnected():
 		return refuse("a queue pair of type ", qp.typ)
+	case qp.pd == nil || qp.sendCQ == nil:
+		return refuse("other code made it")
+	case qp.sendCQ.solicited:
+		return refuse("its completions do not wake: ", qp.sendCQ.life.label, " is SolicitedOnly")
 	case qp.srq != nil && qp.recvCQ == qp.sendCQ:
 		return refuse("what it receives from ", qp.srq.life.label, " completes in the same queue: give it a RecvCQ")
 	case cfg.Linger < -1:
@@ -140,17 +148,17 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 		return nil, err
 	}
 	r.list.b = r.batch
-	if !qp.requester.CompareAndSwap(nil, r) {
-		return nil, opError("make requester for", qp.life.label, ErrInUse, "it has one")
-	}
 	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
 		if err = qp.sendCQ.route(r, n); err != nil {
 			err = errors.Join(err, r.results.Close())
 		}
 	}
 	if err != nil {
-		qp.requester.Store(nil)
 		return nil, err
+	}
+	if !qp.requester.CompareAndSwap(nil, r) {
+		qp.sendCQ.unroute(r, n, false)
+		return nil, errors.Join(opError("make requester for", qp.life.label, ErrInUse, "it has one"), r.results.Close())
 	}
 	return r, nil
 }
@@ -162,6 +170,8 @@ func (r *Requester) QP() *QP { return r.qp }
 // first: calls that wait get [ErrClosed]. The queue pair itself stays open.
 // Closing twice is not an error.
 func (r *Requester) Close() error {
+	r.closing.Lock()
+	defer r.closing.Unlock()
 	if r.closed.Swap(true) {
 		return nil
 	}
@@ -208,16 +218,27 @@ func (r *Requester) alive() error {
 // begin posts a list that build makes, once there is room for it. An error says
 // that nothing of it will be executed. spins is how often to look for its
 // completion at once.
-func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32) (*slot, error) {
+func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool) (*slot, error) {
 	const what = opList
 	if !r.posting.Take(nil, ctx.Done()) {
 		return nil, r.refuse(what, ctx.Err())
 	}
 	defer r.posting.Release()
+	if err := r.alive(); err != nil {
+		return nil, r.refuse(what, err)
+	}
+	if build == nil {
+		return nil, r.refuse(what, ErrAttributes, "no function that makes it")
+	}
 	defer r.batch.Reset() // if build panics
 	r.list.Flags = 0
 	build(&r.list)
-	return r.post(ctx, what, spins)
+	s, err := r.post(ctx, what, spins)
+	if err == nil && pending {
+		r.unwaited.Add(1)
+		s.open.Store(1 + uint64(s.gen))
+	}
+	return s, err
 }
 
 // post posts what is in the batch. The caller has the turn to post.
@@ -252,8 +273,6 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32) (*slot,
 	case <-s.wake: // left over
 	default:
 	}
-	s.flying.Store(true)
-	r.credits.Add(int32(-n))
 	return s, r.send(s, i, n, spins)
 }
 
@@ -262,6 +281,9 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	b, rt := r.batch, r.router
 	var posted, got int
 	var err error
+	r.sending.Lock()
+	s.flying.Store(true)
+	r.credits.Add(int32(-n))
 	if rt.turn.Try() {
 		posted, got, err = b.postPoll(rt.cq, rt.wcs[:], spins)
 		rt.deliver(rt.wcs[:got])
@@ -269,17 +291,20 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	} else {
 		posted, err = b.Post()
 	}
-	switch {
-	case err == nil:
-		if cause := r.qp.Err(); cause != nil { // perhaps nobody has this flushed
-			go r.takeDown(cause)
-		}
-		return nil
-	case posted == 0: // nothing is under way
+	if posted == 0 && err != nil { // nothing is under way
 		r.end(s)
 		r.credits.Add(s.size)
+		r.sending.Unlock()
 		r.release(i)
 		return err
+	}
+	r.sending.Unlock()
+	switch {
+	case err == nil:
+		if life, cause := r.qp.ended(); cause != nil { // perhaps nobody has this flushed
+			go r.flush(life, cause)
+		}
+		return nil
 	case posted < n:
 		// What was posted gets no completion of its own. It is known to be over
 		// when all of the queue is.
@@ -313,7 +338,10 @@ func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error
 			rt.turn.Release()
 			continue
 		}
-		if err := rt.look(ctx); err != nil && ctx.Err() == nil {
+		switch err := rt.look(ctx); {
+		case ctx.Err() != nil:
+			return 0, r.refuse(what, ctx.Err())
+		case err != nil:
 			rt.broken(err)
 		}
 	}
@@ -327,17 +355,20 @@ func (r *Requester) waitForSlot(ctx context.Context) error {
 	r.mu.Lock()
 	have := len(r.free)
 	r.mu.Unlock()
-	switch {
-	case have > 0:
+	if have > 0 {
 		return nil
-	case int(r.unwaited.Load()) == len(r.slots):
-		return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
+	}
+	var enough <-chan time.Time
+	if int(r.unwaited.Load()) == len(r.slots) {
+		enough = time.After(time.Second)
 	}
 	select {
 	case <-r.freed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-enough:
+		return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
 	}
 }
 
@@ -377,7 +408,7 @@ func (r *Requester) deliver(id uint64, wc *WC) (room int32, ok bool) {
 		return 0, false
 	}
 	s := &r.slots[i]
-	if uint32(id>>1)&genMask != s.gen&genMask || !s.flying.Load() {
+	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
 		return 0, false
 	}
 	if wc.wc.Status != uint32(WCSuccess) && s.err == nil {
@@ -471,16 +502,23 @@ func (r *Requester) listen(ctx context.Context, s *slot) bool {
 // has not the turn to poll. Where the device does not flush, the queue pair is
 // reset: that ends its use of memory too.
 func (r *Requester) takeDown(cause error) {
+	r.flush(r.qp.die(cause), cause)
+}
+
+// flush is takeDown for a queue pair that died in that life of it. In another
+// it is left alone.
+func (r *Requester) flush(life uint32, cause error) {
 	const patience = 2 * time.Second
 	r.down.Lock()
 	defer r.down.Unlock()
-	r.qp.die(cause)
 	rt := r.router
 	end := time.Now().Add(patience)
 	for pause := 20 * time.Microsecond; r.busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
 		// rxe looks at what is posted to a queue pair in error only when it is
 		// told of the error again.
-		if r.qp.ToError() != nil {
+		if err := r.qp.stateIn(life, StateError); errors.Is(err, errRevived) {
+			return
+		} else if err != nil {
 			break
 		}
 		if rt.turn.Try() {
@@ -493,8 +531,17 @@ func (r *Requester) takeDown(cause error) {
 	if !r.busy() {
 		return
 	}
-	err := r.qp.ToReset()
-	r.qp.die(errors.Join(cause, err))
+	err := r.qp.stateIn(life, StateReset)
+	switch {
+	case errors.Is(err, errRevived):
+		return
+	case err != nil: // the device is gone, and touches nothing any more
+		cause = errors.Join(cause, err)
+		r.sending.Lock()
+		r.cut(cause)
+		r.sending.Unlock()
+	}
+	r.qp.die(cause)
 }
 
 // cut ends what is under way in a queue pair that was reset.
@@ -502,6 +549,8 @@ func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
 	defer rt.turn.Release()
+	for rt.glance() > 0 { // what had succeeded did
+	}
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Load() {
 			r.cutOff = true

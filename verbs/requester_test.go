@@ -113,7 +113,7 @@ func TestRequesterRefusals(t *testing.T) {
 	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(bufSize, 8)), verbs.ErrRange)
 	require.ErrorIs(t, r.Do(ctx, func(*verbs.List) {}), verbs.ErrAttributes)
 	require.ErrorIs(t, r.Do(ctx, func(l *verbs.List) {
-		for range 9 {
+		for range a.qp.MaxSendWR() + 1 {
 			l.Read(far.At(0), a.mr.SGE(0, 8))
 		}
 	}), verbs.ErrBatchFull)
@@ -128,7 +128,7 @@ func TestRequesterRefusals(t *testing.T) {
 	require.NoError(t, r.Read(ended, far.At(0), a.mr.SGE(0, 8)), "there was room")
 
 	var left []verbs.Pending
-	for range 8 {
+	for range a.qp.MaxSendWR() {
 		p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.mr.SGE(0, 8)) })
 		require.NoError(t, err)
 		left = append(left, p)

@@ -29,6 +29,8 @@ type router struct {
 	reserved int      // completions that may be in the queue at a time
 	vacant   []uint64 // places
 
+	wanted atomic.Int32 // who wants the turn before all that wait for completions
+
 	turn turn.Turn // of who polls, and owns the rest
 	wcs  [64]WC
 	// park has the turn's holder parked by a goroutine that does nothing else, so
@@ -60,7 +62,7 @@ func (c *CQ) route(r *Requester, n int) error {
 		}
 	}
 	if need := rt.reserved + n; need > c.Depth() {
-		if err := c.Resize(need); err != nil {
+		if err := c.grow(need); err != nil {
 			return opError(op, c.life.label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
 		}
 	}
@@ -77,12 +79,21 @@ func (c *CQ) route(r *Requester, n int) error {
 	rt.table.Store(&table)
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
-		if rt.park = make(chan struct{}, 1); c.wait.file != nil {
+		rt.park = make(chan struct{}, 1)
+		c.router.Store(rt)
+		c.evict()
+		if c.wait.file != nil {
 			go rt.parker(rt.park)
 		}
 	}
-	c.router.Store(rt)
 	return nil
+}
+
+func (c *CQ) grow(depth int) error {
+	if depth > c.dev.attr.MaxCQE {
+		return opError("resize", c.life.label, ErrAttributes, "the device allows ", c.dev.attr.MaxCQE)
+	}
+	return c.resize(depth)
 }
 
 // unroute gives back what route took. If the requester was cut off, a completion
@@ -117,6 +128,11 @@ func (c *CQ) routed(op string) error {
 // away. It may come back without any. Its error is the context's, or that of a
 // queue that is broken.
 func (rt *router) look(ctx context.Context) error {
+	if rt.wanted.Load() > 0 {
+		rt.turn.Release()
+		time.Sleep(20 * time.Microsecond)
+		return nil
+	}
 	c := rt.cq
 	err := ctx.Err()
 	n := 0
@@ -145,16 +161,19 @@ func (rt *router) parker(park <-chan struct{}) {
 		rt.deliver(rt.wcs[:n])
 		rt.turn.Release()
 		if err != nil {
-			rt.broken(err)
+			go rt.broken(err) // others may have it park meanwhile
 		}
 	}
 }
 
 // glance takes what is there, in turn.
-func (rt *router) glance() {
-	if n, err := rt.cq.poll(rt.wcs[:], 0); err == nil {
-		rt.deliver(rt.wcs[:n])
+func (rt *router) glance() int {
+	n, err := rt.cq.poll(rt.wcs[:], 0)
+	if err != nil {
+		return 0
 	}
+	rt.deliver(rt.wcs[:n])
+	return n
 }
 
 // deliver hands completions to their slots, in turn.
@@ -201,6 +220,8 @@ func (rt *router) broken(err error) {
 
 // hold takes the turn from whoever waits for completions.
 func (rt *router) hold() {
+	rt.wanted.Add(1)
+	defer rt.wanted.Add(-1)
 	for pause := 10 * time.Microsecond; !rt.turn.Try(); pause = min(2*pause, time.Millisecond) {
 		rt.cq.wake()
 		time.Sleep(pause)

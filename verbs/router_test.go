@@ -49,7 +49,11 @@ func completion(id uint64, status WCStatus) WC {
 // that are over. Each slot ends once, with its own status, and nothing else moves.
 func TestRouterDelivers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	for range 300 {
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	for range rounds {
 		const requesters, slots = 3, 5
 		rt := bareRouter(requesters, slots)
 		table := *rt.table.Load()

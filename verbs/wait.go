@@ -40,9 +40,29 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 	n, err := c.poll(wcs, c.spin)
 	for n == 0 && err == nil {
+		if err = c.routed("wait for"); err != nil {
+			return 0, err
+		}
 		n, err = c.wait.park(ctx, wcs)
 	}
 	return n, err
+}
+
+// evict ends a Wait that began before the completions were requesters'.
+func (c *CQ) evict() {
+	if c.wait.file == nil {
+		return
+	}
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		select {
+		case c.wait.turn <- struct{}{}:
+			<-c.wait.turn
+			return
+		default:
+			c.wake()
+			time.Sleep(pause)
+		}
+	}
 }
 
 // wake makes a parked Wait look again.

@@ -1,0 +1,405 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// inTime runs f, which must end in time.
+func inTime(t *testing.T, d time.Duration, what string, f func()) bool {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		t.Errorf("%s hangs", what)
+		return false
+	}
+}
+
+// bare is a requester that the test closes itself.
+func bare(t *testing.T, s *side) *verbs.Requester {
+	r, err := verbs.NewRequester(s.qp, verbs.RequesterConfig{})
+	require.NoError(t, err)
+	return r
+}
+
+// What goroutines do to a requester and its queue pair at the same time.
+func TestRequesterUnderPressure(t *testing.T) {
+	t.Run("second Wait of an old Pending", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r := bare(t, a)
+		ctx, far := t.Context(), b.mr.Region()
+		w := func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) }
+		p1, err := r.Start(ctx, w)
+		require.NoError(t, err)
+		require.NoError(t, p1.Wait(ctx))
+		p2, err := r.Start(ctx, w)
+		require.NoError(t, err)
+		require.NoError(t, p2.Wait(ctx))
+		if err := p1.Wait(ctx); !errors.Is(err, verbs.ErrState) {
+			t.Errorf("second Wait: %v", err)
+		}
+		inTime(t, 5*time.Second, "Close", func() { r.Close() })
+	})
+	t.Run("failed receive", func(t *testing.T) {
+		pp := ports(t)
+		a, b := newSide(t, pp[0], verbs.QPConfig{}, verbs.CQConfig{}), newSide(t, pp[1], verbs.QPConfig{}, verbs.CQConfig{})
+		rcq, err := a.dev.CreateCQ(verbs.CQConfig{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, rcq.Close()) })
+		q, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: rcq, GID: pp[0].gid})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, q.Close()) })
+		e, err := q.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, q.Connect(b.endpoint(t), verbs.ConnectConfig{}))
+		require.NoError(t, b.qp.Connect(e, verbs.ConnectConfig{}))
+		r, err := verbs.NewRequester(q, verbs.RequesterConfig{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, r.Close()) })
+		rb, err := q.NewRecvBatch(1)
+		require.NoError(t, err)
+		rb.Recv(1, a.mr.SGE(0, 8))
+		_, err = rb.Post()
+		require.NoError(t, err)
+		sb := b.batch(t, 1)
+		sb.Send(1, verbs.Signaled, b.mr.SGE(0, 64))
+		_, err = sb.Post()
+		require.NoError(t, err)
+		var wcs [1]verbs.WC
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		n, err := rcq.Wait(ctx, wcs[:])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		t.Log(wcs[0].Status())
+		time.Sleep(50 * time.Millisecond)
+		if q.Err() == nil {
+			t.Error("a receive failed, was polled, and the queue pair stands for Err")
+		}
+		begin := time.Now()
+		ctx2, cancel2 := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel2()
+		err = r.Write(ctx2, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		t.Logf("then a WRITE after %v: %v; Err %v", time.Since(begin), err, q.Err())
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Error("the WRITE hung")
+		}
+	})
+	t.Run("batch of another queue pair", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		second, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.qp.GID()})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, second.Close()) })
+		peer, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, GID: b.qp.GID()})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, peer.Close()) })
+		e, err := peer.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, second.Connect(e, verbs.ConnectConfig{}))
+		e, err = second.Endpoint()
+		require.NoError(t, err)
+		require.NoError(t, peer.Connect(e, verbs.ConnectConfig{}))
+		newRequester(t, a, verbs.RequesterConfig{})
+		bt, err := second.NewBatch(1)
+		require.NoError(t, err)
+		bt.Write(7, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		if _, err = bt.Post(); !errors.Is(err, verbs.ErrInUse) {
+			t.Errorf("posted past the requester: %v", err)
+		}
+	})
+	t.Run("queue full though all wait", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{MaxSendWR: 2}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r := newRequester(t, a, verbs.RequesterConfig{})
+		ctx, far := context.Background(), b.mr.Region()
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		full := map[string]int{}
+		for g := range 4 {
+			wg.Go(func() {
+				for range 300 {
+					p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(8*g, 8)) })
+					if err != nil {
+						mu.Lock()
+						full[err.Error()]++
+						mu.Unlock()
+						continue
+					}
+					runtime.Gosched()
+					if err := p.Wait(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		if inTime(t, 20*time.Second, "", wg.Wait) && len(full) > 0 {
+			t.Error(full)
+		}
+	})
+	t.Run("second Close at the same time", func(t *testing.T) {
+		a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r := newRequester(t, a, verbs.RequesterConfig{})
+		var wg sync.WaitGroup
+		wg.Go(func() { r.Send(context.Background(), a.mr.SGE(0, 8)) })
+		time.Sleep(50 * time.Millisecond)
+		wg.Go(func() { r.Close() })
+		for a.qp.Err() == nil {
+			runtime.Gosched()
+		}
+		require.NoError(t, r.Close())
+		if err := a.qp.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+	t.Run("revived", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r := bare(t, a)
+		ctx, far := t.Context(), b.mr.Region()
+		bad := 0
+		for range 100 {
+			require.NoError(t, b.qp.ToReset())
+			var ps []verbs.Pending
+			for range 8 {
+				p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+				require.NoError(t, err)
+				ps = append(ps, p)
+			}
+			require.NoError(t, a.qp.ToError())
+			for _, p := range ps {
+				require.Error(t, p.Wait(ctx))
+			}
+			if !inTime(t, 5*time.Second, "ToReset", func() { require.NoError(t, a.qp.ToReset()) }) {
+				return
+			}
+			require.NoError(t, a.qp.Init())
+			require.NoError(t, b.qp.Init())
+			require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+			err := a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{})
+			for k := 0; k < 20 && err == nil; k++ {
+				err = r.Write(ctx, far.At(0), a.mr.SGE(0, 8))
+			}
+			if err != nil {
+				if bad++; bad == 1 {
+					t.Logf("Err %v: %v", a.qp.Err(), err)
+				}
+				time.Sleep(20 * time.Millisecond)
+				a.qp.ToReset()
+				a.qp.Init()
+				b.qp.ToReset()
+				b.qp.Init()
+				require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+				require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
+			}
+		}
+		if bad > 0 {
+			t.Errorf("%d of 100 new connections were taken down", bad)
+		}
+		inTime(t, 5*time.Second, "Close", func() { r.Close() })
+	})
+	t.Run("credits", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
+		r := bare(t, a)
+		far := b.mr.Region()
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for g := range 3 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						r.Write(context.Background(), far.At(0), a.mr.SGE(8*g, 8))
+					}
+				}
+			})
+		}
+		end := time.Now().Add(3 * time.Second)
+		n := 0
+		for ; time.Now().Before(end); n++ {
+			if !inTime(t, 5*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+				return
+			}
+			if have, capacity := r.Credits(); have > capacity {
+				t.Errorf("round %d: %d credits of %d", n, have, capacity)
+				break
+			}
+			a.qp.Init()
+			b.qp.ToReset()
+			b.qp.Init()
+			b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{})
+			a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{})
+			time.Sleep(time.Millisecond)
+		}
+		t.Log(n, "rounds")
+		close(stop)
+		if inTime(t, 5*time.Second, "calls", wg.Wait) {
+			inTime(t, 5*time.Second, "Close", func() { r.Close() })
+		}
+	})
+	for name, cc := range map[string]verbs.CQConfig{"events": {}, "polled": {PollOnly: true}} {
+		for _, cancellable := range []bool{false, true} {
+			t.Run(fmt.Sprint("reset under a waiting call ", name, " ", cancellable), func(t *testing.T) {
+				a, _ := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+				r := bare(t, a)
+				ctx := context.Background()
+				if cancellable {
+					ctx = t.Context()
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() { r.Send(ctx, a.mr.SGE(0, 8)) })
+				time.Sleep(100 * time.Millisecond)
+				begin := time.Now()
+				if inTime(t, 8*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+					t.Log(time.Since(begin))
+					wg.Wait()
+					r.Close()
+				}
+			})
+		}
+	}
+	for name, cc := range map[string]verbs.CQConfig{"events": {}, "polled": {PollOnly: true}} {
+		t.Run("no room and a context that ended "+name, func(t *testing.T) {
+			a, _ := newPair(t, verbs.QPConfig{MaxSendWR: 1}, cc, verbs.ConnectConfig{})
+			r := bare(t, a)
+			p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) }) // no receive
+			require.NoError(t, err)
+			time.Sleep(20 * time.Millisecond)
+			ended, cancel := context.WithCancel(t.Context())
+			if name == "events" {
+				cancel()
+			} else {
+				time.AfterFunc(50*time.Millisecond, cancel)
+			}
+			if inTime(t, 4*time.Second, "a call whose context has ended", func() {
+				if err := r.Send(ended, a.mr.SGE(0, 8)); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}) {
+				go p.Wait(t.Context())
+				inTime(t, 6*time.Second, "Close", func() { r.Close() })
+			} else {
+				inTime(t, 8*time.Second, "Close", func() { r.Close() })
+			}
+		})
+	}
+}
+
+// What is under way when a requester comes, goes, or loses its queue pair.
+func TestRequesterComesAndGoes(t *testing.T) {
+	late := func(t *testing.T, b *side) {
+		time.AfterFunc(50*time.Millisecond, func() {
+			rb, err := b.qp.NewRecvBatch(1)
+			if err == nil {
+				rb.Recv(1, b.mr.SGE(0, 64))
+				_, err = rb.Post()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("success before reset", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r := newRequester(t, a, verbs.RequesterConfig{})
+		p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) })
+		require.NoError(t, err)
+		late(t, b)
+		b.wait(t, 1)
+		time.Sleep(300 * time.Millisecond)
+		require.NoError(t, a.qp.ToReset())
+		if err := p.Wait(t.Context()); err != nil {
+			t.Errorf("it had succeeded: %v", err)
+		}
+	})
+	t.Run("Wait under way", func(t *testing.T) {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		got := make(chan string, 1)
+		go func() {
+			var wcs [1]verbs.WC
+			n, err := a.cq.Wait(ctx, wcs[:])
+			got <- fmt.Sprint(n, " ", err)
+		}()
+		time.Sleep(100 * time.Millisecond)
+		r, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+		if err != nil {
+			return
+		}
+		p, err := r.Start(ctx, func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) })
+		require.NoError(t, err)
+		late(t, b)
+		time.Sleep(500 * time.Millisecond)
+		err = p.Wait(ctx)
+		s := <-got
+		if err != nil {
+			t.Errorf("%v; the program's Wait had %s", err, s)
+		}
+		inTime(t, 5*time.Second, "Close", func() { r.Close() })
+	})
+	t.Run("new requester while a state changes", func(t *testing.T) {
+		a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range 300 {
+				a.qp.ToReset()
+				a.qp.ToError()
+			}
+		})
+		for range 100 {
+			r := bare(t, a)
+			require.NoError(t, r.Close())
+		}
+		wg.Wait()
+	})
+	for _, n := range []int{4, 32} {
+		for _, cancellable := range []bool{false, true} {
+			t.Run(fmt.Sprint("reset under waiting calls ", n, " ", cancellable), func(t *testing.T) {
+				a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+				r := bare(t, a)
+				ctx := context.Background()
+				if cancellable {
+					ctx = t.Context()
+				}
+				var wg sync.WaitGroup
+				for range n {
+					wg.Go(func() { r.Send(ctx, a.mr.SGE(0, 8)) })
+				}
+				time.Sleep(100 * time.Millisecond)
+				begin := time.Now()
+				if inTime(t, 8*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+					t.Log(time.Since(begin))
+					wg.Wait()
+					r.Close()
+				}
+			})
+		}
+	}
+}
+
+func TestRequesterNeeds(t *testing.T) {
+	a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{SolicitedOnly: true}, verbs.ConnectConfig{})
+	_, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	require.ErrorIs(t, err, verbs.ErrAttributes, "nothing would wake it")
+	q, _ := verbs.Wrap(a.qp.Raw(), a.cq.Raw(), 8)
+	_, err = verbs.NewRequester(q, verbs.RequesterConfig{})
+	require.ErrorIs(t, err, verbs.ErrAttributes, "other code's")
+	_, err = verbs.NewRequester(a.qp, verbs.RequesterConfig{Linger: -2})
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
