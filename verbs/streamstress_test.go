@@ -36,10 +36,13 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 	}
 	p := cmPorts(t)
 	m, ctx := newCM(t), t.Context()
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", verbs.StreamConfig{})
+	var cfg verbs.StreamConfig
+	if n > 10_000 {
+		cfg.Buffer, cfg.Messages = 16<<10, 8 // registering the usual ones is most of a stream's time
+	}
+	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	var cfg verbs.StreamConfig
 	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
 	turn := func(i int) error {
 		s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
