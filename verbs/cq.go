@@ -184,12 +184,11 @@ func (c *CQ) destroyChannel() error {
 // not an error.
 func (c *CQ) Close() error {
 	return c.life.close("cq", c.wait.shut, func() error {
-		if c.cq != 0 {
+		if !c.life.ruined {
 			async := c.dev.async
 			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return cgo.DestroyCQ(c.cq) }); err != nil {
 				return err
 			}
-			c.cq = 0
 			cgo.FreePollPath(c.path)
 			c.life.ruin()
 		}

@@ -235,7 +235,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 			if !inTime(t, 5*time.Second, "ToReset", func() { a.qp.ToReset() }) {
 				return
 			}
-			if have, capacity := r.Credits(); have > capacity {
+			if have, capacity := verbs.Credits(r); have > capacity {
 				t.Errorf("round %d: %d credits of %d", n, have, capacity)
 				break
 			}
