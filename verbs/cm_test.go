@@ -508,5 +508,10 @@ func TestCMConnEndsWithItsQueuePair(t *testing.T) {
 	}
 	require.ErrorIs(t, c.Err(), verbs.WCRemoteAccess)
 	require.Error(t, s.Err())
-	require.Error(t, s.QP().Err())
+	select {
+	case <-s.QP().Done():
+	case <-time.After(testTimeout):
+		t.Fatal("the queue pair was not told")
+	}
+	require.ErrorIs(t, s.QP().Err(), verbs.ErrDisconnected)
 }
