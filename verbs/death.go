@@ -50,9 +50,22 @@ func (q *QP) Err() error {
 
 // die ends the queue pair for its watchers; the first cause stays.
 func (q *QP) die(cause error) (life uint32) {
+	q.death.mu.Lock()
+	defer q.death.mu.Unlock()
+	return q.dieLocked(cause)
+}
+
+// dieIn is die, unless the queue pair was revived since that life.
+func (q *QP) dieIn(life uint32, cause error) {
+	q.death.mu.Lock()
+	defer q.death.mu.Unlock()
+	if q.death.life == life {
+		q.dieLocked(cause)
+	}
+}
+
+func (q *QP) dieLocked(cause error) (life uint32) {
 	d := &q.death
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.cause != nil {
 		return d.life
 	}
@@ -80,8 +93,19 @@ func (q *QP) ended() (life uint32, cause error) {
 	return q.death.life, q.death.cause
 }
 
+// lived is which life it is, and how it ended if it did.
+func (q *QP) lived() (life uint32, cause error) {
+	q.death.mu.Lock()
+	defer q.death.mu.Unlock()
+	return q.death.life, q.death.cause
+}
+
 // errRevived: the queue pair went through RESET.
-var errRevived = errors.New("another life")
+var errRevived = errors.New("the queue pair was reset since")
+
+// errSilentDeath: requests are flushed, and neither the program nor an event nor
+// another request told why.
+var errSilentDeath = errors.New("the device flushes its requests and does not say why")
 
 // stateIn changes the state unless the queue pair was revived since.
 func (q *QP) stateIn(life uint32, s QPState) error {

@@ -1,6 +1,14 @@
 package verbs
 
+import "github.com/goverbs/goverbs/cgo"
+
 var CheckTransition = checkTransition
 
 // Credits is how many requests the queue has room for, and how many at all.
 func Credits(r *Requester) (have, capacity int32) { return r.credits.Load(), r.capacity }
+
+// ErrorUntold moves a queue pair to [StateError] as a device does by itself:
+// requests are flushed, and nobody has told why yet.
+func ErrorUntold(q *QP) error {
+	return cgo.ModifyQP(q.qp, &cgo.QPAttr{State: uint32(StateError)}, uint32(AttrState))
+}

@@ -108,7 +108,7 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	if s.flying.Load() {
 		r.waitFor(ctx, s)
 	}
-	old, err := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:]), s.err
+	old, err := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:]), r.result(s)
 	if err == nil && old == r.mark {
 		err = r.refuse(op, errNoResult)
 		r.takeDown(err)

@@ -94,8 +94,13 @@ type slot struct {
 	wake    chan struct{} // has a token after the end while somebody was waiting
 	open    atomic.Uint64 // 1 + gen of the list whose Wait is still to be called
 
-	err error // once not flying any more
+	err  error  // once not flying any more
+	life uint32 // of the queue pair, if err is errUnexplained
 }
+
+// errUnexplained is a flushed request whose queue pair has not died yet: what
+// ended it is about to be known.
+var errUnexplained = errors.New("flushed")
 
 const defaultLinger = time.Second
 
@@ -293,7 +298,6 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	}
 	if posted == 0 && err != nil { // nothing is under way
 		r.end(s)
-		r.credits.Add(s.size)
 		r.sending.Unlock()
 		r.release(i)
 		return err
@@ -400,31 +404,29 @@ func (r *Requester) release(i uint32) {
 	}
 }
 
-// deliver takes a completion, in turn. It answers how much room there is more
-// in the queue, and whether the completion is of a slot in flight.
-func (r *Requester) deliver(id uint64, wc *WC) (room int32, ok bool) {
+// deliver takes a completion, in turn. It tells whether it is of a slot in
+// flight.
+func (r *Requester) deliver(id uint64, wc *WC) bool {
 	i := id >> 24 & (mostSlots - 1)
 	if i >= uint64(len(r.slots)) {
-		return 0, false
+		return false
 	}
 	s := &r.slots[i]
 	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
-		return 0, false
+		return false
 	}
 	if wc.wc.Status != uint32(WCSuccess) && s.err == nil {
 		s.err = r.failure(s, wc)
 	}
-	if id&1 == 0 {
-		return 0, true
+	if id&1 != 0 {
+		r.end(s)
 	}
-	room = s.size
-	r.end(s)
-	return room, true
+	return true
 }
 
 // failure is the error of a request that failed.
 func (r *Requester) failure(s *slot, wc *WC) error {
-	cause := r.qp.Err()
+	life, cause := r.qp.lived()
 	if wc.Status() != WCFlushed {
 		err := r.refuse(s.what, wc.Err())
 		if cause == nil {
@@ -433,14 +435,36 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 		return err
 	}
 	if cause == nil {
-		cause = errors.New("the device does not say why")
+		s.life = life
+		return errUnexplained
 	}
 	return r.refuse(s.what, class(WCFlushed, cause))
 }
 
-// end is a slot's end, in turn or before anybody else knows of it. The slot is
-// its owner's afterwards.
+// result is the error of a slot that is over. A flushed request may be told of
+// before its cause, which [QP.ToError] or an event of the device is about to
+// tell: that is waited for.
+func (r *Requester) result(s *slot) error {
+	const patience = 100 * time.Millisecond
+	if s.err != errUnexplained {
+		return s.err
+	}
+	select {
+	case <-r.qp.Done():
+	case <-time.After(patience):
+		r.qp.dieIn(s.life, opError("use", r.qp.named(), errSilentDeath))
+	}
+	cause := r.qp.Err()
+	if cause == nil {
+		cause = errRevived
+	}
+	return r.refuse(s.what, class(WCFlushed, cause))
+}
+
+// end is a slot's end, in turn or before anybody else knows of it. There is room
+// in the queue before the slot's owner can know, who has the slot afterwards.
 func (r *Requester) end(s *slot) {
+	r.credits.Add(s.size)
 	s.flying.Store(false)
 	if s.waiting.Load() {
 		select {
@@ -455,7 +479,7 @@ func (r *Requester) await(ctx context.Context, s *slot) error {
 	if s.flying.Load() {
 		r.waitFor(ctx, s)
 	}
-	err := s.err
+	err := r.result(s)
 	r.release(s.place)
 	return err
 }
@@ -472,16 +496,17 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 				rt.turn.Release()
 			}
 		}
+		ended := ctx.Err() != nil // asked once: it may end at any time
 		switch {
 		case !s.flying.Load():
-		case ctx.Err() != nil && !lingering && r.linger > 0:
+		case ended && !lingering && r.linger > 0:
 			lingering = true
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), r.linger, context.Cause(ctx))
 			defer cancel()
-		case ctx.Err() != nil && !lingering:
+		case ended && !lingering:
 			lingering, ctx = true, context.WithoutCancel(ctx)
-		case ctx.Err() != nil:
+		case ended:
 			r.takeDown(r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
 			ctx = context.WithoutCancel(ctx)
 		case err != nil:
@@ -555,9 +580,7 @@ func (r *Requester) cut(cause error) {
 		if s := &r.slots[i]; s.flying.Load() {
 			r.cutOff = true
 			s.err = r.refuse(s.what, class(WCFlushed, cause))
-			room := s.size
 			r.end(s)
-			r.credits.Add(room)
 		}
 	}
 }

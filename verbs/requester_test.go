@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/testseed"
@@ -288,6 +289,65 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 			require.NoError(t, r.QP().Err())
 			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.mr.Bytes(), places*size+8*i))
 		}
+	}
+}
+
+// endsAfter is a context that ends between two questions.
+type endsAfter struct {
+	context.Context
+	left atomic.Int32
+	done chan struct{}
+}
+
+func (c *endsAfter) Done() <-chan struct{} { return c.done }
+
+func (c *endsAfter) Err() error {
+	if n := c.left.Add(-1); n > 0 {
+		return nil
+	} else if n == 0 {
+		close(c.done)
+	}
+	return context.DeadlineExceeded
+}
+
+// Whenever a context ends, the queue pair has its time to be done with memory.
+func TestRequesterContextEndsAnywhere(t *testing.T) {
+	for _, linger := range []time.Duration{0, -1} {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{Linger: linger}), b.mr.Region()
+		for n := range int32(60) {
+			ctx := &endsAfter{Context: context.Background(), done: make(chan struct{})}
+			ctx.left.Store(n + 1)
+			if err := r.Read(ctx, far.At(0), a.mr.SGE(0, bufSize)); err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			require.NoError(t, a.qp.Err(), "the context ended after %d questions", n)
+		}
+	}
+}
+
+// A flushed request may be seen before its cause is known: its error waits for
+// it. If nobody tells, that is the cause, for the queue pair too.
+func TestRequesterFlushedBeforeItsCause(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+		require.NoError(t, verbs.ErrorUntold(a.qp))
+		if told {
+			time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, a.qp.ToError()) })
+		}
+		err := r.Read(t.Context(), far.At(0), a.mr.SGE(0, 8))
+		require.ErrorIs(t, err, verbs.WCFlushed)
+		require.Error(t, a.qp.Err())
+		require.ErrorContains(t, err, errors.Unwrap(a.qp.Err()).Error())
+		if told {
+			require.ErrorContains(t, err, "moved it to ERROR")
+		} else {
+			require.ErrorContains(t, err, "does not say why")
+		}
+		_, err = r.FetchAdd(t.Context(), far.At(0), 1)
+		require.ErrorIs(t, err, verbs.WCFlushed)
+		require.ErrorContains(t, err, errors.Unwrap(a.qp.Err()).Error())
 	}
 }
 

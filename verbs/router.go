@@ -182,29 +182,12 @@ func (rt *router) deliver(wcs []WC) {
 		return
 	}
 	table := *rt.table.Load()
-	var to *Requester
-	var room int32 // that its queue has more
 	for i := range wcs {
 		id := wcs[i].wc.ID
 		at := id >> 48
-		if at >= uint64(len(table)) || table[at] == nil {
-			rt.stray.Add(1)
-			continue
-		}
-		if r := table[at]; r != to {
-			if to != nil {
-				to.credits.Add(room)
-			}
-			to, room = r, 0
-		}
-		n, ok := to.deliver(id, &wcs[i])
-		room += n
-		if !ok {
+		if at >= uint64(len(table)) || table[at] == nil || !table[at].deliver(id, &wcs[i]) {
 			rt.stray.Add(1)
 		}
-	}
-	if to != nil {
-		to.credits.Add(room)
 	}
 }
 
