@@ -163,7 +163,7 @@ func (h *hardware) postTo(x *hardwarePeer, rs []Request) (int, error) {
 	if len(d.streams) > 1 {
 		to.Stream = 1 + x.stream
 	}
-	b.Toward(to)
+	b.SetTarget(to)
 	for k := range rs {
 		rs[k].add(b, d.number(k))
 	}

@@ -51,7 +51,7 @@ func (s *service) serve(ctx context.Context) {
 	for {
 		r, err := s.listen.Accept(ctx)
 		if err == nil {
-			err = r.Tell(s.qpn, s.addr)
+			err = r.AcceptQPN(s.qpn, s.addr)
 			if err == nil {
 				continue
 			}

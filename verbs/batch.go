@@ -16,16 +16,16 @@ type SendFlags uint32
 const (
 	// Fence starts the request only after all earlier READs and atomics of the
 	// queue pair have completed.
-	Fence SendFlags = 1 << iota
+	Fence SendFlags = 1 << iota // IBV_SEND_FENCE
 	// Signaled asks for a completion. A request without it completes silently
 	// on success; its resources are free once a later signaled one completes,
 	// so at least one request in each queue's worth must be signaled.
-	Signaled
+	Signaled // IBV_SEND_SIGNALED
 	// Solicited wakes a peer that waits with [CQConfig.SolicitedOnly].
-	Solicited
+	Solicited // IBV_SEND_SOLICITED
 	// Inline copies the data while posting: the local memory is the program's
 	// again when Post returns, and needs no registration.
-	Inline
+	Inline // IBV_SEND_INLINE
 )
 
 func (f SendFlags) String() string {
@@ -77,8 +77,8 @@ type Batch struct {
 	sges   []SGE
 	maxSGE int
 
-	named []*life  // address handles and windows, to be held open while posting
-	dests []toward // of a queue pair without a connection
+	named []*life    // address handles and windows, to be held open while posting
+	dests []targeted // of a queue pair without a connection
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's
@@ -173,7 +173,11 @@ func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 	case to == badRemote:
 		b.fail(ErrRange, "remote memory")
 	default:
-		b.fail(ErrRange, "local memory")
+		why := ErrRange
+		if slices.Contains(sges, closedSGE) {
+			why = ErrClosed
+		}
+		b.fail(why, "local memory")
 	}
 	return nil
 }

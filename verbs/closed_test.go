@@ -29,12 +29,12 @@ import (
 // What a closed object answers that is not ErrClosed. A call that ends what has
 // ended already succeeds.
 var closedAnswers = map[string]error{
-	"CMConn.Disconnect": nil,
-	"CMConn.Err":        verbs.ErrDisconnected,
-	"CMRequest.Accept":  verbs.ErrState, // it was answered: that is its end
-	"CMRequest.Answer":  verbs.ErrState,
-	"CMRequest.Reject":  verbs.ErrState,
-	"CMRequest.Tell":    verbs.ErrAttributes, // it was for a connection
+	"CMConn.Disconnect":   nil,
+	"CMConn.Err":          verbs.ErrDisconnected,
+	"CMRequest.Accept":    verbs.ErrState, // it was answered: that is its end
+	"CMRequest.AcceptUD":  verbs.ErrState,
+	"CMRequest.Reject":    verbs.ErrState,
+	"CMRequest.AcceptQPN": verbs.ErrAttributes, // it was for a connection
 }
 
 // Types of plain data, whose methods need no object of a device.

@@ -383,7 +383,7 @@ func TestCMDatagrams(t *testing.T) {
 		for range 2 {
 			r, err := l.Accept(ctx)
 			if err == nil {
-				err = r.Answer(verbs.ConnConfig{Setup: b.udSetup(t, 4), PrivateData: []byte("here")})
+				err = r.AcceptUD(verbs.ConnConfig{Setup: b.udSetup(t, 4), PrivateData: []byte("here")})
 			}
 			if err != nil {
 				t.Error(err)
@@ -436,7 +436,7 @@ func TestCMLookUp(t *testing.T) {
 			err = errors.New("another question")
 		}
 		if err == nil {
-			err = errors.Join(r.Tell(qpn, []byte("me")), r.Tell(qpn, make([]byte, verbs.MaxAcceptDataUD+1)))
+			err = errors.Join(r.AcceptQPN(qpn, []byte("me")), r.AcceptQPN(qpn, make([]byte, verbs.MaxAcceptDataUD+1)))
 		}
 		if !errors.Is(err, verbs.ErrAttributes) {
 			t.Error(err)

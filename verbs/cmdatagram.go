@@ -155,10 +155,10 @@ func (c *CMPeer) leave() error {
 	return errors.Join(err, c.id.do("leave by", func() error { return cgo.CMLeave(c.id.id, group) }))
 }
 
-// Answer tells the peer the queue pair number of a datagram service, whose
+// AcceptUD tells the peer the queue pair number of a datagram service, whose
 // queue pair comes from cfg.Setup; the request is done with. The peer's
 // address is in its datagrams.
-func (r *CMRequest) Answer(cfg ConnConfig) error {
+func (r *CMRequest) AcceptUD(cfg ConnConfig) error {
 	if err := r.answer("answer"); err != nil {
 		return err
 	}

@@ -285,7 +285,7 @@ func TestCMUdaddyClient(t *testing.T) {
 	r, err := l.Accept(ctx)
 	require.NoError(t, err)
 	var s side
-	require.NoError(t, r.Answer(verbs.ConnConfig{Setup: s.udSetup(t, 2*matchCount)}))
+	require.NoError(t, r.AcceptUD(verbs.ConnConfig{Setup: s.udSetup(t, 2*matchCount)}))
 	wcs := s.wait(t, matchCount)
 	allGood(t, wcs)
 	qpn, ok := wcs[0].Imm()

@@ -166,7 +166,7 @@ func (l *CMListener) arrived(m *CM, ev *cgo.CMEvent) {
 }
 
 // Accept waits for a request, which is to be answered by [CMRequest.Accept],
-// [CMRequest.Answer] or [CMRequest.Reject].
+// [CMRequest.AcceptUD] or [CMRequest.Reject].
 func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
 	select {
 	case r, ok := <-l.requests:
@@ -233,7 +233,7 @@ func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error)
 		return nil, err
 	}
 	if r.typ != RC {
-		return nil, errors.Join(opError("accept", r.id.life.label, ErrAttributes, "datagrams have no connection: use Answer"), r.id.close())
+		return nil, errors.Join(opError("accept", r.id.life.label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
 	}
 	c, err := r.accept(ctx, &cfg)
 	if err != nil {

@@ -35,11 +35,11 @@ func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMServ
 	return s, err
 }
 
-// Tell is [CMRequest.Answer] with the number of a queue pair that works
+// AcceptQPN is [CMRequest.AcceptUD] with the number of a queue pair that works
 // already, on whatever device handle. At most [MaxAcceptDataUD] bytes of
 // private data go along; the Q_Key does not: the peer takes it to be [UDPQKey],
 // unless private data say otherwise.
-func (r *CMRequest) Tell(qpn uint32, private []byte) error {
+func (r *CMRequest) AcceptQPN(qpn uint32, private []byte) error {
 	switch {
 	case r.typ != UD:
 		return opError("answer", r.id.life.label, ErrAttributes, "a connection: use Accept")

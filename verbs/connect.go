@@ -25,7 +25,7 @@ type ConnectConfig struct {
 	// here; 0 means 0.64 ms.
 	RNRTimer time.Duration
 	// MaxReads is how many READs and atomics may be outstanding in each
-	// direction; 0 means what the device can, at most 16.
+	// direction; 0 means what the device can, at most 16, and -1 none.
 	MaxReads int
 	// TrafficClass, HopLimit and FlowLabel go into the packets of RoCE v2.
 	// FlowLabel, of 20 bits, chooses their UDP source port: see [FlowLabelFor].
@@ -192,10 +192,12 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		c.RNRTimer = RNRTimer(12).Duration()
 	}
 	limit := min(dev.attr.MaxReadAtomic, dev.attr.MaxInitRead, 255)
-	if c.MaxReads == 0 {
+	switch {
+	case c.MaxReads == 0:
 		c.MaxReads = min(limit, 16)
-	}
-	if c.MaxReads < 0 || c.MaxReads > limit {
+	case c.MaxReads == -1:
+		c.MaxReads = 0
+	case c.MaxReads < 0 || c.MaxReads > limit:
 		return refuse("MaxReads ", c.MaxReads, "; the device allows ", limit)
 	}
 	return c, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func constants() []constant {
 		{uint64(WCLocalInv), "IBV_WC_LOCAL_INV"},
 		{uint64(WCAtomWrite), "IBV_WC_ATOMIC_WRITE"},
 		{uint64(WCRecv), "IBV_WC_RECV"},
-		{uint64(WCRecvWrite), "IBV_WC_RECV_RDMA_WITH_IMM"},
+		{uint64(WCRecvRDMAWithImm), "IBV_WC_RECV_RDMA_WITH_IMM"},
 		{uint64(WCRaw), "IBV_WC_DRIVER2"},
 		{wcFlagGRH, "IBV_WC_GRH"},
 		{wcFlagImm, "IBV_WC_WITH_IMM"},
@@ -151,6 +152,29 @@ func TestFlushIsTheHeaders(t *testing.T) {
 		t.Skip("headers of rdma-core 44 or older: no FLUSH to compare with")
 	}
 	require.Empty(t, compile(t, flushConstants()))
+}
+
+// A name of the C headers finds ours.
+func TestConstantsNameTheirs(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var source []byte
+	for _, f := range files {
+		if !strings.HasSuffix(f, "_test.go") {
+			b, err := os.ReadFile(f)
+			require.NoError(t, err)
+			source = append(source, b...)
+		}
+	}
+	for _, c := range append(constants(), flushConstants()...) {
+		switch {
+		case strings.ContainsAny(c.c, "| ("), // several, or no constant
+			strings.HasPrefix(c.c, "IBV_WR_"), strings.HasPrefix(c.c, "IBV_DEVICE_"), strings.HasPrefix(c.c, "IBV_FLUSH_"), // not exported
+			c.c == "IBV_WC_GRH", c.c == "IBV_WC_WITH_IMM", c.c == "IBV_WC_WITH_INV":
+			continue
+		}
+		require.Regexp(t, `//.*\b`+c.c+`\b`, string(source))
+	}
 }
 
 // compile answers what the C compiler of the build says of the constants.

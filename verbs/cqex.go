@@ -15,9 +15,9 @@ const (
 	// FieldsStandard is what a plain queue tells too.
 	FieldsStandard WCFields = 1 << 63
 	// FieldTimestamp is the device's clock at the completion.
-	FieldTimestamp WCFields = 1 << 7
+	FieldTimestamp WCFields = 1 << 7 // IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
 	// FieldWallClock is the time of day at the completion.
-	FieldWallClock WCFields = 1 << 11
+	FieldWallClock WCFields = 1 << 11 // IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK
 	// FieldSender is the GID of a datagram's sender, where packets have no route
 	// header: on EFA ([EFAFeatures.Sender]).
 	FieldSender WCFields = cgo.FieldSender

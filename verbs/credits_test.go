@@ -45,7 +45,7 @@ func connected(t *testing.T, cfg QPConfig, n int) (q *QP, b *Batch, cq *CQ, toPe
 	if cfg.Type.unconnected() {
 		ah := driverAH(t, p, 0xa1)
 		stream := min(cfg.Streams, 1)
-		toPeer = func() { b.Toward(Target{AH: ah, QPN: 0x77, QKey: 1, DCKey: 2, Stream: stream}) }
+		toPeer = func() { b.SetTarget(Target{AH: ah, QPN: 0x77, QKey: 1, DCKey: 2, Stream: stream}) }
 	}
 	b, err = q.NewBatch(n)
 	require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestStreamsSameNumber(t *testing.T) {
 	q, b, cq, _ := connected(t, QPConfig{Type: DCI, Streams: 4}, 4)
 	ah := driverAH(t, q.pd, 0xa1)
 	for i, flags := range []SendFlags{0, Signaled, Signaled} {
-		b.Toward(Target{AH: ah, QPN: 0x77, Stream: 1 + i%2})
+		b.SetTarget(Target{AH: ah, QPN: 0x77, Stream: 1 + i%2})
 		b.Send(7, flags, wordSGE)
 	}
 	_, err := b.Post()
@@ -316,7 +316,7 @@ func TestStreamsAnyOrder(t *testing.T) {
 	var wcs [1]WC
 	for round := range uint64(8) {
 		for i := range uint64(4) {
-			b.Toward(Target{AH: ah, QPN: 0x77, Stream: 1 + int(i)})
+			b.SetTarget(Target{AH: ah, QPN: 0x77, Stream: 1 + int(i)})
 			b.Send(round*10+i, Signaled, wordSGE)
 		}
 		_, err := b.Post()
@@ -325,7 +325,7 @@ func TestStreamsAnyOrder(t *testing.T) {
 			standin.Complete(standinQP, round*10+i, uint32(WCSuccess))
 			_, err = cq.Poll(wcs[:])
 			require.NoError(t, err)
-			b.Toward(Target{AH: ah, QPN: 0x77, Stream: 1})
+			b.SetTarget(Target{AH: ah, QPN: 0x77, Stream: 1})
 			b.Send(99, Signaled, wordSGE)
 			if i != 0 {
 				_, err = b.Post()
@@ -400,7 +400,7 @@ func TestCreditsModel(t *testing.T) {
 							p.stream = 1 + r.IntN(cfg.Streams)
 						}
 						if ah != nil {
-							b.Toward(Target{AH: ah, QPN: 0x77, Stream: p.stream})
+							b.SetTarget(Target{AH: ah, QPN: 0x77, Stream: p.stream})
 						}
 						flags := SendFlags(0)
 						if p.signaled {

@@ -141,9 +141,9 @@ func (d *Device) SoftRoCE() bool { return d.attr.VendorID == 0xffffff }
 type AtomicCap int
 
 const (
-	AtomicNone AtomicCap = iota // no atomics
-	AtomicHCA                   // among the queue pairs of this device only: not with the host's CPUs
-	AtomicGlob                  // with the host's CPUs too
+	AtomicNone AtomicCap = iota // IBV_ATOMIC_NONE: no atomics
+	AtomicHCA                   // IBV_ATOMIC_HCA: among the queue pairs of this device only: not with the host's CPUs
+	AtomicGlob                  // IBV_ATOMIC_GLOB: with the host's CPUs too
 )
 
 func (c AtomicCap) String() string {

@@ -191,7 +191,7 @@ func (d *drainer) addMark(b *Batch) {
 	case d.q.typ == UD:
 		b.SendTo(drainID, Signaled, Dest{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey})
 	default:
-		b.Toward(Target{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey})
+		b.SetTarget(Target{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey})
 		b.Send(drainID, Signaled)
 	}
 }

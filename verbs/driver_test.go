@@ -70,10 +70,10 @@ func TestDCISequence(t *testing.T) {
 	b, err := q.NewBatch(8)
 	require.NoError(t, err)
 	sge := SGE{Addr: 0x5000, Length: 64, LKey: 9}
-	b.Toward(Target{AH: ah1, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 1})
+	b.SetTarget(Target{AH: ah1, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 1})
 	b.Write(1, Signaled, Remote{Addr: 0x1000, RKey: 5}, sge)
 	b.Read(2, 0, Remote{Addr: 0x2000, RKey: 5}, sge)
-	b.Toward(Target{AH: ah2, QPN: 0x88, DCKey: 0xee})
+	b.SetTarget(Target{AH: ah2, QPN: 0x88, DCKey: 0xee})
 	b.FetchAdd(3, Signaled, Remote{Addr: 0x3000, RKey: 6}, 4, SGE{Addr: 0x6000, Length: 8, LKey: 9})
 	b.SendInline(4, Signaled, []byte("hello"))
 	n, err := b.Post()
@@ -98,7 +98,7 @@ func TestDCISequence(t *testing.T) {
 	b.Write(5, Signaled, Remote{Addr: 0x1000, RKey: 5}, sge)
 	_, err = b.Post()
 	require.ErrorIs(t, err, ErrAttributes, "a target is for one batch")
-	require.ErrorContains(t, err, "Toward")
+	require.ErrorContains(t, err, "SetTarget")
 	require.NoError(t, q.ResetStream(3))
 	f, err := d.Mlx5()
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestSRDSequence(t *testing.T) {
 	standin.Recorded()
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
-	b.Toward(Target{AH: ah, QPN: 0x55, QKey: 0x66})
+	b.SetTarget(Target{AH: ah, QPN: 0x55, QKey: 0x66})
 	b.Read(1, Signaled, Remote{Addr: 0x2000, RKey: 5}, SGE{Addr: 0x5000, Length: 64, LKey: 9})
 	b.SendImm(2, 0, 3, SGE{Addr: 0x5000, Length: 64, LKey: 9}, SGE{Addr: 0x6000, Length: 32, LKey: 9})
 	_, err = b.Post()
@@ -220,7 +220,7 @@ func TestMaskedDCI(t *testing.T) {
 	b, err := q.NewBatch(2)
 	require.NoError(t, err)
 	at, result := Remote{Addr: 0x1000, RKey: 5}, SGE{Addr: 0x5000, Length: 8, LKey: 9}
-	b.Toward(Target{AH: ah, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 5})
+	b.SetTarget(Target{AH: ah, QPN: 0x77, DCKey: 0xdddddddddddd, Stream: 5})
 	b.MaskedCmpSwap(6, Signaled, at, MaskedCmpSwap{Compare: 1, CompareMask: 2, Swap: 3, SwapMask: 4}, result)
 	b.Write(7, Signaled, at, result)
 	_, err = b.Post()
@@ -235,7 +235,7 @@ func TestMaskedDCI(t *testing.T) {
 		  dc ah=0xa1 dctn=0x77 key=0xdddddddddddd stream=5
 		  sge lkey=0x9 addr=0x5000 length=8
 		complete`)
-	b.Toward(Target{AH: ah, QPN: 0x78, DCKey: 1})
+	b.SetTarget(Target{AH: ah, QPN: 0x78, DCKey: 1})
 	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{Add: 1, Boundary: 0x80}, result)
 	_, err = b.Post()
 	require.NoError(t, err)
@@ -246,7 +246,7 @@ func TestMaskedDCI(t *testing.T) {
 		complete`)
 	b.MaskedFetchAdd(8, 0, at, MaskedFetchAdd{}, result)
 	_, err = b.Post()
-	require.ErrorContains(t, err, "Toward")
+	require.ErrorContains(t, err, "SetTarget")
 	require.NoError(t, q.Close())
 }
 

@@ -12,26 +12,26 @@ import (
 type EventType uint32
 
 const (
-	EventCQError         EventType = iota // a completion queue overran
-	EventQPFatal                          // a queue pair failed inside the device
-	EventQPRequest                        // an invalid request of the peer
-	EventQPAccess                         // an access violation of the peer
-	EventEstablished                      // the first packet came before [StateRTS]
-	EventSQDrained                        // [StateSQD]: the sends under way are done
-	EventMigrated                         //
-	EventMigrationFailed                  //
-	EventDeviceFatal                      // the device failed, or was removed
-	EventPortActive                       //
-	EventPortError                        // the link went down
-	EventLIDChange                        //
-	EventPKeyChange                       //
-	EventSMChange                         //
-	EventSRQError                         //
-	EventSRQLimit                         // fewer receives are left than [SRQ.Arm] said
-	EventLastWQE                          // a queue pair in error takes no more from its shared receive queue
-	EventReregister                       //
-	EventGIDChange                        // the GID table changed
-	EventWQFatal                          //
+	EventCQError         EventType = iota // IBV_EVENT_CQ_ERR: a completion queue overran
+	EventQPFatal                          // IBV_EVENT_QP_FATAL: a queue pair failed inside the device
+	EventQPRequest                        // IBV_EVENT_QP_REQ_ERR: an invalid request of the peer
+	EventQPAccess                         // IBV_EVENT_QP_ACCESS_ERR: an access violation of the peer
+	EventEstablished                      // IBV_EVENT_COMM_EST: the first packet came before [StateRTS]
+	EventSQDrained                        // IBV_EVENT_SQ_DRAINED: [StateSQD]: the sends under way are done
+	EventMigrated                         // IBV_EVENT_PATH_MIG
+	EventMigrationFailed                  // IBV_EVENT_PATH_MIG_ERR
+	EventDeviceFatal                      // IBV_EVENT_DEVICE_FATAL: the device failed, or was removed
+	EventPortActive                       // IBV_EVENT_PORT_ACTIVE
+	EventPortError                        // IBV_EVENT_PORT_ERR: the link went down
+	EventLIDChange                        // IBV_EVENT_LID_CHANGE
+	EventPKeyChange                       // IBV_EVENT_PKEY_CHANGE
+	EventSMChange                         // IBV_EVENT_SM_CHANGE
+	EventSRQError                         // IBV_EVENT_SRQ_ERR
+	EventSRQLimit                         // IBV_EVENT_SRQ_LIMIT_REACHED: fewer receives are left than [SRQ.Arm] said
+	EventLastWQE                          // IBV_EVENT_QP_LAST_WQE_REACHED: a queue pair in error takes no more from its shared receive queue
+	EventReregister                       // IBV_EVENT_CLIENT_REREGISTER
+	EventGIDChange                        // IBV_EVENT_GID_CHANGE: the GID table changed
+	EventWQFatal                          // IBV_EVENT_WQ_FATAL
 )
 
 // String is libibverbs' text for the event.

@@ -14,11 +14,11 @@ import (
 type SendOps uint64
 
 const (
-	OpLocalInvalidate SendOps = 1 << 7
-	OpBindWindow      SendOps = 1 << 8
-	OpSendInvalidate  SendOps = 1 << 9
-	OpAtomicWrite     SendOps = 1 << 12 // InfiniBand specification, release 1.6; rdma-core 43
-	OpFlush           SendOps = 1 << 11 // the same; built with the headers of rdma-core 45 or later
+	OpLocalInvalidate SendOps = 1 << 7  // IBV_QP_EX_WITH_LOCAL_INV
+	OpBindWindow      SendOps = 1 << 8  // IBV_QP_EX_WITH_BIND_MW
+	OpSendInvalidate  SendOps = 1 << 9  // IBV_QP_EX_WITH_SEND_WITH_INV
+	OpAtomicWrite     SendOps = 1 << 12 // IBV_QP_EX_WITH_ATOMIC_WRITE: InfiniBand specification, release 1.6; rdma-core 43
+	OpFlush           SendOps = 1 << 11 // IBV_QP_EX_WITH_FLUSH: the same; built with the headers of rdma-core 45 or later
 	// OpMasked is for masked atomics by raw work queue entries of mlx5.
 	OpMasked SendOps = 1 << 62 // and for [Batch.Raw]
 )
@@ -176,8 +176,8 @@ func (b *Batch) AtomicWrite(id uint64, flags SendFlags, at Remote, value uint64)
 type FlushType uint8
 
 const (
-	FlushGlobal     FlushType = 1 // everybody at the peer sees the data
-	FlushPersistent FlushType = 2 // it survives a loss of power
+	FlushGlobal     FlushType = 1 // IBV_FLUSH_GLOBAL: everybody at the peer sees the data
+	FlushPersistent FlushType = 2 // IBV_FLUSH_PERSISTENT: it survives a loss of power
 )
 
 // How much a FLUSH reaches (enum ibv_selectivity_level).
@@ -213,16 +213,16 @@ type Target struct {
 	Stream int    // DC: stream of the initiator, from 1 on; 0 if it has none
 }
 
-// toward is a target and the first request that goes to it.
-type toward struct {
+// targeted is a target and the first request that goes to it.
+type targeted struct {
 	from int
 	t    Target
 }
 
-// Toward sends the requests that are added from now on to that target, until
+// SetTarget sends the requests that are added from now on to that target, until
 // the batch is posted. For queue pairs without a connection only; each request
 // needs a target.
-func (b *Batch) Toward(t Target) {
+func (b *Batch) SetTarget(t Target) {
 	switch {
 	case !b.qp.typ.unconnected():
 		b.fail(ErrAttributes, "a target is for DCI and SRD")
@@ -237,14 +237,14 @@ func (b *Batch) Toward(t Target) {
 			return
 		}
 	}
-	b.dests = append(b.dests, toward{b.n, t})
+	b.dests = append(b.dests, targeted{b.n, t})
 	b.name(&t.AH.life)
 }
 
 // address writes the targets into the requests, before they are posted.
 func (b *Batch) address() error {
 	if len(b.dests) == 0 || b.dests[0].from > 0 {
-		return opError("post send to", b.qp.life.label, ErrAttributes, "a request has no target: call Toward first")
+		return opError("post send to", b.qp.life.label, ErrAttributes, "a request has no target: call SetTarget first")
 	}
 	for i, d := range b.dests {
 		end := b.n

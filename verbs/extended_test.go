@@ -54,7 +54,7 @@ func TestExtendedPost(t *testing.T) {
 	require.EqualValues(t, 44, imm)
 	imm, _ = got[2].Imm()
 	require.EqualValues(t, 55, imm)
-	require.Equal(t, verbs.WCRecvWrite, got[2].Opcode())
+	require.Equal(t, verbs.WCRecvRDMAWithImm, got[2].Opcode())
 	require.Equal(t, "inline", string(b.mr.Bytes()[3*4096:3*4096+6]))
 
 	batch.Write(10, verbs.Signaled, remote.At(0), a.mr.SGE(0, 3), a.mr.SGE(7, 300))

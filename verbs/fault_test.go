@@ -51,7 +51,7 @@ func TestWrongTransitionsAndAttributes(t *testing.T) {
 	bad = e
 	bad.GID = verbs.GID{}
 	require.ErrorIs(t, s.qp.Connect(bad, verbs.ConnectConfig{}), verbs.ErrNoGID)
-	for _, c := range []verbs.ConnectConfig{{MTU: 9}, {Retries: 8}, {RNRRetries: -2}, {AckTimeout: -1}, {MaxReads: 1000}} {
+	for _, c := range []verbs.ConnectConfig{{MTU: 9}, {Retries: 8}, {RNRRetries: -2}, {AckTimeout: -1}, {MaxReads: 1000}, {MaxReads: -2}} {
 		require.ErrorIs(t, s.qp.Connect(e, c), verbs.ErrAttributes, "%+v", c)
 	}
 	require.ErrorIs(t, s.qp.Activate(), verbs.ErrAttributes)
@@ -67,6 +67,53 @@ func TestWrongTransitionsAndAttributes(t *testing.T) {
 	require.Equal(t, s.qp.Num(), a.DestQPN)
 	require.Equal(t, e.GID, a.AH.GID)
 	require.Equal(t, e.MTU, a.PathMTU)
+}
+
+// A queue pair without READs and atomics, in either direction.
+func TestConnectWithoutReads(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{MaxReads: -1})
+	q, err := a.qp.Query()
+	require.NoError(t, err)
+	require.Zero(t, q.MaxReadAtomic)
+	require.Zero(t, q.MaxDestReadAtomic)
+	batch := a.batch(t, 1)
+	batch.Write(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+	a.do(t, batch, 1)
+}
+
+// A closed region has no bytes, and what names it is refused before a device
+// sees its key.
+func TestClosedRegionNamesNothing(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := a.pd.AllocMR(4096, verbs.MRConfig{})
+	require.NoError(t, err)
+	require.Len(t, mr.Bytes(), 4096)
+	require.NoError(t, mr.Close())
+	require.Nil(t, mr.Bytes())
+	batch := a.batch(t, 1)
+	batch.Read(1, verbs.Signaled, b.mr.Region().At(0), mr.SGE(0, 8))
+	_, err = batch.Post()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+	recv, err := a.qp.NewRecvBatch(1)
+	require.NoError(t, err)
+	recv.Recv(1, mr.SGE(0, 8))
+	_, err = recv.Post()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+	require.ErrorIs(t, newRequester(t, a, verbs.RequesterConfig{}).Read(t.Context(), b.mr.Region().At(0), mr.SGE(0, 8)), verbs.ErrClosed)
+	require.NoError(t, a.qp.Err(), "nothing was posted")
+}
+
+// A part of a region keeps its own bounds.
+func TestPartOfRegion(t *testing.T) {
+	r := verbs.Region{Addr: 4096, Length: 100, RKey: 7}
+	require.Equal(t, verbs.Region{Addr: 4106, Length: 20, RKey: 7}, r.Slice(10, 20))
+	require.Equal(t, verbs.Region{Addr: 4196, RKey: 7}, r.Slice(100, 0))
+	require.Equal(t, verbs.Remote{Addr: 4125, RKey: 7}, r.Slice(10, 20).At(19))
+	none := verbs.Region{}
+	require.Equal(t, none.At(0), r.Slice(10, 20).At(20))
+	for _, s := range []verbs.Region{r.Slice(101, 0), r.Slice(90, 11), r.Slice(1, ^uint64(0)), r.Slice(^uint64(0), 2)} {
+		require.Equal(t, none, s)
+	}
 }
 
 // Send queue drain: RTS to SQD and back.

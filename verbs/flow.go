@@ -13,18 +13,18 @@ import (
 type FlowType uint32
 
 const (
-	FlowMatching         FlowType = 0 // those that the rule's headers fit
-	FlowDefault          FlowType = 1 // those that no other rule fits
-	FlowMulticastDefault FlowType = 2 // the multicasts among them
-	FlowSniffer          FlowType = 3 // copies of all packets of the port
+	FlowMatching         FlowType = 0 // IBV_FLOW_ATTR_NORMAL: those that the rule's headers fit
+	FlowDefault          FlowType = 1 // IBV_FLOW_ATTR_ALL_DEFAULT: those that no other rule fits
+	FlowMulticastDefault FlowType = 2 // IBV_FLOW_ATTR_MC_DEFAULT: the multicasts among them
+	FlowSniffer          FlowType = 3 // IBV_FLOW_ATTR_SNIFFER: copies of all packets of the port
 )
 
 // FlowProtocol is a transport with ports (enum ibv_flow_spec_type).
 type FlowProtocol uint32
 
 const (
-	FlowTCP FlowProtocol = 0x40
-	FlowUDP FlowProtocol = 0x41
+	FlowTCP FlowProtocol = 0x40 // IBV_FLOW_SPEC_TCP
+	FlowUDP FlowProtocol = 0x41 // IBV_FLOW_SPEC_UDP
 )
 
 // FlowRule says which packets a queue pair receives: those in which each field

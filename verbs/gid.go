@@ -28,9 +28,9 @@ func GIDOf(a netip.Addr) GID { return a.As16() }
 type GIDType uint32
 
 const (
-	GIDInfiniBand GIDType = iota
-	GIDRoCEv1
-	GIDRoCEv2
+	GIDInfiniBand GIDType = iota // IBV_GID_TYPE_IB
+	GIDRoCEv1                    // IBV_GID_TYPE_ROCE_V1
+	GIDRoCEv2                    // IBV_GID_TYPE_ROCE_V2
 )
 
 func (t GIDType) String() string {

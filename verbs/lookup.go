@@ -63,15 +63,15 @@ type Path struct {
 type NeighbourState uint16
 
 const (
-	NeighbourNone       NeighbourState = 0
-	NeighbourIncomplete NeighbourState = 0x01 // asked for, no answer yet
-	NeighbourReachable  NeighbourState = 0x02
-	NeighbourStale      NeighbourState = 0x04 // known, not confirmed lately
-	NeighbourDelay      NeighbourState = 0x08
-	NeighbourProbe      NeighbourState = 0x10
-	NeighbourFailed     NeighbourState = 0x20
-	NeighbourNoARP      NeighbourState = 0x40 // the link needs no link-layer addresses
-	NeighbourPermanent  NeighbourState = 0x80 // set by hand, or this host itself
+	NeighbourNone       NeighbourState = 0    // NUD_NONE
+	NeighbourIncomplete NeighbourState = 0x01 // NUD_INCOMPLETE: asked for, no answer yet
+	NeighbourReachable  NeighbourState = 0x02 // NUD_REACHABLE
+	NeighbourStale      NeighbourState = 0x04 // NUD_STALE: known, not confirmed lately
+	NeighbourDelay      NeighbourState = 0x08 // NUD_DELAY
+	NeighbourProbe      NeighbourState = 0x10 // NUD_PROBE
+	NeighbourFailed     NeighbourState = 0x20 // NUD_FAILED
+	NeighbourNoARP      NeighbourState = 0x40 // NUD_NOARP: the link needs no link-layer addresses
+	NeighbourPermanent  NeighbourState = 0x80 // NUD_PERMANENT: set by hand, or this host itself
 )
 
 func (s NeighbourState) String() string {

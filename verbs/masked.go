@@ -153,7 +153,7 @@ func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	switch {
 	case qp.typ != RC:
 		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "an RC queue pair is needed")
-	case mr.SGE(off, 8) == badSGE || off%8 != 0:
+	case mr.SGE(off, 8).Length > maxSGELength || off%8 != 0:
 		return nil, opError("make masked atomics on", qp.life.label, ErrRange, "8 aligned bytes at offset ", off)
 	case cfg.Retries < 0:
 		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "Retries ", cfg.Retries)

@@ -149,9 +149,9 @@ func (m *MR) reregister(flags uint32, p *PD, access Access) error {
 type Advice uint32
 
 const (
-	AdvisePrefetch        Advice = 0 // it will be read
-	AdvisePrefetchWrite   Advice = 1 // it will be written
-	AdvisePrefetchNoFault Advice = 2 // map what is in memory, fault nothing in
+	AdvisePrefetch        Advice = 0 // IBV_ADVISE_MR_ADVICE_PREFETCH: it will be read
+	AdvisePrefetchWrite   Advice = 1 // IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE: it will be written
+	AdvisePrefetchNoFault Advice = 2 // IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: map what is in memory, fault nothing in
 )
 
 // Prefetch has the pages of n bytes at offset off mapped for the device before
@@ -159,8 +159,8 @@ const (
 func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
 	const flush = 1
 	s := m.SGE(off, n)
-	if s == badSGE {
-		return opError("prefetch", m.life.label, ErrRange, "offset ", off, ", length ", n)
+	if s.Length > maxSGELength {
+		return opError("prefetch", m.life.label, refusal(s), "offset ", off, ", length ", n)
 	}
 	flags := uint32(0)
 	if wait {

@@ -16,17 +16,17 @@ import (
 type Access uint32
 
 const (
-	LocalWrite   Access = 1 << 0  // the device may write: receives, READ and atomic results
-	RemoteWrite  Access = 1 << 1  // peers may WRITE
-	RemoteRead   Access = 1 << 2  // peers may READ
-	RemoteAtomic Access = 1 << 3  // peers may CMP_SWAP and FETCH_ADD
-	BindWindow   Access = 1 << 4  // memory windows may be bound to it
-	OnDemand     Access = 1 << 6  // pages are mapped when they are needed, and not pinned
-	HugePages    Access = 1 << 7  // with OnDemand: all of it lies in huge pages
-	RelaxedOrder Access = 1 << 20 // writes may become visible out of order (PCIe relaxed ordering)
+	LocalWrite   Access = 1 << 0  // IBV_ACCESS_LOCAL_WRITE: the device may write: receives, READ and atomic results
+	RemoteWrite  Access = 1 << 1  // IBV_ACCESS_REMOTE_WRITE: peers may WRITE
+	RemoteRead   Access = 1 << 2  // IBV_ACCESS_REMOTE_READ: peers may READ
+	RemoteAtomic Access = 1 << 3  // IBV_ACCESS_REMOTE_ATOMIC: peers may CMP_SWAP and FETCH_ADD
+	BindWindow   Access = 1 << 4  // IBV_ACCESS_MW_BIND: memory windows may be bound to it
+	OnDemand     Access = 1 << 6  // IBV_ACCESS_ON_DEMAND: pages are mapped when they are needed, and not pinned
+	HugePages    Access = 1 << 7  // IBV_ACCESS_HUGETLB: with OnDemand: all of it lies in huge pages
+	RelaxedOrder Access = 1 << 20 // IBV_ACCESS_RELAXED_ORDERING: writes may become visible out of order (PCIe relaxed ordering)
 
-	FlushableGlobal     Access = 1 << 8 // peers may FLUSH for visibility
-	FlushablePersistent Access = 1 << 9 // peers may FLUSH for persistence
+	FlushableGlobal     Access = 1 << 8 // IBV_ACCESS_FLUSH_GLOBAL: peers may FLUSH for visibility
+	FlushablePersistent Access = 1 << 9 // IBV_ACCESS_FLUSH_PERSISTENT: peers may FLUSH for persistence
 )
 
 // PageSize chooses the pages of a buffer.
@@ -207,8 +207,12 @@ func (m *MR) Bytes() []byte {
 func (m *MR) LKey() uint32 { return m.lkey }
 
 // SGE names n bytes at offset off for use in a work request. A range outside
-// the region gives an entry that every post refuses with [ErrRange].
+// the region gives an entry that every post refuses with [ErrRange], a closed
+// region one that is refused with [ErrClosed].
 func (m *MR) SGE(off, n int) SGE {
+	if m.life.users.Load() < 0 {
+		return closedSGE
+	}
 	if off < 0 || n < 0 || off > m.size || n > m.size-off || uint64(n) > maxSGELength {
 		return badSGE
 	}
@@ -239,6 +243,24 @@ func (r Region) At(off uint64) Remote {
 	return Remote{Addr: r.Addr + off, RKey: r.RKey}
 }
 
+// Slice is the part of the region from offset off on that has n bytes, whose
+// bounds [Region.At] keeps; the peer's device keeps those of the whole region.
+// What lies outside gives a region of no bytes.
+func (r Region) Slice(off, n uint64) Region {
+	if off > r.Length || n > r.Length-off {
+		return Region{}
+	}
+	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}
+}
+
+// refusal is why a piece of local memory that is too long was made so.
+func refusal(s SGE) error {
+	if s == closedSGE {
+		return ErrClosed
+	}
+	return ErrRange
+}
+
 // Remote is a place in a peer's memory.
 type Remote struct {
 	Addr uint64
@@ -254,5 +276,6 @@ const maxSGELength = 1 << 31
 
 var (
 	badSGE    = SGE{Length: 0xffffffff}
+	closedSGE = SGE{Length: 0xfffffffe}
 	badRemote = Remote{Addr: 0xffffffffffffffff, RKey: 0xffffffff}
 )

@@ -163,7 +163,7 @@ func TestSendAndReceive(t *testing.T) {
 			require.True(t, ok)
 			require.EqualValues(t, 0xcafe1234, imm)
 			require.Equal(t, "inline", string(b.mr.Bytes()[2*4096:2*4096+6]))
-			require.Equal(t, verbs.WCRecvWrite, got[3].Opcode())
+			require.Equal(t, verbs.WCRecvRDMAWithImm, got[3].Opcode())
 			imm, ok = got[3].Imm()
 			require.True(t, ok)
 			require.EqualValues(t, 77, imm)

@@ -8,11 +8,11 @@ import (
 type MTU int
 
 const (
-	MTU256 MTU = iota + 1
-	MTU512
-	MTU1024
-	MTU2048
-	MTU4096
+	MTU256  MTU = iota + 1 // IBV_MTU_256
+	MTU512                 // IBV_MTU_512
+	MTU1024                // IBV_MTU_1024
+	MTU2048                // IBV_MTU_2048
+	MTU4096                // IBV_MTU_4096
 )
 
 // Bytes is the payload that one packet carries.
@@ -27,12 +27,12 @@ func (m MTU) Bytes() int {
 type PortState int
 
 const (
-	PortNop PortState = iota
-	PortDown
-	PortInit
-	PortArmed
-	PortActive
-	PortActiveDefer
+	PortNop         PortState = iota // IBV_PORT_NOP
+	PortDown                         // IBV_PORT_DOWN
+	PortInit                         // IBV_PORT_INIT
+	PortArmed                        // IBV_PORT_ARMED
+	PortActive                       // IBV_PORT_ACTIVE
+	PortActiveDefer                  // IBV_PORT_ACTIVE_DEFER
 )
 
 func (s PortState) String() string {
@@ -44,9 +44,9 @@ func (s PortState) String() string {
 type LinkLayer int
 
 const (
-	LinkUnspecified LinkLayer = iota
-	LinkInfiniBand
-	LinkEthernet
+	LinkUnspecified LinkLayer = iota // IBV_LINK_LAYER_UNSPECIFIED
+	LinkInfiniBand                   // IBV_LINK_LAYER_INFINIBAND
+	LinkEthernet                     // IBV_LINK_LAYER_ETHERNET
 )
 
 func (l LinkLayer) String() string {

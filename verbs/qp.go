@@ -15,21 +15,21 @@ import (
 type QPType uint32
 
 const (
-	RC QPType = 2 // reliable connection
-	UC QPType = 3 // unreliable connection: SEND and WRITE only
-	UD QPType = 4 // unreliable datagram: SEND only, up to one MTU
+	RC QPType = 2 // IBV_QPT_RC: reliable connection
+	UC QPType = 3 // IBV_QPT_UC: unreliable connection: SEND and WRITE only
+	UD QPType = 4 // IBV_QPT_UD: unreliable datagram: SEND only, up to one MTU
 	// RawPacket sends and receives whole Ethernet frames; it needs CAP_NET_RAW.
-	RawPacket QPType = 8
+	RawPacket QPType = 8 // IBV_QPT_RAW_PACKET
 
 	// Kinds that only one provider has; libibverbs knows them as
 	// IBV_QPT_DRIVER.
-	DCI QPType = 0x101 // mlx5: initiator of the dynamically connected transport
-	DCT QPType = 0x102 // mlx5: target of it; it only receives
-	SRD QPType = 0x103 // EFA: scalable reliable datagram
+	DCI QPType = 0x101 // MLX5DV_DCTYPE_DCI: mlx5: initiator of the dynamically connected transport
+	DCT QPType = 0x102 // MLX5DV_DCTYPE_DCT: mlx5: target of it; it only receives
+	SRD QPType = 0x103 // EFADV_QP_DRIVER_TYPE_SRD: EFA: scalable reliable datagram
 )
 
 // unconnected tells whether each request names its destination, remote memory
-// included: see [Batch.Toward].
+// included: see [Batch.SetTarget].
 func (t QPType) unconnected() bool { return t == DCI || t == SRD }
 
 func (t QPType) String() string {

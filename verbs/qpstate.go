@@ -11,13 +11,13 @@ import (
 type QPState uint32
 
 const (
-	StateReset QPState = iota
-	StateInit          // receives may be posted
-	StateRTR           // ready to receive
-	StateRTS           // ready to send
-	StateSQD           // send queue draining
-	StateSQE           // send queue in error (UC and UD)
-	StateError         // everything is flushed
+	StateReset QPState = iota // IBV_QPS_RESET
+	StateInit                 // IBV_QPS_INIT: receives may be posted
+	StateRTR                  // IBV_QPS_RTR: ready to receive
+	StateRTS                  // IBV_QPS_RTS: ready to send
+	StateSQD                  // IBV_QPS_SQD: send queue draining
+	StateSQE                  // IBV_QPS_SQE: send queue in error (UC and UD)
+	StateError                // IBV_QPS_ERR: everything is flushed
 )
 
 func (s QPState) String() string {
@@ -29,31 +29,31 @@ func (s QPState) String() string {
 type AttrMask uint32
 
 const (
-	AttrState AttrMask = 1 << iota
-	AttrCurState
-	AttrSQDNotify
-	AttrAccess
-	AttrPKeyIndex
-	AttrPort
-	AttrQKey
-	AttrAV
-	AttrPathMTU
-	AttrTimeout
-	AttrRetryCount
-	AttrRNRRetry
-	AttrRQPSN
-	AttrMaxReadAtomic
-	AttrAltPath
-	AttrMinRNRTimer
-	AttrSQPSN
-	AttrMaxDestReadAtomic
-	AttrPathMigState
-	AttrCap
-	AttrDestQPN
+	AttrState             AttrMask = 1 << iota // IBV_QP_STATE
+	AttrCurState                               // IBV_QP_CUR_STATE
+	AttrSQDNotify                              // IBV_QP_EN_SQD_ASYNC_NOTIFY
+	AttrAccess                                 // IBV_QP_ACCESS_FLAGS
+	AttrPKeyIndex                              // IBV_QP_PKEY_INDEX
+	AttrPort                                   // IBV_QP_PORT
+	AttrQKey                                   // IBV_QP_QKEY
+	AttrAV                                     // IBV_QP_AV
+	AttrPathMTU                                // IBV_QP_PATH_MTU
+	AttrTimeout                                // IBV_QP_TIMEOUT
+	AttrRetryCount                             // IBV_QP_RETRY_CNT
+	AttrRNRRetry                               // IBV_QP_RNR_RETRY
+	AttrRQPSN                                  // IBV_QP_RQ_PSN
+	AttrMaxReadAtomic                          // IBV_QP_MAX_QP_RD_ATOMIC
+	AttrAltPath                                // IBV_QP_ALT_PATH
+	AttrMinRNRTimer                            // IBV_QP_MIN_RNR_TIMER
+	AttrSQPSN                                  // IBV_QP_SQ_PSN
+	AttrMaxDestReadAtomic                      // IBV_QP_MAX_DEST_RD_ATOMIC
+	AttrPathMigState                           // IBV_QP_PATH_MIG_STATE
+	AttrCap                                    // IBV_QP_CAP
+	AttrDestQPN                                // IBV_QP_DEST_QPN
 )
 
 // AttrRateLimit is above a gap in the kernel's enumeration.
-const AttrRateLimit AttrMask = 1 << 25
+const AttrRateLimit AttrMask = 1 << 25 // IBV_QP_RATE_LIMIT
 
 var attrNames = [...]string{"STATE", "CUR_STATE", "SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT",
 	"QKEY", "AV", "PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH",

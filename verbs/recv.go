@@ -71,7 +71,7 @@ func (b *RecvBatch) Recv(id uint64, sges ...SGE) {
 	}
 	for j, s := range sges {
 		if s.Length > maxSGELength {
-			b.err = opError("add to receive batch of", b.label(), ErrRange, "local memory")
+			b.err = opError("add to receive batch of", b.label(), refusal(s), "local memory")
 			return
 		}
 		b.chain.SGEs[i*b.chain.MaxSGE+j] = s

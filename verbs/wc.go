@@ -10,55 +10,55 @@ import (
 type WCStatus uint32
 
 const (
-	WCSuccess           WCStatus = iota
-	WCLocalLength                // a message did not fit the local buffer, or exceeded the device's limit
-	WCLocalQPOperation           // the device could not carry out the request
-	WCLocalEEC                   //
-	WCLocalProtection            // a local key, range or access right was wrong
-	WCFlushed                    // the queue pair was in error when the request's turn came
-	WCMWBind                     // a memory window could not be bound
-	WCBadResponse                // the responder sent an unexpected opcode
-	WCLocalAccess                // a WRITE with immediate or a READ response found the local memory protected
-	WCRemoteInvalid              // the responder refused the request as malformed: too long, or not supported
-	WCRemoteAccess               // wrong rkey, range or access right at the responder
-	WCRemoteOperation            // the responder could not complete the request
-	WCRetryExceeded              // no answer after all retries: the peer is dead or unreachable
-	WCRNRRetryExceeded           // the responder had no receive posted for too long
-	WCLocalRDDViolation          //
-	WCRemoteInvalidRD            //
-	WCRemoteAborted              //
-	WCInvalidEECN                //
-	WCInvalidEECState            //
-	WCFatal                      // the device failed
-	WCResponseTimeout            //
-	WCGeneral                    //
+	WCSuccess           WCStatus = iota // IBV_WC_SUCCESS
+	WCLocalLength                       // IBV_WC_LOC_LEN_ERR: a message did not fit the local buffer, or exceeded the device's limit
+	WCLocalQPOperation                  // IBV_WC_LOC_QP_OP_ERR: the device could not carry out the request
+	WCLocalEEC                          // IBV_WC_LOC_EEC_OP_ERR
+	WCLocalProtection                   // IBV_WC_LOC_PROT_ERR: a local key, range or access right was wrong
+	WCFlushed                           // IBV_WC_WR_FLUSH_ERR: the queue pair was in error when the request's turn came
+	WCMWBind                            // IBV_WC_MW_BIND_ERR: a memory window could not be bound
+	WCBadResponse                       // IBV_WC_BAD_RESP_ERR: the responder sent an unexpected opcode
+	WCLocalAccess                       // IBV_WC_LOC_ACCESS_ERR: a WRITE with immediate or a READ response found the local memory protected
+	WCRemoteInvalid                     // IBV_WC_REM_INV_REQ_ERR: the responder refused the request as malformed: too long, or not supported
+	WCRemoteAccess                      // IBV_WC_REM_ACCESS_ERR: wrong rkey, range or access right at the responder
+	WCRemoteOperation                   // IBV_WC_REM_OP_ERR: the responder could not complete the request
+	WCRetryExceeded                     // IBV_WC_RETRY_EXC_ERR: no answer after all retries: the peer is dead or unreachable
+	WCRNRRetryExceeded                  // IBV_WC_RNR_RETRY_EXC_ERR: the responder had no receive posted for too long
+	WCLocalRDDViolation                 // IBV_WC_LOC_RDD_VIOL_ERR
+	WCRemoteInvalidRD                   // IBV_WC_REM_INV_RD_REQ_ERR
+	WCRemoteAborted                     // IBV_WC_REM_ABORT_ERR
+	WCInvalidEECN                       // IBV_WC_INV_EECN_ERR
+	WCInvalidEECState                   // IBV_WC_INV_EEC_STATE_ERR
+	WCFatal                             // IBV_WC_FATAL_ERR: the device failed
+	WCResponseTimeout                   // IBV_WC_RESP_TIMEOUT_ERR
+	WCGeneral                           // IBV_WC_GENERAL_ERR
 )
 
 // WCOpcode is what kind of work a completion reports (enum ibv_wc_opcode).
 type WCOpcode uint32
 
 const (
-	WCSend      WCOpcode = 0
-	WCWrite     WCOpcode = 1
-	WCRead      WCOpcode = 2
-	WCCmpSwap   WCOpcode = 3
-	WCFetchAdd  WCOpcode = 4
-	WCBindMW    WCOpcode = 5
-	WCLocalInv  WCOpcode = 6
-	WCFlush     WCOpcode = 8
-	WCAtomWrite WCOpcode = 9
-	WCRecv      WCOpcode = 128
-	WCRecvWrite WCOpcode = 129 // receive consumed by a WRITE with immediate
-	WCRaw       WCOpcode = 136 // a raw work queue entry of mlx5 (IBV_WC_DRIVER2)
-	wcFlagGRH            = 1 << 0
-	wcFlagImm            = 1 << 1
-	wcFlagInv            = 1 << 3
+	WCSend            WCOpcode = 0   // IBV_WC_SEND
+	WCWrite           WCOpcode = 1   // IBV_WC_RDMA_WRITE
+	WCRead            WCOpcode = 2   // IBV_WC_RDMA_READ
+	WCCmpSwap         WCOpcode = 3   // IBV_WC_COMP_SWAP
+	WCFetchAdd        WCOpcode = 4   // IBV_WC_FETCH_ADD
+	WCBindMW          WCOpcode = 5   // IBV_WC_BIND_MW
+	WCLocalInv        WCOpcode = 6   // IBV_WC_LOCAL_INV
+	WCFlush           WCOpcode = 8   // IBV_WC_FLUSH
+	WCAtomWrite       WCOpcode = 9   // IBV_WC_ATOMIC_WRITE
+	WCRecv            WCOpcode = 128 // IBV_WC_RECV
+	WCRecvRDMAWithImm WCOpcode = 129 // IBV_WC_RECV_RDMA_WITH_IMM: receive consumed by a WRITE with immediate
+	WCRaw             WCOpcode = 136 // a raw work queue entry of mlx5 (IBV_WC_DRIVER2)
+	wcFlagGRH                  = 1 << 0
+	wcFlagImm                  = 1 << 1
+	wcFlagInv                  = 1 << 3
 )
 
 func (o WCOpcode) String() string {
 	return enumString(o, map[WCOpcode]string{WCSend: "SEND", WCWrite: "WRITE", WCRead: "READ",
 		WCCmpSwap: "CMP_SWAP", WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCFlush: "FLUSH", WCAtomWrite: "ATOMIC_WRITE", WCRaw: "raw",
-		WCRecv: "RECV", WCRecvWrite: "RECV (WRITE with immediate)"})
+		WCRecv: "RECV", WCRecvRDMAWithImm: "RECV (WRITE with immediate)"})
 }
 
 // WC is a work completion. Unless Status is [WCSuccess] only ID, Status,

@@ -10,10 +10,10 @@ import (
 type WindowType uint32
 
 const (
-	// Window1 is bound by [Window.Bind], under a key that the device chooses,
+	// Window1 (IBV_MW_TYPE_1) is bound by [Window.Bind], under a key that the device chooses,
 	// and may be used through any queue pair of its protection domain.
 	Window1 WindowType = 1
-	// Window2 is bound by a request in a batch, [Batch.BindWindow], under a key
+	// Window2 (IBV_MW_TYPE_2) is bound by a request in a batch, [Batch.BindWindow], under a key
 	// whose last byte the program chooses, and belongs to that queue pair
 	// (type 2B).
 	Window2 WindowType = 2

@@ -135,7 +135,7 @@ func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, resul
 	var to *Target
 	if b.qp.typ == DCI {
 		if len(b.dests) == 0 {
-			b.fail(ErrAttributes, "a request has no target: call Toward first")
+			b.fail(ErrAttributes, "a request has no target: call SetTarget first")
 			return
 		}
 		to = &b.dests[len(b.dests)-1].t

@@ -120,7 +120,7 @@ func tryDatagramService(b *bench) (string, error) {
 	go func() {
 		r, err := l.Accept(b.ctx)
 		if err == nil {
-			err = r.Answer(verbs.ConnConfig{Setup: b.setup(&y, verbs.UD, 1)})
+			err = r.AcceptUD(verbs.ConnConfig{Setup: b.setup(&y, verbs.UD, 1)})
 		}
 		served <- err
 	}()

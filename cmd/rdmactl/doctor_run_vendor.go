@@ -99,7 +99,7 @@ func (b *bench) initiates(y *end, streams int) error {
 			if streams > 0 {
 				target.Stream = i + 1
 			}
-			b.Toward(target)
+			b.SetTarget(target)
 			b.Write(uint64(i), verbs.Signaled, y.region().At(uint64(64*i)), x.mr.SGE(64*i, 64))
 		}
 	}); err != nil {
@@ -124,7 +124,7 @@ func trySRD(b *bench) (string, error) {
 	target := verbs.Target{AH: to.AH, QPN: to.QPN, QKey: to.QKey}
 	fill(x.mr.Bytes()[:64])
 	if err := x.do(1, func(b *verbs.Batch) {
-		b.Toward(target)
+		b.SetTarget(target)
 		b.Send(1, verbs.Signaled, x.mr.SGE(0, 64))
 	}); err != nil {
 		return "", err
@@ -139,7 +139,7 @@ func trySRD(b *bench) (string, error) {
 		return "SEND; the device has no READ", nil
 	}
 	if err := x.do(1, func(b *verbs.Batch) {
-		b.Toward(target)
+		b.SetTarget(target)
 		b.Read(2, verbs.Signaled, y.region().At(0), x.mr.SGE(128, 64))
 	}); err != nil {
 		return "", err

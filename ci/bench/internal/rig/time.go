@@ -15,7 +15,7 @@ import (
 // Timed answers the median time of n calls in microseconds.
 func Timed(n int, f func() error) (float64, error) {
 	ns := make([]int64, n)
-	var rest verbs.Rest
+	var rest verbs.PollYield
 	start, before := time.Now(), time.Duration(0)
 	for i := range ns {
 		rest.At(before)

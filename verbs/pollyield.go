@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Rest keeps a goroutine that polls for long on good terms with the runtime.
+// PollYield keeps a goroutine that polls for long on good terms with the runtime.
 // The zero value is ready to use.
 //
 // A goroutine that has run for 10 ms without a scheduling point is sent a
@@ -17,16 +17,16 @@ import (
 // nobody else wants to run, prevents all of that. It is not free: the runtime
 // wakes an idle thread to look for work, some 0.2 ms of instructions if there is
 // but one CPU, which falls into whatever the program does next.
-type Rest struct{ last time.Duration }
+type PollYield struct{ last time.Duration }
 
-// restInterval is below the 10 ms after which the runtime interferes.
-const restInterval = 8 * time.Millisecond
+// yieldInterval is below the 10 ms after which the runtime interferes.
+const yieldInterval = 8 * time.Millisecond
 
 // At makes a scheduling point if the last one is long ago; now is the time
 // since the loop began, which a polling loop has at hand anyway.
-func (r *Rest) At(now time.Duration) {
-	if now-r.last > restInterval {
-		r.last = now
+func (y *PollYield) At(now time.Duration) {
+	if now-y.last > yieldInterval {
+		y.last = now
 		runtime.Gosched()
 	}
 }
