@@ -268,6 +268,9 @@ func (b *Batch) atomic(id uint64, op uint32, flags SendFlags, at Remote, compare
 	case at.Addr%8 != 0 && at != badRemote:
 		b.fail(ErrRange, "an atomic needs an 8-byte aligned word")
 		return
+	case result == closedSGE:
+		b.fail(ErrClosed, "local memory")
+		return
 	case result.Length != 8:
 		b.fail(ErrRange, "the result of an atomic has 8 bytes")
 		return
@@ -364,7 +367,7 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		n, err = b.Post()
 		return n, 0, err
 	}
-	if err := cq.routed("poll"); err != nil {
+	if err := cq.unrouted("poll"); err != nil {
 		return 0, 0, b.ended(err)
 	}
 	return b.postPoll(cq, wcs, uint32(max(spins, 0)))
@@ -401,7 +404,7 @@ func (b *Batch) enter() error {
 	if r := q.requester.Load(); r != nil && r.batch != b {
 		return q.requested("post send to")
 	} else if r == nil {
-		if err := q.sendCQ.routed("post send that completes in"); err != nil {
+		if err := q.sendCQ.unrouted("post send that completes in"); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	if c.fields == 0 {
 		return 0, opError("poll", c.life.label, ErrAttributes, "made without Fields")
 	}
-	if err := c.routed("poll"); err != nil {
+	if err := c.unrouted("poll"); err != nil {
 		return 0, err
 	}
 	if !c.life.enter() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // death is when and why a queue pair ended.
@@ -77,6 +78,9 @@ func (q *QP) dieLocked(cause error) (life uint32) {
 	if r := q.requester.Load(); r != nil {
 		go r.flush(d.life, cause)
 	}
+	if r := q.receiver.Load(); r != nil {
+		go r.rouse()
+	}
 	if d.then != nil {
 		go d.then(cause)
 	}
@@ -98,6 +102,22 @@ func (q *QP) lived() (life uint32, cause error) {
 	q.death.mu.Lock()
 	defer q.death.mu.Unlock()
 	return q.death.life, q.death.cause
+}
+
+// explain is what ended a queue pair, of which something was flushed in that life.
+// That may be told of before its cause, which [QP.ToError] or an event of the
+// device is about to tell: it is waited for.
+func (q *QP) explain(life uint32) error {
+	const patience = 100 * time.Millisecond
+	select {
+	case <-q.Done():
+	case <-time.After(patience):
+		q.dieIn(life, opError("use", q.named(), errSilentDeath))
+	}
+	if cause := q.Err(); cause != nil {
+		return cause
+	}
+	return errRevived
 }
 
 // errRevived: the queue pair went through RESET.
@@ -135,9 +155,9 @@ func (q *QP) revive() {
 	d := &q.death
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.life++
 	if d.cause != nil {
 		d.cause, d.done = nil, nil
-		d.life++
 		d.dead.Store(false)
 	}
 }
@@ -153,9 +173,32 @@ func (q *QP) entered(s QPState) {
 			}
 			r.cut(cause)
 		}
+		if r := q.receiver.Load(); r != nil {
+			r.cut()
+		}
 		q.revive()
 	case StateError:
 		q.die(opError("use", q.life.label, ErrState, "this program moved it to ", s))
+	}
+}
+
+// holdPosts keeps the queue pair's requester and receiver from posting, until
+// what it answers is called: a reset would lose what is posted beside it.
+func (q *QP) holdPosts() (release func()) {
+	var held []*sync.Mutex
+	if r := q.requester.Load(); r != nil {
+		held = append(held, &r.sending)
+	}
+	if r := q.receiver.Load(); r != nil {
+		held = append(held, &r.posting)
+	}
+	for _, m := range held {
+		m.Lock()
+	}
+	return func() {
+		for _, m := range held {
+			m.Unlock()
+		}
 	}
 }
 
@@ -175,18 +218,27 @@ func (q *QP) named() string {
 }
 
 // failed looks for completions of requests that failed, and tells their queue
-// pairs. A flushed request says nothing about its cause.
+// pairs.
 func (c *CQ) failed(wcs []WC) {
-	if c.dev == nil { // see Wrap
+	if c.router.Load() != nil { // deliver knows more
 		return
 	}
 	for i := range wcs {
-		switch w := &wcs[i]; w.Status() {
-		case WCSuccess, WCFlushed:
-		default:
-			if q := c.dev.async.qpOf(w.QPNum()); q != nil && (q.requester.Load() == nil || c != q.sendCQ) { // which knows more
-				q.requestFailed(w)
-			}
+		c.failedOne(&wcs[i])
+	}
+}
+
+// failedOne tells of a request that may have failed. A flushed one says nothing
+// about its cause.
+func (c *CQ) failedOne(wc *WC) {
+	switch wc.Status() {
+	case WCSuccess, WCFlushed:
+	default:
+		if c.dev == nil { // see Wrap
+			return
+		}
+		if q := c.dev.async.qpOf(wc.QPNum()); q != nil {
+			q.requestFailed(wc)
 		}
 	}
 }

@@ -23,6 +23,9 @@ type LinkConfig struct {
 	QP QPConfig
 	// Connect says how the connection behaves.
 	Connect ConnectConfig
+	// Receive has a [Receiver] made that is ready before the peer can send
+	// ([Link.Receiver]); nil means none.
+	Receive *ReceiverConfig
 	// Setup is called before the peer can reach the queue pair. It registers
 	// memory ([Link.AllocMR]), posts first receives, and answers what the peer is
 	// told.
@@ -47,6 +50,7 @@ type Link struct {
 	mu        sync.Mutex
 	made      []io.Closer // in the order of making
 	requester *Requester
+	receiver  *Receiver
 }
 
 // NewLink makes a queue pair and connects it with the peer's, whose program calls
@@ -113,6 +117,10 @@ func (l *Link) Requester() (*Requester, error) {
 	}
 	return l.requester, nil
 }
+
+// Receiver is the link's, or nil if [LinkConfig.Receive] was; it closes with the
+// link.
+func (l *Link) Receiver() *Receiver { return l.receiver }
 
 func (l *Link) own(c io.Closer) {
 	l.mu.Lock()
@@ -198,6 +206,12 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 		return Offer{}, err
 	}
 	l.own(l.qp)
+	if cfg.Receive != nil {
+		if l.receiver, err = NewReceiver(l.qp, *cfg.Receive); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.receiver)
+	}
 	if cfg.Setup == nil {
 		return Offer{}, nil
 	}

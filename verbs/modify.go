@@ -74,9 +74,8 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 				return opError("modify", q.life.label, err)
 			}
 		}
-		if r := q.requester.Load(); r != nil && mask&AttrState != 0 && to == StateReset {
-			r.sending.Lock() // until it is cut
-			defer r.sending.Unlock()
+		if mask&AttrState != 0 && to == StateReset {
+			defer q.holdPosts()()
 		}
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
@@ -135,9 +134,8 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			}
 			states = append(states, to)
 		}
-		if r := q.requester.Load(); r != nil && slices.Contains(states, StateReset) {
-			r.sending.Lock() // until it is cut
-			defer r.sending.Unlock()
+		if slices.Contains(states, StateReset) {
+			defer q.holdPosts()()
 		}
 		n, err := cgo.ModifySteps(q.qp, raw, masks)
 		if slices.Contains(states[1:n+1], StateReset) {

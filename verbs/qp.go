@@ -121,6 +121,7 @@ type QP struct {
 	fault     faultText
 	death     death
 	requester atomic.Pointer[Requester] // that posts its sends
+	receiver  atomic.Pointer[Receiver]  // that posts its receives
 	peer      atomic.Pointer[string]    // who is connected, for errors
 }
 

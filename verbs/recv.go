@@ -94,8 +94,12 @@ func (b *RecvBatch) Post() (n int, err error) {
 	if q.State() == StateReset {
 		return 0, opError("post receive to", q.life.label, ErrState, "it is in ", StateReset)
 	}
-	if err := q.recvCQ.routed("post receive that completes in"); err != nil {
-		return 0, err
+	if r := q.receiver.Load(); r != nil && r.batch != b {
+		return 0, opError("post receive to", q.life.label, ErrInUse, "a Receiver has its receives")
+	} else if r == nil {
+		if err := q.recvCQ.unrouted("post receive that completes in"); err != nil {
+			return 0, err
+		}
 	}
 	if !q.life.enter() {
 		return 0, opError("post receive to", q.life.label, ErrClosed)

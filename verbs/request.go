@@ -99,7 +99,7 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	if !r.posting.Take(nil, ctx.Done()) {
 		return 0, r.refuse(op, ctx.Err())
 	}
-	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.results.SGE(0, 8))
+	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
 	s, err := r.post(ctx, op, r.router.cq.spin)
 	r.posting.Release()
 	if err != nil {

@@ -56,6 +56,7 @@ type Requester struct {
 	linger time.Duration
 
 	results *MR    // 8 bytes for each slot: what atomics found
+	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
 	posting turn.Turn // owns batch and list
@@ -154,7 +155,8 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	}
 	r.list.b = r.batch
 	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
-		if err = qp.sendCQ.route(r, n); err != nil {
+		r.result0 = r.results.SGE(0, 8)
+		if r.router, r.index, err = qp.sendCQ.route(r, n); err != nil {
 			err = errors.Join(err, r.results.Close())
 		}
 	}
@@ -162,7 +164,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 		return nil, err
 	}
 	if !qp.requester.CompareAndSwap(nil, r) {
-		qp.sendCQ.unroute(r, n, false)
+		qp.sendCQ.unroute(r.index, n, false)
 		return nil, errors.Join(opError("make requester for", qp.life.label, ErrInUse, "it has one"), r.results.Close())
 	}
 	return r, nil
@@ -190,7 +192,7 @@ func (r *Requester) Close() error {
 	defer r.posting.Release()
 	end()
 	r.answered()
-	r.qp.sendCQ.unroute(r, len(r.slots), r.cutOff)
+	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
 	r.qp.life.release("requester")
 	return r.results.Close()
@@ -404,8 +406,7 @@ func (r *Requester) release(i uint32) {
 	}
 }
 
-// deliver takes a completion, in turn. It tells whether it is of a slot in
-// flight.
+// deliver is [routed]'s.
 func (r *Requester) deliver(id uint64, wc *WC) bool {
 	i := id >> 24 & (mostSlots - 1)
 	if i >= uint64(len(r.slots)) {
@@ -441,24 +442,12 @@ func (r *Requester) failure(s *slot, wc *WC) error {
 	return r.refuse(s.what, class(WCFlushed, cause))
 }
 
-// result is the error of a slot that is over. A flushed request may be told of
-// before its cause, which [QP.ToError] or an event of the device is about to
-// tell: that is waited for.
+// result is the error of a slot that is over.
 func (r *Requester) result(s *slot) error {
-	const patience = 100 * time.Millisecond
 	if s.err != errUnexplained {
 		return s.err
 	}
-	select {
-	case <-r.qp.Done():
-	case <-time.After(patience):
-		r.qp.dieIn(s.life, opError("use", r.qp.named(), errSilentDeath))
-	}
-	cause := r.qp.Err()
-	if cause == nil {
-		cause = errRevived
-	}
-	return r.refuse(s.what, class(WCFlushed, cause))
+	return r.refuse(s.what, class(WCFlushed, r.qp.explain(s.life)))
 }
 
 // end is a slot's end, in turn or before anybody else knows of it. There is room
@@ -533,32 +522,11 @@ func (r *Requester) takeDown(cause error) {
 // flush is takeDown for a queue pair that died in that life of it. In another
 // it is left alone.
 func (r *Requester) flush(life uint32, cause error) {
-	const patience = 2 * time.Second
 	r.down.Lock()
 	defer r.down.Unlock()
-	rt := r.router
-	end := time.Now().Add(patience)
-	for pause := 20 * time.Microsecond; r.busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
-		// rxe looks at what is posted to a queue pair in error only when it is
-		// told of the error again.
-		if err := r.qp.stateIn(life, StateError); errors.Is(err, errRevived) {
-			return
-		} else if err != nil {
-			break
-		}
-		if rt.turn.Try() {
-			rt.glance()
-			rt.turn.Release()
-		}
-		rt.cq.wake()
-		time.Sleep(pause)
-	}
-	if !r.busy() {
-		return
-	}
-	err := r.qp.stateIn(life, StateReset)
+	reset, err := r.router.reclaim(r.qp, life, r.busy)
 	switch {
-	case errors.Is(err, errRevived):
+	case errors.Is(err, errRevived) || err == nil && !reset:
 		return
 	case err != nil: // the device is gone, and touches nothing any more
 		cause = errors.Join(cause, err)

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -10,19 +11,20 @@ import (
 	"github.com/goverbs/goverbs/internal/turn"
 )
 
-// router hands the completions of a queue to the requesters that it serves. There
+// router hands the completions of a queue to the requesters and receivers that it
+// serves. There
 // is no goroutine of its own: of those who wait one polls for all, and whoever
 // has its answer passes the turn on.
 //
 // The number of a request says whose it is:
 //
-//	bits 63-48  requester, by its place in the table
-//	bits 47-24  slot of the requester
+//	bits 63-48  requester or receiver, by its place in the table
+//	bits 47-24  its slot
 //	bits 23-1   which use of the slot
-//	bit  0      last request of its list: with it the slot is done
+//	bit  0      last request of a list: with it the slot is done
 type router struct {
 	cq    *CQ
-	table atomic.Pointer[[]*Requester] // nil: free, or retired
+	table atomic.Pointer[[]routed] // nil: free, or retired
 
 	// Changed under the queue's lock.
 	serves   int
@@ -42,40 +44,48 @@ type router struct {
 	stray atomic.Uint64
 }
 
+// routed gets completions.
+type routed interface {
+	// deliver takes a completion, in turn. It tells whether it is of anything that
+	// is under way.
+	deliver(id uint64, wc *WC) bool
+	// takeDown ends what is under way, for that reason.
+	takeDown(cause error)
+}
+
 const (
-	mostRequesters = 1 << 16
-	mostSlots      = 1 << 24
-	genMask        = 1<<23 - 1
+	mostRouted = 1 << 16
+	mostSlots  = 1 << 24
+	genMask    = 1<<23 - 1
 )
 
-// route makes a requester's queue pair complete to it. The queue is made longer
-// if all that may complete does not fit.
-func (c *CQ) route(r *Requester, n int) error {
+// route makes up to n completions at a time go to what is routed, under the
+// place that it answers. The queue is made longer if all that may complete does
+// not fit.
+func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	const op = "route completions of"
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	rt := c.router.Load()
-	if rt == nil {
+	if rt = c.router.Load(); rt == nil {
 		if rt = c.idle; rt == nil {
 			rt = &router{cq: c, turn: turn.New()}
-			rt.table.Store(&[]*Requester{})
+			rt.table.Store(&[]routed{})
 		}
 	}
 	if need := rt.reserved + n; need > c.Depth() {
 		if err := c.grow(need); err != nil {
-			return opError(op, c.life.label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
+			return nil, 0, opError(op, c.life.label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
 		}
 	}
 	table := slices.Clone(*rt.table.Load())
 	if last := len(rt.vacant) - 1; last >= 0 {
-		r.index, rt.vacant = rt.vacant[last], rt.vacant[:last]
-	} else if r.index = uint64(len(table)); r.index < mostRequesters {
+		at, rt.vacant = rt.vacant[last], rt.vacant[:last]
+	} else if at = uint64(len(table)); at < mostRouted {
 		table = append(table, nil)
 	} else {
-		return opError(op, c.life.label, ErrAttributes, mostRequesters, " requesters")
+		return nil, 0, opError(op, c.life.label, ErrAttributes, mostRouted, " requesters and receivers")
 	}
-	r.router = rt
-	table[r.index] = r
+	table[at] = r
 	rt.table.Store(&table)
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
@@ -86,7 +96,7 @@ func (c *CQ) route(r *Requester, n int) error {
 			go rt.parker(rt.park)
 		}
 	}
-	return nil
+	return rt, at, nil
 }
 
 func (c *CQ) grow(depth int) error {
@@ -96,16 +106,16 @@ func (c *CQ) grow(depth int) error {
 	return c.resize(depth)
 }
 
-// unroute gives back what route took. If the requester was cut off, a completion
+// unroute gives back what route took. If a queue pair was cut off, a completion
 // may still come that names its place: that is not used again.
-func (c *CQ) unroute(r *Requester, n int, cutOff bool) {
+func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	rt := r.router
+	rt := c.router.Load()
 	table := slices.Clone(*rt.table.Load())
-	table[r.index] = nil
+	table[at] = nil
 	if !cutOff {
-		rt.vacant = append(rt.vacant, r.index)
+		rt.vacant = append(rt.vacant, at)
 	}
 	rt.table.Store(&table)
 	rt.reserved -= n
@@ -116,12 +126,13 @@ func (c *CQ) unroute(r *Requester, n int, cutOff bool) {
 	}
 }
 
-// routed refuses calls that would take completions away from requesters.
-func (c *CQ) routed(op string) error {
+// unrouted refuses calls that would take completions away from requesters and
+// receivers.
+func (c *CQ) unrouted(op string) error {
 	if c == nil || c.router.Load() == nil { // nil: see Wrap
 		return nil
 	}
-	return opError(op, c.life.label, ErrInUse, "a Requester takes its completions")
+	return opError(op, c.life.label, ErrInUse, "a Requester or Receiver takes its completions")
 }
 
 // look has completions handed out, for who has the turn, and gives the turn
@@ -187,11 +198,41 @@ func (rt *router) deliver(wcs []WC) {
 		at := id >> 48
 		if at >= uint64(len(table)) || table[at] == nil || !table[at].deliver(id, &wcs[i]) {
 			rt.stray.Add(1)
+			rt.cq.failedOne(&wcs[i])
 		}
 	}
 }
 
-// broken ends all requesters of a queue that can no longer be polled. Who calls
+// reclaim has the device give back what is under way on a queue pair that died
+// in that life of it, by telling it of the error, or where it does not answer to
+// that by a reset: that ends its use of memory too. In another life the queue
+// pair is left alone ([errRevived]).
+func (rt *router) reclaim(q *QP, life uint32, busy func() bool) (reset bool, err error) {
+	const patience = 2 * time.Second
+	end := time.Now().Add(patience)
+	for pause := 20 * time.Microsecond; busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
+		// rxe looks at what is posted to a queue pair in error only when it is
+		// told of the error again.
+		if err := q.stateIn(life, StateError); errors.Is(err, errRevived) {
+			return false, err
+		} else if err != nil {
+			break
+		}
+		if rt.turn.Try() {
+			rt.glance()
+			rt.turn.Release()
+		}
+		rt.cq.wake()
+		time.Sleep(pause)
+	}
+	if !busy() {
+		return false, nil
+	}
+	err = q.stateIn(life, StateReset)
+	return err == nil, err
+}
+
+// broken ends all requesters and receivers of a queue that can no longer be polled. Who calls
 // it has not the turn.
 func (rt *router) broken(err error) {
 	for _, r := range *rt.table.Load() {

@@ -12,8 +12,8 @@ import (
 
 // bareRouter serves requesters without queue pairs.
 func bareRouter(requesters, slots int) *router {
-	rt := &router{turn: turn.New()}
-	table := make([]*Requester, requesters)
+	rt := &router{cq: &CQ{}, turn: turn.New()}
+	table := make([]routed, requesters)
 	for i := range table {
 		r := &Requester{router: rt, index: uint64(i), slots: make([]slot, slots), qp: &QP{typ: RC}}
 		r.qp.life.label = "qp"
@@ -27,6 +27,15 @@ func bareRouter(requesters, slots int) *router {
 	}
 	rt.table.Store(&table)
 	return rt
+}
+
+func requestersOf(rt *router) []*Requester {
+	var out []*Requester
+	for _, r := range *rt.table.Load() {
+		q, _ := r.(*Requester)
+		out = append(out, q)
+	}
+	return out
 }
 
 // fly is what post does with a slot.
@@ -56,10 +65,10 @@ func TestRouterDelivers(t *testing.T) {
 	for range rounds {
 		const requesters, slots = 3, 5
 		rt := bareRouter(requesters, slots)
-		table := *rt.table.Load()
+		table := requestersOf(rt)
 		gone := rng.IntN(requesters + 1)
 		if gone < requesters {
-			table[gone] = nil
+			table[gone], (*rt.table.Load())[gone] = nil, nil
 		}
 		flying := map[uint64]*slot{}
 		var over []uint64
@@ -122,7 +131,7 @@ func TestRouterDelivers(t *testing.T) {
 // The first failure of a list stays, and the flushed ones have its cause.
 func TestRouterKeepsTheCause(t *testing.T) {
 	rt := bareRouter(1, 3)
-	r := (*rt.table.Load())[0]
+	r := requestersOf(rt)[0]
 	first, second := r.fly(0, 3), r.fly(1, 1)
 	rt.deliver([]WC{completion(first&^1, WCRemoteAccess), completion(first&^1, WCFlushed), completion(first, WCFlushed), completion(second, WCFlushed)})
 	require.ErrorIs(t, r.slots[0].err, WCRemoteAccess)
@@ -137,7 +146,7 @@ func TestRouterKeepsTheCause(t *testing.T) {
 func BenchmarkDispatch(b *testing.B) {
 	const n = 64
 	rt := bareRouter(4, n/4)
-	table := *rt.table.Load()
+	table := requestersOf(rt)
 	wcs := make([]WC, n)
 	b.ReportAllocs()
 	for b.Loop() {

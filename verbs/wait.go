@@ -25,7 +25,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if err := c.routed("wait for"); err != nil {
+	if err := c.unrouted("wait for"); err != nil {
 		return 0, err
 	}
 	select {
@@ -40,7 +40,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 	n, err := c.poll(wcs, c.spin)
 	for n == 0 && err == nil {
-		if err = c.routed("wait for"); err != nil {
+		if err = c.unrouted("wait for"); err != nil {
 			return 0, err
 		}
 		n, err = c.wait.park(ctx, wcs)

@@ -1,0 +1,441 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ReceiverConfig says how a receiver behaves. The zero value is fine.
+type ReceiverConfig struct {
+	// Size is how many bytes the longest message has; 0 means 4096. A longer one
+	// ends the connection, on both sides; of datagrams a device drops it.
+	Size int
+	// Depth is how many messages may arrive before they are taken; 0 means what
+	// the receive queue holds ([QPConfig.MaxRecvWR]).
+	Depth int
+}
+
+// Receiver keeps receives posted to a queue pair, and hands out what arrives to
+// any number of goroutines, each message to one of them:
+//
+//	r, err := verbs.NewReceiver(qp, verbs.ReceiverConfig{})
+//	...
+//	buf := make([]byte, r.Size())
+//	m, err := r.Receive(ctx, buf)
+//	// nil: buf[:m.Len] is the message
+//
+// Messages that one goroutine takes come in the order in which they arrived. What
+// arrived before the queue pair ended is handed out before the error that says
+// so. A peer that sends more than Depth messages that nobody takes is told to
+// wait by an RC queue pair ([ConnectConfig.RNRTimer]); UC and UD lose them.
+//
+// Until Close the receives of the queue pair are the receiver's, and the queue
+// where they complete is its own and that of other receivers and requesters:
+// what would go past it is refused with [ErrInUse].
+//
+// Methods may be called from any number of goroutines.
+type Receiver struct {
+	qp     *QP
+	router *router
+	index  uint64
+	size   int
+	head   int // bytes before a message: the route header of datagrams
+	mr     *MR // slots' memory, one after the other
+
+	posting sync.Mutex // owns batch, and which slots are posted
+	batch   *RecvBatch
+	slots   []recvSlot
+	posted  atomic.Int32 // slots that are the device's
+
+	mu      sync.Mutex
+	ready   []uint32 // slots that have messages: a ring
+	first   int
+	waiting atomic.Int32
+	some    atomic.Int32  // slots in ready
+	wake    chan struct{} // has a token when a message came while somebody waited
+
+	life    atomic.Uint32 // of the queue pair, when something was flushed
+	flushed atomic.Bool
+	reset   atomic.Bool
+
+	inside  atomic.Int32 // calls under way
+	closing sync.Mutex // whoever closes second waits
+	closed  atomic.Bool
+	cutOff  bool // by a reset, with receives posted
+}
+
+// recvSlot is a piece of memory for one message. From post to deliver it is the
+// device's, from deliver to take it waits in ready, then it is the goroutine's
+// that took it.
+type recvSlot struct {
+	gen    uint32
+	flying atomic.Bool
+	wc     WC
+}
+
+// Message is what a receive got.
+type Message struct {
+	// Len is how many bytes were copied.
+	Len int
+	// Imm is the immediate, if HasImm.
+	Imm    uint32
+	HasImm bool
+	// Written is how many bytes a WRITE with immediate wrote to memory elsewhere;
+	// such a message has none of its own.
+	Written int
+
+	wc  WC
+	grh [GRHSize]byte
+}
+
+// SrcQP is the number of the queue pair that sent a datagram.
+func (m *Message) SrcQP() uint32 { return m.wc.SrcQP() }
+
+// CreateAH makes the way back to the sender of a datagram, as
+// [PD.CreateAHFromWC] does.
+func (m *Message) CreateAH(p *PD, port uint8) (*AH, error) {
+	return p.CreateAHFromWC(&m.wc, m.grh[:], port)
+}
+
+const defaultMessageSize = 4096
+
+// NewReceiver takes over the receives of a queue pair and posts them: do it
+// before the peer can send. Receives that are in the queue already must have
+// completed.
+func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
+	const op = "make receiver for"
+	refuse := func(detail ...any) (*Receiver, error) {
+		return nil, opError(op, qp.life.label, ErrAttributes, detail...)
+	}
+	if cfg.Size == 0 {
+		cfg.Size = defaultMessageSize
+	}
+	if cfg.Depth == 0 {
+		cfg.Depth = qp.MaxRecvWR()
+	}
+	switch {
+	case qp.typ == DCI || qp.typ == DCT || qp.typ == RawPacket || qp.typ == SRD:
+		return refuse("a queue pair of type ", qp.typ)
+	case qp.pd == nil || qp.recvCQ == nil:
+		return refuse("other code made it")
+	case qp.srq != nil:
+		return refuse("it receives from ", qp.srq.life.label)
+	case qp.recvCQ.solicited:
+		return refuse("not all of its completions wake: ", qp.recvCQ.life.label, " is SolicitedOnly")
+	case cfg.Size < 0 || cfg.Size > maxSGELength-GRHSize:
+		return refuse("Size ", cfg.Size)
+	case cfg.Depth < 0 || cfg.Depth > qp.MaxRecvWR() || cfg.Depth > mostSlots:
+		return refuse("Depth ", cfg.Depth, "; the queue holds ", qp.MaxRecvWR())
+	}
+	if err := qp.life.adopt("receiver"); err != nil {
+		return nil, err
+	}
+	r, err := newReceiver(qp, cfg)
+	if err != nil {
+		qp.life.release("receiver")
+		return nil, err
+	}
+	return r, nil
+}
+
+func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
+	n := cfg.Depth
+	r := &Receiver{qp: qp, size: cfg.Size, slots: make([]recvSlot, n), ready: make([]uint32, n), wake: make(chan struct{}, 1)}
+	if qp.typ == UD {
+		r.head = GRHSize
+	}
+	for i := range r.slots {
+		r.slots[i].gen = rand.Uint32()
+	}
+	var err error
+	if r.batch, err = qp.NewRecvBatch(n); err != nil {
+		return nil, err
+	}
+	if r.mr, err = qp.pd.AllocMR(n*(r.head+r.size), MRConfig{}); err != nil {
+		return nil, err
+	}
+	if r.router, r.index, err = qp.recvCQ.route(r, n); err != nil {
+		return nil, errors.Join(err, r.mr.Close())
+	}
+	if !qp.receiver.CompareAndSwap(nil, r) {
+		qp.recvCQ.unroute(r.index, n, false)
+		return nil, errors.Join(opError("make receiver for", qp.life.label, ErrInUse, "it has one"), r.mr.Close())
+	}
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	if err := r.post(all...); err != nil {
+		return nil, errors.Join(err, r.end())
+	}
+	return r, nil
+}
+
+// QP is the queue pair that messages come from.
+func (r *Receiver) QP() *QP { return r.qp }
+
+// Size is how many bytes the longest message has.
+func (r *Receiver) Size() int { return r.size }
+
+// post gives slots to the device.
+func (r *Receiver) post(slots ...uint32) error {
+	r.posting.Lock()
+	defer r.posting.Unlock()
+	if r.closed.Load() {
+		return nil
+	}
+	each := r.head + r.size
+	for _, i := range slots {
+		s := &r.slots[i]
+		s.gen++
+		s.flying.Store(true)
+		r.batch.Recv(r.index<<48|uint64(i)<<24|uint64(s.gen&genMask)<<1|1, r.mr.SGE(int(i)*each, each))
+	}
+	r.posted.Add(int32(len(slots)))
+	n, err := r.batch.Post()
+	for _, i := range slots[n:] {
+		r.slots[i].flying.Store(false)
+		r.posted.Add(-1)
+	}
+	return err
+}
+
+// deliver is [routed]'s.
+func (r *Receiver) deliver(id uint64, wc *WC) bool {
+	i := id >> 24 & (mostSlots - 1)
+	if i >= uint64(len(r.slots)) {
+		return false
+	}
+	s := &r.slots[i]
+	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
+		return false
+	}
+	s.flying.Store(false)
+	switch wc.Status() {
+	case WCSuccess:
+		s.wc = *wc
+		r.put(uint32(i))
+	case WCFlushed:
+		life, _ := r.qp.lived()
+		r.life.Store(life)
+		r.flushed.Store(true)
+		r.nudge()
+	default:
+		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
+	}
+	r.posted.Add(-1)
+	return true
+}
+
+// put and take are the ring of messages.
+func (r *Receiver) put(i uint32) {
+	r.mu.Lock()
+	r.ready[(r.first+int(r.some.Load()))%len(r.ready)] = i
+	r.some.Add(1)
+	r.mu.Unlock()
+	r.nudge()
+}
+
+func (r *Receiver) take() (i uint32, ok bool) {
+	if r.some.Load() == 0 {
+		return 0, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.some.Load() == 0 {
+		return 0, false
+	}
+	i = r.ready[r.first]
+	r.first = (r.first + 1) % len(r.ready)
+	r.some.Add(-1)
+	return i, true
+}
+
+// nudge wakes one of those who wait, who wakes the next one if there is reason to.
+func (r *Receiver) nudge() {
+	if r.waiting.Load() > 0 {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Receive waits for a message and copies it into buf, which must have room for
+// the longest one ([Receiver.Size]).
+func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
+	const op = "receive on"
+	if len(buf) < r.size {
+		return Message{}, opError(op, r.qp.named(), ErrAttributes, "a buffer of ", len(buf), " bytes; a message may have ", r.size)
+	}
+	r.inside.Add(1)
+	defer r.inside.Add(-1)
+	for {
+		if r.closed.Load() {
+			return Message{}, opError(op, r.qp.named(), ErrClosed)
+		}
+		if i, ok := r.take(); ok {
+			return r.message(i, buf), nil
+		}
+		if err := r.over(); err != nil {
+			if i, ok := r.take(); ok { // it came before the end
+				return r.message(i, buf), nil
+			}
+			return Message{}, opError(op, r.qp.named(), err)
+		}
+		if err := r.wait(ctx); err != nil {
+			return Message{}, opError(op, r.qp.named(), err)
+		}
+	}
+}
+
+// message copies what a slot got, and has it receive again.
+func (r *Receiver) message(i uint32, buf []byte) Message {
+	s := &r.slots[i]
+	m := Message{wc: s.wc}
+	m.Imm, m.HasImm = s.wc.Imm()
+	b := r.mr.Bytes()[int(i)*(r.head+r.size):]
+	if s.wc.Opcode() == WCRecvRDMAWithImm {
+		m.Written = s.wc.Len()
+	} else {
+		copy(m.grh[:r.head], b)
+		m.Len = copy(buf, b[r.head:max(r.head, s.wc.Len())])
+	}
+	err := r.post(i)
+	if err != nil && r.qp.Err() == nil {
+		r.qp.die(err)
+	}
+	if r.some.Load() > 0 {
+		r.nudge()
+	}
+	return m
+}
+
+// over is why no more messages come.
+func (r *Receiver) over() error {
+	cause := r.qp.Err()
+	switch {
+	case cause != nil:
+	case r.reset.Load():
+		cause = errRevived
+	case r.flushed.Load():
+		cause = r.qp.explain(r.life.Load())
+	}
+	if cause != nil { // what had arrived did
+		r.router.hold()
+		for r.router.glance() > 0 {
+		}
+		r.router.turn.Release()
+		return class(WCFlushed, cause)
+	}
+	return nil
+}
+
+// wait waits until there may be a message, or the end.
+func (r *Receiver) wait(ctx context.Context) error {
+	rt := r.router
+	r.waiting.Add(1)
+	defer func() {
+		r.waiting.Add(-1)
+		if r.something() { // the token may have been for another
+			r.nudge()
+		}
+	}()
+	if r.something() {
+		return nil
+	}
+	if rt.turn.Try() || rt.turn.Take(r.wake, ctx.Done()) {
+		if r.something() {
+			rt.turn.Release()
+			return nil
+		}
+		if err := rt.look(ctx); err != nil && ctx.Err() == nil {
+			rt.broken(err)
+			return err
+		}
+	}
+	if r.something() {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// something tells whether there is reason to look.
+func (r *Receiver) something() bool {
+	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
+}
+
+// rouse wakes all who wait, after the end.
+func (r *Receiver) rouse() {
+	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
+		r.nudge()
+		r.router.cq.wake()
+		time.Sleep(pause)
+	}
+}
+
+// takeDown is [routed]'s.
+func (r *Receiver) takeDown(cause error) {
+	life := r.qp.die(cause)
+	_, err := r.router.reclaim(r.qp, life, r.busy)
+	if err != nil && !errors.Is(err, errRevived) { // the device is gone
+		r.posting.Lock()
+		r.cut()
+		r.posting.Unlock()
+	}
+	r.rouse()
+}
+
+func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
+
+// cut is for a queue pair that was reset: it has forgotten its receives. The
+// caller keeps others from posting.
+func (r *Receiver) cut() {
+	rt := r.router
+	rt.hold()
+	for rt.glance() > 0 {
+	}
+	for i := range r.slots {
+		if s := &r.slots[i]; s.flying.Swap(false) {
+			r.cutOff = true
+			r.posted.Add(-1)
+		}
+	}
+	rt.turn.Release()
+	r.reset.Store(true)
+	go r.rouse()
+}
+
+// Close gives the receives of the queue pair back. Those that are posted can only
+// be had back by taking the queue pair down, which Close does: it is meant for
+// the end of a connection. Calls that wait get [ErrClosed]. Closing twice is not
+// an error.
+func (r *Receiver) Close() error {
+	r.closing.Lock()
+	defer r.closing.Unlock()
+	if r.closed.Load() {
+		return nil
+	}
+	return r.end()
+}
+
+func (r *Receiver) end() error {
+	r.posting.Lock() // nobody posts any more
+	r.closed.Store(true)
+	r.posting.Unlock()
+	if r.busy() {
+		r.takeDown(opError("use", r.qp.named(), ErrClosed))
+	}
+	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {
+		r.rouse()
+		time.Sleep(pause)
+	}
+	r.qp.recvCQ.unroute(r.index, len(r.slots), r.cutOff)
+	r.qp.receiver.Store(nil)
+	r.qp.life.release("receiver")
+	return r.mr.Close()
+}

@@ -1,0 +1,269 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func newReceiver(t testing.TB, s *side, cfg verbs.ReceiverConfig) *verbs.Receiver {
+	t.Helper()
+	r, err := verbs.NewReceiver(s.qp, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+// Messages of each kind, and of many packets, come whole and in order.
+func TestReceiver(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
+			a, b := newPair(t, verbs.QPConfig{Type: typ}, cc, verbs.ConnectConfig{})
+			ctx := t.Context()
+			r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 9000, Depth: 4}), newRequester(t, a, verbs.RequesterConfig{})
+			buf := make([]byte, r.Size())
+			for i := range a.mr.Bytes()[:9000] {
+				a.mr.Bytes()[i] = byte(i % 251)
+			}
+			for _, n := range []int{0, 1, 9000, 12} {
+				require.NoError(t, s.Send(ctx, a.mr.SGE(0, n)))
+				m, err := r.Receive(ctx, buf)
+				require.NoError(t, err)
+				require.False(t, m.HasImm)
+				require.Equal(t, a.mr.Bytes()[:n], buf[:m.Len])
+			}
+			require.NoError(t, s.Do(ctx, func(l *verbs.List) {
+				l.SendImm(7, a.mr.SGE(0, 3))
+				l.WriteImm(8, b.mr.Region().At(64), a.mr.SGE(0, 100))
+				l.Send(a.mr.SGE(3, 3))
+			}))
+			m, err := r.Receive(ctx, buf)
+			require.NoError(t, err)
+			require.True(t, m.HasImm)
+			require.EqualValues(t, 7, m.Imm)
+			require.Equal(t, a.mr.Bytes()[:3], buf[:m.Len])
+			m, err = r.Receive(ctx, buf)
+			require.NoError(t, err)
+			require.EqualValues(t, 8, m.Imm)
+			require.Zero(t, m.Len)
+			require.Equal(t, 100, m.Written)
+			require.Equal(t, a.mr.Bytes()[:100], b.mr.Bytes()[64:164])
+			m, err = r.Receive(ctx, buf)
+			require.NoError(t, err)
+			require.Equal(t, a.mr.Bytes()[3:6], buf[:m.Len])
+		}
+	})
+}
+
+// A server of datagrams answers strangers.
+func TestReceiverOfDatagrams(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	ra, rb := newReceiver(t, a, verbs.ReceiverConfig{Size: 64}), newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
+	sa, sb := newRequester(t, a, verbs.RequesterConfig{}), newRequester(t, b, verbs.RequesterConfig{})
+	copy(a.mr.Bytes(), "who is there?")
+	require.NoError(t, sa.Do(ctx, func(l *verbs.List) { l.SendToImm(5, dest(t, a, b), a.mr.SGE(0, 13)) }))
+	buf := make([]byte, 64)
+	m, err := rb.Receive(ctx, buf)
+	require.NoError(t, err)
+	require.Equal(t, "who is there?", string(buf[:m.Len]))
+	require.EqualValues(t, 5, m.Imm)
+	require.Equal(t, a.qp.Num(), m.SrcQP())
+
+	ah, err := m.CreateAH(b.pd, 1)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ah.Close()) }()
+	copy(b.mr.Bytes(), "me")
+	require.NoError(t, sb.Do(ctx, func(l *verbs.List) {
+		l.SendTo(verbs.Dest{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.mr.SGE(0, 2))
+	}))
+	m, err = ra.Receive(ctx, buf)
+	require.NoError(t, err)
+	require.Equal(t, "me", string(buf[:m.Len]))
+}
+
+// Both ends send and receive, with several goroutines each, on one completion
+// queue with fewer receives than there are senders: each message is had once.
+func TestReceiverForMany(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		const senders, receivers, each = 6, 4, 40
+		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		ends := []*side{a, b}
+		seen := [2]map[uint64]int{{}, {}}
+		var mu sync.Mutex
+		var sending, receiving sync.WaitGroup
+		ctx, done := context.WithCancel(t.Context())
+		for i, e := range ends {
+			r, s := newReceiver(t, e, verbs.ReceiverConfig{Size: 64, Depth: 3}), newRequester(t, e, verbs.RequesterConfig{})
+			for g := range senders {
+				sending.Go(func() {
+					for n := range each {
+						binary.NativeEndian.PutUint64(e.mr.Bytes()[64*g:], uint64(g*each+n))
+						if !assert.NoError(t, s.Send(ctx, e.mr.SGE(64*g, 8))) {
+							return
+						}
+					}
+				})
+			}
+			for range receivers {
+				receiving.Go(func() {
+					buf := make([]byte, 64)
+					for {
+						short, cancel := context.WithTimeout(ctx, 3*time.Millisecond)
+						m, err := r.Receive(short, buf)
+						cancel()
+						switch {
+						case ctx.Err() != nil && err != nil:
+							return
+						case errors.Is(err, context.DeadlineExceeded):
+							continue
+						case !assert.NoError(t, err) || !assert.Equal(t, 8, m.Len):
+							return
+						}
+						mu.Lock()
+						seen[i][binary.NativeEndian.Uint64(buf)]++
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		sending.Wait()
+		assert.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(seen[0]) == senders*each && len(seen[1]) == senders*each
+		}, testTimeout, time.Millisecond)
+		done()
+		receiving.Wait()
+		for i := range seen {
+			for n, times := range seen[i] {
+				require.Equal(t, 1, times, "message %d", n)
+			}
+		}
+	})
+}
+
+// What arrived before the end is had, then its cause; waiting calls end.
+func TestReceiverEnds(t *testing.T) {
+	ends := map[string]struct {
+		end  func(*side, *verbs.Receiver) error
+		want error
+	}{
+		"error": {func(s *side, _ *verbs.Receiver) error { return s.qp.ToError() }, verbs.WCFlushed},
+		"reset": {func(s *side, _ *verbs.Receiver) error { return s.qp.ToReset() }, verbs.WCFlushed},
+		"alone": {func(s *side, _ *verbs.Receiver) error { return verbs.ErrorUntold(s.qp) }, verbs.WCFlushed},
+		"close": {func(_ *side, r *verbs.Receiver) error { return r.Close() }, verbs.ErrClosed},
+	}
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		for name, e := range ends {
+			t.Run(name, func(t *testing.T) {
+				a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+				defer cancel()
+				r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64, Depth: 8}), newRequester(t, a, verbs.RequesterConfig{})
+				if name != "close" && name != "reset" {
+					for i := range 3 {
+						require.NoError(t, s.Send(ctx, a.mr.SGE(0, i+1)))
+					}
+					require.NoError(t, e.end(b, r))
+					for i := range 3 {
+						m, err := r.Receive(ctx, make([]byte, 64))
+						require.NoError(t, err)
+						require.Equal(t, i+1, m.Len)
+					}
+				} else {
+					time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, e.end(b, r)) })
+				}
+				var wg sync.WaitGroup
+				for range 3 {
+					wg.Go(func() {
+						_, err := r.Receive(ctx, make([]byte, 64))
+						assert.ErrorIs(t, err, e.want)
+					})
+				}
+				wg.Wait()
+				if name == "reset" {
+					require.NoError(t, b.qp.Init(), "the queue pair can begin anew")
+				} else {
+					require.Error(t, b.qp.Err())
+				}
+				require.NoError(t, r.Close())
+				require.NoError(t, r.Close())
+				_, err := r.Receive(ctx, make([]byte, 64))
+				require.ErrorIs(t, err, verbs.ErrClosed)
+			})
+		}
+	})
+}
+
+// A message that is too long ends the connection, and both sides hear why.
+func TestReceiverOfTooMuch(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64}), newRequester(t, a, verbs.RequesterConfig{})
+	err := s.Send(t.Context(), a.mr.SGE(0, 65))
+	if !errors.Is(err, verbs.WCRemoteOperation) { // rxe's answer
+		require.ErrorIs(t, err, verbs.WCRemoteInvalid)
+	}
+	_, err = r.Receive(t.Context(), make([]byte, 64))
+	require.ErrorIs(t, err, verbs.WCFlushed)
+	require.Error(t, b.qp.Err())
+	require.ErrorContains(t, err, "qp")
+}
+
+func TestReceiverRefuses(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	for _, cfg := range []verbs.ReceiverConfig{{Size: -1}, {Depth: -1}, {Depth: b.qp.MaxRecvWR() + 1}} {
+		_, err := verbs.NewReceiver(b.qp, cfg)
+		require.ErrorIs(t, err, verbs.ErrAttributes, "%+v", cfg)
+	}
+	early, err := b.qp.NewRecvBatch(1)
+	require.NoError(t, err)
+	r := newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
+	_, err = verbs.NewReceiver(b.qp, verbs.ReceiverConfig{})
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.ErrorIs(t, b.qp.Close(), verbs.ErrInUse)
+	early.Recv(1, b.mr.SGE(0, 8))
+	_, err = early.Post()
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	var wcs [1]verbs.WC
+	_, err = b.cq.Poll(wcs[:])
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	_, err = r.Receive(t.Context(), make([]byte, 63))
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = r.Receive(ended, make([]byte, 64))
+	require.ErrorIs(t, err, context.Canceled)
+	s := newRequester(t, a, verbs.RequesterConfig{})
+	require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 5)))
+	m, err := r.Receive(t.Context(), make([]byte, 64))
+	require.NoError(t, err)
+	require.Equal(t, 5, m.Len)
+}
+
+func TestReceiverDoesNotAllocate(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64}), newRequester(t, a, verbs.RequesterConfig{})
+		ctx, buf := t.Context(), make([]byte, 64)
+		require.Zero(t, testing.AllocsPerRun(50, func() {
+			if err := s.Send(ctx, a.mr.SGE(0, 8)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Receive(ctx, buf); err != nil {
+				t.Fatal(err)
+			}
+		}))
+	})
+}
