@@ -4,23 +4,28 @@
 //
 // A client that reads 64 bytes of a server's memory:
 //
-//	conn, err := net.Dial("tcp", "10.77.0.2:7471")
-//	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{})
+//	link, err := verbs.DialLink(ctx, "10.77.0.2:7471", verbs.LinkConfig{})
 //	defer link.Close()
 //	mr, err := link.AllocMR(4096, verbs.MRConfig{})
 //	r, err := link.Requester()
 //	err = r.Read(ctx, link.Regions()[0].At(0), mr.SGE(0, 64))
 //	// nil: mr.Bytes()[:64] holds the server's bytes
 //
-// The server calls NewLink too, with a Setup that offers memory. A [Link] finds the
-// device and its GID by the connection's own address, makes protection domain,
-// queues and queue pair, and connects. Each of these steps is there to be taken
-// alone: [Open], [Device.AllocPD], [Device.CreateCQ], [PD.CreateQP], [PD.AllocMR],
+// and the server:
+//
+//	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
+//	err = verbs.ServeLinks(ctx, listener, cfg, serve, nil)
+//
+// A [Link] finds the device and its GID by the connection's own address, makes
+// protection domain, queues and queue pair, and connects. [NewLink] does so over
+// a connection that the program has. Each of the steps is there to be taken alone:
+// [Open], [Device.AllocPD], [Device.CreateCQ], [PD.CreateQP], [PD.AllocMR],
 // [Exchange], [QP.Connect].
 //
-// A [Requester] serves any number of goroutines. Below it are batches of work
-// requests and completions, for programs that keep many requests outstanding and
-// know which completion is whose:
+// A [Requester] serves any number of goroutines, and a [Receiver] hands them the
+// messages that arrive. Below both are batches of work requests and completions,
+// for programs that keep many requests outstanding and know which completion is
+// whose:
 //
 //	batch, err := qp.NewBatch(16)
 //	batch.Read(1, verbs.Signaled, remote.At(0), mr.SGE(0, 64))
@@ -46,8 +51,8 @@
 //
 // Concurrency: everything may be used by any number of goroutines, except that
 // a [Batch] or [RecvBatch] belongs to one at a time. Completions belong to whoever
-// polls them first: goroutines that share a queue pair need a [Requester], which
-// gives each its own.
+// polls them first: goroutines that share a queue pair need a [Requester] and a
+// [Receiver], which give each its own.
 //
 // Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. With nothing
 // configured a peer that is gone is noticed half a second after the next request.

@@ -23,12 +23,14 @@ type LinkConfig struct {
 	QP QPConfig
 	// Connect says how the connection behaves.
 	Connect ConnectConfig
+	// Dialer makes the TCP connection of [DialLink]; nil means a plain one.
+	Dialer *net.Dialer
 	// Receive has a [Receiver] made that is ready before the peer can send
 	// ([Link.Receiver]); nil means none.
 	Receive *ReceiverConfig
 	// Setup is called before the peer can reach the queue pair. It registers
 	// memory ([Link.AllocMR]), posts first receives, and answers what the peer is
-	// told.
+	// told. [OfferMemory] makes one that offers a piece of memory.
 	Setup func(*Link) (Offer, error)
 }
 
@@ -36,6 +38,18 @@ type LinkConfig struct {
 type Offer struct {
 	Regions []Region // memory that the peer may use; at most [MaxRegions]
 	Data    []byte   // for the programs; at most [MaxEndpointData] bytes
+}
+
+// OfferMemory is a Setup that offers a slice of the program's to the peer, who may
+// use it as access says until the link closes. Many links may offer one slice.
+func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
+	return func(l *Link) (Offer, error) {
+		mr, err := l.RegisterMR(buf, MRConfig{Access: access})
+		if err != nil {
+			return Offer{}, err
+		}
+		return Offer{Regions: []Region{mr.Region()}}, nil
+	}
 }
 
 // Link is a queue pair that is connected to one at the other end of a TCP
@@ -94,6 +108,17 @@ func (l *Link) Dest() Dest { return l.to }
 // AllocMR registers memory, as [PD.AllocMR] does, that closes with the link.
 func (l *Link) AllocMR(size int, cfg MRConfig) (*MR, error) {
 	mr, err := l.pd.AllocMR(size, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l.own(mr)
+	return mr, nil
+}
+
+// RegisterMR registers a slice of the caller, as [PD.RegisterMR] does, until the
+// link closes.
+func (l *Link) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
+	mr, err := l.pd.RegisterMR(buf, cfg)
 	if err != nil {
 		return nil, err
 	}

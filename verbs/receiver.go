@@ -63,7 +63,7 @@ type Receiver struct {
 	reset   atomic.Bool
 
 	inside  atomic.Int32 // calls under way
-	closing sync.Mutex // whoever closes second waits
+	closing sync.Mutex   // whoever closes second waits
 	closed  atomic.Bool
 	cutOff  bool // by a reset, with receives posted
 }

@@ -1,6 +1,5 @@
-// Command read is a small RDMA program: a server that offers some memory to one
-// client after the other, and a client that READs it without the server's CPU
-// taking part.
+// Command read is a small RDMA program: a server that offers some memory, and a
+// client that READs it without the server's CPU taking part.
 //
 //	read            # on the server
 //	read 10.77.0.2  # on the client
@@ -56,62 +55,26 @@ func persist(f func() error) error {
 
 const port = "7471"
 
-// serve offers memory to one client after the other.
+// serve offers memory to all clients.
 func serve(ctx context.Context) error {
 	l, err := net.Listen("tcp", ":"+port)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := offer(ctx, conn); err != nil {
-			log.Print(err)
-		}
-	}
-}
-
-// offer lets a client read memory until it hangs up.
-func offer(ctx context.Context, conn net.Conn) error {
-	defer conn.Close()
-	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{Setup: func(l *verbs.Link) (verbs.Offer, error) {
-		mr, err := l.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead})
-		if err != nil {
-			return verbs.Offer{}, err
-		}
-		copy(mr.Bytes(), "the server's memory")
-		return verbs.Offer{Regions: []verbs.Region{mr.Region()}}, nil
-	}})
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	conn.Read(make([]byte, 1)) // until the client is done
-	return nil
+	memory := make([]byte, 4096)
+	copy(memory, "the server's memory")
+	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
+	wait := func(ctx context.Context, _ *verbs.Link) error { <-ctx.Done(); return ctx.Err() }
+	return verbs.ServeLinks(ctx, l, cfg, wait, func(client net.Addr, err error) { log.Print(client, ": ", err) })
 }
 
 // read reads the server's memory without its CPU.
 func read(ctx context.Context, d *net.Dialer, server string) (string, error) {
-	conn, err := d.DialContext(ctx, "tcp", server)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	link, err := verbs.NewLink(ctx, conn, verbs.LinkConfig{})
+	link, err := verbs.DialLink(ctx, server, verbs.LinkConfig{Dialer: d})
 	if err != nil {
 		return "", err
 	}
 	defer link.Close()
-	if len(link.Regions()) != 1 || link.Regions()[0].Length < 19 {
-		return "", errors.New("the server offers no memory")
-	}
 	mr, err := link.AllocMR(4096, verbs.MRConfig{})
 	if err != nil {
 		return "", err
@@ -119,6 +82,9 @@ func read(ctx context.Context, d *net.Dialer, server string) (string, error) {
 	r, err := link.Requester()
 	if err != nil {
 		return "", err
+	}
+	if len(link.Regions()) != 1 {
+		return "", errors.New("the server offers no memory")
 	}
 	if err := r.Read(ctx, link.Regions()[0].At(0), mr.SGE(0, 19)); err != nil {
 		return "", err
