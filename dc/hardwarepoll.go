@@ -67,7 +67,7 @@ func (h *hardware) complete(wcs []verbs.WC, cs []Completion) int {
 		failed := w.Status() != verbs.WCSuccess
 		r, _, ok := h.core.completed(w.ID(), failed)
 		if !ok {
-			h.cfg.Log.Error("dc: completion of a request that is not under way", "id", w.ID())
+			h.cfg.Logger.Error("dc: completion of a request that is not under way", "id", w.ID())
 			continue
 		}
 		p := r.peer.owner
@@ -93,7 +93,7 @@ func (h *hardware) perform() {
 			switch a.kind {
 			case dciAbort:
 				if err := h.dcis[a.dci.index].qp.ToError(); err != nil {
-					h.cfg.Log.Error("dc: abort DCI", "err", err)
+					h.cfg.Logger.Error("dc: abort DCI", "err", err)
 				}
 			case dciGiveUp:
 				p := a.peer.owner
@@ -132,7 +132,7 @@ func (h *hardware) act(a dciAction) {
 	case dciCheck:
 		attr, err := qp.Query()
 		if err != nil {
-			h.cfg.Log.Error("dc: state of DCI", "err", err)
+			h.cfg.Logger.Error("dc: state of DCI", "err", err)
 		}
 		h.mu.Lock()
 		h.core.checked(a, err != nil || attr.State != verbs.StateRTS)
@@ -146,7 +146,7 @@ func (h *hardware) act(a dciAction) {
 			err = qp.ResetStream(1 + a.stream)
 		}
 		if err != nil {
-			h.cfg.Log.Warn("dc: reset of stream; the whole DCI is reset instead", "err", err)
+			h.cfg.Logger.Warn("dc: reset of stream; the whole DCI is reset instead", "err", err)
 		}
 		h.mu.Lock()
 		h.core.streamReset(a, err)
@@ -160,7 +160,7 @@ func (h *hardware) act(a dciAction) {
 			err = qp.ActivateWith(h.connect())
 		}
 		if err != nil {
-			h.cfg.Log.Error("dc: DCI lost", "err", err)
+			h.cfg.Logger.Error("dc: DCI lost", "err", err)
 		}
 		h.mu.Lock()
 		h.core.recovered(a.dci, err)

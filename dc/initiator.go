@@ -61,7 +61,7 @@ type InitiatorConfig struct {
 	// Streams of each DCI, a power of two; 0 means what the device has, at
 	// most 8; negative means none.
 	Streams int
-	Log     *slog.Logger // nil: silent
+	Logger  *slog.Logger // nil: silent
 }
 
 func (c *InitiatorConfig) defaults() {
@@ -83,8 +83,8 @@ func (c *InitiatorConfig) defaults() {
 	setTime(&c.ConnectTimeout, 5*time.Second)
 	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 }
 
@@ -158,7 +158,7 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 			err = errors.Join(opError("make", "initiator", err), i.Close())
 		}
 	}()
-	i.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Log)
+	i.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Logger)
 	if err != nil {
 		i.ctl = nil
 		return i, err
@@ -353,7 +353,7 @@ func (i *Initiator) atOnce(a *action) bool {
 		i.attached(a.peer, nil)
 	case actAbort:
 		if err := i.lanes[a.ctx.index].qp.ToError(); err != nil {
-			i.cfg.Log.Error("dc: abort session", "err", err)
+			i.cfg.Logger.Error("dc: abort session", "err", err)
 		}
 	case actFail:
 		p := a.peer
@@ -396,7 +396,7 @@ func (i *Initiator) later(a *action) {
 	case actReset:
 		qp := i.lanes[a.ctx.index].qp
 		if err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep()); err != nil {
-			i.cfg.Log.Error("dc: initiator context lost", "err", err)
+			i.cfg.Logger.Error("dc: initiator context lost", "err", err)
 			return
 		}
 		i.mu.Lock()

@@ -74,7 +74,7 @@ func (i *Initiator) lookUp(p *Peer) {
 	defer cancel()
 	a, err := askService(ctx, i.ctl.gid, p.addr)
 	if err != nil && i.ctx.Err() == nil {
-		i.cfg.Log.Info("dc: target not found", "target", p.addr, "err", err)
+		i.cfg.Logger.Info("dc: target not found", "target", p.addr, "err", err)
 	}
 	i.mu.Lock()
 	if i.closed {

@@ -45,8 +45,8 @@ type TargetConfig struct {
 	Backend Backend
 	// MTU of the hardware back end, which its initiators must have too; 0
 	// means the port's.
-	MTU verbs.MTU
-	Log *slog.Logger // nil: silent
+	MTU    verbs.MTU
+	Logger *slog.Logger // nil: silent
 }
 
 func (c *TargetConfig) defaults() {
@@ -62,8 +62,8 @@ func (c *TargetConfig) defaults() {
 	if c.Retry <= 0 {
 		c.Retry = 50 * time.Millisecond
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 }
 
@@ -118,7 +118,7 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 		return t, err
 	}
 	dev := cfg.PD.Device()
-	t.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Log)
+	t.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Logger)
 	if err != nil {
 		t.ctl = nil
 		return t, err
@@ -146,7 +146,7 @@ func NewTarget(cfg TargetConfig) (t *Target, err error) {
 	epoch := rand.Uint64() | 1
 	t.addr = Address{GID: t.self.gid, LID: t.self.lid, Service: cfg.Service, MTU: t.ctl.mtu, QPN: t.self.qpn, QKey: t.self.qkey}
 	if cfg.Service != 0 {
-		if t.door, err = openService(t.ctl.gid, t.addr, cfg.Log); err != nil {
+		if t.door, err = openService(t.ctl.gid, t.addr, cfg.Logger); err != nil {
 			return t, err
 		}
 	}
@@ -218,7 +218,7 @@ func (t *Target) tick() {
 func (t *Target) reset() {
 	for _, r := range t.resets {
 		if err := t.resetOne(r); err != nil {
-			t.cfg.Log.Error("dc: responder context lost", "slot", r.slot, "err", err)
+			t.cfg.Logger.Error("dc: responder context lost", "slot", r.slot, "err", err)
 			continue
 		}
 		t.core.ready(r.slot, t.now())
@@ -250,7 +250,7 @@ func (t *Target) attach(slot int, session uint64, m *message) (uint32, error) {
 	err := qp.ModifySteps(responderStep(t.ctl, m, m.psn))
 	if err != nil {
 		t.inbox.collect(qp.Num())
-		t.cfg.Log.Warn("dc: no session", "initiator", m.from.gid, "err", err)
+		t.cfg.Logger.Warn("dc: no session", "initiator", m.from.gid, "err", err)
 		if qp.State() != verbs.StateInit {
 			err = errors.Join(err, qp.ToReset(), qp.Init())
 		}
@@ -264,7 +264,7 @@ func (t *Target) release(slot int, _ uint64, clean bool) {
 	if !clean {
 		// Nothing more may be carried out for it.
 		if err := qp.ToError(); err != nil {
-			t.cfg.Log.Error("dc: release", "err", err)
+			t.cfg.Logger.Error("dc: release", "err", err)
 		}
 	}
 	t.inbox.collect(qp.Num())

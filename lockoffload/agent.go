@@ -60,7 +60,7 @@ type AgentConfig struct {
 	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
 	// without a pause. The runtime's timers make 1 ms of anything shorter.
 	MinPause, MaxPause time.Duration
-	Log                *slog.Logger // nil: silent
+	Logger             *slog.Logger // nil: silent
 }
 
 func (cfg *AgentConfig) limits() (agentLimits, error) {
@@ -85,8 +85,8 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 	if cfg.MaxPause <= 0 {
 		cfg.MaxPause = 5 * time.Millisecond
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
 		return agentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
@@ -170,7 +170,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 		return a, err
 	}
 	if left > 0 {
-		a.cfg.Log.Warn("lockoffload: an agent had failed", "locks", left)
+		a.cfg.Logger.Warn("lockoffload: an agent had failed", "locks", left)
 	}
 	for j := range limits.receives {
 		a.receive(int32(j))
@@ -281,7 +281,7 @@ func (a *Agent) unlink(peer int32) {
 		return
 	}
 	if err := l.qp.ToError(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-		a.cfg.Log.Error("lockoffload: queue pair of a client", "qp", l.qp.Num(), "err", err)
+		a.cfg.Logger.Error("lockoffload: queue pair of a client", "qp", l.qp.Num(), "err", err)
 	}
 	if a.byQP[l.qp.Num()] == peer {
 		delete(a.byQP, l.qp.Num())

@@ -49,7 +49,7 @@ func (a *Agent) fail(err error) {
 		a.unlink(int32(peer))
 	}
 	if !errors.Is(err, context.Canceled) {
-		a.cfg.Log.Error("lockoffload: agent stopped", "err", err)
+		a.cfg.Logger.Error("lockoffload: agent stopped", "err", err)
 	}
 }
 
@@ -172,7 +172,7 @@ func (a *Agent) postReplies() {
 		}
 		n, err := l.batch.Post()
 		if err != nil {
-			a.cfg.Log.Debug("lockoffload: reply not sent", "qp", l.qp.Num(), "err", err)
+			a.cfg.Logger.Debug("lockoffload: reply not sent", "qp", l.qp.Num(), "err", err)
 		}
 		for range l.added - n {
 			c.stats.Unsent++

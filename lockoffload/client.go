@@ -22,7 +22,7 @@ type Config struct {
 	CQ     *verbs.CQ
 	Invite Invite
 	Retry  Retry
-	Log    *slog.Logger // told what nobody waits for; nil means slog.Default
+	Logger *slog.Logger // told what nobody waits for; nil: silent
 }
 
 // Result tells how an operation went.
@@ -65,8 +65,8 @@ func NewClient(cfg Config) (*Client, error) {
 	if err := cfg.Invite.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Retry = cfg.Retry.withDefaults()
 	s, err := newSession(cfg.PD, cfg.QP, cfg.CQ, cfg.Invite)

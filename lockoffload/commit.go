@@ -110,7 +110,7 @@ func (p *Commit) end(err error) {
 	}
 	p.c.mu.Unlock()
 	if err != nil && !asked {
-		p.c.cfg.Log.Warn("lockoffload: nobody waited for a lock to be given back", "slot", p.slot, "error", err)
+		p.c.cfg.Logger.Warn("lockoffload: nobody waited for a lock to be given back", "slot", p.slot, "error", err)
 	}
 	p.over.happen()
 }

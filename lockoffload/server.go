@@ -21,7 +21,7 @@ type ServerConfig struct {
 	// after its last heartbeat.
 	Lease   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
-	Log     *slog.Logger        // nil means slog.Default
+	Logger  *slog.Logger        // nil means slog.Default
 }
 
 // Server admits clients to a region, watches their leases and takes back what
@@ -59,8 +59,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Second
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	dev := cfg.PD.Device()
 	cq, err := dev.CreateCQ(verbs.CQConfig{PollOnly: true})
@@ -242,7 +242,7 @@ func (s *Server) finish(one *Session, expired bool) {
 		}
 		s.counts.Recovered += uint64(freed)
 		s.mu.Unlock()
-		log := s.cfg.Log.With("owner", one.invite.Owner, "epoch", one.invite.Epoch, "recovered", freed)
+		log := s.cfg.Logger.With("owner", one.invite.Owner, "epoch", one.invite.Epoch, "recovered", freed)
 		switch {
 		case one.err != nil:
 			log.Error("lockoffload: session not taken back", "error", one.err)

@@ -95,7 +95,7 @@ func (s *Server) watchTickets(now time.Time, seen map[int]served) {
 		}
 		delete(seen, slot)
 		if err := s.loop.drive(&skipper{slot: slot, ticket: serving, seen: entry}); err != nil {
-			s.cfg.Log.Error("lockoffload: ticket not skipped", "slot", slot, "error", err)
+			s.cfg.Logger.Error("lockoffload: ticket not skipped", "slot", slot, "error", err)
 			return
 		}
 		s.mu.Lock()

@@ -53,7 +53,7 @@ type QPConfig struct {
 	MaxRecvWR  int // outstanding receives; 0 means 128
 	MaxSendSGE int // scatter/gather entries of a send; 0 means 1
 	MaxRecvSGE int // the same of a receive; 0 means 1
-	MaxInline  int // bytes that [Batch.SendInline] can carry; 0 means none
+	MaxInline  int // bytes that [Batch.SendInline] carries at least; 0 asks for none, and devices grant more (16 on rxe)
 
 	// SignalAll makes every send complete visibly, with [Signaled] or without.
 	// An [SRD] queue pair does so in any case.

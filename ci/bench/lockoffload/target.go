@@ -3,7 +3,6 @@ package lockoffload
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,7 @@ func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease}); err != nil {
 		return nil, err
 	}
 	if t.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: s.PD, Region: region, GID: s.GID}); err != nil {

@@ -70,7 +70,7 @@ func Serve(ctx context.Context, l net.Listener, pd *verbs.PD, layout lockoffload
 	if err != nil {
 		return err
 	}
-	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region, Lease: lease, Log: slog.New(slog.DiscardHandler)})
+	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region, Lease: lease})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func Dial(ctx context.Context, pd *verbs.PD, at string) (*Client, error) {
 		return nil, err
 	}
 	c.qp, c.cq = qp, cq
-	c.Client, err = lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: in, Log: slog.New(slog.DiscardHandler)})
+	c.Client, err = lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: in})
 	if err != nil {
 		return nil, errors.Join(err, qp.Close(), cq.Close())
 	}
