@@ -38,7 +38,7 @@ var closedAnswers = map[string]error{
 }
 
 // Types of plain data, whose methods need no object of a device.
-var plainTypes = map[string]bool{"Endpoint": true, "WC": true, "OpError": true, "WCError": true, "RejectedError": true, "TransitionError": true}
+var plainTypes = map[string]bool{"Endpoint": true, "WC": true, "Message": true, "OpError": true, "WCError": true, "RejectedError": true, "TransitionError": true}
 
 // closable are all kinds of objects, by type name, with what they stand on.
 func closable(t *testing.T) map[string]any {
@@ -88,6 +88,7 @@ func closable(t *testing.T) map[string]any {
 	ls, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{})
 	require.NoError(t, errors.Join(errs[:]...))
 	all := map[string]any{"Link": ls[0], "Requester": newRequester(t, newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
+		"Receiver": newReceiver(t, newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.ReceiverConfig{Size: 64}),
 		"Device": a.dev, "PD": a.pd, "CQ": a.cq, "QP": a.qp, "MR": a.mr, "SRQ": srq, "AH": ah, "Window": window,
 		"Batch": a.batch(t, 4), "RecvBatch": recvs, "Masked": masked,
 		"CM": m, "CMListener": listener, "CMConn": conn, "CMRequest": request, "CMPeer": peer, "StreamListener": streams, "Stream": stream}
@@ -105,7 +106,7 @@ func closable(t *testing.T) map[string]any {
 }
 
 // closingOrder is from the children up.
-var closingOrder = []string{"Link", "Requester", "Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
+var closingOrder = []string{"Link", "Requester", "Receiver", "Stream", "StreamListener", "CMPeer", "CMConn", "CMListener", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device", "CM"}
 
 // Every call on a closed object answers ErrClosed, with what it stands on open
 // or closed, and none crashes.

@@ -269,6 +269,9 @@ func (r *Receiver) nudge() {
 // the longest one ([Receiver.Size]).
 func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 	const op = "receive on"
+	if r.closed.Load() {
+		return Message{}, opError(op, r.qp.named(), ErrClosed)
+	}
 	if len(buf) < r.size {
 		return Message{}, opError(op, r.qp.named(), ErrAttributes, "a buffer of ", len(buf), " bytes; a message may have ", r.size)
 	}
