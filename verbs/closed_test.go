@@ -89,7 +89,7 @@ func closable(t *testing.T) map[string]any {
 	require.NoError(t, errors.Join(errs[:]...))
 	all := map[string]any{"Link": ls[0], "Requester": newRequester(t, newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
 		"Receiver": newReceiver(t, newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.ReceiverConfig{Size: 64}),
-		"Device": a.dev, "PD": a.pd, "CQ": a.cq, "QP": a.qp, "MR": a.mr, "SRQ": srq, "AH": ah, "Window": window,
+		"Device":   a.dev, "PD": a.pd, "CQ": a.cq, "QP": a.qp, "MR": a.mr, "SRQ": srq, "AH": ah, "Window": window,
 		"Batch": a.batch(t, 4), "RecvBatch": recvs, "Masked": masked,
 		"CM": m, "CMListener": listener, "CMConn": conn, "CMRequest": request, "CMPeer": peer, "StreamListener": streams, "Stream": stream}
 	if td, err := a.dev.AllocTD(); err == nil {

@@ -57,6 +57,7 @@ type CQ struct {
 	overrun   atomic.Bool
 
 	routing sync.Mutex
+	shares  int                    // queue pairs with shared receive queues, under routing
 	router  atomic.Pointer[router] // while requesters take the completions
 	idle    *router                // otherwise, if there have been some
 

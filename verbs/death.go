@@ -104,6 +104,23 @@ func (q *QP) lived() (life uint32, cause error) {
 	return q.death.life, q.death.cause
 }
 
+// stands is why a queue pair takes no requests, which its device may know first.
+func (q *QP) stands(op string) error {
+	if cause := q.Err(); cause != nil {
+		return opError(op, q.life.label, ErrState, cause)
+	}
+	return q.life.with(op, func() error {
+		now, err := q.queryState()
+		if err != nil {
+			return opError(op, q.life.label, err)
+		}
+		if now == StateReset || now == StateError {
+			return opError(op, q.life.label, ErrState, "it is in ", now)
+		}
+		return nil
+	})
+}
+
 // explain is what ended a queue pair, of which something was flushed in that life.
 // That may be told of before its cause, which [QP.ToError] or an event of the
 // device is about to tell: it is waited for.

@@ -42,6 +42,9 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	if q.requester.Load() != nil {
 		return q.requested("drain")
 	}
+	if q.receiver.Load() != nil {
+		return opError("drain", q.life.label, ErrInUse, "a Receiver has its receives")
+	}
 	if each == nil {
 		if q.sendCQ.shared(q) || q.recvCQ.shared(q) {
 			return opError("drain", q.life.label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")

@@ -134,17 +134,23 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	parents := []*life{&p.life, &q.sendCQ.life, &q.recvCQ.life}
 	if q.srq != nil {
 		parents = append(parents, &q.srq.life)
+		if err := q.recvCQ.share(); err != nil {
+			return nil, err
+		}
 	}
 	if err := q.life.born("qp", "new qp", parents...); err != nil {
+		q.unshare()
 		return nil, err
 	}
 	init, err := q.init(cfg)
 	if err != nil {
+		q.unshare()
 		q.life.stillborn("qp")
 		return nil, err
 	}
 	q.qp, q.num, q.path, err = cgo.CreateQP(p.dev.ctx, p.pd, &init)
 	if err != nil {
+		q.unshare()
 		q.life.stillborn("qp")
 		if init.Extended || init.Driver != cgo.NoDriver {
 			return nil, opError("create qp on", p.dev.name, unsupported(err), q.typ, " with ", q.ops)
@@ -261,6 +267,7 @@ func (q *QP) Close() error {
 				return err
 			}
 			cgo.FreePostPath(q.path)
+			q.unshare()
 			q.die(opError("use", q.life.label, ErrClosed))
 			return nil
 		})

@@ -12,7 +12,7 @@ import (
 // ReceiverConfig says how a receiver behaves. The zero value is fine.
 type ReceiverConfig struct {
 	// Size is how many bytes the longest message has; 0 means 4096. A longer one
-	// ends the connection, on both sides; of datagrams a device drops it.
+	// ends the connection, on both sides; longer datagrams are dropped.
 	Size int
 	// Depth is how many messages may arrive before they are taken; 0 means what
 	// the receive queue holds ([QPConfig.MaxRecvWR]).
@@ -44,6 +44,7 @@ type Receiver struct {
 	index  uint64
 	size   int
 	head   int // bytes before a message: the route header of datagrams
+	each   int // bytes of a slot: some devices fail at a datagram that does not fit
 	mr     *MR // slots' memory, one after the other
 
 	posting sync.Mutex // owns batch, and which slots are posted
@@ -75,6 +76,7 @@ type recvSlot struct {
 	gen    uint32
 	flying atomic.Bool
 	wc     WC
+	drop   bool // a datagram that is too long
 }
 
 // Message is what a receive got.
@@ -134,6 +136,10 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	if err := qp.life.adopt("receiver"); err != nil {
 		return nil, err
 	}
+	if err := qp.stands(op); err != nil { // what is posted now may never be flushed
+		qp.life.release("receiver")
+		return nil, err
+	}
 	r, err := newReceiver(qp, cfg)
 	if err != nil {
 		qp.life.release("receiver")
@@ -145,8 +151,14 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	n := cfg.Depth
 	r := &Receiver{qp: qp, size: cfg.Size, slots: make([]recvSlot, n), ready: make([]uint32, n), wake: make(chan struct{}, 1)}
+	r.each = r.size
 	if qp.typ == UD {
+		port, err := qp.pd.dev.Port(qp.gid.Port)
+		if err != nil {
+			return nil, err
+		}
 		r.head = GRHSize
+		r.each = r.head + max(r.size, port.MaxMTU.Bytes())
 	}
 	for i := range r.slots {
 		r.slots[i].gen = rand.Uint32()
@@ -155,13 +167,15 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	if r.batch, err = qp.NewRecvBatch(n); err != nil {
 		return nil, err
 	}
-	if r.mr, err = qp.pd.AllocMR(n*(r.head+r.size), MRConfig{}); err != nil {
+	if r.mr, err = qp.pd.AllocMR(n*r.each, MRConfig{}); err != nil {
 		return nil, err
 	}
 	if r.router, r.index, err = qp.recvCQ.route(r, n); err != nil {
 		return nil, errors.Join(err, r.mr.Close())
 	}
+	qp.modify.Lock() // a reset holds the posts of those that it finds
 	if !qp.receiver.CompareAndSwap(nil, r) {
+		qp.modify.Unlock()
 		qp.recvCQ.unroute(r.index, n, false)
 		return nil, errors.Join(opError("make receiver for", qp.life.label, ErrInUse, "it has one"), r.mr.Close())
 	}
@@ -169,7 +183,9 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	for i := range all {
 		all[i] = uint32(i)
 	}
-	if err := r.post(all...); err != nil {
+	err = r.post(all...)
+	qp.modify.Unlock()
+	if err != nil {
 		return nil, errors.Join(err, r.end())
 	}
 	return r, nil
@@ -185,15 +201,14 @@ func (r *Receiver) Size() int { return r.size }
 func (r *Receiver) post(slots ...uint32) error {
 	r.posting.Lock()
 	defer r.posting.Unlock()
-	if r.closed.Load() {
+	if r.closed.Load() || r.reset.Load() {
 		return nil
 	}
-	each := r.head + r.size
 	for _, i := range slots {
 		s := &r.slots[i]
 		s.gen++
 		s.flying.Store(true)
-		r.batch.Recv(r.index<<48|uint64(i)<<24|uint64(s.gen&genMask)<<1|1, r.mr.SGE(int(i)*each, each))
+		r.batch.Recv(r.index<<48|uint64(i)<<24|uint64(s.gen&genMask)<<1|1, r.mr.SGE(int(i)*r.each, r.each))
 	}
 	r.posted.Add(int32(len(slots)))
 	n, err := r.batch.Post()
@@ -218,6 +233,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 	switch wc.Status() {
 	case WCSuccess:
 		s.wc = *wc
+		s.drop = r.head > 0 && wc.Len() > r.head+r.size
 		r.put(uint32(i))
 	case WCFlushed:
 		life, _ := r.qp.lived()
@@ -281,18 +297,39 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 		if r.closed.Load() {
 			return Message{}, opError(op, r.qp.named(), ErrClosed)
 		}
-		if i, ok := r.take(); ok {
-			return r.message(i, buf), nil
+		if m, ok := r.next(buf); ok {
+			return m, nil
 		}
 		if err := r.over(); err != nil {
-			if i, ok := r.take(); ok { // it came before the end
-				return r.message(i, buf), nil
+			if m, ok := r.next(buf); ok { // it came before the end
+				return m, nil
 			}
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 		if err := r.wait(ctx); err != nil {
+			if rt := r.router; rt.turn.Try() { // a look is had by everybody
+				rt.glance()
+				rt.turn.Release()
+			}
+			if m, ok := r.next(buf); ok {
+				return m, nil
+			}
 			return Message{}, opError(op, r.qp.named(), err)
 		}
+	}
+}
+
+// next is the next message that is there.
+func (r *Receiver) next(buf []byte) (Message, bool) {
+	for {
+		i, ok := r.take()
+		if !ok {
+			return Message{}, false
+		}
+		if !r.slots[i].drop {
+			return r.message(i, buf), true
+		}
+		r.again(i)
 	}
 }
 
@@ -301,21 +338,26 @@ func (r *Receiver) message(i uint32, buf []byte) Message {
 	s := &r.slots[i]
 	m := Message{wc: s.wc}
 	m.Imm, m.HasImm = s.wc.Imm()
-	b := r.mr.Bytes()[int(i)*(r.head+r.size):]
+	b := r.mr.Bytes()[int(i)*r.each:]
 	if s.wc.Opcode() == WCRecvRDMAWithImm {
 		m.Written = s.wc.Len()
 	} else {
 		copy(m.grh[:r.head], b)
 		m.Len = copy(buf, b[r.head:max(r.head, s.wc.Len())])
 	}
-	err := r.post(i)
-	if err != nil && r.qp.Err() == nil {
-		r.qp.die(err)
-	}
+	r.again(i)
 	if r.some.Load() > 0 {
 		r.nudge()
 	}
 	return m
+}
+
+// again has a slot receive again.
+func (r *Receiver) again(i uint32) {
+	life, _ := r.qp.lived()
+	if err := r.post(i); err != nil {
+		r.qp.dieIn(life, err)
+	}
 }
 
 // over is why no more messages come.
@@ -383,14 +425,23 @@ func (r *Receiver) rouse() {
 
 // takeDown is [routed]'s.
 func (r *Receiver) takeDown(cause error) {
-	life := r.qp.die(cause)
-	_, err := r.router.reclaim(r.qp, life, r.busy)
+	if r.closed.Load() { // Close does so
+		return
+	}
+	r.takeDownIn(r.qp.die(cause), cause)
+}
+
+func (r *Receiver) takeDownIn(life uint32, cause error) {
+	reset, err := r.router.reclaim(r.qp, life, r.busy)
 	if err != nil && !errors.Is(err, errRevived) { // the device is gone
 		r.posting.Lock()
 		r.cut()
 		r.posting.Unlock()
 	}
-	r.rouse()
+	if reset {
+		r.qp.die(cause)
+	}
+	go r.rouse()
 }
 
 func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
@@ -408,8 +459,8 @@ func (r *Receiver) cut() {
 			r.posted.Add(-1)
 		}
 	}
-	rt.turn.Release()
 	r.reset.Store(true)
+	rt.turn.Release()
 	go r.rouse()
 }
 
@@ -423,15 +474,21 @@ func (r *Receiver) Close() error {
 	if r.closed.Load() {
 		return nil
 	}
-	return r.end()
+	err := r.end()
+	r.qp.life.release("receiver")
+	return err
 }
 
 func (r *Receiver) end() error {
 	r.posting.Lock() // nobody posts any more
 	r.closed.Store(true)
+	life, _ := r.qp.lived()
+	busy := r.busy()
 	r.posting.Unlock()
-	if r.busy() {
-		r.takeDown(opError("use", r.qp.named(), ErrClosed))
+	if busy {
+		cause := opError("use", r.qp.named(), ErrClosed)
+		r.qp.dieIn(life, cause)
+		r.takeDownIn(life, cause)
 	}
 	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {
 		r.rouse()
@@ -439,6 +496,5 @@ func (r *Receiver) end() error {
 	}
 	r.qp.recvCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.receiver.Store(nil)
-	r.qp.life.release("receiver")
 	return r.mr.Close()
 }

@@ -163,6 +163,8 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	if err != nil {
 		return nil, err
 	}
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
 	if !qp.requester.CompareAndSwap(nil, r) {
 		qp.sendCQ.unroute(r.index, n, false)
 		return nil, errors.Join(opError("make requester for", qp.life.label, ErrInUse, "it has one"), r.results.Close())
@@ -183,8 +185,9 @@ func (r *Requester) Close() error {
 		return nil
 	}
 	end := func() {
+		life, _ := r.qp.lived() // that of what is under way, or a later one of nothing
 		if r.busy() {
-			r.takeDown(opError("use", r.qp.named(), ErrClosed))
+			r.takeDownIn(life, opError("use", r.qp.named(), ErrClosed))
 		}
 	}
 	end()                    // those who wait for room look up
@@ -496,7 +499,11 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 		case ended && !lingering:
 			lingering, ctx = true, context.WithoutCancel(ctx)
 		case ended:
-			r.takeDown(r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
+			life, _ := r.qp.lived()
+			if !s.flying.Load() {
+				return
+			}
+			r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
 			ctx = context.WithoutCancel(ctx)
 		case err != nil:
 			rt.broken(err)
@@ -516,7 +523,16 @@ func (r *Requester) listen(ctx context.Context, s *slot) bool {
 // has not the turn to poll. Where the device does not flush, the queue pair is
 // reset: that ends its use of memory too.
 func (r *Requester) takeDown(cause error) {
+	if r.closed.Load() { // Close does so
+		return
+	}
 	r.flush(r.qp.die(cause), cause)
+}
+
+// takeDownIn is takeDown of what is under way in that life of the queue pair.
+func (r *Requester) takeDownIn(life uint32, cause error) {
+	r.qp.dieIn(life, cause)
+	r.flush(life, cause)
 }
 
 // flush is takeDown for a queue pair that died in that life of it. In another

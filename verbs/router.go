@@ -66,6 +66,9 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	const op = "route completions of"
 	c.routing.Lock()
 	defer c.routing.Unlock()
+	if c.shares > 0 {
+		return nil, 0, opError(op, c.life.label, ErrInUse, "what shared receive queues receive completes there too")
+	}
 	if rt = c.router.Load(); rt == nil {
 		if rt = c.idle; rt == nil {
 			rt = &router{cq: c, turn: turn.New()}
@@ -120,9 +123,31 @@ func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	rt.table.Store(&table)
 	rt.reserved -= n
 	if rt.serves--; rt.serves == 0 {
+		rt.hold()
+		rt.turn.Release()
 		c.router.Store(nil)
 		c.idle = rt
 		close(rt.park)
+	}
+}
+
+// share is for a queue pair with a shared receive queue, whose receives are
+// nobody's that is routed.
+func (c *CQ) share() error {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if err := c.unrouted("receive from a shared queue into"); err != nil {
+		return err
+	}
+	c.shares++
+	return nil
+}
+
+func (q *QP) unshare() {
+	if q.srq != nil {
+		q.recvCQ.routing.Lock()
+		defer q.recvCQ.routing.Unlock()
+		q.recvCQ.shares--
 	}
 }
 

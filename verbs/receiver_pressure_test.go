@@ -1,0 +1,457 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// pressureTime is how long tests that race look for a bad interleaving.
+func pressureTime() time.Duration {
+	if testing.Short() {
+		return time.Second
+	}
+	return 10 * time.Second
+}
+
+// A receiver that cannot be made leaves the queue pair as it was.
+func TestReceiverThatCannotBeMade(t *testing.T) {
+	p := ports(t)
+	t.Run("reset", func(t *testing.T) {
+		s := newSide(t, p[0], verbs.QPConfig{KeepReset: true}, verbs.CQConfig{})
+		_, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+		require.ErrorIs(t, err, verbs.ErrState)
+		require.NoError(t, s.qp.Close(), "nothing uses it")
+	})
+	t.Run("not empty", func(t *testing.T) {
+		s := newSide(t, p[0], verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{})
+		s.recv(t, s.qp.MaxRecvWR(), 8)
+		_, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64})
+		require.Error(t, err)
+		t.Log(err, "; Err:", s.qp.Err())
+		require.NoError(t, s.qp.Close(), "nothing uses it")
+	})
+}
+
+// A message may be taken after a reset; the queue pair's new life is its own.
+func TestReceiverMessageAfterReset(t *testing.T) {
+	for _, init := range []bool{false, true} {
+		t.Run(fmt.Sprint("init ", init), func(t *testing.T) {
+			a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			r, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+			require.NoError(t, err)
+			s := newRequester(t, a, verbs.RequesterConfig{})
+			require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 8)))
+			time.Sleep(50 * time.Millisecond)
+			require.NoError(t, b.qp.ToReset())
+			if init {
+				require.NoError(t, b.qp.Init())
+			}
+			require.NoError(t, b.qp.Err())
+			_, err = r.Receive(t.Context(), make([]byte, 64))
+			require.NoError(t, err, "it arrived before the reset")
+			assert.NoError(t, b.qp.Err(), "taking an old message ended the new life")
+			require.NoError(t, r.Close())
+			assert.NoError(t, b.qp.Err(), "Close of a receiver that was cut off ended the new life")
+		})
+	}
+}
+
+// A queue that overran ends all calls, with the reason.
+func TestReceiverBrokenQueue(t *testing.T) {
+	for _, cc := range []verbs.CQConfig{{Depth: 8}, {Depth: 8, PollOnly: true}} {
+		for _, cancellable := range []bool{false, true} {
+			for _, n := range []int{1, 3} {
+				t.Run(fmt.Sprint("polled ", cc.PollOnly, " cancellable ", cancellable, " callers ", n), func(t *testing.T) {
+					p := ports(t)
+					a := newSide(t, p[0], verbs.QPConfig{MaxSendWR: 256}, cc)
+					b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+					require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
+					require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+					batch := a.batch(t, 64)
+					for i := range 64 {
+						batch.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+					}
+					_, err := batch.Post()
+					require.NoError(t, err)
+					time.Sleep(300 * time.Millisecond)
+					r, err := verbs.NewReceiver(a.qp, verbs.ReceiverConfig{Size: 64, Depth: 2})
+					require.NoError(t, err)
+					ctx := context.Background()
+					if cancellable {
+						ctx = t.Context()
+					}
+					var wg sync.WaitGroup
+					for range n {
+						wg.Go(func() {
+							_, err := r.Receive(ctx, make([]byte, 64))
+							if !errors.Is(err, verbs.ErrOverrun) {
+								t.Errorf("not told why: %v", err)
+							}
+						})
+					}
+					inTime(t, 8*time.Second, "Receive on a broken queue", wg.Wait)
+					if !errors.Is(a.qp.Err(), verbs.ErrOverrun) {
+						t.Errorf("Err is %v", a.qp.Err())
+					}
+					inTime(t, 8*time.Second, "Close", func() { r.Close() })
+				})
+			}
+		}
+	}
+}
+
+// When the last receiver goes, nobody polls for it any more. Here it goes while
+// one call copies the only message, so that no receive is posted, and another one
+// has just given up waiting.
+func TestReceiverParkerLeft(t *testing.T) {
+	const size = 8 << 20
+	hit, tries := 0, 16
+	if testing.Short() {
+		tries = 3
+	}
+	for try := range tries {
+		ok := t.Run(fmt.Sprint(try), func(t *testing.T) {
+			a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Spin: -1}, verbs.ConnectConfig{})
+			big, err := a.pd.AllocMR(size, verbs.MRConfig{})
+			require.NoError(t, err)
+			defer big.Close()
+			r, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: size, Depth: 1})
+			require.NoError(t, err)
+			s := newRequester(t, a, verbs.RequesterConfig{})
+			require.NoError(t, s.Send(t.Context(), big.SGE(0, size)))
+			time.Sleep(20 * time.Millisecond)
+			buf1, buf2 := make([]byte, size), make([]byte, size)
+			copy(buf2, buf2)
+			var wg sync.WaitGroup
+			var n1 int
+			wg.Go(func() {
+				m, err := r.Receive(context.Background(), buf1) // copies for long
+				n1 = m.Len
+				if err != nil {
+					t.Log(err)
+				}
+			})
+			time.Sleep(time.Duration(100+200*(try%8)) * time.Microsecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+			m2, err2 := r.Receive(ctx, buf2)
+			cancel()
+			require.NoError(t, r.Close())
+			wg.Wait()
+			if b.qp.Err() != nil || n1 != size || m2.Len > 0 || !errors.Is(err2, context.DeadlineExceeded) {
+				t.Log("missed the window: ", b.qp.Err(), n1, m2.Len, err2)
+				return
+			}
+			hit++
+			// The queue is the program's again.
+			b.recv(t, 1, 64)
+			require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 8)))
+			time.Sleep(50 * time.Millisecond)
+			var wcs [4]verbs.WC
+			n, err := b.cq.Poll(wcs[:])
+			require.NoError(t, err)
+			require.Equal(t, 1, n, "somebody stole the completion")
+		})
+		if !ok {
+			break
+		}
+	}
+	t.Log(hit, "times in the window")
+}
+
+// A reset beside Close begins a new life, which Close leaves alone.
+func TestReceiverCloseBesideReset(t *testing.T) {
+	p := ports(t)
+	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	bad, rounds := 0, 0
+	for end := time.Now().Add(pressureTime()); time.Now().Before(end); rounds++ {
+		r, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rounds%8})
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		d := time.Duration(rand.IntN(300)) * time.Microsecond
+		wg.Go(func() { time.Sleep(d); assert.NoError(t, r.Close()) })
+		wg.Go(func() { time.Sleep(150 * time.Microsecond); assert.NoError(t, s.qp.ToReset()) })
+		if !inTime(t, 10*time.Second, "Close beside ToReset", wg.Wait) {
+			return
+		}
+		if s.qp.State() == verbs.StateReset && s.qp.Err() != nil {
+			if bad++; bad == 1 {
+				t.Log(s.qp.Err())
+			}
+		}
+		require.NoError(t, s.qp.ToReset())
+		require.NoError(t, s.qp.Init())
+	}
+	t.Log(rounds, "rounds")
+	if bad > 0 {
+		t.Errorf("%d of %d times a queue pair in RESET is dead", bad, rounds)
+	}
+}
+
+// Receivers come and go beside changes of state.
+func TestReceiverNewBesideReset(t *testing.T) {
+	p := ports(t)
+	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			s.qp.ToReset()
+			s.qp.Init()
+			if rand.IntN(3) == 0 {
+				s.qp.ToError()
+			}
+		}
+	})
+	n, made := 0, 0
+	for end := time.Now().Add(pressureTime()); time.Now().Before(end); n++ {
+		r, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+		if err != nil {
+			continue
+		}
+		made++
+		var in sync.WaitGroup
+		for range 2 {
+			in.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(500))*time.Microsecond)
+				defer cancel()
+				r.Receive(ctx, make([]byte, 64))
+			})
+		}
+		in.Go(func() { r.Close() })
+		if !inTime(t, 8*time.Second, "Close", func() { r.Close(); in.Wait() }) {
+			break
+		}
+	}
+	close(stop)
+	wg.Wait()
+	t.Log(n, "rounds", made, "made")
+	require.NoError(t, s.qp.Close())
+}
+
+// A datagram that is too long is dropped: a stranger does not end the service.
+func TestReceiverLongDatagram(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	r := newReceiver(t, b, verbs.ReceiverConfig{Size: 64, Depth: 4})
+	s := newRequester(t, a, verbs.RequesterConfig{})
+	for i := range 64 {
+		a.mr.Bytes()[i] = byte(i)
+	}
+	to := dest(t, a, b)
+	for _, n := range []int{65, 1000, 64} {
+		require.NoError(t, s.Do(ctx, func(l *verbs.List) { l.SendTo(to, a.mr.SGE(0, n)) }))
+	}
+	buf := make([]byte, 64)
+	m, err := r.Receive(ctx, buf)
+	t.Log(m.Len, err, b.qp.Err())
+	require.NoError(t, err, "a stranger's datagram must not end the service")
+	require.Equal(t, 64, m.Len)
+	require.Equal(t, a.mr.Bytes()[:64], buf[:m.Len])
+}
+
+// Drain would take a receiver's completions.
+func TestReceiverIsNotDrained(t *testing.T) {
+	_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
+	err := b.qp.Drain(t.Context(), nil)
+	t.Log(err)
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.NoError(t, b.qp.Err(), "it was refused, and yet ended the queue pair")
+}
+
+// 9: a queue pair in error, untold.
+func TestReceiverOfDeadQueuePair(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
+			_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			if told {
+				require.NoError(t, b.qp.ToError())
+			} else {
+				require.NoError(t, verbs.ErrorUntold(b.qp))
+			}
+			_, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: 64})
+			require.ErrorIs(t, err, verbs.ErrState)
+			require.NoError(t, b.qp.ToReset())
+			require.NoError(t, b.qp.Init())
+			newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
+		})
+	}
+}
+
+// Two queue pairs on one queue at each side: one's receiver and requester come and
+// go, with resets and errors, while the other one loses nothing.
+func TestReceiversShareAQueue(t *testing.T) {
+	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
+		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		mk := func(s *side) *side {
+			q, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: s.qp.GID(), KeepReset: true})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, q.Close()) })
+			return &side{dev: s.dev, pd: s.pd, cq: s.cq, qp: q, mr: s.mr}
+		}
+		c, d := mk(a), mk(b)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		var sent, got atomic.Uint64
+		rb, ra := newReceiver(t, b, verbs.ReceiverConfig{Size: 64, Depth: 2}), newRequester(t, a, verbs.RequesterConfig{})
+		long, cancelLong := context.WithCancel(context.Background())
+		defer cancelLong()
+		var order atomic.Uint64
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				binary.NativeEndian.PutUint64(a.mr.Bytes(), sent.Load())
+				if !assert.NoError(t, ra.Send(context.Background(), a.mr.SGE(0, 8))) {
+					return
+				}
+				sent.Add(1)
+			}
+		})
+		var rg sync.WaitGroup
+		for g := range 3 {
+			rg.Go(func() {
+				buf := make([]byte, 64)
+				for {
+					ctx, cancel := long, context.CancelFunc(func() {})
+					if g > 0 {
+						ctx, cancel = context.WithTimeout(long, time.Duration(rand.IntN(3000))*time.Microsecond)
+					}
+					_, err := rb.Receive(ctx, buf)
+					cancel()
+					switch {
+					case err == nil:
+						got.Add(1)
+						order.Add(binary.NativeEndian.Uint64(buf))
+					case long.Err() != nil:
+						return
+					case !errors.Is(err, context.DeadlineExceeded):
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				time.Sleep(3 * time.Millisecond)
+				b.cq.Resize(300 + 50*(n%5))
+			}
+		})
+		rounds := 0
+		for end := time.Now().Add(pressureTime()); time.Now().Before(end); rounds++ {
+			for _, s := range []*side{c, d} {
+				require.NoError(t, s.qp.ToReset())
+				require.NoError(t, s.qp.Init())
+			}
+			rc, err := verbs.NewReceiver(c.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
+			require.NoError(t, err)
+			rd, err := verbs.NewReceiver(d.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
+			require.NoError(t, err)
+			require.NoError(t, c.qp.Connect(d.endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
+			require.NoError(t, d.qp.Connect(c.endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
+			sc, err := verbs.NewRequester(c.qp, verbs.RequesterConfig{})
+			require.NoError(t, err)
+			sd, err := verbs.NewRequester(d.qp, verbs.RequesterConfig{})
+			require.NoError(t, err)
+			var in sync.WaitGroup
+			for _, r := range []*verbs.Receiver{rc, rd, rc, rd} {
+				in.Go(func() {
+					buf := make([]byte, 64)
+					for {
+						ctx, cancel := context.WithTimeout(long, time.Duration(rand.IntN(2000))*time.Microsecond)
+						_, err := r.Receive(ctx, buf)
+						cancel()
+						if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+							return
+						}
+					}
+				})
+			}
+			for s, from := range map[*verbs.Requester]verbs.SGE{sc: a.mr.SGE(64, 8), sd: b.mr.SGE(64, 8)} {
+				in.Go(func() {
+					for {
+						ctx, cancel := context.WithTimeout(long, time.Duration(rand.IntN(3000))*time.Microsecond)
+						err := s.Send(ctx, from)
+						cancel()
+						if err != nil && !errors.Is(err, context.DeadlineExceeded) || s.QP().Err() != nil {
+							return
+						}
+					}
+				})
+			}
+			time.Sleep(time.Duration(rand.IntN(10000)) * time.Microsecond)
+			acts := []func(){
+				func() { rc.Close() }, func() { rd.Close() }, func() { sc.Close() }, func() { sd.Close() },
+				func() { c.qp.ToError() }, func() { d.qp.ToError() }, func() { c.qp.ToReset() }, func() { d.qp.ToReset() },
+			}
+			rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
+			for _, f := range acts {
+				in.Go(f)
+			}
+			if !inTime(t, 20*time.Second, "a round", in.Wait) {
+				break
+			}
+			for _, x := range []interface{ Close() error }{rc, rd, sc, sd} {
+				if !inTime(t, 10*time.Second, "Close", func() { x.Close() }) {
+					return
+				}
+			}
+		}
+		close(stop)
+		inTime(t, 10*time.Second, "senders", wg.Wait)
+		assert.Eventually(t, func() bool { return got.Load() == sent.Load() }, 5*time.Second, time.Millisecond)
+		cancelLong()
+		inTime(t, 10*time.Second, "receivers", rg.Wait)
+		n := sent.Load()
+		t.Log(rounds, "rounds", n, "messages")
+		assert.Equal(t, n*(n-1)/2, order.Load(), "not each message once")
+	})
+}
+
+// What shared receive queues receive would be nobody's in a receiver's completion
+// queue.
+func TestReceiverBesideSharedQueue(t *testing.T) {
+	p := ports(t)
+	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	srq, err := s.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, srq.Close()) }()
+	cfg := verbs.QPConfig{SendCQ: s.cq, GID: s.qp.GID(), SRQ: srq}
+	q, err := s.pd.CreateQP(cfg)
+	require.NoError(t, err)
+	_, err = verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64})
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.NoError(t, q.Close())
+	newReceiver(t, s, verbs.ReceiverConfig{Size: 64})
+	_, err = s.pd.CreateQP(cfg)
+	require.ErrorIs(t, err, verbs.ErrInUse)
+}
