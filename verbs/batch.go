@@ -253,6 +253,9 @@ func (b *Batch) Read(id uint64, flags SendFlags, from Remote, sges ...SGE) {
 
 // FetchAdd adds a FETCH_ADD of a peer's 8-byte aligned word, whose old value
 // goes to result, 8 bytes of local memory, in host byte order.
+//
+// Soft-RoCE may complete an atomic without its result where packets get lost: put
+// a mark there before, and look. [Requester] does.
 func (b *Batch) FetchAdd(id uint64, flags SendFlags, at Remote, add uint64, result SGE) {
 	b.atomic(id, opFetchAdd, flags, at, add, 0, result)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -402,4 +403,33 @@ func TestRequesterNeeds(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes, "other code's")
 	_, err = verbs.NewRequester(a.qp, verbs.RequesterConfig{Linger: -2})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
+// Where packets get lost, Soft-RoCE may complete an atomic without its result: the
+// acknowledgement of a WRITE before it that was sent again covers it. READs are
+// left out of that acknowledgement (ack_psn of rxe_resp.c): they have their data.
+func TestReadsBehindLostWrites(t *testing.T) {
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 4 * time.Millisecond, Retries: 7})
+	if lab.In() { // so that the acknowledgement of a WRITE gets lost with the answer to the READ behind it
+		lab.ImpairWire(t, lab.Impairment{Burst: lab.Burst{Begin: 0.05, End: 0.3}})
+	}
+	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+	const places, size = 32, 64
+	for i := range places {
+		(&stamped{b: b.mr.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
+	}
+	rounds := 4000
+	if testing.Short() {
+		rounds = 400
+	}
+	buf := &stamped{b: a.mr.Bytes()[:size]}
+	for n := range rounds {
+		place := n % places
+		buf.put(0)
+		write, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(65536), a.mr.SGE(65536, size)) })
+		require.NoError(t, err)
+		err = r.Read(t.Context(), far.At(uint64(place*size)), a.mr.SGE(0, size))
+		require.NoError(t, errors.Join(err, write.Wait(t.Context())))
+		require.True(t, buf.is(uint64(place+1)), "READ %d answered %x", n, buf.b[:8])
+	}
 }
