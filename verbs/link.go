@@ -52,8 +52,8 @@ func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	}
 }
 
-// Link is a queue pair that is connected to one at the other end of a TCP
-// connection, and what was made for it.
+// Link is a queue pair that is connected to a peer's, by a TCP connection or by the
+// connection manager, and what was made for it.
 type Link struct {
 	pd   *PD
 	cq   *CQ // its own, or nil
@@ -210,16 +210,24 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 		}
 		l.own(l.pd)
 	}
-	dev, qc := l.pd.dev, cfg.QP
-	var err error
-	if qc.GID == (GIDEntry{}) {
+	gid := cfg.QP.GID
+	if gid == (GIDEntry{}) {
 		v2 := GIDRoCEv2
-		if qc.GID, err = dev.FindGID(GIDQuery{Addr: local, Type: &v2}); err != nil {
-			if qc.GID, err = dev.FindGID(GIDQuery{}); err != nil {
+		var err error
+		if gid, err = l.pd.dev.FindGID(GIDQuery{Addr: local, Type: &v2}); err != nil {
+			if gid, err = l.pd.dev.FindGID(GIDQuery{}); err != nil {
 				return Offer{}, err
 			}
 		}
 	}
+	return l.build(cfg, gid)
+}
+
+// build makes what stands on the protection domain, and calls the program's Setup.
+func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
+	dev, qc := l.pd.dev, cfg.QP
+	qc.GID = gid
+	var err error
 	if qc.SendCQ == nil {
 		if l.cq, err = dev.CreateCQ(qc.ownCQ(dev)); err != nil {
 			return Offer{}, err

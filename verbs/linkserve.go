@@ -92,23 +92,33 @@ func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(
 			return err
 		}
 		clients.Go(func() {
-			err := serveLink(each, conn, cfg, serve)
-			if err != nil && each.Err() == nil && !errors.Is(err, errHungUp) && failed != nil {
-				failed(conn.RemoteAddr(), err)
+			link, err := newLinkOf(each, conn, cfg)
+			if err == nil {
+				err = link.serve(each, serve)
 			}
+			tellFailed(each, failed, conn.RemoteAddr(), err)
 		})
 	}
 }
 
-func serveLink(ctx context.Context, conn net.Conn, cfg LinkConfig, serve func(context.Context, *Link) error) (err error) {
-	l, err := newLinkOf(ctx, conn, cfg)
-	if err != nil {
-		return err
+func tellFailed(ctx context.Context, failed func(net.Addr, error), who net.Addr, err error) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errHungUp) && !errors.Is(err, ErrDisconnected) && failed != nil {
+		failed(who, err)
 	}
+}
+
+// serve has a program's function use the link, which then closes.
+func (l *Link) serve(ctx context.Context, serve func(context.Context, *Link) error) (err error) {
 	defer func() { err = errors.Join(err, l.Close()) }()
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	l.qp.whenDead(func(cause error) { stop(cause) })
+	go func() {
+		select {
+		case <-l.qp.Done():
+			stop(l.qp.Err())
+		case <-inner.Done():
+		}
+	}()
 	err = serve(inner, l)
 	if cause := context.Cause(inner); cause != nil && errors.Is(err, inner.Err()) {
 		return cause
