@@ -466,8 +466,8 @@ func (r *Receiver) cut() {
 
 // Close gives the receives of the queue pair back. Those that are posted can only
 // be had back by taking the queue pair down, which Close does: it is meant for
-// the end of a connection. Calls that wait get [ErrClosed]. Closing twice is not
-// an error.
+// the end of a connection. Messages that nobody has taken are lost, and calls that
+// wait get [ErrClosed]. Closing twice is not an error.
 func (r *Receiver) Close() error {
 	r.closing.Lock()
 	defer r.closing.Unlock()
