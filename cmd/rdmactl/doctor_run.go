@@ -141,4 +141,4 @@ func verdict(c selfTest, f verbs.Features, err error) (result, note string) {
 }
 
 // selfTests are in the order of the table of features.
-var selfTests = slices.Concat(objectTests, memoryTests, completionTests, queueTests, transferTests, atomicTests, vendorTests, eventTests, addressTests, connectionTests)
+var selfTests = slices.Concat(objectTests, memoryTests, completionTests, queueTests, transferTests, atomicTests, vendorTests, eventTests, addressTests, connectionTests, linkTests)
