@@ -73,8 +73,8 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab
 
-# verbs once more under instrumentation: the race detector on the newer kernel,
-# the checks of pointers that cross into C on the older one.
+# verbs runs under instrumentation: the race detector on the newer kernel, the checks
+# of pointers that cross into C on the older one.
 INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
 INSTRUMENTED_13 = $(GO) test -race
 
@@ -82,7 +82,7 @@ INSTRUMENTED_13 = $(GO) test -race
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out ./verbs,$(DEVICE_TESTS))
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
