@@ -194,7 +194,10 @@ func (l *CMListener) Close() error {
 	l.mu.Unlock()
 	err := l.closeIDs()
 	for r := range l.requests {
-		err = errors.Join(err, r.Reject(nil))
+		// A request whose client has gone meanwhile cannot be rejected any more.
+		if rerr := r.Reject(nil); rerr != nil && !isErrno(rerr, syscall.EINVAL) {
+			err = errors.Join(err, rerr)
+		}
 	}
 	return err
 }

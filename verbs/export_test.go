@@ -2,7 +2,10 @@ package verbs
 
 import "github.com/goverbs/goverbs/cgo"
 
-var CheckTransition = checkTransition
+var (
+	CheckTransition = checkTransition
+	ErrNoResult     = errNoResult
+)
 
 // Credits is how many requests the queue has room for, and how many at all.
 func Credits(r *Requester) (have, capacity int32) { return r.credits.Load(), r.capacity }

@@ -192,9 +192,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	seed := testseed.New(t)
 	p := ports(t)
 	a, b := newSide(t, p[0], verbs.QPConfig{MaxSendWR: 12}, cc), newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-	// On a host with other work an answer may come late. What is sent again then, an
-	// atomic behind it may end without its result on Soft-RoCE: rightly an error, but
-	// not what this is about.
+	// On a host with other work an answer may come late, and is asked for again.
 	patient := verbs.ConnectConfig{AckTimeout: 4 * time.Second}
 	qps := []*verbs.QP{a.qp}
 	{
@@ -229,6 +227,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		ops = 60
 	}
 	var added [2]atomic.Int64
+	var lost atomic.Bool
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
@@ -246,6 +245,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 					t.Error("a buffer was written to that was given back")
 				}
 				var err error
+				cut := cut || lost.Load()
 				switch rng.IntN(4) {
 				case 0:
 					if _, err = r.FetchAdd(ctx, far.At(uint64(places*size+8*which)), 1); err == nil {
@@ -265,6 +265,9 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 				cancel()
 				switch {
 				case err == nil:
+				case errors.Is(err, verbs.ErrNoResult): // Soft-RoCE's habit; the queue pair ends
+					t.Log(err)
+					lost.Store(true)
 				case cut && errors.Is(err, verbs.ErrClosed):
 				case cut && (errors.Is(err, verbs.WCFlushed) || errors.Is(err, verbs.WCRetryExceeded)):
 					if r.QP().Err() == nil {
@@ -289,7 +292,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	wg.Wait()
 	for i, r := range rs {
 		require.NoError(t, r.Close())
-		if !cut {
+		if !cut && !lost.Load() {
 			require.NoError(t, r.QP().Err())
 			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.mr.Bytes(), places*size+8*i))
 		}
