@@ -5,12 +5,14 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,11 +42,8 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 	if n > 10_000 {
 		cfg.Buffer, cfg.Messages = 16<<10, 8 // registering the usual ones is most of a stream's time
 	}
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", cfg)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
 	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
-	turn := func(i int) error {
+	turn := func(l *verbs.StreamListener, i int) error {
 		s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
 		if err != nil {
 			return err
@@ -62,19 +61,47 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 		}
 		return errors.Join(err, c.Close(), s.Close())
 	}
-	run := func(from, to int) {
-		for i := from; i < to; i++ {
-			require.NoError(t, turn(i), "turn %d", i)
+	// As many at once as there are CPUs, each with a listener of its own.
+	listeners := make([]*verbs.StreamListener, runtime.GOMAXPROCS(0))
+	for i := range listeners {
+		l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", cfg)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		listeners[i] = l
+	}
+	run := func(turns int) {
+		var done atomic.Int64
+		errs := make(chan error, len(listeners))
+		for _, l := range listeners {
+			go func() {
+				for {
+					i := int(done.Add(1))
+					if i > turns {
+						errs <- nil
+						return
+					}
+					if err := turn(l, i); err != nil {
+						errs <- fmt.Errorf("turn %d: %w", i, err)
+						return
+					}
+					if turns > 10_000 && i%5_000 == 0 {
+						t.Logf("%d streams: %d MiB resident, %d descriptors", i, resident(t)>>20, descriptors(t))
+					}
+				}
+			}()
+		}
+		for range listeners {
+			require.NoError(t, <-errs)
 		}
 	}
-	run(0, warm)
+	run(warm)
 	before, files := resident(t), descriptors(t)
 	now, stop := context.WithCancel(ctx)
 	stop()
 	objects, err := lab.Leftovers(now)
 	require.NoError(t, err)
 	start := time.Now()
-	run(warm, warm+n)
+	run(n)
 	t.Logf("%d streams in %v", n, time.Since(start).Round(time.Millisecond))
 
 	require.Equal(t, files, descriptors(t), "descriptors")

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,21 +191,23 @@ func TestNoSuchDevice(t *testing.T) {
 
 // Whoever is interrupted, both sides end at once and leave nothing behind.
 func TestInterrupt(t *testing.T) {
+	defer func(old time.Duration) { meterPeriod = old }(meterPeriod)
+	meterPeriod = 20 * time.Millisecond
 	for _, args := range []string{"read_lat", "write_lat", "send_lat", "send_lat -e", "send_lat -c UD", "write_bw", "send_bw", "read_bw -e"} {
 		for _, who := range []string{"client", "server"} {
 			t.Run(args+" "+who, func(t *testing.T) {
 				server, client := sides(t, args+" -D 60")
-				ctx := map[string]context.Context{"client": t.Context(), "server": t.Context()}
-				var cancel context.CancelFunc
-				ctx[who], cancel = context.WithCancel(t.Context())
-				errs := map[string]chan error{"client": make(chan error, 1), "server": make(chan error, 1)}
-				go func() { errs["server"] <- runArgs(ctx["server"], server, io.Discard, io.Discard) }()
-				go func() { errs["client"] <- runArgs(ctx["client"], client, io.Discard, io.Discard) }()
-				time.Sleep(700 * time.Millisecond)
+				under := &firstWrite{done: make(chan struct{})}
+				r := interruptible(t, server, append([]string{client[0], "-progress"}, client[1:]...), under)
+				select {
+				case <-under.done:
+				case <-time.After(30 * time.Second):
+					t.Fatal("the test does not begin")
+				}
 				begun := time.Now()
-				cancel()
-				for name, c := range errs {
-					err := <-c
+				r[who].cancel()
+				for name, side := range r {
+					err := <-side.err
 					if name == who {
 						require.EqualError(t, err, "interrupted")
 					} else {
@@ -215,6 +218,65 @@ func TestInterrupt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// So do they while they set up. A server that has not met its client yet goes on
+// waiting for one.
+func TestInterruptOfTheSetup(t *testing.T) {
+	turns := 10
+	if testing.Short() {
+		turns = 4
+	}
+	for i := range turns {
+		for _, who := range []string{"client", "server"} {
+			server, client := sides(t, "send_lat -e -D 60")
+			r := interruptible(t, server, client, io.Discard)
+			time.Sleep(time.Duration(i) * 600 * time.Millisecond / time.Duration(turns)) // it takes some 200 ms
+			begun := time.Now()
+			r[who].cancel()
+			require.Error(t, <-r[who].err)
+			if who == "server" { // the client may be looking for it still, for 10 s
+				r["client"].cancel()
+				require.Error(t, <-r["client"].err)
+			} else {
+				select {
+				case err := <-r["server"].err:
+					require.Error(t, err)
+				case <-time.After(200 * time.Millisecond):
+					r["server"].cancel()
+					require.Error(t, <-r["server"].err)
+				}
+			}
+			require.Less(t, time.Since(begun), 3*time.Second, "%s after %d", who, i)
+		}
+	}
+}
+
+type side struct {
+	cancel context.CancelFunc
+	err    chan error
+}
+
+// interruptible runs both sides of a test, until they are cancelled.
+func interruptible(t *testing.T, server, client []string, clientLog io.Writer) map[string]side {
+	start := func(args []string, log io.Writer) side {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := side{cancel, make(chan error, 1)}
+		go func() { s.err <- runArgs(ctx, args, io.Discard, log) }()
+		return s
+	}
+	return map[string]side{"server": start(server, io.Discard), "client": start(client, clientLog)}
+}
+
+// firstWrite tells when something is written.
+type firstWrite struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	w.once.Do(func() { close(w.done) })
+	return len(b), nil
 }
 
 func TestLoopServesOneAfterTheOther(t *testing.T) {

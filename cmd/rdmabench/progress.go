@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// meter shows every two seconds how far a run is and when it ends.
+// meter shows every meterPeriod how far a run is and when it ends.
 type meter struct {
 	on    bool
 	w     io.Writer
@@ -16,7 +16,8 @@ type meter struct {
 	shown int64
 }
 
-const meterPeriod = 2 * time.Second
+// meterPeriod is changed by tests alone.
+var meterPeriod = 2 * time.Second
 
 func newMeter(on bool, w io.Writer, p params) *meter {
 	m := &meter{on: on, w: w, total: p.Iterations, limit: p.Duration, begun: clock()}
