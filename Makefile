@@ -71,7 +71,7 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
 	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
-	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab
+	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
 # verbs runs under instrumentation: the race detector on the newer kernel, the checks
 # of pointers that cross into C on the older one.

@@ -1,0 +1,138 @@
+package docs
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// elsewhere says of commands that are not executed here why not.
+var elsewhere = map[string]string{
+	"make setup":             "the first step of all others",
+	"make test":              "what this test is a part of",
+	"make torture":           "hours: make test, for longer",
+	"make bench SUITE=verbs": "an hour: ci/bench has tests of its own",
+	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
+	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
+	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
+	"RDMA_DEVICE=mlx5_0 make test":                                                      "needs a device that is no guest's",
+}
+
+// act executes commands of the documents together. Its script may differ from
+// them in names of devices, addresses and folders, and in what it starts in the
+// background.
+type act struct {
+	name     string
+	commands []string
+	script   string
+	want     []string // in what it prints
+}
+
+// In scripts $rxelab is the launcher, $tmp a folder for the test, and the working
+// folder the module's root.
+var acts = []act{
+	{
+		name:     "demo",
+		commands: []string{"make demo"},
+		script:   `make demo`,
+		want:     []string{"READ"},
+	},
+	{
+		name: "fan-out",
+		commands: []string{
+			"make build/rxelab && go build -o build/dc-fanout ./examples/dc-fanout",
+			`build/rxelab -topo hosts=3 -all -- sh -c 'case $LAB_HOST in 0) build/dc-fanout 10.77.0.2 10.77.0.3;; *) build/dc-fanout serve 150;; esac'`,
+		},
+		script: `make build/rxelab && go build -o build/dc-fanout ./examples/dc-fanout
+			build/rxelab -topo hosts=3 -all -- sh -c 'case $LAB_HOST in 0) build/dc-fanout 10.77.0.2 10.77.0.3;; *) build/dc-fanout serve 150;; esac'`,
+		want: []string{"300 targets"},
+	},
+	{
+		name:     "lab",
+		commands: []string{"make lab"},
+		script: `echo 'ls /sys/class/infiniband' | make lab
+			make lab CMD='ibv_devinfo'`,
+		want: []string{"rxe0", "hca_id:\trxe1"},
+	},
+	{
+		name:     "one device test",
+		commands: []string{`go test -exec "$PWD/build/rxelab -debian 13" -run TestAtomics ./verbs`},
+		script:   `go test -exec "$rxelab -debian 13" -run TestAtomics ./verbs`,
+		want:     []string{"ok  \t"},
+	},
+	{
+		name: "the lab of another module",
+		commands: []string{
+			"CGO_ENABLED=0 go install github.com/goverbs/goverbs/ci/rxelab@latest",
+			"rxelab -- ibv_devinfo",
+			"rxelab -kernel 6.12 -topo hosts=2 -all -- ./program",
+			"rxelab",
+			"go test -exec rxelab ./...",
+		},
+		script: `CGO_ENABLED=0 GOBIN=$tmp/bin go install ./ci/rxelab
+			export PATH=$tmp/bin:$PATH
+			mkdir $tmp/other && cd $tmp/other
+			printf '#!/bin/sh\necho this is host $LAB_HOST\n' > program && chmod +x program
+			printf 'module other\n' > go.mod
+			printf 'package other\nimport ("os"; "testing")\nfunc TestDevice(t *testing.T) {\n\tif _, err := os.Stat("/sys/class/infiniband/rxe0"); err != nil { t.Fatal(err) }\n}\n' > other_test.go
+			rxelab -- ibv_devinfo
+			rxelab -kernel 6.12 -topo hosts=2 -all -- ./program
+			echo 'echo from a shell of $LAB_TOPOLOGY' | rxelab
+			go test -exec rxelab ./...`,
+		want: []string{"hca_id:\trxe0", "this is host 0", "this is host 1", "from a shell of wire", "ok  \tother"},
+	},
+	{
+		name: "hardware",
+		commands: []string{
+			"go build -o build/rdmactl ./cmd/rdmactl",
+			"go build -o build/rdmabench ./cmd/rdmabench",
+			"build/rdmactl doctor",
+			"build/rdmactl doctor -run mlx5_0",
+			"build/rdmactl -json doctor -run mlx5_0 > report.json",
+			"build/rdmabench read_lat -d mlx5_0 -s 64",
+			"build/rdmabench read_lat -d mlx5_0 -s 64 -json 10.0.0.1",
+		},
+		script: `go build -o build/rdmactl ./cmd/rdmactl
+			go build -o build/rdmabench ./cmd/rdmabench
+			$rxelab -- sh -e -c '
+				build/rdmactl doctor || echo doctor found something
+				build/rdmactl doctor -run rxe0
+				cd $(mktemp -d)
+				$OLDPWD/build/rdmactl -json doctor -run rxe0 > report.json
+				grep -c works report.json
+				cd $OLDPWD
+				build/rdmabench read_lat -d rxe1 -s 64 &
+				build/rdmabench read_lat -d rxe0 -s 64 -json 10.77.0.2
+				wait'`,
+		want: []string{"works", `"test":"read_lat"`},
+	},
+}
+
+// Each takes a virtual machine or more: ten seconds a time.
+func TestCommandsRun(t *testing.T) {
+	rxelab := os.Getenv("RXELAB")
+	if rxelab == "" {
+		t.Skip("boots virtual machines: set RXELAB to a built rxelab, as make test does")
+	}
+	tmp := t.TempDir()
+	for _, a := range acts {
+		t.Run(a.name, func(t *testing.T) {
+			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", a.script)
+			c.Dir = root
+			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+filepath.Join(tmp), "MAKEFLAGS=")
+			c.WaitDelay = 10 * time.Second
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, &out
+			require.NoError(t, c.Run(), "%s", &out)
+			for _, w := range a.want {
+				require.Contains(t, strings.ReplaceAll(out.String(), "\r", ""), w)
+			}
+		})
+	}
+}
