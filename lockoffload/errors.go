@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
@@ -25,8 +27,8 @@ var (
 	ErrConfig = errors.New("bad configuration")
 	// ErrFull says that the region has as many sessions as its layout allows.
 	ErrFull = errors.New("no more sessions")
-	// ErrClosed says that the client, or the server, was closed.
-	ErrClosed = errors.New("closed")
+	// ErrClosed says that the client, or the server, was closed. It is verbs' error.
+	ErrClosed = verbs.ErrClosed
 )
 
 func opError(op string, slot int, err error) error {

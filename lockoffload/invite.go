@@ -34,9 +34,7 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 	b = be.AppendUint16(b, in.Owner)
 	b = be.AppendUint16(b, in.Epoch)
 	b = be.AppendUint64(b, uint64(in.Lease))
-	b = be.AppendUint64(b, in.Region.Addr)
-	b = be.AppendUint64(b, in.Region.Length)
-	b = be.AppendUint32(b, in.Region.RKey)
+	b, _ = in.Region.AppendBinary(b)
 	l := in.Layout.withDefaults()
 	b = be.AppendUint64(b, uint64(l.Slots))
 	for _, v := range []int{l.Size, l.Records, l.Clients, l.Swap} {
@@ -44,6 +42,9 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 	}
 	return append(b, 0, 0, 0, 0), nil
 }
+
+// MarshalBinary is [Invite.AppendBinary] into new memory.
+func (in Invite) MarshalBinary() ([]byte, error) { return in.AppendBinary(nil) }
 
 // UnmarshalBinary decodes what AppendBinary made; anything else is refused
 // with [ErrConfig].

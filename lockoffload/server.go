@@ -21,7 +21,7 @@ type ServerConfig struct {
 	// after its last heartbeat.
 	Lease   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
-	Logger  *slog.Logger        // nil means slog.Default
+	Logger  *slog.Logger        // nil is silent
 }
 
 // Server admits clients to a region, watches their leases and takes back what
@@ -138,12 +138,12 @@ func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
 		}
 		one.qp, one.made = made, true
 	}
-	last, err := s.cfg.Region.mr.Load64(s.l.beatOff(owner))
-	if err != nil {
+	// The word may hold the goodbye of the place's last owner. A client that comes
+	// and goes between two looks at it would leave it as it was.
+	if err := s.cfg.Region.mr.Store64(s.l.beatOff(owner), 0); err != nil {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.last = last
 	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.l}
 	s.sessions[owner] = one
 	s.counts.Admitted++

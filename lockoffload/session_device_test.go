@@ -44,6 +44,23 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// Clients that come and go, however fast, leave their places to others.
+func TestPlacesOfThoseThatLeave(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, time.Second)
+	for i := range 8 {
+		qp, cq, s, in := r.admit()
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		select {
+		case <-s.Done():
+		case <-time.After(20 * time.Second):
+			t.Fatalf("client %d keeps its place", i)
+		}
+	}
+	require.Equal(t, uint64(8), r.srv.Stats().Ended)
+}
+
 func TestDeadHolderIsRecovered(t *testing.T) {
 	for name, mode := range map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "shared": lockoffload.Shared, "fair": lockoffload.Fair} {
 		t.Run(name, func(t *testing.T) {

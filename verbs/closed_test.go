@@ -38,7 +38,7 @@ var closedAnswers = map[string]error{
 }
 
 // Types of plain data, whose methods need no object of a device.
-var plainTypes = map[string]bool{"Endpoint": true, "WC": true, "Message": true, "OpError": true, "WCError": true, "RejectedError": true, "TransitionError": true}
+var plainTypes = map[string]bool{"Region": true, "Endpoint": true, "WC": true, "Message": true, "OpError": true, "WCError": true, "RejectedError": true, "TransitionError": true}
 
 // closable are all kinds of objects, by type name, with what they stand on.
 func closable(t *testing.T) map[string]any {

@@ -72,6 +72,44 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 	return newDevice(name, ctx, cfg, func() error { return cgo.CloseDevice(ctx) })
 }
 
+// OpenDefault opens the device that the environment variable RDMA_DEVICE names.
+// Without it that is the first of [Devices] with an active port, or else the
+// first. A program that knows a peer's address better asks [LookupAddr].
+func OpenDefault(cfg DeviceConfig) (*Device, error) {
+	if name := os.Getenv("RDMA_DEVICE"); name != "" {
+		return Open(name, cfg)
+	}
+	list, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, opError("open", "a device", ErrNoDevice, noDevices)
+	}
+	for _, info := range list {
+		if d, err := Open(info.Name, cfg); err == nil {
+			if d.hasActivePort() {
+				return d, nil
+			}
+			if err := d.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return Open(list[0].Name, cfg)
+}
+
+func (d *Device) hasActivePort() bool {
+	for n := range d.attr.Ports {
+		if p, err := d.Port(uint8(n + 1)); err == nil && p.State == PortActive {
+			return true
+		}
+	}
+	return false
+}
+
+const noDevices = "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
+
 // newDevice makes a device of an open context, which release gives back when
 // the device closes or cannot be made.
 func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() error) (*Device, error) {
@@ -96,7 +134,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() er
 func openError(name string, err error) error {
 	switch {
 	case isErrno(err, syscall.ENODEV), isErrno(err, syscall.ENOSYS):
-		detail := "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
+		detail := noDevices
 		if list, _ := Devices(); len(list) > 0 {
 			detail = "there are:"
 			for _, d := range list {

@@ -35,7 +35,6 @@ const (
 	eceLen          = 8
 	headerLen       = 8 // magic, version, reserved, payload length
 	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
-	regionLen       = 20
 	checksumLen     = 4
 	maxSL           = 15
 	maxPayload      = fixedLen + eceLen + MaxRegions*regionLen + MaxEndpointData
@@ -47,7 +46,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //
 //	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
 //	payload: type 1 | MTU 1 | SL 1 | 0 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
-//	         regions 2 | data length 2 | regions * (address 8, length 8, rkey 4) | data
+//	         regions 2 | data length 2 | regions * [Region.AppendBinary] | data
 //
 // An endpoint with ECE has version 2, and vendor 4 | options 4 before the regions.
 // Without, it has version 1, so that programs from before ECE understand it.
@@ -84,13 +83,14 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 		b = be.AppendUint32(b, e.ECE.Options)
 	}
 	for _, r := range e.Regions {
-		b = be.AppendUint64(b, r.Addr)
-		b = be.AppendUint64(b, r.Length)
-		b = be.AppendUint32(b, r.RKey)
+		b, _ = r.AppendBinary(b)
 	}
 	b = append(b, e.Data...)
 	return be.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
+
+// MarshalBinary is [Endpoint.AppendBinary] into new memory.
+func (e *Endpoint) MarshalBinary() ([]byte, error) { return e.AppendBinary(nil) }
 
 // readEndpoint reads one message and nothing behind it.
 func readEndpoint(r io.Reader) (Endpoint, error) {
@@ -190,7 +190,11 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 		return malformed("MTU code %d", out.MTU)
 	}
 	for range regions {
-		out.Regions = append(out.Regions, Region{Addr: be.Uint64(p), Length: be.Uint64(p[8:]), RKey: be.Uint32(p[16:])})
+		var r Region
+		if err := r.UnmarshalBinary(p[:regionLen]); err != nil {
+			return err
+		}
+		out.Regions = append(out.Regions, r)
 		p = p[regionLen:]
 	}
 	if data > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -165,4 +166,18 @@ func FuzzEndpoint(f *testing.F) {
 			require.Equal(t, b, out)
 		}
 	})
+}
+
+func TestRegionAsMessage(t *testing.T) {
+	r := verbs.Region{Addr: 0x1122334455667788, Length: 1 << 40, RKey: 0xcafe}
+	b, err := r.MarshalBinary()
+	require.NoError(t, err)
+	require.Equal(t, "112233445566778800000100000000000000cafe", fmt.Sprintf("%x", b))
+	var got verbs.Region
+	require.NoError(t, got.UnmarshalBinary(b))
+	require.Equal(t, r, got)
+	for _, wrong := range [][]byte{nil, b[:19], append(b, 0)} {
+		require.ErrorIs(t, got.UnmarshalBinary(wrong), verbs.ErrMessage)
+	}
+	require.Equal(t, r, got)
 }

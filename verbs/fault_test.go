@@ -201,6 +201,25 @@ func TestClosedObjects(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
+func TestOpenDefault(t *testing.T) {
+	p := ports(t)
+	opens := func(name string) {
+		d, err := verbs.OpenDefault(verbs.DeviceConfig{})
+		require.NoError(t, err)
+		require.Equal(t, name, d.Name())
+		require.NoError(t, d.Close())
+	}
+	t.Setenv("RDMA_DEVICE", p[1].name)
+	opens(p[1].name)
+	t.Setenv("RDMA_DEVICE", "no_such_device")
+	_, err := verbs.OpenDefault(verbs.DeviceConfig{})
+	require.ErrorIs(t, err, verbs.ErrNoDevice)
+	t.Setenv("RDMA_DEVICE", "")
+	first, err := verbs.Devices()
+	require.NoError(t, err)
+	opens(first[0].Name) // all ports of the lab are active
+}
+
 func TestBadArguments(t *testing.T) {
 	p := ports(t)
 	_, err := verbs.Open("no_such_device", verbs.DeviceConfig{})

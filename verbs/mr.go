@@ -224,47 +224,12 @@ func (m *MR) Region() Region {
 	return Region{Addr: m.addr, Length: uint64(m.size), RKey: m.rkey}
 }
 
-// Region is a peer's memory region: what it takes to READ and WRITE it. Its
-// rkey is a bearer token: whoever has it and a connection in the region's
-// protection domain can use it.
-type Region struct {
-	Addr   uint64 // in the address space of the peer
-	Length uint64 // bytes
-	RKey   uint32
-}
-
-// At names the memory from offset off on, for a work request. An offset
-// outside the region gives a place that every post refuses with [ErrRange];
-// whether the access ends inside is for the peer's device to check.
-func (r Region) At(off uint64) Remote {
-	if off >= r.Length {
-		return badRemote
-	}
-	return Remote{Addr: r.Addr + off, RKey: r.RKey}
-}
-
-// Slice is the part of the region from offset off on that has n bytes, whose
-// bounds [Region.At] keeps; the peer's device keeps those of the whole region.
-// What lies outside gives a region of no bytes.
-func (r Region) Slice(off, n uint64) Region {
-	if off > r.Length || n > r.Length-off {
-		return Region{}
-	}
-	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}
-}
-
 // refusal is why a piece of local memory that is too long was made so.
 func refusal(s SGE) error {
 	if s == closedSGE {
 		return ErrClosed
 	}
 	return ErrRange
-}
-
-// Remote is a place in a peer's memory.
-type Remote struct {
-	Addr uint64
-	RKey uint32
 }
 
 // SGE is one entry of a scatter/gather list: a piece of registered local
@@ -277,5 +242,4 @@ const maxSGELength = 1 << 31
 var (
 	badSGE    = SGE{Length: 0xffffffff}
 	closedSGE = SGE{Length: 0xfffffffe}
-	badRemote = Remote{Addr: 0xffffffffffffffff, RKey: 0xffffffff}
 )

@@ -27,4 +27,8 @@ func TestWithoutDevices(t *testing.T) {
 	_, err = verbs.Open("mlx5_0", verbs.DeviceConfig{})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, "this host has none")
+	t.Setenv("RDMA_DEVICE", "")
+	_, err = verbs.OpenDefault(verbs.DeviceConfig{})
+	require.ErrorIs(t, err, verbs.ErrNoDevice)
+	require.ErrorContains(t, err, "this host has none")
 }

@@ -58,13 +58,7 @@ func main() {
 }
 
 func open(size int) (*verbs.PD, *verbs.MR, error) {
-	name := os.Getenv("RDMA_DEVICE")
-	if list, err := verbs.Devices(); err != nil {
-		return nil, nil, err
-	} else if name == "" && len(list) > 0 {
-		name = list[0].Name
-	}
-	dev, err := verbs.Open(name, verbs.DeviceConfig{})
+	dev, err := verbs.OpenDefault(verbs.DeviceConfig{})
 	if err != nil {
 		return nil, nil, err
 	}

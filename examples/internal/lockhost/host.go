@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -19,23 +18,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Open opens the device, or with an empty name the one that $RDMA_DEVICE names,
-// or the first.
+// Open opens the device, or with an empty name [verbs.OpenDefault]'s.
 func Open(name string) (*verbs.PD, error) {
+	var dev *verbs.Device
+	var err error
 	if name == "" {
-		name = os.Getenv("RDMA_DEVICE")
+		dev, err = verbs.OpenDefault(verbs.DeviceConfig{})
+	} else {
+		dev, err = verbs.Open(name, verbs.DeviceConfig{})
 	}
-	if name == "" {
-		list, err := verbs.Devices()
-		if err != nil {
-			return nil, err
-		}
-		if len(list) == 0 {
-			return nil, verbs.ErrNoDevice
-		}
-		name = list[0].Name
-	}
-	dev, err := verbs.Open(name, verbs.DeviceConfig{})
 	if err != nil {
 		return nil, err
 	}

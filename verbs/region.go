@@ -1,0 +1,64 @@
+package verbs
+
+import "encoding/binary"
+
+// Region is a peer's memory region: what it takes to READ and WRITE it. Its
+// rkey is a bearer token: whoever has it and a connection in the region's
+// protection domain can use it.
+type Region struct {
+	Addr   uint64 // in the address space of the peer
+	Length uint64 // bytes
+	RKey   uint32
+}
+
+// At names the memory from offset off on, for a work request. An offset
+// outside the region gives a place that every post refuses with [ErrRange];
+// whether the access ends inside is for the peer's device to check.
+func (r Region) At(off uint64) Remote {
+	if off >= r.Length {
+		return badRemote
+	}
+	return Remote{Addr: r.Addr + off, RKey: r.RKey}
+}
+
+// Slice is the part of the region from offset off on that has n bytes, whose
+// bounds [Region.At] keeps; the peer's device keeps those of the whole region.
+// What lies outside gives a region of no bytes.
+func (r Region) Slice(off, n uint64) Region {
+	if off > r.Length || n > r.Length-off {
+		return Region{}
+	}
+	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}
+}
+
+// AppendBinary appends the message form, big endian: address 8, length 8, rkey 4.
+func (r Region) AppendBinary(b []byte) ([]byte, error) {
+	be := binary.BigEndian
+	b = be.AppendUint64(b, r.Addr)
+	b = be.AppendUint64(b, r.Length)
+	return be.AppendUint32(b, r.RKey), nil
+}
+
+// MarshalBinary is [Region.AppendBinary] into new memory.
+func (r Region) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
+
+// UnmarshalBinary decodes what [Region.AppendBinary] makes. Another length is
+// refused with [ErrMessage].
+func (r *Region) UnmarshalBinary(b []byte) error {
+	if len(b) != regionLen {
+		return opError("decode", "region", ErrMessage, len(b), " bytes")
+	}
+	be := binary.BigEndian
+	*r = Region{Addr: be.Uint64(b), Length: be.Uint64(b[8:]), RKey: be.Uint32(b[16:])}
+	return nil
+}
+
+const regionLen = 20
+
+// Remote is a place in a peer's memory.
+type Remote struct {
+	Addr uint64
+	RKey uint32
+}
+
+var badRemote = Remote{Addr: 0xffffffffffffffff, RKey: 0xffffffff}
