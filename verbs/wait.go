@@ -85,6 +85,7 @@ type waiter struct {
 	mu      sync.Mutex
 	watched <-chan struct{} // done channel of the context that stop belongs to
 	stop    func() bool
+	poked   bool // an interrupt that nobody has seen yet
 }
 
 // longAgo as a deadline ends a read at once.
@@ -113,6 +114,9 @@ func (w *waiter) waitStep(uintptr) bool {
 	}
 	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
 	w.cq.life.exit()
+	if w.n == 0 && w.err == nil && w.cq.overrun.Load() {
+		w.err = ErrOverrun
+	}
 	return w.n > 0 || w.err != nil
 }
 
@@ -139,10 +143,15 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	case ctx.Err() != nil:
 		return 0, opError("wait for", label, ctx.Err())
 	}
-	// Somebody's interrupt: clear it and look.
+	// Somebody's interrupt: clear it and look. A context that ends now has its
+	// own interrupt after that, or had it before and is seen here.
 	w.mu.Lock()
+	w.poked = false
 	w.file.SetReadDeadline(time.Time{})
 	w.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, opError("wait for", label, err)
+	}
 	return w.cq.poll(wcs, 0)
 }
 
@@ -160,7 +169,9 @@ func (w *waiter) watch(ctx context.Context) {
 		w.stop = nil
 	}
 	w.watched = done
-	w.file.SetReadDeadline(time.Time{})
+	if !w.poked {
+		w.file.SetReadDeadline(time.Time{})
+	}
 	if done != nil {
 		w.stop = context.AfterFunc(ctx, func() {
 			w.mu.Lock()
@@ -177,6 +188,7 @@ func (w *waiter) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.file != nil {
+		w.poked = true
 		w.file.SetReadDeadline(longAgo)
 	}
 }
