@@ -372,8 +372,7 @@ func (r *Receiver) over() error {
 	}
 	if cause != nil { // what had arrived did
 		r.router.hold()
-		for r.router.glance() > 0 {
-		}
+		r.router.glanceAll()
 		r.router.turn.Release()
 		return class(WCFlushed, cause)
 	}
@@ -451,8 +450,7 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	for rt.glance() > 0 {
-	}
+	rt.glanceAll()
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Swap(false) {
 			r.cutOff = true

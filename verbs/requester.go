@@ -558,8 +558,7 @@ func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
 	defer rt.turn.Release()
-	for rt.glance() > 0 { // what had succeeded did
-	}
+	rt.glanceAll() // what had succeeded did
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Load() {
 			r.cutOff = true

@@ -212,6 +212,18 @@ func (rt *router) glance() int {
 	return n
 }
 
+// glanceAll takes all that was there when it began, in turn. Busy neighbours may
+// add more all the time: it is among the first that the queue has room for.
+func (rt *router) glanceAll() {
+	for left := rt.cq.Depth(); left > 0; {
+		n := rt.glance()
+		if n == 0 {
+			return
+		}
+		left -= n
+	}
+}
+
 // deliver hands completions to their slots, in turn.
 func (rt *router) deliver(wcs []WC) {
 	if len(wcs) == 0 {
