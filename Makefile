@@ -70,6 +70,7 @@ ifeq ($(DEVICE),)
 device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
 	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	$(GO) test -count=1 -exec '$(LAUNCH) -kernel 6.12 -clock instructions' -run 'OnOneCPU|OnOneBusyCPU' ./verbs
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 

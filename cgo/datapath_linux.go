@@ -43,7 +43,8 @@ func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
 	return posted(C.gv_post_recv_at(C.uintptr_t(srq), 1, at(&c.WRs[0]), C.uint32_t(n)))
 }
 
-// PollCQ polls up to spins+1 times until at least one completion is there.
+// PollCQ polls up to spins+1 times until at least one completion is there, and
+// with [Yield] gives up the CPU in between.
 func PollCQ(cq CQ, path PollPath, wcs []WC, spins uint32) (int, error) {
 	return polled(C.gv_poll(C.uintptr_t(cq), C.uintptr_t(path), cWC(wcs), C.int(len(wcs)), C.uint32_t(spins)))
 }

@@ -7,9 +7,11 @@
 #define GOVERBS_SHIM_H
 
 #include <errno.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <infiniband/verbs.h>
 
 #include "extended.h"
@@ -64,15 +66,43 @@ static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, 
 	return gv_take_completions(cq, path, 0, 0, wc, sizeof(*wc), n);
 }
 
+/* A number of spins with this bit has the CPU given up before each. */
+#define GV_YIELD 0x80000000u
+
+/*
+ * Gives up the CPU and tells whether that is worth doing again. It is not beside
+ * a program that computes, which keeps the CPU for milliseconds: who sleeps until
+ * an event gets it back sooner. Then the next 255 calls do nothing.
+ */
+static inline int gv_yield(void)
+{
+	static int pause;
+	struct timespec before, after;
+
+	if (__atomic_load_n(&pause, __ATOMIC_RELAXED) > 0) {
+		__atomic_sub_fetch(&pause, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	sched_yield();
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	if ((after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 2000000)
+		return 1;
+	__atomic_store_n(&pause, 255, __ATOMIC_RELAXED);
+	return 0;
+}
+
 /* Polls up to spins + 1 times, until something is there. */
 static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n, uint32_t spins)
 {
-	for (;;) {
+	int yield = (spins & GV_YIELD) != 0;
+
+	for (spins &= ~GV_YIELD;;) {
 		int got = gv_poll_once(cq, path, wc, n);
 
 		if (got != 0 || spins == 0)
 			return got;
-		spins--;
+		spins = yield && !gv_yield() ? 0 : spins - 1;
 	}
 }
 

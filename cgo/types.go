@@ -25,6 +25,10 @@ type PostPath uintptr
 
 const PostPlain PostPath = 0
 
+// Yield in a number of spins has the CPU given up before each. That ends early,
+// and is left out for a while, beside a program that computes.
+const Yield = 1 << 31
+
 // PollPath is how a completion queue is polled: one of these, or what
 // [NewPollPath] answers.
 type PollPath uintptr

@@ -22,9 +22,9 @@ type CQConfig struct {
 	// [DeviceAttr.CompletionVecs].
 	Vector int
 	// Spin is how often Wait polls before it arms the queue and parks the
-	// goroutine: 0 means 64, and not at all on a machine with one CPU, where
-	// nothing can arrive meanwhile; negative means not at all. One poll of an
-	// empty queue takes some 10 ns.
+	// goroutine: 0 means 64, or on a machine with one CPU 4 times, and each time
+	// giving up the CPU to what the completion may wait for; negative means not
+	// at all. One poll of an empty queue takes some 10 ns.
 	Spin int
 	// SolicitedOnly wakes Wait only for completions of receives whose sender
 	// asked for it ([Solicited]) and for failures.
@@ -88,6 +88,8 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
+	case cfg.Spin == 0:
+		c.spin = 4 | cgo.Yield
 	case cfg.Spin > 0:
 		c.spin = uint32(cfg.Spin)
 	}

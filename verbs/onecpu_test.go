@@ -1,0 +1,62 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// On one CPU a READ is waited for by giving up the CPU. Sleeping until an event
+// would double its cost.
+func TestReadsOnOneCPU(t *testing.T) {
+	const reads = 300
+	require.Less(t, sleepsOnOneCPU(t, reads), int64(reads/4))
+}
+
+// Beside a program that computes it is better to sleep, since the CPU comes back
+// late.
+func TestReadsOnOneBusyCPU(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	require.NoError(t, c.Start())
+	defer func() { _, _ = c.Process.Kill(), c.Wait() }()
+	const reads = 300
+	n := sleepsOnOneCPU(t, reads)
+	var u unix.Utsname
+	require.NoError(t, unix.Uname(&u))
+	if strings.HasPrefix(unix.ByteSliceToString(u.Release[:]), "6.1.") {
+		t.Skip("rxe of 6.1 has the answer before the post returns")
+	}
+	require.Greater(t, n, int64(reads/4))
+}
+
+// sleepsOnOneCPU is how often the thread that READs sleeps meanwhile.
+func sleepsOnOneCPU(t *testing.T, reads int) int64 {
+	t.Helper()
+	if runtime.NumCPU() > 1 {
+		t.Skip("this machine has more than one CPU: see rxelab's -smp")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	r := newRequester(t, a, verbs.RequesterConfig{})
+	read := func() {
+		require.NoError(t, r.Read(t.Context(), b.mr.Region().At(0), a.mr.SGE(0, 64)))
+	}
+	read()
+	var before, after unix.Rusage
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &before))
+	for range reads {
+		read()
+	}
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &after))
+	t.Logf("%d READs, %d sleeps", reads, after.Nvcsw-before.Nvcsw)
+	return after.Nvcsw - before.Nvcsw
+}
