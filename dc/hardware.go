@@ -21,7 +21,7 @@ type hardware struct {
 	mu     sync.Mutex
 	core   *hardwareCore
 	dcis   []dciQueue
-	peers  map[Address]*Peer
+	peers  map[peerName]*Peer
 	all    []*hardwarePeer // by the peer's number; nil: forgotten
 	spare  []uint32        // numbers of those
 	done   []Completion    // that came without a completion of the device
@@ -49,7 +49,7 @@ func newHardware(cfg InitiatorConfig) (h *hardware, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h = &hardware{cfg: cfg, turn: make(chan struct{}, 1), peers: make(map[Address]*Peer)}
+	h = &hardware{cfg: cfg, turn: make(chan struct{}, 1), peers: make(map[peerName]*Peer)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())

@@ -44,14 +44,21 @@ func (h *hardware) resolve(a Address, accessKey uint64) (*Peer, error) {
 	case a.MTU != h.mtu:
 		return nil, opError("resolve", a.String(), fmt.Errorf("%w: the target's MTU is %d bytes, this end's %d", verbs.ErrAttributes, a.MTU.Bytes(), h.mtu.Bytes()))
 	}
-	p := h.peers[a]
+	p := h.peers[peerName{a, accessKey}]
 	if p == nil {
-		p = &Peer{addr: a}
+		p = &Peer{addr: a, key: accessKey}
 		h.enter(p)
 	}
-	h.all[p.number].to.DCKey = dcKey(accessKey, a.Incarnation)
 	return p, nil
 }
+
+// peerName is by what a peer is found.
+type peerName struct {
+	addr Address
+	key  uint64
+}
+
+func (p *Peer) name() peerName { return peerName{p.addr, p.key} }
 
 // enter gives a peer a number.
 func (h *hardware) enter(p *Peer) {
@@ -61,8 +68,8 @@ func (h *hardware) enter(p *Peer) {
 		p.number = uint32(len(h.all))
 		h.all = append(h.all, nil)
 	}
-	h.all[p.number] = &hardwarePeer{dciPeer: dciPeer{owner: p}, to: verbs.Target{QPN: p.addr.QPN}}
-	h.peers[p.addr] = p
+	h.all[p.number] = &hardwarePeer{dciPeer: dciPeer{owner: p}, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Incarnation)}}
+	h.peers[p.name()] = p
 }
 
 // attach is [Initiator.Attach].
@@ -122,7 +129,7 @@ func (h *hardware) forget(p *Peer) error {
 	h.mu.Lock()
 	x, err := h.unused(p)
 	if err == nil {
-		delete(h.peers, p.addr)
+		delete(h.peers, p.name())
 		h.all[p.number] = nil
 		h.spare = append(h.spare, p.number)
 	}

@@ -71,8 +71,7 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 	}
 	hash := maphash.Comparable(i.seed, a)
 	for p := i.byAddr[hash]; p != nil; p = p.next {
-		if p.addr == a {
-			p.key = accessKey
+		if p.addr == a && p.key == accessKey {
 			return p, nil
 		}
 	}

@@ -34,6 +34,24 @@ func TestForget(t *testing.T) {
 	require.EqualValues(t, 2, target.Stats().Attaches)
 }
 
+// TestKeyIsOnePeers: whoever resolves the address with another key changes nobody
+// else's.
+func TestKeyIsOnePeers(t *testing.T) {
+	a, b := newHosts(t)
+	i := a.initiator(t, dc.InitiatorConfig{})
+	target := b.target(t, dc.TargetConfig{AccessKey: 1})
+	p := resolve(t, i, target, 1)
+	require.Same(t, p, resolve(t, i, target, 1))
+	wrong := resolve(t, i, target, 2)
+	require.NotSame(t, p, wrong)
+	do(t, i, p, a.write(1, b, 0))
+	_, err := i.Post(wrong, a.write(2, b, 0))
+	require.NoError(t, err)
+	require.ErrorIs(t, wait(t, i, 1)[0].Err, dc.ErrAccessKey)
+	require.NoError(t, i.Detach(p))
+	do(t, i, p, a.write(3, b, 0))
+}
+
 // TestInlineAndFence, and the READ behind a WRITE of the same words.
 func TestInlineAndFence(t *testing.T) {
 	a, b := newHosts(t)
