@@ -24,15 +24,21 @@ func TestExamples(t *testing.T) {
 		t.Skip("for the lab: its addresses are in the examples")
 	}
 	ports(t)
-	source, err := os.ReadFile("example_link_test.go")
-	require.NoError(t, err)
+	t.Setenv("RDMA_DEVICE", "")
+	var source []byte
+	for _, name := range []string{"example_link_test.go", "example_verbs_test.go"} {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		source = append(source, b...)
+	}
 	prints := map[string]string{}
 	for _, f := range regexp.MustCompile(`(?ms)^func (Example\w+)\(\) \{.*?\n\t// Prints: (.*?)\n\}`).FindAllStringSubmatch(string(source), -1) {
 		prints[f[1]] = strings.ReplaceAll(f[2], "\n\t// ", "\n") + "\n"
 	}
 	serving := strings.SplitAfter(prints["ExampleServeLinks"], "\n")
 	want := prints["ExampleDialLink"] + prints["ExampleRequester_FetchAdd"] + prints["ExampleRequester_Do"] + prints["ExampleNewLink"] +
-		serving[0] + prints["ExampleReceiver"] + serving[1]
+		serving[0] + prints["ExampleReceiver"] + serving[1] +
+		prints["ExampleCQ_Wait"] + prints["ExampleBatch_BindWindow"] + prints["ExampleQP_Done"]
 
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -62,9 +68,12 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, q.Send(t.Context(), mr.SGE(0, copy(mr.Bytes(), "good bye"))))
 	<-served
 	require.NoError(t, l.Close())
+	ExampleCQ_Wait()
+	ExampleBatch_BindWindow()
+	ExampleQP_Done()
 	require.NoError(t, w.Close())
 	got, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.Equal(t, want, string(got))
-	require.Len(t, prints, 6, "an example that is not run")
+	require.Len(t, prints, 9, "an example that is not run")
 }

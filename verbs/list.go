@@ -56,3 +56,19 @@ func (l *List) FetchAdd(at Remote, add uint64, result SGE) {
 func (l *List) CmpSwap(at Remote, compare, swap uint64, result SGE) {
 	l.b.CmpSwap(0, l.Flags, at, compare, swap, result)
 }
+
+// BindWindow adds the binding of a memory window of type 2, as [Batch.BindWindow]
+// does.
+func (l *List) BindWindow(w *Window, mr *MR, off, n int, access Access) {
+	l.b.BindWindow(0, l.Flags, w, mr, off, n, access)
+}
+
+// LocalInvalidate adds the end of a key of this side, as [Batch.LocalInvalidate]
+// does.
+func (l *List) LocalInvalidate(rkey uint32) { l.b.LocalInvalidate(0, l.Flags, rkey) }
+
+// SendInvalidate adds a SEND that ends a key of the peer, as [Batch.SendInvalidate]
+// does.
+func (l *List) SendInvalidate(rkey uint32, data ...SGE) {
+	l.b.SendInvalidate(0, l.Flags, rkey, data...)
+}

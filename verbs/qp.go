@@ -289,6 +289,16 @@ func (q *QP) MaxSendWR() int { return int(q.cap.MaxSendWR) }
 // MaxRecvWR is how many receives may be outstanding, as the device granted it.
 func (q *QP) MaxRecvWR() int { return int(q.cap.MaxRecvWR) }
 
+// PD is the protection domain that the queue pair was made in; nil if other
+// code made it ([Wrap]).
+func (q *QP) PD() *PD { return q.pd }
+
+// SendCQ is where its sends complete.
+func (q *QP) SendCQ() *CQ { return q.sendCQ }
+
+// RecvCQ is where its receives complete.
+func (q *QP) RecvCQ() *CQ { return q.recvCQ }
+
 // MaxInline is how many bytes a send can carry inline.
 func (q *QP) MaxInline() int { return int(q.cap.MaxInlineData) }
 
