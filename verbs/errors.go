@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/internal/operr"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // Errors on which a program decides. They come wrapped in detail: test with
@@ -23,7 +24,7 @@ var (
 	// ErrNoDevice: the host has no RDMA device, or none of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrNoGID: no entry of the GID table fits what was asked for.
-	ErrNoGID = errors.New("no matching GID")
+	ErrNoGID = netpath.ErrNoGID
 	// ErrQueueFull: the queue has no room for the work request; poll
 	// completions first.
 	ErrQueueFull = errors.New("queue full")
