@@ -84,8 +84,8 @@ type gidTable struct {
 	port string // its folder
 }
 
-// find answers the first entry of RoCE v2 with that GID on the netdev, else the
-// first of another type, else nil.
+// find answers the entry of RoCE v2 with that GID on the netdev, else the one of
+// another type, else nil.
 func (t gidTable) find(ctx context.Context, n Netdev, want netip.Addr) (found *GID, err error) {
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
@@ -108,13 +108,14 @@ func (t gidTable) find(ctx context.Context, n Netdev, want netip.Addr) (found *G
 		if err != nil {
 			return nil, err
 		}
-		if g == nil || found != nil && !g.RoCEv2 {
+		if g == nil {
 			continue
 		}
-		g.Addr, found = want, g
+		g.Addr = want
 		if g.RoCEv2 {
-			return found, nil
+			return g, nil
 		}
+		found = g
 	}
 }
 

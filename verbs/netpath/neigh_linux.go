@@ -26,7 +26,7 @@ func (h *host) neighbour(ctx context.Context, n iface, src, dst, hop netip.Addr)
 	if err != nil || state.known() {
 		return mac, state, err
 	}
-	if err := provoke(ctx, n, src, dst); err != nil {
+	if err := provoke(n, src, dst); err != nil {
 		return nil, state, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, neighbourWait)
@@ -48,13 +48,13 @@ func (h *host) neighbour(ctx context.Context, n iface, src, dst, hop netip.Addr)
 }
 
 // provoke sends an empty datagram to the discard port, so that the kernel asks
-// for the neighbour. Nobody needs to receive it.
-func provoke(ctx context.Context, n iface, src, dst netip.Addr) error {
+// for the neighbour. Nobody needs to receive it, and nothing of this waits.
+func provoke(n iface, src, dst netip.Addr) error {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
 		src, dst = src.WithZone(n.Name), dst.WithZone(n.Name)
 	}
 	d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0))}
-	c, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(dst, 9).String())
+	c, err := d.Dial("udp", netip.AddrPortFrom(dst, 9).String())
 	if err != nil {
 		return err
 	}
