@@ -26,7 +26,7 @@
 // stacked on; of several under a bond, to the first whose port is active.
 //
 // Errors say the operation, the object, the cause and what there is instead, and
-// match a sentinel such as [ErrNotRDMA]. On other systems than Linux each call
+// match a sentinel such as [ErrNotRDMA]. On other systems than Linux each lookup
 // fails with [errors.ErrUnsupported]. No answer of the kernel makes the package
 // panic. All functions may be called by any number of goroutines.
 //
