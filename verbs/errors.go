@@ -3,10 +3,11 @@ package verbs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/internal/operr"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // Errors on which a program decides. They come wrapped in detail: test with
@@ -23,7 +24,7 @@ var (
 	// ErrNoDevice: the host has no RDMA device, or none of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrNoGID: no entry of the GID table fits what was asked for.
-	ErrNoGID = errors.New("no matching GID")
+	ErrNoGID = netpath.ErrNoGID
 	// ErrQueueFull: the queue has no room for the work request; poll
 	// completions first.
 	ErrQueueFull = errors.New("queue full")
@@ -52,26 +53,8 @@ type OpError struct {
 	Err    error  // a sentinel of this package, an errno, or both joined
 }
 
-func (e *OpError) Error() string {
-	var b strings.Builder
-	b.WriteString("verbs: ")
-	b.WriteString(e.Op)
-	if e.Object != "" {
-		b.WriteString(" " + e.Object)
-	}
-	b.WriteString(": ")
-	b.WriteString(plain(e.Err))
-	if e.Detail != "" {
-		b.WriteString(" (" + e.Detail + ")")
-	}
-	return b.String()
-}
-
+func (e *OpError) Error() string { return operr.Text("verbs", e.Op, e.Object, e.Err, e.Detail) }
 func (e *OpError) Unwrap() error { return e.Err }
-
-// plain is an error's text without the prefix of this package, for the middle of
-// another one.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "verbs: ") }
 
 func opError(op, object string, err error, detail ...any) error {
 	if err == nil {
@@ -84,16 +67,8 @@ func opError(op, object string, err error, detail ...any) error {
 	return e
 }
 
-// classed is an errno with the sentinel that it means in its place.
-type classed struct {
-	class error
-	errno error
-}
-
-func (c classed) Error() string   { return c.class.Error() + ": " + plain(c.errno) }
-func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
-
-func class(sentinel, errno error) error { return classed{sentinel, errno} }
+// class is an errno with the sentinel that it means.
+func class(sentinel, errno error) error { return operr.Class(sentinel, errno) }
 
 // isErrno tells whether err is that errno, as cgo reports it.
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }

@@ -16,12 +16,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func ip(t *testing.T, args ...string) {
-	t.Helper()
-	out, err := exec.Command("ip", args...).CombinedOutput()
-	require.NoError(t, err, "ip %v: %s", args, out)
-}
-
 // TestPortDownAndUp takes the link away under a queue pair.
 func TestPortDownAndUp(t *testing.T) {
 	lab.RequireTopology(t, "wire")
@@ -33,8 +27,8 @@ func TestPortDownAndUp(t *testing.T) {
 	ignored := b.dev.Events(t.Context()) // nobody ranges over it
 	_ = ignored
 
-	ip(t, "link", "set", netdev, "down")
-	up := sync.OnceFunc(func() { ip(t, "link", "set", netdev, "up") })
+	lab.IP(t, "link", "set", netdev, "down")
+	up := sync.OnceFunc(func() { lab.IP(t, "link", "set", netdev, "up") })
 	defer up()
 	seen := func(want verbs.EventType) {
 		t.Helper()
@@ -100,11 +94,11 @@ func TestEventsEnd(t *testing.T) {
 func TestDeviceRemoved(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	lab.NoLeftovers(t)
-	ip(t, "link", "add", "gone0", "type", "veth", "peer", "name", "gone1")
-	defer ip(t, "link", "del", "gone0")
-	ip(t, "addr", "add", "10.99.0.1/24", "dev", "gone0")
-	ip(t, "link", "set", "gone0", "up")
-	ip(t, "link", "set", "gone1", "up")
+	lab.IP(t, "link", "add", "gone0", "type", "veth", "peer", "name", "gone1")
+	defer lab.IP(t, "link", "del", "gone0")
+	lab.IP(t, "addr", "add", "10.99.0.1/24", "dev", "gone0")
+	lab.IP(t, "link", "set", "gone0", "up")
+	lab.IP(t, "link", "set", "gone1", "up")
 	out, err := exec.Command("rdma", "link", "add", "rxe_gone", "type", "rxe", "netdev", "gone0").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 

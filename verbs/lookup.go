@@ -3,27 +3,29 @@ package verbs
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math/bits"
 	"net"
 	"net/netip"
 	"strings"
+
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // Errors of looking up addresses and paths.
 var (
 	// ErrNoAddress: no netdev of this network namespace has the address.
-	ErrNoAddress = errors.New("no such address on this host")
+	ErrNoAddress = netpath.ErrNoAddress
 	// ErrNoNetdev: this network namespace has no netdev of that name.
-	ErrNoNetdev = errors.New("no such netdev")
+	ErrNoNetdev = netpath.ErrNoNetdev
 	// ErrNotRDMA: neither the netdev nor what it is stacked on belongs to an
 	// RDMA device.
-	ErrNotRDMA = errors.New("netdev without an RDMA device")
+	ErrNotRDMA = netpath.ErrNotRDMA
 	// ErrLinkDown: the netdev is down or has no carrier.
-	ErrLinkDown = errors.New("link down")
+	ErrLinkDown = netpath.ErrLinkDown
 	// ErrNoRoute: the kernel has no route to the address.
-	ErrNoRoute = errors.New("no route")
+	ErrNoRoute = netpath.ErrNoRoute
 	// ErrNoNeighbour: the next hop did not tell its link-layer address.
-	ErrNoNeighbour = errors.New("next hop does not answer")
+	ErrNoNeighbour = netpath.ErrNoNeighbour
 )
 
 // Local is the place where a netdev or an address of this host meets RDMA.
@@ -41,7 +43,7 @@ type Local struct {
 }
 
 // MTU is the largest MTU that both the port and the netdev carry.
-func (l Local) MTU() MTU { return pathMTU(l.LinkLayer, l.ActiveMTU, l.NetdevMTU, 0) }
+func (l Local) MTU() MTU { return pathMTU(l.LinkLayer, l.ActiveMTU, RoCEMTU(l.NetdevMTU)) }
 
 // Path is the way to another host, as the kernel's routing has it now.
 type Path struct {
@@ -59,62 +61,42 @@ type Path struct {
 	Neighbour NeighbourState
 }
 
-// NeighbourState is what the kernel knows of a neighbour (NUD_* of Linux).
-type NeighbourState uint16
+// NeighbourState is what the kernel knows of a neighbour.
+type NeighbourState = netpath.NeighbourState
 
 const (
-	NeighbourNone       NeighbourState = 0    // NUD_NONE
-	NeighbourIncomplete NeighbourState = 0x01 // NUD_INCOMPLETE: asked for, no answer yet
-	NeighbourReachable  NeighbourState = 0x02 // NUD_REACHABLE
-	NeighbourStale      NeighbourState = 0x04 // NUD_STALE: known, not confirmed lately
-	NeighbourDelay      NeighbourState = 0x08 // NUD_DELAY
-	NeighbourProbe      NeighbourState = 0x10 // NUD_PROBE
-	NeighbourFailed     NeighbourState = 0x20 // NUD_FAILED
-	NeighbourNoARP      NeighbourState = 0x40 // NUD_NOARP: the link needs no link-layer addresses
-	NeighbourPermanent  NeighbourState = 0x80 // NUD_PERMANENT: set by hand, or this host itself
+	NeighbourNone       = netpath.NeighbourNone
+	NeighbourIncomplete = netpath.NeighbourIncomplete // asked for, no answer yet
+	NeighbourReachable  = netpath.NeighbourReachable
+	NeighbourStale      = netpath.NeighbourStale // known, not confirmed lately
+	NeighbourDelay      = netpath.NeighbourDelay
+	NeighbourProbe      = netpath.NeighbourProbe
+	NeighbourFailed     = netpath.NeighbourFailed
+	NeighbourNoARP      = netpath.NeighbourNoARP     // the link needs no link-layer addresses
+	NeighbourPermanent  = netpath.NeighbourPermanent // set by hand, or this host itself
 )
-
-func (s NeighbourState) String() string {
-	switch s {
-	case NeighbourNone:
-		return "none"
-	case NeighbourIncomplete:
-		return "incomplete"
-	case NeighbourReachable:
-		return "reachable"
-	case NeighbourStale:
-		return "stale"
-	case NeighbourDelay:
-		return "delay"
-	case NeighbourProbe:
-		return "probe"
-	case NeighbourFailed:
-		return "failed"
-	case NeighbourNoARP:
-		return "noarp"
-	case NeighbourPermanent:
-		return "permanent"
-	}
-	return fmt.Sprintf("NeighbourState(%#x)", uint16(s))
-}
-
-// known tells whether packets can be sent to the neighbour now.
-func (s NeighbourState) known() bool {
-	return s&(NeighbourReachable|NeighbourStale|NeighbourDelay|NeighbourProbe|NeighbourNoARP|NeighbourPermanent) != 0
-}
 
 // LookupAddr finds the RDMA device, port and GID of an address of this host. It
 // fails with [ErrNoAddress], [ErrLinkDown], [ErrNotRDMA] or [ErrNoGID]. The
-// device is opened for a moment. Safe for concurrent use, as are all lookups.
+// device is opened for a moment; package netpath does without. Safe for
+// concurrent use, as are all lookups.
 func LookupAddr(ctx context.Context, addr netip.Addr) (Local, error) {
-	return lookupAddr(ctx, addr)
+	at, err := netpath.LookupAddr(ctx, addr)
+	if err != nil {
+		return Local{}, ofNetpath(err)
+	}
+	return localOf("look up", addr.String(), at)
 }
 
 // LookupNetdev finds the RDMA device and port of a netdev, or of what it is
 // stacked on, and the netdev's GID most likely meant (see [GIDQuery]). It fails
 // with [ErrNoNetdev], [ErrLinkDown], [ErrNotRDMA] or [ErrNoGID].
 func LookupNetdev(ctx context.Context, name string) (Local, error) {
-	return lookupNetdev(ctx, name)
+	n, err := netpath.LookupNetdev(ctx, name)
+	if err != nil {
+		return Local{}, ofNetpath(err)
+	}
+	return localOf("look up", name, netpath.Local{Netdev: n})
 }
 
 // ResolvePath finds the way to an address as the kernel routes it: device,
@@ -123,60 +105,97 @@ func LookupNetdev(ctx context.Context, name string) (Local, error) {
 // call waits for the answer, for five seconds at most. It fails with
 // [ErrNoRoute], [ErrNoNeighbour] and what [LookupAddr] fails with.
 func ResolvePath(ctx context.Context, dst netip.Addr) (Path, error) {
-	return resolvePath(ctx, netip.Addr{}, dst)
+	return ResolvePathFrom(ctx, netip.Addr{}, dst)
 }
 
 // ResolvePathFrom is [ResolvePath] from a given source address of this host;
 // routing rules may depend on it.
 func ResolvePathFrom(ctx context.Context, src, dst netip.Addr) (Path, error) {
-	return resolvePath(ctx, src, dst)
+	p, err := netpath.ResolveFrom(ctx, src, dst)
+	if err != nil {
+		return Path{}, ofNetpath(err)
+	}
+	l, err := localOf("resolve the path to", dst.String(), p.Local)
+	if err != nil {
+		return Path{}, err
+	}
+	return Path{
+		Local: l, Src: p.Src, Dst: p.Dst, NextHop: p.NextHop, Loopback: p.Loopback, RouteMTU: p.RouteMTU,
+		MTU: pathMTU(l.LinkLayer, l.ActiveMTU, mtuOf(p.MTU)), MAC: p.MAC, Neighbour: p.Neighbour,
+	}, nil
 }
 
-// roceHeaders is what the kernel takes off a netdev's MTU to get that of RoCE
-// (iboe_get_mtu): GRH, UDP, BTH, XRC, atomic extension and CRC.
-const roceHeaders = 40 + 8 + 12 + 4 + 28 + 4
+// ofNetpath says what netpath says, as this package.
+func ofNetpath(err error) error {
+	if e, ok := errors.AsType[*netpath.OpError](err); ok {
+		return (*OpError)(e)
+	}
+	return err
+}
+
+// localOf asks the device of a netdev for what only it tells, with the GID of
+// the address if that is valid.
+func localOf(op, object string, at netpath.Local) (Local, error) {
+	dev, err := Open(at.Device, DeviceConfig{})
+	if err != nil {
+		return Local{}, err
+	}
+	l, err := localOn(dev, op, object, at)
+	return l, errors.Join(err, dev.Close())
+}
+
+func localOn(dev *Device, op, object string, at netpath.Local) (Local, error) {
+	all, err := dev.GIDs()
+	if err != nil {
+		return Local{}, err
+	}
+	gid, ok := gidOn(all, at)
+	if !ok {
+		return Local{}, noGID(op, object+" on "+dev.Name(), all)
+	}
+	port, err := dev.Port(gid.Port)
+	if err != nil {
+		return Local{}, err
+	}
+	return Local{
+		Device: dev.Name(), Port: gid.Port, GID: gid, Netdev: at.Name, Lower: at.Lower, NetdevMTU: at.MTU,
+		LinkLayer: port.LinkLayer, ActiveMTU: port.ActiveMTU,
+	}, nil
+}
 
 // RoCEMTU is the largest RDMA MTU that fits into IP packets of so many bytes,
 // or 0 if none does.
-func RoCEMTU(ip int) MTU {
-	for m := MTU4096; m >= MTU256; m-- {
-		if m.Bytes()+roceHeaders <= ip {
-			return m
-		}
-	}
-	return 0
-}
+func RoCEMTU(ip int) MTU { return mtuOf(netpath.RoCEMTU(ip)) }
 
-// pathMTU is the smallest of port, netdev and route; a route without an MTU of
-// its own has 0. On InfiniBand the IP MTUs are not RDMA's.
-func pathMTU(link LinkLayer, port MTU, netdev, route int) MTU {
+// mtuOf is the MTU of so many bytes: 256, 512 and so on; 0 of 0.
+func mtuOf(n int) MTU { return MTU(max(0, bits.Len(uint(n))-bits.Len(128))) }
+
+// pathMTU is the smaller of the port's MTU and what IP carries. On InfiniBand the
+// IP MTUs are not RDMA's.
+func pathMTU(link LinkLayer, port, ip MTU) MTU {
 	if link == LinkInfiniBand {
 		return port
 	}
-	m := min(port, RoCEMTU(netdev))
-	if route > 0 {
-		m = min(m, RoCEMTU(route))
-	}
-	return m
+	return min(port, ip)
 }
 
-// gidOn chooses the GID of a netdev: that of an address, if one is given. An
+// gidOn chooses the GID of a netdev: that of the address, if one is given. An
 // IPoIB netdev has the port's GID in its link-layer address, whatever its IP
 // addresses are.
-func gidOn(all []GIDEntry, dev netdev, addr netip.Addr) (GIDEntry, bool) {
+func gidOn(all []GIDEntry, at netpath.Local) (GIDEntry, bool) {
 	var fit []GIDEntry
 	for _, e := range all {
 		switch {
-		case dev.infiniband:
-			if len(dev.mac) == 20 && e.GID == GID(dev.mac[4:]) {
+		case at.IPoIB:
+			if len(at.MAC) == 20 && e.GID == GID(at.MAC[4:]) {
 				fit = append(fit, e)
 			}
-		case e.IfIndex == dev.index:
+		case e.IfIndex == at.Index:
 			fit = append(fit, e)
 		}
 	}
-	q := GIDQuery{Addr: addr}
-	if dev.infiniband {
+	q := GIDQuery{Addr: at.Addr}
+	if at.IPoIB {
 		q.Addr = netip.Addr{}
 	}
 	return q.choose(fit)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"os/exec"
 	"testing"
 
 	"github.com/goverbs/goverbs/ci/topo"
@@ -19,4 +20,13 @@ func Spare(t testing.TB) {
 			t.Error(err)
 		}
 	})
+}
+
+// IP runs the program of that name, which has words for all that a test changes
+// of netdevs, addresses, routes and neighbours.
+func IP(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %v: %v: %s", args, err, out)
+	}
 }

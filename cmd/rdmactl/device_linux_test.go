@@ -191,8 +191,7 @@ func TestDoctorFindsMTU(t *testing.T) {
 
 func TestDoctorFindsAddresses(t *testing.T) {
 	lab.Spare(t)
-	out, err := exec.Command("ip", "addr", "flush", "dev", topo.SpareNetdev).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	lab.IP(t, "addr", "flush", "dev", topo.SpareNetdev)
 	require.Eventually(t, func() bool {
 		_, stdout, _ := ctl(t, "doctor")
 		return strings.Contains(stdout, "rxespare port 1: the only RoCE v2 GID is link-local")

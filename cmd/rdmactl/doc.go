@@ -51,7 +51,7 @@
 //	rdmactl: verbs: resolve the path to 127.0.0.1: netdev without an RDMA device (lo; netdevs with one: h0 (rxe0), h1 (rxe1))
 //
 // Package verbs answers the same to programs: ResolvePath, LookupAddr,
-// LookupNetdev. A VLAN, bond or macvlan is found by what it is stacked on:
+// LookupNetdev; verbs/netpath as far as it is known without opening a device. A VLAN, bond or macvlan is found by what it is stacked on:
 //
 //	$ rdmactl netdevs
 //	NETDEV  KIND     LINK  MTU    DEVICE  PORT  STACKED ON  RDMA MTU  ADDRESSES

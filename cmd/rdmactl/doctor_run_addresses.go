@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 var addressTests = []selfTest{
@@ -20,7 +21,7 @@ func (b *bench) addr(p place) (netip.Addr, error) {
 	if a := p.gid.GID.Addr(); p.gid.Type == verbs.GIDRoCEv2 && usable(a) {
 		return a, nil
 	}
-	netdevs, err := verbs.Netdevs(b.ctx)
+	netdevs, err := netpath.Netdevs(b.ctx)
 	if err != nil {
 		return netip.Addr{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // eachPort calls f for each port of the devices.
@@ -97,7 +98,7 @@ func checkMTU(f facts) (out []finding) {
 			out = append(out, finding{problem, "", object,
 				fmt.Sprintf("%s, too small for packets of the active RDMA MTU %d: they get lost", netdev, p.ActiveMTU),
 				fmt.Sprintf("ip link set %s mtu %d, and the same on switches and peers; or connect with a smaller path MTU", p.Netdev, netdevMTU(p.ActiveMTU))})
-		case p.ActiveMTU < p.MaxMTU && (verbs.RoCEMTU(p.NetdevMTU).Bytes() > p.ActiveMTU || p.NetdevMTU >= netdevMTU(p.MaxMTU)):
+		case p.ActiveMTU < p.MaxMTU && (netpath.RoCEMTU(p.NetdevMTU) > p.ActiveMTU || p.NetdevMTU >= netdevMTU(p.MaxMTU)):
 			out = append(out, finding{advice, "", object,
 				fmt.Sprintf("the RDMA MTU is %d of %d although %s", p.ActiveMTU, p.MaxMTU, netdev),
 				"leave the netdev as it is; look for the reason in the kernel log and in the settings of the driver and the firmware"})

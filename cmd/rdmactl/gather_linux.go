@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 const capIPCLock = 14
@@ -46,7 +47,7 @@ func gather(ctx context.Context) (facts, error) {
 	if err != nil {
 		return f, err
 	}
-	netdevs, err := verbs.Netdevs(ctx)
+	netdevs, err := netpath.Netdevs(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -72,7 +73,7 @@ func gather(ctx context.Context) (facts, error) {
 }
 
 // kernelPorts are the ports as far as one can tell without opening the device.
-func kernelPorts(index uint32, device string, netdevs []verbs.Netdev) ([]portFacts, error) {
+func kernelPorts(index uint32, device string, netdevs []netpath.Netdev) ([]portFacts, error) {
 	list, err := nldev.Ports(index)
 	var out []portFacts
 	for _, p := range list {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 type netdevRow struct {
@@ -27,7 +27,7 @@ func netdevs(ctx context.Context, args []string) (answer, error) {
 	if _, err := flags(args, 0, 0, nil); err != nil {
 		return nil, err
 	}
-	list, err := verbs.Netdevs(ctx)
+	list, err := netpath.Netdevs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func netdevs(ctx context.Context, args []string) (answer, error) {
 		row := netdevRow{Netdev: n.Name, Kind: n.Kind, Link: linkState(n.Up, n.Running), MTU: n.MTU,
 			Device: n.Device, Port: int(n.Port), Lower: n.Lower, Addrs: n.Addrs}
 		if n.Device != "" {
-			row.RDMAMTU = verbs.RoCEMTU(n.MTU).Bytes()
+			row.RDMAMTU = netpath.RoCEMTU(n.MTU)
 		}
 		out = append(out, row)
 	}

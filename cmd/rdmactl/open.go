@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // each opens the devices that were asked for, or all, one after the other. A
@@ -53,12 +54,12 @@ func deviceArgs(args []string) ([]string, error) { return flags(args, 0, 255, ni
 
 // devicesAndNetdevs parses such a command line and answers the netdevs of this
 // host too.
-func devicesAndNetdevs(ctx context.Context, args []string) ([]string, []verbs.Netdev, error) {
+func devicesAndNetdevs(ctx context.Context, args []string) ([]string, []netpath.Netdev, error) {
 	names, err := deviceArgs(args)
 	if err != nil {
 		return nil, nil, err
 	}
-	netdevs, err := verbs.Netdevs(ctx)
+	netdevs, err := netpath.Netdevs(ctx)
 	return names, netdevs, err
 }
 

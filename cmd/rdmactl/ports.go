@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 type portRow struct {
@@ -41,13 +42,13 @@ func ports(ctx context.Context, args []string) (answer, error) {
 }
 
 // netdevOf finds the netdev on which a port lies, not those stacked on it.
-func netdevOf(list []verbs.Netdev, device string, port int) (verbs.Netdev, bool) {
+func netdevOf(list []netpath.Netdev, device string, port int) (netpath.Netdev, bool) {
 	for _, n := range list {
 		if n.Device == device && (n.Port == 0 || int(n.Port) == port) && n.Lower == n.Name {
 			return n, true
 		}
 	}
-	return verbs.Netdev{}, false
+	return netpath.Netdev{}, false
 }
 
 func (l portList) text(w io.Writer) error {

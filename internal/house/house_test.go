@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	pathpkg "path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,16 +20,32 @@ import (
 const module = "github.com/goverbs/goverbs/"
 
 // below are the folders that a folder's packages may import, beside their own and
-// the standard library. What is not named here may import all.
+// the standard library. What is not named here may import all. A folder inside
+// another one has rules of its own if it is named; whoever may import the outer
+// one may import it.
 var below = map[string][]string{
 	"cgo":         {},
 	"internal":    {},
-	"verbs":       {"cgo", "internal"},
+	"verbs":       {"cgo", "internal", "verbs/netpath"},
 	"dc":          {"verbs", "internal"},
 	"srd":         {"verbs", "internal"},
 	"lockoffload": {"verbs", "internal"},
 	"pacer":       {"verbs", "internal"},
 	"cache":       {"verbs", "dc", "srd", "lockoffload", "pacer", "internal"},
+
+	"verbs/netpath": {"internal"},
+}
+
+// folder is the innermost folder with rules of a file or package, else the
+// outermost one of all.
+func folder(path string) string {
+	for p := path; p != "."; p = pathpkg.Dir(p) {
+		if _, ruled := below[p]; ruled {
+			return p
+		}
+	}
+	outer, _, _ := strings.Cut(path, "/")
+	return outer
 }
 
 // unsafeFiles are those outside of cgo that may import unsafe.
@@ -83,27 +100,31 @@ func files(t *testing.T) []file {
 
 // wrong says what is wrong with an import.
 func wrong(path, name string) string {
-	folder, _, _ := strings.Cut(path, "/")
+	from := folder(path)
 	test := strings.HasSuffix(path, "_test.go")
 	switch {
 	case machine.MatchString(path) && !test && slices.Contains(impure, name):
 		return "a state machine has no I/O, clock or lock"
-	case name == "C" && folder != "cgo":
+	case name == "C" && from != "cgo":
 		return `import "C" is for cgo alone`
-	case name == "unsafe" && folder != "cgo" && !slices.Contains(unsafeFiles, path) && !test:
+	case name == "unsafe" && from != "cgo" && !slices.Contains(unsafeFiles, path) && !test:
 		return "unsafe is for cgo, and for " + strings.Join(unsafeFiles, ", ")
 	case !strings.HasPrefix(name, module):
 		return ""
 	}
-	to, _, _ := strings.Cut(strings.TrimPrefix(name, module), "/")
-	allowed, ruled := below[folder]
-	switch {
-	case !ruled || to == folder || slices.Contains(allowed, to):
-		return ""
-	case test && (to == "ci" || to == "cgo" || to == "internal" || to == "verbs"): // helpers, and stand-ins below
+	to := folder(strings.TrimPrefix(name, module))
+	allowed, ruled := below[from]
+	if test {
+		allowed = append(slices.Clone(allowed), "ci") // helpers
+		if from != "verbs/netpath" {
+			allowed = append(allowed, "cgo", "internal", "verbs") // and stand-ins below
+		}
+	}
+	inside := func(outer string) bool { return to == outer || strings.HasPrefix(to, outer+"/") }
+	if !ruled || to == from || slices.ContainsFunc(allowed, inside) {
 		return ""
 	}
-	return folder + " stands below " + to + ", or beside it"
+	return from + " stands below " + to + ", or beside it"
 }
 
 // Arrows point down.
@@ -139,6 +160,13 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":               "C",
 		"cache/server/server.go":   module + "ci/lab",
 		"srd/internal/engine/a.go": "net",
+
+		"verbs/netpath/a.go":      module + "verbs",
+		"verbs/netpath/a_test.go": module + "verbs",
+		"verbs/netpath/b.go":      module + "cgo",
+		"verbs/netpath/b_test.go": module + "cgo",
+		"verbs/netpath/c.go":      "C",
+		"internal/nldev/a.go":     module + "verbs/netpath",
 	} {
 		require.NotEmpty(t, wrong(path, name), "%s imports %s", path, name)
 	}
@@ -148,6 +176,11 @@ func TestWrongImports(t *testing.T) {
 		"dc/a.go":                module + "verbs",
 		"cache/server/server.go": module + "lockoffload",
 		"cmd/x/a.go":             module + "dc",
+
+		"verbs/a.go":              module + "verbs/netpath",
+		"verbs/netpath/a.go":      module + "internal/nldev",
+		"verbs/netpath/a_test.go": module + "ci/lab",
+		"dc/b.go":                 module + "verbs/netpath",
 	} {
 		require.Empty(t, wrong(path, name), "%s imports %s", path, name)
 	}

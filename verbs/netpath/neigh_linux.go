@@ -1,4 +1,4 @@
-package verbs
+package netpath
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"github.com/jsimonetti/rtnetlink/v2"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // neighbourWait bounds the wait for an answer; the kernel itself gives up after
@@ -19,12 +21,12 @@ const neighbourWait = 5 * time.Second
 
 // neighbour answers the next hop's link-layer address; it makes the kernel ask
 // for it if that does not know it.
-func (h *hostNet) neighbour(ctx context.Context, n netdev, src, dst, hop netip.Addr) (net.HardwareAddr, NeighbourState, error) {
+func (h *host) neighbour(ctx context.Context, n iface, src, dst, hop netip.Addr) (net.HardwareAddr, NeighbourState, error) {
 	mac, state, err := h.known(n, hop)
 	if err != nil || state.known() {
 		return mac, state, err
 	}
-	if err := provoke(ctx, n, src, dst); err != nil {
+	if err := provoke(n, src, dst); err != nil {
 		return nil, state, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, neighbourWait)
@@ -39,20 +41,20 @@ func (h *hostNet) neighbour(ctx context.Context, n netdev, src, dst, hop netip.A
 		}
 		select {
 		case <-ctx.Done():
-			return nil, state, class(ErrNoNeighbour, ctx.Err())
+			return nil, state, operr.Class(ErrNoNeighbour, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
 // provoke sends an empty datagram to the discard port, so that the kernel asks
-// for the neighbour. Nobody needs to receive it.
-func provoke(ctx context.Context, n netdev, src, dst netip.Addr) error {
+// for the neighbour. Nobody needs to receive it, and nothing of this waits.
+func provoke(n iface, src, dst netip.Addr) error {
 	if dst.IsLinkLocalUnicast() && dst.Is6() {
-		src, dst = src.WithZone(n.name), dst.WithZone(n.name)
+		src, dst = src.WithZone(n.Name), dst.WithZone(n.Name)
 	}
 	d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0))}
-	c, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(dst, 9).String())
+	c, err := d.Dial("udp", netip.AddrPortFrom(dst, 9).String())
 	if err != nil {
 		return err
 	}
@@ -63,8 +65,8 @@ func provoke(ctx context.Context, n netdev, src, dst netip.Addr) error {
 
 // known is what the kernel knows of a neighbour now. It is asked for this one:
 // the hosts of a large network are thousands.
-func (h *hostNet) known(n netdev, hop netip.Addr) (net.HardwareAddr, NeighbourState, error) {
-	b, err := neighbourRequest(n.index, hop)
+func (h *host) known(n iface, hop netip.Addr) (net.HardwareAddr, NeighbourState, error) {
+	b, err := neighbourRequest(n.Index, hop)
 	if err != nil {
 		return nil, 0, err
 	}

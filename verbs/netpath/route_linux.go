@@ -1,4 +1,4 @@
-package verbs
+package netpath
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"github.com/jsimonetti/rtnetlink/v2"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // route is what the kernel answers for one destination.
@@ -49,7 +51,7 @@ func routeRequest(m *rtnetlink.RouteMessage, src netip.Addr) ([]byte, error) {
 	return append(b, attr...), err
 }
 
-func (h *hostNet) route(op string, src, dst netip.Addr) (route, error) {
+func (h *host) route(op string, src, dst netip.Addr) (route, error) {
 	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() {
 		return route{}, opError(op, dst.String(), ErrNoRoute, "not the address of a host")
 	}
@@ -63,7 +65,7 @@ func (h *hostNet) route(op string, src, dst netip.Addr) (route, error) {
 		if !ok {
 			return route{}, opError(op, dst.String(), ErrNoNetdev, dst.Zone())
 		}
-		m.Attributes.OutIface = uint32(n.index)
+		m.Attributes.OutIface = uint32(n.Index)
 	}
 	if src.IsValid() {
 		if _, err := h.withAddr("use the source address", src); err != nil {
@@ -87,7 +89,7 @@ func (h *hostNet) route(op string, src, dst netip.Addr) (route, error) {
 func noRoute(err error) error {
 	for _, e := range []syscall.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
 		if errors.Is(err, e) {
-			return class(ErrNoRoute, err)
+			return operr.Class(ErrNoRoute, err)
 		}
 	}
 	return err

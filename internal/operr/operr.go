@@ -1,0 +1,47 @@
+// Package operr gives the errors of several packages one form: the package, the
+// operation, its object, the cause, and what is known of that.
+package operr
+
+import "strings"
+
+// Text is "PACKAGE: OPERATION OBJECT: CAUSE (DETAIL)", without what is empty.
+func Text(pkg, op, object string, cause error, detail string) string {
+	var b strings.Builder
+	b.WriteString(pkg)
+	b.WriteString(": ")
+	b.WriteString(op)
+	if object != "" {
+		b.WriteString(" " + object)
+	}
+	b.WriteString(": ")
+	b.WriteString(Plain(cause))
+	if detail != "" {
+		b.WriteString(" (" + detail + ")")
+	}
+	return b.String()
+}
+
+// Plain is an error's text without the package in front, for the middle of
+// another one.
+func Plain(err error) string {
+	s := err.Error()
+	for _, pkg := range []string{"verbs: ", "netpath: "} {
+		if rest, ok := strings.CutPrefix(s, pkg); ok {
+			return rest
+		}
+	}
+	return s
+}
+
+// classed is an errno with the sentinel that it means in its place.
+type classed struct {
+	class error
+	errno error
+}
+
+func (c classed) Error() string   { return c.class.Error() + ": " + Plain(c.errno) }
+func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
+
+// Class is an error that matches the sentinel and the errno (or another cause),
+// and whose text has both.
+func Class(sentinel, errno error) error { return classed{sentinel, errno} }

@@ -1,0 +1,47 @@
+package netpath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/operr"
+)
+
+// Errors on which a program decides. They come wrapped in detail: test with
+// [errors.Is]. On other systems than Linux everything fails with
+// [errors.ErrUnsupported].
+var (
+	// ErrNoAddress: no netdev of this network namespace has the address.
+	ErrNoAddress = errors.New("no such address on this host")
+	// ErrNoNetdev: this network namespace has no netdev of that name.
+	ErrNoNetdev = errors.New("no such netdev")
+	// ErrNotRDMA: neither the netdev nor what it is stacked on belongs to an
+	// RDMA device.
+	ErrNotRDMA = errors.New("netdev without an RDMA device")
+	// ErrLinkDown: the netdev is down or has no carrier.
+	ErrLinkDown = errors.New("link down")
+	// ErrNoRoute: the kernel has no route to the address.
+	ErrNoRoute = errors.New("no route")
+	// ErrNoNeighbour: the next hop did not tell its link-layer address.
+	ErrNoNeighbour = errors.New("next hop does not answer")
+	// ErrNoGID: no entry of the GID table fits what was asked for.
+	ErrNoGID = errors.New("no matching GID")
+)
+
+// OpError is the failure of one operation on one object.
+type OpError struct {
+	Op     string // such as "look up"
+	Object string // such as "10.77.0.1" or "eth0"
+	Detail string // what is known of the cause, or empty
+	Err    error  // a sentinel of this package, an errno, or both joined
+}
+
+func (e *OpError) Error() string { return operr.Text("netpath", e.Op, e.Object, e.Err, e.Detail) }
+func (e *OpError) Unwrap() error { return e.Err }
+
+func opError(op, object string, err error, detail ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: op, Object: object, Detail: fmt.Sprint(detail...), Err: err}
+}

@@ -1,0 +1,54 @@
+package netpath_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs/netpath"
+)
+
+func TestOtherSystems(t *testing.T) {
+	if runtime.GOOS == "linux" {
+		t.Skip("this is Linux")
+	}
+	_, err := netpath.Resolve(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = netpath.LookupNetdev(t.Context(), "lo")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// On every Linux lo is up, and never RDMA's.
+func TestLoopback(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux")
+	}
+	_, err := netpath.LookupNetdev(t.Context(), "lo")
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
+	_, err = netpath.LookupAddr(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
+	require.ErrorContains(t, err, "netpath: look up 127.0.0.1: netdev without an RDMA device (lo; netdevs with one: ")
+	var op *netpath.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "look up", op.Op)
+	_, err = netpath.LookupNetdev(t.Context(), "no/such")
+	require.ErrorIs(t, err, netpath.ErrNoNetdev)
+	_, err = netpath.Resolve(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = netpath.LookupNetdev(done, "lo")
+	require.ErrorIs(t, err, context.Canceled)
+
+	list, err := netpath.Netdevs(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	require.Equal(t, "lo", list[0].Name)
+	require.Empty(t, list[0].Device)
+	_, err = list[0].FindGID(t.Context(), netip.MustParseAddr("127.0.0.1"))
+	require.ErrorIs(t, err, netpath.ErrNotRDMA)
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package netpath
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+)
+
+func lookupAddr(_ context.Context, op string, addr netip.Addr) (Local, error) {
+	return Local{}, opError(op, addr.String(), errors.ErrUnsupported)
+}
+
+func lookupNetdev(_ context.Context, op, name string) (Netdev, error) {
+	return Netdev{}, opError(op, name, errors.ErrUnsupported)
+}
+
+func netdevs(context.Context) ([]Netdev, error) { return nil, errors.ErrUnsupported }
+
+func resolve(_ context.Context, op string, _, dst netip.Addr) (Path, error) {
+	return Path{}, opError(op, dst.String(), errors.ErrUnsupported)
+}
