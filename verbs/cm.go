@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
+	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
 // CMConfig says how to open the connection manager. The zero value is fine.
@@ -27,7 +29,7 @@ type CMConfig struct {
 // if their names are the same: objects made on one cannot be used with the
 // other.
 type CM struct {
-	life    life
+	life    life.Life
 	channel cgo.CMChannel
 	file    *os.File
 	log     *slog.Logger
@@ -50,16 +52,16 @@ func OpenCM(cfg CMConfig) (*CM, error) {
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
-	m.life.label = label("cm")
-	m.file, err = pollable(fd, m.life.label)
+	m.life.Label = life.Label("cm")
+	m.file, err = pollfd.Open(fd, m.life.Label)
 	if err != nil {
 		cgo.CMDestroyChannel(channel)
-		return nil, opError("watch", m.life.label, err)
+		return nil, opError("watch", m.life.Label, err)
 	}
 	conn, err := m.file.SyscallConn()
 	if err != nil {
 		cgo.CMDestroyChannel(channel)
-		return nil, errors.Join(opError("watch", m.life.label, err), m.file.Close())
+		return nil, errors.Join(opError("watch", m.life.Label, err), m.file.Close())
 	}
 	go m.read(conn)
 	return m, nil
@@ -81,7 +83,7 @@ func openCMError(err error) error {
 // connection, a listener, a request without an answer, a call, or anything
 // made on one of its devices is open. Closing twice is not an error.
 func (m *CM) Close() error {
-	return m.life.close("cm", nil, func() error {
+	return m.life.Close("cm", nil, func() error {
 		for d := range m.devs { // nobody is inside any more
 			if err := releaseCMDevice(d); err != nil {
 				return err

@@ -188,7 +188,7 @@ func (c *CMConn) Done() <-chan struct{} { return c.id.down }
 func (c *CMConn) Err() error {
 	select {
 	case <-c.id.down:
-		return opError("use", c.id.life.label, c.id.cause)
+		return opError("use", c.id.life.Label, c.id.cause)
 	default:
 		return nil
 	}
@@ -220,9 +220,9 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 	case <-c.id.down:
 		return nil
 	case <-c.id.closed:
-		return opError("disconnect", c.id.life.label, ErrClosed)
+		return opError("disconnect", c.id.life.Label, ErrClosed)
 	case <-ctx.Done():
-		return opError("disconnect", c.id.life.label, ctx.Err())
+		return opError("disconnect", c.id.life.Label, ctx.Err())
 	}
 }
 
@@ -242,7 +242,7 @@ func (c *CMConn) Close() error {
 		err := c.Disconnect(ctx)
 		cancel()
 		if err != nil {
-			c.id.cm.log.Debug("close without the peer", "id", c.id.life.label, "err", err)
+			c.id.cm.log.Debug("close without the peer", "id", c.id.life.Label, "err", err)
 		}
 	}
 	err := errors.Join(c.id.close(), c.prepared.close())

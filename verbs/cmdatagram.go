@@ -71,8 +71,8 @@ func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*C
 			return nil, err
 		}
 		gid, lid, qp := ev.AH.GRH.DGID, ev.AH.DLID, c.prepared.setup.QP
-		err = qp.life.with("attach", func() error {
-			return opError("attach", qp.life.label, cgo.AttachMcast(qp.qp, gid, lid))
+		err = qp.life.With("attach", func() error {
+			return opError("attach", qp.life.Label, cgo.AttachMcast(qp.qp, gid, lid))
 		})
 		if err != nil {
 			i.do("leave by", func() error { return cgo.CMLeave(i.id, &addr) })
@@ -146,8 +146,8 @@ func (c *CMPeer) leave() error {
 	}
 	group, qp := c.group, c.prepared.setup.QP
 	c.group = nil
-	err := qp.life.with("detach", func() error {
-		return opError("detach", qp.life.label, cgo.DetachMcast(qp.qp, c.attached, c.lid))
+	err := qp.life.With("detach", func() error {
+		return opError("detach", qp.life.Label, cgo.DetachMcast(qp.qp, c.attached, c.lid))
 	})
 	if errors.Is(err, ErrClosed) {
 		err = nil // its end detached it
@@ -172,9 +172,9 @@ func (r *CMRequest) AcceptUD(cfg ConnConfig) error {
 func (r *CMRequest) tell(cfg *ConnConfig) error {
 	switch {
 	case r.typ != UD:
-		return opError("answer", r.id.life.label, ErrAttributes, "a connection: use Accept")
+		return opError("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
 	case cfg.Setup == nil:
-		return opError("answer", r.id.life.label, ErrAttributes, "Setup is missing")
+		return opError("answer", r.id.life.Label, ErrAttributes, "Setup is missing")
 	}
 	p, err := r.id.prepare(cfg, UD, MaxAcceptDataUD)
 	if err != nil {

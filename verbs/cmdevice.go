@@ -26,10 +26,10 @@ type cmDevice struct {
 // unplugged ([ErrDeviceRemoved]) can be closed, and should be, after everything
 // on it: until then the kernel holds up whoever unplugs it.
 func (m *CM) Device(name string) (*Device, error) {
-	if !m.life.enter() {
+	if !m.life.Enter() {
 		return nil, opError("open", name, ErrClosed)
 	}
-	defer m.life.exit()
+	defer m.life.Exit()
 	list, all, err := cgo.CMGetDevices()
 	if err != nil {
 		return nil, openError(name, err)
@@ -74,7 +74,7 @@ func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.devs[s.dev] {
-		if err := s.dev.life.adopt("cm"); err != nil {
+		if err := s.dev.life.Adopt("cm"); err != nil {
 			return nil, err
 		}
 		m.devs[s.dev] = true
@@ -94,7 +94,7 @@ func releaseCMDevice(d *Device) error {
 	}
 	if s.shares > 1 {
 		s.shares--
-		d.life.release("cm")
+		d.life.Release("cm")
 		return nil
 	}
 	return s.close()
@@ -104,7 +104,7 @@ func releaseCMDevice(d *Device) error {
 func (s *cmDevice) close() error {
 	d := s.dev
 	for range s.shares {
-		d.life.release("cm")
+		d.life.Release("cm")
 	}
 	forgets := d.removed.Load() && forgetsRemoved()
 	if d.removed.Load() && !forgets {
@@ -113,7 +113,7 @@ func (s *cmDevice) close() error {
 	}
 	if err := d.close(); err != nil {
 		for range s.shares {
-			if again := d.life.adopt("cm"); again != nil {
+			if again := d.life.Adopt("cm"); again != nil {
 				return again
 			}
 		}

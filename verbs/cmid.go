@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // cmID is one id of librdmacm: a connection, a listener, or a search for a
 // peer.
 type cmID struct {
-	life  life
+	life  life.Life
 	cm    *CM
 	id    cgo.CMID
 	token uint64
@@ -39,13 +40,13 @@ var cmTokens atomic.Uint64
 // newID makes an id in a port space.
 func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
 	i := m.prepareID()
-	if err := i.life.born("id", label("cm "+kind), &m.life); err != nil {
+	if err := i.life.Born("id", life.Label("cm "+kind), &m.life); err != nil {
 		return nil, err
 	}
 	id, err := cgo.CMCreateID(m.channel, i.token, portSpace)
 	if err != nil {
 		m.forgetID(i)
-		return nil, opError("create", i.life.label, err)
+		return nil, opError("create", i.life.Label, err)
 	}
 	i.id = id
 	return i, nil
@@ -55,7 +56,7 @@ func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
 // reader of events, before the first event of that id.
 func (m *CM) adoptID(id cgo.CMID) (*cmID, error) {
 	i := m.prepareID()
-	if err := i.life.born("id", label("cm request"), &m.life); err != nil {
+	if err := i.life.Born("id", life.Label("cm request"), &m.life); err != nil {
 		m.drop(i)
 		return nil, err
 	}
@@ -81,13 +82,13 @@ func (m *CM) drop(i *cmID) {
 
 func (m *CM) forgetID(i *cmID) {
 	m.drop(i)
-	m.life.release("id")
+	m.life.Release("id")
 }
 
 // close destroys the id; calls that wait on it end with [ErrClosed]. It cannot
 // hang: see [cgo.CMDestroyID].
 func (i *cmID) close() error {
-	return i.life.close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
+	return i.life.Close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
 		i.cm.drop(i)
 		return cgo.CMDestroyID(i.id)
 	})
@@ -101,15 +102,15 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 	case cmDisconnected:
 		// The peer waits for this answer; when it is the peer that answers,
 		// the call fails and nothing is lost.
-		i.life.with("disconnect", func() error { return cgo.CMDisconnect(i.id) })
+		i.life.With("disconnect", func() error { return cgo.CMDisconnect(i.id) })
 		i.end(ErrDisconnected)
 	case cmDeviceRemoval:
-		i.life.with("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
+		i.life.With("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
 		i.end(ErrDeviceRemoved)
 	case cmAddrChange:
-		i.cm.log.Warn("address change", "id", i.life.label)
+		i.cm.log.Warn("address change", "id", i.life.Label)
 		select {
-		case i.hints <- opError("use", i.life.label, ErrAddrChanged):
+		case i.hints <- opError("use", i.life.Label, ErrAddrChanged):
 		default:
 		}
 	case cmTimewaitExit:
@@ -125,7 +126,7 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 		select {
 		case i.steps <- *ev:
 		default:
-			i.cm.log.Error("unexpected event", "id", i.life.label, "event", typ)
+			i.cm.log.Error("unexpected event", "id", i.life.Label, "event", typ)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent
 	case ev := <-i.steps:
 		return i.stepped(op, want, &ev)
 	case <-i.closed:
-		return nil, opError(op, i.life.label, ErrClosed)
+		return nil, opError(op, i.life.Label, ErrClosed)
 	case <-i.down:
 		// The step may have ended before: a peer that connects and leaves at
 		// once was there all the same.
@@ -163,24 +164,24 @@ func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent
 		case ev := <-i.steps:
 			return i.stepped(op, want, &ev)
 		default:
-			return nil, opError(op, i.life.label, i.cause)
+			return nil, opError(op, i.life.Label, i.cause)
 		}
 	case <-ctx.Done():
-		return nil, opError(op, i.life.label, ctx.Err())
+		return nil, opError(op, i.life.Label, ctx.Err())
 	}
 }
 
 // stepped judges the event that ended a step.
 func (i *cmID) stepped(op string, want cmEvent, ev *cgo.CMEvent) (*cgo.CMEvent, error) {
 	if cmEvent(ev.Type) != want {
-		return nil, opError(op, i.life.label, stepError(ev))
+		return nil, opError(op, i.life.Label, stepError(ev))
 	}
 	return ev, nil
 }
 
 // do is one call into librdmacm within the id's lifetime.
 func (i *cmID) do(op string, f func() error) error {
-	return i.life.with(op, func() error { return opError(op, i.life.label, f()) })
+	return i.life.With(op, func() error { return opError(op, i.life.Label, f()) })
 }
 
 // step is a call and the event that ends it.

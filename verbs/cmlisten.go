@@ -137,7 +137,7 @@ func (l *CMListener) down() <-chan struct{} { return l.ids[0].down }
 // cause is why down is closed.
 func (l *CMListener) cause() error { return l.ids[0].cause }
 
-func (l *CMListener) label() string { return l.ids[0].life.label }
+func (l *CMListener) label() string { return l.ids[0].life.Label }
 
 // Addr is the address that is listened at; of both families the one of IPv4.
 func (l *CMListener) Addr() netip.AddrPort { return l.addr }
@@ -224,7 +224,7 @@ func (r *CMRequest) RemoteAddr() netip.AddrPort { return r.remote }
 // answer lets one answer through.
 func (r *CMRequest) answer(op string) error {
 	if r.answered.Swap(true) {
-		return opError(op, r.id.life.label, ErrState, "answered already")
+		return opError(op, r.id.life.Label, ErrState, "answered already")
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error)
 		return nil, err
 	}
 	if r.typ != RC {
-		return nil, errors.Join(opError("accept", r.id.life.label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
+		return nil, errors.Join(opError("accept", r.id.life.Label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
 	}
 	c, err := r.accept(ctx, &cfg)
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *CMRequest) Reject(private []byte) error {
 		limit = MaxRejectDataUD
 	}
 	if len(private) > limit {
-		return opError("reject", r.id.life.label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
+		return opError("reject", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
 	}
 	if err := r.answer("reject"); err != nil {
 		return err

@@ -42,9 +42,9 @@ func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMServ
 func (r *CMRequest) AcceptQPN(qpn uint32, private []byte) error {
 	switch {
 	case r.typ != UD:
-		return opError("answer", r.id.life.label, ErrAttributes, "a connection: use Accept")
+		return opError("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
 	case len(private) > MaxAcceptDataUD:
-		return opError("answer", r.id.life.label, ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
+		return opError("answer", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
 	}
 	if err := r.answer("answer"); err != nil {
 		return err

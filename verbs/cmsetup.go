@@ -110,13 +110,13 @@ func (i *cmID) prepare(cfg *ConnConfig, typ QPType, maxData int) (*prepared, err
 }
 
 func (p *prepared) describe(i *cmID, private []byte) error {
-	return i.life.with("describe", func() error {
+	return i.life.With("describe", func() error {
 		ctx := cgo.CMContext(i.id)
 		if ctx == 0 {
-			return opError("describe", i.life.label, ErrNoDevice, "bound to no device")
+			return opError("describe", i.life.Label, ErrNoDevice, "bound to no device")
 		}
 		if err := cmTransport(cgo.ContextTransport(ctx)); err != nil {
-			return opError("describe", i.life.label, err, cgo.ContextName(ctx))
+			return opError("describe", i.life.Label, err, cgo.ContextName(ctx))
 		}
 		dev, err := i.cm.deviceOf(ctx)
 		if err != nil {
@@ -196,7 +196,7 @@ func (c *QPConfig) ownCQ(d *Device) CQConfig {
 // check fills in what is sent to the peer.
 func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) error {
 	refuse := func(detail ...any) error {
-		return opError("set up", i.life.label, ErrAttributes, detail...)
+		return opError("set up", i.life.Label, ErrAttributes, detail...)
 	}
 	qp, dev := p.setup.QP, p.setup.Device
 	switch {
@@ -250,7 +250,7 @@ func (i *cmID) toInit(q *QP) error {
 			return mask, uint32(StateInit), nil
 		})
 	case state != StateInit && !(state == StateRTS && q.typ == UD):
-		return opError("set up", i.life.label, ErrState, q.life.label, " is in ", state)
+		return opError("set up", i.life.Label, ErrState, q.life.Label, " is in ", state)
 	}
 	var a cgo.QPAttr
 	var mask uint32
@@ -274,7 +274,7 @@ func (i *cmID) toInit(q *QP) error {
 func (i *cmID) setAckTimeout(d time.Duration) error {
 	switch {
 	case d < 0:
-		return opError("set up", i.life.label, ErrAttributes, "AckTimeout ", d)
+		return opError("set up", i.life.Label, ErrAttributes, "AckTimeout ", d)
 	case d == 0:
 		d = defaultAckTimeout
 	}
@@ -296,8 +296,8 @@ func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
 func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32, err error)) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	return q.life.with(op, func() error {
-		return i.life.with(op, func() error {
+	return q.life.With(op, func() error {
+		return i.life.With(op, func() error {
 			var a cgo.QPAttr
 			mask, state, err := call(&a)
 			q.state.Store(state)

@@ -55,7 +55,7 @@ const (
 // connected to the remote endpoint. Post the first receives before it: the
 // peer may send as soon as its own Connect returns.
 func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
-	if err := q.life.open("connect"); err != nil {
+	if err := q.life.Open("connect"); err != nil {
 		return err
 	}
 	c, err := cfg.resolve(q, remote)
@@ -88,7 +88,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 
 func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	refuse := func(detail ...any) (ConnectConfig, error) {
-		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+		return c, opError("connect", q.life.Label, ErrAttributes, detail...)
 	}
 	if q.typ == UD {
 		return refuse("UD has no connection: use Activate and CreateAH")
@@ -108,7 +108,7 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 // only if the peer's subnet is another one or cfg.Global says so.
 func (q *QP) PathTo(remote Endpoint, cfg ConnectConfig) (AHAttr, error) {
 	const op = "find path from"
-	if err := q.life.open(op); err != nil {
+	if err := q.life.Open(op); err != nil {
 		return AHAttr{}, err
 	}
 	if err := q.checkPath(op, remote); err != nil {
@@ -122,7 +122,7 @@ func (q *QP) checkPath(op string, remote Endpoint) error {
 	if err != nil {
 		return err
 	}
-	return opError(op, q.life.label, reachable(port.LinkLayer, remote))
+	return opError(op, q.life.Label, reachable(port.LinkLayer, remote))
 }
 
 // reachable says what a peer's endpoint lacks. EFA is neither of the two link
@@ -157,7 +157,7 @@ func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
 // withDefaults fills in what was left to the device and checks the rest.
 func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	refuse := func(detail ...any) (ConnectConfig, error) {
-		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+		return c, opError("connect", q.life.Label, ErrAttributes, detail...)
 	}
 	dev := q.pd.dev
 	port, err := dev.Port(q.gid.Port)

@@ -107,15 +107,15 @@ func (q *QP) lived() (life uint32, cause error) {
 // stands is why a queue pair takes no requests, which its device may know first.
 func (q *QP) stands(op string) error {
 	if cause := q.Err(); cause != nil {
-		return opError(op, q.life.label, ErrState, cause)
+		return opError(op, q.life.Label, ErrState, cause)
 	}
-	return q.life.with(op, func() error {
+	return q.life.With(op, func() error {
 		now, err := q.queryState()
 		if err != nil {
-			return opError(op, q.life.label, err)
+			return opError(op, q.life.Label, err)
 		}
 		if now == StateReset || now == StateError {
-			return opError(op, q.life.label, ErrState, "it is in ", now)
+			return opError(op, q.life.Label, ErrState, "it is in ", now)
 		}
 		return nil
 	})
@@ -186,7 +186,7 @@ func (q *QP) entered(s QPState) {
 		if r := q.requester.Load(); r != nil && r.router != nil {
 			cause := q.Err()
 			if cause == nil {
-				cause = opError("use", q.life.label, ErrState, "this program moved it to ", s)
+				cause = opError("use", q.life.Label, ErrState, "this program moved it to ", s)
 			}
 			r.cut(cause)
 		}
@@ -195,7 +195,7 @@ func (q *QP) entered(s QPState) {
 		}
 		q.revive()
 	case StateError:
-		q.die(opError("use", q.life.label, ErrState, "this program moved it to ", s))
+		q.die(opError("use", q.life.Label, ErrState, "this program moved it to ", s))
 	}
 }
 
@@ -223,15 +223,15 @@ func (q *QP) setPeer(name string) { q.peer.Store(&name) }
 
 // requested refuses what would go past the queue pair's requester.
 func (q *QP) requested(op string) error {
-	return opError(op, q.life.label, ErrInUse, "a Requester has its sends")
+	return opError(op, q.life.Label, ErrInUse, "a Requester has its sends")
 }
 
 // named is the queue pair with its peer, for errors.
 func (q *QP) named() string {
 	if p := q.peer.Load(); p != nil {
-		return q.life.label + " to " + *p
+		return q.life.Label + " to " + *p
 	}
-	return q.life.label
+	return q.life.Label
 }
 
 // failed looks for completions of requests that failed, and tells their queue
@@ -298,6 +298,6 @@ func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, q := range r.qps {
-		q.die(opError("use", q.life.label, cause))
+		q.die(opError("use", q.life.Label, cause))
 	}
 }

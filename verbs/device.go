@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // DeviceInfo describes a device of this host that need not be open.
@@ -40,7 +41,7 @@ func Devices() ([]DeviceInfo, error) {
 // Device is an open device: the parent of everything made on it. All its
 // methods are safe for concurrent use.
 type Device struct {
-	life  life
+	life  life.Life
 	name  string
 	ctx   cgo.Context
 	attr  DeviceAttr
@@ -79,7 +80,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() er
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.life.label = name
+	d.life.Label = name
 	var a cgo.DeviceAttr
 	if err := cgo.QueryDevice(ctx, &a); err != nil {
 		return nil, errors.Join(opError("query device", name, err), release())
@@ -124,7 +125,7 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) close() error {
-	return d.life.close("device", nil, func() error {
+	return d.life.Close("device", nil, func() error {
 		d.async.stop()
 		return d.release()
 	})

@@ -202,7 +202,7 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 
 // Endpoint describes the queue pair to a peer; add regions and data as needed.
 func (q *QP) Endpoint() (Endpoint, error) {
-	if err := q.life.open("describe"); err != nil {
+	if err := q.life.Open("describe"); err != nil {
 		return Endpoint{}, err
 	}
 	port, err := q.pd.dev.Port(q.gid.Port)

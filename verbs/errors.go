@@ -3,10 +3,10 @@ package verbs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // Errors on which a program decides. They come wrapped in detail: test with
@@ -16,10 +16,10 @@ var (
 	// the standard library's error of that meaning.
 	ErrUnsupported = errors.ErrUnsupported
 	// ErrClosed: the object, or one that it stands on, was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = operr.ErrClosed
 	// ErrInUse: the object still has children and cannot be closed, or a wait
 	// is already under way.
-	ErrInUse = errors.New("in use")
+	ErrInUse = operr.ErrInUse
 	// ErrNoDevice: the host has no RDMA device, or none of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrNoGID: no entry of the GID table fits what was asked for.
@@ -44,56 +44,16 @@ var (
 	ErrMessage = errors.New("malformed address message")
 )
 
-// OpError is the failure of one operation on one object.
-type OpError struct {
-	Op     string // such as "register memory"
-	Object string // such as "qp 0x11" or "rxe0"
-	Detail string // what is known of the cause, or empty
-	Err    error  // a sentinel of this package, an errno, or both joined
-}
-
-func (e *OpError) Error() string {
-	var b strings.Builder
-	b.WriteString("verbs: ")
-	b.WriteString(e.Op)
-	if e.Object != "" {
-		b.WriteString(" " + e.Object)
-	}
-	b.WriteString(": ")
-	b.WriteString(plain(e.Err))
-	if e.Detail != "" {
-		b.WriteString(" (" + e.Detail + ")")
-	}
-	return b.String()
-}
-
-func (e *OpError) Unwrap() error { return e.Err }
-
-// plain is an error's text without the prefix of this package, for the middle of
-// another one.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "verbs: ") }
+// OpError is the failure of one operation on one object: Op, such as "register
+// memory", and Object, such as "qp 0x11" or "rxe0"; Err is a sentinel, an errno, or
+// both joined, and Detail what is known of the cause, or empty.
+type OpError = operr.Error
 
 func opError(op, object string, err error, detail ...any) error {
-	if err == nil {
-		return nil
-	}
-	e := &OpError{Op: op, Object: object, Err: err}
-	if len(detail) > 0 {
-		e.Detail = fmt.Sprint(detail...)
-	}
-	return e
+	return operr.New(op, object, err, detail...)
 }
 
-// classed is an errno with the sentinel that it means in its place.
-type classed struct {
-	class error
-	errno error
-}
-
-func (c classed) Error() string   { return c.class.Error() + ": " + plain(c.errno) }
-func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
-
-func class(sentinel, errno error) error { return classed{sentinel, errno} }
+func class(sentinel, errno error) error { return operr.Class(sentinel, errno) }
 
 // isErrno tells whether err is that errno, as cgo reports it.
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }

@@ -57,7 +57,7 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 }
 
 func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
-	return q.life.with("modify", func() error {
+	return q.life.With("modify", func() error {
 		from := q.State()
 		to := from
 		if mask&AttrState != 0 {
@@ -67,11 +67,11 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 			// The device may have gone to SQE or ERROR by itself.
 			actual, qerr := q.queryState()
 			if qerr != nil || actual == from {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 			q.state.Store(uint32(actual))
 			if err := checkTransition(q.typ, actual, to, mask); err != nil {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 		}
 		if mask&AttrState != 0 && to == StateReset {
@@ -113,7 +113,7 @@ func (q *QP) InitStep() ModifyStep {
 // steps are checked before the first one is carried out.
 func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
-		return q.life.open("modify")
+		return q.life.Open("modify")
 	}
 	raw, masks := make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
 	for i := range steps {
@@ -121,7 +121,7 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	return q.life.with("modify", func() error {
+	return q.life.With("modify", func() error {
 		states := make([]QPState, 1, 1+len(steps))
 		states[0] = q.State()
 		for i, s := range steps {
@@ -130,7 +130,7 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 				to = s.Attr.State
 			}
 			if err := checkTransition(q.typ, states[i], to, s.Mask); err != nil {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 			states = append(states, to)
 		}
@@ -164,7 +164,7 @@ func (q *QP) modifyError(from, to QPState, peer GID, mask AttrMask, err error) e
 	if isErrno(err, syscall.EINVAL) {
 		err = class(ErrAttributes, err)
 	}
-	return opError("modify", q.life.label, err, detail)
+	return opError("modify", q.life.Label, err, detail)
 }
 
 func (q *QP) queryState() (QPState, error) {
@@ -176,11 +176,11 @@ func (q *QP) queryState() (QPState, error) {
 // Query reads attributes back from the device.
 func (q *QP) Query() (QPAttr, error) {
 	var raw cgo.QPAttr
-	err := q.life.with("query", func() error {
+	err := q.life.With("query", func() error {
 		all := AttrState | AttrPKeyIndex | AttrPort | AttrAccess | AttrQKey | AttrAV | AttrPathMTU | AttrTimeout |
 			AttrRetryCount | AttrRNRRetry | AttrRQPSN | AttrSQPSN | AttrMaxReadAtomic | AttrMaxDestReadAtomic |
 			AttrMinRNRTimer | AttrDestQPN | AttrCap
-		return opError("query", q.life.label, cgo.QueryQP(q.qp, &raw, uint32(all)))
+		return opError("query", q.life.Label, cgo.QueryQP(q.qp, &raw, uint32(all)))
 	})
 	return fromRaw(&raw), err
 }
@@ -210,11 +210,11 @@ func (q *QP) Activate() error { return q.ActivateWith(ConnectConfig{}) }
 // ActivateWith is Activate with the timers and limits that a [DCI] or [DCT]
 // takes from cfg; UD and SRD take none.
 func (q *QP) ActivateWith(cfg ConnectConfig) error {
-	if err := q.life.open("activate"); err != nil {
+	if err := q.life.Open("activate"); err != nil {
 		return err
 	}
 	if q.typ == RC || q.typ == UC {
-		return opError("activate", q.life.label, ErrAttributes, q.typ, " needs a peer: use Connect")
+		return opError("activate", q.life.Label, ErrAttributes, q.typ, " needs a peer: use Connect")
 	}
 	if q.typ == DCI || q.typ == DCT {
 		c, err := cfg.withDefaults(q, MTU4096)

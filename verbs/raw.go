@@ -22,10 +22,10 @@ func (c *CQ) Raw() cgo.CQ { return c.cq }
 func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	q := &QP{qp: qp, typ: RC, cap: cgo.QPCap{MaxSendWR: uint32(maxWR), MaxRecvWR: uint32(maxWR),
 		MaxSendSGE: 2, MaxRecvSGE: 2, MaxInlineData: 64}}
-	q.life.label = "wrapped qp"
+	q.life.Label = "wrapped qp"
 	q.state.Store(uint32(StateRTS))
 	c := &CQ{cq: cq, depth: maxWR}
-	c.life.label = "wrapped cq"
+	c.life.Label = "wrapped cq"
 	return q, c
 }
 
@@ -34,7 +34,7 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 // Close leaves the context open.
 func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
 	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), release: func() error { return nil }}
-	d.life.label = name
+	d.life.Label = name
 	d.async.end()
 	close(d.async.done)
 	return d

@@ -101,7 +101,7 @@ func (s *Stream) Discard(n int) error {
 	case err != nil:
 		return s.fault("read", err)
 	case n < 0 || uint64(n) > to-from:
-		return opError("discard from", s.conn.id.life.label, ErrRange, n, " bytes of ", to-from)
+		return opError("discard from", s.conn.id.life.Label, ErrRange, n, " bytes of ", to-from)
 	}
 	s.take(n)
 	return nil
@@ -171,7 +171,7 @@ func (s *Stream) Reserve(n int) ([]byte, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if n <= 0 {
-		return nil, opError("reserve in", s.conn.id.life.label, ErrRange, n, " bytes")
+		return nil, opError("reserve in", s.conn.id.life.Label, ErrRange, n, " bytes")
 	}
 	b, err := s.reserve(n)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Stream) Commit(n int) error {
 		return s.fault("write", err)
 	}
 	if n < 0 || n > len(s.reserved) {
-		return opError("commit to", s.conn.id.life.label, ErrRange, n, " bytes; reserved are ", len(s.reserved))
+		return opError("commit to", s.conn.id.life.Label, ErrRange, n, " bytes; reserved are ", len(s.reserved))
 	}
 	s.reserved = nil
 	if n == 0 {
@@ -212,7 +212,7 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 	case s.closed:
 		return nil, s.usable()
 	case s.reserved != nil:
-		return nil, opError("reserve in", s.conn.id.life.label, ErrInUse, "reserved bytes wait for Commit")
+		return nil, opError("reserve in", s.conn.id.life.Label, ErrInUse, "reserved bytes wait for Commit")
 	case s.finSent:
 		return nil, syscall.EPIPE
 	}

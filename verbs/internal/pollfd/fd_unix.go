@@ -1,6 +1,7 @@
 //go:build unix
 
-package verbs
+// Package pollfd puts descriptors of C libraries into the network poller.
+package pollfd
 
 import (
 	"os"
@@ -8,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollable makes a descriptor of libibverbs non-blocking and answers a
+// Open makes a descriptor of a C library non-blocking and answers a
 // duplicate of it that the netpoller waits on. The duplicate is the file's own
 // to close; the original stays with its object.
-func pollable(fd int, name string) (*os.File, error) {
+func Open(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
