@@ -14,123 +14,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-// newCM opens a connection manager that closes with the test.
-func newCM(t testing.TB) *verbs.CM {
-	t.Helper()
-	m, err := verbs.OpenCM(verbs.CMConfig{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return m
-}
-
-// cmPorts are ports with librdmacm warm: it opens each device at its first use,
-// and keeps it and a protection domain on it.
-func cmPorts(t testing.TB) [2]port {
-	t.Helper()
-	m, err := verbs.OpenCM(verbs.CMConfig{})
-	if err != nil {
-		missing(t, "no connection manager: %v", err)
-	}
-	list, err := verbs.Devices()
-	require.NoError(t, err)
-	for _, d := range list {
-		dev, err := m.Device(d.Name)
-		require.NoError(t, err)
-		gids, err := dev.GIDs()
-		require.NoError(t, err)
-		for _, g := range gids {
-			if g.GID.Addr().Is4() {
-				l, err := m.Listen(g.GID.Addr().String()+":0", verbs.ListenConfig{})
-				require.NoError(t, err)
-				require.NoError(t, l.Close())
-			}
-		}
-	}
-	require.NoError(t, m.Close())
-	return needAddresses(t, ports(t))
-}
-
-func cmContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// setup makes one end of a connection: the queue pair with its memory, and
-// receives of 64 bytes.
-func (s *side) setup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
-	return s.setupSize(t, recvs, 64)
-}
-
-func (s *side) setupSize(t testing.TB, recvs, size int) func(*verbs.CMSetup) error {
-	return func(c *verbs.CMSetup) error {
-		s.dev = c.Device
-		var err error
-		s.pd, err = c.Device.AllocPD()
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.pd.Close()) })
-		s.cq, err = c.Device.CreateCQ(verbs.CQConfig{})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.cq.Close()) })
-		s.mr, err = s.pd.AllocMR(bufSize, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.mr.Close()) })
-		s.qp, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: c.GID})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.qp.Close()) })
-		if recvs > 0 {
-			s.recv(t, recvs, size)
-		}
-		c.QP = s.qp
-		return nil
-	}
-}
-
-// dialed connects port 0 to port 1, over the wire.
-func dialed(t testing.TB, m *verbs.CM, dial verbs.DialConfig, accept verbs.ConnConfig) (a, b *verbs.CMConn, err error) {
-	t.Helper()
-	p, ctx := ports(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	done := make(chan error, 1)
-	go func() {
-		r, err := l.Accept(ctx)
-		if err == nil {
-			b, err = r.Accept(ctx, accept)
-		}
-		done <- err
-	}()
-	dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
-	a, err = m.Dial(ctx, l.Addr().String(), dial)
-	if err != nil {
-		l.Close()
-	}
-	err = errors.Join(err, <-done)
-	for _, c := range []*verbs.CMConn{a, b} {
-		if c != nil {
-			t.Cleanup(func() { require.NoError(t, c.Close()) })
-		}
-	}
-	return a, b, err
-}
-
 func TestCMConnect(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	var a, b side
-	c, s, err := dialed(t, m,
-		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.setup(t, 0), PrivateData: []byte("hello"), AckTimeout: time.Second}, TOS: 32},
-		verbs.ConnConfig{Setup: b.setup(t, 4), PrivateData: []byte("welcome"), AckTimeout: 100 * time.Millisecond})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	var a, b rig.Side
+	c, s, err := rig.Dialed(t, m,
+		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.Setup(t, 0), PrivateData: []byte("hello"), AckTimeout: time.Second}, TOS: 32},
+		verbs.ConnConfig{Setup: b.Setup(t, 4), PrivateData: []byte("welcome"), AckTimeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(s.PrivateData()[:5]))
 	require.Equal(t, "welcome", string(c.PrivateData()[:7]))
-	require.Equal(t, addrOf(p[1]), c.RemoteAddr().Addr())
+	require.Equal(t, p[1].Addr(), c.RemoteAddr().Addr())
 	require.Equal(t, c.LocalAddr(), s.RemoteAddr())
-	require.Equal(t, p[0].name, c.Device().Name())
-	require.Equal(t, p[1].name, s.Device().Name())
+	require.Equal(t, p[0].Name, c.Device().Name())
+	require.Equal(t, p[1].Name, s.Device().Name())
 	require.NoError(t, c.Err())
 	require.ErrorIs(t, c.Device().Close(), verbs.ErrInUse)
 	require.ErrorIs(t, m.Close(), verbs.ErrInUse)
@@ -144,21 +44,21 @@ func TestCMConnect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, verbs.AckTimeoutFor(100*time.Millisecond), accepted.Timeout, "each side has its own")
 
-	copy(a.mr.Bytes(), "over the wire")
-	batch := a.batch(t, 1)
-	batch.Send(1, verbs.Signaled, a.mr.SGE(0, 13))
-	a.do(t, batch, 1)
-	wc := b.wait(t, 1)
+	copy(a.MR.Bytes(), "over the wire")
+	batch := a.Batch(t, 1)
+	batch.Send(1, verbs.Signaled, a.MR.SGE(0, 13))
+	a.Do(t, batch, 1)
+	wc := b.Wait(t, 1)
 	require.NoError(t, wc[0].Err())
-	require.Equal(t, "over the wire", string(b.mr.Bytes()[:13]))
-	batch.Read(2, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(100, 13))
-	a.do(t, batch, 1)
-	require.Equal(t, "over the wire", string(a.mr.Bytes()[100:113]))
+	require.Equal(t, "over the wire", string(b.MR.Bytes()[:13]))
+	batch.Read(2, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(100, 13))
+	a.Do(t, batch, 1)
+	require.Equal(t, "over the wire", string(a.MR.Bytes()[100:113]))
 
 	require.NoError(t, c.Disconnect(ctx))
 	<-s.Done()
 	require.ErrorIs(t, s.Err(), verbs.ErrDisconnected)
-	wc = b.wait(t, 3)
+	wc = b.Wait(t, 3)
 	require.ErrorIs(t, wc[0].Err(), verbs.WCFlushed, "receives that nobody will fill are flushed")
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
@@ -168,9 +68,9 @@ func TestCMConnect(t *testing.T) {
 
 // Without a Setup the connection has all that it needs, and closes it.
 func TestCMDefaultQueuePair(t *testing.T) {
-	cmPorts(t)
-	m := newCM(t)
-	a, b, err := dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{})
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
+	a, b, err := rig.Dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{})
 	require.NoError(t, err)
 	require.Equal(t, verbs.StateRTS, a.QP().State())
 	require.NoError(t, b.Close())
@@ -179,9 +79,9 @@ func TestCMDefaultQueuePair(t *testing.T) {
 }
 
 func TestCMReject(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	go func() {
 		r, err := l.Accept(ctx)
@@ -215,9 +115,9 @@ func TestCMReject(t *testing.T) {
 }
 
 func TestCMBacklog(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{Backlog: 1})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Backlog: 1})
 	require.NoError(t, err)
 	results := make(chan error, 3)
 	for range 3 {
@@ -234,31 +134,31 @@ func TestCMBacklog(t *testing.T) {
 }
 
 func TestCMSetupFails(t *testing.T) {
-	cmPorts(t)
-	m := newCM(t)
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
 	mine := errors.New("mine")
-	_, _, err := dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{Setup: func(*verbs.CMSetup) error { return mine }})
+	_, _, err := rig.Dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{Setup: func(*verbs.CMSetup) error { return mine }})
 	var rejected *verbs.RejectedError
 	require.ErrorIs(t, err, mine)
 	require.ErrorAs(t, err, &rejected)
-	_, _, err = dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: make([]byte, verbs.MaxRequestData+1)}}, verbs.ConnConfig{})
+	_, _, err = rig.Dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: make([]byte, verbs.MaxRequestData+1)}}, verbs.ConnConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
-	var other side
-	_, _, err = dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: func(c *verbs.CMSetup) error {
-		other = *newSide(t, ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
-		c.QP = other.qp
+	var other rig.Side
+	_, _, err = rig.Dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: func(c *verbs.CMSetup) error {
+		other = *rig.NewSide(t, rig.Ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
+		c.QP = other.QP
 		return nil
 	}}}, verbs.ConnConfig{})
 	require.ErrorContains(t, err, "queue pair of another device")
 }
 
 func TestCMWaitsEnd(t *testing.T) {
-	p := cmPorts(t)
-	m := newCM(t)
+	p := rig.CMPorts(t)
+	m := rig.NewCM(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	// An address of the wire that nobody has.
-	_, err := m.Dial(ctx, "10.77.0.99:1", verbs.DialConfig{Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+	_, err := m.Dial(ctx, "10.77.0.99:1", verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	require.Error(t, err)
 	if !errors.Is(err, verbs.ErrUnreachable) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -268,7 +168,7 @@ func TestCMWaitsEnd(t *testing.T) {
 	_, err = m.Dial(ctx, "10.77.0.2:1", verbs.DialConfig{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	_, err = m.Listen(l.Addr().String(), verbs.ListenConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
@@ -290,11 +190,11 @@ func TestCMWaitsEnd(t *testing.T) {
 
 // Two managers share the devices; the last one gives them back.
 func TestCMSharedDevice(t *testing.T) {
-	p := cmPorts(t)
-	a, b := newCM(t), newCM(t)
-	da, err := a.Device(p[0].name)
+	p := rig.CMPorts(t)
+	a, b := rig.NewCM(t), rig.NewCM(t)
+	da, err := a.Device(p[0].Name)
 	require.NoError(t, err)
-	db, err := b.Device(p[0].name)
+	db, err := b.Device(p[0].Name)
 	require.NoError(t, err)
 	require.Same(t, da, db)
 	pd, err := da.AllocPD()
@@ -303,15 +203,15 @@ func TestCMSharedDevice(t *testing.T) {
 	require.ErrorIs(t, b.Close(), verbs.ErrInUse)
 	require.NoError(t, pd.Close())
 	require.NoError(t, b.Close())
-	_, err = newCM(t).Device("nothing")
+	_, err = rig.NewCM(t).Device("nothing")
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 }
 
 // Many connections at once, made and ended in any order.
 func TestCMMany(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	const n = 12
 	var serving, dialing sync.WaitGroup
@@ -337,7 +237,7 @@ func TestCMMany(t *testing.T) {
 	})
 	for range n {
 		dialing.Go(func() {
-			c, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+			c, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -352,38 +252,18 @@ func TestCMMany(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// udSetup makes a UD queue pair with receives, once.
-func (s *side) udSetup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
-	return func(c *verbs.CMSetup) error {
-		if s.qp == nil {
-			err := s.setup(t, 0)(c)
-			require.NoError(t, err)
-			require.NoError(t, s.qp.Close())
-			s.qp, err = s.pd.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: s.cq, GID: c.GID})
-			require.NoError(t, err)
-			qp := s.qp
-			t.Cleanup(func() { require.NoError(t, qp.Close()) })
-			if recvs > 0 {
-				s.recv(t, recvs, 256)
-			}
-		}
-		c.QP = s.qp
-		return nil
-	}
-}
-
 func TestCMDatagrams(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{Type: verbs.UD})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Type: verbs.UD})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	var a, b side
+	var a, b rig.Side
 	go func() {
 		for range 2 {
 			r, err := l.Accept(ctx)
 			if err == nil {
-				err = r.AcceptUD(verbs.ConnConfig{Setup: b.udSetup(t, 4), PrivateData: []byte("here")})
+				err = r.AcceptUD(verbs.ConnConfig{Setup: b.UDSetup(t, 4), PrivateData: []byte("here")})
 			}
 			if err != nil {
 				t.Error(err)
@@ -397,36 +277,36 @@ func TestCMDatagrams(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.udSetup(t, 0), PrivateData: []byte("where")},
-		Local: netip.AddrPortFrom(addrOf(p[0]), 0)}
+	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.UDSetup(t, 0), PrivateData: []byte("where")},
+		Local: netip.AddrPortFrom(p[0].Addr(), 0)}
 	for range 2 { // the second time with queue pairs in use
 		peer, err := m.DialUD(ctx, l.Addr().String(), cfg)
 		require.NoError(t, err)
 		require.Equal(t, "here", string(peer.PrivateData()[:4]))
 		require.EqualValues(t, verbs.UDPQKey, peer.Dest().QKey)
-		copy(a.mr.Bytes(), "datagram")
-		batch := a.batch(t, 1)
-		batch.SendTo(1, verbs.Signaled, peer.Dest(), a.mr.SGE(0, 8))
-		a.do(t, batch, 1)
-		wc := b.wait(t, 1)
+		copy(a.MR.Bytes(), "datagram")
+		batch := a.Batch(t, 1)
+		batch.SendTo(1, verbs.Signaled, peer.Dest(), a.MR.SGE(0, 8))
+		a.Do(t, batch, 1)
+		wc := b.Wait(t, 1)
 		require.NoError(t, wc[0].Err())
 		at := int(wc[0].ID()) * 256
-		require.Equal(t, "datagram", string(b.mr.Bytes()[at+40:at+48]))
+		require.Equal(t, "datagram", string(b.MR.Bytes()[at+40:at+48]))
 		require.NoError(t, peer.Close())
 	}
 	_, err = m.DialUD(ctx, l.Addr().String(), cfg)
 	var rejected *verbs.RejectedError
 	require.ErrorAs(t, err, &rejected)
 	require.Equal(t, "enough", string(rejected.PrivateData[:6]))
-	_, err = m.DialUD(ctx, addrOf(p[1]).String()+":9", cfg)
+	_, err = m.DialUD(ctx, p[1].Addr().String()+":9", cfg)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // TestCMLookUp: a datagram service and who asks for it, without queue pairs.
 func TestCMLookUp(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{Type: verbs.UD})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Type: verbs.UD})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	const qpn = 0x123456
@@ -442,12 +322,12 @@ func TestCMLookUp(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(addrOf(p[0]), 0)}
+	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(p[0].Addr(), 0)}
 	s, err := m.LookUp(ctx, l.Addr().String(), cfg)
 	require.NoError(t, err)
 	require.EqualValues(t, qpn, s.QPN)
 	require.Equal(t, "me", string(s.PrivateData[:2]))
-	_, err = m.LookUp(ctx, addrOf(p[1]).String()+":9", cfg)
+	_, err = m.LookUp(ctx, p[1].Addr().String()+":9", cfg)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	cfg.PrivateData = make([]byte, verbs.MaxRequestDataUD+1)
 	_, err = m.LookUp(ctx, l.Addr().String(), cfg)
@@ -455,54 +335,54 @@ func TestCMLookUp(t *testing.T) {
 }
 
 func TestCMMulticast(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
 	group := netip.MustParseAddr("239.77.1.1")
-	var sides [2]side
+	var sides [2]rig.Side
 	var peers [2]*verbs.CMPeer
 	for i := range sides {
 		var err error
-		peers[i], err = m.Join(ctx, group, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: sides[i].udSetup(t, 4)},
-			Local: netip.AddrPortFrom(addrOf(p[i]), 0)})
+		peers[i], err = m.Join(ctx, group, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: sides[i].UDSetup(t, 4)},
+			Local: netip.AddrPortFrom(p[i].Addr(), 0)})
 		require.NoError(t, err)
 		require.EqualValues(t, 0xffffff, peers[i].Dest().QPN)
 	}
-	copy(sides[0].mr.Bytes()[1000:], "to all")
-	batch := sides[0].batch(t, 1)
-	batch.SendTo(100, verbs.Signaled, peers[0].Dest(), sides[0].mr.SGE(1000, 6))
-	sides[0].do(t, batch, 1)
-	wc := sides[1].wait(t, 1)
+	copy(sides[0].MR.Bytes()[1000:], "to all")
+	batch := sides[0].Batch(t, 1)
+	batch.SendTo(100, verbs.Signaled, peers[0].Dest(), sides[0].MR.SGE(1000, 6))
+	sides[0].Do(t, batch, 1)
+	wc := sides[1].Wait(t, 1)
 	require.NoError(t, wc[0].Err())
-	require.Equal(t, "to all", string(sides[1].mr.Bytes()[40:46]))
+	require.Equal(t, "to all", string(sides[1].MR.Bytes()[40:46]))
 	for _, peer := range peers {
 		require.NoError(t, peer.Close())
 		require.NoError(t, peer.Close())
 	}
-	_, err := m.Join(ctx, addrOf(p[0]), verbs.DialConfig{})
+	_, err := m.Join(ctx, p[0].Addr(), verbs.DialConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
 // A queue pair that dies is the end of its connection, on both sides.
 func TestCMConnEndsWithItsQueuePair(t *testing.T) {
-	cmPorts(t)
-	m := newCM(t)
-	var a, b side
-	c, s, err := dialed(t, m,
-		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.setup(t, 0)}},
-		verbs.ConnConfig{Setup: b.setup(t, 0)})
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
+	var a, b rig.Side
+	c, s, err := rig.Dialed(t, m,
+		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.Setup(t, 0)}},
+		verbs.ConnConfig{Setup: b.Setup(t, 0)})
 	require.NoError(t, err)
 	r, err := verbs.NewRequester(c.QP(), verbs.RequesterConfig{})
 	require.NoError(t, err)
 	defer r.Close()
-	wrong := b.mr.Region()
+	wrong := b.MR.Region()
 	wrong.RKey ^= 0xff00
-	err = r.Read(t.Context(), wrong.At(0), a.mr.SGE(0, 8))
+	err = r.Read(t.Context(), wrong.At(0), a.MR.SGE(0, 8))
 	require.ErrorIs(t, err, verbs.WCRemoteAccess)
 	require.ErrorContains(t, err, s.LocalAddr().String())
 	for _, conn := range []*verbs.CMConn{c, s} {
 		select {
 		case <-conn.Done():
-		case <-time.After(testTimeout):
+		case <-time.After(rig.Timeout):
 			t.Fatal("nobody noticed")
 		}
 	}
@@ -510,7 +390,7 @@ func TestCMConnEndsWithItsQueuePair(t *testing.T) {
 	require.Error(t, s.Err())
 	select {
 	case <-s.QP().Done():
-	case <-time.After(testTimeout):
+	case <-time.After(rig.Timeout):
 		t.Fatal("the queue pair was not told")
 	}
 	require.Error(t, s.QP().Err())

@@ -15,27 +15,28 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // A name with several addresses is reached at whichever of them answers, and an
 // error tells of all.
 func TestCMDialTriesEveryAddress(t *testing.T) {
 	lab.RequireTopology(t, "wire")
-	p := cmPorts(t)
-	m := newCM(t)
+	p := rig.CMPorts(t)
+	m := rig.NewCM(t)
 	soon := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		t.Cleanup(cancel)
 		return ctx
 	}
 	nobody := netip.MustParseAddr("10.77.0.99")
-	resolveTo(t, nobody, addrOf(p[1]))
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", verbs.StreamConfig{})
+	resolveTo(t, nobody, p[1].Addr())
+	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", verbs.StreamConfig{})
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
 	var cfg verbs.StreamConfig
-	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
+	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
 	s, err := verbs.StreamDial(soon(), m, "peer.test:"+port, cfg)
 	require.NoError(t, err)
 	c, err := l.Accept()
@@ -50,9 +51,9 @@ func TestCMDialTriesEveryAddress(t *testing.T) {
 
 // An empty host is every address of the host, of both families.
 func TestCMListensOnBothFamilies(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	dev, err := m.Device(p[1].name)
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	dev, err := m.Device(p[1].Name)
 	require.NoError(t, err)
 	gids, err := dev.GIDs()
 	require.NoError(t, err)

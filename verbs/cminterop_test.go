@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // Against the example programs of librdmacm, each as client and as server.
@@ -27,10 +28,10 @@ func program(t *testing.T, name string, args ...string) (wait func() string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, "no %s: install rdmacm-utils", name)
+		rig.Missing(t, "no %s: install rdmacm-utils", name)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(cmContext(t), path, args...)
+	cmd := exec.CommandContext(rig.Context(t), path, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
 	wait = sync.OnceValue(func() string {
@@ -48,7 +49,7 @@ func portOf(a netip.AddrPort) string { return strconv.Itoa(int(a.Port())) }
 // untilListening repeats a dial until somebody listens.
 func untilListening[C any](t *testing.T, dial func() (C, error)) C {
 	t.Helper()
-	for end := time.Now().Add(testTimeout); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(rig.Timeout); ; time.Sleep(50 * time.Millisecond) {
 		c, err := dial()
 		if errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(end) {
 			continue
@@ -82,46 +83,46 @@ func info(b []byte) (at verbs.Remote, size int) {
 
 func TestCMRpingClient(t *testing.T) {
 	for _, flags := range [][]string{nil, {"-q"}} {
-		p := cmPorts(t)
-		m, ctx := newCM(t), cmContext(t)
-		l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+		p := rig.CMPorts(t)
+		m, ctx := rig.NewCM(t), rig.Context(t)
+		l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		wait := program(t, "rping", append(flags, "-c", "-a", l.Addr().Addr().String(), "-p", portOf(l.Addr()),
-			"-I", addrOf(p[0]).String(), "-C", fmt.Sprint(pings), "-S", fmt.Sprint(pingSize), "-V")...)
+			"-I", p[0].Addr().String(), "-C", fmt.Sprint(pings), "-S", fmt.Sprint(pingSize), "-V")...)
 		r, err := l.Accept(ctx)
 		require.NoError(t, err)
-		var s side
-		conn, err := r.Accept(ctx, verbs.ConnConfig{Setup: s.setup(t, 1)})
+		var s rig.Side
+		conn, err := r.Accept(ctx, verbs.ConnConfig{Setup: s.Setup(t, 1)})
 		require.NoError(t, err)
-		mem, batch := s.mr.Bytes(), s.batch(t, 1)
+		mem, batch := s.MR.Bytes(), s.Batch(t, 1)
 		next := func() (verbs.Remote, int) {
-			wc := s.wait(t, 1)
+			wc := s.Wait(t, 1)
 			require.NoError(t, wc[0].Err())
 			require.Equal(t, 16, wc[0].Len())
 			at, size := info(mem)
-			s.recv(t, 1, 64)
+			s.Recv(t, 1, 64)
 			return at, size
 		}
 		goAhead := func() {
-			batch.Send(1, verbs.Signaled, s.mr.SGE(64, 16))
-			s.do(t, batch, 1)
+			batch.Send(1, verbs.Signaled, s.MR.SGE(64, 16))
+			s.Do(t, batch, 1)
 		}
 		for i := range pings {
 			from, size := next()
 			require.Equal(t, pingSize, size)
-			batch.Read(1, verbs.Signaled, from, s.mr.SGE(pingData, size))
-			s.do(t, batch, 1)
+			batch.Read(1, verbs.Signaled, from, s.MR.SGE(pingData, size))
+			s.Do(t, batch, 1)
 			require.Equal(t, pingText(i), mem[pingData:pingData+size])
 			// The go-ahead and its answer cross: only sends are waited for here.
-			batch.Send(1, 0, s.mr.SGE(64, 16))
+			batch.Send(1, 0, s.MR.SGE(64, 16))
 			_, err := batch.Post()
 			require.NoError(t, err)
 			to, size := next()
-			batch.Write(1, verbs.Signaled, to, s.mr.SGE(pingData, size))
-			s.do(t, batch, 1)
+			batch.Write(1, verbs.Signaled, to, s.MR.SGE(pingData, size))
+			s.Do(t, batch, 1)
 			if i < pings-1 {
-				batch.Send(1, 0, s.mr.SGE(64, 16))
+				batch.Send(1, 0, s.MR.SGE(64, 16))
 				_, err = batch.Post()
 				require.NoError(t, err)
 			} else {
@@ -137,29 +138,29 @@ func TestCMRpingClient(t *testing.T) {
 
 func TestCMRpingServer(t *testing.T) {
 	for i, flags := range [][]string{nil, {"-q"}} {
-		p := cmPorts(t)
-		m, ctx := newCM(t), cmContext(t)
+		p := rig.CMPorts(t)
+		m, ctx := rig.NewCM(t), rig.Context(t)
 		port := fmt.Sprint(7200 + i)
-		wait := program(t, "rping", append(flags, "-s", "-a", addrOf(p[1]).String(), "-p", port, "-v", "-S", fmt.Sprint(pingSize))...)
-		var s *side
+		wait := program(t, "rping", append(flags, "-s", "-a", p[1].Addr().String(), "-p", port, "-v", "-S", fmt.Sprint(pingSize))...)
+		var s *rig.Side
 		conn := untilListening(t, func() (*verbs.CMConn, error) {
-			s = &side{}
-			return m.Dial(ctx, addrOf(p[1]).String()+":"+port, verbs.DialConfig{
-				ConnConfig: verbs.ConnConfig{Setup: s.setup(t, 1), MaxReads: 1}, Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+			s = &rig.Side{}
+			return m.Dial(ctx, p[1].Addr().String()+":"+port, verbs.DialConfig{
+				ConnConfig: verbs.ConnConfig{Setup: s.Setup(t, 1), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 		})
-		mem, batch := s.mr.Bytes(), s.batch(t, 1)
+		mem, batch := s.MR.Bytes(), s.Batch(t, 1)
 		ask := func(at int) {
-			r := s.mr.Region()
+			r := s.MR.Region()
 			b := binary.BigEndian.AppendUint64(mem[64:64], r.Addr+uint64(at))
 			b = binary.BigEndian.AppendUint32(b, r.RKey)
 			binary.BigEndian.AppendUint32(b, pingSize)
-			batch.Send(1, verbs.Signaled, s.mr.SGE(64, 16))
+			batch.Send(1, verbs.Signaled, s.MR.SGE(64, 16))
 			_, err := batch.Post()
 			require.NoError(t, err)
-			for _, wc := range s.wait(t, 2) { // sent, and answered
+			for _, wc := range s.Wait(t, 2) { // sent, and answered
 				require.NoError(t, wc.Err())
 			}
-			s.recv(t, 1, 64)
+			s.Recv(t, 1, 64)
 		}
 		for i := range pings {
 			copy(mem[pingData:], pingText(i))
@@ -184,9 +185,9 @@ const (
 var matchArgs = []string{"-c", fmt.Sprint(matchConns), "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize)}
 
 // sendMessages is one side's part of ucmatose.
-func (s *side) sendMessages(t *testing.T, b *verbs.Batch) {
+func sendMessages(t *testing.T, s *rig.Side, b *verbs.Batch) {
 	for i := range matchCount {
-		b.Send(uint64(i), verbs.Signaled, s.mr.SGE(pingData, matchSize))
+		b.Send(uint64(i), verbs.Signaled, s.MR.SGE(pingData, matchSize))
 	}
 	_, err := b.Post()
 	require.NoError(t, err)
@@ -200,22 +201,22 @@ func allGood(t *testing.T, wcs []verbs.WC) {
 }
 
 func TestCMUcmatoseServer(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	wait := program(t, "ucmatose", append(matchArgs, "-b", addrOf(p[1]).String(), "-p", "7210")...)
-	var sides [matchConns]*side
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	wait := program(t, "ucmatose", append(matchArgs, "-b", p[1].Addr().String(), "-p", "7210")...)
+	var sides [matchConns]*rig.Side
 	var conns [matchConns]*verbs.CMConn
 	for i := range sides {
 		conns[i] = untilListening(t, func() (*verbs.CMConn, error) {
-			sides[i] = &side{}
-			return m.Dial(ctx, addrOf(p[1]).String()+":7210", verbs.DialConfig{
-				ConnConfig: verbs.ConnConfig{Setup: sides[i].setupSize(t, matchCount, matchSize), MaxReads: 1}, Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+			sides[i] = &rig.Side{}
+			return m.Dial(ctx, p[1].Addr().String()+":7210", verbs.DialConfig{
+				ConnConfig: verbs.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 		})
 	}
 	for _, s := range sides {
-		allGood(t, s.wait(t, matchCount))
-		s.sendMessages(t, s.batch(t, matchCount))
-		allGood(t, s.wait(t, matchCount))
+		allGood(t, s.Wait(t, matchCount))
+		sendMessages(t, s, s.Batch(t, matchCount))
+		allGood(t, s.Wait(t, matchCount))
 	}
 	for _, c := range conns {
 		<-c.Done()
@@ -226,26 +227,26 @@ func TestCMUcmatoseServer(t *testing.T) {
 }
 
 func TestCMUcmatoseClient(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	wait := program(t, "ucmatose", append(matchArgs, "-b", addrOf(p[0]).String(), "-s", l.Addr().Addr().String(), "-p", portOf(l.Addr()))...)
+	wait := program(t, "ucmatose", append(matchArgs, "-b", p[0].Addr().String(), "-s", l.Addr().Addr().String(), "-p", portOf(l.Addr()))...)
 	var conns [matchConns]*verbs.CMConn
-	var sides [matchConns]side
+	var sides [matchConns]rig.Side
 	for i := range conns {
 		r, err := l.Accept(ctx)
 		require.NoError(t, err)
-		conns[i], err = r.Accept(ctx, verbs.ConnConfig{Setup: sides[i].setupSize(t, matchCount, matchSize)})
+		conns[i], err = r.Accept(ctx, verbs.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize)})
 		require.NoError(t, err)
 	}
 	for i := range sides {
 		s := &sides[i]
-		s.sendMessages(t, s.batch(t, matchCount))
+		sendMessages(t, s, s.Batch(t, matchCount))
 	}
 	for i := range sides {
-		allGood(t, sides[i].wait(t, 2*matchCount))
+		allGood(t, sides[i].Wait(t, 2*matchCount))
 	}
 	for _, c := range conns {
 		require.NoError(t, c.Disconnect(ctx))
@@ -255,51 +256,51 @@ func TestCMUcmatoseClient(t *testing.T) {
 }
 
 func TestCMUdaddyServer(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	wait := program(t, "udaddy", "-c", "1", "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize), "-b", addrOf(p[1]).String())
-	var s side
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	wait := program(t, "udaddy", "-c", "1", "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize), "-b", p[1].Addr().String())
+	var s rig.Side
 	peer := untilListening(t, func() (*verbs.CMPeer, error) {
-		return m.DialUD(ctx, addrOf(p[1]).String()+":7174", verbs.DialConfig{
-			ConnConfig: verbs.ConnConfig{Setup: s.udSetup(t, 2*matchCount)}, Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+		return m.DialUD(ctx, p[1].Addr().String()+":7174", verbs.DialConfig{
+			ConnConfig: verbs.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	})
-	b := s.batch(t, matchCount)
+	b := s.Batch(t, matchCount)
 	for i := range matchCount {
-		b.SendToImm(uint64(i), verbs.Signaled, s.qp.Num(), peer.Dest(), s.mr.SGE(pingData, matchSize))
+		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), peer.Dest(), s.MR.SGE(pingData, matchSize))
 	}
 	_, err := b.Post()
 	require.NoError(t, err)
-	allGood(t, s.wait(t, 2*matchCount)) // sent, and answered
+	allGood(t, s.Wait(t, 2*matchCount)) // sent, and answered
 	require.NoError(t, peer.Close())
 	require.Contains(t, wait(), "data transfers complete")
 }
 
 func TestCMUdaddyClient(t *testing.T) {
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
-	l, err := m.Listen(addrOf(p[1]).String()+":7174", verbs.ListenConfig{Type: verbs.UD}) // udaddy's only port
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":7174", verbs.ListenConfig{Type: verbs.UD}) // udaddy's only port
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	wait := program(t, "udaddy", "-c", "1", "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize),
-		"-b", addrOf(p[0]).String(), "-s", l.Addr().Addr().String())
+		"-b", p[0].Addr().String(), "-s", l.Addr().Addr().String())
 	r, err := l.Accept(ctx)
 	require.NoError(t, err)
-	var s side
-	require.NoError(t, r.AcceptUD(verbs.ConnConfig{Setup: s.udSetup(t, 2*matchCount)}))
-	wcs := s.wait(t, matchCount)
+	var s rig.Side
+	require.NoError(t, r.AcceptUD(verbs.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}))
+	wcs := s.Wait(t, matchCount)
 	allGood(t, wcs)
 	qpn, ok := wcs[0].Imm()
 	require.True(t, ok)
 	require.Equal(t, wcs[0].SrcQP(), qpn)
-	ah, err := s.pd.CreateAH(verbs.AHAttr{GID: verbs.GIDOf(r.RemoteAddr().Addr()), SGIDIndex: s.qp.GID().Index, Port: s.qp.GID().Port})
+	ah, err := s.PD.CreateAH(verbs.AHAttr{GID: verbs.GIDOf(r.RemoteAddr().Addr()), SGIDIndex: s.QP.GID().Index, Port: s.QP.GID().Port})
 	require.NoError(t, err)
-	b := s.batch(t, matchCount)
+	b := s.Batch(t, matchCount)
 	for i := range matchCount {
-		b.SendToImm(uint64(i), verbs.Signaled, s.qp.Num(), verbs.Dest{AH: ah, QPN: qpn, QKey: verbs.UDPQKey}, s.mr.SGE(pingData, matchSize))
+		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), verbs.Dest{AH: ah, QPN: qpn, QKey: verbs.UDPQKey}, s.MR.SGE(pingData, matchSize))
 	}
 	_, err = b.Post()
 	require.NoError(t, err)
-	allGood(t, s.wait(t, matchCount))
+	allGood(t, s.Wait(t, matchCount))
 	require.Contains(t, wait(), "data transfers complete")
 	require.NoError(t, ah.Close())
 }

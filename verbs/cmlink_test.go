@@ -15,16 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // Links by the connection manager: what both sides offer, messages, clients that
 // come and go, and the end of the server, which all hear.
 func TestCMLinks(t *testing.T) {
-	p := cmPorts(t)
-	m := newCM(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	p := rig.CMPorts(t)
+	m := rig.NewCM(t)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
-	listener, err := m.Listen(addrOf(p[1]).String()+":0", verbs.ListenConfig{})
+	listener, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	serving, stop := context.WithCancel(ctx)
 	memory := make([]byte, 4096)
@@ -36,11 +37,11 @@ func TestCMLinks(t *testing.T) {
 			if string(l.Data()) != "a client" {
 				return fmt.Errorf("the client says %q", l.Data())
 			}
-			return echo(ctx, l)
+			return rig.Echo(ctx, l)
 		}, func(_ net.Addr, err error) { failed <- err })
 	}()
 	at := listener.Addr().String()
-	mine := verbs.LinkConfig{Receive: cfg.Receive, Dialer: dialFrom(p[0]),
+	mine := verbs.LinkConfig{Receive: cfg.Receive, Dialer: rig.DialFrom(p[0]),
 		Setup: func(*verbs.Link) (verbs.Offer, error) { return verbs.Offer{Data: []byte("a client")}, nil }}
 
 	var clients sync.WaitGroup
@@ -79,7 +80,7 @@ func TestCMLinks(t *testing.T) {
 	rude.Setup = func(*verbs.Link) (verbs.Offer, error) { return verbs.Offer{Data: make([]byte, 60)}, nil }
 	_, err = m.DialLink(ctx, at, rude)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
-	conn, err := m.Dial(ctx, at, verbs.DialConfig{Local: netip.AddrPortFrom(addrOf(p[0]), 0)})
+	conn, err := m.Dial(ctx, at, verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	require.NoError(t, err, "who is no link is heard, and refused")
 	require.ErrorIs(t, <-failed, verbs.ErrMessage)
 	<-conn.Done()

@@ -14,11 +14,12 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(cmContext(t), name, args...).CombinedOutput()
+	out, err := exec.CommandContext(rig.Context(t), name, args...).CombinedOutput()
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 }
 
@@ -30,14 +31,14 @@ func TestCMDeviceRemoval(t *testing.T) {
 	if os.Getenv("REMOVAL") == "" {
 		// In a process of its own, with one heap: librdmacm 44.0 can lose all its
 		// devices with one (forgetsRemoved), if their addresses are far apart.
-		cmd := exec.CommandContext(cmContext(t), os.Args[0], "-test.run=^TestCMDeviceRemoval$", "-test.v")
+		cmd := exec.CommandContext(rig.Context(t), os.Args[0], "-test.run=^TestCMDeviceRemoval$", "-test.v")
 		cmd.Env = append(os.Environ(), "REMOVAL=1", "GLIBC_TUNABLES=glibc.malloc.arena_max=1")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "--- PASS: TestCMDeviceRemoval")
 		return
 	}
-	cmPorts(t)
+	rig.CMPorts(t)
 	run(t, "ip", "link", "add", "removable", "type", "veth", "peer", "name", "removable1")
 	t.Cleanup(func() { run(t, "ip", "link", "del", "removable") })
 	run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "removable")
@@ -45,7 +46,7 @@ func TestCMDeviceRemoval(t *testing.T) {
 	run(t, "ip", "link", "set", "removable1", "up")
 	run(t, "rdma", "link", "add", "rxe9", "type", "rxe", "netdev", "removable")
 
-	m, ctx := newCM(t), cmContext(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
 	l, err := m.Listen("10.78.0.1:0", verbs.ListenConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
@@ -87,7 +88,7 @@ func TestCMDeviceRemoval(t *testing.T) {
 	for _, c := range []*verbs.CMConn{a, b.conn} {
 		select {
 		case <-c.Done():
-		case <-time.After(testTimeout):
+		case <-time.After(rig.Timeout):
 			t.Fatal("no event")
 		}
 	}
@@ -100,7 +101,7 @@ func TestCMDeviceRemoval(t *testing.T) {
 	select {
 	case err := <-gone:
 		require.NoError(t, err)
-	case <-time.After(testTimeout):
+	case <-time.After(rig.Timeout):
 		t.Fatal("the kernel waits for somebody to let go of the device")
 	}
 	require.NoError(t, a.Device().Close())

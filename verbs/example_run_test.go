@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // What examples say that they print is what they print, in the lab, whose
@@ -23,7 +24,7 @@ func TestExamples(t *testing.T) {
 	if !lab.In() {
 		t.Skip("for the lab: its addresses are in the examples")
 	}
-	ports(t)
+	rig.Ports(t)
 	source, err := os.ReadFile("example_link_test.go")
 	require.NoError(t, err)
 	prints := map[string]string{}
@@ -47,7 +48,7 @@ func TestExamples(t *testing.T) {
 			c.Close() // a client that gives up
 		}
 		return err == nil
-	}, testTimeout, 5*time.Millisecond)
+	}, rig.Timeout, 5*time.Millisecond)
 	ExampleDialLink()
 	ExampleRequester_FetchAdd()
 	ExampleRequester_Do()

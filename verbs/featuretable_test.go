@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs_test
 
 import (
@@ -12,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // featureRow is a row of the table in ARCHITECTURE.md.
@@ -83,7 +87,11 @@ func declared(t *testing.T) map[string]bool {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				has[receiver(d)+d.Name.Name] = true
+				name := d.Name.Name
+				if r := rig.ReceiverOf(d); r != "" {
+					name = r + "." + name
+				}
+				has[name] = true
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
 					declareSpec(has, s)
@@ -92,20 +100,6 @@ func declared(t *testing.T) map[string]bool {
 		}
 	}
 	return has
-}
-
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
-	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	if id, ok := typ.(*ast.Ident); ok {
-		return id.Name + "."
-	}
-	return "?."
 }
 
 func declareSpec(has map[string]bool, s ast.Spec) {

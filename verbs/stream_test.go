@@ -21,12 +21,13 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // streamPair connects port 0 to port 1.
 func streamPair(t testing.TB, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Stream) {
 	t.Helper()
-	a, b, err := newStreams(ports(t), m, cfg)
+	a, b, err := newStreams(rig.Ports(t), m, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, a.Close())
@@ -35,10 +36,10 @@ func streamPair(t testing.TB, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.
 	return a, b
 }
 
-func newStreams(p [2]port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Stream, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+func newStreams(p [2]rig.Port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Stream, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Timeout)
 	defer cancel()
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", cfg)
+	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +51,7 @@ func newStreams(p [2]port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Str
 		}
 		accepted <- c
 	}()
-	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
+	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
 	a, err = verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
@@ -60,8 +61,8 @@ func newStreams(p [2]port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Str
 }
 
 func TestCMStream(t *testing.T) {
-	cmPorts(t)
-	a, b := streamPair(t, newCM(t), verbs.StreamConfig{})
+	rig.CMPorts(t)
+	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
 	require.Equal(t, "rdma", a.LocalAddr().Network())
 	require.Equal(t, a.LocalAddr().String(), b.RemoteAddr().String())
 	n, err := a.Write([]byte("hello"))
@@ -95,8 +96,8 @@ func TestCMStream(t *testing.T) {
 
 // Package nettest's description of what a net.Conn does.
 func TestCMStreamIsAConn(t *testing.T) {
-	p := cmPorts(t)
-	m := newCM(t)
+	p := rig.CMPorts(t)
+	m := rig.NewCM(t)
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b, err := newStreams(p, m, verbs.StreamConfig{})
 		stop := func() {
@@ -111,13 +112,13 @@ func TestCMStreamIsAConn(t *testing.T) {
 // Small rings and few messages make every limit count, in both directions at
 // once.
 func TestCMStreamFlowControl(t *testing.T) {
-	cmPorts(t)
-	m := newCM(t)
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
 	for _, cfg := range []verbs.StreamConfig{{Buffer: 4096, Messages: 8}, {Buffer: 5000, Messages: 9}, {Buffer: 1 << 20, Messages: 8}} {
 		a, b := streamPair(t, m, cfg)
 		const size = 300 << 10
 		data := make([]byte, size)
-		fill(data, 5)
+		rig.Fill(data, 5)
 		errs := make(chan error, 4)
 		pump := func(s *verbs.Stream, seed uint64) {
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -149,8 +150,8 @@ func TestCMStreamFlowControl(t *testing.T) {
 }
 
 func TestCMStreamWithoutCopies(t *testing.T) {
-	cmPorts(t)
-	a, b := streamPair(t, newCM(t), verbs.StreamConfig{Buffer: 4096})
+	rig.CMPorts(t)
+	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{Buffer: 4096})
 	want := byte(0)
 	for total := 0; total < 20000; {
 		buf, err := a.Reserve(1000)
@@ -181,8 +182,8 @@ func TestCMStreamWithoutCopies(t *testing.T) {
 }
 
 func TestCMStreamDeadlines(t *testing.T) {
-	cmPorts(t)
-	a, b := streamPair(t, newCM(t), verbs.StreamConfig{Buffer: 4096})
+	rig.CMPorts(t)
+	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{Buffer: 4096})
 	require.NoError(t, a.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := a.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -200,8 +201,8 @@ func TestCMStreamDeadlines(t *testing.T) {
 
 // A peer that vanishes without a word ends reads and writes.
 func TestCMStreamReset(t *testing.T) {
-	cmPorts(t)
-	a, b := streamPair(t, newCM(t), verbs.StreamConfig{})
+	rig.CMPorts(t)
+	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
 	go func() {
 		time.Sleep(50 * time.Millisecond)
 		b.Conn().QP().ToError()
@@ -216,8 +217,8 @@ func TestCMStreamReset(t *testing.T) {
 }
 
 func TestCMStreamDoesNotAllocate(t *testing.T) {
-	cmPorts(t)
-	a, b := streamPair(t, newCM(t), verbs.StreamConfig{})
+	rig.CMPorts(t)
+	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
 	go io.Copy(b, b)
 	buf := make([]byte, 1000)
 	turn := func() {
@@ -236,8 +237,8 @@ func TestCMStreamDoesNotAllocate(t *testing.T) {
 // BenchmarkCMStream is the rate of 64 KiB writes; BenchmarkCMRawWrite is what
 // the device does without a stream around it.
 func BenchmarkCMStream(b *testing.B) {
-	cmPorts(b)
-	x, y := streamPair(b, newCM(b), verbs.StreamConfig{})
+	rig.CMPorts(b)
+	x, y := streamPair(b, rig.NewCM(b), verbs.StreamConfig{})
 	const size = 64 << 10
 	out := make([]byte, size)
 	done := make(chan error, 1)
@@ -262,15 +263,15 @@ func BenchmarkCMStream(b *testing.B) {
 
 func BenchmarkCMRawWrite(b *testing.B) {
 	const size, depth = 64 << 10, 16
-	x, y := newPair(b, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	batch := x.batch(b, 1)
+	x, y := rig.NewPair(b, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	batch := x.Batch(b, 1)
 	wcs := make([]verbs.WC, depth)
 	b.SetBytes(size)
 	flying := 0
 	ctx := context.Background()
 	reap := func(below int) {
 		for flying > below {
-			n, err := x.cq.Wait(ctx, wcs)
+			n, err := x.CQ.Wait(ctx, wcs)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -286,7 +287,7 @@ func BenchmarkCMRawWrite(b *testing.B) {
 	for b.Loop() {
 		reap(depth - 1)
 		at := i % depth * size
-		batch.Write(uint64(i), verbs.Signaled, y.mr.Region().At(uint64(at)), x.mr.SGE(at, size))
+		batch.Write(uint64(i), verbs.Signaled, y.MR.Region().At(uint64(at)), x.MR.SGE(at, size))
 		if _, err := batch.Post(); err != nil {
 			b.Fatal(err)
 		}
@@ -299,15 +300,15 @@ func BenchmarkCMRawWrite(b *testing.B) {
 // Peers that nobody accepts cost a listener no more than its places; the others
 // are served when there is room again.
 func TestCMStreamListenerIsBounded(t *testing.T) {
-	p := cmPorts(t)
-	m := newCM(t)
+	p := rig.CMPorts(t)
+	m := rig.NewCM(t)
 	const pending, peers = 3, 12
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", verbs.StreamConfig{Buffer: 64 << 10, Pending: pending})
+	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", verbs.StreamConfig{Buffer: 64 << 10, Pending: pending})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	cfg := verbs.StreamConfig{Buffer: 4096}
-	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
-	ctx := cmContext(t)
+	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
+	ctx := rig.Context(t)
 	type result struct {
 		s   *verbs.Stream
 		err error
@@ -347,15 +348,15 @@ func TestCMStreamListenerIsBounded(t *testing.T) {
 // A peer that asks and does not go on loses its place.
 func TestCMStreamHandshakeTimeout(t *testing.T) {
 	lab.RequireTopology(t, "wire")
-	p := cmPorts(t)
-	m, ctx := newCM(t), cmContext(t)
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
 	a, b := streamPair(t, m, verbs.StreamConfig{}) // the neighbours are known
 	require.NoError(t, errors.Join(a.Close(), b.Close()))
-	l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0",
+	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0",
 		verbs.StreamConfig{Buffer: 4096, Pending: 1, HandshakeTimeout: 300 * time.Millisecond})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	local := netip.AddrPortFrom(addrOf(p[0]), 0)
+	local := netip.AddrPortFrom(p[0].Addr(), 0)
 
 	// The listener's answers are lost: it waits for a peer that has none.
 	far := lab.Require(t, 2)[1].Netdev
@@ -385,9 +386,9 @@ func TestCMStreamHandshakeTimeout(t *testing.T) {
 // The queue that a connection makes for itself holds all that its queue pair
 // may have outstanding.
 func TestCMOwnQueueHoldsEverything(t *testing.T) {
-	cmPorts(t)
+	rig.CMPorts(t)
 	const depth = 1000
-	a, b, err := dialed(t, newCM(t), verbs.DialConfig{ConnConfig: verbs.ConnConfig{QP: verbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth}}}, verbs.ConnConfig{})
+	a, b, err := rig.Dialed(t, rig.NewCM(t), verbs.DialConfig{ConnConfig: verbs.ConnConfig{QP: verbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth}}}, verbs.ConnConfig{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, a.CQ().Depth(), a.QP().MaxSendWR()+a.QP().MaxRecvWR())
 	recvs, err := a.QP().NewRecvBatch(depth)
@@ -399,7 +400,7 @@ func TestCMOwnQueueHoldsEverything(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.Close()) // all are flushed
 	<-a.Done()
-	ctx, wcs := cmContext(t), make([]verbs.WC, depth)
+	ctx, wcs := rig.Context(t), make([]verbs.WC, depth)
 	for got := 0; got < depth; {
 		n, err := a.CQ().Wait(ctx, wcs)
 		require.NoError(t, err, "after %d", got)

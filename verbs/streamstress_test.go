@@ -20,6 +20,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // Streams that come and go leave nothing: no memory, no descriptors, no RDMA
@@ -36,13 +37,13 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 		n, err = strconv.Atoi(s)
 		require.NoError(t, err)
 	}
-	p := cmPorts(t)
-	m, ctx := newCM(t), t.Context()
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), t.Context()
 	var cfg verbs.StreamConfig
 	if n > 10_000 {
 		cfg.Buffer, cfg.Messages = 16<<10, 8 // registering the usual ones is most of a stream's time
 	}
-	cfg.Dial.Local = netip.AddrPortFrom(addrOf(p[0]), 0)
+	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
 	turn := func(l *verbs.StreamListener, i int) error {
 		s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
 		if err != nil {
@@ -64,7 +65,7 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 	// As many at once as there are CPUs, each with a listener of its own.
 	listeners := make([]*verbs.StreamListener, runtime.GOMAXPROCS(0))
 	for i := range listeners {
-		l, err := verbs.StreamListen(m, addrOf(p[1]).String()+":0", cfg)
+		l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()
 		listeners[i] = l

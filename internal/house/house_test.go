@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,16 +20,34 @@ import (
 const module = "github.com/goverbs/goverbs/"
 
 // below are the folders that a folder's packages may import, beside their own and
-// the standard library. What is not named here may import all.
+// the standard library. A folder below another one that is named itself is a room of
+// its own. What is not named here may import all.
 var below = map[string][]string{
-	"cgo":         {},
-	"internal":    {},
-	"verbs":       {"cgo", "internal"},
-	"dc":          {"verbs", "internal"},
-	"srd":         {"verbs", "internal"},
-	"lockoffload": {"verbs", "internal"},
-	"pacer":       {"verbs", "internal"},
-	"cache":       {"verbs", "dc", "srd", "lockoffload", "pacer", "internal"},
+	"cgo":                {},
+	"internal":           {},
+	"verbs":              {"cgo", "internal"},
+	"verbs/rdmacm":       {"verbs", "cgo", "internal"},
+	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
+	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
+	"dc":                 {"verbs", "verbs/rdmacm", "internal"},
+	"srd":                {"verbs", "verbs/rdmacm", "internal"},
+	"lockoffload":        {"verbs", "verbs/rdmacm", "internal"},
+	"pacer":              {"verbs", "verbs/rdmacm", "internal"},
+	"cache":              {"verbs", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
+}
+
+// forTests are what tests of all rooms may import: helpers, and stand-ins below.
+var forTests = []string{"ci", "cgo", "internal", "verbs", "verbs/internal/rig"}
+
+// room is the folder of below that a package is in, or else its first one.
+func room(pkg string) string {
+	for folder := pkg; folder != "."; folder = path.Dir(folder) {
+		if _, ok := below[folder]; ok {
+			return folder
+		}
+	}
+	first, _, _ := strings.Cut(pkg, "/")
+	return first
 }
 
 // unsafeFiles are those outside of cgo that may import unsafe.
@@ -82,25 +101,25 @@ func files(t *testing.T) []file {
 }
 
 // wrong says what is wrong with an import.
-func wrong(path, name string) string {
-	folder, _, _ := strings.Cut(path, "/")
-	test := strings.HasSuffix(path, "_test.go")
+func wrong(file, name string) string {
+	folder := room(path.Dir(file))
+	test := strings.HasSuffix(file, "_test.go")
 	switch {
-	case machine.MatchString(path) && !test && slices.Contains(impure, name):
+	case machine.MatchString(file) && !test && slices.Contains(impure, name):
 		return "a state machine has no I/O, clock or lock"
 	case name == "C" && folder != "cgo":
 		return `import "C" is for cgo alone`
-	case name == "unsafe" && folder != "cgo" && !slices.Contains(unsafeFiles, path) && !test:
+	case name == "unsafe" && folder != "cgo" && !slices.Contains(unsafeFiles, file) && !test:
 		return "unsafe is for cgo, and for " + strings.Join(unsafeFiles, ", ")
 	case !strings.HasPrefix(name, module):
 		return ""
 	}
-	to, _, _ := strings.Cut(strings.TrimPrefix(name, module), "/")
+	to := room(strings.TrimPrefix(name, module))
 	allowed, ruled := below[folder]
 	switch {
 	case !ruled || to == folder || slices.Contains(allowed, to):
 		return ""
-	case test && (to == "ci" || to == "cgo" || to == "internal" || to == "verbs"): // helpers, and stand-ins below
+	case test && slices.Contains(forTests, to):
 		return ""
 	}
 	return folder + " stands below " + to + ", or beside it"
@@ -139,6 +158,13 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":               "C",
 		"cache/server/server.go":   module + "ci/lab",
 		"srd/internal/engine/a.go": "net",
+		"verbs/d.go":               module + "verbs/rdmacm",
+		"verbs/e.go":               module + "verbs/internal/rig",
+		"verbs/internal/life/a.go": module + "verbs/stream",
+		"verbs/b_test.go":          module + "verbs/stream",
+		"verbs/rdmacm/a.go":        module + "verbs/stream",
+		"verbs/rdmacm/b.go":        module + "verbs/internal/rig",
+		"verbs/stream/a.go":        module + "cgo",
 	} {
 		require.NotEmpty(t, wrong(path, name), "%s imports %s", path, name)
 	}
@@ -148,6 +174,11 @@ func TestWrongImports(t *testing.T) {
 		"dc/a.go":                module + "verbs",
 		"cache/server/server.go": module + "lockoffload",
 		"cmd/x/a.go":             module + "dc",
+		"verbs/rdmacm/a.go":      module + "cgo",
+		"verbs/rdmacm/b.go":      module + "verbs/internal/life",
+		"verbs/stream/a.go":      module + "verbs/rdmacm",
+		"verbs/stream/a_test.go": module + "verbs/internal/rig",
+		"dc/b.go":                module + "verbs/rdmacm",
 	} {
 		require.Empty(t, wrong(path, name), "%s imports %s", path, name)
 	}
