@@ -110,10 +110,12 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 		r.diedAll(errDeviceFailed)
 		fallthrough
 	case EventPortActive, EventPortError, EventGIDChange:
-		d.gids.forget()
 		d.log.Info("port event", "device", d.name, "port", ev.Port, "event", ev.Type.String())
 	default:
 		d.log.Debug("event", "device", d.name, "event", ev.Type.String())
+	}
+	if d.owner.Event != nil {
+		d.owner.Event(ev)
 	}
 	r.publish(ev)
 }

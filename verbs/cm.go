@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/life"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
@@ -37,7 +38,7 @@ type CM struct {
 
 	mu   sync.Mutex
 	ids  map[uint64]*cmID // by token
-	devs map[*Device]bool // of which this CM holds a share
+	devs map[*device]bool // of which this CM holds a share
 }
 
 // OpenCM opens the connection manager. Without the kernel's part of it
@@ -48,7 +49,7 @@ func OpenCM(cfg CMConfig) (*CM, error) {
 		return nil, openCMError(err)
 	}
 	m := &CM{channel: channel, log: cfg.Logger, done: make(chan struct{}),
-		ids: make(map[uint64]*cmID), devs: make(map[*Device]bool)}
+		ids: make(map[uint64]*cmID), devs: make(map[*device]bool)}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -56,27 +57,30 @@ func OpenCM(cfg CMConfig) (*CM, error) {
 	m.file, err = pollfd.Open(fd, m.life.Label)
 	if err != nil {
 		cgo.CMDestroyChannel(channel)
-		return nil, opError("watch", m.life.Label, err)
+		return nil, operr.New("watch", m.life.Label, err)
 	}
 	conn, err := m.file.SyscallConn()
 	if err != nil {
 		cgo.CMDestroyChannel(channel)
-		return nil, errors.Join(opError("watch", m.life.Label, err), m.file.Close())
+		return nil, errors.Join(operr.New("watch", m.life.Label, err), m.file.Close())
 	}
 	go m.read(conn)
 	return m, nil
 }
 
+// Logger is what the config has, or one that discards.
+func (m *CM) Logger() *slog.Logger { return m.log }
+
 func openCMError(err error) error {
 	switch {
-	case isErrno(err, syscall.ENODEV):
-		return opError("open", "connection manager", class(ErrNoDevice, err))
-	case isErrno(err, syscall.ENOENT), isErrno(err, syscall.EPERM):
-		return opError("open", "connection manager", class(ErrUnsupported, err), "is module rdma_ucm loaded, and /dev/infiniband/rdma_cm there?")
-	case isErrno(err, syscall.EACCES):
-		return opError("open", "connection manager", err, "no access to /dev/infiniband/rdma_cm")
+	case errors.Is(err, syscall.ENODEV):
+		return operr.New("open", "connection manager", operr.Class(ErrNoDevice, err))
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EPERM):
+		return operr.New("open", "connection manager", operr.Class(ErrUnsupported, err), "is module rdma_ucm loaded, and /dev/infiniband/rdma_cm there?")
+	case errors.Is(err, syscall.EACCES):
+		return operr.New("open", "connection manager", err, "no access to /dev/infiniband/rdma_cm")
 	}
-	return opError("open", "connection manager", err)
+	return operr.New("open", "connection manager", err)
 }
 
 // Close closes the connection manager. It is refused with [ErrInUse] while a
@@ -85,7 +89,7 @@ func openCMError(err error) error {
 func (m *CM) Close() error {
 	return m.life.Close("cm", nil, func() error {
 		for d := range m.devs { // nobody is inside any more
-			if err := releaseCMDevice(d); err != nil {
+			if err := d.release(); err != nil {
 				return err
 			}
 			delete(m.devs, d)

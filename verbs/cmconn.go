@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // CMConn is a connected queue pair. Its methods are safe for concurrent use.
@@ -54,7 +55,7 @@ func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address st
 			return err
 		}
 		if err := id.findPath(ctx, portSpace, to, cfg); err != nil {
-			return errors.Join(opError("dial", to.String(), err), id.close())
+			return errors.Join(operr.New("dial", to.String(), err), id.close())
 		}
 		if err := use(ctx, id); err != nil {
 			return errors.Join(err, id.close())
@@ -137,14 +138,11 @@ func (c *CMConn) watch() {
 	i, q := c.id, c.prepared.setup.QP
 	i.watch.Lock()
 	defer i.watch.Unlock()
-	q.setPeer(c.prepared.setup.Remote.String())
-	i.ended = func() {
-		q.die(opError("use", q.named(), i.cause))
-		q.ToError()
-	}
+	q.SetPeer(c.prepared.setup.Remote.String())
+	i.ended = func() { q.End(i.cause) }
 	// A queue pair that failed is the end of the connection, and the peer learns
 	// of it at once.
-	q.whenDead(func(cause error) {
+	q.OnEnd(func(cause error) {
 		if c.leaving.Load() {
 			return
 		}
@@ -188,7 +186,7 @@ func (c *CMConn) Done() <-chan struct{} { return c.id.down }
 func (c *CMConn) Err() error {
 	select {
 	case <-c.id.down:
-		return opError("use", c.id.life.Label, c.id.cause)
+		return operr.New("use", c.id.life.Label, c.id.cause)
 	default:
 		return nil
 	}
@@ -220,9 +218,9 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 	case <-c.id.down:
 		return nil
 	case <-c.id.closed:
-		return opError("disconnect", c.id.life.Label, ErrClosed)
+		return operr.New("disconnect", c.id.life.Label, ErrClosed)
 	case <-ctx.Done():
-		return opError("disconnect", c.id.life.Label, ctx.Err())
+		return operr.New("disconnect", c.id.life.Label, ctx.Err())
 	}
 }
 
@@ -246,8 +244,6 @@ func (c *CMConn) Close() error {
 		}
 	}
 	err := errors.Join(c.id.close(), c.prepared.close())
-	if d := c.prepared.setup.Device; d.removed.Load() {
-		d.Close() // if this was the last on it
-	}
+	c.prepared.dev.closeIfRemoved() // if this was the last on it
 	return err
 }

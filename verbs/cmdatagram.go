@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // CMPeer is a way for datagrams: to a service that the connection manager has
@@ -44,7 +45,7 @@ func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPee
 func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPeer, error) {
 	to := netip.AddrPortFrom(group, 0)
 	if !group.IsMulticast() {
-		return nil, opError("join", group.String(), ErrAttributes, "not a multicast address")
+		return nil, operr.New("join", group.String(), ErrAttributes, "not a multicast address")
 	}
 	id, err := m.newID("group", portSpaceUDP)
 	if err != nil {
@@ -52,7 +53,7 @@ func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPee
 	}
 	p, err := id.join(ctx, to, &cfg)
 	if err != nil {
-		return nil, errors.Join(opError("join", group.String(), err), id.close())
+		return nil, errors.Join(operr.New("join", group.String(), err), id.close())
 	}
 	return p, nil
 }
@@ -70,11 +71,8 @@ func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*C
 		if err != nil {
 			return nil, err
 		}
-		gid, lid, qp := ev.AH.GRH.DGID, ev.AH.DLID, c.prepared.setup.QP
-		err = qp.life.With("attach", func() error {
-			return opError("attach", qp.life.Label, cgo.AttachMcast(qp.qp, gid, lid))
-		})
-		if err != nil {
+		gid, lid := GID(ev.AH.GRH.DGID), ev.AH.DLID
+		if err := c.prepared.setup.QP.AttachMulticast(gid, lid); err != nil {
 			i.do("leave by", func() error { return cgo.CMLeave(i.id, &addr) })
 			return nil, err
 		}
@@ -109,7 +107,7 @@ func (c *CMPeer) find(find func(*CMPeer) (*cgo.CMEvent, error)) error {
 		return err
 	}
 	c.private = privateData(ev)
-	if c.ah, err = qp.pd.CreateAH(ahFromRaw(&ev.AH)); err != nil {
+	if c.ah, err = qp.PD().CreateAH(AHAttrOf(&ev.AH)); err != nil {
 		return err
 	}
 	c.dest = Dest{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
@@ -146,9 +144,7 @@ func (c *CMPeer) leave() error {
 	}
 	group, qp := c.group, c.prepared.setup.QP
 	c.group = nil
-	err := qp.life.With("detach", func() error {
-		return opError("detach", qp.life.Label, cgo.DetachMcast(qp.qp, c.attached, c.lid))
-	})
+	err := qp.DetachMulticast(c.attached, c.lid)
 	if errors.Is(err, ErrClosed) {
 		err = nil // its end detached it
 	}
@@ -172,9 +168,9 @@ func (r *CMRequest) AcceptUD(cfg ConnConfig) error {
 func (r *CMRequest) tell(cfg *ConnConfig) error {
 	switch {
 	case r.typ != UD:
-		return opError("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
+		return operr.New("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
 	case cfg.Setup == nil:
-		return opError("answer", r.id.life.Label, ErrAttributes, "Setup is missing")
+		return operr.New("answer", r.id.life.Label, ErrAttributes, "Setup is missing")
 	}
 	p, err := r.id.prepare(cfg, UD, MaxAcceptDataUD)
 	if err != nil {

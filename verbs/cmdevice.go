@@ -1,23 +1,34 @@
 package verbs
 
 import (
+	"errors"
+	"log/slog"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // librdmacm has one context for each device, in which it makes what belongs to
 // an id. So there is one Device for each such context in the process, shared
 // by all CMs. It does not close the context; it keeps librdmacm from doing so.
-var cmDevices struct {
+var devices struct {
 	mu     sync.Mutex
-	shared map[cgo.Context]*cmDevice
+	shared map[cgo.Context]*device
 }
 
-type cmDevice struct {
-	dev    *Device
-	shares int
-	list   cgo.CMDevices // keeps the context open, and those of the other devices
+// device is such a Device. All but dev and gids is under devices.mu.
+type device struct {
+	dev     *Device
+	log     *slog.Logger
+	gids    gidCache
+	destroy func() error
+	ctx     cgo.Context
+	shares  int           // CMs that have it
+	list    cgo.CMDevices // keeps the context open, and those of the other devices
+	removed bool          // unplugged
+	gone    bool          // closed
 }
 
 // Device is the device of that name as the connection manager knows it, for
@@ -27,12 +38,12 @@ type cmDevice struct {
 // on it: until then the kernel holds up whoever unplugs it.
 func (m *CM) Device(name string) (*Device, error) {
 	if !m.life.Enter() {
-		return nil, opError("open", name, ErrClosed)
+		return nil, operr.New("open", name, ErrClosed)
 	}
 	defer m.life.Exit()
 	list, all, err := cgo.CMGetDevices()
 	if err != nil {
-		return nil, openError(name, err)
+		return nil, noDevices(name, err)
 	}
 	defer cgo.CMFreeDevices(list)
 	detail := "there are:"
@@ -41,89 +52,119 @@ func (m *CM) Device(name string) (*Device, error) {
 			detail += " " + n
 			continue
 		}
-		return m.deviceOf(ctx)
-	}
-	return nil, opError("open", name, ErrNoDevice, detail)
-}
-
-// deviceOf is the shared device of a context, which the caller keeps in use.
-func (m *CM) deviceOf(ctx cgo.Context) (*Device, error) {
-	cmDevices.mu.Lock()
-	defer cmDevices.mu.Unlock()
-	s := cmDevices.shared[ctx]
-	if s == nil {
-		s = &cmDevice{}
-		var err error
-		if s.list, _, err = cgo.CMGetDevices(); err != nil {
-			return nil, openError(cgo.ContextName(ctx), err)
-		}
-		s.dev, err = newDevice(cgo.ContextName(ctx), ctx, DeviceConfig{Logger: m.log}, func() error {
-			if s.list != 0 {
-				cgo.CMFreeDevices(s.list)
-			}
-			return nil
-		})
+		d, err := m.deviceOf(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if cmDevices.shared == nil {
-			cmDevices.shared = make(map[cgo.Context]*cmDevice)
+		return d.dev, nil
+	}
+	return nil, operr.New("open", name, ErrNoDevice, detail)
+}
+
+// noDevices is why librdmacm tells none.
+func noDevices(name string, err error) error {
+	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
+		err = operr.Class(ErrNoDevice, err)
+	}
+	return operr.New("open", name, err)
+}
+
+// deviceOf is the shared device of a context, which the caller keeps in use.
+func (m *CM) deviceOf(ctx cgo.Context) (*device, error) {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	d := devices.shared[ctx]
+	if d == nil {
+		var err error
+		if d, err = m.adopt(ctx); err != nil {
+			return nil, err
 		}
-		cmDevices.shared[ctx] = s
+		if devices.shared == nil {
+			devices.shared = make(map[cgo.Context]*device)
+		}
+		devices.shared[ctx] = d
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.devs[s.dev] {
-		if err := s.dev.life.Adopt("cm"); err != nil {
-			return nil, err
-		}
-		m.devs[s.dev] = true
-		s.shares++
+	if !m.devs[d] {
+		m.devs[d] = true
+		d.shares++
 	}
-	return s.dev, nil
+	return d, nil
 }
 
-// releaseCMDevice gives back one share, and the device with the last. Then it
-// is refused while there is anything on the device.
-func releaseCMDevice(d *Device) error {
-	cmDevices.mu.Lock()
-	defer cmDevices.mu.Unlock()
-	s := cmDevices.shared[d.ctx]
-	if s == nil || s.dev != d {
-		return nil // removed
+// adopt makes the Device of a context.
+func (m *CM) adopt(ctx cgo.Context) (*device, error) {
+	name := cgo.ContextName(ctx)
+	list, _, err := cgo.CMGetDevices()
+	if err != nil {
+		return nil, noDevices(name, err)
 	}
-	if s.shares > 1 {
-		s.shares--
-		d.life.Release("cm")
+	d := &device{ctx: ctx, list: list, log: m.log}
+	d.dev, d.destroy, err = AdoptDevice(name, ctx, DeviceConfig{Logger: m.log}, DeviceOwner{
+		Close: d.closeIfUnused,
+		Release: func() error {
+			if d.list != 0 {
+				cgo.CMFreeDevices(d.list)
+			}
+			return nil
+		},
+		Event: d.gids.follow,
+	})
+	return d, err
+}
+
+// closeIfUnused is Close of the Device, which belongs to the connection managers
+// until it is unplugged.
+func (d *device) closeIfUnused() error {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if d.shares > 0 && !d.removed {
+		return operr.New("close", d.dev.Name(), ErrInUse, "a connection manager has it")
+	}
+	return d.close()
+}
+
+// closeIfRemoved closes an unplugged device if nothing is on it any more.
+func (d *device) closeIfRemoved() {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if d.removed {
+		d.close()
+	}
+}
+
+// release gives back one share, and the device with the last. Then it is refused
+// while there is anything on the device.
+func (d *device) release() error {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if d.shares > 1 {
+		d.shares--
 		return nil
 	}
-	return s.close()
+	return d.close()
 }
 
-// close takes back all shares and closes the device. The caller holds the lock.
-func (s *cmDevice) close() error {
-	d := s.dev
-	for range s.shares {
-		d.life.Release("cm")
+// close closes the device, whoever has shares of it. The caller holds the lock.
+func (d *device) close() error {
+	if d.gone {
+		return nil
 	}
-	forgets := d.removed.Load() && forgetsRemoved()
-	if d.removed.Load() && !forgets {
-		d.log.Error("librdmacm has lost its devices with the removed one: this process must start again to use them", "removed", d.name)
-		s.list = 0
+	forgets := d.removed && forgetsRemoved()
+	if d.removed && !forgets {
+		d.log.Error("librdmacm has lost its devices with the removed one: this process must start again to use them", "removed", d.dev.Name())
+		d.list = 0
 	}
-	if err := d.close(); err != nil {
-		for range s.shares {
-			if again := d.life.Adopt("cm"); again != nil {
-				return again
-			}
-		}
+	if err := d.destroy(); err != nil {
 		return err
 	}
-	delete(cmDevices.shared, d.ctx)
+	d.gone, d.shares = true, 0
+	delete(devices.shared, d.ctx)
 	if !forgets {
 		return nil
 	}
-	for _, other := range cmDevices.shared { // their lists have the removed device too
+	for _, other := range devices.shared { // their lists have the removed device too
 		if list, _, err := cgo.CMGetDevices(); err == nil {
 			cgo.CMFreeDevices(other.list)
 			other.list = list
@@ -151,20 +192,9 @@ func forgetsRemoved() bool {
 
 // deviceRemoved notes that the device of an id has been unplugged.
 func deviceRemoved(ctx cgo.Context) {
-	cmDevices.mu.Lock()
-	defer cmDevices.mu.Unlock()
-	if s := cmDevices.shared[ctx]; s != nil {
-		s.dev.removed.Store(true)
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	if d := devices.shared[ctx]; d != nil {
+		d.removed = true
 	}
-}
-
-// closeRemoved closes a removed device, of which the connection managers keep
-// nothing: the kernel waits for it.
-func closeRemoved(d *Device) error {
-	cmDevices.mu.Lock()
-	defer cmDevices.mu.Unlock()
-	if s := cmDevices.shared[d.ctx]; s != nil && s.dev == d {
-		return s.close()
-	}
-	return nil
 }

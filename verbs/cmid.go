@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/life"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // cmID is one id of librdmacm: a connection, a listener, or a search for a
@@ -46,7 +47,7 @@ func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
 	id, err := cgo.CMCreateID(m.channel, i.token, portSpace)
 	if err != nil {
 		m.forgetID(i)
-		return nil, opError("create", i.life.Label, err)
+		return nil, operr.New("create", i.life.Label, err)
 	}
 	i.id = id
 	return i, nil
@@ -110,7 +111,7 @@ func (i *cmID) on(ev *cgo.CMEvent) {
 	case cmAddrChange:
 		i.cm.log.Warn("address change", "id", i.life.Label)
 		select {
-		case i.hints <- opError("use", i.life.Label, ErrAddrChanged):
+		case i.hints <- operr.New("use", i.life.Label, ErrAddrChanged):
 		default:
 		}
 	case cmTimewaitExit:
@@ -156,7 +157,7 @@ func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent
 	case ev := <-i.steps:
 		return i.stepped(op, want, &ev)
 	case <-i.closed:
-		return nil, opError(op, i.life.Label, ErrClosed)
+		return nil, operr.New(op, i.life.Label, ErrClosed)
 	case <-i.down:
 		// The step may have ended before: a peer that connects and leaves at
 		// once was there all the same.
@@ -164,24 +165,24 @@ func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent
 		case ev := <-i.steps:
 			return i.stepped(op, want, &ev)
 		default:
-			return nil, opError(op, i.life.Label, i.cause)
+			return nil, operr.New(op, i.life.Label, i.cause)
 		}
 	case <-ctx.Done():
-		return nil, opError(op, i.life.Label, ctx.Err())
+		return nil, operr.New(op, i.life.Label, ctx.Err())
 	}
 }
 
 // stepped judges the event that ended a step.
 func (i *cmID) stepped(op string, want cmEvent, ev *cgo.CMEvent) (*cgo.CMEvent, error) {
 	if cmEvent(ev.Type) != want {
-		return nil, opError(op, i.life.Label, stepError(ev))
+		return nil, operr.New(op, i.life.Label, stepError(ev))
 	}
 	return ev, nil
 }
 
 // do is one call into librdmacm within the id's lifetime.
 func (i *cmID) do(op string, f func() error) error {
-	return i.life.With(op, func() error { return opError(op, i.life.Label, f()) })
+	return i.life.With(op, func() error { return operr.New(op, i.life.Label, f()) })
 }
 
 // step is a call and the event that ends it.
@@ -202,8 +203,6 @@ var (
 	// ErrAddrChanged: the hardware address behind the local IP address changed,
 	// as in the failover of a bond. Connections stay where they were.
 	ErrAddrChanged = errors.New("address changed")
-	// ErrUnreachable: no route to the peer, or no answer from it.
-	ErrUnreachable = errors.New("unreachable")
 )
 
 // RejectedError is the answer of a peer that does not want the connection, or
@@ -258,7 +257,7 @@ func stepError(ev *cgo.CMEvent) error {
 		}
 		return &RejectedError{Reason: reason, PrivateData: privateData(ev)}
 	case typ == cmUnreachable, typ == cmAddrError, typ == cmRouteError:
-		return class(ErrUnreachable, errno)
+		return operr.Class(ErrUnreachable, errno)
 	case ev.Status < 0:
 		return fmt.Errorf("%v: %w", typ, errno)
 	default:

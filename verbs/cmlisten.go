@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // ListenConfig says how to listen. The zero value is fine.
@@ -53,13 +54,13 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
 	case 0, RC:
 		cfg.Type = RC
 	default:
-		return nil, opError("listen at", address, ErrAttributes, "type ", cfg.Type)
+		return nil, operr.New("listen at", address, ErrAttributes, "type ", cfg.Type)
 	}
 	if cfg.Backlog == 0 {
 		cfg.Backlog = 128
 	}
 	if cfg.Backlog < 0 {
-		return nil, opError("listen at", address, ErrAttributes, "backlog ", cfg.Backlog)
+		return nil, operr.New("listen at", address, ErrAttributes, "backlog ", cfg.Backlog)
 	}
 	l := &CMListener{typ: cfg.Type, requests: make(chan *CMRequest, cfg.Backlog)}
 	if l.addr, err = l.listen(m, space, all[0], &cfg); err == nil && len(all) > 1 && all[0].Addr().IsUnspecified() {
@@ -69,14 +70,14 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(opError("listen at", address, err), l.closeIDs())
+		return nil, errors.Join(operr.New("listen at", address, err), l.closeIDs())
 	}
 	return l, nil
 }
 
 // noIPv6 tells that a host lacks the family.
 func noIPv6(err error) bool {
-	return isErrno(err, syscall.EAFNOSUPPORT) || isErrno(err, syscall.EADDRNOTAVAIL) || isErrno(err, syscall.ENODEV)
+	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENODEV)
 }
 
 // listen adds an id that listens at one address, and answers which.
@@ -171,13 +172,13 @@ func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
 	select {
 	case r, ok := <-l.requests:
 		if !ok {
-			return nil, opError("accept from", l.label(), ErrClosed)
+			return nil, operr.New("accept from", l.label(), ErrClosed)
 		}
 		return r, nil
 	case <-l.down():
-		return nil, opError("accept from", l.label(), l.cause())
+		return nil, operr.New("accept from", l.label(), l.cause())
 	case <-ctx.Done():
-		return nil, opError("accept from", l.label(), ctx.Err())
+		return nil, operr.New("accept from", l.label(), ctx.Err())
 	}
 }
 
@@ -195,7 +196,7 @@ func (l *CMListener) Close() error {
 	err := l.closeIDs()
 	for r := range l.requests {
 		// A request whose client has gone meanwhile cannot be rejected any more.
-		if rerr := r.Reject(nil); rerr != nil && !isErrno(rerr, syscall.EINVAL) {
+		if rerr := r.Reject(nil); rerr != nil && !errors.Is(rerr, syscall.EINVAL) {
 			err = errors.Join(err, rerr)
 		}
 	}
@@ -224,7 +225,7 @@ func (r *CMRequest) RemoteAddr() netip.AddrPort { return r.remote }
 // answer lets one answer through.
 func (r *CMRequest) answer(op string) error {
 	if r.answered.Swap(true) {
-		return opError(op, r.id.life.Label, ErrState, "answered already")
+		return operr.New(op, r.id.life.Label, ErrState, "answered already")
 	}
 	return nil
 }
@@ -236,7 +237,7 @@ func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error)
 		return nil, err
 	}
 	if r.typ != RC {
-		return nil, errors.Join(opError("accept", r.id.life.Label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
+		return nil, errors.Join(operr.New("accept", r.id.life.Label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
 	}
 	c, err := r.accept(ctx, &cfg)
 	if err != nil {
@@ -287,7 +288,7 @@ func (r *CMRequest) Reject(private []byte) error {
 		limit = MaxRejectDataUD
 	}
 	if len(private) > limit {
-		return opError("reject", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
+		return operr.New("reject", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
 	}
 	if err := r.answer("reject"); err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 
 func TestOffer(t *testing.T) {
 	o := Offer{Regions: []Region{{Addr: 1 << 60, Length: 4096, RKey: 7}, {Addr: 2, Length: 3, RKey: 1 << 31}}, Data: []byte("more")}
-	b, err := o.encode(MaxRequestData)
+	b, err := encodeOffer(o, MaxRequestData)
 	require.NoError(t, err)
 	got, err := decodeOffer(append(b, 0, 0, 0))
 	require.NoError(t, err)
 	require.Equal(t, o, got)
-	_, err = o.encode(len(b) - 1)
+	_, err = encodeOffer(o, len(b)-1)
 	require.ErrorIs(t, err, ErrAttributes)
 	for n := range b {
 		_, err = decodeOffer(b[:n])
@@ -32,7 +32,7 @@ func FuzzOffer(f *testing.F) {
 			require.ErrorIs(t, err, ErrMessage)
 			return
 		}
-		again, err := o.encode(len(b))
+		again, err := encodeOffer(o, len(b))
 		require.NoError(t, err)
 		require.True(t, bytes.HasPrefix(b, again))
 	})

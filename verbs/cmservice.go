@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // CMService is what a datagram service says of itself.
@@ -20,7 +21,7 @@ type CMService struct {
 // seconds: who is in a hurry ends ctx and asks anew.
 func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMService, error) {
 	if n := len(cfg.PrivateData); n > MaxRequestDataUD {
-		return CMService{}, opError("look up", address, ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)
+		return CMService{}, operr.New("look up", address, ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)
 	}
 	param := cgo.CMParam{PrivateData: append([]byte(nil), cfg.PrivateData...)}
 	var s CMService
@@ -42,9 +43,9 @@ func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMServ
 func (r *CMRequest) AcceptQPN(qpn uint32, private []byte) error {
 	switch {
 	case r.typ != UD:
-		return opError("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
+		return operr.New("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
 	case len(private) > MaxAcceptDataUD:
-		return opError("answer", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
+		return operr.New("answer", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
 	}
 	if err := r.answer("answer"); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // CMSetup is what a program learns of a connection before it is made, and
@@ -76,6 +77,7 @@ const (
 // prepared is a queue pair before its connection.
 type prepared struct {
 	setup CMSetup
+	dev   *device
 	own   []io.Closer // in the order of closing
 	cq    *CQ         // of them
 	param cgo.CMParam
@@ -113,23 +115,24 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 	return i.life.With("describe", func() error {
 		ctx := cgo.CMContext(i.id)
 		if ctx == 0 {
-			return opError("describe", i.life.Label, ErrNoDevice, "bound to no device")
+			return operr.New("describe", i.life.Label, ErrNoDevice, "bound to no device")
 		}
 		if err := cmTransport(cgo.ContextTransport(ctx)); err != nil {
-			return opError("describe", i.life.Label, err, cgo.ContextName(ctx))
+			return operr.New("describe", i.life.Label, err, cgo.ContextName(ctx))
 		}
 		dev, err := i.cm.deviceOf(ctx)
 		if err != nil {
 			return err
 		}
 		local, remote := cgo.CMAddrs(i.id)
-		p.setup = CMSetup{Device: dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
+		p.dev = dev
+		p.setup = CMSetup{Device: dev.dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
 		q := GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
-		gid, err := dev.gids.find(dev, q)
+		gid, err := dev.gids.find(dev.dev, q)
 		if errors.Is(err, ErrNoGID) {
 			// IP over InfiniBand: the address is of the interface, not a GID.
 			q.Addr = netip.Addr{}
-			gid, err = dev.gids.find(dev, q)
+			gid, err = dev.gids.find(dev.dev, q)
 		}
 		p.setup.GID = gid
 		return err
@@ -141,7 +144,7 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 func cmTransport(transport int32) error {
 	const iWARP = 1
 	if transport == iWARP {
-		return class(ErrUnsupported, errors.New("connections over iWARP"))
+		return operr.Class(ErrUnsupported, errors.New("connections over iWARP"))
 	}
 	return nil
 }
@@ -156,14 +159,14 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 	}
 	qc.GID = p.setup.GID
 	if qc.SendCQ != nil {
-		return opError("set up", "connection", ErrAttributes, "SendCQ is set: make the queue pair in Setup")
+		return operr.New("set up", "connection", ErrAttributes, "SendCQ is set: make the queue pair in Setup")
 	}
 	var err error
 	if pd, err = p.setup.Device.AllocPD(); err != nil {
 		return err
 	}
 	p.own = append(p.own, pd)
-	cq, err := p.setup.Device.CreateCQ(qc.ownCQ(p.setup.Device))
+	cq, err := p.setup.Device.CreateCQFor(qc)
 	if err != nil {
 		return err
 	}
@@ -182,30 +185,20 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 	return nil
 }
 
-// ownCQ has room for all that may complete at a time.
-func (c *QPConfig) ownCQ(d *Device) CQConfig {
-	orDefault := func(n int) int {
-		if n <= 0 {
-			n = 128
-		}
-		return n
-	}
-	return CQConfig{Depth: min(orDefault(c.MaxSendWR)+orDefault(c.MaxRecvWR), d.attr.MaxCQE), Vector: d.nextVector()}
-}
-
 // check fills in what is sent to the peer.
 func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) error {
 	refuse := func(detail ...any) error {
-		return opError("set up", i.life.Label, ErrAttributes, detail...)
+		return operr.New("set up", i.life.Label, ErrAttributes, detail...)
 	}
 	qp, dev := p.setup.QP, p.setup.Device
+	attr := dev.Attr()
 	switch {
 	case qp == nil:
 		return refuse("Setup made no queue pair")
-	case qp.pd.dev != dev:
+	case qp.PD().Device() != dev:
 		return refuse("queue pair of another device: see CM")
-	case qp.typ != typ:
-		return refuse("queue pair is ", qp.typ, ", the service ", typ)
+	case qp.Type() != typ:
+		return refuse("queue pair is ", qp.Type(), ", the service ", typ)
 	case len(p.setup.PrivateData) > maxData:
 		return refuse(len(p.setup.PrivateData), " bytes of private data; at most ", maxData)
 	case cfg.Retries < -1 || cfg.Retries > 7 || cfg.RNRRetries < -1 || cfg.RNRRetries > 7:
@@ -224,11 +217,11 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 		return uint8(max(min(device, cfg.MaxReads, 255), 0))
 	}
 	p.param = cgo.CMParam{
-		QPN:                qp.num,
-		ResponderResources: limit(dev.attr.MaxReadAtomic),
-		InitiatorDepth:     limit(dev.attr.MaxInitRead),
-		RetryCount:         orDefault(cfg.Retries, defaultRetries),
-		RNRRetryCount:      orDefault(cfg.RNRRetries, defaultRNRRetries),
+		QPN:                qp.Num(),
+		ResponderResources: limit(attr.MaxReadAtomic),
+		InitiatorDepth:     limit(attr.MaxInitRead),
+		RetryCount:         orDefault(cfg.Retries, DefaultRetries),
+		RNRRetryCount:      orDefault(cfg.RNRRetries, DefaultRNRRetries),
 		PrivateData:        bytes.Clone(p.setup.PrivateData),
 	}
 	return nil
@@ -237,20 +230,18 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 // toInit moves a queue pair to StateInit, or sees to it that one that is there
 // is on the right port. What its peer may do stays as the program chose.
 func (i *cmID) toInit(q *QP) error {
-	switch state := q.State(); {
+	state := q.State()
+	switch {
 	case state == StateReset:
-		return i.move(q, "set up", func(a *cgo.QPAttr) (mask, state uint32, err error) {
-			mask, err = cgo.CMInit(i.id, q.qp, uint32(q.access), a)
+		return i.move(q, "set up", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
+			mask, err = cgo.CMInit(i.id, qp, uint32(q.InitStep().Attr.Access), a)
 			if err != nil {
 				return mask, uint32(StateReset), err
 			}
-			if q.typ == UD {
-				q.qkey = a.QKey
-			}
 			return mask, uint32(StateInit), nil
 		})
-	case state != StateInit && !(state == StateRTS && q.typ == UD):
-		return opError("set up", i.life.Label, ErrState, q.life.Label, " is in ", state)
+	case state != StateInit && !(state == StateRTS && q.Type() == UD):
+		return operr.New("set up", i.life.Label, ErrState, "the queue pair is in ", state)
 	}
 	var a cgo.QPAttr
 	var mask uint32
@@ -261,22 +252,19 @@ func (i *cmID) toInit(q *QP) error {
 	if err != nil {
 		return err
 	}
-	if q.typ == UD {
-		q.qkey = a.QKey
+	set := AttrMask(mask) &^ (AttrState | AttrAccess)
+	if state == StateRTS { // it serves several peers
+		set = AttrQKey
 	}
-	if q.State() == StateRTS {
-		return nil // it serves several peers
-	}
-	a.State, a.AccessFlags = uint32(StateInit), uint32(q.access)
-	return q.modifyRaw(&a, AttrMask(mask)&^AttrState)
+	return q.Modify(QPAttr{PKeyIndex: a.PKeyIndex, Port: a.PortNum, QKey: a.QKey}, set)
 }
 
 func (i *cmID) setAckTimeout(d time.Duration) error {
 	switch {
 	case d < 0:
-		return opError("set up", i.life.Label, ErrAttributes, "AckTimeout ", d)
+		return operr.New("set up", i.life.Label, ErrAttributes, "AckTimeout ", d)
 	case d == 0:
-		d = defaultAckTimeout
+		d = DefaultAckTimeout
 	}
 	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(AckTimeoutFor(d))) })
 }
@@ -285,29 +273,15 @@ func (i *cmID) setAckTimeout(d time.Duration) error {
 // those of the connection manager; establish tells the peer, on the side that
 // dials.
 func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
-	return i.move(q, "connect", func(a *cgo.QPAttr) (mask, state uint32, err error) {
-		return cgo.CMConnected(i.id, q.qp, responder, initiator, establish, a)
+	return i.move(q, "connect", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
+		return cgo.CMConnected(i.id, qp, responder, initiator, establish, a)
 	})
 }
 
 // move is a call that fetches attributes from the connection manager and sets
-// them. It answers the state that the queue pair is in then, and for an error
-// the attributes that were refused.
-func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32, err error)) error {
-	q.modify.Lock()
-	defer q.modify.Unlock()
-	return q.life.With(op, func() error {
-		return i.life.With(op, func() error {
-			var a cgo.QPAttr
-			mask, state, err := call(&a)
-			q.state.Store(state)
-			q.entered(QPState(state))
-			if err != nil {
-				return q.modifyError(QPState(state), QPState(a.State), a.AH.GRH.DGID, AttrMask(mask), err)
-			}
-			return nil
-		})
-	})
+// them.
+func (i *cmID) move(q *QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
+	return i.life.With(op, func() error { return q.ModifyBy(op, call) })
 }
 
 // cmLookup finds the addresses of "host:port", in the resolver's order; an empty
@@ -315,11 +289,11 @@ func (i *cmID) move(q *QP, op string, call func(*cgo.QPAttr) (mask, state uint32
 func cmLookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, opError("look up", address, err)
+		return nil, operr.New("look up", address, err)
 	}
 	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return nil, opError("look up", address, err)
+		return nil, operr.New("look up", address, err)
 	}
 	var ips []netip.Addr
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -327,7 +301,7 @@ func cmLookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	} else if host == "" {
 		ips = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-		return nil, opError("look up", address, err)
+		return nil, operr.New("look up", address, err)
 	}
 	out := make([]netip.AddrPort, len(ips))
 	for i, ip := range ips {
@@ -340,7 +314,7 @@ func cmLookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
 // of the time that is left. The error has what became of all of them.
 func tryEach(ctx context.Context, address string, f func(context.Context, netip.AddrPort) error) error {
 	if err := ctx.Err(); err != nil {
-		return opError("dial", address, err)
+		return operr.New("dial", address, err)
 	}
 	all, err := cmLookup(ctx, address)
 	if err != nil {
@@ -356,7 +330,7 @@ func tryEach(ctx context.Context, address string, f func(context.Context, netip.
 			defer cancel()
 			err := f(share, to)
 			if err != nil && share.Err() != nil && ctx.Err() == nil {
-				err = class(ErrUnreachable, err) // in its share of the time
+				err = operr.Class(ErrUnreachable, err) // in its share of the time
 			}
 			return err
 		}()
@@ -377,7 +351,7 @@ func sockAddr(a netip.AddrPort) (cgo.SockAddr, error) {
 	if zone := a.Addr().Zone(); zone != "" {
 		ifi, err := net.InterfaceByName(zone)
 		if err != nil {
-			return cgo.SockAddr{}, opError("look up", a.String(), err)
+			return cgo.SockAddr{}, operr.New("look up", a.String(), err)
 		}
 		scope = uint32(ifi.Index)
 	}

@@ -46,9 +46,9 @@ type ConnectConfig struct {
 
 // What every connection has that does not say otherwise.
 const (
-	defaultRetries    = 6
-	defaultRNRRetries = 7
-	defaultAckTimeout = 4096 * time.Nanosecond << 14
+	DefaultRetries    = 6
+	DefaultRNRRetries = 7
+	DefaultAckTimeout = 4096 * time.Nanosecond << 14
 )
 
 // Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
@@ -76,7 +76,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
-	q.setPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
+	q.SetPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
 	if err := q.answerECE(remote.ECE); err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
 	}
 	if c.Retries == 0 {
-		c.Retries = defaultRetries
+		c.Retries = DefaultRetries
 	}
 	if c.RNRRetries == 0 {
-		c.RNRRetries = defaultRNRRetries
+		c.RNRRetries = DefaultRNRRetries
 	}
 	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
 		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
@@ -186,7 +186,7 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("negative time")
 	}
 	if c.AckTimeout == 0 {
-		c.AckTimeout = defaultAckTimeout
+		c.AckTimeout = DefaultAckTimeout
 	}
 	if c.RNRTimer == 0 {
 		c.RNRTimer = RNRTimer(12).Duration()

@@ -105,6 +105,18 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	return c, nil
 }
 
+// CreateCQFor makes a completion queue for a queue pair of that description: with
+// room for all of its work requests, and with [Device.NextVector].
+func (d *Device) CreateCQFor(cfg QPConfig) (*CQ, error) {
+	orDefault := func(n int) int {
+		if n <= 0 {
+			n = 128
+		}
+		return n
+	}
+	return d.CreateCQ(CQConfig{Depth: min(orDefault(cfg.MaxSendWR)+orDefault(cfg.MaxRecvWR), d.attr.MaxCQE), Vector: d.NextVector()})
+}
+
 func (c *CQ) create(cfg CQConfig) error {
 	d := c.dev
 	how := cgo.PollPlain

@@ -22,7 +22,8 @@ type death struct {
 //
 // A program hears of it by whatever comes first: a request of an RC or UC queue
 // pair that failed, when its completion is polled (by anybody); an event of the
-// device; the end of the connection ([CMConn]); [QP.ToError] and [QP.Close]. A
+// device; the end of a connection of package rdmacm; [QP.End], [QP.ToError] and
+// [QP.Close]. A
 // peer that dies while nothing is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
 	d := &q.death
@@ -47,6 +48,16 @@ func (q *QP) Err() error {
 	q.death.mu.Lock()
 	defer q.death.mu.Unlock()
 	return q.death.cause
+}
+
+// End ends the queue pair for a reason that the program has, such as a peer that
+// says nothing any more: [QP.Err] tells it, unless the queue pair had ended before,
+// and outstanding work requests complete as [WCFlushed].
+func (q *QP) End(cause error) error {
+	if cause != nil {
+		q.die(opError("use", q.named(), cause))
+	}
+	return q.ToError()
 }
 
 // die ends the queue pair for its watchers; the first cause stays.
@@ -156,17 +167,6 @@ func (q *QP) stateIn(life uint32, s QPState) error {
 	return q.modifyLocked(&raw, AttrState)
 }
 
-// whenDead has f called when the queue pair dies, or now.
-func (q *QP) whenDead(f func(cause error)) {
-	d := &q.death
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.then = f
-	if d.cause != nil {
-		go f(d.cause)
-	}
-}
-
 // revive is for a queue pair that went to [StateReset].
 func (q *QP) revive() {
 	d := &q.death
@@ -218,8 +218,6 @@ func (q *QP) holdPosts() (release func()) {
 		}
 	}
 }
-
-func (q *QP) setPeer(name string) { q.peer.Store(&name) }
 
 // requested refuses what would go past the queue pair's requester.
 func (q *QP) requested(op string) error {

@@ -209,5 +209,5 @@ func (q *QP) Endpoint() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey, GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
+	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
 }

@@ -39,6 +39,9 @@ var (
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
+	// ErrUnreachable: no route to the peer, or no answer from it, or it could not
+	// connect.
+	ErrUnreachable = errors.New("unreachable")
 	// ErrMessage: the peer's address message is malformed, of another version
 	// or damaged.
 	ErrMessage = errors.New("malformed address message")

@@ -80,6 +80,7 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
 		}
+		q.keyed(a, mask)
 		if mask&AttrState != 0 {
 			if to == StateReset {
 				cgo.ResetPostPath(q.path)
@@ -103,7 +104,7 @@ func ResetStep() ModifyStep { return ModifyStep{QPAttr{State: StateReset}, AttrS
 // InitStep is what [QP.Init] does.
 func (q *QP) InitStep() ModifyStep {
 	return ModifyStep{
-		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey},
+		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey.Load()},
 		AttrState | rules[q.typ][transition{StateReset, StateInit}].required,
 	}
 }
@@ -142,7 +143,8 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			cgo.ResetPostPath(q.path)
 		}
 		q.state.Store(uint32(states[n]))
-		for _, s := range states[1 : n+1] {
+		for i, s := range states[1 : n+1] {
+			q.keyed(&raw[i], steps[i].Mask)
 			q.entered(s)
 		}
 		if err != nil {
@@ -150,6 +152,13 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 		}
 		return nil
 	})
+}
+
+// keyed follows a queue key that was set.
+func (q *QP) keyed(a *cgo.QPAttr, mask AttrMask) {
+	if mask&AttrQKey != 0 {
+		q.qkey.Store(a.QKey)
+	}
 }
 
 // modifyError adds what usually is behind the errno.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -106,7 +107,7 @@ type QP struct {
 	cap    cgo.QPCap
 	gid    GIDEntry
 	psn    uint32
-	qkey   uint32
+	qkey   atomic.Uint32 // as last set by this program
 	access Access
 	pkey   uint16
 	sigAll bool
@@ -217,7 +218,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	q := &QP{
 		pd: p, typ: cfg.Type, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
 		srq: cfg.SRQ, ops: cfg.Ops,
-		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll || cfg.Type == SRD,
+		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, sigAll: cfg.SignalAll || cfg.Type == SRD,
 		cap: cgo.QPCap{
 			MaxSendWR: orDefault(cfg.MaxSendWR, 128), MaxRecvWR: orDefault(cfg.MaxRecvWR, 128),
 			MaxSendSGE: orDefault(cfg.MaxSendSGE, 1), MaxRecvSGE: orDefault(cfg.MaxRecvSGE, 1),
@@ -231,9 +232,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 		}
 		q.gid = gid
 	}
-	if q.qkey == 0 {
-		q.qkey = DefaultQKey
-	}
+	q.qkey.Store(cmp.Or(cfg.QKey, DefaultQKey))
 	if q.access == 0 {
 		q.access = LocalWrite | RemoteRead | RemoteWrite
 		if p.dev.attr.Atomic != AtomicNone && (q.typ == RC || q.typ == DCT) {
@@ -280,6 +279,9 @@ func (q *QP) Num() uint32 { return q.num }
 
 // Type is the transport of the queue pair.
 func (q *QP) Type() QPType { return q.typ }
+
+// PD is the protection domain that the queue pair is in.
+func (q *QP) PD() *PD { return q.pd }
 
 // GID is the local address of the queue pair.
 func (q *QP) GID() GIDEntry { return q.gid }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // Stream is a byte stream over a connected queue pair: a [net.Conn] for
@@ -42,6 +44,8 @@ type Stream struct {
 	err     error // why the connection is broken
 	closed  bool
 	polling bool
+	waits   context.Context // of polls that wait; an interrupt ends it, and makes the next one
+	stop    context.CancelFunc
 	reader  streamWaiter
 	writer  streamWaiter
 	wcs     [16]WC // of whoever polls
@@ -101,7 +105,7 @@ func (s *Stream) Discard(n int) error {
 	case err != nil:
 		return s.fault("read", err)
 	case n < 0 || uint64(n) > to-from:
-		return opError("discard from", s.conn.id.life.Label, ErrRange, n, " bytes of ", to-from)
+		return operr.New("discard from", s.label(), ErrRange, n, " bytes of ", to-from)
 	}
 	s.take(n)
 	return nil
@@ -120,7 +124,7 @@ func (s *Stream) peek(wait bool) ([]byte, error) {
 		return nil, s.usable()
 	}
 	from, to := s.flow.readable()
-	return s.parts.ring.buf[from:to], nil
+	return s.parts.ring.Bytes()[from:to], nil
 }
 
 // take frees n bytes of the ring and tells the peer when it is time.
@@ -171,7 +175,7 @@ func (s *Stream) Reserve(n int) ([]byte, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if n <= 0 {
-		return nil, opError("reserve in", s.conn.id.life.Label, ErrRange, n, " bytes")
+		return nil, operr.New("reserve in", s.label(), ErrRange, n, " bytes")
 	}
 	b, err := s.reserve(n)
 	if err != nil {
@@ -192,7 +196,7 @@ func (s *Stream) Commit(n int) error {
 		return s.fault("write", err)
 	}
 	if n < 0 || n > len(s.reserved) {
-		return opError("commit to", s.conn.id.life.Label, ErrRange, n, " bytes; reserved are ", len(s.reserved))
+		return operr.New("commit to", s.label(), ErrRange, n, " bytes; reserved are ", len(s.reserved))
 	}
 	s.reserved = nil
 	if n == 0 {
@@ -212,7 +216,7 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 	case s.closed:
 		return nil, s.usable()
 	case s.reserved != nil:
-		return nil, opError("reserve in", s.conn.id.life.Label, ErrInUse, "reserved bytes wait for Commit")
+		return nil, operr.New("reserve in", s.label(), ErrInUse, "reserved bytes wait for Commit")
 	case s.finSent:
 		return nil, syscall.EPIPE
 	}
@@ -222,8 +226,9 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 		}
 		window, room := s.flow.window(), s.flow.room()
 		if room < uint64(want) {
+			waits := s.waits
 			s.mu.Unlock()
-			err := s.waitSends(room == 0 && window > 0)
+			err := s.waitSends(waits, room == 0 && window > 0)
 			s.mu.Lock()
 			if err != nil {
 				return nil, err
@@ -232,7 +237,7 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 		}
 		if n := min(window, room, uint64(want), streamChunk); n > 0 {
 			from := s.flow.sent % s.flow.buffer
-			return s.parts.buffer.buf[from : from+n], nil
+			return s.parts.buffer.Bytes()[from : from+n], nil
 		}
 		if window == 0 {
 			if err := s.await(&s.writer, &s.reader); err != nil {
@@ -338,6 +343,8 @@ func (s *Stream) linger() {
 	}
 }
 
+func (s *Stream) label() string { return "stream to " + s.remote.String() }
+
 // LocalAddr is the address of this side; its network is "rdma".
 func (s *Stream) LocalAddr() net.Addr { return s.local }
 
@@ -358,7 +365,7 @@ func (s *Stream) fault(op string, err error) error {
 // usable is the error of a stream that is closed. The caller holds mu.
 func (s *Stream) usable() error {
 	if s.closed {
-		return class(net.ErrClosed, ErrClosed)
+		return operr.Class(net.ErrClosed, ErrClosed)
 	}
 	return nil
 }
@@ -374,8 +381,8 @@ func (s *Stream) writable() error {
 		return s.err
 	}
 	select {
-	case <-s.conn.id.down:
-		return class(syscall.EPIPE, s.conn.id.cause)
+	case <-s.conn.Done():
+		return operr.Class(syscall.EPIPE, s.conn.Err())
 	default:
 		return nil
 	}

@@ -3,10 +3,13 @@ package verbs
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // StreamConfig says how streams are made. The zero value is fine.
@@ -40,7 +43,7 @@ func (c *StreamConfig) resolve() error {
 		c.Messages = 128
 	}
 	if c.Buffer < minRing || c.Buffer > maxRing || c.Messages < minMessages || c.Messages > maxMessages {
-		return opError("make", "stream", ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
+		return operr.New("make", "stream", ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
 	}
 	if c.Pending == 0 {
 		c.Pending = 16
@@ -49,7 +52,7 @@ func (c *StreamConfig) resolve() error {
 		c.HandshakeTimeout = 10 * time.Second
 	}
 	if c.Pending < 0 || c.HandshakeTimeout < 0 {
-		return opError("make", "stream", ErrAttributes, c.Pending, " pending, handshake of ", c.HandshakeTimeout)
+		return operr.New("make", "stream", ErrAttributes, c.Pending, " pending, handshake of ", c.HandshakeTimeout)
 	}
 	return nil
 }
@@ -85,7 +88,7 @@ func (p *streamParts) create(c *CMSetup, cfg *StreamConfig) (err error) {
 	if p.pd, err = c.Device.AllocPD(); err != nil {
 		return err
 	}
-	vector := c.Device.nextVector()
+	vector := c.Device.NextVector()
 	if p.recvCQ, err = c.Device.CreateCQ(CQConfig{Depth: recvs, Vector: vector}); err != nil {
 		return err
 	}
@@ -162,6 +165,7 @@ func StreamDial(ctx context.Context, m *CM, address string, cfg StreamConfig) (*
 func (s *Stream) start(conn *CMConn, hello streamHello, cfg *StreamConfig) (err error) {
 	s.conn, s.peer = conn, hello.ring
 	s.local, s.remote = streamAddr{conn.LocalAddr()}, streamAddr{conn.RemoteAddr()}
+	s.waits, s.stop = context.WithCancel(context.Background())
 	s.reader.wake, s.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.flow = streamFlow{ring: uint64(cfg.Buffer), messages: uint64(cfg.Messages),
 		peerRing: hello.ring.Length, peerMessages: uint64(hello.messages), buffer: uint64(cfg.Buffer)}
@@ -187,8 +191,11 @@ func (streamAddr) Network() string { return "rdma" }
 // StreamListener is a [net.Listener] for streams.
 type StreamListener struct {
 	listener *CMListener
+	log      *slog.Logger
 	cfg      StreamConfig
 	streams  chan *Stream
+	over     chan struct{} // closed when no more will come
+	cause    error         // why over is closed
 	places   chan struct{} // has a token for each stream that nobody has accepted
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -206,7 +213,7 @@ func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, err
 	if err != nil {
 		return nil, err
 	}
-	s := &StreamListener{listener: l, cfg: cfg, streams: make(chan *Stream), places: make(chan struct{}, cfg.Pending)}
+	s := &StreamListener{listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Stream), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil
@@ -224,13 +231,15 @@ func (l *StreamListener) serve() {
 		}
 		r, err := l.listener.Accept(l.ctx)
 		if err != nil {
+			l.cause = err
+			close(l.over)
 			return
 		}
 		l.all.Go(func() {
 			defer func() { <-l.places }()
 			s, err := l.accept(r)
 			if err != nil {
-				r.id.cm.log.Warn("accept stream", "peer", r.RemoteAddr(), "err", err)
+				l.log.Warn("accept stream", "peer", r.RemoteAddr(), "err", err)
 				return
 			}
 			select {
@@ -266,10 +275,12 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 	case s := <-l.streams:
 		return s, nil
 	case <-l.ctx.Done():
-	case <-l.listener.down():
-		return nil, l.fault(l.listener.cause())
+	case <-l.over:
+		if l.ctx.Err() == nil {
+			return nil, l.fault(l.cause)
+		}
 	}
-	return nil, l.fault(class(net.ErrClosed, ErrClosed))
+	return nil, l.fault(operr.Class(net.ErrClosed, ErrClosed))
 }
 
 func (l *StreamListener) fault(err error) error {

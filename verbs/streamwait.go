@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
 // A reader waits for bytes and a writer for credit, and both come over one
@@ -74,11 +76,11 @@ func (s *Stream) await(w, other *streamWaiter) error {
 			continue
 		}
 		s.polling, polled = true, true
+		waits := s.waits
 		s.mu.Unlock()
-		cq := s.parts.recvCQ
-		n, err := cq.poll(s.wcs[:], cq.spin)
-		if n == 0 && err == nil {
-			n, err = cq.wait.park(context.Background(), s.wcs[:])
+		n, err := s.parts.recvCQ.Wait(waits, s.wcs[:])
+		if waits.Err() != nil {
+			err = nil // somebody's interrupt: look again
 		}
 		s.mu.Lock()
 		s.polling = false
@@ -100,7 +102,7 @@ func (s *Stream) receive(wcs []WC, err error) {
 		}
 		imm, ok := w.Imm()
 		if !ok {
-			s.broken(opError("receive", "stream", ErrMessage, "a message without immediate"))
+			s.broken(operr.New("receive", "stream", ErrMessage, "a message without immediate"))
 			return
 		}
 		if e := s.flow.received(imm, uint32(w.Len())); e != nil {
@@ -125,7 +127,7 @@ func (s *Stream) broken(err error) {
 	if errors.Is(err, WCFlushed) {
 		// The queue pair was in error before: the peer has gone, or a work
 		// request failed whose completion is in the other queue.
-		err = class(syscall.ECONNRESET, err)
+		err = operr.Class(syscall.ECONNRESET, err)
 	}
 	s.err = err
 	s.wakeAll()
@@ -143,19 +145,21 @@ func (s *Stream) fail(err error) error {
 func (s *Stream) wakeAll() {
 	s.reader.signal()
 	s.writer.signal()
-	s.parts.recvCQ.wake()
-	s.parts.sendCQ.wake()
+	s.stop()
+	s.waits, s.stop = context.WithCancel(context.Background())
 }
 
 // waitSends takes send completions that are there, and waits for one if there
 // are none and block says so. It may return without any.
-func (s *Stream) waitSends(block bool) error {
+func (s *Stream) waitSends(waits context.Context, block bool) error {
 	s.smu.Lock()
 	defer s.smu.Unlock()
-	cq := s.parts.sendCQ
-	n, err := cq.poll(s.sendWCs[:], 0)
+	n, err := s.parts.sendCQ.Poll(s.sendWCs[:])
 	if block && n == 0 && err == nil {
-		n, err = cq.wait.park(context.Background(), s.sendWCs[:])
+		n, err = s.parts.sendCQ.Wait(waits, s.sendWCs[:])
+		if waits.Err() != nil {
+			err = nil // somebody's interrupt
+		}
 	}
 	return s.sendsDone(n, err)
 }
@@ -163,7 +167,7 @@ func (s *Stream) waitSends(block bool) error {
 // drainSends makes room in the send queue, unless somebody else is at it.
 func (s *Stream) drainSends() {
 	if s.smu.TryLock() {
-		n, err := s.parts.sendCQ.poll(s.sendWCs[:], 0)
+		n, err := s.parts.sendCQ.Poll(s.sendWCs[:])
 		s.sendsDone(n, err)
 		s.smu.Unlock()
 	}

@@ -30,8 +30,12 @@ func (c *gidCache) find(d *Device, q GIDQuery) (GIDEntry, error) {
 	return e, nil
 }
 
-func (c *gidCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.found)
+// follow forgets what an event of the device may have changed.
+func (c *gidCache) follow(ev Event) {
+	switch ev.Type {
+	case EventPortActive, EventPortError, EventGIDChange, EventDeviceFatal:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		clear(c.found)
+	}
 }
