@@ -27,8 +27,7 @@ var objects = rig.Objects{
 			b.Recv(1)
 		}
 	},
-	Plain: []string{"Endpoint", "WC", "Message", "WCError", "TransitionError", "Pending",
-		"CM", "CMListener", "CMConn", "CMRequest", "CMPeer", "RejectedError", "Stream", "StreamListener"}, // theirs come with their packages
+	Plain: []string{"Endpoint", "WC", "Message", "WCError", "TransitionError", "Pending"},
 }
 
 // Every call on a closed object answers ErrClosed, with what it stands on open

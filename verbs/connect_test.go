@@ -54,13 +54,6 @@ func TestPathToPeer(t *testing.T) {
 	}
 }
 
-func TestCMRefusesIWARP(t *testing.T) {
-	require.ErrorIs(t, cmTransport(1), ErrUnsupported)
-	for _, other := range []int32{-1, 0} { // unknown to libibverbs, InfiniBand and RoCE
-		require.NoError(t, cmTransport(other))
-	}
-}
-
 func TestVectorsAreSpread(t *testing.T) {
 	d := WrapDevice("none", cgo.Context(0), DeviceAttr{CompletionVecs: 3})
 	var got []int

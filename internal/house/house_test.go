@@ -56,7 +56,7 @@ var unsafeFiles = []string{"verbs/view.go"}
 // machine are the files of the systems' state machines, which import neither
 // I/O nor clocks nor locks.
 var (
-	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache)/internal/`)
+	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache|verbs/stream)/internal/`)
 	impure  = []string{"context", "net", "os", "sync", "sync/atomic", "syscall", module + "verbs"}
 	clock   = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|NewTimer|NewTicker|Tick)\b`)
 )

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // NewCM opens a connection manager that closes with the test.
-func NewCM(t testing.TB) *verbs.CM {
+func NewCM(t testing.TB) *rdmacm.CM {
 	t.Helper()
-	m, err := verbs.OpenCM(verbs.CMConfig{})
+	m, err := rdmacm.Open(rdmacm.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
@@ -25,7 +26,7 @@ func NewCM(t testing.TB) *verbs.CM {
 // and keeps it and a protection domain on it.
 func CMPorts(t testing.TB) [2]Port {
 	t.Helper()
-	m, err := verbs.OpenCM(verbs.CMConfig{})
+	m, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
 		Missing(t, "no connection manager: %v", err)
 	}
@@ -38,7 +39,7 @@ func CMPorts(t testing.TB) [2]Port {
 		require.NoError(t, err)
 		for _, g := range gids {
 			if g.GID.Addr().Is4() {
-				l, err := m.Listen(g.GID.Addr().String()+":0", verbs.ListenConfig{})
+				l, err := m.Listen(g.GID.Addr().String()+":0", rdmacm.ListenConfig{})
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 			}
@@ -50,13 +51,13 @@ func CMPorts(t testing.TB) [2]Port {
 
 // Setup makes one end of a connection: the queue pair with its memory, and
 // receives of 64 bytes.
-func (s *Side) Setup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
+func (s *Side) Setup(t testing.TB, recvs int) func(*rdmacm.Setup) error {
 	return s.SetupSize(t, recvs, 64)
 }
 
 // SetupSize is Setup with receives of another size.
-func (s *Side) SetupSize(t testing.TB, recvs, size int) func(*verbs.CMSetup) error {
-	return func(c *verbs.CMSetup) error {
+func (s *Side) SetupSize(t testing.TB, recvs, size int) func(*rdmacm.Setup) error {
+	return func(c *rdmacm.Setup) error {
 		s.Dev = c.Device
 		var err error
 		s.PD, err = c.Device.AllocPD()
@@ -80,10 +81,10 @@ func (s *Side) SetupSize(t testing.TB, recvs, size int) func(*verbs.CMSetup) err
 }
 
 // Dialed connects port 0 to port 1, over the wire.
-func Dialed(t testing.TB, m *verbs.CM, dial verbs.DialConfig, accept verbs.ConnConfig) (a, b *verbs.CMConn, err error) {
+func Dialed(t testing.TB, m *rdmacm.CM, dial rdmacm.DialConfig, accept rdmacm.ConnConfig) (a, b *rdmacm.Conn, err error) {
 	t.Helper()
 	p, ctx := Ports(t), Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	done := make(chan error, 1)
@@ -100,7 +101,7 @@ func Dialed(t testing.TB, m *verbs.CM, dial verbs.DialConfig, accept verbs.ConnC
 		l.Close()
 	}
 	err = errors.Join(err, <-done)
-	for _, c := range []*verbs.CMConn{a, b} {
+	for _, c := range []*rdmacm.Conn{a, b} {
 		if c != nil {
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 		}
@@ -109,8 +110,8 @@ func Dialed(t testing.TB, m *verbs.CM, dial verbs.DialConfig, accept verbs.ConnC
 }
 
 // UDSetup makes a UD queue pair with receives, once.
-func (s *Side) UDSetup(t testing.TB, recvs int) func(*verbs.CMSetup) error {
-	return func(c *verbs.CMSetup) error {
+func (s *Side) UDSetup(t testing.TB, recvs int) func(*rdmacm.Setup) error {
+	return func(c *rdmacm.Setup) error {
 		if s.QP == nil {
 			err := s.Setup(t, 0)(c)
 			require.NoError(t, err)

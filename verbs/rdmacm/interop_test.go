@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package rdmacm_test
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // Against the example programs of librdmacm, each as client and as server.
@@ -81,11 +82,11 @@ func info(b []byte) (at verbs.Remote, size int) {
 	return verbs.Remote{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}, int(binary.BigEndian.Uint32(b[12:]))
 }
 
-func TestCMRpingClient(t *testing.T) {
+func TestRpingClient(t *testing.T) {
 	for _, flags := range [][]string{nil, {"-q"}} {
 		p := rig.CMPorts(t)
 		m, ctx := rig.NewCM(t), rig.Context(t)
-		l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+		l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		wait := program(t, "rping", append(flags, "-c", "-a", l.Addr().Addr().String(), "-p", portOf(l.Addr()),
@@ -93,7 +94,7 @@ func TestCMRpingClient(t *testing.T) {
 		r, err := l.Accept(ctx)
 		require.NoError(t, err)
 		var s rig.Side
-		conn, err := r.Accept(ctx, verbs.ConnConfig{Setup: s.Setup(t, 1)})
+		conn, err := r.Accept(ctx, rdmacm.ConnConfig{Setup: s.Setup(t, 1)})
 		require.NoError(t, err)
 		mem, batch := s.MR.Bytes(), s.Batch(t, 1)
 		next := func() (verbs.Remote, int) {
@@ -130,23 +131,23 @@ func TestCMRpingClient(t *testing.T) {
 			}
 		}
 		<-conn.Done()
-		require.ErrorIs(t, conn.Err(), verbs.ErrDisconnected)
+		require.ErrorIs(t, conn.Err(), rdmacm.ErrDisconnected)
 		wait()
 		require.NoError(t, conn.Close())
 	}
 }
 
-func TestCMRpingServer(t *testing.T) {
+func TestRpingServer(t *testing.T) {
 	for i, flags := range [][]string{nil, {"-q"}} {
 		p := rig.CMPorts(t)
 		m, ctx := rig.NewCM(t), rig.Context(t)
 		port := fmt.Sprint(7200 + i)
 		wait := program(t, "rping", append(flags, "-s", "-a", p[1].Addr().String(), "-p", port, "-v", "-S", fmt.Sprint(pingSize))...)
 		var s *rig.Side
-		conn := untilListening(t, func() (*verbs.CMConn, error) {
+		conn := untilListening(t, func() (*rdmacm.Conn, error) {
 			s = &rig.Side{}
-			return m.Dial(ctx, p[1].Addr().String()+":"+port, verbs.DialConfig{
-				ConnConfig: verbs.ConnConfig{Setup: s.Setup(t, 1), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+			return m.Dial(ctx, p[1].Addr().String()+":"+port, rdmacm.DialConfig{
+				ConnConfig: rdmacm.ConnConfig{Setup: s.Setup(t, 1), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 		})
 		mem, batch := s.MR.Bytes(), s.Batch(t, 1)
 		ask := func(at int) {
@@ -200,17 +201,17 @@ func allGood(t *testing.T, wcs []verbs.WC) {
 	}
 }
 
-func TestCMUcmatoseServer(t *testing.T) {
+func TestUcmatoseServer(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
 	wait := program(t, "ucmatose", append(matchArgs, "-b", p[1].Addr().String(), "-p", "7210")...)
 	var sides [matchConns]*rig.Side
-	var conns [matchConns]*verbs.CMConn
+	var conns [matchConns]*rdmacm.Conn
 	for i := range sides {
-		conns[i] = untilListening(t, func() (*verbs.CMConn, error) {
+		conns[i] = untilListening(t, func() (*rdmacm.Conn, error) {
 			sides[i] = &rig.Side{}
-			return m.Dial(ctx, p[1].Addr().String()+":7210", verbs.DialConfig{
-				ConnConfig: verbs.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+			return m.Dial(ctx, p[1].Addr().String()+":7210", rdmacm.DialConfig{
+				ConnConfig: rdmacm.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize), MaxReads: 1}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 		})
 	}
 	for _, s := range sides {
@@ -220,25 +221,25 @@ func TestCMUcmatoseServer(t *testing.T) {
 	}
 	for _, c := range conns {
 		<-c.Done()
-		require.ErrorIs(t, c.Err(), verbs.ErrDisconnected)
+		require.ErrorIs(t, c.Err(), rdmacm.ErrDisconnected)
 		require.NoError(t, c.Close())
 	}
 	require.Contains(t, wait(), "disconnected")
 }
 
-func TestCMUcmatoseClient(t *testing.T) {
+func TestUcmatoseClient(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	wait := program(t, "ucmatose", append(matchArgs, "-b", p[0].Addr().String(), "-s", l.Addr().Addr().String(), "-p", portOf(l.Addr()))...)
-	var conns [matchConns]*verbs.CMConn
+	var conns [matchConns]*rdmacm.Conn
 	var sides [matchConns]rig.Side
 	for i := range conns {
 		r, err := l.Accept(ctx)
 		require.NoError(t, err)
-		conns[i], err = r.Accept(ctx, verbs.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize)})
+		conns[i], err = r.Accept(ctx, rdmacm.ConnConfig{Setup: sides[i].SetupSize(t, matchCount, matchSize)})
 		require.NoError(t, err)
 	}
 	for i := range sides {
@@ -255,14 +256,14 @@ func TestCMUcmatoseClient(t *testing.T) {
 	wait()
 }
 
-func TestCMUdaddyServer(t *testing.T) {
+func TestUdaddyServer(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
 	wait := program(t, "udaddy", "-c", "1", "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize), "-b", p[1].Addr().String())
 	var s rig.Side
-	peer := untilListening(t, func() (*verbs.CMPeer, error) {
-		return m.DialUD(ctx, p[1].Addr().String()+":7174", verbs.DialConfig{
-			ConnConfig: verbs.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+	peer := untilListening(t, func() (*rdmacm.Peer, error) {
+		return m.DialUD(ctx, p[1].Addr().String()+":7174", rdmacm.DialConfig{
+			ConnConfig: rdmacm.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}, Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	})
 	b := s.Batch(t, matchCount)
 	for i := range matchCount {
@@ -275,10 +276,10 @@ func TestCMUdaddyServer(t *testing.T) {
 	require.Contains(t, wait(), "data transfers complete")
 }
 
-func TestCMUdaddyClient(t *testing.T) {
+func TestUdaddyClient(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":7174", verbs.ListenConfig{Type: verbs.UD}) // udaddy's only port
+	l, err := m.Listen(p[1].Addr().String()+":7174", rdmacm.ListenConfig{Type: verbs.UD}) // udaddy's only port
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	wait := program(t, "udaddy", "-c", "1", "-C", fmt.Sprint(matchCount), "-S", fmt.Sprint(matchSize),
@@ -286,7 +287,7 @@ func TestCMUdaddyClient(t *testing.T) {
 	r, err := l.Accept(ctx)
 	require.NoError(t, err)
 	var s rig.Side
-	require.NoError(t, r.AcceptUD(verbs.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}))
+	require.NoError(t, r.AcceptUD(rdmacm.ConnConfig{Setup: s.UDSetup(t, 2*matchCount)}))
 	wcs := s.Wait(t, matchCount)
 	allGood(t, wcs)
 	qpn, ok := wcs[0].Imm()
@@ -296,7 +297,7 @@ func TestCMUdaddyClient(t *testing.T) {
 	require.NoError(t, err)
 	b := s.Batch(t, matchCount)
 	for i := range matchCount {
-		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), verbs.Dest{AH: ah, QPN: qpn, QKey: verbs.UDPQKey}, s.MR.SGE(pingData, matchSize))
+		b.SendToImm(uint64(i), verbs.Signaled, s.QP.Num(), verbs.Dest{AH: ah, QPN: qpn, QKey: rdmacm.UDPQKey}, s.MR.SGE(pingData, matchSize))
 	}
 	_, err = b.Post()
 	require.NoError(t, err)

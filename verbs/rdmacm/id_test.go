@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"testing"
@@ -14,10 +14,10 @@ func TestStepBeforeEnd(t *testing.T) {
 	close(down)
 	i := &cmID{steps: make(chan cgo.CMEvent, 1), closed: make(chan struct{}), down: down, cause: ErrDisconnected}
 	for range 100 { // select chooses at random
-		i.steps <- cgo.CMEvent{Type: uint32(cmEstablished)}
-		_, err := i.await(t.Context(), "accept", cmEstablished)
+		i.steps <- cgo.CMEvent{Type: uint32(eventEstablished)}
+		_, err := i.await(t.Context(), "accept", eventEstablished)
 		require.NoError(t, err)
 	}
-	_, err := i.await(t.Context(), "accept", cmEstablished)
+	_, err := i.await(t.Context(), "accept", eventEstablished)
 	require.ErrorIs(t, err, ErrDisconnected)
 }

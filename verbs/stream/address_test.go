@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package stream_test
 
 import (
 	"context"
@@ -16,11 +16,13 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 // A name with several addresses is reached at whichever of them answers, and an
 // error tells of all.
-func TestCMDialTriesEveryAddress(t *testing.T) {
+func TestDialTriesEveryAddress(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	p := rig.CMPorts(t)
 	m := rig.NewCM(t)
@@ -31,60 +33,22 @@ func TestCMDialTriesEveryAddress(t *testing.T) {
 	}
 	nobody := netip.MustParseAddr("10.77.0.99")
 	resolveTo(t, nobody, p[1].Addr())
-	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", verbs.StreamConfig{})
+	l, err := stream.Listen(m, p[1].Addr().String()+":0", stream.Config{})
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	var cfg verbs.StreamConfig
+	var cfg stream.Config
 	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
-	s, err := verbs.StreamDial(soon(), m, "peer.test:"+port, cfg)
+	s, err := stream.Dial(soon(), m, "peer.test:"+port, cfg)
 	require.NoError(t, err)
 	c, err := l.Accept()
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(s.Close(), c.Close(), l.Close()))
 
-	_, err = m.Dial(soon(), "peer.test:"+port, verbs.DialConfig{Local: cfg.Dial.Local})
+	_, err = m.Dial(soon(), "peer.test:"+port, rdmacm.DialConfig{Local: cfg.Dial.Local})
 	require.ErrorIs(t, err, verbs.ErrUnreachable, "of the first")
-	var rejected *verbs.RejectedError
+	var rejected *rdmacm.RejectedError
 	require.ErrorAs(t, err, &rejected, "of the second")
-}
-
-// An empty host is every address of the host, of both families.
-func TestCMListensOnBothFamilies(t *testing.T) {
-	p := rig.CMPorts(t)
-	m, ctx := rig.NewCM(t), rig.Context(t)
-	dev, err := m.Device(p[1].Name)
-	require.NoError(t, err)
-	gids, err := dev.GIDs()
-	require.NoError(t, err)
-	tried := map[bool]bool{}
-	for _, g := range gids {
-		at := g.GID.Addr()
-		if at.IsLinkLocalUnicast() {
-			ifi, err := net.InterfaceByIndex(g.IfIndex)
-			require.NoError(t, err)
-			at = at.WithZone(ifi.Name)
-		}
-		l, err := m.Listen(":0", verbs.ListenConfig{})
-		require.NoError(t, err)
-		require.NotZero(t, l.Addr().Port())
-		done := make(chan error, 1)
-		go func() {
-			r, err := l.Accept(ctx)
-			if err == nil {
-				err = r.Reject([]byte("seen"))
-			}
-			done <- err
-		}()
-		_, err = m.Dial(ctx, netip.AddrPortFrom(at, l.Addr().Port()).String(), verbs.DialConfig{Local: netip.AddrPortFrom(at, 0)})
-		var rejected *verbs.RejectedError
-		require.ErrorAs(t, err, &rejected, "%v", at)
-		require.Equal(t, "seen", string(rejected.PrivateData[:4]), "%v", at)
-		require.NoError(t, <-done)
-		require.NoError(t, l.Close())
-		tried[at.Is4()] = true
-	}
-	require.Equal(t, map[bool]bool{true: true, false: true}, tried)
 }
 
 // resolveTo makes every name have these addresses, until the test ends.

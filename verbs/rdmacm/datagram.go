@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
@@ -7,32 +7,33 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
-// CMPeer is a way for datagrams: to a service that the connection manager has
+// Peer is a way for datagrams: to a service that the connection manager has
 // found, or to a multicast group.
-type CMPeer struct {
+type Peer struct {
 	id       *cmID
 	prepared *prepared
-	ah       *AH
-	dest     Dest
+	ah       *verbs.AH
+	dest     verbs.Dest
 	private  []byte
 	group    *cgo.SockAddr // joined, or nil
-	attached GID
+	attached verbs.GID
 	lid      uint16
 	closing  sync.Mutex
 }
 
 // DialUD finds the datagram service at "host:port" ([ListenConfig.Type] UD
 // there) and answers how to send to it. The queue pair, from cfg.Setup or of
-// the peer's own, is brought to [StateRTS]; one that is there already may
+// the peer's own, is brought to [verbs.StateRTS]; one that is there already may
 // serve for any number of peers. Its QKey becomes [UDPQKey].
-func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPeer, error) {
-	var p *CMPeer
+func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*Peer, error) {
+	var p *Peer
 	err := m.resolve(ctx, "datagram peer", portSpaceUDP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {
-		p, err = id.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
-			return id.step(ctx, "connect", cmEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
+		p, err = id.peer(&cfg.ConnConfig, func(c *Peer) (*cgo.CMEvent, error) {
+			return id.step(ctx, "connect", eventEstablished, func() error { return cgo.CMConnect(id.id, &c.prepared.param) })
 		})
 		return err
 	})
@@ -41,11 +42,11 @@ func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*CMPee
 
 // Join joins the multicast group of an IP address, on the device of cfg.Local
 // or of the route to the group. The queue pair receives what is sent to the
-// group, and sends to it by [CMPeer.Dest]. Close leaves the group.
-func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPeer, error) {
+// group, and sends to it by [Peer.Dest]. Close leaves the group.
+func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*Peer, error) {
 	to := netip.AddrPortFrom(group, 0)
 	if !group.IsMulticast() {
-		return nil, operr.New("join", group.String(), ErrAttributes, "not a multicast address")
+		return nil, operr.New("join", group.String(), verbs.ErrAttributes, "not a multicast address")
 	}
 	id, err := m.newID("group", portSpaceUDP)
 	if err != nil {
@@ -58,7 +59,7 @@ func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*CMPee
 	return p, nil
 }
 
-func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*CMPeer, error) {
+func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*Peer, error) {
 	if err := i.findDevice(ctx, portSpaceUDP, to, cfg); err != nil {
 		return nil, err
 	}
@@ -66,12 +67,12 @@ func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*C
 	if err != nil {
 		return nil, err
 	}
-	return i.peer(&cfg.ConnConfig, func(c *CMPeer) (*cgo.CMEvent, error) {
-		ev, err := i.step(ctx, "join by", cmMulticastJoin, func() error { return cgo.CMJoin(i.id, &addr, i.token) })
+	return i.peer(&cfg.ConnConfig, func(c *Peer) (*cgo.CMEvent, error) {
+		ev, err := i.step(ctx, "join by", eventMulticastJoin, func() error { return cgo.CMJoin(i.id, &addr, i.token) })
 		if err != nil {
 			return nil, err
 		}
-		gid, lid := GID(ev.AH.GRH.DGID), ev.AH.DLID
+		gid, lid := verbs.GID(ev.AH.GRH.DGID), ev.AH.DLID
 		if err := c.prepared.setup.QP.AttachMulticast(gid, lid); err != nil {
 			i.do("leave by", func() error { return cgo.CMLeave(i.id, &addr) })
 			return nil, err
@@ -83,21 +84,21 @@ func (i *cmID) join(ctx context.Context, to netip.AddrPort, cfg *DialConfig) (*C
 
 // peer brings the queue pair up and makes the address handle of what find
 // answers.
-func (i *cmID) peer(cfg *ConnConfig, find func(*CMPeer) (*cgo.CMEvent, error)) (*CMPeer, error) {
-	p, err := i.prepare(cfg, UD, MaxRequestDataUD)
+func (i *cmID) peer(cfg *ConnConfig, find func(*Peer) (*cgo.CMEvent, error)) (*Peer, error) {
+	p, err := i.prepare(cfg, verbs.UD, MaxRequestDataUD)
 	if err != nil {
 		return nil, err
 	}
-	c := &CMPeer{id: i, prepared: p}
+	c := &Peer{id: i, prepared: p}
 	if err := c.find(find); err != nil {
 		return nil, errors.Join(err, c.leave(), p.close())
 	}
 	return c, nil
 }
 
-func (c *CMPeer) find(find func(*CMPeer) (*cgo.CMEvent, error)) error {
+func (c *Peer) find(find func(*Peer) (*cgo.CMEvent, error)) error {
 	qp := c.prepared.setup.QP
-	if qp.State() == StateInit {
+	if qp.State() == verbs.StateInit {
 		if err := qp.Activate(); err != nil {
 			return err
 		}
@@ -107,28 +108,28 @@ func (c *CMPeer) find(find func(*CMPeer) (*cgo.CMEvent, error)) error {
 		return err
 	}
 	c.private = privateData(ev)
-	if c.ah, err = qp.PD().CreateAH(AHAttrOf(&ev.AH)); err != nil {
+	if c.ah, err = qp.PD().CreateAH(verbs.AHAttrOf(&ev.AH)); err != nil {
 		return err
 	}
-	c.dest = Dest{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
+	c.dest = verbs.Dest{AH: c.ah, QPN: ev.QPN, QKey: ev.QKey}
 	return nil
 }
 
 // Dest is where to send. It is valid until Close.
-func (c *CMPeer) Dest() Dest { return c.dest }
+func (c *Peer) Dest() verbs.Dest { return c.dest }
 
 // QP is the queue pair to send from.
-func (c *CMPeer) QP() *QP { return c.prepared.setup.QP }
+func (c *Peer) QP() *verbs.QP { return c.prepared.setup.QP }
 
 // Device is the device of the queue pair.
-func (c *CMPeer) Device() *Device { return c.prepared.setup.Device }
+func (c *Peer) Device() *verbs.Device { return c.prepared.setup.Device }
 
 // PrivateData is what the service sent with its answer, padded with zeros.
-func (c *CMPeer) PrivateData() []byte { return c.private }
+func (c *Peer) PrivateData() []byte { return c.private }
 
 // Close leaves the group, if it is one, and forgets the peer: sends to it must
 // have completed. Closing twice is not an error.
-func (c *CMPeer) Close() error {
+func (c *Peer) Close() error {
 	c.closing.Lock() // whoever closes second waits
 	defer c.closing.Unlock()
 	err := c.leave()
@@ -138,14 +139,14 @@ func (c *CMPeer) Close() error {
 	return errors.Join(err, c.id.close(), c.prepared.close())
 }
 
-func (c *CMPeer) leave() error {
+func (c *Peer) leave() error {
 	if c.group == nil {
 		return nil
 	}
 	group, qp := c.group, c.prepared.setup.QP
 	c.group = nil
 	err := qp.DetachMulticast(c.attached, c.lid)
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, verbs.ErrClosed) {
 		err = nil // its end detached it
 	}
 	return errors.Join(err, c.id.do("leave by", func() error { return cgo.CMLeave(c.id.id, group) }))
@@ -154,7 +155,7 @@ func (c *CMPeer) leave() error {
 // AcceptUD tells the peer the queue pair number of a datagram service, whose
 // queue pair comes from cfg.Setup; the request is done with. The peer's
 // address is in its datagrams.
-func (r *CMRequest) AcceptUD(cfg ConnConfig) error {
+func (r *Request) AcceptUD(cfg ConnConfig) error {
 	if err := r.answer("answer"); err != nil {
 		return err
 	}
@@ -165,18 +166,18 @@ func (r *CMRequest) AcceptUD(cfg ConnConfig) error {
 	return errors.Join(err, r.id.close())
 }
 
-func (r *CMRequest) tell(cfg *ConnConfig) error {
+func (r *Request) tell(cfg *ConnConfig) error {
 	switch {
-	case r.typ != UD:
-		return operr.New("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
+	case r.typ != verbs.UD:
+		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
 	case cfg.Setup == nil:
-		return operr.New("answer", r.id.life.Label, ErrAttributes, "Setup is missing")
+		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "Setup is missing")
 	}
-	p, err := r.id.prepare(cfg, UD, MaxAcceptDataUD)
+	p, err := r.id.prepare(cfg, verbs.UD, MaxAcceptDataUD)
 	if err != nil {
 		return err
 	}
-	if qp := p.setup.QP; qp.State() == StateInit {
+	if qp := p.setup.QP; qp.State() == verbs.StateInit {
 		if err := qp.Activate(); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/life"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
@@ -36,7 +37,7 @@ type cmID struct {
 	ended func() // a connection's: called when down closes
 }
 
-var cmTokens atomic.Uint64
+var tokens atomic.Uint64
 
 // newID makes an id in a port space.
 func (m *CM) newID(kind string, portSpace int) (*cmID, error) {
@@ -67,7 +68,7 @@ func (m *CM) adoptID(id cgo.CMID) (*cmID, error) {
 }
 
 func (m *CM) prepareID() *cmID {
-	i := &cmID{cm: m, token: cmTokens.Add(1), steps: make(chan cgo.CMEvent, 4),
+	i := &cmID{cm: m, token: tokens.Add(1), steps: make(chan cgo.CMEvent, 4),
 		closed: make(chan struct{}), down: make(chan struct{}), hints: make(chan error, 1)}
 	m.mu.Lock()
 	m.ids[i.token] = i
@@ -86,7 +87,7 @@ func (m *CM) forgetID(i *cmID) {
 	m.life.Release("id")
 }
 
-// close destroys the id; calls that wait on it end with [ErrClosed]. It cannot
+// close destroys the id; calls that wait on it end with [verbs.ErrClosed]. It cannot
 // hang: see [cgo.CMDestroyID].
 func (i *cmID) close() error {
 	return i.life.Close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
@@ -97,29 +98,29 @@ func (i *cmID) close() error {
 
 // on takes an event; it runs in the reader of events and does not wait.
 func (i *cmID) on(ev *cgo.CMEvent) {
-	switch typ := cmEvent(ev.Type); typ {
-	case cmConnectRequest:
+	switch typ := event(ev.Type); typ {
+	case eventConnectRequest:
 		i.request(ev)
-	case cmDisconnected:
+	case eventDisconnected:
 		// The peer waits for this answer; when it is the peer that answers,
 		// the call fails and nothing is lost.
 		i.life.With("disconnect", func() error { return cgo.CMDisconnect(i.id) })
 		i.end(ErrDisconnected)
-	case cmDeviceRemoval:
+	case eventDeviceRemoval:
 		i.life.With("look at", func() error { deviceRemoved(cgo.CMContext(i.id)); return nil })
 		i.end(ErrDeviceRemoved)
-	case cmAddrChange:
+	case eventAddrChange:
 		i.cm.log.Warn("address change", "id", i.life.Label)
 		select {
 		case i.hints <- operr.New("use", i.life.Label, ErrAddrChanged):
 		default:
 		}
-	case cmTimewaitExit:
-	case cmUnreachable:
+	case eventTimewaitExit:
+	case eventUnreachable:
 		if i.connected() {
 			// The neighbour has another hardware address now: packets of this
 			// connection do not reach it.
-			i.end(ErrUnreachable)
+			i.end(verbs.ErrUnreachable)
 			return
 		}
 		fallthrough
@@ -152,12 +153,12 @@ func (i *cmID) end(cause error) {
 
 // await waits for the end of a step that was begun. Any other end than the
 // wanted one is an error.
-func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent, error) {
+func (i *cmID) await(ctx context.Context, op string, want event) (*cgo.CMEvent, error) {
 	select {
 	case ev := <-i.steps:
 		return i.stepped(op, want, &ev)
 	case <-i.closed:
-		return nil, operr.New(op, i.life.Label, ErrClosed)
+		return nil, operr.New(op, i.life.Label, verbs.ErrClosed)
 	case <-i.down:
 		// The step may have ended before: a peer that connects and leaves at
 		// once was there all the same.
@@ -173,8 +174,8 @@ func (i *cmID) await(ctx context.Context, op string, want cmEvent) (*cgo.CMEvent
 }
 
 // stepped judges the event that ended a step.
-func (i *cmID) stepped(op string, want cmEvent, ev *cgo.CMEvent) (*cgo.CMEvent, error) {
-	if cmEvent(ev.Type) != want {
+func (i *cmID) stepped(op string, want event, ev *cgo.CMEvent) (*cgo.CMEvent, error) {
+	if event(ev.Type) != want {
 		return nil, operr.New(op, i.life.Label, stepError(ev))
 	}
 	return ev, nil
@@ -186,7 +187,7 @@ func (i *cmID) do(op string, f func() error) error {
 }
 
 // step is a call and the event that ends it.
-func (i *cmID) step(ctx context.Context, op string, want cmEvent, f func() error) (*cgo.CMEvent, error) {
+func (i *cmID) step(ctx context.Context, op string, want event, f func() error) (*cgo.CMEvent, error) {
 	if err := i.do(op, f); err != nil {
 		return nil, err
 	}
@@ -246,18 +247,18 @@ func (e *RejectedError) Unwrap() error {
 // stepError is what an event says went wrong.
 func stepError(ev *cgo.CMEvent) error {
 	var errno error = syscall.Errno(-ev.Status)
-	switch typ := cmEvent(ev.Type); {
-	case typ == cmRejected:
+	switch typ := event(ev.Type); {
+	case typ == eventRejected:
 		return &RejectedError{Reason: int(ev.Status), PrivateData: privateData(ev)}
-	case typ == cmUnreachable && ev.Status > 0:
+	case typ == eventUnreachable && ev.Status > 0:
 		// Datagram services answer with a status of their own numbering.
 		reason := rejectConsumer
 		if ev.Status == sidrUnsupported {
 			reason = rejectNoListener
 		}
 		return &RejectedError{Reason: reason, PrivateData: privateData(ev)}
-	case typ == cmUnreachable, typ == cmAddrError, typ == cmRouteError:
-		return operr.Class(ErrUnreachable, errno)
+	case typ == eventUnreachable, typ == eventAddrError, typ == eventRouteError:
+		return operr.Class(verbs.ErrUnreachable, errno)
 	case ev.Status < 0:
 		return fmt.Errorf("%v: %w", typ, errno)
 	default:

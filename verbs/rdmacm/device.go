@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
@@ -20,7 +21,7 @@ var devices struct {
 
 // device is such a Device. All but dev and gids is under devices.mu.
 type device struct {
-	dev     *Device
+	dev     *verbs.Device
 	log     *slog.Logger
 	gids    gidCache
 	destroy func() error
@@ -33,12 +34,12 @@ type device struct {
 
 // Device is the device of that name as the connection manager knows it, for
 // programs that set up memory before their first connection. It lives as long
-// as the CM: closing it is refused with [ErrInUse]. Only a device that was
+// as the CM: closing it is refused with [verbs.ErrInUse]. Only a device that was
 // unplugged ([ErrDeviceRemoved]) can be closed, and should be, after everything
 // on it: until then the kernel holds up whoever unplugs it.
-func (m *CM) Device(name string) (*Device, error) {
+func (m *CM) Device(name string) (*verbs.Device, error) {
 	if !m.life.Enter() {
-		return nil, operr.New("open", name, ErrClosed)
+		return nil, operr.New("open", name, verbs.ErrClosed)
 	}
 	defer m.life.Exit()
 	list, all, err := cgo.CMGetDevices()
@@ -58,13 +59,13 @@ func (m *CM) Device(name string) (*Device, error) {
 		}
 		return d.dev, nil
 	}
-	return nil, operr.New("open", name, ErrNoDevice, detail)
+	return nil, operr.New("open", name, verbs.ErrNoDevice, detail)
 }
 
 // noDevices is why librdmacm tells none.
 func noDevices(name string, err error) error {
 	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
-		err = operr.Class(ErrNoDevice, err)
+		err = operr.Class(verbs.ErrNoDevice, err)
 	}
 	return operr.New("open", name, err)
 }
@@ -101,7 +102,7 @@ func (m *CM) adopt(ctx cgo.Context) (*device, error) {
 		return nil, noDevices(name, err)
 	}
 	d := &device{ctx: ctx, list: list, log: m.log}
-	d.dev, d.destroy, err = AdoptDevice(name, ctx, DeviceConfig{Logger: m.log}, DeviceOwner{
+	d.dev, d.destroy, err = verbs.AdoptDevice(name, ctx, verbs.DeviceConfig{Logger: m.log}, verbs.DeviceOwner{
 		Close: d.closeIfUnused,
 		Release: func() error {
 			if d.list != 0 {
@@ -120,7 +121,7 @@ func (d *device) closeIfUnused() error {
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
 	if d.shares > 0 && !d.removed {
-		return operr.New("close", d.dev.Name(), ErrInUse, "a connection manager has it")
+		return operr.New("close", d.dev.Name(), verbs.ErrInUse, "a connection manager has it")
 	}
 	return d.close()
 }

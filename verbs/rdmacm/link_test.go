@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package rdmacm_test
 
 import (
 	"context"
@@ -16,16 +16,17 @@ import (
 
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // Links by the connection manager: what both sides offer, messages, clients that
 // come and go, and the end of the server, which all hear.
-func TestCMLinks(t *testing.T) {
+func TestLinks(t *testing.T) {
 	p := rig.CMPorts(t)
 	m := rig.NewCM(t)
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
-	listener, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	listener, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	serving, stop := context.WithCancel(ctx)
 	memory := make([]byte, 4096)
@@ -80,7 +81,7 @@ func TestCMLinks(t *testing.T) {
 	rude.Setup = func(*verbs.Link) (verbs.Offer, error) { return verbs.Offer{Data: make([]byte, 60)}, nil }
 	_, err = m.DialLink(ctx, at, rude)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
-	conn, err := m.Dial(ctx, at, verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+	conn, err := m.Dial(ctx, at, rdmacm.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	require.NoError(t, err, "who is no link is heard, and refused")
 	require.ErrorIs(t, <-failed, verbs.ErrMessage)
 	<-conn.Done()
@@ -91,7 +92,7 @@ func TestCMLinks(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	time.AfterFunc(20*time.Millisecond, stop)
 	_, err = l.Receiver().Receive(ctx, make([]byte, 64))
-	require.ErrorIs(t, err, verbs.ErrDisconnected)
+	require.ErrorIs(t, err, rdmacm.ErrDisconnected)
 	require.NoError(t, <-served)
 	require.Empty(t, failed, "clients that go away are no failures")
 	_, err = m.DialLink(ctx, at, mine)

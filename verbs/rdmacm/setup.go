@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"bytes"
@@ -11,21 +11,22 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
-// CMSetup is what a program learns of a connection before it is made, and
+// Setup is what a program learns of a connection before it is made, and
 // answers to it.
-type CMSetup struct {
-	Device *Device        // that the connection leads over
-	GID    GIDEntry       // local address, for [QPConfig.GID]
+type Setup struct {
+	Device *verbs.Device  // that the connection leads over
+	GID    verbs.GIDEntry // local address, for [verbs.QPConfig.GID]
 	Local  netip.AddrPort // local address
 	Remote netip.AddrPort // the peer's
 
-	// QP is the answer: a queue pair made on Device, fresh: in [StateReset], or
-	// in [StateInit] with its first receives posted. Closing it is up to
+	// QP is the answer: a queue pair made on Device, fresh: in [verbs.StateReset], or
+	// in [verbs.StateInit] with its first receives posted. Closing it is up to
 	// whoever made it.
-	QP *QP
+	QP *verbs.QP
 	// PrivateData goes to the peer. It is what the config has, and can be
 	// changed here, for example to name memory that was registered just now.
 	PrivateData []byte
@@ -38,12 +39,12 @@ type ConnConfig struct {
 	// the device is known and before the peer can send; an error ends the call
 	// with it. A name with several addresses has it called again for each that
 	// is tried after a failure. Nil makes what QP describes.
-	Setup func(*CMSetup) error
+	Setup func(*Setup) error
 	// QP describes the queue pair if Setup is nil. The queue pair, its completion
-	// queue ([CMConn.CQ]), which has room for all of its work requests, and its
+	// queue ([Conn.CQ]), which has room for all of its work requests, and its
 	// protection domain belong to the connection and close with it. SendCQ must
 	// be nil.
-	QP QPConfig
+	QP verbs.QPConfig
 
 	// PrivateData goes to the peer with the request or the answer: at most
 	// [MaxRequestData], [MaxAcceptData], and [MaxRequestDataUD],
@@ -54,13 +55,13 @@ type ConnConfig struct {
 	// direction; 0 means what the device can, at most 16, and -1 none. The
 	// peer's wish counts too.
 	MaxReads int
-	// Retries and RNRRetries are as in [ConnectConfig]. The side that dials
+	// Retries and RNRRetries are as in [verbs.ConnectConfig]. The side that dials
 	// decides on Retries for both; each side on RNRRetries for the other.
 	Retries    int
 	RNRRetries int
 	// AckTimeout is how long this side's device waits for an acknowledgement
 	// before it sends again, rounded up to 4.096 us * 2^n; 0 means 67 ms, as in
-	// [ConnectConfig]. Datagrams have none.
+	// [verbs.ConnectConfig]. Datagrams have none.
 	AckTimeout time.Duration
 }
 
@@ -76,10 +77,10 @@ const (
 
 // prepared is a queue pair before its connection.
 type prepared struct {
-	setup CMSetup
+	setup Setup
 	dev   *device
 	own   []io.Closer // in the order of closing
-	cq    *CQ         // of them
+	cq    *verbs.CQ   // of them
 	param cgo.CMParam
 }
 
@@ -93,7 +94,7 @@ func (p *prepared) close() error {
 
 // prepare calls the program's Setup, or does its work, and brings the queue
 // pair to StateInit.
-func (i *cmID) prepare(cfg *ConnConfig, typ QPType, maxData int) (*prepared, error) {
+func (i *cmID) prepare(cfg *ConnConfig, typ verbs.QPType, maxData int) (*prepared, error) {
 	p := &prepared{}
 	if err := p.describe(i, cfg.PrivateData); err != nil {
 		return nil, err
@@ -115,9 +116,9 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 	return i.life.With("describe", func() error {
 		ctx := cgo.CMContext(i.id)
 		if ctx == 0 {
-			return operr.New("describe", i.life.Label, ErrNoDevice, "bound to no device")
+			return operr.New("describe", i.life.Label, verbs.ErrNoDevice, "bound to no device")
 		}
-		if err := cmTransport(cgo.ContextTransport(ctx)); err != nil {
+		if err := transport(cgo.ContextTransport(ctx)); err != nil {
 			return operr.New("describe", i.life.Label, err, cgo.ContextName(ctx))
 		}
 		dev, err := i.cm.deviceOf(ctx)
@@ -126,10 +127,10 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 		}
 		local, remote := cgo.CMAddrs(i.id)
 		p.dev = dev
-		p.setup = CMSetup{Device: dev.dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
-		q := GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
+		p.setup = Setup{Device: dev.dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
+		q := verbs.GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
 		gid, err := dev.gids.find(dev.dev, q)
-		if errors.Is(err, ErrNoGID) {
+		if errors.Is(err, verbs.ErrNoGID) {
 			// IP over InfiniBand: the address is of the interface, not a GID.
 			q.Addr = netip.Addr{}
 			gid, err = dev.gids.find(dev.dev, q)
@@ -139,27 +140,27 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 	})
 }
 
-// cmTransport refuses devices of iWARP: their kernel part moves the queue pair by
+// transport refuses devices of iWARP: their kernel part moves the queue pair by
 // itself and raises other events, which nothing here waits for.
-func cmTransport(transport int32) error {
+func transport(transport int32) error {
 	const iWARP = 1
 	if transport == iWARP {
-		return operr.Class(ErrUnsupported, errors.New("connections over iWARP"))
+		return operr.Class(verbs.ErrUnsupported, errors.New("connections over iWARP"))
 	}
 	return nil
 }
 
-func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
+func (p *prepared) makeQP(cfg *ConnConfig, typ verbs.QPType) error {
 	if cfg.Setup != nil {
 		return cfg.Setup(&p.setup)
 	}
-	qc, pd := cfg.QP, (*PD)(nil)
+	qc, pd := cfg.QP, (*verbs.PD)(nil)
 	if qc.Type == 0 {
 		qc.Type = typ
 	}
 	qc.GID = p.setup.GID
 	if qc.SendCQ != nil {
-		return operr.New("set up", "connection", ErrAttributes, "SendCQ is set: make the queue pair in Setup")
+		return operr.New("set up", "connection", verbs.ErrAttributes, "SendCQ is set: make the queue pair in Setup")
 	}
 	var err error
 	if pd, err = p.setup.Device.AllocPD(); err != nil {
@@ -178,7 +179,7 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 	}
 	p.own = append([]io.Closer{p.setup.QP}, p.own...)
 	if granted := p.setup.QP.MaxSendWR() + p.setup.QP.MaxRecvWR(); granted > cq.Depth() {
-		if err := cq.Resize(granted); err != nil && !errors.Is(err, ErrUnsupported) {
+		if err := cq.Resize(granted); err != nil && !errors.Is(err, verbs.ErrUnsupported) {
 			return err
 		}
 	}
@@ -186,9 +187,9 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ QPType) error {
 }
 
 // check fills in what is sent to the peer.
-func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) error {
+func (p *prepared) check(i *cmID, cfg *ConnConfig, typ verbs.QPType, maxData int) error {
 	refuse := func(detail ...any) error {
-		return operr.New("set up", i.life.Label, ErrAttributes, detail...)
+		return operr.New("set up", i.life.Label, verbs.ErrAttributes, detail...)
 	}
 	qp, dev := p.setup.QP, p.setup.Device
 	attr := dev.Attr()
@@ -220,8 +221,8 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 		QPN:                qp.Num(),
 		ResponderResources: limit(attr.MaxReadAtomic),
 		InitiatorDepth:     limit(attr.MaxInitRead),
-		RetryCount:         orDefault(cfg.Retries, DefaultRetries),
-		RNRRetryCount:      orDefault(cfg.RNRRetries, DefaultRNRRetries),
+		RetryCount:         orDefault(cfg.Retries, verbs.DefaultRetries),
+		RNRRetryCount:      orDefault(cfg.RNRRetries, verbs.DefaultRNRRetries),
 		PrivateData:        bytes.Clone(p.setup.PrivateData),
 	}
 	return nil
@@ -229,50 +230,50 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ QPType, maxData int) erro
 
 // toInit moves a queue pair to StateInit, or sees to it that one that is there
 // is on the right port. What its peer may do stays as the program chose.
-func (i *cmID) toInit(q *QP) error {
+func (i *cmID) toInit(q *verbs.QP) error {
 	state := q.State()
 	switch {
-	case state == StateReset:
+	case state == verbs.StateReset:
 		return i.move(q, "set up", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
 			mask, err = cgo.CMInit(i.id, qp, uint32(q.InitStep().Attr.Access), a)
 			if err != nil {
-				return mask, uint32(StateReset), err
+				return mask, uint32(verbs.StateReset), err
 			}
-			return mask, uint32(StateInit), nil
+			return mask, uint32(verbs.StateInit), nil
 		})
-	case state != StateInit && !(state == StateRTS && q.Type() == UD):
-		return operr.New("set up", i.life.Label, ErrState, "the queue pair is in ", state)
+	case state != verbs.StateInit && !(state == verbs.StateRTS && q.Type() == verbs.UD):
+		return operr.New("set up", i.life.Label, verbs.ErrState, "the queue pair is in ", state)
 	}
 	var a cgo.QPAttr
 	var mask uint32
 	err := i.do("prepare", func() (err error) {
-		mask, err = cgo.CMInitQPAttr(i.id, uint32(StateInit), &a)
+		mask, err = cgo.CMInitQPAttr(i.id, uint32(verbs.StateInit), &a)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	set := AttrMask(mask) &^ (AttrState | AttrAccess)
-	if state == StateRTS { // it serves several peers
-		set = AttrQKey
+	set := verbs.AttrMask(mask) &^ (verbs.AttrState | verbs.AttrAccess)
+	if state == verbs.StateRTS { // it serves several peers
+		set = verbs.AttrQKey
 	}
-	return q.Modify(QPAttr{PKeyIndex: a.PKeyIndex, Port: a.PortNum, QKey: a.QKey}, set)
+	return q.Modify(verbs.QPAttr{PKeyIndex: a.PKeyIndex, Port: a.PortNum, QKey: a.QKey}, set)
 }
 
 func (i *cmID) setAckTimeout(d time.Duration) error {
 	switch {
 	case d < 0:
-		return operr.New("set up", i.life.Label, ErrAttributes, "AckTimeout ", d)
+		return operr.New("set up", i.life.Label, verbs.ErrAttributes, "AckTimeout ", d)
 	case d == 0:
-		d = DefaultAckTimeout
+		d = verbs.DefaultAckTimeout
 	}
-	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(AckTimeoutFor(d))) })
+	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(verbs.AckTimeoutFor(d))) })
 }
 
 // toRTS connects the queue pair, in one crossing into C. Negative depths mean
 // those of the connection manager; establish tells the peer, on the side that
 // dials.
-func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
+func (i *cmID) toRTS(q *verbs.QP, responder, initiator int, establish bool) error {
 	return i.move(q, "connect", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
 		return cgo.CMConnected(i.id, qp, responder, initiator, establish, a)
 	})
@@ -280,13 +281,13 @@ func (i *cmID) toRTS(q *QP, responder, initiator int, establish bool) error {
 
 // move is a call that fetches attributes from the connection manager and sets
 // them.
-func (i *cmID) move(q *QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
+func (i *cmID) move(q *verbs.QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
 	return i.life.With(op, func() error { return q.ModifyBy(op, call) })
 }
 
-// cmLookup finds the addresses of "host:port", in the resolver's order; an empty
+// lookUpAddress finds the addresses of "host:port", in the resolver's order; an empty
 // host is the wildcard of both families, IPv4 first.
-func cmLookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
+func lookUpAddress(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, operr.New("look up", address, err)
@@ -316,7 +317,7 @@ func tryEach(ctx context.Context, address string, f func(context.Context, netip.
 	if err := ctx.Err(); err != nil {
 		return operr.New("dial", address, err)
 	}
-	all, err := cmLookup(ctx, address)
+	all, err := lookUpAddress(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -330,7 +331,7 @@ func tryEach(ctx context.Context, address string, f func(context.Context, netip.
 			defer cancel()
 			err := f(share, to)
 			if err != nil && share.Err() != nil && ctx.Err() == nil {
-				err = operr.Class(ErrUnreachable, err) // in its share of the time
+				err = operr.Class(verbs.ErrUnreachable, err) // in its share of the time
 			}
 			return err
 		}()

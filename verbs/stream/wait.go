@@ -1,4 +1,4 @@
-package verbs
+package stream
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
@@ -15,8 +16,8 @@ import (
 // completion queue. Whichever of the two waits first polls for both; it hands
 // over when it leaves.
 
-// streamWaiter is one direction's side of that, under the stream's mu.
-type streamWaiter struct {
+// waiter is one direction's side of that, under the stream's mu.
+type waiter struct {
 	wake    chan struct{} // holds a token when there is something to look at
 	waiting bool
 	expired bool
@@ -24,30 +25,30 @@ type streamWaiter struct {
 	serial  int // of the deadline
 }
 
-func (w *streamWaiter) signal() {
+func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (w *streamWaiter) stop() {
+func (w *waiter) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 }
 
 // ready tells whether a direction need not wait any more. The caller holds mu.
-func (s *Stream) ready(w *streamWaiter) bool {
+func (s *Conn) ready(w *waiter) bool {
 	if w == &s.reader {
-		return s.flow.unread() > 0
+		return s.flow.Unread() > 0
 	}
-	return s.flow.window() > 0
+	return s.flow.Window() > 0
 }
 
 // await waits until a direction can go on, and polls for the other one too.
 // The caller holds mu.
-func (s *Stream) await(w, other *streamWaiter) error {
+func (s *Conn) await(w, other *waiter) error {
 	polled := false
 	defer func() {
 		if polled && other.waiting {
@@ -62,7 +63,7 @@ func (s *Stream) await(w, other *streamWaiter) error {
 			return os.ErrDeadlineExceeded
 		case s.ready(w):
 			return nil
-		case w == &s.reader && s.flow.fin:
+		case w == &s.reader && s.flow.Ended():
 			return io.EOF
 		case s.err != nil:
 			return s.err
@@ -85,7 +86,7 @@ func (s *Stream) await(w, other *streamWaiter) error {
 		s.mu.Lock()
 		s.polling = false
 		s.receive(s.wcs[:n], err)
-		if other.waiting && (s.ready(other) || s.err != nil || s.flow.fin) {
+		if other.waiting && (s.ready(other) || s.err != nil || s.flow.Ended()) {
 			other.signal()
 		}
 	}
@@ -93,7 +94,7 @@ func (s *Stream) await(w, other *streamWaiter) error {
 
 // receive takes completions of messages and posts receives in their place. The
 // caller holds mu.
-func (s *Stream) receive(wcs []WC, err error) {
+func (s *Conn) receive(wcs []verbs.WC, err error) {
 	for i := range wcs {
 		w := &wcs[i]
 		if e := w.Err(); e != nil {
@@ -102,11 +103,11 @@ func (s *Stream) receive(wcs []WC, err error) {
 		}
 		imm, ok := w.Imm()
 		if !ok {
-			s.broken(operr.New("receive", "stream", ErrMessage, "a message without immediate"))
+			s.broken(operr.New("receive", "stream", verbs.ErrMessage, "a message without immediate"))
 			return
 		}
-		if e := s.flow.received(imm, uint32(w.Len())); e != nil {
-			s.broken(e)
+		if e := s.flow.Received(imm, uint32(w.Len())); e != nil {
+			s.broken(operr.New("receive", "stream", verbs.ErrMessage, e))
 			return
 		}
 		s.recvs.Recv(0)
@@ -120,11 +121,11 @@ func (s *Stream) receive(wcs []WC, err error) {
 }
 
 // broken notes why the connection does not work any more. The caller holds mu.
-func (s *Stream) broken(err error) {
+func (s *Conn) broken(err error) {
 	if s.err != nil {
 		return
 	}
-	if errors.Is(err, WCFlushed) {
+	if errors.Is(err, verbs.WCFlushed) {
 		// The queue pair was in error before: the peer has gone, or a work
 		// request failed whose completion is in the other queue.
 		err = operr.Class(syscall.ECONNRESET, err)
@@ -134,7 +135,7 @@ func (s *Stream) broken(err error) {
 }
 
 // fail is broken for callers without mu. The queue pair is of no use then.
-func (s *Stream) fail(err error) error {
+func (s *Conn) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken(err)
@@ -142,7 +143,7 @@ func (s *Stream) fail(err error) error {
 }
 
 // wakeAll makes all waiting calls look again. The caller holds mu.
-func (s *Stream) wakeAll() {
+func (s *Conn) wakeAll() {
 	s.reader.signal()
 	s.writer.signal()
 	s.stop()
@@ -151,7 +152,7 @@ func (s *Stream) wakeAll() {
 
 // waitSends takes send completions that are there, and waits for one if there
 // are none and block says so. It may return without any.
-func (s *Stream) waitSends(waits context.Context, block bool) error {
+func (s *Conn) waitSends(waits context.Context, block bool) error {
 	s.smu.Lock()
 	defer s.smu.Unlock()
 	n, err := s.parts.sendCQ.Poll(s.sendWCs[:])
@@ -165,7 +166,7 @@ func (s *Stream) waitSends(waits context.Context, block bool) error {
 }
 
 // drainSends makes room in the send queue, unless somebody else is at it.
-func (s *Stream) drainSends() {
+func (s *Conn) drainSends() {
 	if s.smu.TryLock() {
 		n, err := s.parts.sendCQ.Poll(s.sendWCs[:])
 		s.sendsDone(n, err)
@@ -174,7 +175,7 @@ func (s *Stream) drainSends() {
 }
 
 // sendsDone takes completions. The caller holds smu.
-func (s *Stream) sendsDone(n int, err error) error {
+func (s *Conn) sendsDone(n int, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.sendWCs[:n] {
@@ -184,26 +185,26 @@ func (s *Stream) sendsDone(n int, err error) error {
 			return s.err
 		}
 		if w.ID() != idCredit {
-			s.flow.completed(w.ID())
+			s.flow.Completed(w.ID())
 		}
 	}
 	return err
 }
 
 // SetDeadline sets both deadlines; the zero time means none.
-func (s *Stream) SetDeadline(t time.Time) error {
+func (s *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
 // SetReadDeadline ends reads, also those that wait already, at t with
 // [os.ErrDeadlineExceeded].
-func (s *Stream) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.reader, t) }
+func (s *Conn) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.reader, t) }
 
 // SetWriteDeadline does the same for writes, some of whose bytes may have been
 // sent.
-func (s *Stream) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writer, t) }
+func (s *Conn) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writer, t) }
 
-func (s *Stream) setDeadline(w *streamWaiter, t time.Time) error {
+func (s *Conn) setDeadline(w *waiter, t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(); err != nil {

@@ -1,6 +1,10 @@
-package verbs
+package rdmacm
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // gidCache remembers where addresses were found in the GID table, so that each
 // connection does not read it again. It forgets everything when the device says
@@ -9,11 +13,11 @@ import "sync"
 // word on the index that a connection uses, is not.
 type gidCache struct {
 	mu    sync.Mutex
-	found map[GIDQuery]GIDEntry
+	found map[verbs.GIDQuery]verbs.GIDEntry
 }
 
-// find is [Device.FindGID] for queries without a Type.
-func (c *gidCache) find(d *Device, q GIDQuery) (GIDEntry, error) {
+// find is [verbs.Device.FindGID] for queries without a Type.
+func (c *gidCache) find(d *verbs.Device, q verbs.GIDQuery) (verbs.GIDEntry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.found[q]; ok {
@@ -24,16 +28,16 @@ func (c *gidCache) find(d *Device, q GIDQuery) (GIDEntry, error) {
 		return e, err
 	}
 	if c.found == nil {
-		c.found = make(map[GIDQuery]GIDEntry)
+		c.found = make(map[verbs.GIDQuery]verbs.GIDEntry)
 	}
 	c.found[q] = e
 	return e, nil
 }
 
 // follow forgets what an event of the device may have changed.
-func (c *gidCache) follow(ev Event) {
+func (c *gidCache) follow(ev verbs.Event) {
 	switch ev.Type {
-	case EventPortActive, EventPortError, EventGIDChange, EventDeviceFatal:
+	case verbs.EventPortActive, verbs.EventPortError, verbs.EventGIDChange, verbs.EventDeviceFatal:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		clear(c.found)

@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
-// CMConn is a connected queue pair. Its methods are safe for concurrent use.
-type CMConn struct {
+// Conn is a connected queue pair. Its methods are safe for concurrent use.
+type Conn struct {
 	id       *cmID
 	prepared *prepared
 	private  []byte
@@ -34,10 +35,10 @@ type DialConfig struct {
 
 // Dial connects to a listener at "host:port"; the addresses of a name are tried
 // in turn, and the error has what became of each. A peer that refuses shows as a
-// [*RejectedError], one that does not answer as [ErrUnreachable], after as
+// [*RejectedError], one that does not answer as [verbs.ErrUnreachable], after as
 // long as the kernel tries (about a minute) or until ctx ends.
-func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*CMConn, error) {
-	var c *CMConn
+func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*Conn, error) {
+	var c *Conn
 	err := m.resolve(ctx, "connection", portSpaceTCP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {
 		c, err = id.connect(ctx, &cfg.ConnConfig)
 		return err
@@ -68,7 +69,7 @@ func (i *cmID) findPath(ctx context.Context, portSpace int, to netip.AddrPort, c
 	if err := i.findDevice(ctx, portSpace, to, cfg); err != nil {
 		return err
 	}
-	_, err := i.step(ctx, "resolve route for", cmRouteResolved, func() error {
+	_, err := i.step(ctx, "resolve route for", eventRouteResolved, func() error {
 		return cgo.CMResolveRoute(i.id, stepTimeout(ctx))
 	})
 	return err
@@ -98,20 +99,20 @@ func (i *cmID) findDevice(ctx context.Context, portSpace int, to netip.AddrPort,
 			return err
 		}
 	}
-	_, err = i.step(ctx, "resolve address for", cmAddrResolved, func() error {
+	_, err = i.step(ctx, "resolve address for", eventAddrResolved, func() error {
 		return cgo.CMResolveAddr(i.id, local, &remote, stepTimeout(ctx))
 	})
 	return err
 }
 
 // connect is the active side's part from the route on.
-func (i *cmID) connect(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
-	p, err := i.prepare(cfg, RC, MaxRequestData)
+func (i *cmID) connect(ctx context.Context, cfg *ConnConfig) (*Conn, error) {
+	p, err := i.prepare(cfg, verbs.RC, MaxRequestData)
 	if err != nil {
 		return nil, err
 	}
-	c := &CMConn{id: i, prepared: p}
-	ev, err := i.step(ctx, "connect", cmConnectResponse, func() error { return cgo.CMConnect(i.id, &p.param) })
+	c := &Conn{id: i, prepared: p}
+	ev, err := i.step(ctx, "connect", eventConnectResponse, func() error { return cgo.CMConnect(i.id, &p.param) })
 	if err == nil {
 		c.private = privateData(ev)
 		if err = i.toRTS(p.setup.QP, -1, -1, true); err != nil {
@@ -126,7 +127,7 @@ func (i *cmID) connect(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
 }
 
 // abandon gives back what was prepared for a connection that did not come.
-func (c *CMConn) abandon() error {
+func (c *Conn) abandon() error {
 	q := c.prepared.setup.QP
 	err := q.ToError() // what Setup posted is flushed
 	return errors.Join(err, c.prepared.close())
@@ -134,7 +135,7 @@ func (c *CMConn) abandon() error {
 
 // watch follows the peer's end from now on: receives that nobody will fill
 // any more are flushed.
-func (c *CMConn) watch() {
+func (c *Conn) watch() {
 	i, q := c.id, c.prepared.setup.QP
 	i.watch.Lock()
 	defer i.watch.Unlock()
@@ -157,33 +158,33 @@ func (c *CMConn) watch() {
 }
 
 // QP is the queue pair of the connection.
-func (c *CMConn) QP() *QP { return c.prepared.setup.QP }
+func (c *Conn) QP() *verbs.QP { return c.prepared.setup.QP }
 
 // CQ is the completion queue that the connection made for itself; nil if Setup
 // made the queue pair.
-func (c *CMConn) CQ() *CQ { return c.prepared.cq }
+func (c *Conn) CQ() *verbs.CQ { return c.prepared.cq }
 
 // Device is the device of the connection.
-func (c *CMConn) Device() *Device { return c.prepared.setup.Device }
+func (c *Conn) Device() *verbs.Device { return c.prepared.setup.Device }
 
 // LocalAddr is the address of this side.
-func (c *CMConn) LocalAddr() netip.AddrPort { return c.prepared.setup.Local }
+func (c *Conn) LocalAddr() netip.AddrPort { return c.prepared.setup.Local }
 
 // RemoteAddr is the address of the peer.
-func (c *CMConn) RemoteAddr() netip.AddrPort { return c.prepared.setup.Remote }
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.prepared.setup.Remote }
 
 // PrivateData is what the peer's program sent with its request or its answer,
 // padded with zeros.
-func (c *CMConn) PrivateData() []byte { return c.private }
+func (c *Conn) PrivateData() []byte { return c.private }
 
-// Done is closed when the connection has ended: [CMConn.Err] says why. The
-// queue pair is in [StateError] from then on; what was received before is in
+// Done is closed when the connection has ended: [Conn.Err] says why. The
+// queue pair is in [verbs.StateError] from then on; what was received before is in
 // its completion queue.
-func (c *CMConn) Done() <-chan struct{} { return c.id.down }
+func (c *Conn) Done() <-chan struct{} { return c.id.down }
 
 // Err is nil while the connection stands, and then [ErrDisconnected],
-// [ErrDeviceRemoved], [ErrUnreachable], or how the queue pair failed ([QP.Err]).
-func (c *CMConn) Err() error {
+// [ErrDeviceRemoved], [verbs.ErrUnreachable], or how the queue pair failed ([verbs.QP.Err]).
+func (c *Conn) Err() error {
 	select {
 	case <-c.id.down:
 		return operr.New("use", c.id.life.Label, c.id.cause)
@@ -194,12 +195,12 @@ func (c *CMConn) Err() error {
 
 // Hints gives [ErrAddrChanged] when the hardware address behind the local
 // address has changed. The connection goes on as it was.
-func (c *CMConn) Hints() <-chan error { return c.id.hints }
+func (c *Conn) Hints() <-chan error { return c.id.hints }
 
 // Disconnect ends the connection and waits until the peer knows of it. Sends
 // that have not completed are flushed: wait for them before. The object stays
 // open until Close.
-func (c *CMConn) Disconnect(ctx context.Context) error {
+func (c *Conn) Disconnect(ctx context.Context) error {
 	select {
 	case <-c.id.down:
 		return nil
@@ -207,7 +208,7 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 	}
 	c.leaving.Store(true)
 	q := c.prepared.setup.QP
-	if err := q.ToError(); err != nil && !errors.Is(err, ErrClosed) {
+	if err := q.ToError(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 		c.leaving.Store(false)
 		return err
 	}
@@ -218,7 +219,7 @@ func (c *CMConn) Disconnect(ctx context.Context) error {
 	case <-c.id.down:
 		return nil
 	case <-c.id.closed:
-		return operr.New("disconnect", c.id.life.Label, ErrClosed)
+		return operr.New("disconnect", c.id.life.Label, verbs.ErrClosed)
 	case <-ctx.Done():
 		return operr.New("disconnect", c.id.life.Label, ctx.Err())
 	}
@@ -230,8 +231,8 @@ const closeGrace = 500 * time.Millisecond
 
 // Close disconnects, gives a peer that answers the time to do so, and closes
 // what the connection made for itself. A queue pair from Setup is brought to
-// [StateError] and left to the program. Closing twice is not an error.
-func (c *CMConn) Close() error {
+// [verbs.StateError] and left to the program. Closing twice is not an error.
+func (c *Conn) Close() error {
 	c.closing.Lock() // whoever closes second waits
 	defer c.closing.Unlock()
 	if !c.shut {

@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
@@ -16,7 +17,7 @@ import (
 type ListenConfig struct {
 	// Type is RC, which 0 means too, or UD for the service that tells peers a
 	// queue pair number for datagrams.
-	Type QPType
+	Type verbs.QPType
 	// Backlog is how many requests may wait for Accept; further ones are
 	// rejected. 0 means 128.
 	Backlog int
@@ -26,43 +27,43 @@ type ListenConfig struct {
 	TOS uint8
 }
 
-// CMListener receives connection requests. Its methods are safe for concurrent
+// Listener receives connection requests. Its methods are safe for concurrent
 // use.
-type CMListener struct {
+type Listener struct {
 	ids  []*cmID // one for each family of addresses
-	typ  QPType
+	typ  verbs.QPType
 	addr netip.AddrPort
 
 	mu       sync.Mutex
-	requests chan *CMRequest
+	requests chan *Request
 	shut     bool
 	closing  sync.Mutex
 }
 
 // Listen listens at "host:port". An empty host means all devices and, where the
-// host has IPv6, both families. Port 0 chooses one: see [CMListener.Addr]. Of a
+// host has IPv6, both families. Port 0 chooses one: see [Listener.Addr]. Of a
 // name with several addresses the first is taken.
-func (m *CM) Listen(address string, cfg ListenConfig) (*CMListener, error) {
-	all, err := cmLookup(context.Background(), address)
+func (m *CM) Listen(address string, cfg ListenConfig) (*Listener, error) {
+	all, err := lookUpAddress(context.Background(), address)
 	if err != nil {
 		return nil, err
 	}
 	space := portSpaceTCP
 	switch cfg.Type {
-	case UD:
+	case verbs.UD:
 		space = portSpaceUDP
-	case 0, RC:
-		cfg.Type = RC
+	case 0, verbs.RC:
+		cfg.Type = verbs.RC
 	default:
-		return nil, operr.New("listen at", address, ErrAttributes, "type ", cfg.Type)
+		return nil, operr.New("listen at", address, verbs.ErrAttributes, "type ", cfg.Type)
 	}
 	if cfg.Backlog == 0 {
 		cfg.Backlog = 128
 	}
 	if cfg.Backlog < 0 {
-		return nil, operr.New("listen at", address, ErrAttributes, "backlog ", cfg.Backlog)
+		return nil, operr.New("listen at", address, verbs.ErrAttributes, "backlog ", cfg.Backlog)
 	}
-	l := &CMListener{typ: cfg.Type, requests: make(chan *CMRequest, cfg.Backlog)}
+	l := &Listener{typ: cfg.Type, requests: make(chan *Request, cfg.Backlog)}
 	if l.addr, err = l.listen(m, space, all[0], &cfg); err == nil && len(all) > 1 && all[0].Addr().IsUnspecified() {
 		_, err = l.listen(m, space, netip.AddrPortFrom(all[1].Addr(), l.addr.Port()), &cfg)
 		if noIPv6(err) {
@@ -81,7 +82,7 @@ func noIPv6(err error) bool {
 }
 
 // listen adds an id that listens at one address, and answers which.
-func (l *CMListener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConfig) (netip.AddrPort, error) {
+func (l *Listener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConfig) (netip.AddrPort, error) {
 	local, err := sockAddr(at)
 	if err != nil {
 		return netip.AddrPort{}, err
@@ -123,7 +124,7 @@ func (l *CMListener) listen(m *CM, space int, at netip.AddrPort, cfg *ListenConf
 	return bound.AddrPort(), nil
 }
 
-func (l *CMListener) closeIDs() error {
+func (l *Listener) closeIDs() error {
 	var err error
 	for _, id := range l.ids {
 		err = errors.Join(err, id.close())
@@ -133,25 +134,25 @@ func (l *CMListener) closeIDs() error {
 
 // down is closed when the listener's device has gone. The wildcard, with an id
 // for each family, has none that could.
-func (l *CMListener) down() <-chan struct{} { return l.ids[0].down }
+func (l *Listener) down() <-chan struct{} { return l.ids[0].down }
 
 // cause is why down is closed.
-func (l *CMListener) cause() error { return l.ids[0].cause }
+func (l *Listener) cause() error { return l.ids[0].cause }
 
-func (l *CMListener) label() string { return l.ids[0].life.Label }
+func (l *Listener) label() string { return l.ids[0].life.Label }
 
 // Addr is the address that is listened at; of both families the one of IPv4.
-func (l *CMListener) Addr() netip.AddrPort { return l.addr }
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // arrived runs in the reader of events.
-func (l *CMListener) arrived(m *CM, ev *cgo.CMEvent) {
+func (l *Listener) arrived(m *CM, ev *cgo.CMEvent) {
 	id, err := m.adoptID(ev.ID)
 	if err != nil {
 		m.log.Warn("connection request", "err", errors.Join(err, cgo.CMDestroyID(ev.ID)))
 		return
 	}
 	local, remote := cgo.CMAddrs(ev.ID)
-	r := &CMRequest{id: id, typ: l.typ, ev: *ev, local: local.AddrPort(), remote: remote.AddrPort()}
+	r := &Request{id: id, typ: l.typ, ev: *ev, local: local.AddrPort(), remote: remote.AddrPort()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.shut {
@@ -166,13 +167,13 @@ func (l *CMListener) arrived(m *CM, ev *cgo.CMEvent) {
 	}
 }
 
-// Accept waits for a request, which is to be answered by [CMRequest.Accept],
-// [CMRequest.AcceptUD] or [CMRequest.Reject].
-func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
+// Accept waits for a request, which is to be answered by [Request.Accept],
+// [Request.AcceptUD] or [Request.Reject].
+func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	select {
 	case r, ok := <-l.requests:
 		if !ok {
-			return nil, operr.New("accept from", l.label(), ErrClosed)
+			return nil, operr.New("accept from", l.label(), verbs.ErrClosed)
 		}
 		return r, nil
 	case <-l.down():
@@ -182,9 +183,9 @@ func (l *CMListener) Accept(ctx context.Context) (*CMRequest, error) {
 	}
 }
 
-// Close ends listening: Accept answers [ErrClosed], and requests that nobody
+// Close ends listening: Accept answers [verbs.ErrClosed], and requests that nobody
 // accepted are rejected. Closing twice is not an error.
-func (l *CMListener) Close() error {
+func (l *Listener) Close() error {
 	l.closing.Lock() // whoever closes second waits
 	defer l.closing.Unlock()
 	l.mu.Lock()
@@ -203,10 +204,10 @@ func (l *CMListener) Close() error {
 	return err
 }
 
-// CMRequest is a peer's wish to connect.
-type CMRequest struct {
+// Request is a peer's wish to connect.
+type Request struct {
 	id       *cmID
-	typ      QPType
+	typ      verbs.QPType
 	ev       cgo.CMEvent
 	local    netip.AddrPort
 	remote   netip.AddrPort
@@ -214,30 +215,30 @@ type CMRequest struct {
 }
 
 // PrivateData is what the peer sent along, padded with zeros.
-func (r *CMRequest) PrivateData() []byte { return privateData(&r.ev) }
+func (r *Request) PrivateData() []byte { return privateData(&r.ev) }
 
 // LocalAddr is the address that the peer asked for.
-func (r *CMRequest) LocalAddr() netip.AddrPort { return r.local }
+func (r *Request) LocalAddr() netip.AddrPort { return r.local }
 
 // RemoteAddr is the address of the peer.
-func (r *CMRequest) RemoteAddr() netip.AddrPort { return r.remote }
+func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }
 
 // answer lets one answer through.
-func (r *CMRequest) answer(op string) error {
+func (r *Request) answer(op string) error {
 	if r.answered.Swap(true) {
-		return operr.New(op, r.id.life.Label, ErrState, "answered already")
+		return operr.New(op, r.id.life.Label, verbs.ErrState, "answered already")
 	}
 	return nil
 }
 
 // Accept makes the connection and waits until the peer has it too. Whatever
 // it answers, the request is done with.
-func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error) {
+func (r *Request) Accept(ctx context.Context, cfg ConnConfig) (*Conn, error) {
 	if err := r.answer("accept"); err != nil {
 		return nil, err
 	}
-	if r.typ != RC {
-		return nil, errors.Join(operr.New("accept", r.id.life.Label, ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
+	if r.typ != verbs.RC {
+		return nil, errors.Join(operr.New("accept", r.id.life.Label, verbs.ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
 	}
 	c, err := r.accept(ctx, &cfg)
 	if err != nil {
@@ -246,9 +247,9 @@ func (r *CMRequest) Accept(ctx context.Context, cfg ConnConfig) (*CMConn, error)
 	return c, nil
 }
 
-func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error) {
+func (r *Request) accept(ctx context.Context, cfg *ConnConfig) (*Conn, error) {
 	i := r.id
-	p, err := i.prepare(cfg, RC, MaxAcceptData)
+	p, err := i.prepare(cfg, verbs.RC, MaxAcceptData)
 	if err == nil {
 		if err = i.setAckTimeout(cfg.AckTimeout); err != nil {
 			err = errors.Join(err, p.close())
@@ -258,7 +259,7 @@ func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error
 		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
 		return nil, err
 	}
-	c := &CMConn{id: i, prepared: p, private: r.PrivateData()}
+	c := &Conn{id: i, prepared: p, private: r.PrivateData()}
 	// The event has the peer's wishes as seen from here.
 	p.param.ResponderResources = min(p.param.ResponderResources, r.ev.ResponderResources)
 	p.param.InitiatorDepth = min(p.param.InitiatorDepth, r.ev.InitiatorDepth)
@@ -267,7 +268,7 @@ func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error
 		i.do("reject", func() error { return cgo.CMReject(i.id, nil) })
 		return nil, errors.Join(err, c.abandon())
 	}
-	_, err = i.step(ctx, "accept", cmEstablished, func() error { return cgo.CMAccept(i.id, &p.param) })
+	_, err = i.step(ctx, "accept", eventEstablished, func() error { return cgo.CMAccept(i.id, &p.param) })
 	if errors.Is(err, ErrDisconnected) {
 		// The peer connected and left: its last message of connecting came behind
 		// its goodbye, which the kernel may do to messages that arrive together.
@@ -282,13 +283,13 @@ func (r *CMRequest) accept(ctx context.Context, cfg *ConnConfig) (*CMConn, error
 
 // Reject refuses the request; private reaches the peer in its
 // [RejectedError]. At most [MaxRejectData] bytes ([MaxRejectDataUD]).
-func (r *CMRequest) Reject(private []byte) error {
+func (r *Request) Reject(private []byte) error {
 	limit := MaxRejectData
-	if r.typ == UD {
+	if r.typ == verbs.UD {
 		limit = MaxRejectDataUD
 	}
 	if len(private) > limit {
-		return operr.New("reject", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", limit)
+		return operr.New("reject", r.id.life.Label, verbs.ErrAttributes, len(private), " bytes of private data; at most ", limit)
 	}
 	if err := r.answer("reject"); err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package stream_test
 
 import (
 	"bytes"
@@ -22,10 +22,12 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 // streamPair connects port 0 to port 1.
-func streamPair(t testing.TB, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Stream) {
+func streamPair(t testing.TB, m *rdmacm.CM, cfg stream.Config) (a, b *stream.Conn) {
 	t.Helper()
 	a, b, err := newStreams(rig.Ports(t), m, cfg)
 	require.NoError(t, err)
@@ -36,10 +38,10 @@ func streamPair(t testing.TB, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.
 	return a, b
 }
 
-func newStreams(p [2]rig.Port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs.Stream, err error) {
+func newStreams(p [2]rig.Port, m *rdmacm.CM, cfg stream.Config) (a, b *stream.Conn, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Timeout)
 	defer cancel()
-	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", cfg)
+	l, err := stream.Listen(m, p[1].Addr().String()+":0", cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,17 +54,17 @@ func newStreams(p [2]rig.Port, m *verbs.CM, cfg verbs.StreamConfig) (a, b *verbs
 		accepted <- c
 	}()
 	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
-	a, err = verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+	a, err = stream.Dial(ctx, m, l.Addr().String(), cfg)
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	c := <-accepted
-	return a, c.(*verbs.Stream), l.Close()
+	return a, c.(*stream.Conn), l.Close()
 }
 
-func TestCMStream(t *testing.T) {
+func TestStream(t *testing.T) {
 	rig.CMPorts(t)
-	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
+	a, b := streamPair(t, rig.NewCM(t), stream.Config{})
 	require.Equal(t, "rdma", a.LocalAddr().Network())
 	require.Equal(t, a.LocalAddr().String(), b.RemoteAddr().String())
 	n, err := a.Write([]byte("hello"))
@@ -95,11 +97,11 @@ func TestCMStream(t *testing.T) {
 }
 
 // Package nettest's description of what a net.Conn does.
-func TestCMStreamIsAConn(t *testing.T) {
+func TestStreamIsAConn(t *testing.T) {
 	p := rig.CMPorts(t)
 	m := rig.NewCM(t)
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
-		a, b, err := newStreams(p, m, verbs.StreamConfig{})
+		a, b, err := newStreams(p, m, stream.Config{})
 		stop := func() {
 			if err := errors.Join(a.Close(), b.Close()); err != nil {
 				t.Error(err)
@@ -111,16 +113,16 @@ func TestCMStreamIsAConn(t *testing.T) {
 
 // Small rings and few messages make every limit count, in both directions at
 // once.
-func TestCMStreamFlowControl(t *testing.T) {
+func TestStreamFlowControl(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)
-	for _, cfg := range []verbs.StreamConfig{{Buffer: 4096, Messages: 8}, {Buffer: 5000, Messages: 9}, {Buffer: 1 << 20, Messages: 8}} {
+	for _, cfg := range []stream.Config{{Buffer: 4096, Messages: 8}, {Buffer: 5000, Messages: 9}, {Buffer: 1 << 20, Messages: 8}} {
 		a, b := streamPair(t, m, cfg)
 		const size = 300 << 10
 		data := make([]byte, size)
 		rig.Fill(data, 5)
 		errs := make(chan error, 4)
-		pump := func(s *verbs.Stream, seed uint64) {
+		pump := func(s *stream.Conn, seed uint64) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			for at := 0; at < size; {
 				n := min(1+r.IntN(9000), size-at)
@@ -132,7 +134,7 @@ func TestCMStreamFlowControl(t *testing.T) {
 			}
 			errs <- s.CloseWrite()
 		}
-		drink := func(s *verbs.Stream) {
+		drink := func(s *stream.Conn) {
 			got, err := io.ReadAll(s)
 			if err == nil && !bytes.Equal(got, data) {
 				err = errors.New("other bytes came")
@@ -149,9 +151,9 @@ func TestCMStreamFlowControl(t *testing.T) {
 	}
 }
 
-func TestCMStreamWithoutCopies(t *testing.T) {
+func TestStreamWithoutCopies(t *testing.T) {
 	rig.CMPorts(t)
-	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{Buffer: 4096})
+	a, b := streamPair(t, rig.NewCM(t), stream.Config{Buffer: 4096})
 	want := byte(0)
 	for total := 0; total < 20000; {
 		buf, err := a.Reserve(1000)
@@ -181,9 +183,9 @@ func TestCMStreamWithoutCopies(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrRange)
 }
 
-func TestCMStreamDeadlines(t *testing.T) {
+func TestStreamDeadlines(t *testing.T) {
 	rig.CMPorts(t)
-	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{Buffer: 4096})
+	a, b := streamPair(t, rig.NewCM(t), stream.Config{Buffer: 4096})
 	require.NoError(t, a.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := a.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -200,9 +202,9 @@ func TestCMStreamDeadlines(t *testing.T) {
 }
 
 // A peer that vanishes without a word ends reads and writes.
-func TestCMStreamReset(t *testing.T) {
+func TestStreamReset(t *testing.T) {
 	rig.CMPorts(t)
-	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
+	a, b := streamPair(t, rig.NewCM(t), stream.Config{})
 	go func() {
 		time.Sleep(50 * time.Millisecond)
 		b.Conn().QP().ToError()
@@ -216,9 +218,9 @@ func TestCMStreamReset(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-func TestCMStreamDoesNotAllocate(t *testing.T) {
+func TestStreamDoesNotAllocate(t *testing.T) {
 	rig.CMPorts(t)
-	a, b := streamPair(t, rig.NewCM(t), verbs.StreamConfig{})
+	a, b := streamPair(t, rig.NewCM(t), stream.Config{})
 	go io.Copy(b, b)
 	buf := make([]byte, 1000)
 	turn := func() {
@@ -234,11 +236,11 @@ func TestCMStreamDoesNotAllocate(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, turn), 0.1)
 }
 
-// BenchmarkCMStream is the rate of 64 KiB writes; BenchmarkCMRawWrite is what
+// BenchmarkStream is the rate of 64 KiB writes; BenchmarkRawWrite is what
 // the device does without a stream around it.
-func BenchmarkCMStream(b *testing.B) {
+func BenchmarkStream(b *testing.B) {
 	rig.CMPorts(b)
-	x, y := streamPair(b, rig.NewCM(b), verbs.StreamConfig{})
+	x, y := streamPair(b, rig.NewCM(b), stream.Config{})
 	const size = 64 << 10
 	out := make([]byte, size)
 	done := make(chan error, 1)
@@ -261,7 +263,7 @@ func BenchmarkCMStream(b *testing.B) {
 	}
 }
 
-func BenchmarkCMRawWrite(b *testing.B) {
+func BenchmarkRawWrite(b *testing.B) {
 	const size, depth = 64 << 10, 16
 	x, y := rig.NewPair(b, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	batch := x.Batch(b, 1)
@@ -299,28 +301,28 @@ func BenchmarkCMRawWrite(b *testing.B) {
 
 // Peers that nobody accepts cost a listener no more than its places; the others
 // are served when there is room again.
-func TestCMStreamListenerIsBounded(t *testing.T) {
+func TestStreamListenerIsBounded(t *testing.T) {
 	p := rig.CMPorts(t)
 	m := rig.NewCM(t)
 	const pending, peers = 3, 12
-	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", verbs.StreamConfig{Buffer: 64 << 10, Pending: pending})
+	l, err := stream.Listen(m, p[1].Addr().String()+":0", stream.Config{Buffer: 64 << 10, Pending: pending})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	cfg := verbs.StreamConfig{Buffer: 4096}
+	cfg := stream.Config{Buffer: 4096}
 	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
 	ctx := rig.Context(t)
 	type result struct {
-		s   *verbs.Stream
+		s   *stream.Conn
 		err error
 	}
 	results := make(chan result, peers)
 	for range peers {
 		go func() {
-			s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+			s, err := stream.Dial(ctx, m, l.Addr().String(), cfg)
 			results <- result{s, err}
 		}()
 	}
-	connected := func() (streams []*verbs.Stream) {
+	connected := func() (streams []*stream.Conn) {
 		for {
 			select {
 			case r := <-results:
@@ -346,14 +348,14 @@ func TestCMStreamListenerIsBounded(t *testing.T) {
 }
 
 // A peer that asks and does not go on loses its place.
-func TestCMStreamHandshakeTimeout(t *testing.T) {
+func TestStreamHandshakeTimeout(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	a, b := streamPair(t, m, verbs.StreamConfig{}) // the neighbours are known
+	a, b := streamPair(t, m, stream.Config{}) // the neighbours are known
 	require.NoError(t, errors.Join(a.Close(), b.Close()))
-	l, err := verbs.StreamListen(m, p[1].Addr().String()+":0",
-		verbs.StreamConfig{Buffer: 4096, Pending: 1, HandshakeTimeout: 300 * time.Millisecond})
+	l, err := stream.Listen(m, p[1].Addr().String()+":0",
+		stream.Config{Buffer: 4096, Pending: 1, HandshakeTimeout: 300 * time.Millisecond})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	local := netip.AddrPortFrom(p[0].Addr(), 0)
@@ -363,9 +365,9 @@ func TestCMStreamHandshakeTimeout(t *testing.T) {
 	require.NoError(t, lab.Impair(far, lab.Impairment{Loss: 1}))
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	cfg := verbs.StreamConfig{Buffer: 4096}
+	cfg := stream.Config{Buffer: 4096}
 	cfg.Dial.Local = local
-	_, err = verbs.StreamDial(brief, m, l.Addr().String(), cfg)
+	_, err = stream.Dial(brief, m, l.Addr().String(), cfg)
 	require.NoError(t, lab.Clear(far))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
@@ -377,33 +379,8 @@ func TestCMStreamHandshakeTimeout(t *testing.T) {
 		}
 		done <- err
 	}()
-	s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+	s, err := stream.Dial(ctx, m, l.Addr().String(), cfg)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, <-done)
-}
-
-// The queue that a connection makes for itself holds all that its queue pair
-// may have outstanding.
-func TestCMOwnQueueHoldsEverything(t *testing.T) {
-	rig.CMPorts(t)
-	const depth = 1000
-	a, b, err := rig.Dialed(t, rig.NewCM(t), verbs.DialConfig{ConnConfig: verbs.ConnConfig{QP: verbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth}}}, verbs.ConnConfig{})
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, a.CQ().Depth(), a.QP().MaxSendWR()+a.QP().MaxRecvWR())
-	recvs, err := a.QP().NewRecvBatch(depth)
-	require.NoError(t, err)
-	for range depth {
-		recvs.Recv(1)
-	}
-	_, err = recvs.Post()
-	require.NoError(t, err)
-	require.NoError(t, b.Close()) // all are flushed
-	<-a.Done()
-	ctx, wcs := rig.Context(t), make([]verbs.WC, depth)
-	for got := 0; got < depth; {
-		n, err := a.CQ().Wait(ctx, wcs)
-		require.NoError(t, err, "after %d", got)
-		got += n
-	}
 }

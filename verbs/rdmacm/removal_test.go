@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package rdmacm_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 func run(t *testing.T, name string, args ...string) {
@@ -24,18 +24,18 @@ func run(t *testing.T, name string, args ...string) {
 }
 
 // A device that is unplugged under a listener, a request and a connection.
-func TestCMDeviceRemoval(t *testing.T) {
+func TestDeviceRemoval(t *testing.T) {
 	if !lab.In() {
 		t.Skip("makes and removes a device: only in the lab")
 	}
 	if os.Getenv("REMOVAL") == "" {
 		// In a process of its own, with one heap: librdmacm 44.0 can lose all its
 		// devices with one (forgetsRemoved), if their addresses are far apart.
-		cmd := exec.CommandContext(rig.Context(t), os.Args[0], "-test.run=^TestCMDeviceRemoval$", "-test.v")
+		cmd := exec.CommandContext(rig.Context(t), os.Args[0], "-test.run=^TestDeviceRemoval$", "-test.v")
 		cmd.Env = append(os.Environ(), "REMOVAL=1", "GLIBC_TUNABLES=glibc.malloc.arena_max=1")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), "--- PASS: TestCMDeviceRemoval")
+		require.Contains(t, string(out), "--- PASS: TestDeviceRemoval")
 		return
 	}
 	rig.CMPorts(t)
@@ -47,11 +47,11 @@ func TestCMDeviceRemoval(t *testing.T) {
 	run(t, "rdma", "link", "add", "rxe9", "type", "rxe", "netdev", "removable")
 
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen("10.78.0.1:0", verbs.ListenConfig{})
+	l, err := m.Listen("10.78.0.1:0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	type accepted struct {
-		conn *verbs.CMConn
+		conn *rdmacm.Conn
 		err  error
 	}
 	got := make(chan accepted, 1)
@@ -61,10 +61,10 @@ func TestCMDeviceRemoval(t *testing.T) {
 			got <- accepted{nil, err}
 			return
 		}
-		c, err := r.Accept(ctx, verbs.ConnConfig{})
+		c, err := r.Accept(ctx, rdmacm.ConnConfig{})
 		got <- accepted{c, err}
 	}()
-	a, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
+	a, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
 	require.NoError(t, err)
 	b := <-got
 	require.NoError(t, b.err)
@@ -85,16 +85,16 @@ func TestCMDeviceRemoval(t *testing.T) {
 		}
 		gone <- err
 	}()
-	for _, c := range []*verbs.CMConn{a, b.conn} {
+	for _, c := range []*rdmacm.Conn{a, b.conn} {
 		select {
 		case <-c.Done():
 		case <-time.After(rig.Timeout):
 			t.Fatal("no event")
 		}
 	}
-	require.ErrorIs(t, <-waiting, verbs.ErrDeviceRemoved)
+	require.ErrorIs(t, <-waiting, rdmacm.ErrDeviceRemoved)
 	// The end that goes first says goodbye to the other, which goes too.
-	require.True(t, errors.Is(a.Err(), verbs.ErrDeviceRemoved) || errors.Is(b.conn.Err(), verbs.ErrDeviceRemoved))
+	require.True(t, errors.Is(a.Err(), rdmacm.ErrDeviceRemoved) || errors.Is(b.conn.Err(), rdmacm.ErrDeviceRemoved))
 	require.NoError(t, l.Close())
 	require.NoError(t, a.Close())
 	require.NoError(t, b.conn.Close())

@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package rdmacm_test
 
 import (
 	"context"
@@ -15,15 +15,16 @@ import (
 
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
-func TestCMConnect(t *testing.T) {
+func TestConnect(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
 	var a, b rig.Side
 	c, s, err := rig.Dialed(t, m,
-		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.Setup(t, 0), PrivateData: []byte("hello"), AckTimeout: time.Second}, TOS: 32},
-		verbs.ConnConfig{Setup: b.Setup(t, 4), PrivateData: []byte("welcome"), AckTimeout: 100 * time.Millisecond})
+		rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: a.Setup(t, 0), PrivateData: []byte("hello"), AckTimeout: time.Second}, TOS: 32},
+		rdmacm.ConnConfig{Setup: b.Setup(t, 4), PrivateData: []byte("welcome"), AckTimeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(s.PrivateData()[:5]))
 	require.Equal(t, "welcome", string(c.PrivateData()[:7]))
@@ -57,7 +58,7 @@ func TestCMConnect(t *testing.T) {
 
 	require.NoError(t, c.Disconnect(ctx))
 	<-s.Done()
-	require.ErrorIs(t, s.Err(), verbs.ErrDisconnected)
+	require.ErrorIs(t, s.Err(), rdmacm.ErrDisconnected)
 	wc = b.Wait(t, 3)
 	require.ErrorIs(t, wc[0].Err(), verbs.WCFlushed, "receives that nobody will fill are flushed")
 	require.NoError(t, c.Close())
@@ -67,21 +68,21 @@ func TestCMConnect(t *testing.T) {
 }
 
 // Without a Setup the connection has all that it needs, and closes it.
-func TestCMDefaultQueuePair(t *testing.T) {
+func TestDefaultQueuePair(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)
-	a, b, err := rig.Dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{})
+	a, b, err := rig.Dialed(t, m, rdmacm.DialConfig{}, rdmacm.ConnConfig{})
 	require.NoError(t, err)
 	require.Equal(t, verbs.StateRTS, a.QP().State())
 	require.NoError(t, b.Close())
 	<-a.Done()
-	require.ErrorIs(t, a.Err(), verbs.ErrDisconnected)
+	require.ErrorIs(t, a.Err(), rdmacm.ErrDisconnected)
 }
 
-func TestCMReject(t *testing.T) {
+func TestReject(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	go func() {
 		r, err := l.Accept(ctx)
@@ -92,8 +93,8 @@ func TestCMReject(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	_, err = m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
-	var rejected *verbs.RejectedError
+	_, err = m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
+	var rejected *rdmacm.RejectedError
 	require.ErrorAs(t, err, &rejected)
 	require.Equal(t, 28, rejected.Reason)
 	require.Equal(t, "no room", string(rejected.PrivateData[:7]))
@@ -102,75 +103,75 @@ func TestCMReject(t *testing.T) {
 	// Requests that nobody accepted are rejected with the listener's end.
 	failed := make(chan error, 1)
 	go func() {
-		_, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
+		_, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
 		failed <- err
 	}()
 	time.Sleep(200 * time.Millisecond)
 	require.NoError(t, l.Close())
 	require.ErrorAs(t, <-failed, &rejected)
 
-	_, err = m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
+	_, err = m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "nobody listens any more")
 	require.ErrorContains(t, err, "nobody listens there")
 }
 
-func TestCMBacklog(t *testing.T) {
+func TestBacklog(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Backlog: 1})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{Backlog: 1})
 	require.NoError(t, err)
 	results := make(chan error, 3)
 	for range 3 {
 		go func() {
-			_, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{})
+			_, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{})
 			results <- err
 		}()
 	}
-	var rejected *verbs.RejectedError
+	var rejected *rdmacm.RejectedError
 	require.ErrorAs(t, <-results, &rejected, "no room for all of them")
 	require.ErrorAs(t, <-results, &rejected)
 	require.NoError(t, l.Close())
 	require.ErrorAs(t, <-results, &rejected)
 }
 
-func TestCMSetupFails(t *testing.T) {
+func TestSetupFails(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)
 	mine := errors.New("mine")
-	_, _, err := rig.Dialed(t, m, verbs.DialConfig{}, verbs.ConnConfig{Setup: func(*verbs.CMSetup) error { return mine }})
-	var rejected *verbs.RejectedError
+	_, _, err := rig.Dialed(t, m, rdmacm.DialConfig{}, rdmacm.ConnConfig{Setup: func(*rdmacm.Setup) error { return mine }})
+	var rejected *rdmacm.RejectedError
 	require.ErrorIs(t, err, mine)
 	require.ErrorAs(t, err, &rejected)
-	_, _, err = rig.Dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: make([]byte, verbs.MaxRequestData+1)}}, verbs.ConnConfig{})
+	_, _, err = rig.Dialed(t, m, rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{PrivateData: make([]byte, rdmacm.MaxRequestData+1)}}, rdmacm.ConnConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	var other rig.Side
-	_, _, err = rig.Dialed(t, m, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: func(c *verbs.CMSetup) error {
+	_, _, err = rig.Dialed(t, m, rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: func(c *rdmacm.Setup) error {
 		other = *rig.NewSide(t, rig.Ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
 		c.QP = other.QP
 		return nil
-	}}}, verbs.ConnConfig{})
+	}}}, rdmacm.ConnConfig{})
 	require.ErrorContains(t, err, "queue pair of another device")
 }
 
-func TestCMWaitsEnd(t *testing.T) {
+func TestWaitsEnd(t *testing.T) {
 	p := rig.CMPorts(t)
 	m := rig.NewCM(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	// An address of the wire that nobody has.
-	_, err := m.Dial(ctx, "10.77.0.99:1", verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+	_, err := m.Dial(ctx, "10.77.0.99:1", rdmacm.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 	require.Error(t, err)
 	if !errors.Is(err, verbs.ErrUnreachable) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	_, err = m.Dial(context.Background(), "10.77.0.2", verbs.DialConfig{})
+	_, err = m.Dial(context.Background(), "10.77.0.2", rdmacm.DialConfig{})
 	require.ErrorContains(t, err, "missing port")
-	_, err = m.Dial(ctx, "10.77.0.2:1", verbs.DialConfig{})
+	_, err = m.Dial(ctx, "10.77.0.2:1", rdmacm.DialConfig{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
-	_, err = m.Listen(l.Addr().String(), verbs.ListenConfig{})
+	_, err = m.Listen(l.Addr().String(), rdmacm.ListenConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, err = l.Accept(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -184,12 +185,12 @@ func TestCMWaitsEnd(t *testing.T) {
 	require.ErrorIs(t, <-ended, verbs.ErrClosed)
 	require.NoError(t, l.Close())
 	require.NoError(t, m.Close())
-	_, err = m.Dial(context.Background(), "10.77.0.2:1", verbs.DialConfig{})
+	_, err = m.Dial(context.Background(), "10.77.0.2:1", rdmacm.DialConfig{})
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
 // Two managers share the devices; the last one gives them back.
-func TestCMSharedDevice(t *testing.T) {
+func TestSharedDevice(t *testing.T) {
 	p := rig.CMPorts(t)
 	a, b := rig.NewCM(t), rig.NewCM(t)
 	da, err := a.Device(p[0].Name)
@@ -208,10 +209,10 @@ func TestCMSharedDevice(t *testing.T) {
 }
 
 // Many connections at once, made and ended in any order.
-func TestCMMany(t *testing.T) {
+func TestMany(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	const n = 12
 	var serving, dialing sync.WaitGroup
@@ -223,7 +224,7 @@ func TestCMMany(t *testing.T) {
 				return
 			}
 			serving.Go(func() {
-				c, err := r.Accept(ctx, verbs.ConnConfig{})
+				c, err := r.Accept(ctx, rdmacm.ConnConfig{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -237,7 +238,7 @@ func TestCMMany(t *testing.T) {
 	})
 	for range n {
 		dialing.Go(func() {
-			c, err := m.Dial(ctx, l.Addr().String(), verbs.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+			c, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -252,10 +253,10 @@ func TestCMMany(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestCMDatagrams(t *testing.T) {
+func TestDatagrams(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Type: verbs.UD})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{Type: verbs.UD})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	var a, b rig.Side
@@ -263,7 +264,7 @@ func TestCMDatagrams(t *testing.T) {
 		for range 2 {
 			r, err := l.Accept(ctx)
 			if err == nil {
-				err = r.AcceptUD(verbs.ConnConfig{Setup: b.UDSetup(t, 4), PrivateData: []byte("here")})
+				err = r.AcceptUD(rdmacm.ConnConfig{Setup: b.UDSetup(t, 4), PrivateData: []byte("here")})
 			}
 			if err != nil {
 				t.Error(err)
@@ -277,13 +278,13 @@ func TestCMDatagrams(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.UDSetup(t, 0), PrivateData: []byte("where")},
+	cfg := rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: a.UDSetup(t, 0), PrivateData: []byte("where")},
 		Local: netip.AddrPortFrom(p[0].Addr(), 0)}
 	for range 2 { // the second time with queue pairs in use
 		peer, err := m.DialUD(ctx, l.Addr().String(), cfg)
 		require.NoError(t, err)
 		require.Equal(t, "here", string(peer.PrivateData()[:4]))
-		require.EqualValues(t, verbs.UDPQKey, peer.Dest().QKey)
+		require.EqualValues(t, rdmacm.UDPQKey, peer.Dest().QKey)
 		copy(a.MR.Bytes(), "datagram")
 		batch := a.Batch(t, 1)
 		batch.SendTo(1, verbs.Signaled, peer.Dest(), a.MR.SGE(0, 8))
@@ -295,18 +296,18 @@ func TestCMDatagrams(t *testing.T) {
 		require.NoError(t, peer.Close())
 	}
 	_, err = m.DialUD(ctx, l.Addr().String(), cfg)
-	var rejected *verbs.RejectedError
+	var rejected *rdmacm.RejectedError
 	require.ErrorAs(t, err, &rejected)
 	require.Equal(t, "enough", string(rejected.PrivateData[:6]))
 	_, err = m.DialUD(ctx, p[1].Addr().String()+":9", cfg)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// TestCMLookUp: a datagram service and who asks for it, without queue pairs.
-func TestCMLookUp(t *testing.T) {
+// TestLookUp: a datagram service and who asks for it, without queue pairs.
+func TestLookUp(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
-	l, err := m.Listen(p[1].Addr().String()+":0", verbs.ListenConfig{Type: verbs.UD})
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{Type: verbs.UD})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	const qpn = 0x123456
@@ -316,33 +317,33 @@ func TestCMLookUp(t *testing.T) {
 			err = errors.New("another question")
 		}
 		if err == nil {
-			err = errors.Join(r.AcceptQPN(qpn, []byte("me")), r.AcceptQPN(qpn, make([]byte, verbs.MaxAcceptDataUD+1)))
+			err = errors.Join(r.AcceptQPN(qpn, []byte("me")), r.AcceptQPN(qpn, make([]byte, rdmacm.MaxAcceptDataUD+1)))
 		}
 		if !errors.Is(err, verbs.ErrAttributes) {
 			t.Error(err)
 		}
 	}()
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(p[0].Addr(), 0)}
+	cfg := rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{PrivateData: []byte("who")}, Local: netip.AddrPortFrom(p[0].Addr(), 0)}
 	s, err := m.LookUp(ctx, l.Addr().String(), cfg)
 	require.NoError(t, err)
 	require.EqualValues(t, qpn, s.QPN)
 	require.Equal(t, "me", string(s.PrivateData[:2]))
 	_, err = m.LookUp(ctx, p[1].Addr().String()+":9", cfg)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	cfg.PrivateData = make([]byte, verbs.MaxRequestDataUD+1)
+	cfg.PrivateData = make([]byte, rdmacm.MaxRequestDataUD+1)
 	_, err = m.LookUp(ctx, l.Addr().String(), cfg)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
-func TestCMMulticast(t *testing.T) {
+func TestMulticast(t *testing.T) {
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), rig.Context(t)
 	group := netip.MustParseAddr("239.77.1.1")
 	var sides [2]rig.Side
-	var peers [2]*verbs.CMPeer
+	var peers [2]*rdmacm.Peer
 	for i := range sides {
 		var err error
-		peers[i], err = m.Join(ctx, group, verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: sides[i].UDSetup(t, 4)},
+		peers[i], err = m.Join(ctx, group, rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: sides[i].UDSetup(t, 4)},
 			Local: netip.AddrPortFrom(p[i].Addr(), 0)})
 		require.NoError(t, err)
 		require.EqualValues(t, 0xffffff, peers[i].Dest().QPN)
@@ -358,18 +359,18 @@ func TestCMMulticast(t *testing.T) {
 		require.NoError(t, peer.Close())
 		require.NoError(t, peer.Close())
 	}
-	_, err := m.Join(ctx, p[0].Addr(), verbs.DialConfig{})
+	_, err := m.Join(ctx, p[0].Addr(), rdmacm.DialConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
 // A queue pair that dies is the end of its connection, on both sides.
-func TestCMConnEndsWithItsQueuePair(t *testing.T) {
+func TestConnEndsWithItsQueuePair(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)
 	var a, b rig.Side
 	c, s, err := rig.Dialed(t, m,
-		verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: a.Setup(t, 0)}},
-		verbs.ConnConfig{Setup: b.Setup(t, 0)})
+		rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: a.Setup(t, 0)}},
+		rdmacm.ConnConfig{Setup: b.Setup(t, 0)})
 	require.NoError(t, err)
 	r, err := verbs.NewRequester(c.QP(), verbs.RequesterConfig{})
 	require.NoError(t, err)
@@ -379,7 +380,7 @@ func TestCMConnEndsWithItsQueuePair(t *testing.T) {
 	err = r.Read(t.Context(), wrong.At(0), a.MR.SGE(0, 8))
 	require.ErrorIs(t, err, verbs.WCRemoteAccess)
 	require.ErrorContains(t, err, s.LocalAddr().String())
-	for _, conn := range []*verbs.CMConn{c, s} {
+	for _, conn := range []*rdmacm.Conn{c, s} {
 		select {
 		case <-conn.Done():
 		case <-time.After(rig.Timeout):
@@ -394,4 +395,29 @@ func TestCMConnEndsWithItsQueuePair(t *testing.T) {
 		t.Fatal("the queue pair was not told")
 	}
 	require.Error(t, s.QP().Err())
+}
+
+// The queue that a connection makes for itself holds all that its queue pair
+// may have outstanding.
+func TestOwnQueueHoldsEverything(t *testing.T) {
+	rig.CMPorts(t)
+	const depth = 1000
+	a, b, err := rig.Dialed(t, rig.NewCM(t), rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{QP: verbs.QPConfig{MaxSendWR: depth, MaxRecvWR: depth}}}, rdmacm.ConnConfig{})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, a.CQ().Depth(), a.QP().MaxSendWR()+a.QP().MaxRecvWR())
+	recvs, err := a.QP().NewRecvBatch(depth)
+	require.NoError(t, err)
+	for range depth {
+		recvs.Recv(1)
+	}
+	_, err = recvs.Post()
+	require.NoError(t, err)
+	require.NoError(t, b.Close()) // all are flushed
+	<-a.Done()
+	ctx, wcs := rig.Context(t), make([]verbs.WC, depth)
+	for got := 0; got < depth; {
+		n, err := a.CQ().Wait(ctx, wcs)
+		require.NoError(t, err, "after %d", got)
+		got += n
+	}
 }

@@ -1,4 +1,4 @@
-package verbs
+package stream
 
 import (
 	"context"
@@ -9,11 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream/internal/flow"
+	"github.com/goverbs/goverbs/verbs/stream/internal/wire"
 )
 
-// StreamConfig says how streams are made. The zero value is fine.
-type StreamConfig struct {
+// Config says how streams are made. The zero value is fine.
+type Config struct {
 	// Buffer is the size in bytes of the ring that the peer writes to, and of
 	// the buffer for sending; 4 KiB to 64 MiB, 0 means 1 MiB.
 	Buffer int
@@ -21,10 +25,10 @@ type StreamConfig struct {
 	// 256, 0 means 128. It bounds small writes as Buffer bounds large ones.
 	Messages int
 	// Dial is how to reach the peer; its ConnConfig is the stream's own.
-	Dial DialConfig
+	Dial rdmacm.DialConfig
 	// Listen is how to listen. Its Backlog is how many requests wait for one of
 	// Pending places; further ones are rejected.
-	Listen ListenConfig
+	Listen rdmacm.ListenConfig
 	// Pending is how many streams a listener makes ahead of Accept, each with
 	// its buffers, whether their peers have finished connecting or not: what
 	// strangers can take is Pending times twice Buffer of pinned memory. 0 means
@@ -35,15 +39,15 @@ type StreamConfig struct {
 	HandshakeTimeout time.Duration
 }
 
-func (c *StreamConfig) resolve() error {
+func (c *Config) resolve() error {
 	if c.Buffer == 0 {
 		c.Buffer = 1 << 20
 	}
 	if c.Messages == 0 {
 		c.Messages = 128
 	}
-	if c.Buffer < minRing || c.Buffer > maxRing || c.Messages < minMessages || c.Messages > maxMessages {
-		return operr.New("make", "stream", ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
+	if c.Buffer < wire.MinRing || c.Buffer > wire.MaxRing || c.Messages < wire.MinMessages || c.Messages > wire.MaxMessages {
+		return operr.New("make", "stream", verbs.ErrAttributes, "buffer of ", c.Buffer, " bytes, ", c.Messages, " messages")
 	}
 	if c.Pending == 0 {
 		c.Pending = 16
@@ -52,24 +56,24 @@ func (c *StreamConfig) resolve() error {
 		c.HandshakeTimeout = 10 * time.Second
 	}
 	if c.Pending < 0 || c.HandshakeTimeout < 0 {
-		return operr.New("make", "stream", ErrAttributes, c.Pending, " pending, handshake of ", c.HandshakeTimeout)
+		return operr.New("make", "stream", verbs.ErrAttributes, c.Pending, " pending, handshake of ", c.HandshakeTimeout)
 	}
 	return nil
 }
 
-// streamParts is what a stream is made of.
-type streamParts struct {
-	pd     *PD
-	recvCQ *CQ // what the peer sends
-	sendCQ *CQ
-	qp     *QP
-	ring   *MR // that the peer writes to
-	buffer *MR // that is written from
+// parts is what a stream is made of.
+type parts struct {
+	pd     *verbs.PD
+	recvCQ *verbs.CQ // what the peer sends
+	sendCQ *verbs.CQ
+	qp     *verbs.QP
+	ring   *verbs.MR // that the peer writes to
+	buffer *verbs.MR // that is written from
 }
 
 // make is the Setup of a stream. It is called again for each address of the
 // peer that is tried.
-func (p *streamParts) make(c *CMSetup, cfg *StreamConfig) error {
+func (p *parts) make(c *rdmacm.Setup, cfg *Config) error {
 	err := p.close()
 	if err == nil {
 		err = p.create(c, cfg)
@@ -77,29 +81,30 @@ func (p *streamParts) make(c *CMSetup, cfg *StreamConfig) error {
 	if err != nil {
 		return errors.Join(err, p.close())
 	}
-	hello := streamHello{ring: p.ring.Region(), messages: uint16(cfg.Messages)}
-	c.QP, c.PrivateData = p.qp, hello.encode()
+	r := p.ring.Region()
+	hello := wire.Hello{Addr: r.Addr, Size: uint32(r.Length), RKey: r.RKey, Messages: uint16(cfg.Messages)}
+	c.QP, c.PrivateData = p.qp, hello.Encode()
 	return nil
 }
 
-func (p *streamParts) create(c *CMSetup, cfg *StreamConfig) (err error) {
-	recvs := cfg.Messages + spareReceives
-	sends := maxMessages + 2*spareReceives
+func (p *parts) create(c *rdmacm.Setup, cfg *Config) (err error) {
+	recvs := cfg.Messages + flow.SpareReceives
+	sends := wire.MaxMessages + 2*flow.SpareReceives
 	if p.pd, err = c.Device.AllocPD(); err != nil {
 		return err
 	}
 	vector := c.Device.NextVector()
-	if p.recvCQ, err = c.Device.CreateCQ(CQConfig{Depth: recvs, Vector: vector}); err != nil {
+	if p.recvCQ, err = c.Device.CreateCQ(verbs.CQConfig{Depth: recvs, Vector: vector}); err != nil {
 		return err
 	}
-	if p.sendCQ, err = c.Device.CreateCQ(CQConfig{Depth: sends, Vector: vector}); err != nil {
+	if p.sendCQ, err = c.Device.CreateCQ(verbs.CQConfig{Depth: sends, Vector: vector}); err != nil {
 		return err
 	}
-	if p.ring, err = p.pd.AllocMR(cfg.Buffer, MRConfig{Access: RemoteWrite}); err != nil {
+	if p.ring, err = p.pd.AllocMR(cfg.Buffer, verbs.MRConfig{Access: verbs.RemoteWrite}); err != nil {
 		return err
 	}
-	p.qp, err = p.pd.CreateQP(QPConfig{SendCQ: p.sendCQ, RecvCQ: p.recvCQ, GID: c.GID,
-		MaxSendWR: sends, MaxRecvWR: recvs, Access: LocalWrite | RemoteWrite})
+	p.qp, err = p.pd.CreateQP(verbs.QPConfig{SendCQ: p.sendCQ, RecvCQ: p.recvCQ, GID: c.GID,
+		MaxSendWR: sends, MaxRecvWR: recvs, Access: verbs.LocalWrite | verbs.RemoteWrite})
 	if err != nil {
 		return err
 	}
@@ -114,17 +119,17 @@ func (p *streamParts) create(c *CMSetup, cfg *StreamConfig) (err error) {
 	return err
 }
 
-func (p *streamParts) close() error {
+func (p *parts) close() error {
 	var err error
 	if p.qp != nil {
 		err = errors.Join(err, p.qp.Close())
 	}
-	for _, m := range []*MR{p.ring, p.buffer} {
+	for _, m := range []*verbs.MR{p.ring, p.buffer} {
 		if m != nil {
 			err = errors.Join(err, m.Close())
 		}
 	}
-	for _, c := range []*CQ{p.recvCQ, p.sendCQ} {
+	for _, c := range []*verbs.CQ{p.recvCQ, p.sendCQ} {
 		if c != nil {
 			err = errors.Join(err, c.Close())
 		}
@@ -133,25 +138,25 @@ func (p *streamParts) close() error {
 		err = errors.Join(err, p.pd.Close())
 	}
 	if err == nil {
-		*p = streamParts{}
+		*p = parts{}
 	}
 	return err
 }
 
-// StreamDial connects to a [StreamListen] at "host:port". Errors are those of
-// [CM.Dial], and [ErrMessage] if something else listens there.
-func StreamDial(ctx context.Context, m *CM, address string, cfg StreamConfig) (*Stream, error) {
+// Dial connects to a [Listen] at "host:port". Errors are those of
+// [rdmacm.CM.Dial], and [verbs.ErrMessage] if something else listens there.
+func Dial(ctx context.Context, m *rdmacm.CM, address string, cfg Config) (*Conn, error) {
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
-	s := &Stream{}
+	s := &Conn{}
 	dial := cfg.Dial
-	dial.ConnConfig = ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &cfg) }}
+	dial.ConnConfig = rdmacm.ConnConfig{MaxReads: -1, Setup: func(c *rdmacm.Setup) error { return s.parts.make(c, &cfg) }}
 	conn, err := m.Dial(ctx, address, dial)
 	if err != nil {
 		return nil, errors.Join(err, s.parts.close())
 	}
-	hello, err := decodeHello(conn.PrivateData())
+	hello, err := greeting(conn.PrivateData())
 	if err == nil {
 		err = s.start(conn, hello, &cfg)
 	}
@@ -161,16 +166,25 @@ func StreamDial(ctx context.Context, m *CM, address string, cfg StreamConfig) (*
 	return s, nil
 }
 
+// greeting is what the peer said of its ring.
+func greeting(private []byte) (wire.Hello, error) {
+	hello, err := wire.Decode(private)
+	if err != nil {
+		err = operr.New("decode", "stream greeting", verbs.ErrMessage, err)
+	}
+	return hello, err
+}
+
 // start makes a stream of a connection.
-func (s *Stream) start(conn *CMConn, hello streamHello, cfg *StreamConfig) (err error) {
-	s.conn, s.peer = conn, hello.ring
-	s.local, s.remote = streamAddr{conn.LocalAddr()}, streamAddr{conn.RemoteAddr()}
+func (s *Conn) start(conn *rdmacm.Conn, hello wire.Hello, cfg *Config) (err error) {
+	s.conn, s.peer = conn, verbs.Region{Addr: hello.Addr, Length: uint64(hello.Size), RKey: hello.RKey}
+	s.local, s.remote = addr{conn.LocalAddr()}, addr{conn.RemoteAddr()}
 	s.waits, s.stop = context.WithCancel(context.Background())
 	s.reader.wake, s.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.flow = streamFlow{ring: uint64(cfg.Buffer), messages: uint64(cfg.Messages),
-		peerRing: hello.ring.Length, peerMessages: uint64(hello.messages), buffer: uint64(cfg.Buffer)}
+	s.flow = flow.New(flow.Config{Ring: uint64(cfg.Buffer), Messages: uint64(cfg.Messages),
+		PeerRing: uint64(hello.Size), PeerMessages: uint64(hello.Messages), Buffer: uint64(cfg.Buffer)})
 	// Not before there is a peer.
-	if s.parts.buffer, err = s.parts.pd.AllocMR(cfg.Buffer, MRConfig{}); err != nil {
+	if s.parts.buffer, err = s.parts.pd.AllocMR(cfg.Buffer, verbs.MRConfig{}); err != nil {
 		return err
 	}
 	if s.credit, err = s.parts.qp.NewBatch(1); err != nil {
@@ -183,17 +197,17 @@ func (s *Stream) start(conn *CMConn, hello streamHello, cfg *StreamConfig) (err 
 	return err
 }
 
-// streamAddr is an address of network "rdma".
-type streamAddr struct{ netip.AddrPort }
+// addr is an address of network "rdma".
+type addr struct{ netip.AddrPort }
 
-func (streamAddr) Network() string { return "rdma" }
+func (addr) Network() string { return "rdma" }
 
-// StreamListener is a [net.Listener] for streams.
-type StreamListener struct {
-	listener *CMListener
+// Listener is a [net.Listener] for streams.
+type Listener struct {
+	listener *rdmacm.Listener
 	log      *slog.Logger
-	cfg      StreamConfig
-	streams  chan *Stream
+	cfg      Config
+	streams  chan *Conn
 	over     chan struct{} // closed when no more will come
 	cause    error         // why over is closed
 	places   chan struct{} // has a token for each stream that nobody has accepted
@@ -204,8 +218,8 @@ type StreamListener struct {
 	shutErr  error
 }
 
-// StreamListen listens at "host:port" for [StreamDial].
-func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, error) {
+// Listen listens at "host:port" for [Dial].
+func Listen(m *rdmacm.CM, address string, cfg Config) (*Listener, error) {
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
@@ -213,7 +227,7 @@ func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, err
 	if err != nil {
 		return nil, err
 	}
-	s := &StreamListener{listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Stream), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
+	s := &Listener{listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil
@@ -222,7 +236,7 @@ func StreamListen(m *CM, address string, cfg StreamConfig) (*StreamListener, err
 // serve answers as many requests at a time as there are places, each for itself:
 // a peer that does not go on holds the others up only while it has a place. The
 // rest wait in the listener's backlog, where they cost nothing.
-func (l *StreamListener) serve() {
+func (l *Listener) serve() {
 	for {
 		select {
 		case l.places <- struct{}{}:
@@ -251,15 +265,15 @@ func (l *StreamListener) serve() {
 	}
 }
 
-func (l *StreamListener) accept(r *CMRequest) (*Stream, error) {
-	hello, err := decodeHello(r.PrivateData())
+func (l *Listener) accept(r *rdmacm.Request) (*Conn, error) {
+	hello, err := greeting(r.PrivateData())
 	if err != nil {
 		return nil, errors.Join(err, r.Reject([]byte("not a stream")))
 	}
-	s := &Stream{}
+	s := &Conn{}
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
-	conn, err := r.Accept(ctx, ConnConfig{MaxReads: -1, Setup: func(c *CMSetup) error { return s.parts.make(c, &l.cfg) }})
+	conn, err := r.Accept(ctx, rdmacm.ConnConfig{MaxReads: -1, Setup: func(c *rdmacm.Setup) error { return s.parts.make(c, &l.cfg) }})
 	if err != nil {
 		return nil, errors.Join(err, s.parts.close())
 	}
@@ -269,8 +283,8 @@ func (l *StreamListener) accept(r *CMRequest) (*Stream, error) {
 	return s, nil
 }
 
-// Accept waits for the next stream, a [*Stream].
-func (l *StreamListener) Accept() (net.Conn, error) {
+// Accept waits for the next stream, a [*Conn].
+func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case s := <-l.streams:
 		return s, nil
@@ -280,19 +294,19 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 			return nil, l.fault(l.cause)
 		}
 	}
-	return nil, l.fault(operr.Class(net.ErrClosed, ErrClosed))
+	return nil, l.fault(operr.Class(net.ErrClosed, verbs.ErrClosed))
 }
 
-func (l *StreamListener) fault(err error) error {
+func (l *Listener) fault(err error) error {
 	return &net.OpError{Op: "accept", Net: "rdma", Addr: l.Addr(), Err: err}
 }
 
 // Addr is the address that is listened at.
-func (l *StreamListener) Addr() net.Addr { return streamAddr{l.listener.Addr()} }
+func (l *Listener) Addr() net.Addr { return addr{l.listener.Addr()} }
 
 // Close ends listening. Streams that Accept has answered go on. Closing twice
 // is not an error.
-func (l *StreamListener) Close() error {
+func (l *Listener) Close() error {
 	l.shut.Do(func() {
 		l.cancel()
 		l.shutErr = l.listener.Close()

@@ -1,4 +1,4 @@
-package verbs
+package rdmacm
 
 import (
 	"errors"
@@ -9,13 +9,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/life"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
-// CMConfig says how to open the connection manager. The zero value is fine.
-type CMConfig struct {
+// Config says how to open the connection manager. The zero value is fine.
+type Config struct {
 	// Logger receives what no call waits for: changed addresses, devices that
 	// go away, and the events of the devices. Nil discards it.
 	Logger *slog.Logger
@@ -26,7 +27,7 @@ type CMConfig struct {
 // librdmacm speaks. No call blocks a thread: one goroutine takes all events in
 // the network poller. All methods are safe for concurrent use.
 //
-// The devices of a CM ([CM.Device], [CMSetup]) are not those of [Open], even
+// The devices of a CM ([CM.Device], [Setup]) are not those of [verbs.Open], even
 // if their names are the same: objects made on one cannot be used with the
 // other.
 type CM struct {
@@ -41,12 +42,12 @@ type CM struct {
 	devs map[*device]bool // of which this CM holds a share
 }
 
-// OpenCM opens the connection manager. Without the kernel's part of it
-// (module rdma_ucm) that is [ErrUnsupported].
-func OpenCM(cfg CMConfig) (*CM, error) {
+// Open opens the connection manager. Without the kernel's part of it
+// (module rdma_ucm) that is [verbs.ErrUnsupported].
+func Open(cfg Config) (*CM, error) {
 	channel, fd, err := cgo.CMCreateChannel()
 	if err != nil {
-		return nil, openCMError(err)
+		return nil, openError(err)
 	}
 	m := &CM{channel: channel, log: cfg.Logger, done: make(chan struct{}),
 		ids: make(map[uint64]*cmID), devs: make(map[*device]bool)}
@@ -71,19 +72,19 @@ func OpenCM(cfg CMConfig) (*CM, error) {
 // Logger is what the config has, or one that discards.
 func (m *CM) Logger() *slog.Logger { return m.log }
 
-func openCMError(err error) error {
+func openError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENODEV):
-		return operr.New("open", "connection manager", operr.Class(ErrNoDevice, err))
+		return operr.New("open", "connection manager", operr.Class(verbs.ErrNoDevice, err))
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EPERM):
-		return operr.New("open", "connection manager", operr.Class(ErrUnsupported, err), "is module rdma_ucm loaded, and /dev/infiniband/rdma_cm there?")
+		return operr.New("open", "connection manager", operr.Class(verbs.ErrUnsupported, err), "is module rdma_ucm loaded, and /dev/infiniband/rdma_cm there?")
 	case errors.Is(err, syscall.EACCES):
 		return operr.New("open", "connection manager", err, "no access to /dev/infiniband/rdma_cm")
 	}
 	return operr.New("open", "connection manager", err)
 }
 
-// Close closes the connection manager. It is refused with [ErrInUse] while a
+// Close closes the connection manager. It is refused with [verbs.ErrInUse] while a
 // connection, a listener, a request without an answer, a call, or anything
 // made on one of its devices is open. Closing twice is not an error.
 func (m *CM) Close() error {
@@ -133,7 +134,7 @@ func (m *CM) dispatch(ev *cgo.CMEvent) {
 	switch {
 	case id != nil:
 		id.on(ev)
-	case cmEvent(ev.Type) == cmConnectRequest:
+	case event(ev.Type) == eventConnectRequest:
 		// Its listener has closed since.
 		if err := errors.Join(cgo.CMReject(ev.ID, nil), cgo.CMDestroyID(ev.ID)); err != nil {
 			m.log.Debug("refuse connection request", "err", err)
@@ -141,29 +142,29 @@ func (m *CM) dispatch(ev *cgo.CMEvent) {
 	}
 }
 
-// cmEvent is enum rdma_cm_event_type.
-type cmEvent uint32
+// event is enum rdma_cm_event_type.
+type event uint32
 
 const (
-	cmAddrResolved cmEvent = iota
-	cmAddrError
-	cmRouteResolved
-	cmRouteError
-	cmConnectRequest
-	cmConnectResponse
-	cmConnectError
-	cmUnreachable
-	cmRejected
-	cmEstablished
-	cmDisconnected
-	cmDeviceRemoval
-	cmMulticastJoin
-	cmMulticastError
-	cmAddrChange
-	cmTimewaitExit
+	eventAddrResolved event = iota
+	eventAddrError
+	eventRouteResolved
+	eventRouteError
+	eventConnectRequest
+	eventConnectResponse
+	eventConnectError
+	eventUnreachable
+	eventRejected
+	eventEstablished
+	eventDisconnected
+	eventDeviceRemoval
+	eventMulticastJoin
+	eventMulticastError
+	eventAddrChange
+	eventTimewaitExit
 )
 
-func (e cmEvent) String() string {
+func (e event) String() string {
 	if s := cgo.CMEventString(uint32(e)); s != "" {
 		return s
 	}

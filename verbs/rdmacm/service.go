@@ -1,15 +1,16 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
 	"errors"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 )
 
-// CMService is what a datagram service says of itself.
-type CMService struct {
+// Service is what a datagram service says of itself.
+type Service struct {
 	QPN         uint32
 	PrivateData []byte // padded with zeros to [MaxAcceptDataUD] bytes
 }
@@ -19,33 +20,33 @@ type CMService struct {
 // to the caller, on whatever device handle. Of cfg it takes Local, TOS and
 // PrivateData. A question or an answer that was lost is sent again after
 // seconds: who is in a hurry ends ctx and asks anew.
-func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (CMService, error) {
+func (m *CM) LookUp(ctx context.Context, address string, cfg DialConfig) (Service, error) {
 	if n := len(cfg.PrivateData); n > MaxRequestDataUD {
-		return CMService{}, operr.New("look up", address, ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)
+		return Service{}, operr.New("look up", address, verbs.ErrAttributes, n, " bytes of private data; at most ", MaxRequestDataUD)
 	}
 	param := cgo.CMParam{PrivateData: append([]byte(nil), cfg.PrivateData...)}
-	var s CMService
+	var s Service
 	err := m.resolve(ctx, "datagram service", portSpaceUDP, address, &cfg, func(ctx context.Context, id *cmID) error {
-		ev, err := id.step(ctx, "look up", cmEstablished, func() error { return cgo.CMConnect(id.id, &param) })
+		ev, err := id.step(ctx, "look up", eventEstablished, func() error { return cgo.CMConnect(id.id, &param) })
 		if err != nil {
 			return err
 		}
-		s = CMService{ev.QPN, privateData(ev)}
+		s = Service{ev.QPN, privateData(ev)}
 		return id.close()
 	})
 	return s, err
 }
 
-// AcceptQPN is [CMRequest.AcceptUD] with the number of a queue pair that works
+// AcceptQPN is [Request.AcceptUD] with the number of a queue pair that works
 // already, on whatever device handle. At most [MaxAcceptDataUD] bytes of
 // private data go along; the Q_Key does not: the peer takes it to be [UDPQKey],
 // unless private data say otherwise.
-func (r *CMRequest) AcceptQPN(qpn uint32, private []byte) error {
+func (r *Request) AcceptQPN(qpn uint32, private []byte) error {
 	switch {
-	case r.typ != UD:
-		return operr.New("answer", r.id.life.Label, ErrAttributes, "a connection: use Accept")
+	case r.typ != verbs.UD:
+		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, "a connection: use Accept")
 	case len(private) > MaxAcceptDataUD:
-		return operr.New("answer", r.id.life.Label, ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
+		return operr.New("answer", r.id.life.Label, verbs.ErrAttributes, len(private), " bytes of private data; at most ", MaxAcceptDataUD)
 	}
 	if err := r.answer("answer"); err != nil {
 		return err

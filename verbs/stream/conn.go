@@ -1,4 +1,4 @@
-package verbs
+package stream
 
 import (
 	"context"
@@ -10,10 +10,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream/internal/flow"
+	"github.com/goverbs/goverbs/verbs/stream/internal/wire"
 )
 
-// Stream is a byte stream over a connected queue pair: a [net.Conn] for
+// Conn is a byte stream over a connected queue pair: a [net.Conn] for
 // programs that speak one. Bytes are copied into registered memory, written by
 // the device into the peer's ring, and copied from there by the peer's Read;
 // Reserve and Commit, Peek and Discard spare the copies. Read and Write
@@ -22,10 +26,10 @@ import (
 // Write returns when the bytes are on their way, like a socket's, and waits
 // while the peer does not read. Reading and writing may go on at the same time;
 // several readers or several writers wait for each other.
-type Stream struct {
-	conn   *CMConn
-	parts  streamParts
-	peer   Region
+type Conn struct {
+	conn   *rdmacm.Conn
+	parts  parts
+	peer   verbs.Region
 	local  net.Addr
 	remote net.Addr
 
@@ -33,36 +37,36 @@ type Stream struct {
 	wmu sync.Mutex // one writer
 	smu sync.Mutex // one polls the send completions
 
-	credit   *Batch // of the reader
-	data     *Batch // of the writer
+	credit   *verbs.Batch // of the reader
+	data     *verbs.Batch // of the writer
 	reserved []byte
 	finSent  bool
 
 	mu      sync.Mutex
-	flow    streamFlow
-	recvs   *RecvBatch
+	flow    *flow.Flow
+	recvs   *verbs.RecvBatch
 	err     error // why the connection is broken
 	closed  bool
 	polling bool
 	waits   context.Context // of polls that wait; an interrupt ends it, and makes the next one
 	stop    context.CancelFunc
-	reader  streamWaiter
-	writer  streamWaiter
-	wcs     [16]WC // of whoever polls
-	sendWCs [16]WC // of whoever holds smu
+	reader  waiter
+	writer  waiter
+	wcs     [16]verbs.WC // of whoever polls
+	sendWCs [16]verbs.WC // of whoever holds smu
 	shut    sync.Once
 	shutErr error
 }
 
 // Most bytes in one message: the peer begins to read while the rest is copied.
-const streamChunk = 64 << 10
+const chunk = 64 << 10
 
 // How long Close waits for the peer's device to have everything.
-const streamLinger = 2 * time.Second
+const lingering = 2 * time.Second
 
 // Read reads up to len(p) bytes, and waits while there are none. After the last
 // byte of the peer it answers [io.EOF].
-func (s *Stream) Read(p []byte) (int, error) {
+func (s *Conn) Read(p []byte) (int, error) {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
 	total := 0
@@ -83,7 +87,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Peek answers bytes that have come, without taking them, and waits while there
 // are none. They lie in the ring: they are valid until the next Read, Discard
 // or Close. There may be more, behind the end of the ring.
-func (s *Stream) Peek() ([]byte, error) {
+func (s *Conn) Peek() ([]byte, error) {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
 	b, err := s.peek(true)
@@ -94,18 +98,18 @@ func (s *Stream) Peek() ([]byte, error) {
 }
 
 // Discard takes n bytes, of those that Peek answered.
-func (s *Stream) Discard(n int) error {
+func (s *Conn) Discard(n int) error {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
 	s.mu.Lock()
-	from, to := s.flow.readable()
+	from, to := s.flow.Readable()
 	err := s.usable()
 	s.mu.Unlock()
 	switch {
 	case err != nil:
 		return s.fault("read", err)
 	case n < 0 || uint64(n) > to-from:
-		return operr.New("discard from", s.label(), ErrRange, n, " bytes of ", to-from)
+		return operr.New("discard from", s.label(), verbs.ErrRange, n, " bytes of ", to-from)
 	}
 	s.take(n)
 	return nil
@@ -113,7 +117,7 @@ func (s *Stream) Discard(n int) error {
 
 // peek answers the next piece of the ring; without wait it may be empty. The
 // caller holds rmu.
-func (s *Stream) peek(wait bool) ([]byte, error) {
+func (s *Conn) peek(wait bool) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wait {
@@ -123,21 +127,21 @@ func (s *Stream) peek(wait bool) ([]byte, error) {
 	} else if s.closed {
 		return nil, s.usable()
 	}
-	from, to := s.flow.readable()
+	from, to := s.flow.Readable()
 	return s.parts.ring.Bytes()[from:to], nil
 }
 
 // take frees n bytes of the ring and tells the peer when it is time.
-func (s *Stream) take(n int) {
+func (s *Conn) take(n int) {
 	s.mu.Lock()
-	imm, ok := s.flow.take(uint64(n))
+	imm, ok := s.flow.Take(uint64(n))
 	broken := s.err != nil
 	s.mu.Unlock()
 	if !ok || broken {
 		return
 	}
 	s.drainSends()
-	s.credit.WriteImm(idCredit, Signaled, imm, s.peer.At(0))
+	s.credit.WriteImm(idCredit, verbs.Signaled, imm, s.peer.At(0))
 	if _, err := s.credit.Post(); err != nil {
 		s.fail(err)
 	}
@@ -147,7 +151,7 @@ func (s *Stream) take(n int) {
 const idCredit = 1 << 63
 
 // Write writes all of p, or fails; it answers how many bytes are on their way.
-func (s *Stream) Write(p []byte) (int, error) {
+func (s *Conn) Write(p []byte) (int, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	total := 0
@@ -171,11 +175,11 @@ func (s *Stream) Write(p []byte) (int, error) {
 // and sent by Commit; it waits while there is no room here or at the peer. The
 // bytes are valid until Commit or Close. Until Commit nothing else can be
 // written.
-func (s *Stream) Reserve(n int) ([]byte, error) {
+func (s *Conn) Reserve(n int) ([]byte, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if n <= 0 {
-		return nil, operr.New("reserve in", s.label(), ErrRange, n, " bytes")
+		return nil, operr.New("reserve in", s.label(), verbs.ErrRange, n, " bytes")
 	}
 	b, err := s.reserve(n)
 	if err != nil {
@@ -186,7 +190,7 @@ func (s *Stream) Reserve(n int) ([]byte, error) {
 }
 
 // Commit sends the first n of the reserved bytes and gives back the others.
-func (s *Stream) Commit(n int) error {
+func (s *Conn) Commit(n int) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	s.mu.Lock()
@@ -196,7 +200,7 @@ func (s *Stream) Commit(n int) error {
 		return s.fault("write", err)
 	}
 	if n < 0 || n > len(s.reserved) {
-		return operr.New("commit to", s.label(), ErrRange, n, " bytes; reserved are ", len(s.reserved))
+		return operr.New("commit to", s.label(), verbs.ErrRange, n, " bytes; reserved are ", len(s.reserved))
 	}
 	s.reserved = nil
 	if n == 0 {
@@ -209,14 +213,14 @@ func (s *Stream) Commit(n int) error {
 }
 
 // reserve waits for room. The caller holds wmu.
-func (s *Stream) reserve(want int) ([]byte, error) {
+func (s *Conn) reserve(want int) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		return nil, s.usable()
 	case s.reserved != nil:
-		return nil, operr.New("reserve in", s.label(), ErrInUse, "reserved bytes wait for Commit")
+		return nil, operr.New("reserve in", s.label(), verbs.ErrInUse, "reserved bytes wait for Commit")
 	case s.finSent:
 		return nil, syscall.EPIPE
 	}
@@ -224,7 +228,7 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 		if err := s.writable(); err != nil || want == 0 {
 			return nil, err
 		}
-		window, room := s.flow.window(), s.flow.room()
+		window, room := s.flow.Window(), s.flow.Room()
 		if room < uint64(want) {
 			waits := s.waits
 			s.mu.Unlock()
@@ -233,10 +237,10 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			room = s.flow.room()
+			room = s.flow.Room()
 		}
-		if n := min(window, room, uint64(want), streamChunk); n > 0 {
-			from := s.flow.sent % s.flow.buffer
+		if n := min(window, room, uint64(want), chunk); n > 0 {
+			from, _ := s.flow.Next()
 			return s.parts.buffer.Bytes()[from : from+n], nil
 		}
 		if window == 0 {
@@ -249,21 +253,21 @@ func (s *Stream) reserve(want int) ([]byte, error) {
 
 // commit posts the message of the n bytes that reserve answered. The caller
 // holds wmu.
-func (s *Stream) commit(n int, last bool) error {
+func (s *Conn) commit(n int, last bool) error {
 	s.mu.Lock()
 	if err := s.err; err != nil {
 		s.mu.Unlock()
 		return err
 	}
-	from, to := s.flow.sent%s.flow.buffer, s.flow.sent%s.flow.peerRing
-	id, signal := s.flow.send(uint64(n), last)
+	from, to := s.flow.Next()
+	id, signal := s.flow.Send(uint64(n), last)
 	s.mu.Unlock()
-	var flags SendFlags
+	var flags verbs.SendFlags
 	if signal {
-		flags = Signaled
+		flags = verbs.Signaled
 	}
 	if last {
-		s.data.WriteImm(id, flags, immFin, s.peer.At(0))
+		s.data.WriteImm(id, flags, wire.Fin, s.peer.At(0))
 	} else {
 		s.data.WriteImm(id, flags, uint32(n), s.peer.At(to), s.parts.buffer.SGE(int(from), n))
 	}
@@ -275,7 +279,7 @@ func (s *Stream) commit(n int, last bool) error {
 
 // CloseWrite tells the peer that no more bytes will come; its Read answers
 // [io.EOF] behind the last one. Reading goes on.
-func (s *Stream) CloseWrite() error {
+func (s *Conn) CloseWrite() error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	s.mu.Lock()
@@ -287,7 +291,7 @@ func (s *Stream) CloseWrite() error {
 	return s.fault("close", err)
 }
 
-func (s *Stream) finish() error {
+func (s *Conn) finish() error {
 	if s.finSent {
 		return nil
 	}
@@ -298,12 +302,12 @@ func (s *Stream) finish() error {
 // Close ends both directions. What was written reaches the peer, if it is
 // there; what was not read is dropped. Calls under way, and later ones, answer
 // [net.ErrClosed]. Closing twice is not an error.
-func (s *Stream) Close() error {
+func (s *Conn) Close() error {
 	s.shut.Do(func() { s.shutErr = s.close() })
 	return s.shutErr
 }
 
-func (s *Stream) close() error {
+func (s *Conn) close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.wakeAll()
@@ -323,12 +327,12 @@ func (s *Stream) close() error {
 }
 
 // linger waits until the peer's device has everything.
-func (s *Stream) linger() {
-	ctx, cancel := context.WithTimeout(context.Background(), streamLinger)
+func (s *Conn) linger() {
+	ctx, cancel := context.WithTimeout(context.Background(), lingering)
 	defer cancel()
 	for {
 		s.mu.Lock()
-		over := s.flow.msgsDone == s.flow.msgsSent || s.err != nil
+		over := s.flow.AllDone() || s.err != nil
 		s.mu.Unlock()
 		if over {
 			return
@@ -343,19 +347,19 @@ func (s *Stream) linger() {
 	}
 }
 
-func (s *Stream) label() string { return "stream to " + s.remote.String() }
+func (s *Conn) label() string { return "stream to " + s.remote.String() }
 
 // LocalAddr is the address of this side; its network is "rdma".
-func (s *Stream) LocalAddr() net.Addr { return s.local }
+func (s *Conn) LocalAddr() net.Addr { return s.local }
 
 // RemoteAddr is the address of the peer.
-func (s *Stream) RemoteAddr() net.Addr { return s.remote }
+func (s *Conn) RemoteAddr() net.Addr { return s.remote }
 
 // Conn is the connection under the stream.
-func (s *Stream) Conn() *CMConn { return s.conn }
+func (s *Conn) Conn() *rdmacm.Conn { return s.conn }
 
 // fault dresses an error as package net does.
-func (s *Stream) fault(op string, err error) error {
+func (s *Conn) fault(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
@@ -363,15 +367,15 @@ func (s *Stream) fault(op string, err error) error {
 }
 
 // usable is the error of a stream that is closed. The caller holds mu.
-func (s *Stream) usable() error {
+func (s *Conn) usable() error {
 	if s.closed {
-		return operr.Class(net.ErrClosed, ErrClosed)
+		return operr.Class(net.ErrClosed, verbs.ErrClosed)
 	}
 	return nil
 }
 
 // writable is the error that a writer gets at once. The caller holds mu.
-func (s *Stream) writable() error {
+func (s *Conn) writable() error {
 	switch {
 	case s.closed:
 		return s.usable()

@@ -1,6 +1,6 @@
 //go:build linux
 
-package verbs_test
+package stream_test
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 // Streams that come and go leave nothing: no memory, no descriptors, no RDMA
 // objects. GOVERBS_CONNECTS says how many; 100,000 take hours on an emulated
 // machine.
-func TestCMStreamsComeAndGo(t *testing.T) {
+func TestStreamsComeAndGo(t *testing.T) {
 	const warm = 20
 	n := 2000
 	if testing.Short() {
@@ -39,13 +39,13 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 	}
 	p := rig.CMPorts(t)
 	m, ctx := rig.NewCM(t), t.Context()
-	var cfg verbs.StreamConfig
+	var cfg stream.Config
 	if n > 10_000 {
 		cfg.Buffer, cfg.Messages = 16<<10, 8 // registering the usual ones is most of a stream's time
 	}
 	cfg.Dial.Local = netip.AddrPortFrom(p[0].Addr(), 0)
-	turn := func(l *verbs.StreamListener, i int) error {
-		s, err := verbs.StreamDial(ctx, m, l.Addr().String(), cfg)
+	turn := func(l *stream.Listener, i int) error {
+		s, err := stream.Dial(ctx, m, l.Addr().String(), cfg)
 		if err != nil {
 			return err
 		}
@@ -63,9 +63,9 @@ func TestCMStreamsComeAndGo(t *testing.T) {
 		return errors.Join(err, c.Close(), s.Close())
 	}
 	// As many at once as there are CPUs, each with a listener of its own.
-	listeners := make([]*verbs.StreamListener, runtime.GOMAXPROCS(0))
+	listeners := make([]*stream.Listener, runtime.GOMAXPROCS(0))
 	for i := range listeners {
-		l, err := verbs.StreamListen(m, p[1].Addr().String()+":0", cfg)
+		l, err := stream.Listen(m, p[1].Addr().String()+":0", cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()
 		listeners[i] = l

@@ -1,24 +1,25 @@
-package verbs
+package rdmacm
 
 import (
 	"context"
 	"errors"
 	"net"
 
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/operr"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
-// DialLink is the function [DialLink] without TCP: the connection manager connects
+// DialLink is the function [verbs.DialLink] without TCP: the connection manager connects
 // to a program at "host:port" that calls [CM.ServeLinks]. What the peer offers
-// comes with the connection, which has little room: this side's [Offer] has 52
+// comes with the connection, which has little room: this side's [verbs.Offer] has 52
 // bytes, the server's 192, and a region takes 20 of them.
 //
 // Of cfg the connection manager decides GID, MTU and path; Retries, RNRRetries,
 // AckTimeout and MaxReads of Connect count. The queue pair is RC. When the peer
-// closes its end, or its program dies, the queue pair ends here too, and [QP.Err]
+// closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
 // matches [ErrDisconnected].
-func (m *CM) DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error) {
+func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
 	l := link{cfg: cfg}
 	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}
 	if cfg.Dialer != nil && cfg.Dialer.LocalAddr != nil {
@@ -30,7 +31,7 @@ func (m *CM) DialLink(ctx context.Context, address string, cfg LinkConfig) (*Lin
 }
 
 // ServeLinks is [verbs.ServeLinks] for clients that call [CM.DialLink].
-func (m *CM) ServeLinks(ctx context.Context, l *CMListener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
+func (m *CM) ServeLinks(ctx context.Context, l *Listener, cfg verbs.LinkConfig, serve func(context.Context, *verbs.Link) error, failed func(net.Addr, error)) error {
 	defer l.Close()
 	return serving.Clients(ctx, func(ctx context.Context) (func(context.Context), error) {
 		r, err := l.Accept(ctx)
@@ -47,8 +48,8 @@ func (m *CM) ServeLinks(ctx context.Context, l *CMListener, cfg LinkConfig, serv
 
 // link is one in the making.
 type link struct {
-	cfg  LinkConfig
-	made *Link
+	cfg  verbs.LinkConfig
+	made *verbs.Link
 }
 
 // config is of a connection whose Setup makes the link's objects.
@@ -56,11 +57,11 @@ func (l *link) config(room int) ConnConfig {
 	c := &l.cfg.Connect
 	return ConnConfig{
 		Retries: c.Retries, RNRRetries: c.RNRRetries, AckTimeout: c.AckTimeout, MaxReads: c.MaxReads,
-		Setup: func(s *CMSetup) error {
+		Setup: func(s *Setup) error {
 			if err := l.close(); err != nil { // another address was tried before
 				return err
 			}
-			made, offer, err := PrepareLink(s.Device, s.GID, l.cfg)
+			made, offer, err := verbs.PrepareLink(s.Device, s.GID, l.cfg)
 			if err != nil {
 				return err
 			}
@@ -79,12 +80,12 @@ func (l *link) close() error {
 }
 
 // connected is the link when its connection stands, or not.
-func (l *link) connected(c *CMConn, err error) (*Link, error) {
+func (l *link) connected(c *Conn, err error) (*verbs.Link, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	offer, err := decodeOffer(c.PrivateData())
-	l.made.Connected(c, Endpoint{Type: RC, Regions: offer.Regions, Data: offer.Data})
+	l.made.Connected(c, verbs.Endpoint{Type: verbs.RC, Regions: offer.Regions, Data: offer.Data})
 	if err != nil {
 		return nil, errors.Join(operr.New("link with", c.RemoteAddr().String(), err), l.close())
 	}
