@@ -2,7 +2,6 @@ package rdmacm
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -140,35 +139,6 @@ func (m *CM) dispatch(ev *cgo.CMEvent) {
 			m.log.Debug("refuse connection request", "err", err)
 		}
 	}
-}
-
-// event is enum rdma_cm_event_type.
-type event uint32
-
-const (
-	eventAddrResolved event = iota
-	eventAddrError
-	eventRouteResolved
-	eventRouteError
-	eventConnectRequest
-	eventConnectResponse
-	eventConnectError
-	eventUnreachable
-	eventRejected
-	eventEstablished
-	eventDisconnected
-	eventDeviceRemoval
-	eventMulticastJoin
-	eventMulticastError
-	eventAddrChange
-	eventTimewaitExit
-)
-
-func (e event) String() string {
-	if s := cgo.CMEventString(uint32(e)); s != "" {
-		return s
-	}
-	return fmt.Sprintf("event %d", uint32(e))
 }
 
 // Port spaces (enum rdma_port_space).

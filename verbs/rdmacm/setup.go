@@ -2,12 +2,9 @@ package rdmacm
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -226,135 +223,4 @@ func (p *prepared) check(i *cmID, cfg *ConnConfig, typ verbs.QPType, maxData int
 		PrivateData:        bytes.Clone(p.setup.PrivateData),
 	}
 	return nil
-}
-
-// toInit moves a queue pair to StateInit, or sees to it that one that is there
-// is on the right port. What its peer may do stays as the program chose.
-func (i *cmID) toInit(q *verbs.QP) error {
-	state := q.State()
-	switch {
-	case state == verbs.StateReset:
-		return i.move(q, "set up", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
-			mask, err = cgo.CMInit(i.id, qp, uint32(q.InitStep().Attr.Access), a)
-			if err != nil {
-				return mask, uint32(verbs.StateReset), err
-			}
-			return mask, uint32(verbs.StateInit), nil
-		})
-	case state != verbs.StateInit && !(state == verbs.StateRTS && q.Type() == verbs.UD):
-		return operr.New("set up", i.life.Label, verbs.ErrState, "the queue pair is in ", state)
-	}
-	var a cgo.QPAttr
-	var mask uint32
-	err := i.do("prepare", func() (err error) {
-		mask, err = cgo.CMInitQPAttr(i.id, uint32(verbs.StateInit), &a)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	set := verbs.AttrMask(mask) &^ (verbs.AttrState | verbs.AttrAccess)
-	if state == verbs.StateRTS { // it serves several peers
-		set = verbs.AttrQKey
-	}
-	return q.Modify(verbs.QPAttr{PKeyIndex: a.PKeyIndex, Port: a.PortNum, QKey: a.QKey}, set)
-}
-
-func (i *cmID) setAckTimeout(d time.Duration) error {
-	switch {
-	case d < 0:
-		return operr.New("set up", i.life.Label, verbs.ErrAttributes, "AckTimeout ", d)
-	case d == 0:
-		d = verbs.DefaultAckTimeout
-	}
-	return i.do("set timeout of", func() error { return cgo.CMSetAckTimeout(i.id, uint8(verbs.AckTimeoutFor(d))) })
-}
-
-// toRTS connects the queue pair, in one crossing into C. Negative depths mean
-// those of the connection manager; establish tells the peer, on the side that
-// dials.
-func (i *cmID) toRTS(q *verbs.QP, responder, initiator int, establish bool) error {
-	return i.move(q, "connect", func(qp cgo.QP, a *cgo.QPAttr) (mask, state uint32, err error) {
-		return cgo.CMConnected(i.id, qp, responder, initiator, establish, a)
-	})
-}
-
-// move is a call that fetches attributes from the connection manager and sets
-// them.
-func (i *cmID) move(q *verbs.QP, op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
-	return i.life.With(op, func() error { return q.ModifyBy(op, call) })
-}
-
-// lookUpAddress finds the addresses of "host:port", in the resolver's order; an empty
-// host is the wildcard of both families, IPv4 first.
-func lookUpAddress(ctx context.Context, address string) ([]netip.AddrPort, error) {
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, operr.New("look up", address, err)
-	}
-	port, err := strconv.ParseUint(service, 10, 16)
-	if err != nil {
-		return nil, operr.New("look up", address, err)
-	}
-	var ips []netip.Addr
-	if ip, err := netip.ParseAddr(host); err == nil {
-		ips = []netip.Addr{ip}
-	} else if host == "" {
-		ips = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
-	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-		return nil, operr.New("look up", address, err)
-	}
-	out := make([]netip.AddrPort, len(ips))
-	for i, ip := range ips {
-		out[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
-	}
-	return out, nil
-}
-
-// tryEach calls f for each address of a peer until one does, each with its share
-// of the time that is left. The error has what became of all of them.
-func tryEach(ctx context.Context, address string, f func(context.Context, netip.AddrPort) error) error {
-	if err := ctx.Err(); err != nil {
-		return operr.New("dial", address, err)
-	}
-	all, err := lookUpAddress(ctx, address)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i, to := range all {
-		err := func() error {
-			share, cancel := ctx, context.CancelFunc(func() {})
-			if end, ok := ctx.Deadline(); ok && i+1 < len(all) {
-				share, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
-			}
-			defer cancel()
-			err := f(share, to)
-			if err != nil && share.Err() != nil && ctx.Err() == nil {
-				err = operr.Class(verbs.ErrUnreachable, err) // in its share of the time
-			}
-			return err
-		}()
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// sockAddr is the address as C knows it.
-func sockAddr(a netip.AddrPort) (cgo.SockAddr, error) {
-	var scope uint32
-	if zone := a.Addr().Zone(); zone != "" {
-		ifi, err := net.InterfaceByName(zone)
-		if err != nil {
-			return cgo.SockAddr{}, operr.New("look up", a.String(), err)
-		}
-		scope = uint32(ifi.Index)
-	}
-	return cgo.SockAddrOf(a, scope), nil
 }
