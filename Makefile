@@ -36,9 +36,9 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs ./dc ./lockoffload ./ci/lab ./cmd/...
-	GOOS=windows $(GO) vet ./cgo ./verbs
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs ./ci/lab ./ci/rxelab ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./lockoffload ./ci/lab ./cmd/...
+	GOOS=windows $(GO) vet ./cgo ./verbs/...
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
 
 # The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
@@ -51,7 +51,8 @@ unit: setup
 headers: setup
 	$(GO) run ./ci/headers
 
-DEVICE_TESTS := ./verbs ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
+INSTRUMENTED := ./verbs ./verbs/rdmacm ./verbs/stream
+DEVICE_TESTS := $(INSTRUMENTED) ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -73,8 +74,8 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab
 
-# verbs runs under instrumentation: the race detector on the newer kernel, the checks
-# of pointers that cross into C on the older one.
+# verbs and the packages in it run under instrumentation: the race detector on the
+# newer kernel, the checks of pointers that cross into C on the older one.
 INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
 INSTRUMENTED_13 = $(GO) test -race
 
@@ -82,8 +83,8 @@ INSTRUMENTED_13 = $(GO) test -race
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out ./verbs,$(DEVICE_TESTS))
-	$(FOR) env $(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out $(INSTRUMENTED),$(DEVICE_TESTS))
+	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)
