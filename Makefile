@@ -51,7 +51,8 @@ unit: setup
 headers: setup
 	$(GO) run ./ci/headers
 
-DEVICE_TESTS := ./verbs ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
+INSTRUMENTED := ./verbs ./verbs/rdmacm ./verbs/stream
+DEVICE_TESTS := $(INSTRUMENTED) ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -74,8 +75,8 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
-# verbs runs under instrumentation: the race detector on the newer kernel, the checks
-# of pointers that cross into C on the older one.
+# verbs and the packages in it run under instrumentation: the race detector on the
+# newer kernel, the checks of pointers that cross into C on the older one.
 INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
 INSTRUMENTED_13 = $(GO) test -race
 
@@ -83,8 +84,8 @@ INSTRUMENTED_13 = $(GO) test -race
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out ./verbs,$(DEVICE_TESTS))
-	$(FOR) env $(INSTRUMENTED_$*) -count=1 $(SHORT) $(call EXEC) ./verbs
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out $(INSTRUMENTED),$(DEVICE_TESTS))
+	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)

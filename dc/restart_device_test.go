@@ -12,17 +12,18 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // warmCM makes librdmacm open the devices that it keeps.
 func warmCM(t testing.TB) {
 	t.Helper()
-	cm, err := verbs.OpenCM(verbs.CMConfig{})
+	cm, err := rdmacm.Open(rdmacm.Config{})
 	require.NoError(t, err)
 	es, err := lab.Endpoints()
 	require.NoError(t, err)
 	for _, e := range es {
-		l, err := cm.Listen(netip.AddrPortFrom(e.Addr, 0).String(), verbs.ListenConfig{Type: verbs.UD})
+		l, err := cm.Listen(netip.AddrPortFrom(e.Addr, 0).String(), rdmacm.ListenConfig{Type: verbs.UD})
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}

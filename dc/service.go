@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // lookupTime bounds one question to a service. The connection manager repeats a
@@ -19,8 +20,8 @@ const lookupTime = time.Second
 // connection manager, with the control queue pair's number and, as private
 // data, the whole address.
 type service struct {
-	cm     *verbs.CM
-	listen *verbs.CMListener
+	cm     *rdmacm.CM
+	listen *rdmacm.Listener
 	qpn    uint32
 	addr   []byte
 	log    *slog.Logger
@@ -37,10 +38,10 @@ func openService(gid verbs.GIDEntry, a Address, log *slog.Logger) (s *service, e
 	if s.addr, err = a.MarshalBinary(); err != nil {
 		return nil, err
 	}
-	if s.cm, err = verbs.OpenCM(verbs.CMConfig{Logger: log}); err != nil {
+	if s.cm, err = rdmacm.Open(rdmacm.Config{Logger: log}); err != nil {
 		return nil, err
 	}
-	if s.listen, err = s.cm.Listen(servicePlace(a).String(), verbs.ListenConfig{Type: verbs.UD}); err != nil {
+	if s.listen, err = s.cm.Listen(servicePlace(a).String(), rdmacm.ListenConfig{Type: verbs.UD}); err != nil {
 		return nil, errors.Join(err, s.cm.Close())
 	}
 	return s, nil
@@ -86,12 +87,12 @@ func (i *Initiator) lookUp(p *Peer) {
 }
 
 func askService(ctx context.Context, from verbs.GIDEntry, of Address) (a Address, err error) {
-	cm, err := verbs.OpenCM(verbs.CMConfig{})
+	cm, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
 		return a, err
 	}
 	defer func() { err = errors.Join(err, cm.Close()) }()
-	s, err := cm.LookUp(ctx, servicePlace(of).String(), verbs.DialConfig{Local: netip.AddrPortFrom(from.GID.Addr(), 0)})
+	s, err := cm.LookUp(ctx, servicePlace(of).String(), rdmacm.DialConfig{Local: netip.AddrPortFrom(from.GID.Addr(), 0)})
 	if err != nil {
 		return a, err
 	}

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // AHAttr is an address vector: the way to a port.
@@ -46,7 +47,7 @@ func ahFromRaw(r *cgo.AHAttr) AHAttr {
 // AH is an address handle: where a datagram goes. It must stay open until the
 // sends that use it have completed.
 type AH struct {
-	life life
+	life life.Life
 	pd   *PD
 	ah   cgo.AH
 
@@ -64,16 +65,16 @@ func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 
 func (p *PD) createAH(op string, raw *cgo.AHAttr) (*AH, error) {
 	a := &AH{pd: p}
-	if err := a.life.born("ah", label("ah"), &p.life); err != nil {
+	if err := a.life.Born("ah", life.Label("ah"), &p.life); err != nil {
 		return nil, err
 	}
 	ah, err := cgo.CreateAH(p.pd, raw)
 	if err != nil {
-		a.life.stillborn("ah")
+		a.life.Stillborn("ah")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
-		return nil, opError(op, p.life.label, err, "to GID ", GID(raw.GRH.DGID), ", LID ", raw.DLID, " from GID index ", raw.GRH.SGIDIndex)
+		return nil, opError(op, p.life.Label, err, "to GID ", GID(raw.GRH.DGID), ", LID ", raw.DLID, " from GID index ", raw.GRH.SGIDIndex)
 	}
 	a.ah = ah
 	return a, nil
@@ -96,7 +97,7 @@ const GRHSize = cgo.GRHSize
 // [PD.CreateAHFromWCEx] makes it.
 func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	const op = "create ah from completion in"
-	if err := p.life.open(op); err != nil {
+	if err := p.life.Open(op); err != nil {
 		return nil, err
 	}
 	attr, err := p.wayBack(op, wc, grh, port)
@@ -125,12 +126,12 @@ func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 func (a *AH) Number() (uint16, error) {
 	const op = "query number of"
 	var n uint16
-	return n, a.life.with(op, func() (err error) {
+	return n, a.life.With(op, func() (err error) {
 		if _, err := a.pd.dev.EFA(); err != nil {
-			return opError(op, a.life.label, ErrUnsupported, "only EFA numbers address handles")
+			return opError(op, a.life.Label, ErrUnsupported, "only EFA numbers address handles")
 		}
 		n, err = cgo.EFAAHNumber(a.ah)
-		return opError(op, a.life.label, unsupported(err))
+		return opError(op, a.life.Label, unsupported(err))
 	})
 }
 
@@ -138,7 +139,7 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 	var header [GRHSize]byte
 	var attr cgo.AHAttr
 	refuse := func(detail ...any) (cgo.AHAttr, error) {
-		return attr, opError(op, p.life.label, ErrAttributes, detail...)
+		return attr, opError(op, p.life.Label, ErrAttributes, detail...)
 	}
 	switch {
 	case wc == nil || wc.Status() != WCSuccess || wc.Opcode() != WCRecv:
@@ -147,27 +148,27 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 		return refuse(len(grh), " bytes of route header; it has ", GRHSize)
 	}
 	copy(header[:], grh)
-	return attr, p.life.with(op, func() error {
+	return attr, p.life.With(op, func() error {
 		if _, err := p.dev.EFA(); err == nil && !wc.HasGRH() {
-			return opError(op, p.life.label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: CreateAHFromWCEx, AH.Number")
+			return opError(op, p.life.Label, ErrUnsupported, "datagrams of EFA name strangers to queues with FieldSender only, and others by the number of their handle: CreateAHFromWCEx, AH.Number")
 		}
 		err := cgo.InitAHFromWC(p.dev.ctx, port, &wc.wc, &header, &attr)
 		if isErrno(err, syscall.EINVAL) || isErrno(err, syscall.ENOENT) {
 			err = class(ErrAttributes, err)
 		}
-		return opError(op, p.life.label, err, "port ", port, ", from queue pair ", wc.SrcQP(), ": is the local address still there?")
+		return opError(op, p.life.Label, err, "port ", port, ", from queue pair ", wc.SrcQP(), ": is the local address still there?")
 	})
 }
 
 // Close destroys the handle. Closing twice is not an error.
 func (a *AH) Close() error {
-	return a.life.close("ah", nil, func() error { return cgo.DestroyAH(a.ah) })
+	return a.life.Close("ah", nil, func() error { return cgo.DestroyAH(a.ah) })
 }
 
 // vector asks mlx5 once for what stands for the handle in a work queue entry.
 func (a *AH) vector() error {
 	a.once.Do(func() {
-		a.err = a.life.with("look into", func() (err error) {
+		a.err = a.life.With("look into", func() (err error) {
 			a.av, err = cgo.Mlx5AV(a.ah)
 			return unsupported(err)
 		})

@@ -11,43 +11,44 @@ import (
 
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // A server answers whoever asks, by what the completion and the packet say of
 // the sender.
 func TestAnswerToAStranger(t *testing.T) {
-	client, server := newPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	server.recv(t, 1, 100)
-	client.recv(t, 1, 100)
-	copy(client.mr.Bytes()[200:], "who are you?")
-	ask := client.batch(t, 1)
-	ask.SendTo(7, verbs.Signaled, dest(t, client, server), client.mr.SGE(200, 12))
-	client.do(t, ask, 1)
+	client, server := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	server.Recv(t, 1, 100)
+	client.Recv(t, 1, 100)
+	copy(client.MR.Bytes()[200:], "who are you?")
+	ask := client.Batch(t, 1)
+	ask.SendTo(7, verbs.Signaled, rig.Dest(t, client, server), client.MR.SGE(200, 12))
+	client.Do(t, ask, 1)
 
-	wc := server.wait(t, 1)[0]
+	wc := server.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())
-	require.Equal(t, client.qp.Num(), wc.SrcQP())
+	require.Equal(t, client.QP.Num(), wc.SrcQP())
 	require.True(t, wc.HasGRH(), "RoCE has one in every packet")
 	require.Zero(t, wc.SLID(), "RoCE has no local identifiers")
-	port := server.qp.GID().Port
-	grh := server.mr.Bytes()[:verbs.GRHSize]
-	ah, err := server.pd.CreateAHFromWC(&wc, grh, port)
+	port := server.QP.GID().Port
+	grh := server.MR.Bytes()[:verbs.GRHSize]
+	ah, err := server.PD.CreateAHFromWC(&wc, grh, port)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ah.Close()) }()
-	copy(server.mr.Bytes()[200:], "a server")
-	answer := server.batch(t, 1)
-	answer.SendTo(8, verbs.Signaled, verbs.Dest{AH: ah, QPN: wc.SrcQP(), QKey: verbs.DefaultQKey}, server.mr.SGE(200, 8))
-	server.do(t, answer, 1)
-	got := client.wait(t, 1)[0]
+	copy(server.MR.Bytes()[200:], "a server")
+	answer := server.Batch(t, 1)
+	answer.SendTo(8, verbs.Signaled, verbs.Dest{AH: ah, QPN: wc.SrcQP(), QKey: verbs.DefaultQKey}, server.MR.SGE(200, 8))
+	server.Do(t, answer, 1)
+	got := client.Wait(t, 1)[0]
 	require.NoError(t, got.Err())
-	require.Equal(t, "a server", string(client.mr.Bytes()[verbs.GRHSize:got.Len()]))
+	require.Equal(t, "a server", string(client.MR.Bytes()[verbs.GRHSize:got.Len()]))
 
 	t.Run("refused", func(t *testing.T) {
-		_, err := server.pd.CreateAHFromWC(&wc, grh[:39], port)
+		_, err := server.PD.CreateAHFromWC(&wc, grh[:39], port)
 		require.ErrorIs(t, err, verbs.ErrAttributes)
-		_, err = server.pd.CreateAHFromWC(&wc, grh, 9)
+		_, err = server.PD.CreateAHFromWC(&wc, grh, 9)
 		require.ErrorIs(t, err, verbs.ErrAttributes)
-		_, err = server.pd.CreateAHFromWC(&verbs.WC{}, grh, port)
+		_, err = server.PD.CreateAHFromWC(&verbs.WC{}, grh, port)
 		require.ErrorIs(t, err, verbs.ErrAttributes, "the completion of a SEND")
 	})
 	// Packets of strangers: any bytes give a handle or an error.
@@ -61,7 +62,7 @@ func TestAnswerToAStranger(t *testing.T) {
 			if r.IntN(2) == 0 { // a route header of IPv6
 				bad[0], bad[20] = 0x60, 0
 			}
-			if ah, err := server.pd.CreateAHFromWC(&wc, bad, port); err == nil {
+			if ah, err := server.PD.CreateAHFromWC(&wc, bad, port); err == nil {
 				require.NoError(t, ah.Close())
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
 // asyncReader takes a device's asynchronous events in the netpoller, marks the
@@ -35,7 +36,7 @@ func newAsyncReader() *asyncReader {
 }
 
 func startAsync(d *Device) (*asyncReader, error) {
-	file, err := pollable(cgo.AsyncFD(d.ctx), d.name+" events")
+	file, err := pollfd.Open(cgo.AsyncFD(d.ctx), d.name+" events")
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +110,12 @@ func (r *asyncReader) dispatch(d *Device, raw *cgo.AsyncEvent) {
 		r.diedAll(errDeviceFailed)
 		fallthrough
 	case EventPortActive, EventPortError, EventGIDChange:
-		d.gids.forget()
 		d.log.Info("port event", "device", d.name, "port", ev.Port, "event", ev.Type.String())
 	default:
 		d.log.Debug("event", "device", d.name, "event", ev.Type.String())
+	}
+	if d.owner.Event != nil {
+		d.owner.Event(ev)
 	}
 	r.publish(ev)
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // SendFlags modify a send work request (enum ibv_send_flags).
@@ -77,18 +78,18 @@ type Batch struct {
 	sges   []SGE
 	maxSGE int
 
-	named []*life    // address handles and windows, to be held open while posting
-	dests []targeted // of a queue pair without a connection
+	named []*life.Life // address handles and windows, to be held open while posting
+	dests []targeted   // of a queue pair without a connection
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's
 // capacity ([QP.MaxSendWR]) is refused.
 func (q *QP) NewBatch(n int) (*Batch, error) {
-	if err := q.life.open("make batch for"); err != nil {
+	if err := q.life.Open("make batch for"); err != nil {
 		return nil, err
 	}
 	if n <= 0 || n > int(q.cap.MaxSendWR) {
-		return nil, opError("make batch for", q.life.label, ErrAttributes, n, " work requests; the queue holds ", q.cap.MaxSendWR)
+		return nil, opError("make batch for", q.life.Label, ErrAttributes, n, " work requests; the queue holds ", q.cap.MaxSendWR)
 	}
 	inline := int(q.cap.MaxInlineData)
 	if q.ops&OpMasked != 0 {
@@ -99,7 +100,7 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	}
 	chain, err := cgo.NewSendChain(n, max(int(q.cap.MaxSendSGE), 1), inline)
 	if err != nil {
-		return nil, opError("make batch for", q.life.label, err)
+		return nil, opError("make batch for", q.life.Label, err)
 	}
 	b := &Batch{qp: q, chain: chain, wrs: chain.WRs, sges: chain.SGEs, maxSGE: chain.MaxSGE}
 	// Only memory: nothing depends on when it is freed.
@@ -121,7 +122,7 @@ func (b *Batch) Reset() {
 // fail keeps the first error for Post.
 func (b *Batch) fail(err error, detail ...any) {
 	if b.err == nil {
-		b.err = opError("add to batch of", b.qp.life.label, err, detail...)
+		b.err = opError("add to batch of", b.qp.life.Label, err, detail...)
 	}
 }
 
@@ -380,12 +381,12 @@ func (b *Batch) postPoll(cq *CQ, wcs []WC, spins uint32) (n, got int, err error)
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if !cq.life.enter() {
+	if !cq.life.Enter() {
 		b.exit()
-		return 0, 0, b.ended(opError("poll", cq.life.label, ErrClosed))
+		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
 	}
 	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
-	cq.life.exit()
+	cq.life.Exit()
 	b.exit()
 	switch {
 	case err != nil && n < b.n:
@@ -417,18 +418,18 @@ func (b *Batch) enter() error {
 		}
 	}
 	if s := q.State(); s < StateRTS {
-		return opError("post send to", q.life.label, ErrState, "it is in ", s)
+		return opError("post send to", q.life.Label, ErrState, "it is in ", s)
 	}
-	if !q.life.enter() {
-		return opError("post send to", q.life.label, ErrClosed)
+	if !q.life.Enter() {
+		return opError("post send to", q.life.Label, ErrClosed)
 	}
 	for i, l := range b.named {
-		if !l.enter() {
+		if !l.Enter() {
 			for _, held := range b.named[:i] {
-				held.exit()
+				held.Exit()
 			}
-			q.life.exit()
-			return opError("post request with", l.label, ErrClosed)
+			q.life.Exit()
+			return opError("post request with", l.Label, ErrClosed)
 		}
 	}
 	return nil
@@ -436,7 +437,7 @@ func (b *Batch) enter() error {
 
 // name has Post hold an object open that a request points to. Requests in a row
 // often name the same one.
-func (b *Batch) name(l *life) {
+func (b *Batch) name(l *life.Life) {
 	if len(b.named) == 0 || b.named[len(b.named)-1] != l {
 		b.named = append(b.named, l)
 	}
@@ -444,9 +445,9 @@ func (b *Batch) name(l *life) {
 
 func (b *Batch) exit() {
 	for _, l := range b.named {
-		l.exit()
+		l.Exit()
 	}
-	b.qp.life.exit()
+	b.qp.life.Exit()
 }
 
 func (b *Batch) ended(err error) error {
@@ -462,7 +463,7 @@ func (b *Batch) ended(err error) error {
 func (b *Batch) postError(err error) error {
 	const op = "post send to"
 	if isErrno(err, syscall.EOPNOTSUPP) && b.qp.path != cgo.PostPlain {
-		return opError(op, b.qp.life.label, unsupported(err), b.unsupportedBy())
+		return opError(op, b.qp.life.Label, unsupported(err), b.unsupportedBy())
 	}
 	return b.qp.postError(op, err)
 }
@@ -470,11 +471,11 @@ func (b *Batch) postError(err error) error {
 func (q *QP) postError(op string, err error) error {
 	switch {
 	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN), isErrno(err, syscall.ENOSPC):
-		return opError(op, q.life.label, class(ErrQueueFull, err))
+		return opError(op, q.life.Label, class(ErrQueueFull, err))
 	case isErrno(err, syscall.EOPNOTSUPP):
-		return opError(op, q.life.label, unsupported(err), "by the provider")
+		return opError(op, q.life.Label, unsupported(err), "by the provider")
 	case isErrno(err, syscall.EINVAL):
-		return opError(op, q.life.label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
+		return opError(op, q.life.Label, class(ErrAttributes, err), "the provider refuses opcode, length or flags on ", q.typ, " in ", q.State())
 	}
-	return opError(op, q.life.label, err)
+	return opError(op, q.life.Label, err)
 }

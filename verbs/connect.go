@@ -46,16 +46,16 @@ type ConnectConfig struct {
 
 // What every connection has that does not say otherwise.
 const (
-	defaultRetries    = 6
-	defaultRNRRetries = 7
-	defaultAckTimeout = 4096 * time.Nanosecond << 14
+	DefaultRetries    = 6
+	DefaultRNRRetries = 7
+	DefaultAckTimeout = 4096 * time.Nanosecond << 14
 )
 
 // Connect moves an RC or UC queue pair from [StateInit] to [StateRTS],
 // connected to the remote endpoint. Post the first receives before it: the
 // peer may send as soon as its own Connect returns.
 func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
-	if err := q.life.open("connect"); err != nil {
+	if err := q.life.Open("connect"); err != nil {
 		return err
 	}
 	c, err := cfg.resolve(q, remote)
@@ -76,7 +76,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
-	q.setPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
+	q.SetPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
 	if err := q.answerECE(remote.ECE); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 
 func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	refuse := func(detail ...any) (ConnectConfig, error) {
-		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+		return c, opError("connect", q.life.Label, ErrAttributes, detail...)
 	}
 	if q.typ == UD {
 		return refuse("UD has no connection: use Activate and CreateAH")
@@ -108,7 +108,7 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 // only if the peer's subnet is another one or cfg.Global says so.
 func (q *QP) PathTo(remote Endpoint, cfg ConnectConfig) (AHAttr, error) {
 	const op = "find path from"
-	if err := q.life.open(op); err != nil {
+	if err := q.life.Open(op); err != nil {
 		return AHAttr{}, err
 	}
 	if err := q.checkPath(op, remote); err != nil {
@@ -122,7 +122,7 @@ func (q *QP) checkPath(op string, remote Endpoint) error {
 	if err != nil {
 		return err
 	}
-	return opError(op, q.life.label, reachable(port.LinkLayer, remote))
+	return opError(op, q.life.Label, reachable(port.LinkLayer, remote))
 }
 
 // reachable says what a peer's endpoint lacks. EFA is neither of the two link
@@ -157,7 +157,7 @@ func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
 // withDefaults fills in what was left to the device and checks the rest.
 func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	refuse := func(detail ...any) (ConnectConfig, error) {
-		return c, opError("connect", q.life.label, ErrAttributes, detail...)
+		return c, opError("connect", q.life.Label, ErrAttributes, detail...)
 	}
 	dev := q.pd.dev
 	port, err := dev.Port(q.gid.Port)
@@ -171,10 +171,10 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
 	}
 	if c.Retries == 0 {
-		c.Retries = defaultRetries
+		c.Retries = DefaultRetries
 	}
 	if c.RNRRetries == 0 {
-		c.RNRRetries = defaultRNRRetries
+		c.RNRRetries = DefaultRNRRetries
 	}
 	if c.Retries < -1 || c.Retries > 7 || c.RNRRetries < -1 || c.RNRRetries > 7 {
 		return refuse("retries ", c.Retries, ", RNR retries ", c.RNRRetries, ": at most 7")
@@ -186,7 +186,7 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 		return refuse("negative time")
 	}
 	if c.AckTimeout == 0 {
-		c.AckTimeout = defaultAckTimeout
+		c.AckTimeout = DefaultAckTimeout
 	}
 	if c.RNRTimer == 0 {
 		c.RNRTimer = RNRTimer(12).Duration()

@@ -54,21 +54,14 @@ func TestPathToPeer(t *testing.T) {
 	}
 }
 
-func TestCMRefusesIWARP(t *testing.T) {
-	require.ErrorIs(t, cmTransport(1), ErrUnsupported)
-	for _, other := range []int32{-1, 0} { // unknown to libibverbs, InfiniBand and RoCE
-		require.NoError(t, cmTransport(other))
-	}
-}
-
 func TestVectorsAreSpread(t *testing.T) {
 	d := WrapDevice("none", cgo.Context(0), DeviceAttr{CompletionVecs: 3})
 	var got []int
 	for range 5 {
-		got = append(got, d.nextVector())
+		got = append(got, d.NextVector())
 	}
 	require.Equal(t, []int{0, 1, 2, 0, 1}, got)
-	require.Zero(t, WrapDevice("none", cgo.Context(0), DeviceAttr{}).nextVector())
+	require.Zero(t, WrapDevice("none", cgo.Context(0), DeviceAttr{}).NextVector())
 }
 
 // The page offsets of a dmabuf and of its address agree.

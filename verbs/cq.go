@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
+	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
 // CQConfig says how to make a completion queue.
@@ -46,10 +48,11 @@ type CQConfig struct {
 // CQ is a completion queue. Poll may be called by any number of goroutines;
 // one at a time can Wait.
 type CQ struct {
-	life      life
+	life      life.Life
 	dev       *Device
 	cq        cgo.CQ
-	depth     int
+	sizing    sync.Mutex
+	depth     int // under sizing
 	spin      uint32
 	solicited bool
 	path      cgo.PollPath
@@ -93,15 +96,27 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	case cfg.Spin > 0:
 		c.spin = uint32(cfg.Spin)
 	}
-	if err := c.life.born("cq", label("cq"), &d.life); err != nil {
+	if err := c.life.Born("cq", life.Label("cq"), &d.life); err != nil {
 		return nil, err
 	}
 	if err := c.create(cfg); err != nil {
-		d.life.release("cq")
+		d.life.Release("cq")
 		return nil, err
 	}
 	watchEvents(d.async, d.async.cqs, uint64(c.cq), c)
 	return c, nil
+}
+
+// CreateCQFor makes a completion queue for a queue pair of that description: with
+// room for all of its work requests, and with [Device.NextVector].
+func (d *Device) CreateCQFor(cfg QPConfig) (*CQ, error) {
+	orDefault := func(n int) int {
+		if n <= 0 {
+			n = 128
+		}
+		return n
+	}
+	return d.CreateCQ(CQConfig{Depth: min(orDefault(cfg.MaxSendWR)+orDefault(cfg.MaxRecvWR), d.attr.MaxCQE), Vector: d.NextVector()})
 }
 
 func (c *CQ) create(cfg CQConfig) error {
@@ -134,11 +149,11 @@ func (c *CQ) createOn(cfg CQConfig) error {
 			return opError("create completion channel on", d.name, err)
 		}
 		c.channel = ch
-		if file, err = pollable(fd, c.life.label); err == nil {
+		if file, err = pollfd.Open(fd, c.life.Label); err == nil {
 			err = c.wait.init(c, file)
 		}
 		if err != nil {
-			return errors.Join(opError("watch", c.life.label, err), c.destroyChannel())
+			return errors.Join(opError("watch", c.life.Label, err), c.destroyChannel())
 		}
 	}
 	var err error
@@ -186,14 +201,14 @@ func (c *CQ) destroyChannel() error {
 // refused with [ErrInUse] while a queue pair uses the queue. Closing twice is
 // not an error.
 func (c *CQ) Close() error {
-	return c.life.close("cq", c.wait.shut, func() error {
-		if !c.life.ruined {
+	return c.life.Close("cq", c.wait.shut, func() error {
+		if !c.life.Ruined() {
 			async := c.dev.async
 			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return cgo.DestroyCQ(c.cq) }); err != nil {
 				return err
 			}
 			cgo.FreePollPath(c.path)
-			c.life.ruin()
+			c.life.Ruin()
 		}
 		return c.destroyChannel()
 	})
@@ -201,8 +216,8 @@ func (c *CQ) Close() error {
 
 // Depth is how many completions the queue holds.
 func (c *CQ) Depth() int {
-	c.life.mu.Lock()
-	defer c.life.mu.Unlock()
+	c.sizing.Lock()
+	defer c.sizing.Unlock()
 	return c.depth
 }
 
@@ -225,11 +240,11 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if !c.life.enter() {
-		return 0, opError("poll", c.life.label, ErrClosed)
+	if !c.life.Enter() {
+		return 0, opError("poll", c.life.Label, ErrClosed)
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
-	c.life.exit()
+	c.life.Exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)
 	}
@@ -242,10 +257,10 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 // pollError is said only once the queue is empty: what is in it is still good.
 func (c *CQ) pollError(err error) error {
 	if c.overrun.Load() {
-		return opError("poll", c.life.label, ErrOverrun, "depth ", c.Depth(), ": completions are lost and the queue must be closed")
+		return opError("poll", c.life.Label, ErrOverrun, "depth ", c.Depth(), ": completions are lost and the queue must be closed")
 	}
 	if isErrno(err, syscall.EIO) {
-		return opError("poll", c.life.label, err, "the provider cannot read the queue")
+		return opError("poll", c.life.Label, err, "the provider cannot read the queue")
 	}
-	return opError("poll", c.life.label, err)
+	return opError("poll", c.life.Label, err)
 }

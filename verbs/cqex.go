@@ -72,16 +72,16 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 		return 0, nil
 	}
 	if c.fields == 0 {
-		return 0, opError("poll", c.life.label, ErrAttributes, "made without Fields")
+		return 0, opError("poll", c.life.Label, ErrAttributes, "made without Fields")
 	}
 	if err := c.unrouted("poll"); err != nil {
 		return 0, err
 	}
-	if !c.life.enter() {
-		return 0, opError("poll", c.life.label, ErrClosed)
+	if !c.life.Enter() {
+		return 0, opError("poll", c.life.Label, ErrClosed)
 	}
 	n, err := cgo.PollCQEx(c.cq, c.path, uint64(c.fields), rawWCExs(wcs))
-	c.life.exit()
+	c.life.Exit()
 	if err != nil || n == 0 && c.overrun.Load() {
 		return 0, c.pollError(err)
 	}
@@ -99,10 +99,10 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 func (c *CQ) Moderate(count int, period time.Duration) error {
 	us := period.Microseconds()
 	if count < 0 || count > 0xffff || us < 0 || us > 0xffff {
-		return opError("moderate", c.life.label, ErrAttributes, fmt.Sprintf("%d completions, %v: at most 65535, and as many microseconds", count, period))
+		return opError("moderate", c.life.Label, ErrAttributes, fmt.Sprintf("%d completions, %v: at most 65535, and as many microseconds", count, period))
 	}
-	return c.life.with("moderate", func() error {
-		return opError("moderate", c.life.label, unsupported(cgo.ModerateCQ(c.cq, uint16(count), uint16(us))))
+	return c.life.With("moderate", func() error {
+		return opError("moderate", c.life.Label, unsupported(cgo.ModerateCQ(c.cq, uint16(count), uint16(us))))
 	})
 }
 
@@ -110,23 +110,23 @@ func (c *CQ) Moderate(count int, period time.Duration) error {
 // may be called while others poll.
 func (c *CQ) Resize(depth int) error {
 	if depth <= 0 || depth > c.dev.attr.MaxCQE {
-		return opError("resize", c.life.label, ErrAttributes, "depth ", depth, ", the device allows ", c.dev.attr.MaxCQE)
+		return opError("resize", c.life.Label, ErrAttributes, "depth ", depth, ", the device allows ", c.dev.attr.MaxCQE)
 	}
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	if rt := c.router.Load(); rt != nil && depth < rt.reserved {
-		return opError("resize", c.life.label, ErrInUse, "requesters may have ", rt.reserved, " completions in it")
+		return opError("resize", c.life.Label, ErrInUse, "requesters may have ", rt.reserved, " completions in it")
 	}
 	return c.resize(depth)
 }
 
 func (c *CQ) resize(depth int) error {
-	return c.life.with("resize", func() error {
-		c.life.mu.Lock()
-		defer c.life.mu.Unlock()
+	return c.life.With("resize", func() error {
+		c.sizing.Lock()
+		defer c.sizing.Unlock()
 		n, err := cgo.ResizeCQ(c.cq, depth)
 		if err != nil {
-			return opError("resize", c.life.label, unsupported(err), "depth ", depth)
+			return opError("resize", c.life.Label, unsupported(err), "depth ", depth)
 		}
 		c.depth = n
 		return nil

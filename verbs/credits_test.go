@@ -78,7 +78,7 @@ func TestNotMadeFor(t *testing.T) {
 			c.add(b)
 			n, err := b.Post()
 			require.ErrorIs(t, err, ErrUnsupported)
-			require.ErrorContains(t, err, q.life.label)
+			require.ErrorContains(t, err, q.life.Label)
 			require.ErrorContains(t, err, c.want+": this")
 			require.Zero(t, n)
 			recorded(t, "")

@@ -22,7 +22,8 @@ type death struct {
 //
 // A program hears of it by whatever comes first: a request of an RC or UC queue
 // pair that failed, when its completion is polled (by anybody); an event of the
-// device; the end of the connection ([CMConn]); [QP.ToError] and [QP.Close]. A
+// device; the end of a connection of package rdmacm; [QP.End], [QP.ToError] and
+// [QP.Close]. A
 // peer that dies while nothing is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
 	d := &q.death
@@ -47,6 +48,16 @@ func (q *QP) Err() error {
 	q.death.mu.Lock()
 	defer q.death.mu.Unlock()
 	return q.death.cause
+}
+
+// End ends the queue pair for a reason that the program has, such as a peer that
+// says nothing any more: [QP.Err] tells it, unless the queue pair had ended before,
+// and outstanding work requests complete as [WCFlushed].
+func (q *QP) End(cause error) error {
+	if cause != nil {
+		q.die(opError("use", q.named(), cause))
+	}
+	return q.ToError()
 }
 
 // die ends the queue pair for its watchers; the first cause stays.
@@ -107,15 +118,15 @@ func (q *QP) lived() (life uint32, cause error) {
 // stands is why a queue pair takes no requests, which its device may know first.
 func (q *QP) stands(op string) error {
 	if cause := q.Err(); cause != nil {
-		return opError(op, q.life.label, ErrState, cause)
+		return opError(op, q.life.Label, ErrState, cause)
 	}
-	return q.life.with(op, func() error {
+	return q.life.With(op, func() error {
 		now, err := q.queryState()
 		if err != nil {
-			return opError(op, q.life.label, err)
+			return opError(op, q.life.Label, err)
 		}
 		if now == StateReset || now == StateError {
-			return opError(op, q.life.label, ErrState, "it is in ", now)
+			return opError(op, q.life.Label, ErrState, "it is in ", now)
 		}
 		return nil
 	})
@@ -156,17 +167,6 @@ func (q *QP) stateIn(life uint32, s QPState) error {
 	return q.modifyLocked(&raw, AttrState)
 }
 
-// whenDead has f called when the queue pair dies, or now.
-func (q *QP) whenDead(f func(cause error)) {
-	d := &q.death
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.then = f
-	if d.cause != nil {
-		go f(d.cause)
-	}
-}
-
 // revive is for a queue pair that went to [StateReset].
 func (q *QP) revive() {
 	d := &q.death
@@ -186,7 +186,7 @@ func (q *QP) entered(s QPState) {
 		if r := q.requester.Load(); r != nil && r.router != nil {
 			cause := q.Err()
 			if cause == nil {
-				cause = opError("use", q.life.label, ErrState, "this program moved it to ", s)
+				cause = opError("use", q.life.Label, ErrState, "this program moved it to ", s)
 			}
 			r.cut(cause)
 		}
@@ -195,7 +195,7 @@ func (q *QP) entered(s QPState) {
 		}
 		q.revive()
 	case StateError:
-		q.die(opError("use", q.life.label, ErrState, "this program moved it to ", s))
+		q.die(opError("use", q.life.Label, ErrState, "this program moved it to ", s))
 	}
 }
 
@@ -219,19 +219,17 @@ func (q *QP) holdPosts() (release func()) {
 	}
 }
 
-func (q *QP) setPeer(name string) { q.peer.Store(&name) }
-
 // requested refuses what would go past the queue pair's requester.
 func (q *QP) requested(op string) error {
-	return opError(op, q.life.label, ErrInUse, "a Requester has its sends")
+	return opError(op, q.life.Label, ErrInUse, "a Requester has its sends")
 }
 
 // named is the queue pair with its peer, for errors.
 func (q *QP) named() string {
 	if p := q.peer.Load(); p != nil {
-		return q.life.label + " to " + *p
+		return q.life.Label + " to " + *p
 	}
-	return q.life.label
+	return q.life.Label
 }
 
 // failed looks for completions of requests that failed, and tells their queue
@@ -298,6 +296,6 @@ func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, q := range r.qps {
-		q.die(opError("use", q.life.label, cause))
+		q.die(opError("use", q.life.Label, cause))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // DeviceInfo describes a device of this host that need not be open.
@@ -40,20 +41,15 @@ func Devices() ([]DeviceInfo, error) {
 // Device is an open device: the parent of everything made on it. All its
 // methods are safe for concurrent use.
 type Device struct {
-	life  life
+	life  life.Life
 	name  string
 	ctx   cgo.Context
 	attr  DeviceAttr
 	log   *slog.Logger
 	async *asyncReader
-	gids  gidCache // of the connection manager
+	owner DeviceOwner // of the context
 
 	vectors atomic.Uint32 // completion vectors given out
-
-	// release gives the context back when the device closes.
-	release func() error
-	// removed: the device of a connection manager has been unplugged.
-	removed atomic.Bool
 }
 
 // DeviceConfig says how to open a device. The zero value is fine.
@@ -69,7 +65,7 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 	if err != nil {
 		return nil, openError(name, err)
 	}
-	return newDevice(name, ctx, cfg, func() error { return cgo.CloseDevice(ctx) })
+	return newDevice(name, ctx, cfg, DeviceOwner{Release: func() error { return cgo.CloseDevice(ctx) }})
 }
 
 // OpenDefault opens the device that the environment variable RDMA_DEVICE names.
@@ -110,23 +106,22 @@ func (d *Device) hasActivePort() bool {
 
 const noDevices = "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
 
-// newDevice makes a device of an open context, which release gives back when
-// the device closes or cannot be made.
-func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, release func() error) (*Device, error) {
-	d := &Device{name: name, ctx: ctx, log: cfg.Logger, release: release}
+// newDevice makes a device of an open context.
+func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (*Device, error) {
+	d := &Device{name: name, ctx: ctx, log: cfg.Logger, owner: owner}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.life.label = name
+	d.life.Label = name
 	var a cgo.DeviceAttr
 	if err := cgo.QueryDevice(ctx, &a); err != nil {
-		return nil, errors.Join(opError("query device", name, err), release())
+		return nil, errors.Join(opError("query device", name, err), owner.Release())
 	}
 	d.attr = deviceAttr(&a)
 	d.attr.CompletionVecs = cgo.NumCompVectors(ctx)
 	var err error
 	if d.async, err = startAsync(d); err != nil {
-		return nil, errors.Join(opError("watch events of", name, err), release())
+		return nil, errors.Join(opError("watch events of", name, err), owner.Release())
 	}
 	return d, nil
 }
@@ -155,16 +150,16 @@ func openError(name string, err error) error {
 // Close closes the device. It is refused with [ErrInUse] while anything made
 // on the device is open. Closing twice is not an error.
 func (d *Device) Close() error {
-	if d.removed.Load() {
-		return closeRemoved(d)
+	if d.owner.Close != nil {
+		return d.owner.Close()
 	}
 	return d.close()
 }
 
 func (d *Device) close() error {
-	return d.life.close("device", nil, func() error {
+	return d.life.Close("device", nil, func() error {
 		d.async.stop()
-		return d.release()
+		return d.owner.Release()
 	})
 }
 
@@ -214,9 +209,9 @@ type DeviceAttr struct {
 	CapFlags       uint32 // enum ibv_device_cap_flags
 }
 
-// nextVector is a completion vector for a queue whose maker has no wish, so that
-// not all interrupts go to one CPU.
-func (d *Device) nextVector() int {
+// NextVector is a completion vector for a queue whose maker has no wish: each
+// call answers the next one, so that not all interrupts go to one CPU.
+func (d *Device) NextVector() int {
 	return int(d.vectors.Add(1)-1) % max(d.attr.CompletionVecs, 1)
 }
 

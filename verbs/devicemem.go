@@ -7,13 +7,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // DeviceMemory is memory on the device itself. Work requests that read or write it
 // do not cross the bus to the host: good for small things that many peers use,
 // such as locks and counters. There is little of it ([Features.DeviceMemory]).
 type DeviceMemory struct {
-	life life
+	life life.Life
 	dev  *Device
 	dm   cgo.DM
 	size int
@@ -29,12 +30,12 @@ func (d *Device) AllocDeviceMemory(size, align int) (*DeviceMemory, error) {
 		return nil, opError(op, d.name, ErrAttributes, "size ", size, ", alignment ", align)
 	}
 	m := &DeviceMemory{dev: d, size: size}
-	if err := m.life.born("device memory", label("device memory"), &d.life); err != nil {
+	if err := m.life.Born("device memory", life.Label("device memory"), &d.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if m.dm, err = cgo.AllocDM(d.ctx, size, max(0, bits.Len(uint(align))-1)); err != nil {
-		m.life.stillborn("device memory")
+		m.life.Stillborn("device memory")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
@@ -60,24 +61,24 @@ func (m *DeviceMemory) CopyOut(b []byte, off int) error {
 
 func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error {
 	if off < 0 || off > m.size || len(b) > m.size-off {
-		return opError(op, m.life.label, ErrRange, fmt.Sprintf("%d bytes at offset %d of %d", len(b), off, m.size))
+		return opError(op, m.life.Label, ErrRange, fmt.Sprintf("%d bytes at offset %d of %d", len(b), off, m.size))
 	}
 	if len(b) == 0 {
-		return m.life.open(op)
+		return m.life.Open(op)
 	}
-	return m.life.with(op, func() error {
+	return m.life.With(op, func() error {
 		err := f()
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
-		return opError(op, m.life.label, err, fmt.Sprintf("%d bytes at offset %d: mlx5 wants multiples of 4", len(b), off))
+		return opError(op, m.life.Label, err, fmt.Sprintf("%d bytes at offset %d: mlx5 wants multiples of 4", len(b), off))
 	})
 }
 
 // Close gives the memory back; while regions of it live, that is [ErrInUse].
 // Closing twice is not an error.
 func (m *DeviceMemory) Close() error {
-	return m.life.close("device memory", nil, func() error { return cgo.FreeDM(m.dm) })
+	return m.life.Close("device memory", nil, func() error { return cgo.FreeDM(m.dm) })
 }
 
 // RegisterDeviceMemory registers length bytes of the device's memory, from offset
@@ -86,8 +87,8 @@ func (m *DeviceMemory) Close() error {
 // closed before the region.
 func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig) (*MR, error) {
 	const op = "register device memory in"
-	refuse := func(err error, detail ...any) (*MR, error) { return nil, opError(op, p.life.label, err, detail...) }
-	if err := p.life.open(op); err != nil {
+	refuse := func(err error, detail ...any) (*MR, error) { return nil, opError(op, p.life.Label, err, detail...) }
+	if err := p.life.Open(op); err != nil {
 		return nil, err
 	}
 	switch {
@@ -107,12 +108,12 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 		return nil, err
 	}
 	r := &MR{pd: p, size: length, access: access, unmap: func() error { return nil }}
-	if err := r.life.born("mr", label("mr"), &p.life, &m.life); err != nil {
+	if err := r.life.Born("mr", life.Label("mr"), &p.life, &m.life); err != nil {
 		return nil, err
 	}
 	if r.mr, r.lkey, r.rkey, err = cgo.RegDM(p.pd, m.dm, uint64(off), length, uint32(access)); err != nil {
-		r.life.stillborn("mr")
-		return refuse(unsupported(err), fmt.Sprintf("%d bytes at offset %d of %s", length, off, m.life.label))
+		r.life.Stillborn("mr")
+		return refuse(unsupported(err), fmt.Sprintf("%d bytes at offset %d of %s", length, off, m.life.Label))
 	}
 	return r, nil
 }
@@ -122,13 +123,13 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 // do: [MR.SGE] of offset 0. It has no [MR.Bytes], and no key for peers.
 func (p *PD) AllocNullMR() (*MR, error) {
 	m := &MR{pd: p, size: math.MaxInt, access: LocalWrite, unmap: func() error { return nil }}
-	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if m.mr, m.lkey, err = cgo.AllocNullMR(p.pd); err != nil {
-		m.life.stillborn("mr")
-		return nil, opError("allocate null mr in", p.life.label, unsupported(err))
+		m.life.Stillborn("mr")
+		return nil, opError("allocate null mr in", p.life.Label, unsupported(err))
 	}
 	return m, nil
 }

@@ -57,8 +57,9 @@
 // Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. With nothing
 // configured a peer that is gone is noticed half a second after the next request.
 //
-// Peers that know each other's IP address need no exchange of their own: a [CM]
-// connects queue pairs, and [StreamDial] makes a [net.Conn] of such a connection.
+// Peers that know each other's IP address need no exchange of their own: package
+// rdmacm connects queue pairs, and package stream makes a [net.Conn] of such a
+// connection.
 //
 // # Costs
 //

@@ -1,11 +1,14 @@
 package verbs
 
-import "github.com/goverbs/goverbs/cgo"
+import (
+	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
+)
 
 // TD is a thread domain: queues made under it are used by one thread at a
 // time, so that the provider needs no locks.
 type TD struct {
-	life life
+	life life.Life
 	td   cgo.TD
 }
 
@@ -13,12 +16,12 @@ type TD struct {
 // [ErrUnsupported].
 func (d *Device) AllocTD() (*TD, error) {
 	t := &TD{}
-	if err := t.life.born("td", label("td"), &d.life); err != nil {
+	if err := t.life.Born("td", life.Label("td"), &d.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if t.td, err = cgo.AllocTD(d.ctx); err != nil {
-		d.life.release("td")
+		d.life.Release("td")
 		return nil, opError("allocate thread domain on", d.name, unsupported(err))
 	}
 	return t, nil
@@ -27,7 +30,7 @@ func (d *Device) AllocTD() (*TD, error) {
 // Close frees the domain. It is refused with [ErrInUse] while a parent domain
 // has it.
 func (t *TD) Close() error {
-	return t.life.close("td", nil, func() error { return cgo.DeallocTD(t.td) })
+	return t.life.Close("td", nil, func() error { return cgo.DeallocTD(t.td) })
 }
 
 // ParentDomain makes a protection domain with the keys and memory of p, whose
@@ -35,19 +38,17 @@ func (t *TD) Close() error {
 // promises that no two goroutines use one at the same time.
 func (p *PD) ParentDomain(td *TD) (*PD, error) {
 	q := &PD{dev: p.dev}
-	parents := []*life{&p.dev.life, &p.life}
+	parents := []*life.Life{&p.dev.life, &p.life}
 	var raw cgo.TD
 	if td != nil {
 		parents, raw = append(parents, &td.life), td.td
 	}
-	if err := q.life.born("pd", label("parent domain"), parents...); err != nil {
+	if err := q.life.Born("pd", life.Label("parent domain"), parents...); err != nil {
 		return nil, err
 	}
 	var err error
 	if q.pd, err = cgo.AllocParentDomain(p.dev.ctx, p.pd, raw); err != nil {
-		for _, parent := range parents {
-			parent.release("pd")
-		}
+		q.life.Stillborn("pd")
 		return nil, opError("allocate parent domain on", p.dev.name, unsupported(err))
 	}
 	return q, nil

@@ -37,17 +37,17 @@ const drainTimeout = 5 * time.Second
 // pair is in that state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	if q.typ == DCT {
-		return opError("drain", q.life.label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
+		return opError("drain", q.life.Label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")
 	}
 	if q.requester.Load() != nil {
 		return q.requested("drain")
 	}
 	if q.receiver.Load() != nil {
-		return opError("drain", q.life.label, ErrInUse, "a Receiver has its receives")
+		return opError("drain", q.life.Label, ErrInUse, "a Receiver has its receives")
 	}
 	if each == nil {
 		if q.sendCQ.shared(q) || q.recvCQ.shared(q) {
-			return opError("drain", q.life.label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")
+			return opError("drain", q.life.Label, ErrInUse, "other queue pairs complete in its queues: their completions must go somewhere")
 		}
 		each = func(*WC) {}
 	}
@@ -80,15 +80,13 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 
 // shared tells whether queue pairs other than q complete in the queue.
 func (c *CQ) shared(q *QP) bool {
-	c.life.mu.Lock()
-	defer c.life.mu.Unlock()
 	own := 0
 	for _, cq := range []*CQ{q.sendCQ, q.recvCQ} {
 		if cq == c {
 			own++
 		}
 	}
-	return c.life.children["qp"] > own
+	return c.life.Children("qp") > own
 }
 
 // drainer waits for the marks at the ends of both queues.
@@ -135,7 +133,7 @@ func (d *drainer) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return opError("drain", d.q.life.label, errors.Join(ErrDrain, context.Cause(ctx)))
+			return opError("drain", d.q.life.Label, errors.Join(ErrDrain, context.Cause(ctx)))
 		case <-time.After(pause):
 			if pause *= 2; pause > longest {
 				pause = first
@@ -174,7 +172,7 @@ func (d *drainer) marked(n int, err error) (bool, error) {
 	case errors.Is(err, ErrQueueFull):
 		return false, nil
 	case isErrno(err, syscall.EIO), isErrno(err, syscall.EINVAL):
-		return false, opError("drain", d.q.life.label, class(ErrUnsupported, err), "the provider takes no requests in the error state, by which the end of the queue would show")
+		return false, opError("drain", d.q.life.Label, class(ErrUnsupported, err), "the provider takes no requests in the error state, by which the end of the queue would show")
 	}
 	return n == 1 && err == nil, err
 }
@@ -192,9 +190,9 @@ func (d *drainer) addMark(b *Batch) {
 	case d.ah == nil:
 		b.Send(drainID, Signaled)
 	case d.q.typ == UD:
-		b.SendTo(drainID, Signaled, Dest{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey})
+		b.SendTo(drainID, Signaled, Dest{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey.Load()})
 	default:
-		b.SetTarget(Target{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey})
+		b.SetTarget(Target{AH: d.ah, QPN: d.q.num, QKey: d.q.qkey.Load()})
 		b.Send(drainID, Signaled)
 	}
 }

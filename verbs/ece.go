@@ -28,9 +28,9 @@ type ECE struct {
 func (q *QP) ECE() (ECE, error) {
 	const op = "query ECE of"
 	var e ECE
-	return e, q.life.with(op, func() (err error) {
+	return e, q.life.With(op, func() (err error) {
 		e.Vendor, e.Options, err = cgo.QueryECE(q.qp)
-		return opError(op, q.life.label, unsupported(err))
+		return opError(op, q.life.Label, unsupported(err))
 	})
 }
 
@@ -55,11 +55,11 @@ func (q *QP) answerECE(peer ECE) error {
 		peer = ECE{Vendor: q.offer.Vendor}
 	}
 	const op = "set ECE of"
-	return q.life.with(op, func() error {
+	return q.life.With(op, func() error {
 		err := unsupported(cgo.SetECE(q.qp, peer.Vendor, peer.Options))
 		if errors.Is(err, ErrUnsupported) { // the kernel knows it not, or lost it
 			return nil
 		}
-		return opError(op, q.life.label, err, fmt.Sprintf("vendor %#x, options %#x", peer.Vendor, peer.Options))
+		return opError(op, q.life.Label, err, fmt.Sprintf("vendor %#x, options %#x", peer.Vendor, peer.Options))
 	})
 }

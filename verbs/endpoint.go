@@ -206,12 +206,12 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 
 // Endpoint describes the queue pair to a peer; add regions and data as needed.
 func (q *QP) Endpoint() (Endpoint, error) {
-	if err := q.life.open("describe"); err != nil {
+	if err := q.life.Open("describe"); err != nil {
 		return Endpoint{}, err
 	}
 	port, err := q.pd.dev.Port(q.gid.Port)
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey, GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
+	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
 }

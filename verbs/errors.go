@@ -17,10 +17,10 @@ var (
 	// the standard library's error of that meaning.
 	ErrUnsupported = errors.ErrUnsupported
 	// ErrClosed: the object, or one that it stands on, was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = operr.ErrClosed
 	// ErrInUse: the object still has children and cannot be closed, or a wait
 	// is already under way.
-	ErrInUse = errors.New("in use")
+	ErrInUse = operr.ErrInUse
 	// ErrNoDevice: the host has no RDMA device, or none of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrNoGID: no entry of the GID table fits what was asked for.
@@ -40,31 +40,21 @@ var (
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
+	// ErrUnreachable: no route to the peer, or no answer from it, or it could not
+	// connect.
+	ErrUnreachable = errors.New("unreachable")
 	// ErrMessage: the peer's address message is malformed, of another version
 	// or damaged.
 	ErrMessage = errors.New("malformed address message")
 )
 
-// OpError is the failure of one operation on one object.
-type OpError struct {
-	Op     string // such as "register memory"
-	Object string // such as "qp 0x11" or "rxe0"
-	Detail string // what is known of the cause, or empty
-	Err    error  // a sentinel of this package, an errno, or both joined
-}
-
-func (e *OpError) Error() string { return operr.Text("verbs", e.Op, e.Object, e.Err, e.Detail) }
-func (e *OpError) Unwrap() error { return e.Err }
+// OpError is the failure of one operation on one object: Op, such as "register
+// memory", and Object, such as "qp 0x11" or "rxe0"; Err is a sentinel, an errno, or
+// both joined, and Detail what is known of the cause, or empty.
+type OpError = operr.Error
 
 func opError(op, object string, err error, detail ...any) error {
-	if err == nil {
-		return nil
-	}
-	e := &OpError{Op: op, Object: object, Err: err}
-	if len(detail) > 0 {
-		e.Detail = fmt.Sprint(detail...)
-	}
-	return e
+	return operr.New(op, object, err, detail...)
 }
 
 // class is an errno with the sentinel that it means.

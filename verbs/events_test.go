@@ -14,17 +14,18 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // TestPortDownAndUp takes the link away under a queue pair.
 func TestPortDownAndUp(t *testing.T) {
 	lab.RequireTopology(t, "wire")
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
-	netdev := netdevOf(t, b.dev.Name())
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
+	netdev := netdevOf(t, b.Dev.Name())
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
-	events := b.dev.Events(ctx)
-	ignored := b.dev.Events(t.Context()) // nobody ranges over it
+	events := b.Dev.Events(ctx)
+	ignored := b.Dev.Events(t.Context()) // nobody ranges over it
 	_ = ignored
 
 	lab.IP(t, "link", "set", netdev, "down")
@@ -44,13 +45,13 @@ func TestPortDownAndUp(t *testing.T) {
 	// Another iterator over the same subscription would miss nothing, but each
 	// range ends the subscription: take a new one before the next cause.
 	seen(verbs.EventPortError)
-	batch := a.batch(t, 1)
-	batch.Read(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+	batch := a.Batch(t, 1)
+	batch.Read(1, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	_, err := batch.Post()
 	require.NoError(t, err)
-	require.ErrorIs(t, a.wait(t, 1)[0].Err(), verbs.WCRetryExceeded)
+	require.ErrorIs(t, a.Wait(t, 1)[0].Err(), verbs.WCRetryExceeded)
 
-	events = b.dev.Events(ctx)
+	events = b.Dev.Events(ctx)
 	up()
 	seen(verbs.EventPortActive)
 }
@@ -68,8 +69,8 @@ func netdevOf(t *testing.T, device string) string {
 
 // TestEventsEnd: an iterator ends with its context, and with the device.
 func TestEventsEnd(t *testing.T) {
-	p := ports(t)
-	d, err := verbs.Open(p[0].name, verbs.DeviceConfig{})
+	p := rig.Ports(t)
+	d, err := verbs.Open(p[0].Name, verbs.DeviceConfig{})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +122,7 @@ func TestDeviceRemoved(t *testing.T) {
 	require.NoError(t, err)
 
 	waiting := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	go func() {
 		var wcs [1]verbs.WC
@@ -175,21 +176,21 @@ func TestDrain(t *testing.T) {
 }
 
 func drain(t *testing.T, typ verbs.QPType, two bool) {
-	a, b := newPair(t, verbs.QPConfig{Type: typ}, verbs.CQConfig{Depth: 1024}, verbs.ConnectConfig{AckTimeout: time.Second})
-	recvCQ := a.cq
+	a, b := rig.NewPair(t, verbs.QPConfig{Type: typ}, verbs.CQConfig{Depth: 1024}, verbs.ConnectConfig{AckTimeout: time.Second})
+	recvCQ := a.CQ
 	if two {
 		var err error
-		recvCQ, err = a.dev.CreateCQ(verbs.CQConfig{})
+		recvCQ, err = a.Dev.CreateCQ(verbs.CQConfig{})
 		require.NoError(t, err)
 		defer recvCQ.Close()
 	}
-	qp, err := a.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: a.cq, RecvCQ: recvCQ, GID: a.qp.GID(), MaxSendWR: 16, MaxRecvWR: 16})
+	qp, err := a.PD.CreateQP(verbs.QPConfig{Type: typ, SendCQ: a.CQ, RecvCQ: recvCQ, GID: a.QP.GID(), MaxSendWR: 16, MaxRecvWR: 16})
 	require.NoError(t, err)
 	defer qp.Close()
 	recv, err := qp.NewRecvBatch(qp.MaxRecvWR())
 	require.NoError(t, err)
 	for i := range recv.Cap() {
-		recv.Recv(uint64(1000+i), a.mr.SGE(0, 64))
+		recv.Recv(uint64(1000+i), a.MR.SGE(0, 64))
 	}
 	posted, _ := recv.Post()
 	batch, err := qp.NewBatch(qp.MaxSendWR())
@@ -198,16 +199,16 @@ func drain(t *testing.T, typ verbs.QPType, two bool) {
 	if typ == verbs.UD {
 		require.NoError(t, qp.Activate())
 		for i := range 10 {
-			batch.SendTo(uint64(i), verbs.Signaled, dest(t, a, b), a.mr.SGE(0, 64))
+			batch.SendTo(uint64(i), verbs.Signaled, rig.Dest(t, a, b), a.MR.SGE(0, 64))
 		}
 		sends, err = batch.Post()
 		require.NoError(t, err)
 	} else {
 		// The peer is not connected to us: what is sent stays outstanding (RC),
 		// or is lost (UC).
-		require.NoError(t, qp.Connect(b.endpoint(t), verbs.ConnectConfig{AckTimeout: 10 * time.Second}))
+		require.NoError(t, qp.Connect(b.Endpoint(t), verbs.ConnectConfig{AckTimeout: 10 * time.Second}))
 		for i := range batch.Cap() {
-			batch.Send(uint64(i), verbs.Signaled, a.mr.SGE(0, 64))
+			batch.Send(uint64(i), verbs.Signaled, a.MR.SGE(0, 64))
 		}
 		sends, err = batch.Post()
 		require.NoError(t, err)
@@ -230,21 +231,21 @@ func drain(t *testing.T, typ verbs.QPType, two bool) {
 }
 
 func TestDrainReset(t *testing.T) {
-	a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	require.NoError(t, a.qp.ToReset())
-	require.NoError(t, a.qp.Drain(t.Context(), nil), "nothing is in it")
+	a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	require.NoError(t, a.QP.ToReset())
+	require.NoError(t, a.QP.Drain(t.Context(), nil), "nothing is in it")
 }
 
 // TestEventsDuringTeardown: objects are closed while events about them are on
 // their way. The kernel holds up their end until the events are acknowledged.
 func TestEventsDuringTeardown(t *testing.T) {
-	p := ports(t)
-	a := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-	b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	p := rig.Ports(t)
+	a := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var limits atomic.Int64
 	var wg sync.WaitGroup
-	events := b.dev.Events(ctx)
+	events := b.Dev.Events(ctx)
 	wg.Go(func() {
 		for ev := range events {
 			if ev.Type == verbs.EventSRQLimit {
@@ -254,19 +255,19 @@ func TestEventsDuringTeardown(t *testing.T) {
 	})
 	const rounds = 20
 	for range rounds {
-		srq, err := b.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
+		srq, err := b.PD.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
 		require.NoError(t, err)
 		recv, err := srq.NewRecvBatch(4)
 		require.NoError(t, err)
 		for i := range 4 {
-			recv.Recv(uint64(i), b.mr.SGE(0, 64))
+			recv.Recv(uint64(i), b.MR.SGE(0, 64))
 		}
 		_, err = recv.Post()
 		require.NoError(t, err)
 		require.NoError(t, srq.Arm(4))
-		from, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: p[0].gid})
+		from, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, GID: p[0].GID})
 		require.NoError(t, err)
-		to, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, SRQ: srq, GID: p[1].gid})
+		to, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, SRQ: srq, GID: p[1].GID})
 		require.NoError(t, err)
 		e, err := from.Endpoint()
 		require.NoError(t, err)
@@ -276,11 +277,11 @@ func TestEventsDuringTeardown(t *testing.T) {
 		require.NoError(t, from.Connect(e, verbs.ConnectConfig{}))
 		batch, err := from.NewBatch(1)
 		require.NoError(t, err)
-		batch.Send(1, verbs.Signaled, a.mr.SGE(0, 8))
+		batch.Send(1, verbs.Signaled, a.MR.SGE(0, 8))
 		_, err = batch.Post()
 		require.NoError(t, err)
-		require.NoError(t, a.wait(t, 1)[0].Err())
-		require.NoError(t, b.wait(t, 1)[0].Err())
+		require.NoError(t, a.Wait(t, 1)[0].Err())
+		require.NoError(t, b.Wait(t, 1)[0].Err())
 		require.NoError(t, to.Close())
 		require.NoError(t, srq.Close())
 		require.NoError(t, from.Close())

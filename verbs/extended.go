@@ -233,7 +233,7 @@ func (b *Batch) SetTarget(t Target) {
 	}
 	if b.qp.ops&OpMasked != 0 {
 		if err := t.AH.vector(); err != nil {
-			b.fail(err, "address vector of ", t.AH.life.label)
+			b.fail(err, "address vector of ", t.AH.life.Label)
 			return
 		}
 	}
@@ -244,7 +244,7 @@ func (b *Batch) SetTarget(t Target) {
 // address writes the targets into the requests, before they are posted.
 func (b *Batch) address() error {
 	if len(b.dests) == 0 || b.dests[0].from > 0 {
-		return opError("post send to", b.qp.life.label, ErrAttributes, "a request has no target: call SetTarget first")
+		return opError("post send to", b.qp.life.Label, ErrAttributes, "a request has no target: call SetTarget first")
 	}
 	for i, d := range b.dests {
 		end := b.n
@@ -255,7 +255,7 @@ func (b *Batch) address() error {
 			w := &b.wrs[j]
 			if b.qp.typ == SRD {
 				if other := SendFlags(w.Flags) &^ (Signaled | Inline); other != 0 {
-					return opError("post send to", b.qp.life.label, ErrUnsupported, "SRD knows no flag ", other)
+					return opError("post send to", b.qp.life.Label, ErrUnsupported, "SRD knows no flag ", other)
 				}
 				w.Flags |= uint32(Signaled) // or EFA takes it for malformed
 			}

@@ -14,65 +14,66 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // TestExtendedPost does every operation through ibv_wr_*.
 func TestExtendedPost(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{Extended: true, MaxSendSGE: 3, MaxInline: 64}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	b.recv(t, 8, 4096)
-	remote := b.mr.Region()
+	a, b := rig.NewPair(t, verbs.QPConfig{Extended: true, MaxSendSGE: 3, MaxInline: 64}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	b.Recv(t, 8, 4096)
+	remote := b.MR.Region()
 	// Pieces of one length: rxe before rdma-core 64 takes all of a list to be as
 	// long as the first one.
-	copy(a.mr.Bytes(), "one....two..six")
-	require.NoError(t, b.mr.Store64(8192, 40))
+	copy(a.MR.Bytes(), "one....two..six")
+	require.NoError(t, b.MR.Store64(8192, 40))
 
-	batch := a.batch(t, 16)
-	batch.Write(1, verbs.Signaled, remote.At(100_000), a.mr.SGE(0, 3), a.mr.SGE(7, 3), a.mr.SGE(12, 3))
-	batch.Read(2, verbs.Signaled, remote.At(100_000), a.mr.SGE(1000, 9))
-	batch.Send(3, verbs.Signaled, a.mr.SGE(0, 3))
-	batch.SendImm(4, verbs.Signaled, 44, a.mr.SGE(0, 0))
-	batch.WriteImm(5, verbs.Signaled, 55, remote.At(200_000), a.mr.SGE(12, 3))
-	batch.FetchAdd(6, verbs.Signaled, remote.At(8192), 2, a.mr.SGE(2000, 8))
-	batch.CmpSwap(7, verbs.Signaled, remote.At(8192), 42, 99, a.mr.SGE(2008, 8))
+	batch := a.Batch(t, 16)
+	batch.Write(1, verbs.Signaled, remote.At(100_000), a.MR.SGE(0, 3), a.MR.SGE(7, 3), a.MR.SGE(12, 3))
+	batch.Read(2, verbs.Signaled, remote.At(100_000), a.MR.SGE(1000, 9))
+	batch.Send(3, verbs.Signaled, a.MR.SGE(0, 3))
+	batch.SendImm(4, verbs.Signaled, 44, a.MR.SGE(0, 0))
+	batch.WriteImm(5, verbs.Signaled, 55, remote.At(200_000), a.MR.SGE(12, 3))
+	batch.FetchAdd(6, verbs.Signaled, remote.At(8192), 2, a.MR.SGE(2000, 8))
+	batch.CmpSwap(7, verbs.Signaled, remote.At(8192), 42, 99, a.MR.SGE(2008, 8))
 	batch.SendInline(8, verbs.Signaled, []byte("inline"))
 	batch.WriteInline(9, verbs.Signaled, remote.At(300_000), []byte("inline too"))
-	wcs := a.do(t, batch, 9)
+	wcs := a.Do(t, batch, 9)
 	for i, op := range []verbs.WCOpcode{verbs.WCWrite, verbs.WCRead, verbs.WCSend, verbs.WCSend, verbs.WCWrite, verbs.WCFetchAdd, verbs.WCCmpSwap, verbs.WCSend, verbs.WCWrite} {
 		require.EqualValues(t, i+1, wcs[i].ID())
 		require.Equal(t, op, wcs[i].Opcode(), "request %d", i+1)
 	}
-	require.Equal(t, "onetwosix", string(a.mr.Bytes()[1000:1009]))
-	require.EqualValues(t, 40, verbs.Uint64(a.mr.Bytes(), 2000))
-	require.EqualValues(t, 42, verbs.Uint64(a.mr.Bytes(), 2008))
-	require.EqualValues(t, 99, verbs.Uint64(b.mr.Bytes(), 8192))
-	require.Equal(t, "six", string(b.mr.Bytes()[200_000:200_003]))
-	require.Equal(t, "inline too", string(b.mr.Bytes()[300_000:300_010]))
-	got := b.wait(t, 4)
-	require.Equal(t, "one", string(b.mr.Bytes()[:3]))
+	require.Equal(t, "onetwosix", string(a.MR.Bytes()[1000:1009]))
+	require.EqualValues(t, 40, verbs.Uint64(a.MR.Bytes(), 2000))
+	require.EqualValues(t, 42, verbs.Uint64(a.MR.Bytes(), 2008))
+	require.EqualValues(t, 99, verbs.Uint64(b.MR.Bytes(), 8192))
+	require.Equal(t, "six", string(b.MR.Bytes()[200_000:200_003]))
+	require.Equal(t, "inline too", string(b.MR.Bytes()[300_000:300_010]))
+	got := b.Wait(t, 4)
+	require.Equal(t, "one", string(b.MR.Bytes()[:3]))
 	imm, ok := got[1].Imm()
 	require.True(t, ok)
 	require.EqualValues(t, 44, imm)
 	imm, _ = got[2].Imm()
 	require.EqualValues(t, 55, imm)
 	require.Equal(t, verbs.WCRecvRDMAWithImm, got[2].Opcode())
-	require.Equal(t, "inline", string(b.mr.Bytes()[3*4096:3*4096+6]))
+	require.Equal(t, "inline", string(b.MR.Bytes()[3*4096:3*4096+6]))
 
-	batch.Write(10, verbs.Signaled, remote.At(0), a.mr.SGE(0, 3), a.mr.SGE(7, 300))
+	batch.Write(10, verbs.Signaled, remote.At(0), a.MR.SGE(0, 3), a.MR.SGE(7, 300))
 	if _, err := batch.Post(); !refused(t, "unequal pieces", err) {
-		require.NoError(t, a.wait(t, 1)[0].Err())
+		require.NoError(t, a.Wait(t, 1)[0].Err())
 	}
 
 	// All of a batch or nothing.
-	big := a.batch(t, a.qp.MaxSendWR())
+	big := a.Batch(t, a.QP.MaxSendWR())
 	for range big.Cap() {
-		big.Write(1, 0, remote.At(0), a.mr.SGE(0, 8))
+		big.Write(1, 0, remote.At(0), a.MR.SGE(0, 8))
 	}
 	n, err := big.Post()
 	require.NoError(t, err)
 	require.Equal(t, big.Cap(), n)
 	for {
-		batch.Write(2, 0, remote.At(0), a.mr.SGE(0, 8))
-		batch.Write(3, 0, remote.At(0), a.mr.SGE(0, 8))
+		batch.Write(2, 0, remote.At(0), a.MR.SGE(0, 8))
+		batch.Write(3, 0, remote.At(0), a.MR.SGE(0, 8))
 		if n, err = batch.Post(); err != nil {
 			break
 		}
@@ -95,16 +96,16 @@ func TestExtendedNotMadeFor(t *testing.T) {
 		{verbs.UC, "FETCH_ADD", func(b *verbs.Batch, at verbs.Remote, local verbs.SGE) { b.FetchAdd(2, verbs.Signaled, at, 1, local) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x, y := newPair(t, verbs.QPConfig{Type: c.typ, Extended: true}, verbs.CQConfig{}, verbs.ConnectConfig{})
-			batch := x.batch(t, 2)
-			batch.Write(1, verbs.Signaled, y.mr.Region().At(0), x.mr.SGE(0, 8))
-			c.add(batch, y.mr.Region().At(0), x.mr.SGE(0, 8))
+			x, y := rig.NewPair(t, verbs.QPConfig{Type: c.typ, Extended: true}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			batch := x.Batch(t, 2)
+			batch.Write(1, verbs.Signaled, y.MR.Region().At(0), x.MR.SGE(0, 8))
+			c.add(batch, y.MR.Region().At(0), x.MR.SGE(0, 8))
 			n, err := batch.Post()
 			require.ErrorIs(t, err, verbs.ErrUnsupported)
 			require.ErrorContains(t, err, c.name+": this "+c.typ.String())
 			require.Zero(t, n)
-			batch.Write(3, verbs.Signaled, y.mr.Region().At(0), x.mr.SGE(0, 8))
-			wcs := x.do(t, batch, 1)
+			batch.Write(3, verbs.Signaled, y.MR.Region().At(0), x.MR.SGE(0, 8))
+			wcs := x.Do(t, batch, 1)
 			require.EqualValues(t, 3, wcs[0].ID(), "nothing of the batch was posted")
 		})
 	}
@@ -115,18 +116,18 @@ func TestExtendedNotMadeFor(t *testing.T) {
 func TestPostUntilFull(t *testing.T) {
 	const writes, every = 200, 5
 	for _, extended := range []bool{false, true} {
-		a, b := newPair(t, verbs.QPConfig{Extended: extended, MaxSendWR: 15}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{Extended: extended, MaxSendWR: 15}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		for i := range writes {
-			binary.NativeEndian.PutUint64(a.mr.Bytes()[i*64:], uint64(i+1))
+			binary.NativeEndian.PutUint64(a.MR.Bytes()[i*64:], uint64(i+1))
 		}
-		batch := a.batch(t, 1)
+		batch := a.Batch(t, 1)
 		full, done := 0, 0
 		for i := 0; i < writes; {
 			flags := verbs.SendFlags(0)
 			if i%every == every-1 {
 				flags = verbs.Signaled
 			}
-			batch.Write(uint64(i), flags, b.mr.Region().At(uint64(i*64)), a.mr.SGE(i*64, 64))
+			batch.Write(uint64(i), flags, b.MR.Region().At(uint64(i*64)), a.MR.SGE(i*64, 64))
 			_, err := batch.Post()
 			if err == nil {
 				i++
@@ -134,7 +135,7 @@ func TestPostUntilFull(t *testing.T) {
 			}
 			require.ErrorIs(t, err, verbs.ErrQueueFull)
 			full++
-			wc := a.wait(t, 1)[0]
+			wc := a.Wait(t, 1)[0]
 			require.NoError(t, wc.Err())
 			require.EqualValues(t, done*every+every-1, wc.ID())
 			done++
@@ -142,11 +143,11 @@ func TestPostUntilFull(t *testing.T) {
 		if extended { // what is posted plainly is counted by the provider, and rxe's is quick
 			require.Positive(t, full)
 		}
-		for _, wc := range a.wait(t, writes/every-done) {
+		for _, wc := range a.Wait(t, writes/every-done) {
 			require.NoError(t, wc.Err())
 		}
 		for i := range writes {
-			require.EqualValues(t, i+1, verbs.Uint64(b.mr.Bytes(), i*64))
+			require.EqualValues(t, i+1, verbs.Uint64(b.MR.Bytes(), i*64))
 		}
 	}
 }
@@ -156,14 +157,14 @@ func TestPostUntilFull(t *testing.T) {
 // back.
 func TestConcurrentPosts(t *testing.T) {
 	const posters, pollers, each = 4, 2, 150
-	a, b := newPair(t, verbs.QPConfig{Extended: true, MaxSendWR: 16}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{Extended: true, MaxSendWR: 16}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	var wg, polling sync.WaitGroup
 	for p := range posters {
-		batch := a.batch(t, 3)
+		batch := a.Batch(t, 3)
 		wg.Go(func() {
 			for i := 0; i < each; {
 				for k := range 3 {
-					batch.Write(uint64(p*each+i+k), verbs.Signaled, b.mr.Region().At(uint64(p*64)), a.mr.SGE(p*64, 8))
+					batch.Write(uint64(p*each+i+k), verbs.Signaled, b.MR.Region().At(uint64(p*64)), a.MR.SGE(p*64, 8))
 				}
 				switch n, err := batch.Post(); {
 				case err == nil && n == 3:
@@ -179,12 +180,12 @@ func TestConcurrentPosts(t *testing.T) {
 	}
 	var mu sync.Mutex
 	seen := make(map[uint64]int)
-	deadline := time.Now().Add(testTimeout)
+	deadline := time.Now().Add(rig.Timeout)
 	for range pollers {
 		polling.Go(func() {
 			wcs := make([]verbs.WC, 5)
 			for done := false; !done && time.Now().Before(deadline); runtime.Gosched() {
-				n, err := a.cq.Poll(wcs)
+				n, err := a.CQ.Poll(wcs)
 				if err != nil {
 					t.Error(err)
 					return
@@ -207,44 +208,44 @@ func TestConcurrentPosts(t *testing.T) {
 	for id, n := range seen {
 		require.Equal(t, 1, n, "request %d", id)
 	}
-	full := a.batch(t, a.qp.MaxSendWR())
+	full := a.Batch(t, a.QP.MaxSendWR())
 	for i := range full.Cap() {
-		full.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		full.Write(uint64(i), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	}
-	a.do(t, full, full.Cap())
+	a.Do(t, full, full.Cap())
 }
 
 func TestExtendedPostDatagrams(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD, Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
-	b.recv(t, 2, 4096)
-	copy(a.mr.Bytes(), "datagram")
-	batch := a.batch(t, 2)
-	batch.SendToImm(1, verbs.Signaled, 77, dest(t, a, b), a.mr.SGE(0, 8))
-	a.do(t, batch, 1)
-	wc := b.wait(t, 1)[0]
+	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD, Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	b.Recv(t, 2, 4096)
+	copy(a.MR.Bytes(), "datagram")
+	batch := a.Batch(t, 2)
+	batch.SendToImm(1, verbs.Signaled, 77, rig.Dest(t, a, b), a.MR.SGE(0, 8))
+	a.Do(t, batch, 1)
+	wc := b.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())
 	require.Equal(t, 48, wc.Len())
-	require.Equal(t, a.qp.Num(), wc.SrcQP())
+	require.Equal(t, a.QP.Num(), wc.SrcQP())
 	require.True(t, wc.HasGRH())
 	imm, ok := wc.Imm()
 	require.True(t, ok)
 	require.EqualValues(t, 77, imm)
-	require.Equal(t, "datagram", string(b.mr.Bytes()[40:48]))
+	require.Equal(t, "datagram", string(b.MR.Bytes()[40:48]))
 }
 
 func TestExtendedCQ(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
-	b.recv(t, 4, 4096)
-	batch := a.batch(t, 4)
-	batch.SendImm(1, verbs.Signaled, 7, a.mr.SGE(0, 5))
-	batch.Read(2, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 64))
-	a.do(t, batch, 2) // plain Poll on an extended queue
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	b.Recv(t, 4, 4096)
+	batch := a.Batch(t, 4)
+	batch.SendImm(1, verbs.Signaled, 7, a.MR.SGE(0, 5))
+	batch.Read(2, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 64))
+	a.Do(t, batch, 2) // plain Poll on an extended queue
 	wcs := make([]verbs.WCEx, 4)
-	deadline := time.Now().Add(testTimeout)
+	deadline := time.Now().Add(rig.Timeout)
 	n := 0
 	for n == 0 && time.Now().Before(deadline) {
 		var err error
-		n, err = b.cq.PollEx(wcs)
+		n, err = b.CQ.PollEx(wcs)
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, n)
@@ -256,43 +257,43 @@ func TestExtendedCQ(t *testing.T) {
 	require.Zero(t, wcs[0].Timestamp())
 	require.True(t, wcs[0].Time().IsZero())
 
-	n, err := b.cq.PollEx(wcs)
+	n, err := b.CQ.PollEx(wcs)
 	require.NoError(t, err)
 	require.Zero(t, n)
 
 	// A failure comes through it too.
-	batch.Read(3, verbs.Signaled, verbs.Remote{Addr: b.mr.Region().Addr, RKey: ^b.mr.Region().RKey}, a.mr.SGE(0, 64))
+	batch.Read(3, verbs.Signaled, verbs.Remote{Addr: b.MR.Region().Addr, RKey: ^b.MR.Region().RKey}, a.MR.SGE(0, 64))
 	_, err = batch.Post()
 	require.NoError(t, err)
-	failed := a.wait(t, 1)[0]
+	failed := a.Wait(t, 1)[0]
 	require.ErrorIs(t, failed.Err(), verbs.WCRemoteAccess)
 
-	plain, err := a.dev.CreateCQ(verbs.CQConfig{})
+	plain, err := a.Dev.CreateCQ(verbs.CQConfig{})
 	require.NoError(t, err)
 	defer plain.Close()
 	_, err = plain.PollEx(wcs)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 
-	stamped, err := a.dev.CreateCQ(verbs.CQConfig{Fields: verbs.FieldTimestamp})
+	stamped, err := a.Dev.CreateCQ(verbs.CQConfig{Fields: verbs.FieldTimestamp})
 	if !refused(t, "timestamps", err) {
 		require.NoError(t, stamped.Close())
 	}
-	_, err = a.dev.Clock()
+	_, err = a.Dev.Clock()
 	refused(t, "device clock", err)
 }
 
 func TestExtendedCQDoesNotAllocate(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
-	batch := a.batch(t, 1)
+	a, b := rig.NewPair(t, verbs.QPConfig{Extended: true}, verbs.CQConfig{Fields: verbs.FieldsStandard}, verbs.ConnectConfig{})
+	batch := a.Batch(t, 1)
 	wcs := make([]verbs.WCEx, 4)
-	remote, local := b.mr.Region().At(0), a.mr.SGE(0, 64)
+	remote, local := b.MR.Region().At(0), a.MR.SGE(0, 64)
 	allocs := testing.AllocsPerRun(50, func() {
 		batch.Read(1, verbs.Signaled, remote, local)
 		if _, err := batch.Post(); err != nil {
 			t.Fatal(err)
 		}
 		for {
-			n, err := a.cq.PollEx(wcs)
+			n, err := a.CQ.PollEx(wcs)
 			if err != nil || n == 1 && wcs[0].Err() != nil {
 				t.Fatal(err, wcs[0].Err())
 			}
@@ -309,17 +310,17 @@ func TestExtendedCQDoesNotAllocate(t *testing.T) {
 func offers(t *testing.T, op verbs.SendOps) (yes bool) {
 	t.Helper()
 	t.Run("offered", func(t *testing.T) {
-		p := ports(t)
-		s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-		b := s.batch(t, 2)
+		p := rig.Ports(t)
+		s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+		b := s.Batch(t, 2)
 		if op == verbs.OpFlush {
-			b.Flush(1, verbs.Signaled, s.mr.Region().At(0), 64, verbs.FlushGlobal)
+			b.Flush(1, verbs.Signaled, s.MR.Region().At(0), 64, verbs.FlushGlobal)
 		} else {
-			b.AtomicWrite(1, verbs.Signaled, s.mr.Region().At(0), 1)
+			b.AtomicWrite(1, verbs.Signaled, s.MR.Region().At(0), 1)
 		}
 		_, err := b.Post()
 		require.ErrorIs(t, err, verbs.ErrUnsupported, "made without the operation")
-		qp, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: p[0].gid, Ops: op})
+		qp, err := s.PD.CreateQP(verbs.QPConfig{SendCQ: s.CQ, GID: p[0].GID, Ops: op})
 		if yes = err == nil; yes {
 			require.NoError(t, qp.Close())
 		} else {
@@ -333,12 +334,12 @@ func TestAtomicWrite(t *testing.T) {
 	if !offers(t, verbs.OpAtomicWrite) {
 		return
 	}
-	a, b := newPair(t, verbs.QPConfig{Ops: verbs.OpAtomicWrite}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	batch := a.batch(t, 2)
-	batch.AtomicWrite(1, verbs.Signaled, b.mr.Region().At(64), 0x1122334455667788)
+	a, b := rig.NewPair(t, verbs.QPConfig{Ops: verbs.OpAtomicWrite}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	batch := a.Batch(t, 2)
+	batch.AtomicWrite(1, verbs.Signaled, b.MR.Region().At(64), 0x1122334455667788)
 	_, err := batch.Post()
 	require.NoError(t, err)
-	wc := a.wait(t, 1)[0]
+	wc := a.Wait(t, 1)[0]
 	if err := wc.Err(); err != nil {
 		// The provider knows the operation, this kernel's rxe does not.
 		refused(t, "ATOMIC_WRITE", errors.Join(verbs.ErrUnsupported, err))
@@ -346,11 +347,11 @@ func TestAtomicWrite(t *testing.T) {
 	}
 	refused(t, "ATOMIC_WRITE", nil)
 	require.Equal(t, verbs.WCAtomWrite, wc.Opcode())
-	v, err := b.mr.Load64(64)
+	v, err := b.MR.Load64(64)
 	require.NoError(t, err)
 	require.EqualValues(t, 0x1122334455667788, v)
 
-	batch.AtomicWrite(2, verbs.Signaled, b.mr.Region().At(65), 1)
+	batch.AtomicWrite(2, verbs.Signaled, b.MR.Region().At(65), 1)
 	_, err = batch.Post()
 	require.ErrorIs(t, err, verbs.ErrRange)
 }
@@ -359,16 +360,16 @@ func TestFlush(t *testing.T) {
 	if !offers(t, verbs.OpFlush) {
 		return
 	}
-	x, y := newPair(t, verbs.QPConfig{Ops: verbs.OpFlush, Access: verbs.RemoteWrite | verbs.FlushableGlobal}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	mr, err := y.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | verbs.FlushableGlobal})
+	x, y := rig.NewPair(t, verbs.QPConfig{Ops: verbs.OpFlush, Access: verbs.RemoteWrite | verbs.FlushableGlobal}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := y.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite | verbs.FlushableGlobal})
 	require.NoError(t, err)
 	defer mr.Close()
-	batch := x.batch(t, 2)
+	batch := x.Batch(t, 2)
 	batch.WriteInline(1, 0, mr.Region().At(0), nil)
 	batch.Flush(2, verbs.Signaled, mr.Region().At(0), 64, verbs.FlushGlobal)
 	_, err = batch.Post()
 	require.NoError(t, err)
-	wc := x.wait(t, 1)[0]
+	wc := x.Wait(t, 1)[0]
 	if err := wc.Err(); err != nil {
 		// As with ATOMIC_WRITE: rxe in a kernel before 6.2 does not know it.
 		refused(t, "FLUSH", errors.Join(verbs.ErrUnsupported, err))
@@ -378,19 +379,19 @@ func TestFlush(t *testing.T) {
 }
 
 func TestDriverQueuePairsAreRefused(t *testing.T) {
-	p := ports(t)
-	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-	f, err := s.dev.Features()
+	p := rig.Ports(t)
+	s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	f, err := s.Dev.Features()
 	require.NoError(t, err)
 	if f.Mlx5 != nil || f.EFA != nil {
 		t.Skip("this device has them")
 	}
-	srq, err := s.pd.CreateSRQ(verbs.SRQConfig{})
+	srq, err := s.PD.CreateSRQ(verbs.SRQConfig{})
 	require.NoError(t, err)
 	defer srq.Close()
 	for _, cfg := range []verbs.QPConfig{{Type: verbs.DCI}, {Type: verbs.DCI, Streams: 4}, {Type: verbs.DCT, SRQ: srq}, {Type: verbs.SRD}, {Ops: verbs.OpMasked}} {
-		cfg.SendCQ, cfg.GID = s.cq, p[0].gid
-		_, err := s.pd.CreateQP(cfg)
+		cfg.SendCQ, cfg.GID = s.CQ, p[0].GID
+		_, err := s.PD.CreateQP(cfg)
 		feature := map[verbs.QPType]string{verbs.DCI: "DC initiator, streams", verbs.DCT: "DC target", verbs.SRD: "EFA SRD"}[cfg.Type]
 		if feature == "" {
 			feature = "masked atomics, native"
@@ -398,102 +399,102 @@ func TestDriverQueuePairsAreRefused(t *testing.T) {
 		require.True(t, refused(t, feature, err))
 	}
 	for _, cfg := range []verbs.QPConfig{{Type: verbs.DCI, Streams: 3}, {Type: verbs.DCT}, {Type: verbs.SRD, SRQ: srq}, {Type: 77}} {
-		cfg.SendCQ, cfg.GID = s.cq, p[0].gid
-		_, err := s.pd.CreateQP(cfg)
+		cfg.SendCQ, cfg.GID = s.CQ, p[0].GID
+		_, err := s.PD.CreateQP(cfg)
 		require.ErrorIs(t, err, verbs.ErrAttributes, "%v", cfg.Type)
 	}
 }
 
 func TestDomainsModerationRate(t *testing.T) {
-	a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	td, err := a.dev.AllocTD()
+	a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	td, err := a.Dev.AllocTD()
 	if !refused(t, "thread domain", err) {
-		pd, err := a.pd.ParentDomain(td)
+		pd, err := a.PD.ParentDomain(td)
 		require.NoError(t, err)
 		require.ErrorIs(t, td.Close(), verbs.ErrInUse)
 		require.NoError(t, pd.Close())
 		require.NoError(t, td.Close())
 	}
-	pd, err := a.pd.ParentDomain(nil)
+	pd, err := a.PD.ParentDomain(nil)
 	if !refused(t, "parent domain", err) {
 		require.NoError(t, pd.Close())
 	}
-	refused(t, "moderation", a.cq.Moderate(4, 100*time.Microsecond))
-	require.ErrorIs(t, a.cq.Moderate(-1, 0), verbs.ErrAttributes)
-	require.ErrorIs(t, a.cq.Moderate(1, time.Hour), verbs.ErrAttributes)
-	refused(t, "rate limit", a.qp.SetRate(1000, 0, 0))
+	refused(t, "moderation", a.CQ.Moderate(4, 100*time.Microsecond))
+	require.ErrorIs(t, a.CQ.Moderate(-1, 0), verbs.ErrAttributes)
+	require.ErrorIs(t, a.CQ.Moderate(1, time.Hour), verbs.ErrAttributes)
+	refused(t, "rate limit", a.QP.SetRate(1000, 0, 0))
 }
 
 func TestResizeCQ(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Depth: 16}, verbs.ConnectConfig{})
-	batch := a.batch(t, 8)
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{Depth: 16}, verbs.ConnectConfig{})
+	batch := a.Batch(t, 8)
 	for i := range 8 {
-		batch.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		batch.Write(uint64(i), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	}
 	_, err := batch.Post()
 	require.NoError(t, err)
-	before := a.cq.Depth()
-	err = a.cq.Resize(500)
+	before := a.CQ.Depth()
+	err = a.CQ.Resize(500)
 	if refused(t, "resize", err) {
 		return
 	}
-	require.GreaterOrEqual(t, a.cq.Depth(), 500)
-	require.Greater(t, a.cq.Depth(), before)
-	for i, wc := range a.wait(t, 8) {
+	require.GreaterOrEqual(t, a.CQ.Depth(), 500)
+	require.Greater(t, a.CQ.Depth(), before)
+	for i, wc := range a.Wait(t, 8) {
 		require.EqualValues(t, i, wc.ID(), "what was in it stays")
 	}
-	require.ErrorIs(t, a.cq.Resize(0), verbs.ErrAttributes)
-	require.ErrorIs(t, a.cq.Resize(1<<30), verbs.ErrAttributes)
+	require.ErrorIs(t, a.CQ.Resize(0), verbs.ErrAttributes)
+	require.ErrorIs(t, a.CQ.Resize(1<<30), verbs.ErrAttributes)
 }
 
 func TestMemoryKinds(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	f, err := os.Open("/dev/null")
 	require.NoError(t, err)
 	defer f.Close()
-	_, err = a.pd.RegisterDMABuf(f, 0, 4096, verbs.MRConfig{})
+	_, err = a.PD.RegisterDMABuf(f, 0, 4096, verbs.MRConfig{})
 	require.Error(t, err, "no dmabuf")
 	if errors.Is(err, verbs.ErrUnsupported) {
 		refused(t, "dmabuf", err)
 	}
 
-	lazy, err := a.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
-	if features, ferr := a.dev.Features(); ferr == nil && !features.OnDemand {
+	lazy, err := a.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.OnDemand})
+	if features, ferr := a.Dev.Features(); ferr == nil && !features.OnDemand {
 		refused(t, "on-demand paging", err)
 	} else {
 		require.NoError(t, err)
 		require.NoError(t, lazy.Prefetch(0, 4096, verbs.AdvisePrefetchWrite, true))
 		require.NoError(t, lazy.Close())
 	}
-	all, err := a.pd.RegisterAddressSpace(verbs.MRConfig{})
+	all, err := a.PD.RegisterAddressSpace(verbs.MRConfig{})
 	if !refused(t, "implicit on-demand paging", err) {
 		require.NoError(t, all.Close())
 	}
-	raw, err := a.pd.CreateQP(verbs.QPConfig{Type: verbs.RawPacket, SendCQ: a.cq, GID: a.qp.GID()})
+	raw, err := a.PD.CreateQP(verbs.QPConfig{Type: verbs.RawPacket, SendCQ: a.CQ, GID: a.QP.GID()})
 	if !refused(t, "raw packet queue pairs", err) {
 		require.NoError(t, raw.Activate())
 		require.NoError(t, raw.Close())
 	}
-	refused(t, "prefetch", a.mr.Prefetch(0, 4096, verbs.AdvisePrefetch, true))
-	require.ErrorIs(t, a.mr.Prefetch(-1, 1, verbs.AdvisePrefetch, true), verbs.ErrRange)
+	refused(t, "prefetch", a.MR.Prefetch(0, 4096, verbs.AdvisePrefetch, true))
+	require.ErrorIs(t, a.MR.Prefetch(-1, 1, verbs.AdvisePrefetch, true), verbs.ErrRange)
 
 	// Rights taken back from a region hold for requests that come later.
-	other, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
+	other, err := b.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite})
 	require.NoError(t, err)
 	defer other.Close()
 	if refused(t, "re-registration", other.SetAccess(verbs.RemoteRead)) {
 		return
 	}
-	batch := a.batch(t, 1)
-	batch.Read(1, verbs.Signaled, other.Region().At(0), a.mr.SGE(0, 8))
-	a.do(t, batch, 1)
-	batch.Write(2, verbs.Signaled, other.Region().At(0), a.mr.SGE(0, 8))
+	batch := a.Batch(t, 1)
+	batch.Read(1, verbs.Signaled, other.Region().At(0), a.MR.SGE(0, 8))
+	a.Do(t, batch, 1)
+	batch.Write(2, verbs.Signaled, other.Region().At(0), a.MR.SGE(0, 8))
 	_, err = batch.Post()
 	require.NoError(t, err)
-	wc := a.wait(t, 1)[0]
+	wc := a.Wait(t, 1)[0]
 	require.ErrorIs(t, wc.Err(), verbs.WCRemoteAccess)
 
-	second, err := b.dev.AllocPD()
+	second, err := b.Dev.AllocPD()
 	require.NoError(t, err)
 	if !refused(t, "re-registration", other.MoveTo(second)) {
 		require.ErrorIs(t, second.Close(), verbs.ErrInUse)
@@ -503,15 +504,15 @@ func TestMemoryKinds(t *testing.T) {
 }
 
 func TestSharedReceiveQueue(t *testing.T) {
-	p := ports(t)
-	b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-	srq, err := b.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 64})
+	p := rig.Ports(t)
+	b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	srq, err := b.PD.CreateSRQ(verbs.SRQConfig{MaxWR: 64})
 	require.NoError(t, err)
 	defer srq.Close()
 	recv, err := srq.NewRecvBatch(16)
 	require.NoError(t, err)
 	for i := range 16 {
-		recv.Recv(uint64(i), b.mr.SGE(i*64, 64))
+		recv.Recv(uint64(i), b.MR.SGE(i*64, 64))
 	}
 	n, err := recv.Post()
 	require.NoError(t, err)
@@ -520,33 +521,33 @@ func TestSharedReceiveQueue(t *testing.T) {
 	limit, err := srq.Limit()
 	require.NoError(t, err)
 	require.Equal(t, 8, limit)
-	events := b.dev.Events(t.Context())
+	events := b.Dev.Events(t.Context())
 
-	var senders []*side
+	var senders []*rig.Side
 	for range 2 {
-		a := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-		qp, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, SRQ: srq, GID: p[1].gid})
+		a := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+		qp, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, SRQ: srq, GID: p[1].GID})
 		require.NoError(t, err)
 		defer qp.Close()
 		_, err = qp.NewRecvBatch(1)
 		require.ErrorIs(t, err, verbs.ErrAttributes, "it has no receive queue of its own")
 		remote, err := qp.Endpoint()
 		require.NoError(t, err)
-		require.NoError(t, a.qp.Connect(remote, verbs.ConnectConfig{}))
-		require.NoError(t, qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+		require.NoError(t, a.QP.Connect(remote, verbs.ConnectConfig{}))
+		require.NoError(t, qp.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
 		senders = append(senders, a)
 	}
 	require.ErrorIs(t, srq.Close(), verbs.ErrInUse)
 	for i := range 12 {
 		a := senders[i%2]
-		batch := a.batch(t, 1)
-		binary.NativeEndian.PutUint64(a.mr.Bytes(), uint64(i))
-		batch.Send(uint64(i), verbs.Signaled, a.mr.SGE(0, 8))
-		a.do(t, batch, 1)
-		wc := b.wait(t, 1)[0]
+		batch := a.Batch(t, 1)
+		binary.NativeEndian.PutUint64(a.MR.Bytes(), uint64(i))
+		batch.Send(uint64(i), verbs.Signaled, a.MR.SGE(0, 8))
+		a.Do(t, batch, 1)
+		wc := b.Wait(t, 1)[0]
 		require.NoError(t, wc.Err())
 		require.EqualValues(t, i, wc.ID(), "receives are taken in order, whoever needs one")
-		require.EqualValues(t, i, verbs.Uint64(b.mr.Bytes(), i*64))
+		require.EqualValues(t, i, verbs.Uint64(b.MR.Bytes(), i*64))
 	}
 	for ev := range events {
 		if ev.Type == verbs.EventSRQLimit {
@@ -558,7 +559,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 	require.NoError(t, err)
 	for range 4 { // devices round the capacity up
 		for i := range big.Cap() {
-			big.Recv(uint64(i), b.mr.SGE(0, 64))
+			big.Recv(uint64(i), b.MR.SGE(0, 64))
 		}
 		if n, err = big.Post(); err != nil {
 			break
@@ -570,49 +571,49 @@ func TestSharedReceiveQueue(t *testing.T) {
 }
 
 func TestWindows(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	mr, err := b.pd.AllocMR(8192, verbs.MRConfig{Access: verbs.BindWindow})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	mr, err := b.PD.AllocMR(8192, verbs.MRConfig{Access: verbs.BindWindow})
 	require.NoError(t, err)
 	defer mr.Close()
 	copy(mr.Bytes()[4096:], "seen through a window")
 
 	read := func(r verbs.Region, off uint64) verbs.WC {
-		batch := a.batch(t, 1)
-		batch.Read(1, verbs.Signaled, r.At(off), a.mr.SGE(0, 21))
+		batch := a.Batch(t, 1)
+		batch.Read(1, verbs.Signaled, r.At(off), a.MR.SGE(0, 21))
 		_, err := batch.Post()
 		require.NoError(t, err)
-		return a.wait(t, 1)[0]
+		return a.Wait(t, 1)[0]
 	}
 
-	w1, err := b.pd.AllocWindow(verbs.Window1)
+	w1, err := b.PD.AllocWindow(verbs.Window1)
 	if refused(t, "memory windows, type 1", err) {
 		return
 	}
-	require.ErrorIs(t, w1.Bind(b.qp, 1, verbs.Signaled, b.mr, 0, 64, verbs.RemoteRead), verbs.ErrAttributes, "a region without BindWindow")
-	require.ErrorIs(t, w1.Bind(b.qp, 1, verbs.Signaled, mr, 8000, 1000, verbs.RemoteRead), verbs.ErrRange)
-	require.NoError(t, w1.Bind(b.qp, 1, verbs.Signaled, mr, 4096, 1000, verbs.RemoteRead))
-	wc := b.wait(t, 1)[0]
+	require.ErrorIs(t, w1.Bind(b.QP, 1, verbs.Signaled, b.MR, 0, 64, verbs.RemoteRead), verbs.ErrAttributes, "a region without BindWindow")
+	require.ErrorIs(t, w1.Bind(b.QP, 1, verbs.Signaled, mr, 8000, 1000, verbs.RemoteRead), verbs.ErrRange)
+	require.NoError(t, w1.Bind(b.QP, 1, verbs.Signaled, mr, 4096, 1000, verbs.RemoteRead))
+	wc := b.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())
 	require.Equal(t, verbs.WCBindMW, wc.Opcode())
 	require.ErrorIs(t, mr.Close(), verbs.ErrInUse, "a window stands on it")
 	wc = read(w1.Region(), 0)
 	require.NoError(t, wc.Err())
-	require.Equal(t, "seen through a window", string(a.mr.Bytes()[:21]))
+	require.Equal(t, "seen through a window", string(a.MR.Bytes()[:21]))
 	require.NoError(t, w1.Close())
 
-	w2, err := b.pd.AllocWindow(verbs.Window2)
+	w2, err := b.PD.AllocWindow(verbs.Window2)
 	require.NoError(t, err)
-	bind := b.batch(t, 2)
+	bind := b.Batch(t, 2)
 	bind.BindWindow(2, verbs.Signaled, w1, mr, 0, 64, verbs.RemoteRead)
 	_, err = bind.Post()
 	require.ErrorIs(t, err, verbs.ErrAttributes, "type 1 in a batch")
 	bind.BindWindow(2, verbs.Signaled, w2, mr, 4096, 1000, verbs.RemoteRead|verbs.RemoteWrite)
-	b.do(t, bind, 1)
+	b.Do(t, bind, 1)
 	region := w2.Region()
 	wc = read(region, 0)
 	require.NoError(t, wc.Err())
 	bind.LocalInvalidate(3, verbs.Signaled, region.RKey)
-	wcs := b.do(t, bind, 1)
+	wcs := b.Do(t, bind, 1)
 	require.Equal(t, verbs.WCLocalInv, wcs[0].Opcode())
 	wc = read(region, 0)
 	require.Error(t, wc.Err(), "the key is dead")
@@ -622,18 +623,18 @@ func TestWindows(t *testing.T) {
 
 // What a request points to is closed before the batch is posted.
 func TestBoundToNothing(t *testing.T) {
-	_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	_, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	region := func() *verbs.MR {
-		mr, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
+		mr, err := b.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, mr.Close()) })
 		return mr
 	}
-	w, err := b.pd.AllocWindow(verbs.Window2)
+	w, err := b.PD.AllocWindow(verbs.Window2)
 	if refused(t, "memory windows, type 2", err) {
 		return
 	}
-	first, second := b.batch(t, 1), b.batch(t, 1)
+	first, second := b.Batch(t, 1), b.Batch(t, 1)
 	left, mr := region(), region()
 	first.BindWindow(1, verbs.Signaled, w, left, 0, 64, verbs.RemoteRead)
 	require.ErrorIs(t, left.Close(), verbs.ErrInUse)
@@ -651,22 +652,22 @@ func TestBoundToNothing(t *testing.T) {
 }
 
 func TestSendInvalidate(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	b.recv(t, 1, 64)
-	mr, err := b.pd.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	b.Recv(t, 1, 64)
+	mr, err := b.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.BindWindow})
 	require.NoError(t, err)
 	defer mr.Close()
-	w, err := b.pd.AllocWindow(verbs.Window2)
+	w, err := b.PD.AllocWindow(verbs.Window2)
 	if refused(t, "memory windows, type 2", err) {
 		return
 	}
-	bind := b.batch(t, 1)
+	bind := b.Batch(t, 1)
 	bind.BindWindow(2, verbs.Signaled, w, mr, 0, 4096, verbs.RemoteRead)
-	b.do(t, bind, 1)
-	batch := a.batch(t, 1)
-	batch.SendInvalidate(5, verbs.Signaled, w.Region().RKey, a.mr.SGE(0, 8))
-	a.do(t, batch, 1)
-	wc := b.wait(t, 1)[0]
+	b.Do(t, bind, 1)
+	batch := a.Batch(t, 1)
+	batch.SendInvalidate(5, verbs.Signaled, w.Region().RKey, a.MR.SGE(0, 8))
+	a.Do(t, batch, 1)
+	wc := b.Wait(t, 1)[0]
 	require.NoError(t, wc.Err())
 	if key, ok := wc.Invalidated(); ok {
 		require.Equal(t, w.Region().RKey, key)
@@ -675,20 +676,20 @@ func TestSendInvalidate(t *testing.T) {
 	}
 	_, ok := wc.Imm()
 	require.False(t, ok)
-	batch.Read(6, verbs.Signaled, w.Region().At(0), a.mr.SGE(0, 8))
+	batch.Read(6, verbs.Signaled, w.Region().At(0), a.MR.SGE(0, 8))
 	_, err = batch.Post()
 	require.NoError(t, err)
-	require.Error(t, a.wait(t, 1)[0].Err(), "the key is dead")
+	require.Error(t, a.Wait(t, 1)[0].Err(), "the key is dead")
 	require.NoError(t, w.Close())
 	require.NoError(t, mr.Close())
 }
 
 func TestFeatures(t *testing.T) {
-	s := newSide(t, ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
-	f, err := s.dev.Features()
+	s := rig.NewSide(t, rig.Ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
+	f, err := s.Dev.Features()
 	require.NoError(t, err)
 	t.Logf("%+v", f)
-	_, err = s.dev.Mlx5()
+	_, err = s.Dev.Mlx5()
 	if err != nil {
 		require.True(t, errors.Is(err, verbs.ErrUnsupported))
 	}

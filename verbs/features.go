@@ -54,7 +54,7 @@ const (
 func (d *Device) Features() (Features, error) {
 	f := Features{DeviceAttr: d.Attr()}
 	var x cgo.DeviceAttrEx
-	err := d.life.with("query", func() error { return opError("query", d.name, cgo.QueryDeviceEx(d.ctx, &x)) })
+	err := d.life.With("query", func() error { return opError("query", d.name, cgo.QueryDeviceEx(d.ctx, &x)) })
 	if err != nil {
 		return f, err
 	}
@@ -88,7 +88,7 @@ func (d *Device) onDemand() bool {
 // libmlx5 is missing.
 func (d *Device) Mlx5() (Mlx5Features, error) {
 	var f Mlx5Features
-	err := d.life.with("query", func() error {
+	err := d.life.With("query", func() error {
 		if !cgo.Mlx5Supported(d.ctx) {
 			return opError("query", d.name, ErrUnsupported, "no device of mlx5, or no libmlx5.so.1")
 		}
@@ -109,7 +109,7 @@ func (d *Device) Mlx5() (Mlx5Features, error) {
 func (d *Device) EFA() (EFAFeatures, error) {
 	const capRead, capRNRRetry, capSender, capWrite = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 	var f EFAFeatures
-	err := d.life.with("query", func() error {
+	err := d.life.With("query", func() error {
 		var a cgo.EFAAttr
 		if err := cgo.EFAQuery(d.ctx, &a); err != nil {
 			return opError("query", d.name, unsupported(err), "no device of EFA, or no libefa.so.1")
@@ -138,7 +138,7 @@ func (f EFAFeatures) sendOps() SendOps {
 // Clock reads the device's clock, in ticks of [Features.ClockKHz].
 func (d *Device) Clock() (uint64, error) {
 	var t uint64
-	err := d.life.with("read clock of", func() error {
+	err := d.life.With("read clock of", func() error {
 		var err error
 		t, err = cgo.QueryClock(d.ctx)
 		return opError("read clock of", d.name, unsupported(err))
@@ -150,15 +150,15 @@ func (d *Device) Clock() (uint64, error) {
 // largest burst and the typical packet in bytes, or 0. 0 kbit/s ends the limit.
 // The queue pair must be in [StateRTS].
 func (q *QP) SetRate(kbps uint32, burst uint32, packet uint16) error {
-	return q.life.with("limit rate of", func() error {
-		return opError("limit rate of", q.life.label, unsupported(cgo.RateLimitQP(q.qp, kbps, burst, packet)), fmt.Sprintf("%d kbit/s", kbps))
+	return q.life.With("limit rate of", func() error {
+		return opError("limit rate of", q.life.Label, unsupported(cgo.RateLimitQP(q.qp, kbps, burst, packet)), fmt.Sprintf("%d kbit/s", kbps))
 	})
 }
 
 // ResetStream makes a stream of a [DCI] usable again after an error of one of
 // its requests, once all of its requests have completed.
 func (q *QP) ResetStream(stream int) error {
-	return q.life.with("reset stream of", func() error {
-		return opError("reset stream of", q.life.label, unsupported(cgo.Mlx5StreamReset(q.qp, uint16(stream))), "stream ", stream)
+	return q.life.With("reset stream of", func() error {
+		return opError("reset stream of", q.life.Label, unsupported(cgo.Mlx5StreamReset(q.qp, uint16(stream))), "stream ", stream)
 	})
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs_test
 
 import (
@@ -6,12 +8,15 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // featureRow is a row of the table in ARCHITECTURE.md.
@@ -71,55 +76,55 @@ func TestFeatureTable(t *testing.T) {
 	require.False(t, has["Batch.Nothing"])
 }
 
-// declared are the names of this package and its tests: F, T, T.Method, T.Field.
+// declared are the names of this package and its tests: F, T, T.Method, T.Field; and
+// those of the packages in it, as rdmacm.F. All tests are without a package.
 func declared(t *testing.T) map[string]bool {
 	has := make(map[string]bool)
-	files := token.NewFileSet()
-	entries, err := fs.Glob(os.DirFS("."), "*.go")
-	require.NoError(t, err)
-	for _, name := range entries {
-		f, err := parser.ParseFile(files, name, nil, 0)
+	for _, folder := range []string{".", "rdmacm", "stream"} {
+		files := token.NewFileSet()
+		entries, err := fs.Glob(os.DirFS(folder), "*.go")
 		require.NoError(t, err)
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				has[receiver(d)+d.Name.Name] = true
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					declareSpec(has, s)
-				}
+		for _, name := range entries {
+			f, err := parser.ParseFile(files, filepath.Join(folder, name), nil, 0)
+			require.NoError(t, err)
+			prefix := ""
+			if folder != "." && !strings.HasSuffix(name, "_test.go") {
+				prefix = folder + "."
+			}
+			for _, d := range f.Decls {
+				declare(has, prefix, d)
 			}
 		}
 	}
 	return has
 }
 
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
+func declare(has map[string]bool, prefix string, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if r := rig.ReceiverOf(d); r != "" {
+			prefix += r + "."
+		}
+		has[prefix+d.Name.Name] = true
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			declareSpec(has, prefix, s)
+		}
 	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	if id, ok := typ.(*ast.Ident); ok {
-		return id.Name + "."
-	}
-	return "?."
 }
 
-func declareSpec(has map[string]bool, s ast.Spec) {
+func declareSpec(has map[string]bool, prefix string, s ast.Spec) {
 	switch s := s.(type) {
 	case *ast.ValueSpec:
 		for _, n := range s.Names {
-			has[n.Name] = true
+			has[prefix+n.Name] = true
 		}
 	case *ast.TypeSpec:
-		has[s.Name.Name] = true
+		has[prefix+s.Name.Name] = true
 		if st, ok := s.Type.(*ast.StructType); ok {
 			for _, f := range st.Fields.List {
 				for _, n := range f.Names {
-					has[s.Name.Name+"."+n.Name] = true
+					has[prefix+s.Name.Name+"."+n.Name] = true
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // FlowType is which packets a rule is about (enum ibv_flow_attr_type).
@@ -53,7 +54,7 @@ type FlowRule struct {
 
 // Flow is a rule in force.
 type Flow struct {
-	life life
+	life life.Life
 	flow cgo.Flow
 }
 
@@ -65,7 +66,7 @@ type Flow struct {
 // concurrent use.
 func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 	const op = "create flow on"
-	if err := q.life.open(op); err != nil {
+	if err := q.life.Open(op); err != nil {
 		return nil, err
 	}
 	a, err := r.raw()
@@ -73,15 +74,15 @@ func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 		err = fmt.Errorf("%w: a queue pair of %v takes no packets by rules", ErrAttributes, q.typ)
 	}
 	if err != nil {
-		return nil, opError(op, q.life.label, err)
+		return nil, opError(op, q.life.Label, err)
 	}
 	a.Port = q.gid.Port
 	f := &Flow{}
-	if err := f.life.born("flow", label("flow"), &q.life); err != nil {
+	if err := f.life.Born("flow", life.Label("flow"), &q.life); err != nil {
 		return nil, err
 	}
 	if f.flow, err = cgo.CreateFlow(q.qp, &a); err != nil {
-		f.life.stillborn("flow")
+		f.life.Stillborn("flow")
 		detail := "the device steers no flows"
 		switch {
 		case isErrno(err, syscall.EINVAL):
@@ -93,14 +94,14 @@ func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 		case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.ENOSPC):
 			detail = "the device has no room, or no such priority"
 		}
-		return nil, opError(op, q.life.label, unsupported(err), detail)
+		return nil, opError(op, q.life.Label, unsupported(err), detail)
 	}
 	return f, nil
 }
 
 // Close ends the rule. Closing twice is not an error.
 func (f *Flow) Close() error {
-	return f.life.close("flow", nil, func() error { return cgo.DestroyFlow(f.flow) })
+	return f.life.Close("flow", nil, func() error { return cgo.DestroyFlow(f.flow) })
 }
 
 func (r *FlowRule) raw() (cgo.FlowAttr, error) {

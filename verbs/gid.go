@@ -54,7 +54,7 @@ func (e GIDEntry) String() string {
 // handles can name them: of a longer table the first 256 entries.
 func (d *Device) GIDs() ([]GIDEntry, error) {
 	var out []GIDEntry
-	err := d.life.with("query GIDs of", func() error {
+	err := d.life.With("query GIDs of", func() error {
 		size := 0
 		for p := 1; p <= d.attr.Ports; p++ {
 			var a cgo.PortAttr

@@ -223,13 +223,44 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 	return l.build(cfg, gid)
 }
 
+// PrepareLink makes what a link consists of for a connection that other code makes,
+// as package rdmacm does: of the link's queue pair, to a peer that is told the
+// offer. Connected completes the link; if there is no connection, Close it. The
+// device is for a link whose config has no PD, and stays open.
+func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error) {
+	l := &Link{pd: cfg.PD}
+	var offer Offer
+	var err error
+	if l.pd == nil {
+		if l.pd, err = dev.AllocPD(); err == nil {
+			l.own(l.pd)
+		}
+	}
+	if err == nil {
+		offer, err = l.build(&cfg, gid)
+	}
+	if err != nil {
+		return nil, Offer{}, errors.Join(err, l.Close())
+	}
+	return l, offer, nil
+}
+
+// Connected completes a link of [PrepareLink]: peer is what the peer said, and
+// connection, if there is one, closes before the rest.
+func (l *Link) Connected(connection io.Closer, peer Endpoint) {
+	l.peer = peer
+	if connection != nil {
+		l.own(connection)
+	}
+}
+
 // build makes what stands on the protection domain, and calls the program's Setup.
 func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	dev, qc := l.pd.dev, cfg.QP
 	qc.GID = gid
 	var err error
 	if qc.SendCQ == nil {
-		if l.cq, err = dev.CreateCQ(qc.ownCQ(dev)); err != nil {
+		if l.cq, err = dev.CreateCQFor(qc); err != nil {
 			return Offer{}, err
 		}
 		l.own(l.cq)

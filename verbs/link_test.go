@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // tcpPair are the ends of a TCP connection between the addresses of two ports.
-func tcpPair(t *testing.T, p [2]port) [2]net.Conn {
+func tcpPair(t *testing.T, p [2]rig.Port) [2]net.Conn {
 	t.Helper()
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addrOf(p[1]), 0).String())
+	l, err := net.Listen("tcp", netip.AddrPortFrom(p[1].Addr(), 0).String())
 	require.NoError(t, err)
 	defer l.Close()
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addrOf(p[0]), 0)), Timeout: testTimeout}
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p[0].Addr(), 0)), Timeout: rig.Timeout}
 	near, err := d.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	far, err := l.Accept()
@@ -63,7 +64,7 @@ func memory(t *testing.T, mr **verbs.MR, data string) func(*verbs.Link) (verbs.O
 // Nothing is configured but the memory: device, GID, domain and queues are found
 // and made, and the first WRITE finds the peer ready.
 func TestLink(t *testing.T) {
-	conns := tcpPair(t, needAddresses(t, ports(t)))
+	conns := tcpPair(t, rig.NeedAddresses(t, rig.Ports(t)))
 	var mrs [2]*verbs.MR
 	slow := memory(t, &mrs[1], "far")
 	ls, errs := links(t, t.Context(), conns, [2]verbs.LinkConfig{
@@ -100,7 +101,7 @@ func TestLink(t *testing.T) {
 }
 
 func TestLinkOfDatagrams(t *testing.T) {
-	p := needAddresses(t, ports(t))
+	p := rig.NeedAddresses(t, rig.Ports(t))
 	conns := tcpPair(t, p)
 	var mrs [2]*verbs.MR
 	recv := func(l *verbs.Link) (verbs.Offer, error) {
@@ -133,7 +134,7 @@ func TestLinkOfDatagrams(t *testing.T) {
 
 // What fails on one side ends both, at each step, and leaves nothing.
 func TestLinkFails(t *testing.T) {
-	p := needAddresses(t, ports(t))
+	p := rig.NeedAddresses(t, rig.Ports(t))
 	no := errors.New("no")
 	for name, cfgs := range map[string][2]verbs.LinkConfig{
 		"setup":       {{}, {Setup: func(*verbs.Link) (verbs.Offer, error) { return verbs.Offer{}, no }}},
@@ -160,8 +161,8 @@ func TestLinkFails(t *testing.T) {
 	})
 	t.Run("silence at the barrier", func(t *testing.T) {
 		conns := tcpPair(t, p)
-		far := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-		go verbs.Exchange(t.Context(), conns[1], far.endpoint(t))
+		far := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+		go verbs.Exchange(t.Context(), conns[1], far.Endpoint(t))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := verbs.NewLink(ctx, conns[0], verbs.LinkConfig{})

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
+
+	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
 // DialLink makes a link with a program at "host:port" that calls [ServeLinks].
@@ -52,8 +53,7 @@ func (h *hangUp) watch(q *QP) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
-	q.die(opError("use", q.named(), class(errHungUp, err)))
-	q.ToError() // without a requester nobody else does
+	q.End(class(errHungUp, err)) // without a requester nobody else does
 }
 
 var errHungUp = errors.New("the peer closed the link")
@@ -76,52 +76,14 @@ func (h *hangUp) Close() error {
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
-	var clients sync.WaitGroup
-	defer clients.Wait()
-	each, stop := context.WithCancel(ctx) // whatever ended the loop
-	defer stop()
-	for {
+	return serving.Clients(ctx, func(context.Context) (func(context.Context), error) {
 		conn, err := l.Accept()
-		switch {
-		case ctx.Err() != nil:
+		return func(ctx context.Context) {
+			link, err := newLinkOf(ctx, conn, cfg)
 			if err == nil {
-				conn.Close()
+				err = serving.Link(ctx, link, serve)
 			}
-			return nil
-		case err != nil:
-			return err
-		}
-		clients.Go(func() {
-			link, err := newLinkOf(each, conn, cfg)
-			if err == nil {
-				err = link.serve(each, serve)
-			}
-			tellFailed(each, failed, conn.RemoteAddr(), err)
-		})
-	}
-}
-
-func tellFailed(ctx context.Context, failed func(net.Addr, error), who net.Addr, err error) {
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errHungUp) && !errors.Is(err, ErrDisconnected) && failed != nil {
-		failed(who, err)
-	}
-}
-
-// serve has a program's function use the link, which then closes.
-func (l *Link) serve(ctx context.Context, serve func(context.Context, *Link) error) (err error) {
-	defer func() { err = errors.Join(err, l.Close()) }()
-	inner, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-l.qp.Done():
-			stop(l.qp.Err())
-		case <-inner.Done():
-		}
-	}()
-	err = serve(inner, l)
-	if cause := context.Cause(inner); cause != nil && errors.Is(err, inner.Err()) {
-		return cause
-	}
-	return err
+			serving.Tell(ctx, failed, conn.RemoteAddr(), err, errHungUp)
+		}, err
+	})
 }

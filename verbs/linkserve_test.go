@@ -17,12 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // linkServer serves at the second port's address until stop is called.
-func linkServer(t *testing.T, p [2]port, cfg verbs.LinkConfig, serve func(context.Context, *verbs.Link) error) (address string, failed chan error, stop func() error) {
+func linkServer(t *testing.T, p [2]rig.Port, cfg verbs.LinkConfig, serve func(context.Context, *verbs.Link) error) (address string, failed chan error, stop func() error) {
 	t.Helper()
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addrOf(p[1]), 0).String())
+	l, err := net.Listen("tcp", netip.AddrPortFrom(p[1].Addr(), 0).String())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -35,40 +36,15 @@ func linkServer(t *testing.T, p [2]port, cfg verbs.LinkConfig, serve func(contex
 	return l.Addr().String(), failed, stop
 }
 
-func dialFrom(p port) *net.Dialer {
-	return &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addrOf(p), 0))}
-}
-
-// echo answers messages until its context ends.
-func echo(ctx context.Context, l *verbs.Link) error {
-	mr, err := l.AllocMR(64, verbs.MRConfig{})
-	if err != nil {
-		return err
-	}
-	r, err := l.Requester()
-	if err != nil {
-		return err
-	}
-	for {
-		m, err := l.Receiver().Receive(ctx, mr.Bytes())
-		if err != nil {
-			return err
-		}
-		if err := r.Send(ctx, mr.SGE(0, m.Len)); err != nil {
-			return err
-		}
-	}
-}
-
 // Clients come, are answered and go, beside strangers who talk nonsense and
 // clients that fail; when the server ends all of them hear.
 func TestServeLinks(t *testing.T) {
-	p := needAddresses(t, ports(t))
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	p := rig.NeedAddresses(t, rig.Ports(t))
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	cfg := verbs.LinkConfig{Receive: &verbs.ReceiverConfig{Size: 64}}
-	address, failed, stop := linkServer(t, p, cfg, echo)
-	cfg.Dialer = dialFrom(p[0])
+	address, failed, stop := linkServer(t, p, cfg, rig.Echo)
+	cfg.Dialer = rig.DialFrom(p[0])
 
 	stranger, err := cfg.Dialer.DialContext(ctx, "tcp", address)
 	require.NoError(t, err)
@@ -117,8 +93,8 @@ func TestServeLinks(t *testing.T) {
 
 // The context of a call ends with its client, and its error is told.
 func TestServeLinksTells(t *testing.T) {
-	p := needAddresses(t, ports(t))
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	p := rig.NeedAddresses(t, rig.Ports(t))
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	causes := make(chan error, 1)
 	no := errors.New("no")
@@ -127,7 +103,7 @@ func TestServeLinksTells(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return no
 	})
-	l, err := verbs.DialLink(ctx, address, verbs.LinkConfig{Dialer: dialFrom(p[0])})
+	l, err := verbs.DialLink(ctx, address, verbs.LinkConfig{Dialer: rig.DialFrom(p[0])})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, <-causes, io.EOF)

@@ -152,11 +152,11 @@ func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	m := &Masked{qp: qp, cq: qp.sendCQ, mr: mr, off: off, native: qp.ops&OpMasked != 0, retries: cfg.Retries}
 	switch {
 	case qp.typ != RC:
-		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "an RC queue pair is needed")
+		return nil, opError("make masked atomics on", qp.life.Label, ErrAttributes, "an RC queue pair is needed")
 	case mr.SGE(off, 8).Length > maxSGELength || off%8 != 0:
-		return nil, opError("make masked atomics on", qp.life.label, ErrRange, "8 aligned bytes at offset ", off)
+		return nil, opError("make masked atomics on", qp.life.Label, ErrRange, "8 aligned bytes at offset ", off)
 	case cfg.Retries < 0:
-		return nil, opError("make masked atomics on", qp.life.label, ErrAttributes, "Retries ", cfg.Retries)
+		return nil, opError("make masked atomics on", qp.life.Label, ErrAttributes, "Retries ", cfg.Retries)
 	}
 	var err error
 	m.batch, err = qp.NewBatch(1)
@@ -213,7 +213,7 @@ func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, 
 // the others alone. It answers the field before.
 func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add uint64) (old uint64, err error) {
 	if shift < 0 || width < 1 || shift+width > 64 {
-		return 0, opError("add to field of", m.qp.life.label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
+		return 0, opError("add to field of", m.qp.life.Label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
 	}
 	mask := ^uint64(0) >> (64 - width)
 	word, err := m.FetchAdd(ctx, at, MaskedFetchAdd{Add: add & mask << shift, Boundary: 1 << (shift + width - 1)})
@@ -222,7 +222,7 @@ func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add 
 
 func (m *Masked) do32(ctx context.Context, at Remote, op maskedOp) (uint32, error) {
 	if at.Addr%4 != 0 && at != badRemote {
-		return 0, opError("do masked atomic on", m.qp.life.label, ErrRange, "a 4-byte aligned word is needed")
+		return 0, opError("do masked atomic on", m.qp.life.Label, ErrRange, "a 4-byte aligned word is needed")
 	}
 	if m.native {
 		op.bits32 = true
@@ -257,7 +257,7 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 	local := m.mr.SGE(m.off, 8)
 	old, fresh := op.compare, false // an operation that compares all bits says itself what must be there
 	if at.Addr%8 != 0 && at != badRemote {
-		return 0, opError("do masked atomic on", m.qp.life.label, ErrRange, "an 8-byte aligned word is needed")
+		return 0, opError("do masked atomic on", m.qp.life.Label, ErrRange, "an 8-byte aligned word is needed")
 	}
 	if op.add || op.compareMask != ^uint64(0) {
 		if err := m.run(ctx, func() { m.batch.Read(0, Signaled, at, local) }); err != nil {
@@ -275,7 +275,7 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 			return old, nil
 		}
 		if m.retries > 0 && m.tries > m.retries {
-			return 0, opError("do masked atomic on", m.qp.life.label, ErrContended, m.tries, " CMP_SWAPs failed")
+			return 0, opError("do masked atomic on", m.qp.life.Label, ErrContended, m.tries, " CMP_SWAPs failed")
 		}
 		m.tries++
 		if err := m.run(ctx, func() { m.batch.CmpSwap(0, Signaled, at, old, word, local) }); err != nil {
@@ -298,7 +298,7 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 // retries.
 func (m *Masked) run(ctx context.Context, add func()) error {
 	if err := ctx.Err(); err != nil {
-		return opError("do masked atomic on", m.qp.life.label, err)
+		return opError("do masked atomic on", m.qp.life.Label, err)
 	}
 	add()
 	_, n, err := m.batch.PostPoll(m.cq, m.wcs[:], int(m.cq.spin))

@@ -12,29 +12,30 @@ import (
 
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // maskers makes n queue pairs from one host to the other, each with masked
 // atomics on the same words.
 func maskers(t testing.TB, n int) (out []*verbs.Masked, region verbs.Region, memory *verbs.MR) {
 	t.Helper()
-	p := ports(t)
-	b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	p := rig.Ports(t)
+	b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
 	for range n {
-		a := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-		qp, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, GID: p[1].gid})
+		a := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+		qp, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, GID: p[1].GID})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, qp.Close()) })
 		remote, err := qp.Endpoint()
 		require.NoError(t, err)
-		require.NoError(t, a.qp.Connect(remote, verbs.ConnectConfig{}))
-		require.NoError(t, qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
-		m, err := verbs.NewMasked(a.qp, a.mr, 0, verbs.MaskedConfig{})
+		require.NoError(t, a.QP.Connect(remote, verbs.ConnectConfig{}))
+		require.NoError(t, qp.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
+		m, err := verbs.NewMasked(a.QP, a.MR, 0, verbs.MaskedConfig{})
 		require.NoError(t, err)
 		require.False(t, m.Native())
 		out = append(out, m)
 	}
-	return out, b.mr.Region(), b.mr
+	return out, b.MR.Region(), b.MR
 }
 
 func TestMasked(t *testing.T) {

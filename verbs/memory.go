@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // RegisterDMABuf registers memory of another device (a GPU, an accelerator)
@@ -16,14 +17,14 @@ import (
 // may be closed afterwards.
 func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig) (*MR, error) {
 	if length <= 0 {
-		return nil, opError("register dmabuf in", p.life.label, ErrAttributes, "length ", length)
+		return nil, opError("register dmabuf in", p.life.Label, ErrAttributes, "length ", length)
 	}
 	access, err := cfg.access("register dmabuf in", p)
 	if err != nil {
 		return nil, err
 	}
 	m := &MR{size: length, addr: cmp.Or(cfg.Addr, dmabufAddr(offset)), access: access, unmap: func() error { return nil }, pd: p}
-	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	conn, err := f.SyscallConn()
@@ -36,8 +37,8 @@ func (p *PD) RegisterDMABuf(f *os.File, offset uint64, length int, cfg MRConfig)
 		}
 	}
 	if err != nil {
-		p.life.release("mr")
-		return nil, opError("register dmabuf in", p.life.label, unsupported(err), fmt.Sprintf("%d bytes of %s", length, f.Name()))
+		p.life.Release("mr")
+		return nil, opError("register dmabuf in", p.life.Label, unsupported(err), fmt.Sprintf("%d bytes of %s", length, f.Name()))
 	}
 	return m, nil
 }
@@ -57,15 +58,15 @@ func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
 		return nil, err
 	}
 	m := &MR{size: math.MaxInt, access: access | OnDemand, unmap: func() error { return nil }, pd: p}
-	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, 0, uint32(m.access)); err != nil {
-		p.life.release("mr")
+		p.life.Release("mr")
 		if !p.dev.onDemand() {
 			err = class(ErrUnsupported, err)
 		}
-		return nil, opError("register address space in", p.life.label, err)
+		return nil, opError("register address space in", p.life.Label, err)
 	}
 	return m, nil
 }
@@ -101,23 +102,18 @@ func (m *MR) SetAccess(access Access) error {
 func (m *MR) MoveTo(p *PD) error {
 	const changePD = 1 << 1
 	if p.dev != m.pd.dev {
-		return opError("move", m.life.label, ErrAttributes, "to a protection domain of another device")
+		return opError("move", m.life.Label, ErrAttributes, "to a protection domain of another device")
 	}
-	return m.life.with("move", func() error { // Close must not give back to the old parent meanwhile
-		if err := p.life.adopt("mr"); err != nil {
+	return m.life.With("move", func() error { // Close must not give back to the old parent meanwhile
+		if err := p.life.Adopt("mr"); err != nil {
 			return err
 		}
 		// Rights go with a change of rights alone, or libibverbs refuses them.
 		if err := m.reregister(changePD, p, 0); err != nil {
-			p.life.release("mr")
+			p.life.Release("mr")
 			return err
 		}
-		m.life.mu.Lock()
-		old := m.life.parents[0]
-		m.life.parents[0] = &p.life
-		m.pd = p
-		m.life.mu.Unlock()
-		old.release("mr")
+		m.life.Moved("mr", &p.life, func() { m.pd = p })
 		return nil
 	})
 }
@@ -126,7 +122,7 @@ func (m *MR) MoveTo(p *PD) error {
 const lostBelow = -3
 
 func (m *MR) reregister(flags uint32, p *PD, access Access) error {
-	return m.life.with("re-register", func() error {
+	return m.life.With("re-register", func() error {
 		var pd cgo.PD
 		if p != nil {
 			pd = p.pd
@@ -137,7 +133,7 @@ func (m *MR) reregister(flags uint32, p *PD, access Access) error {
 			if code < lostBelow && !isErrno(err, syscall.EOPNOTSUPP) {
 				detail = "the region is lost"
 			}
-			return opError("re-register", m.life.label, unsupported(err), detail)
+			return opError("re-register", m.life.Label, unsupported(err), detail)
 		}
 		m.lkey, m.rkey = lkey, rkey
 		return nil
@@ -160,13 +156,13 @@ func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
 	const flush = 1
 	s := m.SGE(off, n)
 	if s.Length > maxSGELength {
-		return opError("prefetch", m.life.label, refusal(s), "offset ", off, ", length ", n)
+		return opError("prefetch", m.life.Label, refusal(s), "offset ", off, ", length ", n)
 	}
 	flags := uint32(0)
 	if wait {
 		flags = flush
 	}
-	return m.life.with("prefetch", func() error {
-		return opError("prefetch", m.life.label, unsupported(cgo.AdviseMR(m.pd.pd, uint32(a), flags, s)))
+	return m.life.With("prefetch", func() error {
+		return opError("prefetch", m.life.Label, unsupported(cgo.AdviseMR(m.pd.pd, uint32(a), flags, s)))
 	})
 }

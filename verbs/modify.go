@@ -57,7 +57,7 @@ func (q *QP) modifyRaw(a *cgo.QPAttr, mask AttrMask) error {
 }
 
 func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
-	return q.life.with("modify", func() error {
+	return q.life.With("modify", func() error {
 		from := q.State()
 		to := from
 		if mask&AttrState != 0 {
@@ -67,11 +67,11 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 			// The device may have gone to SQE or ERROR by itself.
 			actual, qerr := q.queryState()
 			if qerr != nil || actual == from {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 			q.state.Store(uint32(actual))
 			if err := checkTransition(q.typ, actual, to, mask); err != nil {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 		}
 		if mask&AttrState != 0 && to == StateReset {
@@ -80,6 +80,7 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
 		}
+		q.keyed(a, mask)
 		if mask&AttrState != 0 {
 			if to == StateReset {
 				cgo.ResetPostPath(q.path)
@@ -103,7 +104,7 @@ func ResetStep() ModifyStep { return ModifyStep{QPAttr{State: StateReset}, AttrS
 // InitStep is what [QP.Init] does.
 func (q *QP) InitStep() ModifyStep {
 	return ModifyStep{
-		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey},
+		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey.Load()},
 		AttrState | rules[q.typ][transition{StateReset, StateInit}].required,
 	}
 }
@@ -113,7 +114,7 @@ func (q *QP) InitStep() ModifyStep {
 // steps are checked before the first one is carried out.
 func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
-		return q.life.open("modify")
+		return q.life.Open("modify")
 	}
 	raw, masks := make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
 	for i := range steps {
@@ -121,7 +122,7 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	return q.life.with("modify", func() error {
+	return q.life.With("modify", func() error {
 		states := make([]QPState, 1, 1+len(steps))
 		states[0] = q.State()
 		for i, s := range steps {
@@ -130,7 +131,7 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 				to = s.Attr.State
 			}
 			if err := checkTransition(q.typ, states[i], to, s.Mask); err != nil {
-				return opError("modify", q.life.label, err)
+				return opError("modify", q.life.Label, err)
 			}
 			states = append(states, to)
 		}
@@ -142,7 +143,8 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			cgo.ResetPostPath(q.path)
 		}
 		q.state.Store(uint32(states[n]))
-		for _, s := range states[1 : n+1] {
+		for i, s := range states[1 : n+1] {
+			q.keyed(&raw[i], steps[i].Mask)
 			q.entered(s)
 		}
 		if err != nil {
@@ -150,6 +152,13 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 		}
 		return nil
 	})
+}
+
+// keyed follows a queue key that was set.
+func (q *QP) keyed(a *cgo.QPAttr, mask AttrMask) {
+	if mask&AttrQKey != 0 {
+		q.qkey.Store(a.QKey)
+	}
 }
 
 // modifyError adds what usually is behind the errno.
@@ -164,7 +173,7 @@ func (q *QP) modifyError(from, to QPState, peer GID, mask AttrMask, err error) e
 	if isErrno(err, syscall.EINVAL) {
 		err = class(ErrAttributes, err)
 	}
-	return opError("modify", q.life.label, err, detail)
+	return opError("modify", q.life.Label, err, detail)
 }
 
 func (q *QP) queryState() (QPState, error) {
@@ -176,11 +185,11 @@ func (q *QP) queryState() (QPState, error) {
 // Query reads attributes back from the device.
 func (q *QP) Query() (QPAttr, error) {
 	var raw cgo.QPAttr
-	err := q.life.with("query", func() error {
+	err := q.life.With("query", func() error {
 		all := AttrState | AttrPKeyIndex | AttrPort | AttrAccess | AttrQKey | AttrAV | AttrPathMTU | AttrTimeout |
 			AttrRetryCount | AttrRNRRetry | AttrRQPSN | AttrSQPSN | AttrMaxReadAtomic | AttrMaxDestReadAtomic |
 			AttrMinRNRTimer | AttrDestQPN | AttrCap
-		return opError("query", q.life.label, cgo.QueryQP(q.qp, &raw, uint32(all)))
+		return opError("query", q.life.Label, cgo.QueryQP(q.qp, &raw, uint32(all)))
 	})
 	return fromRaw(&raw), err
 }
@@ -210,11 +219,11 @@ func (q *QP) Activate() error { return q.ActivateWith(ConnectConfig{}) }
 // ActivateWith is Activate with the timers and limits that a [DCI] or [DCT]
 // takes from cfg; UD and SRD take none.
 func (q *QP) ActivateWith(cfg ConnectConfig) error {
-	if err := q.life.open("activate"); err != nil {
+	if err := q.life.Open("activate"); err != nil {
 		return err
 	}
 	if q.typ == RC || q.typ == UC {
-		return opError("activate", q.life.label, ErrAttributes, q.typ, " needs a peer: use Connect")
+		return opError("activate", q.life.Label, ErrAttributes, q.typ, " needs a peer: use Connect")
 	}
 	if q.typ == DCI || q.typ == DCT {
 		c, err := cfg.withDefaults(q, MTU4096)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // Access says what a memory region, or the peer of a queue pair, may be used
@@ -66,7 +67,7 @@ type MRConfig struct {
 // completion. Close deregisters first and only then gives the memory back, so
 // that a late request of a peer finds a dead key, never foreign memory.
 type MR struct {
-	life   life
+	life   life.Life
 	pd     *PD
 	mr     cgo.MR
 	buf    []byte // nil for a dmabuf
@@ -84,11 +85,11 @@ type MR struct {
 // exactly size bytes.
 func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
 	if size <= 0 {
-		return nil, opError("allocate mr in", p.life.label, ErrAttributes, "size ", size)
+		return nil, opError("allocate mr in", p.life.Label, ErrAttributes, "size ", size)
 	}
 	mapped, err := mapMemory(size, cfg.Pages)
 	if err != nil {
-		return nil, opError("map memory for", p.life.label, err, fmt.Sprintf("%d bytes%s", size, hugeHint(cfg.Pages)))
+		return nil, opError("map memory for", p.life.Label, err, fmt.Sprintf("%d bytes%s", size, hugeHint(cfg.Pages)))
 	}
 	m, err := p.register(mapped[:size:size], cfg, func() error { return unmapMemory(mapped) })
 	if err != nil {
@@ -103,7 +104,7 @@ func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
 // pointers, which a []byte cannot.
 func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 	if len(buf) == 0 {
-		return nil, opError("register mr in", p.life.label, ErrAttributes, "empty slice")
+		return nil, opError("register mr in", p.life.Label, ErrAttributes, "empty slice")
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(&buf[0])
@@ -127,7 +128,7 @@ func (c *MRConfig) access(op string, p *PD) (Access, error) {
 		return c.Access | LocalWrite, nil
 	}
 	if c.Access&(LocalWrite|RemoteWrite|RemoteAtomic) != 0 {
-		return 0, opError(op, p.life.label, ErrAttributes, "ReadOnly, and a right to write")
+		return 0, opError(op, p.life.Label, ErrAttributes, "ReadOnly, and a right to write")
 	}
 	return c.Access, nil
 }
@@ -141,18 +142,18 @@ func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error)
 	own := addressOf(buf)
 	m := &MR{pd: p, buf: buf, size: len(buf), addr: cmp.Or(cfg.Addr, own), access: access, unmap: unmap}
 	if m.addr%smallestPage != own%smallestPage || m.addr+uint64(len(buf)) < m.addr {
-		return nil, opError(op, p.life.label, ErrAttributes, fmt.Sprintf("address %#x for memory at %#x", m.addr, own))
+		return nil, opError(op, p.life.Label, ErrAttributes, fmt.Sprintf("address %#x for memory at %#x", m.addr, own))
 	}
-	if err := m.life.born("mr", label("mr"), &p.life); err != nil {
+	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {
 		return nil, err
 	}
 	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(own), len(buf), m.addr, uint32(access))
 	if err != nil {
-		p.life.release("mr")
+		p.life.Release("mr")
 		if access&OnDemand != 0 && !p.dev.onDemand() {
-			return nil, opError("register mr in", p.life.label, class(ErrUnsupported, err), "the device has no on-demand paging")
+			return nil, opError("register mr in", p.life.Label, class(ErrUnsupported, err), "the device has no on-demand paging")
 		}
-		return nil, registerError(p.life.label, len(buf), err)
+		return nil, registerError(p.life.Label, len(buf), err)
 	}
 	m.mr, m.lkey, m.rkey = mr, lkey, rkey
 	return m, nil
@@ -179,7 +180,7 @@ func hugeHint(p PageSize) string {
 // an AllocMR region must not be touched any more. Closing twice is not an
 // error.
 func (m *MR) Close() error {
-	return m.life.close("mr", nil, func() error {
+	return m.life.Close("mr", nil, func() error {
 		if !m.shut.Load() {
 			if err := cgo.DeregMR(m.mr); err != nil {
 				return err
@@ -197,7 +198,7 @@ func (m *MR) Len() int { return m.size }
 // until Close, and nil afterwards: touching a slice that was taken before is
 // then a fault that ends the process.
 func (m *MR) Bytes() []byte {
-	if m.life.users.Load() < 0 {
+	if m.life.Closed() {
 		return nil
 	}
 	return m.buf
@@ -210,7 +211,7 @@ func (m *MR) LKey() uint32 { return m.lkey }
 // the region gives an entry that every post refuses with [ErrRange], a closed
 // region one that is refused with [ErrClosed].
 func (m *MR) SGE(off, n int) SGE {
-	if m.life.users.Load() < 0 {
+	if m.life.Closed() {
 		return closedSGE
 	}
 	if off < 0 || n < 0 || off > m.size || n > m.size-off || uint64(n) > maxSGELength {

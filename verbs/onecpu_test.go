@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // On one CPU a READ is waited for by giving up the CPU. Sleeping until an event
@@ -45,10 +46,10 @@ func sleepsOnOneCPU(t *testing.T, reads int) int64 {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r := newRequester(t, a, verbs.RequesterConfig{})
 	read := func() {
-		require.NoError(t, r.Read(t.Context(), b.mr.Region().At(0), a.mr.SGE(0, 64)))
+		require.NoError(t, r.Read(t.Context(), b.MR.Region().At(0), a.MR.SGE(0, 64)))
 	}
 	read()
 	var before, after unix.Rusage

@@ -1,35 +1,28 @@
 package verbs
 
 import (
-	"fmt"
-	"sync/atomic"
-
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // PD is a protection domain: memory regions, queue pairs and address handles
 // of one domain can be used together, those of different ones cannot. Its
 // methods are safe for concurrent use.
 type PD struct {
-	life life
+	life life.Life
 	dev  *Device
 	pd   cgo.PD
 }
 
-// Objects without a number of their own are told apart by a counter.
-var serial atomic.Uint64
-
-func label(kind string) string { return fmt.Sprintf("%s %d", kind, serial.Add(1)) }
-
 // AllocPD allocates a protection domain.
 func (d *Device) AllocPD() (*PD, error) {
 	p := &PD{dev: d}
-	if err := p.life.born("pd", label("pd"), &d.life); err != nil {
+	if err := p.life.Born("pd", life.Label("pd"), &d.life); err != nil {
 		return nil, err
 	}
 	pd, err := cgo.AllocPD(d.ctx)
 	if err != nil {
-		d.life.release("pd")
+		d.life.Release("pd")
 		return nil, opError("allocate pd on", d.name, err)
 	}
 	p.pd = pd
@@ -39,7 +32,7 @@ func (d *Device) AllocPD() (*PD, error) {
 // Close frees the domain. It is refused with [ErrInUse] while anything in the
 // domain is open. Closing twice is not an error.
 func (p *PD) Close() error {
-	return p.life.close("pd", nil, func() error { return cgo.DeallocPD(p.pd) })
+	return p.life.Close("pd", nil, func() error { return cgo.DeallocPD(p.pd) })
 }
 
 // Device is the device of the domain.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // ibv_rc_pingpong is rdma-core's own example. The peers tell each other
@@ -28,14 +29,14 @@ const (
 )
 
 type pingpong struct {
-	s    *side
+	s    *rig.Side
 	self verbs.Endpoint
 }
 
-func newPingpong(t *testing.T, p port) *pingpong {
-	s := newSide(t, p, verbs.QPConfig{}, verbs.CQConfig{})
-	s.recv(t, 100, pingpongSize)
-	return &pingpong{s, s.endpoint(t)}
+func newPingpong(t *testing.T, p rig.Port) *pingpong {
+	s := rig.NewSide(t, p, verbs.QPConfig{}, verbs.CQConfig{})
+	s.Recv(t, 100, pingpongSize)
+	return &pingpong{s, s.Endpoint(t)}
 }
 
 func (p *pingpong) word() []byte {
@@ -55,17 +56,17 @@ func (p *pingpong) connect(t *testing.T, word []byte) {
 	gid, err := hex.DecodeString(string(fields[3]))
 	require.NoError(t, err)
 	copy(peer.GID[:], gid)
-	require.NoError(t, p.s.qp.Connect(peer, verbs.ConnectConfig{MTU: verbs.MTU1024}))
+	require.NoError(t, p.s.QP.Connect(peer, verbs.ConnectConfig{MTU: verbs.MTU1024}))
 }
 
 // play does the rounds; who begins sends first.
 func (p *pingpong) play(t *testing.T, begin bool) {
-	b := p.s.batch(t, 1)
-	recv, err := p.s.qp.NewRecvBatch(1)
+	b := p.s.Batch(t, 1)
+	recv, err := p.s.QP.NewRecvBatch(1)
 	require.NoError(t, err)
 	sent, received := 0, 0
 	send := func() {
-		b.Send(1000, verbs.Signaled, p.s.mr.SGE(0, pingpongSize))
+		b.Send(1000, verbs.Signaled, p.s.MR.SGE(0, pingpongSize))
 		_, err := b.Post()
 		require.NoError(t, err)
 		sent++
@@ -74,7 +75,7 @@ func (p *pingpong) play(t *testing.T, begin bool) {
 		send()
 	}
 	for done := 0; done < pingpongRounds || received < pingpongRounds; {
-		wc := p.s.wait(t, 1)[0]
+		wc := p.s.Wait(t, 1)[0]
 		require.NoError(t, wc.Err())
 		if wc.Opcode() != verbs.WCRecv {
 			done++
@@ -82,7 +83,7 @@ func (p *pingpong) play(t *testing.T, begin bool) {
 		}
 		require.Equal(t, pingpongSize, wc.Len())
 		received++
-		recv.Recv(wc.ID(), p.s.mr.SGE(0, pingpongSize))
+		recv.Recv(wc.ID(), p.s.MR.SGE(0, pingpongSize))
 		_, err := recv.Post()
 		require.NoError(t, err)
 		if sent < pingpongRounds {
@@ -91,12 +92,12 @@ func (p *pingpong) play(t *testing.T, begin bool) {
 	}
 }
 
-func pingpongProgram(t *testing.T, ctx context.Context, p port, tcp int, server string) (*exec.Cmd, *bytes.Buffer) {
+func pingpongProgram(t *testing.T, ctx context.Context, p rig.Port, tcp int, server string) (*exec.Cmd, *bytes.Buffer) {
 	path, err := exec.LookPath("ibv_rc_pingpong")
 	if err != nil {
-		missing(t, "ibverbs-utils is not installed")
+		rig.Missing(t, "ibverbs-utils is not installed")
 	}
-	args := []string{"-d", p.name, "-g", strconv.Itoa(int(p.gid.Index)), "-p", strconv.Itoa(tcp), "-n", strconv.Itoa(pingpongRounds), "-s", strconv.Itoa(pingpongSize)}
+	args := []string{"-d", p.Name, "-g", strconv.Itoa(int(p.GID.Index)), "-p", strconv.Itoa(tcp), "-n", strconv.Itoa(pingpongRounds), "-s", strconv.Itoa(pingpongSize)}
 	if server != "" {
 		args = append(args, server)
 	}
@@ -108,8 +109,8 @@ func pingpongProgram(t *testing.T, ctx context.Context, p port, tcp int, server 
 }
 
 func TestPingpongClient(t *testing.T) {
-	p := ports(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	p := rig.Ports(t)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	cmd, out := pingpongProgram(t, ctx, p[1], 18700, "")
 	var conn net.Conn
@@ -117,7 +118,7 @@ func TestPingpongClient(t *testing.T) {
 		var err error
 		conn, err = net.Dial("tcp", "127.0.0.1:18700")
 		return err == nil
-	}, testTimeout, 50*time.Millisecond)
+	}, rig.Timeout, 50*time.Millisecond)
 	defer conn.Close()
 	us := newPingpong(t, p[0])
 	_, err := conn.Write(us.word())
@@ -133,8 +134,8 @@ func TestPingpongClient(t *testing.T) {
 }
 
 func TestPingpongServer(t *testing.T) {
-	p := ports(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	p := rig.Ports(t)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ type Port struct {
 // Port queries a port; ports count from 1.
 func (d *Device) Port(num uint8) (Port, error) {
 	var a cgo.PortAttr
-	err := d.life.with("query port of", func() error {
+	err := d.life.With("query port of", func() error {
 		return opError("query port of", d.name, cgo.QueryPort(d.ctx, num, &a))
 	})
 	if err != nil {
@@ -99,7 +99,7 @@ func (d *Device) Port(num uint8) (Port, error) {
 // PKey answers an entry of a port's partition key table, in host byte order.
 func (d *Device) PKey(port uint8, index int) (uint16, error) {
 	var key uint16
-	err := d.life.with("query P_Key of", func() (err error) {
+	err := d.life.With("query P_Key of", func() (err error) {
 		key, err = cgo.QueryPKey(d.ctx, port, index)
 		return opError("query P_Key of", d.name, err)
 	})

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // QPType is the transport of a queue pair (enum ibv_qp_type).
@@ -97,7 +99,7 @@ type QPConfig struct {
 // QP is a queue pair. All its methods are safe for concurrent use; the batches
 // made from it are not.
 type QP struct {
-	life   life
+	life   life.Life
 	pd     *PD
 	qp     cgo.QP
 	num    uint32
@@ -105,7 +107,7 @@ type QP struct {
 	cap    cgo.QPCap
 	gid    GIDEntry
 	psn    uint32
-	qkey   uint32
+	qkey   atomic.Uint32 // as last set by this program
 	access Access
 	pkey   uint16
 	sigAll bool
@@ -131,27 +133,27 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	parents := []*life{&p.life, &q.sendCQ.life, &q.recvCQ.life}
+	parents := []*life.Life{&p.life, &q.sendCQ.life, &q.recvCQ.life}
 	if q.srq != nil {
 		parents = append(parents, &q.srq.life)
 		if err := q.recvCQ.share(); err != nil {
 			return nil, err
 		}
 	}
-	if err := q.life.born("qp", "new qp", parents...); err != nil {
+	if err := q.life.Born("qp", "new qp", parents...); err != nil {
 		q.unshare()
 		return nil, err
 	}
 	init, err := q.init(cfg)
 	if err != nil {
 		q.unshare()
-		q.life.stillborn("qp")
+		q.life.Stillborn("qp")
 		return nil, err
 	}
 	q.qp, q.num, q.path, err = cgo.CreateQP(p.dev.ctx, p.pd, &init)
 	if err != nil {
 		q.unshare()
-		q.life.stillborn("qp")
+		q.life.Stillborn("qp")
 		if init.Extended || init.Driver != cgo.NoDriver {
 			return nil, opError("create qp on", p.dev.name, unsupported(err), q.typ, " with ", q.ops)
 		}
@@ -161,7 +163,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if init.LogStreams > 0 {
 		q.cap.MaxSendWR /= 2
 	}
-	q.life.label = fmt.Sprintf("qp %#x", q.num)
+	q.life.Label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
 	if cfg.ECE {
 		if err := q.offerECE(); err != nil {
@@ -216,7 +218,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 	q := &QP{
 		pd: p, typ: cfg.Type, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ,
 		srq: cfg.SRQ, ops: cfg.Ops,
-		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, qkey: cfg.QKey, sigAll: cfg.SignalAll || cfg.Type == SRD,
+		gid: cfg.GID, pkey: cfg.PKeyIndex, access: cfg.Access, sigAll: cfg.SignalAll || cfg.Type == SRD,
 		cap: cgo.QPCap{
 			MaxSendWR: orDefault(cfg.MaxSendWR, 128), MaxRecvWR: orDefault(cfg.MaxRecvWR, 128),
 			MaxSendSGE: orDefault(cfg.MaxSendSGE, 1), MaxRecvSGE: orDefault(cfg.MaxRecvSGE, 1),
@@ -230,9 +232,7 @@ func newQP(p *PD, cfg QPConfig) (*QP, error) {
 		}
 		q.gid = gid
 	}
-	if q.qkey == 0 {
-		q.qkey = DefaultQKey
-	}
+	q.qkey.Store(cmp.Or(cfg.QKey, DefaultQKey))
 	if q.access == 0 {
 		q.access = LocalWrite | RemoteRead | RemoteWrite
 		if p.dev.attr.Atomic != AtomicNone && (q.typ == RC || q.typ == DCT) {
@@ -260,7 +260,7 @@ func createQPError(d *Device, c *cgo.QPCap, err error) error {
 // completion: bring the queue pair to [StateError] and poll the flushed ones
 // first if they matter. Closing twice is not an error.
 func (q *QP) Close() error {
-	return q.life.close("qp", nil, func() error {
+	return q.life.Close("qp", nil, func() error {
 		async := q.pd.dev.async
 		return unwatching(async, async.qps, uint64(q.qp), func() error {
 			if err := cgo.DestroyQP(q.qp); err != nil {
@@ -268,7 +268,7 @@ func (q *QP) Close() error {
 			}
 			cgo.FreePostPath(q.path)
 			q.unshare()
-			q.die(opError("use", q.life.label, ErrClosed))
+			q.die(opError("use", q.life.Label, ErrClosed))
 			return nil
 		})
 	})

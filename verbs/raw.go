@@ -22,10 +22,10 @@ func (c *CQ) Raw() cgo.CQ { return c.cq }
 func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	q := &QP{qp: qp, typ: RC, cap: cgo.QPCap{MaxSendWR: uint32(maxWR), MaxRecvWR: uint32(maxWR),
 		MaxSendSGE: 2, MaxRecvSGE: 2, MaxInlineData: 64}}
-	q.life.label = "wrapped qp"
+	q.life.Label = "wrapped qp"
 	q.state.Store(uint32(StateRTS))
 	c := &CQ{cq: cq, depth: maxWR}
-	c.life.label = "wrapped cq"
+	c.life.Label = "wrapped cq"
 	return q, c
 }
 
@@ -33,9 +33,76 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 // as a test, with these attributes. Nobody reads its asynchronous events, and
 // Close leaves the context open.
 func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
-	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), release: func() error { return nil }}
-	d.life.label = name
+	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), owner: DeviceOwner{Release: func() error { return nil }}}
+	d.life.Label = name
 	d.async.end()
 	close(d.async.done)
 	return d
 }
+
+// DeviceOwner is code that opens a device's context by itself and shares it, as
+// package rdmacm does: librdmacm has one for each device.
+type DeviceOwner struct {
+	// Close is what [Device.Close] does: it may refuse, or close the device by the
+	// function that AdoptDevice answers.
+	Close func() error
+	// Release gives the context back. It is called when the device has closed, or
+	// could not be made.
+	Release func() error
+	// Event is told each asynchronous event, before [Device.Events] is. It must not
+	// wait for calls on the device. Nil means that nobody is.
+	Event func(Event)
+}
+
+// AdoptDevice makes a device of a context that owner opened: with the attributes
+// and the events of [Open]. The device closes by close alone, which is refused
+// with [ErrInUse] while anything made on it is open.
+func AdoptDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (d *Device, close func() error, err error) {
+	if d, err = newDevice(name, ctx, cfg, owner); err != nil {
+		return nil, nil, err
+	}
+	return d, d.close, nil
+}
+
+// ModifyBy changes the state of a queue pair by a call into C that other code
+// makes, such as librdmacm's; no other change is under way meanwhile. The call
+// answers which attributes it set and the state that the queue pair is in then;
+// with an error, the attributes that were refused. It must not go to
+// [StateReset].
+func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.life.With(op, func() error {
+		if call == nil {
+			return opError(op, q.life.Label, ErrAttributes, "no call")
+		}
+		var a cgo.QPAttr
+		mask, state, err := call(q.qp, &a)
+		q.state.Store(state)
+		q.entered(QPState(state))
+		if err != nil {
+			return q.modifyError(QPState(state), QPState(a.State), a.AH.GRH.DGID, AttrMask(mask), err)
+		}
+		q.keyed(&a, AttrMask(mask))
+		return nil
+	})
+}
+
+// SetPeer names the peer of a queue pair that other code connects, for errors.
+func (q *QP) SetPeer(name string) { q.peer.Store(&name) }
+
+// OnEnd has f called when the queue pair ends, with what [QP.Err] answers, or now
+// if it has ended; in a goroutine of its own. It takes the place of what was given
+// before; nil takes that back.
+func (q *QP) OnEnd(f func(cause error)) {
+	d := &q.death
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.then = f
+	if d.cause != nil && f != nil {
+		go f(d.cause)
+	}
+}
+
+// AHAttrOf reads an address vector as C has it.
+func AHAttrOf(raw *cgo.AHAttr) AHAttr { return ahFromRaw(raw) }

@@ -111,7 +111,7 @@ const defaultMessageSize = 4096
 func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	const op = "make receiver for"
 	refuse := func(detail ...any) (*Receiver, error) {
-		return nil, opError(op, qp.life.label, ErrAttributes, detail...)
+		return nil, opError(op, qp.life.Label, ErrAttributes, detail...)
 	}
 	if cfg.Size == 0 {
 		cfg.Size = defaultMessageSize
@@ -125,24 +125,24 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	case qp.pd == nil || qp.recvCQ == nil:
 		return refuse("other code made it")
 	case qp.srq != nil:
-		return refuse("it receives from ", qp.srq.life.label)
+		return refuse("it receives from ", qp.srq.life.Label)
 	case qp.recvCQ.solicited:
-		return refuse("not all of its completions wake: ", qp.recvCQ.life.label, " is SolicitedOnly")
+		return refuse("not all of its completions wake: ", qp.recvCQ.life.Label, " is SolicitedOnly")
 	case cfg.Size < 0 || cfg.Size > maxSGELength-GRHSize:
 		return refuse("Size ", cfg.Size)
 	case cfg.Depth < 0 || cfg.Depth > qp.MaxRecvWR() || cfg.Depth > mostSlots:
 		return refuse("Depth ", cfg.Depth, "; the queue holds ", qp.MaxRecvWR())
 	}
-	if err := qp.life.adopt("receiver"); err != nil {
+	if err := qp.life.Adopt("receiver"); err != nil {
 		return nil, err
 	}
 	if err := qp.stands(op); err != nil { // what is posted now may never be flushed
-		qp.life.release("receiver")
+		qp.life.Release("receiver")
 		return nil, err
 	}
 	r, err := newReceiver(qp, cfg)
 	if err != nil {
-		qp.life.release("receiver")
+		qp.life.Release("receiver")
 		return nil, err
 	}
 	return r, nil
@@ -177,7 +177,7 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	if !qp.receiver.CompareAndSwap(nil, r) {
 		qp.modify.Unlock()
 		qp.recvCQ.unroute(r.index, n, false)
-		return nil, errors.Join(opError("make receiver for", qp.life.label, ErrInUse, "it has one"), r.mr.Close())
+		return nil, errors.Join(opError("make receiver for", qp.life.Label, ErrInUse, "it has one"), r.mr.Close())
 	}
 	all := make([]uint32, n)
 	for i := range all {
@@ -473,7 +473,7 @@ func (r *Receiver) Close() error {
 		return nil
 	}
 	err := r.end()
-	r.qp.life.release("receiver")
+	r.qp.life.Release("receiver")
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // pressureTime is how long tests that race look for a bad interleaving.
@@ -29,20 +30,20 @@ func pressureTime() time.Duration {
 
 // A receiver that cannot be made leaves the queue pair as it was.
 func TestReceiverThatCannotBeMade(t *testing.T) {
-	p := ports(t)
+	p := rig.Ports(t)
 	t.Run("reset", func(t *testing.T) {
-		s := newSide(t, p[0], verbs.QPConfig{KeepReset: true}, verbs.CQConfig{})
-		_, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+		s := rig.NewSide(t, p[0], verbs.QPConfig{KeepReset: true}, verbs.CQConfig{})
+		_, err := verbs.NewReceiver(s.QP, verbs.ReceiverConfig{Size: 64, Depth: 4})
 		require.ErrorIs(t, err, verbs.ErrState)
-		require.NoError(t, s.qp.Close(), "nothing uses it")
+		require.NoError(t, s.QP.Close(), "nothing uses it")
 	})
 	t.Run("not empty", func(t *testing.T) {
-		s := newSide(t, p[0], verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{})
-		s.recv(t, s.qp.MaxRecvWR(), 8)
-		_, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64})
+		s := rig.NewSide(t, p[0], verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{})
+		s.Recv(t, s.QP.MaxRecvWR(), 8)
+		_, err := verbs.NewReceiver(s.QP, verbs.ReceiverConfig{Size: 64})
 		require.Error(t, err)
-		t.Log(err, "; Err:", s.qp.Err())
-		require.NoError(t, s.qp.Close(), "nothing uses it")
+		t.Log(err, "; Err:", s.QP.Err())
+		require.NoError(t, s.QP.Close(), "nothing uses it")
 	})
 }
 
@@ -50,22 +51,22 @@ func TestReceiverThatCannotBeMade(t *testing.T) {
 func TestReceiverMessageAfterReset(t *testing.T) {
 	for _, init := range []bool{false, true} {
 		t.Run(fmt.Sprint("init ", init), func(t *testing.T) {
-			a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-			r, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+			a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			r, err := verbs.NewReceiver(b.QP, verbs.ReceiverConfig{Size: 64, Depth: 4})
 			require.NoError(t, err)
 			s := newRequester(t, a, verbs.RequesterConfig{})
-			require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 8)))
+			require.NoError(t, s.Send(t.Context(), a.MR.SGE(0, 8)))
 			time.Sleep(50 * time.Millisecond)
-			require.NoError(t, b.qp.ToReset())
+			require.NoError(t, b.QP.ToReset())
 			if init {
-				require.NoError(t, b.qp.Init())
+				require.NoError(t, b.QP.Init())
 			}
-			require.NoError(t, b.qp.Err())
+			require.NoError(t, b.QP.Err())
 			_, err = r.Receive(t.Context(), make([]byte, 64))
 			require.NoError(t, err, "it arrived before the reset")
-			assert.NoError(t, b.qp.Err(), "taking an old message ended the new life")
+			assert.NoError(t, b.QP.Err(), "taking an old message ended the new life")
 			require.NoError(t, r.Close())
-			assert.NoError(t, b.qp.Err(), "Close of a receiver that was cut off ended the new life")
+			assert.NoError(t, b.QP.Err(), "Close of a receiver that was cut off ended the new life")
 		})
 	}
 }
@@ -76,19 +77,19 @@ func TestReceiverBrokenQueue(t *testing.T) {
 		for _, cancellable := range []bool{false, true} {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint("polled ", cc.PollOnly, " cancellable ", cancellable, " callers ", n), func(t *testing.T) {
-					p := ports(t)
-					a := newSide(t, p[0], verbs.QPConfig{MaxSendWR: 256}, cc)
-					b := newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-					require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
-					require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
-					batch := a.batch(t, 64)
+					p := rig.Ports(t)
+					a := rig.NewSide(t, p[0], verbs.QPConfig{MaxSendWR: 256}, cc)
+					b := rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+					require.NoError(t, a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}))
+					require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
+					batch := a.Batch(t, 64)
 					for i := range 64 {
-						batch.Write(uint64(i), verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+						batch.Write(uint64(i), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 					}
 					_, err := batch.Post()
 					require.NoError(t, err)
 					time.Sleep(300 * time.Millisecond)
-					r, err := verbs.NewReceiver(a.qp, verbs.ReceiverConfig{Size: 64, Depth: 2})
+					r, err := verbs.NewReceiver(a.QP, verbs.ReceiverConfig{Size: 64, Depth: 2})
 					require.NoError(t, err)
 					ctx := context.Background()
 					if cancellable {
@@ -104,8 +105,8 @@ func TestReceiverBrokenQueue(t *testing.T) {
 						})
 					}
 					inTime(t, 8*time.Second, "Receive on a broken queue", wg.Wait)
-					if !errors.Is(a.qp.Err(), verbs.ErrOverrun) {
-						t.Errorf("Err is %v", a.qp.Err())
+					if !errors.Is(a.QP.Err(), verbs.ErrOverrun) {
+						t.Errorf("Err is %v", a.QP.Err())
 					}
 					inTime(t, 8*time.Second, "Close", func() { r.Close() })
 				})
@@ -125,11 +126,11 @@ func TestReceiverParkerLeft(t *testing.T) {
 	}
 	for try := range tries {
 		ok := t.Run(fmt.Sprint(try), func(t *testing.T) {
-			a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{Spin: -1}, verbs.ConnectConfig{})
-			big, err := a.pd.AllocMR(size, verbs.MRConfig{})
+			a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{Spin: -1}, verbs.ConnectConfig{})
+			big, err := a.PD.AllocMR(size, verbs.MRConfig{})
 			require.NoError(t, err)
 			defer big.Close()
-			r, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: size, Depth: 1})
+			r, err := verbs.NewReceiver(b.QP, verbs.ReceiverConfig{Size: size, Depth: 1})
 			require.NoError(t, err)
 			s := newRequester(t, a, verbs.RequesterConfig{})
 			require.NoError(t, s.Send(t.Context(), big.SGE(0, size)))
@@ -151,17 +152,17 @@ func TestReceiverParkerLeft(t *testing.T) {
 			cancel()
 			require.NoError(t, r.Close())
 			wg.Wait()
-			if b.qp.Err() != nil || n1 != size || m2.Len > 0 || !errors.Is(err2, context.DeadlineExceeded) {
-				t.Log("missed the window: ", b.qp.Err(), n1, m2.Len, err2)
+			if b.QP.Err() != nil || n1 != size || m2.Len > 0 || !errors.Is(err2, context.DeadlineExceeded) {
+				t.Log("missed the window: ", b.QP.Err(), n1, m2.Len, err2)
 				return
 			}
 			hit++
 			// The queue is the program's again.
-			b.recv(t, 1, 64)
-			require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 8)))
+			b.Recv(t, 1, 64)
+			require.NoError(t, s.Send(t.Context(), a.MR.SGE(0, 8)))
 			time.Sleep(50 * time.Millisecond)
 			var wcs [4]verbs.WC
-			n, err := b.cq.Poll(wcs[:])
+			n, err := b.CQ.Poll(wcs[:])
 			require.NoError(t, err)
 			require.Equal(t, 1, n, "somebody stole the completion")
 		})
@@ -174,26 +175,26 @@ func TestReceiverParkerLeft(t *testing.T) {
 
 // A reset beside Close begins a new life, which Close leaves alone.
 func TestReceiverCloseBesideReset(t *testing.T) {
-	p := ports(t)
-	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	p := rig.Ports(t)
+	s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
 	bad, rounds := 0, 0
 	for end := time.Now().Add(pressureTime()); time.Now().Before(end); rounds++ {
-		r, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rounds%8})
+		r, err := verbs.NewReceiver(s.QP, verbs.ReceiverConfig{Size: 64, Depth: 1 + rounds%8})
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		d := time.Duration(rand.IntN(300)) * time.Microsecond
 		wg.Go(func() { time.Sleep(d); assert.NoError(t, r.Close()) })
-		wg.Go(func() { time.Sleep(150 * time.Microsecond); assert.NoError(t, s.qp.ToReset()) })
+		wg.Go(func() { time.Sleep(150 * time.Microsecond); assert.NoError(t, s.QP.ToReset()) })
 		if !inTime(t, 10*time.Second, "Close beside ToReset", wg.Wait) {
 			return
 		}
-		if s.qp.State() == verbs.StateReset && s.qp.Err() != nil {
+		if s.QP.State() == verbs.StateReset && s.QP.Err() != nil {
 			if bad++; bad == 1 {
-				t.Log(s.qp.Err())
+				t.Log(s.QP.Err())
 			}
 		}
-		require.NoError(t, s.qp.ToReset())
-		require.NoError(t, s.qp.Init())
+		require.NoError(t, s.QP.ToReset())
+		require.NoError(t, s.QP.Init())
 	}
 	t.Log(rounds, "rounds")
 	if bad > 0 {
@@ -203,8 +204,8 @@ func TestReceiverCloseBesideReset(t *testing.T) {
 
 // Receivers come and go beside changes of state.
 func TestReceiverNewBesideReset(t *testing.T) {
-	p := ports(t)
-	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	p := rig.Ports(t)
+	s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	wg.Go(func() {
@@ -214,16 +215,16 @@ func TestReceiverNewBesideReset(t *testing.T) {
 				return
 			default:
 			}
-			s.qp.ToReset()
-			s.qp.Init()
+			s.QP.ToReset()
+			s.QP.Init()
 			if rand.IntN(3) == 0 {
-				s.qp.ToError()
+				s.QP.ToError()
 			}
 		}
 	})
 	n, made := 0, 0
 	for end := time.Now().Add(pressureTime()); time.Now().Before(end); n++ {
-		r, err := verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64, Depth: 4})
+		r, err := verbs.NewReceiver(s.QP, verbs.ReceiverConfig{Size: 64, Depth: 4})
 		if err != nil {
 			continue
 		}
@@ -244,55 +245,55 @@ func TestReceiverNewBesideReset(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Log(n, "rounds", made, "made")
-	require.NoError(t, s.qp.Close())
+	require.NoError(t, s.QP.Close())
 }
 
 // A datagram that is too long is dropped: a stranger does not end the service.
 func TestReceiverLongDatagram(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	r := newReceiver(t, b, verbs.ReceiverConfig{Size: 64, Depth: 4})
 	s := newRequester(t, a, verbs.RequesterConfig{})
 	for i := range 64 {
-		a.mr.Bytes()[i] = byte(i)
+		a.MR.Bytes()[i] = byte(i)
 	}
-	to := dest(t, a, b)
+	to := rig.Dest(t, a, b)
 	for _, n := range []int{65, 1000, 64} {
-		require.NoError(t, s.Do(ctx, func(l *verbs.List) { l.SendTo(to, a.mr.SGE(0, n)) }))
+		require.NoError(t, s.Do(ctx, func(l *verbs.List) { l.SendTo(to, a.MR.SGE(0, n)) }))
 	}
 	buf := make([]byte, 64)
 	m, err := r.Receive(ctx, buf)
-	t.Log(m.Len, err, b.qp.Err())
+	t.Log(m.Len, err, b.QP.Err())
 	require.NoError(t, err, "a stranger's datagram must not end the service")
 	require.Equal(t, 64, m.Len)
-	require.Equal(t, a.mr.Bytes()[:64], buf[:m.Len])
+	require.Equal(t, a.MR.Bytes()[:64], buf[:m.Len])
 }
 
 // Drain would take a receiver's completions.
 func TestReceiverIsNotDrained(t *testing.T) {
-	_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	_, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
-	err := b.qp.Drain(t.Context(), nil)
+	err := b.QP.Drain(t.Context(), nil)
 	t.Log(err)
 	require.ErrorIs(t, err, verbs.ErrInUse)
-	require.NoError(t, b.qp.Err(), "it was refused, and yet ended the queue pair")
+	require.NoError(t, b.QP.Err(), "it was refused, and yet ended the queue pair")
 }
 
 // 9: a queue pair in error, untold.
 func TestReceiverOfDeadQueuePair(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
-			_, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			_, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 			if told {
-				require.NoError(t, b.qp.ToError())
+				require.NoError(t, b.QP.ToError())
 			} else {
-				require.NoError(t, verbs.ErrorUntold(b.qp))
+				require.NoError(t, verbs.ErrorUntold(b.QP))
 			}
-			_, err := verbs.NewReceiver(b.qp, verbs.ReceiverConfig{Size: 64})
+			_, err := verbs.NewReceiver(b.QP, verbs.ReceiverConfig{Size: 64})
 			require.ErrorIs(t, err, verbs.ErrState)
-			require.NoError(t, b.qp.ToReset())
-			require.NoError(t, b.qp.Init())
+			require.NoError(t, b.QP.ToReset())
+			require.NoError(t, b.QP.Init())
 			newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
 		})
 	}
@@ -302,12 +303,12 @@ func TestReceiverOfDeadQueuePair(t *testing.T) {
 // go, with resets and errors, while the other one loses nothing.
 func TestReceiversShareAQueue(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
-		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
-		mk := func(s *side) *side {
-			q, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: s.qp.GID(), KeepReset: true})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		mk := func(s *rig.Side) *rig.Side {
+			q, err := s.PD.CreateQP(verbs.QPConfig{SendCQ: s.CQ, GID: s.QP.GID(), KeepReset: true})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, q.Close()) })
-			return &side{dev: s.dev, pd: s.pd, cq: s.cq, qp: q, mr: s.mr}
+			return &rig.Side{Dev: s.Dev, PD: s.PD, CQ: s.CQ, QP: q, MR: s.MR}
 		}
 		c, d := mk(a), mk(b)
 		stop := make(chan struct{})
@@ -324,8 +325,8 @@ func TestReceiversShareAQueue(t *testing.T) {
 					return
 				default:
 				}
-				binary.NativeEndian.PutUint64(a.mr.Bytes(), sent.Load())
-				if !assert.NoError(t, ra.Send(context.Background(), a.mr.SGE(0, 8))) {
+				binary.NativeEndian.PutUint64(a.MR.Bytes(), sent.Load())
+				if !assert.NoError(t, ra.Send(context.Background(), a.MR.SGE(0, 8))) {
 					return
 				}
 				sent.Add(1)
@@ -363,24 +364,24 @@ func TestReceiversShareAQueue(t *testing.T) {
 				default:
 				}
 				time.Sleep(3 * time.Millisecond)
-				b.cq.Resize(300 + 50*(n%5))
+				b.CQ.Resize(300 + 50*(n%5))
 			}
 		})
 		rounds := 0
 		for end := time.Now().Add(pressureTime()); time.Now().Before(end); rounds++ {
-			for _, s := range []*side{c, d} {
-				require.NoError(t, s.qp.ToReset())
-				require.NoError(t, s.qp.Init())
+			for _, s := range []*rig.Side{c, d} {
+				require.NoError(t, s.QP.ToReset())
+				require.NoError(t, s.QP.Init())
 			}
-			rc, err := verbs.NewReceiver(c.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
+			rc, err := verbs.NewReceiver(c.QP, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
 			require.NoError(t, err)
-			rd, err := verbs.NewReceiver(d.qp, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
+			rd, err := verbs.NewReceiver(d.QP, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
 			require.NoError(t, err)
-			require.NoError(t, c.qp.Connect(d.endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
-			require.NoError(t, d.qp.Connect(c.endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
-			sc, err := verbs.NewRequester(c.qp, verbs.RequesterConfig{})
+			require.NoError(t, c.QP.Connect(d.Endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
+			require.NoError(t, d.QP.Connect(c.Endpoint(t), verbs.ConnectConfig{AckTimeout: time.Millisecond, Retries: 1}))
+			sc, err := verbs.NewRequester(c.QP, verbs.RequesterConfig{})
 			require.NoError(t, err)
-			sd, err := verbs.NewRequester(d.qp, verbs.RequesterConfig{})
+			sd, err := verbs.NewRequester(d.QP, verbs.RequesterConfig{})
 			require.NoError(t, err)
 			var in sync.WaitGroup
 			for _, r := range []*verbs.Receiver{rc, rd, rc, rd} {
@@ -396,7 +397,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 					}
 				})
 			}
-			for s, from := range map[*verbs.Requester]verbs.SGE{sc: a.mr.SGE(64, 8), sd: b.mr.SGE(64, 8)} {
+			for s, from := range map[*verbs.Requester]verbs.SGE{sc: a.MR.SGE(64, 8), sd: b.MR.SGE(64, 8)} {
 				in.Go(func() {
 					for {
 						ctx, cancel := context.WithTimeout(long, time.Duration(rand.IntN(3000))*time.Microsecond)
@@ -411,7 +412,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 			time.Sleep(time.Duration(rand.IntN(10000)) * time.Microsecond)
 			acts := []func(){
 				func() { rc.Close() }, func() { rd.Close() }, func() { sc.Close() }, func() { sd.Close() },
-				func() { c.qp.ToError() }, func() { d.qp.ToError() }, func() { c.qp.ToReset() }, func() { d.qp.ToReset() },
+				func() { c.QP.ToError() }, func() { d.QP.ToError() }, func() { c.QP.ToReset() }, func() { d.QP.ToReset() },
 			}
 			rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 			for _, f := range acts {
@@ -440,18 +441,18 @@ func TestReceiversShareAQueue(t *testing.T) {
 // What shared receive queues receive would be nobody's in a receiver's completion
 // queue.
 func TestReceiverBesideSharedQueue(t *testing.T) {
-	p := ports(t)
-	s := newSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
-	srq, err := s.pd.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
+	p := rig.Ports(t)
+	s := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	srq, err := s.PD.CreateSRQ(verbs.SRQConfig{MaxWR: 16})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, srq.Close()) }()
-	cfg := verbs.QPConfig{SendCQ: s.cq, GID: s.qp.GID(), SRQ: srq}
-	q, err := s.pd.CreateQP(cfg)
+	cfg := verbs.QPConfig{SendCQ: s.CQ, GID: s.QP.GID(), SRQ: srq}
+	q, err := s.PD.CreateQP(cfg)
 	require.NoError(t, err)
-	_, err = verbs.NewReceiver(s.qp, verbs.ReceiverConfig{Size: 64})
+	_, err = verbs.NewReceiver(s.QP, verbs.ReceiverConfig{Size: 64})
 	require.ErrorIs(t, err, verbs.ErrInUse)
 	require.NoError(t, q.Close())
 	newReceiver(t, s, verbs.ReceiverConfig{Size: 64})
-	_, err = s.pd.CreateQP(cfg)
+	_, err = s.PD.CreateQP(cfg)
 	require.ErrorIs(t, err, verbs.ErrInUse)
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-func newReceiver(t testing.TB, s *side, cfg verbs.ReceiverConfig) *verbs.Receiver {
+func newReceiver(t testing.TB, s *rig.Side, cfg verbs.ReceiverConfig) *verbs.Receiver {
 	t.Helper()
-	r, err := verbs.NewReceiver(s.qp, cfg)
+	r, err := verbs.NewReceiver(s.QP, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
@@ -28,65 +29,65 @@ func newReceiver(t testing.TB, s *side, cfg verbs.ReceiverConfig) *verbs.Receive
 func TestReceiver(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
-			a, b := newPair(t, verbs.QPConfig{Type: typ}, cc, verbs.ConnectConfig{})
+			a, b := rig.NewPair(t, verbs.QPConfig{Type: typ}, cc, verbs.ConnectConfig{})
 			ctx := t.Context()
 			r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 9000, Depth: 4}), newRequester(t, a, verbs.RequesterConfig{})
 			buf := make([]byte, r.Size())
-			for i := range a.mr.Bytes()[:9000] {
-				a.mr.Bytes()[i] = byte(i % 251)
+			for i := range a.MR.Bytes()[:9000] {
+				a.MR.Bytes()[i] = byte(i % 251)
 			}
 			for _, n := range []int{0, 1, 9000, 12} {
-				require.NoError(t, s.Send(ctx, a.mr.SGE(0, n)))
+				require.NoError(t, s.Send(ctx, a.MR.SGE(0, n)))
 				m, err := r.Receive(ctx, buf)
 				require.NoError(t, err)
 				require.False(t, m.HasImm)
-				require.Equal(t, a.mr.Bytes()[:n], buf[:m.Len])
+				require.Equal(t, a.MR.Bytes()[:n], buf[:m.Len])
 			}
 			require.NoError(t, s.Do(ctx, func(l *verbs.List) {
-				l.SendImm(7, a.mr.SGE(0, 3))
-				l.WriteImm(8, b.mr.Region().At(64), a.mr.SGE(0, 100))
-				l.Send(a.mr.SGE(3, 3))
+				l.SendImm(7, a.MR.SGE(0, 3))
+				l.WriteImm(8, b.MR.Region().At(64), a.MR.SGE(0, 100))
+				l.Send(a.MR.SGE(3, 3))
 			}))
 			m, err := r.Receive(ctx, buf)
 			require.NoError(t, err)
 			require.True(t, m.HasImm)
 			require.EqualValues(t, 7, m.Imm)
-			require.Equal(t, a.mr.Bytes()[:3], buf[:m.Len])
+			require.Equal(t, a.MR.Bytes()[:3], buf[:m.Len])
 			m, err = r.Receive(ctx, buf)
 			require.NoError(t, err)
 			require.EqualValues(t, 8, m.Imm)
 			require.Zero(t, m.Len)
 			require.Equal(t, 100, m.Written)
-			require.Equal(t, a.mr.Bytes()[:100], b.mr.Bytes()[64:164])
+			require.Equal(t, a.MR.Bytes()[:100], b.MR.Bytes()[64:164])
 			m, err = r.Receive(ctx, buf)
 			require.NoError(t, err)
-			require.Equal(t, a.mr.Bytes()[3:6], buf[:m.Len])
+			require.Equal(t, a.MR.Bytes()[3:6], buf[:m.Len])
 		}
 	})
 }
 
 // A server of datagrams answers strangers.
 func TestReceiverOfDatagrams(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 	defer cancel()
 	ra, rb := newReceiver(t, a, verbs.ReceiverConfig{Size: 64}), newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
 	sa, sb := newRequester(t, a, verbs.RequesterConfig{}), newRequester(t, b, verbs.RequesterConfig{})
-	copy(a.mr.Bytes(), "who is there?")
-	require.NoError(t, sa.Do(ctx, func(l *verbs.List) { l.SendToImm(5, dest(t, a, b), a.mr.SGE(0, 13)) }))
+	copy(a.MR.Bytes(), "who is there?")
+	require.NoError(t, sa.Do(ctx, func(l *verbs.List) { l.SendToImm(5, rig.Dest(t, a, b), a.MR.SGE(0, 13)) }))
 	buf := make([]byte, 64)
 	m, err := rb.Receive(ctx, buf)
 	require.NoError(t, err)
 	require.Equal(t, "who is there?", string(buf[:m.Len]))
 	require.EqualValues(t, 5, m.Imm)
-	require.Equal(t, a.qp.Num(), m.SrcQP())
+	require.Equal(t, a.QP.Num(), m.SrcQP())
 
-	ah, err := m.CreateAH(b.pd, 1)
+	ah, err := m.CreateAH(b.PD, 1)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ah.Close()) }()
-	copy(b.mr.Bytes(), "me")
+	copy(b.MR.Bytes(), "me")
 	require.NoError(t, sb.Do(ctx, func(l *verbs.List) {
-		l.SendTo(verbs.Dest{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.mr.SGE(0, 2))
+		l.SendTo(verbs.Dest{AH: ah, QPN: m.SrcQP(), QKey: verbs.DefaultQKey}, b.MR.SGE(0, 2))
 	}))
 	m, err = ra.Receive(ctx, buf)
 	require.NoError(t, err)
@@ -98,8 +99,8 @@ func TestReceiverOfDatagrams(t *testing.T) {
 func TestReceiverForMany(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		const senders, receivers, each = 6, 4, 40
-		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
-		ends := []*side{a, b}
+		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		ends := []*rig.Side{a, b}
 		seen := [2]map[uint64]int{{}, {}}
 		var mu sync.Mutex
 		var sending, receiving sync.WaitGroup
@@ -109,8 +110,8 @@ func TestReceiverForMany(t *testing.T) {
 			for g := range senders {
 				sending.Go(func() {
 					for n := range each {
-						binary.NativeEndian.PutUint64(e.mr.Bytes()[64*g:], uint64(g*each+n))
-						if !assert.NoError(t, s.Send(ctx, e.mr.SGE(64*g, 8))) {
+						binary.NativeEndian.PutUint64(e.MR.Bytes()[64*g:], uint64(g*each+n))
+						if !assert.NoError(t, s.Send(ctx, e.MR.SGE(64*g, 8))) {
 							return
 						}
 					}
@@ -143,7 +144,7 @@ func TestReceiverForMany(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(seen[0]) == senders*each && len(seen[1]) == senders*each
-		}, testTimeout, time.Millisecond)
+		}, rig.Timeout, time.Millisecond)
 		done()
 		receiving.Wait()
 		for i := range seen {
@@ -157,24 +158,24 @@ func TestReceiverForMany(t *testing.T) {
 // What arrived before the end is had, then its cause; waiting calls end.
 func TestReceiverEnds(t *testing.T) {
 	ends := map[string]struct {
-		end  func(*side, *verbs.Receiver) error
+		end  func(*rig.Side, *verbs.Receiver) error
 		want error
 	}{
-		"error": {func(s *side, _ *verbs.Receiver) error { return s.qp.ToError() }, verbs.WCFlushed},
-		"reset": {func(s *side, _ *verbs.Receiver) error { return s.qp.ToReset() }, verbs.WCFlushed},
-		"alone": {func(s *side, _ *verbs.Receiver) error { return verbs.ErrorUntold(s.qp) }, verbs.WCFlushed},
-		"close": {func(_ *side, r *verbs.Receiver) error { return r.Close() }, verbs.ErrClosed},
+		"error": {func(s *rig.Side, _ *verbs.Receiver) error { return s.QP.ToError() }, verbs.WCFlushed},
+		"reset": {func(s *rig.Side, _ *verbs.Receiver) error { return s.QP.ToReset() }, verbs.WCFlushed},
+		"alone": {func(s *rig.Side, _ *verbs.Receiver) error { return verbs.ErrorUntold(s.QP) }, verbs.WCFlushed},
+		"close": {func(_ *rig.Side, r *verbs.Receiver) error { return r.Close() }, verbs.ErrClosed},
 	}
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
 		for name, e := range ends {
 			t.Run(name, func(t *testing.T) {
-				a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
-				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+				a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+				ctx, cancel := context.WithTimeout(t.Context(), rig.Timeout)
 				defer cancel()
 				r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64, Depth: 8}), newRequester(t, a, verbs.RequesterConfig{})
 				if name != "close" && name != "reset" {
 					for i := range 3 {
-						require.NoError(t, s.Send(ctx, a.mr.SGE(0, i+1)))
+						require.NoError(t, s.Send(ctx, a.MR.SGE(0, i+1)))
 					}
 					require.NoError(t, e.end(b, r))
 					for i := range 3 {
@@ -194,9 +195,9 @@ func TestReceiverEnds(t *testing.T) {
 				}
 				wg.Wait()
 				if name == "reset" {
-					require.NoError(t, b.qp.Init(), "the queue pair can begin anew")
+					require.NoError(t, b.QP.Init(), "the queue pair can begin anew")
 				} else {
-					require.Error(t, b.qp.Err())
+					require.Error(t, b.QP.Err())
 				}
 				require.NoError(t, r.Close())
 				require.NoError(t, r.Close())
@@ -209,35 +210,35 @@ func TestReceiverEnds(t *testing.T) {
 
 // A message that is too long ends the connection, and both sides hear why.
 func TestReceiverOfTooMuch(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64}), newRequester(t, a, verbs.RequesterConfig{})
-	err := s.Send(t.Context(), a.mr.SGE(0, 65))
+	err := s.Send(t.Context(), a.MR.SGE(0, 65))
 	if !errors.Is(err, verbs.WCRemoteOperation) { // rxe's answer
 		require.ErrorIs(t, err, verbs.WCRemoteInvalid)
 	}
 	_, err = r.Receive(t.Context(), make([]byte, 64))
 	require.ErrorIs(t, err, verbs.WCFlushed)
-	require.Error(t, b.qp.Err())
+	require.Error(t, b.QP.Err())
 	require.ErrorContains(t, err, "qp")
 }
 
 func TestReceiverRefuses(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	for _, cfg := range []verbs.ReceiverConfig{{Size: -1}, {Depth: -1}, {Depth: b.qp.MaxRecvWR() + 1}} {
-		_, err := verbs.NewReceiver(b.qp, cfg)
+	a, b := rig.NewPair(t, verbs.QPConfig{MaxRecvWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	for _, cfg := range []verbs.ReceiverConfig{{Size: -1}, {Depth: -1}, {Depth: b.QP.MaxRecvWR() + 1}} {
+		_, err := verbs.NewReceiver(b.QP, cfg)
 		require.ErrorIs(t, err, verbs.ErrAttributes, "%+v", cfg)
 	}
-	early, err := b.qp.NewRecvBatch(1)
+	early, err := b.QP.NewRecvBatch(1)
 	require.NoError(t, err)
 	r := newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
-	_, err = verbs.NewReceiver(b.qp, verbs.ReceiverConfig{})
+	_, err = verbs.NewReceiver(b.QP, verbs.ReceiverConfig{})
 	require.ErrorIs(t, err, verbs.ErrInUse)
-	require.ErrorIs(t, b.qp.Close(), verbs.ErrInUse)
-	early.Recv(1, b.mr.SGE(0, 8))
+	require.ErrorIs(t, b.QP.Close(), verbs.ErrInUse)
+	early.Recv(1, b.MR.SGE(0, 8))
 	_, err = early.Post()
 	require.ErrorIs(t, err, verbs.ErrInUse)
 	var wcs [1]verbs.WC
-	_, err = b.cq.Poll(wcs[:])
+	_, err = b.CQ.Poll(wcs[:])
 	require.ErrorIs(t, err, verbs.ErrInUse)
 	_, err = r.Receive(t.Context(), make([]byte, 63))
 	require.ErrorIs(t, err, verbs.ErrAttributes)
@@ -246,7 +247,7 @@ func TestReceiverRefuses(t *testing.T) {
 	_, err = r.Receive(ended, make([]byte, 64))
 	require.ErrorIs(t, err, context.Canceled)
 	s := newRequester(t, a, verbs.RequesterConfig{})
-	require.NoError(t, s.Send(t.Context(), a.mr.SGE(0, 5)))
+	require.NoError(t, s.Send(t.Context(), a.MR.SGE(0, 5)))
 	m, err := r.Receive(t.Context(), make([]byte, 64))
 	require.NoError(t, err)
 	require.Equal(t, 5, m.Len)
@@ -254,11 +255,11 @@ func TestReceiverRefuses(t *testing.T) {
 
 func TestReceiverDoesNotAllocate(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
-		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
 		r, s := newReceiver(t, b, verbs.ReceiverConfig{Size: 64}), newRequester(t, a, verbs.RequesterConfig{})
 		ctx, buf := t.Context(), make([]byte, 64)
 		require.Zero(t, testing.AllocsPerRun(50, func() {
-			if err := s.Send(ctx, a.mr.SGE(0, 8)); err != nil {
+			if err := s.Send(ctx, a.MR.SGE(0, 8)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.Receive(ctx, buf); err != nil {

@@ -20,18 +20,18 @@ type RecvBatch struct {
 // NewRecvBatch makes a batch of up to n receives; n above the queue's capacity
 // ([QP.MaxRecvWR]) is refused.
 func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
-	if err := q.life.open("make receive batch for"); err != nil {
+	if err := q.life.Open("make receive batch for"); err != nil {
 		return nil, err
 	}
 	if q.srq != nil {
-		return nil, opError("make receive batch for", q.life.label, ErrAttributes, "it receives from ", q.srq.life.label)
+		return nil, opError("make receive batch for", q.life.Label, ErrAttributes, "it receives from ", q.srq.life.Label)
 	}
 	if n <= 0 || n > int(q.cap.MaxRecvWR) {
-		return nil, opError("make receive batch for", q.life.label, ErrAttributes, n, " receives; the queue holds ", q.cap.MaxRecvWR)
+		return nil, opError("make receive batch for", q.life.Label, ErrAttributes, n, " receives; the queue holds ", q.cap.MaxRecvWR)
 	}
 	chain, err := cgo.NewRecvChain(n, max(int(q.cap.MaxRecvSGE), 1))
 	if err != nil {
-		return nil, opError("make receive batch for", q.life.label, err)
+		return nil, opError("make receive batch for", q.life.Label, err)
 	}
 	b := &RecvBatch{qp: q, chain: chain, wrs: chain.WRs}
 	runtime.AddCleanup(b, (*cgo.RecvChain).Free, chain)
@@ -40,9 +40,9 @@ func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
 
 func (b *RecvBatch) label() string {
 	if b.srq != nil {
-		return b.srq.life.label
+		return b.srq.life.Label
 	}
-	return b.qp.life.label
+	return b.qp.life.Label
 }
 
 // Len is the number of receives added since the last Post or Reset.
@@ -92,20 +92,20 @@ func (b *RecvBatch) Post() (n int, err error) {
 	}
 	q := b.qp
 	if q.State() == StateReset {
-		return 0, opError("post receive to", q.life.label, ErrState, "it is in ", StateReset)
+		return 0, opError("post receive to", q.life.Label, ErrState, "it is in ", StateReset)
 	}
 	if r := q.receiver.Load(); r != nil && r.batch != b {
-		return 0, opError("post receive to", q.life.label, ErrInUse, "a Receiver has its receives")
+		return 0, opError("post receive to", q.life.Label, ErrInUse, "a Receiver has its receives")
 	} else if r == nil {
 		if err := q.recvCQ.unrouted("post receive that completes in"); err != nil {
 			return 0, err
 		}
 	}
-	if !q.life.enter() {
-		return 0, opError("post receive to", q.life.label, ErrClosed)
+	if !q.life.Enter() {
+		return 0, opError("post receive to", q.life.Label, ErrClosed)
 	}
 	n, err = cgo.PostRecv(q.qp, b.chain, b.n)
-	q.life.exit()
+	q.life.Exit()
 	if err != nil {
 		err = q.postError("post receive to", err)
 	}

@@ -111,7 +111,7 @@ const defaultLinger = time.Second
 func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	const op = "make requester for"
 	refuse := func(detail ...any) (*Requester, error) {
-		return nil, opError(op, qp.life.label, ErrAttributes, detail...)
+		return nil, opError(op, qp.life.Label, ErrAttributes, detail...)
 	}
 	switch {
 	case qp.typ == DCT || qp.typ == RawPacket || qp.typ.unconnected():
@@ -119,20 +119,20 @@ func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	case qp.pd == nil || qp.sendCQ == nil:
 		return refuse("other code made it")
 	case qp.sendCQ.solicited:
-		return refuse("its completions do not wake: ", qp.sendCQ.life.label, " is SolicitedOnly")
+		return refuse("its completions do not wake: ", qp.sendCQ.life.Label, " is SolicitedOnly")
 	case qp.srq != nil && qp.recvCQ == qp.sendCQ:
-		return refuse("what it receives from ", qp.srq.life.label, " completes in the same queue: give it a RecvCQ")
+		return refuse("what it receives from ", qp.srq.life.Label, " completes in the same queue: give it a RecvCQ")
 	case cfg.Linger < -1:
 		return refuse("Linger ", cfg.Linger)
 	case cfg.Linger == 0:
 		cfg.Linger = defaultLinger
 	}
-	if err := qp.life.adopt("requester"); err != nil {
+	if err := qp.life.Adopt("requester"); err != nil {
 		return nil, err
 	}
 	r, err := newRequester(qp, cfg)
 	if err != nil {
-		qp.life.release("requester")
+		qp.life.Release("requester")
 		return nil, err
 	}
 	return r, nil
@@ -167,7 +167,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	defer qp.modify.Unlock()
 	if !qp.requester.CompareAndSwap(nil, r) {
 		qp.sendCQ.unroute(r.index, n, false)
-		return nil, errors.Join(opError("make requester for", qp.life.label, ErrInUse, "it has one"), r.results.Close())
+		return nil, errors.Join(opError("make requester for", qp.life.Label, ErrInUse, "it has one"), r.results.Close())
 	}
 	return r, nil
 }
@@ -197,7 +197,7 @@ func (r *Requester) Close() error {
 	r.answered()
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
-	r.qp.life.release("requester")
+	r.qp.life.Release("requester")
 	return r.results.Close()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // inTime runs f, which must end in time.
@@ -32,8 +33,8 @@ func inTime(t *testing.T, d time.Duration, what string, f func()) bool {
 }
 
 // bare is a requester that the test closes itself.
-func bare(t *testing.T, s *side) *verbs.Requester {
-	r, err := verbs.NewRequester(s.qp, verbs.RequesterConfig{})
+func bare(t *testing.T, s *rig.Side) *verbs.Requester {
+	r, err := verbs.NewRequester(s.QP, verbs.RequesterConfig{})
 	require.NoError(t, err)
 	return r
 }
@@ -41,10 +42,10 @@ func bare(t *testing.T, s *side) *verbs.Requester {
 // What goroutines do to a requester and its queue pair at the same time.
 func TestRequesterUnderPressure(t *testing.T) {
 	t.Run("second Wait of an old Pending", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := bare(t, a)
-		ctx, far := t.Context(), b.mr.Region()
-		w := func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) }
+		ctx, far := t.Context(), b.MR.Region()
+		w := func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) }
 		p1, err := r.Start(ctx, w)
 		require.NoError(t, err)
 		require.NoError(t, p1.Wait(ctx))
@@ -57,28 +58,28 @@ func TestRequesterUnderPressure(t *testing.T) {
 		inTime(t, 5*time.Second, "Close", func() { r.Close() })
 	})
 	t.Run("failed receive", func(t *testing.T) {
-		pp := ports(t)
-		a, b := newSide(t, pp[0], verbs.QPConfig{}, verbs.CQConfig{}), newSide(t, pp[1], verbs.QPConfig{}, verbs.CQConfig{})
-		rcq, err := a.dev.CreateCQ(verbs.CQConfig{})
+		pp := rig.Ports(t)
+		a, b := rig.NewSide(t, pp[0], verbs.QPConfig{}, verbs.CQConfig{}), rig.NewSide(t, pp[1], verbs.QPConfig{}, verbs.CQConfig{})
+		rcq, err := a.Dev.CreateCQ(verbs.CQConfig{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, rcq.Close()) })
-		q, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: rcq, GID: pp[0].gid})
+		q, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, RecvCQ: rcq, GID: pp[0].GID})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, q.Close()) })
 		e, err := q.Endpoint()
 		require.NoError(t, err)
-		require.NoError(t, q.Connect(b.endpoint(t), verbs.ConnectConfig{}))
-		require.NoError(t, b.qp.Connect(e, verbs.ConnectConfig{}))
+		require.NoError(t, q.Connect(b.Endpoint(t), verbs.ConnectConfig{}))
+		require.NoError(t, b.QP.Connect(e, verbs.ConnectConfig{}))
 		r, err := verbs.NewRequester(q, verbs.RequesterConfig{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, r.Close()) })
 		rb, err := q.NewRecvBatch(1)
 		require.NoError(t, err)
-		rb.Recv(1, a.mr.SGE(0, 8))
+		rb.Recv(1, a.MR.SGE(0, 8))
 		_, err = rb.Post()
 		require.NoError(t, err)
-		sb := b.batch(t, 1)
-		sb.Send(1, verbs.Signaled, b.mr.SGE(0, 64))
+		sb := b.Batch(t, 1)
+		sb.Send(1, verbs.Signaled, b.MR.SGE(0, 64))
 		_, err = sb.Post()
 		require.NoError(t, err)
 		var wcs [1]verbs.WC
@@ -95,18 +96,18 @@ func TestRequesterUnderPressure(t *testing.T) {
 		begin := time.Now()
 		ctx2, cancel2 := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel2()
-		err = r.Write(ctx2, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		err = r.Write(ctx2, b.MR.Region().At(0), a.MR.SGE(0, 8))
 		t.Logf("then a WRITE after %v: %v; Err %v", time.Since(begin), err, q.Err())
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Error("the WRITE hung")
 		}
 	})
 	t.Run("batch of another queue pair", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-		second, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.qp.GID()})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		second, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, GID: a.QP.GID()})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, second.Close()) })
-		peer, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, GID: b.qp.GID()})
+		peer, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, GID: b.QP.GID()})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, peer.Close()) })
 		e, err := peer.Endpoint()
@@ -118,22 +119,22 @@ func TestRequesterUnderPressure(t *testing.T) {
 		newRequester(t, a, verbs.RequesterConfig{})
 		bt, err := second.NewBatch(1)
 		require.NoError(t, err)
-		bt.Write(7, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 8))
+		bt.Write(7, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 		if _, err = bt.Post(); !errors.Is(err, verbs.ErrInUse) {
 			t.Errorf("posted past the requester: %v", err)
 		}
 	})
 	t.Run("queue full though all wait", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{MaxSendWR: 2}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 2}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := newRequester(t, a, verbs.RequesterConfig{})
-		ctx, far := context.Background(), b.mr.Region()
+		ctx, far := context.Background(), b.MR.Region()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		full := map[string]int{}
 		for g := range 4 {
 			wg.Go(func() {
 				for range 300 {
-					p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(8*g, 8)) })
+					p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(8*g, 8)) })
 					if err != nil {
 						mu.Lock()
 						full[err.Error()]++
@@ -152,59 +153,59 @@ func TestRequesterUnderPressure(t *testing.T) {
 		}
 	})
 	t.Run("second Close at the same time", func(t *testing.T) {
-		a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := newRequester(t, a, verbs.RequesterConfig{})
 		var wg sync.WaitGroup
-		wg.Go(func() { r.Send(context.Background(), a.mr.SGE(0, 8)) })
+		wg.Go(func() { r.Send(context.Background(), a.MR.SGE(0, 8)) })
 		time.Sleep(50 * time.Millisecond)
 		wg.Go(func() { r.Close() })
-		for a.qp.Err() == nil {
+		for a.QP.Err() == nil {
 			runtime.Gosched()
 		}
 		require.NoError(t, r.Close())
-		if err := a.qp.Close(); err != nil {
+		if err := a.QP.Close(); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()
 	})
 	t.Run("revived", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := bare(t, a)
-		ctx, far := t.Context(), b.mr.Region()
+		ctx, far := t.Context(), b.MR.Region()
 		bad := 0
 		for range 100 {
-			require.NoError(t, b.qp.ToReset())
+			require.NoError(t, b.QP.ToReset())
 			var ps []verbs.Pending
 			for range 8 {
-				p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+				p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
 				require.NoError(t, err)
 				ps = append(ps, p)
 			}
-			require.NoError(t, a.qp.ToError())
+			require.NoError(t, a.QP.ToError())
 			for _, p := range ps {
 				require.Error(t, p.Wait(ctx))
 			}
-			if !inTime(t, 5*time.Second, "ToReset", func() { require.NoError(t, a.qp.ToReset()) }) {
+			if !inTime(t, 5*time.Second, "ToReset", func() { require.NoError(t, a.QP.ToReset()) }) {
 				return
 			}
-			require.NoError(t, a.qp.Init())
-			require.NoError(t, b.qp.Init())
-			require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
-			err := a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{})
+			require.NoError(t, a.QP.Init())
+			require.NoError(t, b.QP.Init())
+			require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
+			err := a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{})
 			for k := 0; k < 20 && err == nil; k++ {
-				err = r.Write(ctx, far.At(0), a.mr.SGE(0, 8))
+				err = r.Write(ctx, far.At(0), a.MR.SGE(0, 8))
 			}
 			if err != nil {
 				if bad++; bad == 1 {
-					t.Logf("Err %v: %v", a.qp.Err(), err)
+					t.Logf("Err %v: %v", a.QP.Err(), err)
 				}
 				time.Sleep(20 * time.Millisecond)
-				a.qp.ToReset()
-				a.qp.Init()
-				b.qp.ToReset()
-				b.qp.Init()
-				require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
-				require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
+				a.QP.ToReset()
+				a.QP.Init()
+				b.QP.ToReset()
+				b.QP.Init()
+				require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
+				require.NoError(t, a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}))
 			}
 		}
 		if bad > 0 {
@@ -213,9 +214,9 @@ func TestRequesterUnderPressure(t *testing.T) {
 		inTime(t, 5*time.Second, "Close", func() { r.Close() })
 	})
 	t.Run("credits", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
 		r := bare(t, a)
-		far := b.mr.Region()
+		far := b.MR.Region()
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for g := range 3 {
@@ -225,7 +226,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						r.Write(context.Background(), far.At(0), a.mr.SGE(8*g, 8))
+						r.Write(context.Background(), far.At(0), a.MR.SGE(8*g, 8))
 					}
 				}
 			})
@@ -233,18 +234,18 @@ func TestRequesterUnderPressure(t *testing.T) {
 		end := time.Now().Add(3 * time.Second)
 		n := 0
 		for ; time.Now().Before(end); n++ {
-			if !inTime(t, 5*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+			if !inTime(t, 5*time.Second, "ToReset", func() { a.QP.ToReset() }) {
 				return
 			}
 			if have, capacity := verbs.Credits(r); have > capacity {
 				t.Errorf("round %d: %d credits of %d", n, have, capacity)
 				break
 			}
-			a.qp.Init()
-			b.qp.ToReset()
-			b.qp.Init()
-			b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{})
-			a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{})
+			a.QP.Init()
+			b.QP.ToReset()
+			b.QP.Init()
+			b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{})
+			a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{})
 			time.Sleep(time.Millisecond)
 		}
 		t.Log(n, "rounds")
@@ -256,17 +257,17 @@ func TestRequesterUnderPressure(t *testing.T) {
 	for name, cc := range map[string]verbs.CQConfig{"events": {}, "polled": {PollOnly: true}} {
 		for _, cancellable := range []bool{false, true} {
 			t.Run(fmt.Sprint("reset under a waiting call ", name, " ", cancellable), func(t *testing.T) {
-				a, _ := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+				a, _ := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
 				r := bare(t, a)
 				ctx := context.Background()
 				if cancellable {
 					ctx = t.Context()
 				}
 				var wg sync.WaitGroup
-				wg.Go(func() { r.Send(ctx, a.mr.SGE(0, 8)) })
+				wg.Go(func() { r.Send(ctx, a.MR.SGE(0, 8)) })
 				time.Sleep(100 * time.Millisecond)
 				begin := time.Now()
-				if inTime(t, 8*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+				if inTime(t, 8*time.Second, "ToReset", func() { a.QP.ToReset() }) {
 					t.Log(time.Since(begin))
 					wg.Wait()
 					r.Close()
@@ -276,9 +277,9 @@ func TestRequesterUnderPressure(t *testing.T) {
 	}
 	for name, cc := range map[string]verbs.CQConfig{"events": {}, "polled": {PollOnly: true}} {
 		t.Run("no room and a context that ended "+name, func(t *testing.T) {
-			a, _ := newPair(t, verbs.QPConfig{MaxSendWR: 1}, cc, verbs.ConnectConfig{})
+			a, _ := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, cc, verbs.ConnectConfig{})
 			r := bare(t, a)
-			p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) }) // no receive
+			p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) }) // no receive
 			require.NoError(t, err)
 			time.Sleep(20 * time.Millisecond)
 			ended, cancel := context.WithCancel(t.Context())
@@ -288,7 +289,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 				time.AfterFunc(50*time.Millisecond, cancel)
 			}
 			if inTime(t, 4*time.Second, "a call whose context has ended", func() {
-				if err := r.Send(ended, a.mr.SGE(0, 8)); !errors.Is(err, context.Canceled) {
+				if err := r.Send(ended, a.MR.SGE(0, 8)); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			}) {
@@ -303,11 +304,11 @@ func TestRequesterUnderPressure(t *testing.T) {
 
 // What is under way when a requester comes, goes, or loses its queue pair.
 func TestRequesterComesAndGoes(t *testing.T) {
-	late := func(t *testing.T, b *side) {
+	late := func(t *testing.T, b *rig.Side) {
 		time.AfterFunc(50*time.Millisecond, func() {
-			rb, err := b.qp.NewRecvBatch(1)
+			rb, err := b.QP.NewRecvBatch(1)
 			if err == nil {
-				rb.Recv(1, b.mr.SGE(0, 64))
+				rb.Recv(1, b.MR.SGE(0, 64))
 				_, err = rb.Post()
 			}
 			if err != nil {
@@ -316,34 +317,34 @@ func TestRequesterComesAndGoes(t *testing.T) {
 		})
 	}
 	t.Run("success before reset", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		r := newRequester(t, a, verbs.RequesterConfig{})
-		p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) })
+		p, err := r.Start(t.Context(), func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })
 		require.NoError(t, err)
 		late(t, b)
-		b.wait(t, 1)
+		b.Wait(t, 1)
 		time.Sleep(300 * time.Millisecond)
-		require.NoError(t, a.qp.ToReset())
+		require.NoError(t, a.QP.ToReset())
 		if err := p.Wait(t.Context()); err != nil {
 			t.Errorf("it had succeeded: %v", err)
 		}
 	})
 	t.Run("Wait under way", func(t *testing.T) {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		got := make(chan string, 1)
 		go func() {
 			var wcs [1]verbs.WC
-			n, err := a.cq.Wait(ctx, wcs[:])
+			n, err := a.CQ.Wait(ctx, wcs[:])
 			got <- fmt.Sprint(n, " ", err)
 		}()
 		time.Sleep(100 * time.Millisecond)
-		r, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+		r, err := verbs.NewRequester(a.QP, verbs.RequesterConfig{})
 		if err != nil {
 			return
 		}
-		p, err := r.Start(ctx, func(l *verbs.List) { l.Send(a.mr.SGE(0, 8)) })
+		p, err := r.Start(ctx, func(l *verbs.List) { l.Send(a.MR.SGE(0, 8)) })
 		require.NoError(t, err)
 		late(t, b)
 		time.Sleep(500 * time.Millisecond)
@@ -355,12 +356,12 @@ func TestRequesterComesAndGoes(t *testing.T) {
 		inTime(t, 5*time.Second, "Close", func() { r.Close() })
 	})
 	t.Run("new requester while a state changes", func(t *testing.T) {
-		a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for range 300 {
-				a.qp.ToReset()
-				a.qp.ToError()
+				a.QP.ToReset()
+				a.QP.ToError()
 			}
 		})
 		for range 100 {
@@ -372,7 +373,7 @@ func TestRequesterComesAndGoes(t *testing.T) {
 	for _, n := range []int{4, 32} {
 		for _, cancellable := range []bool{false, true} {
 			t.Run(fmt.Sprint("reset under waiting calls ", n, " ", cancellable), func(t *testing.T) {
-				a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+				a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 				r := bare(t, a)
 				ctx := context.Background()
 				if cancellable {
@@ -380,11 +381,11 @@ func TestRequesterComesAndGoes(t *testing.T) {
 				}
 				var wg sync.WaitGroup
 				for range n {
-					wg.Go(func() { r.Send(ctx, a.mr.SGE(0, 8)) })
+					wg.Go(func() { r.Send(ctx, a.MR.SGE(0, 8)) })
 				}
 				time.Sleep(100 * time.Millisecond)
 				begin := time.Now()
-				if inTime(t, 8*time.Second, "ToReset", func() { a.qp.ToReset() }) {
+				if inTime(t, 8*time.Second, "ToReset", func() { a.QP.ToReset() }) {
 					t.Log(time.Since(begin))
 					wg.Wait()
 					r.Close()
@@ -395,13 +396,13 @@ func TestRequesterComesAndGoes(t *testing.T) {
 }
 
 func TestRequesterNeeds(t *testing.T) {
-	a, _ := newPair(t, verbs.QPConfig{}, verbs.CQConfig{SolicitedOnly: true}, verbs.ConnectConfig{})
-	_, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	a, _ := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{SolicitedOnly: true}, verbs.ConnectConfig{})
+	_, err := verbs.NewRequester(a.QP, verbs.RequesterConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes, "nothing would wake it")
-	q, _ := verbs.Wrap(a.qp.Raw(), a.cq.Raw(), 8)
+	q, _ := verbs.Wrap(a.QP.Raw(), a.CQ.Raw(), 8)
 	_, err = verbs.NewRequester(q, verbs.RequesterConfig{})
 	require.ErrorIs(t, err, verbs.ErrAttributes, "other code's")
-	_, err = verbs.NewRequester(a.qp, verbs.RequesterConfig{Linger: -2})
+	_, err = verbs.NewRequester(a.QP, verbs.RequesterConfig{Linger: -2})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
@@ -409,26 +410,26 @@ func TestRequesterNeeds(t *testing.T) {
 // acknowledgement of a WRITE before it that was sent again covers it. READs are
 // left out of that acknowledgement (ack_psn of rxe_resp.c): they have their data.
 func TestReadsBehindLostWrites(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 4 * time.Millisecond, Retries: 7})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 4 * time.Millisecond, Retries: 7})
 	if lab.In() { // so that the acknowledgement of a WRITE gets lost with the answer to the READ behind it
 		lab.ImpairWire(t, lab.Impairment{Burst: lab.Burst{Begin: 0.05, End: 0.3}})
 	}
-	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
 	const places, size = 32, 64
 	for i := range places {
-		(&stamped{b: b.mr.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
+		(&stamped{b: b.MR.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
 	}
 	rounds := 4000
 	if testing.Short() {
 		rounds = 400
 	}
-	buf := &stamped{b: a.mr.Bytes()[:size]}
+	buf := &stamped{b: a.MR.Bytes()[:size]}
 	for n := range rounds {
 		place := n % places
 		buf.put(0)
-		write, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(65536), a.mr.SGE(65536, size)) })
+		write, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(65536), a.MR.SGE(65536, size)) })
 		require.NoError(t, err)
-		err = r.Read(t.Context(), far.At(uint64(place*size)), a.mr.SGE(0, size))
+		err = r.Read(t.Context(), far.At(uint64(place*size)), a.MR.SGE(0, size))
 		require.NoError(t, errors.Join(err, write.Wait(t.Context())))
 		require.True(t, buf.is(uint64(place+1)), "READ %d answered %x", n, buf.b[:8])
 	}

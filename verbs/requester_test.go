@@ -17,11 +17,12 @@ import (
 
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
-func newRequester(t testing.TB, s *side, cfg verbs.RequesterConfig) *verbs.Requester {
+func newRequester(t testing.TB, s *rig.Side, cfg verbs.RequesterConfig) *verbs.Requester {
 	t.Helper()
-	r, err := verbs.NewRequester(s.qp, cfg)
+	r, err := verbs.NewRequester(s.QP, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
@@ -35,21 +36,21 @@ func eachCQ(t *testing.T, f func(t *testing.T, cc verbs.CQConfig)) {
 
 func TestRequester(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
-		p := ports(t)
-		a, b := newSide(t, p[0], verbs.QPConfig{}, cc), newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
-		require.NoError(t, a.qp.Connect(b.endpoint(t), verbs.ConnectConfig{}))
-		require.NoError(t, b.qp.Connect(a.endpoint(t), verbs.ConnectConfig{}))
+		p := rig.Ports(t)
+		a, b := rig.NewSide(t, p[0], verbs.QPConfig{}, cc), rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+		require.NoError(t, a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}))
+		require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
 		r, ctx := newRequester(t, a, verbs.RequesterConfig{}), t.Context()
-		b.recv(t, 1, 64)
-		far := b.mr.Region()
+		b.Recv(t, 1, 64)
+		far := b.MR.Region()
 
-		copy(b.mr.Bytes()[4096:], "to be read")
-		require.NoError(t, r.Read(ctx, far.At(4096), a.mr.SGE(0, 10)))
-		require.Equal(t, "to be read", string(a.mr.Bytes()[:10]))
-		copy(a.mr.Bytes(), "written!")
-		require.NoError(t, r.Write(ctx, far.At(8192), a.mr.SGE(0, 8)))
-		require.NoError(t, r.Read(ctx, far.At(8192), a.mr.SGE(64, 8)))
-		require.Equal(t, "written!", string(a.mr.Bytes()[64:72]))
+		copy(b.MR.Bytes()[4096:], "to be read")
+		require.NoError(t, r.Read(ctx, far.At(4096), a.MR.SGE(0, 10)))
+		require.Equal(t, "to be read", string(a.MR.Bytes()[:10]))
+		copy(a.MR.Bytes(), "written!")
+		require.NoError(t, r.Write(ctx, far.At(8192), a.MR.SGE(0, 8)))
+		require.NoError(t, r.Read(ctx, far.At(8192), a.MR.SGE(64, 8)))
+		require.Equal(t, "written!", string(a.MR.Bytes()[64:72]))
 		old, err := r.FetchAdd(ctx, far.At(256), 5)
 		require.NoError(t, err)
 		require.Zero(t, old)
@@ -59,27 +60,27 @@ func TestRequester(t *testing.T) {
 		old, err = r.CmpSwap(ctx, far.At(256), 5, 10)
 		require.NoError(t, err)
 		require.EqualValues(t, 9, old, "it stays")
-		require.NoError(t, r.Send(ctx, a.mr.SGE(0, 8)))
-		require.Equal(t, 8, b.wait(t, 1)[0].Len())
+		require.NoError(t, r.Send(ctx, a.MR.SGE(0, 8)))
+		require.Equal(t, 8, b.Wait(t, 1)[0].Len())
 
 		// A list in order, and lists that are started before any is over.
 		require.NoError(t, r.Do(ctx, func(l *verbs.List) {
-			l.Write(far.At(0), a.mr.SGE(0, 8))
-			l.Read(far.At(0), a.mr.SGE(128, 8))
+			l.Write(far.At(0), a.MR.SGE(0, 8))
+			l.Read(far.At(0), a.MR.SGE(128, 8))
 			require.Equal(t, 2, l.Len())
 		}))
-		require.Equal(t, "written!", string(a.mr.Bytes()[128:136]))
+		require.Equal(t, "written!", string(a.MR.Bytes()[128:136]))
 		var started []verbs.Pending
 		for i := range 100 {
 			p, err := r.Start(ctx, func(l *verbs.List) {
-				l.FetchAdd(far.At(512), 1, a.mr.SGE(1024+8*i, 8))
+				l.FetchAdd(far.At(512), 1, a.MR.SGE(1024+8*i, 8))
 			})
 			require.NoError(t, err)
 			started = append(started, p)
 		}
 		for i, p := range started {
 			require.NoError(t, p.Wait(ctx))
-			require.EqualValues(t, i, verbs.Uint64(a.mr.Bytes(), 1024+8*i))
+			require.EqualValues(t, i, verbs.Uint64(a.MR.Bytes(), 1024+8*i))
 		}
 		require.ErrorIs(t, started[7].Wait(ctx), verbs.ErrState, "a second time")
 		require.ErrorIs(t, verbs.Pending{}.Wait(ctx), verbs.ErrState)
@@ -87,65 +88,65 @@ func TestRequester(t *testing.T) {
 }
 
 func TestRequesterRefusals(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{MaxSendWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	early := a.batch(t, 1)
-	r, err := verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 8}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	early := a.Batch(t, 1)
+	r, err := verbs.NewRequester(a.QP, verbs.RequesterConfig{})
 	require.NoError(t, err)
-	ctx, far := t.Context(), b.mr.Region()
+	ctx, far := t.Context(), b.MR.Region()
 
-	_, err = verbs.NewRequester(a.qp, verbs.RequesterConfig{})
+	_, err = verbs.NewRequester(a.QP, verbs.RequesterConfig{})
 	require.ErrorIs(t, err, verbs.ErrInUse)
-	require.ErrorIs(t, a.qp.Close(), verbs.ErrInUse)
-	early.Read(1, verbs.Signaled, far.At(0), a.mr.SGE(0, 8))
+	require.ErrorIs(t, a.QP.Close(), verbs.ErrInUse)
+	early.Read(1, verbs.Signaled, far.At(0), a.MR.SGE(0, 8))
 	_, err = early.Post()
 	require.ErrorIs(t, err, verbs.ErrInUse)
 	var wcs [1]verbs.WC
-	_, err = a.cq.Poll(wcs[:])
+	_, err = a.CQ.Poll(wcs[:])
 	require.ErrorIs(t, err, verbs.ErrInUse)
-	_, err = a.cq.Wait(ctx, wcs[:])
+	_, err = a.CQ.Wait(ctx, wcs[:])
 	require.ErrorIs(t, err, verbs.ErrInUse)
-	require.ErrorIs(t, a.qp.Drain(ctx, nil), verbs.ErrInUse)
-	recv, err := a.qp.NewRecvBatch(1)
+	require.ErrorIs(t, a.QP.Drain(ctx, nil), verbs.ErrInUse)
+	recv, err := a.QP.NewRecvBatch(1)
 	require.NoError(t, err)
-	recv.Recv(1, a.mr.SGE(0, 8))
+	recv.Recv(1, a.MR.SGE(0, 8))
 	_, err = recv.Post()
 	require.ErrorIs(t, err, verbs.ErrInUse, "its completion would be nobody's")
 
-	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(bufSize, 8)), verbs.ErrRange)
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.MR.SGE(rig.BufSize, 8)), verbs.ErrRange)
 	require.ErrorIs(t, r.Do(ctx, func(*verbs.List) {}), verbs.ErrAttributes)
 	require.ErrorIs(t, r.Do(ctx, func(l *verbs.List) {
-		for range a.qp.MaxSendWR() + 1 {
-			l.Read(far.At(0), a.mr.SGE(0, 8))
+		for range a.QP.MaxSendWR() + 1 {
+			l.Read(far.At(0), a.MR.SGE(0, 8))
 		}
 	}), verbs.ErrBatchFull)
-	require.Panics(t, func() { r.Do(ctx, func(l *verbs.List) { l.Read(far.At(0), a.mr.SGE(0, 8)); panic("no") }) })
+	require.Panics(t, func() { r.Do(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)); panic("no") }) })
 	_, err = r.FetchAdd(ctx, far.At(4), 1)
 	require.ErrorIs(t, err, verbs.ErrRange)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for range 20 { // room is not lost with requests that were refused
-		require.NoError(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)))
+		require.NoError(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)))
 	}
-	require.NoError(t, r.Read(ended, far.At(0), a.mr.SGE(0, 8)), "there was room")
+	require.NoError(t, r.Read(ended, far.At(0), a.MR.SGE(0, 8)), "there was room")
 
 	var left []verbs.Pending
-	for range a.qp.MaxSendWR() {
-		p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.mr.SGE(0, 8)) })
+	for range a.QP.MaxSendWR() {
+		p, err := r.Start(ctx, func(l *verbs.List) { l.Read(far.At(0), a.MR.SGE(0, 8)) })
 		require.NoError(t, err)
 		left = append(left, p)
 	}
-	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)), verbs.ErrQueueFull, "all places are taken for good")
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)), verbs.ErrQueueFull, "all places are taken for good")
 	for _, p := range left {
 		require.NoError(t, p.Wait(ctx))
 	}
-	require.NoError(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)))
+	require.NoError(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)))
 
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
-	require.ErrorIs(t, r.Read(ctx, far.At(0), a.mr.SGE(0, 8)), verbs.ErrClosed)
-	early.Read(1, verbs.Signaled, far.At(0), a.mr.SGE(0, 8))
-	a.do(t, early, 1)
-	require.NoError(t, a.qp.Err())
+	require.ErrorIs(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)), verbs.ErrClosed)
+	early.Read(1, verbs.Signaled, far.At(0), a.MR.SGE(0, 8))
+	a.Do(t, early, 1)
+	require.NoError(t, a.QP.Err())
 }
 
 // stamped is a buffer of which somebody else would be seen to write to it.
@@ -190,20 +191,20 @@ func TestRequesterForMany(t *testing.T) {
 func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	const goroutines, size, places = 16, 256, 64
 	seed := testseed.New(t)
-	p := ports(t)
-	a, b := newSide(t, p[0], verbs.QPConfig{MaxSendWR: 12}, cc), newSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	p := rig.Ports(t)
+	a, b := rig.NewSide(t, p[0], verbs.QPConfig{MaxSendWR: 12}, cc), rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
 	// On a host with other work an answer may come late, and is asked for again.
 	patient := verbs.ConnectConfig{AckTimeout: 4 * time.Second}
-	qps := []*verbs.QP{a.qp}
+	qps := []*verbs.QP{a.QP}
 	{
-		second, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: p[0].gid, MaxSendWR: 3})
+		second, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, GID: p[0].GID, MaxSendWR: 3})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, second.Close()) })
-		peer, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, GID: p[1].gid})
+		peer, err := b.PD.CreateQP(verbs.QPConfig{SendCQ: b.CQ, GID: p[1].GID})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, peer.Close()) })
 		qps = append(qps, second)
-		for i, far := range []*verbs.QP{b.qp, peer} {
+		for i, far := range []*verbs.QP{b.QP, peer} {
 			e, err := far.Endpoint()
 			require.NoError(t, err)
 			require.NoError(t, qps[i].Connect(e, patient))
@@ -213,7 +214,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		}
 	}
 	for i := range places {
-		(&stamped{b: b.mr.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
+		(&stamped{b: b.MR.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
 	}
 	var rs []*verbs.Requester
 	for _, q := range qps {
@@ -221,7 +222,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		require.NoError(t, err)
 		rs = append(rs, r)
 	}
-	far := b.mr.Region()
+	far := b.MR.Region()
 	ops := 400
 	if testing.Short() {
 		ops = 60
@@ -232,7 +233,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 	for g := range goroutines {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(g)))
-			buf := &stamped{b: a.mr.Bytes()[g*size : (g+1)*size]}
+			buf := &stamped{b: a.MR.Bytes()[g*size : (g+1)*size]}
 			buf.put(rng.Uint64())
 			for n := range ops {
 				ctx, cancel := t.Context(), context.CancelFunc(func() {})
@@ -253,10 +254,10 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 					}
 				case 1:
 					buf.put(uint64(g + 1))
-					err = r.Write(ctx, far.At(uint64(65536+g*size)), a.mr.SGE(g*size, size))
+					err = r.Write(ctx, far.At(uint64(65536+g*size)), a.MR.SGE(g*size, size))
 					buf.put(rng.Uint64())
 				default:
-					err = r.Read(ctx, far.At(uint64(place*size)), a.mr.SGE(g*size, size))
+					err = r.Read(ctx, far.At(uint64(place*size)), a.MR.SGE(g*size, size))
 					if err == nil && !buf.is(uint64(place+1)) {
 						t.Errorf("READ of place %d answered something else", place+1)
 					}
@@ -294,7 +295,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		require.NoError(t, r.Close())
 		if !cut && !lost.Load() {
 			require.NoError(t, r.QP().Err())
-			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.mr.Bytes(), places*size+8*i))
+			require.EqualValues(t, added[i].Load(), verbs.Uint64(b.MR.Bytes(), places*size+8*i))
 		}
 	}
 }
@@ -320,15 +321,15 @@ func (c *endsAfter) Err() error {
 // Whenever a context ends, the queue pair has its time to be done with memory.
 func TestRequesterContextEndsAnywhere(t *testing.T) {
 	for _, linger := range []time.Duration{0, -1} {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
-		r, far := newRequester(t, a, verbs.RequesterConfig{Linger: linger}), b.mr.Region()
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{Linger: linger}), b.MR.Region()
 		for n := range int32(60) {
 			ctx := &endsAfter{Context: context.Background(), done: make(chan struct{})}
 			ctx.left.Store(n + 1)
-			if err := r.Read(ctx, far.At(0), a.mr.SGE(0, bufSize)); err != nil {
+			if err := r.Read(ctx, far.At(0), a.MR.SGE(0, rig.BufSize)); err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			}
-			require.NoError(t, a.qp.Err(), "the context ended after %d questions", n)
+			require.NoError(t, a.QP.Err(), "the context ended after %d questions", n)
 		}
 	}
 }
@@ -337,16 +338,16 @@ func TestRequesterContextEndsAnywhere(t *testing.T) {
 // it. If nobody tells, that is the cause, for the queue pair too.
 func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 	for _, told := range []bool{true, false} {
-		a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
-		require.NoError(t, verbs.ErrorUntold(a.qp))
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
+		require.NoError(t, verbs.ErrorUntold(a.QP))
 		if told {
-			time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, a.qp.ToError()) })
+			time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, a.QP.ToError()) })
 		}
-		err := r.Read(t.Context(), far.At(0), a.mr.SGE(0, 8))
+		err := r.Read(t.Context(), far.At(0), a.MR.SGE(0, 8))
 		require.ErrorIs(t, err, verbs.WCFlushed)
-		require.Error(t, a.qp.Err())
-		require.ErrorContains(t, err, errors.Unwrap(a.qp.Err()).Error())
+		require.Error(t, a.QP.Err())
+		require.ErrorContains(t, err, errors.Unwrap(a.QP.Err()).Error())
 		if told {
 			require.ErrorContains(t, err, "moved it to ERROR")
 		} else {
@@ -354,43 +355,43 @@ func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 		}
 		_, err = r.FetchAdd(t.Context(), far.At(0), 1)
 		require.ErrorIs(t, err, verbs.WCFlushed)
-		require.ErrorContains(t, err, errors.Unwrap(a.qp.Err()).Error())
+		require.ErrorContains(t, err, errors.Unwrap(a.QP.Err()).Error())
 	}
 }
 
 // A peer that is gone: the error has the operation, the peer and the reason, and
 // that of the requests behind it has the same reason.
 func TestRequesterOfDeadPeer(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
-	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
-	done := a.qp.Done()
-	require.NoError(t, r.Write(t.Context(), far.At(0), a.mr.SGE(0, 8)))
-	require.NoError(t, a.qp.Err())
-	require.NoError(t, b.qp.ToReset())
-	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
+	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
+	done := a.QP.Done()
+	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
+	require.NoError(t, a.QP.Err())
+	require.NoError(t, b.QP.ToReset())
+	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
 	require.NoError(t, err)
-	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.mr.SGE(0, 8)) })
+	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
 	require.NoError(t, err)
 	err = p.Wait(t.Context())
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
-	require.ErrorContains(t, err, b.endpoint(t).GID.String())
+	require.ErrorContains(t, err, b.Endpoint(t).GID.String())
 	err = behind.Wait(t.Context())
 	require.ErrorIs(t, err, verbs.WCFlushed)
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
 	<-done
-	require.ErrorIs(t, a.qp.Err(), verbs.WCRetryExceeded)
-	err = r.Read(t.Context(), far.At(0), a.mr.SGE(0, 8))
+	require.ErrorIs(t, a.QP.Err(), verbs.WCRetryExceeded)
+	err = r.Read(t.Context(), far.At(0), a.MR.SGE(0, 8))
 	require.ErrorIs(t, err, verbs.WCRetryExceeded, "nothing is posted any more")
 	t.Log(err)
 }
 
 // With nothing configured a dead peer is noticed within seconds.
 func TestDeadPeerIsNoticed(t *testing.T) {
-	a, b := newPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r := newRequester(t, a, verbs.RequesterConfig{})
-	require.NoError(t, b.qp.ToReset())
+	require.NoError(t, b.QP.ToReset())
 	begin := time.Now()
-	require.ErrorIs(t, r.Read(t.Context(), b.mr.Region().At(0), a.mr.SGE(0, 8)), verbs.WCRetryExceeded)
+	require.ErrorIs(t, r.Read(t.Context(), b.MR.Region().At(0), a.MR.SGE(0, 8)), verbs.WCRetryExceeded)
 	t.Logf("after %v", time.Since(begin))
 	require.Less(t, time.Since(begin), 5*time.Second)
 }
@@ -399,35 +400,35 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 // the context ends the call, and the queue pair with it.
 func TestRequesterLingers(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
-		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
 		r := newRequester(t, a, verbs.RequesterConfig{Linger: 300 * time.Millisecond})
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		var wg sync.WaitGroup
 		wg.Go(func() { // another's, that has all the time
-			err := r.Write(t.Context(), b.mr.Region().At(0), a.mr.SGE(64, 8))
+			err := r.Write(t.Context(), b.MR.Region().At(0), a.MR.SGE(64, 8))
 			if err != nil && !errors.Is(err, verbs.WCFlushed) {
 				t.Error(err)
 			}
 		})
-		err := r.Send(ctx, a.mr.SGE(0, 8))
+		err := r.Send(ctx, a.MR.SGE(0, 8))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, verbs.WCFlushed)
 		require.WithinRange(t, time.Now(), begin.Add(400*time.Millisecond), begin.Add(10*time.Second))
 		wg.Wait()
-		require.ErrorIs(t, a.qp.Err(), context.DeadlineExceeded)
+		require.ErrorIs(t, a.QP.Err(), context.DeadlineExceeded)
 	})
 }
 
 // Close ends calls that wait.
 func TestRequesterCloses(t *testing.T) {
-	a, _ := newPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	a, _ := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r := newRequester(t, a, verbs.RequesterConfig{})
 	var wg sync.WaitGroup
 	for range 3 { // one is under way, the others wait for room
 		wg.Go(func() {
-			if err := r.Send(t.Context(), a.mr.SGE(0, 8)); !errors.Is(err, verbs.ErrClosed) {
+			if err := r.Send(t.Context(), a.MR.SGE(0, 8)); !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		})
@@ -435,13 +436,13 @@ func TestRequesterCloses(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, r.Close())
 	wg.Wait()
-	require.ErrorIs(t, a.qp.Err(), verbs.ErrClosed)
+	require.ErrorIs(t, a.QP.Err(), verbs.ErrClosed)
 }
 
 func TestRequesterDoesNotAllocate(t *testing.T) {
 	eachCQ(t, func(t *testing.T, cc verbs.CQConfig) {
-		a, b := newPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
-		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.mr.Region()
+		a, b := rig.NewPair(t, verbs.QPConfig{}, cc, verbs.ConnectConfig{})
+		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
 		background, cancellable := context.Background(), t.Context()
 		n := 0
 		require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -449,11 +450,11 @@ func TestRequesterDoesNotAllocate(t *testing.T) {
 			if n++; n%2 == 0 {
 				ctx = cancellable
 			}
-			err := r.Read(ctx, far.At(0), a.mr.SGE(0, 64))
+			err := r.Read(ctx, far.At(0), a.MR.SGE(0, 64))
 			_, err2 := r.FetchAdd(ctx, far.At(0), 1)
 			err3 := r.Do(ctx, func(l *verbs.List) {
-				l.Write(far.At(64), a.mr.SGE(0, 64))
-				l.Write(far.At(128), a.mr.SGE(0, 64))
+				l.Write(far.At(64), a.MR.SGE(0, 64))
+				l.Write(far.At(128), a.MR.SGE(0, 64))
 			})
 			if err := errors.Join(err, err2, err3); err != nil {
 				t.Error(err)

@@ -67,7 +67,7 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	if c.shares > 0 {
-		return nil, 0, opError(op, c.life.label, ErrInUse, "what shared receive queues receive completes there too")
+		return nil, 0, opError(op, c.life.Label, ErrInUse, "what shared receive queues receive completes there too")
 	}
 	if rt = c.router.Load(); rt == nil {
 		if rt = c.idle; rt == nil {
@@ -77,7 +77,7 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	}
 	if need := rt.reserved + n; need > c.Depth() {
 		if err := c.grow(need); err != nil {
-			return nil, 0, opError(op, c.life.label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
+			return nil, 0, opError(op, c.life.Label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
 		}
 	}
 	table := slices.Clone(*rt.table.Load())
@@ -86,7 +86,7 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	} else if at = uint64(len(table)); at < mostRouted {
 		table = append(table, nil)
 	} else {
-		return nil, 0, opError(op, c.life.label, ErrAttributes, mostRouted, " requesters and receivers")
+		return nil, 0, opError(op, c.life.Label, ErrAttributes, mostRouted, " requesters and receivers")
 	}
 	table[at] = r
 	rt.table.Store(&table)
@@ -104,7 +104,7 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 
 func (c *CQ) grow(depth int) error {
 	if depth > c.dev.attr.MaxCQE {
-		return opError("resize", c.life.label, ErrAttributes, "the device allows ", c.dev.attr.MaxCQE)
+		return opError("resize", c.life.Label, ErrAttributes, "the device allows ", c.dev.attr.MaxCQE)
 	}
 	return c.resize(depth)
 }
@@ -157,7 +157,7 @@ func (c *CQ) unrouted(op string) error {
 	if c == nil || c.router.Load() == nil { // nil: see Wrap
 		return nil
 	}
-	return opError(op, c.life.label, ErrInUse, "a Requester or Receiver takes its completions")
+	return opError(op, c.life.Label, ErrInUse, "a Requester or Receiver takes its completions")
 }
 
 // look has completions handed out, for who has the turn, and gives the turn

@@ -16,7 +16,7 @@ func bareRouter(requesters, slots int) *router {
 	table := make([]routed, requesters)
 	for i := range table {
 		r := &Requester{router: rt, index: uint64(i), slots: make([]slot, slots), qp: &QP{typ: RC}}
-		r.qp.life.label = "qp"
+		r.qp.life.Label = "qp"
 		r.capacity = int32(slots)
 		r.credits.Store(r.capacity)
 		for k := range r.slots {

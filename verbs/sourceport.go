@@ -43,15 +43,15 @@ func FlowLabelFor(port uint16) uint32 {
 // [ConnectConfig.FlowLabel], see [FlowLabelFor]. Safe for concurrent use.
 func (q *QP) SetUDPSourcePort(port uint16) error {
 	const op = "set UDP source port of"
-	return q.life.with(op, func() error {
+	return q.life.With(op, func() error {
 		switch {
 		case q.typ != RC && q.typ != UC:
-			return opError(op, q.life.label, ErrUnsupported, "only RC and UC have one of their own; an address handle has a flow label")
+			return opError(op, q.life.Label, ErrUnsupported, "only RC and UC have one of their own; an address handle has a flow label")
 		case port < firstSourcePort:
-			return opError(op, q.life.label, ErrAttributes, "port ", port, ": RoCE v2 uses those from ", firstSourcePort, " on")
+			return opError(op, q.life.Label, ErrAttributes, "port ", port, ": RoCE v2 uses those from ", firstSourcePort, " on")
 		}
 		return q.onMlx5(op, reasonOnlyOfMlx5, func() error {
-			return opError(op, q.life.label, unsupported(cgo.Mlx5SetUDPSourcePort(q.qp, port)), "port ", port, ": the firmware may lack rts2rts_qp_udp_sport, the process access to DEVX")
+			return opError(op, q.life.Label, unsupported(cgo.Mlx5SetUDPSourcePort(q.qp, port)), "port ", port, ": the firmware may lack rts2rts_qp_udp_sport, the process access to DEVX")
 		})
 	})
 }
@@ -62,15 +62,15 @@ func (q *QP) SetUDPSourcePort(port uint16) error {
 // than mlx5, this is [ErrUnsupported]. Safe for concurrent use.
 func (q *QP) SetLAGPort(port int) error {
 	const op = "set LAG port of"
-	return q.life.with(op, func() error {
+	return q.life.With(op, func() error {
 		if port < 1 || port > 255 {
-			return opError(op, q.life.label, ErrAttributes, "port ", port)
+			return opError(op, q.life.Label, ErrAttributes, "port ", port)
 		}
 		if q.typ == DCT || q.typ == SRD {
-			return opError(op, q.life.label, ErrUnsupported, q.typ, " has none")
+			return opError(op, q.life.Label, ErrUnsupported, q.typ, " has none")
 		}
 		return q.onMlx5(op, "only mlx5 has LAG ports", func() error {
-			return opError(op, q.life.label, unsupported(cgo.Mlx5SetLAGPort(q.qp, uint8(port))), "port ", port, ": are the ports bonded?")
+			return opError(op, q.life.Label, unsupported(cgo.Mlx5SetLAGPort(q.qp, uint8(port))), "port ", port, ": are the ports bonded?")
 		})
 	})
 }
@@ -80,11 +80,11 @@ func (q *QP) SetLAGPort(port int) error {
 // queue pair and the errors are as for [QP.SetLAGPort].
 func (q *QP) LAGPort() (port, active int, err error) {
 	const op = "query LAG port of"
-	err = q.life.with(op, func() error {
+	err = q.life.With(op, func() error {
 		return q.onMlx5(op, "only mlx5 has LAG ports", func() error {
 			p, a, err := cgo.Mlx5LAGPort(q.qp)
 			port, active = int(p), int(a)
-			return opError(op, q.life.label, unsupported(err), "are the ports bonded?")
+			return opError(op, q.life.Label, unsupported(err), "are the ports bonded?")
 		})
 	})
 	return port, active, err
@@ -94,12 +94,12 @@ func (q *QP) LAGPort() (port, active int, err error) {
 // libmlx5 must not see another provider's, and knows one errno for both.
 func (q *QP) onMlx5(op, reason string, f func() error) error {
 	if !cgo.Mlx5Supported(q.pd.dev.ctx) {
-		return opError(op, q.life.label, ErrUnsupported, reason)
+		return opError(op, q.life.Label, ErrUnsupported, reason)
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	if s := q.State(); s != StateRTS {
-		return opError(op, q.life.label, ErrState, fmt.Sprintf("%v; it takes %v", s, StateRTS))
+		return opError(op, q.life.Label, ErrState, fmt.Sprintf("%v; it takes %v", s, StateRTS))
 	}
 	return f()
 }

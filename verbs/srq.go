@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // SRQConfig says how to make a shared receive queue.
@@ -16,7 +17,7 @@ type SRQConfig struct {
 // SRQ is a shared receive queue: receives that whichever of its queue pairs
 // needs one takes, in order. Its methods are safe for concurrent use.
 type SRQ struct {
-	life life
+	life life.Life
 	pd   *PD
 	srq  cgo.SRQ
 	attr cgo.SRQAttr
@@ -34,12 +35,12 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		return nil, opError("create srq on", p.dev.name, ErrAttributes, "negative capacity")
 	}
 	s := &SRQ{pd: p, attr: cgo.SRQAttr{MaxWR: uint32(cfg.MaxWR), MaxSGE: uint32(cfg.MaxSGE)}}
-	if err := s.life.born("srq", label("srq"), &p.life); err != nil {
+	if err := s.life.Born("srq", life.Label("srq"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if s.srq, err = cgo.CreateSRQ(p.pd, &s.attr); err != nil {
-		p.life.release("srq")
+		p.life.Release("srq")
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
@@ -52,7 +53,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 // Close destroys the queue; receives in it get no completion. It is refused
 // with [ErrInUse] while a queue pair uses it.
 func (s *SRQ) Close() error {
-	return s.life.close("srq", nil, func() error {
+	return s.life.Close("srq", nil, func() error {
 		async := s.pd.dev.async
 		return unwatching(async, async.srqs, uint64(s.srq), func() error { return cgo.DestroySRQ(s.srq) })
 	})
@@ -65,35 +66,35 @@ func (s *SRQ) MaxWR() int { return int(s.attr.MaxWR) }
 // Arm again after it.
 func (s *SRQ) Arm(limit int) error {
 	const maskLimit = 1 << 1
-	return s.life.with("arm", func() error {
+	return s.life.With("arm", func() error {
 		a := cgo.SRQAttr{Limit: uint32(limit)}
 		err := cgo.ModifySRQ(s.srq, &a, maskLimit)
 		if isErrno(err, syscall.EINVAL) {
 			err = class(ErrAttributes, err)
 		}
-		return opError("arm", s.life.label, unsupported(err), "limit ", limit, " of ", s.attr.MaxWR)
+		return opError("arm", s.life.Label, unsupported(err), "limit ", limit, " of ", s.attr.MaxWR)
 	})
 }
 
 // Limit is the limit that is armed, or 0.
 func (s *SRQ) Limit() (int, error) {
 	var a cgo.SRQAttr
-	err := s.life.with("query", func() error { return opError("query", s.life.label, cgo.QuerySRQ(s.srq, &a)) })
+	err := s.life.With("query", func() error { return opError("query", s.life.Label, cgo.QuerySRQ(s.srq, &a)) })
 	return int(a.Limit), err
 }
 
 // NewRecvBatch makes a batch of up to n receives for the queue. Several batches
 // may post to one queue concurrently.
 func (s *SRQ) NewRecvBatch(n int) (*RecvBatch, error) {
-	if err := s.life.open("make receive batch for"); err != nil {
+	if err := s.life.Open("make receive batch for"); err != nil {
 		return nil, err
 	}
 	if n <= 0 || n > int(s.attr.MaxWR) {
-		return nil, opError("make receive batch for", s.life.label, ErrAttributes, n, " receives; the queue holds ", s.attr.MaxWR)
+		return nil, opError("make receive batch for", s.life.Label, ErrAttributes, n, " receives; the queue holds ", s.attr.MaxWR)
 	}
 	chain, err := cgo.NewRecvChain(n, max(int(s.attr.MaxSGE), 1))
 	if err != nil {
-		return nil, opError("make receive batch for", s.life.label, err)
+		return nil, opError("make receive batch for", s.life.Label, err)
 	}
 	b := &RecvBatch{srq: s, chain: chain, wrs: chain.WRs}
 	runtime.AddCleanup(b, (*cgo.RecvChain).Free, chain)
@@ -102,16 +103,16 @@ func (s *SRQ) NewRecvBatch(n int) (*RecvBatch, error) {
 
 func (b *RecvBatch) postShared() (n int, err error) {
 	s := b.srq
-	if !s.life.enter() {
-		return 0, opError("post receive to", s.life.label, ErrClosed)
+	if !s.life.Enter() {
+		return 0, opError("post receive to", s.life.Label, ErrClosed)
 	}
 	n, err = cgo.PostSRQRecv(s.srq, b.chain, b.n)
-	s.life.exit()
+	s.life.Exit()
 	switch {
 	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN):
 		err = class(ErrQueueFull, err)
 	case isErrno(err, syscall.EINVAL):
 		err = class(ErrAttributes, err)
 	}
-	return n, opError("post receive to", s.life.label, err)
+	return n, opError("post receive to", s.life.Label, err)
 }

@@ -37,13 +37,13 @@ func (m *MR) word(off int) *uint64 {
 // order, in one piece, not before anything that the program read earlier. It
 // answers [ErrRange] for a word that is misaligned or outside.
 func (m *MR) Load64(off int) (uint64, error) {
-	if !m.life.enter() {
-		return 0, opError("load from", m.life.label, ErrClosed)
+	if !m.life.Enter() {
+		return 0, opError("load from", m.life.Label, ErrClosed)
 	}
-	defer m.life.exit()
+	defer m.life.Exit()
 	w := m.word(off)
 	if w == nil {
-		return 0, opError("load from", m.life.label, ErrRange, "offset ", off)
+		return 0, opError("load from", m.life.Label, ErrRange, "offset ", off)
 	}
 	return atomic.LoadUint64(w), nil
 }
@@ -51,13 +51,13 @@ func (m *MR) Load64(off int) (uint64, error) {
 // Store64 writes the aligned word at offset off in one piece. It is not atomic
 // against RDMA atomics on devices whose [AtomicCap] is [AtomicHCA].
 func (m *MR) Store64(off int, v uint64) error {
-	if !m.life.enter() {
-		return opError("store to", m.life.label, ErrClosed)
+	if !m.life.Enter() {
+		return opError("store to", m.life.Label, ErrClosed)
 	}
-	defer m.life.exit()
+	defer m.life.Exit()
 	w := m.word(off)
 	if w == nil {
-		return opError("store to", m.life.label, ErrRange, "offset ", off)
+		return opError("store to", m.life.Label, ErrRange, "offset ", off)
 	}
 	atomic.StoreUint64(w, v)
 	return nil

@@ -20,7 +20,7 @@ import (
 // Repeated calls with one context do not allocate.
 func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if c.wait.file == nil {
-		return 0, opError("wait for", c.life.label, ErrAttributes, "made with PollOnly")
+		return 0, opError("wait for", c.life.Label, ErrAttributes, "made with PollOnly")
 	}
 	if len(wcs) == 0 {
 		return 0, nil
@@ -31,12 +31,12 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	select {
 	case c.wait.turn <- struct{}{}:
 	case <-ctx.Done():
-		return 0, opError("wait for", c.life.label, ctx.Err())
+		return 0, opError("wait for", c.life.Label, ctx.Err())
 	}
 	defer func() { <-c.wait.turn }()
 
 	if err := ctx.Err(); err != nil {
-		return 0, opError("wait for", c.life.label, err)
+		return 0, opError("wait for", c.life.Label, err)
 	}
 	n, err := c.poll(wcs, c.spin)
 	for n == 0 && err == nil {
@@ -108,12 +108,12 @@ func (w *waiter) init(c *CQ, file *os.File) error {
 // and forgets older edges before the first call: what is requested or found
 // missing inside a call cannot be missed by the parking that follows.
 func (w *waiter) waitStep(uintptr) bool {
-	if !w.cq.life.enter() {
+	if !w.cq.life.Enter() {
 		w.err = ErrClosed
 		return true
 	}
 	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
-	w.cq.life.exit()
+	w.cq.life.Exit()
 	if w.n == 0 && w.err == nil && w.cq.overrun.Load() {
 		w.err = ErrOverrun
 	}
@@ -127,7 +127,7 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	w.wcs, w.n, w.err = wcs, 0, nil
 	err := w.conn.Read(w.step)
 	w.wcs = nil
-	label := w.cq.life.label
+	label := w.cq.life.Label
 	switch {
 	case err == nil && errors.Is(w.err, ErrClosed):
 		return 0, opError("wait for", label, ErrClosed)

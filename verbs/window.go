@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
 // WindowType is how a memory window is bound (enum ibv_mw_type).
@@ -23,7 +24,7 @@ const (
 // given out and taken back without registering anything (InfiniBand
 // specification, volume 1, section 10.6.7).
 type Window struct {
-	life life
+	life life.Life
 	pd   *PD
 	mw   cgo.MW
 	typ  WindowType
@@ -38,22 +39,22 @@ type Window struct {
 func (p *PD) AllocWindow(t WindowType) (*Window, error) {
 	w := &Window{pd: p, typ: t}
 	if t != Window1 && t != Window2 {
-		return nil, opError("allocate window in", p.life.label, ErrAttributes, "type ", uint32(t))
+		return nil, opError("allocate window in", p.life.Label, ErrAttributes, "type ", uint32(t))
 	}
-	if err := w.life.born("mw", label("mw"), &p.life); err != nil {
+	if err := w.life.Born("mw", life.Label("mw"), &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	if w.mw, w.rkey, err = cgo.AllocMW(p.pd, uint32(t)); err != nil {
-		p.life.release("mw")
-		return nil, opError("allocate window in", p.life.label, unsupported(err))
+		p.life.Release("mw")
+		return nil, opError("allocate window in", p.life.Label, unsupported(err))
 	}
 	return w, nil
 }
 
 // Close ends the window's access and frees it.
 func (w *Window) Close() error {
-	return w.life.close("mw", nil, func() error {
+	return w.life.Close("mw", nil, func() error {
 		if err := cgo.DeallocMW(w.mw); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (w *Window) Region() Region {
 // rebind keeps the region open that the window stands on.
 func (w *Window) rebind(mr *MR) {
 	if w.mr != nil {
-		w.mr.life.release("mw")
+		w.mr.life.Release("mw")
 	}
 	w.mr = mr
 }
@@ -83,15 +84,15 @@ func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access
 	const op = "bind"
 	switch {
 	case w.typ != t:
-		return opError(op, w.life.label, ErrAttributes, "a window of type ", uint32(w.typ), "; type 1 is bound by Bind, type 2 by a batch")
-	case w.pd != q.pd || mr.life.parents[0] != &q.pd.life:
-		return opError(op, w.life.label, ErrAttributes, "window, region and queue pair of different protection domains")
+		return opError(op, w.life.Label, ErrAttributes, "a window of type ", uint32(w.typ), "; type 1 is bound by Bind, type 2 by a batch")
+	case w.pd != q.pd || mr.pd != q.pd:
+		return opError(op, w.life.Label, ErrAttributes, "window, region and queue pair of different protection domains")
 	case mr.access&BindWindow == 0:
-		return opError(op, w.life.label, ErrAttributes, mr.life.label, " was registered without BindWindow")
+		return opError(op, w.life.Label, ErrAttributes, mr.life.Label, " was registered without BindWindow")
 	case access&(RemoteWrite|RemoteAtomic) != 0 && mr.access&LocalWrite == 0:
-		return opError(op, w.life.label, ErrAttributes, "remote writes to a region without LocalWrite")
+		return opError(op, w.life.Label, ErrAttributes, "remote writes to a region without LocalWrite")
 	case off < 0 || n < 0 || off > mr.Len() || n > mr.Len()-off:
-		return opError(op, w.life.label, ErrRange, "offset ", off, ", length ", n)
+		return opError(op, w.life.Label, ErrRange, "offset ", off, ", length ", n)
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ func (w *Window) bindable(q *QP, t WindowType, mr *MR, off, n int, access Access
 // The region stays open until the window is bound elsewhere or closed. Queue
 // pairs made with [QPConfig.Extended] have no such windows.
 func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, access Access) error {
-	if err := w.life.open("bind"); err != nil {
+	if err := w.life.Open("bind"); err != nil {
 		return err
 	}
 	if err := w.bindable(q, Window1, mr, off, n, access); err != nil {
@@ -112,19 +113,19 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 	}
 	if q.path != cgo.PostPlain {
 		// ibv_bind_mw posts past the count of what is in the queue.
-		return opError("bind", w.life.label, ErrUnsupported, "a window of type 1 on a queue pair made with Extended")
+		return opError("bind", w.life.Label, ErrUnsupported, "a window of type 1 on a queue pair made with Extended")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.life.with("bind", func() error {
-		return q.life.with("post send to", func() error {
-			if err := mr.life.adopt("mw"); err != nil {
+	return w.life.With("bind", func() error {
+		return q.life.With("post send to", func() error {
+			if err := mr.life.Adopt("mw"); err != nil {
 				return err
 			}
 			rkey, err := cgo.BindMW(q.qp, w.mw, id, uint32(flags), mr.mr, mr.addr+uint64(off), uint64(n), uint32(access))
 			if err != nil {
-				mr.life.release("mw")
-				return opError("bind", w.life.label, unsupported(err))
+				mr.life.Release("mw")
+				return opError("bind", w.life.Label, unsupported(err))
 			}
 			w.rebind(mr)
 			w.rkey, w.region = rkey, Region{Addr: mr.addr + uint64(off), Length: uint64(n), RKey: rkey}
@@ -147,9 +148,9 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := w.life.open("bind")
+	err := w.life.Open("bind")
 	if err == nil {
-		err = mr.life.adopt("mw")
+		err = mr.life.Adopt("mw")
 	}
 	if err != nil {
 		if b.err == nil {
@@ -159,7 +160,7 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	}
 	wr := b.next(id, opBindMW, flags, Remote{}, nil)
 	if wr == nil {
-		mr.life.release("mw")
+		mr.life.Release("mw")
 		return
 	}
 	w.rebind(mr)

@@ -36,7 +36,7 @@ var given = map[string]string{
 
 var packages = map[string]string{
 	"context": "context", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
-	"verbs": module + "verbs", "dc": module + "dc", "lockoffload": module + "lockoffload", "lab": module + "ci/lab",
+	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "lab": module + "ci/lab",
 }
 
 const module = "github.com/goverbs/goverbs/"

@@ -61,7 +61,7 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := g.run(ctx, "test", "-short", "-count=1", "-exec", loader, "./cgo/...", "./verbs"); err != nil {
+	if _, err := g.run(ctx, "test", "-short", "-count=1", "-exec", loader, "./cgo/...", "./verbs/..."); err != nil {
 		return "", err
 	}
 	return done + ", unit tests of cgo and verbs passed", nil

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 var connectionTests = []selfTest{
@@ -17,26 +19,26 @@ var connectionTests = []selfTest{
 }
 
 // manager opens a connection manager, and answers the addresses of both ends.
-func (b *bench) manager() (m *verbs.CM, here, there netip.Addr, err error) {
+func (b *bench) manager() (m *rdmacm.CM, here, there netip.Addr, err error) {
 	if here, err = b.addr(b.here); err != nil {
 		return
 	}
 	if there, err = b.addr(b.there); err != nil {
 		return
 	}
-	m, err = verbs.OpenCM(verbs.CMConfig{})
+	m, err = rdmacm.Open(rdmacm.Config{})
 	_, err = keep(b, m, err)
 	return
 }
 
-func (b *bench) listen(m *verbs.CM, at netip.Addr, cfg verbs.ListenConfig) (*verbs.CMListener, error) {
+func (b *bench) listen(m *rdmacm.CM, at netip.Addr, cfg rdmacm.ListenConfig) (*rdmacm.Listener, error) {
 	l, err := m.Listen(netip.AddrPortFrom(at, 0).String(), cfg)
 	return keep(b, l, err)
 }
 
 // setup makes the queue pair of a connection, with receives posted.
-func (b *bench) setup(e **end, typ verbs.QPType, recvs int) func(*verbs.CMSetup) error {
-	return func(s *verbs.CMSetup) (err error) {
+func (b *bench) setup(e **end, typ verbs.QPType, recvs int) func(*rdmacm.Setup) error {
+	return func(s *rdmacm.Setup) (err error) {
 		if *e, err = b.baseOn(s.Device, verbs.CQConfig{}); err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func tryCM(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := b.listen(m, there, verbs.ListenConfig{})
+	l, err := b.listen(m, there, rdmacm.ListenConfig{})
 	if err != nil {
 		return "", err
 	}
@@ -72,15 +74,15 @@ func tryCM(b *bench) (string, error) {
 			r, err = l.Accept(b.ctx)
 		}
 		if err == nil {
-			var c *verbs.CMConn
-			c, err = r.Accept(b.ctx, verbs.ConnConfig{Setup: b.setup(&y, verbs.RC, 1)})
+			var c *rdmacm.Conn
+			c, err = r.Accept(b.ctx, rdmacm.ConnConfig{Setup: b.setup(&y, verbs.RC, 1)})
 			_, err = keep(b, c, err)
 		}
 		served <- err
 	}()
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: b.setup(&x, verbs.RC, 0)}, Local: netip.AddrPortFrom(here, 0)}
+	cfg := rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: b.setup(&x, verbs.RC, 0)}, Local: netip.AddrPortFrom(here, 0)}
 	_, err = m.Dial(b.ctx, l.Addr().String(), cfg)
-	var rejected *verbs.RejectedError
+	var rejected *rdmacm.RejectedError
 	switch {
 	case err == nil:
 		return "", fmt.Errorf("%w: a rejected request is connected", errData)
@@ -111,7 +113,7 @@ func tryDatagramService(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := b.listen(m, there, verbs.ListenConfig{Type: verbs.UD})
+	l, err := b.listen(m, there, rdmacm.ListenConfig{Type: verbs.UD})
 	if err != nil {
 		return "", err
 	}
@@ -120,12 +122,12 @@ func tryDatagramService(b *bench) (string, error) {
 	go func() {
 		r, err := l.Accept(b.ctx)
 		if err == nil {
-			err = r.AcceptUD(verbs.ConnConfig{Setup: b.setup(&y, verbs.UD, 1)})
+			err = r.AcceptUD(rdmacm.ConnConfig{Setup: b.setup(&y, verbs.UD, 1)})
 		}
 		served <- err
 	}()
-	peer, err := m.DialUD(b.ctx, l.Addr().String(), verbs.DialConfig{
-		ConnConfig: verbs.ConnConfig{Setup: b.setup(&x, verbs.UD, 0)}, Local: netip.AddrPortFrom(here, 0)})
+	peer, err := m.DialUD(b.ctx, l.Addr().String(), rdmacm.DialConfig{
+		ConnConfig: rdmacm.ConnConfig{Setup: b.setup(&x, verbs.UD, 0)}, Local: netip.AddrPortFrom(here, 0)})
 	_, err = keep(b, peer, err)
 	if err := errors.Join(err, <-served); err != nil {
 		return "", err
@@ -139,8 +141,8 @@ func tryStream(b *bench) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cfg := verbs.StreamConfig{Buffer: 64 << 10, Pending: 1}
-	l, err := verbs.StreamListen(m, netip.AddrPortFrom(there, 0).String(), cfg)
+	cfg := stream.Config{Buffer: 64 << 10, Pending: 1}
+	l, err := stream.Listen(m, netip.AddrPortFrom(there, 0).String(), cfg)
 	if _, err := keep(b, l, err); err != nil {
 		return "", err
 	}
@@ -154,7 +156,7 @@ func tryStream(b *bench) (string, error) {
 		served <- err
 	}()
 	cfg.Dial.Local = netip.AddrPortFrom(here, 0)
-	c, err := verbs.StreamDial(b.ctx, m, l.Addr().String(), cfg)
+	c, err := stream.Dial(b.ctx, m, l.Addr().String(), cfg)
 	if _, err := keep(b, c, err); err != nil {
 		closed := l.Close()
 		<-served // nobody came, or what came is of no use
@@ -183,7 +185,7 @@ func tryStream(b *bench) (string, error) {
 }
 
 // echoInPlace has a message go to and fro in the stream's own buffers.
-func echoInPlace(c *verbs.Stream) error {
+func echoInPlace(c *stream.Conn) error {
 	out, err := c.Reserve(64)
 	if err != nil {
 		return err

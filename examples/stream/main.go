@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 func main() {
@@ -38,12 +40,12 @@ func run(ctx context.Context, args []string) error {
 	if len(args) != 2 || args[0] != "server" && args[0] != "client" {
 		return errors.New("usage: stream server|client ADDRESS:PORT")
 	}
-	cm, err := verbs.OpenCM(verbs.CMConfig{})
+	cm, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
 		return err
 	}
 	if args[0] == "server" {
-		l, err := verbs.StreamListen(cm, args[1], verbs.StreamConfig{})
+		l, err := stream.Listen(cm, args[1], stream.Config{})
 		if err != nil {
 			return errors.Join(err, cm.Close())
 		}
@@ -84,9 +86,9 @@ func serve(ctx context.Context, l net.Listener) error {
 
 // client asks one line at a time.
 type client struct {
-	cm      *verbs.CM
+	cm      *rdmacm.CM
 	address string
-	cfg     verbs.StreamConfig
+	cfg     stream.Config
 	patient time.Duration // with an answer; 0 means 5 s
 
 	conn    net.Conn
@@ -120,7 +122,7 @@ func (c *client) tryToAsk(ctx context.Context, line string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if c.conn == nil {
-		s, err := verbs.StreamDial(ctx, c.cm, c.address, c.cfg)
+		s, err := stream.Dial(ctx, c.cm, c.address, c.cfg)
 		if err != nil {
 			return "", err
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 // Every line is answered whatever the wire does: the client reconnects where it
@@ -35,10 +36,10 @@ func TestStreamOnABadWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second+length)
 			defer cancel()
-			cm, err := verbs.OpenCM(verbs.CMConfig{})
+			cm, err := rdmacm.Open(rdmacm.Config{})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, cm.Close()) }()
-			l, err := verbs.StreamListen(cm, netip.AddrPortFrom(ends[1].Addr, 0).String(), verbs.StreamConfig{})
+			l, err := stream.Listen(cm, netip.AddrPortFrom(ends[1].Addr, 0).String(), stream.Config{})
 			require.NoError(t, err)
 			serving, stop := context.WithCancel(ctx)
 			served := make(chan error, 1)

@@ -6,7 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	pathpkg "path"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,32 +20,35 @@ import (
 const module = "github.com/goverbs/goverbs/"
 
 // below are the folders that a folder's packages may import, beside their own and
-// the standard library. What is not named here may import all. A folder inside
-// another one has rules of its own if it is named; whoever may import the outer
-// one may import it.
+// the standard library. A folder below another one that is named itself is a room of
+// its own. What is not named here may import all.
 var below = map[string][]string{
-	"cgo":         {},
-	"internal":    {},
-	"verbs":       {"cgo", "internal", "verbs/netpath"},
-	"dc":          {"verbs", "internal"},
-	"srd":         {"verbs", "internal"},
-	"lockoffload": {"verbs", "internal"},
-	"pacer":       {"verbs", "internal"},
-	"cache":       {"verbs", "dc", "srd", "lockoffload", "pacer", "internal"},
-
-	"verbs/netpath": {"internal"},
+	"cgo":                {},
+	"internal":           {},
+	"verbs":              {"cgo", "verbs/netpath", "internal"},
+	"verbs/netpath":      {"internal"},
+	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
+	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
+	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
+	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"srd":                {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"lockoffload":        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"pacer":              {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cache":              {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
 }
 
-// folder is the innermost folder with rules of a file or package, else the
-// outermost one of all.
-func folder(path string) string {
-	for p := path; p != "."; p = pathpkg.Dir(p) {
-		if _, ruled := below[p]; ruled {
-			return p
+// forTests are what tests of all rooms may import: helpers, and stand-ins below.
+var forTests = []string{"ci", "cgo", "internal", "verbs", "verbs/internal/rig"}
+
+// room is the folder of below that a package is in, or else its first one.
+func room(pkg string) string {
+	for folder := pkg; folder != "."; folder = path.Dir(folder) {
+		if _, ok := below[folder]; ok {
+			return folder
 		}
 	}
-	outer, _, _ := strings.Cut(path, "/")
-	return outer
+	first, _, _ := strings.Cut(pkg, "/")
+	return first
 }
 
 // unsafeFiles are those outside of cgo that may import unsafe.
@@ -54,7 +57,7 @@ var unsafeFiles = []string{"verbs/view.go"}
 // machine are the files of the systems' state machines, which import neither
 // I/O nor clocks nor locks.
 var (
-	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache)/internal/`)
+	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache|verbs/stream)/internal/`)
 	impure  = []string{"context", "net", "os", "sync", "sync/atomic", "syscall", module + "verbs"}
 	clock   = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|NewTimer|NewTicker|Tick)\b`)
 )
@@ -99,32 +102,32 @@ func files(t *testing.T) []file {
 }
 
 // wrong says what is wrong with an import.
-func wrong(path, name string) string {
-	from := folder(path)
-	test := strings.HasSuffix(path, "_test.go")
+func wrong(file, name string) string {
+	folder := room(path.Dir(file))
+	test := strings.HasSuffix(file, "_test.go")
 	switch {
-	case machine.MatchString(path) && !test && slices.Contains(impure, name):
+	case machine.MatchString(file) && !test && slices.Contains(impure, name):
 		return "a state machine has no I/O, clock or lock"
-	case name == "C" && from != "cgo":
+	case name == "C" && folder != "cgo":
 		return `import "C" is for cgo alone`
-	case name == "unsafe" && from != "cgo" && !slices.Contains(unsafeFiles, path) && !test:
+	case name == "unsafe" && folder != "cgo" && !slices.Contains(unsafeFiles, file) && !test:
 		return "unsafe is for cgo, and for " + strings.Join(unsafeFiles, ", ")
 	case !strings.HasPrefix(name, module):
 		return ""
 	}
-	to := folder(strings.TrimPrefix(name, module))
-	allowed, ruled := below[from]
-	if test {
-		allowed = append(slices.Clone(allowed), "ci") // helpers
-		if from != "verbs/netpath" {
-			allowed = append(allowed, "cgo", "internal", "verbs") // and stand-ins below
+	to := room(strings.TrimPrefix(name, module))
+	allowed, ruled := below[folder]
+	switch {
+	case !ruled || to == folder || slices.Contains(allowed, to):
+		return ""
+	case test && folder == "verbs/netpath": // which stands without cgo, its tests too
+		if to == "ci" {
+			return ""
 		}
-	}
-	inside := func(outer string) bool { return to == outer || strings.HasPrefix(to, outer+"/") }
-	if !ruled || to == from || slices.ContainsFunc(allowed, inside) {
+	case test && slices.Contains(forTests, to):
 		return ""
 	}
-	return from + " stands below " + to + ", or beside it"
+	return folder + " stands below " + to + ", or beside it"
 }
 
 // Arrows point down.
@@ -161,12 +164,19 @@ func TestWrongImports(t *testing.T) {
 		"cache/server/server.go":   module + "ci/lab",
 		"srd/internal/engine/a.go": "net",
 
-		"verbs/netpath/a.go":      module + "verbs",
-		"verbs/netpath/a_test.go": module + "verbs",
-		"verbs/netpath/b.go":      module + "cgo",
-		"verbs/netpath/b_test.go": module + "cgo",
-		"verbs/netpath/c.go":      "C",
-		"internal/nldev/a.go":     module + "verbs/netpath",
+		"verbs/netpath/a.go":       module + "verbs",
+		"verbs/netpath/a_test.go":  module + "verbs",
+		"verbs/netpath/b.go":       module + "cgo",
+		"verbs/netpath/b_test.go":  module + "cgo",
+		"verbs/netpath/c.go":       "C",
+		"internal/nldev/a.go":      module + "verbs/netpath",
+		"verbs/d.go":               module + "verbs/rdmacm",
+		"verbs/e.go":               module + "verbs/internal/rig",
+		"verbs/internal/life/a.go": module + "verbs/stream",
+		"verbs/b_test.go":          module + "verbs/stream",
+		"verbs/rdmacm/a.go":        module + "verbs/stream",
+		"verbs/rdmacm/b.go":        module + "verbs/internal/rig",
+		"verbs/stream/a.go":        module + "cgo",
 	} {
 		require.NotEmpty(t, wrong(path, name), "%s imports %s", path, name)
 	}
@@ -180,7 +190,12 @@ func TestWrongImports(t *testing.T) {
 		"verbs/a.go":              module + "verbs/netpath",
 		"verbs/netpath/a.go":      module + "internal/nldev",
 		"verbs/netpath/a_test.go": module + "ci/lab",
-		"dc/b.go":                 module + "verbs/netpath",
+		"dc/c.go":                 module + "verbs/netpath",
+		"verbs/rdmacm/a.go":       module + "cgo",
+		"verbs/rdmacm/b.go":       module + "verbs/internal/life",
+		"verbs/stream/a.go":       module + "verbs/rdmacm",
+		"verbs/stream/a_test.go":  module + "verbs/internal/rig",
+		"dc/b.go":                 module + "verbs/rdmacm",
 	} {
 		require.Empty(t, wrong(path, name), "%s imports %s", path, name)
 	}

@@ -2,7 +2,40 @@
 // operation, its object, the cause, and what is known of that.
 package operr
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinels of lifetimes: see package verbs, which exports them.
+var (
+	ErrClosed = errors.New("closed")
+	ErrInUse  = errors.New("in use")
+)
+
+// Error is the failure of one operation on one object: verbs.OpError.
+type Error struct {
+	Op     string // such as "register memory"
+	Object string // such as "qp 0x11" or "rxe0"
+	Detail string // what is known of the cause, or empty
+	Err    error  // a sentinel, an errno, or both joined
+}
+
+func (e *Error) Error() string { return Text("verbs", e.Op, e.Object, e.Err, e.Detail) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// New answers an [*Error], or nil if err is.
+func New(op, object string, err error, detail ...any) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Op: op, Object: object, Err: err}
+	if len(detail) > 0 {
+		e.Detail = fmt.Sprint(detail...)
+	}
+	return e
+}
 
 // Text is "PACKAGE: OPERATION OBJECT: CAUSE (DETAIL)", without what is empty.
 func Text(pkg, op, object string, cause error, detail string) string {

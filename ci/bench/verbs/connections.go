@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
 
 // connSetup is the time until a connection stands, through our binding of
@@ -54,7 +55,7 @@ var Roles = map[string]rig.Role{
 
 // sharedSetup makes queue pairs on one protection domain and completion queue,
 // as the C loop does.
-func sharedSetup() func(*verbs.CMSetup) error {
+func sharedSetup() func(*rdmacm.Setup) error {
 	type shared struct {
 		pd *verbs.PD
 		cq *verbs.CQ
@@ -62,7 +63,7 @@ func sharedSetup() func(*verbs.CMSetup) error {
 	var once sync.Once
 	var s shared
 	var err error
-	return func(c *verbs.CMSetup) error {
+	return func(c *rdmacm.Setup) error {
 		once.Do(func() {
 			if s.pd, err = c.Device.AllocPD(); err == nil {
 				s.cq, err = c.Device.CreateCQ(verbs.CQConfig{Depth: 64, PollOnly: true})
@@ -78,12 +79,12 @@ func sharedSetup() func(*verbs.CMSetup) error {
 
 // goConnects prints the median time of a connection in microseconds.
 func goConnects(ctx context.Context, to string) error {
-	m, err := verbs.OpenCM(verbs.CMConfig{})
+	m, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
 		return err
 	}
 	ns := make([]int64, connections)
-	cfg := verbs.DialConfig{ConnConfig: verbs.ConnConfig{Setup: sharedSetup()}}
+	cfg := rdmacm.DialConfig{ConnConfig: rdmacm.ConnConfig{Setup: sharedSetup()}}
 	for i := range ns {
 		start := time.Now()
 		c, err := m.Dial(ctx, to, cfg)

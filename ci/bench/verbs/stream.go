@@ -11,6 +11,8 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/measure"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream"
 )
 
 // Both sides have as many WRITEs outstanding as a stream's buffers hold, ask for a
@@ -44,11 +46,11 @@ func newStreamRig() (*streamRig, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := verbs.OpenCM(verbs.CMConfig{})
+	m, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
 		return nil, err
 	}
-	l, err := verbs.StreamListen(m, netip.AddrPortFrom(s.Addr, 0).String(), verbs.StreamConfig{Buffer: streamBuffer})
+	l, err := stream.Listen(m, netip.AddrPortFrom(s.Addr, 0).String(), stream.Config{Buffer: streamBuffer})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func newStreamRig() (*streamRig, error) {
 		c, _ := l.Accept()
 		accepted <- c
 	}()
-	client, err := verbs.StreamDial(context.Background(), m, l.Addr().String(), verbs.StreamConfig{Buffer: streamBuffer})
+	client, err := stream.Dial(context.Background(), m, l.Addr().String(), stream.Config{Buffer: streamBuffer})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package verbs
-
-import "os"
-
-func pollable(int, string) (*os.File, error) { return nil, ErrUnsupported }

@@ -1,0 +1,37 @@
+// Package rdmacm connects queue pairs by IP address, over the connection manager
+// of rdma-core (librdmacm): its messages find the peer, carry some private data,
+// and tell each side when the other goes.
+//
+// A client that reads 64 bytes of a server's memory:
+//
+//	cm, err := rdmacm.Open(rdmacm.Config{})
+//	link, err := cm.DialLink(ctx, "10.77.0.2:7471", verbs.LinkConfig{})
+//	mr, err := link.AllocMR(4096, verbs.MRConfig{})
+//	r, err := link.Requester()
+//	err = r.Read(ctx, link.Regions()[0].At(0), mr.SGE(0, 64))
+//
+// and the server:
+//
+//	listener, err := cm.Listen("10.77.0.2:7471", rdmacm.ListenConfig{})
+//	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
+//	err = cm.ServeLinks(ctx, listener, cfg, serve, nil)
+//
+// Below links, [CM.Dial] and [Request.Accept] make a [Conn] of a queue pair that a
+// program makes in [ConnConfig.Setup], or of one that they make themselves; the
+// peer may be any program on librdmacm. For datagrams [CM.DialUD], [CM.LookUp] and
+// [CM.Join] find services and groups. Package stream makes a net.Conn of a
+// connection.
+//
+// # Guarantees
+//
+// Queue pairs, memory and completion queues are those of package verbs, and so are
+// the errors, with the sentinels of this package beside them; a closed object
+// answers [verbs.ErrClosed]. When the peer closes its end, or its program dies, the
+// queue pair goes to [verbs.StateError] and [Conn.Err] matches [ErrDisconnected]:
+// what was received before is in the completion queue, and what waits is flushed. A
+// queue pair that fails ends its connection, and the peer hears of it at once.
+//
+// Everything may be used by any number of goroutines. No call blocks a thread, and
+// those that wait end with their context, or with Close. A [CM] has one goroutine,
+// and a connection none.
+package rdmacm

@@ -1,0 +1,93 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/goverbs/goverbs/internal/operr"
+	"github.com/goverbs/goverbs/verbs"
+	serving "github.com/goverbs/goverbs/verbs/internal/serve"
+)
+
+// DialLink is the function [verbs.DialLink] without TCP: the connection manager connects
+// to a program at "host:port" that calls [CM.ServeLinks]. What the peer offers
+// comes with the connection, which has little room: this side's [verbs.Offer] has 52
+// bytes, the server's 192, and a region takes 20 of them.
+//
+// Of cfg the connection manager decides GID, MTU and path; Retries, RNRRetries,
+// AckTimeout and MaxReads of Connect count. The queue pair is RC. When the peer
+// closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
+// matches [ErrDisconnected].
+func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
+	l := link{cfg: cfg}
+	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}
+	if cfg.Dialer != nil && cfg.Dialer.LocalAddr != nil {
+		if a, ok := cfg.Dialer.LocalAddr.(*net.TCPAddr); ok {
+			dial.Local = a.AddrPort()
+		}
+	}
+	return l.connected(m.Dial(ctx, address, dial))
+}
+
+// ServeLinks is [verbs.ServeLinks] for clients that call [CM.DialLink].
+func (m *CM) ServeLinks(ctx context.Context, l *Listener, cfg verbs.LinkConfig, serve func(context.Context, *verbs.Link) error, failed func(net.Addr, error)) error {
+	defer l.Close()
+	return serving.Clients(ctx, func(ctx context.Context) (func(context.Context), error) {
+		r, err := l.Accept(ctx)
+		return func(ctx context.Context) {
+			made := link{cfg: cfg}
+			link, err := made.connected(r.Accept(ctx, made.config(MaxAcceptData)))
+			if err == nil {
+				err = serving.Link(ctx, link, serve)
+			}
+			serving.Tell(ctx, failed, net.TCPAddrFromAddrPort(r.RemoteAddr()), err, ErrDisconnected)
+		}, err
+	})
+}
+
+// link is one in the making.
+type link struct {
+	cfg  verbs.LinkConfig
+	made *verbs.Link
+}
+
+// config is of a connection whose Setup makes the link's objects.
+func (l *link) config(room int) ConnConfig {
+	c := &l.cfg.Connect
+	return ConnConfig{
+		Retries: c.Retries, RNRRetries: c.RNRRetries, AckTimeout: c.AckTimeout, MaxReads: c.MaxReads,
+		Setup: func(s *Setup) error {
+			if err := l.close(); err != nil { // another address was tried before
+				return err
+			}
+			made, offer, err := verbs.PrepareLink(s.Device, s.GID, l.cfg)
+			if err != nil {
+				return err
+			}
+			l.made, s.QP = made, made.QP()
+			s.PrivateData, err = encodeOffer(offer, room)
+			return err
+		},
+	}
+}
+
+func (l *link) close() error {
+	if l.made == nil {
+		return nil
+	}
+	return l.made.Close()
+}
+
+// connected is the link when its connection stands, or not.
+func (l *link) connected(c *Conn, err error) (*verbs.Link, error) {
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	offer, err := decodeOffer(c.PrivateData())
+	l.made.Connected(c, verbs.Endpoint{Type: verbs.RC, Regions: offer.Regions, Data: offer.Data})
+	if err != nil {
+		return nil, errors.Join(operr.New("link with", c.RemoteAddr().String(), err), l.close())
+	}
+	return l.made, nil
+}

@@ -1,0 +1,38 @@
+// Package stream has byte streams over RDMA WRITE: a [net.Conn] and a
+// [net.Listener] for programs that speak those.
+//
+// A server:
+//
+//	cm, err := rdmacm.Open(rdmacm.Config{})
+//	listener, err := stream.Listen(cm, "10.77.0.2:7472", stream.Config{})
+//	err = http.Serve(listener, handler)
+//
+// and a client:
+//
+//	conn, err := stream.Dial(ctx, cm, "10.77.0.2:7472", stream.Config{})
+//	_, err = conn.Write([]byte("hello"))
+//
+// Each side has a ring of registered memory, which the peer's device writes to.
+// Write copies into a send buffer and Read out of the ring; [Conn.Reserve],
+// [Conn.Commit], [Conn.Peek] and [Conn.Discard] are for programs that fill and read
+// both in place.
+//
+// # Guarantees
+//
+// A [Conn] keeps the rules of package net: bytes come in order and once, deadlines
+// and Close end calls under way, a half-closed stream goes on in the other
+// direction, and errors are those that a TCP connection has ([io.EOF],
+// [net.ErrClosed], [os.ErrDeadlineExceeded], ECONNRESET, EPIPE). One reader, one
+// writer and Close may work at the same time; further ones wait for their turn.
+// Close gives the peer two seconds to take what was written.
+//
+// A peer that breaks the protocol ends its own stream, with [verbs.ErrMessage], and
+// no other. Strangers who connect get no more of a listener's memory than
+// [Config.Pending] says. Nothing is encrypted.
+//
+// # Costs
+//
+// A stream pins twice [Config.Buffer] on each side. Read and Write allocate
+// nothing. A goroutine that waits is parked in the network poller; no thread is
+// blocked.
+package stream
