@@ -51,8 +51,8 @@ unit: setup
 headers: setup
 	$(GO) run ./ci/headers
 
-INSTRUMENTED := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := $(INSTRUMENTED) ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
+INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
+DEVICE_TESTS := $(INSTRUMENTED_TESTS) ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -84,8 +84,8 @@ INSTRUMENTED_13 = $(GO) test -race
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out $(INSTRUMENTED),$(DEVICE_TESTS))
-	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED)
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out $(INSTRUMENTED_TESTS),$(DEVICE_TESTS))
+	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)

@@ -44,19 +44,20 @@ func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
 // package rdmacm does: librdmacm has one for each device.
 type DeviceOwner struct {
 	// Close is what [Device.Close] does: it may refuse, or close the device by the
-	// function that AdoptDevice answers.
+	// function that AdoptDevice answers. Nil means that Device.Close does so.
 	Close func() error
 	// Release gives the context back. It is called when the device has closed, or
 	// could not be made.
 	Release func() error
-	// Event is told each asynchronous event, before [Device.Events] is. It must not
-	// wait for calls on the device. Nil means that nobody is.
+	// Event is told each asynchronous event, before [Device.Events] is and before
+	// the event is acknowledged: it must not close what the event is about. Nil
+	// means that nobody is.
 	Event func(Event)
 }
 
 // AdoptDevice makes a device of a context that owner opened: with the attributes
-// and the events of [Open]. The device closes by close alone, which is refused
-// with [ErrInUse] while anything made on it is open.
+// and the events of [Open]. The device closes by close, which is refused with
+// [ErrInUse] while anything made on it is open.
 func AdoptDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (d *Device, close func() error, err error) {
 	if d, err = newDevice(name, ctx, cfg, owner); err != nil {
 		return nil, nil, err

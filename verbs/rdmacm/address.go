@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lookUpAddress finds the addresses of "host:port", in the resolver's order; an empty
-// host is the wildcard of both families, IPv4 first.
+// lookUpAddress finds the addresses of "host:port", in the resolver's order; an
+// empty host is the wildcard of both families, IPv4 first.
 func lookUpAddress(ctx context.Context, address string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {

@@ -295,6 +295,11 @@ func TestDatagrams(t *testing.T) {
 		require.Equal(t, "datagram", string(b.MR.Bytes()[at+40:at+48]))
 		require.NoError(t, peer.Close())
 	}
+	attr, err := a.QP.Query()
+	require.NoError(t, err)
+	e, err := a.QP.Endpoint()
+	require.NoError(t, err)
+	require.EqualValues(t, []uint32{rdmacm.UDPQKey, rdmacm.UDPQKey}, []uint32{attr.QKey, e.QKey})
 	_, err = m.DialUD(ctx, l.Addr().String(), cfg)
 	var rejected *rdmacm.RejectedError
 	require.ErrorAs(t, err, &rejected)

@@ -101,7 +101,8 @@ func (c *Conn) PrivateData() []byte { return c.private }
 func (c *Conn) Done() <-chan struct{} { return c.id.down }
 
 // Err is nil while the connection stands, and then [ErrDisconnected],
-// [ErrDeviceRemoved], [verbs.ErrUnreachable], or how the queue pair failed ([verbs.QP.Err]).
+// [ErrDeviceRemoved], [verbs.ErrUnreachable], or how the queue pair failed
+// ([verbs.QP.Err]).
 func (c *Conn) Err() error {
 	select {
 	case <-c.id.down:

@@ -84,8 +84,8 @@ func (m *CM) forgetID(i *cmID) {
 	m.life.Release("id")
 }
 
-// close destroys the id; calls that wait on it end with [verbs.ErrClosed]. It cannot
-// hang: see [cgo.CMDestroyID].
+// close destroys the id; calls that wait on it end with [verbs.ErrClosed]. It
+// cannot hang: see [cgo.CMDestroyID].
 func (i *cmID) close() error {
 	return i.life.Close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
 		i.cm.drop(i)

@@ -10,15 +10,15 @@ import (
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
-// DialLink is the function [verbs.DialLink] without TCP: the connection manager connects
-// to a program at "host:port" that calls [CM.ServeLinks]. What the peer offers
-// comes with the connection, which has little room: this side's [verbs.Offer] has 52
-// bytes, the server's 192, and a region takes 20 of them.
+// DialLink is [verbs.DialLink] without TCP: the connection manager connects to a
+// program at "host:port" that calls [CM.ServeLinks]. What the peer offers comes with
+// the connection, which has little room: this side's [verbs.Offer] has 52 bytes, the
+// server's 192, and a region takes 20 of them.
 //
 // Of cfg the connection manager decides GID, MTU and path; Retries, RNRRetries,
 // AckTimeout and MaxReads of Connect count. The queue pair is RC. When the peer
-// closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
-// matches [ErrDisconnected].
+// closes its end, or its program dies, the queue pair ends here too, and
+// [verbs.QP.Err] matches [ErrDisconnected].
 func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
 	l := link{cfg: cfg}
 	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}
