@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -314,6 +315,11 @@ func TestInputThatCannotBeRead(t *testing.T) {
 
 // What nohup and background jobs of scripts ignore stays ignored.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	// This test may itself run under nohup, whose children could not undo that. A
+	// signal that is caught here has its default in them.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	for trap, want := range map[string]int{"": 40, "-": 41} {
 		r := onStandIn(t, "counts its signals", "-topo", "none", "true")
 		r.cmd.Args = append([]string{"sh", "-c", `trap "` + trap + `" HUP; exec "$0" "$@"`, r.cmd.Path}, r.cmd.Args[1:]...)
