@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,10 +49,7 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 	if _, err := g.run(ctx, append([]string{"build"}, built...)...); err != nil {
 		return "", err
 	}
-	if err := g.buildTests(ctx, tests); err != nil {
-		return "", err
-	}
-	done := fmt.Sprintf("rdma-core %s (%s/%s): %d packages and %d test binaries vetted and built", version, t.release, t.arch, len(built), len(tests))
+	done := fmt.Sprintf("rdma-core %s (%s/%s): %d packages vetted with their tests and built", version, t.release, t.arch, len(built))
 	if !t.native() {
 		return done + ", none run", nil
 	}
@@ -104,38 +100,6 @@ func (g toolchain) run(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("go %s: %w\n%s%s", args[0], err, problems.Bytes(), out.Bytes())
 	}
 	return out.String(), nil
-}
-
-// buildTests builds test binaries, for the linker's opinion of them alone.
-func (g toolchain) buildTests(ctx context.Context, packages []string) error {
-	for _, batch := range batches(packages) {
-		dir, err := os.MkdirTemp("", "headers-")
-		if err != nil {
-			return err
-		}
-		_, err = g.run(ctx, append([]string{"test", "-c", "-o", dir + "/"}, batch...)...)
-		os.RemoveAll(dir)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// batches divides packages into lists without two of one name: their test
-// binaries would have that name.
-func batches(packages []string) (out [][]string) {
-	count := make(map[string]int)
-	for _, p := range packages {
-		name := path.Base(p)
-		n := count[name]
-		count[name]++
-		if n == len(out) {
-			out = append(out, nil)
-		}
-		out[n] = append(out[n], p)
-	}
-	return out
 }
 
 // dependents reads the output of go list -test, an import path and its

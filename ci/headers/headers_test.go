@@ -46,8 +46,3 @@ func TestRDMACoreVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "56.1", v)
 }
-
-func TestBatchesHaveNoNameTwice(t *testing.T) {
-	require.Equal(t, [][]string{{"m/a", "m/b"}, {"m/x/a"}, {"m/y/a"}}, batches([]string{"m/a", "m/x/a", "m/b", "m/y/a"}))
-	require.Empty(t, batches(nil))
-}
