@@ -52,7 +52,7 @@ headers: setup
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := $(INSTRUMENTED_TESTS) ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/... ./examples/...
+DEVICE_TESTS := ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -75,6 +75,8 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
+# Examples mostly wait: two guests at a time.
+#
 # verbs and the packages in it run under instrumentation: the race detector on the
 # newer kernel, the checks of pointers that cross into C on the older one.
 INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
@@ -84,14 +86,15 @@ INSTRUMENTED_13 = $(GO) test -race
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(filter-out $(INSTRUMENTED_TESTS),$(DEVICE_TESTS))
+	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(FOR) $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) ./examples/...
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)
 else
 device: setup
-	$(GO) test -count=1 -p 1 $(SHORT) $(DEVICE_TESTS)
+	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) ./examples/...
 endif
 
 test: lint unit headers device
