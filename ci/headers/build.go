@@ -136,10 +136,12 @@ func rdmaCore(libraries string) (string, error) {
 }
 
 // loader is the command that runs programs with the libraries of a release,
-// which may need a newer C library than the host's.
+// which may need a newer C library than the host's. The dynamic linker is taken where
+// it lies: /lib64's is a link, in older releases an absolute one, to the host's, which
+// fits no other C library.
 func (t target) loader(tree string) (string, error) {
-	for _, name := range []string{"lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"} {
-		path := filepath.Join(tree, name)
+	for _, name := range []string{"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"} {
+		path := filepath.Join(t.libraries(tree), name)
 		if _, err := os.Stat(path); err == nil {
 			return path + " --library-path " + t.libraries(tree), nil
 		}
