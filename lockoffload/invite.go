@@ -21,7 +21,7 @@ type Invite struct {
 
 const (
 	inviteMagic = "GVL1"
-	inviteSize  = 4 + 2 + 2 + 8 + 20 + 5*4 + 8
+	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + 5*4 + 8
 )
 
 // AppendBinary appends the invite's encoding to b.
@@ -59,8 +59,10 @@ func (in *Invite) UnmarshalBinary(b []byte) error {
 	}
 	out := Invite{
 		Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])),
-		Region: verbs.Region{Addr: be.Uint64(b[16:]), Length: be.Uint64(b[24:]), RKey: be.Uint32(b[32:])},
 		Layout: Layout{Slots: int(slots), Size: int(be.Uint32(b[44:])), Records: int(be.Uint32(b[48:])), Clients: int(be.Uint32(b[52:])), Swap: int(be.Uint32(b[56:]))},
+	}
+	if err := out.Region.UnmarshalBinary(b[16 : 16+verbs.RegionSize]); err != nil {
+		return err
 	}
 	if out.Layout != out.Layout.withDefaults() {
 		return fmt.Errorf("lockoffload: decode invite: layout %+v: %w", out.Layout, ErrConfig)

@@ -37,7 +37,7 @@ const (
 	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
 	checksumLen     = 4
 	maxSL           = 15
-	maxPayload      = fixedLen + eceLen + MaxRegions*regionLen + MaxEndpointData
+	maxPayload      = fixedLen + eceLen + MaxRegions*RegionSize + MaxEndpointData
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -69,7 +69,7 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	}
 	b = append(b, endpointMagic...)
 	b = append(b, version, 0)
-	b = be.AppendUint16(b, uint16(fixed+len(e.Regions)*regionLen+len(e.Data)))
+	b = be.AppendUint16(b, uint16(fixed+len(e.Regions)*RegionSize+len(e.Data)))
 	b = append(b, byte(e.Type), byte(e.MTU), e.SL, 0)
 	b = be.AppendUint16(b, e.LID)
 	b = be.AppendUint32(b, e.QPN)
@@ -180,7 +180,7 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 		return malformed("reserved bytes are set")
 	case out.SL > maxSL:
 		return malformed("service level %d", out.SL)
-	case regions > MaxRegions || data > MaxEndpointData || len(p) != regions*regionLen+data:
+	case regions > MaxRegions || data > MaxEndpointData || len(p) != regions*RegionSize+data:
 		return malformed("%d regions and %d bytes of data in %d bytes", regions, data, len(p))
 	case out.Type != RC && out.Type != UC && out.Type != UD:
 		return malformed("%v", out.Type)
@@ -191,11 +191,11 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	}
 	for range regions {
 		var r Region
-		if err := r.UnmarshalBinary(p[:regionLen]); err != nil {
+		if err := r.UnmarshalBinary(p[:RegionSize]); err != nil {
 			return err
 		}
 		out.Regions = append(out.Regions, r)
-		p = p[regionLen:]
+		p = p[RegionSize:]
 	}
 	if data > 0 {
 		out.Data = append([]byte(nil), p...)

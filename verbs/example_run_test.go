@@ -17,6 +17,7 @@ import (
 // What examples say that they print is what they print, in the lab.
 func TestExamples(t *testing.T) {
 	t.Setenv("RDMA_DEVICE", "")
+	rig.Ports(t)
 	prints := rig.Prints(t, "example_link_test.go", "example_verbs_test.go")
 	serving := strings.SplitAfter(prints["ExampleServeLinks"], "\n")
 	want := prints["ExampleDialLink"] + prints["ExampleRequester_FetchAdd"] + prints["ExampleRequester_Do"] + prints["ExampleNewLink"] +

@@ -31,6 +31,9 @@ func (r Region) Slice(off, n uint64) Region {
 	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}
 }
 
+// RegionSize is how many bytes the message form of a [Region] has.
+const RegionSize = 20
+
 // AppendBinary appends the message form, big endian: address 8, length 8, rkey 4.
 func (r Region) AppendBinary(b []byte) ([]byte, error) {
 	be := binary.BigEndian
@@ -45,15 +48,13 @@ func (r Region) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 // UnmarshalBinary decodes what [Region.AppendBinary] makes. Another length is
 // refused with [ErrMessage].
 func (r *Region) UnmarshalBinary(b []byte) error {
-	if len(b) != regionLen {
+	if len(b) != RegionSize {
 		return opError("decode", "region", ErrMessage, len(b), " bytes")
 	}
 	be := binary.BigEndian
 	*r = Region{Addr: be.Uint64(b), Length: be.Uint64(b[8:]), RKey: be.Uint32(b[16:])}
 	return nil
 }
-
-const regionLen = 20
 
 // Remote is a place in a peer's memory.
 type Remote struct {

@@ -2,9 +2,9 @@ package docs
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,13 +24,13 @@ var elsewhere = map[string]string{
 	"RDMA_DEVICE=mlx5_0 make test":                                                      "needs a device that is no guest's",
 }
 
-// act executes commands of the documents together. Its script may differ from
-// them in names of devices, addresses and folders, and in what it starts in the
-// background.
+// act executes commands of the documents together: as they are, or by a script
+// that differs from them in names of devices, addresses and folders, and in what it
+// starts in the background.
 type act struct {
 	name     string
 	commands []string
-	script   string
+	script   string   // if not the commands themselves
 	want     []string // in what it prints
 }
 
@@ -40,7 +40,6 @@ var acts = []act{
 	{
 		name:     "demo",
 		commands: []string{"make demo"},
-		script:   `make demo`,
 		want:     []string{"READ"},
 	},
 	{
@@ -49,8 +48,6 @@ var acts = []act{
 			"make build/rxelab && go build -o build/dc-fanout ./examples/dc-fanout",
 			`build/rxelab -topo hosts=3 -all -- sh -c 'case $LAB_HOST in 0) build/dc-fanout 10.77.0.2 10.77.0.3;; *) build/dc-fanout serve 150;; esac'`,
 		},
-		script: `make build/rxelab && go build -o build/dc-fanout ./examples/dc-fanout
-			build/rxelab -topo hosts=3 -all -- sh -c 'case $LAB_HOST in 0) build/dc-fanout 10.77.0.2 10.77.0.3;; *) build/dc-fanout serve 150;; esac'`,
 		want: []string{"300 targets"},
 	},
 	{
@@ -123,9 +120,9 @@ func TestCommandsRun(t *testing.T) {
 	tmp := t.TempDir()
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
-			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", a.script)
+			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
 			c.Dir = root
-			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+filepath.Join(tmp), "MAKEFLAGS=")
+			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+tmp, "MAKEFLAGS=")
 			c.WaitDelay = 10 * time.Second
 			var out bytes.Buffer
 			c.Stdout, c.Stderr = &out, &out

@@ -19,15 +19,21 @@ var linkTests = []selfTest{
 	{feature: "links: everything between an IP address and a READ", run: tryLink},
 }
 
+// requesting is a pair with a requester on the first queue pair.
+func (b *bench) requesting() (x, y *end, r *verbs.Requester, err error) {
+	if x, y, err = b.pair(verbs.QPConfig{}, verbs.CQConfig{}); err != nil {
+		return nil, nil, nil, err
+	}
+	r, err = verbs.NewRequester(x.qp, verbs.RequesterConfig{})
+	r, err = keep(b, r, err)
+	return x, y, r, err
+}
+
 // tryRequester has eight goroutines READ a word each, many times.
 func tryRequester(b *bench) (string, error) {
 	const goroutines, rounds = 8, 20
-	x, y, err := b.pair(verbs.QPConfig{}, verbs.CQConfig{})
+	x, y, r, err := b.requesting()
 	if err != nil {
-		return "", err
-	}
-	r, err := verbs.NewRequester(x.qp, verbs.RequesterConfig{})
-	if _, err = keep(b, r, err); err != nil {
 		return "", err
 	}
 	fill(y.mr.Bytes()[:8*goroutines])
@@ -91,12 +97,8 @@ func tryReceiver(b *bench) (string, error) {
 
 // tryEnd has a request fail, which ends the queue pair with that cause.
 func tryEnd(b *bench) (string, error) {
-	x, y, err := b.pair(verbs.QPConfig{}, verbs.CQConfig{})
+	x, y, r, err := b.requesting()
 	if err != nil {
-		return "", err
-	}
-	r, err := verbs.NewRequester(x.qp, verbs.RequesterConfig{})
-	if _, err = keep(b, r, err); err != nil {
 		return "", err
 	}
 	if err := x.qp.Err(); err != nil {

@@ -5,7 +5,8 @@
 //	bank serve               # a host with the accounts
 //	bank 10.77.0.2 4 10s     # 4 tellers, for ten seconds
 //
-// It uses the first RDMA device, or the one that $RDMA_DEVICE names.
+// It uses the first RDMA device with an active port, or the one that $RDMA_DEVICE
+// names.
 package main
 
 import (

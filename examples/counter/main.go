@@ -5,7 +5,8 @@
 //	counter serve                   # a host with the counter
 //	counter 10.77.0.2 8 200         # 8 clients, each counts 200 up in each way
 //
-// It uses the first RDMA device, or the one that $RDMA_DEVICE names.
+// It uses the first RDMA device with an active port, or the one that $RDMA_DEVICE
+// names.
 package main
 
 import (

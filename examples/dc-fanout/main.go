@@ -6,7 +6,7 @@
 //
 // Then it reads from targets chosen at random for a while, and prints how many
 // queue pairs it holds, how often it attached and resumed, and the rate. It uses
-// the first RDMA device, or the one that $RDMA_DEVICE names.
+// the first RDMA device with an active port, or the one that $RDMA_DEVICE names.
 package main
 
 import (

@@ -9,15 +9,14 @@ import (
 
 // An offer in private data, big endian:
 //
-//	magic 2 | regions 1 | data length 1 | regions * (address 8, length 8, rkey 4) | data
+//	magic 2 | regions 1 | data length 1 | regions * [verbs.Region.AppendBinary] | data
 const (
 	offerMagic = 0x474c
 	offerFixed = 4
-	regionLen  = 20
 )
 
 func encodeOffer(o verbs.Offer, room int) ([]byte, error) {
-	n := offerFixed + len(o.Regions)*regionLen + len(o.Data)
+	n := offerFixed + len(o.Regions)*verbs.RegionSize + len(o.Data)
 	if n > room || len(o.Regions) > 255 || len(o.Data) > 255 {
 		return nil, operr.New("encode", "offer", verbs.ErrAttributes, len(o.Regions), " regions and ", len(o.Data), " bytes of data; there is room for ", room-offerFixed, " bytes, 20 for a region")
 	}
@@ -25,9 +24,7 @@ func encodeOffer(o verbs.Offer, room int) ([]byte, error) {
 	b := be.AppendUint16(make([]byte, 0, n), offerMagic)
 	b = append(b, byte(len(o.Regions)), byte(len(o.Data)))
 	for _, r := range o.Regions {
-		b = be.AppendUint64(b, r.Addr)
-		b = be.AppendUint64(b, r.Length)
-		b = be.AppendUint32(b, r.RKey)
+		b, _ = r.AppendBinary(b)
 	}
 	return append(b, o.Data...), nil
 }
@@ -40,13 +37,16 @@ func decodeOffer(b []byte) (verbs.Offer, error) {
 	}
 	regions, data := int(b[2]), int(b[3])
 	b = b[offerFixed:]
-	if len(b) < regions*regionLen+data {
+	if len(b) < regions*verbs.RegionSize+data {
 		return verbs.Offer{}, operr.New("decode", "offer", verbs.ErrMessage, regions, " regions and ", data, " bytes of data in ", len(b), " bytes")
 	}
 	var o verbs.Offer
 	for range regions {
-		o.Regions = append(o.Regions, verbs.Region{Addr: be.Uint64(b), Length: be.Uint64(b[8:]), RKey: be.Uint32(b[16:])})
-		b = b[regionLen:]
+		var r verbs.Region
+		if err := r.UnmarshalBinary(b[:verbs.RegionSize]); err != nil {
+			return verbs.Offer{}, err
+		}
+		o.Regions, b = append(o.Regions, r), b[verbs.RegionSize:]
 	}
 	if data > 0 {
 		o.Data = append([]byte(nil), b[:data]...)

@@ -16,6 +16,7 @@ import (
 
 // What examples say that they print is what they print, in the lab.
 func TestExamples(t *testing.T) {
+	rig.CMPorts(t)
 	prints := rig.Prints(t, "example_test.go")
 	m, ctx := rig.NewCM(t), rig.Context(t)
 	got := rig.Output(t, func() {
