@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -158,12 +159,17 @@ func TestFlushIsTheHeaders(t *testing.T) {
 func TestConstantsNameTheirs(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	var source []byte
+	named := map[string]bool{}
 	for _, f := range files {
 		if !strings.HasSuffix(f, "_test.go") {
 			b, err := os.ReadFile(f)
 			require.NoError(t, err)
-			source = append(source, b...)
+			for line := range strings.Lines(string(b)) {
+				_, comment, _ := strings.Cut(line, "//")
+				for _, word := range strings.FieldsFunc(comment, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+					named[word] = true
+				}
+			}
 		}
 	}
 	for _, c := range append(constants(), flushConstants()...) {
@@ -173,7 +179,7 @@ func TestConstantsNameTheirs(t *testing.T) {
 			c.c == "IBV_WC_GRH", c.c == "IBV_WC_WITH_IMM", c.c == "IBV_WC_WITH_INV":
 			continue
 		}
-		require.Regexp(t, `//.*\b`+c.c+`\b`, string(source))
+		require.True(t, named[c.c], "no comment names %s", c.c)
 	}
 }
 
