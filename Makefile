@@ -20,7 +20,7 @@ PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-co
 # What the build against other releases and architectures needs.
 headers: PACKAGES += gcc-aarch64-linux-gnu
 
-.PHONY: all setup lint unit headers device test torture demo bench lab clean
+.PHONY: all setup lint unit headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -98,6 +98,10 @@ device: setup
 endif
 
 test: lint unit headers device
+
+# Changes that tests must catch are tried on copies, one by one.
+mutate: setup
+	$(GO) run ./ci/mutate $(MUTATIONS)
 
 torture:
 	RXELAB_BOOTS=200 $(MAKE) unit device SHORT=-timeout=2h

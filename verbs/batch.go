@@ -80,6 +80,7 @@ type Batch struct {
 
 	named []*life.Life // address handles and windows, to be held open while posting
 	dests []targeted   // of a queue pair without a connection
+	by    *Dispatcher  // whose tags its numbers have, or nil
 }
 
 // NewBatch makes a batch of up to n work requests; n above the queue's
@@ -408,7 +409,7 @@ func (b *Batch) enter() error {
 	if r := q.requester.Load(); r != nil && r.batch != b {
 		return q.requested("post send to")
 	} else if r == nil {
-		if err := q.sendCQ.unrouted("post send that completes in"); err != nil {
+		if err := b.by.mayPost("post send that completes in", q.sendCQ); err != nil {
 			return err
 		}
 	}

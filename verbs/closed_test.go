@@ -16,7 +16,7 @@ import (
 var objects = rig.Objects{
 	Make:    closable,
 	Args:    closedArgs,
-	Closing: []string{"Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device"},
+	Closing: []string{"Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "Dispatcher", "CQ", "PD", "Device"},
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
 		if b, ok := object.(*verbs.Batch); ok && (method == "Post" || method == "PostPoll") {
@@ -60,7 +60,13 @@ func closable(t *testing.T) map[string]any {
 	ctx := rig.Context(t)
 	ls, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{})
 	require.NoError(t, errors.Join(errs[:]...))
-	all := map[string]any{"Link": ls[0], "Requester": newRequester(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
+	engine := &readers{}
+	own, err := a.Dev.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	dispatcher, err := own.Dispatch(engine, 1)
+	require.NoError(t, err)
+	all := map[string]any{"Dispatcher": dispatcher, "Link": ls[0], "Requester": newRequester(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
 		"Receiver": newReceiver(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.ReceiverConfig{Size: 64}),
 		"Device":   a.Dev, "PD": a.PD, "CQ": a.CQ, "QP": a.QP, "MR": a.MR, "SRQ": srq, "AH": ah, "Window": window,
 		"Batch": a.Batch(t, 4), "RecvBatch": recvs, "Masked": masked}
@@ -88,6 +94,6 @@ func closedArgs(t *testing.T, all map[string]any) []any {
 		"10.77.0.2:7777", 8, null, gid.GID, make([]verbs.WC, 4), make([]verbs.WCEx, 4),
 		verbs.QPConfig{SendCQ: all["CQ"].(*verbs.CQ), GID: gid}, verbs.RC, verbs.StateError, verbs.AttrState, verbs.QPAttr{State: verbs.StateError},
 		verbs.Endpoint{Type: verbs.RC, MTU: verbs.MTU1024, GID: gid.GID}, verbs.Dest{AH: ah}, verbs.Target{AH: ah}, verbs.Window1,
-		verbs.Remote{Addr: 8}, verbs.SGE{Addr: 8, Length: 8}, all["MR"].(*verbs.MR).Region(),
+		&readers{}, verbs.Remote{Addr: 8}, verbs.SGE{Addr: 8, Length: 8}, all["MR"].(*verbs.MR).Region(),
 	}
 }

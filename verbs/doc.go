@@ -52,7 +52,8 @@
 // Concurrency: everything may be used by any number of goroutines, except that
 // a [Batch] or [RecvBatch] belongs to one at a time. Completions belong to whoever
 // polls them first: goroutines that share a queue pair need a [Requester] and a
-// [Receiver], which give each its own.
+// [Receiver], which give each its own, and protocols that own many queue pairs a
+// [Dispatcher].
 //
 // Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. With nothing
 // configured a peer that is gone is noticed half a second after the next request.

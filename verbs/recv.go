@@ -15,6 +15,7 @@ type RecvBatch struct {
 	wrs   []cgo.RecvWR // of chain
 	n     int
 	err   error
+	by    *Dispatcher // whose tags its numbers have, or nil
 }
 
 // NewRecvBatch makes a batch of up to n receives; n above the queue's capacity
@@ -97,7 +98,7 @@ func (b *RecvBatch) Post() (n int, err error) {
 	if r := q.receiver.Load(); r != nil && r.batch != b {
 		return 0, opError("post receive to", q.life.Label, ErrInUse, "a Receiver has its receives")
 	} else if r == nil {
-		if err := q.recvCQ.unrouted("post receive that completes in"); err != nil {
+		if err := b.by.mayPost("post receive that completes in", q.recvCQ); err != nil {
 			return 0, err
 		}
 	}

@@ -63,6 +63,11 @@ const (
 // place that it answers. The queue is made longer if all that may complete does
 // not fit.
 func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
+	return c.routeTo(n, func(*router, uint64) routed { return r })
+}
+
+// routeTo is route for one that has to know its place before anything comes to it.
+func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) (rt *router, at uint64, err error) {
 	const op = "route completions of"
 	c.routing.Lock()
 	defer c.routing.Unlock()
@@ -88,7 +93,7 @@ func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
 	} else {
 		return nil, 0, opError(op, c.life.Label, ErrAttributes, mostRouted, " requesters and receivers")
 	}
-	table[at] = r
+	table[at] = who(rt, at)
 	rt.table.Store(&table)
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
@@ -157,7 +162,7 @@ func (c *CQ) unrouted(op string) error {
 	if c == nil || c.router.Load() == nil { // nil: see Wrap
 		return nil
 	}
-	return opError(op, c.life.Label, ErrInUse, "a Requester or Receiver takes its completions")
+	return opError(op, c.life.Label, ErrInUse, "a Requester, Receiver or Dispatcher takes its completions")
 }
 
 // look has completions handed out, for who has the turn, and gives the turn

@@ -16,6 +16,7 @@ import (
 var elsewhere = map[string]string{
 	"make setup":             "the first step of all others",
 	"make test":              "what this test is a part of",
+	"make mutate":            "minutes: ci/mutate has tests of its own",
 	"make torture":           "hours: make test, for longer",
 	"make bench SUITE=verbs": "an hour: ci/bench has tests of its own",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",

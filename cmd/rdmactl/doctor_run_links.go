@@ -14,6 +14,7 @@ import (
 
 var linkTests = []selfTest{
 	{feature: "requests of many goroutines", run: tryRequester},
+	{feature: "completions by name, for protocols of one's own", run: tryDispatcher},
 	{feature: "messages of many goroutines", run: tryReceiver},
 	{feature: "end of a queue pair", run: tryEnd},
 	{feature: "links: everything between an IP address and a READ", run: tryLink},
@@ -55,6 +56,51 @@ func tryRequester(b *bench) (string, error) {
 	}
 	all.Wait()
 	return "", errors.Join(errs...)
+}
+
+// named is an engine whose tags are places in the memory of its READs.
+type named struct {
+	waiters [4]verbs.Waiter
+	errs    [4]error
+}
+
+func (n *named) Completed(tag uint64, wc *verbs.WC) {
+	n.errs[tag] = wc.Err()
+	n.waiters[tag].Wake()
+}
+
+func (n *named) Lost(error) {} // the waits end with the same error
+
+// tryDispatcher READs four words, and waits for each in the opposite order.
+func tryDispatcher(b *bench) (string, error) {
+	x, y, err := b.pair(verbs.QPConfig{}, verbs.CQConfig{})
+	if err != nil {
+		return "", err
+	}
+	var n named
+	d, err := x.qp.SendCQ().Dispatch(&n, len(n.waiters))
+	if _, err = keep(b, d, err); err != nil {
+		return "", err
+	}
+	batch, err := d.NewBatch(x.qp, len(n.waiters))
+	if err != nil {
+		return "", err
+	}
+	fill(y.mr.Bytes()[:8*len(n.waiters)])
+	for i := range n.waiters {
+		batch.Read(d.ID(uint64(i)), verbs.Signaled, y.region().At(uint64(8*i)), x.mr.SGE(8*i, 8))
+	}
+	_, found, err := d.PostPoll(batch, 0)
+	found.Deliver()
+	for i := len(n.waiters) - 1; i >= 0 && err == nil; i-- {
+		if err = d.Wait(b.ctx, &n.waiters[i]); err == nil {
+			err = n.errs[i]
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", sameBytes("READs by name", x.mr.Bytes()[:8*len(n.waiters)], y.mr.Bytes()[:8*len(n.waiters)])
 }
 
 // tryReceiver sends more messages than there are receives.

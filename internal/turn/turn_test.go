@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,4 +40,34 @@ func TestTurnIsNeverLost(t *testing.T) {
 	require.True(t, u.Try())
 	require.False(t, u.Try())
 	require.False(t, u.Take(gone, nil))
+}
+
+// Two take the turn once each, at the same time, over and over. If one is not told of
+// a release, nobody else helps it out: the test would not end.
+func TestTurnOfTwo(t *testing.T) {
+	rounds := int32(1_000_000)
+	if testing.Short() {
+		rounds = 200_000
+	}
+	u := turn.New()
+	var had atomic.Int32
+	var wg sync.WaitGroup
+	for i := range int32(2) {
+		wg.Go(func() {
+			for round := range rounds {
+				for had.Load() < 2*round { // the other one of the last round
+					runtime.Gosched()
+				}
+				for range (round * (3 + 4*i)) % 211 { // each time another one comes first, by a little
+				}
+				u.Take(nil, nil)
+				if round%16 == 0 {
+					runtime.Gosched() // the other one parks
+				}
+				u.Release()
+				had.Add(1)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -1,0 +1,333 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// Engine is a protocol's own: it posts requests to queue pairs of which it has
+// many, or which it resets and connects again, and wants their completions by name.
+// Programs that share one queue pair want a [Requester] or a [Receiver].
+type Engine interface {
+	// Completed takes the completion of the request that was posted under
+	// [Dispatcher.ID] of that tag. It is called by whoever polls, for one completion
+	// at a time, in the order of the queue; the completion is valid until it returns.
+	// All others wait meanwhile: Completed must not wait for anything but locks that
+	// nobody holds while calling the dispatcher, and calls nothing of the dispatcher
+	// but [Waiter.Wake].
+	Completed(tag uint64, wc *WC)
+	// Lost says that the queue can no longer be polled, perhaps several times: what
+	// is under way will not complete. It may wait, and close queue pairs.
+	Lost(err error)
+}
+
+// Dispatcher brings an engine its completions. Any number of engines, requesters and
+// receivers share a completion queue; who waits for one of them polls for all.
+//
+//	d, err := cq.Dispatch(engine, depth)
+//	b, err := d.NewBatch(qp, 16)
+//	b.Read(d.ID(tag), verbs.Signaled, remote, sge)
+//	n, found, err := d.PostPoll(b, 0)
+//	found.Deliver() // engine.Completed(tag, wc), perhaps
+//	err = d.Wait(ctx, &waiter) // until the engine says waiter.Wake()
+//
+// While a queue is dispatched, polling it directly is refused with [ErrInUse], and so
+// is posting what completes there past those who share it.
+//
+// Methods may be called from any number of goroutines. None allocates, but those
+// that make something.
+type Dispatcher struct {
+	rt     *router
+	engine Engine
+	index  uint64
+	depth  int
+
+	closing sync.Mutex
+	closed  atomic.Bool
+}
+
+// MaxTag is the largest tag of an engine's request.
+const MaxTag = 1<<48 - 1
+
+// Dispatch has completions that carry an engine's tags brought to it. The queue
+// grows, if need be, so that depth of them have room beside those of the others; not
+// to have more under way is the engine's matter.
+func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
+	const op = "dispatch completions of"
+	if err := c.life.Open(op); err != nil {
+		return nil, err
+	}
+	switch {
+	case e == nil:
+		return nil, opError(op, c.life.Label, ErrAttributes, "no engine")
+	case depth <= 0:
+		return nil, opError(op, c.life.Label, ErrAttributes, "depth ", depth)
+	case c.solicited:
+		return nil, opError(op, c.life.Label, ErrAttributes, "its completions do not wake: it is SolicitedOnly")
+	}
+	if err := c.life.Adopt("dispatcher"); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{engine: e, depth: depth}
+	rt, index, err := c.routeTo(depth, func(rt *router, at uint64) routed {
+		d.rt, d.index = rt, at
+		return d
+	})
+	if err != nil {
+		c.life.Release("dispatcher")
+		return nil, err
+	}
+	d.rt, d.index = rt, index
+	return d, nil
+}
+
+// CQ is the queue that is dispatched.
+func (d *Dispatcher) CQ() *CQ { return d.rt.cq }
+
+// ID is the work request's number for a tag, of which the lower 48 bits count.
+func (d *Dispatcher) ID(tag uint64) uint64 { return d.index<<48 | tag&MaxTag }
+
+// NewBatch is [QP.NewBatch] for requests whose numbers are [Dispatcher.ID]'s. The
+// sends of the queue pair have to complete in the dispatcher's queue.
+func (d *Dispatcher) NewBatch(q *QP, n int) (*Batch, error) {
+	if err := d.serves(q, q.sendCQ); err != nil {
+		return nil, err
+	}
+	b, err := q.NewBatch(n)
+	if err == nil {
+		b.by = d
+	}
+	return b, err
+}
+
+// NewRecvBatch is [QP.NewRecvBatch] likewise.
+func (d *Dispatcher) NewRecvBatch(q *QP, n int) (*RecvBatch, error) {
+	if err := d.serves(q, q.recvCQ); err != nil {
+		return nil, err
+	}
+	b, err := q.NewRecvBatch(n)
+	if err == nil {
+		b.by = d
+	}
+	return b, err
+}
+
+func (d *Dispatcher) serves(q *QP, cq *CQ) error {
+	const op = "make dispatched batch for"
+	if err := d.open(op); err != nil {
+		return err
+	}
+	if cq != d.rt.cq {
+		return opError(op, q.life.Label, ErrAttributes, "it completes elsewhere than in ", d.rt.cq.life.Label)
+	}
+	return nil
+}
+
+func (d *Dispatcher) open(op string) error {
+	if d.closed.Load() {
+		return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
+	}
+	return nil
+}
+
+// mayPost refuses posts by who is not, or no more, among those that share the queue.
+func (d *Dispatcher) mayPost(op string, cq *CQ) error {
+	if d == nil {
+		return cq.unrouted(op)
+	}
+	return d.open(op)
+}
+
+// Found is what [Dispatcher.PostPoll] has found. The zero value is nothing.
+type Found struct {
+	rt  *router
+	n   int
+	err error // of the queue
+}
+
+// Deliver hands out the completions, the engine's and others', and answers how many
+// they are. It is called once, soon: until then nobody else can poll.
+func (f Found) Deliver() int {
+	if f.rt == nil {
+		return 0
+	}
+	f.rt.deliver(f.rt.wcs[:f.n])
+	f.rt.turn.Release()
+	if f.err != nil {
+		f.rt.broken(f.err)
+	}
+	return f.n
+}
+
+// PostPoll posts a batch of the dispatcher's and, unless somebody else polls, looks
+// for completions in the same crossing into C, up to spins times again while there
+// are none. An engine that posts under a lock which Completed takes too releases it
+// before [Found.Deliver]. posted and err are [Batch.Post]'s, or tell why the queue
+// can no longer be polled ([ErrOverrun], with all posted); Deliver is due in any
+// case.
+func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err error) {
+	if err := d.open("post by"); err != nil {
+		return 0, Found{}, b.ended(err)
+	}
+	if b.by != d {
+		return 0, Found{}, b.ended(opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
+	}
+	if rt := d.rt; rt.turn.Try() {
+		found.rt = rt
+		n := b.n
+		posted, found.n, err = b.postPoll(rt.cq, rt.wcs[:], uint32(max(spins, 0)))
+		if err != nil && posted == n && n > 0 {
+			found.err = err
+		}
+		return posted, found, err
+	}
+	posted, err = b.Post()
+	return posted, Found{}, err
+}
+
+// Poll looks for completions, up to spins times again while there are none, and hands
+// them out. It answers how many they were, of anybody; none if somebody else polls.
+func (d *Dispatcher) Poll(spins int) (int, error) {
+	if err := d.open("poll"); err != nil {
+		return 0, err
+	}
+	rt := d.rt
+	if !rt.turn.Try() {
+		return 0, nil
+	}
+	n, err := rt.cq.poll(rt.wcs[:], uint32(max(spins, 0)))
+	if err != nil {
+		n = 0
+	}
+	rt.deliver(rt.wcs[:n])
+	rt.turn.Release()
+	if err != nil {
+		rt.broken(err)
+	}
+	return n, err
+}
+
+// Wait waits until the waiter has been woken, or answers why it gives up: the
+// context's end, as it is, or a queue that can no longer be polled. Meanwhile it
+// polls for all who wait, in turn. A waiter woken before is a wait that is over.
+func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
+	rt := d.rt
+	if w == nil {
+		return errors.Join(d.open("wait for"), opError("wait for", rt.cq.life.Label, ErrAttributes, "no waiter"))
+	}
+	for !w.woken.Load() {
+		if err := d.open("wait for"); err != nil {
+			return err
+		}
+		var err error
+		if rt.turn.Try() || w.listen(ctx, rt) {
+			if w.woken.Load() || d.closed.Load() {
+				rt.turn.Release()
+				continue
+			}
+			err = rt.look(ctx)
+		}
+		switch {
+		case w.woken.Load():
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			rt.broken(err)
+			return err
+		}
+	}
+	return nil
+}
+
+// Wake is [Waiter.Wake] for everybody but the engine's Completed.
+func (d *Dispatcher) Wake(w *Waiter) {
+	if w == nil {
+		return
+	}
+	w.Wake()
+	if w.listens.Load() == 0 { // it may be parked itself, with the turn
+		d.rt.cq.wake()
+	}
+}
+
+// Close ends the dispatching. Before that the engine has woken its waiters, and closed
+// its queue pairs, reset them or seen all their requests complete: completions that
+// are still in the queue come to it until Close returns, and later ones would go to
+// the next engine. Closing twice is not an error.
+func (d *Dispatcher) Close() error {
+	d.closing.Lock()
+	defer d.closing.Unlock()
+	if d.closed.Load() {
+		return nil
+	}
+	rt := d.rt
+	rt.hold()
+	rt.glanceAll()
+	d.closed.Store(true)
+	rt.turn.Release()
+	rt.cq.unroute(d.index, d.depth, false)
+	rt.cq.life.Release("dispatcher")
+	return nil
+}
+
+// deliver is [routed]'s.
+func (d *Dispatcher) deliver(id uint64, wc *WC) bool {
+	if wc.wc.Status != uint32(WCSuccess) {
+		d.rt.cq.failedOne(wc) // its queue pair learns of it
+	}
+	d.engine.Completed(id&MaxTag, wc)
+	return true
+}
+
+// takeDown is [routed]'s.
+func (d *Dispatcher) takeDown(cause error) {
+	if !d.closed.Load() {
+		d.engine.Lost(cause)
+	}
+}
+
+// Waiter is what a goroutine waits for with [Dispatcher.Wait]. The zero value is
+// ready. One goroutine at a time waits for it.
+type Waiter struct {
+	woken   atomic.Bool
+	listens atomic.Int32
+	token   chan struct{} // made by who waits, before listens says so
+}
+
+// Reset makes a waiter ready for another wait. It is for the one who waits, before
+// anybody else knows that there is something to wait for.
+func (w *Waiter) Reset() {
+	w.woken.Store(false)
+	select {
+	case <-w.token:
+	default:
+	}
+}
+
+// Woken tells whether the wait is over.
+func (w *Waiter) Woken() bool { return w.woken.Load() }
+
+// Wake ends the wait, now or when it begins. It is for [Engine.Completed], and never
+// blocks. Elsewhere use [Dispatcher.Wake].
+func (w *Waiter) Wake() {
+	w.woken.Store(true)
+	if w.listens.Load() > 0 {
+		select {
+		case w.token <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listen waits for the turn to poll, to be woken or for the context's end, and tells
+// whether it has the turn.
+func (w *Waiter) listen(ctx context.Context, rt *router) bool {
+	if w.token == nil {
+		w.token = make(chan struct{}, 1)
+	}
+	w.listens.Store(1)
+	defer w.listens.Store(0)
+	return !w.woken.Load() && rt.turn.Take(w.token, ctx.Done())
+}
