@@ -16,7 +16,7 @@ import (
 var objects = rig.Objects{
 	Make:    closable,
 	Args:    closedArgs,
-	Closing: []string{"Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "Dispatcher", "CQ", "PD", "Device"},
+	Closing: []string{"Dispatcher", "Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device"},
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
 		if b, ok := object.(*verbs.Batch); ok && (method == "Post" || method == "PostPoll") {
@@ -60,11 +60,7 @@ func closable(t *testing.T) map[string]any {
 	ctx := rig.Context(t)
 	ls, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{})
 	require.NoError(t, errors.Join(errs[:]...))
-	engine := &readers{}
-	own, err := a.Dev.CreateCQ(verbs.CQConfig{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, own.Close()) })
-	dispatcher, err := own.Dispatch(engine, 1)
+	dispatcher, err := a.CQ.Dispatch(&readers{}, 1)
 	require.NoError(t, err)
 	all := map[string]any{"Dispatcher": dispatcher, "Link": ls[0], "Requester": newRequester(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
 		"Receiver": newReceiver(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.ReceiverConfig{Size: 64}),

@@ -23,8 +23,10 @@ type Features struct {
 	DeviceMemory  uint64        // bytes that [Device.AllocDeviceMemory] may have; 0: none
 	Window1       bool          // memory windows
 	Window2       bool
-	Mlx5          *Mlx5Features // nil on other devices
-	EFA           *EFAFeatures
+	// What regions may be made [FlushableGlobal] and [FlushablePersistent] for.
+	FlushGlobal, FlushPersistent bool
+	Mlx5                         *Mlx5Features // nil on other devices
+	EFA                          *EFAFeatures
 }
 
 // Mlx5Features are what mlx5dv tells of a device.
@@ -48,6 +50,9 @@ type EFAFeatures struct {
 const (
 	capMemWindow = 1 << 17
 	capWindow2B  = 1 << 24
+	// In enum ib_uverbs_device_cap_flags, of kernels from 6.3 on.
+	capFlushGlobal     = 1 << 38
+	capFlushPersistent = 1 << 39
 )
 
 // Features asks the device and its provider.
@@ -66,6 +71,7 @@ func (d *Device) Features() (Features, error) {
 	f.DeviceMemory = x.MaxDMSize
 	f.Window1 = f.CapFlags&capMemWindow != 0
 	f.Window2 = f.CapFlags&capWindow2B != 0
+	f.FlushGlobal, f.FlushPersistent = x.CapFlags&capFlushGlobal != 0, x.CapFlags&capFlushPersistent != 0
 	if m, err := d.Mlx5(); err == nil {
 		f.Mlx5 = &m
 	} else if !errors.Is(err, ErrUnsupported) {
@@ -79,9 +85,17 @@ func (d *Device) Features() (Features, error) {
 	return f, nil
 }
 
-func (d *Device) onDemand() bool {
+// lacks is what regions are to be made for that the device has not, or "".
+func (d *Device) lacks(a Access) string {
 	f, err := d.Features()
-	return err == nil && f.OnDemand
+	switch {
+	case err != nil:
+	case a&OnDemand != 0 && !f.OnDemand:
+		return "on-demand paging"
+	case a&FlushableGlobal != 0 && !f.FlushGlobal, a&FlushablePersistent != 0 && !f.FlushPersistent:
+		return "FLUSH"
+	}
+	return ""
 }
 
 // Mlx5 asks mlx5dv; [ErrUnsupported] says that this is no such device or that

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -58,7 +59,7 @@ type Link struct {
 	pd   *PD
 	cq   *CQ // its own, or nil
 	qp   *QP
-	peer Endpoint
+	peer atomic.Pointer[Endpoint] // once it is known
 	to   Dest
 
 	mu        sync.Mutex
@@ -94,13 +95,18 @@ func (l *Link) QP() *QP { return l.qp }
 func (l *Link) CQ() *CQ { return l.cq }
 
 // Regions is the memory that the peer offers.
-func (l *Link) Regions() []Region { return l.peer.Regions }
+func (l *Link) Regions() []Region { return l.Peer().Regions }
 
 // Data is what the peer's program said in its [Offer].
-func (l *Link) Data() []byte { return l.peer.Data }
+func (l *Link) Data() []byte { return l.Peer().Data }
 
 // Peer is the peer's queue pair.
-func (l *Link) Peer() Endpoint { return l.peer }
+func (l *Link) Peer() Endpoint {
+	if p := l.peer.Load(); p != nil {
+		return *p
+	}
+	return Endpoint{}
+}
 
 // Dest is the way to the peer for datagrams, on a UD link.
 func (l *Link) Dest() Dest { return l.to }
@@ -248,7 +254,7 @@ func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error
 // Connected completes a link of [PrepareLink]: peer is what the peer said, and
 // connection, if there is one, closes before the rest.
 func (l *Link) Connected(connection io.Closer, peer Endpoint) {
-	l.peer = peer
+	l.peer.Store(&peer)
 	if connection != nil {
 		l.own(connection)
 	}
@@ -293,12 +299,14 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
 		refuse(conn)
 		return err
 	}
-	if l.peer, err = Exchange(ctx, conn, e); err != nil {
+	peer, err := Exchange(ctx, conn, e)
+	if err != nil {
 		sayFailed(conn) // the peer may have had a good message of ours
 		return err
 	}
-	if l.peer.Type != l.qp.typ {
-		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", l.peer.Type)
+	l.peer.Store(&peer)
+	if peer.Type != l.qp.typ {
+		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", peer.Type)
 	}
 	return nil
 }
@@ -323,13 +331,14 @@ func say(conn net.Conn, what string) {
 
 // join connects the queue pair, or has it work and finds the way to the peer.
 func (l *Link) join(cfg ConnectConfig) error {
+	peer := l.Peer()
 	if l.qp.typ != UD {
-		return l.qp.Connect(l.peer, cfg)
+		return l.qp.Connect(peer, cfg)
 	}
 	if err := l.qp.Activate(); err != nil {
 		return err
 	}
-	path, err := l.qp.PathTo(l.peer, cfg)
+	path, err := l.qp.PathTo(peer, cfg)
 	if err != nil {
 		return err
 	}
@@ -338,7 +347,7 @@ func (l *Link) join(cfg ConnectConfig) error {
 		return err
 	}
 	l.own(ah)
-	l.to = Dest{AH: ah, QPN: l.peer.QPN, QKey: l.peer.QKey}
+	l.to = Dest{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
 	return nil
 }
 

@@ -63,7 +63,7 @@ func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
 	}
 	if m.mr, m.lkey, m.rkey, err = cgo.RegMR(p.pd, 0, -1, 0, uint32(m.access)); err != nil {
 		p.life.Release("mr")
-		if !p.dev.onDemand() {
+		if p.dev.lacks(OnDemand) != "" {
 			err = class(ErrUnsupported, err)
 		}
 		return nil, opError("register address space in", p.life.Label, err)
