@@ -12,10 +12,11 @@ import (
 )
 
 // Config describes an initiator. QP is connected to the target (RC, at least 16
-// send requests, one more for each further record that an operation names); CQ
-// is its send queue and is used by nobody else. Both stay the caller's to
-// close, after the client, which moves the queue pair to ERROR when its session
-// is over.
+// send requests, one more for each further record that an operation names); its
+// sends are the client's ([verbs.Requester]) and complete in CQ, which it may share
+// with other clients and requesters. Both stay the caller's to close, after the
+// client: until then the queue pair answers [verbs.ErrInUse]. The client moves it to
+// ERROR when its session is over.
 type Config struct {
 	PD     *verbs.PD
 	QP     *verbs.QP
@@ -51,6 +52,7 @@ type Client struct {
 	counts  map[int]*Counts
 	pending map[*Commit]struct{}
 	failed  []error // of commits, for Flush
+	old     error   // of the ends of earlier sessions, for Close
 
 	swaps swapTable
 	agent *Caller // of UseAgent
@@ -82,8 +84,15 @@ func NewClient(cfg Config) (*Client, error) {
 // Reconnect goes on after [ErrBroken] or a lease that ran out, with a new queue
 // pair and a new invite from the same target. Locks of before are lost;
 // operations of before that are still under way end with an error. The old
-// queue pair may be closed afterwards.
+// queue pair may be closed afterwards. After an error it is still the client's, and
+// the new one is not.
 func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in Invite) error {
+	if err := ctx.Err(); err != nil {
+		return opErrorf("reconnect", err)
+	}
+	if qp == nil || cq == nil {
+		return fmt.Errorf("lockoffload: reconnect: QP and CQ are needed: %w", ErrConfig)
+	}
 	if err := in.check(); err != nil {
 		return err
 	}
@@ -98,11 +107,15 @@ func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in I
 	old := c.s
 	if c.closed {
 		c.mu.Unlock()
-		return errors.Join(opErrorf("reconnect", ErrClosed), s.close(ctx))
+		return errors.Join(opErrorf("reconnect", ErrClosed), s.close())
 	}
 	c.s, c.bits = s, map[int]*bit{}
 	c.mu.Unlock()
-	return old.close(ctx)
+	err = old.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old = errors.Join(c.old, err)
+	return nil
 }
 
 func opErrorf(op string, err error) error { return fmt.Errorf("lockoffload: %s: %w", op, err) }
@@ -194,9 +207,10 @@ func (c *Client) Close() error {
 	if errors.Is(err, ErrBroken) && !errors.Is(err, ErrOutcomeUnknown) {
 		err = nil
 	}
-	err = errors.Join(err, c.s.close(context.WithoutCancel(ctx)))
+	err = errors.Join(err, c.s.close())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err = errors.Join(err, c.old)
 	for _, j := range c.jobs {
 		err = errors.Join(err, j.mr.Close())
 	}

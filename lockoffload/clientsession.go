@@ -18,8 +18,8 @@ type session struct {
 	tags  tagger
 	lease time.Duration
 
-	lost     chan struct{} // closed when locks can no longer be relied on
-	lostOnce sync.Once
+	lost  chan struct{} // closed when locks can no longer be relied on
+	flush sync.Once
 
 	mu    sync.Mutex
 	until time.Time // end of the lease
@@ -35,11 +35,11 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	s := &session{lease: in.Lease, lost: make(chan struct{}), gone: make(chan struct{})}
 	s.tags.owner, s.tags.epoch = in.Owner, in.Epoch
 	var err error
-	if s.line, err = newLine(qp, cq, in.Region, s.expire); err != nil {
+	if s.line, err = newLine(qp, cq, in.Region, s.lose); err != nil {
 		return nil, err
 	}
 	if s.beat, err = pd.AllocMR(8, verbs.MRConfig{}); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.line.close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -56,7 +56,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	first, err := s.heartbeat(uint64(in.Epoch)<<32 + 1)
 	if err != nil {
 		close(s.gone)
-		return nil, errors.Join(err, s.close(ctx))
+		return nil, errors.Join(err, s.close())
 	}
 	go s.watchdog(ctx, first, posted)
 	return s, nil
@@ -118,15 +118,20 @@ func (s *session) acknowledged(ctx context.Context, f *flight) error {
 
 // expire ends the session: its locks are lost, nothing is posted any more.
 func (s *session) expire() {
+	s.lose()
+	// What is still under way ends now, not when the device gives up. A queue pair
+	// that is in ERROR already, or closed, may refuse.
+	s.flush.Do(func() { _ = s.line.qp.ToError() })
+}
+
+// lose is expire for a queue pair that is dead, or about to be.
+func (s *session) lose() {
 	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.lostOnce.Do(func() {
+	defer s.mu.Unlock()
+	if !s.over {
+		s.over = true
 		close(s.lost)
-		// What is still under way ends now, not when the device gives up. A
-		// queue pair that is in ERROR already, or closed, may refuse.
-		_ = s.line.qp.ToError()
-	})
+	}
 }
 
 // allowed tells whether a WRITE may be posted under the lease.
@@ -144,9 +149,10 @@ func (s *session) allowed() error {
 	return nil
 }
 
-func (s *session) close(ctx context.Context) error {
+func (s *session) close() error {
 	s.stop()
 	<-s.gone
+	_ = s.line.fail(ErrClosed)
 	s.expire()
-	return errors.Join(s.line.close(ctx), s.beat.Close())
+	return errors.Join(s.line.close(), s.beat.Close())
 }

@@ -124,3 +124,11 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 func (c *Client) Heartbeat() uint64 {
 	return binary.LittleEndian.Uint64(c.session().beat.Bytes())
 }
+
+// PostTooMuch posts a list that the queue pair has no room for.
+func (c *Client) PostTooMuch() error {
+	s := c.session()
+	ops := slices.Repeat([]op{{kind: opWrite, n: 8}}, s.line.qp.MaxSendWR()+1)
+	_, err := s.line.issue(ops, s.beat)
+	return err
+}

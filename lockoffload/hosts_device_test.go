@@ -80,6 +80,13 @@ func (y *tally) add(w *worker, form string, slot int) bool {
 	return err == nil && a.Err == ""
 }
 
+// String may be called while there are more additions.
+func (y *tally) String() string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return fmt.Sprintf("%v additions, the longest took %v", y.done, y.longest)
+}
+
 func (y *tally) check(t *testing.T, ctx context.Context, a *actor, slot int) {
 	t.Helper()
 	for _, swap := range []bool{false, true} {
@@ -158,8 +165,8 @@ func killHolder(t *testing.T, rng *rand.Rand) {
 		})
 	}
 	waiting.Wait()
-	t.Logf("%d ways to die; all recovered after %.2f leases; other clients: %v additions, the longest took %v",
-		len(lefts), slowest.Seconds()/hostLease.Seconds(), others.done, others.longest)
+	t.Logf("%d ways to die; all recovered after %.2f leases; other clients: %v",
+		len(lefts), slowest.Seconds()/hostLease.Seconds(), others)
 	require.Less(t, slowest, 3*hostLease)
 	require.Greater(t, slowest, hostLease, "not before its lease was over")
 

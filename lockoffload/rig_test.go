@@ -4,6 +4,9 @@ package lockoffload_test
 
 import (
 	"context"
+	"io"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +21,29 @@ type end struct {
 	dev *verbs.Device
 	pd  *verbs.PD
 	gid verbs.GIDEntry
+
+	// made are queue pairs and their queues, which close behind all that is made
+	// on them, also later, by clients that connect again.
+	made *made
+}
+
+type made struct {
+	mu  sync.Mutex
+	all []io.Closer
+}
+
+func (m *made) add(c ...io.Closer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, c...)
+}
+
+func (m *made) close(t *testing.T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range slices.Backward(m.all) {
+		require.NoError(t, c.Close())
+	}
 }
 
 func open(t *testing.T, name string) end {
@@ -30,17 +56,19 @@ func open(t *testing.T, name string) end {
 	t.Cleanup(func() { require.NoError(t, pd.Close()) })
 	gid, err := d.FindGID(verbs.GIDQuery{Port: 1})
 	require.NoError(t, err)
-	return end{d, pd, gid}
+	e := end{d, pd, gid, new(made)}
+	t.Cleanup(func() { e.made.close(t) })
+	return e
 }
 
 func (e end) qp(t *testing.T) (*verbs.QP, *verbs.CQ) {
 	t.Helper()
 	cq, err := e.dev.CreateCQ(verbs.CQConfig{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cq.Close()) })
+	e.made.add(cq)
 	qp, err := e.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: e.gid})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, qp.Close()) })
+	e.made.add(qp)
 	return qp, cq
 }
 
@@ -73,6 +101,13 @@ func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.Invite) {
 	r.t.Helper()
 	qp, cq := r.a.qp(r.t)
+	s, in := r.connect(qp)
+	return qp, cq, s, in
+}
+
+// connect gives a queue pair a place at the target.
+func (r *rig) connect(qp *verbs.QP) (*lockoffload.Session, lockoffload.Invite) {
+	r.t.Helper()
 	ea, err := qp.Endpoint()
 	require.NoError(r.t, err)
 	s, err := r.srv.Admit(nil)
@@ -83,7 +118,7 @@ func (r *rig) admit() (*verbs.QP, *verbs.CQ, *lockoffload.Session, lockoffload.I
 	require.NoError(r.t, qp.Connect(eb, r.way))
 	var in lockoffload.Invite
 	require.NoError(r.t, in.UnmarshalBinary(eb.Data))
-	return qp, cq, s, in
+	return s, in
 }
 
 func (r *rig) client(retry lockoffload.Retry) (*lockoffload.Client, *lockoffload.Session) {

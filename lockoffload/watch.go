@@ -153,7 +153,7 @@ func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err
 func (lb *loopback) close() error {
 	var errs []error
 	if lb.line != nil {
-		errs = append(errs, lb.line.close(context.Background()))
+		errs = append(errs, lb.line.close())
 	}
 	if lb.qp != nil {
 		errs = append(errs, lb.qp.Close())

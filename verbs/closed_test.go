@@ -27,7 +27,7 @@ var objects = rig.Objects{
 			b.Recv(1)
 		}
 	},
-	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending"},
+	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
 }
 
 // Every call on a closed object answers ErrClosed, with what it stands on open

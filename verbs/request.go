@@ -42,7 +42,7 @@ func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64
 // build must not call the requester. After an error some of the list may have
 // been executed.
 func (r *Requester) Do(ctx context.Context, build func(*List)) error {
-	s, err := r.begin(ctx, build, r.router.cq.spin, false)
+	s, err := r.begin(ctx, build, r.router.cq.spin, false, nil)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ type Pending struct {
 // Start is Do without the wait: the next list can follow at once. An error says
 // that nothing of the list will be executed.
 func (r *Requester) Start(ctx context.Context, build func(*List)) (Pending, error) {
-	s, err := r.begin(ctx, build, 0, true)
+	s, err := r.begin(ctx, build, 0, true, nil)
 	if err != nil {
 		return Pending{}, err
 	}
@@ -81,7 +81,7 @@ func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) er
 		return r.refuse(op, ctx.Err())
 	}
 	r.batch.next(0, op, 0, at, []SGE{local})
-	s, err := r.post(ctx, op, r.router.cq.spin)
+	s, err := r.post(ctx, op, r.router.cq.spin, nil)
 	r.posting.Release()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 		return 0, r.refuse(op, ctx.Err())
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
-	s, err := r.post(ctx, op, r.router.cq.spin)
+	s, err := r.post(ctx, op, r.router.cq.spin, nil)
 	r.posting.Release()
 	if err != nil {
 		return 0, err

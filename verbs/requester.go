@@ -37,7 +37,8 @@ type RequesterConfig struct {
 //     the call waits for the device, which is done soon. If it is not, because
 //     the peer does not answer, then after [RequesterConfig.Linger] the queue pair
 //     is taken down, which is the only way to have memory back. A request that
-//     succeeded is a success, whatever became of the context.
+//     succeeded is a success, whatever became of the context. Lists that are to
+//     outlive a call are [Requester.Start]'s and [Requester.Go]'s.
 //   - Neither queue overruns: calls wait for room.
 //   - The error of a request that was flushed has the failure that caused it
 //     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.
@@ -90,10 +91,10 @@ type slot struct {
 	size int32  // requests
 	what uint32 // opcode, or opList
 
-	flying  atomic.Bool
-	waiting atomic.Bool   // somebody listens for wake
-	wake    chan struct{} // has a token after the end while somebody was waiting
-	open    atomic.Uint64 // 1 + gen of the list whose Wait is still to be called
+	call *Call // that is told of the end and leaves the slot free; nil: somebody waits for the slot
+
+	ending
+	open atomic.Uint64 // 1 + gen of the list whose Wait is still to be called
 
 	err  error  // once not flying any more
 	life uint32 // of the queue pair, if err is errUnexplained
@@ -227,8 +228,8 @@ func (r *Requester) alive() error {
 
 // begin posts a list that build makes, once there is room for it. An error says
 // that nothing of it will be executed. spins is how often to look for its
-// completion at once.
-func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool) (*slot, error) {
+// completion at once. The slot is the caller's to wait for unless there is a call.
+func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool, c *Call) (*slot, error) {
 	const what = opList
 	if !r.posting.Take(nil, ctx.Done()) {
 		return nil, r.refuse(what, ctx.Err())
@@ -237,13 +238,16 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	if err := r.alive(); err != nil {
 		return nil, r.refuse(what, err)
 	}
-	if build == nil {
+	switch {
+	case build == nil:
 		return nil, r.refuse(what, ErrAttributes, "no function that makes it")
+	case c != nil && c.flying.Load():
+		return nil, r.refuse(what, ErrState, "the call is under way")
 	}
 	defer r.batch.Reset() // if build panics
 	r.list.Flags = 0
 	build(&r.list)
-	s, err := r.post(ctx, what, spins)
+	s, err := r.post(ctx, what, spins, c)
 	if err == nil && pending {
 		r.unwaited.Add(1)
 		s.open.Store(1 + uint64(s.gen))
@@ -252,7 +256,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 }
 
 // post posts what is in the batch. The caller has the turn to post.
-func (r *Requester) post(ctx context.Context, what uint32, spins uint32) (*slot, error) {
+func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call) (*slot, error) {
 	b := r.batch
 	n := b.Len()
 	if b.err != nil || n == 0 {
@@ -268,7 +272,7 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32) (*slot,
 	}
 	s := &r.slots[i]
 	s.gen++
-	s.size, s.what, s.err = int32(n), what, nil
+	s.size, s.what, s.err, s.call = int32(n), what, nil, c
 	id := r.index<<48 | uint64(i)<<24 | uint64(s.gen&genMask)<<1
 	for k := range b.wrs[:n] {
 		b.wrs[k].ID = id
@@ -291,8 +295,13 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	b, rt := r.batch, r.router
 	var posted, got int
 	var err error
+	c := s.call
 	r.sending.Lock()
 	s.flying.Store(true)
+	if c != nil {
+		c.r = r
+		c.flying.Store(true)
+	}
 	r.credits.Add(int32(-n))
 	if rt.turn.Try() {
 		posted, got, err = b.postPoll(rt.cq, rt.wcs[:], spins)
@@ -302,6 +311,10 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		posted, err = b.Post()
 	}
 	if posted == 0 && err != nil { // nothing is under way
+		if c != nil {
+			s.call = nil
+			c.flying.Store(false)
+		}
 		r.end(s)
 		r.sending.Unlock()
 		r.release(i)
@@ -356,29 +369,44 @@ func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error
 	}
 }
 
-// waitForSlot waits until one of those who have their answers gives its slot
-// back. Somebody must be there to do so.
+// waitForSlot waits until a slot is given back: by those who have their answers, or
+// because a call is over, which perhaps nobody else polls for.
 func (r *Requester) waitForSlot(ctx context.Context) error {
 	r.starved.Store(true)
 	defer r.starved.Store(false)
-	r.mu.Lock()
-	have := len(r.free)
-	r.mu.Unlock()
-	if have > 0 {
+	if r.hasSlot() {
 		return nil
 	}
-	var enough <-chan time.Time
-	if int(r.unwaited.Load()) == len(r.slots) {
-		enough = time.After(time.Second)
+	if int(r.unwaited.Load()) == len(r.slots) { // and no more are made meanwhile
+		select {
+		case <-r.freed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+			return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
+		}
 	}
-	select {
-	case <-r.freed:
-		return nil
-	case <-ctx.Done():
+	rt := r.router
+	if !rt.turn.Take(r.freed, ctx.Done()) {
 		return ctx.Err()
-	case <-enough:
-		return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
 	}
+	if r.hasSlot() {
+		rt.turn.Release()
+		return nil
+	}
+	err := rt.look(ctx)
+	if err != nil && ctx.Err() == nil {
+		rt.broken(err)
+		return nil
+	}
+	return err
+}
+
+func (r *Requester) hasSlot() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.free) > 0
 }
 
 // reserve takes a slot if n requests fit.
@@ -399,13 +427,14 @@ func (r *Requester) reserve(n int) (uint32, bool) {
 
 func (r *Requester) release(i uint32) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.free = append(r.free, i)
+	r.mu.Unlock()
 	if r.starved.Load() {
 		select {
 		case r.freed <- struct{}{}:
 		default:
 		}
+		r.router.cq.wake() // who posts may be the one that polls
 	}
 }
 
@@ -457,12 +486,10 @@ func (r *Requester) result(s *slot) error {
 // in the queue before the slot's owner can know, who has the slot afterwards.
 func (r *Requester) end(s *slot) {
 	r.credits.Add(s.size)
-	s.flying.Store(false)
-	if s.waiting.Load() {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if s.call == nil {
+		s.ending.end()
+	} else {
+		r.endCall(s)
 	}
 }
 
@@ -481,12 +508,8 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 	lingering := false
 	for s.flying.Load() {
 		var err error
-		if rt.turn.Try() || r.listen(ctx, s) {
-			if s.flying.Load() {
-				err = rt.look(ctx)
-			} else {
-				rt.turn.Release()
-			}
+		if rt.turn.Try() || s.listen(ctx, rt) {
+			err = s.look(ctx, rt)
 		}
 		ended := ctx.Err() != nil // asked once: it may end at any time
 		switch {
@@ -509,14 +532,6 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 			rt.broken(err)
 		}
 	}
-}
-
-// listen waits for the turn to poll, the end of a slot or of the context, and
-// tells whether it has the turn.
-func (r *Requester) listen(ctx context.Context, s *slot) bool {
-	s.waiting.Store(true)
-	defer s.waiting.Store(false)
-	return s.flying.Load() && r.router.turn.Take(s.wake, ctx.Done())
 }
 
 // takeDown has everything that is under way flushed, for that reason. The caller

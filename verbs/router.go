@@ -35,10 +35,6 @@ type router struct {
 
 	turn turn.Turn // of who polls, and owns the rest
 	wcs  [64]WC
-	// park has the turn's holder parked by a goroutine that does nothing else, so
-	// that callers can listen to their contexts: a parked goroutine cannot, and
-	// to have each context wake it would allocate.
-	park chan struct{}
 	// stray counts completions of nobody: requests that were posted past the
 	// requesters, or of a queue pair that was taken down.
 	stray atomic.Uint64
@@ -97,12 +93,9 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) (rt *router,
 	rt.table.Store(&table)
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
-		rt.park = make(chan struct{}, 1)
 		c.router.Store(rt)
 		c.evict()
-		if c.wait.file != nil {
-			go rt.parker(rt.park)
-		}
+		c.wait.follow()
 	}
 	return rt, at, nil
 }
@@ -132,7 +125,7 @@ func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 		rt.turn.Release()
 		c.router.Store(nil)
 		c.idle = rt
-		close(rt.park)
+		c.wait.unfollow()
 	}
 }
 
@@ -184,27 +177,12 @@ func (rt *router) look(ctx context.Context) error {
 	case n > 0 || err != nil:
 	case c.wait.file == nil: // made with PollOnly
 		runtime.Gosched()
-	case ctx.Done() == nil:
-		n, err = c.wait.park(ctx, rt.wcs[:])
 	default:
-		rt.park <- struct{}{} // with the turn
-		return nil
+		n, err = c.wait.park(ctx, rt.wcs[:])
 	}
 	rt.deliver(rt.wcs[:n])
 	rt.turn.Release()
 	return err
-}
-
-// parker parks for those who gave it the turn.
-func (rt *router) parker(park <-chan struct{}) {
-	for range park {
-		n, err := rt.cq.wait.park(context.Background(), rt.wcs[:])
-		rt.deliver(rt.wcs[:n])
-		rt.turn.Release()
-		if err != nil {
-			go rt.broken(err) // others may have it park meanwhile
-		}
-	}
 }
 
 // glance takes what is there, in turn.

@@ -83,9 +83,10 @@ type waiter struct {
 	err   error
 
 	mu      sync.Mutex
-	watched <-chan struct{} // done channel of the context that stop belongs to
-	stop    func() bool
-	poked   bool // an interrupt that nobody has seen yet
+	watched <-chan struct{} // done channel of the context that interrupts reads
+	stop    func() bool     // ends the registration with it, if that is how
+	changed chan struct{}   // has a token when a follower is to look at watched; nil: there is none
+	poked   bool            // an interrupt that nobody has seen yet
 }
 
 // longAgo as a deadline ends a read at once.
@@ -172,14 +173,65 @@ func (w *waiter) watch(ctx context.Context) {
 	if !w.poked {
 		w.file.SetReadDeadline(time.Time{})
 	}
-	if done != nil {
-		w.stop = context.AfterFunc(ctx, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.watched == done {
-				w.file.SetReadDeadline(longAgo)
+	switch {
+	case done == nil:
+	case w.changed != nil:
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	default:
+		w.stop = context.AfterFunc(ctx, func() { w.ended(done) })
+	}
+}
+
+// ended interrupts reads under a context that has ended.
+func (w *waiter) ended(done <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watched == done {
+		w.file.SetReadDeadline(longAgo)
+	}
+}
+
+// follow starts a goroutine that has contexts interrupt reads, until unfollow is
+// called. To register with each of them would allocate; to wait under one that was
+// followed already costs nothing in either way.
+func (w *waiter) follow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return
+	}
+	w.changed = make(chan struct{}, 1)
+	go w.follower(w.changed)
+}
+
+func (w *waiter) follower(changed <-chan struct{}) {
+	var done <-chan struct{}
+	for {
+		select {
+		case <-done:
+			w.ended(done)
+			done = nil
+		case _, ok := <-changed:
+			if !ok {
+				return
 			}
-		})
+			w.mu.Lock()
+			done = w.watched
+			w.mu.Unlock()
+		}
+	}
+}
+
+// unfollow is called when nobody reads.
+func (w *waiter) unfollow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changed != nil {
+		close(w.changed)
+		w.changed, w.watched = nil, nil
 	}
 }
 

@@ -220,17 +220,17 @@ func (c *Client) again(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	oldQP, oldCQ := c.qp, c.cq
-	c.qp, c.cq = qp, cq
-	c.mu.Unlock()
-	// From here on the client stands on the new connection, whatever became of
-	// the old one's end.
-	err = c.Reconnect(ctx, qp, cq, in)
-	if e := errors.Join(oldQP.Close(), oldCQ.Close()); e != nil {
-		slog.Debug("old connection", "error", e)
+	if err := c.Reconnect(ctx, qp, cq, in); err != nil {
+		return errors.Join(err, qp.Close(), cq.Close())
 	}
-	return err
+	c.mu.Lock()
+	c.qp, qp = qp, c.qp
+	c.cq, cq = cq, c.cq
+	c.mu.Unlock()
+	if err := errors.Join(qp.Close(), cq.Close()); err != nil {
+		slog.Debug("old connection", "error", err)
+	}
+	return nil
 }
 
 // UseAgent has Do give chains to the host's agent.

@@ -19,11 +19,11 @@ func TestEventWakesAll(t *testing.T) {
 		wg.Wait()
 		require.True(t, e.happened())
 		<-e.done()
-		e.reset()
+		e = event{}
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		e.happen()
 		<-e.done()
-		e.reset()
+		e = event{}
 	}), "when nobody has to wait")
 }

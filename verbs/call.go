@@ -1,0 +1,171 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// Call is a list that [Requester.Go] has executed, for programs to which a list
+// outlives the wait for it: the wait may end, and begin again, while the list
+// stays under way. The zero value is ready. A Call is its program's, which may use
+// it again, for any requester, once the list is over and nobody waits any more, but
+// must not copy or overwrite it. Who waits for a new call while others poll allocates.
+type Call struct {
+	// Then is told of the end, if it is set.
+	Then Ender
+
+	ending
+	r   *Requester
+	err error // once over
+}
+
+// Ender is told of the end of a list by whoever polls.
+type Ender interface {
+	// Ended is called once for each list of which [Requester.Go] answered nil,
+	// before those who wait hear of the end, and perhaps before Go returns. By then
+	// the memory is the program's again. The error is nil if all of the list was
+	// executed.
+	//
+	// What Ended answers becomes the error of the call. Who answers an error for a
+	// list that succeeded, because the results are not there or cannot be, has the
+	// queue pair end with it.
+	//
+	// Other lists wait meanwhile. Ended must not wait, and must not call methods of
+	// the requester, of its queue pair or of calls; goroutines that it starts may.
+	Ended(err error) error
+}
+
+// Go posts a list that build makes, waiting for room in the queue as [Requester.Do]
+// does, and leaves it under way. An error says that nothing of the list will be
+// executed, and Then is not told. Otherwise the memory that the list names is the
+// device's until the call is over: contexts end waits, not lists. A list that has to
+// end, because the peer is silent for too long, is ended by [QP.ToError] or
+// [Requester.Close], together with all others.
+//
+// Go looks once whether the list, or any other, is over already. Later somebody has
+// to look: [Call.Wait], and everything else that waits for a requester of the same
+// completion queue. No goroutine does so by itself.
+func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
+	if c == nil {
+		err := r.alive()
+		if err == nil {
+			err = class(ErrAttributes, errors.New("no call"))
+		}
+		return r.refuse(opList, err)
+	}
+	_, err := r.begin(ctx, build, 0, false, c)
+	return err
+}
+
+// Over tells whether the list is over, or was not posted.
+func (c *Call) Over() bool { return !c.flying.Load() }
+
+// Wait waits until the list is over and answers its error. If the context ends
+// before that, Wait answers the context's error as it is, the list stays under way
+// and [Call.Over] is false. It may be called again, and by any number of goroutines,
+// after Go has returned.
+func (c *Call) Wait(ctx context.Context) error {
+	if c.r == nil {
+		return opError("wait for", "list", ErrState, "it was not started")
+	}
+	for c.flying.Load() {
+		err := c.lookOrListen(ctx)
+		switch {
+		case !c.flying.Load():
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			c.r.router.broken(err)
+		}
+	}
+	return c.err
+}
+
+func (c *Call) lookOrListen(ctx context.Context) error {
+	rt := c.r.router
+	if rt.turn.Try() {
+		return c.look(ctx, rt)
+	}
+	c.r.mu.Lock()
+	if c.wake == nil { // of those who have to wait for others, the first one
+		c.wake = make(chan struct{}, 1)
+	}
+	c.r.mu.Unlock()
+	if c.listen(ctx, rt) {
+		return c.look(ctx, rt)
+	}
+	return nil
+}
+
+// endCall is the end of a slot that a call has.
+func (r *Requester) endCall(s *slot) {
+	s.flying.Store(false)
+	if s.err != errUnexplained {
+		r.settle(s)
+		return
+	}
+	go func() { // to find out may take a moment
+		r.settle(s)
+		r.router.cq.wake() // who waits for the call may be polling, with nothing under way
+	}()
+}
+
+// settle gives a call its answer, in turn or later. Afterwards the slot is free.
+func (r *Requester) settle(s *slot) {
+	c, err := s.call, r.result(s)
+	if c.Then != nil {
+		failed := err != nil
+		if err = c.Then.Ended(err); err != nil && !failed {
+			r.qp.die(r.refuse(s.what, err))
+		}
+	}
+	c.err = err
+	c.end()
+	s.call = nil
+	r.release(s.place)
+}
+
+// ending is the end of what is under way. Those who wait for it take turns at
+// polling.
+type ending struct {
+	flying  atomic.Bool
+	waiting atomic.Int32  // who listen for wake
+	wake    chan struct{} // has a token after the end while somebody listened
+}
+
+// end wakes those who listen, the first of them.
+func (e *ending) end() {
+	e.flying.Store(false)
+	if e.waiting.Load() > 0 {
+		e.rouse()
+	}
+}
+
+func (e *ending) rouse() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// listen waits for the turn to poll, the end or that of the context, and tells
+// whether it has the turn. A token too many only has the caller look again.
+func (e *ending) listen(ctx context.Context, rt *router) bool {
+	e.waiting.Add(1)
+	turn := e.flying.Load() && rt.turn.Take(e.wake, ctx.Done())
+	if e.waiting.Add(-1) > 0 && !e.flying.Load() {
+		e.rouse() // the next one
+	}
+	return turn
+}
+
+// look polls, for who has the turn, unless the end came meanwhile, and gives the
+// turn away.
+func (e *ending) look(ctx context.Context, rt *router) error {
+	if !e.flying.Load() {
+		rt.turn.Release()
+		return nil
+	}
+	return rt.look(ctx)
+}
