@@ -12,24 +12,34 @@ var first = []int{0}
 // Read reads record 0 of a slot, see [Client.ReadRecords]. dst gets the data
 // and is answered cut to its length.
 func (c *Client) Read(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
+	return c.readFirst(ctx, FormRead, slot, dst)
+}
+
+// ReadChain is Read in the form of a chain: lock command, READ and unlock command in
+// one post. It waits for whoever holds the lock, and makes others wait. The data is
+// no better for it.
+func (c *Client) ReadChain(ctx context.Context, slot int, dst []byte) ([]byte, Result, error) {
+	return c.readFirst(ctx, FormReadChain, slot, dst)
+}
+
+func (c *Client) readFirst(ctx context.Context, form Form, slot int, dst []byte) ([]byte, Result, error) {
 	j, err := c.begin(slot, first)
 	if err != nil {
 		return nil, Result{}, opError("read", slot, err)
 	}
 	defer j.drop()
 	j.warm.one[0] = dst
-	res, err := j.read(ctx, first, j.warm.one[:])
+	res, err := j.readInto(ctx, form, first, j.warm.one[:])
 	if err != nil {
 		return nil, res, opError("read", slot, err)
 	}
 	return j.warm.one[0], res, nil
 }
 
-// ReadRecords locks a slot, reads records, each into one of dst, and unlocks
-// it. The data is what the records had at one moment between call and return.
-// One record takes one post ([FormReadChain], or [FormSharedChain] where chains
-// of readers were seen to meet); several take one too until the data is here,
-// and the unlock command follows ([FormReadHeld]).
+// ReadRecords reads records of a slot, each into one of dst. The data is what the
+// records had at one moment between call and return, and never from inside of
+// another's critical section. It takes one READ and no lock ([FormRead]), unless that
+// meets a WRITE several times ([FormReadHeld]).
 func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [][]byte) ([][]byte, Result, error) {
 	j, err := c.begin(slot, records)
 	if err != nil {
@@ -40,7 +50,7 @@ func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [
 		return nil, Result{}, opError("read", slot, fmt.Errorf("%w: %d buffers for %d records", ErrConfig, len(dst), len(records)))
 	}
 	out := slices.Clone(dst)
-	res, err := j.read(ctx, records, out)
+	res, err := j.readInto(ctx, FormRead, records, out)
 	if err != nil {
 		return nil, res, opError("read", slot, err)
 	}
@@ -59,13 +69,14 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 }
 
 // UpdateRecords locks a slot and reads records, lets change make their new
-// data, and posts WRITEs and unlock command without waiting for them:
+// data, and posts WRITE and unlock command without waiting for them:
 // [Result.Commit] tells the outcome. change gets data that is valid until it
 // returns; a nil entry of its answer leaves that record as it is; its error
 // leaves all and is answered. It runs under the lock and must not use the
 // client for the same slot. When it panics the lock is given back.
 //
-// When the client dies in the middle, each record has its old or its new data.
+// All records change at one moment. When the client dies in the middle, all have their
+// old data, or all their new.
 func (c *Client) UpdateRecords(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
 	j, err := c.begin(slot, records)
 	if err != nil {
@@ -87,7 +98,7 @@ func (c *Client) check(slot int, records []int) error {
 	if c.closed {
 		return ErrClosed
 	}
-	if slot < 0 || slot >= c.l.Slots || len(records) == 0 || len(records)+leastWRs-1 > c.s.line.qp.MaxSendWR() {
+	if slot < 0 || slot >= c.l.Slots || len(records) == 0 {
 		return ErrConfig
 	}
 	for i, r := range records {
@@ -96,24 +107,4 @@ func (c *Client) check(slot int, records []int) error {
 		}
 	}
 	return nil
-}
-
-// Where read chains met each other, so many reads take the shared form before
-// the shorter one is tried again.
-const meetings = 64
-
-func (c *Client) meeting(slot int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.meets[slot] == 0 {
-		return false
-	}
-	c.meets[slot]--
-	return true
-}
-
-func (c *Client) met(slot int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.meets[slot] = meetings
 }

@@ -1,8 +1,8 @@
 package lockoffload
 
-// acquire gets the exclusive lock of a slot and reads records under it:
+// acquire gets the exclusive lock of a slot and reads its data under it:
 //
-//	[CMP_SWAP lock 0 -> tag, READ readers and records]
+//	[CMP_SWAP lock 0 -> tag, READ readers and both copies]
 //
 // until the lock command finds 0. Readers that were there before are waited
 // for; new ones see the lock and give way. With queue it first waits for the
@@ -10,7 +10,7 @@ package lockoffload
 type acquire struct {
 	work
 	tags    *tagger
-	records []int
+	data    bool // read the slot's data
 	tries   int  // lock commands and looks at the readers, at most; 0: no limit
 	reading bool // other readers do not matter
 	token   bool // draw a fencing token
@@ -22,7 +22,6 @@ type acquire struct {
 	bare  bool // the lock command was posted without READs
 	lock  int  // of the list
 	fence int
-	found []current // the records that were read
 }
 
 type acquireState uint8
@@ -94,12 +93,14 @@ func (m *acquire) ask() {
 	m.state = acquireAsked
 }
 
-// look adds READs of readers and records.
+// look adds READs of readers and data.
 func (m *acquire) look() {
 	if !m.reading {
 		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
 	}
-	m.readRecords(m.grant.slot, m.records)
+	if m.data {
+		m.readSlot(m.grant.slot)
+	}
 }
 
 func (m *acquire) note(failed bool) {

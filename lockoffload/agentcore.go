@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type agentCore struct {
 	rng     *rand.Rand
 	tags    uint32 // attempts so far
 	id      uint32 // differs from that of an agent before
+	written atomic.Uint64
 
 	jobs      []agentJob // one for each receive buffer
 	peers     []agentPeer

@@ -245,10 +245,12 @@ func TestAgentForgets(t *testing.T) {
 	require.Zero(t, b.peers[p].inside)
 }
 
-func record(t *testing.T, b *agentBench, slot int) current {
-	now, err := b.slots.read(slot, 0)
+func record(t *testing.T, b *agentBench, slot int) content {
+	now, err := b.slots.read(slot)
 	require.NoError(t, err)
-	return now
+	r, err := b.slots.record(&now, 0)
+	require.NoError(t, err)
+	return r
 }
 
 // Somebody took the lock away meanwhile.
@@ -267,7 +269,7 @@ func TestAgentDamagedRecord(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
 	for i := range 2 {
-		b.slots.mem[b.slots.copyOff(0, 0, i)] ^= 1
+		b.slots.mem[b.slots.copyOff(0, i)] ^= 1
 	}
 	b.write(0, p, 1, 0, 0)
 	b.complete(0)

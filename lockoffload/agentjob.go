@@ -212,20 +212,30 @@ func (c *agentCore) unlock(j int32) {
 }
 
 // access executes a chain's operations, with the lock held: all of them, or
-// none of its WRITEs.
+// none of its WRITEs, which become visible together.
 func (c *agentCore) access(j int32) chainStatus {
 	job := &c.jobs[j]
 	slot := int(job.request.slot)
-	status := chainDone
+	old, err := c.slots.read(slot)
+	if err != nil {
+		return chainDamaged
+	}
+	status, writes := chainDone, false
 	for ops := job.request.ops; ops.n > 0; {
 		a := ops.next()
-		old, err := c.slots.read(slot, int(a.record))
+		r, err := c.slots.record(&old, int(a.record))
 		if err != nil {
 			return chainDamaged
 		}
-		if a.kind == accessCompare && old.version != a.version {
+		if a.kind == accessCompare && r.version != a.version {
 			status = chainDiffers
 		}
+		writes = writes || a.kind == accessWrite
+	}
+	now := old
+	var dst []byte
+	if writes && status == chainDone {
+		dst = c.slots.change(slot, &old)
 	}
 	b := c.buffer(j)
 	head := chainReply{client: job.request.client, seq: job.request.seq, status: status, agent: c.id}
@@ -233,19 +243,24 @@ func (c *agentCore) access(j int32) chainStatus {
 	n := job.request.ops.n
 	for ops := job.request.ops; ops.n > 0; {
 		a := ops.next()
-		// Checked above; and what this chain wrote is whole.
-		old, _ := c.slots.read(slot, int(a.record))
-		a.version = old.version
+		was, _ := c.slots.record(&old, int(a.record)) // looked at above
 		switch {
-		case a.kind == accessWrite && status == chainDone:
-			c.slots.write(slot, int(a.record), old, a.data)
-			a.version, a.data = old.version+1, nil
+		case a.kind == accessWrite && dst != nil:
+			c.slots.put(dst, int(a.record), was.version+1, a.data)
+			now = c.slots.staged(dst, old.version+1)
+			a.version, a.data = was.version+1, nil
 		case a.kind == accessRead:
-			a.data = old.data
+			r, _ := c.slots.record(&now, int(a.record))
+			a.version, a.data = r.version, r.data
 		default:
-			a.data = nil
+			r, _ := c.slots.record(&now, int(a.record))
+			a.version, a.data = r.version, nil
 		}
 		b = appendAccess(b, a)
+	}
+	if dst != nil {
+		c.slots.seal(dst, old.version+1)
+		c.written.Add(1) // stores before it are seen before those of the next chain
 	}
 	sealMessage(b, n)
 	return status

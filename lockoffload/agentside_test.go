@@ -40,8 +40,12 @@ func (s *agentSideClient) step(begin bool) error {
 			s.at = 19 // a writer: leave again
 		}
 	case s.reader && s.at < 20: // the same each time
+		cur, err := mem.read(s.slot)
+		if err != nil {
+			return err
+		}
 		for i := range agentSimRecords {
-			now, err := mem.read(s.slot, i)
+			now, err := mem.record(&cur, i)
 			if err != nil {
 				return err
 			}
@@ -63,17 +67,23 @@ func (s *agentSideClient) step(begin bool) error {
 		if w.word(readers) != 0 {
 			s.at--
 		}
-	case s.at <= 5:
-		rec := s.at - 4
-		if rec == 0 {
-			s.data = w.data()
-		}
-		now, err := mem.read(s.slot, rec)
+	case s.at == 4:
+		s.data = w.data()
+		cur, err := mem.read(s.slot)
 		if err != nil {
 			return err
 		}
-		s.version[rec] = now.version + 1
-		mem.write(s.slot, rec, now, s.data)
+		next := mem.change(s.slot, &cur)
+		for i := range agentSimRecords {
+			now, err := mem.record(&cur, i)
+			if err != nil {
+				return err
+			}
+			s.version[i] = now.version + 1
+			mem.put(next, i, s.version[i], s.data)
+		}
+		mem.seal(next, cur.version+1)
+	case s.at == 5: // late
 	default:
 		if w.word(lock) != s.tag() {
 			return fmt.Errorf("slot %d was taken from its holder", s.slot)

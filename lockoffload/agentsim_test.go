@@ -389,7 +389,11 @@ func (w *agentWorld) run(steps int) error {
 		}
 	}
 	for rec, versions := range w.written {
-		now, err := w.core.slots.read(rec.slot, rec.record)
+		cur, err := w.core.slots.read(rec.slot)
+		if err != nil {
+			return err
+		}
+		now, err := w.core.slots.record(&cur, rec.record)
 		if err != nil || now.version != uint64(len(versions)) {
 			return fmt.Errorf("%v is at version %d, %d WRITEs were answered: %w", rec, now.version, len(versions), err)
 		}

@@ -20,11 +20,14 @@ func (s *slotMemory) tag(n uint32, reading bool) uint64 {
 }
 
 // read answers what is current. The data is part of mem.
-func (s *slotMemory) read(slot, record int) (current, error) {
-	return decodePair(s.mem[s.recordOff(slot, record):][:s.recordSize()])
+func (s *slotMemory) read(slot int) (current, error) {
+	return s.decodePair(s.mem[s.pairOff(slot):][:s.pairSize()])
 }
 
-// write overwrites the copy that is not current.
-func (s *slotMemory) write(slot, record int, old current, data []byte) {
-	encode(s.mem[s.copyOff(slot, record, 1-old.which):][:s.copyStride()], old.version+1, data)
+// change stages the next copy over the one that is not current, which readers take
+// for torn from then on until it is sealed.
+func (s *slotMemory) change(slot int, old *current) []byte {
+	dst := s.mem[s.copyOff(slot, 1-old.which):][:s.copyStride()]
+	s.stage(dst, old)
+	return dst
 }

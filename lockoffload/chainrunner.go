@@ -1,11 +1,12 @@
 package lockoffload
 
+import "slices"
+
 // chainRunner carries out a [Chain] without an agent, as updater does a change.
 // A chain that only reads takes the lock with a tag that says so.
 type chainRunner struct {
 	acquire
 	ch      *Chain
-	place   []int // of each access's record among records
 	allowed func() error
 
 	version uint64 // of the last access
@@ -14,31 +15,22 @@ type chainRunner struct {
 
 func newChainRunner(ch *Chain, s *session, tries int) *chainRunner {
 	m := &chainRunner{ch: ch, allowed: s.allowed}
-	m.acquire = acquire{tags: &s.tags, tries: tries, reading: !ch.writes(), grant: grant{slot: ch.Slot}}
+	m.acquire = acquire{tags: &s.tags, tries: tries, data: true, reading: !ch.writes(), grant: grant{slot: ch.Slot}}
 	if ch.Fair {
 		m.queue = new(queue)
 	}
-	m.records, m.place = ch.records()
 	return m
 }
 
-// records are those that a chain names, once each, and which one an access is
-// about.
-func (ch *Chain) records() (records, place []int) {
+// records are those that a chain names, once each.
+func (ch *Chain) records() []int {
+	var records []int
 	for i := range ch.Accesses {
-		at := -1
-		for k, r := range records {
-			if r == ch.Accesses[i].Record {
-				at = k
-			}
+		if r := ch.Accesses[i].Record; !slices.Contains(records, r) {
+			records = append(records, r)
 		}
-		if at < 0 {
-			at = len(records)
-			records = append(records, ch.Accesses[i].Record)
-		}
-		place = append(place, at)
 	}
-	return records, place
+	return records
 }
 
 func (m *chainRunner) step() (verdict, error) {
@@ -46,45 +38,54 @@ func (m *chainRunner) step() (verdict, error) {
 	if v != done || err != nil {
 		return v, err
 	}
-	olds, err := m.decode()
+	old, err := m.decode()
 	if err == nil && m.ch.writes() {
 		err = m.allowed()
 	}
 	m.begin()
 	if err == nil {
-		err = m.perform(olds)
+		err = m.perform(&old)
 	}
 	m.release(m.grant, m.tags.owner)
 	return last, err
 }
 
-// perform does in local memory what the chain says, and adds the WRITEs.
-func (m *chainRunner) perform(olds []current) error {
-	var err error
+// perform does in local memory what the chain says, and adds the WRITE.
+func (m *chainRunner) perform(old *current) error {
+	var differs error
 	for i := range m.ch.Accesses {
 		a := &m.ch.Accesses[i]
-		if a.Kind == AccessCompare && a.Version != olds[m.place[i]].version {
-			err = ErrDiffers
+		r, err := m.l.record(old, a.Record)
+		if err != nil {
+			return err
+		}
+		if a.Kind == AccessCompare && a.Version != r.version {
+			differs = ErrDiffers
 		}
 	}
-	now := append([]current(nil), olds...)
+	now := *old
+	m.l.stage(m.next(), old)
 	for i := range m.ch.Accesses {
-		a, k := &m.ch.Accesses[i], m.place[i]
-		switch {
-		case a.Kind == AccessWrite && err == nil:
-			m.writeRecord(m.grant.slot, a.Record, k, olds[k], a.Data)
-			now[k].version, now[k].data = olds[k].version+1, a.Data
+		a := &m.ch.Accesses[i]
+		was, _ := m.l.record(old, a.Record) // looked at above
+		if a.Kind == AccessWrite && differs == nil {
+			m.l.put(m.next(), a.Record, was.version+1, a.Data)
+			now = m.l.staged(m.next(), old.version+1)
 			m.wrote = true
-		case a.Kind == AccessRead:
-			a.Data = append(a.Data[:0], now[k].data...)
 		}
-		a.Version = now[k].version
-		m.version = a.Version
+		r, _ := m.l.record(&now, a.Record)
+		if a.Kind == AccessRead {
+			a.Data = append(a.Data[:0], r.data...)
+		}
+		a.Version, m.version = r.version, r.version
 	}
-	if err == nil {
+	if m.wrote {
+		m.writeSlot(m.grant.slot, old)
+	}
+	if differs == nil {
 		m.count.carriedOut(m.form())
 	}
-	return err
+	return differs
 }
 
 func (m *chainRunner) form() Form {

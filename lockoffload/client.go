@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // Config describes an initiator. QP is connected to the target (RC, at least 16
-// send requests, one more for each further record that an operation names); its
+// send requests); its
 // sends are the client's ([verbs.Requester]) and complete in CQ, which it may share
 // with other clients and requesters. Both stay the caller's to close, after the
 // client: until then the queue pair answers [verbs.ErrInUse]. The client moves it to
@@ -30,7 +32,7 @@ type Config struct {
 type Result struct {
 	Form    Form
 	Version uint64 // of the first record that was read or written
-	Tries   int    // lock commands, and looks at readers that held the slot
+	Tries   int    // lock commands, looks at readers that held the slot, and READs without a lock
 	// Commit is the outcome of WRITEs and unlock command of an update.
 	Commit *Commit
 }
@@ -45,10 +47,11 @@ type Client struct {
 	mu      sync.Mutex
 	s       *session
 	closed  bool
+	freed   bool             // what is idle is closed at once
 	jobs    []*job           // that have nothing to do
 	backs   map[int]*backoff // of slots: contention is theirs
 	bits    map[int]*bit
-	meets   map[int]int // slots where read chains met each other
+	held    map[*Held]struct{}
 	counts  map[int]*Counts
 	pending map[*Commit]struct{}
 	failed  []error // of commits, for Flush
@@ -77,7 +80,7 @@ func NewClient(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, l: cfg.Invite.Layout.withDefaults(), s: s, backs: map[int]*backoff{},
-		bits: map[int]*bit{}, meets: map[int]int{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
+		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
 	}, nil
 }
 
@@ -209,8 +212,15 @@ func (c *Client) Close() error {
 	}
 	err = errors.Join(err, c.s.close())
 	c.mu.Lock()
+	held := slices.Collect(maps.Keys(c.held))
+	c.mu.Unlock()
+	for _, h := range held {
+		h.abandon()
+	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	err = errors.Join(err, c.old)
+	c.freed = true
 	for _, j := range c.jobs {
 		err = errors.Join(err, j.mr.Close())
 	}

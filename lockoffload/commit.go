@@ -85,10 +85,10 @@ func (p *Commit) post(j *job) error {
 // ended is called when the list has ended, or was not posted.
 func (p *Commit) ended(err error) {
 	j := p.j
-	switch {
-	case err == nil:
+	if err == nil {
 		err = j.m.base().settled()
-	case j.wrote != nil && j.wrote():
+	}
+	if err != nil && j.wrote != nil && j.wrote() {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	if err != nil {

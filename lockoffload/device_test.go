@@ -23,11 +23,15 @@ func TestLockExcludes(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = cs[1].TryLock(ctx, 1)
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-	_, res, err := cs[1].Read(ctx, 1, make([]byte, 64))
+	_, res, err := cs[1].ReadChain(ctx, 1, make([]byte, 64))
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 3, res.Tries)
-	_, _, err = cs[1].Read(ctx, 0, make([]byte, 64)) // another slot is free
+	_, res, err = cs[1].ReadChain(ctx, 0, make([]byte, 64)) // another slot is free
 	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormReadChain, res.Form)
+	_, res, err = cs[1].Read(ctx, 1, make([]byte, 64)) // which waits for nobody
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormRead, res.Form)
 	require.NoError(t, h.Unlock(ctx), "the failed chains left the holder's lock alone")
 	require.NoError(t, h.Unlock(ctx))
 	h, _, err = cs[1].Lock(ctx, 1)
@@ -57,15 +61,39 @@ func TestAccessUnderTheLock(t *testing.T) {
 		require.ErrorIs(t, err, lockoffload.ErrClosed)
 	}
 	require.IsIncreasing(t, tokens)
-	_, err := cs[0].UpdateRecords(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
-		require.Equal(t, [][]byte{{5}, {}}, old)
+
+	// What a holder writes others see by Commit and Unlock, not before.
+	h, _, err := cs[0].Lock(ctx, 0)
+	require.NoError(t, err)
+	see := func(want byte) {
+		data, _, err := cs[1].ReadRecords(ctx, 0, []int{1}, [][]byte{make([]byte, 64)})
+		require.NoError(t, err)
+		require.Equal(t, []byte{want}, data[0])
+	}
+	for i, commit := range []bool{false, true, false, true, true, false} {
+		_, err := h.Write(ctx, 1, []byte{byte(10 + i)})
+		require.NoError(t, err)
+		if commit {
+			require.NoError(t, h.Commit(ctx))
+			require.NoError(t, h.Commit(ctx), "nothing to be done")
+		}
+		see([]byte{5, 11, 11, 13, 14, 14}[i])
+		data, _, err := h.Read(ctx, 1, make([]byte, 64))
+		require.NoError(t, err)
+		require.Equal(t, []byte{byte(10 + i)}, data)
+	}
+	require.NoError(t, h.Unlock(ctx))
+	see(15)
+	require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrClosed)
+	_, err = cs[0].UpdateRecords(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
+		require.Equal(t, [][]byte{{15}, {}}, old)
 		return [][]byte{nil, []byte("zero")}, nil
 	})
 	require.NoError(t, err)
 	out, res, err := cs[1].ReadRecords(ctx, 0, []int{0, 1}, [][]byte{make([]byte, 64), make([]byte, 64)})
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{[]byte("zero"), {5}}, out)
-	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+	require.Equal(t, [][]byte{[]byte("zero"), {15}}, out)
+	require.Equal(t, lockoffload.FormRead, res.Form)
 }
 
 func TestSharedLock(t *testing.T) {

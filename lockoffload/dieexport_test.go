@@ -9,7 +9,7 @@ import (
 )
 
 // DyingForms are the operations that DieAfter knows.
-var DyingForms = []string{"update", "exclusive", "fair", "shared", "read chain", "shared chain", "held read", "swap"}
+var DyingForms = []string{"update", "exclusive", "fair", "shared", "read", "read chain", "held read", "swap"}
 
 // DieAfter carries an operation on record 0 of a slot out up to the n-th
 // request of its lists and does nothing more about it: so far a client comes
@@ -20,7 +20,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 	s := c.session()
 	for _, next := range c.machines(s, form, slot) {
 		m := next()
-		j, err := c.start(m, slot, 1)
+		j, err := c.start(m, slot)
 		if err != nil {
 			return false, changed, err
 		}
@@ -78,46 +78,72 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 		binary.LittleEndian.PutUint64(b, n)
 		return b
 	}
+	var old current
 	release := func() machine { return &releaser{grant: g, owner: s.tags.owner} }
-	change := func(data func([]byte) []byte) func() machine {
-		return func() machine {
-			return &access{slot: slot, allowed: s.allowed, change: func(old current) ([]byte, error) { return data(old.data), nil }}
-		}
+	load := func() machine {
+		return &loader{slot: slot, deliver: func(cur current) error { old = cur.clone(); return nil }}
 	}
-	chain := acquire{tags: &s.tags, records: []int{0}, grant: grant{slot: slot}}
-	read := func(share bool, f Form) func() machine {
+	write := func() machine {
+		return &stager{releaser: releaser{grant: g, owner: s.tags.owner, allowed: s.allowed}, from: &old, data: plusOne}
+	}
+	chain := acquire{tags: &s.tags, data: true, grant: grant{slot: slot}}
+	read := func(f Form) func() machine {
 		return func() machine {
-			m := &reader{acquire: chain, form: f, mayShare: func() bool { return share }}
-			m.reading, m.deliver = true, func(int, current) error { return nil }
+			m := &reader{acquire: chain, records: first, form: f}
+			m.reading, m.deliver = true, func(int, content) error { return nil }
 			return m
 		}
 	}
 	switch form {
 	case "update":
 		return []func() machine{func() machine {
-			return &updater{acquire: chain, allowed: s.allowed, change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
+			return &updater{acquire: chain, records: first, allowed: s.allowed, change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
 		}}
 	case "exclusive", "fair":
 		m := &acquire{tags: &s.tags, token: true, grant: grant{slot: slot}}
 		if form == "fair" {
 			m.queue = new(queue)
 		}
-		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return change(plusOne)() }, release}
+		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return load() }, write}
 	case "shared":
 		m := &acquireShared{tags: &s.tags, grant: grant{slot: slot}}
-		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return change(func([]byte) []byte { return nil })() }, release}
+		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return load() }, release}
+	case "read":
+		return []func() machine{read(FormRead)}
 	case "read chain":
-		return []func() machine{read(false, FormReadChain)}
-	case "shared chain":
-		return []func() machine{read(true, FormReadChain)}
+		return []func() machine{read(FormReadChain)}
 	case "held read":
-		return []func() machine{read(false, FormReadHeld)}
+		return []func() machine{read(FormReadHeld)}
 	case "swap":
 		return []func() machine{func() machine {
 			return &swapWriter{swapLook: swapLook{slot: slot}, owner: s.tags.owner, data: plusOne(nil)}
 		}}
 	}
 	panic("no form " + form)
+}
+
+// stager is a releaser that stages its change of record 0 itself.
+type stager struct {
+	releaser
+	from *current
+	data func(old []byte) []byte
+}
+
+func (m *stager) step() (verdict, error) {
+	r, err := m.l.record(m.from, 0)
+	if err != nil {
+		return done, err
+	}
+	m.old = m.from
+	m.l.stage(m.next(), m.from)
+	m.l.put(m.next(), 0, r.version+1, m.data(r.data))
+	return m.releaser.step()
+}
+
+func (c *current) clone() current {
+	d := *c
+	d.body = bytes.Clone(c.body)
+	return d
 }
 
 // Heartbeat is the last one that was posted.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // UseAgent has [Client.Do] give chains that write to the target's agent. The
@@ -22,10 +23,9 @@ func (c *Client) UseAgent(agent *Caller) {
 //   - [FormAgent], one round trip, for a chain that writes when there is an
 //     agent ([Client.UseAgent]) that is not busy;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
-//   - [FormReadChain] or [FormSharedChain], one round trip, for one that reads
-//     a single record, and neither counts its tries nor waits its turn;
-//   - [FormReadHeld] for others that only read. The agent is not troubled with
-//     what needs no help.
+//   - [FormRead], one round trip, for one that only reads, and neither counts its
+//     tries nor waits its turn. The agent is not troubled with what needs no help;
+//   - [FormReadHeld] for others that only read.
 //
 // Errors are those of [Caller.Do] and [Client.Update]. With [ErrDiffers] the
 // accesses that read were performed all the same.
@@ -41,7 +41,7 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 	if err := ch.check(c.l, math.MaxInt); err != nil {
 		return Result{}, err
 	}
-	records, _ := ch.records()
+	records := ch.records()
 	if err := c.named(ch.Slot, records); err != nil {
 		return Result{}, err
 	}
@@ -61,27 +61,42 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 		wait, cancel = context.WithTimeout(ctx, ch.Deadline)
 		defer cancel()
 	}
-	if !ch.writes() && !ch.Fair && len(records) == 1 && ch.Tries == 0 {
-		return c.doRead(wait, ch, records)
+	if !ch.writes() && !ch.Fair && ch.Tries == 0 {
+		return c.doRead(wait, ch)
 	}
 	return c.doHeld(ctx, wait, ch)
 }
 
-// doRead reads one record in one post.
-func (c *Client) doRead(ctx context.Context, ch *Chain, records []int) (Result, error) {
-	data, res, err := c.ReadRecords(ctx, ch.Slot, records, [][]byte{make([]byte, c.l.Size)})
+// doRead reads without a lock.
+func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
+	records := ch.records()
+	at := make([]int, c.l.Records) // of each record among them
+	for i, r := range records {
+		at[r] = i
+	}
+	got := make([]content, len(records))
+	j, err := c.begin(ch.Slot, records)
+	if err != nil {
+		return Result{}, err
+	}
+	defer j.drop()
+	res, err := j.read(ctx, FormRead, records, func(i int, r content) error {
+		got[i] = content{r.version, slices.Clone(r.data)}
+		return nil
+	})
 	if err != nil {
 		return res, err
 	}
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
+		r := got[at[a.Record]]
 		switch {
 		case a.Kind == AccessRead:
-			a.Data = append(a.Data[:0], data[0]...)
-		case a.Version != res.Version:
+			a.Data = append(a.Data[:0], r.data...)
+		case a.Version != r.version:
 			err = ErrDiffers
 		}
-		a.Version = res.Version
+		a.Version, res.Version = r.version, r.version
 	}
 	return res, err
 }
@@ -96,7 +111,7 @@ func (c *Client) doHeld(ctx, wait context.Context, ch *Chain) (Result, error) {
 	}
 	m := newChainRunner(ch, s, tries)
 	res := Result{Form: m.form()}
-	j, err := c.start(m, ch.Slot, len(m.records))
+	j, err := c.start(m, ch.Slot)
 	if err != nil {
 		return res, err
 	}

@@ -42,13 +42,13 @@ func TestDoChoosesForms(t *testing.T) {
 		require.Equal(t, "two", string(ch.Accesses[3].Data))
 		require.Equal(t, []uint64{1, 1, 1, 1}, versions(ch))
 
-		ch, err = do(lockoffload.FormReadHeld, readOf(0, 8), readOf(1, 8))
+		ch, err = do(lockoffload.FormRead, readOf(0, 8), readOf(1, 8))
 		require.NoError(t, err)
 		require.Equal(t, "one", string(ch.Accesses[0].Data))
-		ch, err = do(lockoffload.FormReadChain, readOf(1, 8), compareWith(1, 1))
+		ch, err = do(lockoffload.FormRead, readOf(1, 8), compareWith(1, 1))
 		require.NoError(t, err)
 		require.Equal(t, "two", string(ch.Accesses[0].Data))
-		_, err = do(lockoffload.FormReadChain, compareWith(1, 2))
+		_, err = do(lockoffload.FormRead, compareWith(1, 2))
 		require.ErrorIs(t, err, lockoffload.ErrDiffers)
 
 		fair := lockoffload.Chain{Slot: slot, Fair: true, Accesses: []lockoffload.Access{readOf(0, 8), writeOf(1, "too")}}

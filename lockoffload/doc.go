@@ -11,14 +11,42 @@
 //	err = place.Connect(remote)
 //
 //	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
-//	data, res, err := c.Read(ctx, slot, buf)    // one round trip
+//	data, res, err := c.Read(ctx, slot, buf)    // one READ
 //	res, err = c.Update(ctx, slot, change)      // one until change, one that nobody waits for
 //	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
 //
 // # Reading
 //
-// A read chain is a lock command, a data access request and an unlock command
-// posted together:
+// A read is one READ, without a lock:
+//
+//	READ both copies          ───────▶ versions, checksums, data
+//
+// A slot's data has two copies, each with version and checksum. A change is one WRITE
+// over the copy that is not current, of all records of the slot together; the higher
+// version counts. A reader wants both copies valid, and takes the one with the higher
+// version x. Why that is right, whatever the order in which the bytes of READs and
+// WRITEs move:
+//
+//   - Changes of a slot follow each other. The next one is written by the holder of a
+//     lock that was given back behind the last one, and a target executes WRITEs and
+//     atomics of a queue pair in the order in which they came (InfiniBand
+//     specification, chapter 9.5, transaction ordering).
+//   - x is current from the moment at which the last byte of its copy is there, to the
+//     moment at which the last byte of x+1 is, which goes to the other copy.
+//   - All bytes of x were there when the READ ended. The other copy, which was valid and
+//     older, was seen before all of x+1 was there. So x was current at some moment of the
+//     READ.
+//   - What is written under a lock is written once: [Held.Write] collects, and the one
+//     WRITE goes out with the unlock command (or with [Held.Commit], if the holder wants
+//     it seen). There is nothing else from inside of a critical section to be read.
+//
+// A torn copy is refused: its checksum (CRC-32C) does not fit, except by chance of one in
+// 2^32. A READ that meets WRITEs four times is given up for one under a lock that is
+// given back when the READ is complete: a copy that is not valid then is what a dead
+// holder left, and the other one is current.
+//
+// [Client.ReadChain] is the read chain: lock command, data access request and unlock
+// command, posted together.
 //
 //	initiator                          target
 //	CMP_SWAP lock   0 -> tag  ───────▶ old value
@@ -28,33 +56,11 @@
 //
 // The tag is never used twice, so behind a lock command that failed the unlock
 // command compares with a tag that is not there and changes nothing; the data
-// is then thrown away.
-//
-// All that follows needs of a device is what the InfiniBand specification says
-// of a queue pair's requests at the target: SENDs, WRITEs and atomics are
-// executed in the order in which they came (chapter 9.5, transaction ordering),
-// and a READ, or an atomic, not before a WRITE or an atomic ahead of it. Only
-// READs may be late: what follows a READ waits for it with a fence, which costs
-// a round trip and is not used here, or when it is posted after the READ's
-// completion. So the READ of a chain sees what was there when the lock was taken
-// or later. It may be executed after the unlock command, though, and then under
-// another holder's WRITE. Therefore:
-//
-//   - A record has two copies, each with version and checksum, and a change
-//     writes the one that is not current. A torn copy is refused.
-//   - A chain needs both copies valid. The valid one of a pair with a torn one
-//     may be older than the call: the READ may have seen the one before a
-//     change, and the other under the change after that. With both valid, the
-//     higher version was current at some moment of the READ.
-//   - Otherwise, and for several records, the unlock command is posted when the
-//     READs are complete. Nothing can then be written under them, and a copy
-//     that is not valid is what a dead holder left.
-//
-// Where chains meet each other, which they see by a bit in the tag, they take
-// the shared lock instead:
-//
-//	FETCH_ADD readers + bit, FETCH_ADD lock + 0, READ, FETCH_ADD readers - bit ───▶
-//	◀─────────────────────────────── replies: good when the lock word had no writer
+// is then thrown away. But only WRITEs, SENDs and atomics have an order at the target:
+// the READ may be executed after the unlock command, and then under another holder's
+// WRITE; Soft-RoCE reads again when an answer was lost, which is after the unlock command
+// too. So the lock adds nothing to what makes a read right: the copies do. What it does
+// is to wait for a holder.
 //
 // # Changing
 //
@@ -70,11 +76,11 @@
 // whoever takes the lock next reads what was written. [Result.Commit] tells the
 // outcome.
 //
-// Of a writer, who takes the lock word first and then looks at the readers, and
-// a reader, who sets its bit first and then looks at the lock word, at least one
-// sees the other: all four are in the order of their queue pairs, the READ of
-// the readers included, which may come late but not early. The reader gives
-// way; the writer waits under the lock.
+// Holders of the shared lock keep writers out. A writer takes the lock word first and
+// then looks at the readers, a reader sets its bit first and then looks at the lock
+// word: at least one sees the other, for all four are in the order of their queue
+// pairs, the READ of the readers included, which may come late but not early. The
+// reader gives way; the writer waits under the lock.
 //
 // # Fairness
 //
@@ -100,8 +106,7 @@
 // promised.
 //
 // A holder that dies in the middle of a WRITE has damaged a copy that was not
-// current. One that dies between two records' WRITEs has changed one of them:
-// records of a slot are changed together only as long as the client lives.
+// current: its change has not happened, for any of the records.
 //
 // Resources outside of the region cannot be fenced like this; they can refuse
 // a [Held.Token] that is lower than one seen before.

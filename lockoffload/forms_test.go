@@ -92,7 +92,8 @@ func (a *actor) held(ctx context.Context, slot int, mode lockoffload.Mode) (outc
 		return nothing, 0, errors.Join(err, h.Unlock(ctx))
 	}
 	_, err = h.Write(ctx, 0, a.next(data))
-	return became(err), number(data), errors.Join(err, h.Unlock(ctx))
+	err = errors.Join(err, h.Unlock(ctx))
+	return became(err), number(data), err
 }
 
 // chain has the agent compare and write.

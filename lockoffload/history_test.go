@@ -12,25 +12,31 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// regOp is one operation on the register that a record is.
+// regOp is one operation on the register that a record is, and perhaps on others of the
+// slot at the same moment.
 type regOp struct {
 	record  int // over all slots
+	unit    int // the slot
+	place   int // in it
 	update  bool
 	blind   bool // an update that did not read, or nobody knows what
 	unknown bool
 	old     uint64 // what was read
 	new     uint64
+	others  []regOp
 }
 
-// register is the model: a record is a register with read and
-// read-modify-write. A change whose outcome nobody knows may have happened or
-// not.
-var register = porcupine.Model{
+// slotState are the records of a slot.
+type slotState [2]uint64
+
+// registers is the model: a slot is a few registers with read and read-modify-write of
+// any of them together. A change whose outcome nobody knows may have happened or not.
+var registers = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
 		by := map[int][]porcupine.Operation{}
 		for _, o := range h {
-			r := o.Input.(regOp).record
-			by[r] = append(by[r], o)
+			u := o.Input.(regOp).unit
+			by[u] = append(by[u], o)
 		}
 		var out [][]porcupine.Operation
 		for _, p := range by {
@@ -38,20 +44,23 @@ var register = porcupine.Model{
 		}
 		return out
 	},
-	Init: func() any { return uint64(0) },
+	Init: func() any { return slotState{} },
 	Step: func(state, input, _ any) (bool, any) {
-		o := input.(regOp)
-		switch {
-		case o.blind:
-			return true, o.new
-		case o.unknown && state.(uint64) != o.old:
-			return true, state // it never happened
-		case state.(uint64) != o.old:
-			return false, state
-		case o.update:
-			return true, o.new
+		o, before := input.(regOp), state.(slotState)
+		after := before
+		for _, p := range append([]regOp{o}, o.others...) {
+			switch {
+			case o.blind:
+			case before[p.place] != p.old && o.unknown:
+				return true, before // it never happened
+			case before[p.place] != p.old:
+				return false, before
+			}
+			if o.update {
+				after[p.place] = p.new
+			}
 		}
-		return true, state
+		return true, after
 	},
 }
 
@@ -59,11 +68,23 @@ func (s *sim) log(client int, call int64, o regOp) {
 	if s.quiet {
 		return
 	}
+	s.locate(&o)
 	ret := s.tick()
 	if o.unknown {
 		ret = 1 << 60
 	}
 	s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: o, Call: call, Output: nil, Return: ret})
+}
+
+// locate says in which slot an operation's records are.
+func (s *sim) locate(o *regOp) {
+	o.unit = o.record
+	if o.record < s.l.Slots*s.l.Records {
+		o.unit, o.place = -1-o.record/s.l.Records, o.record%s.l.Records
+	}
+	for i := range o.others {
+		s.locate(&o.others[i])
+	}
 }
 
 // data of a record: a value, repeated.
@@ -98,7 +119,9 @@ func (c *simClient) anything() {
 	if s.l.Records > 1 && s.rng.IntN(3) == 0 {
 		records = s.rng.Perm(s.l.Records)[:2]
 	}
-	switch s.rng.IntN(8) {
+	switch s.rng.IntN(10) {
+	case 8, 9:
+		c.held(slot, records)
 	case 0, 1:
 		c.read(slot, records)
 	case 2:
@@ -116,35 +139,28 @@ func (c *simClient) anything() {
 
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
-	m := &reader{acquire: acquire{tags: c.tags, records: records, reading: true}}
+	m := &reader{acquire: acquire{tags: c.tags, data: true, reading: true}, records: records, form: Form(s.rng.IntN(3))}
 	m.grant.slot = slot
 	got := make([]uint64, len(records))
-	m.deliver = func(i int, cur current) error { got[i] = value(cur.data); return nil }
-	if len(records) > 1 {
-		m.form = FormReadHeld
-	} else {
-		m.mayShare = func() bool { return m.met || s.rng.IntN(3) == 0 }
-	}
+	m.deliver = func(i int, r content) error { got[i] = value(r.data); return nil }
 	var real machine = m
-	if s.flaws.tornChain {
+	if s.flaws.tornRead {
 		real = &credulous{m}
 	}
-	c.start(real, len(records), func(err error) {
+	c.start(real, func(err error) {
 		if err != nil {
 			if !errors.Is(err, ErrNotAcquired) {
 				s.fail("read: %w", err)
 			}
 			return
 		}
-		for i, r := range records {
-			s.log(c.id, call, regOp{record: slot*s.l.Records + r, old: got[i]})
-		}
+		s.logAll(c.id, call, slot, records, regOp{}, got, nil)
 	})
 }
 
 func (c *simClient) update(slot int, records []int, q *queue) {
 	s, call, id := c.s, c.s.tick(), c.id
-	m := &updater{acquire: acquire{tags: c.tags, records: records, queue: q, token: true}, allowed: func() error { return nil }}
+	m := &updater{acquire: acquire{tags: c.tags, data: true, queue: q, token: true}, records: records, allowed: func() error { return nil }}
 	m.grant.slot = slot
 	var olds, news []uint64
 	epoch := c.tags.epoch
@@ -155,6 +171,9 @@ func (c *simClient) update(slot int, records []int, q *queue) {
 			s.fail("token %d after %d", t, s.tokens[slot])
 		} else {
 			s.tokens[slot] = t
+		}
+		if s.rng.IntN(12) == 0 {
+			return nil, errChange
 		}
 		for _, b := range old {
 			v := s.newValue()
@@ -167,17 +186,15 @@ func (c *simClient) update(slot int, records []int, q *queue) {
 		if settled || olds == nil {
 			return
 		}
-		for i, r := range records {
-			s.log(id*1000+int(epoch)+1000, call, regOp{record: slot*s.l.Records + r, update: true, unknown: true, old: olds[i], new: news[i]})
-		}
+		s.logAll(id*1000+int(epoch)+1000, call, slot, records, regOp{update: true, unknown: true}, olds, news)
 	})
 	var real machine = m
 	if s.flaws.blindWrite || s.flaws.blindReader {
 		real = &blind{m, s.flaws}
 	}
-	c.start(real, len(records), func(err error) {
+	c.start(real, func(err error) {
 		settled = true
-		if errors.Is(err, ErrNotAcquired) {
+		if errors.Is(err, ErrNotAcquired) || errors.Is(err, errChange) {
 			return
 		}
 		if err != nil {
@@ -186,10 +203,116 @@ func (c *simClient) update(slot int, records []int, q *queue) {
 				return
 			}
 		}
-		for i, r := range records {
-			s.log(id, call, regOp{record: slot*s.l.Records + r, update: true, old: olds[i], new: news[i]})
+		s.logAll(id, call, slot, records, regOp{update: true}, olds, news)
+	})
+}
+
+// held takes the lock, loads, and writes what it changes with the unlock command. One
+// with a flaw writes another value first, under the same lock.
+func (c *simClient) held(slot int, records []int) {
+	s, call, id := c.s, c.s.tick(), c.id
+	m := &acquire{tags: c.tags, grant: grant{slot: slot}}
+	var old current
+	var olds, news []uint64
+	settled := false
+	c.unknown = append(c.unknown, func() {
+		if !settled && olds != nil {
+			s.logAll(id+1000, call, slot, records, regOp{update: true, unknown: true}, olds, news)
 		}
 	})
+	release := func() {
+		v := &stageAll{releaser: releaser{grant: m.grant, owner: c.tags.owner, allowed: func() error { return nil }}, from: &old, records: records}
+		for _, n := range news {
+			v.data = append(v.data, s.data(n))
+		}
+		c.start(v, func(err error) {
+			switch {
+			case err == nil && olds != nil:
+				s.logAll(id, call, slot, records, regOp{update: true}, olds, news)
+			case err != nil && !errors.Is(err, ErrNotAcquired):
+				s.fail("held: %w", err)
+			}
+			settled = err == nil
+		})
+	}
+	c.start(m, func(err error) {
+		if err != nil {
+			return
+		}
+		c.start(&loader{slot: slot, deliver: func(cur current) error {
+			old = cur.clone()
+			for _, n := range records {
+				r, err := s.l.record(&old, n)
+				if err != nil {
+					return err
+				}
+				olds, news = append(olds, value(r.data)), append(news, s.newValue())
+			}
+			return nil
+		}}, func(err error) {
+			if err != nil || !s.flaws.writesAtOnce {
+				release()
+				return
+			}
+			first := &stageAll{releaser: releaser{allowed: func() error { return nil }}, from: &old, records: records, keep: true}
+			first.grant.slot = slot
+			for range records {
+				first.data = append(first.data, s.data(s.newValue()))
+			}
+			c.start(first, func(error) { release() })
+		})
+	})
+}
+
+// stageAll is a releaser that stages its changes itself.
+type stageAll struct {
+	releaser
+	from    *current
+	records []int
+	data    [][]byte
+	keep    bool // the lock
+	wrote   bool
+}
+
+func (m *stageAll) step() (verdict, error) {
+	if m.keep && m.wrote {
+		return done, nil
+	}
+	if len(m.data) > 0 {
+		m.old = m.from
+		m.l.stage(m.next(), m.from)
+		for i, n := range m.records {
+			r, err := m.l.record(m.from, n)
+			if err != nil {
+				return done, err
+			}
+			m.l.put(m.next(), n, r.version+1, m.data[i])
+		}
+	}
+	if m.keep {
+		m.wrote = true
+		m.begin()
+		m.writeSlot(m.grant.slot, m.old)
+		return post, nil
+	}
+	return m.releaser.step()
+}
+
+// logAll notes an operation on records of a slot, which happens to all of them at one
+// moment.
+func (s *sim) logAll(client int, call int64, slot int, records []int, o regOp, olds, news []uint64) {
+	for i, r := range records {
+		p := regOp{record: slot*s.l.Records + r, old: olds[i]}
+		if news != nil {
+			p.new = news[i]
+		}
+		if i > 0 {
+			o.others = append(o.others, p)
+			continue
+		}
+		o.record, o.old, o.new = p.record, p.old, p.new
+	}
+	s.log(client, call, o)
 }
 
 func (f flaws) any() bool { return f != flaws{} }
@@ -200,7 +323,7 @@ func (c *simClient) shared(slot int, records []int) {
 	s := c.s
 	m := &acquireShared{tags: c.tags}
 	m.grant.slot = slot
-	c.start(m, 1, func(err error) {
+	c.start(m, func(err error) {
 		if err != nil {
 			if !errors.Is(err, ErrNotAcquired) {
 				s.fail("shared: %w", err)
@@ -210,11 +333,12 @@ func (c *simClient) shared(slot int, records []int) {
 		var got []uint64
 		var again func(error)
 		look := func() {
-			a := &access{slot: slot, record: records[0], change: func(cur current) ([]byte, error) {
-				got = append(got, value(cur.data))
-				return nil, nil
+			a := &loader{slot: slot, deliver: func(cur current) error {
+				r, err := s.l.record(&cur, records[0])
+				got = append(got, value(r.data))
+				return err
 			}}
-			c.start(a, 1, again)
+			c.start(a, again)
 		}
 		call := s.tick()
 		again = func(err error) {
@@ -233,7 +357,7 @@ func (c *simClient) shared(slot int, records []int) {
 				s.fail("under the shared lock: %w", err)
 				return
 			}
-			c.start(&releaser{grant: m.grant, owner: c.tags.owner}, 0, func(err error) {
+			c.start(&releaser{grant: m.grant, owner: c.tags.owner}, func(err error) {
 				if err != nil {
 					s.fail("release: %w", err)
 				}
@@ -264,18 +388,18 @@ func (b *blind) step() (verdict, error) {
 type credulous struct{ *reader }
 
 func (m *credulous) step() (verdict, error) {
-	if m.posted || m.form == FormSharedChain {
-		for i := range m.records {
-			pair := m.pair(i)
-			half := len(pair) / 2
-			cur, err := decodePair(pair)
-			if err == nil && !cur.whole {
-				copy(pair[(1-cur.which)*half:], pair[cur.which*half:][:half])
-			}
+	if m.posted {
+		pair := m.mem[m.l.pairAt():][:m.l.pairSize()]
+		half := len(pair) / 2
+		cur, err := m.l.decodePair(pair)
+		if err == nil && !cur.whole {
+			copy(pair[(1-cur.which)*half:], pair[cur.which*half:][:half])
 		}
 	}
 	return m.reader.step()
 }
+
+var errChange = errors.New("no change")
 
 var errHistory = errors.New("the history is not linearizable")
 
@@ -326,15 +450,16 @@ func TestHistoriesFindFlaws(t *testing.T) {
 		t.Skip("needs no device, and much computing")
 	}
 	for name, f := range map[string]flaws{
-		"write without looking":     {blindWrite: true},
-		"write under readers":       {blindReader: true},
-		"no fence":                  {noFence: true},
-		"one copy":                  {singleCopy: true},
-		"chain with one valid copy": {tornChain: true},
-		"swap to the current copy":  {swapOneCopy: true},
-		"agent under readers":       {blindAgent: true},
-		"agent without keys":        {forgetful: true},
-		"agent for another":         {anyAgent: true},
+		"write without looking":    {blindWrite: true},
+		"write under readers":      {blindReader: true},
+		"no fence":                 {noFence: true},
+		"one copy":                 {singleCopy: true},
+		"one valid copy":           {tornRead: true},
+		"two WRITEs under a lock":  {writesAtOnce: true},
+		"swap to the current copy": {swapOneCopy: true},
+		"agent under readers":      {blindAgent: true},
+		"agent without keys":       {forgetful: true},
+		"agent for another":        {anyAgent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100000) {
@@ -371,13 +496,13 @@ func TestCounter(t *testing.T) {
 			}
 		})
 	require.NoError(t, err)
-	cur, err := decodePair(s.mem[s.l.recordOff(0, 0):][:s.l.recordSize()])
+	cur, err := s.current(0)
 	require.NoError(t, err)
 	p := loadWord(s.mem, s.l.pointerOff(0))
-	version, data, err := decode(s.mem[s.l.swapOff(0, pointerIndex(p)):][:s.l.copyStride()])
+	version, data, err := decode(s.mem[s.l.swapOff(0, pointerIndex(p)):][:s.l.swapStride()])
 	require.NoError(t, err)
 	require.Equal(t, pointerVersion(p), version)
-	for i, c := range []struct{ version, value uint64 }{{cur.version, value(cur.data)}, {version, value(data)}} {
+	for i, c := range []struct{ version, value uint64 }{{cur.version, value(cur.body)}, {version, value(data)}} {
 		n := counts[i]
 		require.Equal(t, c.version, c.value)
 		require.GreaterOrEqual(t, c.value, n.done)
@@ -412,23 +537,25 @@ func (c *simClient) increment(done, unknown *uint64) {
 	}
 	allowed := func() error { return nil }
 	if c.s.rng.IntN(3) > 0 {
-		m := &updater{acquire: acquire{tags: c.tags, records: []int{0}, queue: q}, allowed: allowed}
+		m := &updater{acquire: acquire{tags: c.tags, data: true, queue: q}, records: first, allowed: allowed}
 		m.change = func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }
-		c.start(m, 1, ended)
+		c.start(m, ended)
 		return
 	}
 	m := &acquire{tags: c.tags, queue: q}
-	c.start(m, 1, func(err error) {
+	c.start(m, func(err error) {
 		if err != nil {
 			ended(err)
 			return
 		}
-		a := &access{allowed: allowed, change: func(cur current) ([]byte, error) { return plusOne(cur.data), nil }}
-		c.start(a, 1, func(err error) {
-			if a.wrote {
-				err = nil // its caller may give up, the WRITE is through
+		var old current
+		c.start(&loader{deliver: func(cur current) error { old = cur.clone(); return nil }}, func(err error) {
+			release := releaser{grant: m.grant, owner: c.tags.owner, allowed: allowed}
+			if err != nil {
+				c.start(&release, func(lost error) { ended(errors.Join(err, lost)) })
+				return
 			}
-			c.start(&releaser{grant: m.grant, owner: c.tags.owner}, 0, func(lost error) { ended(errors.Join(err, lost)) })
+			c.start(&stager{releaser: release, from: &old, data: plusOne}, ended)
 		})
 	})
 }

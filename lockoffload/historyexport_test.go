@@ -23,13 +23,13 @@ type Event struct {
 func CheckEvents(events []Event) error {
 	var ops []porcupine.Operation
 	for _, e := range events {
-		o := regOp{record: e.Record, update: e.Update, blind: e.Blind, unknown: e.Unknown, old: e.Old, new: e.New}
+		o := regOp{record: e.Record, unit: e.Record, update: e.Update, blind: e.Blind, unknown: e.Unknown, old: e.Old, new: e.New}
 		if e.Unknown {
 			e.Return = 1 << 60
 		}
 		ops = append(ops, porcupine.Operation{ClientId: e.Client, Input: o, Call: int64(e.Call), Return: int64(e.Return)})
 	}
-	switch porcupine.CheckOperationsTimeout(register, ops, 3*time.Minute) {
+	switch porcupine.CheckOperationsTimeout(registers, ops, 3*time.Minute) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
@@ -49,12 +49,12 @@ func (r *Region) Waiting(slot int) (uint32, error) {
 // command's reply.
 func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) error {
 	s := c.session()
-	m := &updater{acquire: acquire{tags: &s.tags, records: []int{0}, grant: grant{slot: slot}}, allowed: s.allowed}
+	m := &updater{acquire: acquire{tags: &s.tags, data: true, grant: grant{slot: slot}}, records: first, allowed: s.allowed}
 	m.change = func(old [][]byte) ([][]byte, error) {
 		data, err := change(old[0])
 		return [][]byte{data}, err
 	}
-	j, err := c.start(&blind{m, flaws{blindWrite: true}}, slot, 1)
+	j, err := c.start(&blind{m, flaws{blindWrite: true}}, slot)
 	if err != nil {
 		return err
 	}

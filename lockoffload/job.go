@@ -20,18 +20,17 @@ type job struct {
 
 	holders atomic.Int32
 	mr      *verbs.MR
-	room    int // records for which the memory is enough
 	ops     []op
 	flight  flight // of all lists but the last one, awaited by who drives the job
 	warm    warm
 }
 
 // start gives a machine its memory. The call that starts it must run it.
-func (c *Client) start(m machine, slot, records int) (*job, error) {
+func (c *Client) start(m machine, slot int) (*job, error) {
 	c.mu.Lock()
-	j := c.idle(records)
+	j := c.idle()
 	c.mu.Unlock()
-	j, err := c.orNew(j, records)
+	j, err := c.orNew(j)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +46,9 @@ func (c *Client) begin(slot int, records []int) (*job, error) {
 		c.mu.Unlock()
 		return nil, err
 	}
-	j, s := c.idle(len(records)), c.s
+	j, s := c.idle(), c.s
 	c.mu.Unlock()
-	j, err := c.orNew(j, len(records))
+	j, err := c.orNew(j)
 	if err != nil {
 		return nil, err
 	}
@@ -59,29 +58,27 @@ func (c *Client) begin(slot int, records []int) (*job, error) {
 
 // idle takes a job out of those that have nothing to do, or answers nil. The
 // caller holds mu.
-func (c *Client) idle(records int) *job {
-	for i := len(c.jobs) - 1; i >= 0; i-- {
-		if j := c.jobs[i]; j.room >= records {
-			n := len(c.jobs) - 1
-			c.jobs[i], c.jobs[n] = c.jobs[n], nil
-			c.jobs = c.jobs[:n]
-			j.holders.Store(1)
-			return j
-		}
+func (c *Client) idle() *job {
+	last := len(c.jobs) - 1
+	if last < 0 {
+		return nil
 	}
-	return nil
+	j := c.jobs[last]
+	c.jobs[last], c.jobs = nil, c.jobs[:last]
+	j.holders.Store(1)
+	return j
 }
 
 // orNew answers the job, or makes one where there is none.
-func (c *Client) orNew(j *job, records int) (*job, error) {
+func (c *Client) orNew(j *job) (*job, error) {
 	if j != nil {
 		return j, nil
 	}
-	mr, err := c.cfg.PD.AllocMR(c.l.memory(records), verbs.MRConfig{})
+	mr, err := c.cfg.PD.AllocMR(c.l.memory(), verbs.MRConfig{})
 	if err != nil {
 		return nil, err
 	}
-	j = &job{c: c, mr: mr, room: records, ops: make([]op, 0, 8)}
+	j = &job{c: c, mr: mr, ops: make([]op, 0, 8)}
 	j.holders.Store(1)
 	j.warm.bind(j)
 	return j, nil
@@ -115,6 +112,10 @@ func (j *job) drop() {
 	j.s, j.m, j.wrote, j.after = nil, nil, nil, nil
 	j.warm.clear()
 	j.c.mu.Lock()
-	j.c.jobs = append(j.c.jobs, j)
-	j.c.mu.Unlock()
+	defer j.c.mu.Unlock()
+	if !j.c.freed {
+		j.c.jobs = append(j.c.jobs, j)
+	} else if err := j.mr.Close(); err != nil {
+		j.c.cfg.Logger.Error("lockoffload: free memory of a closed client", "error", err)
+	}
 }

@@ -31,8 +31,7 @@ type line struct {
 	onBreak func() // called once, before anybody is told
 }
 
-// leastWRs is room for the longest list with one record. Each further record
-// takes one more.
+// leastWRs is room for the longest list.
 const leastWRs = 16
 
 func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*line, error) {

@@ -3,7 +3,6 @@ package lockoffload
 import (
 	"context"
 	"fmt"
-	"sync"
 )
 
 // Mode is the kind of a lock.
@@ -25,19 +24,6 @@ type LockOptions struct {
 	Mode  Mode
 	Token bool // draw a fencing token; not for Shared
 	Tries int  // in place of Retry.Tries, unless 0; in Fair mode counted from its turn
-}
-
-// Held is a lock that this client holds. Its methods are safe for concurrent
-// use.
-type Held struct {
-	c     *Client
-	s     *session
-	g     grant
-	share *bit
-
-	mu   sync.Mutex
-	done bool
-	err  error
 }
 
 // TryLock issues one lock command. A lock held by others is [ErrNotAcquired].
@@ -83,115 +69,16 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 	if o.Mode == Fair {
 		m.queue = new(queue)
 	}
-	j, err := c.start(m, slot, 1)
+	j, err := c.start(m, slot)
 	if err != nil {
 		return nil, res, err
 	}
-	_, err = j.run(ctx, s)
+	j.s = s
+	_, err = j.drive(ctx)
 	res.Tries = m.tried
 	if err != nil {
+		j.drop()
 		return nil, res, err
 	}
-	return &Held{c: c, s: s, g: m.grant}, res, nil
-}
-
-// Slot is the slot that is locked.
-func (h *Held) Slot() int { return h.g.slot }
-
-// Token is the fencing token that [LockOptions.Token] asked for: higher than
-// that of all holders before. It is for things outside of the region, which
-// refuse tokens lower than the highest that they have seen.
-func (h *Held) Token() uint64 { return h.g.token }
-
-// Lost is closed when the lock can no longer be relied on, because the session
-// ended or its lease ran out. The target keeps late WRITEs of a lost lock from
-// being executed before it gives the lock to others.
-func (h *Held) Lost() <-chan struct{} { return h.s.lost }
-
-// Read reads a record under the lock.
-func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
-	var data []byte
-	res, err := h.access(ctx, record, func(old current) ([]byte, error) {
-		if len(old.data) > len(dst) {
-			return nil, fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(old.data), len(dst))
-		}
-		data = dst[:copy(dst, old.data)]
-		return nil, nil
-	})
-	if err != nil {
-		return nil, res, opError("read", h.g.slot, err)
-	}
-	return data, res, nil
-}
-
-// Write changes a record under an exclusive lock and waits until it is there.
-// [ErrLost] without [ErrOutcomeUnknown] says that nothing was posted.
-func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
-	if h.g.shared || len(data) > h.c.l.Size {
-		return Result{}, opError("write", h.g.slot, ErrConfig)
-	}
-	res, err := h.access(ctx, record, func(current) ([]byte, error) { return append([]byte{}, data...), nil })
-	if err != nil {
-		return res, opError("write", h.g.slot, err)
-	}
-	return res, nil
-}
-
-func (h *Held) access(ctx context.Context, record int, f func(current) ([]byte, error)) (Result, error) {
-	res := Result{Form: FormTwoStep}
-	if err := h.c.named(h.g.slot, []int{record}); err != nil {
-		return res, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done {
-		return res, ErrClosed
-	}
-	if err := h.s.allowed(); err != nil {
-		return res, err
-	}
-	m := &access{slot: h.g.slot, record: record, change: f, allowed: h.s.allowed}
-	j, err := h.c.start(m, h.g.slot, 1)
-	if err != nil {
-		return res, err
-	}
-	_, err = j.run(ctx, h.s)
-	res.Version = m.version
-	if err != nil && m.wrote {
-		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-	}
-	return res, err
-}
-
-// Unlock gives the lock back and waits for the reply. [ErrLost] says that it
-// was no longer ours. Further calls answer the same. After an error of the
-// context the unlock command is still under way, see [Client.Flush].
-func (h *Held) Unlock(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done {
-		return h.err
-	}
-	p, err := h.release()
-	h.done, h.err = true, err
-	if p != nil {
-		h.err = p.Wait(ctx)
-	}
-	return h.err
-}
-
-// release posts the unlock command.
-func (h *Held) release() (*Commit, error) {
-	if h.share != nil && !h.c.dropShare(h.share) {
-		return nil, nil // others of this client still hold it
-	}
-	m := &releaser{grant: h.g, owner: h.s.tags.owner}
-	j, err := h.c.start(m, h.g.slot, 0)
-	if err != nil {
-		return nil, err
-	}
-	if h.share != nil {
-		j.after = func() { h.c.endShare(h.share) }
-	}
-	return j.run(context.Background(), h.s)
+	return c.hold(&Held{c: c, s: s, g: m.grant, j: j}), res, nil
 }

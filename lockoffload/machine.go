@@ -45,7 +45,7 @@ type machine interface {
 }
 
 // Local memory of a machine: results of atomics, the queue of tickets, the
-// readers' words, then records.
+// readers' words, both copies as they were read, the copy to be written.
 const workWords = 16
 
 // work is what all machines have: a list under construction, its memory, what
@@ -68,28 +68,18 @@ type work struct {
 
 func (w *work) base() *work { return w }
 
-// memory is how much a machine needs that reads and writes so many records.
-func (l *Layout) memory(records int) int {
-	return l.recordsAt() + records*(l.recordSize()+l.copyStride())
-}
+// memory is how much a machine needs.
+func (l *Layout) memory() int { return l.writeAt() + l.copyStride() }
 
 func (l *Layout) queueAt() int { return workWords * 8 }
 
-// readersAt is right before the records, as in the region.
-func (l *Layout) readersAt() int { return l.recordsAt() - l.readersSize() }
-func (l *Layout) recordsAt() int { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
+// readersAt is right before the copies, as in the region.
+func (l *Layout) readersAt() int { return l.pairAt() - l.readersSize() }
+func (l *Layout) pairAt() int    { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
+func (l *Layout) writeAt() int   { return l.pairAt() + l.pairSize() }
 
-// pair is where the copies of the i-th record of an operation are read to.
-func (w *work) pair(i int) []byte {
-	return w.mem[w.l.recordsAt()+i*w.l.recordSize():][:w.l.recordSize()]
-}
-
-// writeAt is where the i-th copy to be written is made. memory has as many of
-// them as pairs; they lie behind the pairs.
-func (w *work) writeAt(i int) int {
-	pairs := (len(w.mem) - w.l.recordsAt()) / (w.l.recordSize() + w.l.copyStride())
-	return w.l.recordsAt() + pairs*w.l.recordSize() + i*w.l.copyStride()
-}
+// next is where the copy to be written is made.
+func (w *work) next() []byte { return w.mem[w.l.writeAt():][:w.l.copyStride()] }
 
 // begin starts a list. Results of the one before are gone.
 func (w *work) begin() { w.ops, w.word, w.back = w.ops[:0], 0, -1 }
@@ -124,10 +114,18 @@ func (w *work) read(off, at, n int) {
 	w.ops = append(w.ops, op{kind: opRead, off: off, at: at, n: n})
 }
 
-func (w *work) readRecords(slot int, records []int) {
-	for i, r := range records {
-		w.read(w.l.recordOff(slot, r), w.l.recordsAt()+i*w.l.recordSize(), w.l.recordSize())
-	}
+func (w *work) readSlot(slot int) { w.read(w.l.pairOff(slot), w.l.pairAt(), w.l.pairSize()) }
+
+// decode looks at the copies that were read.
+func (w *work) decode() (current, error) {
+	return w.l.decodePair(w.mem[w.l.pairAt():][:w.l.pairSize()])
+}
+
+// writeSlot adds the WRITE of the next copy, which was staged, over the one that is
+// not current.
+func (w *work) writeSlot(slot int, old *current) {
+	n := w.l.seal(w.next(), old.version+1)
+	w.ops = append(w.ops, op{kind: opWrite, off: w.l.copyOff(slot, 1-old.which), at: w.l.writeAt(), n: n})
 }
 
 // result is the old value that the i-th request of the list, an atomic, found.

@@ -1,64 +1,66 @@
 package lockoffload
 
-// reader reads records of a slot and gives the lock back.
+// reader reads records of a slot.
 //
-// One record takes a chain, posted at once:
+// Without a lock that is one READ of both copies, again while it meets a WRITE. It is
+// safe because nothing is ever written under a lock that is not committed by the WRITE
+// itself, see updater and held: a copy that is valid was current, or is.
 //
-//	[CMP_SWAP lock 0 -> tag, READ record, CMP_SWAP lock tag -> 0]
+// A read chain does the same under a lock command and its unlock command, posted at
+// once:
 //
-// or, where such chains were seen to meet each other, its shared form. A device
-// may execute the READ after the unlock command, and then under another
-// holder's WRITE. So both copies must be valid, or the record is read again in
-// the form for several records, in which the unlock command is posted when the
-// READs are complete:
+//	[CMP_SWAP lock 0 -> tag, READ, CMP_SWAP lock tag -> 0]
 //
-//	[CMP_SWAP lock 0 -> tag, READs]   [CMP_SWAP lock tag -> 0]
+// A device may execute the READ after the unlock command. So in either form both
+// copies must be valid, or the slot is read again, at last under a lock that is given
+// back when the READ is complete:
+//
+//	[CMP_SWAP lock 0 -> tag, READ]   [CMP_SWAP lock tag -> 0]
 type reader struct {
-	acquire               // the held form; its work is everybody's
-	shared  acquireShared // the shared chain
+	acquire // of the held form; its work is everybody's
+	records []int
 	form    Form
-	met     bool // another reader was met: see Client.Read
-	posted  bool // a chain is under way
+	posted  bool // a READ, or a chain, is under way
+	reads   int  // without a lock
 	version uint64
 	// deliver gets the i-th record.
-	deliver func(i int, c current) error
-	// mayShare asks for the shared chain, before each chain; nil means no. The
-	// one bit that a session has among the readers may be in use.
-	mayShare func() bool
+	deliver func(i int, r content) error
 }
+
+// How often a READ without a lock may meet a WRITE. After that there may be one that
+// nobody will finish.
+const mostReads = 4
 
 func (m *reader) step() (verdict, error) {
 	switch m.form {
-	case FormSharedChain:
-		m.lend()
-		v, err := m.shared.step()
-		m.borrow()
-		if v != done || err != nil {
-			return v, err
-		}
-		return m.judge()
+	case FormReadChain:
+		return m.chain()
 	case FormReadHeld:
 		v, err := m.acquire.step()
 		if v != done || err != nil {
 			return v, err
 		}
-		out, err := m.decode()
+		cur, err := m.decode()
 		if err == nil {
-			err = m.take(out)
+			err = m.take(&cur)
 		}
 		m.begin()
 		m.release(m.grant, m.tags.owner)
 		return last, err
 	}
-	return m.chain()
+	if !m.posted {
+		m.reads++
+		m.begin()
+		m.readSlot(m.grant.slot)
+		m.posted = true
+		return post, nil
+	}
+	m.posted = false
+	return m.judge()
 }
 
 func (m *reader) chain() (verdict, error) {
 	if !m.posted {
-		if m.mayShare != nil && m.mayShare() {
-			m.form = FormSharedChain
-			return m.step()
-		}
 		m.begin()
 		m.ask()
 		m.release(m.grant, m.tags.owner)
@@ -69,7 +71,6 @@ func (m *reader) chain() (verdict, error) {
 	holder := m.result(m.lock)
 	m.note(holder != 0)
 	if holder != 0 {
-		m.met = m.met || holder&readingTag != 0
 		if m.tries > 0 && m.tried >= m.tries {
 			return done, ErrNotAcquired
 		}
@@ -82,43 +83,34 @@ func (m *reader) chain() (verdict, error) {
 	return m.judge()
 }
 
-// judge looks at what a chain has read.
+// judge looks at what was read without a lock, or perhaps after it.
 func (m *reader) judge() (verdict, error) {
-	out, err := m.decode()
-	whole := err == nil
-	for _, c := range out {
-		whole = whole && c.whole
-	}
-	if whole {
-		return done, m.take(out)
+	cur, err := m.decode()
+	if err == nil && cur.whole {
+		return done, m.take(&cur)
 	}
 	m.count.Torn++
-	m.form, m.state = FormReadHeld, acquireIdle
+	if m.form == FormReadChain || m.reads >= mostReads {
+		m.form, m.state = FormReadHeld, acquireIdle
+	}
 	return m.step()
 }
 
-func (m *reader) take(out []current) error {
+func (m *reader) take(cur *current) error {
 	m.count.carriedOut(m.form)
-	m.version = out[0].version
-	for i, c := range out {
-		if err := m.deliver(i, c); err != nil {
+	for i, n := range m.records {
+		r, err := m.l.record(cur, n)
+		if err == nil {
+			err = m.deliver(i, r)
+		}
+		if err != nil {
 			return err
+		}
+		if i == 0 {
+			m.version = r.version
 		}
 	}
 	return nil
-}
-
-// decode looks at the records that were read. Its answer is found.
-func (w *acquire) decode() ([]current, error) {
-	w.found = w.found[:0]
-	for i := range w.records {
-		c, err := decodePair(w.pair(i))
-		if err != nil {
-			return nil, err
-		}
-		w.found = append(w.found, c)
-	}
-	return w.found, nil
 }
 
 func (m *reader) undo() (verdict, error) {
@@ -127,11 +119,3 @@ func (m *reader) undo() (verdict, error) {
 	}
 	return done, nil // a chain undoes itself
 }
-
-// lend and borrow pass the list on to the shared chain and take it back.
-func (m *reader) lend() {
-	m.shared.work, m.shared.tags, m.shared.records, m.shared.tries, m.shared.chain = m.work, m.tags, m.records, m.tries, true
-	m.shared.grant.slot, m.shared.tried = m.grant.slot, m.tried
-}
-
-func (m *reader) borrow() { m.work, m.tried = m.shared.work, m.shared.tried }

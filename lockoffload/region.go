@@ -14,7 +14,7 @@ import (
 //	fence     counter of fencing tokens
 //	pointer   of the private copy that is current, with Layout.Swap
 //	readers   one bit for each client, 64 to a word
-//	records   two copies each
+//	data      two copies, each with all records of the slot
 //	queue     one word for each client: who has the ticket, modulo the number
 //	copies    the private copies, with Layout.Swap
 //
@@ -37,7 +37,7 @@ const (
 type Layout struct {
 	Slots   int // sets of records with one lock each, 1 to 2^30
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB
-	Records int // in each slot; 0 means 1, at most 1024
+	Records int // in each slot, which are read and written together; 0 means 1, at most 1024
 	Clients int // sessions at a time; 0 means 64, at most 4096
 	Swap    int // private copies in each slot, two for each owner number that is to use [Client.SwapWrite]; at most 4096
 }
@@ -76,13 +76,13 @@ func (l Layout) Bytes() int {
 
 func (l *Layout) table() int       { return l.Clients * lineSize }
 func (l *Layout) readersSize() int { return (l.Clients + 63) / 64 * 8 }
-func (l *Layout) copyStride() int  { return align(headerSize+l.Size, 8) }
-func (l *Layout) queueStart() int {
-	return readerWords + l.readersSize() + l.Records*2*l.copyStride()
-}
+func (l *Layout) copyStride() int  { return align(headerSize+l.bodySize(), 8) }
+func (l *Layout) swapStride() int  { return align(headerSize+l.Size, 8) }
+func (l *Layout) pairSize() int    { return 2 * l.copyStride() }
+func (l *Layout) queueStart() int  { return readerWords + l.readersSize() + l.pairSize() }
 
 func (l *Layout) slotStride() int {
-	return align(l.queueStart()+l.Clients*8+l.Swap*l.copyStride(), lineSize)
+	return align(l.queueStart()+l.Clients*8+l.Swap*l.swapStride(), lineSize)
 }
 
 // beatOff is the heartbeat word of the client with an owner number.
@@ -103,17 +103,11 @@ func (l *Layout) readerBit(slot int, owner uint16) (off int, bit uint64) {
 	return l.readersOff(slot) + n/64*8, 1 << (n % 64)
 }
 
-// recordOff is where both copies of a record begin, recordSize bytes.
-func (l *Layout) recordOff(slot, record int) int {
-	return l.readersOff(slot) + l.readersSize() + record*l.recordSize()
-}
+// pairOff is where both copies of a slot's data begin, pairSize bytes.
+func (l *Layout) pairOff(slot int) int { return l.readersOff(slot) + l.readersSize() }
 
-func (l *Layout) recordSize() int { return 2 * l.copyStride() }
-
-// copyOff is one of the copies of a record, 0 or 1.
-func (l *Layout) copyOff(slot, record, which int) int {
-	return l.recordOff(slot, record) + which*l.copyStride()
-}
+// copyOff is one of the copies, 0 or 1.
+func (l *Layout) copyOff(slot, which int) int { return l.pairOff(slot) + which*l.copyStride() }
 
 // queueOff is the word that says who has a ticket.
 func (l *Layout) queueOff(slot int, ticket uint32) int {
@@ -122,7 +116,7 @@ func (l *Layout) queueOff(slot int, ticket uint32) int {
 
 // swapOff is one of the private copies of a slot.
 func (l *Layout) swapOff(slot, i int) int {
-	return l.slotOff(slot) + l.queueStart() + l.Clients*8 + i*l.copyStride()
+	return l.slotOff(slot) + l.queueStart() + l.Clients*8 + i*l.swapStride()
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }
@@ -152,9 +146,8 @@ func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
 func (l Layout) format(mem []byte) {
 	clear(mem[:l.Bytes()])
 	for slot := range l.Slots {
-		for r := range l.Records {
-			encode(mem[l.copyOff(slot, r, 0):], 0, nil)
-			encode(mem[l.copyOff(slot, r, 1):], 0, nil)
+		for which := range 2 {
+			l.seal(mem[l.copyOff(slot, which):], 0)
 		}
 		for i := range l.Swap {
 			encode(mem[l.swapOff(slot, i):], 0, nil)

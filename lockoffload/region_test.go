@@ -33,19 +33,20 @@ func TestTwoCopies(t *testing.T) {
 
 	put(0, 1, "one")
 	put(1, 2, "two")
-	c, err := decodePair(pair)
+	l := &Layout{Records: 1, Size: 16}
+	c, err := l.decodePair(pair)
 	require.NoError(t, err)
 	require.Equal(t, current{1, 2, pair[48:51], true}, c)
 	put(0, 3, "three")
-	c, err = decodePair(pair)
+	c, err = l.decodePair(pair)
 	require.NoError(t, err)
 	require.Equal(t, current{0, 3, pair[16:21], true}, c)
 	spoil(0) // the writer of version 3 died
-	c, err = decodePair(pair)
+	c, err = l.decodePair(pair)
 	require.NoError(t, err)
 	require.Equal(t, current{1, 2, pair[48:51], false}, c)
 	spoil(1)
-	_, err = decodePair(pair)
+	_, err = l.decodePair(pair)
 	require.ErrorIs(t, err, ErrRecord)
 }
 
@@ -75,10 +76,9 @@ func TestLayout(t *testing.T) {
 			off, bit := l.readerBit(s, uint16(l.Clients))
 			require.Less(t, off, l.readersOff(s)+l.readersSize())
 			require.NotZero(t, bit)
-			for r := range l.Records {
-				require.Equal(t, l.recordOff(s, r), l.copyOff(s, r, 0))
-				mark(l.recordOff(s, r), l.recordSize())
-			}
+			require.Equal(t, l.pairOff(s), l.copyOff(s, 0))
+			require.Equal(t, l.pairOff(s)+l.pairSize(), l.copyOff(s, 1)+l.copyStride())
+			mark(l.pairOff(s), l.pairSize())
 			for c := range l.Clients {
 				mark(l.queueOff(s, uint32(c)), 8)
 			}
@@ -89,10 +89,14 @@ func TestLayout(t *testing.T) {
 		mem := make([]byte, l.Bytes())
 		l.format(mem)
 		for s := range l.Slots {
+			c, err := l.decodePair(mem[l.pairOff(s):][:l.pairSize()])
+			require.NoError(t, err)
+			require.True(t, c.whole)
 			for r := range l.Records {
-				c, err := decodePair(mem[l.recordOff(s, r):][:l.recordSize()])
+				now, err := l.record(&c, r)
 				require.NoError(t, err)
-				require.True(t, c.whole)
+				require.Zero(t, now.version)
+				require.Empty(t, now.data)
 			}
 		}
 	}
@@ -101,10 +105,43 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// Records of a slot are changed one by one in a copy, and the others stay.
+func TestRecordsOfACopy(t *testing.T) {
+	l := Layout{Slots: 1, Size: 13, Records: 3}.withDefaults()
+	mem := make([]byte, l.Bytes())
+	l.format(mem)
+	want := [3]content{}
+	for version := range uint64(6) {
+		cur, err := l.decodePair(mem[l.pairOff(0):][:l.pairSize()])
+		require.NoError(t, err)
+		require.Equal(t, version, cur.version)
+		for r := range want {
+			got, err := l.record(&cur, r)
+			require.NoError(t, err)
+			require.Equal(t, want[r].version, got.version)
+			require.Equal(t, string(want[r].data), string(got.data))
+		}
+		next := mem[l.copyOff(0, 1-cur.which):][:l.copyStride()]
+		l.stage(next, &cur)
+		for _, r := range []int{int(version) % 3, int(version+1) % 3} {
+			want[r] = content{want[r].version + 1, []byte("thirteen bytes"[:version+7])}
+			l.put(next, r, want[r].version, []byte("overwritten"))
+			l.put(next, r, want[r].version, want[r].data)
+			staged := l.staged(next, version+1)
+			got, err := l.record(&staged, r)
+			require.NoError(t, err)
+			require.Equal(t, string(want[r].data), string(got.data))
+		}
+		l.seal(next, version+1)
+	}
+}
+
 func TestTags(t *testing.T) {
 	tg := tagger{owner: 3, epoch: 9}
 	a, b := tg.next(false), tg.next(true)
 	require.NotEqual(t, a, b)
+	require.NotEqual(t, a, tg.next(false))
+	require.NotEqual(t, b, tg.next(true))
 	require.Equal(t, uint64(3<<16|9), tagIdentity(a))
 	require.Equal(t, uint64(3<<16|9), tagIdentity(b))
 	require.Zero(t, a&readingTag)

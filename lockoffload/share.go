@@ -6,26 +6,15 @@ import (
 )
 
 // bit is the use of the one bit that a session has among the readers of a
-// slot: by one chain, or by all holders of the shared lock together. Two
-// FETCH_ADDs of it at a time would carry into another's bit.
+// slot, by all holders of the shared lock together. Two FETCH_ADDs of it at a time
+// would carry into another's bit.
 type bit struct {
 	slot  int
 	free  chan struct{} // closed when it is in use no more
 	held  bool
 	grant grant
 	refs  int
-}
-
-// tryBit takes the bit for a chain, or answers nil.
-func (c *Client) tryBit(s *session, slot int) *bit {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.bits[slot] != nil || c.s != s {
-		return nil
-	}
-	b := &bit{slot: slot, free: make(chan struct{})}
-	c.bits[slot] = b
-	return b
+	j     *job // to give it back with
 }
 
 // endShare ends the use of a bit; that of an older session may be gone.
@@ -51,21 +40,22 @@ func (c *Client) dropShare(b *bit) bool {
 
 // joinShare takes part in a shared lock that the session has, or takes the bit
 // to get one, or answers what to wait for.
-func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-chan struct{}) {
+func (c *Client) joinShare(s *session, slot int) (b *bit, joined bool, wait <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b := c.bits[slot]; b != nil && c.s == s {
+	if c.s != s {
+		return nil, false, nil, ErrLost
+	}
+	if b := c.bits[slot]; b != nil {
 		if b.held {
 			b.refs++
-			return b, true, nil
+			return b, true, nil, nil
 		}
-		return nil, false, b.free
+		return nil, false, b.free, nil
 	}
 	b = &bit{slot: slot, free: make(chan struct{})}
-	if c.s == s {
-		c.bits[slot] = b
-	}
-	return b, false, nil
+	c.bits[slot] = b
+	return b, false, nil, nil
 }
 
 // pendingOf is something of the slot that nobody waits for yet.
@@ -84,9 +74,12 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 	res := Result{Form: FormTwoStep}
 	var b *bit
 	for b == nil {
-		got, joined, wait := c.joinShare(s, slot)
+		got, joined, wait, err := c.joinShare(s, slot)
+		if err != nil {
+			return nil, res, err
+		}
 		if joined {
-			return &Held{c: c, s: s, g: got.grant, share: got}, res, nil
+			return c.hold(&Held{c: c, s: s, g: got.grant, share: got}), res, nil
 		}
 		b = got
 		if wait == nil {
@@ -108,7 +101,7 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 		}
 	}
 	m := &acquireShared{tags: &s.tags, tries: tries, grant: grant{slot: slot}}
-	j, err := c.start(m, slot, 0)
+	j, err := c.start(m, slot)
 	if err != nil {
 		c.endShare(b)
 		return nil, res, err
@@ -123,13 +116,15 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 	m.held = func() {
 		kept = true
 		c.mu.Lock()
-		b.held, b.refs, b.grant = true, 1, m.grant
+		b.held, b.refs, b.grant, b.j = true, 1, m.grant, j
 		c.mu.Unlock()
 	}
-	_, err = j.run(ctx, s)
+	j.s = s
+	_, err = j.drive(ctx)
 	res.Tries = m.tried
 	if err != nil {
+		j.drop()
 		return nil, res, err
 	}
-	return &Held{c: c, s: s, g: m.grant, share: b}, res, nil
+	return c.hold(&Held{c: c, s: s, g: m.grant, share: b}), res, nil
 }

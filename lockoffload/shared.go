@@ -11,14 +11,12 @@ type acquireShared struct {
 	work
 	tags  *tagger
 	tries int
-	chain bool // read records and give the lock back in the same list
 
-	held    func() // called when the lock is held, if set
-	records []int
-	state   sharedState
-	grant   grant
-	tried   int
-	look    int // of the list
+	held  func() // called when the lock is held, if set
+	state sharedState
+	grant grant
+	tried int
+	look  int // of the list
 }
 
 type sharedState uint8
@@ -40,30 +38,18 @@ func (m *acquireShared) step() (verdict, error) {
 		off, bit := m.l.readerBit(m.grant.slot, m.tags.owner)
 		m.fetchAdd(off, bit)
 		m.look = m.load(m.l.lockOff(m.grant.slot))
-		m.readRecords(m.grant.slot, m.records)
-		if m.chain {
-			m.release(m.grant, m.tags.owner)
-		}
 		m.state = sharedAsked
 		return post, nil
 	case sharedAsked:
 		holder := m.result(m.look)
 		m.missed = holder != 0 && holder&readingTag == 0
-		switch {
-		case !m.missed:
+		if !m.missed {
 			m.count.Acquired++
 			m.state = sharedHeld
-			if m.chain {
-				return done, m.settled()
-			}
 			if m.held != nil {
 				m.held()
 			}
 			return done, nil
-		case m.chain:
-			m.count.Failed++
-			m.state = sharedIdle
-			return m.again(sleep)
 		}
 		m.count.Failed++
 		m.begin()
@@ -75,20 +61,13 @@ func (m *acquireShared) step() (verdict, error) {
 		return post, nil
 	case sharedRefused:
 		m.state = sharedIdle
-		return m.again(sleep)
+		return sleep, nil
 	}
 	return done, nil
 }
 
-func (m *acquireShared) again(v verdict) (verdict, error) {
-	if m.tries > 0 && m.tried >= m.tries {
-		return done, ErrNotAcquired
-	}
-	return v, nil
-}
-
 func (m *acquireShared) undo() (verdict, error) {
-	held := !m.chain && (m.state == sharedAsked || m.state == sharedHeld)
+	held := m.state == sharedAsked || m.state == sharedHeld
 	m.state = sharedIdle
 	if !held {
 		return done, nil

@@ -35,15 +35,17 @@ type sim struct {
 
 // flaws break the rules on purpose.
 type flaws struct {
-	blindWrite  bool // WRITEs are posted without looking at the lock command's reply
-	noFence     bool // recovery does not fence the queue pair first
-	singleCopy  bool // WRITEs go to the current copy
-	tornChain   bool // chains content themselves with one valid copy
-	blindReader bool // writers do not look at the readers
-	swapOneCopy bool // a pointer's copy is written again while it is current
-	blindAgent  bool // the agent does not look at the readers
-	forgetful   bool // the agent executes each copy of a chain
-	anyAgent    bool // it executes chains that were made for the one before
+	blindWrite bool // WRITEs are posted without looking at the lock command's reply
+	noFence    bool // recovery does not fence the queue pair first
+	singleCopy bool // WRITEs go to the current copy
+	tornRead   bool // reads content themselves with one valid copy
+	// writesAtOnce: holders write more than once under their lock.
+	writesAtOnce bool
+	blindReader  bool // writers do not look at the readers
+	swapOneCopy  bool // a pointer's copy is written again while it is current
+	blindAgent   bool // the agent does not look at the readers
+	forgetful    bool // the agent executes each copy of a chain
+	anyAgent     bool // it executes chains that were made for the one before
 }
 
 // wire is a queue pair: lists on their way, in order.
@@ -151,9 +153,9 @@ type simClient struct {
 	pointers map[int]swapped
 }
 
-func (c *simClient) start(m machine, records int, next func(error)) {
+func (c *simClient) start(m machine, next func(error)) {
 	w := m.base()
-	w.l, w.mem = c.s.l, make([]byte, c.s.l.memory(records))
+	w.l, w.mem = c.s.l, make([]byte, c.s.l.memory())
 	c.m, c.next, c.undone = m, next, false
 	c.advance()
 }
@@ -167,7 +169,7 @@ func (c *simClient) post(then func()) {
 			if o.off >= s.l.swapOff(slot, 0) {
 				continue
 			}
-			x.ops[i].off -= (o.off - s.l.recordOff(slot, 0)) % s.l.recordSize()
+			x.ops[i].off = s.l.copyOff(slot, 0)
 		}
 	}
 	if m, ok := c.m.(*swapWriter); ok && s.flaws.swapOneCopy && m.posted {
@@ -300,7 +302,7 @@ func (c *simClient) fence() {
 	c.fenced = true
 	l := c.s.l
 	c.rec = &recovery{identity: uint64(c.tags.owner)<<16 | uint64(c.tags.epoch), peek: func(off int) uint64 { return loadWord(c.s.mem, off) }}
-	c.rec.l, c.rec.mem = l, make([]byte, l.memory(0))
+	c.rec.l, c.rec.mem = l, make([]byte, l.memory())
 }
 
 func (s *sim) tick() int64 { s.now++; return s.now }
@@ -365,27 +367,36 @@ func (s *sim) check() error {
 		}
 	}
 	for slot := range s.l.Slots { // each record has its last value
+		cur, err := s.current(slot)
+		if err != nil {
+			return fmt.Errorf("slot %d: %w", slot, err)
+		}
 		for r := range s.l.Records {
-			cur, err := decodePair(s.mem[s.l.recordOff(slot, r):][:s.l.recordSize()])
+			now, err := s.l.record(&cur, r)
 			if err != nil {
 				return fmt.Errorf("slot %d record %d: %w", slot, r, err)
 			}
-			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(cur.data)})
+			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(now.data)})
 		}
 		p := loadWord(s.mem, s.l.pointerOff(slot))
-		version, data, err := decode(s.mem[s.l.swapOff(slot, pointerIndex(p)):][:s.l.copyStride()])
+		version, data, err := decode(s.mem[s.l.swapOff(slot, pointerIndex(p)):][:s.l.swapStride()])
 		if err != nil || version != pointerVersion(p) {
 			return fmt.Errorf("%w: slot %d: private copy of version %d for a pointer to %d, %v", errHistory, slot, version, pointerVersion(p), err)
 		}
 		s.log(len(s.clients), s.tick(), regOp{record: s.l.Slots*s.l.Records + slot, old: value(data)})
 	}
-	switch res, _ := porcupine.CheckOperationsVerbose(register, s.ops, 10*time.Second); res {
+	switch res, _ := porcupine.CheckOperationsVerbose(registers, s.ops, 10*time.Second); res {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
 		return fmt.Errorf("porcupine gave up")
 	}
 	return errHistory
+}
+
+// current is what a slot has.
+func (s *sim) current(slot int) (current, error) {
+	return s.l.decodePair(s.mem[s.l.pairOff(slot):][:s.l.pairSize()])
 }
 
 func (s *sim) idle() bool {
@@ -409,7 +420,7 @@ func (s *sim) skipTickets() {
 		return
 	}
 	m := &skipper{slot: slot, ticket: serving, seen: entry}
-	m.l, m.mem = s.l, make([]byte, s.l.memory(0))
+	m.l, m.mem = s.l, make([]byte, s.l.memory())
 	for {
 		if v, _ := m.step(); v != post {
 			return

@@ -66,7 +66,7 @@ func (a *simAgent) start() {
 		a.buffers, a.memory = append(a.buffers, int32(j)), append(a.memory, make([]byte, simLength))
 	}
 	m := &agentRecovery{peek: func(off int) uint64 { return loadWord(s.mem, off) }}
-	m.l, m.mem = s.l, make([]byte, s.l.memory(0))
+	m.l, m.mem = s.l, make([]byte, s.l.memory())
 	for v, _ := m.step(); v == post; v, _ = m.step() {
 		for x := (&simList{w: &m.work, ops: m.ops}); !s.execute(x); {
 		}
@@ -89,10 +89,9 @@ func (a *simAgent) die() {
 	for slot := range s.l.Slots {
 		tag := loadWord(s.mem, s.l.lockOff(slot))
 		if tag>>48 == agentOwner && tag&readingTag == 0 && s.rng.IntN(2) == 0 {
-			r := s.rng.IntN(s.l.Records)
-			cur, err := decodePair(s.mem[s.l.recordOff(slot, r):][:s.l.recordSize()])
+			cur, err := s.current(slot)
 			if err == nil {
-				half := s.mem[s.l.copyOff(slot, r, 1-cur.which):]
+				half := s.mem[s.l.copyOff(slot, 1-cur.which):]
 				binary.LittleEndian.PutUint64(half, cur.version+1)
 				half[headerSize] ^= 0xff
 			}

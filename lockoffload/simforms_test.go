@@ -131,7 +131,7 @@ func (c *simClient) swapThen(slot int, then func(old uint64)) {
 	r := &swapReader{swapLook: swapLook{slot: slot, pointer: known.pointer, known: known.known}}
 	var old uint64
 	r.deliver = func(data []byte) error { old = value(data); return nil }
-	c.start(r, 1, func(err error) {
+	c.start(r, func(err error) {
 		if err != nil {
 			delete(pointers, slot)
 			if !errors.Is(err, ErrNotAcquired) {
@@ -160,7 +160,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 			}
 		})
 	}
-	c.start(w, 1, func(err error) {
+	c.start(w, func(err error) {
 		if w.posted { // and given up
 			delete(pointers, slot)
 			ended(err, true)

@@ -4,14 +4,13 @@ package lockoffload
 type Form uint8
 
 const (
+	// FormRead is one READ, without a lock.
+	FormRead Form = iota
 	// FormReadChain is lock command, READ and unlock command in one post.
-	FormReadChain Form = iota
-	// FormSharedChain is the same with the shared lock: such chains do not
-	// keep each other out.
-	FormSharedChain
-	// FormReadHeld posts the unlock command when the READs are complete.
+	FormReadChain
+	// FormReadHeld posts the unlock command when the READ is complete.
 	FormReadHeld
-	// FormTwoStep is lock command and READs, then WRITEs and unlock command.
+	// FormTwoStep is lock command and READ, then WRITE and unlock command.
 	FormTwoStep
 	// FormSwap writes a private copy and moves a pointer to it.
 	FormSwap
@@ -21,10 +20,10 @@ const (
 
 func (f Form) String() string {
 	switch f {
+	case FormRead:
+		return "read"
 	case FormReadChain:
 		return "read chain"
-	case FormSharedChain:
-		return "shared chain"
 	case FormReadHeld:
 		return "read under the lock"
 	case FormTwoStep:
@@ -44,10 +43,10 @@ type Counts struct {
 	Acquired uint64 // those that got the lock
 	Failed   uint64 // those that found it held by others
 	Waits    uint64 // pauses for readers, or for a ticket's turn
-	Torn     uint64 // chains whose READ met a WRITE, or what a dead writer left
+	Torn     uint64 // READs that met a WRITE, or what a dead writer left
 	Lost     uint64 // locks that were gone when they were given back
-	// Chains that were carried out, by form.
-	ReadChain, SharedChain, ReadHeld, TwoStep uint64
+	// What was carried out, by form.
+	Read, ReadChain, ReadHeld, TwoStep uint64
 }
 
 func (c *Counts) add(d Counts) {
@@ -57,8 +56,8 @@ func (c *Counts) add(d Counts) {
 	c.Waits += d.Waits
 	c.Torn += d.Torn
 	c.Lost += d.Lost
+	c.Read += d.Read
 	c.ReadChain += d.ReadChain
-	c.SharedChain += d.SharedChain
 	c.ReadHeld += d.ReadHeld
 	c.TwoStep += d.TwoStep
 }
@@ -67,8 +66,8 @@ func (c *Counts) carriedOut(f Form) {
 	switch f {
 	case FormReadChain:
 		c.ReadChain++
-	case FormSharedChain:
-		c.SharedChain++
+	case FormRead:
+		c.Read++
 	case FormReadHeld:
 		c.ReadHeld++
 	case FormTwoStep:

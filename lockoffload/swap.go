@@ -67,7 +67,7 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 			out = dst[:copy(dst, data)]
 			return nil
 		}
-		j, err := c.start(m, slot, 1)
+		j, err := c.start(m, slot)
 		if err == nil {
 			_, err = j.run(ctx, s)
 		}
@@ -101,7 +101,7 @@ func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data [
 			w.leave(w.pointer, w.known)
 			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.owner, c.l)
 		}
-		j, err := c.start(m, slot, 1)
+		j, err := c.start(m, slot)
 		if err != nil {
 			w.leave(w.pointer, w.known)
 			return err

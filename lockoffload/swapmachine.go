@@ -132,11 +132,11 @@ func (m *swapReader) step() (verdict, error) {
 }
 
 func (m *swapReader) fetch() {
-	m.read(m.l.swapOff(m.slot, pointerIndex(m.pointer)), m.l.recordsAt(), m.l.copyStride())
+	m.read(m.l.swapOff(m.slot, pointerIndex(m.pointer)), m.l.pairAt(), m.l.swapStride())
 }
 
 func (m *swapReader) fits() ([]byte, bool) {
-	version, data, err := decode(m.mem[m.l.recordsAt():][:m.l.copyStride()])
+	version, data, err := decode(m.mem[m.l.pairAt():][:m.l.swapStride()])
 	return data, err == nil && version == pointerVersion(m.pointer)
 }
 
@@ -187,7 +187,7 @@ func (m *swapWriter) step() (verdict, error) {
 		return done, ErrDiffers
 	}
 	m.begin()
-	i, at := privateCopy(m.owner, m.pointer), m.writeAt(0)
+	i, at := privateCopy(m.owner, m.pointer), m.l.writeAt()
 	n := encode(m.mem[at:], m.version+1, m.data)
 	m.ops = append(m.ops, op{kind: opWrite, off: m.l.swapOff(m.slot, i), at: at, n: n})
 	m.moved = makePointer(i, m.version+1)

@@ -66,7 +66,7 @@ func (c *swapSimClient) idle() bool { return c.reader == nil && c.writer == nil 
 
 func (c *swapSimClient) begin() error {
 	w := c.w
-	look := swapLook{work: work{l: w.l, mem: make([]byte, w.l.memory(1))}, pointer: c.pointer, known: c.known}
+	look := swapLook{work: work{l: w.l, mem: make([]byte, w.l.memory())}, pointer: c.pointer, known: c.known}
 	c.floor = w.newest
 	if w.rng.IntN(2) == 0 {
 		c.reader = &swapReader{swapLook: look}
@@ -147,7 +147,7 @@ func (c *swapSimClient) step() error {
 		return c.next(c.writer)
 	}
 	if r := c.reader; c.w.variant == swapTrusts {
-		b := r.mem[r.l.recordsAt():]
+		b := r.mem[r.l.pairAt():]
 		encode(b, pointerVersion(r.pointer), bytes.Clone(b[headerSize:headerSize+24]))
 	}
 	return c.next(c.reader)

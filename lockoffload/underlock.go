@@ -1,60 +1,76 @@
 package lockoffload
 
-// access reads one record under a lock that is held, and may write it:
-//
-//	[READ record]   [WRITE the other copy]
-type access struct {
+// loader reads a slot's data under a lock that is held.
+type loader struct {
 	work
-	slot, record int
-	change       func(current) ([]byte, error) // nil data: no WRITE
-	allowed      func() error
-
-	version     uint64
-	read, wrote bool
+	slot    int
+	deliver func(current) error // gets what is valid until it returns
+	posted  bool
 }
 
-func (m *access) step() (verdict, error) {
-	switch {
-	case m.wrote:
-		return done, nil
-	case !m.read:
+func (m *loader) step() (verdict, error) {
+	if !m.posted {
 		m.begin()
-		m.readRecords(m.slot, []int{m.record})
-		m.read = true
+		m.readSlot(m.slot)
+		m.posted = true
 		return post, nil
 	}
-	old, err := decodePair(m.pair(0))
-	if err != nil {
-		return done, err
+	cur, err := m.decode()
+	if err == nil {
+		err = m.deliver(cur)
 	}
-	m.version = old.version
-	data, err := m.change(old)
-	if err == nil && data != nil {
-		err = m.allowed()
-	}
-	if err != nil || data == nil {
-		return done, err
+	return done, err
+}
+
+func (m *loader) undo() (verdict, error) { return done, nil }
+
+// committer writes what was staged under a lock, and keeps it.
+type committer struct {
+	work
+	slot   int
+	old    *current
+	posted bool
+}
+
+func (m *committer) step() (verdict, error) {
+	if m.posted {
+		return done, nil
 	}
 	m.begin()
-	m.writeRecord(m.slot, m.record, 0, old, data)
-	m.version++
-	m.wrote = true
+	m.writeSlot(m.slot, m.old)
+	m.posted = true
 	return post, nil
 }
 
-func (m *access) undo() (verdict, error) { return done, nil }
+func (m *committer) undo() (verdict, error) { return done, nil }
 
-// releaser gives a lock back.
+// releaser writes what was staged under a lock, if anything was, and gives the lock
+// back:
+//
+//	[WRITE, CMP_SWAP lock tag -> 0]
+//
+// Everything that a holder changes is in one WRITE: readers, who take no lock, never
+// see the inside of a critical section, unless it commits some of it before.
 type releaser struct {
 	work
-	grant grant
-	owner uint16
+	grant   grant
+	owner   uint16
+	old     *current     // what is current, if there is something to be written
+	allowed func() error // whether it still may be
+	wrote   bool
 }
 
 func (m *releaser) step() (verdict, error) {
 	m.begin()
+	var err error
+	if m.old != nil {
+		if err = m.allowed(); err == nil {
+			m.writeSlot(m.grant.slot, m.old)
+			m.wrote = true
+		}
+	}
 	m.release(m.grant, m.owner)
-	return last, nil
+	return last, err
 }
 
 func (m *releaser) undo() (verdict, error) { return done, nil }

@@ -4,13 +4,14 @@ import "fmt"
 
 // updater changes records of a slot in two steps:
 //
-//	[CMP_SWAP lock 0 -> tag, READ readers and records]   compute   [WRITEs, CMP_SWAP lock tag -> 0]
+//	[CMP_SWAP lock 0 -> tag, READ readers and both copies]   compute   [WRITE, CMP_SWAP lock tag -> 0]
 //
-// The WRITEs are posted only when the lock command's result says that the lock
-// is ours: nothing else would hold a WRITE back. They go to the copies that are
-// not current.
+// The WRITE is posted only when the lock command's result says that the lock
+// is ours: nothing else would hold it back. It goes to the copy that is not current,
+// and is the change: whoever READs all of it may see it.
 type updater struct {
 	acquire
+	records []int
 	// change gets the records' data, valid until it returns, and answers the
 	// new data. A nil entry leaves its record alone.
 	change func(old [][]byte) ([][]byte, error)
@@ -28,22 +29,10 @@ func (m *updater) step() (verdict, error) {
 	if v != done || err != nil {
 		return v, err
 	}
-	olds, err := m.decode()
+	cur, err := m.decode()
 	var data [][]byte
 	if err == nil {
-		m.old = m.old[:0]
-		for _, c := range olds {
-			m.old = append(m.old, c.data)
-		}
-		data, err = m.change(m.old)
-	}
-	if err == nil && len(data) != len(olds) {
-		err = fmt.Errorf("%w: %d records changed, %d named", ErrConfig, len(data), len(olds))
-	}
-	for i := range data {
-		if err == nil && len(data[i]) > m.l.Size {
-			err = fmt.Errorf("%w: %d bytes of data, records have %d", ErrConfig, len(data[i]), m.l.Size)
-		}
+		data, err = m.compute(&cur)
 	}
 	if err == nil {
 		err = m.allowed()
@@ -51,26 +40,54 @@ func (m *updater) step() (verdict, error) {
 	m.begin()
 	if err == nil {
 		m.count.carriedOut(FormTwoStep)
-		m.version = olds[0].version
-		for i, d := range data {
-			if d != nil {
-				m.writeRecord(m.grant.slot, m.records[i], i, olds[i], d)
-				m.wrote = true
-			}
-		}
-		if data[0] != nil {
-			m.version++
-		}
+		m.write(&cur, data)
 	}
 	m.release(m.grant, m.tags.owner)
 	return last, err
 }
 
-// writeRecord adds the WRITE of the copy that is not current. i is its place
-// in local memory.
-func (w *work) writeRecord(slot, record, i int, old current, data []byte) {
-	at := w.writeAt(i)
-	n := encode(w.mem[at:], old.version+1, data)
-	off := w.l.copyOff(slot, record, 1-old.which)
-	w.ops = append(w.ops, op{kind: opWrite, off: off, at: at, n: n})
+func (m *updater) compute(cur *current) ([][]byte, error) {
+	m.old = m.old[:0]
+	for i, n := range m.records {
+		r, err := m.l.record(cur, n)
+		if err != nil {
+			return nil, err
+		}
+		m.old = append(m.old, r.data)
+		if i == 0 {
+			m.version = r.version
+		}
+	}
+	data, err := m.change(m.old)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) != len(m.records):
+		return nil, fmt.Errorf("%w: %d records changed, %d named", ErrConfig, len(data), len(m.records))
+	}
+	for _, d := range data {
+		if len(d) > m.l.Size {
+			return nil, fmt.Errorf("%w: %d bytes of data, records have %d", ErrConfig, len(d), m.l.Size)
+		}
+	}
+	return data, nil
+}
+
+// write adds the WRITE, if there is anything to be written.
+func (m *updater) write(cur *current, data [][]byte) {
+	m.l.stage(m.next(), cur)
+	for i, d := range data {
+		if d == nil {
+			continue
+		}
+		old, _ := m.l.record(cur, m.records[i]) // decoded before
+		m.l.put(m.next(), m.records[i], old.version+1, d)
+		m.wrote = true
+		if i == 0 {
+			m.version = old.version + 1
+		}
+	}
+	if m.wrote {
+		m.writeSlot(m.grant.slot, cur)
+	}
 }

@@ -15,15 +15,14 @@ type warm struct {
 	one    [1][]byte // the only buffer, or the only new data
 	change func(old []byte) ([]byte, error)
 
-	deliver   func(int, current) error
-	mayShare  func() bool
+	deliver   func(int, content) error
 	changeOne func([][]byte) ([][]byte, error)
 	allowed   func() error
 	wrote     func() bool
 }
 
 func (w *warm) bind(j *job) {
-	w.deliver, w.mayShare, w.changeOne = w.toBuffer, j.tryShare, w.changeFirst
+	w.deliver, w.changeOne = w.toBuffer, w.changeFirst
 	w.allowed = func() error { return j.s.allowed() }
 	w.wrote = func() bool { return w.updater.wrote }
 }
@@ -31,64 +30,47 @@ func (w *warm) bind(j *job) {
 // clear lets go of what is the caller's or the session's.
 func (w *warm) clear() {
 	w.dst, w.one[0], w.change, w.updater.change = nil, nil, nil, nil
-	w.reader.tags, w.reader.shared.tags, w.updater.tags = nil, nil, nil
+	w.reader.tags, w.reader.deliver, w.updater.tags = nil, nil, nil
 }
 
-// read runs the machine of a read. The data is in the job's memory, which
+// read runs the machine of a read. What deliver gets is in the job's memory, which
 // another machine gets afterwards.
-func (j *job) read(ctx context.Context, records []int, dst [][]byte) (Result, error) {
-	w := &j.warm
-	m := &w.reader
-	found := m.found
+func (j *job) read(ctx context.Context, form Form, records []int, deliver func(int, content) error) (Result, error) {
+	m := &j.warm.reader
 	*m = reader{} // in place; a literal would be made elsewhere and copied
 	m.tags, m.records, m.tries, m.grant.slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
-	m.reading, m.found, m.deliver = true, found, w.deliver
-	if len(records) > 1 {
-		m.form = FormReadHeld
-	} else {
-		m.mayShare = w.mayShare
-	}
-	w.dst = dst
+	m.reading, m.data, m.deliver, m.form = true, true, deliver, form
 	j.prepare(m, j.slot)
 	_, err := j.drive(ctx)
-	res := Result{Tries: m.tried, Form: m.form}
+	res := Result{Tries: m.reads + m.tried, Form: m.form}
 	if err == nil {
 		res.Version = m.version
 	}
 	return res, err
 }
 
-func (w *warm) toBuffer(i int, cur current) error {
-	if len(cur.data) > len(w.dst[i]) {
-		return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(cur.data), len(w.dst[i]))
-	}
-	w.dst[i] = w.dst[i][:copy(w.dst[i], cur.data)]
-	return nil
+// readInto is read into buffers.
+func (j *job) readInto(ctx context.Context, form Form, records []int, dst [][]byte) (Result, error) {
+	j.warm.dst = dst
+	return j.read(ctx, form, records, j.warm.deliver)
 }
 
-// tryShare takes the bit for a shared chain, where chains were seen to meet.
-func (j *job) tryShare() bool {
-	if j.warm.reader.met {
-		j.c.met(j.slot)
+func (w *warm) toBuffer(i int, r content) error {
+	if len(r.data) > len(w.dst[i]) {
+		return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.data), len(w.dst[i]))
 	}
-	if !j.c.meeting(j.slot) {
-		return false
-	}
-	b := j.c.tryBit(j.s, j.slot)
-	if b != nil {
-		j.after = func() { j.c.endShare(b) }
-	}
-	return b != nil
+	w.dst[i] = w.dst[i][:copy(w.dst[i], r.data)]
+	return nil
 }
 
 // update runs the machine of an update.
 func (j *job) update(ctx context.Context, records []int, change func([][]byte) ([][]byte, error)) (Result, error) {
 	w := &j.warm
 	m := &w.updater
-	found, old := m.found, m.old
+	old := m.old
 	*m = updater{}
 	m.tags, m.records, m.tries, m.grant.slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
-	m.found, m.old, m.change, m.allowed = found, old, change, w.allowed
+	m.data, m.old, m.change, m.allowed = true, old, change, w.allowed
 	j.prepare(m, j.slot)
 	j.wrote = w.wrote
 	commit, err := j.drive(ctx)

@@ -32,7 +32,7 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 	}
 	read := func() {
 		got, res, err := c.Read(ctx, 1, dst)
-		if err != nil || len(got) != 64 || got[0] != data[0] || res.Form != lockoffload.FormReadChain {
+		if err != nil || len(got) != 64 || got[0] != data[0] || res.Form != lockoffload.FormRead {
 			t.Error(got, res, err)
 		}
 	}

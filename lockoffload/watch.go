@@ -143,7 +143,7 @@ func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err
 	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
 		return nil, err
 	}
-	if lb.mr, err = pd.AllocMR(r.memory(0), verbs.MRConfig{}); err != nil {
+	if lb.mr, err = pd.AllocMR(r.memory(), verbs.MRConfig{}); err != nil {
 		return nil, err
 	}
 	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})

@@ -65,7 +65,11 @@ func (d *day) try(ctx context.Context, c *lockhost.Client, slots []int, f func(*
 // carryOut writes one account after the other.
 func (b *books) carryOut(ctx context.Context, writes []write) error {
 	for _, w := range writes {
-		if _, err := b.held[w.slot].Write(ctx, 0, w.to.encode()); err != nil {
+		h := b.held[w.slot]
+		if _, err := h.Write(ctx, 0, w.to.encode()); err != nil {
+			return err
+		}
+		if err := h.Commit(ctx); err != nil { // before the next account is touched
 			return err
 		}
 		b.accounts[w.slot] = w.to

@@ -1,0 +1,231 @@
+package lockoffload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Held is a lock that this client holds. Its methods are safe for concurrent
+// use.
+type Held struct {
+	c     *Client
+	s     *session
+	g     grant
+	share *bit
+	// What Unlock needs is there from the time of the lock: of an exclusive one here,
+	// of a shared one in share.
+	j *job
+
+	mu     sync.Mutex
+	body   []byte // old's
+	old    current
+	loaded bool // old is what the slot has
+	staged bool // the next copy is in j's memory
+	done   bool
+	err    error
+}
+
+// hold has Close see a lock.
+func (c *Client) hold(h *Held) *Held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[h] = struct{}{}
+	return h
+}
+
+// Slot is the slot that is locked.
+func (h *Held) Slot() int { return h.g.slot }
+
+// Token is the fencing token that [LockOptions.Token] asked for: higher than
+// that of all holders before. It is for things outside of the region, which
+// refuse tokens lower than the highest that they have seen.
+func (h *Held) Token() uint64 { return h.g.token }
+
+// Lost is closed when the lock can no longer be relied on, because the session
+// ended or its lease ran out. The target keeps late WRITEs of a lost lock from
+// being executed before it gives the lock to others.
+func (h *Held) Lost() <-chan struct{} { return h.s.lost }
+
+// Read reads a record under the lock, with what this holder has written. The first
+// Read or Write of a lock takes a round trip, later ones none: nobody else changes
+// the slot meanwhile.
+func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r, err := h.record(ctx, record)
+	if err == nil && len(r.data) > len(dst) {
+		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.data), len(dst))
+	}
+	if err != nil {
+		return nil, Result{Form: FormTwoStep}, opError("read", h.g.slot, err)
+	}
+	return dst[:copy(dst, r.data)], Result{Form: FormTwoStep, Version: r.version}, nil
+}
+
+// Write changes a record under an exclusive lock. The change, with all others of this
+// holder, is made by Unlock or [Held.Commit]: others see all of it, or, if the lock is
+// lost before, nothing. data is copied.
+func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	res := Result{Form: FormTwoStep}
+	if h.g.shared || len(data) > h.c.l.Size {
+		return res, opError("write", h.g.slot, ErrConfig)
+	}
+	if _, err := h.record(ctx, record); err != nil {
+		return res, opError("write", h.g.slot, err)
+	}
+	next := h.next()
+	if !h.staged {
+		h.c.l.stage(next, &h.old)
+		h.staged = true
+	}
+	old, _ := h.c.l.record(&h.old, record) // looked up before
+	res.Version = old.version + 1
+	h.c.l.put(next, record, res.Version, data)
+	return res, nil
+}
+
+// next is where the copy to be written is made.
+func (h *Held) next() []byte {
+	return h.j.mr.Bytes()[h.c.l.writeAt():][:h.c.l.copyStride()]
+}
+
+// record is a record as the holder sees it.
+func (h *Held) record(ctx context.Context, n int) (content, error) {
+	if err := h.c.named(h.g.slot, []int{n}); err != nil {
+		return content{}, err
+	}
+	if h.done {
+		return content{}, ErrClosed
+	}
+	if err := h.s.allowed(); err != nil {
+		return content{}, err
+	}
+	if !h.loaded {
+		if err := h.load(ctx); err != nil {
+			return content{}, err
+		}
+	}
+	cur := h.old
+	if h.staged {
+		cur = h.c.l.staged(h.next(), h.old.version+1)
+	}
+	return h.c.l.record(&cur, n)
+}
+
+func (h *Held) load(ctx context.Context) error {
+	m := &loader{slot: h.g.slot, deliver: func(cur current) error {
+		h.body = append(h.body[:0], cur.body...)
+		h.old, h.loaded = cur, true
+		h.old.body = h.body
+		return nil
+	}}
+	j, err := h.c.start(m, h.g.slot)
+	if err != nil {
+		return err
+	}
+	_, err = j.run(ctx, h.s)
+	return err
+}
+
+// Commit makes the changes so far, at one moment, and keeps the lock. Others may see
+// them from then on, and they stay if the client dies. A context that ends while they
+// are under way does not stop them. After [ErrOutcomeUnknown] they were made or not.
+func (h *Held) Commit(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := ctx.Err()
+	switch {
+	case h.done:
+		err = ErrClosed
+	case !h.staged:
+		return nil
+	case err == nil:
+		if err = h.s.allowed(); err == nil {
+			err = h.commit()
+		}
+	}
+	if err != nil {
+		return opError("commit", h.g.slot, err)
+	}
+	return nil
+}
+
+func (h *Held) commit() error {
+	m := &committer{slot: h.g.slot, old: &h.old}
+	h.j.prepare(m, h.g.slot)
+	if _, err := h.j.drive(context.Background()); err != nil {
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	now := h.c.l.staged(h.next(), h.old.version+1)
+	h.body = append(h.body[:0], now.body...)
+	h.old = current{which: 1 - h.old.which, version: now.version, body: h.body, whole: true}
+	h.staged = false
+	return nil
+}
+
+// Unlock makes the changes, gives the lock back and waits for the reply. [ErrLost]
+// says that it was no longer ours: without [ErrOutcomeUnknown] nothing was changed.
+// Further calls answer the same. After an error of the context both are still under
+// way, see [Client.Flush].
+func (h *Held) Unlock(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.done {
+		return h.err
+	}
+	p, err := h.release()
+	h.done, h.err = true, err
+	if p != nil {
+		if werr := p.Wait(ctx); err == nil {
+			h.err = werr
+		}
+	}
+	return h.err
+}
+
+// release posts the WRITE and the unlock command.
+func (h *Held) release() (*Commit, error) {
+	h.c.mu.Lock()
+	delete(h.c.held, h)
+	h.c.mu.Unlock()
+	j := h.j
+	if h.share != nil {
+		if !h.c.dropShare(h.share) {
+			return nil, nil // others of this client still hold it
+		}
+		j = h.share.j
+		j.after = func() { h.c.endShare(h.share) }
+	}
+	defer j.drop()
+	m := &releaser{grant: h.g, owner: h.s.tags.owner, allowed: h.s.allowed}
+	if h.staged {
+		m.old = &h.old
+	}
+	j.prepare(m, h.g.slot)
+	j.wrote = func() bool { return m.wrote }
+	p, err := j.drive(context.Background())
+	if err != nil {
+		err = opError("unlock", h.g.slot, err)
+	}
+	return p, err
+}
+
+// abandon ends a lock whose client has closed: nothing is under way any more.
+func (h *Held) abandon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.done {
+		return
+	}
+	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	switch {
+	case h.share == nil:
+		h.j.drop()
+	case h.c.dropShare(h.share):
+		h.share.j.drop()
+		h.c.endShare(h.share)
+	}
+}
