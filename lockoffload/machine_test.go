@@ -1,0 +1,138 @@
+package lockoffload
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a machine on memory that executes each list at once.
+type bench struct {
+	s *sim
+}
+
+func newBench() *bench {
+	l := Layout{Slots: 2, Size: 16, Records: 2, Clients: 3}.withDefaults()
+	s := newSim(1, l, 1, flaws{})
+	return &bench{s}
+}
+
+func (b *bench) prepare(m machine) machine {
+	w := m.base()
+	w.l, w.mem = b.s.l, make([]byte, b.s.l.memory())
+	return m
+}
+
+// run executes a machine to its end and answers its last list.
+func (b *bench) run(t *testing.T, m machine) ([]op, error) {
+	t.Helper()
+	b.prepare(m)
+	for range 100 {
+		v, err := m.step()
+		ops := slices.Clone(m.base().ops)
+		if v == post || v == last {
+			for x := (&simList{w: m.base(), ops: ops}); !b.s.execute(x); {
+			}
+		}
+		switch v {
+		case last:
+			return ops, errors.Join(err, m.base().settled())
+		case done:
+			return nil, err
+		}
+	}
+	t.Fatal("no end")
+	return nil, nil
+}
+
+func storeWord(mem []byte, at int, v uint64) { binary.NativeEndian.PutUint64(mem[at:], v) }
+
+func writes(ops []op) int {
+	n := 0
+	for _, o := range ops {
+		if o.kind == opWrite {
+			n++
+		}
+	}
+	return n
+}
+
+// A lock that others have meanwhile is lost, which its holder learns.
+func TestSettled(t *testing.T) {
+	b := newBench()
+	tags := &tagger{owner: 1, epoch: 1}
+	for _, stolen := range []bool{false, true} {
+		m := &acquire{tags: tags}
+		_, err := b.run(t, m)
+		require.NoError(t, err)
+		if stolen {
+			storeWord(b.s.mem, b.s.l.lockOff(0), makeTag(2, 1, 1))
+		}
+		_, err = b.run(t, &releaser{grant: m.grant, owner: 1})
+		if !stolen {
+			require.NoError(t, err)
+			require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+			continue
+		}
+		require.ErrorIs(t, err, ErrLost)
+		require.EqualValues(t, makeTag(2, 1, 1), loadWord(b.s.mem, b.s.l.lockOff(0)), "the other one's stays")
+	}
+}
+
+// What was computed under a lease that has run out is not written; the lock is given
+// back all the same.
+func TestNoWriteAfterTheLease(t *testing.T) {
+	b := newBench()
+	over := errors.New("over")
+	tags := &tagger{owner: 1, epoch: 1}
+	u := &updater{acquire: acquire{tags: tags, data: true}, records: first, allowed: func() error { return over }}
+	u.change = func([][]byte) ([][]byte, error) { return [][]byte{[]byte("new")}, nil }
+	ops, err := b.run(t, u)
+	require.ErrorIs(t, err, over)
+	require.Zero(t, writes(ops))
+	require.False(t, u.wrote)
+	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+
+	m := &acquire{tags: tags}
+	_, err = b.run(t, m)
+	require.NoError(t, err)
+	old, err := b.s.current(0)
+	require.NoError(t, err)
+	r := &releaser{grant: m.grant, owner: 1, old: &old, allowed: func() error { return over }}
+	ops, err = b.run(t, r)
+	require.ErrorIs(t, err, over)
+	require.Zero(t, writes(ops))
+	require.False(t, r.wrote)
+	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+}
+
+// Recovery takes back what a session has, and nothing of the owner's next one.
+func TestRecoveryKeepsTheNextSession(t *testing.T) {
+	b := newBench()
+	l := &b.s.l
+	storeWord(b.s.mem, l.lockOff(0), makeTag(1, 1, 5))
+	storeWord(b.s.mem, l.lockOff(1), makeTag(1, 2, 5))
+	_, err := b.run(t, &recovery{identity: 1<<16 | 1, peek: func(off int) uint64 { return loadWord(b.s.mem, off) }})
+	require.NoError(t, err)
+	require.Zero(t, loadWord(b.s.mem, l.lockOff(0)))
+	require.EqualValues(t, makeTag(1, 2, 5), loadWord(b.s.mem, l.lockOff(1)))
+}
+
+// A writer that died in the middle of its WRITE leaves a copy that is torn for good.
+// Reads end all the same, with the other one.
+func TestReadBesideADeadWriter(t *testing.T) {
+	b := newBench()
+	b.s.mem[b.s.l.copyOff(0, 1)] ^= 1
+	got := 0
+	m := &reader{acquire: acquire{tags: &tagger{owner: 1, epoch: 1}, data: true, reading: true}, records: []int{1, 0}}
+	m.deliver = func(_ int, c content) error { got++; require.Zero(t, c.version); return nil }
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, 2, got)
+	require.Equal(t, FormReadHeld, m.form)
+	require.EqualValues(t, mostReads, m.count.Torn)
+	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+}
