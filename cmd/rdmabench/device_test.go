@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -233,6 +234,10 @@ func TestInterruptOfTheSetup(t *testing.T) {
 			r := interruptible(t, server, client, io.Discard)
 			time.Sleep(time.Duration(i) * 600 * time.Millisecond / time.Duration(turns)) // it takes some 200 ms
 			begun := time.Now()
+			slow := time.AfterFunc(2*time.Second, func() { // say where it hangs
+				t.Logf("%s after %d:", who, i)
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+			})
 			r[who].cancel()
 			require.Error(t, <-r[who].err)
 			if who == "server" { // the client may be looking for it still, for 10 s
@@ -247,6 +252,7 @@ func TestInterruptOfTheSetup(t *testing.T) {
 					require.Error(t, <-r["server"].err)
 				}
 			}
+			slow.Stop()
 			require.Less(t, time.Since(begun), 3*time.Second, "%s after %d", who, i)
 		}
 	}
