@@ -195,16 +195,18 @@ func helper(t testing.TB, host int, role string) {
 func remoteTarget(t testing.TB, host int, port uint16) record {
 	t.Helper()
 	helper(t, host, fmt.Sprint("target ", port))
-	var conn net.Conn
-	require.Eventually(t, func() (ok bool) {
-		var err error
-		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(lab.Addrs()[host], port).String(), time.Second)
+	var r record
+	require.Eventually(t, func() bool {
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(lab.Addrs()[host], port).String(), time.Second)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		// A program that has just ended may still have taken the connection.
+		conn.SetDeadline(time.Now().Add(testTimeout))
+		r, err = readRecord(conn)
 		return err == nil
 	}, testTimeout, 50*time.Millisecond, "host %d", host)
-	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(testTimeout)))
-	r, err := readRecord(conn)
-	require.NoError(t, err)
 	return r
 }
 
