@@ -169,10 +169,10 @@
 // where packets are lost or slower than the acknowledgement timeout. That is
 // noticed, and is [ErrBroken].
 //
-// All of this was run on Soft-RoCE, which executes READs in order: with loss,
-// duplicates and packets that overtake, and with hosts that are killed, holders
-// behind each single request of each form. In a simulation READs do come late,
-// and WRITEs in parts; histories of all forms together, of clients and agents
-// that die, are checked for linearizability there, and on Soft-RoCE. Never on
+// All of this was run on Soft-RoCE, which executes READs in order, and again where an
+// answer was lost: with loss, duplicates and packets that overtake, and with hosts that
+// are killed, holders behind each single request of each form. In a simulation READs
+// do come late, and WRITEs in parts; histories of all forms together, of clients and
+// agents that die, are checked for linearizability there, and on Soft-RoCE. Never on
 // RDMA hardware.
 package lockoffload

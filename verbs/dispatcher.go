@@ -71,15 +71,13 @@ func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{engine: e, depth: depth}
-	rt, index, err := c.routeTo(depth, func(rt *router, at uint64) routed {
-		d.rt, d.index = rt, at
+	if _, _, err := c.routeTo(depth, func(rt *router, at uint64) routed {
+		d.rt, d.index = rt, at // before a completion can come that needs them
 		return d
-	})
-	if err != nil {
+	}); err != nil {
 		c.life.Release("dispatcher")
 		return nil, err
 	}
-	d.rt, d.index = rt, index
 	return d, nil
 }
 
