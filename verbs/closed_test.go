@@ -16,6 +16,7 @@ import (
 var objects = rig.Objects{
 	Make:    closable,
 	Args:    closedArgs,
+	Own:     ownBatch,
 	Closing: []string{"Dispatcher", "Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device"},
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
@@ -77,6 +78,13 @@ func closable(t *testing.T) map[string]any {
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 	}
 	return all
+}
+
+// ownBatch is a batch for one goroutine to post through the dispatcher.
+func ownBatch(t *testing.T, all map[string]any) []any {
+	b, err := all["Dispatcher"].(*verbs.Dispatcher).NewBatch(all["QP"].(*verbs.QP), 4)
+	require.NoError(t, err)
+	return []any{b}
 }
 
 // closedArgs are arguments that would do if the object were open.

@@ -164,13 +164,13 @@ func (f Found) Deliver() int {
 // are none. An engine that posts under a lock which Completed takes too releases it
 // before [Found.Deliver]. posted and err are [Batch.Post]'s, or tell why the queue
 // can no longer be polled ([ErrOverrun], with all posted); Deliver is due in any
-// case.
+// case. Another's batch is refused with [ErrAttributes] and stays as it is.
 func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err error) {
+	if b == nil || b.by != d { // another's batch stays as it is
+		return 0, Found{}, errors.Join(d.open("post by"), opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
+	}
 	if err := d.open("post by"); err != nil {
 		return 0, Found{}, b.ended(err)
-	}
-	if b.by != d {
-		return 0, Found{}, b.ended(opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
 	}
 	if rt := d.rt; rt.turn.Try() {
 		found.rt = rt

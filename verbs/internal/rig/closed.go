@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -33,6 +34,8 @@ type Objects struct {
 	// Args are arguments that would do if the objects were open, beside the
 	// objects themselves, numbers, and zero structures, pointers and functions.
 	Args func(t *testing.T, all map[string]any) []any
+	// Own are arguments that are one goroutine's alone, such as a batch; or nil.
+	Own func(t *testing.T, all map[string]any) []any
 	// Closing is the order to close them in: from the children up.
 	Closing []string
 	// Users have no Close of their own, and end with the object that they belong to.
@@ -115,6 +118,7 @@ func (o *Objects) UseAndClose(t *testing.T) {
 		stop := make(chan struct{})
 		for range 6 {
 			mine := rand.New(rand.NewPCG(r.Uint64(), 0))
+			args := o.ownArgs(t, all, args)
 			using.Go(func() {
 				for {
 					select {
@@ -174,6 +178,11 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 		t.Errorf("%s: %v", call, err)
 		return
 	}
+	for _, v := range out {
+		if found, ok := v.Interface().(verbs.Found); ok {
+			found.Deliver() // until then nobody else can poll, or close
+		}
+	}
 	if len(out) == 2 && out[1].IsNil() {
 		if made, ok := out[0].Interface().(io.Closer); ok && made != all["Device"] {
 			closeInTime(t, call, made)
@@ -222,6 +231,23 @@ func (o *Objects) args(t *testing.T, all map[string]any) map[reflect.Type]reflec
 	}
 	for _, object := range all {
 		args[reflect.TypeOf(object)] = reflect.ValueOf(object)
+	}
+	return args
+}
+
+// ownArgs are the arguments of one of many goroutines: those that are for one
+// goroutine alone it has of its own, or not at all.
+func (o *Objects) ownArgs(t *testing.T, all map[string]any, common map[reflect.Type]reflect.Value) map[reflect.Type]reflect.Value {
+	args := maps.Clone(common)
+	for _, users := range o.Users {
+		for _, name := range users {
+			delete(args, reflect.TypeOf(all[name]))
+		}
+	}
+	if o.Own != nil {
+		for _, v := range o.Own(t, all) {
+			args[reflect.TypeOf(v)] = reflect.ValueOf(v)
+		}
 	}
 	return args
 }
