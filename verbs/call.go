@@ -3,7 +3,6 @@ package verbs
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 )
 
 // Call is a list that [Requester.Go] has executed, for programs to which a list
@@ -88,8 +87,8 @@ func (c *Call) lookOrListen(ctx context.Context) error {
 		return c.look(ctx, rt)
 	}
 	c.r.mu.Lock()
-	if c.wake == nil { // of those who have to wait for others, the first one
-		c.wake = make(chan struct{}, 1)
+	if c.token == nil { // of those who have to wait for others, the first one
+		c.token = make(chan struct{}, 1)
 	}
 	c.r.mu.Unlock()
 	if c.listen(ctx, rt) {
@@ -124,48 +123,4 @@ func (r *Requester) settle(s *slot) {
 	c.end()
 	s.call = nil
 	r.release(s.place)
-}
-
-// ending is the end of what is under way. Those who wait for it take turns at
-// polling.
-type ending struct {
-	flying  atomic.Bool
-	waiting atomic.Int32  // who listen for wake
-	wake    chan struct{} // has a token after the end while somebody listened
-}
-
-// end wakes those who listen, the first of them.
-func (e *ending) end() {
-	e.flying.Store(false)
-	if e.waiting.Load() > 0 {
-		e.rouse()
-	}
-}
-
-func (e *ending) rouse() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-}
-
-// listen waits for the turn to poll, the end or that of the context, and tells
-// whether it has the turn. A token too many only has the caller look again.
-func (e *ending) listen(ctx context.Context, rt *router) bool {
-	e.waiting.Add(1)
-	turn := e.flying.Load() && rt.turn.Take(e.wake, ctx.Done())
-	if e.waiting.Add(-1) > 0 && !e.flying.Load() {
-		e.rouse() // the next one
-	}
-	return turn
-}
-
-// look polls, for who has the turn, unless the end came meanwhile, and gives the
-// turn away.
-func (e *ending) look(ctx context.Context, rt *router) error {
-	if !e.flying.Load() {
-		rt.turn.Release()
-		return nil
-	}
-	return rt.look(ctx)
 }

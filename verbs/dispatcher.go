@@ -245,7 +245,7 @@ func (d *Dispatcher) Wake(w *Waiter) {
 		return
 	}
 	w.Wake()
-	if w.listens.Load() == 0 { // it may be parked itself, with the turn
+	if w.count.Load() == 0 { // it may be parked itself, with the turn
 		d.rt.cq.wake()
 	}
 }
@@ -289,9 +289,8 @@ func (d *Dispatcher) takeDown(cause error) {
 // Waiter is what a goroutine waits for with [Dispatcher.Wait]. The zero value is
 // ready. One goroutine at a time waits for it.
 type Waiter struct {
-	woken   atomic.Bool
-	listens atomic.Int32
-	token   chan struct{} // made by who waits, before listens says so
+	woken atomic.Bool
+	listeners
 }
 
 // Reset makes a waiter ready for another wait. It is for the one who waits, before
@@ -311,12 +310,7 @@ func (w *Waiter) Woken() bool { return w.woken.Load() }
 // blocks. Elsewhere use [Dispatcher.Wake].
 func (w *Waiter) Wake() {
 	w.woken.Store(true)
-	if w.listens.Load() > 0 {
-		select {
-		case w.token <- struct{}{}:
-		default:
-		}
-	}
+	w.rouse()
 }
 
 // listen waits for the turn to poll, to be woken or for the context's end, and tells
@@ -325,7 +319,5 @@ func (w *Waiter) listen(ctx context.Context, rt *router) bool {
 	if w.token == nil {
 		w.token = make(chan struct{}, 1)
 	}
-	w.listens.Store(1)
-	defer w.listens.Store(0)
-	return !w.woken.Load() && rt.turn.Take(w.token, ctx.Done())
+	return w.listeners.listen(ctx, rt, &w.woken, true)
 }
