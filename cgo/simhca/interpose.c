@@ -1,0 +1,171 @@
+//go:build simhca && linux && cgo
+
+/*
+ * The calls of the C library that lead to a device. Libraries come here before
+ * they come there, since the program's own symbols are looked for first.
+ */
+#include "sim.h"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sim_real sim_real;
+
+static bool active;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void sim_lock(void) { pthread_mutex_lock(&lock); }
+void sim_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* Constructors of other libraries open files before ours runs. */
+void sim_resolve(void)
+{
+	if (sim_real.mmap)
+		return;
+	sim_real.open = dlsym(RTLD_NEXT, "open");
+	sim_real.stat = dlsym(RTLD_NEXT, "stat");
+	sim_real.ioctl = dlsym(RTLD_NEXT, "ioctl");
+	sim_real.close = dlsym(RTLD_NEXT, "close");
+	sim_real.socket = dlsym(RTLD_NEXT, "socket");
+	sim_real.mmap = dlsym(RTLD_NEXT, "mmap");
+}
+
+/* The child of a fork has no thread, and no business with its parent's objects. */
+static void forked(void)
+{
+	sim_engine_forget();
+	sim_objects_forget();
+	sim_unlock();
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	sim_resolve();
+	if (!sim_configure() || !sim_sysfs())
+		return;
+	pthread_atfork(sim_lock, sim_unlock, forked);
+	active = true;
+}
+
+/* The number of a simulated device's node, or -1. */
+static int node(const char *path)
+{
+	int n, end = 0;
+
+	if (!active || !path || sscanf(path, "/dev/infiniband/uverbs%d%n", &n, &end) != 1 || path[end])
+		return -1;
+	return n >= 0 && n < sim_ndevices ? n : -1;
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+	int n, fd;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, mode_t);
+	va_end(ap);
+	sim_resolve();
+	n = node(path);
+	if (n < 0)
+		return sim_real.open(path, flags, mode);
+	sim_lock();
+	fd = sim_open(n);
+	sim_unlock();
+	return fd;
+}
+
+int open64(const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, mode_t);
+	va_end(ap);
+	return open(path, flags, mode);
+}
+
+int stat(const char *path, struct stat *st)
+{
+	sim_resolve();
+	return sim_real.stat(node(path) < 0 ? path : "/dev/null", st);
+}
+
+/* Devices are found in sysfs, and not by netlink, which knows the kernel's. */
+int socket(int family, int type, int protocol)
+{
+	sim_resolve();
+	if (active && family == AF_NETLINK && protocol == NETLINK_RDMA) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return sim_real.socket(family, type, protocol);
+}
+
+int close(int fd)
+{
+	sim_resolve();
+	if (active) {
+		sim_lock();
+		sim_close(fd);
+		sim_unlock();
+	}
+	return sim_real.close(fd);
+}
+
+/* Go's runtime asks for memory in here, and may hold locks: those without a file pass. */
+void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	struct sim_ctx *c;
+	void *p = MAP_FAILED;
+
+	sim_resolve();
+	if (!active || fd < 0)
+		return sim_real.mmap(addr, len, prot, flags, fd, off);
+	sim_lock();
+	c = sim_ctx_of(fd);
+	if (c)
+		p = c->dev->model->map(c, addr, len, prot, flags, off);
+	sim_unlock();
+	return c ? p : sim_real.mmap(addr, len, prot, flags, fd, off);
+}
+
+void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return mmap(addr, len, prot, flags, fd, off);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	struct sim_ctx *c;
+	va_list ap;
+	void *arg;
+	int err = 0;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	sim_resolve();
+	if (!active || request != RDMA_VERBS_IOCTL)
+		return sim_real.ioctl(fd, request, arg);
+	sim_lock();
+	c = sim_ctx_of(fd);
+	if (c)
+		err = sim_ioctl(c, arg);
+	sim_unlock();
+	if (!c)
+		return sim_real.ioctl(fd, request, arg);
+	errno = err ? err : errno;
+	return err ? -1 : 0;
+}

@@ -1,0 +1,152 @@
+#ifndef SIMHCA_MLX5_H
+#define SIMHCA_MLX5_H
+
+#include "sim.h"
+#include <endian.h>
+#include <rdma/mlx5-abi.h>
+#include <infiniband/mlx5dv.h>
+
+enum {
+	MX_IPV4 = 1, MX_LATE_READS = 2, /* options */
+	MX_QPN0 = 0x1000,               /* the number of a queue pair is this and its handle */
+	MX_MAX_ENTRIES = 1 << 15, MX_MAX_CQE = 1 << 22, MX_MAX_SGE = 30, MX_MAX_READS = 16,
+	MX_ENTRY = 64, MX_SEGMENT = 16, MX_MAX_ENTRY = 1024,
+	MX_VECTORS = 4, MX_STREAMS_LOG = 3, MX_STREAMS = 1 << MX_STREAMS_LOG,
+	MX_PENDING = 64,
+	MX_MAX_MESSAGE = 1 << 30,
+};
+
+#define MX_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct mx_cq {
+	struct sim_obj o;
+	uint8_t *buf;
+	uint32_t *db; /* what is consumed, and the arming */
+	uint32_t count, size, pi;
+	bool armed, solicited, overrun;
+};
+
+struct mx_srq {
+	struct sim_obj o;
+	uint8_t *buf;
+	uint32_t *db;
+	uint32_t count, shift, max_sge, limit;
+	uint16_t head, taken;
+};
+
+/* A request that is posted and has not completed. */
+struct mx_pending {
+	uint16_t at, blocks, stream;
+	bool early;     /* executed before its turn */
+	uint64_t since; /* when it began to wait for the other side, or 0 */
+};
+
+struct mx_qp {
+	struct sim_obj o;
+	enum ibv_qp_type type;
+	bool dci, dct;
+	int state;
+	struct mx_cq *scq, *rcq;
+	struct mx_srq *srq;
+	uint8_t *sq, *rq;
+	uint32_t sq_count, rq_count, rq_shift, *db;
+	uint16_t sq_next, rq_next; /* the device's places */
+	struct mx_pending pending[MX_PENDING];
+	int npending;
+	uint32_t qpn, uidx;
+	uint64_t dc_key;
+	uint32_t send_psn, recv_psn;
+	bool last_receive_told, drain_told;
+	struct ib_uverbs_create_qp made;
+	struct ib_uverbs_modify_qp attr;
+	uint8_t streams, bad_streams; /* how many there are, and how many may be in error */
+	uint32_t in_error;            /* a bit for each stream */
+};
+
+/* A work queue entry, decoded. */
+struct mx_wqe {
+	uint16_t at, stream;
+	uint8_t opcode, opmod, segments, flags;
+	uint32_t imm; /* as it is there */
+	const char *flaw;
+	struct mlx5_wqe_av av;
+	bool has_av;
+	uint64_t raddr;
+	uint32_t rkey;
+	uint8_t args[32];
+	struct sim_piece pieces[MX_MAX_ENTRY / MX_SEGMENT];
+	int npieces;
+	bool protection; /* a piece of memory that is not to be had */
+	uint64_t bytes;
+	size_t len;
+	uint8_t raw[MX_MAX_ENTRY + MX_ENTRY];
+};
+
+/* A receive that was taken from its queue. */
+struct mx_recv {
+	struct sim_piece pieces[64];
+	int npieces;
+	uint64_t room;
+	uint16_t index;
+	bool protection;
+};
+
+/* How a request ended: MX_DONE, MX_WAIT, or a syndrome, perhaps from the other side. */
+enum { MX_DONE = 0, MX_WAIT = 0x100, MX_REMOTE = 0x200 };
+
+/* mlx5_device.c, mlx5_ioctl.c */
+int mx_get_context(struct sim_ctx *, struct sim_io *);
+int mx_query_device(struct sim_ctx *, bool ex, struct sim_io *);
+int mx_query_port(struct sim_ctx *, struct sim_io *);
+int mx_create_ah(struct sim_ctx *, struct sim_io *);
+int mx_check_path(struct sim_ctx *, const uint8_t dgid[16], bool global, uint8_t sgid_index, uint8_t port);
+int mx_ioctl(struct sim_ctx *, struct ib_uverbs_ioctl_hdr *);
+void *mx_map(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
+struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid);
+
+/* mlx5_create.c, mlx5_modify.c */
+int mx_create_cq(struct sim_ctx *, bool ex, struct sim_io *);
+int mx_resize_cq(struct sim_ctx *, struct sim_io *);
+int mx_create_srq(struct sim_ctx *, struct sim_io *);
+int mx_modify_srq(struct sim_ctx *, struct sim_io *);
+int mx_query_srq(struct sim_ctx *, struct sim_io *);
+int mx_create_qp(struct sim_ctx *, bool ex, struct sim_io *);
+int mx_modify_qp(struct sim_ctx *, bool ex, struct sim_io *);
+int mx_query_qp(struct sim_ctx *, struct sim_io *);
+
+/* mlx5_cq.c */
+bool mx_cq_work(struct mx_cq *);
+void mx_request_done(struct mx_qp *, const struct mx_wqe *, int syndrome);
+void mx_receive_done(struct mx_qp *, const struct mx_recv *, struct mlx5_cqe64 *, int opcode, int syndrome);
+
+/* mlx5_wqe.c */
+void mx_load(struct mx_qp *, uint16_t at, struct mx_wqe *);
+void mx_decode(struct mx_qp *, struct mx_wqe *);
+
+/* mlx5_recv.c */
+bool mx_take(struct mx_qp *, struct mx_recv *);
+void mx_flush_receives(struct mx_qp *);
+
+/* mlx5_send.c, mlx5_datagram.c, mlx5_atomic.c */
+bool mx_would_work(struct mx_qp *, struct mx_wqe *);
+int mx_execute(struct mx_qp *, struct mx_wqe *, struct mx_pending *);
+int mx_send_datagram(struct mx_qp *, struct mx_wqe *);
+int mx_atomic(struct mx_wqe *, uint8_t *word);
+unsigned mx_atomic_size(const struct mx_wqe *);
+
+/* mlx5_qp.c */
+struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
+struct sim_obj *mx_find_qp(struct sim_device *, uint32_t qpn);
+void mx_fail(struct mx_qp *, uint32_t event);
+void mx_fail_qp(struct sim_obj *);
+bool mx_qp_work(struct mx_qp *);
+
+static inline bool mx_is_send(uint8_t op) { return op == MLX5_OPCODE_SEND || op == MLX5_OPCODE_SEND_IMM || op == MLX5_OPCODE_SEND_INVAL; }
+static inline bool mx_is_write(uint8_t op) { return op == MLX5_OPCODE_RDMA_WRITE || op == MLX5_OPCODE_RDMA_WRITE_IMM; }
+static inline bool mx_is_atomic(uint8_t op)
+{
+	return op == MLX5_OPCODE_ATOMIC_CS || op == MLX5_OPCODE_ATOMIC_FA || op == MLX5_OPCODE_ATOMIC_MASKED_CS || op == MLX5_OPCODE_ATOMIC_MASKED_FA;
+}
+static inline uint32_t mx_load32(const uint32_t *p) { return be32toh(__atomic_load_n(p, __ATOMIC_ACQUIRE)); }
+
+#endif

@@ -1,0 +1,103 @@
+//go:build simhca && linux && cgo
+
+/* Datagrams, with the header that the receiver gets in front of them. */
+#include "mlx5.h"
+
+enum { GRH = 40, IPV4 = 20, UDP_PROTOCOL = 17 };
+
+static uint16_t checksum(const uint8_t *p, int n)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < n; i += 2)
+		sum += p[i] << 8 | p[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+/* RoCE v2 over IPv4 has its header in the last 20 of the 40 bytes. */
+static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[16], uint32_t payload, const struct mlx5_wqe_av *av)
+{
+	static const uint8_t v4[12] = { [10] = 0xff, 0xff };
+	uint8_t *ip = h + GRH - IPV4;
+	uint16_t sum;
+
+	memset(h, 0, GRH);
+	if (from->v2 && !memcmp(from->raw, v4, 12)) {
+		ip[0] = 0x45;
+		ip[1] = av->tclass;
+		ip[2] = (payload + IPV4) >> 8;
+		ip[3] = payload + IPV4;
+		ip[8] = av->hop_limit;
+		ip[9] = UDP_PROTOCOL;
+		memcpy(ip + 12, from->raw + 12, 4);
+		memcpy(ip + 16, to + 12, 4);
+		sum = checksum(ip, IPV4);
+		ip[10] = sum >> 8;
+		ip[11] = sum;
+		return;
+	}
+	h[0] = 0x60 | av->tclass >> 4;
+	h[1] = av->tclass << 4 | (be32toh(av->grh_gid_fl) >> 16 & 0xf);
+	h[2] = be32toh(av->grh_gid_fl) >> 8;
+	h[3] = be32toh(av->grh_gid_fl);
+	h[4] = payload >> 8;
+	h[5] = payload;
+	h[6] = from->v2 ? UDP_PROTOCOL : 0x1b;
+	h[7] = av->hop_limit;
+	memcpy(h + 8, from->raw, 16);
+	memcpy(h + 24, to, 16);
+}
+
+/* Whatever is wrong at the other end, the sender does not hear of it. */
+int mx_send_datagram(struct mx_qp *q, struct mx_wqe *w)
+{
+	struct sim_device *from = q->o.ctx->dev, *d;
+	bool global = !from->ib || be32toh(w->av.grh_gid_fl) >> 30 & 1;
+	uint32_t key = be32toh(w->av.key.qkey.qkey), index = be32toh(w->av.grh_gid_fl) >> 20 & 0xff;
+	bool imm = w->opcode == MLX5_OPCODE_SEND_IMM;
+	struct sim_piece all[MX_MAX_ENTRY / MX_SEGMENT + 1];
+	struct mlx5_cqe64 e = {};
+	struct mx_recv r;
+	uint8_t grh[GRH];
+	struct mx_qp *t;
+
+	if (w->bytes > 4096)
+		return MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR;
+	if (global && index >= (uint32_t)from->ngids)
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	d = mx_device_at(from, w->av.rgid, global, be16toh(w->av.rlid));
+	t = d ? mx_qp_of(d, be32toh(w->av.dqp_dct) & 0xffffff) : NULL;
+	if (!t || t->type != IBV_QPT_UD || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE)
+		return MX_DONE;
+	if (t->attr.qkey != (key & 0x80000000 ? q->attr.qkey : key)) {
+		sim_trace(1, "a datagram for queue pair %#x with another Q_Key is dropped", t->qpn);
+		return MX_DONE;
+	}
+	if (!mx_take(t, &r)) {
+		sim_trace(1, "a datagram for queue pair %#x is dropped: no receive", t->qpn);
+		return MX_DONE;
+	}
+	if (global)
+		header(grh, &from->gids[index], w->av.rgid, w->bytes, &w->av);
+	else
+		memset(grh, 0xee, sizeof(grh)); /* undefined */
+	e.byte_cnt = htobe32(w->bytes + GRH);
+	e.flags_rqpn = htobe32((uint32_t)global << 28 | (uint32_t)(w->av.stat_rate_sl & 0xf) << 24 | q->qpn);
+	e.slid = htobe16(from->lid);
+	e.ml_path = 0;
+	e.op_own = w->flags & MLX5_WQE_CTRL_SOLICITED;
+	if (imm)
+		e.imm_inval_pkey = w->imm;
+	if (r.protection || r.room < w->bytes + GRH) {
+		mx_receive_done(t, &r, &e, 0, r.protection ? MLX5_CQE_SYNDROME_LOCAL_PROT_ERR : MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+		mx_fail(t, 0);
+		return MX_DONE;
+	}
+	all[0] = (struct sim_piece){ grh, GRH };
+	memcpy(all + 1, w->pieces, w->npieces * sizeof(*all));
+	sim_copy(r.pieces, r.npieces, all, w->npieces + 1);
+	mx_receive_done(t, &r, &e, imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND, 0);
+	return MX_DONE;
+}

@@ -1,0 +1,196 @@
+//go:build simhca && linux && cgo
+
+/*
+ * The send queue: which request is next, and what a failed one does to those
+ * behind it. Requests are executed in order, those of a DCI with streams in
+ * each stream's order.
+ */
+#include "mlx5.h"
+
+struct mx_qp *mx_qp_of(struct sim_device *d, uint32_t qpn)
+{
+	struct mx_qp *q = qpn > MX_QPN0 ? sim_any(qpn - MX_QPN0, SIM_QP) : NULL;
+
+	return q && q->o.ctx->dev == d ? q : NULL;
+}
+
+struct sim_obj *mx_find_qp(struct sim_device *d, uint32_t qpn)
+{
+	struct mx_qp *q = mx_qp_of(d, qpn);
+
+	return q ? &q->o : NULL;
+}
+
+/* The queue pair is in error from now on; event is what the program is told, or 0. */
+void mx_fail(struct mx_qp *q, uint32_t event)
+{
+	if (q->state == IBV_QPS_ERR || q->state == IBV_QPS_RESET)
+		return;
+	sim_trace(2, "queue pair %#x is in error", q->qpn);
+	q->state = IBV_QPS_ERR;
+	if (event)
+		sim_async_event(&q->o, event);
+	if (q->srq && !q->dct && !q->last_receive_told) {
+		q->last_receive_told = true;
+		sim_async_event(&q->o, IBV_EVENT_QP_LAST_WQE_REACHED);
+	}
+	mx_flush_receives(q);
+}
+
+/* A DCT that is lost answers nobody and takes no change. */
+void mx_fail_qp(struct sim_obj *o)
+{
+	struct mx_qp *q = (struct mx_qp *)o;
+
+	if (!q->dct) {
+		mx_fail(q, IBV_EVENT_QP_FATAL);
+		return;
+	}
+	q->state = IBV_QPS_ERR;
+	sim_async_event(o, IBV_EVENT_QP_FATAL);
+}
+
+/* enum ibv_wc_status as a syndrome. */
+static int syndrome(int status)
+{
+	static const uint8_t of[] = {
+		[IBV_WC_LOC_LEN_ERR] = MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, [IBV_WC_LOC_QP_OP_ERR] = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+		[IBV_WC_LOC_PROT_ERR] = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, [IBV_WC_WR_FLUSH_ERR] = MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+		[IBV_WC_BAD_RESP_ERR] = MLX5_CQE_SYNDROME_BAD_RESP_ERR, [IBV_WC_REM_INV_REQ_ERR] = MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+		[IBV_WC_REM_ACCESS_ERR] = MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, [IBV_WC_REM_OP_ERR] = MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+		[IBV_WC_RETRY_EXC_ERR] = MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, [IBV_WC_RNR_RETRY_EXC_ERR] = MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+		[IBV_WC_REM_ABORT_ERR] = MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR,
+	};
+
+	if (status < 0 || status >= (int)sizeof(of) || !of[status])
+		return MLX5_CQE_SYNDROME_REMOTE_OP_ERR;
+	return of[status];
+}
+
+static bool flushes(const struct mx_qp *q, uint16_t stream)
+{
+	return q->state == IBV_QPS_ERR || q->state == IBV_QPS_SQE || (q->streams && q->in_error >> stream & 1);
+}
+
+/* Takes what was posted into the list of requests under way. */
+static void fetch(struct mx_qp *q)
+{
+	uint16_t posted = mx_load32(&q->db[1]);
+
+	if ((uint16_t)(posted - q->sq_next) > q->sq_count)
+		sim_trace(1, "queue pair %#x: %u entries posted in a queue of %u", q->qpn, (uint16_t)(posted - q->sq_next), q->sq_count);
+	while (q->npending < MX_PENDING && q->sq_next != posted) {
+		static struct mx_wqe w;
+		struct mx_pending *p = &q->pending[q->npending++];
+
+		mx_load(q, q->sq_next, &w);
+		*p = (struct mx_pending){ .at = q->sq_next, .blocks = w.segments ? (w.segments + 3) / 4 : 1,
+			.stream = w.stream < q->streams ? w.stream : 0 };
+		q->sq_next += p->blocks;
+	}
+}
+
+/* A request has failed; what becomes of the queue pair. */
+static void failed(struct mx_qp *q, const struct mx_pending *p)
+{
+	uint32_t in_error = q->in_error | 1u << p->stream;
+
+	if (q->streams && __builtin_popcount(in_error) <= q->bad_streams) {
+		q->in_error = in_error;
+		sim_trace(2, "stream %u of queue pair %#x is in error", p->stream, q->qpn);
+	} else if (q->type == IBV_QPT_UD || q->type == IBV_QPT_UC) {
+		q->state = IBV_QPS_SQE; /* receives go on */
+	} else {
+		mx_fail(q, 0);
+	}
+}
+
+/*
+ * A READ may be executed after WRITEs that are posted behind it without a fence
+ * (section 10.8.3.3): these are carried out now, and complete in their turn.
+ */
+static void overtake(struct mx_qp *q, int i)
+{
+	static struct mx_wqe w;
+
+	mx_load(q, q->pending[i].at, &w);
+	if (w.opcode != MLX5_OPCODE_RDMA_READ)
+		return;
+	for (int k = i + 1; k < q->npending; k++) {
+		struct mx_pending *p = &q->pending[k];
+
+		if (p->stream != q->pending[i].stream || p->early)
+			continue;
+		mx_load(q, p->at, &w);
+		mx_decode(q, &w);
+		/* One that fails has to fail behind the READ. */
+		if (w.flaw || w.flags & 0xe0 || w.opcode != MLX5_OPCODE_RDMA_WRITE || !mx_would_work(q, &w))
+			return;
+		mx_execute(q, &w, p);
+		p->early = true;
+	}
+}
+
+/* Executes one of the requests under way, with its completion; false: it waits. */
+static bool turn(struct mx_qp *q, int i)
+{
+	static struct mx_wqe w;
+	struct mx_pending *p = &q->pending[i];
+	int status, fault;
+
+	mx_load(q, p->at, &w);
+	if (flushes(q, p->stream)) {
+		mx_request_done(q, &w, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+		return true;
+	}
+	mx_decode(q, &w);
+	fault = p->since ? 0 : sim_fault_request(&q->o, q->qpn);
+	status = fault ? syndrome(fault) : p->early ? MX_DONE : mx_execute(q, &w, p);
+	if (status == MX_WAIT)
+		return false;
+	sim_trace(2, "queue pair %#x, entry %u, opcode %#x, %llu bytes, stream %u: %#x", q->qpn, w.at, w.opcode, (unsigned long long)w.bytes, w.stream, status);
+	if (status || (w.flags & 0xc) == MLX5_WQE_CTRL_CQ_UPDATE)
+		mx_request_done(q, &w, status & 0xff);
+	if (status)
+		failed(q, p);
+	return true;
+}
+
+static bool first_of_stream(const struct mx_qp *q, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (q->pending[k].stream == q->pending[i].stream)
+			return false;
+	return true;
+}
+
+bool mx_qp_work(struct mx_qp *q)
+{
+	bool busy = false;
+
+	if (q->dct || q->state < IBV_QPS_RTS || q->state == IBV_QPS_SQD) {
+		if (q->state == IBV_QPS_ERR)
+			mx_flush_receives(q);
+		return false;
+	}
+	if (q->state == IBV_QPS_ERR)
+		mx_flush_receives(q);
+	if (!q->sq_count || sim_fault_late(&q->o, q->qpn))
+		return false;
+	fetch(q);
+	for (int i = 0; i < q->npending;) {
+		if (!first_of_stream(q, i)) {
+			i++;
+			continue;
+		}
+		if (q->o.ctx->dev->options & MX_LATE_READS && !q->pending[i].early && !flushes(q, q->pending[i].stream))
+			overtake(q, i);
+		if (!turn(q, i)) {
+			i++;
+			continue;
+		}
+		memmove(q->pending + i, q->pending + i + 1, (--q->npending - i) * sizeof(*q->pending));
+		busy = true;
+	}
+	return busy;
+}

@@ -1,0 +1,193 @@
+//go:build simhca && linux && cgo
+
+/*
+ * Requests of connections, and of DCIs: the requester's checks, the way to the
+ * responder, and the responder's checks.
+ */
+#include "mlx5.h"
+
+/* No answer from the other side, until all tries are over. */
+static int silence(struct mx_qp *q, struct mx_pending *p)
+{
+	uint64_t all = (4096ull << q->attr.timeout) * (q->attr.retry_cnt + 1);
+
+	if (q->type == IBV_QPT_UC)
+		return MX_DONE; /* nobody is told */
+	if (!p->since)
+		p->since = sim_now();
+	if (!q->attr.timeout || sim_now() - p->since < all) /* 0 is without end */
+		return MX_WAIT;
+	return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
+}
+
+/* The responder has no receive: section 9.7.5.2.8, times in units of 10 us. */
+static int not_ready(struct mx_qp *q, struct mx_qp *t, struct mx_pending *p)
+{
+	static const uint32_t timer[32] = { 65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+		2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152 };
+	uint64_t all = 10000ull * timer[t->attr.min_rnr_timer & 31] * (q->attr.rnr_retry + 1);
+
+	if (q->type == IBV_QPT_UC)
+		return MX_DONE;
+	if (!p->since)
+		p->since = sim_now();
+	if (q->attr.rnr_retry == 7 || sim_now() - p->since < all)
+		return MX_WAIT;
+	return MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR;
+}
+
+static struct sim_device *far_end(struct sim_device *from, const struct ib_uverbs_qp_dest *d)
+{
+	return mx_device_at(from, d->dgid, d->is_global, d->dlid);
+}
+
+/* The queue pair that a connection leads to, if it leads back. */
+static struct mx_qp *connected(struct mx_qp *q)
+{
+	struct sim_device *d = far_end(q->o.ctx->dev, &q->attr.dest);
+	struct mx_qp *t = d ? mx_qp_of(d, q->attr.dest_qp_num) : NULL;
+
+	if (!t || t->type != q->type || t->state < IBV_QPS_RTR || t->state > IBV_QPS_SQE || t->attr.dest_qp_num != q->qpn ||
+	    far_end(d, &t->attr.dest) != q->o.ctx->dev)
+		return NULL;
+	if (q->type == IBV_QPT_RC && t->recv_psn != q->send_psn) {
+		sim_trace(1, "queue pair %#x sends packet %#x and %#x expects %#x", q->qpn, q->send_psn, t->qpn, t->recv_psn);
+		return NULL;
+	}
+	return t;
+}
+
+static struct mx_qp *target(struct mx_qp *q, const struct mx_wqe *w)
+{
+	bool global = !q->o.ctx->dev->ib || be32toh(w->av.grh_gid_fl) >> 30 & 1;
+	struct sim_device *d = mx_device_at(q->o.ctx->dev, w->av.rgid, global, be16toh(w->av.rlid));
+	struct mx_qp *t = d ? mx_qp_of(d, be32toh(w->av.dqp_dct) & 0xffffff) : NULL;
+
+	return t && t->dct && t->state == IBV_QPS_RTR ? t : NULL;
+}
+
+static uint32_t rights(uint8_t opcode)
+{
+	return opcode == MLX5_OPCODE_RDMA_READ ? IBV_ACCESS_REMOTE_READ : mx_is_atomic(opcode) ? IBV_ACCESS_REMOTE_ATOMIC : IBV_ACCESS_REMOTE_WRITE;
+}
+
+static uint32_t mtu(const struct mx_qp *q) { return 128u << q->attr.path_mtu; }
+
+/* The responder's look at a request, and the memory that it is for. */
+static int respond(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, uint8_t **at)
+{
+	uint32_t need = rights(w->opcode);
+
+	if (mtu(q) > mtu(t) && w->bytes > mtu(t)) {
+		sim_trace(1, "queue pair %#x sends packets of %u bytes to one of %u", q->qpn, mtu(q), mtu(t));
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
+	}
+	if (w->opcode == MLX5_OPCODE_SEND_INVAL) /* there are no windows, and nothing else may be invalidated */
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	if (mx_is_send(w->opcode))
+		return 0;
+	if (need != IBV_ACCESS_REMOTE_WRITE && !t->dct && !t->attr.max_dest_rd_atomic)
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
+	if (mx_is_atomic(w->opcode) && w->raddr & (mx_atomic_size(w) - 1))
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
+	if (!(t->attr.qp_access_flags & need)) {
+		sim_trace(1, "queue pair %#x does not allow rights %#x", t->qpn, need);
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	}
+	if (!w->bytes)
+		return 0; /* neither key nor address count */
+	*at = sim_memory(t->o.pd, w->rkey, true, w->raddr, w->bytes, need);
+	return *at ? 0 : MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+}
+
+/* A message to a receive that was taken. */
+static int deliver(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx_recv *r)
+{
+	struct mlx5_cqe64 e = { .byte_cnt = htobe32(w->bytes), .op_own = w->flags & MLX5_WQE_CTRL_SOLICITED, .slid = htobe16(q->o.ctx->dev->lid) };
+	int opcode = w->opcode == MLX5_OPCODE_SEND ? MLX5_CQE_RESP_SEND : w->opcode == MLX5_OPCODE_SEND_IMM ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_WR_IMM;
+
+	if (mx_is_send(w->opcode)) {
+		if (r->protection) {
+			mx_receive_done(t, r, &e, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+			return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_OP_ERR;
+		}
+		if (r->room < w->bytes) {
+			mx_receive_done(t, r, &e, 0, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+			return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
+		}
+		sim_copy(r->pieces, r->npieces, w->pieces, w->npieces);
+	}
+	if (opcode != MLX5_CQE_RESP_SEND)
+		e.imm_inval_pkey = w->imm;
+	if (t->dct)
+		e.flags_rqpn = htobe32(q->qpn);
+	mx_receive_done(t, r, &e, opcode, 0);
+	return MX_DONE;
+}
+
+/* What the requester finds wrong itself. */
+static int check(struct mx_qp *q, const struct mx_wqe *w)
+{
+	if (w->flaw) {
+		sim_trace(1, "refused: queue pair %#x, entry %u, opcode %#x: %s", q->qpn, w->at, w->opcode, w->flaw);
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	}
+	if (w->protection)
+		return MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
+	if (w->bytes > MX_MAX_MESSAGE)
+		return MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR;
+	if ((w->opcode == MLX5_OPCODE_RDMA_READ || mx_is_atomic(w->opcode)) && !q->attr.max_rd_atomic)
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	return 0;
+}
+
+/* Tells whether a WRITE would succeed, without doing anything. */
+bool mx_would_work(struct mx_qp *q, struct mx_wqe *w)
+{
+	struct mx_qp *t = q->dci ? target(q, w) : connected(q);
+	uint8_t *at = NULL;
+
+	return t && !check(q, w) && !(q->dci && t->dc_key != be64toh(w->av.key.dc_key)) && !respond(q, t, w, &at);
+}
+
+int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
+{
+	bool message = mx_is_send(w->opcode) || w->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
+	struct sim_piece there = { NULL, w->bytes };
+	uint32_t packets = w->bytes ? (w->bytes + mtu(q) - 1) / mtu(q) : 1;
+	struct mx_recv r;
+	struct mx_qp *t;
+	int status = check(q, w);
+
+	if (status || w->opcode == MLX5_OPCODE_NOP)
+		return status;
+	if (q->type == IBV_QPT_UD)
+		return mx_send_datagram(q, w);
+	t = q->dci ? target(q, w) : connected(q);
+	if (!t)
+		return silence(q, p);
+	if (q->dci && t->dc_key != be64toh(w->av.key.dc_key))
+		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
+	status = respond(q, t, w, &there.at);
+	if (!status && message && !mx_take(t, &r))
+		return not_ready(q, t, p);
+	if (!status) {
+		if (w->opcode == MLX5_OPCODE_RDMA_READ)
+			sim_copy(w->pieces, w->npieces, &there, 1);
+		else if (mx_is_write(w->opcode))
+			sim_copy(&there, 1, w->pieces, w->npieces);
+		else if (mx_is_atomic(w->opcode))
+			mx_atomic(w, there.at);
+		if (message)
+			status = deliver(q, t, w, &r);
+	}
+	if (!status && !q->dci) {
+		q->send_psn = (q->send_psn + packets) & 0xffffff;
+		t->recv_psn = q->send_psn;
+	}
+	if (status && q->type == IBV_QPT_UC)
+		return MX_DONE; /* dropped */
+	if (status & MX_REMOTE && !q->dci)
+		mx_fail(t, (status & 0xff) == MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
+	return status;
+}
