@@ -20,7 +20,7 @@ PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-co
 # What the build against other releases and architectures needs.
 headers: PACKAGES += gcc-aarch64-linux-gnu
 
-.PHONY: all setup lint unit headers device test mutate torture demo bench lab clean
+.PHONY: all setup lint unit simhca simulated headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -46,6 +46,31 @@ SHORT ?= -short
 unit: setup
 	$(GO) test -race $(SHORT) ./...
 	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
+
+# Devices of mlx5 and EFA simulated below the unchanged libmlx5 and libefa, to be
+# preloaded by any program: docs/simhca.md.
+simhca: setup build/simhca.so
+
+build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
+	@mkdir -p build
+	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing -fPIC -shared -o $@ $(filter %.c,$^) -ldl -lpthread
+
+# The device tests of verbs run on them too. Left out are those of
+#   what is not simulated: memory windows (Windows, SendInvalidate), rates
+#   (DomainsModeration), device memory, the kernel's limit of locked memory, and
+#   programs of rdma-core, which have nothing linked into them (Pingpong);
+#   what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
+#   (DrainState), libmlx5 throws away completions at RESET (MessageAfterReset,
+#   RequesterComesAndGoes), and a queue pair whose completion queue overran is in
+#   error at once (ReceiverBrokenQueue);
+#   many seconds of load that does not depend on the device.
+NOT_SIMULATED := Windows|SendInvalidate|DomainsModeration|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
+
+simulated: setup
+	$(GO) test -c -race -tags simhca -o build/simulated.test ./verbs
+	cd verbs && SIMHCA="mlx5 mlx5" ../build/simulated.test -test.short -test.timeout=100s -test.skip '$(NOT_SIMULATED)'
+	cd verbs && for devices in efa efa:reverse efa:random efa:nowrite "mlx5:ib mlx5:ib" "mlx5:latereads mlx5:latereads"; do \
+		SIMHCA="$$devices" ../build/simulated.test -test.timeout=60s -test.run Simulated || exit 1; done
 
 # Every rdma-core that is supported, and arm64.
 headers: setup
@@ -101,7 +126,7 @@ device: setup
 	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
 endif
 
-test: lint unit headers device
+test: lint unit simulated headers device
 
 # Changes that tests must catch are tried on copies, one by one.
 mutate: setup

@@ -122,7 +122,8 @@ int sim_rereg_mr(struct sim_ctx *c, struct sim_io *io, uint32_t may)
 		m->o.pd->refs--;
 		sim_hold(pd, &m->o);
 	}
-	new_keys(m); /* whoever has the old key has nothing */
+	if (a.flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		new_keys(m); /* mlx5_ib changes rights and protection domain in place */
 	r = (struct ib_uverbs_rereg_mr_resp){ .lkey = m->lkey, .rkey = m->rkey };
 	SIM_OUT(r);
 	return 0;

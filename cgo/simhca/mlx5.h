@@ -59,8 +59,9 @@ struct mx_qp {
 	bool last_receive_told, drain_told;
 	struct ib_uverbs_create_qp made;
 	struct ib_uverbs_modify_qp attr;
-	uint8_t streams, bad_streams; /* how many there are, and how many may be in error */
-	uint32_t in_error;            /* a bit for each stream */
+	uint8_t streams, bad_streams; /* how many go on at once, and how many in error are too many */
+	uint16_t in_error[MX_STREAMS]; /* numbers of streams */
+	int nin_error;
 };
 
 /* A work queue entry, decoded. */
@@ -99,7 +100,7 @@ int mx_get_context(struct sim_ctx *, struct sim_io *);
 int mx_query_device(struct sim_ctx *, bool ex, struct sim_io *);
 int mx_query_port(struct sim_ctx *, struct sim_io *);
 int mx_create_ah(struct sim_ctx *, struct sim_io *);
-int mx_check_path(struct sim_ctx *, const uint8_t dgid[16], bool global, uint8_t sgid_index, uint8_t port);
+int mx_check_path(struct sim_ctx *, const uint8_t *dgid, bool global, uint8_t sgid_index, uint8_t port);
 int mx_ioctl(struct sim_ctx *, struct ib_uverbs_ioctl_hdr *);
 void *mx_map(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
 struct sim_device *mx_device_at(struct sim_device *from, const uint8_t gid[16], bool global, uint16_t lid);
@@ -139,6 +140,8 @@ struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
 struct sim_obj *mx_find_qp(struct sim_device *, uint32_t qpn);
 void mx_fail(struct mx_qp *, uint32_t event);
 void mx_fail_qp(struct sim_obj *);
+bool mx_stream_in_error(const struct mx_qp *, uint16_t stream);
+void mx_stream_reset(struct mx_qp *, uint16_t stream);
 bool mx_qp_work(struct mx_qp *);
 
 static inline bool mx_is_send(uint8_t op) { return op == MLX5_OPCODE_SEND || op == MLX5_OPCODE_SEND_IMM || op == MLX5_OPCODE_SEND_INVAL; }

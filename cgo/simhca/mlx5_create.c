@@ -220,8 +220,6 @@ int mx_create_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	why = flaw(&a, &u, dct);
 	if (why)
 		return sim_refuse(EINVAL, "a queue pair: %s", why);
-	if (dci && (a.is_srq || a.max_recv_wr))
-		return sim_refuse(EINVAL, "a DCI with receives");
 	if (u.flags & MLX5_QP_FLAG_DCI_STREAM && (!dci || u.dci_streams.log_num_concurent > MX_STREAMS_LOG || u.dci_streams.log_num_errored > MX_STREAMS_LOG))
 		return sim_refuse(EINVAL, "2^%u streams", u.dci_streams.log_num_concurent);
 	q = sim_add(c, SIM_QP, sizeof(*q));

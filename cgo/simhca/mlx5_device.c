@@ -120,7 +120,7 @@ int mx_query_port(struct sim_ctx *c, struct sim_io *io)
 }
 
 /* A way to a peer that the kernel would take. On RoCE both addresses are of one family. */
-int mx_check_path(struct sim_ctx *c, const uint8_t dgid[16], bool global, uint8_t sgid_index, uint8_t port)
+int mx_check_path(struct sim_ctx *c, const uint8_t *dgid, bool global, uint8_t sgid_index, uint8_t port)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, 0xff };
 
@@ -130,7 +130,7 @@ int mx_check_path(struct sim_ctx *c, const uint8_t dgid[16], bool global, uint8_
 		return c->dev->ib ? 0 : sim_refuse(EINVAL, "a path without GRH on RoCE");
 	if (sgid_index >= c->dev->ngids)
 		return sim_refuse(EINVAL, "GID index %u", sgid_index);
-	if (!c->dev->ib && !memcmp(dgid, v4, 12) != !memcmp(c->dev->gids[sgid_index].raw, v4, 12))
+	if (dgid && !c->dev->ib && !memcmp(dgid, v4, 12) != !memcmp(c->dev->gids[sgid_index].raw, v4, 12))
 		return sim_refuse(EINVAL, "a path between addresses of IPv4 and IPv6");
 	return 0;
 }

@@ -50,12 +50,14 @@ static int reset_stream(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 	if (!(in[8] >> 7) || memcmp(in + RTS2RTS_MASK, &(uint64_t){ 0 }, 8) == 0 || ((uint32_t)in[9] << 16 | be16(in + 10)) != q->qpn)
 		return sim_refuse(EINVAL, "a change of queue pair %#x that changes nothing", q->qpn);
 	stream = be16(in + RTS2RTS_STREAM);
-	if (q->state != IBV_QPS_RTS || stream >= q->streams)
+	if (q->state != IBV_QPS_RTS || !q->streams)
 		return sim_refuse(EINVAL, "reset of stream %u of queue pair %#x in state %d", stream, q->qpn, q->state);
+	if (!mx_stream_in_error(q, stream))
+		return sim_refuse(EINVAL, "reset of stream %u of queue pair %#x, which is in no error", stream, q->qpn);
 	for (int i = 0; i < q->npending; i++)
 		if (q->pending[i].stream == stream)
 			sim_trace(1, "stream %u of queue pair %#x is reset with requests in it", stream, q->qpn);
-	q->in_error &= ~(1u << stream);
+	mx_stream_reset(q, stream);
 	sim_trace(2, "stream %u of queue pair %#x is reset", stream, q->qpn);
 	return 0;
 }

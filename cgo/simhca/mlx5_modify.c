@@ -60,8 +60,8 @@ static int check(struct mx_qp *q, const struct ib_uverbs_modify_qp *a, int from,
 		return sim_refuse(EINVAL, "queue pair %#x: rights %#x", q->qpn, a->qp_access_flags);
 	if (m & IBV_QP_ALT_PATH)
 		return sim_refuse(EOPNOTSUPP, "queue pair %#x: an alternate path", q->qpn);
-	if (m & IBV_QP_AV)
-		return mx_check_path(q->o.ctx, a->dest.dgid, a->dest.is_global, a->dest.sgid_index, a->dest.port_num);
+	if (m & IBV_QP_AV) /* that of a DC queue pair names no peer */
+		return mx_check_path(q->o.ctx, q->dct || q->dci ? NULL : a->dest.dgid, a->dest.is_global, a->dest.sgid_index, a->dest.port_num);
 	return 0;
 }
 
@@ -98,7 +98,7 @@ static void reset(struct mx_qp *q)
 {
 	q->sq_next = q->rq_next = 0;
 	q->npending = 0;
-	q->in_error = 0;
+	q->nin_error = 0;
 	q->last_receive_told = false;
 	memset(&q->attr, 0, sizeof(q->attr));
 }
@@ -144,7 +144,7 @@ int mx_query_qp(struct sim_ctx *c, struct sim_io *io)
 	/* What mlx5_ib answers for a DCT before it is made in the device, and never after. */
 	if (q->dct && q->state != IBV_QPS_RTR)
 		return sim_refuse(EINVAL, "query of a DCT in state %d", q->state);
-	r = (struct ib_uverbs_query_qp_resp){ .dest = q->attr.dest, .max_send_wr = q->made.max_send_wr, .max_recv_wr = q->made.max_recv_wr,
+	r = (struct ib_uverbs_query_qp_resp){ .dest = q->attr.dest, .max_send_wr = q->made.max_send_wr, .max_recv_wr = q->rq_count,
 		.max_send_sge = q->made.max_send_sge, .max_recv_sge = q->made.max_recv_sge, .max_inline_data = q->made.max_inline_data,
 		.qkey = q->attr.qkey, .rq_psn = q->attr.rq_psn, .sq_psn = q->attr.sq_psn, .dest_qp_num = q->attr.dest_qp_num,
 		.qp_access_flags = q->attr.qp_access_flags, .pkey_index = q->attr.pkey_index, .qp_state = q->state, .cur_qp_state = q->state,

@@ -67,9 +67,24 @@ static int syndrome(int status)
 	return of[status];
 }
 
+bool mx_stream_in_error(const struct mx_qp *q, uint16_t stream)
+{
+	for (int i = 0; i < q->nin_error; i++)
+		if (q->in_error[i] == stream)
+			return true;
+	return false;
+}
+
+void mx_stream_reset(struct mx_qp *q, uint16_t stream)
+{
+	for (int i = 0; i < q->nin_error; i++)
+		if (q->in_error[i] == stream)
+			q->in_error[i--] = q->in_error[--q->nin_error];
+}
+
 static bool flushes(const struct mx_qp *q, uint16_t stream)
 {
-	return q->state == IBV_QPS_ERR || q->state == IBV_QPS_SQE || (q->streams && q->in_error >> stream & 1);
+	return q->state == IBV_QPS_ERR || q->state == IBV_QPS_SQE || mx_stream_in_error(q, stream);
 }
 
 /* Takes what was posted into the list of requests under way. */
@@ -85,7 +100,7 @@ static void fetch(struct mx_qp *q)
 
 		mx_load(q, q->sq_next, &w);
 		*p = (struct mx_pending){ .at = q->sq_next, .blocks = w.segments ? (w.segments + 3) / 4 : 1,
-			.stream = w.stream < q->streams ? w.stream : 0 };
+			.stream = q->streams ? w.stream : 0 };
 		q->sq_next += p->blocks;
 	}
 }
@@ -93,10 +108,9 @@ static void fetch(struct mx_qp *q)
 /* A request has failed; what becomes of the queue pair. */
 static void failed(struct mx_qp *q, const struct mx_pending *p)
 {
-	uint32_t in_error = q->in_error | 1u << p->stream;
-
-	if (q->streams && __builtin_popcount(in_error) <= q->bad_streams) {
-		q->in_error = in_error;
+	/* rdma-core's tests have the whole DCI in error with the last one. */
+	if (q->nin_error + 1 < q->bad_streams) {
+		q->in_error[q->nin_error++] = p->stream;
 		sim_trace(2, "stream %u of queue pair %#x is in error", p->stream, q->qpn);
 	} else if (q->type == IBV_QPT_UD || q->type == IBV_QPT_UC) {
 		q->state = IBV_QPS_SQE; /* receives go on */

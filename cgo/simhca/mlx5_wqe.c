@@ -168,8 +168,8 @@ void mx_decode(struct mx_qp *q, struct mx_wqe *w)
 		return;
 	if (!known(q, w))
 		w->flaw = "an opcode that such a queue pair does not have";
-	else if (w->stream && w->stream >= q->streams)
-		w->flaw = "a stream that the queue pair does not have";
+	else if (w->stream && !q->streams)
+		w->flaw = "a stream of a queue pair without streams";
 	else if (w->opmod && (w->opcode != MLX5_OPCODE_ATOMIC_MASKED_CS && w->opcode != MLX5_OPCODE_ATOMIC_MASKED_FA))
 		w->flaw = "a modifier of its opcode";
 	else if (mx_is_atomic(w->opcode) && !mx_atomic_size(w))
