@@ -161,7 +161,8 @@ void sim_copy(struct sim_piece *to, int nto, struct sim_piece *from, int nfrom)
 	for (int i = 0, j = 0; i < nto && j < nfrom;) {
 		uint64_t n = to[i].len - a < from[j].len - b ? to[i].len - a : from[j].len - b;
 
-		memmove(to[i].at + a, from[j].at + b, n);
+		if (n) /* pieces without bytes have no address */
+			memmove(to[i].at + a, from[j].at + b, n);
 		a += n;
 		b += n;
 		if (a == to[i].len) {

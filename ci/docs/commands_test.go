@@ -22,8 +22,8 @@ var elsewhere = map[string]string{
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
-	"SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ibv_devinfo":                                "the simulated devices' own tests run on the host",
-	"make simhca":                  "the simulated devices' own tests run on the host",
+	"SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ibv_devinfo":                                "make simulated tries the devices on the host",
+	"make simhca":                  "make simulated tries the devices on the host",
 	"RDMA_DEVICE=mlx5_0 make test": "needs a device that is no guest's",
 }
 
