@@ -1,8 +1,8 @@
 // Package wire has the packets of reliable datagrams: their layout, encoders and
 // decoders. All numbers are big endian.
 //
-//	header    24: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
-//	              number in the sub-flow 2 | 0 2 | sender's slot 4
+//	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
+//	              number in the sub-flow 2 | 0 2 | sender's slot 4 | line 4
 //	greeting  64: of a Hello
 //	welcome   24, challenge 16, reset 8, echo 8: of packets of that type
 //	response  24 and its masks, if the flags say so: what arrived of a packet flow
@@ -43,14 +43,14 @@ const (
 
 // Lengths.
 const (
-	HeaderLen    = 24
+	HeaderLen    = 28
 	greetingLen  = 64
 	welcomeLen   = 24
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
 	responseLen  = 24
-	partLen      = 24
+	PartLen      = 24
 
 	// Window is how many packets of a flow can be under way: the length of the mask
 	// of a response.
@@ -58,10 +58,11 @@ const (
 	SeenWords    = Window / 64
 	RefusedWords = Window / 64
 
-	// Overhead is what the header, a part and a response without refusals need.
-	Overhead = HeaderLen + responseLen + 8*SeenWords + partLen
+	// Overhead is what the header, a part and a greeting need, or a response without
+	// refusals, which is shorter.
+	Overhead = HeaderLen + greetingLen + PartLen
 	// MaxHeaders is what everything in front of the bytes of a message needs at most.
-	MaxHeaders = HeaderLen + greetingLen + responseLen + 8*SeenWords + 16*RefusedWords + partLen
+	MaxHeaders = HeaderLen + greetingLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
 )
 
 // ErrMalformed is what all decoders answer: which of the rules was broken matters to
@@ -82,6 +83,7 @@ type Packet struct {
 	SubFlow    uint8  // by which it came: a path
 	SubSeq     uint16 // its number in the sub-flow
 	Slot       uint32 // of the sender, for a Reset
+	Line       uint32 // tells the sender's packets from those of its predecessors
 	Token      uint64 // that the receiver gave out; 0 in a Hello
 	Stamp      uint32 // the sender's clock, in microseconds
 
@@ -172,6 +174,7 @@ func (p *Packet) Encode(b []byte) int {
 	be.PutUint16(b[16:], p.SubSeq)
 	be.PutUint16(b[18:], 0)
 	be.PutUint32(b[20:], p.Slot)
+	be.PutUint32(b[24:], p.Line)
 	n := HeaderLen
 	switch p.Type {
 	case Hello:
@@ -195,7 +198,7 @@ func (p *Packet) Encode(b []byte) int {
 	}
 	if p.HasPart {
 		p.Part.encode(b[n:])
-		n += partLen
+		n += PartLen
 	}
 	return n
 }
@@ -216,6 +219,7 @@ func (p *Packet) Decode(b []byte) error {
 	p.Stamp = be.Uint32(b[12:])
 	p.SubSeq = be.Uint16(b[16:])
 	p.Slot = be.Uint32(b[20:])
+	p.Line = be.Uint32(b[24:])
 	rest := b[HeaderLen:]
 	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
 	if len(rest) < own || flags != 0 && (p.Type == Challenge || p.Type == Reset || p.Type == Probe || p.Type == Echo) {
@@ -249,7 +253,7 @@ func (p *Packet) Decode(b []byte) error {
 		if !p.Part.decode(rest) {
 			return ErrMalformed
 		}
-		p.Bytes = rest[partLen:]
+		p.Bytes = rest[PartLen:]
 	case len(rest) != 0:
 		return ErrMalformed
 	}
@@ -322,7 +326,7 @@ func (p *Part) encode(b []byte) {
 }
 
 func (p *Part) decode(b []byte) bool {
-	if len(b) < partLen || b[0] >= Services || b[1] > 1 || b[22] != 0 || b[23] != 0 {
+	if len(b) < PartLen || b[0] >= Services || b[1] > 1 || b[22] != 0 || b[23] != 0 {
 		return false
 	}
 	p.Service, p.Cancel = b[0], b[1] != 0
@@ -332,5 +336,5 @@ func (p *Part) decode(b []byte) bool {
 	p.Index = be.Uint32(b[12:])
 	p.Total = be.Uint32(b[16:])
 	p.Fragment = be.Uint16(b[20:])
-	return p.Fragment > 0 && p.Index < Count(p.Total, p.Fragment) && p.Length() == len(b)-partLen
+	return p.Fragment > 0 && p.Index < Count(p.Total, p.Fragment) && p.Length() == len(b)-PartLen
 }

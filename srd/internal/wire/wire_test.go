@@ -25,7 +25,7 @@ func TestHash(t *testing.T) {
 func random(r *rand.Rand) Packet {
 	p := Packet{
 		Type: Type(1 + r.IntN(int(typeEnd)-1)), SubFlow: uint8(r.Uint32()), SubSeq: uint16(r.Uint32()),
-		Slot: r.Uint32(), Token: r.Uint64(), Stamp: r.Uint32(),
+		Slot: r.Uint32(), Line: r.Uint32(), Token: r.Uint64(), Stamp: r.Uint32(),
 	}
 	switch p.Type {
 	case Hello:
@@ -155,4 +155,18 @@ func FuzzDecode(f *testing.F) {
 			require.Equal(t, b, encode(&p))
 		}
 	})
+}
+
+// What goes in front of the bytes of a message fits.
+func TestLengths(t *testing.T) {
+	b := make([]byte, MaxHeaders)
+	hello := Packet{Type: Hello, HasPart: true}
+	require.LessOrEqual(t, hello.Encode(b), Overhead)
+	full := Response{NSeen: SeenWords}
+	flow := Packet{Type: Flow, HasPart: true, HasResponse: true, Response: full}
+	require.LessOrEqual(t, flow.Encode(b), Overhead)
+	full.NRefused = RefusedWords
+	all := Packet{Type: Hello, HasPart: true, HasResponse: true, Response: full}
+	require.Equal(t, MaxHeaders, all.Encode(b))
+	require.LessOrEqual(t, MaxHeaders, 256+64)
 }
