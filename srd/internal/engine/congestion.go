@@ -24,39 +24,43 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 		x.srtt += (rtt - x.srtt) / 8
 		x.least = min(x.least, rtt)
 	}
-	x.fresh = true
 	x.slow = x.srtt > x.least*3/2+e.cfg.Target
-	if e.now >= n.judgeAt {
+	if n.middle == 0 || e.now >= n.judgeAt {
+		n.middle = e.roundTrip(n)
 		e.judge(p, n)
-		n.judgeAt = e.now + x.srtt
+		n.judgeAt = e.now + n.middle
 	}
+}
+
+// roundTrip is that of the path in the middle.
+func (e *Engine) roundTrip(n *network) time.Duration {
+	return middle(n.paths[:e.cfg.Paths], func(x *path) time.Duration { return x.srtt })
 }
 
 // judge sets the window once a round trip. Packets that are lost here and there say
 // nothing of congestion, nor does one path that is slow: if most are, or most time
 // out, or the receiver's memory runs out, it is too large.
 func (e *Engine) judge(p *peer, n *network) {
-	fresh, slow, failing := 0, 0, 0
+	seen, slow, failing := 0, 0, 0
 	for i := range e.cfg.Paths {
 		x := &n.paths[i]
 		if n.failing>>i&1 != 0 && !x.retired {
 			failing++
 		}
-		if !x.fresh || x.retired {
+		if x.srtt == 0 || x.retired {
 			continue
 		}
-		fresh++
+		seen++
 		if x.slow {
 			slow++
 		}
-		x.fresh = false
 		x.least += max(0, x.srtt-x.least) / 64 // routes change
 	}
 	n.failing = 0
 	switch {
 	case 2*failing > int(n.live):
 		n.window, n.opening = n.window/2, false
-	case 2*slow > fresh || n.pressure > 224:
+	case 2*slow > seen || n.pressure > 224:
 		n.window, n.opening = n.window-n.window/5, false
 	case p.flying<<8 < n.window/2 || n.pressure > 160:
 		// It is not used, or no more is wanted.

@@ -143,7 +143,16 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	k.tries = min(k.tries+1, 255-1)
 	l.append(&s.list, seq)
 	f.p.flying++
+	e.network(f.p).paths[path].flying++
 	e.wake(f.p, s.armed+e.timeout(f.p, s, path))
+}
+
+// landed notes that a packet is not under way any more.
+func (e *Engine) landed(p *peer, path uint8) {
+	p.flying--
+	if n := p.net; n != nil && n.paths[path].flying > 0 {
+		n.paths[path].flying--
+	}
 }
 
 // lose takes a packet for lost: it is sent again, by another path, or reported.
@@ -153,7 +162,7 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	l.remove(&l.subs[k.path].list, seq)
 	l.append(&l.lost, seq)
 	k.state = lost
-	f.p.flying--
+	e.landed(f.p, k.path)
 	e.enqueue(f.p)
 	if f.service == Reporting && !k.cancel {
 		k.cancel = true

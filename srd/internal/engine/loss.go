@@ -34,6 +34,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		return
 	}
 	progress := false
+	var last [MaxPaths]time.Duration // when the packet was sent that arrived last by each path
 	settle := func(seq uint32) {
 		l := f.live
 		if l == nil || !l.has(f, seq) || l.at(seq).state == settled {
@@ -49,6 +50,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 			s := &l.subs[path]
 			s.newest = max(s.newest, sent)
 			s.armed, s.probed, s.backoff = e.now, false, 0
+			last[path] = max(last[path], sent)
 			e.arrived(p, path)
 		}
 		e.packetSettled(f, seq, refused, noQueue)
@@ -67,6 +69,11 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	if progress {
 		p.progress, p.busyRaw = e.now, e.raw
+	}
+	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
+		if sent > 0 && !(echoed && i == int(r.EchoPath)) {
+			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.cfg.AckDelay))
+		}
 	}
 	l := f.live
 	if l == nil {

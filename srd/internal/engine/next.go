@@ -99,7 +99,7 @@ func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 		p.carried = e.makePart(p, k, o)
 	}
 	if !k.HasPart {
-		o.Path = e.choose(p, -1)
+		o.Path = p.hellos % uint8(e.cfg.Paths)
 	}
 	o.Seal = e.cfg.Key != nil
 	p.hellos = min(p.hellos, 200)

@@ -11,16 +11,16 @@ type path struct {
 	srtt, rttvar time.Duration
 	least        time.Duration // round trip
 	probeAt      time.Duration // of a retired path
-	loss         uint32        // share of packets, of 1<<16, over the last 32 or so
-	sent, missed uint64
+	sent         uint64
 	subSeq       uint16
-	samples      uint8
+	samples      uint16 // packets of which it is known whether they arrived
+	missed       uint16 // and did not; both are halved now and then
+	flying       uint16
 	timeouts     uint8 // in a row
 	need, got    uint8 // echoes before it is used again
 	retired      bool
 	again        bool // the last probe had its echo
-	fresh        bool // had a sample since the window was last judged
-	slow         bool // and that was late
+	slow         bool // the last round trips took longer than they need
 }
 
 // network is what is known of the way to a peer that is not idle.
@@ -29,19 +29,26 @@ type network struct {
 	good     [32]uint8 // paths by which packets arrived, to be used again (REPS)
 	first, n uint8
 	rotation uint8
+	chosen   uint8
+	explored uint8
 	live     uint8
 	pressure uint8
 	opening  bool   // the window was never too large
 	window   uint32 // packets under way, times 256
 	judgeAt  time.Duration
 	used     time.Duration
-	failing  uint16 // paths that timed out since the window was judged
+	middle   time.Duration // round trip of the path in the middle
+	failing  uint16        // paths that timed out since the window was judged
 }
 
 const (
-	fewestPaths = 2
-	restAge     = time.Second
-	firstWindow = 16
+	fewestPaths  = 2
+	lossAge      = 512           // packets
+	lossSlack    = 3 << 16 / 100 // more than others lose, before a path is out of use
+	deadTimeouts = 4             // in a row, before a path is out of use
+	exploreEach  = 16            // packets, of which one takes any path
+	restAge      = time.Second
+	firstWindow  = 16
 )
 
 // network answers what is known of the way to a peer.
@@ -56,7 +63,7 @@ func (e *Engine) network(p *peer) *network {
 	} else {
 		n = new(network)
 	}
-	*n = network{rotation: uint8(e.rng.Uint32()), live: uint8(e.cfg.Paths), opening: true, window: firstWindow << 8, judgeAt: e.now, used: e.now}
+	*n = network{rotation: uint8(e.rng.Uint32()), explored: uint8(e.rng.Uint32()), live: uint8(e.cfg.Paths), opening: true, window: firstWindow << 8, judgeAt: e.now, used: e.now}
 	for i := range n.paths {
 		n.paths[i].need = 8
 	}
@@ -83,37 +90,90 @@ func (e *Engine) releaseNetwork(p *peer) {
 }
 
 // choose answers the path of the next packet: one by which a packet arrived lately, or
-// else the next in turn; not avoid, if there is another.
+// the next in turn if that is less busy, and now and then in any case; not avoid, if
+// there is another.
 func (e *Engine) choose(p *peer, avoid int) uint8 {
 	n := e.network(p)
 	n.used = e.now
-	for n.n > 0 {
-		c := n.good[n.first%32]
-		n.first++
-		n.n--
-		if !n.paths[c].retired && int(c) != avoid {
+	n.chosen++
+	if n.chosen%exploreEach == 0 {
+		if c, ok := e.explore(n, avoid); ok {
 			return c
 		}
 	}
-	paths := uint8(e.cfg.Paths)
-	for range paths {
-		n.rotation = (n.rotation + 1) % paths
-		if !n.paths[n.rotation].retired && int(n.rotation) != avoid {
-			return n.rotation
+	next, works := e.inTurn(n, avoid)
+	for n.n > 0 {
+		c := n.good[n.first%uint8(len(n.good))]
+		n.first++
+		n.n--
+		if x := &n.paths[c]; !x.retired && int(c) != avoid {
+			if works && n.paths[next].load() < x.load() {
+				return next
+			}
+			return c
 		}
 	}
-	return uint8(max(avoid, 0)) // the only one
+	return next
 }
+
+// explore answers a path in turn that may be silent, but not one that has been so time
+// after time: that is tried by the clock.
+func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
+	for range e.cfg.Paths {
+		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
+		x := &n.paths[n.explored]
+		switch {
+		case x.retired || int(n.explored) == avoid:
+		case x.timeouts < deadTimeouts:
+			return n.explored, true
+		case e.now >= x.probeAt:
+			x.probeAt = e.now + 50*e.cfg.MinTimeout
+			return n.explored, true
+		}
+	}
+	return 0, false
+}
+
+// load is about how long a packet by this path would take.
+func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+
+// inTurn answers the next path, and whether there was a response to what it carried last.
+func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
+	paths := uint8(e.cfg.Paths)
+	other := uint8(max(avoid, 0)) // perhaps the only one
+	for range paths {
+		n.rotation = (n.rotation + 1) % paths
+		x := &n.paths[n.rotation]
+		if x.retired || int(n.rotation) == avoid {
+			continue
+		}
+		if other = n.rotation; x.timeouts == 0 {
+			return other, true
+		}
+	}
+	return other, false
+}
+
+// count notes whether a packet arrived.
+func (x *path) count(missed uint16) {
+	if x.samples >= lossAge {
+		x.samples, x.missed = x.samples/2, x.missed/2
+	}
+	x.samples++
+	x.missed += missed
+}
+
+// loss is the share of packets that did not arrive, of 1<<16.
+func (x *path) loss() uint32 { return uint32(x.missed) << 16 / max(1, uint32(x.samples)) }
 
 // arrived notes that a packet arrived by a path.
 func (e *Engine) arrived(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
-	x.loss -= x.loss / 32
+	x.count(0)
 	x.timeouts = 0
-	x.samples = min(x.samples+1, 255-1)
-	if !x.retired && !x.slow && n.n < 32 {
-		n.good[(n.first+n.n)%32] = i
+	if !x.retired && x.srtt <= 2*n.middle && n.n < uint8(len(n.good)) {
+		n.good[(n.first+n.n)%uint8(len(n.good))] = i
 		n.n++
 	}
 }
@@ -123,37 +183,38 @@ func (e *Engine) arrived(p *peer, i uint8) {
 func (e *Engine) missed(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
-	x.loss += (1<<16 - x.loss) / 32
-	x.missed++
-	x.samples = min(x.samples+1, 255-1)
-	const slack = 1 << 16 / 25
-	if x.samples >= 16 && x.loss > 2*e.median(n)+slack {
+	x.count(1)
+	if x.samples >= lossAge/4 && x.loss() > 2*e.median(n)+lossSlack {
 		e.retire(p, i)
 	}
 }
 
 // median is the loss of the path in the middle.
 func (e *Engine) median(n *network) uint32 {
-	var sorted [MaxPaths]uint32
-	for i := range e.cfg.Paths {
-		v := n.paths[i].loss
-		j := i
+	return middle(n.paths[:e.cfg.Paths], func(x *path) uint32 { return x.loss() })
+}
+
+// middle answers the lower median of what paths have.
+func middle[T uint32 | time.Duration](paths []path, of func(*path) T) T {
+	var sorted [MaxPaths]T
+	for i := range paths {
+		v, j := of(&paths[i]), i
 		for ; j > 0 && sorted[j-1] > v; j-- {
 			sorted[j] = sorted[j-1]
 		}
 		sorted[j] = v
 	}
-	return sorted[(e.cfg.Paths-1)/2]
+	return sorted[(len(paths)-1)/2]
 }
 
-// timedOut notes that a sub-flow had no response: a path that fails twice in a row,
-// while others work, is out of use.
+// timedOut notes that a sub-flow had no response: a path that fails time after time is
+// out of use.
 func (e *Engine) timedOut(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
 	x.timeouts = min(x.timeouts+1, 255-1)
 	n.failing |= 1 << i
-	if x.timeouts >= 2 {
+	if x.timeouts >= deadTimeouts {
 		e.retire(p, i)
 	}
 }
@@ -244,7 +305,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		e.wake(p, x.probeAt)
 		return
 	}
-	x.retired, x.timeouts, x.loss = false, 0, 1<<16/32
+	x.retired, x.timeouts, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
 	x.need = min(2*x.need, 64)
 	p.net.live++
 	e.Stats.Revived++

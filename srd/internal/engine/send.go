@@ -205,7 +205,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 	k := l.at(seq)
 	if k.state == flying {
 		l.remove(&l.subs[k.path].list, seq)
-		f.p.flying--
+		e.landed(f.p, k.path)
 	} else {
 		l.remove(&l.lost, seq)
 	}
@@ -254,6 +254,9 @@ func (e *Engine) fail(p *peer, all bool) {
 				if k.state == settled {
 					continue
 				}
+				if k.state == flying {
+					e.landed(p, k.path)
+				}
 				if m := &e.messages[k.message]; m.parts {
 					e.cfg.Host.PartSettled(m.tag, int(s-m.first), Unresponsive)
 				}
@@ -273,7 +276,6 @@ func (e *Engine) fail(p *peer, all bool) {
 			e.unresponsive(f, f.head)
 		}
 	}
-	p.flying = 0
 	if all && p.state == greeting {
 		p.state = known
 	}

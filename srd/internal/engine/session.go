@@ -91,9 +91,10 @@ func (e *Engine) greet(p *peer) {
 	e.enqueue(p)
 }
 
-// helloTimeout is how long a greeting waits for its answer.
+// helloTimeout is how long a greeting waits for its answer: longer after each path had
+// one.
 func (e *Engine) helloTimeout(p *peer) time.Duration {
-	return min(4*e.cfg.MinTimeout<<min(p.hellos, 6), e.cfg.PeerTimeout/8)
+	return min(4*e.cfg.MinTimeout<<min(int(p.hellos)/e.cfg.Paths, 6), e.cfg.PeerTimeout/8)
 }
 
 // cookie is what a stranger has to show before anything is kept of it. It holds for
