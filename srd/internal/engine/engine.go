@@ -65,7 +65,8 @@ type Host interface {
 	Deliver(d *Delivery, owned bool) Verdict
 	// Drop gives memory from Room back.
 	Drop(b []byte)
-	// Settled tells what became of a message: once.
+	// Settled tells what became of a message: once. r is valid until it returns, as is
+	// Deliver's d.
 	Settled(r *Result)
 	// PartSettled tells it of each part of a message that was sent with Parts.
 	PartSettled(tag uint64, part int, s Status)
@@ -167,6 +168,7 @@ type Engine struct {
 	secret   wire.Key // of cookies
 	fragment int
 	peers    []*peer
+	chunk    []peer // that are no one's yet
 	free     []uint32
 	index    map[wire.Addr]uint32
 	sweep    int    // where the search for a peer to forget goes on
@@ -189,6 +191,9 @@ type Engine struct {
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made
 	Stats  Stats
+
+	result   Result // handed to the host; here, since it would escape elsewhere
+	delivery Delivery
 }
 
 // Stats count what happened.

@@ -28,6 +28,8 @@ type network struct {
 	paths    [MaxPaths]path
 	good     [32]uint8 // paths by which packets arrived, to be used again (REPS)
 	first, n uint8
+	subs     [MaxPaths]uint16 // last numbers of the peer's sub-flows
+	heard    uint16           // sub-flows of which there is one
 	rotation uint8
 	chosen   uint8
 	explored uint8
@@ -42,13 +44,14 @@ type network struct {
 }
 
 const (
-	fewestPaths  = 2
-	lossAge      = 512           // packets
-	lossSlack    = 3 << 16 / 100 // more than others lose, before a path is out of use
-	deadTimeouts = 4             // in a row, before a path is out of use
-	exploreEach  = 16            // packets, of which one takes any path
-	restAge      = time.Second
-	firstWindow  = 16
+	fewestPaths   = 2
+	lossAge       = 512           // packets
+	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
+	deadTimeouts  = 4             // in a row, before a path is out of use
+	exploreEach   = 16            // packets, of which one takes any path
+	restAge       = time.Second
+	firstWindow   = 16
+	spareNetworks = 64 // kept for the next peers
 )
 
 // network answers what is known of the way to a peer.
@@ -83,10 +86,13 @@ func (e *Engine) rest(p *peer) time.Duration {
 }
 
 func (e *Engine) releaseNetwork(p *peer) {
-	if p.net != nil {
-		e.networks = append(e.networks, p.net)
-		p.net = nil
+	if p.net == nil {
+		return
 	}
+	if len(e.networks) < spareNetworks {
+		e.networks = append(e.networks, p.net)
+	}
+	p.net = nil
 }
 
 // choose answers the path of the next packet: one by which a packet arrived lately, or

@@ -73,7 +73,6 @@ func TestGoodputUnderLoss(t *testing.T) {
 			return l
 		})
 		_, bytes := stream(w, 64, 8000, 100*time.Millisecond, 400*time.Millisecond)
-		t.Logf("loss %v: %+v window %d middle %v", loss, w.nodes[0].e.Stats, w.nodes[0].e.peers[0].net.window>>8, w.nodes[0].e.peers[0].net.middle)
 		return bytes
 	}
 	none := goodput(0)

@@ -54,7 +54,6 @@ type peer struct {
 	tx     [wire.Services]*txFlow
 	rx     [wire.Services]*rxFlow
 	net    *network
-	subs   [MaxPaths]uint16 // last numbers of the peer's sub-flows
 }
 
 // queue is a list of peers by their field next.
@@ -91,7 +90,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 		return nil
 	}
 	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	e.index[a] = slot
@@ -108,7 +107,11 @@ func (e *Engine) vacate() (uint32, bool) {
 		return s, true
 	}
 	if len(e.peers) < min(e.cfg.MaxPeers, mostPeers) {
-		e.peers = append(e.peers, &peer{timer: -1})
+		if len(e.chunk) == 0 { // of many, which fit together more tightly
+			e.chunk = make([]peer, 64)
+		}
+		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
+		e.peers[len(e.peers)-1].timer = -1
 		return uint32(len(e.peers) - 1), true
 	}
 	for range min(len(e.peers), 64) {

@@ -90,8 +90,8 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Beyond++
 		return
 	}
-	gap := int16(k.SubSeq-p.subs[k.SubFlow%MaxPaths]) > 1
-	p.subs[k.SubFlow%MaxPaths] = k.SubSeq
+	gap := e.network(p).gap(k.SubFlow%MaxPaths, k.SubSeq)
+	p.net.used = e.now
 	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
 	now := k.RespondNow || gap
 	switch {
@@ -117,6 +117,15 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.advanceBase(p, f)
 	}
 	e.respond(p, f, now)
+}
+
+// gap notes the number of a packet in its sub-flow, and tells whether one before it is
+// missing. Sub-flows hardly reorder.
+func (n *network) gap(path uint8, number uint16) bool {
+	gap := n.heard>>path&1 != 0 && int16(number-n.subs[path]) > 1
+	n.heard |= 1 << path
+	n.subs[path] = number
+	return gap
 }
 
 func (f *rxFlow) refuse(seq uint32) {
@@ -264,7 +273,8 @@ func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte, reliable bool) int {
 	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
 		return refusedHere
 	}
-	v := e.cfg.Host.Deliver(&Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}, false)
+	e.delivery = Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}
+	v := e.cfg.Host.Deliver(&e.delivery, false)
 	if v != Taken {
 		return e.refusal(v)
 	}
@@ -274,11 +284,11 @@ func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte, reliable bool) int {
 
 // complete delivers a message that was assembled.
 func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
-	d := Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
+	e.delivery = Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
 	a.bytes = nil
 	e.remove(f, a)
 	e.Stats.Delivered++
-	e.cfg.Host.Deliver(&d, true)
+	e.cfg.Host.Deliver(&e.delivery, true)
 }
 
 // release delivers the messages of an ordered flow of which all before have come; with

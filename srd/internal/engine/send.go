@@ -161,7 +161,8 @@ func (e *Engine) unqueue(f *txFlow, i uint32) {
 // finish tells what became of a message, and forgets it.
 func (e *Engine) finish(i uint32) {
 	m := &e.messages[i]
-	r := Result{Tag: m.tag, Status: Delivered, Parts: int(m.sent), Refused: int(m.refused)}
+	r := &e.result
+	*r = Result{Tag: m.tag, Status: Delivered, Parts: int(m.sent), Refused: int(m.refused)}
 	if m.reason != 0 && (m.refused > 0 || m.sent < m.count || m.reason == Unresponsive) {
 		r.Status, r.Part = m.reason, int(m.blame)
 	} else if m.reason == Sent {
@@ -169,7 +170,7 @@ func (e *Engine) finish(i uint32) {
 	}
 	f := m.flow
 	m.flow, m.next, e.unused = nil, e.unused, i
-	e.cfg.Host.Settled(&r)
+	e.cfg.Host.Settled(r)
 	e.settle(f)
 }
 

@@ -195,7 +195,9 @@ func (e *Engine) renew(p *peer, epoch, token uint64) {
 	p.epoch, p.remote, p.cookie = epoch, token, 0
 	p.theirs = line(epoch, token)
 	p.grant = uint16(e.cfg.First)
-	clear(p.subs[:])
+	if p.net != nil {
+		p.net.heard = 0
+	}
 	e.establish(p)
 }
 
