@@ -196,21 +196,20 @@ type Engine struct {
 	delivery Delivery
 }
 
-// Stats count what happened.
+// Stats count what happened; package srd says more of them.
 type Stats struct {
-	Sent, Received           uint64 // packets
-	Retransmitted            uint64
-	Probes, Timeouts         uint64
-	Responses                uint64 // that went alone
-	Duplicates, Beyond       uint64 // packets that arrived again, or past the window
-	Malformed, WrongToken    uint64 // from strangers, or worse
-	WrongSource, WrongCookie uint64
-	OldEpoch, Bogus          uint64
-	Resets, Challenges       uint64 // sent
-	Unanswered               uint64 // strangers beyond the rate
-	Delivered, Refused       uint64 // messages that arrived
-	Sessions, Forgotten      uint64
-	Retired, Revived         uint64 // paths
+	Sent, Received      uint64
+	Retransmitted       uint64
+	Timeouts, Probes    uint64
+	Responses           uint64
+	Duplicates, Beyond  uint64
+	Delivered, Refused  uint64
+	Sessions, Forgotten uint64
+	Retired, Revived    uint64
+
+	Malformed, WrongToken, WrongSource, WrongCookie uint64
+	OldEpoch, Bogus                                 uint64
+	Resets, Challenges, Unanswered                  uint64
 }
 
 // New makes an engine.

@@ -164,13 +164,8 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	k.state = lost
 	e.landed(f.p, k.path)
 	e.enqueue(f.p)
-	if f.service == Reporting && !k.cancel {
+	if f.service == Reporting { // the receiver is asked: what it has not got it refuses from now on
 		k.cancel = true
-		m := &e.messages[k.message]
-		if m.reason == 0 {
-			m.blame = seq - m.first
-		}
-		e.abort(k.message, Retransmit)
 	}
 }
 

@@ -27,9 +27,8 @@ func pathsFrom(w *world, f func(path int) *link) []*link {
 // stream keeps so many messages of a size under way until a time, and answers how long
 // each took that was settled after another time.
 func stream(w *world, n int, size int, since, until time.Duration) (took []time.Duration, bytes int) {
-	next := func() {}
 	var waiting []*letter
-	next = func() {
+	next := func() {
 		for len(waiting) < n && w.now < until {
 			waiting = append(waiting, w.model.post(w.nodes[0], 1, Reliable, 0, size))
 		}

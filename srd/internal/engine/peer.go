@@ -174,7 +174,6 @@ func (e *Engine) byToken(t uint64) *peer {
 
 // senders counts the peers that send now, among which receive memory is divided.
 type senders struct {
-	n    int
 	list []uint32
 	at   int
 }

@@ -222,6 +222,8 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 			status = NoQueue
 		case k.cancel && m.reason != 0:
 			status = m.reason
+		case k.cancel && f.service == Reporting:
+			status = Retransmit
 		}
 		if m.refused == 0 || seq-m.first < m.blame {
 			m.blame = seq - m.first

@@ -90,21 +90,19 @@ type link struct {
 
 // node is an endpoint and its driver.
 type node struct {
-	w       *world
-	id      int
-	e       *Engine
-	life    int           // of the engine
-	offset  time.Duration // of its clock
-	wakeSeq uint64
-	wakeAt  time.Duration
-	silent  bool
+	w      *world
+	id     int
+	e      *Engine
+	life   int           // of the engine
+	offset time.Duration // of its clock
+	wakeAt time.Duration
+	silent bool
 
-	rooms     int // bytes of memory that messages may have; -1 is any
-	used      int
-	refuse    float64
-	reply     func(d *Delivery)
-	later     []func()
-	crossings uint64
+	rooms  int // bytes of memory that messages may have; -1 is any
+	used   int
+	refuse float64
+	reply  func(d *Delivery)
+	later  []func()
 }
 
 func addrOf(i int) (a wire.Addr) {

@@ -1,0 +1,331 @@
+//go:build linux
+
+package srd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/srd"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const testTimeout = 30 * time.Second
+
+func ctxOf(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// pair opens endpoints at both ends of the wire.
+func pair(t testing.TB, cfg srd.Config) (a, b *srd.Endpoint) {
+	t.Helper()
+	lab.NoLeftovers(t)
+	es := lab.Require(t, 2)
+	return open(t, es[0], cfg), open(t, es[1], cfg)
+}
+
+func open(t testing.TB, e lab.Endpoint, cfg srd.Config) *srd.Endpoint {
+	t.Helper()
+	dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dev.Close()) })
+	cfg.PD, err = dev.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cfg.PD.Close()) })
+	cfg.GID, err = dev.FindGID(verbs.GIDQuery{Addr: e.Addr})
+	require.NoError(t, err)
+	ep, err := srd.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ep.Close()) })
+	return ep
+}
+
+func pattern(tag, n int) []byte {
+	b := make([]byte, max(n, 8))
+	for i := range b {
+		b[i] = byte(i*11 + i>>8 + tag)
+	}
+	binary.BigEndian.PutUint64(b, uint64(tag))
+	return b
+}
+
+// receiveOne takes a message.
+func receiveOne(t testing.TB, ep *srd.Endpoint) (srd.Message, []byte) {
+	t.Helper()
+	var ms [1]srd.Message
+	_, err := ep.Receive(ctxOf(t), ms[:])
+	require.NoError(t, err)
+	data := bytes.Clone(ms[0].Data)
+	ep.Release(ms[:]...)
+	return ms[0], data
+}
+
+// Messages of all lengths go by all services.
+func TestSend(t *testing.T) {
+	for _, key := range [][]byte{nil, []byte("0123456789abcdef")} {
+		t.Run(fmt.Sprintf("key %s", key), func(t *testing.T) {
+			a, b := pair(t, srd.Config{Key: key})
+			for service := srd.Reliable; service <= srd.Idempotent; service++ {
+				c := a.Context(b.Addr(), service)
+				for i, n := range []int{8, 1000, a.MaxPacket(), a.MaxPacket() + 1, 300000} {
+					if n > a.MaxPacket() && service >= srd.Unreliable {
+						require.ErrorIs(t, c.Send(ctxOf(t), make([]byte, n)), srd.ErrTooLong)
+						continue
+					}
+					want := pattern(i, n)
+					require.NoError(t, c.Send(ctxOf(t), want[:5], want[5:]), "service %d, %d bytes", service, n)
+					m, got := receiveOne(t, b)
+					require.True(t, bytes.Equal(want, got), "service %d, %d bytes: got %d", service, n, len(got))
+					require.Equal(t, a.Addr(), m.From)
+					require.Equal(t, service, m.Service)
+				}
+			}
+			require.NoError(t, b.Send(ctxOf(t), a.Addr(), []byte("back")))
+			_, got := receiveOne(t, a)
+			require.Equal(t, "back", string(got))
+		})
+	}
+}
+
+// stream posts n messages by a queue, with so many under way, and counts statuses.
+func stream(t testing.TB, q *srd.SendQueue, to srd.Addr, n, depth, size int) map[srd.Status]int {
+	t.Helper()
+	statuses := make(map[srd.Status]int)
+	var cs [64]srd.Completion
+	posted, done := 0, 0
+	for done < n {
+		var rs []srd.Request
+		for posted-done+len(rs) < depth && posted+len(rs) < n && len(rs) < 32 {
+			i := posted + len(rs)
+			rs = append(rs, srd.Request{ID: uint64(i), To: to, Data: [][]byte{pattern(i, size)}})
+		}
+		k, err := q.Post(rs...)
+		require.NoError(t, err)
+		posted += k
+		k, err = q.Wait(ctxOf(t), cs[:])
+		require.NoError(t, err)
+		for _, c := range cs[:k] {
+			statuses[c.Status]++
+		}
+		done += k
+	}
+	return statuses
+}
+
+// collect receives until ctx ends, and fails at what comes twice or changed.
+func collect(t testing.TB, ep *srd.Endpoint, ordered bool) (stop func() map[uint64]int) {
+	got := make(map[uint64]int)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		var ms [32]srd.Message
+		last := -1
+		for {
+			n, err := ep.Receive(ctx, ms[:])
+			if err != nil {
+				return
+			}
+			for _, m := range ms[:n] {
+				tag := binary.BigEndian.Uint64(m.Data)
+				if !bytes.Equal(m.Data, pattern(int(tag), len(m.Data))) {
+					t.Errorf("message %d came changed", tag)
+				}
+				if ordered && int(tag) <= last {
+					t.Errorf("message %d came after %d", tag, last)
+				}
+				last = int(tag)
+				got[tag]++
+			}
+			ep.Release(ms[:n]...)
+		}
+	}()
+	return func() map[uint64]int {
+		cancel()
+		wg.Wait()
+		for tag, n := range got {
+			if n != 1 {
+				t.Errorf("message %d came %d times", tag, n)
+			}
+		}
+		return got
+	}
+}
+
+// Nothing is lost, doubled or said wrongly on a wire that does all of it.
+func TestBadWire(t *testing.T) {
+	for _, service := range []srd.Service{srd.Reliable, srd.Ordered, srd.Reporting} {
+		t.Run(fmt.Sprint("service ", service), func(t *testing.T) {
+			a, b := pair(t, srd.Config{})
+			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05})
+			q, err := a.NewQueue(srd.QueueConfig{Service: service})
+			require.NoError(t, err)
+			stop := collect(t, b, service == srd.Ordered)
+			const n = 600
+			statuses := stream(t, q, b.Addr(), n, 64, 5000)
+			t.Logf("%v, %+v", statuses, a.Stats())
+			got := stop()
+			require.Equal(t, len(got), statuses[srd.Delivered])
+			if service == srd.Reporting {
+				require.Equal(t, n, statuses[srd.Delivered]+statuses[srd.Retransmit])
+				require.NotZero(t, statuses[srd.Retransmit])
+			} else {
+				require.Equal(t, n, statuses[srd.Delivered])
+				require.NotZero(t, a.Stats().Retransmitted)
+			}
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+// A receiver that takes nothing refuses what it has no memory for, and one that has no
+// such queue says so.
+func TestRefusals(t *testing.T) {
+	a, b := pair(t, srd.Config{Buffers: 1 << 16})
+	refused := 0
+	for i := range 100 {
+		switch err := a.Send(ctxOf(t), b.Addr(), pattern(i, 2000)); {
+		case err == nil:
+			require.Zero(t, refused)
+		default:
+			require.ErrorIs(t, err, srd.ErrRefused)
+			refused++
+		}
+	}
+	require.Equal(t, 100-32, refused)
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	_, err = q.Post(srd.Request{ID: 7, To: b.Addr(), Queue: 3, Data: [][]byte{make([]byte, 10000)}, Packets: true})
+	require.NoError(t, err)
+	var cs [1]srd.Completion
+	_, err = q.Wait(ctxOf(t), cs[:])
+	require.NoError(t, err)
+	require.Equal(t, srd.NoQueue, cs[0].Status)
+	require.Len(t, cs[0].Packets, 3)
+	require.Contains(t, cs[0].Packets, srd.NoQueue)
+	for range 32 {
+		receiveOne(t, b)
+	}
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), pattern(1, 2000)))
+}
+
+// A peer that is gone is unresponsive; its successor is another peer.
+func TestPeerGone(t *testing.T) {
+	lab.NoLeftovers(t)
+	es := lab.Require(t, 2)
+	a := open(t, es[0], srd.Config{PeerTimeout: 500 * time.Millisecond})
+	b := open(t, es[1], srd.Config{})
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, a.Send(ctxOf(t), b.Addr(), []byte("anybody?")), srd.ErrUnresponsive)
+	c := open(t, es[1], srd.Config{})
+	require.NoError(t, a.Send(ctxOf(t), c.Addr(), []byte("hello")))
+	ctx, cancel := context.WithTimeout(ctxOf(t), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.Send(ctx, b.Addr(), []byte("anybody?")), context.DeadlineExceeded)
+}
+
+// Many goroutines send and receive at once, by callback too.
+func TestGoroutines(t *testing.T) {
+	lab.NoLeftovers(t)
+	es := lab.Require(t, 2)
+	a := open(t, es[0], srd.Config{})
+	var mu sync.Mutex
+	got := make(map[uint64]int)
+	b := open(t, es[1], srd.Config{OnMessage: func(m *srd.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[binary.BigEndian.Uint64(m.Data)]++
+	}})
+	var wg sync.WaitGroup
+	const goroutines, each = 8, 30
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := range each {
+				if err := a.Send(ctxOf(t), b.Addr(), pattern(g*each+i, 100*i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got) == goroutines*each
+	}, testTimeout, time.Millisecond)
+	for tag, n := range got {
+		require.Equal(t, 1, n, "message %d", tag)
+	}
+}
+
+// All four paths are used, and a dead one does not show for long.
+func TestPaths(t *testing.T) {
+	lab.RequireTopology(t, "ecmp")
+	a, b := pair(t, srd.Config{Paths: 16})
+	stop := collect(t, b, false)
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	before, err := lab.PathPackets()
+	require.NoError(t, err)
+	stream(t, q, b.Addr(), 1000, 32, 1000)
+	after, err := lab.PathPackets()
+	require.NoError(t, err)
+	used := 0
+	for i := range after {
+		if after[i]-before[i] > 20 {
+			used++
+		}
+	}
+	t.Logf("packets by path: %v, then %v", before, after)
+	require.Equal(t, 4, used)
+	require.NoError(t, lab.Blackhole(1))
+	t.Cleanup(func() { require.NoError(t, lab.ClearPath(1)) })
+	stream(t, q, b.Addr(), 500, 32, 1000)
+	var took []time.Duration
+	for range 300 {
+		start := time.Now()
+		stream(t, q, b.Addr(), 1, 1, 64)
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	t.Logf("with a dead path: median %v, 99 %% %v; %+v", took[150], took[297], a.Stats())
+	require.Less(t, took[297], 100*time.Millisecond)
+	_ = stop
+}
+
+// net.PacketConn
+func TestPacketConn(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	ca, cb := a.PacketConn(srd.Ordered), b.PacketConn(srd.Ordered)
+	for i := range 20 {
+		n, err := ca.WriteTo(pattern(i, 100*i), cb.LocalAddr())
+		require.NoError(t, err)
+		require.Equal(t, max(8, 100*i), n)
+		buf := make([]byte, 5000)
+		n, from, err := cb.ReadFrom(buf)
+		require.NoError(t, err)
+		require.Equal(t, pattern(i, 100*i), buf[:n])
+		require.Equal(t, a.Addr(), from)
+	}
+	require.NoError(t, cb.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+	_, _, err := cb.ReadFrom(make([]byte, 10))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, cb.Close())
+	_, _, err = cb.ReadFrom(make([]byte, 10))
+	require.ErrorIs(t, err, net.ErrClosed)
+}
