@@ -170,11 +170,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
-		if !k.broken {
-			k.broken = true
-			ep.log.Warn("srd: path failed", "path", k.index, "err", wc.Err())
-		}
-		ep.service.Wake()
+		l.fails(k, wc.Err())
 		return
 	case tag&recvBit == 0:
 		l.sent(k, i)
@@ -260,7 +256,7 @@ func (ep *Endpoint) pump() {
 		l.post(k)
 		if !k.broken && (len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2) {
 			if err := l.repost(k); err != nil {
-				k.broken = true
+				l.fails(k, err)
 			}
 		}
 	}
@@ -328,12 +324,17 @@ func (l *links) post(k *link) {
 		return
 	}
 	if _, err := k.send.Post(); err != nil {
-		if !k.broken {
-			l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
-		}
-		k.broken = true
-		l.d.Wake(&l.ep.service)
+		l.fails(k, err)
 	}
+}
+
+// fails has a queue pair mended.
+func (l *links) fails(k *link, err error) {
+	if !k.broken {
+		k.broken = true
+		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
+	}
+	l.ep.wake(&l.ep.service)
 }
 
 // mend resets queue pairs that failed: Soft-RoCE gives one up when a datagram cannot be

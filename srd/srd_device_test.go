@@ -177,7 +177,11 @@ func TestBadWire(t *testing.T) {
 			stop := collect(t, b, service == srd.Ordered)
 			const n = 600
 			statuses := stream(t, q, b.Addr(), n, 64, 5000)
-			t.Logf("%v, %+v", statuses, a.Stats())
+			t.Logf("%v, %+v, peer %+v", statuses, a.Stats(), b.Stats())
+			if statuses[srd.Unresponsive] > 0 {
+				t.Logf("%+v", a.Peers())
+				t.Logf("%+v", b.Peers())
+			}
 			got := stop()
 			require.Equal(t, len(got), statuses[srd.Delivered])
 			if service == srd.Reporting {

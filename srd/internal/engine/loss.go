@@ -11,6 +11,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	p.grant = max(r.Grant, 1)
 	n := e.network(p)
 	n.pressure = r.Pressure
+	e.enqueue(p) // there may be room again, for any flow
 	f := p.tx[r.Service]
 	if f == nil {
 		e.Stats.Bogus++
@@ -88,7 +89,6 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	for i := range e.cfg.Paths {
 		e.overtaken(f, uint8(i))
 	}
-	e.enqueue(p)
 }
 
 // overtaken takes for lost what was sent by a path well before something that has

@@ -13,6 +13,7 @@ type model struct {
 	open    int // not settled, of senders that live
 	last    map[[5]int]int
 	results [8]int
+	patient bool // nobody is silent, restarts or is forgotten: no peer may be unresponsive
 }
 
 // letter is a message and its fate.
@@ -119,6 +120,11 @@ func (m *model) settled(n *node, r *Result) {
 	m.open--
 	m.results[r.Status]++
 	switch r.Status {
+	case Unresponsive:
+		if m.patient {
+			l.body = nil
+			t.Fatalf("message %d: the peer is said to be unresponsive, and is not: %+v, now %v", r.Tag, *l, m.w.now)
+		}
 	case Delivered:
 		if l.count == 0 && l.service != Ordered && l.receiverAtFirst == m.w.nodes[l.to].life {
 			t.Fatalf("message %d is said to be delivered, and was not", r.Tag)

@@ -56,7 +56,8 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 // make decides what a peer gets.
 func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	if p.state == greeting && e.now >= p.helloAt {
-		if e.unsettled(p) {
+		if e.unsettled(p) || p.wanted {
+			p.wanted = false
 			e.makeHello(p, k, o)
 			return true
 		}

@@ -39,6 +39,7 @@ type peer struct {
 	state     uint8
 	queued    bool
 	welcome   bool // is owed
+	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
 	carried   bool // a greeting carried data
 	echo      bool // is owed

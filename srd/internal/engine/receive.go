@@ -98,9 +98,6 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.has(t.Seq):
 		e.Stats.Duplicates++
 		now = true
-		if t.Cancel { // the message never ends, though this packet of it came
-			e.discard(f, t.Seq-t.Index)
-		}
 	default:
 		switch e.accept(p, f, t, k.Bytes) {
 		case dropped:

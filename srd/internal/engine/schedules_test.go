@@ -99,7 +99,7 @@ func schedule(t testing.TB, seed uint64) *world {
 			if some(0.2) {
 				l.burst = r.Float64() * 0.02
 			}
-			if some(0.1) {
+			if some(0.1) && path != 0 {
 				l.dead = true
 			}
 			if some(0.1) { // responses alone are lost
@@ -162,7 +162,9 @@ func schedule(t testing.TB, seed uint64) *world {
 			}
 		})
 	}
+	w.model.patient = cfg.MaxPeers == 0
 	if some(0.3) {
+		w.model.patient = false
 		at(func() {
 			n, back := pick(), uint64(0)
 			if cfg.Key == nil && some(0.3) { // cookies need no clock
@@ -173,6 +175,7 @@ func schedule(t testing.TB, seed uint64) *world {
 		})
 	}
 	if some(0.15) {
+		w.model.patient = false
 		at(func() {
 			n := pick()
 			n.silent = true
@@ -186,6 +189,7 @@ func schedule(t testing.TB, seed uint64) *world {
 	if some(0.2) {
 		at(func() {
 			n := pick()
+			w.model.patient = w.model.patient && cfg.Key == nil // greetings of the past may have met a predecessor
 			n.offset += time.Duration(r.Int64N(int64(10*time.Hour))) - 5*time.Hour
 			n.pump()
 		})

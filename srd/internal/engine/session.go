@@ -47,7 +47,12 @@ func (e *Engine) Receive(from Source, b []byte) {
 	case wire.Welcome:
 		e.onWelcome(p, k)
 	case wire.Flow:
-		if p.remote == 0 || k.Line != p.theirs {
+		if p.remote == 0 { // its Welcome was lost, and nobody here waits for it
+			p.wanted = true
+			e.greet(p)
+			return
+		}
+		if k.Line != p.theirs {
 			e.Stats.OldEpoch++
 			return
 		}
