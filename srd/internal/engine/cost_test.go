@@ -206,3 +206,41 @@ func TestManyNodes(t *testing.T) {
 	w.model.end()
 	require.Equal(t, len(w.model.sent), w.model.results[Delivered])
 }
+
+// Peers take turns, and so do the flows of one.
+func TestTurns(t *testing.T) {
+	a, _ := direct(Config{Paths: 1}, 0)
+	buf := make([]byte, 8192)
+	now := time.Millisecond
+	for i := 1; i < 3; i++ {
+		b, _ := direct(Config{Paths: 1}, i)
+		_, err := a.Send(b.cfg.Addr, Message{Len: 64})
+		require.NoError(t, err)
+		carry(a, b, now, buf)
+		now += time.Millisecond
+		carry(a, b, now, buf)
+	}
+	for _, p := range a.peers {
+		p.grant = wire.Window
+		a.network(p).window = largestWindow
+		for _, s := range []uint8{Ordered, Reliable} {
+			for range 50 {
+				_, err := a.Send(p.addr, Message{Len: 64, Service: s, Tag: uint64(s)})
+				require.NoError(t, err)
+			}
+		}
+	}
+	a.Advance(now)
+	peers, services := make(map[wire.Addr]int), make(map[uint64]int)
+	for range 32 {
+		var o Out
+		require.True(t, a.Next(buf, &o))
+		peers[o.To]++
+		services[o.Tag]++
+	}
+	require.Len(t, peers, 2)
+	for to, n := range peers {
+		require.Equal(t, 16, n, "peer %d", idOf(to))
+	}
+	require.Equal(t, 16, services[Ordered])
+}

@@ -185,7 +185,7 @@ func TestCongestion(t *testing.T) {
 		for _, l := range out[:slow] {
 			l.delay += 20 * time.Millisecond
 		}
-		stream(w, 64, 8000, 0, w.now+300*time.Millisecond)
+		stream(w, 64, 8000, 0, w.now+250*time.Millisecond)
 		return w.nodes[0].e.peers[0].net.window >> 8
 	}
 	none, one, three := window(0), window(1), window(3)
@@ -241,4 +241,16 @@ func TestOvertaken(t *testing.T) {
 	stream(w, 16, 64, 0, w.now+20*time.Millisecond)
 	require.Equal(t, again+1, e.Stats.Retransmitted)
 	require.Equal(t, timeouts, e.Stats.Timeouts)
+}
+
+// One path, no sub-flows: one timer, and loss is recovered all the same (claim 15).
+func TestOnePath(t *testing.T) {
+	w := newWorld(t, 1, 2, simple(1))
+	out := pathsFrom(w, limited)
+	out[0].loss = 0.05
+	took, _ := stream(w, 16, 3000, 0, 200*time.Millisecond)
+	require.Greater(t, len(took), 500)
+	e := w.nodes[0].e
+	require.NotZero(t, e.Stats.Retransmitted)
+	require.Zero(t, e.Stats.Retired)
 }
