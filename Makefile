@@ -45,14 +45,14 @@ SHORT ?= -short
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
+	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/...
 
 # Every rdma-core that is supported, and arm64.
 headers: setup
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/...
+DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./ci/lab ./cmd/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -90,6 +90,7 @@ device-%: $(LAB)
 	$(FOR) $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) ./examples/...
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(HOSTS_$*)
 else

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -369,4 +370,52 @@ func TestQueues(t *testing.T) {
 	}
 	_, err = other.Post(srd.Request{Context: b.Context(a.Addr(), srd.Ordered)})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
+// Everything that answers an error says ErrClosed after Close, which may be called twice;
+// calls that wait end.
+func TestClosed(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	var waits sync.WaitGroup
+	ended := func(f func() error) {
+		waits.Go(func() {
+			if err := f(); !errors.Is(err, verbs.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	receive := func() error { _, err := a.Receive(ctxOf(t), make([]srd.Message, 1)); return err }
+	wait := func() error { _, err := q.Wait(ctxOf(t), make([]srd.Completion, 1)); return err }
+	ended(receive)
+	ended(receive)
+	ended(wait)
+	nobody := b.Addr()
+	nobody.QPN += 1000
+	send := func() error { return a.Send(ctxOf(t), nobody, []byte("anybody?")) }
+	ended(send)
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, a.Close())
+	require.NoError(t, a.Close())
+	waits.Wait()
+	conn := a.PacketConn(srd.Reliable)
+	for name, call := range map[string]func() error{
+		"Receive": receive, "Wait": wait, "Send": send,
+		"Context.Send": func() error { return a.Context(b.Addr(), srd.Ordered).Send(ctxOf(t)) },
+		"NewQueue":     func() error { _, err := a.NewQueue(srd.QueueConfig{}); return err },
+		"Post":         func() error { _, err := q.Post(srd.Request{To: b.Addr()}); return err },
+	} {
+		require.ErrorIs(t, call(), verbs.ErrClosed, name)
+	}
+	for name, call := range map[string]func() error{
+		"ReadFrom":    func() error { _, _, err := conn.ReadFrom(nil); return err },
+		"WriteTo":     func() error { _, err := conn.WriteTo(nil, b.Addr()); return err },
+		"SetDeadline": func() error { return conn.SetDeadline(time.Time{}) },
+	} {
+		require.ErrorIs(t, call(), net.ErrClosed, name)
+	}
+	require.NoError(t, conn.Close())
+	require.NoError(t, q.Close())
 }
