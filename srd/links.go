@@ -161,6 +161,9 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	ep := l.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if ep.closed.Load() {
+		return
+	}
 	k := l.paths[tag>>40&0x3f]
 	if uint8(tag>>32) != k.life {
 		return // before a reset

@@ -32,6 +32,7 @@ type letter struct {
 	count           int // deliveries
 	status          Status
 	void            bool // its sender is gone
+	givenUp         bool // its bytes are the sender's again
 	parts           map[int]Status
 	receiverAtFirst int
 }

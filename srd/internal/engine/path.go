@@ -18,6 +18,7 @@ type path struct {
 	flying       uint16
 	timeouts     uint8 // in a row
 	need, got    uint8 // echoes before it is used again
+	silent       uint8 // probes in a row that had none
 	retired      bool
 	again        bool // the last probe had its echo
 	slow         bool // the last round trips took longer than they need
@@ -281,10 +282,10 @@ func (e *Engine) probeDue(p *peer) (uint8, bool) {
 			continue
 		}
 		if !x.again {
-			x.got = 0
+			x.got, x.silent = 0, min(x.silent+1, 3)
 		}
 		x.again = false
-		x.probeAt = e.now + 4*e.probeInterval(p)
+		x.probeAt = e.now + 4*e.probeInterval(p)<<x.silent
 		e.wake(p, x.probeAt)
 		return uint8(i), true
 	}
@@ -305,6 +306,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	x.got++
+	x.silent = 0
 	if x.got < x.need {
 		x.probeAt = e.now + e.probeInterval(p)/4
 		x.again = true

@@ -86,10 +86,6 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		p.rx[t.Service] = f
 	}
 	e.advanceFloor(p, f, t.Floor)
-	if int32(t.Seq-f.floor) >= wire.Window {
-		e.Stats.Beyond++
-		return
-	}
 	gap := e.network(p).gap(k.SubFlow%MaxPaths, k.SubSeq)
 	p.net.used = e.now
 	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now

@@ -241,3 +241,34 @@ func TestOrderedAfterSilence(t *testing.T) {
 	require.Equal(t, Refused, f.says(part(0), 0))
 	require.Len(t, f.got, 2)
 }
+
+// A response of packets that were never sent settles nothing; neither does one of those
+// that were settled long ago.
+func TestBogusResponses(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	p := a.e.peers[0]
+	w.links = func(int, int, int) *link { return &link{dead: true} }
+	l := w.model.post(a, 1, Reliable, 0, 64)
+	a.pump()
+	bogus := a.e.Stats.Bogus
+	respond := func(r wire.Response) {
+		r.Cumulative = true
+		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, HasResponse: true, Response: r}
+		b := make([]byte, wire.MaxHeaders)
+		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
+	}
+	nxt := p.tx[Reliable].nxt
+	respond(wire.Response{Base: nxt + 1})
+	respond(wire.Response{Base: nxt + 1<<30})
+	respond(wire.Response{Base: nxt - 1000})
+	require.Equal(t, bogus+3, a.e.Stats.Bogus)
+	respond(wire.Response{Base: nxt - 100})
+	respond(wire.Response{Base: nxt - 1, NSeen: 1, Seen: [wire.SeenWords]uint64{^uint64(1)}}) // all but the one that was sent
+	respond(wire.Response{Service: Idempotent, Base: 1})
+	require.Zero(t, l.status)
+	require.EqualValues(t, 1, p.flying)
+	l.count = 1 // as if
+	respond(wire.Response{Base: nxt})
+	require.Equal(t, Delivered, l.status)
+}

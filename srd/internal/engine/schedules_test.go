@@ -156,6 +156,7 @@ func schedule(t testing.TB, seed uint64) *world {
 					if from.life == l.life {
 						from.e.Advance(from.raw())
 						from.e.Cancel(l.handle)
+						l.givenUp = service != Idempotent
 						from.pump()
 					}
 				})

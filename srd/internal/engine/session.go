@@ -32,7 +32,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 	switch {
 	case p == nil:
 		e.Stats.WrongToken++
-		if k.Type == wire.Flow || k.Type == wire.Probe {
+		if k.Type == wire.Flow {
 			to := wire.Addr{GID: from.GID, QPN: from.QPN, QKey: e.cfg.Addr.QKey}
 			e.answerStranger(answer{to: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
 		}

@@ -171,6 +171,9 @@ func (n *node) pump() {
 			if all := n.w.model.bytes(o.Tag); o.Offset+o.Length > len(all) {
 				n.w.t.Fatalf("bytes %d to %d of message %d, which has %d: %+v", o.Offset, o.Offset+o.Length, o.Tag, len(all), n.e.out.Part)
 			}
+			if n.w.model.sent[o.Tag].givenUp {
+				n.w.t.Fatalf("message %d was given up, and its bytes are read", o.Tag)
+			}
 			packet = append(packet, n.w.model.bytes(o.Tag)[o.Offset:][:o.Length]...)
 		}
 		n.e.Seal(&o, packet[:o.Headers], packet[o.Headers:])

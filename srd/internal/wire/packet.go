@@ -221,6 +221,9 @@ func (p *Packet) Decode(b []byte) error {
 	p.Slot = be.Uint32(b[20:])
 	p.Line = be.Uint32(b[24:])
 	rest := b[HeaderLen:]
+	if p.Type == Flow && !p.HasResponse && !p.HasPart {
+		return ErrMalformed
+	}
 	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
 	if len(rest) < own || flags != 0 && (p.Type == Challenge || p.Type == Reset || p.Type == Probe || p.Type == Echo) {
 		return ErrMalformed

@@ -58,7 +58,7 @@ func random(r *rand.Rand) Packet {
 			s.Refused[i], s.NoQueue[i] = r.Uint64(), r.Uint64()
 		}
 	}
-	if p.HasPart = r.IntN(2) == 0; p.HasPart {
+	if p.HasPart = r.IntN(2) == 0 || p.Type == Flow && !p.HasResponse; p.HasPart {
 		s := &p.Part
 		*s = Part{Service: uint8(r.IntN(Services)), Cancel: r.IntN(4) == 0, Queue: uint16(r.Uint32()), Seq: r.Uint32(), Floor: r.Uint32(),
 			Total: r.Uint32N(10000), Fragment: uint16(1 + r.IntN(3000))}
@@ -155,6 +155,15 @@ func FuzzDecode(f *testing.F) {
 			require.Equal(t, b, encode(&p))
 		}
 	})
+}
+
+// A packet with nothing in it is none: what is refused is answered with no more bytes.
+func TestEmpty(t *testing.T) {
+	empty := Packet{Type: Flow}
+	require.Error(t, new(Packet).Decode(encode(&empty)))
+	flow := Packet{Type: Flow, HasResponse: true}
+	require.GreaterOrEqual(t, len(encode(&flow)), len(encode(&Packet{Type: Reset})))
+	require.GreaterOrEqual(t, len(encode(&Packet{Type: Hello})), len(encode(&Packet{Type: Challenge})))
 }
 
 // What goes in front of the bytes of a message fits.
