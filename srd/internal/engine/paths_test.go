@@ -254,3 +254,32 @@ func TestOnePath(t *testing.T) {
 	require.NotZero(t, e.Stats.Retransmitted)
 	require.Zero(t, e.Stats.Retired)
 }
+
+// What a reporting service loses is reported, part by part, and not sent again (claim 6).
+func TestReporting(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	lost := 0
+	l := &link{delay: 50 * time.Microsecond, lose: func(b []byte) bool {
+		if len(b) > 800 {
+			lost++
+		}
+		return len(b) > 800 && lost == 2
+	}}
+	w.links = func(int, int, int) *link { return l }
+	parts := make(map[int]Status)
+	m := w.model.post(a, 1, Reporting, 0, 2000)
+	m.parts = parts
+	a.e.messages[uint32(m.handle)].parts = true
+	a.pump()
+	w.run(w.now + 100*time.Millisecond)
+	require.Equal(t, Retransmit, m.status)
+	require.Zero(t, m.count)
+	require.Equal(t, map[int]Status{0: Delivered, 1: Retransmit, 2: Delivered}, parts)
+	again := w.model.post(a, 1, Reporting, 0, 2000)
+	a.pump()
+	w.run(w.now + 100*time.Millisecond)
+	require.Equal(t, Delivered, again.status)
+	w.run(w.now + 10*time.Second)
+	w.model.end()
+}
