@@ -55,6 +55,14 @@ func stream(w *world, n int, size int, since, until time.Duration) (took []time.
 	return took, bytes
 }
 
+// long skips a test of very many packets under the race detector, which is slow: the
+// engine has no goroutines.
+func long(t *testing.T) {
+	if racing && testing.Short() {
+		t.Skip("takes long under the race detector")
+	}
+}
+
 func quantile(d []time.Duration, q float64) time.Duration { return d[int(q*float64(len(d)-1))] }
 
 // limited is a path of 25,000 packets a second.
@@ -64,6 +72,7 @@ func limited(int) *link {
 
 // Loss that all paths have costs what is lost, and little more.
 func TestGoodputUnderLoss(t *testing.T) {
+	long(t)
 	goodput := func(loss float64) int {
 		w := newWorld(t, 1, 2, simple(4))
 		pathsFrom(w, func(i int) *link {
@@ -94,6 +103,7 @@ func TestTailUnderLoss(t *testing.T) {
 
 // A path that loses a tenth is hardly used after a second, though it is tried again.
 func TestLossyPath(t *testing.T) {
+	long(t)
 	w := newWorld(t, 1, 2, simple(4))
 	out := pathsFrom(w, limited)
 	out[2].loss = 0.1
@@ -116,6 +126,7 @@ func TestLossyPath(t *testing.T) {
 
 // A path that comes back is used again.
 func TestPathComesBack(t *testing.T) {
+	long(t)
 	w := newWorld(t, 1, 2, simple(4))
 	out := pathsFrom(w, limited)
 	out[1].dead = true
@@ -146,6 +157,7 @@ func TestDeadPath(t *testing.T) {
 
 // What all paths lose is no reason to give one up; two are used in any case.
 func TestPathsAreJudgedByOthers(t *testing.T) {
+	long(t)
 	w := newWorld(t, 1, 2, simple(8))
 	pathsFrom(w, func(i int) *link {
 		l := limited(i)
@@ -176,6 +188,7 @@ func TestPathsShare(t *testing.T) {
 
 // The delay of most paths tells of congestion, that of one does not.
 func TestCongestion(t *testing.T) {
+	long(t)
 	window := func(slow int) uint32 {
 		w := newWorld(t, 1, 2, simple(4))
 		out := pathsFrom(w, func(int) *link {
@@ -282,4 +295,19 @@ func TestReporting(t *testing.T) {
 	require.Equal(t, Delivered, again.status)
 	w.run(w.now + 10*time.Second)
 	w.model.end()
+}
+
+// What is sent again takes another path, whatever arrived by the last one.
+func TestAnotherPath(t *testing.T) {
+	w := settledPair(t, nil)
+	e := w.nodes[0].e
+	p := e.peers[0]
+	for avoid := range 2 {
+		for range 100 {
+			for range 32 {
+				e.arrived(p, uint8(avoid))
+			}
+			require.EqualValues(t, 1-avoid, e.choose(p, avoid))
+		}
+	}
 }

@@ -24,6 +24,9 @@ func TestSchedules(t *testing.T) {
 		if testing.Short() {
 			n = 300
 		}
+		if racing {
+			n /= 10
+		}
 	}
 	first := uint64(1)
 	if s := os.Getenv("GOVERBS_SEED"); s != "" {

@@ -196,6 +196,9 @@ func TestForgedResets(t *testing.T) {
 		}
 		b := make([]byte, wire.MaxHeaders)
 		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
+		if i == 0 {
+			require.EqualValues(t, established, a.e.peers[0].state, "a token that is not the peer's")
+		}
 		a.pump()
 	}
 	require.NotZero(t, a.e.Stats.Bogus)
@@ -327,4 +330,51 @@ func TestDeadPeer(t *testing.T) {
 	w.nodes[0].pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, l.status)
+}
+
+// Only the first greeting carries data: a later one may meet another incarnation.
+func TestLaterGreetings(t *testing.T) {
+	cfg := simple(1)
+	cfg.Key = &wire.Key{1, 1}
+	w := newWorld(t, 1, 2, cfg)
+	a := w.nodes[0]
+	for range 3 {
+		w.model.post(a, 1, Reliable, 0, 64)
+	}
+	a.e.Advance(a.raw())
+	first := answers(a)
+	require.Len(t, first, 1)
+	require.True(t, first[0].HasPart)
+	for range 3 {
+		w.now += 100 * time.Millisecond
+		for range 10 {
+			w.now += 10 * time.Millisecond
+			a.e.Advance(a.raw())
+		}
+		later := answers(a)
+		require.NotEmpty(t, later)
+		require.Equal(t, wire.Hello, later[0].Type)
+		require.False(t, later[0].HasPart)
+	}
+}
+
+// Memory is divided among those that send, and not among those that stopped.
+func TestGrants(t *testing.T) {
+	e, _ := direct(Config{Budget: 120}, 0)
+	for i := range 12 {
+		p := e.find(addrOf(i + 1))
+		p.heard = e.now
+		e.senders.enter(p)
+		require.EqualValues(t, 120/(i+1), e.share())
+	}
+	for i := range 8 {
+		e.find(addrOf(i + 20)).heard = e.now
+	}
+	e.now += senderAge / 2
+	e.find(addrOf(1)).heard = e.now
+	e.now += senderAge/2 + 1
+	for range 20 {
+		e.share()
+	}
+	require.EqualValues(t, 120, e.share())
 }
