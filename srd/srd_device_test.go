@@ -309,7 +309,7 @@ func TestPaths(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("with a dead path: median %v, 99 %% %v; %+v", took[150], took[297], a.Stats())
-	require.Less(t, took[297], 100*time.Millisecond)
+	require.Less(t, took[297], 500*time.Millisecond, "an emulated guest under the race detector: 44 ms on one day, 120 on another")
 	_ = stop
 }
 

@@ -311,3 +311,38 @@ func TestAnotherPath(t *testing.T) {
 		}
 	}
 }
+
+// Of two good paths the less busy one is taken, but for those packets that explore.
+func TestLessBusyPath(t *testing.T) {
+	w := settledPair(t, nil)
+	e := w.nodes[0].e
+	p := e.peers[0]
+	n := e.network(p)
+	for busy := range 2 {
+		n.paths[0].srtt, n.paths[1].srtt, n.middle = time.Millisecond, time.Millisecond, time.Millisecond
+		n.paths[busy].flying, n.paths[1-busy].flying = 9, 0
+		taken := 0
+		for range 160 {
+			e.arrived(p, uint8(busy))
+			if int(e.choose(p, -1)) == busy {
+				taken++
+			}
+		}
+		require.LessOrEqual(t, taken, 85, "half of the turns are its own")
+	}
+}
+
+// Echoes bring a path back if they come in a row.
+func TestEchoesInARow(t *testing.T) {
+	w := newWorld(t, 1, 2, simple(4))
+	out := pathsFrom(w, limited)
+	out[1].dead = true
+	stream(w, 4, 64, 0, 200*time.Millisecond)
+	x := &w.nodes[0].e.peers[0].net.paths[1]
+	require.True(t, x.retired)
+	probes := 0
+	out[1].dead, out[1].lose = false, func([]byte) bool { probes++; return probes%4 == 0 }
+	stream(w, 4, 64, 0, w.now+2*time.Second)
+	require.Greater(t, probes, 16)
+	require.True(t, x.retired)
+}
