@@ -341,7 +341,7 @@ func TestEchoesInARow(t *testing.T) {
 	x := &w.nodes[0].e.peers[0].net.paths[1]
 	require.True(t, x.retired)
 	probes := 0
-	out[1].dead, out[1].lose = false, func([]byte) bool { probes++; return probes%4 == 0 }
+	out[1].dead, out[1].lose = false, func([]byte) bool { probes++; return probes%2 == 0 }
 	stream(w, 4, 64, 0, w.now+2*time.Second)
 	require.Greater(t, probes, 16)
 	require.True(t, x.retired)
