@@ -344,5 +344,5 @@ func TestEchoesInARow(t *testing.T) {
 	out[1].dead, out[1].lose = false, func([]byte) bool { probes++; return probes%2 == 0 }
 	stream(w, 4, 64, 0, w.now+2*time.Second)
 	require.Greater(t, probes, 16)
-	require.True(t, x.retired)
+	require.Zero(t, w.nodes[0].e.Stats.Revived)
 }
