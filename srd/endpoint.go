@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -67,7 +68,7 @@ type Endpoint struct {
 	readers  sleepers
 	queues   map[*SendQueue]bool
 	main     *SendQueue
-	alarm    alarm
+	alarm    alarm.Alarm
 	failure  error
 
 	service verbs.Waiter // of serve
@@ -132,7 +133,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep.main = ep.newQueue(QueueConfig{})
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
-	ep.alarm.init(func() { ep.links.d.Wake(&ep.service) })
+	ep.alarm.Init(func() { ep.links.d.Wake(&ep.service) }, 20*time.Microsecond)
 	if err := l.begin(); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
@@ -225,6 +226,6 @@ func (ep *Endpoint) Close() error {
 	ep.stop()
 	ep.links.d.Wake(&ep.service)
 	ep.served.Wait()
-	ep.alarm.stop()
+	ep.alarm.Stop()
 	return ep.links.close()
 }

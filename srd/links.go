@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -263,8 +264,8 @@ func (ep *Endpoint) pump() {
 			}
 		}
 	}
-	if wait := ep.e.Wait(); wait < never/2 {
-		ep.alarm.set(now+wait, now)
+	if wait := ep.e.Wait(); wait < alarm.Never/2 {
+		ep.alarm.Set(now+wait, now)
 	}
 }
 

@@ -296,7 +296,7 @@ func TestPaths(t *testing.T) {
 			used++
 		}
 	}
-	t.Logf("packets by path: %v, then %v", before, after)
+	t.Logf("packets by path: %v, then %v; %+v", before, after, a.Peers())
 	require.Equal(t, 4, used)
 	require.NoError(t, lab.Blackhole(1))
 	t.Cleanup(func() { require.NoError(t, lab.ClearPath(1)) })
@@ -309,7 +309,7 @@ func TestPaths(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("with a dead path: median %v, 99 %% %v; %+v", took[150], took[297], a.Stats())
-	require.Less(t, took[297], 500*time.Millisecond, "an emulated guest under the race detector: 44 ms on one day, 120 on another")
+	require.Less(t, took[297], 100*time.Millisecond)
 	_ = stop
 }
 

@@ -32,9 +32,15 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 	}
 }
 
-// roundTrip is that of the path in the middle.
+// roundTrip is that of the path in the middle, of those that have been used.
 func (e *Engine) roundTrip(n *network) time.Duration {
-	return middle(n.paths[:e.cfg.Paths], func(x *path) time.Duration { return x.srtt })
+	unused := 0
+	for i := range e.cfg.Paths {
+		if n.paths[i].srtt == 0 {
+			unused++
+		}
+	}
+	return ranked(n.paths[:e.cfg.Paths], unused, func(x *path) time.Duration { return x.srtt })
 }
 
 // judge sets the window once a round trip. Packets that are lost here and there say

@@ -111,7 +111,10 @@ func TestOneResponsePerBatch(t *testing.T) {
 
 // Ten thousand peers that are idle cost no more than 512 bytes each.
 func TestIdlePeers(t *testing.T) {
-	const n = 10000
+	n := 10000
+	if racing && testing.Short() {
+		n = 6000
+	}
 	hub, q := direct(Config{Paths: 4, MaxPeers: 2 * n}, 0)
 	_ = q
 	heap := func() uint64 {
@@ -141,7 +144,7 @@ func TestIdlePeers(t *testing.T) {
 	require.Len(t, hub.peers, n)
 	require.Equal(t, n, hub.cfg.Host.(*quiet).delivered)
 	require.Equal(t, n, hub.cfg.Host.(*quiet).settled)
-	each := float64(heap()-before) / n
+	each := float64(heap()-before) / float64(n)
 	t.Logf("%.0f bytes a peer", each)
 	require.LessOrEqual(t, each, 512.0)
 	runtime.KeepAlive(hub)
@@ -167,7 +170,10 @@ func TestIncast(t *testing.T) {
 		}
 		w.nodes[i].pump()
 	}
-	const span = 300 * time.Millisecond
+	span := 300 * time.Millisecond
+	if racing && testing.Short() {
+		span = 150 * time.Millisecond
+	}
 	var again uint64
 	w.run(w.now + span)
 	bytes := 0
@@ -188,6 +194,9 @@ func TestManyNodes(t *testing.T) {
 	n := 10000
 	if testing.Short() {
 		n = 1000
+	}
+	if racing && testing.Short() {
+		n = 200
 	}
 	cfg := simple(4)
 	cfg.Key = &wire.Key{1, 2}

@@ -17,6 +17,10 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		e.Stats.Bogus++
 		return
 	}
+	if r.HasEcho {
+		delay := min(time.Duration(r.Delay)*time.Microsecond, e.cfg.PeerTimeout/64)
+		n.delay = max(delay, n.delay-n.delay/32)
+	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
 	var sentAt time.Duration
 	if echoed {
@@ -24,6 +28,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		rtt := age - time.Duration(r.Delay)*time.Microsecond
 		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
 			sentAt = e.now - age
+			n.newest = max(n.newest, sentAt)
 			e.sample(p, r.EchoPath, rtt)
 		}
 	}
@@ -84,7 +89,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		s := &l.subs[r.EchoPath]
 		s.newest = max(s.newest, sentAt)
 		s.armed, s.probed, s.backoff = e.now, false, 0
-		n.paths[r.EchoPath].timeouts = 0
+		n.paths[r.EchoPath].works()
 	}
 	for i := range e.cfg.Paths {
 		e.overtaken(f, uint8(i))
@@ -114,16 +119,19 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 }
 
 // timeout is how long a sub-flow waits for a response: first for one packet to be sent
-// again, which may be the last of a message, then for all of them.
+// again, which may be the last of a message, then for all of them. It is as long as round
+// trips vary, and as the peer lets responses wait (RFC 6298, RFC 8985).
 func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
-	x := &e.network(p).paths[path]
+	n := e.network(p)
+	x := &n.paths[path]
 	if x.srtt == 0 {
-		return 5 * e.cfg.MinTimeout << min(s.backoff, 6)
+		return max(5*e.cfg.MinTimeout, 4*n.middle) << min(s.backoff, 6)
 	}
+	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
 	if !s.probed {
-		return max(2*x.srtt, e.cfg.MinTimeout) + e.cfg.AckDelay
+		t = max(t, 2*x.srtt)
 	}
-	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout) + e.cfg.AckDelay
+	t += max(e.cfg.AckDelay, n.delay)
 	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
 }
 
@@ -158,8 +166,11 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 		s.backoff = min(s.backoff+1, 10)
 	}
 	s.probed = true
+	sent := f.live.ring[s.head].sent
 	e.lose(f, f.live.number(f, s.head))
-	e.missed(f.p, path)
+	if e.network(f.p).newest > sent { // others work meanwhile
+		e.missed(f.p, path)
+	}
 	for all && f.live != nil && !s.empty() {
 		e.lose(f, f.live.number(f, s.head))
 	}

@@ -8,12 +8,13 @@ import (
 
 // model is what users of the engines know, and may rely on.
 type model struct {
-	w       *world
-	sent    []*letter
-	open    int // not settled, of senders that live
-	last    map[[5]int]int
-	results [8]int
-	patient bool // nobody is silent, restarts or is forgotten: no peer may be unresponsive
+	w         *world
+	sent      []*letter
+	open      int // not settled, of senders that live
+	last      map[[5]int]int
+	results   [8]int
+	onSettled func(l *letter)
+	patient   bool // nobody is silent, restarts or is forgotten: no peer may be unresponsive
 }
 
 // letter is a message and its fate.
@@ -38,6 +39,15 @@ type letter struct {
 }
 
 const shortest = 8
+
+// quiet notes a message that is sent past post, which nobody waits for.
+func (m *model) quiet(from, to int) int {
+	n := m.w.nodes[from]
+	l := &letter{tag: len(m.sent), from: from, to: to, life: n.life, size: shortest, sentAt: m.w.now, receiverAtFirst: m.w.nodes[to].life}
+	m.sent = append(m.sent, l)
+	m.open++
+	return l.tag
+}
 
 // post sends a message.
 func (m *model) post(n *node, to int, service uint8, queue uint16, size int) *letter {
@@ -120,6 +130,9 @@ func (m *model) settled(n *node, r *Result) {
 	l.status, l.settle = r.Status, m.w.now
 	m.open--
 	m.results[r.Status]++
+	if m.onSettled != nil {
+		defer m.onSettled(l)
+	}
 	switch r.Status {
 	case Unresponsive:
 		if m.patient {

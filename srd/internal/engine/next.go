@@ -35,12 +35,16 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		k := &e.out
 		k.HasPart, k.HasResponse, k.RespondNow = false, false, false
 		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
+		k.Heard = 0
 		if !e.make(p, k, o) {
 			e.dequeue()
 			p.burst = 0
 			continue
 		}
 		k.SubFlow = o.Path
+		if p.net != nil {
+			k.Heard, p.net.came = p.net.came, 0
+		}
 		o.Headers = k.Encode(b)
 		e.Stats.Sent++
 		if p.burst++; p.burst >= turnLength {
@@ -84,6 +88,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	case e.owesResponse(p):
 		k.Type, o.Path = wire.Flow, e.answerPath(p)
 		e.attach(p, k, 0)
+		e.owes(p, o.Path)
 		e.Stats.Responses++
 	default:
 		return false
@@ -115,12 +120,11 @@ func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	}
 }
 
-// answerPath takes paths in turn: nothing tells the sender of a response whether it
-// arrived.
+// answerPath takes paths in turn, but for those by which the peer heard nothing lately.
 func (e *Engine) answerPath(p *peer) uint8 {
 	for range e.cfg.Paths {
 		p.path = (p.path + 1) % uint8(e.cfg.Paths)
-		if p.net == nil || !p.net.paths[p.path].retired {
+		if p.net == nil || p.net.paths[p.path].sound() {
 			break
 		}
 	}

@@ -10,15 +10,19 @@ import (
 type path struct {
 	srtt, rttvar time.Duration
 	least        time.Duration // round trip
-	probeAt      time.Duration // of a retired path
+	probeAt      time.Duration // of a path that is not sound
+	probedAt     time.Duration
 	sent         uint64
 	subSeq       uint16
 	samples      uint16 // packets of which it is known whether they arrived
 	missed       uint16 // and did not; both are halved now and then
 	flying       uint16
+	owedSince    time.Duration
+	owed         uint8 // responses that went by it since the peer named it last
 	timeouts     uint8 // in a row
 	need, got    uint8 // echoes before it is used again
 	silent       uint8 // probes in a row that had none
+	suspect      bool  // something of it was not answered: it is probed before it carries more
 	retired      bool
 	again        bool // the last probe had its echo
 	slow         bool // the last round trips took longer than they need
@@ -31,6 +35,7 @@ type network struct {
 	first, n uint8
 	subs     [MaxPaths]uint16 // last numbers of the peer's sub-flows
 	heard    uint16           // sub-flows of which there is one
+	came     uint16           // sub-flows by which something came since the last packet there
 	rotation uint8
 	chosen   uint8
 	explored uint8
@@ -41,6 +46,9 @@ type network struct {
 	judgeAt  time.Duration
 	used     time.Duration
 	middle   time.Duration // round trip of the path in the middle
+	probeAt  time.Duration // of any path: they are not all probed at once
+	newest   time.Duration // when something was sent that came to its end
+	delay    time.Duration // that the peer's responses have of themselves, at most
 	failing  uint16        // paths that timed out since the window was judged
 }
 
@@ -48,7 +56,8 @@ const (
 	fewestPaths   = 2
 	lossAge       = 512           // packets
 	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
-	deadTimeouts  = 4             // in a row, before a path is out of use
+	deadProbes    = 3             // in a row without an echo, before a path is out of use
+	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
 	exploreEach   = 16            // packets, of which one takes any path
 	restAge       = time.Second
 	firstWindow   = 16
@@ -113,7 +122,7 @@ func (e *Engine) choose(p *peer, avoid int) uint8 {
 		c := n.good[n.first%uint8(len(n.good))]
 		n.first++
 		n.n--
-		if x := &n.paths[c]; !x.retired && int(c) != avoid {
+		if x := &n.paths[c]; x.sound() && int(c) != avoid {
 			if works && n.paths[next].load() < x.load() {
 				return next
 			}
@@ -123,28 +132,25 @@ func (e *Engine) choose(p *peer, avoid int) uint8 {
 	return next
 }
 
-// explore answers a path in turn that may be silent, but not one that has been so time
-// after time: that is tried by the clock.
+// explore answers a path in turn, however busy.
 func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 	for range e.cfg.Paths {
 		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
-		x := &n.paths[n.explored]
-		switch {
-		case x.retired || int(n.explored) == avoid:
-		case x.timeouts < deadTimeouts:
-			return n.explored, true
-		case e.now >= x.probeAt:
-			x.probeAt = e.now + 50*e.cfg.MinTimeout
+		if n.paths[n.explored].sound() && int(n.explored) != avoid {
 			return n.explored, true
 		}
 	}
 	return 0, false
 }
 
+// sound tells whether a path may carry messages.
+func (x *path) sound() bool { return !x.retired && !x.suspect }
+
 // load is about how long a packet by this path would take.
 func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
 
-// inTurn answers the next path, and whether there was a response to what it carried last.
+// inTurn answers the next path, and whether it is sound: of what others are not, one that
+// is in use.
 func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 	paths := uint8(e.cfg.Paths)
 	other := uint8(max(avoid, 0)) // perhaps the only one
@@ -154,7 +160,7 @@ func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 		if x.retired || int(n.rotation) == avoid {
 			continue
 		}
-		if other = n.rotation; x.timeouts == 0 {
+		if other = n.rotation; x.sound() {
 			return other, true
 		}
 	}
@@ -178,7 +184,7 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
 	x.count(0)
-	x.timeouts = 0
+	x.works()
 	if !x.retired && x.srtt <= 2*n.middle && n.n < uint8(len(n.good)) {
 		n.good[(n.first+n.n)%uint8(len(n.good))] = i
 		n.n++
@@ -198,11 +204,11 @@ func (e *Engine) missed(p *peer, i uint8) {
 
 // median is the loss of the path in the middle.
 func (e *Engine) median(n *network) uint32 {
-	return middle(n.paths[:e.cfg.Paths], func(x *path) uint32 { return x.loss() })
+	return ranked(n.paths[:e.cfg.Paths], 0, func(x *path) uint32 { return x.loss() })
 }
 
-// middle answers the lower median of what paths have.
-func middle[T uint32 | time.Duration](paths []path, of func(*path) T) T {
+// ranked answers the lower median of what paths have, of all but the least ones.
+func ranked[T uint32 | time.Duration](paths []path, without int, of func(*path) T) T {
 	var sorted [MaxPaths]T
 	for i := range paths {
 		v, j := of(&paths[i]), i
@@ -211,18 +217,57 @@ func middle[T uint32 | time.Duration](paths []path, of func(*path) T) T {
 		}
 		sorted[j] = v
 	}
-	return sorted[(len(paths)-1)/2]
+	return sorted[min(without+(max(len(paths)-without, 1)-1)/2, len(paths)-1)]
 }
 
-// timedOut notes that a sub-flow had no response: a path that fails time after time is
-// out of use.
+// timedOut notes that a sub-flow had no response: it is found out by probes what that
+// means, while messages take other paths.
 func (e *Engine) timedOut(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
 	x.timeouts = min(x.timeouts+1, 255-1)
 	n.failing |= 1 << i
-	if x.timeouts >= deadTimeouts {
-		e.retire(p, i)
+	e.suspect(p, x)
+}
+
+func (e *Engine) suspect(p *peer, x *path) {
+	if x.suspect || x.retired {
+		return
+	}
+	x.suspect, x.again, x.silent = true, true, 0
+	x.probeAt = e.now
+	e.wake(p, e.now)
+	e.enqueue(p)
+}
+
+// works notes that something came back by a path.
+func (x *path) works() { x.timeouts, x.suspect = 0, false }
+
+// owes notes that a response went by a path alone: nothing answers to it but what the
+// peer says it has heard.
+func (e *Engine) owes(p *peer, i uint8) {
+	if p.net == nil {
+		return
+	}
+	x := &p.net.paths[i]
+	if x.owed == 0 {
+		x.owedSince = e.now
+	}
+	x.owed = min(x.owed+1, 255-1)
+	if x.owed >= mostOwed && e.now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
+		e.suspect(p, x)
+	}
+}
+
+// named notes by which paths the peer says it heard this side.
+func (e *Engine) named(p *peer, paths uint16) {
+	if p.net == nil {
+		return
+	}
+	for i := range e.cfg.Paths {
+		if paths>>i&1 != 0 {
+			p.net.paths[i].owed = 0
+		}
 	}
 }
 
@@ -235,7 +280,7 @@ func (e *Engine) retire(p *peer, i uint8) {
 	}
 	e.Stats.Retired++
 	n.live--
-	x.retired, x.again, x.got = true, false, 0
+	x.retired, x.suspect, x.again, x.got = true, false, false, 0
 	x.probeAt = e.now + e.probeInterval(p)
 	for _, f := range p.tx { // what went by it need not wait for the timer
 		if f == nil {
@@ -248,45 +293,59 @@ func (e *Engine) retire(p *peer, i uint8) {
 	e.wake(p, x.probeAt)
 }
 
-func (e *Engine) probeInterval(p *peer) time.Duration { return 4 * e.cfg.MinTimeout }
+// probeInterval is long enough for an echo, as far as round trips are known: a slow
+// machine is not to be taken for many dead paths.
+func (e *Engine) probeInterval(p *peer) time.Duration {
+	if m := e.network(p).middle; m > 0 {
+		return max(4*e.cfg.MinTimeout, 4*m)
+	}
+	return 20 * e.cfg.MinTimeout
+}
 
 // probe answers when a retired path is to be tried next.
 func (e *Engine) probe(p *peer) time.Duration {
 	n := p.net
 	next := never
-	if n == nil || int(n.live) == e.cfg.Paths {
+	if n == nil {
 		return next
 	}
 	for i := range e.cfg.Paths {
-		if x := &n.paths[i]; x.retired {
-			if e.now >= x.probeAt {
-				e.enqueue(p)
-			} else {
-				next = min(next, x.probeAt)
-			}
+		if x := &n.paths[i]; !x.sound() {
+			next = min(next, max(x.probeAt, n.probeAt))
 		}
+	}
+	if e.now >= next {
+		e.enqueue(p)
+		next = never
 	}
 	return next
 }
 
-// probeDue answers a retired path that is to be tried now. An echo that does not come
-// has it begin again.
+// probeDue answers a path that is to be tried now. An echo that does not come has a
+// retired path begin again; a suspect one is retired when several do not.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
-	if n == nil || int(n.live) == e.cfg.Paths {
+	if n == nil || e.now < n.probeAt {
 		return 0, false
 	}
 	for i := range e.cfg.Paths {
 		x := &n.paths[i]
-		if !x.retired || e.now < x.probeAt {
+		if x.sound() || e.now < x.probeAt {
 			continue
 		}
-		if !x.again {
-			x.got, x.silent = 0, min(x.silent+1, 3)
+		if !x.again && n.newest > x.probedAt { // others overtook the probe
+			if x.got, x.silent = 0, min(x.silent+1, 3); x.suspect && x.silent >= deadProbes {
+				e.retire(p, uint8(i))
+			}
 		}
+		x.probedAt = e.now
 		x.again = false
-		x.probeAt = e.now + 4*e.probeInterval(p)<<x.silent
-		e.wake(p, x.probeAt)
+		x.probeAt = e.now + e.probeInterval(p)<<x.silent
+		if x.retired {
+			x.probeAt += 3 * e.probeInterval(p) << x.silent
+		}
+		n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
+		e.wake(p, n.probeAt)
 		return uint8(i), true
 	}
 	return 0, false
@@ -301,8 +360,15 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	p.heard = e.now
+	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
+		e.sample(p, i, rtt)
+	}
 	x := &p.net.paths[i]
 	if !x.retired {
+		n := p.net
+		n.newest = max(n.newest, e.now-min(e.now, time.Duration(e.stamp()-k.Echo.Stamp)*time.Microsecond))
+		x.works()
+		x.owed = 0
 		return
 	}
 	x.got++
@@ -313,7 +379,8 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		e.wake(p, x.probeAt)
 		return
 	}
-	x.retired, x.timeouts, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
+	x.retired, x.owed, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
+	x.works()
 	x.need = min(2*x.need, 64)
 	p.net.live++
 	e.Stats.Revived++

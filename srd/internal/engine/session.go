@@ -76,6 +76,8 @@ func line(epoch, token uint64) uint32 {
 
 // onFlow takes what an established session brought.
 func (e *Engine) onFlow(p *peer, k *wire.Packet) {
+	e.named(p, k.Heard)
+	e.network(p).came |= 1 << (k.SubFlow % MaxPaths)
 	if k.HasResponse {
 		e.onResponse(p, &k.Response)
 	}

@@ -2,7 +2,7 @@
 // decoders. All numbers are big endian.
 //
 //	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
-//	              number in the sub-flow 2 | 0 2 | sender's slot 4 | line 4
+//	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
 //	greeting  64: of a Hello
 //	welcome   24, challenge 16, reset 8, echo 8: of packets of that type
 //	response  24 and its masks, if the flags say so: what arrived of a packet flow
@@ -82,6 +82,7 @@ type Packet struct {
 	RespondNow bool   // the sender waits for the response
 	SubFlow    uint8  // by which it came: a path
 	SubSeq     uint16 // its number in the sub-flow
+	Heard      uint16 // bit i: something came by the receiver's path i since the sender's last packet
 	Slot       uint32 // of the sender, for a Reset
 	Line       uint32 // tells the sender's packets from those of its predecessors
 	Token      uint64 // that the receiver gave out; 0 in a Hello
@@ -172,7 +173,7 @@ func (p *Packet) Encode(b []byte) int {
 	be.PutUint64(b[4:], p.Token)
 	be.PutUint32(b[12:], p.Stamp)
 	be.PutUint16(b[16:], p.SubSeq)
-	be.PutUint16(b[18:], 0)
+	be.PutUint16(b[18:], p.Heard)
 	be.PutUint32(b[20:], p.Slot)
 	be.PutUint32(b[24:], p.Line)
 	n := HeaderLen
@@ -210,14 +211,14 @@ func (p *Packet) Decode(b []byte) error {
 	}
 	p.Type = Type(b[0] & 15)
 	flags := b[1]
-	if p.Type == 0 || p.Type >= typeEnd || flags >= flagEnd || b[3] != 0 || b[18] != 0 || b[19] != 0 {
+	if p.Type == 0 || p.Type >= typeEnd || flags >= flagEnd || b[3] != 0 {
 		return ErrMalformed
 	}
 	p.HasResponse, p.HasPart, p.RespondNow = flags&hasResponse != 0, flags&hasPart != 0, flags&respondNow != 0
 	p.SubFlow = b[2]
 	p.Token = be.Uint64(b[4:])
 	p.Stamp = be.Uint32(b[12:])
-	p.SubSeq = be.Uint16(b[16:])
+	p.SubSeq, p.Heard = be.Uint16(b[16:]), be.Uint16(b[18:])
 	p.Slot = be.Uint32(b[20:])
 	p.Line = be.Uint32(b[24:])
 	rest := b[HeaderLen:]
