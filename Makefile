@@ -123,6 +123,11 @@ ifneq ($(findstring lockoffload,$(SUITE)),)
 bench: PACKAGES += redis-tools
 endif
 
+# What srd stands beside: fi_pingpong.
+ifneq ($(findstring srd,$(SUITE)),)
+bench: PACKAGES += libfabric-bin
+endif
+
 bench: $(LAB)
 	GO='$(GO)' SUITE='$(SUITE)' KERNEL='$(KERNEL)' sh ci/bench.sh
 

@@ -45,6 +45,10 @@ type Config struct {
 	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us
 	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
 
+	// Monitor is the path of a unix socket at which the endpoint tells what it knows of
+	// its peers and paths, to "rdmactl srd" for instance; empty means none.
+	Monitor string
+
 	Log *slog.Logger
 }
 
@@ -137,6 +141,12 @@ func Open(cfg Config) (*Endpoint, error) {
 	if err := l.begin(); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+	}
+	if cfg.Monitor != "" {
+		if err := ep.monitor(ctx, cfg.Monitor); err != nil {
+			stop()
+			return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+		}
 	}
 	ep.served.Add(2)
 	go ep.serve(ctx)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -298,18 +299,23 @@ func TestPaths(t *testing.T) {
 	}
 	t.Logf("packets by path: %v, then %v; %+v", before, after, a.Peers())
 	require.Equal(t, 4, used)
+	oneByOne := func() (median, p99 time.Duration) {
+		var took []time.Duration
+		for range 300 {
+			start := time.Now()
+			stream(t, q, b.Addr(), 1, 1, 64)
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		return took[150], took[297]
+	}
+	healthy, healthyLate := oneByOne()
 	require.NoError(t, lab.Blackhole(1))
 	t.Cleanup(func() { require.NoError(t, lab.ClearPath(1)) })
 	stream(t, q, b.Addr(), 500, 32, 1000)
-	var took []time.Duration
-	for range 300 {
-		start := time.Now()
-		stream(t, q, b.Addr(), 1, 1, 64)
-		took = append(took, time.Since(start))
-	}
-	slices.Sort(took)
-	t.Logf("with a dead path: median %v, 99 %% %v; %+v", took[150], took[297], a.Stats())
-	require.Less(t, took[297], 100*time.Millisecond)
+	dead, deadLate := oneByOne()
+	t.Logf("median %v, 99 %% %v; with a dead path %v and %v; %+v", healthy, healthyLate, dead, deadLate, a.Stats())
+	require.Less(t, deadLate, 2*healthyLate+20*time.Millisecond, "by how fast this guest is just then")
 	_ = stop
 }
 
@@ -370,6 +376,27 @@ func TestQueues(t *testing.T) {
 	}
 	_, err = other.Post(srd.Request{Context: b.Context(a.Addr(), srd.Ordered)})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
+// An endpoint tells of its peers and paths at a unix socket, while it is open.
+func TestMonitor(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "srd.sock")
+	lab.NoLeftovers(t)
+	es := lab.Require(t, 2)
+	a := open(t, es[0], srd.Config{Monitor: socket, Paths: 3})
+	b := open(t, es[1], srd.Config{})
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	r, err := srd.ReadReport(ctxOf(t), socket)
+	require.NoError(t, err)
+	require.Equal(t, a.Addr().String(), r.Addr)
+	require.Equal(t, os.Getpid(), r.PID)
+	require.NotZero(t, r.Stats.Sent)
+	require.Len(t, r.Peers, 1)
+	require.Equal(t, b.Addr().String(), r.Peers[0].Addr)
+	require.Len(t, r.Peers[0].Paths, 3)
+	require.NoError(t, a.Close())
+	_, err = srd.ReadReport(ctxOf(t), socket)
+	require.Error(t, err)
 }
 
 // Everything that answers an error says ErrClosed after Close, which may be called twice;

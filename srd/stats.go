@@ -35,7 +35,7 @@ func (ep *Endpoint) Stats() Stats {
 
 // PeerStats tell of a peer.
 type PeerStats struct {
-	Addr        Addr
+	Addr        Addr `json:"-"`
 	Established bool
 	UnderWay    int // packets that were sent and not answered
 	Window      int // how many may be, as the network allows; 0 while it is idle
@@ -49,7 +49,7 @@ type PathStats struct {
 	Loss             float64       // share of the last packets
 	Sent             uint64
 	UnderWay         int
-	Retired          bool // out of use, and probed
+	Suspect, Retired bool // out of use, and probed; the latter for long
 }
 
 // Peers answers what is known of all peers. It allocates.

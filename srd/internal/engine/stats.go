@@ -22,7 +22,7 @@ type PathStats struct {
 	Loss             float64 // of the last packets
 	Sent             uint64
 	UnderWay         int
-	Retired          bool
+	Suspect, Retired bool
 }
 
 // Peers calls a function for each peer, of which it keeps nothing.
@@ -37,7 +37,7 @@ func (e *Engine) Peers(f func(*PeerStats)) {
 			s.Window = int(n.window >> 8)
 			for i := range n.paths[:e.cfg.Paths] {
 				x := &n.paths[i]
-				s.Paths = append(s.Paths, PathStats{RoundTrip: x.srtt, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Retired: x.retired})
+				s.Paths = append(s.Paths, PathStats{RoundTrip: x.srtt, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
 			}
 		}
 		f(&s)

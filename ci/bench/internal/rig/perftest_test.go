@@ -1,11 +1,9 @@
-package verbs
+package rig
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 )
 
 const latencyOutput = `
@@ -21,33 +19,17 @@ const bandwidthOutput = `
 `
 
 func TestPerftestTables(t *testing.T) {
-	v, err := parsePerftest([]byte(latencyOutput), latTypical)
+	v, err := parsePerftest([]byte(latencyOutput), LatTypical)
 	require.NoError(t, err)
 	require.Equal(t, 172.53, v)
-	v, err = parsePerftest([]byte(bandwidthOutput), bwAverage)
+	v, err = parsePerftest([]byte(bandwidthOutput), BWAverage)
 	require.NoError(t, err)
 	require.Equal(t, 11.90, v)
-	v, err = parsePerftest([]byte(bandwidthOutput), bwRate)
+	v, err = parsePerftest([]byte(bandwidthOutput), BWRate)
 	require.NoError(t, err)
 	require.Equal(t, 0.00019, v)
 	for _, bad := range []string{"", "#bytes", "#bytes\n1 2\n", "Couldn't connect to 10.77.0.2:18515"} {
-		_, err := parsePerftest([]byte(bad), latTypical)
+		_, err := parsePerftest([]byte(bad), LatTypical)
 		require.Error(t, err, bad)
 	}
-}
-
-// Both programs get the same flags, and each combination of waiting and posting
-// is a row of its own.
-func TestBandwidthRows(t *testing.T) {
-	var names []string
-	for _, b := range bandwidths(harness.Env{Clock: harness.Instructions}) {
-		require.Equal(t, ">= 0.97", b.Figures[0].Target.String(), b.Name)
-		require.Equal(t, harness.Both, b.Judged, b.Name)
-		names = append(names, b.Name)
-	}
-	require.ElementsMatch(t, []string{
-		"write_bw_64KiB_poll_single", "write_bw_64KiB_poll_list",
-		"send_ud_rate_1KiB_poll_single", "send_ud_rate_1KiB_poll_list", "send_ud_rate_1KiB_event_single", "send_ud_rate_1KiB_event_list",
-		"read_bw_64KiB_poll_single", "read_bw_64KiB_event_single",
-	}, names)
 }

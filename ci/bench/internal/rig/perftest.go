@@ -1,4 +1,4 @@
-package verbs
+package rig
 
 import (
 	"context"
@@ -8,24 +8,23 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
-	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// perftest runs one of perftest's programs and picks a column of its result.
-func perftest(program string, column int, args []string, env ...string) harness.Pass {
-	warm := sync.OnceValue(func() error { return rig.Warm(program) })
+// Perftest runs one of perftest's programs and picks a column of its result.
+func Perftest(program string, column int, args []string, env ...string) harness.Pass {
+	warm := sync.OnceValue(func() error { return Warm(program) })
 	return harness.One(func(ctx context.Context) (float64, error) {
 		if err := warm(); err != nil {
 			return 0, err
 		}
-		c, s, err := rig.Endpoints()
+		c, s, err := Endpoints()
 		if err != nil {
 			return 0, err
 		}
-		port := rig.NextPort()
+		port := NextPort()
 		side := func(e lab.Endpoint) ([]string, error) {
-			g, err := rig.GIDIndex(e.Device, e.Addr)
+			g, err := GIDIndex(e.Device, e.Addr)
 			return append([]string{program, "-F", "-d", e.Device, "-x", g, "-p", port}, args...), err
 		}
 		server, err := side(s)
@@ -36,7 +35,7 @@ func perftest(program string, column int, args []string, env ...string) harness.
 		if err != nil {
 			return 0, err
 		}
-		out, err := rig.Processes(ctx, server, append(client, s.Addr.String()), env...)
+		out, err := Processes(ctx, server, append(client, s.Addr.String()), env...)
 		if err != nil {
 			return 0, err
 		}
@@ -46,9 +45,9 @@ func perftest(program string, column int, args []string, env ...string) harness.
 
 // Columns of perftest's tables.
 const (
-	latTypical = 4 // bytes, iterations, min, max, typical (median), ...: microseconds
-	bwAverage  = 3 // bytes, iterations, peak, average: MiB/s
-	bwRate     = 4 // ..., message rate: million per second
+	LatTypical = 4 // bytes, iterations, min, max, typical (median), ...: microseconds
+	BWAverage  = 3 // bytes, iterations, peak, average: MiB/s
+	BWRate     = 4 // ..., message rate: million per second
 )
 
 // parsePerftest finds the row below the "#bytes" header.
@@ -68,5 +67,5 @@ func parsePerftest(out []byte, column int) (float64, error) {
 		}
 		return v, err
 	}
-	return 0, fmt.Errorf("no result in: %s", rig.Tail(out))
+	return 0, fmt.Errorf("no result in: %s", Tail(out))
 }
