@@ -18,6 +18,7 @@ type path struct {
 	missed       uint16 // and did not; both are halved now and then
 	flying       uint16
 	owedSince    time.Duration
+	respondedAt  time.Duration
 	owed         uint8 // responses that went by it since the peer named it last
 	timeouts     uint8 // in a row
 	need, got    uint8 // echoes before it is used again
@@ -253,6 +254,7 @@ func (e *Engine) owes(p *peer, i uint8) {
 	if x.owed == 0 {
 		x.owedSince = e.now
 	}
+	x.respondedAt = e.now
 	x.owed = min(x.owed+1, 255-1)
 	if x.owed >= mostOwed && e.now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
 		e.suspect(p, x)
@@ -261,12 +263,21 @@ func (e *Engine) owes(p *peer, i uint8) {
 
 // named notes by which paths the peer says it heard this side.
 func (e *Engine) named(p *peer, paths uint16) {
-	if p.net == nil {
+	n := p.net
+	if n == nil || paths == 0 {
 		return
 	}
+	newest := time.Duration(0)
 	for i := range e.cfg.Paths {
-		if paths>>i&1 != 0 {
-			p.net.paths[i].owed = 0
+		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
+			newest, x.owed = max(newest, x.respondedAt), 0
+		}
+	}
+	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
+	for i := range e.cfg.Paths { // what a later response overtook is lost, or the word of it was
+		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
+			x.owed = 0
+			e.suspect(p, x)
 		}
 	}
 }

@@ -164,7 +164,9 @@ func TestDeadLink(t *testing.T) {
 		all[0][3].dead, all[1][3].dead = dead, dead
 		took, _ := stream(w, 1, 64, 0, w.now+200*time.Millisecond)
 		longest = took[len(took)-1]
+		again := w.nodes[0].e.Stats.Retransmitted
 		took, _ = stream(w, 1, 64, 0, w.now+300*time.Millisecond)
+		require.LessOrEqual(t, w.nodes[0].e.Stats.Retransmitted-again, uint64(2), "all paths of it are known")
 		return quantile(took, 0.99), max(longest, took[len(took)-1])
 	}
 	healthy, longest := run(false)
