@@ -137,7 +137,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep.main = ep.newQueue(QueueConfig{})
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
-	ep.alarm.Init(func() { ep.links.d.Wake(&ep.service) }, 20*time.Microsecond)
+	ep.alarm.Init(ep.due, 20*time.Microsecond)
 	if err := l.begin(); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
@@ -182,6 +182,13 @@ func (ep *Endpoint) serve(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// due is called by the alarm: who polls need not be woken for it.
+func (ep *Endpoint) due() {
+	ep.mu.Lock()
+	ep.pump()
+	ep.mu.Unlock()
 }
 
 // fail ends all calls: the device is of no use any more.
