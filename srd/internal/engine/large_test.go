@@ -24,13 +24,12 @@ var large = flag.String("large", "", "`folder` for the plots of simulations of u
 
 // outcome is what a simulation tells of a number of nodes.
 type outcome struct {
-	nodes           int
-	goodput         float64 // of the links that are full
-	median, late    time.Duration
-	again           float64       // packets sent again, of all
-	cost            time.Duration // of the processor, for each packet
-	bytes           float64       // of memory for each node
-	settled, posted int
+	nodes        int
+	goodput      float64 // of the links that are full
+	median, late time.Duration
+	again        float64       // packets sent again, of all
+	cost         time.Duration // of the processor, for each packet
+	bytes        float64       // of memory for each node
 }
 
 func (o outcome) String() string {
