@@ -24,7 +24,9 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 		x.srtt += (rtt - x.srtt) / 8
 		x.least = min(x.least, rtt)
 	}
-	x.slow = x.srtt > x.least*3/2+e.cfg.Target
+	if x.lately == 0 || rtt < x.lately {
+		x.lately = rtt
+	}
 	if n.middle == 0 || e.now >= n.judgeAt {
 		n.middle = e.roundTrip(n)
 		e.judge(p, n)
@@ -57,6 +59,10 @@ func (e *Engine) judge(p *peer, n *network) {
 			continue
 		}
 		seen++
+		if x.lately > 0 { // a queue that stands delays all packets, a host that is busy some
+			x.slow = x.lately > x.least*3/2+e.cfg.Target
+			x.lately = 0
+		}
 		if x.slow {
 			slow++
 		}

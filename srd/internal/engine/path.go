@@ -10,6 +10,7 @@ import (
 type path struct {
 	srtt, rttvar time.Duration
 	least        time.Duration // round trip
+	lately       time.Duration // the least since the window was judged
 	probeAt      time.Duration // of a path that is not sound
 	probedAt     time.Duration
 	sent         uint64

@@ -206,6 +206,14 @@ func TestSlowResponses(t *testing.T) {
 	require.LessOrEqual(t, w.nodes[0].e.Stats.Retransmitted-again, uint64(5), "of 100 packets")
 }
 
+// A host that is busy now and then has no queue that stands: the window stays open.
+func TestBusyHost(t *testing.T) {
+	w := newWorld(t, 1, 2, simple(4))
+	pathsFrom(w, func(int) *link { return &link{delay: 100 * time.Microsecond, jitter: 20 * time.Millisecond} })
+	stream(w, 32, 64, 0, time.Second)
+	require.Greater(t, int(w.nodes[0].e.peers[0].net.window>>8), 16)
+}
+
 // When everything is late, no path is worse than the others.
 func TestStall(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(8))
