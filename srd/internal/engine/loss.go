@@ -17,10 +17,6 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		e.Stats.Bogus++
 		return
 	}
-	if r.HasEcho {
-		delay := min(time.Duration(r.Delay)*time.Microsecond, e.cfg.PeerTimeout/64)
-		n.delay = max(delay, n.delay-n.delay/32)
-	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
 	var sentAt time.Duration
 	if echoed {
@@ -120,7 +116,8 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 
 // timeout is how long a sub-flow waits for a response: first for one packet to be sent
 // again, which may be the last of a message, then for all of them. It is as long as round
-// trips vary, and as the peer lets responses wait (RFC 6298, RFC 8985).
+// trips vary, and as peers let responses wait (RFC 6298, RFC 8985): a deployment has one
+// AckDelay.
 func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
 	n := e.network(p)
 	x := &n.paths[path]
@@ -131,7 +128,7 @@ func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
 	if !s.probed {
 		t = max(t, 2*x.srtt)
 	}
-	t += max(e.cfg.AckDelay, n.delay)
+	t += e.cfg.AckDelay
 	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
 }
 

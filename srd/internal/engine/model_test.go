@@ -40,15 +40,6 @@ type letter struct {
 
 const shortest = 8
 
-// quiet notes a message that is sent past post, which nobody waits for.
-func (m *model) quiet(from, to int) int {
-	n := m.w.nodes[from]
-	l := &letter{tag: len(m.sent), from: from, to: to, life: n.life, size: shortest, sentAt: m.w.now, receiverAtFirst: m.w.nodes[to].life}
-	m.sent = append(m.sent, l)
-	m.open++
-	return l.tag
-}
-
 // post sends a message.
 func (m *model) post(n *node, to int, service uint8, queue uint16, size int) *letter {
 	l := &letter{tag: len(m.sent), from: n.id, to: to, life: n.life, service: service, queue: queue, size: max(size, shortest), sentAt: m.w.now}

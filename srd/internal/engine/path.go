@@ -50,7 +50,6 @@ type network struct {
 	middle   time.Duration // round trip of the path in the middle
 	probeAt  time.Duration // of any path: they are not all probed at once
 	newest   time.Duration // when something was sent that came to its end
-	delay    time.Duration // that the peer's responses have of themselves, at most
 	failing  uint16        // paths that timed out since the window was judged
 }
 

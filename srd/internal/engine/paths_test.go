@@ -186,26 +186,6 @@ func TestVariance(t *testing.T) {
 	require.Less(t, again, uint64(len(took)/50))
 }
 
-// A peer that responds late, since it may, is not asked again.
-func TestSlowResponses(t *testing.T) {
-	w := newWorld(t, 1, 2, simple(2))
-	w.nodes[1].e.cfg.AckDelay = 10 * time.Millisecond
-	again := uint64(0)
-	for i := range 30 {
-		if i == 10 {
-			again = w.nodes[0].e.Stats.Retransmitted
-		}
-		for range 5 { // nobody waits for them
-			_, err := w.nodes[0].e.Send(addrOf(1), Message{Tag: uint64(w.model.quiet(0, 1)), Len: shortest})
-			require.NoError(t, err)
-		}
-		w.nodes[0].pump()
-		w.run(w.now + 30*time.Millisecond)
-	}
-	require.Zero(t, w.model.open)
-	require.LessOrEqual(t, w.nodes[0].e.Stats.Retransmitted-again, uint64(5), "of 100 packets")
-}
-
 // A host that is busy now and then has no queue that stands: the window stays open.
 func TestBusyHost(t *testing.T) {
 	w := newWorld(t, 1, 2, simple(4))
