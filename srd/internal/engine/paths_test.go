@@ -165,6 +165,10 @@ func TestDeadLink(t *testing.T) {
 		took, _ := stream(w, 1, 64, 0, w.now+200*time.Millisecond)
 		longest = took[len(took)-1]
 		again := w.nodes[0].e.Stats.Retransmitted
+		t.Logf("%d packets sent again until then", again)
+		if dead {
+			require.LessOrEqual(t, again, uint64(12), "one for each path that is dead, of either side, and a few")
+		}
 		took, _ = stream(w, 1, 64, 0, w.now+300*time.Millisecond)
 		require.LessOrEqual(t, w.nodes[0].e.Stats.Retransmitted-again, uint64(2), "all paths of it are known")
 		return quantile(took, 0.99), max(longest, took[len(took)-1])
@@ -382,6 +386,19 @@ func TestLessBusyPath(t *testing.T) {
 		}
 		require.LessOrEqual(t, taken, 85, "half of the turns are its own")
 	}
+}
+
+// A path that was slow is tried now and then: it may be so no longer.
+func TestSlowPathIsTried(t *testing.T) {
+	w := newWorld(t, 1, 2, simple(2))
+	out := pathsFrom(w, func(int) *link { return &link{delay: 50 * time.Microsecond} })
+	out[1].delay = 3 * time.Millisecond
+	stream(w, 1, 64, 0, 200*time.Millisecond)
+	out[1].delay = 50 * time.Microsecond
+	stream(w, 1, 64, 0, w.now+300*time.Millisecond)
+	before := out[1].sent
+	stream(w, 1, 64, 0, w.now+100*time.Millisecond)
+	require.Greater(t, out[1].sent-before, uint64(10))
 }
 
 // Echoes bring a path back if they come in a row.

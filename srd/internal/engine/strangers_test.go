@@ -378,3 +378,29 @@ func TestGrants(t *testing.T) {
 	}
 	require.EqualValues(t, 120, e.share())
 }
+
+// A session of which only the peer knows, since its Welcome was lost and nobody waits for
+// it, is found when the peer sends.
+func TestSessionThatOnlyThePeerKnows(t *testing.T) {
+	cfg := simple(1)
+	cfg.Key = &wire.Key{1, 2}
+	w := newWorld(t, 1, 2, cfg)
+	lossy := true
+	back := &link{delay: 50 * time.Microsecond, lose: func([]byte) bool { return lossy }}
+	out := &link{delay: 50 * time.Microsecond}
+	w.links = func(from, _, _ int) *link {
+		if from == 0 {
+			return out
+		}
+		return back
+	}
+	m := w.model.post(w.nodes[0], 1, Unreliable, 0, 64)
+	w.nodes[0].pump()
+	w.run(w.now + 300*time.Millisecond)
+	require.Equal(t, 1, m.count)
+	lossy = false
+	m = w.model.post(w.nodes[1], 0, Reliable, 0, 64)
+	w.nodes[1].pump()
+	w.run(w.now + 300*time.Millisecond)
+	require.Equal(t, Delivered, m.status)
+}
