@@ -47,7 +47,7 @@ unit: setup
 	$(GO) test -race $(SHORT) ./...
 	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
 
-# Every rdma-core that is supported, and arm64.
+# Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
 	$(GO) run ./ci/headers
 
