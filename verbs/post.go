@@ -35,16 +35,17 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 	if err := cq.unrouted("poll"); err != nil {
 		return 0, 0, b.ended(err)
 	}
-	return b.postPoll(cq, wcs, uint32(max(spins, 0)))
+	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)))
 }
 
-func (b *Batch) postPoll(cq *CQ, wcs []WC, spins uint32) (n, got int, err error) {
+// postPoll is PostPoll for who takes the completions: see [CQ.poll].
+func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32) (n, got int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if !cq.life.Enter() {
+	if err := cq.enter(by); err != nil {
 		b.exit()
-		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
+		return 0, 0, b.ended(err)
 	}
 	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
 	cq.life.Exit()
