@@ -60,7 +60,7 @@ func TestEnginesGetTheirTags(t *testing.T) {
 	require.NoError(t, err)
 	standin.Complete(q.Num(), d2.ID(MaxTag), uint32(WCSuccess))
 	standin.Complete(q.Num(), d1.ID(7), uint32(WCSuccess))
-	standin.Complete(q.Num(), d2.ID(1<<48|9), uint32(WCSuccess))
+	standin.Complete(q.Num(), d2.ID(1<<49|9), uint32(WCSuccess))
 	n, err := d1.Poll(0)
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
@@ -174,8 +174,24 @@ func TestWaitersWake(t *testing.T) {
 	}
 	stop()
 	within(t, 5*time.Second, "Wait of one who listens", wg.Wait)
+
+	for _, wake := range []func(){
+		func() { d.Wake(&e.w) },                               // while somebody else polls on
+		func() { e.w.woken.Store(true); d.rt.turn.Release() }, // about to be roused, and has the turn first
+	} {
+		e.w.Reset()
+		wg.Go(func() { require.NoError(t, d.Wait(t.Context(), &e.w)) })
+		for e.w.count.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Millisecond)
+		wake()
+		within(t, 5*time.Second, "Wait of one who listens", wg.Wait)
+	}
+	require.True(t, d.rt.turn.Try(), "the turn was kept")
 	d.rt.turn.Release()
 	require.NoError(t, d.Close())
+	e.w.Reset()
 	require.ErrorIs(t, d.Wait(t.Context(), &e.w), ErrClosed)
 }
 
