@@ -195,8 +195,8 @@ func TestStorm(t *testing.T) {
 	require.NotZero(t, target.Stats().Busy)
 }
 
-// TestRubbish on the control queue is counted and hurts nobody.
-func TestRubbish(t *testing.T) {
+// TestMalformed messages on the control queue is counted and hurts nobody.
+func TestMalformed(t *testing.T) {
 	a, b := newHosts(t)
 	target := b.target(t, dc.TargetConfig{})
 	i := a.initiator(t, dc.InitiatorConfig{})
@@ -214,11 +214,11 @@ func TestRubbish(t *testing.T) {
 	batch, err := qp.NewBatch(1)
 	require.NoError(t, err)
 	for n := range 20 {
-		batch.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(100*n, 96+n%3))
+		batch.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(200*n, 147+n%3))
 		_, err = batch.Post()
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return target.Stats().Rubbish == 20 }, testTimeout, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return target.Stats().Malformed == 20 }, testTimeout, 5*time.Millisecond)
 	do(t, i, resolve(t, i, target, 0), a.write(1, b, 0))
 }
 

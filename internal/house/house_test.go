@@ -30,11 +30,15 @@ var below = map[string][]string{
 	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
 	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
 	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
-	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"srd":                {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"lockoffload":        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"pacer":              {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":              {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
+	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "dc/internal/wire", "dc/internal/session", "dc/internal/dci"},
+	"dc/internal/wire":   {},
+	// The machines: neither knows the other, nor verbs.
+	"dc/internal/session": {"dc/internal/wire", "internal"},
+	"dc/internal/dci":     {"internal"},
+	"srd":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"lockoffload":         {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"pacer":               {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cache":               {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
@@ -163,6 +167,14 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":               "C",
 		"cache/server/server.go":   module + "ci/lab",
 		"srd/internal/engine/a.go": "net",
+
+		"dc/internal/session/a.go":      module + "verbs",
+		"dc/internal/session/b.go":      "context",
+		"dc/internal/session/c.go":      module + "dc/internal/dci",
+		"dc/internal/session/a_test.go": module + "dc",
+		"dc/internal/dci/a.go":          module + "dc/internal/wire",
+		"dc/internal/wire/a.go":         module + "dc/internal/session",
+		"lockoffload/b.go":              module + "dc/internal/wire",
 
 		"verbs/netpath/a.go":       module + "verbs",
 		"verbs/netpath/a_test.go":  module + "verbs",

@@ -1,4 +1,4 @@
-package dc
+package dci
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ type hwJob struct {
 }
 
 type hwPeer struct {
-	dciPeer
+	Peer
 	dead         bool // does not answer
 	queue        []*hwJob
 	posted       int
@@ -34,12 +34,12 @@ type hwPeer struct {
 // streams flushes everything.
 type hwDevice struct {
 	w       *world
-	core    *hardwareCore
+	core    *Machine
 	dcis    []hwDCI
 	errored int  // streams in error before the DCI is
 	mortal  bool // DCIs may be beyond recovery
 	all     []*hwJob
-	peers   map[*dciPeer]*hwPeer
+	peers   map[*Peer]*hwPeer
 }
 
 type hwDCI struct {
@@ -66,15 +66,15 @@ func (v *hwDevice) post(p *hwPeer) {
 	j := &hwJob{to: p, order: p.posted}
 	p.posted++
 	v.all = append(v.all, j)
-	if !v.core.place(&p.dciPeer) {
-		j.ended, j.err = 1, ErrSession
+	if !v.core.Place(&p.Peer) {
+		j.ended, j.err = 1, errFlushed
 		return
 	}
-	if v.core.admit(&p.dciPeer, 1) == 1 {
+	if v.core.Admit(&p.Peer, 1) == 1 {
 		v.transmit(p, j)
 	} else {
 		p.queue = append(p.queue, j)
-		v.core.enqueue(&p.dciPeer, 1)
+		v.core.Enqueue(&p.Peer, 1)
 	}
 	v.settle()
 }
@@ -82,20 +82,20 @@ func (v *hwDevice) post(p *hwPeer) {
 // transmit is what the driver does with a batch.
 func (v *hwDevice) transmit(p *hwPeer, j *hwJob) {
 	d := p.dci
-	x := &v.dcis[d.index]
-	if d.state != dciReady {
+	x := &v.dcis[d.Index]
+	if d.state != ready {
 		v.w.wrong("posted to a DCI in state %d", d.state)
 	}
-	number := d.number(0)
+	number := d.Number(0)
 	if old := x.ring[x.next%uint64(len(x.ring))]; old != nil {
 		v.w.wrong("a request overwrites one that has not completed")
 	}
 	x.ring[x.next%uint64(len(x.ring))] = j
 	x.next++
-	v.core.posted(&p.dciPeer, 0, Send)
+	v.core.Posted(&p.Peer)
 	s := &x.streams[p.stream]
 	s.queue = append(s.queue, hwEntry{number, j})
-	v.work(d.index, p.stream)
+	v.work(d.Index, p.stream)
 }
 
 // work carries out the oldest request of a stream.
@@ -119,7 +119,7 @@ func (v *hwDevice) work(i, stream int) {
 		failed := true
 		switch {
 		case s.bad || x.dead:
-			e.job.err = ErrSession
+			e.job.err = errFlushed
 			if v.w.rng.IntN(2) == 0 {
 				v.execute(e.job) // carried out before the error came back
 			}
@@ -138,10 +138,10 @@ func (v *hwDevice) work(i, stream int) {
 			v.execute(e.job)
 		}
 		v.end(e.job, failed)
-		if _, _, ok := v.core.completed(e.number, failed); !ok {
+		if _, ok := v.core.Completed(e.number, failed); !ok {
 			v.w.wrong("completion of nothing")
 		}
-		if _, _, ok := v.core.completed(e.number, failed); ok {
+		if _, ok := v.core.Completed(e.number, failed); ok {
 			v.w.wrong("one completion counted twice")
 		}
 		v.settle()
@@ -170,9 +170,9 @@ func (v *hwDevice) end(j *hwJob, failed bool) {
 
 // settle is what the driver does after each event.
 func (v *hwDevice) settle() {
-	for len(v.core.actions) > 0 {
-		a := v.core.actions[0]
-		v.core.actions = v.core.actions[1:]
+	for len(v.core.Actions) > 0 {
+		a := v.core.Actions[0]
+		v.core.Actions = v.core.Actions[1:]
 		v.act(a)
 	}
 	if v.w.rng.IntN(4) == 0 { // the driver is busy with something else
@@ -183,9 +183,9 @@ func (v *hwDevice) settle() {
 }
 
 func (v *hwDevice) pump() {
-	for i := range v.core.dcis {
+	for i := range v.core.DCIs {
 		for {
-			p, n := v.core.turn(&v.core.dcis[i])
+			p, n := v.core.Turn(&v.core.DCIs[i])
 			if p == nil {
 				break
 			}
@@ -198,22 +198,22 @@ func (v *hwDevice) pump() {
 	}
 }
 
-func (v *hwDevice) act(a dciAction) {
+func (v *hwDevice) act(a Action) {
 	delay := time.Duration(v.w.rng.IntN(500)) * time.Microsecond
-	switch a.kind {
-	case dciCheck:
-		dead := v.dcis[a.dci.index].dead
-		v.w.after(delay, func() { v.core.checked(a, dead); v.settle() })
-	case dciAbort:
-		x := &v.dcis[a.dci.index]
+	switch a.Kind {
+	case Check:
+		dead := v.dcis[a.DCI.Index].dead
+		v.w.after(delay, func() { v.core.Checked(a, dead); v.settle() })
+	case Abort:
+		x := &v.dcis[a.DCI.Index]
 		if !x.dead && !x.doomed {
 			v.w.wrong("a DCI that works was aborted")
 		}
 		x.dead = true
-	case dciResetStream:
+	case ResetStream:
 		v.w.after(delay, func() {
-			x := &v.dcis[a.dci.index]
-			s := &x.streams[a.stream]
+			x := &v.dcis[a.DCI.Index]
+			s := &x.streams[a.Stream]
 			var err error
 			switch {
 			case x.dead:
@@ -228,12 +228,12 @@ func (v *hwDevice) act(a dciAction) {
 				s.bad = false
 			}
 			x.doomed = err != nil
-			v.core.streamReset(a, err)
+			v.core.StreamReset(a, err)
 			v.settle()
 		})
-	case dciRecover:
+	case Recover:
 		v.w.after(delay, func() {
-			x := &v.dcis[a.dci.index]
+			x := &v.dcis[a.DCI.Index]
 			for k := range x.streams {
 				if len(x.streams[k].queue) > 0 {
 					v.w.wrong("DCI reset with requests in it")
@@ -249,13 +249,13 @@ func (v *hwDevice) act(a dciAction) {
 					x.streams[k].bad = false
 				}
 			}
-			v.core.recovered(a.dci, err)
+			v.core.Recovered(a.DCI, err)
 			v.settle()
 		})
-	case dciGiveUp:
-		to := v.peers[a.peer]
+	case GiveUp:
+		to := v.peers[a.Peer]
 		for _, j := range to.queue {
-			j.err = a.err
+			j.err = a.Err
 			v.end(j, true)
 		}
 		to.queue = nil
@@ -267,16 +267,16 @@ func hardwareProgram(seed uint64) error {
 	w := &world{rng: rng, loss: []float64{0, 0.02, 0.3}[rng.IntN(3)]}
 	streams := []int{1, 1, 2, 8}[rng.IntN(4)]
 	depth := 1 + rng.IntN(12)
-	v := &hwDevice{w: w, core: newHardwareCore(1+rng.IntN(4), streams, depth, 1+rng.IntN(6)), errored: 1 + rng.IntN(streams), mortal: rng.IntN(4) == 0,
-		peers: map[*dciPeer]*hwPeer{}}
-	for range v.core.dcis {
+	v := &hwDevice{w: w, core: New(1+rng.IntN(4), streams, depth, 1+rng.IntN(6)), errored: 1 + rng.IntN(streams), mortal: rng.IntN(4) == 0,
+		peers: map[*Peer]*hwPeer{}}
+	for range v.core.DCIs {
 		v.dcis = append(v.dcis, hwDCI{streams: make([]hwStream, streams), ring: make([]*hwJob, depth)})
 	}
 	var peers []*hwPeer
 	for range 1 + rng.IntN(12) {
 		p := &hwPeer{dead: rng.IntN(6) == 0}
 		peers = append(peers, p)
-		v.peers[&p.dciPeer] = p
+		v.peers[&p.Peer] = p
 	}
 	for range 20 + rng.IntN(300) {
 		p := peers[rng.IntN(len(peers))]
@@ -304,16 +304,16 @@ func hardwareProgram(seed uint64) error {
 		}
 	}
 	lost := 0
-	for i := range v.core.dcis {
-		d := &v.core.dcis[i]
+	for i := range v.core.DCIs {
+		d := &v.core.DCIs[i]
 		switch {
-		case d.state == dciLost:
+		case d.state == lostDCI:
 			lost++
-		case d.state != dciReady || d.room() != depth || d.load() != 0 || d.peers != 0 || len(d.waiting) != 0:
+		case d.state != ready || d.room() != depth || d.load() != 0 || d.peers != 0 || len(d.waiting) != 0:
 			return fmt.Errorf("DCI %d is left in state %d, room %d of %d, load %d, %d peers", i, d.state, d.room(), depth, d.load(), d.peers)
 		}
 		for s, st := range d.streams {
-			if d.state == dciReady && (st != dciStream{}) {
+			if d.state == ready && (st != stream{}) {
 				return fmt.Errorf("stream %d of DCI %d is left as %+v", s, i, st)
 			}
 		}

@@ -1,9 +1,9 @@
-package dc
+package session
 
 import (
 	"time"
 
-	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
 // The packets of a context's sessions are numbered upwards, those of a new
@@ -15,15 +15,15 @@ import (
 
 // firstPSN is the number of a new session's first packet: behind all that the
 // queue pair has sent, and not easily guessed.
-func (c *initiatorCore) firstPSN(x *initiatorContext) uint32 {
+func (c *Initiator) firstPSN(x *Context) uint32 {
 	x.psn = (x.psn + 1 + c.random()%128) & 0xffffff
 	return x.psn
 }
 
 // retire notes, when a context leaves its target, which numbers were used.
-func (x *initiatorContext) retire() {
-	if int32((x.session.psn-x.psn)<<8) > 0 {
-		x.psn = x.session.psn
+func (x *Context) retire() {
+	if int32((x.Session.PSN-x.psn)<<8) > 0 {
+		x.psn = x.Session.PSN
 	}
 }
 
@@ -32,7 +32,7 @@ const timeWait = time.Second
 
 // departures are the hosts that a context has lately left.
 type departures struct {
-	hosts map[verbs.GID]departure
+	hosts map[wire.GID]departure
 	limit int // of entries, before those that are old are looked for
 }
 
@@ -44,7 +44,7 @@ type departure struct {
 
 func (d *departures) add(p *Peer, now time.Duration) {
 	if d.hosts == nil {
-		d.hosts = make(map[verbs.GID]departure)
+		d.hosts = make(map[wire.GID]departure)
 	}
 	if len(d.hosts) >= d.limit {
 		for host, e := range d.hosts {
@@ -54,13 +54,13 @@ func (d *departures) add(p *Peer, now time.Duration) {
 		}
 		d.limit = max(16, 2*len(d.hosts))
 	}
-	last, known := d.hosts[p.addr.GID]
+	last, known := d.hosts[p.at.GID]
 	several := known && now < last.until && (last.several || last.from != p)
-	d.hosts[p.addr.GID] = departure{p, several, now + timeWait}
+	d.hosts[p.at.GID] = departure{p, several, now + timeWait}
 }
 
 // recent tells whether late packets of another target on the same host may come.
 func (d *departures) recent(p *Peer, now time.Duration) bool {
-	e, known := d.hosts[p.addr.GID]
+	e, known := d.hosts[p.at.GID]
 	return known && now < e.until && (e.several || e.from != p)
 }
