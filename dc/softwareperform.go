@@ -108,7 +108,8 @@ func (s *software) atOnce(a *session.Action) bool {
 func (s *software) later(a *session.Action) {
 	switch a.Kind {
 	case session.ActLookup:
-		s.work.Go(func() { s.lookUp(a.Peer) })
+		p := a.Peer
+		s.work.Go(func() { s.lookUp(p) })
 	case session.ActSend:
 		s.send(a)
 	case session.ActJoin:

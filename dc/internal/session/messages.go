@@ -48,7 +48,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 // parted: a Detach or Renew was answered.
 func (c *Initiator) parted(m *wire.Message) {
 	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool {
-		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && (d.m.Kind == wire.Renew || d.m.Session == m.Session)
+		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && (d.m.Kind == wire.Renew || m.Kind == wire.Detached && d.m.Session == m.Session)
 	})
 }
 
