@@ -100,7 +100,7 @@ type manyTargets struct {
 	c         *rig.Host
 	initiator *dc.Initiator
 	peers     []*dc.Peer
-	dead      []*dc.Peer // of targets that are not there any more
+	dead      []*dc.Peer     // of targets that are not there any more
 	at        []verbs.Remote // memory of each target
 
 	cq  *verbs.CQ
