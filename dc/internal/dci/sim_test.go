@@ -263,6 +263,16 @@ func (v *hwDevice) act(a Action) {
 }
 
 func hardwareProgram(seed uint64) error {
+	_, err := hardwareRun(seed)
+	return err
+}
+
+func traceOf(seed uint64) uint64 {
+	w, _ := hardwareRun(seed)
+	return w.trace
+}
+
+func hardwareRun(seed uint64) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := &world{rng: rng, loss: []float64{0, 0.02, 0.3}[rng.IntN(3)]}
 	streams := []int{1, 1, 2, 8}[rng.IntN(4)]
@@ -284,23 +294,23 @@ func hardwareProgram(seed uint64) error {
 	}
 	w.run(time.Minute)
 	if w.err != nil {
-		return w.err
+		return w, w.err
 	}
 	for n, j := range v.all {
 		switch {
 		case j.ended != 1:
-			return fmt.Errorf("request %d of %d has %d completions", n, len(v.all), j.ended)
+			return w, fmt.Errorf("request %d of %d has %d completions", n, len(v.all), j.ended)
 		case j.executed > 1:
-			return fmt.Errorf("request %d was carried out %d times", n, j.executed)
+			return w, fmt.Errorf("request %d was carried out %d times", n, j.executed)
 		case j.err == nil && j.executed != 1:
-			return fmt.Errorf("request %d succeeded and was carried out %d times", n, j.executed)
+			return w, fmt.Errorf("request %d succeeded and was carried out %d times", n, j.executed)
 		case j.err != nil && w.loss == 0 && !v.mortal && !anyDead(peers):
-			return fmt.Errorf("request %d: %w", n, j.err)
+			return w, fmt.Errorf("request %d: %w", n, j.err)
 		}
 	}
 	for _, p := range peers {
 		if p.dci != nil || p.outstanding != 0 || p.pending != 0 {
-			return errors.New("a peer without requests has a DCI")
+			return w, errors.New("a peer without requests has a DCI")
 		}
 	}
 	lost := 0
@@ -310,18 +320,18 @@ func hardwareProgram(seed uint64) error {
 		case d.state == lostDCI:
 			lost++
 		case d.state != ready || d.room() != depth || d.load() != 0 || d.peers != 0 || len(d.waiting) != 0:
-			return fmt.Errorf("DCI %d is left in state %d, room %d of %d, load %d, %d peers", i, d.state, d.room(), depth, d.load(), d.peers)
+			return w, fmt.Errorf("DCI %d is left in state %d, room %d of %d, load %d, %d peers", i, d.state, d.room(), depth, d.load(), d.peers)
 		}
 		for s, st := range d.streams {
 			if d.state == ready && (st != stream{}) {
-				return fmt.Errorf("stream %d of DCI %d is left as %+v", s, i, st)
+				return w, fmt.Errorf("stream %d of DCI %d is left as %+v", s, i, st)
 			}
 		}
 	}
 	if lost > 0 && !v.mortal {
-		return errors.New("a DCI is lost")
+		return w, errors.New("a DCI is lost")
 	}
-	return nil
+	return w, nil
 }
 
 func anyDead(peers []*hwPeer) bool {

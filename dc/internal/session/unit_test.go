@@ -345,3 +345,44 @@ func TestWithdraw(t *testing.T) {
 	require.False(t, p.Waiting())
 	require.Zero(t, b.waiting)
 }
+
+// TestStuck: who waits for a context whose target makes no progress is served by
+// another one.
+func TestStuck(t *testing.T) {
+	b := newBench(t, 2, nil)
+	p, q, r := b.peer(1), b.peer(2), b.peer(3)
+	x := b.attach(p, 3)
+	y := b.attach(q, 4)
+	require.NotSame(t, x, y)
+	b.Posted(y, 1, 1)
+	b.Enqueue(r, 1, b.now) // p makes room, and is kept
+	b.answer(r, 5)
+	b.ResetDone(x, nil, b.now)
+	b.Joined(x, nil, b.now)
+	b.Took(r, 1)
+	b.Posted(x, 1, 1) // and never ends
+	b.Enqueue(p, 1, b.now)
+	b.Completed(y, 1, false, b.now)
+	require.Nil(t, p.ctx, "its session is the other context's")
+	b.taken()
+	for p.ctx == nil && b.now < time.Second {
+		b.tick()
+	}
+	require.Same(t, y, p.ctx)
+	require.LessOrEqual(t, b.now, 2*stuckAfter*b.Hold)
+}
+
+// TestAdmit: no request is posted while others wait for the same target.
+func TestAdmit(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	x := b.attach(p, 3)
+	require.Same(t, x, b.Admit(p))
+	b.Enqueue(p, 1, b.now)
+	require.Nil(t, b.Admit(p))
+	require.Equal(t, 1, b.Room(x, 5))
+	b.Took(p, 1)
+	require.Same(t, x, b.Admit(p))
+	b.Enqueue(b.peer(2), 1, b.now) // somebody waits: the session goes
+	require.Nil(t, b.Admit(p))
+}
