@@ -39,6 +39,7 @@ type Context struct {
 	notReady bool // a request found no receive at the target
 
 	peer        *Peer
+	yielded     *Peer         // has just had its turn
 	line        line          // of targets whose session is this context's
 	done        uint32        // requests completed
 	seen        uint32        // of those when that was looked at last

@@ -124,7 +124,7 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 			return false
 		}
 	}
-	p := x.line.next(&c.general, now, c.MaxWait)
+	p := c.first(x, now)
 	c.unline(p)
 	p.Stats.Waited += now - p.since
 	c.Stats.Waited += now - p.since
@@ -135,6 +135,19 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 		c.connect(x, p, now)
 	}
 	return true
+}
+
+// first is who is served first by a context. A target that has had its turn lets
+// one other go in front, whatever its backlog.
+func (c *Initiator) first(x *Context, now time.Duration) *Peer {
+	p, had := x.line.next(&c.general, now, c.MaxWait), x.yielded
+	x.yielded = nil
+	if l := p.line; p == had && x.line.n+c.general.n > 1 {
+		l.remove(p)
+		p = x.line.next(&c.general, now, c.MaxWait)
+		l.add(had)
+	}
+	return p
 }
 
 // settle does what had to wait for the last completion of a context.
@@ -149,6 +162,7 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 		c.do(Action{Kind: ActReady, Peer: x.peer, Context: x})
 		return
 	case x.state == draining, x.state == aborting, x.state == attached && x.recalled && x.peer.pending == 0:
+		x.yielded = x.peer
 		c.vacate(x, now)
 	}
 	if x.empty() {
@@ -175,7 +189,7 @@ func (c *Initiator) vacate(x *Context, now time.Duration) {
 
 // clear makes a context forget its session.
 func (c *Initiator) clear(x *Context, s contextState) {
-	*x = Context{Index: x.Index, attempts: x.attempts, psn: x.psn, departures: x.departures, state: s, line: x.line, lastUse: x.lastUse, failures: x.failures}
+	*x = Context{Index: x.Index, attempts: x.attempts, psn: x.psn, departures: x.departures, state: s, line: x.line, lastUse: x.lastUse, failures: x.failures, yielded: x.yielded}
 }
 
 // detach closes the session of a context without outstanding requests.
