@@ -41,7 +41,8 @@ func (s *software) perform() {
 		}
 		i.mu.Unlock()
 		for k := range later {
-			if a := later[k]; overlap && a.Kind == session.ActJoin {
+			if overlap && later[k].Kind == session.ActJoin {
+				a := later[k]
 				s.work.Go(func() {
 					s.join(&a)
 					i.mu.Lock()
@@ -66,16 +67,21 @@ func (s *software) perform() {
 func (s *software) urgent() {
 	rest := 0
 	for k := 0; k < len(s.core.Actions); k++ {
-		a := s.core.Actions[k]
-		if !s.atOnce(&a) {
-			s.core.Actions[rest] = a
+		switch s.core.Actions[k].Kind {
+		case session.ActReady, session.ActAbort, session.ActFail, session.ActLost:
+			a := s.core.Actions[k]
+			s.atOnce(&a)
+		default:
+			if rest != k {
+				s.core.Actions[rest] = s.core.Actions[k]
+			}
 			rest++
 		}
 	}
 	s.core.Actions = s.core.Actions[:rest]
 }
 
-func (s *software) atOnce(a *session.Action) bool {
+func (s *software) atOnce(a *session.Action) {
 	i := s.i
 	switch a.Kind {
 	case session.ActReady:
@@ -99,10 +105,7 @@ func (s *software) atOnce(a *session.Action) bool {
 		i.event(Event{Kind: EventUnreachable, Peer: p, Err: err})
 	case session.ActLost:
 		i.event(Event{Kind: EventSessionLost, Peer: owner(a.Peer), Err: a.Err})
-	default:
-		return false
 	}
-	return true
 }
 
 func (s *software) later(a *session.Action) {

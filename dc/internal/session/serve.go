@@ -187,9 +187,15 @@ func (c *Initiator) vacate(x *Context, now time.Duration) {
 	}
 }
 
-// clear makes a context forget its session.
+// clear makes a context forget its session. What belongs to its queue pair stays.
 func (c *Initiator) clear(x *Context, s contextState) {
-	*x = Context{Index: x.Index, attempts: x.attempts, psn: x.psn, departures: x.departures, state: s, line: x.line, lastUse: x.lastUse, failures: x.failures, yielded: x.yielded}
+	x.Session, x.state, x.peer = Session{}, s, nil
+	x.dirty, x.resetting, x.stuck, x.recalled, x.broken, x.notReady = false, false, false, false, false, false
+	if x.answer.Kind != 0 {
+		x.answer = wire.Message{}
+	}
+	x.done, x.seen, x.outstanding, x.used, x.unanswered = 0, 0, 0, 0, 0
+	x.looked, x.since, x.timer, x.pause = 0, 0, 0, 0
 }
 
 // detach closes the session of a context without outstanding requests.

@@ -172,10 +172,9 @@ func TestWaitersInOrder(t *testing.T) {
 	c.Ready(0, nil, 3)
 	require.EqualValues(t, 2, io.last(t).Sender)
 	c.Received(from(4, wire.Connect), 4)
-	require.Equal(t, wire.Busy, io.last(t).Kind)
 	require.Zero(t, c.Counted().Live)
 	c.Received(from(3, wire.Connect), 4)
-	require.Equal(t, wire.Busy, io.last(t).Kind)
+	require.Zero(t, c.Counted().Live)
 	c.Received(from(2, wire.Connect), 4)
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
@@ -276,4 +275,20 @@ func TestProbe(t *testing.T) {
 	require.Equal(t, wire.Alive, io.last(t).Kind)
 	require.Zero(t, io.last(t).Session)
 	require.Zero(t, c.Counted().Live)
+}
+
+// TestOneWaiter: a responder context that is free is for who waits, until that has
+// given up.
+func TestOneWaiter(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	c.Received(from(2, wire.Connect), 1)
+	bye := from(1, wire.Detach)
+	bye.Session, bye.Epoch = io.sent[0].Session, c.Epoch
+	c.Received(bye, 2)
+	c.Ready(0, nil, 2)
+	c.Received(from(3, wire.Connect), 3)
+	require.Zero(t, c.Counted().Live)
+	c.Received(from(3, wire.Connect), time.Second)
+	require.Equal(t, 1, c.Counted().Live)
 }
