@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
@@ -299,7 +300,11 @@ func (s *software) pump(x *session.Context) {
 
 func (s *software) enqueue(p *Peer, n int) {
 	m := s.peers[p.number].m
-	s.core.Enqueue(m, n, s.i.now())
+	var now time.Duration // does not matter to who waits already
+	if m.Context() == nil && !m.Waiting() {
+		now = s.i.now()
+	}
+	s.core.Enqueue(m, n, now)
 	if x := m.Context(); x != nil && x.Attached() {
 		s.pump(x)
 	}
@@ -336,7 +341,6 @@ func (s *software) completed(tag uint64, wc *verbs.WC) {
 func (s *software) advance(x *session.Context) {
 	q := &s.qps[x.Index]
 	r := &q.ring
-	now := s.i.now()
 	for r.head != r.tail && r.at(r.head).ended {
 		e := r.at(r.head)
 		r.head++
@@ -347,7 +351,9 @@ func (s *software) advance(x *session.Context) {
 		// What was not posted does not break the queue pair.
 		failed := e.err != nil && x.Peer() != nil && !errors.As(e.err, new(*notPosted))
 		s.i.finish(e, e.err)
-		s.core.Completed(x, 1, failed, now)
+		if s.core.Done(x, 1, failed) {
+			s.core.Settle(x, s.i.now())
+		}
 	}
 }
 

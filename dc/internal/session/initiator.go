@@ -305,6 +305,14 @@ func (c *Initiator) Withdraw(p *Peer, n int, attach bool) {
 // Completed counts n requests of the context that have completed; failed tells
 // that the queue pair is in error.
 func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration) {
+	if c.Done(x, n, failed) {
+		c.Settle(x, now)
+	}
+}
+
+// Done is Completed for who does not know the time: if it answers true, Settle
+// must follow.
+func (c *Initiator) Done(x *Context, n int, failed bool) bool {
 	x.outstanding -= n
 	x.done += uint32(n)
 	if failed && x.state != aborting {
@@ -312,9 +320,12 @@ func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration)
 	} else if !failed && x.peer != nil {
 		x.peer.notReady = 0
 	}
-	if x.outstanding == 0 && (x.state != attached || x.recalled || c.wanted(x)) {
-		c.settle(x, now)
-	}
+	return x.outstanding == 0 && (x.state != attached || x.recalled || c.wanted(x))
+}
+
+// Settle does what had to wait for the last completion of a context.
+func (c *Initiator) Settle(x *Context, now time.Duration) {
+	c.settle(x, now)
 	c.dispatch(now)
 }
 

@@ -24,15 +24,16 @@ func (c *Initiator) queue(p *Peer, now time.Duration) {
 // wait puts a target into its line.
 func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 	p.since = since
-	c.Retime, c.lined = true, true
+	c.lined = true
 	c.waiting++
 	p.Stats.Waits++
 	c.Stats.Waits++
+	l := &c.general
 	if x := c.home(p, now); x != nil {
-		x.line.add(p)
-		return
+		l = &x.line
 	}
-	c.general.add(p)
+	c.Retime = c.Retime || l.empty()
+	l.add(p)
 }
 
 // home is the context for which a target has to wait.
