@@ -322,7 +322,13 @@ func hardwareRun(seed uint64) (*world, error) {
 		case d.state != ready || d.room() != depth || d.load() != 0 || d.peers != 0 || len(d.waiting) != 0:
 			return w, fmt.Errorf("DCI %d is left in state %d, room %d of %d, load %d, %d peers", i, d.state, d.room(), depth, d.load(), d.peers)
 		}
+		if x := &v.dcis[i]; d.state == ready && x.dead {
+			return w, fmt.Errorf("DCI %d is in error, and nobody knows", i)
+		}
 		for s, st := range d.streams {
+			if d.state == ready && len(d.streams) > 1 && v.dcis[i].streams[s].bad {
+				return w, fmt.Errorf("stream %d of DCI %d is in error, and nobody knows", s, i)
+			}
 			if d.state == ready && (st != stream{}) {
 				return w, fmt.Errorf("stream %d of DCI %d is left as %+v", s, i, st)
 			}

@@ -262,6 +262,7 @@ func TestFailedSetUp(t *testing.T) {
 	require.Equal(t, wire.BadSetup, io.last(t).Reason)
 	io.attach = nil
 	c.Received(from(1, wire.Connect), 1)
+	require.Len(t, io.sent, 2)
 	require.Equal(t, wire.BadSetup, io.last(t).Reason)
 	require.Zero(t, c.Counted().Live)
 }
