@@ -17,7 +17,8 @@ type call struct {
 	waiter verbs.Waiter
 	err    error
 	over   bool
-	next   *call // that is not in use
+	one    [1]Request // on its way to the queue or the device
+	next   *call      // that is not in use
 }
 
 // linger is how long Do waits for a request that the device has when the context
@@ -43,12 +44,10 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	}
 	c.over, c.err = false, nil
 	c.waiter.Reset()
-	one := onePool.Get().(*[1]Request)
-	one[0] = r
-	one[0].Quiet = false
-	_, found, err := i.give(p, one[:], c, 0)
-	one[0] = Request{}
-	onePool.Put(one)
+	c.one[0] = r
+	c.one[0].Quiet = false
+	_, found, err := i.give(p, c.one[:], c, 0)
+	c.one[0] = Request{}
 	if err == nil {
 		i.doers = append(i.doers, &c.waiter)
 	}
@@ -67,8 +66,6 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	i.unlock()
 	return err
 }
-
-var onePool = sync.Pool{New: func() any { return new([1]Request) }}
 
 func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
 
