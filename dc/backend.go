@@ -64,10 +64,12 @@ type backend interface {
 	ready(p *Peer) error
 	// room is how many requests of a peer may be posted now, if none wait.
 	room(p *Peer, n int) int
-	// transmit posts requests, for which there is room, and answers how many the
-	// device took; look, from 0 on, says how often to look for completions at once,
-	// which must be delivered without the lock.
-	transmit(p *Peer, rs []Request, c *call, look int) (int, verbs.Found, error)
+	// slot is the place of the k-th of the requests for which there is room.
+	slot(p *Peer, k int) *entry
+	// transmit posts those n, and answers how many the device took; look, from 0
+	// on, says how often to look for completions at once, which must be delivered
+	// without the lock.
+	transmit(p *Peer, n, look int) (int, verbs.Found, error)
 	// enqueue says that n more requests wait for the peer; withdrawn, that n were
 	// taken back.
 	enqueue(p *Peer, n int)

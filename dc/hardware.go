@@ -216,19 +216,19 @@ func (h *hardware) room(p *Peer, n int) int {
 	return n
 }
 
-func (h *hardware) transmit(p *Peer, rs []Request, c *call, _ int) (n int, none verbs.Found, err error) {
+func (h *hardware) slot(p *Peer, k int) *entry {
+	d := h.peers[p.number].m.DCI()
+	return h.dcis[d.Index].ring.at(d.Position(k))
+}
+
+func (h *hardware) transmit(p *Peer, n, _ int) (_ int, none verbs.Found, err error) {
 	x := h.peers[p.number]
-	d := x.m.DCI()
-	for k := range rs {
-		h.i.fill(h.dcis[d.Index].ring.at(d.Position(k)), p, &rs[k], c)
-	}
-	if err := h.postAll(x, len(rs)); err != nil {
-		p.a.posted -= uint64(len(rs))
+	if err := h.postAll(x, n); err != nil {
 		h.core.Settle(&x.m)
 		return 0, none, err
 	}
-	h.hits += uint64(len(rs))
-	return len(rs), none, nil
+	h.hits += uint64(n)
+	return n, none, nil
 }
 
 // post posts n requests that waited. One that is refused fails alone.

@@ -133,7 +133,6 @@ type Initiator struct {
 	peers   map[uint64]*Peer // by the address's and key's hash
 	seed    maphash.Seed
 	done    completions
-	scratch []Request
 	calls   *call           // that are not in use
 	takers  []*verbs.Waiter // who wait for completions
 	doers   []*verbs.Waiter // who wait in Do and Flush
@@ -249,8 +248,13 @@ func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, found
 	}
 	if len(p.a.queue) == 0 {
 		if n = i.be.room(p, len(rs)); n > 0 {
-			i.scratch = append(i.scratch[:0], rs[:n]...)
-			if n, found, err = i.be.transmit(p, i.scratch, c, look); err != nil {
+			for k := range rs[:n] {
+				i.fill(i.be.slot(p, k), p, &rs[k], c)
+			}
+			all := n
+			n, found, err = i.be.transmit(p, all, look)
+			p.a.posted -= uint64(all - n)
+			if err != nil {
 				return n, found, opError("post to", p.addr.String(), err)
 			}
 		}

@@ -212,14 +212,13 @@ func (s *software) room(p *Peer, n int) int {
 	return s.core.Allow(x, n, s.i.cfg.Depth-s.qps[x.Index].ring.len())
 }
 
-func (s *software) transmit(p *Peer, rs []Request, c *call, look int) (int, verbs.Found, error) {
-	x := s.peers[p.number].m.Context()
-	q := &s.qps[x.Index]
-	for k := range rs {
-		s.i.fill(q.ring.at(q.ring.tail+uint32(k)), p, &rs[k], c)
-	}
-	n, found, err := s.post(x, len(rs), look)
-	p.a.posted -= uint64(len(rs) - n)
+func (s *software) slot(p *Peer, k int) *entry {
+	r := &s.qps[s.peers[p.number].m.Context().Index].ring
+	return r.at(r.tail + uint32(k))
+}
+
+func (s *software) transmit(p *Peer, n, look int) (int, verbs.Found, error) {
+	n, found, err := s.post(s.peers[p.number].m.Context(), n, look)
 	s.core.Stats.Hits += uint64(n)
 	return n, found, err
 }
