@@ -160,7 +160,7 @@ func TestCloseEndsWaits(t *testing.T) {
 		wait(func() error { return i.Do(context.Background(), p, writeOf(1)) })
 		wait(func() error { _, err := i.Wait(context.Background(), make([]dc.Completion, 1)); return err })
 	}
-	time.Sleep(5 * time.Millisecond)
+	require.Eventually(t, func() bool { return p.Stats().Posted == 3 }, 5*time.Second, time.Millisecond)
 	wait(func() error { return i.Flush(context.Background(), p) })
 	time.Sleep(5 * time.Millisecond)
 	require.NoError(t, i.Close())
