@@ -3,6 +3,7 @@ package dc
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -76,8 +77,10 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 	if len(cs) == 0 {
 		return 0, nil
 	}
-	w := waiters.Get().(*verbs.Waiter)
-	defer waiters.Put(w)
+	taker := takers.Get().(*taker)
+	defer takers.Put(taker)
+	taker.watch(ctx, i.d)
+	w := &taker.Waiter
 	for {
 		i.mu.Lock()
 		if err := i.usable(); err != nil {
@@ -91,12 +94,18 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 		w.Reset()
 		i.takers = append(i.takers, w)
 		i.unlock()
-		err := i.d.Wait(ctx, w)
+		err := ctx.Err()
+		if err == nil {
+			err = i.d.Wait(context.Background(), w)
+		}
 		i.mu.Lock()
 		i.takers = remove(i.takers, w)
 		n := i.done.take(cs)
 		if err == nil {
 			err = i.usable()
+		}
+		if err == nil {
+			err = ctx.Err()
 		}
 		i.unlock()
 		switch {
@@ -105,6 +114,31 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 		case err != nil:
 			return 0, opError("wait for", "initiator", err)
 		}
+	}
+}
+
+// taker is who waits for completions. To have the dispatcher listen to a context
+// takes another goroutine for each wait; a taker is woken when its context ends, and
+// waits again for the same context without preparing anything.
+type taker struct {
+	verbs.Waiter
+	d       *verbs.Dispatcher
+	watched <-chan struct{}
+	stop    func() bool
+}
+
+var takers = sync.Pool{New: func() any { return &taker{} }}
+
+func (t *taker) watch(ctx context.Context, d *verbs.Dispatcher) {
+	if t.watched == ctx.Done() && t.d == d {
+		return
+	}
+	if t.stop != nil {
+		t.stop()
+		t.stop = nil
+	}
+	if t.watched, t.d = ctx.Done(), d; t.watched != nil {
+		t.stop = context.AfterFunc(ctx, func() { d.Wake(&t.Waiter) })
 	}
 }
 

@@ -3,14 +3,10 @@ package dc
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// waiters are for who waits.
-var waiters = sync.Pool{New: func() any { return &verbs.Waiter{} }}
 
 // call is somebody in Do.
 type call struct {
