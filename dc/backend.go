@@ -59,17 +59,14 @@ type backend interface {
 	leave(p *Peer, forever bool) error
 	// attach finds the way to a peer. It is called without the lock.
 	attach(ctx context.Context, p *Peer) error
-	// ready is called before requests are posted, and may give up the lock for a
-	// while.
-	ready(p *Peer) error
-	// room is how many requests of a peer may be posted now, if none wait.
-	room(p *Peer, n int) int
-	// slot is the place of the k-th of the requests for which there is room.
-	slot(p *Peer, k int) *entry
-	// transmit posts those n, and answers how many the device took; look, from 0
-	// on, says how often to look for completions at once, which must be delivered
-	// without the lock.
-	transmit(p *Peer, n, look int) (int, verbs.Found, error)
+	// place answers where the next requests to a peer belong, and for how many of n
+	// there is room: for none if others wait. It may give up the lock for a while
+	// before that.
+	place(p *Peer, n int) (r *ring, first uint32, room int, err error)
+	// transmit posts the n requests that are there now, and answers how many the
+	// device took. look, from 0 on, says how often to look for completions in the same
+	// crossing; looked tells that the initiator's found has them.
+	transmit(p *Peer, n, look int) (posted int, looked bool, err error)
 	// enqueue says that n more requests wait for the peer; withdrawn, that n were
 	// taken back.
 	enqueue(p *Peer, n int)

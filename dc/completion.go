@@ -38,7 +38,7 @@ func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 	i.mu.Lock()
 	i.polling--
 	n := i.done.take(cs)
-	if err == nil {
+	if n == 0 && err == nil {
 		err = i.usable()
 	}
 	i.unlock()
@@ -54,17 +54,20 @@ func (i *Initiator) polled(cs []Completion, err error) (int, error) {
 // none.
 func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
 	i.mu.Lock()
-	i.looked = false
-	posted, found, err := i.give(p, rs, nil, max(spins, 0))
-	looked := i.looked
+	posted, looked, err := i.give(p, rs, nil, max(spins, 0))
+	found := i.found
 	if err != nil {
 		i.unlock()
-		found.Deliver()
+		if looked {
+			found.Deliver()
+		}
 		return posted, 0, err
 	}
 	i.polling++
 	i.mu.Unlock()
-	if found.Deliver(); !looked {
+	if looked {
+		found.Deliver()
+	} else {
 		_, err = i.d.Poll(spins)
 	}
 	polled, err = i.polled(cs, err)

@@ -42,13 +42,16 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	c.waiter.Reset()
 	c.one[0] = r
 	c.one[0].Quiet = false
-	_, found, err := i.give(p, c.one[:], c, 0)
+	_, looked, err := i.give(p, c.one[:], c, 0)
+	found := i.found
 	c.one[0] = Request{}
 	if err == nil {
 		i.doers = append(i.doers, &c.waiter)
 	}
 	i.unlock()
-	found.Deliver()
+	if looked {
+		found.Deliver()
+	}
 	if err != nil {
 		i.mu.Lock()
 		i.release(c)

@@ -204,31 +204,30 @@ func (h *hardware) leave(p *Peer, forever bool) error {
 	return nil
 }
 
-func (h *hardware) room(p *Peer, n int) int {
+func (h *hardware) place(p *Peer, n int) (*ring, uint32, int, error) {
+	if err := h.ready(p); err != nil || len(p.a.queue) > 0 {
+		return nil, 0, 0, err
+	}
 	m := &h.peers[p.number].m
 	if !h.core.Place(m) {
-		return 0
+		return nil, 0, 0, nil
 	}
-	n = h.core.Admit(m, n)
-	if n == 0 {
+	if n = h.core.Admit(m, n); n == 0 {
 		h.core.Settle(m)
+		return nil, 0, 0, nil
 	}
-	return n
+	d := m.DCI()
+	return &h.dcis[d.Index].ring, d.Position(0), n, nil
 }
 
-func (h *hardware) slot(p *Peer, k int) *entry {
-	d := h.peers[p.number].m.DCI()
-	return h.dcis[d.Index].ring.at(d.Position(k))
-}
-
-func (h *hardware) transmit(p *Peer, n, _ int) (_ int, none verbs.Found, err error) {
+func (h *hardware) transmit(p *Peer, n, _ int) (int, bool, error) {
 	x := h.peers[p.number]
 	if err := h.postAll(x, n); err != nil {
 		h.core.Settle(&x.m)
-		return 0, none, err
+		return 0, false, err
 	}
 	h.hits += uint64(n)
-	return n, none, nil
+	return n, false, nil
 }
 
 // post posts n requests that waited. One that is refused fails alone.

@@ -138,7 +138,7 @@ type Initiator struct {
 	doers   []*verbs.Waiter // who wait in Do and Flush
 	outside int             // goroutines that end requests without having polled
 	woken   bool            // they have ended what somebody waits for, perhaps parked
-	looked  bool            // somebody has posted and looked at once
+	found   verbs.Found     // by whoever has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
 	expiry  timer           // of requests with a timeout
 	timed   []*Peer         // that have such requests
@@ -220,47 +220,42 @@ func (i *Initiator) Hardware() bool {
 // that cannot be right is refused, and with it all of the call.
 func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 	i.mu.Lock()
-	n, found, err := i.give(p, rs, nil, -1)
+	n, _, err := i.give(p, rs, nil, -1)
 	i.unlock()
-	found.Deliver()
 	return n, err
 }
 
-// give posts or keeps requests, and answers how many were taken. It is called with
-// the lock held, and may give that up for a while.
-func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, found verbs.Found, err error) {
+// give posts or keeps requests, and answers how many were taken, and whether it has
+// looked for completions. It is called with the lock held, and may give that up for
+// a while.
+func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, err error) {
 	if err := i.mine(p); err != nil {
-		return 0, found, opError("post to", p.addr.String(), err)
+		return 0, false, opError("post to", p.addr.String(), err)
 	}
 	for k := range rs {
 		if err := rs[k].check(&i.cfg); err != nil {
-			return 0, found, opError("post to", p.addr.String(), err)
+			return 0, false, opError("post to", p.addr.String(), err)
 		}
 	}
 	if p.a == nil {
 		p.a = &activity{}
 	}
 	if len(rs) == 0 {
-		return 0, found, nil
+		return 0, false, nil
 	}
-	if err := i.be.ready(p); err != nil {
-		return 0, found, opError("post to", p.addr.String(), err)
-	}
-	if len(p.a.queue) == 0 {
-		if n = i.be.room(p, len(rs)); n > 0 {
-			for k := range rs[:n] {
-				i.fill(i.be.slot(p, k), p, &rs[k], c)
-			}
-			all := n
-			n, found, err = i.be.transmit(p, all, look)
-			p.a.posted -= uint64(all - n)
-			if err != nil {
-				return n, found, opError("post to", p.addr.String(), err)
-			}
+	r, first, room, err := i.be.place(p, len(rs))
+	if room > 0 {
+		for k := range rs[:room] {
+			i.fill(r.at(first+uint32(k)), p, &rs[k], c)
 		}
+		n, looked, err = i.be.transmit(p, room, look)
+		if n == len(rs) {
+			return n, looked, nil
+		}
+		p.a.posted -= uint64(room - n)
 	}
-	if n == len(rs) {
-		return n, found, nil
+	if err != nil {
+		return n, looked, opError("post to", p.addr.String(), err)
 	}
 	kept := min(len(rs)-n, i.cfg.MaxPending-len(p.a.queue))
 	i.keep(p, rs[n:n+kept], c)
@@ -268,7 +263,7 @@ func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, found
 		p.a.full = true
 		err = opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
 	}
-	return n, found, err
+	return n, looked, err
 }
 
 // keep lets requests wait for their target.

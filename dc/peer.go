@@ -51,15 +51,20 @@ func (p *Peer) keyed() bool {
 
 // mine refuses peers of others, and those that are known no more.
 func (i *Initiator) mine(p *Peer) error {
+	if p.i == i && !p.gone && i.open() {
+		return nil
+	}
+	return i.notMine(p)
+}
+
+func (i *Initiator) notMine(p *Peer) error {
 	switch err := i.usable(); {
 	case err != nil:
 		return err
 	case p.i != i:
 		return errNotMine
-	case p.gone:
-		return ErrClosed
 	}
-	return nil
+	return ErrClosed
 }
 
 func (i *Initiator) hash(a Address, key uint64) uint64 {

@@ -191,5 +191,8 @@ func (r *Request) packets(mtu int) int {
 			n += int(s.Length)
 		}
 	}
-	return max(1, (n+mtu-1)/mtu)
+	if n <= mtu {
+		return 1
+	}
+	return (n + mtu - 1) / mtu
 }

@@ -96,10 +96,15 @@ func (q *completions) push(c Completion) { q.list = append(q.list, c) }
 
 func (q *completions) len() int { return len(q.list) - q.head }
 
-func (q *completions) take(cs []Completion) int {
-	n := copy(cs, q.list[q.head:])
-	clear(q.list[q.head : q.head+n])
-	if q.head += n; q.head == len(q.list) {
+func (q *completions) take(cs []Completion) (n int) {
+	for n < len(cs) && q.head < len(q.list) { // mostly one
+		c := &q.list[q.head]
+		cs[n] = *c
+		c.Peer, c.Err = nil, nil
+		q.head++
+		n++
+	}
+	if q.head == len(q.list) {
 		q.list, q.head = q.list[:0], 0
 	}
 	return n

@@ -199,84 +199,85 @@ func (s *software) attached(p *Peer, err error) {
 	delete(s.joins, p)
 }
 
-func (s *software) ready(p *Peer) error {
-	s.meet(p)
-	return nil
-}
-
-func (s *software) room(p *Peer, n int) int {
-	x := s.core.Admit(s.peers[p.number].m)
-	if x == nil {
-		return 0
+func (s *software) place(p *Peer, n int) (*ring, uint32, int, error) {
+	x := s.core.Admit(s.meet(p))
+	if x == nil || len(p.a.queue) > 0 {
+		return nil, 0, 0, nil
 	}
-	return s.core.Allow(x, n, s.i.cfg.Depth-s.qps[x.Index].ring.len())
+	r := &s.qps[x.Index].ring
+	return r, r.tail, s.core.Allow(x, n, s.i.cfg.Depth-r.len()), nil
 }
 
-func (s *software) slot(p *Peer, k int) *entry {
-	r := &s.qps[s.peers[p.number].m.Context().Index].ring
-	return r.at(r.tail + uint32(k))
-}
-
-func (s *software) transmit(p *Peer, n, look int) (int, verbs.Found, error) {
-	n, found, err := s.post(s.peers[p.number].m.Context(), n, look)
-	s.core.Stats.Hits += uint64(n)
-	return n, found, err
-}
-
-// post posts the n requests that are behind the ring's tail, and answers how many
-// the device took.
-func (s *software) post(x *session.Context, n, look int) (posted int, found verbs.Found, err error) {
+func (s *software) transmit(p *Peer, n, look int) (int, bool, error) {
+	x := s.peers[p.number].m.Context()
 	q := &s.qps[x.Index]
-	first := q.ring.tail
-	for k := range n {
-		s.add(x, q, first+uint32(k), k == n-1)
+	n, err := s.post(x, q, n, s.add(x, q, n), look)
+	s.core.Stats.Hits += uint64(n)
+	return n, look >= 0, err
+}
+
+// add prepares the n requests behind the ring's tail to be posted, and answers how
+// many packets they take.
+func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
+	pos := q.ring.tail
+	for last := pos + uint32(n-1); ; pos++ {
+		e := q.ring.at(pos)
+		signaled := verbs.Signaled
+		if e.Quiet && pos != last {
+			signaled = 0
+		}
+		e.add(q.batch, s.i.d.ID(tag(x.Index, pos)), signaled)
+		packets += e.packets(q.mtu)
+		if pos == last {
+			return packets
+		}
 	}
+}
+
+// post posts the n requests that were added, of so many packets, and answers how
+// many the device took. Completions that were looked for are in the initiator's
+// found.
+func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) (posted int, err error) {
 	if look >= 0 {
-		posted, found, err = s.i.d.PostPoll(q.batch, look)
-		s.i.looked = true
+		posted, s.i.found, err = s.i.d.PostPoll(q.batch, look)
 	} else {
 		posted, err = q.batch.Post()
 	}
 	if posted == n {
 		err = nil // that of the queue, if any, is told by Lost
+	} else {
+		packets = 0
+		for k := range posted {
+			packets += q.ring.at(q.ring.tail + uint32(k)).packets(q.mtu)
+		}
 	}
-	packets := 0
-	for k := range posted {
-		packets += q.ring.at(first + uint32(k)).packets(q.mtu)
-	}
-	q.ring.tail += uint32(posted)
 	if posted > 0 {
+		q.ring.tail += uint32(posted)
 		s.core.Posted(x, posted, packets)
 	}
-	return posted, found, err
+	return posted, err
 }
 
 // postAll posts requests that waited. One that is refused fails alone, in turn.
 func (s *software) postAll(x *session.Context, n int) {
 	q := &s.qps[x.Index]
-	first := q.ring.tail
-	done, _, err := s.post(x, n, -1)
+	done, err := s.postWaiting(x, q, n)
 	for ; done < n; done++ {
 		if done > 0 || n > 1 {
-			if _, _, err = s.post(x, 1, -1); err == nil {
+			if _, err = s.postWaiting(x, q, 1); err == nil {
 				continue
 			}
 		}
-		e := q.ring.at(first + uint32(done))
+		e := q.ring.at(q.ring.tail)
 		e.ended, e.err = true, &notPosted{opError("post to", e.peer.addr.String(), err)}
 		q.ring.tail++
 		s.core.Posted(x, 1, 0)
 	}
-	s.advance(x)
+	s.advance(x, q)
 }
 
-func (s *software) add(x *session.Context, q *contextQP, pos uint32, last bool) {
-	e := q.ring.at(pos)
-	var signaled verbs.SendFlags
-	if last || !e.Quiet {
-		signaled = verbs.Signaled
-	}
-	e.add(q.batch, s.i.d.ID(tag(x.Index, pos)), signaled)
+func (s *software) postWaiting(x *session.Context, q *contextQP, n int) (int, error) {
+	return s.post(x, q, n, s.add(x, q, n), -1)
 }
 
 // pump posts what waits for the target of an attached context.
@@ -318,11 +319,30 @@ func (s *software) completed(tag uint64, wc *verbs.WC) {
 		return
 	}
 	x, q := &s.core.Contexts[k], &s.qps[k]
-	// Quiet ones before it have succeeded: completions are in order.
-	for at := q.ring.head; at != pos; at++ {
-		q.ring.at(at).ended = true
+	r := &q.ring
+	if wc.Status() == verbs.WCSuccess && pos == r.head && pos+1 == r.tail { // the only one
+		r.head++
+		s.i.finish(r.at(pos), nil)
+		if s.core.Done(x, 1, false) {
+			s.core.Settle(x, s.i.now())
+		}
+	} else {
+		s.ended(q, pos, wc)
+		s.advance(x, q)
 	}
-	e := q.ring.at(pos)
+	if x.Attached() && x.Peer().Pending() > 0 {
+		s.pump(x)
+	}
+}
+
+// ended notes the completion of a request.
+func (s *software) ended(q *contextQP, pos uint32, wc *verbs.WC) {
+	r := &q.ring
+	// Quiet ones before it have succeeded: completions are in order.
+	for at := r.head; at != pos; at++ {
+		r.at(at).ended = true
+	}
+	e := r.at(pos)
 	e.ended = true
 	if status := wc.Status(); status != verbs.WCSuccess {
 		if status == verbs.WCRNRRetryExceeded && (e.Op == Send || e.Op == SendImm || e.Op == WriteImm) {
@@ -330,18 +350,16 @@ func (s *software) completed(tag uint64, wc *verbs.WC) {
 		}
 		e.err = requestError(e.peer, e.Op, wc)
 	}
-	s.advance(x)
-	if x.Attached() && x.Peer().Pending() > 0 {
-		s.pump(x)
-	}
 }
 
 // advance ends requests in the order of posting.
-func (s *software) advance(x *session.Context) {
-	q := &s.qps[x.Index]
+func (s *software) advance(x *session.Context, q *contextQP) {
 	r := &q.ring
-	for r.head != r.tail && r.at(r.head).ended {
+	for r.head != r.tail {
 		e := r.at(r.head)
+		if !e.ended {
+			return
+		}
 		r.head++
 		if q.returning && e.err != nil {
 			s.giveBack(x, q, e)

@@ -123,11 +123,17 @@ func (d *Dispatcher) serves(q *QP, cq *CQ) error {
 	return nil
 }
 
+// open is small enough to be inlined as long as refused is not.
 func (d *Dispatcher) open(op string) error {
 	if d.closed.Load() {
-		return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
+		return d.refused(op)
 	}
 	return nil
+}
+
+//go:noinline
+func (d *Dispatcher) refused(op string) error {
+	return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
 }
 
 // mayPost refuses posts by who is not, or no more, among those that share the queue.
