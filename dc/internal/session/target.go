@@ -195,6 +195,11 @@ func (c *Target) detach(m *wire.Message, now time.Duration) {
 	s := c.find(m)
 	if key := (contextKey{m.Sender, m.Context}); m.Session == 0 {
 		if s = c.contexts[key]; s == nil || s.attempt != m.Attempt {
+			if s != nil && int32(m.Attempt-s.attempt) > 0 {
+				// What asked was a renewal, and would have ended this one.
+				c.Stats.Detaches++
+				c.end(s, false, now)
+			}
 			c.ended.add(key, m.Attempt, false, now, c.Lease)
 			return
 		}

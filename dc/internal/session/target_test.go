@@ -293,3 +293,28 @@ func TestOneWaiter(t *testing.T) {
 	c.Received(from(3, wire.Connect), time.Second)
 	require.Equal(t, 1, c.Counted().Live)
 }
+
+// TestRenewalTakenBack: the renewal of a session is lost, and its sender does not want
+// the other one any more. The first one is over all the same, which nothing but the
+// attempt tells.
+func TestRenewalTakenBack(t *testing.T) {
+	c, io := newTestTarget(1)
+	m := from(1, wire.Connect)
+	m.Attempt = 7
+	c.Received(m, 0)
+	session := io.last(t).Session
+	away := from(1, wire.Detach)
+	away.Epoch, away.Attempt = c.Epoch, 6
+	c.Received(away, 0)
+	require.Equal(t, 1, c.Counted().Live, "what asked is older than the session")
+	away.Attempt = 8
+	c.Received(away, 0)
+	require.Equal(t, wire.Detached, io.last(t).Kind)
+	require.Zero(t, c.Counted().Live)
+	require.Equal(t, []bool{false}, io.released, "its number is not used again")
+	c.Ready(0, nil, 0)
+	renewal := from(1, wire.Renew)
+	renewal.Epoch, renewal.Attempt, renewal.Session = c.Epoch, 8, session
+	c.Received(renewal, 0)
+	require.Zero(t, c.Counted().Live, "it comes late")
+}
