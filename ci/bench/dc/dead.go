@@ -19,6 +19,10 @@ const (
 	// liveWindow is how many requests to the others are under way.
 	liveWindow = 64
 	liveOps    = 3000
+	// liveWarm requests come first and do not count, as warmOps of the rates: that
+	// these targets are dead is known then. What it costs to find out is another
+	// matter: until they have been silent once, each holds a context for 150 ms.
+	liveWarm = 2000
 )
 
 // withDead compares what requests to 1,000 live targets take while others are
@@ -55,9 +59,10 @@ func (m *manyTargets) liveP99(ctx context.Context, dead int) (float64, error) {
 	}
 	var took []time.Duration
 	cs := make([]dc.Completion, 32)
-	under, deadUnder := 0, dead
-	for len(took) < liveOps || under+deadUnder > 0 {
-		for len(free) > 0 && len(took)+under < liveOps {
+	under, deadUnder, ended := 0, dead, 0
+	const all = liveWarm + liveOps
+	for ended < all || under+deadUnder > 0 {
+		for len(free) > 0 && ended+under < all {
 			slot := free[len(free)-1]
 			free = free[:len(free)-1]
 			target := rng.IntN(targetCount)
@@ -77,7 +82,9 @@ func (m *manyTargets) liveP99(ctx context.Context, dead int) (float64, error) {
 				if c.Err != nil {
 					return 0, c.Err
 				}
-				took = append(took, time.Since(begun[c.ID]))
+				if ended++; ended > liveWarm {
+					took = append(took, time.Since(begun[c.ID]))
+				}
 				free = append(free, c.ID)
 				under--
 				continue
@@ -85,7 +92,7 @@ func (m *manyTargets) liveP99(ctx context.Context, dead int) (float64, error) {
 			if !errors.Is(c.Err, dc.ErrUnreachable) {
 				return 0, errors.Join(errors.New("a dead target answered"), c.Err)
 			}
-			if deadUnder--; len(took) < liveOps {
+			if deadUnder--; ended < all {
 				if err := post(c.Peer, c.ID); err != nil {
 					return 0, err
 				}
