@@ -57,6 +57,17 @@
 // responder context for each initiator context that uses it from time to time, and
 // shares what it has if there are fewer.
 //
+// The lease is not what brings responder contexts back to those who wait for them:
+// [TargetConfig.Recall] is, after a second, from whomever and however long the lease.
+// It bounds how long the target keeps what is left of an initiator that died while
+// nobody waits, a queue pair that does nothing. On the other side it bounds how long
+// a session can be parked without a message, so a short one makes an initiator that
+// comes back every few seconds open a session each time. A minute is long beside that,
+// and short beside what a connection of TCP leaves of a dead peer, with keep-alives
+// two hours. Targets for which an initiator that was given up must not write any more
+// after a shorter time choose a shorter one: whoever has the key has the memory for
+// as long as the session lives.
+//
 // Control messages are datagrams. They may be lost, doubled and delayed: they
 // are sent again, and each copy has the same effect as the first. A target
 // whose responder contexts are all taken answers busy and remembers the order.

@@ -138,6 +138,15 @@ func TestTargetDies(t *testing.T) {
 	_, err = i.Post(pv, a.write(5, b, 0))
 	require.NoError(t, err)
 	require.ErrorIs(t, wait(t, i, 1)[0].Err, dc.ErrUnreachable)
+	for _, kind := range []dc.EventKind{dc.EventSessionLost, dc.EventUnreachable} {
+		e := <-i.Events()
+		require.Equal(t, kind, e.Kind)
+		require.Same(t, pv, e.Peer)
+		if kind == dc.EventUnreachable {
+			require.ErrorIs(t, e.Err, dc.ErrUnreachable)
+		}
+	}
+	require.Empty(t, i.Events())
 	do(t, i, po, a.write(6, b, 0))
 	require.EqualValues(t, 1, other.Stats().Attaches)
 }
