@@ -114,6 +114,15 @@ func (b *Batch) Len() int { return b.n }
 // Cap is the number of work requests that the batch holds.
 func (b *Batch) Cap() int { return len(b.wrs) }
 
+// Err is what [Batch.Post] would refuse the batch with, as far as that is known
+// before.
+func (b *Batch) Err() error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.qp.life.Open("post send to")
+}
+
 // Reset drops what was added.
 func (b *Batch) Reset() {
 	b.ended(nil)

@@ -261,7 +261,7 @@ func (s *Shaper) nextGet(p *candidate, f int32) bool {
 	}
 	c := &s.cmds[g]
 	n := c.Length - c.offset
-	if s.cfg.Slice > 0 {
+	if s.cfg.Slice > 0 && !c.Whole {
 		n = min(n, s.cfg.Slice)
 	}
 	*p = candidate{flow: f, cmd: g, sub: none, length: n, wire: s.cfg.RspPktLen(n)}

@@ -19,6 +19,8 @@ type Command struct {
 	// Fence keeps it behind all GETs and atomics of its flow before it, and
 	// everything of the flow that comes later behind it.
 	Fence bool
+	// Whole keeps a GET in one piece.
+	Whole bool
 	// Deadline is when it should have been granted at the latest; 0 means none.
 	Deadline time.Duration
 	Tag      uint64 // the driver's

@@ -7,7 +7,9 @@ import "time"
 type Sub uint64
 
 // MaxSub is the largest of them: they fit into the number of a work request.
-const MaxSub = 1<<48 - 1
+const MaxSub = 1<<47 - 1
+
+const genMask = 1<<23 - 1
 
 type sub struct {
 	cmd     int32
@@ -24,7 +26,7 @@ type sub struct {
 
 func (s *Shaper) sub(id Sub) (int32, bool) {
 	i := int64(id & (1<<24 - 1))
-	if i >= int64(len(s.subs)) || s.subs[i].gen&(1<<24-1) != uint32(id>>24) || !s.subs[i].under {
+	if i >= int64(len(s.subs)) || s.subs[i].gen&genMask != uint32(id>>24) || !s.subs[i].under {
 		return none, false
 	}
 	return int32(i), true
@@ -98,7 +100,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 		}
 	}
 	k.last = u
-	g := Grant{Sub: Sub(i) | Sub(sb.gen&(1<<24-1))<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
+	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
 		Offset: sb.offset, Length: sb.length, First: first}
 	if s.hasWork(p.flow) {
 		s.turn(p.flow)
@@ -203,6 +205,16 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	return true
 }
 
+// FailAll is Failed for everything outstanding of a flow, whose queue pair was reset
+// or closed: no completion of it will come.
+func (s *Shaper) FailAll(f Flow, again bool) {
+	for i := range s.subs {
+		if sb := &s.subs[i]; sb.under && s.cmds[sb.cmd].flow == int32(f) {
+			s.Failed(Sub(i)|Sub(sb.gen&genMask)<<24, again)
+		}
+	}
+}
+
 // forgetFailed drops the pieces of a request that wait to be issued again.
 func (s *Shaper) forgetFailed(at int32) {
 	c := &s.cmds[at]
@@ -228,4 +240,23 @@ func (s *Shaper) forgetFailed(at int32) {
 		i = next
 	}
 	f.failed, c.failed = rest, 0
+}
+
+// RequestOf is the request that an outstanding request packet is of.
+func (s *Shaper) RequestOf(id Sub) (Request, bool) {
+	i, ok := s.sub(id)
+	if !ok {
+		return none, false
+	}
+	return Request(s.subs[i].cmd), true
+}
+
+// Held tells whether anything waits to be granted.
+func (s *Shaper) Held() bool {
+	for i := range s.classes {
+		if s.classes[i].queued > 0 {
+			return true
+		}
+	}
+	return false
 }

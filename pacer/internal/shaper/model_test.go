@@ -21,14 +21,12 @@ type model struct {
 	out  []modelSub
 	seq  map[Flow]int
 
-	solicited     float64 // since the bucket was set
-	tokens        float64
-	sent          float64
-	flows         []Flow
-	ids           uint64
-	down          map[Flow]bool
-	finished      int
-	lastOfClasses []int64
+	solicited float64 // since the bucket was set
+	sent      float64
+	flows     []Flow
+	ids       uint64
+	down      map[Flow]bool
+	finished  int
 }
 
 type modelReq struct {
