@@ -161,7 +161,7 @@ func (b *Batch) give(first int) (n int, err error) {
 		return 0, ErrClosed
 	}
 	for i := first; i < b.n; i++ {
-		if q.used == len(q.order) {
+		if q.full() {
 			return i - first, verbs.ErrQueueFull
 		}
 		if _, err := q.submit(&b.works[i], b.class[i], nil); err != nil {

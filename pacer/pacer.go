@@ -309,6 +309,10 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	p.pump()
 	if r = &p.requests[at]; r.sub != noSub {
 		sub := r.sub
+		select {
+		case <-r.token: // that of this grant
+		default:
+		}
 		p.release()
 		return Credit{p, sub}, nil
 	}

@@ -78,7 +78,7 @@ func TestOtherRequests(t *testing.T) {
 	recvs, err := peer.NewRecvBatch(4)
 	require.NoError(t, err)
 	for i := range 4 {
-		recvs.Recv(uint64(i), r.b.mr.SGE(1000+100*i, 100))
+		recvs.Recv(uint64(i), r.b.mr.SGE(200000+100*i, 100))
 	}
 	_, err = recvs.Post()
 	require.NoError(t, err)

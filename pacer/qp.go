@@ -121,6 +121,12 @@ func (q *QP) QP() *verbs.QP { return q.qp }
 // Pacer is what paces it.
 func (q *QP) Pacer() *Pacer { return q.p }
 
+// full tells whether the queue has no room: for what is under way or not taken, or in
+// the order of posting.
+func (q *QP) full() bool {
+	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
+}
+
 // enter takes the next place in the order of posting.
 func (q *QP) enter(at shaper.Request, signaled bool) int {
 	i := int(q.tail % uint64(len(q.order)))
@@ -232,6 +238,7 @@ func (q *QP) deliver(e *entry) {
 		}
 		if i == q.head {
 			q.head++
+			q.roomAgain()
 		}
 	}
 }
@@ -254,6 +261,13 @@ func (q *QP) hand(e *entry) {
 // vacate is for a request that nothing is to be known of any more.
 func (q *QP) vacate() {
 	q.used--
+	q.roomAgain()
+}
+
+func (q *QP) roomAgain() {
+	if q.closed { // who waits for room has been told
+		return
+	}
 	select {
 	case q.room <- struct{}{}:
 	default:
@@ -342,7 +356,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		switch {
 		case q.closed:
 			err = ErrClosed
-		case q.used == len(q.order):
+		case q.full():
 			err = verbs.ErrQueueFull
 		default:
 			at, err = q.submit(&w, q.class, c)

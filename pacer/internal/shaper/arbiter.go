@@ -1,6 +1,9 @@
 package shaper
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // candidate is what a unit presents.
 type candidate struct {
@@ -31,17 +34,20 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.in.refill(now)
 	s.out.refill(now)
 	s.wake = 0
-	if s.paused {
+	if s.paused || s.pending == 0 {
 		return Grant{}, false
 	}
-	for tries := s.lines(); ; tries-- {
+	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)
 		if best != none {
 			return s.grant(best, now), true
 		}
 		// A class at its cap may not keep the units from flows of others.
-		if held != ClassCap || tries <= 0 || !s.rotate() {
+		if tries < 0 && held == ClassCap {
+			tries = s.lines() + 1
+		}
+		if held != ClassCap || tries <= 1 || !s.rotate() {
 			return Grant{}, false
 		}
 	}
@@ -74,40 +80,34 @@ func (s *Shaper) rotate() bool {
 // arbitrate looks at what each unit presents, and answers the unit that goes.
 func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
 	best = none
-	for u := 0; u < len(s.units); {
-		f := s.units[u]
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
-		if f == none {
-			p.cmd = none
-			u++
-			continue
-		}
-		s.offer(p, f, now)
-		if p.reason.own() {
-			p.cmd = none
-			s.park(f) // perhaps another flow has the unit now
-			if s.units[u] == none {
-				u++
+		for p.cmd = none; s.units[u] != none; p.cmd = none {
+			f := s.units[u]
+			s.offer(p, f, now)
+			if !p.reason.own() {
+				break
 			}
-			continue
+			s.park(f) // perhaps another flow has the unit now
 		}
-		if p.reason == ClassCap || held == None {
+		if s.units[u] != none && (p.reason == ClassCap || held == None) {
 			held = p.reason
 		}
-		u++
 	}
 	if s.cfg.Policy == Deficit {
 		s.topUp()
 	}
-	for u := range s.units {
-		if s.goes(u) && (best == none || s.before(u, best)) {
+	for m := s.busy; m != 0; m &= m - 1 {
+		if u := bits.TrailingZeros64(m); s.goes(u) && (best == none || s.before(u, best)) {
 			best = u
 		}
 	}
 	if best == none {
 		return none, held
 	}
-	for u := range s.units {
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
 		if u != best && p.cmd != none && p.reason != None && s.before(u, best) {
 			s.passOver(p)
@@ -126,7 +126,8 @@ func (s *Shaper) goes(u int) bool {
 // topUp adds quanta to the flows that could go, as many as let one of them go.
 func (s *Shaper) topUp() {
 	rounds := int64(-1)
-	for u := range s.units {
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
 		if s.goes(u) {
 			return
 		}
@@ -138,8 +139,8 @@ func (s *Shaper) topUp() {
 			}
 		}
 	}
-	for u := range s.units {
-		if p := &s.present[u]; p.cmd != none && p.reason == None {
+	for m := s.busy; m != 0; m &= m - 1 {
+		if p := &s.present[bits.TrailingZeros64(m)]; p.cmd != none && p.reason == None {
 			f := &s.flows[p.flow]
 			f.deficit += rounds * int64(s.cfg.Quantum) * int64(f.Weight)
 		}

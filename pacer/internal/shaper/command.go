@@ -106,6 +106,7 @@ func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	}
 	s.cmds[i] = command{Command: c, flow: int32(f), since: now, next: none, nextFen: none}
 	s.alive++
+	s.pending++
 	fl := &s.flows[f]
 	fl.commands++
 	if fl.Served {
@@ -161,6 +162,7 @@ func (s *Shaper) issued(c int32) {
 	cmd := &s.cmds[c]
 	f := &s.flows[cmd.flow]
 	cmd.sliced = true
+	s.pending--
 	l := &f.gets
 	if cmd.Kind == Put {
 		l = &f.puts

@@ -59,6 +59,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	if again {
 		f.failed.head = s.subs[i].next
 		c.failed--
+		s.pending--
 		s.stats.Reissued++
 	} else {
 		i = s.newSub()
@@ -190,6 +191,7 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 		}
 		f.failed.tail = i
 		c.failed++
+		s.pending++
 		s.ready(c.flow)
 		return true
 	}
@@ -239,6 +241,7 @@ func (s *Shaper) forgetFailed(at int32) {
 		}
 		i = next
 	}
+	s.pending -= c.failed
 	f.failed, c.failed = rest, 0
 }
 
@@ -252,11 +255,4 @@ func (s *Shaper) RequestOf(id Sub) (Request, bool) {
 }
 
 // Held tells whether anything waits to be granted.
-func (s *Shaper) Held() bool {
-	for i := range s.classes {
-		if s.classes[i].queued > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (s *Shaper) Held() bool { return s.pending > 0 }

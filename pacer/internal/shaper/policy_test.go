@@ -493,6 +493,100 @@ func TestOnlyWhatFailedIsIssuedAgain(t *testing.T) {
 	require.EqualValues(t, 2, b.s.Stats().Reissued)
 }
 
+// A request is not over while a piece of it waits to go again, and no fenced PUT goes
+// before that piece.
+func TestFailedPiecesComeFirst(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 3 * kib, Reserve: 1, Small: 1}, FlowConfig{}, FlowConfig{})
+	b.get(0, 2*kib)
+	first, _ := b.next()
+	second, _ := b.next()
+	b.get(1, 2*kib)
+	require.True(t, b.s.Failed(first.Sub, true))
+	g, ok := b.next()
+	require.True(t, ok)
+	if g.Flow == b.flows[0] { // its turn was first: once more
+		require.Equal(t, first.Offset, g.Offset)
+		require.True(t, b.s.Failed(g.Sub, true))
+		g, ok = b.next()
+		require.True(t, ok)
+	}
+	require.Equal(t, b.flows[1], g.Flow, "it takes the room")
+	b.done(second)
+	_, _, _, ok = b.s.Finished()
+	require.False(t, ok)
+	b.s.Lease(0) // nothing but one at a time
+	put := b.get(0, 10, kind(Put), fenced)
+	_, ok = b.next()
+	require.False(t, ok)
+	require.Equal(t, Behind, b.explain(put))
+}
+
+func TestLease(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Reserve: 1}, FlowConfig{})
+	b.get(0, 100*kib)
+	b.s.Lease(2*kib + 10)
+	n := 0
+	for _, ok := b.next(); ok; _, ok = b.next() {
+		n++
+	}
+	require.Equal(t, 2, n)
+	b.s.Lease(-1)
+	_, ok := b.next()
+	require.True(t, ok)
+}
+
+// What was not solicited for long is not solicited at once.
+func TestBucketHasABottom(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 1 << 20, Rate: 1e6, Burst: 4 * 1025, Reserve: 1, Small: 1}, FlowConfig{})
+	b.now = time.Hour
+	b.get(0, 100*kib)
+	n := 0
+	for _, ok := b.next(); ok; _, ok = b.next() {
+		n++
+	}
+	require.Equal(t, 4, n)
+}
+
+// The command queue of what is served is not behind the backlog of what is started.
+func TestCommandQueuesTakeTurns(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Tenure: 1, Small: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{Served: true})
+	for f := range 4 {
+		b.get(f, 4*kib)
+	}
+	require.Equal(t, []int{0, 3, 1, 2}, b.order(4))
+}
+
+// A flow that others wait for, and whose queue pair fails, holds nobody.
+func TestDueAndDown(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
+	b.s.classes[0].last = 1
+	for range 9 {
+		b.get(1, 3*kib)
+	}
+	var gs []Grant
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	b.get(0, 8*kib)
+	b.done(gs[0])
+	_, ok := b.next()
+	require.True(t, ok)
+	b.done(gs[1])
+	_, ok = b.next()
+	require.False(t, ok, "it is due")
+	b.s.Down(b.flows[0])
+	_, ok = b.next()
+	require.True(t, ok)
+}
+
+// What is acquired goes in one piece.
+func TestWhole(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{})
+	b.get(0, 10*kib, func(c *Command) { c.Whole = true })
+	g, _ := b.next()
+	require.Equal(t, 10*kib, g.Length)
+}
+
 // Without room of any kind nothing allocates once there was as much under way.
 func TestWarmPathDoesNotAllocate(t *testing.T) {
 	b := newBench(t, Config{}, FlowConfig{}, FlowConfig{})

@@ -19,6 +19,8 @@ type Shaper struct {
 	table table
 
 	units   []int32 // the flow that each is assigned to, or none
+	busy    uint64  // which are assigned
+	pending int     // commands that are not granted as a whole, and pieces that failed
 	since   []uint64
 	clock   uint64 // counts assignments, for the policy of availability
 	urgent  list   // flows that wait for a unit
@@ -79,7 +81,9 @@ type bucket struct {
 }
 
 func (b *bucket) refill(now time.Duration) {
-	if now > b.at {
+	if b.rate == 0 {
+		b.at = now
+	} else if now > b.at {
 		b.tokens = min(b.tokens+b.rate*(now-b.at).Seconds(), float64(b.burst))
 		b.at = now
 	}

@@ -63,7 +63,7 @@ func TestTunerFindsTheThreshold(t *testing.T) {
 			through(b, p, span/4)
 			require.Greater(t, through(b, p, span), 0.93, "%v Mbit/s, %v", mbit, base)
 			bdp := p.rate * base.Seconds()
-			require.Less(t, float64(b.s.Threshold()), bdp*1.6+5*16*kib, "%v Mbit/s, %v: what waits", mbit, base)
+			require.Less(t, float64(b.s.Threshold()), bdp*1.6+4.5*16*kib, "%v Mbit/s, %v: what waits", mbit, base)
 			if mbit > 80 {
 				continue
 			}
@@ -71,7 +71,7 @@ func TestTunerFindsTheThreshold(t *testing.T) {
 				p.rate *= change
 				through(b, p, b.now+2*time.Second)
 				require.Greater(t, through(b, p, b.now+time.Second), 0.9, "%v Mbit/s * %v, %v", mbit, change, base)
-				require.Less(t, float64(b.s.Threshold()), p.rate*base.Seconds()*1.6+5*16*kib)
+				require.Less(t, float64(b.s.Threshold()), p.rate*base.Seconds()*1.6+4.5*16*kib)
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package shaper
 
+import "math/bits"
+
 // Slicing units (MCU). Each is assigned to one flow queue, and presents what that
 // flow could send next. While more flows have something to send than there are
 // units, the others wait in line: a unit becomes free when its flow has nothing
@@ -17,11 +19,9 @@ func (s *Shaper) ready(f int32) {
 	if fl.unit != none || fl.waits || fl.down || !s.hasWork(f) {
 		return
 	}
-	for u, g := range s.units {
-		if g == none {
-			s.assign(u, f)
-			return
-		}
+	if u := bits.TrailingZeros64(^s.busy); u < len(s.units) {
+		s.assign(u, f)
+		return
 	}
 	mine := s.urgency(f)
 	if u, least := s.leastUrgent(); mine > least {
@@ -66,16 +66,22 @@ func (s *Shaper) assign(u int, f int32) {
 	fl := &s.flows[f]
 	fl.unit, fl.turns = int32(u), 0
 	s.units[u] = f
+	s.busy |= 1 << u
 	s.clock++
 	s.since[u] = s.clock
+}
+
+func (s *Shaper) vacate(u int) {
+	s.flows[s.units[u]].unit = none
+	s.units[u] = none
+	s.busy &^= 1 << u
 }
 
 // wait puts a flow into the line.
 func (s *Shaper) wait(f int32) {
 	fl := &s.flows[f]
 	if fl.unit != none {
-		s.units[fl.unit] = none
-		fl.unit = none
+		s.vacate(int(fl.unit))
 	}
 	l := &s.waiting
 	if s.urgency(f) > 0 {
@@ -112,8 +118,7 @@ func (s *Shaper) fill(u int) {
 func (s *Shaper) park(f int32) {
 	fl := &s.flows[f]
 	if u := fl.unit; u != none {
-		s.units[u] = none
-		fl.unit = none
+		s.vacate(int(u))
 		s.fill(int(u))
 	}
 }
@@ -182,7 +187,7 @@ func (s *Shaper) resize(n int) {
 			s.flows[f].unit = none
 		}
 	}
-	s.units, s.since = make([]int32, n), make([]uint64, n)
+	s.units, s.since, s.busy = make([]int32, n), make([]uint64, n), 0
 	for u := range s.units {
 		s.units[u] = none
 	}
