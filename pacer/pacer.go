@@ -70,7 +70,6 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	callers  []*verbs.Waiter // of acquisitions, free to be used again
 	admit    shaper.Flow
 	timer    *time.Timer
 	reaping  bool
