@@ -74,6 +74,7 @@ type Pacer struct {
 	timer    *time.Timer
 	reaping  bool
 	closed   bool
+	shared   bool // the threshold, with other processes
 	onClose  []func() error
 }
 

@@ -53,7 +53,7 @@ const (
 
 func incast(n int) harness.Benchmark {
 	side := func(name string, r readers) harness.Side {
-		r.queuePairs, r.rate, r.queue, r.span = n, linkRate, linkQueue, 1200*time.Millisecond
+		r.queuePairs, r.rate, r.queue, r.span = n, linkRate, linkQueue, 2*time.Second
 		return harness.Side{Name: name, Run: r.pass}
 	}
 	paced := pacer.Config{Slice: 16 << 10, Threshold: 40 << 10}
@@ -61,8 +61,8 @@ func incast(n int) harness.Benchmark {
 	name := fmt.Sprintf("incast_%d", n)
 	return harness.Benchmark{Name: name, Judged: wall,
 		Sides: []harness.Side{
-			side("ours", readers{size: 256 << 10, pacer: &paced}),
-			side(unpaced, readers{size: 256 << 10}),
+			side("ours", readers{size: 64 << 10, depth: 4, pacer: &paced}),
+			side(unpaced, readers{size: 64 << 10, depth: 4}),
 			side(depth, readers{size: max(32<<10/n, 4<<10)}),
 			side(window, readers{size: 16 << 10, window: 48 << 10}),
 		},
@@ -80,7 +80,7 @@ func incast(n int) harness.Benchmark {
 
 // tuned begins without knowing the link.
 func tuned(mbit float64) harness.Benchmark {
-	r := readers{queuePairs: 8, size: 256 << 10, rate: mbit * 1e6, queue: linkQueue, span: 1500 * time.Millisecond, pacer: &pacer.Config{Tune: true}}
+	r := readers{queuePairs: 8, size: 64 << 10, depth: 4, rate: mbit * 1e6, queue: linkQueue, span: 2 * time.Second, pacer: &pacer.Config{Tune: true}}
 	f := harness.Figure{Name: fmt.Sprintf("autotune_goodput_of_link_%.0f", mbit), Unit: "ratio", Target: measure.AtLeast(0.9)}
 	return harness.Plain(f, wall, func(ctx context.Context) ([]float64, error) {
 		v, err := r.pass(ctx)
@@ -94,7 +94,7 @@ func subReads() []harness.Benchmark {
 	var list []harness.Benchmark
 	for _, slice := range []int{4, 8, 16} {
 		for _, window := range []int64{16, 32, 48} {
-			r := readers{queuePairs: 8, size: 256 << 10, rate: linkRate, queue: linkQueue, span: time.Second,
+			r := readers{queuePairs: 8, size: 64 << 10, depth: 4, rate: linkRate, queue: linkQueue, span: 1500 * time.Millisecond,
 				pacer: &pacer.Config{Slice: slice << 10, Threshold: window<<10 + 2<<10}}
 			f := harness.Figure{Name: fmt.Sprintf("sub_read_%dKiB_window_%dKiB", slice, window), Unit: "ratio"}
 			list = append(list, harness.Plain(f, wall, func(ctx context.Context) ([]float64, error) {
@@ -107,7 +107,7 @@ func subReads() []harness.Benchmark {
 }
 
 func fairness() harness.Benchmark {
-	r := readers{queuePairs: 32, size: 64 << 10, rate: linkRate, queue: linkQueue, span: 3 * time.Second, pacer: &pacer.Config{Slice: 16 << 10, Threshold: 40 << 10}}
+	r := readers{queuePairs: 32, size: 16 << 10, depth: 4, rate: linkRate, queue: linkQueue, span: 3 * time.Second, pacer: &pacer.Config{Slice: 16 << 10, Threshold: 40 << 10}}
 	return harness.Plain(harness.Figure{Name: "fairness_jain", Unit: "index", Target: measure.AtLeast(0.98)}, wall, func(ctx context.Context) ([]float64, error) {
 		v, err := r.pass(ctx)
 		return []float64{v[jain]}, err
