@@ -19,6 +19,7 @@ type model struct {
 	now  time.Duration
 	reqs map[Request]*modelReq
 	out  []modelSub
+	old  []Sub // over: their places are used again
 	seq  map[Flow]int
 
 	solicited float64 // since the bucket was set
@@ -310,9 +311,12 @@ func (m *model) end(i int, fails bool) {
 			clear(q.failed)
 		}
 	}
-	// The same completion again is nobody's.
-	require.False(m.t, m.s.Completed(o.Sub, m.now))
-	require.False(m.t, m.s.Failed(o.Sub, false))
+	// The same completion again is nobody's, now and later.
+	m.old = append(m.old, o.Sub)
+	for _, sub := range []Sub{o.Sub, m.old[m.rng.IntN(len(m.old))]} {
+		require.False(m.t, m.s.Completed(sub, m.now))
+		require.False(m.t, m.s.Failed(sub, false))
+	}
 }
 
 func (m *model) step() {

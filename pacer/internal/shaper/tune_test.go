@@ -77,6 +77,49 @@ func TestTunerFindsTheThreshold(t *testing.T) {
 	}
 }
 
+// A path that became longer is seen, and filled.
+func TestTunerFollowsTheDelay(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<40)
+	b.get(1, 1<<40)
+	p := &pipe{rate: 10e6, base: time.Millisecond}
+	through(b, p, time.Second)
+	p.base = 20 * time.Millisecond
+	through(b, p, b.now+2500*time.Millisecond)
+	require.Greater(t, through(b, p, b.now+time.Second), 0.85)
+	p.base = time.Millisecond
+	through(b, p, b.now+3*time.Second)
+	require.Less(t, float64(b.s.Threshold()), p.rate*p.base.Seconds()*1.6+4.5*16*kib)
+}
+
+// What was sent before the threshold shrank does not shrink it once more.
+func TestTunerShrinksOnce(t *testing.T) {
+	c, err := Config{Tune: true, Threshold: 1 << 20}.WithDefaults()
+	require.NoError(t, err)
+	var u tuner
+	u.begin(&c, false)
+	u.base, u.renewed = time.Millisecond, time.Second
+	now := time.Second
+	sample := func(granted time.Duration) {
+		now += 100 * time.Microsecond
+		u.sample(&sub{wire: u.one, granted: granted}, now, false)
+	}
+	for range 100 {
+		sample(now - 40*time.Millisecond)
+	}
+	require.Less(t, u.window, int64(1<<20))
+	shrunk, least := u.window, u.least()
+	require.Greater(t, shrunk, 2*least)
+	for range 200 {
+		sample(u.shrunk - time.Millisecond)
+	}
+	require.Equal(t, shrunk, u.window)
+	for range 200 {
+		sample(now - 40*time.Millisecond)
+	}
+	require.Less(t, u.window, shrunk)
+}
+
 // Small requests alone do not keep the tuner measuring, nor do those that are shorter
 // than a sub-request, and a threshold that does not hold anything does not grow.
 func TestTunerWithoutLoad(t *testing.T) {
