@@ -32,7 +32,7 @@ func TestSharesAreConserved(t *testing.T) {
 			i := r.IntN(len(all))
 			switch r.IntN(6) {
 			case 0:
-				all[i], used[i] = Holder{}, 0 // it dies with what it has
+				all[i].Alive, used[i] = false, 0 // it dies, and its record stays
 			case 1:
 				all[i].Wants = !all[i].Wants
 			case 2:
@@ -54,6 +54,19 @@ func TestSharesAreConserved(t *testing.T) {
 		}
 		for _, h := range all {
 			require.EqualValues(t, total/len(all), h.Lease)
+		}
+		if len(all) < 3 {
+			continue
+		}
+		all[0].Alive, all[1].Wants = false, false // one dies, one has nothing to do
+		for range 4 {
+			for i := 1; i < len(all); i++ {
+				step(i)
+			}
+		}
+		require.Zero(t, all[1].Lease)
+		for _, h := range all[2:] {
+			require.EqualValues(t, total/(len(all)-2), h.Lease)
 		}
 	}
 }
