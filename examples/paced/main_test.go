@@ -16,7 +16,9 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// Behind a slow link the small READs are faster with the pacer, and the plot is drawn.
+// Behind a slow link more is read in bulk with the pacer, and the plot is drawn. Without
+// it the link stands still between losses, when small READs are fast: their tail differs,
+// not their median.
 func TestPaced(t *testing.T) {
 	ends := lab.Require(t, 2)
 	lab.NoLeftovers(t)
@@ -48,7 +50,7 @@ func TestPaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, info.Size(), int64(5000))
 	if lab.In() {
-		require.Less(t, with.percentile(50), without.percentile(50))
+		require.Greater(t, with.bytes, without.bytes)
 	}
 	stop()
 	require.NoError(t, <-served)
