@@ -264,7 +264,9 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 }
 
 // Forget ends the service of a client and drops what is remembered of it. Its
-// queue pair goes to [verbs.StateError], so that nothing late of it arrives.
+// queue pair goes to [verbs.StateError], so that nothing late of it arrives. A client
+// that is attached again under the same name gets [ErrOutcomeUnknown] for the chains
+// that it issues again.
 func (a *Agent) Forget(client uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

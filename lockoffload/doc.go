@@ -132,8 +132,8 @@
 // the answer. The chain's key, client and sequence, says that it is the same
 // one: the agent remembers a client's last answers and executes nothing twice.
 // Another agent, at a target that was started again for instance, does not know
-// what the one before executed, and answers [ErrOutcomeUnknown] to chains that
-// were made for that one.
+// what the one before executed, nor does one that forgot the client ([Agent.Forget])
+// before it came back: they answer [ErrOutcomeUnknown] to chains that were made before.
 // An answer is final for its key, [ErrBusy] included, or a late copy of a chain
 // that was answered "nothing was changed" could still change something.
 //

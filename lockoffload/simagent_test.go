@@ -82,6 +82,9 @@ func (a *simAgent) attach(id uint64) {
 	}
 }
 
+// identity is what the agent is to a client.
+func (a *simAgent) identity(id uint64) uint32 { return a.core.peers[a.core.byID[id]].identity }
+
 // die ends the agent: of what it posted only a part was executed. It may have
 // been about to write under a lock.
 func (a *simAgent) die() {
@@ -140,7 +143,11 @@ func (a *simAgent) turn() error {
 		c := a.calls[s.rng.IntN(len(a.calls))]
 		a.requests = append(a.requests, simMessage{c.client, c.body})
 	case n == 7 && len(a.clients) > 0 && s.rng.IntN(10) == 0:
-		a.attach(a.clients[s.rng.IntN(len(a.clients))]) // a new connection
+		id := a.clients[s.rng.IntN(len(a.clients))]
+		if s.rng.IntN(3) == 0 { // its place was given up meanwhile
+			a.core.forget(id)
+		}
+		a.attach(id) // a new connection
 	case n == 8 && a.kills > 0 && s.rng.IntN(30) == 0:
 		a.kills--
 		a.die()
