@@ -114,6 +114,7 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 type Agent struct {
 	cfg   AgentConfig
 	start time.Time
+	free  func() // lets another agent have the region
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
 	loop  *verbs.QP
@@ -144,15 +145,18 @@ type agentLink struct {
 	added int // replies in batch
 }
 
-// NewAgent makes an agent of a region and begins to serve. There may be one
-// agent of a region at a time: what one that failed left locked, the next one
-// unlocks.
+// NewAgent makes an agent of a region, which has no other one, and begins to serve.
+// What an agent before it, which failed, left locked, it unlocks.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
 		return nil, err
 	}
-	a = &Agent{cfg: cfg, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}}
+	free, err := claim(cfg.Region.mr.Bytes(), "agent")
+	if err != nil {
+		return nil, opErrorf("make agent", err)
+	}
+	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())
@@ -331,7 +335,11 @@ func (a *Agent) Close() error {
 	if a.mr != nil {
 		errs = append(errs, a.mr.Close())
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	a.free()
+	return nil
 }
 
 // settle takes no more chains in and waits for those inside.

@@ -87,7 +87,8 @@
 // [Fair] puts tickets in front of the exclusive lock. They decide the order
 // only: the lock word is taken as by everybody else, so that no mistake in the
 // queue, such as a ticket skipped whose owner was merely slow, lets two clients
-// hold a lock. Such a client draws another ticket.
+// hold a lock. Such a client draws another ticket; should the one that was skipped be
+// passed on a second time, by its owner, the target corrects the count.
 //
 // Chains with [Chain.Fair] draw tickets too, unless there is an agent: that one
 // serves its clients by turns, and many of those who wait under one lock.
@@ -99,11 +100,21 @@
 // over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
 // goes to ERROR. The target sees each heartbeat later than it was posted, and
 // waits half a lease longer. Then it moves its end of the queue pair to ERROR
-// and RESET, so that nothing late executes whatever the client does, and only
-// then gives back the dead client's locks, reader bits and tickets, through a
-// queue pair to itself: atomics of a device need not be atomic against a CPU's.
+// and RESET, so that nothing late executes whatever the client does, READs through a
+// queue pair to itself, which pushes what is still on the bus into memory, and only
+// then gives back the dead client's locks, reader bits and tickets, through the same
+// queue pair: atomics of a device need not be atomic against a CPU's.
 // This takes less than two leases when the target is not late itself; three are
-// promised.
+// promised. Clients that died together are recovered together: the CPU looks at each
+// slot once, requests are posted for what they held.
+//
+// When that fails, because a queue pair cannot be fenced or the target's own one broke,
+// the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the
+// server tries again until it can. It also takes back what sessions left that it does
+// not know, should it find any, within sixteen leases.
+//
+// A region has one server and one agent at a time; others are refused. Its memory must
+// not have relaxed ordering, with which an unlock command could overtake a WRITE.
 //
 // A holder that dies in the middle of a WRITE has damaged a copy that was not
 // current: its change has not happened, for any of the records.

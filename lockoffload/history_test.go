@@ -453,6 +453,7 @@ func TestHistoriesFindFlaws(t *testing.T) {
 		"write without looking":    {blindWrite: true},
 		"write under readers":      {blindReader: true},
 		"no fence":                 {noFence: true},
+		"no READ after the fence":  {noDrain: true},
 		"one copy":                 {singleCopy: true},
 		"one valid copy":           {tornRead: true},
 		"two WRITEs under a lock":  {writesAtOnce: true},

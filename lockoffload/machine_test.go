@@ -29,23 +29,33 @@ func (b *bench) prepare(m machine) machine {
 // run executes a machine to its end and answers its last list.
 func (b *bench) run(t *testing.T, m machine) ([]op, error) {
 	t.Helper()
+	lists, v, err := b.lists(t, m)
+	if v == done {
+		return nil, err
+	}
+	return lists[len(lists)-1], err
+}
+
+// lists executes a machine to its end and answers all that it posted.
+func (b *bench) lists(t *testing.T, m machine) (lists [][]op, end verdict, err error) {
+	t.Helper()
 	b.prepare(m)
 	for range 100 {
 		v, err := m.step()
-		ops := slices.Clone(m.base().ops)
 		if v == post || v == last {
-			for x := (&simList{w: m.base(), ops: ops}); !b.s.execute(x); {
+			lists = append(lists, slices.Clone(m.base().ops))
+			for x := (&simList{w: m.base(), ops: lists[len(lists)-1]}); !b.s.execute(x); {
 			}
 		}
 		switch v {
 		case last:
-			return ops, errors.Join(err, m.base().settled())
+			return lists, v, errors.Join(err, m.base().settled())
 		case done:
-			return nil, err
+			return lists, v, err
 		}
 	}
 	t.Fatal("no end")
-	return nil, nil
+	return nil, 0, nil
 }
 
 func storeWord(mem []byte, at int, v uint64) { binary.NativeEndian.PutUint64(mem[at:], v) }
@@ -115,7 +125,7 @@ func TestRecoveryKeepsTheNextSession(t *testing.T) {
 	l := &b.s.l
 	storeWord(b.s.mem, l.lockOff(0), makeTag(1, 1, 5))
 	storeWord(b.s.mem, l.lockOff(1), makeTag(1, 2, 5))
-	_, err := b.run(t, &recovery{identity: 1<<16 | 1, peek: func(off int) uint64 { return loadWord(b.s.mem, off) }})
+	_, err := b.run(t, (&recovery{region: b.s.mem}).deadSessions(l, Invite{Owner: 1, Epoch: 1}))
 	require.NoError(t, err)
 	require.Zero(t, loadWord(b.s.mem, l.lockOff(0)))
 	require.EqualValues(t, makeTag(1, 2, 5), loadWord(b.s.mem, l.lockOff(1)))

@@ -65,7 +65,7 @@ func (a *simAgent) start() {
 	for j := range l.receives {
 		a.buffers, a.memory = append(a.buffers, int32(j)), append(a.memory, make([]byte, simLength))
 	}
-	m := &agentRecovery{peek: func(off int) uint64 { return loadWord(s.mem, off) }}
+	m := agentRecovery(s.mem)
 	m.l, m.mem = s.l, make([]byte, s.l.memory())
 	for v, _ := m.step(); v == post; v, _ = m.step() {
 		for x := (&simList{w: &m.work, ops: m.ops}); !s.execute(x); {
