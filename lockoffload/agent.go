@@ -191,7 +191,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 
 // allocate makes memory and queues.
 func (a *Agent) allocate(l agentLimits) (err error) {
-	slots := slotMemory{Layout: a.cfg.Region.Layout, mem: a.cfg.Region.mr.Bytes(), epoch: uint16(rand.Uint32())}
+	slots := newSlotMemory(a.cfg.Region.Layout, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
 	a.words = 1 + slots.readersSize()/8
 	a.res = make([]uint64, a.words)
 	a.at.results = l.receives * l.message
@@ -229,9 +229,10 @@ func (a *Agent) loopback(l agentLimits) (err error) {
 }
 
 // QPConfig is what a queue pair needs to be attached. More send requests and
-// other attributes may be set.
+// other attributes may be set. Clients reach no memory through it: one that the server
+// has fenced could otherwise still write.
 func (a *Agent) QPConfig() verbs.QPConfig {
-	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending()}
+	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending(), Access: verbs.LocalWrite}
 }
 
 // Limits are what callers must be told.

@@ -354,3 +354,38 @@ func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
 	require.NotZero(t, conn)
 	require.Equal(t, chainUnknown, ask(p, 11, again.agent).status, "its answer stays")
 }
+
+// Checksums are computed of what changed, not by each chain that looks.
+func TestAgentComparesAreCheap(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	compare := func(seq uint64, version uint64) chainStatus {
+		r := chainRequest{client: 7, seq: seq, slot: 1}
+		b.submit(0, 9, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessCompare, version: version}), 1))
+		b.turn(0)
+		b.complete(0)
+		return b.status().status
+	}
+	for seq := range uint64(100) {
+		require.Equal(t, chainDone, compare(seq+1, 0))
+	}
+	require.EqualValues(t, 1, b.slots.sums)
+	b.write(0, p, 101, 1, 0)
+	b.complete(0)
+	b.status()
+	require.Equal(t, chainDone, compare(102, 1))
+	require.Equal(t, chainDiffers, compare(103, 0))
+	require.EqualValues(t, 1, b.slots.sums, "the agent knows what it wrote")
+
+	// Somebody else writes, and dies in the middle of it.
+	cur, err := b.slots.read(1)
+	require.NoError(t, err)
+	dst := b.slots.mem[b.slots.copyOff(1, 1-cur.which):][:b.slots.copyStride()]
+	encode(dst, 2, []byte("two"))
+	dst[headerSize] ^= 1
+	require.Equal(t, chainDone, compare(104, 1), "the change has not happened")
+	dst[headerSize] ^= 1
+	require.Equal(t, chainDone, compare(105, 2), "now it has")
+	require.Equal(t, chainDone, compare(106, 2))
+	require.EqualValues(t, 3, b.slots.sums)
+}

@@ -259,7 +259,7 @@ func (c *agentCore) access(j int32) chainStatus {
 		b = appendAccess(b, a)
 	}
 	if dst != nil {
-		c.slots.seal(dst, old.version+1)
+		c.slots.changed(slot, dst, old.version+1)
 		c.written.Add(1) // stores before it are seen before those of the next chain
 	}
 	sealMessage(b, n)

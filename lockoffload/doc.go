@@ -54,9 +54,10 @@
 //	CMP_SWAP lock   tag -> 0  ───────▶ old value
 //	◀─────────── replies, one wait ───
 //
-// The tag is never used twice, so behind a lock command that failed the unlock
+// Each lock command has a tag of its own, so behind one that failed the unlock
 // command compares with a tag that is not there and changes nothing; the data
-// is then thrown away. But only WRITEs, SENDs and atomics have an order at the target:
+// is then thrown away. (A session's tags come again after 2^31 lock commands: a lock
+// must not be held for as long as its client issues so many.) But only WRITEs, SENDs and atomics have an order at the target:
 // the READ may be executed after the unlock command, and then under another holder's
 // WRITE; Soft-RoCE reads again when an answer was lost, which is after the unlock command
 // too. So the lock adds nothing to what makes a read right: the copies do. What it does

@@ -59,7 +59,7 @@ func (a *simAgent) start() {
 		peers: 64, window: simWindow, queue: 1 + int(a.seed%3), receives: 5, message: simLength,
 		maxWait: 400 * time.Microsecond, eager: 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
-	slots := slotMemory{Layout: s.l, mem: s.mem, epoch: a.lives}
+	slots := newSlotMemory(s.l, s.mem, a.lives)
 	a.core = newAgentCore(l, slots, make([]byte, l.peers*(simWindow+1)*simLength), uint64(a.lives)<<33|s.rng.Uint64N(1<<32))
 	a.device, a.buffers, a.memory = nil, nil, nil
 	for j := range l.receives {

@@ -3,6 +3,7 @@
 package lockoffload_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -103,4 +104,56 @@ func TestStraysAreTakenBack(t *testing.T) {
 	require.Eventually(t, func() bool { lock, readers := r.reg.Left(2); return lock|readers == 0 }, stuck, time.Millisecond)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, shared.Unlock(ctx))
+}
+
+// A client of the agent reaches no memory through its queue pair: when the server has
+// fenced it, nothing of it writes any more.
+func TestAgentsQueuePairsReachNoMemory(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	qp, cq, err := r.link(77)
+	require.NoError(t, err)
+	mr, err := r.a.pd.AllocMR(8, verbs.MRConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mr.Close()) }()
+	b, err := qp.NewBatch(1)
+	require.NoError(t, err)
+	b.Write(1, verbs.Signaled, r.reg.Remote().At(0), mr.SGE(0, 8))
+	_, err = b.Post()
+	require.NoError(t, err)
+	wcs := make([]verbs.WC, 1)
+	_, err = cq.Wait(ctx, wcs)
+	require.NoError(t, err)
+	require.Error(t, wcs[0].Err())
+	t.Log(wcs[0].Err())
+}
+
+// When the agent is gone for good, chains are carried out from here.
+func TestDoWithoutItsAgent(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	c := r.side()
+	var qp *verbs.QP
+	c.UseAgent(r.caller(func(cfg *lockoffload.CallerConfig) {
+		connect := cfg.Connect
+		cfg.Connect = func(ctx context.Context) (_ *verbs.QP, cq *verbs.CQ, err error) {
+			if qp != nil {
+				return nil, nil, errors.New("gone for good")
+			}
+			qp, cq, err = connect(ctx)
+			return qp, cq, err
+		}
+	}))
+	up := func() (lockoffload.Form, error) {
+		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		return res.Form, err
+	}
+	form, err := up()
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormAgent, form)
+	require.NoError(t, qp.ToError())
+	require.Eventually(t, func() bool {
+		form, err := up()
+		return err == nil && form == lockoffload.FormTwoStep
+	}, stuck, time.Millisecond)
 }
