@@ -1,9 +1,36 @@
 // Package lockoffload locks remote memory, accesses it and unlocks it without
 // waiting for replies in between.
 //
-// A target registers a [Region] of slots, each a lock word and records, and
-// admits clients with a [Server]. Each client gets an [Invite] with the
-// exchange of endpoints, and accesses slots by RDMA alone:
+// A target serves locked memory at an address:
+//
+//	target, err := lockoffload.Listen(pd, ":7473", lockoffload.ListenConfig{Layout: layout, Key: key})
+//	defer target.Close()
+//
+// Clients dial it, and then access it by RDMA alone:
+//
+//	c, err := lockoffload.Dial(ctx, pd, "10.77.0.2:7473", lockoffload.DialConfig{Key: key})
+//	defer c.Close()
+//	data, res, err := c.Read(ctx, slot, buf)    // one READ
+//	res, err = c.Update(ctx, slot, change)      // two round trips; change gets the old data
+//	err = c.UpdateSlots(ctx, slots, changeAll)  // under all their locks
+//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//
+// The memory is a [Region] of slots, each a lock word and records. Update is the way to
+// write: it answers when the change has happened. [Client.UpdateAsync] answers one round
+// trip earlier, [Client.Do] has the target carry a change out in one round trip, and
+// [Client.SwapWrite] takes no lock.
+//
+// # Who may
+//
+// Client and target show each other that they have the same key, in answer to numbers
+// that are never used twice, before anything is made for a client: a stranger who knows
+// the address changes nothing, nor does one who replays what he has heard. Connections
+// that say nothing keep nobody waiting. The key keeps nothing secret: endpoints, and the
+// key to the memory in them, go over the wire as they are, unless the connections are
+// TLS ([NewListener], [DialConfig.Dialer]); RDMA itself is not encrypted either.
+//
+// A program that has its own way to exchange endpoints makes a [Region], a [Server] and
+// perhaps an [Agent] itself, and gives each client an [Invite]:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
 //	place, err := srv.Admit(nil)                // at the target, for each client
@@ -11,9 +38,9 @@
 //	err = place.Connect(remote)
 //
 //	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
-//	data, res, err := c.Read(ctx, slot, buf)    // one READ
-//	res, err = c.Update(ctx, slot, change)      // one until change, one that nobody waits for
-//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//
+// The target's own process has a client too ([Listener.Local]): it locks through the
+// device like all others, because a device's atomics need not be atomic against the CPU's.
 //
 // # Reading
 //
@@ -69,13 +96,20 @@
 //
 //	CMP_SWAP lock 0 -> tag, READ readers and both copies ───────▶
 //	◀───────────────────────────────────── replies: the caller computes
-//	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶ nobody waits for this
+//	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶
+//	◀───────────────────────────────────── replies: it has happened
 //
 // Nothing holds back a WRITE behind a lock command that failed, so the WRITE
 // goes out only when the reply says that the lock is ours. The READs have
 // completed by then, and a target executes a WRITE before an atomic behind it:
-// whoever takes the lock next reads what was written. [Result.Commit] tells the
-// outcome.
+// whoever takes the lock next reads what was written. UpdateAsync does not wait for the
+// second replies; [Result.Commit] tells the outcome.
+//
+// [Client.UpdateSlots] takes the locks of several slots in ascending order, so that
+// callers of it cannot wait for each other in a circle, and gives none back before all
+// slots are written. Whoever has the locks sees all of such a change or nothing, unless
+// the client died in the middle of it: there is no log. Reads without a lock see each
+// slot by itself. What must never part belongs into one slot.
 //
 // Holders of the shared lock keep writers out. A writer takes the lock word first and
 // then looks at the readers, a reader sets its bit first and then looks at the lock

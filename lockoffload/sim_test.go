@@ -53,8 +53,8 @@ type flaws struct {
 	anyAgent     bool // it executes chains that were made for the one before
 }
 
-// wire is a queue pair: lists on their way, in order.
-type wire struct {
+// simWire is a queue pair: lists on their way, in order.
+type simWire struct {
 	lists []*simList
 }
 
@@ -142,7 +142,7 @@ type simClient struct {
 	s      *sim
 	id     int
 	tags   *tagger
-	wire   wire
+	wire   simWire
 	killed bool
 	fenced bool
 	left   int // operations to do

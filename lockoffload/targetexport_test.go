@@ -31,3 +31,19 @@ func (r *Region) Left(slot int) (lock, readers uint64) {
 	readers, _ = r.mr.Load64(r.readersOff(slot))
 	return lock, readers
 }
+
+// BreakAgent ends the agent's own queue pair.
+func (l *Listener) BreakAgent() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.agent.loop.ToError()
+}
+
+// AgentClients is how many clients the agent has.
+func (l *Listener) AgentClients() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.agent.mu.Lock()
+	defer l.agent.mu.Unlock()
+	return len(l.agent.core.byID)
+}

@@ -19,7 +19,8 @@ var given = map[string]string{
 		var ctx context.Context
 		var listener net.Listener
 		var memory, buf []byte
-		var invite lockoffload.Invite
+		var layout lockoffload.Layout
+		var key []byte
 		var serve func(context.Context, *verbs.Link) error
 		var next func([]byte) []byte
 		var pd *verbs.PD
