@@ -406,14 +406,23 @@ var errHistory = errors.New("the history is not linearizable")
 func history(seed uint64, f flaws, all *AgentStats) error {
 	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
 	s := newSim(seed, l, 2+int(seed%3), f)
-	operation := (*simClient).anything
+	operation, kills := (*simClient).anything, int(seed/4%4)
 	switch { // what shows the flaw soonest
+	case f.noDrain || f.singleCopy:
+		kills = 3
+		operation = func(c *simClient) {
+			if c.s.rng.IntN(3) == 0 {
+				c.read(c.s.rng.IntN(s.l.Slots), []int{0})
+			} else {
+				c.update(c.s.rng.IntN(s.l.Slots), []int{0}, nil)
+			}
+		}
 	case f.swapOneCopy:
 		operation = func(c *simClient) { c.swap(s.rng.IntN(s.l.Slots)) }
 	case f.anyAgent || f.forgetful:
 		operation = func(c *simClient) { c.chain(s.rng.IntN(s.l.Slots), s.rng.IntN(s.l.Records)) }
 	}
-	if err := s.run(8, int(seed/4%4), operation); err != nil {
+	if err := s.run(8, kills, operation); err != nil {
 		return err
 	}
 	n := s.agent.core.stats

@@ -59,7 +59,7 @@ func TestRegionHasOneOwner(t *testing.T) {
 // away meanwhile, the server says so, and goes on when it can.
 func TestServerHeals(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, 500*time.Millisecond)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
 	var broken atomic.Bool
 	broken.Store(true)
 	r.srv.FenceBy(func(qp *verbs.QP, fence func(*verbs.QP) error) error {
@@ -94,14 +94,14 @@ func TestServerHeals(t *testing.T) {
 // What no session has that lives does not stay; what one has that lives does.
 func TestStraysAreTakenBack(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 200*time.Millisecond)
+	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 2*time.Second)
 	c, _ := r.client(lockoffload.Retry{})
 	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
-	h, _, err := c.Lock(ctx, 1)
+	h, _, err := c.Lock(ctx, 2)
 	require.NoError(t, err)
-	require.NoError(t, r.reg.LeaveStray(2))
-	require.Eventually(t, func() bool { lock, readers := r.reg.Left(2); return lock|readers == 0 }, stuck, time.Millisecond)
+	require.NoError(t, r.reg.LeaveStray(1)) // its turn is the second lease
+	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, shared.Unlock(ctx))
 }
