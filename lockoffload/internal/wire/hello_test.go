@@ -63,3 +63,11 @@ func FuzzHello(f *testing.F) {
 		_, _ = ReadChallenge(bytes.NewReader(b))
 	})
 }
+
+// A stranger does not make the other side allocate what he says.
+func TestHandshakeBodyIsBounded(t *testing.T) {
+	_, err := ReadHello(bytes.NewReader(append([]byte("S\x00\x00\x00\x7f\xff\xff\xff"), make([]byte, 100)...)), key, Challenge{})
+	require.ErrorIs(t, err, ErrMalformed)
+	_, err = ReadChallenge(bytes.NewReader(make([]byte, 100)))
+	require.ErrorIs(t, err, ErrMalformed)
+}
