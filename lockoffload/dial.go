@@ -281,10 +281,14 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 				if err == nil {
 					break
 				}
-				if pause > time.Second || ctx.Err() != nil {
+				if pause > time.Second {
 					return nil, nil, err
 				}
-				time.Sleep(pause)
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+					return nil, nil, errors.Join(ctx.Err(), err)
+				}
 			}
 		}
 		err := closeNow()

@@ -82,6 +82,9 @@ func (s *Server) vacate(one *Session) error {
 // drive runs a machine through the loopback, a new one if the last one failed. The
 // caller holds ending.
 func (s *Server) drive(m machine) (err error) {
+	if s.shut {
+		return ErrClosed
+	}
 	if s.loop == nil {
 		if s.loop, err = newLoopback(s.cfg.PD, s.cfg.GID, s.cfg.Region); err != nil {
 			s.loop = nil

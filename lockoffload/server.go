@@ -37,6 +37,7 @@ type Server struct {
 	// Held by who admits or ends sessions, before mu.
 	ending sync.Mutex
 	loop   *loopback // nil after a failure, until it is needed again
+	shut   bool      // it is not made again
 	fence  func(*verbs.QP) error
 
 	mu       sync.Mutex
@@ -126,9 +127,12 @@ func (s *Server) Close() error {
 	all := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
 	errs := []error{s.finish(all)}
+	s.ending.Lock()
+	defer s.ending.Unlock()
 	for _, one := range all { // also those that could not be fenced
 		errs = append(errs, one.dispose())
 	}
+	s.shut = true
 	if s.loop != nil {
 		errs = append(errs, s.loop.close())
 	}
