@@ -33,8 +33,8 @@ const (
 )
 
 // One slot: a record that is counted under the lock, and beside it a counter
-// without a lock, which is swapped.
-var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most, Swap: 2 * most}
+// without a lock, which is swapped. One place more is for who counts at the end.
+var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most + 1, Swap: 2 * (most + 1)}
 
 // key keeps strangers away. A program that matters has one that is not in its source.
 var key = []byte("counters are no secret")
