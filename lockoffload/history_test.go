@@ -137,6 +137,16 @@ func (c *simClient) anything() {
 	}
 }
 
+// readOrUpdate is for histories that are all about reads beside writers.
+func (c *simClient) readOrUpdate() {
+	slot, records := c.s.rng.IntN(c.s.l.Slots), []int{0}
+	if c.s.rng.IntN(2) == 0 {
+		c.read(slot, records)
+	} else {
+		c.update(slot, records, nil)
+	}
+}
+
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
 	m := &reader{acquire: acquire{tags: c.tags, data: true, reading: true}, records: records, form: Form(s.rng.IntN(3))}
@@ -403,20 +413,14 @@ var errChange = errors.New("no change")
 
 var errHistory = errors.New("the history is not linearizable")
 
-func history(seed uint64, f flaws, all *AgentStats) error {
+// history runs and checks one; reads has clients do nothing but read and update.
+func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
 	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
 	s := newSim(seed, l, 2+int(seed%3), f)
 	operation, kills := (*simClient).anything, int(seed/4%4)
 	switch { // what shows the flaw soonest
-	case f.noDrain || f.singleCopy:
-		kills = 3
-		operation = func(c *simClient) {
-			if c.s.rng.IntN(3) == 0 {
-				c.read(c.s.rng.IntN(s.l.Slots), []int{0})
-			} else {
-				c.update(c.s.rng.IntN(s.l.Slots), []int{0}, nil)
-			}
-		}
+	case f.noDrain || f.singleCopy || f.tornRead || reads:
+		kills, operation = 3, (*simClient).readOrUpdate
 	case f.swapOneCopy:
 		operation = func(c *simClient) { c.swap(s.rng.IntN(s.l.Slots)) }
 	case f.anyAgent || f.forgetful:
@@ -443,8 +447,10 @@ func TestHistories(t *testing.T) {
 	}
 	var agents AgentStats
 	for seed := range uint64(seeds) {
-		if err := history(seed, flaws{}, &agents); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+		for _, reads := range []bool{false, true} {
+			if err := history(seed, flaws{}, reads, &agents); err != nil {
+				t.Fatalf("seed %d, reads %v: %v", seed, reads, err)
+			}
 		}
 	}
 	t.Logf("agents: %+v", agents)
@@ -473,7 +479,7 @@ func TestHistoriesFindFlaws(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100000) {
-				if err := history(seed, f, new(AgentStats)); errors.Is(err, errHistory) {
+				if err := history(seed, f, false, new(AgentStats)); errors.Is(err, errHistory) {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}
