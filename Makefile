@@ -36,7 +36,7 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./lockoffload ./ci/lab ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./lockoffload ./pacer/... ./ci/lab ./cmd/...
 	GOOS=windows $(GO) vet ./cgo ./verbs/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
 
@@ -45,14 +45,17 @@ SHORT ?= -short
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/...
+	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/... ./pacer/...
 
-# Every rdma-core that is supported, and arm64.
+# Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./ci/lab ./cmd/...
+DEVICE_TESTS := ./verbs/netpath ./dc ./lockoffload ./pacer ./ci/lab ./cmd/rdmactl
+# What the kernel makes no difference to runs on the newer one.
+ONCE_TESTS := ./cmd/rdmabench
+EXAMPLES := ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
 # go test reads quotes in -exec: the path may have spaces in it.
@@ -75,27 +78,28 @@ device: $(LAB) $(DEBIANS:%=device-%)
 	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
 	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
-# Examples mostly wait: two guests at a time.
-#
 # verbs and the packages in it run under instrumentation: the race detector on the
 # newer kernel, the checks of pointers that cross into C on the older one.
 INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
 INSTRUMENTED_13 = $(GO) test -race
+
+# Examples mostly wait: two guests at a time.
+ONCE_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
 
 # Hosts that are killed: how it ends does not depend on the kernel.
 HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
 	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
-	$(FOR) $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) ./examples/...
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
+	$(ONCE_$*)
 	$(HOSTS_$*)
 else
 device: setup
-	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) ./examples/...
+	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
 endif
 
 test: lint unit headers device

@@ -3,7 +3,6 @@ package verbs
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 )
 
 // Call is a list that [Requester.Go] has executed, for programs to which a list
@@ -54,9 +53,17 @@ func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 		}
 		return r.refuse(opList, err)
 	}
+	if c.flying.Load() {
+		return r.refuse(opList, class(ErrState, errUnderWay))
+	}
 	_, err := r.begin(ctx, build, 0, false, c)
+	if err != nil && !errors.Is(err, errUnderWay) {
+		c.r, c.err = nil, nil // what it had been used for is not this list's result
+	}
 	return err
 }
+
+var errUnderWay = errors.New("the call is under way")
 
 // Over tells whether the list is over, or was not posted.
 func (c *Call) Over() bool { return !c.flying.Load() }
@@ -64,7 +71,7 @@ func (c *Call) Over() bool { return !c.flying.Load() }
 // Wait waits until the list is over and answers its error. If the context ends
 // before that, Wait answers the context's error as it is, the list stays under way
 // and [Call.Over] is false. It may be called again, and by any number of goroutines,
-// after Go has returned.
+// after Go has returned. After an error of Go there is nothing to wait for: [ErrState].
 func (c *Call) Wait(ctx context.Context) error {
 	if c.r == nil {
 		return opError("wait for", "list", ErrState, "it was not started")
@@ -88,8 +95,8 @@ func (c *Call) lookOrListen(ctx context.Context) error {
 		return c.look(ctx, rt)
 	}
 	c.r.mu.Lock()
-	if c.wake == nil { // of those who have to wait for others, the first one
-		c.wake = make(chan struct{}, 1)
+	if c.token == nil { // of those who have to wait for others, the first one
+		c.token = make(chan struct{}, 1)
 	}
 	c.r.mu.Unlock()
 	if c.listen(ctx, rt) {
@@ -124,48 +131,4 @@ func (r *Requester) settle(s *slot) {
 	c.end()
 	s.call = nil
 	r.release(s.place)
-}
-
-// ending is the end of what is under way. Those who wait for it take turns at
-// polling.
-type ending struct {
-	flying  atomic.Bool
-	waiting atomic.Int32  // who listen for wake
-	wake    chan struct{} // has a token after the end while somebody listened
-}
-
-// end wakes those who listen, the first of them.
-func (e *ending) end() {
-	e.flying.Store(false)
-	if e.waiting.Load() > 0 {
-		e.rouse()
-	}
-}
-
-func (e *ending) rouse() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-}
-
-// listen waits for the turn to poll, the end or that of the context, and tells
-// whether it has the turn. A token too many only has the caller look again.
-func (e *ending) listen(ctx context.Context, rt *router) bool {
-	e.waiting.Add(1)
-	turn := e.flying.Load() && rt.turn.Take(e.wake, ctx.Done())
-	if e.waiting.Add(-1) > 0 && !e.flying.Load() {
-		e.rouse() // the next one
-	}
-	return turn
-}
-
-// look polls, for who has the turn, unless the end came meanwhile, and gives the
-// turn away.
-func (e *ending) look(ctx context.Context, rt *router) error {
-	if !e.flying.Load() {
-		rt.turn.Release()
-		return nil
-	}
-	return rt.look(ctx)
 }

@@ -78,7 +78,7 @@ type Requester struct {
 	closing sync.Mutex // whoever closes second waits
 
 	down   sync.Mutex // one takes the queue pair down
-	cutOff bool       // by a reset, with requests under way
+	cutOff bool       // with requests under way, whose completions may still be in the queue
 	closed atomic.Bool
 }
 
@@ -147,7 +147,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	for i := range r.slots {
 		r.slots[i].place = uint32(i)
 		r.slots[i].gen = rand.Uint32()
-		r.slots[i].wake = make(chan struct{}, 1)
+		r.slots[i].token = make(chan struct{}, 1)
 		r.free[i] = uint32(n - 1 - i)
 	}
 	var err error
@@ -157,7 +157,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	r.list.b = r.batch
 	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
 		r.result0 = r.results.SGE(0, 8)
-		if r.router, r.index, err = qp.sendCQ.route(r, n); err != nil {
+		if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
 			err = errors.Join(err, r.results.Close())
 		}
 	}
@@ -171,6 +171,11 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 		return nil, errors.Join(opError("make requester for", qp.life.Label, ErrInUse, "it has one"), r.results.Close())
 	}
 	return r, nil
+}
+
+func (r *Requester) routed(rt *router, at uint64) routed {
+	r.router, r.index = rt, at
+	return r
 }
 
 // QP is the queue pair that the requests go to.
@@ -242,7 +247,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	case build == nil:
 		return nil, r.refuse(what, ErrAttributes, "no function that makes it")
 	case c != nil && c.flying.Load():
-		return nil, r.refuse(what, ErrState, "the call is under way")
+		return nil, r.refuse(what, class(ErrState, errUnderWay))
 	}
 	defer r.batch.Reset() // if build panics
 	r.list.Flags = 0
@@ -284,7 +289,7 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 		binary.NativeEndian.PutUint64(r.results.Bytes()[8*i:], r.mark)
 	}
 	select {
-	case <-s.wake: // left over
+	case <-s.token: // left over
 	default:
 	}
 	return s, r.send(s, i, n, spins)
@@ -303,8 +308,8 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		c.flying.Store(true)
 	}
 	r.credits.Add(int32(-n))
-	if rt.turn.Try() {
-		posted, got, err = b.postPoll(rt.cq, rt.wcs[:], spins)
+	if rt.try() {
+		posted, got, err = b.postPoll(rt, rt.cq, rt.wcs[:], spins)
 		rt.deliver(rt.wcs[:got])
 		rt.turn.Release()
 	} else {
@@ -335,250 +340,4 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 	}
 	rt.broken(err)
 	return nil
-}
-
-// room waits until n requests fit, and takes a slot for them.
-func (r *Requester) room(ctx context.Context, what uint32, n int) (uint32, error) {
-	rt := r.router
-	for {
-		if err := r.alive(); err != nil {
-			return 0, r.refuse(what, class(WCFlushed, err))
-		}
-		if i, ok := r.reserve(n); ok {
-			return i, nil
-		}
-		if int(r.credits.Load()) >= n {
-			if err := r.waitForSlot(ctx); err != nil {
-				return 0, r.refuse(what, err)
-			}
-			continue
-		}
-		if !rt.turn.Take(nil, ctx.Done()) {
-			return 0, r.refuse(what, ctx.Err())
-		}
-		if int(r.credits.Load()) >= n || r.qp.Err() != nil {
-			rt.turn.Release()
-			continue
-		}
-		switch err := rt.look(ctx); {
-		case ctx.Err() != nil:
-			return 0, r.refuse(what, ctx.Err())
-		case err != nil:
-			rt.broken(err)
-		}
-	}
-}
-
-// waitForSlot waits until a slot is given back: by those who have their answers, or
-// because a call is over, which perhaps nobody else polls for.
-func (r *Requester) waitForSlot(ctx context.Context) error {
-	r.starved.Store(true)
-	defer r.starved.Store(false)
-	if r.hasSlot() {
-		return nil
-	}
-	if int(r.unwaited.Load()) == len(r.slots) { // and no more are made meanwhile
-		select {
-		case <-r.freed:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-			return class(ErrQueueFull, errors.New("nobody waits for what was started: see Pending.Wait"))
-		}
-	}
-	rt := r.router
-	if !rt.turn.Take(r.freed, ctx.Done()) {
-		return ctx.Err()
-	}
-	if r.hasSlot() {
-		rt.turn.Release()
-		return nil
-	}
-	err := rt.look(ctx)
-	if err != nil && ctx.Err() == nil {
-		rt.broken(err)
-		return nil
-	}
-	return err
-}
-
-func (r *Requester) hasSlot() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.free) > 0
-}
-
-// reserve takes a slot if n requests fit.
-func (r *Requester) reserve(n int) (uint32, bool) {
-	if int(r.credits.Load()) < n {
-		return 0, false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := len(r.free) - 1
-	if last < 0 {
-		return 0, false
-	}
-	i := r.free[last]
-	r.free = r.free[:last]
-	return i, true
-}
-
-func (r *Requester) release(i uint32) {
-	r.mu.Lock()
-	r.free = append(r.free, i)
-	r.mu.Unlock()
-	if r.starved.Load() {
-		select {
-		case r.freed <- struct{}{}:
-		default:
-		}
-		r.router.cq.wake() // who posts may be the one that polls
-	}
-}
-
-// deliver is [routed]'s.
-func (r *Requester) deliver(id uint64, wc *WC) bool {
-	i := id >> 24 & (mostSlots - 1)
-	if i >= uint64(len(r.slots)) {
-		return false
-	}
-	s := &r.slots[i]
-	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
-		return false
-	}
-	if wc.wc.Status != uint32(WCSuccess) && s.err == nil {
-		s.err = r.failure(s, wc)
-	}
-	if id&1 != 0 {
-		r.end(s)
-	}
-	return true
-}
-
-// failure is the error of a request that failed.
-func (r *Requester) failure(s *slot, wc *WC) error {
-	life, cause := r.qp.lived()
-	if wc.Status() != WCFlushed {
-		err := r.refuse(s.what, wc.Err())
-		if cause == nil {
-			r.qp.die(err)
-		}
-		return err
-	}
-	if cause == nil {
-		s.life = life
-		return errUnexplained
-	}
-	return r.refuse(s.what, class(WCFlushed, cause))
-}
-
-// result is the error of a slot that is over.
-func (r *Requester) result(s *slot) error {
-	if s.err != errUnexplained {
-		return s.err
-	}
-	return r.refuse(s.what, class(WCFlushed, r.qp.explain(s.life)))
-}
-
-// end is a slot's end, in turn or before anybody else knows of it. There is room
-// in the queue before the slot's owner can know, who has the slot afterwards.
-func (r *Requester) end(s *slot) {
-	r.credits.Add(s.size)
-	if s.call == nil {
-		s.ending.end()
-	} else {
-		r.endCall(s)
-	}
-}
-
-// await waits until a slot is over, frees it and answers its error.
-func (r *Requester) await(ctx context.Context, s *slot) error {
-	if s.flying.Load() {
-		r.waitFor(ctx, s)
-	}
-	err := r.result(s)
-	r.release(s.place)
-	return err
-}
-
-func (r *Requester) waitFor(ctx context.Context, s *slot) {
-	rt := r.router
-	lingering := false
-	for s.flying.Load() {
-		var err error
-		if rt.turn.Try() || s.listen(ctx, rt) {
-			err = s.look(ctx, rt)
-		}
-		ended := ctx.Err() != nil // asked once: it may end at any time
-		switch {
-		case !s.flying.Load():
-		case ended && !lingering && r.linger > 0:
-			lingering = true
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), r.linger, context.Cause(ctx))
-			defer cancel()
-		case ended && !lingering:
-			lingering, ctx = true, context.WithoutCancel(ctx)
-		case ended:
-			life, _ := r.qp.lived()
-			if !s.flying.Load() {
-				return
-			}
-			r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
-			ctx = context.WithoutCancel(ctx)
-		case err != nil:
-			rt.broken(err)
-		}
-	}
-}
-
-// takeDown has everything that is under way flushed, for that reason. The caller
-// has not the turn to poll. Where the device does not flush, the queue pair is
-// reset: that ends its use of memory too.
-func (r *Requester) takeDown(cause error) {
-	if r.closed.Load() { // Close does so
-		return
-	}
-	r.flush(r.qp.die(cause), cause)
-}
-
-// takeDownIn is takeDown of what is under way in that life of the queue pair.
-func (r *Requester) takeDownIn(life uint32, cause error) {
-	r.qp.dieIn(life, cause)
-	r.flush(life, cause)
-}
-
-// flush is takeDown for a queue pair that died in that life of it. In another
-// it is left alone.
-func (r *Requester) flush(life uint32, cause error) {
-	r.down.Lock()
-	defer r.down.Unlock()
-	reset, err := r.router.reclaim(r.qp, life, r.busy)
-	switch {
-	case errors.Is(err, errRevived) || err == nil && !reset:
-		return
-	case err != nil: // the device is gone, and touches nothing any more
-		cause = errors.Join(cause, err)
-		r.sending.Lock()
-		r.cut(cause)
-		r.sending.Unlock()
-	}
-	r.qp.die(cause)
-}
-
-// cut ends what is under way in a queue pair that was reset.
-func (r *Requester) cut(cause error) {
-	rt := r.router
-	rt.hold()
-	defer rt.turn.Release()
-	rt.glanceAll() // what had succeeded did
-	for i := range r.slots {
-		if s := &r.slots[i]; s.flying.Load() {
-			r.cutOff = true
-			s.err = r.refuse(s.what, class(WCFlushed, cause))
-			r.end(s)
-		}
-	}
 }

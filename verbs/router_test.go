@@ -21,7 +21,7 @@ func bareRouter(requesters, slots int) *router {
 		r.credits.Store(r.capacity)
 		for k := range r.slots {
 			s := &r.slots[k]
-			s.place, s.gen, s.wake = uint32(k), rand.Uint32(), make(chan struct{}, 1)
+			s.place, s.gen, s.token = uint32(k), rand.Uint32(), make(chan struct{}, 1)
 		}
 		table[i] = r
 	}

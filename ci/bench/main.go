@@ -26,6 +26,7 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/lockoffload"
+	"github.com/goverbs/goverbs/ci/bench/pacer"
 	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
@@ -34,7 +35,7 @@ import (
 )
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
-	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite,
+	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite,
 	"srd": srd.Suite, "srd-ecmp": srd.Ecmp,
 }
 

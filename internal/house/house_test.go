@@ -23,14 +23,18 @@ const module = "github.com/goverbs/goverbs/"
 // the standard library. A folder below another one that is named itself is a room of
 // its own. What is not named here may import all.
 var below = map[string][]string{
-	"cgo":                 {},
-	"internal":            {},
-	"verbs":               {"cgo", "verbs/netpath", "internal"},
-	"verbs/netpath":       {"internal"},
-	"verbs/rdmacm":        {"verbs", "verbs/netpath", "cgo", "internal"},
-	"verbs/stream":        {"verbs", "verbs/rdmacm", "internal"},
-	"verbs/internal/rig":  {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
-	"dc":                  {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cgo":                {},
+	"internal":           {},
+	"verbs":              {"cgo", "verbs/netpath", "internal"},
+	"verbs/netpath":      {"internal"},
+	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
+	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
+	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
+	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "dc/internal/wire", "dc/internal/session", "dc/internal/dci"},
+	"dc/internal/wire":   {},
+	// The machines: neither knows the other, nor verbs.
+	"dc/internal/session": {"dc/internal/wire", "internal"},
+	"dc/internal/dci":     {"internal"},
 	"srd":                 {"srd/internal/wire", "srd/internal/engine", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"srd/internal/wire":   {},
 	"srd/internal/engine": {"srd/internal/wire", "internal"},
@@ -171,6 +175,14 @@ func TestWrongImports(t *testing.T) {
 		"srd/internal/wire/b.go":   module + "internal/turn",
 		"srd/internal/wire/c.go":   "sync",
 		"srd/a.go":                 module + "dc",
+
+		"dc/internal/session/a.go":      module + "verbs",
+		"dc/internal/session/b.go":      "context",
+		"dc/internal/session/c.go":      module + "dc/internal/dci",
+		"dc/internal/session/a_test.go": module + "dc",
+		"dc/internal/dci/a.go":          module + "dc/internal/wire",
+		"dc/internal/wire/a.go":         module + "dc/internal/session",
+		"lockoffload/b.go":              module + "dc/internal/wire",
 
 		"verbs/netpath/a.go":       module + "verbs",
 		"verbs/netpath/a_test.go":  module + "verbs",

@@ -1,0 +1,61 @@
+package verbs
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// listeners are those who wait for one thing while another goroutine polls. Of all
+// that wait for anything of a queue one has the turn to poll; the others listen until
+// they have the turn or what they wait for has come.
+type listeners struct {
+	count atomic.Int32
+	token chan struct{} // one, made before anybody listens; has a token when a listener is to look
+}
+
+// rouse has one listener look, if there is any. It never blocks.
+func (l *listeners) rouse() {
+	if l.count.Load() > 0 {
+		select {
+		case l.token <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listen waits for the turn to poll, until state has that value, or for the end of
+// the context, and tells whether the caller has the turn. Whoever sets the state
+// rouses afterwards. A token too many only has the caller look again.
+func (l *listeners) listen(ctx context.Context, rt *router, state *atomic.Bool, value bool) bool {
+	l.count.Add(1)
+	turn := state.Load() != value && rt.turn.Take(l.token, ctx.Done())
+	if l.count.Add(-1) > 0 && state.Load() == value {
+		l.rouse() // the next one
+	}
+	return turn
+}
+
+// ending is the end of what is under way.
+type ending struct {
+	flying atomic.Bool
+	listeners
+}
+
+func (e *ending) end() {
+	e.flying.Store(false)
+	e.rouse()
+}
+
+func (e *ending) listen(ctx context.Context, rt *router) bool {
+	return e.listeners.listen(ctx, rt, &e.flying, false)
+}
+
+// look polls, for who has the turn, unless the end came meanwhile, and gives the
+// turn away.
+func (e *ending) look(ctx context.Context, rt *router) error {
+	if !e.flying.Load() {
+		rt.turn.Release()
+		return nil
+	}
+	return rt.look(ctx)
+}
