@@ -17,9 +17,6 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-# What the build against other releases and architectures needs.
-headers: PACKAGES += gcc-aarch64-linux-gnu
-
 .PHONY: all setup lint unit headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
@@ -49,6 +46,7 @@ unit: setup
 
 # Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
+	@sh ci/setup.sh gcc-aarch64-linux-gnu
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
