@@ -20,6 +20,9 @@ var objects = rig.Objects{
 	Closing: []string{"Dispatcher", "Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device"},
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
+		if b, ok := object.(*verbs.Batch); ok && method == "Err" {
+			b.Reset() // of adding: an empty batch has none
+		}
 		if b, ok := object.(*verbs.Batch); ok && (method == "Post" || method == "PostPoll") {
 			b.Reset()
 			b.Send(1, verbs.Signaled)
@@ -28,7 +31,8 @@ var objects = rig.Objects{
 			b.Recv(1)
 		}
 	},
-	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
+	Answers: map[string]error{"Batch.Err": nil},
+	Plain:   []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
 }
 
 // Every call on a closed object answers ErrClosed, with what it stands on open
