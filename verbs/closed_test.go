@@ -21,7 +21,7 @@ var objects = rig.Objects{
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
 		if b, ok := object.(*verbs.Batch); ok && method == "Err" {
-			b.Reset() // of adding: an empty batch has none
+			b.Reset() // what failed in adding comes first
 		}
 		if b, ok := object.(*verbs.Batch); ok && (method == "Post" || method == "PostPoll") {
 			b.Reset()
@@ -31,8 +31,7 @@ var objects = rig.Objects{
 			b.Recv(1)
 		}
 	},
-	Answers: map[string]error{"Batch.Err": nil},
-	Plain:   []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
+	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
 }
 
 // Every call on a closed object answers ErrClosed, with what it stands on open
