@@ -68,6 +68,7 @@ type result struct {
 	name     string
 	bytes    int64
 	span     time.Duration
+	lost     int             // readers whose connection broke: the link loses more than is sent again
 	at, took []time.Duration // of the small READs
 }
 
@@ -80,7 +81,7 @@ func (r result) percentile(p int) time.Duration {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("%.2f MB/s bulk, %d READs of %d bytes: p50 %v, p99 %v", float64(r.bytes)/r.span.Seconds()/1e6, len(r.took), probeSize,
+	return fmt.Sprintf("%.2f MB/s bulk, %d connections broken, %d READs of %d bytes: p50 %v, p99 %v", float64(r.bytes)/r.span.Seconds()/1e6, r.lost, len(r.took), probeSize,
 		r.percentile(50).Round(10*time.Microsecond), r.percentile(99).Round(10*time.Microsecond))
 }
 
@@ -109,15 +110,23 @@ func read(ctx context.Context, d *net.Dialer, server string, span time.Duration,
 		r.name = "with a pacer"
 	}
 	var bytes atomic.Int64
-	start := time.Now()
-	until, cancel := context.WithTimeout(ctx, span)
-	defer cancel()
+	var connecting sync.WaitGroup // all begin together
+	connecting.Add(bulkLinks + 1)
+	each := func(f func(end time.Time, read reader, from verbs.Remote, mr *verbs.MR) error) error {
+		connected := sync.OnceFunc(connecting.Done)
+		defer connected() // or failed
+		return on(ctx, d, server, p, func(read reader, from verbs.Remote, mr *verbs.MR) error {
+			connected()
+			connecting.Wait()
+			return f(time.Now().Add(span), read, from, mr)
+		})
+	}
 	errs := make(chan error, bulkLinks)
 	var wg sync.WaitGroup
 	for range bulkLinks {
 		wg.Go(func() {
-			errs <- on(ctx, d, server, p, func(read reader, from verbs.Remote, mr *verbs.MR) error {
-				for until.Err() == nil {
+			errs <- each(func(end time.Time, read reader, from verbs.Remote, mr *verbs.MR) error {
+				for time.Now().Before(end) {
 					if err := read(ctx, from, mr.SGE(0, bulkSize)); err != nil {
 						return err
 					}
@@ -127,8 +136,9 @@ func read(ctx context.Context, d *net.Dialer, server string, span time.Duration,
 			})
 		})
 	}
-	err := on(ctx, d, server, p, func(read reader, from verbs.Remote, mr *verbs.MR) error {
-		for until.Err() == nil {
+	err := each(func(end time.Time, read reader, from verbs.Remote, mr *verbs.MR) error {
+		start := time.Now()
+		for time.Now().Before(end) {
 			begin := time.Now()
 			if err := read(ctx, from, mr.SGE(0, probeSize)); err != nil {
 				return err
@@ -139,11 +149,19 @@ func read(ctx context.Context, d *net.Dialer, server string, span time.Duration,
 		return nil
 	})
 	wg.Wait()
-	for range bulkLinks {
-		err = errors.Join(err, <-errs)
+	close(errs)
+	failed := []error{err}
+	for err := range errs {
+		failed = append(failed, err)
+	}
+	for i, err := range failed {
+		if errors.Is(err, verbs.WCRetryExceeded) {
+			r.lost++
+			failed[i] = nil
+		}
 	}
 	r.bytes = bytes.Load()
-	return r, err
+	return r, errors.Join(failed...)
 }
 
 // on connects, and calls f with what READs the server's memory.
