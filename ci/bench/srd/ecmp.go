@@ -14,21 +14,7 @@ import (
 
 // onLinks runs a pass between endpoints of 16 paths over four links.
 func onLinks(f func(ctx context.Context, p *pair) ([]float64, error)) harness.Pass {
-	return func(ctx context.Context) (v []float64, err error) {
-		p, err := newPair(srd.Config{Paths: 16})
-		if err != nil {
-			return nil, err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- drain(ctx, p.b) }()
-		defer func() {
-			stop()
-			<-done
-			err = closing(err, p)
-		}()
-		return f(ctx, p)
-	}
+	return func(ctx context.Context) ([]float64, error) { return paired(ctx, srd.Config{Paths: 16}, f) }
 }
 
 // packets sends n messages, and answers how many packets each link had meanwhile.

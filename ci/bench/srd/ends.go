@@ -42,6 +42,23 @@ func newPair(cfg srd.Config) (*pair, error) {
 
 func (p *pair) close() error { return errors.Join(p.a.Close(), p.b.Close()) }
 
+// paired runs f with a pair whose second end takes what the first one sends.
+func paired[T any](ctx context.Context, cfg srd.Config, f func(context.Context, *pair) (T, error)) (v T, err error) {
+	p, err := newPair(cfg)
+	if err != nil {
+		return v, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- drain(ctx, p.b) }()
+	defer func() {
+		stop()
+		<-done
+		err = errors.Join(err, p.close())
+	}()
+	return f(ctx, p)
+}
+
 // drain receives and forgets until ctx ends.
 func drain(ctx context.Context, ep *srd.Endpoint) error {
 	var ms [64]srd.Message

@@ -15,8 +15,6 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func closing(err error, p *pair) error { return errors.Join(err, p.close()) }
-
 // losing runs a pass while both directions lose packets.
 func losing(share float64, f func(context.Context) (float64, error)) harness.Pass {
 	return one(func(ctx context.Context) (v float64, err error) {
@@ -39,33 +37,26 @@ func losing(share float64, f func(context.Context) (float64, error)) harness.Pas
 
 // losses compare goodput with that without loss, and the tail with RC's.
 func losses() []harness.Benchmark {
-	goodput := func(ctx context.Context) (v float64, err error) {
-		p, err := newPair(srd.Config{})
-		if err != nil {
-			return 0, err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- drain(ctx, p.b) }()
-		defer func() {
-			stop()
-			<-done
-			err = closing(err, p)
-		}()
-		s, err := newStreamer(p.a, p.b.Addr(), 4000, 96)
-		if err != nil {
-			return 0, err
-		}
-		return s.rate(ctx, 4000, 500, 2000)
+	goodput := func(ctx context.Context) (float64, error) {
+		return paired(ctx, srd.Config{}, streamGoodput)
 	}
 	none := harness.Side{Name: "without loss", Run: losing(0, goodput)}
 	row := func(name string, share, target float64) harness.Benchmark {
 		return harness.Compare(harness.Figure{Name: name, Unit: "MiB/s", Target: measure.AtLeast(target)}, instructions, losing(share, goodput), none)
 	}
 	tail := harness.Compare(harness.Figure{Name: "loss1_p99", Unit: "us", Target: measure.AtMost(0.1)}, wall,
-		losing(0.01, sendTail), harness.Side{Name: "RC SEND", Run: losing(0.01, rcTail)})
+		losing(0.01, func(ctx context.Context) (float64, error) { return paired(ctx, srd.Config{}, sendTail) }), harness.Side{Name: "RC SEND", Run: losing(0.01, rcTail)})
 	tail.Also = instructions
 	return []harness.Benchmark{row("loss1_goodput", 0.01, 0.95), row("loss5_goodput", 0.05, 0.85), tail}
+}
+
+// streamGoodput is MiB/s of messages of several packets.
+func streamGoodput(ctx context.Context, p *pair) (float64, error) {
+	s, err := newStreamer(p.a, p.b.Addr(), 4000, 96)
+	if err != nil {
+		return 0, err
+	}
+	return s.rate(ctx, 4000, 500, 2000)
 }
 
 const tailRounds = 1000
@@ -84,19 +75,7 @@ func tail(n int, f func() error) (float64, error) {
 	return float64(took[n*99/100]) / 1e3, nil
 }
 
-func sendTail(ctx context.Context) (v float64, err error) {
-	p, err := newPair(srd.Config{})
-	if err != nil {
-		return 0, err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- drain(ctx, p.b) }()
-	defer func() {
-		stop()
-		<-done
-		err = closing(err, p)
-	}()
+func sendTail(ctx context.Context, p *pair) (float64, error) {
 	b := make([]byte, small)
 	send := func() error { return p.a.Send(ctx, p.b.Addr(), b) }
 	if _, err := tail(100, send); err != nil {

@@ -56,8 +56,6 @@ func (s *streamer) send(ctx context.Context, n int) error {
 	return nil
 }
 
-func sink(ctx context.Context, ep *srd.Endpoint) error { return drain(ctx, ep) }
-
 // streamRate is MiB/s of messages of 1 KiB.
 func streamRate(ctx context.Context, ep *srd.Endpoint, to srd.Addr) (float64, error) {
 	s, err := newStreamer(ep, to, 1024, 128)
@@ -79,33 +77,23 @@ func (s *streamer) rate(ctx context.Context, size, warm, n int) (float64, error)
 // allocations of a message, when all is warm.
 func allocations() harness.Benchmark {
 	f := harness.Figure{Name: "allocations", Unit: "per message", Target: measure.AtMost(0.01)}
-	return harness.Plain(f, instructions, one(func(ctx context.Context) (v float64, err error) {
-		p, err := newPair(srd.Config{})
-		if err != nil {
-			return 0, err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- drain(ctx, p.b) }()
-		defer func() {
-			stop()
-			<-done
-			err = closing(err, p)
-		}()
-		s, err := newStreamer(p.a, p.b.Addr(), 1024, 128)
-		if err != nil {
-			return 0, err
-		}
-		if err := s.send(ctx, 2000); err != nil {
-			return 0, err
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		const n = 2000
-		if err := s.send(ctx, n); err != nil {
-			return 0, err
-		}
-		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs-before.Mallocs) / n, nil
-	}))
+	return harness.Plain(f, instructions, one(func(ctx context.Context) (float64, error) { return paired(ctx, srd.Config{}, allocationsOf) }))
+}
+
+func allocationsOf(ctx context.Context, p *pair) (float64, error) {
+	s, err := newStreamer(p.a, p.b.Addr(), 1024, 128)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.send(ctx, 2000); err != nil {
+		return 0, err
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const n = 2000
+	if err := s.send(ctx, n); err != nil {
+		return 0, err
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / n, nil
 }

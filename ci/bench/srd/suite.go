@@ -43,7 +43,7 @@ func Ecmp(harness.Env) []harness.Benchmark { return ecmp() }
 // Roles are what passes run as processes of their own.
 var Roles = map[string]rig.Role{
 	"srd-echo": serve(echo), "srd-pingpong": client(pingPong),
-	"srd-sink": serve(sink), "srd-rate": client(streamRate),
+	"srd-sink": serve(drain), "srd-rate": client(streamRate),
 }
 
 func one(f func(context.Context) (float64, error)) harness.Pass { return harness.One(f) }
