@@ -5,6 +5,7 @@ package pacer_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -255,6 +256,9 @@ func TestRecovery(t *testing.T) {
 	before := r.p.Stats()
 	require.NoError(t, q.Recover(func(qp *verbs.QP) error {
 		require.NoError(t, qp.ToReset())
+		if lab.ResetMiscounts() {
+			require.NoError(t, errors.Join(peer.ToError(), lab.Settle()))
+		}
 		require.NoError(t, peer.ToReset())
 		require.NoError(t, qp.Init())
 		require.NoError(t, peer.Init())

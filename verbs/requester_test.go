@@ -383,7 +383,7 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 	done := a.QP.Done()
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
 	require.NoError(t, a.QP.Err())
-	require.NoError(t, b.QP.ToReset())
+	require.NoError(t, b.Reset())
 	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
 	require.NoError(t, err)
 	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
@@ -405,7 +405,7 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 func TestDeadPeerIsNoticed(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r := newRequester(t, a, verbs.RequesterConfig{})
-	require.NoError(t, b.QP.ToReset())
+	require.NoError(t, b.Reset())
 	begin := time.Now()
 	require.ErrorIs(t, r.Read(t.Context(), b.MR.Region().At(0), a.MR.SGE(0, 8)), verbs.WCRetryExceeded)
 	t.Logf("after %v", time.Since(begin))
