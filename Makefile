@@ -34,15 +34,17 @@ lint: setup
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./ci/lab ./cmd/...
-	GOOS=windows $(GO) vet ./cgo ./verbs/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
+
+# lint has vetted everything; each way of building would be vetted again.
+TEST = $(GO) test -vet=off
 
 # The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
 
 unit: setup
-	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/... ./pacer/...
+	$(TEST) -race $(SHORT) ./...
+	CGO_ENABLED=0 $(TEST) $(SHORT) ./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer
 
 # Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
@@ -70,34 +72,34 @@ FOR = $(if $(filter $(HOST_DEBIAN),12 $*),,env=$$($(GO) run ./ci/headers -env $(
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(DEBIANS:%=device-%)
-	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
-	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
-	$(GO) test -count=1 -exec '$(LAUNCH) -kernel 6.12 -clock instructions' -run 'OnOneCPU|OnOneBusyCPU' ./verbs
-	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
-	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
+	$(TEST) -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
+	$(TEST) -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	$(TEST) -count=1 -exec '$(LAUNCH) -kernel 6.12 -clock instructions' -run 'OnOneCPU|OnOneBusyCPU' ./verbs
+	$(TEST) -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
+	RXELAB="$(CURDIR)/$(LAB)" $(TEST) -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
 # verbs and the packages in it run under instrumentation: the race detector on the
 # newer kernel, the checks of pointers that cross into C on the older one.
-INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
-INSTRUMENTED_13 = $(GO) test -race
+INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(TEST) -gcflags=all=-d=checkptr
+INSTRUMENTED_13 = $(TEST) -race
 
 # Examples mostly wait: two guests at a time.
-ONCE_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
+ONCE_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(TEST) -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
 
 # Hosts that are killed: how it ends does not depend on the kernel.
-HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
+HOSTS_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
-	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
-	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
-	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(ONCE_$*)
 	$(HOSTS_$*)
 else
 device: setup
-	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
+	$(TEST) -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
 endif
 
 test: lint unit headers device
