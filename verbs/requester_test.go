@@ -217,10 +217,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		(&stamped{b: b.MR.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
 	}
 	var rs []*verbs.Requester
-	cfg := verbs.RequesterConfig{}
-	if !cut {
-		cfg.Linger = 20 * time.Second // a packet that got lost is sent again after AckTimeout
-	}
+	cfg := verbs.RequesterConfig{Linger: 20 * time.Second} // a packet that got lost is sent again after AckTimeout
 	for _, q := range qps {
 		r, err := verbs.NewRequester(q, cfg)
 		require.NoError(t, err)
