@@ -52,9 +52,9 @@ headers: setup
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./pacer ./ci/lab ./cmd/rdmactl
+DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./ci/lab ./cmd/rdmactl
 # What the kernel makes no difference to runs on the newer one.
-ONCE_TESTS := ./cmd/rdmabench
+ONCE_TESTS := ./pacer ./cmd/rdmabench
 EXAMPLES := ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
@@ -84,7 +84,7 @@ INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(TEST) -gcflags=all=-d=checkptr
 INSTRUMENTED_13 = $(TEST) -race
 
 # Examples mostly wait: two guests at a time.
-ONCE_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(TEST) -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
+ONCE_13 = $(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(TEST) -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
 
 # Hosts that are killed: how it ends does not depend on the kernel.
 HOSTS_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
