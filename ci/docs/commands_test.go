@@ -3,9 +3,11 @@ package docs
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,10 +123,15 @@ func TestCommandsRun(t *testing.T) {
 	tmp := t.TempDir()
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
-			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
+			// None takes a minute; one that hangs is to say where.
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
 			c.Dir = root
 			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+tmp, "MAKEFLAGS=")
-			c.WaitDelay = 10 * time.Second
+			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // the lab passes it on
+			c.WaitDelay = 20 * time.Second
 			var out bytes.Buffer
 			c.Stdout, c.Stderr = &out, &out
 			require.NoError(t, c.Run(), "%s", &out)
