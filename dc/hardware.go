@@ -425,6 +425,14 @@ func (h *hardware) queuePairs() int { return len(h.dcis) }
 
 func (h *hardware) stop() { h.acting.Wait() }
 
+func (h *hardware) halt() {
+	var qps []*verbs.QP
+	for k := range h.dcis {
+		qps = append(qps, h.dcis[k].qp)
+	}
+	h.i.resetAll(qps)
+}
+
 func (h *hardware) close() error {
 	var errs []error
 	for _, q := range h.dcis {

@@ -128,6 +128,8 @@ type Initiator struct {
 	work   sync.WaitGroup
 	hand   chan struct{} // has a token when the back end needs a goroutine
 	events chan Event
+	halt   sync.Once
+	halted chan struct{} // closed when the device touches no memory any more
 
 	mu      sync.Mutex
 	peers   map[uint64]*Peer // by the address's and key's hash
@@ -157,17 +159,31 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	case cfg.Contexts > maxContexts:
 		return nil, opError("make", "initiator", fmt.Errorf("%w: %d contexts", verbs.ErrAttributes, cfg.Contexts))
 	}
-	i = &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
-		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed()}
-	i.ctx, i.cancel = context.WithCancel(context.Background())
-	i.be, err = choose(cfg.Backend, func() (backend, error) { return newHardware(i) }, func() (backend, error) { return newSoftware(i) })
+	i = newInitiator(cfg)
+	be, err := choose(cfg.Backend, func() (backend, error) { return newHardware(i) }, func() (backend, error) { return newSoftware(i) })
+	i.mu.Lock() // others who share the completion queue poll already
+	i.be = be
+	i.mu.Unlock()
 	if err != nil {
 		i.cancel()
 		return nil, errors.Join(opError("make", "initiator", err), i.closeQueue())
 	}
+	i.begin()
+	return i, nil
+}
+
+// newInitiator is one without a back end.
+func newInitiator(cfg InitiatorConfig) *Initiator {
+	i := &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
+		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed(), halted: make(chan struct{})}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	return i
+}
+
+// begin begins what goes on in the background.
+func (i *Initiator) begin() {
 	i.expiry.init(i.expire)
 	i.work.Go(i.lend)
-	return i, nil
 }
 
 // dispatch prepares the completion queue for so many requests.
@@ -179,7 +195,10 @@ func (i *Initiator) dispatch(depth int) (err error) {
 		}
 		cq = i.cq
 	}
-	i.d, err = cq.Dispatch(&engine{i}, depth)
+	d, err := cq.Dispatch(&engine{i}, depth)
+	i.mu.Lock()
+	i.d = d
+	i.mu.Unlock()
 	return err
 }
 
@@ -257,7 +276,7 @@ func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looke
 	if err != nil {
 		return n, looked, opError("post to", p.addr.String(), err)
 	}
-	kept := min(len(rs)-n, i.cfg.MaxPending-len(p.a.queue))
+	kept := min(len(rs)-n, max(i.cfg.MaxPending-len(p.a.queue), 0)) // more may wait, if some came back
 	i.keep(p, rs[n:n+kept], c)
 	if n += kept; n < len(rs) {
 		p.a.full = true
@@ -279,6 +298,22 @@ func (i *Initiator) keep(p *Peer, rs []Request, c *call) {
 	}
 	if len(rs) > 0 {
 		i.be.enqueue(p, len(rs))
+	}
+}
+
+// returned lets requests wait again that the device had: they come before all others,
+// and who waits for one looks whether it still wants to.
+func (i *Initiator) returned(p *Peer, es []entry) {
+	p.a.queue = append(es, p.a.queue...)
+	for k := range p.a.queue[:len(es)] {
+		e := &p.a.queue[k]
+		if e.deadline != 0 {
+			i.time(p, e.deadline)
+		}
+		if e.call != nil {
+			e.call.waiter.Wake()
+			i.woken = i.woken || i.outside > 0
+		}
 	}
 }
 
@@ -378,9 +413,10 @@ func (i *Initiator) wakeAll() {
 	for _, w := range i.doers {
 		w.Wake()
 	}
+	d := i.d
 	i.mu.Unlock()
-	if i.d != nil {
-		i.d.Wake(&verbs.Waiter{})
+	if d != nil {
+		d.Wake(&verbs.Waiter{})
 	}
 }
 
@@ -389,12 +425,13 @@ func (i *Initiator) wakeAll() {
 // Closing twice is not an error.
 func (i *Initiator) Close() error {
 	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
-		return nil
-	}
+	closed := i.closed
 	i.closed = true
 	i.mu.Unlock()
+	if closed {
+		<-i.halted
+		return nil
+	}
 	i.cancel()
 	i.expiry.stop()
 	i.wakeAll()
@@ -402,6 +439,7 @@ func (i *Initiator) Close() error {
 	i.be.stop()
 	i.work.Wait()
 	err := i.be.close()
+	i.halt.Do(func() { close(i.halted) })
 	i.wakeAll()
 	return errors.Join(err, i.closeQueue())
 }

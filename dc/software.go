@@ -380,12 +380,7 @@ func (s *software) giveBack(x *session.Context, q *contextQP, e *entry) {
 	e.ended, e.err = false, nil
 	q.returned = append(q.returned, *e)
 	if q.ring.len() == 0 {
-		p.a.queue = append(q.returned, p.a.queue...)
-		for k := range q.returned {
-			if at := q.returned[k].deadline; at != 0 {
-				s.i.time(p, at)
-			}
-		}
+		s.i.returned(p, q.returned)
 		q.returned, q.returning = nil, false
 	}
 	s.core.NotReady(x, 1, s.i.now())
@@ -468,6 +463,16 @@ func (s *software) stop() {
 	for k := range last {
 		s.send(&last[k])
 	}
+}
+
+func (s *software) halt() {
+	s.i.mu.Lock()
+	var qps []*verbs.QP
+	for k := range s.qps {
+		qps = append(qps, s.qps[k].qp)
+	}
+	s.i.mu.Unlock()
+	s.i.resetAll(qps)
 }
 
 func (s *software) close() error {
