@@ -12,7 +12,7 @@ import (
 // TargetIO is what the target's machine has done for it.
 type TargetIO interface {
 	// Attach connects a responder context to the initiator context that m names,
-	// and answers its queue pair number.
+	// and answers its queue pair number. Release follows an error, too.
 	Attach(slot int, session uint64, m *wire.Message) (qpn uint32, err error)
 	// Release ends it. The driver calls Ready when the context can serve again,
 	// not before everything received under the session is accounted for, or when
@@ -284,14 +284,15 @@ func (c *Target) renew(m *wire.Message, now time.Duration) {
 func (c *Target) open(m *wire.Message, now time.Duration) {
 	k := c.free[0]
 	id := c.nextID()
+	c.free = c.free[1:]
 	qpn, err := c.io.Attach(k, id, m)
 	if err != nil {
 		// Copies of the packet must not open what its sender has given up.
 		c.ended.add(contextKey{m.Sender, m.Context}, m.Attempt, true, now, c.Lease)
 		c.refuse(m, wire.BadSetup)
+		c.io.Release(k, id, false) // it may be what is wrong
 		return
 	}
-	c.free = c.free[1:]
 	s := &responder{id: id, sender: m.Sender, context: m.Context, attempt: m.Attempt, slot: k, expires: now + c.Lease, to: m.From}
 	s.answer = *c.answer(wire.Attached, m)
 	s.answer.Session, s.answer.QPN, s.answer.Wait = id, qpn, milliseconds(c.Lease)

@@ -123,17 +123,17 @@ func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 }
 
 // Part says what is to be told to targets when the initiator ends: their sessions
-// are over. It is sent once; if it is lost, the lease does the rest.
+// are over, and those that they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
 func (c *Initiator) Part() {
 	for k := range c.Contexts {
 		x := &c.Contexts[k]
 		switch x.state {
-		case attached, draining, aborting, joining:
+		case connecting, attached, draining, aborting, joining:
 			c.disconnect(x.peer, &x.Session, wire.Broken, 0)
 		}
 	}
 	for _, p := range c.peers {
-		if p != nil && p.kept.ID != 0 {
+		if p != nil && p.kept.Attempt != 0 {
 			c.disconnect(p, &p.kept, wire.NoReason, 0)
 		}
 	}

@@ -520,3 +520,70 @@ func TestFailedSessionIsSuspect(t *testing.T) {
 	require.Equal(t, []any{wire.Detach, ActReset}, kindsOf(as))
 	require.Equal(t, wire.Broken, as[0].Message.Reason)
 }
+
+// TestAttachWhileDraining: an Attach is over, too, when the session that was about to
+// go stays after all. The target may then be left.
+func TestAttachWhileDraining(t *testing.T) {
+	b := newBench(t, 2, nil)
+	p, other := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	y := b.attach(b.peer(3), 4)
+	b.Posted(y, 1, 1)
+	b.Posted(x, 1, 1)
+	b.Enqueue(other, 1, b.now)
+	b.Posted(x, b.Quota, b.Quota)
+	require.Equal(t, draining, x.state)
+	b.Enqueue(p, 0, b.now)
+	b.Completed(y, 1, false, b.now)
+	require.NotNil(t, other.ctx, "by the other context")
+	b.taken()
+	b.Completed(x, 1+b.Quota, false, b.now)
+	require.Equal(t, attached, x.state)
+	require.Contains(t, kindsOf(b.taken()), any(ActReady))
+	require.True(t, b.Dismiss(p, b.now), "nobody wants it any more")
+}
+
+// TestPart tells all targets that may have a session, those that have not answered
+// too: by the attempt alone.
+func TestPart(t *testing.T) {
+	b := newBench(t, 3, func(l *Limits) { l.Keeping = Renew })
+	b.attach(b.peer(1), 3)
+	asked := b.peer(2)
+	x := b.attach(asked, 4)
+	b.Enqueue(b.peer(3), 1, b.now)
+	require.True(t, b.Dismiss(asked, b.now))
+	b.taken()
+	b.Part()
+	type said struct {
+		kind             wire.Kind
+		session          uint64
+		context, attempt uint32
+	}
+	var got []said
+	for _, a := range b.taken() {
+		m := a.Message
+		got = append(got, said{m.Kind, m.Session, m.Context, m.Attempt})
+	}
+	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 0, uint32(x.Index), 2}, {wire.Detach, 0, 2, 1}}, got)
+}
+
+// TestFirstTryEndsWithItsContext: what a target did not answer counts from its first
+// connect packet of those that were sent in a row, not from one long ago.
+func TestFirstTryEndsWithItsContext(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	b.Enqueue(q, 1, b.now)
+	require.True(t, x.resetting)
+	b.ResetDone(x, errors.New("no queue pair"), b.now)
+	b.Withdraw(q, 1, false)
+	b.until(ActReset)
+	b.ResetDone(x, nil, b.now)
+	b.now += 2 * b.ConnectTimeout
+	b.Enqueue(q, 1, b.now)
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
+	b.Tick(b.now + b.Retransmit)
+	as := kindsOf(b.taken())
+	require.Contains(t, as, any(wire.Connect))
+	require.NotContains(t, as, any(ActFail), "after one packet")
+}

@@ -166,10 +166,10 @@ func (t *simTarget) Attach(slot int, session uint64, m *wire.Message) (uint32, e
 	if s.session != 0 {
 		t.w.wrong("responder context given out twice")
 	}
+	s.peer, s.psn, s.session, s.renewed = m.QPN, m.PSN, session, m.Kind == wire.Renew
 	if t.w.fails() {
 		return 0, errFault
 	}
-	s.peer, s.psn, s.session, s.renewed = m.QPN, m.PSN, session, m.Kind == wire.Renew
 	return s.qpn, nil
 }
 
