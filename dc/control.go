@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -52,6 +53,7 @@ type Control struct {
 	qp      *verbs.QP
 	mr      *verbs.MR
 	log     *slog.Logger
+	ctx     context.Context // of what goes on in the background
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	handles handles
@@ -68,6 +70,7 @@ type Control struct {
 	wcs   [16]verbs.WC
 
 	reading    sync.Mutex // of what receives
+	watch      watch
 	recv       *verbs.RecvBatch
 	generation uint64 // counts restarts, and is in the numbers of receives: those of an earlier one are over
 
@@ -94,7 +97,8 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	if cfg.Handles <= 0 {
 		cfg.Handles = 4096
 	}
-	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message)), cancel: func() {}}
+	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message))}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.destroy())
@@ -145,10 +149,8 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 		return c, err
 	}
 	c.at = wire.ControlAddress{GID: wire.GID(e.GID), QPN: e.QPN, QKey: e.QKey, LID: e.LID}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.work.Go(func() { c.read(ctx) })
-	c.work.Go(func() { c.handles.resolve(ctx) })
+	c.watch.init(c.recvCQ, &c.reading)
+	c.work.Go(c.read)
 	return c, nil
 }
 
@@ -189,17 +191,32 @@ func (c *Control) restart() error {
 	return c.fill()
 }
 
-// broken restarts the queue pair, unless somebody else has since that generation.
+// restartPause is how long after a restart that failed another one is tried.
+const restartPause = 50 * time.Millisecond
+
+// broken restarts the queue pair, unless somebody else has since that generation, and
+// again until it works: without it nobody is reached any more.
 func (c *Control) broken(generation uint64) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.generation != generation {
-		return
-	}
-	if err := c.restart(); err != nil {
+	for {
+		c.reading.Lock()
+		c.mu.Lock()
+		mine := c.generation == generation
+		var err error
+		if mine {
+			err = c.restart()
+			generation = c.generation
+		}
+		c.mu.Unlock()
+		c.reading.Unlock()
+		if !mine || err == nil {
+			return
+		}
 		c.log.Error("dc: control queue", "err", err)
+		select {
+		case <-time.After(restartPause):
+		case <-c.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -211,7 +228,7 @@ func (c *Control) post(id uint64) {
 // not wait for anything.
 func (c *Control) send(to wire.ControlAddress, m *wire.Message) {
 	m.From, m.MTU = c.at, wire.MTU(c.mtu)
-	h := c.handles.get(to)
+	h := c.handles.get(way{to.GID, to.LID})
 	if h == nil {
 		c.handles.want(to, m)
 		return
@@ -272,27 +289,33 @@ func (c *Control) reap() bool {
 	return c.busy < controlSends
 }
 
-// read takes messages until ctx ends.
-func (c *Control) read(ctx context.Context) {
+// read takes messages until the queue is closed.
+func (c *Control) read() {
 	var wcs [16]verbs.WC
 	for {
-		n, err := c.recvCQ.Wait(ctx, wcs[:])
+		c.reading.Lock()
+		inner := c.watch.enter(c.ctx)
+		c.reading.Unlock()
+		n, err := c.watch.wait(c.ctx, inner, wcs[:])
+		c.reading.Lock()
+		c.take(wcs[:n])
+		c.watch.leave()
+		c.reading.Unlock()
 		if err != nil {
-			if ctx.Err() == nil {
+			if c.ctx.Err() == nil {
 				c.log.Error("dc: control queue", "err", err)
 			}
 			return
 		}
-		c.reading.Lock()
-		c.take(wcs[:n])
-		c.reading.Unlock()
 	}
 }
 
-// drain takes what has come and was not read yet.
+// drain handles what has come and was not handled yet.
 func (c *Control) drain() {
 	c.reading.Lock()
 	defer c.reading.Unlock()
+	c.watch.exclude()
+	defer c.watch.admit()
 	var wcs [16]verbs.WC
 	for range 2 * controlRecvs / len(wcs) {
 		n, err := c.recvCQ.Poll(wcs[:])
@@ -325,12 +348,8 @@ func (c *Control) take(wcs []verbs.WC) {
 		c.post(id)
 	}
 	if flushed {
-		c.mu.Lock()
-		err := c.restart()
-		c.mu.Unlock()
-		if err != nil {
-			c.log.Error("dc: control queue", "err", err)
-		}
+		generation := c.generation
+		c.work.Go(func() { c.broken(generation) })
 		return
 	}
 	if c.recv.Len() >= repostEvery || len(wcs) == 16 {
@@ -382,14 +401,19 @@ func (c *Control) join(id uint64, f func(*wire.Message)) error {
 	return nil
 }
 
-// part ends that. Messages that are being passed on may still come.
+// part ends that. Messages that are being passed on may still come, and the
+// initiator may still send, until it leaves.
 func (c *Control) part(id uint64) {
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	if c.routes[id] != nil {
-		delete(c.routes, id)
-		c.refs--
-	}
+	delete(c.routes, id)
+}
+
+// leave: an initiator that has parted sends no more.
+func (c *Control) leave() {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.refs--
 }
 
 // Close ends everything. It is refused with [ErrInUse] while initiators use it.

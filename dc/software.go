@@ -165,6 +165,7 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+	case <-i.ctx.Done(): // closed, or its queue is lost
 	}
 	i.mu.Lock()
 	defer i.unlock()
@@ -184,6 +185,9 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 		if !p.gone && i.open() {
 			s.core.Withdraw(m, 0, true)
 		}
+	}
+	if err := i.usable(); err != nil {
+		return err
 	}
 	return ctx.Err()
 }
@@ -442,9 +446,7 @@ func (s *software) tick() {
 
 func (s *software) stop() {
 	s.timer.stop()
-	if s.ctl != nil {
-		s.ctl.part(s.core.ID)
-	}
+	s.ctl.part(s.core.ID)
 	s.acting.Wait()
 	s.work.Wait()
 	s.i.mu.Lock()
@@ -463,6 +465,7 @@ func (s *software) stop() {
 	for k := range last {
 		s.send(&last[k])
 	}
+	s.ctl.leave()
 }
 
 func (s *software) halt() {
