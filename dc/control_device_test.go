@@ -125,3 +125,42 @@ func TestAttachEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstContactWithDead targets, of which nobody knows that they are: those that
+// live are not long in coming.
+func TestFirstContactWithDead(t *testing.T) {
+	const dead, contexts = 100, 8
+	a, b := newHosts(t)
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: contexts, ConnectTimeout: 3 * time.Second})
+	target := b.target(t, dc.TargetConfig{})
+	var live []*dc.Peer
+	for range 8 {
+		live = append(live, resolve(t, i, b.target(t, dc.TargetConfig{}), 0))
+	}
+	do(t, i, resolve(t, i, target, 0), a.write(1, b, 0))
+	nobody := target.Address()
+	for n := range uint32(dead) {
+		nobody.QPN = 0x800000 + n
+		p, err := i.Resolve(nobody, 0)
+		require.NoError(t, err)
+		quiet := a.write(2, b, 0)
+		quiet.Quiet = true
+		_, err = i.Post(p, quiet)
+		require.NoError(t, err)
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for n, p := range live {
+		all.Go(func() {
+			if err := i.Do(ctx, p, a.write(3, b, 4096*n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(begin)
+	t.Logf("all live targets after %v: %+v", took, i.Stats())
+	require.Less(t, took, dead/contexts*100*time.Millisecond, "the dead held each context for 150 ms")
+}

@@ -23,6 +23,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		return
 	}
 	defer c.dispatch(now)
+	p.met = true
 	current := x.peer == p && x.Session.Attempt == m.Attempt
 	switch m.Kind {
 	case wire.Attached:
@@ -85,6 +86,9 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
 		// The answer to Renew, or to a connect that gave way.
 		c.parted(m)
+		if p.once && p.rest == probed {
+			c.measure(now - p.kept.heard)
+		}
 		p.kept.assigned(m)
 		p.epoch = m.Epoch
 		c.kept++

@@ -28,6 +28,8 @@ type Peer struct {
 	wanted  bool // a session is asked for, whether there are requests or not
 	asking  bool // the service is asked where the target is
 	suspect bool // its last connect stayed without an answer
+	met     bool // it has answered something
+	once    bool // the connect that gave way was sent once
 	service bool // there is a service that can be asked
 	rest    rest
 	class   uint8 // of its backlog, in line

@@ -19,6 +19,9 @@ func (c *Initiator) Next() time.Duration {
 		switch x.state {
 		case connecting:
 			t = min(t, x.timer, x.peer.firstTry+c.ConnectTimeout)
+			if c.strange(x) {
+				t = min(t, x.Session.heard+c.patience())
+			}
 		case damaged:
 			t = min(t, x.timer)
 		case attached, draining:
@@ -84,7 +87,7 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	}
 	switch x.state {
 	case connecting:
-		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout {
+		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout || c.strange(x) && now >= x.Session.heard+c.patience() {
 			c.silent(x, now)
 		}
 	case attached, draining:

@@ -26,7 +26,15 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 	return &bench{Initiator: NewInitiator(1, contexts, l, rand.Uint32), t: t}
 }
 
+// peer is a target that has answered before.
 func (b *bench) peer(qpn uint32) *Peer {
+	p := b.stranger(qpn)
+	p.met = true
+	return p
+}
+
+// stranger is one of which nothing was ever heard.
+func (b *bench) stranger(qpn uint32) *Peer {
 	return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn, GID: wire.GID{15: byte(qpn)}}, Key: 7})
 }
 
