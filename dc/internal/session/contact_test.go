@@ -93,3 +93,43 @@ func TestPatience(t *testing.T) {
 	b.rtt = time.Hour
 	require.Equal(t, b.timeout(), b.patience())
 }
+
+// TestRecallOfUnknown session: the answer that gave it was lost, or came when the
+// target was not wanted any more. It is given back.
+func TestRecallOfUnknown(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	b.Enqueue(p, 1, b.now)
+	b.taken()
+	recall := func(attempt uint32) {
+		b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: attempt, Peer: p.Number, Session: 33, From: p.at}, b.now)
+	}
+	recall(p.ctx.Session.Attempt)
+	require.Empty(t, b.taken(), "the answer is late, and counts")
+	recall(p.ctx.Session.Attempt + 7)
+	recall(p.ctx.Session.Attempt + 7)
+	as := b.taken()
+	require.Equal(t, []any{wire.Detach}, kindsOf(as))
+	require.EqualValues(t, 33, as[0].Message.Session)
+}
+
+// TestBusyAfterRepetition: a copy of the connect packet may be served after the first
+// one was answered busy, so it is taken back.
+func TestBusyAfterRepetition(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	b.Enqueue(p, 1, b.now)
+	busy := func() []any {
+		attempt := p.ctx.Session.Attempt
+		b.Received(&wire.Message{Kind: wire.Busy, Sender: 1, Attempt: attempt, Peer: p.Number, Wait: 10, From: p.at}, b.now)
+		require.Nil(t, p.ctx)
+		return kindsOf(b.taken())
+	}
+	b.taken()
+	require.Empty(t, busy())
+	for p.ctx == nil {
+		b.tick()
+	}
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
+	require.Equal(t, []any{wire.Detach}, busy())
+}

@@ -160,6 +160,9 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 	p.firstTry, p.suspect, p.probePause = 0, false, 0 // it is alive: wait for its turn
 	wanted, pending := p.wanted, p.pending
 	p.wanted, p.pending = false, 0 // not in line
+	if x.unanswered > 0 {
+		c.disconnect(p, &x.Session, wire.NoReason, now) // of a copy that may be served yet
+	}
 	dirty, s := x.release()
 	c.leave(x, now)
 	p.wanted, p.pending = wanted, pending
@@ -206,5 +209,9 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 			x.state = draining
 			c.settle(x, now)
 		}
+	case current, p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
+		// It is about to be known.
+	default:
+		c.decline(m, p.at, now) // what gave it was lost
 	}
 }

@@ -1,23 +1,20 @@
 package session
 
 import (
-	"container/heap"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/virtual"
 )
 
 // world is a network in virtual time. Control messages are lost, doubled and
 // overtake each other; queue pairs are as reliable as RC. Whatever is walked here
 // is walked in order, so that a seed repeats exactly.
 type world struct {
-	now       time.Duration
-	events    events
-	seq       int
+	virtual.World
 	rng       *rand.Rand
 	loss, dup float64
 	spread    time.Duration // of the delay of control messages
@@ -30,50 +27,7 @@ type world struct {
 	sessions  map[uint64]bool // every id that was ever given out
 	resumed   int             // sessions taken up again
 	found     int             // targets found at another place
-	err       error
-	trace     uint64 // of all events, to compare runs
-}
-
-type event struct {
-	at  time.Duration
-	seq int
-	do  func()
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
-}
-
-func (w *world) after(d time.Duration, f func()) {
-	w.seq++
-	heap.Push(&w.events, event{w.now + d, w.seq, f})
-}
-
-func (w *world) run(until time.Duration) {
-	for len(w.events) > 0 && w.events[0].at <= until && w.err == nil {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.at
-		w.trace = w.trace*1099511628211 ^ uint64(e.at) ^ uint64(e.seq)<<32
-		e.do()
-	}
-	w.now = max(w.now, until)
-}
-
-func (w *world) wrong(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
-	}
+	spy       func(to wire.ControlAddress, b [wire.MessageLen]byte)
 }
 
 func (w *world) qpn() uint32 { w.lastQPN++; return w.lastQPN }
@@ -96,6 +50,9 @@ func (w *world) carry(to wire.ControlAddress, m wire.Message) {
 	m.MTU = 3
 	var b [wire.MessageLen]byte
 	m.Encode(b[:])
+	if w.spy != nil {
+		w.spy(to, b)
+	}
 	copies := 1
 	if w.rng.Float64() < w.loss {
 		copies = 0
@@ -103,19 +60,19 @@ func (w *world) carry(to wire.ControlAddress, m wire.Message) {
 		copies = 1 + w.rng.IntN(3)
 	}
 	for range copies {
-		w.after(50*time.Microsecond+time.Duration(w.rng.Int64N(int64(w.spread)+1)), func() {
+		w.After(50*time.Microsecond+time.Duration(w.rng.Int64N(int64(w.spread)+1)), func() {
 			var got wire.Message
 			if !got.Decode(b[:]) {
-				w.wrong("message does not survive its encoding")
+				w.Wrong("message does not survive its encoding")
 			}
 			if t := w.targetAt(to.QPN); t != nil {
-				t.core.Received(&got, w.now)
+				t.core.Received(&got, w.Now)
 				t.settle()
 				return
 			}
 			for _, i := range w.inits {
 				if i.at.QPN == to.QPN && !i.dead {
-					i.core.Received(&got, w.now)
+					i.core.Received(&got, w.Now)
 					i.settle()
 				}
 			}
@@ -150,7 +107,7 @@ func (w *world) target(at, home wire.ControlAddress, slots int) *simTarget {
 	t.core = NewTarget(w.rng.Uint64()|1, simKey, slots, TargetLimits{Lease: w.lease, Retry: 10 * time.Millisecond, Recall: simRecall}, t, func() uint64 {
 		id := w.rng.Uint64()
 		if w.sessions[id] {
-			w.wrong("session id twice")
+			w.Wrong("session id twice")
 		}
 		w.sessions[id] = true
 		return id
@@ -164,7 +121,7 @@ const simRecall = 150 * time.Millisecond
 func (t *simTarget) Attach(slot int, session uint64, m *wire.Message) (uint32, error) {
 	s := &t.slots[slot]
 	if s.session != 0 {
-		t.w.wrong("responder context given out twice")
+		t.w.Wrong("responder context given out twice")
 	}
 	s.peer, s.psn, s.session, s.renewed = m.QPN, m.PSN, session, m.Kind == wire.Renew
 	if t.w.fails() {
@@ -176,13 +133,13 @@ func (t *simTarget) Attach(slot int, session uint64, m *wire.Message) (uint32, e
 func (t *simTarget) Release(slot int, session uint64, clean bool) {
 	s := &t.slots[slot]
 	if s.session != session {
-		t.w.wrong("another session released")
+		t.w.Wrong("another session released")
 	}
 	if clean {
 		for _, i := range t.w.inits {
 			for k := range i.qps {
 				if q := &i.qps[k]; q.session == session && !q.busy && !q.bad && len(q.jobs) > 0 {
-					t.w.wrong("the number of a responder context is kept whose initiator still sends to it")
+					t.w.Wrong("the number of a responder context is kept whose initiator still sends to it")
 				}
 			}
 		}
@@ -192,7 +149,7 @@ func (t *simTarget) Release(slot int, session uint64, clean bool) {
 		s.qpn = t.w.qpn()
 	}
 	t.releasing = append(t.releasing, slot)
-	t.w.after(300*time.Microsecond, func() {
+	t.w.After(300*time.Microsecond, func() {
 		t.ready(slot)
 		t.settle()
 	})
@@ -207,7 +164,7 @@ func (t *simTarget) Prepare() {
 func (t *simTarget) Repair(slot int) {
 	t.slots[slot].qpn = t.w.qpn()
 	t.releasing = append(t.releasing, slot)
-	t.w.after(time.Millisecond, func() {
+	t.w.After(time.Millisecond, func() {
 		t.ready(slot)
 		t.settle()
 	})
@@ -220,7 +177,7 @@ func (t *simTarget) ready(slot int) {
 		if t.w.fails() {
 			err = errFault
 		}
-		t.core.Ready(slot, err, t.w.now)
+		t.core.Ready(slot, err, t.w.Now)
 	}
 }
 
@@ -237,16 +194,16 @@ func (t *simTarget) settle() {
 	if next >= t.timer || !t.lives() {
 		return
 	}
-	at := max(next, t.w.now)
+	at := max(next, t.w.Now)
 	t.timer = at
-	t.w.after(at-t.w.now, func() {
+	t.w.After(at-t.w.Now, func() {
 		if t.timer != at || !t.lives() {
 			return
 		}
 		t.timer = Never
-		t.core.Tick(t.w.now)
-		if next := t.core.Next(); next <= t.w.now {
-			t.w.wrong("target wants a tick for %v at %v, again", next, t.w.now)
+		t.core.Tick(t.w.Now)
+		if next := t.core.Next(); next <= t.w.Now {
+			t.w.Wrong("target wants a tick for %v at %v, again", next, t.w.Now)
 		}
 		t.settle()
 	})
@@ -318,11 +275,11 @@ func (i *simInitiator) resolve(a PeerAddress) *Peer {
 // remove makes the initiator part with a target, and meet it anew.
 func (i *simInitiator) remove(at wire.ControlAddress) {
 	p := i.known[at]
-	if i.dead || !i.core.Remove(p, i.w.now) {
+	if i.dead || !i.core.Remove(p, i.w.Now) {
 		return
 	}
 	if len(i.peers[p].queue) > 0 {
-		i.w.wrong("a peer with requests was removed")
+		i.w.Wrong("a peer with requests was removed")
 	}
 	i.resolve(i.peers[p].address)
 	i.settle()
@@ -339,7 +296,7 @@ func (i *simInitiator) post(p *Peer, j *job) {
 		i.transmit(x, j)
 	} else {
 		i.peers[p].queue = append(i.peers[p].queue, j)
-		i.core.Enqueue(p, 1, i.w.now)
+		i.core.Enqueue(p, 1, i.w.Now)
 	}
 	i.settle()
 }
@@ -348,23 +305,23 @@ func (i *simInitiator) post(p *Peer, j *job) {
 func (i *simInitiator) transmit(x *Context, j *job) {
 	q := &i.qps[x.Index]
 	if q.owner != x.peer || j.to != x.peer || q.session != x.Session.ID {
-		i.w.wrong("request posted to the wrong session")
+		i.w.Wrong("request posted to the wrong session")
 	}
 	if i.core.wanted(x) {
 		if q.shared++; q.shared > i.core.Quota {
-			i.w.wrong("%d requests posted while others wait; the quota is %d", q.shared, i.core.Quota)
+			i.w.Wrong("%d requests posted while others wait; the quota is %d", q.shared, i.core.Quota)
 		}
 	}
 	q.jobs = append(q.jobs, j)
 	i.core.Posted(x, 1, 1)
 	gen := q.gen
 	if q.bad {
-		i.w.after(10*time.Microsecond, func() { i.complete(x, gen, false) })
+		i.w.After(10*time.Microsecond, func() { i.complete(x, gen, false) })
 		return
 	}
 	psn := q.next
 	q.next = (q.next + 1) & 0xffffff
-	i.w.after(30*time.Microsecond, func() { i.arrive(x, gen, psn, j) })
+	i.w.After(30*time.Microsecond, func() { i.arrive(x, gen, psn, j) })
 }
 
 func (i *simInitiator) arrive(x *Context, gen int, psn uint32, j *job) {
@@ -379,22 +336,22 @@ func (i *simInitiator) arrive(x *Context, gen int, psn uint32, j *job) {
 				continue
 			}
 			if s.peer != q.qpn || s.psn != psn || s.session != q.session {
-				i.w.wrong("packet %x of session %x met session %x, which expects %x", psn, q.session, s.session, s.psn)
+				i.w.Wrong("packet %x of session %x met session %x, which expects %x", psn, q.session, s.session, s.psn)
 			}
 			s.psn = (s.psn + 1) & 0xffffff
 			j.executed++
 			j.by = t
 			if p := i.peers[j.to]; j.order <= p.executed {
-				i.w.wrong("request %d of a target was carried out after %d", j.order, p.executed)
+				i.w.Wrong("request %d of a target was carried out after %d", j.order, p.executed)
 			} else {
 				p.executed = j.order
 			}
 			i.doubled(x, q.remote, psn)
-			i.w.after(30*time.Microsecond, func() { i.complete(x, gen, true) })
+			i.w.After(30*time.Microsecond, func() { i.complete(x, gen, true) })
 			return
 		}
 	}
-	i.w.after(100*time.Millisecond, func() { i.complete(x, gen, false) })
+	i.w.After(100*time.Millisecond, func() { i.complete(x, gen, false) })
 }
 
 // complete takes the next completion of a queue pair; after a failure the rest
@@ -411,7 +368,7 @@ func (i *simInitiator) complete(x *Context, gen int, ok bool) {
 		i.flush(x)
 	}
 	i.end(j, ok, errors.New("session lost"))
-	i.core.Completed(x, 1, !ok, i.w.now)
+	i.core.Completed(x, 1, !ok, i.w.Now)
 	i.settle()
 }
 
@@ -421,7 +378,7 @@ func (i *simInitiator) end(j *job, ok bool, err error) {
 		j.err = err
 	}
 	if p := i.peers[j.to]; j.order <= p.ended {
-		i.w.wrong("request %d of a target has ended after %d", j.order, p.ended)
+		i.w.Wrong("request %d of a target has ended after %d", j.order, p.ended)
 	} else {
 		p.ended = j.order
 	}
@@ -435,7 +392,7 @@ func (i *simInitiator) flush(x *Context) {
 	q.bad = true
 	gen := q.gen
 	for range q.jobs {
-		i.w.after(10*time.Microsecond, func() { i.complete(x, gen, false) })
+		i.w.After(10*time.Microsecond, func() { i.complete(x, gen, false) })
 	}
 }
 
@@ -456,20 +413,20 @@ func (i *simInitiator) settle() {
 	if next >= i.timer || i.dead {
 		return
 	}
-	at := max(next, i.w.now)
+	at := max(next, i.w.Now)
 	i.timer = at
-	i.w.after(at-i.w.now, func() {
+	i.w.After(at-i.w.Now, func() {
 		if i.timer != at || i.dead {
 			return
 		}
 		i.timer = Never
-		i.core.Tick(i.w.now)
-		if i.core.Next() <= i.w.now {
-			i.core.Tick(i.w.now) // what the first one did has let others wait
+		i.core.Tick(i.w.Now)
+		if i.core.Next() <= i.w.Now {
+			i.core.Tick(i.w.Now) // what the first one did has let others wait
 		}
 		i.settle()
-		if next := i.core.Next(); next <= i.w.now && !i.dead {
-			i.w.wrong("initiator wants a tick for %v at %v, again", next, i.w.now)
+		if next := i.core.Next(); next <= i.w.Now && !i.dead {
+			i.w.Wrong("initiator wants a tick for %v at %v, again", next, i.w.Now)
 		}
 	})
 }
@@ -483,20 +440,20 @@ func (i *simInitiator) check() {
 			continue
 		}
 		if int(p.pending) != len(i.peers[p].queue) {
-			i.w.wrong("%d requests wait, the machine knows of %d", len(i.peers[p].queue), p.pending)
+			i.w.Wrong("%d requests wait, the machine knows of %d", len(i.peers[p].queue), p.pending)
 		}
 		if p.rest == inLine {
 			waiting++
 		}
 		if p.pending > 0 && p.rest == nowhere && p.ctx == nil && !i.dead {
-			i.w.wrong("a target with %d requests waits for nothing", p.pending)
+			i.w.Wrong("a target with %d requests waits for nothing", p.pending)
 		}
 		if p.ctx != nil && p.rest != nowhere || p.ctx != nil && p.ctx.peer != p {
-			i.w.wrong("a target has a context and waits for one")
+			i.w.Wrong("a target has a context and waits for one")
 		}
 	}
 	if waiting != c.waiting {
-		i.w.wrong("%d targets in line, counted are %d", waiting, c.waiting)
+		i.w.Wrong("%d targets in line, counted are %d", waiting, c.waiting)
 	}
 	resets := 0
 	for k := range c.Contexts {
@@ -507,7 +464,7 @@ func (i *simInitiator) check() {
 	for k := range c.Contexts {
 		x := &c.Contexts[k]
 		if x.empty() && (!x.line.empty() || c.general.n > resets) && !i.dead {
-			i.w.wrong("context %d is empty in state %d, and somebody waits for it", k, x.state)
+			i.w.Wrong("context %d is empty in state %d, and somebody waits for it", k, x.state)
 		}
 	}
 }
@@ -540,12 +497,12 @@ func (i *simInitiator) act(a Action) {
 		x := a.Context
 		q := &i.qps[x.Index]
 		if len(q.jobs) != 0 || q.busy {
-			w.wrong("context connected while it is in use")
+			w.Wrong("context connected while it is in use")
 		}
 		q.gen++
 		q.busy = true
 		resumed := a.Message.Kind == 0
-		w.after(400*time.Microsecond, func() {
+		w.After(400*time.Microsecond, func() {
 			q.remote, q.next, q.target, q.owner, q.session, q.bad, q.busy = a.Message.QPN, x.Session.PSN, a.Message.From, a.Peer, x.Session.ID, false, false
 			q.shared = 0
 			if resumed {
@@ -556,7 +513,7 @@ func (i *simInitiator) act(a Action) {
 				err = errFault
 			}
 			if !i.dead {
-				i.core.Joined(x, err, w.now)
+				i.core.Joined(x, err, w.Now)
 				i.settle()
 			}
 		})
@@ -564,14 +521,14 @@ func (i *simInitiator) act(a Action) {
 		x := a.Context
 		q := &i.qps[x.Index]
 		if len(q.jobs) != 0 {
-			w.wrong("context reset with %d requests in it", len(q.jobs))
+			w.Wrong("context reset with %d requests in it", len(q.jobs))
 		}
 		if q.busy {
-			w.wrong("context reset while it is being connected")
+			w.Wrong("context reset while it is being connected")
 		}
 		q.gen++
 		q.busy = true
-		w.after(time.Duration(w.rng.Int64N(int64(time.Millisecond))), func() {
+		w.After(time.Duration(w.rng.Int64N(int64(time.Millisecond))), func() {
 			q.busy = false
 			var err error
 			if w.fails() {
@@ -581,7 +538,7 @@ func (i *simInitiator) act(a Action) {
 				q.qpn = w.qpn()
 			}
 			if !i.dead {
-				i.core.ResetDone(x, err, w.now)
+				i.core.ResetDone(x, err, w.Now)
 				i.settle()
 			}
 		})
@@ -612,21 +569,21 @@ func (i *simInitiator) doubled(x *Context, remote, psn uint32) {
 	}
 	session, host := q.session, q.owner.at.GID
 	delay := func() time.Duration { return time.Duration(w.rng.Int64N(int64(w.spread) + 1)) }
-	w.after(delay(), func() {
+	w.After(delay(), func() {
 		for _, t := range w.targets {
 			for _, s := range t.slots {
 				if s.qpn == remote && s.session != 0 && s.session != session && s.psn == psn {
-					w.wrong("a late packet of session %x is carried out under session %x", session, s.session)
+					w.Wrong("a late packet of session %x is carried out under session %x", session, s.session)
 				}
 			}
 		}
 	})
-	w.after(delay(), func() {
+	w.After(delay(), func() {
 		// As Soft-RoCE sees it, which takes it from the host that it is connected
 		// to.
 		first := q.next - uint32(len(q.jobs))
 		if q.session != session && q.owner.at.GID == host && !q.bad && !q.busy && len(q.jobs) > 0 && int32((psn-first)<<8) >= 0 {
-			w.wrong("a late acknowledgement of session %x completes requests of session %x", session, q.session)
+			w.Wrong("a late acknowledgement of session %x completes requests of session %x", session, q.session)
 		}
 	})
 }
@@ -637,7 +594,7 @@ func (i *simInitiator) lookUp(p *Peer) {
 	w := i.w
 	delay := func() time.Duration { return time.Duration(w.rng.Int64N(int64(20 * time.Millisecond))) }
 	service := uint16(i.peers[p].address.At.QPN)
-	w.after(delay(), func() {
+	w.After(delay(), func() {
 		var at wire.ControlAddress
 		var err error
 		t := w.services[service]
@@ -646,12 +603,12 @@ func (i *simInitiator) lookUp(p *Peer) {
 		} else {
 			at.QPN = t.at.QPN
 		}
-		w.after(delay(), func() {
+		w.After(delay(), func() {
 			if i.dead {
 				return
 			}
 			before := p.at.QPN
-			i.core.Found(p, at, err, w.now)
+			i.core.Found(p, at, err, w.Now)
 			if p.at.QPN != before {
 				w.found++
 			}
