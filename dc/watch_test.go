@@ -48,6 +48,11 @@ func TestWatchGivesWay(t *testing.T) {
 			}
 		}
 	}()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return w.inside
+	}, 5*time.Second, time.Millisecond)
 	excluded := make(chan bool)
 	go func() {
 		mu.Lock()
