@@ -84,7 +84,7 @@ func (c *Initiator) crowded() bool { return c.general.n >= c.resets && c.anyEmpt
 // strange tells whether a context waits for the first answer of a target, and others
 // for the context.
 func (c *Initiator) strange(x *Context) bool {
-	return x.unanswered == 0 && !x.peer.met && c.wanted(x)
+	return x.unanswered == 0 && x.peer.strange() && c.wanted(x)
 }
 
 // silent: a connect packet has had no answer in time. If others wait, that ends the

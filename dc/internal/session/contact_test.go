@@ -133,3 +133,23 @@ func TestBusyAfterRepetition(t *testing.T) {
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
 	require.Equal(t, []any{wire.Detach}, busy())
 }
+
+// TestFirstContactWithWrongKey: whoever probably has the wrong key learns it after two
+// packets, though others wait.
+func TestFirstContactWithWrongKey(t *testing.T) {
+	b := newBench(t, 1, nil)
+	b.Enqueue(b.stranger(1), 1, b.now)
+	p := b.stranger(2)
+	p.Doubtful = true
+	b.Enqueue(p, 1, b.now)
+	b.Enqueue(b.peer(3), 1, b.now)
+	b.taken()
+	for b.now < b.ConnectTimeout/2 {
+		for _, a := range b.tick() {
+			if a.Kind == ActFail && a.Peer == p {
+				return
+			}
+		}
+	}
+	t.Fatal("it still waits")
+}

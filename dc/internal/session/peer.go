@@ -73,6 +73,10 @@ type PeerAddress struct {
 	Key         uint64
 }
 
+// strange tells whether nothing was ever heard of the target, which is then soon left
+// for others. With a key that is probably wrong that would only be longer in coming.
+func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
+
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
 	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Incarnation, epoch: a.Incarnation, service: a.Service}
