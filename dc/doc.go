@@ -80,7 +80,8 @@
 // closed or the request is [Request.Quiet]. One that succeeded was carried out once,
 // at its target. One that failed with [ErrSession] was carried out once or not at
 // all; with any other error, not at all. A request is posted a second time only if
-// the first time certainly came to nothing, since the target had no receive.
+// the first time came to nothing, since the target had no receive; that is certain
+// in networks that do not double packets.
 //
 // Requests of one target are carried out in the order of posting. Between
 // targets there is no order.
