@@ -82,6 +82,9 @@ type backend interface {
 	stats(s *Stats)
 	peerStats(p *Peer, s *PeerStats)
 	queuePairs() int
+	// halt takes back from the device what it has, whose ends cannot be learned any
+	// more. It is called once, without the lock, and perhaps beside stop and close.
+	halt()
 	// stop ends what goes on in the background, and close closes all that was
 	// made. Both are called once, without the lock, the initiator being closed.
 	stop()

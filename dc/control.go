@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -52,6 +53,7 @@ type Control struct {
 	qp      *verbs.QP
 	mr      *verbs.MR
 	log     *slog.Logger
+	ctx     context.Context // of what goes on in the background
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 	handles handles
@@ -68,6 +70,7 @@ type Control struct {
 	wcs   [16]verbs.WC
 
 	reading    sync.Mutex // of what receives
+	watch      watch
 	recv       *verbs.RecvBatch
 	generation uint64 // counts restarts, and is in the numbers of receives: those of an earlier one are over
 
@@ -94,7 +97,8 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	if cfg.Handles <= 0 {
 		cfg.Handles = 4096
 	}
-	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message)), cancel: func() {}}
+	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message))}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.destroy())
@@ -145,10 +149,8 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 		return c, err
 	}
 	c.at = wire.ControlAddress{GID: wire.GID(e.GID), QPN: e.QPN, QKey: e.QKey, LID: e.LID}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.work.Go(func() { c.read(ctx) })
-	c.work.Go(func() { c.handles.resolve(ctx) })
+	c.watch.init(c.recvCQ, &c.reading)
+	c.work.Go(c.read)
 	return c, nil
 }
 
@@ -189,185 +191,33 @@ func (c *Control) restart() error {
 	return c.fill()
 }
 
-// broken restarts the queue pair, unless somebody else has since that generation.
+// restartPause is how long after a restart that failed another one is tried.
+const restartPause = 50 * time.Millisecond
+
+// broken restarts the queue pair, unless somebody else has since that generation, and
+// again until it works: without it nobody is reached any more.
 func (c *Control) broken(generation uint64) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.generation != generation {
-		return
-	}
-	if err := c.restart(); err != nil {
-		c.log.Error("dc: control queue", "err", err)
-	}
-}
-
-func (c *Control) post(id uint64) {
-	c.recv.Recv(c.generation<<generationShift|id, c.mr.SGE(int(id)*controlStride, controlStride))
-}
-
-// send sends one message, or drops it: messages may be lost in any case. It does
-// not wait for anything.
-func (c *Control) send(to wire.ControlAddress, m *wire.Message) {
-	m.From, m.MTU = c.at, wire.MTU(c.mtu)
-	h := c.handles.get(to)
-	if h == nil {
-		c.handles.want(to, m)
-		return
-	}
-	c.sendBy(h, to, m)
-	c.handles.put(h)
-}
-
-func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
-	c.mu.Lock()
-	if c.busy > controlSends/2 && !c.reap() {
-		generation := c.generation
-		c.mu.Unlock()
-		c.dropped.Add(1)
-		if c.qp.State() == verbs.StateError {
-			c.log.Warn("dc: control queue restarted")
-			c.work.Go(func() { c.broken(generation) })
-		}
-		return
-	}
-	defer c.mu.Unlock()
-	off := (controlRecvs + c.next) * controlStride
-	n := m.Encode(c.mr.Bytes()[off:])
-	var flags verbs.SendFlags
-	if c.next%signalEvery == signalEvery-1 {
-		flags = verbs.Signaled
-	}
-	c.batch.SendTo(0, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
-	if _, err := c.batch.Post(); err != nil {
-		c.log.Warn("dc: control message not sent", "to", verbs.GID(to.GID), "err", err)
-		c.dropped.Add(1)
-		return
-	}
-	c.next = (c.next + 1) % controlSends
-	c.busy++
-}
-
-// reap takes the completions of earlier sends, and tells whether there is room.
-// A device may give up a queue pair whose packet it could not send, because the
-// neighbour was unknown, say.
-func (c *Control) reap() bool {
-	for c.busy > 0 {
-		n, err := c.sendCQ.Poll(c.wcs[:])
-		if err != nil {
-			return false
-		}
-		for i := range c.wcs[:n] {
-			if c.wcs[i].Err() != nil {
-				c.log.Warn("dc: control queue", "err", c.wcs[i].Err())
-				return false
-			}
-		}
-		c.busy -= n * signalEvery
-		if n < len(c.wcs) {
-			break
-		}
-	}
-	return c.busy < controlSends
-}
-
-// read takes messages until ctx ends.
-func (c *Control) read(ctx context.Context) {
-	var wcs [16]verbs.WC
 	for {
-		n, err := c.recvCQ.Wait(ctx, wcs[:])
-		if err != nil {
-			if ctx.Err() == nil {
-				c.log.Error("dc: control queue", "err", err)
-			}
-			return
-		}
 		c.reading.Lock()
-		c.take(wcs[:n])
+		c.mu.Lock()
+		mine := c.generation == generation
+		var err error
+		if mine {
+			err = c.restart()
+			generation = c.generation
+		}
+		c.mu.Unlock()
 		c.reading.Unlock()
-	}
-}
-
-// drain takes what has come and was not read yet.
-func (c *Control) drain() {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	var wcs [16]verbs.WC
-	for range 2 * controlRecvs / len(wcs) {
-		n, err := c.recvCQ.Poll(wcs[:])
-		if n == 0 || err != nil {
+		if !mine || err == nil {
 			return
 		}
-		c.take(wcs[:n])
-	}
-}
-
-// take passes messages on, and posts their receives again.
-func (c *Control) take(wcs []verbs.WC) {
-	flushed := false
-	var m wire.Message
-	for i := range wcs {
-		w := &wcs[i]
-		if w.ID()>>generationShift != c.generation {
-			continue
-		}
-		if w.Err() != nil {
-			flushed = true
-			break
-		}
-		id := w.ID() & (1<<generationShift - 1)
-		packet := c.mr.Bytes()[int(id)*controlStride:][:w.Len()]
-		if len(packet) < routeHeader || !m.Decode(packet[routeHeader:]) || m.From.QPN != w.SrcQP() || !comesFrom(packet, w.HasGRH(), w.SLID(), &m.From) || !c.pass(&m) {
-			c.malformed.Add(1)
-		}
-		clear(packet[:min(routeHeader, len(packet))])
-		c.post(id)
-	}
-	if flushed {
-		c.mu.Lock()
-		err := c.restart()
-		c.mu.Unlock()
-		if err != nil {
-			c.log.Error("dc: control queue", "err", err)
-		}
-		return
-	}
-	if c.recv.Len() >= repostEvery || len(wcs) == 16 {
-		if _, err := c.recv.Post(); err != nil {
-			c.log.Error("dc: control queue", "err", err)
+		c.log.Error("dc: control queue", "err", err)
+		select {
+		case <-time.After(restartPause):
+		case <-c.ctx.Done():
+			return
 		}
 	}
-}
-
-// comesFrom compares the sender that a message names with the one that the network
-// names: answers go nowhere else. Devices leave the first half of the header
-// undefined for a packet of IPv4; it was cleared before.
-func comesFrom(packet []byte, routed bool, slid uint16, from *wire.ControlAddress) bool {
-	const header, source = 20, 32
-	switch g := verbs.GID(from.GID); {
-	case !routed:
-		return slid == from.LID
-	case g.Addr().Is4():
-		return packet[header]>>4 == 4 && [4]byte(packet[source:source+4]) == [4]byte(g[12:])
-	default:
-		return packet[0]>>4 == 6 && wire.GID(packet[8:24]) == from.GID
-	}
-}
-
-// pass gives a message to the one it is for.
-func (c *Control) pass(m *wire.Message) bool {
-	c.routing.RLock()
-	f := c.routes[m.Sender]
-	if f == nil {
-		f = c.rest
-	}
-	c.routing.RUnlock()
-	if f == nil {
-		return false
-	}
-	f(m)
-	return true
 }
 
 // join brings an initiator its messages.
@@ -382,14 +232,19 @@ func (c *Control) join(id uint64, f func(*wire.Message)) error {
 	return nil
 }
 
-// part ends that. Messages that are being passed on may still come.
+// part ends that. Messages that are being passed on may still come, and the
+// initiator may still send, until it leaves.
 func (c *Control) part(id uint64) {
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	if c.routes[id] != nil {
-		delete(c.routes, id)
-		c.refs--
-	}
+	delete(c.routes, id)
+}
+
+// leave: an initiator that has parted sends no more.
+func (c *Control) leave() {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.refs--
 }
 
 // Close ends everything. It is refused with [ErrInUse] while initiators use it.

@@ -26,9 +26,9 @@ const linger = time.Second
 // answer to its own request, and none of those comes to Poll. When it has
 // returned, the device touches the request's memory no more.
 //
-// A context that ends takes a request back that still waits for its target. One
-// that the device has is waited for; if that takes more than a second, the session
-// is taken down. A request that succeeded is a success, whatever became of the
+// A context that ends takes a request back that still waits for its target, or waits
+// for it again. One that the device has is waited for; if that takes more than a
+// second, the session is taken down. A request that succeeded is a success, whatever became of the
 // context.
 func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	i.mu.Lock()
@@ -69,7 +69,7 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
 
 func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
-	lingering, stop := false, context.CancelFunc(func() {})
+	caller, lingering, stop := ctx, false, context.CancelFunc(func() {})
 	defer func() { stop() }()
 	for {
 		err := i.d.Wait(ctx, &c.waiter)
@@ -82,11 +82,12 @@ func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
 		case i.usable() != nil:
 			err := i.usable()
 			i.mu.Unlock()
+			<-i.halted // before that the device has the memory
 			return opError("wait for", p.addr.String(), err)
+		case caller.Err() != nil && i.takeBack(p, func(e *entry) bool { return e.call == c }, opError("do request of", p.addr.String(), caller.Err())) > 0:
+			// It is over now.
 		case err == nil: // there is something to do
 			c.waiter.Reset()
-		case !lingering && i.takeBack(p, func(e *entry) bool { return e.call == c }, opError("do request of", p.addr.String(), ctx.Err())) > 0:
-			// It is over now.
 		case !lingering:
 			lingering = true
 			more, cancel := context.WithTimeout(context.WithoutCancel(ctx), linger)

@@ -41,7 +41,9 @@
 // makes for the fewest attaches; but none waits longer than
 // [InitiatorConfig.MaxWait] while one that came later is served. A target that does
 // not answer a connect packet and its repetition leaves its context to others, is
-// asked by datagrams whether it is there, and comes back when it answers. One
+// asked by datagrams whether it is there, and comes back when it answers. One of
+// which nothing was ever heard is asked so before it gets a context, if others wait
+// for one, and keeps it without an answer for about as long as others take for theirs. One
 // without a receive for a message is left after some milliseconds, and comes again
 // by itself; its messages keep their order.
 //
@@ -78,7 +80,8 @@
 // closed or the request is [Request.Quiet]. One that succeeded was carried out once,
 // at its target. One that failed with [ErrSession] was carried out once or not at
 // all; with any other error, not at all. A request is posted a second time only if
-// the first time certainly came to nothing, since the target had no receive.
+// the first time came to nothing, since the target had no receive; that is certain
+// in networks that do not double packets.
 //
 // Requests of one target are carried out in the order of posting. Between
 // targets there is no order.

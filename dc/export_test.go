@@ -34,3 +34,13 @@ func (t *Target) Responder(slot int) *verbs.QP {
 	defer s.mu.Unlock()
 	return s.responders[slot]
 }
+
+// BreakControl brings the control queue pair to error, as a device does that cannot
+// send a datagram.
+func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToError() }
+
+// BreakControl is [Initiator.BreakControl] of a target.
+func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToError() }
+
+// Lose has the initiator's completion queue lost.
+func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }

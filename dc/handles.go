@@ -1,7 +1,6 @@
 package dc
 
 import (
-	"context"
 	"errors"
 	"sync"
 
@@ -11,7 +10,8 @@ import (
 
 // handles are address handles, one for each port: as many as are allowed, the
 // most recently used ones. To make one may take as long as finding the neighbour
-// does, so that has a goroutine of its own and no lock.
+// does, a second for one that is not there: so each has a goroutine of its own
+// meanwhile, and no lock.
 type handles struct {
 	c       *Control
 	limit   int
@@ -19,8 +19,8 @@ type handles struct {
 	at      map[way]*handle
 	first   *handle // most recently used
 	last    *handle
-	wanted  chan unsent
-	retired []*handle // that sends may still use
+	wanted  map[way][]unsent // messages that wait for a port which is sought
+	retired []*handle        // that sends may still use
 }
 
 type way struct {
@@ -44,14 +44,14 @@ type unsent struct {
 
 func (s *handles) init(c *Control, limit int) {
 	s.c, s.limit = c, limit
-	s.at, s.wanted = make(map[way]*handle), make(chan unsent, controlSends)
+	s.at, s.wanted = make(map[way]*handle), make(map[way][]unsent)
 }
 
 // get answers a handle that is there, until put.
-func (s *handles) get(to wire.ControlAddress) *handle {
+func (s *handles) get(at way) *handle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.at[way{to.GID, to.LID}]
+	h := s.at[at]
 	if h != nil {
 		h.users++
 		if s.first != h {
@@ -91,46 +91,59 @@ func (s *handles) unlink(h *handle) {
 	}
 }
 
-// want has a handle made and the message sent, unless too many wait for that.
+// want has a handle made and the message sent, beside everything else. It drops the
+// message if too many wait for that.
 func (s *handles) want(to wire.ControlAddress, m *wire.Message) {
-	select {
-	case s.wanted <- unsent{to, *m}:
-	default:
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := way{to.GID, to.LID}
+	waiting, sought := s.wanted[at]
+	switch {
+	case !sought && len(s.wanted) >= maxSought, len(waiting) >= maxUnsent:
 		s.c.dropped.Add(1)
+		return
+	case !sought:
+		s.c.work.Go(func() { s.seek(at) })
 	}
+	s.wanted[at] = append(waiting, unsent{to, *m})
 }
 
-func (s *handles) resolve(ctx context.Context) {
-	for {
-		select {
-		case u := <-s.wanted:
-			h, err := s.find(u.to)
-			if err != nil {
-				s.c.dropped.Add(1)
-				s.c.log.Warn("dc: control message not sent", "to", verbs.GID(u.to.GID), "err", err)
-				continue
-			}
-			s.c.sendBy(h, u.to, &u.m)
-			s.put(h)
-		case <-ctx.Done():
-			return
-		}
+const (
+	maxSought = 64 // ports that are sought at once
+	maxUnsent = 16 // messages that wait for one
+)
+
+// seek makes a handle, and sends what waits for it.
+func (s *handles) seek(at way) {
+	h, err := s.find(at)
+	s.mu.Lock()
+	waiting := s.wanted[at]
+	delete(s.wanted, at)
+	s.mu.Unlock()
+	if err != nil {
+		s.c.dropped.Add(uint64(len(waiting)))
+		s.c.log.Warn("dc: control messages not sent", "to", verbs.GID(at.gid), "err", err)
+		return
 	}
+	for k := range waiting {
+		s.c.sendBy(h, waiting[k].to, &waiting[k].m)
+	}
+	s.put(h)
 }
 
 // find is get that makes what is missing.
-func (s *handles) find(to wire.ControlAddress) (*handle, error) {
-	if h := s.get(to); h != nil {
+func (s *handles) find(at way) (*handle, error) {
+	if h := s.get(at); h != nil {
 		return h, nil
 	}
 	c := s.c
-	ah, err := c.pd.CreateAH(verbs.AHAttr{GID: verbs.GID(to.GID), DLID: to.LID, SGIDIndex: c.gid.Index, Port: c.gid.Port, TrafficClass: c.cfg.TrafficClass})
+	ah, err := c.pd.CreateAH(verbs.AHAttr{GID: verbs.GID(at.gid), DLID: at.lid, SGIDIndex: c.gid.Index, Port: c.gid.Port, TrafficClass: c.cfg.TrafficClass})
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := &handle{way: way{to.GID, to.LID}, ah: ah, users: 1}
+	h := &handle{way: at, ah: ah, users: 1}
 	s.at[h.way] = h
 	s.link(h)
 	if len(s.at) > s.limit {

@@ -27,8 +27,8 @@ func newTestHandles(t *testing.T, limit int) *handles {
 	return s
 }
 
-func portAt(n int) wire.ControlAddress {
-	return wire.ControlAddress{GID: wire.GID{10: 0xff, 11: 0xff, 14: byte(n >> 8), 15: byte(n)}}
+func portAt(n int) way {
+	return way{gid: wire.GID{10: 0xff, 11: 0xff, 14: byte(n >> 8), 15: byte(n)}}
 }
 
 func (s *handles) use(t *testing.T, n int) *handle {
@@ -60,11 +60,11 @@ func TestHandlesAreCapped(t *testing.T) {
 		s.use(t, n)
 		require.LessOrEqual(t, len(s.at), 3)
 		require.LessOrEqual(t, len(s.retired), controlSends)
-		require.NotNil(t, s.at[way{gid: portAt(0).GID}], "it is being used")
+		require.NotNil(t, s.at[portAt(0)], "it is being used")
 	}
 	s.put(held)
 	for n := 400; n < 403; n++ {
 		s.use(t, n)
 	}
-	require.Nil(t, s.at[way{gid: portAt(0).GID}], "nobody uses it any more")
+	require.Nil(t, s.at[portAt(0)], "nobody uses it any more")
 }

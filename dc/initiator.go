@@ -128,6 +128,8 @@ type Initiator struct {
 	work   sync.WaitGroup
 	hand   chan struct{} // has a token when the back end needs a goroutine
 	events chan Event
+	halt   sync.Once
+	halted chan struct{} // closed when the device touches no memory any more
 
 	mu      sync.Mutex
 	peers   map[uint64]*Peer // by the address's and key's hash
@@ -157,17 +159,31 @@ func NewInitiator(cfg InitiatorConfig) (i *Initiator, err error) {
 	case cfg.Contexts > maxContexts:
 		return nil, opError("make", "initiator", fmt.Errorf("%w: %d contexts", verbs.ErrAttributes, cfg.Contexts))
 	}
-	i = &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
-		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed()}
-	i.ctx, i.cancel = context.WithCancel(context.Background())
-	i.be, err = choose(cfg.Backend, func() (backend, error) { return newHardware(i) }, func() (backend, error) { return newSoftware(i) })
+	i = newInitiator(cfg)
+	be, err := choose(cfg.Backend, func() (backend, error) { return newHardware(i) }, func() (backend, error) { return newSoftware(i) })
+	i.mu.Lock() // others who share the completion queue poll already
+	i.be = be
+	i.mu.Unlock()
 	if err != nil {
 		i.cancel()
 		return nil, errors.Join(opError("make", "initiator", err), i.closeQueue())
 	}
+	i.begin()
+	return i, nil
+}
+
+// newInitiator is one without a back end.
+func newInitiator(cfg InitiatorConfig) *Initiator {
+	i := &Initiator{cfg: cfg, start: time.Now(), hand: make(chan struct{}, 1), events: make(chan Event, eventsKept),
+		peers: make(map[uint64]*Peer), seed: maphash.MakeSeed(), halted: make(chan struct{})}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	return i
+}
+
+// begin begins what goes on in the background.
+func (i *Initiator) begin() {
 	i.expiry.init(i.expire)
 	i.work.Go(i.lend)
-	return i, nil
 }
 
 // dispatch prepares the completion queue for so many requests.
@@ -179,7 +195,10 @@ func (i *Initiator) dispatch(depth int) (err error) {
 		}
 		cq = i.cq
 	}
-	i.d, err = cq.Dispatch(&engine{i}, depth)
+	d, err := cq.Dispatch(&engine{i}, depth)
+	i.mu.Lock()
+	i.d = d
+	i.mu.Unlock()
 	return err
 }
 
@@ -211,104 +230,6 @@ func (i *Initiator) usable() error {
 func (i *Initiator) Hardware() bool {
 	_, ok := i.be.(*hardware)
 	return ok
-}
-
-// Post gives requests to a target, in order, and answers how many were taken.
-// Each of those has exactly one completion, or none if it is [Request.Quiet] and
-// succeeds. If the target is attached they are posted at once, in one crossing
-// into C and without allocating; if not, they are kept until it is. A request
-// that cannot be right is refused, and with it all of the call.
-func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
-	i.mu.Lock()
-	n, _, err := i.give(p, rs, nil, -1)
-	i.unlock()
-	return n, err
-}
-
-// give posts or keeps requests, and answers how many were taken, and whether it has
-// looked for completions. It is called with the lock held, and may give that up for
-// a while.
-func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, err error) {
-	if err := i.mine(p); err != nil {
-		return 0, false, opError("post to", p.addr.String(), err)
-	}
-	for k := range rs {
-		if err := rs[k].check(&i.cfg); err != nil {
-			return 0, false, opError("post to", p.addr.String(), err)
-		}
-	}
-	if p.a == nil {
-		p.a = &activity{}
-	}
-	if len(rs) == 0 {
-		return 0, false, nil
-	}
-	r, first, room, err := i.be.place(p, len(rs))
-	if room > 0 {
-		for k := range rs[:room] {
-			i.fill(r.at(first+uint32(k)), p, &rs[k], c)
-		}
-		n, looked, err = i.be.transmit(p, room, look)
-		if n == len(rs) {
-			return n, looked, nil
-		}
-		p.a.posted -= uint64(room - n)
-	}
-	if err != nil {
-		return n, looked, opError("post to", p.addr.String(), err)
-	}
-	kept := min(len(rs)-n, i.cfg.MaxPending-len(p.a.queue))
-	i.keep(p, rs[n:n+kept], c)
-	if n += kept; n < len(rs) {
-		p.a.full = true
-		err = opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, i.cfg.MaxPending))
-	}
-	return n, looked, err
-}
-
-// keep lets requests wait for their target.
-func (i *Initiator) keep(p *Peer, rs []Request, c *call) {
-	a := p.a
-	for k := range rs {
-		a.queue = append(a.queue, entry{})
-		e := &a.queue[len(a.queue)-1]
-		i.fill(e, p, &rs[k], c)
-		if e.deadline != 0 {
-			i.time(p, e.deadline)
-		}
-	}
-	if len(rs) > 0 {
-		i.be.enqueue(p, len(rs))
-	}
-}
-
-// take removes the first requests that wait.
-func (i *Initiator) take(p *Peer, n int) {
-	a := p.a
-	k := copy(a.queue, a.queue[n:])
-	clear(a.queue[k:])
-	a.queue = a.queue[:k]
-	i.roomAgain(p)
-}
-
-func (i *Initiator) roomAgain(p *Peer) {
-	if a := p.a; a.full && len(a.queue) <= i.cfg.MaxPending/2 {
-		a.full = false
-		i.event(Event{Kind: EventRoom, Peer: p})
-	}
-}
-
-// failQueue ends all requests that wait for a target.
-func (i *Initiator) failQueue(p *Peer, err error) {
-	if p.a == nil {
-		return
-	}
-	queue := p.a.queue
-	p.a.queue = nil
-	for k := range queue {
-		i.finish(&queue[k], err)
-	}
-	i.roomAgain(p)
 }
 
 // unlock does what the back end has to do, and gives up the lock.
@@ -378,9 +299,10 @@ func (i *Initiator) wakeAll() {
 	for _, w := range i.doers {
 		w.Wake()
 	}
+	d := i.d
 	i.mu.Unlock()
-	if i.d != nil {
-		i.d.Wake(&verbs.Waiter{})
+	if d != nil {
+		d.Wake(&verbs.Waiter{})
 	}
 }
 
@@ -389,12 +311,13 @@ func (i *Initiator) wakeAll() {
 // Closing twice is not an error.
 func (i *Initiator) Close() error {
 	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
-		return nil
-	}
+	closed := i.closed
 	i.closed = true
 	i.mu.Unlock()
+	if closed {
+		<-i.halted
+		return nil
+	}
 	i.cancel()
 	i.expiry.stop()
 	i.wakeAll()
@@ -402,6 +325,7 @@ func (i *Initiator) Close() error {
 	i.be.stop()
 	i.work.Wait()
 	err := i.be.close()
+	i.halt.Do(func() { close(i.halted) })
 	i.wakeAll()
 	return errors.Join(err, i.closeQueue())
 }

@@ -25,8 +25,8 @@ type Received struct {
 // receives says of each receive to which session it belongs. The queue pair number
 // identifies it: a responder context serves the next session only after collect.
 type receives struct {
-	cq   *verbs.CQ
-	wait cqWaiter
+	cq    *verbs.CQ
+	watch watch // a completion that somebody holds must be told its session before that ends
 
 	mu       sync.Mutex
 	sessions map[uint32]origin // by queue pair number
@@ -35,12 +35,6 @@ type receives struct {
 	waiting  [32]verbs.WC // of the one who waits
 	turn     chan struct{}
 	closed   bool
-
-	// A completion that the waiting goroutine holds must be told its session
-	// before that ends.
-	changed    sync.Cond
-	inside     bool // somebody waits, or holds one
-	collecting int
 }
 
 // origin is the session that a queue pair serves.
@@ -50,10 +44,10 @@ type origin struct {
 }
 
 func (b *receives) init(cq *verbs.CQ) {
-	b.cq, b.wait.cq = cq, cq
+	b.cq = cq
+	b.watch.init(cq, &b.mu)
 	b.sessions = make(map[uint32]origin)
 	b.turn = make(chan struct{}, 1)
-	b.changed.L = &b.mu
 }
 
 // begin begins a session.
@@ -67,11 +61,7 @@ func (b *receives) begin(qpn uint32, o origin) {
 func (b *receives) collect(qpn uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.collecting++
-	for b.inside {
-		b.wait.wake()
-		b.changed.Wait()
-	}
+	b.watch.exclude()
 	for {
 		n, err := b.cq.Poll(b.wcs[:])
 		if n == 0 || err != nil {
@@ -82,8 +72,7 @@ func (b *receives) collect(qpn uint32) {
 		}
 	}
 	delete(b.sessions, qpn)
-	b.collecting--
-	b.changed.Broadcast()
+	b.watch.admit()
 }
 
 func (b *receives) received(w *verbs.WC) Received {
@@ -134,26 +123,22 @@ func (b *receives) take(ctx context.Context, rs []Received) (int, error) {
 // waitOnce may answer nothing: then look again.
 func (b *receives) waitOnce(ctx context.Context, rs []Received) (int, error) {
 	b.mu.Lock()
-	for b.collecting > 0 {
-		b.changed.Wait()
-	}
+	inner := b.watch.enter(ctx)
 	if b.closed || len(b.backlog) > 0 {
+		b.watch.leave()
 		b.mu.Unlock()
 		return 0, nil
 	}
-	inner := b.wait.begin(ctx)
-	b.inside = true
 	b.mu.Unlock()
 
-	n, err := b.wait.wait(ctx, inner, b.waiting[:min(len(rs), len(b.waiting))])
+	n, err := b.watch.wait(ctx, inner, b.waiting[:min(len(rs), len(b.waiting))])
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range n {
 		rs[i] = b.received(&b.waiting[i])
 	}
-	b.inside = false
-	b.changed.Broadcast()
+	b.watch.leave()
 	return n, err
 }
 
@@ -161,49 +146,5 @@ func (b *receives) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.wait.wake()
-}
-
-// cqWaiter waits for a completion queue or for a wake-up of this program's own,
-// whichever is first. Waiting again with the same context does not allocate.
-type cqWaiter struct {
-	cq *verbs.CQ
-
-	mu     sync.Mutex
-	parent <-chan struct{}
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-// begin must come before the look at what wake announces; what it answers is
-// for wait.
-func (p *cqWaiter) begin(ctx context.Context) context.Context {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx == nil || p.parent != ctx.Done() || p.ctx.Err() != nil {
-		if p.cancel != nil {
-			p.cancel()
-		}
-		p.parent = ctx.Done()
-		p.ctx, p.cancel = context.WithCancel(ctx)
-	}
-	return p.ctx
-}
-
-// wait may answer nothing: then look again. An error is the queue's, or the
-// caller's context's.
-func (p *cqWaiter) wait(ctx, inner context.Context, wcs []verbs.WC) (int, error) {
-	n, err := p.cq.Wait(inner, wcs)
-	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return 0, nil
-	}
-	return n, err
-}
-
-func (p *cqWaiter) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cancel != nil {
-		p.cancel()
-	}
+	b.watch.wake()
 }

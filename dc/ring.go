@@ -1,6 +1,7 @@
 package dc
 
 import (
+	"errors"
 	"math/bits"
 	"time"
 
@@ -133,6 +134,23 @@ func (e *engine) Lost(err error) {
 	if i.lost == nil {
 		i.lost = opError("poll", "initiator", err)
 	}
+	be := i.be
 	i.mu.Unlock()
+	i.cancel()
+	i.halt.Do(func() {
+		if be != nil {
+			be.halt()
+		}
+		close(i.halted)
+	})
 	i.wakeAll()
+}
+
+// resetAll makes queue pairs forget their requests.
+func (i *Initiator) resetAll(qps []*verbs.QP) {
+	for _, qp := range qps {
+		if err := qp.ToReset(); err != nil && !errors.Is(err, ErrClosed) {
+			i.cfg.Logger.Error("dc: queue pair is not reset", "err", err)
+		}
+	}
 }

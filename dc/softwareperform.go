@@ -39,6 +39,7 @@ func (s *software) perform() {
 			s.core.Actions, s.spare = later, s.core.Actions
 			break
 		}
+		s.name(later)
 		i.mu.Unlock()
 		for k := range later {
 			if overlap && later[k].Kind == session.ActJoin {
@@ -122,13 +123,17 @@ func (s *software) later(a *session.Action) {
 	}
 }
 
-func (s *software) send(a *session.Action) {
-	m := a.Message
-	if m.Kind == wire.Connect || m.Kind == wire.Renew {
-		m.QPN, m.Reply = s.qps[m.Context].qp.Num(), s.reply
+// name puts into messages that ask for a session which queue pair it is for. It is
+// called with the lock held: another one may take that one's place.
+func (s *software) name(as []session.Action) {
+	for k := range as {
+		if m := &as[k].Message; as[k].Kind == session.ActSend && (m.Kind == wire.Connect || m.Kind == wire.Renew) {
+			m.QPN, m.Reply = s.qps[m.Context].qp.Num(), s.reply
+		}
 	}
-	s.ctl.send(a.To, &m)
 }
+
+func (s *software) send(a *session.Action) { s.ctl.send(a.To, &a.Message) }
 
 func (s *software) join(a *session.Action) {
 	i := s.i

@@ -173,11 +173,7 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 	s.t.in.begin(qp.Num(), o)
 	err := qp.ModifySteps(responderStep(s.ctl, m, m.PSN, s.t.cfg.TrafficClass))
 	if err != nil {
-		s.t.in.collect(qp.Num())
 		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)
-		if qp.State() != verbs.StateInit {
-			err = errors.Join(err, qp.ToReset(), qp.Init())
-		}
 	}
 	return qp.Num(), err
 }

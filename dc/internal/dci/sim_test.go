@@ -84,11 +84,11 @@ func (v *hwDevice) transmit(p *hwPeer, j *hwJob) {
 	d := p.dci
 	x := &v.dcis[d.Index]
 	if d.state != ready {
-		v.w.wrong("posted to a DCI in state %d", d.state)
+		v.w.Wrong("posted to a DCI in state %d", d.state)
 	}
 	number := d.Number(0)
 	if old := x.ring[x.next%uint64(len(x.ring))]; old != nil {
-		v.w.wrong("a request overwrites one that has not completed")
+		v.w.Wrong("a request overwrites one that has not completed")
 	}
 	x.ring[x.next%uint64(len(x.ring))] = j
 	x.next++
@@ -107,9 +107,9 @@ func (v *hwDevice) work(i, stream int) {
 	}
 	s.busy = true
 	resets := x.resets
-	v.w.after(time.Duration(1+v.w.rng.IntN(200))*time.Microsecond, func() {
+	v.w.After(time.Duration(1+v.w.rng.IntN(200))*time.Microsecond, func() {
 		if x.resets != resets {
-			v.w.wrong("DCI reset with requests in it")
+			v.w.Wrong("DCI reset with requests in it")
 			return
 		}
 		s.busy = false
@@ -139,10 +139,10 @@ func (v *hwDevice) work(i, stream int) {
 		}
 		v.end(e.job, failed)
 		if _, ok := v.core.Completed(e.number, failed); !ok {
-			v.w.wrong("completion of nothing")
+			v.w.Wrong("completion of nothing")
 		}
 		if _, ok := v.core.Completed(e.number, failed); ok {
-			v.w.wrong("one completion counted twice")
+			v.w.Wrong("one completion counted twice")
 		}
 		v.settle()
 		v.work(i, stream)
@@ -152,7 +152,7 @@ func (v *hwDevice) work(i, stream int) {
 func (v *hwDevice) execute(j *hwJob) {
 	j.executed++
 	if j.order < j.to.lastExecuted {
-		v.w.wrong("request %d carried out after %d", j.order, j.to.lastExecuted)
+		v.w.Wrong("request %d carried out after %d", j.order, j.to.lastExecuted)
 	}
 	j.to.lastExecuted = j.order
 }
@@ -160,11 +160,11 @@ func (v *hwDevice) execute(j *hwJob) {
 func (v *hwDevice) end(j *hwJob, failed bool) {
 	j.ended++
 	if j.order < j.to.lastEnded {
-		v.w.wrong("request %d completed after %d", j.order, j.to.lastEnded)
+		v.w.Wrong("request %d completed after %d", j.order, j.to.lastEnded)
 	}
 	j.to.lastEnded = j.order
 	if !failed && j.executed == 0 {
-		v.w.wrong("success without being carried out")
+		v.w.Wrong("success without being carried out")
 	}
 }
 
@@ -176,7 +176,7 @@ func (v *hwDevice) settle() {
 		v.act(a)
 	}
 	if v.w.rng.IntN(4) == 0 { // the driver is busy with something else
-		v.w.after(time.Duration(v.w.rng.IntN(300))*time.Microsecond, v.pump)
+		v.w.After(time.Duration(v.w.rng.IntN(300))*time.Microsecond, v.pump)
 		return
 	}
 	v.pump()
@@ -203,15 +203,15 @@ func (v *hwDevice) act(a Action) {
 	switch a.Kind {
 	case Check:
 		dead := v.dcis[a.DCI.Index].dead
-		v.w.after(delay, func() { v.core.Checked(a, dead); v.settle() })
+		v.w.After(delay, func() { v.core.Checked(a, dead); v.settle() })
 	case Abort:
 		x := &v.dcis[a.DCI.Index]
 		if !x.dead && !x.doomed {
-			v.w.wrong("a DCI that works was aborted")
+			v.w.Wrong("a DCI that works was aborted")
 		}
 		x.dead = true
 	case ResetStream:
-		v.w.after(delay, func() {
+		v.w.After(delay, func() {
 			x := &v.dcis[a.DCI.Index]
 			s := &x.streams[a.Stream]
 			var err error
@@ -219,9 +219,9 @@ func (v *hwDevice) act(a Action) {
 			case x.dead:
 				err = errors.New("the DCI is in error")
 			case !s.bad:
-				v.w.wrong("reset of a stream that works")
+				v.w.Wrong("reset of a stream that works")
 			case len(s.queue) > 0:
-				v.w.wrong("stream reset with %d requests in it", len(s.queue))
+				v.w.Wrong("stream reset with %d requests in it", len(s.queue))
 			case v.w.rng.IntN(10) == 0:
 				err = errors.New("no stream reset")
 			default:
@@ -232,11 +232,11 @@ func (v *hwDevice) act(a Action) {
 			v.settle()
 		})
 	case Recover:
-		v.w.after(delay, func() {
+		v.w.After(delay, func() {
 			x := &v.dcis[a.DCI.Index]
 			for k := range x.streams {
 				if len(x.streams[k].queue) > 0 {
-					v.w.wrong("DCI reset with requests in it")
+					v.w.Wrong("DCI reset with requests in it")
 				}
 			}
 			var err error
@@ -269,7 +269,7 @@ func hardwareProgram(seed uint64) error {
 
 func traceOf(seed uint64) uint64 {
 	w, _ := hardwareRun(seed)
-	return w.trace
+	return w.Trace
 }
 
 func hardwareRun(seed uint64) (*world, error) {
@@ -290,11 +290,11 @@ func hardwareRun(seed uint64) (*world, error) {
 	}
 	for range 20 + rng.IntN(300) {
 		p := peers[rng.IntN(len(peers))]
-		w.after(time.Duration(rng.Int64N(int64(20*time.Millisecond))), func() { v.post(p) })
+		w.After(time.Duration(rng.Int64N(int64(20*time.Millisecond))), func() { v.post(p) })
 	}
-	w.run(time.Minute)
-	if w.err != nil {
-		return w, w.err
+	w.Run(time.Minute)
+	if w.Err != nil {
+		return w, w.Err
 	}
 	for n, j := range v.all {
 		switch {

@@ -67,9 +67,30 @@ func (c *Initiator) measure(d time.Duration) {
 	c.rtt += (d - c.rtt) / 8
 }
 
-// silent: a connect packet has had no answer in time. A retransmission that
-// stays unanswered, too, ends the stay of the target in the context if others
-// wait: it is then asked without one whether it is there.
+// patience is how long a target of which nothing was ever heard may hold a context
+// that others wait for: about as long as an answer takes. One that comes later is not
+// lost, and makes this longer.
+func (c *Initiator) patience() time.Duration {
+	if c.rtt == 0 {
+		return c.timeout()
+	}
+	return min(max(c.rtt+4*c.rttVar, c.Retransmit/16), c.timeout())
+}
+
+// crowded tells whether a target that begins to wait has to. One of which nothing was
+// ever heard may then as well be asked meanwhile whether it is there.
+func (c *Initiator) crowded() bool { return c.general.n >= c.resets && c.anyEmpty() == nil }
+
+// strange tells whether a context waits for the first answer of a target, and others
+// for the context.
+func (c *Initiator) strange(x *Context) bool {
+	return x.unanswered == 0 && x.peer.strange() && c.wanted(x)
+}
+
+// silent: a connect packet has had no answer in time. If others wait, that ends the
+// stay of the target in the context, unless it has answered before: then a
+// retransmission must stay unanswered, too. It is then asked without a context
+// whether it is there.
 func (c *Initiator) silent(x *Context, now time.Duration) {
 	p := x.peer
 	switch {
@@ -77,7 +98,7 @@ func (c *Initiator) silent(x *Context, now time.Duration) {
 		p.suspect = true
 		c.abandon(x, ErrUnreachable, now)
 		return
-	case x.unanswered >= 1 && c.wanted(x):
+	case x.unanswered >= 1 && c.wanted(x), c.strange(x):
 		c.giveWay(x, now)
 		return
 	}
@@ -98,7 +119,7 @@ func (c *Initiator) giveWay(x *Context, now time.Duration) {
 		c.giveBack(p, now)
 	}
 	p.kept = x.Session
-	p.suspect = true
+	p.suspect, p.once = true, x.unanswered == 0
 	p.probePause = x.pause
 	wanted := p.wanted
 	pending := p.pending

@@ -276,7 +276,7 @@ func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
 	case p.rest == inLine:
 		p.line.changed(p)
 	case p.rest != nowhere:
-	case p.suspect:
+	case p.suspect, p.strange() && c.crowded():
 		c.probe(p, now)
 	default:
 		c.queue(p, now)

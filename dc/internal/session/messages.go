@@ -23,6 +23,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		return
 	}
 	defer c.dispatch(now)
+	p.met = true
 	current := x.peer == p && x.Session.Attempt == m.Attempt
 	switch m.Kind {
 	case wire.Attached:
@@ -85,6 +86,9 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
 		// The answer to Renew, or to a connect that gave way.
 		c.parted(m)
+		if p.once && p.rest == probed {
+			c.measure(now - p.kept.heard)
+		}
 		p.kept.assigned(m)
 		p.epoch = m.Epoch
 		c.kept++
@@ -156,6 +160,9 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 	p.firstTry, p.suspect, p.probePause = 0, false, 0 // it is alive: wait for its turn
 	wanted, pending := p.wanted, p.pending
 	p.wanted, p.pending = false, 0 // not in line
+	if x.unanswered > 0 {
+		c.disconnect(p, &x.Session, wire.NoReason, now) // of a copy that may be served yet
+	}
 	dirty, s := x.release()
 	c.leave(x, now)
 	p.wanted, p.pending = wanted, pending
@@ -202,5 +209,9 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 			x.state = draining
 			c.settle(x, now)
 		}
+	case current, p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
+		// It is about to be known.
+	default:
+		c.decline(m, p.at, now) // what gave it was lost
 	}
 }

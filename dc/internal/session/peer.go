@@ -28,6 +28,8 @@ type Peer struct {
 	wanted  bool // a session is asked for, whether there are requests or not
 	asking  bool // the service is asked where the target is
 	suspect bool // its last connect stayed without an answer
+	met     bool // it has answered something
+	once    bool // the connect that gave way was sent once
 	service bool // there is a service that can be asked
 	rest    rest
 	class   uint8 // of its backlog, in line
@@ -70,6 +72,10 @@ type PeerAddress struct {
 	Service     bool
 	Key         uint64
 }
+
+// strange tells whether nothing was ever heard of the target, which is then soon left
+// for others. With a key that is probably wrong that would only be longer in coming.
+func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
 
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {

@@ -160,6 +160,7 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 	case x.state == draining && !x.recalled && !c.wanted(x):
 		// Others found another context meanwhile.
 		x.state, x.used, x.since = attached, 0, now
+		x.peer.wanted = false // Attach, which has what it asked for
 		c.do(Action{Kind: ActReady, Peer: x.peer, Context: x})
 		return
 	case x.state == draining, x.state == aborting, x.state == attached && x.recalled && x.peer.pending == 0:
@@ -317,6 +318,7 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 	if p := x.peer; p != nil {
 		if x.state == joining || x.state == connecting {
 			c.disconnect(p, &x.Session, wire.Broken, now)
+			p.firstTry = 0 // it was not the target that failed
 		}
 		c.leave(x, now)
 	}

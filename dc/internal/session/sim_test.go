@@ -73,17 +73,17 @@ func program(seed uint64) (*world, error) {
 		i, at := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At
 		j := &job{on: i}
 		jobs = append(jobs, j)
-		w.after(within(), func() { j.to = i.known[at]; i.post(j.to, j) })
+		w.After(within(), func() { j.to = i.known[at]; i.post(j.to, j) })
 	}
 	for range rng.IntN(40) {
 		i, at := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At
-		w.after(within(), func() { i.remove(at) })
+		w.After(within(), func() { i.remove(at) })
 	}
 	for range rng.IntN(40) {
 		i, at := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At
-		w.after(within(), func() {
+		w.After(within(), func() {
 			if !i.dead {
-				i.core.Dismiss(i.known[at], w.now)
+				i.core.Dismiss(i.known[at], w.Now)
 				i.settle()
 			}
 		})
@@ -92,9 +92,9 @@ func program(seed uint64) (*world, error) {
 		a := addrs[rng.IntN(len(addrs))]
 		at := within()
 		killed[a.At] = true
-		w.after(at, func() { w.kill(a.At) })
+		w.After(at, func() { w.kill(a.At) })
 		if rng.IntN(2) == 0 {
-			w.after(at+time.Duration(rng.Int64N(int64(50*time.Millisecond))), func() {
+			w.After(at+time.Duration(rng.Int64N(int64(50*time.Millisecond))), func() {
 				w.kill(a.At)
 				if !a.Service {
 					w.target(a.At, a.At, slots)
@@ -108,23 +108,23 @@ func program(seed uint64) (*world, error) {
 	if len(w.inits) > 1 && rng.IntN(2) == 0 {
 		lame = w.inits[0]
 		dead := rng.IntN(2) == 0
-		w.after(within(), func() { lame.dead, lame.deaf = dead, !dead })
+		w.After(within(), func() { lame.dead, lame.deaf = dead, !dead })
 	}
-	w.run(span)
+	w.Run(span)
 	w.loss = 0
-	w.run(span + 5*time.Second)
+	w.Run(span + 5*time.Second)
 	w.owned()
-	w.run(24 * time.Second)
+	w.Run(24 * time.Second)
 	w.faults = 0
-	w.run(30 * time.Second) // repaired, at last
+	w.Run(30 * time.Second) // repaired, at last
 	var last []*job
 	for range 2 { // the first may meet a session whose target has died
 		last = w.everywhere()
 		jobs = append(jobs, last...)
-		w.run(w.now + 3*time.Second)
+		w.Run(w.Now + 3*time.Second)
 	}
-	if w.err != nil {
-		return w, w.err
+	if w.Err != nil {
+		return w, w.Err
 	}
 	for n, j := range jobs {
 		switch {
@@ -173,7 +173,7 @@ func (w *world) owned() {
 				known = known || i.core.ID == s.sender && (i.dead || i.deaf || i.knows(s.id))
 			}
 			if !known {
-				w.wrong("session %x has an initiator that does not know it", s.id)
+				w.Wrong("session %x has an initiator that does not know it", s.id)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func TestSeedsRepeat(t *testing.T) {
 	for seed := range uint64(20) {
 		a, _ := program(seed)
 		b, _ := program(seed)
-		require.Equal(t, a.trace, b.trace, "seed %d", seed)
-		require.Equal(t, a.seq, b.seq, "seed %d", seed)
+		require.Equal(t, a.Trace, b.Trace, "seed %d", seed)
+		require.Equal(t, a.Added, b.Added, "seed %d", seed)
 	}
 }

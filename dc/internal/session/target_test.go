@@ -318,3 +318,21 @@ func TestRenewalTakenBack(t *testing.T) {
 	c.Received(renewal, 0)
 	require.Zero(t, c.Counted().Live, "it comes late")
 }
+
+// TestBadSlot: a responder context that cannot be set up does not stand in the way of
+// the others, and is made anew.
+func TestBadSlot(t *testing.T) {
+	c, io := newTestTarget(2)
+	io.attach = errors.New("no way")
+	c.Received(from(1, wire.Connect), 0)
+	require.Equal(t, wire.BadSetup, io.last(t).Reason)
+	require.Equal(t, []bool{false}, io.released)
+	io.attach = nil
+	c.Received(from(2, wire.Connect), 1)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+	c.Received(from(3, wire.Connect), 2)
+	require.Equal(t, wire.Recall, io.last(t).Kind, "none is left")
+	c.Ready(0, nil, 3)
+	c.Received(from(3, wire.Connect), 3)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}

@@ -19,6 +19,9 @@ func (c *Initiator) Next() time.Duration {
 		switch x.state {
 		case connecting:
 			t = min(t, x.timer, x.peer.firstTry+c.ConnectTimeout)
+			if c.strange(x) {
+				t = min(t, x.Session.heard+c.patience())
+			}
 		case damaged:
 			t = min(t, x.timer)
 		case attached, draining:
@@ -84,7 +87,7 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	}
 	switch x.state {
 	case connecting:
-		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout {
+		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout || c.strange(x) && now >= x.Session.heard+c.patience() {
 			c.silent(x, now)
 		}
 	case attached, draining:
@@ -123,17 +126,17 @@ func (c *Initiator) keepAlive(x *Context, now time.Duration) {
 }
 
 // Part says what is to be told to targets when the initiator ends: their sessions
-// are over. It is sent once; if it is lost, the lease does the rest.
+// are over, and those that they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
 func (c *Initiator) Part() {
 	for k := range c.Contexts {
 		x := &c.Contexts[k]
 		switch x.state {
-		case attached, draining, aborting, joining:
+		case connecting, attached, draining, aborting, joining:
 			c.disconnect(x.peer, &x.Session, wire.Broken, 0)
 		}
 	}
 	for _, p := range c.peers {
-		if p != nil && p.kept.ID != 0 {
+		if p != nil && p.kept.Attempt != 0 {
 			c.disconnect(p, &p.kept, wire.NoReason, 0)
 		}
 	}

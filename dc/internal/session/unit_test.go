@@ -26,7 +26,15 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 	return &bench{Initiator: NewInitiator(1, contexts, l, rand.Uint32), t: t}
 }
 
+// peer is a target that has answered before.
 func (b *bench) peer(qpn uint32) *Peer {
+	p := b.stranger(qpn)
+	p.met = true
+	return p
+}
+
+// stranger is one of which nothing was ever heard.
+func (b *bench) stranger(qpn uint32) *Peer {
 	return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn, GID: wire.GID{15: byte(qpn)}}, Key: 7})
 }
 
@@ -410,113 +418,69 @@ func TestQuota(t *testing.T) {
 	require.True(t, p.Waiting())
 }
 
-// TestOtherSenders: a message counts only if it comes from where the target is.
-func TestOtherSenders(t *testing.T) {
-	b := newBench(t, 1, nil)
-	p := b.peer(1)
-	b.Enqueue(p, 1, 0)
-	for _, change := range []func(*wire.Message){
-		func(m *wire.Message) { m.From.QPN++ },
-		func(m *wire.Message) { m.From.GID[3]++ },
-		func(m *wire.Message) { m.Sender++ },
-		func(m *wire.Message) { m.Context++ },
-		func(m *wire.Message) { m.Peer++ },
-	} {
-		m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Session: 9, QPN: 5, MTU: 3, Wait: 1000, From: p.at}
-		change(&m)
-		b.Received(&m, 0)
-		require.Equal(t, connecting, p.ctx.state)
-	}
-	require.EqualValues(t, 5, b.Stats.Malformed)
+// TestAttachWhileDraining: an Attach is over, too, when the session that was about to
+// go stays after all. The target may then be left.
+func TestAttachWhileDraining(t *testing.T) {
+	b := newBench(t, 2, nil)
+	p, other := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	y := b.attach(b.peer(3), 4)
+	b.Posted(y, 1, 1)
+	b.Posted(x, 1, 1)
+	b.Enqueue(other, 1, b.now)
+	b.Posted(x, b.Quota, b.Quota)
+	require.Equal(t, draining, x.state)
+	b.Enqueue(p, 0, b.now)
+	b.Completed(y, 1, false, b.now)
+	require.NotNil(t, other.ctx, "by the other context")
+	b.taken()
+	b.Completed(x, 1+b.Quota, false, b.now)
+	require.Equal(t, attached, x.state)
+	require.Contains(t, kindsOf(b.taken()), any(ActReady))
+	require.True(t, b.Dismiss(p, b.now), "nobody wants it any more")
 }
 
-// TestNumbersOnlyGrow: a new session's packets are behind all of its context
-// before, those of sessions that were taken up again too.
-func TestNumbersOnlyGrow(t *testing.T) {
-	b := newBench(t, 1, nil)
-	highest := uint32(0)
-	for n := range uint32(20) {
-		p := b.peer(1 + n)
-		b.Enqueue(p, 1, b.now)
-		x := &b.Contexts[0]
-		if x.resetting || x.state == resetting {
-			b.ResetDone(x, nil, b.now)
-		}
-		require.Same(t, p, x.peer)
-		first := x.Session.PSN
-		if n > 0 {
-			require.Positive(t, int32((first-highest)<<8), "session %d begins at %x after %x", n, first, highest)
-			require.Less(t, (first-highest)&0xffffff, uint32(200))
-		}
-		b.answer(p, uint64(100+n))
-		b.Joined(x, nil, b.now)
-		b.Took(p, 1)
-		b.Posted(x, 1, 1000)
-		b.Completed(x, 1, false, b.now)
-		highest = x.Session.PSN
-		b.taken()
-		b.now += 2 * timeWait
+// TestPart tells all targets that may have a session, those that have not answered
+// too: by the attempt alone.
+func TestPart(t *testing.T) {
+	b := newBench(t, 3, func(l *Limits) { l.Keeping = Renew })
+	b.attach(b.peer(1), 3)
+	asked := b.peer(2)
+	x := b.attach(asked, 4)
+	b.Enqueue(b.peer(3), 1, b.now)
+	require.True(t, b.Dismiss(asked, b.now))
+	b.taken()
+	b.Part()
+	type said struct {
+		kind             wire.Kind
+		session          uint64
+		context, attempt uint32
 	}
+	var got []said
+	for _, a := range b.taken() {
+		m := a.Message
+		got = append(got, said{m.Kind, m.Session, m.Context, m.Attempt})
+	}
+	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 0, uint32(x.Index), 2}, {wire.Detach, 0, 2, 1}}, got)
 }
 
-// TestLateNumbers: a session is not taken up while acknowledgements of another
-// target on the same host may be late, unless that is asked for; and is afterwards.
-func TestLateNumbers(t *testing.T) {
-	for _, free := range []bool{false, true} {
-		b := newBench(t, 1, func(l *Limits) {
-			if free {
-				l.Keeping = ParkFreely
-			}
-		})
-		at := func(qpn uint32) *Peer { return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}}) }
-		p, q := at(1), at(2)
-		x := b.attach(p, 3)
-		turn := func(to *Peer) []any {
-			b.Enqueue(to, 1, b.now)
-			return kindsOf(b.taken())
-		}
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(q))
-		b.ResetDone(x, nil, b.now)
-		b.answer(q, 4)
-		b.Joined(x, nil, b.now)
-		b.Took(q, 1)
-		b.Posted(x, 1, 1)
-		b.Completed(x, 1, false, b.now)
-		b.taken()
-		if free {
-			require.Equal(t, []any{ActJoin}, turn(p))
-			continue
-		}
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(p))
-		b.ResetDone(x, nil, b.now)
-		b.answer(p, 5)
-		b.Joined(x, nil, b.now)
-		b.Took(p, 1)
-		b.Posted(x, 1, 1)
-		b.Completed(x, 1, false, b.now)
-		b.taken()
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(b.peer(7)))
-		b.ResetDone(x, nil, b.now)
-		b.answer(x.peer, 6)
-		b.Joined(x, nil, b.now)
-		b.Took(x.peer, 1)
-		b.Posted(x, 1, 1)
-		b.now += 2 * timeWait
-		b.Completed(x, 1, false, b.now)
-		b.taken()
-		require.Equal(t, []any{ActJoin}, turn(q))
-	}
-}
-
-// TestFailedSessionIsSuspect: its responder context must get another number.
-func TestFailedSessionIsSuspect(t *testing.T) {
+// TestFirstTryEndsWithItsContext: what a target did not answer counts from its first
+// connect packet of those that were sent in a row, not from one long ago.
+func TestFirstTryEndsWithItsContext(t *testing.T) {
 	b := newBench(t, 1, nil)
-	x := b.attach(b.peer(1), 3)
-	b.Posted(x, 2, 2)
-	b.Completed(x, 1, true, b.now)
-	require.Equal(t, []any{ActAbort, ActLost}, kindsOf(b.taken()))
-	b.Completed(x, 1, true, b.now)
-	as := b.taken()
-	require.Equal(t, []any{wire.Detach, ActReset}, kindsOf(as))
-	require.Equal(t, wire.Broken, as[0].Message.Reason)
+	p, q := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	b.Enqueue(q, 1, b.now)
+	require.True(t, x.resetting)
+	b.ResetDone(x, errors.New("no queue pair"), b.now)
+	b.Withdraw(q, 1, false)
+	b.until(ActReset)
+	b.ResetDone(x, nil, b.now)
+	b.now += 2 * b.ConnectTimeout
+	b.Enqueue(q, 1, b.now)
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
+	b.Tick(b.now + b.Retransmit)
+	as := kindsOf(b.taken())
+	require.Contains(t, as, any(wire.Connect))
+	require.NotContains(t, as, any(ActFail), "after one packet")
 }

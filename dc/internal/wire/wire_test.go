@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"hash/crc32"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,4 +98,25 @@ func FuzzMessage(f *testing.F) {
 			require.Equal(t, b, again[:])
 		}
 	})
+}
+
+// TestOtherVersions are refused, whole as they are: an address says why, a message is
+// of nobody.
+func TestOtherVersions(t *testing.T) {
+	a, m := someAddress(), someMessage()
+	var message [MessageLen]byte
+	m.Encode(message[:])
+	for _, by := range []int{-1, 1} {
+		b := a.Append(nil)
+		b[4] += byte(by)
+		binary.BigEndian.PutUint32(b[AddressLen-4:], crc32.Checksum(b[:AddressLen-4], castagnoli))
+		var got Address
+		err := got.Decode(b)
+		require.ErrorIs(t, err, ErrAddress)
+		require.ErrorContains(t, err, "version")
+		b = append([]byte(nil), message[:]...)
+		b[4] += byte(by)
+		binary.BigEndian.PutUint32(b[checksumAt:], crc32.Checksum(b[:checksumAt], castagnoli))
+		require.False(t, new(Message).Decode(b))
+	}
 }

@@ -54,7 +54,7 @@ func TestSchedules(t *testing.T) {
 func TestSchedulesRepeat(t *testing.T) {
 	for seed := range uint64(20) {
 		a, b := schedule(t, seed), schedule(t, seed)
-		if x, y := fmt.Sprint(a.now, a.seq, a.packets, a.model.results), fmt.Sprint(b.now, b.seq, b.packets, b.model.results); x != y {
+		if x, y := fmt.Sprint(a.now, a.events.Added, a.packets, a.model.results), fmt.Sprint(b.now, b.events.Added, b.packets, b.model.results); x != y {
 			t.Fatalf("seed %d: %s, then %s", seed, x, y)
 		}
 	}

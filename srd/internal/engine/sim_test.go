@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/virtual"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -14,8 +15,7 @@ type world struct {
 	t      testing.TB
 	rng    *rand.Rand
 	now    time.Duration
-	seq    uint64
-	events []event
+	events virtual.Queue[event]
 	nodes  []*node
 	links  func(from, to, path int) *link
 	model  model
@@ -31,48 +31,13 @@ type world struct {
 // event is something that happens: a packet arrives, a node wakes, or f.
 type event struct {
 	at     time.Duration
-	seq    uint64
 	node   *node
 	packet []byte
 	from   Source
 	f      func()
 }
 
-func (w *world) add(e event) {
-	w.seq++
-	e.seq = w.seq
-	h := append(w.events, e)
-	for i := len(h) - 1; i > 0 && before(&h[i], &h[(i-1)/2]); i = (i - 1) / 2 {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-	}
-	w.events = h
-}
-
-func before(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
-
-func (w *world) pop() event {
-	h := w.events
-	e, n := h[0], len(h)-1
-	h[0] = h[n]
-	h[n] = event{}
-	h = h[:n]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= n {
-			break
-		}
-		if c+1 < n && before(&h[c+1], &h[c]) {
-			c++
-		}
-		if !before(&h[c], &h[i]) {
-			break
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-	w.events = h
-	return e
-}
+func (w *world) add(e event) { w.events.Add(e.at, e) }
 
 // link is one direction of a path.
 type link struct {
@@ -270,9 +235,12 @@ func (w *world) stranger(packet []byte, to int) {
 
 // run goes on until a time, or until nothing happens.
 func (w *world) run(until time.Duration) {
-	for len(w.events) > 0 && w.events[0].at <= until {
-		e := w.pop()
-		w.now = e.at
+	for {
+		e, ok := w.events.Next(until)
+		w.now = w.events.Now
+		if !ok {
+			return
+		}
 		switch {
 		case e.f != nil:
 			e.f()
@@ -287,7 +255,6 @@ func (w *world) run(until time.Duration) {
 			e.node.pump()
 		}
 	}
-	w.now = max(w.now, until)
 }
 
 func (w *world) after(d time.Duration, f func()) { w.add(event{at: w.now + d, f: f}) }
