@@ -24,6 +24,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 		if err != nil {
 			return false, changed, err
 		}
+		defer j.drop()
 		for ended := false; !ended; {
 			v, err := m.step()
 			if err != nil {

@@ -102,7 +102,7 @@ func (m *acquire) looked() (verdict, error) {
 	}
 	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.Clients))*8)
 	switch ahead := int32(q.ticket - serving); {
-	case ahead < 0: // passed over: draw another one
+	case ahead < 0, found == skipMark(q.ticket): // passed over, or about to be: draw another one
 		m.begin()
 		if q.placed {
 			m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), 0)

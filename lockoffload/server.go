@@ -46,9 +46,16 @@ type Server struct {
 	closed   bool
 	counts   ServerStats
 	trouble  error
+	queues   []endedQueues // for the watch
 
 	stop context.CancelFunc
 	gone chan struct{}
+}
+
+// endedQueues are the queues of tickets that there were when sessions had ended.
+type endedQueues struct {
+	at     time.Time
+	queues []ticketQueue
 }
 
 // ServerStats counts since the server was made.
