@@ -98,7 +98,7 @@ func (m *recovery) collect(slot int) {
 		return
 	}
 	if n := len(m.queues); n == 0 || m.queues[n-1].slot != slot { // else looked at again
-		m.queues = append(m.queues, ticketQueue{slot, next})
+		m.queues = append(m.queues, ticketQueue{slot, m.l.signable(next, serving)})
 	}
 	for i := range m.l.Clients {
 		off := m.l.queueOff(slot, uint32(i))

@@ -237,3 +237,36 @@ func TestMarkedTicketIsLeft(t *testing.T) {
 	execute()
 	require.Equal(t, queueEntry(1, 1, 2), loadWord(mem, l.queueOff(0, 2)))
 }
+
+// More tickets than places: those that are too far from their turn to have one of their own
+// leave it to the one before, which nobody then takes for a dead client's.
+func TestTicketsBeyondThePlaces(t *testing.T) {
+	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 2})
+	l, mem := &b.s.l, b.s.mem
+	storeWord(mem, l.ticketOff(0), 3<<32|1) // 1, which is being served, and 2 are slow
+	m := b.prepare(&acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}).(*acquire)
+	look := func() {
+		v, err := m.step()
+		require.NoError(t, err)
+		for x := (&simList{w: m.base(), ops: m.ops}); v == post && !b.s.execute(x); {
+		}
+	}
+	look() // draws 3, which has the place of 1
+	look()
+	require.Zero(t, loadWord(mem, l.queueOff(0, 1)))
+	storeWord(mem, l.ticketOff(0), 4<<32|2)
+	for range 4 { // pauses, finds out, pauses, signs
+		look()
+	}
+	require.Equal(t, queueEntry(1, 1, 3), loadWord(mem, l.queueOff(0, 3)))
+
+	// Nor are they noted before they can sign.
+	storeWord(mem, l.ticketOff(0), 9<<32|2)
+	rec := (&recovery{region: mem}).deadSessions(l, Invite{Owner: 2, Epoch: 1})
+	_, err := b.run(t, rec)
+	require.NoError(t, err)
+	require.Equal(t, []ticketQueue{{0, 4}}, rec.queues)
+	w, living := b.ticketWatch(), func(tag uint64) bool { return tag>>48 == 1 }
+	b.help(t, w, time.Now(), living)
+	require.EqualValues(t, 4, w.drawn[0][0].before)
+}

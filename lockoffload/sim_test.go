@@ -482,6 +482,16 @@ func (s *sim) skipTickets() {
 	}
 }
 
+// longAfter has tickets and epochs begin where their numbers come to an end.
+func (s *sim) longAfter() {
+	for slot := range s.l.Slots {
+		storeWord(s.mem, s.l.ticketOff(slot), uint64(1<<32-3)<<32|(1<<32-3))
+	}
+	for _, c := range s.clients {
+		c.tags.epoch = 1<<16 - 1
+	}
+}
+
 func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())

@@ -58,7 +58,7 @@ func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool
 	if len(notes) == 0 {
 		delete(t.drawn, slot)
 		if t.unsigned(slot, serving, next, living) != nil {
-			t.note(now, slot, next)
+			t.note(now, slot, t.l.signable(next, serving))
 		}
 	}
 	return nil
