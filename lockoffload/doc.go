@@ -188,7 +188,8 @@
 //
 // Chains that wait for one slot are executed under one lock, up to 16, by turns
 // of their clients; then the lock is left free for a moment, for those who take
-// it from afar. What an agent that failed left locked, the next one unlocks.
+// it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
+// makes it at once.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.

@@ -143,7 +143,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 		}
 		return wcs[0].Err()
 	}
-	const tag = 0x0001_0001_0000_0001
+	tag := uint64(in.Owner)<<48 | uint64(in.Epoch)<<32 | 1
 	slot := uint64(in.Layout.Clients * 64)
 	binary.LittleEndian.PutUint64(mr.Bytes()[8:], 1)
 	b.Write(0, 0, in.Region.At(0), mr.SGE(8, 8))

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -30,16 +31,14 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		err := s.finish(s.over(time.Now()))
-		if err == nil {
-			part := round % watchesPerLease
-			turn := round / watchesPerLease % strayLeases
-			err = s.watchSlots(time.Now(), turn, &tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease)
-		}
-		if err == nil {
-			err = s.watchQueues(&tickets)
-		}
-		s.noted(err)
+		part := round % watchesPerLease
+		turn := round / watchesPerLease % strayLeases
+		// One that fails, for one session perhaps, does not keep the others waiting.
+		s.noted(errors.Join(
+			s.finish(s.over(time.Now())),
+			s.watchSlots(time.Now(), turn, &tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
+			s.watchQueues(&tickets),
+		))
 	}
 }
 
