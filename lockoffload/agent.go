@@ -123,6 +123,7 @@ type Agent struct {
 	at    struct{ results, replies int }
 	stop  context.CancelFunc
 	work  sync.WaitGroup
+	over  chan struct{} // closed when it serves no more
 
 	mu     sync.Mutex // one turn at a time
 	core   *agentCore
@@ -156,7 +157,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
-	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}}
+	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}, over: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())

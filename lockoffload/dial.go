@@ -2,13 +2,10 @@ package lockoffload
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -54,7 +51,8 @@ func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*C
 type joined struct {
 	qp     *verbs.QP
 	cq     *verbs.CQ
-	conn   net.Conn // open for as long as the target is to keep the place, or nil
+	conn   net.Conn     // open for as long as the target is to keep the place, or nil
+	leave  func() error // gives the place up at once, or nil
 	invite Invite
 }
 
@@ -75,6 +73,9 @@ func (j *joined) close() error {
 	}
 	if j.conn != nil {
 		errs = append(errs, j.conn.Close())
+	}
+	if j.leave != nil {
+		errs = append(errs, j.leave())
 	}
 	return errors.Join(errs...)
 }
@@ -180,23 +181,37 @@ func (c *Client) Redial(ctx context.Context) error {
 	if c.link == nil {
 		return fmt.Errorf("lockoffload: redial a client that did not dial: %w", ErrConfig)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.over, cancel)()
 	select {
 	case c.link.turn <- struct{}{}:
 	case <-ctx.Done():
-		return opErrorf("redial", ctx.Err())
+		return opErrorf("redial", errors.Join(c.shut(), ctx.Err()))
 	}
 	defer func() { <-c.link.turn }()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := c.redial(ctx)
+		err := c.shut()
+		if err == nil {
+			err = c.redial(ctx)
+		}
 		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrKey) {
 			return err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return opErrorf("redial", errors.Join(ctx.Err(), err))
+			return opErrorf("redial", errors.Join(c.shut(), ctx.Err(), err))
 		}
 	}
+}
+
+// shut is why a closed client connects no more.
+func (c *Client) shut() error {
+	if c.over.Err() != nil {
+		return ErrClosed
+	}
+	return nil
 }
 
 func (c *Client) redial(ctx context.Context) error {
@@ -227,13 +242,26 @@ func (c *Client) redial(ctx context.Context) error {
 // one: f must be something that can be repeated, wherever it broke off. Other errors of
 // f are answered.
 func (c *Client) Persist(ctx context.Context, f func() error) error {
-	for {
+	for pause := time.Millisecond; ; {
+		before := c.session()
 		err := f()
 		if err == nil || !Broken(err) {
 			return err
 		}
 		if rerr := c.Redial(ctx); rerr != nil {
 			return errors.Join(rerr, err)
+		}
+		if c.session() != before {
+			pause = time.Millisecond
+			continue
+		}
+		// The session lives, and what failed was the agent's connection, or something of
+		// an earlier session that f still has.
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, 100*time.Millisecond)
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }
@@ -250,74 +278,4 @@ func (l *link) close() error {
 	errs = append(errs, l.now.close())
 	l.now = joined{}
 	return errors.Join(errs...)
-}
-
-// caller makes a client of the target's agent, under a name of its own, and what frees
-// its connections.
-func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() error, error) {
-	id := rand.Uint64()
-	var mu sync.Mutex
-	var now joined
-	closeNow := func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		err := now.close()
-		now = joined{}
-		return err
-	}
-	first, limits, err := d.meetAgent(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	connect := func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
-		j, again := first, ChainLimits{}
-		first = joined{}
-		if j.qp == nil { // not the first time
-			for pause := 10 * time.Millisecond; ; pause *= 2 {
-				var err error
-				if j, again, err = d.meetAgent(ctx, id); err == nil && again != limits {
-					err = errors.Join(fmt.Errorf("%w: the agent has other limits now", ErrConfig), j.close())
-				}
-				if err == nil {
-					break
-				}
-				if pause > time.Second {
-					return nil, nil, err
-				}
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-					return nil, nil, errors.Join(ctx.Err(), err)
-				}
-			}
-		}
-		err := closeNow()
-		mu.Lock()
-		now = j
-		mu.Unlock()
-		return j.qp, j.cq, err
-	}
-	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: layout, Limits: limits, Client: id, Connect: connect})
-	if err != nil {
-		return nil, nil, errors.Join(err, first.close(), closeNow())
-	}
-	return c, closeNow, nil
-}
-
-// meetAgent connects to the agent. Its place lasts as long as the TCP connection.
-func (d *dialer) meetAgent(ctx context.Context, id uint64) (j joined, limits ChainLimits, err error) {
-	j, remote, err := d.meet(ctx, wire.Agent, id)
-	if err != nil {
-		return j, limits, err
-	}
-	if len(remote.Data) != 8 {
-		err = fmt.Errorf("%w: limits of the agent", ErrMessage)
-	} else {
-		limits = ChainLimits{int(binary.BigEndian.Uint32(remote.Data)), int(binary.BigEndian.Uint32(remote.Data[4:]))}
-		_, err = j.conn.Write([]byte{wire.Connected})
-	}
-	if err != nil {
-		return joined{}, limits, errors.Join(err, j.close())
-	}
-	return j, limits, nil
 }

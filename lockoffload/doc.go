@@ -140,7 +140,10 @@
 // then gives back the dead client's locks, reader bits and tickets, through the same
 // queue pair: atomics of a device need not be atomic against a CPU's.
 // This takes less than two leases when the target is not late itself; three are
-// promised. Clients that died together are recovered together: the CPU looks at each
+// promised. The third is for tickets that nobody signed: a client that dies between
+// its draw and the request behind it, which says whose the ticket is, leaves one that
+// may be anybody's. All those of before the end of its session are skipped a lease
+// after it. Clients that died together are recovered together: the CPU looks at each
 // slot once, requests are posted for what they held.
 //
 // When that fails, because a queue pair cannot be fenced or the target's own one broke,
@@ -185,7 +188,8 @@
 //
 // Chains that wait for one slot are executed under one lock, up to 16, by turns
 // of their clients; then the lock is left free for a moment, for those who take
-// it from afar. What an agent that failed left locked, the next one unlocks.
+// it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
+// makes it at once.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.

@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"crypto/tls"
 	"net"
 	"testing"
 
@@ -44,4 +45,24 @@ func TestDoor(t *testing.T) {
 	require.False(t, d.enter(a))
 	_, err := b.Read(make([]byte, 1))
 	require.Error(t, err)
+}
+
+// Connections are kept alive below TLS, too.
+func TestOverTCP(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	conn, err := net.Dial("tcp", lis.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, c := range []net.Conn{conn, tls.Client(conn, &tls.Config{})} {
+		tcp, ok := overTCP(c)
+		require.True(t, ok)
+		require.Equal(t, conn, tcp)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	_, ok := overTCP(a)
+	require.False(t, ok)
 }

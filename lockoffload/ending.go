@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -56,6 +57,7 @@ func (s *Server) finish(over []*Session) error {
 			}
 			s.mu.Lock()
 			s.counts.Recovered += uint64(m.freed)
+			s.queues = append(s.queues, endedQueues{time.Now(), m.queues})
 			s.mu.Unlock()
 			s.cfg.Logger.Info("lockoffload: sessions ended", "sessions", len(fenced), "recovered", m.freed)
 		}

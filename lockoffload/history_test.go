@@ -415,8 +415,15 @@ var errHistory = errors.New("the history is not linearizable")
 
 // history runs and checks one; reads has clients do nothing but read and update.
 func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
+	clients := 2 + int(seed%3)
 	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
-	s := newSim(seed, l, 2+int(seed%3), f)
+	if seed%5 == 0 {
+		l.Clients = clients // so that places in queues and tickets' numbers end at different times
+	}
+	s := newSim(seed, l, clients, f)
+	if seed%7 < 2 {
+		s.longAfter()
+	}
 	operation, kills := (*simClient).anything, int(seed/4%4)
 	switch { // what shows the flaw soonest
 	case f.noDrain || f.singleCopy || f.tornRead || reads:

@@ -49,11 +49,15 @@ type Listener struct {
 	stop   context.CancelFunc
 	over   context.Context // ends with Close
 
+	closing sync.Once
+	ended   error // of Close
+
 	mu     sync.Mutex
 	agent  *Agent
 	links  map[uint64]*agentConn // of the agent's clients
 	closed bool
 	failed error // of accepting
+	lame   error // why there is no agent in place of one that failed
 }
 
 // Listen serves locked memory, of a new region, at a TCP address, until the listener is
@@ -108,6 +112,7 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 		if l.agent, err = l.newAgent(); err != nil {
 			return l, err
 		}
+		l.work.Go(l.tend)
 	}
 	l.tcp = tcp
 	l.work.Go(l.accept)
@@ -139,21 +144,23 @@ func (l *Listener) AgentStats() AgentStats {
 	return l.agent.Stats()
 }
 
-// Err tells what is wrong with the target now: nobody is admitted any more, or
-// [Server.Err].
+// Err tells what is wrong with the target now: nobody is admitted any more, the agent
+// failed and there is no other one yet, or [Server.Err].
 func (l *Listener) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.failed, l.srv.Err())
+	return errors.Join(l.failed, l.lame, l.srv.Err())
 }
 
-// Close ends all sessions and frees the region. It may be called again.
+// Close ends all sessions and frees the region. It may be called again: whoever comes
+// second waits for the first and gets the same answer.
 func (l *Listener) Close() error {
+	l.closing.Do(func() { l.ended = l.close() })
+	return l.ended
+}
+
+func (l *Listener) close() error {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
 	l.closed = true
 	l.mu.Unlock()
 	l.stop()
@@ -182,7 +189,8 @@ func (l *Listener) Close() error {
 
 // Local makes a client for the target's own process. It reaches the region through the
 // device, like all others: atomics of a device need not be atomic against a CPU's. It
-// has a place and a lease like them, and is to be closed before the listener.
+// has a place and a lease like them, and is to be closed before the listener. The place is
+// free again when the client is closed.
 func (l *Listener) Local(retry Retry) (*Client, error) {
 	join := func(context.Context) (joined, error) {
 		s, err := l.srv.Admit(nil)
@@ -201,7 +209,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		if err != nil {
 			return j, errors.Join(err, j.close(), s.Close())
 		}
-		j.invite = s.Invite()
+		j.invite, j.leave = s.Invite(), s.Close
 		return j, nil
 	}
 	return newDialed(context.Background(), l.pd, join, nil, retry, l.cfg.Logger)

@@ -66,6 +66,24 @@ func TestListenAndDial(t *testing.T) {
 	require.NoError(t, lis.Err())
 }
 
+// The place of a client of the target's own process is free when that is closed, however
+// long its lease.
+func TestLocalPlaceIsGivenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, _ := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 1}, long)
+	for i := range 3 {
+		c, err := lis.Local(lockoffload.Retry{})
+		require.NoError(t, err)
+		require.NoError(t, upOnce(ctx, c))
+		if i == 1 {
+			require.NoError(t, c.QP().ToError())
+			_, _, err := c.Read(ctx, 0, make([]byte, 8))
+			require.True(t, lockoffload.Broken(err))
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
 // Clients that come and go leave their places to others, the agent's too.
 func TestDialedPlacesAreGivenBack(t *testing.T) {
 	ctx := within(t, stuck)

@@ -78,7 +78,7 @@ func (lb *loopback) drive(m machine) error {
 		if v != post {
 			return err
 		}
-		f, err := lb.line.issue(w.ops, lb.mr)
+		f, err := lb.line.issue(ctx, w.ops, lb.mr)
 		if err == nil {
 			err = lb.line.await(ctx, f)
 		}

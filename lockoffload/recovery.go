@@ -20,6 +20,14 @@ type recovery struct {
 	slot, end int // what is still to be looked at; end 0 is all
 	settled   bool
 	freed     int // locks, bits and tickets
+	// queues are those in which there were tickets: some may be theirs that are not
+	// signed.
+	queues []ticketQueue
+}
+
+type ticketQueue struct {
+	slot int
+	next uint32
 }
 
 // deadSessions has a recovery look for sessions.
@@ -88,6 +96,9 @@ func (m *recovery) collect(slot int) {
 	next, serving := tickets(loadWord(m.region, m.l.ticketOff(slot)))
 	if next == serving {
 		return
+	}
+	if n := len(m.queues); n == 0 || m.queues[n-1].slot != slot { // else looked at again
+		m.queues = append(m.queues, ticketQueue{slot, m.l.signable(next, serving)})
 	}
 	for i := range m.l.Clients {
 		off := m.l.queueOff(slot, uint32(i))

@@ -76,16 +76,11 @@ func TestTicketPassedOnTwice(t *testing.T) {
 	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
 	l, mem := &b.s.l, b.s.mem
 	storeWord(mem, l.ticketOff(0), 5<<32|6)
-	w := &ticketWatch{lease: time.Second, seen: map[int]served{}}
+	w := b.ticketWatch()
 	now := time.Now()
 	for range 1000 {
 		now = now.Add(time.Second)
-		word := loadWord(mem, l.ticketOff(0))
-		_, serving := tickets(word)
-		if m := w.look(now, 0, word, loadWord(mem, l.queueOff(0, serving)), func(uint64) bool { return false }); m != nil {
-			_, err := b.run(t, m)
-			require.NoError(t, err)
-		}
+		b.help(t, w, now, func(uint64) bool { return false })
 	}
 	next, serving := tickets(loadWord(mem, l.ticketOff(0)))
 	require.Equal(t, next, serving)
@@ -126,17 +121,152 @@ func TestOwners(t *testing.T) {
 	free()
 }
 
+// ticketWatch is one with a lease of a second.
+func (b *bench) ticketWatch() *ticketWatch {
+	return &ticketWatch{l: &b.s.l, region: b.s.mem, lease: time.Second, drawn: map[int][]drawn{}}
+}
+
+// help does what the watch does about slot 0.
+func (b *bench) help(t *testing.T, w *ticketWatch, now time.Time, living func(uint64) bool) {
+	t.Helper()
+	for range 100 {
+		m := w.look(now, 0, living)
+		if m == nil {
+			return
+		}
+		_, err := b.run(t, m)
+		require.NoError(t, err)
+	}
+	t.Fatal("no end")
+}
+
+func (b *bench) serving() uint32 {
+	_, serving := tickets(loadWord(b.s.mem, b.s.l.ticketOff(0)))
+	return serving
+}
+
 // The owner of a ticket has a lease to put down whose it is.
 func TestTicketOfASlowOwner(t *testing.T) {
-	w := &ticketWatch{lease: time.Second, seen: map[int]served{}}
-	now, dead := time.Now(), func(uint64) bool { return false }
-	look := func(after time.Duration, entry uint64) machine {
-		return w.look(now.Add(after), 0, 6<<32|5, entry, dead)
+	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
+	l, mem := &b.s.l, b.s.mem
+	w, began := b.ticketWatch(), time.Now()
+	dead := func(uint64) bool { return false }
+	at := func(after time.Duration) uint32 {
+		b.help(t, w, began.Add(after), dead)
+		return b.serving()
 	}
-	require.Nil(t, look(0, 0))
-	require.Nil(t, look(time.Second-1, 0))
-	require.IsType(t, &skipper{}, look(time.Second, 0))
-	require.IsType(t, &skipper{}, look(0, skipMark(5)), "who gave up is not waited for")
-	require.Nil(t, w.look(now, 0, 6<<32|5, queueEntry(1, 1, 5), func(uint64) bool { return true }))
-	require.Nil(t, w.look(now, 0, 5<<32|5, 0, dead))
+	storeWord(mem, l.ticketOff(0), 6<<32|5)
+	require.EqualValues(t, 5, at(0))
+	require.EqualValues(t, 5, at(time.Second-1))
+	require.EqualValues(t, 6, at(time.Second))
+	require.EqualValues(t, 6, at(time.Hour), "that one nobody has drawn")
+	require.Empty(t, w.drawn)
+
+	storeWord(mem, l.ticketOff(0), 6<<32|5)
+	storeWord(mem, l.queueOff(0, 5), skipMark(5))
+	require.EqualValues(t, 6, at(0), "who gave up is not waited for")
+
+	storeWord(mem, l.ticketOff(0), 6<<32|5)
+	storeWord(mem, l.queueOff(0, 5), queueEntry(1, 1, 5))
+	living := func(tag uint64) bool { return tagIdentity(tag) == 1<<16|1 }
+	b.help(t, w, began, living)
+	require.Empty(t, w.drawn, "who has signed may take all the time")
+	b.help(t, w, began, dead)
+	require.NotEmpty(t, w.drawn, "unless the session is over")
+}
+
+// Tickets that dead clients drew and did not sign are skipped a lease after the end of
+// their sessions, all of them at that time, and those between them are not.
+func TestUnsignedTickets(t *testing.T) {
+	for _, first := range []uint32{9, 1<<32 - 3} {
+		b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 16})
+		l, mem := &b.s.l, b.s.mem
+		storeWord(mem, l.ticketOff(0), uint64(first+6)<<32|uint64(first))
+		storeWord(mem, l.queueOff(0, first+2), queueEntry(1, 1, first+2))
+		storeWord(mem, l.queueOff(0, first+3), queueEntry(2, 1, first+3)) // to be recovered
+		rec := (&recovery{region: mem}).deadSessions(l, Invite{Owner: 2, Epoch: 1})
+		_, err := b.run(t, rec)
+		require.NoError(t, err)
+		require.Equal(t, []ticketQueue{{0, first + 6}}, rec.queues)
+
+		w, ended := b.ticketWatch(), time.Now()
+		living := func(tag uint64) bool { return tag>>48 == 1 }
+		w.note(ended, 0, rec.queues[0].next)
+		w.note(ended, 0, rec.queues[0].next)
+		require.Len(t, w.drawn[0], 1)
+		b.help(t, w, ended.Add(time.Second/2), living)
+		require.Equal(t, first, b.serving())
+		// Tickets that are drawn later have their own time.
+		storeWord(mem, l.ticketOff(0), uint64(first+8)<<32|uint64(first))
+		w.note(ended.Add(time.Second/2), 0, first+8)
+		b.help(t, w, ended.Add(time.Second), living)
+		require.Equal(t, first+2, b.serving(), "the one of the client that lives")
+		require.Equal(t, queueEntry(1, 1, first+2), loadWord(mem, l.queueOff(0, first+2)))
+		require.Equal(t, skipMark(first+5), loadWord(mem, l.queueOff(0, first+5)), "those behind it do not wait once more")
+		require.Zero(t, loadWord(mem, l.queueOff(0, first+6)))
+		_, err = b.run(t, &releaser{grant: grant{tag: makeTag(1, 1, 1), fair: true, ticket: first + 2}, owner: 1})
+		require.ErrorIs(t, err, ErrLost) // the lock word is free here
+		b.help(t, w, ended.Add(time.Second), living)
+		require.Equal(t, first+6, b.serving())
+		b.help(t, w, ended.Add(3*time.Second/2), living)
+		require.Equal(t, first+8, b.serving())
+		require.Empty(t, w.drawn)
+	}
+}
+
+// An owner that finds its ticket marked draws another one, and does not pass both on.
+func TestMarkedTicketIsLeft(t *testing.T) {
+	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
+	l, mem := &b.s.l, b.s.mem
+	storeWord(mem, l.ticketOff(0), 1<<32) // somebody else is being served
+	storeWord(mem, l.queueOff(0, 0), queueEntry(2, 1, 0))
+	m := b.prepare(&acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}).(*acquire)
+	execute := func() {
+		v, err := m.step()
+		require.NoError(t, err)
+		require.Equal(t, post, v)
+		for x := (&simList{w: m.base(), ops: m.ops}); !b.s.execute(x); {
+		}
+	}
+	execute() // draws 1
+	require.EqualValues(t, 2<<32, loadWord(mem, l.ticketOff(0)))
+	storeWord(mem, l.queueOff(0, 1), skipMark(1))
+	execute() // finds the mark
+	execute() // draws 2
+	require.EqualValues(t, 3<<32, loadWord(mem, l.ticketOff(0)))
+	execute()
+	require.Equal(t, queueEntry(1, 1, 2), loadWord(mem, l.queueOff(0, 2)))
+}
+
+// More tickets than places: those that are too far from their turn to have one of their own
+// leave it to the one before, which nobody then takes for a dead client's.
+func TestTicketsBeyondThePlaces(t *testing.T) {
+	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 2})
+	l, mem := &b.s.l, b.s.mem
+	storeWord(mem, l.ticketOff(0), 3<<32|1) // 1, which is being served, and 2 are slow
+	m := b.prepare(&acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}).(*acquire)
+	look := func() {
+		v, err := m.step()
+		require.NoError(t, err)
+		for x := (&simList{w: m.base(), ops: m.ops}); v == post && !b.s.execute(x); {
+		}
+	}
+	look() // draws 3, which has the place of 1
+	look()
+	require.Zero(t, loadWord(mem, l.queueOff(0, 1)))
+	storeWord(mem, l.ticketOff(0), 4<<32|2)
+	for range 4 { // pauses, finds out, pauses, signs
+		look()
+	}
+	require.Equal(t, queueEntry(1, 1, 3), loadWord(mem, l.queueOff(0, 3)))
+
+	// Nor are they noted before they can sign.
+	storeWord(mem, l.ticketOff(0), 9<<32|2)
+	rec := (&recovery{region: mem}).deadSessions(l, Invite{Owner: 2, Epoch: 1})
+	_, err := b.run(t, rec)
+	require.NoError(t, err)
+	require.Equal(t, []ticketQueue{{0, 4}}, rec.queues)
+	w, living := b.ticketWatch(), func(tag uint64) bool { return tag>>48 == 1 }
+	b.help(t, w, time.Now(), living)
+	require.EqualValues(t, 4, w.drawn[0][0].before)
 }

@@ -142,6 +142,9 @@ func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
 	if mr.Access()&verbs.RelaxedOrder != 0 {
 		return nil, fmt.Errorf("lockoffload: region with relaxed ordering: an unlock command could overtake the WRITE before it: %w", ErrConfig)
 	}
+	if mr.Region().Addr%8 != 0 {
+		return nil, fmt.Errorf("lockoffload: region at address %#x: atomics need words of 8 bytes that are aligned: %w", mr.Region().Addr, ErrConfig)
+	}
 	if owned(mr.Bytes()) {
 		return nil, fmt.Errorf("lockoffload: the memory has a region that is served: %w", ErrConfig)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -40,15 +41,25 @@ type Server struct {
 	shut   bool      // it is not made again
 	fence  func(*verbs.QP) error
 
+	closing sync.Once
+	err     error // of Close
+
 	mu       sync.Mutex
 	sessions map[uint16]*Session
 	epochs   []uint16
 	closed   bool
 	counts   ServerStats
 	trouble  error
+	queues   []endedQueues // for the watch
 
 	stop context.CancelFunc
 	gone chan struct{}
+}
+
+// endedQueues are the queues of tickets that there were when sessions had ended.
+type endedQueues struct {
+	at     time.Time
+	queues []ticketQueue
 }
 
 // ServerStats counts since the server was made.
@@ -63,8 +74,8 @@ type ServerStats struct {
 // NewServer starts to watch a region, which has no other server. Close it before the
 // region's memory.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	if cfg.PD == nil || cfg.Region == nil || cfg.Lease < 0 {
-		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed: %w", ErrConfig)
+	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
+		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Second
@@ -86,10 +97,16 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		free()
 		return nil, errors.Join(err, cq.Close())
 	}
+	// They begin somewhere else than those of a server before this one, which may have
+	// failed to take back what its sessions left: that is of nobody who lives.
+	epochs := make([]uint16, cfg.Region.Clients+1)
+	for i := range epochs {
+		epochs[i] = uint16(rand.Uint32())
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, l: cfg.Region.Layout, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
-		sessions: map[uint16]*Session{}, epochs: make([]uint16, cfg.Region.Clients+1),
+		sessions: map[uint16]*Session{}, epochs: epochs,
 	}
 	go s.watch(ctx)
 	return s, nil
@@ -112,13 +129,15 @@ func (s *Server) Err() error {
 }
 
 // Close ends all sessions and frees what the server made; the region's memory
-// stays. It may be called again.
+// stays. It may be called again: whoever comes second waits for the first and gets the
+// same answer.
 func (s *Server) Close() error {
+	s.closing.Do(func() { s.err = s.close() })
+	return s.err
+}
+
+func (s *Server) close() error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()

@@ -95,6 +95,31 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 	}
 }
 
+// A client that dies behind its draw of a ticket leaves one that nobody can tell to be its
+// own. Those who wait behind several of them wait no longer than three leases, and not
+// so long for each.
+func TestUnsignedTicketsAreSkipped(t *testing.T) {
+	ctx := within(t, stuck)
+	const lease = time.Second
+	r := newRig(t, lockoffload.Layout{Slots: 8, Size: 8}, lease)
+	c, s := r.client(lockoffload.Retry{})
+	for range 3 {
+		died, _, err := c.DieAfter(ctx, "fair", 7, 1, false)
+		require.NoError(t, err)
+		require.True(t, died)
+	}
+	other, _ := r.client(lockoffload.Retry{})
+	require.NoError(t, s.Close())
+	ended := time.Now()
+	h, _, err := other.Acquire(ctx, 7, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	require.NoError(t, err)
+	took := time.Since(ended)
+	t.Logf("skipped %.2f leases after the session's end", took.Seconds()/lease.Seconds())
+	require.Less(t, took, 3*lease)
+	require.NoError(t, h.Unlock(ctx))
+	require.EqualValues(t, 3, r.srv.Stats().Skipped)
+}
+
 // A holder whose process stands still wakes up after its lease and lets a WRITE
 // go that it decided on before: the target must not execute it.
 func TestLateWriteIsNotExecuted(t *testing.T) {
@@ -118,7 +143,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 		}
 		return wcs[0].Err()
 	}
-	const tag = 0x0001_0001_0000_0001
+	tag := uint64(in.Owner)<<48 | uint64(in.Epoch)<<32 | 1
 	slot := uint64(in.Layout.Clients * 64)
 	binary.LittleEndian.PutUint64(mr.Bytes()[8:], 1)
 	b.Write(0, 0, in.Region.At(0), mr.SGE(8, 8))

@@ -58,6 +58,15 @@ func tickets(word uint64) (next, serving uint32) { return uint32(word >> 32), ui
 
 const takeTicket = 1 << 32
 
+// signable is the end of those tickets before next that have a place of their own in the
+// queue; those behind come too long after the one that is being served.
+func (l *Layout) signable(next, serving uint32) uint32 {
+	if last := serving + uint32(l.Clients); int32(next-last) > 0 {
+		return last
+	}
+	return next
+}
+
 // passTicket is what to add so that the ticket after one is served. The carry
 // of the last ticket must not reach the high half.
 func passTicket(ticket uint32) uint64 {

@@ -44,6 +44,12 @@ func TestRegionHasOneOwner(t *testing.T) {
 	_, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
 
+	odd, err := r.b.pd.RegisterMR(make([]byte, l.Bytes()+8)[4:], verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	_, err = lockoffload.NewRegion(odd, l)
+	require.ErrorIs(t, err, lockoffload.ErrConfig, "no atomic would do")
+	require.NoError(t, odd.Close())
+
 	relaxed, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic | verbs.RelaxedOrder})
 	if errors.Is(err, verbs.ErrUnsupported) {
 		t.Log(err)
@@ -91,6 +97,36 @@ func TestServerHeals(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
+// One client's queue pair cannot be fenced. What others left is taken back all the same.
+func TestServerGoesOnBesideTrouble(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
+	_, stays := r.client(lockoffload.Retry{})
+	var healed atomic.Bool
+	r.srv.FenceBy(func(qp *verbs.QP, fence func(*verbs.QP) error) error {
+		if qp == stays.QP() && !healed.Load() {
+			return errors.New("no fence today")
+		}
+		return fence(qp)
+	})
+	require.Error(t, stays.Close())
+	c, s := r.client(lockoffload.Retry{})
+	_, _, err := c.DieAfter(ctx, "fair", 1, 1, false) // leaves a ticket
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	other, _ := r.client(lockoffload.Retry{})
+	isSoon(t, "lock", func() error {
+		h, _, err := other.Acquire(ctx, 1, lockoffload.LockOptions{Mode: lockoffload.Fair})
+		if err == nil {
+			err = h.Unlock(ctx)
+		}
+		return err
+	})
+	require.Error(t, r.srv.Err())
+	healed.Store(true)
+	require.Eventually(t, func() bool { return r.srv.Err() == nil }, stuck, time.Millisecond)
+}
+
 // What no session has that lives does not stay; what one has that lives does.
 func TestStraysAreTakenBack(t *testing.T) {
 	ctx := within(t, stuck)
@@ -104,6 +140,27 @@ func TestStraysAreTakenBack(t *testing.T) {
 	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, shared.Unlock(ctx))
+}
+
+// A server that failed left a lock. The next one takes it back, though its own clients
+// have the same owner numbers.
+func TestLocksOfTheServerBefore(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Second)
+	require.NoError(t, r.srv.Close())
+	require.NoError(t, r.reg.LeaveLock(0))
+	var err error
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: r.lease})
+	require.NoError(t, err)
+	srv := r.srv
+	t.Cleanup(func() { require.NoError(t, srv.Close()) })
+	c, _ := r.client(lockoffload.Retry{})
+	isSoon(t, "lock", func() error {
+		h, _, err := c.Lock(within(t, stuck), 0)
+		if err == nil {
+			err = h.Unlock(within(t, stuck))
+		}
+		return err
+	})
 }
 
 // A client of the agent reaches no memory through its queue pair: when the server has

@@ -1,6 +1,13 @@
 package lockoffload
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.
 func (s *Server) BreakLoopback() error {
@@ -25,6 +32,11 @@ func (r *Region) LeaveStray(slot int) error {
 	return r.mr.Store64(r.lockOff(slot), makeTag(2, 77, 1))
 }
 
+// LeaveLock has a slot locked by a session of a server before.
+func (r *Region) LeaveLock(slot int) error {
+	return r.mr.Store64(r.lockOff(slot), makeTag(1, 1, 1))
+}
+
 // Left tells what a slot has of holders and readers.
 func (r *Region) Left(slot int) (lock, readers uint64) {
 	lock, _ = r.mr.Load64(r.lockOff(slot))
@@ -46,4 +58,14 @@ func (l *Listener) AgentClients() int {
 	l.agent.mu.Lock()
 	defer l.agent.mu.Unlock()
 	return len(l.agent.core.byID)
+}
+
+// HalfDial shows a target the key, and says nothing more.
+func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
+	d := &dialer{pd: pd, address: address, cfg: DialConfig{Key: key}}
+	j, _, err := d.meet(context.Background(), wire.Session, 0)
+	if err != nil {
+		return nil, err
+	}
+	return j.conn, errors.Join(j.qp.Close(), j.cq.Close())
 }

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -23,20 +24,21 @@ func (s *Server) watch(ctx context.Context) {
 	defer close(s.gone)
 	tick := time.NewTicker(max(s.cfg.Lease/watchesPerLease, time.Millisecond))
 	defer tick.Stop()
-	tickets := ticketWatch{lease: s.cfg.Lease, seen: map[int]served{}}
+	tickets := ticketWatch{l: &s.l, region: s.cfg.Region.mr.Bytes(), lease: s.cfg.Lease, drawn: map[int][]drawn{}}
 	for round := 0; ; round++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		err := s.finish(s.over(time.Now()))
-		if err == nil {
-			part := round % watchesPerLease
-			turn := round / watchesPerLease % strayLeases
-			err = s.watchSlots(time.Now(), turn, &tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease)
-		}
-		s.noted(err)
+		part := round % watchesPerLease
+		turn := round / watchesPerLease % strayLeases
+		// One that fails, for one session perhaps, does not keep the others waiting.
+		s.noted(errors.Join(
+			s.finish(s.over(time.Now())),
+			s.watchSlots(time.Now(), turn, &tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
+			s.watchQueues(&tickets),
+		))
 	}
 }
 
@@ -77,11 +79,41 @@ func (s *Server) watchSlots(now time.Time, turn int, watch *ticketWatch, from, t
 				return err
 			}
 		}
-		word := loadWord(region, s.l.ticketOff(slot))
-		_, serving := tickets(word)
-		m := watch.look(now, slot, word, loadWord(region, s.l.queueOff(slot, serving)), s.living)
+		if err := s.help(now, slot, watch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchQueues looks at the queues of tickets, wherever they are, in which a ticket is not
+// signed, or in which sessions that ended may have left one.
+func (s *Server) watchQueues(watch *ticketWatch) error {
+	s.mu.Lock()
+	ended := s.queues
+	s.queues = nil
+	s.mu.Unlock()
+	for _, e := range ended {
+		for _, q := range e.queues {
+			watch.note(e.at, q.slot, q.next)
+		}
+	}
+	now := time.Now()
+	for slot := range watch.drawn {
+		if err := s.help(now, slot, watch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// help does what is to be done about a slot's tickets. Tickets that are marked, and no
+// others, come one after the other.
+func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
+	for range 2 * s.l.Clients {
+		m := watch.look(now, slot, s.living)
 		if m == nil {
-			continue
+			return nil
 		}
 		s.ending.Lock()
 		err := s.drive(m)
@@ -89,9 +121,11 @@ func (s *Server) watchSlots(now time.Time, turn int, watch *ticketWatch, from, t
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.counts.Skipped++
-		s.mu.Unlock()
+		if m, ok := m.(*marker); ok {
+			s.mu.Lock()
+			s.counts.Skipped += uint64(m.marked)
+			s.mu.Unlock()
+		}
 	}
 	return nil
 }

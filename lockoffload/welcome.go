@@ -51,6 +51,7 @@ func (l *Listener) note(err error) {
 // has the key.
 func (l *Listener) welcome(conn net.Conn) error {
 	defer conn.Close()
+	defer context.AfterFunc(l.over, func() { conn.Close() })()
 	if !l.door.enter(conn) {
 		return nil
 	}
@@ -131,9 +132,6 @@ type agentConn struct {
 	qp    *verbs.QP
 }
 
-// agentKeepAlive has the connection of a host that died end after about ten seconds.
-var agentKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3}
-
 func (l *Listener) welcomeCaller(conn net.Conn, client uint64, remote verbs.Endpoint, reply func(wire.Status, []byte) error, refuse func(error) error) error {
 	a, err := l.attach(conn, client)
 	if err != nil {
@@ -163,7 +161,7 @@ func (l *Listener) welcomeCaller(conn net.Conn, client uint64, remote verbs.Endp
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := overTCP(conn); ok {
 		if err := tcp.SetKeepAliveConfig(agentKeepAlive); err != nil {
 			return err
 		}
@@ -182,8 +180,8 @@ func (l *Listener) attach(conn net.Conn, client uint64) (*agentConn, error) {
 	case l.agent == nil:
 		return nil, fmt.Errorf("%w: there is no agent", verbs.ErrUnsupported)
 	case l.agent.Err() != nil:
-		if err := l.renewAgent(); err != nil {
-			return nil, err
+		if l.lame = l.renewAgent(); l.lame != nil {
+			return nil, l.lame
 		}
 	}
 	qp, err := l.pd.CreateQP(l.agent.QPConfig())
@@ -199,6 +197,41 @@ func (l *Listener) attach(conn net.Conn, client uint64) (*agentConn, error) {
 	}
 	l.links[client] = a
 	return a, nil
+}
+
+// tend replaces the agent when it fails, whether or not a client asks for it again: it
+// may have left locks.
+func (l *Listener) tend() {
+	for pause := time.Millisecond; ; {
+		l.mu.Lock()
+		agent := l.agent
+		l.mu.Unlock()
+		select {
+		case <-agent.over:
+		case <-l.over.Done():
+			return
+		}
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return
+		}
+		if l.agent == agent {
+			l.lame = l.renewAgent()
+		}
+		err := l.lame
+		l.mu.Unlock()
+		if err == nil {
+			pause = time.Millisecond
+			continue
+		}
+		l.cfg.Logger.Error("lockoffload: no agent in place of one that failed", "error", err)
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		case <-l.over.Done():
+		}
+	}
 }
 
 // renewAgent replaces an agent that failed. The lock is held.
