@@ -8,9 +8,11 @@ type Map struct {
 	Seq    uint64 // the last delta that the snapshot needs not
 	Clock  uint64
 	Secret Secret
+	Region uint16 // of the table's buckets
+	Depth  uint16 // logarithm of their number
 }
 
-const mapFixed = 32
+const mapFixed = 36
 
 // AppendMap encodes the beginning of a snapshot.
 func AppendMap(dst []byte, m *Map) []byte {
@@ -19,7 +21,8 @@ func AppendMap(dst []byte, m *Map) []byte {
 	for _, v := range [...]uint64{m.Seq, m.Clock, m.Secret[0], m.Secret[1]} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
-	return end(dst, start)
+	dst = binary.LittleEndian.AppendUint16(dst, m.Region)
+	return end(binary.LittleEndian.AppendUint16(dst, m.Depth), start)
 }
 
 // ReadMap decodes it.
@@ -28,11 +31,11 @@ func ReadMap(src []byte) (m Map, err error) {
 	switch {
 	case err != nil:
 		return m, err
-	case len(b) != mapFixed:
+	case len(b) != mapFixed || binary.LittleEndian.Uint16(b[34:]) > MaxDepth:
 		return m, Malformed
 	}
 	le := binary.LittleEndian
-	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}}, nil
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, le.Uint16(b[32:]), le.Uint16(b[34:])}, nil
 }
 
 // MaxEntries of a chunk, and deltas of a message.
@@ -98,6 +101,7 @@ const (
 	ChangePut   Change = iota + 1 // a new entry; Gone, if not 0, is the version that it replaces
 	ChangeGone                    // the entry of this fingerprint and the version Gone is no more
 	ChangeFlush                   // all entries of versions up to Gone are no more
+	ChangeTable                   // the buckets are in the region of Entry.Place now, 1<<Gone of them
 	changes
 )
 
@@ -150,7 +154,7 @@ func (d *Deltas) Read(src []byte) error {
 	for i := range int(n) {
 		p := b[deltasFixed+i*deltaSize:]
 		c := le.Uint64(p)
-		if c == 0 || c >= uint64(changes) {
+		if c == 0 || c >= uint64(changes) || c == uint64(ChangeTable) && le.Uint64(p[8:]) > MaxDepth {
 			d.List = d.List[:0]
 			return Malformed
 		}
