@@ -15,7 +15,7 @@ LAB     := build/rxelab
 DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
 
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
-	ca-certificates $(if $(DEVICE),,qemu-system-x86 xz-utils)
+	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
 # What the build against other releases and architectures needs.
 headers: PACKAGES += gcc-aarch64-linux-gnu

@@ -50,6 +50,7 @@ func TestGap(t *testing.T) {
 	require.NoError(t, m.Deltas(d))
 	d.List = append(d.List, wire.Delta{Change: wire.ChangePut, Entry: entry(7, 3)})
 	require.NoError(t, m.Deltas(d), "what was applied is passed over")
+	require.NoError(t, m.Deltas(&wire.Deltas{Epoch: 1, First: 11, List: d.List[:1]}))
 	require.Empty(t, m.Lookup(5, nil))
 	require.Len(t, m.Lookup(7, nil), 1)
 	require.ErrorIs(t, m.Deltas(&wire.Deltas{Epoch: 2, First: 15}), wire.OtherEpoch)

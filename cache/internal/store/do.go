@@ -143,7 +143,7 @@ func (c *call) get() wire.Status {
 		c.a.Bits |= wire.ReplyStale
 	}
 	soon := c.wants(wire.WantRecache) && expiry != 0 && expiry < s.expiry(c.q.Recache)
-	if !sent && (soon || attrs&wire.AttrStale != 0) {
+	if !sent && (soon || c.wants(wire.WantWin) && attrs&wire.AttrStale != 0) {
 		attrs |= wire.AttrWon
 		c.a.Bits |= wire.ReplyWon
 	}

@@ -104,12 +104,15 @@ func TestStoreStale(t *testing.T) {
 	do(s, 0, set("k", "v"))
 	old := do(s, 0, set("k", "w")).CAS
 	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("k"), Want: wire.WantStale}).Status)
-	require.Equal(t, uint16(wire.ReplyStale|wire.ReplyWon), do(s, 0, get("k")).Bits)
-	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent|wire.ReplyFetched), do(s, 0, get("k")).Bits)
+	require.Equal(t, uint16(wire.ReplyStale), do(s, 0, get("k")).Bits, "who does not ask does not win")
+	win := get("k")
+	win.Want = wire.WantWin
+	require.Equal(t, uint16(wire.ReplyStale|wire.ReplyWon|wire.ReplyFetched), do(s, 0, win).Bits)
+	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent|wire.ReplyFetched), do(s, 0, win).Bits)
 	late := set("k", "late")
 	late.Want, late.CAS = wire.WantCompare|wire.WantStale, old
 	require.Equal(t, wire.OK, do(s, 0, late).Status)
-	a := do(s, 0, get("k"))
+	a := do(s, 0, win)
 	require.Equal(t, "late", string(a.Value))
 	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent), a.Bits)
 }
@@ -141,7 +144,9 @@ func TestStoreLease(t *testing.T) {
 	require.Empty(t, s.Late(10, nil))
 	freed := uint64(11)
 	do(s, freed, set("k", "w"))
-	now := freed
+	require.Empty(t, s.Late(58, nil))
+	now := uint64(59)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: 1}), "as late as can be, and not far enough")
 	for len(s.Late(now, nil)) == 0 {
 		require.NotZero(t, s.Stats().Arena.Limbo)
 		now++

@@ -105,6 +105,7 @@ const (
 	WantBinary              // the key came in base64
 	WantNoValue             // the reply needs no value
 	WantIfLater             // a flush: at Expiry, not now
+	WantWin                 // of a stale value: ask whether this client is to fetch a new one
 	wantKnown   = 1<<iota - 1
 )
 
@@ -165,7 +166,7 @@ func ReadRequest(src []byte) (r Request, err error) {
 		return Request{}, Malformed
 	}
 	r.Key, r.Value = b[requestFixed:requestFixed+key:requestFixed+key], b[requestFixed+key:]
-	r.ReadOnly = r.Op == OpGet && r.Want&(WantTouch|WantVivify|WantRecache) == 0
+	r.ReadOnly = r.Op == OpGet && r.Want&(WantTouch|WantVivify|WantRecache|WantWin) == 0
 	return r, nil
 }
 
