@@ -248,7 +248,7 @@ func TestAgainstMemcached(t *testing.T) {
 	theirs := memcached(t)
 	_, addr := newServer(t, Config{})
 	ours := dial(t, "tcp", addr)
-	seed, rounds := testseed.New(t), 15
+	seed, rounds := testseed.New(t), 8
 	if !testing.Short() {
 		rounds = 1000
 	}

@@ -29,7 +29,7 @@ func worlds(t *testing.T, r rules, limit int, until time.Time) (reads, hits int,
 // Writers, evictors and readers whose READs come late and torn. GOVERBS_CACHE_SECONDS is
 // how long it takes (the long version: a minute).
 func TestReadersWritersEvictors(t *testing.T) {
-	length := time.Second
+	length := 400 * time.Millisecond
 	if !testing.Short() {
 		length = time.Minute
 	}
@@ -47,10 +47,10 @@ func TestReadersWritersEvictors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reads, hits, torn, err := worlds(t, r, 20, time.Now().Add(length))
+			reads, hits, torn, err := worlds(t, r, 6, time.Now().Add(length))
 			require.NoError(t, err)
 			t.Logf("%d READs, %d hits, %d refused for their checksum", reads, hits, torn)
-			require.Greater(t, hits, 100)
+			require.Greater(t, hits, 50)
 			if !r.unattached && !r.early {
 				require.Zero(t, torn, "a slot was used again while a READ of it was under way")
 			}
@@ -75,8 +75,12 @@ func TestReadersFindFlaws(t *testing.T) {
 	}
 	t.Run("torn without quarantine", func(t *testing.T) {
 		t.Parallel()
-		_, _, torn, err := worlds(t, rules{unattached: true}, 60, time.Time{})
-		require.NoError(t, err)
+		torn := uint64(0)
+		for i := 0; i < 500 && torn == 0; i++ {
+			w := newWorld(uint64(i), rules{unattached: true})
+			require.NoError(t, w.run(400))
+			torn = w.torn
+		}
 		require.NotZero(t, torn)
 	})
 }

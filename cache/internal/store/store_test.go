@@ -257,6 +257,20 @@ func TestSnapshotWhileChanging(t *testing.T) {
 	require.Len(t, d.List, 4)
 }
 
+// The array that a table has left is kept while a client may READ buckets of it.
+func TestStoreKeepsOldTables(t *testing.T) {
+	freed := 0
+	s := newStore(t, 8, Config{FreeTable: func([]byte) { freed++ }})
+	s.Attach(1, 0)
+	for i := range 100 {
+		do(s, 0, set(fmt.Sprint("k", i), "v"))
+	}
+	s.Tick(0, 0)
+	require.Zero(t, freed)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: s.log.last}))
+	require.NotZero(t, freed)
+}
+
 // Values of 1 KiB after much churn of all sizes, in the whole arena.
 func TestStoreChurn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
