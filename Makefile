@@ -17,9 +17,6 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-# What the build against other releases and architectures needs.
-headers: PACKAGES += gcc-aarch64-linux-gnu
-
 .PHONY: all setup lint unit headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
@@ -36,7 +33,7 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./lockoffload ./ci/lab ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./ci/lab ./cmd/...
 	GOOS=windows $(GO) vet ./cgo ./verbs/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
 
@@ -45,14 +42,15 @@ SHORT ?= -short
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
+	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/... ./pacer/...
 
-# Every rdma-core that is supported, and arm64.
+# Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
+	@sh ci/setup.sh gcc-aarch64-linux-gnu
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/rdmactl
+DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./pacer ./ci/lab ./cmd/rdmactl
 # What the kernel makes no difference to runs on the newer one.
 ONCE_TESTS := ./cmd/rdmabench
 EXAMPLES := ./examples/...
@@ -93,6 +91,7 @@ device-%: $(LAB)
 	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
 	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(ONCE_$*)
 	$(HOSTS_$*)
@@ -124,6 +123,11 @@ endif
 # redis-server would start a service as well.
 ifneq ($(findstring lockoffload,$(SUITE)),)
 bench: PACKAGES += redis-tools
+endif
+
+# What srd stands beside: fi_pingpong.
+ifneq ($(findstring srd,$(SUITE)),)
+bench: PACKAGES += libfabric-bin
 endif
 
 bench: $(LAB)

@@ -33,13 +33,14 @@ type Result struct {
 	Form    Form
 	Version uint64 // of the first record that was read or written
 	Tries   int    // lock commands, looks at readers that held the slot, and READs without a lock
-	// Commit is the outcome of WRITEs and unlock command of an update.
+	// Commit is the outcome of WRITE and unlock command of an update; of one that
+	// waited, it is known.
 	Commit *Commit
 }
 
 // Client carries out chains on a target's region. All its methods are safe for
 // concurrent use; operations of several goroutines are under way together. Read
-// allocates nothing once the client has its memory, Update the [Commit].
+// allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
 	cfg Config
 	l   Layout
@@ -59,6 +60,7 @@ type Client struct {
 
 	swaps swapTable
 	agent *Caller // of UseAgent
+	link  *link   // of a client that dialed
 }
 
 // NewClient makes an initiator with the place at the target that the invite
@@ -216,6 +218,10 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	for _, h := range held {
 		h.abandon()
+	}
+	if c.link != nil {
+		c.UseAgent(nil)
+		err = errors.Join(err, c.link.close())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

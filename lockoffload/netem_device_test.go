@@ -270,7 +270,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	}
 
 	began := time.Now()
-	res, err := c.Update(ctx, 0, func([]byte) ([]byte, error) {
+	res, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) {
 		lab.ImpairWire(t, lab.Impairment{Delay: late})
 		return []byte("late"), nil
 	})
@@ -280,7 +280,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	_, err = b.Post()
 	require.NoError(t, err)
 
-	_, err = other.Update(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = other.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 		select {
 		case <-s.Done():
 		default:

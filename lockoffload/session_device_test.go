@@ -126,7 +126,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 	require.NoError(t, do(ctx))
 
 	other, _ := r.client(lockoffload.Retry{})
-	_, err = other.Update(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = other.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 		select {
 		case <-s.Done():
 		default:
@@ -160,7 +160,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	var err error
 	for err == nil {
 		var res lockoffload.Result
-		res, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
+		res, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 			return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 		})
 		if err == nil {
@@ -187,7 +187,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	// It goes on with a new queue pair, as somebody else.
 	qp, cq, _, in := r.admit()
 	require.NoError(t, c.Reconnect(ctx, qp, cq, in))
-	_, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 		return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 	})
 	require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestOutcomeIsTold(t *testing.T) {
 		qp, cq, s, in := r.admit()
 		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 		require.NoError(t, err)
-		res, err := c.Update(ctx, 0, func([]byte) ([]byte, error) {
+		res, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) {
 			_ = qp.ToError() // a post is taken, and flushed
 			return []byte("x"), nil
 		})

@@ -2,11 +2,17 @@ package lockoffload
 
 import "sync/atomic"
 
-// A tag says whose a lock is: owner 16 bits, epoch 16, sequence 32. The server
-// gives out owner and epoch, and never the same pair twice in the time that a
-// request may live; the client counts the sequence up with each lock command.
-// So no tag is met twice, and an unlock command behind a lock command that
-// failed compares with a tag that is not there.
+// A tag says whose a lock is: owner 16 bits, epoch 16, sequence 31 and a mark. The
+// client counts the sequence up with each lock command; the server counts the epoch up
+// each time that it gives an owner number out. So an unlock command behind a lock
+// command that failed compares with a tag that is not there.
+//
+// Tags do come again: of a session after 2^31 lock commands, of an owner number after
+// 2^16 sessions. The first matters to a lock that is held all that time, since the
+// unlock command of a chain with the same tag on the same slot would give it back: six
+// minutes at six million lock commands a second, of one client. The second does not: a
+// session is fenced and recovered before its place is given out again, so nothing that
+// carries its tags is left.
 const (
 	// readingTag marks, in the sequence, a holder that only reads: other
 	// readers need not wait for it.

@@ -62,7 +62,10 @@ type Link struct {
 	peer atomic.Pointer[Endpoint] // once it is known
 	to   Dest
 
+	closing sync.Mutex // whoever closes second waits
+
 	mu        sync.Mutex
+	closed    bool        // nothing more is made
 	made      []io.Closer // in the order of making
 	requester *Requester
 	receiver  *Receiver
@@ -113,22 +116,22 @@ func (l *Link) Dest() Dest { return l.to }
 
 // AllocMR registers memory, as [PD.AllocMR] does, that closes with the link.
 func (l *Link) AllocMR(size int, cfg MRConfig) (*MR, error) {
-	mr, err := l.pd.AllocMR(size, cfg)
-	if err != nil {
-		return nil, err
-	}
-	l.own(mr)
-	return mr, nil
+	return l.ownMR(l.pd.AllocMR(size, cfg))
 }
 
 // RegisterMR registers a slice of the caller, as [PD.RegisterMR] does, until the
 // link closes.
 func (l *Link) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
-	mr, err := l.pd.RegisterMR(buf, cfg)
+	return l.ownMR(l.pd.RegisterMR(buf, cfg))
+}
+
+func (l *Link) ownMR(mr *MR, err error) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.own(mr)
+	if err := l.own(mr); err != nil {
+		return nil, err
+	}
 	return mr, nil
 }
 
@@ -136,7 +139,7 @@ func (l *Link) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 func (l *Link) Requester() (*Requester, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.made) == 0 {
+	if l.closed {
 		return nil, opError("make requester for", "link", ErrClosed)
 	}
 	if l.requester == nil {
@@ -153,19 +156,34 @@ func (l *Link) Requester() (*Requester, error) {
 // link.
 func (l *Link) Receiver() *Receiver { return l.receiver }
 
-func (l *Link) own(c io.Closer) {
+// own has something close with the link. What comes after Close is closed at once.
+func (l *Link) own(c io.Closer) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.made = append(l.made, c)
+	if !l.closed {
+		defer l.mu.Unlock()
+		l.made = append(l.made, c)
+		return nil
+	}
+	l.mu.Unlock()
+	return errors.Join(opError("use", "link", ErrClosed), c.Close())
 }
 
-// Close ends the connection and closes what was made for the link, the last
-// first. If something of the program's stands on that, such as other memory in
-// the protection domain, the rest stays open, with [ErrInUse]: close that and
-// call Close again. Closing twice is not an error.
+// Close ends the requests of the link's requester, then the connection, and closes
+// what was made for the link, the last first. If something of the program's stands on
+// that, such as other memory in the protection domain, the rest stays open, with
+// [ErrInUse]: close that and call Close again. Closing twice is not an error.
 func (l *Link) Close() error {
+	l.closing.Lock()
+	defer l.closing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.closed = true // a list that is being made for the requester may ask for memory
+	r := l.requester
+	l.mu.Unlock()
+	if r != nil { // its requests may name memory that was registered later
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
 	for len(l.made) > 0 {
 		last := len(l.made) - 1
 		if err := l.made[last].Close(); err != nil {

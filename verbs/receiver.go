@@ -66,7 +66,7 @@ type Receiver struct {
 	inside  atomic.Int32 // calls under way
 	closing sync.Mutex   // whoever closes second waits
 	closed  atomic.Bool
-	cutOff  bool // by a reset, with receives posted
+	cutOff  bool // with receives posted, whose completions may still be in the queue
 }
 
 // recvSlot is a piece of memory for one message. From post to deliver it is the
@@ -170,7 +170,7 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	if r.mr, err = qp.pd.AllocMR(n*r.each, MRConfig{}); err != nil {
 		return nil, err
 	}
-	if r.router, r.index, err = qp.recvCQ.route(r, n); err != nil {
+	if err = qp.recvCQ.routeTo(n, r.routed); err != nil {
 		return nil, errors.Join(err, r.mr.Close())
 	}
 	qp.modify.Lock() // a reset holds the posts of those that it finds
@@ -189,6 +189,11 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 		return nil, errors.Join(err, r.end())
 	}
 	return r, nil
+}
+
+func (r *Receiver) routed(rt *router, at uint64) routed {
+	r.router, r.index = rt, at
+	return r
 }
 
 // QP is the queue pair that messages come from.
@@ -450,10 +455,10 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	rt.glanceAll()
+	drained := rt.glanceAll()
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Swap(false) {
-			r.cutOff = true
+			r.cutOff = r.cutOff || !drained
 			r.posted.Add(-1)
 		}
 	}

@@ -162,7 +162,7 @@ func TestReceiverEnds(t *testing.T) {
 		want error
 	}{
 		"error": {func(s *rig.Side, _ *verbs.Receiver) error { return s.QP.ToError() }, verbs.WCFlushed},
-		"reset": {func(s *rig.Side, _ *verbs.Receiver) error { return s.QP.ToReset() }, verbs.WCFlushed},
+		"reset": {func(s *rig.Side, _ *verbs.Receiver) error { return s.Reset() }, verbs.WCFlushed},
 		"alone": {func(s *rig.Side, _ *verbs.Receiver) error { return verbs.ErrorUntold(s.QP) }, verbs.WCFlushed},
 		"close": {func(_ *rig.Side, r *verbs.Receiver) error { return r.Close() }, verbs.ErrClosed},
 	}

@@ -19,13 +19,15 @@ var given = map[string]string{
 		var ctx context.Context
 		var listener net.Listener
 		var memory, buf []byte
-		var invite lockoffload.Invite
+		var layout lockoffload.Layout
+		var key []byte
 		var serve func(context.Context, *verbs.Link) error
 		var next func([]byte) []byte
 		var pd *verbs.PD
 		var qp *verbs.QP
 		var cq *verbs.CQ
 		var region verbs.Region
+		var wcs []verbs.WC
 		var slot int
 		var address dc.Address
 		var accessKey uint64`,
@@ -36,7 +38,7 @@ var given = map[string]string{
 
 var packages = map[string]string{
 	"context": "context", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
-	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "lab": module + "ci/lab",
+	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "pacer": module + "pacer", "lab": module + "ci/lab",
 }
 
 const module = "github.com/goverbs/goverbs/"

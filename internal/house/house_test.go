@@ -30,11 +30,17 @@ var below = map[string][]string{
 	"verbs/rdmacm":       {"verbs", "verbs/netpath", "cgo", "internal"},
 	"verbs/stream":       {"verbs", "verbs/rdmacm", "internal"},
 	"verbs/internal/rig": {"verbs", "verbs/rdmacm", "ci", "internal"}, // for tests alone
-	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"srd":                {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"lockoffload":        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"pacer":              {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":              {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
+	"dc":                 {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "dc/internal/wire", "dc/internal/session", "dc/internal/dci"},
+	"dc/internal/wire":   {},
+	// The machines: neither knows the other, nor verbs.
+	"dc/internal/session": {"dc/internal/wire", "internal"},
+	"dc/internal/dci":     {"internal"},
+	"srd":                 {"srd/internal/wire", "srd/internal/engine", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"srd/internal/wire":   {},
+	"srd/internal/engine": {"srd/internal/wire", "internal"},
+	"lockoffload":         {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"pacer":               {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cache":               {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal"},
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
@@ -163,6 +169,20 @@ func TestWrongImports(t *testing.T) {
 		"cmd/x/a.go":               "C",
 		"cache/server/server.go":   module + "ci/lab",
 		"srd/internal/engine/a.go": "net",
+		"srd/internal/engine/b.go": module + "srd",
+		"srd/internal/engine/c.go": module + "verbs/netpath",
+		"srd/internal/wire/a.go":   module + "srd/internal/engine",
+		"srd/internal/wire/b.go":   module + "internal/turn",
+		"srd/internal/wire/c.go":   "sync",
+		"srd/a.go":                 module + "dc",
+
+		"dc/internal/session/a.go":      module + "verbs",
+		"dc/internal/session/b.go":      "context",
+		"dc/internal/session/c.go":      module + "dc/internal/dci",
+		"dc/internal/session/a_test.go": module + "dc",
+		"dc/internal/dci/a.go":          module + "dc/internal/wire",
+		"dc/internal/wire/a.go":         module + "dc/internal/session",
+		"lockoffload/b.go":              module + "dc/internal/wire",
 
 		"verbs/netpath/a.go":       module + "verbs",
 		"verbs/netpath/a_test.go":  module + "verbs",
@@ -181,11 +201,14 @@ func TestWrongImports(t *testing.T) {
 		require.NotEmpty(t, wrong(path, name), "%s imports %s", path, name)
 	}
 	for path, name := range map[string]string{
-		"verbs/view.go":          "unsafe",
-		"verbs/a_test.go":        module + "ci/lab",
-		"dc/a.go":                module + "verbs",
-		"cache/server/server.go": module + "lockoffload",
-		"cmd/x/a.go":             module + "dc",
+		"verbs/view.go":            "unsafe",
+		"verbs/a_test.go":          module + "ci/lab",
+		"dc/a.go":                  module + "verbs",
+		"srd/a.go":                 module + "srd/internal/engine",
+		"srd/b.go":                 module + "srd/internal/wire",
+		"srd/internal/engine/a.go": module + "srd/internal/wire",
+		"cache/server/server.go":   module + "lockoffload",
+		"cmd/x/a.go":               module + "dc",
 
 		"verbs/a.go":              module + "verbs/netpath",
 		"verbs/netpath/a.go":      module + "internal/nldev",
