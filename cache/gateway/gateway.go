@@ -26,8 +26,8 @@ type Store interface {
 	// Do carries out a request. The reply's value is the caller's to read until it calls
 	// release, if that is not nil. An error says that the outcome is not known.
 	Do(ctx context.Context, q *Request) (a Reply, release func(), err error)
-	// Stats are lines of the stats command: names and values.
-	Stats() [][2]string
+	// StatLines are lines of the stats command: names and values.
+	StatLines() [][2]string
 }
 
 // Config is what a gateway is made of.

@@ -43,7 +43,7 @@ func (l *local) Do(_ context.Context, q *Request) (Reply, func(), error) {
 	return a, nil, nil
 }
 
-func (l *local) Stats() [][2]string { return [][2]string{{"curr_items", "0"}} }
+func (l *local) StatLines() [][2]string { return [][2]string{{"curr_items", "0"}} }
 
 func newServer(t testing.TB, cfg Config) (*Server, string) {
 	if cfg.Store == nil {

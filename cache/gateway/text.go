@@ -284,7 +284,7 @@ func (c *conn) tellStats(t []string) error {
 		{"auth_cmds", u64(n.auths.Load())}, {"auth_errors", u64(n.authErrors.Load())},
 		{"binary_refused", u64(n.binary.Load())},
 	}
-	for _, l := range append(lines, c.s.cfg.Store.Stats()...) {
+	for _, l := range append(lines, c.s.cfg.Store.StatLines()...) {
 		c.w.WriteString("STAT " + l[0] + " " + l[1] + "\r\n")
 	}
 	return c.say("END")

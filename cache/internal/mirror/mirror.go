@@ -214,17 +214,23 @@ const (
 // Judge looks at the bytes of a READ of e's place, which began at the local time now.
 func (m *Mirror) Judge(src []byte, e *wire.Entry, key []byte, now int64) (wire.Record, Verdict) {
 	r, err := wire.Validate(src, e, key)
+	return r, m.Weigh(&r, err, e, now)
+}
+
+// Weigh is Judge for who has validated the bytes already, which takes long when there are
+// many and needs no mirror.
+func (m *Mirror) Weigh(r *wire.Record, err error, e *wire.Entry, now int64) Verdict {
 	switch {
 	case err == wire.OtherKey && r.Version == e.Version:
 		m.Refused.Note(err)
-		return r, Next
+		return Next
 	case err != nil:
 		m.Refused.Note(err)
 		m.Forget(e)
-		return r, Ask
+		return Ask
 	case r.Expiry != 0 && r.Expired(m.times.latest(now)):
-		return r, Ask
+		return Ask
 	}
 	m.sample.hit(e)
-	return r, Hit
+	return Hit
 }

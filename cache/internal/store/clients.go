@@ -26,6 +26,7 @@ type client struct {
 	quiet  uint64 // see [wire.Horizon]
 	mark   uint64 // a delta that it has to pass
 	marked uint64 // when the mark was set
+	late   bool   // it was named by Late
 }
 
 // Attach admits a client, which may READ from now on.
@@ -61,21 +62,35 @@ func (s *Store) Heard(id uint64, h wire.Horizon) error {
 	return nil
 }
 
-// Late appends the clients that have to be cut off: their READs must not be answered any
-// more. Then they are to be detached.
+// Late appends the clients that have to be cut off, each once: their READs must not be
+// answered any more. Then they are to be detached.
 func (s *Store) Late(now uint64, ids []uint64) []uint64 {
 	s.advance(now)
 	for id, c := range s.clients.all {
 		switch {
+		case c.late:
 		case c.quiet >= c.mark:
 			c.mark, c.marked = s.log.last, s.now
 		case s.now-c.marked >= s.clients.lease/2:
+			c.late = true
 			s.stats.Cut++
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
+
+// Pardon gives all clients their time anew: the server was not there to hear them. That
+// keeps slots in quarantine for longer, and frees none early.
+func (s *Store) Pardon(now uint64) {
+	s.advance(now)
+	for _, c := range s.clients.all {
+		c.marked = s.now
+	}
+}
+
+// Seq is the number of the last delta.
+func (s *Store) Seq() uint64 { return s.log.last }
 
 // horizon is the last delta that all clients have left behind.
 func (s *Store) horizon() uint64 {
