@@ -72,6 +72,10 @@ func TestWritersReadersEvictors(t *testing.T) {
 	keys := make([]tortured, torturedKeys)
 	var reads, missed, changes atomic.Uint64
 	end := time.Now().Add(length)
+	// Slow machines take longer until there is something to see.
+	running := func() bool {
+		return ctx.Err() == nil && (time.Now().Before(end) || reads.Load() < 200 || changes.Load() < 50 || s.Stats().Evicted < 100)
+	}
 	var wg sync.WaitGroup
 	bad := func(format string, args ...any) { t.Errorf(format, args...); cancel() }
 	var all []*cache.Client
@@ -82,7 +86,7 @@ func TestWritersReadersEvictors(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
 			wg.Go(func() { // reads
 				dst, scratch := make([]byte, 4096), []byte(nil)
-				for time.Now().Before(end) && ctx.Err() == nil {
+				for running() {
 					k := uint64(rng.IntN(torturedKeys))
 					floor := keys[k].floor.Load()
 					it, err := c.GetInto(ctx, key(int(k)), dst)
@@ -103,7 +107,7 @@ func TestWritersReadersEvictors(t *testing.T) {
 		}
 		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
 		wg.Go(func() { // writes its own keys
-			for time.Now().Before(end) && ctx.Err() == nil {
+			for running() {
 				k := uint64(rng.IntN(torturedKeys/3)*3 + i)
 				w := &keys[k]
 				w.version++
@@ -128,9 +132,9 @@ func TestWritersReadersEvictors(t *testing.T) {
 	}
 	wg.Go(func() { // fills the memory from the server's own process
 		rng := rand.New(rand.NewPCG(seed, 1000))
-		for time.Now().Before(end) && ctx.Err() == nil {
-			for range 20 {
-				q := wire.Request{Op: wire.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(3000), 10), Value: make([]byte, rng.IntN(3000))}
+		for running() {
+			for range 5 {
+				q := wire.Request{Op: wire.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(1000), 10), Value: make([]byte, rng.IntN(1<<rng.IntN(15)))}
 				if _, _, err := s.Do(ctx, &q); err != nil {
 					bad("load: %v", err)
 					return
@@ -148,7 +152,6 @@ func TestWritersReadersEvictors(t *testing.T) {
 	st := s.Stats()
 	t.Logf("%d values read, %d by READs alone, %d READs refused, %d misses, %d changes, %d evictions, %d sessions, %d refused for memory, %d cut off",
 		reads.Load(), hits, refused, missed.Load(), changes.Load(), st.Evicted, sessions, st.NoMemory, st.Cut)
+	require.NoError(t, ctx.Err())
 	require.NotZero(t, hits)
-	require.NotZero(t, st.Evicted)
-	require.NotZero(t, changes.Load())
 }
