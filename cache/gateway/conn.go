@@ -63,6 +63,9 @@ func (c *conn) serve() {
 func (c *conn) alive() {
 	if c.s.cfg.Idle > 0 {
 		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.Idle))
+		if c.s.draining.Load() {
+			_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+		}
 	}
 }
 

@@ -54,7 +54,10 @@ type Server struct {
 	open    map[net.Conn]bool
 	heard   map[net.Listener]bool
 	serving sync.WaitGroup
-	stats   counters
+
+	draining atomic.Bool // nothing more is waited for
+
+	stats counters
 }
 
 type counters struct {
@@ -135,6 +138,33 @@ func (s *Server) admit(nc net.Conn) {
 		delete(s.open, nc)
 		s.mu.Unlock()
 	})
+}
+
+// Shutdown takes no more connections, carries out the commands that have arrived whole,
+// and closes; at the latest when ctx ends, which is its error then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.draining.Store(true)
+	for l := range s.heard {
+		_ = l.Close()
+	}
+	for nc := range s.open { // who waits for a command waits no more
+		_ = nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return errors.Join(err, s.Close())
 }
 
 // Close ends listeners and connections and waits for them.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,4 +119,62 @@ func FuzzConnection(f *testing.F) {
 		go func() { _, _ = ours.Write(b); _ = ours.Close() }()
 		<-done
 	})
+}
+
+// Who has sent a whole command before the end gets its answer; who has not is let go.
+func TestShutdown(t *testing.T) {
+	l := newLocal(t)
+	slow := &slowStore{local: l, begun: make(chan struct{}, 1), proceed: make(chan struct{})}
+	s, addr := newServer(t, Config{Store: slow, Idle: time.Minute})
+	busy, idle, half := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
+	require.Equal(t, "END\r\n", idle.ask("get a\r\n"))
+	_, err := half.nc.Write([]byte("set a 0 0 10\r\nhal"))
+	require.NoError(t, err)
+	slow.slow.Store(true)
+	answer := make(chan string, 1)
+	go func() { answer <- busy.rest("set b 0 0 1\r\nx\r\nget b\r\n") }()
+	<-slow.begun
+	shut := make(chan error, 1)
+	go func() { shut <- s.Shutdown(t.Context()) }()
+	require.Empty(t, idle.rest(""))
+	require.Empty(t, half.rest(""))
+	slow.slow.Store(false)
+	close(slow.proceed)
+	require.NoError(t, <-shut)
+	require.Contains(t, <-answer, "STORED\r\n")
+	_, err = net.Dial("tcp", addr)
+	require.Error(t, err)
+}
+
+// A command that does not end is not waited for longer than the context.
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	slow := &slowStore{local: newLocal(t), begun: make(chan struct{}, 1), proceed: make(chan struct{})}
+	slow.slow.Store(true)
+	s, addr := newServer(t, Config{Store: slow})
+	p := dial(t, "tcp", addr)
+	_, err := p.nc.Write([]byte("get a\r\n"))
+	require.NoError(t, err)
+	<-slow.begun
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)
+}
+
+// slowStore waits, if it is told to, until it may go or the gateway closes.
+type slowStore struct {
+	*local
+	slow           atomic.Bool
+	begun, proceed chan struct{}
+}
+
+func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, func(), error) {
+	if s.slow.Load() {
+		s.begun <- struct{}{}
+		select {
+		case <-s.proceed:
+		case <-ctx.Done():
+			return Reply{}, nil, ctx.Err()
+		}
+	}
+	return s.local.Do(ctx, q)
 }
