@@ -33,7 +33,7 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./ci/lab ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./cache/... ./ci/lab ./cmd/...
 	GOOS=windows $(GO) vet ./cgo ./verbs/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
 
@@ -42,7 +42,7 @@ SHORT ?= -short
 
 unit: setup
 	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/... ./pacer/...
+	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./srd/... ./lockoffload/... ./pacer/... ./cache
 
 # Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
@@ -50,9 +50,9 @@ headers: setup
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./pacer ./ci/lab ./cmd/rdmactl
+DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./pacer ./cache ./ci/lab ./cmd/rdmactl
 # What the kernel makes no difference to runs on the newer one.
-ONCE_TESTS := ./cmd/rdmabench
+ONCE_TESTS := ./cmd/rdmabench ./cmd/rdmacached
 EXAMPLES := ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
