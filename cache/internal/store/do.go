@@ -123,7 +123,11 @@ func (c *call) get() wire.Status {
 		}
 		r := wire.Record{CAS: c.nextCAS(), Expiry: s.expiry(c.q.Vivify), Attrs: wire.AttrWon | c.binary()}
 		c.a.Bits = wire.ReplyWon | wire.ReplyCreated
-		return c.store(r)
+		status := c.store(r)
+		if status == wire.OK && !c.wants(wire.WantNoBump) {
+			s.items[c.id].fetched = true // as memcached has it: its client has seen it
+		}
+		return status
 	}
 	s.stats.Hits++
 	r, it := &c.old, &s.items[c.id]

@@ -152,6 +152,8 @@ func TestStoreLease(t *testing.T) {
 		now++
 	}
 	require.LessOrEqual(t, now-freed, uint64(100))
+	require.Empty(t, s.Late(now+1, nil), "it is named once")
+	require.Equal(t, uint64(1), s.Stats().Cut)
 	s.Detach(1)
 	require.Zero(t, s.Stats().Arena.Limbo)
 
@@ -163,6 +165,34 @@ func TestStoreLease(t *testing.T) {
 	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 6, Quiet: s.log.last}))
 	require.Error(t, s.Heard(3, ok))
 	require.Empty(t, s.Late(now+1000, nil), "who is up to date is never late")
+}
+
+// A server that was stopped does not blame its clients, and frees nothing for it.
+func TestStorePardons(t *testing.T) {
+	s := newStore(t, 4, Config{Lease: 100})
+	s.Attach(1, 0)
+	do(s, 0, set("k", "v"))
+	do(s, 1, set("k", "w"))
+	require.Empty(t, s.Late(10, nil))
+	s.Pardon(5000)
+	require.Empty(t, s.Late(5040, nil))
+	require.NotZero(t, s.Stats().Arena.Limbo)
+	require.NotEmpty(t, s.Late(5050, nil))
+	require.NotZero(t, s.Stats().Arena.Limbo, "until it is detached")
+}
+
+// Who makes a record by asking for it has seen it, unless it leaves no trace.
+func TestStoreVivifies(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for _, trace := range []uint32{0, wire.WantNoBump} {
+		q := get("k")
+		q.Want = wire.WantVivify | trace
+		a := do(s, 0, q)
+		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, uint16(wire.ReplyWon|wire.ReplyCreated), a.Bits)
+		require.Equal(t, trace == 0, do(s, 1, get("k")).Bits&wire.ReplyFetched != 0)
+		do(s, 2, wire.Request{Op: wire.OpDelete, Key: []byte("k")})
+	}
 }
 
 func TestStoreFlushes(t *testing.T) {

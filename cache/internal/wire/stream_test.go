@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 // pieces gives a stream all bytes, and answers the messages that come out.
 func pieces(s *Stream, all []byte, size func() int) (out [][]byte, err error) {
+	most := len(all) / HeaderSize
 	for len(all) > 0 {
 		n := min(size(), len(all))
 		copy(s.Room(n), all[:n])
@@ -24,6 +26,9 @@ func pieces(s *Stream, all []byte, size func() int) (out [][]byte, err error) {
 			}
 			if m == nil {
 				break
+			}
+			if len(out) == most {
+				return out, errors.New("more messages than there are")
 			}
 			out = append(out, bytes.Clone(m))
 		}
