@@ -196,7 +196,8 @@ func (w writer) step() step {
 				if len(k) > wire.MaxKey { // the value would be a line too long, which ends the connection
 					k = "a"
 				}
-				return step{text: fmt.Sprintf(w.of("set %s 0 0 %d\r\n%s\r\n", "ms %s %d\r\n%s\r\n"), k, len(v), v)}
+				// What append makes of it may be too large for one of the two alone.
+				return step{text: fmt.Sprintf(w.of("set %s 0 0 %d\r\n%s\r\n", "ms %s %d\r\n%s\r\n")+"delete %[1]s\r\n", k, len(v), v)}
 			}
 			return step{text: "flush_all" + w.of("", " 0", " noreply", " x", " 0 noreply", " -1", " 0 0 0") + "\r\n"}
 		default:
