@@ -75,7 +75,7 @@ func (r *raw) record(e *wire.Entry, key []byte) (wire.Record, error) {
 // A client that does not say that it is done with what was freed is cut off within the
 // lease: then its READs are not answered, and what was freed is used again.
 func TestLateClientIsCutOff(t *testing.T) {
-	const lease = time.Second
+	const lease = 400 * time.Millisecond
 	s := serve(t, server.Config{Lease: lease})
 	r := connect(t, s, 64)
 	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
@@ -115,7 +115,7 @@ func TestGapMeansANewSnapshot(t *testing.T) {
 	}
 	m := mirror.New(mirror.Config{})
 	maps := 0
-	for ctx := within(t); maps < 2 || !m.Whole() || m.Len() < 500; {
+	for ctx := within(t); maps < 2 || !m.Whole() || m.Len() != s.Stats().Items; {
 		b, err := r.conn.Next(ctx)
 		require.NoError(t, err, "%d maps, %d entries", maps, m.Len())
 		h, err := wire.ReadHeader(b)
@@ -136,7 +136,7 @@ func TestGapMeansANewSnapshot(t *testing.T) {
 			require.NoError(t, m.Deltas(&d))
 		}
 	}
-	require.Equal(t, 500, m.Len())
+	require.InDelta(t, 500, m.Len(), 3, "now and then the buckets of a key are full")
 }
 
 // Whatever a client sends or asks of the device, the server ends that client alone, and

@@ -53,7 +53,7 @@ const torturedKeys = 40
 // is torn, and none is older than what was acknowledged before its READ began.
 // GOVERBS_CACHE_SECONDS is how long it takes (the long version: a minute).
 func TestWritersReadersEvictors(t *testing.T) {
-	length := 3 * time.Second
+	length := 2 * time.Second
 	if !testing.Short() {
 		length = time.Minute
 	}

@@ -70,8 +70,13 @@ func (c *conn) get(t []string, how retrieval) error {
 		q.Want, q.Expiry, keys = wire.WantTouch, until(exp), t[2:]
 		c.s.stats.touch.Add(uint64(len(keys)))
 	}
-	for _, k := range keys {
+	for i, k := range keys {
 		if len(k) > wire.MaxKey {
+			for _, k := range keys[:i] { // they are read all the same, and leave their trace
+				q.Key = []byte(k)
+				_, release := c.do(&q)
+				release()
+			}
 			return c.say(badFormat)
 		}
 	}

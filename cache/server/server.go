@@ -158,7 +158,8 @@ func (s *Server) furnish() error {
 		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
 		// Clients do not READ buckets yet: the table lies in memory of the program's.
 		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1<<16 - 1 }, FreeTable: func([]byte) {},
-		Log: s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
+		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
+		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
 	})
 	return err
 }
