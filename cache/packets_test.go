@@ -81,7 +81,7 @@ func (p *packets) add(b []byte, server [4]byte) {
 // take answers what was seen since the last time, when nothing has come for a while.
 func (p *packets) take() map[[2]byte]int {
 	for before := -1; ; {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		p.mu.Lock()
 		if len(p.seen) == before {
 			break // with the mutex

@@ -61,7 +61,7 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 	whole(t, c, 20)
 	epoch := c.Stats().Epoch
 	p.kill()
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	_, err := c.Get(short, key(1))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "there is no server")
