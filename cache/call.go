@@ -21,6 +21,17 @@ type call struct {
 func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	c := &call{done: make(chan error, 1)}
 	s.mu.Lock()
+	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-s.over:
+		case <-ctx.Done():
+			return wire.Reply{}, ctx.Err()
+		}
+		s.mu.Lock()
+	}
 	if s.ended.Load() {
 		s.mu.Unlock()
 		return wire.Reply{}, errNotSent

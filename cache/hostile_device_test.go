@@ -29,11 +29,11 @@ type raw struct {
 	mr    *verbs.MR
 }
 
-// connect makes a client that holds depth messages.
-func connect(t *testing.T, s *server.Server, depth int) *raw {
+// connect makes a client that holds so many frames.
+func connect(t *testing.T, s *server.Server, frames int) *raw {
 	t.Helper()
 	r := &raw{t: t}
-	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, depth)
+	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error
@@ -44,11 +44,11 @@ func connect(t *testing.T, s *server.Server, depth int) *raw {
 	r.link, err = verbs.DialLink(within(t), s.Addr().String(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.reads.Close()); require.NoError(t, r.link.Close()) })
-	_, err = link.Join(r.link, r.reads, verbs.ConnectConfig{})
+	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{})
 	require.NoError(t, err)
 	r.read, err = r.reads.Requester()
 	require.NoError(t, err)
-	r.conn, err = link.NewMessages(r.link, 0)
+	r.conn, err = link.NewMessages(r.link, hello, 0)
 	require.NoError(t, err)
 	r.mr, err = r.link.AllocMR(4096, verbs.MRConfig{})
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestLateClientIsCutOff(t *testing.T) {
 // A client that is further behind than the log reaches gets the map again.
 func TestGapMeansANewSnapshot(t *testing.T) {
 	s := serve(t, server.Config{Lease: quiet, Log: 64})
-	r := connect(t, s, 1) // holds one message, and takes none for now
+	r := connect(t, s, 1) // holds one frame, and takes none for now
 	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
 	const n = 600
 	for i := range n {

@@ -6,10 +6,12 @@ import (
 	"context"
 	"net/netip"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
@@ -24,6 +26,18 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("value")}, 0))
 	whole(t, c, 1)
 	p.signal(syscall.SIGSTOP)
+	// Calls wait, also many more than the server has room for.
+	hasty, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	var calls sync.WaitGroup
+	for range 50 {
+		calls.Go(func() {
+			err := c.Set(hasty, key(2), cache.Item{Value: make([]byte, 3000)}, 0)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, cache.ErrUnknown)
+		})
+	}
+	calls.Wait()
 	before, dst := c.Stats(), make([]byte, 100)
 	// Longer than the server's lease, of a second.
 	for begin := time.Now(); time.Since(begin) < 1200*time.Millisecond; {
@@ -35,11 +49,11 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	require.Greater(t, st.Hits-before.Hits, uint64(20))
 	require.Equal(t, st.Hits-before.Hits, st.Reads-before.Reads)
 	require.Equal(t, before.Calls, st.Calls)
-	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	_, err := c.Get(short, key(2))
+	short, cancel2 := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel2()
+	_, err := c.Get(short, key(3))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody says that there is none")
-	err = c.Set(short, key(2), cache.Item{}, 0)
+	err = c.Set(short, key(3), cache.Item{}, 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	p.signal(syscall.SIGCONT)
@@ -47,6 +61,9 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	it, err := c.Get(ctx, key(1))
 	require.NoError(t, err)
 	require.Equal(t, "another", string(it.Value))
+	it, err = c.Get(ctx, key(2))
+	require.NoError(t, err)
+	require.Len(t, it.Value, 3000, "what was on its way was carried out")
 	require.Equal(t, uint64(1), c.Stats().Sessions, "the connection outlived it")
 }
 

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -42,6 +43,9 @@ func serve(t testing.TB, cfg server.Config) *server.Server {
 	ends := lab.Require(t, 2)
 	if cfg.Memory == 0 {
 		cfg.Memory = 4 << 20 // registering more takes emulated machines long
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) // of tests that fail
 	}
 	s, err := server.Listen(context.Background(), netip.AddrPortFrom(ends[1].Addr, 0).String(), cfg)
 	require.NoError(t, err)

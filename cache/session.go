@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	receives  = 64                   // messages of the server that may wait: 256 KiB
+	receives  = 64                   // frames of the server that may wait: 256 KiB
+	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
 	tellEvery = 5 * time.Millisecond // horizons, while there are changes
 )
 
@@ -43,9 +44,10 @@ type session struct {
 	idle    chan struct{} // closed when there are none any more, after the end
 	free    [classes]*buffer
 	calls   map[uint64]*call
-	last    uint64 // call
-	out     []byte // messages to send
-	tell    bool   // the server is to hear how far this client is
+	last    uint64        // call
+	out     []byte        // messages to send
+	room    chan struct{} // closed when they have been taken
+	tell    bool          // the server is to hear how far this client is
 	wake    chan struct{}
 }
 
@@ -54,7 +56,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	s := &session{
 		c: c, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
-		calls: map[uint64]*call{}, wake: make(chan struct{}, 1),
+		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
 	err := s.dial(ctx)
@@ -87,14 +89,15 @@ func (s *session) dial(ctx context.Context) error {
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
 		return err
 	}
-	if _, err = link.Join(s.link, s.reads, s.c.cfg.Connect); err != nil {
+	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect)
+	if err != nil {
 		return err
 	}
 	s.regions = s.link.Regions()
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}
-	if s.conn, err = link.NewMessages(s.link, 0); err != nil {
+	if s.conn, err = link.NewMessages(s.link, hello, 0); err != nil {
 		return err
 	}
 	s.running.Go(func() { s.end(s.receive()) })
@@ -240,7 +243,10 @@ func (s *session) send() error {
 	var report wire.Report
 	for {
 		s.mu.Lock()
-		out, s.out = s.out, out[:0]
+		if out, s.out = s.out, out[:0]; len(out) > maxOut {
+			close(s.room)
+			s.room = make(chan struct{})
+		}
 		if s.tell {
 			s.tell = false
 			h := s.m.Horizon()

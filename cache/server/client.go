@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	receives   = 8       // SENDs of a client that may wait: 32 KiB
+	receives   = 8       // frames of a client that may wait: 32 KiB
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
 	chunk      = 1024    // entries of a snapshot at a time
 )
@@ -80,10 +80,6 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	s.mu.Lock()
 	reads := s.joining[l]
 	s.mu.Unlock()
-	m, err := link.NewMessages(l, s.maxRequest())
-	if err != nil {
-		return err
-	}
 	id, c := s.attach(cut)
 	if c == nil {
 		return ErrClosed
@@ -92,7 +88,12 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 		err = errors.Join(err, l.Close())
 		s.detach(id)
 	}()
-	if _, err := link.Join(l, reads, s.cfg.Connect); err != nil {
+	hello, err := link.Join(l, reads, s.cfg.Connect)
+	if err != nil {
+		return err
+	}
+	m, err := link.NewMessages(l, hello, s.maxRequest())
+	if err != nil {
 		return err
 	}
 	wrote := make(chan error, 1)

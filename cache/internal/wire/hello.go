@@ -6,12 +6,13 @@ import "encoding/binary"
 // the READs, as its package encodes it, beside the one that carries the messages.
 type Hello struct {
 	Epoch    uint32 // of the server; 0 from a client
+	Frames   uint32 // SENDs that may be on their way to it before it takes them
 	Endpoint []byte
 }
 
 const (
 	helloMagic  = 0xca4e0001 // the last digits are the version
-	helloFixed  = 12
+	helloFixed  = 16
 	maxEndpoint = 1024
 )
 
@@ -20,6 +21,7 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	le := binary.LittleEndian
 	dst = le.AppendUint32(dst, helloMagic)
 	dst = le.AppendUint32(dst, h.Epoch)
+	dst = le.AppendUint32(dst, h.Frames)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
 	return append(dst, h.Endpoint...)
 }
@@ -30,12 +32,12 @@ func ReadHello(src []byte) (Hello, error) {
 	if len(src) < helloFixed {
 		return Hello{}, Short
 	}
-	n := le.Uint32(src[8:])
+	n := le.Uint32(src[12:])
 	if le.Uint32(src) != helloMagic || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
 		return Hello{}, Short
 	}
-	return Hello{le.Uint32(src[4:]), src[helloFixed:]}, nil
+	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), src[helloFixed:]}, nil
 }

@@ -83,7 +83,7 @@ func FuzzStream(f *testing.F) {
 }
 
 func TestHello(t *testing.T) {
-	h := Hello{7, []byte("endpoint")}
+	h := Hello{7, 8, []byte("endpoint")}
 	b := AppendHello(nil, &h)
 	got, err := ReadHello(b)
 	require.NoError(t, err)
@@ -97,12 +97,12 @@ func TestHello(t *testing.T) {
 	b[0] ^= 1
 	_, err = ReadHello(b)
 	require.ErrorIs(t, err, Malformed, "another version")
-	_, err = ReadHello(AppendHello(nil, &Hello{0, make([]byte, maxEndpoint+1)}))
+	_, err = ReadHello(AppendHello(nil, &Hello{0, 0, make([]byte, maxEndpoint+1)}))
 	require.ErrorIs(t, err, Malformed)
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(AppendHello(nil, &Hello{7, []byte("endpoint")}))
+	f.Add(AppendHello(nil, &Hello{7, 8, []byte("endpoint")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := ReadHello(b); err == nil {
 			require.Equal(t, b, AppendHello(nil, &h))
