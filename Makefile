@@ -15,7 +15,7 @@ LAB     := build/rxelab
 DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
 
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
-	ca-certificates $(if $(DEVICE),,qemu-system-x86 xz-utils)
+	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
 .PHONY: all setup lint unit headers device test mutate torture demo bench lab clean
 
@@ -33,7 +33,7 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./ci/lab ./cmd/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./cache/... ./ci/lab ./cmd/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
 
 # lint has vetted everything; each way of building would be vetted again.
@@ -44,7 +44,7 @@ SHORT ?= -short
 
 unit: setup
 	$(TEST) -race $(SHORT) ./...
-	CGO_ENABLED=0 $(TEST) $(SHORT) ./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer
+	CGO_ENABLED=0 $(TEST) $(SHORT) ./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer ./cache
 
 # Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
@@ -54,7 +54,7 @@ headers: setup
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
 DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./ci/lab ./cmd/rdmactl
 # What the kernel makes no difference to runs on the newer one.
-ONCE_TESTS := ./pacer ./cmd/rdmabench
+ONCE_TESTS := ./pacer ./cache ./cmd/rdmabench ./cmd/rdmacached
 EXAMPLES := ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 

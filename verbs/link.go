@@ -154,7 +154,20 @@ func (l *Link) Requester() (*Requester, error) {
 // link.
 func (l *Link) Receiver() *Receiver { return l.receiver }
 
-// own has something close with the link. What comes after Close is closed at once.
+// Own has something of the program's close with the link, before all that was made for
+// it earlier: what [LinkConfig.Setup] makes is freed so, whatever becomes of the link.
+// What comes after Close is closed at once, and the answer is [ErrClosed].
+func (l *Link) Own(c io.Closer) error {
+	if c == nil {
+		c = nothing{}
+	}
+	return l.own(c)
+}
+
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
 func (l *Link) own(c io.Closer) error {
 	l.mu.Lock()
 	if !l.closed {

@@ -88,6 +88,24 @@ var acts = []act{
 		want: []string{"hca_id:\trxe0", "this is host 0", "this is host 1", "from a shell of wire", "ok  \tother"},
 	},
 	{
+		name: "cache",
+		commands: []string{
+			"go build -o build/rdmacached ./cmd/rdmacached",
+			"build/rdmacached -config rdmacached.json",
+		},
+		// The configuration is the document's.
+		script: `go build -o build/rdmacached ./cmd/rdmacached
+			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' README.md | sed 1d | sed '$d' > $tmp/rdmacached.json
+			$rxelab -- bash -e -c '
+				build/rdmacached -config '$tmp'/rdmacached.json &
+				until exec 3<>/dev/tcp/10.77.0.2/11211; do sleep 0.1; done
+				printf "set colour 0 0 4\r\nblue\r\nget colour\r\nquit\r\n" >&3
+				cat <&3
+				kill %1
+				wait'`,
+		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND"},
+	},
+	{
 		name: "hardware",
 		commands: []string{
 			"go build -o build/rdmactl ./cmd/rdmactl",

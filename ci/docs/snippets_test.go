@@ -37,8 +37,8 @@ var given = map[string]string{
 }
 
 var packages = map[string]string{
-	"context": "context", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
-	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "pacer": module + "pacer", "lab": module + "ci/lab",
+	"context": "context", "errors": "errors", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
+	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "pacer": module + "pacer", "cache": module + "cache", "lab": module + "ci/lab",
 }
 
 const module = "github.com/goverbs/goverbs/"
