@@ -138,7 +138,7 @@ func (w writer) flags(from string, most int) string {
 		case "M":
 			f += w.of("S", "E", "A", "P", "R", "I", "D", "+", "-", "z", "", "SS")
 		case "C":
-			f += w.of("CAS", "CAS", "1", "0", "x", "99999999")
+			f += w.of("CAS", "CAS", "0", "x", "99999999") // 1 may be a value's own, at either
 		}
 		out = append(out, f)
 	}
