@@ -95,7 +95,7 @@ var acts = []act{
 		},
 		// The configuration is the document's.
 		script: `go build -o build/rdmacached ./cmd/rdmacached
-			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' README.md | sed 1d | sed '$d' > $tmp/rdmacached.json
+			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cache.md | sed 1d | sed '$d' > $tmp/rdmacached.json
 			$rxelab -- bash -e -c '
 				build/rdmacached -config '$tmp'/rdmacached.json &
 				until exec 3<>/dev/tcp/10.77.0.2/11211; do sleep 0.1; done

@@ -31,6 +31,8 @@ var given = map[string]string{
 		var slot int
 		var address dc.Address
 		var accessKey uint64`,
+	"docs/cache.md": `
+		var ctx context.Context`,
 	"ci/README.md": `
 		var t *testing.T
 		var ctx context.Context`,
