@@ -25,9 +25,14 @@ type job struct {
 	warm    warm
 }
 
-// start gives a machine its memory. The call that starts it must run it.
+// start gives a machine its memory. The call that starts it must run it. The call may
+// have waited since it looked whether the client is open.
 func (c *Client) start(m machine, slot int) (*job, error) {
 	c.mu.Lock()
+	if c.freed {
+		c.mu.Unlock()
+		return nil, ErrClosed
+	}
 	j := c.idle()
 	c.busy++
 	c.mu.Unlock()
