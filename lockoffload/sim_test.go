@@ -495,7 +495,7 @@ func (s *sim) longAfter() {
 func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
-	s.tickets = ticketWatch{l: &s.l, region: s.mem, lease: 1 << 20, drawn: map[int][]drawn{}}
+	s.tickets = ticketWatch{l: &s.l, region: s.mem, lease: 1 << 20, drawn: map[int][]drawn{}, told: map[int]uint32{}}
 	s.l.format(s.mem)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {

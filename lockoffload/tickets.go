@@ -16,12 +16,25 @@ type ticketWatch struct {
 	region []byte
 	lease  time.Duration
 	drawn  map[int][]drawn // by slot, of queues that are to be looked at
+	told   map[int]uint32  // by slot, the ticket behind the last one that was counted as skipped
 }
 
 // drawn says that the tickets before one had been drawn at a time.
 type drawn struct {
 	before uint32
 	at     time.Time
+}
+
+// count answers how many tickets were skipped by marks that were made. One is marked
+// again when a client has taken the mark off, and has not passed the ticket on yet.
+func (t *ticketWatch) count(m *marker) (n int) {
+	for _, ticket := range m.marked {
+		if told, ok := t.told[m.slot]; !ok || int32(ticket-told) >= 0 {
+			t.told[m.slot] = ticket + 1
+			n++
+		}
+	}
+	return n
 }
 
 // note remembers how far tickets were drawn.
@@ -116,7 +129,7 @@ type marker struct {
 	slot   int
 	marks  []mark
 	posted bool
-	marked int
+	marked []uint32 // tickets
 }
 
 type mark struct {
@@ -128,7 +141,7 @@ func (m *marker) step() (verdict, error) {
 	if m.posted {
 		for i := range m.marks {
 			if m.result(i) == m.marks[i].seen {
-				m.marked++
+				m.marked = append(m.marked, m.marks[i].ticket)
 			}
 		}
 		return done, nil

@@ -24,7 +24,7 @@ func (s *Server) watch(ctx context.Context) {
 	defer close(s.gone)
 	tick := time.NewTicker(max(s.cfg.Lease/watchesPerLease, time.Millisecond))
 	defer tick.Stop()
-	tickets := ticketWatch{l: &s.l, region: s.cfg.Region.mr.Bytes(), lease: s.cfg.Lease, drawn: map[int][]drawn{}}
+	tickets := ticketWatch{l: &s.l, region: s.cfg.Region.mr.Bytes(), lease: s.cfg.Lease, drawn: map[int][]drawn{}, told: map[int]uint32{}}
 	for round := 0; ; round++ {
 		select {
 		case <-tick.C:
@@ -123,7 +123,7 @@ func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
 		}
 		if m, ok := m.(*marker); ok {
 			s.mu.Lock()
-			s.counts.Skipped += uint64(m.marked)
+			s.counts.Skipped += uint64(watch.count(m))
 			s.mu.Unlock()
 		}
 	}
