@@ -78,7 +78,11 @@ func (p *peer) do(s step) string {
 		if _, err := fmt.Sscanf(p.ask("gets "+s.key+"\r\n"), "VALUE "+s.key+" %d %d %d", &flags, &n, &cas); err != nil {
 			cas = 1
 		}
-		text = strings.ReplaceAll(text, "CAS", fmt.Sprint(max(cas+s.shift, 1)))
+		sent := cas + s.shift
+		if sent < 1 { // 0 asks for no comparison, and 1 may be the value's own
+			sent = cas + 1
+		}
+		text = strings.ReplaceAll(text, "CAS", fmt.Sprint(sent))
 	}
 	return alike(p.ask(text))
 }
