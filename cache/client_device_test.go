@@ -206,7 +206,7 @@ func TestSnapshotAndDeltas(t *testing.T) {
 	const n = 3000
 	set := func(from, to int) { // from the server's own process, which is faster
 		for i := from; i < to; i++ {
-			a, _, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(i), Value: strconv.AppendInt(nil, int64(i), 10)})
+			a, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: key(i), Value: strconv.AppendInt(nil, int64(i), 10)})
 			require.NoError(t, err)
 			require.Equal(t, wire.OK, a.Status)
 		}
@@ -263,7 +263,7 @@ func TestClosedAndContexts(t *testing.T) {
 	}
 	require.False(t, c.Stats().Connected)
 	require.NoError(t, s.Close())
-	_, _, err = s.Do(ctx, nil)
+	_, err = s.Do(ctx, nil)
 	require.ErrorIs(t, err, server.ErrClosed)
 	require.ErrorIs(t, s.Serve(ctx), server.ErrClosed)
 	require.Zero(t, s.Stats())

@@ -57,7 +57,7 @@ func connect(t *testing.T, s *server.Server, frames int) *raw {
 
 func set(t *testing.T, s *server.Server, key, value []byte) wire.Reply {
 	t.Helper()
-	a, _, err := s.Do(within(t), &wire.Request{Op: wire.OpSet, Key: key, Value: value})
+	a, err := s.Do(within(t), &wire.Request{Op: wire.OpSet, Key: key, Value: value})
 	require.NoError(t, err)
 	require.Equal(t, wire.OK, a.Status)
 	return a

@@ -135,7 +135,7 @@ func TestWritersReadersEvictors(t *testing.T) {
 		for running() {
 			for range 5 {
 				q := wire.Request{Op: wire.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(1000), 10), Value: make([]byte, rng.IntN(1<<rng.IntN(15)))}
-				if _, _, err := s.Do(ctx, &q); err != nil {
+				if _, err := s.Do(ctx, &q); err != nil {
 					bad("load: %v", err)
 					return
 				}

@@ -12,15 +12,13 @@ import (
 // way to them first.
 type watch struct {
 	cqWaiter
-	lock    sync.Locker // the owner's
 	changed sync.Cond
 	inside  bool // somebody waits, or holds completions
 	others  int  // that want to see all
 }
 
-func (w *watch) init(cq *verbs.CQ, lock sync.Locker) {
-	w.cq, w.lock, w.changed.L = cq, lock, lock
-}
+// init is given the owner's lock.
+func (w *watch) init(cq *verbs.CQ, lock sync.Locker) { w.cq, w.changed.L = cq, lock }
 
 // enter is called with the lock held, which it gives up while others look; one
 // goroutine at a time is between it and leave. What it answers is for wait, without

@@ -138,7 +138,9 @@
 // and RESET, so that nothing late executes whatever the client does, READs through a
 // queue pair to itself, which pushes what is still on the bus into memory, and only
 // then gives back the dead client's locks, reader bits and tickets, through the same
-// queue pair: atomics of a device need not be atomic against a CPU's.
+// queue pair: atomics of a device need not be atomic against a CPU's. (With Soft-RoCE
+// before Linux 6.4 RESET does not wait for a request that another CPU is executing: a
+// late WRITE can come as long afterwards as that CPU stands still.)
 // This takes less than two leases when the target is not late itself; three are
 // promised. The third is for tickets that nobody signed: a client that dies between
 // its draw and the request behind it, which says whose the ticket is, leaves one that

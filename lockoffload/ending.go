@@ -9,7 +9,8 @@ import (
 )
 
 // fenceQP keeps late requests of a client from being executed: a queue pair in ERROR
-// takes none, and RESET waits until what was being executed is through.
+// takes none, and RESET waits until what was being executed is through. Soft-RoCE
+// before Linux 6.4 does not wait for a soft interrupt on another CPU.
 func fenceQP(qp *verbs.QP) error {
 	err := qp.ToError()
 	if err == nil {

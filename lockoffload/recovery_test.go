@@ -123,7 +123,7 @@ func TestOwners(t *testing.T) {
 
 // ticketWatch is one with a lease of a second.
 func (b *bench) ticketWatch() *ticketWatch {
-	return &ticketWatch{l: &b.s.l, region: b.s.mem, lease: time.Second, drawn: map[int][]drawn{}, told: map[int]uint32{}}
+	return newTicketWatch(&b.s.l, b.s.mem, time.Second)
 }
 
 // help does what the watch does about slot 0.

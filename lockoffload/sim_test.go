@@ -28,7 +28,7 @@ type sim struct {
 	// What a queue pair was writing when it was reset is still on its way to memory,
 	// until something is read through the device.
 	bus     []*simList
-	tickets ticketWatch
+	tickets *ticketWatch
 	now     int64
 	ops     []porcupine.Operation
 	values  uint64
@@ -495,7 +495,7 @@ func (s *sim) longAfter() {
 func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
-	s.tickets = ticketWatch{l: &s.l, region: s.mem, lease: 1 << 20, drawn: map[int][]drawn{}, told: map[int]uint32{}}
+	s.tickets = newTicketWatch(&s.l, s.mem, 1<<20)
 	s.l.format(s.mem)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {

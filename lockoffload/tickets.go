@@ -25,6 +25,10 @@ type drawn struct {
 	at     time.Time
 }
 
+func newTicketWatch(l *Layout, region []byte, lease time.Duration) *ticketWatch {
+	return &ticketWatch{l: l, region: region, lease: lease, drawn: map[int][]drawn{}, told: map[int]uint32{}}
+}
+
 // count answers how many tickets were skipped by marks that were made. One is marked
 // again when a client has taken the mark off, and has not passed the ticket on yet.
 func (t *ticketWatch) count(m *marker) (n int) {

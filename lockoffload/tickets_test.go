@@ -9,7 +9,7 @@ import (
 // A client took the mark off a ticket and has not passed it on yet: the target marks it
 // again, and it is one ticket all the same, also where numbers begin anew.
 func TestSkippedTicketIsCountedOnce(t *testing.T) {
-	w := &ticketWatch{told: map[int]uint32{}}
+	w := newTicketWatch(nil, nil, 0)
 	require.Equal(t, 3, w.count(&marker{slot: 1, marked: []uint32{1<<32 - 2, 1<<32 - 1, 0}}))
 	require.Equal(t, 0, w.count(&marker{slot: 1, marked: []uint32{1<<32 - 2, 0}}))
 	require.Equal(t, 1, w.count(&marker{slot: 1, marked: []uint32{0, 1}}))

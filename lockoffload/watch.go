@@ -24,7 +24,7 @@ func (s *Server) watch(ctx context.Context) {
 	defer close(s.gone)
 	tick := time.NewTicker(max(s.cfg.Lease/watchesPerLease, time.Millisecond))
 	defer tick.Stop()
-	tickets := ticketWatch{l: &s.l, region: s.cfg.Region.mr.Bytes(), lease: s.cfg.Lease, drawn: map[int][]drawn{}, told: map[int]uint32{}}
+	tickets := newTicketWatch(&s.l, s.cfg.Region.mr.Bytes(), s.cfg.Lease)
 	for round := 0; ; round++ {
 		select {
 		case <-tick.C:
@@ -36,8 +36,8 @@ func (s *Server) watch(ctx context.Context) {
 		// One that fails, for one session perhaps, does not keep the others waiting.
 		s.noted(errors.Join(
 			s.finish(s.over(time.Now())),
-			s.watchSlots(time.Now(), turn, &tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
-			s.watchQueues(&tickets),
+			s.watchSlots(time.Now(), turn, tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
+			s.watchQueues(tickets),
 		))
 	}
 }

@@ -5,7 +5,6 @@ package pacer_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -256,9 +255,7 @@ func TestRecovery(t *testing.T) {
 	before := r.p.Stats()
 	require.NoError(t, q.Recover(func(qp *verbs.QP) error {
 		require.NoError(t, qp.ToReset())
-		if lab.ResetMiscounts() {
-			require.NoError(t, errors.Join(peer.ToError(), lab.Settle()))
-		}
+		require.NoError(t, lab.BeforeReset(peer))
 		require.NoError(t, peer.ToReset())
 		require.NoError(t, qp.Init())
 		require.NoError(t, peer.Init())

@@ -231,15 +231,12 @@ func (c *conn) authenticate(line string) error {
 }
 
 // do asks the store. What it cannot say is an error of the server.
-func (c *conn) do(q *Request) (Reply, func()) {
-	a, release, err := c.s.cfg.Store.Do(c.s.ctx, q)
+func (c *conn) do(q *Request) Reply {
+	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
 	if err != nil {
-		a = Reply{}
+		return Reply{}
 	}
-	if release == nil {
-		release = func() {}
-	}
-	return a, release
+	return a
 }
 
 // failure is the text of outcomes that all commands have in common.

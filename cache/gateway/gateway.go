@@ -23,9 +23,9 @@ type (
 
 // Store is what a gateway stands in front of. It is called by many goroutines.
 type Store interface {
-	// Do carries out a request. The reply's value is the caller's to read until it calls
-	// release, if that is not nil. An error says that the outcome is not known.
-	Do(ctx context.Context, q *Request) (a Reply, release func(), err error)
+	// Do carries out a request. The reply's value is the caller's. An error says that the
+	// outcome is not known.
+	Do(ctx context.Context, q *Request) (Reply, error)
 	// StatLines are lines of the stats command: names and values.
 	StatLines() [][2]string
 }

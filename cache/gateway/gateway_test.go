@@ -167,13 +167,13 @@ type slowStore struct {
 	begun, proceed chan struct{}
 }
 
-func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, func(), error) {
+func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
 	if s.slow.Load() {
 		s.begun <- struct{}{}
 		select {
 		case <-s.proceed:
 		case <-ctx.Done():
-			return Reply{}, nil, ctx.Err()
+			return Reply{}, ctx.Err()
 		}
 	}
 	return s.local.Do(ctx, q)

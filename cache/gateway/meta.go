@@ -262,8 +262,7 @@ func (c *conn) metaGet(t []string) error {
 	f.q.Want &^= wire.WantCompare | wire.WantStale
 	f.q.Want |= wire.WantWin
 	c.s.stats.get.Add(1)
-	a, release := c.do(&f.q)
-	defer release()
+	a := c.do(&f.q)
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:
@@ -322,8 +321,7 @@ func (c *conn) metaSet(t []string) error {
 		mistake = opaqueTooLong
 	case c.tooLarge(string(f.key), f.q.Flags, int(n)):
 		mistake = failure(wire.TooLarge)
-		_, release := c.do(&Request{Op: wire.OpDelete, Key: f.key})
-		release()
+		c.do(&Request{Op: wire.OpDelete, Key: f.key})
 	}
 	if mistake != "" {
 		if err := c.complain(mistake); err != nil {
@@ -343,8 +341,7 @@ func (c *conn) metaSet(t []string) error {
 		f.q.Op = wire.OpSet
 	}
 	c.s.stats.set.Add(1)
-	a, release := c.do(&f.q)
-	defer release()
+	a := c.do(&f.q)
 	var code string
 	switch a.Status {
 	case wire.OK:
@@ -376,8 +373,7 @@ func (c *conn) metaDelete(t []string) error {
 		return c.complain(opaqueTooLong)
 	}
 	f.q.Op = wire.OpDelete
-	a, release := c.do(&f.q)
-	defer release()
+	a := c.do(&f.q)
 	a.Bits = 0
 	switch a.Status {
 	case wire.OK:
@@ -409,8 +405,7 @@ func (c *conn) metaCount(t []string) error {
 		return c.complain(opaqueTooLong)
 	}
 	f.q.Op = wire.OpArith
-	a, release := c.do(&f.q)
-	defer release()
+	a := c.do(&f.q)
 	created := a.Bits&wire.ReplyCreated != 0
 	a.Bits = 0
 	switch a.Status {
@@ -452,8 +447,7 @@ func (c *conn) metaDebug(t []string) error {
 		}
 		key = k
 	}
-	a, release := c.do(&Request{Op: wire.OpGet, Want: wire.WantNoBump, Key: key})
-	defer release()
+	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantNoBump, Key: key})
 	switch a.Status {
 	case wire.OK:
 	case wire.NotFound:

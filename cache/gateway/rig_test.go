@@ -35,12 +35,12 @@ func newLocal(t testing.TB) *local {
 	return &local{s: s, begin: time.Now()}
 }
 
-func (l *local) Do(_ context.Context, q *Request) (Reply, func(), error) {
+func (l *local) Do(_ context.Context, q *Request) (Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.s.Do(uint64(time.Since(l.begin)/time.Millisecond), q)
 	a.Value = bytes.Clone(a.Value)
-	return a, nil, nil
+	return a, nil
 }
 
 func (l *local) StatLines() [][2]string { return [][2]string{{"curr_items", "0"}} }

@@ -74,8 +74,7 @@ func (c *conn) get(t []string, how retrieval) error {
 		if len(k) > wire.MaxKey {
 			for _, k := range keys[:i] { // they are read all the same, and leave their trace
 				q.Key = []byte(k)
-				_, release := c.do(&q)
-				release()
+				c.do(&q)
 			}
 			return c.say(badFormat)
 		}
@@ -83,7 +82,7 @@ func (c *conn) get(t []string, how retrieval) error {
 	for _, k := range keys {
 		q.Key = []byte(k)
 		c.s.stats.get.Add(1)
-		a, release := c.do(&q)
+		a := c.do(&q)
 		switch a.Status {
 		case wire.OK:
 			c.s.stats.hits.Add(1)
@@ -97,10 +96,8 @@ func (c *conn) get(t []string, how retrieval) error {
 		case wire.NotFound:
 			c.s.stats.misses.Add(1)
 		default:
-			release()
 			return c.say(failure(a.Status))
 		}
-		release()
 	}
 	return c.say("END")
 }
@@ -129,8 +126,7 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	if c.tooLarge(t[1], q.Flags, int(n)) {
 		// What was there before must not pass for what was not stored.
 		if op == wire.OpSet && want == 0 {
-			_, release := c.do(&Request{Op: wire.OpDelete, Key: q.Key})
-			release()
+			c.do(&Request{Op: wire.OpDelete, Key: q.Key})
 		}
 		if err := c.say(failure(wire.TooLarge)); err != nil {
 			return err
@@ -145,8 +141,7 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 		return c.say("CLIENT_ERROR bad data chunk")
 	}
 	q.Value = c.data
-	a, release := c.do(&q)
-	defer release()
+	a := c.do(&q)
 	switch a.Status {
 	case wire.OK:
 		return c.say("STORED")
@@ -173,8 +168,7 @@ func (c *conn) count(t []string, want uint32) error {
 	if !ok {
 		return c.say("CLIENT_ERROR invalid numeric delta argument")
 	}
-	a, release := c.do(&Request{Op: wire.OpArith, Want: want, Key: []byte(t[1]), Delta: delta})
-	defer release()
+	a := c.do(&Request{Op: wire.OpArith, Want: want, Key: []byte(t[1]), Delta: delta})
 	switch a.Status {
 	case wire.OK:
 		return c.say(u64(a.Number))
@@ -197,8 +191,7 @@ func (c *conn) delete(t []string) error {
 	if len(t[1]) > wire.MaxKey {
 		return c.say(badFormat)
 	}
-	a, release := c.do(&Request{Op: wire.OpDelete, Key: []byte(t[1])})
-	defer release()
+	a := c.do(&Request{Op: wire.OpDelete, Key: []byte(t[1])})
 	switch a.Status {
 	case wire.OK:
 		return c.say("DELETED")
@@ -218,8 +211,7 @@ func (c *conn) touch(t []string) error {
 		return c.say("CLIENT_ERROR invalid exptime argument")
 	}
 	c.s.stats.touch.Add(1)
-	a, release := c.do(&Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: []byte(t[1]), Expiry: until(exp)})
-	defer release()
+	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: []byte(t[1]), Expiry: until(exp)})
 	switch a.Status {
 	case wire.OK:
 		return c.say("TOUCHED")
@@ -242,8 +234,7 @@ func (c *conn) flush(t []string) error {
 			q.Want, q.Expiry = wire.WantIfLater, until(exp)
 		}
 	}
-	a, release := c.do(&q)
-	defer release()
+	a := c.do(&q)
 	if a.Status != wire.OK {
 		return c.say(failure(a.Status))
 	}

@@ -228,13 +228,14 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Do carries out a request of this process's, such as a gateway's.
-func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, func(), error) {
+// Do carries out a request of this process's, such as a gateway's. The reply's value is
+// a copy.
+func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	for {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
 			s.mu.Unlock()
-			return wire.Reply{}, nil, fmt.Errorf("cache: %w", ErrClosed)
+			return wire.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
 		}
 		a := s.store.Do(s.now(), q)
 		a.Value = append([]byte(nil), a.Value...)
@@ -243,12 +244,12 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, func(), e
 		s.announce()
 		s.mu.Unlock()
 		if !quarantine {
-			return a, nil, nil
+			return a, nil
 		}
 		select { // clients are soon done with what was freed, or cut off
 		case <-settled:
 		case <-ctx.Done():
-			return wire.Reply{}, nil, ctx.Err()
+			return wire.Reply{}, ctx.Err()
 		case <-s.stopped.Done():
 		}
 	}

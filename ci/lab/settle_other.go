@@ -2,8 +2,5 @@
 
 package lab
 
-// ResetMiscounts is about Linux.
-func ResetMiscounts() bool { return false }
-
-// Settle is about Linux.
-func Settle() error { return nil }
+// BeforeReset is about Linux.
+func BeforeReset(interface{ ToError() error }) error { return nil }

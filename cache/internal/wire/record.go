@@ -120,17 +120,7 @@ func ReadRecord(src []byte) (r Record, err error) {
 	if le.Uint32(src[recChecksum:]) != recordSum(src) {
 		return r, Torn
 	}
-	return Record{
-		Version:     le.Uint64(src[recVersion:]),
-		CAS:         le.Uint64(src[recCAS:]),
-		Expiry:      le.Uint64(src[recExpiry:]),
-		Fingerprint: le.Uint64(src[recFingerprint:]),
-		Epoch:       le.Uint32(src[recEpoch:]),
-		Flags:       le.Uint32(src[recFlags:]),
-		Attrs:       attrs,
-		Key:         src[RecordHeader : RecordHeader+key : RecordHeader+key],
-		Value:       src[RecordHeader+key:],
-	}, nil
+	return PeekRecord(src), nil
 }
 
 // Validate decodes the bytes of a READ and checks that they are the record of key that

@@ -55,12 +55,12 @@ func NewSide(t testing.TB, p Port, qc verbs.QPConfig, cc verbs.CQConfig) *Side {
 }
 
 // Reset moves a queue pair to RESET that may be executing requests: see
-// [lab.ResetMiscounts].
+// [lab.BeforeReset].
 func (s *Side) Reset() error {
-	if !lab.ResetMiscounts() || s.QP.State() == verbs.StateReset {
+	if s.QP.State() == verbs.StateReset {
 		return s.QP.ToReset()
 	}
-	return errors.Join(s.QP.ToError(), lab.Settle(), s.QP.ToReset())
+	return errors.Join(lab.BeforeReset(s.QP), s.QP.ToReset())
 }
 
 // Endpoint is the side with its memory.
