@@ -15,10 +15,7 @@ LAB     := build/rxelab
 DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infiniband/*))))
 
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
-	ca-certificates $(if $(DEVICE),,qemu-system-x86 xz-utils)
-
-# What the build against other releases and architectures needs.
-headers: PACKAGES += gcc-aarch64-linux-gnu
+	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
 .PHONY: all setup lint unit simhca simulated headers device test mutate torture demo bench lab clean
 
@@ -36,16 +33,18 @@ lint: setup
 	@list=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && [ -z "$$list" ] || { echo "gofmt these files: $$list"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./lockoffload ./ci/lab ./cmd/...
-	GOOS=windows $(GO) vet ./cgo ./verbs/...
+	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./cache/... ./ci/lab ./cmd/...
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./cgo ./verbs/... ./ci/lab ./ci/rxelab ./cmd/...
+
+# lint has vetted everything; each way of building would be vetted again.
+TEST = $(GO) test -vet=off
 
 # The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
 
 unit: setup
-	$(GO) test -race $(SHORT) ./...
-	CGO_ENABLED=0 $(GO) test $(SHORT) ./cgo/... ./verbs/... ./dc/... ./lockoffload/...
+	$(TEST) -race $(SHORT) ./...
+	CGO_ENABLED=0 $(TEST) $(SHORT) ./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer ./cache
 
 # Devices of mlx5 and EFA simulated below the unchanged libmlx5 and libefa, to be
 # preloaded by any program: docs/simhca.md.
@@ -72,14 +71,15 @@ simulated: setup
 	cd verbs && for devices in efa efa:reverse efa:random efa:nowrite "mlx5:ib mlx5:ib" "mlx5:latereads mlx5:latereads"; do \
 		SIMHCA="$$devices" ../build/simulated.test -test.timeout=60s -test.run Simulated || exit 1; done
 
-# Every rdma-core that is supported, and arm64.
+# Every rdma-core that is supported besides the host's, and arm64.
 headers: setup
+	@sh ci/setup.sh gcc-aarch64-linux-gnu
 	$(GO) run ./ci/headers
 
 INSTRUMENTED_TESTS := ./verbs ./verbs/rdmacm ./verbs/stream
-DEVICE_TESTS := ./verbs/netpath ./dc ./lockoffload ./ci/lab ./cmd/rdmactl
+DEVICE_TESTS := ./verbs/netpath ./dc ./srd ./lockoffload ./ci/lab ./cmd/rdmactl
 # What the kernel makes no difference to runs on the newer one.
-ONCE_TESTS := ./cmd/rdmabench
+ONCE_TESTS := ./pacer ./cache ./cmd/rdmabench ./cmd/rdmacached
 EXAMPLES := ./examples/...
 HOSTS_TESTS := ./dc ./examples/dc-fanout
 
@@ -97,33 +97,34 @@ FOR = $(if $(filter $(HOST_DEBIAN),12 $*),,env=$$($(GO) run ./ci/headers -env $(
 
 ifeq ($(DEVICE),)
 device: $(LAB) $(DEBIANS:%=device-%)
-	$(GO) test -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
-	$(GO) test -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
-	$(GO) test -count=1 -exec '$(LAUNCH) -kernel 6.12 -clock instructions' -run 'OnOneCPU|OnOneBusyCPU' ./verbs
-	$(GO) test -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
-	RXELAB="$(CURDIR)/$(LAB)" $(GO) test -count=1 -parallel 2 ./ci/rxelab ./ci/docs
+	$(TEST) -count=1 -p 1 $(SHORT) -run TestHosts -exec '$(LAUNCH) -topo hosts=3' $(HOSTS_TESTS)
+	$(TEST) -count=1 -exec '$(LAUNCH) -clock instructions' -run 'Show|Repeats' ./ci/bench
+	$(TEST) -count=1 -exec '$(LAUNCH) -kernel 6.12 -clock instructions' -run 'OnOneCPU|OnOneBusyCPU' ./verbs
+	$(TEST) -count=1 -exec '$(LAUNCH)' -run 'Baselines|Killed' ./ci/bench/lockoffload
+	RXELAB="$(CURDIR)/$(LAB)" $(TEST) -count=1 -parallel 2 ./ci/rxelab ./ci/docs
 
 # verbs and the packages in it run under instrumentation: the race detector on the
 # newer kernel, the checks of pointers that cross into C on the older one.
-INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(GO) test -gcflags=all=-d=checkptr
-INSTRUMENTED_13 = $(GO) test -race
+INSTRUMENTED_12 = GOEXPERIMENT=cgocheck2 $(TEST) -gcflags=all=-d=checkptr
+INSTRUMENTED_13 = $(TEST) -race
 
 # Examples mostly wait: two guests at a time.
-ONCE_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(GO) test -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
+ONCE_13 = $(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(TEST) -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
 
 # Hosts that are killed: how it ends does not depend on the kernel.
-HOSTS_13 = $(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
+HOSTS_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
 
 device-%: $(LAB)
-	$(FOR) $(GO) test -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
+	$(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)
 	$(FOR) env $(INSTRUMENTED_$*) -count=1 -p 1 $(SHORT) $(call EXEC) $(INSTRUMENTED_TESTS)
-	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
-	$(FOR) $(GO) test -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo ecmp) ./ci/lab
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo ecmp) -run TestPaths ./srd
+	$(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=2) ./ci/lab
 	$(ONCE_$*)
 	$(HOSTS_$*)
 else
 device: setup
-	$(GO) test -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
+	$(TEST) -count=1 -p 1 $(SHORT) $(INSTRUMENTED_TESTS) $(DEVICE_TESTS) $(ONCE_TESTS) $(EXAMPLES)
 endif
 
 test: lint unit simulated headers device
@@ -149,6 +150,11 @@ endif
 # redis-server would start a service as well.
 ifneq ($(findstring lockoffload,$(SUITE)),)
 bench: PACKAGES += redis-tools
+endif
+
+# What srd stands beside: fi_pingpong.
+ifneq ($(findstring srd,$(SUITE)),)
+bench: PACKAGES += libfabric-bin
 endif
 
 bench: $(LAB)

@@ -3,6 +3,8 @@
 package cgo
 
 /*
+#cgo noescape gv_modify_steps
+#cgo nocallback gv_modify_steps
 #include "shim.h"
 #include "driver.h"
 
@@ -296,7 +298,12 @@ func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 // ModifySteps carries out several modifications in one crossing and answers how
 // many succeeded.
 func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
-	steps := make([]C.struct_ibv_qp_attr, len(as))
+	var few [4]C.struct_ibv_qp_attr // enough for all the way
+	steps := few[:0]
+	if len(as) > len(few) {
+		steps = make([]C.struct_ibv_qp_attr, len(as))
+	}
+	steps = steps[:len(as)]
 	for i := range as {
 		steps[i] = *toC[C.struct_ibv_qp_attr](&as[i])
 	}

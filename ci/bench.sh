@@ -36,6 +36,10 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 				part "$suite" $clock "$suite-$kernel-$clock" \
 					build/rxelab -kernel "$kernel" -clock $clock -timeout 60m -artifacts "$out/parts/$suite-$kernel-$clock" --
 			done
+			if [ "$suite" = srd ]; then # what several links tell
+				part srd-ecmp wall "srd-ecmp-$kernel-wall" \
+					build/rxelab -kernel "$kernel" -topo ecmp -timeout 60m -artifacts "$out/parts/srd-ecmp-$kernel-wall" --
+			fi
 		done
 	fi
 	build/bench-driver -merge -o "$out/$suite.json" $files || status=1

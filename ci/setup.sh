@@ -25,6 +25,7 @@ missing() {
 		kmod) command -v modprobe ;;
 		qemu-system-x86) command -v qemu-system-x86_64 ;;
 		redis-tools) command -v redis-server || command -v redis-check-rdb ;;
+		memcached) command -v memcached ;;
 		gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc ;;
 		*) true ;; # what only Debian has as a package of its own
 		esac >/dev/null 2>&1 || echo "$p"

@@ -1,6 +1,7 @@
 package dc
 
 import (
+	"context"
 	"errors"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -32,22 +33,60 @@ func (b Backend) String() string {
 	return "unknown back end"
 }
 
-// choose tries the hardware, unless it is not wanted, and tells whether that
-// settled the matter.
-func (b Backend) choose(hardware func() error) (done bool, err error) {
+// choose tries the hardware, unless it is not wanted, and then the software.
+func choose[T any](b Backend, hardware, software func() (T, error)) (T, error) {
 	switch b {
 	case Software:
-		return false, nil
+		return software()
 	case Auto, Hardware:
 	default:
-		return true, errors.Join(verbs.ErrAttributes, errors.New(b.String()))
+		var none T
+		return none, errors.Join(verbs.ErrAttributes, errors.New(b.String()))
 	}
-	err = hardware()
+	made, err := hardware()
 	if b == Auto && errors.Is(err, verbs.ErrUnsupported) {
-		return false, nil
+		return software()
 	}
-	return true, err
+	return made, err
 }
 
-// Hardware tells which back end the initiator has.
-func (i *Initiator) Hardware() bool { return i.hw != nil }
+// backend is what an initiator has its requests carried by. Methods are called
+// with the initiator's lock held, if nothing else is said.
+type backend interface {
+	// resolve checks an address, and makes room for what is kept of its peer.
+	resolve(p *Peer) error
+	// leave closes what there is for an idle peer, or all that is kept of it.
+	leave(p *Peer, forever bool) error
+	// attach finds the way to a peer. It is called without the lock.
+	attach(ctx context.Context, p *Peer) error
+	// place answers where the next requests to a peer belong, and for how many of n
+	// there is room: for none if others wait. It may give up the lock for a while
+	// before that.
+	place(p *Peer, n int) (r *ring, first uint32, room int, err error)
+	// transmit posts the n requests that are there now, and answers how many the
+	// device took. look, from 0 on, says how often to look for completions in the same
+	// crossing; looked tells that the initiator's found has them.
+	transmit(p *Peer, n, look int) (posted int, looked bool, err error)
+	// enqueue says that n more requests wait for the peer; withdrawn, that n were
+	// taken back.
+	enqueue(p *Peer, n int)
+	withdrawn(p *Peer, n int)
+	// completed takes the end of a request by its tag.
+	completed(tag uint64, wc *verbs.WC)
+	// busy tells whether perform has something to do, and perform does it: it
+	// gives up the lock for a while.
+	busy() bool
+	perform()
+	// abort ends what the device has of a peer, if nobody else suffers.
+	abort(p *Peer)
+	stats(s *Stats)
+	peerStats(p *Peer, s *PeerStats)
+	queuePairs() int
+	// halt takes back from the device what it has, whose ends cannot be learned any
+	// more. It is called once, without the lock, and perhaps beside stop and close.
+	halt()
+	// stop ends what goes on in the background, and close closes all that was
+	// made. Both are called once, without the lock, the initiator being closed.
+	stop()
+	close() error
+}

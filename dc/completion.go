@@ -2,256 +2,152 @@ package dc
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // Poll takes requests that have ended, at most len(cs), and answers how many.
 // It never blocks, and does not allocate as long as nothing fails and no
-// session begins or ends. Those of one target come in the order of posting;
-// behind one that failed, those that were posted under the same session fail
-// too.
+// session begins or ends. Those of one target come in the order of posting, but
+// for those that were canceled or had no time left; behind one that failed, those
+// that were posted under the same session fail too.
 func (i *Initiator) Poll(cs []Completion) (int, error) { return i.PollSpin(cs, 0) }
 
-// PollSpin is Poll repeated up to spins times in one crossing into C while
+// PollSpin is Poll that looks up to spins times again in one crossing into C while
 // there is nothing, like [verbs.CQ.PollSpin].
 func (i *Initiator) PollSpin(cs []Completion, spins int) (int, error) {
-	if i.hw != nil {
-		return i.hw.pollSpin(cs, spins)
-	}
 	i.mu.Lock()
-	if i.closed {
+	if err := i.usable(); err != nil {
 		i.mu.Unlock()
-		return 0, opError("poll", "initiator", ErrClosed)
+		return 0, opError("poll", "initiator", err)
 	}
-	if n := i.takeDone(cs); n > 0 {
-		i.mu.Unlock()
+	if n := i.done.take(cs); n > 0 {
+		i.unlock()
 		return n, nil
 	}
-	n, err := i.cq.PollSpin(i.wcs[:min(len(cs), len(i.wcs))], spins)
-	if n > 0 {
-		i.complete(i.wcs[:n], cs)
+	i.polling++
+	i.mu.Unlock()
+	_, err := i.d.Poll(spins)
+	return i.polled(cs, err)
+}
+
+// polled takes what has been looked for.
+func (i *Initiator) polled(cs []Completion, err error) (int, error) {
+	i.mu.Lock()
+	i.polling--
+	n := i.done.take(cs)
+	if n == 0 && err == nil {
+		err = i.usable()
 	}
-	i.perform()
-	return n, err
+	i.unlock()
+	if n > 0 || err == nil {
+		return n, nil
+	}
+	return 0, opError("poll", "initiator", err)
 }
 
 // PostPoll is Post and then PollSpin, in one crossing into C if the target is
-// attached and has room (with hardware it is two): the fastest way to do one
-// operation and wait for it. It answers how many requests were taken and how
-// many have ended, and may well find none.
+// attached and has room: the fastest way to do one operation and wait for it. It
+// answers how many requests were taken and how many have ended, and may well find
+// none.
 func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request) (posted, polled int, err error) {
-	if err := p.check(&i.cfg, rs); err != nil {
-		return 0, 0, err
-	}
-	if i.hw != nil {
-		if posted, err = i.hw.post(p, rs); err == nil {
-			polled, err = i.hw.pollSpin(cs, spins)
-		}
-		return posted, polled, err
-	}
 	i.mu.Lock()
-	x := i.core.admit(p)
-	if i.closed || x == nil || len(i.done) > 0 || len(i.lanes[x.index].ring)-i.lanes[x.index].n < len(rs) {
-		i.mu.Unlock()
-		if posted, err = i.Post(p, rs...); err == nil {
-			polled, err = i.PollSpin(cs, spins)
+	posted, looked, err := i.give(p, rs, nil, max(spins, 0))
+	found := i.found
+	if err != nil {
+		i.unlock()
+		if looked {
+			found.Deliver()
 		}
-		return posted, polled, err
+		return posted, 0, err
 	}
-	l := &i.lanes[x.index]
-	packets := l.add(x, rs)
-	posted, polled, err = l.batch.PostPoll(i.cq, i.wcs[:min(len(cs), len(i.wcs))], spins)
-	i.posted(x, l, rs, posted, packets)
-	i.core.stats.Hits += uint64(posted)
-	if polled > 0 {
-		i.complete(i.wcs[:polled], cs)
+	i.polling++
+	i.mu.Unlock()
+	if looked {
+		found.Deliver()
+	} else {
+		_, err = i.d.Poll(spins)
 	}
-	i.perform()
+	polled, err = i.polled(cs, err)
 	return posted, polled, err
 }
 
-func (i *Initiator) takeDone(cs []Completion) int {
-	n := copy(cs, i.done)
-	if n > 0 {
-		i.done = append(i.done[:0], i.done[n:]...)
-	}
-	return n
-}
-
-// complete turns completions of the device into the caller's.
-func (i *Initiator) complete(wcs []verbs.WC, cs []Completion) {
-	for k := range wcs {
-		w := &wcs[k]
-		l := &i.lanes[w.ID()]
-		x := &i.core.contexts[w.ID()]
-		r := l.ring[l.head]
-		if l.head++; l.head == len(l.ring) {
-			l.head = 0
-		}
-		l.n--
-		p := x.peer
-		cs[k] = Completion{ID: r.id, Peer: p, Op: r.op}
-		failed := w.Status() != verbs.WCSuccess
-		if failed {
-			cs[k].Err = requestError(p, r.op, w)
-		}
-		if i.core.completed(x, 1, failed) {
-			i.core.settle(x, i.now())
-		}
-		if x.state == ctxAttached && x.peer.pending > 0 {
-			i.postPending(x)
-		}
-	}
-}
-
-// requestError tells apart what the request itself was refused for, and what
-// befell its session.
-func requestError(p *Peer, op Op, w *verbs.WC) error {
-	err := w.Err()
-	switch w.Status() {
-	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRemoteAborted, verbs.WCFatal, verbs.WCGeneral, verbs.WCResponseTimeout:
-		err = fmt.Errorf("%w: %w", ErrSession, err)
-	}
-	return opError(op.String()+" to", p.addr.String(), err)
-}
-
 // Wait is Poll until there is something. It parks the goroutine, and ends early
-// with the context's error or with [ErrClosed]. Repeated calls with one context
-// do not allocate.
+// with the context's error or with [ErrClosed].
 func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
-	if i.hw != nil {
-		return i.hw.wait(ctx, cs)
+	if len(cs) == 0 {
+		return 0, nil
 	}
-	select {
-	case i.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, opError("wait for", "initiator", ctx.Err())
-	}
-	defer func() { <-i.turn }()
-	for len(cs) > 0 {
-		inner := i.park.begin(ctx)
-		if n, err := i.Poll(cs); n > 0 || err != nil {
-			return n, err
+	taker := takers.Get().(*taker)
+	defer takers.Put(taker)
+	taker.watch(ctx, i.d)
+	w := &taker.Waiter
+	for {
+		i.mu.Lock()
+		if err := i.usable(); err != nil {
+			i.mu.Unlock()
+			return 0, opError("wait for", "initiator", err)
 		}
-		n, err := i.park.wait(ctx, inner, i.parked[:min(len(cs), len(i.parked))])
-		if err != nil && n == 0 {
-			return 0, err
-		}
-		if n > 0 {
-			i.mu.Lock()
-			if i.closed {
-				i.mu.Unlock()
-				return 0, opError("wait for", "initiator", ErrClosed)
-			}
-			i.complete(i.parked[:n], cs)
-			i.perform()
+		if n := i.done.take(cs); n > 0 {
+			i.unlock()
 			return n, nil
 		}
+		w.Reset()
+		i.takers = append(i.takers, w)
+		i.unlock()
+		err := ctx.Err()
+		if err == nil {
+			err = i.d.Wait(context.Background(), w)
+		}
+		i.mu.Lock()
+		i.takers = remove(i.takers, w)
+		n := i.done.take(cs)
+		if err == nil {
+			err = i.usable()
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		i.unlock()
+		switch {
+		case n > 0:
+			return n, nil
+		case err != nil:
+			return 0, opError("wait for", "initiator", err)
+		}
 	}
-	return 0, nil
 }
 
-func (i *Initiator) received(m *message) {
-	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
+// taker is who waits for completions. To have the dispatcher listen to a context
+// takes another goroutine for each wait; a taker is woken when its context ends, and
+// waits again for the same context without preparing anything.
+type taker struct {
+	verbs.Waiter
+	d       *verbs.Dispatcher
+	watched <-chan struct{}
+	stop    func() bool
+}
+
+var takers = sync.Pool{New: func() any { return &taker{} }}
+
+func (t *taker) watch(ctx context.Context, d *verbs.Dispatcher) {
+	if t.watched == ctx.Done() && t.d == d {
 		return
 	}
-	i.core.received(m, i.now())
-	joins := len(i.joins)
-	i.perform()
-	if joins > 0 {
-		runtime.Gosched() // who waits for a session goes first
+	if t.stop != nil {
+		t.stop()
+		t.stop = nil
+	}
+	if t.watched, t.d = ctx.Done(), d; t.watched != nil {
+		t.stop = context.AfterFunc(ctx, func() { d.Wake(&t.Waiter) })
 	}
 }
 
-func (i *Initiator) tick() {
-	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
-		return
+func remove(ws []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
+	if k := slices.Index(ws, w); k >= 0 {
+		return slices.Delete(ws, k, k+1)
 	}
-	i.alarm.rung()
-	i.core.tick(i.now())
-	i.perform()
-}
-
-// Stats are the counters so far.
-func (i *Initiator) Stats() Stats {
-	if i.hw != nil {
-		return i.hw.stats()
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := i.core.stats
-	s.Rubbish += i.ctl.rubbish.Load()
-	for k := range i.core.contexts {
-		switch i.core.contexts[k].state {
-		case ctxAttached, ctxDraining, ctxAborting:
-			s.Live++
-		}
-	}
-	s.Parked = i.core.parked
-	return s
-}
-
-// Close ends all sessions. Requests that have not completed get no completion,
-// and their memory is the caller's again. Closing twice is not an error.
-func (i *Initiator) Close() error {
-	if i.hw != nil {
-		return i.hw.close()
-	}
-	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
-		return nil
-	}
-	i.closed = true
-	for p := range i.joins {
-		i.attached(p, opError("connect to", p.addr.String(), ErrClosed))
-	}
-	i.mu.Unlock()
-	i.alarm.stop()
-	i.stop()
-	i.acting.Wait()
-	i.work.Wait()
-	i.park.wake()
-	i.goodbye()
-	var errs []error
-	for _, l := range i.lanes {
-		errs = append(errs, l.qp.Close())
-	}
-	if i.cq != nil {
-		errs = append(errs, i.cq.Close())
-	}
-	if i.ctl != nil {
-		errs = append(errs, i.ctl.close())
-	}
-	return errors.Join(errs...)
-}
-
-// goodbye tells targets that their sessions are over. It is sent once: if it
-// is lost, the lease does the rest.
-func (i *Initiator) goodbye() {
-	for k := range i.core.contexts {
-		x := &i.core.contexts[k]
-		switch x.state {
-		case ctxAttached, ctxDraining, ctxAborting, ctxJoining:
-			i.core.farewell(x.peer, &x.session, broken, 0)
-		}
-	}
-	for _, p := range i.core.peers {
-		if p != nil && p.parked.id != 0 {
-			i.core.farewell(p, &p.parked, noReason, 0)
-		}
-	}
-	for k := range i.core.actions {
-		if a := &i.core.actions[k]; a.kind == actSend {
-			i.later(a)
-		}
-	}
+	return ws
 }

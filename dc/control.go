@@ -1,14 +1,15 @@
 package dc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -16,45 +17,95 @@ const (
 	controlRecvs  = 256
 	controlSends  = 64
 	signalEvery   = 16
+	repostEvery   = 16
 	routeHeader   = 40 // in front of each datagram
 	controlStride = 256
+
+	generationShift = 16
 )
 
-// control sends and receives control messages by one UD queue pair.
-type control struct {
+// ControlConfig says how to make a control queue pair. PD must be set.
+type ControlConfig struct {
+	PD *verbs.PD
+	// GID is the local address; the zero value means what an empty
+	// [verbs.GIDQuery] finds.
+	GID verbs.GIDEntry
+	// Handles is how many address handles are kept, the most recently used ones; 0
+	// means 4096.
+	Handles int
+	// TrafficClass of the messages: DSCP and ECN bits on RoCE v2.
+	TrafficClass uint8
+	Logger       *slog.Logger // nil: silent
+}
+
+// Control sends and receives the control messages of initiators by one UD queue
+// pair. Initiators of the software back end make one each unless they are given
+// one that they share. Its methods may be called from any number of goroutines.
+type Control struct {
+	cfg     ControlConfig
 	pd      *verbs.PD
 	gid     verbs.GIDEntry
 	lid     uint16
 	mtu     verbs.MTU
+	at      wire.ControlAddress
 	recvCQ  *verbs.CQ
 	sendCQ  *verbs.CQ
 	qp      *verbs.QP
 	mr      *verbs.MR
-	recv    *verbs.RecvBatch // of the reader
 	log     *slog.Logger
-	rubbish atomic.Uint64
+	ctx     context.Context // of what goes on in the background
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	handles handles
+
+	malformed atomic.Uint64 // messages of nobody, or not of whom they name
+	dropped   atomic.Uint64 // messages that could not be sent
 
 	maxReads, maxInitReads uint8 // READs and atomics outstanding, as target and as initiator
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // of what sends
 	batch *verbs.Batch
-	ahs   map[place]*verbs.AH
 	next  int
 	busy  int // sends whose completion is not known
-	// generation counts restarts: receives of an earlier one are not posted
-	// again.
-	generation int
-	wcs        [16]verbs.WC
+	wcs   [16]verbs.WC
+
+	reading    sync.Mutex // of what receives
+	watch      watch
+	recv       *verbs.RecvBatch
+	generation uint64 // counts restarts, and is in the numbers of receives: those of an earlier one are over
+
+	routing sync.RWMutex
+	routes  map[uint64]func(*wire.Message) // by the initiator's id
+	rest    func(*wire.Message)            // of targets
+	refs    int
+	closed  bool
 }
 
-func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control, err error) {
-	c = &control{pd: pd, gid: gid, log: log, ahs: make(map[place]*verbs.AH)}
+// NewControl makes a control queue pair for initiators to share.
+func NewControl(cfg ControlConfig) (*Control, error) {
+	if cfg.PD == nil {
+		return nil, opError("make", "control queue", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
+	}
+	c, err := newControl(cfg)
+	return c, opError("make", "control queue", err)
+}
+
+func newControl(cfg ControlConfig) (c *Control, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Handles <= 0 {
+		cfg.Handles = 4096
+	}
+	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message))}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, c.destroy())
+			c = nil
 		}
 	}()
-	dev := pd.Device()
+	dev := cfg.PD.Device()
 	if c.gid == (verbs.GIDEntry{}) {
 		if c.gid, err = dev.FindGID(verbs.GIDQuery{}); err != nil {
 			return c, err
@@ -68,6 +119,7 @@ func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control,
 	attr := dev.Attr()
 	c.maxReads = uint8(min(attr.MaxReadAtomic, 16))
 	c.maxInitReads = min(c.maxReads, uint8(min(attr.MaxInitRead, 16)))
+	c.handles.init(c, cfg.Handles)
 	if c.recvCQ, err = dev.CreateCQ(verbs.CQConfig{Depth: controlRecvs}); err != nil {
 		return c, err
 	}
@@ -76,11 +128,11 @@ func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control,
 	}
 	// The Q_Key keeps packets of earlier owners of the queue pair number away.
 	qkey := rand.Uint32() & 0x7fffffff
-	if c.qp, err = pd.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, GID: c.gid, QKey: qkey | 1,
+	if c.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, GID: c.gid, QKey: qkey | 1,
 		MaxSendWR: controlSends, MaxRecvWR: controlRecvs}); err != nil {
 		return c, err
 	}
-	if c.mr, err = pd.AllocMR((controlRecvs+controlSends)*controlStride, verbs.MRConfig{}); err != nil {
+	if c.mr, err = cfg.PD.AllocMR((controlRecvs+controlSends)*controlStride, verbs.MRConfig{}); err != nil {
 		return c, err
 	}
 	if c.batch, err = c.qp.NewBatch(1); err != nil {
@@ -89,11 +141,21 @@ func newControl(pd *verbs.PD, gid verbs.GIDEntry, log *slog.Logger) (c *control,
 	if c.recv, err = c.qp.NewRecvBatch(controlRecvs); err != nil {
 		return c, err
 	}
-	return c, c.fill()
+	if err := c.fill(); err != nil {
+		return c, err
+	}
+	e, err := c.qp.Endpoint()
+	if err != nil {
+		return c, err
+	}
+	c.at = wire.ControlAddress{GID: wire.GID(e.GID), QPN: e.QPN, QKey: e.QKey, LID: e.LID}
+	c.watch.init(c.recvCQ, &c.reading)
+	c.work.Go(c.read)
+	return c, nil
 }
 
 // fill posts all receives and brings the queue pair to work.
-func (c *control) fill() error {
+func (c *Control) fill() error {
 	for i := range controlRecvs {
 		c.post(uint64(i))
 	}
@@ -104,9 +166,8 @@ func (c *control) fill() error {
 }
 
 // restart makes a queue pair in error work again, with the same number. What
-// was in it is lost, as messages may be. Called with mu held, as is everything
-// that posts receives.
-func (c *control) restart() error {
+// was in it is lost, as messages may be. It is called with reading and mu held.
+func (c *Control) restart() error {
 	c.generation++
 	c.busy = 0
 	if err := c.qp.ToReset(); err != nil {
@@ -130,145 +191,87 @@ func (c *control) restart() error {
 	return c.fill()
 }
 
-func (c *control) post(id uint64) {
-	c.recv.Recv(id, c.mr.SGE(int(id)*controlStride, controlStride))
-}
+// restartPause is how long after a restart that failed another one is tried.
+const restartPause = 50 * time.Millisecond
 
-// place is where peers send their messages.
-func (c *control) place() (place, error) {
-	e, err := c.qp.Endpoint()
-	return place{gid: e.GID, qpn: e.QPN, qkey: e.QKey, lid: e.LID}, err
-}
-
-// send sends one message, or drops it: messages may be lost in any case.
-func (c *control) send(to place, m *message) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.reap() {
-		return
-	}
-	ah, err := c.address(to)
-	if err != nil {
-		c.log.Warn("dc: control message not sent", "to", to.gid, "err", err)
-		return
-	}
-	off := (controlRecvs + c.next) * controlStride
-	n := m.encode(c.mr.Bytes()[off:])
-	var flags verbs.SendFlags
-	if c.next%signalEvery == signalEvery-1 {
-		flags = verbs.Signaled
-	}
-	c.batch.SendTo(0, flags, verbs.Dest{AH: ah, QPN: to.qpn, QKey: to.qkey}, c.mr.SGE(off, n))
-	if _, err := c.batch.Post(); err != nil {
-		c.log.Warn("dc: control message not sent", "to", to.gid, "err", err)
-		return
-	}
-	c.next = (c.next + 1) % controlSends
-	c.busy++
-}
-
-// reap takes the completions of earlier sends, and tells whether there is room.
-// A device may give up a queue pair whose packet it could not send, because the
-// neighbour was unknown, say.
-func (c *control) reap() bool {
-	for c.busy > 0 {
-		n, err := c.sendCQ.Poll(c.wcs[:])
-		if err != nil {
-			return false
-		}
-		for i := range c.wcs[:n] {
-			if werr := c.wcs[i].Err(); werr != nil {
-				c.log.Warn("dc: control queue restarted", "err", werr)
-				if err := c.restart(); err != nil {
-					c.log.Error("dc: control queue", "err", err)
-				}
-				return true
-			}
-		}
-		c.busy -= n * signalEvery
-		if n < len(c.wcs) {
-			break
-		}
-	}
-	return c.busy < controlSends
-}
-
-func (c *control) address(to place) (*verbs.AH, error) {
-	key := place{gid: to.gid, lid: to.lid}
-	if ah := c.ahs[key]; ah != nil {
-		return ah, nil
-	}
-	ah, err := c.pd.CreateAH(verbs.AHAttr{GID: to.gid, DLID: to.lid, SGIDIndex: c.gid.Index, Port: c.gid.Port})
-	if err == nil {
-		c.ahs[key] = ah
-	}
-	return ah, err
-}
-
-// read passes each well-formed message to each, until ctx ends.
-func (c *control) read(ctx context.Context, each func(*message)) {
-	var wcs [16]verbs.WC
-	generation := 0
+// broken restarts the queue pair, unless somebody else has since that generation, and
+// again until it works: without it nobody is reached any more.
+func (c *Control) broken(generation uint64) {
 	for {
-		n, err := c.recvCQ.Wait(ctx, wcs[:])
-		if err != nil {
-			if ctx.Err() == nil {
-				c.log.Error("dc: control queue", "err", err)
-			}
-			return
-		}
-		flushed := false
-		var m message
-		for i := range wcs[:n] {
-			w := &wcs[i]
-			if w.Err() != nil {
-				flushed = true
-				break
-			}
-			packet := c.mr.Bytes()[int(w.ID())*controlStride:][:w.Len()]
-			if len(packet) >= routeHeader && m.decode(packet[routeHeader:]) && m.from.qpn == w.SrcQP() && fromIPv4(packet, m.from.gid) {
-				each(&m)
-			} else {
-				c.rubbish.Add(1)
-			}
-		}
+		c.reading.Lock()
 		c.mu.Lock()
-		if flushed || generation != c.generation {
+		mine := c.generation == generation
+		var err error
+		if mine {
 			err = c.restart()
 			generation = c.generation
-		} else {
-			for i := range wcs[:n] {
-				c.post(wcs[i].ID())
-			}
-			_, err = c.recv.Post()
 		}
 		c.mu.Unlock()
-		if err != nil {
-			c.log.Error("dc: control queue", "err", err)
+		c.reading.Unlock()
+		if !mine || err == nil {
+			return
+		}
+		c.log.Error("dc: control queue", "err", err)
+		select {
+		case <-time.After(restartPause):
+		case <-c.ctx.Done():
 			return
 		}
 	}
 }
 
-// fromIPv4 compares the sender that a message names with the IPv4 header, if
-// there is one: answers go nowhere else.
-func fromIPv4(packet []byte, gid verbs.GID) bool {
-	const header, source = 20, 32
-	if !gid.Addr().Is4() || packet[header] != 0x45 {
-		return true
+// join brings an initiator its messages.
+func (c *Control) join(id uint64, f func(*wire.Message)) error {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if c.closed {
+		return opError("use", "control queue", ErrClosed)
 	}
-	return bytes.Equal(packet[source:source+4], gid[12:])
+	c.routes[id] = f
+	c.refs++
+	return nil
 }
 
-// close ends everything; nobody may be in read any more.
-func (c *control) close() error {
+// part ends that. Messages that are being passed on may still come, and the
+// initiator may still send, until it leaves.
+func (c *Control) part(id uint64) {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	delete(c.routes, id)
+}
+
+// leave: an initiator that has parted sends no more.
+func (c *Control) leave() {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.refs--
+}
+
+// Close ends everything. It is refused with [ErrInUse] while initiators use it.
+// Closing twice is not an error.
+func (c *Control) Close() error {
+	c.routing.Lock()
+	if c.refs > 0 {
+		c.routing.Unlock()
+		return opError("close", "control queue", ErrInUse)
+	}
+	closed := c.closed
+	c.closed = true
+	c.routing.Unlock()
+	if closed {
+		return nil
+	}
+	return c.destroy()
+}
+
+func (c *Control) destroy() error {
+	c.cancel()
+	c.work.Wait()
 	var errs []error
 	if c.qp != nil {
 		errs = append(errs, c.qp.Close())
 	}
-	for _, ah := range c.ahs {
-		errs = append(errs, ah.Close())
-	}
+	errs = append(errs, c.handles.close())
 	if c.mr != nil {
 		errs = append(errs, c.mr.Close())
 	}

@@ -9,9 +9,15 @@
 //	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd})
 //	err = addr.UnmarshalBinary(b)
 //	peer, err := i.Resolve(addr, key)
-//	_, err = i.Post(peer, dc.Request{ID: 1, Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
-//	var cs [1]dc.Completion
-//	_, err = i.Wait(ctx, cs[:]) // cs[0].ID is 1
+//	err = i.Do(ctx, peer, dc.Request{Op: dc.Read, Local: mr.SGE(0, 64), Remote: region.At(0)})
+//
+// # Who polls
+//
+// [Initiator.Do] does one request and answers its error; any number of goroutines
+// share an initiator that way, and whoever waits polls for all. [Initiator.Post]
+// takes many requests, whose completions come to [Initiator.Poll] and
+// [Initiator.Wait]: to whoever calls these. A completion is named by its work
+// request, so it is always that of the request whose ID it has.
 //
 // # Protocol
 //
@@ -23,45 +29,76 @@
 // a serial initiator. With more of them a target keeps its context until
 // another target needs one: idle sessions make room first, the least recently
 // used before others; a busy one after [InitiatorConfig.Quota] requests or
-// [InitiatorConfig.Hold]. Targets that wait are served in order.
+// [InitiatorConfig.Hold].
+//
+// The patent's data packets carry the session id. Those of RC have no room for it:
+// the number of the responder's queue pair and the packet number stand for it. That
+// is safe because a responder context serves one session at a time, gets another
+// number when a session ends with anything that may be under way, and expects
+// packet numbers that begin at a place chosen for each session.
+//
+// Of the targets that wait, the one with the most requests is served first, which
+// makes for the fewest attaches; but none waits longer than
+// [InitiatorConfig.MaxWait] while one that came later is served. A target that does
+// not answer a connect packet and its repetition leaves its context to others, is
+// asked by datagrams whether it is there, and comes back when it answers. One of
+// which nothing was ever heard is asked so before it gets a context, if others wait
+// for one, and keeps it without an answer for about as long as others take for theirs. One
+// without a receive for a message is left after some milliseconds, and comes again
+// by itself; its messages keep their order.
 //
 // Closing is put off, see [Parking]: the session stays at the target, and its
-// responder context with it, while the initiator context serves others. When it
-// comes back it goes on with the next packet number, without asking. That is
-// possible for half of [TargetConfig.Lease] after the last message that the
-// target answered, unless the context has just left another target on the same
-// host; otherwise a session is opened anew. A target that needs a
-// responder context for somebody else recalls parked sessions, which are closed
-// at once. So a target needs a responder context for each initiator context that
-// uses it from time to time, and shares what it has if there are fewer.
+// responder context with it, while the initiator context serves others; or the
+// target gives another one for later. When the context comes back it goes on without
+// asking. That is possible for half of [TargetConfig.Lease] after the last message
+// that the target answered, unless the context has just left another target on the
+// same host; otherwise a session is opened anew. A target that needs a responder
+// context for somebody else recalls sessions, first those that it has not heard of
+// for longest, and ends them after [TargetConfig.Recall] if they do not end before:
+// so nobody holds one for long who does not poll, or is dead. A target needs a
+// responder context for each initiator context that uses it from time to time, and
+// shares what it has if there are fewer.
+//
+// The lease is not what brings responder contexts back to those who wait for them:
+// [TargetConfig.Recall] is, after a second, from whomever and however long the lease.
+// It bounds how long the target keeps what is left of an initiator that died while
+// nobody waits, a queue pair that does nothing. On the other side it bounds how long
+// a session can be parked without a message, so a short one makes an initiator that
+// comes back every few seconds open a session each time. A minute is long beside that,
+// and short beside what a connection of TCP leaves of a dead peer, with keep-alives
+// two hours. Targets for which an initiator that was given up must not write any more
+// after a shorter time choose a shorter one: whoever has the key has the memory for
+// as long as the session lives.
 //
 // Control messages are datagrams. They may be lost, doubled and delayed: they
 // are sent again, and each copy has the same effect as the first. A target
-// whose responder contexts are all taken answers busy, remembers the order, and
-// asks those that it serves to detach.
+// whose responder contexts are all taken answers busy and remembers the order.
 //
 // # Guarantees
 //
 // Every request that Post took has one completion, unless the initiator is
-// closed. One that succeeded was carried out once, at its target. One that
-// failed with [ErrSession] was carried out once or not at all; with any other
-// error, not at all. Nothing is tried a second time above the queue pair.
+// closed or the request is [Request.Quiet]. One that succeeded was carried out once,
+// at its target. One that failed with [ErrSession] was carried out once or not at
+// all; with any other error, not at all. A request is posted a second time only if
+// the first time came to nothing, since the target had no receive; that is certain
+// in networks that do not double packets.
 //
 // Requests of one target are carried out in the order of posting. Between
 // targets there is no order.
 //
 // Every session has an id of its own, chosen at random, and packet numbers behind
 // those of all sessions of its context before, from a random start. A responder
-// context whose initiator fell silent is destroyed, and its number not used for
-// the next session, so that late packets meet nothing.
-// A message for an earlier target of the same address is refused.
+// context whose initiator fell silent is replaced by one with another number, so
+// that late packets meet nothing. A message for an earlier target of the same address
+// is refused.
 //
-// A target that dies fails its own requests only; with hardware see below. A
-// target takes back the responder contexts of an initiator that is silent for
-// [TargetConfig.Lease].
+// A target that dies fails its own requests only; with hardware see below.
 //
 // The access key keeps out mistakes and strangers that cannot read the
-// network. It travels in the clear.
+// network. It travels in the clear. A target answers nobody without it, or whose
+// message names another source than the network does, makes no address handle for
+// them, and keeps a bounded number of those for others. An initiator whose target is
+// silent tells a wrong key by 16 bits in the target's address ([Address.KeyCheck]).
 //
 // # Costs
 //
@@ -70,8 +107,9 @@
 // round trip of datagrams and two transitions of a queue pair at the initiator
 // and one at the target, in which the kernel takes part; if another target has
 // to make room, two more at the initiator, while the round trip is under way. A
-// parked session costs the four transitions and no message. A known target
-// without a context costs some 230 bytes and no queue pair.
+// renewed session costs the two transitions, a parked one four, and neither any
+// message. A known target that was never used costs some 120 bytes and no queue
+// pair, one without a context that was, some 500.
 //
 // # Hardware
 //

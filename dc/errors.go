@@ -1,9 +1,12 @@
 package dc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/dc/internal/session"
+	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -13,11 +16,12 @@ var (
 	// ErrClosed: the initiator, the target or the peer was closed.
 	ErrClosed = verbs.ErrClosed
 	// ErrAddress: not an address of a target, or of another version.
-	ErrAddress = errors.New("malformed target address")
-	// ErrAccessKey: the target refused the access key.
+	ErrAddress = wire.ErrAddress
+	// ErrAccessKey: the target does not answer, and its address was made for
+	// another access key.
 	ErrAccessKey = errors.New("wrong access key")
 	// ErrUnreachable: the target did not answer connect packets in time.
-	ErrUnreachable = errors.New("target does not answer")
+	ErrUnreachable = session.ErrUnreachable
 	// ErrSession: the session ended under the request: the target died, was
 	// restarted or took its responder context back, or an earlier request of
 	// the session failed; with hardware, an earlier request in the same DCI or
@@ -25,12 +29,22 @@ var (
 	// was not carried out twice, and will not be later.
 	ErrSession = errors.New("session lost")
 	// ErrRefused: the target could not set up a session.
-	ErrRefused = errors.New("refused by the target")
-	// ErrQueueFull: too many requests wait for this target; poll completions
-	// first.
+	ErrRefused = session.ErrRefused
+	// ErrNoContexts: no queue pair of the initiator works any more.
+	ErrNoContexts = session.ErrNoContexts
+	// ErrQueueFull: too many requests wait for this target. There is an
+	// [EventRoom] when half of them have gone.
 	ErrQueueFull = verbs.ErrQueueFull
 	// ErrInUse: there are requests under way.
 	ErrInUse = verbs.ErrInUse
+	// ErrTimeout: the request's [Request.Timeout] was over before it was posted to
+	// the device; it was not carried out.
+	ErrTimeout = context.DeadlineExceeded
+	// ErrCanceled: the request was taken back by [Initiator.Cancel]; it was not
+	// carried out.
+	ErrCanceled = context.Canceled
+
+	errNotMine = fmt.Errorf("%w: the peer is another initiator's", verbs.ErrAttributes)
 )
 
 // OpError is the failure of one operation on one object.
@@ -49,4 +63,15 @@ func opError(op, object string, err error) error {
 		return nil
 	}
 	return &OpError{op, object, err}
+}
+
+// requestError tells apart what the request itself was refused for, and what
+// befell its session.
+func requestError(p *Peer, op Op, w *verbs.WC) error {
+	err := w.Err()
+	switch w.Status() {
+	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRemoteAborted, verbs.WCFatal, verbs.WCGeneral, verbs.WCResponseTimeout:
+		err = fmt.Errorf("%w: %w", ErrSession, err)
+	}
+	return opError(op.String()+" to", p.addr.String(), err)
 }

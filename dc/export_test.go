@@ -1,10 +1,46 @@
 package dc
 
+import "github.com/goverbs/goverbs/verbs"
+
 // Owns tells whether a live session of a target is the initiator's; known is
 // false if the session is over.
 func (i *Initiator) Owns(t *Target, session uint64) (owns, known bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.core.sessions[session]
-	return s != nil && s.sender == i.core.id, s != nil
+	sender, known := t.be.owner(session)
+	s, ok := i.be.(*software)
+	return ok && sender == s.core.ID, known
 }
+
+// Stall has a target read no control messages until release is called.
+func (t *Target) Stall() (release func()) {
+	c := t.be.(*softwareTarget).ctl
+	c.reading.Lock()
+	return c.reading.Unlock
+}
+
+// CreateFrom has a target make queue pairs in another domain, and answers the one
+// from before.
+func (t *Target) CreateFrom(pd *verbs.PD) (before *verbs.PD) {
+	s := t.be.(*softwareTarget)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, t.cfg.PD = t.cfg.PD, pd
+	return before
+}
+
+// Responder is the queue pair of a responder context.
+func (t *Target) Responder(slot int) *verbs.QP {
+	s := t.be.(*softwareTarget)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.responders[slot]
+}
+
+// BreakControl brings the control queue pair to error, as a device does that cannot
+// send a datagram.
+func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToError() }
+
+// BreakControl is [Initiator.BreakControl] of a target.
+func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToError() }
+
+// Lose has the initiator's completion queue lost.
+func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }

@@ -138,6 +138,15 @@ func TestTargetDies(t *testing.T) {
 	_, err = i.Post(pv, a.write(5, b, 0))
 	require.NoError(t, err)
 	require.ErrorIs(t, wait(t, i, 1)[0].Err, dc.ErrUnreachable)
+	for _, kind := range []dc.EventKind{dc.EventSessionLost, dc.EventUnreachable} {
+		e := <-i.Events()
+		require.Equal(t, kind, e.Kind)
+		require.Same(t, pv, e.Peer)
+		if kind == dc.EventUnreachable {
+			require.ErrorIs(t, e.Err, dc.ErrUnreachable)
+		}
+	}
+	require.Empty(t, i.Events())
 	do(t, i, po, a.write(6, b, 0))
 	require.EqualValues(t, 1, other.Stats().Attaches)
 }
@@ -195,8 +204,8 @@ func TestStorm(t *testing.T) {
 	require.NotZero(t, target.Stats().Busy)
 }
 
-// TestRubbish on the control queue is counted and hurts nobody.
-func TestRubbish(t *testing.T) {
+// TestMalformed messages on the control queue is counted and hurts nobody.
+func TestMalformed(t *testing.T) {
 	a, b := newHosts(t)
 	target := b.target(t, dc.TargetConfig{})
 	i := a.initiator(t, dc.InitiatorConfig{})
@@ -214,11 +223,11 @@ func TestRubbish(t *testing.T) {
 	batch, err := qp.NewBatch(1)
 	require.NoError(t, err)
 	for n := range 20 {
-		batch.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(100*n, 96+n%3))
+		batch.SendTo(1, verbs.Signaled, verbs.Dest{AH: ah, QPN: at.QPN, QKey: at.QKey}, a.mr.SGE(200*n, 147+n%3))
 		_, err = batch.Post()
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return target.Stats().Rubbish == 20 }, testTimeout, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return target.Stats().Malformed == 20 }, testTimeout, 5*time.Millisecond)
 	do(t, i, resolve(t, i, target, 0), a.write(1, b, 0))
 }
 

@@ -1,79 +1,81 @@
 package dc
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
+	"github.com/goverbs/goverbs/dc/internal/dci"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hardware is the initiator on a device with DCIs.
+// hardware is the initiator on a device with DCIs: it drives a [dci.Machine].
 type hardware struct {
-	cfg  InitiatorConfig
-	gid  verbs.GIDEntry
-	mtu  verbs.MTU
-	cq   *verbs.CQ
-	park parker
-	turn chan struct{} // holds a token while somebody waits
-
-	mu     sync.Mutex
-	core   *hardwareCore
-	dcis   []dciQueue
-	peers  map[peerName]*Peer
-	all    []*hardwarePeer // by the peer's number; nil: forgotten
-	spare  []uint32        // numbers of those
-	done   []Completion    // that came without a completion of the device
-	wcs    [32]verbs.WC
-	parked [32]verbs.WC // of the one who waits
-	acting sync.WaitGroup
-	closed bool
-
+	i      *Initiator
+	gid    verbs.GIDEntry
+	mtu    verbs.MTU
 	routes routes
+
+	// Guarded by the initiator's lock.
+	core   *dci.Machine
+	dcis   []dciQueue
+	peers  []*hardPeer // by the peer's number; nil: forgotten
+	unused []uint32    // numbers of those
+	hits   uint64
+	acting sync.WaitGroup
 }
 
 // dciQueue is the queue pair of a DCI.
 type dciQueue struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
+	ring  ring
+}
+
+// hardPeer is what an initiator knows of a DCT.
+type hardPeer struct {
+	m     dci.Peer
+	owner *Peer
+	to    verbs.Target
+	route *route
 }
 
 // maxStreams of a DCI that are used, if the device has as many.
 const maxStreams = 8
 
 // newHardware makes DCIs, or answers [verbs.ErrUnsupported].
-func newHardware(cfg InitiatorConfig) (h *hardware, err error) {
+func newHardware(i *Initiator) (_ backend, err error) {
+	cfg := &i.cfg
 	dev := cfg.PD.Device()
 	features, err := dev.Mlx5()
 	if err != nil {
 		return nil, err
 	}
-	h = &hardware{cfg: cfg, turn: make(chan struct{}, 1), peers: make(map[peerName]*Peer)}
+	h := &hardware{i: i}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.close())
+			err = errors.Join(err, h.close(), i.closeQueue())
 		}
 	}()
 	if h.gid, h.mtu, err = local(dev, cfg.GID, cfg.MTU); err != nil {
-		return h, err
+		return nil, err
 	}
-	h.routes.init(cfg.PD, h.gid)
-	if h.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: cfg.Contexts * cfg.Depth}); err != nil {
-		return h, err
-	}
-	h.park.cq = h.cq
+	h.routes.init(cfg.PD, h.gid, cfg.TrafficClass)
 	streams := min(features.Streams, maxStreams)
 	if cfg.Streams != 0 {
 		streams = max(cfg.Streams, 0)
 	}
 	if streams > features.Streams {
-		return h, fmt.Errorf("%w: %d streams of a DCI; the device has %d", verbs.ErrAttributes, streams, features.Streams)
+		return nil, fmt.Errorf("%w: %d streams of a DCI; the device has %d", verbs.ErrAttributes, streams, features.Streams)
 	}
-	h.core = newHardwareCore(cfg.Contexts, max(streams, 1), cfg.Depth, cfg.Quota)
+	if err := i.dispatch(cfg.Contexts * cfg.Depth); err != nil {
+		return nil, err
+	}
+	h.core = dci.New(cfg.Contexts, max(streams, 1), cfg.Depth, cfg.Quota)
 	for range cfg.Contexts {
 		if err := h.addDCI(streams, min(streams, features.ErroredStreams)); err != nil {
-			return h, err
+			return nil, err
 		}
 	}
 	return h, nil
@@ -95,17 +97,16 @@ func local(dev *verbs.Device, gid verbs.GIDEntry, mtu verbs.MTU) (verbs.GIDEntry
 }
 
 func (h *hardware) addDCI(streams, errored int) error {
-	cfg := verbs.QPConfig{Type: verbs.DCI, SendCQ: h.cq, GID: h.gid, MaxSendWR: h.cfg.Depth, MaxInline: h.cfg.MaxInline, Streams: streams, ErroredStreams: errored}
-	if h.cfg.Masked {
-		cfg.Ops = verbs.OpMasked
-	}
-	qp, err := h.cfg.PD.CreateQP(cfg)
+	c := &h.i.cfg
+	cfg := verbs.QPConfig{Type: verbs.DCI, SendCQ: h.i.d.CQ(), GID: h.gid, MaxSendWR: c.Depth, MaxSendSGE: c.MaxSGE, MaxInline: c.MaxInline,
+		Streams: streams, ErroredStreams: errored, Ops: c.ops()}
+	qp, err := c.PD.CreateQP(cfg)
 	if err != nil {
 		return err
 	}
-	h.dcis = append(h.dcis, dciQueue{qp: qp})
+	h.dcis = append(h.dcis, dciQueue{qp: qp, ring: newRing(c.Depth)})
 	q := &h.dcis[len(h.dcis)-1]
-	if q.batch, err = qp.NewBatch(h.cfg.Depth); err != nil {
+	if q.batch, err = h.i.d.NewBatch(qp, c.Depth); err != nil {
 		return err
 	}
 	return qp.ActivateWith(h.connect())
@@ -113,124 +114,238 @@ func (h *hardware) addDCI(streams, errored int) error {
 
 // connect are the timers of a DCI.
 func (h *hardware) connect() verbs.ConnectConfig {
-	return verbs.ConnectConfig{MTU: h.mtu, AckTimeout: h.cfg.AckTimeout, Retries: 6}
+	return verbs.ConnectConfig{MTU: h.mtu, AckTimeout: h.i.cfg.AckTimeout, Retries: 6}
 }
 
-// post is [Initiator.Post].
-func (h *hardware) post(p *Peer, rs []Request) (int, error) {
-	h.mu.Lock()
-	x, err := h.reach(p)
-	if err != nil {
-		h.mu.Unlock()
-		return 0, opError("post to", p.addr.String(), err)
+// dcKey is what a DCT has for its access key. It takes part of the address, so
+// that a request for an earlier target of the same number is refused.
+func dcKey(accessKey, incarnation uint64) uint64 { return accessKey ^ incarnation }
+
+func (h *hardware) resolve(p *Peer) error {
+	switch a := &p.addr; {
+	case !a.Hardware:
+		return errors.Join(verbs.ErrUnsupported, errors.New("a target of the software back end needs an initiator of that back end"))
+	case a.MTU != h.mtu:
+		return fmt.Errorf("%w: the target's MTU is %d bytes, this end's %d", verbs.ErrAttributes, a.MTU.Bytes(), h.mtu.Bytes())
 	}
+	if n := len(h.unused); n > 0 {
+		p.number, h.unused = h.unused[n-1], h.unused[:n-1]
+	} else {
+		p.number = uint32(len(h.peers))
+		h.peers = append(h.peers, nil)
+	}
+	return nil
+}
+
+func (h *hardware) meet(p *Peer) *hardPeer {
+	x := h.peers[p.number]
+	if x == nil {
+		x = &hardPeer{m: dci.Peer{Number: p.number}, owner: p, to: verbs.Target{QPN: p.addr.QPN, DCKey: dcKey(p.key, p.addr.Incarnation)}}
+		h.peers[p.number] = x
+	}
+	return x
+}
+
+func (h *hardware) attach(_ context.Context, p *Peer) error {
+	h.i.mu.Lock()
+	defer h.i.mu.Unlock()
+	if err := h.i.mine(p); err != nil {
+		return err
+	}
+	return h.ready(p)
+}
+
+// ready finds the way to a peer, for which it gives up the lock for a while.
+func (h *hardware) ready(p *Peer) error {
+	x := h.meet(p)
+	if x.route != nil {
+		return h.placed(x)
+	}
+	h.i.mu.Unlock()
+	r, err := h.routes.get(p.addr)
+	h.i.mu.Lock()
 	switch {
-	case len(rs) == 0:
-		h.mu.Unlock()
-		return 0, nil
-	case !h.core.place(&x.dciPeer):
-		h.mu.Unlock()
-		return 0, opError("post to", p.addr.String(), fmt.Errorf("no DCI is left: %w", h.core.lost))
+	case err != nil:
+		return err
+	case h.i.mine(p) != nil:
+		return errors.Join(h.i.mine(p), h.routes.put(r))
 	}
-	n, err := h.postTo(x, rs[:h.core.admit(&x.dciPeer, len(rs))])
-	h.core.stats.Hits += uint64(n)
-	if err != nil || n == len(rs) {
-		h.core.settle(&x.dciPeer)
-		h.mu.Unlock()
-		return n, err
+	if x = h.meet(p); x.route != nil { // somebody else was faster
+		if err := h.routes.put(r); err != nil {
+			return err
+		}
+	} else {
+		x.route, x.to.AH = r, r.ah
 	}
-	more := min(len(rs)-n, h.cfg.MaxPending-len(x.queue))
-	if more > 0 {
-		x.queue = append(x.queue, rs[n:n+more]...)
-		h.core.enqueue(&x.dciPeer, more)
-	}
-	h.core.settle(&x.dciPeer)
-	h.perform()
-	if n += more; n < len(rs) {
-		return n, opError("post to", p.addr.String(), fmt.Errorf("%w: %d requests wait", ErrQueueFull, h.cfg.MaxPending))
-	}
-	return n, nil
+	return h.placed(x)
 }
 
-// postTo posts requests for which there is room, all or none.
-func (h *hardware) postTo(x *hardwarePeer, rs []Request) (int, error) {
-	if len(rs) == 0 {
-		return 0, nil
+// placed refuses what no DCI can serve any more.
+func (h *hardware) placed(x *hardPeer) error {
+	if x.m.DCI() == nil && !h.core.Usable() {
+		return h.core.Lost()
 	}
-	d := x.dci
-	b := h.dcis[d.index].batch
-	to := x.to
-	if len(d.streams) > 1 {
-		to.Stream = 1 + x.stream
-	}
-	b.SetTarget(to)
-	for k := range rs {
-		rs[k].add(b, d.number(k))
-	}
-	if _, err := b.Post(); err != nil {
-		return 0, opError("post to", x.owner.addr.String(), err)
-	}
-	for k := range rs {
-		h.core.posted(&x.dciPeer, rs[k].ID, rs[k].Op)
-	}
-	return len(rs), nil
+	return nil
 }
+
+func (h *hardware) leave(p *Peer, forever bool) error {
+	x := h.peers[p.number]
+	if x != nil && x.m.Outstanding()+x.m.Pending() > 0 {
+		return fmt.Errorf("%w: %d requests are under way", ErrInUse, x.m.Outstanding()+x.m.Pending())
+	}
+	if !forever {
+		return nil
+	}
+	h.peers[p.number] = nil
+	h.unused = append(h.unused, p.number)
+	if x != nil && x.route != nil {
+		return h.routes.put(x.route)
+	}
+	return nil
+}
+
+func (h *hardware) place(p *Peer, n int) (*ring, uint32, int, error) {
+	if err := h.ready(p); err != nil || len(p.a.queue) > 0 {
+		return nil, 0, 0, err
+	}
+	m := &h.peers[p.number].m
+	if !h.core.Place(m) {
+		return nil, 0, 0, nil
+	}
+	if n = h.core.Admit(m, n); n == 0 {
+		h.core.Settle(m)
+		return nil, 0, 0, nil
+	}
+	d := m.DCI()
+	return &h.dcis[d.Index].ring, d.Position(0), n, nil
+}
+
+func (h *hardware) transmit(p *Peer, n, _ int) (int, bool, error) {
+	x := h.peers[p.number]
+	if err := h.postAll(x, n); err != nil {
+		h.core.Settle(&x.m)
+		return 0, false, err
+	}
+	h.hits += uint64(n)
+	return n, false, nil
+}
+
+// post posts n requests that waited. One that is refused fails alone.
+func (h *hardware) post(x *hardPeer, n int) {
+	if h.postAll(x, n) == nil {
+		return
+	}
+	d := x.m.DCI()
+	r := &h.dcis[d.Index].ring
+	for ; n > 0; n-- {
+		if err := h.postAll(x, 1); err != nil {
+			e := r.at(d.Position(0))
+			h.i.finish(e, opError("post to", e.peer.addr.String(), err))
+			for k := range n - 1 {
+				*r.at(d.Position(k)) = *r.at(d.Position(k + 1))
+			}
+		}
+	}
+	h.core.Settle(&x.m)
+}
+
+func (h *hardware) postAll(x *hardPeer, n int) error {
+	d := x.m.DCI()
+	q := &h.dcis[d.Index]
+	to := x.to
+	if d.Streams() > 1 {
+		to.Stream = 1 + x.m.Stream()
+	}
+	q.batch.SetTarget(to)
+	for k := range n {
+		q.ring.at(d.Position(k)).add(q.batch, h.i.d.ID(d.Number(k)), verbs.Signaled)
+	}
+	if _, err := q.batch.Post(); err != nil {
+		return err
+	}
+	for range n {
+		h.core.Posted(&x.m)
+	}
+	return nil
+}
+
+func (h *hardware) enqueue(p *Peer, n int) {
+	m := &h.peers[p.number].m
+	if !h.core.Place(m) {
+		h.i.failQueue(p, opError("post to", p.addr.String(), h.core.Lost()))
+		return
+	}
+	h.core.Enqueue(m, n)
+}
+
+func (h *hardware) withdrawn(p *Peer, n int) { h.core.Withdraw(&h.peers[p.number].m, n) }
 
 // pump posts what waits and now finds room.
-func (h *hardware) pump(d *dci) {
-	for {
-		p, n := h.core.turn(d)
-		if p == nil {
-			return
-		}
-		x := h.all[p.owner.number]
-		rs := x.queue[:n]
-		if _, err := h.postTo(x, rs); err != nil {
-			// What was wrong with one is not told apart from the others.
-			h.fail(p.owner, rs, err)
-			h.core.settle(p)
-		}
-		x.queue = slices.Delete(x.queue, 0, n)
-		if len(x.queue) == 0 {
-			x.queue = nil
+func (h *hardware) pump() {
+	for k := range h.core.DCIs {
+		d := &h.core.DCIs[k]
+		for {
+			m, n := h.core.Turn(d)
+			if m == nil {
+				break
+			}
+			x := h.peers[m.Number]
+			q := &h.dcis[d.Index]
+			for k := range n {
+				*q.ring.at(d.Position(k)) = x.owner.a.queue[k]
+			}
+			h.i.take(x.owner, n)
+			h.post(x, n)
 		}
 	}
 }
 
-// fail ends requests without asking the device.
-func (h *hardware) fail(p *Peer, rs []Request, err error) {
-	for _, r := range rs {
-		h.done = append(h.done, Completion{r.ID, p, r.Op, err})
+func (h *hardware) completed(tag uint64, wc *verbs.WC) {
+	failed := wc.Status() != verbs.WCSuccess
+	if _, ok := h.core.Completed(tag, failed); !ok {
+		h.i.stray++
+		return
 	}
-	h.park.wake()
+	e := h.dcis[tag>>tagBits].ring.at(uint32(tag))
+	var err error
+	if failed {
+		err = requestError(e.peer, e.Op, wc)
+	}
+	h.i.finish(e, err)
+	h.urgent()
 }
 
-// stats are those of [Initiator.Stats].
-func (h *hardware) stats() Stats {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.core.stats
-	s.Live = h.core.live()
-	return s
+// abort does nothing: what is under way to one target cannot be ended without that
+// of others.
+func (h *hardware) abort(*Peer) {}
+
+func (h *hardware) stats(s *Stats) {
+	c := h.core.Stats
+	*s = Stats{Attaches: c.Attaches, Hits: h.hits, Waits: c.Waits, Failures: c.Failures, Live: h.core.Live()}
+}
+
+func (h *hardware) peerStats(p *Peer, s *PeerStats) {
+	if x := h.peers[p.number]; x != nil {
+		s.Attaches, s.Attached = x.m.Attaches, x.m.DCI() != nil
+	}
+}
+
+func (h *hardware) queuePairs() int { return len(h.dcis) }
+
+func (h *hardware) stop() { h.acting.Wait() }
+
+func (h *hardware) halt() {
+	var qps []*verbs.QP
+	for k := range h.dcis {
+		qps = append(qps, h.dcis[k].qp)
+	}
+	h.i.resetAll(qps)
 }
 
 func (h *hardware) close() error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
-		return nil
-	}
-	h.closed = true
-	h.mu.Unlock()
-	h.acting.Wait()
-	h.park.wake()
 	var errs []error
 	for _, q := range h.dcis {
 		errs = append(errs, q.qp.Close())
 	}
-	errs = append(errs, h.routes.close())
-	if h.cq != nil {
-		errs = append(errs, h.cq.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.routes.close())...)
 }

@@ -7,49 +7,56 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hardware makes a DCT of the target, or answers [verbs.ErrUnsupported]. There
-// is no pool and no session: the device gives out responder contexts by itself.
-func (t *Target) hardware() (err error) {
-	dev := t.cfg.PD.Device()
+// hardwareTarget is a DCT. There is no pool and no session: the device gives out
+// responder contexts by itself.
+type hardwareTarget struct {
+	dct  *verbs.QP
+	addr Address
+}
+
+// newHardwareTarget makes a DCT, or answers [verbs.ErrUnsupported].
+func newHardwareTarget(t *Target) (_ targetBackend, err error) {
+	cfg := &t.cfg
+	dev := cfg.PD.Device()
 	if _, err := dev.Mlx5(); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
-		if err == nil {
-			return
+		if err != nil {
+			err = errors.Join(err, t.closeQueues())
+			t.cq, t.srq = nil, nil
 		}
-		if t.cq != nil {
-			err = errors.Join(err, t.cq.Close())
-		}
-		if t.srq != nil {
-			err = errors.Join(err, t.srq.Close())
-		}
-		t.cq, t.srq = nil, nil
 	}()
-	gid, mtu, err := local(dev, t.cfg.GID, t.cfg.MTU)
+	gid, mtu, err := local(dev, cfg.GID, cfg.MTU)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	port, err := dev.Port(gid.Port)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if t.srq, err = t.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: t.cfg.Receives}); err != nil {
-		return err
-	}
-	if t.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: t.cfg.Receives}); err != nil {
-		return err
+	if err := t.prepare(cfg.Receives); err != nil {
+		return nil, err
 	}
 	incarnation := rand.Uint64() | 1
-	dct, err := t.cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: t.cfg.Access, DCKey: dcKey(t.cfg.AccessKey, incarnation)})
+	dct, err := cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: cfg.Access, DCKey: dcKey(cfg.AccessKey, incarnation)})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := dct.ActivateWith(verbs.ConnectConfig{MTU: mtu}); err != nil {
-		return errors.Join(err, dct.Close())
+		return nil, errors.Join(err, dct.Close())
 	}
-	t.inbox.init(t.cq)
-	t.responders = []*verbs.QP{dct}
-	t.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: dct.Num(), Incarnation: incarnation, Hardware: true}
-	return nil
+	return &hardwareTarget{dct: dct, addr: Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: dct.Num(), Incarnation: incarnation, Hardware: true}}, nil
 }
+
+func (h *hardwareTarget) address() Address { return h.addr }
+
+func (h *hardwareTarget) incarnation() uint64 { return h.addr.Incarnation }
+
+func (h *hardwareTarget) stats() TargetStats { return TargetStats{} }
+
+func (h *hardwareTarget) owner(uint64) (uint64, bool) { return 0, false }
+
+func (h *hardwareTarget) stop() {}
+
+func (h *hardwareTarget) close() error { return h.dct.Close() }

@@ -75,7 +75,7 @@ type record struct {
 	at          verbs.Remote
 }
 
-const recordLen = 52 + 8 + 8 + 4
+const recordLen = dc.AddressLen + 8 + 8 + 4
 
 func recordOf(target *dc.Target, at verbs.Remote) []byte {
 	b, _ := target.Address().MarshalBinary()
@@ -89,8 +89,8 @@ func readRecord(from io.Reader) (r record, err error) {
 	if _, err = io.ReadFull(from, b[:]); err != nil {
 		return r, err
 	}
-	err = r.addr.UnmarshalBinary(b[:52])
-	r.incarnation = binary.BigEndian.Uint64(b[52:])
+	err = r.addr.UnmarshalBinary(b[:dc.AddressLen])
+	r.incarnation = binary.BigEndian.Uint64(b[dc.AddressLen:])
 	r.at = verbs.Remote{Addr: binary.BigEndian.Uint64(b[60:]), RKey: binary.BigEndian.Uint32(b[68:])}
 	return r, err
 }

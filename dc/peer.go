@@ -2,83 +2,97 @@ package dc
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
-	"time"
+	"slices"
 
+	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Peer is a target as an initiator knows it. An idle one costs some 200 bytes
-// and no queue pair.
+// Peer is a target as an initiator knows it: an address and an access key, which
+// nobody can change. One that was never used costs some 120 bytes and no queue
+// pair.
 type Peer struct {
+	i      *Initiator
 	addr   Address
 	key    uint64
 	number uint32
-	qpn    uint32 // of the control queue pair, where that was last seen
-	qkey   uint32
-	epoch  uint64
-	next   *Peer // whose address has the same hash
-	ctx    *initiatorContext
-	parked session
-
-	pending   int32 // requests not yet posted
-	wanted    bool  // a session is asked for, whether there are requests or not
-	queued    bool
-	asking    bool          // the service is asked where the target is
-	lined     time.Duration // when it began to wait
-	notBefore time.Duration // after a busy answer
-	firstTry  time.Duration // of the connects under way; 0: none
-	queue     []Request     // not yet posted
+	gone   bool
+	next   *Peer // with the same hash
+	a      *activity
 }
 
-func newPeer(number uint32, a Address, key uint64) *Peer {
-	return &Peer{addr: a, key: key, number: number, qpn: a.QPN, qkey: a.QKey, epoch: a.Incarnation}
+// activity is what there is of a peer that was used.
+type activity struct {
+	queue   []entry // not yet posted
+	posted  uint64
+	ended   uint64
+	failed  uint64
+	flushes []*flush
+	full    bool // a request was refused
+	timed   bool // some requests have a timeout
+}
+
+// flush is somebody in Flush.
+type flush struct {
+	mark   uint64 // the last request that is waited for
+	left   uint64 // how many of them have not ended
+	waiter verbs.Waiter
 }
 
 // Address is what was resolved.
 func (p *Peer) Address() Address { return p.addr }
 
-func (p *Peer) place() place {
-	return place{gid: p.addr.GID, qpn: p.qpn, qkey: p.qkey, lid: p.addr.LID}
+// keyed tells whether the access key is the one that the address was made for, as
+// far as that is known.
+func (p *Peer) keyed() bool {
+	return p.addr.KeyCheck == 0 || p.addr.KeyCheck == wire.KeyCheckOf(p.key)
 }
 
-// check refuses what no queue pair would take.
-func (p *Peer) check(c *InitiatorConfig, rs []Request) error {
-	for k := range rs {
-		if rs[k].Op > CmpSwap || rs[k].Flags&verbs.Inline != 0 {
-			if err := rs[k].check(c); err != nil {
-				return opError("post to", p.addr.String(), err)
-			}
-		}
+// mine refuses peers of others, and those that are known no more.
+func (i *Initiator) mine(p *Peer) error {
+	if p.i == i && !p.gone && i.open() {
+		return nil
 	}
-	return nil
+	return i.notMine(p)
+}
+
+func (i *Initiator) notMine(p *Peer) error {
+	switch err := i.usable(); {
+	case err != nil:
+		return err
+	case p.i != i:
+		return errNotMine
+	}
+	return ErrClosed
+}
+
+func (i *Initiator) hash(a Address, key uint64) uint64 {
+	return maphash.Comparable(i.seed, struct {
+		Address
+		key uint64
+	}{a, key})
 }
 
 // Resolve makes a target known. It sends nothing: the target is connected to
-// when there is something for it. The same address answers the same peer.
+// when there is something for it. The same address and key answer the same peer.
 func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
-	if i.hw != nil {
-		return i.hw.resolve(a, accessKey)
-	}
-	if a.Hardware {
-		return nil, opError("resolve", a.String(), errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end")))
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
-		return nil, opError("resolve", a.String(), ErrClosed)
+	if err := i.usable(); err != nil {
+		return nil, opError("resolve", a.String(), err)
 	}
-	hash := maphash.Comparable(i.seed, a)
-	for p := i.byAddr[hash]; p != nil; p = p.next {
+	hash := i.hash(a, accessKey)
+	for p := i.peers[hash]; p != nil; p = p.next {
 		if p.addr == a && p.key == accessKey {
 			return p, nil
 		}
 	}
-	p := newPeer(i.core.peerNumber(), a, accessKey)
-	p.next = i.byAddr[hash]
-	i.core.peers[p.number] = p
-	i.byAddr[hash] = p
+	p := &Peer{i: i, addr: a, key: accessKey, next: i.peers[hash]}
+	if err := i.be.resolve(p); err != nil {
+		return nil, opError("resolve", a.String(), err)
+	}
+	i.peers[hash] = p
 	return p, nil
 }
 
@@ -87,54 +101,67 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 // session may have to make room for another target soon after. With hardware it
 // finds the way to the target only.
 func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
-	if i.hw != nil {
-		return i.hw.attach(p)
-	}
-	i.mu.Lock()
-	if i.closed || !i.core.knows(p) {
-		i.mu.Unlock()
-		return opError("attach to", p.addr.String(), ErrClosed)
-	}
-	if i.core.admit(p) != nil {
-		i.mu.Unlock()
-		return nil
-	}
-	done := make(chan error, 1)
-	i.joins[p] = append(i.joins[p], done)
-	i.core.enqueue(p, 0, i.now())
-	i.perform()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return opError("attach to", p.addr.String(), ctx.Err())
-	}
+	return opError("attach to", p.addr.String(), i.be.attach(ctx, p))
 }
 
-// attached tells those who wait in Attach. It is called with mu held.
-func (i *Initiator) attached(p *Peer, err error) {
-	for _, done := range i.joins[p] {
-		done <- err
-	}
-	delete(i.joins, p)
-}
-
-// Detach closes the session with a target that has no requests outstanding, or
-// else refuses with [ErrInUse]. It returns at once; the target is told until it
-// answers. Closing a session that is not there is not an error.
+// Detach leaves a target that has no requests outstanding, or else refuses with
+// [ErrInUse]. Unless the initiator was made with [ParkNever], the target is asked
+// to keep a session ready for the next time. It returns at once; the target is
+// told until it answers. Detaching from a target without a session is not an
+// error.
 func (i *Initiator) Detach(p *Peer) error {
-	if i.hw != nil {
-		return i.hw.idle(p)
-	}
 	i.mu.Lock()
-	if i.closed || !i.core.knows(p) {
-		i.mu.Unlock()
-		return opError("detach from", p.addr.String(), ErrClosed)
+	err := i.mine(p)
+	if err == nil {
+		err = i.be.leave(p, false)
 	}
-	if !i.core.dismiss(p, i.now()) {
-		i.mu.Unlock()
-		return opError("detach from", p.addr.String(), ErrInUse)
+	i.unlock()
+	return opError("detach from", p.addr.String(), err)
+}
+
+// Forget gives up what the initiator keeps of a target, and closes its session
+// if there is one. It is refused with [ErrInUse] while requests of the peer are
+// under way. The peer must not be used again: calls refuse it with [ErrClosed].
+// The same address can be resolved anew.
+func (i *Initiator) Forget(p *Peer) error {
+	i.mu.Lock()
+	err := i.mine(p)
+	if err == nil {
+		err = i.be.leave(p, true)
 	}
-	i.perform()
-	return nil
+	if err == nil {
+		i.unlink(p)
+	}
+	i.unlock()
+	return opError("forget", p.addr.String(), err)
+}
+
+func (i *Initiator) unlink(p *Peer) {
+	p.gone = true
+	hash := i.hash(p.addr, p.key)
+	if i.peers[hash] == p {
+		i.peers[hash] = p.next
+	}
+	for q := i.peers[hash]; q != nil; q = q.next {
+		if q.next == p {
+			q.next = p.next
+		}
+	}
+	if i.peers[hash] == nil {
+		delete(i.peers, hash)
+	}
+	i.timed = slices.DeleteFunc(i.timed, func(q *Peer) bool { return q == p })
+}
+
+// Stats are the counters of one target so far.
+func (p *Peer) Stats() PeerStats {
+	i := p.i
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var s PeerStats
+	if a := p.a; a != nil && !p.gone {
+		s = PeerStats{Posted: a.posted, Ended: a.ended, Failed: a.failed, Queued: len(a.queue)}
+		i.be.peerStats(p, &s)
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package dc
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -34,16 +35,20 @@ func (o Op) String() string {
 	return fmt.Sprintf("operation %d", o)
 }
 
-// Request is work for a target. The memory that Local names belongs to the
-// device from Post until the completion.
+// Request is work for a target. The memory that Local and List name belongs to
+// the device from Post until the completion.
 type Request struct {
 	ID uint64 // the caller's own; comes back in the completion
 	Op Op
+	// Quiet: there is no completion unless the request fails. Its memory is the
+	// caller's again when a later request of the same target has completed, or
+	// [Initiator.Flush] has returned.
+	Quiet bool
 	// Flags may have Solicited; Fence, which holds the request back until all
 	// earlier READs and atomics of its target have completed; and Inline for a
 	// SEND or WRITE, which sends up to [InitiatorConfig.MaxInline] bytes
 	// inside the request: Local needs no registration, but belongs to the
-	// device until the completion all the same. Every request is signaled.
+	// device until the completion all the same.
 	Flags  verbs.SendFlags
 	Imm    uint32
 	Local  verbs.SGE
@@ -53,6 +58,12 @@ type Request struct {
 	Compare uint64
 	// For masked atomics.
 	CompareMask, Mask uint64
+	// List is local memory in several pieces, at most [InitiatorConfig.MaxSGE],
+	// instead of Local. The slice belongs to the initiator until the completion.
+	List []verbs.SGE
+	// Timeout bounds how long the request may wait for its target before it is
+	// posted to the device; then it fails with [ErrTimeout]. 0 means any time.
+	Timeout time.Duration
 }
 
 // Completion is a request that has ended.
@@ -73,26 +84,63 @@ func (c *InitiatorConfig) ops() verbs.SendOps {
 	return 0
 }
 
-// check looks at requests that are not of the plain sort.
+// longest is what one piece of memory may have: beyond it are those that verbs
+// makes for memory that is not there.
+const longest = 1 << 31
+
+// nowhere is what verbs answers for remote memory outside of its region.
+var nowhere = verbs.Remote{Addr: 1<<64 - 1, RKey: 1<<32 - 1}
+
+// check refuses what a queue pair would refuse, so that one request does not
+// fail others which were posted with it.
 func (r *Request) check(c *InitiatorConfig) error {
-	switch {
+	if r.Op <= Read && r.Flags&verbs.Inline == 0 && r.List == nil && r.Local.Length <= longest && r.Remote != nowhere {
+		return nil
+	}
+	n, pieces := int64(0), r.pieces()
+	for _, s := range pieces {
+		if s.Length > longest {
+			return fmt.Errorf("%w: local memory", verbs.ErrRange)
+		}
+		n += int64(s.Length)
+	}
+	switch inline := r.Flags&verbs.Inline != 0; {
 	case r.Op > MaskedFetchAdd:
 		return fmt.Errorf("%w: %v", verbs.ErrAttributes, r.Op)
 	case r.Op > CmpSwap && !c.Masked:
 		return fmt.Errorf("%w: %v; the initiator was made without Masked", verbs.ErrUnsupported, r.Op)
-	case r.Flags&verbs.Inline == 0:
-		return nil
-	case r.Op > WriteImm:
+	case len(pieces) > c.MaxSGE:
+		return fmt.Errorf("%w: %d pieces of memory; MaxSGE is %d", verbs.ErrAttributes, len(pieces), c.MaxSGE)
+	case n > longest:
+		return fmt.Errorf("%w: %d bytes", verbs.ErrRange, n)
+	case r.Op > SendImm && r.Remote == nowhere:
+		return fmt.Errorf("%w: remote memory", verbs.ErrRange)
+	case r.Op >= FetchAdd && r.Remote.Addr%8 != 0:
+		return fmt.Errorf("%w: an atomic needs an 8-byte aligned word", verbs.ErrRange)
+	case r.Op >= FetchAdd && (r.List != nil || n != 8):
+		return fmt.Errorf("%w: the result of an atomic has 8 bytes in one piece", verbs.ErrRange)
+	case inline && r.Op > WriteImm:
 		return fmt.Errorf("%w: %v cannot be inline", verbs.ErrAttributes, r.Op)
-	case int64(r.Local.Length) > int64(c.MaxInline):
-		return fmt.Errorf("%w: %d bytes inline; MaxInline is %d", verbs.ErrAttributes, r.Local.Length, c.MaxInline)
+	case inline && n > int64(c.MaxInline):
+		return fmt.Errorf("%w: %d bytes inline; MaxInline is %d", verbs.ErrAttributes, n, c.MaxInline)
 	}
 	return nil
 }
 
+func (r *Request) pieces() []verbs.SGE {
+	if r.List != nil {
+		return r.List
+	}
+	return (&[1]verbs.SGE{r.Local})[:]
+}
+
 // add puts the request into a batch under an id of the initiator's.
-func (r *Request) add(b *verbs.Batch, id uint64) {
-	flags := r.Flags&(verbs.Solicited|verbs.Fence|verbs.Inline) | verbs.Signaled
+func (r *Request) add(b *verbs.Batch, id uint64, signaled verbs.SendFlags) {
+	flags := r.Flags&(verbs.Solicited|verbs.Fence|verbs.Inline) | signaled
+	if r.List != nil {
+		r.addList(b, id, flags)
+		return
+	}
 	switch r.Op {
 	case Send:
 		b.Send(id, flags, r.Local)
@@ -115,11 +163,36 @@ func (r *Request) add(b *verbs.Batch, id uint64) {
 	}
 }
 
+func (r *Request) addList(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+	switch r.Op {
+	case Send:
+		b.Send(id, flags, r.List...)
+	case SendImm:
+		b.SendImm(id, flags, r.Imm, r.List...)
+	case Write:
+		b.Write(id, flags, r.Remote, r.List...)
+	case WriteImm:
+		b.WriteImm(id, flags, r.Imm, r.Remote, r.List...)
+	case Read:
+		b.Read(id, flags, r.Remote, r.List...)
+	}
+}
+
 // packets is how many packet numbers the request takes: one for each packet of
 // a message or, with READ, of its response.
 func (r *Request) packets(mtu int) int {
 	if r.Op >= FetchAdd {
 		return 1
 	}
-	return max(1, (int(r.Local.Length)+mtu-1)/mtu)
+	n := int(r.Local.Length)
+	if r.List != nil {
+		n = 0
+		for _, s := range r.List {
+			n += int(s.Length)
+		}
+	}
+	if n <= mtu {
+		return 1
+	}
+	return (n + mtu - 1) / mtu
 }

@@ -69,23 +69,6 @@ func (s *service) serve(ctx context.Context) {
 
 func (s *service) close() error { return errors.Join(s.listen.Close(), s.cm.Close()) }
 
-// lookUp asks the service of a target where that is.
-func (i *Initiator) lookUp(p *Peer) {
-	ctx, cancel := context.WithTimeout(i.ctx, lookupTime)
-	defer cancel()
-	a, err := askService(ctx, i.ctl.gid, p.addr)
-	if err != nil && i.ctx.Err() == nil {
-		i.cfg.Logger.Info("dc: target not found", "target", p.addr, "err", err)
-	}
-	i.mu.Lock()
-	if i.closed {
-		i.mu.Unlock()
-		return
-	}
-	i.core.found(p, &a, err, i.now())
-	i.perform()
-}
-
 func askService(ctx context.Context, from verbs.GIDEntry, of Address) (a Address, err error) {
 	cm, err := rdmacm.Open(rdmacm.Config{})
 	if err != nil {
@@ -96,10 +79,10 @@ func askService(ctx context.Context, from verbs.GIDEntry, of Address) (a Address
 	if err != nil {
 		return a, err
 	}
-	if len(s.PrivateData) < addressLen {
+	if len(s.PrivateData) < AddressLen {
 		return a, opError("look up", of.String(), ErrAddress)
 	}
-	if err := a.UnmarshalBinary(s.PrivateData[:addressLen]); err != nil {
+	if err := a.UnmarshalBinary(s.PrivateData[:AddressLen]); err != nil {
 		return a, err
 	}
 	if a.QPN != s.QPN || a.GID != of.GID || a.Service != of.Service || a.Hardware {

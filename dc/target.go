@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,17 +17,22 @@ type TargetConfig struct {
 	// GID is the local address; the zero value means what an empty
 	// [verbs.GIDQuery] finds.
 	GID verbs.GIDEntry
-	// AccessKey is what initiators must show.
+	// AccessKey is what initiators must show. Who does not gets no answer.
 	AccessKey uint64
 	// Responders is the number of responder contexts: initiators that can be
 	// attached at the same time. 0 means 16.
 	Responders int
 	// Receives is the depth of the shared receive queue; 0 means 1024.
 	Receives int
-	// Lease is how long an initiator may be silent before its responder
-	// context is taken back; 0 means 2 s. Initiators give a sign of life four
-	// times as often.
+	// Lease is how long an initiator may be silent before its responder context is
+	// taken back though nobody waits for it; 0 means a minute. Initiators send a
+	// keep-alive four times as often while they are attached, and none for a
+	// session that is parked, which they can take up again for half of this time.
 	Lease time.Duration
+	// Recall is how long an initiator may keep a responder context after it was
+	// asked for it because others wait; then the session ends, and what is under
+	// way fails. 0 means a second.
+	Recall time.Duration
 	// Retry is when an initiator that was answered busy comes again unless it
 	// is called earlier; 0 means 50 ms.
 	Retry time.Duration
@@ -43,6 +47,8 @@ type TargetConfig struct {
 	// of PD allow.
 	Access  verbs.Access
 	Backend Backend
+	// TrafficClass of responses and control messages: DSCP and ECN bits on RoCE v2.
+	TrafficClass uint8
 	// MTU of the hardware back end, which its initiators must have too; 0
 	// means the port's.
 	MTU    verbs.MTU
@@ -50,280 +56,129 @@ type TargetConfig struct {
 }
 
 func (c *TargetConfig) defaults() {
-	if c.Responders <= 0 {
-		c.Responders = 16
+	set := func(v *int, def int) {
+		if *v <= 0 {
+			*v = def
+		}
 	}
-	if c.Receives <= 0 {
-		c.Receives = 1024
+	set(&c.Responders, 16)
+	set(&c.Receives, 1024)
+	setTime := func(v *time.Duration, def time.Duration) {
+		if *v <= 0 {
+			*v = def
+		}
 	}
-	if c.Lease <= 0 {
-		c.Lease = 2 * time.Second
-	}
-	if c.Retry <= 0 {
-		c.Retry = 50 * time.Millisecond
-	}
+	setTime(&c.Lease, time.Minute)
+	setTime(&c.Recall, time.Second)
+	setTime(&c.Retry, 50*time.Millisecond)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 }
 
 // Target is what initiators reach: a pool of responder contexts behind one
-// address, with one shared receive queue. Its methods are safe for concurrent
-// use; receive batches are not.
+// address, with one shared receive queue. Its methods may be called from any
+// number of goroutines; receive batches belong to one.
 type Target struct {
-	cfg   TargetConfig
-	ctl   *control
-	self  place
-	addr  Address
-	srq   *verbs.SRQ
-	idle  *verbs.CQ // of the send sides, which nobody uses
-	cq    *verbs.CQ // receives
-	start time.Time
-	stop  context.CancelFunc
-	work  sync.WaitGroup
-	alarm alarm // guarded by mu
-	door  *service
+	cfg TargetConfig
+	be  targetBackend
+	srq *verbs.SRQ
+	cq  *verbs.CQ // receives
+	in  receives
 
-	mu         sync.Mutex
-	core       *targetCore
-	responders []*verbs.QP
-	resets     []reset
-	closed     bool
-
-	inbox inbox
+	mu     sync.Mutex
+	closed bool
 }
 
-// reset is a responder context to be made ready.
-type reset struct {
-	slot  int
-	clean bool
+// targetBackend is what a target is reached by.
+type targetBackend interface {
+	address() Address
+	incarnation() uint64
+	stats() TargetStats
+	// owner is the initiator of a session, for tests.
+	owner(session uint64) (sender uint64, ok bool)
+	// stop ends what goes on in the background, and close what was made.
+	stop()
+	close() error
 }
 
 // NewTarget makes a target and begins to answer initiators.
-func NewTarget(cfg TargetConfig) (t *Target, err error) {
+func NewTarget(cfg TargetConfig) (*Target, error) {
 	cfg.defaults()
 	if cfg.PD == nil {
 		return nil, opError("make", "target", errors.Join(verbs.ErrAttributes, errors.New("PD is missing")))
 	}
-	t = &Target{cfg: cfg, start: time.Now(), stop: func() {}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(opError("make", "target", err), t.Close())
-		}
-	}()
+	t := &Target{cfg: cfg}
 	if cfg.Service != 0 && cfg.Backend == Auto {
 		cfg.Backend = Software
 	}
-	if done, err := cfg.Backend.choose(t.hardware); done {
-		return t, err
-	}
-	dev := cfg.PD.Device()
-	t.ctl, err = newControl(cfg.PD, cfg.GID, cfg.Logger)
+	var err error
+	t.be, err = choose(cfg.Backend, func() (targetBackend, error) { return newHardwareTarget(t) }, func() (targetBackend, error) { return newSoftwareTarget(t) })
 	if err != nil {
-		t.ctl = nil
-		return t, err
+		return nil, opError("make", "target", err)
 	}
-	if t.self, err = t.ctl.place(); err != nil {
-		return t, err
-	}
-	if t.srq, err = cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: cfg.Receives}); err != nil {
-		return t, err
-	}
-	if t.idle, err = dev.CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true}); err != nil {
-		return t, err
-	}
-	if t.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: cfg.Receives + cfg.Responders}); err != nil {
-		return t, err
-	}
-	t.inbox.init(t.cq)
-	for range cfg.Responders {
-		qp, err := t.newResponder()
-		if err != nil {
-			return t, err
-		}
-		t.responders = append(t.responders, qp)
-	}
-	epoch := rand.Uint64() | 1
-	t.addr = Address{GID: t.self.gid, LID: t.self.lid, Service: cfg.Service, MTU: t.ctl.mtu, QPN: t.self.qpn, QKey: t.self.qkey}
-	if cfg.Service != 0 {
-		if t.door, err = openService(t.ctl.gid, t.addr, cfg.Logger); err != nil {
-			return t, err
-		}
-	}
-	t.core = newTargetCore(epoch, cfg.AccessKey, cfg.Responders, targetLimits{cfg.Lease, cfg.Retry}, t, rand.Uint64)
-	ctx, stop := context.WithCancel(context.Background())
-	t.stop = stop
-	t.work.Go(func() { t.ctl.read(ctx, t.received) })
-	if t.door != nil {
-		t.work.Go(func() { t.door.serve(ctx) })
-	}
-	t.alarm.init(t.tick)
 	return t, nil
 }
 
-func (t *Target) newResponder() (*verbs.QP, error) {
-	return t.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: t.idle, RecvCQ: t.cq, SRQ: t.srq, GID: t.ctl.gid, MaxSendWR: 1, Access: t.cfg.Access})
-}
-
-// Address is what initiators resolve. It means whichever target is there: with
-// the Incarnation that [Target.Incarnation] answers it means this one only.
-func (t *Target) Address() Address { return t.addr }
-
-// Incarnation tells the target from others that had its address before, or will
-// have it.
-func (t *Target) Incarnation() uint64 {
-	if t.addr.Hardware {
-		return t.addr.Incarnation
-	}
-	return t.core.epoch
-}
-
-// Stats are the counters so far.
-func (t *Target) Stats() TargetStats {
-	if t.addr.Hardware {
-		return TargetStats{}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.core.stats
-	s.Rubbish += t.ctl.rubbish.Load()
-	s.Live = len(t.core.sessions)
-	return s
-}
-
-func (t *Target) now() time.Duration { return time.Since(t.start) }
-
-func (t *Target) received(m *message) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.core.received(m, t.now())
-	t.reset()
-	t.alarm.set(t.core.next(), t.now())
-}
-
-func (t *Target) tick() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return
-	}
-	t.alarm.rung()
-	t.core.tick(t.now())
-	t.reset()
-	t.alarm.set(t.core.next(), t.now())
-}
-
-// reset makes the responder contexts ready that were released. It comes after
-// the answers, for which the initiator waits.
-func (t *Target) reset() {
-	for _, r := range t.resets {
-		if err := t.resetOne(r); err != nil {
-			t.cfg.Logger.Error("dc: responder context lost", "slot", r.slot, "err", err)
-			continue
-		}
-		t.core.ready(r.slot, t.now())
-	}
-	t.resets = t.resets[:0]
-}
-
-func (t *Target) resetOne(r reset) error {
-	qp := t.responders[r.slot]
-	if r.clean {
-		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
-	}
-	// The old initiator may be alive and still send: another number keeps its
-	// packets away from the next session.
-	if err := qp.Close(); err != nil {
+// prepare makes the queues of receives.
+func (t *Target) prepare(depth int) (err error) {
+	if t.srq, err = t.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: t.cfg.Receives}); err != nil {
 		return err
 	}
-	qp, err := t.newResponder()
-	if err == nil {
-		t.responders[r.slot] = qp
+	if t.cq, err = t.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
+		return errors.Join(err, t.closeQueues())
 	}
-	return err
+	t.in.init(t.cq)
+	return nil
 }
 
-// attach implements targetIO.
-func (t *Target) attach(slot int, session uint64, m *message) (uint32, error) {
-	qp := t.responders[slot]
-	t.inbox.tag(qp.Num(), session)
-	err := qp.ModifySteps(responderStep(t.ctl, m, m.psn))
-	if err != nil {
-		t.inbox.collect(qp.Num())
-		t.cfg.Logger.Warn("dc: no session", "initiator", m.from.gid, "err", err)
-		if qp.State() != verbs.StateInit {
-			err = errors.Join(err, qp.ToReset(), qp.Init())
-		}
-	}
-	return qp.Num(), err
-}
-
-// release implements targetIO.
-func (t *Target) release(slot int, _ uint64, clean bool) {
-	qp := t.responders[slot]
-	if !clean {
-		// Nothing more may be carried out for it.
-		if err := qp.ToError(); err != nil {
-			t.cfg.Logger.Error("dc: release", "err", err)
-		}
-	}
-	t.inbox.collect(qp.Num())
-	t.resets = append(t.resets, reset{slot, clean})
-}
-
-// prepare implements targetIO.
-func (t *Target) prepare() { t.reset() }
-
-// send implements targetIO.
-func (t *Target) send(to place, m *message) {
-	m.from, m.mtu = t.self, t.ctl.mtu
-	t.ctl.send(to, m)
-}
-
-// NewRecvBatch makes a batch of receives for the shared receive queue, which
-// all initiators' SENDs and WRITEs with immediate take. A missing receive stops
-// the session concerned for a while; it is not an error.
-func (t *Target) NewRecvBatch(n int) (*verbs.RecvBatch, error) { return t.srq.NewRecvBatch(n) }
-
-// Poll takes what has arrived, at most len(rs), and answers how many. It never
-// blocks.
-func (t *Target) Poll(rs []Received) (int, error) { return t.inbox.poll(rs) }
-
-// Wait is Poll until there is something. It ends early with the context's error
-// or with [ErrClosed].
-func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return t.inbox.wait(ctx, rs) }
-
-// Close ends all sessions at once: requests of attached initiators fail.
-// Receives that are posted get no completion. Closing twice is not an error.
-func (t *Target) Close() error {
-	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
-		return nil
-	}
-	t.closed = true
-	t.mu.Unlock()
-	t.alarm.stop()
-	t.stop()
-	t.work.Wait()
-	t.inbox.shut()
+func (t *Target) closeQueues() error {
 	var errs []error
-	if t.door != nil {
-		errs = append(errs, t.door.close())
-	}
-	for _, qp := range t.responders {
-		errs = append(errs, qp.Close())
-	}
-	if t.ctl != nil {
-		errs = append(errs, t.ctl.close())
-	}
-	for _, cq := range []*verbs.CQ{t.cq, t.idle} {
-		if cq != nil {
-			errs = append(errs, cq.Close())
-		}
+	if t.cq != nil {
+		errs = append(errs, t.cq.Close())
 	}
 	if t.srq != nil {
 		errs = append(errs, t.srq.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Address is what initiators resolve. It means whichever target is there: with
+// the Incarnation that [Target.Incarnation] answers it means this one only.
+func (t *Target) Address() Address { return t.be.address() }
+
+// Incarnation tells the target from others that had its address before, or will
+// have it.
+func (t *Target) Incarnation() uint64 { return t.be.incarnation() }
+
+// Stats are the counters so far.
+func (t *Target) Stats() TargetStats { return t.be.stats() }
+
+// NewRecvBatch makes a batch of receives for the shared receive queue, which
+// all initiators' SENDs and WRITEs with immediate take. An initiator whose message
+// finds none tries again a few times, then serves its other targets and comes
+// again; it is not an error.
+func (t *Target) NewRecvBatch(n int) (*verbs.RecvBatch, error) { return t.srq.NewRecvBatch(n) }
+
+// Poll takes what has arrived, at most len(rs), and answers how many. It never
+// blocks.
+func (t *Target) Poll(rs []Received) (int, error) { return t.in.poll(rs) }
+
+// Wait is Poll until there is something. It ends early with the context's error
+// or with [ErrClosed].
+func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return t.in.take(ctx, rs) }
+
+// Close ends all sessions at once: requests of attached initiators fail.
+// Receives that are posted get no completion. Closing twice is not an error.
+func (t *Target) Close() error {
+	t.mu.Lock()
+	closed := t.closed
+	t.closed = true
+	t.mu.Unlock()
+	if closed {
+		return nil
+	}
+	t.be.stop()
+	t.in.close()
+	return errors.Join(t.be.close(), t.closeQueues())
 }

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -59,6 +60,38 @@ func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [
 
 // Update changes record 0 of a slot, see [Client.UpdateRecords].
 func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
+	return happened(ctx)(c.UpdateAsync(ctx, slot, change))
+}
+
+// UpdateRecords locks a slot and reads records, lets change make their new data, writes
+// that and unlocks. It answers when all of it has happened, after two round trips.
+//
+// change gets data that is valid until it returns; a nil entry of its answer leaves that
+// record as it is; its error leaves all and is answered. It runs under the lock and must
+// not use the client for the same slot. When it panics the lock is given back.
+//
+// All records change at one moment. When the client dies in the middle, all have their
+// old data, or all their new. [ErrOutcomeUnknown] says that nobody can tell which.
+func (c *Client) UpdateRecords(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
+	return happened(ctx)(c.UpdateRecordsAsync(ctx, slot, records, change))
+}
+
+// happened waits for an update that was posted.
+func happened(ctx context.Context) func(Result, error) (Result, error) {
+	return func(res Result, err error) (Result, error) {
+		if err != nil || res.Commit == nil {
+			return res, err
+		}
+		if err = res.Commit.Wait(ctx); err != nil && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+			err = opErrorf("update", fmt.Errorf("%w: %w", ErrOutcomeUnknown, err))
+		}
+		return res, err
+	}
+}
+
+// UpdateAsync is Update, but answers when the WRITE and the unlock command are posted:
+// nil does not mean that they were executed. [Result.Commit] tells the outcome.
+func (c *Client) UpdateAsync(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
 	j, err := c.begin(slot, first)
 	if err != nil {
 		return Result{Form: FormTwoStep}, opError("update", slot, err)
@@ -68,16 +101,8 @@ func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) (
 	return j.update(ctx, first, j.warm.changeOne)
 }
 
-// UpdateRecords locks a slot and reads records, lets change make their new
-// data, and posts WRITE and unlock command without waiting for them:
-// [Result.Commit] tells the outcome. change gets data that is valid until it
-// returns; a nil entry of its answer leaves that record as it is; its error
-// leaves all and is answered. It runs under the lock and must not use the
-// client for the same slot. When it panics the lock is given back.
-//
-// All records change at one moment. When the client dies in the middle, all have their
-// old data, or all their new.
-func (c *Client) UpdateRecords(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
+// UpdateRecordsAsync is to UpdateRecords what UpdateAsync is to Update.
+func (c *Client) UpdateRecordsAsync(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
 	j, err := c.begin(slot, records)
 	if err != nil {
 		return Result{Form: FormTwoStep}, opError("update", slot, err)

@@ -114,6 +114,7 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 type Agent struct {
 	cfg   AgentConfig
 	start time.Time
+	free  func() // lets another agent have the region
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
 	loop  *verbs.QP
@@ -122,6 +123,7 @@ type Agent struct {
 	at    struct{ results, replies int }
 	stop  context.CancelFunc
 	work  sync.WaitGroup
+	over  chan struct{} // closed when it serves no more
 
 	mu     sync.Mutex // one turn at a time
 	core   *agentCore
@@ -144,15 +146,18 @@ type agentLink struct {
 	added int // replies in batch
 }
 
-// NewAgent makes an agent of a region and begins to serve. There may be one
-// agent of a region at a time: what one that failed left locked, the next one
-// unlocks.
+// NewAgent makes an agent of a region, which has no other one, and begins to serve.
+// What an agent before it, which failed, left locked, it unlocks.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
 		return nil, err
 	}
-	a = &Agent{cfg: cfg, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}}
+	free, err := claim(cfg.Region.mr.Bytes(), "agent")
+	if err != nil {
+		return nil, opErrorf("make agent", err)
+	}
+	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}, over: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())
@@ -187,7 +192,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 
 // allocate makes memory and queues.
 func (a *Agent) allocate(l agentLimits) (err error) {
-	slots := slotMemory{Layout: a.cfg.Region.Layout, mem: a.cfg.Region.mr.Bytes(), epoch: uint16(rand.Uint32())}
+	slots := newSlotMemory(a.cfg.Region.Layout, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
 	a.words = 1 + slots.readersSize()/8
 	a.res = make([]uint64, a.words)
 	a.at.results = l.receives * l.message
@@ -225,9 +230,10 @@ func (a *Agent) loopback(l agentLimits) (err error) {
 }
 
 // QPConfig is what a queue pair needs to be attached. More send requests and
-// other attributes may be set.
+// other attributes may be set. Clients reach no memory through it: one that the server
+// has fenced could otherwise still write.
 func (a *Agent) QPConfig() verbs.QPConfig {
-	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending()}
+	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending(), Access: verbs.LocalWrite}
 }
 
 // Limits are what callers must be told.
@@ -264,7 +270,9 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 }
 
 // Forget ends the service of a client and drops what is remembered of it. Its
-// queue pair goes to [verbs.StateError], so that nothing late of it arrives.
+// queue pair goes to [verbs.StateError], so that nothing late of it arrives. A client
+// that is attached again under the same name gets [ErrOutcomeUnknown] for the chains
+// that it issues again.
 func (a *Agent) Forget(client uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -329,7 +337,11 @@ func (a *Agent) Close() error {
 	if a.mr != nil {
 		errs = append(errs, a.mr.Close())
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	a.free()
+	return nil
 }
 
 // settle takes no more chains in and waits for those inside.

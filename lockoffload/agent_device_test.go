@@ -32,6 +32,11 @@ type agentRig struct {
 
 func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.AgentConfig)) *agentRig {
 	t.Helper()
+	return newLeasedAgentRig(t, l, long, change)
+}
+
+func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, change func(*lockoffload.AgentConfig)) *agentRig {
+	t.Helper()
 	lab.RequireTopology(t, "wire")
 	r := &agentRig{rig: rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1")}, layout: l}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
@@ -39,7 +44,7 @@ func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.Ag
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
 	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
-	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: long})
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	require.NoError(t, r.reg.LeftLocked(l.Slots-1)) // by an agent before

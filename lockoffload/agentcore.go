@@ -21,7 +21,7 @@ type agentCore struct {
 	scratch []byte // for replies that nobody waits for any more
 	rng     *rand.Rand
 	tags    uint32 // attempts so far
-	id      uint32 // differs from that of an agent before
+	id      uint32 // the last identity, see newIdentity
 	written atomic.Uint64
 
 	jobs      []agentJob // one for each receive buffer
@@ -76,7 +76,7 @@ func newAgentCore(l agentLimits, slots slotMemory, replies []byte, seed uint64) 
 	c := &agentCore{
 		limits: l, slots: slots, replies: replies, scratch: make([]byte, l.message),
 		rng:   rand.New(rand.NewPCG(seed, 1)),
-		id:    uint32(seed>>32) | 1,
+		id:    uint32(seed >> 32),
 		jobs:  make([]agentJob, l.receives),
 		peers: make([]agentPeer, l.peers),
 		byID:  make(map[uint64]int32, l.peers),
@@ -122,8 +122,9 @@ func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 		// The last SEND from this entry may have no completion yet, but its
 		// reply has arrived: the client would not have gone on without it.
 		*e = agentEntry{seq: r.seq}
-		if r.agent != 0 && r.agent != c.id {
-			// An agent before this one may have executed it.
+		if r.agent != 0 && r.agent != p.identity {
+			// An agent before this one may have executed it, or this one
+			// before it forgot the client.
 			c.stats.Unknown++
 			c.answer(peer, at, chainUnknown, 0)
 			break

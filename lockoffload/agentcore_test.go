@@ -308,17 +308,84 @@ func TestAgentRefusesChainsOfAnother(t *testing.T) {
 	b := newAgentBench(t, 4)
 	p := b.client(7)
 	for j := range int32(2) {
-		r := chainRequest{client: 7, seq: 5, agent: b.id + 1}
+		r := chainRequest{client: 7, seq: 5, agent: b.peers[p].identity + 1}
 		b.submit(0, j, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
 		b.turn(0)
 		require.Empty(t, b.ops)
 		answer := b.status()
 		require.EqualValues(t, 5, answer.seq)
 		require.Equal(t, chainUnknown, answer.status)
-		require.Equal(t, b.id, answer.agent, "now the client knows which one this is")
+		require.Equal(t, b.peers[p].identity, answer.agent, "now the client knows which one this is")
 	}
-	r := chainRequest{client: 7, seq: 6, agent: b.id}
+	r := chainRequest{client: 7, seq: 6, agent: b.peers[p].identity}
 	b.submit(0, 3, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
 	b.turn(0)
 	require.NotEmpty(t, b.ops, "its own ones are")
+}
+
+// A client that was forgotten, and comes back under the same name, asks again for what
+// it had no answer to. Nobody remembers whether that was executed.
+func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	b.write(0, p, 1, 0, 0)
+	b.complete(0)
+	first := b.status()
+	require.Equal(t, chainDone, first.status)
+	ask := func(p int32, j int32, agent uint32) chainReply {
+		r := chainRequest{client: 7, seq: 5, agent: agent}
+		b.submit(0, j, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{5}}), 1))
+		b.turn(0)
+		if len(b.ops) > 0 {
+			b.complete(0)
+		}
+		return b.status()
+	}
+	second := ask(p, 9, first.agent) // the answer is lost
+	require.Equal(t, chainDone, second.status)
+	b.forget(7)
+	p = b.client(7)
+	again := ask(p, 10, second.agent)
+	require.Equal(t, chainUnknown, again.status)
+	require.EqualValues(t, 2, record(t, b, 0).version)
+	require.NotEqual(t, second.agent, again.agent)
+	p, conn, err := b.attach(7) // a new connection of the same is another matter
+	require.NoError(t, err)
+	require.NotZero(t, conn)
+	require.Equal(t, chainUnknown, ask(p, 11, again.agent).status, "its answer stays")
+}
+
+// Checksums are computed of what changed, not by each chain that looks.
+func TestAgentComparesAreCheap(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p := b.client(7)
+	compare := func(seq uint64, version uint64) chainStatus {
+		r := chainRequest{client: 7, seq: seq, slot: 1}
+		b.submit(0, 9, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessCompare, version: version}), 1))
+		b.turn(0)
+		b.complete(0)
+		return b.status().status
+	}
+	for seq := range uint64(100) {
+		require.Equal(t, chainDone, compare(seq+1, 0))
+	}
+	require.EqualValues(t, 1, b.slots.sums)
+	b.write(0, p, 101, 1, 0)
+	b.complete(0)
+	b.status()
+	require.Equal(t, chainDone, compare(102, 1))
+	require.Equal(t, chainDiffers, compare(103, 0))
+	require.EqualValues(t, 1, b.slots.sums, "the agent knows what it wrote")
+
+	// Somebody else writes, and dies in the middle of it.
+	cur, err := b.slots.read(1)
+	require.NoError(t, err)
+	dst := b.slots.mem[b.slots.copyOff(1, 1-cur.which):][:b.slots.copyStride()]
+	encode(dst, 2, []byte("two"))
+	dst[headerSize] ^= 1
+	require.Equal(t, chainDone, compare(104, 1), "the change has not happened")
+	dst[headerSize] ^= 1
+	require.Equal(t, chainDone, compare(105, 2), "now it has")
+	require.Equal(t, chainDone, compare(106, 2))
+	require.EqualValues(t, 3, b.slots.sums)
 }

@@ -217,7 +217,7 @@ func TestAgentBesideClients(t *testing.T) {
 		side, c := r.side(), r.caller(nil)
 		wg.Go(func() {
 			for range each {
-				_, err := side.Update(ctx, 0, func(old []byte) ([]byte, error) {
+				_, err := side.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 					return binary.LittleEndian.AppendUint64(nil, counted(old)+1), nil
 				})
 				if err != nil {

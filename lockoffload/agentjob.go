@@ -238,7 +238,7 @@ func (c *agentCore) access(j int32) chainStatus {
 		dst = c.slots.change(slot, &old)
 	}
 	b := c.buffer(j)
-	head := chainReply{client: job.request.client, seq: job.request.seq, status: status, agent: c.id}
+	head := chainReply{client: job.request.client, seq: job.request.seq, status: status, agent: c.peers[job.peer].identity}
 	b = head.appendTo(b[:0])
 	n := job.request.ops.n
 	for ops := job.request.ops; ops.n > 0; {
@@ -259,7 +259,7 @@ func (c *agentCore) access(j int32) chainStatus {
 		b = appendAccess(b, a)
 	}
 	if dst != nil {
-		c.slots.seal(dst, old.version+1)
+		c.slots.changed(slot, dst, old.version+1)
 		c.written.Add(1) // stores before it are seen before those of the next chain
 	}
 	sealMessage(b, n)

@@ -13,6 +13,7 @@ type agentPeer struct {
 	id         uint64
 	live       bool
 	gen        uint32 // counts clients of this place
+	identity   uint32 // of the agent, as this client knows it
 	conn       uint32 // counts queue pairs
 	inside     int    // jobs without an answer
 	sending    int    // replies without a completion
@@ -57,6 +58,19 @@ func (s *AgentStats) count(status chainStatus) {
 	}
 }
 
+// newIdentity is what the agent is to a client whose answers it remembers from now on.
+// A client that was forgotten gets another one when it comes back: what it asked for
+// before may have been executed. So does each client of another agent, which began
+// somewhere else.
+func (c *agentCore) newIdentity() uint32 {
+	const step = 0x9e3779b9 // odd: no number comes again before all others did
+	c.id += step
+	if c.id == 0 { // means none
+		c.id += step
+	}
+	return c.id
+}
+
 // attach makes room for a client, or tells the agent of its new queue pair:
 // what was sent on the old one is no longer counted.
 func (c *agentCore) attach(id uint64) (peer int32, conn uint32, err error) {
@@ -75,6 +89,7 @@ func (c *agentCore) attach(id uint64) (peer int32, conn uint32, err error) {
 		p := &c.peers[peer]
 		clear(p.entries)
 		p.id, p.live, p.inside, p.head = id, true, 0, -1
+		p.identity = c.newIdentity()
 		c.byID[id] = peer
 	}
 	p := &c.peers[peer]
@@ -126,7 +141,7 @@ func (c *agentCore) reply(peer, entry int32) []byte {
 // answer writes a reply that has no operations, and sends it.
 func (c *agentCore) answer(peer, entry int32, status chainStatus, tries uint32) {
 	p := &c.peers[peer]
-	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries, agent: c.id}
+	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries, agent: p.identity}
 	sealMessage(r.appendTo(c.reply(peer, entry)[:0]), 0)
 	c.send(peer, entry)
 }

@@ -45,6 +45,7 @@ func (a *Agent) fail(err error) {
 		return
 	}
 	a.failed = err
+	close(a.over)
 	for peer := range a.links {
 		a.unlink(int32(peer))
 	}

@@ -474,7 +474,7 @@ func TestAgentVariantsFail(t *testing.T) {
 // newAgentSimSlots lays out memory as a target would.
 func newAgentSimSlots(l Layout) slotMemory {
 	l = l.withDefaults()
-	s := slotMemory{Layout: l, mem: make([]byte, l.Bytes()), epoch: 1}
+	s := newSlotMemory(l, make([]byte, l.Bytes()), 1)
 	l.format(s.mem)
 	return s
 }

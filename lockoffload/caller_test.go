@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -70,4 +71,17 @@ func TestChainReplies(t *testing.T) {
 	require.ErrorIs(t, err, ErrOutcomeUnknown, "done, but nothing of it")
 	_, err = ch.take([]byte("rubbish"))
 	require.ErrorIs(t, err, ErrOutcomeUnknown)
+}
+
+// What an agent that is gone did not begin is carried out from here; what it may have
+// begun is not.
+func TestNotBegun(t *testing.T) {
+	begun := fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrBroken)
+	for err, want := range map[error]bool{
+		ErrBusy: true, ErrClosed: true, ErrBroken: true, begun: false, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrClosed): false,
+		ErrDiffers: false, ErrNotAcquired: false, ErrConfig: false, context.Canceled: false,
+	} {
+		require.Equal(t, want, notBegun(err), "%v", err)
+	}
+	require.False(t, notBegun(nil))
 }

@@ -168,7 +168,7 @@ func (c *Caller) serve(ctx context.Context) {
 			return
 		}
 		if cerr := c.connect(ctx); cerr != nil {
-			c.end(errors.Join(cerr, err))
+			c.end(fmt.Errorf("%w: %w", ErrBroken, errors.Join(cerr, err)))
 			return
 		}
 	}

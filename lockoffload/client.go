@@ -33,32 +33,42 @@ type Result struct {
 	Form    Form
 	Version uint64 // of the first record that was read or written
 	Tries   int    // lock commands, looks at readers that held the slot, and READs without a lock
-	// Commit is the outcome of WRITEs and unlock command of an update.
+	// Commit is the outcome of WRITE and unlock command of an update; of one that
+	// waited, it is known.
 	Commit *Commit
 }
 
 // Client carries out chains on a target's region. All its methods are safe for
 // concurrent use; operations of several goroutines are under way together. Read
-// allocates nothing once the client has its memory, Update the [Commit].
+// allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
 	cfg Config
 	l   Layout
 
-	mu      sync.Mutex
-	s       *session
-	closed  bool
-	freed   bool             // what is idle is closed at once
-	jobs    []*job           // that have nothing to do
-	backs   map[int]*backoff // of slots: contention is theirs
-	bits    map[int]*bit
-	held    map[*Held]struct{}
-	counts  map[int]*Counts
-	pending map[*Commit]struct{}
-	failed  []error // of commits, for Flush
-	old     error   // of the ends of earlier sessions, for Close
+	ending sync.Once
+	ended  error // of Close
+	over   context.Context
+	stop   context.CancelFunc // ends over
+
+	mu        sync.Mutex
+	s         *session
+	closed    bool
+	abandoned bool             // nobody holds a lock any more
+	freed     bool             // what is idle is closed at once
+	jobs      []*job           // that have nothing to do
+	busy      int              // those that have, and sessions that are being closed
+	idled     chan struct{}    // closed when there are none, if Close waits
+	backs     map[int]*backoff // of slots: contention is theirs
+	bits      map[int]*bit
+	held      map[*Held]struct{}
+	counts    map[int]*Counts
+	pending   map[*Commit]struct{}
+	failed    []error // of commits, for Flush
+	old       error   // of the ends of earlier sessions, for Close
 
 	swaps swapTable
 	agent *Caller // of UseAgent
+	link  *link   // of a client that dialed
 }
 
 // NewClient makes an initiator with the place at the target that the invite
@@ -78,10 +88,16 @@ func NewClient(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{
-		cfg: cfg, l: cfg.Invite.Layout.withDefaults(), s: s, backs: map[int]*backoff{},
+	return newClient(cfg, cfg.Invite.Layout.withDefaults(), s), nil
+}
+
+func newClient(cfg Config, l Layout, s *session) *Client {
+	c := &Client{
+		cfg: cfg, l: l, s: s, backs: map[int]*backoff{},
 		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
-	}, nil
+	}
+	c.over, c.stop = context.WithCancel(context.Background())
+	return c
 }
 
 // Reconnect goes on after [ErrBroken] or a lease that ran out, with a new queue
@@ -113,10 +129,12 @@ func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in I
 		return errors.Join(opErrorf("reconnect", ErrClosed), s.close())
 	}
 	c.s, c.bits = s, map[int]*bit{}
+	c.busy++ // Close waits for this one too
 	c.mu.Unlock()
 	err = old.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.noLongerBusy()
 	c.old = errors.Join(c.old, err)
 	return nil
 }
@@ -194,16 +212,19 @@ func (c *Client) Flush(ctx context.Context) error {
 
 // Close waits up to a second for what is under way, ends the session and frees
 // the client's memory. Locks that are still held are lost once the target has
-// noticed. It may be called again.
+// noticed. It may be called again, beside everything else: whoever comes second waits
+// for the first and gets the same answer.
 func (c *Client) Close() error {
+	c.ending.Do(func() { c.ended = c.close() })
+	return c.ended
+}
+
+func (c *Client) close() error {
 	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
 	c.closed = true
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	c.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	err := c.Flush(ctx)
 	// A connection that failed was reported to those who used it.
@@ -213,19 +234,41 @@ func (c *Client) Close() error {
 	err = errors.Join(err, c.s.close())
 	c.mu.Lock()
 	held := slices.Collect(maps.Keys(c.held))
+	c.abandoned = true
 	c.mu.Unlock()
 	for _, h := range held {
 		h.abandon()
 	}
+	if c.link != nil {
+		c.UseAgent(nil)
+		err = errors.Join(err, c.link.close())
+	}
+	err = errors.Join(err, c.free())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err = errors.Join(err, c.old)
+	return errors.Join(err, c.old)
+}
+
+// free frees the memory of all jobs. Those under way have been ended and are over in a
+// moment, unless what they call of the program's takes longer.
+func (c *Client) free() error {
+	c.mu.Lock()
 	c.freed = true
+	var errs []error
 	for _, j := range c.jobs {
-		err = errors.Join(err, j.mr.Close())
+		errs = append(errs, j.mr.Close())
 	}
 	c.jobs = nil
-	return err
+	idled := make(chan struct{})
+	if c.idled = idled; c.busy == 0 {
+		close(idled)
+	}
+	c.mu.Unlock()
+	select {
+	case <-idled:
+	case <-time.After(closePatience):
+	}
+	return errors.Join(errs...)
 }
 
 // pause answers how long to wait after a try on a slot.

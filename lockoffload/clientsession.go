@@ -53,7 +53,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	posted := time.Now()
 	s.until = posted.Add(s.lease)
 	s.word = []op{{kind: opWrite, off: in.Layout.beatOff(in.Owner), n: 8}}
-	first, err := s.heartbeat(uint64(in.Epoch)<<32 + 1)
+	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
 	if err != nil {
 		close(s.gone)
 		return nil, errors.Join(err, s.close())
@@ -83,14 +83,14 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 		case <-ctx.Done():
 			bye, cancel := context.WithTimeout(context.Background(), s.lease/3)
 			defer cancel()
-			if f, err := s.heartbeat(goodbye); err == nil {
+			if f, err := s.heartbeat(bye, goodbye); err == nil {
 				_ = s.acknowledged(bye, f) // else the target waits for the lease
 			}
 			return
 		}
 		posted = time.Now()
 		var err error
-		if f, err = s.heartbeat(count); err != nil {
+		if f, err = s.nextHeartbeat(count); err != nil {
 			s.expire()
 			return
 		}
@@ -101,19 +101,32 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 const goodbye = 1<<64 - 1
 
 // heartbeat posts one. The one before must have been acknowledged.
-func (s *session) heartbeat(count uint64) (*flight, error) {
+func (s *session) heartbeat(ctx context.Context, count uint64) (*flight, error) {
 	binary.LittleEndian.PutUint64(s.beat.Bytes(), count)
-	return s.line.issue(s.word, s.beat)
+	return s.line.issue(ctx, s.word, s.beat)
+}
+
+// nextHeartbeat posts one before the lease is over. The queue may be full of requests
+// that nothing comes back for.
+func (s *session) nextHeartbeat(count uint64) (*flight, error) {
+	ctx, cancel := s.leased(context.Background())
+	defer cancel()
+	return s.heartbeat(ctx, count)
 }
 
 // acknowledged waits for a heartbeat, to the end of the lease at most.
 func (s *session) acknowledged(ctx context.Context, f *flight) error {
+	ctx, cancel := s.leased(ctx)
+	defer cancel()
+	return s.line.await(ctx, f)
+}
+
+// leased is a context that ends with the lease, as far as it runs by now.
+func (s *session) leased(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	until := s.until
 	s.mu.Unlock()
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	return s.line.await(ctx, f)
+	return context.WithDeadline(ctx, until)
 }
 
 // expire ends the session: its locks are lost, nothing is posted any more.
@@ -149,9 +162,17 @@ func (s *session) allowed() error {
 	return nil
 }
 
+// closePatience is how long a close waits for what is under way.
+const closePatience = time.Second
+
 func (s *session) close() error {
 	s.stop()
-	<-s.gone
+	select {
+	case <-s.gone:
+	case <-time.After(closePatience): // nothing comes through: it waits for the lease
+		s.expire()
+		<-s.gone
+	}
 	_ = s.line.fail(ErrClosed)
 	s.expire()
 	return errors.Join(s.line.close(), s.beat.Close())

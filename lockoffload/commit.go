@@ -77,7 +77,7 @@ func (p *Commit) post(j *job) error {
 	// Held so that whoever flushes finds the flight, and polls for it.
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := p.s.line.post(&p.flight, j.mr)
+	err := p.s.line.post(context.Background(), &p.flight, j.mr)
 	p.posted = err == nil
 	return err
 }

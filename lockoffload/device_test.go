@@ -85,7 +85,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 	see(15)
 	require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrClosed)
-	_, err = cs[0].UpdateRecords(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
+	_, err = cs[0].UpdateRecordsAsync(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
 		require.Equal(t, [][]byte{{15}, {}}, old)
 		return [][]byte{nil, []byte("zero")}, nil
 	})
@@ -251,7 +251,7 @@ func TestPanicReleases(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
 	require.PanicsWithValue(t, "oh", func() {
-		_, _ = cs[0].Update(ctx, 0, func([]byte) ([]byte, error) { panic("oh") })
+		_, _ = cs[0].UpdateAsync(ctx, 0, func([]byte) ([]byte, error) { panic("oh") })
 	})
 	require.NoError(t, cs[0].Flush(ctx))
 	h, _, err := cs[1].TryLock(ctx, 0)

@@ -24,6 +24,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 		if err != nil {
 			return false, changed, err
 		}
+		defer j.drop()
 		for ended := false; !ended; {
 			v, err := m.step()
 			if err != nil {
@@ -46,7 +47,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 				}
 			}
 			n -= len(ops)
-			f, err := s.line.issue(ops, j.mr)
+			f, err := s.line.issue(ctx, ops, j.mr)
 			if err == nil {
 				err = s.line.await(ctx, f)
 			}
@@ -155,6 +156,6 @@ func (c *Client) Heartbeat() uint64 {
 func (c *Client) PostTooMuch() error {
 	s := c.session()
 	ops := slices.Repeat([]op{{kind: opWrite, n: 8}}, s.line.qp.MaxSendWR()+1)
-	_, err := s.line.issue(ops, s.beat)
+	_, err := s.line.issue(context.Background(), ops, s.beat)
 	return err
 }

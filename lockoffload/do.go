@@ -21,7 +21,7 @@ func (c *Client) UseAgent(agent *Caller) {
 // [Result.Form] tells which:
 //
 //   - [FormAgent], one round trip, for a chain that writes when there is an
-//     agent ([Client.UseAgent]) that is not busy;
+//     agent ([Client.UseAgent]) that is there and not busy;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
 //   - [FormRead], one round trip, for one that only reads, and neither counts its
 //     tries nor waits its turn. The agent is not troubled with what needs no help;
@@ -49,9 +49,8 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 	agent := c.agent
 	c.mu.Unlock()
 	if agent != nil && ch.writes() && ch.check(c.l, agent.cfg.Limits.Message) == nil {
-		// What was not begun can still be done from here.
 		res, err := agent.do(ctx, ch)
-		if !errors.Is(err, ErrBusy) && (!errors.Is(err, ErrClosed) || errors.Is(err, ErrOutcomeUnknown)) {
+		if !notBegun(err) {
 			return res, err
 		}
 	}
@@ -65,6 +64,13 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 		return c.doRead(wait, ch)
 	}
 	return c.doHeld(ctx, wait, ch)
+}
+
+// notBegun tells of an agent's error whether the chain can still be carried out from
+// here: the agent was busy, or is not to be reached any more.
+func notBegun(err error) bool {
+	gone := errors.Is(err, ErrClosed) || errors.Is(err, ErrBroken)
+	return errors.Is(err, ErrBusy) || gone && !errors.Is(err, ErrOutcomeUnknown)
 }
 
 // doRead reads without a lock.

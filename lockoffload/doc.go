@@ -1,9 +1,36 @@
 // Package lockoffload locks remote memory, accesses it and unlocks it without
 // waiting for replies in between.
 //
-// A target registers a [Region] of slots, each a lock word and records, and
-// admits clients with a [Server]. Each client gets an [Invite] with the
-// exchange of endpoints, and accesses slots by RDMA alone:
+// A target serves locked memory at an address:
+//
+//	target, err := lockoffload.Listen(pd, ":7473", lockoffload.ListenConfig{Layout: layout, Key: key})
+//	defer target.Close()
+//
+// Clients dial it, and then access it by RDMA alone:
+//
+//	c, err := lockoffload.Dial(ctx, pd, "10.77.0.2:7473", lockoffload.DialConfig{Key: key})
+//	defer c.Close()
+//	data, res, err := c.Read(ctx, slot, buf)    // one READ
+//	res, err = c.Update(ctx, slot, change)      // two round trips; change gets the old data
+//	err = c.UpdateSlots(ctx, slots, changeAll)  // under all their locks
+//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//
+// The memory is a [Region] of slots, each a lock word and records. Update is the way to
+// write: it answers when the change has happened. [Client.UpdateAsync] answers one round
+// trip earlier, [Client.Do] has the target carry a change out in one round trip, and
+// [Client.SwapWrite] takes no lock.
+//
+// # Who may
+//
+// Client and target show each other that they have the same key, in answer to numbers
+// that are never used twice, before anything is made for a client: a stranger who knows
+// the address changes nothing, nor does one who replays what he has heard. Connections
+// that say nothing keep nobody waiting. The key keeps nothing secret: endpoints, and the
+// key to the memory in them, go over the wire as they are, unless the connections are
+// TLS ([NewListener], [DialConfig.Dialer]); RDMA itself is not encrypted either.
+//
+// A program that has its own way to exchange endpoints makes a [Region], a [Server] and
+// perhaps an [Agent] itself, and gives each client an [Invite]:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
 //	place, err := srv.Admit(nil)                // at the target, for each client
@@ -11,9 +38,9 @@
 //	err = place.Connect(remote)
 //
 //	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
-//	data, res, err := c.Read(ctx, slot, buf)    // one READ
-//	res, err = c.Update(ctx, slot, change)      // one until change, one that nobody waits for
-//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//
+// The target's own process has a client too ([Listener.Local]): it locks through the
+// device like all others, because a device's atomics need not be atomic against the CPU's.
 //
 // # Reading
 //
@@ -54,9 +81,10 @@
 //	CMP_SWAP lock   tag -> 0  ───────▶ old value
 //	◀─────────── replies, one wait ───
 //
-// The tag is never used twice, so behind a lock command that failed the unlock
+// Each lock command has a tag of its own, so behind one that failed the unlock
 // command compares with a tag that is not there and changes nothing; the data
-// is then thrown away. But only WRITEs, SENDs and atomics have an order at the target:
+// is then thrown away. (A session's tags come again after 2^31 lock commands: a lock
+// must not be held for as long as its client issues so many.) But only WRITEs, SENDs and atomics have an order at the target:
 // the READ may be executed after the unlock command, and then under another holder's
 // WRITE; Soft-RoCE reads again when an answer was lost, which is after the unlock command
 // too. So the lock adds nothing to what makes a read right: the copies do. What it does
@@ -68,13 +96,20 @@
 //
 //	CMP_SWAP lock 0 -> tag, READ readers and both copies ───────▶
 //	◀───────────────────────────────────── replies: the caller computes
-//	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶ nobody waits for this
+//	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶
+//	◀───────────────────────────────────── replies: it has happened
 //
 // Nothing holds back a WRITE behind a lock command that failed, so the WRITE
 // goes out only when the reply says that the lock is ours. The READs have
 // completed by then, and a target executes a WRITE before an atomic behind it:
-// whoever takes the lock next reads what was written. [Result.Commit] tells the
-// outcome.
+// whoever takes the lock next reads what was written. UpdateAsync does not wait for the
+// second replies; [Result.Commit] tells the outcome.
+//
+// [Client.UpdateSlots] takes the locks of several slots in ascending order, so that
+// callers of it cannot wait for each other in a circle, and gives none back before all
+// slots are written. Whoever has the locks sees all of such a change or nothing, unless
+// the client died in the middle of it: there is no log. Reads without a lock see each
+// slot by itself. What must never part belongs into one slot.
 //
 // Holders of the shared lock keep writers out. A writer takes the lock word first and
 // then looks at the readers, a reader sets its bit first and then looks at the lock
@@ -87,7 +122,8 @@
 // [Fair] puts tickets in front of the exclusive lock. They decide the order
 // only: the lock word is taken as by everybody else, so that no mistake in the
 // queue, such as a ticket skipped whose owner was merely slow, lets two clients
-// hold a lock. Such a client draws another ticket.
+// hold a lock. Such a client draws another ticket; should the one that was skipped be
+// passed on a second time, by its owner, the target corrects the count.
 //
 // Chains with [Chain.Fair] draw tickets too, unless there is an agent: that one
 // serves its clients by turns, and many of those who wait under one lock.
@@ -99,11 +135,26 @@
 // over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
 // goes to ERROR. The target sees each heartbeat later than it was posted, and
 // waits half a lease longer. Then it moves its end of the queue pair to ERROR
-// and RESET, so that nothing late executes whatever the client does, and only
-// then gives back the dead client's locks, reader bits and tickets, through a
-// queue pair to itself: atomics of a device need not be atomic against a CPU's.
+// and RESET, so that nothing late executes whatever the client does, READs through a
+// queue pair to itself, which pushes what is still on the bus into memory, and only
+// then gives back the dead client's locks, reader bits and tickets, through the same
+// queue pair: atomics of a device need not be atomic against a CPU's. (With Soft-RoCE
+// before Linux 6.4 RESET does not wait for a request that another CPU is executing: a
+// late WRITE can come as long afterwards as that CPU stands still.)
 // This takes less than two leases when the target is not late itself; three are
-// promised.
+// promised. The third is for tickets that nobody signed: a client that dies between
+// its draw and the request behind it, which says whose the ticket is, leaves one that
+// may be anybody's. All those of before the end of its session are skipped a lease
+// after it. Clients that died together are recovered together: the CPU looks at each
+// slot once, requests are posted for what they held.
+//
+// When that fails, because a queue pair cannot be fenced or the target's own one broke,
+// the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the
+// server tries again until it can. It also takes back what sessions left that it does
+// not know, should it find any, within sixteen leases.
+//
+// A region has one server and one agent at a time; others are refused. Its memory must
+// not have relaxed ordering, with which an unlock command could overtake a WRITE.
 //
 // A holder that dies in the middle of a WRITE has damaged a copy that was not
 // current: its change has not happened, for any of the records.
@@ -132,14 +183,15 @@
 // the answer. The chain's key, client and sequence, says that it is the same
 // one: the agent remembers a client's last answers and executes nothing twice.
 // Another agent, at a target that was started again for instance, does not know
-// what the one before executed, and answers [ErrOutcomeUnknown] to chains that
-// were made for that one.
+// what the one before executed, nor does one that forgot the client ([Agent.Forget])
+// before it came back: they answer [ErrOutcomeUnknown] to chains that were made before.
 // An answer is final for its key, [ErrBusy] included, or a late copy of a chain
 // that was answered "nothing was changed" could still change something.
 //
 // Chains that wait for one slot are executed under one lock, up to 16, by turns
 // of their clients; then the lock is left free for a moment, for those who take
-// it from afar. What an agent that failed left locked, the next one unlocks.
+// it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
+// makes it at once.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.

@@ -25,6 +25,11 @@ var (
 	ErrRecord = errors.New("record is torn or damaged")
 	// ErrConfig says that an argument is out of range.
 	ErrConfig = errors.New("bad configuration")
+	// ErrKey says that client and target do not have the same key.
+	ErrKey = errors.New("not authenticated")
+	// ErrRefused says that a target did not give what a client dialed for; the
+	// target's reason is beside it.
+	ErrRefused = errors.New("refused by the target")
 	// ErrFull says that the region has as many sessions as its layout allows.
 	ErrFull = errors.New("no more sessions")
 	// ErrClosed says that the client, or the server, was closed. It is verbs' error.

@@ -69,7 +69,7 @@ func became(err error) outcome {
 
 func (a *actor) update(ctx context.Context, slot int) (outcome, uint64, error) {
 	var before uint64
-	res, err := a.c.Update(ctx, slot, func(old []byte) ([]byte, error) {
+	res, err := a.c.UpdateAsync(ctx, slot, func(old []byte) ([]byte, error) {
 		before = number(old)
 		return a.next(old), nil
 	})

@@ -26,12 +26,19 @@ type Held struct {
 	err    error
 }
 
-// hold has Close see a lock.
-func (c *Client) hold(h *Held) *Held {
+// hold has Close see a lock. One that comes when Close has looked is given up.
+func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[h] = struct{}{}
-	return h
+	late := c.abandoned
+	if !late {
+		c.held[h] = struct{}{}
+	}
+	c.mu.Unlock()
+	if late {
+		h.abandon()
+		return nil, res, ErrClosed
+	}
+	return h, res, nil
 }
 
 // Slot is the slot that is locked.
@@ -156,7 +163,7 @@ func (h *Held) Commit(ctx context.Context) error {
 func (h *Held) commit() error {
 	m := &committer{slot: h.g.slot, old: &h.old}
 	h.j.prepare(m, h.g.slot)
-	if _, err := h.j.drive(context.Background()); err != nil {
+	if err := h.j.execute(); err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	now := h.c.l.staged(h.next(), h.old.version+1)

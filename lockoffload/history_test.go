@@ -137,6 +137,16 @@ func (c *simClient) anything() {
 	}
 }
 
+// readOrUpdate is for histories that are all about reads beside writers.
+func (c *simClient) readOrUpdate() {
+	slot, records := c.s.rng.IntN(c.s.l.Slots), []int{0}
+	if c.s.rng.IntN(2) == 0 {
+		c.read(slot, records)
+	} else {
+		c.update(slot, records, nil)
+	}
+}
+
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
 	m := &reader{acquire: acquire{tags: c.tags, data: true, reading: true}, records: records, form: Form(s.rng.IntN(3))}
@@ -403,17 +413,27 @@ var errChange = errors.New("no change")
 
 var errHistory = errors.New("the history is not linearizable")
 
-func history(seed uint64, f flaws, all *AgentStats) error {
+// history runs and checks one; reads has clients do nothing but read and update.
+func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
+	clients := 2 + int(seed%3)
 	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
-	s := newSim(seed, l, 2+int(seed%3), f)
-	operation := (*simClient).anything
+	if seed%5 == 0 {
+		l.Clients = clients // so that places in queues and tickets' numbers end at different times
+	}
+	s := newSim(seed, l, clients, f)
+	if seed%7 < 2 {
+		s.longAfter()
+	}
+	operation, kills := (*simClient).anything, int(seed/4%4)
 	switch { // what shows the flaw soonest
+	case f.noDrain || f.singleCopy || f.tornRead || reads:
+		kills, operation = 3, (*simClient).readOrUpdate
 	case f.swapOneCopy:
 		operation = func(c *simClient) { c.swap(s.rng.IntN(s.l.Slots)) }
 	case f.anyAgent || f.forgetful:
 		operation = func(c *simClient) { c.chain(s.rng.IntN(s.l.Slots), s.rng.IntN(s.l.Records)) }
 	}
-	if err := s.run(8, int(seed/4%4), operation); err != nil {
+	if err := s.run(8, kills, operation); err != nil {
 		return err
 	}
 	n := s.agent.core.stats
@@ -434,8 +454,10 @@ func TestHistories(t *testing.T) {
 	}
 	var agents AgentStats
 	for seed := range uint64(seeds) {
-		if err := history(seed, flaws{}, &agents); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+		for _, reads := range []bool{false, true} {
+			if err := history(seed, flaws{}, reads, &agents); err != nil {
+				t.Fatalf("seed %d, reads %v: %v", seed, reads, err)
+			}
 		}
 	}
 	t.Logf("agents: %+v", agents)
@@ -453,6 +475,7 @@ func TestHistoriesFindFlaws(t *testing.T) {
 		"write without looking":    {blindWrite: true},
 		"write under readers":      {blindReader: true},
 		"no fence":                 {noFence: true},
+		"no READ after the fence":  {noDrain: true},
 		"one copy":                 {singleCopy: true},
 		"one valid copy":           {tornRead: true},
 		"two WRITEs under a lock":  {writesAtOnce: true},
@@ -463,7 +486,7 @@ func TestHistoriesFindFlaws(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(100000) {
-				if err := history(seed, f, new(AgentStats)); errors.Is(err, errHistory) {
+				if err := history(seed, f, false, new(AgentStats)); errors.Is(err, errHistory) {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

@@ -25,6 +25,7 @@ func TestInvite(t *testing.T) {
 		"no owner":      func(i *Invite) { i.Owner = 0 },
 		"owner":         func(i *Invite) { i.Owner = 9 },
 		"lease":         func(i *Invite) { i.Lease = -1 },
+		"shorter lease": func(i *Invite) { i.Lease = 2 }, // none of its heartbeats would come in time
 		"short region":  func(i *Invite) { i.Region.Length-- },
 		"too many":      func(i *Invite) { i.Layout.Slots = 2 << 30 },
 		"without slots": func(i *Invite) { i.Layout = Layout{} },

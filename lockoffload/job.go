@@ -25,10 +25,16 @@ type job struct {
 	warm    warm
 }
 
-// start gives a machine its memory. The call that starts it must run it.
+// start gives a machine its memory. The call that starts it must run it. The call may
+// have waited since it looked whether the client is open.
 func (c *Client) start(m machine, slot int) (*job, error) {
 	c.mu.Lock()
+	if c.freed {
+		c.mu.Unlock()
+		return nil, ErrClosed
+	}
 	j := c.idle()
+	c.busy++
 	c.mu.Unlock()
 	j, err := c.orNew(j)
 	if err != nil {
@@ -47,6 +53,7 @@ func (c *Client) begin(slot int, records []int) (*job, error) {
 		return nil, err
 	}
 	j, s := c.idle(), c.s
+	c.busy++
 	c.mu.Unlock()
 	j, err := c.orNew(j)
 	if err != nil {
@@ -69,13 +76,16 @@ func (c *Client) idle() *job {
 	return j
 }
 
-// orNew answers the job, or makes one where there is none.
+// orNew answers the job, or makes one where there is none. The caller has counted it.
 func (c *Client) orNew(j *job) (*job, error) {
 	if j != nil {
 		return j, nil
 	}
 	mr, err := c.cfg.PD.AllocMR(c.l.memory(), verbs.MRConfig{})
 	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.noLongerBusy()
 		return nil, err
 	}
 	j = &job{c: c, mr: mr, ops: make([]op, 0, 8)}
@@ -113,9 +123,18 @@ func (j *job) drop() {
 	j.warm.clear()
 	j.c.mu.Lock()
 	defer j.c.mu.Unlock()
+	defer j.c.noLongerBusy()
 	if !j.c.freed {
 		j.c.jobs = append(j.c.jobs, j)
 	} else if err := j.mr.Close(); err != nil {
 		j.c.cfg.Logger.Error("lockoffload: free memory of a closed client", "error", err)
+	}
+}
+
+// noLongerBusy is called under mu.
+func (c *Client) noLongerBusy() {
+	if c.busy--; c.busy == 0 && c.idled != nil {
+		close(c.idled)
+		c.idled = nil
 	}
 }

@@ -62,9 +62,9 @@ type flight struct {
 type ender interface{ ended(err error) }
 
 // issue posts a list that uses the memory, see post.
-func (l *line) issue(ops []op, mr *verbs.MR) (*flight, error) {
+func (l *line) issue(ctx context.Context, ops []op, mr *verbs.MR) (*flight, error) {
 	f := &flight{list: ops}
-	if err := l.post(f, mr); err != nil {
+	if err := l.post(ctx, f, mr); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -72,12 +72,13 @@ func (l *line) issue(ops []op, mr *verbs.MR) (*flight, error) {
 
 // post posts the list of a flight, which uses the memory. With luck the flight is
 // over when it returns. An error says that nothing was posted and nothing will be:
-// the line is broken. So whoever gives up knows what was executed; the wait for
-// room in the queue is as long as the device takes. The memory is the device's
-// until the flight is over.
-func (l *line) post(f *flight, mr *verbs.MR) error {
+// the line is broken, also by a context that ends before there is room in the queue.
+// So whoever gives up knows what was executed. Operations wait for room as long as
+// the session lives; its heartbeat does not, or nobody would end what nothing comes
+// through. The memory is the device's until the flight is over.
+func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
-	err := l.r.Go(context.Background(), &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
+	err := l.r.Go(ctx, &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
 	if err == nil {
 		return nil
 	}

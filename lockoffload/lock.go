@@ -80,5 +80,5 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.grant, j: j}), res, nil
+	return c.hold(&Held{c: c, s: s, g: m.grant, j: j}, res)
 }

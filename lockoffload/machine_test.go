@@ -29,23 +29,33 @@ func (b *bench) prepare(m machine) machine {
 // run executes a machine to its end and answers its last list.
 func (b *bench) run(t *testing.T, m machine) ([]op, error) {
 	t.Helper()
+	lists, v, err := b.lists(t, m)
+	if v == done {
+		return nil, err
+	}
+	return lists[len(lists)-1], err
+}
+
+// lists executes a machine to its end and answers all that it posted.
+func (b *bench) lists(t *testing.T, m machine) (lists [][]op, end verdict, err error) {
+	t.Helper()
 	b.prepare(m)
 	for range 100 {
 		v, err := m.step()
-		ops := slices.Clone(m.base().ops)
 		if v == post || v == last {
-			for x := (&simList{w: m.base(), ops: ops}); !b.s.execute(x); {
+			lists = append(lists, slices.Clone(m.base().ops))
+			for x := (&simList{w: m.base(), ops: lists[len(lists)-1]}); !b.s.execute(x); {
 			}
 		}
 		switch v {
 		case last:
-			return ops, errors.Join(err, m.base().settled())
+			return lists, v, errors.Join(err, m.base().settled())
 		case done:
-			return nil, err
+			return lists, v, err
 		}
 	}
 	t.Fatal("no end")
-	return nil, nil
+	return nil, 0, nil
 }
 
 func storeWord(mem []byte, at int, v uint64) { binary.NativeEndian.PutUint64(mem[at:], v) }
@@ -115,7 +125,7 @@ func TestRecoveryKeepsTheNextSession(t *testing.T) {
 	l := &b.s.l
 	storeWord(b.s.mem, l.lockOff(0), makeTag(1, 1, 5))
 	storeWord(b.s.mem, l.lockOff(1), makeTag(1, 2, 5))
-	_, err := b.run(t, &recovery{identity: 1<<16 | 1, peek: func(off int) uint64 { return loadWord(b.s.mem, off) }})
+	_, err := b.run(t, (&recovery{region: b.s.mem}).deadSessions(l, Invite{Owner: 1, Epoch: 1}))
 	require.NoError(t, err)
 	require.Zero(t, loadWord(b.s.mem, l.lockOff(0)))
 	require.EqualValues(t, makeTag(1, 2, 5), loadWord(b.s.mem, l.lockOff(1)))
@@ -135,4 +145,27 @@ func TestReadBesideADeadWriter(t *testing.T) {
 	require.Equal(t, FormReadHeld, m.form)
 	require.EqualValues(t, mostReads, m.count.Torn)
 	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+}
+
+// Who still belongs to a session that has gone gets no bit among the readers, which
+// nobody would know of.
+func TestSharedLockOfAnOldSession(t *testing.T) {
+	c := &Client{s: new(session), bits: map[int]*bit{}}
+	old := new(session)
+	_, _, _, err := c.joinShare(old, 0)
+	require.ErrorIs(t, err, ErrLost)
+	require.Empty(t, c.bits)
+	b, joined, wait, err := c.joinShare(c.s, 0)
+	require.NoError(t, err)
+	require.False(t, joined)
+	require.Nil(t, wait)
+	other, joined, wait, err := c.joinShare(c.s, 0)
+	require.NoError(t, err)
+	require.Nil(t, other)
+	require.False(t, joined)
+	require.NotNil(t, wait, "one bit is added once at a time")
+	c.bits = map[int]*bit{} // as Reconnect does
+	c.endShare(b)
+	<-wait
+	require.Empty(t, c.bits)
 }

@@ -3,7 +3,9 @@ package lockoffload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 )
 
 // LockAll takes the locks of several slots, in ascending order whatever order
@@ -35,4 +37,100 @@ func UnlockAll(ctx context.Context, held []*Held) error {
 		errs = append(errs, h.Unlock(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// UpdateSlots changes record 0 of several slots under all their locks, which it takes as
+// [Client.LockAll] does. change gets their data in the order in which the slots were
+// named, valid until it returns, and answers the new data; a nil entry leaves its slot as
+// it is, an error leaves all. It answers when all of it has happened, and the locks are
+// free.
+//
+// Who has the locks of these slots, other callers of UpdateSlots for instance, sees all
+// of the change or nothing, as long as the client lives. That is not so for reads without
+// a lock, each of which sees its slot before or after, nor when the client dies in the
+// middle: slots are written one by one. Then, and when the connection fails, the error
+// is [ErrOutcomeUnknown] and each slot has its old data or its new. Records that must
+// never part belong into one slot.
+func (c *Client) UpdateSlots(ctx context.Context, slots []int, change func(old [][]byte) ([][]byte, error)) error {
+	if len(slots) == 0 {
+		return fmt.Errorf("lockoffload: update no slots: %w", ErrConfig)
+	}
+	held, err := c.LockAll(ctx, slots...)
+	if err != nil {
+		return err
+	}
+	// Until here the context could end it; what was begun is carried through.
+	through := context.WithoutCancel(ctx)
+	ended := false
+	defer func() {
+		if !ended { // change panics
+			_ = UnlockAll(through, held)
+		}
+	}()
+	err = c.changeHeld(ctx, slots, held, change)
+	ended = true
+	return errors.Join(err, UnlockAll(through, held))
+}
+
+func (c *Client) changeHeld(ctx context.Context, slots []int, held []*Held, change func([][]byte) ([][]byte, error)) error {
+	if len(held) != len(slots) {
+		return fmt.Errorf("lockoffload: update slots %v: one is named twice: %w", slots, ErrConfig)
+	}
+	of := make([]*Held, len(slots)) // in the caller's order
+	old := make([][]byte, len(slots))
+	for i, slot := range slots {
+		at, _ := slices.BinarySearchFunc(held, slot, func(h *Held, slot int) int { return h.Slot() - slot })
+		of[i] = held[at]
+		var err error
+		if old[i], _, err = of[i].Read(ctx, 0, make([]byte, c.l.Size)); err != nil {
+			return err
+		}
+	}
+	data, err := change(old)
+	if err == nil && len(data) != len(slots) {
+		err = fmt.Errorf("lockoffload: update slots %v: %w: %d slots changed", slots, ErrConfig, len(data))
+	}
+	if err != nil {
+		return err
+	}
+	for i, d := range data {
+		if d != nil {
+			if _, err := of[i].Write(ctx, 0, d); err != nil {
+				discard(of)
+				return err
+			}
+		}
+	}
+	return commitAll(of)
+}
+
+// discard forgets what holders have collected.
+func discard(held []*Held) {
+	for _, h := range held {
+		h.mu.Lock()
+		h.staged = false
+		h.mu.Unlock()
+	}
+}
+
+// commitAll makes the changes of several holders, together, and waits for all of them
+// before any lock is given back.
+func commitAll(held []*Held) error {
+	errs := make([]error, len(held))
+	var wg sync.WaitGroup
+	for i, h := range held {
+		wg.Go(func() { errs[i] = h.Commit(context.Background()) })
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	for _, e := range errs {
+		if e == nil && !errors.Is(err, ErrOutcomeUnknown) {
+			err = fmt.Errorf("%w: some of the slots were changed: %w", ErrOutcomeUnknown, err)
+		}
+	}
+	discard(held)
+	return err
 }

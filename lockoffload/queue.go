@@ -14,6 +14,7 @@ package lockoffload
 type queue struct {
 	state  queueState
 	ticket uint32
+	served uint32 // the ticket that was, when it was looked last
 	turn   bool
 	drawn  bool // there is a ticket
 	placed bool // the queue says whose it is
@@ -44,7 +45,7 @@ func (m *acquire) queueStep() (verdict, error) {
 	switch q.state {
 	case queueDrawn:
 		next, serving := tickets(m.result(q.look))
-		*q = queue{ticket: next, drawn: true}
+		*q = queue{ticket: next, served: serving, drawn: true}
 		m.begin()
 		if serving != next {
 			return m.lookAgain()
@@ -83,7 +84,7 @@ func (m *acquire) takeTurn() (verdict, error) {
 func (m *acquire) lookAgain() (verdict, error) {
 	q, slot := m.queue, m.grant.slot
 	q.place = -1
-	if !q.placed {
+	if !q.placed && int32(q.ticket-q.served) < int32(m.l.Clients) { // else the place is still another one's
 		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
 	}
 	q.look = m.load(m.l.ticketOff(slot))
@@ -95,6 +96,7 @@ func (m *acquire) lookAgain() (verdict, error) {
 func (m *acquire) looked() (verdict, error) {
 	q, slot := m.queue, m.grant.slot
 	_, serving := tickets(m.result(q.look))
+	q.served = serving
 	var found uint64
 	if q.place >= 0 {
 		found = m.result(q.place)
@@ -102,7 +104,7 @@ func (m *acquire) looked() (verdict, error) {
 	}
 	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.Clients))*8)
 	switch ahead := int32(q.ticket - serving); {
-	case ahead < 0: // passed over: draw another one
+	case ahead < 0, found == skipMark(q.ticket): // passed over, or about to be: draw another one
 		m.begin()
 		if q.placed {
 			m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), 0)

@@ -1,90 +1,110 @@
 package lockoffload
 
-// recovery takes back what a session left behind, after its queue pair was
-// moved to where nothing late can execute. It is stepped by the target, whose
-// own queue pair executes the lists: the lock of each slot that carries the
-// session's tag, its bit among the readers, its tickets.
+import "math/bits"
+
+// recovery takes back what sessions left behind, of all together that ended at a time
+// and after their queue pairs were moved to where nothing late can execute. It is
+// stepped by the target, whose own queue pair executes the lists: the lock of each slot
+// that carries a tag of theirs, their bits among the readers, their tickets.
+//
+// It looks at each slot once, with the CPU, and posts requests for what it finds only,
+// those of several slots together.
 type recovery struct {
 	work
-	identity uint64 // owner 16 | epoch 16
-	// peek is a plain load of a word of the region. What it sees of the dead
-	// session stays, since nobody else changes that.
-	peek func(off int) uint64
+	region []byte
+	// dead tells of the identity in a tag whether it is one of theirs. What the
+	// CPU sees of them stays, since nobody else changes that.
+	dead    func(identity uint64) bool
+	readers []uint64 // their bits among a slot's readers
 
-	slot  int
-	freed int // locks, bits and tickets
+	slot, end int // what is still to be looked at; end 0 is all
+	settled   bool
+	freed     int // locks, bits and tickets
+	// queues are those in which there were tickets: some may be theirs that are not
+	// signed.
+	queues []ticketQueue
 }
 
+type ticketQueue struct {
+	slot int
+	next uint32
+}
+
+// deadSessions has a recovery look for sessions.
+func (m *recovery) deadSessions(l *Layout, sessions ...Invite) *recovery {
+	gone := make(map[uint64]bool, len(sessions))
+	m.readers = make([]uint64, l.readersSize()/8)
+	for _, in := range sessions {
+		gone[uint64(in.Owner)<<16|uint64(in.Epoch)] = true
+		m.readers[(in.Owner-1)/64] |= 1 << ((in.Owner - 1) % 64)
+	}
+	m.dead = func(identity uint64) bool { return gone[identity] }
+	return m
+}
+
+// fullList is when a list is long enough: one slot may add its lock and a word of
+// readers for each of 64 clients, and stops there.
+const fullList = workWords - 4
+
 func (m *recovery) step() (verdict, error) {
-	for ; m.slot < m.l.Slots; m.slot++ {
-		m.begin()
-		m.collect()
-		if len(m.ops) > 0 {
-			m.freed += len(m.ops)
-			return post, nil // and look at the slot again
+	if m.end == 0 {
+		m.end = m.l.Slots
+	}
+	m.begin()
+	if !m.settled {
+		// A queue pair that was reset takes no more requests, but what it was
+		// writing may still be on its way through the bus. A READ of the
+		// device pushes it in front of itself.
+		m.read(m.l.lockOff(m.slot), 0, 8)
+		m.settled = true
+		return post, nil
+	}
+	for at := m.slot; at < m.end; at++ {
+		if m.collect(at); len(m.ops) >= fullList {
+			break
+		} else if len(m.ops) == 0 {
+			m.slot = at + 1 // others are looked at again, behind the list
 		}
 	}
-	return done, nil
+	if len(m.ops) == 0 {
+		return done, nil
+	}
+	return post, nil
 }
 
 func (m *recovery) undo() (verdict, error) { return done, nil }
 
 // collect adds what is to be taken back in the slot.
-func (m *recovery) collect() {
-	lock := m.l.lockOff(m.slot)
-	owner := uint16(m.identity >> 16)
-	if tag := m.peek(lock); tagIdentity(tag) == m.identity {
-		m.cmpSwap(lock, tag, 0)
+func (m *recovery) collect(slot int) {
+	if tag := loadWord(m.region, m.l.lockOff(slot)); tag != 0 && m.dead(tagIdentity(tag)) {
+		m.cmpSwap(m.l.lockOff(slot), tag, 0)
+		m.freed++
 	}
-	if off, bit := m.l.readerBit(m.slot, owner); m.peek(off)&bit != 0 {
-		m.fetchAdd(off, -bit)
+	for i, theirs := range m.readers {
+		if len(m.ops) >= workWords {
+			return
+		}
+		if theirs == 0 {
+			continue
+		}
+		off := m.l.readersOff(slot) + 8*i
+		if left := loadWord(m.region, off) & theirs; left != 0 {
+			m.fetchAdd(off, -left)
+			m.freed += bits.OnesCount64(left)
+		}
 	}
-	next, serving := tickets(m.peek(m.l.ticketOff(m.slot)))
+	next, serving := tickets(loadWord(m.region, m.l.ticketOff(slot)))
 	if next == serving {
 		return
 	}
+	if n := len(m.queues); n == 0 || m.queues[n-1].slot != slot { // else looked at again
+		m.queues = append(m.queues, ticketQueue{slot, m.l.signable(next, serving)})
+	}
 	for i := range m.l.Clients {
-		off := m.l.queueOff(m.slot, uint32(i))
-		if entry := m.peek(off); tagIdentity(entry) == m.identity && m.word < workWords {
+		off := m.l.queueOff(slot, uint32(i))
+		if entry := loadWord(m.region, off); len(m.ops) < workWords && entry != 0 && m.dead(tagIdentity(entry)) {
 			m.cmpSwap(off, entry, skipMark(uint32(entry)))
+			m.freed++
 		}
 	}
 }
-
-// skipper passes on a ticket that is marked, or whose owner never put down
-// whose it is, when it is being served.
-type skipper struct {
-	work
-	slot    int
-	ticket  uint32
-	seen    uint64 // the entry: 0 or the mark
-	marked  bool
-	passed  bool
-	skipped int
-}
-
-func (m *skipper) step() (verdict, error) {
-	switch {
-	case !m.marked:
-		m.begin()
-		off := m.l.queueOff(m.slot, m.ticket)
-		if m.seen != skipMark(m.ticket) {
-			m.cmpSwap(off, m.seen, skipMark(m.ticket))
-		}
-		m.skipped = m.cmpSwap(off, skipMark(m.ticket), 0)
-		m.marked = true
-		return post, nil
-	case !m.passed:
-		taken := m.result(m.skipped) == skipMark(m.ticket)
-		m.begin()
-		m.passed = true
-		if !taken {
-			return done, nil
-		}
-		m.fetchAdd(m.l.ticketOff(m.slot), passTicket(m.ticket))
-		return post, nil
-	}
-	return done, nil
-}
-
-func (m *skipper) undo() (verdict, error) { return done, nil }

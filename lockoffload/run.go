@@ -62,7 +62,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 // post posts a list that is waited for.
 func (j *job) post() (*flight, error) {
 	j.flight.list = j.m.base().ops
-	if err := j.s.line.post(&j.flight, j.mr); err != nil {
+	if err := j.s.line.post(context.Background(), &j.flight, j.mr); err != nil {
 		return nil, err
 	}
 	return &j.flight, nil
@@ -120,6 +120,25 @@ func (j *job) undo(f *flight) error {
 		}
 		if ierr != nil || v == last {
 			return ierr
+		}
+	}
+}
+
+// execute drives a machine to its end that leaves nothing to be undone, and waits for all
+// that it posts: what the job is to do next may begin.
+func (j *job) execute() error {
+	defer j.finish()
+	for {
+		v, err := j.m.step()
+		if v == done {
+			return err
+		}
+		f, err := j.post()
+		if err == nil {
+			err = j.s.line.await(context.Background(), f)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

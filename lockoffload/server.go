@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,16 +33,33 @@ type Server struct {
 	cfg  ServerConfig
 	l    Layout
 	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
-	loop *loopback
+	free func()    // lets another server have the region
+
+	// Held by who admits or ends sessions, before mu.
+	ending sync.Mutex
+	loop   *loopback // nil after a failure, until it is needed again
+	shut   bool      // it is not made again
+	fence  func(*verbs.QP) error
+
+	closing sync.Once
+	err     error // of Close
 
 	mu       sync.Mutex
 	sessions map[uint16]*Session
 	epochs   []uint16
 	closed   bool
 	counts   ServerStats
+	trouble  error
+	queues   []endedQueues // for the watch
 
 	stop context.CancelFunc
 	gone chan struct{}
+}
+
+// endedQueues are the queues of tickets that there were when sessions had ended.
+type endedQueues struct {
+	at     time.Time
+	queues []ticketQueue
 }
 
 // ServerStats counts since the server was made.
@@ -51,10 +71,11 @@ type ServerStats struct {
 	Skipped   uint64 // tickets that nobody claimed
 }
 
-// NewServer starts to watch a region. Close it before the region's memory.
+// NewServer starts to watch a region, which has no other server. Close it before the
+// region's memory.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	if cfg.PD == nil || cfg.Region == nil || cfg.Lease < 0 {
-		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed: %w", ErrConfig)
+	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
+		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Second
@@ -62,19 +83,30 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	dev := cfg.PD.Device()
-	cq, err := dev.CreateCQ(verbs.CQConfig{PollOnly: true})
+	free, err := claim(cfg.Region.mr.Bytes(), "server")
 	if err != nil {
+		return nil, opErrorf("make server", err)
+	}
+	cq, err := cfg.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true})
+	if err != nil {
+		free()
 		return nil, err
 	}
 	loop, err := newLoopback(cfg.PD, cfg.GID, cfg.Region)
 	if err != nil {
+		free()
 		return nil, errors.Join(err, cq.Close())
+	}
+	// They begin somewhere else than those of a server before this one, which may have
+	// failed to take back what its sessions left: that is of nobody who lives.
+	epochs := make([]uint16, cfg.Region.Clients+1)
+	for i := range epochs {
+		epochs[i] = uint16(rand.Uint32())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
-		cfg: cfg, l: cfg.Region.Layout, cq: cq, loop: loop, stop: stop, gone: make(chan struct{}),
-		sessions: map[uint16]*Session{}, epochs: make([]uint16, cfg.Region.Clients+1),
+		cfg: cfg, l: cfg.Region.Layout, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
+		sessions: map[uint16]*Session{}, epochs: epochs,
 	}
 	go s.watch(ctx)
 	return s, nil
@@ -87,27 +119,44 @@ func (s *Server) Stats() ServerStats {
 	return s.counts
 }
 
-// Close ends all sessions and frees what the server made; the region's memory
-// stays. It may be called again.
-func (s *Server) Close() error {
+// Err tells what keeps the server from taking back what sessions left, for now: their
+// queue pairs, or its own to the region. It goes on trying, and answers nil when there
+// is nothing left to be taken back. Until then the locks stay as they are.
+func (s *Server) Err() error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
+	defer s.mu.Unlock()
+	return s.trouble
+}
+
+// Close ends all sessions and frees what the server made; the region's memory
+// stays. It may be called again: whoever comes second waits for the first and gets the
+// same answer.
+func (s *Server) Close() error {
+	s.closing.Do(func() { s.err = s.close() })
+	return s.err
+}
+
+func (s *Server) close() error {
+	s.mu.Lock()
 	s.closed = true
-	var all []*Session
-	for _, one := range s.sessions {
-		all = append(all, one)
-	}
 	s.mu.Unlock()
 	s.stop()
 	<-s.gone
-	var errs []error
-	for _, one := range all {
-		errs = append(errs, one.Close())
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.sessions))
+	s.mu.Unlock()
+	errs := []error{s.finish(all)}
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	for _, one := range all { // also those that could not be fenced
+		errs = append(errs, one.dispose())
 	}
-	return errors.Join(append(errs, s.loop.close(), s.cq.Close())...)
+	s.shut = true
+	if s.loop != nil {
+		errs = append(errs, s.loop.close())
+	}
+	s.free()
+	return errors.Join(append(errs, s.cq.Close())...)
 }
 
 // Admit gives a client a place: a queue pair to connect, or the one given,
@@ -115,6 +164,8 @@ func (s *Server) Close() error {
 // The client's lease begins with its first heartbeat, which must come within
 // one minute.
 func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
+	s.ending.Lock()
+	defer s.ending.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -158,13 +209,13 @@ type Session struct {
 	invite Invite
 	done   chan struct{}
 
-	end sync.Once
-	err error
+	fenced, ended bool // under the server's ending
 
-	// Of the server's watch.
-	last  uint64
-	moved time.Time
-	alive bool // a heartbeat was seen
+	// Of the server's watch, under its mu.
+	last             uint64
+	moved            time.Time
+	alive            bool // a heartbeat was seen
+	closing, expired bool
 }
 
 // Invite is what the client is to be given.
@@ -194,24 +245,13 @@ func (s *Session) QP() *verbs.QP { return s.qp }
 // more. Receives that were posted to its queue pair are gone by then.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Close ends the session as if its lease had run out, at once. It may be called
-// again.
+// Close ends the session as if its lease had run out, at once. After an error the server
+// goes on trying, see [Server.Err]. It may be called again.
 func (s *Session) Close() error {
-	s.srv.finish(s, false)
-	return s.err
-}
-
-// fence keeps late requests of the client from being executed: a queue pair in
-// ERROR takes none, and RESET waits until what was being executed is through.
-func (s *Session) fence() error {
-	err := s.qp.ToError()
-	if err == nil {
-		err = s.qp.ToReset()
-	}
-	if errors.Is(err, verbs.ErrClosed) {
-		return nil // its owner was faster
-	}
-	return err
+	s.srv.mu.Lock()
+	s.closing = true
+	s.srv.mu.Unlock()
+	return s.srv.finish([]*Session{s})
 }
 
 func (s *Session) dispose() error {
@@ -219,35 +259,4 @@ func (s *Session) dispose() error {
 		return nil
 	}
 	return s.qp.Close()
-}
-
-// finish fences, then recovers, then lets the place go.
-func (s *Server) finish(one *Session, expired bool) {
-	one.end.Do(func() {
-		err := one.fence()
-		close(one.done)
-		freed := 0
-		if err == nil {
-			freed, err = s.loop.recover(one.invite)
-		}
-		one.err = errors.Join(err, one.dispose())
-		s.mu.Lock()
-		if err == nil { // else its place is never used again
-			delete(s.sessions, one.invite.Owner)
-		}
-		if expired {
-			s.counts.Expired++
-		} else {
-			s.counts.Ended++
-		}
-		s.counts.Recovered += uint64(freed)
-		s.mu.Unlock()
-		log := s.cfg.Logger.With("owner", one.invite.Owner, "epoch", one.invite.Epoch, "recovered", freed)
-		switch {
-		case one.err != nil:
-			log.Error("lockoffload: session not taken back", "error", one.err)
-		case expired:
-			log.Warn("lockoffload: session's lease ran out")
-		}
-	})
 }

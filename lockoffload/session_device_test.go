@@ -95,6 +95,31 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 	}
 }
 
+// A client that dies behind its draw of a ticket leaves one that nobody can tell to be its
+// own. Those who wait behind several of them wait no longer than three leases, and not
+// so long for each.
+func TestUnsignedTicketsAreSkipped(t *testing.T) {
+	ctx := within(t, stuck)
+	const lease = time.Second
+	r := newRig(t, lockoffload.Layout{Slots: 8, Size: 8}, lease)
+	c, s := r.client(lockoffload.Retry{})
+	for range 3 {
+		died, _, err := c.DieAfter(ctx, "fair", 7, 1, false)
+		require.NoError(t, err)
+		require.True(t, died)
+	}
+	other, _ := r.client(lockoffload.Retry{})
+	require.NoError(t, s.Close())
+	ended := time.Now()
+	h, _, err := other.Acquire(ctx, 7, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	require.NoError(t, err)
+	took := time.Since(ended)
+	t.Logf("skipped %.2f leases after the session's end", took.Seconds()/lease.Seconds())
+	require.Less(t, took, 3*lease)
+	require.NoError(t, h.Unlock(ctx))
+	require.EqualValues(t, 3, r.srv.Stats().Skipped)
+}
+
 // A holder whose process stands still wakes up after its lease and lets a WRITE
 // go that it decided on before: the target must not execute it.
 func TestLateWriteIsNotExecuted(t *testing.T) {
@@ -118,7 +143,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 		}
 		return wcs[0].Err()
 	}
-	const tag = 0x0001_0001_0000_0001
+	tag := uint64(in.Owner)<<48 | uint64(in.Epoch)<<32 | 1
 	slot := uint64(in.Layout.Clients * 64)
 	binary.LittleEndian.PutUint64(mr.Bytes()[8:], 1)
 	b.Write(0, 0, in.Region.At(0), mr.SGE(8, 8))
@@ -126,7 +151,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 	require.NoError(t, do(ctx))
 
 	other, _ := r.client(lockoffload.Retry{})
-	_, err = other.Update(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = other.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 		select {
 		case <-s.Done():
 		default:
@@ -160,7 +185,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	var err error
 	for err == nil {
 		var res lockoffload.Result
-		res, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
+		res, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 			return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 		})
 		if err == nil {
@@ -187,7 +212,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	// It goes on with a new queue pair, as somebody else.
 	qp, cq, _, in := r.admit()
 	require.NoError(t, c.Reconnect(ctx, qp, cq, in))
-	_, err = c.Update(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
 		return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 	})
 	require.NoError(t, err)
@@ -277,7 +302,7 @@ func TestOutcomeIsTold(t *testing.T) {
 		qp, cq, s, in := r.admit()
 		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 		require.NoError(t, err)
-		res, err := c.Update(ctx, 0, func([]byte) ([]byte, error) {
+		res, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) {
 			_ = qp.ToError() // a post is taken, and flushed
 			return []byte("x"), nil
 		})

@@ -79,7 +79,7 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 			return nil, res, err
 		}
 		if joined {
-			return c.hold(&Held{c: c, s: s, g: got.grant, share: got}), res, nil
+			return c.hold(&Held{c: c, s: s, g: got.grant, share: got}, res)
 		}
 		b = got
 		if wait == nil {
@@ -126,5 +126,5 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.grant, share: b}), res, nil
+	return c.hold(&Held{c: c, s: s, g: m.grant, share: b}, res)
 }

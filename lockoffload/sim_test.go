@@ -25,6 +25,10 @@ type sim struct {
 	clients []*simClient
 	agent   *simAgent
 	late    []*simList // of wires that nobody fenced
+	// What a queue pair was writing when it was reset is still on its way to memory,
+	// until something is read through the device.
+	bus     []*simList
+	tickets *ticketWatch
 	now     int64
 	ops     []porcupine.Operation
 	values  uint64
@@ -36,6 +40,7 @@ type sim struct {
 // flaws break the rules on purpose.
 type flaws struct {
 	blindWrite bool // WRITEs are posted without looking at the lock command's reply
+	noDrain    bool // recovery does not wait for WRITEs on the bus
 	noFence    bool // recovery does not fence the queue pair first
 	singleCopy bool // WRITEs go to the current copy
 	tornRead   bool // reads content themselves with one valid copy
@@ -48,8 +53,8 @@ type flaws struct {
 	anyAgent     bool // it executes chains that were made for the one before
 }
 
-// wire is a queue pair: lists on their way, in order.
-type wire struct {
+// simWire is a queue pair: lists on their way, in order.
+type simWire struct {
 	lists []*simList
 }
 
@@ -61,6 +66,8 @@ type simList struct {
 	then  func()     // called when all of it is executed, unless the process is dead
 	late  []*access8 // READs under way
 	write *access8
+	// target: it goes through the target's own queue pair
+	target bool
 }
 
 // access8 moves data word by word, in random order.
@@ -105,6 +112,9 @@ func (s *sim) execute(x *simList) bool {
 	o := x.ops[x.at]
 	switch o.kind {
 	case opRead:
+		if x.target {
+			s.drain()
+		}
 		x.late = append(x.late, s.words(o))
 		x.at++
 	case opWrite:
@@ -132,12 +142,13 @@ type simClient struct {
 	s      *sim
 	id     int
 	tags   *tagger
-	wire   wire
+	wire   simWire
 	killed bool
 	fenced bool
 	left   int // operations to do
 	rec    *recovery
 	rlist  *simList
+	with   []*simClient // that it recovers too
 
 	m         machine
 	waiting   bool
@@ -274,15 +285,23 @@ func (c *simClient) recover() bool {
 		}
 		return true
 	}
+	if c.rec == nil {
+		return true // another client's recovery has it
+	}
 	w := c.rec.base()
 	if v, _ := c.rec.step(); v == post {
-		c.rlist = &simList{w: w, ops: slices.Clone(w.ops)}
+		c.rlist = &simList{w: w, ops: slices.Clone(w.ops), target: true}
 		return true
 	}
-	c.rec = nil
-	// The process starts again under another epoch.
-	c.killed, c.fenced = false, false
-	c.tags = &tagger{owner: c.tags.owner, epoch: c.tags.epoch + 1}
+	for _, q := range c.rec.queues {
+		s.tickets.note(time.Unix(0, s.now), q.slot, q.next)
+	}
+	// The processes start again under another epoch.
+	for _, o := range append(c.with, c) {
+		o.killed, o.fenced = false, false
+		o.tags = &tagger{owner: o.tags.owner, epoch: o.tags.epoch + 1}
+	}
+	c.rec, c.with = nil, nil
 	return true
 }
 
@@ -293,16 +312,45 @@ func (c *simClient) kill() {
 	c.s.agent.drop(uint64(c.id+1)<<16 | uint64(c.tags.epoch))
 }
 
-// fence is what a queue pair in ERROR does: nothing more of it executes.
+// fence is what a queue pair in ERROR does: nothing more of it executes. Clients that
+// are dead too may go with this one.
 func (c *simClient) fence() {
-	if c.s.flaws.noFence {
-		c.s.late = append(c.s.late, c.wire.lists...)
+	s := c.s
+	dead := []*simClient{c}
+	for _, o := range s.clients {
+		if o != c && o.killed && !o.fenced && s.rng.IntN(2) == 0 {
+			dead = append(dead, o)
+		}
 	}
-	c.wire.lists = nil
-	c.fenced = true
-	l := c.s.l
-	c.rec = &recovery{identity: uint64(c.tags.owner)<<16 | uint64(c.tags.epoch), peek: func(off int) uint64 { return loadWord(c.s.mem, off) }}
-	c.rec.l, c.rec.mem = l, make([]byte, l.memory())
+	var sessions []Invite
+	for _, o := range dead {
+		if s.flaws.noFence {
+			s.late = append(s.late, o.wire.lists...)
+		} else if len(o.wire.lists) > 0 {
+			// The rest of it, if it had arrived at all.
+			if x := o.wire.lists[0]; x.write != nil && s.rng.IntN(2) == 0 {
+				s.bus = append(s.bus, &simList{w: x.w, ops: x.ops[:x.at+1], at: x.at, write: x.write})
+			}
+		}
+		o.wire.lists = nil
+		o.fenced = true
+		sessions = append(sessions, Invite{Owner: o.tags.owner, Epoch: o.tags.epoch})
+	}
+	c.with = dead[1:]
+	c.rec = (&recovery{region: s.mem}).deadSessions(&s.l, sessions...)
+	c.rec.l, c.rec.mem = s.l, make([]byte, s.l.memory())
+	if s.flaws.noDrain {
+		c.rec.settled = true
+	}
+}
+
+// drain is what a READ of the device does to WRITEs before it.
+func (s *sim) drain() {
+	for _, x := range s.bus {
+		for !s.execute(x) {
+		}
+	}
+	s.bus = nil
 }
 
 func (s *sim) tick() int64 { s.now++; return s.now }
@@ -336,6 +384,9 @@ func (s *sim) run(each, kills int, operation func(*simClient)) error {
 		}
 		if s.rng.IntN(10) == 0 {
 			s.skipTickets()
+		}
+		if len(s.bus) > 0 && s.rng.IntN(20) == 0 && s.execute(s.bus[0]) {
+			s.bus = s.bus[1:]
 		}
 		if len(s.late) > 0 && s.rng.IntN(20) == 0 && s.execute(s.late[0]) {
 			s.late = s.late[1:]
@@ -405,35 +456,46 @@ func (s *sim) idle() bool {
 			return false
 		}
 	}
-	return len(s.late) == 0 && s.agent.idle()
+	return len(s.late) == 0 && len(s.bus) == 0 && s.agent.idle()
 }
 
 // skipTickets is the target's help in the queue of tickets, without patience.
 func (s *sim) skipTickets() {
 	slot := s.rng.IntN(s.l.Slots)
-	next, serving := tickets(loadWord(s.mem, s.l.ticketOff(slot)))
-	entry := loadWord(s.mem, s.l.queueOff(slot, serving))
-	if next == serving || entry != 0 && entry != skipMark(serving) && !(uint32(entry) != serving) {
+	if s.rng.IntN(20) == 0 {
+		s.now += 1 << 20 // a lease goes by
+	}
+	// What the dead have signed is recovery's.
+	m := s.tickets.look(time.Unix(0, s.now), slot, func(uint64) bool { return true })
+	if m == nil {
 		return
 	}
-	if entry == 0 && s.rng.IntN(20) > 0 {
-		return
-	}
-	m := &skipper{slot: slot, ticket: serving, seen: entry}
-	m.l, m.mem = s.l, make([]byte, s.l.memory())
+	w := m.base()
+	w.l, w.mem = s.l, make([]byte, s.l.memory())
 	for {
 		if v, _ := m.step(); v != post {
 			return
 		}
-		x := &simList{w: &m.work, ops: m.ops}
+		x := &simList{w: w, ops: w.ops, target: true}
 		for !s.execute(x) {
 		}
+	}
+}
+
+// longAfter has tickets and epochs begin where their numbers come to an end.
+func (s *sim) longAfter() {
+	for slot := range s.l.Slots {
+		storeWord(s.mem, s.l.ticketOff(slot), uint64(1<<32-3)<<32|(1<<32-3))
+	}
+	for _, c := range s.clients {
+		c.tags.epoch = 1<<16 - 1
 	}
 }
 
 func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
+	s.tickets = newTicketWatch(&s.l, s.mem, 1<<20)
 	s.l.format(s.mem)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {

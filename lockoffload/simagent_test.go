@@ -59,13 +59,13 @@ func (a *simAgent) start() {
 		peers: 64, window: simWindow, queue: 1 + int(a.seed%3), receives: 5, message: simLength,
 		maxWait: 400 * time.Microsecond, eager: 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
-	slots := slotMemory{Layout: s.l, mem: s.mem, epoch: a.lives}
+	slots := newSlotMemory(s.l, s.mem, a.lives)
 	a.core = newAgentCore(l, slots, make([]byte, l.peers*(simWindow+1)*simLength), uint64(a.lives)<<33|s.rng.Uint64N(1<<32))
 	a.device, a.buffers, a.memory = nil, nil, nil
 	for j := range l.receives {
 		a.buffers, a.memory = append(a.buffers, int32(j)), append(a.memory, make([]byte, simLength))
 	}
-	m := &agentRecovery{peek: func(off int) uint64 { return loadWord(s.mem, off) }}
+	m := agentRecovery(s.mem)
 	m.l, m.mem = s.l, make([]byte, s.l.memory())
 	for v, _ := m.step(); v == post; v, _ = m.step() {
 		for x := (&simList{w: &m.work, ops: m.ops}); !s.execute(x); {
@@ -81,6 +81,9 @@ func (a *simAgent) attach(id uint64) {
 		panic(err)
 	}
 }
+
+// identity is what the agent is to a client.
+func (a *simAgent) identity(id uint64) uint32 { return a.core.peers[a.core.byID[id]].identity }
 
 // die ends the agent: of what it posted only a part was executed. It may have
 // been about to write under a lock.
@@ -140,7 +143,11 @@ func (a *simAgent) turn() error {
 		c := a.calls[s.rng.IntN(len(a.calls))]
 		a.requests = append(a.requests, simMessage{c.client, c.body})
 	case n == 7 && len(a.clients) > 0 && s.rng.IntN(10) == 0:
-		a.attach(a.clients[s.rng.IntN(len(a.clients))]) // a new connection
+		id := a.clients[s.rng.IntN(len(a.clients))]
+		if s.rng.IntN(3) == 0 { // its place was given up meanwhile
+			a.core.forget(id)
+		}
+		a.attach(id) // a new connection
 	case n == 8 && a.kills > 0 && s.rng.IntN(30) == 0:
 		a.kills--
 		a.die()

@@ -74,7 +74,7 @@ func (c *simClient) learn(at int, version, v uint64) {
 func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wireAccess, done func(chainReply, int64)) {
 	s, call, id := c.s, c.s.tick(), c.caller()
 	c.seq++
-	r := chainRequest{client: id, seq: c.seq, slot: uint32(slot), shared: shared, tries: uint32(s.rng.IntN(5)), deadline: uint32(s.rng.IntN(300)), agent: s.agent.core.id}
+	r := chainRequest{client: id, seq: c.seq, slot: uint32(slot), shared: shared, tries: uint32(s.rng.IntN(5)), deadline: uint32(s.rng.IntN(300)), agent: s.agent.identity(id)}
 	b := r.appendTo(nil)
 	for _, a := range accesses {
 		b = appendAccess(b, a)

@@ -2,11 +2,17 @@ package lockoffload
 
 import "sync/atomic"
 
-// A tag says whose a lock is: owner 16 bits, epoch 16, sequence 32. The server
-// gives out owner and epoch, and never the same pair twice in the time that a
-// request may live; the client counts the sequence up with each lock command.
-// So no tag is met twice, and an unlock command behind a lock command that
-// failed compares with a tag that is not there.
+// A tag says whose a lock is: owner 16 bits, epoch 16, sequence 31 and a mark. The
+// client counts the sequence up with each lock command; the server counts the epoch up
+// each time that it gives an owner number out. So an unlock command behind a lock
+// command that failed compares with a tag that is not there.
+//
+// Tags do come again: of a session after 2^31 lock commands, of an owner number after
+// 2^16 sessions. The first matters to a lock that is held all that time, since the
+// unlock command of a chain with the same tag on the same slot would give it back: six
+// minutes at six million lock commands a second, of one client. The second does not: a
+// session is fenced and recovered before its place is given out again, so nothing that
+// carries its tags is left.
 const (
 	// readingTag marks, in the sequence, a holder that only reads: other
 	// readers need not wait for it.
@@ -51,6 +57,15 @@ func isSkipMark(entry uint64) bool                         { return tagIdentity(
 func tickets(word uint64) (next, serving uint32) { return uint32(word >> 32), uint32(word) }
 
 const takeTicket = 1 << 32
+
+// signable is the end of those tickets before next that have a place of their own in the
+// queue; those behind come too long after the one that is being served.
+func (l *Layout) signable(next, serving uint32) uint32 {
+	if last := serving + uint32(l.Clients); int32(next-last) > 0 {
+		return last
+	}
+	return next
+}
 
 // passTicket is what to add so that the ticket after one is served. The carry
 // of the last ticket must not reach the high half.

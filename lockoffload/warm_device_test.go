@@ -22,7 +22,7 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 		return data, nil
 	}
 	update := func() {
-		res, err := c.Update(ctx, 1, change)
+		res, err := c.UpdateAsync(ctx, 1, change)
 		if err == nil {
 			err = res.Commit.Wait(ctx)
 		}
@@ -47,7 +47,7 @@ func TestMemoryOfGivenUpReadsIsNotUsedAgain(t *testing.T) {
 	ctx := within(t, time.Minute)
 	c, _ := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, time.Minute).client(lockoffload.Retry{})
 	for slot, data := range []string{"zero", "one", "two"} {
-		_, err := c.Update(ctx, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
+		_, err := c.UpdateAsync(ctx, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Flush(ctx))

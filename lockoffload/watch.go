@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // A client counts its lease from when it posted a heartbeat, the target from
@@ -13,32 +11,41 @@ import (
 const (
 	watchesPerLease = 8
 	firstHeartbeat  = time.Minute
+	// strayLeases is in how many leases the watch looks at each slot for what nobody
+	// should have left: all words of readers cost more than those of tickets.
+	strayLeases = 16
 )
 
 func (s *Server) margin() time.Duration { return s.cfg.Lease / 2 }
 
-// watch looks at heartbeats and tickets until the context ends.
+// watch looks at heartbeats, and at the slots, of which it sees an eighth each time,
+// until the context ends.
 func (s *Server) watch(ctx context.Context) {
 	defer close(s.gone)
 	tick := time.NewTicker(max(s.cfg.Lease/watchesPerLease, time.Millisecond))
 	defer tick.Stop()
-	served := map[int]served{}
+	tickets := newTicketWatch(&s.l, s.cfg.Region.mr.Bytes(), s.cfg.Lease)
 	for round := 0; ; round++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		s.watchSessions(time.Now())
-		if round%watchesPerLease == 0 {
-			s.watchTickets(time.Now(), served)
-		}
+		part := round % watchesPerLease
+		turn := round / watchesPerLease % strayLeases
+		// One that fails, for one session perhaps, does not keep the others waiting.
+		s.noted(errors.Join(
+			s.finish(s.over(time.Now())),
+			s.watchSlots(time.Now(), turn, tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
+			s.watchQueues(tickets),
+		))
 	}
 }
 
-func (s *Server) watchSessions(now time.Time) {
+// over are the sessions that are to end.
+func (s *Server) over(now time.Time) (over []*Session) {
 	s.mu.Lock()
-	var over []*Session
+	defer s.mu.Unlock()
 	for _, one := range s.sessions {
 		if v, err := s.cfg.Region.mr.Load64(s.l.beatOff(one.invite.Owner)); err == nil && v != one.last {
 			one.last, one.moved, one.alive = v, now, true
@@ -47,61 +54,125 @@ func (s *Server) watchSessions(now time.Time) {
 		if !one.alive {
 			limit = max(limit, firstHeartbeat)
 		}
-		if one.alive && one.last == goodbye || now.Sub(one.moved) > limit {
+		switch {
+		case one.closing:
+		case one.alive && one.last == goodbye:
+			one.closing = true
+		case now.Sub(one.moved) > limit:
+			one.closing, one.expired = true, true
+		}
+		if one.closing {
 			over = append(over, one)
 		}
 	}
-	s.mu.Unlock()
-	for _, one := range over {
-		s.finish(one, one.last != goodbye)
+	return over
+}
+
+// watchSlots looks at tickets, and, in its turn, for what no session has that lives:
+// nobody should have left it, but it would stay for ever.
+func (s *Server) watchSlots(now time.Time, turn int, watch *ticketWatch, from, to int) error {
+	region := s.cfg.Region.mr.Bytes()
+	lives := s.lives()
+	for slot := from; slot < to; slot++ {
+		if slot%strayLeases == turn && s.stray(region, slot, lives) {
+			if err := s.takeStray(region, slot); err != nil {
+				return err
+			}
+		}
+		if err := s.help(now, slot, watch); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// served is a ticket whose owner is not known.
-type served struct {
-	ticket uint32
-	since  time.Time
+// watchQueues looks at the queues of tickets, wherever they are, in which a ticket is not
+// signed, or in which sessions that ended may have left one.
+func (s *Server) watchQueues(watch *ticketWatch) error {
+	s.mu.Lock()
+	ended := s.queues
+	s.queues = nil
+	s.mu.Unlock()
+	for _, e := range ended {
+		for _, q := range e.queues {
+			watch.note(e.at, q.slot, q.next)
+		}
+	}
+	now := time.Now()
+	for slot := range watch.drawn {
+		if err := s.help(now, slot, watch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// watchTickets passes on tickets that are marked, and those whose owner did not
-// put down whose they are for a lease.
-func (s *Server) watchTickets(now time.Time, seen map[int]served) {
-	mr := s.cfg.Region.mr
-	for slot := range s.l.Slots {
-		word, err := mr.Load64(s.l.ticketOff(slot))
+// help does what is to be done about a slot's tickets. Tickets that are marked, and no
+// others, come one after the other.
+func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
+	for range 2 * s.l.Clients {
+		m := watch.look(now, slot, s.living)
+		if m == nil {
+			return nil
+		}
+		s.ending.Lock()
+		err := s.drive(m)
+		s.ending.Unlock()
 		if err != nil {
-			return
+			return err
 		}
-		next, serving := tickets(word)
-		if next == serving {
-			delete(seen, slot)
-			continue
+		if m, ok := m.(*marker); ok {
+			s.mu.Lock()
+			s.counts.Skipped += uint64(watch.count(m))
+			s.mu.Unlock()
 		}
-		entry, err := mr.Load64(s.l.queueOff(slot, serving))
-		if err != nil {
-			return
+	}
+	return nil
+}
+
+// stray tells whether a slot seems to have something of a session that is gone.
+func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
+	if tag := loadWord(region, s.l.lockOff(slot)); tag != 0 && tag>>48 != agentOwner && !s.living(tag) {
+		return true
+	}
+	for i, bits := range lives {
+		if loadWord(region, s.l.readersOff(slot)+8*i)&^bits != 0 {
+			return true
 		}
-		if entry != skipMark(serving) {
-			if uint32(entry) == serving && s.living(entry) {
-				delete(seen, slot)
-				continue
-			}
-			if was, ok := seen[slot]; !ok || was.ticket != serving {
-				seen[slot] = served{serving, now}
-				continue
-			} else if now.Sub(was.since) < s.cfg.Lease {
-				continue
-			}
-		}
-		delete(seen, slot)
-		if err := s.loop.drive(&skipper{slot: slot, ticket: serving, seen: entry}); err != nil {
-			s.cfg.Logger.Error("lockoffload: ticket not skipped", "slot", slot, "error", err)
-			return
-		}
+	}
+	return false
+}
+
+// takeStray looks again while nobody comes or goes, and takes back what is there.
+func (s *Server) takeStray(region []byte, slot int) error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	m := &recovery{region: region, slot: slot, end: slot + 1, readers: s.lives()}
+	m.dead = func(identity uint64) bool {
+		return identity>>16 != agentOwner && identity != skipMark(0)>>32 && !s.living(identity<<32)
+	}
+	for i := range m.readers {
+		m.readers[i] = ^m.readers[i]
+	}
+	err := s.drive(m)
+	if err == nil && m.freed > 0 {
+		s.cfg.Logger.Warn("lockoffload: a slot had something of no session that lives", "slot", slot, "recovered", m.freed)
 		s.mu.Lock()
-		s.counts.Skipped++
+		s.counts.Recovered += uint64(m.freed)
 		s.mu.Unlock()
 	}
+	return err
+}
+
+// lives are the bits among readers of those that have a session.
+func (s *Server) lives() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bits := make([]uint64, s.l.readersSize()/8)
+	for owner := range s.sessions {
+		bits[(owner-1)/64] |= 1 << ((owner - 1) % 64)
+	}
+	return bits
 }
 
 // living tells whether the owner of a tag has a session.
@@ -110,89 +181,4 @@ func (s *Server) living(tag uint64) bool {
 	defer s.mu.Unlock()
 	one := s.sessions[uint16(tag>>48)]
 	return one != nil && one.invite.Epoch == uint16(tag>>32)
-}
-
-// loopback is the target's own way to its region: through the device, like
-// everybody else.
-type loopback struct {
-	region *Region
-	cq     *verbs.CQ
-	qp     *verbs.QP
-	line   *line
-	mr     *verbs.MR
-	turn   chan struct{}
-}
-
-func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err error) {
-	lb = &loopback{region: r, turn: make(chan struct{}, 1)}
-	defer func() {
-		if err != nil {
-			lb.close()
-		}
-	}()
-	if lb.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
-		return nil, err
-	}
-	if lb.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: lb.cq, GID: gid}); err != nil {
-		return nil, err
-	}
-	self, err := lb.qp.Endpoint()
-	if err != nil {
-		return nil, err
-	}
-	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
-		return nil, err
-	}
-	if lb.mr, err = pd.AllocMR(r.memory(), verbs.MRConfig{}); err != nil {
-		return nil, err
-	}
-	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})
-	return lb, err
-}
-
-func (lb *loopback) close() error {
-	var errs []error
-	if lb.line != nil {
-		errs = append(errs, lb.line.close())
-	}
-	if lb.qp != nil {
-		errs = append(errs, lb.qp.Close())
-	}
-	if lb.cq != nil {
-		errs = append(errs, lb.cq.Close())
-	}
-	if lb.mr != nil {
-		errs = append(errs, lb.mr.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (lb *loopback) recover(in Invite) (freed int, err error) {
-	m := &recovery{identity: uint64(in.Owner)<<16 | uint64(in.Epoch), peek: func(off int) uint64 {
-		v, _ := lb.region.mr.Load64(off)
-		return v
-	}}
-	err = lb.drive(m)
-	return m.freed, err
-}
-
-// drive runs a machine of the target.
-func (lb *loopback) drive(m machine) error {
-	lb.turn <- struct{}{}
-	defer func() { <-lb.turn }()
-	w := m.base()
-	w.l, w.mem = lb.region.Layout, lb.mr.Bytes()
-	for {
-		v, err := m.step()
-		if v != post {
-			return err
-		}
-		f, err := lb.line.issue(w.ops, lb.mr)
-		if err == nil {
-			err = lb.line.await(context.Background(), f)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

@@ -53,9 +53,17 @@ func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 		}
 		return r.refuse(opList, err)
 	}
+	if c.flying.Load() {
+		return r.refuse(opList, class(ErrState, errUnderWay))
+	}
 	_, err := r.begin(ctx, build, 0, false, c)
+	if err != nil && !errors.Is(err, errUnderWay) {
+		c.r, c.err = nil, nil // what it had been used for is not this list's result
+	}
 	return err
 }
+
+var errUnderWay = errors.New("the call is under way")
 
 // Over tells whether the list is over, or was not posted.
 func (c *Call) Over() bool { return !c.flying.Load() }
@@ -63,7 +71,7 @@ func (c *Call) Over() bool { return !c.flying.Load() }
 // Wait waits until the list is over and answers its error. If the context ends
 // before that, Wait answers the context's error as it is, the list stays under way
 // and [Call.Over] is false. It may be called again, and by any number of goroutines,
-// after Go has returned.
+// after Go has returned. After an error of Go there is nothing to wait for: [ErrState].
 func (c *Call) Wait(ctx context.Context) error {
 	if c.r == nil {
 		return opError("wait for", "list", ErrState, "it was not started")

@@ -171,7 +171,7 @@ func TestCallsOnAQueuePairThatComesAndGoes(t *testing.T) {
 				if !inTime(t, 10*time.Second, "ToReset", func() { require.NoError(t, a.QP.ToReset()) }) {
 					return
 				}
-				require.NoError(t, b.QP.ToReset())
+				require.NoError(t, b.Reset())
 				require.NoError(t, errors.Join(a.QP.Init(), b.QP.Init()))
 				require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
 				_ = a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}) // somebody's silent death may come in between

@@ -20,6 +20,9 @@ var objects = rig.Objects{
 	Closing: []string{"Dispatcher", "Link", "Requester", "Receiver", "Window", "AH", "TD", "DeviceMemory", "Flow", "QP", "SRQ", "MR", "CQ", "PD", "Device"},
 	Users:   map[string][]string{"QP": {"Batch", "RecvBatch", "Masked"}},
 	Before: func(object any, method string) {
+		if b, ok := object.(*verbs.Batch); ok && method == "Err" {
+			b.Reset() // what failed in adding comes first
+		}
 		if b, ok := object.(*verbs.Batch); ok && (method == "Post" || method == "PostPoll") {
 			b.Reset()
 			b.Send(1, verbs.Signaled)

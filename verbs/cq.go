@@ -233,15 +233,17 @@ func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
 	if err := c.unrouted("poll"); err != nil {
 		return 0, err
 	}
-	return c.poll(wcs, uint32(max(spins, 0)))
+	return c.poll(nil, wcs, uint32(max(spins, 0)))
 }
 
-func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
+// poll polls for whoever takes the completions, a router or, as nil, the program.
+// Another one than that gets none.
+func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if !c.life.Enter() {
-		return 0, opError("poll", c.life.Label, ErrClosed)
+	if err := c.enter(by); err != nil {
+		return 0, err
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.Exit()
@@ -252,6 +254,22 @@ func (c *CQ) poll(wcs []WC, spins uint32) (int, error) {
 		c.failed(wcs[:n])
 	}
 	return n, nil
+}
+
+// enter begins a poll, which c.life.Exit ends. Who takes the completions is asked
+// inside: a router that comes waits for those that it found there.
+func (c *CQ) enter(by *router) error {
+	if !c.life.Enter() {
+		return opError("poll", c.life.Label, ErrClosed)
+	}
+	if now := c.router.Load(); now != by {
+		c.life.Exit()
+		if now == nil {
+			return opError("poll", c.life.Label, errUnrouted)
+		}
+		return c.unrouted("poll")
+	}
+	return nil
 }
 
 // pollError is said only once the queue is empty: what is in it is still good.

@@ -74,11 +74,8 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	if c.fields == 0 {
 		return 0, opError("poll", c.life.Label, ErrAttributes, "made without Fields")
 	}
-	if err := c.unrouted("poll"); err != nil {
+	if err := c.enter(nil); err != nil {
 		return 0, err
-	}
-	if !c.life.Enter() {
-		return 0, opError("poll", c.life.Label, ErrClosed)
 	}
 	n, err := cgo.PollCQEx(c.cq, c.path, uint64(c.fields), rawWCExs(wcs))
 	c.life.Exit()

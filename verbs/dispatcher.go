@@ -37,7 +37,7 @@ type Engine interface {
 // is posting what completes there past those who share it.
 //
 // Methods may be called from any number of goroutines. None allocates, but those
-// that make something.
+// that make something; and who waits with a new [Waiter] while others poll.
 type Dispatcher struct {
 	rt     *router
 	engine Engine
@@ -71,8 +71,8 @@ func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{engine: e, depth: depth}
-	if _, _, err := c.routeTo(depth, func(rt *router, at uint64) routed {
-		d.rt, d.index = rt, at // before a completion can come that needs them
+	if err := c.routeTo(depth, func(rt *router, at uint64) routed {
+		d.rt, d.index = rt, at
 		return d
 	}); err != nil {
 		c.life.Release("dispatcher")
@@ -123,11 +123,17 @@ func (d *Dispatcher) serves(q *QP, cq *CQ) error {
 	return nil
 }
 
+// open is small enough to be inlined as long as refused is not.
 func (d *Dispatcher) open(op string) error {
 	if d.closed.Load() {
-		return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
+		return d.refused(op)
 	}
 	return nil
+}
+
+//go:noinline
+func (d *Dispatcher) refused(op string) error {
+	return opError(op, "dispatcher of "+d.rt.cq.life.Label, ErrClosed)
 }
 
 // mayPost refuses posts by who is not, or no more, among those that share the queue.
@@ -172,10 +178,10 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err
 	if err := d.open("post by"); err != nil {
 		return 0, Found{}, b.ended(err)
 	}
-	if rt := d.rt; rt.turn.Try() {
+	if rt := d.rt; rt.try() {
 		found.rt = rt
 		n := b.n
-		posted, found.n, err = b.postPoll(rt.cq, rt.wcs[:], uint32(max(spins, 0)))
+		posted, found.n, err = b.postPoll(rt, rt.cq, rt.wcs[:], uint32(max(spins, 0)))
 		if err != nil && posted == n && n > 0 {
 			found.err = err
 		}
@@ -192,16 +198,19 @@ func (d *Dispatcher) Poll(spins int) (int, error) {
 		return 0, err
 	}
 	rt := d.rt
-	if !rt.turn.Try() {
+	if !rt.try() {
 		return 0, nil
 	}
-	n, err := rt.cq.poll(rt.wcs[:], uint32(max(spins, 0)))
+	n, err := rt.cq.poll(rt, rt.wcs[:], uint32(max(spins, 0)))
 	if err != nil {
 		n = 0
 	}
 	rt.deliver(rt.wcs[:n])
 	rt.turn.Release()
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnrouted):
+		return 0, d.open("poll") // closed meanwhile
+	case err != nil:
 		rt.broken(err)
 	}
 	return n, err

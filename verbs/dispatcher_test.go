@@ -267,7 +267,7 @@ func TestDispatcherFailureAndNewLife(t *testing.T) {
 		require.Equal(t, verbs.WCRemoteAccess, failed.Status)
 		require.ErrorIs(t, a.QP.Err(), verbs.WCRemoteAccess)
 		for _, s := range []*rig.Side{a, b} {
-			require.NoError(t, s.QP.ToReset())
+			require.NoError(t, s.Reset())
 			require.NoError(t, s.QP.Init())
 		}
 		require.NoError(t, a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}))

@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -174,4 +175,43 @@ func TestLinkFails(t *testing.T) {
 		_, err := verbs.NewLink(t.Context(), conns[0], verbs.LinkConfig{})
 		require.Error(t, err)
 	})
+}
+
+// closer tells when it is closed.
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// What Setup makes is freed with the link, the last first, also where there is no link
+// in the end.
+func TestLinkOwnsWhatSetupMakes(t *testing.T) {
+	p := rig.NeedAddresses(t, rig.Ports(t))
+	ctx := rig.Context(t)
+	var closed []int
+	owning := func(err error) verbs.LinkConfig {
+		return verbs.LinkConfig{Setup: func(l *verbs.Link) (verbs.Offer, error) {
+			require.NoError(t, l.Own(nil))
+			for i := range 2 {
+				require.NoError(t, l.Own(closer(func() error {
+					closed = append(closed, i)
+					return nil
+				})))
+			}
+			return verbs.Offer{}, err
+		}}
+	}
+	ls, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{owning(nil), {}})
+	require.NoError(t, errors.Join(errs[:]...))
+	require.Empty(t, closed)
+	require.NoError(t, ls[0].Close())
+	require.Equal(t, []int{1, 0}, closed)
+	late := 0
+	require.ErrorIs(t, ls[0].Own(closer(func() error { late++; return nil })), verbs.ErrClosed)
+	require.Equal(t, 1, late)
+	require.ErrorIs(t, ls[0].Own(nil), verbs.ErrClosed)
+
+	closed = nil
+	_, errs = links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{owning(io.ErrNoProgress), {}})
+	require.ErrorIs(t, errs[0], io.ErrNoProgress)
+	require.Equal(t, []int{1, 0}, closed)
 }

@@ -32,8 +32,10 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error
 		return nil, errors.Join(err, conn.Close())
 	}
 	h := &hangUp{conn: conn, over: make(chan struct{})}
-	l.own(h)
 	go h.watch(l.qp)
+	if err := l.own(h); err != nil { // Setup had it closed
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -69,7 +71,8 @@ func (h *hangUp) Close() error {
 // serve ends when the peer closes its end, when the queue pair fails, and with
 // ctx.
 //
-// It serves until ctx ends or l fails, closes l, and returns when all calls of
+// A client that does not make its end of the link is given up after
+// [ExchangeTimeout]. It serves until ctx ends or l fails, closes l, and returns when all calls of
 // serve have. What becomes of a client is told to failed, which may be nil: the
 // error of its link or of serve, unless the peer had closed its end; calls come
 // from several goroutines.
@@ -79,7 +82,9 @@ func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(
 	return serving.Clients(ctx, func(context.Context) (func(context.Context), error) {
 		conn, err := l.Accept()
 		return func(ctx context.Context) {
-			link, err := newLinkOf(ctx, conn, cfg)
+			making, made := context.WithTimeout(ctx, ExchangeTimeout)
+			link, err := newLinkOf(making, conn, cfg)
+			made()
 			if err == nil {
 				err = serving.Link(ctx, link, serve)
 			}

@@ -116,15 +116,22 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
 		return q.life.Open("modify")
 	}
-	raw, masks := make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
+	const few = 4 // all the way from RESET to RTS
+	var rawFew [few]cgo.QPAttr
+	var masksFew [few]uint32
+	raw, masks := rawFew[:0], masksFew[:0]
+	if len(steps) > few {
+		raw, masks = make([]cgo.QPAttr, len(steps)), make([]uint32, len(steps))
+	}
+	raw, masks = raw[:len(steps)], masks[:len(steps)]
 	for i := range steps {
 		raw[i], masks[i] = steps[i].Attr.raw(), uint32(steps[i].Mask)
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	return q.life.With("modify", func() error {
-		states := make([]QPState, 1, 1+len(steps))
-		states[0] = q.State()
+		var statesFew [1 + few]QPState
+		states := append(statesFew[:0], q.State())
 		for i, s := range steps {
 			to := states[i]
 			if s.Mask&AttrState != 0 {
@@ -200,6 +207,10 @@ func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrSt
 
 // ToReset moves the queue pair to [StateReset], from any state; work requests
 // in it are gone without a completion.
+//
+// Soft-RoCE before Linux 6.4 miscounts its references if the peer's requests are
+// being executed, or were a moment ago, and may lose the device for it. There, first
+// have the peer stop, or move to [StateError] and give it some milliseconds.
 func (q *QP) ToReset() error {
 	s := ResetStep()
 	return q.Modify(s.Attr, s.Mask)

@@ -191,6 +191,9 @@ func (m *MR) Close() error {
 	})
 }
 
+// Access is what the region may be used for, LocalWrite included.
+func (m *MR) Access() Access { return m.access }
+
 // Len is the size of the region in bytes.
 func (m *MR) Len() int { return m.size }
 

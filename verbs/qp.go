@@ -286,6 +286,12 @@ func (q *QP) GID() GIDEntry { return q.gid }
 // MaxSendWR is how many sends may be outstanding, as the device granted it.
 func (q *QP) MaxSendWR() int { return int(q.cap.MaxSendWR) }
 
+// MaxSendSGE is how many scatter/gather entries a send may have.
+func (q *QP) MaxSendSGE() int { return int(q.cap.MaxSendSGE) }
+
+// SignalsAll tells whether all sends complete visibly ([QPConfig.SignalAll]).
+func (q *QP) SignalsAll() bool { return q.sigAll }
+
 // MaxRecvWR is how many receives may be outstanding, as the device granted it.
 func (q *QP) MaxRecvWR() int { return int(q.cap.MaxRecvWR) }
 

@@ -189,10 +189,9 @@ func checkTransition(t QPType, from, to QPState, mask AttrMask) error {
 	if !ok {
 		return &TransitionError{Type: t, From: from, To: to}
 	}
-	e := &TransitionError{Type: t, From: from, To: to, Legal: true,
-		Missing: r.required &^ mask, Unexpected: mask &^ (r.required | r.optional)}
-	if e.Missing == 0 && e.Unexpected == 0 {
+	missing, unexpected := r.required&^mask, mask&^(r.required|r.optional)
+	if missing == 0 && unexpected == 0 {
 		return nil
 	}
-	return e
+	return &TransitionError{Type: t, From: from, To: to, Legal: true, Missing: missing, Unexpected: unexpected}
 }

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -66,7 +65,7 @@ type Receiver struct {
 	inside  atomic.Int32 // calls under way
 	closing sync.Mutex   // whoever closes second waits
 	closed  atomic.Bool
-	cutOff  bool // by a reset, with receives posted
+	cutOff  bool // with receives posted, whose completions may still be in the queue
 }
 
 // recvSlot is a piece of memory for one message. From post to deliver it is the
@@ -170,7 +169,7 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	if r.mr, err = qp.pd.AllocMR(n*r.each, MRConfig{}); err != nil {
 		return nil, err
 	}
-	if r.router, r.index, err = qp.recvCQ.route(r, n); err != nil {
+	if err = qp.recvCQ.routeTo(n, r.routed); err != nil {
 		return nil, errors.Join(err, r.mr.Close())
 	}
 	qp.modify.Lock() // a reset holds the posts of those that it finds
@@ -189,6 +188,11 @@ func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 		return nil, errors.Join(err, r.end())
 	}
 	return r, nil
+}
+
+func (r *Receiver) routed(rt *router, at uint64) routed {
+	r.router, r.index = rt, at
+	return r
 }
 
 // QP is the queue pair that messages come from.
@@ -219,209 +223,6 @@ func (r *Receiver) post(slots ...uint32) error {
 	return err
 }
 
-// deliver is [routed]'s.
-func (r *Receiver) deliver(id uint64, wc *WC) bool {
-	i := id >> 24 & (mostSlots - 1)
-	if i >= uint64(len(r.slots)) {
-		return false
-	}
-	s := &r.slots[i]
-	if !s.flying.Load() || uint32(id>>1)&genMask != s.gen&genMask {
-		return false
-	}
-	s.flying.Store(false)
-	switch wc.Status() {
-	case WCSuccess:
-		s.wc = *wc
-		s.drop = r.head > 0 && wc.Len() > r.head+r.size
-		r.put(uint32(i))
-	case WCFlushed:
-		life, _ := r.qp.lived()
-		r.life.Store(life)
-		r.flushed.Store(true)
-		r.nudge()
-	default:
-		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
-	}
-	r.posted.Add(-1)
-	return true
-}
-
-// put and take are the ring of messages.
-func (r *Receiver) put(i uint32) {
-	r.mu.Lock()
-	r.ready[(r.first+int(r.some.Load()))%len(r.ready)] = i
-	r.some.Add(1)
-	r.mu.Unlock()
-	r.nudge()
-}
-
-func (r *Receiver) take() (i uint32, ok bool) {
-	if r.some.Load() == 0 {
-		return 0, false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.some.Load() == 0 {
-		return 0, false
-	}
-	i = r.ready[r.first]
-	r.first = (r.first + 1) % len(r.ready)
-	r.some.Add(-1)
-	return i, true
-}
-
-// nudge wakes one of those who wait, who wakes the next one if there is reason to.
-func (r *Receiver) nudge() {
-	if r.waiting.Load() > 0 {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Receive waits for a message and copies it into buf, which must have room for
-// the longest one ([Receiver.Size]).
-func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
-	const op = "receive on"
-	if r.closed.Load() {
-		return Message{}, opError(op, r.qp.named(), ErrClosed)
-	}
-	if len(buf) < r.size {
-		return Message{}, opError(op, r.qp.named(), ErrAttributes, "a buffer of ", len(buf), " bytes; a message may have ", r.size)
-	}
-	r.inside.Add(1)
-	defer r.inside.Add(-1)
-	for {
-		if r.closed.Load() {
-			return Message{}, opError(op, r.qp.named(), ErrClosed)
-		}
-		if m, ok := r.next(buf); ok {
-			return m, nil
-		}
-		if err := r.over(); err != nil {
-			if m, ok := r.next(buf); ok { // it came before the end
-				return m, nil
-			}
-			return Message{}, opError(op, r.qp.named(), err)
-		}
-		if err := r.wait(ctx); err != nil {
-			if rt := r.router; rt.turn.Try() { // a look is had by everybody
-				rt.glance()
-				rt.turn.Release()
-			}
-			if m, ok := r.next(buf); ok {
-				return m, nil
-			}
-			return Message{}, opError(op, r.qp.named(), err)
-		}
-	}
-}
-
-// next is the next message that is there.
-func (r *Receiver) next(buf []byte) (Message, bool) {
-	for {
-		i, ok := r.take()
-		if !ok {
-			return Message{}, false
-		}
-		if !r.slots[i].drop {
-			return r.message(i, buf), true
-		}
-		r.again(i)
-	}
-}
-
-// message copies what a slot got, and has it receive again.
-func (r *Receiver) message(i uint32, buf []byte) Message {
-	s := &r.slots[i]
-	m := Message{wc: s.wc}
-	m.Imm, m.HasImm = s.wc.Imm()
-	b := r.mr.Bytes()[int(i)*r.each:]
-	if s.wc.Opcode() == WCRecvRDMAWithImm {
-		m.Written = s.wc.Len()
-	} else {
-		copy(m.grh[:r.head], b)
-		m.Len = copy(buf, b[r.head:max(r.head, s.wc.Len())])
-	}
-	r.again(i)
-	if r.some.Load() > 0 {
-		r.nudge()
-	}
-	return m
-}
-
-// again has a slot receive again.
-func (r *Receiver) again(i uint32) {
-	life, _ := r.qp.lived()
-	if err := r.post(i); err != nil {
-		r.qp.dieIn(life, err)
-	}
-}
-
-// over is why no more messages come.
-func (r *Receiver) over() error {
-	cause := r.qp.Err()
-	switch {
-	case cause != nil:
-	case r.reset.Load():
-		cause = errRevived
-	case r.flushed.Load():
-		cause = r.qp.explain(r.life.Load())
-	}
-	if cause != nil { // what had arrived did
-		r.router.hold()
-		r.router.glanceAll()
-		r.router.turn.Release()
-		return class(WCFlushed, cause)
-	}
-	return nil
-}
-
-// wait waits until there may be a message, or the end.
-func (r *Receiver) wait(ctx context.Context) error {
-	rt := r.router
-	r.waiting.Add(1)
-	defer func() {
-		r.waiting.Add(-1)
-		if r.something() { // the token may have been for another
-			r.nudge()
-		}
-	}()
-	if r.something() {
-		return nil
-	}
-	if rt.turn.Try() || rt.turn.Take(r.wake, ctx.Done()) {
-		if r.something() {
-			rt.turn.Release()
-			return nil
-		}
-		if err := rt.look(ctx); err != nil && ctx.Err() == nil {
-			rt.broken(err)
-			return err
-		}
-	}
-	if r.something() {
-		return nil
-	}
-	return ctx.Err()
-}
-
-// something tells whether there is reason to look.
-func (r *Receiver) something() bool {
-	return r.some.Load() > 0 || r.closed.Load() || r.flushed.Load() || r.reset.Load() || r.qp.death.dead.Load()
-}
-
-// rouse wakes all who wait, after the end.
-func (r *Receiver) rouse() {
-	for pause := 20 * time.Microsecond; r.waiting.Load() > 0 && r.something(); pause = min(2*pause, 5*time.Millisecond) {
-		r.nudge()
-		r.router.cq.wake()
-		time.Sleep(pause)
-	}
-}
-
 // takeDown is [routed]'s.
 func (r *Receiver) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
@@ -450,10 +251,10 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	rt.glanceAll()
+	drained := rt.glanceAll()
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Swap(false) {
-			r.cutOff = true
+			r.cutOff = r.cutOff || !drained
 			r.posted.Add(-1)
 		}
 	}

@@ -57,7 +57,7 @@ func TestReceiverMessageAfterReset(t *testing.T) {
 			s := newRequester(t, a, verbs.RequesterConfig{})
 			require.NoError(t, s.Send(t.Context(), a.MR.SGE(0, 8)))
 			time.Sleep(50 * time.Millisecond)
-			require.NoError(t, b.QP.ToReset())
+			require.NoError(t, b.Reset())
 			if init {
 				require.NoError(t, b.QP.Init())
 			}
@@ -292,7 +292,7 @@ func TestReceiverOfDeadQueuePair(t *testing.T) {
 			}
 			_, err := verbs.NewReceiver(b.QP, verbs.ReceiverConfig{Size: 64})
 			require.ErrorIs(t, err, verbs.ErrState)
-			require.NoError(t, b.QP.ToReset())
+			require.NoError(t, b.Reset())
 			require.NoError(t, b.QP.Init())
 			newReceiver(t, b, verbs.ReceiverConfig{Size: 64})
 		})
@@ -370,7 +370,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 		rounds := 0
 		for end := time.Now().Add(pressureTime()); time.Now().Before(end); rounds++ {
 			for _, s := range []*rig.Side{c, d} {
-				require.NoError(t, s.QP.ToReset())
+				require.NoError(t, s.Reset())
 				require.NoError(t, s.QP.Init())
 			}
 			rc, err := verbs.NewReceiver(c.QP, verbs.ReceiverConfig{Size: 64, Depth: 1 + rand.IntN(4)})
@@ -412,7 +412,7 @@ func TestReceiversShareAQueue(t *testing.T) {
 			time.Sleep(time.Duration(rand.IntN(10000)) * time.Microsecond)
 			acts := []func(){
 				func() { rc.Close() }, func() { rd.Close() }, func() { sc.Close() }, func() { sd.Close() },
-				func() { c.QP.ToError() }, func() { d.QP.ToError() }, func() { c.QP.ToReset() }, func() { d.QP.ToReset() },
+				func() { c.QP.ToError() }, func() { d.QP.ToError() }, func() { c.Reset() }, func() { d.Reset() },
 			}
 			rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 			for _, f := range acts {

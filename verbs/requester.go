@@ -78,7 +78,7 @@ type Requester struct {
 	closing sync.Mutex // whoever closes second waits
 
 	down   sync.Mutex // one takes the queue pair down
-	cutOff bool       // by a reset, with requests under way
+	cutOff bool       // with requests under way, whose completions may still be in the queue
 	closed atomic.Bool
 }
 
@@ -157,7 +157,7 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	r.list.b = r.batch
 	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
 		r.result0 = r.results.SGE(0, 8)
-		if r.router, r.index, err = qp.sendCQ.route(r, n); err != nil {
+		if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
 			err = errors.Join(err, r.results.Close())
 		}
 	}
@@ -171,6 +171,11 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 		return nil, errors.Join(opError("make requester for", qp.life.Label, ErrInUse, "it has one"), r.results.Close())
 	}
 	return r, nil
+}
+
+func (r *Requester) routed(rt *router, at uint64) routed {
+	r.router, r.index = rt, at
+	return r
 }
 
 // QP is the queue pair that the requests go to.
@@ -242,7 +247,7 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	case build == nil:
 		return nil, r.refuse(what, ErrAttributes, "no function that makes it")
 	case c != nil && c.flying.Load():
-		return nil, r.refuse(what, ErrState, "the call is under way")
+		return nil, r.refuse(what, class(ErrState, errUnderWay))
 	}
 	defer r.batch.Reset() // if build panics
 	r.list.Flags = 0
@@ -303,8 +308,8 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		c.flying.Store(true)
 	}
 	r.credits.Add(int32(-n))
-	if rt.turn.Try() {
-		posted, got, err = b.postPoll(rt.cq, rt.wcs[:], spins)
+	if rt.try() {
+		posted, got, err = b.postPoll(rt, rt.cq, rt.wcs[:], spins)
 		rt.deliver(rt.wcs[:got])
 		rt.turn.Release()
 	} else {

@@ -174,7 +174,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 		ctx, far := t.Context(), b.MR.Region()
 		bad := 0
 		for range 100 {
-			require.NoError(t, b.QP.ToReset())
+			require.NoError(t, b.Reset())
 			var ps []verbs.Pending
 			for range 8 {
 				p, err := r.Start(ctx, func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
@@ -202,7 +202,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 				a.QP.ToReset()
 				a.QP.Init()
-				b.QP.ToReset()
+				b.Reset()
 				b.QP.Init()
 				require.NoError(t, b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
 				require.NoError(t, a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{}))
@@ -242,7 +242,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 				break
 			}
 			a.QP.Init()
-			b.QP.ToReset()
+			b.Reset()
 			b.QP.Init()
 			b.QP.Connect(a.Endpoint(t), verbs.ConnectConfig{})
 			a.QP.Connect(b.Endpoint(t), verbs.ConnectConfig{})

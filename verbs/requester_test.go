@@ -217,8 +217,9 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		(&stamped{b: b.MR.Bytes()[i*size : (i+1)*size]}).put(uint64(i + 1))
 	}
 	var rs []*verbs.Requester
+	cfg := verbs.RequesterConfig{Linger: 20 * time.Second} // a packet that got lost is sent again after AckTimeout
 	for _, q := range qps {
-		r, err := verbs.NewRequester(q, verbs.RequesterConfig{})
+		r, err := verbs.NewRequester(q, cfg)
 		require.NoError(t, err)
 		rs = append(rs, r)
 	}
@@ -228,6 +229,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		ops = 60
 	}
 	var added [2]atomic.Int64
+	var done, refused atomic.Int64
 	var lost atomic.Bool
 	var wg sync.WaitGroup
 	for g := range goroutines {
@@ -246,6 +248,7 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 					t.Error("a buffer was written to that was given back")
 				}
 				var err error
+				begin := time.Now()
 				cut := cut || lost.Load()
 				switch rng.IntN(4) {
 				case 0:
@@ -264,6 +267,14 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 					buf.put(rng.Uint64())
 				}
 				cancel()
+				if took := time.Since(begin); took > time.Second {
+					t.Logf("operation %d on %d took %v: %v", n, which, took, err)
+				}
+				if err == nil {
+					done.Add(1)
+				} else {
+					refused.Add(1)
+				}
 				switch {
 				case err == nil:
 				case errors.Is(err, verbs.ErrNoResult): // Soft-RoCE's habit; the queue pair ends
@@ -291,6 +302,8 @@ func requestersForMany(t *testing.T, cc verbs.CQConfig, cut bool) {
 		})
 	}
 	wg.Wait()
+	t.Log(done.Load(), "operations done,", refused.Load(), "with an error")
+	require.EqualValues(t, goroutines*ops, done.Load()+refused.Load())
 	for i, r := range rs {
 		require.NoError(t, r.Close())
 		if !cut && !lost.Load() {
@@ -367,7 +380,7 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 	done := a.QP.Done()
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
 	require.NoError(t, a.QP.Err())
-	require.NoError(t, b.QP.ToReset())
+	require.NoError(t, b.Reset())
 	p, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
 	require.NoError(t, err)
 	behind, err := r.Start(t.Context(), func(l *verbs.List) { l.Write(far.At(0), a.MR.SGE(0, 8)) })
@@ -389,7 +402,7 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 func TestDeadPeerIsNoticed(t *testing.T) {
 	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
 	r := newRequester(t, a, verbs.RequesterConfig{})
-	require.NoError(t, b.QP.ToReset())
+	require.NoError(t, b.Reset())
 	begin := time.Now()
 	require.ErrorIs(t, r.Read(t.Context(), b.MR.Region().At(0), a.MR.SGE(0, 8)), verbs.WCRetryExceeded)
 	t.Logf("after %v", time.Since(begin))

@@ -140,10 +140,10 @@ func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
 	defer rt.turn.Release()
-	rt.glanceAll() // what had succeeded did
+	drained := rt.glanceAll() // what had succeeded did
 	for i := range r.slots {
 		if s := &r.slots[i]; s.flying.Load() {
-			r.cutOff = true
+			r.cutOff = r.cutOff || !drained
 			s.err = r.refuse(s.what, class(WCFlushed, cause))
 			r.end(s)
 		}

@@ -55,22 +55,18 @@ const (
 	genMask    = 1<<23 - 1
 )
 
-// route makes up to n completions at a time go to what is routed, under the
-// place that it answers. The queue is made longer if all that may complete does
-// not fit.
-func (c *CQ) route(r routed, n int) (rt *router, at uint64, err error) {
-	return c.routeTo(n, func(*router, uint64) routed { return r })
-}
-
-// routeTo is route for one that has to know its place before anything comes to it.
-func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) (rt *router, at uint64, err error) {
+// routeTo makes up to n completions at a time go to the one that who answers, which is
+// told its place before anything can come to it. The queue is made longer if all that
+// may complete does not fit.
+func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	const op = "route completions of"
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	if c.shares > 0 {
-		return nil, 0, opError(op, c.life.Label, ErrInUse, "what shared receive queues receive completes there too")
+		return opError(op, c.life.Label, ErrInUse, "what shared receive queues receive completes there too")
 	}
-	if rt = c.router.Load(); rt == nil {
+	rt := c.router.Load()
+	if rt == nil {
 		if rt = c.idle; rt == nil {
 			rt = &router{cq: c, turn: turn.New()}
 			rt.table.Store(&[]routed{})
@@ -78,26 +74,28 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) (rt *router,
 	}
 	if need := rt.reserved + n; need > c.Depth() {
 		if err := c.grow(need); err != nil {
-			return nil, 0, opError(op, c.life.Label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
+			return opError(op, c.life.Label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
 		}
 	}
+	var at uint64
 	table := slices.Clone(*rt.table.Load())
 	if last := len(rt.vacant) - 1; last >= 0 {
 		at, rt.vacant = rt.vacant[last], rt.vacant[:last]
 	} else if at = uint64(len(table)); at < mostRouted {
 		table = append(table, nil)
 	} else {
-		return nil, 0, opError(op, c.life.Label, ErrAttributes, mostRouted, " requesters and receivers")
+		return opError(op, c.life.Label, ErrAttributes, mostRouted, " requesters and receivers")
 	}
 	table[at] = who(rt, at)
 	rt.table.Store(&table)
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
 		c.router.Store(rt)
+		c.life.Quiet() // polls that began before
 		c.evict()
 		c.wait.follow()
 	}
-	return rt, at, nil
+	return nil
 }
 
 func (c *CQ) grow(depth int) error {
@@ -107,8 +105,9 @@ func (c *CQ) grow(depth int) error {
 	return c.resize(depth)
 }
 
-// unroute gives back what route took. If a queue pair was cut off, a completion
-// may still come that names its place: that is not used again.
+// unroute gives back what routeTo took. If a queue pair was cut off while the queue
+// could not be polled, a completion may still come that names its place: that is not
+// used again.
 func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	c.routing.Lock()
 	defer c.routing.Unlock()
@@ -122,8 +121,8 @@ func (c *CQ) unroute(at uint64, n int, cutOff bool) {
 	rt.reserved -= n
 	if rt.serves--; rt.serves == 0 {
 		rt.hold()
+		c.router.Store(nil) // in turn: who has it later polls no more
 		rt.turn.Release()
-		c.router.Store(nil)
 		c.idle = rt
 		c.wait.unfollow()
 	}
@@ -158,6 +157,13 @@ func (c *CQ) unrouted(op string) error {
 	return opError(op, c.life.Label, ErrInUse, "a Requester, Receiver or Dispatcher takes its completions")
 }
 
+// errUnrouted: the queue is the program's again.
+var errUnrouted = errors.New("nothing is routed")
+
+// try takes the turn if it is free, for those who poll again and again: they leave it
+// to who wants it before all.
+func (rt *router) try() bool { return rt.wanted.Load() == 0 && rt.turn.Try() }
+
 // look has completions handed out, for who has the turn, and gives the turn
 // away. It may come back without any. Its error is the context's, or that of a
 // queue that is broken.
@@ -171,7 +177,7 @@ func (rt *router) look(ctx context.Context) error {
 	err := ctx.Err()
 	n := 0
 	if err == nil {
-		n, err = c.poll(rt.wcs[:], c.spin)
+		n, err = c.poll(rt, rt.wcs[:], c.spin)
 	}
 	switch {
 	case n > 0 || err != nil:
@@ -186,25 +192,30 @@ func (rt *router) look(ctx context.Context) error {
 }
 
 // glance takes what is there, in turn.
-func (rt *router) glance() int {
-	n, err := rt.cq.poll(rt.wcs[:], 0)
+func (rt *router) glance() (int, error) {
+	n, err := rt.cq.poll(rt, rt.wcs[:], 0)
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	rt.deliver(rt.wcs[:n])
-	return n
+	return n, nil
 }
 
-// glanceAll takes all that was there when it began, in turn. Busy neighbours may
-// add more all the time: it is among the first that the queue has room for.
-func (rt *router) glanceAll() {
+// glanceAll takes all that was there when it began, in turn, and tells whether it
+// could. Busy neighbours may add more all the time: it is among the first that the
+// queue has room for.
+func (rt *router) glanceAll() bool {
 	for left := rt.cq.Depth(); left > 0; {
-		n := rt.glance()
+		n, err := rt.glance()
+		if err != nil {
+			return false
+		}
 		if n == 0 {
-			return
+			break
 		}
 		left -= n
 	}
+	return true
 }
 
 // deliver hands completions to their slots, in turn.
@@ -225,8 +236,9 @@ func (rt *router) deliver(wcs []WC) {
 
 // reclaim has the device give back what is under way on a queue pair that died
 // in that life of it, by telling it of the error, or where it does not answer to
-// that by a reset: that ends its use of memory too. In another life the queue
-// pair is left alone ([errRevived]).
+// that by a reset: that ends its use of memory too. So it does at once where the queue
+// cannot be polled, which tells nothing any more. In another life the queue pair is
+// left alone ([errRevived]).
 func (rt *router) reclaim(q *QP, life uint32, busy func() bool) (reset bool, err error) {
 	const patience = 2 * time.Second
 	end := time.Now().Add(patience)
@@ -239,8 +251,11 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) (reset bool, err
 			break
 		}
 		if rt.turn.Try() {
-			rt.glance()
+			_, err = rt.glance()
 			rt.turn.Release()
+			if err != nil {
+				break
+			}
 		}
 		rt.cq.wake()
 		time.Sleep(pause)

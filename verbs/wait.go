@@ -38,7 +38,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", c.life.Label, err)
 	}
-	n, err := c.poll(wcs, c.spin)
+	n, err := c.poll(nil, wcs, c.spin)
 	for n == 0 && err == nil {
 		if err = c.unrouted("wait for"); err != nil {
 			return 0, err
@@ -153,7 +153,7 @@ func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", label, err)
 	}
-	return w.cq.poll(wcs, 0)
+	return w.cq.poll(w.cq.router.Load(), wcs, 0)
 }
 
 // watch makes ctx interrupt the reads from now on. The registration outlives

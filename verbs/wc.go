@@ -134,3 +134,16 @@ func (w *WC) Err() error {
 	}
 	return &WCError{Status: w.Status(), VendorErr: w.wc.VendorErr, QPNum: w.wc.QPNum, ID: w.wc.ID}
 }
+
+// Renamed is the completion with another number and length, for layers that post a
+// request under a number of their own, or as several.
+func (w WC) Renamed(id uint64, n int) WC {
+	w.wc.ID, w.wc.ByteLen = id, uint32(n)
+	return w
+}
+
+// FlushedWC is the completion of a request that a layer kept, and never posted,
+// because its queue pair ended.
+func FlushedWC(id uint64, qpNum uint32) WC {
+	return WC{cgo.WC{ID: id, Status: uint32(WCFlushed), QPNum: qpNum}}
+}

@@ -26,6 +26,8 @@ import (
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/bench/lockoffload"
+	"github.com/goverbs/goverbs/ci/bench/pacer"
+	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/bench/verbs"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
@@ -33,12 +35,13 @@ import (
 )
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
-	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite,
+	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite,
+	"srd": srd.Suite, "srd-ecmp": srd.Ecmp,
 }
 
 // role is what this program does as one side of a pass.
 func role(name string) rig.Role {
-	for _, roles := range []map[string]rig.Role{verbs.Roles, dc.Roles, lockoffload.Roles} {
+	for _, roles := range []map[string]rig.Role{verbs.Roles, dc.Roles, lockoffload.Roles, srd.Roles} {
 		if r := roles[name]; r != nil {
 			return r
 		}

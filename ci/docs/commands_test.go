@@ -3,9 +3,11 @@ package docs
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +90,24 @@ var acts = []act{
 		want: []string{"hca_id:\trxe0", "this is host 0", "this is host 1", "from a shell of wire", "ok  \tother"},
 	},
 	{
+		name: "cache",
+		commands: []string{
+			"go build -o build/rdmacached ./cmd/rdmacached",
+			"build/rdmacached -config rdmacached.json",
+		},
+		// The configuration is the document's.
+		script: `go build -o build/rdmacached ./cmd/rdmacached
+			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cache.md | sed 1d | sed '$d' > $tmp/rdmacached.json
+			$rxelab -- bash -e -c '
+				build/rdmacached -config '$tmp'/rdmacached.json &
+				until exec 3<>/dev/tcp/10.77.0.2/11211; do sleep 0.1; done
+				printf "set colour 0 0 4\r\nblue\r\nget colour\r\nquit\r\n" >&3
+				cat <&3
+				kill %1
+				wait'`,
+		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND"},
+	},
+	{
 		name: "hardware",
 		commands: []string{
 			"go build -o build/rdmactl ./cmd/rdmactl",
@@ -123,10 +143,15 @@ func TestCommandsRun(t *testing.T) {
 	tmp := t.TempDir()
 	for _, a := range acts {
 		t.Run(a.name, func(t *testing.T) {
-			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
+			// None takes a minute; one that hangs is to say where.
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, "sh", "-e", "-c", cmp.Or(a.script, strings.Join(a.commands, "\n")))
 			c.Dir = root
 			c.Env = append(os.Environ(), "rxelab="+rxelab, "tmp="+tmp, "MAKEFLAGS=")
-			c.WaitDelay = 10 * time.Second
+			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // the lab passes it on
+			c.WaitDelay = 20 * time.Second
 			var out bytes.Buffer
 			c.Stdout, c.Stderr = &out, &out
 			require.NoError(t, c.Run(), "%s", &out)

@@ -17,7 +17,7 @@ import (
 const root = "../.."
 
 // documents have commands, as paragraphs that are indented.
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ci/README.md", "docs/benchmarks.md", "docs/hardware.md", "docs/simhca.md"}
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ci/README.md", "docs/benchmarks.md", "docs/cache.md", "docs/hardware.md", "docs/simhca.md"}
 
 // commands are those of a document, without their comments.
 func commands(t *testing.T, document string) (found []string) {
@@ -78,4 +78,10 @@ func TestCommandsAreKnown(t *testing.T) {
 	for c := range known {
 		require.True(t, slices.Contains(found, c), "%s: in no document", c)
 	}
+}
+
+// A newcomer reads the first page in three minutes.
+func TestFirstPageIsShort(t *testing.T) {
+	n := len(lines(t, "README.md", func(string, string) bool { return true }))
+	require.LessOrEqual(t, n, 200, "lines of README.md")
 }

@@ -19,24 +19,28 @@ var given = map[string]string{
 		var ctx context.Context
 		var listener net.Listener
 		var memory, buf []byte
-		var invite lockoffload.Invite
+		var layout lockoffload.Layout
+		var key []byte
 		var serve func(context.Context, *verbs.Link) error
 		var next func([]byte) []byte
 		var pd *verbs.PD
 		var qp *verbs.QP
 		var cq *verbs.CQ
 		var region verbs.Region
+		var wcs []verbs.WC
 		var slot int
 		var address dc.Address
 		var accessKey uint64`,
+	"docs/cache.md": `
+		var ctx context.Context`,
 	"ci/README.md": `
 		var t *testing.T
 		var ctx context.Context`,
 }
 
 var packages = map[string]string{
-	"context": "context", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
-	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "lab": module + "ci/lab",
+	"context": "context", "errors": "errors", "fmt": "fmt", "net": "net", "testing": "testing", "time": "time",
+	"verbs": module + "verbs", "rdmacm": module + "verbs/rdmacm", "stream": module + "verbs/stream", "netpath": module + "verbs/netpath", "dc": module + "dc", "lockoffload": module + "lockoffload", "pacer": module + "pacer", "cache": module + "cache", "lab": module + "ci/lab",
 }
 
 const module = "github.com/goverbs/goverbs/"

@@ -82,6 +82,12 @@ func LimitIngress(dev string, bitsPerSecond int64) error {
 	return topo.LimitIngress(dev, bitsPerSecond)
 }
 
+// LimitIngressQueue is LimitIngress with a queue of so many bytes, beyond which packets
+// are lost.
+func LimitIngressQueue(dev string, bitsPerSecond int64, queue int) error {
+	return topo.LimitIngressQueue(dev, bitsPerSecond, queue)
+}
+
 // UnlimitIngress ends it.
 func UnlimitIngress(dev string) error { return topo.UnlimitIngress(dev) }
 

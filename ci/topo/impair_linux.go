@@ -71,6 +71,12 @@ func Clear(dev string) error {
 // at that rate. A limit on the sender's side would stall the sender's queue
 // instead.
 func LimitIngress(dev string, bitsPerSecond int64) error {
+	return LimitIngressQueue(dev, bitsPerSecond, 0)
+}
+
+// LimitIngressQueue is LimitIngress with a queue of so many bytes, beyond which packets
+// are lost, and bursts of 4 ms; 0 means a long queue, and bursts of 10 ms.
+func LimitIngressQueue(dev string, bitsPerSecond int64, queue int) error {
 	n, err := dial("")
 	if err != nil {
 		return err
@@ -94,13 +100,16 @@ func LimitIngress(dev string, bitsPerSecond int64) error {
 	}
 	err = onDevice(detour, func(c *tc.Tc, index uint32) error {
 		rate := uint32(bitsPerSecond / 8)
-		burst := uint32(max(int64(rate)/100, 4*MTU))
+		burst, limit := uint32(max(int64(rate)/100, 4*MTU)), uint32(4<<20)
+		if queue > 0 {
+			burst, limit = uint32(max(int64(rate)/250, 4*MTU)), uint32(queue)
+		}
 		q := &tc.Object{
 			Msg: tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
 			Attribute: tc.Attribute{Kind: "tbf", Tbf: &tc.Tbf{
 				Parms: &tc.TbfQopt{
 					Rate:   tc.RateSpec{Rate: rate, Linklayer: 1},
-					Limit:  4 << 20,
+					Limit:  limit,
 					Buffer: core.XmitTime(uint64(rate), burst),
 					Mtu:    MTU,
 				},

@@ -38,6 +38,7 @@ var commands = []command{
 	{"netdevs", "", "network interfaces and their RDMA devices", netdevs},
 	{"resources", "[DEVICE...]", "RDMA objects in use, and by whom", resources},
 	{"path", "[-from ADDR] ADDR", "how packets reach an address", path},
+	{"srd", "SOCKET", "peers and paths of a running endpoint of package srd", reliable},
 	{"doctor", "[-run [-addresses] [DEVICE [PEER]]]", "what is wrong with RDMA on this host, and what helps; with -run, a self-test of a device", doctor},
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goverbs/goverbs/examples/internal/lockhost"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -15,7 +14,7 @@ type books struct {
 }
 
 // locked calls f with accounts that are locked and have no transfer open.
-func (d *day) locked(ctx context.Context, c *lockhost.Client, slots []int, f func(*books) error) error {
+func (d *day) locked(ctx context.Context, c *lockoffload.Client, slots []int, f func(*books) error) error {
 	for {
 		other, err := d.try(ctx, c, slots, f)
 		if err != nil || other == nil {
@@ -30,7 +29,7 @@ func (d *day) locked(ctx context.Context, c *lockhost.Client, slots []int, f fun
 }
 
 // try answers a transfer that must be ended first and cannot be from here.
-func (d *day) try(ctx context.Context, c *lockhost.Client, slots []int, f func(*books) error) (other *transfer, err error) {
+func (d *day) try(ctx context.Context, c *lockoffload.Client, slots []int, f func(*books) error) (other *transfer, err error) {
 	held, err := c.LockAll(ctx, slots...)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/examples/internal/lockhost"
 	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -37,6 +37,9 @@ const (
 
 var layout = lockoffload.Layout{Slots: accounts, Size: accountSize, Clients: 2 * most}
 
+// key keeps strangers away. A bank that matters has one that is not in its source.
+var key = []byte("the bank's front door")
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -46,12 +49,21 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	pd, err := lockhost.Open("")
+	dev, err := verbs.OpenDefault(verbs.DeviceConfig{})
+	if err != nil {
+		return err
+	}
+	pd, err := dev.AllocPD()
 	if err != nil {
 		return err
 	}
 	if len(args) == 1 && args[0] == "serve" {
-		return lockhost.ListenAndServe(ctx, port, pd, layout, 500*time.Millisecond)
+		target, err := lockoffload.Listen(pd, ":"+port, lockoffload.ListenConfig{Layout: layout, Key: key, Lease: 500 * time.Millisecond})
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return target.Close()
 	}
 	if len(args) != 3 {
 		return errors.New("usage: bank serve, or bank HOST TELLERS TIME")
@@ -61,7 +73,9 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(err1, err2); err != nil || n < 1 || n > most {
 		return fmt.Errorf("1 to %d tellers, and a time: %w", most, err)
 	}
-	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, pd, net.JoinHostPort(args[0], port)) }
+	dial := func() (*lockoffload.Client, error) {
+		return lockoffload.Dial(ctx, pd, net.JoinHostPort(args[0], port), lockoffload.DialConfig{Key: key, NoAgent: true})
+	}
 	_, err = open(ctx, os.Stdout, dial, n, length)
 	return err
 }
@@ -72,7 +86,7 @@ type day struct {
 }
 
 // open lets n tellers work for some time.
-func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, error), n int, length time.Duration) (*day, error) {
+func open(ctx context.Context, out io.Writer, dial func() (*lockoffload.Client, error), n int, length time.Duration) (*day, error) {
 	d := &day{}
 	auditor, err := dial()
 	if err != nil {
@@ -91,7 +105,7 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, err
 	defer done()
 	var wg sync.WaitGroup
 	errs := make([]error, n+1)
-	clients := make([]*lockhost.Client, n)
+	clients := make([]*lockoffload.Client, n)
 	for i := range n {
 		if clients[i], err = dial(); err != nil {
 			return d, err
@@ -120,25 +134,22 @@ func open(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, err
 }
 
 // deposit opens an account, unless it is open from another day.
-func deposit(ctx context.Context, c *lockhost.Client, slot int) error {
-	res, err := c.Update(ctx, slot, func(old []byte) ([]byte, error) {
+func deposit(ctx context.Context, c *lockoffload.Client, slot int) error {
+	_, err := c.Update(ctx, slot, func(old []byte) ([]byte, error) {
 		if len(old) > 0 {
 			return append([]byte{}, old...), nil
 		}
 		return account{balance: opening}.encode(), nil
 	})
-	if err != nil {
-		return err
-	}
-	return res.Commit.Wait(ctx)
+	return err
 }
 
 // tell makes transfers until work ends. Now and then its own connection is cut,
 // wherever it is; it comes back as somebody else.
-func (d *day) tell(work, ctx context.Context, c *lockhost.Client) error {
+func (d *day) tell(work, ctx context.Context, c *lockoffload.Client) error {
 	for work.Err() == nil {
 		if rand.N(10) == 0 {
-			time.AfterFunc(rand.N(5*time.Millisecond), func() { _ = c.Cut() })
+			time.AfterFunc(rand.N(5*time.Millisecond), func() { _ = c.QP().ToError() })
 			d.cut.Add(1)
 		}
 		from := rand.N(accounts)
@@ -147,10 +158,10 @@ func (d *day) tell(work, ctx context.Context, c *lockhost.Client) error {
 		switch {
 		case err == nil:
 			d.transfers.Add(1)
-		case lockhost.Gone(err):
+		case lockoffload.Broken(err):
 			// Whoever locks the accounts next ends what was begun.
 			d.broken.Add(1)
-			if err := c.Again(ctx); err != nil {
+			if err := c.Redial(ctx); err != nil {
 				return err
 			}
 		default:
@@ -160,7 +171,7 @@ func (d *day) tell(work, ctx context.Context, c *lockhost.Client) error {
 	return nil
 }
 
-func (d *day) transfer(ctx context.Context, c *lockhost.Client, from, to int, amount int64) error {
+func (d *day) transfer(ctx context.Context, c *lockoffload.Client, from, to int, amount int64) error {
 	return d.locked(ctx, c, []int{from, to}, func(b *books) error {
 		t := transfer{rand.Uint64() | 1, uint32(from), uint32(to), amount}
 		if b.accounts[from].balance < amount {
@@ -171,11 +182,11 @@ func (d *day) transfer(ctx context.Context, c *lockhost.Client, from, to int, am
 }
 
 // audit counts the money in all accounts.
-func (d *day) audit(ctx context.Context, c *lockhost.Client) error {
+func (d *day) audit(ctx context.Context, c *lockoffload.Client) error {
 	return c.Persist(ctx, func() error { return d.count(ctx, c) })
 }
 
-func (d *day) count(ctx context.Context, c *lockhost.Client) error {
+func (d *day) count(ctx context.Context, c *lockoffload.Client) error {
 	all := make([]int, accounts)
 	for i := range all {
 		all[i] = i

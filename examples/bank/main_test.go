@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
-	"github.com/goverbs/goverbs/examples/internal/lockhost"
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The sum stays while connections are cut in the middle of transfers.
@@ -50,23 +50,24 @@ func openFor(t *testing.T, length time.Duration) (string, *day) {
 	ends := lab.Require(t, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second+length)
 	defer cancel()
-	far, err := lockhost.Open(ends[1].Device)
+	var pds [2]*verbs.PD
+	for i, e := range ends {
+		dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
+		require.NoError(t, err)
+		pds[i], err = dev.AllocPD()
+		require.NoError(t, err)
+	}
+	target, err := lockoffload.Listen(pds[1], "127.0.0.1:0", lockoffload.ListenConfig{Layout: layout, Key: key})
 	require.NoError(t, err)
-	near, err := lockhost.Open(ends[0].Device)
-	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	serving, stop := context.WithCancel(ctx)
-	go func() { served <- lockhost.Serve(serving, l, far, layout, time.Second) }()
 	var out strings.Builder
-	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, near, l.Addr().String()) }
+	dial := func() (*lockoffload.Client, error) {
+		return lockoffload.Dial(ctx, pds[0], target.Addr().String(), lockoffload.DialConfig{Key: key, NoAgent: true})
+	}
 	d, err := open(ctx, &out, dial, 4, length)
 	t.Log(out.String())
 	require.NoError(t, err)
 	require.NotZero(t, d.transfers.Load())
 	require.NotZero(t, d.audits.Load())
-	stop()
-	require.NoError(t, <-served)
+	require.NoError(t, target.Close())
 	return out.String(), d
 }

@@ -23,8 +23,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/examples/internal/lockhost"
 	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -33,8 +33,11 @@ const (
 )
 
 // One slot: a record that is counted under the lock, and beside it a counter
-// without a lock, which is swapped.
-var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most, Swap: 2 * most}
+// without a lock, which is swapped. One place more is for who counts at the end.
+var layout = lockoffload.Layout{Slots: 1, Size: 8, Clients: most + 1, Swap: 2 * (most + 1)}
+
+// key keeps strangers away. A program that matters has one that is not in its source.
+var key = []byte("counters are no secret")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -45,12 +48,21 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	pd, err := lockhost.Open("")
+	dev, err := verbs.OpenDefault(verbs.DeviceConfig{})
+	if err != nil {
+		return err
+	}
+	pd, err := dev.AllocPD()
 	if err != nil {
 		return err
 	}
 	if len(args) == 1 && args[0] == "serve" {
-		return lockhost.ListenAndServe(ctx, port, pd, layout, time.Second)
+		target, err := lockoffload.Listen(pd, ":"+port, lockoffload.ListenConfig{Layout: layout, Key: key})
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return target.Close()
 	}
 	if len(args) != 3 {
 		return errors.New("usage: counter serve, or counter HOST CLIENTS COUNTS")
@@ -60,14 +72,16 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(err1, err2); err != nil || n < 1 || n > most {
 		return fmt.Errorf("1 to %d clients: %w", most, err)
 	}
-	dial := func() (*lockhost.Client, error) { return lockhost.Dial(ctx, pd, net.JoinHostPort(args[0], port)) }
+	dial := func(noAgent bool) (*lockoffload.Client, error) {
+		return lockoffload.Dial(ctx, pd, net.JoinHostPort(args[0], port), lockoffload.DialConfig{Key: key, NoAgent: noAgent})
+	}
 	return count(ctx, os.Stdout, dial, n, each)
 }
 
 // way is one way to count up by one; it answers how it was done.
 type way struct {
 	name string
-	up   func(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error)
+	up   func(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error)
 }
 
 var ways = []way{
@@ -87,16 +101,12 @@ func number(b []byte) uint64 {
 
 func next(b []byte) []byte { return binary.LittleEndian.AppendUint64(nil, number(b)+1) }
 
-func update(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
-	res, err := c.Update(ctx, 0, func(old []byte) ([]byte, error) { return next(old), nil })
-	if err != nil {
-		return res, err
-	}
-	return res, res.Commit.Wait(ctx)
+func update(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
+	return c.Update(ctx, 0, func(old []byte) ([]byte, error) { return next(old), nil })
 }
 
-func locked(mode lockoffload.Mode) func(context.Context, *lockhost.Client) (lockoffload.Result, error) {
-	return func(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+func locked(mode lockoffload.Mode) func(context.Context, *lockoffload.Client) (lockoffload.Result, error) {
+	return func(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
 		h, res, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
 		if err != nil {
 			return res, err
@@ -110,7 +120,7 @@ func locked(mode lockoffload.Mode) func(context.Context, *lockhost.Client) (lock
 }
 
 // chain reads, and writes if nobody else did meanwhile.
-func chain(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+func chain(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
 	for {
 		old, res, err := c.Read(ctx, 0, make([]byte, layout.Size))
 		if err != nil {
@@ -126,7 +136,7 @@ func chain(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) 
 	}
 }
 
-func swap(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
+func swap(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
 	for {
 		old, res, err := c.SwapRead(ctx, 0, make([]byte, layout.Size))
 		if err != nil {
@@ -141,7 +151,7 @@ func swap(ctx context.Context, c *lockhost.Client) (lockoffload.Result, error) {
 
 // count has n clients count in all ways at the same time, every second one with
 // the host's agent.
-func count(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, error), n, each int) error {
+func count(ctx context.Context, out io.Writer, dial func(noAgent bool) (*lockoffload.Client, error), n, each int) error {
 	type tally struct {
 		done    int
 		unknown int // the connection broke off in the middle
@@ -161,10 +171,7 @@ func count(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, er
 	}
 	start := time.Now()
 	for i := range n {
-		c, err := dial()
-		if err == nil && i%2 == 0 {
-			err = c.UseAgent(ctx, layout)
-		}
+		c, err := dial(i%2 > 0)
 		if err != nil {
 			return err
 		}
@@ -174,9 +181,9 @@ func count(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, er
 				w := (k + i) % len(ways) // so that all are under way at a time
 				began := time.Now()
 				res, err := ways[w].up(ctx, c)
-				if lockhost.Gone(err) {
+				if lockoffload.Broken(err) {
 					// Whether it was counted nobody can say: it is not tried again.
-					if err := c.Again(ctx); err != nil {
+					if err := c.Redial(ctx); err != nil {
 						errs[i] = fmt.Errorf("client %d: %w", i, err)
 						return
 					}
@@ -227,8 +234,8 @@ func count(ctx context.Context, out io.Writer, dial func() (*lockhost.Client, er
 }
 
 // total is what was counted with the lock and without.
-func total(ctx context.Context, dial func() (*lockhost.Client, error)) (uint64, error) {
-	c, err := dial()
+func total(ctx context.Context, dial func(noAgent bool) (*lockoffload.Client, error)) (uint64, error) {
+	c, err := dial(true)
 	if err != nil {
 		return 0, err
 	}

@@ -197,25 +197,24 @@ func (f *fan) ask(ctx context.Context, host string) error {
 		return err
 	}
 	f.conns = append(f.conns, conn)
-	const addressLen = 52
 	var count uint32
 	if err := binary.Read(conn, binary.BigEndian, &count); err != nil {
 		return err
 	}
 	for range count {
-		b := make([]byte, addressLen+12)
+		b := make([]byte, dc.AddressLen+12)
 		if _, err := io.ReadFull(conn, b); err != nil {
 			return err
 		}
 		var a dc.Address
-		if err := a.UnmarshalBinary(b[:addressLen]); err != nil {
+		if err := a.UnmarshalBinary(b[:dc.AddressLen]); err != nil {
 			return err
 		}
 		p, err := f.initiator.Resolve(a, accessKey)
 		if err != nil {
 			return err
 		}
-		at := verbs.Remote{Addr: binary.BigEndian.Uint64(b[addressLen:]), RKey: binary.BigEndian.Uint32(b[addressLen+8:])}
+		at := verbs.Remote{Addr: binary.BigEndian.Uint64(b[dc.AddressLen:]), RKey: binary.BigEndian.Uint32(b[dc.AddressLen+8:])}
 		f.targets = append(f.targets, remote{p, at})
 	}
 	return ctx.Err()

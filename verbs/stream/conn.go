@@ -42,20 +42,21 @@ type Conn struct {
 	reserved []byte
 	finSent  bool
 
-	mu      sync.Mutex
-	flow    *flow.Flow
-	recvs   *verbs.RecvBatch
-	err     error // why the connection is broken
-	closed  bool
-	polling bool
-	waits   context.Context // of polls that wait; an interrupt ends it, and makes the next one
-	stop    context.CancelFunc
-	reader  waiter
-	writer  waiter
-	wcs     [16]verbs.WC // of whoever polls
-	sendWCs [16]verbs.WC // of whoever holds smu
-	shut    sync.Once
-	shutErr error
+	mu       sync.Mutex
+	flow     *flow.Flow
+	recvs    *verbs.RecvBatch
+	err      error // why the connection is broken
+	received bool  // nothing more comes from the receive queue
+	closed   bool
+	polling  bool
+	waits    context.Context // of polls that wait; an interrupt ends it, and makes the next one
+	stop     context.CancelFunc
+	reader   waiter
+	writer   waiter
+	wcs      [16]verbs.WC // of whoever polls
+	sendWCs  [16]verbs.WC // of whoever holds smu
+	shut     sync.Once
+	shutErr  error
 }
 
 // Most bytes in one message: the peer begins to read while the rest is copied.

@@ -111,6 +111,27 @@ func TestStreamIsAConn(t *testing.T) {
 	})
 }
 
+// What the peer wrote before it closed is read, also if credit that this side gave
+// back does not arrive any more, and its failure is found out first.
+func TestStreamReadsOnAfterTheEnd(t *testing.T) {
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
+	for _, messages := range []int{16, 64, 128} {
+		a, b := streamPair(t, m, stream.Config{Messages: messages})
+		var want []byte
+		for i := range messages - 2 {
+			want = append(want, byte(i))
+			_, err := a.Write(want[i:])
+			require.NoError(t, err)
+		}
+		require.NoError(t, a.Close())
+		<-b.Conn().Done()
+		got, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
 // Small rings and few messages make every limit count, in both directions at
 // once.
 func TestStreamFlowControl(t *testing.T) {

@@ -113,7 +113,11 @@ func TestStreamsComeAndGo(t *testing.T) {
 	require.Empty(t, left, "RDMA objects")
 	// However many there were. Each has 2 MiB of buffers on each side, and some
 	// 50 KiB of queues; the heap's own unrest is a few MiB.
-	require.Less(t, resident(t), before+(16<<20), "resident memory; it was %d bytes", before)
+	after := resident(t)
+	t.Logf("resident memory: %d KiB, then %d KiB", before>>10, after>>10)
+	if !raceDetector { // whose own memory grows with the goroutines it has seen
+		require.Less(t, after, before+(16<<20), "resident memory")
+	}
 }
 
 // resident is the memory of this process after a collection.

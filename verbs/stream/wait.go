@@ -65,7 +65,7 @@ func (s *Conn) await(w, other *waiter) error {
 			return nil
 		case w == &s.reader && s.flow.Ended():
 			return io.EOF
-		case s.err != nil:
+		case s.err != nil && (w == &s.writer || s.received):
 			return s.err
 		}
 		if s.polling {
@@ -96,31 +96,41 @@ func (s *Conn) await(w, other *waiter) error {
 // caller holds mu.
 func (s *Conn) receive(wcs []verbs.WC, err error) {
 	for i := range wcs {
-		w := &wcs[i]
-		if e := w.Err(); e != nil {
+		if e := s.message(&wcs[i]); e != nil {
+			s.received = true
 			s.broken(e)
-			return
-		}
-		imm, ok := w.Imm()
-		if !ok {
-			s.broken(operr.New("receive", "stream", verbs.ErrMessage, "a message without immediate"))
-			return
-		}
-		if e := s.flow.Received(imm, uint32(w.Len())); e != nil {
-			s.broken(operr.New("receive", "stream", verbs.ErrMessage, e))
 			return
 		}
 		s.recvs.Recv(0)
 	}
-	if _, e := s.recvs.Post(); err == nil {
-		err = e
-	}
 	if err != nil {
+		s.received = true
 		s.broken(err)
+		return
+	}
+	if _, err := s.recvs.Post(); err != nil {
+		s.unusable(err)
 	}
 }
 
-// broken notes why the connection does not work any more. The caller holds mu.
+// message takes one message. The caller holds mu.
+func (s *Conn) message(w *verbs.WC) error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	imm, ok := w.Imm()
+	if !ok {
+		return operr.New("receive", "stream", verbs.ErrMessage, "a message without immediate")
+	}
+	if err := s.flow.Received(imm, uint32(w.Len())); err != nil {
+		return operr.New("receive", "stream", verbs.ErrMessage, err)
+	}
+	return nil
+}
+
+// broken notes why the connection does not work any more. What came before is still
+// read: a queue pair in error flushes its receives, which are behind all messages, and
+// that ends the reading. The caller holds mu.
 func (s *Conn) broken(err error) {
 	if s.err != nil {
 		return
@@ -134,11 +144,20 @@ func (s *Conn) broken(err error) {
 	s.wakeAll()
 }
 
-// fail is broken for callers without mu. The queue pair is of no use then.
+// unusable is broken after something could not be posted: the queue pair is in error
+// already, or is moved there. The caller holds mu.
+func (s *Conn) unusable(err error) {
+	s.broken(err)
+	if e := s.parts.qp.ToError(); e != nil { // nothing tells the reader that all has come
+		s.received = true
+	}
+}
+
+// fail is unusable for callers without mu.
 func (s *Conn) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken(err)
+	s.unusable(err)
 	return s.err
 }
 

@@ -14,24 +14,26 @@ import (
 	"github.com/goverbs/goverbs/dc"
 )
 
-// attaching compares three ways to reach a target that has no queue pair: a new
-// session on a context that is ready; the same when the only context serves
-// another target, whose session is parked; and a parked session that is taken up
-// again. Beside them two ways to connect an RC queue pair: one that was made
-// ahead, by one message each way on a TCP connection that is open (rows without
-// an addition), and a new one by librdmacm. All are processes of their own with
-// the runtime's monitor kept calm, and pause before each attach or connection.
+// attaching compares four ways to reach a target that has no queue pair: on a
+// context that is ready, a session that the target gave ahead when the last one was
+// left (attach), and a new one (attach_cold); a new session when the only context
+// serves another target (attach_switch); and a parked session that is taken up
+// again then (attach_resume). Beside them two ways to connect an RC queue pair: one
+// that was made ahead, by one message each way on a TCP connection that is open
+// (rows without an addition), and a new one by librdmacm. All are processes of
+// their own with the runtime's monitor kept calm, and pause before each attach or
+// connection.
 func attaching() harness.Benchmark {
 	const open, cm = "RC queue pair made ahead, over an open TCP connection", "new connection by librdmacm, in C"
 	attach := func(name, role string) harness.Side {
 		return harness.Side{Name: name, Run: rig.ByRoles("dc-targets", role, rig.Calm, "GOMAXPROCS=1")}
 	}
 	b := harness.Benchmark{Name: "attach", Judged: instructions, Sides: []harness.Side{
-		attach("attach", "dc-fresh"), attach("attach_switch", "dc-switch"), attach("attach_resume", "dc-resume"),
+		attach("attach", "dc-renewed"), attach("attach_cold", "dc-cold"), attach("attach_switch", "dc-switch"), attach("attach_resume", "dc-resume"),
 		{Name: open, Run: rig.ByRoles("dc-open-server", "dc-open", rig.Calm, "GOMAXPROCS=1")},
 		{Name: cm, Run: rig.ByRoles("dc-cm-server", "dc-cm", rig.Calm)},
 	}}
-	for _, of := range []string{"attach", "attach_switch", "attach_resume"} {
+	for _, of := range []string{"attach", "attach_cold", "attach_switch", "attach_resume"} {
 		b.Figures = append(b.Figures,
 			harness.Figure{Name: of + "_p50", Unit: "us", Of: of, Baseline: open},
 			harness.Figure{Name: of + "_p50_librdmacm", Unit: "us", Of: of, Baseline: cm})
@@ -49,9 +51,10 @@ const connections = 40
 
 var attachRoles = map[string]rig.Role{
 	"dc-targets": serveTargets,
-	"dc-fresh":   attachRole((*attachRig).fresh),
-	"dc-switch":  attachRole((*attachRig).change),
-	"dc-resume":  attachRole((*attachRig).resume),
+	"dc-renewed": attachRole(dc.ParkRenewed, (*attachRig).renewed),
+	"dc-cold":    attachRole(dc.ParkNever, (*attachRig).cold),
+	"dc-switch":  attachRole(dc.ParkNever, (*attachRig).change),
+	"dc-resume":  attachRole(dc.ParkAlways, (*attachRig).resume),
 }
 
 // serveTargets makes two targets and tells their addresses to whom asks at a TCP
@@ -98,9 +101,9 @@ type attachRig struct {
 }
 
 // attachRole prints what one way of attaching takes.
-func attachRole(f func(*attachRig, context.Context) (float64, error)) func(context.Context, string) error {
+func attachRole(parking dc.Parking, f func(*attachRig, context.Context) (float64, error)) func(context.Context, string) error {
 	return func(ctx context.Context, at string) error {
-		r, err := newAttachRig(at)
+		r, err := newAttachRig(at, parking)
 		if err != nil {
 			return err
 		}
@@ -112,7 +115,7 @@ func attachRole(f func(*attachRig, context.Context) (float64, error)) func(conte
 	}
 }
 
-func newAttachRig(at string) (*attachRig, error) {
+func newAttachRig(at string, parking dc.Parking) (*attachRig, error) {
 	conn, err := rig.DialServer(at)
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func newAttachRig(at string) (*attachRig, error) {
 		return nil, err
 	}
 	r := &attachRig{}
-	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.PD, GID: h.GID, Contexts: 1, Parking: dc.ParkAlways}); err != nil {
+	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.PD, GID: h.GID, Contexts: 1, Parking: parking}); err != nil {
 		return nil, err
 	}
 	for k := range r.peers {
@@ -165,7 +168,19 @@ func (r *attachRig) repeat(ctx context.Context, prepare func() error) (float64, 
 	return rig.MedianMicros(ns), nil
 }
 
-func (r *attachRig) fresh(ctx context.Context) (float64, error) {
+// renewed leaves the target and comes back to it.
+func (r *attachRig) renewed(ctx context.Context) (float64, error) {
+	if err := r.i.Attach(ctx, r.peers[0]); err != nil {
+		return 0, err
+	}
+	v, err := r.cold(ctx)
+	if n := r.i.Stats().Resumes; err == nil && n < connections {
+		err = fmt.Errorf("%d of %d sessions had been renewed", n, connections)
+	}
+	return v, err
+}
+
+func (r *attachRig) cold(ctx context.Context) (float64, error) {
 	return r.repeat(ctx, func() error { return r.i.Detach(r.peers[0]) })
 }
 

@@ -123,7 +123,7 @@ func newChainRig() (*chainRig, error) {
 	}
 	r.direct, r.naive = &direct{plain: plain}, &naive{plain}
 	// The record has its size from the start.
-	_, err = r.client.Update(context.Background(), 0, r.change)
+	_, err = r.client.UpdateAsync(context.Background(), 0, r.change)
 	return r, errors.Join(err, r.client.Flush(context.Background()))
 }
 
@@ -139,7 +139,7 @@ func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 // update is the time of a change until its unlock command was answered.
 func (r *chainRig) update(ctx context.Context) (float64, error) {
 	return rig.Timed(chainBlock, func() error {
-		res, err := r.client.Update(ctx, 0, r.change)
+		res, err := r.client.UpdateAsync(ctx, 0, r.change)
 		if err != nil {
 			return err
 		}
@@ -147,13 +147,13 @@ func (r *chainRig) update(ctx context.Context) (float64, error) {
 	})
 }
 
-// updateVisible is the time until the caller of Update goes on. The rest of the
+// updateVisible is the time until the caller of UpdateAsync goes on. The rest of the
 // change is waited for between two of them, outside of the time.
 func (r *chainRig) updateVisible(ctx context.Context) (float64, error) {
 	ns := make([]int64, chainBlock)
 	for i := range ns {
 		start := time.Now()
-		res, err := r.client.Update(ctx, 0, r.change)
+		res, err := r.client.UpdateAsync(ctx, 0, r.change)
 		ns[i] = int64(time.Since(start))
 		if err == nil {
 			err = res.Commit.Wait(ctx)

@@ -72,7 +72,7 @@ func newCrowd() (*crowdRig, error) {
 type crowdOp func(c *crowdRig, ctx context.Context, i, slot int) error
 
 func (c *crowdRig) update(ctx context.Context, i, slot int) error {
-	res, err := c.clients[i].Update(ctx, slot, func([]byte) ([]byte, error) { return c.data, nil })
+	res, err := c.clients[i].UpdateAsync(ctx, slot, func([]byte) ([]byte, error) { return c.data, nil })
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func readSync() harness.Benchmark {
 	}
 	args := []string{"-s", "64", "-n", "500"}
 	f := harness.Figure{Name: "read_sync_lat", Unit: "us", Target: measure.AtMost(1.08)}
-	return harness.Compare(f, instructions, r.Pass(ours), harness.Side{Name: "ib_read_lat", Run: perftest("ib_read_lat", latTypical, args)})
+	return harness.Compare(f, instructions, r.Pass(ours), harness.Side{Name: "ib_read_lat", Run: rig.Perftest("ib_read_lat", rig.LatTypical, args)})
 }
 
 // maskedCAS compares an emulated masked compare and swap, which nobody

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
@@ -31,7 +32,7 @@ func (p programs) ours(pick func(result) float64, test string, args []string, en
 }
 
 func (p programs) perftest(program string, column int, args []string) harness.Side {
-	return harness.Side{Name: program, Run: perftest(program, column, args, p.preload()...)}
+	return harness.Side{Name: program, Run: rig.Perftest(program, column, args, p.preload()...)}
 }
 
 func (p programs) preload() []string {
@@ -47,7 +48,7 @@ func latencies(e harness.Env) []harness.Benchmark {
 	lat := func(name, program, test string, yield bool, limit float64, args ...string) harness.Benchmark {
 		p := programs{e, yield}
 		f := harness.Figure{Name: name, Unit: "us", Target: measure.AtMost(limit)}
-		return harness.Compare(f, instructions, p.ours(p50, test, args), p.perftest(program, latTypical, args))
+		return harness.Compare(f, instructions, p.ours(p50, test, args), p.perftest(program, rig.LatTypical, args))
 	}
 	read := lat("read_lat_64B", "ib_read_lat", "read_lat", false, 1.05, "-s", "64", "-n", "500")
 	read.Also = []string{harness.Wall} // one row shows what that clock is worth
@@ -68,7 +69,7 @@ func latencies(e harness.Env) []harness.Benchmark {
 func writeLatency(e harness.Env) harness.Benchmark {
 	avg := func(r result) float64 { return r.Latency.Avg }
 	p := programs{Env: e}
-	rate := perftest("ib_write_bw", bwRate, []string{"-s", "64", "-n", "3000", "-t", "1"})
+	rate := rig.Perftest("ib_write_bw", rig.BWRate, []string{"-s", "64", "-n", "3000", "-t", "1"})
 	base := harness.Side{Name: "ib_write_bw -t 1", Run: func(ctx context.Context) ([]float64, error) {
 		mpps, err := rate(ctx)
 		if err != nil {
@@ -102,7 +103,7 @@ func bandwidths(e harness.Env) []harness.Benchmark {
 		// The server of a SEND test polls too.
 		p := programs{e, test == "send_bw" && !events}
 		f := harness.Figure{Name: name, Unit: "MiB/s", Target: measure.AtLeast(0.97)}
-		list = append(list, harness.Compare(f, harness.Both, p.ours(mibps, test, args), p.perftest(program, bwAverage, args)))
+		list = append(list, harness.Compare(f, harness.Both, p.ours(mibps, test, args), p.perftest(program, rig.BWAverage, args)))
 	}
 	for _, events := range []bool{false, true} {
 		for _, lists := range []bool{false, true} {

@@ -120,6 +120,14 @@ func (l *Life) Ruin() { l.ruined = true }
 // Ruined is for a destroy function that is called again after that.
 func (l *Life) Ruined() bool { return l.ruined }
 
+// Quiet waits until those have left who are inside calls that end by themselves, as
+// all on the data path do. Others may come in meanwhile.
+func (l *Life) Quiet() {
+	for pause := time.Microsecond; l.users.Load() > 0; pause = min(2*pause, time.Millisecond) {
+		time.Sleep(pause)
+	}
+}
+
 // Closed tells whether calls are refused.
 func (l *Life) Closed() bool { return l.users.Load() < 0 }
 

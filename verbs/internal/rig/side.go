@@ -54,6 +54,15 @@ func NewSide(t testing.TB, p Port, qc verbs.QPConfig, cc verbs.CQConfig) *Side {
 	return s
 }
 
+// Reset moves a queue pair to RESET that may be executing requests: see
+// [lab.BeforeReset].
+func (s *Side) Reset() error {
+	if s.QP.State() == verbs.StateReset {
+		return s.QP.ToReset()
+	}
+	return errors.Join(lab.BeforeReset(s.QP), s.QP.ToReset())
+}
+
 // Endpoint is the side with its memory.
 func (s *Side) Endpoint(t testing.TB) verbs.Endpoint {
 	t.Helper()

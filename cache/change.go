@@ -1,0 +1,125 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Changes are calls. When one returns nil, a READ of any client that begins later sees
+// the change, or a later one. An error that matches [ErrUnknown] leaves open whether the
+// change was made.
+
+// Set stores a record, whatever was there. It expires after ttl; 0 means never.
+func (c *Client) Set(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
+	return c.store(ctx, "set", wire.OpSet, 0, key, it, ttl)
+}
+
+// Add stores a record if there is none of the key, otherwise the error matches
+// [ErrNotStored].
+func (c *Client) Add(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
+	return c.store(ctx, "add", wire.OpAdd, 0, key, it, ttl)
+}
+
+// Replace stores a record if there is one of the key, otherwise the error matches
+// [ErrNotStored].
+func (c *Client) Replace(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
+	return c.store(ctx, "replace", wire.OpReplace, 0, key, it, ttl)
+}
+
+// CompareAndSwap stores a record in place of the one that it.CAS is the number of. If
+// there is another one the error matches [ErrChanged], and if there is none
+// [ErrNotFound].
+func (c *Client) CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
+	return c.store(ctx, "compare and swap", wire.OpSet, wire.WantCompare, key, it, ttl)
+}
+
+func (c *Client) store(ctx context.Context, name string, op wire.Op, want uint32, key []byte, it Item, ttl time.Duration) error {
+	_, err := c.change(ctx, name, &wire.Request{Op: op, Want: want, Key: key, Value: it.Value, Flags: it.Flags, CAS: it.CAS, Expiry: expiry(ttl)})
+	return err
+}
+
+// Append adds bytes to the end of a value. Without a record the error matches
+// [ErrNotStored].
+func (c *Client) Append(ctx context.Context, key, value []byte) error {
+	_, err := c.change(ctx, "append", &wire.Request{Op: wire.OpAppend, Key: key, Value: value})
+	return err
+}
+
+// Prepend adds bytes to the beginning of a value. Without a record the error matches
+// [ErrNotStored].
+func (c *Client) Prepend(ctx context.Context, key, value []byte) error {
+	_, err := c.change(ctx, "prepend", &wire.Request{Op: wire.OpPrepend, Key: key, Value: value})
+	return err
+}
+
+// Delete removes a record. Without one the error matches [ErrNotFound].
+func (c *Client) Delete(ctx context.Context, key []byte) error {
+	_, err := c.change(ctx, "delete", &wire.Request{Op: wire.OpDelete, Key: key})
+	return err
+}
+
+// Increment adds to a value that is a decimal number of 64 bits, and answers the sum,
+// which wraps around.
+func (c *Client) Increment(ctx context.Context, key []byte, delta uint64) (uint64, error) {
+	a, err := c.change(ctx, "increment", &wire.Request{Op: wire.OpArith, Key: key, Delta: delta})
+	return a.Number, err
+}
+
+// Decrement subtracts from a value that is a decimal number of 64 bits, and answers the
+// difference, which is not less than 0.
+func (c *Client) Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error) {
+	a, err := c.change(ctx, "decrement", &wire.Request{Op: wire.OpArith, Want: wire.WantDecr, Key: key, Delta: delta})
+	return a.Number, err
+}
+
+// Touch has a record expire after ttl; 0 means never.
+func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
+	_, err := c.change(ctx, "touch", &wire.Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: key, Expiry: expiry(ttl)})
+	return err
+}
+
+// FlushAll removes all records, one after the other.
+func (c *Client) FlushAll(ctx context.Context) error {
+	_, err := c.change(ctx, "flush", &wire.Request{Op: wire.OpFlush})
+	return err
+}
+
+// TTL answers after what time a record expires, by the server's clock; 0 means never.
+// It is a call.
+func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
+	if err := checkKey(key); err != nil {
+		return 0, opError("ttl", key, err)
+	}
+	for {
+		s, err := c.session(ctx)
+		if err != nil {
+			return 0, opError("ttl", key, err)
+		}
+		a, err := s.call(ctx, &wire.Request{Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump, Key: key})
+		if errors.Is(err, errEnded) {
+			continue
+		}
+		if err == nil {
+			err = outcome(a.Status)
+		}
+		switch {
+		case err != nil:
+			return 0, opError("ttl", key, err)
+		case a.Expiry == 0:
+			return 0, nil
+		}
+		return time.Duration(a.Expiry-min(a.Clock, a.Expiry)) * time.Millisecond, nil
+	}
+}
+
+// expiry is a time to live in ms, rounded up. What is below 0 is over already, and what
+// is too long for any clock is never.
+func expiry(ttl time.Duration) int64 {
+	if ttl < 0 {
+		return -1
+	}
+	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
+}

@@ -1,0 +1,190 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config is what a client is made of. The zero value is fine.
+type Config struct {
+	// Dialer connects; nil means a plain one. The device is that of the connection's
+	// own address.
+	Dialer *net.Dialer
+	// Connect says how connections behave.
+	Connect verbs.ConnectConfig
+	// MaxEntries is how many entries of the map are kept; 0 means all. A key that has
+	// no entry here is asked of the server. Entries take 27 to 30 bytes.
+	MaxEntries int
+	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer ones
+	// are asked of the server.
+	MaxRecord int
+	// SampleEvery is how many hits stand for one that the server is told of, for its
+	// choice of what to evict; 0 means 16.
+	SampleEvery int
+	// Logger hears of connections that end; nil means nobody does.
+	Logger *slog.Logger
+}
+
+// Client is a client of one server. It is safe for any number of goroutines.
+type Client struct {
+	address string
+	cfg     Config
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	keeping chan struct{} // closed when nobody connects any more
+
+	now     atomic.Pointer[session] // nil while there is no connection
+	mu      sync.Mutex              // of what follows
+	changed chan struct{}           // closed when now changes
+	failure error                   // of the last attempt to connect
+	count   counters
+}
+
+type counters struct {
+	hits, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+}
+
+// Dial makes a client of the server at an address, "host:port". It returns when the
+// client has a connection, whatever part of the map has come. From then on the client
+// connects again by itself when it has to: calls wait for that as long as their contexts
+// allow.
+func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
+	if cfg.MaxRecord == 0 {
+		cfg.MaxRecord = 2 << 20
+	}
+	if cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	s, err := c.connect(ctx)
+	if err != nil {
+		c.stop()
+		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
+	}
+	c.set(s, nil)
+	go c.keep(s)
+	return c, nil
+}
+
+// Close ends the connection: calls under way get [ErrClosed]. Closing twice is not an
+// error.
+func (c *Client) Close() error {
+	c.stop()
+	<-c.keeping
+	return nil
+}
+
+// keep connects again whenever a session has ended.
+func (c *Client) keep(s *session) {
+	defer close(c.keeping)
+	for {
+		select {
+		case <-s.over:
+		case <-c.ctx.Done():
+			s.end(ErrClosed)
+		}
+		cause := s.cause()
+		c.set(nil, cause)
+		if err := s.close(); err != nil {
+			c.cfg.Logger.Error("cache: close connection", "server", c.address, "error", err)
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.cfg.Logger.Info("cache: connection has ended", "server", c.address, "error", cause)
+		if s = c.again(); s == nil {
+			return
+		}
+		c.set(s, nil)
+	}
+}
+
+// again tries until there is a session, or the client closes.
+func (c *Client) again() *session {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		s, err := c.connect(c.ctx)
+		if err == nil {
+			return s
+		}
+		c.set(nil, err)
+		select {
+		case <-time.After(pause):
+		case <-c.ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *Client) set(s *session, failure error) {
+	c.now.Store(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failure = failure
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// session waits for a connection. One that has ended is none.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	for {
+		c.mu.Lock()
+		changed, failure := c.changed, c.failure
+		c.mu.Unlock()
+		switch s := c.now.Load(); {
+		case c.ctx.Err() != nil:
+			return nil, ErrClosed
+		case s != nil && !s.ended.Load():
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), failure)
+		}
+	}
+}
+
+// Stats are counters, and what there is now.
+type Stats struct {
+	Hits      uint64 // answered by READs alone
+	Reads     uint64 // READs
+	Calls     uint64 // messages to the server
+	Misses    uint64 // of Get and GetInto
+	Confirmed uint64 // not in the map: the server was asked
+	Refused   uint64 // READs of what was no longer, or not yet, what the map said
+	Sessions  uint64 // connections, one after the other
+	Connected bool
+	Whole     bool   // the map is there
+	Entries   int    // of the map
+	MapBytes  int    // that it takes
+	Epoch     uint32 // of the server
+}
+
+// Stats tells what the client did.
+func (c *Client) Stats() Stats {
+	n := &c.count
+	st := Stats{
+		Hits: n.hits.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
+		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
+	}
+	if s := c.now.Load(); s != nil && !s.ended.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st.Connected, st.Whole, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
+	}
+	return st
+}

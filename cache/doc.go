@@ -1,0 +1,100 @@
+// Package cache is the client of a distributed cache whose hits are RDMA READs.
+//
+// A server keeps records in registered memory and a hash map of where they are. A
+// client receives the map, looks a key up in its own copy, and READs the record: the
+// server's processor has no part in a hit. Everything that changes the cache is a call.
+//
+//	client                                        server
+//	  ◀──────────────── snapshot, then deltas ──── hash map
+//	  look up: region, offset, length, version
+//	  READ ────────────────────────────────────▶  record (the NIC answers)
+//	  check: alive, key, version, epoch, checksum
+//
+//	  set, delete, increment, ... ──────────────▶ new record, tombstone in the old one
+//	  ◀────────────────────────────────── reply   and a delta for everybody
+//
+// A client, any number of goroutines of which may use it:
+//
+//	c, err := cache.Dial(ctx, "10.77.0.2:7481", cache.Config{})
+//	defer c.Close()
+//	err = c.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue")}, time.Hour)
+//	it, err := c.Get(ctx, []byte("colour")) // one READ
+//
+// The server is package [github.com/goverbs/goverbs/cache/server], or the program
+// rdmacached, which speaks memcached's protocol as well (package
+// [github.com/goverbs/goverbs/cache/gateway]).
+//
+// # Guarantees
+//
+// A record is immutable while clients may READ it. It says itself what it is: full key,
+// version, epoch and a checksum (CRC-32C) over all of it. A change writes a new record
+// into a free slot, then makes the old one a tombstone by one store of eight bytes, then
+// enters the new one into the map, and then replies. From that follows:
+//
+//   - No torn values. The bytes of a READ come one cache line at a time, in any order, and
+//     some of them again when an answer is lost. A slot is used again only when no READ of
+//     its last record can be under way (quarantine, below). If one is all the same, the
+//     checksum refuses it, except by chance of one in 2^32.
+//   - A READ that begins after a change was acknowledged does not see what was there
+//     before, however old the client's map is: it finds the tombstone. The value of a READ
+//     was current when the READ fetched the record's first eight bytes. So single keys are
+//     linearizable, READs and calls together. Evictions count as deletions.
+//   - A miss in the client's map is no answer: the server is asked.
+//   - A record that has expired by the server's clock is not a hit. Each message of the
+//     server has its clock, so a client knows between which two times the server is;
+//     when the later one is past the record's expiry the server is asked.
+//   - FlushAll is acknowledged when each record that was there has become a tombstone.
+//     It goes key by key: it is a deletion of each key, not of all at one moment.
+//   - Each pointer, record and message has the server's epoch, which is another one after
+//     a restart. A client takes nothing of another epoch than its map's.
+//   - A change that got no answer is not repeated: its error matches [ErrUnknown]. What
+//     reads is repeated, with a new connection if need be, until its context ends.
+//   - While the server's process hangs, hits go on, and everything else waits. While the
+//     server's host is unreachable nothing is answered: there is one server, and no
+//     replica.
+//
+// A hit takes no lock for longer than a look at the map, allocates nothing (GetInto),
+// and copies the value once, from registered memory to the caller's.
+//
+// # Quarantine
+//
+// A slot that was freed is used again when every client has said that it applied the
+// delta that freed it, and that the READs which it had begun before have ended. A client
+// that does not say so within the lease (by default five seconds) is cut off: the server
+// destroys its queue pair, after which the NIC answers none of its READs. So quarantine
+// lasts at most one lease, as long as the server's process runs. When too much of the
+// memory is in quarantine changes wait a moment, and are then refused with
+// [ErrNoMemory]; nothing is used early.
+//
+// # What is not built
+//
+// One server for each client: no distribution over many, no replicas, no failover. All
+// clients of a server are one tenant, and are not authenticated. Clients do not READ
+// buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
+// There are no calls for many keys at once, no loader, no near cache, no proxy, no
+// fallback to TCP, and no warm restart. It was measured against nothing yet.
+//
+// # The claim of US 9,378,179
+//
+// The seed's first claim, element by element, and the device test that shows it.
+//
+//	server with records in a cache in memory   server.Listen            TestCalls
+//	client receives the hash map               session.receive          TestSnapshotAndDeltas
+//	one or more entries for a key              table.Candidates         TestSeveralCandidates
+//	entry has a server-side remote pointer     wire.Entry               TestEntry
+//	client looks up the pointer by the key     mirror.Lookup            TestLookup
+//	client accesses the record by RDMA         session.try              TestHitIsOneREAD
+//	without software of the server             session.try              TestHitsWhileTheServerIsStopped
+//
+// And what a service needs beside it:
+//
+//	a hit is one READ and no SEND, counted     session.get              TestHitIsOneREAD
+//	a hit allocates nothing                    session.buffer           TestGetIntoDoesNotAllocate
+//	a miss is confirmed                        session.ask              TestHitIsOneREAD
+//	no torn and no stale values                session.try              TestWritersReadersEvictors
+//	expiry by the server's clock               mirror.Weigh             TestExpiry
+//	another life of the server                 Client.keep              TestServerIsKilledAndComesBack
+//	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
+//	clients that hang are cut off              store.Late               TestLateClientIsCutOff
+//	hostile clients harm themselves            server.serve             TestHostileClients
+package cache

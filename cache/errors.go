@@ -1,0 +1,71 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Errors on which a program decides. They come wrapped in detail: test with errors.Is.
+var (
+	// ErrNotFound: there is no record of the key.
+	ErrNotFound = errors.New("not found")
+	// ErrNotStored: Add found a record of the key, or Replace, Append and Prepend none.
+	ErrNotStored = errors.New("not stored")
+	// ErrChanged: CompareAndSwap found a record that is not the one that was read.
+	ErrChanged = errors.New("changed since it was read")
+	// ErrNotNumeric: the value is no decimal number.
+	ErrNotNumeric = errors.New("not a number")
+	// ErrTooLarge: the record is longer than the server takes.
+	ErrTooLarge = errors.New("too large")
+	// ErrNoMemory: all of the server's memory may still be READ by somebody.
+	ErrNoMemory = errors.New("no memory at the server")
+	// ErrKey: a key has 1 to 250 bytes.
+	ErrKey = errors.New("a key has 1 to 250 bytes")
+	// ErrUnknown: the server may have carried out the change, or not: no answer came.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrShort: the value is longer than the room for it.
+	ErrShort = errors.New("value longer than the buffer")
+	// ErrClosed: the client was closed.
+	ErrClosed = verbs.ErrClosed
+)
+
+// errEnded says that a session has ended: there will be another one.
+var errEnded = errors.New("connection to the server has ended")
+
+func opError(op string, key []byte, err error) error {
+	if len(key) == 0 {
+		return fmt.Errorf("cache: %s: %w", op, err)
+	}
+	return fmt.Errorf("cache: %s %.40q: %w", op, key, err)
+}
+
+// outcome is the error of a reply.
+func outcome(s wire.Status) error {
+	switch s {
+	case wire.OK:
+		return nil
+	case wire.NotFound:
+		return ErrNotFound
+	case wire.NotStored:
+		return ErrNotStored
+	case wire.Exists:
+		return ErrChanged
+	case wire.NotNumeric:
+		return ErrNotNumeric
+	case wire.TooLarge:
+		return ErrTooLarge
+	case wire.NoMemory:
+		return ErrNoMemory
+	}
+	return errEnded // of another epoch
+}
+
+func checkKey(key []byte) error {
+	if len(key) == 0 || len(key) > wire.MaxKey {
+		return ErrKey
+	}
+	return nil
+}

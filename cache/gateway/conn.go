@@ -1,0 +1,280 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+const (
+	maxLine    = 2048    // of any command but get and gets
+	maxGetLine = 1 << 20 // of those
+	maxTokens  = 23      // of a command that is not a get
+)
+
+// conn is one connection. Its commands are carried out one after the other.
+type conn struct {
+	s       *Server
+	nc      net.Conn
+	r       *bufio.Reader
+	w       *bufio.Writer
+	trusted bool // no password needed, or said
+	noreply bool
+	line    []byte
+	data    []byte
+}
+
+var errQuit = errors.New("gateway: the client is done")
+
+func newConn(s *Server, nc net.Conn) *conn {
+	return &conn{s: s, nc: nc, r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(s.cfg.Users) == 0}
+}
+
+func (c *conn) serve() {
+	c.s.stats.conns.Add(1)
+	defer c.s.stats.conns.Add(^uint64(0))
+	if b, err := c.peek(); err == nil && b == 0x80 {
+		c.refuseBinary()
+		return
+	}
+	for {
+		line, err := c.readLine()
+		if err == nil {
+			err = c.command(line)
+		}
+		if err == nil && c.r.Buffered() == 0 {
+			err = c.w.Flush()
+		}
+		if err != nil {
+			_ = c.w.Flush()
+			return
+		}
+	}
+}
+
+func (c *conn) alive() {
+	if c.s.cfg.Idle > 0 {
+		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.Idle))
+		if c.s.draining.Load() {
+			_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
+func (c *conn) peek() (byte, error) {
+	c.alive()
+	b, err := c.r.Peek(1)
+	if err != nil {
+		return 0, err
+	}
+	return b[0], nil
+}
+
+// refuseBinary answers in the binary protocol why it is not spoken: a response to the
+// request's opcode and opaque with the status "unknown command".
+func (c *conn) refuseBinary() {
+	c.s.stats.binary.Add(1)
+	const why = "the binary protocol is not supported: use memcached's text or meta protocol"
+	var q, a [24]byte
+	if _, err := io.ReadFull(c.r, q[:]); err != nil {
+		return
+	}
+	a[0], a[1] = 0x81, q[1]
+	binary.BigEndian.PutUint16(a[6:], 0x81)
+	binary.BigEndian.PutUint32(a[8:], uint32(len(why)))
+	copy(a[12:16], q[12:16])
+	_, _ = c.w.Write(a[:])
+	_, _ = c.w.WriteString(why)
+	_ = c.w.Flush()
+}
+
+// readLine reads up to the end of a line, which it leaves out, and what is behind a zero
+// byte. A line that is too long ends the connection.
+func (c *conn) readLine() (string, error) {
+	c.alive()
+	c.line = c.line[:0]
+	for {
+		part, err := c.r.ReadSlice('\n')
+		c.line = append(c.line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return "", err
+		}
+		get := bytes.HasPrefix(c.line, []byte("get ")) || bytes.HasPrefix(c.line, []byte("gets "))
+		if !get && len(c.line) > maxLine || len(c.line) > maxGetLine {
+			return "", errQuit
+		}
+	}
+	line := c.line[:len(c.line)-1]
+	if n := len(line); n > 1 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if i := bytes.IndexByte(line, 0); i >= 0 {
+		line = line[:i]
+	}
+	return string(line), nil
+}
+
+// readData reads a data block and the end of its line.
+func (c *conn) readData(n int) (ok bool, err error) {
+	c.alive()
+	if cap(c.data) < n+2 {
+		c.data = make([]byte, n+2)
+	}
+	c.data = c.data[:n+2]
+	if _, err := io.ReadFull(c.r, c.data); err != nil {
+		return false, err
+	}
+	ok = string(c.data[n:]) == "\r\n"
+	c.data = c.data[:n]
+	return ok, nil
+}
+
+func (c *conn) swallow(n int) error {
+	c.alive()
+	_, err := io.CopyN(io.Discard, c.r, int64(n))
+	return err
+}
+
+// say is an answer that noreply leaves out, and complain one that it does not.
+func (c *conn) say(text string) error {
+	if c.noreply {
+		return nil
+	}
+	return c.complain(text)
+}
+
+func (c *conn) complain(text string) error {
+	_, _ = c.w.WriteString(text)
+	_, err := c.w.WriteString("\r\n")
+	return err
+}
+
+const badFormat = "CLIENT_ERROR bad command line format"
+
+func split(line string, most int) []string {
+	var t []string
+	for line != "" && (most < 0 || len(t) < most) {
+		tok, rest, _ := strings.Cut(line, " ")
+		if tok != "" {
+			t = append(t, tok)
+		}
+		line = rest
+	}
+	return t
+}
+
+func (c *conn) command(line string) error {
+	c.noreply = false
+	if !c.trusted {
+		return c.authenticate(line)
+	}
+	t := split(line, -1)
+	if len(t) == 0 || len(t[0]) < 2 {
+		return c.say("ERROR")
+	}
+	if do, ok := reads[t[0]]; ok && len(t) > 1 {
+		return c.get(t, do)
+	}
+	t = split(line, maxTokens)
+	if do, ok := commands[t[0]]; ok && len(t) >= do.least && len(t) <= do.most {
+		return do.do(c, t)
+	}
+	if strings.HasPrefix(t[len(t)-1], "HTTP/") {
+		return errQuit
+	}
+	return c.say("ERROR")
+}
+
+// authenticate takes the only command that a stranger may give: a set of any key whose
+// value is a name and a password.
+func (c *conn) authenticate(line string) error {
+	t := split(line, maxTokens)
+	if len(t) < 5 || t[0] != "set" {
+		return c.complain("CLIENT_ERROR unauthenticated")
+	}
+	n, ok := unsigned(t[4])
+	if !ok {
+		return c.complain("CLIENT_ERROR unauthenticated")
+	}
+	if n > maxLine {
+		return errQuit
+	}
+	whole, err := c.readData(int(n))
+	if err != nil {
+		return err
+	}
+	if !whole {
+		return c.complain("CLIENT_ERROR bad command line termination")
+	}
+	t = split(string(c.data), maxTokens)
+	if len(t) < 2 {
+		return c.complain("CLIENT_ERROR bad authentication token format")
+	}
+	c.s.stats.auths.Add(1)
+	if !c.s.knows(t[0], t[1]) {
+		c.s.stats.authErrors.Add(1)
+		return c.complain("CLIENT_ERROR authentication failure")
+	}
+	c.trusted = true
+	return c.complain("STORED")
+}
+
+// do asks the store. What it cannot say is an error of the server.
+func (c *conn) do(q *Request) Reply {
+	a, err := c.s.cfg.Store.Do(c.s.ctx, q)
+	if err != nil {
+		return Reply{}
+	}
+	return a
+}
+
+// failure is the text of outcomes that all commands have in common.
+func failure(s wire.Status) string {
+	switch s {
+	case wire.NoMemory:
+		return "SERVER_ERROR out of memory storing object"
+	case wire.TooLarge:
+		return "SERVER_ERROR object too large for cache"
+	}
+	return "SERVER_ERROR the store did not answer"
+}
+
+const thirtyDays = 60 * 60 * 24 * 30
+
+// until is memcached's expiry as the store takes it: ms from now. More than thirty days
+// is a date.
+func until(t int32) int64 {
+	switch {
+	case t < 0:
+		return -1
+	case t > thirtyDays:
+		if left := int64(t) - time.Now().Unix(); left > 0 {
+			return left * 1000
+		}
+		return -1
+	}
+	return int64(t) * 1000
+}
+
+// tooLarge tells whether memcached would find an item too large: it counts a header of 56
+// bytes, the key and a zero, the flags if there are any, the value and the end of its line.
+func (c *conn) tooLarge(key string, flags uint32, n int) bool {
+	size := 56 + len(key) + 1 + n + 2
+	if flags != 0 {
+		size += 4
+	}
+	return size > c.s.cfg.MaxItem
+}
+
+func u64(n uint64) string { return strconv.FormatUint(n, 10) }

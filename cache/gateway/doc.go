@@ -1,0 +1,19 @@
+// Package gateway speaks memcached's text and meta protocol for a store.
+//
+//	s, err := gateway.New(gateway.Config{Store: store})
+//	err = s.Serve(listener)
+//
+// Answers are those of memcached 1.6.18 (Debian 12) and 1.6.38 (Debian 13), byte for byte
+// (TestAgainstMemcached), but for what differs between any two servers: CAS numbers,
+// times, the version, what stats and me tell of the inside, and how long a value may
+// become by append and prepend (here: as the store allows). On purpose it differs where
+// memcached is inconsistent:
+//
+//   - mg: R looks at the expiry that T sets, whatever the order of the two.
+//   - A key in base64 stays one when its value is vivified, appended to or counted.
+//   - flush_all with a delay brings nothing back that was flushed before.
+//
+// Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) are
+// answered with ERROR. The binary protocol is recognised and refused with the reason.
+// There is no UDP.
+package gateway

@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Request and Reply are a call of a store and its outcome: see the constants Op, Want,
+// Status and Reply of the same package.
+type (
+	Request = wire.Request
+	Reply   = wire.Reply
+)
+
+// Store is what a gateway stands in front of. It is called by many goroutines.
+type Store interface {
+	// Do carries out a request. The reply's value is the caller's. An error says that the
+	// outcome is not known.
+	Do(ctx context.Context, q *Request) (Reply, error)
+	// StatLines are lines of the stats command: names and values.
+	StatLines() [][2]string
+}
+
+// Config is what a gateway is made of.
+type Config struct {
+	Store   Store
+	TLS     *tls.Config       // nil: plain TCP. With TLS, version 1.3 is the least
+	Users   map[string]string // passwords by name; not empty: clients have to say one
+	MaxItem int               // bytes of an item as memcached counts them; 0: 1 MiB
+	MaxConn int               // connections at a time; 0: 1024
+	Idle    time.Duration     // after which a silent connection is closed; 0: never
+	Version string            // of the version command; empty: goverbs
+}
+
+// ErrClosed is what Serve answers after Close.
+var ErrClosed = errors.New("gateway: closed")
+
+// Server is a gateway. It is safe for several goroutines.
+type Server struct {
+	cfg     Config
+	ctx     context.Context
+	stop    context.CancelFunc
+	mu      sync.Mutex
+	closed  bool
+	open    map[net.Conn]bool
+	heard   map[net.Listener]bool
+	serving sync.WaitGroup
+
+	draining atomic.Bool // nothing more is waited for
+
+	stats counters
+}
+
+type counters struct {
+	conns, total, rejected, get, set, touch, meta, flush, hits, misses, auths, authErrors, binary atomic.Uint64
+}
+
+// New makes a gateway that listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("gateway: no store")
+	}
+	if cfg.MaxItem == 0 {
+		cfg.MaxItem = 1 << 20
+	}
+	if cfg.MaxConn == 0 {
+		cfg.MaxConn = 1024
+	}
+	if cfg.Version == "" {
+		cfg.Version = "goverbs"
+	}
+	if cfg.TLS != nil {
+		cfg.TLS = cfg.TLS.Clone()
+		cfg.TLS.MinVersion = tls.VersionTLS13
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Server{cfg: cfg, ctx: ctx, stop: stop, open: map[net.Conn]bool{}, heard: map[net.Listener]bool{}}, nil
+}
+
+// Serve takes connections until Close, or until the listener fails.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.heard[l] = true
+	s.mu.Unlock()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			s.mu.Lock()
+			closed := s.closed
+			delete(s.heard, l)
+			s.mu.Unlock()
+			if closed {
+				return ErrClosed
+			}
+			return fmt.Errorf("gateway: accept: %w", err)
+		}
+		s.admit(nc)
+	}
+}
+
+func (s *Server) admit(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.total.Add(1)
+	if s.closed || len(s.open) >= s.cfg.MaxConn {
+		s.stats.rejected.Add(1)
+		go func() {
+			_ = nc.SetDeadline(time.Now().Add(time.Second))
+			if s.cfg.TLS == nil {
+				_, _ = nc.Write([]byte("ERROR Too many open connections\r\n"))
+			}
+			_ = nc.Close()
+		}()
+		return
+	}
+	s.open[nc] = true
+	s.serving.Go(func() {
+		rw := nc
+		if s.cfg.TLS != nil {
+			rw = tls.Server(nc, s.cfg.TLS)
+		}
+		newConn(s, rw).serve()
+		_ = rw.Close()
+		s.mu.Lock()
+		delete(s.open, nc)
+		s.mu.Unlock()
+	})
+}
+
+// Shutdown takes no more connections, carries out the commands that have arrived whole,
+// and closes; at the latest when ctx ends, which is its error then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.draining.Store(true)
+	for l := range s.heard {
+		_ = l.Close()
+	}
+	for nc := range s.open { // who waits for a command waits no more
+		_ = nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return errors.Join(err, s.Close())
+}
+
+// Close ends listeners and connections and waits for them.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.stop()
+	for l := range s.heard {
+		_ = l.Close()
+	}
+	for nc := range s.open {
+		_ = nc.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+	return nil
+}
+
+// knows tells whether a password is a user's, in a time that does not depend on where
+// they differ.
+func (s *Server) knows(user, password string) bool {
+	want, ok := s.cfg.Users[user]
+	return subtle.ConstantTimeCompare([]byte(want), []byte(password)) == 1 && ok
+}

@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewRefuses(t *testing.T) {
+	_, err := New(Config{})
+	require.Error(t, err)
+}
+
+func TestStats(t *testing.T) {
+	_, addr := newServer(t, Config{Version: "9"})
+	p := dial(t, "tcp", addr)
+	require.Equal(t, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nVERSION 9\r\n", p.ask("set a 0 0 1\r\nx\r\nget a b\r\nversion\r\n"))
+	got := p.ask("stats\r\n")
+	for _, line := range []string{"STAT get_hits 1", "STAT get_misses 1", "STAT cmd_set 1", "STAT curr_connections 1", "STAT curr_items 0"} {
+		require.Contains(t, got, line+"\r\n")
+	}
+	require.True(t, strings.HasSuffix(got, "END\r\n"))
+	require.Empty(t, p.rest("quit\r\n"))
+}
+
+// The reason comes in the protocol that was spoken.
+func TestBinaryIsRefused(t *testing.T) {
+	s, addr := newServer(t, Config{})
+	q := make([]byte, 24)
+	q[0], q[1], q[12] = 0x80, 0x0a, 7
+	got := dial(t, "tcp", addr).rest(string(q))
+	require.Equal(t, "\x81\x0a", got[:2])
+	require.Equal(t, byte(0x81), got[7])
+	require.Equal(t, byte(7), got[12])
+	require.Contains(t, got, "not supported: use memcached's text or meta protocol")
+	require.Len(t, got, 24+int(got[11]))
+	require.Equal(t, uint64(1), s.stats.binary.Load())
+}
+
+func TestPasswords(t *testing.T) {
+	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}})
+	p := dial(t, "tcp", addr)
+	answer := func(command string) string {
+		_, err := p.nc.Write([]byte(command))
+		require.NoError(t, err)
+		b := make([]byte, 100)
+		n, err := p.nc.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
+	require.Equal(t, "CLIENT_ERROR unauthenticated\r\n", answer("get a\r\n"))
+	for text, want := range map[string]string{
+		"ann wrong": "CLIENT_ERROR authentication failure", "bob secret": "CLIENT_ERROR authentication failure",
+		"bob ": "CLIENT_ERROR bad authentication token format",
+	} {
+		got := answer("set x 0 0 " + u64(uint64(len(text))) + "\r\n" + text + "\r\n")
+		require.Equal(t, want+"\r\n", got)
+	}
+	require.Equal(t, "STORED\r\nEND\r\n", p.ask("set x 0 0 10\r\nann secret\r\nget x\r\n"))
+}
+
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"cache"}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	require.NoError(t, err)
+	_, addr := newServer(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}})
+	pool := x509.NewCertPool()
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool.AddCert(leaf)
+	nc, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, ServerName: "cache"})
+	require.NoError(t, err)
+	defer nc.Close()
+	require.Equal(t, "STORED\r\n", (&peer{t, nc}).ask("set a 0 0 1\r\nx\r\n"))
+	_, err = tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, ServerName: "cache", MaxVersion: tls.VersionTLS12})
+	require.Error(t, err, "TLS 1.3 is the least")
+}
+
+func TestLimits(t *testing.T) {
+	s, addr := newServer(t, Config{MaxConn: 1, MaxItem: 100})
+	p := dial(t, "tcp", addr)
+	require.Equal(t, "STORED\r\n", p.ask("set a 0 0 10\r\n0123456789\r\n"))
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	require.Equal(t, "ERROR Too many open connections\r\n", (&peer{t, nc}).rest(""))
+	_ = nc.Close()
+	require.Equal(t, uint64(1), s.stats.rejected.Load())
+	require.Equal(t, "SERVER_ERROR object too large for cache\r\nEND\r\n", p.ask("set a 0 0 60\r\n"+strings.Repeat("x", 60)+"\r\nget a\r\n"),
+		"what was not stored does not leave the old value behind")
+	require.Contains(t, p.ask("get "+strings.Repeat("a ", 20000)+"\r\n"), "END")
+	require.Empty(t, p.rest("set "+strings.Repeat("a", 20000)+"\r\n"), "a line that is too long ends the connection")
+}
+
+// Whatever comes, nothing panics and the connection ends.
+func FuzzConnection(f *testing.F) {
+	s, err := New(Config{Store: newLocal(f)})
+	require.NoError(f, err)
+	f.Add([]byte("set a 0 0 1\r\nx\r\nmg a v k\r\nma a N0 J5\r\nget a\r\n"))
+	f.Add([]byte("\x80\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() { newConn(s, theirs).serve(); _ = theirs.Close(); close(done) }()
+		go func() { _, _ = io.Copy(io.Discard, ours) }()
+		go func() { _, _ = ours.Write(b); _ = ours.Close() }()
+		<-done
+	})
+}
+
+// Who has sent a whole command before the end gets its answer; who has not is let go.
+func TestShutdown(t *testing.T) {
+	l := newLocal(t)
+	slow := &slowStore{local: l, begun: make(chan struct{}, 1), proceed: make(chan struct{})}
+	s, addr := newServer(t, Config{Store: slow, Idle: time.Minute})
+	busy, idle, half := dial(t, "tcp", addr), dial(t, "tcp", addr), dial(t, "tcp", addr)
+	require.Equal(t, "END\r\n", idle.ask("get a\r\n"))
+	_, err := half.nc.Write([]byte("set a 0 0 10\r\nhal"))
+	require.NoError(t, err)
+	slow.slow.Store(true)
+	answer := make(chan string, 1)
+	go func() { answer <- busy.rest("set b 0 0 1\r\nx\r\nget b\r\n") }()
+	<-slow.begun
+	shut := make(chan error, 1)
+	go func() { shut <- s.Shutdown(t.Context()) }()
+	require.Empty(t, idle.rest(""))
+	require.Empty(t, half.rest(""))
+	slow.slow.Store(false)
+	close(slow.proceed)
+	require.NoError(t, <-shut)
+	require.Contains(t, <-answer, "STORED\r\n")
+	_, err = net.Dial("tcp", addr)
+	require.Error(t, err)
+}
+
+// A command that does not end is not waited for longer than the context.
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	slow := &slowStore{local: newLocal(t), begun: make(chan struct{}, 1), proceed: make(chan struct{})}
+	slow.slow.Store(true)
+	s, addr := newServer(t, Config{Store: slow})
+	p := dial(t, "tcp", addr)
+	_, err := p.nc.Write([]byte("get a\r\n"))
+	require.NoError(t, err)
+	<-slow.begun
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)
+}
+
+// slowStore waits, if it is told to, until it may go or the gateway closes.
+type slowStore struct {
+	*local
+	slow           atomic.Bool
+	begun, proceed chan struct{}
+}
+
+func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
+	if s.slow.Load() {
+		s.begun <- struct{}{}
+		select {
+		case <-s.proceed:
+		case <-ctx.Done():
+			return Reply{}, ctx.Err()
+		}
+	}
+	return s.local.Do(ctx, q)
+}

@@ -1,0 +1,42 @@
+package gateway
+
+import "strconv"
+
+// number reads what C's strtoll and strtoull read of a token: spaces, a sign, digits, and
+// then the end or a space.
+func number(tok string) (n uint64, negative, ok bool) {
+	space := func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+	for tok != "" && space(tok[0]) {
+		tok = tok[1:]
+	}
+	if tok != "" && (tok[0] == '+' || tok[0] == '-') {
+		negative, tok = tok[0] == '-', tok[1:]
+	}
+	i := 0
+	for i < len(tok) && tok[i] >= '0' && tok[i] <= '9' {
+		i++
+	}
+	if i < len(tok) && !space(tok[i]) {
+		return 0, false, false
+	}
+	n, err := strconv.ParseUint(tok[:i], 10, 64)
+	return n, negative, err == nil
+}
+
+// unsigned is a number that does not look negative.
+func unsigned(tok string) (uint64, bool) {
+	n, negative, ok := number(tok)
+	if negative {
+		n = -n
+	}
+	return n, ok && !(negative && int64(n) < 0)
+}
+
+// signed is the low 32 bits of a signed number, as memcached takes them.
+func signed(tok string) (int32, bool) {
+	n, negative, ok := number(tok)
+	if negative {
+		return int32(-n), ok && n <= 1<<63
+	}
+	return int32(n), ok && n < 1<<63
+}

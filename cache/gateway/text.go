@@ -1,0 +1,287 @@
+package gateway
+
+import (
+	"strconv"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// command is a command of the text protocol, and how many tokens it may have.
+type command struct {
+	least, most int
+	do          func(c *conn, t []string) error
+}
+
+var commands map[string]command
+
+func init() {
+	store := func(op wire.Op, want uint32, tokens int) command {
+		return command{tokens, tokens + 1, func(c *conn, t []string) error { return c.store(t, op, want) }}
+	}
+	count := func(want uint32) command {
+		return command{3, 4, func(c *conn, t []string) error { return c.count(t, want) }}
+	}
+	commands = map[string]command{
+		"set":            store(wire.OpSet, 0, 5),
+		"add":            store(wire.OpAdd, 0, 5),
+		"replace":        store(wire.OpReplace, 0, 5),
+		"append":         store(wire.OpAppend, 0, 5),
+		"prepend":        store(wire.OpPrepend, 0, 5),
+		"cas":            store(wire.OpSet, wire.WantCompare, 6),
+		"incr":           count(0),
+		"decr":           count(wire.WantDecr),
+		"delete":         {2, 4, (*conn).delete},
+		"touch":          {3, 4, (*conn).touch},
+		"flush_all":      {1, 3, (*conn).flush},
+		"verbosity":      {2, 3, (*conn).verbosity},
+		"version":        {1, maxTokens, func(c *conn, _ []string) error { return c.say("VERSION " + c.s.cfg.Version) }},
+		"quit":           {1, maxTokens, func(*conn, []string) error { return errQuit }},
+		"shutdown":       {1, maxTokens, func(c *conn, _ []string) error { return c.say("ERROR: shutdown not enabled") }},
+		"cache_memlimit": {2, 3, (*conn).memlimit},
+		"stats":          {1, maxTokens, (*conn).tellStats},
+		"mg":             {2, maxTokens, (*conn).metaGet},
+		"ms":             {2, maxTokens, (*conn).metaSet},
+		"md":             {2, maxTokens, (*conn).metaDelete},
+		"ma":             {2, maxTokens, (*conn).metaCount},
+		"me":             {1, maxTokens, (*conn).metaDebug},
+		"mn": {1, maxTokens, func(c *conn, _ []string) error {
+			if err := c.say("MN"); err != nil {
+				return err
+			}
+			return c.w.Flush()
+		}},
+	}
+}
+
+// retrieval is a command that answers values.
+type retrieval struct{ cas, touch bool }
+
+var reads = map[string]retrieval{
+	"get": {}, "bget": {}, "gets": {cas: true}, "gat": {touch: true}, "gats": {cas: true, touch: true},
+}
+
+func (c *conn) get(t []string, how retrieval) error {
+	q, keys := Request{Op: wire.OpGet}, t[1:]
+	if how.touch {
+		exp, ok := signed(t[1])
+		if !ok {
+			return c.say("CLIENT_ERROR invalid exptime argument")
+		}
+		q.Want, q.Expiry, keys = wire.WantTouch, until(exp), t[2:]
+		c.s.stats.touch.Add(uint64(len(keys)))
+	}
+	for i, k := range keys {
+		if len(k) > wire.MaxKey {
+			for _, k := range keys[:i] { // they are read all the same, and leave their trace
+				q.Key = []byte(k)
+				c.do(&q)
+			}
+			return c.say(badFormat)
+		}
+	}
+	for _, k := range keys {
+		q.Key = []byte(k)
+		c.s.stats.get.Add(1)
+		a := c.do(&q)
+		switch a.Status {
+		case wire.OK:
+			c.s.stats.hits.Add(1)
+			c.w.WriteString("VALUE " + k + " " + u64(uint64(a.Flags)) + " " + strconv.Itoa(len(a.Value)))
+			if how.cas {
+				c.w.WriteString(" " + u64(a.CAS))
+			}
+			c.w.WriteString("\r\n")
+			c.w.Write(a.Value)
+			c.w.WriteString("\r\n")
+		case wire.NotFound:
+			c.s.stats.misses.Add(1)
+		default:
+			return c.say(failure(a.Status))
+		}
+	}
+	return c.say("END")
+}
+
+// quiet tells whether the last token is noreply, and sets it.
+func (c *conn) quiet(t []string) bool {
+	c.noreply = c.noreply || t[len(t)-1] == "noreply"
+	return c.noreply
+}
+
+func (c *conn) store(t []string, op wire.Op, want uint32) error {
+	c.quiet(t)
+	q := Request{Op: op, Want: want, Key: []byte(t[1])}
+	flags, ok1 := unsigned(t[2])
+	exp, ok2 := signed(t[3])
+	n, ok3 := signed(t[4])
+	ok := ok1 && ok2 && ok3
+	if want&wire.WantCompare != 0 && ok {
+		q.CAS, ok = unsigned(t[5])
+	}
+	if !ok || n < 0 || n > 1<<31-3 || len(t[1]) > wire.MaxKey {
+		return c.say(badFormat)
+	}
+	q.Flags, q.Expiry = uint32(flags), until(exp)
+	c.s.stats.set.Add(1)
+	if c.tooLarge(t[1], q.Flags, int(n)) {
+		// What was there before must not pass for what was not stored.
+		if op == wire.OpSet && want == 0 {
+			c.do(&Request{Op: wire.OpDelete, Key: q.Key})
+		}
+		if err := c.say(failure(wire.TooLarge)); err != nil {
+			return err
+		}
+		return c.swallow(int(n) + 2)
+	}
+	whole, err := c.readData(int(n))
+	if err != nil {
+		return err
+	}
+	if !whole {
+		return c.say("CLIENT_ERROR bad data chunk")
+	}
+	q.Value = c.data
+	a := c.do(&q)
+	switch a.Status {
+	case wire.OK:
+		return c.say("STORED")
+	case wire.NotStored:
+		return c.say("NOT_STORED")
+	case wire.TooLarge: // of what append and prepend make together
+		return c.say("NOT_STORED")
+	case wire.Exists:
+		return c.say("EXISTS")
+	case wire.NotFound:
+		return c.say("NOT_FOUND")
+	}
+	return c.say(failure(a.Status))
+}
+
+const notNumeric = "CLIENT_ERROR cannot increment or decrement non-numeric value"
+
+func (c *conn) count(t []string, want uint32) error {
+	c.quiet(t)
+	if len(t[1]) > wire.MaxKey {
+		return c.say(badFormat)
+	}
+	delta, ok := unsigned(t[2])
+	if !ok {
+		return c.say("CLIENT_ERROR invalid numeric delta argument")
+	}
+	a := c.do(&Request{Op: wire.OpArith, Want: want, Key: []byte(t[1]), Delta: delta})
+	switch a.Status {
+	case wire.OK:
+		return c.say(u64(a.Number))
+	case wire.NotFound:
+		return c.say("NOT_FOUND")
+	case wire.NotNumeric:
+		return c.say(notNumeric)
+	}
+	return c.say(failure(a.Status))
+}
+
+func (c *conn) delete(t []string) error {
+	if len(t) > 2 {
+		zero := t[2] == "0"
+		quiet := c.quiet(t)
+		if !(len(t) == 3 && (zero || quiet) || len(t) == 4 && zero && quiet) {
+			return c.say(badFormat + ".  Usage: delete <key> [noreply]")
+		}
+	}
+	if len(t[1]) > wire.MaxKey {
+		return c.say(badFormat)
+	}
+	a := c.do(&Request{Op: wire.OpDelete, Key: []byte(t[1])})
+	switch a.Status {
+	case wire.OK:
+		return c.say("DELETED")
+	case wire.NotFound:
+		return c.say("NOT_FOUND")
+	}
+	return c.say(failure(a.Status))
+}
+
+func (c *conn) touch(t []string) error {
+	c.quiet(t)
+	if len(t[1]) > wire.MaxKey {
+		return c.say(badFormat)
+	}
+	exp, ok := signed(t[2])
+	if !ok {
+		return c.say("CLIENT_ERROR invalid exptime argument")
+	}
+	c.s.stats.touch.Add(1)
+	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: []byte(t[1]), Expiry: until(exp)})
+	switch a.Status {
+	case wire.OK:
+		return c.say("TOUCHED")
+	case wire.NotFound:
+		return c.say("NOT_FOUND")
+	}
+	return c.say(failure(a.Status))
+}
+
+func (c *conn) flush(t []string) error {
+	quiet := len(t) > 1 && c.quiet(t)
+	q := Request{Op: wire.OpFlush}
+	c.s.stats.flush.Add(1)
+	if len(t) > 2 || len(t) == 2 && !quiet {
+		exp, ok := signed(t[1])
+		if !ok {
+			return c.say("CLIENT_ERROR invalid exptime argument")
+		}
+		if exp > 0 {
+			q.Want, q.Expiry = wire.WantIfLater, until(exp)
+		}
+	}
+	a := c.do(&q)
+	if a.Status != wire.OK {
+		return c.say(failure(a.Status))
+	}
+	return c.say("OK")
+}
+
+func (c *conn) verbosity(t []string) error {
+	c.quiet(t)
+	if _, ok := unsigned(t[1]); !ok {
+		return c.say(badFormat)
+	}
+	return c.say("OK")
+}
+
+func (c *conn) memlimit(t []string) error {
+	c.quiet(t)
+	if _, ok := unsigned(t[1]); !ok {
+		return c.say("ERROR")
+	}
+	return c.say("MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust")
+}
+
+// tellStats answers the counters of gateway and store. Those of memcached's inside are
+// empty.
+func (c *conn) tellStats(t []string) error {
+	if len(t) > 1 {
+		switch t[1] {
+		case "reset":
+			return c.say("RESET")
+		case "settings", "items", "slabs", "conns", "sizes":
+			return c.say("END")
+		}
+		return c.say("ERROR")
+	}
+	n := &c.s.stats
+	lines := [][2]string{
+		{"version", c.s.cfg.Version},
+		{"curr_connections", u64(n.conns.Load())}, {"total_connections", u64(n.total.Load())},
+		{"rejected_connections", u64(n.rejected.Load())},
+		{"cmd_get", u64(n.get.Load())}, {"cmd_set", u64(n.set.Load())}, {"cmd_flush", u64(n.flush.Load())},
+		{"cmd_touch", u64(n.touch.Load())}, {"cmd_meta", u64(n.meta.Load())},
+		{"get_hits", u64(n.hits.Load())}, {"get_misses", u64(n.misses.Load())},
+		{"auth_cmds", u64(n.auths.Load())}, {"auth_errors", u64(n.authErrors.Load())},
+		{"binary_refused", u64(n.binary.Load())},
+	}
+	for _, l := range append(lines, c.s.cfg.Store.StatLines()...) {
+		c.w.WriteString("STAT " + l[0] + " " + l[1] + "\r\n")
+	}
+	return c.say("END")
+}

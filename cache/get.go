@@ -1,0 +1,168 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Item is a record: what Get answers and Set takes.
+type Item struct {
+	Value []byte
+	Flags uint32 // the program's
+	// CAS is the number of this record, for CompareAndSwap.
+	CAS uint64
+}
+
+// Get answers the record of a key. Without one the error matches [ErrNotFound].
+func (c *Client) Get(ctx context.Context, key []byte) (Item, error) {
+	return c.get(ctx, key, nil, true)
+}
+
+// GetInto is Get into memory of the caller: the item's value is the beginning of dst. If
+// dst is too short the error matches [ErrShort]. A hit allocates nothing.
+func (c *Client) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
+	return c.get(ctx, key, dst, false)
+}
+
+// get tries until a session lives to the end of it: what reads can be repeated.
+func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
+	if err := checkKey(key); err != nil {
+		return Item{}, opError("get", key, err)
+	}
+	for {
+		s, err := c.session(ctx)
+		if err != nil {
+			return Item{}, opError("get", key, err)
+		}
+		it, err := s.get(ctx, key, dst, grow)
+		switch {
+		case err == nil:
+			return it, nil
+		case !errors.Is(err, errEnded):
+			return it, opError("get", key, err)
+		}
+	}
+}
+
+// get looks the key up and READs its record, or asks.
+func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
+	var room [4]wire.Entry
+	n := &s.c.count
+	s.mu.Lock()
+	sec, ok := s.enter()
+	if !ok {
+		s.mu.Unlock()
+		return Item{}, errEnded
+	}
+	found := s.m.Lookup(s.m.Fingerprint(key), room[:0])
+	if len(found) == 0 {
+		n.confirmed.Add(1)
+	}
+	for i := range found {
+		it, v, err := s.try(ctx, &found[i], key, dst, grow)
+		if err != nil {
+			s.leave(sec)
+			s.mu.Unlock()
+			return Item{}, s.failed(ctx, err)
+		}
+		if v == mirror.Hit {
+			s.leave(sec)
+			s.mu.Unlock()
+			n.hits.Add(1)
+			return shortened(it, dst, grow)
+		}
+		n.refused.Add(1)
+		if v == mirror.Ask {
+			break
+		}
+	}
+	s.leave(sec)
+	s.mu.Unlock()
+	return s.ask(ctx, key, dst, grow)
+}
+
+// try READs the record that an entry points at. The mutex is held, but meanwhile.
+func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+	n := e.Place.Length()
+	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
+		return it, mirror.Ask, nil
+	}
+	b, err := s.buffer(n)
+	if err != nil { // no memory can be registered: there is another way
+		return it, mirror.Ask, nil
+	}
+	s.mu.Unlock()
+	asked := s.clock()
+	s.c.count.reads.Add(1)
+	err = s.read.Read(ctx, s.regions[e.Place.Region()].At(uint64(e.Place.Offset())), b.mr.SGE(b.off, n))
+	var r wire.Record
+	var refusal error
+	if err == nil {
+		if r, refusal = wire.Validate(b.bytes(n), e, key); refusal == nil {
+			it = Item{Value: into(r.Value, dst, grow), Flags: r.Flags, CAS: r.CAS}
+		}
+	}
+	s.mu.Lock()
+	s.release(b)
+	if err != nil {
+		return it, 0, err
+	}
+	return it, s.m.Weigh(&r, refusal, e, asked), nil
+}
+
+// into copies a value to dst, or to new memory. What does not fit is counted in the
+// length, see [shortened].
+func into(value, dst []byte, grow bool) []byte {
+	if grow {
+		return append(make([]byte, 0, len(value)), value...)
+	}
+	if len(value) > len(dst) {
+		return value // not to be looked at: only its length is
+	}
+	return dst[:copy(dst, value)]
+}
+
+func shortened(it Item, dst []byte, grow bool) (Item, error) {
+	if n := len(it.Value); !grow && n > len(dst) {
+		it.Value = nil
+		return it, fmt.Errorf("%w: %d bytes, room for %d", ErrShort, n, len(dst))
+	}
+	return it, nil
+}
+
+// failed is what a READ's error means: of the caller's context, or the end of the
+// session.
+func (s *session) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.reads.QP().Err() == nil {
+		return err
+	}
+	s.end(err)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errEnded
+}
+
+// ask has the server say.
+func (s *session) ask(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
+	q := wire.Request{Op: wire.OpGet, Key: key}
+	a, err := s.call(ctx, &q)
+	if err != nil {
+		return Item{}, err
+	}
+	switch a.Status {
+	case wire.OK:
+		it := Item{Value: a.Value, Flags: a.Flags, CAS: a.CAS}
+		if !grow {
+			it.Value = into(a.Value, dst, grow)
+		}
+		return shortened(it, dst, grow)
+	case wire.NotFound:
+		s.c.count.misses.Add(1)
+	}
+	return Item{}, outcome(a.Status)
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/internal/testseed"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// raw is a client that does what a test wants.
+type raw struct {
+	t     *testing.T
+	link  *verbs.Link
+	reads *verbs.Link
+	read  *verbs.Requester
+	conn  *link.Messages
+	mr    *verbs.MR
+}
+
+// connect makes a client that holds so many frames.
+func connect(t *testing.T, s *server.Server, frames int) *raw {
+	t.Helper()
+	r := &raw{t: t}
+	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
+	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
+		var data []byte
+		var err error
+		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0)
+		return verbs.Offer{Data: data}, err
+	}
+	var err error
+	r.link, err = verbs.DialLink(within(t), s.Addr().String(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.reads.Close()); require.NoError(t, r.link.Close()) })
+	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{})
+	require.NoError(t, err)
+	r.read, err = r.reads.Requester()
+	require.NoError(t, err)
+	r.conn, err = link.NewMessages(r.link, hello, 0)
+	require.NoError(t, err)
+	r.mr, err = r.link.AllocMR(4096, verbs.MRConfig{})
+	require.NoError(t, err)
+	return r
+}
+
+func set(t *testing.T, s *server.Server, key, value []byte) wire.Reply {
+	t.Helper()
+	a, err := s.Do(within(t), &wire.Request{Op: wire.OpSet, Key: key, Value: value})
+	require.NoError(t, err)
+	require.Equal(t, wire.OK, a.Status)
+	return a
+}
+
+// record READs what an entry points at.
+func (r *raw) record(e *wire.Entry, key []byte) (wire.Record, error) {
+	n := e.Place.Length()
+	if err := r.read.Read(within(r.t), r.link.Regions()[e.Place.Region()].At(uint64(e.Place.Offset())), r.mr.SGE(0, n)); err != nil {
+		return wire.Record{}, err
+	}
+	return wire.Validate(r.mr.Bytes()[:n], e, key)
+}
+
+// A client that does not say that it is done with what was freed is cut off within the
+// lease: then its READs are not answered, and what was freed is used again.
+func TestLateClientIsCutOff(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	s := serve(t, server.Config{Lease: lease})
+	r := connect(t, s, 64)
+	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
+	a := set(t, s, key(1), []byte("old"))
+	rec, err := r.record(&a.Entry, key(1))
+	require.NoError(t, err)
+	require.Equal(t, "old", string(rec.Value))
+
+	begin := time.Now()
+	set(t, s, key(1), []byte("new"))
+	_, err = r.record(&a.Entry, key(1))
+	require.ErrorIs(t, err, wire.Dead, "the tombstone, in quarantine")
+	require.NotZero(t, s.Stats().Quarantine)
+	require.Eventually(t, func() bool { st := s.Stats(); return st.Clients == 0 && st.Quarantine == 0 }, stuck, time.Millisecond)
+	require.Greater(t, time.Since(begin), lease/4)
+	require.Equal(t, uint64(1), s.Stats().Cut)
+	_, err = r.record(&a.Entry, key(1))
+	require.Error(t, err, "nobody answers")
+	require.Error(t, r.link.QP().Err())
+
+	c := dial(t, s.Addr().String(), cache.Config{})
+	set(t, s, key(1), []byte("newer"))
+	require.Eventually(t, func() bool { return s.Stats().Quarantine == 0 }, stuck, time.Millisecond)
+	time.Sleep(2 * lease)
+	require.Equal(t, uint64(1), c.Stats().Sessions, "who says how far it is stays")
+	require.Equal(t, uint64(1), s.Stats().Cut)
+}
+
+// A client that is further behind than the log reaches gets the map again.
+func TestGapMeansANewSnapshot(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet, Log: 64})
+	r := connect(t, s, 1) // holds one frame, and takes none for now
+	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
+	const n = 600
+	for i := range n {
+		set(t, s, key(i%500), []byte("value"))
+	}
+	m := mirror.New(mirror.Config{})
+	maps := 0
+	for ctx := within(t); maps < 2 || !m.Whole() || m.Len() != s.Stats().Items; {
+		b, err := r.conn.Next(ctx)
+		require.NoError(t, err, "%d maps, %d entries", maps, m.Len())
+		h, err := wire.ReadHeader(b)
+		require.NoError(t, err)
+		switch h.Kind {
+		case wire.KindMap:
+			begin, err := wire.ReadMap(b)
+			require.NoError(t, err)
+			m.Begin(&begin)
+			maps++
+		case wire.KindChunk:
+			var c wire.Chunk
+			require.NoError(t, c.Read(b))
+			require.NoError(t, m.Chunk(&c))
+		case wire.KindDeltas:
+			var d wire.Deltas
+			require.NoError(t, d.Read(b))
+			require.NoError(t, m.Deltas(&d))
+		}
+	}
+	require.InDelta(t, 500, m.Len(), 3, "now and then the buckets of a key are full")
+}
+
+// Whatever a client sends or asks of the device, the server ends that client alone, and
+// its memory stays as it is.
+func TestHostileClients(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet, MaxValue: 100_000})
+	honest, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
+	require.NoError(t, honest.Set(ctx, key(1), cache.Item{Value: []byte("value")}, 0))
+	whole(t, honest, 1)
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	noise := make([]byte, 3000)
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	long := wire.AppendRequest(nil, &wire.Request{Op: wire.OpSet, Key: key(1), Value: make([]byte, 1_000_000)})
+	for name, m := range map[string][]byte{
+		"noise":                       noise,
+		"a message of the server's":   wire.AppendReply(nil, &wire.Reply{Status: wire.OK}),
+		"a horizon of the future":     wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch(), Applied: 1 << 40, Quiet: 1 << 40}),
+		"a horizon of another epoch":  wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch() + 1, Applied: 1, Quiet: 1}),
+		"a request that is too long":  long[:4096],
+		"a request that is malformed": wire.AppendRequest(nil, &wire.Request{Op: 99}),
+	} {
+		r := connect(t, s, 8)
+		require.NoError(t, r.conn.Write(ctx, m), name)
+		select {
+		case <-r.link.QP().Done():
+		case <-ctx.Done():
+			t.Fatal(name)
+		}
+		require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond, name)
+	}
+	region := connect(t, s, 8).link.Regions()[0]
+	for name, try := range map[string]func(*raw, context.Context) error{
+		"WRITE":     func(r *raw, ctx context.Context) error { return r.read.Write(ctx, region.At(0), r.mr.SGE(0, 64)) },
+		"FETCH_ADD": func(r *raw, ctx context.Context) error { _, err := r.read.FetchAdd(ctx, region.At(0), 1); return err },
+		"READ too far": func(r *raw, ctx context.Context) error {
+			return r.read.Read(ctx, region.At(region.Length-8), r.mr.SGE(0, 64))
+		},
+		"READ by a SEND's queue pair": func(r *raw, ctx context.Context) error {
+			calls, err := r.link.Requester()
+			require.NoError(t, err)
+			return calls.Read(ctx, region.At(0), r.mr.SGE(0, 64))
+		},
+	} {
+		r := connect(t, s, 8)
+		require.Error(t, try(r, ctx), name)
+	}
+	it, err := honest.Get(ctx, key(1))
+	require.NoError(t, err)
+	require.Equal(t, "value", string(it.Value))
+	require.NoError(t, honest.Set(ctx, key(2), cache.Item{}, 0))
+	require.Equal(t, uint64(1), honest.Stats().Sessions)
+}

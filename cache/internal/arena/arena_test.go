@@ -1,0 +1,160 @@
+package arena
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+const pageSize = 64 << 10
+
+func newArena(t *testing.T, pages ...int) *Arena {
+	a, err := New(pageSize)
+	require.NoError(t, err)
+	for _, n := range pages {
+		_, err := a.Add(make([]byte, n*pageSize))
+		require.NoError(t, err)
+	}
+	return a
+}
+
+func TestRegions(t *testing.T) {
+	a := newArena(t)
+	_, err := a.Add(make([]byte, pageSize+1))
+	require.Error(t, err)
+	_, err = a.Add(nil)
+	require.Error(t, err)
+	_, err = New(1000)
+	require.Error(t, err)
+	_, ok := a.Alloc(100, 0)
+	require.False(t, ok, "no memory")
+	_, ok = a.Alloc(pageSize+1, 0)
+	require.False(t, ok, "no class")
+}
+
+// A slot is given out again when all clients have left its delta behind, not before.
+func TestQuarantine(t *testing.T) {
+	a := newArena(t, 1)
+	p, ok := a.Alloc(pageSize, 1)
+	require.True(t, ok)
+	_, ok = a.Alloc(pageSize, 2)
+	require.False(t, ok)
+	a.Free(p, 5)
+	require.Equal(t, pageSize, a.Stats().Limbo)
+	a.Release(4)
+	_, ok = a.Alloc(pageSize, 2)
+	require.False(t, ok, "in quarantine")
+	a.Release(5)
+	_, ok = a.Alloc(pageSize, 2)
+	require.True(t, ok)
+}
+
+// Slots never overlap, whatever comes and goes, and nothing is lost.
+func TestSlots(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	a := newArena(t, 3, 5)
+	type slot struct {
+		place wire.Place
+		owner uint32
+	}
+	var live []slot
+	seq := uint64(0)
+	for n := range uint32(6000) {
+		switch rng.IntN(5) {
+		case 0, 1:
+			size := 64 + rng.IntN(3000)
+			p, ok := a.Alloc(size, n)
+			if !ok {
+				continue
+			}
+			b := a.Bytes(p)
+			require.GreaterOrEqual(t, len(b), size)
+			for i := range b {
+				b[i] = byte(n)
+			}
+			live = append(live, slot{p, n})
+		case 2:
+			seq++
+			a.Release(seq - uint64(rng.IntN(30)))
+		case 3:
+			if rng.IntN(60) > 0 {
+				continue
+			}
+			for _, o := range a.Drain(100, nil) {
+				for i, s := range live {
+					if s.owner == o {
+						a.Free(s.place, seq)
+						live = append(live[:i], live[i+1:]...)
+						break
+					}
+				}
+			}
+		default:
+			if len(live) == 0 {
+				continue
+			}
+			i := rng.IntN(len(live))
+			for _, c := range a.Bytes(live[i].place) {
+				if c != byte(live[i].owner) {
+					t.Fatal("slots overlap")
+				}
+			}
+			a.Free(live[i].place, seq)
+			live[i] = live[len(live)-1]
+			live = live[:len(live)-1]
+		}
+	}
+	for _, s := range live {
+		a.Free(s.place, seq)
+	}
+	a.Release(seq)
+	require.Equal(t, Stats{Total: 8 * pageSize, Spare: 8}, a.Stats())
+	for range 8 {
+		_, ok := a.Alloc(pageSize, 0)
+		require.True(t, ok)
+	}
+}
+
+// A page goes from one class to another when what is in it has gone.
+func TestDrain(t *testing.T) {
+	a := newArena(t, 2)
+	var small []wire.Place
+	for len(small) < pageSize/128+1 {
+		p, ok := a.Alloc(100, uint32(len(small)))
+		require.True(t, ok)
+		small = append(small, p)
+	}
+	_, ok := a.Alloc(5000, 9)
+	require.False(t, ok)
+	owners := a.Drain(5000, nil)
+	require.Equal(t, []uint32{pageSize / 128}, owners, "the page with one slot in use")
+	require.Empty(t, a.Drain(5000, nil), "one at a time")
+	p, ok := a.Alloc(100, 9)
+	require.False(t, ok, "a page that is drained gives out nothing: %v", p)
+	a.Free(small[pageSize/128], 1)
+	a.Release(1)
+	_, ok = a.Alloc(5000, 9)
+	require.True(t, ok)
+}
+
+// The bytes that 1 KiB values take, each with a header and a key of 20 bytes.
+func TestOverhead(t *testing.T) {
+	a, err := New(2 << 20)
+	require.NoError(t, err)
+	_, err = a.Add(make([]byte, 16<<20))
+	require.NoError(t, err)
+	n := 0
+	for {
+		if _, ok := a.Alloc(wire.RecordSize(20, 1024), 0); !ok {
+			break
+		}
+		n++
+	}
+	perByte := float64(16<<20) / float64(n*1024)
+	require.Less(t, perByte, 1.18)
+	t.Logf("%.3f bytes of arena for each byte of value", perByte)
+}

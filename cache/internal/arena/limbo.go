@@ -1,0 +1,36 @@
+package arena
+
+// resting is a slot in quarantine.
+type resting struct {
+	seq  uint64
+	page int32
+	slot uint32
+}
+
+// queue is a ring that grows. Deltas only count up, so its order is that of time.
+type queue struct {
+	ring       []resting
+	head, size int
+}
+
+func (q *queue) len() int       { return q.size }
+func (q *queue) first() resting { return q.ring[q.head] }
+
+func (q *queue) push(r resting) {
+	if q.size == len(q.ring) {
+		grown := make([]resting, max(2*q.size, 64))
+		for i := range q.size {
+			grown[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = grown, 0
+	}
+	q.ring[(q.head+q.size)%len(q.ring)] = r
+	q.size++
+}
+
+func (q *queue) pop() resting {
+	r := q.ring[q.head]
+	q.head = (q.head + 1) % len(q.ring)
+	q.size--
+	return r
+}

@@ -1,0 +1,236 @@
+// Package mirror is the client's copy of the server's map, and what a client makes of the
+// bytes that it READs. It has no I/O, clocks or locks.
+package mirror
+
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// ErrGap says that deltas are missing: the map is empty, and a snapshot is needed.
+var ErrGap = errors.New("cache: deltas are missing; a snapshot is needed")
+
+// Config is what a mirror is made of.
+type Config struct {
+	// Budget is how many entries are kept; 0: all. With a budget the mirror learns from
+	// replies and buckets, and deltas only change what it has.
+	Budget int
+	// SampleEvery is how many hits stand for one access in a report; 0: 16.
+	SampleEvery uint64
+}
+
+// Mirror is not for several goroutines.
+type Mirror struct {
+	cfg     Config
+	epoch   uint32
+	secret  wire.Secret
+	region  uint16
+	depth   int
+	applied uint64
+	live    bool // a snapshot has begun
+	whole   bool // and ended
+	entries slots
+	hand    int // of the clock that chooses what goes
+	reads   sections
+	times   times
+	sample  sampler
+
+	// Refused counts what READs and messages brought that was no use.
+	Refused wire.Refusals
+}
+
+// New makes an empty mirror.
+func New(cfg Config) *Mirror {
+	if cfg.SampleEvery == 0 {
+		cfg.SampleEvery = 16
+	}
+	m := &Mirror{cfg: cfg}
+	m.sample.every = cfg.SampleEvery
+	return m
+}
+
+// Epoch is that of the map; 0 without one.
+func (m *Mirror) Epoch() uint32 { return m.epoch }
+
+// Whole tells whether a snapshot is complete: misses may be taken for true by whoever
+// chose bounded staleness.
+func (m *Mirror) Whole() bool { return m.whole && m.cfg.Budget == 0 }
+
+// Len is the number of entries.
+func (m *Mirror) Len() int { return m.entries.n }
+
+// Bytes is the memory of the entries.
+func (m *Mirror) Bytes() int { return len(m.entries.s) * slotBytes }
+
+// Table is where buckets can be READ, and the logarithm of their number.
+func (m *Mirror) Table() (region uint16, depth int) { return m.region, m.depth }
+
+// Fingerprint is that of a key.
+func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(key) }
+
+// Begin takes the beginning of a snapshot.
+func (m *Mirror) Begin(b *wire.Map) {
+	m.lose()
+	if m.epoch != b.Epoch {
+		m.times = times{}
+		m.reads.restart(b.Seq)
+	}
+	m.epoch, m.secret, m.applied, m.live = b.Epoch, b.Secret, b.Seq, true
+	m.region, m.depth = b.Region, int(b.Depth)
+}
+
+// lose empties the map.
+func (m *Mirror) lose() {
+	m.entries, m.live, m.whole, m.hand = slots{}, false, false, 0
+}
+
+// Chunk takes a part of a snapshot. It stands in the stream where the server made it.
+func (m *Mirror) Chunk(c *wire.Chunk) error {
+	switch {
+	case !m.live:
+		return ErrGap
+	case c.Epoch != m.epoch:
+		return m.Refused.Note(wire.OtherEpoch)
+	case c.Seq != m.applied:
+		m.lose()
+		return ErrGap
+	}
+	for i := range c.Entries {
+		if m.cfg.Budget == 0 || m.entries.n < m.cfg.Budget {
+			m.put(c.Entries[i])
+		}
+	}
+	m.whole = m.whole || c.Last
+	return nil
+}
+
+// Deltas takes changes. Those that were applied before are passed over.
+func (m *Mirror) Deltas(d *wire.Deltas) error {
+	switch {
+	case !m.live:
+		return ErrGap
+	case d.Epoch != m.epoch:
+		return m.Refused.Note(wire.OtherEpoch)
+	case d.First > m.applied+1:
+		m.lose()
+		return ErrGap
+	}
+	for i := range d.List {
+		if d.First+uint64(i) == m.applied+1 {
+			m.apply(&d.List[i])
+			m.applied++
+		}
+	}
+	return nil
+}
+
+func (m *Mirror) apply(d *wire.Delta) {
+	f := d.Entry.Fingerprint
+	switch d.Change {
+	case wire.ChangePut:
+		had := d.Gone != 0 && m.entries.remove(f, d.Gone)
+		if m.cfg.Budget == 0 || had {
+			m.put(d.Entry)
+		}
+	case wire.ChangeGone:
+		m.entries.remove(f, d.Gone)
+	case wire.ChangeFlush:
+		m.entries.removeUpTo(d.Gone)
+	case wire.ChangeTable:
+		m.region, m.depth = d.Entry.Place.Region(), int(d.Gone)
+	}
+}
+
+func (m *Mirror) put(e wire.Entry) {
+	if e.Epoch == m.epoch && e.Version != 0 {
+		m.entries.put(e.Fingerprint, e.Version, uint64(e.Place))
+	}
+}
+
+// Learn takes the entry of a reply, which was true at the delta seq. One that is older
+// than the map is not taken: what the deltas since have made of it is not known.
+func (m *Mirror) Learn(e wire.Entry, seq uint64) {
+	if !m.live || seq < m.applied || e.Epoch != m.epoch {
+		return
+	}
+	if m.cfg.Budget > 0 && m.entries.n >= m.cfg.Budget {
+		m.forgetOne()
+	}
+	m.put(e)
+}
+
+// forgetOne makes room by the clock algorithm: what was used since the hand was there
+// last gets another round.
+func (m *Mirror) forgetOne() {
+	for range 2 * len(m.entries.s) {
+		m.hand = (m.hand + 1) % len(m.entries.s)
+		s := &m.entries.s[m.hand]
+		switch {
+		case s.version == 0:
+		case s.version&used != 0:
+			s.version &^= used
+		default:
+			m.entries.removeAt(m.hand)
+			return
+		}
+	}
+}
+
+// Lookup appends what may be the key's entries to found.
+func (m *Mirror) Lookup(fingerprint uint64, found []wire.Entry) []wire.Entry {
+	for i := m.entries.home(fingerprint); len(m.entries.s) > 0; i = m.entries.after(i) {
+		s := &m.entries.s[i]
+		if s.version == 0 {
+			break
+		}
+		if s.fingerprint == fingerprint {
+			s.version |= used
+			found = append(found, wire.Entry{Fingerprint: fingerprint, Version: s.version &^ used, Place: wire.Place(s.place), Epoch: m.epoch})
+		}
+	}
+	return found
+}
+
+// Forget removes an entry that was no use.
+func (m *Mirror) Forget(e *wire.Entry) { m.entries.remove(e.Fingerprint, e.Version) }
+
+// Bucket takes the bytes of a READ of one of a fingerprint's buckets, and appends the
+// entries there.
+func (m *Mirror) Bucket(src []byte, index uint32, fingerprint uint64, found []wire.Entry) ([]wire.Entry, error) {
+	found, err := wire.ReadBucket(src, m.depth, index, m.epoch, fingerprint, found)
+	return found, m.Refused.Note(err)
+}
+
+// Verdict is what to do after a READ.
+type Verdict uint8
+
+const (
+	Hit  Verdict = iota // the record is the answer
+	Next                // it is another key's: try the next entry
+	Ask                 // the server has to say
+)
+
+// Judge looks at the bytes of a READ of e's place, which began at the local time now.
+func (m *Mirror) Judge(src []byte, e *wire.Entry, key []byte, now int64) (wire.Record, Verdict) {
+	r, err := wire.Validate(src, e, key)
+	return r, m.Weigh(&r, err, e, now)
+}
+
+// Weigh is Judge for who has validated the bytes already, which takes long when there are
+// many and needs no mirror.
+func (m *Mirror) Weigh(r *wire.Record, err error, e *wire.Entry, now int64) Verdict {
+	switch {
+	case err == wire.OtherKey && r.Version == e.Version:
+		m.Refused.Note(err)
+		return Next
+	case err != nil:
+		m.Refused.Note(err)
+		m.Forget(e)
+		return Ask
+	case r.Expiry != 0 && r.Expired(m.times.latest(now)):
+		return Ask
+	}
+	m.sample.hit(e)
+	return Hit
+}

@@ -1,0 +1,137 @@
+package store
+
+import "github.com/goverbs/goverbs/cache/internal/wire"
+
+// log are the last deltas.
+type log struct {
+	ring []wire.Delta
+	last uint64 // the number of the last one; they begin with 1
+}
+
+func (l *log) add(d wire.Delta) {
+	l.last++
+	l.ring[l.last%uint64(len(l.ring))] = d
+}
+
+// clients are those that may READ.
+type clients struct {
+	lease uint64
+	all   map[uint64]*client
+}
+
+// client is how far a client is. To be cut off no later than a lease after a slot was
+// freed it has half a lease to pass each mark: a slot that is freed just behind a mark
+// is before the next one.
+type client struct {
+	quiet  uint64 // see [wire.Horizon]
+	mark   uint64 // a delta that it has to pass
+	marked uint64 // when the mark was set
+	late   bool   // it was named by Late
+}
+
+// Attach admits a client, which may READ from now on.
+func (s *Store) Attach(id, now uint64) {
+	s.advance(now)
+	if s.clients.all == nil {
+		s.clients.all = make(map[uint64]*client)
+	}
+	s.clients.all[id] = &client{quiet: s.log.last, mark: s.log.last, marked: s.now}
+}
+
+// Detach forgets a client whose READs are no longer answered.
+func (s *Store) Detach(id uint64) {
+	delete(s.clients.all, id)
+	s.settle()
+}
+
+// Heard takes what a client says of itself. What is of another epoch, goes back, or is
+// ahead of the server is not believed.
+func (s *Store) Heard(id uint64, h wire.Horizon) error {
+	c := s.clients.all[id]
+	switch {
+	case c == nil || h.Quiet > s.log.last || h.Quiet < c.quiet:
+		return wire.Malformed
+	case h.Epoch != s.cfg.Epoch:
+		return wire.OtherEpoch
+	}
+	c.quiet = h.Quiet
+	if c.quiet >= c.mark {
+		c.mark, c.marked = s.log.last, s.now
+	}
+	s.settle()
+	return nil
+}
+
+// Late appends the clients that have to be cut off, each once: their READs must not be
+// answered any more. Then they are to be detached.
+func (s *Store) Late(now uint64, ids []uint64) []uint64 {
+	s.advance(now)
+	for id, c := range s.clients.all {
+		switch {
+		case c.late:
+		case c.quiet >= c.mark:
+			c.mark, c.marked = s.log.last, s.now
+		case s.now-c.marked >= s.clients.lease/2:
+			c.late = true
+			s.stats.Cut++
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Pardon gives all clients their time anew: the server was not there to hear them. That
+// keeps slots in quarantine for longer, and frees none early.
+func (s *Store) Pardon(now uint64) {
+	s.advance(now)
+	for _, c := range s.clients.all {
+		c.marked = s.now
+	}
+}
+
+// Seq is the number of the last delta.
+func (s *Store) Seq() uint64 { return s.log.last }
+
+// horizon is the last delta that all clients have left behind.
+func (s *Store) horizon() uint64 {
+	h := s.log.last
+	for _, c := range s.clients.all {
+		h = min(h, c.quiet)
+	}
+	return h
+}
+
+// Begin is the beginning of a snapshot.
+func (s *Store) Begin(now uint64) wire.Map {
+	s.advance(now)
+	region, depth := s.table.Where()
+	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Region: region, Depth: uint16(depth)}
+}
+
+// Chunk is the part of a snapshot at a position, with up to n entries, and the position
+// of the next one. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
+func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
+	s.advance(now)
+	*c = wire.Chunk{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Entries: c.Entries[:0]}
+	for n = min(n, wire.MaxEntries); len(c.Entries)+2*wire.BucketEntries <= max(n, 2*wire.BucketEntries); {
+		if c.Entries, pos = s.table.Walk(pos, c.Entries); pos == 0 {
+			c.Last = true
+			break
+		}
+	}
+	return pos
+}
+
+// Deltas are up to n changes from number first on. It tells whether they are still
+// there: a client that is too far behind needs a snapshot.
+func (s *Store) Deltas(now, first uint64, n int, d *wire.Deltas) bool {
+	s.advance(now)
+	*d = wire.Deltas{Epoch: s.cfg.Epoch, First: first, Clock: s.now, List: d.List[:0]}
+	if first == 0 || first > s.log.last+1 || first+uint64(len(s.log.ring)) <= s.log.last {
+		return false
+	}
+	for ; first <= s.log.last && len(d.List) < min(n, wire.MaxEntries); first++ {
+		d.List = append(d.List, s.log.ring[first%uint64(len(s.log.ring))])
+	}
+	return true
+}

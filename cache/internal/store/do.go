@@ -1,0 +1,324 @@
+package store
+
+import (
+	"strconv"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Do carries out a request. The reply's value is a view that is good until the next call.
+func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
+	s.advance(now)
+	a := wire.Reply{ID: q.ID, Epoch: s.cfg.Epoch}
+	switch {
+	case q.Epoch != 0 && q.Epoch != s.cfg.Epoch:
+		a.Status = wire.WrongEpoch
+	case q.Op == wire.OpFlush:
+		a.Status = s.doFlush(q)
+	default:
+		f := s.cfg.Secret.Fingerprint(q.Key)
+		id, r, ok := s.lookup(f, q.Key)
+		c := call{s: s, q: q, a: &a, fingerprint: f, id: id, old: r, found: ok}
+		a.Status = c.do()
+	}
+	a.Clock, a.Seq = s.now, s.log.last
+	return a
+}
+
+func (s *Store) doFlush(q *wire.Request) wire.Status {
+	if q.Want&wire.WantIfLater != 0 && q.Expiry > 0 {
+		s.flushAt = s.now + uint64(q.Expiry)
+		return wire.OK
+	}
+	s.flush()
+	return wire.OK
+}
+
+// expiry is a time of the server's clock for one that is relative to now. What is over
+// already expires at once.
+func (s *Store) expiry(t int64) uint64 {
+	switch {
+	case t == 0:
+		return 0
+	case t < 0:
+		return max(s.now, 1)
+	}
+	return s.now + uint64(t)
+}
+
+// call is a request and what was found of its key.
+type call struct {
+	s           *Store
+	q           *wire.Request
+	a           *wire.Reply
+	fingerprint uint64
+	id          uint32
+	old         wire.Record
+	found       bool
+}
+
+func (c *call) wants(bit uint32) bool { return c.q.Want&bit != 0 }
+
+func (c *call) do() wire.Status {
+	switch c.q.Op {
+	case wire.OpGet:
+		return c.get()
+	case wire.OpDelete:
+		return c.delete()
+	case wire.OpArith:
+		return c.arith()
+	}
+	return c.set()
+}
+
+// store writes a record of the request's key and tells of it in the reply.
+func (c *call) store(r wire.Record) wire.Status {
+	r.Key, r.Fingerprint = c.q.Key, c.fingerprint
+	id, status := c.s.write(c.id, &r)
+	if status == wire.OK {
+		c.id = id
+		c.tell(&r)
+	}
+	return status
+}
+
+// tell fills in the reply what a record says.
+func (c *call) tell(r *wire.Record) {
+	c.a.Flags, c.a.CAS, c.a.Expiry = r.Flags, r.CAS, r.Expiry
+	c.a.Entry = c.s.entry(c.id)
+	if r.Attrs&wire.AttrBinaryKey != 0 {
+		c.a.Bits |= wire.ReplyBinary
+	}
+}
+
+func (c *call) nextCAS() uint64 { c.s.cas++; return c.s.cas }
+
+// hold copies what lies in the old record before that may be used again.
+func (c *call) hold(value []byte) []byte {
+	c.s.scratch = append(c.s.scratch[:0], value...)
+	return c.s.scratch
+}
+
+// again writes the old record with other attributes or another expiry: records are
+// immutable, so that is a new one. How it was accessed before is not forgotten.
+func (c *call) again(attrs uint16, expiry uint64) wire.Status {
+	before := c.s.items[c.id]
+	r := c.old
+	r.Attrs, r.Expiry, r.Value = attrs, expiry, c.hold(r.Value)
+	status := c.store(r)
+	if status == wire.OK {
+		it := &c.s.items[c.id]
+		it.fetched, it.accessed = before.fetched, before.accessed
+		c.old = r
+	}
+	return status
+}
+
+func (c *call) get() wire.Status {
+	s := c.s
+	s.stats.Gets++
+	if !c.found {
+		if !c.wants(wire.WantVivify) {
+			return wire.NotFound
+		}
+		r := wire.Record{CAS: c.nextCAS(), Expiry: s.expiry(c.q.Vivify), Attrs: wire.AttrWon | c.binary()}
+		c.a.Bits = wire.ReplyWon | wire.ReplyCreated
+		status := c.store(r)
+		if status == wire.OK && !c.wants(wire.WantNoBump) {
+			s.items[c.id].fetched = true // as memcached has it: its client has seen it
+		}
+		return status
+	}
+	s.stats.Hits++
+	r, it := &c.old, &s.items[c.id]
+	if it.fetched {
+		c.a.Bits |= wire.ReplyFetched
+	}
+	c.a.Idle = s.now - it.accessed
+	attrs, expiry := r.Attrs, r.Expiry
+	if c.wants(wire.WantTouch) {
+		expiry = s.expiry(c.q.Expiry)
+	}
+	sent := attrs&wire.AttrWon != 0
+	if sent {
+		c.a.Bits |= wire.ReplySent
+	}
+	if attrs&wire.AttrStale != 0 {
+		c.a.Bits |= wire.ReplyStale
+	}
+	soon := c.wants(wire.WantRecache) && expiry != 0 && expiry < s.expiry(c.q.Recache)
+	if !sent && (soon || c.wants(wire.WantWin) && attrs&wire.AttrStale != 0) {
+		attrs |= wire.AttrWon
+		c.a.Bits |= wire.ReplyWon
+	}
+	if attrs != r.Attrs || expiry != r.Expiry {
+		if status := c.again(attrs, expiry); status != wire.OK {
+			return status
+		}
+		it = &s.items[c.id]
+	}
+	c.tell(r)
+	if !c.wants(wire.WantNoValue) {
+		c.a.Value = r.Value
+	}
+	if !c.wants(wire.WantNoBump) {
+		it.fetched, it.accessed = true, s.now
+		s.queue.Access(c.id)
+	}
+	return wire.OK
+}
+
+func (c *call) binary() uint16 {
+	if c.wants(wire.WantBinary) {
+		return wire.AttrBinaryKey
+	}
+	return 0
+}
+
+func (c *call) set() wire.Status {
+	s := c.s
+	s.stats.Sets++
+	r := wire.Record{Flags: c.q.Flags, Expiry: s.expiry(c.q.Expiry), Attrs: c.binary(), Value: c.q.Value}
+	matches := c.q.CAS == c.old.CAS && c.q.CAS != 0
+	switch c.q.Op {
+	case wire.OpAdd:
+		if c.found {
+			s.queue.Access(c.id)
+			s.items[c.id].accessed = s.now
+			return wire.NotStored
+		}
+	case wire.OpSet, wire.OpReplace:
+		switch {
+		case c.wants(wire.WantCompare) && !c.found:
+			return wire.NotFound
+		case c.q.Op == wire.OpReplace && !c.found:
+			return wire.NotStored
+		case !c.wants(wire.WantCompare) || matches:
+		case c.wants(wire.WantStale) && c.q.CAS != 0 && c.q.CAS < c.old.CAS:
+			// A late value is better than none, but it stays marked.
+			r.Expiry = c.old.Expiry
+			r.Attrs |= wire.AttrStale | c.old.Attrs&wire.AttrWon
+		default:
+			return wire.Exists
+		}
+	case wire.OpAppend, wire.OpPrepend:
+		switch {
+		case !c.found:
+			return wire.NotStored
+		case c.wants(wire.WantCompare) && c.q.CAS != 0 && !matches:
+			return wire.Exists
+		}
+		r.Flags, r.Expiry, r.Attrs = c.old.Flags, c.old.Expiry, c.old.Attrs&wire.AttrBinaryKey
+		r.Value = c.joined()
+	}
+	r.CAS = c.nextCAS()
+	return c.store(r)
+}
+
+func (c *call) joined() []byte {
+	first, then := c.old.Value, c.q.Value
+	if c.q.Op == wire.OpPrepend {
+		first, then = then, first
+	}
+	s := append(c.s.scratch[:0], first...)
+	c.s.scratch = append(s, then...)
+	return c.s.scratch
+}
+
+func (c *call) delete() wire.Status {
+	switch {
+	case !c.found:
+		return wire.NotFound
+	case c.wants(wire.WantCompare) && c.q.CAS != c.old.CAS:
+		return wire.Exists
+	case !c.wants(wire.WantStale):
+		c.s.remove(c.id)
+		return wire.OK
+	}
+	expiry := c.old.Expiry
+	if c.wants(wire.WantTouch) {
+		expiry = c.s.expiry(c.q.Expiry)
+	}
+	c.old.CAS = c.nextCAS()
+	return c.again(c.old.Attrs&^wire.AttrWon|wire.AttrStale, expiry)
+}
+
+// maxDigits are those of 2^64-1.
+const maxDigits = 20
+
+// arith adds to or subtracts from the number that a value is. A number that is shorter
+// than the value is filled up with spaces, as memcached does.
+func (c *call) arith() wire.Status {
+	if !c.found {
+		if !c.wants(wire.WantVivify) {
+			return wire.NotFound
+		}
+		c.a.Number, c.a.Bits = c.q.Initial, wire.ReplyCreated
+		var digits [maxDigits]byte
+		return c.store(wire.Record{
+			CAS: c.nextCAS(), Expiry: c.s.expiry(c.q.Vivify), Attrs: c.binary(),
+			Value: strconv.AppendUint(digits[:0], c.q.Initial, 10),
+		})
+	}
+	if len(c.old.Value) > 0 && c.wants(wire.WantCompare) && c.q.CAS != 0 && c.q.CAS != c.old.CAS {
+		return wire.Exists
+	}
+	n, ok := Number(c.old.Value)
+	if !ok {
+		return wire.NotNumeric
+	}
+	switch {
+	case !c.wants(wire.WantDecr):
+		n += c.q.Delta
+	case c.q.Delta > n:
+		n = 0
+	default:
+		n -= c.q.Delta
+	}
+	c.a.Number = n
+	value := strconv.AppendUint(c.s.scratch[:0], n, 10)
+	r, before := c.old, c.s.items[c.id]
+	if len(value) > len(r.Value) {
+		r.Attrs &= wire.AttrBinaryKey
+		before.fetched = false
+	}
+	for len(value) < len(r.Value) {
+		value = append(value, ' ')
+	}
+	c.s.scratch = value
+	r.Value, r.CAS = value, c.nextCAS()
+	if c.wants(wire.WantTouch) {
+		r.Expiry = c.s.expiry(c.q.Expiry)
+	}
+	status := c.store(r)
+	if status == wire.OK {
+		c.s.items[c.id].fetched = before.fetched
+	}
+	return status
+}
+
+// Number is the number that a value begins with, as memcached reads it: digits up to the
+// end or a space, a sign before them, spaces before that.
+func Number(b []byte) (uint64, bool) {
+	space := func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+	for len(b) > 0 && space(b[0]) {
+		b = b[1:]
+	}
+	negative := false
+	if len(b) > 0 && (b[0] == '+' || b[0] == '-') {
+		negative, b = b[0] == '-', b[1:]
+	}
+	i := 0
+	for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+		i++
+	}
+	if i < len(b) && !space(b[i]) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b[:i]), 10, 64)
+	if negative {
+		n = -n
+	}
+	// What looks negative as a signed number is refused if it has a sign.
+	return n, err == nil && !(negative && int64(n) < 0)
+}

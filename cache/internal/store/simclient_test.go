@@ -1,0 +1,340 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// simClient is a client with its mirror, the stream to it, and one operation at a time.
+type simClient struct {
+	w       *world
+	id      uint64
+	m       *mirror.Mirror
+	skew    int64  // of its clock
+	next    uint64 // delta of the stream
+	pos     uint64 // of the snapshot
+	snap    bool
+	stream  int64 // when the last message arrives
+	life    int   // of the connection
+	reads   []*read
+	pending func() // writes down the operation under way, whose end will not be seen
+}
+
+func (c *simClient) local() int64 { return c.w.now + c.skew }
+
+// connect begins a connection with a snapshot.
+func (c *simClient) connect() {
+	w := c.w
+	c.life++
+	c.reads = nil
+	c.m = mirror.New(mirror.Config{Budget: w.budget, SampleEvery: 4})
+	if !w.unattached {
+		w.s.Attach(c.id, uint64(w.now))
+	}
+	c.snapshot()
+}
+
+// cut is what the server does to a client that is late.
+func (c *simClient) cut() {
+	for _, r := range c.reads {
+		r.dead = true
+	}
+	c.connect()
+}
+
+func (c *simClient) snapshot() {
+	b := c.w.s.Begin(uint64(c.w.now))
+	c.next, c.pos, c.snap = b.Seq+1, 0, true
+	c.send(wire.AppendMap(nil, &b))
+}
+
+// pump is the server's end of the stream.
+func (c *simClient) pump() {
+	var d wire.Deltas
+	if !c.w.s.Deltas(uint64(c.w.now), c.next, wire.MaxEntries, &d) {
+		c.snapshot()
+		return
+	}
+	c.next += uint64(len(d.List))
+	c.send(wire.AppendDeltas(nil, &d))
+	if c.snap && c.w.rng.IntN(2) == 0 {
+		var k wire.Chunk
+		c.pos = c.w.s.Chunk(uint64(c.w.now), c.pos, 20, &k)
+		c.snap = !k.Last
+		c.send(wire.AppendChunk(nil, &k))
+	}
+}
+
+// send delivers a message later, in order; some get lost, as if the client were slow.
+func (c *simClient) send(b []byte) {
+	w, life := c.w, c.life
+	if w.rng.IntN(200) == 0 {
+		return
+	}
+	c.stream = max(c.stream, w.now+int64(w.rng.IntN(40)))
+	w.after(int(c.stream-w.now), func() {
+		if life == c.life {
+			c.receive(b)
+		}
+	})
+}
+
+func (c *simClient) receive(b []byte) {
+	h, err := wire.ReadHeader(b)
+	must(err)
+	switch h.Kind {
+	case wire.KindMap:
+		m, err := wire.ReadMap(b)
+		must(err)
+		c.m.Begin(&m)
+	case wire.KindChunk:
+		var k wire.Chunk
+		must(k.Read(b))
+		err = c.m.Chunk(&k)
+	case wire.KindDeltas:
+		var d wire.Deltas
+		must(d.Read(b))
+		err = c.m.Deltas(&d)
+	}
+	if errors.Is(err, mirror.ErrGap) {
+		c.w.after(c.w.rng.IntN(5), c.snapshot)
+	} else if err != nil {
+		c.w.fail("stream: %v", err)
+	}
+}
+
+// tell sends the horizon and a report, mostly.
+func (c *simClient) tell() {
+	w, life := c.w, c.life
+	if w.rng.IntN(4) > 0 && c.m.Epoch() != 0 {
+		h := c.m.Horizon()
+		if w.early {
+			h.Quiet = h.Applied
+		}
+		var r wire.Report
+		c.m.Report(&r)
+		w.after(w.rng.IntN(20), func() {
+			if life != c.life {
+				return
+			}
+			w.server(func() {
+				w.s.Reported(&r)
+				if err := w.s.Heard(c.id, h); err != nil && !w.unattached && !errors.Is(err, wire.Malformed) {
+					w.fail("horizon: %v", err)
+				}
+			})
+		})
+	}
+	pause := 10 + w.rng.IntN(20)
+	if w.rng.IntN(40) == 0 {
+		pause = 2 * simLease // it hangs: the server has to cut it off
+	}
+	w.after(pause, c.tell)
+}
+
+// call is a request that is executed later, and answered later still.
+func (c *simClient) call(q wire.Request, done func(a wire.Reply)) {
+	w, asked := c.w, c.local()
+	w.after(w.rng.IntN(20), func() {
+		w.server(func() {
+			a := w.s.Do(uint64(w.now), &q)
+			a.Value = append([]byte(nil), a.Value...)
+			w.after(w.rng.IntN(20), func() {
+				c.m.Answered(a.Clock, asked, c.local())
+				done(a)
+			})
+		})
+	})
+}
+
+func (c *simClient) giveUp() {
+	if c.pending != nil {
+		c.pending()
+	}
+	c.pending = nil
+}
+
+// work is one operation after the other.
+func (c *simClient) work() {
+	w := c.w
+	key, call := w.rng.IntN(simKeys), w.stamp()
+	finish := func(o simOp) {
+		c.pending = nil
+		o.key = key
+		w.log(int(c.id), call, o)
+		w.after(w.rng.IntN(10), c.work)
+	}
+	q := wire.Request{Key: w.keys[key]}
+	switch n := w.rng.IntN(40); {
+	case n < 27:
+		c.get(key, finish)
+		return
+	case key == 0 && n < 38:
+		q.Op, q.Want, q.Delta, q.Initial = wire.OpArith, wire.WantVivify, 1, 1
+		c.pending = func() { w.unknown(c.id, call, simOp{key: key, add: true, unknown: true}) }
+		c.call(q, func(a wire.Reply) {
+			if a.Status == wire.OK {
+				finish(simOp{add: true, value: a.Number})
+			} else {
+				c.nothing(a.Status, finish, c.work)
+			}
+		})
+	case n < 34:
+		w.values++
+		q.Op, q.Value = wire.OpSet, encode(key, w.values)
+		if w.rng.IntN(3) == 0 {
+			q.Expiry = int64(1 + w.rng.IntN(60))
+		}
+		v := w.values
+		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true, value: v}) }
+		c.call(q, func(a wire.Reply) {
+			if a.Status == wire.OK {
+				finish(simOp{write: true, value: v})
+			} else {
+				c.nothing(a.Status, finish, c.work)
+			}
+		})
+	case n < 36:
+		q.Op, q.Want, q.Expiry = wire.OpGet, wire.WantTouch, int64(w.rng.IntN(100))
+		c.call(q, func(a wire.Reply) { c.answered(key, a, finish) })
+	case n < 39:
+		q.Op = wire.OpDelete
+		c.pending = func() { w.unknown(c.id, call, simOp{key: key, write: true}) }
+		c.call(q, func(a wire.Reply) { finish(simOp{write: true}) })
+	default:
+		c.call(wire.Request{Op: wire.OpFlush}, func(wire.Reply) { finish(simOp{write: true}) })
+	}
+}
+
+// nothing is the end of a change that was refused.
+func (c *simClient) nothing(status wire.Status, finish func(simOp), again func()) {
+	c.pending = nil
+	if status != wire.NoMemory {
+		c.w.fail("status %d", status)
+	}
+	c.w.after(c.w.rng.IntN(10), again)
+}
+
+func (c *simClient) answered(key int, a wire.Reply, finish func(simOp)) {
+	c.m.Learn(a.Entry, a.Seq)
+	switch a.Status {
+	case wire.OK:
+		c.value(key, a.Value, finish)
+	case wire.NotFound:
+		finish(simOp{})
+	default:
+		c.nothing(a.Status, finish, c.work)
+	}
+}
+
+func (c *simClient) value(key int, b []byte, finish func(simOp)) {
+	v, ok := decode(key, b)
+	if !ok {
+		c.w.fail("torn: %d bytes of key %d: % x", len(b), key, b[:min(len(b), 80)])
+	}
+	finish(simOp{value: v})
+}
+
+func (c *simClient) ask(key int, finish func(simOp)) {
+	c.call(wire.Request{Op: wire.OpGet, Key: c.w.keys[key]}, func(a wire.Reply) { c.answered(key, a, finish) })
+}
+
+// get is what a client does: look up, READ, judge; or READ a bucket first; or ask.
+func (c *simClient) get(key int, finish func(simOp)) {
+	w := c.w
+	f := c.m.Fingerprint(w.keys[key])
+	section := c.m.Enter()
+	found := c.m.Lookup(f, nil)
+	region, depth := c.m.Table()
+	if len(found) > 0 || c.m.Epoch() == 0 || region == 0 || w.rng.IntN(2) == 0 {
+		c.try(key, found, section, finish)
+		return
+	}
+	a, b := wire.Buckets(f, depth)
+	if w.rng.IntN(2) == 0 {
+		a = b
+	}
+	at := int(a) * wire.BucketSize
+	c.post(w.regions[region][at:at+wire.BucketSize], func(src []byte) {
+		if src != nil {
+			found, _ = c.m.Bucket(src, a, f, nil)
+		}
+		c.try(key, found, section, finish)
+	})
+}
+
+func (c *simClient) post(src []byte, done func([]byte)) {
+	c.reads = append(c.reads, c.w.post(src, done))
+}
+
+func (c *simClient) try(key int, found []wire.Entry, section mirror.Section, finish func(simOp)) {
+	if len(found) == 0 {
+		c.m.Leave(section)
+		c.ask(key, finish)
+		return
+	}
+	w, e := c.w, found[0]
+	posted, at := c.local(), uint64(w.now)
+	src := w.regions[e.Place.Region()][e.Place.Offset() : e.Place.Offset()+e.Place.Length()]
+	m := c.m
+	c.post(src, func(b []byte) {
+		if b == nil || m != c.m { // the queue pair has failed
+			c.ask(key, finish)
+			return
+		}
+		r, verdict := c.judge(b, &e, key, posted)
+		switch verdict {
+		case mirror.Next:
+			c.try(key, found[1:], section, finish)
+			return
+		case mirror.Ask:
+			c.m.Leave(section)
+			c.ask(key, finish)
+			return
+		}
+		c.m.Leave(section)
+		w.hits++
+		if r.Expiry != 0 && r.Expiry <= at {
+			w.fail("a hit at %d, expired at %d", at, r.Expiry)
+		}
+		c.value(key, r.Value, finish)
+	})
+}
+
+// judge is the mirror's, unless a flaw is wanted.
+func (c *simClient) judge(b []byte, e *wire.Entry, key int, posted int64) (wire.Record, mirror.Verdict) {
+	w := c.w
+	switch {
+	case w.credulous, w.unsummed:
+		if _, err := wire.ReadRecord(b); w.unsummed && (errors.Is(err, wire.Dead) || errors.Is(err, wire.Malformed)) {
+			return wire.Record{}, mirror.Ask
+		}
+		return c.believe(b, key)
+	case w.stateless:
+		wire.Publish(b)
+	case w.unclocked:
+		if r, err := wire.Validate(b, e, w.keys[key]); err == nil {
+			return r, mirror.Hit
+		}
+	}
+	before := c.m.Refused[wire.Torn]
+	r, v := c.m.Judge(b, e, w.keys[key], posted)
+	w.torn += c.m.Refused[wire.Torn] - before
+	return r, v
+}
+
+// believe takes what fits into the bytes and has the right key.
+func (c *simClient) believe(b []byte, key int) (r wire.Record, v mirror.Verdict) {
+	defer func() {
+		if recover() != nil {
+			v = mirror.Ask // lengths that lead out of the bytes
+		}
+	}()
+	if r = wire.PeekRecord(b); string(r.Key) != string(c.w.keys[key]) {
+		return r, mirror.Ask
+	}
+	r.Expiry = 0
+	return r, mirror.Hit
+}

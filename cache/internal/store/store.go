@@ -1,0 +1,304 @@
+// Package store is the server without devices, clocks and locks: what each call does to
+// the arena, the table, the eviction queue and the log of deltas.
+//
+// Whoever drives it calls it from one goroutine at a time, tells it the time, carries
+// requests in and replies, deltas and chunks out, and cuts off the clients that [Store.Late]
+// names. A reply may be sent only after the stores to memory that came before it are
+// visible to the device.
+package store
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/evict"
+	"github.com/goverbs/goverbs/cache/internal/table"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Config is what a store is made of. Times are in ms.
+type Config struct {
+	Epoch    uint32      // of this life of the server; not 0
+	Secret   wire.Secret // of the fingerprints
+	Arena    *arena.Arena
+	Depth    int // of the table at the beginning
+	MaxDepth int // and at most; 0: as a region allows
+	// AllocTable gives memory for a table, FreeTable takes back what no client READs any
+	// more.
+	AllocTable func(bytes int) (mem []byte, region uint16)
+	FreeTable  func(mem []byte)
+	Log        int    // deltas that are kept for slow clients; 0: 65536
+	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
+	MaxValue   int    // bytes; 0: as the arena's page allows
+}
+
+// Store is not for several goroutines.
+type Store struct {
+	cfg     Config
+	arena   *arena.Arena
+	table   *table.Table
+	queue   *evict.Queue
+	items   []item
+	free    []uint32 // numbers of items
+	version uint64
+	cas     uint64
+	now     uint64
+	log     log
+	clients clients
+	retired []retired // arrays that the table has left
+	flushAt uint64    // 0: never
+	sweep   uint32    // the next item to look at for expiry
+	found   []wire.Entry
+	owners  []uint32
+	scratch []byte
+	pinned  uint32 // an item that must not be evicted just now
+	stats   Stats
+
+	// between is called between two stores to memory that clients READ. Tests READ then.
+	between func()
+}
+
+// item is what the server knows of a record beside the record.
+type item struct {
+	place       wire.Place
+	version     uint64 // 0: there is none
+	fingerprint uint64
+	expiry      uint64
+	accessed    uint64
+	size        uint32 // of the slot
+	fetched     bool
+}
+
+type retired struct {
+	seq uint64
+	mem []byte
+}
+
+const noItem = ^uint32(0)
+
+// Stats are counters.
+type Stats struct {
+	Items      int
+	Gets, Hits uint64 // calls, not READs
+	Sets       uint64
+	Evicted    uint64
+	Crowded    uint64 // evicted since their buckets were full
+	Expired    uint64
+	Flushes    uint64
+	Reports    uint64 // READs that clients reported
+	NoMemory   uint64
+	Cut        uint64 // clients
+	Table      int    // bytes
+	Arena      arena.Stats
+}
+
+// New makes an empty store.
+func New(cfg Config) (*Store, error) {
+	if cfg.Epoch == 0 {
+		return nil, fmt.Errorf("cache: epoch 0: a server's life has another number")
+	}
+	if cfg.Log == 0 {
+		cfg.Log = 1 << 16
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 5000
+	}
+	if cfg.MaxValue == 0 {
+		cfg.MaxValue = wire.MaxValue
+	}
+	t, err := table.New(table.Config{Epoch: cfg.Epoch, Depth: cfg.Depth, MaxDepth: cfg.MaxDepth, Alloc: cfg.AllocTable})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		cfg: cfg, arena: cfg.Arena, table: t, queue: evict.New(), log: log{ring: make([]wire.Delta, cfg.Log)},
+		clients: clients{lease: cfg.Lease}, pinned: noItem,
+	}, nil
+}
+
+// Stats are the counters.
+func (s *Store) Stats() Stats {
+	st := s.stats
+	st.Items = s.table.Len()
+	st.Arena = s.arena.Stats()
+	_, depth := s.table.Where()
+	st.Table = wire.BucketSize << depth
+	return st
+}
+
+func (s *Store) pause() {
+	if s.between != nil {
+		s.between()
+	}
+}
+
+// advance takes the time, which never goes back.
+func (s *Store) advance(now uint64) {
+	s.now = max(s.now, now)
+	if s.flushAt != 0 && s.flushAt <= s.now {
+		s.flush()
+	}
+}
+
+// lookup finds the live record of a key.
+func (s *Store) lookup(fingerprint uint64, key []byte) (uint32, wire.Record, bool) {
+	s.found = s.table.Candidates(fingerprint, s.found[:0])
+	for _, e := range s.found {
+		r := wire.PeekRecord(s.arena.Bytes(e.Place))
+		if string(r.Key) != string(key) {
+			continue
+		}
+		if r.Expired(s.now) {
+			s.stats.Expired++
+			s.remove(e.Item)
+			break
+		}
+		return e.Item, r, true
+	}
+	return noItem, wire.Record{}, false
+}
+
+func (s *Store) entry(id uint32) wire.Entry {
+	it := &s.items[id]
+	return wire.Entry{Fingerprint: it.fingerprint, Version: it.version, Place: it.place, Epoch: s.cfg.Epoch, Item: id}
+}
+
+// write puts a record in the place of item id, or of nothing (noItem). The tombstone goes
+// into the old record before anybody can learn of the new one. Key and value of r may lie
+// in the old record.
+func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
+	n := wire.RecordSize(len(r.Key), len(r.Value))
+	if !s.arena.Fits(n) || len(r.Value) > s.cfg.MaxValue {
+		return id, wire.TooLarge
+	}
+	s.pinned = id
+	defer func() { s.pinned = noItem }()
+	fresh := id == noItem
+	if fresh {
+		id = s.newItem()
+		if !s.makeRoomInTable(r.Fingerprint) {
+			s.free = append(s.free, id)
+			return noItem, wire.NoMemory
+		}
+	}
+	place, ok := s.alloc(n, id)
+	if !ok {
+		s.stats.NoMemory++
+		if fresh {
+			s.free = append(s.free, id)
+			id = noItem
+		}
+		return id, wire.NoMemory
+	}
+	s.version++
+	r.Version, r.Epoch = s.version, s.cfg.Epoch
+	mem := s.arena.Bytes(place)
+	wire.PutRecord(mem, r)
+	s.pause()
+	wire.Publish(mem)
+	s.pause()
+
+	it := &s.items[id]
+	old := *it
+	*it = item{
+		place: place, version: r.Version, fingerprint: r.Fingerprint, expiry: r.Expiry,
+		accessed: s.now, size: uint32(s.arena.SlotSize(n)),
+	}
+	if fresh {
+		s.table.Put(s.entry(id))
+		s.queue.Insert(id, r.Fingerprint, int(it.size))
+	} else {
+		wire.Bury(s.arena.Bytes(old.place))
+		s.pause()
+		s.table.Replace(old.version, s.entry(id))
+		s.queue.Resize(id, int(it.size))
+		s.queue.Access(id)
+	}
+	s.log.add(wire.Delta{Change: wire.ChangePut, Gone: old.version, Entry: s.entry(id)})
+	if !fresh {
+		s.release(old.place)
+	}
+	s.grow()
+	s.evictTo(s.limit())
+	return id, wire.OK
+}
+
+func (s *Store) newItem() uint32 {
+	if n := len(s.free); n > 0 {
+		id := s.free[n-1]
+		s.free = s.free[:n-1]
+		return id
+	}
+	s.items = append(s.items, item{})
+	return uint32(len(s.items) - 1)
+}
+
+// remove makes an item's record a tombstone and forgets it.
+func (s *Store) remove(id uint32) {
+	it := s.items[id]
+	s.bury(id)
+	s.log.add(wire.Delta{Change: wire.ChangeGone, Gone: it.version, Entry: wire.Entry{Fingerprint: it.fingerprint, Epoch: s.cfg.Epoch}})
+	s.release(it.place)
+}
+
+// bury is remove without delta and quarantine.
+func (s *Store) bury(id uint32) {
+	it := &s.items[id]
+	wire.Bury(s.arena.Bytes(it.place))
+	s.pause()
+	s.table.Delete(it.fingerprint, it.version)
+	s.queue.Remove(id)
+	*it = item{}
+	s.free = append(s.free, id)
+}
+
+// release puts a slot into quarantine behind the last delta.
+func (s *Store) release(p wire.Place) {
+	s.arena.Free(p, s.log.last)
+	s.arena.Release(s.horizon())
+}
+
+// flush removes all there is.
+func (s *Store) flush() {
+	s.flushAt = 0
+	s.stats.Flushes++
+	s.log.add(wire.Delta{Change: wire.ChangeFlush, Gone: s.version, Entry: wire.Entry{Epoch: s.cfg.Epoch}})
+	for id := range s.items {
+		if p := s.items[id].place; s.items[id].version != 0 {
+			s.bury(uint32(id))
+			s.arena.Free(p, s.log.last)
+		}
+	}
+	s.arena.Release(s.horizon())
+}
+
+// Tick does what time brings, and up to n steps of what need not be done at once.
+func (s *Store) Tick(now uint64, n int) {
+	s.advance(now)
+	for ; n > 0 && len(s.items) > 0; n-- {
+		s.sweep = (s.sweep + 1) % uint32(len(s.items))
+		if it := &s.items[s.sweep]; it.version != 0 && it.expiry != 0 && it.expiry <= s.now {
+			s.stats.Expired++
+			s.remove(s.sweep)
+		}
+		s.grow()
+	}
+	s.settle()
+}
+
+// Reported takes a sample of what a client READ.
+func (s *Store) Reported(r *wire.Report) {
+	if r.Epoch != s.cfg.Epoch {
+		return
+	}
+	for _, a := range r.Accesses {
+		s.found = s.table.Candidates(a.Fingerprint, s.found[:0])
+		for _, e := range s.found {
+			if e.Version == a.Version {
+				s.stats.Reports++
+				s.queue.Access(e.Item)
+				s.items[e.Item].fetched, s.items[e.Item].accessed = true, s.now
+			}
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+func newStore(t *testing.T, pages int, cfg Config) *Store {
+	a, err := arena.New(simPage)
+	require.NoError(t, err)
+	_, err = a.Add(make([]byte, pages*simPage))
+	require.NoError(t, err)
+	cfg.Epoch, cfg.Arena = 7, a
+	cfg.AllocTable = func(n int) ([]byte, uint16) { return make([]byte, n), 1 }
+	if cfg.FreeTable == nil {
+		cfg.FreeTable = func([]byte) {}
+	}
+	s, err := New(cfg)
+	require.NoError(t, err)
+	return s
+}
+
+func do(s *Store, now uint64, q wire.Request) wire.Reply {
+	a := s.Do(now, &q)
+	a.Value = append([]byte{}, a.Value...)
+	return a
+}
+
+func set(key, value string) wire.Request {
+	return wire.Request{Op: wire.OpSet, Key: []byte(key), Value: []byte(value)}
+}
+
+func get(key string) wire.Request { return wire.Request{Op: wire.OpGet, Key: []byte(key)} }
+
+func TestStoreExpires(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	q := set("k", "v")
+	q.Expiry = 10
+	require.Equal(t, wire.OK, do(s, 100, q).Status)
+	require.Equal(t, wire.OK, do(s, 109, get("k")).Status)
+	require.Equal(t, wire.NotFound, do(s, 110, get("k")).Status)
+	require.Equal(t, wire.NotFound, do(s, 0, get("k")).Status, "time does not go back")
+	q.Expiry = -1
+	do(s, 120, q)
+	require.Equal(t, wire.NotFound, do(s, 120, get("k")).Status)
+	q.Expiry = 5
+	do(s, 120, q)
+	s.Tick(125, 10)
+	require.Zero(t, s.Stats().Items, "what expires goes without being asked for")
+	touch := get("k")
+	touch.Want, touch.Expiry = wire.WantTouch, 100
+	do(s, 126, set("k", "v"))
+	cas := do(s, 126, get("k")).CAS
+	require.Equal(t, uint64(226), do(s, 126, touch).Expiry)
+	require.Equal(t, cas, do(s, 127, get("k")).CAS, "touching keeps the number")
+}
+
+func TestStoreCompares(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	q := set("k", "v")
+	q.Want, q.CAS = wire.WantCompare, 1
+	require.Equal(t, wire.NotFound, do(s, 0, q).Status)
+	first := do(s, 0, set("k", "1")).CAS
+	q.CAS = first + 1
+	require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	q.CAS = first
+	require.Equal(t, wire.OK, do(s, 0, q).Status)
+	require.Equal(t, wire.Exists, do(s, 0, q).Status)
+	d := wire.Request{Op: wire.OpDelete, Key: []byte("k"), Want: wire.WantCompare, CAS: first}
+	require.Equal(t, wire.Exists, do(s, 0, d).Status)
+	require.Equal(t, wire.WrongEpoch, do(s, 0, wire.Request{Op: wire.OpGet, Key: []byte("k"), Epoch: 6}).Status)
+}
+
+func TestStoreCounts(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	q := wire.Request{Op: wire.OpArith, Key: []byte("k"), Delta: 3}
+	require.Equal(t, wire.NotFound, do(s, 0, q).Status)
+	q.Want, q.Initial = wire.WantVivify, 9
+	require.Equal(t, uint64(9), do(s, 0, q).Number)
+	require.Equal(t, uint64(12), do(s, 0, q).Number)
+	q.Want, q.Delta = wire.WantDecr, 5
+	require.Equal(t, uint64(7), do(s, 0, q).Number)
+	require.Equal(t, "7 ", string(do(s, 0, get("k")).Value))
+	q.Delta = 100
+	require.Zero(t, do(s, 0, q).Number)
+	do(s, 0, set("k", "18446744073709551615"))
+	q.Want, q.Delta = 0, 2
+	require.Equal(t, uint64(1), do(s, 0, q).Number, "it wraps")
+	do(s, 0, set("k", "seven"))
+	require.Equal(t, wire.NotNumeric, do(s, 0, q).Status)
+}
+
+// A stale value is handed out with a win for one client.
+func TestStoreStale(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	do(s, 0, set("k", "v"))
+	old := do(s, 0, set("k", "w")).CAS
+	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("k"), Want: wire.WantStale}).Status)
+	require.Equal(t, uint16(wire.ReplyStale), do(s, 0, get("k")).Bits, "who does not ask does not win")
+	win := get("k")
+	win.Want = wire.WantWin
+	require.Equal(t, uint16(wire.ReplyStale|wire.ReplyWon|wire.ReplyFetched), do(s, 0, win).Bits)
+	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent|wire.ReplyFetched), do(s, 0, win).Bits)
+	late := set("k", "late")
+	late.Want, late.CAS = wire.WantCompare|wire.WantStale, old
+	require.Equal(t, wire.OK, do(s, 0, late).Status)
+	a := do(s, 0, win)
+	require.Equal(t, "late", string(a.Value))
+	require.Equal(t, uint16(wire.ReplyStale|wire.ReplySent), a.Bits)
+}
+
+// A change that finds no memory changes nothing; quarantine is never cut short.
+func TestStoreIsFull(t *testing.T) {
+	s := newStore(t, 8, Config{})
+	s.Attach(1, 0)
+	refused := 0
+	for i := range 2000 {
+		if do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000)))).Status == wire.NoMemory {
+			refused++
+		}
+	}
+	require.NotZero(t, refused, "a client that says nothing")
+	require.NotZero(t, s.Stats().Evicted)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
+	require.Zero(t, s.Stats().Arena.Limbo)
+	require.Equal(t, wire.OK, do(s, 0, set("k", string(make([]byte, 1000)))).Status)
+	require.Equal(t, wire.TooLarge, do(s, 0, set("k", string(make([]byte, simPage)))).Status)
+	require.LessOrEqual(t, s.Stats().Arena.Live, s.limit())
+}
+
+// Who is behind is cut off before a lease is over, and not believed what cannot be.
+func TestStoreLease(t *testing.T) {
+	s := newStore(t, 4, Config{Lease: 100})
+	s.Attach(1, 0)
+	do(s, 0, set("k", "v"))
+	require.Empty(t, s.Late(10, nil))
+	freed := uint64(11)
+	do(s, freed, set("k", "w"))
+	require.Empty(t, s.Late(58, nil))
+	now := uint64(59)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: 1}), "as late as can be, and not far enough")
+	for len(s.Late(now, nil)) == 0 {
+		require.NotZero(t, s.Stats().Arena.Limbo)
+		now++
+	}
+	require.LessOrEqual(t, now-freed, uint64(100))
+	require.Empty(t, s.Late(now+1, nil), "it is named once")
+	require.Equal(t, uint64(1), s.Stats().Cut)
+	s.Detach(1)
+	require.Zero(t, s.Stats().Arena.Limbo)
+
+	s.Attach(2, now)
+	ok := wire.Horizon{Epoch: 7, Quiet: s.log.last}
+	require.NoError(t, s.Heard(2, ok))
+	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 7, Quiet: s.log.last + 1}))
+	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 7, Quiet: s.log.last - 1}))
+	require.Error(t, s.Heard(2, wire.Horizon{Epoch: 6, Quiet: s.log.last}))
+	require.Error(t, s.Heard(3, ok))
+	require.Empty(t, s.Late(now+1000, nil), "who is up to date is never late")
+}
+
+// A server that was stopped does not blame its clients, and frees nothing for it.
+func TestStorePardons(t *testing.T) {
+	s := newStore(t, 4, Config{Lease: 100})
+	s.Attach(1, 0)
+	do(s, 0, set("k", "v"))
+	do(s, 1, set("k", "w"))
+	require.Empty(t, s.Late(10, nil))
+	s.Pardon(5000)
+	require.Empty(t, s.Late(5040, nil))
+	require.NotZero(t, s.Stats().Arena.Limbo)
+	require.NotEmpty(t, s.Late(5050, nil))
+	require.NotZero(t, s.Stats().Arena.Limbo, "until it is detached")
+}
+
+// Who makes a record by asking for it has seen it, unless it leaves no trace.
+func TestStoreVivifies(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for _, trace := range []uint32{0, wire.WantNoBump} {
+		q := get("k")
+		q.Want = wire.WantVivify | trace
+		a := do(s, 0, q)
+		require.Equal(t, wire.OK, a.Status)
+		require.Equal(t, uint16(wire.ReplyWon|wire.ReplyCreated), a.Bits)
+		require.Equal(t, trace == 0, do(s, 1, get("k")).Bits&wire.ReplyFetched != 0)
+		do(s, 2, wire.Request{Op: wire.OpDelete, Key: []byte("k")})
+	}
+}
+
+func TestStoreFlushes(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	do(s, 0, set("a", "v"))
+	e := do(s, 0, set("b", "v")).Entry
+	rec := append([]byte{}, s.arena.Bytes(e.Place)...)
+	_, err := wire.ReadRecord(rec)
+	require.NoError(t, err)
+	later := wire.Request{Op: wire.OpFlush, Want: wire.WantIfLater, Expiry: 50}
+	do(s, 0, later)
+	do(s, 20, set("c", "v"))
+	require.Equal(t, wire.OK, do(s, 49, get("a")).Status)
+	require.Equal(t, wire.NotFound, do(s, 50, get("c")).Status)
+	_, err = wire.ReadRecord(s.arena.Bytes(e.Place))
+	require.ErrorIs(t, err, wire.Dead, "no client hits when the flush is acknowledged")
+	do(s, 51, set("a", "v"))
+	require.Equal(t, wire.OK, do(s, 200, get("a")).Status)
+	require.Equal(t, 1, s.Stats().Items)
+}
+
+// Reports keep what is READ: the server does not see it otherwise.
+func TestStoreReports(t *testing.T) {
+	s := newStore(t, 8, Config{})
+	e := do(s, 0, set("hot", string(make([]byte, 1000)))).Entry
+	for i := range 1000 {
+		s.Reported(&wire.Report{Epoch: 7, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}, {Fingerprint: e.Fingerprint, Version: 99999}}})
+		do(s, 0, set(fmt.Sprint("k", i), string(make([]byte, 1000))))
+	}
+	require.Equal(t, uint64(1000), s.Stats().Reports)
+	require.Equal(t, wire.OK, do(s, 0, get("hot")).Status)
+	s.Reported(&wire.Report{Epoch: 6, Accesses: []wire.Access{{Fingerprint: e.Fingerprint, Version: e.Version}}})
+	require.Equal(t, uint64(1000), s.Stats().Reports)
+}
+
+// A mirror that gets a snapshot while the table grows and changes has in the end what the
+// table has.
+func TestSnapshotWhileChanging(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	freed := 0
+	s := newStore(t, 32, Config{FreeTable: func([]byte) { freed++ }})
+	m := mirror.New(mirror.Config{})
+	change := func() {
+		key := fmt.Sprint("k", rng.IntN(2000))
+		if rng.IntN(5) == 0 {
+			do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte(key)})
+		} else {
+			do(s, 0, set(key, "some value"))
+		}
+		if rng.IntN(3000) == 0 {
+			do(s, 0, wire.Request{Op: wire.OpFlush})
+		}
+	}
+	for range 500 {
+		change()
+	}
+	b := s.Begin(0)
+	m.Begin(&b)
+	next, pos := b.Seq+1, uint64(0)
+	var d wire.Deltas
+	var c wire.Chunk
+	for !c.Last {
+		for range 40 {
+			change()
+		}
+		require.True(t, s.Deltas(0, next, 1000, &d))
+		require.NoError(t, m.Deltas(&d))
+		next += uint64(len(d.List))
+		pos = s.Chunk(0, pos, 30, &c)
+		require.NoError(t, m.Chunk(&c))
+	}
+	require.True(t, m.Whole())
+	require.Equal(t, s.table.Len(), m.Len())
+	for i := range 2000 {
+		f := s.cfg.Secret.Fingerprint(fmt.Append(nil, "k", i))
+		want := s.table.Candidates(f, nil)
+		for i := range want {
+			want[i].Item = 0
+		}
+		require.ElementsMatch(t, want, m.Lookup(f, nil))
+	}
+	s.Tick(0, 0)
+	require.NotZero(t, freed, "arrays that the table has left are given back")
+	require.False(t, s.Deltas(0, 0, 1, &d))
+	require.False(t, s.Deltas(0, s.log.last+2, 1, &d))
+	small := newStore(t, 4, Config{Log: 4})
+	for range 6 {
+		do(small, 0, set("k", "v"))
+	}
+	require.False(t, small.Deltas(0, 2, 9, &d), "too far behind")
+	require.True(t, small.Deltas(0, 3, 9, &d))
+	require.Len(t, d.List, 4)
+}
+
+// The array that a table has left is kept while a client may READ buckets of it.
+func TestStoreKeepsOldTables(t *testing.T) {
+	freed := 0
+	s := newStore(t, 8, Config{FreeTable: func([]byte) { freed++ }})
+	s.Attach(1, 0)
+	for i := range 100 {
+		do(s, 0, set(fmt.Sprint("k", i), "v"))
+	}
+	s.Tick(0, 0)
+	require.Zero(t, freed)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Quiet: s.log.last}))
+	require.NotZero(t, freed)
+}
+
+// Values of 1 KiB after much churn of all sizes, in the whole arena.
+func TestStoreChurn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	s := newStore(t, 24, Config{})
+	for i := range 3000 {
+		do(s, uint64(i), set(fmt.Sprint("k", rng.IntN(5000)), string(make([]byte, rng.IntN(3000)))))
+	}
+	for i := range 3000 {
+		require.Equal(t, wire.OK, do(s, uint64(3000+i), set(fmt.Sprint("v", i), string(make([]byte, 1024)))).Status)
+	}
+	stored := 0
+	for _, it := range s.items {
+		if it.version != 0 {
+			stored += len(wire.PeekRecord(s.arena.Bytes(it.place)).Value)
+		}
+	}
+	perByte := float64(s.Stats().Arena.Total) / float64(stored)
+	t.Logf("%.3f bytes of arena for each byte of value", perByte)
+	require.Less(t, perByte, 1.3)
+}

@@ -1,0 +1,143 @@
+package table
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+func newTable(t *testing.T, depth, maxDepth int) *Table {
+	region := uint16(0)
+	tab, err := New(Config{Epoch: 3, Depth: depth, MaxDepth: maxDepth, Alloc: func(n int) ([]byte, uint16) {
+		region++
+		return make([]byte, n), region
+	}})
+	require.NoError(t, err)
+	return tab
+}
+
+func TestSeveralCandidates(t *testing.T) {
+	tab := newTable(t, 0, 4)
+	for v := range uint64(3) {
+		require.True(t, tab.Put(wire.Entry{Fingerprint: 5, Version: v + 1}))
+	}
+	require.True(t, tab.Put(wire.Entry{Fingerprint: 6, Version: 9}))
+	require.Len(t, tab.Candidates(5, nil), 3)
+	require.True(t, tab.Replace(2, wire.Entry{Fingerprint: 5, Version: 4}))
+	require.False(t, tab.Replace(2, wire.Entry{Fingerprint: 5, Version: 4}))
+	require.True(t, tab.Delete(5, 1))
+	require.False(t, tab.Delete(5, 1))
+	require.False(t, tab.Delete(6, 4), "the version is another fingerprint's")
+	require.Equal(t, []wire.Entry{{Fingerprint: 5, Version: 4}, {Fingerprint: 5, Version: 3}}, tab.Candidates(5, nil))
+	require.Equal(t, 3, tab.Len())
+}
+
+// A table that doubles again and again loses nothing, what clients READ of it is right
+// at each step, and a walk that goes on meanwhile meets all that stays.
+func TestGrowth(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	tab := newTable(t, 0, 10)
+	want, version := map[uint64]uint64{}, uint64(0)
+	pos, met, stay := uint64(0), map[uint64]bool{}, []uint64(nil)
+	walks, doublings := 0, 0
+	for len(want) < 2000 {
+		version++
+		f := rng.Uint64()
+		switch {
+		case tab.Put(wire.Entry{Fingerprint: f, Version: version, Epoch: 3}):
+			want[f] = version
+		default:
+			tab.Grow()
+		}
+		if tab.Load() >= 80 {
+			tab.Grow()
+		}
+		if rng.IntN(4) == 0 && len(want) > 0 {
+			for f, v := range want {
+				require.True(t, tab.Delete(f, v))
+				delete(want, f)
+				delete(met, f)
+				stay = remove(stay, f)
+				break
+			}
+		}
+		if old := tab.Step(3); old != nil {
+			doublings++
+			_, err := wire.ReadBucket(old, 0, 0, 3, 0, nil)
+			require.ErrorIs(t, err, wire.Moved)
+		}
+		found, next := tab.Walk(pos, nil)
+		for _, e := range found {
+			met[e.Fingerprint] = true
+		}
+		if pos = next; pos == 0 {
+			walks++
+			for _, f := range stay {
+				require.True(t, met[f], "a walk missed an entry")
+			}
+			clear(met)
+			stay = stay[:0]
+			for f := range want {
+				stay = append(stay, f)
+			}
+		}
+	}
+	require.Greater(t, doublings, 5)
+	require.Greater(t, walks, 2)
+	require.Equal(t, len(want), tab.Len())
+	for tab.Growing() {
+		tab.Step(100)
+	}
+	_, depth := tab.Where()
+	for f, v := range want {
+		require.Equal(t, []wire.Entry{{Fingerprint: f, Version: v, Epoch: 3}}, tab.Candidates(f, nil))
+		a, b := wire.Buckets(f, depth)
+		found, err := wire.ReadBucket(tab.cur.bucket(a), depth, a, 3, f, nil)
+		require.NoError(t, err)
+		if b != a {
+			found, err = wire.ReadBucket(tab.cur.bucket(b), depth, b, 3, f, found)
+			require.NoError(t, err)
+		}
+		require.Len(t, found, 1)
+	}
+}
+
+func remove(s []uint64, f uint64) []uint64 {
+	for i := range s {
+		if s[i] == f {
+			s[i] = s[len(s)-1]
+			return s[:len(s)-1]
+		}
+	}
+	return s
+}
+
+// Keys that collide cannot make the table grow beyond its limit, nor be lost unseen.
+func TestFullBuckets(t *testing.T) {
+	tab := newTable(t, 2, 3)
+	n := 0
+	for tab.Put(wire.Entry{Fingerprint: 1, Version: uint64(n + 1)}) {
+		n++
+	}
+	require.Equal(t, tab.Room(1), n)
+	require.Len(t, tab.Crowd(1, nil), n)
+	require.True(t, tab.Grow())
+	require.False(t, tab.Grow(), "it grows already")
+	require.NotNil(t, tab.Step(4))
+	require.False(t, tab.Grow(), "at its limit")
+	require.Len(t, tab.Candidates(1, nil), n)
+}
+
+// Two choices fill most of the table before a bucket overflows.
+func TestLoad(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	tab := newTable(t, 10, 10)
+	for tab.Put(wire.Entry{Fingerprint: rng.Uint64(), Version: 1}) {
+	}
+	require.Greater(t, tab.Load(), 70)
+	t.Logf("full at %d %%", tab.Load())
+}

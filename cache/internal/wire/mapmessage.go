@@ -1,0 +1,232 @@
+package wire
+
+import "encoding/binary"
+
+// Map begins a snapshot. What follows in the same stream are chunks and deltas.
+type Map struct {
+	Epoch  uint32
+	Seq    uint64 // the last delta that the snapshot needs not
+	Clock  uint64
+	Secret Secret
+	Region uint16 // of the table's buckets
+	Depth  uint16 // logarithm of their number
+}
+
+const mapFixed = 36
+
+// AppendMap encodes the beginning of a snapshot.
+func AppendMap(dst []byte, m *Map) []byte {
+	start := len(dst)
+	dst = begin(dst, KindMap, m.Epoch)
+	for _, v := range [...]uint64{m.Seq, m.Clock, m.Secret[0], m.Secret[1]} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	dst = binary.LittleEndian.AppendUint16(dst, m.Region)
+	return end(binary.LittleEndian.AppendUint16(dst, m.Depth), start)
+}
+
+// ReadMap decodes it.
+func ReadMap(src []byte) (m Map, err error) {
+	epoch, b, err := open(src, KindMap, mapFixed)
+	switch {
+	case err != nil:
+		return m, err
+	case len(b) != mapFixed || binary.LittleEndian.Uint16(b[34:]) > MaxDepth:
+		return m, Malformed
+	}
+	le := binary.LittleEndian
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, le.Uint16(b[32:]), le.Uint16(b[34:])}, nil
+}
+
+// MaxEntries of a chunk, and deltas of a message.
+const MaxEntries = 4096
+
+// Chunk is a part of a snapshot.
+type Chunk struct {
+	Epoch   uint32
+	Seq     uint64 // the last delta before it in the stream
+	Clock   uint64
+	Last    bool
+	Entries []Entry
+}
+
+const chunkFixed = 24
+
+// AppendChunk encodes a part of a snapshot.
+func AppendChunk(dst []byte, c *Chunk) []byte {
+	start, le := len(dst), binary.LittleEndian
+	dst = begin(dst, KindChunk, c.Epoch)
+	dst = le.AppendUint64(dst, c.Seq)
+	dst = le.AppendUint64(dst, c.Clock)
+	dst = le.AppendUint32(dst, uint32(len(c.Entries)))
+	last := uint32(0)
+	if c.Last {
+		last = 1
+	}
+	dst = le.AppendUint32(dst, last)
+	for i := range c.Entries {
+		dst = appendEntry(dst, &c.Entries[i])
+	}
+	return end(dst, start)
+}
+
+func appendEntry(dst []byte, e *Entry) []byte {
+	var b [EntrySize]byte
+	e.Put(b[:])
+	return append(dst, b[:]...)
+}
+
+// Read decodes a chunk, into the entries that c has room for.
+func (c *Chunk) Read(src []byte) error {
+	epoch, b, err := open(src, KindChunk, chunkFixed)
+	if err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	n, last := le.Uint32(b[16:]), le.Uint32(b[20:])
+	if n > MaxEntries || last > 1 || len(b) != chunkFixed+int(n)*EntrySize {
+		return Malformed
+	}
+	*c = Chunk{epoch, le.Uint64(b), le.Uint64(b[8:]), last == 1, c.Entries[:0]}
+	for i := range int(n) {
+		c.Entries = append(c.Entries, GetEntry(b[chunkFixed+i*EntrySize:]))
+	}
+	return nil
+}
+
+// Change is what a delta does to the map.
+type Change uint8
+
+const (
+	ChangePut   Change = iota + 1 // a new entry; Gone, if not 0, is the version that it replaces
+	ChangeGone                    // the entry of this fingerprint and the version Gone is no more
+	ChangeFlush                   // all entries of versions up to Gone are no more
+	ChangeTable                   // the buckets are in the region of Entry.Place now, 1<<Gone of them
+	changes
+)
+
+// Delta is one change of the map.
+type Delta struct {
+	Change Change
+	Gone   uint64
+	Entry  Entry
+}
+
+const deltaSize = 16 + EntrySize
+
+// Deltas are changes that follow each other.
+type Deltas struct {
+	Epoch uint32
+	First uint64 // the number of the first; without any, of the next one
+	Clock uint64
+	List  []Delta
+}
+
+const deltasFixed = 24
+
+// AppendDeltas encodes changes.
+func AppendDeltas(dst []byte, d *Deltas) []byte {
+	start, le := len(dst), binary.LittleEndian
+	dst = begin(dst, KindDeltas, d.Epoch)
+	dst = le.AppendUint64(dst, d.First)
+	dst = le.AppendUint64(dst, d.Clock)
+	dst = le.AppendUint64(dst, uint64(len(d.List)))
+	for i := range d.List {
+		dst = le.AppendUint64(dst, uint64(d.List[i].Change))
+		dst = le.AppendUint64(dst, d.List[i].Gone)
+		dst = appendEntry(dst, &d.List[i].Entry)
+	}
+	return end(dst, start)
+}
+
+// Read decodes changes, into the list that d has room for.
+func (d *Deltas) Read(src []byte) error {
+	epoch, b, err := open(src, KindDeltas, deltasFixed)
+	if err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	n := le.Uint64(b[16:])
+	if n > MaxEntries || len(b) != deltasFixed+int(n)*deltaSize {
+		return Malformed
+	}
+	*d = Deltas{epoch, le.Uint64(b), le.Uint64(b[8:]), d.List[:0]}
+	for i := range int(n) {
+		p := b[deltasFixed+i*deltaSize:]
+		c := le.Uint64(p)
+		if c == 0 || c >= uint64(changes) || c == uint64(ChangeTable) && le.Uint64(p[8:]) > MaxDepth {
+			d.List = d.List[:0]
+			return Malformed
+		}
+		d.List = append(d.List, Delta{Change(c), le.Uint64(p[8:]), GetEntry(p[16:])})
+	}
+	return nil
+}
+
+// Horizon is how far a client is: it has applied all deltas up to Applied, and no READ
+// that it began before it had applied Quiet is under way.
+type Horizon struct {
+	Epoch          uint32
+	Applied, Quiet uint64
+}
+
+const horizonFixed = 16
+
+// AppendHorizon encodes a horizon.
+func AppendHorizon(dst []byte, h *Horizon) []byte {
+	start := len(dst)
+	dst = begin(dst, KindHorizon, h.Epoch)
+	dst = binary.LittleEndian.AppendUint64(dst, h.Applied)
+	return end(binary.LittleEndian.AppendUint64(dst, h.Quiet), start)
+}
+
+// ReadHorizon decodes it.
+func ReadHorizon(src []byte) (h Horizon, err error) {
+	epoch, b, err := open(src, KindHorizon, horizonFixed)
+	if err != nil {
+		return h, err
+	}
+	h = Horizon{epoch, binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+	if len(b) != horizonFixed || h.Quiet > h.Applied {
+		return Horizon{}, Malformed
+	}
+	return h, nil
+}
+
+// Access is a record that was READ.
+type Access struct {
+	Fingerprint, Version uint64
+}
+
+// Report is a sample of what a client READ.
+type Report struct {
+	Epoch    uint32
+	Accesses []Access
+}
+
+// AppendReport encodes a report.
+func AppendReport(dst []byte, r *Report) []byte {
+	start := len(dst)
+	dst = begin(dst, KindReport, r.Epoch)
+	for _, a := range r.Accesses {
+		dst = binary.LittleEndian.AppendUint64(dst, a.Fingerprint)
+		dst = binary.LittleEndian.AppendUint64(dst, a.Version)
+	}
+	return end(dst, start)
+}
+
+// Read decodes a report, into the list that r has room for.
+func (r *Report) Read(src []byte) error {
+	epoch, b, err := open(src, KindReport, 0)
+	if err != nil {
+		return err
+	}
+	if len(b)%16 != 0 || len(b)/16 > MaxEntries {
+		return Malformed
+	}
+	*r = Report{epoch, r.Accesses[:0]}
+	for ; len(b) > 0; b = b[16:] {
+		r.Accesses = append(r.Accesses, Access{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])})
+	}
+	return nil
+}

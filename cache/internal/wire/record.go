@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Limits of keys and values.
+const (
+	MaxKey   = 250
+	MaxValue = 64 << 20 // the store's own limit is lower
+)
+
+// RecordHeader is the length of a record without key and value.
+const RecordHeader = 64
+
+const (
+	stateLive = 0x6576696c64636572
+	stateDead = 0x6461656464636572
+)
+
+// Offsets in a record.
+const (
+	recState       = 0
+	recVersion     = 8
+	recCAS         = 16
+	recExpiry      = 24
+	recEpoch       = 32
+	recFlags       = 36
+	recValueLen    = 40
+	recKeyLen      = 44
+	recAttrs       = 46
+	recFingerprint = 48
+	recChecksum    = 56
+	recSpare       = 60
+)
+
+// Attributes of a record.
+const (
+	AttrStale     = 1 << iota // marked by a delete that keeps the value
+	AttrWon                   // some client was told to fetch a new value
+	AttrBinaryKey             // the key came in base64 and is shown so
+	attrsKnown    = AttrStale | AttrWon | AttrBinaryKey
+)
+
+// Record is what a slot holds. Key and Value of a decoded one are views.
+type Record struct {
+	Version     uint64 // never used twice in an epoch
+	CAS         uint64 // memcached's unique number; touching keeps it
+	Expiry      uint64 // ms of the server's clock; 0: never
+	Fingerprint uint64
+	Epoch       uint32
+	Flags       uint32 // the client's
+	Attrs       uint16
+	Key, Value  []byte
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// RecordSize is the length of a record of a key and a value of so many bytes.
+func RecordSize(key, value int) int { return RecordHeader + key + value }
+
+// PutRecord writes a record into a slot that nobody reads, all but its state, and
+// answers its length. [Publish] makes it valid.
+func PutRecord(dst []byte, r *Record) int {
+	n := RecordSize(len(r.Key), len(r.Value))
+	le := binary.LittleEndian
+	le.PutUint64(dst[recState:], stateDead)
+	le.PutUint64(dst[recVersion:], r.Version)
+	le.PutUint64(dst[recCAS:], r.CAS)
+	le.PutUint64(dst[recExpiry:], r.Expiry)
+	le.PutUint32(dst[recEpoch:], r.Epoch)
+	le.PutUint32(dst[recFlags:], r.Flags)
+	le.PutUint32(dst[recValueLen:], uint32(len(r.Value)))
+	le.PutUint16(dst[recKeyLen:], uint16(len(r.Key)))
+	le.PutUint16(dst[recAttrs:], r.Attrs)
+	le.PutUint64(dst[recFingerprint:], r.Fingerprint)
+	le.PutUint32(dst[recSpare:], 0)
+	copy(dst[RecordHeader:], r.Key)
+	copy(dst[RecordHeader+len(r.Key):], r.Value)
+	le.PutUint32(dst[recChecksum:], recordSum(dst[:n]))
+	return n
+}
+
+// recordSum covers everything but the state, which changes, and itself.
+func recordSum(rec []byte) uint32 {
+	return crc32.Update(crc32.Checksum(rec[recVersion:recChecksum], castagnoli), castagnoli, rec[recSpare:])
+}
+
+// Publish makes a record valid, Bury makes it a tombstone: one aligned store of eight
+// bytes, which a READ sees whole or not at all.
+func Publish(rec []byte) { binary.LittleEndian.PutUint64(rec[recState:], stateLive) }
+
+// Bury: see [Publish].
+func Bury(rec []byte) { binary.LittleEndian.PutUint64(rec[recState:], stateDead) }
+
+// ReadRecord decodes the bytes of a READ, which may be longer than the record.
+func ReadRecord(src []byte) (r Record, err error) {
+	if len(src) < RecordHeader {
+		return r, Short
+	}
+	le := binary.LittleEndian
+	switch le.Uint64(src[recState:]) {
+	case stateLive:
+	case stateDead:
+		return r, Dead
+	default:
+		return r, Malformed
+	}
+	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))
+	attrs := le.Uint16(src[recAttrs:])
+	switch {
+	case key > MaxKey || value > MaxValue || attrs&^attrsKnown != 0 || le.Uint32(src[recSpare:]) != 0:
+		return r, Malformed
+	case len(src) < RecordSize(key, value):
+		return r, Short
+	}
+	src = src[:RecordSize(key, value)]
+	if le.Uint32(src[recChecksum:]) != recordSum(src) {
+		return r, Torn
+	}
+	return PeekRecord(src), nil
+}
+
+// Validate decodes the bytes of a READ and checks that they are the record of key that
+// the entry points at.
+func Validate(src []byte, e *Entry, key []byte) (Record, error) {
+	r, err := ReadRecord(src)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Epoch != e.Epoch:
+		return r, OtherEpoch
+	case !bytes.Equal(r.Key, key):
+		return r, OtherKey
+	case r.Version != e.Version:
+		return r, OtherRecord
+	}
+	return r, nil
+}
+
+// Expired tells whether a record has, at a time of the server's clock.
+func (r *Record) Expired(now uint64) bool { return r.Expiry != 0 && r.Expiry <= now }
+
+// PeekRecord decodes a record of one's own, which nobody else writes.
+func PeekRecord(src []byte) Record {
+	le := binary.LittleEndian
+	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))
+	return Record{
+		Version:     le.Uint64(src[recVersion:]),
+		CAS:         le.Uint64(src[recCAS:]),
+		Expiry:      le.Uint64(src[recExpiry:]),
+		Fingerprint: le.Uint64(src[recFingerprint:]),
+		Epoch:       le.Uint32(src[recEpoch:]),
+		Flags:       le.Uint32(src[recFlags:]),
+		Attrs:       le.Uint16(src[recAttrs:]),
+		Key:         src[RecordHeader : RecordHeader+key : RecordHeader+key],
+		Value:       src[RecordHeader+key : RecordHeader+key+value],
+	}
+}

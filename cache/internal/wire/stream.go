@@ -1,0 +1,46 @@
+package wire
+
+// Stream puts messages together that arrive in pieces of any length, in order.
+type Stream struct {
+	// Limit is the longest message that is taken; 0: [MaxMessage].
+	Limit int
+
+	b     []byte
+	begin int // of what has not been handed out
+}
+
+// Room is where the next piece goes, n bytes of it. It invalidates messages that were
+// handed out.
+func (s *Stream) Room(n int) []byte {
+	if s.begin > 0 {
+		s.b = s.b[:copy(s.b, s.b[s.begin:])]
+		s.begin = 0
+	}
+	if cap(s.b)-len(s.b) < n {
+		s.b = append(make([]byte, 0, 2*cap(s.b)+n), s.b...)
+	}
+	return s.b[len(s.b) : len(s.b)+n]
+}
+
+// Arrived tells how many bytes of the room were filled.
+func (s *Stream) Arrived(n int) { s.b = s.b[:len(s.b)+n] }
+
+// Next is the next message, or nil if there is none yet. It is a view that is good until
+// Room is called. After an error nothing that follows can be made out.
+func (s *Stream) Next() ([]byte, error) {
+	rest := s.b[s.begin:]
+	if len(rest) < HeaderSize {
+		return nil, nil
+	}
+	h, err := ReadHeader(rest)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Limit > 0 && h.Length > s.Limit:
+		return nil, Malformed
+	case len(rest) < h.Length:
+		return nil, nil
+	}
+	s.begin += h.Length
+	return rest[:h.Length:h.Length], nil
+}

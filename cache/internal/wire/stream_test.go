@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+// pieces gives a stream all bytes, and answers the messages that come out.
+func pieces(s *Stream, all []byte, size func() int) (out [][]byte, err error) {
+	most := len(all) / HeaderSize
+	for len(all) > 0 {
+		n := min(size(), len(all))
+		copy(s.Room(n), all[:n])
+		s.Arrived(n)
+		all = all[n:]
+		for {
+			m, err := s.Next()
+			if err != nil {
+				return out, err
+			}
+			if m == nil {
+				break
+			}
+			if len(out) == most {
+				return out, errors.New("more messages than there are")
+			}
+			out = append(out, bytes.Clone(m))
+		}
+	}
+	return out, nil
+}
+
+func TestStream(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for range 100 {
+		var all []byte
+		var want [][]byte
+		for range 20 {
+			m := AppendRequest(nil, &Request{Op: OpSet, Key: []byte("k"), Value: make([]byte, rng.IntN(300))})
+			want, all = append(want, m), append(all, m...)
+		}
+		got, err := pieces(new(Stream), all, func() int { return 1 + rng.IntN(500) })
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestStreamRefuses(t *testing.T) {
+	m := AppendHorizon(nil, &Horizon{1, 3, 2})
+	whole := func() int { return 1 << 10 }
+	got, err := pieces(&Stream{Limit: len(m)}, m, whole)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	_, err = pieces(&Stream{Limit: len(m) - 1}, m, whole)
+	require.ErrorIs(t, err, Malformed)
+	_, err = pieces(new(Stream), append(m, "what is no message"...), whole)
+	require.ErrorIs(t, err, Malformed)
+	got, err = pieces(new(Stream), m[:HeaderSize-1], whole)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// A stream keeps no more than what it is to hand out.
+func TestStreamReusesItsRoom(t *testing.T) {
+	m := AppendReply(nil, &Reply{Status: OK, Value: make([]byte, 100)})
+	var s Stream
+	_, err := pieces(&s, bytes.Repeat(m, 1000), func() int { return 333 })
+	require.NoError(t, err)
+	require.Less(t, cap(s.b), 4<<10)
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add(AppendHorizon(nil, &Horizon{1, 3, 2}), 5)
+	f.Fuzz(func(t *testing.T, b []byte, n int) {
+		_, _ = pieces(new(Stream), b, func() int { return min(max(n, 1), 1<<12) })
+	})
+}
+
+func TestHello(t *testing.T) {
+	h := Hello{7, 8, []byte("endpoint")}
+	b := AppendHello(nil, &h)
+	got, err := ReadHello(b)
+	require.NoError(t, err)
+	require.Equal(t, h, got)
+	for n := range b {
+		_, err := ReadHello(b[:n])
+		require.ErrorIs(t, err, Short)
+	}
+	_, err = ReadHello(append(bytes.Clone(b), 0))
+	require.ErrorIs(t, err, Malformed)
+	b[0] ^= 1
+	_, err = ReadHello(b)
+	require.ErrorIs(t, err, Malformed, "another version")
+	_, err = ReadHello(AppendHello(nil, &Hello{0, 0, make([]byte, maxEndpoint+1)}))
+	require.ErrorIs(t, err, Malformed)
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(AppendHello(nil, &Hello{7, 8, []byte("endpoint")}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := ReadHello(b); err == nil {
+			require.Equal(t, b, AppendHello(nil, &h))
+		}
+	})
+}

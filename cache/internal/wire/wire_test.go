@@ -1,0 +1,287 @@
+package wire
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+func sample() Record {
+	return Record{
+		Version: 7, CAS: 8, Expiry: 9000, Fingerprint: 10, Epoch: 11, Flags: 12, Attrs: AttrStale,
+		Key: []byte("key"), Value: []byte("some value"),
+	}
+}
+
+func slot(r Record) []byte {
+	b := make([]byte, RecordSize(len(r.Key), len(r.Value))+100)
+	b = b[:PutRecord(b, &r)]
+	Publish(b)
+	return b
+}
+
+func TestRecord(t *testing.T) {
+	r := sample()
+	b := slot(r)
+	got, err := ReadRecord(append(b, "what was there before"...))
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+
+	for i := range b {
+		for bit := range 8 {
+			c := bytes.Clone(b)
+			c[i] ^= 1 << bit
+			_, err := ReadRecord(c)
+			require.Error(t, err, "byte %d bit %d", i, bit)
+		}
+	}
+	for n := range b {
+		_, err := ReadRecord(b[:n])
+		require.ErrorIs(t, err, Short)
+	}
+	Bury(b)
+	_, err = ReadRecord(b)
+	require.ErrorIs(t, err, Dead)
+
+	_, err = ReadRecord(slot(Record{Version: 1}))
+	require.NoError(t, err, "neither key nor value")
+	n := PutRecord(b, &r)
+	_, err = ReadRecord(b[:n])
+	require.ErrorIs(t, err, Dead, "not published")
+}
+
+func TestValidate(t *testing.T) {
+	b := slot(sample())
+	e := Entry{Version: 7, Epoch: 11}
+	_, err := Validate(b, &e, []byte("key"))
+	require.NoError(t, err)
+	_, err = Validate(b, &e, []byte("kex"))
+	require.ErrorIs(t, err, OtherKey)
+	_, err = Validate(b, &Entry{Version: 6, Epoch: 11}, []byte("key"))
+	require.ErrorIs(t, err, OtherRecord)
+	_, err = Validate(b, &Entry{Version: 7, Epoch: 12}, []byte("key"))
+	require.ErrorIs(t, err, OtherEpoch)
+}
+
+func TestExpired(t *testing.T) {
+	r := Record{Expiry: 10}
+	require.False(t, r.Expired(9))
+	require.True(t, r.Expired(10))
+	require.False(t, (&Record{}).Expired(1<<60))
+}
+
+func TestEntry(t *testing.T) {
+	e := Entry{Fingerprint: 1, Version: 2, Place: PlaceOf(65535, MaxRegion-SlotUnit, 1000), Epoch: 4, Item: 5}
+	var b [EntrySize]byte
+	e.Put(b[:])
+	require.Equal(t, e, GetEntry(b[:]))
+	require.Equal(t, uint16(65535), e.Place.Region())
+	require.Equal(t, MaxRegion-SlotUnit, e.Place.Offset())
+	require.Equal(t, 1008, e.Place.Length(), "rounded up")
+	require.Equal(t, MaxRecord, PlaceOf(3, 0, MaxRecord).Length())
+	require.Equal(t, uint16(3), PlaceOf(3, 0, MaxRecord).Region())
+}
+
+func TestBucket(t *testing.T) {
+	b := Bucket(make([]byte, BucketSize))
+	b.Reset(5, 17, 9)
+	b.Set(2, Entry{Fingerprint: 40, Version: 1})
+	b.Set(6, Entry{Fingerprint: 40, Version: 2})
+	b.Set(0, Entry{Fingerprint: 41, Version: 3})
+	found, err := ReadBucket(b, 5, 17, 9, 40, nil)
+	require.NoError(t, err)
+	require.Equal(t, []Entry{{Fingerprint: 40, Version: 1}, {Fingerprint: 40, Version: 2}}, found)
+
+	for i := range b {
+		c := bytes.Clone(b)
+		c[i] ^= 1
+		_, err := ReadBucket(c, 5, 17, 9, 40, nil)
+		require.Error(t, err, "byte %d", i)
+	}
+	_, err = ReadBucket(b[:BucketSize-1], 5, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Short)
+	_, err = ReadBucket(b, 6, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Moved)
+	_, err = ReadBucket(b, 5, 16, 9, 40, nil)
+	require.ErrorIs(t, err, Moved)
+	_, err = ReadBucket(b, 5, 17, 8, 40, nil)
+	require.ErrorIs(t, err, OtherEpoch)
+	b.Move()
+	_, err = ReadBucket(b, 5, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Moved)
+}
+
+// Doubling splits bucket i into 2i and 2i+1.
+func TestBucketsOfDoubledTable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for range 1000 {
+		f, depth := rng.Uint64(), rng.IntN(MaxDepth)
+		a, b := Buckets(f, depth)
+		c, d := Buckets(f, depth+1)
+		require.Equal(t, [2]uint32{a, b}, [2]uint32{c / 2, d / 2})
+		require.Less(t, a, uint32(1)<<depth)
+	}
+}
+
+// The vector is the first of those in the reference implementation of SipHash.
+func TestFingerprint(t *testing.T) {
+	s := Secret{0x0706050403020100, 0x0f0e0d0c0b0a0908}
+	require.Equal(t, uint64(0x726fdb47dd0e0e31), s.Fingerprint(nil))
+}
+
+func messages() map[string][]byte {
+	e := Entry{Fingerprint: 1, Version: 2, Place: 3, Epoch: 4, Item: 5}
+	return map[string][]byte{
+		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
+		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
+		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, 6, 7}),
+		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
+		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, e}, {ChangeFlush, 5, Entry{}}}}),
+		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
+		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
+	}
+}
+
+// again decodes a message of any kind and encodes it.
+func again(b []byte) ([]byte, error) {
+	h, err := ReadHeader(b)
+	if err != nil {
+		return nil, err
+	}
+	switch h.Kind {
+	case KindRequest:
+		r, err := ReadRequest(b)
+		return AppendRequest(nil, &r), err
+	case KindReply:
+		r, err := ReadReply(b)
+		return AppendReply(nil, &r), err
+	case KindMap:
+		m, err := ReadMap(b)
+		return AppendMap(nil, &m), err
+	case KindChunk:
+		var c Chunk
+		err := c.Read(b)
+		return AppendChunk(nil, &c), err
+	case KindDeltas:
+		var d Deltas
+		err := d.Read(b)
+		return AppendDeltas(nil, &d), err
+	case KindHorizon:
+		h, err := ReadHorizon(b)
+		return AppendHorizon(nil, &h), err
+	case KindReport:
+		var r Report
+		err := r.Read(b)
+		return AppendReport(nil, &r), err
+	}
+	return nil, Malformed
+}
+
+func TestMessages(t *testing.T) {
+	for name, m := range messages() {
+		got, err := again(m)
+		require.NoError(t, err, name)
+		require.Equal(t, m, got, name)
+		for n := range m {
+			_, err := again(m[:n])
+			require.ErrorIs(t, err, Short, "%s of %d bytes", name, n)
+		}
+		_, err = again(append(bytes.Clone(m), 0))
+		require.ErrorIs(t, err, Malformed, name)
+	}
+	r, err := ReadRequest(messages()["request"])
+	require.NoError(t, err)
+	require.Equal(t, Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}, r)
+}
+
+// What is not ours is refused, each for its reason, and counted.
+func TestRefusals(t *testing.T) {
+	var c Refusals
+	for _, r := range []Request{
+		{Op: 0}, {Op: ops}, {Op: OpGet, Want: wantKnown + 1}, {Op: OpFlush, Key: []byte("k")},
+		{Op: OpGet, Expiry: 1 << 62}, {Op: OpGet, Vivify: -1 << 62}, {Op: OpGet, Key: make([]byte, MaxKey+1)},
+	} {
+		_, err := ReadRequest(AppendRequest(nil, &r))
+		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
+	}
+	for _, r := range []Reply{{}, {Status: statuses}, {Status: OK, Bits: replyKnown + 1}} {
+		_, err := ReadReply(AppendReply(nil, &r))
+		require.ErrorIs(t, c.Note(err), Malformed, "%+v", r)
+	}
+	var d Deltas
+	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: []Delta{{Change: changes}}}))), Malformed)
+	require.Empty(t, d.List)
+	require.ErrorIs(t, c.Note(d.Read(AppendDeltas(nil, &Deltas{List: make([]Delta, MaxEntries+1)}))), Malformed)
+	_, err := ReadHorizon(AppendHorizon(nil, &Horizon{Applied: 1, Quiet: 2}))
+	require.ErrorIs(t, c.Note(err), Malformed)
+	_, err = ReadHorizon(messages()["map"])
+	require.ErrorIs(t, c.Note(err), Malformed, "another kind")
+	require.NoError(t, c.Note(nil))
+	require.Equal(t, uint64(14), c[Malformed])
+	require.Equal(t, uint64(14), c.Total())
+	require.Equal(t, "cache: record is dead", Dead.Error())
+}
+
+func FuzzMessages(f *testing.F) {
+	for _, m := range messages() {
+		f.Add(m)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c Refusals
+		got, err := again(b)
+		if err == nil {
+			require.Equal(t, b, got, "what is accepted is what would be sent")
+			return
+		}
+		_ = c.Note(err)
+		require.Equal(t, uint64(1), c.Total(), "%v is not counted", err)
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(slot(sample()), []byte("key"))
+	b := Bucket(make([]byte, BucketSize))
+	b.Reset(0, 0, 0)
+	f.Add([]byte(b), []byte{})
+	f.Fuzz(func(t *testing.T, b, key []byte) {
+		var c Refusals
+		r, err := ReadRecord(b)
+		if c.Note(err) == nil {
+			require.Equal(t, b[:RecordSize(len(r.Key), len(r.Value))], slot(r))
+		}
+		_, verr := Validate(b, &Entry{Version: 7, Epoch: 11}, key)
+		require.False(t, err != nil && verr == nil)
+		_, err = ReadBucket(b, 0, 0, 0, 0, nil)
+		_ = c.Note(err)
+	})
+}
+
+// The warm path makes no garbage.
+func TestDecodersDoNotAllocate(t *testing.T) {
+	m, rec := messages(), slot(sample())
+	var c Chunk
+	var d Deltas
+	require.NoError(t, c.Read(m["chunk"]))
+	require.NoError(t, d.Read(m["deltas"]))
+	e, key := Entry{Version: 7, Epoch: 11}, []byte("key")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_, err := Validate(rec, &e, key)
+		if err == nil {
+			err = c.Read(m["chunk"])
+		}
+		if err == nil {
+			err = d.Read(m["deltas"])
+		}
+		if err == nil {
+			_, err = ReadReply(m["reply"])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}))
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/ci/lab"
+)
+
+// Hits go on while the server's process is stopped, and calls when it goes on.
+func TestHitsWhileTheServerIsStopped(t *testing.T) {
+	lab.NoLeftovers(t)
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{}), within(t)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("value")}, 0))
+	whole(t, c, 1)
+	p.signal(syscall.SIGSTOP)
+	// Calls wait, also many more than the server has room for.
+	hasty, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	var calls sync.WaitGroup
+	for range 50 {
+		calls.Go(func() {
+			err := c.Set(hasty, key(2), cache.Item{Value: make([]byte, 3000)}, 0)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, cache.ErrUnknown)
+		})
+	}
+	calls.Wait()
+	before, dst := c.Stats(), make([]byte, 100)
+	// Longer than the server's lease, of a second.
+	for begin := time.Now(); time.Since(begin) < 1200*time.Millisecond; {
+		it, err := c.GetInto(ctx, key(1), dst)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(it.Value))
+	}
+	st := c.Stats()
+	require.Greater(t, st.Hits-before.Hits, uint64(20))
+	require.Equal(t, st.Hits-before.Hits, st.Reads-before.Reads)
+	require.Equal(t, before.Calls, st.Calls)
+	short, cancel2 := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel2()
+	_, err := c.Get(short, key(3))
+	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody says that there is none")
+	err = c.Set(short, key(3), cache.Item{}, 0)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	p.signal(syscall.SIGCONT)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("another")}, 0))
+	it, err := c.Get(ctx, key(1))
+	require.NoError(t, err)
+	require.Equal(t, "another", string(it.Value))
+	it, err = c.Get(ctx, key(2))
+	require.NoError(t, err)
+	require.Len(t, it.Value, 3000, "what was on its way was carried out")
+	require.Equal(t, uint64(1), c.Stats().Sessions, "the connection outlived it")
+}
+
+// A server that is killed and comes back is another one: nothing of before is a hit.
+func TestServerIsKilledAndComesBack(t *testing.T) {
+	lab.NoLeftovers(t)
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{}), within(t)
+	for i := range 20 {
+		require.NoError(t, c.Set(ctx, key(i), cache.Item{Value: []byte(strconv.Itoa(i))}, 0))
+	}
+	whole(t, c, 20)
+	epoch := c.Stats().Epoch
+	p.kill()
+	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	_, err := c.Get(short, key(1))
+	require.ErrorIs(t, err, context.DeadlineExceeded, "there is no server")
+	require.False(t, c.Stats().Connected)
+
+	q := start(t, p.address)
+	_, err = c.Get(ctx, key(1))
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	require.NotEqual(t, epoch, c.Stats().Epoch)
+	require.Equal(t, uint64(2), c.Stats().Sessions)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("new")}, 0))
+	it, err := c.Get(ctx, key(1))
+	require.NoError(t, err)
+	require.Equal(t, "new", string(it.Value))
+
+	q.signal(syscall.SIGTERM)
+	require.NoError(t, q.cmd.Wait(), "it ends in peace, its client still connected")
+	q.ended = true
+}

@@ -1,0 +1,314 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	receives   = 8       // frames of a client that may wait: 32 KiB
+	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
+	chunk      = 1024    // entries of a snapshot at a time
+)
+
+// client is one that is connected. The server's mutex guards it.
+type client struct {
+	cut     context.CancelFunc
+	next    uint64 // delta
+	pos     uint64 // of the snapshot
+	snap    bool
+	replies []byte
+	wake    chan struct{} // has a token when there is something to send
+	room    chan struct{} // has a token when replies were sent
+
+	// Of the goroutine that writes.
+	deltas  wire.Deltas
+	entries wire.Chunk
+	out     []byte
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Server) readConfig() verbs.LinkConfig {
+	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, Access: verbs.RemoteRead}}
+}
+
+func (s *Server) linkConfig() verbs.LinkConfig {
+	return link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup}, receives)
+}
+
+// leaving forgets what setup made, when the link closes.
+type leaving struct {
+	s *Server
+	l *verbs.Link
+}
+
+func (e leaving) Close() error {
+	e.s.mu.Lock()
+	delete(e.s.joining, e.l)
+	e.s.mu.Unlock()
+	return nil
+}
+
+// setup makes the queue pair of a client's READs before it can connect.
+func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
+	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch)
+	if err != nil {
+		return verbs.Offer{}, err
+	}
+	s.mu.Lock()
+	s.joining[l] = reads
+	s.mu.Unlock()
+	return verbs.Offer{Regions: s.offer, Data: data}, l.Own(leaving{s, l})
+}
+
+// serve has one client until it ends. Its queue pairs are gone when it is forgotten:
+// what it could READ is quarantined until then.
+func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	s.mu.Lock()
+	reads := s.joining[l]
+	s.mu.Unlock()
+	id, c := s.attach(cut)
+	if c == nil {
+		return ErrClosed
+	}
+	defer func() {
+		err = errors.Join(err, l.Close())
+		s.detach(id)
+	}()
+	hello, err := link.Join(l, reads, s.cfg.Connect)
+	if err != nil {
+		return err
+	}
+	m, err := link.NewMessages(l, hello, s.maxRequest())
+	if err != nil {
+		return err
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		defer cut()
+		wrote <- s.write(ctx, m, c)
+	}()
+	err = s.read(ctx, m, id, c)
+	cut()
+	if werr := <-wrote; err == nil || errors.Is(err, context.Canceled) {
+		err = werr
+	}
+	return err
+}
+
+func (s *Server) maxRequest() int {
+	n := s.cfg.MaxValue
+	if n == 0 {
+		n = s.cfg.Page
+	}
+	// What is too large for the store is to be answered so.
+	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
+}
+
+func (s *Server) attach(cut context.CancelFunc) (uint64, *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, nil
+	}
+	s.last++
+	c := &client{cut: cut, wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	s.clients[s.last] = c
+	s.store.Attach(s.last, s.now())
+	return s.last, c
+}
+
+func (s *Server) detach(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, id)
+	s.store.Detach(id)
+	s.settle()
+}
+
+// settle tells those who wait for memory that some may be there. The mutex is held.
+func (s *Server) settle() {
+	close(s.settled)
+	s.settled = make(chan struct{})
+}
+
+// announce has all clients told of changes. The mutex is held.
+func (s *Server) announce() {
+	seq := s.store.Seq()
+	for _, c := range s.clients {
+		if c.next <= seq {
+			poke(c.wake)
+		}
+	}
+}
+
+// read takes what a client sends.
+func (s *Server) read(ctx context.Context, m *link.Messages, id uint64, c *client) error {
+	var report wire.Report
+	for {
+		b, err := m.Next(ctx)
+		if err != nil {
+			return err
+		}
+		full, err := s.take(id, c, b, &report)
+		if err != nil {
+			return err
+		}
+		for full { // the client does not take its replies
+			select {
+			case <-c.room:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			s.mu.Lock()
+			full = len(c.replies) > maxReplies
+			s.mu.Unlock()
+		}
+	}
+}
+
+// take does what a message wants. It tells whether too many replies wait.
+func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full bool, err error) {
+	h, err := wire.ReadHeader(b)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch h.Kind {
+	case wire.KindRequest:
+		q, err := wire.ReadRequest(b)
+		if err != nil {
+			return false, err
+		}
+		a := s.store.Do(s.now(), &q)
+		c.replies = wire.AppendReply(c.replies, &a)
+		poke(c.wake)
+		s.announce()
+	case wire.KindHorizon:
+		h, err := wire.ReadHorizon(b)
+		if err != nil {
+			return false, err
+		}
+		if err := s.store.Heard(id, h); err != nil {
+			return false, err
+		}
+		s.settle()
+	case wire.KindReport:
+		if err := report.Read(b); err != nil {
+			return false, err
+		}
+		s.store.Reported(report)
+	default:
+		return false, wire.Malformed
+	}
+	return len(c.replies) > maxReplies, nil
+}
+
+// write sends the map, its changes and replies, and now and then that there is nothing
+// new: the client answers how far it is.
+func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
+	beat := time.NewTicker(s.cfg.Lease / 16)
+	defer beat.Stop()
+	due := false // a beat
+	for {
+		s.gather(c, due)
+		if due = false; len(c.out) == 0 {
+			select {
+			case <-c.wake:
+			case <-beat.C:
+				due = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
+		if err := m.Write(ctx, c.out); err != nil {
+			return err
+		}
+		select {
+		case <-beat.C:
+			due = true
+		default:
+		}
+	}
+}
+
+// gather collects what there is to send.
+func (s *Server) gather(c *client, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.out = c.out[:0]
+	now := s.now()
+	for {
+		if !s.store.Deltas(now, c.next, wire.MaxEntries, &c.deltas) {
+			b := s.store.Begin(now)
+			c.next, c.pos, c.snap = b.Seq+1, 0, true
+			c.out = wire.AppendMap(c.out, &b)
+			break
+		}
+		if len(c.deltas.List) == 0 && !due {
+			break
+		}
+		c.out = wire.AppendDeltas(c.out, &c.deltas)
+		c.next += uint64(len(c.deltas.List))
+		if len(c.deltas.List) < wire.MaxEntries {
+			break
+		}
+	}
+	if c.snap {
+		c.pos = s.store.Chunk(now, c.pos, chunk, &c.entries)
+		c.snap = !c.entries.Last
+		c.out = wire.AppendChunk(c.out, &c.entries)
+	}
+	if len(c.replies) > 0 {
+		c.out = append(c.out, c.replies...)
+		c.replies = c.replies[:0]
+		poke(c.room)
+	}
+}
+
+// steps is what the store does at a tick of what can wait.
+const steps = 256
+
+// tick does what time brings.
+func (s *Server) tick() {
+	every := min(s.cfg.Lease/8, 100*time.Millisecond)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	var late []uint64
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-t.C:
+		case <-s.stopped.Done():
+			return
+		}
+		s.mu.Lock()
+		now := s.now()
+		s.store.Tick(now, steps)
+		if time.Since(last) > s.cfg.Lease/4 {
+			// This process had no time: nor had it any for what clients said.
+			s.store.Pardon(now)
+		}
+		late = s.store.Late(now, late[:0])
+		for _, id := range late {
+			s.clients[id].cut()
+		}
+		s.announce()
+		s.settle()
+		s.mu.Unlock()
+	}
+}

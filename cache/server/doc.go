@@ -1,0 +1,14 @@
+// Package server is the server of the cache: it keeps records in memory that clients
+// READ, tells them where, and carries out what changes them.
+//
+//	s, err := server.Listen(ctx, "10.77.0.2:7481", server.Config{Memory: 1 << 30})
+//	...
+//	err = s.Serve(ctx) // until ctx ends
+//	err = s.Close()
+//
+// The memory is registered for READs by others and for nothing else, in a protection
+// domain that holds no other memory. A client has two queue pairs: one in that domain for
+// its READs, which the server's program never sees, and one for messages.
+//
+// The server itself is a store for [github.com/goverbs/goverbs/cache/gateway].
+package server

@@ -1,0 +1,302 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config is what a server is made of. The zero value is fine for a try.
+type Config struct {
+	// Device is the name of the RDMA device; empty means that of the address to
+	// listen on.
+	Device string
+	// Memory is for records, in bytes; 0 means 64 MiB. The map needs more: about 50
+	// bytes for each record.
+	Memory int
+	// Page is how much of the memory a size class takes at a time, and the longest
+	// record; 0 means 2 MiB.
+	Page int
+	// Pages says whether the memory is to be in huge pages.
+	Pages verbs.PageSize
+	// MaxValue is the longest value in bytes; 0 means what fits into a page.
+	MaxValue int
+	// Lease is how long a client may leave unsaid that it is done with what was freed;
+	// then it is cut off. 0 means five seconds.
+	Lease time.Duration
+	// Log is how many changes are kept for clients that are slow: one that is further
+	// behind gets the whole map again. 0 means 65536.
+	Log int
+	// Connect says how connections behave.
+	Connect verbs.ConnectConfig
+	// Logger hears of clients that come to a bad end; nil means nobody does.
+	Logger *slog.Logger
+}
+
+// ErrClosed is what a server answers that was closed.
+var ErrClosed = verbs.ErrClosed
+
+// Server is a cache's server. It is safe for several goroutines.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	begun    time.Time
+	epoch    uint32
+
+	dev     *verbs.Device
+	records *verbs.PD // of the arena and the queue pairs that READ it
+	calls   *verbs.PD // of messages
+	arena   []*verbs.MR
+	offer   []verbs.Region
+
+	mu      sync.Mutex // of what follows
+	closed  bool
+	store   *store.Store
+	clients map[uint64]*client
+	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
+	last    uint64                      // client
+	settled chan struct{}               // closed when quarantine has moved on
+
+	stop    context.CancelFunc
+	stopped context.Context
+	running sync.WaitGroup
+}
+
+// Listen makes a server that listens for clients on an address, "host:port".
+func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
+	if cfg.Memory == 0 {
+		cfg.Memory = 64 << 20
+	}
+	if cfg.Page == 0 {
+		cfg.Page = 2 << 20
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 5 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Lease < 10*time.Millisecond {
+		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
+	}
+	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}, settled: make(chan struct{})}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	if err := s.open(ctx, address); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.running.Go(s.tick)
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context, address string) error {
+	var lc net.ListenConfig
+	var err error
+	if s.listener, err = lc.Listen(ctx, "tcp", address); err != nil {
+		return err
+	}
+	name := s.cfg.Device
+	if name == "" {
+		addr := s.listener.Addr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		if addr.IsUnspecified() {
+			return fmt.Errorf("cache: listen on %s: an address of all devices: say which device", address)
+		}
+		at, err := verbs.LookupAddr(ctx, addr)
+		if err != nil {
+			return err
+		}
+		name = at.Device
+	}
+	if s.dev, err = verbs.Open(name, verbs.DeviceConfig{}); err != nil {
+		return err
+	}
+	if s.records, err = s.dev.AllocPD(); err != nil {
+		return err
+	}
+	if s.calls, err = s.dev.AllocPD(); err != nil {
+		return err
+	}
+	return s.furnish()
+}
+
+// furnish registers the memory and makes the store.
+func (s *Server) furnish() error {
+	a, err := arena.New(s.cfg.Page)
+	if err != nil {
+		return err
+	}
+	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
+	for left := s.cfg.Memory / s.cfg.Page * s.cfg.Page; left > 0; left -= min(left, most) {
+		mr, err := s.records.AllocMR(min(left, most), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
+		if err != nil {
+			return err
+		}
+		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
+		if _, err := a.Add(mr.Bytes()); err != nil {
+			return err
+		}
+	}
+	if len(s.arena) == 0 || len(s.arena) > verbs.MaxRegions {
+		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
+	}
+	var secret [20]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	le := binary.LittleEndian
+	s.epoch = max(le.Uint32(secret[16:]), 1)
+	s.store, err = store.New(store.Config{
+		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
+		// Clients do not READ buckets yet: the table lies in memory of the program's.
+		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1<<16 - 1 }, FreeTable: func([]byte) {},
+		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
+		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
+	})
+	return err
+}
+
+// now is the store's time.
+func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Epoch is the number of this life of the server.
+func (s *Server) Epoch() uint32 { return s.epoch }
+
+// Serve admits clients until ctx ends, which is no error, or Close. It may be called
+// once.
+func (s *Server) Serve(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return fmt.Errorf("cache: serve: %w", ErrClosed)
+	}
+	s.running.Add(1)
+	s.mu.Unlock()
+	defer s.running.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopped, cancel)()
+	cfg := s.linkConfig()
+	err := verbs.ServeLinks(ctx, s.listener, cfg, s.serve, func(who net.Addr, err error) {
+		s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
+	})
+	if s.stopped.Err() != nil {
+		return fmt.Errorf("cache: serve: %w", ErrClosed)
+	}
+	return err
+}
+
+// Close cuts off all clients and frees everything. Closing twice is not an error.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	var errs []error
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	s.running.Wait()
+	// Registered memory goes, and the store with it.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store = nil
+	for _, mr := range s.arena {
+		errs = append(errs, mr.Close())
+	}
+	for _, pd := range []*verbs.PD{s.records, s.calls} {
+		if pd != nil {
+			errs = append(errs, pd.Close())
+		}
+	}
+	if s.dev != nil {
+		errs = append(errs, s.dev.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Do carries out a request of this process's, such as a gateway's. The reply's value is
+// a copy.
+func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	for {
+		s.mu.Lock()
+		if s.store == nil || s.closed {
+			s.mu.Unlock()
+			return wire.Reply{}, fmt.Errorf("cache: %w", ErrClosed)
+		}
+		a := s.store.Do(s.now(), q)
+		a.Value = append([]byte(nil), a.Value...)
+		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
+		settled := s.settled
+		s.announce()
+		s.mu.Unlock()
+		if !quarantine {
+			return a, nil
+		}
+		select { // clients are soon done with what was freed, or cut off
+		case <-settled:
+		case <-ctx.Done():
+			return wire.Reply{}, ctx.Err()
+		case <-s.stopped.Done():
+		}
+	}
+}
+
+// Stats are counters.
+type Stats struct {
+	Items      int    // records
+	Bytes      int    // of memory that they take
+	Memory     int    // bytes in all
+	Quarantine int    // bytes that clients may still READ
+	Table      int    // bytes of the map
+	Clients    int    // that are connected
+	Gets, Hits uint64 // by call
+	Sets       uint64
+	Reported   uint64 // READs that clients told of: a sample
+	Evicted    uint64
+	Expired    uint64
+	Flushes    uint64
+	NoMemory   uint64
+	Cut        uint64 // clients that were late
+	Epoch      uint32
+}
+
+// Stats are the counters; zero after Close.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return Stats{}
+	}
+	n := s.store.Stats()
+	return Stats{
+		Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients),
+		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch,
+	}
+}
+
+// StatLines are the lines of memcached's stats command that are the store's.
+func (s *Server) StatLines() [][2]string {
+	n := s.Stats()
+	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
+	return [][2]string{
+		line("uptime", uint64(time.Since(s.begun)/time.Second)), line("curr_items", uint64(n.Items)),
+		line("bytes", uint64(n.Bytes)), line("limit_maxbytes", uint64(n.Memory)), line("evictions", n.Evicted),
+		line("expired_unfetched", n.Expired), line("rdma_clients", uint64(n.Clients)), line("rdma_reads_reported", n.Reported),
+		line("rdma_quarantine_bytes", uint64(n.Quarantine)), line("rdma_epoch", uint64(n.Epoch)),
+	}
+}

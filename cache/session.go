@@ -1,0 +1,271 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	receives  = 64                   // frames of the server that may wait: 256 KiB
+	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
+	tellEvery = 5 * time.Millisecond // horizons, while there are changes
+)
+
+// session is a connection to one life of the server: its map, READs and calls. When it
+// ends it is over for good.
+type session struct {
+	c       *Client
+	begun   time.Time
+	link    *verbs.Link
+	reads   *verbs.Link
+	read    *verbs.Requester
+	regions []verbs.Region
+	conn    *link.Messages
+	live    context.Context // ends with the session
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	over    chan struct{}
+	ended   atomic.Bool
+
+	mu      sync.Mutex
+	m       *mirror.Mirror
+	why     error         // why it ended
+	first   chan struct{} // closed when the map begins
+	readers int           // that hold buffers
+	idle    chan struct{} // closed when there are none any more, after the end
+	free    [classes]*buffer
+	calls   map[uint64]*call
+	last    uint64        // call
+	out     []byte        // messages to send
+	room    chan struct{} // closed when they have been taken
+	tell    bool          // the server is to hear how far this client is
+	wake    chan struct{}
+}
+
+// connect makes a session, whose map has begun.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	s := &session{
+		c: c, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
+		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
+		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
+	}
+	s.live, s.stop = context.WithCancel(c.ctx)
+	err := s.dial(ctx)
+	if err == nil {
+		select {
+		case <-s.first:
+			c.count.sessions.Add(1)
+			return s, nil
+		case <-s.over:
+			err = s.cause()
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-c.ctx.Done():
+			err = ErrClosed
+		}
+	}
+	s.end(err)
+	return nil, errors.Join(err, s.close())
+}
+
+func (s *session) dial(ctx context.Context) error {
+	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
+		var data []byte
+		var err error
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
+		return verbs.Offer{Data: data}, err
+	}
+	var err error
+	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
+		return err
+	}
+	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect)
+	if err != nil {
+		return err
+	}
+	s.regions = s.link.Regions()
+	if s.read, err = s.reads.Requester(); err != nil {
+		return err
+	}
+	if s.conn, err = link.NewMessages(s.link, hello, 0); err != nil {
+		return err
+	}
+	s.running.Go(func() { s.end(s.receive()) })
+	s.running.Go(func() { s.end(s.send()) })
+	return nil
+}
+
+// clock is the local time in ms.
+func (s *session) clock() int64 { return int64(time.Since(s.begun) / time.Millisecond) }
+
+// end has everything end: the first cause counts.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended.Swap(true) {
+		return
+	}
+	if s.why = cause; s.c.ctx.Err() != nil {
+		s.why = ErrClosed
+	}
+	s.stop()
+	for id, c := range s.calls {
+		delete(s.calls, id)
+		c.done <- errEnded
+	}
+	if s.readers == 0 {
+		close(s.idle)
+	}
+	close(s.over)
+}
+
+func (s *session) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// close frees everything. READs under way end first, then who looks at their memory.
+func (s *session) close() error {
+	if s.link == nil { // what was made for it has been closed
+		return nil
+	}
+	err := s.reads.Close()
+	<-s.idle
+	err = errors.Join(err, s.link.Close())
+	s.running.Wait()
+	return err
+}
+
+// enter and leave are around everything that looks at registered memory. The mutex is
+// held.
+func (s *session) enter() (mirror.Section, bool) {
+	if s.ended.Load() {
+		return mirror.Section{}, false
+	}
+	s.readers++
+	return s.m.Enter(), true
+}
+
+func (s *session) leave(sec mirror.Section) {
+	s.m.Leave(sec)
+	s.readers--
+	if s.readers == 0 && s.ended.Load() {
+		close(s.idle)
+	}
+}
+
+// receive takes what the server sends.
+func (s *session) receive() error {
+	var deltas wire.Deltas
+	var chunk wire.Chunk
+	told := time.Now()
+	for {
+		b, err := s.conn.Next(s.live)
+		if err != nil {
+			return err
+		}
+		h, err := wire.ReadHeader(b)
+		if err != nil {
+			return err
+		}
+		switch h.Kind {
+		case wire.KindMap:
+			err = s.begin(b)
+		case wire.KindChunk:
+			if err = chunk.Read(b); err == nil {
+				s.mu.Lock()
+				err = s.m.Chunk(&chunk)
+				s.mu.Unlock()
+			}
+		case wire.KindDeltas:
+			if err = deltas.Read(b); err == nil {
+				s.mu.Lock()
+				err = s.m.Deltas(&deltas)
+				if len(deltas.List) == 0 || time.Since(told) > tellEvery {
+					s.tell, told = true, time.Now()
+					s.poke()
+				}
+				s.mu.Unlock()
+			}
+		case wire.KindReply:
+			err = s.replied(b)
+		default:
+			err = wire.Malformed
+		}
+		if err != nil {
+			return fmt.Errorf("message of the server: %w", err)
+		}
+	}
+}
+
+// begin takes the beginning of a snapshot. The first one answers the connection: the
+// server's clock is at least what it says since that was asked for.
+func (s *session) begin(b []byte) error {
+	m, err := wire.ReadMap(b)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.m.Epoch() == 0
+	if !first && m.Epoch != s.m.Epoch() {
+		return wire.OtherEpoch
+	}
+	s.m.Begin(&m)
+	if first {
+		s.m.Answered(m.Clock, 0, s.clock())
+		close(s.first)
+	}
+	return nil
+}
+
+func (s *session) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send sends calls, and how far this client is.
+func (s *session) send() error {
+	var out []byte
+	var report wire.Report
+	for {
+		s.mu.Lock()
+		if out, s.out = s.out, out[:0]; len(out) > maxOut {
+			close(s.room)
+			s.room = make(chan struct{})
+		}
+		if s.tell {
+			s.tell = false
+			h := s.m.Horizon()
+			out = wire.AppendHorizon(out, &h)
+			if s.m.Report(&report); len(report.Accesses) > 0 {
+				out = wire.AppendReport(out, &report)
+			}
+		}
+		s.mu.Unlock()
+		if len(out) > 0 {
+			if err := s.conn.Write(s.live, out); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-s.live.Done():
+			return s.live.Err()
+		}
+	}
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+// stamped is a value that says which one it is in all its words: key and version, and is
+// as long as they say.
+func stamped(dst []byte, key, version uint64) []byte {
+	for range 4 + version*13%200 {
+		dst = binary.LittleEndian.AppendUint64(dst, key<<48|version)
+	}
+	return dst
+}
+
+// versionOf is the version of a value, if it is whole.
+func versionOf(key uint64, b []byte, scratch []byte) (uint64, bool) {
+	if len(b) < 8 {
+		return 0, false
+	}
+	v := binary.LittleEndian.Uint64(b) &^ (0xffff << 48)
+	return v, v < 1<<40 && string(stamped(scratch[:0], key, v)) == string(b)
+}
+
+// tortured is a key: its only writer says what nobody may see any more.
+type tortured struct {
+	floor   atomic.Uint64 // versions below it are over: a change after them was acknowledged
+	version uint64        // of the writer alone
+}
+
+const torturedKeys = 40
+
+// Writers, readers and an evicting server at once, on a wire that loses packets: no value
+// is torn, and none is older than what was acknowledged before its READ began.
+// GOVERBS_CACHE_SECONDS is how long it takes (the long version: a minute).
+func TestWritersReadersEvictors(t *testing.T) {
+	length := 2 * time.Second
+	if !testing.Short() {
+		length = time.Minute
+	}
+	if v := os.Getenv("GOVERBS_CACHE_SECONDS"); v != "" {
+		n, err := strconv.Atoi(v)
+		require.NoError(t, err)
+		length = time.Duration(n) * time.Second
+	}
+	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
+	if lab.In() {
+		lab.ImpairWire(t, lab.Impairment{Duplicate: 0.02, Burst: lab.Burst{Begin: 0.002, End: 0.5}})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length+stuck)
+	defer cancel()
+	seed := testseed.New(t)
+	keys := make([]tortured, torturedKeys)
+	var reads, missed, changes atomic.Uint64
+	end := time.Now().Add(length)
+	// Slow machines take longer until there is something to see.
+	running := func() bool {
+		return ctx.Err() == nil && (time.Now().Before(end) || reads.Load() < 200 || changes.Load() < 50 || s.Stats().Evicted < 100)
+	}
+	var wg sync.WaitGroup
+	bad := func(format string, args ...any) { t.Errorf(format, args...); cancel() }
+	var all []*cache.Client
+	for i := range 3 {
+		c := dial(t, s.Addr().String(), cache.Config{})
+		all = append(all, c)
+		for j := range 2 {
+			rng := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
+			wg.Go(func() { // reads
+				dst, scratch := make([]byte, 4096), []byte(nil)
+				for running() {
+					k := uint64(rng.IntN(torturedKeys))
+					floor := keys[k].floor.Load()
+					it, err := c.GetInto(ctx, key(int(k)), dst)
+					if errors.Is(err, cache.ErrNotFound) {
+						missed.Add(1)
+						continue
+					} else if err != nil {
+						bad("get: %v", err)
+						return
+					}
+					v, whole := versionOf(k, it.Value, scratch)
+					if !whole || v < floor {
+						bad("key %d: whole: %v, version %d, %d was acknowledged before: %.100x", k, whole, v, floor, it.Value)
+					}
+					reads.Add(1)
+				}
+			})
+		}
+		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
+		wg.Go(func() { // writes its own keys
+			for running() {
+				k := uint64(rng.IntN(torturedKeys/3)*3 + i)
+				w := &keys[k]
+				w.version++
+				var err error
+				if rng.IntN(5) == 0 {
+					if err = c.Delete(ctx, key(int(k))); errors.Is(err, cache.ErrNotFound) {
+						err = nil
+					}
+				} else {
+					err = c.Set(ctx, key(int(k)), cache.Item{Value: stamped(nil, k, w.version)}, 0)
+				}
+				if errors.Is(err, cache.ErrNoMemory) {
+					continue
+				} else if err != nil {
+					bad("change: %v", err)
+					return
+				}
+				w.floor.Store(w.version)
+				changes.Add(1)
+			}
+		})
+	}
+	wg.Go(func() { // fills the memory from the server's own process
+		rng := rand.New(rand.NewPCG(seed, 1000))
+		for running() {
+			for range 5 {
+				q := wire.Request{Op: wire.OpSet, Key: strconv.AppendInt(nil, rng.Int64N(1000), 10), Value: make([]byte, rng.IntN(1<<rng.IntN(15)))}
+				if _, err := s.Do(ctx, &q); err != nil {
+					bad("load: %v", err)
+					return
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	wg.Wait()
+	var hits, refused, sessions uint64
+	for _, c := range all {
+		st := c.Stats()
+		hits, refused, sessions = hits+st.Hits, refused+st.Refused, sessions+st.Sessions
+	}
+	st := s.Stats()
+	t.Logf("%d values read, %d by READs alone, %d READs refused, %d misses, %d changes, %d evictions, %d sessions, %d refused for memory, %d cut off",
+		reads.Load(), hits, refused, missed.Load(), changes.Load(), st.Evicted, sessions, st.NoMemory, st.Cut)
+	require.NoError(t, ctx.Err())
+	require.NotZero(t, hits)
+}

@@ -1,0 +1,264 @@
+package pacer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// readers are queue pairs that READ all the time, and one that READs 64 bytes every
+// 2 ms: with a pacer, or in one of the ways that programs do without.
+type readers struct {
+	queuePairs int
+	size       int // of a READ
+	depth      int // READs of a queue pair at a time; 0 means 1
+	window     int // bytes of all at a time, the probe's included; 0 means any number
+	pacer      *pacer.Config
+	rate       float64 // of the link, bits in a second; 0 means as it is
+	queue      int     // of the link, bytes
+	span       time.Duration
+}
+
+const (
+	probeSize  = 64
+	probeEvery = 2 * time.Millisecond
+	warm       = 200 * time.Millisecond
+)
+
+// poster is what a READ takes: a queue pair's batch, paced or not.
+type poster interface {
+	Read(id uint64, flags verbs.SendFlags, from verbs.Remote, sges ...verbs.SGE)
+	Post() (int, error)
+}
+
+// run is a pass under way.
+type run struct {
+	readers
+	batches []poster // the last one is the probe's
+	wait    func(ctx context.Context, wcs []verbs.WC) (int, error)
+	local   *verbs.MR
+	remote  verbs.Region
+	closers []io.Closer
+
+	out    int   // bytes
+	waits  []int // for the window
+	bytes  []int64
+	failed []bool
+	probe  time.Time // when it began; zero if none is under way
+	took   []int64   // ns
+}
+
+func (r readers) pass(ctx context.Context) (v []float64, err error) {
+	v = make([]float64, perValues)
+	unlimit, err := limit(r.rate, r.queue)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, unlimit()) }()
+	s := &run{readers: r}
+	defer func() {
+		for _, c := range slices.Backward(s.closers) {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if err := s.open(); err != nil {
+		return v, err
+	}
+	if err := s.until(ctx, warm); err != nil {
+		return v, err
+	}
+	clear(s.bytes)
+	s.took = s.took[:0]
+	start := time.Now()
+	if err := s.until(ctx, r.span); err != nil {
+		return v, err
+	}
+	seconds := time.Since(start).Seconds()
+	var sum, squares float64
+	for i, n := range s.bytes {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+		if s.failed[i] {
+			v[qpErrors]++
+		}
+	}
+	if !s.probe.IsZero() {
+		s.took = append(s.took, int64(time.Since(s.probe)))
+	}
+	slices.Sort(s.took)
+	v[goodput] = sum / seconds / 1e6
+	if r.rate > 0 {
+		v[ofLink] = sum / seconds / (r.rate / 8)
+	}
+	if len(s.took) > 0 {
+		v[probeP99] = float64(s.took[len(s.took)*99/100]) / 1e6
+	}
+	if squares > 0 {
+		v[jain] = sum * sum / (squares * float64(len(s.bytes)))
+	}
+	return v, nil
+}
+
+func (s *run) open() error {
+	c, f, err := rig.NewHosts()
+	if err != nil {
+		return err
+	}
+	n := s.queuePairs
+	s.closers = append(s.closers, c.PD.Device(), f.PD.Device(), c.PD, f.PD, c.MR, f.MR)
+	if s.local, err = c.PD.AllocMR(1<<20, verbs.MRConfig{}); err != nil {
+		return err
+	}
+	far, err := f.PD.AllocMR(1<<20, verbs.MRConfig{Access: verbs.RemoteRead})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.local, far)
+	s.remote = far.Region()
+	cq, err := c.PD.Device().CreateCQ(verbs.CQConfig{Depth: 4096})
+	if err != nil {
+		return err
+	}
+	idle, err := f.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, cq, idle)
+	s.wait = cq.Wait
+	var p *pacer.Pacer
+	if s.pacer != nil {
+		cfg := *s.pacer
+		if p, err = pacer.New(cfg); err != nil {
+			return err
+		}
+		s.closers = append(s.closers, p)
+	}
+	for range n + 1 {
+		a, err := c.PD.CreateQP(verbs.QPConfig{SendCQ: cq, GID: c.GID, MaxSendWR: 64, MaxRecvWR: 1})
+		if err != nil {
+			return err
+		}
+		b, err := f.PD.CreateQP(verbs.QPConfig{SendCQ: idle, GID: f.GID, MaxSendWR: 1, MaxRecvWR: 1})
+		if err != nil {
+			return errors.Join(err, a.Close())
+		}
+		s.closers = append(s.closers, a, b)
+		if err := rig.Connect(a, b); err != nil {
+			return err
+		}
+		if p == nil {
+			batch, err := a.NewBatch(1)
+			if err != nil {
+				return err
+			}
+			s.batches = append(s.batches, batch)
+			continue
+		}
+		q, err := p.Wrap(a, cq, pacer.FlowConfig{})
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, q)
+		batch, err := q.NewBatch(1)
+		if err != nil {
+			return err
+		}
+		s.batches, s.wait = append(s.batches, batch), q.Wait
+	}
+	s.bytes, s.failed = make([]int64, n), make([]bool, n+1)
+	for range max(s.depth, 1) {
+		for i := range n {
+			if err := s.read(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *run) length(i int) int {
+	if i == s.queuePairs {
+		return probeSize
+	}
+	return s.size
+}
+
+// read posts a READ, or has it wait for the window.
+func (s *run) read(i int) error {
+	n := s.length(i)
+	if s.window > 0 && s.out > 0 && s.out+n > s.window || len(s.waits) > 0 {
+		s.waits = append(s.waits, i)
+		return nil
+	}
+	return s.post(i)
+}
+
+func (s *run) post(i int) error {
+	n := s.length(i)
+	s.out += n
+	s.batches[i].Read(uint64(i), verbs.Signaled, s.remote.At(0), s.local.SGE(0, n))
+	_, err := s.batches[i].Post()
+	return err
+}
+
+// until goes on for so long.
+func (s *run) until(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(d)
+	var wcs [32]verbs.WC
+	for next := time.Now(); ; {
+		now := time.Now()
+		if now.After(end) {
+			return nil
+		}
+		if s.probe.IsZero() && !now.Before(next) && !s.failed[s.queuePairs] {
+			s.probe = now
+			if err := s.read(s.queuePairs); err != nil {
+				return err
+			}
+		}
+		short, cancel := context.WithTimeout(ctx, probeEvery/2)
+		n, err := s.wait(short, wcs[:])
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		for k := range wcs[:n] {
+			if err := s.completed(&wcs[k], &next); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *run) completed(wc *verbs.WC, next *time.Time) error {
+	i := int(wc.ID())
+	s.out -= s.length(i)
+	for len(s.waits) > 0 && (s.out == 0 || s.out+s.length(s.waits[0]) <= s.window) {
+		first := s.waits[0]
+		s.waits = s.waits[1:]
+		if err := s.post(first); err != nil {
+			return err
+		}
+	}
+	switch {
+	case wc.Status() != verbs.WCSuccess:
+		s.failed[i] = true
+		return nil
+	case i == s.queuePairs:
+		s.took = append(s.took, int64(time.Since(s.probe)))
+		*next = s.probe.Add(probeEvery)
+		s.probe = time.Time{}
+		return nil
+	}
+	s.bytes[i] += int64(s.size)
+	return s.read(i)
+}

@@ -1,0 +1,175 @@
+// Package pacer is the suite of package pacer: bulk READs that flood a slow link in
+// front of their requester, beside a READ of 64 bytes now and then.
+package pacer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/pacer/sim"
+)
+
+var (
+	wall = []string{harness.Wall}
+	both = harness.Both
+)
+
+// The link in front of the requester: 40 Mbit/s, and a queue of 64 KiB that loses what
+// does not fit. It is an ifb device with a token bucket at the requester's ingress.
+const (
+	linkRate  = 40e6
+	linkQueue = 64 << 10
+)
+
+// Suite compares the pacer with nothing, with a depth limit of each queue pair, and
+// with a window of bytes that all requests wait for in turn.
+func Suite(harness.Env) []harness.Benchmark {
+	var list []harness.Benchmark
+	for _, n := range []int{8, 16, 32} {
+		list = append(list, incast(n))
+	}
+	for _, mbit := range []float64{20, 40, 80} {
+		list = append(list, tuned(mbit))
+	}
+	list = append(list, subReads()...)
+	return append(list, fairness(), idle(), admit(), simulated())
+}
+
+// Values of a pass of readers.
+const (
+	goodput  = iota // MB/s
+	ofLink          // as a part of it
+	probeP99        // ms
+	qpErrors        // queue pairs that failed
+	jain            // fairness
+	perValues
+)
+
+func incast(n int) harness.Benchmark {
+	side := func(name string, r readers) harness.Side {
+		r.queuePairs, r.rate, r.queue, r.span = n, linkRate, linkQueue, 2*time.Second
+		return harness.Side{Name: name, Run: r.pass}
+	}
+	paced := pacer.Config{Slice: 16 << 10, Threshold: 40 << 10}
+	const unpaced, depth, window = "unpaced", "a depth limit of each queue pair", "a window of bytes"
+	name := fmt.Sprintf("incast_%d", n)
+	return harness.Benchmark{Name: name, Judged: wall,
+		Sides: []harness.Side{
+			side("ours", readers{size: 64 << 10, depth: 4, pacer: &paced}),
+			side(unpaced, readers{size: 64 << 10, depth: 4}),
+			side(depth, readers{size: max(32<<10/n, 4<<10)}),
+			side(window, readers{size: 16 << 10, window: 48 << 10}),
+		},
+		Figures: []harness.Figure{
+			{Name: name + "_goodput_of_link", Unit: "ratio", Of: "ours", Value: ofLink, Target: measure.AtLeast(0.93)},
+			{Name: name + "_goodput_vs_unpaced", Unit: "MB/s", Of: "ours", Baseline: unpaced, Value: goodput, Target: measure.AtLeast(4.5)},
+			{Name: name + "_vs_depth_cap", Unit: "MB/s", Of: "ours", Baseline: depth, Value: goodput, Target: measure.AtLeast(1)},
+			{Name: name + "_vs_byte_window", Unit: "MB/s", Of: "ours", Baseline: window, Value: goodput, Target: measure.AtLeast(1)},
+			{Name: name + "_probe_p99_vs_unpaced", Unit: "ms", Of: "ours", Baseline: unpaced, Value: probeP99, Target: measure.AtMost(0.2)},
+			{Name: name + "_probe_p99_vs_depth_cap", Unit: "ms", Of: "ours", Baseline: depth, Value: probeP99, Target: measure.AtMost(1)},
+			{Name: name + "_probe_p99_vs_byte_window", Unit: "ms", Of: "ours", Baseline: window, Value: probeP99, Target: measure.AtMost(1)},
+			{Name: name + "_qp_errors", Unit: "QPs", Of: "ours", Value: qpErrors, Target: measure.AtMost(0)},
+		}}
+}
+
+// tuned begins without knowing the link.
+func tuned(mbit float64) harness.Benchmark {
+	r := readers{queuePairs: 8, size: 64 << 10, depth: 4, rate: mbit * 1e6, queue: linkQueue, span: 2 * time.Second, pacer: &pacer.Config{Tune: true}}
+	f := harness.Figure{Name: fmt.Sprintf("autotune_goodput_of_link_%.0f", mbit), Unit: "ratio", Target: measure.AtLeast(0.9)}
+	return harness.Plain(f, wall, func(ctx context.Context) ([]float64, error) {
+		v, err := r.pass(ctx)
+		return []float64{v[ofLink]}, err
+	})
+}
+
+// subReads are goodputs by the size of sub-READs and the threshold: small ones were
+// seen to collapse on Linux 6.12.
+func subReads() []harness.Benchmark {
+	var list []harness.Benchmark
+	for _, slice := range []int{4, 8, 16} {
+		for _, window := range []int64{16, 32, 48} {
+			r := readers{queuePairs: 8, size: 64 << 10, depth: 4, rate: linkRate, queue: linkQueue, span: 1500 * time.Millisecond,
+				pacer: &pacer.Config{Slice: slice << 10, Threshold: window<<10 + 2<<10}}
+			f := harness.Figure{Name: fmt.Sprintf("sub_read_%dKiB_window_%dKiB", slice, window), Unit: "ratio"}
+			list = append(list, harness.Plain(f, wall, func(ctx context.Context) ([]float64, error) {
+				v, err := r.pass(ctx)
+				return []float64{v[ofLink]}, err
+			}))
+		}
+	}
+	return list
+}
+
+func fairness() harness.Benchmark {
+	r := readers{queuePairs: 32, size: 16 << 10, depth: 4, rate: linkRate, queue: linkQueue, span: 3 * time.Second, pacer: &pacer.Config{Slice: 16 << 10, Threshold: 40 << 10}}
+	return harness.Plain(harness.Figure{Name: "fairness_jain", Unit: "index", Target: measure.AtLeast(0.98)}, wall, func(ctx context.Context) ([]float64, error) {
+		v, err := r.pass(ctx)
+		return []float64{v[jain]}, err
+	})
+}
+
+// idle is a pacer that holds nothing back, beside none.
+func idle() harness.Benchmark {
+	r := readers{queuePairs: 1, size: 16 << 10, depth: 4, span: 500 * time.Millisecond}
+	ours := r
+	ours.pacer = &pacer.Config{Slice: -1, Threshold: 1 << 30}
+	only := func(r readers) harness.Pass {
+		return func(ctx context.Context) ([]float64, error) {
+			v, err := r.pass(ctx)
+			return []float64{v[goodput]}, err
+		}
+	}
+	return harness.Compare(harness.Figure{Name: "idle_throughput", Unit: "MB/s", Target: measure.AtLeast(0.97)}, both, only(ours), harness.Side{Name: "the queue pair alone", Run: only(r)})
+}
+
+// admit is what it costs to acquire credit and give it back.
+func admit() harness.Benchmark {
+	return harness.Plain(harness.Figure{Name: "admit_ns", Unit: "ns"}, both, harness.One(func(ctx context.Context) (float64, error) {
+		p, err := pacer.New(pacer.Config{})
+		if err != nil {
+			return 0, err
+		}
+		defer p.Close()
+		us, err := rig.Timed(2000, func() error {
+			c, err := p.Acquire(ctx, 0, 4096)
+			c.Release()
+			return err
+		})
+		return 1000 * us, err
+	}))
+}
+
+// simulated is a thousand requesters and 64 servers, whatever the clock.
+func simulated() harness.Benchmark {
+	run := func(threshold int64) harness.Pass {
+		return func(context.Context) ([]float64, error) {
+			r, err := sim.Run(sim.Config{Threshold: threshold, Duration: 100 * time.Microsecond, Seed: 1})
+			return []float64{r.Goodput, float64(r.Probe99) / 1e3, float64(r.Queue99) / 1024, float64(r.Dropped)}, err
+		}
+	}
+	const unpaced = "unpaced"
+	b := harness.Benchmark{Name: "simulated", Judged: wall, Sides: []harness.Side{{Name: "ours", Run: run(48 << 10)}, {Name: unpaced, Run: run(0)}}}
+	for i, f := range []struct{ name, unit string }{{"goodput_of_links", "ratio"}, {"probe_p99", "us"}, {"switch_queue_p99", "KiB"}, {"dropped", "responses"}} {
+		b.Figures = append(b.Figures,
+			harness.Figure{Name: "simulated_" + f.name, Unit: f.unit, Of: "ours", Value: i},
+			harness.Figure{Name: "simulated_" + f.name + "_unpaced", Unit: f.unit, Of: unpaced, Value: i})
+	}
+	return b
+}
+
+// limit puts the link of a pass in place, on the requester's side.
+func limit(rate float64, queue int) (unlimit func() error, err error) {
+	if rate == 0 || lab.Topology() != "wire" {
+		return func() error { return nil }, nil
+	}
+	if err := lab.LimitIngressQueue("h0", int64(rate), queue); err != nil {
+		return nil, err
+	}
+	return func() error { return lab.UnlimitIngress("h0") }, nil
+}

@@ -1,0 +1,127 @@
+package srd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/srd"
+)
+
+// firstMessage compares the first message to a peer of one's deployment with the next
+// one. The way to the peer's port is known.
+func firstMessage() harness.Benchmark {
+	const peers = 12
+	cfg := srd.Config{Key: []byte("0123456789abcdef"), Paths: 2, Receives: 32}
+	side := func(first bool) harness.Pass {
+		return one(func(ctx context.Context) (v float64, err error) {
+			c, s, err := rig.Endpoints()
+			if err != nil {
+				return 0, err
+			}
+			a, err := open(c, cfg)
+			if err != nil {
+				return 0, err
+			}
+			var all []*srd.Endpoint
+			ctx, stop := context.WithCancel(ctx)
+			var work sync.WaitGroup
+			defer func() {
+				stop()
+				work.Wait()
+				for _, ep := range append(all, a) {
+					err = errors.Join(err, ep.Close())
+				}
+			}()
+			b := make([]byte, small)
+			var ns []int64
+			for i := range peers {
+				ep, err := open(s, cfg)
+				if err != nil {
+					return 0, err
+				}
+				all = append(all, ep)
+				work.Go(func() { drain(ctx, ep) })
+				for k := range 3 {
+					time.Sleep(2 * time.Millisecond)
+					start := time.Now()
+					if err := a.Send(ctx, ep.Addr(), b); err != nil {
+						return 0, err
+					}
+					if i > 1 && (first && k == 0 || !first && k == 2) {
+						ns = append(ns, int64(time.Since(start)))
+					}
+				}
+			}
+			return rig.MedianMicros(ns), nil
+		})
+	}
+	return harness.Compare(harness.Figure{Name: "first_message", Unit: "us", Target: measure.AtMost(1.5)}, instructions,
+		side(true), harness.Side{Name: "a later message", Run: side(false)})
+}
+
+// incast has many endpoints send to one whose link is the narrowest place.
+func incast() harness.Benchmark {
+	const (
+		senders = 32
+		link    = 20e6 // bits a second
+		size    = 4000
+		each    = 60
+	)
+	f := harness.Figure{Name: "incast_32", Unit: "of the link", Target: measure.AtLeast(0.9)}
+	return harness.Plain(f, wall, one(func(ctx context.Context) (v float64, err error) {
+		c, s, err := rig.Endpoints()
+		if err != nil {
+			return 0, err
+		}
+		b, err := open(s, srd.Config{})
+		if err != nil {
+			return 0, err
+		}
+		all := []*srd.Endpoint{b}
+		draining, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- drain(draining, b) }()
+		defer func() {
+			stop()
+			<-done
+			for _, ep := range all {
+				err = errors.Join(err, ep.Close())
+			}
+		}()
+		var streams []*streamer
+		for range senders {
+			ep, err := open(c, srd.Config{Paths: 2, Receives: 64})
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, ep)
+			st, err := newStreamer(ep, b.Addr(), size, 32)
+			if err != nil {
+				return 0, err
+			}
+			if err := st.send(ctx, 2); err != nil {
+				return 0, err
+			}
+			streams = append(streams, st)
+		}
+		if err := lab.LimitIngress(s.Netdev, link); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, lab.UnlimitIngress(s.Netdev)) }()
+		var work sync.WaitGroup
+		errs := make([]error, senders)
+		start := time.Now()
+		for i, st := range streams {
+			work.Go(func() { errs[i] = st.send(ctx, each) })
+		}
+		work.Wait()
+		bits := float64(senders*each*size*8) / time.Since(start).Seconds()
+		return bits / link, errors.Join(errs...)
+	}))
+}

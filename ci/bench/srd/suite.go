@@ -1,0 +1,49 @@
+// Package srd is the suite of package srd: reliable datagrams beside perftest's plain
+// ones, libfabric's reliable ones, and RC where packets are lost.
+package srd
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/measure"
+)
+
+var (
+	instructions = []string{harness.Instructions}
+	wall         = []string{harness.Wall}
+)
+
+// Suite is what one wire tells.
+func Suite(e harness.Env) []harness.Benchmark {
+	lat := harness.Figure{Name: "pingpong_64B", Unit: "us", Target: measure.AtMost(1.25)}
+	rxd := harness.Figure{Name: "pingpong_64B_vs_rxd", Unit: "us", Target: measure.AtMost(0.5)}
+	rate := harness.Figure{Name: "rate_1KiB", Unit: "MiB/s", Target: measure.AtLeast(0.8)}
+	shim := []string{}
+	if e.Clock == harness.Instructions && e.Shim != "" {
+		shim = append(shim, "LD_PRELOAD="+e.Shim) // who polls in vain gives the only CPU up, on both sides
+	}
+	calm := append([]string{rig.Calm, "GOMAXPROCS=1"}, shim...)
+	pingpong := rig.ByRoles("srd-echo", "srd-pingpong", calm...)
+	list := []harness.Benchmark{
+		harness.Compare(lat, instructions, pingpong,
+			harness.Side{Name: "ib_send_lat -c UD", Run: rig.Perftest("ib_send_lat", rig.LatTypical, []string{"-c", "UD", "-s", "64", "-n", "500"}, shim...)}),
+		harness.Compare(rxd, instructions, pingpong, harness.Side{Name: "fi_pingpong verbs;ofi_rxd", Run: fabric()}),
+		harness.Compare(rate, instructions, rig.ByRoles("srd-sink", "srd-rate", calm...),
+			harness.Side{Name: "ib_send_bw -c UD", Run: rig.Perftest("ib_send_bw", rig.BWAverage,
+				[]string{"-c", "UD", "-s", "1024", "-n", "1024", "-t", "128", "-r", "512", "-Q", "32", "-l", "32"}, shim...)}),
+	}
+	return append(append(list, losses()...), firstMessage(), incast(), allocations())
+}
+
+// Ecmp is what four links tell.
+func Ecmp(harness.Env) []harness.Benchmark { return ecmp() }
+
+// Roles are what passes run as processes of their own.
+var Roles = map[string]rig.Role{
+	"srd-echo": serve(echo), "srd-pingpong": client(pingPong),
+	"srd-sink": serve(drain), "srd-rate": client(streamRate),
+}
+
+func one(f func(context.Context) (float64, error)) harness.Pass { return harness.One(f) }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// config is the configuration file.
+type config struct {
+	Listen    string   `json:"listen"`
+	Device    string   `json:"device"`
+	Memory    size     `json:"memory"`
+	Page      size     `json:"page"`
+	HugePages huge     `json:"huge_pages"`
+	MaxValue  size     `json:"max_value"`
+	Lease     duration `json:"lease"`
+	Gateway   struct {
+		Listen      string   `json:"listen"`
+		Certificate string   `json:"certificate"`
+		Key         string   `json:"key"`
+		Users       string   `json:"users"`
+		Connections int      `json:"connections"`
+		Idle        duration `json:"idle"`
+	} `json:"gateway"`
+	Metrics string     `json:"metrics"`
+	Log     slog.Level `json:"log"`
+}
+
+// size is bytes, as a number or as in "64MiB".
+type size int
+
+var units = []struct {
+	name  string
+	bytes int
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+func (s *size) UnmarshalJSON(b []byte) error {
+	text, unit := strings.Trim(string(b), `"`), 1
+	for _, u := range units {
+		if t, ok := strings.CutSuffix(text, u.name); ok {
+			text, unit = t, u.bytes
+			break
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 0 || n > (1<<62)/unit {
+		return fmt.Errorf("%s is no number of bytes, such as 1048576 or \"64MiB\"", b)
+	}
+	*s = size(n * unit)
+	return nil
+}
+
+type duration time.Duration
+
+func (d *duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err == nil && v < 0 {
+		err = fmt.Errorf("%q is below 0", b)
+	}
+	*d = duration(v)
+	return err
+}
+
+type huge verbs.PageSize
+
+var hugeNames = map[string]verbs.PageSize{"no": verbs.PagesNormal, "if there are any": verbs.PagesTryHuge, "yes": verbs.PagesHuge}
+
+func (h *huge) UnmarshalText(b []byte) error {
+	v, ok := hugeNames[string(b)]
+	if !ok {
+		return fmt.Errorf("%q is none of no, yes, \"if there are any\"", b)
+	}
+	*h = huge(v)
+	return nil
+}
+
+// readConfig reads the configuration file. What it does not know is an error.
+func readConfig(path string) (config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return config{}, err
+	}
+	c, err := parseConfig(b)
+	if err != nil {
+		return config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(b []byte) (config, error) {
+	c := config{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return c, errors.New("something follows the end")
+	}
+	switch {
+	case c.Listen == "":
+		return c, errors.New(`"listen" is missing: the address for RDMA clients`)
+	case (c.Gateway.Certificate == "") != (c.Gateway.Key == ""):
+		return c, errors.New(`"certificate" and "key" of the gateway belong together`)
+	case c.Gateway.Listen == "" && (c.Gateway.Certificate != "" || c.Gateway.Users != ""):
+		return c, errors.New(`"listen" of the gateway is missing`)
+	}
+	return c, nil
+}
+
+func (c *config) server(log *slog.Logger) server.Config {
+	return server.Config{
+		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
+		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Logger: log,
+	}
+}
+
+// gateway is the gateway's configuration, with what is in its files.
+func (c *config) gateway() (gateway.Config, error) {
+	g := gateway.Config{MaxConn: c.Gateway.Connections, Idle: time.Duration(c.Gateway.Idle), MaxItem: int(c.MaxValue)}
+	if c.Gateway.Certificate != "" {
+		cert, err := tls.LoadX509KeyPair(c.Gateway.Certificate, c.Gateway.Key)
+		if err != nil {
+			return g, err
+		}
+		g.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	}
+	if c.Gateway.Users != "" {
+		b, err := os.ReadFile(c.Gateway.Users)
+		if err != nil {
+			return g, err
+		}
+		if g.Users, err = users(b); err != nil {
+			return g, fmt.Errorf("%s: %w", c.Gateway.Users, err)
+		}
+	}
+	return g, nil
+}
+
+// users are the lines "name:password" of a file. None at all would let everybody in.
+func users(b []byte) (map[string]string, error) {
+	all := map[string]string{}
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, password, ok := strings.Cut(line, ":")
+		if !ok || name == "" || password == "" {
+			return nil, fmt.Errorf("line %d is not name:password", n)
+		}
+		all[name] = password
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no users")
+	}
+	return all, lines.Err()
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const example = `{
+	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB", "page": 2097152,
+	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s",
+	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
+	"metrics": "127.0.0.1:9481", "log": "warn"
+}`
+
+func TestConfig(t *testing.T) {
+	c, err := parseConfig([]byte(example))
+	require.NoError(t, err)
+	require.Equal(t, size(1<<30), c.Memory)
+	require.Equal(t, slog.LevelWarn, c.Log)
+	s := c.server(nil)
+	require.Equal(t, 5*time.Second, s.Lease)
+	require.Equal(t, 2<<20, s.Page)
+	require.Equal(t, verbs.PagesTryHuge, s.Pages)
+	g, err := c.gateway()
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, g.Idle)
+	require.Equal(t, 1<<20, g.MaxItem)
+	require.Nil(t, g.TLS)
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for text, why := range map[string]string{
+		``:                                       "EOF",
+		`{}`:                                     "missing",
+		`{"listen": ":1"} more`:                  "",
+		`{"listen": ":1"} {}`:                    "follows",
+		`{"listen": ":1", "memmory": 5}`:         "memmory",
+		`{"listen": ":1", "memory": "5MB"}`:      "bytes",
+		`{"listen": ":1", "memory": -5}`:         "bytes",
+		`{"listen": ":1", "lease": "5"}`:         "",
+		`{"listen": ":1", "lease": "-5s"}`:       "below 0",
+		`{"listen": ":1", "huge_pages": "some"}`: "none of",
+		`{"listen": ":1", "log": "loud"}`:        "",
+		`{"listen": ":1", "gateway": {"listen": ":2", "key": "x"}}`: "belong together",
+		`{"listen": ":1", "gateway": {"users": "x"}}`:               "listen",
+	} {
+		_, err := parseConfig([]byte(text))
+		require.ErrorContains(t, err, why, text)
+	}
+	_, err := readConfig(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, start(t.Context(), "", false), "usage")
+}
+
+// A file of users that lets nobody in, or everybody, is a mistake.
+func TestUsers(t *testing.T) {
+	u, err := users([]byte("# people\nalice:secret\n\n bob:a:b \n"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"alice": "secret", "bob": "a:b"}, u)
+	for _, text := range []string{"", "# nobody", "alice", "alice:", ":x"} {
+		_, err := users([]byte(text))
+		require.Error(t, err, text)
+	}
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
+		return p
+	}
+	file := write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "a:b")+`"}}`)
+	require.NoError(t, start(t.Context(), file, true))
+	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "")+`"}}`)
+	require.ErrorContains(t, start(t.Context(), file, true), "no users")
+	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
+	require.ErrorIs(t, start(t.Context(), file, true), os.ErrNotExist)
+}

@@ -1,0 +1,40 @@
+// Command rdmacached is a cache's server: it serves records to RDMA clients (package
+// cache), and to programs that speak memcached's protocol over TCP.
+//
+//	rdmacached -config /etc/rdmacached.json
+//	rdmacached -config /etc/rdmacached.json -check   # is the file right?
+//
+// All of the configuration but listen may be left out:
+//
+//	{
+//		"listen": "10.77.0.2:7481",
+//		"device": "",
+//		"memory": "1GiB",
+//		"page": "2MiB",
+//		"huge_pages": "if there are any",
+//		"max_value": "1MiB",
+//		"lease": "5s",
+//		"gateway": {
+//			"listen": "10.77.0.2:11211",
+//			"certificate": "/etc/rdmacached/cert.pem",
+//			"key": "/etc/rdmacached/key.pem",
+//			"users": "/etc/rdmacached/users",
+//			"connections": 1024,
+//			"idle": "0s"
+//		},
+//		"metrics": "127.0.0.1:9481",
+//		"log": "info"
+//	}
+//
+// The device is that of the address to listen on. The file of users has a line
+// "name:password" for each; with it, clients of the gateway have to say one. With a
+// certificate the gateway speaks TLS 1.3 only. At "metrics" there are Prometheus's
+// /metrics, and /healthz. Logs go to standard error.
+//
+// SIGTERM and SIGINT end it in peace: the gateway takes no more connections and carries
+// out the commands that have arrived, for at most ten seconds; then RDMA clients are cut
+// off, which connect again when there is a server again. The records are gone then.
+//
+// RDMA clients are not authenticated, and what they say when they connect is not
+// encrypted: let "listen" be on a network where all are trusted.
+package main

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/server"
+)
+
+func main() {
+	path := flag.String("config", "", "the configuration `file`")
+	check := flag.Bool("check", false, "only look whether the configuration is right")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := start(ctx, *path, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "rdmacached:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, path string, check bool) error {
+	if path == "" || flag.NArg() > 0 {
+		return errors.New("usage: rdmacached -config file [-check]")
+	}
+	c, err := readConfig(path)
+	if err != nil {
+		return err
+	}
+	if check {
+		_, err := c.gateway()
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
+	return run(ctx, &c, log, nil)
+}
+
+// drain is how long clients of the gateway have for what they have begun.
+const drain = 10 * time.Second
+
+// daemon is what runs.
+type daemon struct {
+	cache   *server.Server
+	gateway *gateway.Server // or nil
+	door    net.Listener    // the gateway's
+	metrics net.Listener    // or nil
+}
+
+// run serves until ctx ends. started is told when all listens; it may be nil.
+func run(ctx context.Context, c *config, log *slog.Logger, started func(*daemon)) (err error) {
+	d := &daemon{}
+	defer func() {
+		if err != nil && d.door != nil {
+			_ = d.door.Close()
+		}
+	}()
+	if d.cache, err = server.Listen(ctx, c.Listen, c.server(log)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.cache.Close()) }()
+	if c.Gateway.Listen != "" {
+		g, err := c.gateway()
+		if err != nil {
+			return err
+		}
+		g.Store = d.cache
+		if d.gateway, err = gateway.New(g); err != nil {
+			return err
+		}
+		if d.door, err = net.Listen("tcp", c.Gateway.Listen); err != nil {
+			return err
+		}
+	}
+	if c.Metrics != "" {
+		if d.metrics, err = net.Listen("tcp", c.Metrics); err != nil {
+			return err
+		}
+	}
+	if started != nil {
+		started(d)
+	}
+	st := d.cache.Stats()
+	log.Info("serving", "address", d.cache.Addr().String(), "memory", st.Memory, "epoch", st.Epoch)
+	return d.serve(ctx, log)
+}
+
+func (d *daemon) serve(ctx context.Context, log *slog.Logger) error {
+	all, ctx := errgroup.WithContext(ctx)
+	// RDMA clients go last: the gateway's are let finish first.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	all.Go(func() error { return d.cache.Serve(serving) })
+	if d.gateway != nil {
+		all.Go(func() error {
+			if err := d.gateway.Serve(d.door); !errors.Is(err, gateway.ErrClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	var web http.Server
+	if d.metrics != nil {
+		web.Handler, web.ReadHeaderTimeout = d.web(), 10*time.Second
+		all.Go(func() error {
+			if err := web.Serve(d.metrics); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	all.Go(func() error {
+		<-ctx.Done()
+		log.Info("stopping")
+		drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		var err error
+		if d.gateway != nil {
+			err = d.gateway.Shutdown(drained)
+		}
+		stop()
+		if d.metrics != nil {
+			err = errors.Join(err, web.Close())
+		}
+		return err
+	})
+	return all.Wait()
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/goverbs/goverbs/srd"
+)
+
+// srdAnswer is what a running endpoint of package srd says of itself.
+type srdAnswer struct{ *srd.Report }
+
+func reliable(ctx context.Context, args []string) (answer, error) {
+	args, err := flags(args, 1, 1, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := srd.ReadReport(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return srdAnswer{r}, nil
+}
+
+func (a srdAnswer) text(w io.Writer) error {
+	s := &a.Stats
+	fmt.Fprintf(w, "endpoint %s of process %d: %d packets sent, %d of them again, %d received; %d messages delivered, %d refused; %d timers ended, %d paths retired, %d revived\n\n",
+		a.Addr, a.PID, s.Sent, s.Retransmitted, s.Received, s.Delivered, s.Refused, s.Timeouts, s.Retired, s.Revived)
+	var t table
+	t.row("PEER", "PATH", "STATE", "ROUND TRIP", "LEAST", "LOSS", "SENT", "UNDER WAY")
+	for _, p := range a.Peers {
+		state := "idle"
+		if !p.Established {
+			state = "no session"
+		}
+		if len(p.Paths) == 0 {
+			t.row(p.Addr, "-", state, "-", "-", "-", "-", p.UnderWay)
+		}
+		for i, x := range p.Paths {
+			state := "used"
+			switch {
+			case x.Retired:
+				state = "retired"
+			case x.Suspect:
+				state = "suspect"
+			case x.Sent == 0:
+				state = "unused"
+			}
+			t.row(p.Addr, i, state, x.RoundTrip.Round(time.Microsecond), x.Least.Round(time.Microsecond),
+				fmt.Sprintf("%.1f%%", math.Abs(100*x.Loss)), x.Sent, x.UnderWay)
+		}
+	}
+	return t.write(w)
+}

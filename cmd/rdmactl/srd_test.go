@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd"
+)
+
+// What an endpoint reports is shown, path by path.
+func TestSRD(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	defer l.Close()
+	report := srd.Report{Addr: "fe80::1/0x11", PID: 412, Peers: []srd.PeerReport{
+		{Addr: "fe80::2/0x12", PeerStats: srd.PeerStats{Established: true, Paths: []srd.PathStats{
+			{RoundTrip: 312 * time.Microsecond, Sent: 10, Loss: 0.015}, {Retired: true, Sent: 3}, {Suspect: true, Sent: 1}, {}}}},
+		{Addr: "fe80::3/0x13"},
+	}}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			json.NewEncoder(c).Encode(report)
+			c.Close()
+		}
+	}()
+	var out, errOut bytes.Buffer
+	require.Zero(t, run(context.Background(), []string{"srd", socket}, &out, &errOut), errOut.String())
+	for _, want := range []string{"process 412", "312µs", "1.5%", "retired", "suspect", "unused", "fe80::3/0x13", "no session"} {
+		require.Contains(t, out.String(), want)
+	}
+	require.Equal(t, 1, run(context.Background(), []string{"srd", socket + "x"}, &out, &errOut))
+	require.Equal(t, 2, run(context.Background(), []string{"srd"}, &out, &errOut))
+}

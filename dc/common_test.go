@@ -1,0 +1,185 @@
+//go:build linux && cgo
+
+package dc_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// What is common to both back ends, on the stand-in for hardware: the tests say when
+// requests end.
+
+// TestCancel takes back what waits, and nothing else.
+func TestCancel(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	post(t, i, p, 1, 2, 3, 2)
+	n, err := i.Cancel(p, 1)
+	require.NoError(t, err)
+	require.Zero(t, n, "the device has it")
+	n, err = i.Cancel(p, 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	for _, c := range ended(t, i) {
+		require.EqualValues(t, 2, c.ID)
+		require.ErrorIs(t, c.Err, dc.ErrCanceled)
+	}
+	complete(0, 0, verbs.WCSuccess)
+	require.EqualValues(t, 1, ended(t, i)[0].ID)
+	complete(0, 1, verbs.WCSuccess)
+	require.EqualValues(t, 3, ended(t, i)[0].ID)
+	require.Equal(t, dc.PeerStats{Posted: 4, Ended: 4, Failed: 2, Attaches: 1}, p.Stats())
+}
+
+// TestTimeout ends what waits for too long, not what the device has.
+func TestTimeout(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	for id := range uint64(3) {
+		r := writeOf(id)
+		if id < 2 {
+			r.Timeout = 5 * time.Millisecond
+		}
+		_, err := i.Post(p, r)
+		require.NoError(t, err)
+	}
+	var cs []dc.Completion
+	require.Eventually(t, func() bool { cs = append(cs, ended(t, i)...); return len(cs) > 0 }, 5*time.Second, time.Millisecond)
+	require.Len(t, cs, 1)
+	require.EqualValues(t, 1, cs[0].ID)
+	require.ErrorIs(t, cs[0].Err, dc.ErrTimeout)
+	complete(0, 0, verbs.WCSuccess)
+	require.NoError(t, ended(t, i)[0].Err)
+	complete(0, 1, verbs.WCSuccess)
+	require.EqualValues(t, 2, ended(t, i)[0].ID)
+}
+
+// TestRoomAgain is told once, when half of the queue is free.
+func TestRoomAgain(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 1, MaxPending: 4})
+	p := resolveDCT(t, i, 1, 0xa)
+	post(t, i, p, 0, 1, 2, 3, 4)
+	_, err := i.Post(p, writeOf(5))
+	require.ErrorIs(t, err, dc.ErrQueueFull)
+	for place := range uint64(5) {
+		require.Equal(t, place == 2, len(i.Events()) == 1, "%d", place)
+		if place == 2 {
+			require.Equal(t, dc.Event{Kind: dc.EventRoom, Peer: p}, <-i.Events())
+		}
+		complete(0, place, verbs.WCSuccess)
+		require.Len(t, ended(t, i), 1)
+	}
+	require.Empty(t, i.Events())
+}
+
+// TestDoAndPost: an answer goes to who waits for it, whoever polls.
+func TestDoAndPost(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	complete(0, 0, verbs.WCSuccess)
+	require.NoError(t, i.Do(context.Background(), p, writeOf(7)))
+	complete(0, 1, verbs.WCRemoteAccess)
+	require.ErrorIs(t, i.Do(context.Background(), p, writeOf(8)), verbs.WCRemoteAccess)
+	require.Empty(t, ended(t, i))
+}
+
+// TestDoTakesBack what still waits when its context ends.
+func TestDoTakesBack(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	post(t, i, p, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, i.Do(ctx, p, writeOf(2)), context.DeadlineExceeded)
+	require.EqualValues(t, 1, p.Stats().Posted-p.Stats().Ended)
+}
+
+// TestFlush: quiet requests, and those whose completion nobody has taken.
+func TestFlush(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	require.NoError(t, i.Flush(context.Background(), p), "nothing was posted")
+	quiet := writeOf(1)
+	quiet.Quiet = true
+	_, err := i.Post(p, quiet, quiet)
+	require.NoError(t, err)
+	complete(0, 0, verbs.WCSuccess)
+	complete(0, 1, verbs.WCSuccess)
+	require.NoError(t, i.Flush(context.Background(), p))
+	require.Empty(t, ended(t, i))
+	post(t, i, p, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, i.Flush(ctx, p), context.DeadlineExceeded)
+}
+
+// TestForeignPeers are refused by all calls.
+func TestForeignPeers(t *testing.T) {
+	pd := standinPD(t)
+	make := func() *dc.Initiator {
+		i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, GID: standinGID, Contexts: 1})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, i.Close()) })
+		return i
+	}
+	a, b := make(), make()
+	p := resolveDCT(t, a, 1, 0xa)
+	resolveDCT(t, b, 2, 0xb)
+	_, err := b.Post(p, writeOf(1))
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	require.ErrorIs(t, b.Do(context.Background(), p, writeOf(1)), verbs.ErrAttributes)
+	require.ErrorIs(t, b.Attach(context.Background(), p), verbs.ErrAttributes)
+	require.ErrorIs(t, b.Detach(p), verbs.ErrAttributes)
+	require.ErrorIs(t, b.Forget(p), verbs.ErrAttributes)
+	require.ErrorIs(t, b.Flush(context.Background(), p), verbs.ErrAttributes)
+	_, err = b.Cancel(p, 1)
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+}
+
+// TestCloseEndsWaits of all kinds.
+func TestCloseEndsWaits(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	var all sync.WaitGroup
+	wait := func(f func() error) {
+		all.Go(func() {
+			if err := f(); err == nil {
+				t.Error("a wait for nothing has ended well")
+			}
+		})
+	}
+	for range 3 {
+		wait(func() error { return i.Do(context.Background(), p, writeOf(1)) })
+		wait(func() error { _, err := i.Wait(context.Background(), make([]dc.Completion, 1)); return err })
+	}
+	require.Eventually(t, func() bool { return p.Stats().Posted == 3 }, 5*time.Second, time.Millisecond)
+	wait(func() error { return i.Flush(context.Background(), p) })
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, i.Close())
+	all.Wait()
+	require.ErrorIs(t, i.Do(context.Background(), p, writeOf(1)), dc.ErrClosed)
+}
+
+// TestDoDoesNotAllocate once everything has been used.
+func TestDoDoesNotAllocate(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	place := uint64(0)
+	turn := func() {
+		complete(0, place, verbs.WCSuccess)
+		place++
+		if err := i.Do(context.Background(), p, writeOf(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn()
+	require.Zero(t, testing.AllocsPerRun(200, turn))
+}

@@ -1,0 +1,226 @@
+package dc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// call is somebody in Do.
+type call struct {
+	waiter verbs.Waiter
+	err    error
+	over   bool
+	one    [1]Request // on its way to the queue or the device
+	next   *call      // that is not in use
+}
+
+// linger is how long Do waits for a request that the device has when the context
+// is over, before it takes the session down.
+const linger = time.Second
+
+// Do carries out one request and answers its error, in the order of posting with
+// others of the same target. Any number of goroutines may call it; each gets the
+// answer to its own request, and none of those comes to Poll. When it has
+// returned, the device touches the request's memory no more.
+//
+// A context that ends takes a request back that still waits for its target, or waits
+// for it again. One that the device has is waited for; if that takes more than a
+// second, the session is taken down. A request that succeeded is a success, whatever became of the
+// context.
+func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
+	i.mu.Lock()
+	c := i.calls
+	if c == nil {
+		c = &call{}
+	} else {
+		i.calls = c.next
+	}
+	c.over, c.err = false, nil
+	c.waiter.Reset()
+	c.one[0] = r
+	c.one[0].Quiet = false
+	_, looked, err := i.give(p, c.one[:], c, 0)
+	found := i.found
+	c.one[0] = Request{}
+	if err == nil {
+		i.doers = append(i.doers, &c.waiter)
+	}
+	i.unlock()
+	if looked {
+		found.Deliver()
+	}
+	if err != nil {
+		i.mu.Lock()
+		i.release(c)
+		i.mu.Unlock()
+		return err
+	}
+	err = i.await(ctx, p, c)
+	i.mu.Lock()
+	i.doers = remove(i.doers, &c.waiter)
+	i.release(c)
+	i.unlock()
+	return err
+}
+
+func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
+
+func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
+	caller, lingering, stop := ctx, false, context.CancelFunc(func() {})
+	defer func() { stop() }()
+	for {
+		err := i.d.Wait(ctx, &c.waiter)
+		i.mu.Lock()
+		switch {
+		case c.over:
+			err := c.err
+			i.unlock()
+			return err
+		case i.usable() != nil:
+			err := i.usable()
+			i.mu.Unlock()
+			<-i.halted // before that the device has the memory
+			return opError("wait for", p.addr.String(), err)
+		case caller.Err() != nil && i.takeBack(p, func(e *entry) bool { return e.call == c }, opError("do request of", p.addr.String(), caller.Err())) > 0:
+			// It is over now.
+		case err == nil: // there is something to do
+			c.waiter.Reset()
+		case !lingering:
+			lingering = true
+			more, cancel := context.WithTimeout(context.WithoutCancel(ctx), linger)
+			ctx, stop = more, cancel
+		default:
+			i.be.abort(p)
+			ctx = context.WithoutCancel(ctx)
+		}
+		i.unlock()
+	}
+}
+
+// takeBack ends those requests that wait for a target of which is says so.
+func (i *Initiator) takeBack(p *Peer, is func(*entry) bool, err error) (n int) {
+	if p.a == nil {
+		return 0
+	}
+	rest := p.a.queue[:0]
+	var out []entry
+	for k := range p.a.queue {
+		if e := &p.a.queue[k]; is(e) {
+			out = append(out, *e)
+		} else {
+			rest = append(rest, *e)
+		}
+	}
+	if len(out) == 0 {
+		return 0
+	}
+	clear(p.a.queue[len(rest):])
+	p.a.queue = rest
+	i.be.withdrawn(p, len(out))
+	i.outside++
+	for k := range out {
+		i.finish(&out[k], err)
+	}
+	i.outside--
+	i.roomAgain(p)
+	return len(out)
+}
+
+// Cancel takes back the requests of that ID which still wait for their target, and
+// answers how many. They end with [ErrCanceled]; those that the device has go on.
+func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
+	i.mu.Lock()
+	if err := i.mine(p); err != nil {
+		i.mu.Unlock()
+		return 0, opError("cancel request of", p.addr.String(), err)
+	}
+	n := i.takeBack(p, func(e *entry) bool { return e.ID == id && e.call == nil }, opError("do request of", p.addr.String(), ErrCanceled))
+	i.unlock()
+	return n, nil
+}
+
+// Flush waits until all requests of a target have ended that were posted before,
+// by whomever. It does not say how: completions do.
+func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
+	i.mu.Lock()
+	if err := i.mine(p); err != nil {
+		i.mu.Unlock()
+		return opError("flush", p.addr.String(), err)
+	}
+	a := p.a
+	if a == nil || a.posted == a.ended {
+		i.mu.Unlock()
+		return nil
+	}
+	f := &flush{mark: a.posted, left: a.posted - a.ended}
+	a.flushes = append(a.flushes, f)
+	i.doers = append(i.doers, &f.waiter)
+	i.unlock()
+	for {
+		err := i.d.Wait(ctx, &f.waiter)
+		i.mu.Lock()
+		over := f.left == 0
+		if err == nil && !over {
+			err = i.usable()
+			f.waiter.Reset()
+		}
+		if over || err != nil {
+			i.doers = remove(i.doers, &f.waiter)
+			for k, other := range a.flushes {
+				if other == f {
+					a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
+					break
+				}
+			}
+		}
+		i.unlock()
+		switch {
+		case over:
+			return nil
+		case err != nil:
+			return opError("flush", p.addr.String(), fmt.Errorf("requests are under way: %w", err))
+		}
+	}
+}
+
+// time lets requests of a peer that wait end in time.
+func (i *Initiator) time(p *Peer, at time.Duration) {
+	if !p.a.timed {
+		p.a.timed = true
+		i.timed = append(i.timed, p)
+	}
+	i.expiry.set(at, i.now())
+}
+
+// expire ends requests that have waited for too long.
+func (i *Initiator) expire() {
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	i.expiry.expired()
+	now, next := i.now(), never
+	rest := i.timed[:0]
+	for _, p := range i.timed {
+		i.takeBack(p, func(e *entry) bool { return e.deadline != 0 && e.deadline <= now }, opError("post to", p.addr.String(), fmt.Errorf("%w: it waited for its target", ErrTimeout)))
+		p.a.timed = false
+		for k := range p.a.queue {
+			if at := p.a.queue[k].deadline; at != 0 {
+				next, p.a.timed = min(next, at), true
+			}
+		}
+		if p.a.timed {
+			rest = append(rest, p)
+		}
+	}
+	clear(i.timed[len(rest):])
+	i.timed = rest
+	if next < never {
+		i.expiry.set(next, now)
+	}
+	i.unlock()
+}

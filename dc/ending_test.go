@@ -1,0 +1,154 @@
+//go:build linux && cgo
+
+package dc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// held is a back end whose device never ends a request: the tests say what becomes
+// of them. What is not defined here must not be called.
+type held struct {
+	backend
+	ring    ring
+	halting chan struct{} // halt and close end when it is closed
+	waited  int           // enqueued
+	aborted int
+}
+
+func (h *held) place(_ *Peer, n int) (*ring, uint32, int, error) {
+	return &h.ring, h.ring.tail, min(n, len(h.ring.entries)-h.ring.len()), nil
+}
+
+func (h *held) transmit(_ *Peer, n, _ int) (int, bool, error) {
+	h.ring.tail += uint32(n)
+	return n, false, nil
+}
+
+func (h *held) enqueue(_ *Peer, n int)      { h.waited += n }
+func (h *held) withdrawn(_ *Peer, n int)    { h.waited -= n }
+func (h *held) peerStats(*Peer, *PeerStats) {}
+func (h *held) busy() bool                  { return false }
+func (h *held) perform()                    {}
+func (h *held) abort(*Peer)                 { h.aborted++ }
+func (h *held) stop()                       {}
+func (h *held) halt()                       { <-h.halting }
+func (h *held) close() error                { <-h.halting; return nil }
+
+// giveBack gives the requests of a peer back, as after an answer that the target had
+// no receive.
+func (h *held) giveBack(i *Initiator, p *Peer) {
+	i.mu.Lock()
+	defer i.unlock()
+	i.outside++ // nobody has polled this
+	defer func() { i.outside-- }()
+	var es []entry
+	for ; h.ring.head != h.ring.tail; h.ring.head++ {
+		es = append(es, *h.ring.at(h.ring.head))
+	}
+	h.waited += len(es)
+	i.returned(p, es)
+}
+
+func newHeld(t *testing.T, cfg InitiatorConfig) (*Initiator, *held, *Peer) {
+	t.Helper()
+	t.Cleanup(standin.Record())
+	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{MaxCQE: 1 << 16})
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	cfg.PD = pd
+	cfg.defaults()
+	i := newInitiator(cfg)
+	h := &held{ring: newRing(4), halting: make(chan struct{})}
+	i.be = h
+	require.NoError(t, i.dispatch(4))
+	i.begin()
+	return i, h, &Peer{i: i}
+}
+
+// TestReturnedRequestsOverflowQueue: what comes back from the device, since the target
+// had no receive, may be more than may wait. The next request is refused.
+func TestReturnedRequestsOverflowQueue(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{MaxPending: 2})
+	close(h.halting)
+	n, err := i.Post(p, make([]Request, 6)...)
+	require.NoError(t, err)
+	require.Equal(t, 6, n)
+	h.giveBack(i, p)
+	h.ring = newRing(1)
+	h.ring.tail++ // no room
+	require.NotPanics(t, func() { n, err = i.Post(p, Request{}) })
+	require.ErrorIs(t, err, ErrQueueFull)
+	require.Zero(t, n)
+	require.NoError(t, i.Close())
+}
+
+// TestDoTakesBackWhatWasReturned: the context ends while the device has the request,
+// and then the target turns out to have no receive for it.
+func TestDoTakesBackWhatWasReturned(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- i.Do(ctx, p, Request{}) }()
+	require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, 5*time.Second, time.Millisecond)
+	cancel()
+	time.Sleep(20 * time.Millisecond) // it waits for the device now
+	begin := time.Now()
+	h.giveBack(i, p)
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(5 * time.Second):
+		t.Fatal("Do waits for a request that waits for its target")
+	}
+	require.Less(t, time.Since(begin), linger/2)
+	require.Zero(t, h.waited)
+	require.Zero(t, h.aborted)
+	require.NoError(t, i.Close())
+}
+
+// TestDoWaitsForDevice: whoever waits for a request has its memory back when Do has
+// returned, so not before the queue pairs are gone.
+func TestDoWaitsForDevice(t *testing.T) {
+	for name, end := range map[string]func(*Initiator) error{
+		"closed": (*Initiator).Close,
+		"lost": func(i *Initiator) error {
+			(&engine{i}).Lost(errors.New("no queue"))
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, h, p := newHeld(t, InitiatorConfig{})
+			done, ended := make(chan error, 1), make(chan error, 2)
+			go func() { done <- i.Do(context.Background(), p, Request{}) }()
+			require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, 5*time.Second, time.Millisecond)
+			for range 2 {
+				go func() { ended <- end(i) }()
+			}
+			select {
+			case err := <-done:
+				t.Fatalf("Do has returned, and the device has its request: %v", err)
+			case <-ended:
+				t.Fatal("the end is not waited for")
+			case <-time.After(50 * time.Millisecond):
+			}
+			close(h.halting)
+			require.Error(t, <-done)
+			for range 2 {
+				require.NoError(t, <-ended)
+			}
+			require.NoError(t, i.Close())
+		})
+	}
+}

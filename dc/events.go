@@ -1,0 +1,53 @@
+package dc
+
+import "fmt"
+
+// EventKind is what an [Event] tells.
+type EventKind uint8
+
+const (
+	// EventSessionLost: the session with the peer has broken off; Err says why, if
+	// that is known. Requests that were under way fail with [ErrSession].
+	EventSessionLost EventKind = iota
+	// EventUnreachable: the peer could not be connected to; requests that waited
+	// have failed with Err.
+	EventUnreachable
+	// EventRoom: half of the requests have gone that made Post answer
+	// [ErrQueueFull].
+	EventRoom
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case EventSessionLost:
+		return "session lost"
+	case EventUnreachable:
+		return "unreachable"
+	case EventRoom:
+		return "room again"
+	}
+	return fmt.Sprintf("event %d", k)
+}
+
+// Event is something that happened to a peer.
+type Event struct {
+	Kind EventKind
+	Peer *Peer
+	Err  error
+}
+
+// eventsKept is how many events wait to be taken.
+const eventsKept = 256
+
+// Events is where the initiator tells what happens to its peers. Events that
+// nobody takes are dropped when there are too many, and counted in
+// [Stats.DroppedEvents].
+func (i *Initiator) Events() <-chan Event { return i.events }
+
+func (i *Initiator) event(e Event) {
+	select {
+	case i.events <- e:
+	default:
+		i.dropped++
+	}
+}

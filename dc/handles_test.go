@@ -1,0 +1,70 @@
+//go:build linux && cgo
+
+package dc
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func newTestHandles(t *testing.T, limit int) *handles {
+	t.Helper()
+	t.Cleanup(standin.Record())
+	d := verbs.WrapDevice("standin", standin.Context(), verbs.DeviceAttr{})
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pd.Close()) })
+	s := &handles{}
+	s.init(&Control{pd: pd, gid: verbs.GIDEntry{Port: 1}, log: slog.New(slog.DiscardHandler)}, limit)
+	t.Cleanup(func() { require.NoError(t, s.close()) })
+	return s
+}
+
+func portAt(n int) way {
+	return way{gid: wire.GID{10: 0xff, 11: 0xff, 14: byte(n >> 8), 15: byte(n)}}
+}
+
+func (s *handles) use(t *testing.T, n int) *handle {
+	t.Helper()
+	h, err := s.find(portAt(n))
+	require.NoError(t, err)
+	s.put(h)
+	return h
+}
+
+// TestHandlesAreCapped: the one that was used longest ago goes, unless somebody is
+// using it, and those that go are closed when no send can name them any more.
+func TestHandlesAreCapped(t *testing.T) {
+	s := newTestHandles(t, 3)
+	held, err := s.find(portAt(0))
+	require.NoError(t, err)
+	for n := 1; n <= 2; n++ {
+		s.use(t, n)
+	}
+	require.Same(t, held, s.get(portAt(0)), "there is one for each port")
+	s.put(held)
+	first := s.use(t, 1) // again: 2 is the oldest now that nobody uses
+	s.use(t, 3)
+	require.Nil(t, s.get(portAt(2)))
+	require.Same(t, first, s.use(t, 1))
+	require.Len(t, s.at, 3)
+	require.Len(t, s.retired, 1, "a send may still name it")
+	for n := 4; n < 400; n++ {
+		s.use(t, n)
+		require.LessOrEqual(t, len(s.at), 3)
+		require.LessOrEqual(t, len(s.retired), controlSends)
+		require.NotNil(t, s.at[portAt(0)], "it is being used")
+	}
+	s.put(held)
+	for n := 400; n < 403; n++ {
+		s.use(t, n)
+	}
+	require.Nil(t, s.at[portAt(0)], "nobody uses it any more")
+}

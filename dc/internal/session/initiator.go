@@ -1,0 +1,353 @@
+package session
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// contextState is how far an initiator context is with its session.
+type contextState uint8
+
+const (
+	free       contextState = iota
+	connecting              // connect packet sent
+	joining                 // answered; the queue pair is being connected
+	attached
+	draining  // attached, but takes no more requests
+	aborting  // failed; waits until everything in it is flushed
+	resetting // the queue pair is being made ready for the next session
+	damaged   // that failed, and is tried again
+)
+
+// Context is the patent's DC initiator context: one queue pair, which serves one
+// target after another.
+type Context struct {
+	Index   int
+	Session Session
+
+	state contextState
+	// dirty: the queue pair is still connected to the last target, whose session is
+	// parked.
+	dirty bool
+	// resetting: it is being made ready while the connect packet is under way.
+	resetting bool
+	// stuck: its target has not answered for a while, so that it may be dead.
+	stuck    bool
+	recalled bool // the target asked for the responder context
+	broken   bool
+	notReady bool // a request found no receive at the target
+
+	peer        *Peer
+	yielded     *Peer         // has just had its turn
+	line        line          // of targets whose session is this context's
+	done        uint32        // requests completed
+	seen        uint32        // of those when that was looked at last
+	looked      time.Duration // when
+	answer      wire.Message  // that came before it was ready; kind 0: none
+	attempts    uint32        // sessions that it has asked for so far
+	psn         uint32        // behind all that the queue pair has sent
+	departures  departures
+	outstanding int
+	used        int           // requests posted since others wait
+	unanswered  int           // connect packets since the target was last heard of
+	failures    int           // to make the queue pair ready, in a row
+	since       time.Duration // attached
+	lastUse     uint64
+	timer       time.Duration // next retransmission, keep-alive, or try to repair
+	pause       time.Duration // until the next retransmission
+}
+
+// Peer is the target that the context serves, or nil.
+func (x *Context) Peer() *Peer { return x.peer }
+
+// Attached tells whether the context takes requests.
+func (x *Context) Attached() bool { return x.state == attached }
+
+// Live tells whether the context has a session.
+func (x *Context) Live() bool {
+	return x.state == attached || x.state == draining || x.state == aborting
+}
+
+// Outstanding is how many requests of it have not completed.
+func (x *Context) Outstanding() int { return x.outstanding }
+
+// disconnect is a Detach or Renew that was not yet answered.
+type disconnect struct {
+	m     wire.Message
+	to    wire.ControlAddress
+	timer time.Duration
+	pause time.Duration
+	tries int
+}
+
+// ActionKind is what the driver is asked for.
+type ActionKind uint8
+
+const (
+	ActSend   ActionKind = iota // Message to To
+	ActReset                    // make Context's queue pair ready again, then call ResetDone
+	ActJoin                     // connect Context's queue pair to Message's responder context, then call Joined
+	ActAbort                    // bring Context's queue pair to error: what is in it completes
+	ActReady                    // post what waits for the peer
+	ActFail                     // fail what waits for the peer
+	ActLookup                   // ask the peer's service where it is, then call Found
+	ActLost                     // the session of the peer was lost: for who wants to know
+)
+
+// Action is what the driver is asked for. ActAbort, ActReady, ActFail and ActLost
+// must be carried out before anything else is told to the machine.
+type Action struct {
+	Kind ActionKind
+	// Again: with ActJoin, the queue pair has to leave another target before; with
+	// ActReset, it could not be reset, and should be replaced.
+	Again   bool
+	Context *Context
+	Peer    *Peer
+	To      wire.ControlAddress
+	Message wire.Message
+	Err     error
+}
+
+// Limits of an initiator.
+type Limits struct {
+	Quota          int           // requests that a context posts while others wait
+	Hold           time.Duration // the same in time
+	MaxWait        time.Duration // after which who waits comes before larger backlogs
+	Retransmit     time.Duration // least pause before a control message is repeated
+	ConnectTimeout time.Duration
+	Keeping        Keeping
+}
+
+// Stats count what an initiator did.
+type Stats struct {
+	Attaches    uint64
+	Resumes     uint64
+	Renewals    uint64
+	Hits        uint64
+	Evictions   uint64
+	Busy        uint64
+	NotReady    uint64
+	Waits       uint64
+	Waited      time.Duration
+	GaveWay     uint64
+	Failures    uint64
+	Retransmits uint64
+	Lookups     uint64
+	Stale       uint64
+	Malformed   uint64
+	Live        int
+	Kept        int
+	Waiting     int
+}
+
+// Initiator decides which context serves which target.
+type Initiator struct {
+	Limits
+	ID       uint64
+	Contexts []Context
+	Actions  []Action
+	Stats    Stats
+	// Retime: Next has changed, actions or none.
+	Retime bool
+
+	peers       []*Peer
+	keys        []uint64 // access keys by the peer's number, those that were removed too
+	spare       []uint32 // numbers of peers that were removed
+	general     line     // of targets that any context can serve
+	rests       timers
+	disconnects []disconnect
+	random      func() uint32
+	uses        uint64 // counts posts, for the least recently used
+	kept        int
+	waiting     int
+	resets      int  // contexts in state resetting
+	lined       bool // somebody has begun to wait: dispatch looks
+	usable      int  // contexts that are not damaged
+
+	// Of connects that were answered at once (RFC 6298).
+	rtt, rttVar time.Duration
+}
+
+// NewInitiator makes a machine; id tells it from all others.
+func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
+	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts}
+	for i := range c.Contexts {
+		c.Contexts[i].Index = i
+		c.Contexts[i].psn = random() & 0xffffff
+	}
+	return c
+}
+
+func (c *Initiator) do(a Action) { c.Actions = append(c.Actions, a) }
+
+// send sends a message to the target whose number is in it.
+func (c *Initiator) send(to wire.ControlAddress, m wire.Message) {
+	m.Sender, m.Key = c.ID, c.keys[m.Peer]
+	c.do(Action{Kind: ActSend, To: to, Message: m})
+}
+
+// Counted are the statistics so far.
+func (c *Initiator) Counted() Stats {
+	s := c.Stats
+	for k := range c.Contexts {
+		if c.Contexts[k].Live() {
+			s.Live++
+		}
+	}
+	s.Kept, s.Waiting = c.kept, c.waiting
+	return s
+}
+
+// Admit tells whether a request may be posted at once; if so the caller posts it
+// and calls Posted. If not, the caller keeps it and calls Enqueue.
+func (c *Initiator) Admit(p *Peer) *Context {
+	if x := p.ctx; x != nil && x.state == attached && p.pending == 0 {
+		return x
+	}
+	return nil
+}
+
+// Posted counts n requests, of so many packets, that went to the queue pair of
+// the context.
+func (c *Initiator) Posted(x *Context, n, packets int) {
+	x.outstanding += n
+	x.Session.PSN = (x.Session.PSN + uint32(packets)) & 0xffffff
+	c.uses++
+	x.lastUse = c.uses
+	if x.recalled || c.wanted(x) {
+		x.used += n
+		if x.used >= c.Quota {
+			x.state = draining
+		}
+	}
+}
+
+// Allow is how many of n requests may be posted to a context that has place for
+// so many.
+func (c *Initiator) Allow(x *Context, n, place int) int {
+	if x.state != attached {
+		return 0
+	}
+	if n = min(n, place); x.recalled || c.wanted(x) {
+		n = min(n, c.Quota-x.used)
+	}
+	return n
+}
+
+// Room is [Initiator.Allow] for the requests that wait for the context's target.
+func (c *Initiator) Room(x *Context, place int) int {
+	if x.state != attached {
+		return 0
+	}
+	return c.Allow(x, int(x.peer.pending), place)
+}
+
+// Abort breaks off the session of a target, if there is one.
+func (c *Initiator) Abort(p *Peer) {
+	if x := p.ctx; x != nil && x.outstanding > 0 && (x.state == attached || x.state == draining) {
+		c.abort(x)
+	}
+}
+
+// Took counts requests that waited and are about to be posted.
+func (c *Initiator) Took(p *Peer, n int) { p.pending -= int32(n) }
+
+// Enqueue counts n requests that wait for their target; 0 asks for a session
+// without any.
+func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
+	p.pending += int32(n)
+	switch {
+	case p.ctx != nil:
+		if n == 0 && p.ctx.state == attached {
+			c.do(Action{Kind: ActReady, Peer: p, Context: p.ctx})
+			return
+		}
+		if n == 0 {
+			p.wanted = true
+		}
+		return
+	case c.usable == 0 && c.hopeless():
+		c.fail(p, ErrNoContexts, now)
+		return
+	}
+	p.wanted = p.wanted || n == 0
+	switch {
+	case p.rest == inLine:
+		p.line.changed(p)
+	case p.rest != nowhere:
+	case p.suspect, p.strange() && c.crowded():
+		c.probe(p, now)
+	default:
+		c.queue(p, now)
+		c.dispatch(now)
+	}
+}
+
+// Withdraw takes back n requests that wait, and the wish for a session if
+// attach says so.
+func (c *Initiator) Withdraw(p *Peer, n int, attach bool) {
+	p.pending -= int32(n)
+	if attach {
+		p.wanted = false
+	}
+	switch {
+	case p.rest == inLine && p.pending == 0 && !p.wanted:
+		c.unline(p)
+	case p.rest == inLine:
+		p.line.changed(p)
+	case p.rest != nowhere && p.pending == 0 && !p.wanted:
+		c.unrest(p)
+		p.firstTry = 0
+	}
+}
+
+// Completed counts n requests of the context that have completed; failed tells
+// that the queue pair is in error.
+func (c *Initiator) Completed(x *Context, n int, failed bool, now time.Duration) {
+	if c.Done(x, n, failed) {
+		c.Settle(x, now)
+	}
+}
+
+// Done is Completed for who does not know the time: if it answers true, Settle
+// must follow.
+func (c *Initiator) Done(x *Context, n int, failed bool) bool {
+	x.outstanding -= n
+	x.done += uint32(n)
+	if failed && x.state != aborting {
+		c.abort(x)
+	} else if !failed && x.peer != nil {
+		x.peer.notReady = 0
+	}
+	return x.outstanding == 0 && (x.state != attached || x.recalled || c.wanted(x))
+}
+
+// Settle does what had to wait for the last completion of a context.
+func (c *Initiator) Settle(x *Context, now time.Duration) {
+	c.settle(x, now)
+	c.dispatch(now)
+}
+
+// NotReady takes back n requests that were posted and certainly not carried out:
+// the first of them found no receive. The queue pair is in error.
+func (c *Initiator) NotReady(x *Context, n int, now time.Duration) {
+	x.peer.pending += int32(n)
+	if !x.notReady {
+		x.notReady = true
+		c.Stats.NotReady++
+	}
+	c.Completed(x, n, true, now)
+}
+
+// abort ends a session that failed.
+func (c *Initiator) abort(x *Context) {
+	x.broken = true
+	x.state = aborting
+	c.Stats.Failures++
+	x.peer.Stats.Failures++
+	c.do(Action{Kind: ActAbort, Context: x})
+	if !x.notReady {
+		c.do(Action{Kind: ActLost, Peer: x.peer})
+	}
+}

@@ -1,0 +1,127 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLine: against a list that is searched.
+func TestLine(t *testing.T) {
+	const maxWait = 50 * time.Millisecond
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		lines := [2]*line{{}, {}}
+		var waiting [2][]*Peer
+		var now time.Duration
+		entered := map[*Peer]int{} // its class as of when
+		seq := 0
+		for range 400 {
+			now += time.Duration(rng.Int64N(int64(4 * time.Millisecond)))
+			seq++
+			k := rng.IntN(2)
+			switch l := lines[k]; {
+			case rng.IntN(2) == 0:
+				p := &Peer{pending: rng.Int32N(40), since: now - time.Duration(rng.Int64N(int64(3*time.Millisecond)))}
+				l.add(p)
+				entered[p] = seq
+				waiting[k] = append(waiting[k], p)
+			case len(waiting[k]) > 0 && rng.IntN(2) == 0:
+				p := waiting[k][rng.IntN(len(waiting[k]))]
+				before := classOf(p.pending)
+				p.pending += rng.Int32N(5)
+				l.changed(p)
+				if classOf(p.pending) != before {
+					entered[p] = seq
+				}
+			default:
+				p := lines[0].next(lines[1], now, maxWait)
+				want := bestOf(slices.Concat(waiting[0], waiting[1]), now, maxWait, entered)
+				require.Equal(t, want == nil, p == nil)
+				if p == nil {
+					continue
+				}
+				late := now-want.since >= maxWait
+				require.Equal(t, late, now-p.since >= maxWait, "seed %d", seed)
+				if late {
+					require.Equal(t, want.since, p.since, "seed %d: the one who waited longest", seed)
+				} else {
+					require.Equal(t, classOf(want.pending), classOf(p.pending), "seed %d: the largest backlog", seed)
+				}
+				if other := slices.Index(waiting[0], p); other >= 0 {
+					if !late {
+						require.Same(t, firstOf(waiting[0], p, entered), p, "seed %d: first come in its class", seed)
+					}
+					lines[0].remove(p)
+					waiting[0] = slices.Delete(waiting[0], other, other+1)
+				} else {
+					lines[1].remove(p)
+					waiting[1] = slices.DeleteFunc(waiting[1], func(q *Peer) bool { return q == p })
+				}
+			}
+			for k := range lines {
+				require.Equal(t, len(waiting[k]), lines[k].n)
+				require.Equal(t, len(waiting[k]) == 0, lines[k].empty())
+			}
+		}
+	}
+}
+
+func bestOf(all []*Peer, now, maxWait time.Duration, entered map[*Peer]int) (best *Peer) {
+	for _, p := range all {
+		if best == nil {
+			best = p
+			continue
+		}
+		late, than := now-p.since >= maxWait, now-best.since >= maxWait
+		switch {
+		case late != than:
+			if late {
+				best = p
+			}
+		case late && p.since < best.since, !late && classOf(p.pending) > classOf(best.pending):
+			best = p
+		}
+	}
+	return best
+}
+
+// firstOf is who of a class came into it first.
+func firstOf(all []*Peer, like *Peer, entered map[*Peer]int) *Peer {
+	first := like
+	for _, p := range all {
+		if classOf(p.pending) == classOf(like.pending) && entered[p] < entered[first] {
+			first = p
+		}
+	}
+	return first
+}
+
+func TestTimers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	var h timers
+	set := map[*Peer]time.Duration{}
+	var peers []*Peer
+	for range 50 {
+		peers = append(peers, &Peer{})
+	}
+	for range 5000 {
+		p := peers[rng.IntN(len(peers))]
+		if rng.IntN(3) == 0 {
+			h.clear(p)
+			delete(set, p)
+		} else {
+			set[p] = time.Duration(rng.IntN(1000))
+			h.set(p, set[p])
+		}
+		next := Never
+		for _, at := range set {
+			next = min(next, at)
+		}
+		require.Equal(t, next, h.next())
+		require.Len(t, h, len(set))
+	}
+}

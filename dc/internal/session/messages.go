@@ -1,0 +1,217 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// Received takes a control message from a target.
+func (c *Initiator) Received(m *wire.Message, now time.Duration) {
+	if m.Sender != c.ID || int(m.Context) >= len(c.Contexts) || int(m.Peer) >= len(c.peers) {
+		c.Stats.Malformed++
+		return
+	}
+	x, p := &c.Contexts[m.Context], c.peers[m.Peer]
+	if p == nil {
+		c.removed(m, now)
+		return
+	}
+	if m.From.GID != p.at.GID || m.From.QPN != p.at.QPN {
+		c.Stats.Malformed++
+		return
+	}
+	defer c.dispatch(now)
+	p.met = true
+	current := x.peer == p && x.Session.Attempt == m.Attempt
+	switch m.Kind {
+	case wire.Attached:
+		c.attached(x, p, current, m, now)
+	case wire.Alive:
+		c.confirmed(x, p, current, m, now)
+	case wire.Busy:
+		c.busy(x, p, current, m, now)
+	case wire.Refused:
+		c.refused(x, p, current, m, now)
+	case wire.Detached:
+		c.parted(m)
+		if p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context) {
+			c.lose(p, now) // there is none
+		}
+	case wire.Recall:
+		c.recall(x, p, current, m, now)
+	default:
+		c.Stats.Malformed++
+	}
+}
+
+// parted: a Detach or Renew was answered.
+func (c *Initiator) parted(m *wire.Message) {
+	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool {
+		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && (d.m.Kind == wire.Renew || m.Kind == wire.Detached && d.m.Session == m.Session)
+	})
+}
+
+// removed takes a message from a target that is no longer known: at most a
+// session to be closed.
+func (c *Initiator) removed(m *wire.Message, now time.Duration) {
+	c.Stats.Stale++
+	switch m.Kind {
+	case wire.Attached:
+		c.parted(m)
+		c.decline(m, m.From, now)
+	case wire.Detached:
+		c.parted(m)
+	}
+}
+
+func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	switch {
+	case current && x.state == connecting:
+		x.state = joining
+		if x.pause == x.timer-x.Session.heard { // not sent again since
+			c.measure(now - x.Session.heard)
+		}
+		x.Session.assigned(m)
+		p.epoch, p.firstTry, p.suspect, p.probePause = m.Epoch, 0, false, 0
+		c.forget(p)
+		if x.resetting {
+			x.answer = *m
+		} else {
+			c.do(Action{Kind: ActJoin, Context: x, Peer: p, Message: *m})
+		}
+	case current && m.Session == x.Session.ID, p.kept.ID == m.Session:
+		c.parted(m) // a copy
+	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
+		// The answer to Renew, or to a connect that gave way.
+		c.parted(m)
+		if p.once && p.rest == probed {
+			c.measure(now - p.kept.heard)
+		}
+		p.kept.assigned(m)
+		p.epoch = m.Epoch
+		c.kept++
+		c.Stats.Renewals++
+		if p.rest == probed {
+			c.answered(p, now)
+		}
+	default:
+		// The answer to what nobody waits for any more.
+		c.Stats.Stale++
+		c.parted(m)
+		c.decline(m, p.at, now)
+	}
+}
+
+// decline closes a session that nobody wants any more.
+func (c *Initiator) decline(m *wire.Message, to wire.ControlAddress, now time.Duration) {
+	if !slices.ContainsFunc(c.disconnects, func(d disconnect) bool { return d.m.Session == m.Session && d.m.Peer == m.Peer }) {
+		c.part(to, wire.Message{Kind: wire.Detach, Epoch: m.Epoch, Session: m.Session, Context: m.Context, Attempt: m.Attempt, Peer: m.Peer}, now)
+	}
+}
+
+func (s *Session) assigned(m *wire.Message) {
+	s.ID, s.Lease, s.QPN, s.MTU = m.Session, m.Wait, m.QPN, m.MTU
+}
+
+// confirmed: the target has seen a keep-alive and sends back when that was sent.
+// The session may be parked meanwhile. Without a session it is the answer to a
+// probe.
+func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	if m.Session == 0 {
+		c.answered(p, now)
+		return
+	}
+	s := &p.kept
+	if current {
+		s = &x.Session
+	}
+	if s.ID != m.Session {
+		return
+	}
+	age := milliseconds(now) - m.Wait // of a clock that wraps
+	at := now - time.Duration(age)*time.Millisecond
+	if age > s.Lease || at <= s.heard {
+		return
+	}
+	s.heard = at
+	if current {
+		x.timer = s.nextKeepAlive()
+		c.Retime = true
+	}
+}
+
+func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	wait := time.Duration(m.Wait) * time.Millisecond
+	if !current || x.state != connecting {
+		if wait == 0 && p.rest == postponed && p.notReady == 0 { // its turn has come
+			c.rests.clear(p)
+			p.rest = nowhere
+			c.queue(p, now)
+		}
+		return
+	}
+	if wait == 0 {
+		return // a copy; the connect under way will be answered
+	}
+	c.Stats.Busy++
+	c.forget(p)
+	p.firstTry, p.suspect, p.probePause = 0, false, 0 // it is alive: wait for its turn
+	wanted, pending := p.wanted, p.pending
+	p.wanted, p.pending = false, 0 // not in line
+	if x.unanswered > 0 {
+		c.disconnect(p, &x.Session, wire.NoReason, now) // of a copy that may be served yet
+	}
+	dirty, s := x.release()
+	c.leave(x, now)
+	p.wanted, p.pending = wanted, pending
+	if wanted || pending > 0 {
+		// Not all at the same time.
+		c.postpone(p, now+wait/2+time.Duration(c.random()%1024)*wait/1024)
+	}
+	c.vacant(x, dirty, s, now)
+}
+
+func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	switch {
+	case m.Reason == wire.StaleSession && m.Session != 0 && m.Session == p.kept.ID:
+		c.lose(p, now)
+	case !current:
+		c.Stats.Stale++
+	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
+		c.abort(x)
+		c.settle(x, now)
+	case x.state != connecting:
+		c.Stats.Stale++
+	case m.Reason == wire.StaleTarget && m.Epoch != p.epoch && p.incarnation == 0:
+		// Another target has the address now: what is not posted goes there.
+		p.epoch = m.Epoch
+		c.forget(p)
+		c.begin(x, now)
+	default:
+		c.abandon(x, ErrRefused, now)
+	}
+}
+
+// recall: others wait for the responder context of a session.
+func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	switch {
+	case m.Session == 0:
+	case p.kept.ID == m.Session:
+		c.disconnect(p, &p.kept, wire.NoReason, now)
+		c.lose(p, now)
+	case current && m.Session == x.Session.ID && x.state == attached:
+		if !x.recalled {
+			x.recalled, x.since, c.Retime = true, now, true
+		}
+		if x.outstanding == 0 && p.pending == 0 || x.used >= c.Quota {
+			x.state = draining
+			c.settle(x, now)
+		}
+	case current, p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
+		// It is about to be known.
+	default:
+		c.decline(m, p.at, now) // what gave it was lost
+	}
+}

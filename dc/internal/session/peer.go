@@ -1,0 +1,166 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// rest is where a target is that wants a context and has none.
+type rest uint8
+
+const (
+	nowhere   rest = iota
+	inLine         // waits for a context
+	postponed      // comes again at a time: it was busy, or had no receive
+	probed         // did not answer, and is asked without a context whether it is there
+)
+
+// Peer is a target as an initiator's machine knows it.
+type Peer struct {
+	Number uint32
+	// Doubtful: the access key does not fit what the address says of it, so that a
+	// target that does not answer has probably been asked with the wrong one.
+	Doubtful bool
+	Owner    any // the driver's
+
+	wanted  bool // a session is asked for, whether there are requests or not
+	asking  bool // the service is asked where the target is
+	suspect bool // its last connect stayed without an answer
+	met     bool // it has answered something
+	once    bool // the connect that gave way was sent once
+	service bool // there is a service that can be asked
+	rest    rest
+	class   uint8 // of its backlog, in line
+	timed   int32 // 1 + its place among those with a timer
+
+	at          wire.ControlAddress // of its control queue, where that was last seen
+	incarnation uint64              // that the address asks for; 0: whichever
+	epoch       uint64              // of the target that was met last
+	ctx         *Context
+	kept        Session
+	pending     int32 // requests not yet posted
+
+	line       *line
+	older      *Peer // in line
+	newer      *Peer
+	ahead      *Peer // in its class
+	behind     *Peer
+	since      time.Duration // when it began to wait
+	timer      time.Duration
+	firstTry   time.Duration // of the connects and probes without an answer; 0: none
+	probePause time.Duration
+	notReady   time.Duration // pause after a request that found no receive
+
+	Stats PeerStats
+}
+
+// PeerStats count what was done for one target.
+type PeerStats struct {
+	Attaches uint64
+	Resumes  uint64
+	Failures uint64
+	Waits    uint64
+	Waited   time.Duration
+}
+
+// PeerAddress is what the machine must know of a target.
+type PeerAddress struct {
+	At          wire.ControlAddress
+	Incarnation uint64
+	Service     bool
+	Key         uint64
+}
+
+// strange tells whether nothing was ever heard of the target, which is then soon left
+// for others. With a key that is probably wrong that would only be longer in coming.
+func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
+
+// AddPeer makes a target known.
+func (c *Initiator) AddPeer(a PeerAddress) *Peer {
+	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Incarnation, epoch: a.Incarnation, service: a.Service}
+	c.peers[p.Number], c.keys[p.Number] = p, a.Key
+	return p
+}
+
+// Knows tells whether a peer is one of this initiator's, and not removed.
+func (c *Initiator) Knows(p *Peer) bool {
+	return p != nil && int(p.Number) < len(c.peers) && c.peers[p.Number] == p
+}
+
+// Pending is how many requests wait for the target.
+func (p *Peer) Pending() int { return int(p.pending) }
+
+// Context is the context that serves the target, or is about to.
+func (p *Peer) Context() *Context { return p.ctx }
+
+// Waiting tells whether the target waits for a context.
+func (p *Peer) Waiting() bool { return p.rest != nowhere }
+
+// Remove parts with a target that has no requests, or answers false.
+func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
+	if !c.dismiss(p, false, now) {
+		return false
+	}
+	c.peers[p.Number] = nil
+	c.spare = append(c.spare, p.Number)
+	return true
+}
+
+// Dismiss leaves a target, or answers false if there is something under way.
+func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool {
+	return c.dismiss(p, c.Keeping != CloseSessions, now)
+}
+
+func (c *Initiator) dismiss(p *Peer, renew bool, now time.Duration) bool {
+	if p.pending > 0 || p.wanted {
+		return false
+	}
+	defer c.dispatch(now)
+	if x := p.ctx; x != nil {
+		if x.state != attached || x.outstanding > 0 {
+			return false
+		}
+		if renew {
+			c.renew(x, now)
+		} else {
+			c.detach(x, now)
+		}
+		return true
+	}
+	if !renew {
+		c.giveBack(p, now)
+	}
+	return true
+}
+
+// giveBack closes the session that is kept for a target, or that it was asked for
+// and has not told yet.
+func (c *Initiator) giveBack(p *Peer, now time.Duration) {
+	if p.kept.Attempt != 0 {
+		c.disconnect(p, &p.kept, wire.NoReason, now)
+	}
+	c.forget(p)
+}
+
+// forget drops what is kept for a target without telling.
+func (c *Initiator) forget(p *Peer) {
+	if p.kept.ID != 0 {
+		c.kept--
+	}
+	p.kept = Session{}
+}
+
+// peerNumber is a number for a new target, and has a place for it: one that was
+// given up, unless its last owner still has to be disconnected.
+func (c *Initiator) peerNumber() uint32 {
+	for i, n := range c.spare {
+		if !slices.ContainsFunc(c.disconnects, func(d disconnect) bool { return d.m.Peer == n }) {
+			c.spare = slices.Delete(c.spare, i, i+1)
+			return n
+		}
+	}
+	c.peers, c.keys = append(c.peers, nil), append(c.keys, 0)
+	return uint32(len(c.peers) - 1)
+}

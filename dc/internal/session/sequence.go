@@ -1,0 +1,66 @@
+package session
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// The packets of a context's sessions are numbered upwards, those of a new
+// session behind all before it. A late acknowledgement of an earlier session
+// then has a number that the queue pair knows as acknowledged; Soft-RoCE would
+// take a higher one for the acknowledgement of everything under way. A session
+// that is taken up again goes back to its own numbers. That is safe unless late
+// packets of another session may come from the same host.
+
+// firstPSN is the number of a new session's first packet: behind all that the
+// queue pair has sent, and not easily guessed.
+func (c *Initiator) firstPSN(x *Context) uint32 {
+	x.psn = (x.psn + 1 + c.random()%128) & 0xffffff
+	return x.psn
+}
+
+// retire notes, when a context leaves its target, which numbers were used.
+func (x *Context) retire() {
+	if int32((x.Session.PSN-x.psn)<<8) > 0 {
+		x.psn = x.Session.PSN
+	}
+}
+
+// timeWait is how long a packet may be under way.
+const timeWait = time.Second
+
+// departures are the hosts that a context has lately left.
+type departures struct {
+	hosts map[wire.GID]departure
+	limit int // of entries, before those that are old are looked for
+}
+
+type departure struct {
+	from    *Peer
+	several bool // other targets of the host too
+	until   time.Duration
+}
+
+func (d *departures) add(p *Peer, now time.Duration) {
+	if d.hosts == nil {
+		d.hosts = make(map[wire.GID]departure)
+	}
+	if len(d.hosts) >= d.limit {
+		for host, e := range d.hosts {
+			if e.until <= now {
+				delete(d.hosts, host)
+			}
+		}
+		d.limit = max(16, 2*len(d.hosts))
+	}
+	last, known := d.hosts[p.at.GID]
+	several := known && now < last.until && (last.several || last.from != p)
+	d.hosts[p.at.GID] = departure{p, several, now + timeWait}
+}
+
+// recent tells whether late packets of another target on the same host may come.
+func (d *departures) recent(p *Peer, now time.Duration) bool {
+	e, known := d.hosts[p.at.GID]
+	return known && now < e.until && (e.several || e.from != p)
+}

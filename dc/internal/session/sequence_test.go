@@ -1,0 +1,120 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// TestOtherSenders: a message counts only if it comes from where the target is.
+func TestOtherSenders(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(1)
+	b.Enqueue(p, 1, 0)
+	for _, change := range []func(*wire.Message){
+		func(m *wire.Message) { m.From.QPN++ },
+		func(m *wire.Message) { m.From.GID[3]++ },
+		func(m *wire.Message) { m.Sender++ },
+		func(m *wire.Message) { m.Context++ },
+		func(m *wire.Message) { m.Peer++ },
+	} {
+		m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Session: 9, QPN: 5, MTU: 3, Wait: 1000, From: p.at}
+		change(&m)
+		b.Received(&m, 0)
+		require.Equal(t, connecting, p.ctx.state)
+	}
+	require.EqualValues(t, 5, b.Stats.Malformed)
+}
+
+// TestNumbersOnlyGrow: a new session's packets are behind all of its context
+// before, those of sessions that were taken up again too.
+func TestNumbersOnlyGrow(t *testing.T) {
+	b := newBench(t, 1, nil)
+	highest := uint32(0)
+	for n := range uint32(20) {
+		p := b.peer(1 + n)
+		b.Enqueue(p, 1, b.now)
+		x := &b.Contexts[0]
+		if x.resetting || x.state == resetting {
+			b.ResetDone(x, nil, b.now)
+		}
+		require.Same(t, p, x.peer)
+		first := x.Session.PSN
+		if n > 0 {
+			require.Positive(t, int32((first-highest)<<8), "session %d begins at %x after %x", n, first, highest)
+			require.Less(t, (first-highest)&0xffffff, uint32(200))
+		}
+		b.answer(p, uint64(100+n))
+		b.Joined(x, nil, b.now)
+		b.Took(p, 1)
+		b.Posted(x, 1, 1000)
+		b.Completed(x, 1, false, b.now)
+		highest = x.Session.PSN
+		b.taken()
+		b.now += 2 * timeWait
+	}
+}
+
+// TestLateNumbers: a session is not taken up while acknowledgements of another
+// target on the same host may be late, unless that is asked for; and is afterwards.
+func TestLateNumbers(t *testing.T) {
+	for _, free := range []bool{false, true} {
+		b := newBench(t, 1, func(l *Limits) {
+			if free {
+				l.Keeping = ParkFreely
+			}
+		})
+		at := func(qpn uint32) *Peer { return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}}) }
+		p, q := at(1), at(2)
+		x := b.attach(p, 3)
+		turn := func(to *Peer) []any {
+			b.Enqueue(to, 1, b.now)
+			return kindsOf(b.taken())
+		}
+		require.Equal(t, []any{wire.Connect, ActReset}, turn(q))
+		b.ResetDone(x, nil, b.now)
+		b.answer(q, 4)
+		b.Joined(x, nil, b.now)
+		b.Took(q, 1)
+		b.Posted(x, 1, 1)
+		b.Completed(x, 1, false, b.now)
+		b.taken()
+		if free {
+			require.Equal(t, []any{ActJoin}, turn(p))
+			continue
+		}
+		require.Equal(t, []any{wire.Connect, ActReset}, turn(p))
+		b.ResetDone(x, nil, b.now)
+		b.answer(p, 5)
+		b.Joined(x, nil, b.now)
+		b.Took(p, 1)
+		b.Posted(x, 1, 1)
+		b.Completed(x, 1, false, b.now)
+		b.taken()
+		require.Equal(t, []any{wire.Connect, ActReset}, turn(b.peer(7)))
+		b.ResetDone(x, nil, b.now)
+		b.answer(x.peer, 6)
+		b.Joined(x, nil, b.now)
+		b.Took(x.peer, 1)
+		b.Posted(x, 1, 1)
+		b.now += 2 * timeWait
+		b.Completed(x, 1, false, b.now)
+		b.taken()
+		require.Equal(t, []any{ActJoin}, turn(q))
+	}
+}
+
+// TestFailedSessionIsSuspect: its responder context must get another number.
+func TestFailedSessionIsSuspect(t *testing.T) {
+	b := newBench(t, 1, nil)
+	x := b.attach(b.peer(1), 3)
+	b.Posted(x, 2, 2)
+	b.Completed(x, 1, true, b.now)
+	require.Equal(t, []any{ActAbort, ActLost}, kindsOf(b.taken()))
+	b.Completed(x, 1, true, b.now)
+	as := b.taken()
+	require.Equal(t, []any{wire.Detach, ActReset}, kindsOf(as))
+	require.Equal(t, wire.Broken, as[0].Message.Reason)
+}

@@ -1,0 +1,358 @@
+package session
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// A target waits in one of two kinds of line: while a session is kept for it, in
+// that of the context that the session belongs to; otherwise in the general one,
+// for whichever context is first.
+
+// queue lets a target wait for a context, and serves it if there is one.
+func (c *Initiator) queue(p *Peer, now time.Duration) {
+	c.wait(p, now, now)
+	x := c.home(p, now)
+	if x == nil {
+		c.schedule(now)
+	} else if x.empty() {
+		c.serve(x, now)
+	}
+}
+
+// wait puts a target into its line.
+func (c *Initiator) wait(p *Peer, since, now time.Duration) {
+	p.since = since
+	c.lined = true
+	c.waiting++
+	p.Stats.Waits++
+	c.Stats.Waits++
+	l := &c.general
+	if x := c.home(p, now); x != nil {
+		l = &x.line
+	}
+	c.Retime = c.Retime || l.empty()
+	l.add(p)
+}
+
+// home is the context for which a target has to wait.
+func (c *Initiator) home(p *Peer, now time.Duration) *Context {
+	if p.kept.Attempt == 0 || p.kept.ID != 0 && now > p.kept.usable() {
+		return nil
+	}
+	if x := &c.Contexts[p.kept.Context]; !x.stuck && x.state != damaged {
+		return x
+	}
+	return nil
+}
+
+// unline takes a target out of its line.
+func (c *Initiator) unline(p *Peer) {
+	if p.line != nil {
+		p.line.remove(p)
+		c.waiting--
+	}
+}
+
+// unrest ends what a target waits for, whatever that is.
+func (c *Initiator) unrest(p *Peer) {
+	c.unline(p)
+	c.rests.clear(p)
+	p.rest = nowhere
+}
+
+// wanted tells whether somebody waits for the context.
+func (c *Initiator) wanted(x *Context) bool { return !x.line.empty() || !c.general.empty() }
+
+// empty tells whether nothing needs the context.
+func (x *Context) empty() bool {
+	return x.state == free || x.state == attached && x.outstanding == 0 && x.peer.pending == 0
+}
+
+// dispatch serves those who have begun to wait while something else was done,
+// perhaps for a context that is empty.
+func (c *Initiator) dispatch(now time.Duration) {
+	for c.lined {
+		c.lined = false
+		c.schedule(now)
+		for i := range c.Contexts {
+			if x := &c.Contexts[i]; !x.line.empty() && x.empty() {
+				c.serve(x, now)
+			}
+		}
+	}
+}
+
+// schedule gives empty contexts to targets in the general line. A context that is
+// being reset serves one of them then.
+func (c *Initiator) schedule(now time.Duration) {
+	for c.general.n > c.resets {
+		x := c.anyEmpty()
+		if x == nil {
+			return
+		}
+		c.serve(x, now)
+	}
+}
+
+// anyEmpty is an empty context, if there is one: one that is ready, or else the
+// least recently used.
+func (c *Initiator) anyEmpty() *Context {
+	var best *Context
+	for i := range c.Contexts {
+		x := &c.Contexts[i]
+		switch {
+		case !x.empty():
+		case x.state == free && !x.dirty:
+			return x
+		case best == nil, x.state == free && best.state != free, x.state == best.state && x.lastUse < best.lastUse:
+			best = x
+		}
+	}
+	return best
+}
+
+// serve gives an empty context to who comes first, and tells whether it did.
+func (c *Initiator) serve(x *Context, now time.Duration) bool {
+	if !c.wanted(x) {
+		return false
+	}
+	if x.state == attached {
+		c.Stats.Evictions++
+		c.vacate(x, now)
+		if x.state != free {
+			return false
+		}
+	}
+	p := c.first(x, now)
+	c.unline(p)
+	p.Stats.Waited += now - p.since
+	c.Stats.Waited += now - p.since
+	if p.kept.ID != 0 && int(p.kept.Context) == x.Index && now <= p.kept.usable() &&
+		(c.Keeping == ParkFreely || !x.departures.recent(p, now)) {
+		c.resume(x, p, now)
+	} else {
+		c.connect(x, p, now)
+	}
+	return true
+}
+
+// first is who is served first by a context. A target that has had its turn lets
+// one other go in front, whatever its backlog.
+func (c *Initiator) first(x *Context, now time.Duration) *Peer {
+	p, had := x.line.next(&c.general, now, c.MaxWait), x.yielded
+	x.yielded = nil
+	if l := p.line; p == had && x.line.n+c.general.n > 1 {
+		l.remove(p)
+		p = x.line.next(&c.general, now, c.MaxWait)
+		l.add(had)
+	}
+	return p
+}
+
+// settle does what had to wait for the last completion of a context.
+func (c *Initiator) settle(x *Context, now time.Duration) {
+	if x.outstanding > 0 {
+		return
+	}
+	switch {
+	case x.state == draining && !x.recalled && !c.wanted(x):
+		// Others found another context meanwhile.
+		x.state, x.used, x.since = attached, 0, now
+		x.peer.wanted = false // Attach, which has what it asked for
+		c.do(Action{Kind: ActReady, Peer: x.peer, Context: x})
+		return
+	case x.state == draining, x.state == aborting, x.state == attached && x.recalled && x.peer.pending == 0:
+		x.yielded = x.peer
+		c.vacate(x, now)
+	}
+	if x.empty() {
+		c.serve(x, now)
+	}
+}
+
+// vacate makes a context without outstanding requests leave its target.
+func (c *Initiator) vacate(x *Context, now time.Duration) {
+	switch {
+	case c.Keeping == CloseSessions, x.broken, x.recalled, now > x.Session.usable():
+		c.detach(x, now)
+	case c.Keeping == Renew:
+		c.renew(x, now)
+	default:
+		c.forget(x.peer)
+		x.peer.kept = x.Session
+		c.kept++
+		c.leave(x, now)
+		c.clear(x, free)
+		x.dirty = true
+	}
+}
+
+// clear makes a context forget its session. What belongs to its queue pair stays.
+func (c *Initiator) clear(x *Context, s contextState) {
+	x.Session, x.state, x.peer = Session{}, s, nil
+	x.dirty, x.resetting, x.stuck, x.recalled, x.broken, x.notReady = false, false, false, false, false, false
+	if x.answer.Kind != 0 {
+		x.answer = wire.Message{}
+	}
+	x.done, x.seen, x.outstanding, x.used, x.unanswered = 0, 0, 0, 0, 0
+	x.looked, x.since, x.timer, x.pause = 0, 0, 0, 0
+}
+
+// detach closes the session of a context without outstanding requests.
+func (c *Initiator) detach(x *Context, now time.Duration) {
+	why := wire.NoReason
+	if x.broken {
+		why = wire.Broken
+	}
+	c.disconnect(x.peer, &x.Session, why, now)
+	c.leave(x, now)
+	c.reset(x, now)
+}
+
+// renew closes the session of a context, and asks for another one for when the
+// context serves the target again.
+func (c *Initiator) renew(x *Context, now time.Duration) {
+	p, old := x.peer, x.Session.ID
+	x.retire()
+	x.attempts++
+	c.forget(p)
+	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
+	x.Session.PSN = x.psn
+	c.part(p.at, wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
+	c.leave(x, now)
+	c.reset(x, now)
+}
+
+// reset makes the queue pair of a context ready for the next session.
+func (c *Initiator) reset(x *Context, now time.Duration) {
+	c.clear(x, resetting)
+	c.resets++
+	x.looked = now
+	c.do(Action{Kind: ActReset, Context: x})
+}
+
+// disconnect tells a target that a session is over, until it answers.
+func (c *Initiator) disconnect(p *Peer, s *Session, why wire.Reason, now time.Duration) {
+	c.part(p.at, wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
+}
+
+func (c *Initiator) part(to wire.ControlAddress, m wire.Message, now time.Duration) {
+	c.send(to, m)
+	c.disconnects = append(c.disconnects, disconnect{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
+	c.Retime = true
+}
+
+// leave parts a context and its target.
+func (c *Initiator) leave(x *Context, now time.Duration) {
+	p := x.peer
+	p.ctx, x.peer = nil, nil
+	x.retire()
+	x.departures.add(p, now)
+	switch {
+	case p.pending == 0 && !p.wanted:
+	case x.notReady:
+		p.notReady = min(max(2*p.notReady, time.Millisecond), 128*time.Millisecond)
+		c.postpone(p, now+p.notReady)
+	default:
+		c.wait(p, now, now)
+	}
+}
+
+// postpone lets a target come again at a time.
+func (c *Initiator) postpone(p *Peer, at time.Duration) {
+	p.rest = postponed
+	c.rests.set(p, at)
+	c.Retime = true
+}
+
+// lose drops the session that is kept for a target; that then waits for whichever
+// context.
+func (c *Initiator) lose(p *Peer, now time.Duration) {
+	c.forget(p)
+	if p.rest == inLine && p.line != &c.general {
+		p.line.remove(p)
+		c.general.add(p)
+		c.lined = true
+	}
+}
+
+// ResetDone: the queue pair can be connected again, or not.
+func (c *Initiator) ResetDone(x *Context, err error, now time.Duration) {
+	defer c.dispatch(now)
+	if x.state == resetting {
+		c.resets--
+		c.lined = true // perhaps it serves another one than who counts on it
+	}
+	if err != nil {
+		c.damaged(x, now)
+		return
+	}
+	if x.state == damaged {
+		c.usable++
+	}
+	x.resetting, x.dirty, x.failures = false, false, 0
+	switch {
+	case x.state == resetting, x.state == damaged:
+		c.clear(x, free)
+		c.serve(x, now)
+	case x.answer.Kind != 0:
+		c.do(Action{Kind: ActJoin, Context: x, Peer: x.peer, Message: x.answer})
+		x.answer = wire.Message{}
+	}
+}
+
+// damaged puts aside a context whose queue pair could not be made ready, until it
+// is tried again.
+func (c *Initiator) damaged(x *Context, now time.Duration) {
+	if x.state != damaged {
+		c.usable--
+		// Sessions are with the queue pair, which is going to be another one.
+		for _, p := range c.peers {
+			if p != nil && p.kept.Attempt != 0 && int(p.kept.Context) == x.Index {
+				c.giveBack(p, now)
+			}
+		}
+	}
+	if p := x.peer; p != nil {
+		if x.state == joining || x.state == connecting {
+			c.disconnect(p, &x.Session, wire.Broken, now)
+			p.firstTry = 0 // it was not the target that failed
+		}
+		c.leave(x, now)
+	}
+	failures := x.failures + 1
+	c.clear(x, damaged)
+	x.failures = failures
+	x.timer = now + min(repairPause<<min(failures, 10), time.Minute)
+	c.Retime = true
+	for p := x.line.oldest; p != nil; p = x.line.oldest {
+		x.line.remove(p)
+		c.general.add(p)
+	}
+	c.lined = true
+	if c.usable == 0 && c.hopeless() {
+		for _, p := range c.peers {
+			if p != nil && p.rest != nowhere {
+				c.fail(p, ErrNoContexts, now)
+			}
+		}
+	}
+}
+
+const (
+	repairPause = 10 * time.Millisecond
+	// lastRepair is how often each context must have failed before requests do.
+	lastRepair = 3
+)
+
+// hopeless tells whether all contexts have failed again and again.
+func (c *Initiator) hopeless() bool {
+	for i := range c.Contexts {
+		if x := &c.Contexts[i]; x.state != damaged || x.failures < lastRepair {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,380 @@
+package session
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// TargetIO is what the target's machine has done for it.
+type TargetIO interface {
+	// Attach connects a responder context to the initiator context that m names,
+	// and answers its queue pair number. Release follows an error, too.
+	Attach(slot int, session uint64, m *wire.Message) (qpn uint32, err error)
+	// Release ends it. The driver calls Ready when the context can serve again,
+	// not before everything received under the session is accounted for, or when
+	// that failed. A context that is not clean must not meet packets of the old
+	// session again: it needs another queue pair number.
+	Release(slot int, session uint64, clean bool)
+	// Prepare makes what was released ready at once, if that is possible.
+	Prepare()
+	// Repair tries again to make a context ready for which Ready has told an
+	// error, with a queue pair that is new. Then comes Ready.
+	Repair(slot int)
+	Send(to wire.ControlAddress, m *wire.Message)
+}
+
+// TargetLimits of a target.
+type TargetLimits struct {
+	Lease  time.Duration // of a session whose initiator is silent
+	Retry  time.Duration // busy initiators come again after this
+	Recall time.Duration // after which a session ends that was asked for and not given back
+}
+
+// TargetStats count what a target did.
+type TargetStats struct {
+	Attaches  uint64
+	Renewals  uint64
+	Detaches  uint64
+	Expired   uint64
+	Reclaimed uint64
+	Busy      uint64
+	Refused   uint64
+	Recalls   uint64
+	Malformed uint64
+	Live      int
+}
+
+// responder is a session at the target: the patent's DC responder, with one
+// responder context.
+type responder struct {
+	id       uint64
+	sender   uint64
+	context  uint32
+	attempt  uint32
+	slot     int // responder context
+	expires  time.Duration
+	asked    time.Duration // when it was first recalled; 0: it was not
+	recalled time.Duration // next recall
+	answer   wire.Message  // sent again for each copy of the connect
+	to       wire.ControlAddress
+}
+
+type contextKey struct {
+	sender  uint64
+	context uint32
+}
+
+// waiter is an initiator context that was answered busy.
+type waiter struct {
+	contextKey
+	peer  uint32
+	to    wire.ControlAddress
+	until time.Duration
+}
+
+// slot is a responder context.
+type slot struct {
+	session  *responder
+	failures int           // to make it ready, in a row
+	repair   time.Duration // when that is tried again; 0: not
+}
+
+// Target gives out responder contexts.
+type Target struct {
+	TargetLimits
+	Epoch uint64
+	Stats TargetStats
+
+	key      uint64
+	io       TargetIO
+	slots    []slot
+	free     []int // the one that rested longest is first
+	sessions map[uint64]*responder
+	contexts map[contextKey]*responder
+	ended    endings
+	waiters  []waiter
+	nextID   func() uint64
+}
+
+// NewTarget makes a machine with so many responder contexts.
+func NewTarget(epoch, key uint64, slots int, l TargetLimits, io TargetIO, nextID func() uint64) *Target {
+	c := &Target{TargetLimits: l, Epoch: epoch, key: key, io: io, nextID: nextID, slots: make([]slot, slots),
+		sessions: make(map[uint64]*responder), contexts: make(map[contextKey]*responder)}
+	for i := range slots {
+		c.free = append(c.free, i)
+	}
+	return c
+}
+
+// Counted are the statistics so far.
+func (c *Target) Counted() TargetStats {
+	s := c.Stats
+	s.Live = len(c.sessions)
+	return s
+}
+
+// Owner is the initiator that has a session; ok is false if that is over.
+func (c *Target) Owner(session uint64) (sender uint64, ok bool) {
+	s := c.sessions[session]
+	if s == nil {
+		return 0, false
+	}
+	return s.sender, true
+}
+
+// answer begins a message that answers m.
+func (c *Target) answer(k wire.Kind, m *wire.Message) *wire.Message {
+	return &wire.Message{Kind: k, Epoch: c.Epoch, Sender: m.Sender, Context: m.Context, Attempt: m.Attempt, Peer: m.Peer, Session: m.Session}
+}
+
+func (c *Target) refuse(m *wire.Message, why wire.Reason) {
+	c.Stats.Refused++
+	r := c.answer(wire.Refused, m)
+	r.Reason = why
+	c.io.Send(m.From, r)
+}
+
+// permitted compares the access key in a time that does not depend on it.
+func (c *Target) permitted(m *wire.Message) bool {
+	var a, b [8]byte
+	binary.LittleEndian.PutUint64(a[:], m.Key)
+	binary.LittleEndian.PutUint64(b[:], c.key)
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// Received takes a control message from an initiator. Who does not have the
+// access key gets no answer.
+func (c *Target) Received(m *wire.Message, now time.Duration) {
+	if !c.permitted(m) {
+		c.Stats.Refused++
+		return
+	}
+	switch m.Kind {
+	case wire.Probe:
+		a := c.answer(wire.Alive, m)
+		a.Session = 0
+		c.io.Send(m.From, a)
+	case wire.Connect:
+		c.connect(m, now)
+	case wire.Renew:
+		c.renew(m, now)
+	case wire.KeepAlive:
+		s := c.find(m)
+		if s == nil {
+			c.refuse(m, wire.StaleSession)
+			return
+		}
+		s.expires = now + c.Lease
+		a := c.answer(wire.Alive, m)
+		a.Wait = m.Wait
+		c.io.Send(m.From, a)
+	case wire.Detach:
+		c.detach(m, now)
+		c.io.Send(m.From, c.answer(wire.Detached, m))
+	default:
+		c.Stats.Malformed++
+	}
+}
+
+// find is the session that m means, if it is of the same initiator context.
+func (c *Target) find(m *wire.Message) *responder {
+	s := c.sessions[m.Session]
+	if s == nil || m.Epoch != c.Epoch || s.sender != m.Sender || s.context != m.Context || s.attempt != m.Attempt {
+		return nil
+	}
+	return s
+}
+
+// detach ends a session. An initiator that has asked for one and not heard of it
+// names its attempt alone, and may be faster than what asked.
+func (c *Target) detach(m *wire.Message, now time.Duration) {
+	s := c.find(m)
+	if key := (contextKey{m.Sender, m.Context}); m.Session == 0 {
+		if s = c.contexts[key]; s == nil || s.attempt != m.Attempt {
+			if s != nil && int32(m.Attempt-s.attempt) > 0 {
+				// What asked was a renewal, and would have ended this one.
+				c.Stats.Detaches++
+				c.end(s, false, now)
+			}
+			c.ended.add(key, m.Attempt, false, now, c.Lease)
+			return
+		}
+	}
+	if s != nil {
+		c.Stats.Detaches++
+		c.end(s, m.Reason != wire.Broken, now)
+	}
+}
+
+// superseded handles what is there of the context that asks for a session, and
+// answers whether that settled the matter.
+func (c *Target) superseded(m *wire.Message, now time.Duration) bool {
+	key := contextKey{m.Sender, m.Context}
+	if s := c.contexts[key]; s != nil {
+		switch ahead := int32(m.Attempt - s.attempt); {
+		case ahead == 0:
+			c.io.Send(m.From, &s.answer)
+			return true
+		case ahead < 0:
+			return true // a late copy
+		}
+		// The initiator context has been reset meanwhile: it serves one session at
+		// a time. One that was kept left nothing under way.
+		c.Stats.Detaches++
+		c.end(s, s.id == m.Session, now)
+	}
+	switch {
+	case c.ended.refused(key, m.Attempt):
+		c.refuse(m, wire.BadSetup)
+		return true
+	case c.ended.late(key, m.Attempt):
+		return true
+	}
+	if s := c.sessions[m.Session]; s != nil && s.sender == m.Sender {
+		// Kept, and of another context of this initiator.
+		c.Stats.Detaches++
+		c.end(s, true, now)
+	}
+	return false
+}
+
+func (c *Target) connect(m *wire.Message, now time.Duration) {
+	if m.Epoch != 0 && m.Epoch != c.Epoch {
+		c.refuse(m, wire.StaleTarget)
+		return
+	}
+	if c.superseded(m, now) {
+		return
+	}
+	if len(c.free) == 0 {
+		c.io.Prepare()
+	}
+	if key := (contextKey{m.Sender, m.Context}); !c.turn(key, m.From, now) {
+		c.wait(key, m, now)
+		return
+	}
+	c.open(m, now)
+}
+
+// renew ends a session and gives its initiator another one, unless others wait
+// for a responder context.
+func (c *Target) renew(m *wire.Message, now time.Duration) {
+	if m.Epoch != 0 && m.Epoch != c.Epoch {
+		c.io.Send(m.From, c.answer(wire.Detached, m))
+		return
+	}
+	if c.superseded(m, now) {
+		return
+	}
+	c.io.Prepare()
+	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
+	if len(c.free) <= len(c.waiters) {
+		c.io.Send(m.From, c.answer(wire.Detached, m))
+		return
+	}
+	c.Stats.Renewals++
+	c.open(m, now)
+}
+
+// open gives the responder context that rested longest to an initiator context.
+func (c *Target) open(m *wire.Message, now time.Duration) {
+	k := c.free[0]
+	id := c.nextID()
+	c.free = c.free[1:]
+	qpn, err := c.io.Attach(k, id, m)
+	if err != nil {
+		// Copies of the packet must not open what its sender has given up.
+		c.ended.add(contextKey{m.Sender, m.Context}, m.Attempt, true, now, c.Lease)
+		c.refuse(m, wire.BadSetup)
+		c.io.Release(k, id, false) // it may be what is wrong
+		return
+	}
+	s := &responder{id: id, sender: m.Sender, context: m.Context, attempt: m.Attempt, slot: k, expires: now + c.Lease, to: m.From}
+	s.answer = *c.answer(wire.Attached, m)
+	s.answer.Session, s.answer.QPN, s.answer.Wait = id, qpn, milliseconds(c.Lease)
+	c.slots[k].session = s
+	c.sessions[id], c.contexts[contextKey{m.Sender, m.Context}] = s, s
+	c.Stats.Attaches++
+	c.io.Send(m.From, &s.answer)
+}
+
+// end closes a session.
+func (c *Target) end(s *responder, clean bool, now time.Duration) {
+	key := contextKey{s.sender, s.context}
+	delete(c.sessions, s.id)
+	if c.contexts[key] == s {
+		delete(c.contexts, key)
+	}
+	c.slots[s.slot].session = nil
+	if clean {
+		c.ended.add(key, s.attempt, false, now, c.Lease)
+	}
+	c.io.Release(s.slot, s.id, clean)
+}
+
+// Ready: a responder context can serve again, or could not be made ready.
+func (c *Target) Ready(k int, err error, now time.Duration) {
+	s := &c.slots[k]
+	if err != nil {
+		s.failures++
+		s.repair = now + min(repairPause<<min(s.failures, 10), time.Minute)
+		return
+	}
+	s.failures, s.repair = 0, 0
+	c.free = append(c.free, k)
+	if i := len(c.free) - 1; i < len(c.waiters) {
+		w := c.waiters[i]
+		c.io.Send(w.to, &wire.Message{Kind: wire.Busy, Epoch: c.Epoch, Sender: w.sender, Context: w.context, Peer: w.peer})
+	}
+}
+
+// Next is when Tick should be called.
+func (c *Target) Next() time.Duration {
+	t := Never
+	for i := range c.slots {
+		k := &c.slots[i]
+		if k.repair != 0 {
+			t = min(t, k.repair)
+		}
+		if s := k.session; s != nil {
+			t = min(t, s.expires)
+			if s.asked != 0 {
+				t = min(t, max(s.recalled, s.asked), s.asked+c.Recall)
+			}
+		}
+	}
+	return t
+}
+
+// Tick takes back the responder contexts of initiators that fell silent, or do
+// not give back what they are asked for while others wait. What the driver has
+// received must have been told before.
+func (c *Target) Tick(now time.Duration) {
+	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
+	for i := range c.slots {
+		k := &c.slots[i]
+		if k.repair != 0 && now >= k.repair {
+			k.repair = 0
+			c.io.Repair(i)
+		}
+		s := k.session
+		switch {
+		case s == nil:
+		case now >= s.expires:
+			c.Stats.Expired++
+			c.end(s, false, now)
+		case s.asked == 0:
+		case len(c.waiters) == 0:
+			s.asked, s.recalled = 0, 0 // nobody wants it any more
+		case now >= s.asked+c.Recall:
+			c.Stats.Reclaimed++
+			c.end(s, false, now)
+		default:
+			c.ask(s, now)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package session
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// fakeIO is the driver of a target by itself.
+type fakeIO struct {
+	qpn      uint32
+	attach   error
+	sent     []wire.Message
+	released []bool // clean or not
+	repaired int
+	ready    func()
+}
+
+func (f *fakeIO) Attach(int, uint64, *wire.Message) (uint32, error) { f.qpn++; return f.qpn, f.attach }
+func (f *fakeIO) Release(_ int, _ uint64, clean bool)               { f.released = append(f.released, clean) }
+func (f *fakeIO) Prepare() {
+	if f.ready != nil {
+		f.ready()
+	}
+}
+func (f *fakeIO) Repair(int)                                  { f.repaired++ }
+func (f *fakeIO) Send(_ wire.ControlAddress, m *wire.Message) { f.sent = append(f.sent, *m) }
+
+func (f *fakeIO) last(t *testing.T) wire.Message {
+	t.Helper()
+	require.NotEmpty(t, f.sent)
+	return f.sent[len(f.sent)-1]
+}
+
+const targetKey = 77
+
+func newTestTarget(slots int) (*Target, *fakeIO) {
+	io := &fakeIO{qpn: 100}
+	id := uint64(0)
+	return NewTarget(5, targetKey, slots, TargetLimits{Lease: 10 * time.Second, Retry: 10 * time.Millisecond, Recall: time.Second}, io, func() uint64 { id++; return id }), io
+}
+
+func from(sender uint64, kind wire.Kind) *wire.Message {
+	return &wire.Message{Kind: kind, Sender: sender, Key: targetKey, Attempt: 1, Context: 2, Peer: 3, QPN: 4, PSN: 5, From: wire.ControlAddress{QPN: uint32(sender)}}
+}
+
+// TestStrangersGetNoAnswer, whatever they say, and change nothing.
+func TestStrangersGetNoAnswer(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	session := io.last(t).Session
+	io.sent = nil
+	for k := wire.Connect; k <= wire.Alive; k++ {
+		m := from(1, k)
+		m.Key ^= 1 << 63
+		m.Session, m.Epoch = session, c.Epoch
+		c.Received(m, 0)
+	}
+	require.Empty(t, io.sent)
+	require.Empty(t, io.released)
+	require.EqualValues(t, wire.Alive, c.Stats.Refused)
+	require.Equal(t, 1, c.Counted().Live)
+}
+
+// TestFind: a message of another epoch, sender, context or attempt is of no
+// session.
+func TestFind(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	right := from(1, wire.KeepAlive)
+	right.Session, right.Epoch = io.last(t).Session, c.Epoch
+	c.Received(right, 0)
+	require.Equal(t, wire.Alive, io.last(t).Kind)
+	for name, change := range map[string]func(*wire.Message){
+		"session": func(m *wire.Message) { m.Session++ },
+		"epoch":   func(m *wire.Message) { m.Epoch++ },
+		"sender":  func(m *wire.Message) { m.Sender++ },
+		"context": func(m *wire.Message) { m.Context++ },
+		"attempt": func(m *wire.Message) { m.Attempt++ },
+	} {
+		m := *right
+		change(&m)
+		c.Received(&m, 0)
+		require.Equal(t, wire.Refused, io.last(t).Kind, name)
+		require.Equal(t, wire.StaleSession, io.last(t).Reason, name)
+		m.Kind = wire.Detach
+		c.Received(&m, 0)
+		require.Equal(t, 1, c.Counted().Live, name)
+	}
+	old := from(2, wire.Connect)
+	old.Epoch = c.Epoch + 1
+	c.Received(old, 0)
+	require.Equal(t, wire.StaleTarget, io.last(t).Reason)
+}
+
+// TestSilentInitiator loses its session, and the queue pair number is not used
+// again.
+func TestSilentInitiator(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	require.Equal(t, 10*time.Second, c.Next())
+	c.Tick(10 * time.Second)
+	require.Equal(t, []bool{false}, io.released)
+	require.EqualValues(t, 1, c.Stats.Expired)
+}
+
+// TestRecalledSessionEnds after a bound, though its initiator keeps it alive.
+func TestRecalledSessionEnds(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	session := io.last(t).Session
+	ended := time.Duration(0)
+	for now := time.Millisecond; ended == 0 && now < 5*time.Second; now += 5 * time.Millisecond {
+		keep := from(1, wire.KeepAlive)
+		keep.Session, keep.Epoch = session, c.Epoch
+		c.Received(keep, now)
+		c.Received(from(2, wire.Connect), now)
+		if c.Next() <= now {
+			c.Tick(now)
+		}
+		if len(io.released) > 0 {
+			ended = now
+		}
+	}
+	require.Equal(t, []bool{false}, io.released)
+	require.InDelta(t, time.Second, ended, float64(20*time.Millisecond))
+	require.EqualValues(t, 1, c.Stats.Reclaimed)
+	require.Greater(t, c.Stats.Recalls, uint64(50), "it was asked again and again")
+	c.Ready(0, nil, ended)
+	require.Equal(t, wire.Busy, io.last(t).Kind)
+	require.EqualValues(t, 2, io.last(t).Sender, "who waits is called")
+	c.Received(from(2, wire.Connect), ended)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}
+
+// TestOneBusyAnswerRecallsOneSession, the one that was not heard of for longest;
+// nobody loses anything once nobody waits any more.
+func TestOneBusyAnswerRecallsOneSession(t *testing.T) {
+	c, io := newTestTarget(3)
+	for n := range uint64(3) {
+		c.Received(from(n+1, wire.Connect), time.Duration(n)*time.Millisecond)
+	}
+	keep := from(1, wire.KeepAlive)
+	keep.Session, keep.Epoch = 1, c.Epoch
+	c.Received(keep, 5*time.Millisecond)
+	io.sent = nil
+	c.Received(from(9, wire.Connect), 6*time.Millisecond)
+	require.Len(t, io.sent, 2)
+	require.Equal(t, wire.Busy, io.sent[0].Kind)
+	require.Equal(t, wire.Recall, io.sent[1].Kind)
+	require.EqualValues(t, 2, io.sent[1].Sender)
+	c.Tick(2 * time.Second)
+	require.Empty(t, io.released)
+	require.Equal(t, 3, c.Counted().Live)
+}
+
+// TestWaitersInOrder: who was answered busy first comes first.
+func TestWaitersInOrder(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	session := io.last(t).Session
+	c.Received(from(2, wire.Connect), 1)
+	c.Received(from(3, wire.Connect), 2)
+	bye := from(1, wire.Detach)
+	bye.Session, bye.Epoch = session, c.Epoch
+	c.Received(bye, 3)
+	require.Equal(t, []bool{true}, io.released)
+	c.Ready(0, nil, 3)
+	require.EqualValues(t, 2, io.last(t).Sender)
+	c.Received(from(4, wire.Connect), 4)
+	require.Zero(t, c.Counted().Live)
+	c.Received(from(3, wire.Connect), 4)
+	require.Zero(t, c.Counted().Live)
+	c.Received(from(2, wire.Connect), 4)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}
+
+// TestRenew: another session of the same contexts, unless somebody waits; copies
+// get the same answer.
+func TestRenew(t *testing.T) {
+	c, io := newTestTarget(1)
+	io.ready = func() {
+		if n := len(io.released); n > 0 {
+			io.released = io.released[:n-1]
+			c.Ready(0, nil, 0)
+		}
+	}
+	c.Received(from(1, wire.Connect), 0)
+	first := io.last(t)
+	m := from(1, wire.Renew)
+	m.Session, m.Epoch, m.Attempt = first.Session, c.Epoch, 2
+	c.Received(m, 1)
+	second := io.last(t)
+	require.Equal(t, wire.Attached, second.Kind)
+	require.NotEqual(t, first.Session, second.Session)
+	require.EqualValues(t, 2, second.Attempt)
+	require.EqualValues(t, 1, c.Stats.Renewals)
+	c.Received(m, 2)
+	require.Equal(t, second, io.last(t))
+	require.Equal(t, 1, c.Counted().Live)
+	late := from(1, wire.Connect)
+	c.Received(late, 2)
+	require.Equal(t, second, io.last(t), "a late copy has no answer")
+
+	c.Received(from(2, wire.Connect), 3)
+	require.Equal(t, wire.Recall, io.last(t).Kind)
+	m.Session, m.Attempt = second.Session, 3
+	c.Received(m, 4)
+	kinds := []wire.Kind{io.sent[len(io.sent)-2].Kind, io.last(t).Kind}
+	require.Equal(t, []wire.Kind{wire.Busy, wire.Detached}, kinds, "the other one's turn has come")
+	c.Received(from(2, wire.Connect), 5)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}
+
+// TestLateConnectOpensNothing: the session of its attempt is over.
+func TestLateConnectOpensNothing(t *testing.T) {
+	c, io := newTestTarget(2)
+	connect := from(1, wire.Connect)
+	c.Received(connect, 0)
+	bye := from(1, wire.Detach)
+	bye.Session, bye.Epoch = io.last(t).Session, c.Epoch
+	c.Received(bye, 1)
+	n := len(io.sent)
+	c.Received(connect, 2)
+	require.Len(t, io.sent, n)
+	require.Zero(t, c.Counted().Live)
+	// The same if the disconnect, by attempt alone, comes first.
+	bye = from(2, wire.Detach)
+	c.Received(bye, 3)
+	require.Equal(t, wire.Detached, io.last(t).Kind)
+	c.Received(from(2, wire.Connect), 4)
+	require.Zero(t, c.Counted().Live)
+}
+
+// TestDamagedResponder is repaired, again and again.
+func TestDamagedResponder(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	c.Tick(10 * time.Second)
+	now := 10 * time.Second
+	for range 4 {
+		c.Ready(0, errors.New("no queue pair"), now)
+		require.Greater(t, c.Next(), now)
+		now = c.Next()
+		c.Tick(now)
+	}
+	require.Equal(t, 4, io.repaired)
+	c.Ready(0, nil, now)
+	c.Received(from(2, wire.Connect), now)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}
+
+// TestFailedSetUp is told, to copies too, and opens nothing.
+func TestFailedSetUp(t *testing.T) {
+	c, io := newTestTarget(1)
+	io.attach = errors.New("no way")
+	c.Received(from(1, wire.Connect), 0)
+	require.Equal(t, wire.BadSetup, io.last(t).Reason)
+	io.attach = nil
+	c.Received(from(1, wire.Connect), 1)
+	require.Len(t, io.sent, 2)
+	require.Equal(t, wire.BadSetup, io.last(t).Reason)
+	require.Zero(t, c.Counted().Live)
+}
+
+// TestProbe is answered, and costs nothing.
+func TestProbe(t *testing.T) {
+	c, io := newTestTarget(1)
+	m := from(1, wire.Probe)
+	m.Session = 9
+	c.Received(m, 0)
+	require.Equal(t, wire.Alive, io.last(t).Kind)
+	require.Zero(t, io.last(t).Session)
+	require.Zero(t, c.Counted().Live)
+}
+
+// TestOneWaiter: a responder context that is free is for who waits, until that has
+// given up.
+func TestOneWaiter(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	c.Received(from(2, wire.Connect), 1)
+	bye := from(1, wire.Detach)
+	bye.Session, bye.Epoch = io.sent[0].Session, c.Epoch
+	c.Received(bye, 2)
+	c.Ready(0, nil, 2)
+	c.Received(from(3, wire.Connect), 3)
+	require.Zero(t, c.Counted().Live)
+	c.Received(from(3, wire.Connect), time.Second)
+	require.Equal(t, 1, c.Counted().Live)
+}
+
+// TestRenewalTakenBack: the renewal of a session is lost, and its sender does not want
+// the other one any more. The first one is over all the same, which nothing but the
+// attempt tells.
+func TestRenewalTakenBack(t *testing.T) {
+	c, io := newTestTarget(1)
+	m := from(1, wire.Connect)
+	m.Attempt = 7
+	c.Received(m, 0)
+	session := io.last(t).Session
+	away := from(1, wire.Detach)
+	away.Epoch, away.Attempt = c.Epoch, 6
+	c.Received(away, 0)
+	require.Equal(t, 1, c.Counted().Live, "what asked is older than the session")
+	away.Attempt = 8
+	c.Received(away, 0)
+	require.Equal(t, wire.Detached, io.last(t).Kind)
+	require.Zero(t, c.Counted().Live)
+	require.Equal(t, []bool{false}, io.released, "its number is not used again")
+	c.Ready(0, nil, 0)
+	renewal := from(1, wire.Renew)
+	renewal.Epoch, renewal.Attempt, renewal.Session = c.Epoch, 8, session
+	c.Received(renewal, 0)
+	require.Zero(t, c.Counted().Live, "it comes late")
+}
+
+// TestBadSlot: a responder context that cannot be set up does not stand in the way of
+// the others, and is made anew.
+func TestBadSlot(t *testing.T) {
+	c, io := newTestTarget(2)
+	io.attach = errors.New("no way")
+	c.Received(from(1, wire.Connect), 0)
+	require.Equal(t, wire.BadSetup, io.last(t).Reason)
+	require.Equal(t, []bool{false}, io.released)
+	io.attach = nil
+	c.Received(from(2, wire.Connect), 1)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+	c.Received(from(3, wire.Connect), 2)
+	require.Equal(t, wire.Recall, io.last(t).Kind, "none is left")
+	c.Ready(0, nil, 3)
+	c.Received(from(3, wire.Connect), 3)
+	require.Equal(t, wire.Attached, io.last(t).Kind)
+}

@@ -1,0 +1,143 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// stuckAfter is how many times the bound on holding a context may pass without
+// any completion before those that wait for it go elsewhere.
+const stuckAfter = 2
+
+// Next is when Tick should be called.
+func (c *Initiator) Next() time.Duration {
+	t := c.rests.next()
+	for i := range c.Contexts {
+		x := &c.Contexts[i]
+		switch x.state {
+		case connecting:
+			t = min(t, x.timer, x.peer.firstTry+c.ConnectTimeout)
+			if c.strange(x) {
+				t = min(t, x.Session.heard+c.patience())
+			}
+		case damaged:
+			t = min(t, x.timer)
+		case attached, draining:
+			if x.Session.Lease > 0 {
+				t = min(t, x.timer)
+			}
+			if x.state == attached && (x.recalled || c.wanted(x)) {
+				t = min(t, x.since+c.Hold)
+			}
+		}
+		if !x.line.empty() && !x.stuck {
+			t = min(t, x.looked+stuckAfter*c.Hold)
+		}
+	}
+	for i := range c.disconnects {
+		t = min(t, c.disconnects[i].timer)
+	}
+	return t
+}
+
+// Tick does what is due.
+func (c *Initiator) Tick(now time.Duration) {
+	c.Retime = true
+	for i := range c.Contexts {
+		c.tick(&c.Contexts[i], now)
+	}
+	const lastTry = 8 // the lease does the rest
+	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool { return d.tries >= lastTry })
+	for i := range c.disconnects {
+		if d := &c.disconnects[i]; now >= d.timer {
+			d.tries++
+			d.timer = now + d.pause
+			d.pause *= 2
+			c.Stats.Retransmits++
+			c.send(d.to, d.m)
+		}
+	}
+	for c.rests.next() <= now {
+		p := c.rests[0]
+		c.rests.clear(p)
+		switch {
+		case p.rest == postponed:
+			p.rest = nowhere
+			c.queue(p, now)
+		case now >= p.firstTry+c.ConnectTimeout:
+			c.fail(p, ErrUnreachable, now)
+		default:
+			c.Stats.Retransmits++
+			c.search(p, searchAfter)
+			c.probe(p, now)
+		}
+	}
+	c.dispatch(now)
+}
+
+func (c *Initiator) tick(x *Context, now time.Duration) {
+	if x.state == attached && (x.recalled || c.wanted(x)) && now-x.since >= c.Hold {
+		x.state = draining // it has had its turn
+		c.settle(x, now)
+	}
+	if !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
+		c.look(x, now)
+	}
+	switch x.state {
+	case connecting:
+		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout || c.strange(x) && now >= x.Session.heard+c.patience() {
+			c.silent(x, now)
+		}
+	case attached, draining:
+		if x.Session.Lease > 0 && now >= x.timer {
+			c.keepAlive(x, now)
+		}
+	case damaged:
+		if now >= x.timer {
+			x.timer = Never
+			c.do(Action{Kind: ActReset, Again: true, Context: x})
+		}
+	}
+}
+
+// look sees whether a context makes progress. If not, who waits for it goes
+// elsewhere.
+func (c *Initiator) look(x *Context, now time.Duration) {
+	x.looked = now
+	if x.done != x.seen {
+		x.seen = x.done
+		return
+	}
+	x.stuck = true
+	for p := x.line.oldest; p != nil; p = x.line.oldest {
+		x.line.remove(p)
+		c.general.add(p)
+	}
+	c.lined = true
+}
+
+// keepAlive sends a keep-alive, and soon another unless the target answers.
+func (c *Initiator) keepAlive(x *Context, now time.Duration) {
+	x.timer = now + max(x.Session.lease()/8, time.Millisecond)
+	c.send(x.peer.at, wire.Message{Kind: wire.KeepAlive, Epoch: x.peer.epoch, Session: x.Session.ID, Context: uint32(x.Index),
+		Attempt: x.Session.Attempt, Peer: x.peer.Number, Wait: uint32(now / time.Millisecond)})
+}
+
+// Part says what is to be told to targets when the initiator ends: their sessions
+// are over, and those that they were asked for are not wanted. It is sent once; if it is lost, the lease does the rest.
+func (c *Initiator) Part() {
+	for k := range c.Contexts {
+		x := &c.Contexts[k]
+		switch x.state {
+		case connecting, attached, draining, aborting, joining:
+			c.disconnect(x.peer, &x.Session, wire.Broken, 0)
+		}
+	}
+	for _, p := range c.peers {
+		if p != nil && p.kept.Attempt != 0 {
+			c.disconnect(p, &p.kept, wire.NoReason, 0)
+		}
+	}
+}

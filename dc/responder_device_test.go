@@ -1,0 +1,116 @@
+//go:build linux
+
+package dc_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestStalledTargetKeepsSessions: keep-alives that lie unread while the target stands
+// still for longer than a lease are read before sessions expire.
+func TestStalledTargetKeepsSessions(t *testing.T) {
+	const lease = 2 * time.Second
+	a, b := newHosts(t)
+	target := b.target(t, dc.TargetConfig{Lease: lease})
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolve(t, i, target, 0)
+	do(t, i, p, a.write(1, b, 0))
+	release := target.Stall()
+	time.Sleep(lease + lease/2)
+	release()
+	time.Sleep(lease / 8)
+	require.Zero(t, target.Stats().Expired)
+	do(t, i, p, a.write(2, b, 0))
+	require.EqualValues(t, 1, target.Stats().Attaches)
+}
+
+// TestResponderIsReplaced: the queue pair of a session that failed stays until there is
+// another one in its place, so that the two cannot have one number; the context is
+// tried again until that is so.
+func TestResponderIsReplaced(t *testing.T) {
+	a, b := newHosts(t)
+	target := b.target(t, dc.TargetConfig{Responders: 1, Retry: 10 * time.Millisecond})
+	failing := a.initiator(t, dc.InitiatorConfig{})
+	p := resolve(t, failing, target, 0)
+	do(t, failing, p, a.write(1, b, 0))
+	before := target.Responder(0)
+
+	closed, err := b.dev.AllocPD()
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	pd := target.CreateFrom(closed)
+	require.NoError(t, failing.Close()) // with a session in use: the number must not come again
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	next := resolve(t, i, target, 0)
+	require.ErrorIs(t, i.Do(ctx, next, a.write(2, b, 0)), context.DeadlineExceeded, "there is no responder context")
+	require.Same(t, before, target.Responder(0))
+	attr, err := before.Query()
+	require.NoError(t, err, "it is still there")
+	require.Equal(t, verbs.StateError, attr.State, "and carries out nothing")
+
+	target.CreateFrom(pd)
+	do(t, i, next, a.write(3, b, 0))
+	require.NotEqual(t, before.Num(), target.Responder(0).Num())
+	_, err = before.Query()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+}
+
+// TestTrafficClass is in the header of all packets: those of requests and of control
+// messages on the way there, and of what answers both on the way back.
+func TestTrafficClass(t *testing.T) {
+	const there, back = 0x20, 0x48
+	a, b := newHosts(t)
+	es := lab.Require(t, 2)
+	link, err := net.InterfaceByName(es[1].Netdev)
+	require.NoError(t, err)
+	const all = 0x0300 // ETH_P_ALL in network byte order
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, all)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(fd), "packets")
+	defer f.Close()
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}))
+
+	target := b.target(t, dc.TargetConfig{TrafficClass: back})
+	i := a.initiator(t, dc.InitiatorConfig{TrafficClass: there})
+	p := resolve(t, i, target, 0)
+	do(t, i, p, a.write(1, b, 0))
+	require.NoError(t, i.Detach(p))
+	do(t, i, p, a.write(2, b, 0))
+
+	seen := map[uint16]int{} // by direction and traffic class
+	require.NoError(t, f.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	packet := make([]byte, 2048)
+	for {
+		n, err := f.Read(packet)
+		if err != nil {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			break
+		}
+		const udp, port = 17, 4791
+		if n < 28 || packet[0] != 0x45 || packet[9] != udp || binary.BigEndian.Uint16(packet[22:]) != port {
+			continue
+		}
+		from := uint16(0)
+		if [4]byte(packet[12:16]) == es[1].Addr.As4() {
+			from = 1
+		}
+		seen[from<<8|uint16(packet[1])]++
+	}
+	require.Len(t, seen, 2, "%v", seen)
+	require.Greater(t, seen[there], 3, "%v", seen)
+	require.Greater(t, seen[1<<8|back], 3, "%v", seen)
+}

@@ -1,0 +1,156 @@
+package dc
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// entry is a request that was taken and has not ended.
+type entry struct {
+	Request
+	peer     *Peer
+	call     *call // who waits for it; nil: its completion is for Poll
+	seq      uint64
+	deadline time.Duration // 0: none
+	ended    bool
+	err      error
+}
+
+// ring are the requests that a queue pair has, by position. Positions only grow;
+// the number of a work request names queue pair and position, so a completion
+// finds its request whoever polls, and one of a request that is over finds none.
+type ring struct {
+	entries    []entry
+	mask       uint32
+	head, tail uint32
+}
+
+func newRing(depth int) ring {
+	n := 1 << bits.Len(uint(depth-1))
+	return ring{entries: make([]entry, n), mask: uint32(n - 1)}
+}
+
+func (r *ring) at(pos uint32) *entry { return &r.entries[pos&r.mask] }
+
+func (r *ring) len() int { return int(r.tail - r.head) }
+
+// has tells whether a position is of a request that has not ended.
+func (r *ring) has(pos uint32) bool { return pos-r.head < r.tail-r.head && !r.at(pos).ended }
+
+// tagBits are those of the position; the queue pair's index is above them.
+const tagBits = 32
+
+func tag(index int, pos uint32) uint64 { return uint64(index)<<tagBits | uint64(pos) }
+
+// fill takes requests from their caller.
+func (i *Initiator) fill(e *entry, p *Peer, r *Request, c *call) {
+	a := p.a
+	a.posted++
+	e.Request, e.peer, e.call, e.seq = *r, p, c, a.posted
+	e.deadline, e.ended, e.err = 0, false, nil
+	if r.Timeout > 0 {
+		e.deadline = i.now() + r.Timeout
+	}
+}
+
+// finish ends a request. The entry is free afterwards.
+func (i *Initiator) finish(e *entry, err error) {
+	p := e.peer
+	a := p.a
+	a.ended++
+	if err != nil {
+		a.failed++
+	}
+	switch c := e.call; {
+	case c != nil:
+		c.err, c.over = err, true
+		c.waiter.Wake()
+		i.woken = i.woken || i.outside > 0
+	case e.Quiet && err == nil:
+	default:
+		i.done.push(Completion{ID: e.ID, Peer: p, Op: e.Op, Err: err})
+	}
+	for k := 0; k < len(a.flushes); k++ {
+		f := a.flushes[k]
+		if e.seq > f.mark {
+			continue
+		}
+		if f.left--; f.left == 0 {
+			f.waiter.Wake()
+			a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
+			k--
+		}
+	}
+	e.peer, e.call, e.err, e.List = nil, nil, nil, nil
+}
+
+// completions is a queue of what Poll answers.
+type completions struct {
+	list []Completion
+	head int
+}
+
+func (q *completions) push(c Completion) { q.list = append(q.list, c) }
+
+func (q *completions) len() int { return len(q.list) - q.head }
+
+func (q *completions) take(cs []Completion) (n int) {
+	for n < len(cs) && q.head < len(q.list) { // mostly one
+		c := &q.list[q.head]
+		cs[n] = *c
+		c.Peer, c.Err = nil, nil
+		q.head++
+		n++
+	}
+	if q.head == len(q.list) {
+		q.list, q.head = q.list[:0], 0
+	}
+	return n
+}
+
+var _ verbs.Engine = (*engine)(nil)
+
+// engine takes the completions of an initiator's requests.
+type engine struct{ i *Initiator }
+
+// Completed implements [verbs.Engine].
+func (e *engine) Completed(tag uint64, wc *verbs.WC) {
+	i := e.i
+	i.mu.Lock()
+	if i.open() {
+		i.be.completed(tag, wc)
+		i.rouse()
+	}
+	i.mu.Unlock()
+}
+
+// Lost implements [verbs.Engine].
+func (e *engine) Lost(err error) {
+	i := e.i
+	i.mu.Lock()
+	if i.lost == nil {
+		i.lost = opError("poll", "initiator", err)
+	}
+	be := i.be
+	i.mu.Unlock()
+	i.cancel()
+	i.halt.Do(func() {
+		if be != nil {
+			be.halt()
+		}
+		close(i.halted)
+	})
+	i.wakeAll()
+}
+
+// resetAll makes queue pairs forget their requests.
+func (i *Initiator) resetAll(qps []*verbs.QP) {
+	for _, qp := range qps {
+		if err := qp.ToReset(); err != nil && !errors.Is(err, ErrClosed) {
+			i.cfg.Logger.Error("dc: queue pair is not reset", "err", err)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package dc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/goverbs/goverbs/dc/internal/session"
+	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// software is the initiator over RC queue pairs: it drives a [session.Initiator].
+type software struct {
+	i      *Initiator
+	ctl    *Control
+	ownCtl bool
+	work   sync.WaitGroup // queue pairs being connected, questions to services
+	timer  timer
+
+	// Guarded by the initiator's lock.
+	core   *session.Initiator
+	qps    []contextQP
+	peers  []*softPeer // by the peer's number
+	unused []uint32    // numbers of those that were forgotten
+	joins  map[*Peer][]chan error
+	spare  []session.Action // memory for core.Actions
+	reply  [AddressLen]byte
+	acting sync.WaitGroup
+}
+
+// softPeer is what there is of a peer that was used.
+type softPeer struct {
+	m     *session.Peer
+	owner *Peer
+}
+
+// contextQP is the queue pair of an initiator context.
+type contextQP struct {
+	qp    *verbs.QP
+	batch *verbs.Batch
+	mtu   int // bytes, of the session
+	ring  ring
+	// returned are requests of a target without a receive, which wait again when
+	// all of them have been flushed.
+	returned  []entry
+	returning bool
+}
+
+func newSoftware(i *Initiator) (_ backend, err error) {
+	cfg := &i.cfg
+	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
+	if cfg.ReplyTo != (Address{}) {
+		w := cfg.ReplyTo.wire()
+		w.Append(s.reply[:0])
+	}
+	s.core = session.NewInitiator(rand.Uint64(), cfg.Contexts, session.Limits{Quota: cfg.Quota, Hold: cfg.Hold, MaxWait: cfg.MaxWait, Retransmit: cfg.Retransmit,
+		ConnectTimeout: cfg.ConnectTimeout, Keeping: cfg.Parking.keeping(cfg.PD.Device())}, rand.Uint32)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(), i.closeQueue())
+		}
+	}()
+	if s.ctl == nil {
+		if s.ctl, err = newControl(ControlConfig{PD: cfg.PD, GID: cfg.GID, TrafficClass: cfg.TrafficClass, Logger: cfg.Logger}); err != nil {
+			return nil, err
+		}
+		s.ownCtl = true
+	} else if s.ctl.pd.Device() != cfg.PD.Device() || cfg.GID != (verbs.GIDEntry{}) && cfg.GID != s.ctl.gid {
+		return nil, fmt.Errorf("%w: the control queue is of another device or address", verbs.ErrAttributes)
+	}
+	if err := i.dispatch(cfg.Contexts * cfg.Depth); err != nil {
+		return nil, err
+	}
+	for range cfg.Contexts {
+		q := contextQP{ring: newRing(cfg.Depth)}
+		if err := s.create(&q); err != nil {
+			return nil, err
+		}
+		s.qps = append(s.qps, q)
+	}
+	s.timer.init(s.tick)
+	return s, s.ctl.join(s.core.ID, s.received)
+}
+
+// create makes the queue pair of a context.
+func (s *software) create(q *contextQP) error {
+	cfg := &s.i.cfg
+	qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.i.d.CQ(), GID: s.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, MaxSendSGE: cfg.MaxSGE, Access: verbs.LocalWrite,
+		MaxInline: cfg.MaxInline, Ops: cfg.ops()})
+	if err != nil {
+		return err
+	}
+	batch, err := s.i.d.NewBatch(qp, cfg.Depth)
+	if err != nil {
+		return errors.Join(err, qp.Close())
+	}
+	q.qp, q.batch = qp, batch
+	return nil
+}
+
+func (s *software) resolve(p *Peer) error {
+	if p.addr.Hardware {
+		return errors.Join(verbs.ErrUnsupported, errors.New("a DCT needs an initiator of the hardware back end"))
+	}
+	if n := len(s.unused); n > 0 {
+		p.number, s.unused = s.unused[n-1], s.unused[:n-1]
+		return nil
+	}
+	p.number = uint32(len(s.peers))
+	s.peers = append(s.peers, nil)
+	return nil
+}
+
+// meet is what the machine knows of a peer.
+func (s *software) meet(p *Peer) *session.Peer {
+	if x := s.peers[p.number]; x != nil {
+		return x.m
+	}
+	x := &softPeer{owner: p}
+	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Incarnation: p.addr.Incarnation, Service: p.addr.Service != 0, Key: p.key})
+	x.m.Doubtful = !p.keyed()
+	x.m.Owner = x
+	s.peers[p.number] = x
+	return x.m
+}
+
+func owner(m *session.Peer) *Peer { return m.Owner.(*softPeer).owner }
+
+func (s *software) leave(p *Peer, forever bool) error {
+	now := s.i.now()
+	x := s.peers[p.number]
+	switch {
+	case x == nil:
+	case forever && !s.core.Remove(x.m, now), !forever && !s.core.Dismiss(x.m, now):
+		return ErrInUse
+	}
+	if forever {
+		s.peers[p.number] = nil
+		s.unused = append(s.unused, p.number)
+	}
+	return nil
+}
+
+func (s *software) attach(ctx context.Context, p *Peer) error {
+	i := s.i
+	i.mu.Lock()
+	if err := i.mine(p); err != nil {
+		i.mu.Unlock()
+		return err
+	}
+	m := s.meet(p)
+	if x := m.Context(); x != nil && x.Attached() {
+		i.mu.Unlock()
+		return nil
+	}
+	done := make(chan error, 1)
+	s.joins[p] = append(s.joins[p], done)
+	s.core.Enqueue(m, 0, i.now())
+	i.unlock()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	case <-i.ctx.Done(): // closed, or its queue is lost
+	}
+	i.mu.Lock()
+	defer i.unlock()
+	select {
+	case err := <-done:
+		return err
+	default:
+	}
+	rest := s.joins[p][:0]
+	for _, other := range s.joins[p] {
+		if other != done {
+			rest = append(rest, other)
+		}
+	}
+	if s.joins[p] = rest; len(rest) == 0 {
+		delete(s.joins, p)
+		if !p.gone && i.open() {
+			s.core.Withdraw(m, 0, true)
+		}
+	}
+	if err := i.usable(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// attached tells those who wait in Attach.
+func (s *software) attached(p *Peer, err error) {
+	if len(s.joins) == 0 {
+		return
+	}
+	for _, done := range s.joins[p] {
+		done <- err
+	}
+	delete(s.joins, p)
+}
+
+func (s *software) stats(out *Stats) {
+	c := s.core.Counted()
+	*out = Stats{Attaches: c.Attaches, Resumes: c.Resumes, Renewals: c.Renewals, Hits: c.Hits, Evictions: c.Evictions, Busy: c.Busy, NotReady: c.NotReady,
+		Waits: c.Waits, Waited: c.Waited, GaveWay: c.GaveWay, Failures: c.Failures, Retransmits: c.Retransmits, Lookups: c.Lookups, Stale: c.Stale,
+		Malformed: c.Malformed, Live: c.Live, Kept: c.Kept, Waiting: c.Waiting}
+	if s.ctl != nil {
+		out.Malformed += s.ctl.malformed.Load()
+	}
+}
+
+func (s *software) peerStats(p *Peer, out *PeerStats) {
+	if x := s.peers[p.number]; x != nil {
+		m := x.m
+		out.Attaches, out.Resumes, out.Failures, out.Waits, out.Waited = m.Stats.Attaches, m.Stats.Resumes, m.Stats.Failures, m.Stats.Waits, m.Stats.Waited
+		out.Attached = m.Context() != nil && m.Context().Attached()
+	}
+}
+
+func (s *software) queuePairs() int { return len(s.qps) + 1 }
+
+// received takes a control message.
+func (s *software) received(m *wire.Message) {
+	i := s.i
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	s.core.Received(m, i.now())
+	joins := len(s.joins)
+	i.unlock()
+	if joins > 0 {
+		yield() // who waits for a session goes first
+	}
+}
+
+func (s *software) tick() {
+	i := s.i
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	s.timer.expired()
+	s.core.Tick(i.now())
+	i.unlock()
+}
+
+func (s *software) stop() {
+	s.timer.stop()
+	s.ctl.part(s.core.ID)
+	s.acting.Wait()
+	s.work.Wait()
+	s.i.mu.Lock()
+	for p := range s.joins {
+		s.attached(p, opError("connect to", p.addr.String(), ErrClosed))
+	}
+	s.core.Part()
+	var last []session.Action
+	for _, a := range s.core.Actions {
+		if a.Kind == session.ActSend {
+			last = append(last, a)
+		}
+	}
+	s.core.Actions = nil
+	s.i.mu.Unlock()
+	for k := range last {
+		s.send(&last[k])
+	}
+	s.ctl.leave()
+}
+
+func (s *software) halt() {
+	s.i.mu.Lock()
+	var qps []*verbs.QP
+	for k := range s.qps {
+		qps = append(qps, s.qps[k].qp)
+	}
+	s.i.mu.Unlock()
+	s.i.resetAll(qps)
+}
+
+func (s *software) close() error {
+	var errs []error
+	for _, q := range s.qps {
+		errs = append(errs, q.qp.Close())
+	}
+	if s.ownCtl {
+		errs = append(errs, s.ctl.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,206 @@
+package dc
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/goverbs/goverbs/dc/internal/session"
+	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// notPosted is why the device did not take a request.
+type notPosted struct{ error }
+
+func (e *notPosted) Unwrap() error { return e.error }
+
+func yield() { runtime.Gosched() }
+
+// overlap says that queue pairs are connected beside everything else: the kernel
+// waits in the middle of it, for a work queue that looks up the neighbour, and
+// whoever polls need not. With one CPU it would only be dearer.
+var overlap = runtime.NumCPU() > 1
+
+func (s *software) busy() bool { return len(s.core.Actions) > 0 || s.core.Retime }
+
+// perform carries out what the machine wants. What concerns requests is done
+// before anybody else sees the state; what takes time, or sends, without the lock:
+// a context is nobody else's while its queue pair changes.
+func (s *software) perform() {
+	i := s.i
+	s.acting.Add(1)
+	defer s.acting.Done()
+	for i.open() {
+		s.urgent()
+		later := s.core.Actions
+		s.core.Actions, s.spare = s.spare, nil
+		if len(later) == 0 {
+			s.core.Actions, s.spare = later, s.core.Actions
+			break
+		}
+		s.name(later)
+		i.mu.Unlock()
+		for k := range later {
+			if overlap && later[k].Kind == session.ActJoin {
+				a := later[k]
+				s.work.Go(func() {
+					s.join(&a)
+					i.mu.Lock()
+					i.unlock()
+				})
+				continue
+			}
+			s.later(&later[k])
+		}
+		clear(later)
+		i.mu.Lock()
+		s.spare = later[:0]
+	}
+	if i.open() {
+		s.core.Retime = false
+		s.timer.set(s.core.Next(), i.now())
+	}
+}
+
+// urgent carries out the actions that must come before the lock is released. Some
+// bring others.
+func (s *software) urgent() {
+	rest := 0
+	for k := 0; k < len(s.core.Actions); k++ {
+		switch s.core.Actions[k].Kind {
+		case session.ActReady, session.ActAbort, session.ActFail, session.ActLost:
+			a := s.core.Actions[k]
+			s.atOnce(&a)
+		default:
+			if rest != k {
+				s.core.Actions[rest] = s.core.Actions[k]
+			}
+			rest++
+		}
+	}
+	s.core.Actions = s.core.Actions[:rest]
+}
+
+func (s *software) atOnce(a *session.Action) {
+	i := s.i
+	switch a.Kind {
+	case session.ActReady:
+		s.attached(owner(a.Peer), nil)
+		if a.Context.Attached() {
+			s.pump(a.Context)
+		}
+	case session.ActAbort:
+		if err := s.qps[a.Context.Index].qp.ToError(); err != nil {
+			i.cfg.Logger.Error("dc: abort session", "err", err)
+		}
+	case session.ActFail:
+		p := owner(a.Peer)
+		err := a.Err
+		if errors.Is(err, ErrUnreachable) && !p.keyed() {
+			err = errors.Join(ErrAccessKey, err)
+		}
+		err = opError("connect to", p.addr.String(), err)
+		s.attached(p, err)
+		i.failQueue(p, err)
+		i.event(Event{Kind: EventUnreachable, Peer: p, Err: err})
+	case session.ActLost:
+		i.event(Event{Kind: EventSessionLost, Peer: owner(a.Peer), Err: a.Err})
+	}
+}
+
+func (s *software) later(a *session.Action) {
+	switch a.Kind {
+	case session.ActLookup:
+		p := a.Peer
+		s.work.Go(func() { s.lookUp(p) })
+	case session.ActSend:
+		s.send(a)
+	case session.ActJoin:
+		s.join(a)
+	case session.ActReset:
+		s.reset(a)
+	}
+}
+
+// name puts into messages that ask for a session which queue pair it is for. It is
+// called with the lock held: another one may take that one's place.
+func (s *software) name(as []session.Action) {
+	for k := range as {
+		if m := &as[k].Message; as[k].Kind == session.ActSend && (m.Kind == wire.Connect || m.Kind == wire.Renew) {
+			m.QPN, m.Reply = s.qps[m.Context].qp.Num(), s.reply
+		}
+	}
+}
+
+func (s *software) send(a *session.Action) { s.ctl.send(a.To, &a.Message) }
+
+func (s *software) join(a *session.Action) {
+	i := s.i
+	q := &s.qps[a.Context.Index]
+	class := i.cfg.TrafficClass
+	rtr := responderStep(s.ctl, &a.Message, a.Message.PSN, class)
+	rts := requesterStep(s.ctl, &i.cfg, a.Context.Session.PSN)
+	q.mtu = rtr.Attr.PathMTU.Bytes()
+	var err error
+	if a.Again {
+		err = q.qp.ModifySteps(verbs.ResetStep(), q.qp.InitStep(), rtr, rts)
+	} else {
+		err = q.qp.ModifySteps(rtr, rts)
+	}
+	i.mu.Lock()
+	if i.open() {
+		s.core.Joined(a.Context, err, i.now())
+		s.urgent()
+	}
+	i.mu.Unlock()
+}
+
+// reset makes a queue pair ready for the next session; if that has failed before,
+// with another queue pair.
+func (s *software) reset(a *session.Action) {
+	i := s.i
+	q := &s.qps[a.Context.Index]
+	var err error
+	if a.Again {
+		next := contextQP{ring: q.ring}
+		if err = s.create(&next); err == nil {
+			err = next.qp.Init()
+			old := q.qp
+			i.mu.Lock()
+			q.qp, q.batch = next.qp, next.batch
+			i.mu.Unlock()
+			err = errors.Join(err, old.Close())
+		}
+	} else {
+		err = q.qp.ModifySteps(verbs.ResetStep(), q.qp.InitStep())
+	}
+	if err != nil {
+		i.cfg.Logger.Error("dc: initiator context damaged", "err", err)
+	}
+	i.mu.Lock()
+	if i.open() {
+		s.core.ResetDone(a.Context, err, i.now())
+		s.urgent()
+	}
+	i.mu.Unlock()
+}
+
+// lookUp asks the service of a target where that is.
+func (s *software) lookUp(m *session.Peer) {
+	i := s.i
+	p := owner(m)
+	ctx, cancel := context.WithTimeout(i.ctx, lookupTime)
+	defer cancel()
+	a, err := askService(ctx, s.ctl.gid, p.addr)
+	if err != nil && i.ctx.Err() == nil {
+		i.cfg.Logger.Info("dc: target not found", "target", p.addr, "err", err)
+	}
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	s.core.Found(m, a.control(), err, i.now())
+	i.unlock()
+}

@@ -1,0 +1,202 @@
+package dc
+
+import (
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/session"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func (s *software) place(p *Peer, n int) (*ring, uint32, int, error) {
+	x := s.core.Admit(s.meet(p))
+	if x == nil || len(p.a.queue) > 0 {
+		return nil, 0, 0, nil
+	}
+	r := &s.qps[x.Index].ring
+	return r, r.tail, s.core.Allow(x, n, s.i.cfg.Depth-r.len()), nil
+}
+
+func (s *software) transmit(p *Peer, n, look int) (int, bool, error) {
+	x := s.peers[p.number].m.Context()
+	q := &s.qps[x.Index]
+	n, err := s.post(x, q, n, s.add(x, q, n), look)
+	s.core.Stats.Hits += uint64(n)
+	return n, look >= 0, err
+}
+
+// add prepares the n requests behind the ring's tail to be posted, and answers how
+// many packets they take.
+func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
+	pos := q.ring.tail
+	for last := pos + uint32(n-1); ; pos++ {
+		e := q.ring.at(pos)
+		signaled := verbs.Signaled
+		if e.Quiet && pos != last {
+			signaled = 0
+		}
+		e.add(q.batch, s.i.d.ID(tag(x.Index, pos)), signaled)
+		packets += e.packets(q.mtu)
+		if pos == last {
+			return packets
+		}
+	}
+}
+
+// post posts the n requests that were added, of so many packets, and answers how
+// many the device took. Completions that were looked for are in the initiator's
+// found.
+func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) (posted int, err error) {
+	if look >= 0 {
+		posted, s.i.found, err = s.i.d.PostPoll(q.batch, look)
+	} else {
+		posted, err = q.batch.Post()
+	}
+	if posted == n {
+		err = nil // that of the queue, if any, is told by Lost
+	} else {
+		packets = 0
+		for k := range posted {
+			packets += q.ring.at(q.ring.tail + uint32(k)).packets(q.mtu)
+		}
+	}
+	if posted > 0 {
+		q.ring.tail += uint32(posted)
+		s.core.Posted(x, posted, packets)
+	}
+	return posted, err
+}
+
+// postAll posts requests that waited. One that is refused fails alone, in turn.
+func (s *software) postAll(x *session.Context, n int) {
+	q := &s.qps[x.Index]
+	done, err := s.postWaiting(x, q, n)
+	for ; done < n; done++ {
+		if done > 0 || n > 1 {
+			if _, err = s.postWaiting(x, q, 1); err == nil {
+				continue
+			}
+		}
+		e := q.ring.at(q.ring.tail)
+		e.ended, e.err = true, &notPosted{opError("post to", e.peer.addr.String(), err)}
+		q.ring.tail++
+		s.core.Posted(x, 1, 0)
+	}
+	s.advance(x, q)
+}
+
+func (s *software) postWaiting(x *session.Context, q *contextQP, n int) (int, error) {
+	return s.post(x, q, n, s.add(x, q, n), -1)
+}
+
+// pump posts what waits for the target of an attached context.
+func (s *software) pump(x *session.Context) {
+	for {
+		q := &s.qps[x.Index]
+		n := s.core.Room(x, s.i.cfg.Depth-q.ring.len())
+		if n <= 0 {
+			return
+		}
+		p := owner(x.Peer())
+		for k := range n {
+			*q.ring.at(q.ring.tail + uint32(k)) = p.a.queue[k]
+		}
+		s.core.Took(x.Peer(), n)
+		s.i.take(p, n)
+		s.postAll(x, n)
+	}
+}
+
+func (s *software) enqueue(p *Peer, n int) {
+	m := s.peers[p.number].m
+	var now time.Duration // does not matter to who waits already
+	if m.Context() == nil && !m.Waiting() {
+		now = s.i.now()
+	}
+	s.core.Enqueue(m, n, now)
+	if x := m.Context(); x != nil && x.Attached() {
+		s.pump(x)
+	}
+}
+
+func (s *software) withdrawn(p *Peer, n int) { s.core.Withdraw(s.peers[p.number].m, n, false) }
+
+func (s *software) completed(tag uint64, wc *verbs.WC) {
+	k, pos := int(tag>>tagBits), uint32(tag)
+	if k >= len(s.qps) || !s.qps[k].ring.has(pos) {
+		s.i.stray++
+		return
+	}
+	x, q := &s.core.Contexts[k], &s.qps[k]
+	r := &q.ring
+	if wc.Status() == verbs.WCSuccess && pos == r.head && pos+1 == r.tail { // the only one
+		r.head++
+		s.i.finish(r.at(pos), nil)
+		if s.core.Done(x, 1, false) {
+			s.core.Settle(x, s.i.now())
+		}
+	} else {
+		s.ended(q, pos, wc)
+		s.advance(x, q)
+	}
+	if x.Attached() && x.Peer().Pending() > 0 {
+		s.pump(x)
+	}
+}
+
+// ended notes the completion of a request.
+func (s *software) ended(q *contextQP, pos uint32, wc *verbs.WC) {
+	r := &q.ring
+	// Quiet ones before it have succeeded: completions are in order.
+	for at := r.head; at != pos; at++ {
+		r.at(at).ended = true
+	}
+	e := r.at(pos)
+	e.ended = true
+	if status := wc.Status(); status != verbs.WCSuccess {
+		if status == verbs.WCRNRRetryExceeded && (e.Op == Send || e.Op == SendImm || e.Op == WriteImm) {
+			q.returning = true
+		}
+		e.err = requestError(e.peer, e.Op, wc)
+	}
+}
+
+// advance ends requests in the order of posting.
+func (s *software) advance(x *session.Context, q *contextQP) {
+	r := &q.ring
+	for r.head != r.tail {
+		e := r.at(r.head)
+		if !e.ended {
+			return
+		}
+		r.head++
+		if q.returning && e.err != nil {
+			s.giveBack(x, q, e)
+			continue
+		}
+		// What was not posted does not break the queue pair.
+		failed := e.err != nil && x.Peer() != nil && !errors.As(e.err, new(*notPosted))
+		s.i.finish(e, e.err)
+		if s.core.Done(x, 1, failed) {
+			s.core.Settle(x, s.i.now())
+		}
+	}
+}
+
+// giveBack lets a request wait again that was not carried out.
+func (s *software) giveBack(x *session.Context, q *contextQP, e *entry) {
+	p := e.peer
+	e.ended, e.err = false, nil
+	q.returned = append(q.returned, *e)
+	if q.ring.len() == 0 {
+		s.i.returned(p, q.returned)
+		q.returned, q.returning = nil, false
+	}
+	s.core.NotReady(x, 1, s.i.now())
+}
+
+func (s *software) abort(p *Peer) {
+	if x := s.peers[p.number]; x != nil {
+		s.core.Abort(x.m)
+	}
+}

@@ -1,0 +1,227 @@
+package dc
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/dc/internal/session"
+	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// softwareTarget is a target over RC queue pairs: it drives a [session.Target].
+type softwareTarget struct {
+	t       *Target
+	ctl     *Control
+	addr    Address
+	idle    *verbs.CQ // of the send sides, which nobody uses
+	start   time.Time
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	service *service
+
+	mu         sync.Mutex
+	timer      timer
+	core       *session.Target
+	responders []*verbs.QP
+	resets     []reset
+	closed     bool
+}
+
+// reset is a responder context to be made ready.
+type reset struct {
+	slot  int
+	clean bool
+}
+
+func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
+	cfg := &t.cfg
+	s := &softwareTarget{t: t, start: time.Now(), cancel: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(), t.closeQueues())
+		}
+	}()
+	if s.ctl, err = newControl(ControlConfig{PD: cfg.PD, GID: cfg.GID, TrafficClass: cfg.TrafficClass, Logger: cfg.Logger}); err != nil {
+		return nil, err
+	}
+	if s.idle, err = cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: 16, PollOnly: true}); err != nil {
+		return nil, err
+	}
+	if err := t.prepare(cfg.Receives + cfg.Responders); err != nil {
+		return nil, err
+	}
+	for range cfg.Responders {
+		qp, err := s.newResponder()
+		if err != nil {
+			return nil, err
+		}
+		s.responders = append(s.responders, qp)
+	}
+	at := s.ctl.at
+	s.addr = Address{GID: verbs.GID(at.GID), LID: at.LID, Service: cfg.Service, KeyCheck: wire.KeyCheckOf(cfg.AccessKey), MTU: s.ctl.mtu, QPN: at.QPN, QKey: at.QKey}
+	if cfg.Service != 0 {
+		if s.service, err = openService(s.ctl.gid, s.addr, cfg.Logger); err != nil {
+			return nil, err
+		}
+	}
+	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall}, s, rand.Uint64)
+	s.timer.init(s.tick)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.ctl.routing.Lock()
+	s.ctl.rest = s.received
+	s.ctl.routing.Unlock()
+	if s.service != nil {
+		s.work.Go(func() { s.service.serve(ctx) })
+	}
+	return s, nil
+}
+
+func (s *softwareTarget) newResponder() (*verbs.QP, error) {
+	cfg := &s.t.cfg
+	return cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.idle, RecvCQ: s.t.cq, SRQ: s.t.srq, GID: s.ctl.gid, MaxSendWR: 1, Access: cfg.Access})
+}
+
+func (s *softwareTarget) address() Address { return s.addr }
+
+func (s *softwareTarget) incarnation() uint64 { return s.core.Epoch }
+
+func (s *softwareTarget) owner(session uint64) (sender uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.Owner(session)
+}
+
+func (s *softwareTarget) stats() TargetStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.core.Counted()
+	return TargetStats{Attaches: c.Attaches, Renewals: c.Renewals, Detaches: c.Detaches, Expired: c.Expired, Reclaimed: c.Reclaimed, Busy: c.Busy, Refused: c.Refused,
+		Recalls: c.Recalls, Malformed: c.Malformed + s.ctl.malformed.Load(), Dropped: s.ctl.dropped.Load(), Live: c.Live}
+}
+
+func (s *softwareTarget) now() time.Duration { return time.Since(s.start) }
+
+func (s *softwareTarget) received(m *wire.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.core.Received(m, s.now())
+	s.reset()
+	s.timer.set(s.core.Next(), s.now())
+}
+
+// tick looks at what has come before it lets sessions expire.
+func (s *softwareTarget) tick() {
+	s.ctl.drain()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.timer.expired()
+	s.core.Tick(s.now())
+	s.reset()
+	s.timer.set(s.core.Next(), s.now())
+}
+
+// reset makes the responder contexts ready that were released. It comes after
+// the answers, for which the initiator waits.
+func (s *softwareTarget) reset() {
+	for len(s.resets) > 0 {
+		r := s.resets[0]
+		s.resets = s.resets[1:]
+		err := s.resetOne(r)
+		if err != nil {
+			s.t.cfg.Logger.Error("dc: responder context damaged", "slot", r.slot, "err", err)
+		}
+		s.core.Ready(r.slot, err, s.now())
+	}
+	s.resets = nil
+}
+
+func (s *softwareTarget) resetOne(r reset) error {
+	qp := s.responders[r.slot]
+	if r.clean {
+		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
+	}
+	// The old initiator may be alive and still send: another number keeps its
+	// packets away from the next session. So the next queue pair is made while
+	// this one has its own.
+	next, err := s.newResponder()
+	if err != nil {
+		return err
+	}
+	s.responders[r.slot] = next
+	return qp.Close()
+}
+
+// Attach implements [session.TargetIO].
+func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, error) {
+	qp := s.responders[slot]
+	o := origin{session: id}
+	var a Address
+	if m.Reply != [AddressLen]byte{} && a.UnmarshalBinary(m.Reply[:]) == nil {
+		o.replyTo = &a
+	}
+	s.t.in.begin(qp.Num(), o)
+	err := qp.ModifySteps(responderStep(s.ctl, m, m.PSN, s.t.cfg.TrafficClass))
+	if err != nil {
+		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)
+	}
+	return qp.Num(), err
+}
+
+// Release implements [session.TargetIO].
+func (s *softwareTarget) Release(slot int, _ uint64, clean bool) {
+	qp := s.responders[slot]
+	if !clean {
+		// Nothing more may be carried out for it.
+		if err := qp.ToError(); err != nil {
+			s.t.cfg.Logger.Error("dc: release", "err", err)
+		}
+	}
+	s.t.in.collect(qp.Num())
+	s.resets = append(s.resets, reset{slot, clean})
+}
+
+// Prepare implements [session.TargetIO].
+func (s *softwareTarget) Prepare() { s.reset() }
+
+// Repair implements [session.TargetIO].
+func (s *softwareTarget) Repair(slot int) { s.resets = append(s.resets, reset{slot: slot}) }
+
+// Send implements [session.TargetIO].
+func (s *softwareTarget) Send(to wire.ControlAddress, m *wire.Message) { s.ctl.send(to, m) }
+
+func (s *softwareTarget) stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.timer.stop()
+	s.cancel()
+	s.work.Wait()
+}
+
+func (s *softwareTarget) close() error {
+	var errs []error
+	if s.service != nil {
+		errs = append(errs, s.service.close())
+	}
+	for _, qp := range s.responders {
+		errs = append(errs, qp.Close())
+	}
+	if s.ctl != nil {
+		errs = append(errs, s.ctl.Close())
+	}
+	if s.idle != nil {
+		errs = append(errs, s.idle.Close())
+	}
+	return errors.Join(errs...)
+}

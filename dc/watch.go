@@ -1,0 +1,97 @@
+package dc
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// watch is who waits for a completion queue beside others who must see all that has
+// come: what a goroutine has polled and not handled yet is in no queue. So it gives
+// way to them first.
+type watch struct {
+	cqWaiter
+	changed sync.Cond
+	inside  bool // somebody waits, or holds completions
+	others  int  // that want to see all
+}
+
+// init is given the owner's lock.
+func (w *watch) init(cq *verbs.CQ, lock sync.Locker) { w.cq, w.changed.L = cq, lock }
+
+// enter is called with the lock held, which it gives up while others look; one
+// goroutine at a time is between it and leave. What it answers is for wait, without
+// the lock. Whatever has to wake the goroutine must be looked at in between.
+func (w *watch) enter(ctx context.Context) (inner context.Context) {
+	for w.others > 0 {
+		w.changed.Wait()
+	}
+	w.inside = true
+	return w.begin(ctx)
+}
+
+// leave is called with the lock held when all that was taken has been handled.
+func (w *watch) leave() {
+	w.inside = false
+	w.changed.Broadcast()
+}
+
+// exclude is called with the lock held, and answers when nobody is inside; nobody
+// enters until admit.
+func (w *watch) exclude() {
+	w.others++
+	for w.inside {
+		w.wake()
+		w.changed.Wait()
+	}
+}
+
+func (w *watch) admit() {
+	w.others--
+	w.changed.Broadcast()
+}
+
+// cqWaiter waits for a completion queue or for a wake-up of this program's own,
+// whichever is first. Waiting again with the same context does not allocate.
+type cqWaiter struct {
+	cq *verbs.CQ
+
+	mu     sync.Mutex
+	parent <-chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// begin must come before the look at what wake announces; what it answers is
+// for wait.
+func (p *cqWaiter) begin(ctx context.Context) context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil || p.parent != ctx.Done() || p.ctx.Err() != nil {
+		if p.cancel != nil {
+			p.cancel()
+		}
+		p.parent = ctx.Done()
+		p.ctx, p.cancel = context.WithCancel(ctx)
+	}
+	return p.ctx
+}
+
+// wait may answer nothing: then look again. An error is the queue's, or the
+// caller's context's.
+func (p *cqWaiter) wait(ctx, inner context.Context, wcs []verbs.WC) (int, error) {
+	n, err := p.cq.Wait(inner, wcs)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return 0, nil
+	}
+	return n, err
+}
+
+func (p *cqWaiter) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel != nil {
+		p.cancel()
+	}
+}

@@ -1,0 +1,281 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// DialConfig describes a client that finds its target by an address. Key must be set.
+type DialConfig struct {
+	Key     []byte // the target's
+	Retry   Retry
+	GID     verbs.GIDEntry      // local address; the zero value means what an empty query finds
+	Connect verbs.ConnectConfig // of the queue pairs to the target
+	// NoAgent has [Client.Do] carry out all chains from here, also where the
+	// target has an agent.
+	NoAgent bool
+	// Dialer connects, over TLS for instance; nil means TCP.
+	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger *slog.Logger // as in [Config]
+}
+
+// Dial makes a client of the target that listens at an address, see [Listen]. Queue
+// pairs and the target's agent are the client's, and are closed with it.
+//
+// When the connection has failed, [Client.Redial] goes on with a new one, and
+// [Client.Persist] repeats what it broke off.
+func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Client, error) {
+	if pd == nil || len(cfg.Key) < leastKey {
+		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
+	}
+	d := &dialer{pd: pd, address: address, cfg: cfg}
+	helper := d.caller
+	if cfg.NoAgent {
+		helper = nil
+	}
+	c, err := newDialed(ctx, pd, d.join, helper, cfg.Retry, cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("lockoffload: dial %s: %w", address, err)
+	}
+	return c, nil
+}
+
+// joined is a place at a target: a queue pair that is connected.
+type joined struct {
+	qp     *verbs.QP
+	cq     *verbs.CQ
+	conn   net.Conn     // open for as long as the target is to keep the place, or nil
+	leave  func() error // gives the place up at once, or nil
+	invite Invite
+}
+
+func newJoined(pd *verbs.PD, gid verbs.GIDEntry) (j joined, err error) {
+	if j.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
+		return joined{}, err
+	}
+	if j.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: j.cq, GID: gid}); err != nil {
+		return joined{}, errors.Join(err, j.cq.Close())
+	}
+	return j, nil
+}
+
+func (j *joined) close() error {
+	var errs []error
+	if j.qp != nil {
+		errs = append(errs, j.qp.Close(), j.cq.Close())
+	}
+	if j.conn != nil {
+		errs = append(errs, j.conn.Close())
+	}
+	if j.leave != nil {
+		errs = append(errs, j.leave())
+	}
+	return errors.Join(errs...)
+}
+
+// join gets a place among the sessions. The target is told that all is well when the
+// client stands.
+func (d *dialer) join(ctx context.Context) (joined, error) {
+	j, remote, err := d.meet(ctx, wire.Session, 0)
+	if err != nil {
+		return j, err
+	}
+	if err := j.invite.UnmarshalBinary(remote.Data); err != nil {
+		return joined{}, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// stands tells the target that the client has taken its place.
+func (j *joined) stands() error {
+	if j.conn == nil {
+		return nil
+	}
+	_, err := j.conn.Write([]byte{wire.Connected})
+	err = errors.Join(err, j.conn.Close())
+	j.conn = nil
+	return err
+}
+
+// link is what a client that dialed has made for itself.
+type link struct {
+	join   func(context.Context) (joined, error)
+	helper func(context.Context, Layout) (*Caller, func() error, error) // makes a client of the agent, or nil
+
+	turn  chan struct{} // held by who dials, or closes
+	now   joined
+	agent *Caller
+	free  func() error // the agent's connections
+}
+
+func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, Layout) (*Caller, func() error, error), retry Retry, log *slog.Logger) (*Client, error) {
+	j, err := join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := NewClient(Config{PD: pd, QP: j.qp, CQ: j.cq, Invite: j.invite, Retry: retry, Logger: log})
+	if err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	c.link = &link{join: join, helper: helper, turn: make(chan struct{}, 1), now: j}
+	err = c.link.now.stands()
+	if err == nil {
+		err = c.help(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// help gets the target's agent, if there is one and it is not there already.
+func (c *Client) help(ctx context.Context) error {
+	l := c.link
+	if l.helper == nil {
+		return nil
+	}
+	if l.agent != nil {
+		select {
+		case <-l.agent.done:
+		default:
+			return nil
+		}
+		c.UseAgent(nil)
+		if err := errors.Join(l.agent.Close(), l.free()); err != nil {
+			return err
+		}
+		l.agent = nil
+	}
+	agent, free, err := l.helper(ctx, c.l)
+	if errors.Is(err, ErrRefused) { // it has none, or no room there: Do goes on without
+		c.cfg.Logger.Info("lockoffload: no agent", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.agent, l.free = agent, free
+	c.UseAgent(agent)
+	return nil
+}
+
+// QP is the queue pair of the present session.
+func (c *Client) QP() *verbs.QP { return c.session().line.qp }
+
+// Broken tells of an error whether it is the connection's or the session's, and not of
+// what was to be done: [Client.Redial] helps.
+func Broken(err error) bool { return errors.Is(err, ErrBroken) || errors.Is(err, ErrLost) }
+
+// Redial goes on with a new session after the one before has ended, as somebody else:
+// locks of before are lost. It does nothing while the session lives. It tries until the
+// context ends: the wire may be bad, and the target full until the leases of those who
+// have gone run out. It is for clients of [Dial] and [Listener.Local].
+func (c *Client) Redial(ctx context.Context) error {
+	if c.link == nil {
+		return fmt.Errorf("lockoffload: redial a client that did not dial: %w", ErrConfig)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.over, cancel)()
+	select {
+	case c.link.turn <- struct{}{}:
+	case <-ctx.Done():
+		return opErrorf("redial", errors.Join(c.shut(), ctx.Err()))
+	}
+	defer func() { <-c.link.turn }()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := c.shut()
+		if err == nil {
+			err = c.redial(ctx)
+		}
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrKey) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return opErrorf("redial", errors.Join(c.shut(), ctx.Err(), err))
+		}
+	}
+}
+
+// shut is why a closed client connects no more.
+func (c *Client) shut() error {
+	if c.over.Err() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c *Client) redial(ctx context.Context) error {
+	select {
+	case <-c.Lost():
+	default:
+		return c.help(ctx)
+	}
+	j, err := c.link.join(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.Reconnect(ctx, j.qp, j.cq, j.invite); err != nil {
+		return errors.Join(err, j.close())
+	}
+	old := c.link.now
+	c.link.now = j
+	if err := old.close(); err != nil {
+		c.cfg.Logger.Error("lockoffload: old connection", "error", err)
+	}
+	if err := c.link.now.stands(); err != nil {
+		return err
+	}
+	return c.help(ctx)
+}
+
+// Persist calls f until the connection lives to the end of it, each time with a new
+// one: f must be something that can be repeated, wherever it broke off. Other errors of
+// f are answered.
+func (c *Client) Persist(ctx context.Context, f func() error) error {
+	for pause := time.Millisecond; ; {
+		before := c.session()
+		err := f()
+		if err == nil || !Broken(err) {
+			return err
+		}
+		if rerr := c.Redial(ctx); rerr != nil {
+			return errors.Join(rerr, err)
+		}
+		if c.session() != before {
+			pause = time.Millisecond
+			continue
+		}
+		// The session lives, and what failed was the agent's connection, or something of
+		// an earlier session that f still has.
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, 100*time.Millisecond)
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// close frees what the client has made for itself.
+func (l *link) close() error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	var errs []error
+	if l.agent != nil {
+		errs = append(errs, l.agent.Close(), l.free())
+		l.agent = nil
+	}
+	errs = append(errs, l.now.close())
+	l.now = joined{}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,116 @@
+package lockoffload
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// fenceQP keeps late requests of a client from being executed: a queue pair in ERROR
+// takes none, and RESET waits until what was being executed is through. Soft-RoCE
+// before Linux 6.4 does not wait for a soft interrupt on another CPU.
+func fenceQP(qp *verbs.QP) error {
+	err := qp.ToError()
+	if err == nil {
+		err = qp.ToReset()
+	}
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil // its owner was faster
+	}
+	return err
+}
+
+// finish ends sessions: it fences each, then recovers what all of them held in one
+// pass, then gives their places up. What fails is tried again by the watch; meanwhile
+// the places, and what is held, stay as they are.
+func (s *Server) finish(over []*Session) error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	var fenced []*Session
+	var errs []error
+	for _, one := range over {
+		switch {
+		case one.ended:
+			continue
+		case !one.fenced:
+			if err := s.fence(one.qp); err != nil {
+				errs = append(errs, fmt.Errorf("fence owner %d: %w", one.invite.Owner, err))
+				continue
+			}
+			one.fenced = true
+			close(one.done)
+		}
+		fenced = append(fenced, one)
+	}
+	if len(fenced) > 0 {
+		invites := make([]Invite, len(fenced))
+		for i, one := range fenced {
+			invites[i] = one.invite
+		}
+		m := (&recovery{region: s.cfg.Region.mr.Bytes()}).deadSessions(&s.l, invites...)
+		if err := s.drive(m); err != nil {
+			errs = append(errs, fmt.Errorf("recover %d sessions: %w", len(fenced), err))
+		} else {
+			for _, one := range fenced {
+				errs = append(errs, s.vacate(one))
+			}
+			s.mu.Lock()
+			s.counts.Recovered += uint64(m.freed)
+			s.queues = append(s.queues, endedQueues{time.Now(), m.queues})
+			s.mu.Unlock()
+			s.cfg.Logger.Info("lockoffload: sessions ended", "sessions", len(fenced), "recovered", m.freed)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// vacate gives up the place of a session that left nothing behind.
+func (s *Server) vacate(one *Session) error {
+	one.ended = true
+	err := one.dispose()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, one.invite.Owner)
+	if one.expired {
+		s.counts.Expired++
+		s.cfg.Logger.Warn("lockoffload: session's lease ran out", "owner", one.invite.Owner, "epoch", one.invite.Epoch)
+	} else {
+		s.counts.Ended++
+	}
+	return err
+}
+
+// drive runs a machine through the loopback, a new one if the last one failed. The
+// caller holds ending.
+func (s *Server) drive(m machine) (err error) {
+	if s.shut {
+		return ErrClosed
+	}
+	if s.loop == nil {
+		if s.loop, err = newLoopback(s.cfg.PD, s.cfg.GID, s.cfg.Region); err != nil {
+			s.loop = nil
+			return err
+		}
+	}
+	if err = s.loop.drive(m); err != nil {
+		err = errors.Join(err, s.loop.close())
+		s.loop = nil
+	}
+	return err
+}
+
+// noted keeps what is wrong now, and logs what changes.
+func (s *Server) noted(err error) {
+	s.mu.Lock()
+	before := s.trouble
+	s.trouble = err
+	s.mu.Unlock()
+	switch {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		s.cfg.Logger.Error("lockoffload: server cannot take back what sessions left; it goes on trying", "error", err)
+	case err == nil && before != nil:
+		s.cfg.Logger.Info("lockoffload: server takes back again what sessions leave")
+	}
+}

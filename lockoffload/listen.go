@@ -1,0 +1,216 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ListenConfig describes a target that serves itself. Layout and Key must be set.
+type ListenConfig struct {
+	Layout Layout
+	// Key is shared with the clients, at least 16 bytes. Who does not have it
+	// changes nothing. It keeps nothing secret: on a network where others listen,
+	// give [NewListener] a listener that encrypts, and mind that RDMA does not.
+	Key     []byte
+	Lease   time.Duration // as in [ServerConfig]
+	GID     verbs.GIDEntry
+	Connect verbs.ConnectConfig // of the queue pairs to clients
+	// Agent bounds the agent's work; its PD, Region and GID are the listener's.
+	// With NoAgent there is none.
+	Agent   AgentConfig
+	NoAgent bool
+	Logger  *slog.Logger // nil is silent
+}
+
+// leastKey is the length of the shortest key, in bytes.
+const leastKey = 16
+
+// mostDialed is how many chains fit into the queue pairs of clients that dial.
+const mostDialed = 32
+
+// Listener is a target: a region, its server and its agent, and an address at which
+// clients find them, see [Dial]. Its methods are safe for concurrent use.
+type Listener struct {
+	cfg    ListenConfig
+	pd     *verbs.PD
+	tcp    net.Listener
+	mr     *verbs.MR
+	region *Region
+	srv    *Server
+	door   door
+	work   sync.WaitGroup
+	stop   context.CancelFunc
+	over   context.Context // ends with Close
+
+	closing sync.Once
+	ended   error // of Close
+
+	mu     sync.Mutex
+	agent  *Agent
+	links  map[uint64]*agentConn // of the agent's clients
+	closed bool
+	failed error // of accepting
+	lame   error // why there is no agent in place of one that failed
+}
+
+// Listen serves locked memory, of a new region, at a TCP address, until the listener is
+// closed.
+func Listen(pd *verbs.PD, address string, cfg ListenConfig) (*Listener, error) {
+	tcp, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, opErrorf("listen", err)
+	}
+	l, err := NewListener(pd, tcp, cfg)
+	if err != nil {
+		return nil, errors.Join(err, tcp.Close())
+	}
+	return l, nil
+}
+
+// NewListener is Listen with connections from elsewhere: over TLS, for instance. tcp
+// is the Listener's from then on, unless there is an error.
+func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener, err error) {
+	if pd == nil || tcp == nil || len(cfg.Key) < leastKey {
+		return nil, fmt.Errorf("lockoffload: listen: a PD, and a key of %d bytes at least, are needed: %w", leastKey, ErrConfig)
+	}
+	if cfg.Agent.Limits.Window > mostDialed {
+		return nil, fmt.Errorf("lockoffload: listen: window of %d chains, clients that dial have %d at most: %w", cfg.Agent.Limits.Window, mostDialed, ErrConfig)
+	}
+	cfg.Layout = cfg.Layout.withDefaults()
+	if err := cfg.Layout.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	l = &Listener{cfg: cfg, pd: pd, links: map[uint64]*agentConn{}}
+	l.over, l.stop = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("lockoffload: listen: %w", err), l.Close())
+			l = nil
+		}
+	}()
+	access := verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
+	if l.mr, err = pd.AllocMR(cfg.Layout.Bytes(), verbs.MRConfig{Access: access}); err != nil {
+		return l, err
+	}
+	if l.region, err = NewRegion(l.mr, cfg.Layout); err != nil {
+		return l, err
+	}
+	if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
+		return l, err
+	}
+	if !cfg.NoAgent {
+		if l.agent, err = l.newAgent(); err != nil {
+			return l, err
+		}
+		l.work.Go(l.tend)
+	}
+	l.tcp = tcp
+	l.work.Go(l.accept)
+	return l, nil
+}
+
+func (l *Listener) newAgent() (*Agent, error) {
+	cfg := l.cfg.Agent
+	cfg.PD, cfg.Region, cfg.GID = l.pd, l.region, l.cfg.GID
+	if cfg.Logger == nil {
+		cfg.Logger = l.cfg.Logger
+	}
+	return NewAgent(cfg)
+}
+
+// Addr is where clients find the target.
+func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
+
+// Stats answers the counts of the server.
+func (l *Listener) Stats() ServerStats { return l.srv.Stats() }
+
+// AgentStats answers the counts of the agent, since it was made, if there is one.
+func (l *Listener) AgentStats() AgentStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.agent == nil {
+		return AgentStats{}
+	}
+	return l.agent.Stats()
+}
+
+// Err tells what is wrong with the target now: nobody is admitted any more, the agent
+// failed and there is no other one yet, or [Server.Err].
+func (l *Listener) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.failed, l.lame, l.srv.Err())
+}
+
+// Close ends all sessions and frees the region. It may be called again: whoever comes
+// second waits for the first and gets the same answer.
+func (l *Listener) Close() error {
+	l.closing.Do(func() { l.ended = l.close() })
+	return l.ended
+}
+
+func (l *Listener) close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.stop()
+	var errs []error
+	if l.tcp != nil {
+		errs = append(errs, l.tcp.Close())
+	}
+	l.door.shut()
+	l.mu.Lock()
+	for _, a := range l.links {
+		a.conn.Close() // its goroutine does the rest
+	}
+	l.mu.Unlock()
+	l.work.Wait()
+	if l.agent != nil {
+		errs = append(errs, l.agent.Close())
+	}
+	if l.srv != nil {
+		errs = append(errs, l.srv.Close())
+	}
+	if l.mr != nil {
+		errs = append(errs, l.mr.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Local makes a client for the target's own process. It reaches the region through the
+// device, like all others: atomics of a device need not be atomic against a CPU's. It
+// has a place and a lease like them, and is to be closed before the listener. The place is
+// free again when the client is closed.
+func (l *Listener) Local(retry Retry) (*Client, error) {
+	join := func(context.Context) (joined, error) {
+		s, err := l.srv.Admit(nil)
+		if err != nil {
+			return joined{}, err
+		}
+		j, err := newJoined(l.pd, l.cfg.GID)
+		if err != nil {
+			return j, errors.Join(err, s.Close())
+		}
+		here, err := j.qp.Endpoint()
+		there, serr := s.Endpoint()
+		if err = errors.Join(err, serr); err == nil {
+			err = errors.Join(s.Connect(here), j.qp.Connect(there, l.cfg.Connect))
+		}
+		if err != nil {
+			return j, errors.Join(err, j.close(), s.Close())
+		}
+		j.invite, j.leave = s.Invite(), s.Close
+		return j, nil
+	}
+	return newDialed(context.Background(), l.pd, join, nil, retry, l.cfg.Logger)
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+var testKey = []byte("a key that tests have, no secret")
+
+// listen makes a target on rxe1, and a way to dial it from rxe0.
+func listen(t *testing.T, l lockoffload.Layout, lease time.Duration) (*lockoffload.Listener, func(context.Context) (*lockoffload.Client, error)) {
+	t.Helper()
+	lab.RequireTopology(t, "wire")
+	near, far := open(t, "rxe0"), open(t, "rxe1")
+	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{Layout: l, Key: testKey, Lease: lease, GID: far.gid})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, lis.Close()); require.NoError(t, lis.Close()) })
+	return lis, func(ctx context.Context) (*lockoffload.Client, error) {
+		return lockoffload.Dial(ctx, near.pd, lis.Addr().String(), lockoffload.DialConfig{Key: testKey, GID: near.gid})
+	}
+}
+
+func up(old []byte) []byte { return binary.LittleEndian.AppendUint64(nil, number(old)+1) }
+
+func upOnce(ctx context.Context, c *lockoffload.Client) error {
+	_, err := c.Update(ctx, 0, func(old []byte) ([]byte, error) { return up(old), nil })
+	return err
+}
+
+// One address, one call: locks, the agent, and a client of the target's own process.
+func TestListenAndDial(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 2, Size: 8}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	require.NoError(t, upOnce(ctx, c))
+	res, err := c.Do(ctx, &lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "by agent")}})
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormAgent, res.Form)
+	own, err := lis.Local(lockoffload.Retry{})
+	require.NoError(t, err)
+	require.NoError(t, upOnce(ctx, own))
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, number(data))
+	h, _, err := own.Lock(ctx, 1)
+	require.NoError(t, err)
+	_, _, err = c.TryLock(ctx, 1)
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	require.NoError(t, h.Unlock(ctx))
+	require.NoError(t, own.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, lis.Err())
+}
+
+// The place of a client of the target's own process is free when that is closed, however
+// long its lease.
+func TestLocalPlaceIsGivenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, _ := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 1}, long)
+	for i := range 3 {
+		c, err := lis.Local(lockoffload.Retry{})
+		require.NoError(t, err)
+		require.NoError(t, upOnce(ctx, c))
+		if i == 1 {
+			require.NoError(t, c.QP().ToError())
+			_, _, err := c.Read(ctx, 0, make([]byte, 8))
+			require.True(t, lockoffload.Broken(err))
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
+// Clients that come and go leave their places to others, the agent's too.
+func TestDialedPlacesAreGivenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, time.Second)
+	for range 6 {
+		var c *lockoffload.Client
+		require.Eventually(t, func() (done bool) {
+			var err error
+			c, err = dial(ctx)
+			if err != nil {
+				require.ErrorIs(t, err, lockoffload.ErrFull)
+			}
+			return err == nil
+		}, stuck, 10*time.Millisecond)
+		_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return lis.AgentClients() == 0 }, stuck, time.Millisecond)
+	require.Zero(t, lis.Stats().Expired)
+}
+
+// Without the key nothing is changed, and those who say nothing keep nobody waiting.
+func TestStrangers(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, long)
+	var idle []net.Conn
+	defer func() {
+		for _, c := range idle {
+			c.Close()
+		}
+	}()
+	for range 300 {
+		c, err := net.Dial("tcp", lis.Addr().String())
+		require.NoError(t, err)
+		idle = append(idle, c)
+	}
+	stranger := open(t, "rxe0")
+	for _, key := range []string{"a key that tests have, no secreT", "another key altogether"} {
+		_, err := lockoffload.Dial(ctx, stranger.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte(key), GID: stranger.gid})
+		require.ErrorIs(t, err, lockoffload.ErrKey)
+	}
+	_, err := lockoffload.Dial(ctx, stranger.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte("short")})
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	require.Zero(t, lis.Stats().Admitted)
+	require.Zero(t, lis.AgentClients())
+	began := time.Now()
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	require.Less(t, time.Since(began), 4*time.Second, "no idle connection was waited for")
+	require.NoError(t, c.Close())
+}
+
+// A client goes on with a new connection, by whichever of its goroutines finds out, and
+// with another agent when that has failed.
+func TestRedial(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 8}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	require.NoError(t, c.Redial(ctx), "nothing to be done")
+	require.EqualValues(t, 1, lis.Stats().Admitted)
+	require.NoError(t, c.QP().ToError())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := c.Persist(ctx, func() error { return upOnce(ctx, c) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 2, lis.Stats().Admitted)
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, 4, number(data))
+
+	require.NoError(t, lis.BreakAgent())
+	require.Eventually(t, func() bool {
+		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "again")}})
+		if err != nil {
+			require.True(t, errors.Is(err, lockoffload.ErrOutcomeUnknown) || lockoffload.Broken(err), "%v", err)
+			require.NoError(t, c.Redial(ctx))
+		}
+		return err == nil && res.Form == lockoffload.FormAgent
+	}, stuck, 10*time.Millisecond)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Redial(ctx), lockoffload.ErrClosed)
+}

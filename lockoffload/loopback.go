@@ -1,0 +1,106 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// loopback is the target's own way to its region: through the device, like
+// everybody else. One machine uses it at a time.
+type loopback struct {
+	region *Region
+	cq     *verbs.CQ
+	qp     *verbs.QP
+	line   *line
+	mr     *verbs.MR
+}
+
+func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err error) {
+	lb = &loopback{region: r}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lb.close())
+			lb = nil
+		}
+	}()
+	if lb.cq, err = pd.Device().CreateCQ(verbs.CQConfig{}); err != nil {
+		return lb, err
+	}
+	if lb.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: lb.cq, GID: gid}); err != nil {
+		return lb, err
+	}
+	self, err := lb.qp.Endpoint()
+	if err != nil {
+		return lb, err
+	}
+	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
+		return lb, err
+	}
+	if lb.mr, err = pd.AllocMR(r.memory(), verbs.MRConfig{}); err != nil {
+		return lb, err
+	}
+	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})
+	return lb, err
+}
+
+func (lb *loopback) close() error {
+	var errs []error
+	if lb.line != nil {
+		errs = append(errs, lb.line.close())
+	}
+	if lb.qp != nil {
+		errs = append(errs, lb.qp.Close())
+	}
+	if lb.cq != nil {
+		errs = append(errs, lb.cq.Close())
+	}
+	if lb.mr != nil {
+		errs = append(errs, lb.mr.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// loopbackPatience is after what time a request to the own device is taken for one
+// that will not end.
+const loopbackPatience = 10 * time.Second
+
+// drive runs a machine of the target. After an error the loopback is of no more use.
+func (lb *loopback) drive(m machine) error {
+	ctx, cancel := context.WithTimeout(context.Background(), loopbackPatience)
+	defer cancel()
+	w := m.base()
+	w.l, w.mem = lb.region.Layout, lb.mr.Bytes()
+	for {
+		v, err := m.step()
+		if v != post {
+			return err
+		}
+		f, err := lb.line.issue(ctx, w.ops, lb.mr)
+		if err == nil {
+			err = lb.line.await(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// recoverAgent gives back the locks that an agent before this one left, which failed in
+// the middle, and answers how many. Nothing of it is under way any more: its queue pair
+// is gone.
+func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
+	lb, err := newLoopback(pd, gid, r)
+	if err != nil {
+		return 0, err
+	}
+	m := agentRecovery(r.mr.Bytes())
+	err = lb.drive(m)
+	return m.freed, errors.Join(err, lb.close())
+}
+
+func agentRecovery(region []byte) *recovery {
+	return &recovery{region: region, dead: func(identity uint64) bool { return identity>>16 == agentOwner }}
+}

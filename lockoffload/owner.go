@@ -1,0 +1,44 @@
+package lockoffload
+
+import (
+	"fmt"
+	"sync"
+)
+
+// A region has one server and one agent at a time. Two servers would give the same
+// places to different clients, two agents would unlock each other's locks.
+var owners struct {
+	sync.Mutex
+	of map[*byte]map[string]bool // what serves a memory, by its first byte
+}
+
+// claim makes the caller the only one in a role, until release is called.
+func claim(mem []byte, role string) (release func(), err error) {
+	at := &mem[0]
+	owners.Lock()
+	defer owners.Unlock()
+	if owners.of[at][role] {
+		return nil, fmt.Errorf("%w: the region has its %s already", ErrConfig, role)
+	}
+	if owners.of == nil {
+		owners.of = map[*byte]map[string]bool{}
+	}
+	if owners.of[at] == nil {
+		owners.of[at] = map[string]bool{}
+	}
+	owners.of[at][role] = true
+	return sync.OnceFunc(func() {
+		owners.Lock()
+		defer owners.Unlock()
+		if delete(owners.of[at], role); len(owners.of[at]) == 0 {
+			delete(owners.of, at)
+		}
+	}), nil
+}
+
+// owned tells whether anything serves a memory.
+func owned(mem []byte) bool {
+	owners.Lock()
+	defer owners.Unlock()
+	return len(owners.of[&mem[0]]) > 0
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A region has one server and one agent, is not laid out again under them, and has
+// WRITEs in order.
+func TestRegionHasOneOwner(t *testing.T) {
+	l := lockoffload.Layout{Slots: 1, Size: 8}
+	r := newRig(t, l, long)
+	_, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	agent, err := lockoffload.NewAgent(lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
+	require.NoError(t, err)
+	_, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	require.NoError(t, agent.Close())
+	agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
+	require.NoError(t, err)
+	require.NoError(t, agent.Close())
+
+	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mr.Close()) }()
+	reg, err := lockoffload.NewRegion(mr, l)
+	require.NoError(t, err)
+	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: reg, GID: r.b.gid})
+	require.NoError(t, err)
+	_, err = lockoffload.NewRegion(mr, l)
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	require.NoError(t, srv.Close())
+	_, err = lockoffload.NewRegion(mr, l)
+	require.NoError(t, err)
+
+	odd, err := r.b.pd.RegisterMR(make([]byte, l.Bytes()+8)[4:], verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
+	require.NoError(t, err)
+	_, err = lockoffload.NewRegion(odd, l)
+	require.ErrorIs(t, err, lockoffload.ErrConfig, "no atomic would do")
+	require.NoError(t, odd.Close())
+
+	relaxed, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic | verbs.RelaxedOrder})
+	if errors.Is(err, verbs.ErrUnsupported) {
+		t.Log(err)
+		return
+	}
+	require.NoError(t, err)
+	_, err = lockoffload.NewRegion(relaxed, l)
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	require.NoError(t, relaxed.Close())
+}
+
+// The target's own queue pair fails, and a client's cannot be fenced: nothing is given
+// away meanwhile, the server says so, and goes on when it can.
+func TestServerHeals(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
+	var broken atomic.Bool
+	broken.Store(true)
+	r.srv.FenceBy(func(qp *verbs.QP, fence func(*verbs.QP) error) error {
+		if broken.Load() {
+			return errors.New("no fence today")
+		}
+		return fence(qp)
+	})
+	_, qp, s := r.dead(lockoffload.Exclusive)
+	require.NoError(t, r.srv.BreakLoopback())
+	require.NoError(t, qp.ToError())
+	require.Eventually(t, func() bool { return r.srv.Err() != nil }, stuck, time.Millisecond)
+	require.ErrorContains(t, r.srv.Err(), "no fence today")
+	require.Error(t, s.Close())
+	select {
+	case <-s.Done():
+		t.Fatal("a session that was not fenced is over")
+	default:
+	}
+	lock, _ := r.reg.Left(0)
+	require.NotZero(t, lock, "and what it held is free")
+	broken.Store(false)
+	require.Eventually(t, func() bool { lock, _ := r.reg.Left(0); return lock == 0 && r.srv.Err() == nil }, stuck, time.Millisecond)
+	<-s.Done()
+	require.NoError(t, s.Close())
+	other, _ := r.client(lockoffload.Retry{})
+	h, _, err := other.Lock(ctx, 0)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+}
+
+// One client's queue pair cannot be fenced. What others left is taken back all the same.
+func TestServerGoesOnBesideTrouble(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
+	_, stays := r.client(lockoffload.Retry{})
+	var healed atomic.Bool
+	r.srv.FenceBy(func(qp *verbs.QP, fence func(*verbs.QP) error) error {
+		if qp == stays.QP() && !healed.Load() {
+			return errors.New("no fence today")
+		}
+		return fence(qp)
+	})
+	require.Error(t, stays.Close())
+	c, s := r.client(lockoffload.Retry{})
+	_, _, err := c.DieAfter(ctx, "fair", 1, 1, false) // leaves a ticket
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	other, _ := r.client(lockoffload.Retry{})
+	isSoon(t, "lock", func() error {
+		h, _, err := other.Acquire(ctx, 1, lockoffload.LockOptions{Mode: lockoffload.Fair})
+		if err == nil {
+			err = h.Unlock(ctx)
+		}
+		return err
+	})
+	require.Error(t, r.srv.Err())
+	healed.Store(true)
+	require.Eventually(t, func() bool { return r.srv.Err() == nil }, stuck, time.Millisecond)
+}
+
+// What no session has that lives does not stay; what one has that lives does.
+func TestStraysAreTakenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 2*time.Second)
+	c, _ := r.client(lockoffload.Retry{})
+	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	require.NoError(t, err)
+	h, _, err := c.Lock(ctx, 2)
+	require.NoError(t, err)
+	require.NoError(t, r.reg.LeaveStray(1)) // its turn is the second lease
+	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
+	require.NoError(t, h.Unlock(ctx))
+	require.NoError(t, shared.Unlock(ctx))
+}
+
+// A server that failed left a lock. The next one takes it back, though its own clients
+// have the same owner numbers.
+func TestLocksOfTheServerBefore(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Second)
+	require.NoError(t, r.srv.Close())
+	require.NoError(t, r.reg.LeaveLock(0))
+	var err error
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: r.lease})
+	require.NoError(t, err)
+	srv := r.srv
+	t.Cleanup(func() { require.NoError(t, srv.Close()) })
+	c, _ := r.client(lockoffload.Retry{})
+	isSoon(t, "lock", func() error {
+		h, _, err := c.Lock(within(t, stuck), 0)
+		if err == nil {
+			err = h.Unlock(within(t, stuck))
+		}
+		return err
+	})
+}
+
+// A client of the agent reaches no memory through its queue pair: when the server has
+// fenced it, nothing of it writes any more.
+func TestAgentsQueuePairsReachNoMemory(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	qp, cq, err := r.link(77)
+	require.NoError(t, err)
+	mr, err := r.a.pd.AllocMR(8, verbs.MRConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mr.Close()) }()
+	b, err := qp.NewBatch(1)
+	require.NoError(t, err)
+	b.Write(1, verbs.Signaled, r.reg.Remote().At(0), mr.SGE(0, 8))
+	_, err = b.Post()
+	require.NoError(t, err)
+	wcs := make([]verbs.WC, 1)
+	_, err = cq.Wait(ctx, wcs)
+	require.NoError(t, err)
+	require.Error(t, wcs[0].Err())
+	t.Log(wcs[0].Err())
+}
+
+// When the agent is gone for good, chains are carried out from here.
+func TestDoWithoutItsAgent(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	c := r.side()
+	var qp *verbs.QP
+	c.UseAgent(r.caller(func(cfg *lockoffload.CallerConfig) {
+		connect := cfg.Connect
+		cfg.Connect = func(ctx context.Context) (_ *verbs.QP, cq *verbs.CQ, err error) {
+			if qp != nil {
+				return nil, nil, errors.New("gone for good")
+			}
+			qp, cq, err = connect(ctx)
+			return qp, cq, err
+		}
+	}))
+	up := func() (lockoffload.Form, error) {
+		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		return res.Form, err
+	}
+	form, err := up()
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormAgent, form)
+	require.NoError(t, qp.ToError())
+	require.Eventually(t, func() bool {
+		form, err := up()
+		return err == nil && form == lockoffload.FormTwoStep
+	}, stuck, time.Millisecond)
+}

@@ -1,0 +1,71 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// BreakLoopback ends the server's own queue pair, as a device does that has an error.
+func (s *Server) BreakLoopback() error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	return s.loop.qp.ToError()
+}
+
+// FenceBy has the server fence queue pairs by f, which gets what it did before.
+func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error) {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	before := s.fence
+	s.fence = func(qp *verbs.QP) error { return f(qp, before) }
+}
+
+// LeaveStray has a slot locked, and read, by sessions that nobody knows.
+func (r *Region) LeaveStray(slot int) error {
+	if err := r.mr.Store64(r.readersOff(slot), 1<<3); err != nil {
+		return err
+	}
+	return r.mr.Store64(r.lockOff(slot), makeTag(2, 77, 1))
+}
+
+// LeaveLock has a slot locked by a session of a server before.
+func (r *Region) LeaveLock(slot int) error {
+	return r.mr.Store64(r.lockOff(slot), makeTag(1, 1, 1))
+}
+
+// Left tells what a slot has of holders and readers.
+func (r *Region) Left(slot int) (lock, readers uint64) {
+	lock, _ = r.mr.Load64(r.lockOff(slot))
+	readers, _ = r.mr.Load64(r.readersOff(slot))
+	return lock, readers
+}
+
+// BreakAgent ends the agent's own queue pair.
+func (l *Listener) BreakAgent() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.agent.loop.ToError()
+}
+
+// AgentClients is how many clients the agent has.
+func (l *Listener) AgentClients() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.agent.mu.Lock()
+	defer l.agent.mu.Unlock()
+	return len(l.agent.core.byID)
+}
+
+// HalfDial shows a target the key, and says nothing more.
+func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
+	d := &dialer{pd: pd, address: address, cfg: DialConfig{Key: key}}
+	j, _, err := d.meet(context.Background(), wire.Session, 0)
+	if err != nil {
+		return nil, err
+	}
+	return j.conn, errors.Join(j.qp.Close(), j.cq.Close())
+}

@@ -1,0 +1,188 @@
+package lockoffload
+
+import "time"
+
+// ticketWatch is the target's help for queues of tickets: it passes on the ticket that is
+// being served when that is marked, and marks tickets that nobody signed, a lease after
+// they were drawn. A ticket is signed when its owner has put down in the queue whose it
+// is, which takes one round trip more.
+//
+// A client that dies in between leaves tickets that nobody can tell to be its own. So when
+// sessions end the watch is told how far tickets were drawn by then, and a lease later it
+// marks all that are still not signed, together: those who wait behind many of them
+// do not wait a lease for each. An owner that was merely slow draws another one.
+type ticketWatch struct {
+	l      *Layout
+	region []byte
+	lease  time.Duration
+	drawn  map[int][]drawn // by slot, of queues that are to be looked at
+	told   map[int]uint32  // by slot, the ticket behind the last one that was counted as skipped
+}
+
+// drawn says that the tickets before one had been drawn at a time.
+type drawn struct {
+	before uint32
+	at     time.Time
+}
+
+func newTicketWatch(l *Layout, region []byte, lease time.Duration) *ticketWatch {
+	return &ticketWatch{l: l, region: region, lease: lease, drawn: map[int][]drawn{}, told: map[int]uint32{}}
+}
+
+// count answers how many tickets were skipped by marks that were made. One is marked
+// again when a client has taken the mark off, and has not passed the ticket on yet.
+func (t *ticketWatch) count(m *marker) (n int) {
+	for _, ticket := range m.marked {
+		if told, ok := t.told[m.slot]; !ok || int32(ticket-told) >= 0 {
+			t.told[m.slot] = ticket + 1
+			n++
+		}
+	}
+	return n
+}
+
+// note remembers how far tickets were drawn.
+func (t *ticketWatch) note(now time.Time, slot int, next uint32) {
+	notes := t.drawn[slot]
+	if n := len(notes); n == 0 || notes[n-1].before != next {
+		t.drawn[slot] = append(notes, drawn{next, now})
+	}
+}
+
+// look answers what is to be done next about a slot, if anything. living tells whether
+// the owner of a tag has a session.
+func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool) machine {
+	word := loadWord(t.region, t.l.ticketOff(slot))
+	next, serving := tickets(word)
+	if int32(next-serving) <= 0 {
+		delete(t.drawn, slot)
+		if next == serving {
+			return nil
+		}
+		return &ticketMender{slot: slot, word: word}
+	}
+	if loadWord(t.region, t.l.queueOff(slot, serving)) == skipMark(serving) {
+		return &skipper{slot: slot, ticket: serving}
+	}
+	notes := t.drawn[slot]
+	for len(notes) > 0 && now.Sub(notes[0].at) >= t.lease {
+		if m := t.unsigned(slot, serving, notes[0].before, living); m != nil {
+			return m
+		}
+		notes = notes[1:]
+	}
+	t.drawn[slot] = notes
+	if len(notes) == 0 {
+		delete(t.drawn, slot)
+		if t.unsigned(slot, serving, next, living) != nil {
+			t.note(now, slot, t.l.signable(next, serving))
+		}
+	}
+	return nil
+}
+
+// unsigned answers what marks the tickets that nobody signed, if there are any.
+func (t *ticketWatch) unsigned(slot int, serving, before uint32, living func(tag uint64) bool) *marker {
+	m := &marker{slot: slot}
+	for i := 0; i < t.l.Clients && len(m.marks) < workWords; i++ { // beyond, places come again
+		ticket := serving + uint32(i)
+		if int32(before-ticket) <= 0 {
+			break
+		}
+		entry := loadWord(t.region, t.l.queueOff(slot, ticket))
+		switch {
+		case entry == skipMark(ticket):
+		case uint32(entry) == ticket && living(entry):
+		case i > 0 && (isSkipMark(entry) || entry != 0 && living(entry)): // another ticket has the place
+		default:
+			m.marks = append(m.marks, mark{ticket, entry})
+		}
+	}
+	if len(m.marks) == 0 {
+		return nil
+	}
+	return m
+}
+
+// ticketMender sets the next ticket to the one that is being served, where that one has
+// not been drawn yet: its owner was merely slow when it was skipped, and passed it on
+// too. Whoever draws meanwhile finds out by itself.
+type ticketMender struct {
+	work
+	slot   int
+	word   uint64
+	posted bool
+}
+
+func (m *ticketMender) step() (verdict, error) {
+	if m.posted {
+		return done, nil
+	}
+	m.begin()
+	_, serving := tickets(m.word)
+	m.cmpSwap(m.l.ticketOff(m.slot), m.word, uint64(serving)<<32|uint64(serving))
+	m.posted = true
+	return post, nil
+}
+
+func (m *ticketMender) undo() (verdict, error) { return done, nil }
+
+// marker marks tickets that are to be skipped.
+type marker struct {
+	work
+	slot   int
+	marks  []mark
+	posted bool
+	marked []uint32 // tickets
+}
+
+type mark struct {
+	ticket uint32
+	seen   uint64 // in its place
+}
+
+func (m *marker) step() (verdict, error) {
+	if m.posted {
+		for i := range m.marks {
+			if m.result(i) == m.marks[i].seen {
+				m.marked = append(m.marked, m.marks[i].ticket)
+			}
+		}
+		return done, nil
+	}
+	m.begin()
+	for _, k := range m.marks {
+		m.cmpSwap(m.l.queueOff(m.slot, k.ticket), k.seen, skipMark(k.ticket))
+	}
+	m.posted = true
+	return post, nil
+}
+
+func (m *marker) undo() (verdict, error) { return done, nil }
+
+// skipper passes on a ticket that is marked, when it is being served.
+type skipper struct {
+	work
+	slot   int
+	ticket uint32
+	taken  bool // the mark was tried to be taken off
+	passed bool
+}
+
+func (m *skipper) step() (verdict, error) {
+	switch {
+	case !m.taken:
+		m.begin()
+		m.cmpSwap(m.l.queueOff(m.slot, m.ticket), skipMark(m.ticket), 0)
+		m.taken = true
+		return post, nil
+	case !m.passed && m.result(0) == skipMark(m.ticket): // else somebody else passes it on
+		m.begin()
+		m.fetchAdd(m.l.ticketOff(m.slot), passTicket(m.ticket))
+		m.passed = true
+		return post, nil
+	}
+	return done, nil
+}
+
+func (m *skipper) undo() (verdict, error) { return done, nil }

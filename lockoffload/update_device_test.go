@@ -1,0 +1,125 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+// Update answers when the change has happened and the lock is free, UpdateAsync before.
+func TestUpdateAnswersWhenItHappened(t *testing.T) {
+	ctx := within(t, stuck)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Records: 2}, long).clients(2, lockoffload.Retry{Tries: 1})
+	for i := range uint64(20) {
+		res, err := cs[0].Update(ctx, 0, func(old []byte) ([]byte, error) { return up(old), nil })
+		require.NoError(t, err)
+		select {
+		case <-res.Commit.Done():
+		default:
+			t.Fatal("not over yet")
+		}
+		h, _, err := cs[1].TryLock(ctx, 0)
+		require.NoError(t, err)
+		data, _, err := h.Read(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		require.Equal(t, i+1, number(data))
+		require.NoError(t, h.Unlock(ctx))
+	}
+	_, err := cs[0].UpdateRecords(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) { return [][]byte{up(old[0]), nil}, nil })
+	require.NoError(t, err)
+	_, err = cs[0].Update(ctx, 0, func([]byte) ([]byte, error) {
+		_ = cs[0].QP().ToError()
+		return []byte("x"), nil
+	})
+	require.ErrorIs(t, err, lockoffload.ErrBroken)
+}
+
+// Money goes between slots, by clients that name them in any order: nobody waits for
+// ever, and whoever has the locks sees a sum that is always the same.
+func TestUpdateSlots(t *testing.T) {
+	ctx := within(t, stuck)
+	const accounts, money = 4, 1000
+	cs := newRig(t, lockoffload.Layout{Slots: accounts, Size: 8}, long).clients(3, lockoffload.Retry{})
+	pay := func(n int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
+	all := []int{2, 0, 3, 1}
+	require.NoError(t, cs[0].UpdateSlots(ctx, all, func(old [][]byte) ([][]byte, error) {
+		return [][]byte{pay(0), pay(money), pay(0), nil}, nil
+	}))
+	data, res, err := cs[1].Read(ctx, 1, make([]byte, 8))
+	require.NoError(t, err)
+	require.Empty(t, data)
+	require.Zero(t, res.Version, "a nil entry leaves its slot as it is")
+	data, _, err = cs[1].Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, money, number(data), "in the order in which they were named")
+	balance := func(b []byte) int64 { return int64(number(append(b, make([]byte, 8-len(b))...))) }
+	audit := func(old [][]byte) ([][]byte, error) {
+		sum := int64(0)
+		for _, b := range old {
+			sum += balance(b)
+		}
+		if sum != money {
+			t.Errorf("%d in all, %d were paid in", sum, money)
+		}
+		return make([][]byte, len(old)), nil
+	}
+	var wg sync.WaitGroup
+	for _, c := range cs {
+		for range 2 {
+			wg.Go(func() {
+				for i := range 15 {
+					p := rand.Perm(accounts)[:2]
+					err := c.UpdateSlots(ctx, p, func(old [][]byte) ([][]byte, error) {
+						a, b := balance(old[0]), balance(old[1])
+						return [][]byte{pay(a - 1), pay(b + 1)}, nil
+					})
+					if err == nil && i%5 == 0 {
+						err = c.UpdateSlots(ctx, all, audit)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	oh := errors.New("oh")
+	require.ErrorIs(t, cs[0].UpdateSlots(ctx, all, func([][]byte) ([][]byte, error) { return nil, oh }), oh)
+	tooLong := func([][]byte) ([][]byte, error) { return [][]byte{pay(1), make([]byte, 9)}, nil }
+	require.ErrorIs(t, cs[0].UpdateSlots(ctx, all[:2], tooLong), lockoffload.ErrConfig)
+	require.ErrorIs(t, cs[0].UpdateSlots(ctx, []int{1, 1}, audit), lockoffload.ErrConfig)
+	require.ErrorIs(t, cs[0].UpdateSlots(ctx, nil, audit), lockoffload.ErrConfig)
+	require.Panics(t, func() { _ = cs[0].UpdateSlots(ctx, all, func([][]byte) ([][]byte, error) { panic(oh) }) })
+	require.NoError(t, cs[1].UpdateSlots(ctx, all, audit), "nothing was changed, and nothing is locked")
+}
+
+// A client whose connection dies under several locks changes nothing that it did not
+// begin to write.
+func TestUpdateSlotsWithoutALease(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, 2*time.Second)
+	dying, _ := r.client(lockoffload.Retry{})
+	other, _ := r.client(lockoffload.Retry{})
+	err := dying.UpdateSlots(ctx, []int{0, 1}, func([][]byte) ([][]byte, error) {
+		_ = dying.QP().ToError()
+		<-dying.Lost()
+		return [][]byte{[]byte("a"), []byte("b")}, nil
+	})
+	require.ErrorIs(t, err, lockoffload.ErrLost)
+	require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown)
+	require.NoError(t, other.UpdateSlots(ctx, []int{0, 1}, func(old [][]byte) ([][]byte, error) {
+		require.Equal(t, [][]byte{{}, {}}, old)
+		return old, nil
+	}))
+}

@@ -1,0 +1,226 @@
+package pacer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/pacer/internal/shaper"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Batch collects requests, as [verbs.Batch] does, and its calls are those. A batch
+// is for one goroutine at a time.
+type Batch struct {
+	q     *QP
+	check *verbs.Batch // finds out what is wrong with a request
+	works []work
+	n     int
+	// Class of the requests that are added next.
+	Class int
+	class []int
+}
+
+// NewBatch makes a batch of up to n requests.
+func (q *QP) NewBatch(n int) (*Batch, error) {
+	check, err := q.cq.d.NewBatch(q.qp, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class}, nil
+}
+
+// Len is the number of requests added since the last Post or Reset.
+func (b *Batch) Len() int { return b.n }
+
+// Cap is the number of requests that the batch holds.
+func (b *Batch) Cap() int { return len(b.works) }
+
+// Reset drops what was added.
+func (b *Batch) Reset() {
+	b.check.Reset()
+	b.n = 0
+}
+
+func (b *Batch) next(o op, id uint64, flags verbs.SendFlags, at verbs.Remote, sges []verbs.SGE) *work {
+	if b.n == len(b.works) {
+		b.check.Send(0, 0) // is too much for it too
+		return &work{}
+	}
+	w := &b.works[b.n]
+	b.class[b.n] = b.Class
+	b.n++
+	n := 0
+	for _, s := range sges {
+		n += int(s.Length)
+	}
+	w.id, w.op, w.flags, w.at, w.length = id, o, flags, at, n
+	w.sges, w.data, w.other = append(w.sges[:0], sges...), w.data[:0], nil
+	return w
+}
+
+// Read adds a READ of a peer's memory.
+func (b *Batch) Read(id uint64, flags verbs.SendFlags, from verbs.Remote, sges ...verbs.SGE) {
+	b.check.Read(0, flags, from, sges...)
+	b.next(opRead, id, flags, from, sges)
+}
+
+// Write adds a WRITE to a peer's memory.
+func (b *Batch) Write(id uint64, flags verbs.SendFlags, to verbs.Remote, sges ...verbs.SGE) {
+	b.check.Write(0, flags, to, sges...)
+	b.next(opWrite, id, flags, to, sges)
+}
+
+// WriteImm adds a WRITE that consumes a receive.
+func (b *Batch) WriteImm(id uint64, flags verbs.SendFlags, imm uint32, to verbs.Remote, sges ...verbs.SGE) {
+	b.check.WriteImm(0, flags, imm, to, sges...)
+	b.next(opWriteImm, id, flags, to, sges).a = uint64(imm)
+}
+
+// WriteInline adds a WRITE of bytes that are copied now.
+func (b *Batch) WriteInline(id uint64, flags verbs.SendFlags, to verbs.Remote, data []byte) {
+	b.check.WriteInline(0, flags, to, data)
+	b.next(opWriteInline, id, flags, to, nil).inline(data)
+}
+
+func (w *work) inline(data []byte) { w.data, w.length = append(w.data, data...), len(data) }
+
+// Send adds a SEND.
+func (b *Batch) Send(id uint64, flags verbs.SendFlags, sges ...verbs.SGE) {
+	b.check.Send(0, flags, sges...)
+	b.next(opSend, id, flags, verbs.Remote{}, sges)
+}
+
+// SendImm adds a SEND with an immediate.
+func (b *Batch) SendImm(id uint64, flags verbs.SendFlags, imm uint32, sges ...verbs.SGE) {
+	b.check.SendImm(0, flags, imm, sges...)
+	b.next(opSendImm, id, flags, verbs.Remote{}, sges).a = uint64(imm)
+}
+
+// SendInline adds a SEND of bytes that are copied now.
+func (b *Batch) SendInline(id uint64, flags verbs.SendFlags, data []byte) {
+	b.check.SendInline(0, flags, data)
+	b.next(opSendInline, id, flags, verbs.Remote{}, nil).inline(data)
+}
+
+// FetchAdd adds a FETCH_ADD.
+func (b *Batch) FetchAdd(id uint64, flags verbs.SendFlags, at verbs.Remote, add uint64, result verbs.SGE) {
+	b.check.FetchAdd(0, flags, at, add, result)
+	w := b.next(opFetchAdd, id, flags, at, nil)
+	w.sges, w.a, w.length = append(w.sges, result), add, 8
+}
+
+// CmpSwap adds a CMP_SWAP.
+func (b *Batch) CmpSwap(id uint64, flags verbs.SendFlags, at verbs.Remote, compare, swap uint64, result verbs.SGE) {
+	b.check.CmpSwap(0, flags, at, compare, swap, result)
+	w := b.next(opCmpSwap, id, flags, at, nil)
+	w.sges, w.a, w.b, w.length = append(w.sges, result), compare, swap, 8
+}
+
+// Other adds a request of another kind, which add adds to a batch of package verbs
+// under the number and the flags that it is given: once now, to see whether it is
+// right, and once when it is posted. n are the bytes that it sends.
+func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
+	add(b.check, 0, flags)
+	w := b.next(opOther, id, flags, verbs.Remote{}, nil)
+	w.length, w.other = n, add
+}
+
+// Post gives the requests to the pacer and empties the batch. It never waits for
+// credit: what has none is held, and posted when it has. On an error the first n
+// requests were taken, and will complete. [verbs.ErrQueueFull] means that completions
+// must be polled first: as many requests may be held or under way as the send queue
+// of the queue pair holds.
+func (b *Batch) Post() (n int, err error) {
+	q, p := b.q, b.q.p
+	if err := b.right(); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	n, err = b.give(0)
+	if err == nil && q.closed {
+		err = ErrClosed
+	}
+	p.unlock()
+	b.Reset()
+	return n, opError("post to", q.name, err)
+}
+
+func (b *Batch) right() error {
+	err := b.check.Err()
+	b.check.Reset()
+	if err != nil {
+		b.n = 0
+	}
+	return err
+}
+
+// give submits the requests from the first on, as many as there is room for.
+func (b *Batch) give(first int) (n int, err error) {
+	q := b.q
+	if q.closed {
+		return 0, ErrClosed
+	}
+	for i := first; i < b.n; i++ {
+		if q.full() {
+			return i - first, verbs.ErrQueueFull
+		}
+		if _, err := q.submit(&b.works[i], b.class[i], nil); err != nil {
+			return i - first, err
+		}
+	}
+	return b.n - first, nil
+}
+
+// PostContext is Post that waits while the queue is full. Somebody has to take
+// completions meanwhile.
+func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
+	q, p := b.q, b.q.p
+	if err := b.right(); err != nil {
+		return 0, err
+	}
+	for n < b.n {
+		p.mu.Lock()
+		more, err := b.give(n)
+		n += more
+		room := q.room
+		p.unlock()
+		if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
+			b.n = 0
+			return n, opError("post to", q.name, err)
+		}
+		if n == b.n {
+			break
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			b.n = 0
+			return n, ctx.Err()
+		}
+	}
+	b.n = 0
+	return n, nil
+}
+
+// PostPoll is Post followed by [CQ.PollSpin].
+func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
+	if n, err = b.Post(); err != nil {
+		return n, 0, err
+	}
+	got, err = b.q.cq.PollSpin(wcs, spins)
+	return n, got, err
+}
+
+// submit makes a command of a request.
+func (q *QP) submit(w *work, class int, c *call) (shaper.Request, error) {
+	p := q.p
+	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, p.now())
+	if err != nil {
+		return at, err
+	}
+	r := p.request(at)
+	r.copyFrom(w)
+	r.qp, r.call, r.had, r.failed = q, c, false, false
+	r.place = q.enter(at, c != nil || q.qp.SignalsAll() || w.flags&verbs.Signaled != 0)
+	return at, nil
+}

@@ -1,0 +1,113 @@
+package pacer
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// names are those that a folder declares: F, T, T.Method and T.Field; with the
+// folder's package in front.
+func names(t *testing.T, folder, prefix string, has map[string]bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				has[d.Name.Name] = has[d.Name.Name] || strings.HasSuffix(name, "_test.go")
+				has[prefix+d.Name.Name] = true
+				if d.Recv != nil {
+					of := d.Recv.List[0].Type
+					if p, ok := of.(*ast.StarExpr); ok {
+						of = p.X
+					}
+					has[of.(*ast.Ident).Name+"."+d.Name.Name] = true
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							has[prefix+n.Name] = true
+						}
+					case *ast.TypeSpec:
+						has[prefix+s.Name.Name] = true
+						if st, ok := s.Type.(*ast.StructType); ok {
+							for _, f := range st.Fields.List {
+								for _, n := range f.Names {
+									has[s.Name.Name+"."+n.Name] = true
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Each claim of the table in doc.go names what exists, and a test that does.
+func TestClaims(t *testing.T) {
+	has := map[string]bool{}
+	names(t, ".", "", has)
+	names(t, "internal/shaper", "shaper.", has)
+	require.False(t, has["shaper.Nothing"])
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	_, table, ok := strings.Cut(string(text), "# Claims")
+	require.True(t, ok)
+	row := regexp.MustCompile(`(?m)^//\t(\d+) +(.+?)   +([\w., ]+?)   +(Test\w+)$`)
+	claim := 0
+	for _, m := range row.FindAllStringSubmatch(table, -1) {
+		claim++
+		require.Equal(t, strconv.Itoa(claim), m[1])
+		for _, name := range strings.Split(m[3], ", ") {
+			require.True(t, has[name], "claim %d: there is no %s", claim, name)
+		}
+		require.True(t, has[m[4]], "claim %d: there is no %s", claim, m[4])
+	}
+	require.Equal(t, 20, claim)
+}
+
+// The terms of the seed are in the picture, and in the code.
+func TestTermsOfTheSeed(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	_, picture, _ := strings.Cut(string(text), "# The picture")
+	picture, _, _ = strings.Cut(picture, "# What it guarantees")
+	var code strings.Builder
+	for _, folder := range []string{".", "internal/shaper"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		require.NoError(t, err)
+		for _, name := range files {
+			if !strings.HasSuffix(name, "_test.go") && name != "doc.go" {
+				b, err := os.ReadFile(name)
+				require.NoError(t, err)
+				code.Write(b)
+			}
+		}
+	}
+	low := strings.ToLower(strings.ReplaceAll(code.String(), "\n// ", " "))
+	for term, ours := range map[string]string{
+		"NIC": "network interface", "command queues": "command queue", "initiator commands": "initiator", "target commands": "target", "scheduler": "schedulers",
+		"hash": "hash", "flow queues": "flow queue", "slicing units": "slicing unit", "MCU": "(mcu)", "sub-requests": "sub-request", "MTU": "mtu",
+		"OrdPktActive": "ordpktactive", "RspPktLen": "rsppktlen", "traffic shaper": "shaper", "arbitration": "arbitrat", "round robin": "roundrobin", "load": "load",
+		"priority": "priority", "availability": "availability", "classes": "class", "speed adjustment": "exceeds", "threshold": "threshold", "passed over": "passed over",
+		"output buffer": "flush", "PCT": "credit", "EE": "completion", "priority flow control": "priority flow control", "outbound": "outbound", "PUTs": "puts",
+	} {
+		require.True(t, strings.Contains(picture, term), term)
+		require.True(t, strings.Contains(low, ours), "%s: %s", term, ours)
+	}
+}

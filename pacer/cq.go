@@ -1,0 +1,294 @@
+package pacer
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/pacer/internal/shaper"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// CQ is a completion queue of paced queue pairs. Its calls are those of [verbs.CQ]:
+// each request completes once, whatever it was cut into, under the number that the
+// program gave it.
+type CQ struct {
+	p  *Pacer
+	cq *verbs.CQ
+	d  *verbs.Dispatcher
+
+	// Under the pacer's lock.
+	qps        []*QP
+	users      int
+	ready      []taken // a ring
+	head, size int
+	waiter     verbs.Waiter
+	waits      bool
+	rouse      bool // who waits has to be woken
+	delivering bool
+	lost       error
+}
+
+type taken struct {
+	wc verbs.WC
+	q  *QP
+}
+
+// recv is a receive that is posted.
+type recv struct {
+	id uint64
+	cq *CQ
+}
+
+const recvTag = 1 << 47
+
+// queue is a completion queue, prepared for one more queue pair.
+func (p *Pacer) queue(cq *verbs.CQ, qp *verbs.QP) (*CQ, error) {
+	c := p.queues[cq]
+	if c == nil {
+		c = &CQ{p: p, cq: cq}
+		var err error
+		if c.d, err = cq.Dispatch((*engine)(c), cq.Depth()); err != nil {
+			return nil, err
+		}
+		p.queues[cq] = c
+	}
+	c.users++
+	return c, nil
+}
+
+// leave is for a queue pair that goes. The last one ends the routing.
+func (c *CQ) leave() error {
+	if c == nil {
+		return nil
+	}
+	p := c.p
+	p.mu.Lock()
+	c.users--
+	last := c.users == 0
+	if last {
+		delete(p.queues, c.cq)
+	}
+	p.mu.Unlock()
+	if !last {
+		return nil
+	}
+	c.d.Wake(&c.waiter)
+	return c.d.Close()
+}
+
+func (c *CQ) drop(q *QP) {
+	for i := range c.qps {
+		if c.qps[i] == q {
+			c.qps = append(c.qps[:i], c.qps[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *CQ) push(wc verbs.WC, q *QP) {
+	if q != nil && q.closed {
+		return
+	}
+	if c.size == len(c.ready) {
+		more := make([]taken, max(2*len(c.ready), 256))
+		for i := range c.size {
+			more[i] = c.ready[(c.head+i)%len(c.ready)]
+		}
+		c.ready, c.head = more, 0
+	}
+	c.ready[(c.head+c.size)%len(c.ready)] = taken{wc, q}
+	c.size++
+	if c.waits {
+		c.waiter.Wake()
+		c.rouse = c.rouse || !c.delivering
+	}
+}
+
+// take takes what is ready.
+func (c *CQ) take(wcs []verbs.WC) (n int) {
+	for n < len(wcs) && c.size > 0 {
+		t := &c.ready[c.head]
+		wcs[n] = t.wc
+		if t.q != nil {
+			t.q.vacate()
+			t.q = nil
+		}
+		c.head = (c.head + 1) % len(c.ready)
+		c.size--
+		n++
+	}
+	return n
+}
+
+// Poll takes completions that are there, as [verbs.CQ.Poll] does.
+func (c *CQ) Poll(wcs []verbs.WC) (int, error) { return c.PollSpin(wcs, 0) }
+
+// PollSpin is Poll repeated up to spins times while there are none.
+func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
+	c.p.mu.Lock()
+	n := c.take(wcs)
+	c.p.mu.Unlock()
+	if n > 0 || len(wcs) == 0 {
+		return n, nil
+	}
+	_, err := c.d.Poll(spins)
+	c.p.mu.Lock()
+	n = c.take(wcs)
+	c.p.mu.Unlock()
+	if n > 0 {
+		return n, nil
+	}
+	return 0, err
+}
+
+// Wait waits for completions, as [verbs.CQ.Wait] does. One goroutine at a time can.
+func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
+	p := c.p
+	for {
+		p.mu.Lock()
+		n := c.take(wcs)
+		switch {
+		case n > 0 || len(wcs) == 0:
+			p.mu.Unlock()
+			return n, nil
+		case c.lost != nil:
+			p.mu.Unlock()
+			return 0, c.lost
+		case c.users == 0:
+			p.mu.Unlock()
+			return 0, opError("wait for", "completion queue", ErrClosed)
+		case c.waits:
+			p.mu.Unlock()
+			return 0, opError("wait for", "completion queue", verbs.ErrInUse)
+		}
+		c.waits = true
+		c.waiter.Reset()
+		p.mu.Unlock()
+		err := c.d.Wait(ctx, &c.waiter)
+		p.mu.Lock()
+		c.waits = false
+		n = c.take(wcs)
+		p.mu.Unlock()
+		if n > 0 {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// engine brings completions to the shaper.
+type engine CQ
+
+// Completed is [verbs.Engine]'s: it posts what the credit lets go.
+func (e *engine) Completed(tag uint64, wc *verbs.WC) {
+	c := (*CQ)(e)
+	p := c.p
+	p.mu.Lock()
+	c.delivering = true
+	switch {
+	case tag&recvTag != 0:
+		c.received(uint32(tag&^recvTag), wc)
+	case wc.Status() == verbs.WCSuccess:
+		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {
+			r := &p.requests[at]
+			if !r.failed {
+				r.wc, r.had = *wc, true
+			}
+			p.s.Completed(shaper.Sub(tag), p.now())
+		}
+	default:
+		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {
+			p.requests[at].qp.fail(shaper.Sub(tag), wc)
+		}
+	}
+	p.pump()
+	c.delivering = false
+	p.release()
+}
+
+// Lost is [verbs.Engine]'s.
+func (e *engine) Lost(err error) {
+	c := (*CQ)(e)
+	p := c.p
+	p.mu.Lock()
+	if c.lost == nil {
+		c.lost = err
+		for _, q := range c.qps {
+			p.s.Down(q.flow)
+			p.s.FailAll(q.flow, false)
+			p.s.Abandon(q.flow)
+		}
+	}
+	c.waiter.Wake()
+	c.rouse = true
+	p.unlock()
+}
+
+// RecvBatch collects receives, as [verbs.RecvBatch] does.
+type RecvBatch struct {
+	q   *QP
+	b   *verbs.RecvBatch
+	ids []uint32 // places of what was added
+}
+
+// NewRecvBatch makes a batch of up to n receives. They are not paced.
+func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
+	var b *verbs.RecvBatch
+	var err error
+	if q.qp.RecvCQ() == q.cq.cq {
+		b, err = q.cq.d.NewRecvBatch(q.qp, n)
+	} else {
+		b, err = q.qp.NewRecvBatch(n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &RecvBatch{q: q, b: b, ids: make([]uint32, 0, n)}, nil
+}
+
+// Recv adds a receive.
+func (b *RecvBatch) Recv(id uint64, sges ...verbs.SGE) {
+	if b.q.qp.RecvCQ() != b.q.cq.cq {
+		b.b.Recv(id, sges...)
+		return
+	}
+	p := b.q.p
+	p.mu.Lock()
+	at := uint32(len(p.recvs))
+	if n := len(p.freeRecv); n > 0 {
+		at, p.freeRecv = p.freeRecv[n-1], p.freeRecv[:n-1]
+	} else {
+		p.recvs = append(p.recvs, recv{})
+	}
+	p.recvs[at] = recv{id, b.q.cq}
+	p.mu.Unlock()
+	b.ids = append(b.ids, at)
+	b.b.Recv(b.q.cq.d.ID(recvTag|uint64(at)), sges...)
+}
+
+// Len is the number of receives added since the last Post.
+func (b *RecvBatch) Len() int { return b.b.Len() }
+
+// Post posts the receives and empties the batch.
+func (b *RecvBatch) Post() (n int, err error) {
+	n, err = b.b.Post()
+	if n < len(b.ids) {
+		p := b.q.p
+		p.mu.Lock()
+		p.freeRecv = append(p.freeRecv, b.ids[n:]...)
+		p.mu.Unlock()
+	}
+	b.ids = b.ids[:0]
+	return n, err
+}
+
+func (c *CQ) received(at uint32, wc *verbs.WC) {
+	p := c.p
+	if int(at) >= len(p.recvs) || p.recvs[at].cq != c {
+		return
+	}
+	c.push(wc.Renamed(p.recvs[at].id, wc.Len()), nil)
+	p.recvs[at].cq = nil
+	p.freeRecv = append(p.freeRecv, at)
+}

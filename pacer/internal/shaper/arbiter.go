@@ -1,0 +1,293 @@
+package shaper
+
+import (
+	"math/bits"
+	"time"
+)
+
+// candidate is what a unit presents.
+type candidate struct {
+	flow, cmd int32
+	sub       int32 // to be issued again, or none
+	length    int
+	wire      int64 // of the response, or of a PUT
+	reason    Reason
+	late      bool
+}
+
+// Grant is a request packet that goes now.
+type Grant struct {
+	Sub     Sub
+	Request Request
+	Flow    Flow
+	Tag     uint64
+	Kind    Kind
+	Offset  int // of a GET
+	Length  int
+	First   bool // of its request
+}
+
+// Next answers what goes next, if anything may. It is asked again until it has
+// nothing, and whenever something changed, or the time of [Shaper.Wake] has come.
+func (s *Shaper) Next(now time.Duration) (Grant, bool) {
+	s.schedule()
+	s.in.refill(now)
+	s.out.refill(now)
+	s.wake = 0
+	if s.paused || s.pending == 0 {
+		return Grant{}, false
+	}
+	for tries := -1; ; tries-- {
+		s.checkDue()
+		best, held := s.arbitrate(now)
+		if best != none {
+			return s.grant(best, now), true
+		}
+		// A class at its cap may not keep the units from flows of others.
+		if tries < 0 && held == ClassCap {
+			tries = s.lines() + 1
+		}
+		if held != ClassCap || tries <= 1 || !s.rotate() {
+			return Grant{}, false
+		}
+	}
+}
+
+// lines is how many rounds it takes until everybody in line has had a unit.
+func (s *Shaper) lines() int {
+	n := 0
+	for _, l := range [...]*list{&s.urgent, &s.waiting} {
+		for f := l.head; f != none; f = s.flows[f].waiting {
+			n++
+		}
+	}
+	return (n + len(s.units) - 1) / len(s.units)
+}
+
+// rotate gives the units of flows whose class is at its cap to those in line.
+func (s *Shaper) rotate() bool {
+	moved := false
+	for u, f := range s.units {
+		if f != none && s.present[u].reason == ClassCap && (s.urgent.head != none || s.waiting.head != none) {
+			s.wait(f)
+			s.fill(u)
+			moved = true
+		}
+	}
+	return moved
+}
+
+// arbitrate looks at what each unit presents, and answers the unit that goes.
+func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
+	best = none
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
+		p := &s.present[u]
+		for p.cmd = none; s.units[u] != none; p.cmd = none {
+			f := s.units[u]
+			s.offer(p, f, now)
+			if !p.reason.own() {
+				break
+			}
+			s.park(f) // perhaps another flow has the unit now
+		}
+		if s.units[u] != none && (p.reason == ClassCap || held == None) {
+			held = p.reason
+		}
+	}
+	if s.cfg.Policy == Deficit {
+		s.topUp()
+	}
+	for m := s.busy; m != 0; m &= m - 1 {
+		if u := bits.TrailingZeros64(m); s.goes(u) && (best == none || s.before(u, best)) {
+			best = u
+		}
+	}
+	if best == none {
+		return none, held
+	}
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
+		p := &s.present[u]
+		if u != best && p.cmd != none && p.reason != None && s.before(u, best) {
+			s.passOver(p)
+		}
+	}
+	return best, None
+}
+
+// goes tells whether what a unit presents may go.
+func (s *Shaper) goes(u int) bool {
+	p := &s.present[u]
+	return p.cmd != none && p.reason == None &&
+		(s.cfg.Policy != Deficit || p.late || s.flows[p.flow].deficit >= p.wire)
+}
+
+// topUp adds quanta to the flows that could go, as many as let one of them go.
+func (s *Shaper) topUp() {
+	rounds := int64(-1)
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
+		if s.goes(u) {
+			return
+		}
+		if p := &s.present[u]; p.cmd != none && p.reason == None {
+			f := &s.flows[p.flow]
+			q := int64(s.cfg.Quantum) * int64(f.Weight)
+			if n := (p.wire - f.deficit + q - 1) / q; rounds < 0 || n < rounds {
+				rounds = n
+			}
+		}
+	}
+	for m := s.busy; m != 0; m &= m - 1 {
+		if p := &s.present[bits.TrailingZeros64(m)]; p.cmd != none && p.reason == None {
+			f := &s.flows[p.flow]
+			f.deficit += rounds * int64(s.cfg.Quantum) * int64(f.Weight)
+		}
+	}
+}
+
+// passOver notes that a unit was passed over. One that was too often is waited for.
+func (s *Shaper) passOver(p *candidate) {
+	f := &s.flows[p.flow]
+	f.passes++
+	s.stats.Passes++
+	s.classes[s.cmds[p.cmd].Class].Passes++
+	if p.reason == Threshold && f.passes >= s.cfg.MaxPasses && s.due == none {
+		s.due = p.flow
+	}
+}
+
+// checkDue ends the wait for a flow that could not use what it waits for.
+func (s *Shaper) checkDue() {
+	if s.due == none {
+		return
+	}
+	f := &s.flows[s.due]
+	if f.down || f.unit == none || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.hasGet(f) {
+		f.passes = 0
+		s.due = none
+	}
+}
+
+// before tells which of two units comes first.
+func (s *Shaper) before(u, v int) bool {
+	a, b := &s.present[u], &s.present[v]
+	ca, cb := &s.cmds[a.cmd], &s.cmds[b.cmd]
+	switch {
+	case a.late != b.late:
+		return a.late
+	case a.late && ca.since != cb.since:
+		return ca.since < cb.since
+	}
+	ka, kb := &s.classes[ca.Class], &s.classes[cb.Class]
+	switch {
+	case ka == kb:
+	case ka.Priority != kb.Priority:
+		return ka.Priority > kb.Priority
+	case ka.served != kb.served:
+		return ka.served < kb.served
+	default:
+		return ca.Class < cb.Class
+	}
+	if ca.Deadline != cb.Deadline { // the earliest; 0 is none
+		return cb.Deadline == 0 || ca.Deadline != 0 && ca.Deadline < cb.Deadline
+	}
+	fa, fb := &s.flows[a.flow], &s.flows[b.flow]
+	switch s.cfg.Policy {
+	case Load:
+		if fa.outstanding != fb.outstanding {
+			return fa.outstanding < fb.outstanding
+		}
+	case Priority:
+		if fa.Priority != fb.Priority {
+			return fa.Priority > fb.Priority
+		}
+	case Availability:
+		return s.since[u] < s.since[v]
+	case Deficit: // the one that goes on while it has something left
+		return s.after(u, ka.last) < s.after(v, ka.last)
+	}
+	return s.after(u, ka.last+1) < s.after(v, ka.last+1)
+}
+
+// after is how far unit u is from another one, in turn.
+func (s *Shaper) after(u, from int) int {
+	n := len(s.units)
+	return (u - from%n + n) % n
+}
+
+// offer fills in what a flow could send next: what comes first if that may go, or a
+// PUT that overtakes held GETs.
+func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
+	fl := &s.flows[f]
+	*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
+	var get, put candidate
+	hasGet, hasPut := s.nextGet(&get, f), s.nextPut(&put, f)
+	switch {
+	case fl.down:
+		p.reason = Down
+		return
+	case hasGet:
+		get.reason = s.limit(&get)
+		if get.reason != None && hasPut {
+			if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
+				get = put
+			}
+		}
+		*p = get
+	case hasPut:
+		put.reason = s.limit(&put)
+		*p = put
+	default:
+		return
+	}
+	c := &s.cmds[p.cmd]
+	k := &s.classes[c.Class]
+	p.late = k.Promote > 0 && now-c.since >= k.Promote || c.Deadline > 0 && now >= c.Deadline
+}
+
+// nextGet is the sub-request of a GET, or an atomic, that a flow could send: one that
+// failed, or the next piece of the first one. It does not overtake PUTs.
+func (s *Shaper) nextGet(p *candidate, f int32) bool {
+	fl := &s.flows[f]
+	if i := fl.failed.head; i != none {
+		sb := &s.subs[i]
+		*p = candidate{flow: f, cmd: sb.cmd, sub: i, length: sb.length, wire: s.cfg.RspPktLen(sb.length)}
+		return true
+	}
+	g, put := fl.gets.head, fl.puts.head
+	if g == none || put != none && s.cmds[put].seq < s.cmds[g].seq {
+		return false
+	}
+	c := &s.cmds[g]
+	n := c.Length - c.offset
+	if s.cfg.Slice > 0 && !c.Whole {
+		n = min(n, s.cfg.Slice)
+	}
+	*p = candidate{flow: f, cmd: g, sub: none, length: n, wire: s.cfg.RspPktLen(n)}
+	return true
+}
+
+// nextPut is the PUT that a flow could send. It overtakes GETs, unless one of them
+// or the PUT has a fence.
+func (s *Shaper) nextPut(p *candidate, f int32) bool {
+	fl := &s.flows[f]
+	put := fl.puts.head
+	if put == none {
+		return false
+	}
+	c := &s.cmds[put]
+	if x := fl.fences.head; x != none && s.cmds[x].seq <= c.seq {
+		g := fl.gets.head
+		if x != put || g != none && s.cmds[g].seq < c.seq || fl.failed.head != none {
+			return false
+		}
+	}
+	*p = candidate{flow: f, cmd: put, sub: none, length: c.Length, wire: s.cfg.RspPktLen(c.Length)}
+	return true
+}
+
+func (s *Shaper) hasGet(f *flow) bool { return f.gets.head != none || f.failed.head != none }
+
+func (s *Shaper) isSmall(c *command) bool { return c.Length <= s.cfg.Small }

@@ -1,0 +1,239 @@
+package shaper
+
+import "time"
+
+// Kind is what a command is, as far as its pace goes.
+type Kind uint8
+
+const (
+	Get    Kind = iota // its response brings data: sliced, and held by the threshold
+	Atomic             // its response brings 8 bytes
+	Put                // it takes data away: whole, and held by the outbound budget alone
+)
+
+// Command is what a host writes into a command queue.
+type Command struct {
+	Kind   Kind
+	Length int
+	Class  int
+	// Fence keeps it behind all GETs and atomics of its flow before it, and
+	// everything of the flow that comes later behind it.
+	Fence bool
+	// Whole keeps a GET in one piece.
+	Whole bool
+	// Deadline is when it should have been granted at the latest; 0 means none.
+	Deadline time.Duration
+	Tag      uint64 // the driver's
+}
+
+// Request is a command that was submitted, until [Shaper.Free].
+type Request int32
+
+const none = -1
+
+type command struct {
+	Command
+	flow   int32
+	seq    uint64 // in its flow
+	since  time.Duration
+	offset int // of a GET: sliced so far
+
+	active  int   // sub-requests outstanding
+	sliced  bool  // nothing is left to present
+	broken  bool  // something failed and is not issued again
+	dropped bool  // cancelled: nothing of it is issued again
+	ended   bool  // finished, and told
+	failed  int   // sub-requests that wait to be issued again
+	next    int32 // in a command queue, the flow's GETs or PUTs, the finished or the free ones
+	nextFen int32
+}
+
+// list is a queue of commands through their next.
+type list struct{ head, tail int32 }
+
+func (s *Shaper) push(l *list, c int32) {
+	s.cmds[c].next = none
+	if l.head == none {
+		l.head = c
+	} else {
+		s.cmds[l.tail].next = c
+	}
+	l.tail = c
+}
+
+func (s *Shaper) pop(l *list) int32 {
+	c := l.head
+	if c != none {
+		l.head = s.cmds[c].next
+	}
+	return c
+}
+
+// drop removes a command that need not be the first.
+func (s *Shaper) drop(l *list, c int32) {
+	prev := int32(none)
+	for i := l.head; i != none; prev, i = i, s.cmds[i].next {
+		if i != c {
+			continue
+		}
+		if prev == none {
+			l.head = s.cmds[c].next
+		} else {
+			s.cmds[prev].next = s.cmds[c].next
+		}
+		if l.tail == c {
+			l.tail = prev
+		}
+		return
+	}
+}
+
+// Submit writes a command into its command queue. It never waits: [Shaper.Next]
+// says when the command may go.
+func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
+	if !s.valid(f) || c.Length < 0 || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
+		return none, ErrConfig
+	}
+	if c.Kind == Atomic {
+		c.Length = 8
+	}
+	i := s.free.head
+	if i == none {
+		s.cmds = append(s.cmds, command{})
+		i = int32(len(s.cmds) - 1)
+	} else {
+		s.pop(&s.free)
+	}
+	s.cmds[i] = command{Command: c, flow: int32(f), since: now, next: none, nextFen: none}
+	s.alive++
+	s.pending++
+	fl := &s.flows[f]
+	fl.commands++
+	if fl.Served {
+		s.push(&s.target, i)
+	} else {
+		s.push(&s.initiator, i)
+	}
+	return Request(i), nil
+}
+
+// schedule sorts commands into flow queues: the schedulers of the two command
+// queues take turns, so that neither waits for the other's backlog.
+func (s *Shaper) schedule() {
+	for s.initiator.head != none || s.target.head != none {
+		for _, q := range [...]*list{&s.initiator, &s.target} {
+			if c := s.pop(q); c != none {
+				s.enqueue(c)
+			}
+		}
+	}
+}
+
+// enqueue puts a command behind the others of its flow.
+func (s *Shaper) enqueue(c int32) {
+	cmd := &s.cmds[c]
+	f := &s.flows[cmd.flow]
+	f.seq++
+	cmd.seq = f.seq
+	k := &s.classes[cmd.Class]
+	if k.queued == 0 {
+		// A class that was idle has no claim on what it did not use.
+		k.served = max(k.served, s.leastServed(k))
+	}
+	k.queued++
+	if cmd.Kind == Put {
+		s.push(&f.puts, c)
+	} else {
+		s.push(&f.gets, c)
+	}
+	if cmd.Fence {
+		if f.fences.head == none {
+			f.fences.head = c
+		} else {
+			s.cmds[f.fences.tail].nextFen = c
+		}
+		f.fences.tail = c
+	}
+	s.ready(cmd.flow)
+}
+
+// issued takes a command out of its flow queue, all of it having been presented.
+func (s *Shaper) issued(c int32) {
+	cmd := &s.cmds[c]
+	f := &s.flows[cmd.flow]
+	cmd.sliced = true
+	s.pending--
+	l := &f.gets
+	if cmd.Kind == Put {
+		l = &f.puts
+	}
+	s.drop(l, c)
+	s.classes[cmd.Class].queued--
+	if cmd.Fence {
+		s.unfence(f, c)
+	}
+}
+
+func (s *Shaper) unfence(f *flow, c int32) {
+	prev := int32(none)
+	for i := f.fences.head; i != none; prev, i = i, s.cmds[i].nextFen {
+		if i != c {
+			continue
+		}
+		if prev == none {
+			f.fences.head = s.cmds[c].nextFen
+		} else {
+			s.cmds[prev].nextFen = s.cmds[c].nextFen
+		}
+		if f.fences.tail == c {
+			f.fences.tail = prev
+		}
+		return
+	}
+}
+
+// settle ends a command that has nothing outstanding and nothing left to do.
+func (s *Shaper) settle(c int32) {
+	cmd := &s.cmds[c]
+	if cmd.ended || !cmd.sliced || cmd.active > 0 || cmd.failed > 0 {
+		return
+	}
+	cmd.ended = true
+	s.flows[cmd.flow].commands--
+	s.push(&s.finished, c)
+}
+
+// Finished answers the requests that are over, one by one, and whether all of each
+// was executed. [Shaper.Free] is due for each.
+func (s *Shaper) Finished() (r Request, tag uint64, complete, ok bool) {
+	c := s.pop(&s.finished)
+	if c == none {
+		return none, 0, false, false
+	}
+	return Request(c), s.cmds[c].Tag, !s.cmds[c].broken, true
+}
+
+// Free gives the place of a finished request back.
+func (s *Shaper) Free(r Request) {
+	s.alive--
+	s.cmds[r].flow = none
+	s.push(&s.free, int32(r))
+}
+
+// Cancel withdraws what has not been granted of a request. What has is the device's:
+// the request finishes once that is over.
+func (s *Shaper) Cancel(r Request) {
+	s.schedule()
+	cmd := &s.cmds[r]
+	if cmd.ended {
+		return
+	}
+	cmd.dropped = true
+	cmd.broken = cmd.broken || !cmd.sliced || cmd.failed > 0
+	s.forgetFailed(int32(r))
+	if !cmd.sliced {
+		s.issued(int32(r))
+	}
+	s.settle(int32(r))
+	s.idle(cmd.flow)
+}

@@ -1,0 +1,148 @@
+package shaper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Policy is how units are chosen within a class.
+type Policy uint8
+
+const (
+	// RoundRobin takes them in turn.
+	RoundRobin Policy = iota
+	// Load takes the flow with the fewest bytes outstanding.
+	Load
+	// Priority takes the flow of the highest priority.
+	Priority
+	// Availability takes the unit that has been ready for longest.
+	Availability
+	// Deficit takes them in turn and lets each send as many bytes as its weight says.
+	Deficit
+	policies
+)
+
+func (p Policy) String() string {
+	return [...]string{"round robin", "load", "priority", "availability", "deficit-weighted"}[p]
+}
+
+// Limits of a configuration.
+const (
+	MaxUnits   = 64
+	MaxClasses = 16
+	maxBytes   = 1 << 50 // of anything: sums stay far from overflowing
+)
+
+// Class is a traffic shaping class.
+type Class struct {
+	Name string
+	// Weight is its share of what classes of the same priority get; 0 means 1.
+	Weight int
+	// Priority: a higher one goes first.
+	Priority int
+	// Cap is how many response bytes it may have outstanding; 0 means no cap.
+	Cap int64
+	// Promote is how long a request waits before it goes in front of all classes; 0
+	// means never.
+	Promote time.Duration
+}
+
+// Config says what the limits are. Bytes are those on the wire, with headers.
+type Config struct {
+	Threshold int64 // response bytes outstanding, small ones included
+	// Reserve is the part of the threshold that only small requests use.
+	Reserve  int64
+	Small    int     // a GET of up to so many bytes is small
+	Rate     float64 // bytes solicited in a second; 0 means no bound
+	Burst    int64   // bytes that may be solicited at once
+	Outbound float64 // bytes of PUTs and served responses in a second; 0 means no bound
+	OutBurst int64
+
+	MTU     int // bytes of data in a packet
+	Header  int // bytes of headers of a packet
+	Slice   int // bytes of a sub-request: a multiple of the MTU, or all if negative
+	Units   int // slicing units
+	Ord     int // request packets that a unit may have outstanding
+	Device  int // GETs and atomics that the device may have outstanding; 0 means no limit
+	FlowCap int64
+	Policy  Policy
+	Quantum int // bytes of the deficit policy, for a weight of 1
+	// Tenure is how many request packets a unit presents of a flow while others wait
+	// for a unit.
+	Tenure int
+	// MaxPasses is how often a flow is passed over before others wait for it.
+	MaxPasses int
+	Classes   []Class
+	// Tune finds the threshold: Threshold is then where it begins.
+	Tune    bool
+	TuneMax int64 // the threshold it may reach
+}
+
+// ErrConfig: a value that makes no sense.
+var ErrConfig = errors.New("invalid configuration")
+
+// WithDefaults is the configuration with its zero values replaced, or what is wrong
+// with it.
+func (c Config) WithDefaults() (Config, error) {
+	for _, v := range []int64{c.Threshold, c.Reserve, int64(c.Small), c.Burst, c.OutBurst, int64(c.MTU), int64(c.Header), int64(c.Units),
+		int64(c.Ord), int64(c.Device), c.FlowCap, int64(c.Quantum), int64(c.Tenure), int64(c.MaxPasses), c.TuneMax} {
+		if v < 0 || v > maxBytes {
+			return c, fmt.Errorf("%w: %d", ErrConfig, v)
+		}
+	}
+	if !(c.Rate >= 0 && c.Rate <= maxBytes && c.Outbound >= 0 && c.Outbound <= maxBytes) { // NaN is not
+		return c, fmt.Errorf("%w: rate %v, outbound %v", ErrConfig, c.Rate, c.Outbound)
+	}
+	c.MTU = cmp.Or(c.MTU, 4096)
+	if c.Slice == 0 {
+		c.Slice = 16 << 10
+	}
+	if c.Slice > 0 {
+		c.Slice = max(c.Slice/c.MTU, 1) * c.MTU
+	}
+	c.Header = cmp.Or(c.Header, 66)
+	c.Small = cmp.Or(c.Small, 512)
+	c.Units = cmp.Or(c.Units, 16)
+	c.Ord = cmp.Or(c.Ord, 128)
+	c.Tenure = cmp.Or(c.Tenure, 16)
+	c.MaxPasses = cmp.Or(c.MaxPasses, 64)
+	one := c.RspPktLen(max(c.Slice, c.MTU))
+	c.Threshold = cmp.Or(c.Threshold, 4*one)
+	c.TuneMax = cmp.Or(c.TuneMax, 64<<20)
+	c.Reserve = cmp.Or(c.Reserve, min(c.Threshold/8, 4<<10))
+	c.Burst = cmp.Or(c.Burst, 2*one)
+	c.OutBurst = cmp.Or(c.OutBurst, 256<<10)
+	c.Quantum = cmp.Or(c.Quantum, int(one))
+	if len(c.Classes) == 0 {
+		c.Classes = []Class{{Name: "default"}}
+	}
+	switch {
+	case c.Reserve > c.Threshold:
+		return c, fmt.Errorf("%w: a reserve of %d in a threshold of %d", ErrConfig, c.Reserve, c.Threshold)
+	case c.Units > MaxUnits:
+		return c, fmt.Errorf("%w: %d units; at most %d", ErrConfig, c.Units, MaxUnits)
+	case len(c.Classes) > MaxClasses:
+		return c, fmt.Errorf("%w: %d classes; at most %d", ErrConfig, len(c.Classes), MaxClasses)
+	case c.Policy >= policies:
+		return c, fmt.Errorf("%w: policy %d", ErrConfig, uint8(c.Policy))
+	}
+	classes := make([]Class, len(c.Classes))
+	copy(classes, c.Classes)
+	for i := range classes {
+		k := &classes[i]
+		k.Weight = cmp.Or(k.Weight, 1)
+		if k.Weight < 0 || k.Weight > 1<<20 || k.Cap < 0 || k.Cap > maxBytes || k.Promote < 0 {
+			return c, fmt.Errorf("%w: class %q", ErrConfig, k.Name)
+		}
+	}
+	c.Classes = classes
+	return c, nil
+}
+
+// RspPktLen is the length on the wire of the response to a GET of n bytes.
+func (c *Config) RspPktLen(n int) int64 {
+	packets := max((n+c.MTU-1)/c.MTU, 1)
+	return int64(n) + int64(packets)*int64(c.Header)
+}

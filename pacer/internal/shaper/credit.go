@@ -1,0 +1,258 @@
+package shaper
+
+import "time"
+
+// Sub is a request packet that was granted: its place, and which use of it. Credit
+// is counted by what is granted and returns once, whatever becomes of it.
+type Sub uint64
+
+// MaxSub is the largest of them: they fit into the number of a work request.
+const MaxSub = 1<<47 - 1
+
+const genMask = 1<<23 - 1
+
+type sub struct {
+	cmd     int32
+	offset  int
+	length  int
+	wire    int64
+	small   bool
+	under   bool // outstanding
+	alone   bool // no other that is not small was when it went
+	granted time.Duration
+	gen     uint32
+	next    int32
+}
+
+func (s *Shaper) sub(id Sub) (int32, bool) {
+	i := int64(id & (1<<24 - 1))
+	if i >= int64(len(s.subs)) || s.subs[i].gen&genMask != uint32(id>>24) || !s.subs[i].under {
+		return none, false
+	}
+	return int32(i), true
+}
+
+func (s *Shaper) newSub() int32 {
+	if i := s.freeSub.head; i != none {
+		s.freeSub.head = s.subs[i].next
+		return i
+	}
+	s.subs = append(s.subs, sub{})
+	return int32(len(s.subs) - 1)
+}
+
+func (s *Shaper) dropSub(i int32) {
+	sb := &s.subs[i]
+	sb.gen++
+	sb.next = s.freeSub.head
+	s.freeSub.head = i
+}
+
+// grant takes what a unit presents, debits all that it counts for, and moves the
+// unit on.
+func (s *Shaper) grant(u int, now time.Duration) Grant {
+	p := s.present[u]
+	c, f := &s.cmds[p.cmd], &s.flows[p.flow]
+	k := &s.classes[c.Class]
+	again := p.sub != none
+	i := p.sub
+	if again {
+		f.failed.head = s.subs[i].next
+		c.failed--
+		s.pending--
+		s.stats.Reissued++
+	} else {
+		i = s.newSub()
+		s.subs[i].offset = c.offset
+	}
+	sb := &s.subs[i]
+	first := !again && c.offset == 0
+	sb.cmd, sb.length, sb.wire, sb.under, sb.granted = p.cmd, p.length, p.wire, true, now
+	sb.small = s.isSmall(c)
+	sb.alone = s.outstanding == s.small
+	c.active++
+	f.posted++
+	k.served += float64(p.wire) / float64(k.Weight)
+	k.Granted++
+	s.stats.Granted++
+	if p.late {
+		k.Promoted++
+	}
+	if first {
+		k.Waited += now - c.since
+	}
+	if c.Kind == Put {
+		s.sending += p.wire
+		s.out.take(p.wire)
+	} else {
+		s.solicit(sb, f, k)
+	}
+	if s.cfg.Policy == Deficit {
+		f.deficit -= p.wire
+	}
+	f.passes = 0
+	if s.due == p.flow && c.Kind != Put {
+		s.due = none
+	}
+	if !again {
+		c.offset += p.length
+		if c.Kind != Get || c.offset == c.Length {
+			s.issued(p.cmd)
+		}
+	}
+	k.last = u
+	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
+		Offset: sb.offset, Length: sb.length, First: first}
+	if s.hasWork(p.flow) {
+		s.turn(p.flow)
+	} else {
+		s.idle(p.flow)
+	}
+	return g
+}
+
+func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
+	s.outstanding += sb.wire
+	if sb.small {
+		s.small += sb.wire
+	}
+	f.outstanding += sb.wire
+	f.ordPktActive++
+	k.Outstanding += sb.wire
+	k.Solicited += uint64(sb.wire)
+	s.gets++
+	s.stats.Solicited += uint64(sb.wire)
+	s.in.take(sb.wire)
+}
+
+// back returns the credit of a sub-request.
+func (s *Shaper) back(i int32) {
+	sb := &s.subs[i]
+	sb.under = false
+	c := &s.cmds[sb.cmd]
+	f, k := &s.flows[c.flow], &s.classes[c.Class]
+	c.active--
+	f.posted--
+	if c.Kind == Put {
+		s.sending -= sb.wire
+		return
+	}
+	s.outstanding -= sb.wire
+	if sb.small {
+		s.small -= sb.wire
+	}
+	f.outstanding -= sb.wire
+	f.ordPktActive--
+	k.Outstanding -= sb.wire
+	s.gets--
+}
+
+// Completed takes the completion of a request packet that succeeded. A second one is
+// ignored, and answered with false.
+func (s *Shaper) Completed(id Sub, now time.Duration) bool {
+	i, ok := s.sub(id)
+	if !ok {
+		return false
+	}
+	s.back(i)
+	sb := s.subs[i]
+	c := &s.cmds[sb.cmd]
+	if s.cfg.Tune && c.Kind == Get && !sb.small {
+		s.tune.sample(&sb, now, s.outstanding == s.small)
+		s.stats.Probes = s.tune.probes
+	}
+	s.dropSub(i)
+	s.settle(sb.cmd)
+	s.ready(c.flow)
+	return true
+}
+
+// Failed takes one that ended in error, was flushed or could not be posted. A piece
+// of a GET that is to be issued again waits for its flow to be up: only that piece
+// goes again. Otherwise its request ends, and what was not granted of it never is.
+func (s *Shaper) Failed(id Sub, again bool) bool {
+	i, ok := s.sub(id)
+	if !ok {
+		return false
+	}
+	s.back(i)
+	s.stats.Failed++
+	sb := &s.subs[i]
+	at := sb.cmd
+	c := &s.cmds[at]
+	f := &s.flows[c.flow]
+	if again && c.Kind == Get && !c.broken && !c.dropped {
+		sb.gen++ // what comes of its first use is not of the second
+		sb.next = none
+		if f.failed.head == none {
+			f.failed.head = i
+		} else {
+			s.subs[f.failed.tail].next = i
+		}
+		f.failed.tail = i
+		c.failed++
+		s.pending++
+		s.ready(c.flow)
+		return true
+	}
+	s.dropSub(i)
+	c.broken = true
+	s.forgetFailed(at)
+	if !c.sliced {
+		s.issued(at)
+	}
+	s.settle(at)
+	s.idle(c.flow)
+	s.ready(c.flow)
+	return true
+}
+
+// FailAll is Failed for everything outstanding of a flow, whose queue pair was reset
+// or closed: no completion of it will come.
+func (s *Shaper) FailAll(f Flow, again bool) {
+	for i := range s.subs {
+		if sb := &s.subs[i]; sb.under && s.cmds[sb.cmd].flow == int32(f) {
+			s.Failed(Sub(i)|Sub(sb.gen&genMask)<<24, again)
+		}
+	}
+}
+
+// forgetFailed drops the pieces of a request that wait to be issued again.
+func (s *Shaper) forgetFailed(at int32) {
+	c := &s.cmds[at]
+	if c.failed == 0 {
+		return
+	}
+	f := &s.flows[c.flow]
+	rest := list{none, none}
+	for i := f.failed.head; i != none; {
+		sb := &s.subs[i]
+		next := sb.next
+		if sb.cmd == at {
+			s.dropSub(i)
+		} else {
+			sb.next = none
+			if rest.head == none {
+				rest.head = i
+			} else {
+				s.subs[rest.tail].next = i
+			}
+			rest.tail = i
+		}
+		i = next
+	}
+	s.pending -= c.failed
+	f.failed, c.failed = rest, 0
+}
+
+// RequestOf is the request that an outstanding request packet is of.
+func (s *Shaper) RequestOf(id Sub) (Request, bool) {
+	i, ok := s.sub(id)
+	if !ok {
+		return none, false
+	}
+	return Request(s.subs[i].cmd), true
+}
+
+// Held tells whether anything waits to be granted.
+func (s *Shaper) Held() bool { return s.pending > 0 }

@@ -1,0 +1,19 @@
+// Package shaper decides which request goes next: the state machine of paced
+// GETs, without device, clock, goroutines and locks.
+//
+// The host writes commands into one of two command queues, for what it starts and
+// for what it serves. A scheduler each sorts them into flow queues, which are found
+// by a hash of the flow. Slicing units take flow queues in turn, as they become
+// free, and present one request packet at a time: a whole PUT, or a piece of a GET.
+// The shaper arbitrates between the units: it passes over those whose response
+// would exceed a limit, and looks at the next. What it grants counts until it
+// completes, fails, is flushed or turns out not to have been posted.
+//
+//	s.Submit(flow, Command{Kind: Get, Length: 1 << 20, Tag: 7}, now)
+//	for g, ok := s.Next(now); ok; g, ok = s.Next(now) { ... } // post them
+//	s.Completed(g.Sub, now)
+//	for r, ok := s.Finished(); ok; r, ok = s.Finished() { ... }
+//
+// Nothing allocates but AddFlow, and Submit as long as more is under way than ever
+// before.
+package shaper

@@ -1,0 +1,148 @@
+package shaper
+
+import "time"
+
+// Reason is the limit that holds a request.
+type Reason uint8
+
+const (
+	None         Reason = iota // it goes, or is under way
+	Finished                   // nothing of it is left
+	Paused                     // the link is
+	Down                       // its queue pair is in error
+	Behind                     // others of its flow come first
+	OrdPktActive               // request packets outstanding of its flow: the unit's limit, or max_rd_atomic
+	SendQueue                  // the queue pair has no room
+	FlowCap                    // response bytes outstanding of its flow
+	NoUnit                     // all slicing units are taken
+	Device                     // GETs and atomics outstanding of the device
+	ClassCap                   // response bytes outstanding of its class
+	Threshold                  // response bytes outstanding of all
+	Due                        // a request that was passed over too often has precedence
+	Rate                       // bytes solicited in a time
+	Outbound                   // bytes sent in a time
+	Arbitration                // it could go, and others come first
+)
+
+func (r Reason) String() string {
+	return [...]string{"goes", "finished", "link paused", "queue pair in error", "behind others of its flow", "OrdPktActive", "send queue",
+		"cap of its flow", "no slicing unit", "READs of the device", "cap of its class", "threshold", "another one is due", "solicited rate",
+		"outbound budget", "arbitration"}[r]
+}
+
+// own tells whether only something of the flow's own ends it.
+func (r Reason) own() bool { return r >= Down && r <= FlowCap }
+
+func (s *Shaper) ordLimit(f *flow) int { return min(f.MaxReads, s.cfg.Ord) }
+
+// limit is the first limit that holds a candidate.
+func (s *Shaper) limit(p *candidate) Reason {
+	c := &s.cmds[p.cmd]
+	f := &s.flows[p.flow]
+	if f.posted >= f.Depth {
+		return SendQueue
+	}
+	if c.Kind == Put {
+		if ok, at := s.out.has(p.wire, 0); !ok {
+			s.wakeAt(at)
+			return Outbound
+		}
+		return None
+	}
+	k := &s.classes[c.Class]
+	small := s.isSmall(c)
+	switch {
+	case f.ordPktActive >= s.ordLimit(f):
+		return OrdPktActive
+	case s.cfg.FlowCap > 0 && f.outstanding > 0 && f.outstanding+p.wire > s.cfg.FlowCap:
+		return FlowCap
+	case s.cfg.Device > 0 && s.gets >= s.cfg.Device:
+		return Device
+	case k.Cap > 0 && k.Outstanding > 0 && k.Outstanding+p.wire > k.Cap:
+		return ClassCap
+	}
+	if r := s.exceeds(p.wire, small); r != None {
+		return r
+	}
+	if s.due != none && s.due != p.flow && !small {
+		return Due
+	}
+	extra := int64(0)
+	if small {
+		extra = s.cfg.Reserve // which they solicit ahead of time
+	}
+	if ok, at := s.in.has(p.wire, extra); !ok {
+		s.wakeAt(at)
+		return Rate
+	}
+	return None
+}
+
+// exceeds compares a response with what the threshold leaves. Small ones have the
+// reserve, and while another request is due nothing else. One that is larger than
+// the threshold may go when no large one is outstanding.
+func (s *Shaper) exceeds(wire int64, small bool) Reason {
+	t := s.Threshold()
+	if !small {
+		bulk := s.outstanding - s.small
+		if bulk > 0 && s.outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && s.outstanding+wire > t {
+			s.tune.filled = true
+			return Threshold
+		}
+		return None
+	}
+	room := t
+	taken := s.outstanding
+	if s.due != none || taken+wire > t {
+		room, taken = s.cfg.Reserve, s.small
+	}
+	if taken > 0 && taken+wire > room {
+		return Threshold
+	}
+	return None
+}
+
+func (s *Shaper) wakeAt(at time.Duration) {
+	if s.wake == 0 || at < s.wake {
+		s.wake = at
+	}
+}
+
+// Wake is when [Shaper.Next] has to be asked again, if nothing else happens.
+func (s *Shaper) Wake() (at time.Duration, ok bool) { return s.wake, s.wake != 0 }
+
+// Explain tells which limit holds a request now.
+func (s *Shaper) Explain(r Request, now time.Duration) Reason {
+	s.schedule()
+	c := &s.cmds[r]
+	if c.sliced && c.failed == 0 {
+		if c.ended {
+			return Finished
+		}
+		return None
+	}
+	f := &s.flows[c.flow]
+	switch {
+	case s.paused:
+		return Paused
+	case f.down:
+		return Down
+	}
+	s.in.refill(now)
+	s.out.refill(now)
+	var p candidate
+	at := int32(r)
+	if !(s.nextPut(&p, c.flow) && p.cmd == at || s.nextGet(&p, c.flow) && p.cmd == at) {
+		return Behind
+	}
+	wake := s.wake
+	reason := s.limit(&p)
+	s.wake = wake
+	switch {
+	case reason != None:
+		return reason
+	case f.unit == none:
+		return NoUnit
+	}
+	return Arbitration
+}

@@ -1,0 +1,643 @@
+package shaper
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a shaper whose flows are told apart by their place.
+type bench struct {
+	t     *testing.T
+	s     *Shaper
+	flows []Flow
+	now   time.Duration
+}
+
+func newBench(t *testing.T, c Config, flows ...FlowConfig) *bench {
+	t.Helper()
+	if c.Header == 0 {
+		c.Header = 1 // small enough to count with
+	}
+	s, err := New(c)
+	require.NoError(t, err)
+	b := &bench{t: t, s: s}
+	for i, f := range flows {
+		f.ID = uint64(i + 1)
+		h, err := s.AddFlow(f)
+		require.NoError(t, err)
+		b.flows = append(b.flows, h)
+	}
+	return b
+}
+
+func (b *bench) get(flow, length int, more ...func(*Command)) Request {
+	b.t.Helper()
+	c := Command{Kind: Get, Length: length}
+	for _, m := range more {
+		m(&c)
+	}
+	r, err := b.s.Submit(b.flows[flow], c, b.now)
+	require.NoError(b.t, err)
+	return r
+}
+
+func inClass(n int) func(*Command)            { return func(c *Command) { c.Class = n } }
+func kind(k Kind) func(*Command)              { return func(c *Command) { c.Kind = k } }
+func fenced(c *Command)                       { c.Fence = true }
+func deadline(d time.Duration) func(*Command) { return func(c *Command) { c.Deadline = d } }
+func (b *bench) next() (Grant, bool)          { return b.s.Next(b.now) }
+func (b *bench) explain(r Request) Reason     { return b.s.Explain(r, b.now) }
+func (b *bench) done(g Grant)                 { require.True(b.t, b.s.Completed(g.Sub, b.now)) }
+func (b *bench) place(f Flow) (place int) {
+	for place = range b.flows {
+		if b.flows[place] == f {
+			return
+		}
+	}
+	return -1
+}
+
+// order is which flows go, one outstanding at a time.
+func (b *bench) order(n int) (out []int) {
+	b.t.Helper()
+	for range n {
+		g, ok := b.next()
+		require.True(b.t, ok)
+		out = append(out, b.place(g.Flow))
+		b.done(g)
+	}
+	return out
+}
+
+func counts(order []int, flows int) []int {
+	n := make([]int, flows)
+	for _, f := range order {
+		n[f]++
+	}
+	return n
+}
+
+const kib = 1 << 10
+
+func TestRoundRobinTakesTurns(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	for f := range 3 {
+		b.get(f, 64*kib)
+	}
+	require.Equal(t, []int{1, 2, 0, 1, 2, 0}, b.order(6))
+}
+
+func TestLoadTakesTheLeastLoaded(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Load, Threshold: 1 << 20}, FlowConfig{}, FlowConfig{})
+	b.get(0, 4*kib)
+	b.get(0, 4*kib)
+	b.next()
+	b.next()
+	b.get(0, 64*kib)
+	b.get(1, 64*kib)
+	var out []int
+	for range 4 {
+		g, _ := b.next()
+		out = append(out, b.place(g.Flow))
+	}
+	require.Equal(t, []int{1, 1}, out[:2], "it has none outstanding, the other two")
+	require.ElementsMatch(t, []int{0, 1}, out[2:])
+}
+
+func TestPriorityOfFlows(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Priority}, FlowConfig{}, FlowConfig{Priority: 2}, FlowConfig{Priority: 1})
+	for f := range 3 {
+		b.get(f, 8*kib)
+	}
+	require.Equal(t, []int{1, 1, 2, 2, 0, 0}, b.order(6))
+}
+
+// The unit that has been ready for longest goes until it has nothing left.
+func TestAvailability(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Availability}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(2, 8*kib)
+	b.get(0, 8*kib)
+	b.get(1, 8*kib)
+	require.Equal(t, []int{2, 2, 0, 0, 1, 1}, b.order(6))
+}
+
+func TestDeficitFollowsWeights(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Deficit, Threshold: 1 << 20}, FlowConfig{Weight: 3}, FlowConfig{}, FlowConfig{Weight: 2})
+	for f := range 3 {
+		b.get(f, 1<<20)
+	}
+	require.Equal(t, []int{90, 30, 60}, counts(b.order(180), 3))
+}
+
+// Different sizes count by their bytes.
+func TestDeficitCountsBytes(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Policy: Deficit, Threshold: 1 << 20, Small: 1}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<20)
+	for range 2000 {
+		b.get(1, kib)
+	}
+	n := counts(b.order(900), 2)
+	require.InDelta(t, 8, float64(n[1])/float64(n[0]), 0.2)
+}
+
+// While there are more flows than units each has its turns, by its weight under the
+// deficit policy.
+func TestUnitsGoRound(t *testing.T) {
+	for name, p := range map[string]Policy{"round robin": RoundRobin, "deficit": Deficit, "load": Load, "availability": Availability} {
+		t.Run(name, func(t *testing.T) {
+			flows := make([]FlowConfig, 12)
+			flows[3].Weight = 2
+			b := newBench(t, Config{Slice: 4 * kib, Units: 3, Tenure: 2, Policy: p, Threshold: 1 << 20}, flows...)
+			for f := range flows {
+				b.get(f, 1<<20)
+			}
+			n := counts(b.order(1300), len(flows))
+			for f := range n {
+				want := 1300 / 12
+				if p == Deficit {
+					want = 100 * max(flows[f].Weight, 1)
+				}
+				require.InDelta(t, want, n[f], 12, "%v", n)
+			}
+		})
+	}
+}
+
+func TestClassesShareByWeight(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Classes: []Class{{Weight: 1}, {Weight: 3}}}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	for f, c := range []int{0, 1, 0} {
+		b.get(f, 4<<20, inClass(c))
+	}
+	require.Equal(t, []int{50, 300, 50}, counts(b.order(400), 3))
+}
+
+// A class that comes late gets its share from then on, not what it missed.
+func TestIdleClassHasNoClaim(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Classes: []Class{{}, {}}}, FlowConfig{}, FlowConfig{})
+	b.get(0, 4<<20)
+	b.order(500)
+	b.get(1, 1<<20, inClass(1))
+	require.Equal(t, []int{20, 20}, counts(b.order(40), 2))
+}
+
+func TestHigherClassGoesFirst(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<20)
+	b.get(2, 1<<20)
+	b.order(3)
+	b.get(1, 16*kib, inClass(1))
+	require.Equal(t, []int{1, 1, 1, 1}, b.order(4), "though one unit is taken")
+	require.NotContains(t, b.order(4), 1)
+}
+
+// What waited too long goes in front of a higher class, in the order of its wait.
+func TestPromotion(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Classes: []Class{{Promote: 10 * time.Millisecond}, {Priority: 1}}}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(0, 8*kib)
+	b.now = time.Millisecond
+	b.get(2, 4*kib)
+	b.get(1, 1<<20, inClass(1))
+	require.Equal(t, []int{1, 1}, b.order(2))
+	b.now = 10 * time.Millisecond
+	require.Equal(t, []int{0, 0, 1}, b.order(3))
+	b.now = 11 * time.Millisecond
+	require.Equal(t, []int{2, 1}, b.order(2))
+	_, st := b.s.Class(0)
+	require.EqualValues(t, 3, st.Promoted)
+	require.EqualValues(t, 20*time.Millisecond, st.Waited)
+}
+
+func TestDeadlines(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(0, 4*kib)
+	b.get(1, 4*kib, deadline(2*time.Millisecond))
+	b.get(2, 4*kib, deadline(time.Millisecond))
+	require.Equal(t, []int{2, 1, 0}, b.order(3), "the earliest first")
+	b.get(1, 8*kib, deadline(2*time.Millisecond))
+	b.get(3, 8*kib, inClass(1))
+	require.Equal(t, []int{3}, b.order(1))
+	b.now = 2 * time.Millisecond
+	require.Equal(t, []int{1}, b.order(1), "it is due")
+}
+
+// A response that would exceed the threshold is passed over, the next one goes, and
+// the first one once there is room (figure 3 of the seed).
+func TestPassingOver(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: 1, Small: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.s.classes[0].last = 2
+	r312 := b.get(0, 8*kib)
+	r314 := b.get(1, 8*kib)
+	r316 := b.get(2, 2*kib)
+	g312, _ := b.next()
+	require.Equal(t, r312, g312.Request)
+	require.Equal(t, Threshold, b.explain(r314))
+	g316, _ := b.next()
+	require.Equal(t, r316, g316.Request)
+	_, ok := b.next()
+	require.False(t, ok)
+	b.done(g316)
+	_, ok = b.next()
+	require.False(t, ok)
+	b.done(g312)
+	g314, ok := b.next()
+	require.True(t, ok)
+	require.Equal(t, r314, g314.Request)
+	require.EqualValues(t, 1, b.s.Stats().Passes)
+}
+
+// One that was passed over too often is waited for: small requests go on, within
+// their reserve.
+func TestPassedOverTooOften(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 3}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.s.classes[0].last = 2
+	var last Grant
+	for range 30 {
+		b.get(1, 3*kib)
+	}
+	for range 3 {
+		last, _ = b.next()
+	}
+	big := b.get(0, 8*kib)
+	passed := 0
+	for ; passed < 20; passed++ {
+		b.done(last)
+		g, ok := b.next()
+		if !ok {
+			break
+		}
+		last = g
+		require.NotEqual(t, big, g.Request)
+	}
+	require.Equal(t, 3, passed)
+	small := b.get(2, 64)
+	g, ok := b.next()
+	require.True(t, ok)
+	require.Equal(t, small, g.Request)
+	for range 40 {
+		b.get(2, 64)
+	}
+	n := 0
+	for ; ; n++ {
+		if _, ok := b.next(); !ok {
+			break
+		}
+	}
+	require.Equal(t, kib/65-1, n)
+}
+
+func TestSmallOnesHaveAReserve(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 4 * kib, Threshold: 8 * kib, Reserve: kib, Small: 64}, FlowConfig{}, FlowConfig{})
+	b.get(0, 64*kib)
+	_, ok := b.next()
+	require.True(t, ok)
+	_, ok = b.next()
+	require.False(t, ok, "the rest is reserved")
+	for range 100 {
+		b.get(1, 64)
+	}
+	n := 0
+	for ; ; n++ {
+		if _, ok := b.next(); !ok {
+			break
+		}
+	}
+	require.Equal(t, (8*kib-4*(kib+1))/65, n)
+}
+
+// What is larger than the threshold goes alone, and so does every one of many.
+func TestNonsenseThresholds(t *testing.T) {
+	b := newBench(t, Config{Threshold: 1, Slice: 4 * kib}, FlowConfig{}, FlowConfig{})
+	b.get(0, 64*kib)
+	b.get(1, 64)
+	require.Len(t, b.order(17), 17)
+	for _, c := range []Config{{Threshold: -1}, {Threshold: math.MaxInt64}, {Reserve: 5, Threshold: 4}, {Units: 65}, {Rate: math.NaN()}, {Rate: -1}, {Outbound: math.Inf(1)},
+		{Policy: 9}, {Classes: make([]Class, 17)}, {Classes: []Class{{Weight: -1}}}, {MTU: -4}} {
+		_, err := New(c)
+		require.ErrorIs(t, err, ErrConfig, "%+v", c)
+		require.ErrorIs(t, b.s.Reconfigure(c, 0), ErrConfig)
+	}
+	_, err := b.s.Submit(b.flows[0], Command{Length: -1}, 0)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = b.s.Submit(b.flows[0], Command{Class: 1}, 0)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = b.s.Submit(99, Command{}, 0)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = b.s.AddFlow(FlowConfig{ID: 1})
+	require.ErrorIs(t, err, ErrFlows)
+}
+
+func TestRspPktLen(t *testing.T) {
+	c := Config{MTU: 1024, Header: 66}
+	for n, want := range map[int]int64{0: 66, 1: 67, 8: 74, 1024: 1090, 1025: 1157, 2048: 2180} {
+		require.Equal(t, want, c.RspPktLen(n), n)
+	}
+}
+
+// Bytes are solicited at the rate, after a burst, and the time of the next one is told.
+func TestSolicitedRate(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Header: 24, Slice: kib, Threshold: 1 << 30, Rate: 1e6, Burst: 10 * 1048, Small: 1, Reserve: 500, Ord: 1 << 20}, FlowConfig{MaxReads: 1 << 20}, FlowConfig{})
+	b.get(0, 1<<20)
+	n := 0
+	for b.now < time.Second {
+		if _, ok := b.next(); ok {
+			n++
+			continue
+		}
+		at, ok := b.s.Wake()
+		require.True(t, ok)
+		require.Greater(t, at, b.now)
+		b.now = at
+	}
+	require.InDelta(t, 10+1e6/1048, n, 1)
+	for _, ok := b.next(); ok; _, ok = b.next() {
+	}
+	r := b.get(1, 1)
+	require.Equal(t, None, func() Reason { g, _ := b.next(); require.Equal(t, r, g.Request); return b.explain(r) }(), "small ones borrow")
+}
+
+// PUTs and what is served have one budget; GETs are not held by it.
+func TestOutboundBudget(t *testing.T) {
+	b := newBench(t, Config{Outbound: 1e6, OutBurst: 10 * kib, Header: 1, MTU: kib}, FlowConfig{}, FlowConfig{Served: true})
+	for range 20 {
+		b.get(0, 1000, kind(Put))
+		b.get(1, 1000, kind(Put))
+	}
+	require.Equal(t, []int{5, 5}, counts(b.order(10), 2), "the two command queues take turns")
+	_, ok := b.next()
+	require.False(t, ok)
+	b.s.Served(100000, b.now)
+	at, _ := b.s.Wake()
+	_ = at
+	_, ok = b.next()
+	require.False(t, ok)
+	at, ok = b.s.Wake()
+	require.True(t, ok)
+	require.InDelta(t, 100, at.Milliseconds(), 2)
+	g := b.get(0, 100)
+	require.Equal(t, Behind, b.explain(g), "it does not overtake a PUT")
+}
+
+// PUTs overtake held GETs, but no fence.
+func TestOvertaking(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 2 * kib, Reserve: 1}, FlowConfig{})
+	g := b.get(0, 8*kib)
+	first, _ := b.next()
+	put := b.get(0, 100, kind(Put))
+	got, ok := b.next()
+	require.True(t, ok)
+	require.Equal(t, put, got.Request)
+	fence := b.get(0, 100, kind(Put), fenced)
+	behind := b.get(0, 100, kind(Put))
+	_, ok = b.next()
+	require.False(t, ok)
+	require.Equal(t, Threshold, b.explain(g))
+	require.Equal(t, Behind, b.explain(fence))
+	require.Equal(t, Behind, b.explain(behind))
+	b.done(first)
+	for range 7 {
+		got, ok = b.next()
+		require.True(t, ok)
+		require.Equal(t, g, got.Request)
+		b.done(got)
+	}
+	got, _ = b.next()
+	require.Equal(t, fence, got.Request)
+	got, _ = b.next()
+	require.Equal(t, behind, got.Request)
+}
+
+func TestExplain(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Ord: 2, Device: 4, Units: 2, FlowCap: 50 * kib, Classes: []Class{{}, {Cap: kib}}},
+		FlowConfig{Depth: 4}, FlowConfig{MaxReads: 1}, FlowConfig{}, FlowConfig{})
+	a := b.get(0, 8*kib)
+	c := b.get(1, 8*kib)
+	d := b.get(2, 8*kib)
+	require.Equal(t, Arbitration, b.explain(a))
+	require.Equal(t, NoUnit, b.explain(d))
+	b.s.Pause(true)
+	require.Equal(t, Paused, b.explain(a))
+	b.s.Pause(false)
+	var gs []Grant
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	require.Len(t, gs, 4)
+	require.Equal(t, OrdPktActive, b.explain(a))
+	require.Equal(t, OrdPktActive, b.explain(c))
+	require.Equal(t, Device, b.explain(d))
+	b.s.Down(b.flows[2])
+	require.Equal(t, Down, b.explain(d))
+	b.s.Up(b.flows[2])
+	b.s.Cancel(a)
+	b.s.Cancel(c)
+	for _, g := range gs {
+		b.done(g)
+	}
+	require.Equal(t, Finished, b.explain(a))
+	e := b.get(3, 8*kib, inClass(1))
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	require.Equal(t, ClassCap, b.explain(e))
+	s := make(map[string]bool)
+	for r := None; r <= Arbitration; r++ {
+		s[r.String()] = true
+	}
+	require.Len(t, s, int(Arbitration)+1)
+}
+
+// Flows of a class at its cap do not keep the units from others.
+func TestCappedClassLeavesUnits(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Units: 1, Threshold: 100 * kib, Classes: []Class{{Cap: kib}, {}}}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	for f := range 3 {
+		b.get(f, 8*kib)
+	}
+	_, ok := b.next()
+	require.True(t, ok)
+	r := b.get(3, 8*kib, inClass(1))
+	g, ok := b.next()
+	require.True(t, ok)
+	require.Equal(t, r, g.Request)
+}
+
+// Only the piece that failed goes again, and a flow that is down holds it.
+func TestOnlyWhatFailedIsIssuedAgain(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{MaxReads: 4})
+	r := b.get(0, 6*kib)
+	var gs []Grant
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	require.Len(t, gs, 4)
+	b.done(gs[0])
+	b.s.Down(b.flows[0])
+	for _, g := range gs[1:3] {
+		require.True(t, b.s.Failed(g.Sub, true))
+	}
+	b.done(gs[3])
+	_, ok := b.next()
+	require.False(t, ok)
+	b.s.Up(b.flows[0])
+	var offsets []int
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		offsets = append(offsets, g.Offset/kib)
+		b.done(g)
+	}
+	require.Equal(t, []int{1, 2, 4, 5}, offsets)
+	got, _, complete, ok := b.s.Finished()
+	require.True(t, ok && complete)
+	require.Equal(t, r, got)
+	require.EqualValues(t, 2, b.s.Stats().Reissued)
+}
+
+// A request is not over while a piece of it waits to go again, and no fenced PUT goes
+// before that piece.
+func TestFailedPiecesComeFirst(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 3 * kib, Reserve: 1, Small: 1}, FlowConfig{}, FlowConfig{})
+	b.get(0, 2*kib)
+	first, _ := b.next()
+	second, _ := b.next()
+	b.get(1, 2*kib)
+	require.True(t, b.s.Failed(first.Sub, true))
+	g, ok := b.next()
+	require.True(t, ok)
+	if g.Flow == b.flows[0] { // its turn was first: once more
+		require.Equal(t, first.Offset, g.Offset)
+		require.True(t, b.s.Failed(g.Sub, true))
+		g, ok = b.next()
+		require.True(t, ok)
+	}
+	require.Equal(t, b.flows[1], g.Flow, "it takes the room")
+	b.done(second)
+	_, _, _, ok = b.s.Finished()
+	require.False(t, ok)
+	b.s.Lease(0) // nothing but one at a time
+	put := b.get(0, 10, kind(Put), fenced)
+	_, ok = b.next()
+	require.False(t, ok)
+	require.Equal(t, Behind, b.explain(put))
+}
+
+func TestLease(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib, Reserve: 1}, FlowConfig{})
+	b.get(0, 100*kib)
+	b.s.Lease(2*kib + 10)
+	n := 0
+	for _, ok := b.next(); ok; _, ok = b.next() {
+		n++
+	}
+	require.Equal(t, 2, n)
+	b.s.Lease(-1)
+	_, ok := b.next()
+	require.True(t, ok)
+}
+
+// What was not solicited for long is not solicited at once.
+func TestBucketHasABottom(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 1 << 20, Rate: 1e6, Burst: 4 * 1025, Reserve: 1, Small: 1}, FlowConfig{})
+	b.now = time.Hour
+	b.get(0, 100*kib)
+	n := 0
+	for _, ok := b.next(); ok; _, ok = b.next() {
+		n++
+	}
+	require.Equal(t, 4, n)
+}
+
+// The command queue of what is served is not behind the backlog of what is started.
+func TestCommandQueuesTakeTurns(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Tenure: 1, Small: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{Served: true})
+	for f := range 4 {
+		b.get(f, 4*kib)
+	}
+	require.Equal(t, []int{0, 3, 1, 2}, b.order(4))
+}
+
+// A flow that others wait for, and whose queue pair fails, holds nobody.
+func TestDueAndDown(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{})
+	b.s.classes[0].last = 1
+	for range 9 {
+		b.get(1, 3*kib)
+	}
+	var gs []Grant
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	b.get(0, 8*kib)
+	b.done(gs[0])
+	_, ok := b.next()
+	require.True(t, ok)
+	b.done(gs[1])
+	_, ok = b.next()
+	require.False(t, ok, "it is due")
+	b.s.Down(b.flows[0])
+	_, ok = b.next()
+	require.True(t, ok)
+}
+
+// What is acquired goes in one piece.
+func TestWhole(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{})
+	b.get(0, 10*kib, func(c *Command) { c.Whole = true })
+	g, _ := b.next()
+	require.Equal(t, 10*kib, g.Length)
+}
+
+// Without room of any kind nothing allocates once there was as much under way.
+func TestWarmPathDoesNotAllocate(t *testing.T) {
+	b := newBench(t, Config{}, FlowConfig{}, FlowConfig{})
+	turn := func() {
+		b.s.Submit(b.flows[0], Command{Kind: Get, Length: 64 * kib}, b.now)
+		b.s.Submit(b.flows[1], Command{Kind: Get, Length: 64}, b.now)
+		for g, ok := b.next(); ok; g, ok = b.next() {
+			b.s.Completed(g.Sub, b.now)
+		}
+		for r, _, _, ok := b.s.Finished(); ok; r, _, _, ok = b.s.Finished() {
+			b.s.Free(r)
+		}
+	}
+	turn()
+	require.Zero(t, testing.AllocsPerRun(100, turn))
+}
+
+// Flows come and go, and each is found by its number.
+func TestFlowsAreFound(t *testing.T) {
+	b := newBench(t, Config{})
+	live := map[uint64]Flow{}
+	for i := range uint64(3000) {
+		f, err := b.s.AddFlow(FlowConfig{ID: i * 64})
+		require.NoError(t, err)
+		live[i*64] = f
+		if i >= 100 {
+			old := (i - 100) * 64
+			require.True(t, b.s.RemoveFlow(live[old]))
+			delete(live, old)
+		}
+	}
+	for id, f := range live {
+		got, ok := b.s.FlowOf(id)
+		require.True(t, ok)
+		require.Equal(t, f, got)
+	}
+	_, ok := b.s.FlowOf(1)
+	require.False(t, ok)
+	require.Less(t, len(b.s.table.place), 4096)
+	require.Less(t, len(b.s.flows), 200)
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	s, _ := New(Config{})
+	f, _ := s.AddFlow(FlowConfig{ID: 1})
+	for i := 0; b.Loop(); i++ {
+		now := time.Duration(i)
+		s.Submit(f, Command{Kind: Get, Length: 4096}, now)
+		g, _ := s.Next(now)
+		s.Completed(g.Sub, now)
+		r, _, _, _ := s.Finished()
+		s.Free(r)
+	}
+}

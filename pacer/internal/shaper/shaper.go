@@ -1,0 +1,231 @@
+package shaper
+
+import (
+	"hash/maphash"
+	"time"
+)
+
+// Shaper is the state of one pacer. The zero value is not ready: see New.
+type Shaper struct {
+	cfg     Config
+	classes []class
+
+	initiator, target list // command queues
+	cmds              []command
+	free, finished    list
+	alive             int // commands submitted and not freed
+
+	flows []flow
+	table table
+
+	units   []int32 // the flow that each is assigned to, or none
+	busy    uint64  // which are assigned
+	pending int     // commands that are not granted as a whole, and pieces that failed
+	since   []uint64
+	clock   uint64 // counts assignments, for the policy of availability
+	urgent  list   // flows that wait for a unit
+	waiting list
+	popped  int
+	present [MaxUnits]candidate
+
+	subs    []sub
+	freeSub list
+
+	outstanding int64 // response bytes, wire
+	small       int64 // of which of small requests
+	sending     int64 // bytes of PUTs
+	gets        int   // GETs and atomics outstanding
+	due         int32 // the flow that others wait for
+	paused      bool
+	lease       int64 // what of the threshold this process may use; negative: all
+	in, out     bucket
+	wake        time.Duration // when a bucket has enough, if something waits for it
+	tune        tuner
+	stats       Stats
+}
+
+// Stats are counters.
+type Stats struct {
+	Granted, Solicited uint64 // request packets, and response bytes asked for
+	Passes             uint64 // a unit was passed over for another
+	Reissued           uint64 // sub-requests issued again
+	Failed             uint64
+	Probes             uint64 // times the tuner drained the window
+}
+
+// ClassStats are those of a class.
+type ClassStats struct {
+	Outstanding int64
+	Queued      int
+	Granted     uint64
+	Solicited   uint64
+	Passes      uint64
+	Promoted    uint64
+	Waited      time.Duration // sum over what was granted
+}
+
+type class struct {
+	Class
+	ClassStats
+	queued int     // commands in flow queues
+	served float64 // bytes by weight: the class with the least goes first
+	last   int     // the unit that was granted last
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	rate   float64 // bytes in a second; 0 is no bound
+	burst  int64
+	tokens float64
+	at     time.Duration
+}
+
+func (b *bucket) refill(now time.Duration) {
+	if b.rate == 0 {
+		b.at = now
+	} else if now > b.at {
+		b.tokens = min(b.tokens+b.rate*(now-b.at).Seconds(), float64(b.burst))
+		b.at = now
+	}
+}
+
+// has tells whether n bytes may go, and if not, when. What is larger than the
+// bucket may go when that is full.
+func (b *bucket) has(n, extra int64) (bool, time.Duration) {
+	if b.rate == 0 {
+		return true, 0
+	}
+	lack := float64(min(n, b.burst)-extra) - b.tokens
+	if lack <= 0 {
+		return true, 0
+	}
+	return false, b.at + time.Duration(lack/b.rate*float64(time.Second)) + 1
+}
+
+func (b *bucket) take(n int64) {
+	if b.rate > 0 {
+		b.tokens -= float64(n)
+	}
+}
+
+// New makes a shaper.
+func New(c Config) (*Shaper, error) {
+	c, err := c.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	empty := list{none, none}
+	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, lease: -1}
+	s.table.seed = maphash.MakeSeed()
+	s.adopt(c)
+	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
+	return s, nil
+}
+
+// Reconfigure changes all limits while requests are under way. What is outstanding
+// stays counted: a lower threshold takes effect as responses come. There may be more
+// classes than before, not fewer.
+func (s *Shaper) Reconfigure(c Config, now time.Duration) error {
+	c, err := c.WithDefaults()
+	if err != nil {
+		return err
+	}
+	if len(c.Classes) < len(s.classes) {
+		return ErrConfig
+	}
+	s.schedule()
+	s.in.refill(now)
+	s.out.refill(now)
+	s.adopt(c)
+	return nil
+}
+
+func (s *Shaper) adopt(c Config) {
+	for i := range c.Classes {
+		if i == len(s.classes) {
+			s.classes = append(s.classes, class{})
+		}
+		s.classes[i].Class = c.Classes[i]
+	}
+	s.in.set(c.Rate, c.Burst)
+	s.out.set(c.Outbound, c.OutBurst)
+	if c.Tune {
+		s.tune.begin(&c, s.cfg.Tune)
+	}
+	s.cfg = c
+	s.resize(c.Units)
+}
+
+func (b *bucket) set(rate float64, burst int64) {
+	if b.rate == 0 && rate > 0 {
+		b.tokens = float64(burst)
+	}
+	b.rate, b.burst = rate, burst
+	b.tokens = min(b.tokens, float64(burst))
+}
+
+// Config is what the shaper goes by.
+func (s *Shaper) Config() Config { return s.cfg }
+
+// Threshold is how many response bytes may be outstanding now.
+func (s *Shaper) Threshold() int64 {
+	t := s.cfg.Threshold
+	if s.cfg.Tune {
+		t = s.tune.threshold()
+	}
+	if s.lease >= 0 {
+		t = min(t, s.lease)
+	}
+	return t
+}
+
+// Lease bounds the threshold by what other processes leave of it; a negative one
+// is no bound.
+func (s *Shaper) Lease(bytes int64) { s.lease = bytes }
+
+// Pause holds everything: the link partner asks for it by priority flow control, or
+// the program.
+func (s *Shaper) Pause(on bool) { s.paused = on }
+
+// Served debits the outbound budget by a response that the device sends by itself:
+// a peer's READ of this host's memory, of which only counters or the program know.
+func (s *Shaper) Served(bytes int64, now time.Duration) {
+	s.out.refill(now)
+	s.out.take(min(max(bytes, 0), maxBytes))
+}
+
+// Outstanding are the response bytes outstanding.
+func (s *Shaper) Outstanding() int64 { return s.outstanding }
+
+// Sending are the bytes of PUTs outstanding.
+func (s *Shaper) Sending() int64 { return s.sending }
+
+// Alive are the requests submitted and not freed.
+func (s *Shaper) Alive() int { return s.alive }
+
+// Stats are the counters so far.
+func (s *Shaper) Stats() Stats { return s.stats }
+
+// Class are the counters of a class so far.
+func (s *Shaper) Class(i int) (Class, ClassStats) {
+	k := &s.classes[i]
+	st := k.ClassStats
+	st.Queued = k.queued
+	return k.Class, st
+}
+
+// Classes is how many there are.
+func (s *Shaper) Classes() int { return len(s.classes) }
+
+// leastServed is what the class that is most behind has got, of those that have
+// something to send beside k.
+func (s *Shaper) leastServed(k *class) float64 {
+	least, found := 0.0, false
+	for i := range s.classes {
+		o := &s.classes[i]
+		if o != k && o.queued > 0 && o.Priority == k.Priority && (!found || o.served < least) {
+			least, found = o.served, true
+		}
+	}
+	return least
+}

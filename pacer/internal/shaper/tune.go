@@ -1,0 +1,138 @@
+package shaper
+
+import "time"
+
+// tuner finds the threshold from the delay of sub-requests. A sub-request that is
+// alone takes the base delay; with more outstanding, delay grows by what waits in
+// front of this host. The threshold grows by a sub-request a round while that is
+// less than 1.5 of them, and shrinks in proportion beyond. The base delay is measured
+// once a second, by letting everything outstanding come in (as BBR does): a link that
+// changed its rate is seen then at the latest.
+type tuner struct {
+	one    int64 // a full sub-request
+	max    int64
+	window int64
+
+	base     time.Duration // least delay alone, of this period and the last
+	last     time.Duration
+	renewed  time.Duration
+	probing  int // sub-requests to be measured alone yet
+	probes   uint64
+	starting bool // doubles each round
+	shrunk   time.Duration
+
+	round  time.Duration // when it began
+	bytes  int64
+	count  int64
+	sum    time.Duration
+	rate   float64
+	filled bool // the window held something in this round
+}
+
+const (
+	period    = time.Second
+	perProbe  = 2
+	queueGoal = 1.5 // sub-requests that wait
+)
+
+func (t *tuner) begin(c *Config, running bool) {
+	length := c.Slice
+	if length < 0 {
+		length = 16 << 10
+	}
+	t.one = c.RspPktLen(length)
+	t.max = max(c.TuneMax, 2*t.one)
+	if !running {
+		t.window, t.starting = c.Threshold, true
+	}
+	t.window = min(max(t.window, t.least()), t.max)
+}
+
+// least keeps one sub-request on the wire while another one is on its way.
+func (t *tuner) least() int64 { return 2*t.one + t.one/2 }
+
+func (t *tuner) threshold() int64 {
+	if t.probing > 0 {
+		return 0
+	}
+	return t.window
+}
+
+// sample takes a completed sub-request that is not small. drained says that no other
+// one is outstanding.
+func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
+	delay := now - sb.granted
+	t.bytes += sb.wire
+	if sb.granted >= t.shrunk { // what went before says nothing about the threshold now
+		t.count++
+		t.sum += delay
+	}
+	if sb.alone && drained {
+		t.alone(delay, now)
+	}
+	if t.renewed == 0 || now-t.renewed >= period {
+		t.renewed = now
+		t.last, t.base = t.base, 0
+		t.probing = perProbe
+		t.probes++
+	}
+	switch {
+	case t.probing > 0: // what is measured now is no load
+	case t.round == 0:
+		t.newRound(now)
+	case t.bytes >= t.window && t.count > 0 && now > t.round:
+		t.judge(now)
+		t.newRound(now)
+	}
+}
+
+func (t *tuner) alone(delay, now time.Duration) {
+	if t.base == 0 || delay < t.base {
+		t.base = delay
+	}
+	if t.probing > 0 {
+		if t.probing--; t.probing == 0 {
+			t.newRound(now)
+		}
+	}
+}
+
+func (t *tuner) newRound(now time.Duration) {
+	t.round, t.bytes, t.count, t.sum, t.filled = now, 0, 0, 0, false
+}
+
+// floor is the least delay that is known.
+func (t *tuner) floor() time.Duration {
+	if t.base == 0 || t.last != 0 && t.last < t.base {
+		return t.last
+	}
+	return t.base
+}
+
+// judge ends a round.
+func (t *tuner) judge(now time.Duration) {
+	rate := float64(t.bytes) / (now - t.round).Seconds()
+	if rate >= t.rate {
+		t.rate = rate
+	} else {
+		t.rate += (rate - t.rate) / 4
+	}
+	floor := t.floor()
+	if floor == 0 {
+		return
+	}
+	delay := t.sum / time.Duration(t.count)
+	goal := floor + time.Duration(queueGoal*float64(t.one)/t.rate*float64(time.Second))
+	switch {
+	case delay > goal:
+		t.starting = false
+		less := int64(float64(t.window) * max(float64(goal)/float64(delay), 0.5))
+		t.window, t.shrunk = max(less, t.least()), now
+	case !t.filled:
+		// Nothing waited: more would not be used.
+	case t.starting:
+		t.window = min(2*t.window, t.max)
+	default:
+		t.window = min(t.window+t.one+t.window/32, t.max)
+	}
+}

@@ -1,0 +1,142 @@
+package shaper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pipe is a link with a rate in front of the requester: what it serves one by one.
+type pipe struct {
+	rate float64 // bytes in a second
+	base time.Duration
+	busy time.Duration
+	sent int64
+}
+
+func (p *pipe) take(now time.Duration, wire int64) (at time.Duration) {
+	p.busy = max(p.busy, now+p.base) + time.Duration(float64(wire)/p.rate*float64(time.Second))
+	p.sent += wire
+	return p.busy
+}
+
+// through runs flows that always want more through a pipe until a time, and answers
+// the part of the link that was used.
+func through(b *bench, p *pipe, until time.Duration) float64 {
+	type flight struct {
+		g  Grant
+		at time.Duration
+	}
+	var out []flight
+	begin := b.now
+	from := p.sent
+	c := b.s.Config()
+	for b.now < until {
+		for g, ok := b.next(); ok; g, ok = b.next() {
+			out = append(out, flight{g, p.take(b.now, c.RspPktLen(g.Length))})
+		}
+		b.now = out[0].at
+		b.done(out[0].g)
+		out = out[1:]
+	}
+	for _, f := range out {
+		b.now = f.at
+		b.done(f.g)
+	}
+	return float64(p.sent-from) / (p.rate * (b.now - begin).Seconds())
+}
+
+// The tuner fills links of all rates from a cold start, keeps what waits in front of
+// them short, and follows a change of the rate.
+func TestTunerFindsTheThreshold(t *testing.T) {
+	for _, base := range []time.Duration{10 * time.Microsecond, time.Millisecond} {
+		for _, mbit := range []float64{20, 80, 1000, 25000} {
+			b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
+			b.get(0, 1<<40)
+			b.get(1, 1<<40)
+			p := &pipe{rate: mbit / 8 * 1e6, base: base}
+			span := 4 * time.Second
+			if mbit > 1000 {
+				span = 300 * time.Millisecond
+			}
+			through(b, p, span/4)
+			require.Greater(t, through(b, p, span), 0.93, "%v Mbit/s, %v", mbit, base)
+			bdp := p.rate * base.Seconds()
+			require.Less(t, float64(b.s.Threshold()), bdp*1.6+4.5*16*kib, "%v Mbit/s, %v: what waits", mbit, base)
+			if mbit > 80 {
+				continue
+			}
+			for _, change := range []float64{4, 0.25} {
+				p.rate *= change
+				through(b, p, b.now+2*time.Second)
+				require.Greater(t, through(b, p, b.now+time.Second), 0.9, "%v Mbit/s * %v, %v", mbit, change, base)
+				require.Less(t, float64(b.s.Threshold()), p.rate*base.Seconds()*1.6+4.5*16*kib)
+			}
+		}
+	}
+}
+
+// A path that became longer is seen, and filled.
+func TestTunerFollowsTheDelay(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<40)
+	b.get(1, 1<<40)
+	p := &pipe{rate: 10e6, base: time.Millisecond}
+	through(b, p, time.Second)
+	p.base = 20 * time.Millisecond
+	through(b, p, b.now+2500*time.Millisecond)
+	require.Greater(t, through(b, p, b.now+time.Second), 0.85)
+	p.base = time.Millisecond
+	through(b, p, b.now+3*time.Second)
+	require.Less(t, float64(b.s.Threshold()), p.rate*p.base.Seconds()*1.6+4.5*16*kib)
+}
+
+// What was sent before the threshold shrank does not shrink it once more.
+func TestTunerShrinksOnce(t *testing.T) {
+	c, err := Config{Tune: true, Threshold: 1 << 20}.WithDefaults()
+	require.NoError(t, err)
+	var u tuner
+	u.begin(&c, false)
+	u.base, u.renewed = time.Millisecond, time.Second
+	now := time.Second
+	sample := func(granted time.Duration) {
+		now += 100 * time.Microsecond
+		u.sample(&sub{wire: u.one, granted: granted}, now, false)
+	}
+	for range 100 {
+		sample(now - 40*time.Millisecond)
+	}
+	require.Less(t, u.window, int64(1<<20))
+	shrunk, least := u.window, u.least()
+	require.Greater(t, shrunk, 2*least)
+	for range 200 {
+		sample(u.shrunk - time.Millisecond)
+	}
+	require.Equal(t, shrunk, u.window)
+	for range 200 {
+		sample(now - 40*time.Millisecond)
+	}
+	require.Less(t, u.window, shrunk)
+}
+
+// Small requests alone do not keep the tuner measuring, nor do those that are shorter
+// than a sub-request, and a threshold that does not hold anything does not grow.
+func TestTunerWithoutLoad(t *testing.T) {
+	b := newBench(t, Config{Tune: true, TuneMax: 1 << 30}, FlowConfig{})
+	before := b.s.Threshold()
+	for range 20000 {
+		b.get(0, 4*kib)
+		b.get(0, 64)
+		g, ok := b.next()
+		require.True(t, ok)
+		h, ok := b.next()
+		require.True(t, ok)
+		b.now += 100 * time.Microsecond
+		b.done(g)
+		b.done(h)
+	}
+	require.Zero(t, b.s.tune.probing)
+	require.GreaterOrEqual(t, b.s.Stats().Probes, uint64(2))
+	require.LessOrEqual(t, b.s.Threshold(), before)
+}

@@ -1,0 +1,82 @@
+// Package pacerprom exports a pacer's counters to Prometheus. It is apart from package
+// pacer so that programs without Prometheus do not have it.
+package pacerprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goverbs/goverbs/pacer"
+)
+
+// Collector collects a pacer. Register it with the device as a constant label where
+// there are several:
+//
+//	prometheus.WrapRegistererWith(prometheus.Labels{"device": "mlx5_0"}, registry).MustRegister(pacerprom.New(p))
+type Collector struct {
+	p *pacer.Pacer
+}
+
+// New makes a collector.
+func New(p *pacer.Pacer) *Collector { return &Collector{p} }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("pacer_"+name, help, labels, nil)
+}
+
+var (
+	outstanding = desc("outstanding_bytes", "Response bytes outstanding.")
+	sending     = desc("sending_bytes", "Bytes of PUTs outstanding.")
+	threshold   = desc("threshold_bytes", "Response bytes that may be outstanding.")
+	requests    = desc("requests", "Requests that are not over.")
+	granted     = desc("granted_total", "Request packets granted.")
+	reissued    = desc("reissued_total", "Pieces of READs issued again.")
+	failed      = desc("failed_total", "Request packets that failed.")
+	probes      = desc("probes_total", "Times that the tuner measured the delay of the idle path.")
+
+	classOutstanding = desc("class_outstanding_bytes", "Response bytes outstanding of a class.", "class")
+	classQueued      = desc("class_queued", "Requests of a class that are not granted.", "class")
+	classSolicited   = desc("class_solicited_bytes_total", "Response bytes asked for by a class.", "class")
+	classGranted     = desc("class_granted_total", "Request packets granted to a class.", "class")
+	classPasses      = desc("class_passes_total", "Times that a request of a class was passed over.", "class")
+	classPromoted    = desc("class_promoted_total", "Request packets of a class that went first because of their wait or deadline.", "class")
+	classDelay       = desc("class_queue_delay_seconds_total", "Sum of the times that requests of a class waited for their first grant.", "class")
+
+	all = []*prometheus.Desc{outstanding, sending, threshold, requests, granted, reissued, failed, probes,
+		classOutstanding, classQueued, classSolicited, classGranted, classPasses, classPromoted, classDelay}
+)
+
+// Describe is [prometheus.Collector]'s.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range all {
+		ch <- d
+	}
+}
+
+// Collect is [prometheus.Collector]'s.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	st := c.p.Stats()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge(outstanding, float64(st.Outstanding))
+	gauge(sending, float64(st.Sending))
+	gauge(threshold, float64(st.Threshold))
+	gauge(requests, float64(st.Alive))
+	count(granted, float64(st.Granted))
+	count(reissued, float64(st.Reissued))
+	count(failed, float64(st.Failed))
+	count(probes, float64(st.Probes))
+	for i := range st.Classes {
+		k := &st.Classes[i]
+		gauge(classOutstanding, float64(k.Outstanding), k.Name)
+		gauge(classQueued, float64(k.Queued), k.Name)
+		count(classSolicited, float64(k.Solicited), k.Name)
+		count(classGranted, float64(k.Granted), k.Name)
+		count(classPasses, float64(k.Passes), k.Name)
+		count(classPromoted, float64(k.Promoted), k.Name)
+		count(classDelay, k.Waited.Seconds(), k.Name)
+	}
+}

@@ -1,0 +1,54 @@
+package pacerprom
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/pacer"
+)
+
+func TestCollector(t *testing.T) {
+	p, err := pacer.New(pacer.Config{Threshold: 40000, Classes: []pacer.Class{{Name: "bulk"}, {Name: "fast"}}})
+	require.NoError(t, err)
+	c, err := p.Acquire(t.Context(), 1, 5000)
+	require.NoError(t, err)
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(New(p)))
+	values := func() map[string]float64 {
+		out := map[string]float64{}
+		families, err := r.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.Metric {
+				name := f.GetName()
+				for _, l := range m.Label {
+					name += " " + l.GetValue()
+				}
+				out[name] = m.Gauge.GetValue() + m.Counter.GetValue()
+			}
+		}
+		return out
+	}
+	v := values()
+	require.Equal(t, 5132.0, v["pacer_outstanding_bytes"])
+	require.Equal(t, 5132.0, v["pacer_class_outstanding_bytes fast"])
+	require.Equal(t, 0.0, v["pacer_class_outstanding_bytes bulk"])
+	require.Equal(t, 40000.0, v["pacer_threshold_bytes"])
+	require.Equal(t, 1.0, v["pacer_class_granted_total fast"])
+	require.Len(t, v, 8+7*2)
+	c.Release()
+	require.Equal(t, 0.0, values()["pacer_outstanding_bytes"])
+	require.NoError(t, p.Close())
+}
+
+// Programs that pace do not have Prometheus in them.
+func TestPacerDoesNotImportPrometheus(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "github.com/goverbs/goverbs/pacer").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NotContains(t, string(out), "prometheus")
+	require.True(t, strings.Contains(string(out), "goverbs/pacer"))
+}

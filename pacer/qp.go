@@ -1,0 +1,401 @@
+package pacer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/pacer/internal/shaper"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// FlowConfig says how a queue pair is paced.
+type FlowConfig struct {
+	Class    int // of its batches, unless they say otherwise
+	Weight   int // for the policy Deficit; 0 means 1
+	Priority int // for the policy Priority
+	// Served: what it posts answers peers. It goes through the command queue of the
+	// target.
+	Served bool
+	// Reissue keeps READs of which pieces failed, instead of completing them with the
+	// error: [QP.Recover] has those pieces issued again.
+	Reissue bool
+}
+
+// QP is a queue pair whose requests are paced. It answers the calls of the queue pair
+// and of its completion queue; others, such as Connect, go to the queue pair itself.
+type QP struct {
+	*CQ
+	p     *Pacer
+	qp    *verbs.QP
+	cq    *CQ
+	flow  shaper.Flow
+	name  string
+	class int
+	cfg   FlowConfig
+
+	// Under the pacer's lock.
+	batch   *verbs.Batch
+	adding  []shaper.Sub // in batch
+	scratch []verbs.SGE
+	order   []entry // a ring: requests in the order of posting
+	head    uint64
+	tail    uint64
+	silent  int // requests in it that are not over, and whose end nobody is told
+	used    int // requests under way, or whose completion nobody has taken
+	room    chan struct{}
+	down    bool
+	closed  bool
+}
+
+// entry is a request's place in the order of its queue pair.
+type entry struct {
+	request   shaper.Request
+	signaled  bool
+	done      bool
+	delivered bool
+	wc        verbs.WC
+	call      *call
+}
+
+// Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
+// It must be an RC queue pair that is connected, and that nothing else posts to.
+func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
+	if qp == nil || qp.PD() == nil {
+		return nil, opError("wrap", "queue pair", verbs.ErrAttributes)
+	}
+	p, err := For(qp.PD().Device())
+	if err != nil {
+		return nil, err
+	}
+	return p.Wrap(qp, cq, FlowConfig{})
+}
+
+// Wrap paces a queue pair by this pacer.
+func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
+	const what = "wrap"
+	if qp == nil || cq == nil || qp.SendCQ() != cq {
+		return nil, opError(what, "queue pair", fmt.Errorf("%w: its sends complete elsewhere", verbs.ErrAttributes))
+	}
+	name := fmt.Sprintf("qp %#x", qp.Num())
+	if qp.Type() != verbs.RC {
+		return nil, opError(what, name, fmt.Errorf("%w: %v has no READ", verbs.ErrUnsupported, qp.Type()))
+	}
+	attr, err := qp.Query()
+	if err != nil {
+		return nil, err
+	}
+	if qp.State() < verbs.StateRTS || attr.MaxReadAtomic == 0 {
+		return nil, opError(what, name, fmt.Errorf("%w: it is not connected for READs", verbs.ErrState))
+	}
+	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, order: make([]entry, qp.MaxSendWR()),
+		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), room: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil, opError(what, name, ErrClosed)
+	case cfg.Class < 0 || cfg.Class >= p.s.Classes():
+		return nil, opError(what, name, ErrConfig)
+	}
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: uint64(qp.Num()), Weight: cfg.Weight, Priority: cfg.Priority,
+		MaxReads: int(attr.MaxReadAtomic), Depth: qp.MaxSendWR(), Served: cfg.Served}); err != nil {
+		return nil, opError(what, name, err)
+	}
+	if q.cq, err = p.queue(cq, qp); err == nil {
+		q.CQ = q.cq
+		q.batch, err = q.cq.d.NewBatch(qp, min(qp.MaxSendWR(), 64))
+		q.adding = make([]shaper.Sub, 0, 64)
+	}
+	if err != nil {
+		p.s.RemoveFlow(q.flow)
+		return nil, errors.Join(err, q.cq.leave())
+	}
+	q.cq.qps = append(q.cq.qps, q)
+	return q, nil
+}
+
+// QP is the queue pair that is paced.
+func (q *QP) QP() *verbs.QP { return q.qp }
+
+// Pacer is what paces it.
+func (q *QP) Pacer() *Pacer { return q.p }
+
+// full tells whether the queue has no room: for what is under way or not taken, or in
+// the order of posting.
+func (q *QP) full() bool {
+	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
+}
+
+// enter takes the next place in the order of posting.
+func (q *QP) enter(at shaper.Request, signaled bool) int {
+	i := int(q.tail % uint64(len(q.order)))
+	q.tail++
+	q.used++
+	q.order[i] = entry{request: at, signaled: signaled}
+	if !signaled {
+		q.silent++
+	}
+	return i
+}
+
+// add adds a request packet to what is posted next. All are signaled: credit comes
+// back with each.
+func (q *QP) add(g shaper.Grant) {
+	if len(q.adding) == cap(q.adding) || q.batch.Len() == q.batch.Cap() {
+		q.flush()
+	}
+	r := &q.p.requests[g.Request]
+	flags := r.flags | verbs.Signaled
+	if !g.First {
+		flags &^= verbs.Fence // the first piece waited
+	}
+	q.adding = append(q.adding, g.Sub)
+	r.work.add(q.batch, q.cq.d.ID(uint64(g.Sub)), flags, g.Offset, g.Length, q.scratch)
+}
+
+// flush posts. What is not posted gives its credit back.
+func (q *QP) flush() {
+	if len(q.adding) == 0 {
+		return
+	}
+	n, err := q.batch.Post()
+	if err != nil {
+		for _, sub := range q.adding[n:] {
+			q.fail(sub, nil)
+		}
+	}
+	q.adding = q.adding[:0]
+}
+
+// fail takes the failure of a request packet: a completion, or that there will be
+// none.
+func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
+	p := q.p
+	at, ok := p.s.RequestOf(sub)
+	if !ok {
+		return
+	}
+	r := &p.requests[at]
+	again := q.cfg.Reissue && r.op == opRead && !q.closed
+	if again {
+		q.down = true
+		p.s.Down(q.flow)
+	} else if wc != nil && !r.failed {
+		r.wc, r.had = *wc, true
+	}
+	if !again {
+		r.failed = true
+	}
+	p.s.Failed(sub, again)
+}
+
+// finished takes the end of a request.
+func (q *QP) finished(at shaper.Request, complete bool) {
+	r := &q.p.requests[at]
+	e := &q.order[r.place]
+	switch {
+	case complete:
+		e.wc = r.wc.Renamed(r.id, r.length)
+	case r.failed && r.had:
+		e.wc = r.wc.Renamed(r.id, 0)
+	default:
+		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
+	}
+	if e.call = r.call; r.call != nil {
+		e.call.complete = complete
+	}
+	e.done = true
+	if !e.signaled {
+		q.silent--
+	}
+	e.signaled = e.signaled || !complete // failures are always told
+	q.p.s.Free(at)
+	r.qp, r.call, r.other = nil, nil, nil
+	q.deliver(e)
+}
+
+// deliver hands out completions in the order of posting. A PUT's may come before that
+// of a READ which it overtook, unless that one is not signaled: then it says that the
+// READ is over too.
+func (q *QP) deliver(e *entry) {
+	if q.silent == 0 && !e.delivered {
+		q.hand(e)
+	}
+	for i := q.head; i != q.tail; i++ {
+		e := &q.order[i%uint64(len(q.order))]
+		if !e.done {
+			if !e.signaled {
+				return
+			}
+			if q.silent == 0 {
+				return
+			}
+			continue
+		}
+		if !e.delivered {
+			q.hand(e)
+		}
+		if i == q.head {
+			q.head++
+			q.roomAgain()
+		}
+	}
+}
+
+func (q *QP) hand(e *entry) {
+	e.delivered = true
+	switch {
+	case e.call != nil:
+		e.call.wc = e.wc
+		e.call.waiter.Wake()
+		q.cq.rouse = q.cq.rouse || !q.cq.delivering
+		q.vacate()
+	case e.signaled:
+		q.cq.push(e.wc, q)
+	default:
+		q.vacate()
+	}
+}
+
+// vacate is for a request that nothing is to be known of any more.
+func (q *QP) vacate() {
+	q.used--
+	q.roomAgain()
+}
+
+func (q *QP) roomAgain() {
+	if q.closed { // who waits for room has been told
+		return
+	}
+	select {
+	case q.room <- struct{}{}:
+	default:
+	}
+}
+
+// Recover has reconnect bring the queue pair, which is in error, to work again: by
+// [verbs.QP.ToReset], [verbs.QP.Init] and [verbs.QP.Connect], for instance. What was
+// under way is over then: READs of [FlowConfig.Reissue] go on with the pieces that are
+// missing, and all that was held goes. If reconnect fails, Recover may be tried again.
+func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
+	p := q.p
+	p.mu.Lock()
+	if q.closed {
+		p.mu.Unlock()
+		return opError("recover", q.name, ErrClosed)
+	}
+	q.down = true
+	p.s.Down(q.flow)
+	p.release()
+	err := reconnect(q.qp)
+	q.cq.d.Poll(0) // what completed before the reset did
+	p.mu.Lock()
+	p.s.FailAll(q.flow, q.cfg.Reissue)
+	if err == nil && !q.closed {
+		q.down = false
+		p.s.Up(q.flow)
+	}
+	p.unlock()
+	return opError("recover", q.name, err)
+}
+
+// Close closes the queue pair and takes its credit back. Requests that are not over
+// get no completion; calls that wait for one end with [ErrClosed]. Closing twice is not
+// an error.
+func (q *QP) Close() error {
+	p := q.p
+	p.mu.Lock()
+	if q.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	p.s.Down(q.flow)
+	p.release()
+	if err := q.qp.Close(); err != nil {
+		p.mu.Lock()
+		q.closed = false
+		p.s.Up(q.flow)
+		p.unlock()
+		return err
+	}
+	p.mu.Lock()
+	p.s.FailAll(q.flow, false)
+	p.s.Abandon(q.flow)
+	p.collect()
+	p.s.RemoveFlow(q.flow)
+	q.cq.drop(q)
+	close(q.room)
+	p.unlock()
+	return q.cq.leave()
+}
+
+// call is a request that somebody waits for.
+type call struct {
+	waiter   verbs.Waiter
+	wc       verbs.WC
+	complete bool
+}
+
+// Read READs a peer's memory and waits for it. If the context ends before that, what
+// was not posted of it is not any more; Read answers when the device is done with the
+// rest, and until then the memory is the device's.
+func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
+	n := 0
+	for _, s := range into {
+		n += int(s.Length)
+	}
+	w := work{op: opRead, at: from, sges: into, length: n}
+	p := q.p
+	c := &call{}
+	var at shaper.Request
+	for {
+		p.mu.Lock()
+		err := error(nil)
+		switch {
+		case q.closed:
+			err = ErrClosed
+		case q.full():
+			err = verbs.ErrQueueFull
+		default:
+			at, err = q.submit(&w, q.class, c)
+		}
+		room := q.room
+		p.unlock()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, verbs.ErrQueueFull) {
+			return opError("READ on", q.name, err)
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := q.cq.d.Wait(ctx, &c.waiter)
+	if err != nil && !c.waiter.Woken() {
+		p.mu.Lock()
+		if !c.waiter.Woken() {
+			p.s.Cancel(at)
+		}
+		p.unlock()
+		if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
+			return opError("READ on", q.name, lost)
+		}
+	}
+	p.mu.Lock()
+	closed := q.closed
+	p.mu.Unlock()
+	switch {
+	case c.complete:
+		return nil
+	case closed:
+		return opError("READ on", q.name, ErrClosed)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return opError("READ on", q.name, c.wc.Err())
+}

@@ -1,0 +1,147 @@
+package pacer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/pacer/internal/shaper"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A file, in /dev/shm for instance, has a record for each process that shares a
+// threshold: its lease of it, and whether it wants more. Two kinds of locks of the
+// open file description (OFD) guard it. Byte 0 is held while records are read and
+// written. A process holds the byte of its record as long as it lives, and the kernel
+// gives that back however it ends: what a dead process had leased is free at once.
+const (
+	sharers    = 64
+	recordSize = 16 // lease 8, wants 8; of this machine's byte order
+	leaseEvery = 2 * time.Millisecond
+	ownBytes   = 1 << 20 // where the bytes that say who lives begin
+)
+
+type shared struct {
+	p     *Pacer
+	file  *os.File
+	me    int
+	total int64
+	stop  chan struct{}
+	done  sync.WaitGroup
+}
+
+func lockFile(f *os.File, how int, typ int16, at int64) (unix.Flock_t, error) {
+	l := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: at, Len: 1}
+	for {
+		err := unix.FcntlFlock(f.Fd(), how, &l)
+		if !errors.Is(err, unix.EINTR) {
+			return l, err
+		}
+	}
+}
+
+// ShareThreshold shares a threshold of total bytes with all processes that name the
+// same file, until the pacer is closed. Each has an equal part while it has requests,
+// and can have one response beyond that. A process that dies leaves its part to the
+// others. The file is made if there is none; all have to name the same total.
+func (p *Pacer) ShareThreshold(path string, total int64) error {
+	const op = "share threshold by"
+	if total <= 0 {
+		return opError(op, path, fmt.Errorf("%w: %d bytes", ErrConfig, total))
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return opError(op, path, err)
+	}
+	s := &shared{p: p, file: f, total: total, me: -1, stop: make(chan struct{})}
+	for i := range sharers {
+		if _, err := lockFile(f, unix.F_OFD_SETLK, unix.F_WRLCK, ownBytes+int64(i)); err == nil {
+			s.me = i
+			break
+		}
+	}
+	if s.me < 0 {
+		return errors.Join(opError(op, path, fmt.Errorf("%w: %d processes share it", verbs.ErrInUse, sharers)), f.Close())
+	}
+	if err := s.adjust(); err != nil {
+		return errors.Join(opError(op, path, err), f.Close())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.shared {
+		err := ErrClosed
+		if p.shared {
+			err = verbs.ErrInUse
+		}
+		return errors.Join(opError(op, path, err), f.Close())
+	}
+	p.shared = true
+	p.onClose = append(p.onClose, s.close)
+	s.done.Go(s.keep)
+	return nil
+}
+
+func (s *shared) keep() {
+	t := time.NewTicker(leaseEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-t.C:
+			if s.adjust() != nil {
+				s.p.lease(0) // one at a time: that is safe, whatever the others do
+			}
+		}
+	}
+}
+
+func (s *shared) close() error {
+	close(s.stop)
+	s.done.Wait()
+	return s.file.Close() // and all its locks with it
+}
+
+// adjust asks for the lease that is due now.
+func (s *shared) adjust() (err error) {
+	if _, err := lockFile(s.file, unix.F_OFD_SETLKW, unix.F_WRLCK, 0); err != nil {
+		return err
+	}
+	defer func() {
+		_, uerr := lockFile(s.file, unix.F_OFD_SETLK, unix.F_UNLCK, 0)
+		err = errors.Join(err, uerr)
+	}()
+	var b [sharers * recordSize]byte
+	if _, err := s.file.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var all [sharers]shaper.Holder
+	for i := range all {
+		r := b[i*recordSize:]
+		all[i] = shaper.Holder{Lease: int64(binary.NativeEndian.Uint64(r)), Wants: binary.NativeEndian.Uint64(r[8:]) != 0}
+		if i == s.me || all[i].Lease == 0 && !all[i].Wants {
+			continue
+		}
+		l, err := lockFile(s.file, unix.F_OFD_GETLK, unix.F_WRLCK, ownBytes+int64(i))
+		if err != nil {
+			return err
+		}
+		all[i].Alive = l.Type != unix.F_UNLCK
+	}
+	wants, lease := s.p.leased(func(wants bool, outstanding int64) int64 {
+		return shaper.Share(s.total, all[:], s.me, wants, outstanding)
+	})
+	var r [recordSize]byte
+	binary.NativeEndian.PutUint64(r[:], uint64(lease))
+	if wants {
+		r[8] = 1
+	}
+	_, err = s.file.WriteAt(r[:], int64(s.me*recordSize))
+	return err
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package pacer_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/pacer"
+)
+
+// The test binary is also the other process, which takes all credit that it gets and
+// holds it.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("PACER_SHARED"); path != "" {
+		if err := hold(path); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	sharedTotal = 100_000
+	sharedOne   = 5000
+)
+
+func newShared(path string) (*pacer.Pacer, error) {
+	p, err := pacer.New(pacer.Config{Threshold: 10 * sharedTotal, Small: 1, Reserve: 1})
+	if err == nil {
+		err = p.ShareThreshold(path, sharedTotal)
+	}
+	return p, err
+}
+
+// hold acquires what it can, says so, and waits to be killed.
+func hold(path string) error {
+	p, err := newShared(path)
+	if err != nil {
+		return err
+	}
+	grab(context.Background(), p)
+	fmt.Println(p.Stats().Outstanding)
+	select {}
+}
+
+// grab acquires until nothing more comes.
+func grab(ctx context.Context, p *pacer.Pacer) (out []pacer.Credit) {
+	for {
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		c, err := p.Acquire(short, 0, sharedOne)
+		cancel()
+		if err != nil {
+			return out
+		}
+		out = append(out, c)
+	}
+}
+
+// A process that dies with credit leaves it to the others, and until then nobody has
+// it twice.
+func TestProcessThatDiesHoldingCredit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threshold")
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "PACER_SHARED="+path)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	var theirs int64
+	_, err = fmt.Sscan(line, &theirs)
+	require.NoError(t, err)
+	require.Greater(t, theirs, int64(sharedTotal-2*sharedOne), "it was alone")
+
+	p, err := newShared(path)
+	require.NoError(t, err)
+	mine := grab(t.Context(), p)
+	require.LessOrEqual(t, p.Stats().Outstanding+theirs, int64(sharedTotal+sharedOne+200), "one more than there is")
+	require.NoError(t, c.Process.Kill())
+	c.Wait()
+	more := grab(t.Context(), p)
+	require.Greater(t, p.Stats().Outstanding, int64(sharedTotal-2*sharedOne))
+	for _, c := range append(mine, more...) {
+		c.Release()
+	}
+	require.Zero(t, p.Stats().Outstanding)
+	require.Error(t, p.ShareThreshold(path, sharedTotal), "it does so already")
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, p.ShareThreshold(path, 0), pacer.ErrConfig)
+}

@@ -1,0 +1,97 @@
+package srd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// An address is decoded as it was encoded; anything else is refused.
+func TestAddr(t *testing.T) {
+	a := Addr{GID: verbs.GID{15: 3, 0: 9}, QPN: 0x123456, QKey: 0x80010203}
+	b, err := a.MarshalBinary()
+	require.NoError(t, err)
+	require.Len(t, b, AddrLen)
+	var c Addr
+	require.NoError(t, c.UnmarshalBinary(b))
+	require.Equal(t, a, c)
+	for i := range b {
+		require.ErrorIs(t, c.UnmarshalBinary(b[:i]), verbs.ErrMessage)
+	}
+	require.ErrorIs(t, c.UnmarshalBinary(append(b, 0)), verbs.ErrMessage)
+	for _, i := range []int{0, 1, 18} {
+		bad := append([]byte(nil), b...)
+		bad[i]++
+		require.ErrorIs(t, c.UnmarshalBinary(bad), verbs.ErrMessage, "byte %d", i)
+	}
+	require.Equal(t, "srd", a.Network())
+}
+
+// What is gathered are the bytes from an offset on, whatever the pieces.
+func TestGather(t *testing.T) {
+	all := []byte("abcdefghij")
+	for cut := range all {
+		pieces := [][]byte{all[:cut], nil, all[cut : cut+(10-cut)/2], all[cut+(10-cut)/2:]}
+		for offset := range all {
+			for n := range 10 - offset + 1 {
+				to := make([]byte, n)
+				gather(to, pieces, offset)
+				require.Equal(t, string(all[offset:offset+n]), string(to))
+			}
+		}
+	}
+}
+
+// Memory of messages is bounded, and used again.
+func TestPool(t *testing.T) {
+	p := pool{budget: 1 << 16}
+	var all [][]byte
+	for {
+		b := p.get(300)
+		if b == nil {
+			break
+		}
+		require.Len(t, b, 300)
+		all = append(all, b)
+	}
+	require.Len(t, all, 128)
+	require.EqualValues(t, 255, p.pressure())
+	require.Nil(t, p.get(0))
+	for _, b := range all {
+		p.put(b)
+	}
+	require.Zero(t, p.used)
+	require.Zero(t, testing.AllocsPerRun(10, func() { p.put(p.get(511)) }))
+	require.Nil(t, p.get(1<<16+1))
+	require.NotNil(t, p.get(1<<16))
+}
+
+// A ring hands out what was put in, in order.
+func TestRing(t *testing.T) {
+	var r ring[int]
+	next, want := 0, 0
+	for round := range 50 {
+		for range round {
+			r.push(next)
+			next++
+		}
+		for range round / 2 {
+			require.Equal(t, want, r.pop())
+			want++
+		}
+	}
+	require.Equal(t, next-want, r.n)
+}
+
+// The sender's address is read from either kind of route header.
+func TestSourceOf(t *testing.T) {
+	var v4, v6 [verbs.GRHSize]byte
+	v4[20] = 0x45
+	copy(v4[32:], []byte{10, 1, 2, 3})
+	require.Equal(t, [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: 1, 14: 2, 15: 3}, sourceOf(v4[:]))
+	v6[0] = 0x60
+	v6[8], v6[23], v6[20] = 0xfe, 7, 0x45
+	require.Equal(t, [16]byte{0: 0xfe, 12: 0x45, 15: 7}, sourceOf(v6[:]))
+}

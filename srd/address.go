@@ -1,0 +1,58 @@
+package srd
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Addr is where an endpoint receives: peers learn it by any means of their own. It is
+// comparable, and a [net.Addr].
+type Addr struct {
+	GID  verbs.GID
+	QPN  uint32
+	QKey uint32
+}
+
+// AddrLen is how many bytes the message form of an address has.
+const AddrLen = 26
+
+const addrVersion = 1
+
+// Network is "srd".
+func (a Addr) Network() string { return "srd" }
+
+func (a Addr) String() string { return fmt.Sprintf("%v/%#x", a.GID, a.QPN) }
+
+// AppendBinary appends the message form: a version, 0, GID, queue pair number and
+// queue key, big endian.
+func (a Addr) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, addrVersion, 0)
+	b = append(b, a.GID[:]...)
+	for _, v := range []uint32{a.QPN, a.QKey} {
+		b = append(b, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
+	}
+	return b, nil
+}
+
+// MarshalBinary is [Addr.AppendBinary] into new memory.
+func (a Addr) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
+
+// UnmarshalBinary decodes an address. Anything else than what AppendBinary makes is
+// refused with [verbs.ErrMessage].
+func (a *Addr) UnmarshalBinary(b []byte) error {
+	if len(b) != AddrLen || b[0] != addrVersion || b[1] != 0 || b[18] != 0 {
+		return fmt.Errorf("srd: decode address %s: %w", hex.EncodeToString(b[:min(len(b), AddrLen)]), verbs.ErrMessage)
+	}
+	number := func(b []byte) uint32 {
+		return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	}
+	*a = Addr{GID: verbs.GID(b[2:18]), QPN: number(b[18:]), QKey: number(b[22:])}
+	return nil
+}
+
+func (a Addr) wire() wire.Addr { return wire.Addr{GID: a.GID, QPN: a.QPN, QKey: a.QKey} }
+
+func addrOf(a wire.Addr) Addr { return Addr{GID: a.GID, QPN: a.QPN, QKey: a.QKey} }

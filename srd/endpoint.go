@@ -1,0 +1,248 @@
+package srd
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config says what an endpoint is made of. PD is needed; the rest may be zero.
+type Config struct {
+	PD  *verbs.PD
+	GID verbs.GIDEntry // local address; zero means what an empty [verbs.GIDQuery] finds
+
+	// Paths is how many source queue pairs there are, each of which is a path
+	// where routers choose by the UDP source port: at most 16; 0 means 8.
+	Paths int
+	// QKey of the deployment; 0 means [verbs.DefaultQKey]. It is a filter.
+	QKey uint32
+	// Key of the deployment, 16 bytes: the first message then goes with the first
+	// packet, and strangers are not answered. Without it strangers first show that
+	// they receive at the address they name.
+	Key []byte
+
+	Queues     int // receive queues, numbered from 0; 0 means 1
+	Receives   int // packets that may arrive before they are looked at; 0 means 512
+	Buffers    int // bytes of messages that arrived and were not released; 0 means 8 MiB
+	MaxMessage int // bytes of the longest message that is received; 0 means 1 MiB
+	MaxPeers   int // 0 means 65,536
+	// OnMessage, if given, is called with each message, one after the other, by a
+	// goroutine of the endpoint. The message is released when it returns.
+	OnMessage func(*Message)
+
+	MinTimeout  time.Duration // floor of the timers of sub-flows; 0 means 2 ms
+	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us
+	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
+
+	// Monitor is the path of a unix socket at which the endpoint tells what it knows of
+	// its peers and paths, to "rdmactl srd" for instance; empty means none.
+	Monitor string
+
+	Log *slog.Logger
+}
+
+// Endpoint sends and receives reliable datagrams. Methods may be called from any number
+// of goroutines.
+type Endpoint struct {
+	cfg   Config
+	log   *slog.Logger
+	gid   verbs.GIDEntry
+	addr  Addr
+	links *links
+	start time.Time
+
+	mu       sync.Mutex // of all that follows
+	e        *engine.Engine
+	out      engine.Out
+	requests []*request
+	unused   uint32
+	pool     pool
+	inbox    ring[Message]
+	readers  sleepers
+	queues   map[*SendQueue]bool
+	main     *SendQueue
+	alarm    alarm.Alarm
+	failure  error
+
+	service verbs.Waiter // of serve
+	polling bool         // the engine is called by whoever polls
+	woke    bool         // somebody who waits was woken: it does what is due
+	stop    context.CancelFunc
+	served  sync.WaitGroup
+	closing sync.Mutex
+	closed  atomic.Bool
+}
+
+// Open makes an endpoint.
+func Open(cfg Config) (*Endpoint, error) {
+	if cfg.PD == nil {
+		return nil, fmt.Errorf("srd: open: %w: no PD", verbs.ErrAttributes)
+	}
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&cfg.Paths, 8)
+	def(&cfg.Queues, 1)
+	def(&cfg.Receives, 512)
+	def(&cfg.Buffers, 8<<20)
+	def(&cfg.MaxMessage, 1<<20)
+	if cfg.QKey == 0 {
+		cfg.QKey = verbs.DefaultQKey
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	switch {
+	case cfg.Paths < 1 || cfg.Paths > engine.MaxPaths:
+		return nil, fmt.Errorf("srd: open: %w: %d paths", verbs.ErrAttributes, cfg.Paths)
+	case cfg.Queues < 1 || cfg.Queues > 1<<16, cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxPeers < 0:
+		return nil, fmt.Errorf("srd: open: %w: Queues %d, Receives %d, Buffers %d, MaxMessage %d, MaxPeers %d", verbs.ErrAttributes,
+			cfg.Queues, cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
+	case cfg.Key != nil && len(cfg.Key) != 16:
+		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
+	}
+	ep := &Endpoint{cfg: cfg, log: cfg.Log, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none}
+	ep.pool.budget = cfg.Buffers
+	l, err := newLinks(ep)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+	}
+	ep.links = l
+	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
+	ec := engine.Config{
+		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Paths: cfg.Paths, MTU: l.mtu,
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
+		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
+	}
+	if _, err := crand.Read(ec.Seed[:]); err != nil {
+		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+	}
+	if cfg.Key != nil {
+		ec.Key = &wire.Key{binary.LittleEndian.Uint64(cfg.Key), binary.LittleEndian.Uint64(cfg.Key[8:])}
+	}
+	ep.e = engine.New(ec)
+	ep.main = ep.newQueue(QueueConfig{})
+	ctx, stop := context.WithCancel(context.Background())
+	ep.stop = stop
+	ep.alarm.Init(ep.due, 20*time.Microsecond)
+	if err := l.begin(); err != nil {
+		stop()
+		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+	}
+	if cfg.Monitor != "" {
+		if err := ep.monitor(ctx, cfg.Monitor); err != nil {
+			stop()
+			return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+		}
+	}
+	ep.served.Add(2)
+	go ep.serve(ctx)
+	go l.handles.resolve(ctx)
+	return ep, nil
+}
+
+// Addr is where the endpoint receives.
+func (ep *Endpoint) Addr() Addr { return ep.addr }
+
+// MaxPacket is how many bytes of a message go with one packet.
+func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
+
+// now is the clock of the engine.
+func (ep *Endpoint) now() time.Duration { return time.Since(ep.start) }
+
+// serve does what is due when nobody who waits does.
+func (ep *Endpoint) serve(ctx context.Context) {
+	defer ep.served.Done()
+	for {
+		ep.service.Reset()
+		ep.mu.Lock()
+		ep.links.mend()
+		ep.pump()
+		ep.mu.Unlock()
+		if ep.cfg.OnMessage != nil {
+			ep.callBack()
+		}
+		if err := ep.links.d.Wait(ctx, &ep.service); err != nil {
+			if ctx.Err() == nil {
+				ep.fail(err)
+			}
+			return
+		}
+	}
+}
+
+// due is called by the alarm: who polls need not be woken for it.
+func (ep *Endpoint) due() {
+	ep.mu.Lock()
+	ep.pump()
+	ep.mu.Unlock()
+}
+
+// fail ends all calls: the device is of no use any more.
+func (ep *Endpoint) fail(err error) {
+	ep.mu.Lock()
+	if ep.failure == nil {
+		ep.failure = err
+	}
+	ep.wakeAll()
+	ep.mu.Unlock()
+}
+
+// wakeAll is called with the lock held.
+func (ep *Endpoint) wakeAll() {
+	ep.readers.wake(ep)
+	for q := range ep.queues {
+		q.waiting.wake(ep)
+	}
+	for _, r := range ep.requests {
+		ep.wake(&r.waiter)
+	}
+}
+
+// wake ends somebody's wait.
+func (ep *Endpoint) wake(w *verbs.Waiter) {
+	if ep.polling {
+		w.Wake()
+	} else {
+		ep.links.d.Wake(w)
+	}
+	ep.woke = true
+}
+
+func (ep *Endpoint) open() error {
+	if ep.closed.Load() {
+		return verbs.ErrClosed
+	}
+	return ep.failure
+}
+
+// Close ends the endpoint: messages that are not settled are [Cancelled], though they
+// may have been delivered. Closing twice is not an error.
+func (ep *Endpoint) Close() error {
+	ep.closing.Lock()
+	defer ep.closing.Unlock()
+	if ep.closed.Swap(true) {
+		return nil
+	}
+	ep.mu.Lock()
+	ep.wakeAll()
+	ep.mu.Unlock()
+	ep.stop()
+	ep.links.d.Wake(&ep.service)
+	ep.served.Wait()
+	ep.alarm.Stop()
+	return ep.links.close()
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+const (
+	smallestWindow = 4 << 8
+	largestWindow  = wire.Window << 8
+)
+
+// sample takes a round trip by a path.
+func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
+	n := e.network(p)
+	x := &n.paths[i]
+	rtt = max(rtt, time.Microsecond)
+	if x.srtt == 0 {
+		x.srtt, x.rttvar, x.least = rtt, rtt/2, rtt
+	} else {
+		d := x.srtt - rtt
+		x.rttvar += (max(d, -d) - x.rttvar) / 4
+		x.srtt += (rtt - x.srtt) / 8
+		x.least = min(x.least, rtt)
+	}
+	if x.lately == 0 || rtt < x.lately {
+		x.lately = rtt
+	}
+	if n.middle == 0 || e.now >= n.judgeAt {
+		n.middle = e.roundTrip(n)
+		e.judge(p, n)
+		n.judgeAt = e.now + n.middle
+	}
+}
+
+// roundTrip is that of the path in the middle, of those that have been used.
+func (e *Engine) roundTrip(n *network) time.Duration {
+	unused := 0
+	for i := range e.cfg.Paths {
+		if n.paths[i].srtt == 0 {
+			unused++
+		}
+	}
+	return ranked(n.paths[:e.cfg.Paths], unused, func(x *path) time.Duration { return x.srtt })
+}
+
+// judge sets the window once a round trip. Packets that are lost here and there say
+// nothing of congestion, nor does one path that is slow: if most are, or most time
+// out, or the receiver's memory runs out, it is too large.
+func (e *Engine) judge(p *peer, n *network) {
+	seen, slow, failing := 0, 0, 0
+	for i := range e.cfg.Paths {
+		x := &n.paths[i]
+		if n.failing>>i&1 != 0 && !x.retired {
+			failing++
+		}
+		if x.srtt == 0 || x.retired {
+			continue
+		}
+		seen++
+		if x.lately > 0 { // a queue that stands delays all packets, a host that is busy some
+			x.slow = x.lately > x.least*3/2+e.cfg.Target
+			x.lately = 0
+		}
+		if x.slow {
+			slow++
+		}
+		x.least += max(0, x.srtt-x.least) / 64 // routes change
+	}
+	n.failing = 0
+	switch {
+	case 2*failing > int(n.live):
+		n.window, n.opening = n.window/2, false
+	case 2*slow > seen || n.pressure > 224:
+		n.window, n.opening = n.window-n.window/5, false
+	case p.flying<<8 < n.window/2 || n.pressure > 160:
+		// It is not used, or no more is wanted.
+	case n.opening:
+		n.window *= 2
+	default:
+		n.window += max(1<<8, n.window/32)
+	}
+	n.window = min(max(n.window, smallestWindow), largestWindow)
+}
+
+// room tells how many packets may be sent to a peer.
+func (e *Engine) room(p *peer) int {
+	w := min(int(e.network(p).window>>8), int(p.grant))
+	return w - int(p.flying)
+}

@@ -1,0 +1,275 @@
+// Package engine is the state machine of reliable datagrams: what an endpoint knows of
+// its peers, what it sends next, and what becomes of each message. It has no I/O, clock,
+// goroutine or lock. Whoever drives it tells the time, hands in what arrived, asks what
+// to send, and is called back with messages and statuses:
+//
+//	e.Advance(now)
+//	e.Receive(source, packet)   // for each that arrived: one response for all of them
+//	e.Send(to, message)
+//	for e.Next(headers, &out) { // until nothing may be sent, or there is no room
+//		post(out)
+//	}
+//	sleep(e.Wait())
+//
+// A transport context of the seed is a peer and a service: each has a packet flow of
+// its own (send.go, receive.go), and all flows to a peer share its paths (path.go).
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// Services of a transport context.
+const (
+	Reliable   = iota // at most once, in any order
+	Ordered           // at most once, in the order of sending
+	Reporting         // packets that are lost are reported, and not sent again
+	Unreliable        // one packet, sent once
+	Idempotent        // one packet, perhaps delivered several times: also before it was refused
+)
+
+// Status is what became of a message, or of a part of it.
+type Status uint8
+
+const (
+	Delivered    Status = 1 + iota
+	Refused             // the receiver had no buffer for it
+	NoQueue             // the receiver has no such queue
+	Retransmit          // lost: the application may send it again
+	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
+	Cancelled           // given up before it was delivered
+	Sent                // by an unreliable service
+)
+
+// Verdict is what a host says to a message.
+type Verdict uint8
+
+const (
+	Taken Verdict = iota
+	NoBuffer
+	NoSuchQueue
+)
+
+// Host is who drives the engine. Its methods are called from inside the engine's, and
+// call none of them.
+type Host interface {
+	// Room answers memory for a message of several packets, or one that came early.
+	Room(queue uint16, size int) ([]byte, Verdict)
+	// Deliver hands over a message. owned says that d.Bytes came from Room, and that
+	// the verdict is Taken whatever it answers; otherwise it is valid until Deliver
+	// returns.
+	Deliver(d *Delivery, owned bool) Verdict
+	// Drop gives memory from Room back.
+	Drop(b []byte)
+	// Settled tells what became of a message: once. r is valid until it returns, as is
+	// Deliver's d.
+	Settled(r *Result)
+	// PartSettled tells it of each part of a message that was sent with Parts.
+	PartSettled(tag uint64, part int, s Status)
+	// Pressure is how much of the memory for messages is in use, of 255.
+	Pressure() uint8
+}
+
+// Delivery is a message that arrived.
+type Delivery struct {
+	From    wire.Addr
+	Service uint8
+	Queue   uint16
+	Bytes   []byte
+}
+
+// Message is what is to be sent.
+type Message struct {
+	Tag     uint64 // for Settled
+	Service uint8
+	Queue   uint16 // of the receiver
+	Len     int
+	Now     bool // somebody waits for the status
+	Parts   bool // report each part, too
+}
+
+// Result is what became of a message.
+type Result struct {
+	Tag     uint64
+	Status  Status
+	Part    int // the first part in the way, unless it was delivered
+	Parts   int // that were sent
+	Refused int // of them, those that the receiver refused
+}
+
+// Config of an engine. Zero values of durations stand for defaults.
+type Config struct {
+	Addr  wire.Addr
+	Host  Host
+	Wall  uint64        // wall clock in nanoseconds, now; also the epoch
+	Raw   time.Duration // now, by the clock of Advance
+	Seed  [32]byte
+	Key   *wire.Key // of the deployment: data goes with the first packet
+	Paths int       // of one's own: 1 to MaxPaths
+	MTU   int       // bytes of a packet, headers included
+
+	MaxPeers    int
+	MaxMessage  int           // bytes of the longest message that is received
+	Budget      int           // packets that all peers may have under way towards this one
+	First       int           // packets before the first grant
+	MinTimeout  time.Duration // floor of the timers of sub-flows
+	AckDelay    time.Duration // how long a response waits for others
+	Target      time.Duration // delay over the least that is no congestion
+	PeerTimeout time.Duration // without progress, after which a peer is unresponsive
+	EvictAge    time.Duration // how long a silent peer is remembered at least
+}
+
+func (c *Config) defaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	number := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	set(&c.MinTimeout, 2*time.Millisecond)
+	set(&c.AckDelay, 500*time.Microsecond)
+	set(&c.Target, 2*time.Millisecond)
+	set(&c.PeerTimeout, 5*time.Second)
+	set(&c.EvictAge, 4*c.PeerTimeout)
+	number(&c.Paths, 1)
+	number(&c.MTU, 4096)
+	number(&c.MaxPeers, 1<<16)
+	number(&c.MaxMessage, 1<<20)
+	number(&c.Budget, 1024)
+	number(&c.First, 4)
+}
+
+// MaxPaths is how many paths an endpoint has at most.
+const MaxPaths = 16
+
+// Errors of Send.
+var (
+	ErrTooLong = errors.New("the service sends one packet a message")
+	ErrService = errors.New("no such service")
+	ErrPeers   = errors.New("too many peers at once")
+)
+
+// Engine is one endpoint.
+type Engine struct {
+	cfg  Config
+	rng  *rand.Rand
+	now  time.Duration // advances with raw, but does not jump
+	raw  time.Duration
+	wait time.Duration // until when the last call of Wait let the driver sleep
+
+	secret   wire.Key // of cookies
+	fragment int
+	peers    []*peer
+	chunk    []peer // that are no one's yet
+	free     []uint32
+	index    map[wire.Addr]uint32
+	sweep    int    // where the search for a peer to forget goes on
+	forgot   uint64 // no later stamp of a greeting was forgotten
+	lastOwn  uint64 // stamp of one's own last greeting
+
+	timers    []uint32 // peers: a heap by wakeAt
+	ready     queue    // peers that may have something to send
+	strangers stranger
+	senders   senders
+
+	messages   []message
+	unused     uint32 // the first free message
+	flows      []*inflight
+	networks   []*network
+	assemblies *assembly
+
+	parting uint32 // the message of an unreliable service that was sent last
+
+	packet wire.Packet // being decoded
+	out    wire.Packet // being made
+	Stats  Stats
+
+	result   Result // handed to the host; here, since it would escape elsewhere
+	delivery Delivery
+}
+
+// Stats count what happened; package srd says more of them.
+type Stats struct {
+	Sent, Received      uint64
+	Retransmitted       uint64
+	Timeouts, Probes    uint64
+	Responses           uint64
+	Duplicates, Beyond  uint64
+	Delivered, Refused  uint64
+	Sessions, Forgotten uint64
+	Retired, Revived    uint64
+
+	Malformed, WrongToken, WrongSource, WrongCookie uint64
+	OldEpoch, Bogus                                 uint64
+	Resets, Challenges, Unanswered                  uint64
+}
+
+// New makes an engine.
+func New(cfg Config) *Engine {
+	cfg.defaults()
+	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none, parting: none}
+	e.secret = wire.Key{e.rng.Uint64(), e.rng.Uint64()}
+	e.fragment = cfg.MTU - wire.Overhead
+	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
+	e.ready = queue{none, none}
+	e.raw = cfg.Raw
+	e.strangers.credit = strangerBurst
+	return e
+}
+
+// Fragment is how many bytes of a message a packet has.
+func (e *Engine) Fragment() int { return e.fragment }
+
+// Epoch tells one incarnation from the next.
+func (e *Engine) Epoch() uint64 { return e.cfg.Wall }
+
+// Advance tells the time, by a clock that may stop, jump and go back: what passes is
+// what was slept for, and a little more. It is called before what happens at that
+// time is handed in.
+func (e *Engine) Advance(raw time.Duration) {
+	passed := raw - e.raw
+	e.raw = raw
+	if passed > 0 {
+		// A machine that stood still has heard nobody: that says nothing of the others.
+		e.now += min(passed, max(e.wait-e.now, 0)+e.cfg.PeerTimeout/16)
+	}
+	for len(e.timers) > 0 {
+		p := e.peers[e.timers[0]]
+		if p.wakeAt > e.now {
+			break
+		}
+		e.tick(p)
+	}
+}
+
+// Wait is how long there is nothing to do, unless something arrives.
+func (e *Engine) Wait() time.Duration {
+	if e.ready.head != none || e.strangers.n > 0 {
+		e.wait = e.now
+		return 0
+	}
+	e.wait = never
+	if len(e.timers) > 0 {
+		e.wait = e.peers[e.timers[0]].wakeAt
+	}
+	return max(0, e.wait-e.now)
+}
+
+const never = time.Duration(1 << 62)
+
+// none is no index.
+const none = ^uint32(0)
+
+// stamp is the clock of packets.
+func (e *Engine) stamp() uint32 { return uint32(e.now / time.Microsecond) }
+
+// wall is the wall clock, as far as is known.
+func (e *Engine) wall() uint64 { return e.cfg.Wall + uint64(max(0, e.raw-e.cfg.Raw)) }

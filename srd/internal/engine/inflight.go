@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// States of a packet that has a number.
+const (
+	flying  = iota // in the list of its sub-flow
+	lost           // in the list of those that are to be sent again
+	settled        // it arrived, or was refused
+)
+
+// packet is one that has a number.
+type packet struct {
+	sent       time.Duration // last
+	message    uint32
+	next, prev uint32 // in its list
+	path       uint8
+	state      uint8
+	tries      uint8
+	cancel     bool // send that it never comes instead
+}
+
+// list is one of packets, by their places in the ring.
+type list struct{ head, tail uint32 }
+
+func (l *list) empty() bool { return l.head == none }
+
+// subFlow is what of a packet flow went by one path, in the order of sending, with a
+// timer of its own (claims 8 to 11 of the seed).
+type subFlow struct {
+	list
+	armed   time.Duration // when the timer began: a packet was sent, or a response came
+	newest  time.Duration // when the packet was sent that is known to have arrived
+	probed  bool          // the timer ended once, and one packet was sent again
+	backoff uint8
+}
+
+// inflight are the packets of a flow between the first that is not settled and the
+// next number. Packets are in a ring, by number.
+type inflight struct {
+	ring []packet
+	subs [MaxPaths]subFlow
+	lost list
+}
+
+const shortestRing = 16
+
+func (l *inflight) at(seq uint32) *packet { return &l.ring[seq&uint32(len(l.ring)-1)] }
+
+// has tells whether a number is under way.
+func (l *inflight) has(f *txFlow, seq uint32) bool { return seq-f.una < f.nxt-f.una }
+
+// append puts a packet at the end of a list.
+func (l *inflight) append(q *list, seq uint32) {
+	i := seq & uint32(len(l.ring)-1)
+	k := &l.ring[i]
+	k.next, k.prev = none, q.tail
+	if q.tail == none {
+		q.head = i
+	} else {
+		l.ring[q.tail].next = i
+	}
+	q.tail = i
+}
+
+func (l *inflight) remove(q *list, seq uint32) {
+	k := l.at(seq)
+	if k.prev == none {
+		q.head = k.next
+	} else {
+		l.ring[k.prev].next = k.next
+	}
+	if k.next == none {
+		q.tail = k.prev
+	} else {
+		l.ring[k.next].prev = k.prev
+	}
+}
+
+// number is the number of the packet at a place of the ring.
+func (l *inflight) number(f *txFlow, place uint32) uint32 {
+	return f.una + (place-f.una)&uint32(len(l.ring)-1)
+}
+
+// acquire has a flow keep packets; there is room for one more.
+func (e *Engine) acquire(f *txFlow) {
+	l := f.live
+	if l == nil {
+		if n := len(e.flows); n > 0 {
+			l = e.flows[n-1]
+			e.flows = e.flows[:n-1]
+		} else {
+			l = &inflight{ring: make([]packet, shortestRing)}
+		}
+		l.lost = list{none, none}
+		for i := range l.subs {
+			l.subs[i] = subFlow{list: list{none, none}}
+		}
+		f.live = l
+	}
+	if n := uint32(len(l.ring)); f.nxt-f.una == n && n < wire.Window {
+		l.grow(f)
+	}
+}
+
+// grow doubles the ring. Places change: lists are made again, in their order.
+func (l *inflight) grow(f *txFlow) {
+	old := *l
+	l.ring = make([]packet, 2*len(old.ring))
+	for s := f.una; s != f.nxt; s++ {
+		*l.at(s) = *old.at(s)
+	}
+	again := func(q, was *list) {
+		*q = list{none, none}
+		for i := was.head; i != none; i = old.ring[i].next {
+			l.append(q, old.number(f, i))
+		}
+	}
+	again(&l.lost, &old.lost)
+	for i := range l.subs {
+		again(&l.subs[i].list, &old.subs[i].list)
+	}
+}
+
+func (e *Engine) releaseFlow(f *txFlow) {
+	e.flows = append(e.flows, f.live)
+	f.live = nil
+}
+
+// flies notes that a packet was sent by a path.
+func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
+	l := f.live
+	k := l.at(seq)
+	s := &l.subs[path]
+	if s.empty() {
+		s.armed, s.probed, s.backoff = e.now, false, 0
+	}
+	k.sent, k.path, k.state = e.now, path, flying
+	k.tries = min(k.tries+1, 255-1)
+	l.append(&s.list, seq)
+	f.p.flying++
+	e.network(f.p).paths[path].flying++
+	e.wake(f.p, s.armed+e.timeout(f.p, s, path))
+}
+
+// landed notes that a packet is not under way any more.
+func (e *Engine) landed(p *peer, path uint8) {
+	p.flying--
+	if n := p.net; n != nil && n.paths[path].flying > 0 {
+		n.paths[path].flying--
+	}
+}
+
+// lose takes a packet for lost: it is sent again, by another path, or reported.
+func (e *Engine) lose(f *txFlow, seq uint32) {
+	l := f.live
+	k := l.at(seq)
+	l.remove(&l.subs[k.path].list, seq)
+	l.append(&l.lost, seq)
+	k.state = lost
+	e.landed(f.p, k.path)
+	e.enqueue(f.p)
+	if f.service == Reporting { // the receiver is asked: what it has not got it refuses from now on
+		k.cancel = true
+	}
+}
+
+// resend has everything under way sent again.
+func (e *Engine) resend(p *peer) {
+	for _, f := range p.tx {
+		if f == nil || f.live == nil {
+			continue
+		}
+		for i := range f.live.subs {
+			for s := &f.live.subs[i]; !s.empty(); {
+				e.lose(f, f.live.number(f, s.head))
+			}
+		}
+	}
+}
+
+// rearm begins all timers anew.
+func (e *Engine) rearm(p *peer) {
+	for _, f := range p.tx {
+		if f == nil || f.live == nil {
+			continue
+		}
+		for i := range f.live.subs {
+			f.live.subs[i].armed = e.now
+		}
+	}
+	e.wake(p, e.now+e.cfg.MinTimeout)
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+var large = flag.String("large", "", "`folder` for the plots of simulations of up to 10,000 nodes, which take minutes; empty means small ones, and no plots")
+
+// outcome is what a simulation tells of a number of nodes.
+type outcome struct {
+	nodes        int
+	goodput      float64 // of the links that are full
+	median, late time.Duration
+	again        float64       // packets sent again, of all
+	cost         time.Duration // of the processor, for each packet
+	bytes        float64       // of memory for each node
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%6d nodes: %.3f of the link, median %v, 99 %% within %v, %.4f sent again, %v and %.0f bytes a packet and node",
+		o.nodes, o.goodput, o.median.Round(time.Microsecond), o.late.Round(time.Microsecond), o.again, o.cost, o.bytes)
+}
+
+func processor() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano())
+}
+
+const packetTime = 10 * time.Microsecond // at the narrowest place: the port of the receiver
+
+// fabric is n nodes, each behind a port, in four planes.
+func fabric(t testing.TB, n int, budget int) *world {
+	cfg := simple(4)
+	cfg.Key = &wire.Key{1, 2}
+	cfg.Budget = budget
+	cfg.PeerTimeout = 60 * time.Second
+	w := newWorld(t, 1, n, cfg)
+	ports := make([]link, n)
+	for i := range ports {
+		ports[i] = link{delay: 20 * time.Microsecond, each: packetTime, limit: 5 * time.Millisecond}
+	}
+	w.links = func(_, to, _ int) *link { return &ports[to] }
+	return w
+}
+
+// simulate sends from each node, and waits for all statuses.
+func simulate(t testing.TB, n, budget, messages, size int, to func(i int) int) outcome {
+	w := fabric(t, n, budget)
+	began := processor()
+	start := w.now
+	for i, node := range w.nodes {
+		for range messages {
+			if k := to(i); k != i {
+				w.model.post(node, k, Reliable, 0, size)
+			}
+		}
+		node.pump()
+	}
+	for w.model.open > 0 && w.now < start+time.Minute {
+		w.run(w.now + time.Millisecond)
+	}
+	require.Zero(t, w.model.open)
+	var took []time.Duration
+	last := start
+	bytes, receivers := 0, make(map[int]bool)
+	for _, l := range w.model.sent {
+		require.Equal(t, Delivered, l.status)
+		require.Equal(t, 1, l.count)
+		took = append(took, l.settle-l.sentAt)
+		last = max(last, l.settle)
+		bytes += l.size
+		receivers[l.to] = true
+	}
+	slices.Sort(took)
+	again := uint64(0)
+	for _, node := range w.nodes {
+		again += node.e.Stats.Retransmitted
+	}
+	cost := (processor() - began) / time.Duration(w.packets)
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	per := float64(w.nodes[0].e.fragment) / packetTime.Seconds() * float64(len(receivers))
+	return outcome{nodes: n, goodput: float64(bytes) / (last - start).Seconds() / per, median: quantile(took, 0.5), late: quantile(took, 0.99),
+		again: float64(again) / float64(w.packets), cost: cost, bytes: float64(m.HeapAlloc) / float64(n)}
+}
+
+func sizes() []int {
+	if *large != "" {
+		return []int{10, 100, 1000, 10000}
+	}
+	return []int{10, 100}
+}
+
+// Each of many nodes sends to another one: what one costs does not depend on how many
+// there are.
+func TestPermutation(t *testing.T) {
+	long(t)
+	var all []outcome
+	for _, n := range sizes() {
+		o := simulate(t, n, 1024, 20, 8000, func(i int) int { return (i*7 + 3) % n })
+		t.Log(o)
+		require.Greater(t, o.goodput, 0.5)
+		all = append(all, o)
+	}
+	draw(t, "permutation", all)
+}
+
+// All nodes send to one.
+func TestLargeIncast(t *testing.T) {
+	long(t)
+	var all []outcome
+	for _, n := range sizes() {
+		each := max(1, 2000/n)
+		o := simulate(t, n, 256, each, 8000, func(int) int { return 0 })
+		t.Log(o)
+		if n <= 1000 { // ten thousand at once have more first packets than the port's queue takes
+			require.Greater(t, o.goodput, 0.5)
+		}
+		all = append(all, o)
+	}
+	draw(t, "incast", all)
+}
+
+// A node has very many peers, each of which it knows.
+func TestHundredThousandPeers(t *testing.T) {
+	long(t)
+	n := 2000
+	if *large != "" {
+		n = 100000
+	}
+	hub, q := direct(Config{Paths: 4, MaxPeers: 2 * n}, 0)
+	buf := make([]byte, 8192)
+	now := time.Millisecond
+	var marks []time.Duration
+	began := processor()
+	for i := range n {
+		peer, _ := direct(Config{Paths: 4}, i+1)
+		_, err := peer.Send(hub.cfg.Addr, Message{Len: 64, Now: true})
+		require.NoError(t, err)
+		for range 3 {
+			now += time.Millisecond
+			carry(hub, peer, now, buf)
+		}
+		if (i+1)%(n/10) == 0 {
+			marks = append(marks, (processor()-began)/time.Duration(n/10))
+			began = processor()
+		}
+	}
+	require.Equal(t, n, q.delivered)
+	t.Logf("%d peers, of the processor for a greeting and a message, by tenths of them: %v", n, marks)
+}
+
+func draw(t *testing.T, name string, all []outcome) {
+	if *large == "" {
+		return
+	}
+	p := plot.New()
+	p.Title.Text = name
+	p.X.Label.Text, p.Y.Label.Text = "nodes", "microseconds, and percent of the link"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	points := func(of func(o *outcome) float64) plotter.XYs {
+		var xy plotter.XYs
+		for i := range all {
+			xy = append(xy, plotter.XY{X: float64(all[i].nodes), Y: of(&all[i])})
+		}
+		return xy
+	}
+	require.NoError(t, plotutil.AddLinePoints(p,
+		"median", points(func(o *outcome) float64 { return float64(o.median) / 1e3 }),
+		"99 %", points(func(o *outcome) float64 { return float64(o.late) / 1e3 }),
+		"goodput, % of the link", points(func(o *outcome) float64 { return 100 * o.goodput }),
+		"processor, a packet", points(func(o *outcome) float64 { return float64(o.cost) / 1e3 })))
+	require.NoError(t, os.MkdirAll(*large, 0o755))
+	require.NoError(t, p.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(*large, "srd-"+name+".svg")))
+}

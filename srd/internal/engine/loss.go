@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// onResponse takes what a peer says of a flow.
+func (e *Engine) onResponse(p *peer, r *wire.Response) {
+	p.grant = max(r.Grant, 1)
+	n := e.network(p)
+	n.pressure = r.Pressure
+	e.enqueue(p) // there may be room again, for any flow
+	f := p.tx[r.Service]
+	if f == nil {
+		e.Stats.Bogus++
+		return
+	}
+	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
+	var sentAt time.Duration
+	if echoed {
+		age := time.Duration(e.stamp()-r.EchoStamp) * time.Microsecond
+		rtt := age - time.Duration(r.Delay)*time.Microsecond
+		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
+			sentAt = e.now - age
+			n.newest = max(n.newest, sentAt)
+			e.sample(p, r.EchoPath, rtt)
+		}
+	}
+	if f.live == nil {
+		return
+	}
+	if r.Base-f.una > f.nxt-f.una && f.una-r.Base > wire.Window { // of packets never sent
+		e.Stats.Bogus++
+		return
+	}
+	progress := false
+	var last [MaxPaths]time.Duration // when the packet was sent that arrived last by each path
+	settle := func(seq uint32) {
+		l := f.live
+		if l == nil || !l.has(f, seq) || l.at(seq).state == settled {
+			return
+		}
+		k := l.at(seq)
+		progress = true
+		path, sent, tries := k.path, k.sent, k.tries
+		i := seq - r.Floor
+		refused := i < 64*uint32(r.NRefused) && r.Refused[i/64]>>(i%64)&1 != 0
+		noQueue := refused && r.NoQueue[i/64]>>(i%64)&1 != 0
+		if tries == 1 { // else it is not known by which path it arrived
+			s := &l.subs[path]
+			s.newest = max(s.newest, sent)
+			s.armed, s.probed, s.backoff = e.now, false, 0
+			last[path] = max(last[path], sent)
+			e.arrived(p, path)
+		}
+		e.packetSettled(f, seq, refused, noQueue)
+	}
+	if r.Cumulative {
+		for s := f.una; int32(r.Base-s) > 0 && s != f.nxt; s++ {
+			settle(s)
+		}
+	}
+	for w := range uint32(r.NSeen) {
+		for bits, i := r.Seen[w], uint32(0); bits != 0; bits, i = bits>>1, i+1 {
+			if bits&1 != 0 {
+				settle(r.Base + 64*w + i)
+			}
+		}
+	}
+	if progress {
+		p.progress, p.busyRaw = e.now, e.raw
+	}
+	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
+		if sent > 0 && !(echoed && i == int(r.EchoPath)) {
+			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.cfg.AckDelay))
+		}
+	}
+	l := f.live
+	if l == nil {
+		return
+	}
+	if echoed { // a response of that sub-flow, whatever it says of others
+		s := &l.subs[r.EchoPath]
+		s.newest = max(s.newest, sentAt)
+		s.armed, s.probed, s.backoff = e.now, false, 0
+		n.paths[r.EchoPath].works()
+	}
+	for i := range e.cfg.Paths {
+		e.overtaken(f, uint8(i))
+	}
+}
+
+// overtaken takes for lost what was sent by a path well before something that has
+// arrived by the same path (RFC 8985): paths reorder among each other, a path hardly.
+func (e *Engine) overtaken(f *txFlow, path uint8) {
+	s := &f.live.subs[path]
+	if s.empty() {
+		return
+	}
+	x := &e.network(f.p).paths[path]
+	allowed := max(x.srtt/4, e.cfg.MinTimeout/8)
+	for !s.empty() {
+		k := &f.live.ring[s.head]
+		if k.sent+allowed >= s.newest {
+			if k.sent < s.newest {
+				e.wake(f.p, s.armed+e.timeout(f.p, s, path))
+			}
+			return
+		}
+		e.lose(f, f.live.number(f, s.head))
+		e.missed(f.p, path) // which may retire the path, and take all
+	}
+}
+
+// timeout is how long a sub-flow waits for a response: first for one packet to be sent
+// again, which may be the last of a message, then for all of them. It is as long as round
+// trips vary, and as peers let responses wait (RFC 6298, RFC 8985): a deployment has one
+// AckDelay.
+func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
+	n := e.network(p)
+	x := &n.paths[path]
+	if x.srtt == 0 {
+		return max(5*e.cfg.MinTimeout, 4*n.middle) << min(s.backoff, 6)
+	}
+	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
+	if !s.probed {
+		t = max(t, 2*x.srtt)
+	}
+	t += e.cfg.AckDelay
+	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
+}
+
+// expire looks at the timers of the sub-flows, and answers when the next one ends.
+func (e *Engine) expire(f *txFlow) time.Duration {
+	next := never
+	for i := range e.cfg.Paths {
+		if f.live == nil {
+			return never
+		}
+		s := &f.live.subs[i]
+		if s.empty() {
+			continue
+		}
+		if e.now >= s.armed+e.timeout(f.p, s, uint8(i)) {
+			e.expired(f, uint8(i))
+			if f.live == nil || s.empty() {
+				continue
+			}
+		}
+		next = min(next, s.armed+e.timeout(f.p, s, uint8(i)))
+	}
+	return next
+}
+
+func (e *Engine) expired(f *txFlow, path uint8) {
+	e.Stats.Timeouts++
+	s := &f.live.subs[path]
+	all := s.probed
+	s.armed = e.now
+	if s.probed {
+		s.backoff = min(s.backoff+1, 10)
+	}
+	s.probed = true
+	sent := f.live.ring[s.head].sent
+	e.lose(f, f.live.number(f, s.head))
+	if e.network(f.p).newest > sent { // others work meanwhile
+		e.missed(f.p, path)
+	}
+	for all && f.live != nil && !s.empty() {
+		e.lose(f, f.live.number(f, s.head))
+	}
+	e.timedOut(f.p, path)
+}

@@ -1,0 +1,211 @@
+package engine
+
+import "github.com/goverbs/goverbs/srd/internal/wire"
+
+// Out is a packet to be sent: Headers bytes that Next has written, then Length bytes
+// of a message.
+type Out struct {
+	To             wire.Addr
+	Path           uint8 // by which of one's own paths
+	Headers        int
+	Tag            uint64 // of the message whose bytes follow, if Length > 0
+	Offset, Length int
+	Seal           bool // call Engine.Seal when the bytes are there
+}
+
+// turnLength is how many packets a peer sends before others get their turn.
+const turnLength = 8
+
+// Next makes the packet to be sent next, and answers false if there is none. b has
+// room for wire.MaxHeaders. The message's bytes are read before the next call of the
+// engine.
+func (e *Engine) Next(b []byte, o *Out) bool {
+	if e.parting != none { // its bytes have been read
+		i := e.parting
+		e.parting = none
+		e.finish(i)
+	}
+	if e.nextStranger(b, o) {
+		e.Stats.Sent++
+		return true
+	}
+	for e.ready.head != none {
+		p := e.peers[e.ready.head]
+		*o = Out{To: p.addr}
+		k := &e.out
+		k.HasPart, k.HasResponse, k.RespondNow = false, false, false
+		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
+		k.Heard = 0
+		if !e.make(p, k, o) {
+			e.dequeue()
+			p.burst = 0
+			continue
+		}
+		k.SubFlow = o.Path
+		if p.net != nil {
+			k.Heard, p.net.came = p.net.came, 0
+		}
+		o.Headers = k.Encode(b)
+		e.Stats.Sent++
+		if p.burst++; p.burst >= turnLength {
+			p.burst = 0
+			e.dequeue()
+			e.enqueue(p)
+		}
+		return true
+	}
+	return false
+}
+
+// make decides what a peer gets.
+func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
+	if p.state == greeting && e.now >= p.helloAt {
+		if e.unsettled(p) || p.wanted {
+			p.wanted = false
+			e.makeHello(p, k, o)
+			return true
+		}
+		p.state = known // nobody waits for it any more
+	}
+	switch path, probe := e.probeDue(p); {
+	case p.remote == 0:
+		return false
+	case p.welcome:
+		p.welcome = false
+		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: e.cfg.Wall, Token: p.local, Hello: p.epoch}
+		o.Path = e.answerPath(p)
+		e.attach(p, k, 0)
+	case p.echo:
+		p.echo = false
+		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
+		o.Path = e.answerPath(p)
+	case p.state == established && probe:
+		e.Stats.Probes++
+		k.Type, o.Path = wire.Probe, path
+	case p.state == established && e.makePart(p, k, o):
+		k.Type = wire.Flow
+		e.attach(p, k, o.Length)
+	case e.owesResponse(p):
+		k.Type, o.Path = wire.Flow, e.answerPath(p)
+		e.attach(p, k, 0)
+		e.owes(p, o.Path)
+		e.Stats.Responses++
+	default:
+		return false
+	}
+	return true
+}
+
+// makeHello asks for a session. With the deployment's key, a message goes with the
+// first greeting; not with those after it, which may meet another incarnation.
+func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
+	k.Type, k.Token = wire.Hello, 0
+	k.Greeting = wire.Greeting{From: e.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Cookie: p.cookie}
+	if p.hellos++; e.cfg.Key != nil && p.hellos == 1 && p.epoch == 0 && p.cookie == 0 {
+		p.carried = e.makePart(p, k, o)
+	}
+	if !k.HasPart {
+		o.Path = p.hellos % uint8(e.cfg.Paths)
+	}
+	o.Seal = e.cfg.Key != nil
+	p.hellos = min(p.hellos, 200)
+	p.helloAt = e.now + e.helloTimeout(p)
+	e.wake(p, p.helloAt)
+}
+
+// Seal ends a Hello whose headers and bytes are in place.
+func (e *Engine) Seal(o *Out, headers, bytes []byte) {
+	if o.Seal {
+		wire.SetMAC(headers, wire.Seal(*e.cfg.Key, &o.To, headers[:o.Headers], bytes))
+	}
+}
+
+// answerPath takes paths in turn, but for those by which the peer heard nothing lately.
+func (e *Engine) answerPath(p *peer) uint8 {
+	for range e.cfg.Paths {
+		p.path = (p.path + 1) % uint8(e.cfg.Paths)
+		if p.net == nil || p.net.paths[p.path].sound() {
+			break
+		}
+	}
+	return p.path
+}
+
+// makePart adds the next packet of a flow: one that was lost before new ones, and one
+// flow after the other.
+func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
+	room := e.room(p)
+	for range wire.Services {
+		p.turn = (p.turn + 1) % wire.Services
+		f := p.tx[p.turn]
+		switch {
+		case f == nil:
+		case f.service == Unreliable:
+			if f.head != none {
+				e.makeUnreliable(f, k, o)
+				return true
+			}
+		case room <= 0:
+		case f.live != nil && !f.live.lost.empty():
+			seq := f.live.number(f, f.live.lost.head)
+			f.live.remove(&f.live.lost, seq)
+			e.Stats.Retransmitted++
+			e.fill(f, seq, int(f.live.at(seq).path), k, o)
+			k.RespondNow = true
+			return true
+		case f.head != none && f.nxt-f.una < wire.Window:
+			e.acquire(f)
+			i, seq := e.number(f)
+			m := &e.messages[i]
+			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
+			e.fill(f, seq, -1, k, o)
+			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
+			return true
+		}
+	}
+	return false
+}
+
+// fill writes a packet of a flow, and sends it off by a path.
+func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) {
+	c := f.live.at(seq)
+	m := &e.messages[c.message]
+	o.Path = e.choose(f.p, avoid)
+	x := &e.network(f.p).paths[o.Path]
+	x.sent++
+	x.subSeq++
+	k.SubSeq = x.subSeq
+	e.put(f, m, seq, c.cancel, k, o)
+	e.flies(f, seq, o.Path)
+}
+
+func (e *Engine) put(f *txFlow, m *message, seq uint32, cancel bool, k *wire.Packet, o *Out) {
+	k.HasPart = true
+	k.Part = wire.Part{Service: f.service, Cancel: cancel, Queue: m.queue, Seq: seq, Floor: f.una, Index: seq - m.first, Total: m.total, Fragment: m.fragment}
+	o.Tag, o.Offset, o.Length = m.tag, k.Part.Offset(), k.Part.Length()
+}
+
+func (e *Engine) makeUnreliable(f *txFlow, k *wire.Packet, o *Out) {
+	i, seq := e.number(f)
+	f.una = seq
+	m := &e.messages[i]
+	o.Path = e.choose(f.p, -1)
+	e.put(f, m, seq, false, k, o)
+	f.una = f.nxt
+	m.settled, m.reason = 1, Sent
+	e.parting = i
+}
+
+func (e *Engine) nextStranger(b []byte, o *Out) bool {
+	s := &e.strangers
+	if s.n == 0 {
+		return false
+	}
+	a := &s.answers[s.first]
+	s.first = (s.first + 1) % len(s.answers)
+	s.n--
+	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: e.stamp(), Reset: a.Reset, Challenge: a.Challenge}
+	*o = Out{To: a.to}
+	o.Headers = k.Encode(b)
+	return true
+}

@@ -1,0 +1,398 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// path is what is known of one way to a peer, as it is at the moment.
+type path struct {
+	srtt, rttvar time.Duration
+	least        time.Duration // round trip
+	lately       time.Duration // the least since the window was judged
+	probeAt      time.Duration // of a path that is not sound
+	probedAt     time.Duration
+	sent         uint64
+	subSeq       uint16
+	samples      uint16 // packets of which it is known whether they arrived
+	missed       uint16 // and did not; both are halved now and then
+	flying       uint16
+	owedSince    time.Duration
+	respondedAt  time.Duration
+	owed         uint8 // responses that went by it since the peer named it last
+	timeouts     uint8 // in a row
+	need, got    uint8 // echoes before it is used again
+	silent       uint8 // probes in a row that had none
+	suspect      bool  // something of it was not answered: it is probed before it carries more
+	retired      bool
+	again        bool // the last probe had its echo
+	slow         bool // the last round trips took longer than they need
+}
+
+// network is what is known of the way to a peer that is not idle.
+type network struct {
+	paths    [MaxPaths]path
+	good     [32]uint8 // paths by which packets arrived, to be used again (REPS)
+	first, n uint8
+	subs     [MaxPaths]uint16 // last numbers of the peer's sub-flows
+	heard    uint16           // sub-flows of which there is one
+	came     uint16           // sub-flows by which something came since the last packet there
+	rotation uint8
+	chosen   uint8
+	explored uint8
+	live     uint8
+	pressure uint8
+	opening  bool   // the window was never too large
+	window   uint32 // packets under way, times 256
+	judgeAt  time.Duration
+	used     time.Duration
+	middle   time.Duration // round trip of the path in the middle
+	probeAt  time.Duration // of any path: they are not all probed at once
+	newest   time.Duration // when something was sent that came to its end
+	failing  uint16        // paths that timed out since the window was judged
+}
+
+const (
+	fewestPaths   = 2
+	lossAge       = 512           // packets
+	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
+	deadProbes    = 3             // in a row without an echo, before a path is out of use
+	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
+	exploreEach   = 16            // packets, of which one takes any path
+	restAge       = time.Second
+	firstWindow   = 16
+	spareNetworks = 64 // kept for the next peers
+)
+
+// network answers what is known of the way to a peer.
+func (e *Engine) network(p *peer) *network {
+	if p.net != nil {
+		return p.net
+	}
+	var n *network
+	if i := len(e.networks); i > 0 {
+		n = e.networks[i-1]
+		e.networks = e.networks[:i-1]
+	} else {
+		n = new(network)
+	}
+	*n = network{rotation: uint8(e.rng.Uint32()), explored: uint8(e.rng.Uint32()), live: uint8(e.cfg.Paths), opening: true, window: firstWindow << 8, judgeAt: e.now, used: e.now}
+	for i := range n.paths {
+		n.paths[i].need = 8
+	}
+	p.net = n
+	e.wake(p, e.now+restAge)
+	return n
+}
+
+// rest forgets the paths to a peer that has been idle.
+func (e *Engine) rest(p *peer) time.Duration {
+	if p.flying > 0 || e.unsettled(p) || e.now-p.net.used < restAge {
+		return max(p.net.used+restAge, e.now+restAge/8)
+	}
+	e.releaseNetwork(p)
+	p.grant = uint16(min(int(p.grant), e.cfg.First))
+	return never
+}
+
+func (e *Engine) releaseNetwork(p *peer) {
+	if p.net == nil {
+		return
+	}
+	if len(e.networks) < spareNetworks {
+		e.networks = append(e.networks, p.net)
+	}
+	p.net = nil
+}
+
+// choose answers the path of the next packet: one by which a packet arrived lately, or
+// the next in turn if that is less busy, and now and then in any case; not avoid, if
+// there is another.
+func (e *Engine) choose(p *peer, avoid int) uint8 {
+	n := e.network(p)
+	n.used = e.now
+	n.chosen++
+	if n.chosen%exploreEach == 0 {
+		if c, ok := e.explore(n, avoid); ok {
+			return c
+		}
+	}
+	next, works := e.inTurn(n, avoid)
+	for n.n > 0 {
+		c := n.good[n.first%uint8(len(n.good))]
+		n.first++
+		n.n--
+		if x := &n.paths[c]; x.sound() && int(c) != avoid {
+			if works && n.paths[next].load() < x.load() {
+				return next
+			}
+			return c
+		}
+	}
+	return next
+}
+
+// explore answers a path in turn, however busy.
+func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
+	for range e.cfg.Paths {
+		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
+		if n.paths[n.explored].sound() && int(n.explored) != avoid {
+			return n.explored, true
+		}
+	}
+	return 0, false
+}
+
+// sound tells whether a path may carry messages.
+func (x *path) sound() bool { return !x.retired && !x.suspect }
+
+// load is about how long a packet by this path would take.
+func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+
+// inTurn answers the next path, and whether it is sound: of what others are not, one that
+// is in use.
+func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
+	paths := uint8(e.cfg.Paths)
+	other := uint8(max(avoid, 0)) // perhaps the only one
+	for range paths {
+		n.rotation = (n.rotation + 1) % paths
+		x := &n.paths[n.rotation]
+		if x.retired || int(n.rotation) == avoid {
+			continue
+		}
+		if other = n.rotation; x.sound() {
+			return other, true
+		}
+	}
+	return other, false
+}
+
+// count notes whether a packet arrived.
+func (x *path) count(missed uint16) {
+	if x.samples >= lossAge {
+		x.samples, x.missed = x.samples/2, x.missed/2
+	}
+	x.samples++
+	x.missed += missed
+}
+
+// loss is the share of packets that did not arrive, of 1<<16.
+func (x *path) loss() uint32 { return uint32(x.missed) << 16 / max(1, uint32(x.samples)) }
+
+// arrived notes that a packet arrived by a path.
+func (e *Engine) arrived(p *peer, i uint8) {
+	n := e.network(p)
+	x := &n.paths[i]
+	x.count(0)
+	x.works()
+	if !x.retired && x.srtt <= 2*n.middle && n.n < uint8(len(n.good)) {
+		n.good[(n.first+n.n)%uint8(len(n.good))] = i
+		n.n++
+	}
+}
+
+// missed notes that a packet was lost on a path, and judges the path by the others: a
+// loss that all have says nothing of one.
+func (e *Engine) missed(p *peer, i uint8) {
+	n := e.network(p)
+	x := &n.paths[i]
+	x.count(1)
+	if x.samples >= lossAge/4 && x.loss() > 2*e.median(n)+lossSlack {
+		e.retire(p, i)
+	}
+}
+
+// median is the loss of the path in the middle.
+func (e *Engine) median(n *network) uint32 {
+	return ranked(n.paths[:e.cfg.Paths], 0, func(x *path) uint32 { return x.loss() })
+}
+
+// ranked answers the lower median of what paths have, of all but the least ones.
+func ranked[T uint32 | time.Duration](paths []path, without int, of func(*path) T) T {
+	var sorted [MaxPaths]T
+	for i := range paths {
+		v, j := of(&paths[i]), i
+		for ; j > 0 && sorted[j-1] > v; j-- {
+			sorted[j] = sorted[j-1]
+		}
+		sorted[j] = v
+	}
+	return sorted[min(without+(max(len(paths)-without, 1)-1)/2, len(paths)-1)]
+}
+
+// timedOut notes that a sub-flow had no response: it is found out by probes what that
+// means, while messages take other paths.
+func (e *Engine) timedOut(p *peer, i uint8) {
+	n := e.network(p)
+	x := &n.paths[i]
+	x.timeouts = min(x.timeouts+1, 255-1)
+	n.failing |= 1 << i
+	e.suspect(p, x)
+}
+
+func (e *Engine) suspect(p *peer, x *path) {
+	if x.suspect || x.retired {
+		return
+	}
+	x.suspect, x.again, x.silent = true, true, 0
+	x.probeAt = e.now
+	e.wake(p, e.now)
+	e.enqueue(p)
+}
+
+// works notes that something came back by a path.
+func (x *path) works() { x.timeouts, x.suspect = 0, false }
+
+// owes notes that a response went by a path alone: nothing answers to it but what the
+// peer says it has heard.
+func (e *Engine) owes(p *peer, i uint8) {
+	if p.net == nil {
+		return
+	}
+	x := &p.net.paths[i]
+	if x.owed == 0 {
+		x.owedSince = e.now
+	}
+	x.respondedAt = e.now
+	x.owed = min(x.owed+1, 255-1)
+	if x.owed >= mostOwed && e.now-x.owedSince > max(2*p.net.middle, 4*e.cfg.MinTimeout) {
+		e.suspect(p, x)
+	}
+}
+
+// named notes by which paths the peer says it heard this side.
+func (e *Engine) named(p *peer, paths uint16) {
+	n := p.net
+	if n == nil || paths == 0 {
+		return
+	}
+	newest := time.Duration(0)
+	for i := range e.cfg.Paths {
+		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
+			newest, x.owed = max(newest, x.respondedAt), 0
+		}
+	}
+	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
+	for i := range e.cfg.Paths { // what a later response overtook is lost, or the word of it was
+		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
+			x.owed = 0
+			e.suspect(p, x)
+		}
+	}
+}
+
+// retire takes a path out of use, until probes come back by it. Two are always used.
+func (e *Engine) retire(p *peer, i uint8) {
+	n := e.network(p)
+	x := &n.paths[i]
+	if x.retired || int(n.live) <= fewestPaths {
+		return
+	}
+	e.Stats.Retired++
+	n.live--
+	x.retired, x.suspect, x.again, x.got = true, false, false, 0
+	x.probeAt = e.now + e.probeInterval(p)
+	for _, f := range p.tx { // what went by it need not wait for the timer
+		if f == nil {
+			continue
+		}
+		for f.live != nil && !f.live.subs[i].empty() {
+			e.lose(f, f.live.number(f, f.live.subs[i].head))
+		}
+	}
+	e.wake(p, x.probeAt)
+}
+
+// probeInterval is long enough for an echo, as far as round trips are known: a slow
+// machine is not to be taken for many dead paths.
+func (e *Engine) probeInterval(p *peer) time.Duration {
+	if m := e.network(p).middle; m > 0 {
+		return max(4*e.cfg.MinTimeout, 4*m)
+	}
+	return 20 * e.cfg.MinTimeout
+}
+
+// probe answers when a retired path is to be tried next.
+func (e *Engine) probe(p *peer) time.Duration {
+	n := p.net
+	next := never
+	if n == nil {
+		return next
+	}
+	for i := range e.cfg.Paths {
+		if x := &n.paths[i]; !x.sound() {
+			next = min(next, max(x.probeAt, n.probeAt))
+		}
+	}
+	if e.now >= next {
+		e.enqueue(p)
+		next = never
+	}
+	return next
+}
+
+// probeDue answers a path that is to be tried now. An echo that does not come has a
+// retired path begin again; a suspect one is retired when several do not.
+func (e *Engine) probeDue(p *peer) (uint8, bool) {
+	n := p.net
+	if n == nil || e.now < n.probeAt {
+		return 0, false
+	}
+	for i := range e.cfg.Paths {
+		x := &n.paths[i]
+		if x.sound() || e.now < x.probeAt {
+			continue
+		}
+		if !x.again && n.newest > x.probedAt { // others overtook the probe
+			if x.got, x.silent = 0, min(x.silent+1, 3); x.suspect && x.silent >= deadProbes {
+				e.retire(p, uint8(i))
+			}
+		}
+		x.probedAt = e.now
+		x.again = false
+		x.probeAt = e.now + e.probeInterval(p)<<x.silent
+		if x.retired {
+			x.probeAt += 3 * e.probeInterval(p) << x.silent
+		}
+		n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
+		e.wake(p, n.probeAt)
+		return uint8(i), true
+	}
+	return 0, false
+}
+
+// onEcho counts an echo of a retired path. After enough of them in a row the path is
+// used again; one that was retired again and again needs more.
+func (e *Engine) onEcho(p *peer, k *wire.Packet) {
+	i := k.Echo.Path
+	if int(i) >= e.cfg.Paths || p.net == nil {
+		e.Stats.Bogus++
+		return
+	}
+	p.heard = e.now
+	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
+		e.sample(p, i, rtt)
+	}
+	x := &p.net.paths[i]
+	if !x.retired {
+		n := p.net
+		n.newest = max(n.newest, e.now-min(e.now, time.Duration(e.stamp()-k.Echo.Stamp)*time.Microsecond))
+		x.works()
+		x.owed = 0
+		return
+	}
+	x.got++
+	x.silent = 0
+	if x.got < x.need {
+		x.probeAt = e.now + e.probeInterval(p)/4
+		x.again = true
+		e.wake(p, x.probeAt)
+		return
+	}
+	x.retired, x.owed, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
+	x.works()
+	x.need = min(2*x.need, 64)
+	p.net.live++
+	e.Stats.Revived++
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// States of a peer.
+const (
+	vacant      = iota
+	known       // no session, and nothing to send
+	greeting    // a session is asked for, or an old one is verified
+	established // packets may be exchanged
+)
+
+// peer is what an endpoint keeps of another one: this much, and the windows of its
+// flows, while it is idle.
+type peer struct {
+	addr   wire.Addr
+	local  uint64 // token that it has to name
+	remote uint64 // token that it wants
+	epoch  uint64 // its own; 0 is unknown
+	mine   uint64 // the one it knows this endpoint by
+	stamp  uint64 // of its last greeting
+	cookie uint64 // that it wants to see in ours
+	own    uint64 // stamp of our greeting
+	ours   uint32 // line of the packets that it gets
+	theirs uint32 // and of those that it sends
+
+	slot      uint32
+	wakeAt    time.Duration
+	timer     int32 // place in the heap, or -1
+	heard     time.Duration
+	progress  time.Duration // when something was settled, or the first packet left
+	helloAt   time.Duration // when to greet again
+	busyRaw   time.Duration // raw time of progress
+	next      uint32        // in the queue of those that are ready
+	state     uint8
+	queued    bool
+	welcome   bool // is owed
+	wanted    bool // it sends by a session of which this side does not know
+	hellos    uint8
+	carried   bool // a greeting carried data
+	echo      bool // is owed
+	echoPath  uint8
+	path      uint8 // of the last response
+	echoStamp uint32
+
+	flying uint32 // packets under way, of all flows
+	grant  uint16
+	sender bool  // counted as one that sends now
+	turn   uint8 // the service whose flow sent last
+	burst  uint8 // packets that it sent in a row
+	tx     [wire.Services]*txFlow
+	rx     [wire.Services]*rxFlow
+	net    *network
+}
+
+// queue is a list of peers by their field next.
+type queue struct{ head, tail uint32 }
+
+// enqueue has Next look at a peer.
+func (e *Engine) enqueue(p *peer) {
+	if p.queued {
+		return
+	}
+	p.queued, p.next = true, none
+	if e.ready.head == none {
+		e.ready.head = p.slot
+	} else {
+		e.peers[e.ready.tail].next = p.slot
+	}
+	e.ready.tail = p.slot
+}
+
+func (e *Engine) dequeue() *peer {
+	p := e.peers[e.ready.head]
+	e.ready.head = p.next
+	p.queued = false
+	return p
+}
+
+// find answers the peer with an address, made if there is none.
+func (e *Engine) find(a wire.Addr) *peer {
+	if i, ok := e.index[a]; ok {
+		return e.peers[i]
+	}
+	slot, ok := e.vacate()
+	if !ok {
+		return nil
+	}
+	p := e.peers[slot]
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	p.local = uint64(slot) | e.rng.Uint64()<<24
+	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
+	e.index[a] = slot
+	return p
+}
+
+const mostPeers = 1 << 24 // slots that a token can name
+
+// vacate answers a slot that is free, forgetting an idle peer if it must.
+func (e *Engine) vacate() (uint32, bool) {
+	if n := len(e.free); n > 0 {
+		s := e.free[n-1]
+		e.free = e.free[:n-1]
+		return s, true
+	}
+	if len(e.peers) < min(e.cfg.MaxPeers, mostPeers) {
+		if len(e.chunk) == 0 { // of many, which fit together more tightly
+			e.chunk = make([]peer, 64)
+		}
+		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
+		e.peers[len(e.peers)-1].timer = -1
+		return uint32(len(e.peers) - 1), true
+	}
+	for range min(len(e.peers), 64) {
+		e.sweep = (e.sweep + 1) % len(e.peers)
+		p := e.peers[e.sweep]
+		if e.idle(p) && e.now-p.heard > e.cfg.EvictAge {
+			e.forget(p)
+			s := e.free[len(e.free)-1]
+			e.free = e.free[:len(e.free)-1]
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// idle tells whether a peer has nothing that anybody waits for.
+func (e *Engine) idle(p *peer) bool {
+	if p.state == vacant || p.flying > 0 {
+		return false
+	}
+	for _, f := range p.tx {
+		if f != nil && f.busy() {
+			return false
+		}
+	}
+	return true
+}
+
+// forget frees a peer's slot. Greetings that are older than what is forgotten with it
+// are asked for a cookie from now on: they may be replayed.
+func (e *Engine) forget(p *peer) {
+	e.dropReceived(p)
+	e.forgot = max(e.forgot, p.stamp)
+	e.releaseNetwork(p)
+	e.unwake(p)
+	e.senders.leave(p)
+	delete(e.index, p.addr)
+	p.state = vacant
+	for p.queued { // rare: the queue is rebuilt without it
+		q := e.dequeue()
+		if q != p {
+			e.enqueue(q)
+		}
+	}
+	e.free = append(e.free, p.slot)
+	e.Stats.Forgotten++
+}
+
+// byToken answers the peer to which a token was given.
+func (e *Engine) byToken(t uint64) *peer {
+	slot := t & (mostPeers - 1)
+	if slot >= uint64(len(e.peers)) {
+		return nil
+	}
+	if p := e.peers[slot]; p.state != vacant && p.local == t {
+		return p
+	}
+	return nil
+}
+
+// senders counts the peers that send now, among which receive memory is divided.
+type senders struct {
+	list []uint32
+	at   int
+}
+
+// enter counts a peer that sent a packet.
+func (s *senders) enter(p *peer) {
+	if !p.sender {
+		p.sender = true
+		s.list = append(s.list, p.slot)
+	}
+}
+
+func (s *senders) leave(p *peer) {
+	if !p.sender {
+		return
+	}
+	p.sender = false
+	for i, slot := range s.list {
+		if slot == p.slot {
+			s.list[i] = s.list[len(s.list)-1]
+			s.list = s.list[:len(s.list)-1]
+			return
+		}
+	}
+}
+
+// senderAge is how long a peer that sent is one that sends.
+const senderAge = 50 * time.Millisecond
+
+// share is how many packets a peer may have under way towards this endpoint.
+func (e *Engine) share() uint16 {
+	s := &e.senders
+	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
+		s.at = (s.at + 1) % len(s.list)
+		if p := e.peers[s.list[s.at]]; e.now-p.heard > senderAge {
+			p.sender = false
+			s.list[s.at] = s.list[len(s.list)-1]
+			s.list = s.list[:len(s.list)-1]
+			if len(s.list) == 0 {
+				break
+			}
+		}
+	}
+	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 2), wire.Window))
+}

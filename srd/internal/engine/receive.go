@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// rxFlow is the window of a packet flow that comes from a peer: which of its packets
+// arrived, for duplicates to be known and for responses.
+type rxFlow struct {
+	service     uint8
+	echoPath    uint8
+	hasEcho     bool
+	now         bool // a response is owed
+	base, floor uint32
+	seen        window // from base on
+	*refusals          // or nil, while nothing was refused since floor
+	assemblies  *assembly
+
+	due       time.Duration // of a response, or 0
+	echoAt    time.Duration
+	echoStamp uint32
+	pending   uint16 // packets without a response
+}
+
+// window has a bit for each of wire.Window numbers.
+type window [wire.SeenWords]uint64
+
+func (w *window) has(seq uint32) bool { return w[seq/64%wire.SeenWords]>>(seq%64)&1 != 0 }
+func (w *window) set(seq uint32)      { w[seq/64%wire.SeenWords] |= 1 << (seq % 64) }
+func (w *window) drop(seq uint32)     { w[seq/64%wire.SeenWords] &^= 1 << (seq % 64) }
+
+// word is the bits of 64 numbers.
+func (w *window) word(seq uint32) uint64 {
+	i, shift := seq/64%wire.SeenWords, seq%64
+	v := w[i] >> shift
+	if shift > 0 {
+		v |= w[(i+1)%wire.SeenWords] << (64 - shift)
+	}
+	return v
+}
+
+// refusals are kept until the sender knows of them: a refusal that is forgotten
+// would be a message that was delivered.
+type refusals struct {
+	refused, noQueue window
+}
+
+// assembly is a message whose packets have not all arrived, or one that waits for
+// those before it.
+type assembly struct {
+	next       *assembly
+	first      uint32
+	count, got uint32
+	total      uint32
+	heard      time.Duration
+	bytes      []byte
+	fragment   uint16
+	queue      uint16
+}
+
+// Ways in which a packet can end.
+const (
+	taken = iota
+	refusedHere
+	noQueueHere
+	dropped // as if it had not arrived
+)
+
+// onPart takes a packet of a flow.
+func (e *Engine) onPart(p *peer, k *wire.Packet) {
+	t := &k.Part
+	if t.Seq-t.Floor >= wire.Window || (t.Service == Unreliable || t.Service == Idempotent) && t.Index != 0 {
+		e.Stats.Bogus++
+		return
+	}
+	e.senders.enter(p)
+	if t.Service == Unreliable {
+		e.hand(p, t, k.Bytes, false)
+		return
+	}
+	f := p.rx[t.Service]
+	if f == nil {
+		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}
+		p.rx[t.Service] = f
+	}
+	e.advanceFloor(p, f, t.Floor)
+	gap := e.network(p).gap(k.SubFlow%MaxPaths, k.SubSeq)
+	p.net.used = e.now
+	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
+	now := k.RespondNow || gap
+	switch {
+	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.has(t.Seq):
+		e.Stats.Duplicates++
+		now = true
+	default:
+		switch e.accept(p, f, t, k.Bytes) {
+		case dropped:
+			return
+		case noQueueHere:
+			f.refuse(t.Seq)
+			f.noQueue.set(t.Seq)
+			now = true
+		case refusedHere:
+			f.refuse(t.Seq)
+			now = true
+		}
+		f.seen.set(t.Seq)
+		e.advanceBase(p, f)
+	}
+	e.respond(p, f, now)
+}
+
+// gap notes the number of a packet in its sub-flow, and tells whether one before it is
+// missing. Sub-flows hardly reorder.
+func (n *network) gap(path uint8, number uint16) bool {
+	gap := n.heard>>path&1 != 0 && int16(number-n.subs[path]) > 1
+	n.heard |= 1 << path
+	n.subs[path] = number
+	return gap
+}
+
+func (f *rxFlow) refuse(seq uint32) {
+	if f.refusals == nil {
+		f.refusals = new(refusals)
+	}
+	f.refused.set(seq)
+}
+
+// advanceBase passes what arrived without a gap.
+func (e *Engine) advanceBase(p *peer, f *rxFlow) {
+	if f.service == Idempotent {
+		return
+	}
+	for f.seen.has(f.base) {
+		f.seen.drop(f.base)
+		f.base++
+	}
+	if f.service == Ordered {
+		e.release(p, f, false)
+	}
+}
+
+// advanceFloor passes what the sender never sends again, and forgets what was refused
+// of it.
+func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
+	if int32(floor-f.floor) <= 0 {
+		return
+	}
+	for s, n := f.floor, min(floor-f.floor, wire.Window); n > 0; s, n = s+1, n-1 {
+		if f.refusals != nil {
+			f.refused.drop(s)
+			f.noQueue.drop(s)
+		}
+	}
+	if f.refusals != nil && f.refused == (window{}) {
+		f.refusals = nil
+	}
+	f.floor = floor
+	if int32(floor-f.base) > 0 {
+		for s, n := f.base, min(floor-f.base, wire.Window); n > 0; s, n = s+1, n-1 {
+			f.seen.drop(s)
+		}
+		f.base = floor
+	}
+	for a := f.assemblies; a != nil; {
+		next := a.next
+		// Everything before floor is settled: arrived, or given up.
+		if below := floor - a.first; a.got < a.count && int32(below) > 0 && a.got < below {
+			e.remove(f, a)
+		}
+		a = next
+	}
+	e.advanceBase(p, f)
+}
+
+// accept decides what becomes of a packet that is new.
+func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
+	first, count := t.Seq-t.Index, wire.Count(t.Total, t.Fragment)
+	if t.Cancel {
+		e.discard(f, first)
+		return refusedHere
+	}
+	a := f.assembly(first)
+	if a == nil {
+		early := f.service == Ordered && first != f.base
+		if count == 1 && !early {
+			return e.hand(p, t, bytes, true)
+		}
+		if f.touched(first, count) { // it was given up, here or there
+			return refusedHere
+		}
+		var result int
+		if a, result = e.assemble(f, t, first, count, early); a == nil {
+			return result
+		}
+	}
+	if a.total != t.Total || a.fragment != t.Fragment || a.queue != t.Queue {
+		e.Stats.Bogus++
+		return dropped
+	}
+	copy(a.bytes[t.Offset():], bytes)
+	a.got++
+	a.heard = e.now
+	if a.got == a.count && f.service != Ordered {
+		e.complete(p, f, a)
+	}
+	return taken
+}
+
+// touched tells whether any packet of a message arrived before: if nothing is kept of
+// it all the same, it was given up.
+func (f *rxFlow) touched(first, count uint32) bool {
+	if int32(first-f.base) < 0 {
+		return true
+	}
+	for s := first; s != first+count && s-f.base < wire.Window; s++ {
+		if f.seen.has(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// assemble begins a message of several packets, or keeps one that is early.
+func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bool) (*assembly, int) {
+	for a := f.assemblies; a != nil; a = a.next {
+		if a.got < a.count && first-a.first < a.count { // it was cut short
+			e.remove(f, a)
+			break
+		}
+	}
+	if uint64(t.Total) > uint64(e.cfg.MaxMessage) {
+		return nil, e.refusal(NoBuffer)
+	}
+	bytes, verdict := e.cfg.Host.Room(t.Queue, int(t.Total))
+	if verdict != Taken {
+		if early && count == 1 && verdict == NoBuffer { // there may be one in its turn
+			e.Stats.Beyond++
+			return nil, dropped
+		}
+		return nil, e.refusal(verdict)
+	}
+	a := e.assemblies
+	if a != nil {
+		e.assemblies = a.next
+	} else {
+		a = new(assembly)
+	}
+	*a = assembly{next: f.assemblies, first: first, count: count, total: t.Total, heard: e.now, bytes: bytes[:t.Total], fragment: t.Fragment, queue: t.Queue}
+	f.assemblies = a
+	return a, taken
+}
+
+func (e *Engine) refusal(v Verdict) int {
+	e.Stats.Refused++
+	if v == NoSuchQueue {
+		return noQueueHere
+	}
+	return refusedHere
+}
+
+// hand delivers a message of one packet as it came.
+func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte, reliable bool) int {
+	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
+		return refusedHere
+	}
+	e.delivery = Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}
+	v := e.cfg.Host.Deliver(&e.delivery, false)
+	if v != Taken {
+		return e.refusal(v)
+	}
+	e.Stats.Delivered++
+	return taken
+}
+
+// complete delivers a message that was assembled.
+func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
+	e.delivery = Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
+	a.bytes = nil
+	e.remove(f, a)
+	e.Stats.Delivered++
+	e.cfg.Host.Deliver(&e.delivery, true)
+}
+
+// release delivers the messages of an ordered flow of which all before have come; with
+// all, also those that wait for what never comes.
+func (e *Engine) release(p *peer, f *rxFlow, all bool) {
+	for {
+		var next *assembly
+		for a := f.assemblies; a != nil; a = a.next {
+			if a.got == a.count && (all || int32(f.base-a.first) >= 0) && (next == nil || int32(a.first-next.first) < 0) {
+				next = a
+			}
+		}
+		if next == nil {
+			return
+		}
+		e.pass(f, next.first)
+		e.complete(p, f, next)
+	}
+}
+
+// pass refuses what has not come of the packets before a number: it is too late.
+func (e *Engine) pass(f *rxFlow, first uint32) {
+	for ; int32(first-f.base) > 0; f.base++ {
+		if f.seen.has(f.base) {
+			f.seen.drop(f.base)
+			continue
+		}
+		f.refuse(f.base)
+		if a := f.assemblyOf(f.base); a != nil {
+			e.remove(f, a)
+		}
+	}
+}
+
+// assemblyOf answers the message that lacks a packet.
+func (f *rxFlow) assemblyOf(seq uint32) *assembly {
+	for a := f.assemblies; a != nil; a = a.next {
+		if seq-a.first < a.count && a.got < a.count {
+			return a
+		}
+	}
+	return nil
+}
+
+func (f *rxFlow) assembly(first uint32) *assembly {
+	for a := f.assemblies; a != nil; a = a.next {
+		if a.first == first {
+			return a
+		}
+	}
+	return nil
+}
+
+// discard gives up a message that the sender gave up.
+func (e *Engine) discard(f *rxFlow, first uint32) {
+	if a := f.assembly(first); a != nil && a.got < a.count {
+		e.remove(f, a)
+	}
+}
+
+// remove takes a message out of the flow, and gives its memory back.
+func (e *Engine) remove(f *rxFlow, a *assembly) {
+	for at := &f.assemblies; *at != nil; at = &(*at).next {
+		if *at == a {
+			*at = a.next
+			break
+		}
+	}
+	if a.bytes != nil {
+		e.cfg.Host.Drop(a.bytes)
+	}
+	*a = assembly{next: e.assemblies}
+	e.assemblies = a
+}
+
+// reap gives up messages of senders that fell silent, and answers when to look again.
+func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
+	next := never
+	for a := f.assemblies; a != nil; {
+		after := a.next
+		at := max(a.heard, p.heard) + 2*e.cfg.PeerTimeout
+		switch {
+		case e.now < at:
+			next = min(next, at)
+		case a.got < a.count:
+			e.remove(f, a)
+		default:
+			e.release(p, f, true)
+			return e.now + e.cfg.MinTimeout
+		}
+		a = after
+	}
+	return next
+}
+
+// dropReceived ends the flows that come from a peer. What has arrived whole was
+// reported so, and is delivered.
+func (e *Engine) dropReceived(p *peer) {
+	for i, f := range p.rx {
+		if f == nil {
+			continue
+		}
+		e.release(p, f, true)
+		for f.assemblies != nil {
+			e.remove(f, f.assemblies)
+		}
+		p.rx[i] = nil
+	}
+}

@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// feeder hands a node packets of a peer, one by one.
+type feeder struct {
+	t    *testing.T
+	n    *node
+	p    *peer
+	got  []Delivery
+	base uint32
+}
+
+// feed makes one, with a session and a flow whose next number is base.
+func feed(t *testing.T, base uint32) *feeder {
+	w := settledPair(t, nil)
+	f := &feeder{t: t, n: w.nodes[1], p: w.nodes[1].e.peers[0], base: base}
+	f.n.e.cfg.Host = f
+	f.n.e.dropReceived(f.p)
+	return f
+}
+
+func (f *feeder) Room(queue uint16, size int) ([]byte, Verdict) {
+	if queue == 9 {
+		return nil, NoSuchQueue
+	}
+	if queue == 8 {
+		return nil, NoBuffer
+	}
+	return make([]byte, size), Taken
+}
+
+func (f *feeder) Deliver(d *Delivery, owned bool) Verdict {
+	if _, v := f.Room(d.Queue, 0); v != Taken {
+		return v
+	}
+	d.Bytes = bytes.Clone(d.Bytes)
+	f.got = append(f.got, *d)
+	return Taken
+}
+
+func (f *feeder) Drop([]byte)                     {}
+func (f *feeder) Settled(*Result)                 {}
+func (f *feeder) PartSettled(uint64, int, Status) {}
+func (f *feeder) Pressure() uint8                 { return 77 }
+
+// part hands in a packet; Seq and Floor count from base. It answers the response, if one
+// is sent at once.
+func (f *feeder) part(p wire.Part, now bool) *wire.Response {
+	p.Seq, p.Floor = p.Seq+f.base, p.Floor+f.base
+	if p.Fragment == 0 {
+		p.Fragment = 100
+	}
+	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, RespondNow: now, HasPart: true, Part: p}
+	b := make([]byte, wire.MaxHeaders)
+	b = append(b[:k.Encode(b)], make([]byte, p.Length())...)
+	f.n.e.Receive(source(addrOf(0)), b)
+	for _, a := range answers(f.n) {
+		if a.HasResponse && a.Response.Service == p.Service {
+			return &a.Response
+		}
+	}
+	return nil
+}
+
+func bit(w []uint64, i uint32) bool { return i < uint32(64*len(w)) && w[i/64]>>(i%64)&1 != 0 }
+
+// says tells what a response says of a number.
+func (f *feeder) says(r *wire.Response, seq uint32) Status {
+	f.t.Helper()
+	require.NotNil(f.t, r)
+	seq += f.base
+	i := seq - r.Floor
+	switch {
+	case !(r.Cumulative && int32(r.Base-seq) > 0) && !bit(r.Seen[:r.NSeen], seq-r.Base):
+		return 0
+	case bit(r.NoQueue[:r.NRefused], i):
+		return NoQueue
+	case bit(r.Refused[:r.NRefused], i):
+		return Refused
+	}
+	return Delivered
+}
+
+// A refusal is told until the sender says that it knows: what is forgotten would count
+// as delivered.
+func TestRefusalsAreKept(t *testing.T) {
+	f := feed(t, 1<<32-3)
+	f.part(wire.Part{Seq: 0}, true)
+	f.part(wire.Part{Seq: 2, Queue: 8}, true)
+	f.part(wire.Part{Seq: 3, Queue: 9}, true)
+	r := f.part(wire.Part{Seq: 4, Floor: 1}, true)
+	for i, want := range []Status{Delivered, 0, Refused, NoQueue, Delivered, 0} {
+		require.Equal(t, want, f.says(r, uint32(i)), "packet %d", i)
+	}
+	r = f.part(wire.Part{Seq: 1, Floor: 1}, true)
+	require.Equal(t, Refused, f.says(r, 2))
+	require.Equal(t, NoQueue, f.says(r, 3))
+	r = f.part(wire.Part{Seq: 5, Floor: 4}, true)
+	require.Zero(t, r.NRefused)
+	r = f.part(wire.Part{Seq: 258, Floor: 4}, true)
+	require.Equal(t, Delivered, f.says(r, 258))
+	require.Zero(t, r.NRefused)
+	require.Nil(t, f.p.rx[Reliable].refusals)
+	require.Len(t, f.got, 5)
+	require.EqualValues(t, 77, r.Pressure)
+}
+
+// What was refused or given up in part is not begun anew by a part that comes late.
+func TestGivenUp(t *testing.T) {
+	for _, service := range []uint8{Reliable, Ordered} {
+		f := feed(t, 5)
+		part := func(seq, index, floor uint32, queue uint16, cancel bool) *wire.Response {
+			return f.part(wire.Part{Service: service, Seq: seq, Index: index, Floor: floor, Queue: queue, Total: 350, Cancel: cancel}, true)
+		}
+		require.Equal(t, Refused, f.says(part(1, 1, 0, 8, false), 1))
+		require.Equal(t, Refused, f.says(part(2, 2, 0, 0, false), 2), "the message lacks a part for good")
+		require.Nil(t, f.p.rx[service].assemblies)
+
+		part(4, 0, 0, 0, false)
+		require.NotNil(t, f.p.rx[service].assemblies)
+		require.Equal(t, Refused, f.says(part(5, 1, 0, 0, true), 5))
+		require.Nil(t, f.p.rx[service].assemblies, "given up")
+		require.Equal(t, Refused, f.says(part(6, 2, 0, 0, false), 6))
+
+		part(8, 0, 0, 0, false) // cut short: the next message begins within
+		require.NotNil(t, f.p.rx[service].assemblies)
+		part(11, 1, 0, 0, false)
+		require.Nil(t, f.p.rx[service].assemblies.next)
+
+		part(13, 3, 10, 0, false)
+		require.NotNil(t, f.p.rx[service].assemblies)
+		part(20, 0, 20, 0, false)
+		require.Nil(t, f.p.rx[service].assemblies.next, "what is before the floor never comes")
+		require.Empty(t, f.got)
+		for i := uint32(1); i < 4; i++ {
+			part(20+i, i, 20, 0, false)
+		}
+		require.Len(t, f.got, 1)
+		require.Len(t, f.got[0].Bytes, 350)
+	}
+}
+
+// A cancel that asks for a packet that came gives nothing up.
+func TestCancelOfWhatCame(t *testing.T) {
+	f := feed(t, 5)
+	f.part(wire.Part{Service: Reporting, Seq: 0, Index: 0, Total: 150}, true)
+	r := f.part(wire.Part{Service: Reporting, Seq: 0, Index: 0, Total: 150, Cancel: true}, true)
+	require.Equal(t, Delivered, f.says(r, 0))
+	f.part(wire.Part{Service: Reporting, Seq: 1, Index: 1, Total: 150}, true)
+	require.Len(t, f.got, 1)
+}
+
+// A flow has a window: what is past it, or of no flow, changes nothing.
+func TestWindow(t *testing.T) {
+	f := feed(t, 1<<32-100)
+	f.part(wire.Part{Seq: 0}, true)
+	bogus := f.n.e.Stats.Bogus
+	require.Nil(t, f.part(wire.Part{Seq: 256, Floor: 0}, true))
+	require.Nil(t, f.part(wire.Part{Seq: 3, Floor: 4}, true))
+	require.Nil(t, f.part(wire.Part{Service: Idempotent, Seq: 5, Index: 1, Total: 150}, true))
+	require.Equal(t, bogus+3, f.n.e.Stats.Bogus)
+	f.part(wire.Part{Seq: 100, Floor: 100}, true)
+	require.Len(t, f.got, 2)
+	duplicates := f.n.e.Stats.Duplicates
+	for _, old := range []uint32{0, 50, 99, 100} {
+		require.NotNil(t, f.part(wire.Part{Seq: old, Floor: min(old, 40)}, false), "a duplicate is answered at once")
+	}
+	require.Equal(t, duplicates+4, f.n.e.Stats.Duplicates)
+	require.Len(t, f.got, 2)
+	refused := f.n.e.Stats.Refused
+	r := f.part(wire.Part{Seq: 101, Floor: 100, Total: 1 << 21}, true)
+	require.Equal(t, Refused, f.says(r, 101), "longer than messages may be")
+	require.Equal(t, refused+1, f.n.e.Stats.Refused)
+}
+
+// Idempotent packets are delivered each time they come, and are answered by the mask
+// alone, once.
+func TestIdempotent(t *testing.T) {
+	f := feed(t, 50)
+	r := f.part(wire.Part{Service: Idempotent, Seq: 3}, true)
+	require.False(t, r.Cumulative)
+	require.Equal(t, Delivered, f.says(r, 3))
+	require.Zero(t, f.says(r, 0))
+	r = f.part(wire.Part{Service: Idempotent, Seq: 4}, true)
+	require.Zero(t, f.says(r, 3))
+	f.part(wire.Part{Service: Idempotent, Seq: 3}, false)
+	f.part(wire.Part{Service: Idempotent, Seq: 3}, false)
+	require.Len(t, f.got, 4)
+}
+
+// A response waits for others, unless a sub-flow has a gap.
+func TestResponseWaits(t *testing.T) {
+	f := feed(t, 50)
+	number := uint16(9)
+	send := func(seq uint32, step uint16) *wire.Response {
+		number += step
+		k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}
+		b := make([]byte, wire.MaxHeaders)
+		f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
+		if a := answers(f.n); len(a) > 0 {
+			return &a[0].Response
+		}
+		return nil
+	}
+	require.Nil(t, send(1, 1))
+	require.Nil(t, send(3, 1), "another path may bring it")
+	require.NotNil(t, send(5, 2), "this one has lost something")
+	require.Nil(t, send(6, 1))
+	f.n.w.now += f.n.e.cfg.AckDelay
+	f.n.e.Advance(f.n.raw())
+	require.Len(t, answers(f.n), 1)
+	require.Nil(t, send(7, 1))
+	for i := range uint32(30) {
+		require.Nil(t, send(8+i, 1))
+	}
+	require.NotNil(t, send(38, 1), "32 are enough")
+}
+
+// An ordered message that waits for one that never comes is delivered when the sender is
+// long silent; what is late then is refused.
+func TestOrderedAfterSilence(t *testing.T) {
+	f := feed(t, 50)
+	part := func(seq uint32) *wire.Response { return f.part(wire.Part{Service: Ordered, Seq: seq}, true) }
+	part(2)
+	part(1)
+	require.Empty(t, f.got)
+	for range 100 {
+		f.n.w.now += 50 * time.Millisecond
+		f.n.e.Advance(f.n.raw())
+	}
+	require.Len(t, f.got, 2)
+	require.Equal(t, Refused, f.says(part(0), 0))
+	require.Len(t, f.got, 2)
+}
+
+// A response of packets that were never sent settles nothing; neither does one of those
+// that were settled long ago.
+func TestBogusResponses(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	p := a.e.peers[0]
+	w.links = func(int, int, int) *link { return &link{dead: true} }
+	l := w.model.post(a, 1, Reliable, 0, 64)
+	a.pump()
+	bogus := a.e.Stats.Bogus
+	respond := func(r wire.Response) {
+		r.Cumulative = true
+		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, HasResponse: true, Response: r}
+		b := make([]byte, wire.MaxHeaders)
+		a.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
+	}
+	nxt := p.tx[Reliable].nxt
+	respond(wire.Response{Base: nxt + 1})
+	respond(wire.Response{Base: nxt + 1<<30})
+	respond(wire.Response{Base: nxt - 1000})
+	require.Equal(t, bogus+3, a.e.Stats.Bogus)
+	respond(wire.Response{Base: nxt - 100})
+	respond(wire.Response{Base: nxt - 1, NSeen: 1, Seen: [wire.SeenWords]uint64{^uint64(1)}}) // all but the one that was sent
+	respond(wire.Response{Service: Idempotent, Base: 1})
+	require.Zero(t, l.status)
+	require.EqualValues(t, 1, p.flying)
+	l.count = 1 // as if
+	respond(wire.Response{Base: nxt})
+	require.Equal(t, Delivered, l.status)
+}

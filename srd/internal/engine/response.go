@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// respond has a flow's sender told what arrived: at once, with the next packets that
+// go there, or a little later.
+func (e *Engine) respond(p *peer, f *rxFlow, now bool) {
+	f.pending++
+	if f.assemblies != nil {
+		e.wake(p, e.now+2*e.cfg.PeerTimeout)
+	}
+	if now || f.pending >= min(32, max(1, e.share()/4)) {
+		f.now = true
+	}
+	if f.now {
+		e.enqueue(p)
+	} else if f.due == 0 {
+		f.due = e.now + e.cfg.AckDelay
+		e.wake(p, f.due)
+	}
+}
+
+func (e *Engine) owesResponse(p *peer) bool {
+	for _, f := range p.rx {
+		if f != nil && f.now {
+			return true
+		}
+	}
+	return false
+}
+
+// attach adds a response to a packet that carries so many bytes, if one is owed and
+// there is room.
+func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
+	var f *rxFlow
+	for _, g := range p.rx {
+		if g != nil && (g.now || g.due > 0 && (f == nil || !f.now)) {
+			f = g
+		}
+	}
+	if f == nil {
+		return
+	}
+	r := &k.Response
+	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+	for i := range r.Seen {
+		if r.Seen[i] = f.seen.word(f.base + uint32(64*i)); r.Seen[i] != 0 {
+			r.NSeen = uint8(i + 1)
+		}
+	}
+	if f.refusals != nil {
+		for i := range r.Refused {
+			r.Refused[i], r.NoQueue[i] = f.refused.word(f.floor+uint32(64*i)), f.noQueue.word(f.floor+uint32(64*i))
+			if r.Refused[i] != 0 {
+				r.NRefused = uint8(i + 1)
+			}
+		}
+	}
+	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > e.cfg.MTU {
+		return
+	}
+	if f.hasEcho {
+		r.HasEcho, r.EchoPath, r.EchoStamp = true, f.echoPath, f.echoStamp
+		r.Delay = uint32((e.now - f.echoAt) / time.Microsecond)
+		f.hasEcho = false
+	}
+	k.HasResponse = true
+	f.pending, f.due, f.now = 0, 0, false
+	if f.service == Idempotent {
+		f.seen = window{}
+	}
+	if e.owesResponse(p) {
+		e.enqueue(p)
+	}
+}

@@ -1,0 +1,326 @@
+package engine
+
+import "github.com/goverbs/goverbs/srd/internal/wire"
+
+// message is one that was handed in and whose status is not known.
+type message struct {
+	tag      uint64
+	flow     *txFlow // nil: free
+	total    uint32
+	first    uint32 // number of its first packet
+	count    uint32 // packets that it has; cut when it is given up
+	sent     uint32 // that have a number
+	settled  uint32
+	refused  uint32
+	blame    uint32 // the first part in the way
+	next     uint32 // in the flow's queue, or among the free
+	gen      uint32
+	queue    uint16
+	fragment uint16
+	reason   Status // why it was given up, or 0
+	now      bool
+	parts    bool
+}
+
+// txFlow is the packet flow of a transport context: messages go one after the other,
+// each as packets with consecutive numbers. While nothing is under way there is no
+// more of it than this.
+type txFlow struct {
+	p          *peer
+	service    uint8
+	una, nxt   uint32 // the first packet that is not settled, and the next one
+	head, tail uint32 // messages that have packets without a number
+	live       *inflight
+}
+
+func (f *txFlow) busy() bool { return f.head != none || f.live != nil }
+
+// unsettled tells whether somebody waits for a peer.
+func (e *Engine) unsettled(p *peer) bool {
+	if p.flying > 0 {
+		return true
+	}
+	for _, f := range p.tx {
+		if f != nil && f.busy() {
+			return true
+		}
+	}
+	return false
+}
+
+// Handle names a message until it is settled.
+type Handle uint64
+
+// Send hands in a message.
+func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
+	switch {
+	case m.Service >= wire.Services:
+		return 0, ErrService
+	case (m.Service == Unreliable || m.Service == Idempotent) && m.Len > e.fragment, uint64(m.Len) > 1<<32-1:
+		return 0, ErrTooLong
+	}
+	p := e.find(to)
+	if p == nil {
+		return 0, ErrPeers
+	}
+	if !e.unsettled(p) {
+		p.progress, p.busyRaw = e.now, e.raw
+	}
+	f := p.tx[m.Service]
+	if f == nil {
+		f = &txFlow{p: p, service: m.Service, head: none, tail: none}
+		p.tx[m.Service] = f
+	}
+	i := e.newMessage()
+	g := &e.messages[i]
+	*g = message{
+		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), uint16(e.fragment)), next: none, gen: g.gen + 1,
+		queue: m.Queue, fragment: uint16(e.fragment), now: m.Now, parts: m.Parts,
+	}
+	if f.head == none {
+		f.head = i
+	} else {
+		e.messages[f.tail].next = i
+	}
+	f.tail = i
+	if p.state == known {
+		e.greet(p)
+	}
+	e.enqueue(p)
+	e.wake(p, p.progress+e.cfg.PeerTimeout)
+	return Handle(uint64(g.gen)<<32 | uint64(i)), nil
+}
+
+func (e *Engine) newMessage() uint32 {
+	if i := e.unused; i != none {
+		e.unused = e.messages[i].next
+		return i
+	}
+	e.messages = append(e.messages, message{})
+	return uint32(len(e.messages) - 1)
+}
+
+// Cancel gives a message up, unless it is settled. Its status tells whether that came
+// in time.
+func (e *Engine) Cancel(h Handle) {
+	i := uint32(h)
+	if uint64(i) < uint64(len(e.messages)) && e.messages[i].flow != nil && e.messages[i].gen == uint32(h>>32) {
+		e.abort(i, Cancelled)
+	}
+}
+
+// abort gives a message up. The receiver is to know which packets never come: those
+// under way are replaced when they are lost, and one more ends a message that has not
+// all its packets sent.
+func (e *Engine) abort(i uint32, why Status) {
+	m := &e.messages[i]
+	f := m.flow
+	if m.reason != 0 || f.service == Idempotent && m.sent > 0 && why == Cancelled { // nobody could tell whether that came in time
+		return
+	}
+	m.reason = why
+	if m.sent == 0 {
+		m.blame = 0
+		e.unqueue(f, i)
+		e.finish(i)
+		return
+	}
+	if f.live != nil {
+		for s := m.first; s != m.first+m.sent; s++ {
+			if k := f.live.at(s); f.live.has(f, s) && k.state != settled {
+				k.cancel = true
+			}
+		}
+	}
+	if m.sent < m.count {
+		m.count = m.sent + 1
+		e.enqueue(f.p)
+	}
+}
+
+// unqueue takes a message that has not begun out of the queue of its flow.
+func (e *Engine) unqueue(f *txFlow, i uint32) {
+	prev := none
+	for j := f.head; j != none; prev, j = j, e.messages[j].next {
+		if j != i {
+			continue
+		}
+		next := e.messages[j].next
+		if prev == none {
+			f.head = next
+		} else {
+			e.messages[prev].next = next
+		}
+		if f.tail == i {
+			f.tail = prev
+		}
+		return
+	}
+}
+
+// finish tells what became of a message, and forgets it.
+func (e *Engine) finish(i uint32) {
+	m := &e.messages[i]
+	r := &e.result
+	*r = Result{Tag: m.tag, Status: Delivered, Parts: int(m.sent), Refused: int(m.refused)}
+	if m.reason != 0 && (m.refused > 0 || m.sent < m.count || m.reason == Unresponsive) {
+		r.Status, r.Part = m.reason, int(m.blame)
+	} else if m.reason == Sent {
+		r.Status = Sent
+	}
+	f := m.flow
+	m.flow, m.next, e.unused = nil, e.unused, i
+	e.cfg.Host.Settled(r)
+	e.settle(f)
+}
+
+// settle releases what an idle flow does not need.
+func (e *Engine) settle(f *txFlow) {
+	if f.live != nil && f.una == f.nxt {
+		e.releaseFlow(f)
+	}
+}
+
+// number gives the next packet of a flow its number: it answers the message.
+func (e *Engine) number(f *txFlow) (i, seq uint32) {
+	i = f.head
+	m := &e.messages[i]
+	seq = f.nxt
+	f.nxt++
+	if m.sent == 0 {
+		m.first = seq
+	}
+	m.sent++
+	if m.sent == m.count {
+		f.head = m.next
+		if f.head == none {
+			f.tail = none
+		}
+	}
+	return i, seq
+}
+
+// packetSettled notes that a packet arrived, or was refused.
+func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
+	l := f.live
+	k := l.at(seq)
+	if k.state == flying {
+		l.remove(&l.subs[k.path].list, seq)
+		e.landed(f.p, k.path)
+	} else {
+		l.remove(&l.lost, seq)
+	}
+	k.state = settled
+	i := k.message
+	m := &e.messages[i]
+	m.settled++
+	status := Delivered
+	if refused {
+		status = Refused
+		switch {
+		case noQueue:
+			status = NoQueue
+		case k.cancel && m.reason != 0:
+			status = m.reason
+		case k.cancel && f.service == Reporting:
+			status = Retransmit
+		}
+		if m.refused == 0 || seq-m.first < m.blame {
+			m.blame = seq - m.first
+		}
+		m.refused++
+		if status == NoQueue && m.reason == Refused { // of parts behind the one that says why
+			m.reason = NoQueue
+		}
+		e.abort(i, status)
+	}
+	if m.parts {
+		e.cfg.Host.PartSettled(m.tag, int(seq-m.first), status)
+	}
+	for f.una != f.nxt && l.at(f.una).state == settled {
+		f.una++
+	}
+	if m.settled == m.count {
+		e.finish(i)
+	}
+}
+
+// fail gives up what was sent to a peer, and with all also what was not.
+func (e *Engine) fail(p *peer, all bool) {
+	for _, f := range p.tx {
+		if f == nil {
+			continue
+		}
+		if l := f.live; l != nil {
+			for s := f.una; s != f.nxt; s++ {
+				k := l.at(s)
+				if k.state == settled {
+					continue
+				}
+				if k.state == flying {
+					e.landed(p, k.path)
+				}
+				if m := &e.messages[k.message]; m.parts {
+					e.cfg.Host.PartSettled(m.tag, int(s-m.first), Unresponsive)
+				}
+			}
+			pending := l
+			f.live = nil // finish releases nothing
+			for s := f.una; s != f.nxt; s++ {
+				if k := pending.at(s); k.state != settled {
+					e.unresponsive(f, k.message)
+				}
+			}
+			f.una = f.nxt
+			f.live = pending
+			e.releaseFlow(f)
+		}
+		for f.head != none && (all || e.messages[f.head].sent > 0) {
+			e.unresponsive(f, f.head)
+		}
+	}
+	if all && p.state == greeting {
+		p.state = known
+	}
+}
+
+func (e *Engine) unresponsive(f *txFlow, i uint32) {
+	m := &e.messages[i]
+	if m.flow == nil { // told already
+		return
+	}
+	if f.head == i {
+		f.head = m.next
+		if f.head == none {
+			f.tail = none
+		}
+	}
+	if m.reason == 0 || m.settled < m.sent {
+		m.blame = m.settled
+	}
+	m.reason = Unresponsive
+	e.finish(i)
+}
+
+// restart brings what is under way into a new session. If the old one may have
+// received it, its messages end.
+func (e *Engine) restart(p *peer, again bool) {
+	if !again {
+		e.fail(p, false)
+		return
+	}
+	e.resend(p)
+	for _, f := range p.tx {
+		if f == nil || f.live == nil {
+			continue
+		}
+		for s := f.una; s != f.nxt; s++ {
+			if k := f.live.at(s); k.state != settled && e.messages[k.message].settled > 0 {
+				e.abort(k.message, Unresponsive)
+			}
+		}
+		if f.head != none && e.messages[f.head].settled > 0 {
+			e.abort(f.head, Unresponsive)
+		}
+	}
+}

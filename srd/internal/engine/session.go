@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// Source is where a packet came from, as the device says.
+type Source struct {
+	GID [16]byte
+	QPN uint32
+}
+
+// Receive takes a packet that arrived.
+func (e *Engine) Receive(from Source, b []byte) {
+	e.Stats.Received++
+	k := &e.packet
+	if k.Decode(b) != nil {
+		e.Stats.Malformed++
+		return
+	}
+	switch k.Type {
+	case wire.Hello:
+		e.onHello(from, k, b)
+		return
+	case wire.Reset:
+		e.onReset(from, k)
+		return
+	}
+	p := e.byToken(k.Token)
+	switch {
+	case p == nil:
+		e.Stats.WrongToken++
+		if k.Type == wire.Flow {
+			to := wire.Addr{GID: from.GID, QPN: from.QPN, QKey: e.cfg.Addr.QKey}
+			e.answerStranger(answer{to: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
+		}
+		return
+	case p.addr.GID != from.GID:
+		e.Stats.WrongSource++
+		return
+	}
+	switch k.Type {
+	case wire.Challenge:
+		e.onChallenge(p, k)
+	case wire.Welcome:
+		e.onWelcome(p, k)
+	case wire.Flow:
+		if p.remote == 0 { // its Welcome was lost, and nobody here waits for it
+			p.wanted = true
+			e.greet(p)
+			return
+		}
+		if k.Line != p.theirs {
+			e.Stats.OldEpoch++
+			return
+		}
+		p.heard = e.now
+		e.onFlow(p, k)
+	case wire.Probe:
+		p.heard = e.now
+		p.echo, p.echoPath, p.echoStamp = true, k.SubFlow, k.Stamp
+		e.enqueue(p)
+	case wire.Echo:
+		e.onEcho(p, k)
+	}
+}
+
+// line stands for an incarnation of a peer, and what it numbers its packets by, in each
+// of them. Late packets of another one are of no flow that is known.
+func line(epoch, token uint64) uint32 {
+	h := wire.NewHash(wire.Key{epoch, token})
+	return uint32(h.Sum())
+}
+
+// onFlow takes what an established session brought.
+func (e *Engine) onFlow(p *peer, k *wire.Packet) {
+	e.named(p, k.Heard)
+	e.network(p).came |= 1 << (k.SubFlow % MaxPaths)
+	if k.HasResponse {
+		e.onResponse(p, &k.Response)
+	}
+	if k.HasPart {
+		e.onPart(p, k)
+	}
+}
+
+// greet asks for a session, or whether the old one is still there.
+func (e *Engine) greet(p *peer) {
+	if p.state == greeting {
+		return
+	}
+	p.state, p.hellos, p.helloAt = greeting, 0, e.now
+	p.carried = false
+	e.lastOwn = max(e.lastOwn+1, e.wall())
+	p.own = e.lastOwn
+	e.enqueue(p)
+}
+
+// helloTimeout is how long a greeting waits for its answer: longer after each path had
+// one.
+func (e *Engine) helloTimeout(p *peer) time.Duration {
+	return min(4*e.cfg.MinTimeout<<min(int(p.hellos)/e.cfg.Paths, 6), e.cfg.PeerTimeout/8)
+}
+
+// cookie is what a stranger has to show before anything is kept of it. It holds for
+// this one and the next period.
+func (e *Engine) cookie(from Source, g *wire.Greeting, ago time.Duration) uint64 {
+	h := wire.NewHash(e.secret)
+	h.Add(from.GID[:])
+	h.AddAddr(&g.From)
+	h.AddUint64(g.Epoch)
+	h.AddUint64(g.Token)
+	h.AddUint64(uint64(e.now/(e.cfg.EvictAge/4) - ago))
+	return h.Sum()
+}
+
+// onHello gives a session to who asks for one. A stranger first shows that it receives
+// what is sent to its address, by a cookie; or that it has the deployment's key, and
+// that the greeting is not an old one. Until then nothing is kept of it.
+func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
+	g := &k.Greeting
+	if from.GID != g.From.GID || g.Token == 0 || g.Epoch == 0 {
+		e.Stats.WrongSource++
+		return
+	}
+	var p *peer
+	if i, ok := e.index[g.From]; ok {
+		p = e.peers[i]
+	}
+	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome was lost, or it checks
+		p.welcome, p.heard = true, e.now
+		e.enqueue(p)
+		return
+	}
+	old := p != nil && (g.Epoch < p.epoch || g.Epoch == p.epoch && g.Stamp <= p.stamp)
+	if old {
+		e.Stats.OldEpoch++
+	}
+	if e.cfg.Key != nil {
+		if g.MAC != wire.Seal(*e.cfg.Key, &e.cfg.Addr, b[:len(b)-len(k.Bytes)], k.Bytes) {
+			e.Stats.WrongCookie++
+			return
+		}
+		if !old && g.Stamp > e.forgot && g.Stamp < e.wall()+uint64(time.Hour) {
+			e.adopt(p, k)
+			return
+		}
+	}
+	if !old && g.Cookie != 0 {
+		if g.Cookie == e.cookie(from, g, 0) || g.Cookie == e.cookie(from, g, 1) {
+			k.HasPart = false // what was asked for a cookie goes through the session
+			e.adopt(p, k)
+			return
+		}
+		e.Stats.WrongCookie++
+	}
+	a := answer{to: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: e.cookie(from, g, 0)}}
+	if old {
+		a.Challenge.Known = p.epoch
+	}
+	e.answerStranger(a)
+}
+
+// adopt begins a session that the peer asked for.
+func (e *Engine) adopt(p *peer, k *wire.Packet) {
+	g := &k.Greeting
+	if p == nil {
+		if p = e.find(g.From); p == nil {
+			e.Stats.Unanswered++
+			return
+		}
+	}
+	e.renew(p, g.Epoch, g.Token)
+	p.stamp, p.heard = g.Stamp, e.now
+	p.welcome = true
+	e.enqueue(p)
+	if k.HasPart {
+		e.onPart(p, k)
+	}
+}
+
+// renew begins a session with a peer that has forgotten the one before, or is another
+// incarnation: the windows of both sides begin anew. What was sent before was perhaps
+// received; only if the peer has forgotten this endpoint, which it does after a long
+// silence alone, it was not. The token of a slot never changes, so that both sides
+// mean the same session when their greetings cross.
+func (e *Engine) renew(p *peer, epoch, token uint64) {
+	e.Stats.Sessions++
+	switch {
+	case p.epoch == 0:
+		// A message that went with a greeting may have reached a predecessor.
+		if p.carried && epoch >= p.own {
+			e.restart(p, false)
+		}
+	default:
+		age := e.raw - p.busyRaw
+		e.restart(p, p.epoch == epoch && age >= 0 && age < e.cfg.EvictAge/2)
+	}
+	e.dropReceived(p)
+	p.epoch, p.remote, p.cookie = epoch, token, 0
+	p.theirs = line(epoch, token)
+	p.grant = uint16(e.cfg.First)
+	if p.net != nil {
+		p.net.heard = 0
+	}
+	e.establish(p)
+}
+
+func (e *Engine) establish(p *peer) {
+	p.ours = line(p.mine, p.local)
+	p.state = established
+	e.rearm(p)
+	e.enqueue(p)
+}
+
+// onChallenge greets again, with the cookie.
+func (e *Engine) onChallenge(p *peer, k *wire.Packet) {
+	if p.state != greeting {
+		return
+	}
+	c := &k.Challenge
+	if c.Known >= p.mine { // the wall clock went back since the last incarnation
+		p.mine = c.Known + 1
+	}
+	if p.cookie != c.Cookie || c.Known != 0 {
+		p.cookie, p.helloAt = c.Cookie, e.now
+		e.enqueue(p)
+	}
+}
+
+// onWelcome begins or goes on with the session that this side asked for.
+func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
+	w := &k.Welcome
+	if w.Hello != p.mine || w.Token == 0 || w.Epoch == 0 || p.state != greeting {
+		return
+	}
+	p.heard = e.now
+	switch {
+	case w.Epoch < p.epoch:
+		e.Stats.OldEpoch++
+		return
+	case p.epoch == w.Epoch && p.remote == w.Token:
+		e.establish(p)
+	default:
+		e.renew(p, w.Epoch, w.Token)
+	}
+	if k.HasResponse {
+		e.onResponse(p, &k.Response)
+	}
+	e.resend(p)
+}
+
+// onReset verifies a session that the peer seems not to know. Anybody can say so:
+// nothing is given up before the peer's own word.
+func (e *Engine) onReset(from Source, k *wire.Packet) {
+	if k.Slot >= uint32(len(e.peers)) {
+		e.Stats.Bogus++
+		return
+	}
+	p := e.peers[k.Slot]
+	if p.state != established || p.remote != k.Reset || p.addr.GID != from.GID {
+		e.Stats.Bogus++
+		return
+	}
+	e.greet(p)
+}
+
+// stranger holds answers to those of whom nothing is kept: few, and at a bounded rate.
+type stranger struct {
+	answers  [32]answer
+	first, n int
+	credit   int
+	filled   time.Duration
+}
+
+// answer is one of them: of few types, and short.
+type answer struct {
+	to        wire.Addr
+	Type      wire.Type
+	Slot      uint32
+	Token     uint64
+	Reset     uint64
+	Challenge wire.Challenged
+}
+
+const (
+	strangerRate  = 100 * time.Microsecond // between two of them
+	strangerBurst = 64
+)
+
+func (e *Engine) answerStranger(a answer) {
+	s := &e.strangers
+	if n := int((e.now - s.filled) / strangerRate); n > 0 {
+		s.credit, s.filled = min(s.credit+n, strangerBurst), e.now
+	}
+	if s.n == len(s.answers) || s.credit == 0 {
+		e.Stats.Unanswered++
+		return
+	}
+	s.credit--
+	s.answers[(s.first+s.n)%len(s.answers)] = a
+	s.n++
+	if a.Type == wire.Reset {
+		e.Stats.Resets++
+	} else {
+		e.Stats.Challenges++
+	}
+}

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// PeerStats are what is known of a peer.
+type PeerStats struct {
+	Addr        wire.Addr
+	Established bool
+	UnderWay    int // packets
+	Window      int // that may be: as the network allows
+	Grant       int // and the peer
+	Paths       []PathStats
+}
+
+// PathStats are what is known of a path to a peer that is not idle.
+type PathStats struct {
+	RoundTrip, Least time.Duration
+	Loss             float64 // of the last packets
+	Sent             uint64
+	UnderWay         int
+	Suspect, Retired bool
+}
+
+// Peers calls a function for each peer, of which it keeps nothing.
+func (e *Engine) Peers(f func(*PeerStats)) {
+	var s PeerStats
+	for _, p := range e.peers {
+		if p.state == vacant {
+			continue
+		}
+		s = PeerStats{Addr: p.addr, Established: p.state == established, UnderWay: int(p.flying), Grant: int(p.grant), Paths: s.Paths[:0]}
+		if n := p.net; n != nil {
+			s.Window = int(n.window >> 8)
+			for i := range n.paths[:e.cfg.Paths] {
+				x := &n.paths[i]
+				s.Paths = append(s.Paths, PathStats{RoundTrip: x.srtt, Least: x.least, Loss: float64(x.loss()) / (1 << 16), Sent: x.sent, UnderWay: int(x.flying), Suspect: x.suspect, Retired: x.retired})
+			}
+		}
+		f(&s)
+	}
+}

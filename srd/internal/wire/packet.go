@@ -1,0 +1,344 @@
+// Package wire has the packets of reliable datagrams: their layout, encoders and
+// decoders. All numbers are big endian.
+//
+//	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
+//	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
+//	greeting  64: of a Hello
+//	welcome   24, challenge 16, reset 8, echo 8: of packets of that type
+//	response  24 and its masks, if the flags say so: what arrived of a packet flow
+//	part      24, if the flags say so: a piece of a message; its bytes are the rest
+//
+// A packet has one layout: what a decoder accepts encodes to the same bytes.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Version is that of the layout.
+const Version = 1
+
+// Type is what a packet is for.
+type Type uint8
+
+const (
+	Flow      Type = 1 + iota // of an established session: a response, a part, or both
+	Hello                     // asks for a session
+	Challenge                 // asks for the Hello again, with a cookie
+	Welcome                   // grants the session
+	Reset                     // the token of a packet is not known
+	Probe                     // asks for an Echo, by the same sub-flow
+	Echo                      // the answer to a Probe
+	typeEnd
+)
+
+// Flags of the header.
+const (
+	hasResponse = 1 << iota
+	hasPart
+	respondNow
+	flagEnd
+)
+
+// Lengths.
+const (
+	HeaderLen    = 28
+	greetingLen  = 64
+	welcomeLen   = 24
+	challengeLen = 16
+	resetLen     = 8
+	echoLen      = 8
+	responseLen  = 24
+	PartLen      = 24
+
+	// Window is how many packets of a flow can be under way: the length of the mask
+	// of a response.
+	Window       = 256
+	SeenWords    = Window / 64
+	RefusedWords = Window / 64
+
+	// Overhead is what the header, a part and a greeting need, or a response without
+	// refusals, which is shorter.
+	Overhead = HeaderLen + greetingLen + PartLen
+	// MaxHeaders is what everything in front of the bytes of a message needs at most.
+	MaxHeaders = HeaderLen + greetingLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
+)
+
+// ErrMalformed is what all decoders answer: which of the rules was broken matters to
+// nobody but a debugger.
+var ErrMalformed = errors.New("malformed packet")
+
+// Addr is where an endpoint receives.
+type Addr struct {
+	GID  [16]byte
+	QPN  uint32
+	QKey uint32
+}
+
+// Packet is a decoded packet. Only the sections that it has are valid.
+type Packet struct {
+	Type       Type
+	RespondNow bool   // the sender waits for the response
+	SubFlow    uint8  // by which it came: a path
+	SubSeq     uint16 // its number in the sub-flow
+	Heard      uint16 // bit i: something came by the receiver's path i since the sender's last packet
+	Slot       uint32 // of the sender, for a Reset
+	Line       uint32 // tells the sender's packets from those of its predecessors
+	Token      uint64 // that the receiver gave out; 0 in a Hello
+	Stamp      uint32 // the sender's clock, in microseconds
+
+	Greeting  Greeting
+	Welcome   Granted
+	Challenge Challenged
+	Reset     uint64 // the token that is not known
+	Echo      Echoed
+
+	HasResponse bool
+	Response    Response
+	HasPart     bool
+	Part        Part
+	Bytes       []byte // of the part; refers to the decoded packet
+}
+
+// Response tells what arrived of a flow (claims 1, 2, 4 to 6 of the seed).
+type Response struct {
+	Service uint8
+	// Cumulative says that all packets before Base arrived. Without it only the mask
+	// counts.
+	Cumulative bool
+	HasEcho    bool
+	Grant      uint16 // packets that may be under way
+	Pressure   uint8  // how much of the receiver's memory is in use, of 255
+	EchoPath   uint8
+	Base       uint32
+	Floor      uint32 // of the masks of refusals
+	EchoStamp  uint32 // Stamp of the packet that arrived last
+	Delay      uint32 // microseconds since then
+	NSeen      uint8
+	NRefused   uint8
+	Seen       [SeenWords]uint64    // bit i: Base+i arrived
+	Refused    [RefusedWords]uint64 // bit i: Floor+i was refused
+	NoQueue    [RefusedWords]uint64 // and why: there is no such queue
+}
+
+// Part is a piece of a message, or says that the sender gave the message up.
+type Part struct {
+	Service  uint8
+	Cancel   bool
+	Queue    uint16
+	Seq      uint32
+	Floor    uint32 // all before it is settled: the sender never sends it again
+	Index    uint32 // of the piece; the message's first packet has the number Seq-Index
+	Total    uint32 // bytes of the message
+	Fragment uint16 // bytes of each piece but the last
+}
+
+// Count is how many packets a message has.
+func Count(total uint32, fragment uint16) uint32 {
+	if total == 0 {
+		return 1
+	}
+	return uint32((uint64(total) + uint64(fragment) - 1) / uint64(fragment))
+}
+
+// Offset and Length say which bytes of its message a part has.
+func (p *Part) Offset() int { return int(p.Index) * int(p.Fragment) }
+func (p *Part) Length() int {
+	if p.Cancel {
+		return 0
+	}
+	return int(min(uint64(p.Total)-uint64(p.Index)*uint64(p.Fragment), uint64(p.Fragment)))
+}
+
+var be = binary.BigEndian
+
+// Services is how many there are; the meaning is the engine's.
+const Services = 5
+
+func flag(set bool, bit byte) byte {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+// Encode writes everything of the packet but the bytes of its part, and answers how
+// long that is. b has room for MaxHeaders.
+func (p *Packet) Encode(b []byte) int {
+	_ = b[MaxHeaders-1]
+	b[0] = Version<<4 | byte(p.Type)
+	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow)
+	b[2], b[3] = p.SubFlow, 0
+	be.PutUint64(b[4:], p.Token)
+	be.PutUint32(b[12:], p.Stamp)
+	be.PutUint16(b[16:], p.SubSeq)
+	be.PutUint16(b[18:], p.Heard)
+	be.PutUint32(b[20:], p.Slot)
+	be.PutUint32(b[24:], p.Line)
+	n := HeaderLen
+	switch p.Type {
+	case Hello:
+		p.Greeting.encode(b[n:])
+		n += greetingLen
+	case Welcome:
+		p.Welcome.encode(b[n:])
+		n += welcomeLen
+	case Challenge:
+		p.Challenge.encode(b[n:])
+		n += challengeLen
+	case Reset:
+		be.PutUint64(b[n:], p.Reset)
+		n += resetLen
+	case Echo:
+		p.Echo.encode(b[n:])
+		n += echoLen
+	}
+	if p.HasResponse {
+		n += p.Response.encode(b[n:])
+	}
+	if p.HasPart {
+		p.Part.encode(b[n:])
+		n += PartLen
+	}
+	return n
+}
+
+// Decode reads a packet that anybody may have sent.
+func (p *Packet) Decode(b []byte) error {
+	if len(b) < HeaderLen || b[0]>>4 != Version {
+		return ErrMalformed
+	}
+	p.Type = Type(b[0] & 15)
+	flags := b[1]
+	if p.Type == 0 || p.Type >= typeEnd || flags >= flagEnd || b[3] != 0 {
+		return ErrMalformed
+	}
+	p.HasResponse, p.HasPart, p.RespondNow = flags&hasResponse != 0, flags&hasPart != 0, flags&respondNow != 0
+	p.SubFlow = b[2]
+	p.Token = be.Uint64(b[4:])
+	p.Stamp = be.Uint32(b[12:])
+	p.SubSeq, p.Heard = be.Uint16(b[16:]), be.Uint16(b[18:])
+	p.Slot = be.Uint32(b[20:])
+	p.Line = be.Uint32(b[24:])
+	rest := b[HeaderLen:]
+	if p.Type == Flow && !p.HasResponse && !p.HasPart {
+		return ErrMalformed
+	}
+	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
+	if len(rest) < own || flags != 0 && (p.Type == Challenge || p.Type == Reset || p.Type == Probe || p.Type == Echo) {
+		return ErrMalformed
+	}
+	switch p.Type {
+	case Hello:
+		p.Greeting.decode(rest)
+	case Welcome:
+		p.Welcome.decode(rest)
+	case Challenge:
+		p.Challenge.decode(rest)
+	case Reset:
+		p.Reset = be.Uint64(rest)
+	case Echo:
+		if !p.Echo.decode(rest) {
+			return ErrMalformed
+		}
+	}
+	rest = rest[own:]
+	if p.HasResponse {
+		n, ok := p.Response.decode(rest)
+		if !ok {
+			return ErrMalformed
+		}
+		rest = rest[n:]
+	}
+	p.Bytes = nil
+	switch {
+	case p.HasPart:
+		if !p.Part.decode(rest) {
+			return ErrMalformed
+		}
+		p.Bytes = rest[PartLen:]
+	case len(rest) != 0:
+		return ErrMalformed
+	}
+	return nil
+}
+
+func (r *Response) encode(b []byte) int {
+	b[0] = r.Service
+	b[1] = flag(r.Cumulative, 1) | flag(r.HasEcho, 2)
+	b[2], b[3] = r.NSeen, r.NRefused
+	be.PutUint16(b[4:], r.Grant)
+	b[6], b[7] = r.Pressure, r.EchoPath
+	be.PutUint32(b[8:], r.Base)
+	be.PutUint32(b[12:], r.Floor)
+	be.PutUint32(b[16:], r.EchoStamp)
+	be.PutUint32(b[20:], r.Delay)
+	n := responseLen
+	for i := range r.NSeen {
+		be.PutUint64(b[n:], r.Seen[i])
+		n += 8
+	}
+	for i := range r.NRefused {
+		be.PutUint64(b[n:], r.Refused[i])
+		be.PutUint64(b[n+8:], r.NoQueue[i])
+		n += 16
+	}
+	return n
+}
+
+// Len is how many bytes the response has.
+func (r *Response) Len() int { return responseLen + 8*int(r.NSeen) + 16*int(r.NRefused) }
+
+func (r *Response) decode(b []byte) (n int, ok bool) {
+	if len(b) < responseLen || b[0] >= Services || b[1] > 3 || b[2] > SeenWords || b[3] > RefusedWords {
+		return 0, false
+	}
+	r.Service, r.Cumulative, r.HasEcho = b[0], b[1]&1 != 0, b[1]&2 != 0
+	r.NSeen, r.NRefused = b[2], b[3]
+	r.Grant = be.Uint16(b[4:])
+	r.Pressure, r.EchoPath = b[6], b[7]
+	r.Base = be.Uint32(b[8:])
+	r.Floor = be.Uint32(b[12:])
+	r.EchoStamp = be.Uint32(b[16:])
+	r.Delay = be.Uint32(b[20:])
+	if n = r.Len(); len(b) < n {
+		return 0, false
+	}
+	b = b[responseLen:]
+	for i := range r.NSeen {
+		r.Seen[i] = be.Uint64(b)
+		b = b[8:]
+	}
+	for i := range r.NRefused {
+		r.Refused[i] = be.Uint64(b)
+		r.NoQueue[i] = be.Uint64(b[8:])
+		b = b[16:]
+	}
+	return n, true
+}
+
+func (p *Part) encode(b []byte) {
+	b[0], b[1] = p.Service, flag(p.Cancel, 1)
+	be.PutUint16(b[2:], p.Queue)
+	be.PutUint32(b[4:], p.Seq)
+	be.PutUint32(b[8:], p.Floor)
+	be.PutUint32(b[12:], p.Index)
+	be.PutUint32(b[16:], p.Total)
+	be.PutUint16(b[20:], p.Fragment)
+	be.PutUint16(b[22:], 0)
+}
+
+func (p *Part) decode(b []byte) bool {
+	if len(b) < PartLen || b[0] >= Services || b[1] > 1 || b[22] != 0 || b[23] != 0 {
+		return false
+	}
+	p.Service, p.Cancel = b[0], b[1] != 0
+	p.Queue = be.Uint16(b[2:])
+	p.Seq = be.Uint32(b[4:])
+	p.Floor = be.Uint32(b[8:])
+	p.Index = be.Uint32(b[12:])
+	p.Total = be.Uint32(b[16:])
+	p.Fragment = be.Uint16(b[20:])
+	return p.Fragment > 0 && p.Index < Count(p.Total, p.Fragment) && p.Length() == len(b)-PartLen
+}

@@ -1,0 +1,85 @@
+package wire
+
+// Greeting is what a Hello says of its sender.
+type Greeting struct {
+	From  Addr
+	Epoch uint64 // of the sender: a later one is another incarnation
+	Token uint64 // that answers have to carry
+	// Stamp is the sender's wall clock in nanoseconds; each of its greetings has a
+	// later one.
+	Stamp  uint64
+	Cookie uint64 // of a Challenge, or 0
+	MAC    uint64 // over the whole packet, or 0
+}
+
+// macOffset is where MAC is in a Hello.
+const macOffset = HeaderLen + greetingLen - 8
+
+func (g *Greeting) encode(b []byte) {
+	copy(b, g.From.GID[:])
+	be.PutUint32(b[16:], g.From.QPN)
+	be.PutUint32(b[20:], g.From.QKey)
+	be.PutUint64(b[24:], g.Epoch)
+	be.PutUint64(b[32:], g.Token)
+	be.PutUint64(b[40:], g.Stamp)
+	be.PutUint64(b[48:], g.Cookie)
+	be.PutUint64(b[56:], g.MAC)
+}
+
+func (g *Greeting) decode(b []byte) {
+	copy(g.From.GID[:], b)
+	g.From.QPN = be.Uint32(b[16:])
+	g.From.QKey = be.Uint32(b[20:])
+	g.Epoch = be.Uint64(b[24:])
+	g.Token = be.Uint64(b[32:])
+	g.Stamp = be.Uint64(b[40:])
+	g.Cookie = be.Uint64(b[48:])
+	g.MAC = be.Uint64(b[56:])
+}
+
+// Granted is what a Welcome says.
+type Granted struct {
+	Epoch uint64 // of the responder
+	Token uint64 // that packets to it have to carry
+	Hello uint64 // Epoch of the Hello that it answers
+}
+
+func (g *Granted) encode(b []byte) {
+	be.PutUint64(b, g.Epoch)
+	be.PutUint64(b[8:], g.Token)
+	be.PutUint64(b[16:], g.Hello)
+}
+
+func (g *Granted) decode(b []byte) {
+	g.Epoch, g.Token, g.Hello = be.Uint64(b), be.Uint64(b[8:]), be.Uint64(b[16:])
+}
+
+// Challenged is what a Challenge says.
+type Challenged struct {
+	Cookie uint64
+	Known  uint64 // the last epoch of the sender that the responder knows, or 0
+}
+
+func (c *Challenged) encode(b []byte) {
+	be.PutUint64(b, c.Cookie)
+	be.PutUint64(b[8:], c.Known)
+}
+
+func (c *Challenged) decode(b []byte) { c.Cookie, c.Known = be.Uint64(b), be.Uint64(b[8:]) }
+
+// Echoed names the Probe that is answered.
+type Echoed struct {
+	Path  uint8
+	Stamp uint32
+}
+
+func (e *Echoed) encode(b []byte) {
+	clear(b[:echoLen])
+	b[0] = e.Path
+	be.PutUint32(b[4:], e.Stamp)
+}
+
+func (e *Echoed) decode(b []byte) bool {
+	e.Path, e.Stamp = b[0], be.Uint32(b[4:])
+	return b[1] == 0 && b[2] == 0 && b[3] == 0
+}

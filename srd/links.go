@@ -1,0 +1,399 @@
+package srd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// links are the queue pairs of an endpoint, each a path, and their memory.
+type links struct {
+	ep      *Endpoint
+	cq      *verbs.CQ
+	d       *verbs.Dispatcher
+	mr      *verbs.MR
+	mtu     int
+	stride  int // of the memory of a packet
+	handles handles
+	paths   []*link
+
+	slots  []slot
+	free   []uint32 // slots to send from
+	parked []uint32 // that wait for an address handle
+}
+
+// link is one of them. Its receives are few, unless it is the first, whose number is
+// the endpoint's.
+type link struct {
+	qp       *verbs.QP
+	index    int
+	life     uint8 // of the queue pair: it is reset when it fails
+	broken   bool
+	send     *verbs.Batch
+	recv     *verbs.RecvBatch
+	receives int
+	base     int // offset of their memory
+	pending  []uint32
+	silent   []uint32 // slots that were sent and ask for no completion
+	flying   int
+}
+
+// slot is memory for a packet that is sent.
+type slot struct {
+	h      *handle
+	to     wire.Addr
+	length int
+	path   uint8
+	covers []uint32 // slots before it that complete with it
+}
+
+const (
+	sendSlots     = 256
+	fewReceives   = 16
+	signalEvery   = 8
+	mostParked    = 64
+	recvBit       = 1 << 47
+	postRecvsEach = 16
+)
+
+func newLinks(ep *Endpoint) (l *links, err error) {
+	l = &links{ep: ep}
+	l.handles = handles{ep: ep, of: make(map[verbs.GID]*handle), asked: make(chan verbs.GID, 16)}
+	cfg := &ep.cfg
+	dev := cfg.PD.Device()
+	if ep.gid == (verbs.GIDEntry{}) {
+		if ep.gid, err = dev.FindGID(verbs.GIDQuery{}); err != nil {
+			return l, err
+		}
+	}
+	port, err := dev.Port(ep.gid.Port)
+	if err != nil {
+		return l, err
+	}
+	l.mtu = port.ActiveMTU.Bytes()
+	l.stride = verbs.GRHSize + port.MaxMTU.Bytes()
+	all := cfg.Receives + (cfg.Paths-1)*fewReceives
+	depth := all + sendSlots
+	if l.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
+		return l, err
+	}
+	if l.d, err = l.cq.Dispatch(l, depth); err != nil {
+		return l, err
+	}
+	if l.mr, err = cfg.PD.AllocMR((all+sendSlots)*l.stride, verbs.MRConfig{}); err != nil {
+		return l, err
+	}
+	base := 0
+	for i := range cfg.Paths {
+		k := &link{index: i, receives: fewReceives, base: base}
+		if i == 0 {
+			k.receives = cfg.Receives
+		}
+		base += k.receives
+		if k.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid, QKey: cfg.QKey,
+			MaxSendWR: sendSlots, MaxRecvWR: k.receives}); err != nil {
+			return l, err
+		}
+		l.paths = append(l.paths, k)
+		if k.send, err = l.d.NewBatch(k.qp, 64); err != nil {
+			return l, err
+		}
+		if k.recv, err = l.d.NewRecvBatch(k.qp, k.receives); err != nil {
+			return l, err
+		}
+	}
+	l.slots = make([]slot, sendSlots)
+	for i := range l.slots {
+		l.free = append(l.free, uint32(i))
+	}
+	return l, nil
+}
+
+// begin lets packets in.
+func (l *links) begin() error {
+	for _, k := range l.paths {
+		if err := l.fill(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill posts all receives of a queue pair in INIT, and brings it to work.
+func (l *links) fill(k *link) error {
+	k.pending = k.pending[:0]
+	for i := range k.receives {
+		k.pending = append(k.pending, uint32(i))
+	}
+	if err := l.repost(k); err != nil {
+		return err
+	}
+	return k.qp.Activate()
+}
+
+func (l *links) repost(k *link) error {
+	if len(k.pending) == 0 {
+		return nil
+	}
+	for _, i := range k.pending {
+		k.recv.Recv(l.d.ID(recvBit|l.tag(k, i)), l.mr.SGE((k.base+int(i))*l.stride, l.stride))
+	}
+	k.pending = k.pending[:0]
+	_, err := k.recv.Post()
+	return err
+}
+
+func (l *links) tag(k *link, i uint32) uint64 {
+	return uint64(k.index)<<40 | uint64(k.life)<<32 | uint64(i)
+}
+
+// sendAt is where the memory of a slot begins.
+func (l *links) sendAt(i uint32) int {
+	last := l.paths[len(l.paths)-1]
+	return (last.base + last.receives + int(i)) * l.stride
+}
+
+// Completed is [verbs.Engine]'s: it hands packets to the engine.
+func (l *links) Completed(tag uint64, wc *verbs.WC) {
+	ep := l.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.closed.Load() {
+		return
+	}
+	k := l.paths[tag>>40&0x3f]
+	if uint8(tag>>32) != k.life {
+		return // before a reset
+	}
+	i := uint32(tag)
+	ep.polling = true
+	defer func() { ep.polling = false }()
+	switch {
+	case wc.Status() != verbs.WCSuccess:
+		l.fails(k, wc.Err())
+		return
+	case tag&recvBit == 0:
+		l.sent(k, i)
+		if l.ep.e.Wait() == 0 && !ep.woke {
+			ep.service.Wake()
+		}
+		return
+	}
+	at := (k.base + int(i)) * l.stride
+	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
+		b := l.mr.Bytes()[at:][:n]
+		ep.e.Advance(ep.now())
+		ep.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
+	}
+	k.pending = append(k.pending, i)
+	if !ep.woke { // who was woken does what is due
+		ep.service.Wake()
+		ep.woke = true
+	}
+}
+
+// sourceOf is the sender's GID, as the route header says. RoCE v2 over IPv4 has an IPv4
+// header in its last 20 bytes.
+func sourceOf(grh []byte) (gid [16]byte) {
+	if grh[20] == 0x45 && grh[0]>>4 != 6 {
+		gid[10], gid[11] = 0xff, 0xff
+		copy(gid[12:], grh[32:36])
+		return gid
+	}
+	copy(gid[:], grh[8:24])
+	return gid
+}
+
+// Lost is [verbs.Engine]'s.
+func (l *links) Lost(err error) { l.ep.fail(err) }
+
+// sent frees a slot, and those that were sent before it in silence.
+func (l *links) sent(k *link, i uint32) {
+	s := &l.slots[i]
+	for _, j := range s.covers {
+		l.release(k, j)
+	}
+	s.covers = s.covers[:0]
+	l.release(k, i)
+}
+
+func (l *links) release(k *link, i uint32) {
+	s := &l.slots[i]
+	s.h.uses--
+	s.h = nil
+	k.flying--
+	l.free = append(l.free, i)
+}
+
+// pump has the engine send what it may, and posts it: a chain for each path. It is
+// called with the endpoint's lock held.
+func (ep *Endpoint) pump() {
+	l := ep.links
+	if ep.closed.Load() { // its memory may be gone
+		return
+	}
+	now := ep.now()
+	ep.woke = false
+	ep.e.Advance(now)
+	for len(l.free) > 0 {
+		i := l.free[len(l.free)-1]
+		at := l.sendAt(i)
+		b := l.mr.Bytes()[at:][:l.stride]
+		if !ep.e.Next(b, &ep.out) {
+			break
+		}
+		l.free = l.free[:len(l.free)-1]
+		o := &ep.out
+		if o.Length > 0 {
+			gather(b[o.Headers:][:o.Length], ep.requests[uint32(o.Tag)].data, o.Offset)
+		}
+		ep.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
+		s := &l.slots[i]
+		s.to, s.length, s.path = o.To, o.Headers+o.Length, o.Path
+		l.launch(i)
+	}
+	for _, k := range l.paths {
+		l.post(k)
+		if !k.broken && (len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2) {
+			if err := l.repost(k); err != nil {
+				l.fails(k, err)
+			}
+		}
+	}
+	if wait := ep.e.Wait(); wait < alarm.Never/2 {
+		ep.alarm.Set(now+wait, now)
+	}
+}
+
+// gather copies what a packet carries of a message.
+func gather(to []byte, data [][]byte, offset int) {
+	for _, b := range data {
+		if offset >= len(b) {
+			offset -= len(b)
+			continue
+		}
+		n := copy(to, b[offset:])
+		to, offset = to[n:], 0
+		if len(to) == 0 {
+			return
+		}
+	}
+}
+
+// launch adds a packet to its path's chain, or has it wait for an address handle.
+func (l *links) launch(i uint32) {
+	s := &l.slots[i]
+	k := l.paths[s.path]
+	h := l.handles.get(s.to.GID)
+	switch {
+	case h == nil && len(l.parked) < mostParked:
+		l.parked = append(l.parked, i)
+		return
+	case h == nil || k.broken: // as if it were lost
+		l.free = append(l.free, i)
+		return
+	}
+	if k.send.Len() == k.send.Cap() {
+		l.post(k)
+	}
+	s.h = h
+	h.uses++
+	k.flying++
+	var flags verbs.SendFlags
+	if len(k.silent) == signalEvery-1 {
+		flags = verbs.Signaled
+		s.covers = append(s.covers[:0], k.silent...)
+		k.silent = k.silent[:0]
+	} else {
+		k.silent = append(k.silent, i)
+	}
+	k.send.SendTo(l.d.ID(l.tag(k, i)), flags, verbs.Dest{AH: h.ah, QPN: s.to.QPN, QKey: s.to.QKey}, l.mr.SGE(l.sendAt(i), s.length))
+}
+
+// resume launches what waited for address handles.
+func (l *links) resume() {
+	waiting := l.parked
+	l.parked = nil
+	for _, i := range waiting {
+		l.launch(i)
+	}
+}
+
+func (l *links) post(k *link) {
+	if k.send.Len() == 0 {
+		return
+	}
+	if _, err := k.send.Post(); err != nil {
+		l.fails(k, err)
+	}
+}
+
+// fails has a queue pair mended.
+func (l *links) fails(k *link, err error) {
+	if !k.broken {
+		k.broken = true
+		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
+	}
+	l.ep.wake(&l.ep.service)
+}
+
+// mend resets queue pairs that failed: Soft-RoCE gives one up when a datagram cannot be
+// sent. What was in them is lost, as packets may be.
+func (l *links) mend() {
+	for _, k := range l.paths {
+		if !k.broken {
+			continue
+		}
+		if err := l.restart(k); err != nil {
+			l.ep.log.Error("srd: path", "path", k.index, "err", err)
+			continue
+		}
+		k.broken = false
+	}
+}
+
+func (l *links) restart(k *link) error {
+	if err := k.qp.ToReset(); err != nil {
+		return err
+	}
+	k.life++
+	for i := range l.slots {
+		if s := &l.slots[i]; s.h != nil && int(s.path) == k.index {
+			s.covers = s.covers[:0]
+			l.release(k, uint32(i))
+		}
+	}
+	k.silent = k.silent[:0]
+	k.send.Reset()
+	k.recv.Reset()
+	if err := k.qp.Init(); err != nil {
+		return err
+	}
+	return l.fill(k)
+}
+
+// close ends everything; nobody may be inside any more.
+func (l *links) close() error {
+	var errs []error
+	for _, k := range l.paths {
+		errs = append(errs, k.qp.Close())
+	}
+	if l.d != nil {
+		errs = append(errs, l.d.Close())
+	}
+	errs = append(errs, l.handles.close()...)
+	if l.mr != nil {
+		errs = append(errs, l.mr.Close())
+	}
+	if l.cq != nil {
+		errs = append(errs, l.cq.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("srd: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package srd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// Report is what an endpoint tells of itself at [Config.Monitor].
+type Report struct {
+	Addr  string
+	PID   int
+	Stats Stats
+	Peers []PeerReport
+}
+
+// PeerReport tells of a peer.
+type PeerReport struct {
+	Addr string
+	PeerStats
+}
+
+// Report answers the counters, and what is known of all peers. It allocates.
+func (ep *Endpoint) Report() *Report {
+	r := &Report{Addr: ep.addr.String(), PID: os.Getpid(), Stats: ep.Stats()}
+	for _, p := range ep.Peers() {
+		r.Peers = append(r.Peers, PeerReport{p.Addr.String(), p})
+	}
+	return r
+}
+
+// ReadReport asks the endpoint at a unix socket.
+func ReadReport(ctx context.Context, socket string) (*Report, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("srd: read report: %w", err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Now()) })()
+	r := new(Report)
+	if err := json.NewDecoder(io.LimitReader(c, 1<<30)).Decode(r); err != nil {
+		return nil, fmt.Errorf("srd: read report: %w", err)
+	}
+	return r, nil
+}
+
+const monitorTimeout = time.Second // for who asks and does not read
+
+// monitor answers each connection to a unix socket by a report, until ctx ends.
+func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	ep.served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				if ctx.Err() == nil {
+					ep.log.Warn("srd: monitor", "socket", socket, "err", err)
+				}
+				return
+			}
+			c.SetDeadline(time.Now().Add(monitorTimeout))
+			if err := json.NewEncoder(c).Encode(ep.Report()); err != nil {
+				ep.log.Debug("srd: monitor", "err", err)
+			}
+			c.Close()
+		}
+	})
+	return nil
+}

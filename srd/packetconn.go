@@ -1,0 +1,101 @@
+package srd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// PacketConn is an endpoint as a [net.PacketConn]: WriteTo sends a message and waits for
+// its status, ReadFrom receives one. Addresses are [Addr].
+type PacketConn struct {
+	ep      *Endpoint
+	service Service
+
+	mu    sync.Mutex
+	read  time.Time
+	write time.Time
+}
+
+var _ net.PacketConn = (*PacketConn)(nil)
+
+// PacketConn answers the endpoint as a connection whose messages go by a service.
+// Closing it closes the endpoint.
+func (ep *Endpoint) PacketConn(s Service) *PacketConn { return &PacketConn{ep: ep, service: s} }
+
+func (c *PacketConn) until(at *time.Time) (context.Context, context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.IsZero() {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithDeadline(context.Background(), *at)
+}
+
+func (c *PacketConn) failed(op string, to net.Addr, err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = os.ErrDeadlineExceeded
+	case errors.Is(err, verbs.ErrClosed):
+		err = net.ErrClosed
+	}
+	return &net.OpError{Op: op, Net: "srd", Source: c.LocalAddr(), Addr: to, Err: err}
+}
+
+// ReadFrom receives a message. What does not fit into b is lost, as of datagrams. A
+// deadline that is set while it waits counts from the next call on.
+func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	ctx, cancel := c.until(&c.read)
+	defer cancel()
+	var ms [1]Message
+	if _, err := c.ep.Receive(ctx, ms[:]); err != nil {
+		return 0, nil, c.failed("read", nil, err)
+	}
+	n, from := copy(b, ms[0].Data), ms[0].From
+	c.ep.Release(ms[0])
+	return n, from, nil
+}
+
+// WriteTo sends a message.
+func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	a, ok := to.(Addr)
+	if !ok {
+		return 0, c.failed("write", to, fmt.Errorf("%w: an address of another network", verbs.ErrAttributes))
+	}
+	ctx, cancel := c.until(&c.write)
+	defer cancel()
+	if err := c.ep.send(ctx, a, c.service, 0, [][]byte{b}); err != nil {
+		return 0, c.failed("write", to, err)
+	}
+	return len(b), nil
+}
+
+// LocalAddr is the endpoint's address.
+func (c *PacketConn) LocalAddr() net.Addr { return c.ep.Addr() }
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline set when calls that begin later end.
+func (c *PacketConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *PacketConn) SetReadDeadline(t time.Time) error  { return c.set(&c.read, t) }
+func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.set(&c.write, t) }
+
+func (c *PacketConn) set(at *time.Time, t time.Time) error {
+	if c.ep.closed.Load() {
+		return net.ErrClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*at = t
+	return nil
+}
+
+// Close closes the endpoint.
+func (c *PacketConn) Close() error { return c.ep.Close() }

@@ -1,0 +1,314 @@
+package srd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Context is a transport context: a peer, and the service by which messages go there.
+// A message that names it needs no other address (claim 1 of the seed).
+type Context struct {
+	ep      *Endpoint
+	to      Addr
+	service Service
+}
+
+// Context answers the transport context of a peer and a service. Nothing is sent, and
+// nothing is kept until a message is.
+func (ep *Endpoint) Context(to Addr, s Service) *Context { return &Context{ep: ep, to: to, service: s} }
+
+// Addr is the peer's, and Service how messages go there.
+func (c *Context) Addr() Addr       { return c.to }
+func (c *Context) Service() Service { return c.service }
+
+// Send is [Endpoint.Send] by this context.
+func (c *Context) Send(ctx context.Context, data ...[]byte) error {
+	return c.ep.send(ctx, c.to, c.service, 0, data)
+}
+
+// QueueConfig says what a send queue is like. The zero value is fine.
+type QueueConfig struct {
+	Service Service // of messages that name an address only
+	Depth   int     // messages that are not completed; 0 means 1024
+}
+
+// SendQueue takes messages, and completes them in any order. The transport context of a
+// message that names no other is that of its address and the queue's service (claim 3
+// of the seed): queues with the same service share it.
+type SendQueue struct {
+	ep      *Endpoint
+	cfg     QueueConfig
+	posted  int // and not taken by Wait
+	done    ring[Completion]
+	waiting sleepers
+	closed  bool
+}
+
+// Request is a message to be sent. Data is the endpoint's until the completion.
+type Request struct {
+	ID      uint64
+	To      Addr     // unless there is a Context
+	Context *Context // of the same endpoint
+	Queue   uint16   // receive queue at the peer
+	Data    [][]byte
+	Packets bool // tell the status of each packet, too
+}
+
+// Completion tells what became of a message.
+type Completion struct {
+	ID     uint64
+	Status Status
+	// Packet is the first packet in the way of a message that was not delivered, of
+	// Sent, of which Refused were refused.
+	Packet, Sent, Refused int
+	Packets               []Status // of a request that asked for them
+}
+
+// request is a message under way.
+type request struct {
+	q       *SendQueue // nil: nobody waits any more
+	id      uint64
+	data    [][]byte
+	handle  engine.Handle
+	waiter  verbs.Waiter // of Send
+	waited  bool
+	status  Status
+	packets []Status
+	each    bool
+	next    uint32
+}
+
+const none = ^uint32(0)
+
+// NewQueue makes a send queue.
+func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
+	if cfg.Service > Idempotent || cfg.Depth < 0 {
+		return nil, fmt.Errorf("srd: make queue: %w: service %d, depth %d", verbs.ErrAttributes, cfg.Service, cfg.Depth)
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.open(); err != nil {
+		return nil, fmt.Errorf("srd: make queue: %w", err)
+	}
+	return ep.newQueue(cfg), nil
+}
+
+func (ep *Endpoint) newQueue(cfg QueueConfig) *SendQueue {
+	if cfg.Depth == 0 {
+		cfg.Depth = 1024
+	}
+	q := &SendQueue{ep: ep, cfg: cfg}
+	ep.queues[q] = true
+	return q
+}
+
+// Post hands messages in, and sends what may be sent now. It answers how many were
+// taken, and why not all.
+func (q *SendQueue) Post(rs ...Request) (n int, err error) {
+	ep := q.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.open(); err != nil || q.closed {
+		return 0, fmt.Errorf("srd: post: %w", errors.Join(err, closedIf(q.closed)))
+	}
+	ep.e.Advance(ep.now())
+	for i := range rs {
+		r := &rs[i]
+		if q.posted >= q.cfg.Depth {
+			err = ErrQueueFull
+			break
+		}
+		to, service := r.To, q.cfg.Service
+		if c := r.Context; c != nil {
+			if c.ep != ep {
+				err = fmt.Errorf("%w: a context of another endpoint", verbs.ErrAttributes)
+				break
+			}
+			to, service = c.to, c.service
+		}
+		if _, err = ep.post(q, r.ID, to, service, r.Queue, r.Data, false, r.Packets); err != nil {
+			break
+		}
+		q.posted++
+		n++
+	}
+	ep.pump()
+	if err != nil {
+		err = fmt.Errorf("srd: post: %w", err)
+	}
+	return n, err
+}
+
+func closedIf(closed bool) error {
+	if closed {
+		return verbs.ErrClosed
+	}
+	return nil
+}
+
+// post hands a message to the engine.
+func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, queue uint16, data [][]byte, waited, each bool) (*request, error) {
+	n := 0
+	for _, b := range data {
+		n += len(b)
+	}
+	i := ep.unused
+	if i == none {
+		i = uint32(len(ep.requests))
+		ep.requests = append(ep.requests, &request{next: none})
+	} else {
+		ep.unused = ep.requests[i].next
+	}
+	r := ep.requests[i]
+	r.q, r.id, r.waited, r.status, r.each, r.packets = q, id, waited, 0, each, nil
+	r.data = append(r.data[:0], data...)
+	if waited {
+		r.waiter.Reset()
+	}
+	h, err := ep.e.Send(to.wire(), engine.Message{Tag: uint64(i), Service: uint8(s), Queue: queue, Len: n, Now: waited, Parts: each})
+	if err != nil {
+		ep.free(i)
+		switch {
+		case errors.Is(err, engine.ErrTooLong):
+			err = ErrTooLong
+		case errors.Is(err, engine.ErrPeers):
+			err = ErrPeers
+		default:
+			err = fmt.Errorf("%w: %w", verbs.ErrAttributes, err)
+		}
+		return nil, err
+	}
+	r.handle = h
+	return r, nil
+}
+
+func (ep *Endpoint) free(i uint32) {
+	r := ep.requests[i]
+	clear(r.data)
+	r.q, r.data = nil, r.data[:0]
+	r.next, ep.unused = ep.unused, i
+}
+
+// Send sends the gathered bytes as one message, reliably and out of order, and waits for
+// its status. If ctx ends before, the message is given up, unless it was delivered; data
+// is the program's when Send returns, in any case.
+func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
+	return ep.send(ctx, to, Reliable, 0, data)
+}
+
+func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, data [][]byte) error {
+	ep.mu.Lock()
+	err := ep.open()
+	var r *request
+	if err == nil {
+		ep.e.Advance(ep.now())
+		r, err = ep.post(ep.main, 0, to, s, queue, data, true, false)
+	}
+	if err != nil {
+		ep.mu.Unlock()
+		return fmt.Errorf("srd: send to %v: %w", to, err)
+	}
+	ep.pump()
+	for r.status == 0 {
+		ep.mu.Unlock()
+		err = ep.links.d.Wait(ctx, &r.waiter)
+		ep.mu.Lock()
+		ep.pump()
+		if r.status != 0 {
+			break
+		}
+		if err = errors.Join(err, ep.open()); err != nil {
+			ep.giveUp(r)
+			ep.mu.Unlock()
+			return fmt.Errorf("srd: send to %v: %w", to, err)
+		}
+		r.waiter.Reset()
+	}
+	err = r.status.Err()
+	ep.free(uint32(r.id))
+	ep.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("srd: send to %v: %w", to, err)
+	}
+	return err
+}
+
+// giveUp leaves a message whose status nobody waits for to the engine. Its bytes are the
+// program's: a message that is cancelled has none; one that cannot be has a copy.
+func (ep *Endpoint) giveUp(r *request) {
+	r.waited, r.q = false, nil
+	ep.e.Advance(ep.now())
+	ep.e.Cancel(r.handle)
+	if r.status == 0 {
+		for i, b := range r.data {
+			r.data[i] = slices.Clone(b)
+		}
+	}
+	ep.pump()
+}
+
+// settled is called by the engine.
+func (ep *Endpoint) settled(res *engine.Result) {
+	i := uint32(res.Tag)
+	r := ep.requests[i]
+	r.status = Status(res.Status)
+	switch {
+	case r.waited:
+		r.id = uint64(i) // Send frees it
+		ep.wake(&r.waiter)
+		return
+	case r.q != nil:
+		r.q.done.push(Completion{ID: r.id, Status: r.status, Packet: res.Part, Sent: res.Parts, Refused: res.Refused, Packets: r.packets})
+		r.q.waiting.wake(ep)
+	}
+	ep.free(i)
+}
+
+// Wait waits for at least one completion, and takes as many as there are and as fit.
+func (q *SendQueue) Wait(ctx context.Context, cs []Completion) (n int, err error) {
+	ep := q.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if len(cs) == 0 {
+		return 0, nil
+	}
+	if err := ep.await(ctx, &q.waiting, q.ready); err != nil && q.done.n == 0 {
+		return 0, fmt.Errorf("srd: wait: %w", err)
+	}
+	for n < len(cs) && q.done.n > 0 {
+		cs[n] = q.done.pop()
+		n++
+	}
+	q.posted -= n
+	if n == 0 {
+		return 0, fmt.Errorf("srd: wait: %w", verbs.ErrClosed)
+	}
+	return n, nil
+}
+
+func (q *SendQueue) ready() bool { return q.done.n > 0 || q.closed }
+
+// Close cancels the messages of the queue that are not settled. Data of theirs is the
+// program's when it returns. Closing twice is not an error.
+func (q *SendQueue) Close() error {
+	ep := q.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	for _, r := range ep.requests {
+		if r.q == q && r.status == 0 && !ep.closed.Load() {
+			ep.giveUp(r)
+		}
+	}
+	q.waiting.wake(ep)
+	delete(ep.queues, q)
+	return nil
+}

@@ -1,0 +1,108 @@
+package srd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+)
+
+// Message is one that arrived. Data is the program's until it is released.
+type Message struct {
+	From    Addr
+	Service Service
+	Queue   uint16
+	Data    []byte
+}
+
+// Receive waits for at least one message, and takes as many as there are and as fit.
+// Their memory goes back with [Endpoint.Release]; when too much of it is out, senders
+// are slowed down, then refused.
+func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if len(ms) == 0 {
+		return 0, nil
+	}
+	if err := ep.await(ctx, &ep.readers, ep.readable); err != nil {
+		return 0, fmt.Errorf("srd: receive: %w", err)
+	}
+	for n < len(ms) && ep.inbox.n > 0 {
+		ms[n] = ep.inbox.pop()
+		n++
+	}
+	return n, nil
+}
+
+func (ep *Endpoint) readable() bool { return ep.inbox.n > 0 }
+
+// Release gives the memory of messages back.
+func (ep *Endpoint) Release(ms ...Message) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for i := range ms {
+		if ms[i].Data != nil {
+			ep.pool.put(ms[i].Data)
+			ms[i].Data = nil
+		}
+	}
+}
+
+// callBack hands messages to the callback.
+func (ep *Endpoint) callBack() {
+	for {
+		ep.mu.Lock()
+		if ep.inbox.n == 0 || ep.closed.Load() {
+			ep.mu.Unlock()
+			return
+		}
+		m := ep.inbox.pop()
+		ep.mu.Unlock()
+		ep.cfg.OnMessage(&m)
+		ep.Release(m)
+	}
+}
+
+// host is what the engine calls, with the lock held.
+type host Endpoint
+
+func (h *host) Room(queue uint16, size int) ([]byte, engine.Verdict) {
+	ep := (*Endpoint)(h)
+	if int(queue) >= ep.cfg.Queues {
+		return nil, engine.NoSuchQueue
+	}
+	if b := ep.pool.get(size); b != nil {
+		return b, engine.Taken
+	}
+	return nil, engine.NoBuffer
+}
+
+func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
+	ep := (*Endpoint)(h)
+	data := d.Bytes
+	if !owned {
+		var v engine.Verdict
+		if data, v = h.Room(d.Queue, len(d.Bytes)); v != engine.Taken {
+			return v
+		}
+		copy(data, d.Bytes)
+	}
+	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data})
+	if ep.cfg.OnMessage != nil {
+		ep.wake(&ep.service)
+	} else {
+		ep.readers.wake(ep)
+	}
+	return engine.Taken
+}
+
+func (h *host) Drop(b []byte)            { h.pool.put(b) }
+func (h *host) Settled(r *engine.Result) { (*Endpoint)(h).settled(r) }
+func (h *host) Pressure() uint8          { return h.pool.pressure() }
+func (h *host) PartSettled(tag uint64, part int, s engine.Status) {
+	r := h.requests[uint32(tag)]
+	for len(r.packets) <= part {
+		r.packets = append(r.packets, 0)
+	}
+	r.packets[part] = Status(s)
+}

@@ -1,0 +1,81 @@
+package srd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+)
+
+// Service is how a transport context sends its messages.
+type Service uint8
+
+const (
+	// Reliable delivers each message at most once, in any order, and tells what
+	// became of it.
+	Reliable Service = engine.Reliable
+	// Ordered is Reliable, and messages are delivered in the order of sending.
+	Ordered Service = engine.Ordered
+	// Reporting is Reliable, but what is lost is not sent again: its status is
+	// [Retransmit].
+	Reporting Service = engine.Reporting
+	// Unreliable sends a message of one packet, once.
+	Unreliable Service = engine.Unreliable
+	// Idempotent sends a message of one packet until it arrived. It may be
+	// delivered several times, since the receiver keeps nothing of it.
+	Idempotent Service = engine.Idempotent
+)
+
+// Status is what became of a message, or of a packet of it.
+type Status uint8
+
+const (
+	Delivered    Status = Status(engine.Delivered)
+	Refused      Status = Status(engine.Refused)      // the receiver had no buffer
+	NoQueue      Status = Status(engine.NoQueue)      // the receiver has no such queue
+	Retransmit   Status = Status(engine.Retransmit)   // it was lost: send it again, if it still matters
+	Unresponsive Status = Status(engine.Unresponsive) // the peer is silent or has restarted: perhaps it was delivered
+	Cancelled    Status = Status(engine.Cancelled)    // given up in time: it is not delivered
+	Sent         Status = Status(engine.Sent)         // by Unreliable
+)
+
+var statusNames = [...]string{"unsettled", "delivered", "refused", "no such queue", "to be retransmitted", "peer unresponsive", "cancelled", "sent"}
+
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// Errors on which a program decides, one for each status but Delivered and Sent.
+var (
+	ErrRefused      = errors.New("the receiver had no buffer")
+	ErrNoQueue      = errors.New("the receiver has no such queue")
+	ErrRetransmit   = errors.New("lost, to be retransmitted by the application")
+	ErrUnresponsive = errors.New("the peer is unresponsive; the message may have been delivered")
+	ErrCancelled    = errors.New("cancelled before it was delivered")
+	// ErrTooLong: the service sends messages of one packet ([Endpoint.MaxPacket]).
+	ErrTooLong = errors.New("message too long for its service")
+	// ErrQueueFull: completions have to be taken first.
+	ErrQueueFull = errors.New("send queue full")
+	// ErrPeers: the endpoint has as many peers as it may, and all were heard lately.
+	ErrPeers = errors.New("too many peers")
+)
+
+// Err is nil for a message that was delivered or sent.
+func (s Status) Err() error {
+	switch s {
+	case Refused:
+		return ErrRefused
+	case NoQueue:
+		return ErrNoQueue
+	case Retransmit:
+		return ErrRetransmit
+	case Unresponsive:
+		return ErrUnresponsive
+	case Cancelled:
+		return ErrCancelled
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+//go:build linux && cgo
+
+package verbs
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+)
+
+// hostLink is a link of the stand-in's, connected to nobody.
+func hostLink(t *testing.T) (*PD, *Link) {
+	t.Helper()
+	d, p, c, _ := driverRig(t)
+	l, _, err := PrepareLink(d, standinGID, LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c}})
+	require.NoError(t, err)
+	e := Endpoint{Type: RC, QPN: 0x99, PSN: 1, GID: standinPeer, MTU: MTU4096}
+	require.NoError(t, l.QP().Connect(e, ConnectConfig{}))
+	l.Connected(nil, e)
+	return p, l
+}
+
+func within(t *testing.T, d time.Duration, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(d):
+		t.Fatal(what, " hangs")
+	}
+}
+
+// A list that registers memory while it is made, beside Close.
+func TestLinkClosesWhileItsMethodsAreCalled(t *testing.T) {
+	_, l := hostLink(t)
+	r, err := l.Requester()
+	require.NoError(t, err)
+	building, closing := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.Do(context.Background(), func(*List) {
+			close(building)
+			<-closing
+			_, err := l.AllocMR(64, MRConfig{})
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = l.Requester()
+			require.ErrorIs(t, err, ErrClosed)
+		})
+	})
+	<-building
+	wg.Go(func() { require.NoError(t, l.Close()) })
+	time.Sleep(20 * time.Millisecond)
+	close(closing)
+	within(t, 5*time.Second, "Close beside AllocMR", wg.Wait)
+}
+
+// What is registered for a link that is closed would never be closed.
+func TestLinkRegistersNothingOnceClosed(t *testing.T) {
+	p, l := hostLink(t)
+	require.NoError(t, l.Close())
+	_, err := l.AllocMR(64, MRConfig{})
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = l.RegisterMR(make([]byte, 64), MRConfig{})
+	require.ErrorIs(t, err, ErrClosed)
+	require.Zero(t, p.life.Children("mr"))
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// Memory that requests under way name is not taken away before they are over,
+// whichever was made first.
+func TestLinkClosesItsRequesterFirst(t *testing.T) {
+	_, l := hostLink(t)
+	r, err := l.Requester()
+	require.NoError(t, err)
+	l.own(closer(func() error {
+		require.False(t, r.busy())
+		require.ErrorIs(t, l.QP().Err(), ErrClosed)
+		return nil
+	}))
+	var c Call
+	require.NoError(t, r.Go(t.Context(), &c, func(l *List) { l.Write(wordAt, wordSGE) }))
+	time.AfterFunc(10*time.Millisecond, func() { standin.Complete(l.QP().Num(), r.underWay()[0], uint32(WCFlushed)) })
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, c.Wait(t.Context()), ErrClosed)
+}
+
+// pipes is a listener.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, io.EOF
+	}
+	return c, nil
+}
+func (p pipes) Close() error {
+	select {
+	case <-p:
+	default:
+		close(p)
+	}
+	return nil
+}
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that says nothing keeps its queue pair no longer than ExchangeTimeout,
+// however long the server is to serve.
+func TestServeLinksGivesUpSilentClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p, c, _ := driverRig(t)
+		cfg := LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, GID: standinGID}}
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		l := make(pipes, 1)
+		near, far := net.Pipe()
+		go io.Copy(io.Discard, far)
+		l <- near
+		begin := time.Now()
+		err := ServeLinks(ctx, l, cfg, nil, func(_ net.Addr, err error) {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			close(l)
+		})
+		require.ErrorIs(t, err, io.EOF)
+		require.LessOrEqual(t, time.Since(begin), ExchangeTimeout)
+		far.Close()
+	})
+}

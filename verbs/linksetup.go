@@ -1,0 +1,240 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// How the two ends of a link come together: what each is made of, the exchange, the
+// transitions, and the barrier behind which both can be used.
+
+func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ExchangeTimeout)
+		defer cancel()
+	}
+	offer, err := l.make(ctx, conn, cfg)
+	if err == nil {
+		err = l.exchange(ctx, conn, offer)
+	} else {
+		refuse(conn)
+	}
+	if err != nil {
+		return err
+	}
+	err = l.join(cfg.Connect)
+	if ready := l.barrier(ctx, conn, err == nil); err == nil {
+		err = ready
+	}
+	return err
+}
+
+// make makes what the link consists of on this side.
+func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer, error) {
+	local := addrOf(conn.LocalAddr())
+	if l.pd == nil {
+		at, err := LookupAddr(ctx, local)
+		if err != nil {
+			return Offer{}, err
+		}
+		dev, err := Open(at.Device, DeviceConfig{})
+		if err != nil {
+			return Offer{}, err
+		}
+		l.own(dev)
+		if l.pd, err = dev.AllocPD(); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.pd)
+	}
+	gid := cfg.QP.GID
+	if gid == (GIDEntry{}) {
+		v2 := GIDRoCEv2
+		var err error
+		if gid, err = l.pd.dev.FindGID(GIDQuery{Addr: local, Type: &v2}); err != nil {
+			if gid, err = l.pd.dev.FindGID(GIDQuery{}); err != nil {
+				return Offer{}, err
+			}
+		}
+	}
+	return l.build(cfg, gid)
+}
+
+// PrepareLink makes what a link consists of for a connection that other code makes,
+// as package rdmacm does: of the link's queue pair, to a peer that is told the
+// offer. Connected completes the link; if there is no connection, Close it. The
+// device is for a link whose config has no PD, and stays open.
+func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error) {
+	l := &Link{pd: cfg.PD}
+	var offer Offer
+	var err error
+	if l.pd == nil {
+		if l.pd, err = dev.AllocPD(); err == nil {
+			l.own(l.pd)
+		}
+	}
+	if err == nil {
+		offer, err = l.build(&cfg, gid)
+	}
+	if err != nil {
+		return nil, Offer{}, errors.Join(err, l.Close())
+	}
+	return l, offer, nil
+}
+
+// Connected completes a link of [PrepareLink]: peer is what the peer said, and
+// connection, if there is one, closes before the rest.
+func (l *Link) Connected(connection io.Closer, peer Endpoint) {
+	l.peer.Store(&peer)
+	if connection != nil {
+		l.own(connection)
+	}
+}
+
+// build makes what stands on the protection domain, and calls the program's Setup.
+func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
+	dev, qc := l.pd.dev, cfg.QP
+	qc.GID = gid
+	var err error
+	if qc.SendCQ == nil {
+		if l.cq, err = dev.CreateCQFor(qc); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.cq)
+		qc.SendCQ = l.cq
+	}
+	if l.qp, err = l.pd.CreateQP(qc); err != nil {
+		return Offer{}, err
+	}
+	l.own(l.qp)
+	if cfg.Receive != nil {
+		if l.receiver, err = NewReceiver(l.qp, *cfg.Receive); err != nil {
+			return Offer{}, err
+		}
+		l.own(l.receiver)
+	}
+	if cfg.Setup == nil {
+		return Offer{}, nil
+	}
+	return cfg.Setup(l)
+}
+
+func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
+	e, err := l.qp.Endpoint()
+	if err != nil {
+		refuse(conn)
+		return err
+	}
+	e.Regions, e.Data = offer.Regions, offer.Data
+	if _, err := e.AppendBinary(nil); err != nil {
+		refuse(conn)
+		return err
+	}
+	peer, err := Exchange(ctx, conn, e)
+	if err != nil {
+		sayFailed(conn) // the peer may have had a good message of ours
+		return err
+	}
+	l.peer.Store(&peer)
+	if peer.Type != l.qp.typ {
+		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", peer.Type)
+	}
+	return nil
+}
+
+// refuse tells a peer that waits for an endpoint that there will be none.
+func refuse(conn net.Conn) { say(conn, endpointRefused) }
+
+// What a side says at the barrier.
+const (
+	linkReady  = 'R'
+	linkFailed = 'F'
+)
+
+// sayFailed tells a peer that waits at the barrier.
+func sayFailed(conn net.Conn) { say(conn, string(linkFailed)) }
+
+func say(conn net.Conn, what string) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	conn.Write([]byte(what))
+	conn.SetWriteDeadline(time.Time{})
+}
+
+// join connects the queue pair, or has it work and finds the way to the peer.
+func (l *Link) join(cfg ConnectConfig) error {
+	peer := l.Peer()
+	if l.qp.typ != UD {
+		return l.qp.Connect(peer, cfg)
+	}
+	if err := l.qp.Activate(); err != nil {
+		return err
+	}
+	path, err := l.qp.PathTo(peer, cfg)
+	if err != nil {
+		return err
+	}
+	ah, err := l.pd.CreateAH(path)
+	if err != nil {
+		return err
+	}
+	l.own(ah)
+	l.to = Dest{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
+	return nil
+}
+
+// barrier waits until the peer is ready, or not, and tells it whether this side
+// is: one byte each way.
+func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool) error {
+	defer interruptible(ctx, conn)()
+	b := [1]byte{linkFailed}
+	if ok {
+		b[0] = linkReady
+	}
+	sent := make(chan error, 1) // a pipe has no buffer
+	go func() {
+		_, err := conn.Write(b[:])
+		sent <- err
+	}()
+	var theirs [1]byte
+	_, err := io.ReadFull(conn, theirs[:])
+	if err != nil {
+		conn.SetDeadline(longAgo)
+	}
+	err = errors.Join(err, <-sent)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == nil && theirs[0] != linkReady:
+		err = class(ErrUnreachable, errors.New("the peer could not connect"))
+	}
+	return opError("link with", conn.RemoteAddr().String(), err)
+}
+
+// interruptible has the end of ctx end reads and writes of conn, until the
+// function that it answers is called.
+func interruptible(ctx context.Context, conn net.Conn) (end func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(longAgo)
+		close(done)
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+		conn.SetDeadline(time.Time{})
+	}
+}
+
+// addrOf is the IP address of a connection's end, if it has one.
+func addrOf(a net.Addr) netip.Addr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}

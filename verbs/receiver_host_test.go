@@ -1,0 +1,181 @@
+//go:build linux && cgo
+
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+)
+
+// hostReceiver is a receiver on a queue pair of the stand-in.
+func hostReceiver(t *testing.T, depth int) (*Receiver, *QP) {
+	t.Helper()
+	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
+	standin.SetState(q.Num(), uint32(StateRTS))
+	r, err := NewReceiver(q, ReceiverConfig{Size: 16, Depth: depth})
+	require.NoError(t, err)
+	return r, q
+}
+
+// id is the number of the receive that a slot has posted.
+func (r *Receiver) id(i int) uint64 {
+	return r.index<<48 | uint64(i)<<24 | uint64(r.slots[i].gen&genMask)<<1 | 1
+}
+
+// flush is what the device does with a queue pair that Close takes down.
+func (r *Receiver) flush() {
+	for i := range r.slots {
+		if r.slots[i].flying.Load() {
+			standin.Complete(r.qp.Num(), r.id(i), uint32(WCFlushed))
+		}
+	}
+}
+
+func (r *Receiver) arrive(i int, text string) {
+	copy(r.mr.Bytes()[i*r.each:], text)
+	standin.Receive(r.qp.Num(), r.id(i), len(text), nil)
+}
+
+// Messages come in the order of the queue, each once, and their slots receive again:
+// under another number, so that what comes twice is nobody's.
+func TestReceiverHandsOutInOrder(t *testing.T) {
+	r, q := hostReceiver(t, 3)
+	ctx, buf := t.Context(), make([]byte, 16)
+	for round := range 20 {
+		old := r.id(1)
+		for i := range 3 {
+			r.arrive((round+i)%3, fmt.Sprint("message ", round, i))
+		}
+		for i := range 3 {
+			m, err := r.Receive(ctx, buf)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint("message ", round, i), string(buf[:m.Len]))
+			require.EqualValues(t, 3-2+i, r.posted.Load(), "taken slots receive again")
+		}
+		strays := r.router.stray.Load()
+		standin.Receive(q.Num(), old, 5, nil)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := r.Receive(ended, buf)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, strays+1, r.router.stray.Load())
+	}
+	imm := uint32(77)
+	standin.Receive(q.Num(), r.id(2), 4, &imm)
+	m, err := r.Receive(ctx, buf)
+	require.NoError(t, err)
+	require.True(t, m.HasImm)
+	require.Equal(t, imm, m.Imm)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = r.Receive(ended, buf[:15])
+	require.ErrorIs(t, err, ErrAttributes, "the longest message would not fit")
+	r.flush()
+	require.NoError(t, r.Close())
+	_, err = r.Receive(ctx, buf)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// A slot is its taker's until the message was copied.
+func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
+	r, _ := hostReceiver(t, 1)
+	r.arrive(0, "one")
+	r.router.glance()
+	i, ok := r.take()
+	require.True(t, ok)
+	r.posting.Lock() // who would post the slot waits
+	buf := make([]byte, 16)
+	done := make(chan Message)
+	go func() { done <- r.message(i, buf) }()
+	time.Sleep(10 * time.Millisecond)
+	copy(r.mr.Bytes(), "two") // a device that was given the slot too early
+	require.Zero(t, r.posted.Load())
+	r.posting.Unlock()
+	m := <-done
+	require.Equal(t, "one", string(buf[:m.Len]))
+	r.flush()
+	require.NoError(t, r.Close())
+}
+
+// What had arrived before the queue pair ended is handed out before the error, also
+// what nobody had polled.
+func TestReceiverHandsOutBeforeTheEnd(t *testing.T) {
+	r, q := hostReceiver(t, 4)
+	ctx, buf := t.Context(), make([]byte, 16)
+	r.arrive(0, "one")
+	r.arrive(1, "two")
+	standin.Complete(q.Num(), r.id(2), uint32(WCFlushed))
+	cause := fmt.Errorf("the cause")
+	q.die(cause)
+	for _, want := range []string{"one", "two"} {
+		m, err := r.Receive(ctx, buf)
+		require.NoError(t, err)
+		require.Equal(t, want, string(buf[:m.Len]))
+	}
+	_, err := r.Receive(ctx, buf)
+	require.ErrorIs(t, err, cause)
+	require.ErrorIs(t, err, WCFlushed)
+	require.True(t, r.flushed.Load())
+	r.flush()
+	require.NoError(t, r.Close())
+	require.Zero(t, r.posted.Load())
+	require.False(t, r.cutOff)
+}
+
+// A queue pair that is reset forgets its receives: who waits hears of it, and nothing
+// is posted any more, whatever becomes of the queue pair.
+func TestReceiverOfAResetQueuePair(t *testing.T) {
+	r, q := hostReceiver(t, 2)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			_, err := r.Receive(context.Background(), make([]byte, 16))
+			require.ErrorIs(t, err, errRevived)
+		})
+	}
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, q.ToReset())
+	within(t, 5*time.Second, "Receive", wg.Wait)
+	require.Zero(t, r.posted.Load())
+	require.NoError(t, r.post(0))
+	require.Zero(t, r.posted.Load())
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close())
+}
+
+// Each of those who wait gets a message, although one token wakes them.
+func TestReceiversAllWake(t *testing.T) {
+	r, _ := hostReceiver(t, 4)
+	got := make(chan string, 4)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			buf := make([]byte, 16)
+			m, err := r.Receive(t.Context(), buf)
+			require.NoError(t, err)
+			got <- string(buf[:m.Len])
+		})
+	}
+	time.Sleep(10 * time.Millisecond)
+	for i := range 4 {
+		r.posting.Lock()
+		r.arrive(i, fmt.Sprint(i))
+		r.posting.Unlock()
+	}
+	within(t, 5*time.Second, "Receive", wg.Wait)
+	close(got)
+	seen := map[string]bool{}
+	for s := range got {
+		seen[s] = true
+	}
+	require.Len(t, seen, 4)
+	r.flush()
+	require.NoError(t, r.Close())
+}
