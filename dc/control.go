@@ -65,9 +65,11 @@ type Control struct {
 
 	mu    sync.Mutex // of what sends
 	batch *verbs.Batch
-	next  int
-	busy  int // sends whose completion is not known
-	wcs   [16]verbs.WC
+	// Sends are numbered: what was posted, up to where the device has told that
+	// they are gone, and up to where it will. Those of who leaves are told.
+	posted, gone, told uint64
+	leaving            int
+	wcs                [16]verbs.WC
 
 	reading    sync.Mutex // of what receives
 	watch      watch
@@ -169,7 +171,7 @@ func (c *Control) fill() error {
 // was in it is lost, as messages may be. It is called with reading and mu held.
 func (c *Control) restart() error {
 	c.generation++
-	c.busy = 0
+	c.gone, c.told = c.posted, c.posted
 	if err := c.qp.ToReset(); err != nil {
 		return err
 	}
@@ -240,8 +242,18 @@ func (c *Control) part(id uint64) {
 	delete(c.routes, id)
 }
 
+// lastWords: what is sent until leave is gone before the queue pair is destroyed.
+func (c *Control) lastWords() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving++
+}
+
 // leave: an initiator that has parted sends no more.
 func (c *Control) leave() {
+	c.mu.Lock()
+	c.leaving--
+	c.mu.Unlock()
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	c.refs--
@@ -268,6 +280,7 @@ func (c *Control) destroy() error {
 	c.cancel()
 	c.work.Wait()
 	var errs []error
+	c.settle()
 	if c.qp != nil {
 		errs = append(errs, c.qp.Close())
 	}

@@ -1,6 +1,8 @@
 package dc
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/dc/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,7 +26,7 @@ func (c *Control) send(to wire.ControlAddress, m *wire.Message) {
 
 func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
 	c.mu.Lock()
-	if c.busy > controlSends/2 && !c.reap() {
+	if c.busy() > controlSends/2 && !c.reap() {
 		generation := c.generation
 		c.mu.Unlock()
 		c.dropped.Add(1)
@@ -35,27 +37,44 @@ func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
 		return
 	}
 	defer c.mu.Unlock()
-	off := (controlRecvs + c.next) * controlStride
+	off := (controlRecvs + int(c.posted%controlSends)) * controlStride
 	n := m.Encode(c.mr.Bytes()[off:])
 	var flags verbs.SendFlags
-	if c.next%signalEvery == signalEvery-1 {
+	if c.leaving > 0 || c.posted%signalEvery == signalEvery-1 {
 		flags = verbs.Signaled
 	}
-	c.batch.SendTo(0, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
+	c.batch.SendTo(c.posted, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
 	if _, err := c.batch.Post(); err != nil {
 		c.log.Warn("dc: control message not sent", "to", verbs.GID(to.GID), "err", err)
 		c.dropped.Add(1)
 		return
 	}
-	c.next = (c.next + 1) % controlSends
-	c.busy++
+	c.posted++
+	if flags == verbs.Signaled {
+		c.told = c.posted
+	}
 }
+
+func (c *Control) busy() int { return int(c.posted - c.gone) }
+
+// settle waits until the device has sent what it will tell of: it loses what lies in a
+// queue pair that is destroyed. A device does that in microseconds, and messages may be
+// lost in any case, so the wait is short.
+func (c *Control) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for end := time.Now().Add(settleTimeout); c.gone < c.told && c.reap() && time.Now().Before(end); {
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
+const settleTimeout = 50 * time.Millisecond
 
 // reap takes the completions of earlier sends, and tells whether there is room.
 // A device may give up a queue pair whose packet it could not send, because the
 // neighbour was unknown, say.
 func (c *Control) reap() bool {
-	for c.busy > 0 {
+	for c.busy() > 0 {
 		n, err := c.sendCQ.Poll(c.wcs[:])
 		if err != nil {
 			return false
@@ -66,12 +85,14 @@ func (c *Control) reap() bool {
 				return false
 			}
 		}
-		c.busy -= n * signalEvery
+		if n > 0 {
+			c.gone = c.wcs[n-1].ID() + 1
+		}
 		if n < len(c.wcs) {
 			break
 		}
 	}
-	return c.busy < controlSends
+	return c.busy() < controlSends
 }
 
 // read takes messages until the queue is closed.

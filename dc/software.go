@@ -268,6 +268,7 @@ func (s *software) stop() {
 	}
 	s.core.Actions = nil
 	s.i.mu.Unlock()
+	s.ctl.lastWords()
 	for k := range last {
 		s.send(&last[k])
 	}
