@@ -17,8 +17,9 @@ import (
 
 // TestSeveralPollers: whoever polls, each request ends with its own result. Every
 // fifth one is for memory that is not there, and those behind it fail too.
-func TestSeveralPollers(t *testing.T) {
-	a, b := newHosts(t)
+func TestSeveralPollers(t *testing.T) { onBackEnds(t, severalPollers) }
+
+func severalPollers(t *testing.T, a, b *host) {
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 3})
 	var peers []*dc.Peer
 	for range 4 {
@@ -100,8 +101,9 @@ func TestSeveralPollers(t *testing.T) {
 }
 
 // TestDoIsShared: any number of goroutines, each with its own answer.
-func TestDoIsShared(t *testing.T) {
-	a, b := newHosts(t)
+func TestDoIsShared(t *testing.T) { onBackEnds(t, doIsShared) }
+
+func doIsShared(t *testing.T, a, b *host) {
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, Depth: 4})
 	var peers []*dc.Peer
 	for range 3 {
@@ -143,8 +145,9 @@ func TestDoIsShared(t *testing.T) {
 }
 
 // TestMoreThanDepth requests for an attached target that has nothing to do.
-func TestMoreThanDepth(t *testing.T) {
-	a, b := newHosts(t)
+func TestMoreThanDepth(t *testing.T) { onBackEnds(t, moreThanDepth) }
+
+func moreThanDepth(t *testing.T, a, b *host) {
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 4})
 	p := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
 	do(t, i, p, a.write(1, b, 0))

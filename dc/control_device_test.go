@@ -77,7 +77,7 @@ func TestControlClosesAfterInitiators(t *testing.T) {
 	for range 4 {
 		control, err := dc.NewControl(dc.ControlConfig{PD: a.pd, GID: a.gid})
 		require.NoError(t, err)
-		i, err := dc.NewInitiator(dc.InitiatorConfig{PD: a.pd, GID: a.gid, Control: control, Contexts: 2})
+		i, err := dc.NewInitiator(dc.InitiatorConfig{PD: a.pd, GID: a.gid, Control: control, Backend: dc.Software, Contexts: 2})
 		require.NoError(t, err)
 		for n, target := range targets {
 			do(t, i, resolve(t, i, target, 0), a.write(uint64(n), b, 0))

@@ -19,25 +19,30 @@ const testTimeout = 30 * time.Second
 
 // host is an end of the wire: a device, a domain, memory.
 type host struct {
-	dev *verbs.Device
-	pd  *verbs.PD
-	gid verbs.GIDEntry
-	mr  *verbs.MR
+	dev     *verbs.Device
+	pd      *verbs.PD
+	gid     verbs.GIDEntry
+	mr      *verbs.MR
+	backend dc.Backend
 }
 
 const memory = 1 << 20
 
-func newHost(t testing.TB, e lab.Endpoint) *host {
+// simulated are devices without addresses that stand for the ends of the wire:
+// those of $SIMHCA.
+var simulated []string
+
+func newHost(t testing.TB, device string, at verbs.GIDQuery) *host {
 	t.Helper()
-	h := &host{}
+	h := &host{backend: dc.Software}
 	var err error
-	h.dev, err = verbs.Open(e.Device, verbs.DeviceConfig{})
+	h.dev, err = verbs.Open(device, verbs.DeviceConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.dev.Close()) })
 	h.pd, err = h.dev.AllocPD()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.pd.Close()) })
-	h.gid, err = h.dev.FindGID(verbs.GIDQuery{Addr: e.Addr})
+	h.gid, err = h.dev.FindGID(at)
 	require.NoError(t, err)
 	h.mr, err = h.pd.AllocMR(memory, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
@@ -47,14 +52,38 @@ func newHost(t testing.TB, e lab.Endpoint) *host {
 
 func newHosts(t testing.TB) (a, b *host) {
 	t.Helper()
+	if len(simulated) > 0 {
+		return newHost(t, simulated[0], verbs.GIDQuery{Port: 1}), newHost(t, simulated[1], verbs.GIDQuery{Port: 1})
+	}
 	lab.NoLeftovers(t)
 	es := lab.Require(t, 2)
-	return newHost(t, es[0]), newHost(t, es[1])
+	return hostAt(t, es[0]), hostAt(t, es[1])
+}
+
+func hostAt(t testing.TB, e lab.Endpoint) *host {
+	t.Helper()
+	return newHost(t, e.Device, verbs.GIDQuery{Addr: e.Addr})
+}
+
+// onBackEnds runs a test for what both back ends do alike.
+func onBackEnds(t *testing.T, test func(t *testing.T, a, b *host)) {
+	t.Run("software", func(t *testing.T) {
+		a, b := newHosts(t)
+		test(t, a, b)
+	})
+	t.Run("hardware", func(t *testing.T) {
+		a, b := newHosts(t)
+		if _, err := a.dev.Mlx5(); err != nil {
+			t.Skip(err)
+		}
+		a.backend, b.backend = dc.Hardware, dc.Hardware
+		test(t, a, b)
+	})
 }
 
 func (h *host) target(t testing.TB, cfg dc.TargetConfig) *dc.Target {
 	t.Helper()
-	cfg.PD, cfg.GID = h.pd, h.gid
+	cfg.PD, cfg.GID, cfg.Backend = h.pd, h.gid, h.backend
 	target, err := dc.NewTarget(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, target.Close()) })
@@ -63,7 +92,7 @@ func (h *host) target(t testing.TB, cfg dc.TargetConfig) *dc.Target {
 
 func (h *host) initiator(t testing.TB, cfg dc.InitiatorConfig) *dc.Initiator {
 	t.Helper()
-	cfg.PD, cfg.GID = h.pd, h.gid
+	cfg.PD, cfg.GID, cfg.Backend = h.pd, h.gid, h.backend
 	i, err := dc.NewInitiator(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, i.Close()) })

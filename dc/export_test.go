@@ -44,3 +44,6 @@ func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToE
 
 // Lose has the initiator's completion queue lost.
 func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }
+
+// DCI is the number of a DCI's queue pair.
+func (i *Initiator) DCI(n int) uint32 { return i.be.(*hardware).dcis[n].qp.Num() }

@@ -31,7 +31,7 @@ func threeHosts(t testing.TB, needed ...int) *host {
 	}
 	warmCM(t)
 	lab.NoLeftovers(t)
-	return newHost(t, lab.Require(t, 1)[0])
+	return hostAt(t, lab.Require(t, 1)[0])
 }
 
 func (h *host) writeTo(id uint64, r record) dc.Request {

@@ -53,8 +53,9 @@ func TestKeyIsOnePeers(t *testing.T) {
 }
 
 // TestInlineAndFence, and the READ behind a WRITE of the same words.
-func TestInlineAndFence(t *testing.T) {
-	a, b := newHosts(t)
+func TestInlineAndFence(t *testing.T) { onBackEnds(t, inlineAndFence) }
+
+func inlineAndFence(t *testing.T, a, b *host) {
 	i := a.initiator(t, dc.InitiatorConfig{MaxInline: 32})
 	p := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
 	at := b.mr.Region().At(0)

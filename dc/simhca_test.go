@@ -1,0 +1,281 @@
+//go:build simhca && linux && cgo
+
+package dc_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/testseed"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// DCIs and DCTs of the unchanged libmlx5, over devices that are simulated below it.
+
+func init() {
+	if os.Getenv("SIMHCA") != "" {
+		simulated = []string{"mlx5_0", "mlx5_1"}
+	}
+}
+
+// dcHosts are two simulated devices, for the hardware back end.
+func dcHosts(t *testing.T) (a, b *host) {
+	if !strings.Contains(os.Getenv("SIMHCA"), "mlx5") {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	a, b = newHosts(t)
+	a.backend, b.backend = dc.Hardware, dc.Hardware
+	return a, b
+}
+
+// everyStreams are what a DCI may be made with: all that the device has, none, few.
+var everyStreams = []int{0, -1, 2}
+
+// One initiator reaches more targets than it has streams, by every operation.
+func TestSimulatedTargets(t *testing.T) {
+	a, b := dcHosts(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	for _, streams := range everyStreams {
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, Depth: 8, Streams: streams, MaxInline: 32, Masked: true})
+		require.True(t, i.Hardware())
+		const targets = 24
+		var all []*dc.Target
+		var peers []*dc.Peer
+		for n := range targets {
+			target := b.target(t, dc.TargetConfig{AccessKey: uint64(n), Receives: 8})
+			recv, err := target.NewRecvBatch(2)
+			require.NoError(t, err)
+			for k := range 2 {
+				recv.Recv(uint64(k), b.mr.SGE(65536+128*n+64*k, 64))
+			}
+			_, err = recv.Post()
+			require.NoError(t, err)
+			all = append(all, target)
+			peers = append(peers, resolve(t, i, target, uint64(n)))
+		}
+		clear(b.mr.Bytes())
+		for n, p := range peers {
+			word := b.mr.Region().At(uint64(4096 + 64*n))
+			local := func(k int) verbs.SGE { return a.mr.SGE(1024*n+8*k, 8) }
+			binary.NativeEndian.PutUint64(a.mr.Bytes()[1024*n:], uint64(1000+n))
+			rs := []dc.Request{
+				{ID: 1, Op: dc.Write, Local: local(0), Remote: word},
+				{ID: 2, Op: dc.FetchAdd, Local: local(1), Remote: word, Value: 5},
+				{ID: 3, Op: dc.CmpSwap, Local: local(2), Remote: word, Compare: uint64(1005 + n), Value: 0xf0},
+				{ID: 4, Op: dc.MaskedFetchAdd, Local: local(3), Remote: word, Value: 0x11, Mask: 0x80}, // the carry is lost
+				{ID: 5, Op: dc.MaskedCmpSwap, Local: local(4), Remote: word, Compare: 1, CompareMask: 0xf, Value: 0xff00, Mask: 0xf00},
+				{ID: 6, Op: dc.Read, Flags: verbs.Fence, Local: local(5), Remote: word},
+				{ID: 7, Op: dc.Send, Flags: verbs.Inline, Local: local(0)},
+				{ID: 8, Op: dc.SendImm, Local: local(0), Imm: uint32(n)},
+			}
+			do(t, i, p, rs...)
+			for k, want := range []uint64{uint64(1000 + n), uint64(1005 + n), 0xf0, 0x01, 0xf01} {
+				require.Equal(t, want, verbs.Uint64(a.mr.Bytes(), 1024*n+8*(k+1)), "target %d, result %d", n, k)
+			}
+			for got := 0; got < 2; {
+				var in [2]dc.Received
+				m, err := all[n].Wait(ctx, in[:])
+				require.NoError(t, err)
+				for _, r := range in[:m] {
+					require.NoError(t, r.Err)
+					require.Equal(t, 8, r.Len)
+					require.Equal(t, got == 1, r.HasImm)
+					require.EqualValues(t, 1000+n, verbs.Uint64(b.mr.Bytes(), 65536+128*n+64*got))
+					got++
+				}
+			}
+		}
+		require.Zero(t, i.Stats().Failures)
+		require.NoError(t, i.Close())
+	}
+}
+
+// mixed are requests that are posted to peers at once, by their number.
+func mixed(t *testing.T, i *dc.Initiator, a, b *host, peers []*dc.Peer, each int) map[*dc.Peer][]error {
+	t.Helper()
+	for k := range each {
+		for _, p := range peers {
+			_, err := i.Post(p, a.write(uint64(k), b, 0))
+			require.NoError(t, err)
+		}
+	}
+	out := map[*dc.Peer][]error{}
+	for _, c := range wait(t, i, each*len(peers)) {
+		require.EqualValues(t, len(out[c.Peer]), c.ID, "in order")
+		out[c.Peer] = append(out[c.Peer], c.Err)
+	}
+	return out
+}
+
+// A target that shows the wrong key fails alone if it has a stream of its own, and
+// with whoever is in the same DCI if not; afterwards all works.
+func TestSimulatedWrongKey(t *testing.T) {
+	a, b := dcHosts(t)
+	for _, streams := range everyStreams {
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 16, Streams: streams})
+		good, other := b.target(t, dc.TargetConfig{AccessKey: 1}), b.target(t, dc.TargetConfig{AccessKey: 1})
+		peers := []*dc.Peer{resolve(t, i, good, 1), resolve(t, i, other, 2)}
+		for range 10 {
+			got := mixed(t, i, a, b, peers, 6)
+			require.ErrorIs(t, got[peers[1]][0], verbs.WCRemoteAccess)
+			for _, err := range got[peers[1]] {
+				require.Error(t, err)
+			}
+			for _, err := range got[peers[0]] {
+				if err != nil {
+					require.ErrorIs(t, err, dc.ErrSession)
+					require.NotZero(t, min(streams, 0), "it has a stream of its own")
+				}
+			}
+			do(t, i, peers[0], a.write(1, b, 0))
+		}
+		do(t, i, resolve(t, i, other, 1), a.write(2, b, 0))
+		require.GreaterOrEqual(t, i.Stats().Failures, uint64(10))
+		require.NoError(t, i.Close())
+	}
+}
+
+// A target that dies is given up after all tries, and others notice nothing.
+func TestSimulatedTargetDies(t *testing.T) {
+	a, b := dcHosts(t)
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, AckTimeout: time.Millisecond})
+	live, dead := b.target(t, dc.TargetConfig{}), b.target(t, dc.TargetConfig{})
+	pl, pd := resolve(t, i, live, 0), resolve(t, i, dead, 0)
+	do(t, i, pd, a.write(1, b, 0))
+	require.NoError(t, simhca.Break("mlx5_1", dead.Address().QPN))
+	_, err := i.Post(pd, a.write(2, b, 0), a.write(3, b, 0))
+	require.NoError(t, err)
+	for n := range uint64(20) {
+		_, err := i.Post(pl, a.write(n, b, 0))
+		require.NoError(t, err)
+	}
+	var got []dc.Completion
+	for _, c := range wait(t, i, 22) {
+		if c.Peer == pl {
+			require.NoError(t, c.Err)
+			continue
+		}
+		got = append(got, c)
+	}
+	require.ErrorIs(t, got[0].Err, verbs.WCRetryExceeded)
+	require.ErrorIs(t, got[1].Err, dc.ErrSession)
+}
+
+// A DCI that breaks by itself comes back, whether it had something to do or not.
+func TestSimulatedDCIBreaks(t *testing.T) {
+	a, b := dcHosts(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	for _, streams := range everyStreams {
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Streams: streams})
+		p := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
+		for range 3 {
+			do(t, i, p, a.write(1, b, 0))
+			require.NoError(t, simhca.Break("mlx5_0", i.DCI(0)))
+			for err := errors.New("untried"); err != nil; {
+				if err = i.Do(ctx, p, a.write(2, b, 0)); err != nil {
+					require.ErrorIs(t, err, dc.ErrSession)
+				}
+			}
+			require.NoError(t, simhca.Hold("mlx5_0", i.DCI(0), 5*time.Millisecond))
+			_, err := i.Post(p, a.write(3, b, 0), a.write(4, b, 0))
+			require.NoError(t, err)
+			require.NoError(t, simhca.Break("mlx5_0", i.DCI(0)))
+			for _, c := range wait(t, i, 2) {
+				require.ErrorIs(t, c.Err, dc.ErrSession)
+			}
+		}
+		do(t, i, p, a.write(5, b, 0))
+		require.NoError(t, i.Close())
+	}
+}
+
+// Whatever fails and breaks: each request ends once, one that succeeded was carried
+// out once, and one that failed not at all, as the device has it here.
+func TestSimulatedCounts(t *testing.T) {
+	a, b := dcHosts(t)
+	r := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for _, streams := range everyStreams {
+		const targets, posters, each = 12, 4, 150
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, Depth: 8, Quota: 4, Streams: streams})
+		clear(b.mr.Bytes()[:4096])
+		var peers []*dc.Peer
+		for range targets {
+			peers = append(peers, resolve(t, i, b.target(t, dc.TargetConfig{}), 0))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		var all, faults sync.WaitGroup
+		var mu sync.Mutex
+		done := make([]uint64, targets)
+		failed := 0
+		for g := range posters {
+			all.Go(func() {
+				for k := range each {
+					n := (g + k) % targets
+					err := i.Do(ctx, peers[n], dc.Request{Op: dc.FetchAdd, Local: a.mr.SGE(8*g, 8), Remote: b.mr.Region().At(uint64(64 * n)), Value: 1})
+					mu.Lock()
+					if err == nil {
+						done[n]++
+					} else {
+						failed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		stop := make(chan struct{})
+		faults.Go(func() {
+			status := []verbs.WCStatus{verbs.WCRetryExceeded, verbs.WCRNRRetryExceeded, verbs.WCRemoteAccess, verbs.WCLocalProtection}
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(r.IntN(1000)) * time.Microsecond):
+				}
+				dci := i.DCI(r.IntN(2))
+				if r.IntN(4) == 0 {
+					if err := simhca.Break("mlx5_0", dci); err != nil {
+						t.Error(err)
+					}
+				} else if err := simhca.Fail("mlx5_0", dci, r.IntN(4), uint32(status[r.IntN(len(status))])); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Wait()
+		close(stop)
+		faults.Wait()
+		cancel()
+		for n := range targets {
+			require.Equal(t, done[n], verbs.Uint64(b.mr.Bytes(), 64*n), "target %d", n)
+		}
+		t.Logf("streams %d: %d of %d requests failed: %+v", streams, failed, posters*each, i.Stats())
+		require.NotZero(t, failed)
+		require.NoError(t, i.Close())
+	}
+}
+
+// The software back end's last words leave the device before their queue pair goes.
+func TestSimulatedLastWords(t *testing.T) {
+	a, b := dcHosts(t)
+	a.backend, b.backend = dc.Software, dc.Software
+	target := b.target(t, dc.TargetConfig{})
+	for range 20 {
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+		do(t, i, resolve(t, i, target, 0), a.write(1, b, 0))
+		require.NoError(t, i.Close())
+		require.Eventually(t, func() bool { return target.Stats().Live == 0 }, 5*time.Second, time.Millisecond)
+	}
+}
