@@ -17,7 +17,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated headers device test mutate torture demo bench lab clean
+.PHONY: all setup lint unit simhca simulated sanitized headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -65,11 +65,40 @@ build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
 #   many seconds of load that does not depend on the device.
 NOT_SIMULATED := Windows|SendInvalidate|DomainsModeration|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
 
+# And those of dc, by DCI and DCT, and by RC queue pairs. Left out are those that
+# need a network that loses packets, and those that wait for seconds.
+DC_NOT_SIMULATED := NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledTarget|DeadTargets|FirstContactWithDead|UnreachableHosts
+
+# As $SIMHCA has them: what the tests of the simulation itself run on besides.
+OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib mlx5:latereads,mlx5:latereads
+
+INSTRUMENTED_SIMULATION ?= -race
+SIMULATED_SKIP ?= $(NOT_SIMULATED)
+SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(1).test -test.short -test.timeout=100s
+
+# Tests mostly wait: two programs at a time.
 simulated: setup
-	$(GO) test -c -race -tags simhca -o build/simulated.test ./verbs
-	cd verbs && SIMHCA="mlx5 mlx5" ../build/simulated.test -test.short -test.timeout=100s -test.skip '$(NOT_SIMULATED)'
-	cd verbs && for devices in efa efa:reverse efa:random efa:nowrite "mlx5:ib mlx5:ib" "mlx5:latereads mlx5:latereads"; do \
-		SIMHCA="$$devices" ../build/simulated.test -test.timeout=60s -test.run Simulated || exit 1; done
+	@mkdir -p build/simulated
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
+	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%)
+
+simulated-verbs:
+	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
+
+simulated-dc:
+	$(call SIMULATE,dc,mlx5$(comma)mlx5) -test.skip '$(DC_NOT_SIMULATED)'
+
+simulated-on-%:
+	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs
+	$(call SIMULATE,dc,$*) -test.run Simulated
+
+comma := ,
+
+# The same with all C code under the address sanitizer and that for undefined
+# behaviour. Under them Go allocates more.
+sanitized:
+	CGO_CFLAGS="-g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined" CGO_LDFLAGS=-fsanitize=undefined ASAN_OPTIONS=detect_leaks=0 \
+		$(MAKE) simulated INSTRUMENTED_SIMULATION=-asan SIMULATED_SKIP='$(NOT_SIMULATED)|AllocatesNothing|Masked$$$$'
 
 # Every rdma-core that is supported besides the host's, and arm64.
 headers: setup

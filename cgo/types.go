@@ -238,6 +238,7 @@ const FieldSender = 1 << 62
 
 // GlobalRoute has the layout of struct ibv_global_route.
 type GlobalRoute struct {
+	_            [0]uint64 // C has the GID as words, and so aligns what it is in
 	DGID         [16]byte
 	FlowLabel    uint32
 	SGIDIndex    uint8

@@ -216,9 +216,10 @@ static void hex(const char *name, const void *at, size_t n)
  * Reads the headers of a rule as ib_spec_to_kern_spec in libibverbs/cmd.c does,
  * and wants of them what ib_uverbs_ex_create_flow and mlx5_ib_create_flow of the
  * kernel want: types of queue pairs, a port that is there, no header twice, and
- * the order of packets.
+ * the order of packets. Headers are as long as they are and lie one behind the
+ * other, aligned or not.
  */
-static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *a)
+__attribute__((no_sanitize("alignment"))) static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *a)
 {
 	char *at = (char *)(a + 1);
 	struct ibv_flow *f;
