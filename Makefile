@@ -80,7 +80,7 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(
 simulated: setup
 	@mkdir -p build/simulated
 	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%)
+	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
@@ -91,6 +91,14 @@ simulated-dc:
 simulated-on-%:
 	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs
 	$(call SIMULATE,dc,$*) -test.run Simulated
+
+# By LD_PRELOAD: programs that know nothing of it, one of which forks; and nothing
+# without the variable.
+simulated-preloaded: build/simhca.so
+	gcc -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
+	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
+	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
+	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
 
 comma := ,
 
