@@ -23,6 +23,7 @@ import (
 type featureRow struct {
 	calls, tests []string
 	on           map[string]string // by kernel: works, refused
+	simulated    string            // by libmlx5 and libefa: runs, refused, or nothing; then what else was looked at
 }
 
 var featureTable = sync.OnceValues(func() (map[string]featureRow, error) {
@@ -48,7 +49,7 @@ var featureTable = sync.OnceValues(func() (map[string]featureRow, error) {
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		rows[cells[1]] = featureRow{calls: names(cells[2]), tests: names(cells[3]), on: map[string]string{"6.1": cells[4], "6.12": cells[5]}}
+		rows[cells[1]] = featureRow{calls: names(cells[2]), tests: names(cells[3]), on: map[string]string{"6.1": cells[4], "6.12": cells[5]}, simulated: cells[6]}
 	}
 	return rows, nil
 })
@@ -61,6 +62,9 @@ func TestFeatureTable(t *testing.T) {
 	require.Greater(t, len(rows), 40)
 	has := declared(t)
 	for name, r := range rows {
+		for word := range strings.FieldsFuncSeq(r.simulated, func(c rune) bool { return strings.ContainsRune("; ,", c) }) {
+			require.Contains(t, []string{"runs", "refused", "calls", "layout"}, word, name)
+		}
 		require.NotEmpty(t, r.calls, name)
 		require.NotEmpty(t, r.tests, name)
 		for _, c := range r.calls {

@@ -23,7 +23,7 @@ struct mx_cq {
 	uint8_t *buf;
 	uint32_t *db; /* what is consumed, and the arming */
 	uint32_t count, size, pi;
-	bool armed, solicited, overrun;
+	bool armed, solicited, overrun, overwrites;
 };
 
 struct mx_srq {

@@ -31,7 +31,7 @@ static void push(struct mx_cq *q, struct mlx5_cqe64 *e, int opcode, bool solicit
 	uint8_t *at = q->buf + (size_t)(q->pi & (q->count - 1)) * q->size + q->size - sizeof(*e);
 	uint8_t end = opcode << 4 | (solicited ? 2 : 0) | !!(q->pi & q->count);
 
-	if (q->overrun || ((q->pi - ci) & 0xffffff) >= q->count) {
+	if (!q->overwrites && (q->overrun || ((q->pi - ci) & 0xffffff) >= q->count)) {
 		overrun(q);
 		return;
 	}

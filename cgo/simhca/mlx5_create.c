@@ -41,6 +41,7 @@ static int new_cq(struct sim_ctx *c, struct sim_io *io, const struct ib_uverbs_e
 	q->db = (uint32_t *)(uintptr_t)u.db_addr;
 	q->count = round_up(a->cqe + 1);
 	q->size = u.cqe_size;
+	q->overwrites = a->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	__atomic_store_n(&q->db[1], ~0u, __ATOMIC_RELEASE);
 	if (h)
 		sim_watch(&q->o);
