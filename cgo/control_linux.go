@@ -298,9 +298,9 @@ func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 // ModifySteps carries out several modifications in one crossing and answers how
 // many succeeded.
 func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
-	var few [4]C.struct_ibv_qp_attr // enough for all the way
-	steps := few[:0]
-	if len(as) > len(few) {
+	var few aligned[[4]C.struct_ibv_qp_attr] // enough for all the way
+	steps := few.v[:0]
+	if len(as) > len(few.v) {
 		steps = make([]C.struct_ibv_qp_attr, len(as))
 	}
 	steps = steps[:len(as)]
@@ -313,10 +313,10 @@ func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
 }
 
 func QueryQP(qp QP, a *QPAttr, mask uint32) error {
-	var c C.struct_ibv_qp_attr
+	var c aligned[C.struct_ibv_qp_attr]
 	var init C.struct_ibv_qp_init_attr
-	r, err := C.gv_query_qp(qp.c(), &c, C.int(mask), &init)
-	toGo(&c, a)
+	r, err := C.gv_query_qp(qp.c(), &c.v, C.int(mask), &init)
+	toGo(&c.v, a)
 	return status(r, err)
 }
 

@@ -35,9 +35,15 @@ type same = [1]struct{}
 // toC makes C's own structure, as long as the header has it, of what Go knows
 // of it: its beginning. The rest is zero.
 func toC[T, G any](g *G) *T {
-	c := new(T)
-	*(*G)(unsafe.Pointer(c)) = *g
-	return c
+	c := new(aligned[T])
+	*(*G)(unsafe.Pointer(&c.v)) = *g
+	return &c.v
+}
+
+// aligned has what C aligns to 8 bytes for a union in it, which to Go is bytes.
+type aligned[T any] struct {
+	_ [0]uint64
+	v T
 }
 
 // toGo copies what Go knows of a structure of C.

@@ -122,7 +122,7 @@
 // refuses addresses of the other with [verbs.ErrUnsupported]. MTUs must be
 // equal. This back end has not run on hardware: its state machine is tested
 // against a model of the device, its calls against queue pairs that record
-// them.
+// them, and all of it through libmlx5 on a simulated device.
 //
 // A target keeps its DCI as long as it has requests there, and all its requests
 // go to that one, in order. The next one goes to the DCI with the fewest
