@@ -124,7 +124,7 @@ func mixed(t *testing.T, i *dc.Initiator, a, b *host, peers []*dc.Peer, each int
 func TestSimulatedWrongKey(t *testing.T) {
 	a, b := dcHosts(t)
 	for _, streams := range everyStreams {
-		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 16, Streams: streams})
+		i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 16, Streams: streams, Masked: true})
 		good, other := b.target(t, dc.TargetConfig{AccessKey: 1}), b.target(t, dc.TargetConfig{AccessKey: 1})
 		peers := []*dc.Peer{resolve(t, i, good, 1), resolve(t, i, other, 2)}
 		for range 10 {
@@ -140,6 +140,18 @@ func TestSimulatedWrongKey(t *testing.T) {
 				}
 			}
 			do(t, i, peers[0], a.write(1, b, 0))
+			if streams < 0 {
+				continue
+			}
+			// A masked atomic is a raw entry, which names its stream itself.
+			masked := dc.Request{Op: dc.MaskedFetchAdd, Local: a.mr.SGE(0, 8), Remote: b.mr.Region().At(0)}
+			for _, p := range []*dc.Peer{peers[1], peers[0], peers[0], peers[0]} {
+				_, err := i.Post(p, masked)
+				require.NoError(t, err)
+			}
+			for _, c := range wait(t, i, 4) {
+				require.Equal(t, c.Peer == peers[0], c.Err == nil, "%v", c.Err)
+			}
 		}
 		do(t, i, resolve(t, i, other, 1), a.write(2, b, 0))
 		require.GreaterOrEqual(t, i.Stats().Failures, uint64(10))
