@@ -194,6 +194,9 @@ func TestReceiverEnds(t *testing.T) {
 					})
 				}
 				wg.Wait()
+				if name == "close" { // which lets those who wait go before the queue pair is down
+					require.NoError(t, r.Close())
+				}
 				if name == "reset" {
 					require.NoError(t, b.QP.Init(), "the queue pair can begin anew")
 				} else {
