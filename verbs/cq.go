@@ -230,9 +230,6 @@ func (c *CQ) Poll(wcs []WC) (int, error) { return c.PollSpin(wcs, 0) }
 // queue is empty. A spin occupies its thread, and on a machine with few CPUs
 // starves the soft interrupts that a software device works in: keep it short.
 func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
-	if err := c.unrouted("poll"); err != nil {
-		return 0, err
-	}
 	return c.poll(nil, wcs, uint32(max(spins, 0)))
 }
 

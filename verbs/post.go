@@ -69,7 +69,7 @@ func (b *Batch) enter() error {
 	q := b.qp
 	if r := q.requester.Load(); r != nil && r.batch != b {
 		return q.requested("post send to")
-	} else if r == nil {
+	} else if r == nil && (b.by != nil || q.sendCQ.routed()) {
 		if err := b.by.mayPost("post send that completes in", q.sendCQ); err != nil {
 			return err
 		}
