@@ -170,7 +170,7 @@ func (c *Control) fill() error {
 func (c *Control) restart() error {
 	c.generation++
 	c.busy = 0
-	if err := c.qp.ToReset(); err != nil {
+	if err := c.qp.Quiesce(); err != nil {
 		return err
 	}
 	for _, cq := range []*verbs.CQ{c.sendCQ, c.recvCQ} {

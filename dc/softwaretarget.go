@@ -148,12 +148,13 @@ func (s *softwareTarget) reset() {
 
 func (s *softwareTarget) resetOne(r reset) error {
 	qp := s.responders[r.slot]
-	if r.clean {
+	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
 		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
 	}
 	// The old initiator may be alive and still send: another number keeps its
 	// packets away from the next session. So the next queue pair is made while
-	// this one has its own.
+	// this one has its own. Where a reset is not safe so soon after the last
+	// acknowledgement, a clean one is closed too.
 	next, err := s.newResponder()
 	if err != nil {
 		return err
