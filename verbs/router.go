@@ -154,8 +154,10 @@ func (c *CQ) unrouted(op string) error {
 	if !c.routed() {
 		return nil
 	}
-	return opError(op, c.life.Label, ErrInUse, "a Requester, Receiver or Dispatcher takes its completions")
+	return opError(op, c.life.Label, ErrInUse, otherTakes)
 }
+
+const otherTakes = "a Requester, Receiver or Dispatcher takes its completions"
 
 // routed tells whether completions go to those who share the queue.
 func (c *CQ) routed() bool { return c.router.Load() != nil }
