@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -142,7 +143,7 @@ type Initiator struct {
 	woken   bool            // they have ended what somebody waits for, perhaps parked
 	found   verbs.Found     // by whoever has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
-	expiry  timer           // of requests with a timeout
+	expiry  alarm.Alarm     // of requests with a timeout
 	timed   []*Peer         // that have such requests
 	stray   uint64
 	dropped uint64
@@ -182,7 +183,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 
 // begin begins what goes on in the background.
 func (i *Initiator) begin() {
-	i.expiry.init(i.expire)
+	i.expiry.Init(i.expire, time.Millisecond)
 	i.work.Go(i.lend)
 }
 
@@ -319,7 +320,7 @@ func (i *Initiator) Close() error {
 		return nil
 	}
 	i.cancel()
-	i.expiry.stop()
+	i.expiry.Stop()
 	i.wakeAll()
 	i.work.Wait()
 	i.be.stop()

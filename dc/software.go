@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -18,7 +20,7 @@ type software struct {
 	ctl    *Control
 	ownCtl bool
 	work   sync.WaitGroup // queue pairs being connected, questions to services
-	timer  timer
+	timer  alarm.Alarm
 
 	// Guarded by the initiator's lock.
 	core   *session.Initiator
@@ -81,7 +83,7 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 		}
 		s.qps = append(s.qps, q)
 	}
-	s.timer.init(s.tick)
+	s.timer.Init(s.tick, time.Millisecond)
 	return s, s.ctl.join(s.core.ID, s.received)
 }
 
@@ -245,13 +247,12 @@ func (s *software) tick() {
 		i.mu.Unlock()
 		return
 	}
-	s.timer.expired()
 	s.core.Tick(i.now())
 	i.unlock()
 }
 
 func (s *software) stop() {
-	s.timer.stop()
+	s.timer.Stop()
 	s.ctl.part(s.core.ID)
 	s.acting.Wait()
 	s.work.Wait()

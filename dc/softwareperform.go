@@ -59,7 +59,7 @@ func (s *software) perform() {
 	}
 	if i.open() {
 		s.core.Retime = false
-		s.timer.set(s.core.Next(), i.now())
+		s.timer.Set(s.core.Next(), i.now())
 	}
 }
 
