@@ -30,8 +30,9 @@ type InitiatorConfig struct {
 	// attached to one target at a time. 0 means 16; 1 is the serial initiator
 	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
-	// Depth is how many requests of one context may be outstanding; 0 means
-	// 64.
+	// Depth is how many requests of one context may be outstanding; 0 means 64 with
+	// hardware and 63 without. A device may clear its whole ring each time a context
+	// changes its target, and Soft-RoCE's has the next power of two above Depth places.
 	Depth int
 	// Quota is how many requests a context may post to its target while
 	// others wait; 0 means 32.
@@ -86,7 +87,6 @@ func (c *InitiatorConfig) defaults() {
 		}
 	}
 	set(&c.Contexts, 16)
-	set(&c.Depth, 64)
 	set(&c.Quota, 32)
 	set(&c.MaxPending, 1024)
 	set(&c.MaxSGE, 1)
@@ -102,6 +102,13 @@ func (c *InitiatorConfig) defaults() {
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// depth sets what a back end has if nothing is said.
+func (c *InitiatorConfig) depth(def int) {
+	if c.Depth <= 0 {
+		c.Depth = def
 	}
 }
 

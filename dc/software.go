@@ -31,6 +31,7 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
+	rests  rests // of who performs
 }
 
 // softPeer is what there is of a peer that was used.
@@ -53,6 +54,7 @@ type contextQP struct {
 
 func newSoftware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
+	cfg.depth(63)
 	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
 	if cfg.ReplyTo != (Address{}) {
 		w := cfg.ReplyTo.wire()
