@@ -63,7 +63,12 @@ static inline uint64_t gv_post_recv_at(uintptr_t queue, int shared, uintptr_t at
 
 static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n)
 {
-	return gv_take_completions(cq, path, 0, 0, wc, sizeof(*wc), n);
+	int got;
+
+	if (path != GV_POLL_PLAIN)
+		return gv_take_completions(cq, path, 0, 0, wc, sizeof(*wc), n);
+	got = ibv_poll_cq((struct ibv_cq *)cq, n, wc);
+	return got < 0 ? gv_poll_error(got) : got;
 }
 
 /* A number of spins with this bit has the CPU given up before each. */

@@ -172,7 +172,7 @@ func (c *Control) fill() error {
 func (c *Control) restart() error {
 	c.generation++
 	c.gone, c.told = c.posted, c.posted
-	if err := c.qp.ToReset(); err != nil {
+	if err := c.qp.Quiesce(); err != nil {
 		return err
 	}
 	for _, cq := range []*verbs.CQ{c.sendCQ, c.recvCQ} {

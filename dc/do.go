@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -192,7 +193,7 @@ func (i *Initiator) time(p *Peer, at time.Duration) {
 		p.a.timed = true
 		i.timed = append(i.timed, p)
 	}
-	i.expiry.set(at, i.now())
+	i.expiry.Set(at, i.now())
 }
 
 // expire ends requests that have waited for too long.
@@ -202,8 +203,7 @@ func (i *Initiator) expire() {
 		i.mu.Unlock()
 		return
 	}
-	i.expiry.expired()
-	now, next := i.now(), never
+	now, next := i.now(), alarm.Never
 	rest := i.timed[:0]
 	for _, p := range i.timed {
 		i.takeBack(p, func(e *entry) bool { return e.deadline != 0 && e.deadline <= now }, opError("post to", p.addr.String(), fmt.Errorf("%w: it waited for its target", ErrTimeout)))
@@ -219,8 +219,8 @@ func (i *Initiator) expire() {
 	}
 	clear(i.timed[len(rest):])
 	i.timed = rest
-	if next < never {
-		i.expiry.set(next, now)
+	if next < alarm.Never {
+		i.expiry.Set(next, now)
 	}
 	i.unlock()
 }

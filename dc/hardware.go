@@ -52,6 +52,7 @@ func newHardware(i *Initiator) (_ backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.depth(64)
 	h := &hardware{i: i}
 	defer func() {
 		if err != nil {

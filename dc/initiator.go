@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -29,8 +30,9 @@ type InitiatorConfig struct {
 	// attached to one target at a time. 0 means 16; 1 is the serial initiator
 	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
-	// Depth is how many requests of one context may be outstanding; 0 means
-	// 64.
+	// Depth is how many requests of one context may be outstanding; 0 means 64 with
+	// hardware and 63 without. A device may clear its whole ring each time a context
+	// changes its target, and Soft-RoCE's has the next power of two above Depth places.
 	Depth int
 	// Quota is how many requests a context may post to its target while
 	// others wait; 0 means 32.
@@ -85,7 +87,6 @@ func (c *InitiatorConfig) defaults() {
 		}
 	}
 	set(&c.Contexts, 16)
-	set(&c.Depth, 64)
 	set(&c.Quota, 32)
 	set(&c.MaxPending, 1024)
 	set(&c.MaxSGE, 1)
@@ -101,6 +102,13 @@ func (c *InitiatorConfig) defaults() {
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// depth sets what a back end has if nothing is said.
+func (c *InitiatorConfig) depth(def int) {
+	if c.Depth <= 0 {
+		c.Depth = def
 	}
 }
 
@@ -142,7 +150,7 @@ type Initiator struct {
 	woken   bool            // they have ended what somebody waits for, perhaps parked
 	found   verbs.Found     // by whoever has posted and looked at once, and is about to deliver it
 	polling int             // goroutines that look, and will perform
-	expiry  timer           // of requests with a timeout
+	expiry  alarm.Alarm     // of requests with a timeout
 	timed   []*Peer         // that have such requests
 	stray   uint64
 	dropped uint64
@@ -182,7 +190,7 @@ func newInitiator(cfg InitiatorConfig) *Initiator {
 
 // begin begins what goes on in the background.
 func (i *Initiator) begin() {
-	i.expiry.init(i.expire)
+	i.expiry.Init(i.expire, time.Millisecond)
 	i.work.Go(i.lend)
 }
 
@@ -319,7 +327,7 @@ func (i *Initiator) Close() error {
 		return nil
 	}
 	i.cancel()
-	i.expiry.stop()
+	i.expiry.Stop()
 	i.wakeAll()
 	i.work.Wait()
 	i.be.stop()

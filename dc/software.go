@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -18,7 +20,7 @@ type software struct {
 	ctl    *Control
 	ownCtl bool
 	work   sync.WaitGroup // queue pairs being connected, questions to services
-	timer  timer
+	timer  alarm.Alarm
 
 	// Guarded by the initiator's lock.
 	core   *session.Initiator
@@ -29,6 +31,7 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
+	rests  rests // of who performs
 }
 
 // softPeer is what there is of a peer that was used.
@@ -51,6 +54,7 @@ type contextQP struct {
 
 func newSoftware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
+	cfg.depth(63)
 	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
 	if cfg.ReplyTo != (Address{}) {
 		w := cfg.ReplyTo.wire()
@@ -81,7 +85,7 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 		}
 		s.qps = append(s.qps, q)
 	}
-	s.timer.init(s.tick)
+	s.timer.Init(s.tick, time.Millisecond)
 	return s, s.ctl.join(s.core.ID, s.received)
 }
 
@@ -245,13 +249,12 @@ func (s *software) tick() {
 		i.mu.Unlock()
 		return
 	}
-	s.timer.expired()
 	s.core.Tick(i.now())
 	i.unlock()
 }
 
 func (s *software) stop() {
-	s.timer.stop()
+	s.timer.Stop()
 	s.ctl.part(s.core.ID)
 	s.acting.Wait()
 	s.work.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
@@ -16,6 +17,28 @@ type notPosted struct{ error }
 func (e *notPosted) Unwrap() error { return e.error }
 
 func yield() { runtime.Gosched() }
+
+// restEvery is how often whoever connects one queue pair after the other gives up its
+// turn. The runtime's monitor takes the processor away from a goroutine that has had
+// its turn for 10 ms, at each look while it is in C, and then looks every 20 us.
+const restEvery = 4 * time.Millisecond
+
+// rests tell when that is.
+type rests struct{ begun, last time.Duration }
+
+// due is asked at each piece of work. It begins to count anew after a pause, in which
+// others had their turn.
+func (r *rests) due(now time.Duration) bool {
+	if now-r.last >= restEvery {
+		r.begun = now
+	}
+	r.last = now
+	if now-r.begun < restEvery {
+		return false
+	}
+	r.begun = now
+	return true
+}
 
 // overlap says that queue pairs are connected beside everything else: the kernel
 // waits in the middle of it, for a work queue that looks up the neighbour, and
@@ -40,7 +63,11 @@ func (s *software) perform() {
 			break
 		}
 		s.name(later)
+		rest := s.rests.due(i.now())
 		i.mu.Unlock()
+		if rest {
+			yield()
+		}
 		for k := range later {
 			if overlap && later[k].Kind == session.ActJoin {
 				a := later[k]
@@ -59,7 +86,7 @@ func (s *software) perform() {
 	}
 	if i.open() {
 		s.core.Retime = false
-		s.timer.set(s.core.Next(), i.now())
+		s.timer.Set(s.core.Next(), i.now())
 	}
 }
 
@@ -140,6 +167,7 @@ func (s *software) join(a *session.Action) {
 	q := &s.qps[a.Context.Index]
 	class := i.cfg.TrafficClass
 	rtr := responderStep(s.ctl, &a.Message, a.Message.PSN, class)
+	rtr.Attr.MaxDestReadAtomic = 0 // nobody reads here, and room for it would be made and cleared each time
 	rts := requesterStep(s.ctl, &i.cfg, a.Context.Session.PSN)
 	q.mtu = rtr.Attr.PathMTU.Bytes()
 	var err error

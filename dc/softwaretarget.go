@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,7 +25,7 @@ type softwareTarget struct {
 	service *service
 
 	mu         sync.Mutex
-	timer      timer
+	timer      alarm.Alarm
 	core       *session.Target
 	responders []*verbs.QP
 	resets     []reset
@@ -69,7 +70,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 		}
 	}
 	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall}, s, rand.Uint64)
-	s.timer.init(s.tick)
+	s.timer.Init(s.tick, time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ctl.routing.Lock()
@@ -114,7 +115,7 @@ func (s *softwareTarget) received(m *wire.Message) {
 	}
 	s.core.Received(m, s.now())
 	s.reset()
-	s.timer.set(s.core.Next(), s.now())
+	s.timer.Set(s.core.Next(), s.now())
 }
 
 // tick looks at what has come before it lets sessions expire.
@@ -125,10 +126,9 @@ func (s *softwareTarget) tick() {
 	if s.closed {
 		return
 	}
-	s.timer.expired()
 	s.core.Tick(s.now())
 	s.reset()
-	s.timer.set(s.core.Next(), s.now())
+	s.timer.Set(s.core.Next(), s.now())
 }
 
 // reset makes the responder contexts ready that were released. It comes after
@@ -148,12 +148,13 @@ func (s *softwareTarget) reset() {
 
 func (s *softwareTarget) resetOne(r reset) error {
 	qp := s.responders[r.slot]
-	if r.clean {
+	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
 		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
 	}
 	// The old initiator may be alive and still send: another number keeps its
 	// packets away from the next session. So the next queue pair is made while
-	// this one has its own.
+	// this one has its own. Where a reset is not safe so soon after the last
+	// acknowledgement, a clean one is closed too.
 	next, err := s.newResponder()
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (s *softwareTarget) stop() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.timer.stop()
+	s.timer.Stop()
 	s.cancel()
 	s.work.Wait()
 }

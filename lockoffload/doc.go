@@ -131,16 +131,15 @@
 // # Leases and recovery
 //
 // A client's watchdog raises a heartbeat word three times in a lease, the first
-// time ahead of all that the client posts. Its lease runs from the posting of the last heartbeat that was acknowledged; when it is
-// over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
+// time ahead of all that the client posts. Its lease runs from the posting of the last
+// heartbeat that was acknowledged; when it is over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
 // goes to ERROR. The target sees each heartbeat later than it was posted, and
 // waits half a lease longer. Then it moves its end of the queue pair to ERROR
-// and RESET, so that nothing late executes whatever the client does, READs through a
-// queue pair to itself, which pushes what is still on the bus into memory, and only
-// then gives back the dead client's locks, reader bits and tickets, through the same
-// queue pair: atomics of a device need not be atomic against a CPU's. (With Soft-RoCE
-// before Linux 6.4 RESET does not wait for a request that another CPU is executing: a
-// late WRITE can come as long afterwards as that CPU stands still.)
+// and RESET ([verbs.QP.Quiesce]), so that nothing late executes whatever the client
+// does, READs through a queue pair to itself, which pushes what is still on the bus
+// into memory, and only then gives back the dead client's locks, reader bits and
+// tickets, through the same queue pair: atomics of a device need not be atomic against
+// a CPU's.
 // This takes less than two leases when the target is not late itself; three are
 // promised. The third is for tickets that nobody signed: a client that dies between
 // its draw and the request behind it, which says whose the ticket is, leaves one that

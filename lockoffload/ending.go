@@ -8,14 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fenceQP keeps late requests of a client from being executed: a queue pair in ERROR
-// takes none, and RESET waits until what was being executed is through. Soft-RoCE
-// before Linux 6.4 does not wait for a soft interrupt on another CPU.
+// fenceQP keeps late requests of a client from being executed.
 func fenceQP(qp *verbs.QP) error {
-	err := qp.ToError()
-	if err == nil {
-		err = qp.ToReset()
-	}
+	err := qp.Quiesce()
 	if errors.Is(err, verbs.ErrClosed) {
 		return nil // its owner was faster
 	}

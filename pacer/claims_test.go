@@ -1,9 +1,7 @@
 package pacer
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,57 +10,21 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// names are those that a folder declares: F, T, T.Method and T.Field; with the
-// folder's package in front.
-func names(t *testing.T, folder, prefix string, has map[string]bool) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	require.NoError(t, err)
-	for _, name := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		require.NoError(t, err)
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				has[d.Name.Name] = has[d.Name.Name] || strings.HasSuffix(name, "_test.go")
-				has[prefix+d.Name.Name] = true
-				if d.Recv != nil {
-					of := d.Recv.List[0].Type
-					if p, ok := of.(*ast.StarExpr); ok {
-						of = p.X
-					}
-					has[of.(*ast.Ident).Name+"."+d.Name.Name] = true
-				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							has[prefix+n.Name] = true
-						}
-					case *ast.TypeSpec:
-						has[prefix+s.Name.Name] = true
-						if st, ok := s.Type.(*ast.StructType); ok {
-							for _, f := range st.Fields.List {
-								for _, n := range f.Names {
-									has[s.Name.Name+"."+n.Name] = true
-								}
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-}
+	"github.com/goverbs/goverbs/internal/declared"
+)
 
 // Each claim of the table in doc.go names what exists, and a test that does.
 func TestClaims(t *testing.T) {
-	has := map[string]bool{}
-	names(t, ".", "", has)
-	names(t, "internal/shaper", "shaper.", has)
+	has, tests, err := declared.In(".")
+	require.NoError(t, err)
+	shaper, itsTests, err := declared.In("internal/shaper")
+	require.NoError(t, err)
+	maps.Copy(tests, itsTests)
+	for name := range shaper {
+		has[name] = has[name] || strings.Contains(name, ".")            // T.Method
+		has["shaper."+name[strings.LastIndexByte(name, '.')+1:]] = true // methods without their type, too
+	}
 	require.False(t, has["shaper.Nothing"])
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -76,7 +38,7 @@ func TestClaims(t *testing.T) {
 		for _, name := range strings.Split(m[3], ", ") {
 			require.True(t, has[name], "claim %d: there is no %s", claim, name)
 		}
-		require.True(t, has[m[4]], "claim %d: there is no %s", claim, m[4])
+		require.True(t, tests[m[4]], "claim %d: there is no %s", claim, m[4])
 	}
 	require.Equal(t, 20, claim)
 }

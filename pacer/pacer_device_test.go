@@ -255,8 +255,7 @@ func TestRecovery(t *testing.T) {
 	before := r.p.Stats()
 	require.NoError(t, q.Recover(func(qp *verbs.QP) error {
 		require.NoError(t, qp.ToReset())
-		require.NoError(t, lab.BeforeReset(peer))
-		require.NoError(t, peer.ToReset())
+		require.NoError(t, peer.Quiesce())
 		require.NoError(t, qp.Init())
 		require.NoError(t, peer.Init())
 		r.connect(qp, peer)

@@ -357,7 +357,7 @@ func (l *links) mend() {
 }
 
 func (l *links) restart(k *link) error {
-	if err := k.qp.ToReset(); err != nil {
+	if err := k.qp.Quiesce(); err != nil {
 		return err
 	}
 	k.life++

@@ -230,9 +230,6 @@ func (c *CQ) Poll(wcs []WC) (int, error) { return c.PollSpin(wcs, 0) }
 // queue is empty. A spin occupies its thread, and on a machine with few CPUs
 // starves the soft interrupts that a software device works in: keep it short.
 func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
-	if err := c.unrouted("poll"); err != nil {
-		return 0, err
-	}
 	return c.poll(nil, wcs, uint32(max(spins, 0)))
 }
 
@@ -242,8 +239,11 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
 	}
-	if err := c.enter(by); err != nil {
-		return 0, err
+	if !c.life.Enter() {
+		return 0, opError("poll", c.life.Label, ErrClosed)
+	}
+	if now := c.router.Load(); now != by {
+		return 0, c.leave(by, now)
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.Exit()
@@ -256,20 +256,16 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	return n, nil
 }
 
-// enter begins a poll, which c.life.Exit ends. Who takes the completions is asked
-// inside: a router that comes waits for those that it found there.
-func (c *CQ) enter(by *router) error {
-	if !c.life.Enter() {
-		return opError("poll", c.life.Label, ErrClosed)
+// leave ends a call on the queue for by, when now takes the completions. That is asked
+// inside the call: a router that comes waits for those that it found there.
+//
+//go:noinline
+func (c *CQ) leave(by, now *router) error {
+	c.life.Exit()
+	if by != nil && now == nil {
+		return opError("poll", c.life.Label, errUnrouted)
 	}
-	if now := c.router.Load(); now != by {
-		c.life.Exit()
-		if now == nil {
-			return opError("poll", c.life.Label, errUnrouted)
-		}
-		return c.unrouted("poll")
-	}
-	return nil
+	return opError("poll", c.life.Label, ErrInUse, otherTakes)
 }
 
 // pollError is said only once the queue is empty: what is in it is still good.

@@ -74,8 +74,11 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 	if c.fields == 0 {
 		return 0, opError("poll", c.life.Label, ErrAttributes, "made without Fields")
 	}
-	if err := c.enter(nil); err != nil {
-		return 0, err
+	if !c.life.Enter() {
+		return 0, opError("poll", c.life.Label, ErrClosed)
+	}
+	if now := c.router.Load(); now != nil {
+		return 0, c.leave(nil, now)
 	}
 	n, err := cgo.PollCQEx(c.cq, c.path, uint64(c.fields), rawWCExs(wcs))
 	c.life.Exit()

@@ -268,12 +268,11 @@ func (q *QP) requestFailed(w *WC) {
 
 // anyFailed is on the path of each poll.
 func anyFailed(wcs []WC) bool {
+	var status uint32 // WCSuccess is 0
 	for i := range wcs {
-		if wcs[i].wc.Status != uint32(WCSuccess) {
-			return true
-		}
+		status |= wcs[i].wc.Status
 	}
-	return false
+	return status != 0
 }
 
 // qpOf finds a queue pair by its number.

@@ -3,12 +3,8 @@
 package verbs_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/internal/declared"
 )
 
 // featureRow is a row of the table in ARCHITECTURE.md.
@@ -60,7 +56,7 @@ func TestFeatureTable(t *testing.T) {
 	rows, err := featureTable()
 	require.NoError(t, err)
 	require.Greater(t, len(rows), 40)
-	has := declared(t)
+	has := names(t)
 	for name, r := range rows {
 		for word := range strings.FieldsFuncSeq(r.simulated, func(c rune) bool { return strings.ContainsRune("; ,", c) }) {
 			require.Contains(t, []string{"runs", "refused", "calls", "layout"}, word, name)
@@ -80,57 +76,20 @@ func TestFeatureTable(t *testing.T) {
 	require.False(t, has["Batch.Nothing"])
 }
 
-// declared are the names of this package and its tests: F, T, T.Method, T.Field; and
-// those of the packages in it, as rdmacm.F. All tests are without a package.
-func declared(t *testing.T) map[string]bool {
+// names are those of this package and its tests, and those of the packages in it, as
+// rdmacm.F. All tests are without a package.
+func names(t *testing.T) map[string]bool {
 	has := make(map[string]bool)
 	for _, folder := range []string{".", "rdmacm", "stream"} {
-		files := token.NewFileSet()
-		entries, err := fs.Glob(os.DirFS(folder), "*.go")
+		code, tests, err := declared.In(folder)
 		require.NoError(t, err)
-		for _, name := range entries {
-			f, err := parser.ParseFile(files, filepath.Join(folder, name), nil, 0)
-			require.NoError(t, err)
-			prefix := ""
-			if folder != "." && !strings.HasSuffix(name, "_test.go") {
-				prefix = folder + "."
+		for name := range code {
+			if folder != "." {
+				name = folder + "." + name
 			}
-			for _, d := range f.Decls {
-				declare(has, prefix, d)
-			}
+			has[name] = true
 		}
+		maps.Copy(has, tests)
 	}
 	return has
-}
-
-func declare(has map[string]bool, prefix string, d ast.Decl) {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		if r := rig.ReceiverOf(d); r != "" {
-			prefix += r + "."
-		}
-		has[prefix+d.Name.Name] = true
-	case *ast.GenDecl:
-		for _, s := range d.Specs {
-			declareSpec(has, prefix, s)
-		}
-	}
-}
-
-func declareSpec(has map[string]bool, prefix string, s ast.Spec) {
-	switch s := s.(type) {
-	case *ast.ValueSpec:
-		for _, n := range s.Names {
-			has[prefix+n.Name] = true
-		}
-	case *ast.TypeSpec:
-		has[prefix+s.Name.Name] = true
-		if st, ok := s.Type.(*ast.StructType); ok {
-			for _, f := range st.Fields.List {
-				for _, n := range f.Names {
-					has[prefix+s.Name.Name+"."+n.Name] = true
-				}
-			}
-		}
-	}
 }

@@ -208,9 +208,8 @@ func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrSt
 // ToReset moves the queue pair to [StateReset], from any state; work requests
 // in it are gone without a completion.
 //
-// Soft-RoCE before Linux 6.4 miscounts its references if the peer's requests are
-// being executed, or were a moment ago, and may lose the device for it. There, first
-// have the peer stop, or move to [StateError] and give it some milliseconds.
+// It must not meet requests of the peer on a device with [Device.ResetRaces]: there
+// have the peer stop before, or use [QP.Quiesce].
 func (q *QP) ToReset() error {
 	s := ResetStep()
 	return q.Modify(s.Attr, s.Mask)

@@ -32,9 +32,6 @@ func (b *Batch) PostPoll(cq *CQ, wcs []WC, spins int) (n, got int, err error) {
 		n, err = b.Post()
 		return n, 0, err
 	}
-	if err := cq.unrouted("poll"); err != nil {
-		return 0, 0, b.ended(err)
-	}
 	return b.postPoll(nil, cq, wcs, uint32(max(spins, 0)))
 }
 
@@ -43,9 +40,13 @@ func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32) (n, got int
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, 0, b.ended(err)
 	}
-	if err := cq.enter(by); err != nil {
+	if !cq.life.Enter() {
 		b.exit()
-		return 0, 0, b.ended(err)
+		return 0, 0, b.ended(opError("poll", cq.life.Label, ErrClosed))
+	}
+	if now := cq.router.Load(); now != by {
+		b.exit()
+		return 0, 0, b.ended(cq.leave(by, now))
 	}
 	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
 	cq.life.Exit()
@@ -69,7 +70,7 @@ func (b *Batch) enter() error {
 	q := b.qp
 	if r := q.requester.Load(); r != nil && r.batch != b {
 		return q.requested("post send to")
-	} else if r == nil {
+	} else if r == nil && (b.by != nil || q.sendCQ.routed()) {
 		if err := b.by.mayPost("post send that completes in", q.sendCQ); err != nil {
 			return err
 		}
@@ -113,7 +114,10 @@ func (b *Batch) exit() {
 }
 
 func (b *Batch) ended(err error) error {
-	b.n, b.err = 0, nil
+	b.n = 0
+	if b.err != nil {
+		b.err = nil
+	}
 	if len(b.named) > 0 {
 		clear(b.named)
 		b.named = b.named[:0]

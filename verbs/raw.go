@@ -26,6 +26,7 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	q.state.Store(uint32(StateRTS))
 	c := &CQ{cq: cq, depth: maxWR}
 	c.life.Label = "wrapped cq"
+	q.sendCQ, q.recvCQ = c, c
 	return q, c
 }
 

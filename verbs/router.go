@@ -151,11 +151,16 @@ func (q *QP) unshare() {
 // unrouted refuses calls that would take completions away from requesters and
 // receivers.
 func (c *CQ) unrouted(op string) error {
-	if c == nil || c.router.Load() == nil { // nil: see Wrap
+	if !c.routed() {
 		return nil
 	}
-	return opError(op, c.life.Label, ErrInUse, "a Requester, Receiver or Dispatcher takes its completions")
+	return opError(op, c.life.Label, ErrInUse, otherTakes)
 }
+
+const otherTakes = "a Requester, Receiver or Dispatcher takes its completions"
+
+// routed tells whether completions go to those who share the queue.
+func (c *CQ) routed() bool { return c.router.Load() != nil }
 
 // errUnrouted: the queue is the program's again.
 var errUnrouted = errors.New("nothing is routed")

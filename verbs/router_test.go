@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -158,4 +160,31 @@ func BenchmarkDispatch(b *testing.B) {
 		rt.deliver(wcs)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/completion")
+}
+
+// A completion to an owner who is parked: from the call that wakes it to its run.
+func BenchmarkDispatchToParked(b *testing.B) {
+	rt := bareRouter(1, 1)
+	rt.hold() // as long as somebody else polls, who waits is parked
+	var w Waiter
+	begin, over := make(chan struct{}), make(chan time.Time)
+	go func() {
+		for range begin {
+			w.listen(b.Context(), rt)
+			over <- time.Now()
+		}
+	}()
+	defer close(begin)
+	var took time.Duration
+	for b.Loop() {
+		w.Reset()
+		begin <- struct{}{}
+		for w.count.Load() == 0 {
+			runtime.Gosched()
+		}
+		woken := time.Now()
+		w.Wake()
+		took += (<-over).Sub(woken)
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/wake")
 }

@@ -27,6 +27,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 {
 	struct standin *s = (struct standin *)((char *)qp - offsetof(struct standin, qp));
 
+	s->posted = wr;
 	if (s->fail_at < 0)
 		return 0;
 	for (int i = 0; wr; wr = wr->next, i++)
@@ -55,7 +56,9 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct standin *s = (struct standin *)((char *)cq - offsetof(struct standin, cq));
 
-	(void)wc;
+	if (s->named)
+		for (int i = 0; i < n; i++)
+			wc[i].wr_id = s->posted[i].wr_id;
 	return s->poll_error ? s->poll_error : n;
 }
 

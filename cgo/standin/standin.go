@@ -47,6 +47,10 @@ func (s *Pair) Fail(index int, errno int) {
 	s.p.fail_errno = C.int(errno)
 }
 
+// Name makes polls write the numbers of the work requests that the last post, from one
+// batch, was of: as many as there were in it may be polled.
+func (s *Pair) Name() { s.p.named = 1 }
+
 // FailPolls makes polls answer this instead of a count; 0 ends it.
 func (s *Pair) FailPolls(answer int) { s.p.poll_error = C.int(answer) }
 

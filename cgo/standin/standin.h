@@ -10,7 +10,8 @@ struct standin {
 	struct ibv_context ctx;
 	struct ibv_qp qp;
 	struct ibv_cq cq;
-	int fail_at, fail_errno, poll_error;
+	int fail_at, fail_errno, poll_error, named;
+	struct ibv_send_wr *posted; /* the last */
 };
 
 /*

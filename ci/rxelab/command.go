@@ -21,7 +21,8 @@ import (
 )
 
 // command runs the command on host 0, or on all of them until all have ended,
-// and answers its exit status: that of the first host whose status is not 0.
+// and answers its exit status: that of the host where it failed first. The others
+// may wait for that one for ever: after a while they are told to end.
 func (l *lab) command(ctx context.Context) (int, error) {
 	n := 1
 	if l.o.all {
@@ -35,19 +36,46 @@ func (l *lab) command(ctx context.Context) (int, error) {
 		}
 	})
 	defer stop()
-	codes, errs := make([]int, n), make([]error, n)
+	errs := make([]error, n)
+	over := make(chan struct{})
+	var failed sync.Once
+	code := 0
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { codes[i], errs[i] = l.runOn(ctx, cancel, i, n > 1) })
+		wg.Go(func() {
+			status, err := l.runOn(ctx, cancel, i, n > 1)
+			errs[i] = err
+			if status != 0 || err != nil {
+				failed.Do(func() {
+					code = status
+					go l.endOthers(over, cancel, i)
+				})
+			}
+		})
 	}
 	wg.Wait()
-	err := errors.Join(errs...)
-	for _, c := range codes {
-		if c != 0 {
-			return c, err
-		}
+	close(over)
+	return code, errors.Join(errs...)
+}
+
+// othersGrace is how long hosts go on after the command has failed on one of them.
+const othersGrace = 10 * time.Second
+
+// endOthers ends the command where it still runs, first by a signal, at which a Go
+// program shows what its goroutines do.
+func (l *lab) endOthers(over <-chan struct{}, failed context.CancelCauseFunc, host int) {
+	select {
+	case <-over:
+		return
+	case <-time.After(othersGrace):
 	}
-	return 0, err
+	fmt.Fprintf(os.Stderr, "rxelab: the command failed on host %d and goes on elsewhere: it is ended there\n", host)
+	go l.signal(syscall.SIGQUIT)
+	select {
+	case <-over:
+	case <-time.After(dumpGrace):
+		failed(errAlone)
+	}
 }
 
 // runOn runs the command on one host. What no host can go on without, the

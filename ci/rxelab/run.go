@@ -22,6 +22,7 @@ var (
 	errTimeout     = errors.New("the time limit ran out")
 	errInterrupted = errors.New("interrupted")
 	errGone        = errors.New("the guest is gone")
+	errAlone       = errors.New("the command failed on another host")
 )
 
 // lab is the machines of one run.

@@ -208,6 +208,12 @@ var behaviours = map[string]conduct{
 		n, _ := g.stdout.WriteString("here I am\n")
 		return proto.Message{OutBytes: int64(n)}
 	}},
+	"host 1 fails, host 0 waits for it": {exec: func(g *standIn, m proto.Message) proto.Message {
+		if g.host == 0 {
+			time.Sleep(time.Hour)
+		}
+		return proto.Message{Code: 9}
+	}},
 	"starts host 1 twice": {boot: slowSecondBoot, exec: func(g *standIn, m proto.Message) proto.Message {
 		if r := <-g.ask(proto.OpKill, 1); r.Error != "" {
 			return failed("kill: %s", r.Error)
@@ -271,6 +277,14 @@ func TestOutputOfAGuestThatDies(t *testing.T) {
 	r.exit(t, exitLab)
 	require.EqualValues(t, someOutput, 1+n)
 	require.Contains(t, r.stderr.String(), "the guest is gone")
+}
+
+// Where the command fails on one host, the others do not wait for that one for ever.
+func TestOthersEndAfterAFailure(t *testing.T) {
+	r := onStandIn(t, "host 1 fails, host 0 waits for it", "-topo", "hosts=2", "-all", "true")
+	r.run(t, 9)
+	require.Contains(t, r.stderr.String(), "failed on host 1 and goes on elsewhere")
+	require.Contains(t, r.stderr.String(), errAlone.Error())
 }
 
 // A time limit that ends a boot shows how far it came.

@@ -4,6 +4,7 @@
 package virtual
 
 import (
+	"container/heap"
 	"fmt"
 	"time"
 )
@@ -15,7 +16,7 @@ type Queue[E any] struct {
 	Added uint64 // events so far
 	Trace uint64 // of all that have happened, to compare runs
 
-	heap []item[E]
+	heap events[E]
 }
 
 type item[E any] struct {
@@ -24,16 +25,10 @@ type item[E any] struct {
 	e   E
 }
 
-func (a *item[E]) before(b *item[E]) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
-
 // Add has an event happen at a time.
 func (q *Queue[E]) Add(at time.Duration, e E) {
 	q.Added++
-	h := append(q.heap, item[E]{at, q.Added, e})
-	for i := len(h) - 1; i > 0 && h[i].before(&h[(i-1)/2]); i = (i - 1) / 2 {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-	}
-	q.heap = h
+	heap.Push(&q.heap, &item[E]{at, q.Added, e})
 }
 
 // Next lets time pass to the next event, and answers that; ok is false if there is
@@ -43,30 +38,30 @@ func (q *Queue[E]) Next(until time.Duration) (e E, ok bool) {
 		q.Now = max(q.Now, until)
 		return e, false
 	}
-	first := q.pop()
+	first := heap.Pop(&q.heap).(*item[E])
 	q.Now = first.at
 	q.Trace = q.Trace*1099511628211 ^ uint64(first.at) ^ first.seq<<32
 	return first.e, true
 }
 
-func (q *Queue[E]) pop() item[E] {
-	h := q.heap
-	first, n := h[0], len(h)-1
-	h[0], h[n] = h[n], item[E]{}
-	h = h[:n]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c+1 < n && h[c+1].before(&h[c]) {
-			c++
-		}
-		if c >= n || !h[c].before(&h[i]) {
-			break
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-	q.heap = h
-	return first
+// events implements [heap.Interface]. Pointers, since it takes them without allocating.
+type events[E any] []*item[E]
+
+func (h events[E]) Len() int      { return len(h) }
+func (h events[E]) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h events[E]) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+
+func (h *events[E]) Push(x any) { *h = append(*h, x.(*item[E])) }
+
+func (h *events[E]) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return x
 }
 
 // World is a queue of functions, with what was found wrong first.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,11 +47,7 @@ func TestNumbersOnlyGrow(t *testing.T) {
 			require.Positive(t, int32((first-highest)<<8), "session %d begins at %x after %x", n, first, highest)
 			require.Less(t, (first-highest)&0xffffff, uint32(200))
 		}
-		b.answer(p, uint64(100+n))
-		b.Joined(x, nil, b.now)
-		b.Took(p, 1)
-		b.Posted(x, 1, 1000)
-		b.Completed(x, 1, false, b.now)
+		b.connected(p, uint64(100+n), 1000, 0)
 		highest = x.Session.PSN
 		b.taken()
 		b.now += 2 * timeWait
@@ -73,35 +70,21 @@ func TestLateNumbers(t *testing.T) {
 			b.Enqueue(to, 1, b.now)
 			return kindsOf(b.taken())
 		}
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(q))
-		b.ResetDone(x, nil, b.now)
-		b.answer(q, 4)
-		b.Joined(x, nil, b.now)
-		b.Took(q, 1)
-		b.Posted(x, 1, 1)
-		b.Completed(x, 1, false, b.now)
-		b.taken()
+		// opened is a new session and a request, which took some time.
+		opened := func(to *Peer, session uint64, took time.Duration) {
+			b.t.Helper()
+			require.Equal(t, []any{wire.Connect, ActReset}, turn(to))
+			b.ResetDone(x, nil, b.now)
+			b.connected(to, session, 1, took)
+			b.taken()
+		}
+		opened(q, 4, 0)
 		if free {
 			require.Equal(t, []any{ActJoin}, turn(p))
 			continue
 		}
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(p))
-		b.ResetDone(x, nil, b.now)
-		b.answer(p, 5)
-		b.Joined(x, nil, b.now)
-		b.Took(p, 1)
-		b.Posted(x, 1, 1)
-		b.Completed(x, 1, false, b.now)
-		b.taken()
-		require.Equal(t, []any{wire.Connect, ActReset}, turn(b.peer(7)))
-		b.ResetDone(x, nil, b.now)
-		b.answer(x.peer, 6)
-		b.Joined(x, nil, b.now)
-		b.Took(x.peer, 1)
-		b.Posted(x, 1, 1)
-		b.now += 2 * timeWait
-		b.Completed(x, 1, false, b.now)
-		b.taken()
+		opened(p, 5, 0)
+		opened(b.peer(7), 6, 2*timeWait)
 		require.Equal(t, []any{ActJoin}, turn(q))
 	}
 }

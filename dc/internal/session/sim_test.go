@@ -114,9 +114,11 @@ func program(seed uint64) (*world, error) {
 	w.loss = 0
 	w.Run(span + 5*time.Second)
 	w.owned()
-	w.Run(24 * time.Second)
-	w.faults = 0
-	w.Run(30 * time.Second) // repaired, at last
+	w.Run(4*time.Second + max(w.lease, 2*time.Second)) // all leases are over
+	if w.faults > 0 {
+		w.faults = 0
+		w.Run(w.Now + 6*time.Second) // repaired, at last
+	}
 	var last []*job
 	for range 2 { // the first may meet a session whose target has died
 		last = w.everywhere()

@@ -85,13 +85,20 @@ func (b *bench) attach(p *Peer, session uint64) *Context {
 	b.t.Helper()
 	b.Enqueue(p, 1, b.now)
 	require.NotNil(b.t, p.ctx)
+	b.connected(p, session, 1, 0)
+	b.taken()
+	return p.ctx
+}
+
+// connected answers the last connect of a peer, and carries out the request that
+// waits for it, which has so many packets and takes some time.
+func (b *bench) connected(p *Peer, session uint64, packets int, took time.Duration) {
 	b.answer(p, session)
 	b.Joined(p.ctx, nil, b.now)
 	b.Took(p, 1)
-	b.Posted(p.ctx, 1, 1)
+	b.Posted(p.ctx, 1, packets)
+	b.now += took
 	b.Completed(p.ctx, 1, false, b.now)
-	b.taken()
-	return p.ctx
 }
 
 // TestGivesWay: a silent target leaves its context after one retransmission that

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/declared"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -294,28 +295,13 @@ func (o *Objects) AllTried(t *testing.T, atLeast int) {
 			if !ok || fd.Recv == nil || !fd.Name.IsExported() || !answersError(fd) {
 				continue
 			}
-			if typ := ReceiverOf(fd); ast.IsExported(typ) {
+			if typ := declared.Receiver(fd); ast.IsExported(typ) {
 				seen++
 				require.True(t, tried[typ], "%s.%s answers an error: try it after Close", typ, fd.Name.Name)
 			}
 		}
 	}
 	require.GreaterOrEqual(t, seen, atLeast)
-}
-
-// ReceiverOf is the name of the type that a method is declared on, or empty.
-func ReceiverOf(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
-	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	if id, ok := typ.(*ast.Ident); ok {
-		return id.Name
-	}
-	return "?"
 }
 
 func answersError(fd *ast.FuncDecl) bool {

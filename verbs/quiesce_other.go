@@ -1,0 +1,6 @@
+//go:build !linux
+
+package verbs
+
+func resetWaits() bool { return true }
+func awaitExecuting()  {}
