@@ -141,6 +141,9 @@ func (c *Client) set(s *session, failure error) {
 
 // session waits for a connection. One that has ended is none.
 func (c *Client) session(ctx context.Context) (*session, error) {
+	if s := c.now.Load(); s != nil && !s.ended.Load() {
+		return s, nil
+	}
 	for {
 		c.mu.Lock()
 		changed, failure := c.changed, c.failure

@@ -27,14 +27,14 @@
 // # Guarantees
 //
 // A record is immutable while clients may READ it. It says itself what it is: full key,
-// version, epoch and a checksum (CRC-32C) over all of it. A change writes a new record
+// version, epoch and a checksum (XXH3) over all of it. A change writes a new record
 // into a free slot, then makes the old one a tombstone by one store of eight bytes, then
 // enters the new one into the map, and then replies. From that follows:
 //
 //   - No torn values. The bytes of a READ come one cache line at a time, in any order, and
 //     some of them again when an answer is lost. A slot is used again only when no READ of
 //     its last record can be under way (quarantine, below). If one is all the same, the
-//     checksum refuses it, except by chance of one in 2^32.
+//     checksum refuses it, except by chance of one in 2^64.
 //   - A READ that begins after a change was acknowledged does not see what was there
 //     before, however old the client's map is: it finds the tombstone. The value of a READ
 //     was current when the READ fetched the record's first eight bytes. So single keys are
