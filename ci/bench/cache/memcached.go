@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -61,9 +62,9 @@ func (m *memcached) gets(size int) (float64, error) {
 // tcpClient is the least that a program does: one write and as few reads as there can
 // be, which block. It goes past Go's network poller, which would only add to it.
 type tcpClient struct {
-	fd       int
-	out, in  []byte
-	released func() error
+	file    *os.File
+	fd      int
+	out, in []byte
 }
 
 func (m *memcached) dial() (*tcpClient, error) {
@@ -80,7 +81,7 @@ func (m *memcached) dial() (*tcpClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tcpClient{fd: int(f.Fd()), in: make([]byte, 32<<10), released: f.Close}, nil // Fd makes it block
+	return &tcpClient{file: f, fd: int(f.Fd()), in: make([]byte, 32<<10)}, nil // Fd makes it block
 }
 
 func (c *tcpClient) write() error {

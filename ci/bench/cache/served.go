@@ -31,6 +31,7 @@ func serve(ctx context.Context, at string) error {
 type daemon struct {
 	pid int
 	at  string // address
+	cmd *exec.Cmd
 }
 
 func start(at string, line ...string) (daemon, error) {
@@ -40,7 +41,13 @@ func start(at string, line ...string) (daemon, error) {
 	if err := cmd.Start(); err != nil {
 		return daemon{}, err
 	}
-	return daemon{cmd.Process.Pid, at}, nil
+	return daemon{cmd.Process.Pid, at, cmd}, nil
+}
+
+// stop kills the process. Passes that are run again need not: it ends with this one.
+func (d daemon) stop() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
 }
 
 // dialer is one from the near end: from another address it would go by the loopback
@@ -104,6 +111,11 @@ func (s *served) dial(cfg cache.Config) (c *cache.Client, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return cache.Dial(ctx, s.at, cfg)
+}
+
+func (s *served) stop() {
+	_ = s.client.Close()
+	s.daemon.stop()
 }
 
 // whole waits until the client's map has so many entries.
