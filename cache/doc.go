@@ -71,8 +71,8 @@
 // One server for each client: no distribution over many, no replicas, no failover. All
 // clients of a server are one tenant, and are not authenticated. Clients do not READ
 // buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
-// There are no calls for many keys at once, no loader, no near cache, no proxy, no
-// fallback to TCP, and no warm restart. It was measured against nothing yet.
+// Many keys at once can be read, not stored. There is no loader, no near cache, no proxy, no
+// fallback to TCP, and no warm restart.
 //
 // # The claim of US 9,378,179
 //
@@ -90,6 +90,7 @@
 //
 //	a hit is one READ and no SEND, counted     session.get              TestHitIsOneREAD
 //	a hit allocates nothing                    session.buffer           TestGetIntoDoesNotAllocate
+//	many keys, READs of one doorbell           session.readMulti        TestGetMulti
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry

@@ -43,6 +43,7 @@ type session struct {
 	readers int           // that hold buffers
 	idle    chan struct{} // closed when there are none any more, after the end
 	free    [classes]*buffer
+	multis  *multi // that are free
 	calls   map[uint64]*call
 	last    uint64        // call
 	out     []byte        // messages to send

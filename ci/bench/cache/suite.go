@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
@@ -52,7 +53,39 @@ func Suite(harness.Env) []harness.Benchmark {
 				{Name: strings.Replace(row.name, "get", "bare_read", 1), Unit: "us", Of: read, Baseline: tcp},
 			}})
 	}
-	return list
+	list = append(list, multi("multiget32", 2, harness.Both, ours, func(p harness.Pass) harness.Pass { return p }))
+	if lab.In() { // a device of its own has no wire that could be delayed
+		list = append(list, multi("multiget32_delay", 15, []string{harness.Wall}, ours, rig.Late))
+	}
+	list = append(list, serverCPU(ours, theirs), mapMemory(), connectionMemory())
+	return append(list, ycsb()...)
+}
+
+func serverCPU(ours *rig.Once[*served], theirs *rig.Once[*memcached]) harness.Benchmark {
+	const gets = 20 * getBlock // long enough for what the server does now and then
+	f := harness.Figure{Name: "server_cpu_per_get", Unit: "us", Target: measure.AtMost(0.01)}
+	return harness.Compare(f, harness.Both, ours.Pass(func(s *served, ctx context.Context) (float64, error) {
+		return s.perGet(gets, func() error { _, err := s.gets(ctx, s.client, 64); return err })
+	}), harness.Side{Name: tcp, Run: theirs.Pass(func(m *memcached, _ context.Context) (float64, error) {
+		return m.perGet(gets, func() error { _, err := m.gets(64); return err })
+	})})
+}
+
+// multi compares one call for many keys with a call for each.
+func multi(name string, target float64, judged []string, ours *rig.Once[*served], on func(harness.Pass) harness.Pass) harness.Benchmark {
+	f := harness.Figure{Name: name, Unit: "key/s", Target: measure.AtLeast(target)}
+	return harness.Compare(f, judged, on(ours.Pass((*served).together)), harness.Side{Name: "single GETs", Run: on(ours.Pass((*served).oneByOne))})
+}
+
+func mapMemory() harness.Benchmark {
+	b := harness.Plain(harness.Figure{Name: "map_bytes_per_entry", Unit: "bytes", Target: measure.AtMost(32)}, instructions, mapBytes)
+	b.Figures = append(b.Figures, harness.Figure{Name: "map_bytes_per_entry_said", Unit: "bytes", Of: "ours", Value: 1})
+	return b
+}
+
+func connectionMemory() harness.Benchmark {
+	f := harness.Figure{Name: "server_bytes_per_connection", Unit: "bytes", Target: measure.AtMost(64 << 10)}
+	return harness.Plain(f, instructions, harness.One(connectionBytes))
 }
 
 const tcp = "memcached over TCP"
