@@ -19,6 +19,7 @@
 //	defer c.Close()
 //	err = c.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue")}, time.Hour)
 //	it, err := c.Get(ctx, []byte("colour")) // one READ
+//	results := c.GetMulti(ctx, keys, nil)   // one doorbell
 //
 // The server is package [github.com/goverbs/goverbs/cache/server], or the program
 // rdmacached, which speaks memcached's protocol as well (package
