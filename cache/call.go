@@ -11,6 +11,7 @@ import (
 
 // call is a request that waits for its reply.
 type call struct {
+	id    uint64
 	asked int64
 	reply wire.Reply
 	done  chan error
@@ -19,6 +20,15 @@ type call struct {
 // call has the server carry out a request. The reply's value is the caller's.
 // errEnded says that no reply will come.
 func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	c, err := s.start(ctx, q)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return s.wait(ctx, c)
+}
+
+// start sends a request, whose reply is to be waited for.
+func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 	c := &call{done: make(chan error, 1)}
 	s.mu.Lock()
 	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
@@ -28,28 +38,32 @@ func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error)
 		case <-room:
 		case <-s.over:
 		case <-ctx.Done():
-			return wire.Reply{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		s.mu.Lock()
 	}
 	if s.ended.Load() {
 		s.mu.Unlock()
-		return wire.Reply{}, errNotSent
+		return nil, errNotSent
 	}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
-	c.asked = s.clock()
+	c.id, c.asked = q.ID, s.clock()
 	s.calls[q.ID] = c
 	s.out = wire.AppendRequest(s.out, q)
 	s.poke()
 	s.mu.Unlock()
 	s.c.count.calls.Add(1)
+	return c, nil
+}
+
+func (s *session) wait(ctx context.Context, c *call) (wire.Reply, error) {
 	select {
 	case err := <-c.done:
 		return c.reply, err
 	case <-ctx.Done():
 		s.mu.Lock()
-		delete(s.calls, q.ID)
+		delete(s.calls, c.id)
 		s.mu.Unlock()
 		return wire.Reply{}, ctx.Err()
 	}

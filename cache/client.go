@@ -29,6 +29,9 @@ type Config struct {
 	// SampleEvery is how many hits stand for one that the server is told of, for its
 	// choice of what to evict; 0 means 16.
 	SampleEvery int
+	// Spin is how often a READ is looked for before its goroutine parks until there is
+	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
+	Spin int
 	// Logger hears of connections that end; nil means nobody does.
 	Logger *slog.Logger
 }
@@ -138,6 +141,9 @@ func (c *Client) set(s *session, failure error) {
 
 // session waits for a connection. One that has ended is none.
 func (c *Client) session(ctx context.Context) (*session, error) {
+	if s := c.now.Load(); s != nil && !s.ended.Load() {
+		return s, nil
+	}
 	for {
 		c.mu.Lock()
 		changed, failure := c.changed, c.failure

@@ -96,7 +96,6 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 		return it, mirror.Ask, nil
 	}
 	s.mu.Unlock()
-	asked := s.clock()
 	s.c.count.reads.Add(1)
 	err = s.read.Read(ctx, s.regions[e.Place.Region()].At(uint64(e.Place.Offset())), b.mr.SGE(b.off, n))
 	var r wire.Record
@@ -111,7 +110,11 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if err != nil {
 		return it, 0, err
 	}
-	return it, s.m.Weigh(&r, refusal, e, asked), nil
+	now := int64(0)
+	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
+		now = s.clock()
+	}
+	return it, s.m.Weigh(&r, refusal, e, now), nil
 }
 
 // into copies a value to dst, or to new memory. What does not fit is counted in the

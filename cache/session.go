@@ -43,6 +43,7 @@ type session struct {
 	readers int           // that hold buffers
 	idle    chan struct{} // closed when there are none any more, after the end
 	free    [classes]*buffer
+	multis  *multi // that are free
 	calls   map[uint64]*call
 	last    uint64        // call
 	out     []byte        // messages to send
@@ -80,9 +81,16 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 func (s *session) dial(ctx context.Context) error {
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
+		dev := l.PD().Device()
+		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
+		if err != nil {
+			return verbs.Offer{}, err
+		}
+		if err := l.Own(cq); err != nil {
+			return verbs.Offer{}, err
+		}
 		var data []byte
-		var err error
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
 		return verbs.Offer{Data: data}, err
 	}
 	var err error

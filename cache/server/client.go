@@ -145,8 +145,30 @@ func (s *Server) settle() {
 	s.settled = make(chan struct{})
 }
 
-// announce has all clients told of changes. The mutex is held.
+// announceAfter is how long clients that wait for no reply may not know of a change: what
+// changed meanwhile comes in one message. A client whose map is behind finds tombstones and
+// asks, so it is right all the same.
+const announceAfter = 10 * time.Millisecond
+
+// announce has all clients told of changes soon. The mutex is held.
 func (s *Server) announce() {
+	if !s.due && !s.closed {
+		s.due = true
+		s.tell.Reset(announceAfter)
+	}
+}
+
+func (s *Server) announceNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = false
+	if !s.closed {
+		s.tellAll()
+	}
+}
+
+// tellAll tells those that do not know. The mutex is held.
+func (s *Server) tellAll() {
 	seq := s.store.Seq()
 	for _, c := range s.clients {
 		if c.next <= seq {
@@ -197,7 +219,9 @@ func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full
 		a := s.store.Do(s.now(), &q)
 		c.replies = wire.AppendReply(c.replies, &a)
 		poke(c.wake)
-		s.announce()
+		if s.announce(); a.Status == wire.NoMemory { // others hold what was freed
+			s.tellAll()
+		}
 	case wire.KindHorizon:
 		h, err := wire.ReadHorizon(b)
 		if err != nil {

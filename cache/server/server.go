@@ -68,6 +68,8 @@ type Server struct {
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
 	settled chan struct{}               // closed when quarantine has moved on
+	due     bool                        // clients will be told of changes
+	tell    *time.Timer                 // that tells them
 
 	stop    context.CancelFunc
 	stopped context.Context
@@ -93,6 +95,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}, settled: make(chan struct{})}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.tell = time.AfterFunc(time.Hour, s.announceNow)
 	if err := s.open(ctx, address); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -203,6 +206,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
+	s.tell.Stop()
 	var errs []error
 	if s.listener != nil {
 		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
@@ -241,7 +245,9 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		a.Value = append([]byte(nil), a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
 		settled := s.settled
-		s.announce()
+		if s.announce(); quarantine {
+			s.tellAll()
+		}
 		s.mu.Unlock()
 		if !quarantine {
 			return a, nil

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/ci/bench/cache"
 	"github.com/goverbs/goverbs/ci/bench/dc"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -36,12 +37,12 @@ import (
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
 	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite,
-	"srd": srd.Suite, "srd-ecmp": srd.Ecmp,
+	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite,
 }
 
 // role is what this program does as one side of a pass.
 func role(name string) rig.Role {
-	for _, roles := range []map[string]rig.Role{verbs.Roles, dc.Roles, lockoffload.Roles, srd.Roles} {
+	for _, roles := range []map[string]rig.Role{verbs.Roles, dc.Roles, lockoffload.Roles, srd.Roles, cache.Roles} {
 		if r := roles[name]; r != nil {
 			return r
 		}

@@ -6,8 +6,9 @@ package link
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 
+	"github.com/goverbs/goverbs/cache/internal/credit"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -18,13 +19,9 @@ const (
 	window = 4
 )
 
-// spare are receives for SENDs that only give credit: at most two are under way for as
-// many frames as a side holds, and two of before.
-const spare = 4
-
 // Config is that of a link's queue pair for messages, which holds so many frames.
 func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
-	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+spare, frames+spare, verbs.LocalWrite
+	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+credit.Spare, frames+credit.Spare, verbs.LocalWrite
 	cfg.Receive = &verbs.ReceiverConfig{Size: Frame}
 	return cfg
 }
@@ -45,7 +42,7 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32) (*verbs.Link, []
 		return nil, nil, err
 	}
 	b, err := e.MarshalBinary()
-	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(qp.MaxRecvWR() - spare), Endpoint: b}), err
+	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(qp.MaxRecvWR() - credit.Spare), Endpoint: b}), err
 }
 
 // Join connects the queue pair of the READs with the peer's, which the link knows.
@@ -73,13 +70,9 @@ type Messages struct {
 	mr     *verbs.MR
 	stream wire.Stream
 
-	holds   uint32        // frames, this side
-	theirs  uint32        // frames that the peer holds
-	taken   atomic.Uint32 // frames, by this side
-	told    atomic.Uint32 // what the peer knows of that
-	passed  atomic.Uint32 // frames that the peer has taken
-	credit  chan struct{} // has a token when passed has changed
-	sent    uint32        // frames
+	mu      sync.Mutex // of flow
+	flow    credit.Flow
+	credit  chan struct{} // has a token when there is news of what the peer has taken
 	sending int           // bytes
 	build   func(*verbs.List)
 	grant   func(*verbs.List)
@@ -93,7 +86,7 @@ func NewMessages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
 	}
 	m := &Messages{
 		in: l.Receiver(), stream: wire.Stream{Limit: limit}, credit: make(chan struct{}, 1),
-		holds: uint32(l.QP().MaxRecvWR() - spare), theirs: h.Frames,
+		flow: credit.New(uint32(l.QP().MaxRecvWR()-credit.Spare), h.Frames),
 	}
 	var err error
 	if m.mr, err = l.AllocMR(window*Frame, verbs.MRConfig{}); err != nil {
@@ -113,9 +106,9 @@ func NewMessages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
 
 // say is what the peer is to know.
 func (m *Messages) say() uint32 {
-	n := m.taken.Load()
-	m.told.Store(n)
-	return n
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.flow.Say()
 }
 
 // Write sends whole messages. After an error the link is of no use.
@@ -126,7 +119,9 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 			return err
 		}
 		m.sending = copy(m.mr.Bytes()[:min(room, window)*Frame], b)
-		m.sent += uint32((m.sending + Frame - 1) / Frame)
+		m.mu.Lock()
+		m.flow.Send((m.sending + Frame - 1) / Frame)
+		m.mu.Unlock()
 		if err := m.out.Do(ctx, m.build); err != nil {
 			return err
 		}
@@ -138,8 +133,10 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 // room waits until the peer has room for a frame, and answers for how many.
 func (m *Messages) room(ctx context.Context) (int, error) {
 	for {
-		// A peer that has taken more than was sent harms itself.
-		if room := int(m.theirs) - int(int32(m.sent-m.passed.Load())); room > 0 {
+		m.mu.Lock()
+		room := m.flow.Room()
+		m.mu.Unlock()
+		if room > 0 {
 			return room, nil
 		}
 		select {
@@ -160,7 +157,11 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if got.HasImm && m.passed.Swap(got.Imm) != got.Imm {
+		m.mu.Lock()
+		news := got.HasImm && m.flow.Heard(got.Imm)
+		due := got.Len > 0 && m.flow.Took()
+		m.mu.Unlock()
+		if news {
 			select {
 			case m.credit <- struct{}{}:
 			default:
@@ -170,7 +171,7 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 			continue
 		}
 		m.stream.Arrived(got.Len)
-		if n := m.taken.Add(1); n-m.told.Load() >= (m.holds+1)/2 {
+		if due {
 			if err := m.out.Do(ctx, m.grant); err != nil {
 				return nil, err
 			}

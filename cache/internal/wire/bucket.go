@@ -57,6 +57,8 @@ func (b Bucket) Move() {
 
 func (b Bucket) seal() { binary.LittleEndian.PutUint32(b[bktChecksum:], bucketSum(b)) }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 func bucketSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:bktChecksum], castagnoli), castagnoli, b[bktSpare:BucketSize])
 }

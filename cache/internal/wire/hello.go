@@ -11,7 +11,7 @@ type Hello struct {
 }
 
 const (
-	helloMagic  = 0xca4e0001 // the last digits are the version
+	helloMagic  = 0xca4e0002 // the last digits are the version
 	helloFixed  = 16
 	maxEndpoint = 1024
 )

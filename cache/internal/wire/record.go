@@ -3,7 +3,8 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/crc32"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Limits of keys and values.
@@ -23,17 +24,16 @@ const (
 // Offsets in a record.
 const (
 	recState       = 0
-	recVersion     = 8
-	recCAS         = 16
-	recExpiry      = 24
-	recEpoch       = 32
-	recFlags       = 36
-	recValueLen    = 40
-	recKeyLen      = 44
-	recAttrs       = 46
-	recFingerprint = 48
-	recChecksum    = 56
-	recSpare       = 60
+	recChecksum    = 8
+	recVersion     = 16 // from here on the checksum covers everything
+	recCAS         = 24
+	recExpiry      = 32
+	recEpoch       = 40
+	recFlags       = 44
+	recValueLen    = 48
+	recKeyLen      = 52
+	recAttrs       = 54
+	recFingerprint = 56
 )
 
 // Attributes of a record.
@@ -56,8 +56,6 @@ type Record struct {
 	Key, Value  []byte
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // RecordSize is the length of a record of a key and a value of so many bytes.
 func RecordSize(key, value int) int { return RecordHeader + key + value }
 
@@ -76,17 +74,16 @@ func PutRecord(dst []byte, r *Record) int {
 	le.PutUint16(dst[recKeyLen:], uint16(len(r.Key)))
 	le.PutUint16(dst[recAttrs:], r.Attrs)
 	le.PutUint64(dst[recFingerprint:], r.Fingerprint)
-	le.PutUint32(dst[recSpare:], 0)
 	copy(dst[RecordHeader:], r.Key)
 	copy(dst[RecordHeader+len(r.Key):], r.Value)
-	le.PutUint32(dst[recChecksum:], recordSum(dst[:n]))
+	le.PutUint64(dst[recChecksum:], recordSum(dst[:n]))
 	return n
 }
 
-// recordSum covers everything but the state, which changes, and itself.
-func recordSum(rec []byte) uint32 {
-	return crc32.Update(crc32.Checksum(rec[recVersion:recChecksum], castagnoli), castagnoli, rec[recSpare:])
-}
+// recordSum covers everything but the state, which changes, and itself. XXH3 is faster
+// than CRC-32C, also where that has an instruction (14 ns beside 17 for 128 bytes, 47
+// beside 71 for 1 KiB), and a torn record passes by chance of one in 2^64.
+func recordSum(rec []byte) uint64 { return xxh3.Hash(rec[recVersion:]) }
 
 // Publish makes a record valid, Bury makes it a tombstone: one aligned store of eight
 // bytes, which a READ sees whole or not at all.
@@ -111,13 +108,13 @@ func ReadRecord(src []byte) (r Record, err error) {
 	key, value := int(le.Uint16(src[recKeyLen:])), int(le.Uint32(src[recValueLen:]))
 	attrs := le.Uint16(src[recAttrs:])
 	switch {
-	case key > MaxKey || value > MaxValue || attrs&^attrsKnown != 0 || le.Uint32(src[recSpare:]) != 0:
+	case key > MaxKey || value > MaxValue || attrs&^attrsKnown != 0:
 		return r, Malformed
 	case len(src) < RecordSize(key, value):
 		return r, Short
 	}
 	src = src[:RecordSize(key, value)]
-	if le.Uint32(src[recChecksum:]) != recordSum(src) {
+	if le.Uint64(src[recChecksum:]) != recordSum(src) {
 		return r, Torn
 	}
 	return PeekRecord(src), nil

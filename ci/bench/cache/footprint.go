@@ -1,0 +1,168 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/cache"
+	"golang.org/x/sync/errgroup"
+)
+
+// cpu is the time in nanoseconds that a process's threads have had.
+func (d daemon) cpu() (ns float64, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.pid))
+	if err == nil && len(files) == 0 {
+		err = errors.New("no such process")
+	}
+	for _, f := range files {
+		b, rerr := os.ReadFile(f)
+		first, _, _ := strings.Cut(string(b), " ")
+		n, perr := strconv.ParseFloat(first, 64)
+		if err = errors.Join(err, rerr, perr); err != nil {
+			return 0, err
+		}
+		ns += n
+	}
+	return ns, err
+}
+
+// perGet answers how much CPU a server's process has for each GET, in microseconds. What
+// Soft-RoCE and TCP do in interrupts counts for whoever runs at the time: with one client
+// that is mostly the client.
+func (d daemon) perGet(gets int, pass func() error) (float64, error) {
+	before, err := d.cpu()
+	if err != nil {
+		return 0, err
+	}
+	for range gets / getBlock {
+		if err := pass(); err != nil {
+			return 0, err
+		}
+	}
+	after, err := d.cpu()
+	return (after - before) / float64(gets) / 1e3, err
+}
+
+// resident is how much memory of a process is there, in bytes.
+func (d daemon) resident() (float64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			return 1024 * kib, err
+		}
+	}
+	return 0, errors.New("no Pss in smaps_rollup")
+}
+
+const (
+	mapFew      = 2_000 // more than a part of a snapshot has: what is needed for those cancels out
+	mapMany     = 12_000
+	connections = 32
+)
+
+// mapBytes answers how much memory a client's map takes for each entry: by what the heap
+// grows more with a large map than with a small one, and what the client says itself.
+func mapBytes(ctx context.Context) ([]float64, error) {
+	s, err := newServed()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	small, _, err := s.clientOf(ctx, mapFew)
+	if err != nil {
+		return nil, err
+	}
+	large, said, err := s.clientOf(ctx, mapMany)
+	return []float64{(large - small) / (mapMany - mapFew), float64(said) / mapMany}, err
+}
+
+// clientOf fills the server up to so many entries, and answers by how much the heap grows
+// with a client, and how much of it is its map as it says.
+func (s *served) clientOf(ctx context.Context, entries int) (bytes float64, said int, err error) {
+	g, ctx := errgroup.WithContext(ctx)
+	const writers = 32
+	for w := range writers {
+		g.Go(func() error {
+			for i := len(sizes) + w; i < entries; i += writers {
+				if err := s.client.Set(ctx, key(1_000_000+i), cache.Item{Value: make([]byte, 8)}, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, 0, err
+	}
+	if err := s.whole(s.client, entries); err != nil {
+		return 0, 0, err
+	}
+	before := heap()
+	c, err := s.dial(cache.Config{})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	err = s.whole(c, entries)
+	return heap() - before, c.Stats().MapBytes, err
+}
+
+func heap() float64 {
+	var m runtime.MemStats
+	for range 2 { // what the first one frees, the second one sweeps
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// connectionBytes answers how much more memory the server's process has for each client
+// that is connected.
+func connectionBytes(context.Context) (float64, error) {
+	s, err := newServed()
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	var clients []*cache.Client
+	defer func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}()
+	more := func() error {
+		for range connections {
+			c, err := s.dial(cache.Config{})
+			if err != nil {
+				return err
+			}
+			clients = append(clients, c)
+			if err := s.whole(c, len(sizes)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := more(); err != nil { // what grows with the first ones only
+		return 0, err
+	}
+	before, err := s.resident()
+	if err != nil {
+		return 0, err
+	}
+	if err := more(); err != nil {
+		return 0, err
+	}
+	after, err := s.resident()
+	return (after - before) / connections, err
+}

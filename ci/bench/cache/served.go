@@ -1,0 +1,153 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+)
+
+const serverRole = "cache-server"
+
+// serve is the server, until it is killed.
+func serve(ctx context.Context, at string) error {
+	s, err := server.Listen(ctx, at, server.Config{Memory: 16 << 20, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx)
+}
+
+// daemon is a server's process, which ends with this one.
+type daemon struct {
+	pid int
+	at  string // address
+	cmd *exec.Cmd
+}
+
+func start(at string, line ...string) (daemon, error) {
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return daemon{}, err
+	}
+	return daemon{cmd.Process.Pid, at, cmd}, nil
+}
+
+// stop kills the process. Passes that are run again need not: it ends with this one.
+func (d daemon) stop() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+}
+
+// dialer is one from the near end: from another address it would go by the loopback
+// device.
+func dialer() (*net.Dialer, error) {
+	c, _, err := rig.Endpoints()
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: c.Addr.AsSlice()}}, err
+}
+
+// soon tries until a server that was started listens.
+func soon[C any](dial func() (C, error)) (c C, err error) {
+	for range 100 {
+		if c, err = dial(); err == nil {
+			return c, nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return c, err
+}
+
+// served is a server of ours with a client that has its map.
+type served struct {
+	daemon
+	client *cache.Client
+	parked func() (*cache.Client, error) // one that waits for events at once
+}
+
+func newServed() (*served, error) {
+	s := &served{}
+	_, far, err := rig.Endpoints()
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if err := rig.Warm("/proc/self/exe"); err != nil {
+		return nil, err
+	}
+	at := net.JoinHostPort(far.Addr.String(), rig.NextPort())
+	if s.daemon, err = start(at, self, "-role", serverRole, "-at", at); err != nil {
+		return nil, err
+	}
+	if s.client, err = soon(func() (*cache.Client, error) { return s.dial(cache.Config{}) }); err != nil {
+		return nil, err
+	}
+	for _, size := range sizes {
+		if err := s.client.Set(context.Background(), key(size), cache.Item{Value: make([]byte, size)}, 0); err != nil {
+			return nil, err
+		}
+	}
+	s.parked = sync.OnceValues(func() (*cache.Client, error) { return s.dial(cache.Config{Spin: -1}) })
+	return s, s.whole(s.client, len(sizes))
+}
+
+func (s *served) dial(cfg cache.Config) (c *cache.Client, err error) {
+	if cfg.Dialer, err = dialer(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return cache.Dial(ctx, s.at, cfg)
+}
+
+func (s *served) stop() {
+	_ = s.client.Close()
+	s.daemon.stop()
+}
+
+// whole waits until the client's map has so many entries.
+func (s *served) whole(c *cache.Client, entries int) error {
+	for range 1000 {
+		if st := c.Stats(); st.Whole && st.Entries == entries {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("the map has not come: %+v", c.Stats())
+}
+
+// gets answers the median time of a GET in microseconds. All must be hits.
+func (s *served) gets(ctx context.Context, c *cache.Client, size int) (float64, error) {
+	k, dst := key(size), make([]byte, size)
+	if err := s.whole(c, len(sizes)); err != nil {
+		return 0, err
+	}
+	before := c.Stats()
+	us, err := rig.Timed(getBlock, func() error {
+		_, err := c.GetInto(ctx, k, dst)
+		return err
+	})
+	if st := c.Stats(); err == nil && (st.Hits-before.Hits != getBlock || st.Reads-before.Reads != getBlock) {
+		err = fmt.Errorf("%d GETs had %d hits by %d READs", getBlock, st.Hits-before.Hits, st.Reads-before.Reads)
+	}
+	return us, err
+}
+
+// sizes are those of the values that latencies are measured with, by the key of each.
+var sizes = []int{64, 1024, 16 << 10}
+
+// key has keySize bytes.
+func key(i int) []byte { return fmt.Appendf(nil, "key-%012d", i) }
