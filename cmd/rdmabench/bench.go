@@ -218,6 +218,9 @@ func (s *session) drive(ctx context.Context, r *result, m *meter) error {
 	// The histogram is some megabytes: a collection that it causes is not to
 	// run beside the test.
 	rec := newRecorder(s.halves(), m, s.turns())
+	if err := rec.touch(ctx); err != nil {
+		return err
+	}
 	runtime.GC()
 	if err := loop(ctx, span{n: s.p.Warmup}, newRecorder(1, nil, 0)); err != nil {
 		return err

@@ -351,6 +351,7 @@ func TestLoopsDoNotAllocate(t *testing.T) {
 				loop, err := newLatency(client)
 				require.NoError(t, err)
 				rec := newRecorder(1, newMeter(false, nil, client.p), 10000)
+				_ = rec.touch(ctx)
 				round = func() error { return loop(ctx, span{n: 100}, rec) }
 			}
 			var err error

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -42,9 +43,21 @@ func newRecorder(divide int64, m *meter, n int) *recorder {
 	if m != nil {
 		r.hist = hdrhistogram.New(1, longest, 4)
 		r.samples = make([]int64, 0, min(n+1, maxSamples)) // one more: the last one needs no pause
-		clear(r.samples[:cap(r.samples)])                  // no page faults later
 	}
 	return r
+}
+
+// touch has the pages of the samples there before the test, whose turns are not to wait
+// for them. That takes part of a second where memory is scarce, as in a virtual machine:
+// the end of the context is heeded.
+func (r *recorder) touch(ctx context.Context) error {
+	for part := range slices.Chunk(r.samples[:cap(r.samples)], 1<<14) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		clear(part)
+	}
+	return ctx.Err()
 }
 
 // begin is the time at which the first turn begins.
