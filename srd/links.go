@@ -336,6 +336,7 @@ func (l *links) post(k *link) {
 func (l *links) fails(k *link, err error) {
 	if !k.broken {
 		k.broken = true
+		l.ep.e.Stats.Broken++
 		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
 	}
 	l.ep.wake(&l.ep.service)

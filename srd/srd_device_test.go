@@ -88,7 +88,13 @@ func TestSend(t *testing.T) {
 						continue
 					}
 					want := pattern(i, n)
-					require.NoError(t, c.Send(ctxOf(t), want[:5], want[5:]), "service %d, %d bytes", service, n)
+					err := c.Send(ctxOf(t), want[:5], want[5:])
+					if errors.Is(err, srd.ErrRetransmit) && a.Stats().Broken+b.Stats().Broken > 0 {
+						// Soft-RoCE gave up a queue pair with the packets in it, as it does
+						// now and then; this service leaves that to its user.
+						err = c.Send(ctxOf(t), want[:5], want[5:])
+					}
+					require.NoError(t, err, "service %d, %d bytes", service, n)
 					m, got := receiveOne(t, b)
 					require.True(t, bytes.Equal(want, got), "service %d, %d bytes: got %d", service, n, len(got))
 					require.Equal(t, a.Addr(), m.From)

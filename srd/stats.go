@@ -16,6 +16,7 @@ type Stats struct {
 	Delivered, Refused  uint64 // messages that arrived
 	Sessions, Forgotten uint64 // peers
 	Retired, Revived    uint64 // paths
+	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
 	// What strangers sent, or peers of the past: malformed packets, wrong tokens,
 	// sources and cookies, old epochs, what no peer would say; and the answers to

@@ -206,6 +206,7 @@ type Stats struct {
 	Delivered, Refused  uint64
 	Sessions, Forgotten uint64
 	Retired, Revived    uint64
+	Broken              uint64 // counted by the driver
 
 	Malformed, WrongToken, WrongSource, WrongCookie uint64
 	OldEpoch, Bogus                                 uint64
