@@ -65,7 +65,7 @@ func (c *conn) get(t []string, how retrieval) error {
 	if how.touch {
 		exp, ok := signed(t[1])
 		if !ok {
-			return c.say("CLIENT_ERROR invalid exptime argument")
+			return c.say(badExptime)
 		}
 		q.Want, q.Expiry, keys = wire.WantTouch, until(exp), t[2:]
 		c.s.stats.touch.Add(uint64(len(keys)))
@@ -143,19 +143,28 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	q.Value = c.data
 	a := c.do(&q)
 	switch a.Status {
-	case wire.OK:
-		return c.say("STORED")
 	case wire.NotStored:
 		return c.say("NOT_STORED")
 	case wire.TooLarge: // of what append and prepend make together
 		return c.say("NOT_STORED")
 	case wire.Exists:
 		return c.say("EXISTS")
+	}
+	return c.outcome(a.Status, "STORED")
+}
+
+// outcome says what became of a command: done is the word for success.
+func (c *conn) outcome(s wire.Status, done string) error {
+	switch s {
+	case wire.OK:
+		return c.say(done)
 	case wire.NotFound:
 		return c.say("NOT_FOUND")
 	}
-	return c.say(failure(a.Status))
+	return c.say(failure(s))
 }
+
+const badExptime = "CLIENT_ERROR invalid exptime argument"
 
 const notNumeric = "CLIENT_ERROR cannot increment or decrement non-numeric value"
 
@@ -169,15 +178,10 @@ func (c *conn) count(t []string, want uint32) error {
 		return c.say("CLIENT_ERROR invalid numeric delta argument")
 	}
 	a := c.do(&Request{Op: wire.OpArith, Want: want, Key: []byte(t[1]), Delta: delta})
-	switch a.Status {
-	case wire.OK:
-		return c.say(u64(a.Number))
-	case wire.NotFound:
-		return c.say("NOT_FOUND")
-	case wire.NotNumeric:
+	if a.Status == wire.NotNumeric {
 		return c.say(notNumeric)
 	}
-	return c.say(failure(a.Status))
+	return c.outcome(a.Status, u64(a.Number))
 }
 
 func (c *conn) delete(t []string) error {
@@ -192,13 +196,7 @@ func (c *conn) delete(t []string) error {
 		return c.say(badFormat)
 	}
 	a := c.do(&Request{Op: wire.OpDelete, Key: []byte(t[1])})
-	switch a.Status {
-	case wire.OK:
-		return c.say("DELETED")
-	case wire.NotFound:
-		return c.say("NOT_FOUND")
-	}
-	return c.say(failure(a.Status))
+	return c.outcome(a.Status, "DELETED")
 }
 
 func (c *conn) touch(t []string) error {
@@ -208,17 +206,11 @@ func (c *conn) touch(t []string) error {
 	}
 	exp, ok := signed(t[2])
 	if !ok {
-		return c.say("CLIENT_ERROR invalid exptime argument")
+		return c.say(badExptime)
 	}
 	c.s.stats.touch.Add(1)
 	a := c.do(&Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: []byte(t[1]), Expiry: until(exp)})
-	switch a.Status {
-	case wire.OK:
-		return c.say("TOUCHED")
-	case wire.NotFound:
-		return c.say("NOT_FOUND")
-	}
-	return c.say(failure(a.Status))
+	return c.outcome(a.Status, "TOUCHED")
 }
 
 func (c *conn) flush(t []string) error {
@@ -228,7 +220,7 @@ func (c *conn) flush(t []string) error {
 	if len(t) > 2 || len(t) == 2 && !quiet {
 		exp, ok := signed(t[1])
 		if !ok {
-			return c.say("CLIENT_ERROR invalid exptime argument")
+			return c.say(badExptime)
 		}
 		if exp > 0 {
 			q.Want, q.Expiry = wire.WantIfLater, until(exp)
