@@ -275,7 +275,7 @@ func (q *QP) roomAgain() {
 }
 
 // Recover has reconnect bring the queue pair, which is in error, to work again: by
-// [verbs.QP.ToReset], [verbs.QP.Init] and [verbs.QP.Connect], for instance. What was
+// [verbs.QP.Quiesce], [verbs.QP.Init] and [verbs.QP.Connect], for instance. What was
 // under way is over then: READs of [FlowConfig.Reissue] go on with the pieces that are
 // missing, and all that was held goes. If reconnect fails, Recover may be tried again.
 func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
