@@ -75,9 +75,17 @@ type Endpoint struct {
 	alarm    alarm.Alarm
 	failure  error
 
-	service verbs.Waiter // of serve
-	polling bool         // the engine is called by whoever polls
-	woke    bool         // somebody who waits was woken: it does what is due
+	service verbs.Waiter    // of serve
+	rest    verbs.PollYield // of who polls
+	clock   time.Duration   // when something was done last
+	stale   bool            // something came since pump
+	nudged  chan struct{}
+	serving bool            // serve polls
+	waiting []*verbs.Waiter // of the program's goroutines, which poll
+	left    time.Duration   // when the last of them went
+	grace   time.Duration
+	polling bool // the engine is called by whoever polls
+	woke    bool // somebody who waits was woken: it does what is due
 	stop    context.CancelFunc
 	served  sync.WaitGroup
 	closing sync.Mutex
@@ -114,8 +122,12 @@ func Open(cfg Config) (*Endpoint, error) {
 	case cfg.Key != nil && len(cfg.Key) != 16:
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
 	}
-	ep := &Endpoint{cfg: cfg, log: cfg.Log, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none}
+	ep := &Endpoint{cfg: cfg, log: cfg.Log, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
 	ep.pool.budget = cfg.Buffers
+	ep.grace = cfg.AckDelay
+	if ep.grace == 0 {
+		ep.grace = engine.DefaultAckDelay
+	}
 	l, err := newLinks(ep)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
@@ -162,34 +174,6 @@ func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
 // now is the clock of the engine.
 func (ep *Endpoint) now() time.Duration { return time.Since(ep.start) }
-
-// serve does what is due when nobody who waits does.
-func (ep *Endpoint) serve(ctx context.Context) {
-	defer ep.served.Done()
-	for {
-		ep.service.Reset()
-		ep.mu.Lock()
-		ep.links.mend()
-		ep.pump()
-		ep.mu.Unlock()
-		if ep.cfg.OnMessage != nil {
-			ep.callBack()
-		}
-		if err := ep.links.d.Wait(ctx, &ep.service); err != nil {
-			if ctx.Err() == nil {
-				ep.fail(err)
-			}
-			return
-		}
-	}
-}
-
-// due is called by the alarm: who polls need not be woken for it.
-func (ep *Endpoint) due() {
-	ep.mu.Lock()
-	ep.pump()
-	ep.mu.Unlock()
-}
 
 // fail ends all calls: the device is of no use any more.
 func (ep *Endpoint) fail(err error) {

@@ -3,8 +3,9 @@ package srd
 import (
 	"errors"
 	"fmt"
+	"math/bits"
+	"time"
 
-	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -20,6 +21,9 @@ type links struct {
 	stride  int // of the memory of a packet
 	handles handles
 	paths   []*link
+
+	unposted uint32 // paths with packets in their chain
+	short    uint32 // paths with receives to be posted again
 
 	slots  []slot
 	free   []uint32 // slots to send from
@@ -95,7 +99,7 @@ func newLinks(ep *Endpoint) (l *links, err error) {
 		}
 		base += k.receives
 		if k.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid, QKey: cfg.QKey,
-			MaxSendWR: sendSlots, MaxRecvWR: k.receives}); err != nil {
+			MaxSendWR: sendSlots, MaxRecvWR: k.receives, MaxInline: 192}); err != nil {
 			return l, err
 		}
 		l.paths = append(l.paths, k)
@@ -178,21 +182,28 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return
 	case tag&recvBit == 0:
 		l.sent(k, i)
-		if l.ep.e.Wait() == 0 && !ep.woke {
-			ep.service.Wake()
+		if ep.e.Wait() == 0 { // it waited for slots
+			ep.stale = true
+			if !ep.woke {
+				ep.attend()
+			}
 		}
 		return
 	}
 	at := (k.base + int(i)) * l.stride
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
 		b := l.mr.Bytes()[at:][:n]
-		ep.e.Advance(ep.now())
+		ep.clock = ep.now()
+		ep.e.Advance(ep.clock)
 		ep.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
 	}
 	k.pending = append(k.pending, i)
+	if len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2 {
+		l.short |= 1 << k.index
+	}
+	ep.stale = true
 	if !ep.woke { // who was woken does what is due
-		ep.service.Wake()
-		ep.woke = true
+		ep.attend()
 	}
 }
 
@@ -231,13 +242,14 @@ func (l *links) release(k *link, i uint32) {
 
 // pump has the engine send what it may, and posts it: a chain for each path. It is
 // called with the endpoint's lock held.
-func (ep *Endpoint) pump() {
+func (ep *Endpoint) pump() { ep.pumpAt(ep.now()) }
+
+func (ep *Endpoint) pumpAt(now time.Duration) {
 	l := ep.links
 	if ep.closed.Load() { // its memory may be gone
 		return
 	}
-	now := ep.now()
-	ep.woke = false
+	ep.woke, ep.stale, ep.clock = false, false, now
 	ep.e.Advance(now)
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
@@ -256,17 +268,17 @@ func (ep *Endpoint) pump() {
 		s.to, s.length, s.path = o.To, o.Headers+o.Length, o.Path
 		l.launch(i)
 	}
-	for _, k := range l.paths {
-		l.post(k)
-		if !k.broken && (len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2) {
+	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
+		l.post(l.paths[bits.TrailingZeros32(l.unposted)])
+	}
+	for ; l.short != 0; l.short &= l.short - 1 {
+		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
 			if err := l.repost(k); err != nil {
 				l.fails(k, err)
 			}
 		}
 	}
-	if wait := ep.e.Wait(); wait < alarm.Never/2 {
-		ep.alarm.Set(now+wait, now)
-	}
+	ep.setAlarm(now)
 }
 
 // gather copies what a packet carries of a message.
@@ -304,13 +316,17 @@ func (l *links) launch(i uint32) {
 	h.uses++
 	k.flying++
 	var flags verbs.SendFlags
+	if s.length <= k.qp.MaxInline() {
+		flags = verbs.Inline
+	}
 	if len(k.silent) == signalEvery-1 {
-		flags = verbs.Signaled
+		flags |= verbs.Signaled
 		s.covers = append(s.covers[:0], k.silent...)
 		k.silent = k.silent[:0]
 	} else {
 		k.silent = append(k.silent, i)
 	}
+	l.unposted |= 1 << k.index
 	k.send.SendTo(l.d.ID(l.tag(k, i)), flags, verbs.Dest{AH: h.ah, QPN: s.to.QPN, QKey: s.to.QKey}, l.mr.SGE(l.sendAt(i), s.length))
 }
 
@@ -339,7 +355,7 @@ func (l *links) fails(k *link, err error) {
 		l.ep.e.Stats.Broken++
 		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
 	}
-	l.ep.wake(&l.ep.service)
+	l.ep.nudge()
 }
 
 // mend resets queue pairs that failed: Soft-RoCE gives one up when a datagram cannot be

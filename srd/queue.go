@@ -116,7 +116,8 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 	if err := ep.open(); err != nil || q.closed {
 		return 0, fmt.Errorf("srd: post: %w", errors.Join(err, closedIf(q.closed)))
 	}
-	ep.e.Advance(ep.now())
+	now := ep.now()
+	ep.e.Advance(now)
 	for i := range rs {
 		r := &rs[i]
 		if q.posted >= q.cfg.Depth {
@@ -137,7 +138,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		q.posted++
 		n++
 	}
-	ep.pump()
+	ep.pumpAt(now)
 	if err != nil {
 		err = fmt.Errorf("srd: post: %w", err)
 	}
@@ -213,6 +214,9 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 		ep.mu.Unlock()
 		return fmt.Errorf("srd: send to %v: %w", to, err)
 	}
+	ep.enter(&r.waiter)
+	defer ep.mu.Unlock()
+	defer ep.leave(&r.waiter)
 	ep.pump()
 	for r.status == 0 {
 		ep.mu.Unlock()
@@ -224,14 +228,12 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 		}
 		if err = errors.Join(err, ep.open()); err != nil {
 			ep.giveUp(r)
-			ep.mu.Unlock()
 			return fmt.Errorf("srd: send to %v: %w", to, err)
 		}
 		r.waiter.Reset()
 	}
 	err = r.status.Err()
 	ep.free(uint32(r.id))
-	ep.mu.Unlock()
 	if err != nil {
 		err = fmt.Errorf("srd: send to %v: %w", to, err)
 	}

@@ -89,7 +89,7 @@ func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
 	}
 	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data})
 	if ep.cfg.OnMessage != nil {
-		ep.wake(&ep.service)
+		ep.nudge()
 	} else {
 		ep.readers.wake(ep)
 	}

@@ -2,6 +2,7 @@ package srd
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -22,34 +23,33 @@ func (s *sleepers) wake(ep *Endpoint) {
 // await waits until there is what ready looks for. It is called with the lock held, and
 // returns so. Whoever waits polls, and does what is due, for all.
 func (ep *Endpoint) await(ctx context.Context, s *sleepers, ready func() bool) error {
+	w := s.join()
+	ep.enter(w)
+	err := ep.awaitBy(ctx, w, ready)
+	ep.leave(w)
+	s.part(w)
+	return err
+}
+
+func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() bool) error {
+	if ep.stale {
+		ep.pump()
+	}
 	for {
+		w.Reset()
 		if err := ep.open(); err != nil {
 			return err
 		}
-		ep.pump()
 		if ready() {
 			return nil
 		}
-		var w *verbs.Waiter
-		if n := len(s.spare); n > 0 {
-			w, s.spare = s.spare[n-1], s.spare[:n-1]
-		} else {
-			w = new(verbs.Waiter)
-		}
-		w.Reset()
-		s.waiting = append(s.waiting, w)
+		rest := ep.rest.Due(ep.clock)
 		ep.mu.Unlock()
+		if rest {
+			runtime.Gosched()
+		}
 		err := ep.links.d.Wait(ctx, w)
 		ep.mu.Lock()
-		for i, v := range s.waiting {
-			if v == w {
-				last := len(s.waiting) - 1
-				s.waiting[i] = s.waiting[last]
-				s.waiting = s.waiting[:last]
-				break
-			}
-		}
-		s.spare = append(s.spare, w)
 		if err != nil && !ready() {
 			ep.pump() // a packet may rely on it
 			if oerr := ep.open(); oerr != nil {
@@ -57,7 +57,39 @@ func (ep *Endpoint) await(ctx context.Context, s *sleepers, ready func() bool) e
 			}
 			return err
 		}
+		// What can wait goes with what the program does next.
+		if ep.stale && (!ready() || ep.links.short != 0 || ep.e.Wait() == 0) {
+			ep.pump()
+		}
 	}
+}
+
+func (s *sleepers) join() *verbs.Waiter {
+	var w *verbs.Waiter
+	if n := len(s.spare); n > 0 {
+		w, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		w = new(verbs.Waiter)
+	}
+	s.waiting = append(s.waiting, w)
+	return w
+}
+
+func (s *sleepers) part(w *verbs.Waiter) {
+	s.waiting = without(s.waiting, w)
+	s.spare = append(s.spare, w)
+}
+
+// without takes a waiter out of a list, whose order does not matter.
+func without(list []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {
+	for i, v := range list {
+		if v == w {
+			last := len(list) - 1
+			list[i], list[last] = list[last], nil
+			return list[:last]
+		}
+	}
+	return list
 }
 
 // ring is a queue that grows, and allocates nothing after that.

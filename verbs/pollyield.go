@@ -25,8 +25,16 @@ const yieldInterval = 8 * time.Millisecond
 // At makes a scheduling point if the last one is long ago; now is the time
 // since the loop began, which a polling loop has at hand anyway.
 func (y *PollYield) At(now time.Duration) {
-	if now-y.last > yieldInterval {
-		y.last = now
+	if y.Due(now) {
 		runtime.Gosched()
 	}
+}
+
+// Due is At for who holds a lock: it tells whether to call [runtime.Gosched] without it.
+func (y *PollYield) Due(now time.Duration) bool {
+	if now-y.last <= yieldInterval {
+		return false
+	}
+	y.last = now
+	return true
 }

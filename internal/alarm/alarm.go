@@ -9,9 +9,9 @@ import (
 // Never is when nothing is to be done.
 const Never = time.Duration(1 << 62)
 
-// Alarm calls a function at a time. A later time than the one that is set is ignored:
-// the machine then finds nothing to do, and sets it again. Methods may be called with
-// any lock held that the function takes; but for Stop, which waits for the function.
+// Alarm calls a function at a time, from a goroutine of its own: whose stack has grown
+// to what the function takes, and stays so. Methods may be called with any lock held that
+// the function takes; but for Stop, which waits for the function.
 type Alarm struct {
 	f       func()
 	least   time.Duration
@@ -19,13 +19,16 @@ type Alarm struct {
 	timer   *time.Timer
 	at      time.Duration
 	stopped bool
+	end     chan struct{}
 	calls   sync.WaitGroup
 }
 
 // Init says what is called, and how long it takes at least until then.
 func (a *Alarm) Init(f func(), least time.Duration) { a.f, a.least, a.at = f, least, Never }
 
-// Set has the function called at a time, or earlier. It allocates once.
+// Set has the function called at a time, or earlier: a later time than the one that is
+// set is ignored. The machine then finds nothing to do, and sets it again. It allocates
+// once.
 func (a *Alarm) Set(at, now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,32 +38,42 @@ func (a *Alarm) Set(at, now time.Duration) {
 	a.at = at
 	d := max(at-now, a.least)
 	if a.timer == nil {
-		a.timer = time.AfterFunc(d, a.ring)
+		a.timer = time.NewTimer(d)
+		a.end = make(chan struct{})
+		a.calls.Add(1)
+		go a.ring(a.timer)
 	} else {
 		a.timer.Reset(d)
 	}
 }
 
-func (a *Alarm) ring() {
-	a.mu.Lock()
-	if a.stopped {
-		a.mu.Unlock()
-		return
-	}
-	a.at = Never
-	a.calls.Add(1) // before Stop waits: it has the lock first
-	a.mu.Unlock()
+func (a *Alarm) ring(timer *time.Timer) {
 	defer a.calls.Done()
-	a.f()
+	for {
+		select {
+		case <-timer.C:
+		case <-a.end:
+			return
+		}
+		a.mu.Lock()
+		stopped := a.stopped
+		a.at = Never
+		a.mu.Unlock()
+		if stopped {
+			return
+		}
+		a.f()
+	}
 }
 
 // Stop ends it: the function is not running any more when Stop returns, nor later.
 func (a *Alarm) Stop() {
 	a.mu.Lock()
-	a.stopped = true
-	if a.timer != nil {
+	if a.timer != nil && !a.stopped {
 		a.timer.Stop()
+		close(a.end)
 	}
+	a.stopped = true
 	a.mu.Unlock()
 	a.calls.Wait()
 }

@@ -24,7 +24,7 @@ func Suite(e harness.Env) []harness.Benchmark {
 	if e.Clock == harness.Instructions && e.Shim != "" {
 		shim = append(shim, "LD_PRELOAD="+e.Shim) // who polls in vain gives the only CPU up, on both sides
 	}
-	calm := append([]string{rig.Calm, "GOMAXPROCS=1"}, shim...)
+	calm := []string{rig.Calm, "GOMAXPROCS=1"}
 	pingpong := rig.ByRoles("srd-echo", "srd-pingpong", calm...)
 	list := []harness.Benchmark{
 		harness.Compare(lat, instructions, pingpong,

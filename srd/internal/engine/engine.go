@@ -101,6 +101,9 @@ type Result struct {
 	Refused int // of them, those that the receiver refused
 }
 
+// DefaultAckDelay is how long a response waits for others unless Config says so.
+const DefaultAckDelay = 500 * time.Microsecond
+
 // Config of an engine. Zero values of durations stand for defaults.
 type Config struct {
 	Addr  wire.Addr
@@ -135,7 +138,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.MinTimeout, 2*time.Millisecond)
-	set(&c.AckDelay, 500*time.Microsecond)
+	set(&c.AckDelay, DefaultAckDelay)
 	set(&c.Target, 2*time.Millisecond)
 	set(&c.PeerTimeout, 5*time.Second)
 	set(&c.EvictAge, 4*c.PeerTimeout)

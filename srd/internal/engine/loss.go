@@ -11,7 +11,9 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	p.grant = max(r.Grant, 1)
 	n := e.network(p)
 	n.pressure = r.Pressure
-	e.enqueue(p) // there may be room again, for any flow
+	if p.waits() { // there may be room again, for any flow
+		e.enqueue(p)
+	}
 	f := p.tx[r.Service]
 	if f == nil {
 		e.Stats.Bogus++
@@ -90,6 +92,16 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	for i := range e.cfg.Paths {
 		e.overtaken(f, uint8(i))
 	}
+}
+
+// waits tells whether there is something to be sent to a peer, given room.
+func (p *peer) waits() bool {
+	for _, f := range p.tx {
+		if f != nil && (f.head != none || f.live != nil && !f.live.lost.empty()) {
+			return true
+		}
+	}
+	return false
 }
 
 // overtaken takes for lost what was sent by a path well before something that has

@@ -1,0 +1,113 @@
+package srd
+
+import (
+	"context"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Who polls. A program's goroutine that waits polls for all, and does what is due: that
+// takes no second goroutine, and no event. Between two waits of the program nobody polls,
+// for as long as a response may wait for company; then the endpoint's own goroutine
+// begins to, and stands aside when the program waits again. With a callback it always
+// polls.
+
+// serve does what is due when nobody who waits does.
+func (ep *Endpoint) serve(ctx context.Context) {
+	defer ep.served.Done()
+	for {
+		ep.service.Reset()
+		ep.mu.Lock()
+		ep.links.mend()
+		ep.pump()
+		ep.serving = ep.cfg.OnMessage != nil || !ep.attended()
+		serving := ep.serving
+		ep.mu.Unlock()
+		if ep.cfg.OnMessage != nil {
+			ep.callBack()
+		}
+		if !serving {
+			select {
+			case <-ep.nudged:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := ep.links.d.Wait(ctx, &ep.service); err != nil {
+			if ctx.Err() == nil {
+				ep.fail(err)
+			}
+			return
+		}
+	}
+}
+
+// attended tells whether the program polls, or did a moment ago.
+func (ep *Endpoint) attended() bool { return len(ep.waiting) > 0 || ep.now() < ep.left+ep.grace }
+
+// setAlarm has due called when the engine has something to do, or serve to poll.
+func (ep *Endpoint) setAlarm(now time.Duration) {
+	at := alarm.Never
+	if wait := ep.e.Wait(); wait < alarm.Never/2 {
+		at = now + wait
+	}
+	if !ep.serving && len(ep.waiting) == 0 {
+		at = min(at, ep.left+ep.grace)
+	}
+	if at < alarm.Never {
+		ep.alarm.Set(at, now)
+	}
+}
+
+// enter and leave are called, with the lock held, by whoever waits.
+func (ep *Endpoint) enter(w *verbs.Waiter) {
+	ep.waiting = append(ep.waiting, w)
+	if ep.serving && ep.cfg.OnMessage == nil {
+		ep.serving = false
+		ep.links.d.Wake(&ep.service)
+	}
+}
+
+func (ep *Endpoint) leave(w *verbs.Waiter) {
+	ep.waiting = without(ep.waiting, w)
+	if len(ep.waiting) == 0 && !ep.serving {
+		ep.left = ep.clock
+		ep.alarm.Set(ep.left+ep.grace, ep.left)
+	}
+}
+
+// due is called by the alarm: who polls need not be woken for it.
+func (ep *Endpoint) due() {
+	ep.mu.Lock()
+	ep.pump()
+	if !ep.serving && !ep.attended() {
+		ep.nudge()
+	}
+	ep.mu.Unlock()
+}
+
+// nudge has serve look at everything. It is called with the lock held.
+func (ep *Endpoint) nudge() {
+	if ep.serving {
+		ep.wake(&ep.service)
+		return
+	}
+	select {
+	case ep.nudged <- struct{}{}:
+	default:
+	}
+}
+
+// attend has somebody do what is due: a program's goroutine that polls, before all. It is
+// called with the lock held.
+func (ep *Endpoint) attend() {
+	if n := len(ep.waiting); n > 0 {
+		ep.wake(ep.waiting[n-1])
+		return
+	}
+	ep.nudge()
+	ep.woke = true
+}
