@@ -69,6 +69,7 @@ func (s *streamer) rate(ctx context.Context, size, warm, n int) (float64, error)
 	if err := s.send(ctx, warm); err != nil {
 		return 0, err
 	}
+	time.Sleep(calming)
 	start := time.Now()
 	err := s.send(ctx, n)
 	return float64(n*size) / (1 << 20) / time.Since(start).Seconds(), err

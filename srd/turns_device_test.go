@@ -1,0 +1,79 @@
+//go:build linux
+
+package srd_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd"
+)
+
+// A program that receives now and then, by several goroutines and in vain, and then makes
+// no call: its endpoint answers all the same, whoever polled last and however that ended.
+func TestIdleProgramIsAnsweredFor(t *testing.T) {
+	a, b := pair(t, srd.Config{PeerTimeout: 2 * time.Second})
+	rounds := 1500
+	if testing.Short() {
+		rounds = 150
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	late := 0
+	for round := range rounds {
+		var calls sync.WaitGroup
+		for range rng.IntN(4) {
+			patience := time.Duration(rng.IntN(1200)) * time.Microsecond
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				var ms [4]srd.Message
+				for {
+					n, err := b.Receive(ctx, ms[:])
+					b.Release(ms[:n]...)
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		if rng.IntN(2) == 0 { // beside the calls
+			require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("beside")), "round %d", round)
+		}
+		calls.Wait()
+		time.Sleep(time.Duration(rng.IntN(700)) * time.Microsecond)
+		start := time.Now()
+		require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("after")), "round %d", round)
+		if time.Since(start) > 100*time.Millisecond {
+			late++
+		}
+	}
+	require.Less(t, late, rounds/10, "answers took a tenth of a second")
+}
+
+// A program that has handed messages over and makes no other call: they are sent, and
+// sent again until they arrive.
+func TestIdleProgramIsSentFor(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	const n = 600 // more than what may be under way
+	data := [][]byte{make([]byte, 1000)}
+	for range n {
+		_, err := q.Post(srd.Request{To: b.Addr(), Data: data})
+		require.NoError(t, err)
+	}
+	var ms [16]srd.Message
+	for got := 0; got < n; {
+		k, err := b.Receive(ctxOf(t), ms[:])
+		require.NoError(t, err, "%d of %d came", got, n)
+		b.Release(ms[:k]...)
+		got += k
+	}
+}
