@@ -47,10 +47,14 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		}
 		o.Headers = k.Encode(b)
 		e.Stats.Sent++
-		if p.burst++; p.burst >= turnLength {
+		p.burst++
+		done := k.HasPart && p.state == established && !p.waits() && !p.welcome && !p.echo && !e.owesResponse(p)
+		if done || p.burst >= turnLength {
 			p.burst = 0
 			e.dequeue()
-			e.enqueue(p)
+			if !done {
+				e.enqueue(p)
+			}
 		}
 		return true
 	}
