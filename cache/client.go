@@ -29,6 +29,9 @@ type Config struct {
 	// SampleEvery is how many hits stand for one that the server is told of, for its
 	// choice of what to evict; 0 means 16.
 	SampleEvery int
+	// FailFast has operations that find no connection end with [ErrUnavailable] at once.
+	// Otherwise they wait for one as long as their contexts allow.
+	FailFast bool
 	// Spin is how often a READ is looked for before its goroutine parks until there is
 	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
 	Spin int
@@ -60,6 +63,22 @@ type counters struct {
 // connects again by itself when it has to: calls wait for that as long as their contexts
 // allow.
 func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
+	c, err := newClient(address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.connect(ctx)
+	if err != nil {
+		c.stop()
+		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
+	}
+	c.set(s, nil)
+	go c.keep(s)
+	return c, nil
+}
+
+// newClient makes a client that has no connection and does not look for one.
+func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.MaxRecord == 0 {
 		cfg.MaxRecord = 2 << 20
 	}
@@ -71,15 +90,11 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 	}
 	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	s, err := c.connect(ctx)
-	if err != nil {
-		c.stop()
-		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
-	}
-	c.set(s, nil)
-	go c.keep(s)
 	return c, nil
 }
+
+// Address is the server's, as Dial was told it.
+func (c *Client) Address() string { return c.address }
 
 // Close ends the connection: calls under way get [ErrClosed]. Closing twice is not an
 // error.
@@ -89,10 +104,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// keep connects again whenever a session has ended.
+// keep connects again whenever a session has ended, and at first if there is none.
 func (c *Client) keep(s *session) {
 	defer close(c.keeping)
 	for {
+		if s == nil {
+			if s = c.again(); s == nil {
+				return
+			}
+			c.set(s, nil)
+		}
 		select {
 		case <-s.over:
 		case <-c.ctx.Done():
@@ -107,18 +128,23 @@ func (c *Client) keep(s *session) {
 			return
 		}
 		c.cfg.Logger.Info("cache: connection has ended", "server", c.address, "error", cause)
-		if s = c.again(); s == nil {
-			return
-		}
-		c.set(s, nil)
+		s = nil
 	}
 }
+
+// attempt is how long one attempt to connect may take: a host that does not answer is
+// soon asked again, and not at TCP's ever longer intervals.
+const attempt = 10 * time.Second
 
 // again tries until there is a session, or the client closes.
 func (c *Client) again() *session {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		s, err := c.connect(c.ctx)
-		if err == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, attempt)
+		s, err := c.connect(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = errNoAnswer // and not the caller's deadline
+		}
+		if cancel(); err == nil {
 			return s
 		}
 		c.set(nil, err)
@@ -153,6 +179,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 			return nil, ErrClosed
 		case s != nil && !s.ended.Load():
 			return s, nil
+		case c.cfg.FailFast:
+			return nil, c.unavailable(s, failure)
 		}
 		select {
 		case <-changed:
@@ -162,6 +190,18 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 			return nil, errors.Join(ctx.Err(), failure)
 		}
 	}
+}
+
+// unavailable says that there is no connection, and why not: the last one has ended, or
+// none could be made.
+func (c *Client) unavailable(s *session, failure error) error {
+	switch {
+	case s != nil:
+		failure = s.cause()
+	case failure == nil:
+		failure = errConnecting
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, c.address, failure)
 }
 
 // Stats are counters, and what there is now.
