@@ -29,6 +29,15 @@ type Config struct {
 	// SampleEvery is how many hits stand for one that the server is told of, for its
 	// choice of what to evict; 0 means 16.
 	SampleEvery int
+	// NearBytes is memory for copies of records that were READ, which answer without a READ
+	// as long as the server tells of no change; 0 means that there are none. Get, GetInto
+	// and GetMulti may then answer what was changed NearStale ago at most: see the package's
+	// documentation. Copies of several goroutines' reads are made one at a time.
+	NearBytes int
+	// NearStale is how old a copy that is out of date may be; 0 means a second. The server
+	// is heard each sixteenth of its lease at least, which is 312 ms by default: with a
+	// shorter time copies are of use only when there are changes.
+	NearStale time.Duration
 	// FailFast has operations that find no connection end with [ErrUnavailable] at once.
 	// Otherwise they wait for one as long as their contexts allow.
 	FailFast bool
@@ -55,7 +64,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+	hits, near, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -82,7 +91,10 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.MaxRecord == 0 {
 		cfg.MaxRecord = 2 << 20
 	}
-	if cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+	if cfg.NearStale == 0 {
+		cfg.NearStale = time.Second
+	}
+	if cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
 		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
 	}
 	if cfg.Logger == nil {
@@ -207,6 +219,7 @@ func (c *Client) unavailable(s *session, failure error) error {
 // Stats are counters, and what there is now.
 type Stats struct {
 	Hits      uint64 // answered by READs alone
+	NearHits  uint64 // answered without: by a copy
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
@@ -224,7 +237,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
-		Hits: n.hits.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
+		Hits: n.hits.Load(), NearHits: n.near.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {

@@ -38,6 +38,7 @@ type session struct {
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
+	near    *near         // nil: there is none
 	why     error         // why it ended
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
@@ -60,7 +61,10 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	err := s.dial(ctx)
+	var err error
+	if s.near, err = newNear(&c.cfg); err == nil {
+		err = s.dial(ctx)
+	}
 	if err == nil {
 		select {
 		case <-s.first:
@@ -204,6 +208,7 @@ func (s *session) receive() error {
 					s.tell, told = true, time.Now()
 					s.poke()
 				}
+				s.askClock()
 				s.mu.Unlock()
 			}
 		case wire.KindReply:
