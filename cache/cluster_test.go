@@ -46,26 +46,28 @@ func TestClusterOfNobody(t *testing.T) {
 
 // With FailFast nobody waits for a connection, and the error says why there is none.
 func TestFailFast(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // for who waits all the same
+	defer cancel()
 	c, err := newClient(nobody(t, 1)[0], Config{FailFast: true})
 	require.NoError(t, err)
-	_, err = c.Get(t.Context(), []byte("key"))
+	_, err = c.Get(ctx, []byte("key"))
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, errConnecting)
 	go c.keep(nil)
-	require.Error(t, c.tried(t.Context()))
-	_, err = c.Get(t.Context(), []byte("key"))
+	require.Error(t, c.tried(ctx))
+	_, err = c.Get(ctx, []byte("key"))
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorContains(t, err, c.address+": dial tcp")
 	for _, err := range []error{
-		c.Set(t.Context(), []byte("key"), Item{}, 0),
-		c.SetMulti(t.Context(), []Put{{Key: []byte("key")}}, nil)[0],
-		c.GetMulti(t.Context(), [][]byte{[]byte("key")}, nil)[0].Err,
+		c.Set(ctx, []byte("key"), Item{}, 0),
+		c.SetMulti(ctx, []Put{{Key: []byte("key")}}, nil)[0],
+		c.GetMulti(ctx, [][]byte{[]byte("key")}, nil)[0].Err,
 	} {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.NotErrorIs(t, err, ErrUnknown)
 	}
 	require.NoError(t, c.Close())
-	_, err = c.Get(t.Context(), []byte("key"))
+	_, err = c.Get(ctx, []byte("key"))
 	require.ErrorIs(t, err, ErrClosed)
 }
 
