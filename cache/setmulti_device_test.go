@@ -33,13 +33,12 @@ func TestSetMulti(t *testing.T) {
 	}
 	fromClient := 0
 	for k, n := range packets.take() {
-		if k[0] <= sendLast && k[1] == 0 {
+		if k[1] == 0 && k[0] >= 2 && k[0] <= sendLast { // the last packet, or the only one
 			fromClient += n
 		}
 	}
-	// Packets of the path's MTU, of 1 KiB at least, and what tells the server that there is
-	// room for its replies.
-	require.LessOrEqual(t, fromClient, 10, "for %d requests", n)
+	// Two, and as many as it takes to say how far this client is while the server works.
+	require.LessOrEqual(t, fromClient, n/3, "SENDs for %d requests", n)
 	require.Equal(t, before.Calls+n, c.Stats().Calls)
 	whole(t, c, n)
 	for i := range n {
@@ -101,7 +100,7 @@ func TestSetMulti(t *testing.T) {
 
 // What no memory is left for says so, and the rest is stored.
 func TestSetMultiWithoutMemory(t *testing.T) {
-	s := serve(t, server.Config{Memory: 1 << 20, Page: 256 << 10, Lease: time.Second})
+	s := serve(t, server.Config{Memory: 1 << 20, Page: 256 << 10})
 	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	var puts []cache.Put
 	for i := range 60 { // three times what fits: old ones are evicted, and wait in quarantine
