@@ -214,7 +214,7 @@ func TestClusterWithAServerThatHangs(t *testing.T) {
 	require.NoError(t, errors.Join(c.SetMulti(ctx, puts, nil)...))
 	shares(t, c, keys, addresses...)
 	for i, p := range servers {
-		p.signal(syscall.SIGSTOP)
+		p.stop()
 		short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
 		errs := c.SetMulti(short, puts, nil)
 		cancel()

@@ -58,7 +58,7 @@ func TestNearCache(t *testing.T) {
 	}
 
 	// Nobody tells of changes: copies are too old after a while. READs are not.
-	p.signal(syscall.SIGSTOP)
+	p.stop()
 	stopped := time.Now()
 	time.Sleep(stale + 100*time.Millisecond)
 	before = a.Stats()
