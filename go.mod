@@ -11,6 +11,7 @@ require (
 	github.com/florianl/go-tc v0.4.5-0.20240822175159-7926c32f7299
 	github.com/jsimonetti/rtnetlink/v2 v2.0.2
 	github.com/klauspost/compress v1.20.3
+	github.com/maypok86/otter/v2 v2.4.0
 	github.com/mdlayher/netlink v1.11.2
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0

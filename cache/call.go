@@ -29,30 +29,38 @@ func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error)
 
 // start sends a request, whose reply is to be waited for.
 func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
-	c := &call{done: make(chan error, 1)}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.queue(ctx, q)
+	s.poke()
+	return c, err
+}
+
+// queue puts a request among what is sent when the session is poked next: everything that
+// lies there by then goes together. The mutex is held, but while there is no room.
+func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
 	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
 		room := s.room
+		s.poke()
 		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.over:
 		case <-ctx.Done():
+			s.mu.Lock()
 			return nil, ctx.Err()
 		}
 		s.mu.Lock()
 	}
 	if s.ended.Load() {
-		s.mu.Unlock()
 		return nil, errNotSent
 	}
+	c := &call{done: make(chan error, 1)}
 	s.last++
 	q.ID, q.Epoch = s.last, s.m.Epoch()
 	c.id, c.asked = q.ID, s.clock()
 	s.calls[q.ID] = c
 	s.out = wire.AppendRequest(s.out, q)
-	s.poke()
-	s.mu.Unlock()
 	s.c.count.calls.Add(1)
 	return c, nil
 }
@@ -97,13 +105,10 @@ func (s *session) replied(b []byte) error {
 
 // change has the server carry out a request that is not to be repeated.
 func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.Reply, error) {
-	if err := checkKey(q.Key); err != nil && q.Op != wire.OpFlush {
+	if err := checkRequest(q); err != nil {
 		return wire.Reply{}, opError(op, q.Key, err)
 	}
-	if len(q.Value) > wire.MaxValue {
-		return wire.Reply{}, opError(op, q.Key, ErrTooLarge)
-	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
 		s, err := c.session(ctx)
 		if err != nil {
 			return wire.Reply{}, opError(op, q.Key, err)
@@ -115,13 +120,11 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 		switch {
 		case err == errNotSent:
 			continue
-		case errors.Is(err, errEnded):
-			return a, opError(op, q.Key, errors.Join(ErrUnknown, s.cause()))
 		case err != nil:
-			return a, opError(op, q.Key, errors.Join(ErrUnknown, err))
+			return a, opError(op, q.Key, s.unknown(err))
 		case a.Status == wire.OK:
 			return a, nil
-		case a.Status != wire.NoMemory || pause >= 64*time.Millisecond:
+		case a.Status != wire.NoMemory || pause >= lastPause:
 			return a, opError(op, q.Key, outcome(a.Status))
 		}
 		select { // what was freed may be out of quarantine soon
@@ -130,4 +133,29 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 			return a, opError(op, q.Key, errors.Join(ErrNoMemory, ctx.Err()))
 		}
 	}
+}
+
+// Between attempts to store what the server has no memory for.
+const (
+	shortPause = time.Millisecond
+	lastPause  = 64 * time.Millisecond
+	longPause  = 100 * time.Millisecond
+)
+
+func checkRequest(q *wire.Request) error {
+	if len(q.Value) > wire.MaxValue {
+		return ErrTooLarge
+	}
+	if q.Op == wire.OpFlush {
+		return nil
+	}
+	return checkKey(q.Key)
+}
+
+// unknown is the error of a change that was sent, and got no answer.
+func (s *session) unknown(err error) error {
+	if errors.Is(err, errEnded) {
+		err = s.cause()
+	}
+	return errors.Join(ErrUnknown, err)
 }

@@ -29,6 +29,18 @@ type Config struct {
 	// SampleEvery is how many hits stand for one that the server is told of, for its
 	// choice of what to evict; 0 means 16.
 	SampleEvery int
+	// NearBytes is memory for copies of records that were READ, which answer without a READ
+	// as long as the server tells of no change; 0 means that there are none. Get, GetInto
+	// and GetMulti may then answer what was changed NearStale ago at most: see the package's
+	// documentation. Copies of several goroutines' reads are made one at a time.
+	NearBytes int
+	// NearStale is how old a copy that is out of date may be; 0 means a second. The server
+	// is heard each sixteenth of its lease at least, which is 312 ms by default: with a
+	// shorter time copies are of use only when there are changes.
+	NearStale time.Duration
+	// FailFast has operations that find no connection end with [ErrUnavailable] at once.
+	// Otherwise they wait for one as long as their contexts allow.
+	FailFast bool
 	// Spin is how often a READ is looked for before its goroutine parks until there is
 	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
 	Spin int
@@ -52,7 +64,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+	hits, near, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -60,17 +72,10 @@ type counters struct {
 // connects again by itself when it has to: calls wait for that as long as their contexts
 // allow.
 func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
-	if cfg.MaxRecord == 0 {
-		cfg.MaxRecord = 2 << 20
+	c, err := newClient(address, cfg)
+	if err != nil {
+		return nil, err
 	}
-	if cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
-		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
-	c.ctx, c.stop = context.WithCancel(context.Background())
 	s, err := c.connect(ctx)
 	if err != nil {
 		c.stop()
@@ -81,6 +86,28 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// newClient makes a client that has no connection and does not look for one.
+func newClient(address string, cfg Config) (*Client, error) {
+	if cfg.MaxRecord == 0 {
+		cfg.MaxRecord = 2 << 20
+	}
+	if cfg.NearStale == 0 {
+		cfg.NearStale = time.Second
+	}
+	if cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{address: address, cfg: cfg, keeping: make(chan struct{}), changed: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Address is the server's, as Dial was told it.
+func (c *Client) Address() string { return c.address }
+
 // Close ends the connection: calls under way get [ErrClosed]. Closing twice is not an
 // error.
 func (c *Client) Close() error {
@@ -89,10 +116,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// keep connects again whenever a session has ended.
+// keep connects again whenever a session has ended, and at first if there is none.
 func (c *Client) keep(s *session) {
 	defer close(c.keeping)
 	for {
+		if s == nil {
+			if s = c.again(); s == nil {
+				return
+			}
+			c.set(s, nil)
+		}
 		select {
 		case <-s.over:
 		case <-c.ctx.Done():
@@ -107,18 +140,23 @@ func (c *Client) keep(s *session) {
 			return
 		}
 		c.cfg.Logger.Info("cache: connection has ended", "server", c.address, "error", cause)
-		if s = c.again(); s == nil {
-			return
-		}
-		c.set(s, nil)
+		s = nil
 	}
 }
+
+// attempt is how long one attempt to connect may take: a host that does not answer is
+// soon asked again, and not at TCP's ever longer intervals.
+const attempt = 10 * time.Second
 
 // again tries until there is a session, or the client closes.
 func (c *Client) again() *session {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		s, err := c.connect(c.ctx)
-		if err == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, attempt)
+		s, err := c.connect(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = errNoAnswer // and not the caller's deadline
+		}
+		if cancel(); err == nil {
 			return s
 		}
 		c.set(nil, err)
@@ -153,6 +191,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 			return nil, ErrClosed
 		case s != nil && !s.ended.Load():
 			return s, nil
+		case c.cfg.FailFast:
+			return nil, c.unavailable(s, failure)
 		}
 		select {
 		case <-changed:
@@ -164,9 +204,22 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	}
 }
 
+// unavailable says that there is no connection, and why not: the last one has ended, or
+// none could be made.
+func (c *Client) unavailable(s *session, failure error) error {
+	switch {
+	case s != nil:
+		failure = s.cause()
+	case failure == nil:
+		failure = errConnecting
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, c.address, failure)
+}
+
 // Stats are counters, and what there is now.
 type Stats struct {
 	Hits      uint64 // answered by READs alone
+	NearHits  uint64 // answered without: by a copy
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
@@ -184,7 +237,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
-		Hits: n.hits.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
+		Hits: n.hits.Load(), NearHits: n.near.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {

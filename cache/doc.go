@@ -20,6 +20,13 @@
 //	err = c.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue")}, time.Hour)
 //	it, err := c.Get(ctx, []byte("colour")) // one READ
 //	results := c.GetMulti(ctx, keys, nil)   // one doorbell
+//	errs := c.SetMulti(ctx, puts, nil)      // all under way together
+//
+// A client of many servers, and one that loads what is missing:
+//
+//	c, err := cache.DialCluster(ctx, []string{"10.77.0.2:7481", "10.77.0.3:7481"}, cache.ClusterConfig{})
+//	l := cache.NewLoader(c, cache.LoaderConfig{})
+//	it, err := l.Load(ctx, key, time.Hour, func(ctx context.Context) (cache.Item, error) { ... })
 //
 // The server is package [github.com/goverbs/goverbs/cache/server], or the program
 // rdmacached, which speaks memcached's protocol as well (package
@@ -49,13 +56,52 @@
 //   - Each pointer, record and message has the server's epoch, which is another one after
 //     a restart. A client takes nothing of another epoch than its map's.
 //   - A change that got no answer is not repeated: its error matches [ErrUnknown]. What
-//     reads is repeated, with a new connection if need be, until its context ends.
+//     reads is repeated, with a new connection if need be, until its context ends, or,
+//     with FailFast, until there is no connection.
 //   - While the server's process hangs, hits go on, and everything else waits. While the
-//     server's host is unreachable nothing is answered: there is one server, and no
+//     server's host is unreachable nothing is answered: a key has one server, and no
 //     replica.
 //
 // A hit takes no lock for longer than a look at the map, allocates nothing (GetInto),
 // and copies the value once, from registered memory to the caller's.
+//
+// # Many servers
+//
+// A [Cluster] gives each key to one server, by rendezvous hashing of the servers' addresses
+// as they are written. All guarantees are those of that server's client, for clients with
+// the same list: clients with different lists look for some of the keys in different
+// places, and see different records there. A server that is down takes no other's keys
+// along: its own fail at once with [ErrUnavailable], or, by choice, are misses to what
+// reads. It is empty when it comes back, so nothing of before is a hit. Nothing covers
+// several keys: GetMulti and SetMulti are many operations, and FlushAll goes server by
+// server. The hash has no secret, so whoever chooses keys can choose their server.
+//
+// # Near cache: bounded staleness
+//
+// With [Config] NearBytes a client keeps copies of records that it READ, and answers them
+// without a READ (Get, GetInto, GetMulti). Linearizability is given up for those, and this
+// is promised instead:
+//
+//   - What a copy answers was current at most [Config] NearStale before the call began,
+//     to the millisecond. A copy is answered only while the map has the record's entry, so
+//     until the delta of a change arrives, usually within milliseconds; and only while the
+//     server was heard lately: it has to have told of all changes up to a time of its own
+//     clock that is, whatever the clocks may have drifted apart, less than NearStale ago. A
+//     server that is silent, or out of reach, makes copies useless, and READs go on.
+//   - One client's reads of a key do not go back in time: whoever sees that a record is no
+//     more drops its copy.
+//   - A client sees its own acknowledged changes.
+//   - CompareAndSwap with a copy's CAS number is as safe as ever: the server compares.
+//
+// Two clients with near caches may see changes in different orders for as long as
+// NearStale. A near hit allocates nothing; a READ that makes a copy does.
+//
+// # Loader
+//
+// A [Loader] has one load under way for each key, in one process. A load ends when nobody
+// waits for it any more, and not before. Errors are not remembered, unless for ErrorTTL.
+// The item is stored with Add, so a load never overwrites what was stored while it ran. It
+// may store what is older than a deletion meanwhile: the loader has no lease on the key.
 //
 // # Quarantine
 //
@@ -69,11 +115,12 @@
 //
 // # What is not built
 //
-// One server for each client: no distribution over many, no replicas, no failover. All
+// There are no replicas, and nobody takes over from a server that is down. The list of
+// servers does not change while a cluster is open, and servers have no weights. All
 // clients of a server are one tenant, and are not authenticated. Clients do not READ
 // buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
-// Many keys at once can be read, not stored. There is no loader, no near cache, no proxy, no
-// fallback to TCP, and no warm restart.
+// Loaders of several programs do not wait for each other. There is no proxy, no fallback to
+// TCP, and no warm restart.
 //
 // # The claim of US 9,378,179
 //
@@ -92,6 +139,17 @@
 //	a hit is one READ and no SEND, counted     session.get              TestHitIsOneREAD
 //	a hit allocates nothing                    session.buffer           TestGetIntoDoesNotAllocate
 //	many keys, READs of one doorbell           session.readMulti        TestGetMulti
+//	many records, requests that share SENDs    session.setMulti         TestSetMulti
+//	keys have their servers, evenly            rendezvous.Of            TestBalance
+//	a new list moves the fewest keys           rendezvous.Of            TestMovement
+//	a dead server costs the others nothing     Client.unavailable       TestClusterOutlivesAServer
+//	a server that hangs holds up its own keys  Cluster.fan              TestClusterWithAServerThatHangs
+//	all servers are asked at once              Cluster.fan              TestClusterAsksAllAtOnce
+//	one load for all who miss                  Loader.fly               TestSingleFlight
+//	loads outlive callers that give up         Loader.leave             TestLoadOutlivesItsCaller
+//	a copy is stale no longer than allowed     mirror.Holds             TestNearCacheUnderChanges
+//	a near hit needs no READ, and no memory    session.nearby           TestNearHitDoesNotAllocate
+//	a client without etcd, gRPC or server      Client.get               TestCacheClientIsLight
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry

@@ -26,6 +26,8 @@ var (
 	ErrKey = errors.New("a key has 1 to 250 bytes")
 	// ErrUnknown: the server may have carried out the change, or not: no answer came.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: there is no connection to the server. Nothing was changed.
+	ErrUnavailable = errors.New("server unavailable")
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")
 	// ErrClosed: the client was closed.
@@ -34,6 +36,12 @@ var (
 
 // errEnded says that a session has ended: there will be another one.
 var errEnded = errors.New("connection to the server has ended")
+
+// Why there is no connection: the first attempt has not ended, or took too long.
+var (
+	errConnecting = errors.New("connecting")
+	errNoAnswer   = fmt.Errorf("no answer within %v", attempt)
+)
 
 func opError(op string, key []byte, err error) error {
 	if len(key) == 0 {

@@ -41,3 +41,68 @@ func ExampleClient_CompareAndSwap() {
 		}
 	}
 }
+
+// Two servers, each with its share of the keys. While one is down the keys of the other
+// are there.
+func ExampleDialCluster() {
+	ctx := context.Background()
+	servers := []string{"10.77.0.2:7481", "10.77.0.3:7481"} // the same list everywhere
+	c, err := cache.DialCluster(ctx, servers, cache.ClusterConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	for _, r := range c.GetMulti(ctx, [][]byte{[]byte("colour"), []byte("shape")}, nil) {
+		switch {
+		case errors.Is(r.Err, cache.ErrUnavailable):
+			fmt.Println("its server is down:", r.Err)
+		case r.Err == nil:
+			fmt.Printf("%s\n", r.Value)
+		}
+	}
+	for _, s := range c.Stats() {
+		fmt.Println(s.Address, s.Connected, s.Hits, s.Err)
+	}
+}
+
+// Many records at once, each with an outcome of its own.
+func ExampleClient_SetMulti() {
+	var c *cache.Client
+	puts := []cache.Put{
+		{Key: []byte("colour"), Item: cache.Item{Value: []byte("blue")}},
+		{Key: []byte("shape"), Item: cache.Item{Value: []byte("round")}, TTL: time.Minute},
+	}
+	for i, err := range c.SetMulti(context.Background(), puts, nil) {
+		if err != nil {
+			log.Printf("%s: %v", puts[i].Key, err)
+		}
+	}
+}
+
+// A page that is made once for all who want it while it is missing.
+func ExampleLoader_Load() {
+	var c cache.Cache // a Client or a Cluster
+	l := cache.NewLoader(c, cache.LoaderConfig{ErrorTTL: time.Second})
+	render := func(ctx context.Context) (cache.Item, error) {
+		return cache.Item{Value: []byte("<html>")}, nil
+	}
+	it, err := l.Load(context.Background(), []byte("page"), time.Hour, render)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", it.Value)
+}
+
+// A client that keeps 64 MiB of what it READ, and may answer what was changed up to half a
+// second ago.
+func ExampleConfig_near() {
+	c, err := cache.Dial(context.Background(), "10.77.0.2:7481", cache.Config{
+		NearBytes: 64 << 20,
+		NearStale: 500 * time.Millisecond,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(c.Stats().NearHits)
+}

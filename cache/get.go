@@ -38,6 +38,9 @@ func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, err
 		if err != nil {
 			return Item{}, opError("get", key, err)
 		}
+		if k := s.nearby(key); k != nil {
+			return k.item(key, dst, grow)
+		}
 		it, err := s.get(ctx, key, dst, grow)
 		switch {
 		case err == nil:
@@ -114,7 +117,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
 		now = s.clock()
 	}
-	return it, s.m.Weigh(&r, refusal, e, now), nil
+	return it, s.weigh(&r, refusal, e, now), nil
 }
 
 // into copies a value to dst, or to new memory. What does not fit is counted in the

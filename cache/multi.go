@@ -117,9 +117,10 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 		m.n, m.next, s.multis = 0, s.multis, m
 		s.leave(sec)
 	}()
+	now := s.nearClock()
 	for bytes := 0; at < len(keys) && m.n < multiReads && bytes < multiBytes; at++ {
 		if into[at].Err == errPending {
-			bytes += s.plan(m, keys, at)
+			bytes += s.plan(m, keys, into, at, now)
 		}
 	}
 	if m.n == 0 {
@@ -138,7 +139,7 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 	if err != nil {
 		err = s.failed(ctx, err)
 	}
-	now := s.clock()
+	now = s.clock()
 	s.mu.Lock()
 	if err != nil {
 		return at, err
@@ -147,7 +148,7 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 	n.reads.Add(uint64(m.n))
 	for i := range m.reads[:m.n] {
 		p := &m.reads[i]
-		if s.m.Weigh(&p.record, p.err, &p.entry, now) == mirror.Hit {
+		if s.weigh(&p.record, p.err, &p.entry, now) == mirror.Hit {
 			into[p.key].Err = nil
 			n.hits.Add(1)
 			continue
@@ -161,9 +162,17 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 // plan plans the READ of a key's record, and answers how many bytes it has. Keys that are
 // not in the map, and all but the first candidate of those that are there several times,
 // are the server's to answer. The mutex is held, but while memory is registered.
-func (s *session) plan(m *multi, keys [][]byte, at int) int {
+func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64) int {
 	var room [4]wire.Entry
-	found := s.m.Lookup(s.m.Fingerprint(keys[at]), room[:0])
+	fingerprint := s.m.Fingerprint(keys[at])
+	if s.near != nil {
+		if k := s.copied(fingerprint, keys[at], now); k != nil {
+			r := &into[at]
+			r.Value, r.Flags, r.CAS, r.Err = append(r.Value[:0], k.it.Value...), k.it.Flags, k.it.CAS, nil
+			return 0
+		}
+	}
+	found := s.m.Lookup(fingerprint, room[:0])
 	if len(found) == 0 {
 		s.c.count.confirmed.Add(1)
 		return 0

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,6 +145,30 @@ func start(t *testing.T, address string) *process {
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// stop stops the process, and returns when no thread of it runs any more: SIGSTOP is not
+// instantaneous.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	tasks := fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid)
+	for end := time.Now().Add(stuck); ; time.Sleep(time.Millisecond) {
+		require.True(p.t, time.Now().Before(end))
+		threads, err := filepath.Glob(tasks)
+		require.NoError(p.t, err)
+		require.NotEmpty(p.t, threads)
+		if !slices.ContainsFunc(threads, runs) {
+			return
+		}
+	}
+}
+
+// runs tells of /proc/PID/task/TID/stat whether the thread is not stopped.
+func runs(stat string) bool {
+	b, err := os.ReadFile(stat)
+	_, state, ok := strings.Cut(string(b), ") ")
+	return err == nil && ok && !strings.HasPrefix(state, "T")
 }
 
 func (p *process) kill() {

@@ -38,6 +38,7 @@ type session struct {
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
+	near    *near         // nil: there is none
 	why     error         // why it ended
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
@@ -60,7 +61,10 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	err := s.dial(ctx)
+	var err error
+	if s.near, err = newNear(&c.cfg); err == nil {
+		err = s.dial(ctx)
+	}
 	if err == nil {
 		select {
 		case <-s.first:
@@ -204,6 +208,7 @@ func (s *session) receive() error {
 					s.tell, told = true, time.Now()
 					s.poke()
 				}
+				s.askClock()
 				s.mu.Unlock()
 			}
 		case wire.KindReply:
@@ -245,35 +250,60 @@ func (s *session) poke() {
 	}
 }
 
+// bulk is how many bytes of calls are written before there is another look at whether the
+// server is to hear how far this client is: it may not have to wait for that behind all
+// that others want.
+const bulk = 64 << 10
+
 // send sends calls, and how far this client is.
 func (s *session) send() error {
-	var out []byte
+	var out, rest []byte // what was taken, and what is left of it
 	var report wire.Report
+	var told []byte
 	for {
 		s.mu.Lock()
-		if out, s.out = s.out, out[:0]; len(out) > maxOut {
-			close(s.room)
-			s.room = make(chan struct{})
+		if len(rest) == 0 {
+			if out, s.out = s.out, out[:0]; len(out) > maxOut {
+				close(s.room)
+				s.room = make(chan struct{})
+			}
+			rest = out
 		}
-		if s.tell {
-			s.tell = false
-			h := s.m.Horizon()
-			out = wire.AppendHorizon(out, &h)
-			if s.m.Report(&report); len(report.Accesses) > 0 {
-				out = wire.AppendReport(out, &report)
+		told = s.appendTold(told[:0], &report)
+		s.mu.Unlock()
+		if len(rest) == 0 && len(told) == 0 {
+			select {
+			case <-s.wake:
+				continue
+			case <-s.live.Done():
+				return s.live.Err()
 			}
 		}
-		s.mu.Unlock()
-		if len(out) > 0 {
-			if err := s.conn.Write(s.live, out); err != nil {
+		n := wire.Whole(rest, bulk)
+		now := rest[:n]
+		rest = rest[n:]
+		if len(now) < bulk { // short enough to be copied
+			told = append(told, now...)
+			now = nil
+		}
+		for _, b := range [...][]byte{told, now} {
+			if err := s.conn.Write(s.live, b); err != nil {
 				return err
 			}
-			continue
-		}
-		select {
-		case <-s.wake:
-		case <-s.live.Done():
-			return s.live.Err()
 		}
 	}
+}
+
+// appendTold appends what the server is to hear of this client. The mutex is held.
+func (s *session) appendTold(out []byte, report *wire.Report) []byte {
+	if !s.tell {
+		return out
+	}
+	s.tell = false
+	h := s.m.Horizon()
+	out = wire.AppendHorizon(out, &h)
+	if s.m.Report(report); len(report.Accesses) > 0 {
+		out = wire.AppendReport(out, report)
+	}
+	return out
 }

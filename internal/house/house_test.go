@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -163,6 +164,24 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s has %s: a state machine is told the time", f.path, c)
 			}
 		}
+	}
+}
+
+// Whoever imports the cache's client gets no server with it, and nothing of the weight of
+// etcd or gRPC, by way of others' packages either.
+func TestCacheClientIsLight(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cache")
+	c.Dir, c.Stderr = "../..", t.Output()
+	out, err := c.Output()
+	require.NoError(t, err)
+	deps := strings.Fields(string(out))
+	require.Contains(t, deps, "github.com/maypok86/otter/v2", "others' packages are in the list")
+	heavy := regexp.MustCompile(`^(go\.etcd\.io|google\.golang\.org|github\.com/(etcd-io|coreos|grpc|prometheus))/|^` + module + `(cmd|cache/server|cache/gateway)`)
+	for _, name := range []string{"go.etcd.io/etcd/client/v3", "google.golang.org/grpc", module + "cache/server"} {
+		require.Regexp(t, heavy, name)
+	}
+	for _, name := range deps {
+		require.NotRegexp(t, heavy, name)
 	}
 }
 

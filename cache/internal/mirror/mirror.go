@@ -34,6 +34,7 @@ type Mirror struct {
 	hand    int // of the clock that chooses what goes
 	reads   sections
 	times   times
+	told    uint64 // the server's clock when it had told of all changes until then
 	sample  sampler
 
 	// Refused counts what READs and messages brought that was no use.
@@ -73,7 +74,7 @@ func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(ke
 func (m *Mirror) Begin(b *wire.Map) {
 	m.lose()
 	if m.epoch != b.Epoch {
-		m.times = times{}
+		m.times, m.told = times{}, 0
 		m.reads.restart(b.Seq)
 	}
 	m.epoch, m.secret, m.applied, m.live = b.Epoch, b.Secret, b.Seq, true
@@ -121,6 +122,9 @@ func (m *Mirror) Deltas(d *wire.Deltas) error {
 			m.apply(&d.List[i])
 			m.applied++
 		}
+	}
+	if len(d.List) < wire.MaxEntries { // otherwise there may be more of them
+		m.told = max(m.told, d.Clock)
 	}
 	return nil
 }

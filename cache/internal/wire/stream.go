@@ -44,3 +44,17 @@ func (s *Stream) Next() ([]byte, error) {
 	s.begin += h.Length
 	return rest[:h.Length:h.Length], nil
 }
+
+// Whole is the length of the first messages of one's own in b: as many as it takes to have
+// n bytes, or all.
+func Whole(b []byte, n int) int {
+	at := 0
+	for at < len(b) && at < n {
+		h, err := ReadHeader(b[at:])
+		if err != nil {
+			return len(b)
+		}
+		at += h.Length
+	}
+	return min(at, len(b))
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,6 +81,23 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
 		_, _ = pieces(new(Stream), b, func() int { return min(max(n, 1), 1<<12) })
 	})
+}
+
+// Messages that are sent a part at a time stay whole.
+func TestWhole(t *testing.T) {
+	var b []byte
+	var ends []int
+	for n := range 5 {
+		b = AppendRequest(b, &Request{Op: OpSet, Key: []byte("key"), Value: make([]byte, 100*n)})
+		ends = append(ends, len(b))
+	}
+	require.Zero(t, Whole(nil, 100))
+	for n := 1; n <= len(b); n++ {
+		at, _ := slices.BinarySearch(ends, n)
+		require.Equal(t, ends[at], Whole(b, n), n)
+	}
+	require.Equal(t, len(b), Whole(b, len(b)+1))
+	require.Equal(t, 3, Whole([]byte{1, 2, 3}, 1), "what is no message is not cut")
 }
 
 func TestHello(t *testing.T) {

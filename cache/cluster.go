@@ -1,0 +1,208 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/rendezvous"
+)
+
+// Cache is what a [Client] and a [Cluster] have in common.
+type Cache interface {
+	Get(ctx context.Context, key []byte) (Item, error)
+	GetInto(ctx context.Context, key, dst []byte) (Item, error)
+	GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result
+	Set(ctx context.Context, key []byte, it Item, ttl time.Duration) error
+	SetMulti(ctx context.Context, puts []Put, into []error) []error
+	Add(ctx context.Context, key []byte, it Item, ttl time.Duration) error
+	Replace(ctx context.Context, key []byte, it Item, ttl time.Duration) error
+	CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error
+	Append(ctx context.Context, key, value []byte) error
+	Prepend(ctx context.Context, key, value []byte) error
+	Delete(ctx context.Context, key []byte) error
+	Increment(ctx context.Context, key []byte, delta uint64) (uint64, error)
+	Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error)
+	Touch(ctx context.Context, key []byte, ttl time.Duration) error
+	TTL(ctx context.Context, key []byte) (time.Duration, error)
+	FlushAll(ctx context.Context) error
+	Close() error
+}
+
+// ClusterConfig is what a client of many servers is made of. The zero value is fine.
+type ClusterConfig struct {
+	// Config is that of each server's client: MaxEntries is for each map. FailFast is
+	// taken for true, whatever it says.
+	Config
+	// MissWhenDown has Get, GetInto and GetMulti take a server without a connection for
+	// one that has nothing: the error matches [ErrNotFound] beside [ErrUnavailable].
+	// Changes fail all the same.
+	MissWhenDown bool
+	// Patience is how long DialCluster waits for the other servers when one is
+	// connected; 0 means a second.
+	Patience time.Duration
+}
+
+// Cluster is a client of many servers, each of which has a share of the keys, as with
+// memcached. It is safe for any number of goroutines.
+//
+// Rendezvous hashing of the addresses, as they are written, chooses a key's server: all
+// clients that share a cache need the same list, in any order. When the list changes, only
+// the keys of servers that come or go are elsewhere. Servers know nothing of each other,
+// and nobody takes a key's place while its server is down: there are no replicas.
+//
+// The operations are those of [Client], and so are their guarantees, for clients with the
+// same list. A key whose server has no connection is not waited for: the error matches
+// [ErrUnavailable], and the other servers' keys are answered meanwhile. What is under way
+// when a server's host falls silent ends when its connection does, or with its context.
+type Cluster struct {
+	list    *rendezvous.List
+	servers []*Client
+	miss    bool
+	parts   sync.Pool // of *part
+}
+
+var (
+	_ Cache = (*Client)(nil)
+	_ Cache = (*Cluster)(nil)
+)
+
+// DialCluster makes a client of the servers at addresses, "host:port", which are
+// different from each other. It returns when one is connected and each of the others is
+// too, or cannot be reached, or has had [ClusterConfig] Patience; when none can be
+// reached, or ctx ends before one is connected, it fails. Servers without a connection are
+// tried again for as long as the cluster is open.
+func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*Cluster, error) {
+	list, err := rendezvous.New(addresses)
+	if err != nil {
+		return nil, fmt.Errorf("cache: dial cluster: %w", err)
+	}
+	if cfg.FailFast = true; cfg.Patience == 0 {
+		cfg.Patience = time.Second
+	}
+	c := &Cluster{list: list, miss: cfg.MissWhenDown}
+	for _, address := range addresses {
+		one, err := newClient(address, cfg.Config)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.servers = append(c.servers, one)
+		go one.keep(nil)
+	}
+	if err := c.gather(ctx, cfg.Patience); err != nil {
+		return nil, errors.Join(fmt.Errorf("cache: dial cluster: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// gather waits until each server was tried, or for some time if one is connected.
+func (c *Cluster) gather(ctx context.Context, patience time.Duration) error {
+	type attempt struct {
+		server *Client
+		err    error
+	}
+	tries, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tried := make(chan attempt, len(c.servers))
+	for _, one := range c.servers {
+		go func() { tried <- attempt{one, one.tried(tries)} }()
+	}
+	var late <-chan time.Time
+	var failures []error
+	for range c.servers {
+		select {
+		case a := <-tried:
+			if a.err != nil {
+				failures = append(failures, fmt.Errorf("%s: %w", a.server.address, a.err))
+			} else if late == nil {
+				late = time.After(patience)
+			}
+		case <-late:
+			return nil
+		}
+	}
+	if late == nil {
+		return errors.Join(failures...)
+	}
+	return nil
+}
+
+// tried waits for the end of the first attempt to connect, and answers its error.
+func (c *Client) tried(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		changed, failure := c.changed, c.failure
+		c.mu.Unlock()
+		switch {
+		case c.now.Load() != nil:
+			return nil
+		case failure != nil:
+			return failure
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close closes the clients of all servers. Closing twice is not an error.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, one := range c.servers {
+		one.stop() // all at once
+	}
+	for _, one := range c.servers {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Server is the client of a key's server. It is the cluster's, and closes with it.
+func (c *Cluster) Server(key []byte) *Client { return c.servers[c.list.Of(key)] }
+
+// ServerStats are those of one server of a cluster.
+type ServerStats struct {
+	Address string
+	// Err is why there is no connection; nil while there is one.
+	Err error
+	Stats
+}
+
+// Stats tells what the clients of the servers did, in the order of the addresses.
+func (c *Cluster) Stats() []ServerStats {
+	out := make([]ServerStats, len(c.servers))
+	for i, one := range c.servers {
+		out[i] = ServerStats{Address: one.address, Stats: one.Stats()}
+		if !out[i].Connected {
+			_, out[i].Err = one.session(one.ctx)
+		}
+	}
+	return out
+}
+
+// each does something at all servers at once, and joins the errors.
+func (c *Cluster) each(do func(*Client) error) error {
+	errs := make([]error, len(c.servers))
+	var all sync.WaitGroup
+	for i, one := range c.servers {
+		all.Go(func() {
+			if err := do(one); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", one.address, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// missed is the error of what reads.
+func (c *Cluster) missed(err error) error {
+	if err != nil && c.miss && errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}

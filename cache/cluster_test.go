@@ -1,0 +1,83 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// nobody are addresses at which nobody listens.
+func nobody(t *testing.T, n int) (out []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// A cluster none of whose servers can be reached is refused, with the reason for each.
+func TestClusterOfNobody(t *testing.T) {
+	addresses := nobody(t, 3)
+	_, err := DialCluster(t.Context(), addresses, ClusterConfig{Patience: time.Hour})
+	require.Error(t, err)
+	for _, a := range addresses {
+		require.ErrorContains(t, err, a+": dial tcp")
+	}
+	_, err = DialCluster(t.Context(), nil, ClusterConfig{})
+	require.ErrorContains(t, err, "no list of servers")
+	_, err = DialCluster(t.Context(), []string{"a:1", "b:1", "a:1"}, ClusterConfig{})
+	require.ErrorContains(t, err, `"a:1"`)
+	_, err = DialCluster(t.Context(), addresses, ClusterConfig{Config: Config{MaxEntries: -1}})
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = DialCluster(ended, addresses, ClusterConfig{})
+	require.Error(t, err)
+}
+
+// With FailFast nobody waits for a connection, and the error says why there is none.
+func TestFailFast(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // for who waits all the same
+	defer cancel()
+	c, err := newClient(nobody(t, 1)[0], Config{FailFast: true})
+	require.NoError(t, err)
+	_, err = c.Get(ctx, []byte("key"))
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, errConnecting)
+	go c.keep(nil)
+	require.Error(t, c.tried(ctx))
+	_, err = c.Get(ctx, []byte("key"))
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, c.address+": dial tcp")
+	for _, err := range []error{
+		c.Set(ctx, []byte("key"), Item{}, 0),
+		c.SetMulti(ctx, []Put{{Key: []byte("key")}}, nil)[0],
+		c.GetMulti(ctx, [][]byte{[]byte("key")}, nil)[0].Err,
+	} {
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.NotErrorIs(t, err, ErrUnknown)
+	}
+	require.NoError(t, c.Close())
+	_, err = c.Get(ctx, []byte("key"))
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// A missing server is a miss only where that was chosen, and only to what reads.
+func TestMissWhenDown(t *testing.T) {
+	down := errors.Join(ErrUnavailable, errNoAnswer)
+	require.NotErrorIs(t, (&Cluster{}).missed(down), ErrNotFound)
+	err := (&Cluster{miss: true}).missed(down)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NotErrorIs(t, (&Cluster{miss: true}).missed(ErrClosed), ErrNotFound)
+	require.NoError(t, (&Cluster{miss: true}).missed(nil))
+}

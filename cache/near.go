@@ -1,0 +1,122 @@
+package cache
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// near has copies of records that were READ, of one session. A copy is good as long as the
+// map has the record's entry, which it loses by the server's deltas, and the server was
+// heard lately: [mirror.Mirror.Holds]. So nothing has to be removed here in time, and what
+// is removed only makes room.
+//
+// Copies are kept, and dropped, while the session's mutex is held, and kept only while the
+// map has the entry: whoever has seen that a record is no more drops its copy, and nobody
+// brings it back. So what one client answers never goes back in time.
+type near struct {
+	copies *otter.Cache[uint64, *kept] // by fingerprint
+	most   int                         // bytes of a record
+	bound  uint64                      // ms
+	asked  int64                       // when the server was last asked for its clock
+}
+
+// kept is a copy. It does not change.
+type kept struct {
+	entry  wire.Entry
+	expiry uint64
+	key    []byte
+	it     Item
+}
+
+// keptBytes is about what a copy takes beside key and value.
+const keptBytes = 256
+
+// newNear makes a near cache if one was asked for.
+func newNear(cfg *Config) (*near, error) {
+	if cfg.NearBytes == 0 {
+		return nil, nil
+	}
+	copies, err := otter.New(&otter.Options[uint64, *kept]{
+		MaximumWeight: uint64(cfg.NearBytes),
+		Weigher:       func(_ uint64, k *kept) uint32 { return uint32(keptBytes + len(k.key) + len(k.it.Value)) },
+	})
+	return &near{copies: copies, most: cfg.NearBytes / 8, bound: uint64(cfg.NearStale / time.Millisecond)}, err
+}
+
+// nearClock is the local time in ms, if copies need it.
+func (s *session) nearClock() int64 {
+	if s.near == nil {
+		return 0
+	}
+	return s.clock()
+}
+
+// nearby is copied for who does not hold the mutex.
+func (s *session) nearby(key []byte) *kept {
+	if s.near == nil {
+		return nil
+	}
+	now := s.clock()
+	s.mu.Lock()
+	k := s.copied(s.m.Fingerprint(key), key, now)
+	s.mu.Unlock()
+	return k
+}
+
+// item is what Get answers of a copy.
+func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
+	if !grow && len(k.it.Value) <= len(dst) {
+		return Item{Value: dst[:copy(dst, k.it.Value)], Flags: k.it.Flags, CAS: k.it.CAS}, nil
+	}
+	it, err := k.it, error(nil)
+	it.Value = into(it.Value, dst, grow)
+	if it, err = shortened(it, dst, grow); err != nil {
+		err = opError("get", key, err)
+	}
+	return it, err
+}
+
+// copied is a copy of a key's record that may be answered; nil without one. The mutex is
+// held.
+func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
+	k, ok := s.near.copies.GetIfPresent(fingerprint)
+	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
+		return nil
+	}
+	s.c.count.near.Add(1)
+	return k
+}
+
+// weigh is what to do after a READ, of which a copy is made if there is to be one. The
+// record's bytes are still there, as the mutex is held.
+func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64) mirror.Verdict {
+	v := s.m.Weigh(r, err, e, now)
+	switch n := s.near; {
+	case n == nil:
+	case v == mirror.Ask:
+		n.copies.Invalidate(e.Fingerprint)
+	case v == mirror.Hit && len(r.Value) <= n.most && s.m.Has(e):
+		n.copies.Set(e.Fingerprint, &kept{*e, r.Expiry, bytes.Clone(r.Key), Item{bytes.Clone(r.Value), r.Flags, r.CAS}})
+	}
+	return v
+}
+
+// askClock has the server say its clock, if what is known of that is so vague that copies
+// look old that are not. Nobody waits for the reply. The mutex is held.
+func (s *session) askClock() {
+	n, now := s.near, s.clock()
+	if n == nil || s.m.Age(now) < n.bound/4 || uint64(now-n.asked) < n.bound {
+		return
+	}
+	n.asked = now
+	s.last++
+	s.calls[s.last] = &call{id: s.last, asked: now, done: make(chan error, 1)}
+	s.out = wire.AppendRequest(s.out, &wire.Request{ID: s.last, Epoch: s.m.Epoch(), Op: wire.OpGet, Want: wire.WantNoValue | wire.WantNoBump})
+	s.poke()
+	s.c.count.calls.Add(1)
+}

@@ -1,0 +1,103 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Put is a record that SetMulti stores.
+type Put struct {
+	Key []byte
+	Item
+	TTL time.Duration // the record expires then; 0 means never
+}
+
+// SetMulti stores many records, as [Client.Set] does one, and answers the error of each,
+// nil for what was stored. It is not one change: others may see some of the records before
+// the rest is there. Keys should differ: of two records of one key either may stay.
+//
+// All requests are under way together, and then all are waited for. They go out as one
+// stream of bytes in SENDs of 4 KiB, as many by one doorbell as the server has receives
+// for, up to four.
+//
+// Errors go into the slice that is passed, which may be nil.
+func (c *Client) SetMulti(ctx context.Context, puts []Put, into []error) []error {
+	into = slices.Grow(into[:0], len(puts))[:len(puts)]
+	for i := range puts {
+		into[i] = errPending
+		q := puts[i].request()
+		if err := checkRequest(&q); err != nil {
+			into[i] = opError("set", q.Key, err)
+		}
+	}
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
+		s, err := c.session(ctx)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = s.setMulti(ctx, puts, into)
+		}
+		switch pending := slices.Contains(into, errPending); {
+		case err == errNotSent:
+			continue
+		case !pending:
+			return into
+		case err == nil && pause >= lastPause:
+			err = ErrNoMemory
+		case err == nil:
+			select { // what was freed may be out of quarantine soon
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
+				err = errors.Join(ErrNoMemory, ctx.Err())
+			}
+		}
+		for i := range into {
+			if into[i] == errPending {
+				into[i] = opError("set", puts[i].Key, err)
+			}
+		}
+		return into
+	}
+}
+
+func (p *Put) request() wire.Request {
+	return wire.Request{Op: wire.OpSet, Key: p.Key, Value: p.Value, Flags: p.Flags, Expiry: expiry(p.TTL)}
+}
+
+// setMulti stores what is pending. Pending stays what the server has no memory for, and,
+// with an error, what was not sent.
+func (s *session) setMulti(ctx context.Context, puts []Put, into []error) (err error) {
+	calls := make([]*call, len(puts))
+	s.mu.Lock()
+	for i := range puts {
+		if into[i] == errPending {
+			q := puts[i].request()
+			if calls[i], err = s.queue(ctx, &q); err != nil {
+				break
+			}
+		}
+	}
+	s.poke()
+	s.mu.Unlock()
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		a, lost := s.wait(ctx, c)
+		switch {
+		case lost != nil:
+			into[i] = opError("set", puts[i].Key, s.unknown(lost))
+		case a.Status == wire.OK:
+			into[i] = nil
+		case a.Status != wire.NoMemory:
+			into[i] = opError("set", puts[i].Key, outcome(a.Status))
+		}
+	}
+	return err
+}
