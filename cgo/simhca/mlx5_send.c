@@ -141,7 +141,7 @@ static int check(struct mx_qp *q, const struct mx_wqe *w)
 	return 0;
 }
 
-/* Tells whether a WRITE would succeed, without doing anything. */
+/* Tells whether a WRITE or an atomic would succeed, without doing anything. */
 bool mx_would_work(struct mx_qp *q, struct mx_wqe *w)
 {
 	struct mx_qp *t = q->dci ? target(q, w) : connected(q);
