@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
@@ -232,4 +233,63 @@ func TestSimulatedEFADatagrams(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, number, wc.SLID())
 	require.Equal(t, verbs.GID{}, wc.Sender(), "there is a handle now")
+}
+
+// A post to a queue that is full of requests under way is refused, and does them no
+// harm.
+func TestSimulatedFullQueue(t *testing.T) {
+	simulated(t, "mlx5")
+	p := rig.Ports(t)
+	for _, cfg := range []verbs.QPConfig{{MaxSendWR: 16}, {MaxSendWR: 16, Extended: true}, {MaxSendWR: 16, Ops: verbs.OpMasked}} {
+		a, b := rig.NewPair(t, cfg, verbs.CQConfig{}, verbs.ConnectConfig{})
+		size := a.QP.MaxSendWR()
+		rig.Fill(a.MR.Bytes()[:8192], 5)
+		full, one := a.Batch(t, size), a.Batch(t, 1)
+		require.NoError(t, simhca.Hold(p[0].Name, a.QP.Num(), 20*time.Millisecond))
+		for k := range size {
+			full.Write(uint64(k), verbs.Signaled, b.MR.Region().At(uint64(64*k)), a.MR.SGE(64*k, 64))
+		}
+		_, err := full.Post()
+		require.NoError(t, err)
+		for range 3 {
+			one.Send(99, verbs.Signaled, a.MR.SGE(0, 1))
+			_, err = one.Post()
+			require.ErrorIs(t, err, verbs.ErrQueueFull)
+		}
+		for k, wc := range a.Wait(t, size) {
+			require.NoError(t, wc.Err())
+			require.EqualValues(t, k, wc.ID())
+			require.Equal(t, verbs.WCWrite, wc.Opcode())
+		}
+		require.Equal(t, a.MR.Bytes()[:64*size], b.MR.Bytes()[:64*size])
+	}
+}
+
+// Of a batch that is not full, nothing is posted of what it had in it before.
+func TestSimulatedShorterBatch(t *testing.T) {
+	simulated(t, "mlx5")
+	for _, cfg := range []verbs.QPConfig{{}, {Extended: true}} {
+		a, b := rig.NewPair(t, cfg, verbs.CQConfig{}, verbs.ConnectConfig{})
+		batch := a.Batch(t, 4)
+		recv, err := b.QP.NewRecvBatch(4)
+		require.NoError(t, err)
+		for n := 4; n > 0; n-- {
+			for k := range n {
+				recv.Recv(uint64(10*n+k), b.MR.SGE(64*k, 64))
+				batch.SendImm(uint64(10*n+k), verbs.Signaled, uint32(k), a.MR.SGE(0, 8))
+			}
+			_, err := recv.Post()
+			require.NoError(t, err)
+			a.Do(t, batch, n)
+			for k, wc := range b.Wait(t, n) {
+				require.NoError(t, wc.Err())
+				require.EqualValues(t, 10*n+k, wc.ID())
+			}
+			for _, s := range []*rig.Side{a, b} {
+				got, err := s.CQ.PollSpin(make([]verbs.WC, 1), 1000)
+				require.NoError(t, err)
+				require.Zero(t, got)
+			}
+		}
+	}
 }
