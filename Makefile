@@ -79,7 +79,7 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(
 simulated: setup
 	@mkdir -p build/simulated
 	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded
+	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
@@ -98,6 +98,10 @@ simulated-preloaded: build/simhca.so
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
+
+# rdma-core's own tests, with the rdma-core and the Python of Debian 12 and of 13.
+simulated-pyverbs:
+	$(GO) run ./ci/pyverbs
 
 comma := ,
 

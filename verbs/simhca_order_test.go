@@ -270,17 +270,21 @@ func TestSimulatedShorterBatch(t *testing.T) {
 	simulated(t, "mlx5")
 	for _, cfg := range []verbs.QPConfig{{}, {Extended: true}} {
 		a, b := rig.NewPair(t, cfg, verbs.CQConfig{}, verbs.ConnectConfig{})
-		batch := a.Batch(t, 4)
+		batch, one := a.Batch(t, 4), a.Batch(t, 1)
 		recv, err := b.QP.NewRecvBatch(4)
 		require.NoError(t, err)
 		for n := 4; n > 0; n-- {
 			for k := range n {
 				recv.Recv(uint64(10*n+k), b.MR.SGE(64*k, 64))
-				batch.SendImm(uint64(10*n+k), verbs.Signaled, uint32(k), a.MR.SGE(0, 8))
+				batch.Write(uint64(k), verbs.Signaled, b.MR.Region().At(4096), a.MR.SGE(0, 8))
 			}
 			_, err := recv.Post()
 			require.NoError(t, err)
 			a.Do(t, batch, n)
+			for range n {
+				one.Send(1, verbs.Signaled, a.MR.SGE(0, 8))
+				a.Do(t, one, 1)
+			}
 			for k, wc := range b.Wait(t, n) {
 				require.NoError(t, wc.Err())
 				require.EqualValues(t, 10*n+k, wc.ID())

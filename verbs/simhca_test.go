@@ -138,6 +138,7 @@ func TestSimulatedDC(t *testing.T) {
 		require.Equal(t, a.MR.Bytes()[:512], b.MR.Bytes()[4096:4608])
 		got := b.Wait(t, 1)
 		require.NoError(t, got[0].Err())
+		require.Equal(t, two.Num(), got[0].QPNum())
 		require.Equal(t, "hello", string(b.MR.Bytes()[:5]))
 
 		batch.SetTarget(to(one, 99, 1)) // the wrong key
