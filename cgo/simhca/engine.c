@@ -23,6 +23,9 @@ static bool turn(void)
 {
 	bool busy = false;
 
+	for (int i = 0; i < sim_ndevices; i++)
+		if (sim_devices[i].model->tick)
+			sim_devices[i].model->tick();
 	for (struct sim_obj *o = sim_working, *next; o; o = next) {
 		next = o->next;
 		busy |= o->ctx->dev->model->work(o);

@@ -37,6 +37,7 @@ struct sim_model {
 	void *(*map)(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
 	/* Does what there is to do for an object; true if there was something. */
 	bool (*work)(struct sim_obj *);
+	uint64_t (*tick)(void); /* before each turn; may be missing */
 	struct sim_obj *(*find_qp)(struct sim_device *, uint32_t qpn);
 	/* A queue pair breaks by itself. */
 	void (*fail_qp)(struct sim_obj *);
