@@ -54,15 +54,15 @@ build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
 	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing -fPIC -shared -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # The device tests of verbs run on them too. Left out are those of
-#   what is not simulated: memory windows (Windows, SendInvalidate), rates
-#   (DomainsModeration), device memory, the kernel's limit of locked memory, and
-#   programs of rdma-core, which have nothing linked into them (Pingpong);
+#   what is not simulated: memory windows (Windows, SendInvalidate), device memory,
+#   the kernel's limit of locked memory, and programs of rdma-core, which have
+#   nothing linked into them (Pingpong);
 #   what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
 #   (DrainState), libmlx5 throws away completions at RESET (MessageAfterReset,
 #   RequesterComesAndGoes), and a queue pair whose completion queue overran is in
 #   error at once (ReceiverBrokenQueue);
 #   many seconds of load that does not depend on the device.
-NOT_SIMULATED := Windows|SendInvalidate|DomainsModeration|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
+NOT_SIMULATED := Windows|SendInvalidate|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
 
 # And those of dc, by DCI and DCT, and by RC queue pairs. Left out are those that
 # need a network that loses packets, and those that wait for seconds.
@@ -79,7 +79,7 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(
 simulated: setup
 	@mkdir -p build/simulated
 	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded
+	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
@@ -98,6 +98,10 @@ simulated-preloaded: build/simhca.so
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
+
+# rdma-core's own tests, with the rdma-core and the Python of Debian 12 and of 13.
+simulated-pyverbs:
+	$(GO) run ./ci/pyverbs
 
 comma := ,
 

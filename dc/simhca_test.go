@@ -220,7 +220,7 @@ func TestSimulatedCounts(t *testing.T) {
 	a, b := dcHosts(t)
 	r := rand.New(rand.NewPCG(testseed.New(t), 0))
 	for _, streams := range everyStreams {
-		const targets, posters, each = 12, 4, 150
+		const targets, posters, each, faulty = 12, 4, 150, 100
 		i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, Depth: 8, Quota: 4, Streams: streams})
 		clear(b.mr.Bytes()[:4096])
 		var peers []*dc.Peer
@@ -231,13 +231,22 @@ func TestSimulatedCounts(t *testing.T) {
 		var all, faults sync.WaitGroup
 		var mu sync.Mutex
 		done := make([]uint64, targets)
-		failed := 0
+		posted, failed := 0, 0
+		over := make(chan struct{}) // no more faults
 		for g := range posters {
 			all.Go(func() {
-				for k := range each {
+				for k := 0; ; k++ {
+					select {
+					case <-over:
+						if k >= each {
+							return
+						}
+					default:
+					}
 					n := (g + k) % targets
 					err := i.Do(ctx, peers[n], dc.Request{Op: dc.FetchAdd, Local: a.mr.SGE(8*g, 8), Remote: b.mr.Region().At(uint64(64 * n)), Value: 1})
 					mu.Lock()
+					posted++
 					if err == nil {
 						done[n]++
 					} else {
@@ -247,15 +256,11 @@ func TestSimulatedCounts(t *testing.T) {
 				}
 			})
 		}
-		stop := make(chan struct{})
 		faults.Go(func() {
+			defer close(over)
 			status := []verbs.WCStatus{verbs.WCRetryExceeded, verbs.WCRNRRetryExceeded, verbs.WCRemoteAccess, verbs.WCLocalProtection}
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Duration(r.IntN(1000)) * time.Microsecond):
-				}
+			for range faulty {
+				time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
 				dci := i.DCI(r.IntN(2))
 				if r.IntN(4) == 0 {
 					if err := simhca.Break("mlx5_0", dci); err != nil {
@@ -267,13 +272,12 @@ func TestSimulatedCounts(t *testing.T) {
 			}
 		})
 		all.Wait()
-		close(stop)
 		faults.Wait()
 		cancel()
 		for n := range targets {
 			require.Equal(t, done[n], verbs.Uint64(b.mr.Bytes(), 64*n), "target %d", n)
 		}
-		t.Logf("streams %d: %d of %d requests failed: %+v", streams, failed, posters*each, i.Stats())
+		t.Logf("streams %d: %d of %d requests failed: %+v", streams, failed, posted, i.Stats())
 		require.NotZero(t, failed)
 		require.NoError(t, i.Close())
 	}

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -95,14 +96,23 @@ func (c *CQ) PollEx(wcs []WCEx) (int, error) {
 
 // Moderate lets the device raise an event only after count completions, or
 // once the oldest has waited for period, rounded to microseconds. 0 and 0 ends
-// it.
+// it. More than [Features].MaxModerate and MaxModeration is refused with
+// [ErrAttributes].
 func (c *CQ) Moderate(count int, period time.Duration) error {
 	us := period.Microseconds()
 	if count < 0 || count > 0xffff || us < 0 || us > 0xffff {
 		return opError("moderate", c.life.Label, ErrAttributes, fmt.Sprintf("%d completions, %v: at most 65535, and as many microseconds", count, period))
 	}
 	return c.life.With("moderate", func() error {
-		return opError("moderate", c.life.Label, unsupported(cgo.ModerateCQ(c.cq, uint16(count), uint16(us))))
+		err := unsupported(cgo.ModerateCQ(c.cq, uint16(count), uint16(us)))
+		if !isErrno(err, syscall.EINVAL) {
+			return opError("moderate", c.life.Label, err)
+		}
+		detail := fmt.Sprintf("%d completions, %v", count, period)
+		if f, ferr := c.dev.Features(); ferr == nil {
+			detail += fmt.Sprintf("; the device allows %d and %v", f.MaxModerate, f.MaxModeration)
+		}
+		return opError("moderate", c.life.Label, class(ErrAttributes, err), detail)
 	})
 }
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -162,10 +163,20 @@ func (d *Device) Clock() (uint64, error) {
 
 // SetRate limits what the queue pair sends, in kbit/s; burst and packet are the
 // largest burst and the typical packet in bytes, or 0. 0 kbit/s ends the limit.
-// The queue pair must be in [StateRTS].
+// The queue pair must be in [StateRTS]. A device without rates ([Features].MaxRate)
+// refuses with [ErrUnsupported].
 func (q *QP) SetRate(kbps uint32, burst uint32, packet uint16) error {
-	return q.life.With("limit rate of", func() error {
-		return opError("limit rate of", q.life.Label, unsupported(cgo.RateLimitQP(q.qp, kbps, burst, packet)), fmt.Sprintf("%d kbit/s", kbps))
+	const op = "limit rate of"
+	return q.life.With(op, func() error {
+		err := unsupported(cgo.RateLimitQP(q.qp, kbps, burst, packet))
+		detail := fmt.Sprintf("%d kbit/s", kbps)
+		// libmlx5 finds any rate too high where there are none.
+		if isErrno(err, syscall.EINVAL) {
+			if f, ferr := q.pd.dev.Features(); ferr == nil && f.MaxRate == 0 {
+				err, detail = class(ErrUnsupported, err), detail+": the device has no rates"
+			}
+		}
+		return opError(op, q.life.Label, err, detail)
 	})
 }
 

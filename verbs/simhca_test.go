@@ -78,6 +78,18 @@ func TestSimulatedMasked(t *testing.T) {
 		require.Equal(t, half, got32)
 		require.EqualValues(t, field(uint64(half), f.Add, f.Boundary, 32), binary.NativeEndian.Uint32(word), "%+v", f)
 		require.Equal(t, other, binary.NativeEndian.Uint32(word[4:]))
+
+		half = binary.NativeEndian.Uint32(word)
+		c.Compare = uint64(half) ^ r.Uint64()&r.Uint64()&r.Uint64()
+		got32, err = m.CmpSwap32(t.Context(), at, c)
+		require.NoError(t, err)
+		require.Equal(t, half, got32)
+		want = uint64(half)
+		if (want^c.Compare)&c.CompareMask&0xffffffff == 0 {
+			want = want&^c.SwapMask | c.Swap&c.SwapMask
+		}
+		require.Equal(t, uint32(want), binary.NativeEndian.Uint32(word), "%+v", c)
+		require.Equal(t, other, binary.NativeEndian.Uint32(word[4:]))
 	}
 }
 
@@ -126,6 +138,7 @@ func TestSimulatedDC(t *testing.T) {
 		require.Equal(t, a.MR.Bytes()[:512], b.MR.Bytes()[4096:4608])
 		got := b.Wait(t, 1)
 		require.NoError(t, got[0].Err())
+		require.Equal(t, two.Num(), got[0].QPNum())
 		require.Equal(t, "hello", string(b.MR.Bytes()[:5]))
 
 		batch.SetTarget(to(one, 99, 1)) // the wrong key
@@ -151,6 +164,25 @@ func TestSimulatedDC(t *testing.T) {
 		batch.SetTarget(to(one, 7, 1))
 		batch.Write(6, verbs.Signaled, b.MR.Region().At(4096), a.MR.SGE(0, 8))
 		a.Do(t, batch, 1)
+
+		// A masked atomic is a raw entry, which names its stream itself.
+		masked := func(id uint64, to verbs.Target) {
+			batch.SetTarget(to)
+			batch.MaskedFetchAdd(id, verbs.Signaled, b.MR.Region().At(4096), verbs.MaskedFetchAdd{Add: 1}, a.MR.SGE(0, 8))
+		}
+		masked(7, to(one, 99, 2))
+		masked(8, to(one, 7, 3))
+		_, err = batch.Post()
+		require.NoError(t, err)
+		for _, wc := range a.Wait(t, 2) {
+			require.Equal(t, wc.ID() == 8, wc.Err() == nil, "%v", wc.Err())
+		}
+		batch.SetTarget(to(two, 8, 2))
+		batch.Write(9, verbs.Signaled, b.MR.Region().At(4096), a.MR.SGE(0, 8))
+		_, err = batch.Post()
+		require.NoError(t, err)
+		require.ErrorIs(t, a.Wait(t, 1)[0].Err(), verbs.WCFlushed)
+		require.NoError(t, a.QP.ResetStream(2))
 	}
 }
 

@@ -13,7 +13,7 @@
 //	SIMHCA="mlx5 mlx5"     mlx5_0 and mlx5_1 with RoCE ports, which reach each other
 //	SIMHCA=mlx5:ipv4       a RoCE port with an IPv4 address, 127.0.0.1
 //	SIMHCA=mlx5:ib         an InfiniBand port: LIDs, and no GRH where none is asked for
-//	SIMHCA=mlx5:latereads  READs are executed late, behind WRITEs without a fence
+//	SIMHCA=mlx5:latereads  READs are executed late, behind WRITEs and atomics without a fence
 //	SIMHCA=efa             efa_0, requests are executed in order
 //	SIMHCA=efa:reverse     in the reverse order; efa:random in any
 //	SIMHCA=efa:nowrite     without RDMA WRITE, as the first generation

@@ -142,6 +142,8 @@ int ef_create_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	v->o.refs++;
 	ef_cq_hook(s);
 	ef_cq_hook(v);
+	sim_watch_polls(&s->o);
+	sim_watch_polls(&v->o);
 	round = round % 60 + 1; /* a number comes around late, and two differ in their lower bits */
 	q->o.user = a.user_handle;
 	q->ud = a.qp_type == IBV_QPT_UD;

@@ -3,7 +3,8 @@
 /*
  * The thread that is the devices: it looks at the queues of all objects in turn.
  * When there was nothing to do for a while it sleeps longer and longer, up to
- * half a millisecond.
+ * half a millisecond. Threads of the program do its work when they poll and find
+ * nothing; meanwhile it is there for what nobody polls for.
  */
 #include "sim.h"
 #include <pthread.h>
@@ -13,41 +14,65 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+enum { SPIN = 50000, SHORTEST_NAP = 10000, LONGEST_NAP = 500000, NAP_BESIDE_POLLERS = 50000 }; /* ns */
+
 static bool running;
+static uint32_t lent; /* so often has a thread of the program done a turn */
 
 static bool turn(void)
 {
 	bool busy = false;
 
-	sim_lock();
+	for (int i = 0; i < sim_ndevices; i++)
+		if (sim_devices[i].model->tick)
+			sim_devices[i].model->tick();
 	for (struct sim_obj *o = sim_working, *next; o; o = next) {
 		next = o->next;
 		busy |= o->ctx->dev->model->work(o);
 	}
+	return busy;
+}
+
+/* Does a turn in the calling thread, unless another thread is at it; true if there was something to do. */
+bool sim_lend(void)
+{
+	bool busy;
+
+	if (!sim_trylock())
+		return false;
+	busy = turn();
+	__atomic_add_fetch(&lent, 1, __ATOMIC_RELAXED);
 	sim_unlock();
 	return busy;
 }
 
+static void sleep_for(uint64_t ns) { nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL); }
+
 static void *engine(void *unused)
 {
-	uint64_t idle = sim_now();
+	uint64_t now, nap, idle = sim_now();
+	uint32_t before = 0;
+	bool busy;
 
 	(void)unused;
-	prctl(PR_SET_NAME, "simhca");
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (;;) {
-		uint64_t now, nap;
+		uint32_t turns = __atomic_load_n(&lent, __ATOMIC_RELAXED);
 
-		if (turn())
-			idle = sim_now();
+		sim_lock();
+		busy = turn();
+		sim_unlock();
 		now = sim_now();
-		if (now - idle < 50000) {
-			sched_yield();
-			continue;
-		}
+		idle = busy ? now : idle;
 		nap = (now - idle) / 16;
-		nap = nap < 10000 ? 10000 : nap > 500000 ? 500000 : nap;
-		nanosleep(&(struct timespec){ .tv_nsec = nap }, NULL);
+		nap = nap < SHORTEST_NAP ? SHORTEST_NAP : nap > LONGEST_NAP ? LONGEST_NAP : nap;
+		if (turns != before)
+			sleep_for(NAP_BESIDE_POLLERS);
+		else if (now - idle < SPIN)
+			sched_yield();
+		else
+			sleep_for(nap);
+		before = turns;
 	}
 	return NULL;
 }
@@ -66,6 +91,7 @@ void sim_engine_start(void)
 	if (pthread_create(&t, NULL, engine, NULL))
 		abort();
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_setname_np(t, "simhca");
 	pthread_detach(t);
 }
 

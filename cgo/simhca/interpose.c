@@ -24,6 +24,7 @@ static bool active;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void sim_lock(void) { pthread_mutex_lock(&lock); }
+bool sim_trylock(void) { return !pthread_mutex_trylock(&lock); }
 void sim_unlock(void) { pthread_mutex_unlock(&lock); }
 
 /* Constructors of other libraries open files before ours runs. */

@@ -14,6 +14,7 @@ enum {
 	MX_VECTORS = 4, MX_STREAMS_LOG = 3, MX_STREAMS = 1 << MX_STREAMS_LOG,
 	MX_PENDING = 64,
 	MX_MAX_MESSAGE = 1 << 30,
+	MX_MAX_MODERATION = 0xffff, MX_MAX_PERIOD = 0xfff, /* completions, us */
 };
 
 #define MX_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -24,6 +25,9 @@ struct mx_cq {
 	uint32_t *db; /* what is consumed, and the arming */
 	uint32_t count, size, pi;
 	bool armed, solicited, overrun, overwrites;
+	uint32_t enough, patience; /* completions, and us since the first of them, before an event */
+	uint32_t waiting;          /* completions for which there will be one */
+	uint64_t since;
 };
 
 struct mx_srq {
@@ -115,7 +119,12 @@ int mx_create_qp(struct sim_ctx *, bool ex, struct sim_io *);
 int mx_modify_qp(struct sim_ctx *, bool ex, struct sim_io *);
 int mx_query_qp(struct sim_ctx *, struct sim_io *);
 
+/* mlx5_clock.c */
+uint64_t mx_tick(void);
+void *mx_map_clock(void *addr, size_t len, int prot, int flags, unsigned command);
+
 /* mlx5_cq.c */
+int mx_modify_cq(struct sim_ctx *, struct sim_io *);
 bool mx_cq_work(struct mx_cq *);
 void mx_request_done(struct mx_qp *, const struct mx_wqe *, int syndrome);
 void mx_receive_done(struct mx_qp *, const struct mx_recv *, struct mlx5_cqe64 *, int opcode, int syndrome);

@@ -20,7 +20,34 @@ static void overrun(struct mx_cq *q)
 static void fire(struct mx_cq *q)
 {
 	q->armed = false;
+	q->waiting = 0;
 	sim_completion_event(&q->o);
+}
+
+/* There is something to tell of: at once, or when it is enough or late (moderation). */
+static void tell(struct mx_cq *q)
+{
+	if (!q->waiting++)
+		q->since = sim_now();
+	if ((!q->enough && !q->patience) || (q->enough && q->waiting >= q->enough))
+		fire(q);
+}
+
+static bool late(const struct mx_cq *q)
+{
+	return q->armed && q->waiting && q->patience && sim_now() - q->since >= q->patience * 1000ull;
+}
+
+int mx_modify_cq(struct sim_ctx *c, struct sim_io *io)
+{
+	SIM_IN(ib_uverbs_ex_modify_cq, a);
+	struct mx_cq *q = sim_get(c, a.cq_handle, SIM_CQ);
+
+	if (!q || a.attr_mask != IBV_CQ_ATTR_MODERATE || a.attr.cq_period > MX_MAX_PERIOD)
+		return sim_refuse(EINVAL, "change of a completion queue: mask %#x, %u us", a.attr_mask, a.attr.cq_period);
+	q->enough = a.attr.cq_count;
+	q->patience = a.attr.cq_period;
+	return 0;
 }
 
 static bool wakes(const struct mx_cq *q, uint8_t end) { return !q->solicited || end & 2 || end >> 4 >= MLX5_CQE_REQ_ERR; }
@@ -36,13 +63,13 @@ static void push(struct mx_cq *q, struct mlx5_cqe64 *e, int opcode, bool solicit
 		return;
 	}
 	if (opcode < MLX5_CQE_REQ_ERR) /* else the syndrome is there */
-		e->timestamp = htobe64(sim_now());
+		e->timestamp = htobe64(mx_tick());
 	/* The last byte makes it the program's. */
 	memcpy(at, e, sizeof(*e) - 1);
 	__atomic_store_n(at + sizeof(*e) - 1, end, __ATOMIC_RELEASE);
 	q->pi++;
 	if (q->armed && wakes(q, end))
-		fire(q);
+		tell(q);
 }
 
 /*
@@ -53,16 +80,20 @@ bool mx_cq_work(struct mx_cq *q)
 {
 	uint32_t word = __atomic_load_n(&q->db[1], __ATOMIC_ACQUIRE);
 
+	if (late(q))
+		fire(q);
 	if (word == ~0u)
 		return false;
 	word = be32toh(__atomic_exchange_n(&q->db[1], ~0u, __ATOMIC_ACQ_REL));
 	q->solicited = word >> 24 & 1;
 	q->armed = true;
+	q->waiting = 0;
 	/* What has come since the program last looked counts. */
 	for (uint32_t ci = word & 0xffffff; ci != (q->pi & 0xffffff); ci = (ci + 1) & 0xffffff) {
 		if (wakes(q, q->buf[(size_t)(ci & (q->count - 1)) * q->size + q->size - 1])) {
-			fire(q);
-			break;
+			tell(q);
+			if (!q->armed)
+				break;
 		}
 	}
 	return true;

@@ -229,6 +229,8 @@ int mx_create_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	sim_hold(pd, &q->o);
 	s->o.refs++;
 	v->o.refs++;
+	sim_watch_polls(&s->o);
+	sim_watch_polls(&v->o);
 	if (srq)
 		srq->o.refs++;
 	q->o.user = a.user_handle;

@@ -69,6 +69,7 @@ int mx_get_context(struct sim_ctx *c, struct sim_io *io)
 		.max_send_wqebb = MX_MAX_ENTRIES, .max_recv_wr = MX_MAX_ENTRIES, .max_srq_recv_wr = MX_MAX_ENTRIES - 1, .num_ports = 1,
 		.response_length = sizeof(u), .cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET, .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE, .log_uar_size = 12, .num_uars_per_page = 1,
 	};
 
@@ -82,7 +83,8 @@ int mx_get_context(struct sim_ctx *c, struct sim_io *io)
 
 int mx_query_device(struct sim_ctx *c, bool ex, struct sim_io *io)
 {
-	struct ib_uverbs_ex_query_device_resp r = { .response_length = sizeof(r), .timestamp_mask = ~0ull, .hca_core_clock = 1000000 };
+	struct ib_uverbs_ex_query_device_resp r = { .response_length = sizeof(r), .timestamp_mask = ~0ull, .hca_core_clock = 1000000,
+		.cq_moderation_caps = { MX_MAX_MODERATION, MX_MAX_PERIOD } };
 	struct mlx5_ib_query_device_resp u = { .response_length = sizeof(u), .dci_streams_caps = { MX_STREAMS_LOG, MX_STREAMS_LOG } };
 
 	r.base = (struct ib_uverbs_query_device_resp){
@@ -178,6 +180,8 @@ static int command(struct sim_ctx *c, uint32_t cmd, bool ex, struct sim_io *io)
 		switch (cmd) {
 		case IB_USER_VERBS_CMD_QUERY_DEVICE: case IB_USER_VERBS_CMD_CREATE_CQ: case IB_USER_VERBS_CMD_CREATE_QP: case IB_USER_VERBS_CMD_MODIFY_QP:
 			break;
+		case IB_USER_VERBS_EX_CMD_MODIFY_CQ:
+			return mx_modify_cq(c, io);
 		default:
 			return sim_refuse(EOPNOTSUPP, "extended command %u is not simulated", cmd);
 		}
@@ -220,6 +224,6 @@ static void release(struct sim_obj *o)
 }
 
 const struct sim_model sim_mlx5 = {
-	.name = "mlx5", .option = option, .init = init, .command = command, .ioctl = mx_ioctl, .map = mx_map, .work = work,
+	.name = "mlx5", .option = option, .init = init, .command = command, .ioctl = mx_ioctl, .map = mx_map, .work = work, .tick = mx_tick,
 	.find_qp = mx_find_qp, .fail_qp = mx_fail_qp, .release = release,
 };

@@ -11,6 +11,7 @@
 
 enum {
 	PAGE = 4096,
+	FIRST_PAGE = 1 << 16,         /* offsets below are those of enum mlx5_ib_mmap_cmd */
 	OP_QUERY_HCA_CAP = 0x100, OP_RTS2RTS_QP = 0x505,
 	CAP_QPC_EXTENSION = 290,      /* a bit of the general capabilities */
 	OUT_HEADER = 16,
@@ -70,7 +71,7 @@ static int alloc_page(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 	if (!o)
 		return ENOMEM;
 	handle->data = o->handle;
-	sim_attr_out(sim_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET), &(uint64_t){ (uint64_t)o->handle * PAGE }, 8);
+	sim_attr_out(sim_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET), &(uint64_t){ (uint64_t)(FIRST_PAGE + o->handle) * PAGE }, 8);
 	sim_attr_out(sim_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH), &(uint32_t){ PAGE }, 4);
 	sim_attr_out(sim_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID), &(uint32_t){ o->handle }, 4);
 	return 0;
@@ -79,7 +80,11 @@ static int alloc_page(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 /* What is written to such a page rings nothing: the doorbell records are looked at. */
 void *mx_map(struct sim_ctx *c, void *addr, size_t len, int prot, int flags, off_t off)
 {
-	if (off % PAGE || len > PAGE || !sim_get(c, off / PAGE, SIM_PAGE)) {
+	unsigned command = off / PAGE >> 8;
+
+	if (command == MLX5_IB_MMAP_CORE_CLOCK || command == MLX5_IB_MMAP_CLOCK_INFO)
+		return mx_map_clock(addr, len, prot, flags, command);
+	if (off % PAGE || len > PAGE || off / PAGE < FIRST_PAGE || !sim_get(c, off / PAGE - FIRST_PAGE, SIM_PAGE)) {
 		errno = sim_refuse(EINVAL, "a page of the device at %#llx", (unsigned long long)off);
 		return MAP_FAILED;
 	}

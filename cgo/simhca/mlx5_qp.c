@@ -120,8 +120,8 @@ static void failed(struct mx_qp *q, const struct mx_pending *p)
 }
 
 /*
- * A READ may be executed after WRITEs that are posted behind it without a fence
- * (section 10.8.3.3): these are carried out now, and complete in their turn.
+ * A READ may be executed after WRITEs and atomics that are posted behind it without
+ * a fence (section 10.8.3.3): these are carried out now, and complete in their turn.
  */
 static void overtake(struct mx_qp *q, int i)
 {
@@ -138,7 +138,7 @@ static void overtake(struct mx_qp *q, int i)
 		mx_load(q, p->at, &w);
 		mx_decode(q, &w);
 		/* One that fails has to fail behind the READ. */
-		if (w.flaw || w.flags & 0xe0 || w.opcode != MLX5_OPCODE_RDMA_WRITE || !mx_would_work(q, &w))
+		if (w.flaw || w.flags & 0xe0 || (w.opcode != MLX5_OPCODE_RDMA_WRITE && !mx_is_atomic(w.opcode)) || !mx_would_work(q, &w))
 			return;
 		mx_execute(q, &w, p);
 		p->early = true;

@@ -61,6 +61,8 @@ void sim_watch(struct sim_obj *o)
 
 static void drop(struct sim_obj *o)
 {
+	if (o->kind == SIM_CQ)
+		sim_unwatch_polls(o);
 	o->ctx->dev->model->release(o);
 	if (o->link) {
 		*o->link = o->next;

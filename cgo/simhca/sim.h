@@ -37,6 +37,7 @@ struct sim_model {
 	void *(*map)(struct sim_ctx *, void *addr, size_t len, int prot, int flags, off_t off);
 	/* Does what there is to do for an object; true if there was something. */
 	bool (*work)(struct sim_obj *);
+	uint64_t (*tick)(void); /* before each turn; may be missing */
 	struct sim_obj *(*find_qp)(struct sim_device *, uint32_t qpn);
 	/* A queue pair breaks by itself. */
 	void (*fail_qp)(struct sim_obj *);
@@ -68,6 +69,7 @@ extern int sim_ndevices;
 extern int sim_tracing;
 
 void sim_lock(void);
+bool sim_trylock(void);
 void sim_unlock(void);
 
 #define sim_trace(level, ...) do { if (sim_tracing >= (level)) sim_print(__VA_ARGS__); } while (0)
@@ -180,7 +182,13 @@ bool sim_qp_may(enum ibv_qp_type, int from, int to, uint32_t mask);
 /* ---- the thread (engine.c) ---- */
 
 void sim_engine_start(void);
+bool sim_lend(void);
 void sim_engine_forget(void); /* in the child of a fork */
+
+/* ---- threads of the program that poll (poll.c) ---- */
+
+void sim_watch_polls(struct sim_obj *cq);
+void sim_unwatch_polls(struct sim_obj *cq);
 
 /* ---- interposition, configuration ---- */
 

@@ -9,14 +9,34 @@ import (
 
 // mutation is one change that the tests of a package must catch.
 type mutation struct {
-	dir     string // that the list is in
-	name    string
-	file    string // relative to dir
-	test    string // pattern for go test -run; empty: all
-	pkg     string // whose tests must catch it, relative to dir; empty: the list's own
+	dir  string // that the list is in
+	name string
+	file string // relative to dir
+	test string // pattern for go test -run; empty: all
+	pkg  string // whose tests must catch it, relative to dir; empty: the list's own
+	conditions
 	old     string // occurs once in the file
 	new     string
 	lineNum int // in the list
+}
+
+// conditions are those under which a mutation is tried.
+type conditions struct {
+	tags string // for go test -tags
+	env  string // VAR=value ..., for the tests
+}
+
+// set takes a line of a list, if it is one of them.
+func (c *conditions) set(key, value string) bool {
+	switch key {
+	case "tags":
+		c.tags = value
+	case "env":
+		c.env = value
+	default:
+		return false
+	}
+	return true
 }
 
 // parse reads a list of mutations. They are separated by lines of three hyphens, and
@@ -32,11 +52,19 @@ type mutation struct {
 //		if false {
 //	---
 //
-// file, old and new are needed, and so is name. Empty lines at the end of old and new
+// file, old and new are needed, and so is name. Some tests run only when they are built
+// with a tag, or with variables in their environment:
+//
+//	tags: simhca
+//	env: SIMHCA=mlx5,mlx5 SIMHCA_TRACE=1
+//
+// In a mutation these lines are for it alone. At the beginning of a list, or behind a
+// line of hyphens, they are for all that follow. Empty lines at the end of old and new
 // do not count: blank lines may separate mutations, too.
 func parse(text string) ([]mutation, error) {
 	var all []mutation
 	var m *mutation
+	var common conditions
 	var into *string // of old or new
 	done := func() error {
 		if m == nil {
@@ -67,8 +95,11 @@ func parse(text string) ([]mutation, error) {
 		case into == nil && (strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#")):
 			continue
 		}
+		if m == nil && isKey && common.set(key, value) {
+			continue
+		}
 		if m == nil {
-			m = &mutation{lineNum: i + 1}
+			m = &mutation{conditions: common, lineNum: i + 1}
 		}
 		switch {
 		case isKey && key == "name":
@@ -79,6 +110,8 @@ func parse(text string) ([]mutation, error) {
 			m.test, into = strings.TrimSpace(strings.SplitN(value, " #", 2)[0]), nil
 		case isKey && key == "package":
 			m.pkg, into = value, nil
+		case isKey && m.set(key, value):
+			into = nil
 		case isKey && key == "old" && value == "":
 			into = &m.old
 		case isKey && key == "new" && value == "":

@@ -33,6 +33,13 @@ func TestParse(t *testing.T) {
 		{name: "a: b", file: "x.go", test: "TestA|TestB", old: "\tif a {\n\n\tb()", new: "\tif c {", lineNum: 3},
 		{name: "two", file: "y.go", pkg: "..", old: "z", lineNum: 13},
 	}, got)
+	got, err = parse("tags: a,b\nname: one\nfile: f\nold:\nx\nnew:\n---\nenv: A=1 B=2\nname: two\nfile: f\nold:\nx\nnew:\ny\nenv: A=3\n---\nname: three\nfile: f\nold:\nx\nnew:\n")
+	require.NoError(t, err)
+	var under []conditions
+	for _, m := range got {
+		under = append(under, m.conditions)
+	}
+	require.Equal(t, []conditions{{"a,b", ""}, {"a,b", "A=3"}, {"a,b", "A=1 B=2"}}, under)
 	for _, bad := range []string{"name: a\nfile: f\n", "name: a\nold:\nx\nnew:\ny\n", "file: f\nold:\nx\n", "stray", "name: a\nfile: f\nold:\nx\nnew:\nx\n"} {
 		_, err := parse(bad)
 		require.Error(t, err, bad)
@@ -110,4 +117,32 @@ new:
 	require.ErrorContains(t, tr.unchanged(t.Context(), all[:1]), "fails without any change")
 	all[0].test = "TestNothing"
 	require.ErrorContains(t, tr.unchanged(t.Context(), all[:1]), "no test matches")
+}
+
+// A change that only a test with a tag sees, where the environment asks for it.
+func TestConditions(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module example.com/m\n\ngo 1.26\n",
+		"m.go":      "package m\n\nfunc One() int { return 1 }\n",
+		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestNothing(t *testing.T) {}\n",
+		"tagged_test.go": "//go:build special\n\npackage m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestOne(t *testing.T) {\n" +
+			"\tif os.Getenv(\"LOOK\") == \"1\" && One() != 1 {\n\t\tt.Error(\"not one\")\n\t}\n}\n",
+		"mutations.txt": "tags: special\nenv: LOOK=1\nname: looked at\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n" +
+			"name: not looked at\nenv: LOOK=0\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n" +
+			"name: not built\ntags:\nfile: m.go\nold:\nreturn 1\nnew:\nreturn 2\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	all, err := collect([]string{dir}, regexp.MustCompile(""))
+	require.NoError(t, err)
+	tr := &trial{tmp: t.TempDir(), limit: time.Minute}
+	require.NoError(t, tr.unchanged(t.Context(), all))
+	var caught []bool
+	for i := range all {
+		r := tr.try(t.Context(), i, &all[i])
+		require.NoError(t, r.err)
+		caught = append(caught, r.caught)
+	}
+	require.Equal(t, []bool{true, false, false}, caught)
 }

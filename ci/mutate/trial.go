@@ -41,25 +41,39 @@ func (r *result) line(m *mutation) string {
 
 // unchanged requires that what is to catch changes passes without any.
 func (t *trial) unchanged(ctx context.Context, all []mutation) error {
-	seen := map[string]bool{}
+	type program struct{ dir, tags string }
+	type selection struct {
+		program
+		env, test string
+	}
+	built, passed := map[program]string{}, map[selection]bool{}
+	defer func() {
+		for _, binary := range built {
+			os.Remove(binary)
+		}
+	}()
 	for i := range all {
 		m := &all[i]
-		if seen[m.tested()+"\n"+m.test] {
+		p := program{m.tested(), m.tags}
+		s := selection{p, m.env, m.test}
+		if passed[s] {
 			continue
 		}
-		seen[m.tested()+"\n"+m.test] = true
-		binary, err := t.build(ctx, fmt.Sprintf("unchanged%d", i), m, "")
-		if err != nil {
-			return err
+		passed[s] = true
+		if built[p] == "" {
+			binary, err := t.build(ctx, fmt.Sprintf("unchanged%d", i), m, "")
+			if err != nil {
+				return err
+			}
+			built[p] = binary
 		}
-		out, err := t.run(ctx, binary, m)
+		out, err := t.run(ctx, built[p], m)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s fails without any change: %w\n%s", m.tested(), err, out)
+			return fmt.Errorf("%s %s fails without any change: %w\n%s", m.env, m.tested(), err, out)
 		case bytes.Contains(out, []byte("no tests to run")):
 			return fmt.Errorf("%s: no test matches %q", m.tested(), m.test)
 		}
-		os.Remove(binary)
 	}
 	return nil
 }
@@ -101,7 +115,7 @@ func (t *trial) try(ctx context.Context, i int, m *mutation) (r result) {
 // build is the test program of the package that must catch the change.
 func (t *trial) build(ctx context.Context, name string, m *mutation, overlay string) (string, error) {
 	binary := filepath.Join(t.tmp, name+".test")
-	args := []string{"test", "-c", "-vet=off", "-o", binary}
+	args := []string{"test", "-c", "-vet=off", "-tags", m.tags, "-o", binary}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
@@ -119,6 +133,7 @@ func (t *trial) build(ctx context.Context, name string, m *mutation, overlay str
 func (t *trial) run(ctx context.Context, binary string, m *mutation) ([]byte, error) {
 	c := exec.CommandContext(ctx, binary, "-test.short", "-test.failfast", "-test.run="+m.test, "-test.timeout="+t.limit.String())
 	c.Dir = m.tested()
+	c.Env = append(os.Environ(), strings.Fields(m.env)...)
 	c.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
