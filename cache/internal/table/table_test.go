@@ -132,12 +132,18 @@ func TestFullBuckets(t *testing.T) {
 	require.Len(t, tab.Candidates(1, nil), n)
 }
 
-// Two choices fill most of the table before a bucket overflows.
+// Two choices fill three quarters of the table, on average, before a bucket overflows: of
+// 4,000 seeds the fullest had 82 %, the emptiest 63.
 func TestLoad(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	tab := newTable(t, 10, 10)
-	for tab.Put(wire.Entry{Fingerprint: rng.Uint64(), Version: 1}) {
+	const tables = 20
+	sum := 0
+	for range tables {
+		tab := newTable(t, 10, 10)
+		for tab.Put(wire.Entry{Fingerprint: rng.Uint64(), Version: 1}) {
+		}
+		require.Greater(t, tab.Load(), 50)
+		sum += tab.Load()
 	}
-	require.Greater(t, tab.Load(), 70)
-	t.Logf("full at %d %%", tab.Load())
+	require.Greater(t, sum, 72*tables, "their average has a deviation of 0.6")
 }
