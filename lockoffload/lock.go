@@ -12,7 +12,8 @@ const (
 	Exclusive Mode = iota
 	// Shared holders keep writers out, not each other. A session has one
 	// shared lock of a slot, which all of the client's holders share. There is
-	// no way from shared to exclusive: a holder that tries waits for itself.
+	// no way from shared to exclusive: a holder that tries waits for itself. With
+	// more than 512 clients those beyond keep each other out, see [Layout].
 	Shared
 	// Fair is exclusive, and those who wait are served in the order in which
 	// they came. It costs one round trip more than Exclusive.
