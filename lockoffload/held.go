@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -151,7 +152,7 @@ func (h *Held) Commit(ctx context.Context) error {
 		return nil
 	case err == nil:
 		if err = h.s.allowed(); err == nil {
-			err = h.commit()
+			err = h.commit(ctx)
 		}
 	}
 	if err != nil {
@@ -160,10 +161,12 @@ func (h *Held) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (h *Held) commit() error {
+func (h *Held) commit(ctx context.Context) error {
 	m := &committer{slot: h.g.slot, old: &h.old}
 	h.j.prepare(m, h.g.slot)
-	if err := h.j.execute(); err != nil {
+	if err := h.j.execute(ctx); err != nil && !errors.Is(err, ErrBroken) {
+		return err // there was no room, and what was staged still is
+	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	now := h.c.l.staged(h.next(), h.old.version+1)
@@ -183,7 +186,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if h.done {
 		return h.err
 	}
-	p, err := h.release()
+	p, err := h.release(ctx)
 	h.done, h.err = true, err
 	if p != nil {
 		if werr := p.Wait(ctx); err == nil {
@@ -194,7 +197,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 }
 
 // release posts the WRITE and the unlock command.
-func (h *Held) release() (*Commit, error) {
+func (h *Held) release(ctx context.Context) (*Commit, error) {
 	h.c.mu.Lock()
 	delete(h.c.held, h)
 	h.c.mu.Unlock()
@@ -213,7 +216,7 @@ func (h *Held) release() (*Commit, error) {
 	}
 	j.prepare(m, h.g.slot)
 	j.wrote = func() bool { return m.wrote }
-	p, err := j.drive(context.Background())
+	p, err := j.drive(ctx)
 	if err != nil {
 		err = opError("unlock", h.g.slot, err)
 	}
