@@ -14,6 +14,7 @@ type Held struct {
 	s     *session
 	g     grant
 	share *bit
+	turn  *turn // that the agent gave, or nil
 	// What Unlock needs is there from the time of the lock: of an exclusive one here,
 	// of a shared one in share.
 	j *job
@@ -193,7 +194,22 @@ func (h *Held) Unlock(ctx context.Context) error {
 			h.err = werr
 		}
 	}
+	h.endTurn(p)
 	return h.err
+}
+
+// endTurn has the agent call the next one when the lock has been given back.
+func (h *Held) endTurn(p *Commit) {
+	switch {
+	case h.turn == nil:
+	case p == nil || p.over.happened():
+		h.turn.end()
+	default:
+		go func() {
+			_ = p.await(context.Background())
+			h.turn.end()
+		}()
+	}
 }
 
 // release posts the WRITE and the unlock command.
@@ -231,6 +247,7 @@ func (h *Held) abandon() {
 		return
 	}
 	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	h.endTurn(nil)
 	switch {
 	case h.share == nil:
 		h.j.drop()

@@ -119,7 +119,9 @@ func (c *simClient) anything() {
 	if s.l.Records > 1 && s.rng.IntN(3) == 0 {
 		records = s.rng.Perm(s.l.Records)[:2]
 	}
-	switch s.rng.IntN(10) {
+	switch s.rng.IntN(12) {
+	case 10, 11:
+		c.inTurn(slot, func(word uint64, end func()) { c.updateFrom(slot, records, nil, word, end) })
 	case 8, 9:
 		c.held(slot, records)
 	case 0, 1:
@@ -171,8 +173,13 @@ func (c *simClient) read(slot int, records []int) {
 }
 
 func (c *simClient) update(slot int, records []int, q *queue) {
+	c.updateFrom(slot, records, q, 0, func() {})
+}
+
+// updateFrom is an update in a turn that the agent has given, which it ends.
+func (c *simClient) updateFrom(slot int, records []int, q *queue, from uint64, end func()) {
 	s, call, id := c.s, c.s.tick(), c.id
-	m := &updater{acquire: acquire{tags: c.tags, data: true, queue: q, token: true}, records: records, allowed: func() error { return nil }}
+	m := &updater{acquire: acquire{tags: c.tags, data: true, queue: q, token: true, from: from}, records: records, allowed: func() error { return nil }}
 	m.grant.slot = slot
 	var olds, news []uint64
 	epoch := c.tags.epoch
@@ -206,7 +213,8 @@ func (c *simClient) update(slot int, records []int, q *queue) {
 	}
 	c.start(real, func(err error) {
 		settled = true
-		if errors.Is(err, ErrNotAcquired) || errors.Is(err, errChange) {
+		end()
+		if errors.Is(err, ErrNotAcquired) || errors.Is(err, errChange) || errors.Is(err, errTurnOver) {
 			return
 		}
 		if err != nil {
@@ -449,6 +457,7 @@ func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
 	n := s.agent.core.stats
 	all.Done, all.Differs, all.Busy, all.NotAcquired = all.Done+n.Done, all.Differs+n.Differs, all.Busy+n.Busy, all.NotAcquired+n.NotAcquired
 	all.Repeated, all.Unknown, all.Carried = all.Repeated+n.Repeated, all.Unknown+n.Unknown, all.Carried+n.Carried
+	all.Turns, all.Lapsed = all.Turns+n.Turns, all.Lapsed+n.Lapsed
 	return s.check()
 }
 
@@ -471,7 +480,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	t.Logf("agents: %+v", agents)
-	for _, n := range []uint64{agents.Done, agents.Differs, agents.NotAcquired, agents.Repeated, agents.Unknown, agents.Carried, agents.Busy} {
+	for _, n := range []uint64{agents.Done, agents.Differs, agents.NotAcquired, agents.Repeated, agents.Unknown, agents.Carried, agents.Busy, agents.Turns, agents.Lapsed} {
 		require.Positive(t, n, "something never happened")
 	}
 }

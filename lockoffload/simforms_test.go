@@ -105,6 +105,44 @@ func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []w
 	}})
 }
 
+// inTurn waits until the agent says that it is the client's turn at a lock. then gets the
+// word that is reserved, and what ends the turn.
+func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
+	epoch := c.tags.epoch
+	asked := c.seq + 1
+	c.waiting = true
+	c.sendTurn(slot, 0, func(r chainReply) {
+		c.waiting = false
+		end := func() {
+			if !c.killed && c.tags.epoch == epoch {
+				c.sendTurn(slot, asked, func(chainReply) {})
+			}
+		}
+		switch r.status {
+		case chainDone:
+			then(r.ops.next().version, end)
+		case chainUnknown, chainNotAcquired:
+		default:
+			c.s.fail("turn: status %d", r.status)
+		}
+	})
+	if c.s.rng.IntN(20) == 0 { // and gives up
+		c.waiting = false
+		c.s.agent.forgetCall(c.caller(), asked)
+		c.sendTurn(slot, asked, func(chainReply) {})
+	}
+}
+
+// sendTurn asks for a turn, or ends the one of an earlier request.
+func (c *simClient) sendTurn(slot int, of uint64, answered func(chainReply)) {
+	id := c.caller()
+	c.seq++
+	q := &turnRequest{slot: slot, of: of}
+	b := make([]byte, simLength)
+	n := q.request(b, id, c.seq, 0, c.s.agent.identity(id))
+	c.s.agent.call(&simCall{client: id, seq: c.seq, body: b[:n], answered: answered})
+}
+
 // swapped is what a client knows of a slot's pointer.
 type swapped struct {
 	pointer uint64
