@@ -109,6 +109,11 @@ func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 		c.free = append(c.free, j)
 		return
 	}
+	if r.turn == turnEnd {
+		c.endTurn(now, peer, &r)
+		c.free = append(c.free, j)
+		return
+	}
 	at := int32(r.seq % uint64(c.limits.window))
 	e := &p.entries[at]
 	switch {

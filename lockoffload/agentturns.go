@@ -16,6 +16,8 @@ const (
 	turnLists = 32
 	// turnWords are the results of one.
 	turnWords = 2
+	// turnEager is how often a lock that is about to be given back is tried at once.
+	turnEager = 4
 	// turnPatience is how long a lock stays reserved for a client that does not take
 	// it.
 	turnPatience = 500 * time.Millisecond
@@ -27,25 +29,27 @@ func (c *agentCore) newBroker() *broker.Broker {
 		patience = turnPatience
 	}
 	return broker.New(broker.Config{
-		Lists: turnLists, Patience: patience, MinPause: c.limits.minPause, MaxPause: c.limits.maxPause,
+		Lists: turnLists, Patience: patience, MinPause: c.limits.minPause, MaxPause: c.limits.maxPause, Eager: turnEager,
 		Word: func() uint64 { c.tags++; return c.slots.tag(c.tags, false) },
 	})
 }
 
-// takeTurnRequest takes in a request that is no chain.
+// takeTurnRequest takes in a request for a turn.
 func (c *agentCore) takeTurnRequest(now time.Duration, peer, entry int32, r *chainRequest) {
-	switch {
-	case uint64(r.slot) >= uint64(c.slots.Slots):
+	if uint64(r.slot) >= uint64(c.slots.Slots) {
 		c.stats.Refused++
 		c.answer(peer, entry, chainRefused, 0)
-	case r.turn == turnAsk:
-		c.peers[peer].entries[entry].running = true
-		c.broker.Ask(now, r.slot, broker.Ask{Peer: peer, Seq: r.seq})
-	default:
-		ops := r.ops
-		c.broker.Done(now, r.slot, broker.Ask{Peer: peer, Seq: ops.next().version})
-		c.answer(peer, entry, chainDone, 0)
+		return
 	}
+	c.peers[peer].entries[entry].running = true
+	c.broker.Ask(now, r.slot, broker.Ask{Peer: peer, Seq: r.seq})
+}
+
+// endTurn takes in the end of a turn, which has no answer: one that gets lost is found
+// out, and one that comes twice changes nothing.
+func (c *agentCore) endTurn(now time.Duration, peer int32, r *chainRequest) {
+	ops := r.ops
+	c.broker.Done(now, r.slot, broker.Ask{Peer: peer, Seq: ops.next().version})
 }
 
 // turnResult takes the results of a broker's list.

@@ -95,6 +95,23 @@ func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64
 	return p.seq, nil
 }
 
+// tell sends a request that has no answer. Its place is free when it is sent.
+func (c *Caller) tell(p *callPlace, r callRequest) {
+	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+		return
+	default:
+	}
+	p.seq += uint64(window)
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, 0, c.agent)
+	p.used, p.open, p.wanted = true, false, false
+	c.send(p)
+	c.vacate(p) // if it could not be posted
+}
+
 // reissue sends a chain once more, unless the last copy is still being sent.
 func (c *Caller) reissue(p *callPlace) {
 	c.mu.Lock()

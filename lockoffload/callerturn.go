@@ -63,13 +63,13 @@ func (c *Caller) turn(ctx context.Context, slot int) (*turn, error) {
 	return t, nil
 }
 
-// end tells the agent, in the background, that the turn is over: the lock was given back
-// or is not wanted. An agent that does not hear of it finds out.
+// end tells the agent that the turn is over: the lock is being given back, or is not
+// wanted. Nobody waits for an answer. An agent that does not hear of it, because all
+// places are taken for instance, finds out.
 func (t *turn) end() {
-	go func() {
-		p, _, err := t.caller.exchange(context.Background(), &turnRequest{slot: t.slot, of: t.seq}, 0)
-		if err == nil {
-			t.caller.release(p)
-		}
-	}()
+	select {
+	case p := <-t.caller.free:
+		t.caller.tell(p, &turnRequest{slot: t.slot, of: t.seq})
+	default:
+	}
 }

@@ -17,7 +17,7 @@ import (
 // What is 0 for a chain, 1 for one that takes the lock together with readers, 2 to ask
 // for a turn at the lock and 3 to end it. The answer to 2 has one compare, whose version
 // is the word that the lock was reserved with; 3 has one, whose version is the sequence
-// of the request that it ends.
+// of the request that it ends, and no answer.
 //
 // Client and sequence together are the chain's key: a request with the key of
 // an earlier one is the same chain again. A reply has one operation for each

@@ -125,9 +125,9 @@
 //	client                             target's agent
 //	SEND {turn at the lock?}     ───▶  first in the queue, and CMP_SWAP lock 0 -> R found 0
 //	◀──────── SEND {it has R} ───────
-//	CMP_SWAP lock R -> tag, READ readers         (the lock is held)
+//	CMP_SWAP lock R -> tag, READ readers and both copies    (the lock is held)
 //	WRITE the other copy, CMP_SWAP lock tag -> 0
-//	SEND {my turn is over}       ───▶  CMP_SWAP lock R -> 0, CMP_SWAP lock 0 -> R' for the next one
+//	SEND {my turn is over}, with the WRITE ▶  CMP_SWAP lock R -> 0, CMP_SWAP lock 0 -> R' for the next one
 //
 // R is a value that was never in the lock word before, and nobody holds a lock that has
 // it. So the agent takes it back whenever it likes: from a client that does not come

@@ -58,7 +58,7 @@ func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 
 // Read reads a record under the lock, with what this holder has written. The first
 // Read or Write of a lock takes a round trip, later ones none: nobody else changes
-// the slot meanwhile.
+// the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,18 +125,20 @@ func (h *Held) record(ctx context.Context, n int) (content, error) {
 }
 
 func (h *Held) load(ctx context.Context) error {
-	m := &loader{slot: h.g.slot, deliver: func(cur current) error {
-		h.body = append(h.body[:0], cur.body...)
-		h.old, h.loaded = cur, true
-		h.old.body = h.body
-		return nil
-	}}
+	m := &loader{slot: h.g.slot, deliver: func(cur current) error { h.keep(cur); return nil }}
 	j, err := h.c.start(m, h.g.slot)
 	if err != nil {
 		return err
 	}
 	_, err = j.run(ctx, h.s)
 	return err
+}
+
+// keep copies what the slot has.
+func (h *Held) keep(cur current) {
+	h.body = append(h.body[:0], cur.body...)
+	h.old, h.loaded = cur, true
+	h.old.body = h.body
 }
 
 // Commit makes the changes so far, at one moment, and keeps the lock. Others may see
@@ -189,26 +191,19 @@ func (h *Held) Unlock(ctx context.Context) error {
 	}
 	p, err := h.release(ctx)
 	h.done, h.err = true, err
+	h.endTurn()
 	if p != nil {
 		if werr := p.Wait(ctx); err == nil {
 			h.err = werr
 		}
 	}
-	h.endTurn(p)
 	return h.err
 }
 
-// endTurn has the agent call the next one when the lock has been given back.
-func (h *Held) endTurn(p *Commit) {
-	switch {
-	case h.turn == nil:
-	case p == nil || p.over.happened():
+// endTurn has the agent call the next one: the unlock command has been posted.
+func (h *Held) endTurn() {
+	if h.turn != nil {
 		h.turn.end()
-	default:
-		go func() {
-			_ = p.await(context.Background())
-			h.turn.end()
-		}()
 	}
 }
 
@@ -247,7 +242,7 @@ func (h *Held) abandon() {
 		return
 	}
 	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
-	h.endTurn(nil)
+	h.endTurn()
 	switch {
 	case h.share == nil:
 		h.j.drop()

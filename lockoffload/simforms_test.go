@@ -111,11 +111,11 @@ func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
 	epoch := c.tags.epoch
 	asked := c.seq + 1
 	c.waiting = true
-	c.sendTurn(slot, 0, func(r chainReply) {
+	c.askTurn(slot, func(r chainReply) {
 		c.waiting = false
 		end := func() {
 			if !c.killed && c.tags.epoch == epoch {
-				c.sendTurn(slot, asked, func(chainReply) {})
+				c.endTurn(slot, asked)
 			}
 		}
 		switch r.status {
@@ -129,18 +129,27 @@ func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
 	if c.s.rng.IntN(20) == 0 { // and gives up
 		c.waiting = false
 		c.s.agent.forgetCall(c.caller(), asked)
-		c.sendTurn(slot, asked, func(chainReply) {})
+		c.endTurn(slot, asked)
 	}
 }
 
-// sendTurn asks for a turn, or ends the one of an earlier request.
-func (c *simClient) sendTurn(slot int, of uint64, answered func(chainReply)) {
+func (c *simClient) askTurn(slot int, answered func(chainReply)) {
+	id, body := c.turnRequest(slot, 0)
+	c.s.agent.call(&simCall{client: id, seq: c.seq, body: body, answered: answered})
+}
+
+// endTurn says that a turn is over, which may get lost.
+func (c *simClient) endTurn(slot int, of uint64) {
+	id, body := c.turnRequest(slot, of)
+	c.s.agent.requests = append(c.s.agent.requests, simMessage{id, body})
+}
+
+func (c *simClient) turnRequest(slot int, of uint64) (client uint64, body []byte) {
 	id := c.caller()
 	c.seq++
-	q := &turnRequest{slot: slot, of: of}
-	b := make([]byte, simLength)
-	n := q.request(b, id, c.seq, 0, c.s.agent.identity(id))
-	c.s.agent.call(&simCall{client: id, seq: c.seq, body: b[:n], answered: answered})
+	body = make([]byte, simLength)
+	r := &turnRequest{slot: slot, of: of}
+	return id, body[:r.request(body, id, c.seq, 0, c.s.agent.identity(id))]
 }
 
 // swapped is what a client knows of a slot's pointer.

@@ -31,6 +31,9 @@ type Config struct {
 	Patience time.Duration // how long a reservation stands that its client does not end
 	MinPause time.Duration // before a word that was not free is tried again, at first
 	MaxPause time.Duration // and later
+	// Eager is how often it is tried again without a pause when a client has said that
+	// it is done: its unlock command may be on its way.
+	Eager int
 	// Word makes a lock word that is not 0 and was never in memory before.
 	Word func() uint64
 }
@@ -84,6 +87,7 @@ type Broker struct {
 type slot struct {
 	n     uint32
 	queue []Ask // those who wait, the first one first
+	eager int   // tries without a pause that are left
 	pause time.Duration
 	at    time.Duration // when to try again
 
@@ -128,8 +132,8 @@ func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	}
 }
 
-// Done says that a client has given the lock back that was reserved for its request, or
-// that it wants it no more.
+// Done says that a client gives the lock back that was reserved for its request, or wants
+// it no more. It may be said before the lock is free, and twice, and need not be said.
 func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 	s := b.slots[n]
 	if s == nil {
@@ -140,7 +144,7 @@ func (b *Broker) Done(now time.Duration, n uint32, a Ask) {
 		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
 	}
 	if s.word != 0 && s.of == a {
-		s.ended = true
+		s.ended, s.eager = true, b.cfg.Eager
 	}
 	b.try(now, s)
 }
@@ -256,6 +260,9 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 	case s.next == 0:
 	case old[0] == 0:
 		b.reserved(now, s)
+	case s.eager > 0:
+		s.eager--
+		s.again = true
 	default:
 		b.later(now, s)
 	}
@@ -274,7 +281,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 // have been taken and given back, or the word would not have been free.
 func (b *Broker) reserved(now time.Duration, s *slot) {
 	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Patience, false, false
-	s.again = false
+	s.again, s.eager = false, 0
 	s.pause = b.cfg.MinPause
 	if len(s.queue) == 0 { // they went meanwhile
 		s.of, s.ended = Ask{Peer: -1}, true

@@ -9,7 +9,7 @@ import (
 
 func newBroker(lists int) *Broker {
 	var word uint64
-	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond,
+	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2,
 		Word: func() uint64 { word++; return 1<<63 | word }})
 }
 
@@ -86,6 +86,26 @@ func TestWordThatIsHeld(t *testing.T) {
 	b.Result(now, l.Index, []uint64{99})
 	b.Result(now, took(t, b).Index, []uint64{0})
 	require.Equal(t, Ask{1, 1}, answered(t, b).Ask)
+}
+
+// A client may say that it is done before it is seen to be.
+func TestUnlockOnItsWay(t *testing.T) {
+	b := newBroker(4)
+	b.Ask(0, 1, Ask{1, 1})
+	b.Result(0, took(t, b).Index, []uint64{0})
+	b.Answers = b.Answers[:0]
+	b.Ask(0, 1, Ask{2, 2})
+	b.Done(0, 1, Ask{1, 1})
+	b.Result(0, took(t, b).Index, []uint64{77, 77})
+	b.Result(0, took(t, b).Index, []uint64{77})
+	b.Result(0, took(t, b).Index, []uint64{77})
+	require.Empty(t, b.Lists, "it takes longer")
+	require.Less(t, b.Alarm(), time.Second)
+	for len(b.Lists) == 0 { // an alarm may be of something that is over
+		b.Turn(b.Alarm())
+	}
+	b.Result(b.Alarm(), took(t, b).Index, []uint64{0})
+	require.Equal(t, Ask{2, 2}, answered(t, b).Ask)
 }
 
 // A client that does not come keeps the others waiting for the broker's patience.

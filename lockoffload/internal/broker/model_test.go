@@ -44,6 +44,7 @@ type simClient struct {
 	ask   Ask
 	word  uint64
 	until time.Duration // of what it does
+	said  bool          // that it is done
 	out   []message     // to the broker
 	in    []Answer
 }
@@ -70,7 +71,7 @@ const (
 	lease = 3 * time.Millisecond
 )
 
-var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond}
+var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3}
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}
@@ -179,14 +180,20 @@ func (w *world) act(c *simClient) error {
 		if w.now < c.until {
 			return nil
 		}
+		if c.ask.Peer != none && !c.said { // before, now or never
+			c.said = true
+			if w.rng.IntN(20) > 0 {
+				w.done(c)
+			}
+			if w.rng.IntN(2) == 0 {
+				return nil
+			}
+		}
 		w.owner[c.slot] = none
 		if !w.swap(c.slot, tagOf(c), 0) {
 			return fmt.Errorf("client %d lost the lock of %d to %#x", c.id, c.slot, w.words[c.slot])
 		}
-		if c.ask.Peer != none {
-			w.done(c)
-		}
-		c.state = idle
+		c.state, c.said = idle, false
 	case silent:
 		if w.now >= c.until { // the target takes back what it held
 			if w.words[c.slot] == tagOf(c) {
@@ -201,7 +208,7 @@ func (w *world) act(c *simClient) error {
 			w.order[slot] = slices.DeleteFunc(w.order[slot], func(a Ask) bool { return a.Peer == c.id })
 		}
 		w.b.Forget(w.now, c.id)
-		c.in, c.state = nil, idle
+		c.in, c.state, c.said = nil, idle, false
 	}
 	return nil
 }
