@@ -38,7 +38,7 @@ func contended() []harness.Benchmark {
 			list = append(list, crowdDelay(r, n))
 		}
 	}
-	return list
+	return append(list, crowdOnOne(r))
 }
 
 // Values of a pass.
@@ -85,6 +85,29 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	row(crowdDirect, "p99_over_p50", tail, "", "", nil)
 	row(crowdDirect, "jain", jain, "", "", nil)
 	return b
+}
+
+// crowdOnOne is crowdOf with all clients at one slot: whatever a client waits for, it
+// waits for the others, and the CPU does not decide whose lock comes first.
+func crowdOnOne(r *rig.Once[*crowdRig]) harness.Benchmark {
+	side := func(name string, op crowdOp) harness.Side {
+		return harness.Side{Name: name, Run: r.Values(op.on(0).by(crowdMost))}
+	}
+	name := fmt.Sprintf("contended_one_slot_%d", crowdMost)
+	figure := func(what, of string, value int, target *measure.Target) harness.Figure {
+		return harness.Figure{Name: fmt.Sprintf("contended_%s_%d", what, crowdMost), Unit: "1", Of: of, Value: value, Target: target}
+	}
+	goods := figure("handoff_one_slot_goodput", "handoff", goodput, nil)
+	goods.Unit, goods.Baseline = "op/s", crowdDirect
+	return harness.Benchmark{Name: name, Judged: instructions,
+		Sides: []harness.Side{side("handoff", (*crowdRig).handOff), side(crowdDirect, (*crowdRig).change)},
+		Figures: []harness.Figure{
+			goods,
+			figure("handoff_one_slot_p99_over_p50", "handoff", tail, measure.AtMost(5)),
+			figure("handoff_one_slot_jain", "handoff", jain, measure.AtLeast(0.95)),
+			figure("direct_one_slot_p99_over_p50", crowdDirect, tail, nil),
+			figure("direct_one_slot_jain", crowdDirect, jain, nil),
+		}}
 }
 
 func crowdDelay(r *rig.Once[*crowdRig], n int) harness.Benchmark {

@@ -121,6 +121,11 @@ func (c *crowdRig) spin(ctx context.Context, i, slot int) error {
 	return c.naive[i].change(ctx, slot)
 }
 
+// on is the change of one slot, whichever is picked.
+func (op crowdOp) on(slot int) crowdOp {
+	return func(c *crowdRig, ctx context.Context, i, _ int) error { return op(c, ctx, i, slot) }
+}
+
 // by is a pass of n clients.
 func (op crowdOp) by(n int) func(*crowdRig, context.Context) ([]float64, error) {
 	return func(c *crowdRig, ctx context.Context) ([]float64, error) {
