@@ -75,6 +75,18 @@ func TestRedialEndsWithItsClient(t *testing.T) {
 	tries.Store(0)
 	ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), ErrClosed) })
 	require.Zero(t, tries.Load())
+
+	c, _ = joining(nil)
+	there := make(chan struct{})
+	c.link.join = func(ctx context.Context) (joined, error) { // a target that says nothing
+		close(there)
+		<-ctx.Done()
+		return joined{}, ctx.Err()
+	}
+	go func() { over <- c.Redial(context.Background()) }()
+	<-there
+	c.stop()
+	ends(t, func() { require.ErrorIs(t, <-over, ErrClosed) })
 }
 
 // A target without an agent, or without room there, is good for all the rest.
