@@ -110,6 +110,9 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 // answers of each client: a chain that is issued again, after a lost reply or
 // on a new connection, is answered from memory and never executed twice.
 //
+// Clients that take a lock themselves, in [Fair] mode, ask it whose turn it is. It keeps
+// them in a queue for each slot, as long as there are clients that wait.
+//
 // Its methods are safe for concurrent use.
 type Agent struct {
 	cfg   AgentConfig
