@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,10 +161,12 @@ func TestTurnsOfAnAgentThatFails(t *testing.T) {
 func TestHandOffIsFair(t *testing.T) {
 	ctx := within(t, stuck)
 	const clients = 32
-	length := time.Second
+	// Fewer changes of each would say nothing about how even they are.
+	least, length := int64(10*clients), time.Duration(0)
 	if !testing.Short() {
 		length = 20 * time.Second
 	}
+	var made atomic.Int64
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 64, Clients: clients}, nil)
 	var all []*lockoffload.Client
 	for range clients {
@@ -177,13 +180,14 @@ func TestHandOffIsFair(t *testing.T) {
 	for _, c := range all {
 		wg.Go(func() {
 			var own []time.Duration
-			for time.Since(began) < length {
+			for made.Load() < least || time.Since(began) < length {
 				start := time.Now()
 				if err := incrementHeld(ctx, c, lockoffload.Fair); err != nil {
 					t.Error(err)
 					return
 				}
 				own = append(own, time.Since(start))
+				made.Add(1)
 			}
 			mu.Lock()
 			defer mu.Unlock()
