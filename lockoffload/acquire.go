@@ -1,19 +1,23 @@
 package lockoffload
 
+import "errors"
+
 // acquire gets the exclusive lock of a slot and reads its data under it:
 //
 //	[CMP_SWAP lock 0 -> tag, READ readers and both copies]
 //
 // until the lock command finds 0. Readers that were there before are waited
 // for; new ones see the lock and give way. With queue it first waits for the
-// turn of a ticket.
+// turn of a ticket. In a turn that the agent gave, the word is reserved, and the lock
+// command compares with that.
 type acquire struct {
 	work
 	tags    *tagger
-	data    bool // read the slot's data
-	tries   int  // lock commands and looks at the readers, at most; 0: no limit
-	reading bool // other readers do not matter
-	token   bool // draw a fencing token
+	data    bool   // read the slot's data
+	tries   int    // lock commands and looks at the readers, at most; 0: no limit
+	reading bool   // other readers do not matter
+	token   bool   // draw a fencing token
+	from    uint64 // what the lock word has in our turn; 0: nothing, it is free
 
 	queue *queue
 	state acquireState
@@ -23,6 +27,9 @@ type acquire struct {
 	lock  int  // of the list
 	fence int
 }
+
+// errTurnOver says that the lock is reserved no more.
+var errTurnOver = errors.New("the turn is over")
 
 type acquireState uint8
 
@@ -45,8 +52,11 @@ func (m *acquire) step() (verdict, error) {
 		m.ask()
 		return post, nil
 	case acquireAsked:
-		if m.result(m.lock) != 0 {
+		if m.result(m.lock) != m.from {
 			m.note(true)
+			if m.from != 0 {
+				return done, errTurnOver
+			}
 			m.state = acquireIdle
 			return m.again(ErrNotAcquired)
 		}
@@ -80,7 +90,7 @@ func (m *acquire) ask() {
 	m.tried++
 	m.count.Tries++
 	m.grant.tag = m.tags.next(m.reading)
-	m.lock = m.cmpSwap(m.l.lockOff(m.grant.slot), 0, m.grant.tag)
+	m.lock = m.cmpSwap(m.l.lockOff(m.grant.slot), m.from, m.grant.tag)
 	if m.token {
 		m.fence = m.fetchAdd(m.l.fenceOff(m.grant.slot), 1)
 	}

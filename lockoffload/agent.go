@@ -110,6 +110,9 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 // answers of each client: a chain that is issued again, after a lost reply or
 // on a new connection, is answered from memory and never executed twice.
 //
+// Clients that take a lock themselves, in [Fair] mode, ask it whose turn it is. It keeps
+// them in a queue for each slot, as long as there are clients that wait.
+//
 // Its methods are safe for concurrent use.
 type Agent struct {
 	cfg   AgentConfig
@@ -120,7 +123,7 @@ type Agent struct {
 	loop  *verbs.QP
 	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
 	words int       // of results, for each job
-	at    struct{ results, replies int }
+	at    struct{ results, turns, replies int }
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 	over  chan struct{} // closed when it serves no more
@@ -196,13 +199,14 @@ func (a *Agent) allocate(l agentLimits) (err error) {
 	a.words = 1 + slots.readersSize()/8
 	a.res = make([]uint64, a.words)
 	a.at.results = l.receives * l.message
-	a.at.replies = a.at.results + l.receives*a.words*8
+	a.at.turns = a.at.results + l.receives*a.words*8
+	a.at.replies = a.at.turns + turnLists*turnWords*8
 	replies := l.peers * (l.window + 1) * l.message
 	if a.mr, err = a.cfg.PD.AllocMR(a.at.replies+replies, verbs.MRConfig{}); err != nil {
 		return err
 	}
 	a.core = newAgentCore(l, slots, a.mr.Bytes()[a.at.replies:], rand.Uint64())
-	depth := 2*l.receives + 2*l.peers*l.maxSending() // a failed connection's beside the next one's
+	depth := 2*l.receives + turnLists + 2*l.peers*l.maxSending() // a failed connection's beside the next one's
 	if a.cq, err = a.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
 		return err
 	}
@@ -215,7 +219,7 @@ func (a *Agent) allocate(l agentLimits) (err error) {
 
 // loopback connects a queue pair to itself.
 func (a *Agent) loopback(l agentLimits) (err error) {
-	if a.loop, err = a.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.cfg.GID, MaxSendWR: 2 * l.receives, MaxRecvWR: 1}); err != nil {
+	if a.loop, err = a.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.cfg.GID, MaxSendWR: loopDepth(l), MaxRecvWR: 1}); err != nil {
 		return err
 	}
 	self, err := a.loop.Endpoint()
@@ -225,9 +229,12 @@ func (a *Agent) loopback(l agentLimits) (err error) {
 	if err := a.loop.Connect(self, verbs.ConnectConfig{}); err != nil {
 		return err
 	}
-	a.batch, err = a.loop.NewBatch(2 * l.receives)
+	a.batch, err = a.loop.NewBatch(loopDepth(l))
 	return err
 }
+
+// loopDepth is room for the lock commands of all jobs and of all turns.
+func loopDepth(l agentLimits) int { return 2*l.receives + turnLists*turnWords }
 
 // QPConfig is what a queue pair needs to be attached. More send requests and
 // other attributes may be set. Clients reach no memory through it: one that the server
@@ -344,11 +351,17 @@ func (a *Agent) Close() error {
 	return nil
 }
 
-// settle takes no more chains in and waits for those inside.
+// settle takes no more chains in and waits for those inside, and takes back what is
+// reserved.
 func (a *Agent) settle() {
-	for {
+	for first := true; ; first = false {
 		a.mu.Lock()
-		running := a.timer != nil && a.failed == nil && !a.closed && a.core.taken+a.core.unlocking > 0
+		lives := a.timer != nil && a.failed == nil && !a.closed
+		if lives && first {
+			a.core.broker.Shut(a.now())
+			a.turn()
+		}
+		running := lives && a.failed == nil && (a.core.taken+a.core.unlocking > 0 || !a.core.broker.Idle())
 		if a.core != nil {
 			a.core.limits.queue = 0
 		}

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/broker"
 )
 
 // agentCore decides what an agent does: which chains it takes in, when it
@@ -34,8 +36,10 @@ type agentCore struct {
 	busy      []uint64 // one bit a slot: a job is at work on it
 	look      bool     // a queued job may have become able to start
 	alarm     time.Duration
+	broker    *broker.Broker // of those who take locks themselves, in turn
+	now       time.Duration  // when it was last
 
-	// Output, taken and emptied by the driver.
+	// Output, taken and emptied by the driver, with the broker's lists.
 	ops   []agentOp
 	outs  []agentAnswer
 	free  []int32 // receive buffers
@@ -52,6 +56,7 @@ type agentLimits struct {
 	eager         time.Duration // tries without a pause, for so long
 	minPause      time.Duration
 	maxPause      time.Duration
+	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
 }
 
 // never is a time that does not come.
@@ -87,6 +92,7 @@ func newAgentCore(l agentLimits, slots slotMemory, replies []byte, seed uint64) 
 		outs:  make([]agentAnswer, 0, 2*l.receives),
 		free:  make([]int32, 0, l.receives),
 	}
+	c.broker = c.newBroker()
 	for i := range c.peers {
 		c.peers[i].entries = make([]agentEntry, l.window+1)
 		c.peers[i].head = -1
@@ -100,6 +106,11 @@ func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 	r, err := decodeRequest(msg)
 	if err != nil || !p.live || r.client != p.id {
 		c.stats.Malformed++
+		c.free = append(c.free, j)
+		return
+	}
+	if r.turn == turnEnd {
+		c.endTurn(now, peer, &r)
 		c.free = append(c.free, j)
 		return
 	}
@@ -127,6 +138,10 @@ func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 			// before it forgot the client.
 			c.stats.Unknown++
 			c.answer(peer, at, chainUnknown, 0)
+			break
+		}
+		if r.turn != turnNone {
+			c.takeTurnRequest(now, peer, at, &r)
 			break
 		}
 		if status := c.judge(p, &r); status != 0 {
@@ -211,6 +226,9 @@ func (c *agentCore) turn(now time.Duration) {
 		c.look = false
 		c.start(now)
 	}
+	c.now = now
+	c.broker.Turn(now)
+	c.answerTurns(now)
 }
 
 // start gives each peer with queued jobs one chance. Those that got something

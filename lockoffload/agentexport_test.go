@@ -1,5 +1,7 @@
 package lockoffload
 
+import "context"
+
 // Request is the message that a caller sends for the chain.
 func (ch *Chain) Request(dst []byte, client, seq uint64) int {
 	return ch.request(dst, client, seq, 0, 0)
@@ -14,4 +16,18 @@ func ReplyStatus(msg []byte) (seq uint64, status error, err error) {
 // LeftLocked takes a slot's lock as an agent does that fails then.
 func (r *Region) LeftLocked(slot int) error {
 	return r.mr.Store64(r.lockOff(slot), makeTag(agentOwner, 1, 77))
+}
+
+// LeaveTurn waits for a turn at a slot's lock, and does nothing about it: so far a client
+// comes whose host dies there.
+func (c *Caller) LeaveTurn(ctx context.Context, slot int) error {
+	_, err := c.turn(ctx, slot)
+	return err
+}
+
+// Queued is how many clients wait for a slot's lock in turn.
+func (a *Agent) Queued(slot int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.core.broker.Waiting(uint32(slot))
 }

@@ -43,6 +43,8 @@ type AgentStats struct {
 	Carried     uint64 // chains executed under the lock of another one
 	Tries       uint64 // times that a lock was examined
 	Unsent      uint64 // replies that could not be posted
+	Turns       uint64 // locks that were reserved for clients who take them in turn
+	Lapsed      uint64 // those that were not taken in time
 }
 
 func (s *AgentStats) count(status chainStatus) {
@@ -114,6 +116,7 @@ func (c *agentCore) forget(id uint64) {
 		c.conclude(j, chainNotAcquired) // tells nobody
 		c.finish(j)
 	}
+	c.broker.Forget(c.now, peer)
 	p.gen++
 	p.conn++
 }

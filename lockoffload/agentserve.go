@@ -14,6 +14,7 @@ const (
 	workReceive = 1 << 56
 	workLock    = 2 << 56
 	workReply   = 3 << 56
+	workTurn    = 4 << 56
 	workMask    = 0xff << 56
 )
 
@@ -91,6 +92,17 @@ func (a *Agent) completed(wc *verbs.WC) {
 			a.res[i] = verbs.Uint64(a.mr.Bytes(), at+8*i)
 		}
 		a.core.result(a.now(), int32(j), a.res)
+	case workTurn:
+		if err := wc.Err(); err != nil {
+			a.fail(err)
+			return
+		}
+		list := int(id &^ workMask)
+		var old [turnWords]uint64
+		for i := range old {
+			old[i] = verbs.Uint64(a.mr.Bytes(), a.at.turns+(turnWords*list+i)*8)
+		}
+		a.core.turnResult(a.now(), list, old[:])
 	case workReply:
 		// A failed one says that the connection did; its client comes again.
 		a.core.sent(int32(id>>32&0xffffff), uint32(id))
@@ -117,9 +129,9 @@ func (a *Agent) turn() {
 			a.fail(err)
 		}
 	}
-	if c.alarm < a.rings {
-		a.rings = c.alarm
-		a.timer.Reset(max(c.alarm-a.now(), 0))
+	if at := c.rings(); at < a.rings {
+		a.rings = at
+		a.timer.Reset(max(at-a.now(), 0))
 	}
 }
 
@@ -130,7 +142,7 @@ func (a *Agent) receive(j int32) {
 
 func (a *Agent) postLocks() {
 	c := a.core
-	if len(c.ops) == 0 {
+	if len(c.ops)+len(c.broker.Lists) == 0 {
 		return
 	}
 	region := a.cfg.Region.Remote()
@@ -149,6 +161,17 @@ func (a *Agent) postLocks() {
 		}
 	}
 	c.ops = c.ops[:0]
+	for _, l := range c.broker.Lists {
+		at := region.At(uint64(c.slots.lockOff(int(l.Slot))))
+		for i, o := range l.Ops[:l.N] {
+			flags := verbs.SendFlags(0)
+			if i == l.N-1 {
+				flags = verbs.Signaled
+			}
+			a.batch.CmpSwap(workTurn|uint64(l.Index), flags, at, o.Compare, o.Swap, a.mr.SGE(a.at.turns+(turnWords*l.Index+i)*8, 8))
+		}
+	}
+	c.broker.Lists = c.broker.Lists[:0]
 	if _, err := a.batch.Post(); err != nil {
 		a.fail(err)
 	}

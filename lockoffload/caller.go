@@ -41,6 +41,8 @@ type Caller struct {
 	done chan struct{} // closed when nothing more will be answered
 	work sync.WaitGroup
 
+	asks chan struct{} // as many as may wait for a turn at a time
+
 	mu     sync.Mutex
 	places []callPlace
 	link   callerLink
@@ -94,7 +96,10 @@ func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Caller{cfg: cfg, mr: mr, free: make(chan *callPlace, window), done: make(chan struct{}), places: make([]callPlace, window)}
+	c := &Caller{
+		cfg: cfg, mr: mr, free: make(chan *callPlace, window), done: make(chan struct{}), places: make([]callPlace, window),
+		asks: make(chan struct{}, max(1, window/2)),
+	}
 	for i := range c.places {
 		p := &c.places[i]
 		*p = callPlace{index: i, seq: uint64(i), reply: make([]byte, 0, message), ready: make(chan struct{}, 1), again: time.NewTimer(time.Hour)}
@@ -137,32 +142,47 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 	if err := ch.check(c.cfg.Layout, c.cfg.Limits.Message); err != nil {
 		return res, err
 	}
-	var p *callPlace
+	p, _, err := c.exchange(ctx, ch, ch.deadline(ctx))
+	if err != nil {
+		return res, err
+	}
+	res, err = ch.take(p.reply)
+	c.release(p)
+	return res, err
+}
+
+// callRequest is what a place may have under way.
+type callRequest interface {
+	// request writes it into dst, which is large enough, and answers its length.
+	request(dst []byte, client, seq uint64, deadline, agent uint32) int
+}
+
+// exchange has a request answered. The reply is in the place, which is to be released
+// then. seq is 0 if nothing was sent.
+func (c *Caller) exchange(ctx context.Context, r callRequest, deadline uint32) (p *callPlace, seq uint64, err error) {
 	select {
 	case p = <-c.free:
 	case <-ctx.Done():
-		return res, ctx.Err()
+		return nil, 0, ctx.Err()
 	case <-c.done:
-		return res, c.err
+		return nil, 0, c.err
 	}
-	if err := c.issue(p, ch, ch.deadline(ctx)); err != nil {
-		return res, err
+	if seq, err = c.issue(p, r, deadline); err != nil {
+		return nil, 0, err
 	}
 	p.again.Reset(c.cfg.Reissue)
 	defer p.again.Stop()
 	for {
 		select {
 		case <-p.ready:
-			res, err = ch.take(p.reply)
-			c.release(p)
-			return res, err
+			return p, seq, nil
 		case <-p.again.C:
 			c.reissue(p)
 			p.again.Reset(c.cfg.Reissue)
 		case <-ctx.Done():
-			return res, c.abandon(p, ctx.Err())
+			return nil, seq, c.abandon(p, ctx.Err())
 		case <-c.done:
-			return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, c.err)
+			return nil, seq, fmt.Errorf("%w: %w", ErrOutcomeUnknown, c.err)
 		}
 	}
 }
@@ -176,8 +196,6 @@ func (ch *Chain) deadline(ctx context.Context) uint32 {
 	return uint32(min((d+time.Microsecond-1)/time.Microsecond, math.MaxUint32))
 }
 
-// request writes a chain into dst, which is large enough, and answers its
-// length.
 func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32) int {
 	r := chainRequest{
 		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline, agent: agent,

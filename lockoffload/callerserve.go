@@ -77,22 +77,39 @@ func (c *Caller) add(p *callPlace) {
 	c.link.sends.Send(callID(callSend, c.link.conn, p.index), verbs.Signaled, c.mr.SGE(p.index*c.cfg.Limits.Message, p.length))
 }
 
-// issue gives a chain the next sequence of its place and sends it.
-func (c *Caller) issue(p *callPlace, ch *Chain, deadline uint32) error {
+// issue gives a request the next sequence of its place and sends it.
+func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64, err error) {
 	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
 	case <-c.done:
-		return c.err
+		return 0, c.err
 	default:
 	}
 	p.seq += uint64(window)
-	p.length = ch.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, c.agent)
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, c.agent)
 	p.bound = c.agent != 0
 	p.used, p.open, p.wanted = true, true, true
 	c.send(p)
-	return nil
+	return p.seq, nil
+}
+
+// tell sends a request that has no answer. Its place is free when it is sent.
+func (c *Caller) tell(p *callPlace, r callRequest) {
+	window, message := c.cfg.Limits.Window, c.cfg.Limits.Message
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+		return
+	default:
+	}
+	p.seq += uint64(window)
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, 0, c.agent)
+	p.used, p.open, p.wanted = true, false, false
+	c.send(p)
+	c.vacate(p) // if it could not be posted
 }
 
 // reissue sends a chain once more, unless the last copy is still being sent.

@@ -8,11 +8,16 @@ import (
 // What an initiator SENDs to a target's agent, and what the agent answers. All
 // of it is little endian, all parts are multiples of 8 bytes:
 //
-//	request: version 1 | lock 1 | operations 2 | length 4 | client 8 | sequence 8 |
+//	request: version 1 | what 1 | operations 2 | length 4 | client 8 | sequence 8 |
 //	         slot 4 | tries 4 | deadline in microseconds 4 | 0 4 | operations
 //	reply:   version 1 | status 1 | operations 2 | length 4 | client 8 | sequence 8 |
 //	         tries 4 | 0 4 | operations
 //	operation: kind 1 | 0 1 | record 2 | length of data 4 | record version 8 | data, padded with 0
+//
+// What is 0 for a chain, 1 for one that takes the lock together with readers, 2 to ask
+// for a turn at the lock and 3 to end it. The answer to 2 has one compare, whose version
+// is the word that the lock was reserved with; 3 has one, whose version is the sequence
+// of the request that it ends, and no answer.
 //
 // Client and sequence together are the chain's key: a request with the key of
 // an earlier one is the same chain again. A reply has one operation for each
@@ -44,6 +49,15 @@ const (
 	chainUnknown     chainStatus = 5 // the sequence is older than those that are remembered
 	chainRefused     chainStatus = 6 // the request makes no sense: nothing was tried
 	chainDamaged     chainStatus = 7 // a record failed its checksum: nothing was written
+)
+
+// turnKind is what a request that is no chain wants: a turn at the lock, or its end.
+type turnKind uint8
+
+const (
+	turnNone turnKind = 0
+	turnAsk  turnKind = 2
+	turnEnd  turnKind = 3
 )
 
 // wireAccess is one operation. Data is part of the message.
@@ -83,6 +97,7 @@ type chainRequest struct {
 	client, seq uint64
 	slot        uint32
 	shared      bool
+	turn        turnKind
 	tries       uint32 // lock commands at most; 0: no limit
 	deadline    uint32 // microseconds from the arrival on; 0: as long as the agent lets any chain wait
 	agent       uint32 // that it was made for, by chainReply.agent; 0: whichever this is
@@ -102,11 +117,11 @@ type chainReply struct {
 // slice keeps its array if that is large enough.
 func (r *chainRequest) appendTo(b []byte) []byte {
 	le := binary.LittleEndian
-	lock := byte(0)
+	what := byte(r.turn)
 	if r.shared {
-		lock = 1
+		what = 1
 	}
-	b = append(b, wireVersion, lock, 0, 0, 0, 0, 0, 0)
+	b = append(b, wireVersion, what, 0, 0, 0, 0, 0, 0)
 	b = le.AppendUint64(b, r.client)
 	b = le.AppendUint64(b, r.seq)
 	b = le.AppendUint32(b, r.slot)
@@ -154,10 +169,16 @@ func decodeRequest(b []byte) (r chainRequest, err error) {
 		client: le.Uint64(b[8:]), seq: le.Uint64(b[16:]), slot: le.Uint32(b[24:]), shared: b[1] == 1,
 		tries: le.Uint32(b[28:]), deadline: le.Uint32(b[32:]), agent: le.Uint32(b[36:]),
 	}
-	if b[1] > 1 || r.seq == 0 {
+	if b[1] > byte(turnEnd) || r.seq == 0 {
 		return r, errWireHead
 	}
+	if !r.shared {
+		r.turn = turnKind(b[1])
+	}
 	r.ops, err = checkAccesses(b, requestHead)
+	if r.turn == turnAsk && r.ops.n != 0 || r.turn == turnEnd && r.ops.n != 1 {
+		return r, errWireOp
+	}
 	return r, err
 }
 

@@ -83,6 +83,11 @@ func TestChainHostileFields(t *testing.T) {
 		_, err := decodeRequest(msg)
 		require.ErrorIs(t, err, ErrMessage, "byte %d", at)
 	}
+	for _, r := range []chainRequest{{turn: turnAsk + 2}, {turn: turnEnd}} { // which nobody knows, and of nothing
+		r.client, r.seq = 1, 1
+		_, err := decodeRequest(sealMessage(r.appendTo(nil), 0))
+		require.ErrorIs(t, err, ErrMessage, "%+v", r)
+	}
 	msg := exampleRequest(nil)
 	msg[16] = 0
 	_, err := decodeRequest(msg)
@@ -117,6 +122,8 @@ func TestChainCodingAllocatesNothing(t *testing.T) {
 func FuzzChainRequest(f *testing.F) {
 	f.Add(exampleRequest(nil))
 	f.Add(sealMessage((&chainRequest{client: 1, seq: 1, shared: true}).appendTo(nil), 0))
+	f.Add(sealMessage((&chainRequest{client: 1, seq: 1, turn: turnAsk}).appendTo(nil), 0))
+	f.Add(sealMessage(appendAccess((&chainRequest{client: 1, seq: 1, turn: turnEnd}).appendTo(nil), wireAccess{kind: accessCompare}), 1))
 	f.Add([]byte{})
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(t *testing.T, msg []byte) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Commit is the outcome of something that was posted and that nobody waits for
@@ -46,7 +47,15 @@ func (p *Commit) await(ctx context.Context) error {
 	if p.over.happened() {
 		return nil
 	}
-	p.mu.Lock()
+	for !p.mu.TryLock() { // it waits for room
+		select {
+		case <-p.over.done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
 	posted := p.posted
 	p.mu.Unlock()
 	if posted {
@@ -70,14 +79,14 @@ func (c *Client) newCommit(s *session, slot int) *Commit {
 	return p
 }
 
-// post posts the list with which a job ends.
-func (p *Commit) post(j *job) error {
-	p.j = j
-	p.flight.list, p.flight.then = j.m.base().ops, p
+// post posts the list with which a job ends, once there is room for it. The context's
+// error says that there was none.
+func (p *Commit) post(ctx context.Context) error {
 	// Held so that whoever flushes finds the flight, and polls for it.
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := p.s.line.post(context.Background(), &p.flight, j.mr)
+	p.flight.list, p.flight.then = p.j.m.base().ops, p
+	err := p.s.line.postWithin(ctx, &p.flight, p.j.mr)
 	p.posted = err == nil
 	return err
 }

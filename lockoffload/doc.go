@@ -119,14 +119,40 @@
 //
 // # Fairness
 //
-// [Fair] puts tickets in front of the exclusive lock. They decide the order
-// only: the lock word is taken as by everybody else, so that no mistake in the
-// queue, such as a ticket skipped whose owner was merely slow, lets two clients
-// hold a lock. Such a client draws another ticket; should the one that was skipped be
-// passed on a second time, by its owner, the target corrects the count.
+// A [Fair] lock goes to clients in the order in which they asked for it. Where the target
+// has an agent, that one hands it from one to the next:
 //
-// Chains with [Chain.Fair] draw tickets too, unless there is an agent: that one
+//	client                             target's agent
+//	SEND {turn at the lock?}     ───▶  first in the queue, and CMP_SWAP lock 0 -> R found 0
+//	◀──────── SEND {it has R} ───────
+//	CMP_SWAP lock R -> tag, READ readers and both copies    (the lock is held)
+//	WRITE the other copy, CMP_SWAP lock tag -> 0
+//	SEND {my turn is over}, with the WRITE ▶  CMP_SWAP lock R -> 0, CMP_SWAP lock 0 -> R' for the next one
+//
+// R is a value that was never in the lock word before, and nobody holds a lock that has
+// it. So the agent takes it back whenever it likes: from a client that does not come
+// within half a second, or when the agent itself is closed or replaced. A client whose
+// swap does not find R asks again. Who says nothing when the turn is over, or takes the
+// lock without asking, is noticed too: the agent looks whether the lock is free, every 5
+// ms at most ([AgentConfig.MaxPause]). What a holder that died had locked is free with
+// its lease, as always. The agent remembers who waits, and nothing for the others.
+//
+// Without an agent, or when it is not to be reached, clients draw tickets and look whose
+// turn it is. That is fair to few clients, and the more wait the more slowly it goes.
+// Tickets, and turns, decide the order only: the lock word is taken as by everybody else,
+// so that no mistake in the queue, such as a ticket skipped whose owner was merely slow,
+// lets two clients hold a lock. Such a client draws another ticket; should the one that
+// was skipped be passed on a second time, by its owner, the target corrects the count.
+// Turns, tickets, and clients that take the lock without either, know nothing of each
+// other's order.
+//
+// Chains with [Chain.Fair] draw tickets, unless there is an agent: that one
 // serves its clients by turns, and many of those who wait under one lock.
+//
+// A slot has room for the owners of the next eight tickets, and those behind sign when
+// they are that near; and one bit for each of the first 512 clients that hold the shared
+// lock. So it does not grow with the clients: those beyond hold the shared lock by the
+// lock word, with a tag that says so, one of them at a time.
 //
 // # Leases and recovery
 //
@@ -143,9 +169,10 @@
 // This takes less than two leases when the target is not late itself; three are
 // promised. The third is for tickets that nobody signed: a client that dies between
 // its draw and the request behind it, which says whose the ticket is, leaves one that
-// may be anybody's. All those of before the end of its session are skipped a lease
-// after it. Clients that died together are recovered together: the CPU looks at each
-// slot once, requests are posted for what they held.
+// may be anybody's. Of those of before the end of its session the next eight are skipped
+// a lease after it, and eight more with each lease. Clients that died together are
+// recovered together: the CPU looks at each slot once, requests are posted for what they
+// held.
 //
 // When that fails, because a queue pair cannot be fenced or the target's own one broke,
 // the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -13,6 +14,7 @@ type Held struct {
 	s     *session
 	g     grant
 	share *bit
+	turn  *turn // that the agent gave, or nil
 	// What Unlock needs is there from the time of the lock: of an exclusive one here,
 	// of a shared one in share.
 	j *job
@@ -56,7 +58,7 @@ func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 
 // Read reads a record under the lock, with what this holder has written. The first
 // Read or Write of a lock takes a round trip, later ones none: nobody else changes
-// the slot meanwhile.
+// the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,18 +125,20 @@ func (h *Held) record(ctx context.Context, n int) (content, error) {
 }
 
 func (h *Held) load(ctx context.Context) error {
-	m := &loader{slot: h.g.slot, deliver: func(cur current) error {
-		h.body = append(h.body[:0], cur.body...)
-		h.old, h.loaded = cur, true
-		h.old.body = h.body
-		return nil
-	}}
+	m := &loader{slot: h.g.slot, deliver: func(cur current) error { h.keep(cur); return nil }}
 	j, err := h.c.start(m, h.g.slot)
 	if err != nil {
 		return err
 	}
 	_, err = j.run(ctx, h.s)
 	return err
+}
+
+// keep copies what the slot has.
+func (h *Held) keep(cur current) {
+	h.body = append(h.body[:0], cur.body...)
+	h.old, h.loaded = cur, true
+	h.old.body = h.body
 }
 
 // Commit makes the changes so far, at one moment, and keeps the lock. Others may see
@@ -151,7 +155,7 @@ func (h *Held) Commit(ctx context.Context) error {
 		return nil
 	case err == nil:
 		if err = h.s.allowed(); err == nil {
-			err = h.commit()
+			err = h.commit(ctx)
 		}
 	}
 	if err != nil {
@@ -160,10 +164,12 @@ func (h *Held) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (h *Held) commit() error {
+func (h *Held) commit(ctx context.Context) error {
 	m := &committer{slot: h.g.slot, old: &h.old}
 	h.j.prepare(m, h.g.slot)
-	if err := h.j.execute(); err != nil {
+	if err := h.j.execute(ctx); err != nil && !errors.Is(err, ErrBroken) {
+		return err // there was no room, and what was staged still is
+	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	now := h.c.l.staged(h.next(), h.old.version+1)
@@ -183,8 +189,9 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if h.done {
 		return h.err
 	}
-	p, err := h.release()
+	p, err := h.release(ctx)
 	h.done, h.err = true, err
+	h.endTurn()
 	if p != nil {
 		if werr := p.Wait(ctx); err == nil {
 			h.err = werr
@@ -193,8 +200,15 @@ func (h *Held) Unlock(ctx context.Context) error {
 	return h.err
 }
 
+// endTurn has the agent call the next one: the unlock command has been posted.
+func (h *Held) endTurn() {
+	if h.turn != nil {
+		h.turn.end()
+	}
+}
+
 // release posts the WRITE and the unlock command.
-func (h *Held) release() (*Commit, error) {
+func (h *Held) release(ctx context.Context) (*Commit, error) {
 	h.c.mu.Lock()
 	delete(h.c.held, h)
 	h.c.mu.Unlock()
@@ -213,7 +227,7 @@ func (h *Held) release() (*Commit, error) {
 	}
 	j.prepare(m, h.g.slot)
 	j.wrote = func() bool { return m.wrote }
-	p, err := j.drive(context.Background())
+	p, err := j.drive(ctx)
 	if err != nil {
 		err = opError("unlock", h.g.slot, err)
 	}
@@ -228,6 +242,7 @@ func (h *Held) abandon() {
 		return
 	}
 	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	h.endTurn()
 	switch {
 	case h.share == nil:
 		h.j.drop()

@@ -20,7 +20,7 @@ type Invite struct {
 }
 
 const (
-	inviteMagic = "GVL1"
+	inviteMagic = "GVL2"
 	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + 5*4 + 8
 )
 

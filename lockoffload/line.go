@@ -73,16 +73,29 @@ func (l *line) issue(ctx context.Context, ops []op, mr *verbs.MR) (*flight, erro
 // post posts the list of a flight, which uses the memory. With luck the flight is
 // over when it returns. An error says that nothing was posted and nothing will be:
 // the line is broken, also by a context that ends before there is room in the queue.
-// So whoever gives up knows what was executed. Operations wait for room as long as
-// the session lives; its heartbeat does not, or nobody would end what nothing comes
-// through. The memory is the device's until the flight is over.
+// So whoever gives up knows what was executed. The heartbeat of a session waits no
+// longer than its lease, or nobody would end what nothing comes through. The memory is
+// the device's until the flight is over.
 func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
+	err := l.postWithin(ctx, f, mr)
+	if err == nil || errors.Is(err, ErrBroken) {
+		return err
+	}
+	_ = l.qp.ToError() // if it still stands: nobody is to think so
+	return l.fail(err)
+}
+
+// postWithin is post, but leaves the line alone when the context ends before there is
+// room in the queue. It answers the context's error then: nothing was posted.
+func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 	f.line, f.mem, f.call.Then = l, mr.Bytes(), f
 	err := l.r.Go(ctx, &f.call, func(to *verbs.List) { l.fill(to, f, mr) })
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if l.fault() == nil {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && l.fault() == nil:
+		return ctx.Err()
+	case l.fault() == nil:
 		_ = l.qp.ToError() // if it still stands: nobody is to think so
 	}
 	return l.fail(err)

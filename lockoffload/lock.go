@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -12,10 +13,14 @@ const (
 	Exclusive Mode = iota
 	// Shared holders keep writers out, not each other. A session has one
 	// shared lock of a slot, which all of the client's holders share. There is
-	// no way from shared to exclusive: a holder that tries waits for itself.
+	// no way from shared to exclusive: a holder that tries waits for itself. With
+	// more than 512 clients those beyond keep each other out, see [Layout].
 	Shared
 	// Fair is exclusive, and those who wait are served in the order in which
-	// they came. It costs one round trip more than Exclusive.
+	// they came. It costs one round trip more than Exclusive. The target's agent hands
+	// the lock from one to the next, if there is one ([Dial], [Client.UseAgent]);
+	// otherwise clients draw tickets and look whose turn it is. The two know nothing
+	// of each other's order, nor does Exclusive of either.
 	Fair
 )
 
@@ -64,6 +69,12 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 	}
 	if o.Mode == Shared {
 		return c.acquireShared(ctx, s, slot, tries)
+	}
+	if o.Mode == Fair {
+		h, res, err := c.acquireTurn(ctx, s, slot, tries, o.Token)
+		if !errors.Is(err, errNoTurns) {
+			return h, res, err
+		}
 	}
 	m := &acquire{tags: &s.tags, tries: tries, token: o.Token, grant: grant{slot: slot}}
 	if o.Mode == Fair {

@@ -75,7 +75,7 @@ func (l *Layout) queueAt() int { return workWords * 8 }
 
 // readersAt is right before the copies, as in the region.
 func (l *Layout) readersAt() int { return l.pairAt() - l.readersSize() }
-func (l *Layout) pairAt() int    { return align(l.queueAt()+l.Clients*8+l.readersSize(), lineSize) }
+func (l *Layout) pairAt() int    { return align(l.queueAt()+l.places()*8+l.readersSize(), lineSize) }
 func (l *Layout) writeAt() int   { return l.pairAt() + l.pairSize() }
 
 // next is where the copy to be written is made.
@@ -152,6 +152,7 @@ type grant struct {
 	tag    uint64 // of an exclusive lock
 	token  uint64
 	shared bool
+	word   bool // a shared lock that the lock word says, and no bit
 	fair   bool
 	ticket uint32
 }
@@ -159,7 +160,7 @@ type grant struct {
 // release adds the requests that give a lock back. All of them are harmless
 // when it was lost meanwhile.
 func (w *work) release(g grant, owner uint16) {
-	if g.shared {
+	if g.shared && !g.word {
 		off, bit := w.l.readerBit(g.slot, owner)
 		w.back, w.want, w.bits = w.fetchAdd(off, -bit), bit, true
 		return

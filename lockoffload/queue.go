@@ -84,11 +84,11 @@ func (m *acquire) takeTurn() (verdict, error) {
 func (m *acquire) lookAgain() (verdict, error) {
 	q, slot := m.queue, m.grant.slot
 	q.place = -1
-	if !q.placed && int32(q.ticket-q.served) < int32(m.l.Clients) { // else the place is still another one's
+	if !q.placed && int32(q.ticket-q.served) < int32(m.l.places()) { // else the place is still another one's
 		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
 	}
 	q.look = m.load(m.l.ticketOff(slot))
-	m.read(m.l.queueOff(slot, 0), m.l.queueAt(), m.l.Clients*8)
+	m.read(m.l.queueOff(slot, 0), m.l.queueAt(), m.l.places()*8)
 	q.state = queueLooked
 	return post, nil
 }
@@ -102,7 +102,7 @@ func (m *acquire) looked() (verdict, error) {
 		found = m.result(q.place)
 		q.placed = found == 0 || found == m.entry()
 	}
-	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.Clients))*8)
+	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.places()))*8)
 	switch ahead := int32(q.ticket - serving); {
 	case ahead < 0, found == skipMark(q.ticket): // passed over, or about to be: draw another one
 		m.begin()

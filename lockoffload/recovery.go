@@ -36,7 +36,9 @@ func (m *recovery) deadSessions(l *Layout, sessions ...Invite) *recovery {
 	m.readers = make([]uint64, l.readersSize()/8)
 	for _, in := range sessions {
 		gone[uint64(in.Owner)<<16|uint64(in.Epoch)] = true
-		m.readers[(in.Owner-1)/64] |= 1 << ((in.Owner - 1) % 64)
+		if l.hasReaderBit(in.Owner) {
+			m.readers[(in.Owner-1)/64] |= 1 << ((in.Owner - 1) % 64)
+		}
 	}
 	m.dead = func(identity uint64) bool { return gone[identity] }
 	return m
@@ -100,7 +102,7 @@ func (m *recovery) collect(slot int) {
 	if n := len(m.queues); n == 0 || m.queues[n-1].slot != slot { // else looked at again
 		m.queues = append(m.queues, ticketQueue{slot, m.l.signable(next, serving)})
 	}
-	for i := range m.l.Clients {
+	for i := range m.l.places() {
 		off := m.l.queueOff(slot, uint32(i))
 		if entry := loadWord(m.region, off); len(m.ops) < workWords && entry != 0 && m.dead(tagIdentity(entry)) {
 			m.cmpSwap(off, entry, skipMark(uint32(entry)))

@@ -27,24 +27,25 @@ func TestRecoveryOfMany(t *testing.T) {
 	storeWord(mem, l.readersOff(500), 0b11<<1|1<<40) // owners 2, 3 and 41
 	storeWord(mem, l.readersOff(500)+8, 1<<5|1<<6)   // 70 and 71
 	storeWord(mem, l.ticketOff(700), takeTicket)
-	for i := range l.Clients { // of a slot with more of theirs than a list has room for
-		storeWord(mem, l.queueOff(700, uint32(i)), queueEntry(uint16(1+i%16), 3, uint32(i)))
+	storeWord(mem, l.ticketOff(701), takeTicket)
+	for i := range 2 * l.places() { // of slots with more of theirs than a list has room for
+		storeWord(mem, l.queueOff(700+i%2, uint32(i/2)), queueEntry(uint16(1+i%16), 3, uint32(i/2)))
 	}
 	m := (&recovery{region: mem}).deadSessions(l, dead...)
 	lists, _, err := b.lists(t, m)
 	require.NoError(t, err)
 	ops := slices.Concat(lists...)
 	require.Equal(t, opRead, ops[0].kind, "first of all what is on its way comes in")
-	require.Len(t, ops, 1+16+2+l.Clients)
+	require.Len(t, ops, 1+16+2+2*l.places())
 	require.LessOrEqual(t, len(lists), 1+len(ops)/fullList+1)
-	require.Equal(t, 16+3+l.Clients, m.freed)
+	require.Equal(t, 16+3+2*l.places(), m.freed)
 	for slot := range l.Slots {
 		require.Zero(t, loadWord(mem, l.lockOff(slot)))
 	}
 	require.EqualValues(t, 1<<40, loadWord(mem, l.readersOff(500)))
 	require.EqualValues(t, 1<<6, loadWord(mem, l.readersOff(500)+8))
-	for i := range l.Clients {
-		require.Equal(t, skipMark(uint32(i)), loadWord(mem, l.queueOff(700, uint32(i))))
+	for i := range 2 * l.places() {
+		require.Equal(t, skipMark(uint32(i/2)), loadWord(mem, l.queueOff(700+i%2, uint32(i/2))))
 	}
 }
 

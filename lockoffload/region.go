@@ -13,9 +13,9 @@ import (
 //	tickets   next ticket 32 bits | ticket being served 32 bits
 //	fence     counter of fencing tokens
 //	pointer   of the private copy that is current, with Layout.Swap
-//	readers   one bit for each client, 64 to a word
+//	readers   one bit for each client, 64 to a word, of 512 at most
 //	data      two copies, each with all records of the slot
-//	queue     one word for each client: who has the ticket, modulo the number
+//	queue     one word for each client, of 8 at most: who has the ticket, modulo the number
 //	copies    the private copies, with Layout.Swap
 //
 // Words are 64 bits in the host order of the target, which this package takes
@@ -38,7 +38,9 @@ type Layout struct {
 	Slots   int // sets of records with one lock each, 1 to 2^30
 	Size    int // bytes of data in a record, at most; 1 to 1 MiB
 	Records int // in each slot, which are read and written together; 0 means 1, at most 1024
-	Clients int // sessions at a time; 0 means 64, at most 4096
+	// Clients are the sessions at a time; 0 means 64, at most 4096. A slot does not
+	// grow with those beyond 512, who hold [Shared] locks one at a time.
+	Clients int
 	Swap    int // private copies in each slot, two for each owner number that is to use [Client.SwapWrite]; at most 4096
 }
 
@@ -51,6 +53,13 @@ func (l Layout) withDefaults() Layout {
 	}
 	return l
 }
+
+// What a slot has for readers and tickets does not grow with the clients beyond these
+// numbers: 4,096 bits and as many places would be 33 KB a slot.
+const (
+	mostReaderBits = 512
+	mostPlaces     = 8
+)
 
 const maxRegion = 1 << 40
 
@@ -75,15 +84,21 @@ func (l Layout) Bytes() int {
 // copy the layout for it.
 
 func (l *Layout) table() int       { return l.Clients * lineSize }
-func (l *Layout) readersSize() int { return (l.Clients + 63) / 64 * 8 }
+func (l *Layout) readersSize() int { return (l.readerBits() + 63) / 64 * 8 }
 func (l *Layout) copyStride() int  { return align(headerSize+l.bodySize(), 8) }
 func (l *Layout) swapStride() int  { return align(headerSize+l.Size, 8) }
 func (l *Layout) pairSize() int    { return 2 * l.copyStride() }
 func (l *Layout) queueStart() int  { return readerWords + l.readersSize() + l.pairSize() }
 
 func (l *Layout) slotStride() int {
-	return align(l.queueStart()+l.Clients*8+l.Swap*l.swapStride(), lineSize)
+	return align(l.queueStart()+l.places()*8+l.Swap*l.swapStride(), lineSize)
 }
+
+// readerBits is how many clients, the first ones, have a bit among a slot's readers.
+func (l *Layout) readerBits() int { return min(l.Clients, mostReaderBits) }
+
+// places is how many tickets, the next ones to be served, have room for their owner.
+func (l *Layout) places() int { return min(l.Clients, mostPlaces) }
 
 // beatOff is the heartbeat word of the client with an owner number.
 func (l *Layout) beatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
@@ -96,6 +111,10 @@ func (l *Layout) pointerOff(slot int) int { return l.slotOff(slot) + pointerWord
 
 // readersOff is the first of the words with a bit for each reader.
 func (l *Layout) readersOff(slot int) int { return l.slotOff(slot) + readerWords }
+
+// hasReaderBit tells whether a client has a bit among the readers. Others take the lock
+// word to read, see wordReader.
+func (l *Layout) hasReaderBit(owner uint16) bool { return int(owner) <= l.readerBits() }
 
 // readerBit is the word and the bit of one client among the readers.
 func (l *Layout) readerBit(slot int, owner uint16) (off int, bit uint64) {
@@ -111,12 +130,12 @@ func (l *Layout) copyOff(slot, which int) int { return l.pairOff(slot) + which*l
 
 // queueOff is the word that says who has a ticket.
 func (l *Layout) queueOff(slot int, ticket uint32) int {
-	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.Clients))*8
+	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.places()))*8
 }
 
 // swapOff is one of the private copies of a slot.
 func (l *Layout) swapOff(slot, i int) int {
-	return l.slotOff(slot) + l.queueStart() + l.Clients*8 + i*l.swapStride()
+	return l.slotOff(slot) + l.queueStart() + l.places()*8 + i*l.swapStride()
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }

@@ -52,7 +52,7 @@ func TestTwoCopies(t *testing.T) {
 
 // Nothing in a region overlaps, and words are aligned.
 func TestLayout(t *testing.T) {
-	for _, l := range []Layout{{Slots: 3, Size: 1}, {Slots: 2, Size: 100, Records: 3, Clients: 65, Swap: 2}, {Slots: 1, Size: 8, Clients: 1}} {
+	for _, l := range []Layout{{Slots: 3, Size: 1}, {Slots: 2, Size: 100, Records: 3, Clients: 65, Swap: 2}, {Slots: 1, Size: 8, Clients: 1}, {Slots: 2, Size: 8, Clients: 4096}} {
 		l = l.withDefaults()
 		require.NoError(t, l.check())
 		used := make([]int, l.Bytes())
@@ -73,13 +73,13 @@ func TestLayout(t *testing.T) {
 			mark(l.fenceOff(s), 8)
 			mark(l.pointerOff(s), 8)
 			mark(l.readersOff(s), l.readersSize())
-			off, bit := l.readerBit(s, uint16(l.Clients))
+			off, bit := l.readerBit(s, uint16(l.readerBits()))
 			require.Less(t, off, l.readersOff(s)+l.readersSize())
 			require.NotZero(t, bit)
 			require.Equal(t, l.pairOff(s), l.copyOff(s, 0))
 			require.Equal(t, l.pairOff(s)+l.pairSize(), l.copyOff(s, 1)+l.copyStride())
 			mark(l.pairOff(s), l.pairSize())
-			for c := range l.Clients {
+			for c := range l.places() {
 				mark(l.queueOff(s, uint32(c)), 8)
 			}
 			for i := range l.Swap {
@@ -103,6 +103,56 @@ func TestLayout(t *testing.T) {
 	for _, l := range []Layout{{}, {Slots: 1}, {Size: 1}, {Slots: 1, Size: 2 << 20}, {Slots: 1 << 30, Size: 1 << 20}, {Slots: 1, Size: 1, Clients: 5000}, {Slots: 1, Size: 1, Records: -1}} {
 		require.ErrorIs(t, l.withDefaults().check(), ErrConfig, "%+v", l)
 	}
+}
+
+// What a slot has beside its data stays small, however many clients there may be.
+func TestSlotsDoNotGrowWithClients(t *testing.T) {
+	for size := range 200 {
+		l := Layout{Slots: 1, Size: 1 + size, Clients: 4096}.withDefaults()
+		require.LessOrEqual(t, l.slotStride()-l.pairSize(), 256)
+	}
+}
+
+// Clients without a bit among the readers share the lock with those that have one, not
+// with each other, and keep writers out. What they leave when they die is taken back.
+func TestReadersWithoutABit(t *testing.T) {
+	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 520})
+	l, mem := &b.s.l, b.s.mem
+	shared := func(owner uint16) (sharedMachine, error) {
+		m := newSharedMachine(l, &tagger{owner: owner, epoch: 1}, 0, 1, nil)
+		_, err := b.run(t, m)
+		return m, err
+	}
+	write := func() error {
+		m := &acquire{tags: &tagger{owner: 1, epoch: 1}, tries: 1}
+		_, err := b.run(t, m)
+		return err
+	}
+	give := func(m sharedMachine, owner uint16) {
+		_, err := b.run(t, &releaser{grant: m.granted(), owner: owner})
+		require.NoError(t, err)
+	}
+	last, err := shared(520)
+	require.NoError(t, err)
+	with, err := shared(512)
+	require.NoError(t, err)
+	_, err = shared(513)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, write(), ErrNotAcquired)
+	give(with, 512)
+	require.ErrorIs(t, write(), ErrNotAcquired)
+	give(last, 520)
+	require.NoError(t, write())
+	_, err = shared(520)
+	require.ErrorIs(t, err, ErrNotAcquired)
+
+	storeWord(mem, l.lockOff(0), 0)
+	_, err = shared(513)
+	require.NoError(t, err)
+	_, err = b.run(t, (&recovery{region: mem}).deadSessions(l, Invite{Owner: 513, Epoch: 1}, Invite{Owner: 520, Epoch: 1}))
+	require.NoError(t, err)
+	require.Zero(t, loadWord(mem, l.lockOff(0)))
+	require.False(t, anyBits(mem[l.readersOff(0):][:l.readersSize()]))
 }
 
 // Records of a slot are changed one by one in a copy, and the others stay.

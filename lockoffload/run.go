@@ -17,15 +17,16 @@ func (j *job) run(ctx context.Context, s *session) (*Commit, error) {
 }
 
 // drive drives the machine to its end. What it posts last is not waited for.
-// The context ends waits and pauses; a list may be over without any.
+// The context ends waits, for room in the queue too, and pauses; a list may be over
+// without any.
 func (j *job) drive(ctx context.Context) (*Commit, error) {
 	running := true
 	defer func() {
 		if running { // a callback panics: the lock must not stay
-			j.giveUp(nil)
+			j.giveUp(nil, false)
 		}
 	}()
-	for {
+	for begun := false; ; begun = true {
 		v, err := j.m.step()
 		switch v {
 		case done:
@@ -34,22 +35,27 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 			return nil, err
 		case last:
 			running = false
-			p, perr := j.postLast()
+			p, perr := j.postLast(ctx)
 			return p, errors.Join(err, perr)
 		case sleep:
 			if err := j.sleep(ctx); err != nil {
 				running = false
-				j.giveUp(nil)
+				j.giveUp(nil, false)
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case post:
-			f, err := j.post()
+			f, err := j.post(ctx)
+			if err != nil && !errors.Is(err, ErrBroken) {
+				running = false
+				j.noRoom(begun)
+				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
+			}
 			if err == nil {
 				err = j.s.line.await(ctx, f)
 			}
 			if err != nil {
 				running = false
-				j.giveUp(f)
+				j.giveUp(f, false)
 				if j.s.line.fault() == nil && ctx.Err() != nil {
 					err = fmt.Errorf("%w: %w", ErrNotAcquired, err)
 				}
@@ -59,20 +65,43 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 	}
 }
 
-// post posts a list that is waited for.
-func (j *job) post() (*flight, error) {
+// post posts a list that is waited for, or answers the context's error when that ends
+// before there is room for it. The session's end ends the wait too.
+func (j *job) post(ctx context.Context) (*flight, error) {
 	j.flight.list = j.m.base().ops
-	if err := j.s.line.post(context.Background(), &j.flight, j.mr); err != nil {
+	if err := j.s.line.postWithin(ctx, &j.flight, j.mr); err != nil {
 		return nil, err
 	}
 	return &j.flight, nil
 }
 
-// postLast posts the list with which the machine ends.
-func (j *job) postLast() (*Commit, error) {
+// noRoom ends a machine whose list could not be posted in time. If it was the first one
+// there is nothing to be undone. Else the machine knows what to undo when it has the
+// results, so the list is posted all the same, in the background.
+func (j *job) noRoom(begun bool) {
+	if begun {
+		j.giveUp(nil, true)
+		return
+	}
+	j.finish()
+}
+
+// postLast posts the list with which the machine ends, in the background if there is no
+// room for it before the context ends: it gives something back.
+func (j *job) postLast(ctx context.Context) (*Commit, error) {
 	p := j.c.newCommit(j.s, j.slot)
 	j.holders.Add(1)
-	if err := p.post(j); err != nil {
+	p.j = j
+	err := p.post(ctx)
+	if err != nil && !errors.Is(err, ErrBroken) {
+		go func() {
+			if err := p.post(context.Background()); err != nil {
+				p.ended(err)
+			}
+		}()
+		return p, nil
+	}
+	if err != nil {
 		p.ended(err)
 		j.c.reported(p.err)
 		return nil, err
@@ -81,13 +110,19 @@ func (j *job) postLast() (*Commit, error) {
 }
 
 // giveUp lets the machine undo what it did, in the background: first the list
-// under way must end.
-func (j *job) giveUp(f *flight) {
+// under way must end, or be posted.
+func (j *job) giveUp(f *flight, unposted bool) {
 	p := j.c.newCommit(j.s, j.slot)
 	p.asked.Store(true) // of no interest to anybody but Flush
 	j.holders.Add(1)
 	go func() {
-		err := j.undo(f)
+		var err error
+		if unposted {
+			f, err = j.post(context.Background())
+		}
+		if err == nil {
+			err = j.undo(f)
+		}
 		if errors.Is(err, ErrBroken) {
 			err = nil // the target takes back what is left
 		}
@@ -114,7 +149,7 @@ func (j *job) undo(f *flight) error {
 		if v == done {
 			return err
 		}
-		f, ierr := j.post()
+		f, ierr := j.post(ctx)
 		if ierr == nil {
 			ierr = j.s.line.await(ctx, f)
 		}
@@ -125,15 +160,16 @@ func (j *job) undo(f *flight) error {
 }
 
 // execute drives a machine to its end that leaves nothing to be undone, and waits for all
-// that it posts: what the job is to do next may begin.
-func (j *job) execute() error {
+// that it posts: what the job is to do next may begin. A context that ends before there
+// is room for its list ends it, and that is the only error which is not [ErrBroken].
+func (j *job) execute(ctx context.Context) error {
 	defer j.finish()
 	for {
 		v, err := j.m.step()
 		if v == done {
 			return err
 		}
-		f, err := j.post()
+		f, err := j.post(ctx)
 		if err == nil {
 			err = j.s.line.await(context.Background(), f)
 		}

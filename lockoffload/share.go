@@ -100,31 +100,32 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 			return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
 		}
 	}
-	m := &acquireShared{tags: &s.tags, tries: tries, grant: grant{slot: slot}}
+	kept := false
+	var j *job
+	var m sharedMachine
+	m = newSharedMachine(&c.l, &s.tags, slot, tries, func() {
+		// Only the end in which the lock is held leaves the bit in use.
+		kept = true
+		c.mu.Lock()
+		b.held, b.refs, b.grant, b.j = true, 1, m.granted(), j
+		c.mu.Unlock()
+	})
 	j, err := c.start(m, slot)
 	if err != nil {
 		c.endShare(b)
 		return nil, res, err
 	}
-	kept := false
 	j.after = func() {
 		if !kept {
 			c.endShare(b)
 		}
 	}
-	// Only the end in which the lock is held leaves the bit in use.
-	m.held = func() {
-		kept = true
-		c.mu.Lock()
-		b.held, b.refs, b.grant, b.j = true, 1, m.grant, j
-		c.mu.Unlock()
-	}
 	j.s = s
 	_, err = j.drive(ctx)
-	res.Tries = m.tried
+	res.Tries = m.attempts()
 	if err != nil {
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.grant, share: b}, res)
+	return c.hold(&Held{c: c, s: s, g: m.granted(), share: b}, res)
 }

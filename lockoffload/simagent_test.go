@@ -58,6 +58,7 @@ func (a *simAgent) start() {
 	l := agentLimits{
 		peers: 64, window: simWindow, queue: 1 + int(a.seed%3), receives: 5, message: simLength,
 		maxWait: 400 * time.Microsecond, eager: 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
+		patience: 200 * time.Microsecond,
 	}
 	slots := newSlotMemory(s.l, s.mem, a.lives)
 	a.core = newAgentCore(l, slots, make([]byte, l.peers*(simWindow+1)*simLength), uint64(a.lives)<<33|s.rng.Uint64N(1<<32))
@@ -111,6 +112,11 @@ func (a *simAgent) call(c *simCall) {
 	a.requests = append(a.requests, simMessage{c.client, c.body})
 }
 
+// forgetCall has nobody wait for an answer.
+func (a *simAgent) forgetCall(client, seq uint64) {
+	a.calls = slices.DeleteFunc(a.calls, func(c *simCall) bool { return c.client == client && c.seq == seq })
+}
+
 // drop forgets the chains of a client that died.
 func (a *simAgent) drop(client uint64) {
 	a.calls = slices.DeleteFunc(a.calls, func(c *simCall) bool { return c.client == client })
@@ -118,7 +124,9 @@ func (a *simAgent) drop(client uint64) {
 	a.core.forget(client)
 }
 
-func (a *simAgent) idle() bool { return len(a.calls) == 0 && a.core.taken == 0 && len(a.device) == 0 }
+func (a *simAgent) idle() bool {
+	return len(a.calls) == 0 && a.core.taken == 0 && len(a.device) == 0 && a.core.broker.Idle()
+}
 
 // turn lets something happen.
 func (a *simAgent) turn() error {
@@ -208,6 +216,15 @@ func (a *simAgent) take() {
 		}
 		a.device = append(a.device, x)
 	}
+	for _, l := range c.broker.Lists {
+		x := &simList{w: &work{mem: make([]byte, turnWords*8)}}
+		for i, o := range l.Ops[:l.N] {
+			x.ops = append(x.ops, op{kind: opCmpSwap, off: a.s.l.lockOff(int(l.Slot)), a: o.Compare, b: o.Swap, at: 8 * i, n: 8})
+		}
+		x.then = func() { c.turnResult(a.now, l.Index, []uint64{loadWord(x.w.mem, 0), loadWord(x.w.mem, 8)}) }
+		a.device = append(a.device, x)
+	}
+	c.broker.Lists = c.broker.Lists[:0]
 	for _, o := range c.outs {
 		p := &c.peers[o.peer]
 		a.replies = append(a.replies, simMessage{p.id, bytes.Clone(c.reply(o.peer, o.entry)[:o.n])})

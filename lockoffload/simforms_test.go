@@ -105,6 +105,53 @@ func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []w
 	}})
 }
 
+// inTurn waits until the agent says that it is the client's turn at a lock. then gets the
+// word that is reserved, and what ends the turn.
+func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
+	epoch := c.tags.epoch
+	asked := c.seq + 1
+	c.waiting = true
+	c.askTurn(slot, func(r chainReply) {
+		c.waiting = false
+		end := func() {
+			if !c.killed && c.tags.epoch == epoch {
+				c.endTurn(slot, asked)
+			}
+		}
+		switch r.status {
+		case chainDone:
+			then(r.ops.next().version, end)
+		case chainUnknown, chainNotAcquired:
+		default:
+			c.s.fail("turn: status %d", r.status)
+		}
+	})
+	if c.s.rng.IntN(20) == 0 { // and gives up
+		c.waiting = false
+		c.s.agent.forgetCall(c.caller(), asked)
+		c.endTurn(slot, asked)
+	}
+}
+
+func (c *simClient) askTurn(slot int, answered func(chainReply)) {
+	id, body := c.turnRequest(slot, 0)
+	c.s.agent.call(&simCall{client: id, seq: c.seq, body: body, answered: answered})
+}
+
+// endTurn says that a turn is over, which may get lost.
+func (c *simClient) endTurn(slot int, of uint64) {
+	id, body := c.turnRequest(slot, of)
+	c.s.agent.requests = append(c.s.agent.requests, simMessage{id, body})
+}
+
+func (c *simClient) turnRequest(slot int, of uint64) (client uint64, body []byte) {
+	id := c.caller()
+	c.seq++
+	body = make([]byte, simLength)
+	r := &turnRequest{slot: slot, of: of}
+	return id, body[:r.request(body, id, c.seq, 0, c.s.agent.identity(id))]
+}
+
 // swapped is what a client knows of a slot's pointer.
 type swapped struct {
 	pointer uint64

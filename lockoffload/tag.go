@@ -61,7 +61,7 @@ const takeTicket = 1 << 32
 // signable is the end of those tickets before next that have a place of their own in the
 // queue; those behind come too long after the one that is being served.
 func (l *Layout) signable(next, serving uint32) uint32 {
-	if last := serving + uint32(l.Clients); int32(next-last) > 0 {
+	if last := serving + uint32(l.places()); int32(next-last) > 0 {
 		return last
 	}
 	return next

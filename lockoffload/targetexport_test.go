@@ -69,3 +69,6 @@ func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
 	}
 	return j.conn, errors.Join(j.qp.Close(), j.cq.Close())
 }
+
+// Left tells what a slot has of holders and readers.
+func (l *Listener) Left(slot int) (lock, readers uint64) { return l.region.Left(slot) }

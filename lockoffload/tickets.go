@@ -84,7 +84,7 @@ func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool
 // unsigned answers what marks the tickets that nobody signed, if there are any.
 func (t *ticketWatch) unsigned(slot int, serving, before uint32, living func(tag uint64) bool) *marker {
 	m := &marker{slot: slot}
-	for i := 0; i < t.l.Clients && len(m.marks) < workWords; i++ { // beyond, places come again
+	for i := 0; i < t.l.places() && len(m.marks) < workWords; i++ { // beyond, places come again
 		ticket := serving + uint32(i)
 		if int32(before-ticket) <= 0 {
 			break

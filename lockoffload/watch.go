@@ -170,7 +170,9 @@ func (s *Server) lives() []uint64 {
 	defer s.mu.Unlock()
 	bits := make([]uint64, s.l.readersSize()/8)
 	for owner := range s.sessions {
-		bits[(owner-1)/64] |= 1 << ((owner - 1) % 64)
+		if s.l.hasReaderBit(owner) {
+			bits[(owner-1)/64] |= 1 << ((owner - 1) % 64)
+		}
 	}
 	return bits
 }

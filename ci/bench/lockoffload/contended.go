@@ -23,8 +23,9 @@ const (
 //   - update is Client.Update, one-sided and unfair;
 //   - agent are whole chains that Client.Do gives to the target's agent, and
 //     agent_fair such chains in fair mode;
-//   - tickets is lock, READ and WRITE, unlock from afar, in the order in which
-//     clients came to the slot;
+//   - handoff is lock, READ and WRITE, unlock from afar, in the order in which
+//     clients came to the slot, as the agent tells them whose turn it is, and
+//     tickets the same without an agent: clients look whose turn it is;
 //   - direct is the baseline itself.
 //
 // With a delay a change takes round trips instead of the CPU.
@@ -37,7 +38,7 @@ func contended() []harness.Benchmark {
 			list = append(list, crowdDelay(r, n))
 		}
 	}
-	return list
+	return append(list, crowdOnOne(r))
 }
 
 // Values of a pass.
@@ -51,7 +52,7 @@ const (
 func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	side := func(name string, op crowdOp) harness.Side { return harness.Side{Name: name, Run: r.Values(op.by(n))} }
 	b := harness.Benchmark{Name: fmt.Sprintf("contended_%d", n), Judged: instructions, Sides: []harness.Side{
-		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("agent_fair", (*crowdRig).doFair), side("tickets", (*crowdRig).tickets),
+		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("agent_fair", (*crowdRig).doFair), side("tickets", (*crowdRig).tickets), side("handoff", (*crowdRig).handOff),
 		side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin),
 	}}
 	row := func(of, what string, value int, baseline, addition string, target *measure.Target) {
@@ -72,17 +73,41 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	}
 	row("update", "p99_over_p50", tail, "", "", nil)
 	row("update", "jain", jain, "", "", nil)
-	for _, of := range []string{"agent_fair", "tickets"} {
+	for _, of := range []string{"agent_fair", "tickets", "handoff"} {
 		row(of, "goodput", goodput, crowdDirect, "", nil)
 		row(of, "p99_over_p50", tail, "", "", measure.AtMost(5))
 		row(of, "jain", jain, "", "", measure.AtLeast(0.95))
 	}
 	if n == crowdMost {
 		row("tickets", "hot_p99_over_p50", hotTail, "", "", nil)
+		row("handoff", "hot_p99_over_p50", hotTail, "", "", nil)
 	}
 	row(crowdDirect, "p99_over_p50", tail, "", "", nil)
 	row(crowdDirect, "jain", jain, "", "", nil)
 	return b
+}
+
+// crowdOnOne is crowdOf with all clients at one slot: whatever a client waits for, it
+// waits for the others, and the CPU does not decide whose lock comes first.
+func crowdOnOne(r *rig.Once[*crowdRig]) harness.Benchmark {
+	side := func(name string, op crowdOp) harness.Side {
+		return harness.Side{Name: name, Run: r.Values(op.on(0).by(crowdMost))}
+	}
+	name := fmt.Sprintf("contended_one_slot_%d", crowdMost)
+	figure := func(what, of string, value int, target *measure.Target) harness.Figure {
+		return harness.Figure{Name: fmt.Sprintf("contended_%s_%d", what, crowdMost), Unit: "1", Of: of, Value: value, Target: target}
+	}
+	goods := figure("handoff_one_slot_goodput", "handoff", goodput, nil)
+	goods.Unit, goods.Baseline = "op/s", crowdDirect
+	return harness.Benchmark{Name: name, Judged: instructions,
+		Sides: []harness.Side{side("handoff", (*crowdRig).handOff), side(crowdDirect, (*crowdRig).change)},
+		Figures: []harness.Figure{
+			goods,
+			figure("handoff_one_slot_p99_over_p50", "handoff", tail, measure.AtMost(5)),
+			figure("handoff_one_slot_jain", "handoff", jain, measure.AtLeast(0.95)),
+			figure("direct_one_slot_p99_over_p50", crowdDirect, tail, nil),
+			figure("direct_one_slot_jain", crowdDirect, jain, nil),
+		}}
 }
 
 func crowdDelay(r *rig.Once[*crowdRig], n int) harness.Benchmark {

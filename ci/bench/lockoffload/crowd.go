@@ -97,7 +97,15 @@ func (c *crowdRig) chain(ctx context.Context, i int, ch lockoffload.Chain) error
 }
 
 func (c *crowdRig) tickets(ctx context.Context, i, slot int) error {
-	h, _, err := c.clients[i].Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	return c.inTurn(ctx, c.clients[i], slot)
+}
+
+func (c *crowdRig) handOff(ctx context.Context, i, slot int) error {
+	return c.inTurn(ctx, c.helped[i], slot)
+}
+
+func (c *crowdRig) inTurn(ctx context.Context, one *lockoffload.Client, slot int) error {
+	h, _, err := one.Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	if err != nil {
 		return err
 	}
@@ -111,6 +119,11 @@ func (c *crowdRig) change(ctx context.Context, i, slot int) error {
 
 func (c *crowdRig) spin(ctx context.Context, i, slot int) error {
 	return c.naive[i].change(ctx, slot)
+}
+
+// on is the change of one slot, whichever is picked.
+func (op crowdOp) on(slot int) crowdOp {
+	return func(c *crowdRig, ctx context.Context, i, _ int) error { return op(c, ctx, i, slot) }
 }
 
 // by is a pass of n clients.

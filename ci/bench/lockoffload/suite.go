@@ -8,9 +8,13 @@
 package lockoffload
 
 import (
+	"context"
+
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/ci/measure"
+	"github.com/goverbs/goverbs/lockoffload"
 )
 
 var instructions = []string{harness.Instructions}
@@ -25,7 +29,19 @@ func Suite(harness.Env) []harness.Benchmark {
 		list = append(list, readChainDelay(r), changeDelay(r))
 	}
 	list = append(list, contended()...)
-	return append(list, holderKilled(), redisLock(r))
+	return append(list, slotSize(), holderKilled(), redisLock(r))
+}
+
+// slotSize is what a slot has beside one copy of its data, with as many clients as there
+// may be: the other copy, locks, readers, tickets, padding.
+func slotSize() harness.Benchmark {
+	f := harness.Figure{Name: "bytes_per_slot", Unit: "bytes", Target: measure.AtMost(256)}
+	return harness.Plain(f, instructions, harness.One(func(context.Context) (float64, error) {
+		const slots = 1 << 10
+		l := lockoffload.Layout{Slots: slots, Size: recordSize, Clients: 4096}
+		all := lockoffload.Layout{Slots: 2 * slots, Size: recordSize, Clients: 4096}.Bytes() - l.Bytes()
+		return float64(all)/slots - recordSize, nil
+	}))
 }
 
 // Roles are what passes run as processes of their own.

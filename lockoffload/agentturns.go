@@ -1,0 +1,87 @@
+package lockoffload
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/broker"
+)
+
+// An agent's clients ask it for turns at locks that they take and hold themselves, see
+// [Fair]. Who is next decides package broker; here is what moves its decisions to the
+// device and to the clients. A request for a turn occupies no receive buffer while it
+// waits.
+
+const (
+	// turnLists are the broker's lists of lock commands under way at a time.
+	turnLists = 32
+	// turnWords are the results of one.
+	turnWords = 2
+	// turnEager is how often a lock that is about to be given back is tried at once.
+	turnEager = 4
+	// turnPatience is how long a lock stays reserved for a client that does not take
+	// it.
+	turnPatience = 500 * time.Millisecond
+)
+
+func (c *agentCore) newBroker() *broker.Broker {
+	patience := c.limits.patience
+	if patience == 0 {
+		patience = turnPatience
+	}
+	return broker.New(broker.Config{
+		Lists: turnLists, Patience: patience, MinPause: c.limits.minPause, MaxPause: c.limits.maxPause, Eager: turnEager,
+		Word: func() uint64 { c.tags++; return c.slots.tag(c.tags, false) },
+	})
+}
+
+// takeTurnRequest takes in a request for a turn.
+func (c *agentCore) takeTurnRequest(now time.Duration, peer, entry int32, r *chainRequest) {
+	if uint64(r.slot) >= uint64(c.slots.Slots) {
+		c.stats.Refused++
+		c.answer(peer, entry, chainRefused, 0)
+		return
+	}
+	c.peers[peer].entries[entry].running = true
+	c.broker.Ask(now, r.slot, broker.Ask{Peer: peer, Seq: r.seq})
+}
+
+// endTurn takes in the end of a turn, which has no answer: one that gets lost is found
+// out, and one that comes twice changes nothing.
+func (c *agentCore) endTurn(now time.Duration, peer int32, r *chainRequest) {
+	ops := r.ops
+	c.broker.Done(now, r.slot, broker.Ask{Peer: peer, Seq: ops.next().version})
+}
+
+// turnResult takes the results of a broker's list.
+func (c *agentCore) turnResult(now time.Duration, list int, old []uint64) {
+	c.broker.Result(now, list, old)
+}
+
+// answerTurns tells clients whose turn it is. One that did not wait for its answer, and
+// has something else under way in its place, loses the turn.
+func (c *agentCore) answerTurns(now time.Duration) {
+	for i := 0; i < len(c.broker.Answers); i++ { // Done may add some
+		a := c.broker.Answers[i]
+		p, at := &c.peers[a.Peer], int32(a.Seq%uint64(c.limits.window))
+		e := &p.entries[at]
+		switch {
+		case !p.live || e.seq != a.Seq || !e.running:
+			c.broker.Done(now, a.Slot, a.Ask)
+		case a.Word == 0:
+			e.running = false
+			c.answer(a.Peer, at, chainNotAcquired, 0)
+		default:
+			e.running = false
+			c.stats.Turns++
+			r := chainReply{client: p.id, seq: a.Seq, status: chainDone, tries: 1, agent: p.identity}
+			b := r.appendTo(c.reply(a.Peer, at)[:0])
+			sealMessage(appendAccess(b, wireAccess{kind: accessCompare, version: a.Word}), 1)
+			c.send(a.Peer, at)
+		}
+	}
+	c.broker.Answers = c.broker.Answers[:0]
+	c.stats.Lapsed = c.broker.Lapsed
+}
+
+// rings is when turn is to be called at the latest.
+func (c *agentCore) rings() time.Duration { return min(c.alarm, c.broker.Alarm()) }

@@ -1,0 +1,113 @@
+package lockoffload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ask sends a request for a turn, or the end of one, in a buffer of its own.
+func (b *agentBench) ask(peer int32, seq uint64, slot int, of uint64) {
+	r := &turnRequest{slot: slot, of: of}
+	msg := make([]byte, 256)
+	b.submit(0, b.next, peer, msg[:r.request(msg, b.peers[peer].id, seq, 0, 0)])
+	require.Equal(b.t, []int32{b.next}, b.free, "it occupies no buffer while it waits")
+	b.free = b.free[:0]
+	b.turn(0)
+}
+
+// words answers the broker's list, and tells what that would reserve the lock with.
+func (b *agentBench) words(old ...uint64) uint64 {
+	require.Len(b.t, b.broker.Lists, 1)
+	l := b.broker.Lists[0]
+	b.broker.Lists = b.broker.Lists[:0]
+	b.turnResult(0, l.Index, old)
+	b.turn(0)
+	return l.Ops[l.N-1].Swap
+}
+
+// A client asks, is told with what the lock is reserved, and the next one is when it is
+// done. Requests that come again are answered again, and give no second turn.
+func TestTurnsByTheAgent(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one, two := b.client(1), b.client(2)
+	b.ask(one, 1, 3, 0)
+	b.ask(one, 1, 3, 0)
+	require.Empty(t, b.outs)
+	word := b.words(0)
+	require.EqualValues(t, agentOwner, word>>48)
+	for range 2 {
+		r := b.status()
+		require.Equal(t, chainDone, r.status)
+		require.EqualValues(t, 1, r.seq)
+		require.Equal(t, word, r.ops.next().version)
+		b.ask(one, 1, 3, 0)
+	}
+	b.outs = b.outs[:0]
+	b.ask(two, 1, 3, 0)
+	b.ask(two, 2, 3, 0)
+	require.Empty(t, b.broker.Lists)
+	b.ask(one, 2, 3, 1)
+	require.Empty(t, b.outs, "the end has no answer")
+	next := b.words(0, 0)
+	require.NotEqual(t, word, next)
+	r := b.status()
+	require.Equal(t, next, r.ops.next().version)
+	require.EqualValues(t, 2, b.stats.Turns)
+
+	b.forget(2) // with a turn, and a request that waits
+	b.turn(0)
+	require.Zero(t, b.words(next))
+	require.True(t, b.broker.Idle())
+	require.Empty(t, b.outs)
+
+	b.ask(one, 4, 4, 0)
+	require.Equal(t, chainRefused, b.status().status, "there is no such slot")
+	require.True(t, b.broker.Idle())
+}
+
+// A client whose place for answers has something else by now gets no turn.
+func TestTurnOfNobody(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one := b.client(1)
+	b.ask(one, 1, 0, 0)
+	b.ask(one, 5, 1, 0) // in the same place, of a window of four
+	first := b.broker.Lists[0]
+	b.broker.Lists = b.broker.Lists[1:]
+	b.turnResult(0, first.Index, []uint64{0})
+	b.turn(0)
+	require.Empty(t, b.outs)
+	require.Len(t, b.broker.Lists, 2)
+	require.Equal(t, first.Ops[0].Swap, b.broker.Lists[1].Ops[0].Compare, "it is taken back")
+	require.Zero(t, b.stats.Turns)
+}
+
+// In its turn a client swaps what the lock is reserved with for its tag, and if that is
+// not there any more it has no lock and leaves the others alone.
+func TestTurnIsTaken(t *testing.T) {
+	b := newBench()
+	reserved := makeTag(agentOwner, 1, 5)
+	for _, word := range []uint64{reserved, 0, makeTag(agentOwner, 1, 7), makeTag(2, 1, 1)} {
+		storeWord(b.s.mem, b.s.l.lockOff(0), word)
+		m := &acquire{tags: &tagger{owner: 1, epoch: 1}, from: reserved, data: true}
+		_, err := b.run(t, m)
+		if word == reserved {
+			require.NoError(t, err)
+			require.Equal(t, m.grant.tag, loadWord(b.s.mem, b.s.l.lockOff(0)))
+			continue
+		}
+		require.ErrorIs(t, err, errTurnOver)
+		require.Equal(t, word, loadWord(b.s.mem, b.s.l.lockOff(0)))
+	}
+}
+
+// What an agent reserved before it failed the next one takes back.
+func TestReservationOfAnAgentBefore(t *testing.T) {
+	b := newBench()
+	storeWord(b.s.mem, b.s.l.lockOff(1), makeTag(agentOwner, 9, 5))
+	_, err := b.run(t, agentRecovery(b.s.mem))
+	require.NoError(t, err)
+	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(1)))
+	require.Equal(t, 500*time.Millisecond, turnPatience, "as doc.go has it")
+}

@@ -1,0 +1,75 @@
+package lockoffload
+
+import (
+	"context"
+	"fmt"
+)
+
+// turn is a client's turn at a slot's lock, which the agent has reserved for it.
+type turn struct {
+	caller *Caller
+	slot   int
+	seq    uint64 // of the request for it
+	word   uint64 // that the lock word has
+}
+
+// turnRequest asks for a turn, or ends one.
+type turnRequest struct {
+	slot int
+	of   uint64 // the request of the turn that is ended, or 0
+}
+
+func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
+	r := chainRequest{client: client, seq: seq, slot: uint32(t.slot), turn: turnAsk, agent: agent}
+	if t.of == 0 {
+		return len(sealMessage(r.appendTo(dst[:0]), 0))
+	}
+	r.turn = turnEnd
+	return len(sealMessage(appendAccess(r.appendTo(dst[:0]), wireAccess{kind: accessCompare, version: t.of}), 1))
+}
+
+// turn waits for the client's turn at a lock. After an error the client has none, or the
+// agent is told in the background that it does not want it.
+func (c *Caller) turn(ctx context.Context, slot int) (*turn, error) {
+	select {
+	case c.asks <- struct{}{}:
+		defer func() { <-c.asks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, c.err
+	}
+	p, seq, err := c.exchange(ctx, &turnRequest{slot: slot}, 0)
+	t := &turn{caller: c, slot: slot, seq: seq}
+	if err != nil {
+		if seq != 0 {
+			t.end()
+		}
+		return nil, err
+	}
+	defer c.release(p)
+	r, err := decodeReply(p.reply)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	case r.status == chainNotAcquired: // the agent is about to be closed
+		return nil, ErrBusy
+	case r.status != chainDone:
+		return nil, statusError(r.status)
+	case r.ops.n != 1:
+		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
+	}
+	t.word = r.ops.next().version
+	return t, nil
+}
+
+// end tells the agent that the turn is over: the lock is being given back, or is not
+// wanted. Nobody waits for an answer. An agent that does not hear of it, because all
+// places are taken for instance, finds out.
+func (t *turn) end() {
+	select {
+	case p := <-t.caller.free:
+		t.caller.tell(p, &turnRequest{slot: t.slot, of: t.seq})
+	default:
+	}
+}

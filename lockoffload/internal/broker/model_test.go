@@ -1,0 +1,386 @@
+package broker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// world is lock words, a device that executes the broker's lists late, clients that ask,
+// lock, die and change their minds, and others that take free words as they find them.
+// Messages come in the order of their client, late.
+type world struct {
+	rng     *rand.Rand
+	b       *Broker
+	now     time.Duration
+	words   []uint64
+	owner   []int // of each word: the client that has its lock, or none
+	fresh   map[uint64]bool
+	under   []*simList
+	clients []*simClient
+	barge   bool
+	calm    bool // nothing new begins
+
+	order [][]Ask // requests that the broker has and has not answered, for each slot
+	since []time.Duration
+	over  map[Ask]bool // requests that were answered
+}
+
+type simList struct {
+	List
+	at  int
+	old []uint64
+}
+
+type simClient struct {
+	id    int32
+	seq   uint64
+	state simState
+	slot  uint32
+	ask   Ask
+	word  uint64
+	until time.Duration // of what it does
+	said  bool          // that it is done
+	out   []message     // to the broker
+	in    []Answer
+}
+
+type simState int
+
+const (
+	idle     simState = iota
+	asked             // waits for an answer
+	called            // has a reservation
+	holding           // has the lock
+	silent            // died with what it had; its session's end is to come
+	departed          // died, and the broker is to hear of it
+)
+
+type message struct {
+	at   time.Duration
+	what func(now time.Duration)
+}
+
+const (
+	none  = -1
+	slack = 300 * time.Microsecond // what lists and looks take, at most
+	lease = 3 * time.Millisecond
+)
+
+var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3}
+
+func newWorld(seed uint64) *world {
+	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}
+	cfg := limits
+	cfg.Lists = 1 + int(seed%3)
+	var n uint64
+	cfg.Word = func() uint64 { n++; return 1<<63 | n }
+	w.b = New(cfg)
+	for range 1 + seed%4 {
+		w.words, w.owner, w.since, w.order = append(w.words, 0), append(w.owner, none), append(w.since, 0), append(w.order, nil)
+	}
+	for i := range 2 + seed%7 {
+		w.clients = append(w.clients, &simClient{id: int32(i)})
+	}
+	return w
+}
+
+func (w *world) some(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
+
+// send has the broker hear of something, behind what the client has sent before.
+func (w *world) send(c *simClient, what func(time.Duration)) {
+	at := w.now + w.some(100*time.Microsecond)
+	if n := len(c.out); n > 0 {
+		at = max(at, c.out[n-1].at)
+	}
+	c.out = append(c.out, message{at, what})
+}
+
+func (w *world) done(c *simClient) {
+	a, slot := c.ask, c.slot
+	for range 1 + w.rng.IntN(8)/7 { // twice, now and then
+		w.send(c, func(now time.Duration) {
+			w.drop(slot, a)
+			w.b.Done(now, slot, a)
+		})
+	}
+}
+
+// drop takes a request out of those that are to be answered.
+func (w *world) drop(slot uint32, a Ask) {
+	w.order[slot] = slices.DeleteFunc(w.order[slot], func(b Ask) bool { return a == b })
+}
+
+// swap is a client's own compare-and-swap.
+func (w *world) swap(slot uint32, compare, to uint64) bool {
+	if w.words[slot] != compare {
+		return false
+	}
+	w.words[slot] = to
+	if to == 0 {
+		w.since[slot] = w.now
+	}
+	return true
+}
+
+func tagOf(c *simClient) uint64 { return uint64(c.id+1)<<32 | c.seq }
+
+func (w *world) act(c *simClient) error {
+	if c.state != idle && c.state < silent && !w.calm && w.rng.IntN(300) == 0 {
+		c.state, c.until = silent, w.now+lease+w.some(lease)
+		if w.rng.IntN(2) == 0 {
+			c.out = nil // what it was about to say
+		}
+		return nil
+	}
+	switch c.state {
+	case idle:
+		if w.calm {
+			return nil
+		}
+		c.seq++
+		c.slot = uint32(w.rng.IntN(len(w.words)))
+		if w.barge && w.rng.IntN(3) == 0 {
+			if w.swap(c.slot, 0, tagOf(c)) {
+				return w.hold(c, Ask{Peer: none})
+			}
+			return nil
+		}
+		c.ask, c.state = Ask{c.id, c.seq}, asked
+		a, slot := c.ask, c.slot
+		w.send(c, func(now time.Duration) {
+			w.order[slot] = append(w.order[slot], a)
+			if len(w.order[slot]) == 1 {
+				w.since[slot] = max(w.since[slot], now)
+			}
+			w.b.Ask(now, slot, a)
+		})
+	case asked:
+		if w.rng.IntN(100) == 0 { // its caller gives up
+			w.done(c)
+			c.state = idle
+		}
+	case called:
+		if w.rng.IntN(40) == 0 {
+			w.done(c)
+			c.state = idle
+			return nil
+		}
+		if !w.swap(c.slot, c.word, tagOf(c)) {
+			w.done(c)
+			c.state = idle // it would ask again
+			return nil
+		}
+		return w.hold(c, c.ask)
+	case holding:
+		if w.now < c.until {
+			return nil
+		}
+		if c.ask.Peer != none && !c.said { // before, now or never
+			c.said = true
+			if w.rng.IntN(20) > 0 {
+				w.done(c)
+			}
+			if w.rng.IntN(2) == 0 {
+				return nil
+			}
+		}
+		w.owner[c.slot] = none
+		if !w.swap(c.slot, tagOf(c), 0) {
+			return fmt.Errorf("client %d lost the lock of %d to %#x", c.id, c.slot, w.words[c.slot])
+		}
+		c.state, c.said = idle, false
+	case silent:
+		if w.now >= c.until { // the target takes back what it held
+			if w.words[c.slot] == tagOf(c) {
+				w.owner[c.slot] = none
+				w.swap(c.slot, tagOf(c), 0)
+			}
+			c.state = departed
+		}
+	case departed:
+		c.out = nil
+		for slot := range w.order {
+			w.order[slot] = slices.DeleteFunc(w.order[slot], func(a Ask) bool { return a.Peer == c.id })
+		}
+		w.b.Forget(w.now, c.id)
+		c.in, c.state, c.said = nil, idle, false
+	}
+	return nil
+}
+
+func (w *world) hold(c *simClient, a Ask) error {
+	if o := w.owner[c.slot]; o != none {
+		return fmt.Errorf("clients %d and %d have the lock of %d", o, c.id, c.slot)
+	}
+	w.owner[c.slot] = int(c.id)
+	c.ask, c.state, c.until = a, holding, w.now+w.some(800*time.Microsecond)
+	return nil
+}
+
+// take moves what the broker wants.
+func (w *world) take() error {
+	for _, l := range w.b.Lists {
+		if l.N == 0 || slices.ContainsFunc(w.under, func(o *simList) bool { return o.Index == l.Index || o.Slot == l.Slot }) {
+			return fmt.Errorf("list %+v beside %d others", l, len(w.under))
+		}
+		for _, o := range l.Ops[:l.N] {
+			if o.Compare != 0 && !w.fresh[o.Compare] || o.Swap != 0 && w.fresh[o.Swap] {
+				return fmt.Errorf("list %+v", l)
+			}
+			w.fresh[o.Swap] = true
+		}
+		w.under = append(w.under, &simList{List: l})
+	}
+	for _, a := range w.b.Answers {
+		if w.over[a.Ask] {
+			return fmt.Errorf("%+v is answered twice", a)
+		}
+		w.over[a.Ask] = true
+		if a.Word != 0 {
+			if o := w.order[a.Slot]; len(o) == 0 || o[0] != a.Ask {
+				return fmt.Errorf("%+v is answered before %+v", a, o)
+			}
+			w.order[a.Slot] = w.order[a.Slot][1:]
+			w.since[a.Slot] = w.now
+		}
+		c := w.clients[a.Peer]
+		c.in = append(c.in, a)
+	}
+	w.b.Lists, w.b.Answers = w.b.Lists[:0], w.b.Answers[:0]
+	if len(w.under) > w.b.cfg.Lists {
+		return fmt.Errorf("%d lists under way", len(w.under))
+	}
+	wanted := 0
+	for slot := range w.words {
+		if s := w.b.slots[uint32(slot)]; s != nil && (len(s.queue) > 0 || s.word != 0 || s.under || s.queued) {
+			wanted++
+		}
+	}
+	if wanted != len(w.b.slots) {
+		return fmt.Errorf("the broker remembers %d slots, %d are wanted", len(w.b.slots), wanted)
+	}
+	return nil
+}
+
+// late tells of a word that is free, or reserved, for too long while somebody waits.
+func (w *world) late() error {
+	for slot, word := range w.words {
+		if len(w.order[slot]) == 0 || word != 0 && !w.fresh[word] {
+			w.since[slot] = w.now
+			continue
+		}
+		most := limits.MaxPause + time.Duration(len(w.words))*slack
+		if word != 0 {
+			most += limits.Patience
+		}
+		if w.now-w.since[slot] > most {
+			return fmt.Errorf("slot %d has %#x and %d who wait, since %v", slot, word, len(w.order[slot]), w.now-w.since[slot])
+		}
+	}
+	return nil
+}
+
+func (w *world) step() error {
+	w.now += w.some(20 * time.Microsecond)
+	for _, c := range w.clients {
+		for len(c.out) > 0 && c.out[0].at <= w.now {
+			m := c.out[0]
+			c.out = c.out[1:]
+			m.what(w.now)
+		}
+		if len(c.in) > 0 && w.rng.IntN(3) == 0 {
+			a := c.in[0]
+			c.in = c.in[1:]
+			if c.state == asked && a.Ask == c.ask {
+				c.word, c.state = a.Word, called
+				if a.Word == 0 {
+					return fmt.Errorf("%+v was refused", a)
+				}
+			}
+		}
+		if w.rng.IntN(3) == 0 {
+			if err := w.act(c); err != nil {
+				return err
+			}
+		}
+	}
+	if len(w.under) > 0 {
+		l := w.under[0] // a queue pair executes in order
+		o := l.Ops[l.at]
+		l.at++
+		l.old = append(l.old, w.words[l.Slot])
+		w.swap(l.Slot, o.Compare, o.Swap)
+		if l.at == l.N {
+			w.under = w.under[1:]
+			w.b.Result(w.now, l.Index, l.old)
+		}
+	}
+	if w.now >= w.b.Alarm() {
+		w.b.Turn(w.now)
+	}
+	if err := w.take(); err != nil {
+		return err
+	}
+	return w.late()
+}
+
+func (w *world) quiet() bool {
+	for _, c := range w.clients {
+		if c.state != idle || len(c.out)+len(c.in) > 0 {
+			return false
+		}
+	}
+	return w.b.Idle() && len(w.under) == 0
+}
+
+func run(seed uint64) (reserved, lapsed uint64, err error) {
+	w := newWorld(seed)
+	for range 3000 {
+		if err := w.step(); err != nil {
+			return 0, 0, err
+		}
+	}
+	w.calm = true
+	for i := 0; !w.quiet(); i++ {
+		if err := w.step(); err != nil {
+			return 0, 0, err
+		}
+		if i > 20000 {
+			return 0, 0, fmt.Errorf("no end: %+v", w.b.slots)
+		}
+	}
+	for slot, word := range w.words {
+		if word != 0 {
+			return 0, 0, fmt.Errorf("slot %d keeps %#x", slot, word)
+		}
+	}
+	if len(w.b.free) != w.b.cfg.Lists {
+		return 0, 0, fmt.Errorf("%d of %d lists are free", len(w.b.free), w.b.cfg.Lists)
+	}
+	return w.b.Reserved, w.b.Lapsed, nil
+}
+
+// Whatever clients do and whenever they die: one has a lock at a time, those who wait are
+// served in the order in which they asked, a word that is free while somebody waits is
+// not left so, a client that does not come costs the broker's patience, and the broker
+// remembers nothing but who waits and what is reserved.
+func TestBrokerAgainstModel(t *testing.T) {
+	seeds := uint64(5000)
+	if testing.Short() {
+		seeds = 500
+	}
+	var reserved, lapsed uint64
+	for seed := range seeds {
+		r, l, err := run(seed)
+		require.NoError(t, err, "seed %d", seed)
+		reserved, lapsed = reserved+r, lapsed+l
+	}
+	t.Logf("%d reservations, %d lapsed", reserved, lapsed)
+	require.Positive(t, lapsed)
+	require.Greater(t, reserved, lapsed)
+}

@@ -1,0 +1,65 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// errNoTurns says that there is no agent that gives turns, or that it could not.
+var errNoTurns = errors.New("no agent gives turns")
+
+// mostReadAhead is how many bytes of a slot are read together with the lock command. Others
+// wait meanwhile, so holders should not need one round trip more for what is small.
+const mostReadAhead = 4096
+
+// acquireTurn takes a lock when the agent says that it is this client's turn. The agent
+// has reserved the lock word then, for nobody else; a client that is too slow asks again.
+func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, token bool) (*Held, Result, error) {
+	res := Result{Form: FormTwoStep}
+	c.mu.Lock()
+	agent := c.agent
+	c.mu.Unlock()
+	if agent == nil {
+		return nil, res, errNoTurns
+	}
+	for {
+		t, err := agent.turn(ctx, slot)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
+			}
+			return nil, res, fmt.Errorf("%w: %w", errNoTurns, err)
+		}
+		m := &acquire{tags: &s.tags, token: token, grant: grant{slot: slot}, from: t.word}
+		m.data = c.l.pairSize() <= mostReadAhead
+		if tries > 0 {
+			m.tries = max(1, tries-res.Tries)
+		}
+		j, err := c.start(m, slot)
+		if err != nil {
+			t.end()
+			return nil, res, err
+		}
+		j.s = s
+		_, err = j.drive(ctx)
+		res.Tries += m.tried
+		if err == nil {
+			h := &Held{c: c, s: s, g: m.grant, j: j, turn: t}
+			if m.data {
+				if cur, err := m.decode(); err == nil { // else who reads hears of it
+					h.keep(cur)
+				}
+			}
+			return c.hold(h, res)
+		}
+		j.drop()
+		t.end()
+		switch {
+		case !errors.Is(err, errTurnOver):
+			return nil, res, err
+		case tries > 0 && res.Tries >= tries:
+			return nil, res, ErrNotAcquired
+		}
+	}
+}

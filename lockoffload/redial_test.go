@@ -1,0 +1,163 @@
+package lockoffload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// joining is a client whose session has ended, and which counts its tries to get another.
+func joining(answer error) (c *Client, tries *atomic.Int32) {
+	c, tries = dialed(), new(atomic.Int32)
+	c.s.lose()
+	c.link.join = func(context.Context) (joined, error) { tries.Add(1); return joined{}, answer }
+	return c, tries
+}
+
+// ends fails when f does not.
+func ends(t *testing.T, f func()) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() { defer close(over); f() }()
+	select {
+	case <-over:
+	case <-time.After(5 * time.Second):
+		t.Fatal("no end")
+	}
+}
+
+// What another try cannot mend is answered at once.
+func TestRedialGivesUp(t *testing.T) {
+	for _, final := range []error{ErrKey, ErrConfig, ErrClosed} {
+		c, tries := joining(fmt.Errorf("at the target: %w", final))
+		ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), final) })
+		require.EqualValues(t, 1, tries.Load())
+	}
+	require.ErrorIs(t, newClient(Config{}, Layout{}, nil).Redial(context.Background()), ErrConfig, "it did not dial")
+}
+
+func TestRedialOfASessionThatLives(t *testing.T) {
+	c, tries := joining(ErrRefused)
+	c.s = &session{lost: make(chan struct{})}
+	ends(t, func() { require.NoError(t, c.Redial(context.Background())) })
+	require.Zero(t, tries.Load())
+}
+
+// The target is not asked all the time.
+func TestRedialPauses(t *testing.T) {
+	c, tries := joining(ErrFull)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	ends(t, func() { require.ErrorIs(t, c.Redial(ctx), ErrFull) })
+	require.Greater(t, tries.Load(), int32(1))
+	require.Less(t, tries.Load(), int32(8)) // after 10, 30, 70, 150 ms
+}
+
+// A client that is closed stops looking for its target, whoever waits for that.
+func TestRedialEndsWithItsClient(t *testing.T) {
+	c, tries := joining(ErrRefused)
+	over := make(chan error, 2)
+	for range 2 { // the second one waits for its turn
+		go func() { over <- c.Redial(context.Background()) }()
+	}
+	require.Eventually(t, func() bool { return tries.Load() > 1 }, 5*time.Second, time.Millisecond)
+	c.stop()
+	ends(t, func() {
+		for range 2 {
+			require.ErrorIs(t, <-over, ErrClosed)
+		}
+	})
+	tries.Store(0)
+	ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), ErrClosed) })
+	require.Zero(t, tries.Load())
+
+	c, _ = joining(nil)
+	there := make(chan struct{})
+	c.link.join = func(ctx context.Context) (joined, error) { // a target that says nothing
+		close(there)
+		<-ctx.Done()
+		return joined{}, ctx.Err()
+	}
+	go func() { over <- c.Redial(context.Background()) }()
+	<-there
+	c.stop()
+	ends(t, func() { require.ErrorIs(t, <-over, ErrClosed) })
+}
+
+// A target without an agent, or without room there, is good for all the rest.
+func TestHelpOfAnAgent(t *testing.T) {
+	c, _ := joining(nil)
+	c.s = &session{lost: make(chan struct{})}
+	calls, answer := 0, error(ErrRefused)
+	c.cfg.Logger = silent()
+	c.link.helper = func(context.Context, Layout) (*Caller, func() error, error) { calls++; return nil, nil, answer }
+	require.NoError(t, c.Redial(context.Background()))
+	require.Equal(t, 1, calls)
+	answer = fmt.Errorf("%w: limits", ErrConfig)
+	require.ErrorIs(t, c.Redial(context.Background()), ErrConfig)
+
+	c.link.agent = &Caller{done: make(chan struct{})} // which lives
+	calls = 0
+	require.NoError(t, c.Redial(context.Background()))
+	require.Zero(t, calls)
+}
+
+// A lock that comes when the client is closed is given up, and nothing is begun any more.
+func TestClosedClientTakesNothing(t *testing.T) {
+	c := newClient(Config{}, Layout{Slots: 1, Size: 8}.withDefaults(), &session{lost: make(chan struct{})})
+	held := func() *Held {
+		c.busy++
+		j := &job{c: c, m: &releaser{}}
+		j.holders.Store(1)
+		return &Held{c: c, s: c.s, j: j}
+	}
+	h, _, err := c.hold(held(), Result{})
+	require.NoError(t, err)
+	require.Contains(t, c.held, h)
+	c.closed, c.abandoned = true, true
+	late := held()
+	_, _, err = c.hold(late, Result{})
+	require.ErrorIs(t, err, ErrClosed)
+	require.NotContains(t, c.held, late)
+	require.ErrorIs(t, late.Unlock(context.Background()), ErrLost)
+	require.Equal(t, 1, c.busy, "its memory is idle again")
+	_, _, err = c.Lock(context.Background(), 0)
+	require.ErrorIs(t, err, ErrClosed)
+	c.freed = true
+	_, err = c.start(&releaser{}, 0)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// Close waits for those who are busy, and no longer.
+func TestFreeWaitsForTheBusy(t *testing.T) {
+	c := newClient(Config{}, Layout{}, nil)
+	c.busy = 2
+	over := make(chan error, 1)
+	began := time.Now()
+	go func() { over <- c.free() }()
+	leave := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.noLongerBusy()
+	}
+	time.Sleep(20 * time.Millisecond)
+	leave()
+	select {
+	case <-over:
+		t.Fatal("one is left")
+	case <-time.After(20 * time.Millisecond):
+	}
+	leave()
+	require.NoError(t, <-over)
+	require.Less(t, time.Since(began), closePatience)
+	c.busy, began = 1, time.Now()
+	require.NoError(t, c.free())
+	require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
+}
+
+var errOnce = errors.New("once")

@@ -1,0 +1,237 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+var fair = lockoffload.LockOptions{Mode: lockoffload.Fair}
+
+// inTurn makes a client with an agent.
+func (r *agentRig) inTurn() *lockoffload.Client {
+	c, _ := r.client(lockoffload.Retry{})
+	c.UseAgent(r.caller(nil))
+	return c
+}
+
+// The agent hands the lock to clients in the order in which they came, past one that
+// gives up.
+func TestFairOrderByAgent(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
+	first := r.inTurn()
+	h, _, err := first.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Fair, Token: true})
+	require.NoError(t, err)
+	require.NotZero(t, h.Token())
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	given, giveUp := context.WithCancel(ctx)
+	for i := range 4 {
+		c, with := r.inTurn(), ctx
+		if i == 1 {
+			with = given
+		}
+		wg.Go(func() {
+			h, _, err := c.Acquire(with, 0, fair)
+			if i == 1 {
+				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+				require.ErrorIs(t, err, context.Canceled)
+				return
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := h.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		require.Eventually(t, func() bool { return r.agent.Queued(0) == i+1 }, stuck, time.Millisecond)
+	}
+	other, _, err := first.Acquire(ctx, 1, fair)
+	require.NoError(t, err, "of another slot")
+	require.NoError(t, other.Unlock(ctx))
+	giveUp()
+	require.Eventually(t, func() bool { return r.agent.Queued(0) == 3 }, stuck, time.Millisecond)
+	_, err = h.Write(ctx, 0, []byte("mine"))
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+	wg.Wait()
+	require.Equal(t, []int{0, 2, 3}, order)
+	n, err := r.reg.Waiting(0)
+	require.NoError(t, err)
+	require.Zero(t, n, "nobody drew a ticket")
+	require.EqualValues(t, 5, r.agent.Stats().Turns)
+	require.Zero(t, r.agent.Stats().Lapsed)
+}
+
+// A client that does not take the lock when its turn comes costs the others the agent's
+// patience, and one that dies with the lock its lease.
+func TestTurnsOfTheDead(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newLeasedAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short, nil)
+	c := r.inTurn()
+	require.NoError(t, r.caller(nil).LeaveTurn(ctx, 0))
+	began := time.Now()
+	h, _, err := c.Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	require.Less(t, time.Since(began), short)
+	require.EqualValues(t, 1, r.agent.Stats().Lapsed)
+	require.NoError(t, h.Unlock(ctx))
+
+	qp, cq, _, in := r.admit()
+	dead, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dead.Close()) })
+	dead.UseAgent(r.caller(nil))
+	_, _, err = dead.Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	began = time.Now()
+	require.NoError(t, qp.ToError())
+	h, _, err = c.Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	took := time.Since(began)
+	t.Logf("a holder that died: %.2f leases", took.Seconds()/short.Seconds())
+	require.Greater(t, took, short)
+	require.Less(t, took, 3*short)
+	require.NoError(t, h.Unlock(ctx))
+}
+
+// Locks are had while agents fail and others take their place, and none stays reserved.
+func TestTurnsOfAnAgentThatFails(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 8}, long)
+	var clients []*lockoffload.Client
+	for range 4 {
+		c, err := dial(ctx)
+		require.NoError(t, err)
+		clients = append(clients, c)
+	}
+	const each = 30
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		wg.Go(func() {
+			for range each {
+				if err := c.Persist(ctx, func() error { return incrementHeld(ctx, c, lockoffload.Fair) }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		for range 3 {
+			time.Sleep(20 * time.Millisecond)
+			_ = lis.BreakAgent() // unless it is being replaced
+		}
+	}()
+	wg.Wait()
+	<-broken
+	data, _, err := clients[0].Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, each*len(clients), number(data))
+	for _, c := range clients {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool {
+		lock, readers := lis.Left(0)
+		return lock == 0 && readers == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
+// Clients that all want one lock get it equally often, and none waits much longer than
+// the others.
+func TestHandOffIsFair(t *testing.T) {
+	ctx := within(t, stuck)
+	const clients = 32
+	// Fewer changes of each would say nothing about how even they are.
+	least, length := int64(10*clients), time.Duration(0)
+	if !testing.Short() {
+		length = 20 * time.Second
+	}
+	var made atomic.Int64
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 64, Clients: clients}, nil)
+	var all []*lockoffload.Client
+	for range clients {
+		all = append(all, r.inTurn())
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	var sum, squares float64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for _, c := range all {
+		wg.Go(func() {
+			var own []time.Duration
+			for made.Load() < least || time.Since(began) < length {
+				start := time.Now()
+				if err := incrementHeld(ctx, c, lockoffload.Fair); err != nil {
+					t.Error(err)
+					return
+				}
+				own = append(own, time.Since(start))
+				made.Add(1)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, own...)
+			sum += float64(len(own))
+			squares += float64(len(own)) * float64(len(own))
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	jain := sum * sum / (clients * squares)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	t.Logf("%d changes, Jain's index %.4f, p50 %v, p99 %v: %.2f; %+v", len(took), jain, p50, p99, p99.Seconds()/p50.Seconds(), r.agent.Stats())
+	require.Greater(t, jain, 0.95)
+	data, _, err := all[0].Read(ctx, 0, make([]byte, 64))
+	require.NoError(t, err)
+	require.EqualValues(t, len(took), number(data))
+}
+
+// Nor does a wire that loses packets lose turns for good.
+func TestTurnsUnderLoss(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	var all []*lockoffload.Client
+	for range 4 {
+		all = append(all, r.inTurn())
+	}
+	lab.ImpairWire(t, lab.Impairment{Loss: 0.05})
+	const each = 10
+	var wg sync.WaitGroup
+	var lost sync.Map
+	for i, c := range all {
+		wg.Go(func() {
+			for range each {
+				if err := incrementHeld(ctx, c, lockoffload.Fair); err != nil {
+					lost.Store(i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	lost.Range(func(i, err any) bool { t.Errorf("client %v: %v", i, err); return true })
+	data, _, err := all[0].Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, each*len(all), number(data))
+}

@@ -1,0 +1,145 @@
+package lockoffload
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// gate is a target that has nothing behind its door: whatever it made for a client that it
+// must not admit would be a nil pointer.
+func gate(t *testing.T) *Listener {
+	l := &Listener{cfg: ListenConfig{Key: []byte("sixteen or more bytes"), Logger: silent()}, links: map[uint64]*agentConn{}}
+	l.over, l.stop = context.WithCancel(context.Background())
+	t.Cleanup(l.stop)
+	return l
+}
+
+// visit has the target welcome a connection.
+func visit(t *testing.T, l *Listener) (conn net.Conn, over chan error) {
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close() })
+	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
+	over = make(chan error, 1)
+	go func() { over <- l.welcome(far) }()
+	return near, over
+}
+
+func TestWelcomeNeedsTheKey(t *testing.T) {
+	l := gate(t)
+	say := func(key []byte, kind wire.Kind) (wire.Status, error) {
+		conn, over := visit(t, l)
+		c, err := wire.ReadChallenge(conn)
+		require.NoError(t, err)
+		h := wire.Hello{Kind: kind, Nonce: wire.Nonce{1}, Body: []byte("no endpoint")}
+		_, err = conn.Write(h.Append(nil, key, c))
+		require.NoError(t, err)
+		status, _, err := wire.ReadReply(conn, l.cfg.Key, c, h.Nonce)
+		require.Error(t, <-over)
+		require.Empty(t, l.door.here)
+		return status, err
+	}
+	_, err := say([]byte("sixteen or more Bytes"), wire.Session)
+	require.ErrorIs(t, err, wire.ErrKey)
+	for _, kind := range []wire.Kind{wire.Session, wire.Agent} {
+		status, err := say(l.cfg.Key, kind)
+		require.NoError(t, err)
+		require.Equal(t, wire.Refused, status, "it does not say where it is")
+	}
+}
+
+// Who says nothing is not waited for when the target is closed.
+func TestWelcomeEndsWithTheListener(t *testing.T) {
+	l := gate(t)
+	conn, over := visit(t, l)
+	_, err := wire.ReadChallenge(conn)
+	require.NoError(t, err)
+	l.stop()
+	ends(t, func() { require.Error(t, <-over) })
+	l.door.shut()
+	conn, over = visit(t, l)
+	_, err = wire.ReadChallenge(conn)
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, <-over)
+}
+
+// failing is a net.Listener that fails, then has a connection, and then waits.
+type failing struct {
+	net.Listener
+	errs  int
+	conns chan net.Conn
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.errs > 0 {
+		f.errs--
+		return nil, errOnce
+	}
+	conn, open := <-f.conns
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+// A target that could not accept for a moment says so, and goes on.
+func TestAcceptGoesOn(t *testing.T) {
+	l := gate(t)
+	tcp := &failing{errs: 3, conns: make(chan net.Conn)}
+	l.tcp = tcp
+	l.srv = &Server{}
+	over := make(chan struct{})
+	go func() { defer close(over); l.accept() }()
+	require.Eventually(t, func() bool { return l.Err() != nil }, 5*time.Second, 50*time.Microsecond)
+	near, far := net.Pipe()
+	defer near.Close()
+	tcp.conns <- far
+	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
+	_, err := wire.ReadChallenge(near)
+	require.NoError(t, err)
+	require.NoError(t, l.Err())
+	close(tcp.conns)
+	ends(t, func() { <-over })
+	near.Close()
+	ends(t, l.work.Wait)
+}
+
+func TestListenConfig(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	good := ListenConfig{Layout: Layout{Slots: 1, Size: 8}, Key: []byte("sixteen bytes...")}
+	short, window, layout := good, good, good
+	short.Key = short.Key[:15]
+	window.Agent.Limits.Window = mostDialed + 1
+	layout.Layout.Size = -1
+	for _, cfg := range []ListenConfig{short, window, layout, {}} {
+		_, err := NewListener(new(verbs.PD), lis, cfg)
+		require.ErrorIs(t, err, ErrConfig)
+	}
+	_, err = NewListener(nil, lis, good)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = Dial(context.Background(), new(verbs.PD), lis.Addr().String(), DialConfig{Key: short.Key})
+	require.ErrorIs(t, err, ErrConfig)
+}
+
+// A target that is closed, or has no agent, connects nobody to one.
+func TestAttachToNoAgent(t *testing.T) {
+	l := gate(t)
+	_, err := l.attach(nil, 1)
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+	l.closed = true
+	_, err = l.attach(nil, 1)
+	require.ErrorIs(t, err, ErrClosed)
+	require.Empty(t, l.links)
+}
