@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -56,8 +57,11 @@ type Server struct {
 	epoch    uint32
 
 	dev     *verbs.Device
-	records *verbs.PD // of the arena and the queue pairs that READ it
-	calls   *verbs.PD // of messages
+	records *verbs.PD  // of the arena and the queue pairs that READ it
+	calls   *verbs.PD  // of messages
+	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
+	none    *verbs.SRQ // takes nothing from them
+	windows *link.Windows
 	arena   []*verbs.MR
 	offer   []verbs.Region
 
@@ -65,9 +69,10 @@ type Server struct {
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
+	scratch scratch
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
-	settled chan struct{}               // closed when quarantine has moved on
+	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
 	due     bool                        // clients will be told of changes
 	tell    *time.Timer                 // that tells them
 
@@ -93,7 +98,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
 	}
-	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}, settled: make(chan struct{})}
+	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.tell = time.AfterFunc(time.Hour, s.announceNow)
 	if err := s.open(ctx, address); err != nil {
@@ -128,6 +133,13 @@ func (s *Server) open(ctx context.Context, address string) error {
 		return err
 	}
 	if s.calls, err = s.dev.AllocPD(); err != nil {
+		return err
+	}
+	s.windows = link.NewWindows(s.calls)
+	if s.nothing, err = s.dev.CreateCQ(verbs.CQConfig{Depth: 1, PollOnly: true}); err != nil {
+		return err
+	}
+	if s.none, err = s.records.CreateSRQ(verbs.SRQConfig{MaxWR: 1}); err != nil {
 		return err
 	}
 	return s.furnish()
@@ -221,6 +233,15 @@ func (s *Server) Close() error {
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
 	}
+	if s.none != nil {
+		errs = append(errs, s.none.Close())
+	}
+	if s.nothing != nil {
+		errs = append(errs, s.nothing.Close())
+	}
+	if s.windows != nil {
+		errs = append(errs, s.windows.Close())
+	}
 	for _, pd := range []*verbs.PD{s.records, s.calls} {
 		if pd != nil {
 			errs = append(errs, pd.Close())
@@ -244,10 +265,13 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		a := s.store.Do(s.now(), q)
 		a.Value = append([]byte(nil), a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
-		settled := s.settled
 		if s.announce(); quarantine {
 			s.tellAll()
+			if s.settled == nil {
+				s.settled = make(chan struct{})
+			}
 		}
+		settled := s.settled
 		s.mu.Unlock()
 		if !quarantine {
 			return a, nil
