@@ -185,6 +185,9 @@ func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Milliseco
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
+// Device is the name of the RDMA device.
+func (s *Server) Device() string { return s.dev.Name() }
+
 // Epoch is the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
 

@@ -56,7 +56,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	_, err := readConfig(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, start(t.Context(), "", false), "usage")
+	require.ErrorContains(t, start(t.Context(), "", false, nil), "usage")
 }
 
 // A file of users that lets nobody in, or everybody, is a mistake.
@@ -75,9 +75,9 @@ func TestUsers(t *testing.T) {
 		return p
 	}
 	file := write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "a:b")+`"}}`)
-	require.NoError(t, start(t.Context(), file, true))
+	require.NoError(t, start(t.Context(), file, true, nil))
 	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "")+`"}}`)
-	require.ErrorContains(t, start(t.Context(), file, true), "no users")
+	require.ErrorContains(t, start(t.Context(), file, true, nil), "no users")
 	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
-	require.ErrorIs(t, start(t.Context(), file, true), os.ErrNotExist)
+	require.ErrorIs(t, start(t.Context(), file, true, nil), os.ErrNotExist)
 }

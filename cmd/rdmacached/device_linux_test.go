@@ -3,12 +3,16 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
 // One record by memcached's protocol over TCP and by RDMA READ, counted, until the daemon
@@ -29,17 +34,21 @@ func TestDaemon(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	serving, stop := context.WithCancel(ctx)
-	started, ended := make(chan *daemon, 1), make(chan error, 1)
+	defer stop()
+	systemd := notified(t)
+	started, ended, hup := make(chan *service, 1), make(chan error, 1), make(chan os.Signal)
 	go func() {
-		ended <- run(serving, &c, slog.New(slog.DiscardHandler), func(d *daemon) { started <- d })
+		ended <- run(serving, &c, slog.New(slog.DiscardHandler), hup, func(d *service) { started <- d })
 	}()
-	var d *daemon
+	var d *service
 	select {
 	case d = <-started:
 	case err := <-ended:
 		t.Fatal(err)
 	}
 
+	require.Equal(t, "READY=1", systemd())
+	hup <- syscall.SIGHUP
 	tcp, err := net.Dial("tcp", d.door.Addr().String())
 	require.NoError(t, err)
 	defer tcp.Close()
@@ -84,11 +93,36 @@ func TestDaemon(t *testing.T) {
 	require.Contains(t, text, "\nrdmacached_rdma_clients 1\n")
 	require.Contains(t, text, "\nrdmacached_calls_store_total 2\n")
 
+	var status cachestatus.Status
+	require.NoError(t, json.Unmarshal([]byte(get(cachestatus.Path)), &status))
+	require.Equal(t, d.cache.Addr().String(), status.Listens)
+	require.Equal(t, "serving", status.State)
+	require.Equal(t, 1, status.Server.Clients)
+	require.Equal(t, uint64(1), status.Commands.Connections)
+	require.Equal(t, d.door.Addr().String(), status.Gateway)
+
 	stop()
 	require.NoError(t, <-ended)
+	require.Equal(t, "STOPPING=1", systemd())
 	_, err = in.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the connection was closed, and not broken")
 	require.Eventually(t, func() bool { return !client.Stats().Connected }, time.Minute, time.Millisecond)
+}
+
+// notified is systemd, as far as it hears what a service says.
+func notified(t *testing.T) (next func() string) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	t.Setenv("NOTIFY_SOCKET", socket)
+	return func() string {
+		b := make([]byte, 100)
+		require.NoError(t, l.SetReadDeadline(time.Now().Add(time.Minute)))
+		n, err := l.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
 }
 
 // What cannot be listened on leaves nothing behind.
@@ -106,6 +140,6 @@ func TestDaemonThatCannotStart(t *testing.T) {
 	} {
 		c, err := parseConfig([]byte(`{"listen": "` + netip.AddrPortFrom(ends[1].Addr, 0).String() + `", ` + more + `}`))
 		require.NoError(t, err)
-		require.Error(t, run(context.Background(), &c, slog.New(slog.DiscardHandler), func(*daemon) { t.Error("it started") }), more)
+		require.Error(t, run(context.Background(), &c, slog.New(slog.DiscardHandler), nil, func(*service) { t.Error("it started") }), more)
 	}
 }
