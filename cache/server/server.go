@@ -40,6 +40,9 @@ type Config struct {
 	// Log is how many changes are kept for clients that are slow: one that is further
 	// behind gets the whole map again. 0 means 65536.
 	Log int
+	// Snapshot is a file that [Server.Save] writes the records to, and from which Listen
+	// takes them; then the file is gone. Empty means that every life begins empty.
+	Snapshot string
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -147,8 +150,7 @@ func (s *Server) open(ctx context.Context, address string) error {
 
 // furnish registers the memory and makes the store.
 func (s *Server) furnish() error {
-	a, err := arena.New(s.cfg.Page)
-	if err != nil {
+	if _, err := arena.New(s.cfg.Page); err != nil {
 		return err
 	}
 	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
@@ -158,12 +160,26 @@ func (s *Server) furnish() error {
 			return err
 		}
 		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
-		if _, err := a.Add(mr.Bytes()); err != nil {
-			return err
-		}
 	}
 	if len(s.arena) == 0 || len(s.arena) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
+	}
+	if err := s.empty(); err != nil || s.cfg.Snapshot == "" {
+		return err
+	}
+	return s.warm(s.cfg.Snapshot)
+}
+
+// empty makes an empty store of the memory, of an epoch of its own.
+func (s *Server) empty() error {
+	a, err := arena.New(s.cfg.Page)
+	if err != nil {
+		return err
+	}
+	for _, mr := range s.arena {
+		if _, err := a.Add(mr.Bytes()); err != nil {
+			return err
+		}
 	}
 	var secret [20]byte
 	_, _ = rand.Read(secret[:]) // never fails

@@ -14,7 +14,7 @@ import (
 
 const example = `{
 	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB", "page": 2097152,
-	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s",
+	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s", "snapshot": "/var/lib/rdmacached/snapshot",
 	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
 	"metrics": "127.0.0.1:9481", "log": "warn"
 }`
@@ -27,6 +27,7 @@ func TestConfig(t *testing.T) {
 	s := c.server(nil)
 	require.Equal(t, 5*time.Second, s.Lease)
 	require.Equal(t, 2<<20, s.Page)
+	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
 	require.Equal(t, verbs.PagesTryHuge, s.Pages)
 	g, err := c.gateway()
 	require.NoError(t, err)

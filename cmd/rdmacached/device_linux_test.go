@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -107,6 +108,89 @@ func TestDaemon(t *testing.T) {
 	_, err = in.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the connection was closed, and not broken")
 	require.Eventually(t, func() bool { return !client.Stats().Connected }, time.Minute, time.Millisecond)
+}
+
+// begin runs a daemon until its end is asked for.
+func begin(t *testing.T, text string) (d *service, end func()) {
+	c, err := parseConfig([]byte(text))
+	require.NoError(t, err)
+	serving, stop := context.WithCancel(context.Background())
+	started, ended := make(chan *service, 1), make(chan error, 1)
+	go func() {
+		ended <- run(serving, &c, slog.New(slog.NewTextHandler(t.Output(), nil)), nil, func(d *service) { started <- d })
+	}()
+	select {
+	case d = <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	t.Cleanup(end)
+	return d, end
+}
+
+// Records outlive the daemon, for clients of both protocols, under another epoch; but not a
+// second time.
+func TestWarmRestart(t *testing.T) {
+	lab.NoLeftovers(t)
+	ends := lab.Require(t, 2)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	address := netip.AddrPortFrom(ends[1].Addr, 0).String()
+	text := func(more string) string {
+		return `{"listen": "` + address + `", "memory": "8MiB", "lease": "1s", "snapshot": "` + file + `"` + more + `}`
+	}
+	const door = `, "gateway": {"listen": "127.0.0.1:0"}`
+	ask := func(d *service, command string) string {
+		tcp, err := net.Dial("tcp", d.door.Addr().String())
+		require.NoError(t, err)
+		defer tcp.Close()
+		require.NoError(t, tcp.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(tcp, command+"\r\nquit\r\n")
+		require.NoError(t, err)
+		b, err := io.ReadAll(tcp)
+		require.NoError(t, err)
+		return string(b)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	d, end := begin(t, text(door))
+	address = d.cache.Addr().String()
+	epoch := d.cache.Epoch()
+	client, err := cache.Dial(ctx, address, cache.Config{Dialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}})
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue"), Flags: 5}, time.Hour))
+	require.NoError(t, client.Set(ctx, []byte("brief"), cache.Item{}, time.Millisecond))
+	before := ask(d, "gets colour")
+	end()
+	_, err = os.Stat(file)
+	require.NoError(t, err)
+
+	// A start that fails has not taken anything for good.
+	c, err := parseConfig([]byte(text(`, "metrics": "none:0:0"`)))
+	require.NoError(t, err)
+	require.Error(t, run(ctx, &c, slog.New(slog.DiscardHandler), nil, nil))
+
+	d, _ = begin(t, text(door))
+	require.NotEqual(t, epoch, d.cache.Epoch())
+	_, err = os.Stat(file)
+	require.ErrorIs(t, err, os.ErrNotExist, "it is taken")
+	require.Equal(t, before, ask(d, "gets colour"), "the CAS number too")
+	it, err := client.Get(ctx, []byte("colour"))
+	require.NoError(t, err)
+	require.Equal(t, "blue", string(it.Value))
+	require.Equal(t, uint64(2), client.Stats().Sessions)
+	require.Eventually(t, func() bool { return client.Stats().Whole }, time.Minute, time.Millisecond)
+	hits := client.Stats().Hits
+	it, err = client.Get(ctx, []byte("colour"))
+	require.NoError(t, err)
+	require.Equal(t, uint32(5), it.Flags)
+	require.Equal(t, hits+1, client.Stats().Hits, "by READ")
+	_, err = client.Get(ctx, []byte("brief"))
+	require.ErrorIs(t, err, cache.ErrNotFound)
 }
 
 // notified is systemd, as far as it hears what a service says.

@@ -79,7 +79,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 	if d.cache, err = server.Listen(ctx, c.Listen, c.server(log)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.cache.Close()) }()
+	defer func() { err = errors.Join(err, d.end()) }()
 	if c.Gateway.Listen != "" {
 		g, err := c.gateway()
 		if err != nil {
@@ -105,6 +105,19 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 	log.Info("serving", "address", d.cache.Addr().String(), "memory", st.Memory, "epoch", st.Epoch)
 	d.tell(daemon.SdNotifyReady)
 	return d.serve(ctx, hup)
+}
+
+// end leaves the records to the next life, also when this one has not really begun: it
+// has taken them from the last.
+func (d *service) end() error {
+	n, err := d.cache.Save()
+	switch {
+	case err != nil:
+		d.log.Error("the records are lost", "error", err)
+	case d.config.Snapshot != "":
+		d.log.Info("records are left to the next life", "file", d.config.Snapshot, "records", n)
+	}
+	return errors.Join(err, d.cache.Close())
 }
 
 // tell says to systemd, if it started this process and wants to know, how things are.
