@@ -70,7 +70,7 @@ func TestWriteSnapshot(t *testing.T) {
 	require.Equal(t, uint64(51_001), a.Expiry)
 
 	_, _, err = readSnapshot(bytes.NewReader(b[:len(b)-1]), newStore(t, 4), 1, h.Saved, 4)
-	require.ErrorIs(t, err, snapshot.Damaged)
+	require.ErrorIs(t, err, snapshot.ErrDamaged)
 	_, _, err = readSnapshot(bytes.NewReader(b), newStore(t, 1), 1, h.Saved, 1)
 	require.ErrorContains(t, err, "by chance")
 

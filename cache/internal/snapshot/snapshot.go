@@ -42,11 +42,11 @@ type Item struct {
 	Left       uint64 // ms until it expires; 0: never
 }
 
-// Damaged is what a file is that is not as it was written.
-var Damaged = errors.New("snapshot: damaged")
+// ErrDamaged is what a file is that is not as it was written.
+var ErrDamaged = errors.New("snapshot: damaged")
 
-// OtherFormat is what a file of another version is, or of another program.
-var OtherFormat = errors.New("snapshot: not of this format")
+// ErrOtherFormat is what a file of another version is, or of another program.
+var ErrOtherFormat = errors.New("snapshot: not of this format")
 
 const (
 	magic    = 0x1b6568636163_6d72 // "rmcache", escape
@@ -148,9 +148,9 @@ func NewReader(r io.Reader) (*Reader, Head, error) {
 	le := binary.LittleEndian
 	switch {
 	case le.Uint64(b) != magic || le.Uint32(b[8:]) != format:
-		return nil, Head{}, OtherFormat
+		return nil, Head{}, ErrOtherFormat
 	case !whole(b):
-		return nil, Head{}, Damaged
+		return nil, Head{}, ErrDamaged
 	}
 	return s, Head{le.Uint32(b[12:]), int64(le.Uint64(b[16:])), le.Uint64(b[24:]), le.Uint64(b[32:])}, nil
 }
@@ -163,7 +163,7 @@ func (s *Reader) take(n int) ([]byte, error) {
 		from := len(s.b)
 		s.b = append(s.b, make([]byte, min(n-from, step))...)
 		if _, err := io.ReadFull(s.r, s.b[from:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("%w: cut off after %d records", Damaged, s.n)
+			return nil, fmt.Errorf("%w: cut off after %d records", ErrDamaged, s.n)
 		} else if err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func (s *Reader) Next(it *Item) error {
 	return nil
 }
 
-func (s *Reader) damaged() error { return fmt.Errorf("%w: record %d", Damaged, s.n) }
+func (s *Reader) damaged() error { return fmt.Errorf("%w: record %d", ErrDamaged, s.n) }
 
 // end takes the last piece: there are as many records as it says, and nothing follows.
 func (s *Reader) end(it *Item, b []byte) error {
@@ -214,7 +214,7 @@ func (s *Reader) end(it *Item, b []byte) error {
 	}
 	switch _, err := s.r.ReadByte(); {
 	case err == nil:
-		return fmt.Errorf("%w: something follows the end", Damaged)
+		return fmt.Errorf("%w: something follows the end", ErrDamaged)
 	case !errors.Is(err, io.EOF):
 		return err
 	}

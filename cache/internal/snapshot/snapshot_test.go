@@ -66,7 +66,7 @@ func TestDamage(t *testing.T) {
 	b := write(t, head, items[:2])
 	for n := range b {
 		_, _, err := read(bytes.NewReader(b[:n]))
-		require.ErrorIs(t, err, Damaged, "cut off at %d of %d", n, len(b))
+		require.ErrorIs(t, err, ErrDamaged, "cut off at %d of %d", n, len(b))
 		for bit := range 8 {
 			c := bytes.Clone(b)
 			c[n] ^= 1 << bit
@@ -75,10 +75,10 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	_, _, err := read(bytes.NewReader(append(bytes.Clone(b), 0)))
-	require.ErrorIs(t, err, Damaged)
+	require.ErrorIs(t, err, ErrDamaged)
 	b[8]++
 	_, _, err = read(bytes.NewReader(b))
-	require.ErrorIs(t, err, OtherFormat)
+	require.ErrorIs(t, err, ErrOtherFormat)
 }
 
 // A record that is missing with all its bytes is missed.
@@ -86,7 +86,7 @@ func TestMissingRecord(t *testing.T) {
 	two, one := write(t, head, items[:2]), write(t, head, items[:1])
 	gone := append(bytes.Clone(one[:len(one)-itemSize]), two[len(two)-itemSize:]...)
 	_, _, err := read(bytes.NewReader(gone))
-	require.ErrorIs(t, err, Damaged)
+	require.ErrorIs(t, err, ErrDamaged)
 }
 
 // What cannot be a record is none, though its checksum is right.
@@ -113,7 +113,7 @@ func TestRefuses(t *testing.T) {
 		}
 		require.NoError(t, w.w.Flush())
 		_, _, err = read(&b)
-		require.ErrorIs(t, err, Damaged, name)
+		require.ErrorIs(t, err, ErrDamaged, name)
 		require.NotContains(t, err.Error(), "cut off", name)
 	}
 	var b bytes.Buffer
@@ -128,7 +128,7 @@ func TestErrors(t *testing.T) {
 	b := write(t, head, items[:1])
 	_, _, err := read(io.MultiReader(bytes.NewReader(b[:60]), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, broken)
-	require.NotErrorIs(t, err, Damaged)
+	require.NotErrorIs(t, err, ErrDamaged)
 	_, _, err = read(io.MultiReader(bytes.NewReader(b), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, broken)
 }
