@@ -79,8 +79,8 @@
 // One server for each client: no distribution over many, no replicas, no failover. All
 // clients of a server are one tenant, and are not authenticated. Clients do not READ
 // buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
-// Many keys at once can be read, not stored. There is no loader, no near cache, no proxy, and
-// no fallback to TCP.
+// Many keys at once can be read, not stored. There is no loader, no near cache, and no
+// fallback to TCP.
 //
 // # The claim of US 9,378,179
 //

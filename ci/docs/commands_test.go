@@ -98,6 +98,7 @@ var acts = []act{
 		commands: []string{
 			"go build -o build/rdmacached ./cmd/rdmacached",
 			"build/rdmacached -config rdmacached.json",
+			"build/rdmacached proxy -server 10.77.0.2:7481 -listen 127.0.0.1:11211",
 			"build/rdmactl cache 10.77.0.2:9481",
 		},
 		// The configuration is the document's.
@@ -110,9 +111,13 @@ var acts = []act{
 				printf "set colour 0 0 4\r\nblue\r\nget colour\r\nquit\r\n" >&3
 				cat <&3
 				build/rdmactl cache 10.77.0.2:9481
-				kill %1
+				build/rdmacached proxy -server 10.77.0.2:7481 -from 10.77.0.1 &
+				until exec 3<>/dev/tcp/127.0.0.1/11211; do sleep 0.1; done
+				printf "append colour 0 0 3\r\nish\r\nget colour\r\nquit\r\n" >&3
+				cat <&3
+				kill %1 %2
 				wait'`,
-		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving"},
+		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving", "VALUE colour 0 7\nblueish\nEND"},
 	},
 	{
 		name: "hardware",

@@ -43,6 +43,15 @@
 // an error and left beside the file with the ending .taken. Do not bring back old ones:
 // their values may have changed since.
 //
+//	rdmacached proxy -server 10.77.0.2:7481 -listen /run/cache.sock
+//
+// A proxy speaks memcached's protocol beside a program that knows nothing of RDMA, on a
+// unix socket or an address (by default 127.0.0.1:11211), and is an RDMA client of a
+// server. Hits of get, gets and bget are READs; everything else is a call. What the server
+// does not answer within -timeout (a second) is a SERVER_ERROR; a server that comes back is
+// found. -from is the address of this host to connect from. Its stats command tells what
+// came by READ (rdma_read_hits) and by message (rdma_calls).
+//
 // The unit rdmacached.service beside the source is for systemd, which is told when the
 // daemon serves and when it ends.
 //

@@ -22,14 +22,26 @@ import (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "proxy" {
+		c, err := parseProxy(os.Args[2:], os.Stderr)
+		if err == nil {
+			err = proxy(ctx, c, slog.New(slog.NewTextHandler(os.Stderr, nil)), nil)
+		}
+		end(err)
+		return
+	}
 	path := flag.String("config", "", "the configuration `file`")
 	check := flag.Bool("check", false, "only look whether the configuration is right")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
-	if err := start(ctx, *path, *check, hup); err != nil {
+	end(start(ctx, *path, *check, hup))
+}
+
+func end(err error) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "rdmacached:", err)
 		os.Exit(1)
 	}
