@@ -55,6 +55,13 @@
 //     It goes key by key: it is a deletion of each key, not of all at one moment.
 //   - Each pointer, record and message has the server's epoch, which is another one after
 //     a restart. A client takes nothing of another epoch than its map's.
+//   - A server that has a snapshot (Snapshot in the Config of package server) keeps its records over an
+//     orderly end: values, flags, CAS numbers, and the time that they have left, from
+//     which the time between is taken. It is written when no client can change anything
+//     any more, and taken once: so nothing comes back that was changed or removed by a
+//     call that was acknowledged. After a crash, or when the file is damaged, the cache is
+//     empty. Epoch and versions are new in any case: what a client had of the last life
+//     is of no use, and it begins with the map.
 //   - A change that got no answer is not repeated: its error matches [ErrUnknown]. What
 //     reads is repeated, with a new connection if need be, until its context ends, or,
 //     with FailFast, until there is no connection.
@@ -119,8 +126,7 @@
 // servers does not change while a cluster is open, and servers have no weights. All
 // clients of a server are one tenant, and are not authenticated. Clients do not READ
 // buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
-// Loaders of several programs do not wait for each other. There is no proxy, no fallback to
-// TCP, and no warm restart.
+// Loaders of several programs do not wait for each other. There is no fallback to TCP.
 //
 // # The claim of US 9,378,179
 //

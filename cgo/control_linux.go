@@ -73,6 +73,8 @@ import "C"
 
 import (
 	"encoding/binary"
+	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -212,9 +214,16 @@ func QueryPort(ctx Context, port uint8, a *PortAttr) error {
 	return status(r, err)
 }
 
+// gidTables are what tables were read into: 32 KiB on rxe, for a few entries, and a server
+// reads one for each connection.
+var gidTables = sync.Pool{New: func() any { return new([]C.struct_ibv_gid_entry) }}
+
 // QueryGIDTable answers the valid entries of all ports, at most max.
 func QueryGIDTable(ctx Context, max int) ([]GIDEntry, error) {
-	table := make([]C.struct_ibv_gid_entry, max)
+	room := gidTables.Get().(*[]C.struct_ibv_gid_entry)
+	defer gidTables.Put(room)
+	*room = slices.Grow((*room)[:0], max)
+	table := (*room)[:max]
 	n := C.ibv_query_gid_table(ctx.c(), &table[0], C.size_t(max), 0)
 	if n < 0 {
 		return nil, syscall.Errno(-n)

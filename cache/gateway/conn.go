@@ -26,6 +26,7 @@ type conn struct {
 	nc      net.Conn
 	r       *bufio.Reader
 	w       *bufio.Writer
+	users   map[string]string
 	trusted bool // no password needed, or said
 	noreply bool
 	line    []byte
@@ -34,8 +35,8 @@ type conn struct {
 
 var errQuit = errors.New("gateway: the client is done")
 
-func newConn(s *Server, nc net.Conn) *conn {
-	return &conn{s: s, nc: nc, r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(s.cfg.Users) == 0}
+func newConn(s *Server, nc net.Conn, users map[string]string) *conn {
+	return &conn{s: s, nc: nc, users: users, r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
 }
 
 func (c *conn) serve() {
@@ -222,7 +223,7 @@ func (c *conn) authenticate(line string) error {
 		return c.complain("CLIENT_ERROR bad authentication token format")
 	}
 	c.s.stats.auths.Add(1)
-	if !c.s.knows(t[0], t[1]) {
+	if !c.knows(t[0], t[1]) {
 		c.s.stats.authErrors.Add(1)
 		return c.complain("CLIENT_ERROR authentication failure")
 	}

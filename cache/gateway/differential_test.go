@@ -20,7 +20,7 @@ import (
 )
 
 // memcached starts Debian's, on a socket of its own.
-func memcached(t testing.TB) *peer {
+func memcached(t testing.TB, more ...string) *peer {
 	path, err := exec.LookPath("memcached")
 	if err != nil {
 		t.Skip("no memcached here (make setup installs it)")
@@ -28,7 +28,7 @@ func memcached(t testing.TB) *peer {
 	dir, err := os.MkdirTemp("", "mc")
 	require.NoError(t, err)
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(path, "-s", socket, "-u", "root", "-U", "0", "-t", "1", "-m", "64")
+	cmd := exec.Command(path, append([]string{"-s", socket, "-u", "root", "-U", "0", "-t", "1", "-m", "64"}, more...)...)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

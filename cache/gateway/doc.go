@@ -12,6 +12,8 @@
 //   - mg: R looks at the expiry that T sets, whatever the order of the two.
 //   - A key in base64 stays one when its value is vivified, appended to or counted.
 //   - flush_all with a delay brings nothing back that was flushed before.
+//   - Before the password each command has its answer, also when several were sent at
+//     once; and a password's set that is longer than 2 KiB ends the connection.
 //
 // Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) are
 // answered with ERROR. The binary protocol is recognised and refused with the reason.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,7 @@ var ErrClosed = errors.New("gateway: closed")
 // Server is a gateway. It is safe for several goroutines.
 type Server struct {
 	cfg     Config
+	access  atomic.Pointer[access]
 	ctx     context.Context
 	stop    context.CancelFunc
 	mu      sync.Mutex
@@ -78,13 +80,29 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Version == "" {
 		cfg.Version = "goverbs"
 	}
-	if cfg.TLS != nil {
-		cfg.TLS = cfg.TLS.Clone()
-		cfg.TLS.MinVersion = tls.VersionTLS13
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	return &Server{cfg: cfg, ctx: ctx, stop: stop, open: map[net.Conn]bool{}, heard: map[net.Listener]bool{}}, nil
+	s := &Server{cfg: cfg, open: map[net.Conn]bool{}, heard: map[net.Listener]bool{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.access.Store(newAccess(cfg.TLS, cfg.Users))
+	return s, nil
 }
+
+// access is how clients come in.
+type access struct {
+	tls   *tls.Config
+	users map[string]string
+}
+
+func newAccess(t *tls.Config, users map[string]string) *access {
+	if t != nil {
+		t = t.Clone()
+		t.MinVersion = tls.VersionTLS13
+	}
+	return &access{t, maps.Clone(users)}
+}
+
+// Admit changes how clients come in, for connections that are made later: as TLS and Users
+// of [Config]. Who has said a password that was right stays.
+func (s *Server) Admit(t *tls.Config, users map[string]string) { s.access.Store(newAccess(t, users)) }
 
 // Serve takes connections until Close, or until the listener fails.
 func (s *Server) Serve(l net.Listener) error {
@@ -119,7 +137,7 @@ func (s *Server) admit(nc net.Conn) {
 		s.stats.rejected.Add(1)
 		go func() {
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
-			if s.cfg.TLS == nil {
+			if s.access.Load().tls == nil {
 				_, _ = nc.Write([]byte("ERROR Too many open connections\r\n"))
 			}
 			_ = nc.Close()
@@ -128,11 +146,11 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	s.open[nc] = true
 	s.serving.Go(func() {
-		rw := nc
-		if s.cfg.TLS != nil {
-			rw = tls.Server(nc, s.cfg.TLS)
+		rw, by := nc, s.access.Load()
+		if by.tls != nil {
+			rw = tls.Server(nc, by.tls)
 		}
-		newConn(s, rw).serve()
+		newConn(s, rw, by.users).serve()
 		_ = rw.Close()
 		s.mu.Lock()
 		delete(s.open, nc)
@@ -183,9 +201,30 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// Stats are counters since the beginning, and how many connections there are.
+type Stats struct {
+	Connections uint64 // now
+	Total       uint64
+	Rejected    uint64 // connections that were one too many
+	Gets, Hits  uint64 // keys, by commands that answer values
+	AuthErrors  uint64 // passwords that were wrong
+	Binary      uint64 // clients of the binary protocol, which is refused
+	TLS         bool   // connections have to speak it
+	Passwords   bool   // and to say one
+}
+
+// Stats are the counters.
+func (s *Server) Stats() Stats {
+	n, by := &s.stats, s.access.Load()
+	return Stats{
+		Connections: n.conns.Load(), Total: n.total.Load(), Rejected: n.rejected.Load(), Gets: n.get.Load(), Hits: n.hits.Load(),
+		AuthErrors: n.authErrors.Load(), Binary: n.binary.Load(), TLS: by.tls != nil, Passwords: len(by.users) > 0,
+	}
+}
+
 // knows tells whether a password is a user's, in a time that does not depend on where
 // they differ.
-func (s *Server) knows(user, password string) bool {
-	want, ok := s.cfg.Users[user]
+func (c *conn) knows(user, password string) bool {
+	want, ok := c.users[user]
 	return subtle.ConstantTimeCompare([]byte(want), []byte(password)) == 1 && ok
 }

@@ -2,13 +2,7 @@ package gateway
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -49,47 +43,6 @@ func TestBinaryIsRefused(t *testing.T) {
 	require.Equal(t, uint64(1), s.stats.binary.Load())
 }
 
-func TestPasswords(t *testing.T) {
-	_, addr := newServer(t, Config{Users: map[string]string{"ann": "secret"}})
-	p := dial(t, "tcp", addr)
-	answer := func(command string) string {
-		_, err := p.nc.Write([]byte(command))
-		require.NoError(t, err)
-		b := make([]byte, 100)
-		n, err := p.nc.Read(b)
-		require.NoError(t, err)
-		return string(b[:n])
-	}
-	require.Equal(t, "CLIENT_ERROR unauthenticated\r\n", answer("get a\r\n"))
-	for text, want := range map[string]string{
-		"ann wrong": "CLIENT_ERROR authentication failure", "bob secret": "CLIENT_ERROR authentication failure",
-		"bob ": "CLIENT_ERROR bad authentication token format",
-	} {
-		got := answer("set x 0 0 " + u64(uint64(len(text))) + "\r\n" + text + "\r\n")
-		require.Equal(t, want+"\r\n", got)
-	}
-	require.Equal(t, "STORED\r\nEND\r\n", p.ask("set x 0 0 10\r\nann secret\r\nget x\r\n"))
-}
-
-func TestTLS(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"cache"}}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	require.NoError(t, err)
-	_, addr := newServer(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}})
-	pool := x509.NewCertPool()
-	leaf, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool.AddCert(leaf)
-	nc, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, ServerName: "cache"})
-	require.NoError(t, err)
-	defer nc.Close()
-	require.Equal(t, "STORED\r\n", (&peer{t, nc}).ask("set a 0 0 1\r\nx\r\n"))
-	_, err = tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, ServerName: "cache", MaxVersion: tls.VersionTLS12})
-	require.Error(t, err, "TLS 1.3 is the least")
-}
-
 func TestLimits(t *testing.T) {
 	s, addr := newServer(t, Config{MaxConn: 1, MaxItem: 100})
 	p := dial(t, "tcp", addr)
@@ -114,7 +67,7 @@ func FuzzConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})
-		go func() { newConn(s, theirs).serve(); _ = theirs.Close(); close(done) }()
+		go func() { newConn(s, theirs, nil).serve(); _ = theirs.Close(); close(done) }()
 		go func() { _, _ = io.Copy(io.Discard, ours) }()
 		go func() { _, _ = ours.Write(b); _ = ours.Close() }()
 		<-done

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	receives   = 8       // frames of a client that may wait: 32 KiB
+	receives   = 8       // frames of a client that may wait
+	frame      = 1280    // bytes of each: most requests are one. There is this memory for each client
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
 	chunk      = 1024    // entries of a snapshot at a time
 )
@@ -25,11 +26,23 @@ type client struct {
 	replies []byte
 	wake    chan struct{} // has a token when there is something to send
 	room    chan struct{} // has a token when replies were sent
+}
 
-	// Of the goroutine that writes.
+// scratch is what parts of the map are put together in. The server's mutex guards it.
+type scratch struct {
 	deltas  wire.Deltas
 	entries wire.Chunk
-	out     []byte
+}
+
+// keep is how much memory for messages a client has while it is quiet.
+const keep = 4 << 10
+
+// spare is b without what is in it, or nothing if that was long.
+func spare(b []byte) []byte {
+	if cap(b) > keep {
+		return nil
+	}
+	return b[:0]
 }
 
 func poke(c chan struct{}) {
@@ -40,11 +53,13 @@ func poke(c chan struct{}) {
 }
 
 func (s *Server) readConfig() verbs.LinkConfig {
-	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, Access: verbs.RemoteRead}}
+	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: verbs.RemoteRead}}
 }
 
 func (s *Server) linkConfig() verbs.LinkConfig {
-	return link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup}, receives)
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup}, receives)
+	cfg.Receive.Size = frame
+	return cfg
 }
 
 // leaving forgets what setup made, when the link closes.
@@ -92,7 +107,7 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := link.NewMessages(l, hello, s.maxRequest())
+	m, err := s.windows.Messages(l, hello, s.maxRequest())
 	if err != nil {
 		return err
 	}
@@ -141,8 +156,10 @@ func (s *Server) detach(id uint64) {
 
 // settle tells those who wait for memory that some may be there. The mutex is held.
 func (s *Server) settle() {
-	close(s.settled)
-	s.settled = make(chan struct{})
+	if s.settled != nil {
+		close(s.settled)
+		s.settled = nil
+	}
 }
 
 // announceAfter is how long clients that wait for no reply may not know of a change: what
@@ -248,9 +265,10 @@ func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
 	beat := time.NewTicker(s.cfg.Lease / 16)
 	defer beat.Stop()
 	due := false // a beat
+	var out []byte
 	for {
-		s.gather(c, due)
-		if due = false; len(c.out) == 0 {
+		out = s.gather(c, due, spare(out))
+		if due = false; len(out) == 0 {
 			select {
 			case <-c.wake:
 			case <-beat.C:
@@ -260,7 +278,7 @@ func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
 			}
 			continue
 		}
-		if err := m.Write(ctx, c.out); err != nil {
+		if err := m.Write(ctx, out); err != nil {
 			return err
 		}
 		select {
@@ -271,38 +289,38 @@ func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
 	}
 }
 
-// gather collects what there is to send.
-func (s *Server) gather(c *client, due bool) {
+// gather appends what there is to send.
+func (s *Server) gather(c *client, due bool, out []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.out = c.out[:0]
-	now := s.now()
+	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
 	for {
-		if !s.store.Deltas(now, c.next, wire.MaxEntries, &c.deltas) {
+		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
 			b := s.store.Begin(now)
 			c.next, c.pos, c.snap = b.Seq+1, 0, true
-			c.out = wire.AppendMap(c.out, &b)
+			out = wire.AppendMap(out, &b)
 			break
 		}
-		if len(c.deltas.List) == 0 && !due {
+		if len(deltas.List) == 0 && !due {
 			break
 		}
-		c.out = wire.AppendDeltas(c.out, &c.deltas)
-		c.next += uint64(len(c.deltas.List))
-		if len(c.deltas.List) < wire.MaxEntries {
+		out = wire.AppendDeltas(out, deltas)
+		c.next += uint64(len(deltas.List))
+		if len(deltas.List) < wire.MaxEntries {
 			break
 		}
 	}
 	if c.snap {
-		c.pos = s.store.Chunk(now, c.pos, chunk, &c.entries)
-		c.snap = !c.entries.Last
-		c.out = wire.AppendChunk(c.out, &c.entries)
+		c.pos = s.store.Chunk(now, c.pos, chunk, entries)
+		c.snap = !entries.Last
+		out = wire.AppendChunk(out, entries)
 	}
 	if len(c.replies) > 0 {
-		c.out = append(c.out, c.replies...)
-		c.replies = c.replies[:0]
+		out = append(out, c.replies...)
+		c.replies = spare(c.replies)
 		poke(c.room)
 	}
+	return out
 }
 
 // steps is what the store does at a tick of what can wait.

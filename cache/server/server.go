@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -39,6 +40,9 @@ type Config struct {
 	// Log is how many changes are kept for clients that are slow: one that is further
 	// behind gets the whole map again. 0 means 65536.
 	Log int
+	// Snapshot is a file that [Server.Save] writes the records to, and from which Listen
+	// takes them; then the file is gone. Empty means that every life begins empty.
+	Snapshot string
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -56,8 +60,11 @@ type Server struct {
 	epoch    uint32
 
 	dev     *verbs.Device
-	records *verbs.PD // of the arena and the queue pairs that READ it
-	calls   *verbs.PD // of messages
+	records *verbs.PD  // of the arena and the queue pairs that READ it
+	calls   *verbs.PD  // of messages
+	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
+	none    *verbs.SRQ // takes nothing from them
+	windows *link.Windows
 	arena   []*verbs.MR
 	offer   []verbs.Region
 
@@ -65,9 +72,10 @@ type Server struct {
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
+	scratch scratch
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
-	settled chan struct{}               // closed when quarantine has moved on
+	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
 	due     bool                        // clients will be told of changes
 	tell    *time.Timer                 // that tells them
 
@@ -93,7 +101,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
 	}
-	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}, settled: make(chan struct{})}
+	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.tell = time.AfterFunc(time.Hour, s.announceNow)
 	if err := s.open(ctx, address); err != nil {
@@ -130,13 +138,19 @@ func (s *Server) open(ctx context.Context, address string) error {
 	if s.calls, err = s.dev.AllocPD(); err != nil {
 		return err
 	}
+	s.windows = link.NewWindows(s.calls)
+	if s.nothing, err = s.dev.CreateCQ(verbs.CQConfig{Depth: 1, PollOnly: true}); err != nil {
+		return err
+	}
+	if s.none, err = s.records.CreateSRQ(verbs.SRQConfig{MaxWR: 1}); err != nil {
+		return err
+	}
 	return s.furnish()
 }
 
 // furnish registers the memory and makes the store.
 func (s *Server) furnish() error {
-	a, err := arena.New(s.cfg.Page)
-	if err != nil {
+	if _, err := arena.New(s.cfg.Page); err != nil {
 		return err
 	}
 	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
@@ -146,12 +160,26 @@ func (s *Server) furnish() error {
 			return err
 		}
 		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
-		if _, err := a.Add(mr.Bytes()); err != nil {
-			return err
-		}
 	}
 	if len(s.arena) == 0 || len(s.arena) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
+	}
+	if err := s.empty(); err != nil || s.cfg.Snapshot == "" {
+		return err
+	}
+	return s.warm(s.cfg.Snapshot)
+}
+
+// empty makes an empty store of the memory, of an epoch of its own.
+func (s *Server) empty() error {
+	a, err := arena.New(s.cfg.Page)
+	if err != nil {
+		return err
+	}
+	for _, mr := range s.arena {
+		if _, err := a.Add(mr.Bytes()); err != nil {
+			return err
+		}
 	}
 	var secret [20]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -172,6 +200,9 @@ func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Milliseco
 
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Device is the name of the RDMA device.
+func (s *Server) Device() string { return s.dev.Name() }
 
 // Epoch is the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
@@ -221,6 +252,15 @@ func (s *Server) Close() error {
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
 	}
+	if s.none != nil {
+		errs = append(errs, s.none.Close())
+	}
+	if s.nothing != nil {
+		errs = append(errs, s.nothing.Close())
+	}
+	if s.windows != nil {
+		errs = append(errs, s.windows.Close())
+	}
 	for _, pd := range []*verbs.PD{s.records, s.calls} {
 		if pd != nil {
 			errs = append(errs, pd.Close())
@@ -244,10 +284,13 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		a := s.store.Do(s.now(), q)
 		a.Value = append([]byte(nil), a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
-		settled := s.settled
 		if s.announce(); quarantine {
 			s.tellAll()
+			if s.settled == nil {
+				s.settled = make(chan struct{})
+			}
 		}
+		settled := s.settled
 		s.mu.Unlock()
 		if !quarantine {
 			return a, nil

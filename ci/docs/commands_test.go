@@ -25,8 +25,12 @@ var elsewhere = map[string]string{
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",
 	"git clone https://github.com/goverbs/goverbs && cd goverbs":                        "this is it",
 	"SIMHCA=mlx5 LD_PRELOAD=build/simhca.so ibv_devinfo":                                "make simulated tries the devices on the host",
-	"make simhca":                  "make simulated tries the devices on the host",
-	"RDMA_DEVICE=mlx5_0 make test": "needs a device that is no guest's",
+	"useradd --system rdmacached":                                                       "changes the host; rdmacached's TestUnit has systemd check the unit",
+	"install build/rdmacached /usr/local/bin":                                           "changes the host",
+	"install -m 644 cmd/rdmacached/rdmacached.service /etc/systemd/system":              "changes the host",
+	"systemctl enable --now rdmacached":                                                 "guests do not run systemd",
+	"make simhca":                                                                       "make simulated tries the devices on the host",
+	"RDMA_DEVICE=mlx5_0 make test":                                                      "needs a device that is no guest's",
 }
 
 // act executes commands of the documents together: as they are, or by a script
@@ -94,18 +98,26 @@ var acts = []act{
 		commands: []string{
 			"go build -o build/rdmacached ./cmd/rdmacached",
 			"build/rdmacached -config rdmacached.json",
+			"build/rdmacached proxy -server 10.77.0.2:7481 -listen 127.0.0.1:11211",
+			"build/rdmactl cache 10.77.0.2:9481",
 		},
 		// The configuration is the document's.
 		script: `go build -o build/rdmacached ./cmd/rdmacached
+			go build -o build/rdmactl ./cmd/rdmactl
 			sed -n '/^[` + "`" + `]*json$/,/^[` + "`" + `]*$/p' docs/cache.md | sed 1d | sed '$d' > $tmp/rdmacached.json
 			$rxelab -- bash -e -c '
 				build/rdmacached -config '$tmp'/rdmacached.json &
 				until exec 3<>/dev/tcp/10.77.0.2/11211; do sleep 0.1; done
 				printf "set colour 0 0 4\r\nblue\r\nget colour\r\nquit\r\n" >&3
 				cat <&3
-				kill %1
+				build/rdmactl cache 10.77.0.2:9481
+				build/rdmacached proxy -server 10.77.0.2:7481 -from 10.77.0.1 &
+				until exec 3<>/dev/tcp/127.0.0.1/11211; do sleep 0.1; done
+				printf "append colour 0 0 3\r\nish\r\nget colour\r\nquit\r\n" >&3
+				cat <&3
+				kill %1 %2
 				wait'`,
-		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND"},
+		want: []string{"STORED", "VALUE colour 0 4\nblue\nEND", "10.77.0.2:7481  serving", "VALUE colour 0 7\nblueish\nEND"},
 	},
 	{
 		name: "hardware",

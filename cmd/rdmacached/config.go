@@ -28,6 +28,7 @@ type config struct {
 	HugePages huge     `json:"huge_pages"`
 	MaxValue  size     `json:"max_value"`
 	Lease     duration `json:"lease"`
+	Snapshot  string   `json:"snapshot"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
 		Certificate string   `json:"certificate"`
@@ -125,7 +126,7 @@ func parseConfig(b []byte) (config, error) {
 func (c *config) server(log *slog.Logger) server.Config {
 	return server.Config{
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
-		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Logger: log,
+		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 const example = `{
 	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB", "page": 2097152,
-	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s",
+	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s", "snapshot": "/var/lib/rdmacached/snapshot",
 	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
 	"metrics": "127.0.0.1:9481", "log": "warn"
 }`
@@ -27,6 +27,7 @@ func TestConfig(t *testing.T) {
 	s := c.server(nil)
 	require.Equal(t, 5*time.Second, s.Lease)
 	require.Equal(t, 2<<20, s.Page)
+	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
 	require.Equal(t, verbs.PagesTryHuge, s.Pages)
 	g, err := c.gateway()
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	_, err := readConfig(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, start(t.Context(), "", false), "usage")
+	require.ErrorContains(t, start(t.Context(), "", false, nil), "usage")
 }
 
 // A file of users that lets nobody in, or everybody, is a mistake.
@@ -75,9 +76,9 @@ func TestUsers(t *testing.T) {
 		return p
 	}
 	file := write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "a:b")+`"}}`)
-	require.NoError(t, start(t.Context(), file, true))
+	require.NoError(t, start(t.Context(), file, true, nil))
 	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "users": "`+write("users", "")+`"}}`)
-	require.ErrorContains(t, start(t.Context(), file, true), "no users")
+	require.ErrorContains(t, start(t.Context(), file, true, nil), "no users")
 	file = write("config", `{"listen": ":1", "gateway": {"listen": ":2", "certificate": "`+dir+`/x", "key": "`+dir+`/y"}}`)
-	require.ErrorIs(t, start(t.Context(), file, true), os.ErrNotExist)
+	require.ErrorIs(t, start(t.Context(), file, true, nil), os.ErrNotExist)
 }

@@ -3,12 +3,17 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +21,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
 // One record by memcached's protocol over TCP and by RDMA READ, counted, until the daemon
@@ -29,17 +35,21 @@ func TestDaemon(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	serving, stop := context.WithCancel(ctx)
-	started, ended := make(chan *daemon, 1), make(chan error, 1)
+	defer stop()
+	systemd := notified(t)
+	started, ended, hup := make(chan *service, 1), make(chan error, 1), make(chan os.Signal)
 	go func() {
-		ended <- run(serving, &c, slog.New(slog.DiscardHandler), func(d *daemon) { started <- d })
+		ended <- run(serving, &c, slog.New(slog.DiscardHandler), hup, func(d *service) { started <- d })
 	}()
-	var d *daemon
+	var d *service
 	select {
 	case d = <-started:
 	case err := <-ended:
 		t.Fatal(err)
 	}
 
+	require.Equal(t, "READY=1", systemd())
+	hup <- syscall.SIGHUP
 	tcp, err := net.Dial("tcp", d.door.Addr().String())
 	require.NoError(t, err)
 	defer tcp.Close()
@@ -84,11 +94,119 @@ func TestDaemon(t *testing.T) {
 	require.Contains(t, text, "\nrdmacached_rdma_clients 1\n")
 	require.Contains(t, text, "\nrdmacached_calls_store_total 2\n")
 
+	var status cachestatus.Status
+	require.NoError(t, json.Unmarshal([]byte(get(cachestatus.Path)), &status))
+	require.Equal(t, d.cache.Addr().String(), status.Listens)
+	require.Equal(t, "serving", status.State)
+	require.Equal(t, 1, status.Server.Clients)
+	require.Equal(t, uint64(1), status.Commands.Connections)
+	require.Equal(t, d.door.Addr().String(), status.Gateway)
+
 	stop()
 	require.NoError(t, <-ended)
+	require.Equal(t, "STOPPING=1", systemd())
 	_, err = in.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the connection was closed, and not broken")
 	require.Eventually(t, func() bool { return !client.Stats().Connected }, time.Minute, time.Millisecond)
+}
+
+// begin runs a daemon until its end is asked for.
+func begin(t *testing.T, text string) (d *service, end func()) {
+	c, err := parseConfig([]byte(text))
+	require.NoError(t, err)
+	serving, stop := context.WithCancel(context.Background())
+	started, ended := make(chan *service, 1), make(chan error, 1)
+	go func() {
+		ended <- run(serving, &c, slog.New(slog.NewTextHandler(t.Output(), nil)), nil, func(d *service) { started <- d })
+	}()
+	select {
+	case d = <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	t.Cleanup(end)
+	return d, end
+}
+
+// Records outlive the daemon, for clients of both protocols, under another epoch; but not a
+// second time.
+func TestWarmRestart(t *testing.T) {
+	lab.NoLeftovers(t)
+	ends := lab.Require(t, 2)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	address := netip.AddrPortFrom(ends[1].Addr, 0).String()
+	text := func(more string) string {
+		return `{"listen": "` + address + `", "memory": "8MiB", "lease": "1s", "snapshot": "` + file + `"` + more + `}`
+	}
+	const door = `, "gateway": {"listen": "127.0.0.1:0"}`
+	ask := func(d *service, command string) string {
+		tcp, err := net.Dial("tcp", d.door.Addr().String())
+		require.NoError(t, err)
+		defer tcp.Close()
+		require.NoError(t, tcp.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(tcp, command+"\r\nquit\r\n")
+		require.NoError(t, err)
+		b, err := io.ReadAll(tcp)
+		require.NoError(t, err)
+		return string(b)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	d, end := begin(t, text(door))
+	address = d.cache.Addr().String()
+	epoch := d.cache.Epoch()
+	client, err := cache.Dial(ctx, address, cache.Config{Dialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}})
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue"), Flags: 5}, time.Hour))
+	require.NoError(t, client.Set(ctx, []byte("brief"), cache.Item{}, time.Millisecond))
+	before := ask(d, "gets colour")
+	end()
+	_, err = os.Stat(file)
+	require.NoError(t, err)
+
+	// A start that fails has not taken anything for good.
+	c, err := parseConfig([]byte(text(`, "metrics": "none:0:0"`)))
+	require.NoError(t, err)
+	require.Error(t, run(ctx, &c, slog.New(slog.DiscardHandler), nil, nil))
+
+	d, _ = begin(t, text(door))
+	require.NotEqual(t, epoch, d.cache.Epoch())
+	_, err = os.Stat(file)
+	require.ErrorIs(t, err, os.ErrNotExist, "it is taken")
+	require.Equal(t, before, ask(d, "gets colour"), "the CAS number too")
+	it, err := client.Get(ctx, []byte("colour"))
+	require.NoError(t, err)
+	require.Equal(t, "blue", string(it.Value))
+	require.Equal(t, uint64(2), client.Stats().Sessions)
+	require.Eventually(t, func() bool { return client.Stats().Whole }, time.Minute, time.Millisecond)
+	hits := client.Stats().Hits
+	it, err = client.Get(ctx, []byte("colour"))
+	require.NoError(t, err)
+	require.Equal(t, uint32(5), it.Flags)
+	require.Equal(t, hits+1, client.Stats().Hits, "by READ")
+	_, err = client.Get(ctx, []byte("brief"))
+	require.ErrorIs(t, err, cache.ErrNotFound)
+}
+
+// notified is systemd, as far as it hears what a service says.
+func notified(t *testing.T) (next func() string) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	t.Setenv("NOTIFY_SOCKET", socket)
+	return func() string {
+		b := make([]byte, 100)
+		require.NoError(t, l.SetReadDeadline(time.Now().Add(time.Minute)))
+		n, err := l.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
 }
 
 // What cannot be listened on leaves nothing behind.
@@ -106,6 +224,6 @@ func TestDaemonThatCannotStart(t *testing.T) {
 	} {
 		c, err := parseConfig([]byte(`{"listen": "` + netip.AddrPortFrom(ends[1].Addr, 0).String() + `", ` + more + `}`))
 		require.NoError(t, err)
-		require.Error(t, run(context.Background(), &c, slog.New(slog.DiscardHandler), func(*daemon) { t.Error("it started") }), more)
+		require.Error(t, run(context.Background(), &c, slog.New(slog.DiscardHandler), nil, func(*service) { t.Error("it started") }), more)
 	}
 }

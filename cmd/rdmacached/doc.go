@@ -14,6 +14,7 @@
 //		"huge_pages": "if there are any",
 //		"max_value": "1MiB",
 //		"lease": "5s",
+//		"snapshot": "/var/lib/rdmacached/snapshot",
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
 //			"certificate": "/etc/rdmacached/cert.pem",
@@ -28,12 +29,31 @@
 //
 // The device is that of the address to listen on. The file of users has a line
 // "name:password" for each; with it, clients of the gateway have to say one. With a
-// certificate the gateway speaks TLS 1.3 only. At "metrics" there are Prometheus's
-// /metrics, and /healthz. Logs go to standard error.
+// certificate the gateway speaks TLS 1.3 only. SIGHUP has the files of the gateway read
+// again, for connections that come later; what is wrong with them is logged, and changes
+// nothing. At "metrics" there are Prometheus's /metrics, /healthz, and /status, which
+// rdmactl cache shows. Logs go to standard error.
 //
 // SIGTERM and SIGINT end it in peace: the gateway takes no more connections and carries
 // out the commands that have arrived, for at most ten seconds; then RDMA clients are cut
-// off, which connect again when there is a server again. The records are gone then.
+// off, which connect again when there is a server again. Then the records are written to
+// the file of "snapshot", from which the next life takes them: values, flags, CAS numbers
+// and how long they have to live, the time between included. A snapshot is taken once, so
+// after a crash the cache is empty. So it is after one that is damaged, which is logged as
+// an error and left beside the file with the ending .taken. Do not bring back old ones:
+// their values may have changed since.
+//
+//	rdmacached proxy -server 10.77.0.2:7481 -listen /run/cache.sock
+//
+// A proxy speaks memcached's protocol beside a program that knows nothing of RDMA, on a
+// unix socket or an address (by default 127.0.0.1:11211), and is an RDMA client of a
+// server. Hits of get, gets and bget are READs; everything else is a call. What the server
+// does not answer within -timeout (a second) is a SERVER_ERROR; a server that comes back is
+// found. -from is the address of this host to connect from. Its stats command tells what
+// came by READ (rdma_read_hits) and by message (rdma_calls).
+//
+// The unit rdmacached.service beside the source is for systemd, which is told when the
+// daemon serves and when it ends.
 //
 // RDMA clients are not authenticated, and what they say when they connect is not
 // encrypted: let "listen" be on a network where all are trusted.

@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cache/gateway"
@@ -20,18 +22,32 @@ import (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "proxy" {
+		c, err := parseProxy(os.Args[2:], os.Stderr)
+		if err == nil {
+			err = proxy(ctx, c, slog.New(slog.NewTextHandler(os.Stderr, nil)), nil)
+		}
+		end(err)
+		return
+	}
 	path := flag.String("config", "", "the configuration `file`")
 	check := flag.Bool("check", false, "only look whether the configuration is right")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := start(ctx, *path, *check); err != nil {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	end(start(ctx, *path, *check, hup))
+}
+
+func end(err error) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "rdmacached:", err)
 		os.Exit(1)
 	}
 }
 
-func start(ctx context.Context, path string, check bool) error {
+func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) error {
 	if path == "" || flag.NArg() > 0 {
 		return errors.New("usage: rdmacached -config file [-check]")
 	}
@@ -44,23 +60,29 @@ func start(ctx context.Context, path string, check bool) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
-	return run(ctx, &c, log, nil)
+	return run(ctx, &c, log, hup, nil)
 }
 
 // drain is how long clients of the gateway have for what they have begun.
 const drain = 10 * time.Second
 
-// daemon is what runs.
-type daemon struct {
+// service is what runs.
+type service struct {
 	cache   *server.Server
 	gateway *gateway.Server // or nil
 	door    net.Listener    // the gateway's
 	metrics net.Listener    // or nil
+
+	config   *config
+	log      *slog.Logger
+	begun    time.Time
+	stopping atomic.Bool
 }
 
-// run serves until ctx ends. started is told when all listens; it may be nil.
-func run(ctx context.Context, c *config, log *slog.Logger, started func(*daemon)) (err error) {
-	d := &daemon{}
+// run serves until ctx ends. What comes from hup has the gateway's files read again.
+// started is told when all listens; it may be nil.
+func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal, started func(*service)) (err error) {
+	d := &service{config: c, log: log, begun: time.Now()}
 	defer func() {
 		if err != nil && d.door != nil {
 			_ = d.door.Close()
@@ -69,7 +91,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, started func(*daemon)
 	if d.cache, err = server.Listen(ctx, c.Listen, c.server(log)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.cache.Close()) }()
+	defer func() { err = errors.Join(err, d.end()) }()
 	if c.Gateway.Listen != "" {
 		g, err := c.gateway()
 		if err != nil {
@@ -93,10 +115,46 @@ func run(ctx context.Context, c *config, log *slog.Logger, started func(*daemon)
 	}
 	st := d.cache.Stats()
 	log.Info("serving", "address", d.cache.Addr().String(), "memory", st.Memory, "epoch", st.Epoch)
-	return d.serve(ctx, log)
+	d.tell(daemon.SdNotifyReady)
+	return d.serve(ctx, hup)
 }
 
-func (d *daemon) serve(ctx context.Context, log *slog.Logger) error {
+// end leaves the records to the next life, also when this one has not really begun: it
+// has taken them from the last.
+func (d *service) end() error {
+	n, err := d.cache.Save()
+	switch {
+	case err != nil:
+		d.log.Error("the records are lost", "error", err)
+	case d.config.Snapshot != "":
+		d.log.Info("records are left to the next life", "file", d.config.Snapshot, "records", n)
+	}
+	return errors.Join(err, d.cache.Close())
+}
+
+// tell says to systemd, if it started this process and wants to know, how things are.
+func (d *service) tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		d.log.Warn("systemd was not told", "state", state, "error", err)
+	}
+}
+
+// reload reads the gateway's certificate and users again. If they are not right, what was
+// there stays.
+func (d *service) reload() {
+	if d.gateway == nil {
+		return
+	}
+	g, err := d.config.gateway()
+	if err != nil {
+		d.log.Error("the gateway's files stay as they were", "error", err)
+		return
+	}
+	d.gateway.Admit(g.TLS, g.Users)
+	d.log.Info("the gateway's files were read again")
+}
+
+func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 	all, ctx := errgroup.WithContext(ctx)
 	// RDMA clients go last: the gateway's are let finish first.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -121,8 +179,18 @@ func (d *daemon) serve(ctx context.Context, log *slog.Logger) error {
 		})
 	}
 	all.Go(func() error {
-		<-ctx.Done()
-		log.Info("stopping")
+		for {
+			select {
+			case <-hup:
+				d.reload()
+				continue
+			case <-ctx.Done():
+			}
+			break
+		}
+		d.log.Info("stopping")
+		d.stopping.Store(true)
+		d.tell(daemon.SdNotifyStopping)
 		drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 		defer cancel()
 		var err error

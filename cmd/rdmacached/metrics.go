@@ -1,14 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
 // metric is a number of the server's, and how Prometheus is told of it.
@@ -63,11 +66,40 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // web answers Prometheus, and who asks whether the daemon runs.
-func (d *daemon) web() http.Handler {
+func (d *service) web() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{d.cache}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if d.stopping.Load() {
+			http.Error(w, stopping, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc(cachestatus.Path, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(d.status()); err != nil {
+			d.log.Debug("nobody took the status", "error", err)
+		}
+	})
 	return mux
+}
+
+const stopping = "stopping"
+
+// status is what rdmactl shows.
+func (d *service) status() cachestatus.Status {
+	s := cachestatus.Status{
+		Listens: d.cache.Addr().String(), Device: d.cache.Device(), State: "serving", Seconds: time.Since(d.begun).Seconds(),
+		Server: d.cache.Stats(),
+	}
+	if d.stopping.Load() {
+		s.State = stopping
+	}
+	if d.gateway != nil {
+		s.Gateway, s.Commands = d.door.Addr().String(), d.gateway.Stats()
+	}
+	return s
 }

@@ -14,6 +14,7 @@
 //	resources  [DEVICE...]             RDMA objects in use, and by whom
 //	path       [-from ADDR] ADDR       how packets reach an address
 //	srd        SOCKET                  peers and paths of a running endpoint of package srd
+//	cache      ADDR:PORT...            servers of a cache: hits, memory, connections
 //	doctor                             what is wrong with RDMA on this host, and what helps
 //	doctor     -run [-addresses] [DEVICE [PEER]]
 //	                                   a self-test of a device
@@ -35,6 +36,18 @@
 //	::ffff:10.77.0.2/0x11  1     retired  298µs       211µs  27.4%  114   0
 //
 // A suspect path did not answer lately, and is probed; messages take others.
+//
+// # A cache
+//
+// Each rdmacached answers at the address of its metrics:
+//
+//	$ rdmactl cache 10.77.0.2:9481
+//	SERVER          STATE    UP      ITEMS  MEMORY  USED   QUARANTINE  EVICTED  HIT RATE  READS TOLD  TRANSPORT
+//	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 TLS with passwords
+//
+// The hit rate is that of calls, the gateway's among them. The server does not see hits of
+// RDMA clients: they tell it of a sample (by default one in 16). One that does not answer
+// within five seconds is a failure; the others are shown all the same.
 //
 // # The way to another host
 //

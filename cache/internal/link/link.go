@@ -5,6 +5,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,9 +20,11 @@ const (
 	window = 4
 )
 
-// Config is that of a link's queue pair for messages, which holds so many frames.
+// Config is that of a link's queue pair for messages, which holds so many frames. Receives
+// may be smaller than a frame: the peer is told.
 func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
-	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+credit.Spare, frames+credit.Spare, verbs.LocalWrite
+	// One goroutine sends windows, another one a frame without data now and then.
+	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+2, frames+credit.Spare, verbs.LocalWrite
 	cfg.Receive = &verbs.ReceiverConfig{Size: Frame}
 	return cfg
 }
@@ -42,7 +45,7 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32) (*verbs.Link, []
 		return nil, nil, err
 	}
 	b, err := e.MarshalBinary()
-	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(qp.MaxRecvWR() - credit.Spare), Endpoint: b}), err
+	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(qp.MaxRecvWR() - credit.Spare), Frame: uint32(l.Receiver().Size()), Endpoint: b}), err
 }
 
 // Join connects the queue pair of the READs with the peer's, which the link knows.
@@ -65,10 +68,12 @@ func Join(l, reads *verbs.Link, cfg verbs.ConnectConfig) (wire.Hello, error) {
 // as it likes, is no failure of the queue pair (rxe of Linux 6.1 gives up after half a
 // second). Each SEND has in its immediate how many frames its sender has taken.
 type Messages struct {
-	in     *verbs.Receiver
-	out    *verbs.Requester
-	mr     *verbs.MR
-	stream wire.Stream
+	in      *verbs.Receiver
+	out     *verbs.Requester
+	windows *Windows
+	mr      *verbs.MR // while it sends
+	frame   int       // of the peer
+	stream  wire.Stream
 
 	mu      sync.Mutex // of flow
 	flow    credit.Flow
@@ -81,23 +86,30 @@ type Messages struct {
 // NewMessages takes over the messages of a link of [Config], whose peer said h. Messages
 // that are longer than limit are refused.
 func NewMessages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
-	if h.Frames == 0 {
+	w := NewWindows(l.PD())
+	m, err := w.Messages(l, h, limit)
+	if err == nil {
+		err = l.Own(w)
+	}
+	return m, err
+}
+
+// Messages is [NewMessages] with the memory of w, in the link's protection domain.
+func (w *Windows) Messages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
+	if h.Frames == 0 || h.Frame == 0 {
 		return nil, wire.Malformed
 	}
 	m := &Messages{
-		in: l.Receiver(), stream: wire.Stream{Limit: limit}, credit: make(chan struct{}, 1),
+		in: l.Receiver(), windows: w, frame: int(min(h.Frame, Frame)), stream: wire.Stream{Limit: limit}, credit: make(chan struct{}, 1),
 		flow: credit.New(uint32(l.QP().MaxRecvWR()-credit.Spare), h.Frames),
 	}
 	var err error
-	if m.mr, err = l.AllocMR(window*Frame, verbs.MRConfig{}); err != nil {
-		return nil, err
-	}
 	if m.out, err = l.Requester(); err != nil {
 		return nil, err
 	}
 	m.build = func(list *verbs.List) {
-		for off := 0; off < m.sending; off += Frame {
-			list.SendImm(m.say(), m.mr.SGE(off, min(Frame, m.sending-off)))
+		for off := 0; off < m.sending; off += m.frame {
+			list.SendImm(m.say(), m.mr.SGE(off, min(m.frame, m.sending-off)))
 		}
 	}
 	m.grant = func(list *verbs.List) { list.SendImm(m.say()) }
@@ -118,16 +130,27 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 		if err != nil {
 			return err
 		}
-		m.sending = copy(m.mr.Bytes()[:min(room, window)*Frame], b)
-		m.mu.Lock()
-		m.flow.Send((m.sending + Frame - 1) / Frame)
-		m.mu.Unlock()
-		if err := m.out.Do(ctx, m.build); err != nil {
+		n, err := m.send(ctx, b, min(room, window)*m.frame)
+		if err != nil {
 			return err
 		}
-		b = b[m.sending:]
+		b = b[n:]
 	}
 	return nil
+}
+
+// send sends up to limit bytes of b, and answers how many. When a list is done the device
+// does not look at its memory any more, whatever became of it.
+func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err error) {
+	if m.mr, err = m.windows.take(); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.windows.give(m.mr)) }()
+	m.sending = copy(m.mr.Bytes()[:limit], b)
+	m.mu.Lock()
+	m.flow.Send((m.sending + m.frame - 1) / m.frame)
+	m.mu.Unlock()
+	return m.sending, m.out.Do(ctx, m.build)
 }
 
 // room waits until the peer has room for a frame, and answers for how many.
@@ -153,7 +176,7 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 		if b, err := m.stream.Next(); b != nil || err != nil {
 			return b, err
 		}
-		got, err := m.in.Receive(ctx, m.stream.Room(Frame))
+		got, err := m.in.Receive(ctx, m.stream.Room(m.in.Size()))
 		if err != nil {
 			return nil, err
 		}

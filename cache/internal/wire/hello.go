@@ -7,12 +7,13 @@ import "encoding/binary"
 type Hello struct {
 	Epoch    uint32 // of the server; 0 from a client
 	Frames   uint32 // SENDs that may be on their way to it before it takes them
+	Frame    uint32 // bytes that each of them may have
 	Endpoint []byte
 }
 
 const (
-	helloMagic  = 0xca4e0002 // the last digits are the version
-	helloFixed  = 16
+	helloMagic  = 0xca4e0003 // the last digits are the version
+	helloFixed  = 20
 	maxEndpoint = 1024
 )
 
@@ -22,6 +23,7 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	dst = le.AppendUint32(dst, helloMagic)
 	dst = le.AppendUint32(dst, h.Epoch)
 	dst = le.AppendUint32(dst, h.Frames)
+	dst = le.AppendUint32(dst, h.Frame)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
 	return append(dst, h.Endpoint...)
 }
@@ -32,12 +34,12 @@ func ReadHello(src []byte) (Hello, error) {
 	if len(src) < helloFixed {
 		return Hello{}, Short
 	}
-	n := le.Uint32(src[12:])
+	n := le.Uint32(src[16:])
 	if le.Uint32(src) != helloMagic || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
 		return Hello{}, Short
 	}
-	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), src[helloFixed:]}, nil
+	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), le.Uint32(src[12:]), src[helloFixed:]}, nil
 }

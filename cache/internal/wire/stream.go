@@ -9,12 +9,18 @@ type Stream struct {
 	begin int // of what has not been handed out
 }
 
+// roomy is how many pieces a stream keeps room for while nothing has arrived.
+const roomy = 4
+
 // Room is where the next piece goes, n bytes of it. It invalidates messages that were
 // handed out.
 func (s *Stream) Room(n int) []byte {
 	if s.begin > 0 {
 		s.b = s.b[:copy(s.b, s.b[s.begin:])]
 		s.begin = 0
+	}
+	if len(s.b) == 0 && cap(s.b) > roomy*n { // after a long message
+		s.b = nil
 	}
 	if cap(s.b)-len(s.b) < n {
 		s.b = append(make([]byte, 0, 2*cap(s.b)+n), s.b...)

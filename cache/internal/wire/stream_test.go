@@ -76,6 +76,22 @@ func TestStreamReusesItsRoom(t *testing.T) {
 	require.Less(t, cap(s.b), 4<<10)
 }
 
+// Nor does it keep what a long message needed.
+func TestStreamGivesRoomBack(t *testing.T) {
+	const piece = 512
+	long := AppendReply(nil, &Reply{Status: OK, Value: make([]byte, 1<<20)})
+	var s Stream
+	got, err := pieces(&s, long, func() int { return piece })
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{long}, got)
+	s.Room(piece)
+	require.LessOrEqual(t, cap(s.b), roomy*piece)
+	before := &s.b[:1][0]
+	s.Arrived(0)
+	s.Room(piece)
+	require.Same(t, before, &s.b[:1][0], "while that is enough it stays")
+}
+
 func FuzzStream(f *testing.F) {
 	f.Add(AppendHorizon(nil, &Horizon{1, 3, 2}), 5)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
@@ -101,7 +117,7 @@ func TestWhole(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	h := Hello{7, 8, []byte("endpoint")}
+	h := Hello{7, 8, 9, []byte("endpoint")}
 	b := AppendHello(nil, &h)
 	got, err := ReadHello(b)
 	require.NoError(t, err)
@@ -115,12 +131,12 @@ func TestHello(t *testing.T) {
 	b[0] ^= 1
 	_, err = ReadHello(b)
 	require.ErrorIs(t, err, Malformed, "another version")
-	_, err = ReadHello(AppendHello(nil, &Hello{0, 0, make([]byte, maxEndpoint+1)}))
+	_, err = ReadHello(AppendHello(nil, &Hello{0, 0, 0, make([]byte, maxEndpoint+1)}))
 	require.ErrorIs(t, err, Malformed)
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(AppendHello(nil, &Hello{7, 8, []byte("endpoint")}))
+	f.Add(AppendHello(nil, &Hello{7, 8, 9, []byte("endpoint")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := ReadHello(b); err == nil {
 			require.Equal(t, b, AppendHello(nil, &h))

@@ -1,0 +1,63 @@
+package link
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// idle is how many windows are kept for the next who sends.
+const idle = 16
+
+// Windows is registered memory that messages are sent from. Who sends takes a window until
+// its SENDs have completed, so a connection that is quiet holds none, and one whose peer
+// does not answer holds up no other. It is safe for several goroutines.
+type Windows struct {
+	pd     *verbs.PD
+	mu     sync.Mutex
+	closed bool
+	free   []*verbs.MR
+}
+
+// NewWindows is memory in a protection domain, none of it yet.
+func NewWindows(pd *verbs.PD) *Windows { return &Windows{pd: pd} }
+
+func (w *Windows) take() (*verbs.MR, error) {
+	w.mu.Lock()
+	if n := len(w.free); n > 0 {
+		defer w.mu.Unlock()
+		mr := w.free[n-1]
+		w.free = w.free[:n-1]
+		return mr, nil
+	}
+	w.mu.Unlock()
+	return w.pd.AllocMR(window*Frame, verbs.MRConfig{})
+}
+
+func (w *Windows) give(mr *verbs.MR) error {
+	w.mu.Lock()
+	keep := !w.closed && len(w.free) < idle
+	if keep {
+		w.free = append(w.free, mr)
+	}
+	w.mu.Unlock()
+	if keep {
+		return nil
+	}
+	return mr.Close()
+}
+
+// Close frees what nobody has taken; the rest goes when it is given back.
+func (w *Windows) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	free := w.free
+	w.free = nil
+	w.mu.Unlock()
+	var errs []error
+	for _, mr := range free {
+		errs = append(errs, mr.Close())
+	}
+	return errors.Join(errs...)
+}

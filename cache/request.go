@@ -1,0 +1,31 @@
+package cache
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Do carries out a request of package gateway's, for which a client is a store. One that
+// gets a record and wants nothing more is a Get, so a hit is a READ; its reply has value,
+// flags and CAS number. Everything else is a call. An error says that the outcome is not
+// known, or that nobody could be asked before ctx ended.
+func (c *Client) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	if q.Op == wire.OpGet && q.Want == 0 {
+		it, err := c.Get(ctx, q.Key)
+		switch {
+		case err == nil:
+			return wire.Reply{Status: wire.OK, Value: it.Value, Flags: it.Flags, CAS: it.CAS}, nil
+		case errors.Is(err, ErrNotFound):
+			return wire.Reply{Status: wire.NotFound}, nil
+		}
+		return wire.Reply{}, err
+	}
+	mine := *q // a session fills in its own numbers
+	a, err := c.change(ctx, "carry out", &mine)
+	if a.Status != 0 {
+		return a, nil
+	}
+	return wire.Reply{}, err
+}

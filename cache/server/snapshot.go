@@ -1,0 +1,133 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/snapshot"
+	"github.com/goverbs/goverbs/cache/internal/store"
+)
+
+// taken is what a snapshot is called from the moment it is read: no later life of the server
+// finds it, for what has changed since is not in it.
+const taken = ".taken"
+
+// Save writes all records to the file Snapshot of [Config], and answers how many there are.
+// It is the last thing a server does before Close, after Serve: from now on there are no
+// changes, and [Server.Do] answers [ErrClosed]. Without such a file it does nothing.
+func (s *Server) Save() (records int, err error) {
+	path := s.cfg.Snapshot
+	if path == "" {
+		return 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return 0, fmt.Errorf("cache: save: %w", ErrClosed)
+	case len(s.clients) > 0:
+		return 0, fmt.Errorf("cache: save: %d clients are connected", len(s.clients))
+	}
+	s.closed = true
+	records, err = writeSnapshot(path, s.store, s.now())
+	if err != nil {
+		err = fmt.Errorf("cache: save: %w", err)
+	}
+	return records, err
+}
+
+// writeSnapshot puts a whole file in the place of what was there, or none.
+func writeSnapshot(path string, s *store.Store, now uint64) (n int, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(f.Name())
+			return
+		}
+		err = syncFolder(path)
+	}()
+	h := s.Head(now, time.Now().UnixMilli())
+	w, err := snapshot.NewWriter(f, &h)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.Save(now, func(it *snapshot.Item) error { n++; return w.Put(it) }); err != nil {
+		return 0, err
+	}
+	if err := w.Close(); err != nil {
+		return 0, err
+	}
+	return n, f.Sync()
+}
+
+// syncFolder has the name of a file outlive a power failure, or its absence.
+func syncFolder(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// warm takes the records of the last life, if it left any. What is not as it was written
+// is no failure: the server begins empty, and says why. That the file cannot be taken away
+// is one: a later life would find it, and with it values that are long gone.
+func (s *Server) warm(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.cfg.Logger.Info("cache: there is no snapshot: the cache begins empty", "file", path)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := errors.Join(os.Rename(path, path+taken), syncFolder(path)); err != nil {
+		return err
+	}
+	restored, read, err := readSnapshot(f, s.store, s.now(), time.Now().UnixMilli(), s.epoch)
+	if err != nil {
+		s.cfg.Logger.Error("cache: the snapshot is not used: the cache begins empty", "file", path+taken, "error", err)
+		return s.empty()
+	}
+	s.cfg.Logger.Info("cache: records of the last life", "file", path, "records", restored, "gone", read-restored)
+	return os.Remove(path + taken)
+}
+
+// readSnapshot answers how many records of how many it restored. After an error the store
+// is of no use.
+func readSnapshot(r io.Reader, s *store.Store, now uint64, wall int64, epoch uint32) (restored, read int, err error) {
+	in, h, err := snapshot.NewReader(r)
+	if err != nil {
+		return 0, 0, err
+	}
+	if h.Epoch == epoch {
+		return 0, 0, errors.New("by chance this life has the number of the last one")
+	}
+	// Clocks that went back let records live as long as they had left.
+	passed := uint64(max(wall-h.Saved, 0))
+	keep := s.Resume(now, &h, passed)
+	var it snapshot.Item
+	for {
+		if err := in.Next(&it); errors.Is(err, io.EOF) {
+			return restored, read, nil
+		} else if err != nil {
+			return 0, read, err
+		}
+		read++
+		if keep && s.Restore(now, &it, passed) {
+			restored++
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/gateway"
+)
+
+// proxyConfig is a proxy's command line.
+type proxyConfig struct {
+	server  string
+	listen  string
+	from    netip.Addr
+	timeout time.Duration
+}
+
+func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
+	fs := flag.NewFlagSet("rdmacached proxy", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&c.server, "server", "", "the `address` of rdmacached for RDMA clients")
+	fs.StringVar(&c.listen, "listen", "127.0.0.1:11211", "the `address`, or path of a unix socket, for memcached's protocol")
+	fs.TextVar(&c.from, "from", netip.Addr{}, "this host's `address` to connect from")
+	fs.DurationVar(&c.timeout, "timeout", time.Second, "how long a command waits for the server")
+	switch err := fs.Parse(args); {
+	case err != nil:
+		return c, err
+	case c.server == "" || fs.NArg() > 0 || c.timeout <= 0:
+		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s]")
+	}
+	return c, nil
+}
+
+// remote is a server that is far away, as a gateway's store.
+type remote struct {
+	client  *cache.Client
+	timeout time.Duration
+}
+
+// Do asks for as long as a client of memcached waits. While there is no server commands fail
+// after that, and find it when it is back.
+func (r remote) Do(ctx context.Context, q *gateway.Request) (gateway.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	return r.client.Do(ctx, q)
+}
+
+// StatLines are what the client counts, among them what came by READ and what by a message.
+func (r remote) StatLines() [][2]string {
+	n := r.client.Stats()
+	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
+	connected := uint64(0)
+	if n.Connected {
+		connected = 1
+	}
+	return [][2]string{
+		line("rdma_connected", connected), line("rdma_read_hits", n.Hits), line("rdma_reads", n.Reads), line("rdma_calls", n.Calls),
+		line("rdma_sessions", n.Sessions), line("rdma_map_entries", uint64(n.Entries)), line("rdma_map_bytes", uint64(n.MapBytes)),
+	}
+}
+
+// proxy serves until ctx ends. started is told when it listens; it may be nil.
+func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client)) (err error) {
+	cfg := cache.Config{Logger: log}
+	if c.from.IsValid() {
+		cfg.Dialer = &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0))}
+	}
+	client, err := cache.Dial(ctx, c.server, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	g, err := gateway.New(gateway.Config{Store: remote{client, c.timeout}})
+	if err != nil {
+		return err
+	}
+	l, err := listenLocal(ctx, c.listen)
+	if err != nil {
+		return err
+	}
+	if started != nil {
+		started(l.Addr(), client)
+	}
+	log.Info("serving", "address", l.Addr().String(), "server", c.server)
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		log.Warn("systemd was not told", "error", err)
+	}
+	stopped := make(chan error, 1)
+	end := context.AfterFunc(ctx, func() {
+		drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+		defer cancel()
+		stopped <- g.Shutdown(drained)
+	})
+	if err := g.Serve(l); !end() && errors.Is(err, gateway.ErrClosed) {
+		return <-stopped
+	} else {
+		return errors.Join(err, g.Close())
+	}
+}
+
+// listenLocal listens on an address, or on a unix socket. One that a proxy left behind which
+// was killed is taken over; one where somebody answers is not.
+func listenLocal(ctx context.Context, at string) (net.Listener, error) {
+	var lc net.ListenConfig
+	if !strings.HasPrefix(at, "/") {
+		return lc.Listen(ctx, "tcp", at)
+	}
+	l, err := lc.Listen(ctx, "unix", at)
+	if st, serr := os.Lstat(at); !errors.Is(err, syscall.EADDRINUSE) || serr != nil || st.Mode().Type() != os.ModeSocket {
+		return l, err
+	}
+	var d net.Dialer
+	if nc, derr := d.DialContext(ctx, "unix", at); derr == nil {
+		return nil, errors.Join(err, nc.Close())
+	} else if !errors.Is(derr, syscall.ECONNREFUSED) {
+		return nil, err
+	}
+	if err := os.Remove(at); err != nil {
+		return nil, fmt.Errorf("a socket that was left behind: %w", err)
+	}
+	return lc.Listen(ctx, "unix", at)
+}

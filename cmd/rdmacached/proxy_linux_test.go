@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/ci/lab"
+)
+
+// A program that speaks memcached's protocol on a local socket has its hits by READ, counted;
+// a server that goes is an error of its commands, and one that comes back is found.
+func TestProxy(t *testing.T) {
+	lab.NoLeftovers(t)
+	ends := lab.Require(t, 2)
+	text := func(at string) string { return `{"listen": "` + at + `", "memory": "8MiB", "lease": "1s"}` }
+	d, end := begin(t, text(netip.AddrPortFrom(ends[1].Addr, 0).String()))
+	c := proxyConfig{server: d.cache.Addr().String(), listen: filepath.Join(t.TempDir(), "s"), from: ends[0].Addr, timeout: 300 * time.Millisecond}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var client *cache.Client
+	started, ended := make(chan bool), make(chan error, 1)
+	go func() {
+		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Client) { client = c; close(started) })
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	nc, err := net.Dial("unix", c.listen)
+	require.NoError(t, err)
+	defer nc.Close()
+	require.NoError(t, nc.SetDeadline(time.Now().Add(time.Minute)))
+	in := bufio.NewReader(nc)
+	say := func(command string) string {
+		_, err := io.WriteString(nc, command+"\r\nmn\r\n")
+		require.NoError(t, err)
+		var all strings.Builder
+		for {
+			line, err := in.ReadString('\n')
+			require.NoError(t, err)
+			if line == "MN\r\n" {
+				return all.String()
+			}
+			all.WriteString(line)
+		}
+	}
+	require.Equal(t, "STORED\r\n", say("set a 5 0 4\r\nblue"))
+	require.Eventually(t, func() bool { return client.Stats().Whole && client.Stats().Entries == 1 }, time.Minute, time.Millisecond)
+	before := client.Stats()
+	require.Equal(t, "VALUE a 5 4\r\nblue\r\nEND\r\n", say("get a"))
+	after := client.Stats()
+	require.Equal(t, before.Hits+1, after.Hits)
+	require.Equal(t, before.Calls, after.Calls, "no message")
+	require.Equal(t, "END\r\n", say("get none"))
+	require.Equal(t, "NOT_STORED\r\n", say("add a 0 0 1\r\nx"))
+	require.Equal(t, "EXISTS\r\n", say("cas a 0 0 1 999\r\nx"))
+	require.Equal(t, "STORED\r\n8\r\n", say("set n 0 0 1\r\n7\r\nincr n 1"))
+	require.Equal(t, "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", say("incr a 1"))
+	require.Equal(t, "VA 4 f5 t-1\r\nblue\r\n", say("mg a v f t"))
+	require.Contains(t, say("stats"), "STAT rdma_read_hits 1\r\n")
+	require.Equal(t, "DELETED\r\nEND\r\n", say("delete a\r\nget a"))
+
+	end()
+	for _, command := range []string{"get n", "set n 0 0 1\r\n9"} {
+		require.Contains(t, say(command), "SERVER_ERROR")
+	}
+	d, _ = begin(t, text(c.server))
+	require.Equal(t, c.server, d.cache.Addr().String())
+	require.Eventually(t, func() bool { return say("set n 0 0 1\r\n9") == "STORED\r\n" }, time.Minute, time.Millisecond)
+	require.Equal(t, "VALUE n 0 1\r\n9\r\nEND\r\n", say("get n"))
+	stop()
+	require.NoError(t, <-ended)
+	_, err = in.ReadByte()
+	require.ErrorIs(t, err, io.EOF)
+}

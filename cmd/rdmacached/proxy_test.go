@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseProxy(t *testing.T) {
+	c, err := parseProxy([]string{"-server", "10.77.0.2:7481", "-from", "10.77.0.1", "-timeout", "50ms"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:11211", c.listen, "nobody else's by default")
+	require.Equal(t, "10.77.0.1", c.from.String())
+	require.Equal(t, 50*time.Millisecond, c.timeout)
+	for _, args := range [][]string{{}, {"-server", "x", "more"}, {"-server", "x", "-timeout", "0s"}, {"-server", "x", "-from", "here"}, {"-sever", "x"}} {
+		_, err := parseProxy(args, io.Discard)
+		require.Error(t, err, "%q", args)
+	}
+}
+
+// A socket that was left behind is taken over, and nothing else.
+func TestListenLocal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	first, err := listenLocal(t.Context(), path)
+	require.NoError(t, err)
+	_, err = listenLocal(t.Context(), path)
+	require.Error(t, err, "somebody answers there")
+	first.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, first.Close())
+	second, err := listenLocal(t.Context(), path)
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+	require.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
+	_, err = listenLocal(t.Context(), path)
+	require.Error(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(b))
+}

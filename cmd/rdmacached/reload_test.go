@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/cache/server"
+)
+
+type noStore struct{}
+
+func (noStore) Do(context.Context, *gateway.Request) (gateway.Reply, error) {
+	return gateway.Reply{}, nil
+}
+func (noStore) StatLines() [][2]string { return nil }
+
+// A file of users that is wrong changes nothing, and nobody is let in by mistake.
+func TestReload(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	g, err := gateway.New(gateway.Config{Store: noStore{}})
+	require.NoError(t, err)
+	defer g.Close()
+	var out bytes.Buffer
+	c := &config{}
+	c.Gateway.Users = file
+	d := &service{gateway: g, config: c, log: slog.New(slog.NewTextHandler(&out, nil))}
+	write("ann:secret\n")
+	d.reload()
+	require.True(t, g.Stats().Passwords)
+	for _, wrong := range []string{"", "ann\n"} {
+		write(wrong)
+		out.Reset()
+		d.reload()
+		require.True(t, g.Stats().Passwords, "%q", wrong)
+		require.Contains(t, out.String(), "stay as they were")
+	}
+	(&service{}).reload() // without a gateway there is nothing to read
+}
+
+// Who asks while it ends is told so.
+func TestHealth(t *testing.T) {
+	d := &service{cache: &server.Server{}, log: slog.New(slog.DiscardHandler)}
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		d.web().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w
+	}
+	require.Equal(t, http.StatusOK, get("/healthz").Code)
+	d.stopping.Store(true)
+	require.Equal(t, http.StatusServiceUnavailable, get("/healthz").Code)
+	require.Equal(t, "stopping\n", get("/healthz").Body.String())
+}

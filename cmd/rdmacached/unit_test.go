@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// systemd finds nothing wrong with the unit, and little that it leaves open.
+func TestUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	b, err := os.ReadFile("rdmacached.service")
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	unit := filepath.Join(t.TempDir(), "rdmacached.service")
+	const program = "/usr/local/bin/rdmacached"
+	require.Contains(t, string(b), "ExecStart="+program+" ")
+	require.NoError(t, os.WriteFile(unit, []byte(strings.ReplaceAll(string(b), program, self)), 0o600))
+	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out), "warnings")
+	out, err = exec.Command(analyze, "security", "--offline=true", "--threshold=20", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
+)
+
+// cacheServer is what a running rdmacached says of itself, or why it says nothing.
+type cacheServer struct {
+	Asked string // where its metrics are
+	Error string `json:",omitempty"`
+	cachestatus.Status
+}
+
+type cacheAnswer []cacheServer
+
+// caches asks all at once: one that does not answer holds up no other.
+func caches(ctx context.Context, args []string) (answer, error) {
+	args, err := flags(args, 1, math.MaxInt, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	all, errs := make(cacheAnswer, len(args)), make([]error, len(args))
+	var asked sync.WaitGroup
+	for i, at := range args {
+		asked.Go(func() {
+			all[i].Asked = at
+			if all[i].Status, errs[i] = cacheStatus(ctx, at); errs[i] != nil {
+				all[i].Error = errs[i].Error()
+			}
+		})
+	}
+	asked.Wait()
+	return all, errors.Join(errs...)
+}
+
+// maxStatus is how long an answer may be, in bytes.
+const maxStatus = 1 << 20
+
+func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+cachestatus.Path, nil)
+	if err != nil {
+		return s, err
+	}
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return s, err
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("%s: %s: is this where rdmacached has its metrics?", at, a.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(a.Body, maxStatus)).Decode(&s); err != nil {
+		return s, fmt.Errorf("%s: what it answers is no rdmacached's: %w", at, err)
+	}
+	return s, nil
+}
+
+func (a cacheAnswer) text(w io.Writer) error {
+	var t table
+	t.row("SERVER", "STATE", "UP", "ITEMS", "MEMORY", "USED", "QUARANTINE", "EVICTED", "HIT RATE", "READS TOLD", "TRANSPORT")
+	for i := range a {
+		s := &a[i]
+		if s.Error != "" {
+			t.row(s.Asked, "no answer", "-", "-", "-", "-", "-", "-", "-", "-", "-")
+			continue
+		}
+		n := &s.Server
+		t.row(s.Listens, s.State, time.Duration(s.Seconds)*time.Second, n.Items, mebibytes(n.Memory), percent(uint64(n.Bytes), uint64(n.Memory)),
+			percent(uint64(n.Quarantine), uint64(n.Memory)), n.Evicted, percent(n.Hits, n.Gets), n.Reported, s.transport())
+	}
+	return t.write(w)
+}
+
+func mebibytes(n int) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
+
+func percent(part, whole uint64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+}
+
+// transport is by what clients are connected.
+func (s *cacheServer) transport() string {
+	text := fmt.Sprintf("%d RDMA (%s)", s.Server.Clients, s.Device)
+	if s.Gateway == "" {
+		return text
+	}
+	over := "TCP"
+	if s.Commands.TLS {
+		over = "TLS"
+	}
+	if s.Commands.Passwords {
+		over += " with passwords"
+	}
+	return fmt.Sprintf("%s, %d %s", text, s.Commands.Connections, over)
+}
