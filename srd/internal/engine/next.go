@@ -48,7 +48,9 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		o.Headers = k.Encode(b)
 		e.Stats.Sent++
 		p.burst++
-		done := k.HasPart && p.state == established && !p.waits() && !p.welcome && !p.echo && !e.owesResponse(p)
+		// Whoever has got a part of a message has got everything else before, but for
+		// responses of other services.
+		done := k.HasPart && p.state == established && !p.waits() && !e.owesResponse(p)
 		if done || p.burst >= turnLength {
 			p.burst = 0
 			e.dequeue()

@@ -272,3 +272,29 @@ func TestBogusResponses(t *testing.T) {
 	respond(wire.Response{Base: nxt})
 	require.Equal(t, Delivered, l.status)
 }
+
+// TestResponsesOfAll: a packet has one response; the others that are owed go at once too,
+// though the peer has nothing more to be sent.
+func TestResponsesOfAll(t *testing.T) {
+	f := feed(t, 0)
+	for _, service := range []uint8{Reliable, Ordered, Reporting} {
+		k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, RespondNow: true, HasPart: true,
+			Part: wire.Part{Service: service, Total: 8, Fragment: 100}}
+		b := make([]byte, wire.MaxHeaders)
+		f.n.e.Receive(source(addrOf(0)), append(b[:k.Encode(b)], make([]byte, 8)...))
+	}
+	_, err := f.n.e.Send(addrOf(0), Message{Len: 8, Service: Reliable})
+	require.NoError(t, err)
+	var services []uint8
+	parts := 0
+	for _, a := range answers(f.n) {
+		if a.HasPart {
+			parts++
+		}
+		if a.HasResponse {
+			services = append(services, a.Response.Service)
+		}
+	}
+	require.Equal(t, 1, parts)
+	require.ElementsMatch(t, []uint8{Reliable, Ordered, Reporting}, services)
+}
