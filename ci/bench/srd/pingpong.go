@@ -110,8 +110,9 @@ func pingPong(ctx context.Context, ep *srd.Endpoint, to srd.Addr) (float64, erro
 	return us / 2, err
 }
 
-// fabric is libfabric's ping-pong over its reliable datagrams, the same half.
-func fabric() harness.Pass {
+// fabric is libfabric's ping-pong over its reliable datagrams, the same half. It polls, as
+// perftest does, and needs the same environment on one CPU.
+func fabric(env ...string) harness.Pass {
 	return one(func(ctx context.Context) (float64, error) {
 		if err := rig.Warm("fi_pingpong"); err != nil {
 			return 0, err
@@ -128,7 +129,7 @@ func fabric() harness.Pass {
 		args := func(more ...string) []string {
 			return append([]string{"fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-S", "64", "-I", "500"}, more...)
 		}
-		out, err := rig.Processes(ctx, args("-d", s.Device+"-dgram", "-B", port), args("-d", c.Device+"-dgram", "-P", port, s.Addr.String()), "FI_VERBS_GID_IDX="+index)
+		out, err := rig.Processes(ctx, args("-d", s.Device+"-dgram", "-B", port), args("-d", c.Device+"-dgram", "-P", port, s.Addr.String()), append([]string{"FI_VERBS_GID_IDX=" + index}, env...)...)
 		if err != nil {
 			return 0, err
 		}
