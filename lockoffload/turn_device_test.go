@@ -4,6 +4,7 @@ package lockoffload_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -215,23 +216,35 @@ func TestTurnsUnderLoss(t *testing.T) {
 	for range 4 {
 		all = append(all, r.inTurn())
 	}
-	lab.ImpairWire(t, lab.Impairment{Loss: 0.05})
-	const each = 10
-	var wg sync.WaitGroup
-	var lost sync.Map
-	for i, c := range all {
-		wg.Go(func() {
-			for range each {
-				if err := incrementHeld(ctx, c, lockoffload.Fair); err != nil {
-					lost.Store(i, err)
-					return
+	reader := r.inTurn()
+	var done, unknown atomic.Int64
+	t.Run("loss", func(t *testing.T) {
+		lab.ImpairWire(t, lab.Impairment{Loss: 0.05})
+		var wg sync.WaitGroup
+		for i, c := range all {
+			wg.Go(func() {
+				for range 10 {
+					switch err := incrementHeld(ctx, c, lockoffload.Fair); {
+					case err == nil:
+						done.Add(1)
+					case errors.Is(err, lockoffload.ErrBroken):
+						// Soft-RoCE completes an atomic without its result now and then
+						// where packets are lost: the session ends, and the others go on.
+						t.Logf("client %d: %v", i, err)
+						unknown.Add(1)
+						return
+					default:
+						t.Errorf("client %d: %v", i, err)
+						return
+					}
 				}
-			}
-		})
-	}
-	wg.Wait()
-	lost.Range(func(i, err any) bool { t.Errorf("client %v: %v", i, err); return true })
-	data, _, err := all[0].Read(ctx, 0, make([]byte, 8))
+			})
+		}
+		wg.Wait()
+	})
+	require.Less(t, int(unknown.Load()), len(all), "all of them failed")
+	data, _, err := reader.Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
-	require.EqualValues(t, each*len(all), number(data))
+	require.GreaterOrEqual(t, number(data), uint64(done.Load()))
+	require.LessOrEqual(t, number(data), uint64(done.Load()+unknown.Load()))
 }
