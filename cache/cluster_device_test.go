@@ -157,7 +157,7 @@ func TestClusterOutlivesAServer(t *testing.T) {
 // trip, not one for each server.
 func TestClusterAsksAllAtOnce(t *testing.T) {
 	cfg := server.Config{Lease: quiet} // nothing else is under way
-	addresses := []string{serve(t, cfg).Addr().String(), serve(t, cfg).Addr().String()}
+	addresses := []string{serve(t, cfg).Addr().String(), listen(t, cfg).Addr().String()}
 	c, ctx := dialCluster(t, cache.ClusterConfig{}, addresses...), within(t)
 	var keys [][]byte
 	var puts []cache.Put

@@ -38,10 +38,17 @@ func within(t testing.TB) context.Context {
 // quiet is a lease so long that no message goes by itself while a test runs.
 const quiet = 10 * time.Minute
 
-// serve starts a server at the far end of the wire.
+// serve starts a server at the far end of the wire, and sees that nothing of the test's is
+// left when that has closed.
 func serve(t testing.TB, cfg server.Config) *server.Server {
 	t.Helper()
 	lab.NoLeftovers(t)
+	return listen(t, cfg)
+}
+
+// listen starts one beside another one.
+func listen(t testing.TB, cfg server.Config) *server.Server {
+	t.Helper()
 	ends := lab.Require(t, 2)
 	if cfg.Memory == 0 {
 		cfg.Memory = 4 << 20 // registering more takes emulated machines long
