@@ -22,6 +22,7 @@ import (
 func TestStreamOnABadWire(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	ends := lab.Require(t, 2)
+	lab.Chatter(t, ends[0].Netdev, ends[1].Netdev)
 	length := 20 * time.Second
 	if testing.Short() {
 		length = 5 * time.Second
