@@ -13,6 +13,8 @@ static bool option(struct sim_device *d, const char *name)
 		d->options |= MX_IPV4;
 	else if (!strcmp(name, "latereads"))
 		d->options |= MX_LATE_READS;
+	else if (!strcmp(name, "torn"))
+		d->options |= MX_TORN;
 	else
 		return false;
 	return true;

@@ -154,7 +154,7 @@ bool mx_would_work(struct mx_qp *q, struct mx_wqe *w)
 int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 {
 	bool message = mx_is_send(w->opcode) || w->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
-	struct sim_piece there = { NULL, w->bytes };
+	uint8_t *at = NULL;
 	uint32_t packets = w->bytes ? (w->bytes + mtu(q) - 1) / mtu(q) : 1;
 	struct mx_recv r;
 	struct mx_qp *t;
@@ -169,19 +169,15 @@ int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 		return silence(q, p);
 	if (q->dci && t->dc_key != be64toh(w->av.key.dc_key))
 		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
-	status = respond(q, t, w, &there.at);
+	status = respond(q, t, w, &at);
+	if (!status && (w->opcode == MLX5_OPCODE_RDMA_READ || mx_is_write(w->opcode)) && !mx_move(q, w, p, at))
+		return MX_WAIT;
 	if (!status && message && !mx_take(t, &r))
 		return not_ready(q, t, p);
-	if (!status) {
-		if (w->opcode == MLX5_OPCODE_RDMA_READ)
-			sim_copy(w->pieces, w->npieces, &there, 1);
-		else if (mx_is_write(w->opcode))
-			sim_copy(&there, 1, w->pieces, w->npieces);
-		else if (mx_is_atomic(w->opcode))
-			mx_atomic(w, there.at);
-		if (message)
-			status = deliver(q, t, w, &r);
-	}
+	if (!status && mx_is_atomic(w->opcode))
+		mx_atomic(w, at);
+	if (!status && message)
+		status = deliver(q, t, w, &r);
 	if (!status && !q->dci) {
 		q->send_psn = (q->send_psn + packets) & 0xffffff;
 		t->recv_psn = q->send_psn;
