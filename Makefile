@@ -54,15 +54,14 @@ build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
 	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing -fPIC -shared -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # The device tests of verbs run on them too. Left out are those of
-#   what is not simulated: memory windows (Windows, SendInvalidate), device memory,
-#   the kernel's limit of locked memory, and programs of rdma-core, which have
-#   nothing linked into them (Pingpong);
+#   what is not simulated: device memory, the kernel's limit of locked memory, and
+#   programs of rdma-core, which have nothing linked into them (Pingpong);
 #   what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
 #   (DrainState), libmlx5 throws away completions at RESET (MessageAfterReset,
 #   RequesterComesAndGoes), and a queue pair whose completion queue overran is in
 #   error at once (ReceiverBrokenQueue);
 #   many seconds of load that does not depend on the device.
-NOT_SIMULATED := Windows|SendInvalidate|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
+NOT_SIMULATED := MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
 
 # And those of dc, by DCI and DCT, and by RC queue pairs. Left out are those that
 # need a network that loses packets, and those that wait for seconds.

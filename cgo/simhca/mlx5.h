@@ -18,6 +18,7 @@ enum {
 };
 
 #define MX_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define MX_REGION_RIGHTS (MX_RIGHTS | IBV_ACCESS_MW_BIND)
 
 struct mx_cq {
 	struct sim_obj o;
@@ -148,6 +149,13 @@ int mx_execute(struct mx_qp *, struct mx_wqe *, struct mx_pending *);
 int mx_send_datagram(struct mx_qp *, struct mx_wqe *);
 int mx_atomic(struct mx_wqe *, uint8_t *word);
 unsigned mx_atomic_size(const struct mx_wqe *);
+
+/* mlx5_window.c */
+int mx_alloc_window(struct sim_ctx *, struct sim_io *);
+int mx_umr(struct mx_qp *, const struct mx_wqe *);
+uint8_t *mx_remote_memory(struct mx_qp *, uint32_t key, uint64_t addr, uint64_t len, uint32_t access);
+bool mx_may_invalidate(struct mx_qp *, uint32_t key);
+void mx_invalidate(uint32_t key);
 
 /* mlx5_qp.c */
 struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
