@@ -14,6 +14,7 @@ enum {
 	MX_VECTORS = 4, MX_STREAMS_LOG = 3, MX_STREAMS = 1 << MX_STREAMS_LOG,
 	MX_PENDING = 64,
 	MX_MAX_MESSAGE = 1 << 30,
+	MX_ECE_VERSION = 0xf << 28, MX_ECE = 3 << 28 | 6, /* options of enhanced connection establishment */
 	MX_MAX_MODERATION = 0xffff, MX_MAX_PERIOD = 0xfff, /* completions, us */
 };
 
@@ -63,7 +64,7 @@ struct mx_qp {
 	uint16_t sq_next, rq_next; /* the device's places */
 	struct mx_pending pending[MX_PENDING];
 	int npending;
-	uint32_t qpn, uidx;
+	uint32_t qpn, uidx, ece;
 	uint64_t dc_key;
 	uint32_t send_psn, recv_psn;
 	bool last_receive_told, drain_told;

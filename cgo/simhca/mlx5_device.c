@@ -71,7 +71,7 @@ int mx_get_context(struct sim_ctx *c, struct sim_io *io)
 		.max_send_wqebb = MX_MAX_ENTRIES, .max_recv_wr = MX_MAX_ENTRIES, .max_srq_recv_wr = MX_MAX_ENTRIES - 1, .num_ports = 1,
 		.response_length = sizeof(u), .cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET, .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET | MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE, .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE, .log_uar_size = 12, .num_uars_per_page = 1,
 	};
 
