@@ -190,7 +190,7 @@ func (c *CQ) destroyChannel() error {
 	if c.channel == 0 {
 		return nil
 	}
-	err := cgo.DestroyCompChannel(c.channel)
+	err := c.dev.destroyed(cgo.DestroyCompChannel(c.channel))
 	if err == nil {
 		c.channel = 0
 	}
@@ -204,7 +204,7 @@ func (c *CQ) Close() error {
 	return c.life.Close("cq", c.wait.shut, func() error {
 		if !c.life.Ruined() {
 			async := c.dev.async
-			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return cgo.DestroyCQ(c.cq) }); err != nil {
+			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return c.dev.destroyed(cgo.DestroyCQ(c.cq)) }); err != nil {
 				return err
 			}
 			cgo.FreePollPath(c.path)

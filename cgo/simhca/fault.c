@@ -67,7 +67,7 @@ int simhca_break(const char *device, uint32_t qpn)
 	return qp ? 0 : ENODEV;
 }
 
-/* As the kernel does it: whoever has the device open is told, and can only close. */
+/* As the kernel does it: whoever has the device open is told, and can do nothing more with it than to close it. */
 int simhca_remove(const char *device)
 {
 	struct sim_device *d;
@@ -78,7 +78,7 @@ int simhca_remove(const char *device)
 		d->removed = true;
 	for (struct sim_ctx *c = sim_contexts; c; c = c->next)
 		if (c->dev == d)
-			sim_device_event(c, IBV_EVENT_DEVICE_FATAL, 0);
+			sim_last_event(c);
 	sim_unlock();
 	return d ? 0 : ENODEV;
 }

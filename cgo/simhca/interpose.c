@@ -36,6 +36,7 @@ void sim_resolve(void)
 	sim_real.stat = dlsym(RTLD_NEXT, "stat");
 	sim_real.ioctl = dlsym(RTLD_NEXT, "ioctl");
 	sim_real.close = dlsym(RTLD_NEXT, "close");
+	sim_real.read = dlsym(RTLD_NEXT, "read");
 	sim_real.socket = dlsym(RTLD_NEXT, "socket");
 	sim_real.mmap = dlsym(RTLD_NEXT, "mmap");
 }
@@ -123,6 +124,25 @@ int close(int fd)
 		sim_unlock();
 	}
 	return sim_real.close(fd);
+}
+
+/* Where no more events come, the end is an error. */
+ssize_t read(int fd, void *to, size_t n)
+{
+	ssize_t got;
+	bool end = false;
+
+	sim_resolve();
+	got = sim_real.read(fd, to, n);
+	if (got || !n || !active)
+		return got;
+	sim_lock();
+	end = sim_shut(fd);
+	sim_unlock();
+	if (!end)
+		return 0;
+	errno = EIO;
+	return -1;
 }
 
 /* Go's runtime asks for memory in here, and may hold locks: those without a file pass. */
