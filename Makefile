@@ -102,10 +102,11 @@ simulated-on-%:
 # By LD_PRELOAD: programs that know nothing of it, one of which forks; and nothing
 # without the variable.
 simulated-preloaded: build/simhca.so
-	gcc -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
+	gcc -D_GNU_SOURCE -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
+	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
 # rdma-core's own tests, with the rdma-core and the Python of Debian 12 and of 13.
 simulated-pyverbs:

@@ -21,6 +21,7 @@
 struct sim_real sim_real;
 
 static bool active;
+static pid_t owner; /* of the devices */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void sim_lock(void) { pthread_mutex_lock(&lock); }
@@ -46,13 +47,19 @@ static void forked(void)
 {
 	sim_engine_forget();
 	sim_objects_forget();
+	owner = getpid();
 	sim_unlock();
 }
 
 __attribute__((constructor)) static void start(void)
 {
 	sim_resolve();
-	if (!sim_configure() || !sim_sysfs())
+	owner = getpid();
+	if (!sim_configure()) {
+		sim_no_sysfs();
+		return;
+	}
+	if (!sim_sysfs())
 		return;
 	pthread_atfork(sim_lock, sim_unlock, forked);
 	active = true;
@@ -115,10 +122,14 @@ int socket(int family, int type, int protocol)
 	return sim_real.socket(family, type, protocol);
 }
 
+/*
+ * A child of vfork closes its own descriptors and has its parent's memory; and there
+ * are ways to fork that tell nobody.
+ */
 int close(int fd)
 {
 	sim_resolve();
-	if (active) {
+	if (active && getpid() == owner) {
 		sim_lock();
 		sim_close(fd);
 		sim_unlock();

@@ -209,6 +209,7 @@ extern struct sim_real sim_real;
 void sim_resolve(void);
 bool sim_configure(void);
 bool sim_sysfs(void);
+void sim_no_sysfs(void);
 
 extern const struct sim_model sim_mlx5, sim_efa;
 
