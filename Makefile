@@ -17,7 +17,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated sanitized headers device test mutate torture demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-tests simulated-newer sanitized headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -73,18 +73,35 @@ DC_NOT_SIMULATED := NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledT
 LATE := mlx5:latereads:torn,mlx5:latereads:torn
 LOCK_NOT_SIMULATED := OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Unsigned|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$$|Fuzz
 
+comma := ,
+
 # As $SIMHCA has them: what the tests of the simulation itself run on besides.
 OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib $(LATE)
 
 INSTRUMENTED_SIMULATION ?= -race
 SIMULATED_SKIP ?= $(NOT_SIMULATED)
-SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(1).test -test.short -test.timeout=100s
+SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simulated/$(1).test -test.short -test.timeout=100s
 
 # Tests mostly wait: two programs at a time.
-simulated: setup
+SIMULATED = $(MAKE) --no-print-directory -j 2 -O
+
+simulated: simulated-tests
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12,$(HOST_DEBIAN)),simulated-on-newer) \
+		simulated-preloaded simulated-pyverbs
+
+simulated-tests: setup
 	@mkdir -p build/simulated
 	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
+
+# All of it with the libraries of Debian 13, rdma-core 56, on a host that is Debian 12;
+# and what make simulated has of that. The programs are the same.
+NEWER = with="$$($(GO) run ./ci/headers -with trixie/amd64)" &&
+
+simulated-newer: simulated-tests
+	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
+
+simulated-on-newer:
+	@$(NEWER) $(MAKE) --no-print-directory WITH="$$with" simulated-on-mlx5$(comma)mlx5 simulated-on-efa
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
@@ -111,8 +128,6 @@ simulated-preloaded: build/simhca.so
 # rdma-core's own tests, with the rdma-core and the Python of Debian 12 and of 13.
 simulated-pyverbs:
 	$(GO) run ./ci/pyverbs
-
-comma := ,
 
 # The same with all C code under the address sanitizer and that for undefined
 # behaviour. Under them Go allocates more.
