@@ -351,3 +351,23 @@ func TestSimulatedShorterBatch(t *testing.T) {
 		}
 	}
 }
+
+// A request that is made to fail has no effect, also where others would pass the READ in
+// front of it.
+func TestSimulatedFailBehindLateRead(t *testing.T) {
+	simulated(t, "latereads")
+	p := rig.Ports(t)
+	for range 20 {
+		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+		require.NoError(t, simhca.Fail(p[0].Name, a.QP.Num(), 1, uint32(verbs.WCRetryExceeded)))
+		batch := a.Batch(t, 2)
+		batch.Read(1, verbs.Signaled, b.MR.Region().At(64), a.MR.SGE(0, 8))
+		batch.FetchAdd(2, verbs.Signaled, b.MR.Region().At(0), 1, a.MR.SGE(64, 8))
+		_, err := batch.Post()
+		require.NoError(t, err)
+		wcs := a.Wait(t, 2)
+		require.NoError(t, wcs[0].Err())
+		require.ErrorIs(t, wcs[1].Err(), verbs.WCRetryExceeded)
+		require.Zero(t, verbs.Uint64(b.MR.Bytes(), 0))
+	}
+}

@@ -112,6 +112,9 @@ int sim_fault_request(struct sim_obj *qp, uint32_t qpn)
 	return status;
 }
 
+/* Tells whether a request of a queue pair will be made to fail. */
+bool sim_fault_ahead(struct sim_obj *qp, uint32_t qpn) { return *of(qp, qpn, false); }
+
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn)
 {
 	struct fault **f = of(qp, qpn, true);

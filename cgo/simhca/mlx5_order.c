@@ -44,7 +44,7 @@ void mx_overtake(struct mx_qp *q, int i)
 		return;
 	if (!q->pending[i].late)
 		q->pending[i].late = dice() % 4 ? MX_LATE : MX_ON_TIME;
-	if (q->pending[i].late == MX_ON_TIME)
+	if (q->pending[i].late == MX_ON_TIME || sim_fault_ahead(&q->o, q->qpn))
 		return;
 	for (int k = i + 1; k < q->npending; k++) {
 		struct mx_pending *p = &q->pending[k];
@@ -60,7 +60,10 @@ void mx_overtake(struct mx_qp *q, int i)
 		/* One that fails has to fail behind the READ. */
 		if ((w.opcode != MLX5_OPCODE_RDMA_WRITE && !mx_is_atomic(w.opcode)) || !mx_would_work(q, &w))
 			return;
-		if (mx_pauses(q, &w, p) || mx_execute(q, &w, p) == MX_WAIT)
+		if (mx_pauses(q, &w, p))
+			return;
+		p->begun = true;
+		if (mx_execute(q, &w, p) == MX_WAIT)
 			return; /* the rest of it comes before what is behind it */
 		p->early = true;
 	}

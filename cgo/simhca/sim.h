@@ -217,6 +217,7 @@ extern const struct sim_model sim_mlx5, sim_efa;
 
 /* The status (enum ibv_wc_status) that a request ends with by choice, or 0. */
 int sim_fault_request(struct sim_obj *qp, uint32_t qpn);
+bool sim_fault_ahead(struct sim_obj *qp, uint32_t qpn);
 /* Tells whether the requests of a queue pair are held back. */
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn);
 
