@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -287,4 +288,43 @@ func TestSimulatedBreaks(t *testing.T) {
 	}
 	t.Logf("%d events, of %d nobody knows whether they happened", len(rec.events), unknown)
 	require.NoError(t, lockoffload.CheckEvents(rec.events))
+}
+
+// When a client's device is removed, all that was under way on it ends, its locks are
+// lost, and it can be closed.
+func TestSimulatedRemoval(t *testing.T) {
+	if os.Getenv("SIMHCA_REMOVE") != "" {
+		removal(t, wire[0])
+		return
+	}
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSimulatedRemoval$", "-test.v", "-test.timeout=20s")
+	cmd.Env = append(os.Environ(), "SIMHCA_REMOVE=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: TestSimulatedRemoval")
+}
+
+func removal(t *testing.T, device string) {
+	ctx := within(t, 10*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 16}, 500*time.Millisecond)
+	cs := r.clients(2, lockoffload.Retry{})
+	h, _, err := cs[0].Lock(ctx, 0)
+	require.NoError(t, err)
+	_, err = h.Write(ctx, 0, []byte("never"))
+	require.NoError(t, err)
+	waits := make(chan error)
+	go func() {
+		_, _, err := cs[1].Lock(ctx, 0)
+		waits <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, simhca.Remove(device))
+	require.ErrorIs(t, <-waits, lockoffload.ErrBroken)
+	<-h.Lost()
+	require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
+	_, _, err = cs[1].Read(ctx, 1, make([]byte, 16))
+	require.ErrorIs(t, err, lockoffload.ErrBroken)
 }

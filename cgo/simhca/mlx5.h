@@ -14,11 +14,14 @@ enum {
 	MX_VECTORS = 4, MX_STREAMS_LOG = 3, MX_STREAMS = 1 << MX_STREAMS_LOG,
 	MX_PENDING = 64,
 	MX_MAX_MESSAGE = 1 << 30,
-	MX_ECE_VERSION = 0xf << 28, MX_ECE = 3 << 28 | 6, /* options of enhanced connection establishment */
 	MX_MAX_MODERATION = 0xffff, MX_MAX_PERIOD = 0xfff, /* completions, us */
 };
 
 #define MX_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+/* Options of enhanced connection establishment, with a version in the upper bits. */
+#define MX_ECE_VERSION 0xf0000000u
+#define MX_ECE 0x30000006u
+
 #define MX_REGION_RIGHTS (MX_RIGHTS | IBV_ACCESS_MW_BIND)
 
 struct mx_cq {
