@@ -182,6 +182,10 @@ func TestSimulatedRemoval(t *testing.T) {
 	require.NoError(t, err)
 	ah, err := b.PD.CreateAH(verbs.AHAttr{GID: p[0].GID.GID, SGIDIndex: p[1].GID.Index, Port: 1})
 	require.NoError(t, err)
+	asleep, err := b.Dev.CreateCQ(verbs.CQConfig{}) // no event of it has been asked for
+	require.NoError(t, err)
+	polled, err := b.Dev.CreateCQ(verbs.CQConfig{PollOnly: true})
+	require.NoError(t, err)
 	late := b.Batch(t, 1)
 	late.Write(1, verbs.Signaled, a.MR.Region().At(0), b.MR.SGE(0, 8))
 	require.NoError(t, simhca.Hold(p[1].Name, b.QP.Num(), 20*time.Millisecond))
@@ -202,7 +206,11 @@ func TestSimulatedRemoval(t *testing.T) {
 	}
 	require.True(t, told)
 	require.ErrorIs(t, <-waits, syscall.EIO, "there is no completion any more, and no event")
-	_, err = b.CQ.Wait(rig.Context(t), make([]verbs.WC, 1))
+	for _, cq := range []*verbs.CQ{b.CQ, asleep} {
+		_, err = cq.Wait(rig.Context(t), make([]verbs.WC, 1))
+		require.ErrorIs(t, err, syscall.EIO)
+	}
+	_, err = polled.Poll(make([]verbs.WC, 1))
 	require.ErrorIs(t, err, syscall.EIO)
 	batch.Write(2, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 	_, err = batch.Post()
@@ -214,7 +222,7 @@ func TestSimulatedRemoval(t *testing.T) {
 	require.Error(t, err)
 	// All that was on it can be closed, in the usual order.
 	require.ErrorIs(t, b.PD.Close(), verbs.ErrInUse)
-	for _, c := range []io.Closer{srq, window, ah} {
+	for _, c := range []io.Closer{srq, window, ah, asleep, polled} {
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
 	}
