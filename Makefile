@@ -86,7 +86,7 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simu
 SIMULATED = $(MAKE) --no-print-directory -j 2 -O
 
 simulated: simulated-tests
-	@$(SIMULATED) simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12,$(HOST_DEBIAN)),simulated-on-newer) \
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
 		simulated-preloaded simulated-pyverbs
 
 simulated-tests: setup
