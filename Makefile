@@ -17,7 +17,7 @@ DEVICE  := $(or $(RDMA_DEVICE),$(firstword $(notdir $(wildcard /sys/class/infini
 PACKAGES := gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers rdma-core rdmacm-utils ibverbs-utils perftest iproute2 kmod \
 	ca-certificates memcached $(if $(DEVICE),,qemu-system-x86 xz-utils)
 
-.PHONY: all setup lint unit simhca simulated sanitized headers device test mutate torture demo bench lab clean
+.PHONY: all setup lint unit simhca simulated simulated-tests simulated-newer sanitized headers device test mutate torture demo bench lab clean
 
 all: $(LAB)
 	$(GO) build ./...
@@ -54,38 +54,63 @@ build/simhca.so: $(wildcard cgo/simhca/*.c cgo/simhca/*.h)
 	gcc -D_GNU_SOURCE -O2 -g -Wall -fno-strict-aliasing -fPIC -shared -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # The device tests of verbs run on them too. Left out are those of
-#   what is not simulated: memory windows (Windows, SendInvalidate), device memory,
-#   the kernel's limit of locked memory, and programs of rdma-core, which have
-#   nothing linked into them (Pingpong);
+#   what is not simulated: device memory, the kernel's limit of locked memory, and
+#   programs of rdma-core, which have nothing linked into them (Pingpong);
 #   what mlx5 does otherwise than rxe: the kernel's driver drains no send queue
 #   (DrainState), libmlx5 throws away completions at RESET (MessageAfterReset,
 #   RequesterComesAndGoes), and a queue pair whose completion queue overran is in
 #   error at once (ReceiverBrokenQueue);
 #   many seconds of load that does not depend on the device.
-NOT_SIMULATED := Windows|SendInvalidate|MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
+NOT_SIMULATED := MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz
 
 # And those of dc, by DCI and DCT, and by RC queue pairs. Left out are those that
 # need a network that loses packets, and those that wait for seconds.
 DC_NOT_SIMULATED := NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledTarget|DeadTargets|FirstContactWithDead|UnreachableHosts
 
+# lockoffload's run where READs come late and WRITEs in parts. Left out are those that
+# need a network that loses packets, those that wait for leases of seconds, and those
+# that need no device, which have run elsewhere.
+LATE := mlx5:latereads:torn,mlx5:latereads:torn
+LOCK_NOT_SIMULATED := OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Unsigned|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$$|Fuzz
+
+comma := ,
+
 # As $SIMHCA has them: what the tests of the simulation itself run on besides.
-OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib mlx5:latereads,mlx5:latereads
+OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib $(LATE)
 
 INSTRUMENTED_SIMULATION ?= -race
 SIMULATED_SKIP ?= $(NOT_SIMULATED)
-SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(1).test -test.short -test.timeout=100s
+SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simulated/$(1).test -test.short -test.timeout=100s
 
 # Tests mostly wait: two programs at a time.
-simulated: setup
+SIMULATED = $(MAKE) --no-print-directory -j 2 -O
+
+simulated: simulated-tests
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
+		simulated-preloaded simulated-pyverbs
+
+simulated-tests: setup
 	@mkdir -p build/simulated
-	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload
+
+# All of it with the libraries of Debian 13, rdma-core 56, on a host that is Debian 12;
+# and what make simulated has of that. The programs are the same.
+NEWER = with="$$($(GO) run ./ci/headers -with trixie/amd64)" &&
+
+simulated-newer: simulated-tests
+	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
+
+simulated-on-newer:
+	@$(NEWER) $(MAKE) --no-print-directory WITH="$$with" simulated-on-mlx5$(comma)mlx5 simulated-on-efa
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
 
 simulated-dc:
 	$(call SIMULATE,dc,mlx5$(comma)mlx5) -test.skip '$(DC_NOT_SIMULATED)'
+
+simulated-lockoffload:
+	$(call SIMULATE,lockoffload,$(LATE)) -test.skip '$(LOCK_NOT_SIMULATED)'
 
 simulated-on-%:
 	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs
@@ -94,16 +119,15 @@ simulated-on-%:
 # By LD_PRELOAD: programs that know nothing of it, one of which forks; and nothing
 # without the variable.
 simulated-preloaded: build/simhca.so
-	gcc -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
+	gcc -D_GNU_SOURCE -O2 -Wall -o build/simulated/fork cgo/simhca/testdata/fork.c -libverbs
 	SIMHCA=mlx5 LD_PRELOAD=build/simhca.so timeout 30 build/simulated/fork
 	SIMHCA=mlx5,efa LD_PRELOAD=build/simhca.so ibv_devinfo | grep -c 'hca_id:.*\(mlx5_0\|efa_0\)' | grep -qx 2
 	! LD_PRELOAD=build/simhca.so ibv_devices 2>&1 | grep -q 'mlx5_0\|efa_0'
+	! SIMHCA=mlx5 LD_PRELOAD=build/simhca.so sh -c 'SIMHCA= exec env' | grep SYSFS_PATH
 
 # rdma-core's own tests, with the rdma-core and the Python of Debian 12 and of 13.
 simulated-pyverbs:
 	$(GO) run ./ci/pyverbs
-
-comma := ,
 
 # The same with all C code under the address sanitizer and that for undefined
 # behaviour. Under them Go allocates more.

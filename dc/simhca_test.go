@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -294,4 +295,73 @@ func TestSimulatedLastWords(t *testing.T) {
 		require.NoError(t, i.Close())
 		require.Eventually(t, func() bool { return target.Stats().Live == 0 }, 5*time.Second, time.Millisecond)
 	}
+}
+
+// When the device of an initiator or of a target is removed, what is under way ends, whoever
+// waits is told, and both can be closed.
+func TestSimulatedRemoval(t *testing.T) {
+	if which := os.Getenv("SIMHCA_REMOVE"); which != "" {
+		removal(t, which)
+		return
+	}
+	dcHosts(t)
+	for _, which := range []string{"hardware mlx5_0", "hardware mlx5_1", "software mlx5_0", "software mlx5_1"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSimulatedRemoval$", "-test.v", "-test.timeout=20s")
+		cmd.Env = append(os.Environ(), "SIMHCA_REMOVE="+which)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", which, out)
+		require.Contains(t, string(out), "--- PASS: TestSimulatedRemoval")
+	}
+}
+
+func removal(t *testing.T, which string) {
+	a, b := dcHosts(t)
+	backend, device, _ := strings.Cut(which, " ")
+	if backend == "software" {
+		a.backend, b.backend = dc.Software, dc.Software
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, AckTimeout: time.Millisecond})
+	target := b.target(t, dc.TargetConfig{Receives: 8})
+	p := resolve(t, i, target, 0)
+	do(t, i, p, a.write(1, b, 0))
+	waits := make(chan error)
+	go func() {
+		_, err := target.Wait(ctx, make([]dc.Received, 1))
+		waits <- err
+	}()
+	if i.Hardware() {
+		require.NoError(t, simhca.Hold("mlx5_0", i.DCI(0), 20*time.Millisecond))
+	}
+	_, err := i.Post(p, a.write(2, b, 0))
+	require.NoError(t, err)
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, simhca.Remove(device))
+	if device == "mlx5_0" || i.Hardware() {
+		for begun := time.Now(); time.Since(begun) < 5*time.Second; {
+			_, err := i.Post(p, a.write(3, b, 0))
+			var cs [4]dc.Completion
+			if err == nil {
+				_, err = i.Wait(ctx, cs[:])
+			}
+			if err != nil || cs[0].Err != nil && cs[0].ID > 1 {
+				t.Log(err, cs[0].Err)
+				break
+			}
+		}
+		require.NoError(t, ctx.Err())
+	}
+	if device == "mlx5_1" {
+		require.Error(t, <-waits)
+		require.NoError(t, ctx.Err(), "told, and not by the end of its patience")
+	}
+	cancel()
+	if device == "mlx5_0" {
+		<-waits
+	}
+	begun := time.Now()
+	require.NoError(t, i.Close())
+	require.NoError(t, target.Close())
+	require.Less(t, time.Since(begun), 5*time.Second)
 }

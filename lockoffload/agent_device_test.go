@@ -14,12 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// agentRig is a region with an agent on rxe1; its clients are on rxe0.
+// agentRig is a region with an agent at one end of the wire; its clients are at the other.
 type agentRig struct {
 	rig
 	layout lockoffload.Layout
@@ -37,8 +36,8 @@ func newAgentRig(t *testing.T, l lockoffload.Layout, change func(*lockoffload.Ag
 
 func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, change func(*lockoffload.AgentConfig)) *agentRig {
 	t.Helper()
-	lab.RequireTopology(t, "wire")
-	r := &agentRig{rig: rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1")}, layout: l}
+	requireWire(t)
+	r := &agentRig{rig: rig{t: t, a: open(t, wire[0]), b: open(t, wire[1])}, layout: l}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })

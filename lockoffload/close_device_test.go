@@ -173,7 +173,7 @@ func TestUnlockBehindACommitThatBroke(t *testing.T) {
 // A client that has shown its key says nothing more: the target closes without it.
 func TestListenerClosesBesideAHandshake(t *testing.T) {
 	lis, _ := listen(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	conn, err := lockoffload.HalfDial(lis.Addr().String(), testKey, open(t, "rxe0").pd)
+	conn, err := lockoffload.HalfDial(lis.Addr().String(), testKey, open(t, wire[0]).pd)
 	require.NoError(t, err)
 	defer conn.Close()
 	began := time.Now()
@@ -184,8 +184,8 @@ func TestListenerClosesBesideAHandshake(t *testing.T) {
 // An agent fails under a lock, and no client asks for it again: the lock does not stay.
 func TestLockOfAFailedAgent(t *testing.T) {
 	ctx := within(t, stuck)
-	lab.RequireTopology(t, "wire")
-	near, far := open(t, "rxe0"), open(t, "rxe1")
+	requireWire(t)
+	near, far := open(t, wire[0]), open(t, wire[1])
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{
 		Layout: lockoffload.Layout{Slots: 1, Size: 8}, Key: testKey, Lease: long, GID: far.gid, Agent: lockoffload.AgentConfig{MaxWait: stuck},
 	})
@@ -224,7 +224,7 @@ func TestLockOfAFailedAgent(t *testing.T) {
 func TestAgentsClientsFollow(t *testing.T) {
 	ctx := within(t, stuck)
 	lis, _ := listen(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	c, err := open(t, "rxe0").dial(ctx, lis, true)
+	c, err := open(t, wire[0]).dial(ctx, lis, true)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	chain := &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}}

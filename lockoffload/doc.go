@@ -251,6 +251,7 @@
 // answer was lost: with loss, duplicates and packets that overtake, and with hosts that
 // are killed, holders behind each single request of each form. In a simulation READs
 // do come late, and WRITEs in parts; histories of all forms together, of clients and
-// agents that die, are checked for linearizability there, and on Soft-RoCE. Never on
-// RDMA hardware.
+// agents that die, are checked for linearizability there, and on Soft-RoCE. So they are on
+// simulated mlx5 devices, through the unchanged libmlx5, whose READs come late and whose
+// READs and WRITEs go by cache lines. Never on RDMA hardware.
 package lockoffload

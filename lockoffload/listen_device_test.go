@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -22,8 +21,8 @@ var testKey = []byte("a key that tests have, no secret")
 // listen makes a target on rxe1, and a way to dial it from rxe0.
 func listen(t *testing.T, l lockoffload.Layout, lease time.Duration) (*lockoffload.Listener, func(context.Context) (*lockoffload.Client, error)) {
 	t.Helper()
-	lab.RequireTopology(t, "wire")
-	near, far := open(t, "rxe0"), open(t, "rxe1")
+	requireWire(t)
+	near, far := open(t, wire[0]), open(t, wire[1])
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{Layout: l, Key: testKey, Lease: lease, GID: far.gid})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, lis.Close()); require.NoError(t, lis.Close()) })
@@ -121,7 +120,7 @@ func TestStrangers(t *testing.T) {
 		require.NoError(t, err)
 		idle = append(idle, c)
 	}
-	stranger := open(t, "rxe0")
+	stranger := open(t, wire[0])
 	for _, key := range []string{"a key that tests have, no secreT", "another key altogether"} {
 		_, err := lockoffload.Dial(ctx, stranger.pd, lis.Addr().String(), lockoffload.DialConfig{Key: []byte(key), GID: stranger.gid})
 		require.ErrorIs(t, err, lockoffload.ErrKey)

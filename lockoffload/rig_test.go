@@ -46,6 +46,16 @@ func (m *made) close(t *testing.T) {
 	}
 }
 
+// wire has the devices at its ends. Simulated ones may stand for them.
+var wire, simulated = [2]string{"rxe0", "rxe1"}, false
+
+func requireWire(t *testing.T) {
+	t.Helper()
+	if !simulated {
+		lab.RequireTopology(t, "wire")
+	}
+}
+
 func open(t *testing.T, name string) end {
 	t.Helper()
 	d, err := verbs.Open(name, verbs.DeviceConfig{})
@@ -72,7 +82,7 @@ func (e end) qp(t *testing.T) (*verbs.QP, *verbs.CQ) {
 	return qp, cq
 }
 
-// rig is a target on rxe1, and initiators on rxe0.
+// rig is a target at one end of the wire, and initiators at the other.
 type rig struct {
 	t     *testing.T
 	a, b  end
@@ -84,8 +94,8 @@ type rig struct {
 
 func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 	t.Helper()
-	lab.RequireTopology(t, "wire")
-	r := &rig{t: t, a: open(t, "rxe0"), b: open(t, "rxe1"), lease: lease}
+	requireWire(t)
+	r := &rig{t: t, a: open(t, wire[0]), b: open(t, wire[1]), lease: lease}
 	mr, err := r.b.pd.AllocMR(l.Bytes(), verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })

@@ -162,7 +162,7 @@ func (p *PD) wayBack(op string, wc *WC, grh []byte, port uint8) (cgo.AHAttr, err
 
 // Close destroys the handle. Closing twice is not an error.
 func (a *AH) Close() error {
-	return a.life.Close("ah", nil, func() error { return cgo.DestroyAH(a.ah) })
+	return a.life.Close("ah", nil, func() error { return a.pd.dev.destroyed(cgo.DestroyAH(a.ah)) })
 }
 
 // vector asks mlx5 once for what stands for the handle in a work queue entry.

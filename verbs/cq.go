@@ -58,6 +58,7 @@ type CQ struct {
 	path      cgo.PollPath
 	fields    WCFields
 	overrun   atomic.Bool
+	dead      atomic.Bool // the device is
 
 	routing sync.Mutex
 	shares  int                    // queue pairs with shared receive queues, under routing
@@ -190,7 +191,7 @@ func (c *CQ) destroyChannel() error {
 	if c.channel == 0 {
 		return nil
 	}
-	err := cgo.DestroyCompChannel(c.channel)
+	err := c.dev.destroyed(cgo.DestroyCompChannel(c.channel))
 	if err == nil {
 		c.channel = 0
 	}
@@ -204,7 +205,7 @@ func (c *CQ) Close() error {
 	return c.life.Close("cq", c.wait.shut, func() error {
 		if !c.life.Ruined() {
 			async := c.dev.async
-			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return cgo.DestroyCQ(c.cq) }); err != nil {
+			if err := unwatching(async, async.cqs, uint64(c.cq), func() error { return c.dev.destroyed(cgo.DestroyCQ(c.cq)) }); err != nil {
 				return err
 			}
 			cgo.FreePollPath(c.path)
@@ -247,7 +248,7 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.Exit()
-	if err != nil || n == 0 && c.overrun.Load() {
+	if err != nil || n == 0 && (c.overrun.Load() || c.dead.Load()) {
 		return 0, c.pollError(err)
 	}
 	if anyFailed(wcs[:n]) {
@@ -272,6 +273,9 @@ func (c *CQ) leave(by, now *router) error {
 func (c *CQ) pollError(err error) error {
 	if c.overrun.Load() {
 		return opError("poll", c.life.Label, ErrOverrun, "depth ", c.Depth(), ": completions are lost and the queue must be closed")
+	}
+	if c.dead.Load() {
+		return opError("poll", c.life.Label, errDeviceFailed)
 	}
 	if isErrno(err, syscall.EIO) {
 		return opError("poll", c.life.Label, err, "the provider cannot read the queue")

@@ -2,8 +2,10 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -287,14 +289,21 @@ func (r *asyncReader) qpOf(num uint32) *QP {
 	return nil
 }
 
-// errDeviceFailed is the death of all queue pairs of a device.
-var errDeviceFailed = errors.New("the device failed")
+// errDeviceFailed is the death of all queues of a device. EIO is what the kernel answers
+// from then on.
+var errDeviceFailed = fmt.Errorf("the device failed: %w", syscall.EIO)
 
-// diedAll ends all queue pairs of a device.
+// diedAll ends all queue pairs of a device, and has those who wait for completions give
+// up: there are none any more, nor events of them. Of the end of its channel a queue hears
+// only if it waits just then.
 func (r *asyncReader) diedAll(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, q := range r.qps {
 		q.die(opError("use", q.life.Label, cause))
+	}
+	for _, c := range r.cqs {
+		c.dead.Store(true)
+		c.wake()
 	}
 }

@@ -48,6 +48,7 @@ type Device struct {
 	log   *slog.Logger
 	async *asyncReader
 	owner DeviceOwner // of the context
+	gone  atomic.Bool // see destroyed
 
 	vectors atomic.Uint32 // completion vectors given out
 }

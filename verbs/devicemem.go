@@ -78,7 +78,7 @@ func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error 
 // Close gives the memory back; while regions of it live, that is [ErrInUse].
 // Closing twice is not an error.
 func (m *DeviceMemory) Close() error {
-	return m.life.Close("device memory", nil, func() error { return cgo.FreeDM(m.dm) })
+	return m.life.Close("device memory", nil, func() error { return m.dev.destroyed(cgo.FreeDM(m.dm)) })
 }
 
 // RegisterDeviceMemory registers length bytes of the device's memory, from offset

@@ -9,13 +9,14 @@ import (
 // time, so that the provider needs no locks.
 type TD struct {
 	life life.Life
+	dev  *Device
 	td   cgo.TD
 }
 
 // AllocTD makes a thread domain. Devices without gain from it answer
 // [ErrUnsupported].
 func (d *Device) AllocTD() (*TD, error) {
-	t := &TD{}
+	t := &TD{dev: d}
 	if err := t.life.Born("td", life.Label("td"), &d.life); err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (d *Device) AllocTD() (*TD, error) {
 // Close frees the domain. It is refused with [ErrInUse] while a parent domain
 // has it.
 func (t *TD) Close() error {
-	return t.life.Close("td", nil, func() error { return cgo.DeallocTD(t.td) })
+	return t.life.Close("td", nil, func() error { return t.dev.destroyed(cgo.DeallocTD(t.td)) })
 }
 
 // ParentDomain makes a protection domain with the keys and memory of p, whose

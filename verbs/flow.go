@@ -55,6 +55,7 @@ type FlowRule struct {
 // Flow is a rule in force.
 type Flow struct {
 	life life.Life
+	dev  *Device
 	flow cgo.Flow
 }
 
@@ -77,7 +78,7 @@ func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 		return nil, opError(op, q.life.Label, err)
 	}
 	a.Port = q.gid.Port
-	f := &Flow{}
+	f := &Flow{dev: q.pd.dev}
 	if err := f.life.Born("flow", life.Label("flow"), &q.life); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (q *QP) CreateFlow(r FlowRule) (*Flow, error) {
 
 // Close ends the rule. Closing twice is not an error.
 func (f *Flow) Close() error {
-	return f.life.Close("flow", nil, func() error { return cgo.DestroyFlow(f.flow) })
+	return f.life.Close("flow", nil, func() error { return f.dev.destroyed(cgo.DestroyFlow(f.flow)) })
 }
 
 func (r *FlowRule) raw() (cgo.FlowAttr, error) {

@@ -182,7 +182,7 @@ func hugeHint(p PageSize) string {
 func (m *MR) Close() error {
 	return m.life.Close("mr", nil, func() error {
 		if !m.shut.Load() {
-			if err := cgo.DeregMR(m.mr); err != nil {
+			if err := m.pd.dev.destroyed(cgo.DeregMR(m.mr)); err != nil {
 				return err
 			}
 			m.shut.Store(true)

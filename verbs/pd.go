@@ -32,7 +32,7 @@ func (d *Device) AllocPD() (*PD, error) {
 // Close frees the domain. It is refused with [ErrInUse] while anything in the
 // domain is open. Closing twice is not an error.
 func (p *PD) Close() error {
-	return p.life.Close("pd", nil, func() error { return cgo.DeallocPD(p.pd) })
+	return p.life.Close("pd", nil, func() error { return p.dev.destroyed(cgo.DeallocPD(p.pd)) })
 }
 
 // Device is the device of the domain.

@@ -263,7 +263,7 @@ func (q *QP) Close() error {
 	return q.life.Close("qp", nil, func() error {
 		async := q.pd.dev.async
 		return unwatching(async, async.qps, uint64(q.qp), func() error {
-			if err := cgo.DestroyQP(q.qp); err != nil {
+			if err := q.pd.dev.destroyed(cgo.DestroyQP(q.qp)); err != nil {
 				return err
 			}
 			cgo.FreePostPath(q.path)

@@ -3,10 +3,12 @@
 package verbs_test
 
 import (
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,6 +176,27 @@ func TestSimulatedRemoval(t *testing.T) {
 	a.Do(t, batch, 1)
 	p := rig.Ports(t)
 	events := b.Dev.Events(rig.Context(t))
+	srq, err := b.PD.CreateSRQ(verbs.SRQConfig{MaxWR: 4})
+	require.NoError(t, err)
+	window, err := b.PD.AllocWindow(verbs.Window1)
+	require.NoError(t, err)
+	ah, err := b.PD.CreateAH(verbs.AHAttr{GID: p[0].GID.GID, SGIDIndex: p[1].GID.Index, Port: 1})
+	require.NoError(t, err)
+	asleep, err := b.Dev.CreateCQ(verbs.CQConfig{}) // no event of it has been asked for
+	require.NoError(t, err)
+	polled, err := b.Dev.CreateCQ(verbs.CQConfig{PollOnly: true})
+	require.NoError(t, err)
+	late := b.Batch(t, 1)
+	late.Write(1, verbs.Signaled, a.MR.Region().At(0), b.MR.SGE(0, 8))
+	require.NoError(t, simhca.Hold(p[1].Name, b.QP.Num(), 20*time.Millisecond))
+	_, err = late.Post()
+	require.NoError(t, err)
+	waits := make(chan error)
+	go func() {
+		_, err := b.CQ.Wait(rig.Context(t), make([]verbs.WC, 1))
+		waits <- err
+	}()
+	time.Sleep(5 * time.Millisecond) // it sleeps by now
 	require.NoError(t, simhca.Remove(p[1].Name))
 	told := false
 	for e := range events {
@@ -182,12 +205,25 @@ func TestSimulatedRemoval(t *testing.T) {
 		}
 	}
 	require.True(t, told)
+	require.ErrorIs(t, <-waits, syscall.EIO, "there is no completion any more, and no event")
+	for _, cq := range []*verbs.CQ{b.CQ, asleep} {
+		_, err = cq.Wait(rig.Context(t), make([]verbs.WC, 1))
+		require.ErrorIs(t, err, syscall.EIO)
+	}
+	_, err = polled.Poll(make([]verbs.WC, 1))
+	require.ErrorIs(t, err, syscall.EIO)
 	batch.Write(2, verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
-	_, err := batch.Post()
+	_, err = batch.Post()
 	require.NoError(t, err)
 	require.ErrorIs(t, a.Wait(t, 1)[0].Err(), verbs.WCRetryExceeded)
 	_, err = b.Dev.AllocPD()
 	require.Error(t, err)
 	_, err = verbs.Open(p[1].Name, verbs.DeviceConfig{})
 	require.Error(t, err)
+	// All that was on it can be closed, in the usual order.
+	require.ErrorIs(t, b.PD.Close(), verbs.ErrInUse)
+	for _, c := range []io.Closer{srq, window, ah, asleep, polled} {
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	}
 }

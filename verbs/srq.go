@@ -55,7 +55,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 func (s *SRQ) Close() error {
 	return s.life.Close("srq", nil, func() error {
 		async := s.pd.dev.async
-		return unwatching(async, async.srqs, uint64(s.srq), func() error { return cgo.DestroySRQ(s.srq) })
+		return unwatching(async, async.srqs, uint64(s.srq), func() error { return s.pd.dev.destroyed(cgo.DestroySRQ(s.srq)) })
 	})
 }
 

@@ -115,8 +115,13 @@ func (w *waiter) waitStep(uintptr) bool {
 	}
 	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
 	w.cq.life.Exit()
-	if w.n == 0 && w.err == nil && w.cq.overrun.Load() {
-		w.err = ErrOverrun
+	if w.n == 0 && w.err == nil {
+		switch {
+		case w.cq.overrun.Load():
+			w.err = ErrOverrun
+		case w.cq.dead.Load():
+			w.err = errDeviceFailed
+		}
 	}
 	return w.n > 0 || w.err != nil
 }

@@ -55,7 +55,7 @@ func (p *PD) AllocWindow(t WindowType) (*Window, error) {
 // Close ends the window's access and frees it.
 func (w *Window) Close() error {
 	return w.life.Close("mw", nil, func() error {
-		if err := cgo.DeallocMW(w.mw); err != nil {
+		if err := w.pd.dev.destroyed(cgo.DeallocMW(w.mw)); err != nil {
 			return err
 		}
 		w.rebind(nil)

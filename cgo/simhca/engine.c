@@ -28,7 +28,8 @@ static bool turn(void)
 			sim_devices[i].model->tick();
 	for (struct sim_obj *o = sim_working, *next; o; o = next) {
 		next = o->next;
-		busy |= o->ctx->dev->model->work(o);
+		if (!o->ctx->dev->removed)
+			busy |= o->ctx->dev->model->work(o);
 	}
 	return busy;
 }

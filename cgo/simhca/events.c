@@ -33,12 +33,17 @@ void sim_pipe_open(struct sim_pipe *p)
 /* The program closes its end itself. */
 void sim_pipe_shut(struct sim_pipe *p)
 {
+	if (p->writer < 0)
+		return;
 	sim_real.close(p->writer);
 	sim_real.close(p->peek);
+	p->writer = -1;
 }
 
 static bool sent(struct sim_pipe *p, const void *event, size_t size)
 {
+	if (p->writer < 0)
+		return false;
 	if (write(p->writer, event, size) == (ssize_t)size)
 		return true;
 	sim_print("an event is lost: %s", strerror(errno));
@@ -70,11 +75,19 @@ void sim_async_event(struct sim_obj *o, uint32_t type)
 		o->asyncs++;
 }
 
+/* A context of a device that is removed: it is told so, and nothing more comes. */
+void sim_last_event(struct sim_ctx *c)
+{
+	sim_device_event(c, IBV_EVENT_DEVICE_FATAL, 0);
+	sim_pipe_shut(&c->async);
+	sim_shut_channels(c);
+}
+
 /* Takes the events of an object that goes out of a pipe, and answers how many. */
 uint32_t sim_unread_events(struct sim_pipe *p, size_t size, uint64_t element)
 {
 	static uint8_t all[PIPE_BYTES];
-	ssize_t got = read(p->peek, all, sizeof(all));
+	ssize_t got = sim_real.read(p->peek, all, sizeof(all));
 	uint32_t n = 0;
 
 	for (ssize_t i = 0; i + (ssize_t)size <= got; i += size) {

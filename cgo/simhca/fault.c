@@ -67,7 +67,7 @@ int simhca_break(const char *device, uint32_t qpn)
 	return qp ? 0 : ENODEV;
 }
 
-/* As the kernel does it: whoever has the device open is told, and can only close. */
+/* As the kernel does it: whoever has the device open is told, and can do nothing more with it than to close it. */
 int simhca_remove(const char *device)
 {
 	struct sim_device *d;
@@ -78,7 +78,7 @@ int simhca_remove(const char *device)
 		d->removed = true;
 	for (struct sim_ctx *c = sim_contexts; c; c = c->next)
 		if (c->dev == d)
-			sim_device_event(c, IBV_EVENT_DEVICE_FATAL, 0);
+			sim_last_event(c);
 	sim_unlock();
 	return d ? 0 : ENODEV;
 }
@@ -111,6 +111,9 @@ int sim_fault_request(struct sim_obj *qp, uint32_t qpn)
 	forget(f);
 	return status;
 }
+
+/* Tells whether a request of a queue pair will be made to fail. */
+bool sim_fault_ahead(struct sim_obj *qp, uint32_t qpn) { return *of(qp, qpn, false); }
 
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn)
 {

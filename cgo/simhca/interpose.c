@@ -21,6 +21,7 @@
 struct sim_real sim_real;
 
 static bool active;
+static pid_t owner; /* of the devices */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void sim_lock(void) { pthread_mutex_lock(&lock); }
@@ -36,6 +37,7 @@ void sim_resolve(void)
 	sim_real.stat = dlsym(RTLD_NEXT, "stat");
 	sim_real.ioctl = dlsym(RTLD_NEXT, "ioctl");
 	sim_real.close = dlsym(RTLD_NEXT, "close");
+	sim_real.read = dlsym(RTLD_NEXT, "read");
 	sim_real.socket = dlsym(RTLD_NEXT, "socket");
 	sim_real.mmap = dlsym(RTLD_NEXT, "mmap");
 }
@@ -45,13 +47,19 @@ static void forked(void)
 {
 	sim_engine_forget();
 	sim_objects_forget();
+	owner = getpid();
 	sim_unlock();
 }
 
 __attribute__((constructor)) static void start(void)
 {
 	sim_resolve();
-	if (!sim_configure() || !sim_sysfs())
+	owner = getpid();
+	if (!sim_configure()) {
+		sim_no_sysfs();
+		return;
+	}
+	if (!sim_sysfs())
 		return;
 	pthread_atfork(sim_lock, sim_unlock, forked);
 	active = true;
@@ -114,15 +122,38 @@ int socket(int family, int type, int protocol)
 	return sim_real.socket(family, type, protocol);
 }
 
+/*
+ * A child of vfork closes its own descriptors and has its parent's memory; and there
+ * are ways to fork that tell nobody.
+ */
 int close(int fd)
 {
 	sim_resolve();
-	if (active) {
+	if (active && getpid() == owner) {
 		sim_lock();
 		sim_close(fd);
 		sim_unlock();
 	}
 	return sim_real.close(fd);
+}
+
+/* Where no more events come, the end is an error. */
+ssize_t read(int fd, void *to, size_t n)
+{
+	ssize_t got;
+	bool end = false;
+
+	sim_resolve();
+	got = sim_real.read(fd, to, n);
+	if (got || !n || !active)
+		return got;
+	sim_lock();
+	end = sim_shut(fd);
+	sim_unlock();
+	if (!end)
+		return 0;
+	errno = EIO;
+	return -1;
 }
 
 /* Go's runtime asks for memory in here, and may hold locks: those without a file pass. */

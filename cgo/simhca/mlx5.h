@@ -7,7 +7,7 @@
 #include <infiniband/mlx5dv.h>
 
 enum {
-	MX_IPV4 = 1, MX_LATE_READS = 2, /* options */
+	MX_IPV4 = 1, MX_LATE_READS = 2, MX_TORN = 4, /* options */
 	MX_QPN0 = 0x1000,               /* the number of a queue pair is this and its handle */
 	MX_MAX_ENTRIES = 1 << 15, MX_MAX_CQE = 1 << 22, MX_MAX_SGE = 30, MX_MAX_READS = 16,
 	MX_ENTRY = 64, MX_SEGMENT = 16, MX_MAX_ENTRY = 1024,
@@ -18,6 +18,11 @@ enum {
 };
 
 #define MX_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+/* Options of enhanced connection establishment, with a version in the upper bits. */
+#define MX_ECE_VERSION 0xf0000000u
+#define MX_ECE 0x30000006u
+
+#define MX_REGION_RIGHTS (MX_RIGHTS | IBV_ACCESS_MW_BIND)
 
 struct mx_cq {
 	struct sim_obj o;
@@ -41,8 +46,13 @@ struct mx_srq {
 /* A request that is posted and has not completed. */
 struct mx_pending {
 	uint16_t at, blocks, stream;
+	bool begun;
 	bool early;     /* executed before its turn */
+	enum { MX_UNDECIDED, MX_LATE, MX_ON_TIME } late; /* a READ */
 	uint64_t since; /* when it began to wait for the other side, or 0 */
+	uint64_t until; /* it does nothing before that time, or 0 */
+	uint16_t steps; /* parts of its data that were moved */
+	uint16_t first; /* which of them was */
 };
 
 struct mx_qp {
@@ -57,7 +67,7 @@ struct mx_qp {
 	uint16_t sq_next, rq_next; /* the device's places */
 	struct mx_pending pending[MX_PENDING];
 	int npending;
-	uint32_t qpn, uidx;
+	uint32_t qpn, uidx, ece;
 	uint64_t dc_key;
 	uint32_t send_psn, recv_psn;
 	bool last_receive_told, drain_told;
@@ -144,6 +154,13 @@ int mx_send_datagram(struct mx_qp *, struct mx_wqe *);
 int mx_atomic(struct mx_wqe *, uint8_t *word);
 unsigned mx_atomic_size(const struct mx_wqe *);
 
+/* mlx5_window.c */
+int mx_alloc_window(struct sim_ctx *, struct sim_io *);
+int mx_umr(struct mx_qp *, const struct mx_wqe *);
+uint8_t *mx_remote_memory(struct mx_qp *, uint32_t key, uint64_t addr, uint64_t len, uint32_t access);
+bool mx_may_invalidate(struct mx_qp *, uint32_t key);
+void mx_invalidate(uint32_t key);
+
 /* mlx5_qp.c */
 struct mx_qp *mx_qp_of(struct sim_device *, uint32_t qpn);
 struct sim_obj *mx_find_qp(struct sim_device *, uint32_t qpn);
@@ -152,6 +169,11 @@ void mx_fail_qp(struct sim_obj *);
 bool mx_stream_in_error(const struct mx_qp *, uint16_t stream);
 void mx_stream_reset(struct mx_qp *, uint16_t stream);
 bool mx_qp_work(struct mx_qp *);
+
+/* mlx5_order.c */
+void mx_overtake(struct mx_qp *, int i);
+bool mx_pauses(struct mx_qp *, const struct mx_wqe *, struct mx_pending *);
+bool mx_move(struct mx_qp *, struct mx_wqe *, struct mx_pending *, uint8_t *at);
 
 static inline bool mx_is_send(uint8_t op) { return op == MLX5_OPCODE_SEND || op == MLX5_OPCODE_SEND_IMM || op == MLX5_OPCODE_SEND_INVAL; }
 static inline bool mx_is_write(uint8_t op) { return op == MLX5_OPCODE_RDMA_WRITE || op == MLX5_OPCODE_RDMA_WRITE_IMM; }

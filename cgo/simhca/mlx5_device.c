@@ -13,6 +13,8 @@ static bool option(struct sim_device *d, const char *name)
 		d->options |= MX_IPV4;
 	else if (!strcmp(name, "latereads"))
 		d->options |= MX_LATE_READS;
+	else if (!strcmp(name, "torn"))
+		d->options |= MX_TORN;
 	else
 		return false;
 	return true;
@@ -69,7 +71,7 @@ int mx_get_context(struct sim_ctx *c, struct sim_io *io)
 		.max_send_wqebb = MX_MAX_ENTRIES, .max_recv_wr = MX_MAX_ENTRIES, .max_srq_recv_wr = MX_MAX_ENTRIES - 1, .num_ports = 1,
 		.response_length = sizeof(u), .cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET, .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET | MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE, .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE, .log_uar_size = 12, .num_uars_per_page = 1,
 	};
 
@@ -90,9 +92,10 @@ int mx_query_device(struct sim_ctx *c, bool ex, struct sim_io *io)
 	r.base = (struct ib_uverbs_query_device_resp){
 		.fw_ver = 20ull << 32 | 99 << 16 | 1, .node_guid = htobe64(c->dev->guid), .sys_image_guid = htobe64(c->dev->guid), .max_mr_size = ~0ull,
 		.page_size_cap = ~0xfffull, .vendor_id = 0x2c9, .vendor_part_id = c->dev->part,
-		.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD,
+		.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_CURR_QP_STATE_MOD |
+			IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_qp = 8192, .max_qp_wr = MX_MAX_ENTRIES, .max_sge = MX_MAX_SGE, .max_sge_rd = MX_MAX_SGE, .max_cq = 8192, .max_cqe = MX_MAX_CQE - 1,
-		.max_mr = 16384, .max_pd = 4096, .max_qp_rd_atom = MX_MAX_READS, .max_res_rd_atom = 8192 * MX_MAX_READS, .max_qp_init_rd_atom = MX_MAX_READS,
+		.max_mr = 16384, .max_mw = 16384, .max_pd = 4096, .max_qp_rd_atom = MX_MAX_READS, .max_res_rd_atom = 8192 * MX_MAX_READS, .max_qp_init_rd_atom = MX_MAX_READS,
 		.atomic_cap = IBV_ATOMIC_HCA, .max_ah = 16384, .max_srq = 4096, .max_srq_wr = MX_MAX_ENTRIES - 1, .max_srq_sge = 31, .max_pkeys = 1,
 		.local_ca_ack_delay = 16, .phys_port_cnt = 1,
 	};
@@ -191,8 +194,9 @@ static int command(struct sim_ctx *c, uint32_t cmd, bool ex, struct sim_io *io)
 	case IB_USER_VERBS_CMD_QUERY_DEVICE: return mx_query_device(c, ex, io);
 	case IB_USER_VERBS_CMD_QUERY_PORT: return mx_query_port(c, io);
 	case IB_USER_VERBS_CMD_ALLOC_PD: return alloc_pd(c, io);
-	case IB_USER_VERBS_CMD_REG_MR: return sim_reg_mr(c, io, MX_RIGHTS);
-	case IB_USER_VERBS_CMD_REREG_MR: return sim_rereg_mr(c, io, MX_RIGHTS);
+	case IB_USER_VERBS_CMD_REG_MR: return sim_reg_mr(c, io, MX_REGION_RIGHTS);
+	case IB_USER_VERBS_CMD_REREG_MR: return sim_rereg_mr(c, io, MX_REGION_RIGHTS);
+	case IB_USER_VERBS_CMD_ALLOC_MW: return mx_alloc_window(c, io);
 	case IB_USER_VERBS_CMD_CREATE_AH: return mx_create_ah(c, io);
 	case IB_USER_VERBS_CMD_CREATE_CQ: return mx_create_cq(c, ex, io);
 	case IB_USER_VERBS_CMD_RESIZE_CQ: return mx_resize_cq(c, io);

@@ -106,11 +106,20 @@ static void reset(struct mx_qp *q)
 	memset(&q->attr, 0, sizeof(q->attr));
 }
 
+/* What the device takes of a peer's offer: the options that it has too, in the older version. */
+static uint32_t common_options(uint32_t offer)
+{
+	uint32_t version = offer & MX_ECE_VERSION, mine = MX_ECE & MX_ECE_VERSION;
+
+	return (version < mine ? version : mine) | (offer & MX_ECE & ~MX_ECE_VERSION);
+}
+
 int mx_modify_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 {
 	SIM_IN(ib_uverbs_modify_qp, a);
 	struct mx_qp *q = sim_get(c, a.qp_handle, SIM_QP);
 	struct ib_uverbs_ex_modify_qp_resp r = { .response_length = sizeof(r) };
+	SIM_DRIVER_IN(mlx5_ib_modify_qp, ua);
 	struct mlx5_ib_modify_qp_resp u = { .response_length = sizeof(u) };
 	int from, to, err;
 
@@ -128,7 +137,10 @@ int mx_modify_qp(struct sim_ctx *c, bool ex, struct sim_io *io)
 	if (to == IBV_QPS_RESET)
 		reset(q);
 	q->state = to;
+	if (ua.ece_options)
+		q->ece = common_options(ua.ece_options);
 	if (ex) {
+		u.ece_options = q->ece;
 		u.dctn = q->dct ? q->qpn : 0;
 		SIM_OUT(r);
 		SIM_DRIVER_OUT(u);

@@ -119,32 +119,6 @@ static void failed(struct mx_qp *q, const struct mx_pending *p)
 	}
 }
 
-/*
- * A READ may be executed after WRITEs and atomics that are posted behind it without
- * a fence (section 10.8.3.3): these are carried out now, and complete in their turn.
- */
-static void overtake(struct mx_qp *q, int i)
-{
-	static struct mx_wqe w;
-
-	mx_load(q, q->pending[i].at, &w);
-	if (w.opcode != MLX5_OPCODE_RDMA_READ)
-		return;
-	for (int k = i + 1; k < q->npending; k++) {
-		struct mx_pending *p = &q->pending[k];
-
-		if (p->stream != q->pending[i].stream || p->early)
-			continue;
-		mx_load(q, p->at, &w);
-		mx_decode(q, &w);
-		/* One that fails has to fail behind the READ. */
-		if (w.flaw || w.flags & 0xe0 || (w.opcode != MLX5_OPCODE_RDMA_WRITE && !mx_is_atomic(w.opcode)) || !mx_would_work(q, &w))
-			return;
-		mx_execute(q, &w, p);
-		p->early = true;
-	}
-}
-
 /* Executes one of the requests under way, with its completion; false: it waits. */
 static bool turn(struct mx_qp *q, int i)
 {
@@ -158,7 +132,10 @@ static bool turn(struct mx_qp *q, int i)
 		return true;
 	}
 	mx_decode(q, &w);
-	fault = p->since ? 0 : sim_fault_request(&q->o, q->qpn);
+	fault = p->begun ? 0 : sim_fault_request(&q->o, q->qpn);
+	p->begun = true;
+	if (!fault && mx_pauses(q, &w, p))
+		return false;
 	status = fault ? syndrome(fault) : p->early ? MX_DONE : mx_execute(q, &w, p);
 	if (status == MX_WAIT)
 		return false;
@@ -193,13 +170,16 @@ bool mx_qp_work(struct mx_qp *q)
 		return false;
 	fetch(q);
 	for (int i = 0; i < q->npending;) {
+		uint16_t before = q->pending[i].steps;
+
 		if (!first_of_stream(q, i)) {
 			i++;
 			continue;
 		}
-		if (q->o.ctx->dev->options & MX_LATE_READS && !q->pending[i].early && !flushes(q, q->pending[i].stream))
-			overtake(q, i);
+		if (q->o.ctx->dev->options & MX_LATE_READS && !flushes(q, q->pending[i].stream))
+			mx_overtake(q, i);
 		if (!turn(q, i)) {
+			busy |= q->pending[i].steps != before;
 			i++;
 			continue;
 		}

@@ -82,7 +82,7 @@ static int respond(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, uint8_t *
 		sim_trace(1, "queue pair %#x sends packets of %u bytes to one of %u", q->qpn, mtu(q), mtu(t));
 		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
 	}
-	if (w->opcode == MLX5_OPCODE_SEND_INVAL) /* there are no windows, and nothing else may be invalidated */
+	if (w->opcode == MLX5_OPCODE_SEND_INVAL && !mx_may_invalidate(t, be32toh(w->imm)))
 		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
 	if (mx_is_send(w->opcode))
 		return 0;
@@ -96,7 +96,7 @@ static int respond(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, uint8_t *
 	}
 	if (!w->bytes)
 		return 0; /* neither key nor address count */
-	*at = sim_memory(t->o.pd, w->rkey, true, w->raddr, w->bytes, need);
+	*at = mx_remote_memory(t, w->rkey, w->raddr, w->bytes, need);
 	return *at ? 0 : MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
 }
 
@@ -104,7 +104,8 @@ static int respond(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, uint8_t *
 static int deliver(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx_recv *r)
 {
 	struct mlx5_cqe64 e = { .byte_cnt = htobe32(w->bytes), .op_own = w->flags & MLX5_WQE_CTRL_SOLICITED, .slid = htobe16(q->o.ctx->dev->lid) };
-	int opcode = w->opcode == MLX5_OPCODE_SEND ? MLX5_CQE_RESP_SEND : w->opcode == MLX5_OPCODE_SEND_IMM ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_WR_IMM;
+	int opcode = w->opcode == MLX5_OPCODE_SEND ? MLX5_CQE_RESP_SEND : w->opcode == MLX5_OPCODE_SEND_IMM ? MLX5_CQE_RESP_SEND_IMM :
+		w->opcode == MLX5_OPCODE_SEND_INVAL ? MLX5_CQE_RESP_SEND_INV : MLX5_CQE_RESP_WR_IMM;
 
 	if (mx_is_send(w->opcode)) {
 		if (r->protection) {
@@ -119,6 +120,8 @@ static int deliver(struct mx_qp *q, struct mx_qp *t, struct mx_wqe *w, struct mx
 	}
 	if (opcode != MLX5_CQE_RESP_SEND)
 		e.imm_inval_pkey = w->imm;
+	if (opcode == MLX5_CQE_RESP_SEND_INV)
+		mx_invalidate(be32toh(w->imm));
 	if (t->dct)
 		e.flags_rqpn = htobe32(q->qpn);
 	mx_receive_done(t, r, &e, opcode, 0);
@@ -154,7 +157,7 @@ bool mx_would_work(struct mx_qp *q, struct mx_wqe *w)
 int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 {
 	bool message = mx_is_send(w->opcode) || w->opcode == MLX5_OPCODE_RDMA_WRITE_IMM;
-	struct sim_piece there = { NULL, w->bytes };
+	uint8_t *at = NULL;
 	uint32_t packets = w->bytes ? (w->bytes + mtu(q) - 1) / mtu(q) : 1;
 	struct mx_recv r;
 	struct mx_qp *t;
@@ -162,6 +165,8 @@ int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 
 	if (status || w->opcode == MLX5_OPCODE_NOP)
 		return status;
+	if (w->opcode == MLX5_OPCODE_UMR)
+		return mx_umr(q, w);
 	if (q->type == IBV_QPT_UD)
 		return mx_send_datagram(q, w);
 	t = q->dci ? target(q, w) : connected(q);
@@ -169,19 +174,15 @@ int mx_execute(struct mx_qp *q, struct mx_wqe *w, struct mx_pending *p)
 		return silence(q, p);
 	if (q->dci && t->dc_key != be64toh(w->av.key.dc_key))
 		return MX_REMOTE | MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
-	status = respond(q, t, w, &there.at);
+	status = respond(q, t, w, &at);
+	if (!status && (w->opcode == MLX5_OPCODE_RDMA_READ || mx_is_write(w->opcode)) && !mx_move(q, w, p, at))
+		return MX_WAIT;
 	if (!status && message && !mx_take(t, &r))
 		return not_ready(q, t, p);
-	if (!status) {
-		if (w->opcode == MLX5_OPCODE_RDMA_READ)
-			sim_copy(w->pieces, w->npieces, &there, 1);
-		else if (mx_is_write(w->opcode))
-			sim_copy(&there, 1, w->pieces, w->npieces);
-		else if (mx_is_atomic(w->opcode))
-			mx_atomic(w, there.at);
-		if (message)
-			status = deliver(q, t, w, &r);
-	}
+	if (!status && mx_is_atomic(w->opcode))
+		mx_atomic(w, at);
+	if (!status && message)
+		status = deliver(q, t, w, &r);
 	if (!status && !q->dci) {
 		q->send_psn = (q->send_psn + packets) & 0xffffff;
 		t->recv_psn = q->send_psn;

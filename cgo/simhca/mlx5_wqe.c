@@ -135,6 +135,8 @@ static bool known(struct mx_qp *q, const struct mx_wqe *w)
 		return true;
 	case MLX5_OPCODE_RDMA_WRITE: case MLX5_OPCODE_RDMA_WRITE_IMM: case MLX5_OPCODE_SEND_INVAL:
 		return !ud;
+	case MLX5_OPCODE_UMR:
+		return !ud && !q->dci;
 	case MLX5_OPCODE_RDMA_READ: case MLX5_OPCODE_ATOMIC_CS: case MLX5_OPCODE_ATOMIC_FA: case MLX5_OPCODE_ATOMIC_MASKED_CS: case MLX5_OPCODE_ATOMIC_MASKED_FA:
 		return !uc && !ud;
 	}
@@ -176,6 +178,11 @@ void mx_decode(struct mx_qp *q, struct mx_wqe *w)
 		w->flaw = "an atomic of a size that the device does not have";
 	if (w->flaw || w->opcode == MLX5_OPCODE_NOP)
 		return;
+	if (w->opcode == MLX5_OPCODE_UMR) {
+		if (w->len < sizeof(struct mlx5_wqe_umr_ctrl_seg) + sizeof(struct mlx5_wqe_mkey_context_seg))
+			w->flaw = "fewer segments than its opcode needs";
+		return;
+	}
 	if ((q->dci || q->type == IBV_QPT_UD) && !decode_address(q, w, &at))
 		return;
 	if (!mx_is_send(w->opcode) && !decode_remote(w, &at))

@@ -174,6 +174,25 @@ static void close_channel(struct sim_chan *h)
 	free(h);
 }
 
+/* No more events come by a context's channels. */
+void sim_shut_channels(struct sim_ctx *c)
+{
+	for (struct sim_chan *h = channels; h; h = h->next)
+		if (h->ctx == c)
+			sim_pipe_shut(&h->pipe);
+}
+
+/* Tells whether a descriptor brings events, and no more of them. */
+bool sim_shut(int fd)
+{
+	struct sim_chan *h = sim_chan_of(fd);
+
+	for (struct sim_ctx *c = sim_contexts; c; c = c->next)
+		if (c->async.reader == fd)
+			return c->async.writer < 0;
+	return h && h->pipe.writer < 0;
+}
+
 /*
  * In the child of a fork: the parent's devices stay with the parent. What the
  * child has inherited it may close; it opens devices of its own.

@@ -131,6 +131,8 @@ bool sim_close(int fd);
 void sim_objects_forget(void);
 struct sim_ctx *sim_ctx_of(int fd);
 struct sim_chan *sim_chan_of(int fd);
+void sim_shut_channels(struct sim_ctx *);
+bool sim_shut(int fd);
 int sim_create_channel(struct sim_ctx *, struct sim_io *);
 
 /* ---- events (events.c) ---- */
@@ -140,6 +142,7 @@ void sim_pipe_shut(struct sim_pipe *);
 void sim_completion_event(struct sim_obj *cq);
 void sim_async_event(struct sim_obj *, uint32_t type);
 void sim_device_event(struct sim_ctx *, uint32_t type, uint64_t element);
+void sim_last_event(struct sim_ctx *);
 uint32_t sim_unread_events(struct sim_pipe *, size_t size, uint64_t element);
 
 /* ---- commands (uverbs.c) ---- */
@@ -197,6 +200,7 @@ struct sim_real {
 	int (*stat)(const char *, void *);
 	int (*ioctl)(int, unsigned long, ...);
 	int (*close)(int);
+	ssize_t (*read)(int, void *, size_t);
 	int (*socket)(int, int, int);
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 };
@@ -205,6 +209,7 @@ extern struct sim_real sim_real;
 void sim_resolve(void);
 bool sim_configure(void);
 bool sim_sysfs(void);
+void sim_no_sysfs(void);
 
 extern const struct sim_model sim_mlx5, sim_efa;
 
@@ -212,6 +217,7 @@ extern const struct sim_model sim_mlx5, sim_efa;
 
 /* The status (enum ibv_wc_status) that a request ends with by choice, or 0. */
 int sim_fault_request(struct sim_obj *qp, uint32_t qpn);
+bool sim_fault_ahead(struct sim_obj *qp, uint32_t qpn);
 /* Tells whether the requests of a queue pair are held back. */
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn);
 

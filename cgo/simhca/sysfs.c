@@ -91,6 +91,15 @@ static uint32_t hash(uint32_t h, const void *p, size_t n)
 	return h;
 }
 
+/* What a parent with simulated devices has left to a program without. */
+void sim_no_sysfs(void)
+{
+	const char *path = getenv("SYSFS_PATH");
+
+	if (path && strstr(path, "/simhca-"))
+		unsetenv("SYSFS_PATH");
+}
+
 bool sim_sysfs(void)
 {
 	const char *tmp = getenv("TMPDIR"), *list = getenv("SIMHCA");

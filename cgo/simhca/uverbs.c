@@ -64,16 +64,6 @@ static int common(struct sim_ctx *c, uint32_t cmd, struct sim_io *io)
 	return sim_refuse(EOPNOTSUPP, "command %u is not simulated", cmd);
 }
 
-static bool frees(uint32_t cmd)
-{
-	switch (cmd) {
-	case IB_USER_VERBS_CMD_DEALLOC_PD: case IB_USER_VERBS_CMD_DESTROY_AH: case IB_USER_VERBS_CMD_DEREG_MR: case IB_USER_VERBS_CMD_DEALLOC_MW:
-	case IB_USER_VERBS_CMD_DESTROY_CQ: case IB_USER_VERBS_CMD_DESTROY_QP: case IB_USER_VERBS_CMD_DESTROY_SRQ:
-		return true;
-	}
-	return false;
-}
-
 static int command(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 {
 	size_t len;
@@ -88,8 +78,6 @@ static int command(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 	io.in = sim_attr_in(sim_attr(h, UVERBS_ATTR_CORE_IN), &io.nin);
 	if (!io.in)
 		return ENOSPC; /* libibverbs asks so whether this ioctl is known */
-	if (c->dev->removed && !frees(cmd))
-		return EIO;
 	io.driver_in = sim_attr_in(sim_attr(h, UVERBS_ATTR_UHW_IN), &io.ndriver_in);
 	io.out = room(sim_attr(h, UVERBS_ATTR_CORE_OUT), &io.nout);
 	io.driver_out = room(sim_attr(h, UVERBS_ATTR_UHW_OUT), &io.ndriver_out);
@@ -102,6 +90,8 @@ static int command(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 
 int sim_ioctl(struct sim_ctx *c, struct ib_uverbs_ioctl_hdr *h)
 {
+	if (c->dev->removed) /* and what it had is gone: there is nothing to destroy */
+		return EIO;
 	if (h->object_id == UVERBS_OBJECT_DEVICE && h->method_id == UVERBS_METHOD_INVOKE_WRITE)
 		return command(c, h);
 	return c->dev->model->ioctl(c, h);

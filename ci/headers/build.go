@@ -49,6 +49,11 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 	if _, err := g.run(ctx, append([]string{"build"}, built...)...); err != nil {
 		return "", err
 	}
+	if !t.native() {
+		if _, err := g.run(ctx, "build", "-tags=netgo,osusergo,simhca", "./cgo/simhca"); err != nil {
+			return "", err
+		}
+	}
 	done := fmt.Sprintf("rdma-core %s (%s/%s): %d packages vetted with their tests and built", version, t.release, t.arch, len(built))
 	if !t.native() {
 		return done + ", none run", nil
@@ -61,6 +66,21 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 		return "", err
 	}
 	return done + ", unit tests of cgo and verbs passed", nil
+}
+
+// with is the command that runs a program with a release's libraries.
+func (t target) with(ctx context.Context, folder string) (string, error) {
+	tree, err := debian.Unpack(ctx, folder, t.release, t.arch, packages...)
+	if err != nil {
+		return "", err
+	}
+	loader, err := t.loader(tree)
+	if err != nil {
+		return "", err
+	}
+	// libibverbs looks for providers in the host's folder otherwise.
+	providers := t.libraries(tree) + "/libibverbs/"
+	return fmt.Sprintf("env IBV_DRIVERS=%slibmlx5:%slibefa %s", providers, providers, loader), nil
 }
 
 // environment is what toolchain adds to the environment, quoted for a shell.

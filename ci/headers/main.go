@@ -3,10 +3,12 @@
 //
 //	go run ./ci/headers [release/architecture ...]
 //	eval "export $(go run ./ci/headers -env bookworm/amd64)"; go test -c ./verbs
+//	$(go run ./ci/headers -with trixie/amd64) ./verbs.test
 //
 // With -env it prints what the go command needs in its environment to build for
 // a release, so that the programs run there: an older release than the host's
-// has an older C library too.
+// has an older C library too. With -with it prints the command that runs a program, built
+// for that release or an older one, with the release's libraries and providers.
 //
 // Nothing is installed: headers and libraries are unpacked into the lab's cache
 // ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
@@ -15,7 +17,7 @@
 // Packages that reach package cgo, which alone depend on the headers, are vetted
 // and built, with their tests. On the host's architecture the
 // unit tests of cgo and verbs run too, with the libraries of the release, the C
-// library included.
+// library included. On others the simulated devices (cgo/simhca) are built besides.
 package main
 
 import (
@@ -47,8 +49,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	print := len(args) > 0 && args[0] == "-env"
-	if print {
+	var print func(target, context.Context, string) (string, error)
+	if len(args) > 0 {
+		print = map[string]func(target, context.Context, string) (string, error){"-env": target.environment, "-with": target.with}[args[0]]
+	}
+	if print != nil {
 		args = args[1:]
 	}
 	if len(args) == 0 {
@@ -68,12 +73,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, t := range targets {
-		if print {
-			env, err := t.environment(ctx, folder)
+		if print != nil {
+			line, err := print(t, ctx, folder)
 			if err != nil {
 				return err
 			}
-			fmt.Println(env)
+			fmt.Println(line)
 			continue
 		}
 		start := time.Now()

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,6 +87,27 @@ static void leave_open(void)
 	}
 }
 
+/*
+ * What a child closes is its own, even while it has all memory in common with its
+ * parent (vfork).
+ */
+static void close_in_children(struct side *s)
+{
+	for (int i = 0; i < 3; i++) {
+		pid_t child = i == 0 ? vfork() : i == 1 ? fork() : (pid_t)syscall(SYS_fork); /* the last one unnoticed by the C library */
+		int status;
+
+		CHECK(child >= 0);
+		if (!child) {
+			close(s->ctx->async_fd);
+			close(s->ctx->cmd_fd);
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && !status);
+		use(s, 'v');
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct side s, t;
@@ -116,6 +138,7 @@ int main(int argc, char **argv)
 		CHECK(waitpid(child, &status, 0) == child && !status);
 		use(&s, 'q');
 	}
+	close_in_children(&s);
 	leave_open();
 	use(&s, 'z');
 	unmake(&s);

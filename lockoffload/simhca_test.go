@@ -1,0 +1,330 @@
+//go:build simhca && linux && cgo
+
+package lockoffload_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/internal/testseed"
+	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The device tests run on simulated devices of mlx5 as well: those execute READs late,
+// and READs and WRITEs by cache lines, as Soft-RoCE does not.
+func init() {
+	if strings.Contains(os.Getenv("SIMHCA"), "mlx5") {
+		wire, simulated = [2]string{"mlx5_0", "mlx5_1"}, true
+	}
+}
+
+// manyLines is the size of records that reach over several cache lines.
+const manyLines = 120
+
+// filled is a record full of one number.
+func filled(v uint64) []byte {
+	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, v), manyLines/8)
+}
+
+// numberOf is the number that records are full of; they have the same, all of them.
+func numberOf(records ...[]byte) (uint64, error) {
+	v := number(records[0])
+	for _, r := range records {
+		if len(r) > 0 && !bytes.Equal(r, filled(v)) || len(r) == 0 && v != 0 {
+			return 0, fmt.Errorf("records are in pieces: %x", records)
+		}
+	}
+	return v, nil
+}
+
+// isolated is a goroutine of a client, which notes what it does to a slot whose two
+// records always have the same number, and to the private copies (the second register).
+type isolated struct {
+	c   *lockoffload.Client
+	id  int
+	rec *recorder
+}
+
+func (w *isolated) note(e lockoffload.Event, err error) {
+	if err != nil && !errors.Is(err, lockoffload.ErrOutcomeUnknown) {
+		return // nothing was changed
+	}
+	e.Client, e.Return, e.Unknown = w.id, time.Since(w.rec.start), err != nil
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	w.rec.events = append(w.rec.events, e)
+}
+
+func (w *isolated) do(ctx context.Context, form string) (err error) {
+	e := lockoffload.Event{Call: time.Since(w.rec.start)}
+	one, two := make([]byte, manyLines), make([]byte, manyLines)
+	switch form {
+	case "read", "read chain":
+		read := w.c.Read
+		if form == "read chain" {
+			read = w.c.ReadChain
+		}
+		if one, _, err = read(ctx, 0, one); err == nil {
+			e.Old, err = numberOf(one)
+		}
+	case "records":
+		var both [][]byte
+		if both, _, err = w.c.ReadRecords(ctx, 0, []int{1, 0}, [][]byte{one, two}); err == nil {
+			e.Old, err = numberOf(both...)
+		}
+	case "chain":
+		ch := lockoffload.Chain{Shared: true, Accesses: []lockoffload.Access{readOf(0, manyLines), readOf(1, manyLines)}}
+		if _, err = w.c.Do(ctx, &ch); err == nil {
+			e.Old, err = numberOf(ch.Accesses[0].Data, ch.Accesses[1].Data)
+		}
+	case "update":
+		e.Update, e.New = true, w.rec.values.Add(1)
+		_, err = w.c.UpdateRecords(ctx, 0, []int{0, 1}, func(old [][]byte) ([][]byte, error) {
+			var err error
+			e.Old, err = numberOf(old...)
+			return [][]byte{filled(e.New), filled(e.New)}, err
+		})
+	case "exclusive", "fair":
+		return w.hold(ctx, map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "fair": lockoffload.Fair}[form])
+	case "shared":
+		e.Old, err = w.share(ctx)
+	case "swap read", "swap":
+		e.Record = 1
+		var res lockoffload.Result
+		if one, res, err = w.c.SwapRead(ctx, 0, one); err != nil {
+			return err
+		}
+		if e.Old, err = numberOf(one); err != nil || form == "swap read" {
+			break
+		}
+		e.Update, e.New = true, w.rec.values.Add(1)
+		if _, err = w.c.SwapWrite(ctx, 0, res.Version, filled(e.New)); errors.Is(err, lockoffload.ErrDiffers) {
+			return nil
+		}
+	}
+	w.note(e, err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", form, err)
+	}
+	return nil
+}
+
+// hold writes under a lock what nobody may see, commits, and writes again.
+func (w *isolated) hold(ctx context.Context, mode lockoffload.Mode) error {
+	h, _, err := w.c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+	if err != nil {
+		return err
+	}
+	var before uint64
+	for end, last := range []func(context.Context) error{h.Commit, h.Unlock} {
+		e := lockoffload.Event{Update: true, Old: before, New: w.rec.values.Add(1), Call: time.Since(w.rec.start)}
+		for r := range 2 {
+			data, _, rerr := h.Read(ctx, r, make([]byte, manyLines))
+			v, verr := numberOf(data)
+			if end == 0 && r == 0 {
+				e.Old = v
+			} else if v != e.Old {
+				verr = fmt.Errorf("%d, and then %d under the lock", e.Old, v)
+			}
+			_, werr := h.Write(ctx, r, filled(1<<60+e.New))
+			err = errors.Join(err, rerr, verr, werr)
+		}
+		for r := range 2 {
+			_, werr := h.Write(ctx, r, filled(e.New))
+			err = errors.Join(err, werr)
+		}
+		if err != nil {
+			return errors.Join(err, h.Unlock(ctx))
+		}
+		err = last(ctx)
+		w.note(e, err)
+		if err != nil {
+			return errors.Join(err, h.Unlock(ctx))
+		}
+		before = e.New
+	}
+	return nil
+}
+
+func (w *isolated) share(ctx context.Context) (uint64, error) {
+	h, _, err := w.c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	if err != nil {
+		return 0, err
+	}
+	one, _, err := h.Read(ctx, 0, make([]byte, manyLines))
+	two, _, err2 := h.Read(ctx, 1, make([]byte, manyLines))
+	if err = errors.Join(err, err2); err != nil {
+		return 0, err
+	}
+	v, err := numberOf(one, two)
+	return v, errors.Join(err, h.Unlock(ctx))
+}
+
+// Whatever the order in which a device carries out READs and moves their bytes, what
+// clients read is whole, and what one read is what all others' changes make of it.
+func TestSimulatedIsolation(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5:latereads:torn,mlx5:latereads:torn")
+	}
+	every := []string{"read", "read chain", "records", "chain", "update", "exclusive", "fair", "shared", "swap", "swap read"}
+	reads, chains := []string{"read", "records", "update"}, []string{"read chain", "read chain", "update"}
+	t.Run("all", func(t *testing.T) { isolation(t, 150, every, every) })
+	t.Run("reads", func(t *testing.T) { isolation(t, 150, reads, reads) })
+	t.Run("chains", func(t *testing.T) { isolation(t, 150, chains, chains) })
+	t.Run("swaps", func(t *testing.T) { isolation(t, 2000, []string{"swap"}, []string{"swap read"}) })
+}
+
+// isolation has half of the clients carry out some forms, and half of them others.
+func isolation(t *testing.T, each int, forms ...[]string) {
+	const clients, goroutines = 4, 2
+	seed := testseed.New(t)
+	ctx := within(t, stuck)
+	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: manyLines, Records: 2, Swap: 2 * clients}, long).clients(clients, lockoffload.Retry{})
+	rec := newRecorder()
+	var all sync.WaitGroup
+	for i := range clients * goroutines {
+		w, rng, mine := isolated{cs[i%clients], i, rec}, rand.New(rand.NewPCG(seed, uint64(i))), forms[i%2]
+		all.Go(func() {
+			for range each {
+				if err := w.do(ctx, mine[rng.IntN(len(mine))]); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	torn := uint64(0)
+	for _, c := range cs {
+		torn += c.Total().Torn
+	}
+	t.Logf("%d events in %v, %d READs met a WRITE", len(rec.events), time.Since(rec.start).Round(time.Millisecond), torn)
+	if strings.Contains(os.Getenv("SIMHCA"), "torn") {
+		require.NotZero(t, torn, "or the test shows nothing")
+	}
+	require.NoError(t, lockoffload.CheckEvents(rec.events))
+}
+
+// Where connections break in the midst of it, with requests under way of which a device
+// has carried out some and told of none: what is said to have changed nothing has not,
+// and whatever else happened is what one order of all makes of it.
+func TestSimulatedBreaks(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5:latereads:torn,mlx5:latereads:torn")
+	}
+	const clients, goroutines, breaks = 3, 2, 40
+	seed := testseed.New(t)
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: manyLines, Records: 2, Swap: 2 * clients}, long)
+	rec := newRecorder()
+	// Not "fair": a ticket that was drawn and not signed is skipped a lease later.
+	forms := []string{"read", "read chain", "records", "update", "update", "exclusive", "shared", "swap", "swap read"}
+	type client struct {
+		*lockoffload.Client
+		qp    *verbs.QP
+		place *lockoffload.Session
+	}
+	var all sync.WaitGroup
+	var cs []*client
+	stop := make(chan struct{})
+	for i := range clients {
+		qp, cq, place, in := r.admit()
+		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		cs = append(cs, &client{c, qp, place})
+		for k := range goroutines {
+			w, rng := isolated{c, i*goroutines + k, rec}, rand.New(rand.NewPCG(seed, uint64(i*goroutines+k)))
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					err := w.do(ctx, forms[rng.IntN(len(forms))])
+					if anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost) {
+						time.Sleep(time.Millisecond) // it will be connected again
+					} else if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, 1<<32))
+	for range breaks {
+		time.Sleep(time.Duration(rng.IntN(5000)) * time.Microsecond)
+		c := cs[rng.IntN(clients)]
+		require.NoError(t, simhca.Break(wire[0], c.qp.Num()))
+		<-c.Lost()
+		require.NoError(t, c.place.Close()) // as when its lease is over
+		qp, cq, place, in := r.admit()
+		require.NoError(t, c.Reconnect(ctx, qp, cq, in))
+		c.qp, c.place = qp, place
+	}
+	close(stop)
+	all.Wait()
+	unknown := 0
+	for _, e := range rec.events {
+		if e.Unknown {
+			unknown++
+		}
+	}
+	t.Logf("%d events, of %d nobody knows whether they happened", len(rec.events), unknown)
+	require.NoError(t, lockoffload.CheckEvents(rec.events))
+}
+
+// When a client's device is removed, all that was under way on it ends, its locks are
+// lost, and it can be closed.
+func TestSimulatedRemoval(t *testing.T) {
+	if os.Getenv("SIMHCA_REMOVE") != "" {
+		removal(t, wire[0])
+		return
+	}
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSimulatedRemoval$", "-test.v", "-test.timeout=20s")
+	cmd.Env = append(os.Environ(), "SIMHCA_REMOVE=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: TestSimulatedRemoval")
+}
+
+func removal(t *testing.T, device string) {
+	ctx := within(t, 10*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 16}, 500*time.Millisecond)
+	cs := r.clients(2, lockoffload.Retry{})
+	h, _, err := cs[0].Lock(ctx, 0)
+	require.NoError(t, err)
+	_, err = h.Write(ctx, 0, []byte("never"))
+	require.NoError(t, err)
+	waits := make(chan error)
+	go func() {
+		_, _, err := cs[1].Lock(ctx, 0)
+		waits <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, simhca.Remove(device))
+	require.ErrorIs(t, <-waits, lockoffload.ErrBroken)
+	<-h.Lost()
+	require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
+	_, _, err = cs[1].Read(ctx, 1, make([]byte, 16))
+	require.ErrorIs(t, err, lockoffload.ErrBroken)
+}
