@@ -20,7 +20,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 	for {
 		ep.service.Reset()
 		ep.mu.Lock()
-		ep.links.mend()
+		ep.driver.mend()
 		ep.pump()
 		ep.serving = ep.cfg.OnMessage != nil || !ep.attended()
 		serving := ep.serving
@@ -36,7 +36,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 				return
 			}
 		}
-		if err := ep.links.d.Wait(ctx, &ep.service); err != nil {
+		if err := ep.d.Wait(ctx, &ep.service); err != nil {
 			if ctx.Err() == nil {
 				ep.fail(err)
 			}
@@ -67,7 +67,7 @@ func (ep *Endpoint) enter(w *verbs.Waiter) {
 	ep.waiting = append(ep.waiting, w)
 	if ep.serving && ep.cfg.OnMessage == nil {
 		ep.serving = false
-		ep.links.d.Wake(&ep.service)
+		ep.d.Wake(&ep.service)
 	}
 }
 

@@ -30,8 +30,7 @@ type Stats struct {
 func (ep *Endpoint) Stats() Stats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	s := ep.e.Stats
-	return Stats(s)
+	return Stats(*ep.e.Count())
 }
 
 // PeerStats tell of a peer.
