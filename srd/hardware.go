@@ -24,8 +24,7 @@ type hardware struct {
 	send   *verbs.Batch
 	recv   *verbs.RecvBatch
 	mr     *verbs.MR
-	stride int   // of the memory of a packet
-	life   uint8 // of the queue pair: it is reset when it fails
+	stride int // of the memory of a packet
 	broken bool
 
 	pending []uint32 // receives to be posted again
@@ -39,7 +38,6 @@ type flight struct {
 	h      *handle // nil: it waits, or the slot is free
 	to     wire.Addr
 	length int
-	used   bool
 }
 
 // rnrRetries is how often the device tries where there is no buffer: the machine waits
@@ -98,7 +96,6 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 
 // begin posts all receives of the queue pair in INIT, and brings it to work.
 func (h *hardware) begin() error {
-	h.pending = h.pending[:0]
 	for i := range h.ep.cfg.Receives {
 		h.pending = append(h.pending, uint32(i))
 	}
@@ -120,14 +117,12 @@ func (h *hardware) repost() error {
 		return nil
 	}
 	for _, i := range h.pending {
-		h.recv.Recv(h.ep.d.ID(recvBit|h.tag(i)), h.mr.SGE(int(i)*h.stride, h.stride))
+		h.recv.Recv(h.ep.d.ID(recvBit|uint64(i)), h.mr.SGE(int(i)*h.stride, h.stride))
 	}
 	h.pending = h.pending[:0]
 	_, err := h.recv.Post()
 	return err
 }
-
-func (h *hardware) tag(i uint32) uint64 { return uint64(h.life)<<32 | uint64(i) }
 
 // sendAt is where the memory of a slot begins.
 func (h *hardware) sendAt(i uint32) int { return (h.ep.cfg.Receives + int(i)) * h.stride }
@@ -137,7 +132,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	ep := h.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.closed.Load() || uint8(tag>>32) != h.life { // or before a reset
+	if ep.closed.Load() || h.broken {
 		return
 	}
 	ep.polling = true
@@ -210,7 +205,7 @@ func (h *hardware) flush() {
 			gather(b[o.Headers:][:o.Length], h.ep.requests[uint32(o.Tag)].data, o.Offset)
 		}
 		h.m.Seal(o, b[:o.Headers])
-		h.slots[i] = flight{to: o.To, length: o.Headers + o.Length, used: true}
+		h.slots[i] = flight{to: o.To, length: o.Headers + o.Length}
 		h.launch(i)
 	}
 	h.post()
@@ -237,7 +232,7 @@ func (h *hardware) launch(i uint32) {
 		h.post()
 	}
 	h.send.SetTarget(verbs.Target{AH: s.h.ah, QPN: s.to.QPN, QKey: s.to.QKey})
-	h.send.Send(h.ep.d.ID(h.tag(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
+	h.send.Send(h.ep.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
 }
 
 func (h *hardware) resume() {
@@ -270,47 +265,22 @@ func (h *hardware) post() {
 	}
 }
 
-// fails has the queue pair mended.
+// fails ends the endpoint: the device gives up an SRD queue pair for none of its packets,
+// but when it is broken itself. To reset the queue pair would be no way out: libefa counts
+// what completed before again after that, outside of its memory.
 func (h *hardware) fails(err error) {
 	if !h.broken {
 		h.broken = true
 		h.m.Stats.Broken++
-		h.ep.log.Warn("srd: queue pair failed", "err", err)
-	}
-	h.ep.nudge()
-}
-
-// mend resets a queue pair that failed. Nobody knows what became of what was in it.
-func (h *hardware) mend() {
-	if !h.broken {
-		return
-	}
-	if err := h.restart(); err != nil {
-		h.ep.log.Error("srd: queue pair", "err", err)
-		return
-	}
-	h.broken = false
-}
-
-func (h *hardware) restart() error {
-	if err := h.qp.Quiesce(); err != nil {
-		return err
-	}
-	h.life++
-	h.send.Reset()
-	h.recv.Reset()
-	h.m.Advance(h.ep.now())
-	h.parked = h.parked[:0]
-	for i := range h.slots {
-		if h.slots[i].used {
-			h.release(uint32(i), offload.Failed)
+		if h.ep.failure == nil {
+			h.ep.failure = fmt.Errorf("the queue pair failed: %w", err)
 		}
+		h.ep.wakeAll()
 	}
-	if err := h.qp.Init(); err != nil {
-		return err
-	}
-	return h.begin()
 }
+
+// mend has nothing to do: what fails ends the endpoint.
+func (h *hardware) mend() {}
 
 func (h *hardware) close() error {
 	var errs []error

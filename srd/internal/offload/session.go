@@ -196,10 +196,15 @@ func (m *Machine) establish(p *peer) {
 
 // onChallenge greets again, with the cookie.
 func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
+	c := &k.Challenge
+	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
+		p.wanted = true
+		m.greet(p)
+		c.Cookie = 0
+	}
 	if p.state != greeting {
 		return
 	}
-	c := &k.Challenge
 	if c.Known >= p.mine { // the wall clock went back since the last incarnation
 		// The peer took nothing from one that is older than what it knows.
 		m.part(p, c.Known > p.mine)
@@ -222,7 +227,7 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		m.Stats.OldEpoch++
-		return
+		m.answerStranger(answer{to: p.addr, token: w.Token, challenge: wire.Challenged{Known: p.epoch}})
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		p.heard = m.now
 		m.establish(p)

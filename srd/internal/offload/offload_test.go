@@ -1,0 +1,294 @@
+package offload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// greeted are two nodes that have a session.
+func greeted(t *testing.T, cfg Config) *world {
+	w := newWorld(t, 1, 2, cfg)
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	return w
+}
+
+// of answers what a node knows of another one.
+func (w *world) of(a, b int) *peer {
+	m := w.nodes[a].m
+	return m.peers[m.index[addrOf(b)]]
+}
+
+// packet encodes one from a node to another, by their session.
+func (w *world) packet(from, to int, k wire.Packet, body []byte) []byte {
+	p := w.of(from, to)
+	k.Token, k.Line = p.remote, p.ours
+	if k.Type == 0 {
+		k.Type = wire.Flow
+	}
+	b := make([]byte, wire.MaxHeaders)
+	return append(b[:k.Encode(b)], body...)
+}
+
+// A receiver without buffers is tried for a while, and then reported: messages are
+// refused, and none of them comes when there are buffers again.
+func TestNoBuffers(t *testing.T) {
+	w := greeted(t, simple())
+	n := w.nodes[1]
+	n.receives = 0
+	posts, start := w.posts, w.Now
+	var all []*letter
+	for service := engine.Reliable; service <= engine.Reporting; service++ {
+		all = append(all, w.send(w.nodes[0], 1, uint8(service), 0, 2000))
+	}
+	settled := func() bool {
+		for _, l := range all {
+			if l.status == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for !settled() && w.Now < start+time.Minute {
+		w.Run(w.Now + time.Millisecond)
+	}
+	require.Less(t, w.Now-start, time.Second)
+	require.Less(t, w.posts-posts, uint64(60))
+	require.Equal(t, engine.Refused, all[0].status)
+	require.Equal(t, engine.Refused, all[1].status)
+	require.Equal(t, engine.Retransmit, all[2].status)
+	n.receives = 64
+	next := w.send(w.nodes[0], 1, engine.Ordered, 0, 2000)
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, next.status)
+	w.end()
+}
+
+// Nobody at an address is found out soon, and not by a peer's silence.
+func TestGone(t *testing.T) {
+	w := greeted(t, simple())
+	w.nodes[1].gone = true
+	posts := w.posts
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 100*time.Millisecond)
+	require.Equal(t, engine.Unresponsive, l.status, w.pair(0, 1))
+	require.Less(t, w.posts-posts, uint64(10))
+	// One that is away for a moment is not gone.
+	w.nodes[1].gone = false
+	l = w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 100*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	w.nodes[1].gone = true
+	l = w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + time.Millisecond)
+	w.nodes[1].gone = false
+	w.Run(w.Now + 100*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// A program that stands still while its device takes packets is unresponsive after the
+// peer's timeout; what it took before it goes on was perhaps delivered.
+func TestAsleep(t *testing.T) {
+	w := greeted(t, simple())
+	w.nodes[1].asleep = true
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 4*time.Second)
+	require.Zero(t, l.status)
+	w.Run(w.Now + 2*time.Second)
+	require.Equal(t, engine.Unresponsive, l.status, w.pair(0, 1))
+	w.nodes[1].wake()
+	w.Run(w.Now + 20*time.Second)
+	require.Equal(t, 1, l.count)
+	l = w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// Senders have no more under way than there are buffers for, however much they have to
+// send: no packet finds none.
+func TestCredit(t *testing.T) {
+	w := newWorld(t, 1, 6, simple())
+	for _, n := range w.nodes[1:] {
+		for range 20 {
+			w.send(n, 0, engine.Reliable, 0, 20_000)
+		}
+	}
+	w.Run(w.Now + time.Minute)
+	for _, n := range w.nodes {
+		require.Zero(t, n.m.Stats.Timeouts)
+	}
+	require.Equal(t, 100, w.results[engine.Delivered])
+	w.end()
+}
+
+// A message has one answer, however long it is; so have messages that follow each other
+// closely. Credit is told by the way, a quarter of it at a time.
+func TestFewAnswers(t *testing.T) {
+	w := greeted(t, simple())
+	before := w.nodes[1].m.Stats.Responses
+	w.send(w.nodes[0], 1, engine.Reliable, 0, 50_000) // 177 packets
+	for range 20 {
+		w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	}
+	w.Run(w.Now + time.Second)
+	require.Less(t, w.nodes[1].m.Stats.Responses-before, uint64(50))
+	w.end()
+}
+
+// Strangers cost nothing that stays, and few answers.
+func TestStrangers(t *testing.T) {
+	for _, key := range []*wire.Key{nil, {1, 2}} {
+		cfg := simple()
+		cfg.Key = key
+		w := newWorld(t, 1, 1, cfg)
+		n := w.nodes[0]
+		n.m.Advance(n.raw())
+		answers := 0
+		var b [wire.MaxHeaders]byte
+		for i := range 10000 {
+			from := addrOf(i + 10)
+			hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: uint64(i), Cookie: uint64(i)}}
+			n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
+			hello.Greeting.Stamp = n.m.wall() + 1000 // with a key, a guess of its code
+			hello.Greeting.MAC = uint64(i)
+			n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
+			junk := wire.Packet{Type: wire.Flow, Token: uint64(i), HasPart: true, Part: wire.Part{Fragment: 1}}
+			n.m.Receive(from.QPN, b[:junk.Encode(b[:])])
+			var o engine.Out
+			for n.m.Next(0, b[:], &o) {
+				answers++
+				n.m.Completed(0, Landed)
+			}
+		}
+		require.Empty(t, n.m.peers)
+		require.LessOrEqual(t, answers, strangerBurst)
+	}
+}
+
+// A greeting from elsewhere than it says, and packets that name a peer's token but come
+// from elsewhere, are refused.
+func TestSources(t *testing.T) {
+	w := greeted(t, simple())
+	n := w.nodes[1]
+	body := make([]byte, 20)
+	k := wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}
+	before := n.m.Stats
+	n.m.Receive(addrOf(0).QPN+1, w.packet(0, 1, k, body))
+	require.Equal(t, before.WrongSource+1, n.m.Stats.WrongSource)
+	hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(7), Epoch: 5, Token: 6, Stamp: 7}}
+	var b [wire.MaxHeaders]byte
+	n.m.Receive(addrOf(0).QPN, b[:hello.Encode(b[:])])
+	require.Equal(t, before.WrongSource+2, n.m.Stats.WrongSource)
+	require.Equal(t, before.Delivered, n.m.Stats.Delivered)
+}
+
+// What an honest peer never says changes nothing: no status, no message, no memory.
+func TestLies(t *testing.T) {
+	w := greeted(t, simple())
+	a, b := w.nodes[0], w.nodes[1]
+	b.asleep = true
+	l := w.send(a, 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 10*time.Millisecond)
+	f := w.of(0, 1).tx[engine.Reliable]
+	require.Equal(t, uint32(1), f.nxt-f.una)
+	for name, r := range map[string]wire.Response{
+		"a number that was not sent":    {Cumulative: true, Base: f.nxt + 1, Floor: f.una},
+		"a floor above what is settled": {Cumulative: true, Base: f.nxt, Floor: f.nxt},
+		"no base":                       {Base: f.nxt, Floor: f.una},
+		"another flow":                  {Service: engine.Ordered, Cumulative: true, Base: 9},
+	} {
+		a.m.Receive(addrOf(1).QPN, w.packet(1, 0, wire.Packet{HasResponse: true, Response: r}, nil))
+		require.Zero(t, l.status, name)
+	}
+	used, delivered := a.used, a.m.Stats.Delivered
+	for name, p := range map[string]wire.Part{
+		"a number far ahead":      {Seq: 300, Floor: 1, Total: 1, Fragment: 1},
+		"a number below the rest": {Seq: 1, Floor: 2, Total: 1, Fragment: 1},
+		"pieces too small":        {Seq: 0, Total: 1000, Fragment: 1},
+		"a datagram of two":       {Service: engine.Unreliable, Total: 2, Fragment: 1, Index: 1},
+		"a message too long":      {Seq: 1, Total: 1 << 30, Fragment: 1000},
+	} {
+		a.m.Receive(addrOf(1).QPN, w.packet(1, 0, wire.Packet{HasPart: true, Part: p}, make([]byte, p.Length())))
+		require.Equal(t, used, a.used, name)
+		require.Equal(t, delivered, a.m.Stats.Delivered, name)
+	}
+	b.wake()
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+}
+
+// Pieces of one number that are of different messages are not put together.
+func TestMixedPieces(t *testing.T) {
+	w := greeted(t, simple())
+	a := w.nodes[0]
+	piece := func(p wire.Part) {
+		p.Seq, p.Fragment = 0, 100
+		a.m.Receive(addrOf(1).QPN, w.packet(1, 0, wire.Packet{HasPart: true, Part: p}, make([]byte, p.Length())))
+	}
+	piece(wire.Part{Total: 200})
+	before := a.m.Stats.Bogus
+	piece(wire.Part{Total: 300, Index: 1})
+	piece(wire.Part{Total: 200, Index: 1, Queue: 1})
+	require.Equal(t, before+2, a.m.Stats.Bogus)
+	require.Zero(t, a.m.Stats.Delivered)
+}
+
+// A peer of an address and its successor there are two.
+func TestRestart(t *testing.T) {
+	for _, back := range []uint64{0, uint64(time.Hour)} {
+		w := greeted(t, simple())
+		w.nodes[1].asleep = true
+		l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+		again := w.send(w.nodes[0], 1, engine.Idempotent, 0, 20)
+		w.Run(w.Now + 10*time.Millisecond)
+		w.crash(w.nodes[1], back)
+		late := w.packet(0, 1, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
+		w.nodes[1].m.Receive(addrOf(0).QPN, late)
+		require.EqualValues(t, 1, w.nodes[1].m.Stats.WrongToken)
+		w.Run(w.Now + 2*time.Second)
+		require.Equal(t, engine.Unresponsive, l.status, w.pair(0, 1))
+		require.Zero(t, l.count)
+		require.Equal(t, engine.Delivered, again.status, "it may come twice")
+		w.nodes[1].m.Receive(addrOf(0).QPN, late)
+		w.end()
+	}
+}
+
+// Nothing is allocated for a message once there is memory for all of them.
+func TestAllocations(t *testing.T) {
+	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5})
+	p := m.find(addrOf(1))
+	m.renew(p, 9, 9)
+	var b [wire.MaxHeaders]byte
+	var o engine.Out
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_, err := m.Send(addrOf(1), engine.Message{Len: 100})
+		if err != nil || !m.Next(0, b[:], &o) {
+			t.Fatal("nothing is sent")
+		}
+		m.Completed(0, Landed)
+		f := p.tx[0]
+		m.onCredit(p, &wire.Credit{Taken: p.posted, Grant: 10})
+		m.onResponse(p, &wire.Response{Cumulative: true, Base: f.nxt, Floor: f.una})
+	}))
+}
+
+// counter is a host that takes everything.
+type counter struct{}
+
+func (*counter) Room(queue uint16, size int) ([]byte, engine.Verdict) {
+	return make([]byte, size), engine.Taken
+}
+func (*counter) Deliver(*engine.Delivery, bool) engine.Verdict { return engine.Taken }
+func (*counter) Drop([]byte)                                   {}
+func (*counter) Settled(*engine.Result)                        {}
+func (*counter) PartSettled(uint64, int, engine.Status)        {}
+func (*counter) Pressure() uint8                               { return 0 }
