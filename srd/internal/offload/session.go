@@ -198,7 +198,6 @@ func (m *Machine) establish(p *peer) {
 func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 	c := &k.Challenge
 	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
-		p.wanted = true
 		m.greet(p)
 		c.Cookie = 0
 	}
@@ -212,7 +211,7 @@ func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
 		p.mine = c.Known + 1
 	}
 	if p.cookie != c.Cookie || c.Known != 0 {
-		p.cookie, p.helloAt = c.Cookie, m.now
+		p.cookie, p.helloAt, p.wanted = c.Cookie, m.now, true
 		m.enqueue(p)
 	}
 }
