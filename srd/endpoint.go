@@ -37,7 +37,8 @@ type Config struct {
 	MaxMessage int // bytes of the longest message that is received; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if given, is called with each message, one after the other, by a
-	// goroutine of the endpoint. The message is released when it returns.
+	// goroutine of the endpoint. The message is released when it returns. It may send,
+	// but not close the endpoint: Close waits for it.
 	OnMessage func(*Message)
 
 	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms
@@ -196,8 +197,9 @@ func (ep *Endpoint) open() error {
 	return ep.failure
 }
 
-// Close ends the endpoint: messages that are not settled are [Cancelled], though they
-// may have been delivered. Closing twice is not an error.
+// Close ends the endpoint, and all calls of it. Messages that are not settled are given up,
+// and have no status: they may have been delivered. Their data is the program's when Close
+// returns. Closing twice is not an error.
 func (ep *Endpoint) Close() error {
 	ep.closing.Lock()
 	defer ep.closing.Unlock()
