@@ -38,7 +38,8 @@ type Config struct {
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if given, is called with each message, one after the other, by a
 	// goroutine of the endpoint. The message is released when it returns. It may send,
-	// but not close the endpoint: Close waits for it.
+	// but not close the endpoint: Close waits for it. While it runs, peers are answered
+	// only if a call of the program waits.
 	OnMessage func(*Message)
 
 	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms

@@ -129,6 +129,37 @@ func TestCredit(t *testing.T) {
 	w.end()
 }
 
+// Sessions begin at both ends at once, and what follows at once is not lost.
+func TestWelcomeFirst(t *testing.T) {
+	for seed := range uint64(300) {
+		cfg := simple()
+		if seed%2 == 0 {
+			cfg.Key = &wire.Key{1, seed}
+		}
+		w := newWorld(t, seed, 2, cfg)
+		w.After(w.some(w.jitter), func() { w.send(w.nodes[0], 1, engine.Reliable, 0, 2000) })
+		w.After(w.some(w.jitter), func() { w.send(w.nodes[1], 0, engine.Reliable, 0, 2000) })
+		w.Run(w.Now + 50*time.Millisecond)
+		require.Equal(t, 2, w.results[engine.Delivered], "seed %d", seed)
+		w.end()
+	}
+}
+
+// What is not where the device said is sent again, once the peer has been asked.
+func TestLanded(t *testing.T) {
+	w := greeted(t, simple())
+	w.lose = 1
+	l := w.send(w.nodes[0], 1, engine.Ordered, 0, 2000)
+	w.Run(w.Now + 10*time.Millisecond)
+	w.lose = 0
+	next := w.send(w.nodes[0], 1, engine.Ordered, 0, 20)
+	w.Run(w.Now + 3*time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	require.Equal(t, engine.Delivered, next.status)
+	require.Zero(t, w.of(0, 1).underWay())
+	w.end()
+}
+
 // A message has one answer, however long it is; so have messages that follow each other
 // closely. Credit is told by the way, a quarter of it at a time.
 func TestFewAnswers(t *testing.T) {

@@ -48,6 +48,7 @@ type peer struct {
 
 	state   uint8
 	hellos  uint8
+	checks  uint8 // of the session, since the peer said something new
 	tries   uint8 // packets in a row that did not arrive
 	turn    uint8 // the service whose flow sent last
 	burst   uint8 // packets that it sent in a row
@@ -306,6 +307,7 @@ func (m *Machine) watch(p *peer) time.Duration {
 			return last + check
 		}
 		m.Stats.Probes++
+		p.checks = min(p.checks+1, 200)
 		m.greet(p)
 		return m.now + check
 	}

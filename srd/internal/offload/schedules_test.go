@@ -76,6 +76,9 @@ func schedule(t testing.TB, seed uint64) *world {
 	if some(0.4) {
 		w.failing = r.Float64() * 0.2
 	}
+	if some(0.1) {
+		w.lose = 0.02
+	}
 	for _, n := range w.nodes {
 		if some(0.3) {
 			n.rooms = r.IntN(60000)
@@ -180,7 +183,7 @@ func schedule(t testing.TB, seed uint64) *world {
 		})
 	}
 	w.Run(w.Now + span)
-	w.forge, w.failing = 0, 0
+	w.forge, w.failing, w.lose = 0, 0, 0
 	w.Run(w.Now + 60*time.Second)
 	w.end()
 	return w

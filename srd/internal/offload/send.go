@@ -202,6 +202,9 @@ func (m *Machine) onCredit(p *peer, c *wire.Credit) {
 	if int32(c.Taken-p.taken) < 0 {
 		return // of before
 	}
+	if c.Taken != p.taken {
+		p.checks = 0
+	}
 	p.taken, p.grant = c.Taken, c.Grant
 	if int32(p.taken-p.posted) > 0 { // one of which nobody knew had arrived after all
 		p.posted = p.taken
@@ -227,7 +230,7 @@ func (m *Machine) onResponse(p *peer, r *wire.Response) {
 			continue
 		}
 		was := c.state
-		c.state = settled
+		c.state, p.checks = settled, 0
 		if was == hole {
 			continue
 		}
@@ -334,6 +337,36 @@ func (m *Machine) owe(p *peer, c *packet) {
 	if c.answers > 0 && p.rx[c.answers-1] != nil {
 		p.rx[c.answers-1].due, p.answer = true, true
 	}
+}
+
+// resend sends all again that the peer does not decide about, though it lives and has
+// nothing to wait for: a packet is not where the device said. What is not lost is known by
+// its number.
+func (m *Machine) resend(p *peer) {
+	p.posted = p.taken
+	for _, f := range p.tx {
+		if f == nil || f.open == nil {
+			continue
+		}
+		f.again = f.again[:0]
+		for s := f.una; s != f.nxt; s++ {
+			c := &f.open[s%wire.Window]
+			if c.state == settled {
+				continue
+			}
+			if c.state == hole || m.messages[c.message].reason != 0 {
+				m.cancel(f, s)
+				continue
+			}
+			g := &m.messages[c.message]
+			g.unsure = true // of each packet there may be two
+			for index := range g.sent {
+				m.Stats.Retransmitted++
+				f.again = append(f.again, piece{seq: s, index: index, message: c.message, gen: g.gen})
+			}
+		}
+	}
+	m.enqueue(p)
 }
 
 // missed decides what becomes of a message of which a packet did not arrive, perhaps.

@@ -230,6 +230,9 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		p.heard = m.now
 		m.establish(p)
+		if p.checks >= 2 {
+			m.resend(p)
+		}
 	default:
 		p.heard = m.now
 		m.renew(p, w.Epoch, w.Token)
