@@ -34,8 +34,9 @@ func TestSendToItself(t *testing.T) {
 func TestCallbacksSend(t *testing.T) {
 	es := ends(t)
 	var eps [2]*srd.Endpoint
-	var ready sync.WaitGroup
+	var ready, answers sync.WaitGroup
 	ready.Add(1)
+	answers.Add(50)
 	done := make(chan bool)
 	for i := range eps {
 		eps[i] = open(t, es[i], srd.Config{OnMessage: func(m *srd.Message) {
@@ -47,6 +48,7 @@ func TestCallbacksSend(t *testing.T) {
 			if err := eps[i].Send(ctxOf(t), m.From, []byte{m.Data[0] + 1}); err != nil {
 				t.Error(err)
 			}
+			answers.Done()
 		}})
 	}
 	ready.Done()
@@ -56,6 +58,7 @@ func TestCallbacksSend(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("callbacks wait for each other")
 	}
+	answers.Wait()
 }
 
 // Memory of messages may go back after the endpoint was closed.

@@ -135,8 +135,11 @@ func TestSimulatedFaults(t *testing.T) {
 				told := statuses[srd.Delivered]
 				switch service {
 				case srd.Unreliable:
-					require.Equal(t, n, statuses[srd.Sent])
+					require.Equal(t, n, statuses[srd.Sent]+statuses[srd.Unresponsive])
 					require.LessOrEqual(t, got, n)
+					if fault != verbs.WCResponseTimeout {
+						require.Zero(t, statuses[srd.Unresponsive])
+					}
 				case srd.Idempotent:
 					require.GreaterOrEqual(t, got, told)
 				default:

@@ -214,5 +214,7 @@ extern const struct sim_model sim_mlx5, sim_efa;
 int sim_fault_request(struct sim_obj *qp, uint32_t qpn);
 /* Tells whether the requests of a queue pair are held back. */
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn);
+/* Its number is another's now. */
+void sim_fault_end(struct sim_obj *qp, uint32_t qpn);
 
 #endif
