@@ -3,6 +3,7 @@
 package srd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -196,4 +197,60 @@ func TestDeadlineOfWaitingCalls(t *testing.T) {
 	go read()
 	require.ErrorAs(t, <-ended, &timeout)
 	require.True(t, timeout.Timeout())
+}
+
+// Bytes of a message that is given up are the program's at once: what arrives all the same
+// are those that were sent.
+func TestCancelledBytes(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	got := make(map[byte]int)
+	reading.Go(func() {
+		for {
+			var ms [8]srd.Message
+			n, err := b.Receive(ctx, ms[:])
+			if err != nil {
+				return
+			}
+			for _, m := range ms[:n] {
+				got[m.Data[0]]++
+				if m.Data[0] == 0xff || !bytes.Equal(m.Data, bytes.Repeat(m.Data[:1], len(m.Data))) {
+					t.Error("bytes of after the call")
+				}
+			}
+			b.Release(ms[:n]...)
+		}
+	})
+	rounds := 100
+	sent, data := 0, make([]byte, 60_000)
+	for i := range rounds {
+		for k := range data {
+			data[k] = byte(i)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Duration(i*20)*time.Microsecond)
+		service := []srd.Service{srd.Reliable, srd.Ordered, srd.Idempotent}[i%3]
+		part := data
+		if service == srd.Idempotent {
+			part = data[:500]
+		}
+		if err := a.Context(b.Addr(), service).Send(short, part); err == nil {
+			sent++
+		} else {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		cancel()
+		for k := range data {
+			data[k] = 0xff
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	stop()
+	reading.Wait()
+	require.GreaterOrEqual(t, len(got), sent)
+	for i, n := range got {
+		if i%3 != 2 {
+			require.Equal(t, 1, n, "message %d", i)
+		}
+	}
 }

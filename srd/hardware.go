@@ -57,7 +57,8 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 		return err
 	}
 	h.stride = int(port.MaxMsgSize)
-	depth := cfg.Receives + sendSlots
+	slots := min(sendSlots, efa.MaxSendWR)
+	depth := cfg.Receives + slots
 	if h.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 		return err
 	}
 	if h.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.SRD, SendCQ: h.cq, GID: ep.gid, QKey: cfg.QKey,
-		MaxSendWR: sendSlots, MaxRecvWR: cfg.Receives}); err != nil {
+		MaxSendWR: slots, MaxRecvWR: cfg.Receives}); err != nil {
 		return err
 	}
 	if h.send, err = ep.d.NewBatch(h.qp, 64); err != nil {
@@ -77,7 +78,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	if h.recv, err = ep.d.NewRecvBatch(h.qp, cfg.Receives); err != nil {
 		return err
 	}
-	h.slots = make([]flight, sendSlots)
+	h.slots = make([]flight, slots)
 	for i := range h.slots {
 		h.free = append(h.free, uint32(i))
 	}
@@ -87,7 +88,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
 	h.m = offload.New(offload.Config{
-		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: sendSlots,
+		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
 		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
 	})
 	ep.e = h.m

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -293,6 +294,93 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// Whatever a peer says that has a session: nothing panics, each message has one status,
+// and all memory comes back.
+func TestHostilePeer(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		h := new(counter)
+		m := New(Config{Addr: addrOf(0), Host: h, Wall: 5, Slots: 16, MTU: 400, MaxMessage: 5000})
+		p := m.find(addrOf(1))
+		m.renew(p, 9, 9)
+		raw := time.Duration(0)
+		sent := 0
+		var b [wire.MaxHeaders]byte
+		busy := make(map[int]bool)
+		for range 2000 {
+			raw += time.Duration(r.IntN(300)) * time.Microsecond
+			m.Advance(raw)
+			if r.IntN(5) == 0 {
+				service := uint8(r.IntN(wire.Services))
+				handle, err := m.Send(addrOf(1), engine.Message{Service: service, Len: r.IntN(200), Parts: r.IntN(2) == 0})
+				require.NoError(t, err)
+				sent++
+				if r.IntN(5) == 0 {
+					m.Cancel(handle)
+				}
+			}
+			k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: r.IntN(2) == 0}
+			number := func(near uint32) uint32 { return near + r.Uint32N(20) - 10 }
+			service := uint8(r.IntN(wire.Services))
+			var una, nxt, base uint32
+			if f := p.tx[service]; f != nil {
+				una, nxt = f.una, f.nxt
+			}
+			if f := p.rx[service]; f != nil {
+				base = f.base
+			}
+			if k.HasCredit = r.IntN(2) == 0; k.HasCredit {
+				k.Credit = wire.Credit{Taken: number(p.posted), Grant: uint16(r.IntN(50))}
+			}
+			if k.HasResponse = r.IntN(2) == 0; k.HasResponse {
+				k.Response = wire.Response{Service: service, Cumulative: r.IntN(9) > 0, Base: number(nxt), Floor: number(una), NSeen: uint8(r.IntN(5)), NRefused: uint8(r.IntN(5))}
+				for i := range k.Response.Seen {
+					k.Response.Seen[i], k.Response.Refused[i], k.Response.NoQueue[i] = r.Uint64(), r.Uint64(), r.Uint64()
+				}
+			}
+			if k.HasPart = r.IntN(2) == 0 || !k.HasCredit && !k.HasResponse; k.HasPart {
+				k.Part = wire.Part{Service: service, Cancel: r.IntN(5) == 0, Seq: number(base + 10), Floor: number(base), Total: r.Uint32N(6000), Fragment: uint16(1 + r.IntN(300))}
+				k.Part.Index = r.Uint32N(wire.Count(k.Part.Total, k.Part.Fragment))
+			}
+			switch r.IntN(50) {
+			case 0:
+				k = wire.Packet{Type: wire.Challenge, Token: p.local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
+			case 1:
+				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine}}
+			}
+			n := k.Encode(b[:])
+			packet := append(append([]byte(nil), b[:n]...), make([]byte, k.Part.Length())...)
+			if !k.HasPart {
+				packet = packet[:n]
+			}
+			m.Receive(p.addr.QPN, packet)
+			for slot := range 16 {
+				var o engine.Out
+				if busy[slot] && r.IntN(3) == 0 {
+					m.Completed(slot, Outcome(r.IntN(5)))
+					busy[slot] = false
+				}
+				if !busy[slot] {
+					busy[slot] = m.Next(slot, b[:], &o)
+				}
+			}
+		}
+		for range 100 { // it falls silent
+			raw += m.cfg.PeerTimeout / 10
+			m.Advance(raw)
+			for slot := range 16 {
+				var o engine.Out
+				if busy[slot] {
+					m.Completed(slot, Landed)
+				}
+				busy[slot] = m.Next(slot, b[:], &o)
+			}
+		}
+		require.Equal(t, sent, h.settled, "seed %d", seed)
+		require.Zero(t, h.out, "seed %d", seed)
+	}
+}
+
 // Nothing is allocated for a message once there is memory for all of them.
 func TestAllocations(t *testing.T) {
 	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5})
@@ -313,13 +401,23 @@ func TestAllocations(t *testing.T) {
 }
 
 // counter is a host that takes everything.
-type counter struct{}
+type counter struct {
+	settled int
+	out     int // bytes of Room that did not come back
+}
 
-func (*counter) Room(queue uint16, size int) ([]byte, engine.Verdict) {
+func (h *counter) Room(queue uint16, size int) ([]byte, engine.Verdict) {
+	h.out += size
 	return make([]byte, size), engine.Taken
 }
-func (*counter) Deliver(*engine.Delivery, bool) engine.Verdict { return engine.Taken }
-func (*counter) Drop([]byte)                                   {}
-func (*counter) Settled(*engine.Result)                        {}
-func (*counter) PartSettled(uint64, int, engine.Status)        {}
-func (*counter) Pressure() uint8                               { return 0 }
+
+func (h *counter) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
+	if owned {
+		h.out -= len(d.Bytes)
+	}
+	return engine.Taken
+}
+func (h *counter) Drop(b []byte)                          { h.out -= len(b) }
+func (h *counter) Settled(*engine.Result)                 { h.settled++ }
+func (h *counter) PartSettled(uint64, int, engine.Status) {}
+func (h *counter) Pressure() uint8                        { return 0 }
