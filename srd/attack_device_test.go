@@ -103,7 +103,11 @@ func TestNoAddress(t *testing.T) {
 // Calls that are cancelled, queues and endpoints that are closed beside each other: no
 // call hangs, and none fails for another reason.
 func TestCloseBesideCalls(t *testing.T) {
-	for range 10 {
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
 		a, b := pair(t, srd.Config{Buffers: 1 << 20})
 		var calls sync.WaitGroup
 		q, err := a.NewQueue(srd.QueueConfig{})
@@ -223,6 +227,9 @@ func TestCancelledBytes(t *testing.T) {
 		}
 	})
 	rounds := 100
+	if testing.Short() {
+		rounds = 40
+	}
 	sent, data := 0, make([]byte, 60_000)
 	for i := range rounds {
 		for k := range data {
