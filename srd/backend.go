@@ -34,6 +34,8 @@ type driver interface {
 	flush()
 	// urgent tells whether receives have to be posted before the program's next call.
 	urgent() bool
+	// full tells whether packets wait until others have completed.
+	full() bool
 	// mend repairs what the device gave up.
 	mend()
 	// resume goes on with packets that waited for an address handle, lost with those for
@@ -79,7 +81,7 @@ func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
 func (ep *Endpoint) pump() { ep.pumpAt(ep.now()) }
 
 func (ep *Endpoint) pumpAt(now time.Duration) {
-	if ep.closed.Load() { // its memory may be gone
+	if ep.closed.Load() || ep.failure != nil { // its memory may be gone, or its device
 		return
 	}
 	ep.woke, ep.stale, ep.clock = false, false, now

@@ -221,6 +221,8 @@ func (h *hardware) urgent() bool {
 	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/2)
 }
 
+func (h *hardware) full() bool { return len(h.free) == 0 }
+
 // launch adds a packet to the chain, or has it wait for an address handle.
 func (h *hardware) launch(i uint32) {
 	s := &h.slots[i]

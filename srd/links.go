@@ -309,6 +309,7 @@ func (l *links) launch(i uint32) {
 }
 
 func (l *links) urgent() bool { return l.short != 0 }
+func (l *links) full() bool   { return len(l.free) == 0 }
 
 // lost gives up what waits for an address handle that cannot be made, as if the network
 // had lost it.

@@ -48,10 +48,18 @@ func (ep *Endpoint) serve(ctx context.Context) {
 // attended tells whether the program polls, or did a moment ago.
 func (ep *Endpoint) attended() bool { return len(ep.waiting) > 0 || ep.now() < ep.left+ep.grace }
 
+// fullPause is how often timers are looked at while packets wait for others to complete,
+// which goes on by itself.
+const fullPause = time.Millisecond
+
 // setAlarm has due called when the engine has something to do, or serve to poll.
 func (ep *Endpoint) setAlarm(now time.Duration) {
 	at := alarm.Never
-	if wait := ep.e.Wait(); wait < alarm.Never/2 {
+	wait := ep.e.Wait()
+	if wait == 0 && ep.driver.full() {
+		wait = fullPause
+	}
+	if wait < alarm.Never/2 {
 		at = now + wait
 	}
 	if !ep.serving && len(ep.waiting) == 0 {
