@@ -49,7 +49,7 @@ type peer struct {
 	state   uint8
 	hellos  uint8
 	checks  uint8 // of the session, since the peer said something new
-	tries   uint8 // packets in a row that did not arrive
+	tries   uint8 // rounds in which nothing arrived
 	turn    uint8 // the service whose flow sent last
 	burst   uint8 // packets that it sent in a row
 	queued  bool
@@ -305,6 +305,9 @@ func (m *Machine) watch(p *peer) time.Duration {
 	if check := m.cfg.PeerTimeout / 16; p.state == established {
 		if m.now-last < check {
 			return last + check
+		}
+		if p.tries > 0 && p.tries < refuseTries { // its device lives, and has no buffers
+			return m.now + check
 		}
 		m.Stats.Probes++
 		p.checks = min(p.checks+1, 200)

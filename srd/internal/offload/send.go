@@ -275,9 +275,8 @@ func (m *Machine) close(f *txFlow) {
 	f.again = f.again[:0]
 }
 
-// refuseTries is after how many packets in a row for which the peer had no buffer its
-// messages are refused; goneTries, after how many for which it had no queue pair it is
-// gone: one that repairs its queue pair has none for a moment. After wordTries it is told
+// refuseTries is after how many rounds in which the peer had no buffer its messages are
+// refused; goneTries, after how many in which it had no queue pair it is gone: one that repairs its queue pair has none for a moment. After wordTries it is told
 // nothing more until it asks, by a greeting.
 const (
 	refuseTries = 7
@@ -304,8 +303,10 @@ func (m *Machine) Completed(slot int, o Outcome) {
 		return
 	}
 	m.Stats.Timeouts++
-	if p.tries++; p.tries == 0 {
-		p.tries--
+	if p.retryAt == 0 { // those of one round count once
+		p.tries = min(p.tries+1, 200)
+		p.retryAt = m.now + m.cfg.RetryDelay<<min(p.tries-1, 6)
+		m.wake(p, p.retryAt)
 	}
 	if c.part || c.cancel {
 		p.posted--
@@ -314,8 +315,6 @@ func (m *Machine) Completed(slot int, o Outcome) {
 		m.fail(p, true)
 		return
 	}
-	p.retryAt = m.now + m.cfg.RetryDelay<<min(p.tries-1, 6)
-	m.wake(p, p.retryAt)
 	if p.tries < wordTries {
 		m.owe(p, &c)
 	}
