@@ -71,8 +71,8 @@ DC_NOT_SIMULATED := NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledT
 # As $SIMHCA has them: what the tests of the simulation itself run on besides.
 OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib mlx5:latereads,mlx5:latereads
 
-# What srd has on EFA instead of its engine: all in the worst order, and what depends
-# on the order in the others.
+# srd by its engine, on mlx5, and by what it has instead on EFA: all in the worst order,
+# and in the others what depends on the order.
 SRD_ORDERS := efa efa:reverse
 
 INSTRUMENTED_SIMULATION ?= -race
@@ -93,6 +93,7 @@ simulated-dc:
 
 simulated-srd:
 	$(call SIMULATE,srd,efa:random)
+	$(call SIMULATE,srd,mlx5$(comma)mlx5)
 
 simulated-srd-on-%:
 	$(call SIMULATE,srd,$*) -test.run 'Lengths|Faults|Incast'

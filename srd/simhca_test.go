@@ -22,10 +22,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// SRD queue pairs of the unchanged libefa, over devices that are simulated below it.
+// SRD queue pairs of the unchanged libefa, over devices that are simulated below it; and
+// UD queue pairs of libmlx5.
 
 func init() {
-	if strings.Contains(os.Getenv("SIMHCA"), "efa") {
+	switch devices := os.Getenv("SIMHCA"); {
+	case strings.Contains(devices, "mlx5"):
+		simulated = []string{"mlx5_0", "mlx5_1"}
+	case strings.Contains(devices, "efa"):
+		onEFA = true
 		simulated = []string{"efa_0", "efa_0"}
 		unheard = func(t testing.TB, a, b *srd.Endpoint) srd.Addr {
 			require.NoError(t, simhca.Hold(simulated[0], a.Addr().QPN, time.Minute))
@@ -36,7 +41,7 @@ func init() {
 
 // efaPair opens endpoints on a simulated device of EFA.
 func efaPair(t *testing.T, cfg srd.Config) (a, b *srd.Endpoint) {
-	if len(simulated) == 0 {
+	if !onEFA {
 		t.Skip("needs SIMHCA=efa")
 	}
 	return pair(t, cfg)
@@ -215,7 +220,7 @@ func TestSimulatedRestart(t *testing.T) {
 // A receiver whose program stands still has no buffers after a while: senders are told,
 // and do not try for ever. When it goes on, so do they.
 func TestSimulatedStandstill(t *testing.T) {
-	if len(simulated) == 0 {
+	if !onEFA {
 		t.Skip("needs SIMHCA=efa")
 	}
 	es := ends(t)
@@ -286,7 +291,7 @@ func TestSimulatedStandstill(t *testing.T) {
 
 // Many senders at once are granted what the receiver has buffers for: nothing is refused.
 func TestSimulatedIncast(t *testing.T) {
-	if len(simulated) == 0 {
+	if !onEFA {
 		t.Skip("needs SIMHCA=efa")
 	}
 	es := ends(t)

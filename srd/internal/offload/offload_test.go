@@ -62,6 +62,7 @@ func TestNoBuffers(t *testing.T) {
 		w.Run(w.Now + time.Millisecond)
 	}
 	require.Less(t, w.Now-start, time.Second)
+	require.Greater(t, w.Now-start, 50*time.Millisecond)
 	require.Less(t, w.posts-posts, uint64(200))
 	require.Equal(t, engine.Refused, all[0].status)
 	require.Equal(t, engine.Refused, all[1].status)
