@@ -94,7 +94,8 @@ type Endpoint struct {
 	closed  atomic.Bool
 }
 
-// Open makes an endpoint.
+// Open makes an endpoint: on a device with SRD queue pairs, which is EFA, one that uses
+// these, otherwise one with UD queue pairs.
 func Open(cfg Config) (*Endpoint, error) {
 	if cfg.PD == nil {
 		return nil, fmt.Errorf("srd: open: %w: no PD", verbs.ErrAttributes)
