@@ -91,6 +91,7 @@ func (m *Machine) resend(p *peer) {
 			g.unsure = true // of each packet there may be two
 			for index := range g.sent {
 				m.Stats.Retransmitted++
+				m.mislaid++
 				f.again = append(f.again, piece{seq: s, index: index, message: c.message, gen: g.gen})
 			}
 		}

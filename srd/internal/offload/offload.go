@@ -111,9 +111,10 @@ type Machine struct {
 	windows    []*txWindow
 	assemblies *assembly // that are not in use
 
-	packet wire.Packet // being decoded
-	out    wire.Packet // being made
-	Stats  engine.Stats
+	packet  wire.Packet // being decoded
+	out     wire.Packet // being made
+	Stats   engine.Stats
+	mislaid uint64 // packets that were not where the device said, perhaps
 
 	result   engine.Result // handed to the host; here, since it would escape elsewhere
 	delivery engine.Delivery

@@ -120,6 +120,12 @@ func TestAsleep(t *testing.T) {
 // send: no packet finds none.
 func TestCredit(t *testing.T) {
 	w := newWorld(t, 1, 6, simple())
+	for range 2 { // the receiver knows how many there are, then they know
+		for _, n := range w.nodes[1:] {
+			w.send(n, 0, engine.Reliable, 0, 20)
+		}
+		w.Run(w.Now + 10*time.Millisecond)
+	}
 	for _, n := range w.nodes[1:] {
 		for range 20 {
 			w.send(n, 0, engine.Reliable, 0, 20_000)
@@ -129,7 +135,7 @@ func TestCredit(t *testing.T) {
 	for _, n := range w.nodes {
 		require.Zero(t, n.m.Stats.Timeouts)
 	}
-	require.Equal(t, 100, w.results[engine.Delivered])
+	require.Equal(t, 110, w.results[engine.Delivered])
 	w.end()
 }
 
@@ -137,6 +143,7 @@ func TestCredit(t *testing.T) {
 func TestWelcomeFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		cfg := simple()
+		cfg.PeerTimeout = time.Minute // nobody asks in time
 		if seed%2 == 0 {
 			cfg.Key = &wire.Key{1, seed}
 		}
@@ -162,6 +169,65 @@ func TestLanded(t *testing.T) {
 	require.Equal(t, engine.Delivered, next.status)
 	require.Zero(t, w.of(0, 1).underWay())
 	w.end()
+}
+
+// A word that did not arrive is told again, soon.
+func TestWordAgain(t *testing.T) {
+	w := greeted(t, simple())
+	w.hurry = true
+	took := w.nodes[0].receives
+	w.nodes[0].receives = 0
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 5*time.Millisecond)
+	require.Equal(t, 1, l.count)
+	w.nodes[0].receives = took
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// Who waits for a message is answered at once, and others in company.
+func TestHurry(t *testing.T) {
+	cfg := simple()
+	cfg.AckDelay, cfg.PeerTimeout = time.Second, time.Minute
+	w := newWorld(t, 1, 2, cfg)
+	w.hurry = true
+	l := w.send(w.nodes[0], 1, engine.Ordered, 0, 2000)
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// More messages than the receiver's mask has wait for their numbers.
+func TestManyMessages(t *testing.T) {
+	cfg := simple()
+	cfg.Budget = 1000
+	w := newWorld(t, 1, 2, cfg)
+	w.nodes[1].receives = 2000
+	for range 2000 {
+		w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	}
+	w.Run(w.Now + time.Second)
+	require.Equal(t, 2000, w.results[engine.Delivered])
+	w.end()
+}
+
+// An incarnation whose clock was set back sends first: what it sent before it knew comes,
+// too.
+func TestSenderBackInTime(t *testing.T) {
+	for seed := range uint64(50) {
+		w := newWorld(t, seed, 2, simple())
+		l := w.send(w.nodes[1], 0, engine.Reliable, 0, 20)
+		w.Run(w.Now + time.Second)
+		require.Equal(t, engine.Delivered, l.status)
+		w.crash(w.nodes[1], uint64(time.Hour))
+		both := []*letter{w.send(w.nodes[0], 1, engine.Idempotent, 0, 20), w.send(w.nodes[1], 0, engine.Reliable, 0, 20)}
+		w.Run(w.Now + time.Second)
+		require.Equal(t, engine.Delivered, both[1].status)
+		require.Equal(t, engine.Delivered, both[0].status)
+		require.Zero(t, w.nodes[1].m.mislaid)
+		w.end()
+	}
 }
 
 // A message has one answer, however long it is; so have messages that follow each other

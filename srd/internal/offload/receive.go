@@ -51,6 +51,7 @@ type assembly struct {
 	has        []uint64 // the packets that came
 	fragment   uint16
 	queue      uint16
+	now        bool // its sender waits
 }
 
 // onPart takes a packet of a message.
@@ -62,7 +63,7 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 		m.Stats.Bogus++
 		return
 	}
-	if p.arrived-p.told >= max(1, uint32(m.share())/4) {
+	if k.RespondNow || p.arrived-p.told >= max(1, uint32(m.share())/4) { // its sender waits for credit, or will
 		p.answer = true
 	}
 	m.take(p, t, k)
@@ -94,7 +95,7 @@ func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
 		m.respond(p, f, true)
 		return
 	}
-	switch verdict := m.accept(p, f, t, k.Bytes); verdict {
+	switch verdict := m.accept(p, f, t, k); verdict {
 	case incomplete:
 		return
 	case bogus:
@@ -143,10 +144,11 @@ func (m *Machine) advanceBase(p *peer, f *rxFlow) {
 		if a == nil || a.got < a.count {
 			return
 		}
+		now := a.now
 		m.complete(p, f, a)
 		m.Stats.Delivered++
 		f.base++
-		m.respond(p, f, false)
+		m.respond(p, f, now)
 	}
 }
 
@@ -179,7 +181,7 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 }
 
 // accept takes a packet of a message of which nothing is decided.
-func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) engine.Verdict {
+func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) engine.Verdict {
 	a := f.assembly(t.Seq)
 	if t.Cancel {
 		if a != nil {
@@ -195,7 +197,7 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) engine.
 	case uint64(t.Total) > uint64(m.cfg.MaxMessage):
 		return engine.NoBuffer
 	case count == 1 && !early:
-		return m.hand(p, t, bytes)
+		return m.hand(p, t, k.Bytes)
 	case count > 1 && t.Fragment < leastFragment:
 		return bogus
 	default:
@@ -216,10 +218,12 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) engine.
 	}
 	a.has[t.Index/64] |= 1 << (t.Index % 64)
 	a.got++
-	copy(a.bytes[t.Offset():], bytes)
+	a.now = a.now || k.RespondNow
+	copy(a.bytes[t.Offset():], k.Bytes)
 	if a.got < a.count || f.service == engine.Ordered && t.Seq != f.base {
 		return incomplete
 	}
+	p.answer = p.answer || a.now
 	m.complete(p, f, a)
 	return engine.Taken
 }

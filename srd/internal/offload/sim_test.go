@@ -33,6 +33,7 @@ type world struct {
 	jitter  time.Duration
 	lose    float64 // probability that a packet is not where the device says
 	lost    bool    // there was one
+	hurry   bool    // somebody waits for each message
 	forge   float64
 	past    [][]byte
 }
@@ -325,7 +326,7 @@ func (h *host) PartSettled(tag uint64, part int, s engine.Status) {
 func (w *world) send(n *node, to int, service uint8, queue uint16, size int) *letter {
 	l := &letter{tag: len(w.sent), from: n.id, to: to, life: n.life, service: service, queue: queue, size: max(size, shortest)}
 	w.sent = append(w.sent, l)
-	msg := engine.Message{Tag: uint64(l.tag), Service: service, Queue: queue, Len: l.size, Now: w.rng.IntN(2) == 0, Parts: w.rng.IntN(3) == 0}
+	msg := engine.Message{Tag: uint64(l.tag), Service: service, Queue: queue, Len: l.size, Now: w.hurry || w.rng.IntN(2) == 0, Parts: w.rng.IntN(3) == 0}
 	if msg.Parts {
 		l.parts = make(map[int]engine.Status)
 	}
@@ -465,6 +466,9 @@ func (w *world) end() {
 	for _, n := range w.nodes {
 		if n.used != 0 {
 			t.Fatalf("node %d keeps %d bytes of messages that never came", n.id, n.used)
+		}
+		if n.m.mislaid != 0 && w.patient && !w.lost {
+			t.Fatalf("node %d sent %d packets again that were where they should be", n.id, n.m.mislaid)
 		}
 		if len(n.slots) != n.m.cfg.Slots {
 			t.Fatalf("node %d has %d of %d slots", n.id, len(n.slots), n.m.cfg.Slots)
