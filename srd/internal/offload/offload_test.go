@@ -195,6 +195,9 @@ func TestHurry(t *testing.T) {
 	l := w.send(w.nodes[0], 1, engine.Ordered, 0, 2000)
 	w.Run(w.Now + 50*time.Millisecond)
 	require.Equal(t, engine.Delivered, l.status)
+	l = w.send(w.nodes[0], 1, engine.Ordered, 0, 20)
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
 	w.end()
 }
 
@@ -204,11 +207,24 @@ func TestManyMessages(t *testing.T) {
 	cfg.Budget = 1000
 	w := newWorld(t, 1, 2, cfg)
 	w.nodes[1].receives = 2000
+	w.nodes[1].refuse = 0.1
 	for range 2000 {
 		w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
 	}
 	w.Run(w.Now + time.Second)
-	require.Equal(t, 2000, w.results[engine.Delivered])
+	require.Equal(t, 2000, w.results[engine.Delivered]+w.results[engine.Refused])
+	require.NotZero(t, w.results[engine.Refused])
+	w.nodes[1].refuse, w.nodes[1].asleep = 0, true
+	var all []*letter
+	for range 500 {
+		all = append(all, w.send(w.nodes[0], 1, engine.Reliable, 0, 20))
+	}
+	w.Run(w.Now + 100*time.Millisecond)
+	w.nodes[1].wake()
+	w.Run(w.Now + time.Second)
+	for _, l := range all {
+		require.Equal(t, engine.Delivered, l.status)
+	}
 	w.end()
 }
 
@@ -226,6 +242,103 @@ func TestSenderBackInTime(t *testing.T) {
 		require.Equal(t, engine.Delivered, both[1].status)
 		require.Equal(t, engine.Delivered, both[0].status)
 		require.Zero(t, w.nodes[1].m.mislaid)
+		w.end()
+	}
+}
+
+// Who asks a peer whether it lives is told all again: an answer that was not where the
+// device said comes with the next one, and no message is sent again for it.
+func TestAnswerLost(t *testing.T) {
+	w := greeted(t, simple())
+	w.hurry = true
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 20)
+	for l.count == 0 {
+		w.lose = 0
+		w.Run(w.Now + time.Microsecond)
+		w.lose = 1
+	}
+	w.Run(w.Now + 10*time.Millisecond)
+	require.Zero(t, l.status)
+	w.lose = 0
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	require.Zero(t, w.nodes[0].m.mislaid)
+}
+
+// A Welcome that comes when nobody waits for it any more is as good: the peer relies on it.
+func TestLateWelcome(t *testing.T) {
+	cfg := simple()
+	cfg.Key = &wire.Key{1, 2}
+	w := newWorld(t, 1, 2, cfg)
+	a, b := w.nodes[0], w.nodes[1]
+	a.receives = 0
+	l := w.send(a, 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 5100*time.Millisecond)
+	require.Equal(t, engine.Unresponsive, l.status)
+	a.receives = 64
+	l = w.send(b, 0, engine.Reliable, 0, 20)
+	w.Run(w.Now + 200*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	require.Zero(t, b.m.mislaid)
+}
+
+// An incarnation whose clock was set back is greeted before it knows, and sends by that
+// session: its messages come when it does, and the session lasts.
+func TestGreetedBackInTime(t *testing.T) {
+	w := greeted(t, simple())
+	a, b := w.nodes[0], w.nodes[1]
+	w.crash(b, uint64(time.Hour))
+	w.send(a, 1, engine.Idempotent, 0, 20)
+	for len(b.m.peers) == 0 || b.m.peers[0].state != established {
+		w.Run(w.Now + 10*time.Microsecond)
+	}
+	l := w.send(b, 0, engine.Reliable, 0, 20)
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	require.Zero(t, b.m.mislaid)
+	b.asleep = true
+	l = w.send(a, 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 500*time.Millisecond) // in which it is asked
+	b.wake()
+	w.Run(w.Now + 100*time.Millisecond)
+	require.Equal(t, engine.Delivered, l.status)
+	require.Equal(t, established, int(w.of(0, 1).state))
+	w.end()
+}
+
+// What an earlier incarnation sent, or greeted with, changes nothing in the session of the
+// one that lives.
+func TestEarlierIncarnation(t *testing.T) {
+	for _, key := range []*wire.Key{nil, {1, 2}} {
+		cfg := simple()
+		cfg.Key = key
+		w := newWorld(t, 1, 2, cfg)
+		a, b := w.nodes[0], w.nodes[1]
+		w.send(b, 0, engine.Reliable, 0, 20)
+		w.Run(w.Now + time.Second)
+		p := w.of(0, 1)
+		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
+		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp}}
+		hello.Greeting.Cookie = a.m.cookie(&hello.Greeting, 0)
+		greeting := make([]byte, wire.MaxHeaders)
+		greeting = greeting[:hello.Encode(greeting)]
+		if key != nil {
+			to := addrOf(0)
+			wire.SetMAC(greeting, wire.Seal(*key, &to, greeting, nil))
+		}
+		w.crash(b, 0)
+		w.send(b, 0, engine.Reliable, 0, 20)
+		w.Run(w.Now + time.Second)
+		epoch, before := p.epoch, a.m.Stats
+		a.m.Receive(addrOf(1).QPN, late)
+		a.m.Receive(addrOf(1).QPN, greeting)
+		require.Equal(t, before.Delivered, a.m.Stats.Delivered)
+		require.Equal(t, before.OldEpoch+2, a.m.Stats.OldEpoch)
+		require.Equal(t, epoch, p.epoch)
+		l := w.send(b, 0, engine.Reliable, 0, 20)
+		w.Run(w.Now + time.Second)
+		require.Equal(t, engine.Delivered, l.status)
+		require.Equal(t, 1, l.count)
 		w.end()
 	}
 }
@@ -326,6 +439,31 @@ func TestLies(t *testing.T) {
 	require.Equal(t, engine.Delivered, l.status)
 }
 
+// Memory of a message goes back when its sender gives it up: by a word of its own, or by
+// what it says with the next one.
+func TestGivenUp(t *testing.T) {
+	w := greeted(t, simple())
+	a := w.nodes[0]
+	part := func(p wire.Part) {
+		p.Fragment = 100
+		a.m.Receive(addrOf(1).QPN, w.packet(1, 0, wire.Packet{HasPart: true, Part: p}, make([]byte, p.Length())))
+		a.pump()
+	}
+	part(wire.Part{Seq: 0, Total: 200})
+	require.Equal(t, 200, a.used)
+	part(wire.Part{Seq: 0, Cancel: true})
+	require.Zero(t, a.used)
+	part(wire.Part{Seq: 1, Total: 300})
+	part(wire.Part{Seq: 2, Total: 400})
+	require.Equal(t, 700, a.used)
+	part(wire.Part{Seq: 3, Floor: 2, Total: 500})
+	require.Equal(t, 900, a.used)
+	w.Run(w.Now + 15*time.Second)
+	require.Zero(t, a.used, "it fell silent")
+	part(wire.Part{Seq: 3, Floor: 2, Index: 1, Total: 500})
+	require.Zero(t, a.used, "what follows is late")
+}
+
 // Pieces of one number that are of different messages are not put together.
 func TestMixedPieces(t *testing.T) {
 	w := greeted(t, simple())
@@ -359,6 +497,7 @@ func TestRestart(t *testing.T) {
 		require.Zero(t, l.count)
 		require.Equal(t, engine.Delivered, again.status, "it may come twice")
 		w.nodes[1].m.Receive(addrOf(0).QPN, late)
+		require.Zero(t, w.of(0, 1).underWay(), "what the first one had is not the second one's")
 		w.end()
 	}
 }
