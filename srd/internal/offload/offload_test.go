@@ -271,6 +271,7 @@ func TestLateWelcome(t *testing.T) {
 	cfg.Key = &wire.Key{1, 2}
 	w := newWorld(t, 1, 2, cfg)
 	a, b := w.nodes[0], w.nodes[1]
+	w.Run(w.Now + time.Millisecond)
 	a.receives = 0
 	l := w.send(a, 1, engine.Reliable, 0, 20)
 	w.Run(w.Now + 5100*time.Millisecond)
@@ -302,7 +303,47 @@ func TestGreetedBackInTime(t *testing.T) {
 	b.wake()
 	w.Run(w.Now + 100*time.Millisecond)
 	require.Equal(t, engine.Delivered, l.status)
-	require.Equal(t, established, int(w.of(0, 1).state))
+	w.lose = 1
+	l = w.send(a, 1, engine.Reliable, 0, 20)
+	w.Run(w.Now + 10*time.Millisecond)
+	w.lose = 0
+	w.Run(w.Now + 3*time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// A clock that jumps says nothing of a peer.
+func TestClockJumps(t *testing.T) {
+	w := greeted(t, simple())
+	a, b := w.nodes[0], w.nodes[1]
+	b.asleep = true
+	l := w.send(a, 1, engine.Reliable, 0, 20)
+	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
+		w.Run(w.Now + 10*time.Millisecond)
+		a.offset += by
+		a.pump()
+		require.Zero(t, l.status)
+	}
+	b.wake()
+	w.Run(w.Now + time.Second)
+	require.Equal(t, engine.Delivered, l.status)
+	w.end()
+}
+
+// What is cancelled in time has that status, and is not delivered.
+func TestCancel(t *testing.T) {
+	w := greeted(t, simple())
+	w.lose = 1
+	l := w.send(w.nodes[0], 1, engine.Reliable, 0, 2000)
+	w.Run(w.Now + 10*time.Millisecond)
+	w.lose = 0
+	w.nodes[0].do(l.life, func() { w.nodes[0].m.Cancel(l.handle) })
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Cancelled, l.status)
+	unsent := w.send(w.nodes[0], 1, engine.Ordered, 0, 20) // what follows is not kept waiting
+	w.Run(w.Now + 50*time.Millisecond)
+	require.Equal(t, engine.Delivered, unsent.status)
+	require.Zero(t, l.count)
 	w.end()
 }
 
