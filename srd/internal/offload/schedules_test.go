@@ -54,6 +54,13 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
+// Schedules that found something once.
+func TestSchedulesAgain(t *testing.T) {
+	for _, seed := range []uint64{108, 741, 1526, 2088, 4652} {
+		schedule(t, seed)
+	}
+}
+
 // schedule runs one.
 func schedule(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
