@@ -426,6 +426,11 @@ func TestPeerBackInTime(t *testing.T) {
 		a.pump()
 		w.run(w.now + time.Second)
 		require.Equal(t, Delivered, next.status)
+		a.e.greet(a.e.peers[0]) // is it still there?
+		next = w.model.post(a, 1, Reliable, 0, 100)
+		a.pump()
+		w.run(w.now + time.Second)
+		require.Equal(t, Delivered, next.status)
 		w.model.end()
 	}
 }
