@@ -152,8 +152,8 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 		}
 		return
 	}
-	if wc.Status() == verbs.WCSuccess {
-		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:wc.Len()])
+	if n := wc.Len(); wc.Status() == verbs.WCSuccess && n <= h.stride {
+		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:n])
 	} else { // more than a buffer holds
 		h.m.Stats.Malformed++
 	}
