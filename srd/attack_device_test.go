@@ -81,14 +81,15 @@ func TestNoAddress(t *testing.T) {
 	a, b := pair(t, srd.Config{PeerTimeout: 500 * time.Millisecond})
 	q, err := a.NewQueue(srd.QueueConfig{Depth: 4096})
 	require.NoError(t, err)
-	const n = 600 // more than there are slots
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello"))) // the way is known
+	const n = 600                                                   // more than there are slots
 	for i := range n {
 		to := srd.Addr{QPN: uint32(i + 1)}
 		to.GID[0], to.GID[14], to.GID[15] = 0x20, byte(i>>8), byte(i) // no route
 		_, err := q.Post(srd.Request{To: to, Data: [][]byte{pattern(i, 64)}})
 		require.NoError(t, err)
 	}
-	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("and again")))
 	for done := 0; done < n; {
 		var cs [64]srd.Completion
 		k, err := q.Wait(ctxOf(t), cs[:])
