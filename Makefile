@@ -78,6 +78,10 @@ comma := ,
 # As $SIMHCA has them: what the tests of the simulation itself run on besides.
 OTHER_SIMULATED := efa efa:reverse efa:random efa:nowrite mlx5:ib,mlx5:ib $(LATE)
 
+# srd by its engine, on mlx5, and by what it has instead on EFA: all in the worst order,
+# and in the others what depends on the order.
+SRD_ORDERS := efa efa:reverse
+
 INSTRUMENTED_SIMULATION ?= -race
 SIMULATED_SKIP ?= $(NOT_SIMULATED)
 SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simulated/$(1).test -test.short -test.timeout=100s
@@ -86,19 +90,19 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simu
 SIMULATED = $(MAKE) --no-print-directory -j 2 -O
 
 simulated: simulated-tests
-	@$(SIMULATED) simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-srd $(SRD_ORDERS:%=simulated-srd-on-%) simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
 		simulated-preloaded simulated-pyverbs
 
 simulated-tests: setup
 	@mkdir -p build/simulated
-	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload ./srd
 
 # All of it with the libraries of Debian 13, rdma-core 56, on a host that is Debian 12;
 # and what make simulated has of that. The programs are the same.
 NEWER = with="$$($(GO) run ./ci/headers -with trixie/amd64)" &&
 
 simulated-newer: simulated-tests
-	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
+	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-srd simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
 
 simulated-on-newer:
 	@$(NEWER) $(MAKE) --no-print-directory WITH="$$with" simulated-on-mlx5$(comma)mlx5 simulated-on-efa
@@ -111,6 +115,13 @@ simulated-dc:
 
 simulated-lockoffload:
 	$(call SIMULATE,lockoffload,$(LATE)) -test.skip '$(LOCK_NOT_SIMULATED)'
+
+simulated-srd:
+	$(call SIMULATE,srd,efa:random)
+	$(call SIMULATE,srd,mlx5$(comma)mlx5)
+
+simulated-srd-on-%:
+	$(call SIMULATE,srd,$*) -test.run 'Lengths|Faults|Incast'
 
 simulated-on-%:
 	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs

@@ -1,6 +1,6 @@
 // Package srd is reliable datagrams, out of order, over many network paths, without
-// connections: the transport service that EFA has as SRD, by an engine of our own over
-// UD queue pairs. Any endpoint sends to any other whose address it knows, by
+// connections: the transport service that EFA has as SRD, by EFA itself or by an engine of
+// our own over UD queue pairs. Any endpoint sends to any other whose address it knows, by
 // messages of any length, and is told what became of each.
 //
 //	ep, err := srd.Open(srd.Config{PD: pd})
@@ -42,6 +42,38 @@
 // What is known of a peer that is silent takes about 500 bytes; of the peers beyond
 // [Config.MaxPeers] those that were silent longest make room.
 //
+// # On EFA
+//
+// A device with SRD queue pairs delivers packets by itself, of up to 8 KiB, by paths of its
+// choice, at most once each. There a driver and a smaller machine stand in place
+// of the engine: messages are numbered instead of packets, and the receiver says one word
+// about each.
+//
+//	SendQueue --- message ---> Context: a peer and a service
+//	                              |
+//	                         message flow: numbered messages, a window of 256, credit
+//	                              |
+//	                      SRD queue pair: a completion for each packet
+//	                              |
+//	                  receiver: reassembly, order; what was taken or refused
+//
+// Calls, services, statuses and guarantees are the same. What differs:
+//
+//   - Both ends have to be EFA's: a UD queue pair does not hear an SRD one.
+//   - A peer whose queue pair is gone is Unresponsive within milliseconds, one that EFA
+//     cannot reach as soon as EFA says so; then all messages that are under way to it are.
+//   - A receiver whose program does not let it poll has no buffers after a while. What
+//     finds none is tried for a tenth of a second, and Refused.
+//   - The status of a packet is that of its message.
+//   - A key saves the cookie's round trip; the first message waits for the other one.
+//   - The queue key is random unless Config has one, so that an endpoint does not hear what
+//     was sent to a predecessor with the same queue pair number.
+//   - A queue pair that the device gives up ends the endpoint: calls answer why.
+//   - Config.Paths and Config.MinTimeout have no effect, and [PeerStats] no paths.
+//
+// None of it was tested on hardware: tests run on devices that are simulated below the
+// unchanged libefa.
+//
 // # Guarantees
 //
 //   - Each message has one status, and it is true: [Delivered] was delivered once,
@@ -76,8 +108,12 @@
 //	8, 10  sub-flows, and responses of them              engine: subFlow             TestSubFlowTimers
 //	11     a timer for each sub-flow, re-initiated       engine: flies, onResponse,  TestSubFlowTimers, TestDeadPath
 //	       by responses; on expiry another way           expired
-//	12, 13 a network adapter, chip                       not here: software
+//	12, 13 a network adapter, chip                       EFA, not here: software     TestSimulatedLengths
 //	15     one timer, without sub-flows                  Config.Paths: 1             TestOnePath
+//
+// On EFA claims 4 to 6 are offload: onResponse, missed and finish, shown by TestSimulatedFaults
+// and TestSimulatedStandstill; claims 3 and 14 are SendQueue.Post, by TestQueues; EFA has
+// paths and timers (claims 7 to 11) itself.
 //
 // Decisions that the issue leaves open are in docs/srd.md.
 package srd

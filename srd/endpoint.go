@@ -2,8 +2,6 @@ package srd
 
 import (
 	"context"
-	crand "crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/alarm"
 	"github.com/goverbs/goverbs/srd/internal/engine"
-	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -23,9 +20,11 @@ type Config struct {
 	GID verbs.GIDEntry // local address; zero means what an empty [verbs.GIDQuery] finds
 
 	// Paths is how many source queue pairs there are, each of which is a path
-	// where routers choose by the UDP source port: at most 16; 0 means 8.
+	// where routers choose by the UDP source port: at most 16; 0 means 8. EFA has one
+	// queue pair, and chooses paths itself.
 	Paths int
-	// QKey of the deployment; 0 means [verbs.DefaultQKey]. It is a filter.
+	// QKey of the deployment; 0 means [verbs.DefaultQKey], and on EFA a random one. It is
+	// a filter.
 	QKey uint32
 	// Key of the deployment, 16 bytes: the first message then goes with the first
 	// packet, and strangers are not answered. Without it strangers first show that
@@ -38,10 +37,12 @@ type Config struct {
 	MaxMessage int // bytes of the longest message that is received; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if given, is called with each message, one after the other, by a
-	// goroutine of the endpoint. The message is released when it returns.
+	// goroutine of the endpoint. The message is released when it returns. It may send,
+	// but not close the endpoint: Close waits for it. While it runs, peers are answered
+	// only if a call of the program waits.
 	OnMessage func(*Message)
 
-	MinTimeout  time.Duration // floor of the timers of sub-flows; 0 means 2 ms
+	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms
 	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us
 	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
 
@@ -55,16 +56,17 @@ type Config struct {
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
 // of goroutines.
 type Endpoint struct {
-	cfg   Config
-	log   *slog.Logger
-	gid   verbs.GIDEntry
-	addr  Addr
-	links *links
-	start time.Time
+	cfg     Config
+	log     *slog.Logger
+	gid     verbs.GIDEntry
+	addr    Addr
+	d       *verbs.Dispatcher
+	handles handles
+	driver  driver
+	start   time.Time
 
 	mu       sync.Mutex // of all that follows
-	e        *engine.Engine
-	out      engine.Out
+	e        machine
 	requests []*request
 	unused   uint32
 	pool     pool
@@ -92,7 +94,8 @@ type Endpoint struct {
 	closed  atomic.Bool
 }
 
-// Open makes an endpoint.
+// Open makes an endpoint: on a device with SRD queue pairs, which is EFA, one that uses
+// these, otherwise one with UD queue pairs.
 func Open(cfg Config) (*Endpoint, error) {
 	if cfg.PD == nil {
 		return nil, fmt.Errorf("srd: open: %w: no PD", verbs.ErrAttributes)
@@ -107,9 +110,6 @@ func Open(cfg Config) (*Endpoint, error) {
 	def(&cfg.Receives, 512)
 	def(&cfg.Buffers, 8<<20)
 	def(&cfg.MaxMessage, 1<<20)
-	if cfg.QKey == 0 {
-		cfg.QKey = verbs.DefaultQKey
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -128,41 +128,27 @@ func Open(cfg Config) (*Endpoint, error) {
 	if ep.grace == 0 {
 		ep.grace = engine.DefaultAckDelay
 	}
-	l, err := newLinks(ep)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+	ep.handles = handles{ep: ep, of: make(map[verbs.GID]*handle), asked: make(chan verbs.GID, 16)}
+	if err := ep.newBackend(); err != nil {
+		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}
-	ep.links = l
-	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
-	ec := engine.Config{
-		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Paths: cfg.Paths, MTU: l.mtu,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
-	}
-	if _, err := crand.Read(ec.Seed[:]); err != nil {
-		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
-	}
-	if cfg.Key != nil {
-		ec.Key = &wire.Key{binary.LittleEndian.Uint64(cfg.Key), binary.LittleEndian.Uint64(cfg.Key[8:])}
-	}
-	ep.e = engine.New(ec)
 	ep.main = ep.newQueue(QueueConfig{})
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
 	ep.alarm.Init(ep.due, 20*time.Microsecond)
-	if err := l.begin(); err != nil {
+	if err := ep.driver.begin(); err != nil {
 		stop()
-		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}
 	if cfg.Monitor != "" {
 		if err := ep.monitor(ctx, cfg.Monitor); err != nil {
 			stop()
-			return nil, errors.Join(fmt.Errorf("srd: open: %w", err), l.close())
+			return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 		}
 	}
 	ep.served.Add(2)
 	go ep.serve(ctx)
-	go l.handles.resolve(ctx)
+	go ep.handles.resolve(ctx)
 	return ep, nil
 }
 
@@ -201,7 +187,7 @@ func (ep *Endpoint) wake(w *verbs.Waiter) {
 	if ep.polling {
 		w.Wake()
 	} else {
-		ep.links.d.Wake(w)
+		ep.d.Wake(w)
 	}
 	ep.woke = true
 }
@@ -213,8 +199,9 @@ func (ep *Endpoint) open() error {
 	return ep.failure
 }
 
-// Close ends the endpoint: messages that are not settled are [Cancelled], though they
-// may have been delivered. Closing twice is not an error.
+// Close ends the endpoint, and all calls of it. Messages that are not settled are given up,
+// and have no status: they may have been delivered. Their data is the program's when Close
+// returns. Closing twice is not an error.
 func (ep *Endpoint) Close() error {
 	ep.closing.Lock()
 	defer ep.closing.Unlock()
@@ -225,8 +212,15 @@ func (ep *Endpoint) Close() error {
 	ep.wakeAll()
 	ep.mu.Unlock()
 	ep.stop()
-	ep.links.d.Wake(&ep.service)
+	ep.d.Wake(&ep.service)
 	ep.served.Wait()
 	ep.alarm.Stop()
-	return ep.links.close()
+	return ep.closeDriver()
+}
+
+func (ep *Endpoint) closeDriver() error {
+	if ep.driver == nil {
+		return nil
+	}
+	return ep.driver.close()
 }

@@ -83,10 +83,12 @@ func (h *handles) resolve(ctx context.Context) {
 		h.retry = nil
 		if err != nil {
 			delete(h.of, to) // asked for again by the next packet
+			ep.driver.lost(to)
+			ep.pump()
 			ep.log.Warn("srd: no way to peer", "gid", to, "err", err)
 		} else {
 			h.of[to].ah = ah
-			ep.links.resume()
+			ep.driver.resume()
 			ep.pump()
 		}
 		ep.mu.Unlock()

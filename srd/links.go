@@ -11,16 +11,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// links are the queue pairs of an endpoint, each a path, and their memory.
+// links are the UD queue pairs of an endpoint, each a path, and their memory.
 type links struct {
-	ep      *Endpoint
-	cq      *verbs.CQ
-	d       *verbs.Dispatcher
-	mr      *verbs.MR
-	mtu     int
-	stride  int // of the memory of a packet
-	handles handles
-	paths   []*link
+	ep     *Endpoint
+	e      *engine.Engine
+	out    engine.Out
+	cq     *verbs.CQ
+	d      *verbs.Dispatcher
+	mr     *verbs.MR
+	stride int // of the memory of a packet
+	paths  []*link
 
 	unposted uint32 // paths with packets in their chain
 	short    uint32 // paths with receives to be posted again
@@ -64,32 +64,30 @@ const (
 	postRecvsEach = 16
 )
 
-func newLinks(ep *Endpoint) (l *links, err error) {
-	l = &links{ep: ep}
-	l.handles = handles{ep: ep, of: make(map[verbs.GID]*handle), asked: make(chan verbs.GID, 16)}
+func newLinks(ep *Endpoint) error {
+	l := &links{ep: ep}
+	ep.driver = l
 	cfg := &ep.cfg
-	dev := cfg.PD.Device()
-	if ep.gid == (verbs.GIDEntry{}) {
-		if ep.gid, err = dev.FindGID(verbs.GIDQuery{}); err != nil {
-			return l, err
-		}
+	if cfg.QKey == 0 {
+		cfg.QKey = verbs.DefaultQKey
 	}
+	dev := cfg.PD.Device()
 	port, err := dev.Port(ep.gid.Port)
 	if err != nil {
-		return l, err
+		return err
 	}
-	l.mtu = port.ActiveMTU.Bytes()
 	l.stride = verbs.GRHSize + port.MaxMTU.Bytes()
 	all := cfg.Receives + (cfg.Paths-1)*fewReceives
 	depth := all + sendSlots
 	if l.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
-		return l, err
+		return err
 	}
 	if l.d, err = l.cq.Dispatch(l, depth); err != nil {
-		return l, err
+		return err
 	}
+	ep.d = l.d
 	if l.mr, err = cfg.PD.AllocMR((all+sendSlots)*l.stride, verbs.MRConfig{}); err != nil {
-		return l, err
+		return err
 	}
 	base := 0
 	for i := range cfg.Paths {
@@ -100,21 +98,32 @@ func newLinks(ep *Endpoint) (l *links, err error) {
 		base += k.receives
 		if k.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid, QKey: cfg.QKey,
 			MaxSendWR: sendSlots, MaxRecvWR: k.receives, MaxInline: 192}); err != nil {
-			return l, err
+			return err
 		}
 		l.paths = append(l.paths, k)
 		if k.send, err = l.d.NewBatch(k.qp, 64); err != nil {
-			return l, err
+			return err
 		}
 		if k.recv, err = l.d.NewRecvBatch(k.qp, k.receives); err != nil {
-			return l, err
+			return err
 		}
 	}
 	l.slots = make([]slot, sendSlots)
 	for i := range l.slots {
 		l.free = append(l.free, uint32(i))
 	}
-	return l, nil
+	seed, key, err := ep.secrets()
+	if err != nil {
+		return err
+	}
+	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
+	l.e = engine.New(engine.Config{
+		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, Paths: cfg.Paths, MTU: port.ActiveMTU.Bytes(),
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
+		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
+	})
+	ep.e = l.e
+	return nil
 }
 
 // begin lets packets in.
@@ -182,11 +191,8 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return
 	case tag&recvBit == 0:
 		l.sent(k, i)
-		if ep.e.Wait() == 0 { // it waited for slots
-			ep.stale = true
-			if !ep.woke {
-				ep.attend()
-			}
+		if l.e.Wait() == 0 { // it waited for slots
+			ep.came()
 		}
 		return
 	}
@@ -194,17 +200,14 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
 		b := l.mr.Bytes()[at:][:n]
 		ep.clock = ep.now()
-		ep.e.Advance(ep.clock)
-		ep.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
+		l.e.Advance(ep.clock)
+		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
 	}
 	k.pending = append(k.pending, i)
 	if len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2 {
 		l.short |= 1 << k.index
 	}
-	ep.stale = true
-	if !ep.woke { // who was woken does what is due
-		ep.attend()
-	}
+	ep.came()
 }
 
 // sourceOf is the sender's GID, as the route header says. RoCE v2 over IPv4 has an IPv4
@@ -240,30 +243,21 @@ func (l *links) release(k *link, i uint32) {
 	l.free = append(l.free, i)
 }
 
-// pump has the engine send what it may, and posts it: a chain for each path. It is
-// called with the endpoint's lock held.
-func (ep *Endpoint) pump() { ep.pumpAt(ep.now()) }
-
-func (ep *Endpoint) pumpAt(now time.Duration) {
-	l := ep.links
-	if ep.closed.Load() { // its memory may be gone
-		return
-	}
-	ep.woke, ep.stale, ep.clock = false, false, now
-	ep.e.Advance(now)
+// flush has the engine send what it may, and posts it: a chain for each path.
+func (l *links) flush() {
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
 		b := l.mr.Bytes()[at:][:l.stride]
-		if !ep.e.Next(b, &ep.out) {
+		if !l.e.Next(b, &l.out) {
 			break
 		}
 		l.free = l.free[:len(l.free)-1]
-		o := &ep.out
+		o := &l.out
 		if o.Length > 0 {
-			gather(b[o.Headers:][:o.Length], ep.requests[uint32(o.Tag)].data, o.Offset)
+			gather(b[o.Headers:][:o.Length], l.ep.requests[uint32(o.Tag)].data, o.Offset)
 		}
-		ep.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
+		l.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
 		s := &l.slots[i]
 		s.to, s.length, s.path = o.To, o.Headers+o.Length, o.Path
 		l.launch(i)
@@ -278,29 +272,13 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 			}
 		}
 	}
-	ep.setAlarm(now)
-}
-
-// gather copies what a packet carries of a message.
-func gather(to []byte, data [][]byte, offset int) {
-	for _, b := range data {
-		if offset >= len(b) {
-			offset -= len(b)
-			continue
-		}
-		n := copy(to, b[offset:])
-		to, offset = to[n:], 0
-		if len(to) == 0 {
-			return
-		}
-	}
 }
 
 // launch adds a packet to its path's chain, or has it wait for an address handle.
 func (l *links) launch(i uint32) {
 	s := &l.slots[i]
 	k := l.paths[s.path]
-	h := l.handles.get(s.to.GID)
+	h := l.ep.handles.get(s.to.GID)
 	switch {
 	case h == nil && len(l.parked) < mostParked:
 		l.parked = append(l.parked, i)
@@ -330,6 +308,23 @@ func (l *links) launch(i uint32) {
 	k.send.SendTo(l.d.ID(l.tag(k, i)), flags, verbs.Dest{AH: h.ah, QPN: s.to.QPN, QKey: s.to.QKey}, l.mr.SGE(l.sendAt(i), s.length))
 }
 
+func (l *links) urgent() bool { return l.short != 0 }
+func (l *links) full() bool   { return len(l.free) == 0 }
+
+// lost gives up what waits for an address handle that cannot be made, as if the network
+// had lost it.
+func (l *links) lost(to verbs.GID) {
+	parked := l.parked[:0]
+	for _, i := range l.parked {
+		if l.slots[i].to.GID == to {
+			l.free = append(l.free, i)
+		} else {
+			parked = append(parked, i)
+		}
+	}
+	l.parked = parked
+}
+
 // resume launches what waited for address handles.
 func (l *links) resume() {
 	waiting := l.parked
@@ -352,7 +347,7 @@ func (l *links) post(k *link) {
 func (l *links) fails(k *link, err error) {
 	if !k.broken {
 		k.broken = true
-		l.ep.e.Stats.Broken++
+		l.e.Stats.Broken++
 		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
 	}
 	l.ep.nudge()
@@ -402,7 +397,7 @@ func (l *links) close() error {
 	if l.d != nil {
 		errs = append(errs, l.d.Close())
 	}
-	errs = append(errs, l.handles.close()...)
+	errs = append(errs, l.ep.handles.close()...)
 	if l.mr != nil {
 		errs = append(errs, l.mr.Close())
 	}

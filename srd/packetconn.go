@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -15,12 +14,9 @@ import (
 // PacketConn is an endpoint as a [net.PacketConn]: WriteTo sends a message and waits for
 // its status, ReadFrom receives one. Addresses are [Addr].
 type PacketConn struct {
-	ep      *Endpoint
-	service Service
-
-	mu    sync.Mutex
-	read  time.Time
-	write time.Time
+	ep          *Endpoint
+	service     Service
+	read, write deadline
 }
 
 var _ net.PacketConn = (*PacketConn)(nil)
@@ -29,18 +25,16 @@ var _ net.PacketConn = (*PacketConn)(nil)
 // Closing it closes the endpoint.
 func (ep *Endpoint) PacketConn(s Service) *PacketConn { return &PacketConn{ep: ep, service: s} }
 
-func (c *PacketConn) until(at *time.Time) (context.Context, context.CancelFunc) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at.IsZero() {
-		return context.WithCancel(context.Background())
+func (c *PacketConn) begin(d *deadline) (context.Context, func(), error) {
+	if c.ep.closed.Load() {
+		return nil, nil, verbs.ErrClosed
 	}
-	return context.WithDeadline(context.Background(), *at)
+	return d.begin()
 }
 
 func (c *PacketConn) failed(op string, to net.Addr, err error) error {
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // by a deadline
 		err = os.ErrDeadlineExceeded
 	case errors.Is(err, verbs.ErrClosed):
 		err = net.ErrClosed
@@ -48,11 +42,13 @@ func (c *PacketConn) failed(op string, to net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: "srd", Source: c.LocalAddr(), Addr: to, Err: err}
 }
 
-// ReadFrom receives a message. What does not fit into b is lost, as of datagrams. A
-// deadline that is set while it waits counts from the next call on.
+// ReadFrom receives a message. What does not fit into b is lost, as of datagrams.
 func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
-	ctx, cancel := c.until(&c.read)
-	defer cancel()
+	ctx, end, err := c.begin(&c.read)
+	if err != nil {
+		return 0, nil, c.failed("read", nil, err)
+	}
+	defer end()
 	var ms [1]Message
 	if _, err := c.ep.Receive(ctx, ms[:]); err != nil {
 		return 0, nil, c.failed("read", nil, err)
@@ -68,8 +64,11 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if !ok {
 		return 0, c.failed("write", to, fmt.Errorf("%w: an address of another network", verbs.ErrAttributes))
 	}
-	ctx, cancel := c.until(&c.write)
-	defer cancel()
+	ctx, end, err := c.begin(&c.write)
+	if err != nil {
+		return 0, c.failed("write", to, err)
+	}
+	defer end()
 	if err := c.ep.send(ctx, a, c.service, 0, [][]byte{b}); err != nil {
 		return 0, c.failed("write", to, err)
 	}
@@ -79,7 +78,8 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 // LocalAddr is the endpoint's address.
 func (c *PacketConn) LocalAddr() net.Addr { return c.ep.Addr() }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline set when calls that begin later end.
+// SetDeadline, SetReadDeadline and SetWriteDeadline set when calls end, also those that
+// wait already.
 func (c *PacketConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
@@ -87,13 +87,11 @@ func (c *PacketConn) SetDeadline(t time.Time) error {
 func (c *PacketConn) SetReadDeadline(t time.Time) error  { return c.set(&c.read, t) }
 func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.set(&c.write, t) }
 
-func (c *PacketConn) set(at *time.Time, t time.Time) error {
+func (c *PacketConn) set(d *deadline, t time.Time) error {
 	if c.ep.closed.Load() {
 		return net.ErrClosed
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*at = t
+	d.set(t)
 	return nil
 }
 

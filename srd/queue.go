@@ -220,7 +220,7 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 	ep.pump()
 	for r.status == 0 {
 		ep.mu.Unlock()
-		err = ep.links.d.Wait(ctx, &r.waiter)
+		err = ep.d.Wait(ctx, &r.waiter)
 		ep.mu.Lock()
 		ep.pump()
 		if r.status != 0 {

@@ -20,7 +20,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 	for {
 		ep.service.Reset()
 		ep.mu.Lock()
-		ep.links.mend()
+		ep.driver.mend()
 		ep.pump()
 		ep.serving = ep.cfg.OnMessage != nil || !ep.attended()
 		serving := ep.serving
@@ -36,7 +36,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 				return
 			}
 		}
-		if err := ep.links.d.Wait(ctx, &ep.service); err != nil {
+		if err := ep.d.Wait(ctx, &ep.service); err != nil {
 			if ctx.Err() == nil {
 				ep.fail(err)
 			}
@@ -48,10 +48,18 @@ func (ep *Endpoint) serve(ctx context.Context) {
 // attended tells whether the program polls, or did a moment ago.
 func (ep *Endpoint) attended() bool { return len(ep.waiting) > 0 || ep.now() < ep.left+ep.grace }
 
+// fullPause is how often timers are looked at while packets wait for others to complete,
+// which goes on by itself.
+const fullPause = time.Millisecond
+
 // setAlarm has due called when the engine has something to do, or serve to poll.
 func (ep *Endpoint) setAlarm(now time.Duration) {
 	at := alarm.Never
-	if wait := ep.e.Wait(); wait < alarm.Never/2 {
+	wait := ep.e.Wait()
+	if wait == 0 && ep.driver.full() {
+		wait = fullPause
+	}
+	if wait < alarm.Never/2 {
 		at = now + wait
 	}
 	if !ep.serving && len(ep.waiting) == 0 {
@@ -67,7 +75,7 @@ func (ep *Endpoint) enter(w *verbs.Waiter) {
 	ep.waiting = append(ep.waiting, w)
 	if ep.serving && ep.cfg.OnMessage == nil {
 		ep.serving = false
-		ep.links.d.Wake(&ep.service)
+		ep.d.Wake(&ep.service)
 	}
 }
 

@@ -48,7 +48,7 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 		if rest {
 			runtime.Gosched()
 		}
-		err := ep.links.d.Wait(ctx, w)
+		err := ep.d.Wait(ctx, w)
 		ep.mu.Lock()
 		if err != nil && !ready() {
 			ep.pump() // a packet may rely on it
@@ -58,7 +58,7 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 			return err
 		}
 		// What can wait goes with what the program does next.
-		if ep.stale && (!ready() || ep.links.short != 0 || ep.e.Wait() == 0) {
+		if ep.stale && (!ready() || ep.driver.urgent() || ep.e.Wait() == 0) {
 			ep.pump()
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
 )
 
-// Stats count what an endpoint did.
+// Stats count what an endpoint did. On EFA timeouts are packets that the device gave up,
+// and probes are greetings by which a silent peer is asked whether it lives.
 type Stats struct {
 	Sent, Received      uint64 // packets
 	Retransmitted       uint64
@@ -30,8 +31,7 @@ type Stats struct {
 func (ep *Endpoint) Stats() Stats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	s := ep.e.Stats
-	return Stats(s)
+	return Stats(*ep.e.Count())
 }
 
 // PeerStats tell of a peer.

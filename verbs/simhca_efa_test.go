@@ -6,9 +6,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -144,4 +146,36 @@ func TestSimulatedSRDDrain(t *testing.T) {
 	batch.Send(9, verbs.Signaled, a.MR.SGE(0, 8))
 	_, err = batch.Post()
 	require.Error(t, err)
+}
+
+// A fault by choice is its queue pair's: it ends with that, and does not meet another one
+// with the same number.
+func TestSimulatedFaultsEnd(t *testing.T) {
+	simulated(t, "efa")
+	a, b, to := srdPair(t)
+	b.Recv(t, 1, 64)
+	gid := a.gid
+	create := func() *verbs.QP {
+		q, err := a.PD.CreateQP(verbs.QPConfig{Type: verbs.SRD, SendCQ: a.CQ, GID: gid})
+		require.NoError(t, err)
+		return q
+	}
+	first := create()
+	require.NoError(t, simhca.Fail("efa_0", first.Num(), 0, uint32(verbs.WCGeneral)))
+	require.NoError(t, simhca.Hold("efa_0", first.Num(), time.Hour))
+	require.NoError(t, first.Close())
+	q := create()
+	for q.Num() != first.Num() {
+		require.NoError(t, q.Close())
+		q = create()
+	}
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	require.NoError(t, q.Activate())
+	batch, err := q.NewBatch(1)
+	require.NoError(t, err)
+	batch.SetTarget(to)
+	batch.Send(1, verbs.Signaled, a.MR.SGE(0, 8))
+	_, err = batch.Post()
+	require.NoError(t, err)
+	require.NoError(t, a.Wait(t, 1)[0].Err())
 }

@@ -80,6 +80,7 @@ void ef_qp_forget(struct ef_qp *q)
 	q->scq->o.refs--;
 	q->rcq->o.refs--;
 	slots[q->qpn % EF_MAX_QP] = NULL;
+	sim_fault_end(&q->o, q->qpn);
 }
 
 /* The pages that libefa is about to map. */

@@ -126,3 +126,14 @@ bool sim_fault_late(struct sim_obj *qp, uint32_t qpn)
 	forget(f);
 	return false;
 }
+
+void sim_fault_end(struct sim_obj *qp, uint32_t qpn)
+{
+	struct fault **f = &faults;
+
+	while (*f)
+		if ((*f)->dev == qp->ctx->dev && (*f)->qpn == qpn)
+			forget(f);
+		else
+			f = &(*f)->next;
+}

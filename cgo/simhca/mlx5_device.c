@@ -224,6 +224,7 @@ static void release(struct sim_obj *o)
 		q->rcq->o.refs--;
 		if (q->srq)
 			q->srq->o.refs--;
+		sim_fault_end(o, q->qpn);
 	}
 }
 

@@ -220,5 +220,7 @@ int sim_fault_request(struct sim_obj *qp, uint32_t qpn);
 bool sim_fault_ahead(struct sim_obj *qp, uint32_t qpn);
 /* Tells whether the requests of a queue pair are held back. */
 bool sim_fault_late(struct sim_obj *qp, uint32_t qpn);
+/* Its number is another's now. */
+void sim_fault_end(struct sim_obj *qp, uint32_t qpn);
 
 #endif

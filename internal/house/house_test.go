@@ -36,15 +36,17 @@ var below = map[string][]string{
 	// The machines: neither knows the other, nor verbs.
 	"dc/internal/session": {"dc/internal/wire", "internal"},
 	"dc/internal/dci":     {"internal"},
-	"srd":                 {"srd/internal/wire", "srd/internal/engine", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"srd":                 {"srd/internal/wire", "srd/internal/engine", "srd/internal/offload", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"srd/internal/wire":   {},
 	"srd/internal/engine": {"srd/internal/wire", "internal"},
-	"lockoffload":         {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"pacer":               {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":               {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/link"},
-	"cache/server":        {"verbs", "internal", "cache/internal", "cache/internal/link"},
-	"cache/gateway":       {"cache/internal"}, // over any store
-	"cache/internal":      {"internal"},
+	// It speaks of messages, services and statuses in the engine's terms.
+	"srd/internal/offload": {"srd/internal/wire", "srd/internal/engine", "internal"},
+	"lockoffload":          {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"pacer":                {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
+	"cache":                {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/link"},
+	"cache/server":         {"verbs", "internal", "cache/internal", "cache/internal/link"},
+	"cache/gateway":        {"cache/internal"}, // over any store
+	"cache/internal":       {"internal"},
 	// What client and server share on the device.
 	"cache/internal/link": {"cache/internal", "verbs"},
 }

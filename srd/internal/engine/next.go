@@ -78,7 +78,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		return false
 	case p.welcome:
 		p.welcome = false
-		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: e.cfg.Wall, Token: p.local, Hello: p.epoch}
+		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
 		o.Path = e.answerPath(p)
 		e.attach(p, k, 0)
 	case p.echo:

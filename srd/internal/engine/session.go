@@ -217,15 +217,19 @@ func (e *Engine) establish(p *peer) {
 
 // onChallenge greets again, with the cookie.
 func (e *Engine) onChallenge(p *peer, k *wire.Packet) {
+	c := &k.Challenge
+	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
+		e.greet(p)
+		c.Cookie = 0
+	}
 	if p.state != greeting {
 		return
 	}
-	c := &k.Challenge
 	if c.Known >= p.mine { // the wall clock went back since the last incarnation
 		p.mine = c.Known + 1
 	}
 	if p.cookie != c.Cookie || c.Known != 0 {
-		p.cookie, p.helloAt = c.Cookie, e.now
+		p.cookie, p.helloAt, p.wanted = c.Cookie, e.now, true
 		e.enqueue(p)
 	}
 }
@@ -240,6 +244,7 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		e.Stats.OldEpoch++
+		e.answerStranger(answer{to: p.addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.epoch}})
 		return
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		e.establish(p)

@@ -25,6 +25,9 @@ type PathStats struct {
 	Suspect, Retired bool
 }
 
+// Count answers what happened so far.
+func (e *Engine) Count() *Stats { return &e.Stats }
+
 // Peers calls a function for each peer, of which it keeps nothing.
 func (e *Engine) Peers(f func(*PeerStats)) {
 	var s PeerStats

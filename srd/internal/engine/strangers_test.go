@@ -404,3 +404,33 @@ func TestSessionThatOnlyThePeerKnows(t *testing.T) {
 	w.run(w.now + 300*time.Millisecond)
 	require.Equal(t, Delivered, m.status)
 }
+
+// A peer that restarts with its clock set back is told so by whoever knew its predecessor,
+// and is reached: also if it never sends first.
+func TestPeerBackInTime(t *testing.T) {
+	for _, key := range []*wire.Key{nil, {1, 2}} {
+		cfg := simple(2)
+		cfg.Key = key
+		w := newWorld(t, 1, 2, cfg)
+		a, b := w.nodes[0], w.nodes[1]
+		w.model.post(a, 1, Reliable, 0, 100)
+		a.pump()
+		w.run(w.now + time.Second)
+		w.model.crash(b, uint64(time.Hour))
+		b.pump()
+		late := w.model.post(a, 1, Reliable, 0, 100)
+		a.pump()
+		w.run(w.now + time.Second)
+		require.NotZero(t, late.status)
+		next := w.model.post(a, 1, Reliable, 0, 100)
+		a.pump()
+		w.run(w.now + time.Second)
+		require.Equal(t, Delivered, next.status)
+		a.e.greet(a.e.peers[0]) // is it still there?
+		next = w.model.post(a, 1, Reliable, 0, 100)
+		a.pump()
+		w.run(w.now + time.Second)
+		require.Equal(t, Delivered, next.status)
+		w.model.end()
+	}
+}

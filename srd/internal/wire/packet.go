@@ -5,6 +5,7 @@
 //	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
 //	greeting  64: of a Hello
 //	welcome   24, challenge 16, reset 8, echo 8: of packets of that type
+//	credit     8, if the flags say so: packets taken 4 | that may be under way 2 | 0
 //	response  24 and its masks, if the flags say so: what arrived of a packet flow
 //	part      24, if the flags say so: a piece of a message; its bytes are the rest
 //
@@ -38,6 +39,7 @@ const (
 	hasResponse = 1 << iota
 	hasPart
 	respondNow
+	hasCredit
 	flagEnd
 )
 
@@ -49,6 +51,7 @@ const (
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
+	CreditLen    = 8
 	responseLen  = 24
 	PartLen      = 24
 
@@ -62,7 +65,7 @@ const (
 	// refusals, which is shorter.
 	Overhead = HeaderLen + greetingLen + PartLen
 	// MaxHeaders is what everything in front of the bytes of a message needs at most.
-	MaxHeaders = HeaderLen + greetingLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
+	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
 )
 
 // ErrMalformed is what all decoders answer: which of the rules was broken matters to
@@ -94,11 +97,20 @@ type Packet struct {
 	Reset     uint64 // the token that is not known
 	Echo      Echoed
 
+	HasCredit   bool
+	Credit      Credit
 	HasResponse bool
 	Response    Response
 	HasPart     bool
 	Part        Part
 	Bytes       []byte // of the part; refers to the decoded packet
+}
+
+// Credit tells a sender, over a device that loses nothing, how many more packets there
+// are buffers for.
+type Credit struct {
+	Taken uint32 // packets with a part that came in this session
+	Grant uint16 // how many more than these may be under way
 }
 
 // Response tells what arrived of a flow (claims 1, 2, 4 to 6 of the seed).
@@ -168,7 +180,7 @@ func flag(set bool, bit byte) byte {
 func (p *Packet) Encode(b []byte) int {
 	_ = b[MaxHeaders-1]
 	b[0] = Version<<4 | byte(p.Type)
-	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow)
+	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow) | flag(p.HasCredit, hasCredit)
 	b[2], b[3] = p.SubFlow, 0
 	be.PutUint64(b[4:], p.Token)
 	be.PutUint32(b[12:], p.Stamp)
@@ -194,6 +206,10 @@ func (p *Packet) Encode(b []byte) int {
 		p.Echo.encode(b[n:])
 		n += echoLen
 	}
+	if p.HasCredit {
+		p.Credit.encode(b[n:])
+		n += CreditLen
+	}
 	if p.HasResponse {
 		n += p.Response.encode(b[n:])
 	}
@@ -215,6 +231,7 @@ func (p *Packet) Decode(b []byte) error {
 		return ErrMalformed
 	}
 	p.HasResponse, p.HasPart, p.RespondNow = flags&hasResponse != 0, flags&hasPart != 0, flags&respondNow != 0
+	p.HasCredit = flags&hasCredit != 0
 	p.SubFlow = b[2]
 	p.Token = be.Uint64(b[4:])
 	p.Stamp = be.Uint32(b[12:])
@@ -222,7 +239,7 @@ func (p *Packet) Decode(b []byte) error {
 	p.Slot = be.Uint32(b[20:])
 	p.Line = be.Uint32(b[24:])
 	rest := b[HeaderLen:]
-	if p.Type == Flow && !p.HasResponse && !p.HasPart {
+	if p.Type == Flow && !p.HasResponse && !p.HasPart && !p.HasCredit {
 		return ErrMalformed
 	}
 	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
@@ -244,6 +261,12 @@ func (p *Packet) Decode(b []byte) error {
 		}
 	}
 	rest = rest[own:]
+	if p.HasCredit {
+		if !p.Credit.decode(rest) {
+			return ErrMalformed
+		}
+		rest = rest[CreditLen:]
+	}
 	if p.HasResponse {
 		n, ok := p.Response.decode(rest)
 		if !ok {

@@ -83,3 +83,17 @@ func (e *Echoed) decode(b []byte) bool {
 	e.Path, e.Stamp = b[0], be.Uint32(b[4:])
 	return b[1] == 0 && b[2] == 0 && b[3] == 0
 }
+
+func (c *Credit) encode(b []byte) {
+	be.PutUint32(b, c.Taken)
+	be.PutUint16(b[4:], c.Grant)
+	be.PutUint16(b[6:], 0)
+}
+
+func (c *Credit) decode(b []byte) bool {
+	if len(b) < CreditLen || b[6] != 0 || b[7] != 0 {
+		return false
+	}
+	c.Taken, c.Grant = be.Uint32(b), be.Uint16(b[4:])
+	return true
+}

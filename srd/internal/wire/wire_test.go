@@ -46,6 +46,9 @@ func random(r *rand.Rand) Packet {
 		return p
 	}
 	p.RespondNow = r.IntN(2) == 0
+	if p.HasCredit = r.IntN(2) == 0; p.HasCredit {
+		p.Credit = Credit{r.Uint32(), uint16(r.Uint32())}
+	}
 	if p.HasResponse = r.IntN(2) == 0; p.HasResponse {
 		s := &p.Response
 		*s = Response{Service: uint8(r.IntN(Services)), Cumulative: r.IntN(2) == 0, HasEcho: r.IntN(2) == 0, Grant: uint16(r.Uint32()),
@@ -58,7 +61,7 @@ func random(r *rand.Rand) Packet {
 			s.Refused[i], s.NoQueue[i] = r.Uint64(), r.Uint64()
 		}
 	}
-	if p.HasPart = r.IntN(2) == 0 || p.Type == Flow && !p.HasResponse; p.HasPart {
+	if p.HasPart = r.IntN(2) == 0 || p.Type == Flow && !p.HasResponse && !p.HasCredit; p.HasPart {
 		s := &p.Part
 		*s = Part{Service: uint8(r.IntN(Services)), Cancel: r.IntN(4) == 0, Queue: uint16(r.Uint32()), Seq: r.Uint32(), Floor: r.Uint32(),
 			Total: r.Uint32N(10000), Fragment: uint16(1 + r.IntN(3000))}
@@ -174,8 +177,10 @@ func TestLengths(t *testing.T) {
 	full := Response{NSeen: SeenWords}
 	flow := Packet{Type: Flow, HasPart: true, HasResponse: true, Response: full}
 	require.LessOrEqual(t, flow.Encode(b), Overhead)
+	credit := Packet{Type: Flow, HasPart: true, HasCredit: true, HasResponse: true, Response: full}
+	require.LessOrEqual(t, credit.Encode(b), Overhead)
 	full.NRefused = RefusedWords
-	all := Packet{Type: Hello, HasPart: true, HasResponse: true, Response: full}
+	all := Packet{Type: Hello, HasCredit: true, HasPart: true, HasResponse: true, Response: full}
 	require.Equal(t, MaxHeaders, all.Encode(b))
 	require.LessOrEqual(t, MaxHeaders, 256+64)
 }

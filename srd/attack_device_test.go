@@ -1,0 +1,264 @@
+//go:build linux
+
+package srd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// An endpoint sends to itself as to any other.
+func TestSendToItself(t *testing.T) {
+	a, _ := pair(t, srd.Config{})
+	for i := range 20 {
+		sent := make(chan error)
+		go func() { sent <- a.Context(a.Addr(), srd.Ordered).Send(ctxOf(t), pattern(i, 10_000)) }()
+		m, got := receiveOne(t, a)
+		require.Equal(t, pattern(i, 10_000), got)
+		require.Equal(t, a.Addr(), m.From)
+		require.NoError(t, <-sent)
+	}
+}
+
+// A callback answers by sending, to an endpoint whose callback does so, too.
+func TestCallbacksSend(t *testing.T) {
+	es := ends(t)
+	var eps [2]*srd.Endpoint
+	var ready, answers sync.WaitGroup
+	ready.Add(1)
+	answers.Add(50)
+	done := make(chan bool)
+	for i := range eps {
+		eps[i] = open(t, es[i], srd.Config{OnMessage: func(m *srd.Message) {
+			ready.Wait()
+			if m.Data[0] == 50 {
+				close(done)
+				return
+			}
+			if err := eps[i].Send(ctxOf(t), m.From, []byte{m.Data[0] + 1}); err != nil {
+				t.Error(err)
+			}
+			answers.Done()
+		}})
+	}
+	ready.Done()
+	require.NoError(t, eps[0].Send(ctxOf(t), eps[1].Addr(), []byte{0}))
+	select {
+	case <-done:
+	case <-time.After(testTimeout):
+		t.Fatal("callbacks wait for each other")
+	}
+	answers.Wait()
+}
+
+// Memory of messages may go back after the endpoint was closed.
+func TestReleaseAfterClose(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	var ms [1]srd.Message
+	_, err := b.Receive(ctxOf(t), ms[:])
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	require.Equal(t, "hello", string(ms[0].Data))
+	b.Release(ms[:]...)
+	b.Release(ms[:]...)
+}
+
+// Nobody can be reached at an address that is none: this is said in time, and does not
+// keep messages from others.
+func TestNoAddress(t *testing.T) {
+	a, b := pair(t, srd.Config{PeerTimeout: 500 * time.Millisecond})
+	q, err := a.NewQueue(srd.QueueConfig{Depth: 4096})
+	require.NoError(t, err)
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello"))) // the way is known
+	const n = 600                                                   // more than there are slots
+	for i := range n {
+		to := srd.Addr{QPN: uint32(i + 1)}
+		to.GID[0], to.GID[14], to.GID[15] = 0x20, byte(i>>8), byte(i) // no route
+		_, err := q.Post(srd.Request{To: to, Data: [][]byte{pattern(i, 64)}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("and again")))
+	for done := 0; done < n; {
+		var cs [64]srd.Completion
+		k, err := q.Wait(ctxOf(t), cs[:])
+		require.NoError(t, err)
+		for _, c := range cs[:k] {
+			require.Equal(t, srd.Unresponsive, c.Status)
+		}
+		done += k
+	}
+}
+
+// Calls that are cancelled, queues and endpoints that are closed beside each other: no
+// call hangs, and none fails for another reason.
+func TestCloseBesideCalls(t *testing.T) {
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
+		a, b := pair(t, srd.Config{Buffers: 1 << 20})
+		var calls sync.WaitGroup
+		q, err := a.NewQueue(srd.QueueConfig{})
+		require.NoError(t, err)
+		expected := func(err error) {
+			for _, want := range []error{nil, verbs.ErrClosed, context.DeadlineExceeded, srd.ErrRefused, srd.ErrQueueFull, srd.ErrUnresponsive} {
+				if errors.Is(err, want) || err == want {
+					return
+				}
+			}
+			t.Error(err)
+		}
+		stop := make(chan bool)
+		loop := func(f func(ctx context.Context) error) {
+			calls.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ctx, cancel := context.WithTimeout(context.Background(), 500*time.Microsecond)
+					expected(f(ctx))
+					cancel()
+				}
+			})
+		}
+		for range 2 {
+			loop(func(ctx context.Context) error { return a.Send(ctx, b.Addr(), pattern(1, 50_000)) })
+			loop(func(ctx context.Context) error {
+				var ms [4]srd.Message
+				n, err := b.Receive(ctx, ms[:])
+				b.Release(ms[:n]...)
+				return err
+			})
+			loop(func(ctx context.Context) error {
+				var cs [4]srd.Completion
+				_, err := q.Wait(ctx, cs[:])
+				return err
+			})
+			loop(func(context.Context) error {
+				_, err := q.Post(srd.Request{To: b.Addr(), Data: [][]byte{pattern(1, 20_000)}})
+				return err
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, q.Close())
+		time.Sleep(time.Millisecond)
+		for _, ep := range []*srd.Endpoint{a, b} {
+			calls.Go(func() { expected(ep.Close()) })
+		}
+		time.Sleep(5 * time.Millisecond)
+		close(stop)
+		calls.Wait()
+	}
+}
+
+// A deadline counts for calls that wait already, as that of any net.PacketConn: a server
+// is stopped by one.
+func TestDeadlineOfWaitingCalls(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	c := a.PacketConn(srd.Reliable)
+	ended := make(chan error)
+	read := func() {
+		_, _, err := c.ReadFrom(make([]byte, 10))
+		ended <- err
+	}
+	go read()
+	go read()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, c.SetReadDeadline(time.Now()))
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	// One that is put off, or taken away, lets them wait.
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	go read()
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, b.Send(ctxOf(t), a.Addr(), []byte("hello")))
+	require.NoError(t, <-ended)
+	go func() {
+		_, err := c.WriteTo([]byte("hello"), unheard(t, a, b))
+		ended <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, c.SetWriteDeadline(time.Now()))
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	var timeout net.Error
+	require.NoError(t, c.SetReadDeadline(time.Now()))
+	go read()
+	require.ErrorAs(t, <-ended, &timeout)
+	require.True(t, timeout.Timeout())
+}
+
+// Bytes of a message that is given up are the program's at once: what arrives all the same
+// are those that were sent.
+func TestCancelledBytes(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	got := make(map[byte]int)
+	reading.Go(func() {
+		for {
+			var ms [8]srd.Message
+			n, err := b.Receive(ctx, ms[:])
+			if err != nil {
+				return
+			}
+			for _, m := range ms[:n] {
+				got[m.Data[0]]++
+				if m.Data[0] == 0xff || !bytes.Equal(m.Data, bytes.Repeat(m.Data[:1], len(m.Data))) {
+					t.Error("bytes of after the call")
+				}
+			}
+			b.Release(ms[:n]...)
+		}
+	})
+	rounds := 100
+	if testing.Short() {
+		rounds = 40
+	}
+	sent, data := 0, make([]byte, 60_000)
+	for i := range rounds {
+		for k := range data {
+			data[k] = byte(i)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Duration(i*20)*time.Microsecond)
+		service := []srd.Service{srd.Reliable, srd.Ordered, srd.Idempotent}[i%3]
+		part := data
+		if service == srd.Idempotent {
+			part = data[:500]
+		}
+		if err := a.Context(b.Addr(), service).Send(short, part); err == nil {
+			sent++
+		} else {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		cancel()
+		for k := range data {
+			data[k] = 0xff
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	stop()
+	reading.Wait()
+	require.GreaterOrEqual(t, len(got), sent)
+	for i, n := range got {
+		if i%3 != 2 {
+			require.Equal(t, 1, n, "message %d", i)
+		}
+	}
+}

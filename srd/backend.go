@@ -1,0 +1,114 @@
+package srd
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// machine decides what is sent, and what becomes of messages: engine.Engine over a
+// device whose datagrams may be lost, offload.Machine over one that delivers them. Its
+// methods are called with the endpoint's lock held.
+type machine interface {
+	Advance(now time.Duration)
+	Send(to wire.Addr, m engine.Message) (engine.Handle, error)
+	Cancel(h engine.Handle)
+	// Wait is how long there is nothing to do, unless something arrives.
+	Wait() time.Duration
+	Fragment() int
+	Peers(f func(*engine.PeerStats))
+	Count() *engine.Stats
+}
+
+// driver moves packets between a machine and a device. Its methods are called with the
+// endpoint's lock held, if nothing else is said.
+type driver interface {
+	// begin lets packets in. It is called once, before all others.
+	begin() error
+	// flush has the machine make the packets that it may, and posts them.
+	flush()
+	// urgent tells whether receives have to be posted before the program's next call.
+	urgent() bool
+	// full tells whether packets wait until others have completed.
+	full() bool
+	// mend repairs what the device gave up.
+	mend()
+	// resume goes on with packets that waited for an address handle, lost with those for
+	// which there is none.
+	resume()
+	lost(to verbs.GID)
+	// close ends everything, without the lock; nobody may be inside any more.
+	close() error
+}
+
+// newBackend makes what a device can do: it sets the endpoint's address, machine and
+// driver, the latter also when it fails.
+func (ep *Endpoint) newBackend() error {
+	dev := ep.cfg.PD.Device()
+	if ep.gid == (verbs.GIDEntry{}) {
+		gid, err := dev.FindGID(verbs.GIDQuery{})
+		if err != nil {
+			return err
+		}
+		ep.gid = gid
+	}
+	efa, err := dev.EFA()
+	switch {
+	case err == nil:
+		return newHardware(ep, efa)
+	case errors.Is(err, verbs.ErrUnsupported):
+		return newLinks(ep)
+	}
+	return err
+}
+
+// secrets are random numbers for a machine, and the deployment's key if there is one.
+func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
+	_, err = crand.Read(seed[:])
+	if k := ep.cfg.Key; k != nil {
+		key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
+	}
+	return seed, key, err
+}
+
+// pump has the machine do what is due, and sends what it may. It is called with the
+// lock held.
+func (ep *Endpoint) pump() { ep.pumpAt(ep.now()) }
+
+func (ep *Endpoint) pumpAt(now time.Duration) {
+	if ep.closed.Load() || ep.failure != nil { // its memory may be gone, or its device
+		return
+	}
+	ep.woke, ep.stale, ep.clock = false, false, now
+	ep.e.Advance(now)
+	ep.driver.flush()
+	ep.setAlarm(now)
+}
+
+// came has somebody do what is due after a completion, and look for more of them.
+func (ep *Endpoint) came() {
+	ep.stale = true
+	if !ep.woke { // who was woken does what is due
+		ep.attend()
+	}
+}
+
+// gather copies what a packet carries of a message.
+func gather(to []byte, data [][]byte, offset int) {
+	for _, b := range data {
+		if offset >= len(b) {
+			offset -= len(b)
+			continue
+		}
+		n := copy(to, b[offset:])
+		to, offset = to[n:], 0
+		if len(to) == 0 {
+			return
+		}
+	}
+}

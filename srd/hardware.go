@@ -1,0 +1,307 @@
+package srd
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/offload"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// hardware is the SRD queue pair of an endpoint on EFA, which delivers packets by itself,
+// and its memory.
+type hardware struct {
+	ep     *Endpoint
+	m      *offload.Machine
+	out    engine.Out
+	retry  bool // the device can be told how often to try where there is no buffer
+	cq     *verbs.CQ
+	qp     *verbs.QP
+	send   *verbs.Batch
+	recv   *verbs.RecvBatch
+	mr     *verbs.MR
+	stride int // of the memory of a packet
+	broken bool
+
+	pending []uint32 // receives to be posted again
+	slots   []flight
+	free    []uint32 // slots to send from
+	parked  []uint32 // that wait for an address handle
+}
+
+// flight is a packet that is sent, or waits for its address handle.
+type flight struct {
+	h      *handle // nil: it waits, or the slot is free
+	to     wire.Addr
+	length int
+}
+
+// rnrRetries is how often the device tries where there is no buffer: the machine waits
+// longer, and does other things meanwhile.
+const rnrRetries = 1
+
+func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
+	h := &hardware{ep: ep, retry: efa.RNRRetry}
+	ep.driver = h
+	cfg := &ep.cfg
+	if cfg.QKey == 0 { // tells an incarnation from its successor with the same number
+		cfg.QKey = 1 + rand.Uint32N(1<<31-1)
+	}
+	dev := cfg.PD.Device()
+	port, err := dev.Port(ep.gid.Port)
+	if err != nil {
+		return err
+	}
+	h.stride = int(port.MaxMsgSize)
+	slots := min(sendSlots, efa.MaxSendWR)
+	depth := cfg.Receives + slots
+	if h.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
+		return err
+	}
+	if ep.d, err = h.cq.Dispatch(h, depth); err != nil {
+		return err
+	}
+	if h.mr, err = cfg.PD.AllocMR(depth*h.stride, verbs.MRConfig{}); err != nil {
+		return err
+	}
+	if h.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.SRD, SendCQ: h.cq, GID: ep.gid, QKey: cfg.QKey,
+		MaxSendWR: slots, MaxRecvWR: cfg.Receives}); err != nil {
+		return err
+	}
+	if h.send, err = ep.d.NewBatch(h.qp, 64); err != nil {
+		return err
+	}
+	if h.recv, err = ep.d.NewRecvBatch(h.qp, cfg.Receives); err != nil {
+		return err
+	}
+	h.slots = make([]flight, slots)
+	for i := range h.slots {
+		h.free = append(h.free, uint32(i))
+	}
+	seed, key, err := ep.secrets()
+	if err != nil {
+		return err
+	}
+	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
+	h.m = offload.New(offload.Config{
+		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
+	})
+	ep.e = h.m
+	return nil
+}
+
+// begin posts all receives of the queue pair in INIT, and brings it to work.
+func (h *hardware) begin() error {
+	for i := range h.ep.cfg.Receives {
+		h.pending = append(h.pending, uint32(i))
+	}
+	if err := h.repost(); err != nil {
+		return err
+	}
+	if err := h.qp.Modify(verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState); err != nil {
+		return err
+	}
+	rts, mask := verbs.QPAttr{State: verbs.StateRTS, RNRRetry: rnrRetries}, verbs.AttrState|verbs.AttrSQPSN
+	if h.retry {
+		mask |= verbs.AttrRNRRetry
+	}
+	return h.qp.Modify(rts, mask)
+}
+
+func (h *hardware) repost() error {
+	if len(h.pending) == 0 {
+		return nil
+	}
+	for _, i := range h.pending {
+		h.recv.Recv(h.ep.d.ID(recvBit|uint64(i)), h.mr.SGE(int(i)*h.stride, h.stride))
+	}
+	h.pending = h.pending[:0]
+	_, err := h.recv.Post()
+	return err
+}
+
+// sendAt is where the memory of a slot begins.
+func (h *hardware) sendAt(i uint32) int { return (h.ep.cfg.Receives + int(i)) * h.stride }
+
+// Completed is [verbs.Engine]'s: it hands packets and their ends to the machine.
+func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
+	ep := h.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.closed.Load() || h.broken {
+		return
+	}
+	ep.polling = true
+	defer func() { ep.polling = false }()
+	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
+		h.fails(wc.Err())
+		return
+	}
+	ep.clock = ep.now()
+	h.m.Advance(ep.clock)
+	i := uint32(tag)
+	if tag&recvBit == 0 {
+		h.release(i, outcome(wc.Status()))
+		if h.m.Wait() == 0 {
+			ep.came()
+		}
+		return
+	}
+	if n := wc.Len(); wc.Status() == verbs.WCSuccess && n <= h.stride {
+		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:n])
+	} else { // more than a buffer holds
+		h.m.Stats.Malformed++
+	}
+	h.pending = append(h.pending, i)
+	ep.came()
+}
+
+// outcome is what EFA says of a packet's end, as libefa translates it.
+func outcome(s verbs.WCStatus) offload.Outcome {
+	switch s {
+	case verbs.WCSuccess:
+		return offload.Landed
+	case verbs.WCRNRRetryExceeded: // EFA_IO_COMP_STATUS_REMOTE_ERROR_RNR
+		return offload.NotReady
+	case verbs.WCRemoteInvalidRD: // EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_DEST_QPN
+		return offload.Gone
+	case verbs.WCResponseTimeout, verbs.WCRetryExceeded: // EFA_IO_COMP_STATUS_LOCAL_ERROR_UNRESP_REMOTE
+		return offload.Silent
+	}
+	return offload.Failed
+}
+
+// Lost is [verbs.Engine]'s.
+func (h *hardware) Lost(err error) { h.ep.fail(err) }
+
+// release takes back a slot.
+func (h *hardware) release(i uint32, o offload.Outcome) {
+	s := &h.slots[i]
+	if s.h != nil {
+		s.h.uses--
+	}
+	*s = flight{}
+	h.free = append(h.free, i)
+	h.m.Completed(int(i), o)
+}
+
+func (h *hardware) flush() {
+	if h.broken {
+		return
+	}
+	for len(h.free) > 0 {
+		i := h.free[len(h.free)-1]
+		b := h.mr.Bytes()[h.sendAt(i):][:h.stride]
+		o := &h.out
+		if !h.m.Next(int(i), b, o) {
+			break
+		}
+		h.free = h.free[:len(h.free)-1]
+		if o.Length > 0 {
+			gather(b[o.Headers:][:o.Length], h.ep.requests[uint32(o.Tag)].data, o.Offset)
+		}
+		h.m.Seal(o, b[:o.Headers])
+		h.slots[i] = flight{to: o.To, length: o.Headers + o.Length}
+		h.launch(i)
+	}
+	h.post()
+	if h.urgent() && !h.broken {
+		if err := h.repost(); err != nil {
+			h.fails(err)
+		}
+	}
+}
+
+func (h *hardware) urgent() bool {
+	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/2)
+}
+
+func (h *hardware) full() bool { return len(h.free) == 0 }
+
+// launch adds a packet to the chain, or has it wait for an address handle.
+func (h *hardware) launch(i uint32) {
+	s := &h.slots[i]
+	if s.h = h.ep.handles.get(s.to.GID); s.h == nil {
+		h.parked = append(h.parked, i)
+		return
+	}
+	s.h.uses++
+	if h.send.Len() == h.send.Cap() {
+		h.post()
+	}
+	h.send.SetTarget(verbs.Target{AH: s.h.ah, QPN: s.to.QPN, QKey: s.to.QKey})
+	h.send.Send(h.ep.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
+}
+
+func (h *hardware) resume() {
+	waiting := h.parked
+	h.parked = nil
+	for _, i := range waiting {
+		h.launch(i)
+	}
+}
+
+// lost gives up what waits for an address handle that cannot be made.
+func (h *hardware) lost(to verbs.GID) {
+	waiting := h.parked
+	h.parked = nil
+	for _, i := range waiting {
+		if h.slots[i].to.GID == to {
+			h.release(i, offload.Gone)
+		} else {
+			h.parked = append(h.parked, i)
+		}
+	}
+}
+
+func (h *hardware) post() {
+	if h.send.Len() == 0 || h.broken {
+		return
+	}
+	if _, err := h.send.Post(); err != nil {
+		h.fails(err)
+	}
+}
+
+// fails ends the endpoint: the device gives up an SRD queue pair for none of its packets,
+// but when it is broken itself. To reset the queue pair would be no way out: libefa counts
+// what completed before again after that, outside of its memory.
+func (h *hardware) fails(err error) {
+	if !h.broken {
+		h.broken = true
+		h.m.Stats.Broken++
+		if h.ep.failure == nil {
+			h.ep.failure = fmt.Errorf("the queue pair failed: %w", err)
+		}
+		h.ep.wakeAll()
+	}
+}
+
+// mend has nothing to do: what fails ends the endpoint.
+func (h *hardware) mend() {}
+
+func (h *hardware) close() error {
+	var errs []error
+	if h.qp != nil {
+		errs = append(errs, h.qp.Close())
+	}
+	if h.ep.d != nil {
+		errs = append(errs, h.ep.d.Close())
+	}
+	errs = append(errs, h.ep.handles.close()...)
+	if h.mr != nil {
+		errs = append(errs, h.mr.Close())
+	}
+	if h.cq != nil {
+		errs = append(errs, h.cq.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("srd: close: %w", err)
+	}
+	return nil
+}

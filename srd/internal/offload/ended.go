@@ -1,0 +1,188 @@
+package offload
+
+import (
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// refuseTries is after how many rounds in which the peer had no buffer its messages are
+// refused; goneTries, after how many in which it had no queue pair it is gone: one that repairs its queue pair has none for a moment. After wordTries it is told
+// nothing more until it asks, by a greeting.
+const (
+	refuseTries = 7
+	goneTries   = 3
+	wordTries   = 100
+)
+
+// Completed takes back a slot whose packet the device is done with.
+func (m *Machine) Completed(slot int, o Outcome) {
+	c := m.packets[slot]
+	m.packets[slot] = packet{}
+	if c.part && c.service == engine.Unreliable {
+		if m.live(c.message, c.gen) != nil {
+			m.finish(c.message, engine.Sent)
+		}
+	}
+	if c.life == 0 || m.peers[c.peer].life != c.life {
+		return
+	}
+	p := m.peers[c.peer]
+	if o == Landed {
+		p.tries, p.held = 0, p.held && !c.welcome
+		m.enqueue(p)
+		return
+	}
+	m.Stats.Timeouts++
+	if p.retryAt == 0 { // those of one round count once
+		p.tries = min(p.tries+1, 200)
+		p.retryAt = m.now + m.cfg.RetryDelay<<min(p.tries-1, 6)
+		m.wake(p, p.retryAt)
+	}
+	if c.part || c.cancel {
+		p.posted--
+	}
+	if o == Silent || o == Gone && p.tries >= goneTries {
+		m.fail(p, true)
+		return
+	}
+	if p.tries < wordTries {
+		m.owe(p, &c)
+	}
+	switch f := p.tx[c.service]; {
+	case c.cancel:
+		m.cancel(f, c.seq)
+	case c.part:
+		m.missed(f, &c, o)
+	}
+}
+
+// owe has a word that did not arrive told again.
+func (m *Machine) owe(p *peer, c *packet) {
+	p.welcome = p.welcome || c.welcome
+	if c.credit {
+		p.told--
+		p.answer = true
+	}
+	if c.answers > 0 && p.rx[c.answers-1] != nil {
+		p.rx[c.answers-1].due, p.answer = true, true
+	}
+}
+
+// resend sends all again that the peer does not decide about, though it lives and has
+// nothing to wait for: a packet is not where the device said. What is not lost is known by
+// its number.
+func (m *Machine) resend(p *peer) {
+	p.posted = p.taken
+	for _, f := range p.tx {
+		if f == nil || f.open == nil {
+			continue
+		}
+		f.again = f.again[:0]
+		for s := f.una; s != f.nxt; s++ {
+			c := &f.open[s%wire.Window]
+			if c.state == settled {
+				continue
+			}
+			if c.state == hole || m.messages[c.message].reason != 0 {
+				m.cancel(f, s)
+				continue
+			}
+			g := &m.messages[c.message]
+			g.unsure = true // of each packet there may be two
+			for index := range g.sent {
+				m.Stats.Retransmitted++
+				m.mislaid++
+				f.again = append(f.again, piece{seq: s, index: index, message: c.message, gen: g.gen})
+			}
+		}
+	}
+	m.enqueue(p)
+}
+
+// missed decides what becomes of a message of which a packet did not arrive, perhaps.
+func (m *Machine) missed(f *txFlow, c *packet, o Outcome) {
+	g := m.live(c.message, c.gen)
+	if g == nil {
+		return
+	}
+	g.unsure = g.unsure || o == Failed
+	why := engine.Status(0)
+	switch {
+	case g.reason != 0:
+		return // it is given up
+	case f.service == engine.Reporting:
+		why = engine.Retransmit
+	case o == NotReady && f.p.tries >= refuseTries:
+		why = engine.Refused
+	}
+	switch {
+	case why == 0:
+		m.Stats.Retransmitted++
+		f.again = append(f.again, piece{seq: c.seq, index: c.index, message: c.message, gen: c.gen})
+	case g.unsure:
+		m.abort(c.message, why)
+	default:
+		m.miss(c.message, why)
+	}
+}
+
+// fail gives up what was sent to a peer, and with all also what was not.
+func (m *Machine) fail(p *peer, all bool) {
+	for _, f := range p.tx {
+		if f == nil {
+			continue
+		}
+		m.abandon(f, false)
+		for all && f.head != none {
+			i := f.head
+			m.unqueue(f, i)
+			m.finish(i, engine.Unresponsive)
+		}
+	}
+	if all && p.state == greeting {
+		p.state = known
+	}
+}
+
+// part ends a session on this side. Its messages were perhaps received; unless the peer
+// had forgotten the session before they were sent, or they may come twice.
+func (m *Machine) part(p *peer, again bool) {
+	for _, f := range p.tx {
+		if f != nil {
+			m.abandon(f, again || f.service == engine.Idempotent)
+		}
+	}
+}
+
+// abandon takes all numbers of a flow back: their messages are unresponsive, or are sent
+// again from their beginning, before those that follow.
+func (m *Machine) abandon(f *txFlow, again bool) {
+	if f.service == engine.Unreliable {
+		return
+	}
+	for s := f.nxt; s != f.una; {
+		s--
+		c := &f.open[s%wire.Window]
+		if c.state != pending {
+			continue
+		}
+		i := c.message
+		g := &m.messages[i]
+		m.unqueue(f, i)
+		switch {
+		case !again:
+			m.finish(i, engine.Unresponsive)
+		case g.reason != 0:
+			m.finish(i, g.reason)
+		default:
+			g.numbered, g.unsure, g.sent = false, false, 0
+			g.next = f.head
+			if f.head == none {
+				f.tail = i
+			}
+			f.head = i
+		}
+	}
+	f.una = f.nxt
+	m.close(f)
+}

@@ -1,0 +1,204 @@
+package offload
+
+import (
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// turnLength is how many packets a peer sends before others get their turn.
+const turnLength = 8
+
+// Next makes the packet to be sent next, in a slot that is free, and answers false if
+// there is none. b has room for wire.MaxHeaders. The message's bytes are read before the
+// next call of the machine.
+func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
+	k, c := &m.out, &m.packets[slot]
+	if s := &m.strangers; s.n > 0 {
+		a := &s.answers[s.first]
+		s.first = (s.first + 1) % len(s.answers)
+		s.n--
+		*k = wire.Packet{Type: wire.Challenge, Token: a.token, Stamp: m.stamp(), Challenge: a.challenge}
+		*o = engine.Out{To: a.to, Headers: k.Encode(b)}
+		*c = packet{}
+		m.Stats.Sent++
+		return true
+	}
+	for m.ready.head != none {
+		p := m.peers[m.ready.head]
+		*o = engine.Out{To: p.addr}
+		*c = packet{peer: p.slot, life: p.life, message: none}
+		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow = false, false, false, false
+		k.Token, k.Line, k.Stamp = p.remote, p.ours, m.stamp()
+		if !m.make(p, k, o, c) {
+			*c = packet{}
+			m.dequeue()
+			continue
+		}
+		o.Headers = k.Encode(b)
+		m.Stats.Sent++
+		if p.burst++; p.burst >= turnLength {
+			m.dequeue()
+			m.enqueue(p)
+		}
+		return true
+	}
+	return false
+}
+
+// make decides what a peer gets.
+func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
+	if p.retryAt != 0 {
+		return false
+	}
+	if p.state == greeting && m.now >= p.helloAt {
+		if p.unsettled() || p.wanted {
+			p.wanted = false
+			m.makeHello(p, k, o)
+			c.hello = true
+			return true
+		}
+		p.state = known // nobody waits for it any more
+		if p.remote != 0 {
+			m.establish(p)
+		}
+	}
+	switch {
+	case p.remote == 0:
+		return false
+	case p.welcome:
+		p.welcome, c.welcome = false, true
+		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
+	case p.held:
+		return false
+	case p.state == established && m.makePart(p, k, o, c):
+		k.Type = wire.Flow
+		m.attach(p, k, c, o.Length)
+	case p.answer && (p.told != p.arrived || p.due() != nil):
+		k.Type = wire.Flow
+		m.attach(p, k, c, 0)
+		m.Stats.Responses++
+	default:
+		p.answer = false
+		return false
+	}
+	return true
+}
+
+// makeHello asks for a session.
+func (m *Machine) makeHello(p *peer, k *wire.Packet, o *engine.Out) {
+	k.Type, k.Token = wire.Hello, 0
+	k.Greeting = wire.Greeting{From: m.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Cookie: p.cookie}
+	o.Seal = m.cfg.Key != nil
+	p.helloAt = m.now + m.helloTimeout(p)
+	p.hellos = min(p.hellos+1, 200)
+	m.wake(p, p.helloAt)
+}
+
+// Seal ends a Hello that is in place.
+func (m *Machine) Seal(o *engine.Out, headers []byte) {
+	if o.Seal {
+		wire.SetMAC(headers, wire.Seal(*m.cfg.Key, &o.To, headers[:o.Headers], nil))
+	}
+}
+
+// makePart adds the next packet of a flow: one that is sent again before new ones, and
+// one flow after the other.
+func (m *Machine) makePart(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
+	room := int(p.grant) - p.underWay()
+	if room <= 0 {
+		return false
+	}
+	for range wire.Services {
+		p.turn = (p.turn + 1) % wire.Services
+		f := p.tx[p.turn]
+		if f == nil {
+			continue
+		}
+		if !m.makeAgain(f, k, c) && !m.makeNew(f, k, c) {
+			continue
+		}
+		p.posted++
+		c.service = f.service
+		k.HasPart = true
+		k.Part.Service, k.Part.Floor = f.service, f.una
+		if f.service == engine.Unreliable { // nobody says what became of it
+			f.una = f.nxt
+		}
+		if c.message != none {
+			o.Tag, o.Offset, o.Length = m.messages[c.message].tag, k.Part.Offset(), k.Part.Length()
+		}
+		k.RespondNow = k.RespondNow || room == 1
+		return true
+	}
+	return false
+}
+
+// makeAgain is for what did not arrive, and for what is given up.
+func (m *Machine) makeAgain(f *txFlow, k *wire.Packet, c *packet) bool {
+	for len(f.again) > 0 {
+		x := f.again[0]
+		f.again = f.again[:copy(f.again, f.again[1:])]
+		if x.cancel {
+			if x.seq-f.una >= f.nxt-f.una || f.open[x.seq%wire.Window].state == settled {
+				continue
+			}
+			c.cancel, c.seq = true, x.seq
+			k.Part = wire.Part{Cancel: true, Seq: x.seq, Fragment: 1}
+			k.RespondNow = true
+			return true
+		}
+		if g := m.live(x.message, x.gen); g != nil && g.reason == 0 {
+			c.message = x.message
+			m.put(g, x.index, k, c)
+			return true
+		}
+	}
+	return false
+}
+
+// makeNew is for the next packet of a message, which may be its first.
+func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
+	if f.head == none {
+		return false
+	}
+	g := &m.messages[f.head]
+	c.message = f.head
+	if !g.numbered {
+		if f.nxt-f.una >= wire.Window {
+			return false
+		}
+		g.numbered, g.seq = true, f.nxt
+		f.nxt++
+		if f.service != engine.Unreliable {
+			if f.open == nil {
+				f.open = m.window()
+			}
+			e := &f.open[g.seq%wire.Window]
+			e.message, e.state = f.head, pending
+		}
+	}
+	m.put(g, g.sent, k, c)
+	if g.sent++; g.sent == g.count {
+		f.head = g.next
+		if f.head == none {
+			f.tail = none
+		}
+		k.RespondNow = g.now && f.head == none
+	}
+	return true
+}
+
+func (m *Machine) window() *txWindow {
+	if n := len(m.windows); n > 0 {
+		w := m.windows[n-1]
+		m.windows = m.windows[:n-1]
+		return w
+	}
+	return new(txWindow)
+}
+
+// put writes a packet of a message.
+func (m *Machine) put(g *message, index uint32, k *wire.Packet, c *packet) {
+	c.part, c.gen, c.seq, c.index = true, g.gen, g.seq, index
+	k.Part = wire.Part{Queue: g.queue, Seq: g.seq, Index: index, Total: g.total, Fragment: uint16(m.fragment)}
+}

@@ -1,0 +1,318 @@
+package offload
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// States of a peer.
+const (
+	vacant      = iota
+	known       // no session, and nothing to send
+	greeting    // a session is asked for, or an old one is verified
+	established // packets may be exchanged
+)
+
+// peer is what an endpoint keeps of another one.
+type peer struct {
+	addr   wire.Addr
+	local  uint64 // token that it has to name
+	remote uint64 // token that it wants
+	epoch  uint64 // its own; 0 is unknown
+	mine   uint64 // the one it knows this endpoint by
+	stamp  uint64 // of its last greeting
+	cookie uint64 // that it wants to see in ours
+	own    uint64 // stamp of our greeting
+	ours   uint32 // line of the packets that it gets
+	theirs uint32 // and of those that it sends
+	life   uint32 // of the session, among all
+
+	slot     uint32
+	next     uint32        // in the queue of those that are ready
+	timer    int           // place in the heap, or -1
+	wakeAt   time.Duration // when to look at it
+	heard    time.Duration
+	progress time.Duration // when something was settled, or the first message handed in
+	busy     time.Duration // raw time of the first message handed in since it was idle
+	helloAt  time.Duration // when to greet again
+	answerAt time.Duration // when a response is due, or 0
+	retryAt  time.Duration // nothing is sent until then, or 0
+
+	posted  uint32 // packets with a part, but for those that did not arrive
+	taken   uint32 // of them, as the peer says
+	arrived uint32 // packets with a part that it sent
+	told    uint32 // of them, as it was told
+	grant   uint16
+
+	state   uint8
+	hellos  uint8
+	checks  uint8 // of the session, since the peer said something new
+	tries   uint8 // rounds in which nothing arrived
+	turn    uint8 // the service whose flow sent last
+	burst   uint8 // packets that it sent in a row
+	queued  bool
+	wanted  bool // it sends by a session of which this side does not know
+	welcome bool // is owed
+	answer  bool // a response is owed now
+	held    bool // its Welcome has not landed: what overtook that would be lost
+	sender  bool // counted as one that sends now
+
+	tx [wire.Services]*txFlow
+	rx [wire.Services]*rxFlow
+}
+
+// underWay is how many packets of parts the peer has not taken.
+func (p *peer) underWay() int { return max(0, int(int32(p.posted-p.taken))) }
+
+// queue is a list of peers by their field next.
+type queue struct{ head, tail uint32 }
+
+// enqueue has Next look at a peer.
+func (m *Machine) enqueue(p *peer) {
+	if p.queued {
+		return
+	}
+	p.queued, p.next = true, none
+	if m.ready.head == none {
+		m.ready.head = p.slot
+	} else {
+		m.peers[m.ready.tail].next = p.slot
+	}
+	m.ready.tail = p.slot
+}
+
+func (m *Machine) dequeue() *peer {
+	p := m.peers[m.ready.head]
+	m.ready.head = p.next
+	p.queued, p.burst = false, 0
+	return p
+}
+
+// find answers the peer with an address, made if there is none.
+func (m *Machine) find(a wire.Addr) *peer {
+	if i, ok := m.index[a]; ok {
+		return m.peers[i]
+	}
+	p := m.vacate()
+	if p == nil {
+		return nil
+	}
+	slot := p.slot
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, next: none, grant: uint16(m.cfg.First)}
+	p.local = uint64(slot) | m.rng.Uint64()<<24
+	p.turn = uint8(m.rng.Uint32())
+	m.begin(p)
+	m.index[a] = slot
+	return p
+}
+
+// begin counts the packets of a peer anew.
+func (m *Machine) begin(p *peer) {
+	m.lives++
+	p.life = max(1, m.lives)
+	p.posted, p.taken, p.arrived, p.told = 0, 0, 0, 0
+	p.tries, p.retryAt, p.held = 0, 0, false
+	p.grant = uint16(m.cfg.First)
+}
+
+const mostPeers = 1 << 24 // slots that a token can name
+
+// vacate answers a slot that is free, forgetting an idle peer if it must.
+func (m *Machine) vacate() *peer {
+	if n := len(m.free); n > 0 {
+		slot := m.free[n-1]
+		m.free = m.free[:n-1]
+		return m.peers[slot]
+	}
+	if len(m.peers) < min(m.cfg.MaxPeers, mostPeers) {
+		p := &peer{slot: uint32(len(m.peers)), timer: -1}
+		m.peers = append(m.peers, p)
+		return p
+	}
+	for range min(len(m.peers), 64) {
+		m.sweep = (m.sweep + 1) % len(m.peers)
+		p := m.peers[m.sweep]
+		if p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge {
+			m.forget(p)
+			return m.vacate()
+		}
+	}
+	return nil
+}
+
+// forget frees a peer's slot. Greetings that are older than what is forgotten with it
+// are asked for a cookie from now on: they may be replayed.
+func (m *Machine) forget(p *peer) {
+	m.dropReceived(p)
+	m.forgot = max(m.forgot, p.stamp)
+	m.fail(p, true) // releases what flows keep; nobody waits for any of them
+	if p.timer >= 0 {
+		heap.Remove(&m.timers, p.timer)
+	}
+	m.left(p)
+	delete(m.index, p.addr)
+	p.state, p.life = vacant, 0
+	for p.queued { // rare: the queue is rebuilt without it
+		if q := m.dequeue(); q != p {
+			m.enqueue(q)
+		}
+	}
+	m.free = append(m.free, p.slot)
+	m.Stats.Forgotten++
+}
+
+// byToken answers the peer to which a token was given.
+func (m *Machine) byToken(t uint64) *peer {
+	slot := t & (mostPeers - 1)
+	if slot >= uint64(len(m.peers)) {
+		return nil
+	}
+	if p := m.peers[slot]; p.state != vacant && p.local == t {
+		return p
+	}
+	return nil
+}
+
+// senderAge is how long a peer that sent is one that sends.
+const senderAge = 50 * time.Millisecond
+
+// sends counts a peer among those that send.
+func (m *Machine) sends(p *peer) {
+	if !p.sender {
+		p.sender = true
+		m.senders = append(m.senders, p.slot)
+	}
+}
+
+func (m *Machine) left(p *peer) {
+	if !p.sender {
+		return
+	}
+	p.sender = false
+	last := len(m.senders) - 1
+	for i, slot := range m.senders {
+		if slot == p.slot {
+			m.senders[i] = m.senders[last]
+			m.senders = m.senders[:last]
+			return
+		}
+	}
+}
+
+// share is how many packets a peer may have under way towards this endpoint. A look at
+// two of those that send finds with time those that stopped.
+func (m *Machine) share() uint16 {
+	for range min(2, len(m.senders)) {
+		m.look = (m.look + 1) % len(m.senders)
+		if p := m.peers[m.senders[m.look]]; m.now-p.heard > senderAge {
+			m.left(p)
+			if len(m.senders) == 0 {
+				break
+			}
+		}
+	}
+	return uint16(min(max(m.cfg.Budget/max(1, len(m.senders)), 2), 1<<15))
+}
+
+// timers are the peers that are to be looked at, the earliest first.
+type timers []*peer
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].timer, t[j].timer = i, j
+}
+
+func (t *timers) Push(x any) {
+	p := x.(*peer)
+	p.timer = len(*t)
+	*t = append(*t, p)
+}
+
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	p := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	p.timer = -1
+	return p
+}
+
+// wake has a peer looked at no later than at a time.
+func (m *Machine) wake(p *peer, at time.Duration) {
+	switch {
+	case p.timer < 0:
+		p.wakeAt = at
+		heap.Push(&m.timers, p)
+	case at < p.wakeAt:
+		p.wakeAt = at
+		heap.Fix(&m.timers, p.timer)
+	}
+}
+
+// tick does what is due for a peer, and sets its timer anew.
+func (m *Machine) tick(p *peer) {
+	heap.Remove(&m.timers, p.timer)
+	next := never
+	at := func(t time.Duration) { next = min(next, t) }
+	if p.retryAt != 0 {
+		if m.now >= p.retryAt {
+			p.retryAt = 0
+			m.enqueue(p)
+		} else {
+			at(p.retryAt)
+		}
+	}
+	if p.answerAt != 0 {
+		if m.now >= p.answerAt {
+			p.answerAt, p.answer = 0, true
+			m.enqueue(p)
+		} else {
+			at(p.answerAt)
+		}
+	}
+	if p.state == greeting {
+		if m.now >= p.helloAt {
+			m.enqueue(p)
+		} else {
+			at(p.helloAt)
+		}
+	}
+	if p.unsettled() {
+		at(m.watch(p))
+	}
+	for _, f := range p.rx {
+		if f != nil && f.assemblies != nil {
+			at(m.reap(p, f))
+		}
+	}
+	if next != never {
+		m.wake(p, max(next, m.now+time.Microsecond))
+	}
+}
+
+// watch looks after a peer for which somebody waits: it is asked whether it lives, and
+// given up when it has said nothing for too long. It answers when to look again.
+func (m *Machine) watch(p *peer) time.Duration {
+	last := max(p.heard, p.progress)
+	if m.now-last >= m.cfg.PeerTimeout {
+		m.fail(p, true)
+		return never
+	}
+	if check := m.cfg.PeerTimeout / 16; p.state == established {
+		if m.now-last < check {
+			return last + check
+		}
+		if p.tries > 0 && p.tries < refuseTries { // its device lives, and has no buffers
+			return m.now + check
+		}
+		m.Stats.Probes++
+		p.checks = min(p.checks+1, 200)
+		m.greet(p)
+		return m.now + check
+	}
+	return last + m.cfg.PeerTimeout
+}

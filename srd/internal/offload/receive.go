@@ -1,0 +1,356 @@
+package offload
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// rxFlow is the message flow that comes from a peer: which messages were taken or
+// refused, for packets that come again to be known and for responses.
+type rxFlow struct {
+	service          uint8
+	due              bool // a response is owed
+	pending          uint8
+	base, floor      uint32
+	seen             window // from base on
+	refused, noQueue window // from floor on: kept until the sender knows
+	assemblies       *assembly
+}
+
+// window has a bit for each of wire.Window numbers.
+type window [wire.SeenWords]uint64
+
+func (w *window) has(seq uint32) bool { return w[seq/64%wire.SeenWords]>>(seq%64)&1 != 0 }
+func (w *window) set(seq uint32)      { w[seq/64%wire.SeenWords] |= 1 << (seq % 64) }
+func (w *window) drop(seq uint32)     { w[seq/64%wire.SeenWords] &^= 1 << (seq % 64) }
+
+// words writes the bits from a number on, and answers how many words have any.
+func (w *window) words(seq uint32, to *[wire.SeenWords]uint64) (n uint8) {
+	for i := range to {
+		at, shift := (seq/64+uint32(i))%wire.SeenWords, seq%64
+		if to[i] = w[at] >> shift; shift > 0 {
+			to[i] |= w[(at+1)%wire.SeenWords] << (64 - shift)
+		}
+		if to[i] != 0 {
+			n = uint8(i + 1)
+		}
+	}
+	return n
+}
+
+// assembly is a message whose packets have not all come, or one that waits for those
+// before it.
+type assembly struct {
+	next       *assembly
+	seq        uint32
+	count, got uint32
+	total      uint32
+	bytes      []byte
+	has        []uint64 // the packets that came
+	fragment   uint16
+	queue      uint16
+	now        bool // its sender waits
+}
+
+// onPart takes a packet of a message.
+func (m *Machine) onPart(p *peer, k *wire.Packet) {
+	t := &k.Part
+	m.sends(p)
+	p.arrived++
+	if t.Seq-t.Floor >= wire.Window || (t.Service == engine.Unreliable || t.Service == engine.Idempotent) && t.Index != 0 {
+		m.Stats.Bogus++
+		return
+	}
+	if k.RespondNow || p.arrived-p.told >= max(1, uint32(m.share())/4) { // its sender waits for credit, or will
+		p.answer = true
+	}
+	m.take(p, t, k)
+	if p.answer {
+		m.enqueue(p)
+	} else if p.answerAt == 0 {
+		p.answerAt = m.now + m.cfg.AckDelay
+		m.wake(p, p.answerAt)
+	}
+}
+
+func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
+	if t.Service == engine.Unreliable {
+		if t.Cancel || len(k.Bytes) != int(t.Total) || m.hand(p, t, k.Bytes) != engine.Taken {
+			m.Stats.Refused++
+		} else {
+			m.Stats.Delivered++
+		}
+		return
+	}
+	f := p.rx[t.Service]
+	if f == nil {
+		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}
+		p.rx[t.Service] = f
+	}
+	m.advanceFloor(p, f, t.Floor)
+	if int32(t.Seq-f.base) < 0 || f.seen.has(t.Seq) { // the sender may not know
+		m.Stats.Duplicates++
+		m.respond(p, f, true)
+		return
+	}
+	switch verdict := m.accept(p, f, t, k); verdict {
+	case incomplete:
+		return
+	case bogus:
+		m.Stats.Bogus++
+		return
+	default:
+		m.decide(p, f, t.Seq, verdict, k.RespondNow)
+	}
+}
+
+// What becomes of a message, besides an engine.Verdict.
+const (
+	incomplete engine.Verdict = 100 + iota // it is not all there, or not its turn
+	bogus
+)
+
+// decide notes what became of a message, for its sender.
+func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, v engine.Verdict, now bool) {
+	f.seen.set(seq)
+	switch v {
+	case engine.Taken:
+		m.Stats.Delivered++
+	case engine.NoSuchQueue:
+		f.noQueue.set(seq)
+		fallthrough
+	default:
+		f.refused.set(seq)
+		m.Stats.Refused++
+		now = true
+	}
+	m.advanceBase(p, f)
+	m.respond(p, f, now)
+}
+
+// advanceBase passes what was decided without a gap.
+func (m *Machine) advanceBase(p *peer, f *rxFlow) {
+	for {
+		for f.seen.has(f.base) {
+			f.seen.drop(f.base)
+			f.base++
+		}
+		if f.service != engine.Ordered {
+			return
+		}
+		a := f.assembly(f.base)
+		if a == nil || a.got < a.count {
+			return
+		}
+		now := a.now
+		m.complete(p, f, a)
+		m.Stats.Delivered++
+		f.base++
+		m.respond(p, f, now)
+	}
+}
+
+// advanceFloor passes what the sender knows of: nothing of it comes again. What is not
+// decided of it was given up.
+func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
+	n := floor - f.floor
+	if int32(n) <= 0 {
+		return
+	}
+	for s := f.floor; s != f.floor+min(n, wire.Window); s++ {
+		f.refused.drop(s)
+		f.noQueue.drop(s)
+	}
+	f.floor = floor
+	if n := floor - f.base; int32(n) > 0 {
+		for s := f.base; s != f.base+min(n, wire.Window); s++ {
+			f.seen.drop(s)
+		}
+		for a := f.assemblies; a != nil; {
+			next := a.next
+			if int32(a.seq-floor) < 0 {
+				m.remove(f, a)
+			}
+			a = next
+		}
+		f.base = floor
+	}
+	m.advanceBase(p, f)
+}
+
+// accept takes a packet of a message of which nothing is decided.
+func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) engine.Verdict {
+	a := f.assembly(t.Seq)
+	if t.Cancel {
+		if a != nil {
+			m.remove(f, a)
+		}
+		return engine.NoBuffer
+	}
+	count := wire.Count(t.Total, t.Fragment)
+	switch early := f.service == engine.Ordered && t.Seq != f.base; {
+	case a != nil && (a.total != t.Total || a.fragment != t.Fragment || a.queue != t.Queue):
+		return bogus
+	case a != nil:
+	case uint64(t.Total) > uint64(m.cfg.MaxMessage):
+		return engine.NoBuffer
+	case count == 1 && !early:
+		return m.hand(p, t, k.Bytes)
+	case count > 1 && t.Fragment < leastFragment:
+		return bogus
+	default:
+		room, v := m.cfg.Host.Room(t.Queue, int(t.Total))
+		if v != engine.Taken {
+			return v
+		}
+		a = m.assemble(f)
+		a.seq, a.count, a.total, a.fragment, a.queue, a.bytes = t.Seq, count, t.Total, t.Fragment, t.Queue, room[:t.Total]
+		for len(a.has) < int(count+63)/64 {
+			a.has = append(a.has, 0)
+		}
+		m.wake(p, m.now+2*m.cfg.PeerTimeout)
+	}
+	if a.has[t.Index/64]>>(t.Index%64)&1 != 0 {
+		m.Stats.Duplicates++
+		return incomplete
+	}
+	a.has[t.Index/64] |= 1 << (t.Index % 64)
+	a.got++
+	a.now = a.now || k.RespondNow
+	copy(a.bytes[t.Offset():], k.Bytes)
+	if a.got < a.count || f.service == engine.Ordered && t.Seq != f.base {
+		return incomplete
+	}
+	p.answer = p.answer || a.now
+	m.complete(p, f, a)
+	return engine.Taken
+}
+
+// leastFragment is what a peer may cut a message into: what is kept of its packets
+// besides its bytes is little.
+const leastFragment = 64
+
+// hand delivers a message of one packet as it came.
+func (m *Machine) hand(p *peer, t *wire.Part, bytes []byte) engine.Verdict {
+	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}
+	return m.cfg.Host.Deliver(&m.delivery, false)
+}
+
+// complete delivers a message that was assembled.
+func (m *Machine) complete(p *peer, f *rxFlow, a *assembly) {
+	m.delivery = engine.Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
+	a.bytes = nil
+	m.remove(f, a)
+	m.cfg.Host.Deliver(&m.delivery, true)
+}
+
+func (m *Machine) assemble(f *rxFlow) *assembly {
+	a := m.assemblies
+	if a == nil {
+		a = new(assembly)
+	} else {
+		m.assemblies = a.next
+	}
+	*a = assembly{next: f.assemblies, has: a.has[:0]}
+	f.assemblies = a
+	return a
+}
+
+func (f *rxFlow) assembly(seq uint32) *assembly {
+	for a := f.assemblies; a != nil; a = a.next {
+		if a.seq == seq {
+			return a
+		}
+	}
+	return nil
+}
+
+// remove takes a message out of the flow, and gives its memory back.
+func (m *Machine) remove(f *rxFlow, a *assembly) {
+	for at := &f.assemblies; *at != nil; at = &(*at).next {
+		if *at == a {
+			*at = a.next
+			break
+		}
+	}
+	if a.bytes != nil {
+		m.cfg.Host.Drop(a.bytes)
+		a.bytes = nil
+	}
+	a.next, m.assemblies = m.assemblies, a
+}
+
+// reap gives up messages of senders that fell silent, and answers when to look again.
+// Nothing of them is sent again, so one that is not silent after all has to be told.
+func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
+	if at := p.heard + 2*m.cfg.PeerTimeout; m.now < at {
+		return at
+	}
+	for f.assemblies != nil {
+		seq := f.assemblies.seq
+		m.remove(f, f.assemblies)
+		m.decide(p, f, seq, engine.NoBuffer, true)
+	}
+	return never
+}
+
+// dropReceived ends the flows that come from a peer.
+func (m *Machine) dropReceived(p *peer) {
+	for i, f := range p.rx {
+		if f == nil {
+			continue
+		}
+		for f.assemblies != nil {
+			m.remove(f, f.assemblies)
+		}
+		p.rx[i] = nil
+	}
+	p.answer, p.answerAt = false, 0
+}
+
+// enough is how many messages a response waits for at most.
+const enough = 16
+
+// respond has a flow's sender told what became of its messages: at once, with the next
+// packet that goes there, or a little later.
+func (m *Machine) respond(p *peer, f *rxFlow, now bool) {
+	f.due = true
+	if f.pending++; now || f.pending >= enough {
+		p.answer = true
+		m.enqueue(p)
+	}
+}
+
+// due answers a flow of which a response is owed.
+func (p *peer) due() *rxFlow {
+	for _, f := range p.rx {
+		if f != nil && f.due {
+			return f
+		}
+	}
+	return nil
+}
+
+// attach adds credit to a packet that carries so many bytes, and a response if one is
+// owed and there is room.
+func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
+	k.HasCredit, c.credit = true, true
+	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share()}
+	p.told = p.arrived
+	if f := p.due(); f != nil {
+		r := &k.Response
+		*r = wire.Response{Service: f.service, Cumulative: true, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+		r.NSeen = f.seen.words(f.base, &r.Seen)
+		r.NRefused = f.refused.words(f.floor, &r.Refused)
+		f.noQueue.words(f.floor, &r.NoQueue)
+		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= m.cfg.MTU {
+			k.HasResponse, c.answers = true, f.service+1
+			f.due, f.pending = false, 0
+		}
+	}
+	if p.answer = p.due() != nil && p.answer; !p.answer && p.due() == nil {
+		p.answerAt = 0
+	}
+}

@@ -1,0 +1,276 @@
+package offload
+
+import (
+	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// message is one that was handed in and whose status is not known.
+type message struct {
+	tag      uint64
+	flow     *txFlow // nil: free
+	total    uint32
+	count    uint32 // packets that it has
+	sent     uint32 // that were handed out
+	seq      uint32 // its number, once it has one
+	next     uint32 // in the flow's queue, or among the free
+	gen      uint32
+	queue    uint16
+	reason   engine.Status // why it was given up, or 0
+	numbered bool
+	now      bool
+	parts    bool
+	unsure   bool // a packet of it ended so that nobody knows whether it arrived
+}
+
+// txFlow is the message flow of a transport context: messages are numbered, and cut one
+// after the other. While nothing is under way there is no more of it than this.
+type txFlow struct {
+	p          *peer
+	service    uint8
+	una, nxt   uint32 // the first number that is not settled, and the next one
+	head, tail uint32 // messages that are not handed out whole
+	open       *txWindow
+	again      []piece // to be sent before anything new
+}
+
+// txWindow is what became of the numbers from una on.
+type txWindow [wire.Window]struct {
+	message uint32
+	state   uint8
+}
+
+// States of a number.
+const (
+	pending = iota // the receiver decides
+	hole           // its message is settled, and the receiver is to pass it
+	settled
+)
+
+// piece is a packet that is sent again, or tells that a message is given up.
+type piece struct {
+	cancel       bool
+	seq, index   uint32
+	message, gen uint32
+}
+
+func (p *peer) unsettled() bool {
+	for _, f := range p.tx {
+		if f != nil && (f.head != none || f.una != f.nxt) {
+			return true
+		}
+	}
+	return false
+}
+
+// Send hands in a message.
+func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) {
+	switch {
+	case msg.Service >= wire.Services:
+		return 0, engine.ErrService
+	case (msg.Service == engine.Unreliable || msg.Service == engine.Idempotent) && msg.Len > m.fragment, uint64(msg.Len) > 1<<32-1:
+		return 0, engine.ErrTooLong
+	}
+	p := m.find(to)
+	if p == nil {
+		return 0, engine.ErrPeers
+	}
+	if !p.unsettled() {
+		p.progress, p.busy = m.now, m.raw
+		m.wake(p, m.now+m.cfg.PeerTimeout/16)
+	}
+	f := p.tx[msg.Service]
+	if f == nil {
+		f = &txFlow{p: p, service: msg.Service, head: none, tail: none}
+		p.tx[msg.Service] = f
+	}
+	i := m.unused
+	if i == none {
+		i = uint32(len(m.messages))
+		m.messages = append(m.messages, message{})
+	} else {
+		m.unused = m.messages[i].next
+	}
+	g := &m.messages[i]
+	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), uint16(m.fragment)), next: none, gen: g.gen + 1,
+		queue: msg.Queue, now: msg.Now, parts: msg.Parts}
+	if f.head == none {
+		f.head = i
+	} else {
+		m.messages[f.tail].next = i
+	}
+	f.tail = i
+	if p.state == known {
+		m.greet(p)
+	}
+	m.enqueue(p)
+	return engine.Handle(uint64(g.gen)<<32 | uint64(i)), nil
+}
+
+// live answers a message unless it was settled meanwhile.
+func (m *Machine) live(i, gen uint32) *message {
+	if uint64(i) < uint64(len(m.messages)) && m.messages[i].flow != nil && m.messages[i].gen == gen {
+		return &m.messages[i]
+	}
+	return nil
+}
+
+// Cancel gives a message up, unless it is settled. Its status tells whether that came
+// in time.
+func (m *Machine) Cancel(h engine.Handle) {
+	if g := m.live(uint32(h), uint32(h>>32)); g != nil {
+		m.abort(uint32(h), engine.Cancelled)
+	}
+}
+
+// abort gives a message up. Once a packet of it was handed out, the receiver says
+// whether that came in time.
+func (m *Machine) abort(i uint32, why engine.Status) {
+	g := &m.messages[i]
+	if g.reason != 0 {
+		return
+	}
+	f := g.flow
+	switch {
+	case !g.numbered:
+		m.unqueue(f, i)
+		m.finish(i, why)
+	case f.service == engine.Unreliable: // it is settled when its packet is
+	default:
+		g.reason = why
+		m.unqueue(f, i)
+		m.cancel(f, g.seq)
+	}
+}
+
+// miss settles a message of which a packet has not arrived, and never will: the receiver
+// cannot have it.
+func (m *Machine) miss(i uint32, why engine.Status) {
+	g := &m.messages[i]
+	f := g.flow
+	f.open[g.seq%wire.Window].state = hole
+	m.unqueue(f, i)
+	m.cancel(f, g.seq)
+	m.finish(i, why)
+}
+
+// cancel has the receiver told that a message is given up.
+func (m *Machine) cancel(f *txFlow, seq uint32) {
+	f.again = append(f.again, piece{cancel: true, seq: seq})
+	m.enqueue(f.p)
+}
+
+// unqueue takes a message that was not handed out whole from the queue of its flow.
+func (m *Machine) unqueue(f *txFlow, i uint32) {
+	prev := none
+	for j := f.head; j != none; prev, j = j, m.messages[j].next {
+		if j != i {
+			continue
+		}
+		next := m.messages[j].next
+		if prev == none {
+			f.head = next
+		} else {
+			m.messages[prev].next = next
+		}
+		if f.tail == i {
+			f.tail = prev
+		}
+		return
+	}
+}
+
+// finish tells what became of a message, and forgets it.
+func (m *Machine) finish(i uint32, s engine.Status) {
+	g := &m.messages[i]
+	r := &m.result
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent)}
+	if s == engine.Refused || s == engine.NoQueue {
+		r.Refused = r.Parts
+	}
+	if g.parts {
+		for part := range int(g.sent) {
+			m.cfg.Host.PartSettled(g.tag, part, s)
+		}
+	}
+	g.flow, g.next, m.unused = nil, m.unused, i
+	m.cfg.Host.Settled(r)
+}
+
+// onCredit notes how many packets the peer took.
+func (m *Machine) onCredit(p *peer, c *wire.Credit) {
+	if int32(c.Taken-p.taken) < 0 {
+		return // of before
+	}
+	if c.Taken != p.taken {
+		p.checks = 0
+	}
+	p.taken, p.grant = c.Taken, c.Grant
+	if int32(p.taken-p.posted) > 0 { // one of which nobody knew had arrived after all
+		p.posted = p.taken
+	}
+	p.progress = m.now
+	m.enqueue(p)
+}
+
+// onResponse takes the receiver's word on messages of a flow. Older ones than those
+// that came before say nothing new.
+func (m *Machine) onResponse(p *peer, r *wire.Response) {
+	f := p.tx[r.Service]
+	if f == nil || f.open == nil {
+		return
+	}
+	if !r.Cumulative || int32(r.Base-f.nxt) > 0 || int32(r.Floor-f.una) > 0 {
+		m.Stats.Bogus++
+		return
+	}
+	for s := f.una; s != f.nxt; s++ {
+		c := &f.open[s%wire.Window]
+		if c.state == settled || !decided(r, s) {
+			continue
+		}
+		was := c.state
+		c.state, p.checks = settled, 0
+		if was == hole {
+			continue
+		}
+		g := &m.messages[c.message]
+		status := engine.Delivered
+		switch at := s - r.Floor; {
+		case !bit(r.Refused[:r.NRefused], at):
+		case bit(r.NoQueue[:r.NRefused], at):
+			status = engine.NoQueue
+		case g.reason != 0:
+			status = g.reason
+		default:
+			status = engine.Refused
+		}
+		m.unqueue(f, c.message)
+		m.finish(c.message, status)
+	}
+	for f.una != f.nxt && f.open[f.una%wire.Window].state == settled {
+		f.una++
+	}
+	if f.una == f.nxt {
+		m.close(f)
+	}
+	p.progress = m.now
+	m.enqueue(p)
+}
+
+// decided tells whether the receiver has taken or refused a message.
+func decided(r *wire.Response, seq uint32) bool {
+	return int32(seq-r.Base) < 0 || bit(r.Seen[:r.NSeen], seq-r.Base)
+}
+
+func bit(words []uint64, i uint32) bool {
+	return uint64(i) < 64*uint64(len(words)) && words[i/64]>>(i%64)&1 != 0
+}
+
+// close releases what an idle flow does not need.
+func (m *Machine) close(f *txFlow) {
+	if f.open != nil {
+		m.windows, f.open = append(m.windows, f.open), nil
+	}
+	f.again = f.again[:0]
+}

@@ -1,0 +1,275 @@
+package offload
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// Receive takes a packet that arrived from a queue pair. A device says no more of the
+// sender than its queue pair's number: tokens, cookies and keyed codes do the rest.
+func (m *Machine) Receive(qpn uint32, b []byte) {
+	m.Stats.Received++
+	k := &m.packet
+	if k.Decode(b) != nil {
+		m.Stats.Malformed++
+		return
+	}
+	if k.Type == wire.Hello {
+		m.onHello(qpn, k, b)
+		return
+	}
+	p := m.byToken(k.Token)
+	switch {
+	case p == nil:
+		// There is nobody to answer: the packet does not say where it is from. Its
+		// sender greets when it has heard nothing for a while.
+		m.Stats.WrongToken++
+		return
+	case p.addr.QPN != qpn:
+		m.Stats.WrongSource++
+		return
+	}
+	switch k.Type {
+	case wire.Challenge:
+		m.onChallenge(p, k)
+	case wire.Welcome:
+		m.onWelcome(p, k)
+	case wire.Flow:
+		switch {
+		case p.remote == 0: // its Welcome did not come yet, and nobody here waits for it
+			p.wanted = true
+			m.greet(p)
+		case k.Line != p.theirs:
+			m.Stats.OldEpoch++
+		default:
+			m.onFlow(p, k)
+		}
+	default:
+		m.Stats.Bogus++
+	}
+}
+
+// onFlow takes what an established session brought.
+func (m *Machine) onFlow(p *peer, k *wire.Packet) {
+	p.heard, p.held = m.now, false
+	if k.HasCredit {
+		m.onCredit(p, &k.Credit)
+	}
+	if k.HasResponse {
+		m.onResponse(p, &k.Response)
+	}
+	if k.HasPart {
+		m.onPart(p, k)
+	}
+}
+
+// line stands for an incarnation of a peer, and what it numbers its messages by, in each
+// of its packets. Late packets of another one are of no flow that is known.
+func line(epoch, token uint64) uint32 {
+	h := wire.NewHash(wire.Key{epoch, token})
+	return uint32(h.Sum())
+}
+
+// greet asks for a session, or whether the old one is still there.
+func (m *Machine) greet(p *peer) {
+	if p.state == greeting {
+		return
+	}
+	p.state, p.hellos, p.helloAt = greeting, 0, m.now
+	m.lastOwn = max(m.lastOwn+1, m.wall())
+	p.own = m.lastOwn
+	m.enqueue(p)
+}
+
+// helloTimeout is how long a greeting waits for its answer: the peer may have had no
+// buffer for the greeting, or the one who greets none for the answer.
+func (m *Machine) helloTimeout(p *peer) time.Duration {
+	return min(8*m.cfg.RetryDelay<<min(int(p.hellos), 6), m.cfg.PeerTimeout/8)
+}
+
+// cookie is what a stranger has to show before anything is kept of it. It holds for
+// this one and the next period.
+func (m *Machine) cookie(g *wire.Greeting, ago time.Duration) uint64 {
+	h := wire.NewHash(m.secret)
+	h.AddAddr(&g.From)
+	h.AddUint64(g.Epoch)
+	h.AddUint64(g.Token)
+	h.AddUint64(uint64(m.now/(m.cfg.EvictAge/4) - ago))
+	return h.Sum()
+}
+
+// onHello gives a session to who asks for one. A stranger first shows that it receives
+// what is sent to its address, by a cookie; or that it has the deployment's key, and
+// that the greeting is not an old one. Until then nothing is kept of it.
+func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
+	g := &k.Greeting
+	if qpn != g.From.QPN || g.Token == 0 || g.Epoch == 0 || k.HasPart || k.HasResponse || k.HasCredit {
+		m.Stats.WrongSource++
+		return
+	}
+	var p *peer
+	if i, ok := m.index[g.From]; ok {
+		p = m.peers[i]
+	}
+	if m.cfg.Key != nil && g.MAC != wire.Seal(*m.cfg.Key, &m.cfg.Addr, b, nil) {
+		m.Stats.WrongCookie++
+		return
+	}
+	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome did not come, or it checks
+		p.welcome, p.heard = true, m.now
+		p.stamp = max(p.stamp, g.Stamp)
+		m.repeat(p)
+		return
+	}
+	old := p != nil && (g.Epoch < p.epoch || g.Epoch == p.epoch && g.Stamp <= p.stamp)
+	switch {
+	case old:
+		m.Stats.OldEpoch++
+	case m.cfg.Key != nil && g.Stamp > m.forgot && g.Stamp < m.wall()+uint64(time.Hour):
+		m.adopt(p, g)
+		return
+	case g.Cookie == 0:
+	case g.Cookie == m.cookie(g, 0) || g.Cookie == m.cookie(g, 1):
+		m.adopt(p, g)
+		return
+	default:
+		m.Stats.WrongCookie++
+	}
+	c := wire.Challenged{Cookie: m.cookie(g, 0)}
+	if old {
+		c.Known = p.epoch
+	}
+	m.answerStranger(answer{to: g.From, token: g.Token, challenge: c})
+}
+
+// repeat has a peer that checks its session told all again: what it was told last may
+// not have arrived.
+func (m *Machine) repeat(p *peer) {
+	p.told, p.answer = p.arrived-1, true
+	for _, f := range p.rx {
+		if f != nil {
+			f.due = true
+		}
+	}
+	m.enqueue(p)
+}
+
+// adopt begins a session that the peer asked for.
+func (m *Machine) adopt(p *peer, g *wire.Greeting) {
+	if p == nil {
+		if p = m.find(g.From); p == nil {
+			m.Stats.Unanswered++
+			return
+		}
+	}
+	m.renew(p, g.Epoch, g.Token)
+	p.stamp, p.heard = g.Stamp, m.now
+	p.welcome, p.held = true, true
+	m.enqueue(p)
+}
+
+// renew begins a session with a peer that has forgotten the one before, or is another
+// incarnation: the numbers of both sides begin anew. What was sent before was perhaps
+// received; not by a peer that has forgotten this endpoint, which it does after a long
+// silence alone.
+func (m *Machine) renew(p *peer, epoch, token uint64) {
+	m.Stats.Sessions++
+	age := m.raw - p.busy
+	m.part(p, p.epoch == epoch && age >= 0 && age < m.cfg.EvictAge/2)
+	m.dropReceived(p)
+	p.epoch, p.remote, p.cookie = epoch, token, 0
+	p.theirs = line(epoch, token)
+	m.begin(p)
+	m.establish(p)
+}
+
+func (m *Machine) establish(p *peer) {
+	p.ours = line(p.mine, p.local)
+	p.state = established
+	p.progress = m.now
+	if p.unsettled() {
+		m.wake(p, m.now+m.cfg.PeerTimeout/4)
+	}
+	m.enqueue(p)
+}
+
+// onChallenge greets again, with the cookie.
+func (m *Machine) onChallenge(p *peer, k *wire.Packet) {
+	c := &k.Challenge
+	if p.state == established && c.Known > p.mine { // it greets one of whom it knows a later incarnation
+		m.greet(p)
+		c.Cookie = 0
+	}
+	if p.state != greeting {
+		return
+	}
+	if c.Known >= p.mine { // the wall clock went back since the last incarnation
+		// The peer took nothing from one that is older than what it knows.
+		m.part(p, c.Known > p.mine)
+		m.begin(p)
+		p.mine = c.Known + 1
+	}
+	if p.cookie != c.Cookie || c.Known != 0 {
+		p.cookie, p.helloAt, p.wanted = c.Cookie, m.now, true
+		m.enqueue(p)
+	}
+}
+
+// onWelcome begins or goes on with the session that this side asked for.
+func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
+	w := &k.Welcome
+	// One that is late finds that nobody waits, and is as good: the peer relies on it.
+	if w.Hello != p.mine || w.Token == 0 || w.Epoch == 0 || p.state == established {
+		return
+	}
+	switch {
+	case w.Epoch < p.epoch:
+		m.Stats.OldEpoch++
+		m.answerStranger(answer{to: p.addr, token: w.Token, challenge: wire.Challenged{Known: p.epoch}})
+	case p.epoch == w.Epoch && p.remote == w.Token:
+		p.heard = m.now
+		m.establish(p)
+		if p.checks >= 2 {
+			m.resend(p)
+		}
+	default:
+		p.heard = m.now
+		m.renew(p, w.Epoch, w.Token)
+	}
+}
+
+// stranger holds answers to those of whom nothing is kept: few, and at a bounded rate.
+type stranger struct {
+	answers  [32]answer
+	first, n int
+	credit   int
+	filled   time.Duration
+}
+
+// answer is a Challenge.
+type answer struct {
+	to        wire.Addr
+	token     uint64
+	challenge wire.Challenged
+}
+
+const (
+	strangerRate  = 100 * time.Microsecond // between two of them
+	strangerBurst = 64
+)
+
+func (m *Machine) answerStranger(a answer) {
+	s := &m.strangers
+	if n := int((m.now - s.filled) / strangerRate); n > 0 {
+		s.credit, s.filled = min(s.credit+n, strangerBurst), m.now
+	}
+	if s.n == len(s.answers) || s.credit == 0 {
+		m.Stats.Unanswered++
+		return
+	}
+	s.credit--
+	s.answers[(s.first+s.n)%len(s.answers)] = a
+	s.n++
+	m.Stats.Challenges++
+}
