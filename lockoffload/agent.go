@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,13 +29,13 @@ func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
 		l.Window = 8
 	}
 	if l.Message == 0 {
-		l.Message = requestHead + 4*(accessHead+pad8(layout.Size))
+		l.Message = wire.ChainRequestHead + 4*(wire.AccessHead+wire.Pad8(layout.Size))
 	}
 	return l
 }
 
 func (l ChainLimits) check() error {
-	if l.Window < 1 || l.Window > 256 || l.Message < requestHead+accessHead || l.Message > 1<<24 || l.Message%8 != 0 {
+	if l.Window < 1 || l.Window > 256 || l.Message < wire.ChainRequestHead+wire.AccessHead || l.Message > 1<<24 || l.Message%8 != 0 {
 		return fmt.Errorf("lockoffload: limits %+v: %w", l, ErrConfig)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/broker"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // agentCore decides what an agent does: which chains it takes in, when it
@@ -103,44 +104,44 @@ func newAgentCore(l agentLimits, slots slotMemory, replies []byte, seed uint64) 
 // submit takes in what was received into buffer j from a peer.
 func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 	p := &c.peers[peer]
-	r, err := decodeRequest(msg)
-	if err != nil || !p.live || r.client != p.id {
+	r, err := wire.DecodeRequest(msg)
+	if err != nil || !p.live || r.Client != p.id {
 		c.stats.Malformed++
 		c.free = append(c.free, j)
 		return
 	}
-	if r.turn == turnEnd {
+	if r.Turn == wire.TurnEnd {
 		c.endTurn(now, peer, &r)
 		c.free = append(c.free, j)
 		return
 	}
-	at := int32(r.seq % uint64(c.limits.window))
+	at := int32(r.Seq % uint64(c.limits.window))
 	e := &p.entries[at]
 	switch {
-	case e.seq == r.seq && e.running:
+	case e.seq == r.Seq && e.running:
 		c.stats.Repeated++ // its answer is to come
-	case e.seq == r.seq:
+	case e.seq == r.Seq:
 		c.stats.Repeated++
 		c.send(peer, at)
-	case e.seq > r.seq:
+	case e.seq > r.Seq:
 		c.stats.Unknown++
 		at = int32(c.limits.window)
 		if p.sending == 0 {
-			p.entries[at].seq = r.seq
-			c.answer(peer, at, chainUnknown, 0)
+			p.entries[at].seq = r.Seq
+			c.answer(peer, at, wire.ChainUnknown, 0)
 		}
 	default:
 		// The last SEND from this entry may have no completion yet, but its
 		// reply has arrived: the client would not have gone on without it.
-		*e = agentEntry{seq: r.seq}
-		if r.agent != 0 && r.agent != p.identity {
+		*e = agentEntry{seq: r.Seq}
+		if r.Agent != 0 && r.Agent != p.identity {
 			// An agent before this one may have executed it, or this one
 			// before it forgot the client.
 			c.stats.Unknown++
-			c.answer(peer, at, chainUnknown, 0)
+			c.answer(peer, at, wire.ChainUnknown, 0)
 			break
 		}
-		if r.turn != turnNone {
+		if r.Turn != wire.TurnNone {
 			c.takeTurnRequest(now, peer, at, &r)
 			break
 		}
@@ -156,44 +157,44 @@ func (c *agentCore) submit(now time.Duration, j, peer int32, msg []byte) {
 
 // judge answers 0 for a chain that is taken in. The fewer places are left, the
 // fewer one peer may have.
-func (c *agentCore) judge(p *agentPeer, r *chainRequest) chainStatus {
+func (c *agentCore) judge(p *agentPeer, r *wire.ChainRequest) wire.ChainStatus {
 	if !c.sensible(r) {
 		c.stats.Refused++
-		return chainRefused
+		return wire.ChainRefused
 	}
 	left := c.limits.queue - c.taken
 	if left <= 0 || p.inside >= max(1, left) {
 		c.stats.Busy++
-		return chainBusy
+		return wire.ChainBusy
 	}
 	return 0
 }
 
-func (c *agentCore) sensible(r *chainRequest) bool {
-	if uint64(r.slot) >= uint64(c.slots.Slots) {
+func (c *agentCore) sensible(r *wire.ChainRequest) bool {
+	if uint64(r.Slot) >= uint64(c.slots.Slots) {
 		return false
 	}
-	reply := replyHead
-	for ops := r.ops; ops.n > 0; {
-		a := ops.next()
-		reply += accessHead
+	reply := wire.ChainReplyHead
+	for ops := r.Ops; ops.N > 0; {
+		a := ops.Next()
+		reply += wire.AccessHead
 		switch {
-		case int(a.record) >= c.slots.Records, a.kind != accessWrite && len(a.data) > 0:
+		case int(a.Record) >= c.slots.Records, a.Kind != wire.AccessWrite && len(a.Data) > 0:
 			return false
-		case a.kind == accessRead:
-			reply += pad8(c.slots.Size)
-		case a.kind == accessWrite && (r.shared || len(a.data) > c.slots.Size):
+		case a.Kind == wire.AccessRead:
+			reply += wire.Pad8(c.slots.Size)
+		case a.Kind == wire.AccessWrite && (r.Shared || len(a.Data) > c.slots.Size):
 			return false
 		}
 	}
 	return reply <= c.limits.message
 }
 
-func (c *agentCore) enqueue(now time.Duration, j, peer, entry int32, r *chainRequest) {
+func (c *agentCore) enqueue(now time.Duration, j, peer, entry int32, r *wire.ChainRequest) {
 	p := &c.peers[peer]
 	p.entries[entry].running = true
 	wait := c.limits.maxWait
-	if d := time.Duration(r.deadline) * time.Microsecond; d > 0 {
+	if d := time.Duration(r.Deadline) * time.Microsecond; d > 0 {
 		wait = min(wait, d)
 	}
 	c.jobs[j] = agentJob{
@@ -257,7 +258,7 @@ func (c *agentCore) startOne(now time.Duration, p *agentPeer) bool {
 	before := int32(-1)
 	for j := p.head; j >= 0; before, j = j, c.jobs[j].next {
 		job := &c.jobs[j]
-		slot := job.request.slot
+		slot := job.request.Slot
 		if c.busy[slot/64]&(1<<(slot%64)) != 0 {
 			job.waited = true
 			continue
@@ -299,7 +300,7 @@ func (c *agentCore) wake(now time.Duration) {
 			next := job.next
 			if job.until <= now {
 				c.unqueue(p, before, j)
-				c.conclude(j, chainNotAcquired)
+				c.conclude(j, wire.ChainNotAcquired)
 				c.finish(j)
 			} else {
 				c.wakeAt(job.until)

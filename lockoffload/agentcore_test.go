@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // agentBench is a core whose lock commands a test answers by hand.
@@ -31,8 +33,8 @@ func (b *agentBench) client(id uint64) int32 {
 
 // write submits a chain that writes, in a buffer of its own.
 func (b *agentBench) write(now time.Duration, peer int32, seq uint64, slot, tries uint32) int32 {
-	r := chainRequest{client: b.peers[peer].id, seq: seq, slot: slot, tries: tries, deadline: 500}
-	msg := sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{byte(seq)}}), 1)
+	r := wire.ChainRequest{Client: b.peers[peer].id, Seq: seq, Slot: slot, Tries: tries, Deadline: 500}
+	msg := wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessWrite, Data: []byte{byte(seq)}}), 1)
 	j := b.next
 	if n := len(b.free); n > 0 {
 		j, b.free = b.free[n-1], b.free[:n-1]
@@ -57,11 +59,11 @@ func (b *agentBench) done(now time.Duration, words ...uint64) {
 }
 
 // status takes the answer that is to be sent next.
-func (b *agentBench) status() chainReply {
+func (b *agentBench) status() wire.ChainReply {
 	require.NotEmpty(b.t, b.outs)
 	o := b.outs[0]
 	b.outs = b.outs[1:]
-	r, err := decodeReply(b.reply(o.peer, o.entry)[:o.n])
+	r, err := wire.DecodeReply(b.reply(o.peer, o.entry)[:o.n])
 	require.NoError(b.t, err)
 	b.sent(o.peer, b.peers[o.peer].conn)
 	return r
@@ -84,8 +86,8 @@ func TestAgentRetriesAreCounted(t *testing.T) {
 		b.turn(now)
 	}
 	r := b.status()
-	require.Equal(t, chainNotAcquired, r.status)
-	require.Equal(t, uint32(3), r.tries)
+	require.Equal(t, wire.ChainNotAcquired, r.Status)
+	require.Equal(t, uint32(3), r.Tries)
 	require.Zero(t, record(t, b, 0).version, "nothing was written")
 	require.Empty(t, b.ops, "and nothing to unlock")
 }
@@ -122,7 +124,7 @@ func TestAgentDeadline(t *testing.T) {
 	}
 	require.Equal(t, 500*time.Microsecond, now)
 	for range 2 {
-		require.Equal(t, chainNotAcquired, b.status().status)
+		require.Equal(t, wire.ChainNotAcquired, b.status().Status)
 	}
 	require.Zero(t, b.taken)
 }
@@ -144,7 +146,7 @@ func TestAgentWaitsForReaders(t *testing.T) {
 	require.Equal(t, opCmpSwap, b.ops[0].kind)
 	require.Equal(t, b.jobs[b.ops[0].job].tag, b.ops[0].a, "it unlocks")
 	b.done(0, b.ops[0].a)
-	require.Equal(t, chainNotAcquired, b.status().status)
+	require.Equal(t, wire.ChainNotAcquired, b.status().Status)
 }
 
 func TestAgentOverload(t *testing.T) {
@@ -153,11 +155,11 @@ func TestAgentOverload(t *testing.T) {
 	for seq := range uint64(4) {
 		b.write(0, greedy, seq+1, 0, 0)
 	}
-	require.Equal(t, chainBusy, b.status().status, "the fourth: half of the room is taken")
+	require.Equal(t, wire.ChainBusy, b.status().Status, "the fourth: half of the room is taken")
 	b.write(0, other, 1, 0, 0)
 	require.Empty(t, b.outs, "another client still gets in")
 	b.write(0, greedy, 4, 0, 0)
-	require.Equal(t, chainBusy, b.status().status, "and busy stays busy for its key")
+	require.Equal(t, wire.ChainBusy, b.status().Status, "and busy stays busy for its key")
 	require.EqualValues(t, 1, b.stats.Repeated)
 }
 
@@ -176,8 +178,8 @@ func TestAgentFairness(t *testing.T) {
 	var order []uint64
 	for i := range 6 {
 		r := b.status()
-		order = append(order, r.client)
-		require.EqualValues(t, i+1, r.ops.next().version, "executed in this order")
+		order = append(order, r.Client)
+		require.EqualValues(t, i+1, r.Ops.Next().Version, "executed in this order")
 	}
 	require.Equal(t, []uint64{1, 1, 2, 1, 2, 1}, order)
 }
@@ -186,23 +188,23 @@ func TestAgentFairness(t *testing.T) {
 func TestAgentCarriesReadersOnly(t *testing.T) {
 	b := newAgentBench(t, 40)
 	p, other := b.client(1), b.client(2)
-	r := chainRequest{client: 1, seq: 1, shared: true}
-	b.submit(0, 20, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	r := wire.ChainRequest{Client: 1, Seq: 1, Shared: true}
+	b.submit(0, 20, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessRead}), 1))
 	b.turn(0)
 	b.write(0, other, 1, 0, 0)
-	r.seq = 2
-	b.submit(0, 21, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	r.Seq = 2
+	b.submit(0, 21, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessRead}), 1))
 	b.turn(0)
 	require.NotZero(t, b.jobs[20].tag&readingTag)
 	require.Len(t, b.ops, 1, "nor does it look at them")
 	b.done(0, 0)
 	b.done(0, b.jobs[20].tag)
-	require.Equal(t, []uint64{1, 2}, []uint64{b.status().seq, b.status().seq})
+	require.Equal(t, []uint64{1, 2}, []uint64{b.status().Seq, b.status().Seq})
 	require.Empty(t, b.outs)
 	require.Equal(t, opRead, b.ops[0].kind, "the lock is free for a moment")
 	b.done(0, 0)
 	b.complete(0)
-	require.EqualValues(t, 2, b.status().client)
+	require.EqualValues(t, 2, b.status().Client)
 }
 
 func TestAgentOldAndStrange(t *testing.T) {
@@ -210,19 +212,19 @@ func TestAgentOldAndStrange(t *testing.T) {
 	p := b.client(7)
 	b.write(0, p, 1, 0, 0)
 	b.complete(0)
-	require.Equal(t, chainDone, b.status().status)
+	require.Equal(t, wire.ChainDone, b.status().Status)
 	b.write(0, p, 5, 1, 0) // the window is 4: chain 1 is forgotten
 	b.complete(0)
 	b.status()
 	b.write(0, p, 1, 0, 0)
-	require.Equal(t, chainUnknown, b.status().status)
+	require.Equal(t, wire.ChainUnknown, b.status().Status)
 	b.write(0, p, 6, 4, 0) // no such slot
-	require.Equal(t, chainRefused, b.status().status)
+	require.Equal(t, wire.ChainRefused, b.status().Status)
 	require.EqualValues(t, 2, b.stats.Done)
 
 	other := b.client(8)
-	r := chainRequest{client: 7, seq: 9}
-	b.submit(0, b.free[0], other, sealMessage(r.appendTo(nil), 0))
+	r := wire.ChainRequest{Client: 7, Seq: 9}
+	b.submit(0, b.free[0], other, wire.SealMessage(r.AppendTo(nil), 0))
 	require.Empty(t, b.outs, "a client must not speak for another")
 	require.EqualValues(t, 1, b.stats.Malformed)
 }
@@ -238,7 +240,7 @@ func TestAgentForgets(t *testing.T) {
 	require.Equal(t, p, b.client(8))
 	b.write(0, p, 1, 0, 0)
 	b.complete(0) // of 7, and 8's with it
-	require.EqualValues(t, 8, b.status().client)
+	require.EqualValues(t, 8, b.status().Client)
 	require.Empty(t, b.outs)
 	require.EqualValues(t, 2, record(t, b, 0).version)
 	require.Zero(t, b.taken)
@@ -259,7 +261,7 @@ func TestAgentLost(t *testing.T) {
 	p := b.client(7)
 	b.write(0, p, 1, 0, 0)
 	b.done(0, 0, 0)
-	require.Equal(t, chainDone, b.status().status, "the answer does not wait for the unlock")
+	require.Equal(t, wire.ChainDone, b.status().Status, "the answer does not wait for the unlock")
 	require.Zero(t, b.taken, "nor does the next chain")
 	b.done(0, 55)
 	require.EqualValues(t, 1, b.stats.Lost)
@@ -273,7 +275,7 @@ func TestAgentDamagedRecord(t *testing.T) {
 	}
 	b.write(0, p, 1, 0, 0)
 	b.complete(0)
-	require.Equal(t, chainDamaged, b.status().status)
+	require.Equal(t, wire.ChainDamaged, b.status().Status)
 }
 
 func TestAgentStepsAllocateNothing(t *testing.T) {
@@ -284,8 +286,8 @@ func TestAgentStepsAllocateNothing(t *testing.T) {
 	res := make([]uint64, 2)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		seq++
-		r := chainRequest{client: 7, seq: seq}
-		msg = sealMessage(appendAccess(r.appendTo(msg[:0]), wireAccess{kind: accessWrite}), 1)
+		r := wire.ChainRequest{Client: 7, Seq: seq}
+		msg = wire.SealMessage(wire.AppendAccess(r.AppendTo(msg[:0]), wire.Access{Kind: wire.AccessWrite}), 1)
 		b.free = b.free[:0]
 		b.submit(0, 0, p, msg)
 		b.turn(0)
@@ -308,17 +310,17 @@ func TestAgentRefusesChainsOfAnother(t *testing.T) {
 	b := newAgentBench(t, 4)
 	p := b.client(7)
 	for j := range int32(2) {
-		r := chainRequest{client: 7, seq: 5, agent: b.peers[p].identity + 1}
-		b.submit(0, j, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
+		r := wire.ChainRequest{Client: 7, Seq: 5, Agent: b.peers[p].identity + 1}
+		b.submit(0, j, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessWrite, Data: []byte{1}}), 1))
 		b.turn(0)
 		require.Empty(t, b.ops)
 		answer := b.status()
-		require.EqualValues(t, 5, answer.seq)
-		require.Equal(t, chainUnknown, answer.status)
-		require.Equal(t, b.peers[p].identity, answer.agent, "now the client knows which one this is")
+		require.EqualValues(t, 5, answer.Seq)
+		require.Equal(t, wire.ChainUnknown, answer.Status)
+		require.Equal(t, b.peers[p].identity, answer.Agent, "now the client knows which one this is")
 	}
-	r := chainRequest{client: 7, seq: 6, agent: b.peers[p].identity}
-	b.submit(0, 3, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{1}}), 1))
+	r := wire.ChainRequest{Client: 7, Seq: 6, Agent: b.peers[p].identity}
+	b.submit(0, 3, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessWrite, Data: []byte{1}}), 1))
 	b.turn(0)
 	require.NotEmpty(t, b.ops, "its own ones are")
 }
@@ -331,50 +333,50 @@ func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
 	b.write(0, p, 1, 0, 0)
 	b.complete(0)
 	first := b.status()
-	require.Equal(t, chainDone, first.status)
-	ask := func(p int32, j int32, agent uint32) chainReply {
-		r := chainRequest{client: 7, seq: 5, agent: agent}
-		b.submit(0, j, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessWrite, data: []byte{5}}), 1))
+	require.Equal(t, wire.ChainDone, first.Status)
+	ask := func(p int32, j int32, agent uint32) wire.ChainReply {
+		r := wire.ChainRequest{Client: 7, Seq: 5, Agent: agent}
+		b.submit(0, j, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessWrite, Data: []byte{5}}), 1))
 		b.turn(0)
 		if len(b.ops) > 0 {
 			b.complete(0)
 		}
 		return b.status()
 	}
-	second := ask(p, 9, first.agent) // the answer is lost
-	require.Equal(t, chainDone, second.status)
+	second := ask(p, 9, first.Agent) // the answer is lost
+	require.Equal(t, wire.ChainDone, second.Status)
 	b.forget(7)
 	p = b.client(7)
-	again := ask(p, 10, second.agent)
-	require.Equal(t, chainUnknown, again.status)
+	again := ask(p, 10, second.Agent)
+	require.Equal(t, wire.ChainUnknown, again.Status)
 	require.EqualValues(t, 2, record(t, b, 0).version)
-	require.NotEqual(t, second.agent, again.agent)
+	require.NotEqual(t, second.Agent, again.Agent)
 	p, conn, err := b.attach(7) // a new connection of the same is another matter
 	require.NoError(t, err)
 	require.NotZero(t, conn)
-	require.Equal(t, chainUnknown, ask(p, 11, again.agent).status, "its answer stays")
+	require.Equal(t, wire.ChainUnknown, ask(p, 11, again.Agent).Status, "its answer stays")
 }
 
 // Checksums are computed of what changed, not by each chain that looks.
 func TestAgentComparesAreCheap(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
-	compare := func(seq uint64, version uint64) chainStatus {
-		r := chainRequest{client: 7, seq: seq, slot: 1}
-		b.submit(0, 9, p, sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessCompare, version: version}), 1))
+	compare := func(seq uint64, version uint64) wire.ChainStatus {
+		r := wire.ChainRequest{Client: 7, Seq: seq, Slot: 1}
+		b.submit(0, 9, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessCompare, Version: version}), 1))
 		b.turn(0)
 		b.complete(0)
-		return b.status().status
+		return b.status().Status
 	}
 	for seq := range uint64(100) {
-		require.Equal(t, chainDone, compare(seq+1, 0))
+		require.Equal(t, wire.ChainDone, compare(seq+1, 0))
 	}
 	require.EqualValues(t, 1, b.slots.sums)
 	b.write(0, p, 101, 1, 0)
 	b.complete(0)
 	b.status()
-	require.Equal(t, chainDone, compare(102, 1))
-	require.Equal(t, chainDiffers, compare(103, 0))
+	require.Equal(t, wire.ChainDone, compare(102, 1))
+	require.Equal(t, wire.ChainDiffers, compare(103, 0))
 	require.EqualValues(t, 1, b.slots.sums, "the agent knows what it wrote")
 
 	// Somebody else writes, and dies in the middle of it.
@@ -383,9 +385,9 @@ func TestAgentComparesAreCheap(t *testing.T) {
 	dst := b.slots.mem[b.slots.copyOff(1, 1-cur.which):][:b.slots.copyStride()]
 	encode(dst, 2, []byte("two"))
 	dst[headerSize] ^= 1
-	require.Equal(t, chainDone, compare(104, 1), "the change has not happened")
+	require.Equal(t, wire.ChainDone, compare(104, 1), "the change has not happened")
 	dst[headerSize] ^= 1
-	require.Equal(t, chainDone, compare(105, 2), "now it has")
-	require.Equal(t, chainDone, compare(106, 2))
+	require.Equal(t, wire.ChainDone, compare(105, 2), "now it has")
+	require.Equal(t, wire.ChainDone, compare(106, 2))
 	require.EqualValues(t, 3, b.slots.sums)
 }

@@ -1,6 +1,10 @@
 package lockoffload
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
 
 var (
 	// ErrBusy says that the target's agent had no room for a chain. Nothing
@@ -10,5 +14,5 @@ var (
 	// compared it with. Nothing was changed.
 	ErrDiffers = errors.New("record has another version")
 	// ErrMessage says that bytes are no message between a client and an agent.
-	ErrMessage = errors.New("malformed message")
+	ErrMessage = wire.ErrMalformed
 )

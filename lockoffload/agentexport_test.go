@@ -1,6 +1,10 @@
 package lockoffload
 
-import "context"
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
 
 // Request is the message that a caller sends for the chain.
 func (ch *Chain) Request(dst []byte, client, seq uint64) int {
@@ -9,8 +13,8 @@ func (ch *Chain) Request(dst []byte, client, seq uint64) int {
 
 // ReplyStatus is what a reply says, as an error of [Caller.Do].
 func ReplyStatus(msg []byte) (seq uint64, status error, err error) {
-	r, err := decodeReply(msg)
-	return r.seq, statusError(r.status), err
+	r, err := wire.DecodeReply(msg)
+	return r.Seq, statusError(r.Status), err
 }
 
 // LeftLocked takes a slot's lock as an agent does that fails then.

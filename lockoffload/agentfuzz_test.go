@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // FuzzAgentSubmit gives an agent whatever a client may SEND, each message with
@@ -19,26 +21,27 @@ func FuzzAgentSubmit(f *testing.F) {
 		}
 		f.Add(all)
 	}
-	request := func(seq uint64, slot uint32, accesses ...wireAccess) []byte {
-		r := chainRequest{client: 7, seq: seq, slot: slot, tries: 2}
-		b := r.appendTo(nil)
+	request := func(seq uint64, slot uint32, accesses ...wire.Access) []byte {
+		r := wire.ChainRequest{Client: 7, Seq: seq, Slot: slot, Tries: 2}
+		b := r.AppendTo(nil)
 		for _, a := range accesses {
-			b = appendAccess(b, a)
+			b = wire.AppendAccess(b, a)
 		}
-		return sealMessage(b, len(accesses))
+		return wire.SealMessage(b, len(accesses))
 	}
-	write := wireAccess{kind: accessWrite, data: []byte("0123456789abcdef")}
-	add(request(1, 0, write, wireAccess{kind: accessRead}), request(1, 0, write), request(2, 0, wireAccess{kind: accessCompare, version: 3}))
+	write := wire.Access{Kind: wire.AccessWrite, Data: []byte("0123456789abcdef")}
+	add(request(1, 0, write, wire.Access{Kind: wire.AccessRead}), request(1, 0, write), request(2, 0, wire.Access{Kind: wire.AccessCompare, Version: 3}))
 	add(request(9, 3), request(5, 3), request(1<<63, 0, write), request(1, 1<<31))
-	add(request(1, 0, wireAccess{kind: accessWrite, data: make([]byte, 17)}), request(2, 0, wireAccess{kind: accessRead, record: 9}))
-	add(make([]byte, 40), exampleReply(nil))
+	add(request(1, 0, wire.Access{Kind: wire.AccessWrite, Data: make([]byte, 17)}), request(2, 0, wire.Access{Kind: wire.AccessRead, Record: 9}))
+	reply := wire.ChainReply{Client: 7, Seq: 9, Status: wire.ChainDone, Tries: 2}
+	add(make([]byte, 40), wire.SealMessage(wire.AppendAccess(reply.AppendTo(nil), wire.Access{Kind: wire.AccessRead, Data: []byte("12345678")}), 1))
 	f.Fuzz(func(t *testing.T, all []byte) {
 		b := newAgentBench(t, 8)
 		p := b.client(7)
 		given := 0
 		replies := func() {
 			for _, o := range b.outs {
-				_, err := decodeReply(b.reply(o.peer, o.entry)[:o.n])
+				_, err := wire.DecodeReply(b.reply(o.peer, o.entry)[:o.n])
 				require.NoError(t, err)
 			}
 			b.outs = b.outs[:0]

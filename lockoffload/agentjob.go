@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // agentJob is a chain that an agent was given:
@@ -21,8 +23,8 @@ type agentJob struct {
 	peer    int32
 	gen     uint32 // of the peer
 	entry   int32
-	next    int32        // in the peer's queue
-	request chainRequest // a view of the receive buffer
+	next    int32             // in the peer's queue
+	request wire.ChainRequest // a view of the receive buffer
 	tag     uint64
 	words   int // of the results that it waits for
 	tries   uint32
@@ -50,7 +52,7 @@ const (
 func (c *agentCore) yield(j int32) {
 	job := &c.jobs[j]
 	job.state = jobYielding
-	c.post(j, op{kind: opRead, off: c.slots.lockOff(int(job.request.slot)), n: 8})
+	c.post(j, op{kind: opRead, off: c.slots.lockOff(int(job.request.Slot)), n: 8})
 }
 
 // try examines the lock.
@@ -62,16 +64,16 @@ func (c *agentCore) try(now time.Duration, j int32) {
 	}
 	job.tries++
 	c.stats.Tries++
-	slot := int(job.request.slot)
+	slot := int(job.request.Slot)
 	look := op{kind: opRead, off: c.slots.readersOff(slot), n: c.slots.readersSize()}
 	if job.state == jobDraining {
 		c.post(j, look)
 		return
 	}
 	c.tags++
-	job.state, job.tag = jobLocking, c.slots.tag(c.tags, job.request.shared)
+	job.state, job.tag = jobLocking, c.slots.tag(c.tags, job.request.Shared)
 	lock := op{kind: opCmpSwap, off: c.slots.lockOff(slot), b: job.tag, n: 8}
-	if job.request.shared {
+	if job.request.Shared {
 		c.post(j, lock)
 		return
 	}
@@ -151,7 +153,7 @@ func (c *agentCore) carry(now time.Duration, p *agentPeer, holder *agentJob) boo
 	before := int32(-1)
 	for k := p.head; k >= 0; before, k = k, c.jobs[k].next {
 		job := &c.jobs[k]
-		if job.request.slot != holder.request.slot || holder.request.shared && !job.request.shared || job.until <= now {
+		if job.request.Slot != holder.request.Slot || holder.request.Shared && !job.request.Shared || job.until <= now {
 			continue
 		}
 		c.unqueue(p, before, k)
@@ -177,7 +179,7 @@ func anyBit(words []uint64) bool {
 // through the device is pause enough, then after a sleep.
 func (c *agentCore) again(now time.Duration, j int32) {
 	job := &c.jobs[j]
-	if limit := job.request.tries; limit > 0 && job.tries >= limit || now >= job.until {
+	if limit := job.request.Tries; limit > 0 && job.tries >= limit || now >= job.until {
 		c.giveUp(j)
 		return
 	}
@@ -194,7 +196,7 @@ func (c *agentCore) again(now time.Duration, j int32) {
 
 // giveUp ends a chain that accessed nothing.
 func (c *agentCore) giveUp(j int32) {
-	c.conclude(j, chainNotAcquired)
+	c.conclude(j, wire.ChainNotAcquired)
 	if c.jobs[j].state == jobDraining {
 		c.unlock(j)
 		return
@@ -208,61 +210,61 @@ func (c *agentCore) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking
 	c.unlocking++
-	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.slot)), a: job.tag, n: 8})
+	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.Slot)), a: job.tag, n: 8})
 }
 
 // access executes a chain's operations, with the lock held: all of them, or
 // none of its WRITEs, which become visible together.
-func (c *agentCore) access(j int32) chainStatus {
+func (c *agentCore) access(j int32) wire.ChainStatus {
 	job := &c.jobs[j]
-	slot := int(job.request.slot)
+	slot := int(job.request.Slot)
 	old, err := c.slots.read(slot)
 	if err != nil {
-		return chainDamaged
+		return wire.ChainDamaged
 	}
-	status, writes := chainDone, false
-	for ops := job.request.ops; ops.n > 0; {
-		a := ops.next()
-		r, err := c.slots.record(&old, int(a.record))
+	status, writes := wire.ChainDone, false
+	for ops := job.request.Ops; ops.N > 0; {
+		a := ops.Next()
+		r, err := c.slots.record(&old, int(a.Record))
 		if err != nil {
-			return chainDamaged
+			return wire.ChainDamaged
 		}
-		if a.kind == accessCompare && r.version != a.version {
-			status = chainDiffers
+		if a.Kind == wire.AccessCompare && r.version != a.Version {
+			status = wire.ChainDiffers
 		}
-		writes = writes || a.kind == accessWrite
+		writes = writes || a.Kind == wire.AccessWrite
 	}
 	now := old
 	var dst []byte
-	if writes && status == chainDone {
+	if writes && status == wire.ChainDone {
 		dst = c.slots.change(slot, &old)
 	}
 	b := c.buffer(j)
-	head := chainReply{client: job.request.client, seq: job.request.seq, status: status, agent: c.peers[job.peer].identity}
-	b = head.appendTo(b[:0])
-	n := job.request.ops.n
-	for ops := job.request.ops; ops.n > 0; {
-		a := ops.next()
-		was, _ := c.slots.record(&old, int(a.record)) // looked at above
+	head := wire.ChainReply{Client: job.request.Client, Seq: job.request.Seq, Status: status, Agent: c.peers[job.peer].identity}
+	b = head.AppendTo(b[:0])
+	n := job.request.Ops.N
+	for ops := job.request.Ops; ops.N > 0; {
+		a := ops.Next()
+		was, _ := c.slots.record(&old, int(a.Record)) // looked at above
 		switch {
-		case a.kind == accessWrite && dst != nil:
-			c.slots.put(dst, int(a.record), was.version+1, a.data)
+		case a.Kind == wire.AccessWrite && dst != nil:
+			c.slots.put(dst, int(a.Record), was.version+1, a.Data)
 			now = c.slots.staged(dst, old.version+1)
-			a.version, a.data = was.version+1, nil
-		case a.kind == accessRead:
-			r, _ := c.slots.record(&now, int(a.record))
-			a.version, a.data = r.version, r.data
+			a.Version, a.Data = was.version+1, nil
+		case a.Kind == wire.AccessRead:
+			r, _ := c.slots.record(&now, int(a.Record))
+			a.Version, a.Data = r.version, r.data
 		default:
-			r, _ := c.slots.record(&now, int(a.record))
-			a.version, a.data = r.version, nil
+			r, _ := c.slots.record(&now, int(a.Record))
+			a.Version, a.Data = r.version, nil
 		}
-		b = appendAccess(b, a)
+		b = wire.AppendAccess(b, a)
 	}
 	if dst != nil {
 		c.slots.changed(slot, dst, old.version+1)
 		c.written.Add(1) // stores before it are seen before those of the next chain
 	}
-	sealMessage(b, n)
+	wire.SealMessage(b, n)
 	return status
 }
 
@@ -278,12 +280,12 @@ func (c *agentCore) buffer(j int32) []byte {
 
 func (c *agentCore) wanted(job *agentJob) bool {
 	p := &c.peers[job.peer]
-	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.seq
+	return p.live && p.gen == job.gen && p.entries[job.entry].seq == job.request.Seq
 }
 
 // conclude answers a job. From then on its client may send the next one in its
 // place, whether the lock is free already or not.
-func (c *agentCore) conclude(j int32, status chainStatus) {
+func (c *agentCore) conclude(j int32, status wire.ChainStatus) {
 	job := &c.jobs[j]
 	c.stats.count(status)
 	c.taken--
@@ -295,7 +297,7 @@ func (c *agentCore) conclude(j int32, status chainStatus) {
 	}
 	c.peers[job.peer].entries[job.entry].running = false
 	switch status {
-	case chainDone, chainDiffers: // access left a reply
+	case wire.ChainDone, wire.ChainDiffers: // access left a reply
 		binary.LittleEndian.PutUint32(c.reply(job.peer, job.entry)[24:], job.tries)
 		c.send(job.peer, job.entry)
 	default:
@@ -307,7 +309,7 @@ func (c *agentCore) conclude(j int32, status chainStatus) {
 func (c *agentCore) finish(j int32) {
 	job := &c.jobs[j]
 	if job.state != jobQueued {
-		slot := job.request.slot
+		slot := job.request.Slot
 		c.busy[slot/64] &^= 1 << (slot % 64)
 		c.look = true
 	}

@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // agentPeer is a client as the agent knows it, with its last answers: entry
@@ -47,15 +49,15 @@ type AgentStats struct {
 	Lapsed      uint64 // those that were not taken in time
 }
 
-func (s *AgentStats) count(status chainStatus) {
+func (s *AgentStats) count(status wire.ChainStatus) {
 	switch status {
-	case chainDone:
+	case wire.ChainDone:
 		s.Done++
-	case chainDiffers:
+	case wire.ChainDiffers:
 		s.Differs++
-	case chainNotAcquired:
+	case wire.ChainNotAcquired:
 		s.NotAcquired++
-	case chainDamaged:
+	case wire.ChainDamaged:
 		s.Damaged++
 	}
 }
@@ -113,7 +115,7 @@ func (c *agentCore) forget(id uint64) {
 	for p.head >= 0 {
 		j := p.head
 		c.unqueue(p, -1, j)
-		c.conclude(j, chainNotAcquired) // tells nobody
+		c.conclude(j, wire.ChainNotAcquired) // tells nobody
 		c.finish(j)
 	}
 	c.broker.Forget(c.now, peer)
@@ -142,10 +144,10 @@ func (c *agentCore) reply(peer, entry int32) []byte {
 }
 
 // answer writes a reply that has no operations, and sends it.
-func (c *agentCore) answer(peer, entry int32, status chainStatus, tries uint32) {
+func (c *agentCore) answer(peer, entry int32, status wire.ChainStatus, tries uint32) {
 	p := &c.peers[peer]
-	r := chainReply{client: p.id, seq: p.entries[entry].seq, status: status, tries: tries, agent: p.identity}
-	sealMessage(r.appendTo(c.reply(peer, entry)[:0]), 0)
+	r := wire.ChainReply{Client: p.id, Seq: p.entries[entry].seq, Status: status, Tries: tries, Agent: p.identity}
+	wire.SealMessage(r.AppendTo(c.reply(peer, entry)[:0]), 0)
 	c.send(peer, entry)
 }
 

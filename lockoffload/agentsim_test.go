@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // agentWorld is a core with everything around it: clients behind a network
@@ -72,7 +73,7 @@ type agentSimClient struct {
 
 type agentSimChain struct {
 	body    []byte
-	request chainRequest
+	request wire.ChainRequest
 	floor   map[agentSimRecord]uint64 // versions answered to anybody when it was issued
 	answer  []byte
 }
@@ -144,20 +145,20 @@ func (w *agentWorld) issue(i int) {
 		ch.floor[r] = v
 	}
 	slot := w.rng.IntN(agentSimSlots)
-	r := chainRequest{client: c.id, seq: c.seq, slot: uint32(slot), tries: uint32(w.rng.IntN(5)), deadline: uint32(w.rng.IntN(300))}
-	var ops []wireAccess
-	read := func(rec int) { ops = append(ops, wireAccess{kind: accessRead, record: uint16(rec)}) }
+	r := wire.ChainRequest{Client: c.id, Seq: c.seq, Slot: uint32(slot), Tries: uint32(w.rng.IntN(5)), Deadline: uint32(w.rng.IntN(300))}
+	var ops []wire.Access
+	read := func(rec int) { ops = append(ops, wire.Access{Kind: wire.AccessRead, Record: uint16(rec)}) }
 	write := func(rec int, d []byte) {
-		ops = append(ops, wireAccess{kind: accessWrite, record: uint16(rec), data: d})
+		ops = append(ops, wire.Access{Kind: wire.AccessWrite, Record: uint16(rec), Data: d})
 	}
 	switch w.rng.IntN(4) {
 	case 0:
-		r.shared = w.rng.IntN(2) == 0
+		r.Shared = w.rng.IntN(2) == 0
 		read(0)
 		read(1)
 	case 1: // compare and write
 		rec := w.rng.IntN(agentSimRecords)
-		ops = append(ops, wireAccess{kind: accessCompare, record: uint16(rec), version: w.newest[agentSimRecord{slot, rec}]})
+		ops = append(ops, wire.Access{Kind: wire.AccessCompare, Record: uint16(rec), Version: w.newest[agentSimRecord{slot, rec}]})
 		d := w.data()
 		if slot == 1 {
 			write(1-rec, d)
@@ -173,12 +174,12 @@ func (w *agentWorld) issue(i int) {
 			read(0)
 		}
 	}
-	b := r.appendTo(nil)
+	b := r.AppendTo(nil)
 	for _, a := range ops {
-		b = appendAccess(b, a)
+		b = wire.AppendAccess(b, a)
 	}
-	ch.body = sealMessage(b, len(ops))
-	ch.request, _ = decodeRequest(ch.body)
+	ch.body = wire.SealMessage(b, len(ops))
+	ch.request, _ = wire.DecodeRequest(ch.body)
 	c.open[c.seq] = ch
 	w.requests = append(w.requests, agentSimMessage{i, ch.body})
 }
@@ -194,15 +195,15 @@ func (w *agentWorld) deliver(m agentSimMessage) {
 	n := copy(w.memory[j], m.body)
 	c := w.clients[m.client]
 	entries := w.core.peers[c.peer].entries
-	r, _ := decodeRequest(m.body)
-	e := &entries[r.seq%agentSimWindow]
-	if w.variant == agentForgetful && e.seq == r.seq {
+	r, _ := wire.DecodeRequest(m.body)
+	e := &entries[r.Seq%agentSimWindow]
+	if w.variant == agentForgetful && e.seq == r.Seq {
 		*e = agentEntry{}
 	}
 	w.core.submit(w.now, j, c.peer, w.memory[j][:n])
-	if w.variant == agentBusyAgain && e.seq == r.seq && !e.running {
-		if chainStatus(w.core.reply(c.peer, int32(r.seq%agentSimWindow))[1]) == chainBusy {
-			*e = agentEntry{seq: r.seq - agentSimWindow}
+	if w.variant == agentBusyAgain && e.seq == r.Seq && !e.running {
+		if wire.ChainStatus(w.core.reply(c.peer, int32(r.Seq%agentSimWindow))[1]) == wire.ChainBusy {
+			*e = agentEntry{seq: r.Seq - agentSimWindow}
 		}
 	}
 	w.take()
@@ -275,51 +276,51 @@ func (w *agentWorld) execute() {
 // answered checks a reply against what is known.
 func (w *agentWorld) answered(m agentSimMessage) error {
 	c := w.clients[m.client]
-	r, err := decodeReply(m.body)
-	if err != nil || r.client != c.id {
+	r, err := wire.DecodeReply(m.body)
+	if err != nil || r.Client != c.id {
 		return fmt.Errorf("reply %x: %w", m.body, err)
 	}
-	ch := c.open[r.seq]
+	ch := c.open[r.Seq]
 	if ch == nil {
-		if ch = c.closed[r.seq]; ch != nil && r.status != chainUnknown && !bytes.Equal(ch.answer, m.body) {
-			return fmt.Errorf("chain %d/%d answered %x, then %x", c.id, r.seq, ch.answer, m.body)
+		if ch = c.closed[r.Seq]; ch != nil && r.Status != wire.ChainUnknown && !bytes.Equal(ch.answer, m.body) {
+			return fmt.Errorf("chain %d/%d answered %x, then %x", c.id, r.Seq, ch.answer, m.body)
 		}
 		return nil
 	}
-	if r.status == chainUnknown || r.status == chainRefused || r.status == chainDamaged {
-		return fmt.Errorf("chain %d/%d: status %d", c.id, r.seq, r.status)
+	if r.Status == wire.ChainUnknown || r.Status == wire.ChainRefused || r.Status == wire.ChainDamaged {
+		return fmt.Errorf("chain %d/%d: status %d", c.id, r.Seq, r.Status)
 	}
 	ch.answer = m.body
-	delete(c.open, r.seq)
-	c.closed[r.seq] = ch
-	asked := ch.request.ops
-	if limit := ch.request.tries; limit > 0 && r.tries > limit {
-		return fmt.Errorf("chain %d/%d: %d tries of %d", c.id, r.seq, r.tries, limit)
+	delete(c.open, r.Seq)
+	c.closed[r.Seq] = ch
+	asked := ch.request.Ops
+	if limit := ch.request.Tries; limit > 0 && r.Tries > limit {
+		return fmt.Errorf("chain %d/%d: %d tries of %d", c.id, r.Seq, r.Tries, limit)
 	}
-	if r.status != chainDone && r.status != chainDiffers {
+	if r.Status != wire.ChainDone && r.Status != wire.ChainDiffers {
 		return nil
 	}
-	if r.ops.n != asked.n {
-		return fmt.Errorf("chain %d/%d: %d operations answered", c.id, r.seq, r.ops.n)
+	if r.Ops.N != asked.N {
+		return fmt.Errorf("chain %d/%d: %d operations answered", c.id, r.Seq, r.Ops.N)
 	}
-	var both []wireAccess
-	for asked.n > 0 {
-		a, got := asked.next(), r.ops.next()
-		rec := agentSimRecord{int(ch.request.slot), int(a.record)}
+	var both []wire.Access
+	for asked.N > 0 {
+		a, got := asked.Next(), r.Ops.Next()
+		rec := agentSimRecord{int(ch.request.Slot), int(a.Record)}
 		switch {
-		case got.version < ch.floor[rec]:
-			return fmt.Errorf("chain %d/%d: version %d of %v, %d was answered before", c.id, r.seq, got.version, rec, ch.floor[rec])
-		case a.kind == accessWrite && r.status == chainDone:
-			if err := w.commit(rec, got.version, a.data); err != nil {
-				return fmt.Errorf("chain %d/%d: %w", c.id, r.seq, err)
+		case got.Version < ch.floor[rec]:
+			return fmt.Errorf("chain %d/%d: version %d of %v, %d was answered before", c.id, r.Seq, got.Version, rec, ch.floor[rec])
+		case a.Kind == wire.AccessWrite && r.Status == wire.ChainDone:
+			if err := w.commit(rec, got.Version, a.Data); err != nil {
+				return fmt.Errorf("chain %d/%d: %w", c.id, r.Seq, err)
 			}
-		case a.kind == accessRead:
-			w.reads = append(w.reads, agentSimRead{rec: rec, version: got.version, data: got.data})
+		case a.Kind == wire.AccessRead:
+			w.reads = append(w.reads, agentSimRead{rec: rec, version: got.Version, data: got.Data})
 			both = append(both, got)
 		}
 	}
-	if len(both) == 2 && ch.request.slot == 1 && !bytes.Equal(both[0].data, both[1].data) {
-		return fmt.Errorf("chain %d/%d read %x and %x of one slot", c.id, r.seq, both[0].data, both[1].data)
+	if len(both) == 2 && ch.request.Slot == 1 && !bytes.Equal(both[0].Data, both[1].Data) {
+		return fmt.Errorf("chain %d/%d read %x and %x of one slot", c.id, r.Seq, both[0].Data, both[1].Data)
 	}
 	return nil
 }

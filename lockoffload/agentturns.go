@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/broker"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // An agent's clients ask it for turns at locks that they take and hold themselves, see
@@ -35,21 +36,21 @@ func (c *agentCore) newBroker() *broker.Broker {
 }
 
 // takeTurnRequest takes in a request for a turn.
-func (c *agentCore) takeTurnRequest(now time.Duration, peer, entry int32, r *chainRequest) {
-	if uint64(r.slot) >= uint64(c.slots.Slots) {
+func (c *agentCore) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
+	if uint64(r.Slot) >= uint64(c.slots.Slots) {
 		c.stats.Refused++
-		c.answer(peer, entry, chainRefused, 0)
+		c.answer(peer, entry, wire.ChainRefused, 0)
 		return
 	}
 	c.peers[peer].entries[entry].running = true
-	c.broker.Ask(now, r.slot, broker.Ask{Peer: peer, Seq: r.seq})
+	c.broker.Ask(now, r.Slot, broker.Ask{Peer: peer, Seq: r.Seq})
 }
 
 // endTurn takes in the end of a turn, which has no answer: one that gets lost is found
 // out, and one that comes twice changes nothing.
-func (c *agentCore) endTurn(now time.Duration, peer int32, r *chainRequest) {
-	ops := r.ops
-	c.broker.Done(now, r.slot, broker.Ask{Peer: peer, Seq: ops.next().version})
+func (c *agentCore) endTurn(now time.Duration, peer int32, r *wire.ChainRequest) {
+	ops := r.Ops
+	c.broker.Done(now, r.Slot, broker.Ask{Peer: peer, Seq: ops.Next().Version})
 }
 
 // turnResult takes the results of a broker's list.
@@ -69,13 +70,13 @@ func (c *agentCore) answerTurns(now time.Duration) {
 			c.broker.Done(now, a.Slot, a.Ask)
 		case a.Word == 0:
 			e.running = false
-			c.answer(a.Peer, at, chainNotAcquired, 0)
+			c.answer(a.Peer, at, wire.ChainNotAcquired, 0)
 		default:
 			e.running = false
 			c.stats.Turns++
-			r := chainReply{client: p.id, seq: a.Seq, status: chainDone, tries: 1, agent: p.identity}
-			b := r.appendTo(c.reply(a.Peer, at)[:0])
-			sealMessage(appendAccess(b, wireAccess{kind: accessCompare, version: a.Word}), 1)
+			r := wire.ChainReply{Client: p.id, Seq: a.Seq, Status: wire.ChainDone, Tries: 1, Agent: p.identity}
+			b := r.AppendTo(c.reply(a.Peer, at)[:0])
+			wire.SealMessage(wire.AppendAccess(b, wire.Access{Kind: wire.AccessCompare, Version: a.Word}), 1)
 			c.send(a.Peer, at)
 		}
 	}

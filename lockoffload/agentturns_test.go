@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // ask sends a request for a turn, or the end of one, in a buffer of its own.
@@ -39,9 +41,9 @@ func TestTurnsByTheAgent(t *testing.T) {
 	require.EqualValues(t, agentOwner, word>>48)
 	for range 2 {
 		r := b.status()
-		require.Equal(t, chainDone, r.status)
-		require.EqualValues(t, 1, r.seq)
-		require.Equal(t, word, r.ops.next().version)
+		require.Equal(t, wire.ChainDone, r.Status)
+		require.EqualValues(t, 1, r.Seq)
+		require.Equal(t, word, r.Ops.Next().Version)
 		b.ask(one, 1, 3, 0)
 	}
 	b.outs = b.outs[:0]
@@ -53,7 +55,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	next := b.words(0, 0)
 	require.NotEqual(t, word, next)
 	r := b.status()
-	require.Equal(t, next, r.ops.next().version)
+	require.Equal(t, next, r.Ops.Next().Version)
 	require.EqualValues(t, 2, b.stats.Turns)
 
 	b.forget(2) // with a turn, and a request that waits
@@ -63,7 +65,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	require.Empty(t, b.outs)
 
 	b.ask(one, 4, 4, 0)
-	require.Equal(t, chainRefused, b.status().status, "there is no such slot")
+	require.Equal(t, wire.ChainRefused, b.status().Status, "there is no such slot")
 	require.True(t, b.broker.Idle())
 }
 

@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // turn is a client's turn at a slot's lock, which the agent has reserved for it.
@@ -20,12 +22,12 @@ type turnRequest struct {
 }
 
 func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
-	r := chainRequest{client: client, seq: seq, slot: uint32(t.slot), turn: turnAsk, agent: agent}
+	r := wire.ChainRequest{Client: client, Seq: seq, Slot: uint32(t.slot), Turn: wire.TurnAsk, Agent: agent}
 	if t.of == 0 {
-		return len(sealMessage(r.appendTo(dst[:0]), 0))
+		return len(wire.SealMessage(r.AppendTo(dst[:0]), 0))
 	}
-	r.turn = turnEnd
-	return len(sealMessage(appendAccess(r.appendTo(dst[:0]), wireAccess{kind: accessCompare, version: t.of}), 1))
+	r.Turn = wire.TurnEnd
+	return len(wire.SealMessage(wire.AppendAccess(r.AppendTo(dst[:0]), wire.Access{Kind: wire.AccessCompare, Version: t.of}), 1))
 }
 
 // turn waits for the client's turn at a lock. After an error the client has none, or the
@@ -48,18 +50,18 @@ func (c *Caller) turn(ctx context.Context, slot int) (*turn, error) {
 		return nil, err
 	}
 	defer c.release(p)
-	r, err := decodeReply(p.reply)
+	r, err := wire.DecodeReply(p.reply)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-	case r.status == chainNotAcquired: // the agent is about to be closed
+	case r.Status == wire.ChainNotAcquired: // the agent is about to be closed
 		return nil, ErrBusy
-	case r.status != chainDone:
-		return nil, statusError(r.status)
-	case r.ops.n != 1:
+	case r.Status != wire.ChainDone:
+		return nil, statusError(r.Status)
+	case r.Ops.N != 1:
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
 	}
-	t.word = r.ops.next().version
+	t.word = r.Ops.Next().Version
 	return t, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // regOp is one operation on the register that a record is, and perhaps on others of the
@@ -604,15 +605,15 @@ func (c *simClient) increment(done, unknown *uint64) {
 
 // incrementChain has the agent do it.
 func (c *simClient) incrementChain(plusOne func([]byte) []byte, ended func(error)) {
-	c.ask(0, true, nil, []wireAccess{{kind: accessRead}}, func(r chainReply, _ int64) {
-		if r.status != chainDone {
+	c.ask(0, true, nil, []wire.Access{{Kind: wire.AccessRead}}, func(r wire.ChainReply, _ int64) {
+		if r.Status != wire.ChainDone {
 			ended(ErrNotAcquired)
 			return
 		}
-		old := r.ops.next()
-		accesses := []wireAccess{{kind: accessCompare, version: old.version}, {kind: accessWrite, data: plusOne(old.data)}}
-		c.ask(0, false, nil, accesses, func(r chainReply, _ int64) {
-			if r.status != chainDone {
+		old := r.Ops.Next()
+		accesses := []wire.Access{{Kind: wire.AccessCompare, Version: old.Version}, {Kind: wire.AccessWrite, Data: plusOne(old.Data)}}
+		c.ask(0, false, nil, accesses, func(r wire.ChainReply, _ int64) {
+			if r.Status != wire.ChainDone {
 				ended(ErrNotAcquired)
 				return
 			}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // simAgent is the target's agent in a sim, with its device and the network
@@ -32,7 +34,7 @@ type simAgent struct {
 type simCall struct {
 	client, seq uint64
 	body        []byte
-	answered    func(chainReply)
+	answered    func(wire.ChainReply)
 }
 
 type simMessage struct {
@@ -179,8 +181,8 @@ func (a *simAgent) deliver(m simMessage) {
 		return
 	}
 	j := pickOut(a.s.rng, &a.buffers)
-	r, _ := decodeRequest(m.body)
-	if e := &a.core.peers[peer].entries[r.seq%simWindow]; a.s.flaws.forgetful && e.seq == r.seq && !e.running {
+	r, _ := wire.DecodeRequest(m.body)
+	if e := &a.core.peers[peer].entries[r.Seq%simWindow]; a.s.flaws.forgetful && e.seq == r.Seq && !e.running {
 		*e = agentEntry{}
 	}
 	if a.s.flaws.anyAgent {
@@ -235,12 +237,12 @@ func (a *simAgent) take() {
 }
 
 func (a *simAgent) answer(m simMessage) error {
-	r, err := decodeReply(m.body)
-	if err != nil || r.client != m.client {
+	r, err := wire.DecodeReply(m.body)
+	if err != nil || r.Client != m.client {
 		return fmt.Errorf("reply %x: %w", m.body, err)
 	}
 	for i, c := range a.calls {
-		if c.client == r.client && c.seq == r.seq {
+		if c.client == r.Client && c.seq == r.Seq {
 			a.calls = slices.Delete(a.calls, i, i+1)
 			c.answered(r)
 			break

@@ -1,6 +1,10 @@
 package lockoffload
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
 
 // seenRecord is what a client's agent told of a record.
 type seenRecord struct{ version, value uint64 }
@@ -25,37 +29,37 @@ func (c *simClient) chain(slot, record int) {
 		what = 1
 	}
 	if what == 0 {
-		c.ask(slot, true, nil, []wireAccess{{kind: accessRead, record: uint16(record)}}, func(r chainReply, call int64) {
-			if r.ops.n == 0 {
+		c.ask(slot, true, nil, []wire.Access{{Kind: wire.AccessRead, Record: uint16(record)}}, func(r wire.ChainReply, call int64) {
+			if r.Ops.N == 0 {
 				return
 			}
-			got := r.ops.next()
-			c.learn(at, got.version, value(got.data))
-			s.log(c.id, call, regOp{record: at, old: value(got.data)})
+			got := r.Ops.Next()
+			c.learn(at, got.Version, value(got.Data))
+			s.log(c.id, call, regOp{record: at, old: value(got.Data)})
 		})
 		return
 	}
 	v := s.newValue()
-	write := wireAccess{kind: accessWrite, record: uint16(record), data: s.data(v)}
-	first := wireAccess{kind: accessRead, record: uint16(record)}
+	write := wire.Access{Kind: wire.AccessWrite, Record: uint16(record), Data: s.data(v)}
+	first := wire.Access{Kind: wire.AccessRead, Record: uint16(record)}
 	if what == 2 {
-		first = wireAccess{kind: accessCompare, record: uint16(record), version: seen.version}
+		first = wire.Access{Kind: wire.AccessCompare, Record: uint16(record), Version: seen.version}
 	}
 	unknown := func(call int64) {
 		s.log(c.id+1000, call, regOp{record: at, update: true, blind: what == 1, unknown: true, old: seen.value, new: v})
 	}
-	c.ask(slot, false, unknown, []wireAccess{first, write}, func(r chainReply, call int64) {
-		if r.ops.n == 0 {
+	c.ask(slot, false, unknown, []wire.Access{first, write}, func(r wire.ChainReply, call int64) {
+		if r.Ops.N == 0 {
 			return
 		}
-		got := r.ops.next()
-		old := value(got.data)
+		got := r.Ops.Next()
+		old := value(got.Data)
 		if what == 2 {
 			old = seen.value
 		}
 		delete(c.seen, at)
-		if r.status == chainDone {
-			c.learn(at, got.version+1, v)
+		if r.Status == wire.ChainDone {
+			c.learn(at, got.Version+1, v)
 			s.log(c.id, call, regOp{record: at, update: true, old: old, new: v})
 		}
 	})
@@ -71,13 +75,13 @@ func (c *simClient) learn(at int, version, v uint64) {
 // ask sends a chain and waits for its answer. done hears of one that was
 // executed, or not; unknown is called in the end when it may have been and the
 // client never learned of it.
-func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wireAccess, done func(chainReply, int64)) {
+func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []wire.Access, done func(wire.ChainReply, int64)) {
 	s, call, id := c.s, c.s.tick(), c.caller()
 	c.seq++
-	r := chainRequest{client: id, seq: c.seq, slot: uint32(slot), shared: shared, tries: uint32(s.rng.IntN(5)), deadline: uint32(s.rng.IntN(300)), agent: s.agent.identity(id)}
-	b := r.appendTo(nil)
+	r := wire.ChainRequest{Client: id, Seq: c.seq, Slot: uint32(slot), Shared: shared, Tries: uint32(s.rng.IntN(5)), Deadline: uint32(s.rng.IntN(300)), Agent: s.agent.identity(id)}
+	b := r.AppendTo(nil)
 	for _, a := range accesses {
-		b = appendAccess(b, a)
+		b = wire.AppendAccess(b, a)
 	}
 	settled := unknown == nil
 	if !s.quiet {
@@ -88,19 +92,19 @@ func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []w
 		})
 	}
 	c.waiting = true
-	s.agent.call(&simCall{client: id, seq: c.seq, body: sealMessage(b, len(accesses)), answered: func(r chainReply) {
+	s.agent.call(&simCall{client: id, seq: c.seq, body: wire.SealMessage(b, len(accesses)), answered: func(r wire.ChainReply) {
 		c.waiting = false
-		switch r.status {
-		case chainDone, chainDiffers:
+		switch r.Status {
+		case wire.ChainDone, wire.ChainDiffers:
 			settled = true
 			done(r, call)
-		case chainNotAcquired, chainBusy:
+		case wire.ChainNotAcquired, wire.ChainBusy:
 			settled = true
 			done(r, call)
-		case chainUnknown: // by another agent: see check
+		case wire.ChainUnknown: // by another agent: see check
 		default:
 			settled = true
-			s.fail("chain: status %d", r.status)
+			s.fail("chain: status %d", r.Status)
 		}
 	}})
 }
@@ -111,19 +115,19 @@ func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
 	epoch := c.tags.epoch
 	asked := c.seq + 1
 	c.waiting = true
-	c.askTurn(slot, func(r chainReply) {
+	c.askTurn(slot, func(r wire.ChainReply) {
 		c.waiting = false
 		end := func() {
 			if !c.killed && c.tags.epoch == epoch {
 				c.endTurn(slot, asked)
 			}
 		}
-		switch r.status {
-		case chainDone:
-			then(r.ops.next().version, end)
-		case chainUnknown, chainNotAcquired:
+		switch r.Status {
+		case wire.ChainDone:
+			then(r.Ops.Next().Version, end)
+		case wire.ChainUnknown, wire.ChainNotAcquired:
 		default:
-			c.s.fail("turn: status %d", r.status)
+			c.s.fail("turn: status %d", r.Status)
 		}
 	})
 	if c.s.rng.IntN(20) == 0 { // and gives up
@@ -133,7 +137,7 @@ func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
 	}
 }
 
-func (c *simClient) askTurn(slot int, answered func(chainReply)) {
+func (c *simClient) askTurn(slot int, answered func(wire.ChainReply)) {
 	id, body := c.turnRequest(slot, 0)
 	c.s.agent.call(&simCall{client: id, seq: c.seq, body: body, answered: answered})
 }
