@@ -1,6 +1,10 @@
 package lockoffload
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // acquire gets the exclusive lock of a slot and reads its data under it:
 //
@@ -12,7 +16,7 @@ import "errors"
 // command compares with that.
 type acquire struct {
 	work
-	tags    *tagger
+	tags    *memory.Tagger
 	data    bool   // read the slot's data
 	tries   int    // lock commands and looks at the readers, at most; 0: no limit
 	reading bool   // other readers do not matter
@@ -76,7 +80,7 @@ func (m *acquire) step() (verdict, error) {
 		return m.readers()
 	case acquireReaders:
 		m.begin()
-		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
+		m.read(m.l.ReadersOff(m.grant.slot), m.l.ReadersAt(), m.l.ReadersSize())
 		m.state = acquireLooked
 		return post, nil
 	case acquireLooked:
@@ -89,10 +93,10 @@ func (m *acquire) step() (verdict, error) {
 func (m *acquire) ask() {
 	m.tried++
 	m.count.Tries++
-	m.grant.tag = m.tags.next(m.reading)
-	m.lock = m.cmpSwap(m.l.lockOff(m.grant.slot), m.from, m.grant.tag)
+	m.grant.tag = m.tags.Next(m.reading)
+	m.lock = m.cmpSwap(m.l.LockOff(m.grant.slot), m.from, m.grant.tag)
 	if m.token {
-		m.fence = m.fetchAdd(m.l.fenceOff(m.grant.slot), 1)
+		m.fence = m.fetchAdd(m.l.FenceOff(m.grant.slot), 1)
 	}
 	// Behind a lock command that fails the READs are in vain: where the last
 	// one failed, they wait for the reply.
@@ -106,7 +110,7 @@ func (m *acquire) ask() {
 // look adds READs of readers and data.
 func (m *acquire) look() {
 	if !m.reading {
-		m.read(m.l.readersOff(m.grant.slot), m.l.readersAt(), m.l.readersSize())
+		m.read(m.l.ReadersOff(m.grant.slot), m.l.ReadersAt(), m.l.ReadersSize())
 	}
 	if m.data {
 		m.readSlot(m.grant.slot)
@@ -122,7 +126,7 @@ func (m *acquire) note(failed bool) {
 
 // readers looks whether readers hold the slot.
 func (m *acquire) readers() (verdict, error) {
-	if m.reading || !anyBits(m.mem[m.l.readersAt():][:m.l.readersSize()]) {
+	if m.reading || !anyBits(m.mem[m.l.ReadersAt():][:m.l.ReadersSize()]) {
 		m.state = acquireHeld
 		return done, nil
 	}
@@ -152,7 +156,7 @@ func (m *acquire) undo() (verdict, error) {
 		return done, nil
 	}
 	m.begin()
-	m.release(m.grant, m.tags.owner)
+	m.release(m.grant, m.tags.Owner)
 	m.back = -1 // whether it was held or not
 	m.state, m.queue = acquireIdle, nil
 	return last, nil

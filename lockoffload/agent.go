@@ -196,8 +196,8 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 
 // allocate makes memory and queues.
 func (a *Agent) allocate(l agentLimits) (err error) {
-	slots := newSlotMemory(a.cfg.Region.Layout, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
-	a.words = 1 + slots.readersSize()/8
+	slots := newSlotMemory(a.cfg.Region.l, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
+	a.words = 1 + slots.ReadersSize()/8
 	a.res = make([]uint64, a.words)
 	a.at.results = l.receives * l.message
 	a.at.turns = a.at.results + l.receives*a.words*8

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func newAgentBench(t *testing.T, queue int) *agentBench {
 		peers: 4, window: 4, queue: queue, receives: queue + 8, message: 256,
 		maxWait: time.Millisecond, minPause: 10 * time.Microsecond, maxPause: 40 * time.Microsecond,
 	}
-	s := newAgentSimSlots(Layout{Slots: 4, Size: 16})
+	s := newAgentSimSlots(memory.Layout{Slots: 4, Size: 16})
 	return &agentBench{agentCore: newAgentCore(l, s, make([]byte, 4*5*256), 1), t: t}
 }
 
@@ -88,7 +89,7 @@ func TestAgentRetriesAreCounted(t *testing.T) {
 	r := b.status()
 	require.Equal(t, wire.ChainNotAcquired, r.Status)
 	require.Equal(t, uint32(3), r.Tries)
-	require.Zero(t, record(t, b, 0).version, "nothing was written")
+	require.Zero(t, record(t, b, 0).Version, "nothing was written")
 	require.Empty(t, b.ops, "and nothing to unlock")
 }
 
@@ -195,7 +196,7 @@ func TestAgentCarriesReadersOnly(t *testing.T) {
 	r.Seq = 2
 	b.submit(0, 21, p, wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessRead}), 1))
 	b.turn(0)
-	require.NotZero(t, b.jobs[20].tag&readingTag)
+	require.NotZero(t, b.jobs[20].tag&memory.ReadingTag)
 	require.Len(t, b.ops, 1, "nor does it look at them")
 	b.done(0, 0)
 	b.done(0, b.jobs[20].tag)
@@ -242,15 +243,15 @@ func TestAgentForgets(t *testing.T) {
 	b.complete(0) // of 7, and 8's with it
 	require.EqualValues(t, 8, b.status().Client)
 	require.Empty(t, b.outs)
-	require.EqualValues(t, 2, record(t, b, 0).version)
+	require.EqualValues(t, 2, record(t, b, 0).Version)
 	require.Zero(t, b.taken)
 	require.Zero(t, b.peers[p].inside)
 }
 
-func record(t *testing.T, b *agentBench, slot int) content {
+func record(t *testing.T, b *agentBench, slot int) memory.Content {
 	now, err := b.slots.read(slot)
 	require.NoError(t, err)
-	r, err := b.slots.record(&now, 0)
+	r, err := b.slots.Record(&now, 0)
 	require.NoError(t, err)
 	return r
 }
@@ -271,7 +272,7 @@ func TestAgentDamagedRecord(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
 	for i := range 2 {
-		b.slots.mem[b.slots.copyOff(0, i)] ^= 1
+		b.slots.mem[b.slots.CopyOff(0, i)] ^= 1
 	}
 	b.write(0, p, 1, 0, 0)
 	b.complete(0)
@@ -349,7 +350,7 @@ func TestAgentExecutesNothingOfAForgottenClient(t *testing.T) {
 	p = b.client(7)
 	again := ask(p, 10, second.Agent)
 	require.Equal(t, wire.ChainUnknown, again.Status)
-	require.EqualValues(t, 2, record(t, b, 0).version)
+	require.EqualValues(t, 2, record(t, b, 0).Version)
 	require.NotEqual(t, second.Agent, again.Agent)
 	p, conn, err := b.attach(7) // a new connection of the same is another matter
 	require.NoError(t, err)
@@ -382,11 +383,11 @@ func TestAgentComparesAreCheap(t *testing.T) {
 	// Somebody else writes, and dies in the middle of it.
 	cur, err := b.slots.read(1)
 	require.NoError(t, err)
-	dst := b.slots.mem[b.slots.copyOff(1, 1-cur.which):][:b.slots.copyStride()]
-	encode(dst, 2, []byte("two"))
-	dst[headerSize] ^= 1
+	dst := b.slots.mem[b.slots.CopyOff(1, 1-cur.Which):][:b.slots.CopyStride()]
+	memory.Encode(dst, 2, []byte("two"))
+	dst[memory.HeaderSize] ^= 1
 	require.Equal(t, wire.ChainDone, compare(104, 1), "the change has not happened")
-	dst[headerSize] ^= 1
+	dst[memory.HeaderSize] ^= 1
 	require.Equal(t, wire.ChainDone, compare(105, 2), "now it has")
 	require.Equal(t, wire.ChainDone, compare(106, 2))
 	require.EqualValues(t, 3, b.slots.sums)

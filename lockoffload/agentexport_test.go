@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"context"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -19,7 +20,7 @@ func ReplyStatus(msg []byte) (seq uint64, status error, err error) {
 
 // LeftLocked takes a slot's lock as an agent does that fails then.
 func (r *Region) LeftLocked(slot int) error {
-	return r.mr.Store64(r.lockOff(slot), makeTag(agentOwner, 1, 77))
+	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(memory.AgentOwner, 1, 77))
 }
 
 // LeaveTurn waits for a turn at a slot's lock, and does nothing about it: so far a client

@@ -52,7 +52,7 @@ const (
 func (c *agentCore) yield(j int32) {
 	job := &c.jobs[j]
 	job.state = jobYielding
-	c.post(j, op{kind: opRead, off: c.slots.lockOff(int(job.request.Slot)), n: 8})
+	c.post(j, op{kind: opRead, off: c.slots.LockOff(int(job.request.Slot)), n: 8})
 }
 
 // try examines the lock.
@@ -65,14 +65,14 @@ func (c *agentCore) try(now time.Duration, j int32) {
 	job.tries++
 	c.stats.Tries++
 	slot := int(job.request.Slot)
-	look := op{kind: opRead, off: c.slots.readersOff(slot), n: c.slots.readersSize()}
+	look := op{kind: opRead, off: c.slots.ReadersOff(slot), n: c.slots.ReadersSize()}
 	if job.state == jobDraining {
 		c.post(j, look)
 		return
 	}
 	c.tags++
 	job.state, job.tag = jobLocking, c.slots.tag(c.tags, job.request.Shared)
-	lock := op{kind: opCmpSwap, off: c.slots.lockOff(slot), b: job.tag, n: 8}
+	lock := op{kind: opCmpSwap, off: c.slots.LockOff(slot), b: job.tag, n: 8}
 	if job.request.Shared {
 		c.post(j, lock)
 		return
@@ -210,7 +210,7 @@ func (c *agentCore) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking
 	c.unlocking++
-	c.post(j, op{kind: opCmpSwap, off: c.slots.lockOff(int(job.request.Slot)), a: job.tag, n: 8})
+	c.post(j, op{kind: opCmpSwap, off: c.slots.LockOff(int(job.request.Slot)), a: job.tag, n: 8})
 }
 
 // access executes a chain's operations, with the lock held: all of them, or
@@ -225,11 +225,11 @@ func (c *agentCore) access(j int32) wire.ChainStatus {
 	status, writes := wire.ChainDone, false
 	for ops := job.request.Ops; ops.N > 0; {
 		a := ops.Next()
-		r, err := c.slots.record(&old, int(a.Record))
+		r, err := c.slots.Record(&old, int(a.Record))
 		if err != nil {
 			return wire.ChainDamaged
 		}
-		if a.Kind == wire.AccessCompare && r.version != a.Version {
+		if a.Kind == wire.AccessCompare && r.Version != a.Version {
 			status = wire.ChainDiffers
 		}
 		writes = writes || a.Kind == wire.AccessWrite
@@ -245,23 +245,23 @@ func (c *agentCore) access(j int32) wire.ChainStatus {
 	n := job.request.Ops.N
 	for ops := job.request.Ops; ops.N > 0; {
 		a := ops.Next()
-		was, _ := c.slots.record(&old, int(a.Record)) // looked at above
+		was, _ := c.slots.Record(&old, int(a.Record)) // looked at above
 		switch {
 		case a.Kind == wire.AccessWrite && dst != nil:
-			c.slots.put(dst, int(a.Record), was.version+1, a.Data)
-			now = c.slots.staged(dst, old.version+1)
-			a.Version, a.Data = was.version+1, nil
+			c.slots.Put(dst, int(a.Record), was.Version+1, a.Data)
+			now = c.slots.Staged(dst, old.Version+1)
+			a.Version, a.Data = was.Version+1, nil
 		case a.Kind == wire.AccessRead:
-			r, _ := c.slots.record(&now, int(a.Record))
-			a.Version, a.Data = r.version, r.data
+			r, _ := c.slots.Record(&now, int(a.Record))
+			a.Version, a.Data = r.Version, r.Data
 		default:
-			r, _ := c.slots.record(&now, int(a.Record))
-			a.Version, a.Data = r.version, nil
+			r, _ := c.slots.Record(&now, int(a.Record))
+			a.Version, a.Data = r.Version, nil
 		}
 		b = wire.AppendAccess(b, a)
 	}
 	if dst != nil {
-		c.slots.changed(slot, dst, old.version+1)
+		c.slots.changed(slot, dst, old.Version+1)
 		c.written.Add(1) // stores before it are seen before those of the next chain
 	}
 	wire.SealMessage(b, n)

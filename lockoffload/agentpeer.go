@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func (c *agentCore) attach(id uint64) (peer int32, conn uint32, err error) {
 			}
 		}
 		if peer < 0 {
-			return 0, 0, fmt.Errorf("%w: the agent has %d clients already", ErrConfig, len(c.peers))
+			return 0, 0, fmt.Errorf("%w: the agent has %d clients already", memory.ErrConfig, len(c.peers))
 		}
 		p := &c.peers[peer]
 		clear(p.entries)

@@ -162,7 +162,7 @@ func (a *Agent) postLocks() {
 	}
 	c.ops = c.ops[:0]
 	for _, l := range c.broker.Lists {
-		at := region.At(uint64(c.slots.lockOff(int(l.Slot))))
+		at := region.At(uint64(c.slots.LockOff(int(l.Slot))))
 		for i, o := range l.Ops[:l.N] {
 			flags := verbs.SendFlags(0)
 			if i == l.N-1 {

@@ -24,7 +24,7 @@ func (s *agentSideClient) tag() uint64 { return s.owner<<48 | s.seq }
 func (s *agentSideClient) step(begin bool) error {
 	w := s.w
 	mem := &w.core.slots
-	lock, readers := mem.lockOff(s.slot), mem.readersOff(s.slot)
+	lock, readers := mem.LockOff(s.slot), mem.ReadersOff(s.slot)
 	s.at++
 	switch {
 	case s.at == 1:
@@ -45,14 +45,14 @@ func (s *agentSideClient) step(begin bool) error {
 			return err
 		}
 		for i := range agentSimRecords {
-			now, err := mem.record(&cur, i)
+			now, err := mem.Record(&cur, i)
 			if err != nil {
 				return err
 			}
-			if s.at > 4 && (now.version != s.version[i] || !bytes.Equal(now.data, s.seen[i])) {
-				return fmt.Errorf("slot %d changed under a reader: version %d, then %d", s.slot, s.version[i], now.version)
+			if s.at > 4 && (now.Version != s.version[i] || !bytes.Equal(now.Data, s.seen[i])) {
+				return fmt.Errorf("slot %d changed under a reader: version %d, then %d", s.slot, s.version[i], now.Version)
 			}
-			s.version[i], s.seen[i] = now.version, bytes.Clone(now.data)
+			s.version[i], s.seen[i] = now.Version, bytes.Clone(now.Data)
 		}
 	case s.reader:
 		w.setWord(readers, w.word(readers)-1<<s.owner)
@@ -75,14 +75,14 @@ func (s *agentSideClient) step(begin bool) error {
 		}
 		next := mem.change(s.slot, &cur)
 		for i := range agentSimRecords {
-			now, err := mem.record(&cur, i)
+			now, err := mem.Record(&cur, i)
 			if err != nil {
 				return err
 			}
-			s.version[i] = now.version + 1
-			mem.put(next, i, s.version[i], s.data)
+			s.version[i] = now.Version + 1
+			mem.Put(next, i, s.version[i], s.data)
 		}
-		mem.seal(next, cur.version+1)
+		mem.Seal(next, cur.Version+1)
 	case s.at == 5: // late
 	default:
 		if w.word(lock) != s.tag() {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -95,7 +96,7 @@ func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 		peers: 3, window: agentSimWindow, queue: 4, receives: 6, message: 512,
 		maxWait: 400 * time.Microsecond, eager: time.Duration(seed%3) * 10 * time.Microsecond, minPause: 5 * time.Microsecond, maxPause: 60 * time.Microsecond,
 	}
-	s := newAgentSimSlots(Layout{Slots: agentSimSlots, Size: agentSimSize, Records: agentSimRecords})
+	s := newAgentSimSlots(memory.Layout{Slots: agentSimSlots, Size: agentSimSize, Records: agentSimRecords})
 	w.core = newAgentCore(l, s, make([]byte, 3*(agentSimWindow+1)*512), seed)
 	for j := range l.receives {
 		w.buffers = append(w.buffers, int32(j))
@@ -394,12 +395,12 @@ func (w *agentWorld) run(steps int) error {
 		if err != nil {
 			return err
 		}
-		now, err := w.core.slots.record(&cur, rec.record)
-		if err != nil || now.version != uint64(len(versions)) {
-			return fmt.Errorf("%v is at version %d, %d WRITEs were answered: %w", rec, now.version, len(versions), err)
+		now, err := w.core.slots.Record(&cur, rec.record)
+		if err != nil || now.Version != uint64(len(versions)) {
+			return fmt.Errorf("%v is at version %d, %d WRITEs were answered: %w", rec, now.Version, len(versions), err)
 		}
-		if now.version > 0 && !bytes.Equal(now.data, versions[now.version]) {
-			return fmt.Errorf("%v has %x, version %d is %x", rec, now.data, now.version, versions[now.version])
+		if now.Version > 0 && !bytes.Equal(now.Data, versions[now.Version]) {
+			return fmt.Errorf("%v has %x, version %d is %x", rec, now.Data, now.Version, versions[now.Version])
 		}
 	}
 	for _, r := range w.reads {
@@ -408,7 +409,7 @@ func (w *agentWorld) run(steps int) error {
 		}
 	}
 	for slot := range agentSimSlots {
-		if w.word(w.core.slots.lockOff(slot)) != 0 || w.word(w.core.slots.readersOff(slot)) != 0 {
+		if w.word(w.core.slots.LockOff(slot)) != 0 || w.word(w.core.slots.ReadersOff(slot)) != 0 {
 			return fmt.Errorf("slot %d stays locked", slot)
 		}
 	}
@@ -473,9 +474,9 @@ func TestAgentVariantsFail(t *testing.T) {
 }
 
 // newAgentSimSlots lays out memory as a target would.
-func newAgentSimSlots(l Layout) slotMemory {
-	l = l.withDefaults()
+func newAgentSimSlots(l memory.Layout) slotMemory {
+	l = l.WithDefaults()
 	s := newSlotMemory(l, make([]byte, l.Bytes()), 1)
-	l.format(s.mem)
+	l.Format(s.mem)
 	return s
 }

@@ -1,11 +1,13 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // slotMemory is a region as its agent sees it. Lock words are only named here;
 // records are read and written with the CPU, which an agent does only while it
 // holds their slot's lock: they are no lock words, and no one-sided client that
 // keeps the rules touches them meanwhile.
 type slotMemory struct {
-	Layout
+	memory.Layout
 	mem   []byte
 	epoch uint16 // of the agent's tags
 	known []knownSlot
@@ -18,34 +20,34 @@ type slotMemory struct {
 // compared again and again does not keep the agent busy with checksums.
 type knownSlot struct {
 	slot  int // from 1 on
-	heads [2][headerSize]byte
+	heads [2][memory.HeaderSize]byte
 }
 
 // mostKnown bounds what is remembered, of slots that share a place the last one.
 const mostKnown = 4096
 
-func newSlotMemory(l Layout, mem []byte, epoch uint16) slotMemory {
+func newSlotMemory(l memory.Layout, mem []byte, epoch uint16) slotMemory {
 	return slotMemory{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, mostKnown))}
 }
 
 // tag is for one lock command, the n-th.
 func (s *slotMemory) tag(n uint32, reading bool) uint64 {
-	n &^= readingTag
+	n &^= memory.ReadingTag
 	if reading {
-		n |= readingTag
+		n |= memory.ReadingTag
 	}
-	return makeTag(agentOwner, s.epoch, n)
+	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
 }
 
 // read answers what is current. The data is part of mem.
-func (s *slotMemory) read(slot int) (current, error) {
-	pair := s.mem[s.pairOff(slot):][:s.pairSize()]
+func (s *slotMemory) read(slot int) (memory.Current, error) {
+	pair := s.mem[s.PairOff(slot):][:s.PairSize()]
 	if k := &s.known[slot%len(s.known)]; k.slot == slot+1 && k.heads == s.heads(slot) {
-		return s.trustPair(pair), nil
+		return s.TrustPair(pair), nil
 	}
 	s.sums++
-	cur, err := s.decodePair(pair)
-	if err == nil && cur.whole {
+	cur, err := s.DecodePair(pair)
+	if err == nil && cur.Whole {
 		s.remember(slot)
 	}
 	return cur, err
@@ -56,22 +58,22 @@ func (s *slotMemory) remember(slot int) {
 	s.known[slot%len(s.known)] = knownSlot{slot + 1, s.heads(slot)}
 }
 
-func (s *slotMemory) heads(slot int) [2][headerSize]byte {
-	return [2][headerSize]byte{
-		[headerSize]byte(s.mem[s.copyOff(slot, 0):]), [headerSize]byte(s.mem[s.copyOff(slot, 1):]),
+func (s *slotMemory) heads(slot int) [2][memory.HeaderSize]byte {
+	return [2][memory.HeaderSize]byte{
+		[memory.HeaderSize]byte(s.mem[s.CopyOff(slot, 0):]), [memory.HeaderSize]byte(s.mem[s.CopyOff(slot, 1):]),
 	}
 }
 
 // change stages the next copy over the one that is not current, which readers take
 // for torn from then on until it is sealed.
-func (s *slotMemory) change(slot int, old *current) []byte {
-	dst := s.mem[s.copyOff(slot, 1-old.which):][:s.copyStride()]
-	s.stage(dst, old)
+func (s *slotMemory) change(slot int, old *memory.Current) []byte {
+	dst := s.mem[s.CopyOff(slot, 1-old.Which):][:s.CopyStride()]
+	s.Stage(dst, old)
 	return dst
 }
 
 // changed ends the construction of a copy, beside the one that was read.
 func (s *slotMemory) changed(slot int, dst []byte, version uint64) {
-	s.seal(dst, version)
+	s.Seal(dst, version)
 	s.remember(slot)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func TestTurnsByTheAgent(t *testing.T) {
 	b.ask(one, 1, 3, 0)
 	require.Empty(t, b.outs)
 	word := b.words(0)
-	require.EqualValues(t, agentOwner, word>>48)
+	require.EqualValues(t, memory.AgentOwner, word>>48)
 	for range 2 {
 		r := b.status()
 		require.Equal(t, wire.ChainDone, r.Status)
@@ -89,27 +90,27 @@ func TestTurnOfNobody(t *testing.T) {
 // not there any more it has no lock and leaves the others alone.
 func TestTurnIsTaken(t *testing.T) {
 	b := newBench()
-	reserved := makeTag(agentOwner, 1, 5)
-	for _, word := range []uint64{reserved, 0, makeTag(agentOwner, 1, 7), makeTag(2, 1, 1)} {
-		storeWord(b.s.mem, b.s.l.lockOff(0), word)
-		m := &acquire{tags: &tagger{owner: 1, epoch: 1}, from: reserved, data: true}
+	reserved := memory.MakeTag(memory.AgentOwner, 1, 5)
+	for _, word := range []uint64{reserved, 0, memory.MakeTag(memory.AgentOwner, 1, 7), memory.MakeTag(2, 1, 1)} {
+		storeWord(b.s.mem, b.s.l.LockOff(0), word)
+		m := &acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, from: reserved, data: true}
 		_, err := b.run(t, m)
 		if word == reserved {
 			require.NoError(t, err)
-			require.Equal(t, m.grant.tag, loadWord(b.s.mem, b.s.l.lockOff(0)))
+			require.Equal(t, m.grant.tag, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 			continue
 		}
 		require.ErrorIs(t, err, errTurnOver)
-		require.Equal(t, word, loadWord(b.s.mem, b.s.l.lockOff(0)))
+		require.Equal(t, word, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 	}
 }
 
 // What an agent reserved before it failed the next one takes back.
 func TestReservationOfAnAgentBefore(t *testing.T) {
 	b := newBench()
-	storeWord(b.s.mem, b.s.l.lockOff(1), makeTag(agentOwner, 9, 5))
+	storeWord(b.s.mem, b.s.l.LockOff(1), memory.MakeTag(memory.AgentOwner, 9, 5))
 	_, err := b.run(t, agentRecovery(b.s.mem))
 	require.NoError(t, err)
-	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(1)))
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(1)))
 	require.Equal(t, 500*time.Millisecond, turnPatience, "as doc.go has it")
 }

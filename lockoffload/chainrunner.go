@@ -1,6 +1,10 @@
 package lockoffload
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // chainRunner carries out a [Chain] without an agent, as updater does a change.
 // A chain that only reads takes the lock with a tag that says so.
@@ -46,38 +50,38 @@ func (m *chainRunner) step() (verdict, error) {
 	if err == nil {
 		err = m.perform(&old)
 	}
-	m.release(m.grant, m.tags.owner)
+	m.release(m.grant, m.tags.Owner)
 	return last, err
 }
 
 // perform does in local memory what the chain says, and adds the WRITE.
-func (m *chainRunner) perform(old *current) error {
+func (m *chainRunner) perform(old *memory.Current) error {
 	var differs error
 	for i := range m.ch.Accesses {
 		a := &m.ch.Accesses[i]
-		r, err := m.l.record(old, a.Record)
+		r, err := m.l.Record(old, a.Record)
 		if err != nil {
 			return err
 		}
-		if a.Kind == AccessCompare && a.Version != r.version {
+		if a.Kind == AccessCompare && a.Version != r.Version {
 			differs = ErrDiffers
 		}
 	}
 	now := *old
-	m.l.stage(m.next(), old)
+	m.l.Stage(m.next(), old)
 	for i := range m.ch.Accesses {
 		a := &m.ch.Accesses[i]
-		was, _ := m.l.record(old, a.Record) // looked at above
+		was, _ := m.l.Record(old, a.Record) // looked at above
 		if a.Kind == AccessWrite && differs == nil {
-			m.l.put(m.next(), a.Record, was.version+1, a.Data)
-			now = m.l.staged(m.next(), old.version+1)
+			m.l.Put(m.next(), a.Record, was.Version+1, a.Data)
+			now = m.l.Staged(m.next(), old.Version+1)
 			m.wrote = true
 		}
-		r, _ := m.l.record(&now, a.Record)
+		r, _ := m.l.Record(&now, a.Record)
 		if a.Kind == AccessRead {
-			a.Data = append(a.Data[:0], r.data...)
+			a.Data = append(a.Data[:0], r.Data...)
 		}
-		a.Version, m.version = r.version, r.version
+		a.Version, m.version = r.Version, r.Version
 	}
 	if m.wrote {
 		m.writeSlot(m.grant.slot, old)

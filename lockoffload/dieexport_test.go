@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // DyingForms are the operations that DieAfter knows.
@@ -79,19 +81,19 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 		binary.LittleEndian.PutUint64(b, n)
 		return b
 	}
-	var old current
-	release := func() machine { return &releaser{grant: g, owner: s.tags.owner} }
+	var old memory.Current
+	release := func() machine { return &releaser{grant: g, owner: s.tags.Owner} }
 	load := func() machine {
-		return &loader{slot: slot, deliver: func(cur current) error { old = cur.clone(); return nil }}
+		return &loader{slot: slot, deliver: func(cur memory.Current) error { old = cloneOf(&cur); return nil }}
 	}
 	write := func() machine {
-		return &stager{releaser: releaser{grant: g, owner: s.tags.owner, allowed: s.allowed}, from: &old, data: plusOne}
+		return &stager{releaser: releaser{grant: g, owner: s.tags.Owner, allowed: s.allowed}, from: &old, data: plusOne}
 	}
 	chain := acquire{tags: &s.tags, data: true, grant: grant{slot: slot}}
 	read := func(f Form) func() machine {
 		return func() machine {
 			m := &reader{acquire: chain, records: first, form: f}
-			m.reading, m.deliver = true, func(int, content) error { return nil }
+			m.reading, m.deliver = true, func(int, memory.Content) error { return nil }
 			return m
 		}
 	}
@@ -117,7 +119,7 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 		return []func() machine{read(FormReadHeld)}
 	case "swap":
 		return []func() machine{func() machine {
-			return &swapWriter{swapLook: swapLook{slot: slot}, owner: s.tags.owner, data: plusOne(nil)}
+			return &swapWriter{swapLook: swapLook{slot: slot}, owner: s.tags.Owner, data: plusOne(nil)}
 		}}
 	}
 	panic("no form " + form)
@@ -126,24 +128,24 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 // stager is a releaser that stages its change of record 0 itself.
 type stager struct {
 	releaser
-	from *current
+	from *memory.Current
 	data func(old []byte) []byte
 }
 
 func (m *stager) step() (verdict, error) {
-	r, err := m.l.record(m.from, 0)
+	r, err := m.l.Record(m.from, 0)
 	if err != nil {
 		return done, err
 	}
 	m.old = m.from
-	m.l.stage(m.next(), m.from)
-	m.l.put(m.next(), 0, r.version+1, m.data(r.data))
+	m.l.Stage(m.next(), m.from)
+	m.l.Put(m.next(), 0, r.Version+1, m.data(r.Data))
 	return m.releaser.step()
 }
 
-func (c *current) clone() current {
+func cloneOf(c *memory.Current) memory.Current {
 	d := *c
-	d.body = bytes.Clone(c.body)
+	d.Body = bytes.Clone(c.Body)
 	return d
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // UseAgent has [Client.Do] give chains that write to the target's agent. The
@@ -38,7 +40,7 @@ func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 }
 
 func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
-	if err := ch.check(c.l, math.MaxInt); err != nil {
+	if err := ch.check(Layout(c.l), math.MaxInt); err != nil {
 		return Result{}, err
 	}
 	records := ch.records()
@@ -48,7 +50,7 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 	c.mu.Lock()
 	agent := c.agent
 	c.mu.Unlock()
-	if agent != nil && ch.writes() && ch.check(c.l, agent.cfg.Limits.Message) == nil {
+	if agent != nil && ch.writes() && ch.check(Layout(c.l), agent.cfg.Limits.Message) == nil {
 		res, err := agent.do(ctx, ch)
 		if !notBegun(err) {
 			return res, err
@@ -80,14 +82,14 @@ func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
 	for i, r := range records {
 		at[r] = i
 	}
-	got := make([]content, len(records))
+	got := make([]memory.Content, len(records))
 	j, err := c.begin(ch.Slot, records)
 	if err != nil {
 		return Result{}, err
 	}
 	defer j.drop()
-	res, err := j.read(ctx, FormRead, records, func(i int, r content) error {
-		got[i] = content{r.version, slices.Clone(r.data)}
+	res, err := j.read(ctx, FormRead, records, func(i int, r memory.Content) error {
+		got[i] = memory.Content{Version: r.Version, Data: slices.Clone(r.Data)}
 		return nil
 	})
 	if err != nil {
@@ -98,11 +100,11 @@ func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
 		r := got[at[a.Record]]
 		switch {
 		case a.Kind == AccessRead:
-			a.Data = append(a.Data[:0], r.data...)
-		case a.Version != r.version:
+			a.Data = append(a.Data[:0], r.Data...)
+		case a.Version != r.Version:
 			err = ErrDiffers
 		}
-		a.Version, res.Version = r.version, r.version
+		a.Version, res.Version = r.Version, r.Version
 	}
 	return res, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,9 +23,9 @@ var (
 	// beside it, nothing was changed. See [Client.Reconnect].
 	ErrBroken = errors.New("connection failed")
 	// ErrRecord says that neither copy of a record is valid.
-	ErrRecord = errors.New("record is torn or damaged")
+	ErrRecord = memory.ErrRecord
 	// ErrConfig says that an argument is out of range.
-	ErrConfig = errors.New("bad configuration")
+	ErrConfig = memory.ErrConfig
 	// ErrKey says that client and target do not have the same key.
 	ErrKey = errors.New("not authenticated")
 	// ErrRefused says that a target did not give what a client dialed for; the

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Held is a lock that this client holds. Its methods are safe for concurrent
@@ -21,7 +23,7 @@ type Held struct {
 
 	mu     sync.Mutex
 	body   []byte // old's
-	old    current
+	old    memory.Current
 	loaded bool // old is what the slot has
 	staged bool // the next copy is in j's memory
 	done   bool
@@ -63,13 +65,13 @@ func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, err := h.record(ctx, record)
-	if err == nil && len(r.data) > len(dst) {
-		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.data), len(dst))
+	if err == nil && len(r.Data) > len(dst) {
+		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(dst))
 	}
 	if err != nil {
 		return nil, Result{Form: FormTwoStep}, opError("read", h.g.slot, err)
 	}
-	return dst[:copy(dst, r.data)], Result{Form: FormTwoStep, Version: r.version}, nil
+	return dst[:copy(dst, r.Data)], Result{Form: FormTwoStep, Version: r.Version}, nil
 }
 
 // Write changes a record under an exclusive lock. The change, with all others of this
@@ -87,45 +89,45 @@ func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, erro
 	}
 	next := h.next()
 	if !h.staged {
-		h.c.l.stage(next, &h.old)
+		h.c.l.Stage(next, &h.old)
 		h.staged = true
 	}
-	old, _ := h.c.l.record(&h.old, record) // looked up before
-	res.Version = old.version + 1
-	h.c.l.put(next, record, res.Version, data)
+	old, _ := h.c.l.Record(&h.old, record) // looked up before
+	res.Version = old.Version + 1
+	h.c.l.Put(next, record, res.Version, data)
 	return res, nil
 }
 
 // next is where the copy to be written is made.
 func (h *Held) next() []byte {
-	return h.j.mr.Bytes()[h.c.l.writeAt():][:h.c.l.copyStride()]
+	return h.j.mr.Bytes()[h.c.l.WriteAt():][:h.c.l.CopyStride()]
 }
 
 // record is a record as the holder sees it.
-func (h *Held) record(ctx context.Context, n int) (content, error) {
+func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
 	if err := h.c.named(h.g.slot, []int{n}); err != nil {
-		return content{}, err
+		return memory.Content{}, err
 	}
 	if h.done {
-		return content{}, ErrClosed
+		return memory.Content{}, ErrClosed
 	}
 	if err := h.s.allowed(); err != nil {
-		return content{}, err
+		return memory.Content{}, err
 	}
 	if !h.loaded {
 		if err := h.load(ctx); err != nil {
-			return content{}, err
+			return memory.Content{}, err
 		}
 	}
 	cur := h.old
 	if h.staged {
-		cur = h.c.l.staged(h.next(), h.old.version+1)
+		cur = h.c.l.Staged(h.next(), h.old.Version+1)
 	}
-	return h.c.l.record(&cur, n)
+	return h.c.l.Record(&cur, n)
 }
 
 func (h *Held) load(ctx context.Context) error {
-	m := &loader{slot: h.g.slot, deliver: func(cur current) error { h.keep(cur); return nil }}
+	m := &loader{slot: h.g.slot, deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
 	j, err := h.c.start(m, h.g.slot)
 	if err != nil {
 		return err
@@ -135,10 +137,10 @@ func (h *Held) load(ctx context.Context) error {
 }
 
 // keep copies what the slot has.
-func (h *Held) keep(cur current) {
-	h.body = append(h.body[:0], cur.body...)
+func (h *Held) keep(cur memory.Current) {
+	h.body = append(h.body[:0], cur.Body...)
 	h.old, h.loaded = cur, true
-	h.old.body = h.body
+	h.old.Body = h.body
 }
 
 // Commit makes the changes so far, at one moment, and keeps the lock. Others may see
@@ -172,9 +174,9 @@ func (h *Held) commit(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	now := h.c.l.staged(h.next(), h.old.version+1)
-	h.body = append(h.body[:0], now.body...)
-	h.old = current{which: 1 - h.old.which, version: now.version, body: h.body, whole: true}
+	now := h.c.l.Staged(h.next(), h.old.Version+1)
+	h.body = append(h.body[:0], now.Body...)
+	h.old = memory.Current{Which: 1 - h.old.Which, Version: now.Version, Body: h.body, Whole: true}
 	h.staged = false
 	return nil
 }
@@ -221,7 +223,7 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 		j.after = func() { h.c.endShare(h.share) }
 	}
 	defer j.drop()
-	m := &releaser{grant: h.g, owner: h.s.tags.owner, allowed: h.s.allowed}
+	m := &releaser{grant: h.g, owner: h.s.tags.Owner, allowed: h.s.allowed}
 	if h.staged {
 		m.old = &h.old
 	}

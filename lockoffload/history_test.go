@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -136,7 +137,7 @@ func (c *simClient) anything() {
 	case 5, 6:
 		c.chain(slot, records[0])
 	case 7:
-		if 2*int(c.tags.owner) <= s.l.Swap {
+		if 2*int(c.tags.Owner) <= s.l.Swap {
 			c.swap(slot)
 		}
 	}
@@ -157,7 +158,7 @@ func (c *simClient) read(slot int, records []int) {
 	m := &reader{acquire: acquire{tags: c.tags, data: true, reading: true}, records: records, form: Form(s.rng.IntN(3))}
 	m.grant.slot = slot
 	got := make([]uint64, len(records))
-	m.deliver = func(i int, r content) error { got[i] = value(r.data); return nil }
+	m.deliver = func(i int, r memory.Content) error { got[i] = value(r.Data); return nil }
 	var real machine = m
 	if s.flaws.tornRead {
 		real = &credulous{m}
@@ -183,7 +184,7 @@ func (c *simClient) updateFrom(slot int, records []int, q *queue, from uint64, e
 	m := &updater{acquire: acquire{tags: c.tags, data: true, queue: q, token: true, from: from}, records: records, allowed: func() error { return nil }}
 	m.grant.slot = slot
 	var olds, news []uint64
-	epoch := c.tags.epoch
+	epoch := c.tags.Epoch
 	var settled bool
 	m.change = func(old [][]byte) ([][]byte, error) {
 		var data [][]byte
@@ -233,7 +234,7 @@ func (c *simClient) updateFrom(slot int, records []int, q *queue, from uint64, e
 func (c *simClient) held(slot int, records []int) {
 	s, call, id := c.s, c.s.tick(), c.id
 	m := &acquire{tags: c.tags, grant: grant{slot: slot}}
-	var old current
+	var old memory.Current
 	var olds, news []uint64
 	settled := false
 	c.unknown = append(c.unknown, func() {
@@ -242,7 +243,7 @@ func (c *simClient) held(slot int, records []int) {
 		}
 	})
 	release := func() {
-		v := &stageAll{releaser: releaser{grant: m.grant, owner: c.tags.owner, allowed: func() error { return nil }}, from: &old, records: records}
+		v := &stageAll{releaser: releaser{grant: m.grant, owner: c.tags.Owner, allowed: func() error { return nil }}, from: &old, records: records}
 		for _, n := range news {
 			v.data = append(v.data, s.data(n))
 		}
@@ -260,14 +261,14 @@ func (c *simClient) held(slot int, records []int) {
 		if err != nil {
 			return
 		}
-		c.start(&loader{slot: slot, deliver: func(cur current) error {
-			old = cur.clone()
+		c.start(&loader{slot: slot, deliver: func(cur memory.Current) error {
+			old = cloneOf(&cur)
 			for _, n := range records {
-				r, err := s.l.record(&old, n)
+				r, err := s.l.Record(&old, n)
 				if err != nil {
 					return err
 				}
-				olds, news = append(olds, value(r.data)), append(news, s.newValue())
+				olds, news = append(olds, value(r.Data)), append(news, s.newValue())
 			}
 			return nil
 		}}, func(err error) {
@@ -288,7 +289,7 @@ func (c *simClient) held(slot int, records []int) {
 // stageAll is a releaser that stages its changes itself.
 type stageAll struct {
 	releaser
-	from    *current
+	from    *memory.Current
 	records []int
 	data    [][]byte
 	keep    bool // the lock
@@ -301,13 +302,13 @@ func (m *stageAll) step() (verdict, error) {
 	}
 	if len(m.data) > 0 {
 		m.old = m.from
-		m.l.stage(m.next(), m.from)
+		m.l.Stage(m.next(), m.from)
 		for i, n := range m.records {
-			r, err := m.l.record(m.from, n)
+			r, err := m.l.Record(m.from, n)
 			if err != nil {
 				return done, err
 			}
-			m.l.put(m.next(), n, r.version+1, m.data[i])
+			m.l.Put(m.next(), n, r.Version+1, m.data[i])
 		}
 	}
 	if m.keep {
@@ -353,9 +354,9 @@ func (c *simClient) shared(slot int, records []int) {
 		var got []uint64
 		var again func(error)
 		look := func() {
-			a := &loader{slot: slot, deliver: func(cur current) error {
-				r, err := s.l.record(&cur, records[0])
-				got = append(got, value(r.data))
+			a := &loader{slot: slot, deliver: func(cur memory.Current) error {
+				r, err := s.l.Record(&cur, records[0])
+				got = append(got, value(r.Data))
 				return err
 			}}
 			c.start(a, again)
@@ -377,7 +378,7 @@ func (c *simClient) shared(slot int, records []int) {
 				s.fail("under the shared lock: %w", err)
 				return
 			}
-			c.start(&releaser{grant: m.granted(), owner: c.tags.owner}, func(err error) {
+			c.start(&releaser{grant: m.granted(), owner: c.tags.Owner}, func(err error) {
 				if err != nil {
 					s.fail("release: %w", err)
 				}
@@ -399,7 +400,7 @@ func (b *blind) step() (verdict, error) {
 		binary.NativeEndian.PutUint64(b.mem[b.ops[b.lock].at:], 0)
 	}
 	if b.flaws.blindReader {
-		clear(b.mem[b.l.readersAt():][:b.l.readersSize()])
+		clear(b.mem[b.l.ReadersAt():][:b.l.ReadersSize()])
 	}
 	return b.updater.step()
 }
@@ -409,11 +410,11 @@ type credulous struct{ *reader }
 
 func (m *credulous) step() (verdict, error) {
 	if m.posted {
-		pair := m.mem[m.l.pairAt():][:m.l.pairSize()]
+		pair := m.mem[m.l.PairAt():][:m.l.PairSize()]
 		half := len(pair) / 2
-		cur, err := m.l.decodePair(pair)
-		if err == nil && !cur.whole {
-			copy(pair[(1-cur.which)*half:], pair[cur.which*half:][:half])
+		cur, err := m.l.DecodePair(pair)
+		if err == nil && !cur.Whole {
+			copy(pair[(1-cur.Which)*half:], pair[cur.Which*half:][:half])
 		}
 	}
 	return m.reader.step()
@@ -426,7 +427,7 @@ var errHistory = errors.New("the history is not linearizable")
 // history runs and checks one; reads has clients do nothing but read and update.
 func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
 	clients := 2 + int(seed%3)
-	l := Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
+	l := memory.Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
 	if seed%5 == 0 {
 		l.Clients = clients // so that places in queues and tickets' numbers end at different times
 	}
@@ -437,7 +438,7 @@ func history(seed uint64, f flaws, reads bool, all *AgentStats) error {
 	s := newSim(seed, l, clients, f)
 	if bitless {
 		for _, c := range s.clients {
-			c.tags.owner += mostReaderBits - 1
+			c.tags.Owner += memory.MostReaderBits - 1
 		}
 	}
 	if seed%7 < 2 {
@@ -528,7 +529,7 @@ func TestCounter(t *testing.T) {
 	}
 	const clients = 4
 	var counts [2]struct{ done, unknown uint64 } // in records, and in private copies
-	s := newSim(1, Layout{Slots: 1, Size: 8, Clients: clients, Swap: 2 * clients}, clients, flaws{})
+	s := newSim(1, memory.Layout{Slots: 1, Size: 8, Clients: clients, Swap: 2 * clients}, clients, flaws{})
 	s.quiet, s.agent.kills = true, max(total/1000, 40)
 	err := s.run(total/clients*3/2, max(total/1000, 400), // callers give up now and then
 		func(c *simClient) {
@@ -541,11 +542,11 @@ func TestCounter(t *testing.T) {
 	require.NoError(t, err)
 	cur, err := s.current(0)
 	require.NoError(t, err)
-	p := loadWord(s.mem, s.l.pointerOff(0))
-	version, data, err := decode(s.mem[s.l.swapOff(0, pointerIndex(p)):][:s.l.swapStride()])
+	p := memory.LoadWord(s.mem, s.l.PointerOff(0))
+	version, data, err := memory.Decode(s.mem[s.l.SwapOff(0, pointerIndex(p)):][:s.l.SwapStride()])
 	require.NoError(t, err)
 	require.Equal(t, pointerVersion(p), version)
-	for i, c := range []struct{ version, value uint64 }{{cur.version, value(cur.body)}, {version, value(data)}} {
+	for i, c := range []struct{ version, value uint64 }{{cur.Version, value(cur.Body)}, {version, value(data)}} {
 		n := counts[i]
 		require.Equal(t, c.version, c.value)
 		require.GreaterOrEqual(t, c.value, n.done)
@@ -591,9 +592,9 @@ func (c *simClient) increment(done, unknown *uint64) {
 			ended(err)
 			return
 		}
-		var old current
-		c.start(&loader{deliver: func(cur current) error { old = cur.clone(); return nil }}, func(err error) {
-			release := releaser{grant: m.grant, owner: c.tags.owner, allowed: allowed}
+		var old memory.Current
+		c.start(&loader{deliver: func(cur memory.Current) error { old = cloneOf(&cur); return nil }}, func(err error) {
+			release := releaser{grant: m.grant, owner: c.tags.Owner, allowed: allowed}
 			if err != nil {
 				c.start(&release, func(lost error) { ended(errors.Join(err, lost)) })
 				return

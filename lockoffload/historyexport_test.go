@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Event is an operation on a record in a history: it read Old, or changed Old
@@ -40,8 +42,8 @@ func CheckEvents(events []Event) error {
 
 // Waiting is how many tickets of a slot were drawn and not yet passed on.
 func (r *Region) Waiting(slot int) (uint32, error) {
-	word, err := r.mr.Load64(r.ticketOff(slot))
-	next, serving := tickets(word)
+	word, err := r.mr.Load64(r.l.TicketOff(slot))
+	next, serving := memory.Tickets(word)
 	return next - serving, err
 }
 

@@ -81,7 +81,7 @@ func (c *Client) orNew(j *job) (*job, error) {
 	if j != nil {
 		return j, nil
 	}
-	mr, err := c.cfg.PD.AllocMR(c.l.memory(), verbs.MRConfig{})
+	mr, err := c.cfg.PD.AllocMR(c.l.LocalSize(), verbs.MRConfig{})
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -32,7 +32,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 			return nil, res, fmt.Errorf("%w: %w", errNoTurns, err)
 		}
 		m := &acquire{tags: &s.tags, token: token, grant: grant{slot: slot}, from: t.word}
-		m.data = c.l.pairSize() <= mostReadAhead
+		m.data = c.l.PairSize() <= mostReadAhead
 		if tries > 0 {
 			m.tries = max(1, tries-res.Tries)
 		}

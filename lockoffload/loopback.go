@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -39,7 +40,7 @@ func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err
 	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
 		return lb, err
 	}
-	if lb.mr, err = pd.AllocMR(r.memory(), verbs.MRConfig{}); err != nil {
+	if lb.mr, err = pd.AllocMR(r.l.LocalSize(), verbs.MRConfig{}); err != nil {
 		return lb, err
 	}
 	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})
@@ -72,7 +73,7 @@ func (lb *loopback) drive(m machine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), loopbackPatience)
 	defer cancel()
 	w := m.base()
-	w.l, w.mem = lb.region.Layout, lb.mr.Bytes()
+	w.l, w.mem = lb.region.l, lb.mr.Bytes()
 	for {
 		v, err := m.step()
 		if v != post {
@@ -102,5 +103,5 @@ func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
 }
 
 func agentRecovery(region []byte) *recovery {
-	return &recovery{region: region, dead: func(identity uint64) bool { return identity>>16 == agentOwner }}
+	return &recovery{region: region, dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
 }

@@ -1,6 +1,6 @@
 package lockoffload
 
-import "encoding/binary"
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 
 // Operations of clients, and the recovery at the target, are machines without
 // clocks, goroutines or queue pairs. A machine fills in a list of one-sided
@@ -44,14 +44,10 @@ type machine interface {
 	base() *work
 }
 
-// Local memory of a machine: results of atomics, the queue of tickets, the
-// readers' words, both copies as they were read, the copy to be written.
-const workWords = 16
-
 // work is what all machines have: a list under construction, its memory, what
 // they count.
 type work struct {
-	l    Layout
+	l    memory.Layout
 	mem  []byte
 	ops  []op
 	word int
@@ -68,18 +64,8 @@ type work struct {
 
 func (w *work) base() *work { return w }
 
-// memory is how much a machine needs.
-func (l *Layout) memory() int { return l.writeAt() + l.copyStride() }
-
-func (l *Layout) queueAt() int { return workWords * 8 }
-
-// readersAt is right before the copies, as in the region.
-func (l *Layout) readersAt() int { return l.pairAt() - l.readersSize() }
-func (l *Layout) pairAt() int    { return align(l.queueAt()+l.places()*8+l.readersSize(), lineSize) }
-func (l *Layout) writeAt() int   { return l.pairAt() + l.pairSize() }
-
 // next is where the copy to be written is made.
-func (w *work) next() []byte { return w.mem[w.l.writeAt():][:w.l.copyStride()] }
+func (w *work) next() []byte { return w.mem[w.l.WriteAt():][:w.l.CopyStride()] }
 
 // begin starts a list. Results of the one before are gone.
 func (w *work) begin() { w.ops, w.word, w.back = w.ops[:0], 0, -1 }
@@ -114,24 +100,22 @@ func (w *work) read(off, at, n int) {
 	w.ops = append(w.ops, op{kind: opRead, off: off, at: at, n: n})
 }
 
-func (w *work) readSlot(slot int) { w.read(w.l.pairOff(slot), w.l.pairAt(), w.l.pairSize()) }
+func (w *work) readSlot(slot int) { w.read(w.l.PairOff(slot), w.l.PairAt(), w.l.PairSize()) }
 
 // decode looks at the copies that were read.
-func (w *work) decode() (current, error) {
-	return w.l.decodePair(w.mem[w.l.pairAt():][:w.l.pairSize()])
+func (w *work) decode() (memory.Current, error) {
+	return w.l.DecodePair(w.mem[w.l.PairAt():][:w.l.PairSize()])
 }
 
 // writeSlot adds the WRITE of the next copy, which was staged, over the one that is
 // not current.
-func (w *work) writeSlot(slot int, old *current) {
-	n := w.l.seal(w.next(), old.version+1)
-	w.ops = append(w.ops, op{kind: opWrite, off: w.l.copyOff(slot, 1-old.which), at: w.l.writeAt(), n: n})
+func (w *work) writeSlot(slot int, old *memory.Current) {
+	n := w.l.Seal(w.next(), old.Version+1)
+	w.ops = append(w.ops, op{kind: opWrite, off: w.l.CopyOff(slot, 1-old.Which), at: w.l.WriteAt(), n: n})
 }
 
 // result is the old value that the i-th request of the list, an atomic, found.
-func (w *work) result(i int) uint64 { return loadWord(w.mem, w.ops[i].at) }
-
-func loadWord(mem []byte, at int) uint64 { return binary.NativeEndian.Uint64(mem[at:]) }
+func (w *work) result(i int) uint64 { return memory.LoadWord(w.mem, w.ops[i].at) }
 
 // settled is called when the results of the last list are in.
 func (w *work) settled() error {
@@ -161,19 +145,19 @@ type grant struct {
 // when it was lost meanwhile.
 func (w *work) release(g grant, owner uint16) {
 	if g.shared && !g.word {
-		off, bit := w.l.readerBit(g.slot, owner)
+		off, bit := w.l.ReaderBit(g.slot, owner)
 		w.back, w.want, w.bits = w.fetchAdd(off, -bit), bit, true
 		return
 	}
-	w.back, w.want, w.bits = w.cmpSwap(w.l.lockOff(g.slot), g.tag, 0), g.tag, false
+	w.back, w.want, w.bits = w.cmpSwap(w.l.LockOff(g.slot), g.tag, 0), g.tag, false
 	if g.fair {
-		w.passOn(g.slot, queueEntry(owner, uint16(g.tag>>32), g.ticket))
+		w.passOn(g.slot, memory.QueueEntry(owner, uint16(g.tag>>32), g.ticket))
 	}
 }
 
 // passOn ends the turn of a ticket.
 func (w *work) passOn(slot int, entry uint64) {
 	ticket := uint32(entry)
-	w.cmpSwap(w.l.queueOff(slot, ticket), entry, 0)
-	w.fetchAdd(w.l.ticketOff(slot), passTicket(ticket))
+	w.cmpSwap(w.l.QueueOff(slot, ticket), entry, 0)
+	w.fetchAdd(w.l.TicketOff(slot), memory.PassTicket(ticket))
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // bench is a machine on memory that executes each list at once.
@@ -15,14 +17,14 @@ type bench struct {
 }
 
 func newBench() *bench {
-	l := Layout{Slots: 2, Size: 16, Records: 2, Clients: 3}.withDefaults()
+	l := memory.Layout{Slots: 2, Size: 16, Records: 2, Clients: 3}.WithDefaults()
 	s := newSim(1, l, 1, flaws{})
 	return &bench{s}
 }
 
 func (b *bench) prepare(m machine) machine {
 	w := m.base()
-	w.l, w.mem = b.s.l, make([]byte, b.s.l.memory())
+	w.l, w.mem = b.s.l, make([]byte, b.s.l.LocalSize())
 	return m
 }
 
@@ -73,22 +75,22 @@ func writes(ops []op) int {
 // A lock that others have meanwhile is lost, which its holder learns.
 func TestSettled(t *testing.T) {
 	b := newBench()
-	tags := &tagger{owner: 1, epoch: 1}
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
 	for _, stolen := range []bool{false, true} {
 		m := &acquire{tags: tags}
 		_, err := b.run(t, m)
 		require.NoError(t, err)
 		if stolen {
-			storeWord(b.s.mem, b.s.l.lockOff(0), makeTag(2, 1, 1))
+			storeWord(b.s.mem, b.s.l.LockOff(0), memory.MakeTag(2, 1, 1))
 		}
 		_, err = b.run(t, &releaser{grant: m.grant, owner: 1})
 		if !stolen {
 			require.NoError(t, err)
-			require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+			require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 			continue
 		}
 		require.ErrorIs(t, err, ErrLost)
-		require.EqualValues(t, makeTag(2, 1, 1), loadWord(b.s.mem, b.s.l.lockOff(0)), "the other one's stays")
+		require.EqualValues(t, memory.MakeTag(2, 1, 1), memory.LoadWord(b.s.mem, b.s.l.LockOff(0)), "the other one's stays")
 	}
 }
 
@@ -97,14 +99,14 @@ func TestSettled(t *testing.T) {
 func TestNoWriteAfterTheLease(t *testing.T) {
 	b := newBench()
 	over := errors.New("over")
-	tags := &tagger{owner: 1, epoch: 1}
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
 	u := &updater{acquire: acquire{tags: tags, data: true}, records: first, allowed: func() error { return over }}
 	u.change = func([][]byte) ([][]byte, error) { return [][]byte{[]byte("new")}, nil }
 	ops, err := b.run(t, u)
 	require.ErrorIs(t, err, over)
 	require.Zero(t, writes(ops))
 	require.False(t, u.wrote)
-	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 
 	m := &acquire{tags: tags}
 	_, err = b.run(t, m)
@@ -116,35 +118,35 @@ func TestNoWriteAfterTheLease(t *testing.T) {
 	require.ErrorIs(t, err, over)
 	require.Zero(t, writes(ops))
 	require.False(t, r.wrote)
-	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }
 
 // Recovery takes back what a session has, and nothing of the owner's next one.
 func TestRecoveryKeepsTheNextSession(t *testing.T) {
 	b := newBench()
 	l := &b.s.l
-	storeWord(b.s.mem, l.lockOff(0), makeTag(1, 1, 5))
-	storeWord(b.s.mem, l.lockOff(1), makeTag(1, 2, 5))
+	storeWord(b.s.mem, l.LockOff(0), memory.MakeTag(1, 1, 5))
+	storeWord(b.s.mem, l.LockOff(1), memory.MakeTag(1, 2, 5))
 	_, err := b.run(t, (&recovery{region: b.s.mem}).deadSessions(l, Invite{Owner: 1, Epoch: 1}))
 	require.NoError(t, err)
-	require.Zero(t, loadWord(b.s.mem, l.lockOff(0)))
-	require.EqualValues(t, makeTag(1, 2, 5), loadWord(b.s.mem, l.lockOff(1)))
+	require.Zero(t, memory.LoadWord(b.s.mem, l.LockOff(0)))
+	require.EqualValues(t, memory.MakeTag(1, 2, 5), memory.LoadWord(b.s.mem, l.LockOff(1)))
 }
 
 // A writer that died in the middle of its WRITE leaves a copy that is torn for good.
 // Reads end all the same, with the other one.
 func TestReadBesideADeadWriter(t *testing.T) {
 	b := newBench()
-	b.s.mem[b.s.l.copyOff(0, 1)] ^= 1
+	b.s.mem[b.s.l.CopyOff(0, 1)] ^= 1
 	got := 0
-	m := &reader{acquire: acquire{tags: &tagger{owner: 1, epoch: 1}, data: true, reading: true}, records: []int{1, 0}}
-	m.deliver = func(_ int, c content) error { got++; require.Zero(t, c.version); return nil }
+	m := &reader{acquire: acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, data: true, reading: true}, records: []int{1, 0}}
+	m.deliver = func(_ int, c memory.Content) error { got++; require.Zero(t, c.Version); return nil }
 	_, err := b.run(t, m)
 	require.NoError(t, err)
 	require.Equal(t, 2, got)
 	require.Equal(t, FormReadHeld, m.form)
 	require.EqualValues(t, mostReads, m.count.Torn)
-	require.Zero(t, loadWord(b.s.mem, b.s.l.lockOff(0)))
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }
 
 // Who still belongs to a session that has gone gets no bit among the readers, which

@@ -1,5 +1,7 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // queue is the fair mode of acquire: tickets, served in the order in which
 // they were drawn.
 //
@@ -37,14 +39,14 @@ const (
 )
 
 func (m *acquire) entry() uint64 {
-	return queueEntry(m.tags.owner, m.tags.epoch, m.queue.ticket)
+	return memory.QueueEntry(m.tags.Owner, m.tags.Epoch, m.queue.ticket)
 }
 
 func (m *acquire) queueStep() (verdict, error) {
 	q := m.queue
 	switch q.state {
 	case queueDrawn:
-		next, serving := tickets(m.result(q.look))
+		next, serving := memory.Tickets(m.result(q.look))
 		*q = queue{ticket: next, served: serving, drawn: true}
 		m.begin()
 		if serving != next {
@@ -52,7 +54,7 @@ func (m *acquire) queueStep() (verdict, error) {
 		}
 		// It is our turn already. Should the entry not find its place, then
 		// only the target's help for a dead holder comes later.
-		m.cmpSwap(m.l.queueOff(m.grant.slot, q.ticket), 0, m.entry())
+		m.cmpSwap(m.l.QueueOff(m.grant.slot, q.ticket), 0, m.entry())
 		return m.takeTurn()
 	case queueLooked:
 		return m.looked()
@@ -60,15 +62,15 @@ func (m *acquire) queueStep() (verdict, error) {
 		m.begin()
 		return m.lookAgain()
 	case queueSkipped:
-		taken := m.result(q.place) == skipMark(q.skip)
+		taken := m.result(q.place) == memory.SkipMark(q.skip)
 		m.begin()
 		if taken {
-			m.fetchAdd(m.l.ticketOff(m.grant.slot), passTicket(q.skip))
+			m.fetchAdd(m.l.TicketOff(m.grant.slot), memory.PassTicket(q.skip))
 		}
 		return m.lookAgain()
 	}
 	m.begin()
-	q.look = m.fetchAdd(m.l.ticketOff(m.grant.slot), takeTicket)
+	q.look = m.fetchAdd(m.l.TicketOff(m.grant.slot), memory.TakeTicket)
 	q.state = queueDrawn
 	return post, nil
 }
@@ -84,50 +86,50 @@ func (m *acquire) takeTurn() (verdict, error) {
 func (m *acquire) lookAgain() (verdict, error) {
 	q, slot := m.queue, m.grant.slot
 	q.place = -1
-	if !q.placed && int32(q.ticket-q.served) < int32(m.l.places()) { // else the place is still another one's
-		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
+	if !q.placed && int32(q.ticket-q.served) < int32(m.l.Places()) { // else the place is still another one's
+		q.place = m.cmpSwap(m.l.QueueOff(slot, q.ticket), 0, m.entry())
 	}
-	q.look = m.load(m.l.ticketOff(slot))
-	m.read(m.l.queueOff(slot, 0), m.l.queueAt(), m.l.places()*8)
+	q.look = m.load(m.l.TicketOff(slot))
+	m.read(m.l.QueueOff(slot, 0), m.l.QueueAt(), m.l.Places()*8)
 	q.state = queueLooked
 	return post, nil
 }
 
 func (m *acquire) looked() (verdict, error) {
 	q, slot := m.queue, m.grant.slot
-	_, serving := tickets(m.result(q.look))
+	_, serving := memory.Tickets(m.result(q.look))
 	q.served = serving
 	var found uint64
 	if q.place >= 0 {
 		found = m.result(q.place)
 		q.placed = found == 0 || found == m.entry()
 	}
-	at := loadWord(m.mem, m.l.queueAt()+int(serving%uint32(m.l.places()))*8)
+	at := memory.LoadWord(m.mem, m.l.QueueAt()+int(serving%uint32(m.l.Places()))*8)
 	switch ahead := int32(q.ticket - serving); {
-	case ahead < 0, found == skipMark(q.ticket): // passed over, or about to be: draw another one
+	case ahead < 0, found == memory.SkipMark(q.ticket): // passed over, or about to be: draw another one
 		m.begin()
 		if q.placed {
-			m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), 0)
+			m.cmpSwap(m.l.QueueOff(slot, q.ticket), m.entry(), 0)
 		}
-		q.look = m.fetchAdd(m.l.ticketOff(slot), takeTicket)
+		q.look = m.fetchAdd(m.l.TicketOff(slot), memory.TakeTicket)
 		q.state = queueDrawn
 		return post, nil
 	case ahead == 0:
 		m.begin()
 		if !q.placed {
-			m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, m.entry())
+			m.cmpSwap(m.l.QueueOff(slot, q.ticket), 0, m.entry())
 		}
 		return m.takeTurn()
-	case at == skipMark(serving):
+	case at == memory.SkipMark(serving):
 		m.begin()
 		q.skip = serving
-		q.place = m.cmpSwap(m.l.queueOff(slot, serving), at, 0)
+		q.place = m.cmpSwap(m.l.QueueOff(slot, serving), at, 0)
 		q.state = queueSkipped
 		return post, nil
-	case !q.placed && isSkipMark(found) && int32(uint32(found)-serving) < 0:
+	case !q.placed && memory.IsSkipMark(found) && int32(uint32(found)-serving) < 0:
 		// A mark that came too late to be seen.
 		m.begin()
-		m.cmpSwap(m.l.queueOff(slot, q.ticket), found, 0)
+		m.cmpSwap(m.l.QueueOff(slot, q.ticket), found, 0)
 		return m.lookAgain()
 	default:
 		m.far = int(ahead)
@@ -144,39 +146,39 @@ func (m *acquire) queueLeave() (verdict, error) {
 	case queueIdle:
 		return done, nil
 	case queueLeft:
-		_, serving := tickets(m.result(q.look))
+		_, serving := memory.Tickets(m.result(q.look))
 		if serving != q.ticket {
 			q.state = queueDone
 			return done, nil
 		}
 		m.begin()
-		q.place = m.cmpSwap(m.l.queueOff(slot, q.ticket), skipMark(q.ticket), 0)
+		q.place = m.cmpSwap(m.l.QueueOff(slot, q.ticket), memory.SkipMark(q.ticket), 0)
 		q.state = queueLeftSkip
 		return post, nil
 	case queueLeftSkip:
-		taken := m.result(q.place) == skipMark(q.ticket)
+		taken := m.result(q.place) == memory.SkipMark(q.ticket)
 		q.state = queueDone
 		m.begin()
 		if !taken {
 			return done, nil
 		}
-		m.fetchAdd(m.l.ticketOff(slot), passTicket(q.ticket))
+		m.fetchAdd(m.l.TicketOff(slot), memory.PassTicket(q.ticket))
 		return last, nil
 	case queueDone:
 		return done, nil
 	case queueDrawn:
-		next, _ := tickets(m.result(q.look))
+		next, _ := memory.Tickets(m.result(q.look))
 		q.ticket = next
 	}
 	// Whether the entry is there or not yet: one of the two finds its place.
-	pass := q.state == queueSkipped && m.result(q.place) == skipMark(q.skip)
+	pass := q.state == queueSkipped && m.result(q.place) == memory.SkipMark(q.skip)
 	m.begin()
 	if pass {
-		m.fetchAdd(m.l.ticketOff(slot), passTicket(q.skip))
+		m.fetchAdd(m.l.TicketOff(slot), memory.PassTicket(q.skip))
 	}
-	m.cmpSwap(m.l.queueOff(slot, q.ticket), m.entry(), skipMark(q.ticket))
-	m.cmpSwap(m.l.queueOff(slot, q.ticket), 0, skipMark(q.ticket))
-	q.look = m.load(m.l.ticketOff(slot))
+	m.cmpSwap(m.l.QueueOff(slot, q.ticket), m.entry(), memory.SkipMark(q.ticket))
+	m.cmpSwap(m.l.QueueOff(slot, q.ticket), 0, memory.SkipMark(q.ticket))
+	q.look = m.load(m.l.TicketOff(slot))
 	q.state = queueLeft
 	return post, nil
 }

@@ -1,5 +1,7 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // reader reads records of a slot.
 //
 // Without a lock that is one READ of both copies, again while it meets a WRITE. It is
@@ -24,7 +26,7 @@ type reader struct {
 	reads   int  // without a lock
 	version uint64
 	// deliver gets the i-th record.
-	deliver func(i int, r content) error
+	deliver func(i int, r memory.Content) error
 }
 
 // How often a READ without a lock may meet a WRITE. After that there may be one that
@@ -45,7 +47,7 @@ func (m *reader) step() (verdict, error) {
 			err = m.take(&cur)
 		}
 		m.begin()
-		m.release(m.grant, m.tags.owner)
+		m.release(m.grant, m.tags.Owner)
 		return last, err
 	}
 	if !m.posted {
@@ -63,7 +65,7 @@ func (m *reader) chain() (verdict, error) {
 	if !m.posted {
 		m.begin()
 		m.ask()
-		m.release(m.grant, m.tags.owner)
+		m.release(m.grant, m.tags.Owner)
 		m.posted = true
 		return post, nil
 	}
@@ -86,7 +88,7 @@ func (m *reader) chain() (verdict, error) {
 // judge looks at what was read without a lock, or perhaps after it.
 func (m *reader) judge() (verdict, error) {
 	cur, err := m.decode()
-	if err == nil && cur.whole {
+	if err == nil && cur.Whole {
 		return done, m.take(&cur)
 	}
 	m.count.Torn++
@@ -96,10 +98,10 @@ func (m *reader) judge() (verdict, error) {
 	return m.step()
 }
 
-func (m *reader) take(cur *current) error {
+func (m *reader) take(cur *memory.Current) error {
 	m.count.carriedOut(m.form)
 	for i, n := range m.records {
-		r, err := m.l.record(cur, n)
+		r, err := m.l.Record(cur, n)
 		if err == nil {
 			err = m.deliver(i, r)
 		}
@@ -107,7 +109,7 @@ func (m *reader) take(cur *current) error {
 			return err
 		}
 		if i == 0 {
-			m.version = r.version
+			m.version = r.Version
 		}
 	}
 	return nil

@@ -1,6 +1,10 @@
 package lockoffload
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // recovery takes back what sessions left behind, of all together that ended at a time
 // and after their queue pairs were moved to where nothing late can execute. It is
@@ -31,12 +35,12 @@ type ticketQueue struct {
 }
 
 // deadSessions has a recovery look for sessions.
-func (m *recovery) deadSessions(l *Layout, sessions ...Invite) *recovery {
+func (m *recovery) deadSessions(l *memory.Layout, sessions ...Invite) *recovery {
 	gone := make(map[uint64]bool, len(sessions))
-	m.readers = make([]uint64, l.readersSize()/8)
+	m.readers = make([]uint64, l.ReadersSize()/8)
 	for _, in := range sessions {
 		gone[uint64(in.Owner)<<16|uint64(in.Epoch)] = true
-		if l.hasReaderBit(in.Owner) {
+		if l.HasReaderBit(in.Owner) {
 			m.readers[(in.Owner-1)/64] |= 1 << ((in.Owner - 1) % 64)
 		}
 	}
@@ -46,7 +50,7 @@ func (m *recovery) deadSessions(l *Layout, sessions ...Invite) *recovery {
 
 // fullList is when a list is long enough: one slot may add its lock and a word of
 // readers for each of 64 clients, and stops there.
-const fullList = workWords - 4
+const fullList = memory.LocalWords - 4
 
 func (m *recovery) step() (verdict, error) {
 	if m.end == 0 {
@@ -57,7 +61,7 @@ func (m *recovery) step() (verdict, error) {
 		// A queue pair that was reset takes no more requests, but what it was
 		// writing may still be on its way through the bus. A READ of the
 		// device pushes it in front of itself.
-		m.read(m.l.lockOff(m.slot), 0, 8)
+		m.read(m.l.LockOff(m.slot), 0, 8)
 		m.settled = true
 		return post, nil
 	}
@@ -78,34 +82,34 @@ func (m *recovery) undo() (verdict, error) { return done, nil }
 
 // collect adds what is to be taken back in the slot.
 func (m *recovery) collect(slot int) {
-	if tag := loadWord(m.region, m.l.lockOff(slot)); tag != 0 && m.dead(tagIdentity(tag)) {
-		m.cmpSwap(m.l.lockOff(slot), tag, 0)
+	if tag := memory.LoadWord(m.region, m.l.LockOff(slot)); tag != 0 && m.dead(memory.TagIdentity(tag)) {
+		m.cmpSwap(m.l.LockOff(slot), tag, 0)
 		m.freed++
 	}
 	for i, theirs := range m.readers {
-		if len(m.ops) >= workWords {
+		if len(m.ops) >= memory.LocalWords {
 			return
 		}
 		if theirs == 0 {
 			continue
 		}
-		off := m.l.readersOff(slot) + 8*i
-		if left := loadWord(m.region, off) & theirs; left != 0 {
+		off := m.l.ReadersOff(slot) + 8*i
+		if left := memory.LoadWord(m.region, off) & theirs; left != 0 {
 			m.fetchAdd(off, -left)
 			m.freed += bits.OnesCount64(left)
 		}
 	}
-	next, serving := tickets(loadWord(m.region, m.l.ticketOff(slot)))
+	next, serving := memory.Tickets(memory.LoadWord(m.region, m.l.TicketOff(slot)))
 	if next == serving {
 		return
 	}
 	if n := len(m.queues); n == 0 || m.queues[n-1].slot != slot { // else looked at again
-		m.queues = append(m.queues, ticketQueue{slot, m.l.signable(next, serving)})
+		m.queues = append(m.queues, ticketQueue{slot, m.l.Signable(next, serving)})
 	}
-	for i := range m.l.places() {
-		off := m.l.queueOff(slot, uint32(i))
-		if entry := loadWord(m.region, off); len(m.ops) < workWords && entry != 0 && m.dead(tagIdentity(entry)) {
-			m.cmpSwap(off, entry, skipMark(uint32(entry)))
+	for i := range m.l.Places() {
+		off := m.l.QueueOff(slot, uint32(i))
+		if entry := memory.LoadWord(m.region, off); len(m.ops) < memory.LocalWords && entry != 0 && m.dead(memory.TagIdentity(entry)) {
+			m.cmpSwap(off, entry, memory.SkipMark(uint32(entry)))
 			m.freed++
 		}
 	}

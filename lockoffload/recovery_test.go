@@ -6,46 +6,48 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // newBenchOf is a bench with a layout.
-func newBenchOf(l Layout) *bench {
+func newBenchOf(l memory.Layout) *bench {
 	return &bench{newSim(1, l, 1, flaws{})}
 }
 
 // Many sessions that died are recovered in one pass, by requests for what they held
 // alone, those of several slots in one list.
 func TestRecoveryOfMany(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1000, Size: 8, Clients: 70})
+	b := newBenchOf(memory.Layout{Slots: 1000, Size: 8, Clients: 70})
 	l, mem := &b.s.l, b.s.mem
 	var dead []Invite
 	for owner := uint16(1); owner <= 16; owner++ {
 		dead = append(dead, Invite{Owner: owner, Epoch: 3})
-		storeWord(mem, l.lockOff(int(owner)*10), makeTag(owner, 3, 1))
+		storeWord(mem, l.LockOff(int(owner)*10), memory.MakeTag(owner, 3, 1))
 	}
 	dead = append(dead, Invite{Owner: 70, Epoch: 1})
-	storeWord(mem, l.readersOff(500), 0b11<<1|1<<40) // owners 2, 3 and 41
-	storeWord(mem, l.readersOff(500)+8, 1<<5|1<<6)   // 70 and 71
-	storeWord(mem, l.ticketOff(700), takeTicket)
-	storeWord(mem, l.ticketOff(701), takeTicket)
-	for i := range 2 * l.places() { // of slots with more of theirs than a list has room for
-		storeWord(mem, l.queueOff(700+i%2, uint32(i/2)), queueEntry(uint16(1+i%16), 3, uint32(i/2)))
+	storeWord(mem, l.ReadersOff(500), 0b11<<1|1<<40) // owners 2, 3 and 41
+	storeWord(mem, l.ReadersOff(500)+8, 1<<5|1<<6)   // 70 and 71
+	storeWord(mem, l.TicketOff(700), memory.TakeTicket)
+	storeWord(mem, l.TicketOff(701), memory.TakeTicket)
+	for i := range 2 * l.Places() { // of slots with more of theirs than a list has room for
+		storeWord(mem, l.QueueOff(700+i%2, uint32(i/2)), memory.QueueEntry(uint16(1+i%16), 3, uint32(i/2)))
 	}
 	m := (&recovery{region: mem}).deadSessions(l, dead...)
 	lists, _, err := b.lists(t, m)
 	require.NoError(t, err)
 	ops := slices.Concat(lists...)
 	require.Equal(t, opRead, ops[0].kind, "first of all what is on its way comes in")
-	require.Len(t, ops, 1+16+2+2*l.places())
+	require.Len(t, ops, 1+16+2+2*l.Places())
 	require.LessOrEqual(t, len(lists), 1+len(ops)/fullList+1)
-	require.Equal(t, 16+3+2*l.places(), m.freed)
+	require.Equal(t, 16+3+2*l.Places(), m.freed)
 	for slot := range l.Slots {
-		require.Zero(t, loadWord(mem, l.lockOff(slot)))
+		require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
 	}
-	require.EqualValues(t, 1<<40, loadWord(mem, l.readersOff(500)))
-	require.EqualValues(t, 1<<6, loadWord(mem, l.readersOff(500)+8))
-	for i := range 2 * l.places() {
-		require.Equal(t, skipMark(uint32(i/2)), loadWord(mem, l.queueOff(700+i%2, uint32(i/2))))
+	require.EqualValues(t, 1<<40, memory.LoadWord(mem, l.ReadersOff(500)))
+	require.EqualValues(t, 1<<6, memory.LoadWord(mem, l.ReadersOff(500)+8))
+	for i := range 2 * l.Places() {
+		require.Equal(t, memory.SkipMark(uint32(i/2)), memory.LoadWord(mem, l.QueueOff(700+i%2, uint32(i/2))))
 	}
 }
 
@@ -56,11 +58,11 @@ func TestRecoveryOfAMillionSlots(t *testing.T) {
 	if testing.Short() {
 		slots = 50_000
 	}
-	b := newBenchOf(Layout{Slots: slots, Size: 8, Clients: 16})
+	b := newBenchOf(memory.Layout{Slots: slots, Size: 8, Clients: 16})
 	var dead []Invite
 	for owner := uint16(1); owner <= 16; owner++ {
 		dead = append(dead, Invite{Owner: owner, Epoch: 1})
-		storeWord(b.s.mem, b.s.l.lockOff(int(owner)*slots/20), makeTag(owner, 1, 1))
+		storeWord(b.s.mem, b.s.l.LockOff(int(owner)*slots/20), memory.MakeTag(owner, 1, 1))
 	}
 	began := time.Now()
 	m := (&recovery{region: b.s.mem}).deadSessions(&b.s.l, dead...)
@@ -74,18 +76,18 @@ func TestRecoveryOfAMillionSlots(t *testing.T) {
 // A ticket whose owner was slow is skipped by the target, and passed on once more by
 // the owner. That mends itself, and the target does not make it worse.
 func TestTicketPassedOnTwice(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 4})
 	l, mem := &b.s.l, b.s.mem
-	storeWord(mem, l.ticketOff(0), 5<<32|6)
+	storeWord(mem, l.TicketOff(0), 5<<32|6)
 	w := b.ticketWatch()
 	now := time.Now()
 	for range 1000 {
 		now = now.Add(time.Second)
 		b.help(t, w, now, func(uint64) bool { return false })
 	}
-	next, serving := tickets(loadWord(mem, l.ticketOff(0)))
+	next, serving := memory.Tickets(memory.LoadWord(mem, l.TicketOff(0)))
 	require.Equal(t, next, serving)
-	m := &acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}
+	m := &acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, queue: new(queue)}
 	lists, _, err := b.lists(t, m)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(lists), 2, "of a slot that is free")
@@ -93,9 +95,9 @@ func TestTicketPassedOnTwice(t *testing.T) {
 
 // Until the target has looked, a client gets by without it.
 func TestTicketPassedOnTwiceIsOvertaken(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
-	storeWord(b.s.mem, b.s.l.ticketOff(0), 5<<32|6)
-	m := &acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 4})
+	storeWord(b.s.mem, b.s.l.TicketOff(0), 5<<32|6)
+	m := &acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, queue: new(queue)}
 	lists, _, err := b.lists(t, m)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(lists), 4)
@@ -142,13 +144,13 @@ func (b *bench) help(t *testing.T, w *ticketWatch, now time.Time, living func(ui
 }
 
 func (b *bench) serving() uint32 {
-	_, serving := tickets(loadWord(b.s.mem, b.s.l.ticketOff(0)))
+	_, serving := memory.Tickets(memory.LoadWord(b.s.mem, b.s.l.TicketOff(0)))
 	return serving
 }
 
 // The owner of a ticket has a lease to put down whose it is.
 func TestTicketOfASlowOwner(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 4})
 	l, mem := &b.s.l, b.s.mem
 	w, began := b.ticketWatch(), time.Now()
 	dead := func(uint64) bool { return false }
@@ -156,20 +158,20 @@ func TestTicketOfASlowOwner(t *testing.T) {
 		b.help(t, w, began.Add(after), dead)
 		return b.serving()
 	}
-	storeWord(mem, l.ticketOff(0), 6<<32|5)
+	storeWord(mem, l.TicketOff(0), 6<<32|5)
 	require.EqualValues(t, 5, at(0))
 	require.EqualValues(t, 5, at(time.Second-1))
 	require.EqualValues(t, 6, at(time.Second))
 	require.EqualValues(t, 6, at(time.Hour), "that one nobody has drawn")
 	require.Empty(t, w.drawn)
 
-	storeWord(mem, l.ticketOff(0), 6<<32|5)
-	storeWord(mem, l.queueOff(0, 5), skipMark(5))
+	storeWord(mem, l.TicketOff(0), 6<<32|5)
+	storeWord(mem, l.QueueOff(0, 5), memory.SkipMark(5))
 	require.EqualValues(t, 6, at(0), "who gave up is not waited for")
 
-	storeWord(mem, l.ticketOff(0), 6<<32|5)
-	storeWord(mem, l.queueOff(0, 5), queueEntry(1, 1, 5))
-	living := func(tag uint64) bool { return tagIdentity(tag) == 1<<16|1 }
+	storeWord(mem, l.TicketOff(0), 6<<32|5)
+	storeWord(mem, l.QueueOff(0, 5), memory.QueueEntry(1, 1, 5))
+	living := func(tag uint64) bool { return memory.TagIdentity(tag) == 1<<16|1 }
 	b.help(t, w, began, living)
 	require.Empty(t, w.drawn, "who has signed may take all the time")
 	b.help(t, w, began, dead)
@@ -180,11 +182,11 @@ func TestTicketOfASlowOwner(t *testing.T) {
 // their sessions, all of them at that time, and those between them are not.
 func TestUnsignedTickets(t *testing.T) {
 	for _, first := range []uint32{9, 1<<32 - 3} {
-		b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 16})
+		b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 16})
 		l, mem := &b.s.l, b.s.mem
-		storeWord(mem, l.ticketOff(0), uint64(first+6)<<32|uint64(first))
-		storeWord(mem, l.queueOff(0, first+2), queueEntry(1, 1, first+2))
-		storeWord(mem, l.queueOff(0, first+3), queueEntry(2, 1, first+3)) // to be recovered
+		storeWord(mem, l.TicketOff(0), uint64(first+6)<<32|uint64(first))
+		storeWord(mem, l.QueueOff(0, first+2), memory.QueueEntry(1, 1, first+2))
+		storeWord(mem, l.QueueOff(0, first+3), memory.QueueEntry(2, 1, first+3)) // to be recovered
 		rec := (&recovery{region: mem}).deadSessions(l, Invite{Owner: 2, Epoch: 1})
 		_, err := b.run(t, rec)
 		require.NoError(t, err)
@@ -198,14 +200,14 @@ func TestUnsignedTickets(t *testing.T) {
 		b.help(t, w, ended.Add(time.Second/2), living)
 		require.Equal(t, first, b.serving())
 		// Tickets that are drawn later have their own time.
-		storeWord(mem, l.ticketOff(0), uint64(first+8)<<32|uint64(first))
+		storeWord(mem, l.TicketOff(0), uint64(first+8)<<32|uint64(first))
 		w.note(ended.Add(time.Second/2), 0, first+8)
 		b.help(t, w, ended.Add(time.Second), living)
 		require.Equal(t, first+2, b.serving(), "the one of the client that lives")
-		require.Equal(t, queueEntry(1, 1, first+2), loadWord(mem, l.queueOff(0, first+2)))
-		require.Equal(t, skipMark(first+5), loadWord(mem, l.queueOff(0, first+5)), "those behind it do not wait once more")
-		require.Zero(t, loadWord(mem, l.queueOff(0, first+6)))
-		_, err = b.run(t, &releaser{grant: grant{tag: makeTag(1, 1, 1), fair: true, ticket: first + 2}, owner: 1})
+		require.Equal(t, memory.QueueEntry(1, 1, first+2), memory.LoadWord(mem, l.QueueOff(0, first+2)))
+		require.Equal(t, memory.SkipMark(first+5), memory.LoadWord(mem, l.QueueOff(0, first+5)), "those behind it do not wait once more")
+		require.Zero(t, memory.LoadWord(mem, l.QueueOff(0, first+6)))
+		_, err = b.run(t, &releaser{grant: grant{tag: memory.MakeTag(1, 1, 1), fair: true, ticket: first + 2}, owner: 1})
 		require.ErrorIs(t, err, ErrLost) // the lock word is free here
 		b.help(t, w, ended.Add(time.Second), living)
 		require.Equal(t, first+6, b.serving())
@@ -217,11 +219,11 @@ func TestUnsignedTickets(t *testing.T) {
 
 // An owner that finds its ticket marked draws another one, and does not pass both on.
 func TestMarkedTicketIsLeft(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 4})
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 4})
 	l, mem := &b.s.l, b.s.mem
-	storeWord(mem, l.ticketOff(0), 1<<32) // somebody else is being served
-	storeWord(mem, l.queueOff(0, 0), queueEntry(2, 1, 0))
-	m := b.prepare(&acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}).(*acquire)
+	storeWord(mem, l.TicketOff(0), 1<<32) // somebody else is being served
+	storeWord(mem, l.QueueOff(0, 0), memory.QueueEntry(2, 1, 0))
+	m := b.prepare(&acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, queue: new(queue)}).(*acquire)
 	execute := func() {
 		v, err := m.step()
 		require.NoError(t, err)
@@ -230,22 +232,22 @@ func TestMarkedTicketIsLeft(t *testing.T) {
 		}
 	}
 	execute() // draws 1
-	require.EqualValues(t, 2<<32, loadWord(mem, l.ticketOff(0)))
-	storeWord(mem, l.queueOff(0, 1), skipMark(1))
+	require.EqualValues(t, 2<<32, memory.LoadWord(mem, l.TicketOff(0)))
+	storeWord(mem, l.QueueOff(0, 1), memory.SkipMark(1))
 	execute() // finds the mark
 	execute() // draws 2
-	require.EqualValues(t, 3<<32, loadWord(mem, l.ticketOff(0)))
+	require.EqualValues(t, 3<<32, memory.LoadWord(mem, l.TicketOff(0)))
 	execute()
-	require.Equal(t, queueEntry(1, 1, 2), loadWord(mem, l.queueOff(0, 2)))
+	require.Equal(t, memory.QueueEntry(1, 1, 2), memory.LoadWord(mem, l.QueueOff(0, 2)))
 }
 
 // More tickets than places: those that are too far from their turn to have one of their own
 // leave it to the one before, which nobody then takes for a dead client's.
 func TestTicketsBeyondThePlaces(t *testing.T) {
-	b := newBenchOf(Layout{Slots: 1, Size: 8, Clients: 2})
+	b := newBenchOf(memory.Layout{Slots: 1, Size: 8, Clients: 2})
 	l, mem := &b.s.l, b.s.mem
-	storeWord(mem, l.ticketOff(0), 3<<32|1) // 1, which is being served, and 2 are slow
-	m := b.prepare(&acquire{tags: &tagger{owner: 1, epoch: 1}, queue: new(queue)}).(*acquire)
+	storeWord(mem, l.TicketOff(0), 3<<32|1) // 1, which is being served, and 2 are slow
+	m := b.prepare(&acquire{tags: &memory.Tagger{Owner: 1, Epoch: 1}, queue: new(queue)}).(*acquire)
 	look := func() {
 		v, err := m.step()
 		require.NoError(t, err)
@@ -254,15 +256,15 @@ func TestTicketsBeyondThePlaces(t *testing.T) {
 	}
 	look() // draws 3, which has the place of 1
 	look()
-	require.Zero(t, loadWord(mem, l.queueOff(0, 1)))
-	storeWord(mem, l.ticketOff(0), 4<<32|2)
+	require.Zero(t, memory.LoadWord(mem, l.QueueOff(0, 1)))
+	storeWord(mem, l.TicketOff(0), 4<<32|2)
 	for range 4 { // pauses, finds out, pauses, signs
 		look()
 	}
-	require.Equal(t, queueEntry(1, 1, 3), loadWord(mem, l.queueOff(0, 3)))
+	require.Equal(t, memory.QueueEntry(1, 1, 3), memory.LoadWord(mem, l.QueueOff(0, 3)))
 
 	// Nor are they noted before they can sign.
-	storeWord(mem, l.ticketOff(0), 9<<32|2)
+	storeWord(mem, l.TicketOff(0), 9<<32|2)
 	rec := (&recovery{region: mem}).deadSessions(l, Invite{Owner: 2, Epoch: 1})
 	_, err := b.run(t, rec)
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // joining is a client whose session has ended, and which counts its tries to get another.
@@ -38,7 +40,7 @@ func TestRedialGivesUp(t *testing.T) {
 		ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), final) })
 		require.EqualValues(t, 1, tries.Load())
 	}
-	require.ErrorIs(t, newClient(Config{}, Layout{}, nil).Redial(context.Background()), ErrConfig, "it did not dial")
+	require.ErrorIs(t, newClient(Config{}, memory.Layout{}, nil).Redial(context.Background()), ErrConfig, "it did not dial")
 }
 
 func TestRedialOfASessionThatLives(t *testing.T) {
@@ -109,7 +111,7 @@ func TestHelpOfAnAgent(t *testing.T) {
 
 // A lock that comes when the client is closed is given up, and nothing is begun any more.
 func TestClosedClientTakesNothing(t *testing.T) {
-	c := newClient(Config{}, Layout{Slots: 1, Size: 8}.withDefaults(), &session{lost: make(chan struct{})})
+	c := newClient(Config{}, memory.Layout{Slots: 1, Size: 8}.WithDefaults(), &session{lost: make(chan struct{})})
 	held := func() *Held {
 		c.busy++
 		j := &job{c: c, m: &releaser{}}
@@ -135,7 +137,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 
 // Close waits for those who are busy, and no longer.
 func TestFreeWaitsForTheBusy(t *testing.T) {
-	c := newClient(Config{}, Layout{}, nil)
+	c := newClient(Config{}, memory.Layout{}, nil)
 	c.busy = 2
 	over := make(chan error, 1)
 	began := time.Now()

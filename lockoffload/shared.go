@@ -1,5 +1,7 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // acquireShared gets the shared lock of a slot:
 //
 //	[FETCH_ADD readers + bit, FETCH_ADD lock + 0]
@@ -9,7 +11,7 @@ package lockoffload
 // and readers second, so that of the two at least one sees the other.
 type acquireShared struct {
 	work
-	tags  *tagger
+	tags  *memory.Tagger
 	tries int
 
 	held  func() // called when the lock is held, if set
@@ -35,14 +37,14 @@ func (m *acquireShared) step() (verdict, error) {
 		m.count.Tries++
 		m.grant.shared = true
 		m.begin()
-		off, bit := m.l.readerBit(m.grant.slot, m.tags.owner)
+		off, bit := m.l.ReaderBit(m.grant.slot, m.tags.Owner)
 		m.fetchAdd(off, bit)
-		m.look = m.load(m.l.lockOff(m.grant.slot))
+		m.look = m.load(m.l.LockOff(m.grant.slot))
 		m.state = sharedAsked
 		return post, nil
 	case sharedAsked:
 		holder := m.result(m.look)
-		m.missed = holder != 0 && holder&readingTag == 0
+		m.missed = holder != 0 && holder&memory.ReadingTag == 0
 		if !m.missed {
 			m.count.Acquired++
 			m.state = sharedHeld
@@ -53,7 +55,7 @@ func (m *acquireShared) step() (verdict, error) {
 		}
 		m.count.Failed++
 		m.begin()
-		m.release(m.grant, m.tags.owner)
+		m.release(m.grant, m.tags.Owner)
 		m.state = sharedRefused
 		if m.tries > 0 && m.tried >= m.tries {
 			return last, ErrNotAcquired
@@ -73,6 +75,6 @@ func (m *acquireShared) undo() (verdict, error) {
 		return done, nil
 	}
 	m.begin()
-	m.release(m.grant, m.tags.owner)
+	m.release(m.grant, m.tags.Owner)
 	return last, nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // sim runs machines of many clients against plain memory, one memory access at
@@ -19,7 +21,7 @@ import (
 // one's.
 type sim struct {
 	rng     *rand.Rand
-	l       Layout
+	l       memory.Layout
 	mem     []byte
 	flaws   flaws
 	clients []*simClient
@@ -120,7 +122,7 @@ func (s *sim) execute(x *simList) bool {
 	case opWrite:
 		x.write = s.words(o)
 	default:
-		old := loadWord(s.mem, o.off)
+		old := memory.LoadWord(s.mem, o.off)
 		v := old + o.a
 		if o.kind == opCmpSwap {
 			v = old
@@ -141,7 +143,7 @@ func (x *simList) finished() bool { return x.at == len(x.ops) && len(x.late) == 
 type simClient struct {
 	s      *sim
 	id     int
-	tags   *tagger
+	tags   *memory.Tagger
 	wire   simWire
 	killed bool
 	fenced bool
@@ -166,7 +168,7 @@ type simClient struct {
 
 func (c *simClient) start(m machine, next func(error)) {
 	w := m.base()
-	w.l, w.mem = c.s.l, make([]byte, c.s.l.memory())
+	w.l, w.mem = c.s.l, make([]byte, c.s.l.LocalSize())
 	c.m, c.next, c.undone = m, next, false
 	c.advance()
 }
@@ -176,17 +178,17 @@ func (c *simClient) post(then func()) {
 	x := &simList{w: w, ops: slices.Clone(w.ops), then: then}
 	for i, o := range x.ops {
 		if o.kind == opWrite && s.flaws.singleCopy {
-			slot := (o.off - s.l.table()) / s.l.slotStride()
-			if o.off >= s.l.swapOff(slot, 0) {
+			slot := (o.off - s.l.Table()) / s.l.SlotStride()
+			if o.off >= s.l.SwapOff(slot, 0) {
 				continue
 			}
-			x.ops[i].off = s.l.copyOff(slot, 0)
+			x.ops[i].off = s.l.CopyOff(slot, 0)
 		}
 	}
 	if m, ok := c.m.(*swapWriter); ok && s.flaws.swapOneCopy && m.posted {
 		first := 2 * (int(m.owner) - 1)
 		m.moved = makePointer(first, pointerVersion(m.moved))
-		x.ops[0].off, x.ops[1].b = s.l.swapOff(m.slot, first), m.moved
+		x.ops[0].off, x.ops[1].b = s.l.SwapOff(m.slot, first), m.moved
 	}
 	c.wire.lists = append(c.wire.lists, x)
 }
@@ -299,7 +301,7 @@ func (c *simClient) recover() bool {
 	// The processes start again under another epoch.
 	for _, o := range append(c.with, c) {
 		o.killed, o.fenced = false, false
-		o.tags = &tagger{owner: o.tags.owner, epoch: o.tags.epoch + 1}
+		o.tags = &memory.Tagger{Owner: o.tags.Owner, Epoch: o.tags.Epoch + 1}
 	}
 	c.rec, c.with = nil, nil
 	return true
@@ -309,7 +311,7 @@ func (c *simClient) recover() bool {
 func (c *simClient) kill() {
 	c.killed, c.m, c.waiting, c.pauses = true, nil, false, 0
 	c.seq, c.seen, c.pointers = 0, nil, nil
-	c.s.agent.drop(uint64(c.id+1)<<16 | uint64(c.tags.epoch))
+	c.s.agent.drop(uint64(c.id+1)<<16 | uint64(c.tags.Epoch))
 }
 
 // fence is what a queue pair in ERROR does: nothing more of it executes. Clients that
@@ -334,11 +336,11 @@ func (c *simClient) fence() {
 		}
 		o.wire.lists = nil
 		o.fenced = true
-		sessions = append(sessions, Invite{Owner: o.tags.owner, Epoch: o.tags.epoch})
+		sessions = append(sessions, Invite{Owner: o.tags.Owner, Epoch: o.tags.Epoch})
 	}
 	c.with = dead[1:]
 	c.rec = (&recovery{region: s.mem}).deadSessions(&s.l, sessions...)
-	c.rec.l, c.rec.mem = s.l, make([]byte, s.l.memory())
+	c.rec.l, c.rec.mem = s.l, make([]byte, s.l.LocalSize())
 	if s.flaws.noDrain {
 		c.rec.settled = true
 	}
@@ -400,10 +402,10 @@ func (s *sim) run(each, kills int, operation func(*simClient)) error {
 // free looks whether nothing stayed locked at the end.
 func (s *sim) free() error {
 	for slot := range s.l.Slots {
-		if v := loadWord(s.mem, s.l.lockOff(slot)); v != 0 && !s.flaws.any() {
+		if v := memory.LoadWord(s.mem, s.l.LockOff(slot)); v != 0 && !s.flaws.any() {
 			return fmt.Errorf("slot %d stays locked by %#x", slot, v)
 		}
-		if anyBits(s.mem[s.l.readersOff(slot):][:s.l.readersSize()]) && !s.flaws.any() {
+		if anyBits(s.mem[s.l.ReadersOff(slot):][:s.l.ReadersSize()]) && !s.flaws.any() {
 			return fmt.Errorf("slot %d keeps readers", slot)
 		}
 	}
@@ -423,14 +425,14 @@ func (s *sim) check() error {
 			return fmt.Errorf("slot %d: %w", slot, err)
 		}
 		for r := range s.l.Records {
-			now, err := s.l.record(&cur, r)
+			now, err := s.l.Record(&cur, r)
 			if err != nil {
 				return fmt.Errorf("slot %d record %d: %w", slot, r, err)
 			}
-			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(now.data)})
+			s.log(len(s.clients), s.tick(), regOp{record: slot*s.l.Records + r, old: value(now.Data)})
 		}
-		p := loadWord(s.mem, s.l.pointerOff(slot))
-		version, data, err := decode(s.mem[s.l.swapOff(slot, pointerIndex(p)):][:s.l.swapStride()])
+		p := memory.LoadWord(s.mem, s.l.PointerOff(slot))
+		version, data, err := memory.Decode(s.mem[s.l.SwapOff(slot, pointerIndex(p)):][:s.l.SwapStride()])
 		if err != nil || version != pointerVersion(p) {
 			return fmt.Errorf("%w: slot %d: private copy of version %d for a pointer to %d, %v", errHistory, slot, version, pointerVersion(p), err)
 		}
@@ -446,8 +448,8 @@ func (s *sim) check() error {
 }
 
 // current is what a slot has.
-func (s *sim) current(slot int) (current, error) {
-	return s.l.decodePair(s.mem[s.l.pairOff(slot):][:s.l.pairSize()])
+func (s *sim) current(slot int) (memory.Current, error) {
+	return s.l.DecodePair(s.mem[s.l.PairOff(slot):][:s.l.PairSize()])
 }
 
 func (s *sim) idle() bool {
@@ -471,7 +473,7 @@ func (s *sim) skipTickets() {
 		return
 	}
 	w := m.base()
-	w.l, w.mem = s.l, make([]byte, s.l.memory())
+	w.l, w.mem = s.l, make([]byte, s.l.LocalSize())
 	for {
 		if v, _ := m.step(); v != post {
 			return
@@ -485,21 +487,21 @@ func (s *sim) skipTickets() {
 // longAfter has tickets and epochs begin where their numbers come to an end.
 func (s *sim) longAfter() {
 	for slot := range s.l.Slots {
-		storeWord(s.mem, s.l.ticketOff(slot), uint64(1<<32-3)<<32|(1<<32-3))
+		storeWord(s.mem, s.l.TicketOff(slot), uint64(1<<32-3)<<32|(1<<32-3))
 	}
 	for _, c := range s.clients {
-		c.tags.epoch = 1<<16 - 1
+		c.tags.Epoch = 1<<16 - 1
 	}
 }
 
-func newSim(seed uint64, l Layout, clients int, f flaws) *sim {
-	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.withDefaults(), flaws: f, tokens: map[int]uint64{}}
+func newSim(seed uint64, l memory.Layout, clients int, f flaws) *sim {
+	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.WithDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
 	s.tickets = newTicketWatch(&s.l, s.mem, 1<<20)
-	s.l.format(s.mem)
+	s.l.Format(s.mem)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {
-		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &tagger{owner: uint16(i + 1), epoch: 1}})
+		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &memory.Tagger{Owner: uint16(i + 1), Epoch: 1}})
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func (a *simAgent) start() {
 		a.buffers, a.memory = append(a.buffers, int32(j)), append(a.memory, make([]byte, simLength))
 	}
 	m := agentRecovery(s.mem)
-	m.l, m.mem = s.l, make([]byte, s.l.memory())
+	m.l, m.mem = s.l, make([]byte, s.l.LocalSize())
 	for v, _ := m.step(); v == post; v, _ = m.step() {
 		for x := (&simList{w: &m.work, ops: m.ops}); !s.execute(x); {
 		}
@@ -93,13 +94,13 @@ func (a *simAgent) identity(id uint64) uint32 { return a.core.peers[a.core.byID[
 func (a *simAgent) die() {
 	s := a.s
 	for slot := range s.l.Slots {
-		tag := loadWord(s.mem, s.l.lockOff(slot))
-		if tag>>48 == agentOwner && tag&readingTag == 0 && s.rng.IntN(2) == 0 {
+		tag := memory.LoadWord(s.mem, s.l.LockOff(slot))
+		if tag>>48 == memory.AgentOwner && tag&memory.ReadingTag == 0 && s.rng.IntN(2) == 0 {
 			cur, err := s.current(slot)
 			if err == nil {
-				half := s.mem[s.l.copyOff(slot, 1-cur.which):]
-				binary.LittleEndian.PutUint64(half, cur.version+1)
-				half[headerSize] ^= 0xff
+				half := s.mem[s.l.CopyOff(slot, 1-cur.Which):]
+				binary.LittleEndian.PutUint64(half, cur.Version+1)
+				half[memory.HeaderSize] ^= 0xff
 			}
 		}
 	}
@@ -209,7 +210,7 @@ func (a *simAgent) take() {
 		x.then = func() {
 			res := make([]uint64, size/8)
 			for i := range res {
-				res[i] = loadWord(x.w.mem, 8*i)
+				res[i] = memory.LoadWord(x.w.mem, 8*i)
 			}
 			if a.s.flaws.blindAgent && len(res) > 1 {
 				clear(res[1:])
@@ -221,9 +222,11 @@ func (a *simAgent) take() {
 	for _, l := range c.broker.Lists {
 		x := &simList{w: &work{mem: make([]byte, turnWords*8)}}
 		for i, o := range l.Ops[:l.N] {
-			x.ops = append(x.ops, op{kind: opCmpSwap, off: a.s.l.lockOff(int(l.Slot)), a: o.Compare, b: o.Swap, at: 8 * i, n: 8})
+			x.ops = append(x.ops, op{kind: opCmpSwap, off: a.s.l.LockOff(int(l.Slot)), a: o.Compare, b: o.Swap, at: 8 * i, n: 8})
 		}
-		x.then = func() { c.turnResult(a.now, l.Index, []uint64{loadWord(x.w.mem, 0), loadWord(x.w.mem, 8)}) }
+		x.then = func() {
+			c.turnResult(a.now, l.Index, []uint64{memory.LoadWord(x.w.mem, 0), memory.LoadWord(x.w.mem, 8)})
+		}
 		a.device = append(a.device, x)
 	}
 	c.broker.Lists = c.broker.Lists[:0]

@@ -11,7 +11,7 @@ type seenRecord struct{ version, value uint64 }
 
 // caller is the name under which a client's process sends chains to the agent.
 func (c *simClient) caller() uint64 {
-	id := uint64(c.id+1)<<16 | uint64(c.tags.epoch)
+	id := uint64(c.id+1)<<16 | uint64(c.tags.Epoch)
 	if _, known := c.s.agent.core.byID[id]; !known {
 		c.s.agent.clients = append(c.s.agent.clients, id)
 		c.s.agent.attach(id)
@@ -112,13 +112,13 @@ func (c *simClient) ask(slot int, shared bool, unknown func(int64), accesses []w
 // inTurn waits until the agent says that it is the client's turn at a lock. then gets the
 // word that is reserved, and what ends the turn.
 func (c *simClient) inTurn(slot int, then func(word uint64, end func())) {
-	epoch := c.tags.epoch
+	epoch := c.tags.Epoch
 	asked := c.seq + 1
 	c.waiting = true
 	c.askTurn(slot, func(r wire.ChainReply) {
 		c.waiting = false
 		end := func() {
-			if !c.killed && c.tags.epoch == epoch {
+			if !c.killed && c.tags.Epoch == epoch {
 				c.endTurn(slot, asked)
 			}
 		}
@@ -202,7 +202,7 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 	s, call, at := c.s, c.s.tick(), c.s.l.Slots*c.s.l.Records+slot
 	pointers := c.pointers
 	p := pointers[slot]
-	w := &swapWriter{swapLook: swapLook{slot: slot, pointer: p.pointer, known: p.known}, owner: c.tags.owner, version: pointerVersion(p.pointer), data: s.data(v)}
+	w := &swapWriter{swapLook: swapLook{slot: slot, pointer: p.pointer, known: p.known}, owner: c.tags.Owner, version: pointerVersion(p.pointer), data: s.data(v)}
 	settled := false
 	if !s.quiet {
 		c.unknown = append(c.unknown, func() {

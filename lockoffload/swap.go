@@ -96,7 +96,7 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
 	res := Result{Form: FormSwap}
 	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
-		m := &swapWriter{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}, owner: s.tags.owner, version: version, data: data}
+		m := &swapWriter{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}, owner: s.tags.Owner, version: version, data: data}
 		if len(data) > c.l.Size || 2*int(m.owner) > c.l.Swap || version >= 1<<swapVersionBits-1 {
 			w.leave(w.pointer, w.known)
 			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.owner, c.l)

@@ -1,6 +1,10 @@
 package lockoffload
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // The pointer word of a slot says which of its private copies is current:
 // index 16 bits | version 48 bits. It is 0 at first: copy 0, version 0.
@@ -57,7 +61,7 @@ func (m *swapLook) undo() (verdict, error) { return done, nil }
 func (m *swapLook) point(p uint64) error {
 	if pointerIndex(p) >= m.l.Swap {
 		m.known = false
-		return fmt.Errorf("%w: pointer to copy %d of %d", ErrRecord, pointerIndex(p), m.l.Swap)
+		return fmt.Errorf("%w: pointer to copy %d of %d", memory.ErrRecord, pointerIndex(p), m.l.Swap)
 	}
 	m.pointer, m.known = p, true
 	return nil
@@ -94,7 +98,7 @@ func (m *swapReader) step() (verdict, error) {
 		} else {
 			m.state = swapLooked
 		}
-		m.look = m.load(m.l.pointerOff(m.slot))
+		m.look = m.load(m.l.PointerOff(m.slot))
 		m.tried++
 		return post, nil
 	case swapGuessed, swapLooked:
@@ -117,14 +121,14 @@ func (m *swapReader) step() (verdict, error) {
 		}
 		m.count.Torn++
 		m.begin()
-		m.look = m.load(m.l.pointerOff(m.slot))
+		m.look = m.load(m.l.PointerOff(m.slot))
 		m.state = swapDoubted
 		return post, nil
 	}
 	// A copy is not written while it is current. One that did not fit and was
 	// current all the time is damaged.
 	if m.result(m.look) == m.pointer {
-		return done, ErrRecord
+		return done, memory.ErrRecord
 	}
 	m.state = swapLooked
 	m.tried++
@@ -132,11 +136,11 @@ func (m *swapReader) step() (verdict, error) {
 }
 
 func (m *swapReader) fetch() {
-	m.read(m.l.swapOff(m.slot, pointerIndex(m.pointer)), m.l.pairAt(), m.l.swapStride())
+	m.read(m.l.SwapOff(m.slot, pointerIndex(m.pointer)), m.l.PairAt(), m.l.SwapStride())
 }
 
 func (m *swapReader) fits() ([]byte, bool) {
-	version, data, err := decode(m.mem[m.l.pairAt():][:m.l.swapStride()])
+	version, data, err := memory.Decode(m.mem[m.l.PairAt():][:m.l.SwapStride()])
 	return data, err == nil && version == pointerVersion(m.pointer)
 }
 
@@ -179,7 +183,7 @@ func (m *swapWriter) step() (verdict, error) {
 	// A version that is higher than what was seen is news from elsewhere.
 	case !m.known || pointerVersion(m.pointer) < m.version:
 		m.begin()
-		m.look = m.load(m.l.pointerOff(m.slot))
+		m.look = m.load(m.l.PointerOff(m.slot))
 		m.looking = true
 		return post, nil
 	}
@@ -187,11 +191,11 @@ func (m *swapWriter) step() (verdict, error) {
 		return done, ErrDiffers
 	}
 	m.begin()
-	i, at := privateCopy(m.owner, m.pointer), m.l.writeAt()
-	n := encode(m.mem[at:], m.version+1, m.data)
-	m.ops = append(m.ops, op{kind: opWrite, off: m.l.swapOff(m.slot, i), at: at, n: n})
+	i, at := privateCopy(m.owner, m.pointer), m.l.WriteAt()
+	n := memory.Encode(m.mem[at:], m.version+1, m.data)
+	m.ops = append(m.ops, op{kind: opWrite, off: m.l.SwapOff(m.slot, i), at: at, n: n})
 	m.moved = makePointer(i, m.version+1)
-	m.look = m.cmpSwap(m.l.pointerOff(m.slot), m.pointer, m.moved)
+	m.look = m.cmpSwap(m.l.PointerOff(m.slot), m.pointer, m.moved)
 	m.posted = true
 	m.tried++
 	m.count.Tries++

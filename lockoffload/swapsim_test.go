@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // swapWorld is a slot's memory and clients that swap its private copies. READs
@@ -18,7 +20,7 @@ import (
 type swapWorld struct {
 	rng     *rand.Rand
 	variant swapVariant
-	l       Layout
+	l       memory.Layout
 	mem     []byte
 	clients []*swapSimClient
 	value   uint64
@@ -52,10 +54,10 @@ type swapSimClient struct {
 }
 
 func newSwapWorld(seed uint64, v swapVariant) *swapWorld {
-	l := Layout{Slots: 1, Size: 24, Clients: 3, Swap: 6}.withDefaults()
+	l := memory.Layout{Slots: 1, Size: 24, Clients: 3, Swap: 6}.WithDefaults()
 	w := &swapWorld{rng: rand.New(rand.NewPCG(seed, 3)), variant: v, l: l, mem: make([]byte, l.Bytes()),
 		written: map[uint64][]byte{0: {}}, maybe: map[uint64][][]byte{}}
-	l.format(w.mem)
+	l.Format(w.mem)
 	for i := range 3 {
 		w.clients = append(w.clients, &swapSimClient{w: w, owner: uint16(i + 1)})
 	}
@@ -66,7 +68,7 @@ func (c *swapSimClient) idle() bool { return c.reader == nil && c.writer == nil 
 
 func (c *swapSimClient) begin() error {
 	w := c.w
-	look := swapLook{work: work{l: w.l, mem: make([]byte, w.l.memory())}, pointer: c.pointer, known: c.known}
+	look := swapLook{work: work{l: w.l, mem: make([]byte, w.l.LocalSize())}, pointer: c.pointer, known: c.known}
 	c.floor = w.newest
 	if w.rng.IntN(2) == 0 {
 		c.reader = &swapReader{swapLook: look}
@@ -99,7 +101,7 @@ func (c *swapSimClient) next(m machine) error {
 		switch o.kind {
 		case opWrite:
 			if c.w.variant == swapOneCopy {
-				o.off = c.w.l.swapOff(0, 2*(int(c.owner)-1))
+				o.off = c.w.l.SwapOff(0, 2*(int(c.owner)-1))
 				wk.ops[i+1].b = makePointer(2*(int(c.owner)-1), pointerVersion(wk.ops[i+1].b))
 			}
 			c.steps = append(c.steps, c.transfer(c.w.mem[o.off:], wk.mem[o.at:], o.n)...)
@@ -147,8 +149,8 @@ func (c *swapSimClient) step() error {
 		return c.next(c.writer)
 	}
 	if r := c.reader; c.w.variant == swapTrusts {
-		b := r.mem[r.l.pairAt():]
-		encode(b, pointerVersion(r.pointer), bytes.Clone(b[headerSize:headerSize+24]))
+		b := r.mem[r.l.PairAt():]
+		memory.Encode(b, pointerVersion(r.pointer), bytes.Clone(b[memory.HeaderSize:memory.HeaderSize+24]))
 	}
 	return c.next(c.reader)
 }
@@ -268,7 +270,7 @@ func TestSwapVariantsFail(t *testing.T) {
 
 func TestSwapDamagedCopy(t *testing.T) {
 	w := newSwapWorld(1, swapSound)
-	w.mem[w.l.swapOff(0, 0)] ^= 1
+	w.mem[w.l.SwapOff(0, 0)] ^= 1
 	c := w.clients[0]
 	err := error(nil)
 	for range 10000 {

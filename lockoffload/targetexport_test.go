@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -26,21 +27,21 @@ func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error
 
 // LeaveStray has a slot locked, and read, by sessions that nobody knows.
 func (r *Region) LeaveStray(slot int) error {
-	if err := r.mr.Store64(r.readersOff(slot), 1<<3); err != nil {
+	if err := r.mr.Store64(r.l.ReadersOff(slot), 1<<3); err != nil {
 		return err
 	}
-	return r.mr.Store64(r.lockOff(slot), makeTag(2, 77, 1))
+	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(2, 77, 1))
 }
 
 // LeaveLock has a slot locked by a session of a server before.
 func (r *Region) LeaveLock(slot int) error {
-	return r.mr.Store64(r.lockOff(slot), makeTag(1, 1, 1))
+	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(1, 1, 1))
 }
 
 // Left tells what a slot has of holders and readers.
 func (r *Region) Left(slot int) (lock, readers uint64) {
-	lock, _ = r.mr.Load64(r.lockOff(slot))
-	readers, _ = r.mr.Load64(r.readersOff(slot))
+	lock, _ = r.mr.Load64(r.l.LockOff(slot))
+	readers, _ = r.mr.Load64(r.l.ReadersOff(slot))
 	return lock, readers
 }
 

@@ -1,6 +1,10 @@
 package lockoffload
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // ticketWatch is the target's help for queues of tickets: it passes on the ticket that is
 // being served when that is marked, and marks tickets that nobody signed, a lease after
@@ -12,7 +16,7 @@ import "time"
 // marks all that are still not signed, together: those who wait behind many of them
 // do not wait a lease for each. An owner that was merely slow draws another one.
 type ticketWatch struct {
-	l      *Layout
+	l      *memory.Layout
 	region []byte
 	lease  time.Duration
 	drawn  map[int][]drawn // by slot, of queues that are to be looked at
@@ -25,7 +29,7 @@ type drawn struct {
 	at     time.Time
 }
 
-func newTicketWatch(l *Layout, region []byte, lease time.Duration) *ticketWatch {
+func newTicketWatch(l *memory.Layout, region []byte, lease time.Duration) *ticketWatch {
 	return &ticketWatch{l: l, region: region, lease: lease, drawn: map[int][]drawn{}, told: map[int]uint32{}}
 }
 
@@ -52,8 +56,8 @@ func (t *ticketWatch) note(now time.Time, slot int, next uint32) {
 // look answers what is to be done next about a slot, if anything. living tells whether
 // the owner of a tag has a session.
 func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool) machine {
-	word := loadWord(t.region, t.l.ticketOff(slot))
-	next, serving := tickets(word)
+	word := memory.LoadWord(t.region, t.l.TicketOff(slot))
+	next, serving := memory.Tickets(word)
 	if int32(next-serving) <= 0 {
 		delete(t.drawn, slot)
 		if next == serving {
@@ -61,7 +65,7 @@ func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool
 		}
 		return &ticketMender{slot: slot, word: word}
 	}
-	if loadWord(t.region, t.l.queueOff(slot, serving)) == skipMark(serving) {
+	if memory.LoadWord(t.region, t.l.QueueOff(slot, serving)) == memory.SkipMark(serving) {
 		return &skipper{slot: slot, ticket: serving}
 	}
 	notes := t.drawn[slot]
@@ -75,7 +79,7 @@ func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool
 	if len(notes) == 0 {
 		delete(t.drawn, slot)
 		if t.unsigned(slot, serving, next, living) != nil {
-			t.note(now, slot, t.l.signable(next, serving))
+			t.note(now, slot, t.l.Signable(next, serving))
 		}
 	}
 	return nil
@@ -84,16 +88,16 @@ func (t *ticketWatch) look(now time.Time, slot int, living func(tag uint64) bool
 // unsigned answers what marks the tickets that nobody signed, if there are any.
 func (t *ticketWatch) unsigned(slot int, serving, before uint32, living func(tag uint64) bool) *marker {
 	m := &marker{slot: slot}
-	for i := 0; i < t.l.places() && len(m.marks) < workWords; i++ { // beyond, places come again
+	for i := 0; i < t.l.Places() && len(m.marks) < memory.LocalWords; i++ { // beyond, places come again
 		ticket := serving + uint32(i)
 		if int32(before-ticket) <= 0 {
 			break
 		}
-		entry := loadWord(t.region, t.l.queueOff(slot, ticket))
+		entry := memory.LoadWord(t.region, t.l.QueueOff(slot, ticket))
 		switch {
-		case entry == skipMark(ticket):
+		case entry == memory.SkipMark(ticket):
 		case uint32(entry) == ticket && living(entry):
-		case i > 0 && (isSkipMark(entry) || entry != 0 && living(entry)): // another ticket has the place
+		case i > 0 && (memory.IsSkipMark(entry) || entry != 0 && living(entry)): // another ticket has the place
 		default:
 			m.marks = append(m.marks, mark{ticket, entry})
 		}
@@ -119,8 +123,8 @@ func (m *ticketMender) step() (verdict, error) {
 		return done, nil
 	}
 	m.begin()
-	_, serving := tickets(m.word)
-	m.cmpSwap(m.l.ticketOff(m.slot), m.word, uint64(serving)<<32|uint64(serving))
+	_, serving := memory.Tickets(m.word)
+	m.cmpSwap(m.l.TicketOff(m.slot), m.word, uint64(serving)<<32|uint64(serving))
 	m.posted = true
 	return post, nil
 }
@@ -152,7 +156,7 @@ func (m *marker) step() (verdict, error) {
 	}
 	m.begin()
 	for _, k := range m.marks {
-		m.cmpSwap(m.l.queueOff(m.slot, k.ticket), k.seen, skipMark(k.ticket))
+		m.cmpSwap(m.l.QueueOff(m.slot, k.ticket), k.seen, memory.SkipMark(k.ticket))
 	}
 	m.posted = true
 	return post, nil
@@ -173,12 +177,12 @@ func (m *skipper) step() (verdict, error) {
 	switch {
 	case !m.taken:
 		m.begin()
-		m.cmpSwap(m.l.queueOff(m.slot, m.ticket), skipMark(m.ticket), 0)
+		m.cmpSwap(m.l.QueueOff(m.slot, m.ticket), memory.SkipMark(m.ticket), 0)
 		m.taken = true
 		return post, nil
-	case !m.passed && m.result(0) == skipMark(m.ticket): // else somebody else passes it on
+	case !m.passed && m.result(0) == memory.SkipMark(m.ticket): // else somebody else passes it on
 		m.begin()
-		m.fetchAdd(m.l.ticketOff(m.slot), passTicket(m.ticket))
+		m.fetchAdd(m.l.TicketOff(m.slot), memory.PassTicket(m.ticket))
 		m.passed = true
 		return post, nil
 	}

@@ -1,10 +1,12 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // loader reads a slot's data under a lock that is held.
 type loader struct {
 	work
 	slot    int
-	deliver func(current) error // gets what is valid until it returns
+	deliver func(memory.Current) error // gets what is valid until it returns
 	posted  bool
 }
 
@@ -28,7 +30,7 @@ func (m *loader) undo() (verdict, error) { return done, nil }
 type committer struct {
 	work
 	slot   int
-	old    *current
+	old    *memory.Current
 	posted bool
 }
 
@@ -55,8 +57,8 @@ type releaser struct {
 	work
 	grant   grant
 	owner   uint16
-	old     *current     // what is current, if there is something to be written
-	allowed func() error // whether it still may be
+	old     *memory.Current // what is current, if there is something to be written
+	allowed func() error    // whether it still may be
 	wrote   bool
 }
 

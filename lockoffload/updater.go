@@ -1,6 +1,10 @@
 package lockoffload
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // updater changes records of a slot in two steps:
 //
@@ -42,20 +46,20 @@ func (m *updater) step() (verdict, error) {
 		m.count.carriedOut(FormTwoStep)
 		m.write(&cur, data)
 	}
-	m.release(m.grant, m.tags.owner)
+	m.release(m.grant, m.tags.Owner)
 	return last, err
 }
 
-func (m *updater) compute(cur *current) ([][]byte, error) {
+func (m *updater) compute(cur *memory.Current) ([][]byte, error) {
 	m.old = m.old[:0]
 	for i, n := range m.records {
-		r, err := m.l.record(cur, n)
+		r, err := m.l.Record(cur, n)
 		if err != nil {
 			return nil, err
 		}
-		m.old = append(m.old, r.data)
+		m.old = append(m.old, r.Data)
 		if i == 0 {
-			m.version = r.version
+			m.version = r.Version
 		}
 	}
 	data, err := m.change(m.old)
@@ -63,28 +67,28 @@ func (m *updater) compute(cur *current) ([][]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(data) != len(m.records):
-		return nil, fmt.Errorf("%w: %d records changed, %d named", ErrConfig, len(data), len(m.records))
+		return nil, fmt.Errorf("%w: %d records changed, %d named", memory.ErrConfig, len(data), len(m.records))
 	}
 	for _, d := range data {
 		if len(d) > m.l.Size {
-			return nil, fmt.Errorf("%w: %d bytes of data, records have %d", ErrConfig, len(d), m.l.Size)
+			return nil, fmt.Errorf("%w: %d bytes of data, records have %d", memory.ErrConfig, len(d), m.l.Size)
 		}
 	}
 	return data, nil
 }
 
 // write adds the WRITE, if there is anything to be written.
-func (m *updater) write(cur *current, data [][]byte) {
-	m.l.stage(m.next(), cur)
+func (m *updater) write(cur *memory.Current, data [][]byte) {
+	m.l.Stage(m.next(), cur)
 	for i, d := range data {
 		if d == nil {
 			continue
 		}
-		old, _ := m.l.record(cur, m.records[i]) // decoded before
-		m.l.put(m.next(), m.records[i], old.version+1, d)
+		old, _ := m.l.Record(cur, m.records[i]) // decoded before
+		m.l.Put(m.next(), m.records[i], old.Version+1, d)
 		m.wrote = true
 		if i == 0 {
-			m.version = old.version + 1
+			m.version = old.Version + 1
 		}
 	}
 	if m.wrote {

@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // warm is what a job keeps for reads and updates, which are to allocate
@@ -15,7 +17,7 @@ type warm struct {
 	one    [1][]byte // the only buffer, or the only new data
 	change func(old []byte) ([]byte, error)
 
-	deliver   func(int, content) error
+	deliver   func(int, memory.Content) error
 	changeOne func([][]byte) ([][]byte, error)
 	allowed   func() error
 	wrote     func() bool
@@ -35,7 +37,7 @@ func (w *warm) clear() {
 
 // read runs the machine of a read. What deliver gets is in the job's memory, which
 // another machine gets afterwards.
-func (j *job) read(ctx context.Context, form Form, records []int, deliver func(int, content) error) (Result, error) {
+func (j *job) read(ctx context.Context, form Form, records []int, deliver func(int, memory.Content) error) (Result, error) {
 	m := &j.warm.reader
 	*m = reader{} // in place; a literal would be made elsewhere and copied
 	m.tags, m.records, m.tries, m.grant.slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
@@ -55,11 +57,11 @@ func (j *job) readInto(ctx context.Context, form Form, records []int, dst [][]by
 	return j.read(ctx, form, records, j.warm.deliver)
 }
 
-func (w *warm) toBuffer(i int, r content) error {
-	if len(r.data) > len(w.dst[i]) {
-		return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.data), len(w.dst[i]))
+func (w *warm) toBuffer(i int, r memory.Content) error {
+	if len(r.Data) > len(w.dst[i]) {
+		return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(w.dst[i]))
 	}
-	w.dst[i] = w.dst[i][:copy(w.dst[i], r.data)]
+	w.dst[i] = w.dst[i][:copy(w.dst[i], r.Data)]
 	return nil
 }
 

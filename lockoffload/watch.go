@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // A client counts its lease from when it posted a heartbeat, the target from
@@ -47,7 +49,7 @@ func (s *Server) over(now time.Time) (over []*Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.sessions {
-		if v, err := s.cfg.Region.mr.Load64(s.l.beatOff(one.invite.Owner)); err == nil && v != one.last {
+		if v, err := s.cfg.Region.mr.Load64(s.l.BeatOff(one.invite.Owner)); err == nil && v != one.last {
 			one.last, one.moved, one.alive = v, now, true
 		}
 		limit := s.cfg.Lease + s.margin()
@@ -132,11 +134,11 @@ func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
 
 // stray tells whether a slot seems to have something of a session that is gone.
 func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
-	if tag := loadWord(region, s.l.lockOff(slot)); tag != 0 && tag>>48 != agentOwner && !s.living(tag) {
+	if tag := memory.LoadWord(region, s.l.LockOff(slot)); tag != 0 && tag>>48 != memory.AgentOwner && !s.living(tag) {
 		return true
 	}
 	for i, bits := range lives {
-		if loadWord(region, s.l.readersOff(slot)+8*i)&^bits != 0 {
+		if memory.LoadWord(region, s.l.ReadersOff(slot)+8*i)&^bits != 0 {
 			return true
 		}
 	}
@@ -149,7 +151,7 @@ func (s *Server) takeStray(region []byte, slot int) error {
 	defer s.ending.Unlock()
 	m := &recovery{region: region, slot: slot, end: slot + 1, readers: s.lives()}
 	m.dead = func(identity uint64) bool {
-		return identity>>16 != agentOwner && identity != skipMark(0)>>32 && !s.living(identity<<32)
+		return identity>>16 != memory.AgentOwner && identity != memory.SkipMark(0)>>32 && !s.living(identity<<32)
 	}
 	for i := range m.readers {
 		m.readers[i] = ^m.readers[i]
@@ -168,9 +170,9 @@ func (s *Server) takeStray(region []byte, slot int) error {
 func (s *Server) lives() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bits := make([]uint64, s.l.readersSize()/8)
+	bits := make([]uint64, s.l.ReadersSize()/8)
 	for owner := range s.sessions {
-		if s.l.hasReaderBit(owner) {
+		if s.l.HasReaderBit(owner) {
 			bits[(owner-1)/64] |= 1 << ((owner - 1) % 64)
 		}
 	}

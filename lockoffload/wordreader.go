@@ -1,5 +1,7 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
 // sharedMachine gets the shared lock of a slot.
 type sharedMachine interface {
 	machine
@@ -9,9 +11,9 @@ type sharedMachine interface {
 
 // newSharedMachine makes the one that suits a client; held is called when the lock is
 // held.
-func newSharedMachine(l *Layout, tags *tagger, slot, tries int, held func()) sharedMachine {
+func newSharedMachine(l *memory.Layout, tags *memory.Tagger, slot, tries int, held func()) sharedMachine {
 	g := grant{slot: slot, shared: true}
-	if l.hasReaderBit(tags.owner) {
+	if l.HasReaderBit(tags.Owner) {
 		return &acquireShared{tags: tags, tries: tries, grant: g, held: held}
 	}
 	g.word = true

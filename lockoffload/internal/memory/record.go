@@ -1,4 +1,4 @@
-package lockoffload
+package memory
 
 import (
 	"encoding/binary"
@@ -17,7 +17,7 @@ import (
 //
 //	version 8 | length 4 | 0 4 | data, to the next 8 bytes beyond Layout.Size
 const (
-	headerSize = 16
+	HeaderSize = 16
 	entryHead  = 16
 )
 
@@ -32,130 +32,130 @@ func (l *Layout) bodySize() int {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode writes a copy and answers its length, without alignment.
-func encode(dst []byte, version uint64, body []byte) int {
+// Encode writes a copy and answers its length, without alignment.
+func Encode(dst []byte, version uint64, body []byte) int {
 	binary.LittleEndian.PutUint32(dst[8:], uint32(len(body)))
-	copy(dst[headerSize:], body)
+	copy(dst[HeaderSize:], body)
 	return seal(dst, version, len(body))
 }
 
 // seal gives a copy with a body of n bytes its version and checksum.
 func seal(dst []byte, version uint64, n int) int {
-	n += headerSize
+	n += HeaderSize
 	binary.LittleEndian.PutUint64(dst, version)
 	binary.LittleEndian.PutUint32(dst[12:], checksum(dst[:n]))
 	return n
 }
 
-// decode checks a copy, which may hold anything. The body is part of src.
-func decode(src []byte) (version uint64, body []byte, err error) {
-	if len(src) < headerSize {
+// Decode checks a copy, which may hold anything. The body is part of src.
+func Decode(src []byte) (version uint64, body []byte, err error) {
+	if len(src) < HeaderSize {
 		return 0, nil, ErrRecord
 	}
 	n := binary.LittleEndian.Uint32(src[8:])
-	if uint64(n) > uint64(len(src)-headerSize) {
+	if uint64(n) > uint64(len(src)-HeaderSize) {
 		return 0, nil, ErrRecord
 	}
-	rec := src[:headerSize+int(n)]
+	rec := src[:HeaderSize+int(n)]
 	if binary.LittleEndian.Uint32(rec[12:]) != checksum(rec) {
 		return 0, nil, ErrRecord
 	}
-	return binary.LittleEndian.Uint64(rec), rec[headerSize:], nil
+	return binary.LittleEndian.Uint64(rec), rec[HeaderSize:], nil
 }
 
 // checksum covers all of a copy but the checksum itself.
 func checksum(rec []byte) uint32 {
-	return crc32.Update(crc32.Checksum(rec[:12], castagnoli), castagnoli, rec[headerSize:])
+	return crc32.Update(crc32.Checksum(rec[:12], castagnoli), castagnoli, rec[HeaderSize:])
 }
 
-// current is what a READ of both copies says about a slot.
-type current struct {
-	which   int // of the copies; the other one is written next
-	version uint64
-	body    []byte // part of what was read
+// Current is what a READ of both copies says about a slot.
+type Current struct {
+	Which   int // of the copies; the other one is written next
+	Version uint64
+	Body    []byte // part of what was read
 	// whole tells that both copies are valid. One that is not may have been
 	// read under a WRITE: the other is then current only if the lock was held
 	// during the READ. A reader that does not hold the lock wants both.
-	whole bool
+	Whole bool
 }
 
-// decodePair looks at both copies of a slot.
-func (l *Layout) decodePair(pair []byte) (current, error) {
-	half := l.copyStride()
+// DecodePair looks at both copies of a slot.
+func (l *Layout) DecodePair(pair []byte) (Current, error) {
+	half := l.CopyStride()
 	va, da, ea := l.decodeCopy(pair[:half])
 	vb, db, eb := l.decodeCopy(pair[half:])
 	switch {
 	case ea != nil && eb != nil:
-		return current{}, ErrRecord
+		return Current{}, ErrRecord
 	case ea != nil || eb == nil && vb > va:
-		return current{which: 1, version: vb, body: db, whole: ea == nil}, nil
+		return Current{Which: 1, Version: vb, Body: db, Whole: ea == nil}, nil
 	}
-	return current{which: 0, version: va, body: da, whole: eb == nil}, nil
+	return Current{Which: 0, Version: va, Body: da, Whole: eb == nil}, nil
 }
 
-// trustPair is decodePair for copies that are known to be valid.
-func (l *Layout) trustPair(pair []byte) current {
-	which, half := 0, l.copyStride()
+// TrustPair is decodePair for copies that are known to be valid.
+func (l *Layout) TrustPair(pair []byte) Current {
+	which, half := 0, l.CopyStride()
 	va, vb := binary.LittleEndian.Uint64(pair), binary.LittleEndian.Uint64(pair[half:])
 	if vb > va {
 		which = 1
 	}
 	cur := pair[which*half:][:half]
 	n := binary.LittleEndian.Uint32(cur[8:])
-	return current{which: which, version: max(va, vb), body: cur[headerSize:][:n], whole: true}
+	return Current{Which: which, Version: max(va, vb), Body: cur[HeaderSize:][:n], Whole: true}
 }
 
 func (l *Layout) decodeCopy(src []byte) (version uint64, body []byte, err error) {
-	if version, body, err = decode(src); err == nil && l.Records > 1 && len(body) != l.bodySize() {
+	if version, body, err = Decode(src); err == nil && l.Records > 1 && len(body) != l.bodySize() {
 		err = ErrRecord
 	}
 	return version, body, err
 }
 
-// content is what one record has.
-type content struct {
-	version uint64
-	data    []byte
+// Content is what one record has.
+type Content struct {
+	Version uint64
+	Data    []byte
 }
 
-// record looks one up in the body of a copy.
-func (l *Layout) record(c *current, r int) (content, error) {
+// Record looks one up in the body of a copy.
+func (l *Layout) Record(c *Current, r int) (Content, error) {
 	if l.Records == 1 {
-		return content{c.version, c.body}, nil
+		return Content{c.Version, c.Body}, nil
 	}
-	entry := c.body[r*l.entryStride():][:l.entryStride()]
+	entry := c.Body[r*l.entryStride():][:l.entryStride()]
 	n := binary.LittleEndian.Uint32(entry[8:])
 	if uint64(n) > uint64(l.Size) {
-		return content{}, ErrRecord
+		return Content{}, ErrRecord
 	}
-	return content{binary.LittleEndian.Uint64(entry), entry[entryHead:][:n]}, nil
+	return Content{binary.LittleEndian.Uint64(entry), entry[entryHead:][:n]}, nil
 }
 
-// stage begins the next copy, in dst, with the body of the one that is current.
-func (l *Layout) stage(dst []byte, c *current) {
-	binary.LittleEndian.PutUint32(dst[8:], uint32(copy(dst[headerSize:], c.body)))
+// Stage begins the next copy, in dst, with the body of the one that is current.
+func (l *Layout) Stage(dst []byte, c *Current) {
+	binary.LittleEndian.PutUint32(dst[8:], uint32(copy(dst[HeaderSize:], c.Body)))
 }
 
-// put changes a record of a copy that was staged. It has one version more than in the
+// Put changes a record of a copy that was staged. It has one version more than in the
 // copy that is current, however often it is put.
-func (l *Layout) put(dst []byte, r int, version uint64, data []byte) {
+func (l *Layout) Put(dst []byte, r int, version uint64, data []byte) {
 	if l.Records == 1 {
-		binary.LittleEndian.PutUint32(dst[8:], uint32(copy(dst[headerSize:], data)))
+		binary.LittleEndian.PutUint32(dst[8:], uint32(copy(dst[HeaderSize:], data)))
 		return
 	}
-	entry := dst[headerSize+r*l.entryStride():]
+	entry := dst[HeaderSize+r*l.entryStride():]
 	binary.LittleEndian.PutUint64(entry, version)
 	binary.LittleEndian.PutUint32(entry[8:], uint32(len(data)))
 	copy(entry[entryHead:], data)
 }
 
-// staged is a copy under construction, read like one that is current.
-func (l *Layout) staged(dst []byte, version uint64) current {
-	return current{version: version, body: dst[headerSize:][:binary.LittleEndian.Uint32(dst[8:])]}
+// Staged is a copy under construction, read like one that is current.
+func (l *Layout) Staged(dst []byte, version uint64) Current {
+	return Current{Version: version, Body: dst[HeaderSize:][:binary.LittleEndian.Uint32(dst[8:])]}
 }
 
-// seal ends the construction of a copy and answers its length.
-func (l *Layout) seal(dst []byte, version uint64) int {
+// Seal ends the construction of a copy and answers its length.
+func (l *Layout) Seal(dst []byte, version uint64) int {
 	if l.Records > 1 {
 		binary.LittleEndian.PutUint32(dst[8:], uint32(l.bodySize()))
 	}
