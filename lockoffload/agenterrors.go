@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -12,7 +13,7 @@ var (
 	ErrBusy = errors.New("agent is busy")
 	// ErrDiffers says that a record did not have the version that a chain
 	// compared it with. Nothing was changed.
-	ErrDiffers = errors.New("record has another version")
+	ErrDiffers = machine.ErrDiffers
 	// ErrMessage says that bytes are no message between a client and an agent.
 	ErrMessage = wire.ErrMalformed
 )

@@ -34,5 +34,5 @@ func (c *Caller) LeaveTurn(ctx context.Context, slot int) error {
 func (a *Agent) Queued(slot int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.core.broker.Waiting(uint32(slot))
+	return a.core.Broker.Waiting(uint32(slot))
 }

@@ -22,12 +22,7 @@ type turnRequest struct {
 }
 
 func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
-	r := wire.ChainRequest{Client: client, Seq: seq, Slot: uint32(t.slot), Turn: wire.TurnAsk, Agent: agent}
-	if t.of == 0 {
-		return len(wire.SealMessage(r.AppendTo(dst[:0]), 0))
-	}
-	r.Turn = wire.TurnEnd
-	return len(wire.SealMessage(wire.AppendAccess(r.AppendTo(dst[:0]), wire.Access{Kind: wire.AccessCompare, Version: t.of}), 1))
+	return len(wire.AppendTurn(dst[:0], client, seq, uint32(t.slot), agent, t.of))
 }
 
 // turn waits for the client's turn at a lock. After an error the client has none, or the

@@ -94,6 +94,17 @@ func (ch *Chain) check(l Layout, message int) error {
 	return nil
 }
 
+// records are those that a chain names, once each.
+func (ch *Chain) records() []int {
+	var records []int
+	for i := range ch.Accesses {
+		if r := ch.Accesses[i].Record; !slices.Contains(records, r) {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
 // writes tells whether anything is to be written.
 func (ch *Chain) writes() bool {
 	return slices.ContainsFunc(ch.Accesses, func(a Access) bool { return a.Kind == AccessWrite })

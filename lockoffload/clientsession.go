@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -31,7 +32,7 @@ type session struct {
 	stop context.CancelFunc
 	gone chan struct{} // the watchdog has ended
 	beat *verbs.MR     // the heartbeat, and the list that writes it
-	word []op
+	word []machine.Op
 }
 
 func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, error) {
@@ -57,7 +58,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	posted := time.Now()
 	s.until = posted.Add(s.lease)
 	l := memory.Layout(in.Layout)
-	s.word = []op{{kind: opWrite, off: l.BeatOff(in.Owner), n: 8}}
+	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
 	if err != nil {
 		close(s.gone)

@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // UseAgent has [Client.Do] give chains that write to the target's agent. The
@@ -117,20 +119,30 @@ func (c *Client) doHeld(ctx, wait context.Context, ch *Chain) (Result, error) {
 	if tries == 0 {
 		tries = c.cfg.Retry.Tries
 	}
-	m := newChainRunner(ch, s, tries)
-	res := Result{Form: m.form()}
+	m := &machine.Chain{Acquire: machine.Acquire{Tags: &s.tags, Tries: tries, Data: true, Reading: !ch.writes(), Grant: machine.Grant{Slot: ch.Slot}}}
+	m.Allowed = s.allowed
+	if ch.Fair {
+		m.Queue = new(machine.Queue)
+	}
+	for _, a := range ch.Accesses {
+		m.Accesses = append(m.Accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
+	}
+	res := Result{Form: Form(m.Form())}
 	j, err := c.start(m, ch.Slot)
 	if err != nil {
 		return res, err
 	}
-	j.wrote = func() bool { return m.wrote }
+	j.wrote = func() bool { return m.Wrote }
 	commit, err := j.run(wait, s)
-	res.Tries, res.Version = m.tried, m.version
+	for i := range m.Accesses {
+		ch.Accesses[i].Version, ch.Accesses[i].Data = m.Accesses[i].Version, m.Accesses[i].Data
+	}
+	res.Tries, res.Version = m.Tried, m.Version
 	if err != nil || commit == nil {
 		return res, err
 	}
 	if err := commit.Wait(ctx); err != nil {
-		if m.wrote && ctx.Err() != nil {
+		if m.Wrote && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 		return res, err

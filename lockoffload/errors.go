@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -11,11 +12,11 @@ import (
 var (
 	// ErrNotAcquired says that the lock was held by others at each try.
 	// Nothing was changed.
-	ErrNotAcquired = errors.New("lock not acquired")
+	ErrNotAcquired = machine.ErrNotAcquired
 	// ErrLost says that a lock was no longer the holder's: its lease ran out,
 	// or the lock word carried another tag when it was given back. Others may
 	// have accessed the records meanwhile.
-	ErrLost = errors.New("lock lost")
+	ErrLost = machine.ErrLost
 	// ErrOutcomeUnknown says that WRITEs were posted and that no reply told
 	// what became of them: each record has its old or its new data.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

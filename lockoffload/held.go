@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
@@ -14,7 +15,7 @@ import (
 type Held struct {
 	c     *Client
 	s     *session
-	g     grant
+	g     machine.Grant
 	share *bit
 	turn  *turn // that the agent gave, or nil
 	// What Unlock needs is there from the time of the lock: of an exclusive one here,
@@ -46,12 +47,12 @@ func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 }
 
 // Slot is the slot that is locked.
-func (h *Held) Slot() int { return h.g.slot }
+func (h *Held) Slot() int { return h.g.Slot }
 
 // Token is the fencing token that [LockOptions.Token] asked for: higher than
 // that of all holders before. It is for things outside of the region, which
 // refuse tokens lower than the highest that they have seen.
-func (h *Held) Token() uint64 { return h.g.token }
+func (h *Held) Token() uint64 { return h.g.Token }
 
 // Lost is closed when the lock can no longer be relied on, because the session
 // ended or its lease ran out. The target keeps late WRITEs of a lost lock from
@@ -69,7 +70,7 @@ func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result
 		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(dst))
 	}
 	if err != nil {
-		return nil, Result{Form: FormTwoStep}, opError("read", h.g.slot, err)
+		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
 	}
 	return dst[:copy(dst, r.Data)], Result{Form: FormTwoStep, Version: r.Version}, nil
 }
@@ -81,11 +82,11 @@ func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, erro
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	res := Result{Form: FormTwoStep}
-	if h.g.shared || len(data) > h.c.l.Size {
-		return res, opError("write", h.g.slot, ErrConfig)
+	if h.g.Shared || len(data) > h.c.l.Size {
+		return res, opError("write", h.g.Slot, ErrConfig)
 	}
 	if _, err := h.record(ctx, record); err != nil {
-		return res, opError("write", h.g.slot, err)
+		return res, opError("write", h.g.Slot, err)
 	}
 	next := h.next()
 	if !h.staged {
@@ -105,7 +106,7 @@ func (h *Held) next() []byte {
 
 // record is a record as the holder sees it.
 func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
-	if err := h.c.named(h.g.slot, []int{n}); err != nil {
+	if err := h.c.named(h.g.Slot, []int{n}); err != nil {
 		return memory.Content{}, err
 	}
 	if h.done {
@@ -127,8 +128,8 @@ func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
 }
 
 func (h *Held) load(ctx context.Context) error {
-	m := &loader{slot: h.g.slot, deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
-	j, err := h.c.start(m, h.g.slot)
+	m := &machine.Loader{Slot: h.g.Slot, Deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
+	j, err := h.c.start(m, h.g.Slot)
 	if err != nil {
 		return err
 	}
@@ -161,14 +162,14 @@ func (h *Held) Commit(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return opError("commit", h.g.slot, err)
+		return opError("commit", h.g.Slot, err)
 	}
 	return nil
 }
 
 func (h *Held) commit(ctx context.Context) error {
-	m := &committer{slot: h.g.slot, old: &h.old}
-	h.j.prepare(m, h.g.slot)
+	m := &machine.Committer{Slot: h.g.Slot, Old: &h.old}
+	h.j.prepare(m, h.g.Slot)
 	if err := h.j.execute(ctx); err != nil && !errors.Is(err, ErrBroken) {
 		return err // there was no room, and what was staged still is
 	} else if err != nil {
@@ -223,15 +224,15 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 		j.after = func() { h.c.endShare(h.share) }
 	}
 	defer j.drop()
-	m := &releaser{grant: h.g, owner: h.s.tags.Owner, allowed: h.s.allowed}
+	m := &machine.Releaser{Grant: h.g, Owner: h.s.tags.Owner, Allowed: h.s.allowed}
 	if h.staged {
-		m.old = &h.old
+		m.Old = &h.old
 	}
-	j.prepare(m, h.g.slot)
-	j.wrote = func() bool { return m.wrote }
+	j.prepare(m, h.g.Slot)
+	j.wrote = func() bool { return m.Wrote }
 	p, err := j.drive(ctx)
 	if err != nil {
-		err = opError("unlock", h.g.slot, err)
+		err = opError("unlock", h.g.Slot, err)
 	}
 	return p, err
 }
@@ -243,7 +244,7 @@ func (h *Held) abandon() {
 	if h.done {
 		return
 	}
-	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	h.done, h.err = true, opError("unlock", h.g.Slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
 	h.endTurn()
 	switch {
 	case h.share == nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
@@ -114,7 +115,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	c := newClient(Config{}, memory.Layout{Slots: 1, Size: 8}.WithDefaults(), &session{lost: make(chan struct{})})
 	held := func() *Held {
 		c.busy++
-		j := &job{c: c, m: &releaser{}}
+		j := &job{c: c, m: &machine.Releaser{}}
 		j.holders.Store(1)
 		return &Held{c: c, s: c.s, j: j}
 	}
@@ -131,7 +132,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	_, _, err = c.Lock(context.Background(), 0)
 	require.ErrorIs(t, err, ErrClosed)
 	c.freed = true
-	_, err = c.start(&releaser{}, 0)
+	_, err = c.start(&machine.Releaser{}, 0)
 	require.ErrorIs(t, err, ErrClosed)
 }
 

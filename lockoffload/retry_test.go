@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 func TestBackoff(t *testing.T) {
@@ -29,8 +31,8 @@ func TestPausesFollowTheSlot(t *testing.T) {
 	require.Equal(t, 16*c.cfg.Retry.Min, long)
 	require.Equal(t, c.cfg.Retry.Min, c.pause(2, true))
 	for range 2 * backoffWindow {
-		j := &job{c: c, m: &acquire{}, slot: 1}
-		j.m.base().count.Acquired = 1
+		j := &job{c: c, m: &machine.Acquire{}, slot: 1}
+		j.m.Base().Count.Acquired = 1
 		j.finish()
 	}
 	require.Less(t, c.pause(1, true), long)

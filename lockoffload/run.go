@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // run drives the machine to its end, which may look at the machine afterwards:
@@ -27,23 +29,23 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 		}
 	}()
 	for begun := false; ; begun = true {
-		v, err := j.m.step()
+		v, err := j.m.Step()
 		switch v {
-		case done:
+		case machine.Done:
 			running = false
 			j.finish()
 			return nil, err
-		case last:
+		case machine.Last:
 			running = false
 			p, perr := j.postLast(ctx)
 			return p, errors.Join(err, perr)
-		case sleep:
+		case machine.Sleep:
 			if err := j.sleep(ctx); err != nil {
 				running = false
 				j.giveUp(nil, false)
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
-		case post:
+		case machine.Post:
 			f, err := j.post(ctx)
 			if err != nil && !errors.Is(err, ErrBroken) {
 				running = false
@@ -68,7 +70,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 // post posts a list that is waited for, or answers the context's error when that ends
 // before there is room for it. The session's end ends the wait too.
 func (j *job) post(ctx context.Context) (*flight, error) {
-	j.flight.list = j.m.base().ops
+	j.flight.list = j.m.Base().Ops
 	if err := j.s.line.postWithin(ctx, &j.flight, j.mr); err != nil {
 		return nil, err
 	}
@@ -145,15 +147,15 @@ func (j *job) undo(f *flight) error {
 		return err
 	}
 	for {
-		v, err := j.m.undo()
-		if v == done {
+		v, err := j.m.Undo()
+		if v == machine.Done {
 			return err
 		}
 		f, ierr := j.post(ctx)
 		if ierr == nil {
 			ierr = j.s.line.await(ctx, f)
 		}
-		if ierr != nil || v == last {
+		if ierr != nil || v == machine.Last {
 			return ierr
 		}
 	}
@@ -165,8 +167,8 @@ func (j *job) undo(f *flight) error {
 func (j *job) execute(ctx context.Context) error {
 	defer j.finish()
 	for {
-		v, err := j.m.step()
-		if v == done {
+		v, err := j.m.Step()
+		if v == machine.Done {
 			return err
 		}
 		f, err := j.post(ctx)
@@ -182,10 +184,10 @@ func (j *job) execute(ctx context.Context) error {
 // sleep pauses before the next try, with jitter so that clients do not march in
 // step.
 func (j *job) sleep(ctx context.Context) error {
-	w := j.m.base()
-	p := j.c.cfg.Retry.Min * time.Duration(min(w.far, 1000))
-	if w.far == 0 {
-		p = j.c.pause(j.slot, w.missed)
+	w := j.m.Base()
+	p := j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
+	if w.Far == 0 {
+		p = j.c.pause(j.slot, w.Missed)
 	}
 	t := time.NewTimer(p/2 + rand.N(p+1))
 	defer t.Stop()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -60,7 +61,7 @@ type Server struct {
 // endedQueues are the queues of tickets that there were when sessions had ended.
 type endedQueues struct {
 	at     time.Time
-	queues []ticketQueue
+	queues []machine.TicketQueue
 }
 
 // ServerStats counts since the server was made.

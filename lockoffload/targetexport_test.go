@@ -58,7 +58,7 @@ func (l *Listener) AgentClients() int {
 	defer l.mu.Unlock()
 	l.agent.mu.Lock()
 	defer l.agent.mu.Unlock()
-	return len(l.agent.core.byID)
+	return len(l.agent.core.ByID)
 }
 
 // HalfDial shows a target the key, and says nothing more.

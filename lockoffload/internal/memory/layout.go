@@ -121,7 +121,7 @@ func (l *Layout) PointerOff(slot int) int { return l.slotOff(slot) + pointerWord
 func (l *Layout) ReadersOff(slot int) int { return l.slotOff(slot) + readerWords }
 
 // HasReaderBit tells whether a client has a bit among the readers. Others take the lock
-// word to read, see wordReader.
+// word to read.
 func (l *Layout) HasReaderBit(owner uint16) bool { return int(owner) <= l.readerBits() }
 
 // ReaderBit is the word and the bit of one client among the readers.
