@@ -37,3 +37,18 @@ func TestPausesFollowTheSlot(t *testing.T) {
 	}
 	require.Less(t, c.pause(1, true), long)
 }
+
+// Who waits for a lock that the agent hands on looks at it while it is let go.
+func TestPausesFindTheGap(t *testing.T) {
+	c := &Client{cfg: Config{Retry: Retry{}.withDefaults()}, backs: map[int]*backoff{}}
+	m := &machine.Acquire{}
+	m.Missed = true
+	j := &job{c: c, m: m, slot: 1}
+	for range 20 * backoffWindow {
+		j.pause()
+	}
+	require.Equal(t, c.cfg.Retry.Max, j.pause())
+	m.HandedOn = true
+	longest := j.pause() * 3 / 2 // see sleep
+	require.Less(t, longest, machine.TurnGap)
+}

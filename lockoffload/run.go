@@ -181,14 +181,23 @@ func (j *job) execute(ctx context.Context) error {
 	}
 }
 
+// pause is how long the next one is, give or take a half.
+func (j *job) pause() time.Duration {
+	w := j.m.Base()
+	if w.Far > 0 {
+		return j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
+	}
+	p := j.c.pause(j.slot, w.Missed)
+	if w.HandedOn {
+		p = min(p, machine.TurnGap/2)
+	}
+	return p
+}
+
 // sleep pauses before the next try, with jitter so that clients do not march in
 // step.
 func (j *job) sleep(ctx context.Context) error {
-	w := j.m.Base()
-	p := j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
-	if w.Far == 0 {
-		p = j.c.pause(j.slot, w.Missed)
-	}
+	p := j.pause()
 	t := time.NewTimer(p/2 + rand.N(p+1))
 	defer t.Stop()
 	select {

@@ -58,6 +58,7 @@ func (m *Acquire) Step() (Verdict, error) {
 	case acquireAsked:
 		if m.result(m.lock) != m.From {
 			m.note(true)
+			m.heldBy(m.result(m.lock))
 			if m.From != 0 {
 				return Done, ErrTurnOver
 			}

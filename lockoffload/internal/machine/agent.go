@@ -58,6 +58,7 @@ type AgentLimits struct {
 	MinPause      time.Duration
 	MaxPause      time.Duration
 	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
+	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
 
 // never is a time that does not come.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/broker"
@@ -22,15 +23,17 @@ const (
 	// turnPatience is how long a lock stays reserved for a client that does not take
 	// it.
 	turnPatience = 500 * time.Millisecond
+	// turnRun is how long a lock is handed on before it is let go, and TurnGap how long
+	// it is left free then.
+	turnRun = 200 * time.Millisecond
+	TurnGap = 10 * time.Millisecond
 )
 
 func (c *Agent) newBroker() *broker.Broker {
-	patience := c.Limits.patience
-	if patience == 0 {
-		patience = turnPatience
-	}
+	l := &c.Limits
 	return broker.New(broker.Config{
-		Lists: TurnLists, Patience: patience, MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager,
+		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
+		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager,
 		Word: func() uint64 { c.tags++; return c.Slots.tag(c.tags, false) },
 	})
 }

@@ -112,3 +112,26 @@ func TestReservationOfAnAgentBefore(t *testing.T) {
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(1)))
 	require.Equal(t, 500*time.Millisecond, turnPatience, "as doc.go has it")
 }
+
+// Who finds that the agent has a lock, and does not ask it, knows: the pauses between
+// looks are to be shorter than the time for which it lets the lock go.
+func TestHandOffIsNoticed(t *testing.T) {
+	b := newBench()
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	for _, start := range []func() Machine{
+		func() Machine { return &Acquire{Tags: tags, Tries: 1} },
+		func() Machine { return &AcquireShared{Tags: tags, tries: 1} },
+		func() Machine {
+			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Records: []int{0}, Form: FormReadChain}
+		},
+	} {
+		for _, owner := range []uint16{2, memory.AgentOwner} {
+			storeWord(b.s.mem, b.s.l.LockOff(0), memory.MakeTag(owner, 1, 5))
+			m := start()
+			_, err := b.run(t, m)
+			require.ErrorIs(t, err, ErrNotAcquired, "%T", m)
+			require.Equal(t, owner == memory.AgentOwner, m.Base().HandedOn, "%T", m)
+		}
+	}
+	require.Equal(t, []time.Duration{200 * time.Millisecond, 10 * time.Millisecond}, []time.Duration{turnRun, TurnGap}, "as doc.go has it")
+}

@@ -63,7 +63,10 @@ type Work struct {
 
 	Far    int // pauses are so many times as long; 0 is 1
 	Missed bool
-	Count  Counts
+	// HandedOn tells that the target's agent was seen to have the lock: who looks twice
+	// within TurnGap finds it free in the end.
+	HandedOn bool
+	Count    Counts
 }
 
 func (w *Work) Base() *Work { return w }
@@ -120,6 +123,9 @@ func (w *Work) writeSlot(slot int, old *memory.Current) {
 
 // result is the old value that the i-th request of the list, an atomic, found.
 func (w *Work) result(i int) uint64 { return memory.LoadWord(w.Mem, w.Ops[i].At) }
+
+// heldBy notes what was found in a lock word that was not free.
+func (w *Work) heldBy(tag uint64) { w.HandedOn = w.HandedOn || tag>>48 == memory.AgentOwner }
 
 // Settled is called when the results of the last list are in.
 func (w *Work) Settled() error {

@@ -73,6 +73,7 @@ func (m *Reader) chain() (Verdict, error) {
 	holder := m.result(m.lock)
 	m.note(holder != 0)
 	if holder != 0 {
+		m.heldBy(holder)
 		if m.Tries > 0 && m.Tried >= m.Tries {
 			return Done, ErrNotAcquired
 		}

@@ -44,6 +44,7 @@ func (m *AcquireShared) Step() (Verdict, error) {
 		return Post, nil
 	case sharedAsked:
 		holder := m.result(m.look)
+		m.heldBy(holder)
 		m.Missed = holder != 0 && holder&memory.ReadingTag == 0
 		if !m.Missed {
 			m.Count.Acquired++
