@@ -73,3 +73,13 @@ func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
 
 // Left tells what a slot has of holders and readers.
 func (l *Listener) Left(slot int) (lock, readers uint64) { return l.region.Left(slot) }
+
+// Queued is how many clients wait for a slot's lock in turn.
+func (l *Listener) Queued(slot int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.agent.Queued(slot)
+}
+
+// Waiting is how many tickets of a slot were drawn and not yet passed on.
+func (l *Listener) Waiting(slot int) (uint32, error) { return l.region.Waiting(slot) }
