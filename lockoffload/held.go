@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
@@ -22,8 +21,8 @@ type Held struct {
 	// of a shared one in share.
 	j *job
 
-	mu     sync.Mutex
-	body   []byte // old's
+	busy   chan struct{} // full while somebody is at what is below, see enter
+	body   []byte        // old's
 	old    memory.Current
 	loaded bool // old is what the slot has
 	staged bool // the next copy is in j's memory
@@ -33,6 +32,7 @@ type Held struct {
 
 // hold has Close see a lock. One that comes when Close has looked is given up.
 func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
+	h.busy = make(chan struct{}, 1)
 	c.mu.Lock()
 	late := c.abandoned
 	if !late {
@@ -45,6 +45,24 @@ func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 	}
 	return h, res, nil
 }
+
+// enter waits until nobody else is at the lock's data: calls follow each other, and one
+// that was given up may still have a WRITE under way. Who was let in leaves.
+func (h *Held) enter(ctx context.Context) error {
+	select {
+	case h.busy <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case h.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Held) leave() { <-h.busy }
 
 // Slot is the slot that is locked.
 func (h *Held) Slot() int { return h.g.Slot }
@@ -63,8 +81,10 @@ func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 // Read or Write of a lock takes a round trip, later ones none: nobody else changes
 // the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if err := h.enter(ctx); err != nil {
+		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
+	}
+	defer h.leave()
 	r, err := h.record(ctx, record)
 	if err == nil && len(r.Data) > len(dst) {
 		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(dst))
@@ -79,9 +99,11 @@ func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result
 // holder, is made by Unlock or [Held.Commit]: others see all of it, or, if the lock is
 // lost before, nothing. data is copied.
 func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	res := Result{Form: FormTwoStep}
+	if err := h.enter(ctx); err != nil {
+		return res, opError("write", h.g.Slot, err)
+	}
+	defer h.leave()
 	if h.g.Shared || len(data) > h.c.l.Size {
 		return res, opError("write", h.g.Slot, ErrConfig)
 	}
@@ -146,20 +168,12 @@ func (h *Held) keep(cur memory.Current) {
 
 // Commit makes the changes so far, at one moment, and keeps the lock. Others may see
 // them from then on, and they stay if the client dies. A context that ends while they
-// are under way does not stop them. After [ErrOutcomeUnknown] they were made or not.
+// are under way does not stop them: the next call waits until they are made. After
+// [ErrOutcomeUnknown] they were made or not, or will be.
 func (h *Held) Commit(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	err := ctx.Err()
-	switch {
-	case h.done:
-		err = ErrClosed
-	case !h.staged:
-		return nil
-	case err == nil:
-		if err = h.s.allowed(); err == nil {
-			err = h.commit(ctx)
-		}
+	err := h.enter(ctx)
+	if err == nil {
+		err = h.commit(ctx)
 	}
 	if err != nil {
 		return opError("commit", h.g.Slot, err)
@@ -167,19 +181,51 @@ func (h *Held) Commit(ctx context.Context) error {
 	return nil
 }
 
+// commit leaves when nothing is under way any more.
 func (h *Held) commit(ctx context.Context) error {
-	m := &machine.Committer{Slot: h.g.Slot, Old: &h.old}
-	h.j.prepare(m, h.g.Slot)
-	if err := h.j.execute(ctx); err != nil && !errors.Is(err, ErrBroken) {
-		return err // there was no room, and what was staged still is
-	} else if err != nil {
+	later := false
+	defer func() {
+		if !later {
+			h.leave()
+		}
+	}()
+	switch {
+	case h.done:
+		return ErrClosed
+	case !h.staged:
+		return nil
+	}
+	if err := errors.Join(ctx.Err(), h.s.allowed()); err != nil {
+		return err
+	}
+	h.j.prepare(&machine.Committer{Slot: h.g.Slot, Old: &h.old}, h.g.Slot)
+	posted, err := h.j.execute(ctx, func(err error) {
+		h.committed(err)
+		h.leave()
+	})
+	switch {
+	case !posted:
+		return err // and what was staged still is
+	case err != nil && !errors.Is(err, ErrBroken):
+		later = true
+	default:
+		h.committed(err)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return nil
+}
+
+// committed is called when what was staged has been written, or will not be.
+func (h *Held) committed(err error) {
+	if err != nil {
+		return
 	}
 	now := h.c.l.Staged(h.next(), h.old.Version+1)
 	h.body = append(h.body[:0], now.Body...)
 	h.old = memory.Current{Which: 1 - h.old.Which, Version: now.Version, Body: h.body, Whole: true}
 	h.staged = false
-	return nil
 }
 
 // Unlock makes the changes, gives the lock back and waits for the reply. [ErrLost]
@@ -187,20 +233,33 @@ func (h *Held) commit(ctx context.Context) error {
 // Further calls answer the same. After an error of the context both are still under
 // way, see [Client.Flush].
 func (h *Held) Unlock(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done {
-		return h.err
+	if err := h.enter(ctx); err != nil {
+		go func() { // behind what is under way
+			_ = h.enter(context.Background())
+			defer h.leave()
+			_, _ = h.unlock(context.Background()) // who calls again hears of it
+		}()
+		return opError("unlock", h.g.Slot, err)
 	}
-	p, err := h.release(ctx)
-	h.done, h.err = true, err
-	h.endTurn()
+	defer h.leave()
+	p, err := h.unlock(ctx)
 	if p != nil {
 		if werr := p.Wait(ctx); err == nil {
 			h.err = werr
 		}
 	}
 	return h.err
+}
+
+// unlock begins to give the lock back, once.
+func (h *Held) unlock(ctx context.Context) (*Commit, error) {
+	if h.done {
+		return nil, h.err
+	}
+	p, err := h.release(ctx)
+	h.done, h.err = true, err
+	h.endTurn()
+	return p, err
 }
 
 // endTurn has the agent call the next one: the unlock command has been posted.
@@ -239,8 +298,8 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 
 // abandon ends a lock whose client has closed: nothing is under way any more.
 func (h *Held) abandon() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	_ = h.enter(context.Background())
+	defer h.leave()
 	if h.done {
 		return
 	}

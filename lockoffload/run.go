@@ -161,24 +161,31 @@ func (j *job) undo(f *flight) error {
 	}
 }
 
-// execute drives a machine to its end that leaves nothing to be undone, and waits for all
-// that it posts: what the job is to do next may begin. A context that ends before there
-// is room for its list ends it, and that is the only error which is not [ErrBroken].
-func (j *job) execute(ctx context.Context) error {
-	defer j.finish()
-	for {
-		v, err := j.m.Step()
-		if v == machine.Done {
-			return err
-		}
-		f, err := j.post(ctx)
-		if err == nil {
-			err = j.s.line.await(context.Background(), f)
-		}
-		if err != nil {
-			return err
-		}
+// execute posts the only list of a machine that leaves nothing to be undone, and waits for
+// it: what the job is to do next may begin then. It tells whether the list was posted,
+// which a context that ends before there is room for it prevents. If the context ends
+// while it is under way, which is then the only error that is not [ErrBroken], ended is
+// called when it is over.
+func (j *job) execute(ctx context.Context, ended func(error)) (posted bool, err error) {
+	if v, err := j.m.Step(); v != machine.Post {
+		j.finish()
+		return false, err
 	}
+	f, err := j.post(ctx)
+	if err != nil {
+		j.finish()
+		return errors.Is(err, ErrBroken), err
+	}
+	if err = j.s.line.await(ctx, f); err == nil || errors.Is(err, ErrBroken) {
+		j.finish()
+		return true, err
+	}
+	go func() {
+		err := j.s.line.await(context.Background(), f)
+		j.finish()
+		ended(err)
+	}()
+	return true, err
 }
 
 // pause is how long the next one is, give or take a half.
