@@ -231,7 +231,10 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 // nobody fenced, posted behind it, is.
 func TestWriteThatArrivesLate(t *testing.T) {
 	ctx := within(t, stuck)
-	const lease, late = short, 12 * time.Second
+	lease, late := short, 12*time.Second
+	if testing.Short() {
+		lease, late = short/2, 6*time.Second
+	}
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, lease)
 	c, s := r.client(lockoffload.Retry{})
 
