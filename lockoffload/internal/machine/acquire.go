@@ -32,7 +32,7 @@ type Acquire struct {
 	fence int
 }
 
-// errTurnOver says that the lock is reserved no more.
+// ErrTurnOver says that the lock is reserved no more.
 var ErrTurnOver = errors.New("the turn is over")
 
 type acquireState uint8

@@ -9,7 +9,7 @@ import (
 )
 
 // An agent's clients ask it for turns at locks that they take and hold themselves, see
-// [Fair]. Who is next decides package broker; here is what moves its decisions to the
+// lockoffload.Fair. Who is next decides package broker; here is what moves its decisions to the
 // device and to the clients. A request for a turn occupies no receive buffer while it
 // waits.
 

@@ -6,7 +6,7 @@ import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 //
 // Without a lock that is one READ of both copies, again while it meets a WRITE. It is
 // safe because nothing is ever written under a lock that is not committed by the WRITE
-// itself, see updater and held: a copy that is valid was current, or is.
+// itself, see Updater and Releaser: a copy that is valid was current, or is.
 //
 // A read chain does the same under a lock command and its unlock command, posted at
 // once:

@@ -100,7 +100,7 @@ type ChainRequest struct {
 	Turn        turnKind
 	Tries       uint32 // lock commands at most; 0: no limit
 	Deadline    uint32 // microseconds from the arrival on; 0: as long as the agent lets any chain wait
-	Agent       uint32 // that it was made for, by chainReply.agent; 0: whichever this is
+	Agent       uint32 // that it was made for, by ChainReply.Agent; 0: whichever this is
 	Ops         Accesses
 }
 
@@ -113,7 +113,7 @@ type ChainReply struct {
 	Ops         Accesses
 }
 
-// AppendTo appends the head of a request; appendAccess and sealMessage follow. The
+// AppendTo appends the head of a request; AppendAccess and SealMessage follow. The
 // slice keeps its array if that is large enough.
 func (r *ChainRequest) AppendTo(b []byte) []byte {
 	le := binary.LittleEndian
