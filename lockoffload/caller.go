@@ -66,7 +66,7 @@ type callPlace struct {
 	index   int
 	seq     uint64
 	length  int  // of the request
-	bound   bool // the request says for which agent it is
+	renew   bool // the request may be issued again to whichever agent there is then
 	used    bool // not in free
 	open    bool // no answer yet
 	wanted  bool // somebody waits for it
@@ -156,6 +156,9 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 type callRequest interface {
 	// request writes it into dst, which is large enough, and answers its length.
 	request(dst []byte, client, seq uint64, deadline, agent uint32) int
+	// again tells that it does no harm when one agent has heard of it and another one
+	// hears of it later.
+	again() bool
 }
 
 // exchange has a request answered. The reply is in the place, which is to be released
@@ -196,6 +199,8 @@ func (ch *Chain) deadline(ctx context.Context) uint32 {
 	}
 	return uint32(min((d+time.Microsecond-1)/time.Microsecond, math.MaxUint32))
 }
+
+func (ch *Chain) again() bool { return false }
 
 func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32) int {
 	r := wire.ChainRequest{

@@ -49,7 +49,7 @@ func (c *Caller) connect(ctx context.Context) error {
 		switch {
 		case !p.open || !p.wanted:
 			c.vacate(p)
-		case p.bound:
+		case p.renew:
 			c.add(p)
 		default:
 			c.unknown(p)
@@ -89,8 +89,12 @@ func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64
 	default:
 	}
 	p.seq += uint64(window)
-	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, c.agent)
-	p.bound = c.agent != 0
+	agent := c.agent
+	if r.again() {
+		agent = 0
+	}
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, agent)
+	p.renew = agent != 0 || r.again() // an agent that it is not for refuses it
 	p.used, p.open, p.wanted = true, true, true
 	c.send(p)
 	return p.seq, nil

@@ -21,6 +21,9 @@ type turnRequest struct {
 	of   uint64 // the request of the turn that is ended, or 0
 }
 
+// again: what an agent before had reserved, the present one has taken back.
+func (t *turnRequest) again() bool { return true }
+
 func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
 	return len(wire.AppendTurn(dst[:0], client, seq, uint32(t.slot), agent, t.of))
 }

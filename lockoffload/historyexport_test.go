@@ -50,6 +50,13 @@ func (r *Region) Waiting(slot int) (uint32, error) {
 	return next - serving, err
 }
 
+// Drawn is how many tickets of a slot were drawn.
+func (r *Region) Drawn(slot int) (uint32, error) {
+	word, err := r.mr.Load64(r.l.TicketOff(slot))
+	next, _ := memory.Tickets(word)
+	return next, err
+}
+
 // BlindUpdate is Update, but posts the WRITE without looking at the lock
 // command's reply.
 func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) error {

@@ -81,5 +81,5 @@ func (l *Listener) Queued(slot int) int {
 	return l.agent.Queued(slot)
 }
 
-// Waiting is how many tickets of a slot were drawn and not yet passed on.
-func (l *Listener) Waiting(slot int) (uint32, error) { return l.region.Waiting(slot) }
+// Drawn is how many tickets of a slot were drawn.
+func (l *Listener) Drawn(slot int) (uint32, error) { return l.region.Drawn(slot) }
