@@ -130,6 +130,7 @@ func TestUpdateSlotsWithoutALease(t *testing.T) {
 // Those whose context ends do not wait for a wire on which nothing comes through. What
 // they began happens when it does again.
 func TestContextsEndWaits(t *testing.T) {
+	lab.RequireTopology(t, "wire")
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 4, Size: 8}, long)
 	r.way = endless
