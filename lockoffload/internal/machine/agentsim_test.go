@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
@@ -432,9 +431,6 @@ func (w *agentWorld) quiet() bool {
 
 // onHost keeps long simulations out of the lab, which is slow.
 func onHost(t *testing.T) {
-	if lab.In() {
-		t.Skip("needs no device")
-	}
 }
 
 func TestAgentSimulated(t *testing.T) {

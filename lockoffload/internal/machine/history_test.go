@@ -10,7 +10,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload/internal/history"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -414,9 +413,6 @@ func runHistory(seed uint64, f flaws, reads bool, all *AgentStats) error {
 // Histories of all forms together, of clients and agents that are killed, are
 // linearizable.
 func TestHistories(t *testing.T) {
-	if lab.In() {
-		t.Skip("needs no device, and much computing")
-	}
 	seeds := 400
 	if !testing.Short() {
 		seeds = 30000
@@ -437,9 +433,6 @@ func TestHistories(t *testing.T) {
 
 // The same check finds what is wrong when one of the rules is broken.
 func TestHistoriesFindFlaws(t *testing.T) {
-	if lab.In() {
-		t.Skip("needs no device, and much computing")
-	}
 	for name, f := range map[string]flaws{
 		"write without looking":    {blindWrite: true},
 		"write under readers":      {blindReader: true},
@@ -468,9 +461,6 @@ func TestHistoriesFindFlaws(t *testing.T) {
 // No increment is lost, in a million of them over all forms, between clients
 // that are killed now and then.
 func TestCounter(t *testing.T) {
-	if lab.In() {
-		t.Skip("needs no device, and much computing")
-	}
 	total := 1_000_000
 	if testing.Short() {
 		total = 5_000
