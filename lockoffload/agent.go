@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,13 +31,13 @@ func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
 		l.Window = 8
 	}
 	if l.Message == 0 {
-		l.Message = requestHead + 4*(accessHead+pad8(layout.Size))
+		l.Message = wire.ChainRequestHead + 4*(wire.AccessHead+wire.Pad8(layout.Size))
 	}
 	return l
 }
 
 func (l ChainLimits) check() error {
-	if l.Window < 1 || l.Window > 256 || l.Message < requestHead+accessHead || l.Message > 1<<24 || l.Message%8 != 0 {
+	if l.Window < 1 || l.Window > 256 || l.Message < wire.ChainRequestHead+wire.AccessHead || l.Message > 1<<24 || l.Message%8 != 0 {
 		return fmt.Errorf("lockoffload: limits %+v: %w", l, ErrConfig)
 	}
 	return nil
@@ -63,9 +66,9 @@ type AgentConfig struct {
 	Logger             *slog.Logger // nil: silent
 }
 
-func (cfg *AgentConfig) limits() (agentLimits, error) {
+func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 	if cfg.PD == nil || cfg.Region == nil {
-		return agentLimits{}, fmt.Errorf("lockoffload: make agent: PD and region are needed: %w", ErrConfig)
+		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: PD and region are needed: %w", ErrConfig)
 	}
 	layout := cfg.Region.Layout
 	cfg.Limits = cfg.Limits.withDefaults(layout)
@@ -89,11 +92,11 @@ func (cfg *AgentConfig) limits() (agentLimits, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
-		return agentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
+		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
 	}
-	return agentLimits{
-		peers: cfg.Clients, window: cfg.Limits.Window, queue: cfg.Queue, receives: cfg.Queue + 32, message: cfg.Limits.Message,
-		maxWait: cfg.MaxWait, eager: 100 * time.Microsecond, minPause: cfg.MinPause, maxPause: max(cfg.MinPause, cfg.MaxPause),
+	return machine.AgentLimits{
+		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause),
 	}, cfg.Limits.check()
 }
 
@@ -129,7 +132,7 @@ type Agent struct {
 	over  chan struct{} // closed when it serves no more
 
 	mu     sync.Mutex // one turn at a time
-	core   *agentCore
+	core   *machine.Agent
 	links  []agentLink // by peer
 	byQP   map[uint32]int32
 	batch  *verbs.Batch // to loop
@@ -139,6 +142,8 @@ type Agent struct {
 	res    []uint64
 	failed error
 	closed bool
+
+	written atomic.Uint64 // for what it does to the order of stores
 }
 
 // agentLink is the way to a client.
@@ -160,7 +165,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
-	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: never, byQP: make(map[uint32]int32, limits.peers), links: make([]agentLink, limits.peers), stop: func() {}, over: make(chan struct{})}
+	a = &Agent{cfg: cfg, free: free, start: time.Now(), rings: machine.Never, byQP: make(map[uint32]int32, limits.Peers), links: make([]agentLink, limits.Peers), stop: func() {}, over: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lockoffload: make agent: %w", err), a.Close())
@@ -180,7 +185,7 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if left > 0 {
 		a.cfg.Logger.Warn("lockoffload: an agent had failed", "locks", left)
 	}
-	for j := range limits.receives {
+	for j := range limits.Receives {
 		a.receive(int32(j))
 	}
 	if _, err := a.recvs.Post(); err != nil {
@@ -194,31 +199,32 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 }
 
 // allocate makes memory and queues.
-func (a *Agent) allocate(l agentLimits) (err error) {
-	slots := newSlotMemory(a.cfg.Region.Layout, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
-	a.words = 1 + slots.readersSize()/8
+func (a *Agent) allocate(l machine.AgentLimits) (err error) {
+	slots := machine.NewAgentSlots(a.cfg.Region.l, a.cfg.Region.mr.Bytes(), uint16(rand.Uint32()))
+	a.words = 1 + slots.ReadersSize()/8
 	a.res = make([]uint64, a.words)
-	a.at.results = l.receives * l.message
-	a.at.turns = a.at.results + l.receives*a.words*8
-	a.at.replies = a.at.turns + turnLists*turnWords*8
-	replies := l.peers * (l.window + 1) * l.message
+	a.at.results = l.Receives * l.Message
+	a.at.turns = a.at.results + l.Receives*a.words*8
+	a.at.replies = a.at.turns + machine.TurnLists*machine.TurnWords*8
+	replies := l.Peers * (l.Window + 1) * l.Message
 	if a.mr, err = a.cfg.PD.AllocMR(a.at.replies+replies, verbs.MRConfig{}); err != nil {
 		return err
 	}
-	a.core = newAgentCore(l, slots, a.mr.Bytes()[a.at.replies:], rand.Uint64())
-	depth := 2*l.receives + turnLists + 2*l.peers*l.maxSending() // a failed connection's beside the next one's
+	a.core = machine.NewAgent(l, slots, a.mr.Bytes()[a.at.replies:], rand.Uint64())
+	a.core.Fence = func() { a.written.Add(1) }
+	depth := 2*l.Receives + machine.TurnLists + 2*l.Peers*l.MaxSending() // a failed connection's beside the next one's
 	if a.cq, err = a.cfg.PD.Device().CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {
 		return err
 	}
-	if a.srq, err = a.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: l.receives}); err != nil {
+	if a.srq, err = a.cfg.PD.CreateSRQ(verbs.SRQConfig{MaxWR: l.Receives}); err != nil {
 		return err
 	}
-	a.recvs, err = a.srq.NewRecvBatch(l.receives)
+	a.recvs, err = a.srq.NewRecvBatch(l.Receives)
 	return err
 }
 
 // loopback connects a queue pair to itself.
-func (a *Agent) loopback(l agentLimits) (err error) {
+func (a *Agent) loopback(l machine.AgentLimits) (err error) {
 	if a.loop, err = a.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: a.cq, GID: a.cfg.GID, MaxSendWR: loopDepth(l), MaxRecvWR: 1}); err != nil {
 		return err
 	}
@@ -234,13 +240,13 @@ func (a *Agent) loopback(l agentLimits) (err error) {
 }
 
 // loopDepth is room for the lock commands of all jobs and of all turns.
-func loopDepth(l agentLimits) int { return 2*l.receives + turnLists*turnWords }
+func loopDepth(l machine.AgentLimits) int { return 2*l.Receives + machine.TurnLists*machine.TurnWords }
 
 // QPConfig is what a queue pair needs to be attached. More send requests and
 // other attributes may be set. Clients reach no memory through it: one that the server
 // has fenced could otherwise still write.
 func (a *Agent) QPConfig() verbs.QPConfig {
-	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.limits.maxSending(), Access: verbs.LocalWrite}
+	return verbs.QPConfig{SendCQ: a.cq, SRQ: a.srq, GID: a.cfg.GID, MaxSendWR: a.core.Limits.MaxSending(), Access: verbs.LocalWrite}
 }
 
 // Limits are what callers must be told.
@@ -255,7 +261,7 @@ func (a *Agent) Limits() ChainLimits { return a.cfg.Limits }
 // Attached again with a new queue pair, the client goes on where it was: its
 // answers are remembered. The old queue pair goes to [verbs.StateError].
 func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
-	batch, err := qp.NewBatch(a.core.limits.maxSending())
+	batch, err := qp.NewBatch(a.core.Limits.MaxSending())
 	if err != nil {
 		return fmt.Errorf("lockoffload: attach client %#x: %w", client, err)
 	}
@@ -264,10 +270,10 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 	if a.closed || a.failed != nil {
 		return fmt.Errorf("lockoffload: attach client %#x: %w", client, errors.Join(ErrClosed, a.failed))
 	}
-	if peer, known := a.core.byID[client]; known {
+	if peer, known := a.core.ByID[client]; known {
 		a.unlink(peer)
 	}
-	peer, conn, err := a.core.attach(client)
+	peer, conn, err := a.core.Attach(client)
 	if err != nil {
 		return fmt.Errorf("lockoffload: attach client %#x: %w", client, err)
 	}
@@ -283,9 +289,9 @@ func (a *Agent) Attach(client uint64, qp *verbs.QP) error {
 func (a *Agent) Forget(client uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if peer, known := a.core.byID[client]; known {
+	if peer, known := a.core.ByID[client]; known {
 		a.unlink(peer)
-		a.core.forget(client)
+		a.core.Forget(client)
 		a.turn()
 	}
 }
@@ -304,11 +310,31 @@ func (a *Agent) unlink(peer int32) {
 	*l = agentLink{}
 }
 
+// AgentStats counts since the agent was made.
+type AgentStats struct {
+	Accepted    uint64 // chains taken in
+	Done        uint64 // executed
+	Differs     uint64 // ended by a compare
+	NotAcquired uint64 // ended by count or deadline
+	Damaged     uint64 // met a damaged record
+	Lost        uint64 // unlock commands that found another tag
+	Busy        uint64 // chains refused for want of room
+	Refused     uint64 // chains that make no sense
+	Repeated    uint64 // copies of chains that were known already
+	Unknown     uint64 // copies of chains too old to be known
+	Malformed   uint64 // messages dropped without an answer
+	Carried     uint64 // chains executed under the lock of another one
+	Tries       uint64 // times that a lock was examined
+	Unsent      uint64 // replies that could not be posted
+	Turns       uint64 // locks that were reserved for clients who take them in turn
+	Lapsed      uint64 // those that were not taken in time
+}
+
 // Stats answers the counts so far.
 func (a *Agent) Stats() AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.core.stats
+	return AgentStats(a.core.Stats)
 }
 
 // Err tells why the agent stopped serving, if it did: its loopback queue pair
@@ -358,12 +384,12 @@ func (a *Agent) settle() {
 		a.mu.Lock()
 		lives := a.timer != nil && a.failed == nil && !a.closed
 		if lives && first {
-			a.core.broker.Shut(a.now())
+			a.core.Broker.Shut(a.now())
 			a.turn()
 		}
-		running := lives && a.failed == nil && (a.core.taken+a.core.unlocking > 0 || !a.core.broker.Idle())
+		running := lives && a.failed == nil && (a.core.Taken+a.core.Unlocking > 0 || !a.core.Broker.Idle())
 		if a.core != nil {
-			a.core.limits.queue = 0
+			a.core.Limits.Queue = 0
 		}
 		a.mu.Unlock()
 		if !running {

@@ -1,6 +1,11 @@
 package lockoffload
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
 
 var (
 	// ErrBusy says that the target's agent had no room for a chain. Nothing
@@ -8,7 +13,7 @@ var (
 	ErrBusy = errors.New("agent is busy")
 	// ErrDiffers says that a record did not have the version that a chain
 	// compared it with. Nothing was changed.
-	ErrDiffers = errors.New("record has another version")
+	ErrDiffers = machine.ErrDiffers
 	// ErrMessage says that bytes are no message between a client and an agent.
-	ErrMessage = errors.New("malformed message")
+	ErrMessage = wire.ErrMalformed
 )

@@ -303,6 +303,7 @@ func TestAgentChainGivenUp(t *testing.T) {
 
 // A client that the target forgot, and a caller that is closed.
 func TestAgentForgetsClient(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	refused := errors.New("the target knows no such client")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -61,7 +62,7 @@ func (a *Agent) now() time.Duration { return time.Since(a.start) }
 func (a *Agent) alarm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rings = never
+	a.rings = machine.Never
 	a.turn()
 }
 
@@ -73,13 +74,13 @@ func (a *Agent) completed(wc *verbs.WC) {
 		peer, known := a.byQP[wc.QPNum()]
 		switch {
 		case wc.Status() != verbs.WCSuccess:
-			a.core.free = append(a.core.free, j)
+			a.core.Free = append(a.core.Free, j)
 		case !known: // of a queue pair that is attached no more
-			a.core.stats.Malformed++
-			a.core.free = append(a.core.free, j)
+			a.core.Stats.Malformed++
+			a.core.Free = append(a.core.Free, j)
 		default:
-			at := int(j) * a.core.limits.message
-			a.core.submit(a.now(), j, peer, a.mr.Bytes()[at:at+wc.Len()])
+			at := int(j) * a.core.Limits.Message
+			a.core.Submit(a.now(), j, peer, a.mr.Bytes()[at:at+wc.Len()])
 		}
 	case workLock:
 		if err := wc.Err(); err != nil {
@@ -91,21 +92,21 @@ func (a *Agent) completed(wc *verbs.WC) {
 		for i := range a.res {
 			a.res[i] = verbs.Uint64(a.mr.Bytes(), at+8*i)
 		}
-		a.core.result(a.now(), int32(j), a.res)
+		a.core.Result(a.now(), int32(j), a.res)
 	case workTurn:
 		if err := wc.Err(); err != nil {
 			a.fail(err)
 			return
 		}
 		list := int(id &^ workMask)
-		var old [turnWords]uint64
+		var old [machine.TurnWords]uint64
 		for i := range old {
-			old[i] = verbs.Uint64(a.mr.Bytes(), a.at.turns+(turnWords*list+i)*8)
+			old[i] = verbs.Uint64(a.mr.Bytes(), a.at.turns+(machine.TurnWords*list+i)*8)
 		}
-		a.core.turnResult(a.now(), list, old[:])
+		a.core.TurnResult(a.now(), list, old[:])
 	case workReply:
 		// A failed one says that the connection did; its client comes again.
-		a.core.sent(int32(id>>32&0xffffff), uint32(id))
+		a.core.Sent(int32(id>>32&0xffffff), uint32(id))
 	}
 }
 
@@ -117,61 +118,61 @@ func (a *Agent) turn() {
 	if a.failed != nil || a.closed {
 		return
 	}
-	c.turn(a.now())
+	c.Turn(a.now())
 	a.postReplies()
 	a.postLocks()
-	for _, j := range c.free {
+	for _, j := range c.Free {
 		a.receive(j)
 	}
-	c.free = c.free[:0]
+	c.Free = c.Free[:0]
 	if a.recvs.Len() > 0 {
 		if _, err := a.recvs.Post(); err != nil {
 			a.fail(err)
 		}
 	}
-	if at := c.rings(); at < a.rings {
+	if at := c.Rings(); at < a.rings {
 		a.rings = at
 		a.timer.Reset(max(at-a.now(), 0))
 	}
 }
 
 func (a *Agent) receive(j int32) {
-	n := a.core.limits.message
+	n := a.core.Limits.Message
 	a.recvs.Recv(workReceive|uint64(j), a.mr.SGE(int(j)*n, n))
 }
 
 func (a *Agent) postLocks() {
 	c := a.core
-	if len(c.ops)+len(c.broker.Lists) == 0 {
+	if len(c.Ops)+len(c.Broker.Lists) == 0 {
 		return
 	}
 	region := a.cfg.Region.Remote()
-	for i := range c.ops {
-		o, flags := &c.ops[i], verbs.SendFlags(0)
-		if o.last {
+	for i := range c.Ops {
+		o, flags := &c.Ops[i], verbs.SendFlags(0)
+		if o.Last {
 			flags = verbs.Signaled
 		}
-		id, at := workLock|uint64(o.job), region.At(uint64(o.off))
-		result := a.mr.SGE(a.at.results+int(o.job)*a.words*8+o.at, o.n)
-		switch o.kind {
-		case opCmpSwap:
-			a.batch.CmpSwap(id, flags, at, o.a, o.b, result)
-		case opRead:
+		id, at := workLock|uint64(o.Job), region.At(uint64(o.Off))
+		result := a.mr.SGE(a.at.results+int(o.Job)*a.words*8+o.At, o.N)
+		switch o.Kind {
+		case machine.OpCmpSwap:
+			a.batch.CmpSwap(id, flags, at, o.A, o.B, result)
+		case machine.OpRead:
 			a.batch.Read(id, flags, at, result)
 		}
 	}
-	c.ops = c.ops[:0]
-	for _, l := range c.broker.Lists {
-		at := region.At(uint64(c.slots.lockOff(int(l.Slot))))
+	c.Ops = c.Ops[:0]
+	for _, l := range c.Broker.Lists {
+		at := region.At(uint64(c.Slots.LockOff(int(l.Slot))))
 		for i, o := range l.Ops[:l.N] {
 			flags := verbs.SendFlags(0)
 			if i == l.N-1 {
 				flags = verbs.Signaled
 			}
-			a.batch.CmpSwap(workTurn|uint64(l.Index), flags, at, o.Compare, o.Swap, a.mr.SGE(a.at.turns+(turnWords*l.Index+i)*8, 8))
+			a.batch.CmpSwap(workTurn|uint64(l.Index), flags, at, o.Compare, o.Swap, a.mr.SGE(a.at.turns+(machine.TurnWords*l.Index+i)*8, 8))
 		}
 	}
-	c.broker.Lists = c.broker.Lists[:0]
+	c.Broker.Lists = c.Broker.Lists[:0]
 	if _, err := a.batch.Post(); err != nil {
 		a.fail(err)
 	}
@@ -179,18 +180,18 @@ func (a *Agent) postLocks() {
 
 func (a *Agent) postReplies() {
 	c := a.core
-	for _, o := range c.outs {
-		l := &a.links[o.peer]
+	for _, o := range c.Outs {
+		l := &a.links[o.Peer]
 		if l.qp == nil {
-			c.stats.Unsent++
+			c.Stats.Unsent++
 			continue
 		}
-		id := workReply | uint64(o.peer)<<32 | uint64(l.conn)
-		l.batch.Send(id, verbs.Signaled, a.mr.SGE(a.at.replies+c.replyAt(o.peer, o.entry), o.n))
+		id := workReply | uint64(o.Peer)<<32 | uint64(l.conn)
+		l.batch.Send(id, verbs.Signaled, a.mr.SGE(a.at.replies+c.ReplyAt(o.Peer, o.Entry), o.N))
 		l.added++
 	}
-	for _, o := range c.outs {
-		l := &a.links[o.peer]
+	for _, o := range c.Outs {
+		l := &a.links[o.Peer]
 		if l.added == 0 {
 			continue
 		}
@@ -199,10 +200,10 @@ func (a *Agent) postReplies() {
 			a.cfg.Logger.Debug("lockoffload: reply not sent", "qp", l.qp.Num(), "err", err)
 		}
 		for range l.added - n {
-			c.stats.Unsent++
-			c.sent(o.peer, l.conn)
+			c.Stats.Unsent++
+			c.Sent(o.Peer, l.conn)
 		}
 		l.added = 0
 	}
-	c.outs = c.outs[:0]
+	c.Outs = c.Outs[:0]
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -65,7 +66,7 @@ type callPlace struct {
 	index   int
 	seq     uint64
 	length  int  // of the request
-	bound   bool // the request says for which agent it is
+	renew   bool // the request may be issued again to whichever agent there is then
 	used    bool // not in free
 	open    bool // no answer yet
 	wanted  bool // somebody waits for it
@@ -155,6 +156,9 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 type callRequest interface {
 	// request writes it into dst, which is large enough, and answers its length.
 	request(dst []byte, client, seq uint64, deadline, agent uint32) int
+	// again tells that it does no harm when one agent has heard of it and another one
+	// hears of it later.
+	again() bool
 }
 
 // exchange has a request answered. The reply is in the place, which is to be released
@@ -196,64 +200,66 @@ func (ch *Chain) deadline(ctx context.Context) uint32 {
 	return uint32(min((d+time.Microsecond-1)/time.Microsecond, math.MaxUint32))
 }
 
+func (ch *Chain) again() bool { return false }
+
 func (ch *Chain) request(dst []byte, client, seq uint64, deadline, agent uint32) int {
-	r := chainRequest{
-		client: client, seq: seq, slot: uint32(ch.Slot), shared: ch.Shared, tries: uint32(ch.Tries), deadline: deadline, agent: agent,
+	r := wire.ChainRequest{
+		Client: client, Seq: seq, Slot: uint32(ch.Slot), Shared: ch.Shared, Tries: uint32(ch.Tries), Deadline: deadline, Agent: agent,
 	}
-	b := r.appendTo(dst[:0])
+	b := r.AppendTo(dst[:0])
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
-		w := wireAccess{kind: accessKind(a.Kind), record: uint16(a.Record)}
+		w := wire.Access{Kind: wire.AccessKind(a.Kind), Record: uint16(a.Record)}
 		switch a.Kind {
 		case AccessWrite:
-			w.data = a.Data
+			w.Data = a.Data
 		case AccessCompare:
-			w.version = a.Version
+			w.Version = a.Version
 		}
-		b = appendAccess(b, w)
+		b = wire.AppendAccess(b, w)
 	}
-	return len(sealMessage(b, len(ch.Accesses)))
+	return len(wire.SealMessage(b, len(ch.Accesses)))
 }
 
 // take moves a reply's results into the chain.
 func (ch *Chain) take(msg []byte) (Result, error) {
-	r, err := decodeReply(msg)
+	r, err := wire.DecodeReply(msg)
 	if err != nil {
 		return Result{Form: FormAgent}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	res := Result{Form: FormAgent, Tries: int(r.tries)}
-	if err := statusError(r.status); err != nil && r.ops.n == 0 {
+	res := Result{Form: FormAgent, Tries: int(r.Tries)}
+	if err := statusError(r.Status); err != nil && r.Ops.N == 0 {
 		return res, err
 	}
-	if r.ops.n != len(ch.Accesses) {
+	if r.Ops.N != len(ch.Accesses) {
 		return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
 	}
 	for i := range ch.Accesses {
-		a, got := &ch.Accesses[i], r.ops.next()
-		if accessKind(a.Kind) != got.kind || a.Record != int(got.record) {
+		a, got := &ch.Accesses[i], r.Ops.Next()
+		if wire.AccessKind(a.Kind) != got.Kind || a.Record != int(got.Record) {
 			return res, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
 		}
-		a.Version, res.Version = got.version, got.version
+		a.Version, res.Version = got.Version, got.Version
 		if a.Kind == AccessRead {
-			a.Data = append(a.Data[:0], got.data...)
+			a.Data = append(a.Data[:0], got.Data...)
 		}
 	}
-	return res, statusError(r.status)
+	return res, statusError(r.Status)
 }
 
-func statusError(s chainStatus) error {
+func statusError(s wire.ChainStatus) error {
 	switch s {
-	case chainDone:
+	case wire.ChainDone:
 		return nil
-	case chainDiffers:
+	case wire.ChainDiffers:
 		return ErrDiffers
-	case chainNotAcquired:
+	case wire.ChainNotAcquired:
 		return ErrNotAcquired
-	case chainBusy:
+	case wire.ChainBusy:
 		return ErrBusy
-	case chainRefused:
+	case wire.ChainRefused:
 		return ErrConfig
-	case chainDamaged:
+	case wire.ChainDamaged:
 		return ErrRecord
 	}
 	return ErrOutcomeUnknown

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -43,19 +44,19 @@ func TestChainDeadline(t *testing.T) {
 
 // What a client is told by each kind of reply.
 func TestChainReplies(t *testing.T) {
-	for status, want := range map[chainStatus]error{
-		chainDone: nil, chainDiffers: ErrDiffers, chainNotAcquired: ErrNotAcquired, chainBusy: ErrBusy,
-		chainUnknown: ErrOutcomeUnknown, chainRefused: ErrConfig, chainDamaged: ErrRecord,
+	for status, want := range map[wire.ChainStatus]error{
+		wire.ChainDone: nil, wire.ChainDiffers: ErrDiffers, wire.ChainNotAcquired: ErrNotAcquired, wire.ChainBusy: ErrBusy,
+		wire.ChainUnknown: ErrOutcomeUnknown, wire.ChainRefused: ErrConfig, wire.ChainDamaged: ErrRecord,
 	} {
 		ch := Chain{Accesses: []Access{{Kind: AccessRead, Data: make([]byte, 8)}, {Kind: AccessCompare, Version: 1}}}
-		r := chainReply{client: 1, seq: 1, status: status, tries: 3}
-		msg, n := r.appendTo(nil), 0
-		if status == chainDone || status == chainDiffers {
-			msg = appendAccess(msg, wireAccess{kind: accessRead, version: 4, data: []byte("four")})
-			msg = appendAccess(msg, wireAccess{kind: accessCompare, version: 5})
+		r := wire.ChainReply{Client: 1, Seq: 1, Status: status, Tries: 3}
+		msg, n := r.AppendTo(nil), 0
+		if status == wire.ChainDone || status == wire.ChainDiffers {
+			msg = wire.AppendAccess(msg, wire.Access{Kind: wire.AccessRead, Version: 4, Data: []byte("four")})
+			msg = wire.AppendAccess(msg, wire.Access{Kind: wire.AccessCompare, Version: 5})
 			n = 2
 		}
-		res, err := ch.take(sealMessage(msg, n))
+		res, err := ch.take(wire.SealMessage(msg, n))
 		require.ErrorIs(t, err, want)
 		require.Equal(t, 3, res.Tries)
 		if n > 0 {
@@ -64,10 +65,10 @@ func TestChainReplies(t *testing.T) {
 		}
 	}
 	ch := Chain{Accesses: []Access{{Kind: AccessWrite, Data: []byte("x")}}}
-	r := chainReply{client: 1, seq: 1, status: chainDone}
-	_, err := ch.take(sealMessage(appendAccess(r.appendTo(nil), wireAccess{kind: accessRead}), 1))
+	r := wire.ChainReply{Client: 1, Seq: 1, Status: wire.ChainDone}
+	_, err := ch.take(wire.SealMessage(wire.AppendAccess(r.AppendTo(nil), wire.Access{Kind: wire.AccessRead}), 1))
 	require.ErrorIs(t, err, ErrOutcomeUnknown, "the answer to something else")
-	_, err = ch.take(sealMessage(r.appendTo(nil), 0))
+	_, err = ch.take(wire.SealMessage(r.AppendTo(nil), 0))
 	require.ErrorIs(t, err, ErrOutcomeUnknown, "done, but nothing of it")
 	_, err = ch.take([]byte("rubbish"))
 	require.ErrorIs(t, err, ErrOutcomeUnknown)

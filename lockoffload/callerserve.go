@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -48,7 +49,7 @@ func (c *Caller) connect(ctx context.Context) error {
 		switch {
 		case !p.open || !p.wanted:
 			c.vacate(p)
-		case p.bound:
+		case p.renew:
 			c.add(p)
 		default:
 			c.unknown(p)
@@ -61,8 +62,8 @@ func (c *Caller) connect(ctx context.Context) error {
 // unknown ends a chain that must not be issued again: no agent had answered
 // when it was issued, and the one at the other end may be another one now.
 func (c *Caller) unknown(p *callPlace) {
-	r := chainReply{client: c.cfg.Client, seq: p.seq, status: chainUnknown}
-	p.open, p.reply = false, sealMessage(r.appendTo(p.reply[:0]), 0)
+	r := wire.ChainReply{Client: c.cfg.Client, Seq: p.seq, Status: wire.ChainUnknown}
+	p.open, p.reply = false, wire.SealMessage(r.AppendTo(p.reply[:0]), 0)
 	p.ready <- struct{}{}
 }
 
@@ -88,8 +89,12 @@ func (c *Caller) issue(p *callPlace, r callRequest, deadline uint32) (seq uint64
 	default:
 	}
 	p.seq += uint64(window)
-	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, c.agent)
-	p.bound = c.agent != 0
+	agent := c.agent
+	if r.again() {
+		agent = 0
+	}
+	p.length = r.request(c.mr.Bytes()[p.index*message:][:message:message], c.cfg.Client, p.seq, deadline, agent)
+	p.renew = agent != 0 || r.again() // an agent that it is not for refuses it
 	p.used, p.open, p.wanted = true, true, true
 	c.send(p)
 	return p.seq, nil
@@ -219,10 +224,10 @@ func (c *Caller) completed(wc *verbs.WC) error {
 	}
 	message := c.cfg.Limits.Message
 	body := c.mr.Bytes()[(c.cfg.Limits.Window+i)*message:][:wc.Len()]
-	if r, err := decodeReply(body); err == nil && r.client == c.cfg.Client {
-		c.agent = r.agent
-		p := &c.places[r.seq%uint64(len(c.places))]
-		if p.open && p.seq == r.seq {
+	if r, err := wire.DecodeReply(body); err == nil && r.Client == c.cfg.Client {
+		c.agent = r.Agent
+		p := &c.places[r.Seq%uint64(len(c.places))]
+		if p.open && p.seq == r.Seq {
 			p.open = false
 			if p.wanted {
 				p.reply = append(p.reply[:0], body...)

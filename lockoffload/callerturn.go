@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // turn is a client's turn at a slot's lock, which the agent has reserved for it.
@@ -19,13 +21,11 @@ type turnRequest struct {
 	of   uint64 // the request of the turn that is ended, or 0
 }
 
+// again: what an agent before had reserved, the present one has taken back.
+func (t *turnRequest) again() bool { return true }
+
 func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) int {
-	r := chainRequest{client: client, seq: seq, slot: uint32(t.slot), turn: turnAsk, agent: agent}
-	if t.of == 0 {
-		return len(sealMessage(r.appendTo(dst[:0]), 0))
-	}
-	r.turn = turnEnd
-	return len(sealMessage(appendAccess(r.appendTo(dst[:0]), wireAccess{kind: accessCompare, version: t.of}), 1))
+	return len(wire.AppendTurn(dst[:0], client, seq, uint32(t.slot), agent, t.of))
 }
 
 // turn waits for the client's turn at a lock. After an error the client has none, or the
@@ -48,18 +48,18 @@ func (c *Caller) turn(ctx context.Context, slot int) (*turn, error) {
 		return nil, err
 	}
 	defer c.release(p)
-	r, err := decodeReply(p.reply)
+	r, err := wire.DecodeReply(p.reply)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-	case r.status == chainNotAcquired: // the agent is about to be closed
+	case r.Status == wire.ChainNotAcquired: // the agent is about to be closed
 		return nil, ErrBusy
-	case r.status != chainDone:
-		return nil, statusError(r.status)
-	case r.ops.n != 1:
+	case r.Status != wire.ChainDone:
+		return nil, statusError(r.Status)
+	case r.Ops.N != 1:
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
 	}
-	t.word = r.ops.next().version
+	t.word = r.Ops.Next().Version
 	return t, nil
 }
 

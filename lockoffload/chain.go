@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // Access is what a chain does to one record of its slot. After the chain,
@@ -23,9 +25,9 @@ type Access struct {
 type AccessKind uint8
 
 const (
-	AccessRead    = AccessKind(accessRead)
-	AccessWrite   = AccessKind(accessWrite)
-	AccessCompare = AccessKind(accessCompare)
+	AccessRead    = AccessKind(wire.AccessRead)
+	AccessWrite   = AccessKind(wire.AccessWrite)
+	AccessCompare = AccessKind(wire.AccessCompare)
 )
 
 // Chain says what is to be done with a slot: lock it, perform the accesses in
@@ -62,10 +64,10 @@ func (ch *Chain) check(l Layout, message int) error {
 	if ch.Fair && ch.Shared {
 		return refuse("shared chains do not take turns")
 	}
-	request, reply := requestHead, replyHead
+	request, reply := wire.ChainRequestHead, wire.ChainReplyHead
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
-		request, reply = request+accessHead, reply+accessHead
+		request, reply = request+wire.AccessHead, reply+wire.AccessHead
 		if a.Record < 0 || a.Record >= l.Records {
 			return refuse("record %d of %d", a.Record, l.Records)
 		}
@@ -73,7 +75,7 @@ func (ch *Chain) check(l Layout, message int) error {
 		case a.Kind == AccessRead && cap(a.Data) < l.Size:
 			return refuse("room for %d bytes to read, records have %d", cap(a.Data), l.Size)
 		case a.Kind == AccessRead:
-			reply += pad8(l.Size)
+			reply += wire.Pad8(l.Size)
 		case a.Kind == AccessWrite && ch.Shared:
 			return refuse("a shared chain cannot write")
 		case a.Kind == AccessWrite && len(a.Data) > l.Size:
@@ -81,7 +83,7 @@ func (ch *Chain) check(l Layout, message int) error {
 		case a.Kind == AccessWrite && slices.ContainsFunc(ch.Accesses[:i], func(b Access) bool { return b.Kind == AccessWrite && b.Record == a.Record }):
 			return refuse("record %d is written twice", a.Record)
 		case a.Kind == AccessWrite:
-			request += pad8(len(a.Data))
+			request += wire.Pad8(len(a.Data))
 		case a.Kind != AccessCompare:
 			return refuse("access of kind %d", a.Kind)
 		}
@@ -90,6 +92,17 @@ func (ch *Chain) check(l Layout, message int) error {
 		return refuse("%d bytes of accesses, messages have %d", max(request, reply), message)
 	}
 	return nil
+}
+
+// records are those that a chain names, once each.
+func (ch *Chain) records() []int {
+	var records []int
+	for i := range ch.Accesses {
+		if r := ch.Accesses[i].Record; !slices.Contains(records, r) {
+			records = append(records, r)
+		}
+	}
+	return records
 }
 
 // writes tells whether anything is to be written.

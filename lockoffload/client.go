@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -43,7 +44,7 @@ type Result struct {
 // allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
 	cfg Config
-	l   Layout
+	l   memory.Layout
 
 	ending sync.Once
 	ended  error // of Close
@@ -88,10 +89,10 @@ func NewClient(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(cfg, cfg.Invite.Layout.withDefaults(), s), nil
+	return newClient(cfg, memory.Layout(cfg.Invite.Layout).WithDefaults(), s), nil
 }
 
-func newClient(cfg Config, l Layout, s *session) *Client {
+func newClient(cfg Config, l memory.Layout, s *session) *Client {
 	c := &Client{
 		cfg: cfg, l: l, s: s, backs: map[int]*backoff{},
 		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
@@ -115,7 +116,7 @@ func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in I
 	if err := in.check(); err != nil {
 		return err
 	}
-	if in.Layout.withDefaults() != c.l {
+	if memory.Layout(in.Layout).WithDefaults() != c.l {
 		return fmt.Errorf("lockoffload: reconnect: another layout: %w", ErrConfig)
 	}
 	s, err := newSession(c.cfg.PD, qp, cq, in)

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -15,7 +18,8 @@ import (
 // lease.
 type session struct {
 	line  *line
-	tags  tagger
+	tags  memory.Tagger
+	seq   atomic.Uint32 // of tags
 	lease time.Duration
 
 	lost  chan struct{} // closed when locks can no longer be relied on
@@ -28,12 +32,13 @@ type session struct {
 	stop context.CancelFunc
 	gone chan struct{} // the watchdog has ended
 	beat *verbs.MR     // the heartbeat, and the list that writes it
-	word []op
+	word []machine.Op
 }
 
 func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, error) {
 	s := &session{lease: in.Lease, lost: make(chan struct{}), gone: make(chan struct{})}
-	s.tags.owner, s.tags.epoch = in.Owner, in.Epoch
+	s.tags.Owner, s.tags.Epoch = in.Owner, in.Epoch
+	s.tags.Count = func() uint32 { return s.seq.Add(1) }
 	var err error
 	if s.line, err = newLine(qp, cq, in.Region, s.lose); err != nil {
 		return nil, err
@@ -52,7 +57,8 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	// lock until the target gave up waiting for a heartbeat.
 	posted := time.Now()
 	s.until = posted.Add(s.lease)
-	s.word = []op{{kind: opWrite, off: in.Layout.beatOff(in.Owner), n: 8}}
+	l := memory.Layout(in.Layout)
+	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
 	if err != nil {
 		close(s.gone)
@@ -69,7 +75,7 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 	defer close(s.gone)
 	tick := time.NewTicker(s.lease / 3)
 	defer tick.Stop()
-	for count := uint64(s.tags.epoch)<<32 + 2; ; count++ {
+	for count := uint64(s.tags.Epoch)<<32 + 2; ; count++ {
 		// Not under ctx: its memory is used again.
 		if err := s.acknowledged(context.Background(), f); err != nil {
 			s.expire()

@@ -56,7 +56,11 @@ func TestCloseOnADeadWire(t *testing.T) {
 // same, and those who wait for room are told.
 func TestLeaseRunsOutBehindAFullQueue(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
+	lease := short
+	if testing.Short() {
+		lease = short / 3
+	}
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, lease)
 	r.way = endless
 	c, _ := r.client(lockoffload.Retry{})
 	_, _, err := c.Read(ctx, 0, make([]byte, 8))

@@ -85,7 +85,7 @@ func (p *Commit) post(ctx context.Context) error {
 	// Held so that whoever flushes finds the flight, and polls for it.
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flight.list, p.flight.then = p.j.m.base().ops, p
+	p.flight.list, p.flight.then = p.j.m.Base().Ops, p
 	err := p.s.line.postWithin(ctx, &p.flight, p.j.mr)
 	p.posted = err == nil
 	return err
@@ -95,7 +95,7 @@ func (p *Commit) post(ctx context.Context) error {
 func (p *Commit) ended(err error) {
 	j := p.j
 	if err == nil {
-		err = j.m.base().settled()
+		err = j.m.Base().Settled()
 	}
 	if err != nil && j.wrote != nil && j.wrote() {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)

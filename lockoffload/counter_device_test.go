@@ -20,12 +20,12 @@ import (
 )
 
 // No increment is lost, in all forms together, with reads of all forms between
-// them. The short version makes 2000, the long one a million, or as many as a
+// them. The short version makes 1000, the long one a million, or as many as a
 // quarter of go test's time permits, which on Soft-RoCE in an emulated machine
 // are far fewer. GOVERBS_INCREMENTS asks for another number, and may take all
 // of the time.
 func TestCounterLosesNoUpdate(t *testing.T) {
-	const least, slots, clients, goroutines = 2000, 3, 4, 2
+	const least, slots, clients, goroutines = 1000, 3, 4, 2
 	total, part := 1_000_000, time.Duration(4)
 	if testing.Short() {
 		total, part = least, 1

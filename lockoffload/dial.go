@@ -153,7 +153,7 @@ func (c *Client) help(ctx context.Context) error {
 		}
 		l.agent = nil
 	}
-	agent, free, err := l.helper(ctx, c.l)
+	agent, free, err := l.helper(ctx, Layout(c.l))
 	if errors.Is(err, ErrRefused) { // it has none, or no room there: Do goes on without
 		c.cfg.Logger.Info("lockoffload: no agent", "error", err)
 		return nil

@@ -6,6 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // DyingForms are the operations that DieAfter knows.
@@ -26,22 +29,22 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 		}
 		defer j.drop()
 		for ended := false; !ended; {
-			v, err := m.step()
+			v, err := m.Step()
 			if err != nil {
 				return false, changed, err
 			}
-			if v == sleep {
+			if v == machine.Sleep {
 				return false, changed, fmt.Errorf("slot %d is not free", slot)
 			}
-			ended = v != post
-			if v == done {
+			ended = v != machine.Post
+			if v == machine.Done {
 				break
 			}
-			ops := slices.Clone(m.base().ops)
+			ops := slices.Clone(m.Base().Ops)
 			if died = n <= len(ops); died {
 				ops = ops[:n]
-				if last := &ops[n-1]; half && last.kind == opWrite {
-					last.n /= 2
+				if last := &ops[n-1]; half && last.Kind == machine.OpWrite {
+					last.N /= 2
 				} else if half {
 					return false, changed, nil
 				}
@@ -55,8 +58,8 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 				return false, changed, err
 			}
 			for i, o := range ops {
-				written := form != "swap" && o.kind == opWrite && !(died && half && i == len(ops)-1)
-				moved := form == "swap" && o.kind == opCmpSwap
+				written := form != "swap" && o.Kind == machine.OpWrite && !(died && half && i == len(ops)-1)
+				moved := form == "swap" && o.Kind == machine.OpCmpSwap
 				changed = changed || written || moved
 			}
 			if died {
@@ -68,8 +71,8 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 }
 
 // machines are those of an operation, one after the other.
-func (c *Client) machines(s *session, form string, slot int) []func() machine {
-	var g grant
+func (c *Client) machines(s *session, what string, slot int) []func() machine.Machine {
+	var g machine.Grant
 	plusOne := func(old []byte) []byte {
 		n := uint64(1)
 		if len(old) >= 8 {
@@ -79,71 +82,71 @@ func (c *Client) machines(s *session, form string, slot int) []func() machine {
 		binary.LittleEndian.PutUint64(b, n)
 		return b
 	}
-	var old current
-	release := func() machine { return &releaser{grant: g, owner: s.tags.owner} }
-	load := func() machine {
-		return &loader{slot: slot, deliver: func(cur current) error { old = cur.clone(); return nil }}
+	var old memory.Current
+	release := func() machine.Machine { return &machine.Releaser{Grant: g, Owner: s.tags.Owner} }
+	load := func() machine.Machine {
+		return &machine.Loader{Slot: slot, Deliver: func(cur memory.Current) error { old = cloneOf(&cur); return nil }}
 	}
-	write := func() machine {
-		return &stager{releaser: releaser{grant: g, owner: s.tags.owner, allowed: s.allowed}, from: &old, data: plusOne}
+	write := func() machine.Machine {
+		return &stager{Releaser: machine.Releaser{Grant: g, Owner: s.tags.Owner, Allowed: s.allowed}, from: &old, data: plusOne}
 	}
-	chain := acquire{tags: &s.tags, data: true, grant: grant{slot: slot}}
-	read := func(f Form) func() machine {
-		return func() machine {
-			m := &reader{acquire: chain, records: first, form: f}
-			m.reading, m.deliver = true, func(int, content) error { return nil }
+	chain := machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}
+	read := func(f Form) func() machine.Machine {
+		return func() machine.Machine {
+			m := &machine.Reader{Acquire: chain, Records: first, Form: machine.Form(f)}
+			m.Reading, m.Deliver = true, func(int, memory.Content) error { return nil }
 			return m
 		}
 	}
-	switch form {
+	switch what {
 	case "update":
-		return []func() machine{func() machine {
-			return &updater{acquire: chain, records: first, allowed: s.allowed, change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
+		return []func() machine.Machine{func() machine.Machine {
+			return &machine.Updater{Acquire: chain, Records: first, Allowed: s.allowed, Change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
 		}}
 	case "exclusive", "fair":
-		m := &acquire{tags: &s.tags, token: true, grant: grant{slot: slot}}
-		if form == "fair" {
-			m.queue = new(queue)
+		m := &machine.Acquire{Tags: &s.tags, Token: true, Grant: machine.Grant{Slot: slot}}
+		if what == "fair" {
+			m.Queue = new(machine.Queue)
 		}
-		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return load() }, write}
+		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, write}
 	case "shared":
-		m := &acquireShared{tags: &s.tags, grant: grant{slot: slot}}
-		return []func() machine{func() machine { return m }, func() machine { g = m.grant; return load() }, release}
+		m := &machine.AcquireShared{Tags: &s.tags, Grant: machine.Grant{Slot: slot}}
+		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, release}
 	case "read":
-		return []func() machine{read(FormRead)}
+		return []func() machine.Machine{read(FormRead)}
 	case "read chain":
-		return []func() machine{read(FormReadChain)}
+		return []func() machine.Machine{read(FormReadChain)}
 	case "held read":
-		return []func() machine{read(FormReadHeld)}
+		return []func() machine.Machine{read(FormReadHeld)}
 	case "swap":
-		return []func() machine{func() machine {
-			return &swapWriter{swapLook: swapLook{slot: slot}, owner: s.tags.owner, data: plusOne(nil)}
+		return []func() machine.Machine{func() machine.Machine {
+			return &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot}, Owner: s.tags.Owner, Data: plusOne(nil)}
 		}}
 	}
-	panic("no form " + form)
+	panic("no form " + what)
 }
 
 // stager is a releaser that stages its change of record 0 itself.
 type stager struct {
-	releaser
-	from *current
+	machine.Releaser
+	from *memory.Current
 	data func(old []byte) []byte
 }
 
-func (m *stager) step() (verdict, error) {
-	r, err := m.l.record(m.from, 0)
+func (m *stager) Step() (machine.Verdict, error) {
+	r, err := m.L.Record(m.from, 0)
 	if err != nil {
-		return done, err
+		return machine.Done, err
 	}
-	m.old = m.from
-	m.l.stage(m.next(), m.from)
-	m.l.put(m.next(), 0, r.version+1, m.data(r.data))
-	return m.releaser.step()
+	m.Old = m.from
+	m.L.Stage(m.Next(), m.from)
+	m.L.Put(m.Next(), 0, r.Version+1, m.data(r.Data))
+	return m.Releaser.Step()
 }
 
-func (c *current) clone() current {
+func cloneOf(c *memory.Current) memory.Current {
 	d := *c
-	d.body = bytes.Clone(c.body)
+	d.Body = bytes.Clone(c.Body)
 	return d
 }
 
@@ -155,7 +158,7 @@ func (c *Client) Heartbeat() uint64 {
 // PostTooMuch posts a list that the queue pair has no room for.
 func (c *Client) PostTooMuch() error {
 	s := c.session()
-	ops := slices.Repeat([]op{{kind: opWrite, n: 8}}, s.line.qp.MaxSendWR()+1)
+	ops := slices.Repeat([]machine.Op{{Kind: machine.OpWrite, N: 8}}, s.line.qp.MaxSendWR()+1)
 	_, err := s.line.issue(context.Background(), ops, s.beat)
 	return err
 }

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // UseAgent has [Client.Do] give chains that write to the target's agent. The
@@ -38,7 +42,7 @@ func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 }
 
 func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
-	if err := ch.check(c.l, math.MaxInt); err != nil {
+	if err := ch.check(Layout(c.l), math.MaxInt); err != nil {
 		return Result{}, err
 	}
 	records := ch.records()
@@ -48,7 +52,7 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 	c.mu.Lock()
 	agent := c.agent
 	c.mu.Unlock()
-	if agent != nil && ch.writes() && ch.check(c.l, agent.cfg.Limits.Message) == nil {
+	if agent != nil && ch.writes() && ch.check(Layout(c.l), agent.cfg.Limits.Message) == nil {
 		res, err := agent.do(ctx, ch)
 		if !notBegun(err) {
 			return res, err
@@ -80,14 +84,14 @@ func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
 	for i, r := range records {
 		at[r] = i
 	}
-	got := make([]content, len(records))
+	got := make([]memory.Content, len(records))
 	j, err := c.begin(ch.Slot, records)
 	if err != nil {
 		return Result{}, err
 	}
 	defer j.drop()
-	res, err := j.read(ctx, FormRead, records, func(i int, r content) error {
-		got[i] = content{r.version, slices.Clone(r.data)}
+	res, err := j.read(ctx, FormRead, records, func(i int, r memory.Content) error {
+		got[i] = memory.Content{Version: r.Version, Data: slices.Clone(r.Data)}
 		return nil
 	})
 	if err != nil {
@@ -98,11 +102,11 @@ func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
 		r := got[at[a.Record]]
 		switch {
 		case a.Kind == AccessRead:
-			a.Data = append(a.Data[:0], r.data...)
-		case a.Version != r.version:
+			a.Data = append(a.Data[:0], r.Data...)
+		case a.Version != r.Version:
 			err = ErrDiffers
 		}
-		a.Version, res.Version = r.version, r.version
+		a.Version, res.Version = r.Version, r.Version
 	}
 	return res, err
 }
@@ -115,20 +119,30 @@ func (c *Client) doHeld(ctx, wait context.Context, ch *Chain) (Result, error) {
 	if tries == 0 {
 		tries = c.cfg.Retry.Tries
 	}
-	m := newChainRunner(ch, s, tries)
-	res := Result{Form: m.form()}
+	m := &machine.Chain{Acquire: machine.Acquire{Tags: &s.tags, Tries: tries, Data: true, Reading: !ch.writes(), Grant: machine.Grant{Slot: ch.Slot}}}
+	m.Allowed = s.allowed
+	if ch.Fair {
+		m.Queue = new(machine.Queue)
+	}
+	for _, a := range ch.Accesses {
+		m.Accesses = append(m.Accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
+	}
+	res := Result{Form: Form(m.Form())}
 	j, err := c.start(m, ch.Slot)
 	if err != nil {
 		return res, err
 	}
-	j.wrote = func() bool { return m.wrote }
+	j.wrote = func() bool { return m.Wrote }
 	commit, err := j.run(wait, s)
-	res.Tries, res.Version = m.tried, m.version
+	for i := range m.Accesses {
+		ch.Accesses[i].Version, ch.Accesses[i].Data = m.Accesses[i].Version, m.Accesses[i].Data
+	}
+	res.Tries, res.Version = m.Tried, m.Version
 	if err != nil || commit == nil {
 		return res, err
 	}
 	if err := commit.Wait(ctx); err != nil {
-		if m.wrote && ctx.Err() != nil {
+		if m.Wrote && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 		return res, err

@@ -137,6 +137,10 @@
 // ms at most ([AgentConfig.MaxPause]). What a holder that died had locked is free with
 // its lease, as always. The agent remembers who waits, and nothing for the others.
 //
+// A lock that is handed on is never free for clients that take it without asking. So
+// when that has gone on for 200 ms the agent leaves the word free for 10 ms, and a client
+// that has seen the agent have the lock looks for it more often than that.
+//
 // Without an agent, or when it is not to be reached, clients draw tickets and look whose
 // turn it is. That is fair to few clients, and the more wait the more slowly it goes.
 // Tickets, and turns, decide the order only: the lock word is taken as by everybody else,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -40,11 +41,11 @@ func (s *Server) finish(over []*Session) error {
 		fenced = append(fenced, one)
 	}
 	if len(fenced) > 0 {
-		invites := make([]Invite, len(fenced))
+		gone := make([]machine.Identity, len(fenced))
 		for i, one := range fenced {
-			invites[i] = one.invite
+			gone[i] = machine.Identity{Owner: one.invite.Owner, Epoch: one.invite.Epoch}
 		}
-		m := (&recovery{region: s.cfg.Region.mr.Bytes()}).deadSessions(&s.l, invites...)
+		m := (&machine.Recovery{Region: s.cfg.Region.mr.Bytes()}).DeadSessions(&s.l, gone...)
 		if err := s.drive(m); err != nil {
 			errs = append(errs, fmt.Errorf("recover %d sessions: %w", len(fenced), err))
 		} else {
@@ -52,10 +53,10 @@ func (s *Server) finish(over []*Session) error {
 				errs = append(errs, s.vacate(one))
 			}
 			s.mu.Lock()
-			s.counts.Recovered += uint64(m.freed)
-			s.queues = append(s.queues, endedQueues{time.Now(), m.queues})
+			s.counts.Recovered += uint64(m.Freed)
+			s.queues = append(s.queues, endedQueues{time.Now(), m.Queues})
 			s.mu.Unlock()
-			s.cfg.Logger.Info("lockoffload: sessions ended", "sessions", len(fenced), "recovered", m.freed)
+			s.cfg.Logger.Info("lockoffload: sessions ended", "sessions", len(fenced), "recovered", m.Freed)
 		}
 	}
 	return errors.Join(errs...)
@@ -79,7 +80,7 @@ func (s *Server) vacate(one *Session) error {
 
 // drive runs a machine through the loopback, a new one if the last one failed. The
 // caller holds ending.
-func (s *Server) drive(m machine) (err error) {
+func (s *Server) drive(m machine.Machine) (err error) {
 	if s.shut {
 		return ErrClosed
 	}

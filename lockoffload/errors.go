@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
 	// ErrNotAcquired says that the lock was held by others at each try.
 	// Nothing was changed.
-	ErrNotAcquired = errors.New("lock not acquired")
+	ErrNotAcquired = machine.ErrNotAcquired
 	// ErrLost says that a lock was no longer the holder's: its lease ran out,
 	// or the lock word carried another tag when it was given back. Others may
 	// have accessed the records meanwhile.
-	ErrLost = errors.New("lock lost")
+	ErrLost = machine.ErrLost
 	// ErrOutcomeUnknown says that WRITEs were posted and that no reply told
 	// what became of them: each record has its old or its new data.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
@@ -22,9 +24,9 @@ var (
 	// beside it, nothing was changed. See [Client.Reconnect].
 	ErrBroken = errors.New("connection failed")
 	// ErrRecord says that neither copy of a record is valid.
-	ErrRecord = errors.New("record is torn or damaged")
+	ErrRecord = memory.ErrRecord
 	// ErrConfig says that an argument is out of range.
-	ErrConfig = errors.New("bad configuration")
+	ErrConfig = memory.ErrConfig
 	// ErrKey says that client and target do not have the same key.
 	ErrKey = errors.New("not authenticated")
 	// ErrRefused says that a target did not give what a client dialed for; the

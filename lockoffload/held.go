@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Held is a lock that this client holds. Its methods are safe for concurrent
@@ -12,16 +14,16 @@ import (
 type Held struct {
 	c     *Client
 	s     *session
-	g     grant
+	g     machine.Grant
 	share *bit
 	turn  *turn // that the agent gave, or nil
 	// What Unlock needs is there from the time of the lock: of an exclusive one here,
 	// of a shared one in share.
 	j *job
 
-	mu     sync.Mutex
-	body   []byte // old's
-	old    current
+	busy   chan struct{} // full while somebody is at what is below, see enter
+	body   []byte        // old's
+	old    memory.Current
 	loaded bool // old is what the slot has
 	staged bool // the next copy is in j's memory
 	done   bool
@@ -30,6 +32,7 @@ type Held struct {
 
 // hold has Close see a lock. One that comes when Close has looked is given up.
 func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
+	h.busy = make(chan struct{}, 1)
 	c.mu.Lock()
 	late := c.abandoned
 	if !late {
@@ -43,13 +46,31 @@ func (c *Client) hold(h *Held, res Result) (*Held, Result, error) {
 	return h, res, nil
 }
 
+// enter waits until nobody else is at the lock's data: calls follow each other, and one
+// that was given up may still have a WRITE under way. Who was let in leaves.
+func (h *Held) enter(ctx context.Context) error {
+	select {
+	case h.busy <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case h.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *Held) leave() { <-h.busy }
+
 // Slot is the slot that is locked.
-func (h *Held) Slot() int { return h.g.slot }
+func (h *Held) Slot() int { return h.g.Slot }
 
 // Token is the fencing token that [LockOptions.Token] asked for: higher than
 // that of all holders before. It is for things outside of the region, which
 // refuse tokens lower than the highest that they have seen.
-func (h *Held) Token() uint64 { return h.g.token }
+func (h *Held) Token() uint64 { return h.g.Token }
 
 // Lost is closed when the lock can no longer be relied on, because the session
 // ended or its lease ran out. The target keeps late WRITEs of a lost lock from
@@ -60,73 +81,77 @@ func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 // Read or Write of a lock takes a round trip, later ones none: nobody else changes
 // the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if err := h.enter(ctx); err != nil {
+		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
+	}
+	defer h.leave()
 	r, err := h.record(ctx, record)
-	if err == nil && len(r.data) > len(dst) {
-		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.data), len(dst))
+	if err == nil && len(r.Data) > len(dst) {
+		err = fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(r.Data), len(dst))
 	}
 	if err != nil {
-		return nil, Result{Form: FormTwoStep}, opError("read", h.g.slot, err)
+		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
 	}
-	return dst[:copy(dst, r.data)], Result{Form: FormTwoStep, Version: r.version}, nil
+	return dst[:copy(dst, r.Data)], Result{Form: FormTwoStep, Version: r.Version}, nil
 }
 
 // Write changes a record under an exclusive lock. The change, with all others of this
 // holder, is made by Unlock or [Held.Commit]: others see all of it, or, if the lock is
 // lost before, nothing. data is copied.
 func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	res := Result{Form: FormTwoStep}
-	if h.g.shared || len(data) > h.c.l.Size {
-		return res, opError("write", h.g.slot, ErrConfig)
+	if err := h.enter(ctx); err != nil {
+		return res, opError("write", h.g.Slot, err)
+	}
+	defer h.leave()
+	if h.g.Shared || len(data) > h.c.l.Size {
+		return res, opError("write", h.g.Slot, ErrConfig)
 	}
 	if _, err := h.record(ctx, record); err != nil {
-		return res, opError("write", h.g.slot, err)
+		return res, opError("write", h.g.Slot, err)
 	}
 	next := h.next()
 	if !h.staged {
-		h.c.l.stage(next, &h.old)
+		h.c.l.Stage(next, &h.old)
 		h.staged = true
 	}
-	old, _ := h.c.l.record(&h.old, record) // looked up before
-	res.Version = old.version + 1
-	h.c.l.put(next, record, res.Version, data)
+	old, _ := h.c.l.Record(&h.old, record) // looked up before
+	res.Version = old.Version + 1
+	h.c.l.Put(next, record, res.Version, data)
 	return res, nil
 }
 
 // next is where the copy to be written is made.
 func (h *Held) next() []byte {
-	return h.j.mr.Bytes()[h.c.l.writeAt():][:h.c.l.copyStride()]
+	return h.j.mr.Bytes()[h.c.l.WriteAt():][:h.c.l.CopyStride()]
 }
 
 // record is a record as the holder sees it.
-func (h *Held) record(ctx context.Context, n int) (content, error) {
-	if err := h.c.named(h.g.slot, []int{n}); err != nil {
-		return content{}, err
+func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
+	if err := h.c.named(h.g.Slot, []int{n}); err != nil {
+		return memory.Content{}, err
 	}
 	if h.done {
-		return content{}, ErrClosed
+		return memory.Content{}, ErrClosed
 	}
 	if err := h.s.allowed(); err != nil {
-		return content{}, err
+		return memory.Content{}, err
 	}
 	if !h.loaded {
 		if err := h.load(ctx); err != nil {
-			return content{}, err
+			return memory.Content{}, err
 		}
 	}
 	cur := h.old
 	if h.staged {
-		cur = h.c.l.staged(h.next(), h.old.version+1)
+		cur = h.c.l.Staged(h.next(), h.old.Version+1)
 	}
-	return h.c.l.record(&cur, n)
+	return h.c.l.Record(&cur, n)
 }
 
 func (h *Held) load(ctx context.Context) error {
-	m := &loader{slot: h.g.slot, deliver: func(cur current) error { h.keep(cur); return nil }}
-	j, err := h.c.start(m, h.g.slot)
+	m := &machine.Loader{Slot: h.g.Slot, Deliver: func(cur memory.Current) error { h.keep(cur); return nil }}
+	j, err := h.c.start(m, h.g.Slot)
 	if err != nil {
 		return err
 	}
@@ -135,48 +160,72 @@ func (h *Held) load(ctx context.Context) error {
 }
 
 // keep copies what the slot has.
-func (h *Held) keep(cur current) {
-	h.body = append(h.body[:0], cur.body...)
+func (h *Held) keep(cur memory.Current) {
+	h.body = append(h.body[:0], cur.Body...)
 	h.old, h.loaded = cur, true
-	h.old.body = h.body
+	h.old.Body = h.body
 }
 
 // Commit makes the changes so far, at one moment, and keeps the lock. Others may see
 // them from then on, and they stay if the client dies. A context that ends while they
-// are under way does not stop them. After [ErrOutcomeUnknown] they were made or not.
+// are under way does not stop them: the next call waits until they are made. After
+// [ErrOutcomeUnknown] they were made or not, or will be.
 func (h *Held) Commit(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	err := ctx.Err()
-	switch {
-	case h.done:
-		err = ErrClosed
-	case !h.staged:
-		return nil
-	case err == nil:
-		if err = h.s.allowed(); err == nil {
-			err = h.commit(ctx)
-		}
+	err := h.enter(ctx)
+	if err == nil {
+		err = h.commit(ctx)
 	}
 	if err != nil {
-		return opError("commit", h.g.slot, err)
+		return opError("commit", h.g.Slot, err)
 	}
 	return nil
 }
 
+// commit leaves when nothing is under way any more.
 func (h *Held) commit(ctx context.Context) error {
-	m := &committer{slot: h.g.slot, old: &h.old}
-	h.j.prepare(m, h.g.slot)
-	if err := h.j.execute(ctx); err != nil && !errors.Is(err, ErrBroken) {
-		return err // there was no room, and what was staged still is
-	} else if err != nil {
+	later := false
+	defer func() {
+		if !later {
+			h.leave()
+		}
+	}()
+	switch {
+	case h.done:
+		return ErrClosed
+	case !h.staged:
+		return nil
+	}
+	if err := errors.Join(ctx.Err(), h.s.allowed()); err != nil {
+		return err
+	}
+	h.j.prepare(&machine.Committer{Slot: h.g.Slot, Old: &h.old}, h.g.Slot)
+	posted, err := h.j.execute(ctx, func(err error) {
+		h.committed(err)
+		h.leave()
+	})
+	switch {
+	case !posted:
+		return err // and what was staged still is
+	case err != nil && !errors.Is(err, ErrBroken):
+		later = true
+	default:
+		h.committed(err)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	now := h.c.l.staged(h.next(), h.old.version+1)
-	h.body = append(h.body[:0], now.body...)
-	h.old = current{which: 1 - h.old.which, version: now.version, body: h.body, whole: true}
-	h.staged = false
 	return nil
+}
+
+// committed is called when what was staged has been written, or will not be.
+func (h *Held) committed(err error) {
+	if err != nil {
+		return
+	}
+	now := h.c.l.Staged(h.next(), h.old.Version+1)
+	h.body = append(h.body[:0], now.Body...)
+	h.old = memory.Current{Which: 1 - h.old.Which, Version: now.Version, Body: h.body, Whole: true}
+	h.staged = false
 }
 
 // Unlock makes the changes, gives the lock back and waits for the reply. [ErrLost]
@@ -184,20 +233,33 @@ func (h *Held) commit(ctx context.Context) error {
 // Further calls answer the same. After an error of the context both are still under
 // way, see [Client.Flush].
 func (h *Held) Unlock(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done {
-		return h.err
+	if err := h.enter(ctx); err != nil {
+		go func() { // behind what is under way
+			_ = h.enter(context.Background())
+			defer h.leave()
+			_, _ = h.unlock(context.Background()) // who calls again hears of it
+		}()
+		return opError("unlock", h.g.Slot, err)
 	}
-	p, err := h.release(ctx)
-	h.done, h.err = true, err
-	h.endTurn()
+	defer h.leave()
+	p, err := h.unlock(ctx)
 	if p != nil {
 		if werr := p.Wait(ctx); err == nil {
 			h.err = werr
 		}
 	}
 	return h.err
+}
+
+// unlock begins to give the lock back, once.
+func (h *Held) unlock(ctx context.Context) (*Commit, error) {
+	if h.done {
+		return nil, h.err
+	}
+	p, err := h.release(ctx)
+	h.done, h.err = true, err
+	h.endTurn()
+	return p, err
 }
 
 // endTurn has the agent call the next one: the unlock command has been posted.
@@ -221,27 +283,27 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 		j.after = func() { h.c.endShare(h.share) }
 	}
 	defer j.drop()
-	m := &releaser{grant: h.g, owner: h.s.tags.owner, allowed: h.s.allowed}
+	m := &machine.Releaser{Grant: h.g, Owner: h.s.tags.Owner, Allowed: h.s.allowed}
 	if h.staged {
-		m.old = &h.old
+		m.Old = &h.old
 	}
-	j.prepare(m, h.g.slot)
-	j.wrote = func() bool { return m.wrote }
+	j.prepare(m, h.g.Slot)
+	j.wrote = func() bool { return m.Wrote }
 	p, err := j.drive(ctx)
 	if err != nil {
-		err = opError("unlock", h.g.slot, err)
+		err = opError("unlock", h.g.Slot, err)
 	}
 	return p, err
 }
 
 // abandon ends a lock whose client has closed: nothing is under way any more.
 func (h *Held) abandon() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	_ = h.enter(context.Background())
+	defer h.leave()
 	if h.done {
 		return
 	}
-	h.done, h.err = true, opError("unlock", h.g.slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+	h.done, h.err = true, opError("unlock", h.g.Slot, fmt.Errorf("%w: %w", ErrLost, ErrClosed))
 	h.endTurn()
 	switch {
 	case h.share == nil:

@@ -2,10 +2,15 @@ package lockoffload
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/history"
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Event is an operation on a record in a history: it read Old, or changed Old
@@ -23,38 +28,45 @@ type Event struct {
 func CheckEvents(events []Event) error {
 	var ops []porcupine.Operation
 	for _, e := range events {
-		o := regOp{record: e.Record, unit: e.Record, update: e.Update, blind: e.Blind, unknown: e.Unknown, old: e.Old, new: e.New}
+		o := history.Op{Record: e.Record, Unit: e.Record, Update: e.Update, Blind: e.Blind, Unknown: e.Unknown, Old: e.Old, New: e.New}
 		if e.Unknown {
 			e.Return = 1 << 60
 		}
 		ops = append(ops, porcupine.Operation{ClientId: e.Client, Input: o, Call: int64(e.Call), Return: int64(e.Return)})
 	}
-	switch porcupine.CheckOperationsTimeout(registers, ops, 3*time.Minute) {
+	switch porcupine.CheckOperationsTimeout(history.Model, ops, 3*time.Minute) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
 		return errors.New("porcupine gave up")
 	}
-	return errHistory
+	return history.ErrHistory
 }
 
 // Waiting is how many tickets of a slot were drawn and not yet passed on.
 func (r *Region) Waiting(slot int) (uint32, error) {
-	word, err := r.mr.Load64(r.ticketOff(slot))
-	next, serving := tickets(word)
+	word, err := r.mr.Load64(r.l.TicketOff(slot))
+	next, serving := memory.Tickets(word)
 	return next - serving, err
+}
+
+// Drawn is how many tickets of a slot were drawn.
+func (r *Region) Drawn(slot int) (uint32, error) {
+	word, err := r.mr.Load64(r.l.TicketOff(slot))
+	next, _ := memory.Tickets(word)
+	return next, err
 }
 
 // BlindUpdate is Update, but posts the WRITE without looking at the lock
 // command's reply.
 func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) error {
 	s := c.session()
-	m := &updater{acquire: acquire{tags: &s.tags, data: true, grant: grant{slot: slot}}, records: first, allowed: s.allowed}
-	m.change = func(old [][]byte) ([][]byte, error) {
+	m := &machine.Updater{Acquire: machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}, Records: first, Allowed: s.allowed}
+	m.Change = func(old [][]byte) ([][]byte, error) {
 		data, err := change(old[0])
 		return [][]byte{data}, err
 	}
-	j, err := c.start(&blind{m, flaws{blindWrite: true}}, slot)
+	j, err := c.start(&blindUpdater{m}, slot)
 	if err != nil {
 		return err
 	}
@@ -66,4 +78,16 @@ func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []by
 		return err
 	}
 	return nil
+}
+
+// blindUpdater takes each lock command for one that found the lock free.
+type blindUpdater struct{ *machine.Updater }
+
+func (b *blindUpdater) Step() (machine.Verdict, error) {
+	for _, o := range b.Ops {
+		if o.Kind == machine.OpCmpSwap && o.A == 0 {
+			binary.NativeEndian.PutUint64(b.Mem[o.At:], 0)
+		}
+	}
+	return b.Updater.Step()
 }

@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -12,7 +13,7 @@ import (
 type job struct {
 	c     *Client
 	s     *session
-	m     machine
+	m     machine.Machine
 	slot  int
 	wrote func() bool // the last list has WRITEs
 	// after is called when nothing of the machine is under way any more.
@@ -20,14 +21,14 @@ type job struct {
 
 	holders atomic.Int32
 	mr      *verbs.MR
-	ops     []op
+	ops     []machine.Op
 	flight  flight // of all lists but the last one, awaited by who drives the job
 	warm    warm
 }
 
 // start gives a machine its memory. The call that starts it must run it. The call may
 // have waited since it looked whether the client is open.
-func (c *Client) start(m machine, slot int) (*job, error) {
+func (c *Client) start(m machine.Machine, slot int) (*job, error) {
 	c.mu.Lock()
 	if c.freed {
 		c.mu.Unlock()
@@ -81,31 +82,31 @@ func (c *Client) orNew(j *job) (*job, error) {
 	if j != nil {
 		return j, nil
 	}
-	mr, err := c.cfg.PD.AllocMR(c.l.memory(), verbs.MRConfig{})
+	mr, err := c.cfg.PD.AllocMR(c.l.LocalSize(), verbs.MRConfig{})
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.noLongerBusy()
 		return nil, err
 	}
-	j = &job{c: c, mr: mr, ops: make([]op, 0, 8)}
+	j = &job{c: c, mr: mr, ops: make([]machine.Op, 0, 8)}
 	j.holders.Store(1)
 	j.warm.bind(j)
 	return j, nil
 }
 
 // prepare gives the machine memory and list.
-func (j *job) prepare(m machine, slot int) {
+func (j *job) prepare(m machine.Machine, slot int) {
 	j.m, j.slot = m, slot
-	w := m.base()
-	w.l, w.mem, w.ops = j.c.l, j.mr.Bytes(), j.ops
+	w := m.Base()
+	w.L, w.Mem, w.Ops = j.c.l, j.mr.Bytes(), j.ops
 }
 
 // finish is called when nothing of the machine is under way any more.
 func (j *job) finish() {
-	w := j.m.base()
-	j.c.count(j.slot, w.count)
-	w.count = Counts{}
+	w := j.m.Base()
+	j.c.count(j.slot, Counts(w.Count))
+	w.Count = machine.Counts{}
 	if j.after != nil {
 		j.after()
 	}
@@ -117,7 +118,7 @@ func (j *job) drop() {
 		return
 	}
 	if j.m != nil {
-		j.ops = j.m.base().ops[:0]
+		j.ops = j.m.Base().Ops[:0]
 	}
 	j.s, j.m, j.wrote, j.after = nil, nil, nil, nil
 	j.warm.clear()

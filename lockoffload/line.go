@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -53,7 +54,7 @@ func newLine(qp *verbs.QP, cq *verbs.CQ, remote verbs.Region, onBreak func()) (*
 type flight struct {
 	call verbs.Call
 	line *line
-	list []op
+	list []machine.Op
 	mem  []byte
 	then ender // told of the end before those who wait, if set
 }
@@ -62,7 +63,7 @@ type flight struct {
 type ender interface{ ended(err error) }
 
 // issue posts a list that uses the memory, see post.
-func (l *line) issue(ctx context.Context, ops []op, mr *verbs.MR) (*flight, error) {
+func (l *line) issue(ctx context.Context, ops []machine.Op, mr *verbs.MR) (*flight, error) {
 	f := &flight{list: ops}
 	if err := l.post(ctx, f, mr); err != nil {
 		return nil, err
@@ -105,18 +106,18 @@ func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 func (l *line) fill(to *verbs.List, f *flight, mr *verbs.MR) {
 	for i := range f.list {
 		o := &f.list[i]
-		if o.kind != opWrite {
-			binary.NativeEndian.PutUint64(f.mem[o.at+o.n-8:], l.mark)
+		if o.Kind != machine.OpWrite {
+			binary.NativeEndian.PutUint64(f.mem[o.At+o.N-8:], l.mark)
 		}
-		at, local := l.remote.At(uint64(o.off)), mr.SGE(o.at, o.n)
-		switch o.kind {
-		case opCmpSwap:
-			to.CmpSwap(at, o.a, o.b, local)
-		case opFetchAdd:
-			to.FetchAdd(at, o.a, local)
-		case opRead:
+		at, local := l.remote.At(uint64(o.Off)), mr.SGE(o.At, o.N)
+		switch o.Kind {
+		case machine.OpCmpSwap:
+			to.CmpSwap(at, o.A, o.B, local)
+		case machine.OpFetchAdd:
+			to.FetchAdd(at, o.A, local)
+		case machine.OpRead:
 			to.Read(at, local)
-		case opWrite:
+		case machine.OpWrite:
 			to.Write(at, local)
 		}
 	}
@@ -141,7 +142,7 @@ func (f *flight) Ended(err error) error {
 
 func (f *flight) delivered() bool {
 	for i := range f.list {
-		if o := &f.list[i]; o.kind != opWrite && binary.NativeEndian.Uint64(f.mem[o.at+o.n-8:]) == f.line.mark {
+		if o := &f.list[i]; o.Kind != machine.OpWrite && binary.NativeEndian.Uint64(f.mem[o.At+o.N-8:]) == f.line.mark {
 			return false
 		}
 	}

@@ -189,7 +189,8 @@ func (l *Listener) close() error {
 
 // Local makes a client for the target's own process. It reaches the region through the
 // device, like all others: atomics of a device need not be atomic against a CPU's. It
-// has a place and a lease like them, and is to be closed before the listener. The place is
+// has a place and a lease like them, takes its turns at [Fair] locks and has [Client.Do]
+// use the agent, if there is one, and is to be closed before the listener. The place is
 // free again when the client is closed.
 func (l *Listener) Local(retry Retry) (*Client, error) {
 	join := func(context.Context) (joined, error) {
@@ -212,5 +213,24 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		j.invite, j.leave = s.Invite(), s.Close
 		return j, nil
 	}
-	return newDialed(context.Background(), l.pd, join, nil, retry, l.cfg.Logger)
+	helper := l.inside().caller
+	if l.cfg.NoAgent {
+		helper = nil
+	}
+	return newDialed(l.over, l.pd, join, helper, retry, l.cfg.Logger)
+}
+
+// inside dials from the target's own process.
+func (l *Listener) inside() *dialer {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.closed {
+			return nil, ErrClosed
+		}
+		here, there := net.Pipe()
+		l.work.Go(func() { l.serve(there) })
+		return here, nil
+	}
+	return &dialer{pd: l.pd, cfg: DialConfig{Key: l.cfg.Key, GID: l.cfg.GID, Connect: l.cfg.Connect, Dialer: dial}}
 }

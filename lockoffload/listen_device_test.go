@@ -83,6 +83,46 @@ func TestLocalPlaceIsGivenBack(t *testing.T) {
 	}
 }
 
+// A client of the target's own process waits in the agent's queue with all others, also
+// when the agent has been replaced.
+func TestLocalTakesTurns(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	own, err := lis.Local(lockoffload.Retry{})
+	require.NoError(t, err)
+	for range 2 {
+		before := lis.AgentStats().Turns
+		h, _, err := c.Acquire(ctx, 0, fair)
+		require.NoError(t, err)
+		got := make(chan error, 1)
+		go func() {
+			h, _, err := own.Acquire(ctx, 0, fair)
+			if err == nil {
+				err = h.Unlock(ctx)
+			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return lis.Queued(0) == 1 }, stuck, time.Millisecond)
+		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, <-got)
+		require.Equal(t, before+2, lis.AgentStats().Turns)
+		require.NoError(t, lis.BreakAgent())
+		for _, c := range []*lockoffload.Client{c, own} {
+			h, _, err := c.Acquire(ctx, 0, fair)
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+		}
+		n, err := lis.Drawn(0)
+		require.NoError(t, err)
+		require.Zero(t, n, "nobody drew a ticket")
+	}
+	require.NoError(t, own.Close())
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { return lis.AgentClients() == 0 }, stuck, time.Millisecond)
+}
+
 // Clients that come and go leave their places to others, the agent's too.
 func TestDialedPlacesAreGivenBack(t *testing.T) {
 	ctx := within(t, stuck)

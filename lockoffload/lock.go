@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // Mode is the kind of a lock.
@@ -76,9 +78,9 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 			return h, res, err
 		}
 	}
-	m := &acquire{tags: &s.tags, tries: tries, token: o.Token, grant: grant{slot: slot}}
+	m := &machine.Acquire{Tags: &s.tags, Tries: tries, Token: o.Token, Grant: machine.Grant{Slot: slot}}
 	if o.Mode == Fair {
-		m.queue = new(queue)
+		m.Queue = new(machine.Queue)
 	}
 	j, err := c.start(m, slot)
 	if err != nil {
@@ -86,10 +88,10 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 	}
 	j.s = s
 	_, err = j.drive(ctx)
-	res.Tries = m.tried
+	res.Tries = m.Tried
 	if err != nil {
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.grant, j: j}, res)
+	return c.hold(&Held{c: c, s: s, g: m.Grant, j: j}, res)
 }

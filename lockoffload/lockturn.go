@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // errNoTurns says that there is no agent that gives turns, or that it could not.
@@ -31,10 +33,10 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 			}
 			return nil, res, fmt.Errorf("%w: %w", errNoTurns, err)
 		}
-		m := &acquire{tags: &s.tags, token: token, grant: grant{slot: slot}, from: t.word}
-		m.data = c.l.pairSize() <= mostReadAhead
+		m := &machine.Acquire{Tags: &s.tags, Token: token, Grant: machine.Grant{Slot: slot}, From: t.word}
+		m.Data = c.l.PairSize() <= mostReadAhead
 		if tries > 0 {
-			m.tries = max(1, tries-res.Tries)
+			m.Tries = max(1, tries-res.Tries)
 		}
 		j, err := c.start(m, slot)
 		if err != nil {
@@ -43,11 +45,11 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		}
 		j.s = s
 		_, err = j.drive(ctx)
-		res.Tries += m.tried
+		res.Tries += m.Tried
 		if err == nil {
-			h := &Held{c: c, s: s, g: m.grant, j: j, turn: t}
-			if m.data {
-				if cur, err := m.decode(); err == nil { // else who reads hears of it
+			h := &Held{c: c, s: s, g: m.Grant, j: j, turn: t}
+			if m.Data {
+				if cur, err := m.Decode(); err == nil { // else who reads hears of it
 					h.keep(cur)
 				}
 			}
@@ -56,7 +58,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		j.drop()
 		t.end()
 		switch {
-		case !errors.Is(err, errTurnOver):
+		case !errors.Is(err, machine.ErrTurnOver):
 			return nil, res, err
 		case tries > 0 && res.Tries >= tries:
 			return nil, res, ErrNotAcquired

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -39,7 +40,7 @@ func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err
 	if err = lb.qp.Connect(self, verbs.ConnectConfig{}); err != nil {
 		return lb, err
 	}
-	if lb.mr, err = pd.AllocMR(r.memory(), verbs.MRConfig{}); err != nil {
+	if lb.mr, err = pd.AllocMR(r.l.LocalSize(), verbs.MRConfig{}); err != nil {
 		return lb, err
 	}
 	lb.line, err = newLine(lb.qp, lb.cq, r.Remote(), func() {})
@@ -68,17 +69,17 @@ func (lb *loopback) close() error {
 const loopbackPatience = 10 * time.Second
 
 // drive runs a machine of the target. After an error the loopback is of no more use.
-func (lb *loopback) drive(m machine) error {
+func (lb *loopback) drive(m machine.Machine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), loopbackPatience)
 	defer cancel()
-	w := m.base()
-	w.l, w.mem = lb.region.Layout, lb.mr.Bytes()
+	w := m.Base()
+	w.L, w.Mem = lb.region.l, lb.mr.Bytes()
 	for {
-		v, err := m.step()
-		if v != post {
+		v, err := m.Step()
+		if v != machine.Post {
 			return err
 		}
-		f, err := lb.line.issue(ctx, w.ops, lb.mr)
+		f, err := lb.line.issue(ctx, w.Ops, lb.mr)
 		if err == nil {
 			err = lb.line.await(ctx, f)
 		}
@@ -96,11 +97,7 @@ func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	m := agentRecovery(r.mr.Bytes())
+	m := machine.AgentRecovery(r.mr.Bytes())
 	err = lb.drive(m)
-	return m.freed, errors.Join(err, lb.close())
-}
-
-func agentRecovery(region []byte) *recovery {
-	return &recovery{region: region, dead: func(identity uint64) bool { return identity>>16 == agentOwner }}
+	return m.Freed, errors.Join(err, lb.close())
 }

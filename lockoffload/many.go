@@ -11,8 +11,8 @@ import (
 // LockAll takes the locks of several slots, in ascending order whatever order
 // they are named in, so that clients which all use it cannot wait for each
 // other in a circle. A slot named twice is locked once. When one lock cannot be
-// had, those already taken are released. The locks are answered in ascending
-// order of their slots.
+// had, those already taken are released, in the background when the context has ended.
+// The locks are answered in ascending order of their slots.
 //
 // A holder that calls Lock or LockAll again gives this promise up.
 func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
@@ -21,8 +21,7 @@ func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
 	for _, slot := range ordered {
 		h, _, err := c.Lock(ctx, slot)
 		if err != nil {
-			// The context may have ended; the locks must go all the same.
-			return nil, errors.Join(err, UnlockAll(context.WithoutCancel(ctx), held))
+			return nil, errors.Join(err, UnlockAll(ctx, held))
 		}
 		held = append(held, h)
 	}
@@ -30,7 +29,8 @@ func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
 }
 
 // UnlockAll releases locks, the last one first. It tries all of them and joins
-// the errors.
+// the errors. When the context has ended it waits for none of them: they go on in the
+// background, see [Held.Unlock].
 func UnlockAll(ctx context.Context, held []*Held) error {
 	var errs []error
 	for _, h := range slices.Backward(held) {
@@ -51,6 +51,9 @@ func UnlockAll(ctx context.Context, held []*Held) error {
 // middle: slots are written one by one. Then, and when the connection fails, the error
 // is [ErrOutcomeUnknown] and each slot has its old data or its new. Records that must
 // never part belong into one slot.
+//
+// The context ends it until change has returned. One that ends later has it answer
+// [ErrOutcomeUnknown], and the change is carried through in the background.
 func (c *Client) UpdateSlots(ctx context.Context, slots []int, change func(old [][]byte) ([][]byte, error)) error {
 	if len(slots) == 0 {
 		return fmt.Errorf("lockoffload: update no slots: %w", ErrConfig)
@@ -59,31 +62,45 @@ func (c *Client) UpdateSlots(ctx context.Context, slots []int, change func(old [
 	if err != nil {
 		return err
 	}
-	// Until here the context could end it; what was begun is carried through.
-	through := context.WithoutCancel(ctx)
 	ended := false
 	defer func() {
 		if !ended { // change panics
-			_ = UnlockAll(through, held)
+			_ = UnlockAll(ctx, held)
 		}
 	}()
-	err = c.changeHeld(ctx, slots, held, change)
+	of, err := c.changeHeld(ctx, slots, held, change)
 	ended = true
-	return errors.Join(err, UnlockAll(through, held))
+	if err != nil {
+		return errors.Join(err, UnlockAll(ctx, held))
+	}
+	// Until here the context could end it. What was begun is carried through, also when
+	// nobody waits any more.
+	over := make(chan error, 1)
+	go func() {
+		err := commitAll(of)
+		over <- errors.Join(err, UnlockAll(context.WithoutCancel(ctx), held))
+	}()
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("lockoffload: update slots %v: %w: %w", slots, ErrOutcomeUnknown, ctx.Err())
+	}
 }
 
-func (c *Client) changeHeld(ctx context.Context, slots []int, held []*Held, change func([][]byte) ([][]byte, error)) error {
+// changeHeld stages the change, and answers the locks in the caller's order.
+func (c *Client) changeHeld(ctx context.Context, slots []int, held []*Held, change func([][]byte) ([][]byte, error)) ([]*Held, error) {
 	if len(held) != len(slots) {
-		return fmt.Errorf("lockoffload: update slots %v: one is named twice: %w", slots, ErrConfig)
+		return nil, fmt.Errorf("lockoffload: update slots %v: one is named twice: %w", slots, ErrConfig)
 	}
-	of := make([]*Held, len(slots)) // in the caller's order
+	of := make([]*Held, len(slots))
 	old := make([][]byte, len(slots))
 	for i, slot := range slots {
 		at, _ := slices.BinarySearchFunc(held, slot, func(h *Held, slot int) int { return h.Slot() - slot })
 		of[i] = held[at]
 		var err error
 		if old[i], _, err = of[i].Read(ctx, 0, make([]byte, c.l.Size)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	data, err := change(old)
@@ -91,25 +108,25 @@ func (c *Client) changeHeld(ctx context.Context, slots []int, held []*Held, chan
 		err = fmt.Errorf("lockoffload: update slots %v: %w: %d slots changed", slots, ErrConfig, len(data))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, d := range data {
 		if d != nil {
 			if _, err := of[i].Write(ctx, 0, d); err != nil {
 				discard(of)
-				return err
+				return nil, err
 			}
 		}
 	}
-	return commitAll(of)
+	return of, nil
 }
 
 // discard forgets what holders have collected.
 func discard(held []*Held) {
 	for _, h := range held {
-		h.mu.Lock()
+		_ = h.enter(context.Background())
 		h.staged = false
-		h.mu.Unlock()
+		h.leave()
 	}
 }
 

@@ -105,7 +105,7 @@ var bad = lab.Impairment{Loss: 0.05, Duplicate: 0.05, Delay: time.Millisecond, R
 // the agent lose their connection now and then and issue their chains again
 // under the same keys; the agent has few places, and sends many away.
 func TestHistoriesOnABadWire(t *testing.T) {
-	lasts := 6 * time.Second
+	lasts := 4 * time.Second
 	if !testing.Short() {
 		lasts = 2 * time.Minute
 	}
@@ -231,7 +231,10 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 // nobody fenced, posted behind it, is.
 func TestWriteThatArrivesLate(t *testing.T) {
 	ctx := within(t, stuck)
-	const lease, late = short, 12 * time.Second
+	lease, late := short, 12*time.Second
+	if testing.Short() {
+		lease, late = short/3, 4*time.Second
+	}
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, lease)
 	c, s := r.client(lockoffload.Retry{})
 

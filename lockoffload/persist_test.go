@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // dialed is a client whose session lives, and whose target cannot be found again.
 func dialed() *Client {
-	c := newClient(Config{}, Layout{}, &session{lost: make(chan struct{})})
+	c := newClient(Config{}, memory.Layout{}, &session{lost: make(chan struct{})})
 	c.link = &link{turn: make(chan struct{}, 1), join: func(context.Context) (joined, error) { return joined{}, ErrRefused }}
 	return c
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // joining is a client whose session has ended, and which counts its tries to get another.
@@ -38,7 +41,7 @@ func TestRedialGivesUp(t *testing.T) {
 		ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), final) })
 		require.EqualValues(t, 1, tries.Load())
 	}
-	require.ErrorIs(t, newClient(Config{}, Layout{}, nil).Redial(context.Background()), ErrConfig, "it did not dial")
+	require.ErrorIs(t, newClient(Config{}, memory.Layout{}, nil).Redial(context.Background()), ErrConfig, "it did not dial")
 }
 
 func TestRedialOfASessionThatLives(t *testing.T) {
@@ -109,10 +112,10 @@ func TestHelpOfAnAgent(t *testing.T) {
 
 // A lock that comes when the client is closed is given up, and nothing is begun any more.
 func TestClosedClientTakesNothing(t *testing.T) {
-	c := newClient(Config{}, Layout{Slots: 1, Size: 8}.withDefaults(), &session{lost: make(chan struct{})})
+	c := newClient(Config{}, memory.Layout{Slots: 1, Size: 8}.WithDefaults(), &session{lost: make(chan struct{})})
 	held := func() *Held {
 		c.busy++
-		j := &job{c: c, m: &releaser{}}
+		j := &job{c: c, m: &machine.Releaser{}}
 		j.holders.Store(1)
 		return &Held{c: c, s: c.s, j: j}
 	}
@@ -129,13 +132,13 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	_, _, err = c.Lock(context.Background(), 0)
 	require.ErrorIs(t, err, ErrClosed)
 	c.freed = true
-	_, err = c.start(&releaser{}, 0)
+	_, err = c.start(&machine.Releaser{}, 0)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
 // Close waits for those who are busy, and no longer.
 func TestFreeWaitsForTheBusy(t *testing.T) {
-	c := newClient(Config{}, Layout{}, nil)
+	c := newClient(Config{}, memory.Layout{}, nil)
 	c.busy = 2
 	over := make(chan error, 1)
 	began := time.Now()

@@ -4,7 +4,9 @@ package lockoffload_test
 
 import (
 	"context"
+	"flag"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +18,16 @@ import (
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// Tests that wait for leases to run out do it together, after all others, however few
+// CPUs there are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.(flag.Getter).Get().(int) < 16 {
+		_ = f.Value.Set("16") // which is a number
+	}
+	os.Exit(m.Run())
+}
 
 type end struct {
 	dev *verbs.Device

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // run drives the machine to its end, which may look at the machine afterwards:
@@ -27,23 +29,23 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 		}
 	}()
 	for begun := false; ; begun = true {
-		v, err := j.m.step()
+		v, err := j.m.Step()
 		switch v {
-		case done:
+		case machine.Done:
 			running = false
 			j.finish()
 			return nil, err
-		case last:
+		case machine.Last:
 			running = false
 			p, perr := j.postLast(ctx)
 			return p, errors.Join(err, perr)
-		case sleep:
+		case machine.Sleep:
 			if err := j.sleep(ctx); err != nil {
 				running = false
 				j.giveUp(nil, false)
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
-		case post:
+		case machine.Post:
 			f, err := j.post(ctx)
 			if err != nil && !errors.Is(err, ErrBroken) {
 				running = false
@@ -68,7 +70,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 // post posts a list that is waited for, or answers the context's error when that ends
 // before there is room for it. The session's end ends the wait too.
 func (j *job) post(ctx context.Context) (*flight, error) {
-	j.flight.list = j.m.base().ops
+	j.flight.list = j.m.Base().Ops
 	if err := j.s.line.postWithin(ctx, &j.flight, j.mr); err != nil {
 		return nil, err
 	}
@@ -145,48 +147,64 @@ func (j *job) undo(f *flight) error {
 		return err
 	}
 	for {
-		v, err := j.m.undo()
-		if v == done {
+		v, err := j.m.Undo()
+		if v == machine.Done {
 			return err
 		}
 		f, ierr := j.post(ctx)
 		if ierr == nil {
 			ierr = j.s.line.await(ctx, f)
 		}
-		if ierr != nil || v == last {
+		if ierr != nil || v == machine.Last {
 			return ierr
 		}
 	}
 }
 
-// execute drives a machine to its end that leaves nothing to be undone, and waits for all
-// that it posts: what the job is to do next may begin. A context that ends before there
-// is room for its list ends it, and that is the only error which is not [ErrBroken].
-func (j *job) execute(ctx context.Context) error {
-	defer j.finish()
-	for {
-		v, err := j.m.step()
-		if v == done {
-			return err
-		}
-		f, err := j.post(ctx)
-		if err == nil {
-			err = j.s.line.await(context.Background(), f)
-		}
-		if err != nil {
-			return err
-		}
+// execute posts the only list of a machine that leaves nothing to be undone, and waits for
+// it: what the job is to do next may begin then. It tells whether the list was posted,
+// which a context that ends before there is room for it prevents. If the context ends
+// while it is under way, which is then the only error that is not [ErrBroken], ended is
+// called when it is over.
+func (j *job) execute(ctx context.Context, ended func(error)) (posted bool, err error) {
+	if v, err := j.m.Step(); v != machine.Post {
+		j.finish()
+		return false, err
 	}
+	f, err := j.post(ctx)
+	if err != nil {
+		j.finish()
+		return errors.Is(err, ErrBroken), err
+	}
+	if err = j.s.line.await(ctx, f); err == nil || errors.Is(err, ErrBroken) {
+		j.finish()
+		return true, err
+	}
+	go func() {
+		err := j.s.line.await(context.Background(), f)
+		j.finish()
+		ended(err)
+	}()
+	return true, err
+}
+
+// pause is how long the next one is, give or take a half.
+func (j *job) pause() time.Duration {
+	w := j.m.Base()
+	if w.Far > 0 {
+		return j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
+	}
+	p := j.c.pause(j.slot, w.Missed)
+	if w.HandedOn {
+		p = min(p, machine.TurnGap/2)
+	}
+	return p
 }
 
 // sleep pauses before the next try, with jitter so that clients do not march in
 // step.
 func (j *job) sleep(ctx context.Context) error {
-	w := j.m.base()
-	p := j.c.cfg.Retry.Min * time.Duration(min(w.far, 1000))
-	if w.far == 0 {
-		p = j.c.pause(j.slot, w.missed)
-	}
+	p := j.pause()
 	t := time.NewTimer(p/2 + rand.N(p+1))
 	defer t.Stop()
 	select {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -31,7 +33,7 @@ type ServerConfig struct {
 // dead ones leave behind. Its methods are safe for concurrent use.
 type Server struct {
 	cfg  ServerConfig
-	l    Layout
+	l    memory.Layout
 	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
 	free func()    // lets another server have the region
 
@@ -59,7 +61,7 @@ type Server struct {
 // endedQueues are the queues of tickets that there were when sessions had ended.
 type endedQueues struct {
 	at     time.Time
-	queues []ticketQueue
+	queues []machine.TicketQueue
 }
 
 // ServerStats counts since the server was made.
@@ -105,7 +107,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
-		cfg: cfg, l: cfg.Region.Layout, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
+		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
 		sessions: map[uint16]*Session{}, epochs: epochs,
 	}
 	go s.watch(ctx)
@@ -191,11 +193,11 @@ func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
 	}
 	// The word may hold the goodbye of the place's last owner. A client that comes
 	// and goes between two looks at it would leave it as it was.
-	if err := s.cfg.Region.mr.Store64(s.l.beatOff(owner), 0); err != nil {
+	if err := s.cfg.Region.mr.Store64(s.l.BeatOff(owner), 0); err != nil {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.l}
+	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil

@@ -46,6 +46,7 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 
 // Clients that come and go, however fast, leave their places to others.
 func TestPlacesOfThoseThatLeave(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, time.Second)
 	for i := range 8 {
 		qp, cq, s, in := r.admit()
@@ -62,9 +63,10 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 }
 
 func TestDeadHolderIsRecovered(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "shared": lockoffload.Shared, "fair": lockoffload.Fair} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait, mostly
+			t.Parallel()
 			ctx := within(t, stuck)
 			r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, short)
 			h, qp, s := r.dead(mode)
@@ -123,6 +125,7 @@ func TestUnsignedTicketsAreSkipped(t *testing.T) {
 // A holder whose process stands still wakes up after its lease and lets a WRITE
 // go that it decided on before: the target must not execute it.
 func TestLateWriteIsNotExecuted(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 	qp, cq, s, in := r.admit()
@@ -225,6 +228,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 
 // A client that closes frees what it held at once.
 func TestGoodbye(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, 5*time.Second)
 	qp, cq, s, in := r.admit()

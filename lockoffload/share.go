@@ -3,6 +3,8 @@ package lockoffload
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // bit is the use of the one bit that a session has among the readers of a
@@ -12,7 +14,7 @@ type bit struct {
 	slot  int
 	free  chan struct{} // closed when it is in use no more
 	held  bool
-	grant grant
+	grant machine.Grant
 	refs  int
 	j     *job // to give it back with
 }
@@ -102,12 +104,12 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 	}
 	kept := false
 	var j *job
-	var m sharedMachine
-	m = newSharedMachine(&c.l, &s.tags, slot, tries, func() {
+	var m machine.SharedMachine
+	m = machine.NewSharedMachine(&c.l, &s.tags, slot, tries, func() {
 		// Only the end in which the lock is held leaves the bit in use.
 		kept = true
 		c.mu.Lock()
-		b.held, b.refs, b.grant, b.j = true, 1, m.granted(), j
+		b.held, b.refs, b.grant, b.j = true, 1, m.Granted(), j
 		c.mu.Unlock()
 	})
 	j, err := c.start(m, slot)
@@ -122,10 +124,10 @@ func (c *Client) acquireShared(ctx context.Context, s *session, slot, tries int)
 	}
 	j.s = s
 	_, err = j.drive(ctx)
-	res.Tries = m.attempts()
+	res.Tries = m.Attempts()
 	if err != nil {
 		j.drop()
 		return nil, res, err
 	}
-	return c.hold(&Held{c: c, s: s, g: m.granted(), share: b}, res)
+	return c.hold(&Held{c: c, s: s, g: m.Granted(), share: b}, res)
 }

@@ -1,21 +1,23 @@
 package lockoffload
 
+import "github.com/goverbs/goverbs/lockoffload/internal/machine"
+
 // Form is how a chain was carried out.
 type Form uint8
 
 const (
 	// FormRead is one READ, without a lock.
-	FormRead Form = iota
+	FormRead = Form(machine.FormRead)
 	// FormReadChain is lock command, READ and unlock command in one post.
-	FormReadChain
+	FormReadChain = Form(machine.FormReadChain)
 	// FormReadHeld posts the unlock command when the READ is complete.
-	FormReadHeld
+	FormReadHeld = Form(machine.FormReadHeld)
 	// FormTwoStep is lock command and READ, then WRITE and unlock command.
-	FormTwoStep
+	FormTwoStep = Form(machine.FormTwoStep)
 	// FormSwap writes a private copy and moves a pointer to it.
-	FormSwap
+	FormSwap = FormTwoStep + 1
 	// FormAgent has the target's agent carry the chain out.
-	FormAgent
+	FormAgent = FormTwoStep + 2
 )
 
 func (f Form) String() string {
@@ -60,17 +62,4 @@ func (c *Counts) add(d Counts) {
 	c.ReadChain += d.ReadChain
 	c.ReadHeld += d.ReadHeld
 	c.TwoStep += d.TwoStep
-}
-
-func (c *Counts) carriedOut(f Form) {
-	switch f {
-	case FormReadChain:
-		c.ReadChain++
-	case FormRead:
-		c.Read++
-	case FormReadHeld:
-		c.ReadHeld++
-	case FormTwoStep:
-		c.TwoStep++
-	}
 }

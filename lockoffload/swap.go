@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // swapTable is what a client knows of the pointers of slots.
@@ -59,8 +61,8 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 	res := Result{Form: FormSwap}
 	var out []byte
 	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
-		m := &swapReader{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}}
-		m.deliver = func(data []byte) error {
+		m := &machine.SwapReader{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}}
+		m.Deliver = func(data []byte) error {
 			if len(data) > len(dst) {
 				return fmt.Errorf("%w: %d bytes do not fit in %d", ErrConfig, len(data), len(dst))
 			}
@@ -71,12 +73,12 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 		if err == nil {
 			_, err = j.run(ctx, s)
 		}
-		res.Tries, res.Version = m.tried, pointerVersion(m.pointer)
+		res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
 		if err != nil {
 			w.leave(0, false)
 			return err
 		}
-		w.leave(m.pointer, m.known)
+		w.leave(m.Pointer, m.Known)
 		return nil
 	})
 	if err != nil {
@@ -96,10 +98,10 @@ func (c *Client) SwapRead(ctx context.Context, slot int, dst []byte) ([]byte, Re
 func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data []byte) (Result, error) {
 	res := Result{Form: FormSwap}
 	err := c.swap(ctx, slot, func(s *session, w *swapSlot) error {
-		m := &swapWriter{swapLook: swapLook{slot: slot, pointer: w.pointer, known: w.known}, owner: s.tags.owner, version: version, data: data}
-		if len(data) > c.l.Size || 2*int(m.owner) > c.l.Swap || version >= 1<<swapVersionBits-1 {
+		m := &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot, Pointer: w.pointer, Known: w.known}, Owner: s.tags.Owner, Version: version, Data: data}
+		if len(data) > c.l.Size || 2*int(m.Owner) > c.l.Swap || version >= 1<<machine.SwapVersionBits-1 {
 			w.leave(w.pointer, w.known)
-			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.owner, c.l)
+			return fmt.Errorf("%w: %d bytes, version %d, owner %d of a layout %+v", ErrConfig, len(data), version, m.Owner, c.l)
 		}
 		j, err := c.start(m, slot)
 		if err != nil {
@@ -107,15 +109,15 @@ func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data [
 			return err
 		}
 		_, err = j.run(ctx, s)
-		res.Tries, res.Version = m.tried, pointerVersion(m.pointer)
-		if m.posted { // and no reply told what became of it
+		res.Tries, res.Version = m.Tried, machine.PointerVersion(m.Pointer)
+		if m.Posted { // and no reply told what became of it
 			cause := err
 			if ctx.Err() != nil { // else err says ErrNotAcquired
 				cause = ctx.Err()
 			}
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)
 		}
-		w.leave(m.pointer, m.known && !m.posted)
+		w.leave(m.Pointer, m.Known && !m.Posted)
 		return err
 	})
 	if err != nil {

@@ -64,6 +64,7 @@ func TestRegionHasOneOwner(t *testing.T) {
 // The target's own queue pair fails, and a client's cannot be fenced: nothing is given
 // away meanwhile, the server says so, and goes on when it can.
 func TestServerHeals(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
 	var broken atomic.Bool
@@ -99,6 +100,7 @@ func TestServerHeals(t *testing.T) {
 
 // One client's queue pair cannot be fenced. What others left is taken back all the same.
 func TestServerGoesOnBesideTrouble(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, time.Second)
 	_, stays := r.client(lockoffload.Retry{})
@@ -129,6 +131,7 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 
 // What no session has that lives does not stay; what one has that lives does.
 func TestStraysAreTakenBack(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 2*time.Second)
 	c, _ := r.client(lockoffload.Retry{})
@@ -145,6 +148,7 @@ func TestStraysAreTakenBack(t *testing.T) {
 // A server that failed left a lock. The next one takes it back, though its own clients
 // have the same owner numbers.
 func TestLocksOfTheServerBefore(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Second)
 	require.NoError(t, r.srv.Close())
 	require.NoError(t, r.reg.LeaveLock(0))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -26,21 +27,21 @@ func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error
 
 // LeaveStray has a slot locked, and read, by sessions that nobody knows.
 func (r *Region) LeaveStray(slot int) error {
-	if err := r.mr.Store64(r.readersOff(slot), 1<<3); err != nil {
+	if err := r.mr.Store64(r.l.ReadersOff(slot), 1<<3); err != nil {
 		return err
 	}
-	return r.mr.Store64(r.lockOff(slot), makeTag(2, 77, 1))
+	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(2, 77, 1))
 }
 
 // LeaveLock has a slot locked by a session of a server before.
 func (r *Region) LeaveLock(slot int) error {
-	return r.mr.Store64(r.lockOff(slot), makeTag(1, 1, 1))
+	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(1, 1, 1))
 }
 
 // Left tells what a slot has of holders and readers.
 func (r *Region) Left(slot int) (lock, readers uint64) {
-	lock, _ = r.mr.Load64(r.lockOff(slot))
-	readers, _ = r.mr.Load64(r.readersOff(slot))
+	lock, _ = r.mr.Load64(r.l.LockOff(slot))
+	readers, _ = r.mr.Load64(r.l.ReadersOff(slot))
 	return lock, readers
 }
 
@@ -57,7 +58,7 @@ func (l *Listener) AgentClients() int {
 	defer l.mu.Unlock()
 	l.agent.mu.Lock()
 	defer l.agent.mu.Unlock()
-	return len(l.agent.core.byID)
+	return len(l.agent.core.ByID)
 }
 
 // HalfDial shows a target the key, and says nothing more.
@@ -72,3 +73,13 @@ func HalfDial(address string, key []byte, pd *verbs.PD) (net.Conn, error) {
 
 // Left tells what a slot has of holders and readers.
 func (l *Listener) Left(slot int) (lock, readers uint64) { return l.region.Left(slot) }
+
+// Queued is how many clients wait for a slot's lock in turn.
+func (l *Listener) Queued(slot int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.agent.Queued(slot)
+}
+
+// Drawn is how many tickets of a slot were drawn.
+func (l *Listener) Drawn(slot int) (uint32, error) { return l.region.Drawn(slot) }

@@ -84,6 +84,7 @@ func TestFairOrderByAgent(t *testing.T) {
 // A client that does not take the lock when its turn comes costs the others the agent's
 // patience, and one that dies with the lock its lease.
 func TestTurnsOfTheDead(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newLeasedAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short, nil)
 	c := r.inTurn()
@@ -206,6 +207,41 @@ func TestHandOffIsFair(t *testing.T) {
 	data, _, err := all[0].Read(ctx, 0, make([]byte, 64))
 	require.NoError(t, err)
 	require.EqualValues(t, len(took), number(data))
+}
+
+// A client that does not ask the agent gets a lock that is handed on all the time.
+func TestLockThatIsHandedOnIsLetGo(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	busy, enough := context.WithCancel(ctx)
+	var made atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		c := r.inTurn()
+		wg.Go(func() {
+			for busy.Err() == nil {
+				if err := incrementHeld(ctx, c, lockoffload.Fair); err != nil {
+					t.Error(err)
+					return
+				}
+				made.Add(1)
+			}
+		})
+	}
+	c, _ := r.client(lockoffload.Retry{})
+	require.Eventually(t, func() bool { return made.Load() > 20 }, stuck, time.Millisecond)
+	var took []time.Duration
+	for range 5 {
+		began := time.Now()
+		require.NoError(t, incrementHeld(ctx, c, lockoffload.Exclusive))
+		took = append(took, time.Since(began))
+	}
+	enough()
+	wg.Wait()
+	t.Logf("%v, beside %d changes in turn", took, made.Load())
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.EqualValues(t, made.Load()+5, number(data))
 }
 
 // Nor does a wire that loses packets lose turns for good.

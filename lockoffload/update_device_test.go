@@ -3,6 +3,7 @@
 package lockoffload_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
@@ -107,6 +109,7 @@ func TestUpdateSlots(t *testing.T) {
 // A client whose connection dies under several locks changes nothing that it did not
 // begin to write.
 func TestUpdateSlotsWithoutALease(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, 2*time.Second)
 	dying, _ := r.client(lockoffload.Retry{})
@@ -122,4 +125,64 @@ func TestUpdateSlotsWithoutALease(t *testing.T) {
 		require.Equal(t, [][]byte{{}, {}}, old)
 		return old, nil
 	}))
+}
+
+// Those whose context ends do not wait for a wire on which nothing comes through. What
+// they began happens when it does again.
+func TestContextsEndWaits(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 4, Size: 8}, long)
+	r.way = endless
+	c, _ := r.client(lockoffload.Retry{})
+	other, _ := r.client(lockoffload.Retry{})
+	held, err := c.LockAll(ctx, 2, 3)
+	require.NoError(t, err)
+	_, err = held[0].Write(ctx, 0, []byte("commit"))
+	require.NoError(t, err)
+	_, err = held[1].Write(ctx, 0, []byte("unlock"))
+	require.NoError(t, err)
+
+	const brief = 50 * time.Millisecond
+	update, end := context.WithCancel(ctx)
+	isSoon(t, "update", func() error {
+		err := c.UpdateSlots(update, []int{0, 1}, func([][]byte) ([][]byte, error) {
+			lab.ImpairWire(t, lab.Impairment{Loss: 1})
+			time.AfterFunc(brief, end)
+			return [][]byte{[]byte("one"), []byte("two")}, nil
+		})
+		require.ErrorIs(t, err, lockoffload.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, context.Canceled)
+		return nil
+	})
+	for what, f := range map[string]func(context.Context) error{
+		"commit": held[0].Commit,
+		"unlock": held[1].Unlock,
+	} {
+		isSoon(t, what, func() error {
+			ctx, cancel := context.WithTimeout(ctx, brief)
+			defer cancel()
+			require.ErrorIs(t, f(ctx), context.DeadlineExceeded)
+			return nil
+		})
+	}
+	isSoon(t, "behind a commit that is under way", func() error {
+		ctx, cancel := context.WithTimeout(ctx, brief)
+		defer cancel()
+		_, _, err := held[0].Read(ctx, 0, make([]byte, 8))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, held[0].Unlock(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, lockoffload.UnlockAll(ctx, held), context.DeadlineExceeded)
+		return nil
+	})
+	lab.ImpairWire(t, lab.Impairment{})
+	var got []string
+	require.NoError(t, other.UpdateSlots(ctx, []int{0, 1, 2, 3}, func(old [][]byte) ([][]byte, error) {
+		for _, b := range old {
+			got = append(got, string(b))
+		}
+		return old, nil
+	}))
+	require.Equal(t, []string{"one", "two", "commit", "unlock"}, got)
+	require.NoError(t, c.Flush(ctx))
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // A client counts its lease from when it posted a heartbeat, the target from
@@ -24,7 +27,7 @@ func (s *Server) watch(ctx context.Context) {
 	defer close(s.gone)
 	tick := time.NewTicker(max(s.cfg.Lease/watchesPerLease, time.Millisecond))
 	defer tick.Stop()
-	tickets := newTicketWatch(&s.l, s.cfg.Region.mr.Bytes(), s.cfg.Lease)
+	tickets := machine.NewTicketWatch(&s.l, s.cfg.Region.mr.Bytes(), s.cfg.Lease)
 	for round := 0; ; round++ {
 		select {
 		case <-tick.C:
@@ -47,7 +50,7 @@ func (s *Server) over(now time.Time) (over []*Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.sessions {
-		if v, err := s.cfg.Region.mr.Load64(s.l.beatOff(one.invite.Owner)); err == nil && v != one.last {
+		if v, err := s.cfg.Region.mr.Load64(s.l.BeatOff(one.invite.Owner)); err == nil && v != one.last {
 			one.last, one.moved, one.alive = v, now, true
 		}
 		limit := s.cfg.Lease + s.margin()
@@ -70,7 +73,7 @@ func (s *Server) over(now time.Time) (over []*Session) {
 
 // watchSlots looks at tickets, and, in its turn, for what no session has that lives:
 // nobody should have left it, but it would stay for ever.
-func (s *Server) watchSlots(now time.Time, turn int, watch *ticketWatch, from, to int) error {
+func (s *Server) watchSlots(now time.Time, turn int, watch *machine.TicketWatch, from, to int) error {
 	region := s.cfg.Region.mr.Bytes()
 	lives := s.lives()
 	for slot := from; slot < to; slot++ {
@@ -88,18 +91,18 @@ func (s *Server) watchSlots(now time.Time, turn int, watch *ticketWatch, from, t
 
 // watchQueues looks at the queues of tickets, wherever they are, in which a ticket is not
 // signed, or in which sessions that ended may have left one.
-func (s *Server) watchQueues(watch *ticketWatch) error {
+func (s *Server) watchQueues(watch *machine.TicketWatch) error {
 	s.mu.Lock()
 	ended := s.queues
 	s.queues = nil
 	s.mu.Unlock()
 	for _, e := range ended {
 		for _, q := range e.queues {
-			watch.note(e.at, q.slot, q.next)
+			watch.Note(e.at, q.Slot, q.Next)
 		}
 	}
 	now := time.Now()
-	for slot := range watch.drawn {
+	for slot := range watch.Drawn {
 		if err := s.help(now, slot, watch); err != nil {
 			return err
 		}
@@ -109,9 +112,9 @@ func (s *Server) watchQueues(watch *ticketWatch) error {
 
 // help does what is to be done about a slot's tickets. Tickets that are marked, and no
 // others, come one after the other.
-func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
+func (s *Server) help(now time.Time, slot int, watch *machine.TicketWatch) error {
 	for range 2 * s.l.Clients {
-		m := watch.look(now, slot, s.living)
+		m := watch.Look(now, slot, s.living)
 		if m == nil {
 			return nil
 		}
@@ -121,9 +124,9 @@ func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
 		if err != nil {
 			return err
 		}
-		if m, ok := m.(*marker); ok {
+		if m, ok := m.(*machine.Marker); ok {
 			s.mu.Lock()
-			s.counts.Skipped += uint64(watch.count(m))
+			s.counts.Skipped += uint64(watch.Count(m))
 			s.mu.Unlock()
 		}
 	}
@@ -132,11 +135,11 @@ func (s *Server) help(now time.Time, slot int, watch *ticketWatch) error {
 
 // stray tells whether a slot seems to have something of a session that is gone.
 func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
-	if tag := loadWord(region, s.l.lockOff(slot)); tag != 0 && tag>>48 != agentOwner && !s.living(tag) {
+	if tag := memory.LoadWord(region, s.l.LockOff(slot)); tag != 0 && tag>>48 != memory.AgentOwner && !s.living(tag) {
 		return true
 	}
 	for i, bits := range lives {
-		if loadWord(region, s.l.readersOff(slot)+8*i)&^bits != 0 {
+		if memory.LoadWord(region, s.l.ReadersOff(slot)+8*i)&^bits != 0 {
 			return true
 		}
 	}
@@ -147,18 +150,18 @@ func (s *Server) stray(region []byte, slot int, lives []uint64) bool {
 func (s *Server) takeStray(region []byte, slot int) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
-	m := &recovery{region: region, slot: slot, end: slot + 1, readers: s.lives()}
-	m.dead = func(identity uint64) bool {
-		return identity>>16 != agentOwner && identity != skipMark(0)>>32 && !s.living(identity<<32)
+	m := &machine.Recovery{Region: region, Slot: slot, End: slot + 1, Readers: s.lives()}
+	m.Dead = func(identity uint64) bool {
+		return identity>>16 != memory.AgentOwner && identity != memory.SkipMark(0)>>32 && !s.living(identity<<32)
 	}
-	for i := range m.readers {
-		m.readers[i] = ^m.readers[i]
+	for i := range m.Readers {
+		m.Readers[i] = ^m.Readers[i]
 	}
 	err := s.drive(m)
-	if err == nil && m.freed > 0 {
-		s.cfg.Logger.Warn("lockoffload: a slot had something of no session that lives", "slot", slot, "recovered", m.freed)
+	if err == nil && m.Freed > 0 {
+		s.cfg.Logger.Warn("lockoffload: a slot had something of no session that lives", "slot", slot, "recovered", m.Freed)
 		s.mu.Lock()
-		s.counts.Recovered += uint64(m.freed)
+		s.counts.Recovered += uint64(m.Freed)
 		s.mu.Unlock()
 	}
 	return err
@@ -168,9 +171,9 @@ func (s *Server) takeStray(region []byte, slot int) error {
 func (s *Server) lives() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bits := make([]uint64, s.l.readersSize()/8)
+	bits := make([]uint64, s.l.ReadersSize()/8)
 	for owner := range s.sessions {
-		if s.l.hasReaderBit(owner) {
+		if s.l.HasReaderBit(owner) {
 			bits[(owner-1)/64] |= 1 << ((owner - 1) % 64)
 		}
 	}

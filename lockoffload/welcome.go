@@ -33,11 +33,13 @@ func (l *Listener) accept() {
 		}
 		l.note(nil)
 		pause = time.Millisecond
-		l.work.Go(func() {
-			if err := l.welcome(conn); err != nil && l.over.Err() == nil {
-				l.cfg.Logger.Warn("lockoffload: client not admitted", "from", conn.RemoteAddr(), "error", err)
-			}
-		})
+		l.work.Go(func() { l.serve(conn) })
+	}
+}
+
+func (l *Listener) serve(conn net.Conn) {
+	if err := l.welcome(conn); err != nil && l.over.Err() == nil {
+		l.cfg.Logger.Warn("lockoffload: client not admitted", "from", conn.RemoteAddr(), "error", err)
 	}
 }
 

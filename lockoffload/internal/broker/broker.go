@@ -18,6 +18,10 @@
 // A client says when it is done, and the next one is reserved for at once. What nobody
 // says, because a client died or because the word is held by one that did not ask here,
 // is found out by trying again.
+//
+// A word that is handed on like that is never free for those who do not ask. So after a
+// time of it the broker looks for the word to be free, and then leaves it alone for a
+// while, whoever waits.
 package broker
 
 import (
@@ -34,6 +38,9 @@ type Config struct {
 	// Eager is how often it is tried again without a pause when a client has said that
 	// it is done: its unlock command may be on its way.
 	Eager int
+	// MaxRun is how long a word is handed on without a gap, and Gap how long it is left
+	// free then, so that those get it who do not ask here.
+	MaxRun, Gap time.Duration
 	// Word makes a lock word that is not 0 and was never in memory before.
 	Word func() uint64
 }
@@ -97,9 +104,13 @@ type slot struct {
 	ended bool          // its client is done
 	late  bool          // or is taken for one that does not come
 
+	due time.Duration // when the word has been handed on for too long; Never: it is not
+	gap time.Duration // the end of the time for which it is left free
+
 	under  bool   // a list is under way
 	clear  bool   // that takes the reservation back
-	next   uint64 // and makes this one, or 0
+	look   bool   // and looks whether the word is free
+	next   uint64 // or makes this reservation; 0: none
 	again  bool   // something happened meanwhile: try at once
 	queued bool   // waits for an index
 }
@@ -121,7 +132,7 @@ func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
 	}
 	s := b.slots[n]
 	if s == nil {
-		s = &slot{n: n, pause: b.cfg.MinPause}
+		s = &slot{n: n, pause: b.cfg.MinPause, due: Never}
 		b.slots[n] = s
 	}
 	s.queue = append(s.queue, a)
@@ -222,6 +233,11 @@ func (b *Broker) try(now time.Duration, s *slot) {
 		b.wake(s) // for the end of the reservation
 		return
 	}
+	if now < s.gap && !s.ended {
+		s.at = s.gap
+		b.wake(s)
+		return
+	}
 	if len(b.free) == 0 {
 		s.queued = true
 		b.short = append(b.short, s)
@@ -230,12 +246,18 @@ func (b *Broker) try(now time.Duration, s *slot) {
 	last := len(b.free) - 1
 	l := List{Index: b.free[last], Slot: s.n}
 	b.free, b.lists[l.Index] = b.free[:last], s
-	s.under, s.again, s.clear, s.next = true, false, s.ended, 0
+	s.under, s.again, s.clear, s.look, s.next = true, false, s.ended, false, 0
 	if s.clear {
 		l.Ops[l.N] = CmpSwap{s.word, 0}
 		l.N++
 	}
-	if len(s.queue) > 0 {
+	switch {
+	case len(s.queue) == 0 || now < s.gap:
+	case now >= s.due:
+		s.look = true
+		l.Ops[l.N] = CmpSwap{0, 0}
+		l.N++
+	default:
 		s.next = b.cfg.Word()
 		l.Ops[l.N] = CmpSwap{0, s.next}
 		l.N++
@@ -257,7 +279,10 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 		old = old[1:]
 	}
 	switch {
-	case s.next == 0:
+	case s.next == 0 && !s.look:
+	case s.look && old[0] == 0:
+		s.gap, s.due = now+b.cfg.Gap, Never
+		s.again = true
 	case old[0] == 0:
 		b.reserved(now, s)
 	case s.eager > 0:
@@ -266,7 +291,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 	default:
 		b.later(now, s)
 	}
-	if s.again || s.ended || s.next == 0 || len(s.queue) == 0 {
+	if s.again || s.ended || s.next == 0 && !s.look || len(s.queue) == 0 {
 		b.try(now, s)
 	}
 	for len(b.short) > 0 && len(b.free) > 0 {
@@ -283,6 +308,9 @@ func (b *Broker) reserved(now time.Duration, s *slot) {
 	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Patience, false, false
 	s.again, s.eager = false, 0
 	s.pause = b.cfg.MinPause
+	if s.due == Never {
+		s.due = now + b.cfg.MaxRun
+	}
 	if len(s.queue) == 0 { // they went meanwhile
 		s.of, s.ended = Ask{Peer: -1}, true
 		return

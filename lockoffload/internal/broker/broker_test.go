@@ -9,7 +9,7 @@ import (
 
 func newBroker(lists int) *Broker {
 	var word uint64
-	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2,
+	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond,
 		Word: func() uint64 { word++; return 1<<63 | word }})
 }
 
@@ -192,4 +192,59 @@ func TestListsRunShort(t *testing.T) {
 		require.EqualValues(t, n, answered(t, b).Slot)
 	}
 	require.Empty(t, b.Lists)
+}
+
+// Clients that ask again at once keep a word busy. One that takes it without asking, and
+// looks once in a gap, gets it.
+func TestWordIsLetGo(t *testing.T) {
+	b := newBroker(4)
+	b.cfg.MaxRun = 100 * time.Millisecond
+	const hold, every = 300 * time.Microsecond, 3 * time.Millisecond
+	var word, seq uint64
+	var holder Ask
+	var until, since, longest time.Duration
+	got := 0
+	for n := range int32(3) {
+		seq++
+		b.Ask(0, 1, Ask{n, seq})
+	}
+	for now := time.Duration(0); now < time.Second; now += 50 * time.Microsecond {
+		switch {
+		case word == 99 && now >= until: // that one
+			word = 0
+		case holder.Seq != 0 && now >= until:
+			word = 0
+			b.Done(now, 1, holder)
+			seq++
+			b.Ask(now, 1, Ask{holder.Peer, seq})
+			holder = Ask{}
+		case now%every == every-50*time.Microsecond && word == 0:
+			word, until = 99, now+hold
+			longest, since = max(longest, now-since), now
+			got++
+		}
+		if now >= b.Alarm() {
+			b.Turn(now)
+		}
+		for len(b.Lists) > 0 {
+			l := b.Lists[0]
+			b.Lists = b.Lists[1:]
+			var old []uint64
+			for _, o := range l.Ops[:l.N] {
+				old = append(old, word)
+				if word == o.Compare {
+					word = o.Swap
+				}
+			}
+			b.Result(now, l.Index, old)
+		}
+		for _, a := range b.Answers {
+			require.Equal(t, word, a.Word)
+			word, holder, until = 1000+a.Seq, a.Ask, now+hold
+		}
+		b.Answers = b.Answers[:0]
+	}
+	require.Greater(t, got, 7)
+	require.Less(t, longest, 100*time.Millisecond+2*5*time.Millisecond)
+	require.Greater(t, b.Reserved, uint64(2000), "and the others hardly notice")
 }

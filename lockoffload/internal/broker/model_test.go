@@ -27,7 +27,9 @@ type world struct {
 
 	order [][]Ask // requests that the broker has and has not answered, for each slot
 	since []time.Duration
-	over  map[Ask]bool // requests that were answered
+	zero  []time.Duration // since when a word has been free
+	run   []time.Duration // since when it has been handed on, or Never
+	over  map[Ask]bool    // requests that were answered
 }
 
 type simList struct {
@@ -71,7 +73,7 @@ const (
 	lease = 3 * time.Millisecond
 )
 
-var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3}
+var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond}
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}
@@ -82,6 +84,7 @@ func newWorld(seed uint64) *world {
 	w.b = New(cfg)
 	for range 1 + seed%4 {
 		w.words, w.owner, w.since, w.order = append(w.words, 0), append(w.owner, none), append(w.since, 0), append(w.order, nil)
+		w.zero, w.run = append(w.zero, 0), append(w.run, Never)
 	}
 	for i := range 2 + seed%7 {
 		w.clients = append(w.clients, &simClient{id: int32(i)})
@@ -121,8 +124,8 @@ func (w *world) swap(slot uint32, compare, to uint64) bool {
 		return false
 	}
 	w.words[slot] = to
-	if to == 0 {
-		w.since[slot] = w.now
+	if to == 0 && compare != 0 {
+		w.since[slot], w.zero[slot] = w.now, w.now
 	}
 	return true
 }
@@ -146,6 +149,7 @@ func (w *world) act(c *simClient) error {
 		c.slot = uint32(w.rng.IntN(len(w.words)))
 		if w.barge && w.rng.IntN(3) == 0 {
 			if w.swap(c.slot, 0, tagOf(c)) {
+				w.run[c.slot] = Never
 				return w.hold(c, Ask{Peer: none})
 			}
 			return nil
@@ -208,6 +212,7 @@ func (w *world) act(c *simClient) error {
 			w.order[slot] = slices.DeleteFunc(w.order[slot], func(a Ask) bool { return a.Peer == c.id })
 		}
 		w.b.Forget(w.now, c.id)
+		w.forgotten()
 		c.in, c.state, c.said = nil, idle, false
 	}
 	return nil
@@ -267,6 +272,27 @@ func (w *world) take() error {
 	return nil
 }
 
+// handedOn looks at a word that was reserved now. Others must have had it, or a while to
+// take it, since it was for the first time in a row.
+func (w *world) handedOn(slot uint32) error {
+	if w.run[slot] == Never || w.now-w.zero[slot] >= limits.Gap {
+		w.run[slot] = w.now
+	}
+	if d := w.now - w.run[slot]; d > limits.MaxRun+time.Duration(len(w.words))*slack {
+		return fmt.Errorf("slot %d is handed on for %v", slot, d)
+	}
+	return nil
+}
+
+// forgotten ends the runs of words that the broker knows nothing of.
+func (w *world) forgotten() {
+	for slot := range w.words {
+		if w.b.slots[uint32(slot)] == nil {
+			w.run[slot] = Never
+		}
+	}
+}
+
 // late tells of a word that is free, or reserved, for too long while somebody waits.
 func (w *world) late() error {
 	for slot, word := range w.words {
@@ -274,7 +300,7 @@ func (w *world) late() error {
 			w.since[slot] = w.now
 			continue
 		}
-		most := limits.MaxPause + time.Duration(len(w.words))*slack
+		most := limits.MaxPause + limits.Gap + time.Duration(len(w.words))*slack
 		if word != 0 {
 			most += limits.Patience
 		}
@@ -292,6 +318,7 @@ func (w *world) step() error {
 			m := c.out[0]
 			c.out = c.out[1:]
 			m.what(w.now)
+			w.forgotten()
 		}
 		if len(c.in) > 0 && w.rng.IntN(3) == 0 {
 			a := c.in[0]
@@ -314,14 +341,20 @@ func (w *world) step() error {
 		o := l.Ops[l.at]
 		l.at++
 		l.old = append(l.old, w.words[l.Slot])
-		w.swap(l.Slot, o.Compare, o.Swap)
+		if w.swap(l.Slot, o.Compare, o.Swap) && o.Swap != 0 {
+			if err := w.handedOn(l.Slot); err != nil {
+				return err
+			}
+		}
 		if l.at == l.N {
 			w.under = w.under[1:]
 			w.b.Result(w.now, l.Index, l.old)
+			w.forgotten()
 		}
 	}
 	if w.now >= w.b.Alarm() {
 		w.b.Turn(w.now)
+		w.forgotten()
 	}
 	if err := w.take(); err != nil {
 		return err

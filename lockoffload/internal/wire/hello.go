@@ -1,5 +1,6 @@
-// Package wire has what a client and a target of package lockoffload say to each other
-// before there is a queue pair between them.
+// Package wire has the messages of package lockoffload: what a client and the target's
+// agent SEND to each other ([ChainRequest], [ChainReply]), and what a client and a target
+// say before there is a queue pair between them:
 //
 //	target: magic 4 | version 1 | 0 3 | challenge 32
 //	client: kind 1 | 0 3 | length of the body 4 | client 8 | nonce 32 | body | HMAC 32

@@ -1,0 +1,165 @@
+package machine
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
+
+// agentPeer is a client as the agent knows it, with its last answers: entry
+// (sequence mod window) has the newest chain of those that share it. A client
+// has at most window chains without an answer, so nothing that it may still
+// ask for is overwritten.
+type agentPeer struct {
+	id         uint64
+	live       bool
+	gen        uint32 // counts clients of this place
+	identity   uint32 // of the agent, as this client knows it
+	conn       uint32 // counts queue pairs
+	inside     int    // jobs without an answer
+	sending    int    // replies without a completion
+	head, tail int32  // queued jobs; -1: none
+	inTurns    bool   // named in the core's turns
+	entries    []agentEntry
+}
+
+type agentEntry struct {
+	seq     uint64 // 0: never used
+	running bool   // no answer yet
+}
+
+// AgentStats counts since the agent was made. See lockoffload.AgentStats.
+type AgentStats struct {
+	Accepted    uint64 // chains taken in
+	Done        uint64 // executed
+	Differs     uint64 // ended by a compare
+	NotAcquired uint64 // ended by count or deadline
+	Damaged     uint64 // met a damaged record
+	Lost        uint64 // unlock commands that found another tag
+	Busy        uint64 // chains refused for want of room
+	Refused     uint64 // chains that make no sense
+	Repeated    uint64 // copies of chains that were known already
+	Unknown     uint64 // copies of chains too old to be known
+	Malformed   uint64 // messages dropped without an answer
+	Carried     uint64 // chains executed under the lock of another one
+	Tries       uint64 // times that a lock was examined
+	Unsent      uint64 // replies that could not be posted
+	Turns       uint64 // locks that were reserved for clients who take them in turn
+	Lapsed      uint64 // those that were not taken in time
+}
+
+func (s *AgentStats) count(status wire.ChainStatus) {
+	switch status {
+	case wire.ChainDone:
+		s.Done++
+	case wire.ChainDiffers:
+		s.Differs++
+	case wire.ChainNotAcquired:
+		s.NotAcquired++
+	case wire.ChainDamaged:
+		s.Damaged++
+	}
+}
+
+// newIdentity is what the agent is to a client whose answers it remembers from now on.
+// A client that was forgotten gets another one when it comes back: what it asked for
+// before may have been executed. So does each client of another agent, which began
+// somewhere else.
+func (c *Agent) newIdentity() uint32 {
+	const step = 0x9e3779b9 // odd: no number comes again before all others did
+	c.id += step
+	if c.id == 0 { // means none
+		c.id += step
+	}
+	return c.id
+}
+
+// Attach makes room for a client, or tells the agent of its new queue pair:
+// what was sent on the old one is no longer counted.
+func (c *Agent) Attach(id uint64) (peer int32, conn uint32, err error) {
+	peer, known := c.ByID[id]
+	if !known {
+		peer = -1
+		for i := range c.peers {
+			if !c.peers[i].live {
+				peer = int32(i)
+				break
+			}
+		}
+		if peer < 0 {
+			return 0, 0, fmt.Errorf("%w: the agent has %d clients already", memory.ErrConfig, len(c.peers))
+		}
+		p := &c.peers[peer]
+		clear(p.entries)
+		p.id, p.live, p.inside, p.head = id, true, 0, -1
+		p.identity = c.newIdentity()
+		c.ByID[id] = peer
+	}
+	p := &c.peers[peer]
+	p.conn++
+	p.sending = 0
+	return peer, p.conn, nil
+}
+
+// Forget drops a client and all that is remembered of it. Chains of it that
+// run go on; those that wait do not begin.
+func (c *Agent) Forget(id uint64) {
+	peer, known := c.ByID[id]
+	if !known {
+		return
+	}
+	delete(c.ByID, id)
+	p := &c.peers[peer]
+	p.live = false
+	for p.head >= 0 {
+		j := p.head
+		c.unqueue(p, -1, j)
+		c.conclude(j, wire.ChainNotAcquired) // tells nobody
+		c.finish(j)
+	}
+	c.Broker.Forget(c.now, peer)
+	p.gen++
+	p.conn++
+}
+
+// Sent is told of a SEND that completed, or was not posted.
+func (c *Agent) Sent(peer int32, conn uint32) {
+	if p := &c.peers[peer]; p.conn == conn {
+		p.sending--
+	}
+}
+
+// MaxSending is how many replies a peer may have without a completion. One
+// that asks for more gets none: its client asks again.
+func (l *AgentLimits) MaxSending() int { return 2*l.Window + 2 }
+
+// ReplyAt is the place of an entry's reply among all.
+func (c *Agent) ReplyAt(peer, entry int32) int {
+	return (int(peer)*(c.Limits.Window+1) + int(entry)) * c.Limits.Message
+}
+
+func (c *Agent) reply(peer, entry int32) []byte {
+	return c.replies[c.ReplyAt(peer, entry):][:c.Limits.Message:c.Limits.Message]
+}
+
+// answer writes a reply that has no operations, and sends it.
+func (c *Agent) answer(peer, entry int32, status wire.ChainStatus, tries uint32) {
+	p := &c.peers[peer]
+	r := wire.ChainReply{Client: p.id, Seq: p.entries[entry].seq, Status: status, Tries: tries, Agent: p.identity}
+	wire.SealMessage(r.AppendTo(c.reply(peer, entry)[:0]), 0)
+	c.send(peer, entry)
+}
+
+// send has the reply of an entry sent, for the first time or again.
+func (c *Agent) send(peer, entry int32) {
+	p := &c.peers[peer]
+	if p.sending >= c.Limits.MaxSending() {
+		c.Stats.Unsent++
+		return
+	}
+	n := binary.LittleEndian.Uint32(c.reply(peer, entry)[4:])
+	p.sending++
+	c.Outs = append(c.Outs, agentAnswer{peer, entry, int(n)})
+}

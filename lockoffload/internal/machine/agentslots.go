@@ -1,0 +1,79 @@
+package machine
+
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
+// AgentSlots is a region as its agent sees it. Lock words are only named here;
+// records are read and written with the CPU, which an agent does only while it
+// holds their slot's lock: they are no lock words, and no one-sided client that
+// keeps the rules touches them meanwhile.
+type AgentSlots struct {
+	memory.Layout
+	mem   []byte
+	epoch uint16 // of the agent's tags
+	known []knownSlot
+	sums  uint64 // times that copies were checked
+}
+
+// knownSlot is a slot both of whose copies were valid when they had these heads. While
+// they have, the one that is current still is what was checked: it is written again
+// only when the other one has a higher version. So a client that has one large slot
+// compared again and again does not keep the agent busy with checksums.
+type knownSlot struct {
+	slot  int // from 1 on
+	heads [2][memory.HeaderSize]byte
+}
+
+// mostKnown bounds what is remembered, of slots that share a place the last one.
+const mostKnown = 4096
+
+func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
+	return AgentSlots{Layout: l, mem: mem, epoch: epoch, known: make([]knownSlot, min(l.Slots, mostKnown))}
+}
+
+// tag is for one lock command, the n-th.
+func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
+	n &^= memory.ReadingTag
+	if reading {
+		n |= memory.ReadingTag
+	}
+	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
+}
+
+// read answers what is current. The data is part of mem.
+func (s *AgentSlots) read(slot int) (memory.Current, error) {
+	pair := s.mem[s.PairOff(slot):][:s.PairSize()]
+	if k := &s.known[slot%len(s.known)]; k.slot == slot+1 && k.heads == s.heads(slot) {
+		return s.TrustPair(pair), nil
+	}
+	s.sums++
+	cur, err := s.DecodePair(pair)
+	if err == nil && cur.Whole {
+		s.remember(slot)
+	}
+	return cur, err
+}
+
+// remember is called when both copies are known to be valid.
+func (s *AgentSlots) remember(slot int) {
+	s.known[slot%len(s.known)] = knownSlot{slot + 1, s.heads(slot)}
+}
+
+func (s *AgentSlots) heads(slot int) [2][memory.HeaderSize]byte {
+	return [2][memory.HeaderSize]byte{
+		[memory.HeaderSize]byte(s.mem[s.CopyOff(slot, 0):]), [memory.HeaderSize]byte(s.mem[s.CopyOff(slot, 1):]),
+	}
+}
+
+// change stages the next copy over the one that is not current, which readers take
+// for torn from then on until it is sealed.
+func (s *AgentSlots) change(slot int, old *memory.Current) []byte {
+	dst := s.mem[s.CopyOff(slot, 1-old.Which):][:s.CopyStride()]
+	s.Stage(dst, old)
+	return dst
+}
+
+// changed ends the construction of a copy, beside the one that was read.
+func (s *AgentSlots) changed(slot int, dst []byte, version uint64) {
+	s.Seal(dst, version)
+	s.remember(slot)
+}

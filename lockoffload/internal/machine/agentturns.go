@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/broker"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
+
+// An agent's clients ask it for turns at locks that they take and hold themselves, see
+// lockoffload.Fair. Who is next decides package broker; here is what moves its decisions to the
+// device and to the clients. A request for a turn occupies no receive buffer while it
+// waits.
+
+const (
+	// turnLists are the broker's lists of lock commands under way at a time.
+	TurnLists = 32
+	// turnWords are the results of one.
+	TurnWords = 2
+	// turnEager is how often a lock that is about to be given back is tried at once.
+	turnEager = 4
+	// turnPatience is how long a lock stays reserved for a client that does not take
+	// it.
+	turnPatience = 500 * time.Millisecond
+	// turnRun is how long a lock is handed on before it is let go, and TurnGap how long
+	// it is left free then.
+	turnRun = 200 * time.Millisecond
+	TurnGap = 10 * time.Millisecond
+)
+
+func (c *Agent) newBroker() *broker.Broker {
+	l := &c.Limits
+	return broker.New(broker.Config{
+		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
+		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager,
+		Word: func() uint64 { c.tags++; return c.Slots.tag(c.tags, false) },
+	})
+}
+
+// takeTurnRequest takes in a request for a turn.
+func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
+	if uint64(r.Slot) >= uint64(c.Slots.Slots) {
+		c.Stats.Refused++
+		c.answer(peer, entry, wire.ChainRefused, 0)
+		return
+	}
+	c.peers[peer].entries[entry].running = true
+	c.Broker.Ask(now, r.Slot, broker.Ask{Peer: peer, Seq: r.Seq})
+}
+
+// endTurn takes in the end of a turn, which has no answer: one that gets lost is found
+// out, and one that comes twice changes nothing.
+func (c *Agent) endTurn(now time.Duration, peer int32, r *wire.ChainRequest) {
+	ops := r.Ops
+	c.Broker.Done(now, r.Slot, broker.Ask{Peer: peer, Seq: ops.Next().Version})
+}
+
+// TurnResult takes the results of a broker's list.
+func (c *Agent) TurnResult(now time.Duration, list int, old []uint64) {
+	c.Broker.Result(now, list, old)
+}
+
+// answerTurns tells clients whose turn it is. One that did not wait for its answer, and
+// has something else under way in its place, loses the turn.
+func (c *Agent) answerTurns(now time.Duration) {
+	for i := 0; i < len(c.Broker.Answers); i++ { // Done may add some
+		a := c.Broker.Answers[i]
+		p, at := &c.peers[a.Peer], int32(a.Seq%uint64(c.Limits.Window))
+		e := &p.entries[at]
+		switch {
+		case !p.live || e.seq != a.Seq || !e.running:
+			c.Broker.Done(now, a.Slot, a.Ask)
+		case a.Word == 0:
+			e.running = false
+			c.answer(a.Peer, at, wire.ChainNotAcquired, 0)
+		default:
+			e.running = false
+			c.Stats.Turns++
+			r := wire.ChainReply{Client: p.id, Seq: a.Seq, Status: wire.ChainDone, Tries: 1, Agent: p.identity}
+			b := r.AppendTo(c.reply(a.Peer, at)[:0])
+			wire.SealMessage(wire.AppendAccess(b, wire.Access{Kind: wire.AccessCompare, Version: a.Word}), 1)
+			c.send(a.Peer, at)
+		}
+	}
+	c.Broker.Answers = c.Broker.Answers[:0]
+	c.Stats.Lapsed = c.Broker.Lapsed
+}
+
+// Rings is when turn is to be called at the latest.
+func (c *Agent) Rings() time.Duration { return min(c.alarm, c.Broker.Alarm()) }

@@ -1,0 +1,137 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
+
+// ask sends a request for a turn, or the end of one, in a buffer of its own.
+func (b *agentBench) ask(peer int32, seq uint64, slot int, of uint64) {
+	b.Submit(0, b.next, peer, wire.AppendTurn(nil, b.peers[peer].id, seq, uint32(slot), 0, of))
+	require.Equal(b.t, []int32{b.next}, b.Free, "it occupies no buffer while it waits")
+	b.Free = b.Free[:0]
+	b.Turn(0)
+}
+
+// words answers the broker's list, and tells what that would reserve the lock with.
+func (b *agentBench) words(old ...uint64) uint64 {
+	require.Len(b.t, b.Broker.Lists, 1)
+	l := b.Broker.Lists[0]
+	b.Broker.Lists = b.Broker.Lists[:0]
+	b.TurnResult(0, l.Index, old)
+	b.Turn(0)
+	return l.Ops[l.N-1].Swap
+}
+
+// A client asks, is told with what the lock is reserved, and the next one is when it is
+// done. Requests that come again are answered again, and give no second turn.
+func TestTurnsByTheAgent(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one, two := b.client(1), b.client(2)
+	b.ask(one, 1, 3, 0)
+	b.ask(one, 1, 3, 0)
+	require.Empty(t, b.Outs)
+	word := b.words(0)
+	require.EqualValues(t, memory.AgentOwner, word>>48)
+	for range 2 {
+		r := b.status()
+		require.Equal(t, wire.ChainDone, r.Status)
+		require.EqualValues(t, 1, r.Seq)
+		require.Equal(t, word, r.Ops.Next().Version)
+		b.ask(one, 1, 3, 0)
+	}
+	b.Outs = b.Outs[:0]
+	b.ask(two, 1, 3, 0)
+	b.ask(two, 2, 3, 0)
+	require.Empty(t, b.Broker.Lists)
+	b.ask(one, 2, 3, 1)
+	require.Empty(t, b.Outs, "the end has no answer")
+	next := b.words(0, 0)
+	require.NotEqual(t, word, next)
+	r := b.status()
+	require.Equal(t, next, r.Ops.Next().Version)
+	require.EqualValues(t, 2, b.Stats.Turns)
+
+	b.Forget(2) // with a turn, and a request that waits
+	b.Turn(0)
+	require.Zero(t, b.words(next))
+	require.True(t, b.Broker.Idle())
+	require.Empty(t, b.Outs)
+
+	b.ask(one, 4, 4, 0)
+	require.Equal(t, wire.ChainRefused, b.status().Status, "there is no such slot")
+	require.True(t, b.Broker.Idle())
+}
+
+// A client whose place for answers has something else by now gets no turn.
+func TestTurnOfNobody(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one := b.client(1)
+	b.ask(one, 1, 0, 0)
+	b.ask(one, 5, 1, 0) // in the same place, of a window of four
+	first := b.Broker.Lists[0]
+	b.Broker.Lists = b.Broker.Lists[1:]
+	b.TurnResult(0, first.Index, []uint64{0})
+	b.Turn(0)
+	require.Empty(t, b.Outs)
+	require.Len(t, b.Broker.Lists, 2)
+	require.Equal(t, first.Ops[0].Swap, b.Broker.Lists[1].Ops[0].Compare, "it is taken back")
+	require.Zero(t, b.Stats.Turns)
+}
+
+// In its turn a client swaps what the lock is reserved with for its tag, and if that is
+// not there any more it has no lock and leaves the others alone.
+func TestTurnIsTaken(t *testing.T) {
+	b := newBench()
+	reserved := memory.MakeTag(memory.AgentOwner, 1, 5)
+	for _, word := range []uint64{reserved, 0, memory.MakeTag(memory.AgentOwner, 1, 7), memory.MakeTag(2, 1, 1)} {
+		storeWord(b.s.mem, b.s.l.LockOff(0), word)
+		m := &Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, From: reserved, Data: true}
+		_, err := b.run(t, m)
+		if word == reserved {
+			require.NoError(t, err)
+			require.Equal(t, m.Grant.tag, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+			continue
+		}
+		require.ErrorIs(t, err, ErrTurnOver)
+		require.Equal(t, word, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+	}
+}
+
+// What an agent reserved before it failed the next one takes back.
+func TestReservationOfAnAgentBefore(t *testing.T) {
+	b := newBench()
+	storeWord(b.s.mem, b.s.l.LockOff(1), memory.MakeTag(memory.AgentOwner, 9, 5))
+	_, err := b.run(t, AgentRecovery(b.s.mem))
+	require.NoError(t, err)
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(1)))
+	require.Equal(t, 500*time.Millisecond, turnPatience, "as doc.go has it")
+}
+
+// Who finds that the agent has a lock, and does not ask it, knows: the pauses between
+// looks are to be shorter than the time for which it lets the lock go.
+func TestHandOffIsNoticed(t *testing.T) {
+	b := newBench()
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	for _, start := range []func() Machine{
+		func() Machine { return &Acquire{Tags: tags, Tries: 1} },
+		func() Machine { return &AcquireShared{Tags: tags, tries: 1} },
+		func() Machine {
+			return &Reader{Acquire: Acquire{Tags: tags, Tries: 1, Reading: true}, Records: []int{0}, Form: FormReadChain}
+		},
+	} {
+		for _, owner := range []uint16{2, memory.AgentOwner} {
+			storeWord(b.s.mem, b.s.l.LockOff(0), memory.MakeTag(owner, 1, 5))
+			m := start()
+			_, err := b.run(t, m)
+			require.ErrorIs(t, err, ErrNotAcquired, "%T", m)
+			require.Equal(t, owner == memory.AgentOwner, m.Base().HandedOn, "%T", m)
+		}
+	}
+	require.Equal(t, []time.Duration{200 * time.Millisecond, 10 * time.Millisecond}, []time.Duration{turnRun, TurnGap}, "as doc.go has it")
+}

@@ -1,0 +1,44 @@
+package machine
+
+import "errors"
+
+var (
+	// ErrNotAcquired says that the lock was held by others at each try.
+	// Nothing was changed.
+	ErrNotAcquired = errors.New("lock not acquired")
+	// ErrLost says that a lock was no longer the holder's.
+	ErrLost = errors.New("lock lost")
+	// ErrDiffers says that a record did not have the version that it was compared with.
+	// Nothing was changed.
+	ErrDiffers = errors.New("record has another version")
+)
+
+// Form is how an operation is carried out.
+type Form uint8
+
+const (
+	FormRead      Form = iota // one READ, without a lock
+	FormReadChain             // lock command, READ and unlock command in one post
+	FormReadHeld              // the unlock command is posted when the READ is complete
+	FormTwoStep               // lock command and READ, then WRITE and unlock command
+)
+
+// Counts are what happened to a lock. See lockoffload.Counts.
+type Counts struct {
+	Tries, Acquired, Failed, Waits, Torn, Lost uint64
+	// What was carried out, by form.
+	Read, ReadChain, ReadHeld, TwoStep uint64
+}
+
+func (c *Counts) carriedOut(f Form) {
+	switch f {
+	case FormReadChain:
+		c.ReadChain++
+	case FormRead:
+		c.Read++
+	case FormReadHeld:
+		c.ReadHeld++
+	case FormTwoStep:
+		c.TwoStep++
+	}
+}

@@ -1,0 +1,124 @@
+package machine
+
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
+// Reader reads records of a slot.
+//
+// Without a lock that is one READ of both copies, again while it meets a WRITE. It is
+// safe because nothing is ever written under a lock that is not committed by the WRITE
+// itself, see Updater and Releaser: a copy that is valid was current, or is.
+//
+// A read chain does the same under a lock command and its unlock command, posted at
+// once:
+//
+//	[CMP_SWAP lock 0 -> tag, READ, CMP_SWAP lock tag -> 0]
+//
+// A device may execute the READ after the unlock command. So in either form both
+// copies must be valid, or the slot is read again, at last under a lock that is given
+// back when the READ is complete:
+//
+//	[CMP_SWAP lock 0 -> tag, READ]   [CMP_SWAP lock tag -> 0]
+type Reader struct {
+	Acquire // of the held form; its work is everybody's
+	Records []int
+	Form    Form
+	posted  bool // a READ, or a chain, is under way
+	Reads   int  // without a lock
+	Version uint64
+	// deliver gets the i-th record.
+	Deliver func(i int, r memory.Content) error
+}
+
+// How often a READ without a lock may meet a WRITE. After that there may be one that
+// nobody will finish.
+const mostReads = 4
+
+func (m *Reader) Step() (Verdict, error) {
+	switch m.Form {
+	case FormReadChain:
+		return m.chain()
+	case FormReadHeld:
+		v, err := m.Acquire.Step()
+		if v != Done || err != nil {
+			return v, err
+		}
+		cur, err := m.Decode()
+		if err == nil {
+			err = m.take(&cur)
+		}
+		m.begin()
+		m.release(m.Grant, m.Tags.Owner)
+		return Last, err
+	}
+	if !m.posted {
+		m.Reads++
+		m.begin()
+		m.readSlot(m.Grant.Slot)
+		m.posted = true
+		return Post, nil
+	}
+	m.posted = false
+	return m.judge()
+}
+
+func (m *Reader) chain() (Verdict, error) {
+	if !m.posted {
+		m.begin()
+		m.ask()
+		m.release(m.Grant, m.Tags.Owner)
+		m.posted = true
+		return Post, nil
+	}
+	m.posted = false
+	holder := m.result(m.lock)
+	m.note(holder != 0)
+	if holder != 0 {
+		m.heldBy(holder)
+		if m.Tries > 0 && m.Tried >= m.Tries {
+			return Done, ErrNotAcquired
+		}
+		return Sleep, nil
+	}
+	m.Count.Acquired++
+	if err := m.Settled(); err != nil {
+		return Done, err
+	}
+	return m.judge()
+}
+
+// judge looks at what was read without a lock, or perhaps after it.
+func (m *Reader) judge() (Verdict, error) {
+	cur, err := m.Decode()
+	if err == nil && cur.Whole {
+		return Done, m.take(&cur)
+	}
+	m.Count.Torn++
+	if m.Form == FormReadChain || m.Reads >= mostReads {
+		m.Form, m.state = FormReadHeld, acquireIdle
+	}
+	return m.Step()
+}
+
+func (m *Reader) take(cur *memory.Current) error {
+	m.Count.carriedOut(m.Form)
+	for i, n := range m.Records {
+		r, err := m.L.Record(cur, n)
+		if err == nil {
+			err = m.Deliver(i, r)
+		}
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			m.Version = r.Version
+		}
+	}
+	return nil
+}
+
+func (m *Reader) Undo() (Verdict, error) {
+	if m.Form == FormReadHeld {
+		return m.Acquire.Undo()
+	}
+	return Done, nil // a chain undoes itself
+}

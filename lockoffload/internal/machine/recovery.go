@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"math/bits"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
+
+// Recovery takes back what sessions left behind, of all together that ended at a time
+// and after their queue pairs were moved to where nothing late can execute. It is
+// stepped by the target, whose own queue pair executes the lists: the lock of each slot
+// that carries a tag of theirs, their bits among the readers, their tickets.
+//
+// It looks at each slot once, with the CPU, and posts requests for what it finds only,
+// those of several slots together.
+type Recovery struct {
+	Work
+	Region []byte
+	// dead tells of the identity in a tag whether it is one of theirs. What the
+	// CPU sees of them stays, since nobody else changes that.
+	Dead    func(identity uint64) bool
+	Readers []uint64 // their bits among a slot's readers
+
+	Slot, End int // what is still to be looked at; end 0 is all
+	settled   bool
+	Freed     int // locks, bits and tickets
+	// Queues are those in which there were tickets: some may be theirs that are not
+	// signed.
+	Queues []TicketQueue
+}
+
+// TicketQueue is how far tickets of a slot were drawn, of those that have a place.
+type TicketQueue struct {
+	Slot int
+	Next uint32
+}
+
+// Identity is whose a session is.
+type Identity struct{ Owner, Epoch uint16 }
+
+// DeadSessions has a recovery look for sessions.
+func (m *Recovery) DeadSessions(l *memory.Layout, sessions ...Identity) *Recovery {
+	gone := make(map[uint64]bool, len(sessions))
+	m.Readers = make([]uint64, l.ReadersSize()/8)
+	for _, in := range sessions {
+		gone[uint64(in.Owner)<<16|uint64(in.Epoch)] = true
+		if l.HasReaderBit(in.Owner) {
+			m.Readers[(in.Owner-1)/64] |= 1 << ((in.Owner - 1) % 64)
+		}
+	}
+	m.Dead = func(identity uint64) bool { return gone[identity] }
+	return m
+}
+
+// fullList is when a list is long enough: one slot may add its lock and a word of
+// readers for each of 64 clients, and stops there.
+const fullList = memory.LocalWords - 4
+
+func (m *Recovery) Step() (Verdict, error) {
+	if m.End == 0 {
+		m.End = m.L.Slots
+	}
+	m.begin()
+	if !m.settled {
+		// A queue pair that was reset takes no more requests, but what it was
+		// writing may still be on its way through the bus. A READ of the
+		// device pushes it in front of itself.
+		m.read(m.L.LockOff(m.Slot), 0, 8)
+		m.settled = true
+		return Post, nil
+	}
+	for at := m.Slot; at < m.End; at++ {
+		if m.collect(at); len(m.Ops) >= fullList {
+			break
+		} else if len(m.Ops) == 0 {
+			m.Slot = at + 1 // others are looked at again, behind the list
+		}
+	}
+	if len(m.Ops) == 0 {
+		return Done, nil
+	}
+	return Post, nil
+}
+
+func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
+
+// collect adds what is to be taken back in the slot.
+func (m *Recovery) collect(slot int) {
+	if tag := memory.LoadWord(m.Region, m.L.LockOff(slot)); tag != 0 && m.Dead(memory.TagIdentity(tag)) {
+		m.cmpSwap(m.L.LockOff(slot), tag, 0)
+		m.Freed++
+	}
+	for i, theirs := range m.Readers {
+		if len(m.Ops) >= memory.LocalWords {
+			return
+		}
+		if theirs == 0 {
+			continue
+		}
+		off := m.L.ReadersOff(slot) + 8*i
+		if left := memory.LoadWord(m.Region, off) & theirs; left != 0 {
+			m.fetchAdd(off, -left)
+			m.Freed += bits.OnesCount64(left)
+		}
+	}
+	next, serving := memory.Tickets(memory.LoadWord(m.Region, m.L.TicketOff(slot)))
+	if next == serving {
+		return
+	}
+	if n := len(m.Queues); n == 0 || m.Queues[n-1].Slot != slot { // else looked at again
+		m.Queues = append(m.Queues, TicketQueue{slot, m.L.Signable(next, serving)})
+	}
+	for i := range m.L.Places() {
+		off := m.L.QueueOff(slot, uint32(i))
+		if entry := memory.LoadWord(m.Region, off); len(m.Ops) < memory.LocalWords && entry != 0 && m.Dead(memory.TagIdentity(entry)) {
+			m.cmpSwap(off, entry, memory.SkipMark(uint32(entry)))
+			m.Freed++
+		}
+	}
+}
+
+// AgentRecovery takes back the locks that agents left.
+func AgentRecovery(region []byte) *Recovery {
+	return &Recovery{Region: region, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
+}

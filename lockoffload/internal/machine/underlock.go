@@ -1,0 +1,78 @@
+package machine
+
+import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+
+// Loader reads a slot's data under a lock that is held.
+type Loader struct {
+	Work
+	Slot    int
+	Deliver func(memory.Current) error // gets what is valid until it returns
+	posted  bool
+}
+
+func (m *Loader) Step() (Verdict, error) {
+	if !m.posted {
+		m.begin()
+		m.readSlot(m.Slot)
+		m.posted = true
+		return Post, nil
+	}
+	cur, err := m.Decode()
+	if err == nil {
+		err = m.Deliver(cur)
+	}
+	return Done, err
+}
+
+func (m *Loader) Undo() (Verdict, error) { return Done, nil }
+
+// Committer writes what was staged under a lock, and keeps it.
+type Committer struct {
+	Work
+	Slot   int
+	Old    *memory.Current
+	posted bool
+}
+
+func (m *Committer) Step() (Verdict, error) {
+	if m.posted {
+		return Done, nil
+	}
+	m.begin()
+	m.writeSlot(m.Slot, m.Old)
+	m.posted = true
+	return Post, nil
+}
+
+func (m *Committer) Undo() (Verdict, error) { return Done, nil }
+
+// Releaser writes what was staged under a lock, if anything was, and gives the lock
+// back:
+//
+//	[WRITE, CMP_SWAP lock tag -> 0]
+//
+// Everything that a holder changes is in one WRITE: readers, who take no lock, never
+// see the inside of a critical section, unless it commits some of it before.
+type Releaser struct {
+	Work
+	Grant   Grant
+	Owner   uint16
+	Old     *memory.Current // what is current, if there is something to be written
+	Allowed func() error    // whether it still may be
+	Wrote   bool
+}
+
+func (m *Releaser) Step() (Verdict, error) {
+	m.begin()
+	var err error
+	if m.Old != nil {
+		if err = m.Allowed(); err == nil {
+			m.writeSlot(m.Grant.Slot, m.Old)
+			m.Wrote = true
+		}
+	}
+	m.release(m.Grant, m.Owner)
+	return Last, err
+}
+
+func (m *Releaser) Undo() (Verdict, error) { return Done, nil }

@@ -1,0 +1,165 @@
+// Package memory says where in a region lock words and records lie, and what they mean:
+// the layout of slots, the two copies of a slot's data, tags and tickets. It reads and
+// writes bytes that it is given, and knows nothing of devices.
+package memory
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrConfig says that an argument is out of range.
+	ErrConfig = errors.New("bad configuration")
+	// ErrRecord says that neither copy of a record is valid.
+	ErrRecord = errors.New("record is torn or damaged")
+)
+
+// A region begins with the session table, one line for each client, in which
+// the client counts its heartbeats up. Then come the slots:
+//
+//	lock      0 when free, else the tag of the holder
+//	tickets   next ticket 32 bits | ticket being served 32 bits
+//	fence     counter of fencing tokens
+//	pointer   of the private copy that is current, with Layout.Swap
+//	readers   one bit for each client, 64 to a word, of 512 at most
+//	data      two copies, each with all records of the slot
+//	queue     one word for each client, of 8 at most: who has the ticket, modulo the number
+//	copies    the private copies, with Layout.Swap
+//
+// Words are 64 bits in the host order of the target, which this package takes
+// to be little endian, like the records. After the set-up all of it is changed
+// by RDMA only, also by the target itself, since atomics of a device need not
+// be atomic against those of a CPU.
+const (
+	lineSize = 64 // two clients, or two slots, never share a cache line
+
+	lockWord    = 0
+	ticketWord  = 8
+	fenceWord   = 16
+	pointerWord = 24
+	readerWords = 32
+)
+
+// Layout is what lockoffload.Layout is to programs, which says more about it.
+type Layout struct {
+	Slots   int // 1 to 2^30
+	Size    int // bytes of data in a record, at most; 1 to 1 MiB
+	Records int // in each slot; 0 means 1, at most 1024
+	Clients int // sessions at a time; 0 means 64, at most 4096
+	Swap    int // private copies in each slot, at most 4096
+}
+
+// WithDefaults has the numbers that 0 stands for.
+func (l Layout) WithDefaults() Layout {
+	if l.Records == 0 {
+		l.Records = 1
+	}
+	if l.Clients == 0 {
+		l.Clients = 64
+	}
+	return l
+}
+
+// What a slot has for readers and tickets does not grow with the clients beyond these
+// numbers: 4,096 bits and as many places would be 33 KB a slot.
+const (
+	MostReaderBits = 512
+	mostPlaces     = 8
+)
+
+const maxRegion = 1 << 40
+
+// Check is for layouts with defaults.
+func (l Layout) Check() error {
+	in := func(v, low, high int) bool { return low <= v && v <= high }
+	if !in(l.Slots, 1, 1<<30) || !in(l.Size, 1, 1<<20) || !in(l.Records, 1, 1024) || !in(l.Clients, 1, 4096) || !in(l.Swap, 0, 4096) ||
+		l.Slots > maxRegion/l.SlotStride() {
+		return fmt.Errorf("lockoffload: layout %+v: %w", l, ErrConfig)
+	}
+	return nil
+}
+
+// Bytes is the memory that the layout needs.
+func (l Layout) Bytes() int {
+	l = l.WithDefaults()
+	return l.Table() + l.Slots*l.SlotStride()
+}
+
+// The offsets below are in bytes from the start of the region, of layouts with
+// defaults. They are asked for several times in each operation, which does not
+// copy the layout for it.
+
+func (l *Layout) Table() int       { return l.Clients * lineSize }
+func (l *Layout) ReadersSize() int { return (l.readerBits() + 63) / 64 * 8 }
+func (l *Layout) CopyStride() int  { return align(HeaderSize+l.bodySize(), 8) }
+func (l *Layout) SwapStride() int  { return align(HeaderSize+l.Size, 8) }
+func (l *Layout) PairSize() int    { return 2 * l.CopyStride() }
+func (l *Layout) queueStart() int  { return readerWords + l.ReadersSize() + l.PairSize() }
+
+func (l *Layout) SlotStride() int {
+	return align(l.queueStart()+l.Places()*8+l.Swap*l.SwapStride(), lineSize)
+}
+
+// readerBits is how many clients, the first ones, have a bit among a slot's readers.
+func (l *Layout) readerBits() int { return min(l.Clients, MostReaderBits) }
+
+// Places is how many tickets, the next ones to be served, have room for their owner.
+func (l *Layout) Places() int { return min(l.Clients, mostPlaces) }
+
+// BeatOff is the heartbeat word of the client with an owner number.
+func (l *Layout) BeatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
+
+func (l *Layout) slotOff(slot int) int    { return l.Table() + slot*l.SlotStride() }
+func (l *Layout) LockOff(slot int) int    { return l.slotOff(slot) + lockWord }
+func (l *Layout) TicketOff(slot int) int  { return l.slotOff(slot) + ticketWord }
+func (l *Layout) FenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
+func (l *Layout) PointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
+
+// ReadersOff is the first of the words with a bit for each reader.
+func (l *Layout) ReadersOff(slot int) int { return l.slotOff(slot) + readerWords }
+
+// HasReaderBit tells whether a client has a bit among the readers. Others take the lock
+// word to read.
+func (l *Layout) HasReaderBit(owner uint16) bool { return int(owner) <= l.readerBits() }
+
+// ReaderBit is the word and the bit of one client among the readers.
+func (l *Layout) ReaderBit(slot int, owner uint16) (off int, bit uint64) {
+	n := int(owner) - 1
+	return l.ReadersOff(slot) + n/64*8, 1 << (n % 64)
+}
+
+// PairOff is where both copies of a slot's data begin, pairSize bytes.
+func (l *Layout) PairOff(slot int) int { return l.ReadersOff(slot) + l.ReadersSize() }
+
+// CopyOff is one of the copies, 0 or 1.
+func (l *Layout) CopyOff(slot, which int) int { return l.PairOff(slot) + which*l.CopyStride() }
+
+// QueueOff is the word that says who has a ticket.
+func (l *Layout) QueueOff(slot int, ticket uint32) int {
+	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.Places()))*8
+}
+
+// SwapOff is one of the private copies of a slot.
+func (l *Layout) SwapOff(slot, i int) int {
+	return l.slotOff(slot) + l.queueStart() + l.Places()*8 + i*l.SwapStride()
+}
+
+func align(n, to int) int { return (n + to - 1) / to * to }
+
+// Format makes all locks free and all records empty, with version 0.
+func (l Layout) Format(mem []byte) {
+	clear(mem[:l.Bytes()])
+	for slot := range l.Slots {
+		for which := range 2 {
+			l.Seal(mem[l.CopyOff(slot, which):], 0)
+		}
+		for i := range l.Swap {
+			Encode(mem[l.SwapOff(slot, i):], 0, nil)
+		}
+	}
+}
+
+// LoadWord is a word of memory, in the order of bytes of who looks.
+func LoadWord(mem []byte, at int) uint64 { return binary.NativeEndian.Uint64(mem[at:]) }

@@ -1,0 +1,28 @@
+package lockoffload
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One server and one agent have a region; its memory is not laid out under them.
+func TestOwners(t *testing.T) {
+	var mem [64]byte
+	require.False(t, owned(mem[:]))
+	free, err := claim(mem[:], "server")
+	require.NoError(t, err)
+	_, err = claim(mem[:8], "server")
+	require.ErrorIs(t, err, ErrConfig)
+	agent, err := claim(mem[:], "agent")
+	require.NoError(t, err)
+	free()
+	require.True(t, owned(mem[:]))
+	agent()
+	agent()
+	require.False(t, owned(mem[:]))
+	free, err = claim(mem[:], "server")
+	require.NoError(t, err)
+	agent() // of long ago
+	free()
+}
