@@ -25,6 +25,7 @@ type Grant struct {
 	Offset  int // of a GET
 	Length  int
 	First   bool // of its request
+	Again   bool // it failed before
 }
 
 // Next answers what goes next, if anything may. It is asked again until it has
@@ -164,7 +165,8 @@ func (s *Shaper) checkDue() {
 		return
 	}
 	f := &s.flows[s.due]
-	if f.down || f.unit == none || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.hasGet(f) {
+	var p candidate
+	if f.down || f.unit == none || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
 		f.passes = 0
 		s.due = none
 	}
@@ -287,7 +289,5 @@ func (s *Shaper) nextPut(p *candidate, f int32) bool {
 	*p = candidate{flow: f, cmd: put, sub: none, length: c.Length, wire: s.cfg.RspPktLen(c.Length)}
 	return true
 }
-
-func (s *Shaper) hasGet(f *flow) bool { return f.gets.head != none || f.failed.head != none }
 
 func (s *Shaper) isSmall(c *command) bool { return c.Length <= s.cfg.Small }

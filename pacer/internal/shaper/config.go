@@ -33,6 +33,8 @@ const (
 	MaxUnits   = 64
 	MaxClasses = 16
 	maxBytes   = 1 << 50 // of anything: sums stay far from overflowing
+	MaxLength  = 1 << 40 // of a request
+	maxHeader  = 1 << 16
 )
 
 // Class is a traffic shaping class.
@@ -95,12 +97,15 @@ func (c Config) WithDefaults() (Config, error) {
 	if !(c.Rate >= 0 && c.Rate <= maxBytes && c.Outbound >= 0 && c.Outbound <= maxBytes) { // NaN is not
 		return c, fmt.Errorf("%w: rate %v, outbound %v", ErrConfig, c.Rate, c.Outbound)
 	}
+	if c.MTU > MaxLength || c.Header > maxHeader {
+		return c, fmt.Errorf("%w: packets of %d bytes with %d of headers", ErrConfig, c.MTU, c.Header)
+	}
 	c.MTU = cmp.Or(c.MTU, 4096)
 	if c.Slice == 0 {
 		c.Slice = 16 << 10
 	}
 	if c.Slice > 0 {
-		c.Slice = max(c.Slice/c.MTU, 1) * c.MTU
+		c.Slice = max(min(c.Slice, MaxLength)/c.MTU, 1) * c.MTU
 	}
 	c.Header = cmp.Or(c.Header, 66)
 	c.Small = cmp.Or(c.Small, 512)

@@ -72,6 +72,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	sb.alone = s.outstanding == s.small
 	c.active++
 	f.posted++
+	k.began = k.served
 	k.served += float64(p.wire) / float64(k.Weight)
 	k.Granted++
 	s.stats.Granted++
@@ -102,7 +103,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	}
 	k.last = u
 	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
-		Offset: sb.offset, Length: sb.length, First: first}
+		Offset: sb.offset, Length: sb.length, First: first, Again: again}
 	if s.hasWork(p.flow) {
 		s.turn(p.flow)
 	} else {

@@ -410,7 +410,9 @@ func (m *model) finish() {
 	m.s.Pause(false)
 	m.s.Lease(-1)
 	for _, f := range m.flows {
-		m.s.Up(f)
+		if m.down[f] { // the others go on without being told anything
+			m.s.Up(f)
+		}
 		m.down[f] = false
 	}
 	for stuck := 0; len(m.reqs) > 0; {

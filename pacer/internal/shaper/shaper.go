@@ -69,6 +69,7 @@ type class struct {
 	ClassStats
 	queued int     // commands in flow queues
 	served float64 // bytes by weight: the class with the least goes first
+	began  float64 // served, when it was granted last
 	last   int     // the unit that was granted last
 }
 
@@ -79,6 +80,8 @@ type bucket struct {
 	tokens float64
 	at     time.Duration
 }
+
+const never = 100 * 365 * 24 * time.Hour
 
 func (b *bucket) refill(now time.Duration) {
 	if b.rate == 0 {
@@ -99,7 +102,8 @@ func (b *bucket) has(n, extra int64) (bool, time.Duration) {
 	if lack <= 0 {
 		return true, 0
 	}
-	return false, b.at + time.Duration(lack/b.rate*float64(time.Second)) + 1
+	// A rate of nearly nothing: never, as far as anybody can tell.
+	return false, b.at + time.Duration(min(lack/b.rate*float64(time.Second), float64(never))) + 1
 }
 
 func (b *bucket) take(n int64) {
@@ -217,15 +221,14 @@ func (s *Shaper) Class(i int) (Class, ClassStats) {
 // Classes is how many there are.
 func (s *Shaper) Classes() int { return len(s.classes) }
 
-// leastServed is what the class that is most behind has got, of those that have
-// something to send beside k.
-func (s *Shaper) leastServed(k *class) float64 {
-	least, found := 0.0, false
+// current is how far the classes of a priority have come: where the last one was that
+// was granted, when it was. A class that begins does so there, whether others have
+// anything queued at that moment or not (start-time fair queueing).
+func (s *Shaper) current(priority int) (at float64) {
 	for i := range s.classes {
-		o := &s.classes[i]
-		if o != k && o.queued > 0 && o.Priority == k.Priority && (!found || o.served < least) {
-			least, found = o.served, true
+		if o := &s.classes[i]; o.Priority == priority {
+			at = max(at, o.began)
 		}
 	}
-	return least
+	return at
 }
