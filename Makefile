@@ -78,14 +78,18 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) ../build/simulated/$(
 # Tests mostly wait: two programs at a time.
 simulated: setup
 	@mkdir -p build/simulated
-	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc
-	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./pacer
+	@$(MAKE) --no-print-directory -j 2 -O simulated-verbs simulated-dc simulated-pacer $(OTHER_SIMULATED:%=simulated-on-%) simulated-preloaded simulated-pyverbs
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
 
 simulated-dc:
 	$(call SIMULATE,dc,mlx5$(comma)mlx5) -test.skip '$(DC_NOT_SIMULATED)'
+
+# Left out is what must not allocate: the sanitizers do.
+simulated-pacer:
+	$(call SIMULATE,pacer,mlx5$(comma)mlx5) -test.skip NotAllocate
 
 simulated-on-%:
 	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs

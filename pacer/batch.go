@@ -3,6 +3,7 @@ package pacer
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -34,6 +35,9 @@ func (b *Batch) Len() int { return b.n }
 
 // Cap is the number of requests that the batch holds.
 func (b *Batch) Cap() int { return len(b.works) }
+
+// Err is what [Batch.Post] would refuse the batch with, as far as that is known before.
+func (b *Batch) Err() error { return b.check.Err() }
 
 // Reset drops what was added.
 func (b *Batch) Reset() {
@@ -137,9 +141,6 @@ func (b *Batch) Post() (n int, err error) {
 	}
 	p.mu.Lock()
 	n, err = b.give(0)
-	if err == nil && q.closed {
-		err = ErrClosed
-	}
 	p.unlock()
 	b.Reset()
 	return n, opError("post to", q.name, err)
@@ -147,6 +148,9 @@ func (b *Batch) Post() (n int, err error) {
 
 func (b *Batch) right() error {
 	err := b.check.Err()
+	if err == nil && b.check.Len() != b.n {
+		err = opError("post to", b.q.name, fmt.Errorf("%w: what Other was given adds %d requests too many", verbs.ErrAttributes, b.check.Len()-b.n))
+	}
 	b.check.Reset()
 	if err != nil {
 		b.n = 0
@@ -161,8 +165,8 @@ func (b *Batch) give(first int) (n int, err error) {
 		return 0, ErrClosed
 	}
 	for i := first; i < b.n; i++ {
-		if q.full() {
-			return i - first, verbs.ErrQueueFull
+		if err := q.takes(); err != nil {
+			return i - first, err
 		}
 		if _, err := q.submit(&b.works[i], b.class[i], nil); err != nil {
 			return i - first, err
@@ -182,7 +186,7 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 		p.mu.Lock()
 		more, err := b.give(n)
 		n += more
-		room := q.room
+		q.share()
 		p.unlock()
 		if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
 			b.n = 0
@@ -192,7 +196,7 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 			break
 		}
 		select {
-		case <-room:
+		case <-q.vacant:
 		case <-ctx.Done():
 			b.n = 0
 			return n, ctx.Err()

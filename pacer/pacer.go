@@ -70,11 +70,14 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	admit    shaper.Flow
+	wakes    []*CQ // where somebody has to be woken
+	devices  map[*verbs.Device]uint64
+	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
-	reaping  bool
+	armed    time.Duration // when it goes off; 0: not at all
 	closed   bool
-	shared   bool // the threshold, with other processes
+	done     chan struct{} // closed when it is
+	shared   bool          // the threshold, with other processes
 	onClose  []func() error
 }
 
@@ -128,8 +131,8 @@ func New(c Config) (*Pacer, error) {
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
-	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ)}
-	if p.admit, err = s.AddFlow(shaper.FlowConfig{ID: admissions}); err != nil {
+	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), devices: make(map[*verbs.Device]uint64), done: make(chan struct{})}
+	if err := p.admissions(); err != nil {
 		return nil, opError("make", "pacer", err)
 	}
 	p.timer = time.AfterFunc(time.Hour, p.tick)
@@ -137,8 +140,32 @@ func New(c Config) (*Pacer, error) {
 	return p, nil
 }
 
-// admissions is the flow of what is acquired without a queue pair.
-const admissions = 1 << 63
+// admissions makes the flows of what is acquired without a queue pair: two for each
+// class, so that neither classes nor small ones wait in line behind large ones.
+func (p *Pacer) admissions() error {
+	for n := len(p.admit); n < 2*p.s.Classes(); n++ {
+		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n)})
+		if err != nil {
+			return err
+		}
+		p.admit = append(p.admit, f)
+	}
+	return nil
+}
+
+// flowID tells queue pairs apart, of all devices: each numbers its own.
+func (p *Pacer) flowID(qp *verbs.QP) uint64 {
+	var d *verbs.Device // of queue pairs that other code made: not known
+	if pd := qp.PD(); pd != nil {
+		d = pd.Device()
+	}
+	n, ok := p.devices[d]
+	if !ok {
+		n = uint64(len(p.devices))
+		p.devices[d] = n
+	}
+	return n<<32 | uint64(qp.Num())
+}
 
 func (p *Pacer) now() time.Duration { return time.Since(p.start) }
 
@@ -155,7 +182,11 @@ func (p *Pacer) Reconfigure(c Config) error {
 	if p.closed {
 		return opError("reconfigure", "pacer", ErrClosed)
 	}
-	return opError("reconfigure", "pacer", p.s.Reconfigure(c, p.now()))
+	err := p.s.Reconfigure(c, p.now())
+	if err == nil {
+		err = p.admissions()
+	}
+	return opError("reconfigure", "pacer", err)
 }
 
 // Config is what the pacer goes by, defaults filled in.
@@ -183,42 +214,51 @@ func (p *Pacer) Served(bytes int64) {
 
 // unlock lets everything go that may, and gives up the lock.
 func (p *Pacer) unlock() {
-	p.pump()
+	p.pump(p.now())
 	p.release()
 }
 
 // release gives up the lock and wakes who waits.
 func (p *Pacer) release() {
-	var wake [8]*CQ
-	n := 0
-	for _, c := range p.queues {
-		if c.rouse && n < len(wake) {
-			c.rouse = false
-			wake[n] = c
-			n++
-		}
+	if len(p.wakes) == 0 {
+		p.mu.Unlock()
+		return
 	}
-	p.mu.Unlock()
-	for _, c := range wake[:n] {
-		c.d.Wake(&c.waiter)
+	p.wake()
+}
+
+func (p *Pacer) wake() {
+	for {
+		var wake [8]*CQ
+		n := copy(wake[:], p.wakes)
+		p.wakes = append(p.wakes[:0], p.wakes[n:]...)
+		for _, c := range wake[:n] {
+			c.rouse = false
+		}
+		more := len(p.wakes) > 0
+		p.mu.Unlock()
+		for _, c := range wake[:n] {
+			c.d.Wake(&c.nobody)
+		}
+		if !more {
+			return
+		}
+		p.mu.Lock()
 	}
 }
 
 // tick looks again when a bucket has enough, and takes completions that nobody
 // polls: their credit holds others.
 func (p *Pacer) tick() {
+	var few [16]*CQ
+	polls := few[:0]
 	p.mu.Lock()
-	p.reaping = false
-	var polls [8]*CQ
-	n := 0
+	p.armed = 0
 	for _, c := range p.queues {
-		if n < len(polls) {
-			polls[n] = c
-			n++
-		}
+		polls = append(polls, c)
 	}
 	p.mu.Unlock()
-	for _, c := range polls[:n] {
+	for _, c := range polls {
 		c.d.Poll(0)
 	}
 	p.mu.Lock()
@@ -229,8 +269,7 @@ func (p *Pacer) tick() {
 const reapAfter = 2 * time.Millisecond
 
 // pump posts what may go.
-func (p *Pacer) pump() {
-	now := p.now()
+func (p *Pacer) pump(now time.Duration) {
 	var last *QP
 	for {
 		g, ok := p.s.Next(now)
@@ -243,11 +282,11 @@ func (p *Pacer) pump() {
 			p.collect()
 			continue
 		}
-		if g.Flow == p.admit {
+		q := p.requests[g.Request].qp
+		if q == nil {
 			p.requests[g.Request].admitted(g.Sub)
 			continue
 		}
-		q := p.requests[g.Request].qp
 		if last != nil && last != q {
 			last.flush()
 		}
@@ -258,15 +297,18 @@ func (p *Pacer) pump() {
 	p.arm(now)
 }
 
+// arm has [Pacer.tick] called when there is a reason to: when a bucket has enough, and
+// soon if completions that nobody polls may hold others.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
-	switch {
-	case ok:
-		p.timer.Reset(max(at-now, 0))
-	case p.s.Alive() > 0 && !p.reaping && p.s.Held():
-		p.reaping = true
-		p.timer.Reset(reapAfter)
+	if soon := now + reapAfter; p.s.Held() && len(p.queues) > 0 && (!ok || at > soon) {
+		at, ok = soon, true
 	}
+	if !ok || p.closed || p.armed != 0 && p.armed <= at {
+		return
+	}
+	p.armed = max(at, now, 1)
+	p.timer.Reset(p.armed - now)
 }
 
 // collect hands out what is over.
@@ -292,21 +334,32 @@ type Credit struct {
 }
 
 // Acquire waits until n response bytes may be solicited. [Credit.Release] is due when
-// they have come, or will not.
+// they have come, or will not. It ends early with the context's error, or with
+// [ErrClosed].
 func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
+	const op = "acquire from"
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return Credit{}, opError("acquire from", "pacer", ErrClosed)
+		return Credit{}, opError(op, "pacer", ErrClosed)
 	}
-	at, err := p.s.Submit(p.admit, shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, p.now())
+	line := 2 * class
+	if n <= p.s.Small() {
+		line++
+	}
+	if class < 0 || class >= len(p.admit)/2 {
+		p.mu.Unlock()
+		return Credit{}, opError(op, "pacer", fmt.Errorf("%w: class %d", ErrConfig, class))
+	}
+	now := p.now() // once: the clock is half of what an acquisition costs
+	at, err := p.s.Submit(p.admit[line], shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, now)
 	if err != nil {
 		p.mu.Unlock()
-		return Credit{}, opError("acquire from", "pacer", err)
+		return Credit{}, opError(op, "pacer", err)
 	}
 	r := p.request(at)
-	*r = request{sub: noSub, token: r.token}
-	p.pump()
+	r.qp, r.sub = nil, noSub
+	p.pump(now)
 	if r = &p.requests[at]; r.sub != noSub {
 		sub := r.sub
 		select {
@@ -328,6 +381,9 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 		p.mu.Unlock()
 		return Credit{p, sub}, nil
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-p.done:
+		err = opError(op, "pacer", ErrClosed)
 	}
 	p.mu.Lock()
 	if sub := p.requests[at].sub; sub != noSub { // granted meanwhile
@@ -337,7 +393,7 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 		p.s.Cancel(at)
 	}
 	p.unlock()
-	return Credit{}, ctx.Err()
+	return Credit{}, err
 }
 
 // Release gives a credit back. Twice is not an error.
@@ -345,9 +401,17 @@ func (c Credit) Release() {
 	if c.p == nil {
 		return
 	}
-	c.p.mu.Lock()
-	c.p.s.Completed(c.sub, c.p.now())
-	c.p.unlock()
+	p := c.p
+	p.mu.Lock()
+	if p.s.Held() || p.s.Tunes() {
+		now := p.now()
+		p.s.Completed(c.sub, now)
+		p.pump(now)
+	} else { // nothing waits for it: what time it is makes no difference
+		p.s.Completed(c.sub, 0)
+		p.collect()
+	}
+	p.release()
 }
 
 // request is the driver's part of a command.
@@ -358,8 +422,8 @@ func (p *Pacer) request(n shaper.Request) *request {
 	return &p.requests[n]
 }
 
-// Close ends pacing. Queue pairs that are paced have to be closed before. Closing
-// twice is not an error.
+// Close ends pacing, and with [ErrClosed] what waits in [Pacer.Acquire]. Queue pairs
+// that are paced have to be closed before. Closing twice is not an error.
 func (p *Pacer) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -371,6 +435,7 @@ func (p *Pacer) Close() error {
 		return opError("close", "pacer", verbs.ErrInUse)
 	}
 	p.closed = true
+	close(p.done)
 	p.timer.Stop()
 	then := p.onClose
 	p.mu.Unlock()

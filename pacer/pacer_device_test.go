@@ -242,7 +242,7 @@ func TestFailingQueuePair(t *testing.T) {
 
 // Only the pieces that failed are read again on a queue pair that was connected anew.
 func TestRecovery(t *testing.T) {
-	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 30000})
+	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 30000, Rate: 6e6}) // for 100 ms
 	cq := r.cq()
 	q, peer := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{Reissue: true})
 	clear(r.a.mr.Bytes())

@@ -29,6 +29,7 @@ type QP struct {
 	p     *Pacer
 	qp    *verbs.QP
 	cq    *CQ
+	room  *verbs.Dispatcher // for what of it may complete at a time
 	flow  shaper.Flow
 	name  string
 	class int
@@ -41,9 +42,9 @@ type QP struct {
 	order   []entry // a ring: requests in the order of posting
 	head    uint64
 	tail    uint64
-	silent  int // requests in it that are not over, and whose end nobody is told
-	used    int // requests under way, or whose completion nobody has taken
-	room    chan struct{}
+	silent  int           // requests in it that are not over, and whose end nobody is told
+	used    int           // requests under way, or whose completion nobody has taken
+	vacant  chan struct{} // has a token when there is a place
 	down    bool
 	closed  bool
 }
@@ -89,30 +90,72 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 		return nil, opError(what, name, fmt.Errorf("%w: it is not connected for READs", verbs.ErrState))
 	}
 	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, order: make([]entry, qp.MaxSendWR()),
-		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), room: make(chan struct{}, 1)}
+		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), vacant: make(chan struct{}, 1)}
+	if err := q.enroll(cq, int(attr.MaxReadAtomic)); err != nil {
+		return nil, err
+	}
+	if err = q.equip(); err == nil {
+		p.mu.Lock()
+		q.cq.qps = append(q.cq.qps, q)
+		err = q.cq.lost
+		p.mu.Unlock()
+		if err == nil {
+			return q, nil
+		}
+	}
+	p.mu.Lock()
+	p.s.RemoveFlow(q.flow)
+	q.cq.drop(q)
+	p.mu.Unlock()
+	return nil, errors.Join(err, q.leave())
+}
+
+// enroll makes it a flow of its pacer.
+func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
+	p := q.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	const what = "wrap"
 	switch {
 	case p.closed:
-		return nil, opError(what, name, ErrClosed)
-	case cfg.Class < 0 || cfg.Class >= p.s.Classes():
-		return nil, opError(what, name, ErrConfig)
+		return opError(what, q.name, ErrClosed)
+	case q.class < 0 || q.class >= p.s.Classes():
+		return opError(what, q.name, ErrConfig)
 	}
-	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: uint64(qp.Num()), Weight: cfg.Weight, Priority: cfg.Priority,
-		MaxReads: int(attr.MaxReadAtomic), Depth: qp.MaxSendWR(), Served: cfg.Served}); err != nil {
-		return nil, opError(what, name, err)
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(q.qp), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
+		MaxReads: maxReads, Depth: q.qp.MaxSendWR(), Served: q.cfg.Served}); err != nil {
+		return opError(what, q.name, err)
 	}
-	if q.cq, err = p.queue(cq, qp); err == nil {
-		q.CQ = q.cq
-		q.batch, err = q.cq.d.NewBatch(qp, min(qp.MaxSendWR(), 64))
-		q.adding = make([]shaper.Sub, 0, 64)
-	}
-	if err != nil {
+	if q.cq, err = p.queue(cq); err != nil {
 		p.s.RemoveFlow(q.flow)
-		return nil, errors.Join(err, q.cq.leave())
+		return err
 	}
-	q.cq.qps = append(q.cq.qps, q)
-	return q, nil
+	q.CQ = q.cq
+	return nil
+}
+
+// equip gets it what it posts by, and room in the completion queue for all that may
+// complete at a time: every piece does, whatever the program signals.
+func (q *QP) equip() (err error) {
+	n := q.qp.MaxSendWR()
+	q.adding = make([]shaper.Sub, 0, min(n, 64))
+	if q.batch, err = q.cq.d.NewBatch(q.qp, min(n, 64)); err != nil {
+		return err
+	}
+	if q.qp.RecvCQ() == q.cq.cq {
+		n += q.qp.MaxRecvWR()
+	}
+	q.room, err = q.cq.cq.Dispatch((*engine)(q.cq), n)
+	return err
+}
+
+// leave gives back the room, and the queue if it is the last one there.
+func (q *QP) leave() error {
+	var err error
+	if q.room != nil {
+		err = q.room.Close()
+	}
+	return errors.Join(err, q.cq.leave())
 }
 
 // QP is the queue pair that is paced.
@@ -125,6 +168,26 @@ func (q *QP) Pacer() *Pacer { return q.p }
 // the order of posting.
 func (q *QP) full() bool {
 	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
+}
+
+// takes tells whether another request is taken, or why not.
+func (q *QP) takes() error {
+	switch {
+	case q.closed:
+		return ErrClosed
+	case q.cq.lost != nil:
+		return q.cq.lost
+	case q.full():
+		return verbs.ErrQueueFull
+	}
+	return nil
+}
+
+// share leaves word of the places that are left: one token may have been for several.
+func (q *QP) share() {
+	if !q.full() {
+		q.roomAgain()
+	}
 }
 
 // enter takes the next place in the order of posting.
@@ -147,7 +210,7 @@ func (q *QP) add(g shaper.Grant) {
 	}
 	r := &q.p.requests[g.Request]
 	flags := r.flags | verbs.Signaled
-	if !g.First {
+	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
 	q.adding = append(q.adding, g.Sub)
@@ -177,17 +240,31 @@ func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
 		return
 	}
 	r := &p.requests[at]
-	again := q.cfg.Reissue && r.op == opRead && !q.closed
-	if again {
+	if q.cfg.Reissue && !q.closed {
 		q.down = true
 		p.s.Down(q.flow)
-	} else if wc != nil && !r.failed {
-		r.wc, r.had = *wc, true
 	}
-	if !again {
-		r.failed = true
+	again := q.down && q.cfg.Reissue && r.op == opRead && !q.closed && lostOnly(wc)
+	if !again && !r.failed {
+		r.failed, r.had = true, wc != nil
+		if wc != nil {
+			r.wc = *wc
+		}
 	}
 	p.s.Failed(sub, again)
+}
+
+// lostOnly tells whether what failed may succeed on another connection: it was not the
+// request that was wrong. Without a completion it was not posted.
+func lostOnly(wc *verbs.WC) bool {
+	if wc == nil {
+		return true
+	}
+	switch wc.Status() {
+	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRNRRetryExceeded, verbs.WCRemoteAborted, verbs.WCResponseTimeout:
+		return true
+	}
+	return false
 }
 
 // finished takes the end of a request.
@@ -249,7 +326,7 @@ func (q *QP) hand(e *entry) {
 	case e.call != nil:
 		e.call.wc = e.wc
 		e.call.waiter.Wake()
-		q.cq.rouse = q.cq.rouse || !q.cq.delivering
+		q.cq.awake()
 		q.vacate()
 	case e.signaled:
 		q.cq.push(e.wc, q)
@@ -269,7 +346,7 @@ func (q *QP) roomAgain() {
 		return
 	}
 	select {
-	case q.room <- struct{}{}:
+	case q.vacant <- struct{}{}:
 	default:
 	}
 }
@@ -288,13 +365,19 @@ func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 	q.down = true
 	p.s.Down(q.flow)
 	p.release()
+	q.cq.settle() // what completed before the reset did, which may drop the completions
 	err := reconnect(q.qp)
-	q.cq.d.Poll(0) // what completed before the reset did
+	q.cq.settle()
 	p.mu.Lock()
-	p.s.FailAll(q.flow, q.cfg.Reissue)
-	if err == nil && !q.closed {
-		q.down = false
-		p.s.Up(q.flow)
+	switch {
+	case q.closed: // the flow may be another's
+		err = errors.Join(err, ErrClosed)
+	default:
+		p.s.FailAll(q.flow, q.cfg.Reissue)
+		if err == nil {
+			q.down = false
+			p.s.Up(q.flow)
+		}
 	}
 	p.unlock()
 	return opError("recover", q.name, err)
@@ -316,7 +399,9 @@ func (q *QP) Close() error {
 	if err := q.qp.Close(); err != nil {
 		p.mu.Lock()
 		q.closed = false
-		p.s.Up(q.flow)
+		if !q.down {
+			p.s.Up(q.flow)
+		}
 		p.unlock()
 		return err
 	}
@@ -326,9 +411,10 @@ func (q *QP) Close() error {
 	p.collect()
 	p.s.RemoveFlow(q.flow)
 	q.cq.drop(q)
-	close(q.room)
+	p.forget(q)
+	close(q.vacant)
 	p.unlock()
-	return q.cq.leave()
+	return q.leave()
 }
 
 // call is a request that somebody waits for.
@@ -352,16 +438,11 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	var at shaper.Request
 	for {
 		p.mu.Lock()
-		err := error(nil)
-		switch {
-		case q.closed:
-			err = ErrClosed
-		case q.full():
-			err = verbs.ErrQueueFull
-		default:
+		var err error
+		if err = q.takes(); err == nil {
 			at, err = q.submit(&w, q.class, c)
 		}
-		room := q.room
+		q.share()
 		p.unlock()
 		if err == nil {
 			break
@@ -370,7 +451,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 			return opError("READ on", q.name, err)
 		}
 		select {
-		case <-room:
+		case <-q.vacant:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -31,13 +31,13 @@ type Grant struct {
 // Next answers what goes next, if anything may. It is asked again until it has
 // nothing, and whenever something changed, or the time of [Shaper.Wake] has come.
 func (s *Shaper) Next(now time.Duration) (Grant, bool) {
-	s.schedule()
-	s.in.refill(now)
-	s.out.refill(now)
 	s.wake = 0
 	if s.paused || s.pending == 0 {
 		return Grant{}, false
 	}
+	s.schedule()
+	s.in.refill(now)
+	s.out.refill(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)
@@ -223,30 +223,35 @@ func (s *Shaper) after(u, from int) int {
 // PUT that overtakes held GETs.
 func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
 	fl := &s.flows[f]
-	*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
-	var get, put candidate
-	hasGet, hasPut := s.nextGet(&get, f), s.nextPut(&put, f)
 	switch {
 	case fl.down:
-		p.reason = Down
+		*p = candidate{flow: f, cmd: none, sub: none, reason: Down}
 		return
-	case hasGet:
-		get.reason = s.limit(&get)
-		if get.reason != None && hasPut {
-			if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
-				get = put
-			}
+	case s.nextGet(p, f):
+		if p.reason = s.limit(p); p.reason != None && fl.puts.head != none {
+			s.overtake(p, f)
 		}
-		*p = get
-	case hasPut:
-		put.reason = s.limit(&put)
-		*p = put
+	case s.nextPut(p, f):
+		p.reason = s.limit(p)
 	default:
+		*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
 		return
 	}
 	c := &s.cmds[p.cmd]
 	k := &s.classes[c.Class]
 	p.late = k.Promote > 0 && now-c.since >= k.Promote || c.Deadline > 0 && now >= c.Deadline
+}
+
+// overtake offers a PUT in place of a GET that is held, if that one may go, or waits for
+// less.
+func (s *Shaper) overtake(get *candidate, f int32) {
+	var put candidate
+	if !s.nextPut(&put, f) {
+		return
+	}
+	if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
+		*get = put
+	}
 }
 
 // nextGet is the sub-request of a GET, or an atomic, that a flow could send: one that

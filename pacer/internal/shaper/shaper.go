@@ -171,6 +171,12 @@ func (b *bucket) set(rate float64, burst int64) {
 // Config is what the shaper goes by.
 func (s *Shaper) Config() Config { return s.cfg }
 
+// Tunes tells whether the threshold is found from delays.
+func (s *Shaper) Tunes() bool { return s.cfg.Tune }
+
+// Small is the length up to which a request is small.
+func (s *Shaper) Small() int { return s.cfg.Small }
+
 // Threshold is how many response bytes may be outstanding now.
 func (s *Shaper) Threshold() int64 {
 	t := s.cfg.Threshold
