@@ -75,6 +75,8 @@ type Pacer struct {
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
 	armed    time.Duration // when it goes off; 0: not at all
+	held     bool          // by the program,
+	linkHeld bool          // and by the link partner
 	closed   bool
 	done     chan struct{} // closed when it is
 	shared   bool          // the threshold, with other processes
@@ -196,12 +198,29 @@ func (p *Pacer) Config() Config {
 	return p.s.Config()
 }
 
-// Pause holds everything that is not granted, and false lets it go: for link partners
-// that ask for a pause.
+// Pause holds everything that is not granted, and false lets it go.
 func (p *Pacer) Pause(on bool) {
 	p.mu.Lock()
 	defer p.unlock()
-	p.s.Pause(on)
+	p.held = on
+	p.s.Pause(p.held || p.linkHeld)
+}
+
+// PauseLink is Pause for the link partner, which asks for it by priority flow control:
+// see package [github.com/goverbs/goverbs/pacer/pfc]. Both have to let go.
+func (p *Pacer) PauseLink(on bool) {
+	p.mu.Lock()
+	defer p.unlock()
+	p.linkHeld = on
+	p.s.Pause(p.held || p.linkHeld)
+}
+
+// Flooded says that this host had to ask its link partner for a pause: responses came
+// faster than it absorbed them. A threshold that is found (Tune) shrinks to half.
+func (p *Pacer) Flooded() {
+	p.mu.Lock()
+	defer p.unlock()
+	p.s.Flooded(p.now())
 }
 
 // Served debits the outbound budget by a response that the device sent by itself,

@@ -80,7 +80,9 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 		k.Promoted++
 	}
 	if first {
-		k.Waited += now - c.since
+		wait := now - c.since
+		k.Waited += wait
+		k.Delays[delayOf(wait)]++
 	}
 	if c.Kind == Put {
 		s.sending += p.wire

@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"time"
 )
 
@@ -51,6 +52,7 @@ type Stats struct {
 	Reissued           uint64 // sub-requests issued again
 	Failed             uint64
 	Probes             uint64 // times the tuner drained the window
+	Floods             uint64 // times the interface could not absorb what came
 }
 
 // ClassStats are those of a class.
@@ -62,6 +64,20 @@ type ClassStats struct {
 	Passes      uint64
 	Promoted    uint64
 	Waited      time.Duration // sum over what was granted
+	// Delays counts those waits: each entry those of up to [DelayLimit] of its place, and
+	// more than that of the one before; the last one all others.
+	Delays [Delays]uint64
+}
+
+// Delays is how many kinds of waits are told apart.
+const Delays = 13
+
+// DelayLimit is the longest wait that counts at that place: a microsecond, as good as,
+// and four times as much at each next one.
+func DelayLimit(i int) time.Duration { return 1024 << (2 * i) }
+
+func delayOf(wait time.Duration) int {
+	return min((bits.Len64(uint64(max(wait-1, 0))>>10)+1)/2, Delays-1)
 }
 
 type class struct {
