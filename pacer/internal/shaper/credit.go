@@ -186,13 +186,7 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	f := &s.flows[c.flow]
 	if again && c.Kind == Get && !c.broken && !c.dropped {
 		sb.gen++ // what comes of its first use is not of the second
-		sb.next = none
-		if f.failed.head == none {
-			f.failed.head = i
-		} else {
-			s.subs[f.failed.tail].next = i
-		}
-		f.failed.tail = i
+		s.retry(f, i)
 		c.failed++
 		s.pending++
 		s.ready(c.flow)
@@ -208,6 +202,38 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	s.idle(c.flow)
 	s.ready(c.flow)
 	return true
+}
+
+// retry puts a piece into the retry buffer of its flow, which has them in the order of
+// their requests. Most fail in that order.
+func (s *Shaper) retry(f *flow, i int32) {
+	l := &f.failed
+	if l.head == none || s.earlier(i, l.head) {
+		if s.subs[i].next = l.head; l.head == none {
+			l.tail = i
+		}
+		l.head = i
+		return
+	}
+	at := l.tail
+	if s.earlier(i, at) {
+		for at = l.head; !s.earlier(i, s.subs[at].next); {
+			at = s.subs[at].next
+		}
+	}
+	if s.subs[i].next = s.subs[at].next; at == l.tail {
+		l.tail = i
+	}
+	s.subs[at].next = i
+}
+
+// earlier tells whether a piece comes before another one of its flow.
+func (s *Shaper) earlier(i, k int32) bool {
+	a, b := &s.subs[i], &s.subs[k]
+	if a.cmd != b.cmd {
+		return s.cmds[a.cmd].seq < s.cmds[b.cmd].seq
+	}
+	return a.offset < b.offset
 }
 
 // FailAll is Failed for everything outstanding of a flow, whose queue pair was reset

@@ -168,3 +168,39 @@ func TestPiecesThatGoAgainSaySo(t *testing.T) {
 	second, _ := b.next()
 	require.False(t, second.Again)
 }
+
+// Pieces that failed go again in the order of their requests, whatever their places are:
+// a fence holds between requests, and completions come in that order.
+func TestPiecesGoAgainInOrder(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{})
+	b.get(0, 3*kib)
+	var gs []Grant
+	for range 3 {
+		g, ok := b.next()
+		require.True(t, ok)
+		gs = append(gs, g)
+	}
+	b.done(gs[0]) // its place is the first to be used again, then the second one's
+	b.done(gs[1])
+	first := b.get(0, 2*kib)
+	second := b.get(0, 2*kib, fenced)
+	type piece struct {
+		r      Request
+		offset int
+	}
+	want := []piece{{gs[2].Request, 2 * kib}, {first, 0}, {first, kib}, {second, 0}, {second, kib}}
+	for _, w := range want[1:] {
+		g, ok := b.next()
+		require.True(t, ok)
+		require.Equal(t, w, piece{g.Request, g.Offset})
+	}
+	b.s.Down(b.flows[0])
+	b.s.FailAll(b.flows[0], true)
+	b.s.Up(b.flows[0])
+	for _, w := range want {
+		g, ok := b.next()
+		require.True(t, ok)
+		require.Equal(t, w, piece{g.Request, g.Offset})
+		require.True(t, g.Again)
+	}
+}
