@@ -15,6 +15,8 @@ type CQ struct {
 	cq *verbs.CQ
 	d  *verbs.Dispatcher
 
+	turn chan struct{} // has a token while somebody is in Wait
+
 	// Under the pacer's lock.
 	qps        []*QP
 	users      int
@@ -37,7 +39,7 @@ type taken struct {
 func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
 	c := p.queues[cq]
 	if c == nil {
-		c = &CQ{p: p, cq: cq}
+		c = &CQ{p: p, cq: cq, turn: make(chan struct{}, 1)}
 		var err error
 		if c.d, err = cq.Dispatch((*engine)(c), 1); err != nil { // queue pairs bring the room that they need
 			return nil, err
@@ -157,8 +159,15 @@ func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 	}
 }
 
-// Wait waits for completions, as [verbs.CQ.Wait] does. One goroutine at a time can.
+// Wait waits for completions, as [verbs.CQ.Wait] does. A second concurrent Wait waits
+// for the first one to end.
 func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-c.turn }()
 	p := c.p
 	for {
 		p.mu.Lock()
@@ -173,9 +182,6 @@ func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 		case c.users == 0:
 			p.mu.Unlock()
 			return 0, opError("wait for", "completion queue", ErrClosed)
-		case c.waits:
-			p.mu.Unlock()
-			return 0, opError("wait for", "completion queue", verbs.ErrInUse)
 		}
 		c.waits = true
 		c.waiter.Reset()

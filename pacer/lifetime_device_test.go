@@ -407,3 +407,41 @@ func TestWrapBesideClose(t *testing.T) {
 	}
 	require.NoError(t, r.p.Close())
 }
+
+// Several may wait for one queue, as they may for that of package verbs: one after the
+// other they have what comes.
+func TestWaitersTakeTurns(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	cq := r.cq()
+	q, _ := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{})
+	other, _ := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), stuck)
+	defer cancel()
+	type waited struct {
+		n   int
+		err error
+	}
+	ended := make(chan waited, 3)
+	for _, w := range []*pacer.QP{q, other, q} {
+		go func() {
+			n, err := w.Wait(ctx, make([]verbs.WC, 1))
+			ended <- waited{n, err}
+		}()
+	}
+	time.Sleep(20 * time.Millisecond)
+	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	_, err := q.Wait(short, make([]verbs.WC, 1))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	for range 2 {
+		post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+	}
+	for range 2 {
+		w := <-ended
+		require.NoError(t, w.err)
+		require.Equal(t, 1, w.n)
+	}
+	require.NoError(t, q.Close())
+	require.NoError(t, other.Close())
+	require.ErrorIs(t, (<-ended).err, pacer.ErrClosed)
+}

@@ -85,15 +85,16 @@ type Pacer struct {
 
 var devices struct {
 	sync.Mutex
-	of map[*verbs.Device]*Pacer
+	of map[string]*Pacer
 }
 
-// For is the pacer of a device. It is made at the first call, and closed with
-// [Pacer.Close]. A device that is opened twice has two.
+// For is the pacer of a device, of this process, however often it is opened. It is made
+// at the first call, and closed with [Pacer.Close].
 func For(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
-	if p := devices.of[d]; p != nil && !p.isClosed() {
+	name := d.Name()
+	if p := devices.of[name]; p != nil && !p.isClosed() {
 		return p, nil
 	}
 	p, err := New(defaults(d))
@@ -101,14 +102,14 @@ func For(d *verbs.Device) (*Pacer, error) {
 		return nil, err
 	}
 	if devices.of == nil {
-		devices.of = make(map[*verbs.Device]*Pacer)
+		devices.of = make(map[string]*Pacer)
 	}
-	devices.of[d] = p
+	devices.of[name] = p
 	p.onClose = append(p.onClose, func() error {
 		devices.Lock()
 		defer devices.Unlock()
-		if devices.of[d] == p {
-			delete(devices.of, d)
+		if devices.of[name] == p {
+			delete(devices.of, name)
 		}
 		return nil
 	})
