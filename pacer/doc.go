@@ -56,6 +56,8 @@
 //     all of a request is never told as a success.
 //   - A response that is larger than the threshold goes alone. Nothing waits for ever: a
 //     request that was passed over MaxPasses times is waited for.
+//   - A queue pair whose peer is dead keeps credit from others for [Config] Overdue, and
+//     not until the transport gives up.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, which verbs allow, but nothing with a fence and nothing behind one.
 //     Completions come in that order; that of a request says that the unsignaled ones

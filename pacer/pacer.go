@@ -147,7 +147,7 @@ func New(c Config) (*Pacer, error) {
 // class, so that neither classes nor small ones wait in line behind large ones.
 func (p *Pacer) admissions() error {
 	for n := len(p.admit); n < 2*p.s.Classes(); n++ {
-		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n)})
+		f, err := p.s.AddFlow(shaper.FlowConfig{ID: 1<<63 + uint64(n), Patient: true})
 		if err != nil {
 			return err
 		}

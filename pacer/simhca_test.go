@@ -284,3 +284,23 @@ func TestSimulatedStorm(t *testing.T) {
 	require.Positive(t, s.ended[0])
 	require.Positive(t, s.ended[1])
 }
+
+// A queue pair that gets no answers holds up the others for a moment, and what it asked
+// for comes in the end.
+func TestSimulatedSilentPeer(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 20000, Overdue: 50 * time.Millisecond})
+	silent, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	lively, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	require.NoError(t, simhca.Hold(r.a.dev.Name(), silent.QP().Num(), time.Second))
+	start := time.Now()
+	post(t, silent, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000))
+	require.NoError(t, lively.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(200000, 100000)))
+	require.Less(t, time.Since(start), 800*time.Millisecond)
+	require.NoError(t, one(t, silent).Err())
+	require.GreaterOrEqual(t, time.Since(start), time.Second)
+	require.Positive(t, r.p.Stats().Overdue)
+	r.idle()
+}

@@ -19,6 +19,7 @@ type Stats struct {
 	Failed      uint64 // request packets that failed
 	Probes      uint64 // times that the tuner measured the delay of the idle path
 	Floods      uint64 // calls of Flooded
+	Overdue     uint64 // request packets that came too late, or not yet
 	Classes     []ClassStats
 }
 
@@ -40,7 +41,7 @@ func (p *Pacer) Stats() Stats {
 	defer p.mu.Unlock()
 	st := p.s.Stats()
 	out := Stats{Outstanding: p.s.Outstanding(), Sending: p.s.Sending(), Threshold: p.s.Threshold(), Alive: p.s.Alive(), Granted: st.Granted,
-		Solicited: st.Solicited, Passes: st.Passes, Reissued: st.Reissued, Failed: st.Failed, Probes: st.Probes, Floods: st.Floods}
+		Solicited: st.Solicited, Passes: st.Passes, Reissued: st.Reissued, Failed: st.Failed, Probes: st.Probes, Floods: st.Floods, Overdue: st.Overdue}
 	for i := range p.s.Classes() {
 		c, cs := p.s.Class(i)
 		out.Classes = append(out.Classes, ClassStats{c.Name, cs})

@@ -32,6 +32,7 @@ var (
 	solicited   = desc("solicited_bytes_total", "Response bytes asked for; its rate is what this host solicits.")
 	passes      = desc("passes_total", "Times that a request was passed over for another.")
 	floods      = desc("floods_total", "Times that this host had to ask its link partner for a pause.")
+	overdue     = desc("overdue_total", "Request packets whose responses came too late, or not yet: others had their credit.")
 	reissued    = desc("reissued_total", "Pieces of READs issued again.")
 	failed      = desc("failed_total", "Request packets that failed.")
 	probes      = desc("probes_total", "Times that the tuner measured the delay of the idle path.")
@@ -44,7 +45,7 @@ var (
 	classPromoted    = desc("class_promoted_total", "Request packets of a class that went first because of their wait or deadline.", "class")
 	classDelay       = desc("class_queue_delay_seconds", "Times that requests of a class waited for their first grant.", "class")
 
-	all = []*prometheus.Desc{outstanding, sending, threshold, requests, granted, solicited, passes, floods, reissued, failed, probes,
+	all = []*prometheus.Desc{outstanding, sending, threshold, requests, granted, solicited, passes, floods, overdue, reissued, failed, probes,
 		classOutstanding, classQueued, classSolicited, classGranted, classPasses, classPromoted, classDelay}
 )
 
@@ -72,6 +73,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(solicited, float64(st.Solicited))
 	count(passes, float64(st.Passes))
 	count(floods, float64(st.Floods))
+	count(overdue, float64(st.Overdue))
 	count(reissued, float64(st.Reissued))
 	count(failed, float64(st.Failed))
 	count(probes, float64(st.Probes))

@@ -42,7 +42,7 @@ func TestCollector(t *testing.T) {
 	require.Equal(t, 5132.0, v["pacer_solicited_bytes_total"])
 	require.Equal(t, 1.0, v["pacer_class_queue_delay_seconds fast"])
 	require.Equal(t, 0.0, v["pacer_class_queue_delay_seconds bulk"])
-	require.Len(t, v, 11+7*2)
+	require.Len(t, v, 12+7*2)
 	c.Release()
 	require.Equal(t, 0.0, values()["pacer_outstanding_bytes"])
 	require.NoError(t, p.Close())

@@ -38,6 +38,7 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.schedule()
 	s.in.refill(now)
 	s.out.refill(now)
+	s.lapse(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)
@@ -166,7 +167,7 @@ func (s *Shaper) checkDue() {
 	}
 	f := &s.flows[s.due]
 	var p candidate
-	if f.down || f.unit == none || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
+	if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
 		f.passes = 0
 		s.due = none
 	}

@@ -74,6 +74,10 @@ type Config struct {
 	// Tenure is how many request packets a unit presents of a flow while others wait
 	// for a unit.
 	Tenure int
+	// Overdue is after how long a response of which nothing came, nor anything else of
+	// its queue pair, does not count any more, and as long again for each 64 KiB that are
+	// outstanding; 0 means 200 ms, a negative one never.
+	Overdue time.Duration
 	// MaxPasses is how often a flow is passed over before others wait for it.
 	MaxPasses int
 	Classes   []Class
@@ -113,6 +117,7 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Ord = cmp.Or(c.Ord, 128)
 	c.Tenure = cmp.Or(c.Tenure, 16)
 	c.MaxPasses = cmp.Or(c.MaxPasses, 64)
+	c.Overdue = cmp.Or(c.Overdue, 200*time.Millisecond)
 	one := c.RspPktLen(max(c.Slice, c.MTU))
 	c.Threshold = cmp.Or(c.Threshold, 4*one)
 	c.TuneMax = cmp.Or(c.TuneMax, 64<<20)
@@ -143,6 +148,9 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	c.Classes = classes
+	if c.Overdue > 24*time.Hour {
+		return c, fmt.Errorf("%w: overdue after %v", ErrConfig, c.Overdue)
+	}
 	return c, nil
 }
 

@@ -18,6 +18,7 @@ type sub struct {
 	wire    int64
 	small   bool
 	under   bool // outstanding
+	lent    bool // overdue
 	alone   bool // no other that is not small was when it went
 	granted time.Duration
 	gen     uint32
@@ -69,7 +70,8 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	first := !again && c.offset == 0
 	sb.cmd, sb.length, sb.wire, sb.under, sb.granted = p.cmd, p.length, p.wire, true, now
 	sb.small = s.isSmall(c)
-	sb.alone = s.outstanding == s.small
+	all, small := s.live()
+	sb.alone = all == small
 	c.active++
 	f.posted++
 	k.began = k.served
@@ -131,6 +133,7 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 // back returns the credit of a sub-request.
 func (s *Shaper) back(i int32) {
 	sb := &s.subs[i]
+	s.unlend(sb)
 	sb.under = false
 	c := &s.cmds[sb.cmd]
 	f, k := &s.flows[c.flow], &s.classes[c.Class]
@@ -160,8 +163,12 @@ func (s *Shaper) Completed(id Sub, now time.Duration) bool {
 	s.back(i)
 	sb := s.subs[i]
 	c := &s.cmds[sb.cmd]
+	if c.Kind != Put {
+		s.hear(c.flow, now)
+	}
 	if s.cfg.Tune && c.Kind == Get && !sb.small {
-		s.tune.sample(&sb, now, s.outstanding == s.small)
+		all, small := s.live()
+		s.tune.sample(&sb, now, all == small)
 		s.stats.Probes = s.tune.probes
 	}
 	s.dropSub(i)

@@ -204,3 +204,108 @@ func TestPiecesGoAgainInOrder(t *testing.T) {
 		require.True(t, g.Again)
 	}
 }
+
+// A queue pair whose peer is dead does not keep its credit from others for ever: what is
+// overdue counts no more, until something comes.
+func TestOverdueResponses(t *testing.T) {
+	const ms = time.Millisecond
+	b := newBench(t, Config{MTU: 4 * kib, Slice: 4 * kib, Threshold: 9 * kib, Reserve: 1, Small: 1, Overdue: 100 * ms, Classes: []Class{{Cap: 9 * kib}}}, FlowConfig{}, FlowConfig{})
+	b.get(0, 64*kib)
+	first, _ := b.next()
+	second, ok := b.next()
+	require.True(t, ok)
+	dead := b.get(1, 64*kib)
+	wait := func() {
+		t.Helper()
+		_, ok := b.next()
+		require.False(t, ok)
+		at, ok := b.s.Wake()
+		require.True(t, ok)
+		require.LessOrEqual(t, at, b.now+100*ms)
+	}
+	wait()
+	b.now = 60 * ms
+	b.done(first) // it lives: the other one is expected for another 100 ms
+	g, _ := b.next()
+	require.Equal(t, b.flows[1], g.Flow)
+	b.done(g)
+	third, _ := b.next()
+	require.Equal(t, b.flows[0], third.Flow)
+	b.now = 150 * ms
+	wait()
+	b.now = 220 * ms
+	for range 5 {
+		g, ok := b.next()
+		require.True(t, ok)
+		require.Equal(t, b.flows[1], g.Flow)
+		require.LessOrEqual(t, b.s.Outstanding(), int64(4*4*(kib+1)))
+		b.done(g)
+	}
+	require.EqualValues(t, 2, b.s.Stats().Overdue)
+	_, _ = b.next()
+	_, _ = b.next()
+	_, ok = b.next()
+	require.False(t, ok, "no more than the threshold again")
+	require.Equal(t, ClassCap, b.explain(dead))
+	require.Equal(t, Stalled, b.s.Explain(second.Request, b.now))
+	b.now += ms
+	b.done(second) // it was not dead
+	require.EqualValues(t, 0, b.s.lent)
+	_, ok = b.next()
+	require.False(t, ok, "its other one counts again")
+	b.done(third)
+}
+
+// When the link stands still, one flow after the other asks for one more response, and
+// who keeps credit for long by design is not overdue.
+func TestLinkThatStandsStill(t *testing.T) {
+	const flows = 8
+	b := newBench(t, Config{MTU: 4 * kib, Slice: 4 * kib, Threshold: 9 * kib, Reserve: 1, Small: 1}, make([]FlowConfig, flows)...)
+	for f := range flows {
+		b.get(f, 64*kib)
+	}
+	var under []Grant
+	for b.now = 0; b.now < 10*time.Second; b.now += 10 * time.Millisecond {
+		for g, ok := b.next(); ok; g, ok = b.next() {
+			under = append(under, g)
+		}
+	}
+	require.LessOrEqual(t, len(under), 2*flows)
+	for _, g := range under { // it goes on
+		b.done(g)
+	}
+	require.Zero(t, b.s.lent)
+	require.Len(t, b.order(20), 20)
+
+	// Much takes long.
+	m := newBench(t, Config{Threshold: 1 << 30, Slice: -1}, FlowConfig{})
+	m.get(0, 1<<20)
+	m.get(0, 8*kib)
+	_, _ = m.next()
+	_, _ = m.next()
+	m.now = 3 * time.Second
+	m.get(0, 8*kib)
+	_, ok := m.next()
+	require.True(t, ok)
+	m.now = 4 * time.Second
+	m.get(0, 8*kib)
+	_, ok = m.next()
+	require.False(t, ok)
+
+	p := newBench(t, Config{Threshold: 9 * kib, Slice: -1}, FlowConfig{Patient: true})
+	p.get(0, 8*kib)
+	p.get(0, 8*kib)
+	_, ok = p.next()
+	require.True(t, ok)
+	p.now = time.Hour
+	_, ok = p.next()
+	require.False(t, ok)
+	n := newBench(t, Config{Threshold: 5 * kib, MTU: 4 * kib, Slice: 4 * kib, Overdue: -1}, FlowConfig{}, FlowConfig{})
+	n.get(0, 8*kib)
+	n.get(1, 8*kib)
+	_, ok = n.next()
+	require.True(t, ok)
+	n.now = time.Hour
+	_, ok = n.next()
+	require.False(t, ok)
+}

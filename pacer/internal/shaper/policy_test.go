@@ -364,7 +364,7 @@ func TestRspPktLen(t *testing.T) {
 
 // Bytes are solicited at the rate, after a burst, and the time of the next one is told.
 func TestSolicitedRate(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Header: 24, Slice: kib, Threshold: 1 << 30, Rate: 1e6, Burst: 10 * 1048, Small: 1, Reserve: 500, Ord: 1 << 20}, FlowConfig{MaxReads: 1 << 20}, FlowConfig{})
+	b := newBench(t, Config{MTU: kib, Header: 24, Slice: kib, Threshold: 1 << 30, Rate: 1e6, Burst: 10 * 1048, Small: 1, Reserve: 500, Ord: 1 << 20, Overdue: -1}, FlowConfig{MaxReads: 1 << 20}, FlowConfig{})
 	b.get(0, 1<<20)
 	n := 0
 	for b.now < time.Second {

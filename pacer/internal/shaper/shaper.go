@@ -34,6 +34,10 @@ type Shaper struct {
 
 	outstanding int64 // response bytes, wire
 	small       int64 // of which of small requests
+	lent        int64 // of outstanding, which are overdue
+	lentSmall   int64 // of small
+	lentGets    int   // of gets
+	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
 	due         int32 // the flow that others wait for
@@ -51,6 +55,7 @@ type Stats struct {
 	Passes             uint64 // a unit was passed over for another
 	Reissued           uint64 // sub-requests issued again
 	Failed             uint64
+	Overdue            uint64 // request packets whose credit was lent
 	Probes             uint64 // times the tuner drained the window
 	Floods             uint64 // times the interface could not absorb what came
 }
@@ -83,6 +88,7 @@ func delayOf(wait time.Duration) int {
 type class struct {
 	Class
 	ClassStats
+	lent   int64
 	queued int     // commands in flow queues
 	served float64 // bytes by weight: the class with the least goes first
 	began  float64 // served, when it was granted last
