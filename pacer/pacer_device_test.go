@@ -312,7 +312,11 @@ func TestLinkThatStalls(t *testing.T) {
 	go func() { done <- q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, memory)) }()
 	time.Sleep(20 * time.Millisecond)
 	require.NoError(t, lab.Impair("h1", lab.Impairment{Loss: 1}))
-	time.Sleep(300 * time.Millisecond)
+	stall := 300 * time.Millisecond
+	if !testing.Short() {
+		stall = 3 * time.Second
+	}
+	time.Sleep(stall)
 	require.NoError(t, lab.Clear("h1"))
 	require.NoError(t, lab.LimitIngress("h0", 40e6))
 	require.NoError(t, <-done)
