@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -140,8 +141,10 @@ func (b *Batch) Post() (n int, err error) {
 		return 0, err
 	}
 	p.mu.Lock()
-	n, err = b.give(0)
-	p.unlock()
+	now := p.now()
+	n, err = b.give(0, now)
+	p.pump(now)
+	p.release()
 	b.Reset()
 	return n, opError("post to", q.name, err)
 }
@@ -159,7 +162,7 @@ func (b *Batch) right() error {
 }
 
 // give submits the requests from the first on, as many as there is room for.
-func (b *Batch) give(first int) (n int, err error) {
+func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	q := b.q
 	if q.closed {
 		return 0, ErrClosed
@@ -168,7 +171,7 @@ func (b *Batch) give(first int) (n int, err error) {
 		if err := q.takes(); err != nil {
 			return i - first, err
 		}
-		if _, err := q.submit(&b.works[i], b.class[i], nil); err != nil {
+		if _, err := q.submit(&b.works[i], b.class[i], nil, now); err != nil {
 			return i - first, err
 		}
 	}
@@ -184,7 +187,7 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 	}
 	for n < b.n {
 		p.mu.Lock()
-		more, err := b.give(n)
+		more, err := b.give(n, p.now())
 		n += more
 		q.share()
 		p.unlock()
@@ -216,9 +219,9 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 }
 
 // submit makes a command of a request.
-func (q *QP) submit(w *work, class int, c *call) (shaper.Request, error) {
+func (q *QP) submit(w *work, class int, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, p.now())
+	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}

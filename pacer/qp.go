@@ -440,7 +440,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		p.mu.Lock()
 		var err error
 		if err = q.takes(); err == nil {
-			at, err = q.submit(&w, q.class, c)
+			at, err = q.submit(&w, q.class, c, p.now())
 		}
 		q.share()
 		p.unlock()
