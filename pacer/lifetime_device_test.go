@@ -445,3 +445,25 @@ func TestWaitersTakeTurns(t *testing.T) {
 	require.NoError(t, other.Close())
 	require.ErrorIs(t, (<-ended).err, pacer.ErrClosed)
 }
+
+// A call that asks for what is not there has its error, and nobody else.
+func TestWrongCallHarmsNobody(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{MaxSendSGE: 1}, pacer.FlowConfig{})
+	r.p.Pause(true)
+	post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+	called := make(chan error, 1)
+	go func() { called <- q.Read(within(t), r.b.mr.Region().At(memory), r.a.mr.SGE(0, 64)) }()
+	var many []verbs.SGE
+	for range q.QP().MaxSendSGE() + 1 {
+		many = append(many, r.a.mr.SGE(0, 8))
+	}
+	toomany := make(chan error, 1)
+	go func() { toomany <- q.Read(within(t), r.b.mr.Region().At(0), many...) }()
+	time.Sleep(20 * time.Millisecond)
+	r.p.Pause(false)
+	require.ErrorIs(t, <-called, verbs.ErrRange)
+	require.ErrorIs(t, <-toomany, verbs.ErrAttributes)
+	require.NoError(t, one(t, q).Err())
+	r.idle()
+}

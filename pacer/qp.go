@@ -37,6 +37,7 @@ type QP struct {
 
 	// Under the pacer's lock.
 	batch   *verbs.Batch
+	check   *verbs.Batch // finds out what is wrong with a call
 	adding  []shaper.Sub // in batch
 	scratch []verbs.SGE
 	order   []entry // a ring: requests in the order of posting
@@ -140,6 +141,9 @@ func (q *QP) equip() (err error) {
 	n := q.qp.MaxSendWR()
 	q.adding = make([]shaper.Sub, 0, min(n, 64))
 	if q.batch, err = q.cq.d.NewBatch(q.qp, min(n, 64)); err != nil {
+		return err
+	}
+	if q.check, err = q.cq.d.NewBatch(q.qp, 1); err != nil {
 		return err
 	}
 	if q.qp.RecvCQ() == q.cq.cq {
@@ -440,6 +444,11 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 		p.mu.Lock()
 		var err error
 		if err = q.takes(); err == nil {
+			q.check.Read(0, 0, from, into...)
+			err = q.check.Err()
+			q.check.Reset()
+		}
+		if err == nil {
 			at, err = q.submit(&w, q.class, c, p.now())
 		}
 		q.share()

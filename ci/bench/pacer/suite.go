@@ -193,7 +193,7 @@ func simulated() harness.Benchmark {
 		seed := uint64(0)
 		return func(context.Context) ([]float64, error) {
 			seed++
-			r, err := sim.Run(sim.Config{Threshold: threshold, Duration: 2 * time.Millisecond, Seed: seed})
+			r, err := sim.Run(sim.Config{Threshold: threshold, Duration: time.Millisecond, Seed: seed})
 			return []float64{r.Goodput, float64(r.P99) / 1e3, float64(r.Probe99) / 1e3, float64(r.Queue99) / 1024, float64(r.Dropped)}, err
 		}
 	}
