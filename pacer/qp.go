@@ -1,7 +1,6 @@
 package pacer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -48,16 +47,6 @@ type QP struct {
 	vacant  chan struct{} // has a token when there is a place
 	down    bool
 	closed  bool
-}
-
-// entry is a request's place in the order of its queue pair.
-type entry struct {
-	request   shaper.Request
-	signaled  bool
-	done      bool
-	delivered bool
-	wc        verbs.WC
-	call      *call
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
@@ -168,44 +157,6 @@ func (q *QP) QP() *verbs.QP { return q.qp }
 // Pacer is what paces it.
 func (q *QP) Pacer() *Pacer { return q.p }
 
-// full tells whether the queue has no room: for what is under way or not taken, or in
-// the order of posting.
-func (q *QP) full() bool {
-	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
-}
-
-// takes tells whether another request is taken, or why not.
-func (q *QP) takes() error {
-	switch {
-	case q.closed:
-		return ErrClosed
-	case q.cq.lost != nil:
-		return q.cq.lost
-	case q.full():
-		return verbs.ErrQueueFull
-	}
-	return nil
-}
-
-// share leaves word of the places that are left: one token may have been for several.
-func (q *QP) share() {
-	if !q.full() {
-		q.roomAgain()
-	}
-}
-
-// enter takes the next place in the order of posting.
-func (q *QP) enter(at shaper.Request, signaled bool) int {
-	i := int(q.tail % uint64(len(q.order)))
-	q.tail++
-	q.used++
-	q.order[i] = entry{request: at, signaled: signaled}
-	if !signaled {
-		q.silent++
-	}
-	return i
-}
-
 // add adds a request packet to what is posted next. All are signaled: credit comes
 // back with each.
 func (q *QP) add(g shaper.Grant) {
@@ -269,90 +220,6 @@ func lostOnly(wc *verbs.WC) bool {
 		return true
 	}
 	return false
-}
-
-// finished takes the end of a request.
-func (q *QP) finished(at shaper.Request, complete bool) {
-	r := &q.p.requests[at]
-	e := &q.order[r.place]
-	switch {
-	case complete:
-		e.wc = r.wc.Renamed(r.id, r.length)
-	case r.failed && r.had:
-		e.wc = r.wc.Renamed(r.id, 0)
-	default:
-		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
-	}
-	if e.call = r.call; r.call != nil {
-		e.call.complete = complete
-	}
-	e.done = true
-	if !e.signaled {
-		q.silent--
-	}
-	e.signaled = e.signaled || !complete // failures are always told
-	q.p.s.Free(at)
-	r.qp, r.call, r.other = nil, nil, nil
-	q.deliver(e)
-}
-
-// deliver hands out completions in the order of posting. A PUT's may come before that
-// of a READ which it overtook, unless that one is not signaled: then it says that the
-// READ is over too.
-func (q *QP) deliver(e *entry) {
-	if q.silent == 0 && !e.delivered {
-		q.hand(e)
-	}
-	for i := q.head; i != q.tail; i++ {
-		e := &q.order[i%uint64(len(q.order))]
-		if !e.done {
-			if !e.signaled {
-				return
-			}
-			if q.silent == 0 {
-				return
-			}
-			continue
-		}
-		if !e.delivered {
-			q.hand(e)
-		}
-		if i == q.head {
-			q.head++
-			q.roomAgain()
-		}
-	}
-}
-
-func (q *QP) hand(e *entry) {
-	e.delivered = true
-	switch {
-	case e.call != nil:
-		e.call.wc = e.wc
-		e.call.waiter.Wake()
-		q.cq.awake()
-		q.vacate()
-	case e.signaled:
-		q.cq.push(e.wc, q)
-	default:
-		q.vacate()
-	}
-}
-
-// vacate is for a request that nothing is to be known of any more.
-func (q *QP) vacate() {
-	q.used--
-	q.roomAgain()
-}
-
-func (q *QP) roomAgain() {
-	if q.closed { // who waits for room has been told
-		return
-	}
-	select {
-	case q.vacant <- struct{}{}:
-	default:
-	}
 }
 
 // Recover has reconnect bring the queue pair, which is in error, to work again: by
@@ -419,73 +286,4 @@ func (q *QP) Close() error {
 	close(q.vacant)
 	p.unlock()
 	return q.leave()
-}
-
-// call is a request that somebody waits for.
-type call struct {
-	waiter   verbs.Waiter
-	wc       verbs.WC
-	complete bool
-}
-
-// Read READs a peer's memory and waits for it. If the context ends before that, what
-// was not posted of it is not any more; Read answers when the device is done with the
-// rest, and until then the memory is the device's.
-func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
-	n := 0
-	for _, s := range into {
-		n += int(s.Length)
-	}
-	w := work{op: opRead, at: from, sges: into, length: n}
-	p := q.p
-	c := &call{}
-	var at shaper.Request
-	for {
-		p.mu.Lock()
-		var err error
-		if err = q.takes(); err == nil {
-			q.check.Read(0, 0, from, into...)
-			err = q.check.Err()
-			q.check.Reset()
-		}
-		if err == nil {
-			at, err = q.submit(&w, q.class, c, p.now())
-		}
-		q.share()
-		p.unlock()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, verbs.ErrQueueFull) {
-			return opError("READ on", q.name, err)
-		}
-		select {
-		case <-q.vacant:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	err := q.cq.d.Wait(ctx, &c.waiter)
-	if err != nil && !c.waiter.Woken() {
-		p.mu.Lock()
-		if !c.waiter.Woken() {
-			p.s.Cancel(at)
-		}
-		p.unlock()
-		if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
-			return opError("READ on", q.name, lost)
-		}
-	}
-	p.mu.Lock()
-	closed := q.closed
-	p.mu.Unlock()
-	switch {
-	case c.complete:
-		return nil
-	case closed:
-		return opError("READ on", q.name, ErrClosed)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return opError("READ on", q.name, c.wc.Err())
 }
