@@ -14,13 +14,13 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-var large = flag.String("large", "", "`folder` for the plot of the simulation of 1,000 requesters and 64 servers, which takes a minute; empty means a small one, and no plot")
+var large = flag.String("large", "", "`folder` for the plot of the simulation of 1,000 requesters and 64 servers, which takes ten seconds; empty means a small one, and no plot")
 
 // A thousand requesters and 64 servers, 48 B requests and 2,048 B responses: with a
 // threshold the links are as busy or busier, nothing is dropped, and hardly anything
 // waits in the switch.
 func TestThousandRequesters(t *testing.T) {
-	c := Config{Duration: 2 * time.Millisecond, Seed: 3}
+	c := Config{Duration: time.Millisecond, Seed: 3}
 	if *large == "" { // a tenth of the requesters, and of their servers' speed
 		c.Requesters, c.Duration = 100, 250*time.Microsecond
 	}
