@@ -197,11 +197,23 @@ func TestPiecesGoAgainInOrder(t *testing.T) {
 	b.s.Down(b.flows[0])
 	b.s.FailAll(b.flows[0], true)
 	b.s.Up(b.flows[0])
+	gs = gs[:0]
 	for _, w := range want {
 		g, ok := b.next()
 		require.True(t, ok)
 		require.Equal(t, w, piece{g.Request, g.Offset})
 		require.True(t, g.Again)
+		gs = append(gs, g)
+	}
+	b.s.Down(b.flows[0])
+	for _, i := range []int{0, 3, 1, 4, 2} { // in any order
+		require.True(t, b.s.Failed(gs[i].Sub, true))
+	}
+	b.s.Up(b.flows[0])
+	for _, w := range want {
+		g, ok := b.next()
+		require.True(t, ok)
+		require.Equal(t, w, piece{g.Request, g.Offset})
 	}
 }
 
