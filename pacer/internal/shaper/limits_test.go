@@ -36,6 +36,7 @@ func TestLargestValues(t *testing.T) {
 			_, ok := s.Next(0)
 			require.True(t, ok)
 			require.Positive(t, s.Threshold(), "%+v", c)
+			require.LessOrEqual(t, s.Config().Slice, MaxLength)
 			require.GreaterOrEqual(t, s.Outstanding(), int64(MaxLength), "%+v", c)
 			continue
 		}
@@ -304,9 +305,9 @@ func TestLinkThatStandsStill(t *testing.T) {
 	_, ok = m.next()
 	require.False(t, ok)
 
-	p := newBench(t, Config{Threshold: 9 * kib, Slice: -1}, FlowConfig{Patient: true})
+	p := newBench(t, Config{Threshold: 9 * kib, Slice: -1}, FlowConfig{Patient: true}, FlowConfig{Patient: true})
 	p.get(0, 8*kib)
-	p.get(0, 8*kib)
+	p.get(1, 8*kib)
 	_, ok = p.next()
 	require.True(t, ok)
 	p.now = time.Hour
