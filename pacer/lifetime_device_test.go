@@ -209,7 +209,7 @@ func TestReapingBesideASlowBudget(t *testing.T) {
 func TestAllWaitersAreWoken(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	r.p.Pause(true)
-	const many = 60
+	const many = 20
 	errs := make(chan error, many)
 	for range many {
 		q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
@@ -280,12 +280,17 @@ func TestRecoveryKeepsWhatCompleted(t *testing.T) {
 	const writes = 150
 	b, err := q.NewBatch(writes)
 	require.NoError(t, err)
+	require.NoError(t, r.a.mr.Store64(0, 4711))
 	for i := range writes {
-		b.Write(uint64(i), verbs.Signaled, r.b.mr.Region().At(uint64(i)), r.a.mr.SGE(0, 8))
+		b.Write(uint64(i), verbs.Signaled, r.b.mr.Region().At(uint64(8*i)), r.a.mr.SGE(0, 8))
 	}
 	_, err = b.Post()
 	require.NoError(t, err)
-	time.Sleep(100 * time.Millisecond) // all are executed, and nobody has polled
+	require.Eventually(t, func() bool {
+		last, err := r.b.mr.Load64(8 * (writes - 1))
+		return err == nil && last == 4711
+	}, stuck, time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // all are acknowledged, and nobody has polled
 	r.reconnect(q, peer)
 	var wcs [writes]verbs.WC
 	for got := 0; got < writes; {
@@ -357,7 +362,7 @@ func TestSpinSeesNoPieces(t *testing.T) {
 	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
 	for range 20 {
 		post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8<<10))
-		n, err := q.PollSpin(make([]verbs.WC, 1), 1<<30)
+		n, err := q.PollSpin(make([]verbs.WC, 1), 1<<24)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
@@ -389,7 +394,7 @@ func TestWrapBesideClose(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	cq := r.cq()
 	peer := r.peer()
-	for range 60 {
+	for range 30 {
 		qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
 		require.NoError(t, err)
 		eb, err := peer.Endpoint()
