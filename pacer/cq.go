@@ -137,7 +137,8 @@ func (c *CQ) take(wcs []verbs.WC) (n int) {
 // Poll takes completions that are there, as [verbs.CQ.Poll] does.
 func (c *CQ) Poll(wcs []verbs.WC) (int, error) { return c.PollSpin(wcs, 0) }
 
-// PollSpin is Poll repeated up to spins times while there are none.
+// PollSpin is Poll repeated up to spins times while there are none, and nobody else
+// polls.
 func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 	c.p.mu.Lock()
 	n := c.take(wcs)

@@ -356,16 +356,21 @@ func TestTwoDevices(t *testing.T) {
 	r.idle()
 }
 
-// Hidden completions do not end a spin: there is one for the program, or time is up.
+// Hidden completions do not end a spin: there is one for the program, or time is up, or
+// another goroutine polls, such as the one that looks after what is held.
 func TestSpinSeesNoPieces(t *testing.T) {
 	r := newRig(t, pacer.Config{MTU: 1024, Slice: 1024, Threshold: 1})
 	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	vain := 0
 	for range 20 {
 		post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8<<10))
-		n, err := q.PollSpin(make([]verbs.WC, 1), 1<<24)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		for n, err := 0, error(nil); n == 0; vain++ {
+			n, err = q.PollSpin(make([]verbs.WC, 1), 1<<24)
+			require.NoError(t, err)
+		}
+		vain--
 	}
+	require.Less(t, vain, 20, "of 160 pieces")
 }
 
 // Other adds one request, no more and no less.
