@@ -322,3 +322,20 @@ func TestLinkThatStandsStill(t *testing.T) {
 	_, ok = n.next()
 	require.False(t, ok)
 }
+
+// A request of which one piece failed for good is over: another one that was to go again
+// does not.
+func TestBrokenRequestsDoNotGoAgain(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: kib, Threshold: 100 * kib}, FlowConfig{})
+	r := b.get(0, 2*kib)
+	first, _ := b.next()
+	second, _ := b.next()
+	require.True(t, b.s.Failed(first.Sub, true))
+	require.True(t, b.s.Failed(second.Sub, false))
+	_, ok := b.next()
+	require.False(t, ok)
+	got, _, complete, ok := b.s.Finished()
+	require.True(t, ok)
+	require.Equal(t, r, got)
+	require.False(t, complete)
+}
