@@ -128,7 +128,7 @@ func fairness() harness.Benchmark {
 func classHigh() harness.Benchmark {
 	const slice = 16 << 10
 	side := func(name string, bulkCap int64) harness.Side {
-		cfg := pacer.Config{Slice: slice, Threshold: 40 << 10, Classes: []pacer.Class{{Name: "bulk", Cap: bulkCap}, {Name: "high", Priority: 1}}}
+		cfg := pacer.Config{MTU: 4096, Header: 66, Slice: slice, Threshold: 40 << 10, Classes: []pacer.Class{{Name: "bulk", Cap: bulkCap}, {Name: "high", Priority: 1}}}
 		alone := readers{small: 4 << 10, class: 1, rate: linkRate, queue: linkQueue, span: time.Second, pacer: &cfg}
 		beside := alone
 		beside.queuePairs, beside.size, beside.depth, beside.span = 8, 64<<10, 4, 2*time.Second
