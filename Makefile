@@ -90,19 +90,19 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simu
 SIMULATED = $(MAKE) --no-print-directory -j 2 -O
 
 simulated: simulated-tests
-	@$(SIMULATED) simulated-verbs simulated-dc simulated-srd $(SRD_ORDERS:%=simulated-srd-on-%) simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-srd simulated-pacer $(SRD_ORDERS:%=simulated-srd-on-%) simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
 		simulated-preloaded simulated-pyverbs
 
 simulated-tests: setup
 	@mkdir -p build/simulated
-	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload ./srd
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload ./srd ./pacer
 
 # All of it with the libraries of Debian 13, rdma-core 56, on a host that is Debian 12;
 # and what make simulated has of that. The programs are the same.
 NEWER = with="$$($(GO) run ./ci/headers -with trixie/amd64)" &&
 
 simulated-newer: simulated-tests
-	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-srd simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
+	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-srd simulated-pacer simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
 
 simulated-on-newer:
 	@$(NEWER) $(MAKE) --no-print-directory WITH="$$with" simulated-on-mlx5$(comma)mlx5 simulated-on-efa
@@ -122,6 +122,10 @@ simulated-srd:
 
 simulated-srd-on-%:
 	$(call SIMULATE,srd,$*) -test.run 'Lengths|Faults|Incast'
+
+# Left out is what must not allocate: the sanitizers do.
+simulated-pacer:
+	$(call SIMULATE,pacer,mlx5$(comma)mlx5) -test.skip NotAllocate
 
 simulated-on-%:
 	$(call SIMULATE,verbs,$*) -test.run Simulated -test.skip Programs

@@ -25,13 +25,14 @@ part() {
 
 for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 	files=""
-	if [ "$suite" = verbs ]; then
-		part verbs-native wall verbs-native env
-	fi
+	case $suite in # what needs no device runs on this machine
+	verbs | pacer) part "$suite-native" wall "$suite-native" env ;;
+	esac
 	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$suite" wall "$suite-wall" env
 	else
 		for kernel in ${KERNEL:-${KERNELS:-6.1 6.12}}; do
+			[ "$kernel" = none ] && continue # that is all
 			for clock in ${CLOCKS:-instructions wall}; do
 				part "$suite" $clock "$suite-$kernel-$clock" \
 					build/rxelab -kernel "$kernel" -clock $clock -timeout 60m -artifacts "$out/parts/$suite-$kernel-$clock" --

@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,72 @@ func TestAcquire(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = New(Config{Threshold: -1})
 	require.ErrorIs(t, err, ErrConfig)
+}
+
+// Neither what another class nor what small ones acquire waits in line behind large
+// ones that are held.
+func TestAcquireInClasses(t *testing.T) {
+	p, err := New(Config{Threshold: 20000, Classes: []Class{{Name: "bulk"}, {Name: "fast"}}})
+	require.NoError(t, err)
+	first, err := p.Acquire(t.Context(), 0, 12000)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan error, 1)
+	go func() {
+		_, err := p.Acquire(ctx, 0, 12000)
+		held <- err
+	}()
+	require.Eventually(t, func() bool { return p.Stats().Alive == 2 }, 5*time.Second, time.Millisecond)
+	soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	small, err := p.Acquire(soon, 0, 64)
+	require.NoError(t, err)
+	fast, err := p.Acquire(soon, 1, 2000)
+	require.NoError(t, err)
+	for _, c := range []Credit{small, fast} {
+		c.Release()
+	}
+	cancel()
+	require.ErrorIs(t, <-held, context.Canceled)
+	first.Release()
+	require.NoError(t, p.Reconfigure(Config{Classes: make([]Class, 3)}))
+	third, err := p.Acquire(soon, 2, 64)
+	require.NoError(t, err)
+	third.Release()
+	for _, class := range []int{-1, 3, 1 << 62} {
+		_, err = p.Acquire(soon, class, 64)
+		require.ErrorIs(t, err, ErrConfig)
+	}
+	for _, n := range []int{-1, math.MinInt, math.MaxInt} {
+		_, err = p.Acquire(soon, 0, n)
+		require.ErrorIs(t, err, ErrConfig)
+	}
+	require.Zero(t, p.Stats().Outstanding)
+	require.NoError(t, p.Close())
+}
+
+// Close ends what waits for credit: nothing would grant it.
+func TestCloseEndsAcquire(t *testing.T) {
+	p, err := New(Config{Rate: 1, Burst: 5000})
+	require.NoError(t, err)
+	c, err := p.Acquire(t.Context(), 0, 4096)
+	require.NoError(t, err)
+	held := make(chan error, 1)
+	go func() {
+		_, err := p.Acquire(context.Background(), 0, 4096)
+		held <- err
+	}()
+	require.Eventually(t, func() bool { return p.Stats().Alive == 2 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, p.Close())
+	select {
+	case err := <-held:
+		require.ErrorIs(t, err, ErrClosed)
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for ever")
+	}
+	c.Release()
+	require.Zero(t, p.Stats().Outstanding)
+	require.Zero(t, p.Stats().Alive)
 }
 
 func TestAcquireDoesNotAllocate(t *testing.T) {

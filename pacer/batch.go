@@ -3,6 +3,8 @@ package pacer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -34,6 +36,9 @@ func (b *Batch) Len() int { return b.n }
 
 // Cap is the number of requests that the batch holds.
 func (b *Batch) Cap() int { return len(b.works) }
+
+// Err is what [Batch.Post] would refuse the batch with, as far as that is known before.
+func (b *Batch) Err() error { return b.check.Err() }
 
 // Reset drops what was added.
 func (b *Batch) Reset() {
@@ -136,17 +141,19 @@ func (b *Batch) Post() (n int, err error) {
 		return 0, err
 	}
 	p.mu.Lock()
-	n, err = b.give(0)
-	if err == nil && q.closed {
-		err = ErrClosed
-	}
-	p.unlock()
+	now := p.now()
+	n, err = b.give(0, now)
+	p.pump(now)
+	p.release()
 	b.Reset()
 	return n, opError("post to", q.name, err)
 }
 
 func (b *Batch) right() error {
 	err := b.check.Err()
+	if err == nil && b.check.Len() != b.n {
+		err = opError("post to", b.q.name, fmt.Errorf("%w: what Other was given adds %d requests too many", verbs.ErrAttributes, b.check.Len()-b.n))
+	}
 	b.check.Reset()
 	if err != nil {
 		b.n = 0
@@ -155,16 +162,16 @@ func (b *Batch) right() error {
 }
 
 // give submits the requests from the first on, as many as there is room for.
-func (b *Batch) give(first int) (n int, err error) {
+func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	q := b.q
 	if q.closed {
 		return 0, ErrClosed
 	}
 	for i := first; i < b.n; i++ {
-		if q.full() {
-			return i - first, verbs.ErrQueueFull
+		if err := q.takes(); err != nil {
+			return i - first, err
 		}
-		if _, err := q.submit(&b.works[i], b.class[i], nil); err != nil {
+		if _, err := q.submit(&b.works[i], b.class[i], nil, now); err != nil {
 			return i - first, err
 		}
 	}
@@ -180,9 +187,9 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 	}
 	for n < b.n {
 		p.mu.Lock()
-		more, err := b.give(n)
+		more, err := b.give(n, p.now())
 		n += more
-		room := q.room
+		q.share()
 		p.unlock()
 		if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
 			b.n = 0
@@ -192,7 +199,7 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 			break
 		}
 		select {
-		case <-room:
+		case <-q.vacant:
 		case <-ctx.Done():
 			b.n = 0
 			return n, ctx.Err()
@@ -212,9 +219,9 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 }
 
 // submit makes a command of a request.
-func (q *QP) submit(w *work, class int, c *call) (shaper.Request, error) {
+func (q *QP) submit(w *work, class int, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, p.now())
+	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}

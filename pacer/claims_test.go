@@ -68,8 +68,14 @@ func TestTermsOfTheSeed(t *testing.T) {
 		"OrdPktActive": "ordpktactive", "RspPktLen": "rsppktlen", "traffic shaper": "shaper", "arbitration": "arbitrat", "round robin": "roundrobin", "load": "load",
 		"priority": "priority", "availability": "availability", "classes": "class", "speed adjustment": "exceeds", "threshold": "threshold", "passed over": "passed over",
 		"output buffer": "flush", "PCT": "credit", "EE": "completion", "priority flow control": "priority flow control", "outbound": "outbound", "PUTs": "puts",
+		"traffic classes": "traffic shaping class", "bandwidth shares": "share", "source table": "requests", "retry buffer": "issued again", "GET": "get",
+		"atomics": "atomic", "responses": "response",
 	} {
 		require.True(t, strings.Contains(picture, term), term)
 		require.True(t, strings.Contains(low, ours), "%s: %s", term, ours)
+	}
+	// Those of the device, and of more than one piece of code.
+	for _, term := range []string{"HI", "HNI", "ATU", "IXE", "parser", "packet buffer", "LPE", "MST", "DMA", "OXE", "switch fabric"} {
+		require.Contains(t, picture, term)
 	}
 }

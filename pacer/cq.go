@@ -15,14 +15,17 @@ type CQ struct {
 	cq *verbs.CQ
 	d  *verbs.Dispatcher
 
+	turn chan struct{} // has a token while somebody is in Wait
+
 	// Under the pacer's lock.
 	qps        []*QP
 	users      int
 	ready      []taken // a ring
 	head, size int
 	waiter     verbs.Waiter
+	nobody     verbs.Waiter // waking it wakes who polls for all
 	waits      bool
-	rouse      bool // who waits has to be woken
+	rouse      bool // who waits has to be woken: it is in the pacer's list
 	delivering bool
 	lost       error
 }
@@ -32,21 +35,13 @@ type taken struct {
 	q  *QP
 }
 
-// recv is a receive that is posted.
-type recv struct {
-	id uint64
-	cq *CQ
-}
-
-const recvTag = 1 << 47
-
 // queue is a completion queue, prepared for one more queue pair.
-func (p *Pacer) queue(cq *verbs.CQ, qp *verbs.QP) (*CQ, error) {
+func (p *Pacer) queue(cq *verbs.CQ) (*CQ, error) {
 	c := p.queues[cq]
 	if c == nil {
-		c = &CQ{p: p, cq: cq}
+		c = &CQ{p: p, cq: cq, turn: make(chan struct{}, 1)}
 		var err error
-		if c.d, err = cq.Dispatch((*engine)(c), cq.Depth()); err != nil {
+		if c.d, err = cq.Dispatch((*engine)(c), 1); err != nil { // queue pairs bring the room that they need
 			return nil, err
 		}
 		p.queues[cq] = c
@@ -84,6 +79,26 @@ func (c *CQ) drop(q *QP) {
 	}
 }
 
+// awake has who polls for all look whom it polls for: what they wait for came without
+// a completion.
+func (c *CQ) awake() {
+	if !c.delivering && !c.rouse {
+		c.rouse = true
+		c.p.wakes = append(c.p.wakes, c)
+	}
+}
+
+// settle has all completions handed out that are there now, those that another
+// goroutine has taken already too.
+func (c *CQ) settle() {
+	if d, err := c.cq.Dispatch((*engine)(c), 1); err == nil {
+		d.Close()
+	}
+}
+
+// Depth is how many completions the queue holds.
+func (c *CQ) Depth() int { return c.cq.Depth() }
+
 func (c *CQ) push(wc verbs.WC, q *QP) {
 	if q != nil && q.closed {
 		return
@@ -99,7 +114,7 @@ func (c *CQ) push(wc verbs.WC, q *QP) {
 	c.size++
 	if c.waits {
 		c.waiter.Wake()
-		c.rouse = c.rouse || !c.delivering
+		c.awake()
 	}
 }
 
@@ -122,7 +137,8 @@ func (c *CQ) take(wcs []verbs.WC) (n int) {
 // Poll takes completions that are there, as [verbs.CQ.Poll] does.
 func (c *CQ) Poll(wcs []verbs.WC) (int, error) { return c.PollSpin(wcs, 0) }
 
-// PollSpin is Poll repeated up to spins times while there are none.
+// PollSpin is Poll repeated up to spins times while there are none, and nobody else
+// polls.
 func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 	c.p.mu.Lock()
 	n := c.take(wcs)
@@ -130,18 +146,29 @@ func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 	if n > 0 || len(wcs) == 0 {
 		return n, nil
 	}
-	_, err := c.d.Poll(spins)
-	c.p.mu.Lock()
-	n = c.take(wcs)
-	c.p.mu.Unlock()
-	if n > 0 {
-		return n, nil
+	for {
+		polled, err := c.d.Poll(spins)
+		c.p.mu.Lock()
+		n = c.take(wcs)
+		c.p.mu.Unlock()
+		switch {
+		case n > 0:
+			return n, nil
+		case err != nil || polled == 0:
+			return 0, err
+		}
 	}
-	return 0, err
 }
 
-// Wait waits for completions, as [verbs.CQ.Wait] does. One goroutine at a time can.
+// Wait waits for completions, as [verbs.CQ.Wait] does. A second concurrent Wait waits
+// for the first one to end.
 func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-c.turn }()
 	p := c.p
 	for {
 		p.mu.Lock()
@@ -156,9 +183,6 @@ func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 		case c.users == 0:
 			p.mu.Unlock()
 			return 0, opError("wait for", "completion queue", ErrClosed)
-		case c.waits:
-			p.mu.Unlock()
-			return 0, opError("wait for", "completion queue", verbs.ErrInUse)
 		}
 		c.waits = true
 		c.waiter.Reset()
@@ -186,23 +210,24 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p := c.p
 	p.mu.Lock()
 	c.delivering = true
+	now := p.now()
 	switch {
 	case tag&recvTag != 0:
-		c.received(uint32(tag&^recvTag), wc)
+		c.received(tag, wc)
 	case wc.Status() == verbs.WCSuccess:
 		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {
 			r := &p.requests[at]
 			if !r.failed {
 				r.wc, r.had = *wc, true
 			}
-			p.s.Completed(shaper.Sub(tag), p.now())
+			p.s.Completed(shaper.Sub(tag), now)
 		}
 	default:
 		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {
 			p.requests[at].qp.fail(shaper.Sub(tag), wc)
 		}
 	}
-	p.pump()
+	p.pump(now)
 	c.delivering = false
 	p.release()
 }
@@ -221,74 +246,6 @@ func (e *engine) Lost(err error) {
 		}
 	}
 	c.waiter.Wake()
-	c.rouse = true
+	c.awake()
 	p.unlock()
-}
-
-// RecvBatch collects receives, as [verbs.RecvBatch] does.
-type RecvBatch struct {
-	q   *QP
-	b   *verbs.RecvBatch
-	ids []uint32 // places of what was added
-}
-
-// NewRecvBatch makes a batch of up to n receives. They are not paced.
-func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
-	var b *verbs.RecvBatch
-	var err error
-	if q.qp.RecvCQ() == q.cq.cq {
-		b, err = q.cq.d.NewRecvBatch(q.qp, n)
-	} else {
-		b, err = q.qp.NewRecvBatch(n)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &RecvBatch{q: q, b: b, ids: make([]uint32, 0, n)}, nil
-}
-
-// Recv adds a receive.
-func (b *RecvBatch) Recv(id uint64, sges ...verbs.SGE) {
-	if b.q.qp.RecvCQ() != b.q.cq.cq {
-		b.b.Recv(id, sges...)
-		return
-	}
-	p := b.q.p
-	p.mu.Lock()
-	at := uint32(len(p.recvs))
-	if n := len(p.freeRecv); n > 0 {
-		at, p.freeRecv = p.freeRecv[n-1], p.freeRecv[:n-1]
-	} else {
-		p.recvs = append(p.recvs, recv{})
-	}
-	p.recvs[at] = recv{id, b.q.cq}
-	p.mu.Unlock()
-	b.ids = append(b.ids, at)
-	b.b.Recv(b.q.cq.d.ID(recvTag|uint64(at)), sges...)
-}
-
-// Len is the number of receives added since the last Post.
-func (b *RecvBatch) Len() int { return b.b.Len() }
-
-// Post posts the receives and empties the batch.
-func (b *RecvBatch) Post() (n int, err error) {
-	n, err = b.b.Post()
-	if n < len(b.ids) {
-		p := b.q.p
-		p.mu.Lock()
-		p.freeRecv = append(p.freeRecv, b.ids[n:]...)
-		p.mu.Unlock()
-	}
-	b.ids = b.ids[:0]
-	return n, err
-}
-
-func (c *CQ) received(at uint32, wc *verbs.WC) {
-	p := c.p
-	if int(at) >= len(p.recvs) || p.recvs[at].cq != c {
-		return
-	}
-	c.push(wc.Renamed(p.recvs[at].id, wc.Len()), nil)
-	p.recvs[at].cq = nil
-	p.freeRecv = append(p.freeRecv, at)
 }

@@ -18,12 +18,13 @@
 // It is that of the network interface controller (NIC) in the seed; the names are
 // the seed's, with ours behind them where they differ.
 //
-//	            program: Batch.Post                       peers' READs: Pacer.Served
+//	  program: Batch.Post of GETs, PUTs, atomics       peers' READs: Pacer.Served
 //	                    |                                  | FlowConfig.Served
 //	command queues  [initiator commands]          [target commands]      Shaper.Submit
 //	                    |   a scheduler each, in turn      |
 //	                    +--------------+-------------------+
 //	                             hash of the flow                        table
+//	outbound engine (OXE):             |
 //	flow queues      [flow 0]   [flow 1]   [flow 2] ...                  flow, one a queue pair
 //	                    |          |          |      assigned as units become free
 //	slicing units    (MCU 0)    (MCU 1)    (MCU 2)                       unit.go
@@ -31,23 +32,32 @@
 //	                 outstanding, at its limit it stops; RspPktLen: bytes of the response
 //	                    |          |          |
 //	traffic shaper   arbitration: round robin, load, priority,          arbiter.go
-//	                 availability, deficit-weighted; classes
+//	                 availability, deficit-weighted; traffic classes, bandwidth shares
 //	                 speed adjustment: RspPktLen within the threshold?  limits.go
 //	                    | yes: selected     \ no: passed over, the next one is looked at
-//	output buffer    [QP.batch] -> send queue of the queue pair -> wire  QP.flush
-//	tracking (PCT)   credit by request packet, returned once             credit.go
+//	output buffer    [QP.batch] -> send queue of the queue pair -> switch fabric   QP.flush
+//	tracking (PCT)   source table: credit by request packet, returned once   credit.go
+//	                 retry buffer: sub-requests to be issued again      flow.failed, QP.Recover
 //	                    | completion, error, flush, failed post
 //	event (EE)       one completion a request, under the program's number  CQ
 //
-// Link pause (priority flow control) comes in by [Pacer.Pause]. PUTs and the responses
-// that this host serves share an outbound budget ([Config] Outbound).
+// Link pause (priority flow control) comes in by [Pacer.PauseLink] and [Pacer.Flooded],
+// which package pfc calls as the counters of the link say. PUTs and the responses that
+// this host serves share an outbound budget ([Config] Outbound).
+//
+// The rest of the seed's figures is the device's: host interface (HI) and high-speed
+// network interface (HNI), address translation (ATU), and the inbound engine (IXE) with
+// parser, packet buffer, list processing (LPE), message state table (MST) and DMA.
 //
 // # What it guarantees
 //
 //   - Credit is counted by request packet. It comes back with the completion, the
-//     error, the flush, or when the post failed, and once.
+//     error, the flush, or when the post failed, and once. What is not a completion of
+//     all of a request is never told as a success.
 //   - A response that is larger than the threshold goes alone. Nothing waits for ever: a
 //     request that was passed over MaxPasses times is waited for.
+//   - A queue pair whose peer is dead keeps credit from others for [Config] Overdue, and
+//     not until the transport gives up.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, which verbs allow, but nothing with a fence and nothing behind one.
 //     Completions come in that order; that of a request says that the unsignaled ones
@@ -55,6 +65,9 @@
 //   - max_rd_atomic of the queue pair is kept, and what [Config] Device says of the
 //     device.
 //   - Small READs ([Config] Small) have a part of the threshold that only they use.
+//   - After [QP.Recover] only those pieces of READs are issued again that the connection
+//     lost ([FlowConfig] Reissue). A READ that was wrong ends with its error.
+//   - A class that was idle has its share from when it begins, not what it missed.
 //   - The threshold is what [Config] says, or is found from the delay of sub-requests
 //     (Tune, which [For] sets).
 //
@@ -64,8 +77,8 @@
 // # What it costs
 //
 // All requests of a paced queue pair are signaled, and cut ones complete once for each
-// piece, so the completion queue has as much to do as there are pieces. The warm path
-// does not allocate. Completions are polled by the program, as ever; what is held
+// piece, so the completion queue has as much to do as there are pieces: Wrap makes it
+// as long as the queue pair may need. The warm path does not allocate. Completions are polled by the program, as ever; what is held
 // while nobody polls is looked after every 2 ms.
 //
 // # Claims

@@ -1,7 +1,6 @@
 package pacer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,25 +69,31 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	admit    shaper.Flow
+	wakes    []*CQ // where somebody has to be woken
+	devices  map[*verbs.Device]uint64
+	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
-	reaping  bool
+	armed    time.Duration // when it goes off; 0: not at all
+	held     bool          // by the program,
+	linkHeld bool          // and by the link partner
 	closed   bool
-	shared   bool // the threshold, with other processes
+	done     chan struct{} // closed when it is
+	shared   bool          // the threshold, with other processes
 	onClose  []func() error
 }
 
 var devices struct {
 	sync.Mutex
-	of map[*verbs.Device]*Pacer
+	of map[string]*Pacer
 }
 
-// For is the pacer of a device. It is made at the first call, and closed with
-// [Pacer.Close]. A device that is opened twice has two.
+// For is the pacer of a device, of this process, however often it is opened. It is made
+// at the first call, and closed with [Pacer.Close].
 func For(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
-	if p := devices.of[d]; p != nil && !p.isClosed() {
+	name := d.Name()
+	if p := devices.of[name]; p != nil && !p.isClosed() {
 		return p, nil
 	}
 	p, err := New(defaults(d))
@@ -96,14 +101,14 @@ func For(d *verbs.Device) (*Pacer, error) {
 		return nil, err
 	}
 	if devices.of == nil {
-		devices.of = make(map[*verbs.Device]*Pacer)
+		devices.of = make(map[string]*Pacer)
 	}
-	devices.of[d] = p
+	devices.of[name] = p
 	p.onClose = append(p.onClose, func() error {
 		devices.Lock()
 		defer devices.Unlock()
-		if devices.of[d] == p {
-			delete(devices.of, d)
+		if devices.of[name] == p {
+			delete(devices.of, name)
 		}
 		return nil
 	})
@@ -128,8 +133,8 @@ func New(c Config) (*Pacer, error) {
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
-	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ)}
-	if p.admit, err = s.AddFlow(shaper.FlowConfig{ID: admissions}); err != nil {
+	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), devices: make(map[*verbs.Device]uint64), done: make(chan struct{})}
+	if err := p.admissions(); err != nil {
 		return nil, opError("make", "pacer", err)
 	}
 	p.timer = time.AfterFunc(time.Hour, p.tick)
@@ -137,8 +142,19 @@ func New(c Config) (*Pacer, error) {
 	return p, nil
 }
 
-// admissions is the flow of what is acquired without a queue pair.
-const admissions = 1 << 63
+// flowID tells queue pairs apart, of all devices: each numbers its own.
+func (p *Pacer) flowID(qp *verbs.QP) uint64 {
+	var d *verbs.Device // of queue pairs that other code made: not known
+	if pd := qp.PD(); pd != nil {
+		d = pd.Device()
+	}
+	n, ok := p.devices[d]
+	if !ok {
+		n = uint64(len(p.devices))
+		p.devices[d] = n
+	}
+	return n<<32 | uint64(qp.Num())
+}
 
 func (p *Pacer) now() time.Duration { return time.Since(p.start) }
 
@@ -155,7 +171,11 @@ func (p *Pacer) Reconfigure(c Config) error {
 	if p.closed {
 		return opError("reconfigure", "pacer", ErrClosed)
 	}
-	return opError("reconfigure", "pacer", p.s.Reconfigure(c, p.now()))
+	err := p.s.Reconfigure(c, p.now())
+	if err == nil {
+		err = p.admissions()
+	}
+	return opError("reconfigure", "pacer", err)
 }
 
 // Config is what the pacer goes by, defaults filled in.
@@ -165,12 +185,29 @@ func (p *Pacer) Config() Config {
 	return p.s.Config()
 }
 
-// Pause holds everything that is not granted, and false lets it go: for link partners
-// that ask for a pause.
+// Pause holds everything that is not granted, and false lets it go.
 func (p *Pacer) Pause(on bool) {
 	p.mu.Lock()
 	defer p.unlock()
-	p.s.Pause(on)
+	p.held = on
+	p.s.Pause(p.held || p.linkHeld)
+}
+
+// PauseLink is Pause for the link partner, which asks for it by priority flow control:
+// see package [github.com/goverbs/goverbs/pacer/pfc]. Both have to let go.
+func (p *Pacer) PauseLink(on bool) {
+	p.mu.Lock()
+	defer p.unlock()
+	p.linkHeld = on
+	p.s.Pause(p.held || p.linkHeld)
+}
+
+// Flooded says that this host had to ask its link partner for a pause: responses came
+// faster than it absorbed them. A threshold that is found (Tune) shrinks to half.
+func (p *Pacer) Flooded() {
+	p.mu.Lock()
+	defer p.unlock()
+	p.s.Flooded(p.now())
 }
 
 // Served debits the outbound budget by a response that the device sent by itself,
@@ -183,42 +220,51 @@ func (p *Pacer) Served(bytes int64) {
 
 // unlock lets everything go that may, and gives up the lock.
 func (p *Pacer) unlock() {
-	p.pump()
+	p.pump(p.now())
 	p.release()
 }
 
 // release gives up the lock and wakes who waits.
 func (p *Pacer) release() {
-	var wake [8]*CQ
-	n := 0
-	for _, c := range p.queues {
-		if c.rouse && n < len(wake) {
-			c.rouse = false
-			wake[n] = c
-			n++
-		}
+	if len(p.wakes) == 0 {
+		p.mu.Unlock()
+		return
 	}
-	p.mu.Unlock()
-	for _, c := range wake[:n] {
-		c.d.Wake(&c.waiter)
+	p.wake()
+}
+
+func (p *Pacer) wake() {
+	for {
+		var wake [8]*CQ
+		n := copy(wake[:], p.wakes)
+		p.wakes = append(p.wakes[:0], p.wakes[n:]...)
+		for _, c := range wake[:n] {
+			c.rouse = false
+		}
+		more := len(p.wakes) > 0
+		p.mu.Unlock()
+		for _, c := range wake[:n] {
+			c.d.Wake(&c.nobody)
+		}
+		if !more {
+			return
+		}
+		p.mu.Lock()
 	}
 }
 
 // tick looks again when a bucket has enough, and takes completions that nobody
 // polls: their credit holds others.
 func (p *Pacer) tick() {
+	var few [16]*CQ
+	polls := few[:0]
 	p.mu.Lock()
-	p.reaping = false
-	var polls [8]*CQ
-	n := 0
+	p.armed = 0
 	for _, c := range p.queues {
-		if n < len(polls) {
-			polls[n] = c
-			n++
-		}
+		polls = append(polls, c)
 	}
 	p.mu.Unlock()
-	for _, c := range polls[:n] {
+	for _, c := range polls {
 		c.d.Poll(0)
 	}
 	p.mu.Lock()
@@ -229,8 +275,7 @@ func (p *Pacer) tick() {
 const reapAfter = 2 * time.Millisecond
 
 // pump posts what may go.
-func (p *Pacer) pump() {
-	now := p.now()
+func (p *Pacer) pump(now time.Duration) {
 	var last *QP
 	for {
 		g, ok := p.s.Next(now)
@@ -243,11 +288,11 @@ func (p *Pacer) pump() {
 			p.collect()
 			continue
 		}
-		if g.Flow == p.admit {
+		q := p.requests[g.Request].qp
+		if q == nil {
 			p.requests[g.Request].admitted(g.Sub)
 			continue
 		}
-		q := p.requests[g.Request].qp
 		if last != nil && last != q {
 			last.flush()
 		}
@@ -258,15 +303,18 @@ func (p *Pacer) pump() {
 	p.arm(now)
 }
 
+// arm has [Pacer.tick] called when there is a reason to: when a bucket has enough, and
+// soon if completions that nobody polls may hold others.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
-	switch {
-	case ok:
-		p.timer.Reset(max(at-now, 0))
-	case p.s.Alive() > 0 && !p.reaping && p.s.Held():
-		p.reaping = true
-		p.timer.Reset(reapAfter)
+	if soon := now + reapAfter; p.s.Held() && len(p.queues) > 0 && (!ok || at > soon) {
+		at, ok = soon, true
 	}
+	if !ok || p.closed || p.armed != 0 && p.armed <= at {
+		return
+	}
+	p.armed = max(at, now, 1)
+	p.timer.Reset(p.armed - now)
 }
 
 // collect hands out what is over.
@@ -285,71 +333,6 @@ func (p *Pacer) collect() {
 	}
 }
 
-// Credit is the right to solicit bytes, for programs that post by themselves.
-type Credit struct {
-	p   *Pacer
-	sub shaper.Sub
-}
-
-// Acquire waits until n response bytes may be solicited. [Credit.Release] is due when
-// they have come, or will not.
-func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return Credit{}, opError("acquire from", "pacer", ErrClosed)
-	}
-	at, err := p.s.Submit(p.admit, shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, p.now())
-	if err != nil {
-		p.mu.Unlock()
-		return Credit{}, opError("acquire from", "pacer", err)
-	}
-	r := p.request(at)
-	*r = request{sub: noSub, token: r.token}
-	p.pump()
-	if r = &p.requests[at]; r.sub != noSub {
-		sub := r.sub
-		select {
-		case <-r.token: // that of this grant
-		default:
-		}
-		p.release()
-		return Credit{p, sub}, nil
-	}
-	if r.token == nil {
-		r.token = make(chan struct{}, 1)
-	}
-	token := r.token
-	p.release()
-	select {
-	case <-token:
-		p.mu.Lock()
-		sub := p.requests[at].sub
-		p.mu.Unlock()
-		return Credit{p, sub}, nil
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	if sub := p.requests[at].sub; sub != noSub { // granted meanwhile
-		<-token
-		p.s.Completed(sub, p.now())
-	} else {
-		p.s.Cancel(at)
-	}
-	p.unlock()
-	return Credit{}, ctx.Err()
-}
-
-// Release gives a credit back. Twice is not an error.
-func (c Credit) Release() {
-	if c.p == nil {
-		return
-	}
-	c.p.mu.Lock()
-	c.p.s.Completed(c.sub, c.p.now())
-	c.p.unlock()
-}
-
 // request is the driver's part of a command.
 func (p *Pacer) request(n shaper.Request) *request {
 	for int(n) >= len(p.requests) {
@@ -358,8 +341,8 @@ func (p *Pacer) request(n shaper.Request) *request {
 	return &p.requests[n]
 }
 
-// Close ends pacing. Queue pairs that are paced have to be closed before. Closing
-// twice is not an error.
+// Close ends pacing, and with [ErrClosed] what waits in [Pacer.Acquire]. Queue pairs
+// that are paced have to be closed before. Closing twice is not an error.
 func (p *Pacer) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -371,6 +354,7 @@ func (p *Pacer) Close() error {
 		return opError("close", "pacer", verbs.ErrInUse)
 	}
 	p.closed = true
+	close(p.done)
 	p.timer.Stop()
 	then := p.onClose
 	p.mu.Unlock()

@@ -242,7 +242,7 @@ func TestFailingQueuePair(t *testing.T) {
 
 // Only the pieces that failed are read again on a queue pair that was connected anew.
 func TestRecovery(t *testing.T) {
-	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 30000})
+	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 30000, Rate: 6e6}) // for 100 ms
 	cq := r.cq()
 	q, peer := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{Reissue: true})
 	clear(r.a.mr.Bytes())
@@ -312,7 +312,11 @@ func TestLinkThatStalls(t *testing.T) {
 	go func() { done <- q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, memory)) }()
 	time.Sleep(20 * time.Millisecond)
 	require.NoError(t, lab.Impair("h1", lab.Impairment{Loss: 1}))
-	time.Sleep(300 * time.Millisecond)
+	stall := 300 * time.Millisecond
+	if !testing.Short() {
+		stall = 3 * time.Second
+	}
+	time.Sleep(stall)
 	require.NoError(t, lab.Clear("h1"))
 	require.NoError(t, lab.LimitIngress("h0", 40e6))
 	require.NoError(t, <-done)
@@ -383,6 +387,12 @@ func TestWrapByDevice(t *testing.T) {
 	p, err := pacer.For(r.a.dev)
 	require.NoError(t, err)
 	require.Same(t, p, q.Pacer())
+	twice, err := verbs.Open(r.a.dev.Name(), verbs.DeviceConfig{})
+	require.NoError(t, err)
+	same, err := pacer.For(twice)
+	require.NoError(t, err)
+	require.Same(t, p, same, "it is one interface, however often it is opened")
+	require.NoError(t, twice.Close())
 	require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000)))
 	require.Equal(t, 4096, p.Config().MTU)
 	require.NoError(t, q.Close())

@@ -1,7 +1,6 @@
 package pacer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -29,6 +28,7 @@ type QP struct {
 	p     *Pacer
 	qp    *verbs.QP
 	cq    *CQ
+	room  *verbs.Dispatcher // for what of it may complete at a time
 	flow  shaper.Flow
 	name  string
 	class int
@@ -36,26 +36,17 @@ type QP struct {
 
 	// Under the pacer's lock.
 	batch   *verbs.Batch
+	check   *verbs.Batch // finds out what is wrong with a call
 	adding  []shaper.Sub // in batch
 	scratch []verbs.SGE
 	order   []entry // a ring: requests in the order of posting
 	head    uint64
 	tail    uint64
-	silent  int // requests in it that are not over, and whose end nobody is told
-	used    int // requests under way, or whose completion nobody has taken
-	room    chan struct{}
+	silent  int           // requests in it that are not over, and whose end nobody is told
+	used    int           // requests under way, or whose completion nobody has taken
+	vacant  chan struct{} // has a token when there is a place
 	down    bool
 	closed  bool
-}
-
-// entry is a request's place in the order of its queue pair.
-type entry struct {
-	request   shaper.Request
-	signaled  bool
-	done      bool
-	delivered bool
-	wc        verbs.WC
-	call      *call
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
@@ -89,30 +80,75 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 		return nil, opError(what, name, fmt.Errorf("%w: it is not connected for READs", verbs.ErrState))
 	}
 	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, order: make([]entry, qp.MaxSendWR()),
-		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), room: make(chan struct{}, 1)}
+		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), vacant: make(chan struct{}, 1)}
+	if err := q.enroll(cq, int(attr.MaxReadAtomic)); err != nil {
+		return nil, err
+	}
+	if err = q.equip(); err == nil {
+		p.mu.Lock()
+		q.cq.qps = append(q.cq.qps, q)
+		err = q.cq.lost
+		p.mu.Unlock()
+		if err == nil {
+			return q, nil
+		}
+	}
+	p.mu.Lock()
+	p.s.RemoveFlow(q.flow)
+	q.cq.drop(q)
+	p.mu.Unlock()
+	return nil, errors.Join(err, q.leave())
+}
+
+// enroll makes it a flow of its pacer.
+func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
+	p := q.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	const what = "wrap"
 	switch {
 	case p.closed:
-		return nil, opError(what, name, ErrClosed)
-	case cfg.Class < 0 || cfg.Class >= p.s.Classes():
-		return nil, opError(what, name, ErrConfig)
+		return opError(what, q.name, ErrClosed)
+	case q.class < 0 || q.class >= p.s.Classes():
+		return opError(what, q.name, ErrConfig)
 	}
-	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: uint64(qp.Num()), Weight: cfg.Weight, Priority: cfg.Priority,
-		MaxReads: int(attr.MaxReadAtomic), Depth: qp.MaxSendWR(), Served: cfg.Served}); err != nil {
-		return nil, opError(what, name, err)
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(q.qp), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
+		MaxReads: maxReads, Depth: q.qp.MaxSendWR(), Served: q.cfg.Served}); err != nil {
+		return opError(what, q.name, err)
 	}
-	if q.cq, err = p.queue(cq, qp); err == nil {
-		q.CQ = q.cq
-		q.batch, err = q.cq.d.NewBatch(qp, min(qp.MaxSendWR(), 64))
-		q.adding = make([]shaper.Sub, 0, 64)
-	}
-	if err != nil {
+	if q.cq, err = p.queue(cq); err != nil {
 		p.s.RemoveFlow(q.flow)
-		return nil, errors.Join(err, q.cq.leave())
+		return err
 	}
-	q.cq.qps = append(q.cq.qps, q)
-	return q, nil
+	q.CQ = q.cq
+	return nil
+}
+
+// equip gets it what it posts by, and room in the completion queue for all that may
+// complete at a time: every piece does, whatever the program signals.
+func (q *QP) equip() (err error) {
+	n := q.qp.MaxSendWR()
+	q.adding = make([]shaper.Sub, 0, min(n, 64))
+	if q.batch, err = q.cq.d.NewBatch(q.qp, min(n, 64)); err != nil {
+		return err
+	}
+	if q.check, err = q.cq.d.NewBatch(q.qp, 1); err != nil {
+		return err
+	}
+	if q.qp.RecvCQ() == q.cq.cq {
+		n += q.qp.MaxRecvWR()
+	}
+	q.room, err = q.cq.cq.Dispatch((*engine)(q.cq), n)
+	return err
+}
+
+// leave gives back the room, and the queue if it is the last one there.
+func (q *QP) leave() error {
+	var err error
+	if q.room != nil {
+		err = q.room.Close()
+	}
+	return errors.Join(err, q.cq.leave())
 }
 
 // QP is the queue pair that is paced.
@@ -120,24 +156,6 @@ func (q *QP) QP() *verbs.QP { return q.qp }
 
 // Pacer is what paces it.
 func (q *QP) Pacer() *Pacer { return q.p }
-
-// full tells whether the queue has no room: for what is under way or not taken, or in
-// the order of posting.
-func (q *QP) full() bool {
-	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
-}
-
-// enter takes the next place in the order of posting.
-func (q *QP) enter(at shaper.Request, signaled bool) int {
-	i := int(q.tail % uint64(len(q.order)))
-	q.tail++
-	q.used++
-	q.order[i] = entry{request: at, signaled: signaled}
-	if !signaled {
-		q.silent++
-	}
-	return i
-}
 
 // add adds a request packet to what is posted next. All are signaled: credit comes
 // back with each.
@@ -147,7 +165,7 @@ func (q *QP) add(g shaper.Grant) {
 	}
 	r := &q.p.requests[g.Request]
 	flags := r.flags | verbs.Signaled
-	if !g.First {
+	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
 	q.adding = append(q.adding, g.Sub)
@@ -177,101 +195,31 @@ func (q *QP) fail(sub shaper.Sub, wc *verbs.WC) {
 		return
 	}
 	r := &p.requests[at]
-	again := q.cfg.Reissue && r.op == opRead && !q.closed
-	if again {
+	if q.cfg.Reissue && !q.closed {
 		q.down = true
 		p.s.Down(q.flow)
-	} else if wc != nil && !r.failed {
-		r.wc, r.had = *wc, true
 	}
-	if !again {
-		r.failed = true
+	again := q.down && q.cfg.Reissue && r.op == opRead && !q.closed && lostOnly(wc)
+	if !again && !r.failed {
+		r.failed, r.had = true, wc != nil
+		if wc != nil {
+			r.wc = *wc
+		}
 	}
 	p.s.Failed(sub, again)
 }
 
-// finished takes the end of a request.
-func (q *QP) finished(at shaper.Request, complete bool) {
-	r := &q.p.requests[at]
-	e := &q.order[r.place]
-	switch {
-	case complete:
-		e.wc = r.wc.Renamed(r.id, r.length)
-	case r.failed && r.had:
-		e.wc = r.wc.Renamed(r.id, 0)
-	default:
-		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
+// lostOnly tells whether what failed may succeed on another connection: it was not the
+// request that was wrong. Without a completion it was not posted.
+func lostOnly(wc *verbs.WC) bool {
+	if wc == nil {
+		return true
 	}
-	if e.call = r.call; r.call != nil {
-		e.call.complete = complete
+	switch wc.Status() {
+	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRNRRetryExceeded, verbs.WCRemoteAborted, verbs.WCResponseTimeout:
+		return true
 	}
-	e.done = true
-	if !e.signaled {
-		q.silent--
-	}
-	e.signaled = e.signaled || !complete // failures are always told
-	q.p.s.Free(at)
-	r.qp, r.call, r.other = nil, nil, nil
-	q.deliver(e)
-}
-
-// deliver hands out completions in the order of posting. A PUT's may come before that
-// of a READ which it overtook, unless that one is not signaled: then it says that the
-// READ is over too.
-func (q *QP) deliver(e *entry) {
-	if q.silent == 0 && !e.delivered {
-		q.hand(e)
-	}
-	for i := q.head; i != q.tail; i++ {
-		e := &q.order[i%uint64(len(q.order))]
-		if !e.done {
-			if !e.signaled {
-				return
-			}
-			if q.silent == 0 {
-				return
-			}
-			continue
-		}
-		if !e.delivered {
-			q.hand(e)
-		}
-		if i == q.head {
-			q.head++
-			q.roomAgain()
-		}
-	}
-}
-
-func (q *QP) hand(e *entry) {
-	e.delivered = true
-	switch {
-	case e.call != nil:
-		e.call.wc = e.wc
-		e.call.waiter.Wake()
-		q.cq.rouse = q.cq.rouse || !q.cq.delivering
-		q.vacate()
-	case e.signaled:
-		q.cq.push(e.wc, q)
-	default:
-		q.vacate()
-	}
-}
-
-// vacate is for a request that nothing is to be known of any more.
-func (q *QP) vacate() {
-	q.used--
-	q.roomAgain()
-}
-
-func (q *QP) roomAgain() {
-	if q.closed { // who waits for room has been told
-		return
-	}
-	select {
-	case q.room <- struct{}{}:
-	default:
-	}
+	return false
 }
 
 // Recover has reconnect bring the queue pair, which is in error, to work again: by
@@ -288,13 +236,19 @@ func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 	q.down = true
 	p.s.Down(q.flow)
 	p.release()
+	q.cq.settle() // what completed before the reset did, which may drop the completions
 	err := reconnect(q.qp)
-	q.cq.d.Poll(0) // what completed before the reset did
+	q.cq.settle()
 	p.mu.Lock()
-	p.s.FailAll(q.flow, q.cfg.Reissue)
-	if err == nil && !q.closed {
-		q.down = false
-		p.s.Up(q.flow)
+	switch {
+	case q.closed: // the flow may be another's
+		err = errors.Join(err, ErrClosed)
+	default:
+		p.s.FailAll(q.flow, q.cfg.Reissue)
+		if err == nil {
+			q.down = false
+			p.s.Up(q.flow)
+		}
 	}
 	p.unlock()
 	return opError("recover", q.name, err)
@@ -316,7 +270,9 @@ func (q *QP) Close() error {
 	if err := q.qp.Close(); err != nil {
 		p.mu.Lock()
 		q.closed = false
-		p.s.Up(q.flow)
+		if !q.down {
+			p.s.Up(q.flow)
+		}
 		p.unlock()
 		return err
 	}
@@ -326,76 +282,8 @@ func (q *QP) Close() error {
 	p.collect()
 	p.s.RemoveFlow(q.flow)
 	q.cq.drop(q)
-	close(q.room)
+	p.forget(q)
+	close(q.vacant)
 	p.unlock()
-	return q.cq.leave()
-}
-
-// call is a request that somebody waits for.
-type call struct {
-	waiter   verbs.Waiter
-	wc       verbs.WC
-	complete bool
-}
-
-// Read READs a peer's memory and waits for it. If the context ends before that, what
-// was not posted of it is not any more; Read answers when the device is done with the
-// rest, and until then the memory is the device's.
-func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
-	n := 0
-	for _, s := range into {
-		n += int(s.Length)
-	}
-	w := work{op: opRead, at: from, sges: into, length: n}
-	p := q.p
-	c := &call{}
-	var at shaper.Request
-	for {
-		p.mu.Lock()
-		err := error(nil)
-		switch {
-		case q.closed:
-			err = ErrClosed
-		case q.full():
-			err = verbs.ErrQueueFull
-		default:
-			at, err = q.submit(&w, q.class, c)
-		}
-		room := q.room
-		p.unlock()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, verbs.ErrQueueFull) {
-			return opError("READ on", q.name, err)
-		}
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	err := q.cq.d.Wait(ctx, &c.waiter)
-	if err != nil && !c.waiter.Woken() {
-		p.mu.Lock()
-		if !c.waiter.Woken() {
-			p.s.Cancel(at)
-		}
-		p.unlock()
-		if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
-			return opError("READ on", q.name, lost)
-		}
-	}
-	p.mu.Lock()
-	closed := q.closed
-	p.mu.Unlock()
-	switch {
-	case c.complete:
-		return nil
-	case closed:
-		return opError("READ on", q.name, ErrClosed)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return opError("READ on", q.name, c.wc.Err())
+	return q.leave()
 }

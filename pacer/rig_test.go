@@ -24,12 +24,16 @@ type end struct {
 
 const memory = 1 << 20
 
-func open(t *testing.T, at lab.Endpoint) end {
+// simulated are devices without addresses that stand for the ends of the wire:
+// those of cgo/simhca.
+var simulated []string
+
+func open(t *testing.T, device string, which verbs.GIDQuery) end {
 	t.Helper()
-	dev, err := verbs.Open(at.Device, verbs.DeviceConfig{})
+	dev, err := verbs.Open(device, verbs.DeviceConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	gid, err := dev.FindGID(verbs.GIDQuery{Addr: at.Addr})
+	gid, err := dev.FindGID(which)
 	require.NoError(t, err)
 	pd, err := dev.AllocPD()
 	require.NoError(t, err)
@@ -49,8 +53,13 @@ type rig struct {
 
 func newRig(t *testing.T, c pacer.Config) *rig {
 	t.Helper()
-	ends := lab.Require(t, 2)
-	r := &rig{t: t, a: open(t, ends[0]), b: open(t, ends[1])}
+	r := &rig{t: t}
+	if len(simulated) > 0 {
+		r.a, r.b = open(t, simulated[0], verbs.GIDQuery{Port: 1}), open(t, simulated[1], verbs.GIDQuery{Port: 1})
+	} else {
+		ends := lab.Require(t, 2)
+		r.a, r.b = open(t, ends[0].Device, verbs.GIDQuery{Addr: ends[0].Addr}), open(t, ends[1].Device, verbs.GIDQuery{Addr: ends[1].Addr})
+	}
 	p, err := pacer.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })

@@ -55,36 +55,56 @@ func (p *Pacer) ShareThreshold(path string, total int64) error {
 	if total <= 0 {
 		return opError(op, path, fmt.Errorf("%w: %d bytes", ErrConfig, total))
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	if err := p.claimShare(); err != nil {
 		return opError(op, path, err)
 	}
-	s := &shared{p: p, file: f, total: total, me: -1, stop: make(chan struct{})}
-	for i := range sharers {
-		if _, err := lockFile(f, unix.F_OFD_SETLK, unix.F_WRLCK, ownBytes+int64(i)); err == nil {
-			s.me = i
-			break
+	s, err := openShared(p, path, total)
+	if err == nil {
+		if err = s.adjust(); err != nil {
+			err = errors.Join(err, s.file.Close())
 		}
-	}
-	if s.me < 0 {
-		return errors.Join(opError(op, path, fmt.Errorf("%w: %d processes share it", verbs.ErrInUse, sharers)), f.Close())
-	}
-	if err := s.adjust(); err != nil {
-		return errors.Join(opError(op, path, err), f.Close())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.shared {
-		err := ErrClosed
-		if p.shared {
-			err = verbs.ErrInUse
-		}
-		return errors.Join(opError(op, path, err), f.Close())
+	if err == nil && p.closed {
+		err = errors.Join(ErrClosed, s.file.Close())
 	}
-	p.shared = true
+	if err != nil {
+		p.shared = false
+		p.s.Lease(-1)
+		return opError(op, path, err)
+	}
 	p.onClose = append(p.onClose, s.close)
 	s.done.Go(s.keep)
 	return nil
+}
+
+// claimShare has the first one share: nothing of the second one's file counts.
+func (p *Pacer) claimShare() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return ErrClosed
+	case p.shared:
+		return verbs.ErrInUse
+	}
+	p.shared = true
+	return nil
+}
+
+// openShared takes a record of the file.
+func openShared(p *Pacer, path string, total int64) (*shared, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for i := range sharers {
+		if _, err := lockFile(f, unix.F_OFD_SETLK, unix.F_WRLCK, ownBytes+int64(i)); err == nil {
+			return &shared{p: p, file: f, total: total, me: i, stop: make(chan struct{})}, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%w: %d processes share it", verbs.ErrInUse, sharers), f.Close())
 }
 
 func (s *shared) keep() {

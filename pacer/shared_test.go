@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The test binary is also the other process, which takes all credit that it gets and
@@ -94,7 +95,12 @@ func TestProcessThatDiesHoldingCredit(t *testing.T) {
 		c.Release()
 	}
 	require.Zero(t, p.Stats().Outstanding)
-	require.Error(t, p.ShareThreshold(path, sharedTotal), "it does so already")
+	held, err := p.Acquire(t.Context(), 0, sharedOne)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.Stats().Threshold == sharedTotal }, 5*time.Second, time.Millisecond)
+	require.ErrorIs(t, p.ShareThreshold(path+"2", sharedOne), verbs.ErrInUse, "it does so already")
+	require.EqualValues(t, sharedTotal, p.Stats().Threshold, "what is refused changes nothing")
+	held.Release()
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.ShareThreshold(path, 0), pacer.ErrConfig)
 }

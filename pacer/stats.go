@@ -1,6 +1,8 @@
 package pacer
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 )
 
@@ -16,15 +18,22 @@ type Stats struct {
 	Reissued    uint64 // pieces of READs issued again
 	Failed      uint64 // request packets that failed
 	Probes      uint64 // times that the tuner measured the delay of the idle path
+	Floods      uint64 // calls of Flooded
+	Overdue     uint64 // request packets that came too late, or not yet
 	Classes     []ClassStats
 }
 
 // ClassStats are those of a class: bytes outstanding, requests queued, and what was
-// granted, with the sum of the times that requests waited for their first grant.
+// granted, with the times that requests waited for their first grant: their sum, and how
+// many waited how long.
 type ClassStats struct {
 	Name string
 	shaper.ClassStats
 }
+
+// DelayLimit is the longest wait that counts at a place of ClassStats.Delays; at the last
+// one any.
+func DelayLimit(i int) time.Duration { return shaper.DelayLimit(i) }
 
 // Stats are the counters and gauges now.
 func (p *Pacer) Stats() Stats {
@@ -32,7 +41,7 @@ func (p *Pacer) Stats() Stats {
 	defer p.mu.Unlock()
 	st := p.s.Stats()
 	out := Stats{Outstanding: p.s.Outstanding(), Sending: p.s.Sending(), Threshold: p.s.Threshold(), Alive: p.s.Alive(), Granted: st.Granted,
-		Solicited: st.Solicited, Passes: st.Passes, Reissued: st.Reissued, Failed: st.Failed, Probes: st.Probes}
+		Solicited: st.Solicited, Passes: st.Passes, Reissued: st.Reissued, Failed: st.Failed, Probes: st.Probes, Floods: st.Floods, Overdue: st.Overdue}
 	for i := range p.s.Classes() {
 		c, cs := p.s.Class(i)
 		out.Classes = append(out.Classes, ClassStats{c.Name, cs})

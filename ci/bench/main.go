@@ -36,7 +36,7 @@ import (
 )
 
 var suites = map[string]func(harness.Env) []harness.Benchmark{
-	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite,
+	"verbs": verbs.Suite, "verbs-native": verbs.Native, "dc": dc.Suite, "lockoffload": lockoffload.Suite, "pacer": pacer.Suite, "pacer-native": pacer.Native,
 	"srd": srd.Suite, "srd-ecmp": srd.Ecmp, "cache": cache.Suite,
 }
 

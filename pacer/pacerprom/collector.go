@@ -29,6 +29,10 @@ var (
 	threshold   = desc("threshold_bytes", "Response bytes that may be outstanding.")
 	requests    = desc("requests", "Requests that are not over.")
 	granted     = desc("granted_total", "Request packets granted.")
+	solicited   = desc("solicited_bytes_total", "Response bytes asked for; its rate is what this host solicits.")
+	passes      = desc("passes_total", "Times that a request was passed over for another.")
+	floods      = desc("floods_total", "Times that this host had to ask its link partner for a pause.")
+	overdue     = desc("overdue_total", "Request packets whose responses came too late, or not yet: others had their credit.")
 	reissued    = desc("reissued_total", "Pieces of READs issued again.")
 	failed      = desc("failed_total", "Request packets that failed.")
 	probes      = desc("probes_total", "Times that the tuner measured the delay of the idle path.")
@@ -39,9 +43,9 @@ var (
 	classGranted     = desc("class_granted_total", "Request packets granted to a class.", "class")
 	classPasses      = desc("class_passes_total", "Times that a request of a class was passed over.", "class")
 	classPromoted    = desc("class_promoted_total", "Request packets of a class that went first because of their wait or deadline.", "class")
-	classDelay       = desc("class_queue_delay_seconds_total", "Sum of the times that requests of a class waited for their first grant.", "class")
+	classDelay       = desc("class_queue_delay_seconds", "Times that requests of a class waited for their first grant.", "class")
 
-	all = []*prometheus.Desc{outstanding, sending, threshold, requests, granted, reissued, failed, probes,
+	all = []*prometheus.Desc{outstanding, sending, threshold, requests, granted, solicited, passes, floods, overdue, reissued, failed, probes,
 		classOutstanding, classQueued, classSolicited, classGranted, classPasses, classPromoted, classDelay}
 )
 
@@ -66,6 +70,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(threshold, float64(st.Threshold))
 	gauge(requests, float64(st.Alive))
 	count(granted, float64(st.Granted))
+	count(solicited, float64(st.Solicited))
+	count(passes, float64(st.Passes))
+	count(floods, float64(st.Floods))
+	count(overdue, float64(st.Overdue))
 	count(reissued, float64(st.Reissued))
 	count(failed, float64(st.Failed))
 	count(probes, float64(st.Probes))
@@ -77,6 +85,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		count(classGranted, float64(k.Granted), k.Name)
 		count(classPasses, float64(k.Passes), k.Name)
 		count(classPromoted, float64(k.Promoted), k.Name)
-		count(classDelay, k.Waited.Seconds(), k.Name)
+		ch <- delays(k)
 	}
+}
+
+// delays are the waits of a class as a histogram.
+func delays(k *pacer.ClassStats) prometheus.Metric {
+	buckets := make(map[float64]uint64)
+	total := uint64(0)
+	for i, n := range k.Delays {
+		total += n
+		if i < len(k.Delays)-1 { // all others are in the count alone
+			buckets[pacer.DelayLimit(i).Seconds()] = total
+		}
+	}
+	return prometheus.MustNewConstHistogram(classDelay, total, k.Waited.Seconds(), buckets, k.Name)
 }

@@ -28,7 +28,7 @@ func TestCollector(t *testing.T) {
 				for _, l := range m.Label {
 					name += " " + l.GetValue()
 				}
-				out[name] = m.Gauge.GetValue() + m.Counter.GetValue()
+				out[name] = m.Gauge.GetValue() + m.Counter.GetValue() + float64(m.Histogram.GetSampleCount())
 			}
 		}
 		return out
@@ -39,7 +39,10 @@ func TestCollector(t *testing.T) {
 	require.Equal(t, 0.0, v["pacer_class_outstanding_bytes bulk"])
 	require.Equal(t, 40000.0, v["pacer_threshold_bytes"])
 	require.Equal(t, 1.0, v["pacer_class_granted_total fast"])
-	require.Len(t, v, 8+7*2)
+	require.Equal(t, 5132.0, v["pacer_solicited_bytes_total"])
+	require.Equal(t, 1.0, v["pacer_class_queue_delay_seconds fast"])
+	require.Equal(t, 0.0, v["pacer_class_queue_delay_seconds bulk"])
+	require.Len(t, v, 12+7*2)
 	c.Release()
 	require.Equal(t, 0.0, values()["pacer_outstanding_bytes"])
 	require.NoError(t, p.Close())

@@ -10,11 +10,11 @@
 package sim
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/virtual"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 )
 
@@ -106,31 +106,11 @@ const (
 )
 
 type event struct {
-	at       time.Duration
-	kind     eventKind
-	from     int32 // requester
-	server   int32
-	sub      shaper.Sub
-	bytes    int32 // of the response
-	sequence uint64
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, k int) bool {
-	if e[i].at != e[k].at {
-		return e[i].at < e[k].at
-	}
-	return e[i].sequence < e[k].sequence
-}
-func (e events) Swap(i, k int) { e[i], e[k] = e[k], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
+	kind   eventKind
+	from   int32 // requester
+	server int32
+	sub    shaper.Sub
+	bytes  int32 // of the response
 }
 
 // link sends what it is given one after the other.
@@ -160,10 +140,8 @@ type requester struct {
 
 type world struct {
 	Config
-	now        time.Duration
+	virtual.Queue[event]
 	rng        *rand.Rand
-	events     events
-	sequence   uint64
 	requesters []requester
 	servers    []link
 	latencies  []time.Duration
@@ -172,11 +150,7 @@ type world struct {
 	out        Result
 }
 
-func (w *world) after(d time.Duration, e event) {
-	w.sequence++
-	e.at, e.sequence = w.now+d, w.sequence
-	heap.Push(&w.events, e)
-}
+func (w *world) after(d time.Duration, e event) { w.Add(w.Now+d, e) }
 
 // Run simulates.
 func Run(cfg Config) (Result, error) {
@@ -218,12 +192,7 @@ func Run(cfg Config) (Result, error) {
 	for i := range w.requesters {
 		w.issue(i)
 	}
-	for len(w.events) > 0 {
-		e := heap.Pop(&w.events).(event)
-		if e.at > w.Duration {
-			break
-		}
-		w.now = e.at
+	for e, ok := w.Next(w.Duration); ok; e, ok = w.Next(w.Duration) {
 		w.handle(e)
 	}
 	return w.result(), nil
@@ -231,27 +200,27 @@ func Run(cfg Config) (Result, error) {
 
 // want starts a GET of a random server.
 func (w *world) want(r *requester) {
-	q, _ := r.s.Submit(r.flows[w.rng.IntN(w.Servers)], shaper.Command{Kind: shaper.Get, Length: w.Object}, w.now)
-	r.began[q] = w.now
+	q, _ := r.s.Submit(r.flows[w.rng.IntN(w.Servers)], shaper.Command{Kind: shaper.Get, Length: w.Object}, w.Now)
+	r.began[q] = w.Now
 }
 
 // look starts a GET of 64 bytes.
 func (w *world) look(r *requester) {
-	q, _ := r.s.Submit(r.quick[w.rng.IntN(w.Servers)], shaper.Command{Kind: shaper.Get, Length: probeBytes, Tag: 1}, w.now)
-	r.began[q] = w.now
+	q, _ := r.s.Submit(r.quick[w.rng.IntN(w.Servers)], shaper.Command{Kind: shaper.Get, Length: probeBytes, Tag: 1}, w.Now)
+	r.began[q] = w.Now
 }
 
 // issue sends the requests that may go.
 func (w *world) issue(i int) {
 	r := &w.requesters[i]
-	for g, ok := r.s.Next(w.now); ok; g, ok = r.s.Next(w.now) {
+	for g, ok := r.s.Next(w.Now); ok; g, ok = r.s.Next(w.Now) {
 		w.send(event{from: int32(i), server: int32(g.Flow) / 2, sub: g.Sub, bytes: int32(g.Length)})
 	}
 }
 
 func (w *world) send(e event) {
 	e.kind = arriveServer
-	w.after(w.requesters[e.from].up.send(w.now, w.Request)-w.now+w.Propagation, e)
+	w.after(w.requesters[e.from].up.send(w.Now, w.Request)-w.Now+w.Propagation, e)
 }
 
 func (w *world) handle(e event) {
@@ -259,14 +228,14 @@ func (w *world) handle(e event) {
 	switch e.kind {
 	case arriveServer:
 		e.kind = arriveSwitch
-		w.after(w.servers[e.server].send(w.now, int(e.bytes))-w.now+w.Propagation, e)
+		w.after(w.servers[e.server].send(w.Now, int(e.bytes))-w.Now+w.Propagation, e)
 	case arriveSwitch:
 		w.out.Responses++
-		q := r.port.queue(w.now)
+		q := r.port.queue(w.Now)
 		w.queues = append(w.queues, q)
 		w.out.QueueMax = max(w.out.QueueMax, q)
 		if e.from == 0 {
-			w.out.Queue = append(w.out.Queue, Sample{w.now, q})
+			w.out.Queue = append(w.out.Queue, Sample{w.Now, q})
 		}
 		if q+int64(e.bytes) > w.Buffer {
 			w.out.Dropped++
@@ -275,7 +244,7 @@ func (w *world) handle(e event) {
 			return
 		}
 		e.kind = arriveHome
-		w.after(r.port.send(w.now, int(e.bytes))-w.now, e)
+		w.after(r.port.send(w.Now, int(e.bytes))-w.Now, e)
 	case expire:
 		w.send(e)
 	case probe:
@@ -283,9 +252,9 @@ func (w *world) handle(e event) {
 		w.issue(int(e.from))
 	case arriveHome:
 		r.got += int64(e.bytes)
-		r.s.Completed(e.sub, w.now)
+		r.s.Completed(e.sub, w.Now)
 		for q, tag, _, ok := r.s.Finished(); ok; q, tag, _, ok = r.s.Finished() {
-			took := w.now - r.began[q]
+			took := w.Now - r.began[q]
 			delete(r.began, q)
 			r.s.Free(q)
 			if tag == 1 {

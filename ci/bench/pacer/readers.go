@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,27 +9,31 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
+	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// readers are queue pairs that READ all the time, and one that READs 64 bytes every
+// readers are queue pairs that READ all the time, and one that READs a little every
 // 2 ms: with a pacer, or in one of the ways that programs do without.
 type readers struct {
 	queuePairs int
 	size       int // of a READ
 	depth      int // READs of a queue pair at a time; 0 means 1
 	window     int // bytes of all at a time, the probe's included; 0 means any number
+	small      int // of the READ beside them; 0 means 64 bytes
+	class      int // of it
 	pacer      *pacer.Config
 	rate       float64 // of the link, bits in a second; 0 means as it is
+	then       float64 // its rate after 2 s, and 2 s before it is measured; 0 means the same
 	queue      int     // of the link, bytes
 	span       time.Duration
 }
 
 const (
-	probeSize  = 64
 	probeEvery = 2 * time.Millisecond
 	warm       = 200 * time.Millisecond
+	adapting   = 2 * time.Second
 )
 
 // poster is what a READ takes: a queue pair's batch, paced or not.
@@ -72,6 +77,19 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 	}
 	if err := s.until(ctx, warm); err != nil {
 		return v, err
+	}
+	if r.then > 0 {
+		if err := s.until(ctx, adapting); err != nil {
+			return v, err
+		}
+		if r.rate = r.then; lab.Topology() == "wire" {
+			if err := lab.LimitIngressQueue("h0", int64(r.rate), r.queue); err != nil {
+				return v, err
+			}
+		}
+		if err := s.until(ctx, adapting); err != nil {
+			return v, err
+		}
 	}
 	clear(s.bytes)
 	s.took = s.took[:0]
@@ -139,7 +157,7 @@ func (s *run) open() error {
 		}
 		s.closers = append(s.closers, p)
 	}
-	for range n + 1 {
+	for i := range n + 1 {
 		a, err := c.PD.CreateQP(verbs.QPConfig{SendCQ: cq, GID: c.GID, MaxSendWR: 64, MaxRecvWR: 1})
 		if err != nil {
 			return err
@@ -160,7 +178,11 @@ func (s *run) open() error {
 			s.batches = append(s.batches, batch)
 			continue
 		}
-		q, err := p.Wrap(a, cq, pacer.FlowConfig{})
+		flow := pacer.FlowConfig{}
+		if i == n {
+			flow.Class = s.class
+		}
+		q, err := p.Wrap(a, cq, flow)
 		if err != nil {
 			return err
 		}
@@ -184,7 +206,7 @@ func (s *run) open() error {
 
 func (s *run) length(i int) int {
 	if i == s.queuePairs {
-		return probeSize
+		return cmp.Or(s.small, 64)
 	}
 	return s.size
 }

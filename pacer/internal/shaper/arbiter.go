@@ -25,18 +25,20 @@ type Grant struct {
 	Offset  int // of a GET
 	Length  int
 	First   bool // of its request
+	Again   bool // it failed before
 }
 
 // Next answers what goes next, if anything may. It is asked again until it has
 // nothing, and whenever something changed, or the time of [Shaper.Wake] has come.
 func (s *Shaper) Next(now time.Duration) (Grant, bool) {
-	s.schedule()
-	s.in.refill(now)
-	s.out.refill(now)
 	s.wake = 0
 	if s.paused || s.pending == 0 {
 		return Grant{}, false
 	}
+	s.schedule()
+	s.in.refill(now)
+	s.out.refill(now)
+	s.lapse(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)
@@ -164,7 +166,8 @@ func (s *Shaper) checkDue() {
 		return
 	}
 	f := &s.flows[s.due]
-	if f.down || f.unit == none || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.hasGet(f) {
+	var p candidate
+	if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
 		f.passes = 0
 		s.due = none
 	}
@@ -221,30 +224,35 @@ func (s *Shaper) after(u, from int) int {
 // PUT that overtakes held GETs.
 func (s *Shaper) offer(p *candidate, f int32, now time.Duration) {
 	fl := &s.flows[f]
-	*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
-	var get, put candidate
-	hasGet, hasPut := s.nextGet(&get, f), s.nextPut(&put, f)
 	switch {
 	case fl.down:
-		p.reason = Down
+		*p = candidate{flow: f, cmd: none, sub: none, reason: Down}
 		return
-	case hasGet:
-		get.reason = s.limit(&get)
-		if get.reason != None && hasPut {
-			if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
-				get = put
-			}
+	case s.nextGet(p, f):
+		if p.reason = s.limit(p); p.reason != None && fl.puts.head != none {
+			s.overtake(p, f)
 		}
-		*p = get
-	case hasPut:
-		put.reason = s.limit(&put)
-		*p = put
+	case s.nextPut(p, f):
+		p.reason = s.limit(p)
 	default:
+		*p = candidate{flow: f, cmd: none, sub: none, reason: Behind}
 		return
 	}
 	c := &s.cmds[p.cmd]
 	k := &s.classes[c.Class]
 	p.late = k.Promote > 0 && now-c.since >= k.Promote || c.Deadline > 0 && now >= c.Deadline
+}
+
+// overtake offers a PUT in place of a GET that is held, if that one may go, or waits for
+// less.
+func (s *Shaper) overtake(get *candidate, f int32) {
+	var put candidate
+	if !s.nextPut(&put, f) {
+		return
+	}
+	if put.reason = s.limit(&put); put.reason == None || get.reason.own() && !put.reason.own() {
+		*get = put
+	}
 }
 
 // nextGet is the sub-request of a GET, or an atomic, that a flow could send: one that
@@ -287,7 +295,5 @@ func (s *Shaper) nextPut(p *candidate, f int32) bool {
 	*p = candidate{flow: f, cmd: put, sub: none, length: c.Length, wire: s.cfg.RspPktLen(c.Length)}
 	return true
 }
-
-func (s *Shaper) hasGet(f *flow) bool { return f.gets.head != none || f.failed.head != none }
 
 func (s *Shaper) isSmall(c *command) bool { return c.Length <= s.cfg.Small }

@@ -91,7 +91,7 @@ func (s *Shaper) drop(l *list, c int32) {
 // Submit writes a command into its command queue. It never waits: [Shaper.Next]
 // says when the command may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
-	if !s.valid(f) || c.Length < 0 || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
+	if !s.valid(f) || c.Length < 0 || c.Length > MaxLength || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
 		return none, ErrConfig
 	}
 	if c.Kind == Atomic {
@@ -138,7 +138,7 @@ func (s *Shaper) enqueue(c int32) {
 	k := &s.classes[cmd.Class]
 	if k.queued == 0 {
 		// A class that was idle has no claim on what it did not use.
-		k.served = max(k.served, s.leastServed(k))
+		k.served = max(k.served, s.current(k.Priority))
 	}
 	k.queued++
 	if cmd.Kind == Put {

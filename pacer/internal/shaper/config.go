@@ -33,6 +33,8 @@ const (
 	MaxUnits   = 64
 	MaxClasses = 16
 	maxBytes   = 1 << 50 // of anything: sums stay far from overflowing
+	MaxLength  = 1 << 40 // of a request
+	maxHeader  = 1 << 16
 )
 
 // Class is a traffic shaping class.
@@ -72,6 +74,10 @@ type Config struct {
 	// Tenure is how many request packets a unit presents of a flow while others wait
 	// for a unit.
 	Tenure int
+	// Overdue is after how long a response of which nothing came, nor anything else of
+	// its queue pair, does not count any more, and as long again for each 64 KiB that are
+	// outstanding; 0 means 200 ms, a negative one never.
+	Overdue time.Duration
 	// MaxPasses is how often a flow is passed over before others wait for it.
 	MaxPasses int
 	Classes   []Class
@@ -95,12 +101,15 @@ func (c Config) WithDefaults() (Config, error) {
 	if !(c.Rate >= 0 && c.Rate <= maxBytes && c.Outbound >= 0 && c.Outbound <= maxBytes) { // NaN is not
 		return c, fmt.Errorf("%w: rate %v, outbound %v", ErrConfig, c.Rate, c.Outbound)
 	}
+	if c.MTU > MaxLength || c.Header > maxHeader {
+		return c, fmt.Errorf("%w: packets of %d bytes with %d of headers", ErrConfig, c.MTU, c.Header)
+	}
 	c.MTU = cmp.Or(c.MTU, 4096)
 	if c.Slice == 0 {
 		c.Slice = 16 << 10
 	}
 	if c.Slice > 0 {
-		c.Slice = max(c.Slice/c.MTU, 1) * c.MTU
+		c.Slice = max(min(c.Slice, MaxLength)/c.MTU, 1) * c.MTU
 	}
 	c.Header = cmp.Or(c.Header, 66)
 	c.Small = cmp.Or(c.Small, 512)
@@ -108,6 +117,7 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Ord = cmp.Or(c.Ord, 128)
 	c.Tenure = cmp.Or(c.Tenure, 16)
 	c.MaxPasses = cmp.Or(c.MaxPasses, 64)
+	c.Overdue = cmp.Or(c.Overdue, 200*time.Millisecond)
 	one := c.RspPktLen(max(c.Slice, c.MTU))
 	c.Threshold = cmp.Or(c.Threshold, 4*one)
 	c.TuneMax = cmp.Or(c.TuneMax, 64<<20)
@@ -138,6 +148,9 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	c.Classes = classes
+	if c.Overdue > 24*time.Hour {
+		return c, fmt.Errorf("%w: overdue after %v", ErrConfig, c.Overdue)
+	}
 	return c, nil
 }
 

@@ -18,6 +18,7 @@ type sub struct {
 	wire    int64
 	small   bool
 	under   bool // outstanding
+	lent    bool // overdue
 	alone   bool // no other that is not small was when it went
 	granted time.Duration
 	gen     uint32
@@ -69,9 +70,11 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	first := !again && c.offset == 0
 	sb.cmd, sb.length, sb.wire, sb.under, sb.granted = p.cmd, p.length, p.wire, true, now
 	sb.small = s.isSmall(c)
-	sb.alone = s.outstanding == s.small
+	all, small := s.live()
+	sb.alone = all == small
 	c.active++
 	f.posted++
+	k.began = k.served
 	k.served += float64(p.wire) / float64(k.Weight)
 	k.Granted++
 	s.stats.Granted++
@@ -79,7 +82,9 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 		k.Promoted++
 	}
 	if first {
-		k.Waited += now - c.since
+		wait := now - c.since
+		k.Waited += wait
+		k.Delays[delayOf(wait)]++
 	}
 	if c.Kind == Put {
 		s.sending += p.wire
@@ -102,7 +107,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	}
 	k.last = u
 	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
-		Offset: sb.offset, Length: sb.length, First: first}
+		Offset: sb.offset, Length: sb.length, First: first, Again: again}
 	if s.hasWork(p.flow) {
 		s.turn(p.flow)
 	} else {
@@ -128,6 +133,7 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 // back returns the credit of a sub-request.
 func (s *Shaper) back(i int32) {
 	sb := &s.subs[i]
+	s.unlend(sb)
 	sb.under = false
 	c := &s.cmds[sb.cmd]
 	f, k := &s.flows[c.flow], &s.classes[c.Class]
@@ -157,8 +163,12 @@ func (s *Shaper) Completed(id Sub, now time.Duration) bool {
 	s.back(i)
 	sb := s.subs[i]
 	c := &s.cmds[sb.cmd]
+	if c.Kind != Put {
+		s.hear(c.flow, now)
+	}
 	if s.cfg.Tune && c.Kind == Get && !sb.small {
-		s.tune.sample(&sb, now, s.outstanding == s.small)
+		all, small := s.live()
+		s.tune.sample(&sb, now, all == small)
 		s.stats.Probes = s.tune.probes
 	}
 	s.dropSub(i)
@@ -183,13 +193,7 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	f := &s.flows[c.flow]
 	if again && c.Kind == Get && !c.broken && !c.dropped {
 		sb.gen++ // what comes of its first use is not of the second
-		sb.next = none
-		if f.failed.head == none {
-			f.failed.head = i
-		} else {
-			s.subs[f.failed.tail].next = i
-		}
-		f.failed.tail = i
+		s.retry(f, i)
 		c.failed++
 		s.pending++
 		s.ready(c.flow)
@@ -205,6 +209,38 @@ func (s *Shaper) Failed(id Sub, again bool) bool {
 	s.idle(c.flow)
 	s.ready(c.flow)
 	return true
+}
+
+// retry puts a piece into the retry buffer of its flow, which has them in the order of
+// their requests. Most fail in that order.
+func (s *Shaper) retry(f *flow, i int32) {
+	l := &f.failed
+	if l.head == none || s.earlier(i, l.head) {
+		if s.subs[i].next = l.head; l.head == none {
+			l.tail = i
+		}
+		l.head = i
+		return
+	}
+	at := l.tail
+	if s.earlier(i, at) {
+		for at = l.head; !s.earlier(i, s.subs[at].next); {
+			at = s.subs[at].next
+		}
+	}
+	if s.subs[i].next = s.subs[at].next; at == l.tail {
+		l.tail = i
+	}
+	s.subs[at].next = i
+}
+
+// earlier tells whether a piece comes before another one of its flow.
+func (s *Shaper) earlier(i, k int32) bool {
+	a, b := &s.subs[i], &s.subs[k]
+	if a.cmd != b.cmd {
+		return s.cmds[a.cmd].seq < s.cmds[b.cmd].seq
+	}
+	return a.offset < b.offset
 }
 
 // FailAll is Failed for everything outstanding of a flow, whose queue pair was reset

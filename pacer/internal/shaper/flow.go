@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
+	"time"
 )
 
 // FlowConfig describes a flow: a queue pair, usually.
@@ -14,6 +15,7 @@ type FlowConfig struct {
 	Priority int    // of the priority policy
 	MaxReads int    // GETs and atomics that it may have outstanding (max_rd_atomic); 0 means any
 	Depth    int    // work requests that it may have outstanding; 0 means any
+	Patient  bool   // its credit is somebody's who gives it back: it is never overdue
 	Served   bool   // its commands are what this host serves: they go through the target's command queue
 }
 
@@ -39,6 +41,8 @@ type flow struct {
 	outstanding  int64
 	deficit      int64
 	passes       int // how often it was passed over since its last grant
+	lent         int // request packets outstanding that are overdue
+	heard        time.Duration
 	down         bool
 
 	unit    int32 // that it is assigned to

@@ -11,6 +11,7 @@ const (
 	Paused                     // the link is
 	Down                       // its queue pair is in error
 	Behind                     // others of its flow come first
+	Stalled                    // nothing of its queue pair came for too long
 	OrdPktActive               // request packets outstanding of its flow: the unit's limit, or max_rd_atomic
 	SendQueue                  // the queue pair has no room
 	FlowCap                    // response bytes outstanding of its flow
@@ -25,7 +26,7 @@ const (
 )
 
 func (r Reason) String() string {
-	return [...]string{"goes", "finished", "link paused", "queue pair in error", "behind others of its flow", "OrdPktActive", "send queue",
+	return [...]string{"goes", "finished", "link paused", "queue pair in error", "behind others of its flow", "responses overdue", "OrdPktActive", "send queue",
 		"cap of its flow", "no slicing unit", "READs of the device", "cap of its class", "threshold", "another one is due", "solicited rate",
 		"outbound budget", "arbitration"}[r]
 }
@@ -52,13 +53,15 @@ func (s *Shaper) limit(p *candidate) Reason {
 	k := &s.classes[c.Class]
 	small := s.isSmall(c)
 	switch {
+	case f.lent > 0:
+		return Stalled
 	case f.ordPktActive >= s.ordLimit(f):
 		return OrdPktActive
 	case s.cfg.FlowCap > 0 && f.outstanding > 0 && f.outstanding+p.wire > s.cfg.FlowCap:
 		return FlowCap
 	case s.cfg.Device > 0 && s.gets >= s.cfg.Device:
 		return Device
-	case k.Cap > 0 && k.Outstanding > 0 && k.Outstanding+p.wire > k.Cap:
+	case k.Cap > 0 && k.Outstanding > k.lent && k.Outstanding-k.lent+p.wire > k.Cap:
 		return ClassCap
 	}
 	if r := s.exceeds(p.wire, small); r != None {
@@ -83,18 +86,19 @@ func (s *Shaper) limit(p *candidate) Reason {
 // the threshold may go when no large one is outstanding.
 func (s *Shaper) exceeds(wire int64, small bool) Reason {
 	t := s.Threshold()
+	outstanding, smallOut := s.live()
 	if !small {
-		bulk := s.outstanding - s.small
-		if bulk > 0 && s.outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && s.outstanding+wire > t {
+		bulk := outstanding - smallOut
+		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && outstanding+wire > t {
 			s.tune.filled = true
 			return Threshold
 		}
 		return None
 	}
 	room := t
-	taken := s.outstanding
+	taken := outstanding
 	if s.due != none || taken+wire > t {
-		room, taken = s.cfg.Reserve, s.small
+		room, taken = s.cfg.Reserve, smallOut
 	}
 	if taken > 0 && taken+wire > room {
 		return Threshold

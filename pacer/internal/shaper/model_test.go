@@ -59,6 +59,7 @@ func randomConfig(r *rand.Rand) Config {
 		Threshold: []int64{1, 600, 5000, 40000, 1 << 20}[r.IntN(5)], Units: 1 + r.IntN(6), Ord: []int{1, 3, 128}[r.IntN(3)],
 		Device: []int{0, 5}[r.IntN(2)], FlowCap: []int64{0, 9000}[r.IntN(2)], Policy: Policy(r.IntN(int(policies))),
 		Tenure: 1 + r.IntN(4), MaxPasses: 1 + r.IntN(8), Small: 300, Tune: r.IntN(4) == 0,
+		Overdue: []time.Duration{0, -1, 2 * time.Millisecond}[r.IntN(3)],
 		Classes: []Class{{Name: "bulk", Weight: 1 + r.IntN(3), Cap: []int64{0, 8000}[r.IntN(2)]}, {Name: "fast", Weight: 2, Priority: r.IntN(2), Promote: time.Duration(r.IntN(2)) * time.Millisecond}},
 	}
 	c.Reserve = min(c.Threshold, []int64{1, 500, 2000}[r.IntN(3)])
@@ -174,16 +175,22 @@ func (m *model) granted(g Grant, threshold int64) {
 			continue
 		}
 		device++
+		if o.Flow == g.Flow {
+			reads++
+			flowOut += o.wire
+		}
+		if m.s.subs[o.Sub&(1<<24-1)].lent { // overdue: it counts no more
+			if g.Flow == o.Flow && g.Kind != Put {
+				m.fatal("%+v of a flow of which %+v is overdue", g, o)
+			}
+			continue
+		}
 		out += o.wire
 		if o.small {
 			small += o.wire
 		}
 		if of.Class == q.Class {
 			classOut += o.wire
-		}
-		if o.Flow == g.Flow {
-			reads++
-			flowOut += o.wire
 		}
 	}
 	fc := m.s.flows[g.Flow].FlowConfig
@@ -410,7 +417,9 @@ func (m *model) finish() {
 	m.s.Pause(false)
 	m.s.Lease(-1)
 	for _, f := range m.flows {
-		m.s.Up(f)
+		if m.down[f] { // the others go on without being told anything
+			m.s.Up(f)
+		}
 		m.down[f] = false
 	}
 	for stuck := 0; len(m.reqs) > 0; {
@@ -429,7 +438,7 @@ func (m *model) finish() {
 		}
 		m.now = max(m.now, at)
 	}
-	if m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
+	if m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
 		m.fatal("credit is left: %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.gets)
 	}
 	for _, f := range m.flows {

@@ -210,6 +210,32 @@ func TestPromotion(t *testing.T) {
 	require.EqualValues(t, 20*time.Millisecond, st.Waited)
 }
 
+// Each wait counts once, where it belongs.
+func TestDelaysAreCounted(t *testing.T) {
+	const us = time.Microsecond
+	b := newBench(t, Config{Slice: 4 * kib}, FlowConfig{})
+	var want [Delays]uint64
+	for place, waits := range map[int][]time.Duration{0: {0, us, DelayLimit(0)}, 1: {DelayLimit(0) + 1, DelayLimit(1)}, 2: {DelayLimit(1) + 1}, 5: {DelayLimit(5)},
+		Delays - 2: {DelayLimit(Delays - 2)}, Delays - 1: {DelayLimit(Delays-2) + 1, time.Hour, -us}} {
+		for _, wait := range waits {
+			if wait < 0 { // a clock that went back
+				place = 0
+			}
+			r := b.get(0, 4*kib)
+			b.now += wait
+			b.order(1)
+			b.now = max(b.now, 0) + time.Second
+			b.s.Finished()
+			b.s.Free(r)
+			want[place]++
+		}
+	}
+	_, st := b.s.Class(0)
+	require.Equal(t, want, st.Delays)
+	require.Less(t, DelayLimit(0), 2*us)
+	require.Greater(t, DelayLimit(Delays-2), 4*time.Second)
+}
+
 func TestDeadlines(t *testing.T) {
 	b := newBench(t, Config{Slice: 4 * kib, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
 	b.get(0, 4*kib)
@@ -338,7 +364,7 @@ func TestRspPktLen(t *testing.T) {
 
 // Bytes are solicited at the rate, after a burst, and the time of the next one is told.
 func TestSolicitedRate(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Header: 24, Slice: kib, Threshold: 1 << 30, Rate: 1e6, Burst: 10 * 1048, Small: 1, Reserve: 500, Ord: 1 << 20}, FlowConfig{MaxReads: 1 << 20}, FlowConfig{})
+	b := newBench(t, Config{MTU: kib, Header: 24, Slice: kib, Threshold: 1 << 30, Rate: 1e6, Burst: 10 * 1048, Small: 1, Reserve: 500, Ord: 1 << 20, Overdue: -1}, FlowConfig{MaxReads: 1 << 20}, FlowConfig{})
 	b.get(0, 1<<20)
 	n := 0
 	for b.now < time.Second {

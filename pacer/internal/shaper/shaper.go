@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"time"
 )
 
@@ -33,6 +34,10 @@ type Shaper struct {
 
 	outstanding int64 // response bytes, wire
 	small       int64 // of which of small requests
+	lent        int64 // of outstanding, which are overdue
+	lentSmall   int64 // of small
+	lentGets    int   // of gets
+	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
 	due         int32 // the flow that others wait for
@@ -50,7 +55,9 @@ type Stats struct {
 	Passes             uint64 // a unit was passed over for another
 	Reissued           uint64 // sub-requests issued again
 	Failed             uint64
+	Overdue            uint64 // request packets whose credit was lent
 	Probes             uint64 // times the tuner drained the window
+	Floods             uint64 // times the interface could not absorb what came
 }
 
 // ClassStats are those of a class.
@@ -62,13 +69,29 @@ type ClassStats struct {
 	Passes      uint64
 	Promoted    uint64
 	Waited      time.Duration // sum over what was granted
+	// Delays counts those waits: each entry those of up to [DelayLimit] of its place, and
+	// more than that of the one before; the last one all others.
+	Delays [Delays]uint64
+}
+
+// Delays is how many kinds of waits are told apart.
+const Delays = 13
+
+// DelayLimit is the longest wait that counts at that place: a microsecond, as good as,
+// and four times as much at each next one.
+func DelayLimit(i int) time.Duration { return 1024 << (2 * i) }
+
+func delayOf(wait time.Duration) int {
+	return min((bits.Len64(uint64(max(wait-1, 0))>>10)+1)/2, Delays-1)
 }
 
 type class struct {
 	Class
 	ClassStats
+	lent   int64
 	queued int     // commands in flow queues
 	served float64 // bytes by weight: the class with the least goes first
+	began  float64 // served, when it was granted last
 	last   int     // the unit that was granted last
 }
 
@@ -79,6 +102,8 @@ type bucket struct {
 	tokens float64
 	at     time.Duration
 }
+
+const never = 100 * 365 * 24 * time.Hour
 
 func (b *bucket) refill(now time.Duration) {
 	if b.rate == 0 {
@@ -99,7 +124,8 @@ func (b *bucket) has(n, extra int64) (bool, time.Duration) {
 	if lack <= 0 {
 		return true, 0
 	}
-	return false, b.at + time.Duration(lack/b.rate*float64(time.Second)) + 1
+	// A rate of nearly nothing: never, as far as anybody can tell.
+	return false, b.at + time.Duration(min(lack/b.rate*float64(time.Second), float64(never))) + 1
 }
 
 func (b *bucket) take(n int64) {
@@ -167,6 +193,12 @@ func (b *bucket) set(rate float64, burst int64) {
 // Config is what the shaper goes by.
 func (s *Shaper) Config() Config { return s.cfg }
 
+// Tunes tells whether the threshold is found from delays.
+func (s *Shaper) Tunes() bool { return s.cfg.Tune }
+
+// Small is the length up to which a request is small.
+func (s *Shaper) Small() int { return s.cfg.Small }
+
 // Threshold is how many response bytes may be outstanding now.
 func (s *Shaper) Threshold() int64 {
 	t := s.cfg.Threshold
@@ -217,15 +249,14 @@ func (s *Shaper) Class(i int) (Class, ClassStats) {
 // Classes is how many there are.
 func (s *Shaper) Classes() int { return len(s.classes) }
 
-// leastServed is what the class that is most behind has got, of those that have
-// something to send beside k.
-func (s *Shaper) leastServed(k *class) float64 {
-	least, found := 0.0, false
+// current is how far the classes of a priority have come: where the last one was that
+// was granted, when it was. A class that begins does so there, whether others have
+// anything queued at that moment or not (start-time fair queueing).
+func (s *Shaper) current(priority int) (at float64) {
 	for i := range s.classes {
-		o := &s.classes[i]
-		if o != k && o.queued > 0 && o.Priority == k.Priority && (!found || o.served < least) {
-			least, found = o.served, true
+		if o := &s.classes[i]; o.Priority == priority {
+			at = max(at, o.began)
 		}
 	}
-	return least
+	return at
 }

@@ -86,6 +86,16 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	}
 }
 
+// Flooded says that the interface could not absorb what came: half of the threshold, and
+// what goes by delay begins anew from there.
+func (s *Shaper) Flooded(now time.Duration) {
+	s.stats.Floods++
+	t := &s.tune
+	t.starting = false
+	t.window, t.shrunk = max(t.window/2, t.least()), now
+	t.newRound(now)
+}
+
 func (t *tuner) alone(delay, now time.Duration) {
 	if t.base == 0 || delay < t.base {
 		t.base = delay

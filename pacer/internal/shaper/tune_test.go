@@ -140,3 +140,24 @@ func TestTunerWithoutLoad(t *testing.T) {
 	require.GreaterOrEqual(t, b.s.Stats().Probes, uint64(2))
 	require.LessOrEqual(t, b.s.Threshold(), before)
 }
+
+// An interface that could not absorb what came has half as much outstanding at once, and
+// finds the threshold anew.
+func TestFloodedHalvesTheThreshold(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
+	b.get(0, MaxLength)
+	b.get(1, MaxLength)
+	p := &pipe{rate: 1e9, base: 100 * time.Microsecond}
+	through(b, p, 2500*time.Millisecond)
+	before := b.s.tune.window
+	require.Greater(t, before, 4*b.s.tune.least())
+	b.s.Flooded(b.now)
+	require.Equal(t, before/2, b.s.tune.window)
+	through(b, p, b.now+500*time.Millisecond)
+	require.Greater(t, b.s.tune.window, 3*before/4)
+	for range 100 {
+		b.s.Flooded(b.now)
+	}
+	require.Equal(t, b.s.tune.least(), b.s.tune.window)
+	require.EqualValues(t, 101, b.s.Stats().Floods)
+}

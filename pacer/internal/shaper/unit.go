@@ -179,7 +179,8 @@ func (s *Shaper) turn(f int32) {
 	s.fill(int(u))
 }
 
-// resize changes the number of units.
+// resize changes the number of units. Those that were held by a limit of their own get
+// a place too: it may be another limit now.
 func (s *Shaper) resize(n int) {
 	old := s.units
 	for _, f := range old {
@@ -199,6 +200,11 @@ func (s *Shaper) resize(n int) {
 	for u, f := range s.units {
 		if f == none {
 			s.fill(u)
+		}
+	}
+	for f := range s.flows {
+		if s.flows[f].used {
+			s.ready(int32(f))
 		}
 	}
 }

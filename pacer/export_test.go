@@ -1,0 +1,15 @@
+package pacer
+
+import "github.com/goverbs/goverbs/verbs"
+
+// Receives are the places of receives that the pacer keeps.
+func (p *Pacer) Receives() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.recvs)
+}
+
+// Lose has the queue say that it can no longer be polled.
+func (c *CQ) Lose(err error) { (*engine)(c).Lost(err) }
+
+var _ verbs.Engine = (*engine)(nil)

@@ -1,0 +1,82 @@
+package shaper
+
+import "time"
+
+// Responses that are overdue. A queue pair whose peer is dead or cut off holds its
+// credit until the transport gives up, for seconds or minutes, and with it everybody.
+// What has not come after so long does not wait in front of this host: it was lost, or
+// never sent. So its bytes are lent to others until they come back, and its flow
+// has to wait for them. When the link itself stands still, one response more at a time is
+// asked for, of another flow each, by which it is seen that it goes on.
+
+// lapse lends what is overdue, and says when to look again.
+func (s *Shaper) lapse(now time.Duration) {
+	if s.cfg.Overdue < 0 || s.gets == 0 {
+		return
+	}
+	if now >= s.lapseAt {
+		s.lapseAt = now + s.cfg.Overdue/2
+		all, _ := s.live()
+		late := now - s.cfg.Overdue*time.Duration(1+min(all>>16, 1<<14))
+		for i := range s.subs {
+			sb := &s.subs[i]
+			if !sb.under || sb.lent || s.cmds[sb.cmd].Kind == Put {
+				continue
+			}
+			f := &s.flows[s.cmds[sb.cmd].flow]
+			if !f.Patient && max(sb.granted, f.heard) <= late {
+				s.lend(sb)
+				s.stats.Overdue++
+			}
+		}
+	}
+	if s.gets > s.lentGets {
+		s.wakeAt(s.lapseAt)
+	}
+}
+
+func (s *Shaper) lend(sb *sub) {
+	c := &s.cmds[sb.cmd]
+	sb.lent = true
+	s.lentGets++
+	s.lent += sb.wire
+	if sb.small {
+		s.lentSmall += sb.wire
+	}
+	s.flows[c.flow].lent++
+	s.classes[c.Class].lent += sb.wire
+}
+
+// unlend is for what came back, or is expected again.
+func (s *Shaper) unlend(sb *sub) {
+	if !sb.lent {
+		return
+	}
+	c := &s.cmds[sb.cmd]
+	sb.lent = false
+	s.lentGets--
+	s.lent -= sb.wire
+	if sb.small {
+		s.lentSmall -= sb.wire
+	}
+	s.flows[c.flow].lent--
+	s.classes[c.Class].lent -= sb.wire
+}
+
+// hear notes that something of a flow came: the rest is expected again.
+func (s *Shaper) hear(at int32, now time.Duration) {
+	f := &s.flows[at]
+	f.heard = now
+	if f.lent == 0 {
+		return
+	}
+	for i := range s.subs {
+		if sb := &s.subs[i]; sb.under && s.cmds[sb.cmd].flow == at {
+			s.unlend(sb)
+		}
+	}
+}
+
+// live are the response bytes outstanding that are not lent, all and those of small
+// requests.
+func (s *Shaper) live() (all, small int64) { return s.outstanding - s.lent, s.small - s.lentSmall }

@@ -1,0 +1,138 @@
+package pacer
+
+import (
+	"github.com/goverbs/goverbs/pacer/internal/shaper"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// entry is a request's place in the order of its queue pair.
+type entry struct {
+	request   shaper.Request
+	signaled  bool
+	done      bool
+	delivered bool
+	wc        verbs.WC
+	call      *call
+}
+
+// full tells whether the queue has no room: for what is under way or not taken, or in
+// the order of posting.
+func (q *QP) full() bool {
+	return q.used >= len(q.order) || q.tail-q.head == uint64(len(q.order))
+}
+
+// takes tells whether another request is taken, or why not.
+func (q *QP) takes() error {
+	switch {
+	case q.closed:
+		return ErrClosed
+	case q.cq.lost != nil:
+		return q.cq.lost
+	case q.full():
+		return verbs.ErrQueueFull
+	}
+	return nil
+}
+
+// share leaves word of the places that are left: one token may have been for several.
+func (q *QP) share() {
+	if !q.full() {
+		q.roomAgain()
+	}
+}
+
+// enter takes the next place in the order of posting.
+func (q *QP) enter(at shaper.Request, signaled bool) int {
+	i := int(q.tail % uint64(len(q.order)))
+	q.tail++
+	q.used++
+	q.order[i] = entry{request: at, signaled: signaled}
+	if !signaled {
+		q.silent++
+	}
+	return i
+}
+
+// finished takes the end of a request.
+func (q *QP) finished(at shaper.Request, complete bool) {
+	r := &q.p.requests[at]
+	e := &q.order[r.place]
+	switch {
+	case complete:
+		e.wc = r.wc.Renamed(r.id, r.length)
+	case r.failed && r.had:
+		e.wc = r.wc.Renamed(r.id, 0)
+	default:
+		e.wc = verbs.FlushedWC(r.id, q.qp.Num())
+	}
+	if e.call = r.call; r.call != nil {
+		e.call.complete = complete
+	}
+	e.done = true
+	if !e.signaled {
+		q.silent--
+	}
+	e.signaled = e.signaled || !complete // failures are always told
+	q.p.s.Free(at)
+	r.qp, r.call, r.other = nil, nil, nil
+	q.deliver(e)
+}
+
+// deliver hands out completions in the order of posting. A PUT's may come before that
+// of a READ which it overtook, unless that one is not signaled: then it says that the
+// READ is over too.
+func (q *QP) deliver(e *entry) {
+	if q.silent == 0 && !e.delivered {
+		q.hand(e)
+	}
+	for i := q.head; i != q.tail; i++ {
+		e := &q.order[i%uint64(len(q.order))]
+		if !e.done {
+			if !e.signaled {
+				return
+			}
+			if q.silent == 0 {
+				return
+			}
+			continue
+		}
+		if !e.delivered {
+			q.hand(e)
+		}
+		if i == q.head {
+			q.head++
+			q.roomAgain()
+		}
+	}
+}
+
+func (q *QP) hand(e *entry) {
+	e.delivered = true
+	switch {
+	case e.call != nil:
+		e.call.wc = e.wc
+		e.call.waiter.Wake()
+		q.cq.awake()
+		q.vacate()
+	case e.signaled:
+		q.cq.push(e.wc, q)
+	default:
+		q.vacate()
+	}
+}
+
+// vacate is for a request that nothing is to be known of any more.
+func (q *QP) vacate() {
+	q.used--
+	q.roomAgain()
+}
+
+func (q *QP) roomAgain() {
+	if q.closed { // who waits for room has been told
+		return
+	}
+	select {
+	case q.vacant <- struct{}{}:
+	default:
+	}
+}

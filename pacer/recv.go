@@ -1,0 +1,129 @@
+package pacer
+
+import "github.com/goverbs/goverbs/verbs"
+
+// recv is the place of a receive that is posted.
+type recv struct {
+	id  uint64
+	q   *QP    // nil: the place is free
+	gen uint64 // counts its uses
+}
+
+// The tag of a receive has, below a bit that says so, which use of its place it is, and
+// the place.
+const (
+	recvTag   = 1 << 47
+	recvPlace = 1<<24 - 1
+	recvGen   = 1<<23 - 1
+)
+
+// keep finds a place for a receive.
+func (p *Pacer) keep(id uint64, q *QP) (tag uint64) {
+	at := len(p.recvs)
+	if n := len(p.freeRecv); n > 0 {
+		at = int(p.freeRecv[n-1])
+		p.freeRecv = p.freeRecv[:n-1]
+	} else {
+		p.recvs = append(p.recvs, recv{})
+	}
+	r := &p.recvs[at]
+	r.id, r.q = id, q
+	return recvTag | (r.gen&recvGen)<<24 | uint64(at)
+}
+
+// kept gives the place of a receive back, and answers what it had: nothing if it was
+// given back before.
+func (p *Pacer) kept(tag uint64) (r recv, ok bool) {
+	at := tag & recvPlace
+	if at >= uint64(len(p.recvs)) || p.recvs[at].q == nil || p.recvs[at].gen&recvGen != tag>>24&recvGen {
+		return recv{}, false
+	}
+	r = p.recvs[at]
+	p.recvs[at].q = nil
+	p.recvs[at].gen++
+	p.freeRecv = append(p.freeRecv, uint32(at))
+	return r, true
+}
+
+// forget gives back the places of a queue pair's receives, which complete no more.
+func (p *Pacer) forget(q *QP) {
+	for at := range p.recvs {
+		if r := &p.recvs[at]; r.q == q {
+			p.kept(recvTag | (r.gen&recvGen)<<24 | uint64(at))
+		}
+	}
+}
+
+func (c *CQ) received(tag uint64, wc *verbs.WC) {
+	if r, ok := c.p.kept(tag); ok {
+		c.push(wc.Renamed(r.id, wc.Len()), nil)
+	}
+}
+
+// RecvBatch collects receives, as [verbs.RecvBatch] does.
+type RecvBatch struct {
+	q    *QP
+	b    *verbs.RecvBatch
+	tags []uint64 // of what was added
+}
+
+// NewRecvBatch makes a batch of up to n receives. They are not paced.
+func (q *QP) NewRecvBatch(n int) (*RecvBatch, error) {
+	var b *verbs.RecvBatch
+	var err error
+	if q.qp.RecvCQ() == q.cq.cq {
+		b, err = q.cq.d.NewRecvBatch(q.qp, n)
+	} else {
+		b, err = q.qp.NewRecvBatch(n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &RecvBatch{q: q, b: b, tags: make([]uint64, 0, n)}, nil
+}
+
+// Recv adds a receive.
+func (b *RecvBatch) Recv(id uint64, sges ...verbs.SGE) {
+	q := b.q
+	if q.qp.RecvCQ() != q.cq.cq || b.b.Len() == b.b.Cap() { // or is one too many, which Post says
+		b.b.Recv(id, sges...)
+		return
+	}
+	q.p.mu.Lock()
+	tag := q.p.keep(id, q)
+	q.p.mu.Unlock()
+	b.tags = append(b.tags, tag)
+	b.b.Recv(q.cq.d.ID(tag), sges...)
+}
+
+// Len is the number of receives added since the last Post or Reset.
+func (b *RecvBatch) Len() int { return b.b.Len() }
+
+// Cap is the number of receives that the batch holds.
+func (b *RecvBatch) Cap() int { return b.b.Cap() }
+
+// Reset drops what was added.
+func (b *RecvBatch) Reset() {
+	b.b.Reset()
+	b.ended(0)
+}
+
+// Post posts the receives and empties the batch.
+func (b *RecvBatch) Post() (n int, err error) {
+	n, err = b.b.Post()
+	b.ended(n)
+	return n, err
+}
+
+// ended gives back the places of all but the first n.
+func (b *RecvBatch) ended(n int) {
+	if n < len(b.tags) {
+		p := b.q.p
+		p.mu.Lock()
+		for _, tag := range b.tags[n:] {
+			p.kept(tag)
+		}
+		p.mu.Unlock()
+	}
+	b.tags = b.tags[:0]
+}
