@@ -94,7 +94,7 @@ func (s *session) replied(b []byte) error {
 	}
 	delete(s.calls, a.ID)
 	s.m.Answered(a.Clock, c.asked, s.clock())
-	if a.Status == wire.OK && a.Entry.Version != 0 {
+	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}
 	c.reply = a

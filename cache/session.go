@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -29,7 +31,10 @@ type session struct {
 	reads   *verbs.Link
 	read    *verbs.Requester
 	regions []verbs.Region
-	conn    *link.Messages
+	conn    link.Conn
+	by      Transport
+	greeted bool            // the server has admitted this client
+	instead error           // why there is TCP instead of RDMA
 	live    context.Context // ends with the session
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -53,23 +58,21 @@ type session struct {
 	wake    chan struct{}
 }
 
-// connect makes a session, whose map has begun.
-func (c *Client) connect(ctx context.Context) (*session, error) {
+// connectBy makes a session, whose map has begun. It tells whether the server was there and
+// has admitted this client.
+func (c *Client) connectBy(ctx context.Context, by Transport) (*session, bool, error) {
 	s := &session{
-		c: c, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
+		c: c, by: by, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	var err error
-	if s.near, err = newNear(&c.cfg); err == nil {
-		err = s.dial(ctx)
-	}
+	err := s.dial(ctx)
 	if err == nil {
 		select {
 		case <-s.first:
 			c.count.sessions.Add(1)
-			return s, nil
+			return s, true, nil
 		case <-s.over:
 			err = s.cause()
 		case <-ctx.Done():
@@ -79,11 +82,18 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		}
 	}
 	s.end(err)
-	return nil, errors.Join(err, s.close())
+	return nil, s.greeted, errors.Join(err, s.close())
 }
 
-func (s *session) dial(ctx context.Context) error {
+func (s *session) dial(ctx context.Context) (err error) {
+	if s.by == TCP {
+		return s.dialTCP(ctx)
+	}
+	if s.near, err = newNear(&s.c.cfg); err != nil {
+		return err
+	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
 		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
@@ -97,7 +107,6 @@ func (s *session) dial(ctx context.Context) error {
 		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
 		return verbs.Offer{Data: data}, err
 	}
-	var err error
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
 		return err
 	}
@@ -112,9 +121,13 @@ func (s *session) dial(ctx context.Context) error {
 	if s.conn, err = link.NewMessages(s.link, hello, 0); err != nil {
 		return err
 	}
+	s.run()
+	return nil
+}
+
+func (s *session) run() {
 	s.running.Go(func() { s.end(s.receive()) })
 	s.running.Go(func() { s.end(s.send()) })
-	return nil
 }
 
 // clock is the local time in ms.
@@ -149,7 +162,8 @@ func (s *session) cause() error {
 
 // close frees everything. READs under way end first, then who looks at their memory.
 func (s *session) close() error {
-	if s.link == nil { // what was made for it has been closed
+	if s.link == nil { // by TCP, or what was made for it has been closed
+		s.running.Wait()
 		return nil
 	}
 	err := s.reads.Close()

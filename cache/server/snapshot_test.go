@@ -22,7 +22,7 @@ func newStore(t *testing.T, epoch uint32) *store.Store {
 	_, err = a.Add(make([]byte, 1<<20))
 	require.NoError(t, err)
 	s, err := store.New(store.Config{Epoch: epoch, Secret: wire.Secret{uint64(epoch)}, Arena: a, Log: 64,
-		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1 }, FreeTable: func([]byte) {}})
+		AllocTable: func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{} }, FreeTable: func([]byte) {}})
 	require.NoError(t, err)
 	return s
 }

@@ -25,7 +25,7 @@ type Config struct {
 	MaxDepth int // and at most; 0: as a region allows
 	// AllocTable gives memory for a table, FreeTable takes back what no client READs any
 	// more.
-	AllocTable func(bytes int) (mem []byte, region uint16)
+	AllocTable func(bytes int) (mem []byte, where wire.Where)
 	FreeTable  func(mem []byte)
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000

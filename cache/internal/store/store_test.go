@@ -19,7 +19,7 @@ func newStore(t *testing.T, pages int, cfg Config) *Store {
 	_, err = a.Add(make([]byte, pages*simPage))
 	require.NoError(t, err)
 	cfg.Epoch, cfg.Arena = 7, a
-	cfg.AllocTable = func(n int) ([]byte, uint16) { return make([]byte, n), 1 }
+	cfg.AllocTable = func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{Key: 1} }
 	if cfg.FreeTable == nil {
 		cfg.FreeTable = func([]byte) {}
 	}
