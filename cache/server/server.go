@@ -77,7 +77,8 @@ type Server struct {
 	windows *link.Windows
 	arena   []*verbs.MR
 	offer   []verbs.Region
-	tables  map[*byte]*verbs.MR // by their first byte
+	alloc   func(bytes int) ([]byte, wire.Where) // memory for a table
+	tables  map[*byte]*verbs.MR                  // by their first byte
 
 	tableAfter time.Time // when memory for a table may be asked for again
 
@@ -144,6 +145,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
 		joining: map[*verbs.Link]*verbs.Link{}, tables: map[*byte]*verbs.MR{},
 	}
+	s.alloc = s.allocTable
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.tell = time.AfterFunc(time.Hour, s.announceNow)
 	if err := s.open(ctx); err != nil {
@@ -228,7 +230,7 @@ func (s *Server) empty() error {
 	s.epoch = max(le.Uint32(secret[16:]), 1)
 	s.store, err = store.New(store.Config{
 		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
-		AllocTable: s.allocTable, FreeTable: s.freeTable,
+		AllocTable: s.alloc, FreeTable: s.freeTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
 	})
@@ -397,6 +399,26 @@ func (s *Server) Stats() Stats {
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch,
 	}
+}
+
+// HotKey is a key that is asked for often.
+type HotKey struct {
+	Key   string
+	Share float64 // of all gets that find something, READs and calls
+}
+
+// Hot are up to n keys that have the most gets, the hottest first, by a sample of one in
+// 16 of those that found something, of late. Each has more than one in 64.
+func (s *Server) Hot(n int) (keys []HotKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return nil
+	}
+	for _, k := range s.store.Hot(n) {
+		keys = append(keys, HotKey{string(k.Key), k.Share})
+	}
+	return keys
 }
 
 // StatLines are the lines of memcached's stats command that are the store's.

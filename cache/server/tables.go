@@ -34,6 +34,9 @@ func (s *Server) allocTable(bytes int) ([]byte, wire.Where) {
 func (s *Server) freeTable(mem []byte) {
 	mr := s.tables[&mem[0]]
 	delete(s.tables, &mem[0])
+	if mr == nil {
+		return
+	}
 	if err := mr.Close(); err != nil {
 		s.cfg.Logger.Error("cache: free a table of the map", "error", err)
 	}

@@ -321,3 +321,29 @@ func TestStoreChurn(t *testing.T) {
 	t.Logf("%.3f bytes of arena for each byte of value", perByte)
 	require.Less(t, perByte, 1.3)
 }
+
+// Keys that are asked for often are found, by READs that were told of and by calls.
+func TestHotKeys(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for _, k := range []string{"read", "called", "cold", "gone"} {
+		require.Equal(t, wire.OK, do(s, 0, set(k, "value")).Status)
+	}
+	require.Empty(t, s.Hot(9))
+	read, gone := do(s, 0, get("read")).Entry, do(s, 0, get("gone")).Entry
+	for range 100 {
+		s.Reported(&wire.Report{Epoch: 7, Accesses: []wire.Access{
+			{Fingerprint: read.Fingerprint, Version: read.Version}, {Fingerprint: gone.Fingerprint, Version: gone.Version},
+		}})
+	}
+	for range 1600 {
+		do(s, 0, get("called"))
+	}
+	do(s, 0, get("cold"))
+	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("gone")}).Status)
+	keys := s.Hot(9)
+	require.Len(t, keys, 2)
+	for _, k := range keys {
+		require.Contains(t, []string{"read", "called"}, string(k.Key))
+		require.InDelta(t, 0.333, k.Share, 0.07, "a call counts as much as a READ")
+	}
+}
