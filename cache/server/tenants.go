@@ -30,7 +30,8 @@ type Tenants struct {
 
 	mu      sync.Mutex
 	servers map[string]*Server
-	serving context.Context // nil before Serve
+	serving context.Context // nil before Serve, and after
+	began   bool
 	closed  bool
 	running sync.WaitGroup
 	failed  chan error // of a server's Serve
@@ -167,11 +168,11 @@ func (t *Tenants) Serve(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	t.mu.Lock()
-	if t.closed || t.serving != nil {
+	if t.closed || t.began {
 		t.mu.Unlock()
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	t.serving = ctx
+	t.serving, t.began = ctx, true
 	for _, s := range t.servers {
 		t.serve(s)
 	}
@@ -186,6 +187,9 @@ func (t *Tenants) Serve(ctx context.Context) error {
 	case err = <-door:
 		cancel()
 	}
+	t.mu.Lock()
+	t.serving = nil // who is admitted now is not served
+	t.mu.Unlock()
 	t.running.Wait()
 	if t.ctx.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -346,4 +347,45 @@ func TestHotKeys(t *testing.T) {
 		require.Contains(t, []string{"read", "called"}, string(k.Key))
 		require.InDelta(t, 0.333, k.Share, 0.07, "a call counts as much as a READ")
 	}
+}
+
+// A day of churn in virtual time on an arena that is full: values of 1 KiB take at most 1.25
+// bytes of memory for each of theirs, also after a time in which others were stored.
+func TestArenaAfterADay(t *testing.T) {
+	const pages, day = 64, 24 * 3600 * 1000
+	s := newStore(t, pages, Config{Depth: 8})
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	value := make([]byte, 64<<10)
+	const each = 700 // ms between changes
+	const keys = 2 * pages * simPage / 1024
+	for now := uint64(1); now < day; now += each {
+		n := 1024
+		if now < day/2 { // what was stored until noon is of any length
+			n = rng.IntN(4096)
+		}
+		q := set("key"+strconv.Itoa(rng.IntN(keys)), "")
+		q.Value = value[:n]
+		if rng.IntN(3) == 0 {
+			q.Expiry = int64(rng.IntN(3600_000))
+		}
+		if rng.IntN(20) == 0 {
+			q = wire.Request{Op: wire.OpDelete, Key: q.Key}
+		}
+		if a := s.Do(now, &q); a.Status != wire.OK && a.Status != wire.NotFound {
+			require.Equal(t, wire.OK, a.Status)
+		}
+		s.Tick(now, 4)
+	}
+	st := s.Stats()
+	require.NotZero(t, st.Evicted)
+	stored := 0
+	for id := range s.items {
+		if it := &s.items[id]; it.version != 0 {
+			r := wire.PeekRecord(s.arena.Bytes(it.place))
+			stored += len(r.Key) + len(r.Value)
+		}
+	}
+	ratio := float64(st.Arena.Total) / float64(stored)
+	t.Logf("%d records, %d evicted, %d expired: %.3f bytes of the arena for each that is stored", st.Items, st.Evicted, st.Expired, ratio)
+	require.LessOrEqual(t, ratio, 1.25)
 }
