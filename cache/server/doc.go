@@ -7,8 +7,9 @@
 //	err = s.Close()
 //
 // The memory of records and of the map is registered for READs by others and for nothing
-// else, in a protection domain that holds no other memory. A client has two queue pairs: one in that domain for
-// its READs, which the server's program never sees, and one for messages.
+// else, in a protection domain that holds no other memory. A client has two queue pairs:
+// one in that domain for its READs, which the server's program never sees, and one for
+// messages.
 //
 // Several tenants can share an address. Each has a key and a server of its own:
 //
