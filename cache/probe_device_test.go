@@ -58,6 +58,11 @@ func TestHitByBuckets(t *testing.T) {
 	require.LessOrEqual(t, st.MapBytes, budget)
 	require.Equal(t, before.Refused, st.Refused)
 
+	key200 := make([][]byte, 200)
+	for i := range key200 {
+		key200[i] = key(i)
+	}
+
 	// What was found has an entry then, until that is needed for another one.
 	before = c.Stats()
 	for range 10 {
@@ -66,6 +71,14 @@ func TestHitByBuckets(t *testing.T) {
 	}
 	st = c.Stats()
 	require.Equal(t, []uint64{10, 0}, []uint64{st.Reads - before.Reads, st.Probes - before.Probes})
+
+	i := 0
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		if _, err := c.GetInto(ctx, key200[i%200], dst); err != nil && !errors.Is(err, cache.ErrNotFound) {
+			t.Fatal(err)
+		}
+		i++
+	}))
 
 	// A map that fits is whole, also when more comes.
 	all := dial(t, s.Addr().String(), cache.Config{MapBytes: 1 << 20})
@@ -80,7 +93,7 @@ func TestHitByBuckets(t *testing.T) {
 // Clients that READ buckets, beside changes, evictions and a table that doubles: nothing is
 // torn, and nothing that was acknowledged before a Get began is missed.
 func TestBucketsUnderChanges(t *testing.T) {
-	s := serve(t, server.Config{Lease: quiet, Memory: 8 << 20})
+	s := serve(t, server.Config{Lease: time.Second, Memory: 4 << 20, Page: 64 << 10})
 	address := s.Addr().String()
 	writer := dial(t, address, cache.Config{})
 	ctx, cancel := context.WithTimeout(within(t), 1500*time.Millisecond)
@@ -103,8 +116,11 @@ func TestBucketsUnderChanges(t *testing.T) {
 		}
 	})
 	all.Go(func() { // the table doubles
-		for i := keys; ctx.Err() == nil; i++ {
+		for i := keys; ctx.Err() == nil && i < 6000; i++ {
 			set(t, s, key(i), nil)
+			if i%16 == 0 {
+				time.Sleep(2 * time.Millisecond)
+			}
 		}
 	})
 	depth := s.Stats().Table

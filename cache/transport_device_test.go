@@ -29,7 +29,7 @@ func anywhere(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()
 	ends := lab.Require(t, 2)
 	lab.NoLeftovers(t)
-	cfg.Device, cfg.Memory, cfg.Lease = ends[1].Device, 2<<20, quiet
+	cfg.Device, cfg.Memory, cfg.Page, cfg.Lease = ends[1].Device, 4<<20, 512<<10, quiet
 	s, err := server.Listen(context.Background(), "0.0.0.0:0", cfg)
 	require.NoError(t, err)
 	done := make(chan error, 1)
