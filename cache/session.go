@@ -55,6 +55,7 @@ type session struct {
 	out     []byte        // messages to send
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
+	soon    bool          // or will be
 	wake    chan struct{}
 }
 
@@ -218,9 +219,12 @@ func (s *session) receive() error {
 			if err = deltas.Read(b); err == nil {
 				s.mu.Lock()
 				err = s.m.Deltas(&deltas)
-				if len(deltas.List) == 0 || time.Since(told) > tellEvery {
+				if wait := tellEvery - time.Since(told); len(deltas.List) == 0 || wait <= 0 {
 					s.tell, told = true, time.Now()
 					s.poke()
+				} else if !s.soon { // there may be no other message for long
+					s.soon = true
+					time.AfterFunc(wait, s.tellNow)
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -262,6 +266,14 @@ func (s *session) poke() {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// tellNow has the server hear how far this client is.
+func (s *session) tellNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell, s.soon = true, false
+	s.poke()
 }
 
 // bulk is how many bytes of calls are written before there is another look at whether the
