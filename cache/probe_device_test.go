@@ -96,7 +96,7 @@ func TestBucketsUnderChanges(t *testing.T) {
 	s := serve(t, server.Config{Lease: time.Second, Memory: 4 << 20, Page: 64 << 10})
 	address := s.Addr().String()
 	writer := dial(t, address, cache.Config{})
-	ctx, cancel := context.WithTimeout(within(t), 1500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(within(t), time.Second)
 	defer cancel()
 	seed := testseed.New(t)
 	const keys = 64

@@ -209,7 +209,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	var closed atomic.Int32
 	for _, c := range conns {
 		gone.Go(func() {
-			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 			n, err := io.Copy(io.Discard, c)
 			var late net.Error
 			if !errors.As(err, &late) || !late.Timeout() {

@@ -144,7 +144,7 @@ func TestHostileStreams(t *testing.T) {
 	for range 1000 {
 		deaf = wire.AppendRequest(deaf, &wire.Request{Op: wire.OpGet, Key: key(1)})
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 	for err == nil {
 		_, err = c.Write(deaf)
 	}
