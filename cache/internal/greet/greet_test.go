@@ -126,6 +126,12 @@ func TestHostileBytes(t *testing.T) {
 		}
 		require.Equal(t, b, h.append(nil), "all of it means something")
 	}
+	for _, transport := range []byte{0, byte(TCP) + 1, 255} {
+		b := bytes.Clone(good)
+		b[4] = transport
+		_, err := ReadHello(b)
+		require.Equal(t, ErrMalformed, err, "transport %d", transport)
+	}
 	c := NewClient(RDMA, "tenant", key)
 	s := NewServer(c.Hello(), key)
 	for i := range ChallengeSize {

@@ -69,3 +69,19 @@ func TestNothingIsHot(t *testing.T) {
 	top, _ := k.Top(9, nil)
 	require.Empty(t, top)
 }
+
+// A key that had to make room and comes back has no fewer accesses than it really had.
+func TestNoCountIsTooLow(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	var k Keys
+	had := map[uint64]uint64{}
+	for range 3000 {
+		f := rng.Uint64N(2 * counters)
+		had[f]++
+		k.Access(f)
+	}
+	for _, c := range k.all[:k.n] {
+		require.GreaterOrEqual(t, c.Accesses, had[c.Fingerprint])
+		require.LessOrEqual(t, c.Accesses-c.Surplus, had[c.Fingerprint])
+	}
+}

@@ -175,9 +175,11 @@ func TestAdopt(t *testing.T) {
 	for v := range uint64(4) {
 		m.Learn(entry(v, 20+v), 10)
 	}
+	require.True(t, m.Whole())
 	m.Adopt(&p, &e)
 	require.True(t, m.Has(&e))
 	require.Equal(t, 4, m.Len(), "another one goes")
+	require.False(t, m.Whole())
 	m.Adopt(&p, &e)
 	require.Equal(t, 4, m.Len())
 }

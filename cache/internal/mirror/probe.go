@@ -48,7 +48,7 @@ func (p *Probe) Read(src []byte, i int, found []wire.Entry) ([]wire.Entry, error
 // Adopt takes an entry that a probe has found, unless it may have been removed since: then
 // nothing would remove it here.
 func (m *Mirror) Adopt(p *Probe, e *wire.Entry) {
-	if !m.live || p.epoch != m.epoch || e.Epoch != m.epoch || e.Version <= m.flushed || !m.gone.lacks(e.Version, p.since, m.applied) {
+	if !m.live || e.Epoch != m.epoch || e.Version <= m.flushed || !m.gone.lacks(e.Version, p.since, m.applied) {
 		return
 	}
 	m.learn(*e)
