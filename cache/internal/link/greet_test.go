@@ -17,28 +17,47 @@ var key = []byte("a key of sixteen")
 
 func always(string) bool { return true }
 
-// Both ends of a greeting, over a connection without any buffer.
+// Both ends of a greeting, over a connection without any buffer. It can be used afterwards, for
+// as long as anybody likes.
 func TestGreet(t *testing.T) {
 	for name, ours := range map[string][]byte{"everybody": nil, "a key": key} {
-		near, far := net.Pipe()
-		heard := make(chan greet.Hello, 1)
-		go func() {
-			h, err := Greeted(t.Context(), far, func(tenant string) []byte { return ours }, always)
-			if err == nil {
-				heard <- h
-			}
-			close(heard)
-		}()
-		require.NoError(t, Greet(t.Context(), near, greet.TCP, "tenant", ours), name)
-		h, ok := <-heard
-		require.True(t, ok, name)
-		require.Equal(t, "tenant", h.Tenant)
-		require.Equal(t, greet.TCP, h.Transport)
-		go near.Write([]byte("more"))
-		b := make([]byte, 4)
-		_, err := io.ReadFull(far, b)
-		require.NoError(t, err, "without a deadline, and nothing is lost")
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			heard := make(chan greet.Hello, 1)
+			go func() {
+				defer close(heard)
+				if h, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always); err == nil {
+					heard <- h
+				}
+			}()
+			require.NoError(t, Greet(t.Context(), near, greet.TCP, "tenant", ours), name)
+			h, ok := <-heard
+			require.True(t, ok, name)
+			require.Equal(t, "tenant", h.Tenant)
+			require.Equal(t, greet.TCP, h.Transport)
+			time.Sleep(2 * GreetTimeout)
+			go near.Write([]byte("more"))
+			b := make([]byte, 4)
+			_, err := io.ReadFull(far, b)
+			require.NoError(t, err)
+		})
 	}
+}
+
+// A tenant that is full says so to its own clients.
+func TestGreetWithoutRoom(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	refused := make(chan error, 1)
+	go func() {
+		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" })
+		refused <- err
+	}()
+	require.ErrorIs(t, Greet(t.Context(), near, greet.TCP, "tenant", key), greet.ErrFull)
+	require.ErrorIs(t, <-refused, greet.ErrFull)
 }
 
 // Who stops in the middle is given up, wherever that is, and whichever side it is; a context
