@@ -3,11 +3,10 @@
 package cache_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
-	"strconv"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,39 +22,34 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
-// anywhere starts a server whose address is reached without a device, too: by the loopback
-// interface.
-func anywhere(t *testing.T, cfg server.Config) (*server.Server, string) {
-	t.Helper()
-	ends := lab.Require(t, 2)
-	lab.NoLeftovers(t)
-	cfg.Device, cfg.Memory, cfg.Page, cfg.Lease = ends[1].Device, 4<<20, 512<<10, quiet
-	s, err := server.Listen(context.Background(), "0.0.0.0:0", cfg)
-	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(context.Background()) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-done, server.ErrClosed)
-	})
-	return s, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Addr().(*net.TCPAddr).Port))
+// lo is an address of this host that no RDMA device has.
+var lo = netip.MustParseAddr("127.0.0.1")
+
+// from is a dialer from an address that may be another one each time.
+func from(addr func() netip.Addr) *net.Dialer {
+	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) {
+			err = syscall.Bind(int(fd), &syscall.SockaddrInet4{Addr: addr().As4()})
+		}), err)
+	}}
 }
+
+// tcpOnly is a dialer from where there is no RDMA.
+func tcpOnly() *net.Dialer { return from(func() netip.Addr { return lo }) }
 
 // Where there is no RDMA a client says that it has TCP, and why; all works, by calls. One that
 // requires RDMA does without. When there is RDMA the client goes over to it, and no call is
 // lost on the way.
 func TestWithoutRDMA(t *testing.T) {
-	s, at := anywhere(t, server.Config{Key: redKey})
-	ends, ctx := lab.Require(t, 2), within(t)
+	s := serve(t, server.Config{Key: redKey, Page: 512 << 10, Lease: quiet})
+	at, ends, ctx := s.Addr().String(), lab.Require(t, 2), within(t)
 	var there atomic.Bool
-	dialer := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+	dialer := from(func() netip.Addr {
 		if there.Load() {
-			err = errors.Join(c.Control(func(fd uintptr) {
-				err = syscall.Bind(int(fd), &syscall.SockaddrInet4{Addr: ends[0].Addr.As4()})
-			}), err)
+			return ends[0].Addr
 		}
-		return err
-	}}
+		return lo
+	})
 	_, err := cache.Dial(ctx, at, cache.Config{Key: redKey, Dialer: dialer, RequireRDMA: true})
 	require.Error(t, err)
 	require.NotErrorIs(t, err, cache.ErrDenied)
@@ -114,7 +108,7 @@ func TestWithoutRDMA(t *testing.T) {
 // greeted is a connection by TCP that was let in.
 func greeted(t *testing.T, at string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", at)
+	c, err := tcpOnly().Dial("tcp", at)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, link.Greet(within(t), c, greet.TCP, "", nil))
@@ -124,8 +118,9 @@ func greeted(t *testing.T, at string) net.Conn {
 // Hostile bytes by TCP end the one who sends them. A client that takes nothing has what waits
 // for it bounded, and its requests wait then.
 func TestHostileStreams(t *testing.T) {
-	s, at := anywhere(t, server.Config{MaxValue: 100_000})
-	honest, err := cache.Dial(within(t), at, cache.Config{})
+	s := serve(t, server.Config{MaxValue: 100_000, Page: 512 << 10, Lease: quiet})
+	at := s.Addr().String()
+	honest, err := cache.Dial(within(t), at, cache.Config{Dialer: tcpOnly()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, honest.Close()) })
 	require.NoError(t, honest.Set(within(t), key(1), cache.Item{Value: make([]byte, 50_000)}, 0))
