@@ -45,7 +45,7 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0)
+		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0, frames)
 		return verbs.Offer{Data: data}, err
 	}
 	var err error
@@ -56,7 +56,7 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	require.NoError(t, err)
 	r.read, err = r.reads.Requester()
 	require.NoError(t, err)
-	r.conn, err = link.NewMessages(r.link, hello, 0)
+	r.conn, err = link.NewMessages(r.link, hello, frames, 0)
 	require.NoError(t, err)
 	r.mr, err = r.link.AllocMR(4096, verbs.MRConfig{})
 	require.NoError(t, err)

@@ -105,7 +105,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 			return verbs.Offer{}, err
 		}
 		var data []byte
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0, receives)
 		return verbs.Offer{Data: data}, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
@@ -119,7 +119,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}
-	if s.conn, err = link.NewMessages(s.link, hello, 0); err != nil {
+	if s.conn, err = link.NewMessages(s.link, hello, receives, 0); err != nil {
 		return err
 	}
 	s.run()

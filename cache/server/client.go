@@ -79,7 +79,7 @@ func (e leaving) Close() error {
 
 // setup makes the queue pair of a client's READs before it can connect.
 func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
-	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch)
+	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch, receives)
 	if err != nil {
 		return verbs.Offer{}, err
 	}
@@ -109,7 +109,7 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := s.windows.Messages(l, hello, s.maxRequest())
+	m, err := s.windows.Messages(l, hello, receives, s.maxRequest())
 	if err != nil {
 		return err
 	}
