@@ -142,7 +142,8 @@
 // registered any more when that returns, and nobody is let in by its key.
 //
 // Until a client has proved its key nothing of the device is made for it, and at most 64
-// connections wait, of fixed size each, five seconds at most. What follows is neither
+// connections wait, of fixed size each, five seconds at most, half a second when others want
+// their place. What follows is neither
 // encrypted nor signed: who can change packets on the way, or send in another's name, can
 // do what that client can. Clients of one tenant see all of its keys, and may do all to them.
 //
@@ -205,6 +206,6 @@
 //	nobody else comes in                       door.greet               TestTenantsKeepStrangersOut
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
-//	who says nothing keeps nobody out          door.come                TestStrangersAtTheDoor
+//	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/verbs"
@@ -223,4 +224,24 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	gone.Wait()
 	require.GreaterOrEqual(t, int(closed.Load()), len(conns)-64, "who waits longer is given up by TestGreetingThatStops")
 	require.Equal(t, uint64(1), red.Stats().Sessions)
+}
+
+// Many who come at once are let in, each of them.
+func TestManyAtTheDoor(t *testing.T) {
+	all, d := tenants(t), near(t, cache.Config{}).Dialer
+	var greetings sync.WaitGroup
+	for range 300 {
+		greetings.Go(func() {
+			c, err := d.DialContext(within(t), "tcp", all.Addr().String())
+			if err == nil {
+				err = link.Greet(within(t), c, greet.TCP, "red", redKey)
+				err = errors.Join(err, c.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	greetings.Wait()
+	require.Eventually(t, func() bool { return all.Server("red").Stats().Streams == 0 }, stuck, time.Millisecond)
 }

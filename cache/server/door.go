@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
@@ -21,9 +22,17 @@ type door struct {
 	log      *slog.Logger
 	stranger []byte // the key of who is not known, which nobody has
 
+	left chan struct{} // has a token when somebody has left the door
+
 	mu       sync.Mutex
 	tenants  map[string]tenant
-	greeting []net.Conn // that have not said yet who they are, the oldest first
+	greeting []visitor // the oldest first
+}
+
+// visitor is a connection that has not said yet who it is.
+type visitor struct {
+	conn  net.Conn
+	since time.Time
 }
 
 type tenant struct {
@@ -31,9 +40,13 @@ type tenant struct {
 	server *Server
 }
 
-// maxGreeting is how many connections may be at the door: when more come the oldest has to
-// go, so that those who say nothing keep nobody out.
-const maxGreeting = 64
+// maxGreeting is how many connections may be at the door. When more come they are let wait, and
+// the oldest has to go that has been there for longer than a greeting takes: so those who say
+// nothing keep nobody out for long, and many who come at once lose nobody.
+const (
+	maxGreeting = 64
+	patience    = 500 * time.Millisecond
+)
 
 func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
 	var lc net.ListenConfig
@@ -41,7 +54,7 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}}
+	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1)}
 	_, _ = rand.Read(d.stranger) // never fails
 	return d, nil
 }
@@ -57,7 +70,7 @@ func (d *door) serve(ctx context.Context) error {
 		conn, err := d.listener.Accept()
 		switch {
 		case err == nil:
-			d.come(conn)
+			d.come(ctx, conn)
 			clients.Go(func() { d.greet(ctx, conn) })
 		case ctx.Err() != nil:
 			return nil
@@ -67,23 +80,54 @@ func (d *door) serve(ctx context.Context) error {
 	}
 }
 
-// come makes room for another connection at the door.
-func (d *door) come(conn net.Conn) {
+// come makes room for another connection at the door, or waits for it.
+func (d *door) come(ctx context.Context, conn net.Conn) {
+	for {
+		wait := d.enter(conn, time.Now())
+		if wait <= 0 {
+			return
+		}
+		select {
+		case <-d.left:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// enter lets a connection come to the door, or answers for how long nobody has to go for it.
+func (d *door) enter(conn net.Conn, now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.greeting) >= maxGreeting {
-		_ = d.greeting[0].Close()
+		if wait := patience - now.Sub(d.greeting[0].since); wait > 0 {
+			return wait
+		}
+		_ = d.greeting[0].conn.Close()
 		d.greeting = slices.Delete(d.greeting, 0, 1)
 	}
-	d.greeting = append(d.greeting, conn)
+	d.greeting = append(d.greeting, visitor{conn, now})
+	return 0
+}
+
+// leave is called when a connection has said who it is, or nothing good.
+func (d *door) leave(conn net.Conn) {
+	d.mu.Lock()
+	if i := slices.IndexFunc(d.greeting, func(v visitor) bool { return v.conn == conn }); i >= 0 {
+		d.greeting = slices.Delete(d.greeting, i, i+1)
+	}
+	d.mu.Unlock()
+	select {
+	case d.left <- struct{}{}:
+	default:
+	}
 }
 
 func (d *door) greet(ctx context.Context, conn net.Conn) {
 	h, err := link.Greeted(ctx, conn, d.keyOf, d.room)
+	d.leave(conn)
 	d.mu.Lock()
-	if i := slices.Index(d.greeting, conn); i >= 0 {
-		d.greeting = slices.Delete(d.greeting, i, i+1)
-	}
 	to := d.tenants[h.Tenant].server // nil if it was revoked meanwhile
 	d.mu.Unlock()
 	if err == nil && (to == nil || !to.admit(conn, h.Transport)) {
