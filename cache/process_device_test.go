@@ -73,7 +73,7 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	it, err := c.Get(ctx, key(1))
 	require.NoError(t, err)
 	require.Equal(t, "another", string(it.Value))
-	it, err = c.Get(ctx, key(2))
+	it, err = c.Get(ctx, key(3))
 	require.NoError(t, err)
 	require.Len(t, it.Value, 3000, "what was on its way was carried out")
 	require.Equal(t, uint64(1), c.Stats().Sessions, "the connection outlived it")
