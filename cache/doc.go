@@ -142,7 +142,7 @@
 // registered any more when that returns, and nobody is let in by its key.
 //
 // Until a client has proved its key nothing of the device is made for it, and at most 64
-// connections wait, of fixed size each, five seconds at most, half a second when others want
+// connections wait, of fixed size each, five seconds at most, two when others want
 // their place. What follows is neither
 // encrypted nor signed: who can change packets on the way, or send in another's name, can
 // do what that client can. Clients of one tenant see all of its keys, and may do all to them.

@@ -230,7 +230,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 func TestManyAtTheDoor(t *testing.T) {
 	all, d := tenants(t), near(t, cache.Config{}).Dialer
 	var greetings sync.WaitGroup
-	for range 300 {
+	for range 150 {
 		greetings.Go(func() {
 			c, err := d.DialContext(within(t), "tcp", all.Addr().String())
 			if err == nil {

@@ -45,7 +45,7 @@ type tenant struct {
 // nothing keep nobody out for long, and many who come at once lose nobody.
 const (
 	maxGreeting = 64
-	patience    = 500 * time.Millisecond
+	patience    = 2 * time.Second
 )
 
 func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
