@@ -94,8 +94,12 @@ func (s *session) replied(b []byte) error {
 	}
 	delete(s.calls, a.ID)
 	s.m.Answered(a.Clock, c.asked, s.clock())
-	if a.Status == wire.OK && a.Entry.Version != 0 {
+	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
+	}
+	if a.Status == wire.NoMemory && s.by != TCP { // it may be this client that holds it up
+		s.tell = true
+		s.poke()
 	}
 	c.reply = a
 	c.reply.Value = bytes.Clone(a.Value)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -20,9 +23,25 @@ type Config struct {
 	Dialer *net.Dialer
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
+	// Tenant and Key are whom this is a client of, and what proves it to the server, which
+	// has to prove the same. The key does not cross the wire. Without a key the server has
+	// to be everybody's.
+	Tenant string
+	Key    []byte
+	// RequireRDMA has the client do without a server that it can reach by TCP only. By
+	// default it connects by TCP where there is no RDMA, says so (Stats, Logger), makes
+	// everything a call, and goes over to RDMA when there is any: that is tried each
+	// RetryRDMA, 0 meaning 30 seconds.
+	RequireRDMA bool
+	RetryRDMA   time.Duration
 	// MaxEntries is how many entries of the map are kept; 0 means all. A key that has
 	// no entry here is asked of the server. Entries take 27 to 30 bytes.
 	MaxEntries int
+	// MapBytes is how much memory the map may take; 0 means as much as it needs. Where it does
+	// not have all entries, Get, GetInto and the proxy's gets READ the server's own map
+	// for a key that has none here: one bucket, or two, and the record, or a miss, without
+	// the server. A map that fits stays whole.
+	MapBytes int
 	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer ones
 	// are asked of the server.
 	MaxRecord int
@@ -64,7 +83,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+	hits, near, probes, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -94,7 +113,18 @@ func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.NearStale == 0 {
 		cfg.NearStale = time.Second
 	}
-	if cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
+	if cfg.RetryRDMA == 0 {
+		cfg.RetryRDMA = 30 * time.Second
+	}
+	if len(cfg.Tenant) > greet.MaxName || len(cfg.Key) > 0 && len(cfg.Key) < greet.MinKey {
+		return nil, fmt.Errorf("cache: dial %s: %w: a tenant's name has %d bytes at most, its key %d at least",
+			address, verbs.ErrAttributes, greet.MaxName, greet.MinKey)
+	}
+	cfg.Key = slices.Clone(cfg.Key)
+	if n := max(cfg.MapBytes/mirror.EntryBytes, 1); cfg.MapBytes > 0 && (cfg.MaxEntries == 0 || n < cfg.MaxEntries) {
+		cfg.MaxEntries = n
+	}
+	if cfg.RetryRDMA < 0 || cfg.MapBytes < 0 || cfg.NearBytes < 0 || cfg.NearStale < 0 || cfg.MaxEntries < 0 || cfg.MaxRecord < 0 || cfg.SampleEvery < 0 {
 		return nil, fmt.Errorf("cache: dial %s: %w: a number below 0", address, verbs.ErrAttributes)
 	}
 	if cfg.Logger == nil {
@@ -119,6 +149,8 @@ func (c *Client) Close() error {
 // keep connects again whenever a session has ended, and at first if there is none.
 func (c *Client) keep(s *session) {
 	defer close(c.keeping)
+	var old sync.WaitGroup
+	defer old.Wait()
 	for {
 		if s == nil {
 			if s = c.again(); s == nil {
@@ -126,7 +158,19 @@ func (c *Client) keep(s *session) {
 			}
 			c.set(s, nil)
 		}
+		var retry <-chan time.Time
+		if s.by == TCP {
+			retry = time.After(c.cfg.RetryRDMA)
+		}
 		select {
+		case <-retry:
+			if b := c.better(); b != nil {
+				c.set(b, nil)
+				tcp := s
+				old.Go(func() { c.drain(tcp) })
+				s = b
+			}
+			continue
 		case <-s.over:
 		case <-c.ctx.Done():
 			s.end(ErrClosed)
@@ -220,6 +264,7 @@ func (c *Client) unavailable(s *session, failure error) error {
 type Stats struct {
 	Hits      uint64 // answered by READs alone
 	NearHits  uint64 // answered without: by a copy
+	Probes    uint64 // of the server's own map, by READs: hits and misses that it answered
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
@@ -227,22 +272,27 @@ type Stats struct {
 	Refused   uint64 // READs of what was no longer, or not yet, what the map said
 	Sessions  uint64 // connections, one after the other
 	Connected bool
-	Whole     bool   // the map is there
-	Entries   int    // of the map
-	MapBytes  int    // that it takes
-	Epoch     uint32 // of the server
+	Transport Transport // RDMA or TCP; empty without a connection
+	Instead   string    // why it is TCP
+	Whole     bool      // the map is there
+	Entries   int       // of the map
+	MapBytes  int       // that it takes
+	Epoch     uint32    // of the server
 }
 
 // Stats tells what the client did.
 func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
-		Hits: n.hits.Load(), NearHits: n.near.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
+		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if st.Transport = s.by; s.instead != nil {
+			st.Instead = s.instead.Error()
+		}
 		st.Connected, st.Whole, st.Entries, st.MapBytes, st.Epoch = true, s.m.Whole(), s.m.Len(), s.m.Bytes(), s.m.Epoch()
 	}
 	return st

@@ -22,6 +22,11 @@
 //	results := c.GetMulti(ctx, keys, nil)   // one doorbell
 //	errs := c.SetMulti(ctx, puts, nil)      // all under way together
 //
+// A client of a tenant's, whose key the server wants to see proved, of a map of at most 64 MiB,
+// which would rather have no cache than one by TCP:
+//
+//	c, err := cache.Dial(ctx, address, cache.Config{Tenant: "shop", Key: key, MapBytes: 64 << 20, RequireRDMA: true})
+//
 // A client of many servers, and one that loads what is missing:
 //
 //	c, err := cache.DialCluster(ctx, []string{"10.77.0.2:7481", "10.77.0.3:7481"}, cache.ClusterConfig{})
@@ -47,7 +52,13 @@
 //     before, however old the client's map is: it finds the tombstone. The value of a READ
 //     was current when the READ fetched the record's first eight bytes. So single keys are
 //     linearizable, READs and calls together. Evictions count as deletions.
-//   - A miss in the client's map is no answer: the server is asked.
+//   - A miss in the client's map is no answer: the server is asked, or, by a client with
+//     MapBytes whose map is not whole, the server's own map, by READs of the one or two buckets
+//     in which the key has to be. An entry stays in its bucket until it is deleted, and is there
+//     before a change is acknowledged: where neither has one, there was no record at a moment
+//     while they were READ. A bucket that is changed meanwhile is refused by its checksum, except
+//     by chance of one in 2^64, and READ again; one that has moved, since the map grows, is
+//     settled by a call.
 //   - A record that has expired by the server's clock is not a hit. Each message of the
 //     server has its clock, so a client knows between which two times the server is;
 //     when the later one is past the record's expiry the server is asked.
@@ -120,13 +131,38 @@
 // memory is in quarantine changes wait a moment, and are then refused with
 // [ErrNoMemory]; nothing is used early.
 //
+// # Tenants
+//
+// A server with a key admits those who have it. Client and server prove it to each other by an
+// HMAC over what both made up just now: the key does not cross the wire, and what was heard
+// there is of no use to others. Package server can have several tenants at one address, each
+// with a key, memory, a map and limits of its own. The memory of one is in a protection domain
+// in which others have no queue pair: the device refuses who knows another's addresses and
+// rkeys. It is READ only. A tenant that is revoked has its clients cut off and its memory not
+// registered any more when that returns, and nobody is let in by its key.
+//
+// Until a client has proved its key nothing of the device is made for it, and at most 64
+// connections wait, of fixed size each, five seconds at most, two when others want
+// their place. What follows is neither
+// encrypted nor signed: who can change packets on the way, or send in another's name, can
+// do what that client can. Clients of one tenant see all of its keys, and may do all to them.
+//
+// # Transport
+//
+// Where the server can be reached and admits a client, but there is no RDMA, the client
+// connects by TCP, unless [Config] RequireRDMA is set. All guarantees hold; all is a call, so
+// nothing goes on while the server's process hangs. [Stats] say so (Transport, and Instead, the
+// reason), and the Logger hears a warning. RDMA is tried each RetryRDMA, and takes over
+// without an error to anybody, unless a call takes longer than ten seconds meanwhile.
+//
 // # What is not built
 //
 // There are no replicas, and nobody takes over from a server that is down. The list of
-// servers does not change while a cluster is open, and servers have no weights. All
-// clients of a server are one tenant, and are not authenticated. Clients do not READ
-// buckets of the server's map: with [Config] MaxEntries, what has no entry is a call.
-// Loaders of several programs do not wait for each other. There is no fallback to TCP.
+// servers does not change while a cluster is open, and servers have no weights. Tenants have no
+// region in which clients WRITE. GetMulti does not READ buckets: it asks for what has no entry,
+// all at once. A client with a bounded map is told of all changes all the same. Loaders of
+// several programs do not wait for each other. Keys that are hot are shown by rdmactl, and
+// not spread over servers.
 //
 // # The claim of US 9,378,179
 //
@@ -163,4 +199,13 @@
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm themselves            server.serve             TestHostileClients
+//	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
+//	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges
+//	what a bucket has is kept if it is true    Mirror.Adopt             TestAdopt
+//	a proof of the key, and not the key        Server.Proved            TestProofsAreGoodOnce
+//	nobody else comes in                       door.greet               TestTenantsKeepStrangersOut
+//	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
+//	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
+//	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
+//	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

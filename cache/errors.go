@@ -28,6 +28,9 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: there is no connection to the server. Nothing was changed.
 	ErrUnavailable = errors.New("server unavailable")
+	// ErrDenied: the server and this client do not agree on a tenant's key, or the tenant
+	// has as many clients as it may have.
+	ErrDenied = errors.New("denied")
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")
 	// ErrClosed: the client was closed.
@@ -36,6 +39,9 @@ var (
 
 // errEnded says that a session has ended: there will be another one.
 var errEnded = errors.New("connection to the server has ended")
+
+// errReplaced is the end of a session by TCP when there is one by RDMA.
+var errReplaced = errors.New("there is a connection by RDMA now")
 
 // Why there is no connection: the first attempt has not ended, or took too long.
 var (

@@ -55,37 +55,52 @@ func (c *Client) get(ctx context.Context, key, dst []byte, grow bool) (Item, err
 func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, error) {
 	var room [4]wire.Entry
 	n := &s.c.count
+	if s.by == TCP {
+		return s.ask(ctx, key, dst, grow)
+	}
 	s.mu.Lock()
 	sec, ok := s.enter()
 	if !ok {
 		s.mu.Unlock()
 		return Item{}, errEnded
 	}
-	found := s.m.Lookup(s.m.Fingerprint(key), room[:0])
+	fingerprint := s.m.Fingerprint(key)
+	found := s.m.Lookup(fingerprint, room[:0])
+	it, v, err := s.tryAll(ctx, found, key, dst, grow)
 	if len(found) == 0 {
 		n.confirmed.Add(1)
-	}
-	for i := range found {
-		it, v, err := s.try(ctx, &found[i], key, dst, grow)
-		if err != nil {
-			s.leave(sec)
-			s.mu.Unlock()
-			return Item{}, s.failed(ctx, err)
-		}
-		if v == mirror.Hit {
-			s.leave(sec)
-			s.mu.Unlock()
-			n.hits.Add(1)
-			return shortened(it, dst, grow)
-		}
-		n.refused.Add(1)
-		if v == mirror.Ask {
-			break
+		if s.c.cfg.MapBytes > 0 && !s.m.Whole() {
+			it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
 		}
 	}
 	s.leave(sec)
 	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return Item{}, s.failed(ctx, err)
+	case v == mirror.Hit:
+		n.hits.Add(1)
+		return shortened(it, dst, grow)
+	case v == absent:
+		n.misses.Add(1)
+		return Item{}, ErrNotFound
+	}
 	return s.ask(ctx, key, dst, grow)
+}
+
+// tryAll READs what entries point at until one is the key's, or the server has to say. Its
+// verdict is Next when all are other keys'. The mutex is held, but meanwhile.
+func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+	v = mirror.Next
+	for i := range found {
+		if it, v, err = s.try(ctx, &found[i], key, dst, grow); err != nil || v == mirror.Hit {
+			break
+		}
+		if s.c.count.refused.Add(1); v == mirror.Ask {
+			break
+		}
+	}
+	return it, v, err
 }
 
 // try READs the record that an entry points at. The mutex is held, but meanwhile.

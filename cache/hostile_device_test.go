@@ -5,12 +5,14 @@ package cache_test
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -32,23 +34,29 @@ type raw struct {
 // connect makes a client that holds so many frames.
 func connect(t *testing.T, s *server.Server, frames int) *raw {
 	t.Helper()
+	return connectAs(t, s.Addr().String(), frames, "", nil)
+}
+
+func connectAs(t *testing.T, address string, frames int, tenant string, key []byte) *raw {
+	t.Helper()
 	r := &raw{t: t}
 	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
+	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return link.Greet(ctx, conn, greet.RDMA, tenant, key) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0)
+		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0, frames)
 		return verbs.Offer{Data: data}, err
 	}
 	var err error
-	r.link, err = verbs.DialLink(within(t), s.Addr().String(), cfg)
+	r.link, err = verbs.DialLink(within(t), address, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.reads.Close()); require.NoError(t, r.link.Close()) })
 	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{})
 	require.NoError(t, err)
 	r.read, err = r.reads.Requester()
 	require.NoError(t, err)
-	r.conn, err = link.NewMessages(r.link, hello, 0)
+	r.conn, err = link.NewMessages(r.link, hello, frames, 0)
 	require.NoError(t, err)
 	r.mr, err = r.link.AllocMR(4096, verbs.MRConfig{})
 	require.NoError(t, err)
@@ -139,6 +147,28 @@ func TestGapMeansANewSnapshot(t *testing.T) {
 	require.InDelta(t, 500, m.Len(), 3, "now and then the buckets of a key are full")
 }
 
+func noise(t *testing.T) []byte {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	b := make([]byte, 3000)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// hostileMessages are what a server that takes values of 100,000 bytes refuses.
+func hostileMessages(s *server.Server, noise []byte) map[string][]byte {
+	long := wire.AppendRequest(nil, &wire.Request{Op: wire.OpSet, Key: key(1), Value: make([]byte, 1_000_000)})
+	return map[string][]byte{
+		"noise":                       noise,
+		"a message of the server's":   wire.AppendReply(nil, &wire.Reply{Status: wire.OK}),
+		"a horizon of the future":     wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch(), Applied: 1 << 40, Quiet: 1 << 40}),
+		"a horizon of another epoch":  wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch() + 1, Applied: 1, Quiet: 1}),
+		"a request that is too long":  long[:4096],
+		"a request that is malformed": wire.AppendRequest(nil, &wire.Request{Op: 99}),
+	}
+}
+
 // Whatever a client sends or asks of the device, the server ends that client alone, and
 // its memory stays as it is.
 func TestHostileClients(t *testing.T) {
@@ -146,20 +176,7 @@ func TestHostileClients(t *testing.T) {
 	honest, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
 	require.NoError(t, honest.Set(ctx, key(1), cache.Item{Value: []byte("value")}, 0))
 	whole(t, honest, 1)
-	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	noise := make([]byte, 3000)
-	for i := range noise {
-		noise[i] = byte(rng.Uint32())
-	}
-	long := wire.AppendRequest(nil, &wire.Request{Op: wire.OpSet, Key: key(1), Value: make([]byte, 1_000_000)})
-	for name, m := range map[string][]byte{
-		"noise":                       noise,
-		"a message of the server's":   wire.AppendReply(nil, &wire.Reply{Status: wire.OK}),
-		"a horizon of the future":     wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch(), Applied: 1 << 40, Quiet: 1 << 40}),
-		"a horizon of another epoch":  wire.AppendHorizon(nil, &wire.Horizon{Epoch: s.Epoch() + 1, Applied: 1, Quiet: 1}),
-		"a request that is too long":  long[:4096],
-		"a request that is malformed": wire.AppendRequest(nil, &wire.Request{Op: 99}),
-	} {
+	for name, m := range hostileMessages(s, noise(t)) {
 		r := connect(t, s, 8)
 		require.NoError(t, r.conn.Write(ctx, m), name)
 		select {

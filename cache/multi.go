@@ -53,7 +53,7 @@ var errPending = errors.New("no answer yet")
 
 // getMulti answers what is pending: by READs, and by calls what no READ answers.
 func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (err error) {
-	for at := 0; at < len(keys) && err == nil; {
+	for at := 0; s.by != TCP && at < len(keys) && err == nil; {
 		at, err = s.readMulti(ctx, keys, into, at)
 	}
 	if err == nil {

@@ -25,14 +25,26 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	c, ctx := dial(t, p.address, cache.Config{}), within(t)
 	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("value")}, 0))
 	whole(t, c, 1)
+	require.NoError(t, c.Set(ctx, key(2), cache.Item{Value: []byte("value")}, 0))
+	whole(t, c, 2)
+	small := dial(t, p.address, cache.Config{MapBytes: 1})
+	require.Eventually(t, func() bool { return small.Stats().Entries == 1 }, stuck, time.Millisecond)
 	p.signal(syscall.SIGSTOP)
+	for i := range 20 { // by the server's own map
+		it, err := small.Get(ctx, key(1+i%2))
+		require.NoError(t, err)
+		require.Equal(t, "value", string(it.Value))
+		_, err = small.Get(ctx, key(100+i))
+		require.ErrorIs(t, err, cache.ErrNotFound, "misses too")
+	}
+	require.Zero(t, small.Stats().Calls)
 	// Calls wait, also many more than the server has room for.
 	hasty, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var calls sync.WaitGroup
 	for range 50 {
 		calls.Go(func() {
-			err := c.Set(hasty, key(2), cache.Item{Value: make([]byte, 3000)}, 0)
+			err := c.Set(hasty, key(3), cache.Item{Value: make([]byte, 3000)}, 0)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorIs(t, err, cache.ErrUnknown)
 		})
@@ -51,7 +63,7 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	require.Equal(t, before.Calls, st.Calls)
 	short, cancel2 := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel2()
-	_, err := c.Get(short, key(3))
+	_, err := c.Get(short, key(4))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody says that there is none")
 	err = c.Set(short, key(3), cache.Item{}, 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -61,7 +73,7 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	it, err := c.Get(ctx, key(1))
 	require.NoError(t, err)
 	require.Equal(t, "another", string(it.Value))
-	it, err = c.Get(ctx, key(2))
+	it, err = c.Get(ctx, key(3))
 	require.NoError(t, err)
 	require.Len(t, it.Value, 3000, "what was on its way was carried out")
 	require.Equal(t, uint64(1), c.Stats().Sessions, "the connection outlived it")

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -29,7 +31,10 @@ type session struct {
 	reads   *verbs.Link
 	read    *verbs.Requester
 	regions []verbs.Region
-	conn    *link.Messages
+	conn    link.Conn
+	by      Transport
+	greeted bool            // the server has admitted this client
+	instead error           // why there is TCP instead of RDMA
 	live    context.Context // ends with the session
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -50,26 +55,25 @@ type session struct {
 	out     []byte        // messages to send
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
+	soon    bool          // or will be
 	wake    chan struct{}
 }
 
-// connect makes a session, whose map has begun.
-func (c *Client) connect(ctx context.Context) (*session, error) {
+// connectBy makes a session, whose map has begun. It tells whether the server was there and
+// has admitted this client.
+func (c *Client) connectBy(ctx context.Context, by Transport) (*session, bool, error) {
 	s := &session{
-		c: c, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
+		c: c, by: by, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	var err error
-	if s.near, err = newNear(&c.cfg); err == nil {
-		err = s.dial(ctx)
-	}
+	err := s.dial(ctx)
 	if err == nil {
 		select {
 		case <-s.first:
 			c.count.sessions.Add(1)
-			return s, nil
+			return s, true, nil
 		case <-s.over:
 			err = s.cause()
 		case <-ctx.Done():
@@ -79,11 +83,18 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		}
 	}
 	s.end(err)
-	return nil, errors.Join(err, s.close())
+	return nil, s.greeted, errors.Join(err, s.close())
 }
 
-func (s *session) dial(ctx context.Context) error {
+func (s *session) dial(ctx context.Context) (err error) {
+	if s.by == TCP {
+		return s.dialTCP(ctx)
+	}
+	if s.near, err = newNear(&s.c.cfg); err != nil {
+		return err
+	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
 		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
@@ -94,10 +105,9 @@ func (s *session) dial(ctx context.Context) error {
 			return verbs.Offer{}, err
 		}
 		var data []byte
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0)
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0, receives)
 		return verbs.Offer{Data: data}, err
 	}
-	var err error
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
 		return err
 	}
@@ -109,12 +119,16 @@ func (s *session) dial(ctx context.Context) error {
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}
-	if s.conn, err = link.NewMessages(s.link, hello, 0); err != nil {
+	if s.conn, err = link.NewMessages(s.link, hello, receives, 0); err != nil {
 		return err
 	}
+	s.run()
+	return nil
+}
+
+func (s *session) run() {
 	s.running.Go(func() { s.end(s.receive()) })
 	s.running.Go(func() { s.end(s.send()) })
-	return nil
 }
 
 // clock is the local time in ms.
@@ -149,7 +163,8 @@ func (s *session) cause() error {
 
 // close frees everything. READs under way end first, then who looks at their memory.
 func (s *session) close() error {
-	if s.link == nil { // what was made for it has been closed
+	if s.link == nil { // by TCP, or what was made for it has been closed
+		s.running.Wait()
 		return nil
 	}
 	err := s.reads.Close()
@@ -204,9 +219,12 @@ func (s *session) receive() error {
 			if err = deltas.Read(b); err == nil {
 				s.mu.Lock()
 				err = s.m.Deltas(&deltas)
-				if len(deltas.List) == 0 || time.Since(told) > tellEvery {
+				if wait := tellEvery - time.Since(told); len(deltas.List) == 0 || wait <= 0 {
 					s.tell, told = true, time.Now()
 					s.poke()
+				} else if !s.soon { // there may be no other message for long
+					s.soon = true
+					time.AfterFunc(wait, s.tellNow)
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -248,6 +266,14 @@ func (s *session) poke() {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// tellNow has the server hear how far this client is.
+func (s *session) tellNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell, s.soon = true, false
+	s.poke()
 }
 
 // bulk is how many bytes of calls are written before there is another look at whether the

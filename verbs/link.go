@@ -24,6 +24,11 @@ type LinkConfig struct {
 	Connect ConnectConfig
 	// Dialer makes the TCP connection of [DialLink]; nil means a plain one.
 	Dialer *net.Dialer
+	// Greet is called by [DialLink] with the TCP connection before anything else is said on
+	// it, and has to leave it where the exchange begins: the place to say who one is. An
+	// error ends the attempt. A server greets where it accepts, in the net.Listener that
+	// it gives [ServeLinks]. nil means that nothing is said.
+	Greet func(context.Context, net.Conn) error
 	// Receive has a [Receiver] made that is ready before the peer can send
 	// ([Link.Receiver]); nil means none.
 	Receive *ReceiverConfig

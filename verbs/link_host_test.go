@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -137,4 +138,40 @@ func TestServeLinksGivesUpSilentClients(t *testing.T) {
 		require.LessOrEqual(t, time.Since(begin), ExchangeTimeout)
 		far.Close()
 	})
+}
+
+// What Greet says goes before the exchange, and when it fails nothing else does.
+func TestDialLinkGreetsFirst(t *testing.T) {
+	_, p, c, _ := driverRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for _, no := range []error{nil, io.ErrNoProgress} {
+		heard := make(chan []byte, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				close(heard)
+				return
+			}
+			b := make([]byte, 6)
+			n, _ := io.ReadFull(conn, b)
+			conn.Close()
+			heard <- b[:n]
+		}()
+		_, err = DialLink(t.Context(), l.Addr().String(), LinkConfig{
+			PD: p, QP: QPConfig{Extended: true, SendCQ: c, GID: standinGID},
+			Greet: func(_ context.Context, conn net.Conn) error {
+				_, err := conn.Write([]byte("hello"))
+				return errors.Join(err, no)
+			},
+		})
+		require.Error(t, err)
+		if no != nil {
+			require.ErrorIs(t, err, no)
+			require.Equal(t, "hello", string(<-heard))
+		} else {
+			require.Equal(t, "hello", string((<-heard)[:5]))
+		}
+	}
 }

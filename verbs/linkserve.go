@@ -21,6 +21,11 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Greet != nil {
+		if err := cfg.Greet(ctx, conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
 	return newLinkOf(ctx, conn, cfg)
 }
 

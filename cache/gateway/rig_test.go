@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/store"
+	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
 // local is a store in this process, behind a lock.
@@ -29,7 +30,7 @@ func newLocal(t testing.TB) *local {
 	require.NoError(t, err)
 	s, err := store.New(store.Config{
 		Epoch: 1, Arena: a, Depth: 8,
-		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1 }, FreeTable: func([]byte) {},
+		AllocTable: func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{} }, FreeTable: func([]byte) {},
 	})
 	require.NoError(t, err)
 	return &local{s: s, begin: time.Now()}

@@ -23,6 +23,8 @@ type client struct {
 	next    uint64 // delta
 	pos     uint64 // of the snapshot
 	snap    bool
+	reads   bool // READs, and has the map; otherwise all that it wants is a call
+	begun   bool // the map has, for who has none
 	replies []byte
 	wake    chan struct{} // has a token when there is something to send
 	room    chan struct{} // has a token when replies were sent
@@ -77,7 +79,7 @@ func (e leaving) Close() error {
 
 // setup makes the queue pair of a client's READs before it can connect.
 func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
-	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch)
+	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch, receives)
 	if err != nil {
 		return verbs.Offer{}, err
 	}
@@ -95,7 +97,7 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	s.mu.Lock()
 	reads := s.joining[l]
 	s.mu.Unlock()
-	id, c := s.attach(cut)
+	id, c := s.attach(cut, true)
 	if c == nil {
 		return ErrClosed
 	}
@@ -107,16 +109,21 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := s.windows.Messages(l, hello, s.maxRequest())
+	m, err := s.windows.Messages(l, hello, receives, s.maxRequest())
 	if err != nil {
 		return err
 	}
+	return s.talk(ctx, cut, m, id, c)
+}
+
+// talk has the messages of one client until it ends.
+func (s *Server) talk(ctx context.Context, cut context.CancelFunc, m link.Conn, id uint64, c *client) error {
 	wrote := make(chan error, 1)
 	go func() {
 		defer cut()
 		wrote <- s.write(ctx, m, c)
 	}()
-	err = s.read(ctx, m, id, c)
+	err := s.read(ctx, m, id, c)
 	cut()
 	if werr := <-wrote; err == nil || errors.Is(err, context.Canceled) {
 		err = werr
@@ -133,16 +140,18 @@ func (s *Server) maxRequest() int {
 	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
-func (s *Server) attach(cut context.CancelFunc) (uint64, *client) {
+func (s *Server) attach(cut context.CancelFunc, reads bool) (uint64, *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return 0, nil
 	}
 	s.last++
-	c := &client{cut: cut, wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	c := &client{cut: cut, reads: reads, wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	s.clients[s.last] = c
-	s.store.Attach(s.last, s.now())
+	if reads {
+		s.store.Attach(s.last, s.now())
+	}
 	return s.last, c
 }
 
@@ -188,14 +197,14 @@ func (s *Server) announceNow() {
 func (s *Server) tellAll() {
 	seq := s.store.Seq()
 	for _, c := range s.clients {
-		if c.next <= seq {
+		if c.reads && c.next <= seq {
 			poke(c.wake)
 		}
 	}
 }
 
 // read takes what a client sends.
-func (s *Server) read(ctx context.Context, m *link.Messages, id uint64, c *client) error {
+func (s *Server) read(ctx context.Context, m link.Conn, id uint64, c *client) error {
 	var report wire.Report
 	for {
 		b, err := m.Next(ctx)
@@ -261,7 +270,7 @@ func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full
 
 // write sends the map, its changes and replies, and now and then that there is nothing
 // new: the client answers how far it is.
-func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
+func (s *Server) write(ctx context.Context, m link.Conn, c *client) error {
 	beat := time.NewTicker(s.cfg.Lease / 16)
 	defer beat.Stop()
 	due := false // a beat
@@ -293,6 +302,28 @@ func (s *Server) write(ctx context.Context, m *link.Messages, c *client) error {
 func (s *Server) gather(c *client, due bool, out []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.reads {
+		return c.take(s.gatherMap(c, due, out))
+	}
+	if !c.begun { // that is how a client knows that it is one
+		b := s.store.Begin(s.now())
+		out, c.begun = wire.AppendMap(out, &b), true
+	}
+	return c.take(out)
+}
+
+// take appends the replies that wait. The server's mutex is held.
+func (c *client) take(out []byte) []byte {
+	if len(c.replies) > 0 {
+		out = append(out, c.replies...)
+		c.replies = spare(c.replies)
+		poke(c.room)
+	}
+	return out
+}
+
+// gatherMap appends what there is to send of the map. The mutex is held.
+func (s *Server) gatherMap(c *client, due bool, out []byte) []byte {
 	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
 	for {
 		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
@@ -314,11 +345,6 @@ func (s *Server) gather(c *client, due bool, out []byte) []byte {
 		c.pos = s.store.Chunk(now, c.pos, chunk, entries)
 		c.snap = !entries.Last
 		out = wire.AppendChunk(out, entries)
-	}
-	if len(c.replies) > 0 {
-		out = append(out, c.replies...)
-		c.replies = spare(c.replies)
-		poke(c.room)
 	}
 	return out
 }

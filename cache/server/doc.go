@@ -6,9 +6,16 @@
 //	err = s.Serve(ctx) // until ctx ends
 //	err = s.Close()
 //
-// The memory is registered for READs by others and for nothing else, in a protection
-// domain that holds no other memory. A client has two queue pairs: one in that domain for
-// its READs, which the server's program never sees, and one for messages.
+// The memory of records and of the map is registered for READs by others and for nothing
+// else, in a protection domain that holds no other memory. A client has two queue pairs:
+// one in that domain for its READs, which the server's program never sees, and one for
+// messages.
+//
+// Several tenants can share an address. Each has a key and a server of its own:
+//
+//	t, err := server.ListenTenants(ctx, "10.77.0.2:7481", []server.Tenant{{Name: "shop", Key: key}}, nil)
+//	...
+//	err = t.Serve(ctx)
 //
 // The server itself is a store for [github.com/goverbs/goverbs/cache/gateway].
 package server

@@ -24,8 +24,9 @@ type Config struct {
 	// Device is the name of the RDMA device; empty means that of the address to
 	// listen on.
 	Device string
-	// Memory is for records, in bytes; 0 means 64 MiB. The map needs more: about 50
-	// bytes for each record.
+	// Memory is for records, in bytes; 0 means 64 MiB. The map needs more, which is
+	// registered too: 56 to 112 bytes for each record, and while it doubles half as much
+	// again.
 	Memory int
 	// Page is how much of the memory a size class takes at a time, and the longest
 	// record; 0 means 2 MiB.
@@ -43,6 +44,12 @@ type Config struct {
 	// Snapshot is a file that [Server.Save] writes the records to, and from which Listen
 	// takes them; then the file is gone. Empty means that every life begins empty.
 	Snapshot string
+	// Key, of 16 bytes at least, is what clients have to prove that they have. Without one
+	// everybody is a client.
+	Key []byte
+	// MaxClients is how many clients may be connected; 0 means any number. It is kept where
+	// there is a key: whoever has none could use up all places.
+	MaxClients int
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -54,10 +61,13 @@ var ErrClosed = verbs.ErrClosed
 
 // Server is a cache's server. It is safe for several goroutines.
 type Server struct {
-	cfg      Config
-	listener net.Listener
-	begun    time.Time
-	epoch    uint32
+	cfg     Config
+	addr    net.Addr
+	door    *door  // if it has its own
+	links   *queue // clients that the door has let in, by RDMA
+	streams *queue // and by TCP
+	begun   time.Time
+	epoch   uint32
 
 	dev     *verbs.Device
 	records *verbs.PD  // of the arena and the queue pairs that READ it
@@ -67,12 +77,17 @@ type Server struct {
 	windows *link.Windows
 	arena   []*verbs.MR
 	offer   []verbs.Region
+	alloc   func(bytes int) ([]byte, wire.Where) // memory for a table
+	tables  map[*byte]*verbs.MR                  // by their first byte
+
+	tableAfter time.Time // when memory for a table may be asked for again
 
 	mu      sync.Mutex // of what follows
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
 	scratch scratch
+	places  int                         // of clients that were let in
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
 	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
@@ -86,6 +101,31 @@ type Server struct {
 
 // Listen makes a server that listens for clients on an address, "host:port".
 func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	var key []byte
+	var err error
+	if len(cfg.Key) > 0 {
+		if key, err = checkKey(cfg.Key); err != nil {
+			return nil, err
+		}
+	}
+	d, err := newDoor(ctx, address, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(ctx, d.listener.Addr(), cfg)
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	s.door = d
+	d.set("", tenant{key, s})
+	return s, nil
+}
+
+// newServer makes a server whose clients somebody lets in.
+func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) {
 	if cfg.Memory == 0 {
 		cfg.Memory = 64 << 20
 	}
@@ -101,27 +141,27 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
 	}
-	s := &Server{cfg: cfg, begun: time.Now(), clients: map[uint64]*client{}, joining: map[*verbs.Link]*verbs.Link{}}
+	s := &Server{
+		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
+		joining: map[*verbs.Link]*verbs.Link{}, tables: map[*byte]*verbs.MR{},
+	}
+	s.alloc = s.allocTable
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.tell = time.AfterFunc(time.Hour, s.announceNow)
-	if err := s.open(ctx, address); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.running.Go(s.tick)
 	return s, nil
 }
 
-func (s *Server) open(ctx context.Context, address string) error {
-	var lc net.ListenConfig
+func (s *Server) open(ctx context.Context) error {
 	var err error
-	if s.listener, err = lc.Listen(ctx, "tcp", address); err != nil {
-		return err
-	}
 	name := s.cfg.Device
 	if name == "" {
-		addr := s.listener.Addr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		addr := s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap()
 		if addr.IsUnspecified() {
-			return fmt.Errorf("cache: listen on %s: an address of all devices: say which device", address)
+			return fmt.Errorf("cache: listen on %s: an address of all devices: say which device", s.addr)
 		}
 		at, err := verbs.LookupAddr(ctx, addr)
 		if err != nil {
@@ -181,14 +221,16 @@ func (s *Server) empty() error {
 			return err
 		}
 	}
+	if err := s.freeTables(); err != nil {
+		return err
+	}
 	var secret [20]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	le := binary.LittleEndian
 	s.epoch = max(le.Uint32(secret[16:]), 1)
 	s.store, err = store.New(store.Config{
 		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
-		// Clients do not READ buckets yet: the table lies in memory of the program's.
-		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1<<16 - 1 }, FreeTable: func([]byte) {},
+		AllocTable: s.alloc, FreeTable: s.freeTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
 	})
@@ -199,7 +241,7 @@ func (s *Server) empty() error {
 func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
 
 // Addr is where the server listens.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *Server) Addr() net.Addr { return s.addr }
 
 // Device is the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
@@ -221,14 +263,27 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopped, cancel)()
-	cfg := s.linkConfig()
-	err := verbs.ServeLinks(ctx, s.listener, cfg, s.serve, func(who net.Addr, err error) {
-		s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
-	})
+	var others sync.WaitGroup
+	others.Go(func() { s.serveStreams(ctx) })
+	var door error
+	if s.door != nil {
+		others.Go(func() {
+			door = s.door.serve(ctx)
+			cancel()
+		})
+	}
+	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(), s.serve, s.ended)
+	cancel()
+	others.Wait()
 	if s.stopped.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	return err
+	return errors.Join(err, door)
+}
+
+// ended tells what became of a client.
+func (s *Server) ended(who net.Addr, err error) {
+	s.cfg.Logger.Info("cache: client", "address", who.String(), "error", err)
 }
 
 // Close cuts off all clients and frees everything. Closing twice is not an error.
@@ -239,16 +294,16 @@ func (s *Server) Close() error {
 	s.stop()
 	s.tell.Stop()
 	var errs []error
-	if s.listener != nil {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
+	if s.door != nil {
+		errs = append(errs, s.door.close())
 	}
+	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store = nil
+	errs = append(errs, s.freeTables())
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
 	}
@@ -311,7 +366,8 @@ type Stats struct {
 	Memory     int    // bytes in all
 	Quarantine int    // bytes that clients may still READ
 	Table      int    // bytes of the map
-	Clients    int    // that are connected
+	Clients    int    // that are connected by RDMA
+	Streams    int    // that are connected by TCP
 	Gets, Hits uint64 // by call
 	Sets       uint64
 	Reported   uint64 // READs that clients told of: a sample
@@ -331,11 +387,38 @@ func (s *Server) Stats() Stats {
 		return Stats{}
 	}
 	n := s.store.Stats()
+	streams := 0
+	for _, c := range s.clients {
+		if !c.reads {
+			streams++
+		}
+	}
 	return Stats{
-		Items: n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients),
+		Streams: streams,
+		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
 		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch,
 	}
+}
+
+// HotKey is a key that is asked for often.
+type HotKey struct {
+	Key   string
+	Share float64 // of all gets that find something, READs and calls
+}
+
+// Hot are up to n keys that have the most gets, the hottest first, by a sample of one in
+// 16 of those that found something, of late. Each has more than one in 64.
+func (s *Server) Hot(n int) (keys []HotKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return nil
+	}
+	for _, k := range s.store.Hot(n) {
+		keys = append(keys, HotKey{string(k.Key), k.Share})
+	}
+	return keys
 }
 
 // StatLines are the lines of memcached's stats command that are the store's.

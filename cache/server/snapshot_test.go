@@ -22,10 +22,12 @@ func newStore(t *testing.T, epoch uint32) *store.Store {
 	_, err = a.Add(make([]byte, 1<<20))
 	require.NoError(t, err)
 	s, err := store.New(store.Config{Epoch: epoch, Secret: wire.Secret{uint64(epoch)}, Arena: a, Log: 64,
-		AllocTable: func(n int) ([]byte, uint16) { return make([]byte, n), 1 }, FreeTable: func([]byte) {}})
+		AllocTable: plainTable, FreeTable: func([]byte) {}})
 	require.NoError(t, err)
 	return s
 }
+
+func plainTable(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{} }
 
 func fill(s *store.Store, n int) {
 	for i := range n {
@@ -80,7 +82,7 @@ func TestWriteSnapshot(t *testing.T) {
 
 // host is a server without a device, as far as a snapshot needs one.
 func host(t *testing.T, path string, out *bytes.Buffer) *Server {
-	s := &Server{store: newStore(t, 9), epoch: 9, cfg: Config{Snapshot: path, Page: 64 << 10, Log: 64, Logger: slog.New(slog.NewTextHandler(out, nil))}}
+	s := &Server{store: newStore(t, 9), alloc: plainTable, epoch: 9, cfg: Config{Snapshot: path, Page: 64 << 10, Log: 64, Logger: slog.New(slog.NewTextHandler(out, nil))}}
 	return s
 }
 

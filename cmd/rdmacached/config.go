@@ -21,16 +21,20 @@ import (
 
 // config is the configuration file.
 type config struct {
-	Listen    string   `json:"listen"`
-	Device    string   `json:"device"`
-	Memory    size     `json:"memory"`
-	Page      size     `json:"page"`
-	HugePages huge     `json:"huge_pages"`
-	MaxValue  size     `json:"max_value"`
-	Lease     duration `json:"lease"`
-	Snapshot  string   `json:"snapshot"`
+	Listen    string                  `json:"listen"`
+	Device    string                  `json:"device"`
+	Memory    size                    `json:"memory"`
+	Page      size                    `json:"page"`
+	HugePages huge                    `json:"huge_pages"`
+	MaxValue  size                    `json:"max_value"`
+	Lease     duration                `json:"lease"`
+	Snapshot  string                  `json:"snapshot"`
+	Key       string                  `json:"key"` // a file
+	Clients   int                     `json:"clients"`
+	Tenants   map[string]tenantConfig `json:"tenants"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
+		Tenant      string   `json:"tenant"`
 		Certificate string   `json:"certificate"`
 		Key         string   `json:"key"`
 		Users       string   `json:"users"`
@@ -120,14 +124,21 @@ func parseConfig(b []byte) (config, error) {
 	case c.Gateway.Listen == "" && (c.Gateway.Certificate != "" || c.Gateway.Users != ""):
 		return c, errors.New(`"listen" of the gateway is missing`)
 	}
-	return c, nil
+	return c, c.checkTenants()
 }
 
-func (c *config) server(log *slog.Logger) server.Config {
+func (c *config) server(log *slog.Logger) (s server.Config, err error) {
+	var key []byte
+	if c.Key != "" {
+		if key, err = readKey(c.Key); err == nil && len(key) == 0 {
+			err = fmt.Errorf("%s: no key: that would let everybody in", c.Key)
+		}
+	}
 	return server.Config{
+		Key: key, MaxClients: c.Clients,
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
-	}
+	}, err
 }
 
 // gateway is the gateway's configuration, with what is in its files.

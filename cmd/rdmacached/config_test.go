@@ -24,7 +24,8 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, size(1<<30), c.Memory)
 	require.Equal(t, slog.LevelWarn, c.Log)
-	s := c.server(nil)
+	s, err := c.server(nil)
+	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, s.Lease)
 	require.Equal(t, 2<<20, s.Page)
 	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
@@ -34,6 +35,32 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, time.Minute, g.Idle)
 	require.Equal(t, 1<<20, g.MaxItem)
 	require.Nil(t, g.TLS)
+}
+
+// A key comes from its file, and none is no key at all.
+func TestKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	c, err := parseConfig([]byte(`{"listen": ":1", "key": "` + file + `", "clients": 5}`))
+	require.NoError(t, err)
+	_, err = c.server(nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(file, []byte(" \n"), 0o600))
+	_, err = c.server(nil)
+	require.ErrorContains(t, err, "no key")
+	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
+	s, err := c.server(nil)
+	require.NoError(t, err)
+	require.Equal(t, "0123456789abcdef", string(s.Key))
+	require.Equal(t, 5, s.MaxClients)
+
+	c, err = parseConfig([]byte(`{"listen": ":1", "memory": "1MiB", "max_value": 9, "tenants": {
+		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3}, "blue": {"key": "none"}}}`))
+	require.NoError(t, err)
+	red, err := c.tenant("red", slog.Default())
+	require.NoError(t, err)
+	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9}, []any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue})
+	_, err = c.tenant("blue", slog.Default())
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestConfigRefuses(t *testing.T) {
@@ -51,6 +78,14 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "log": "loud"}`:        "",
 		`{"listen": ":1", "gateway": {"listen": ":2", "key": "x"}}`: "belong together",
 		`{"listen": ":1", "gateway": {"users": "x"}}`:               "listen",
+
+		`{"listen": ":1", "clients": -1}`:                                                                   "below 0",
+		`{"listen": ":1", "tenants": {"red": {}}}`:                                                          "key",
+		`{"listen": ":1", "tenants": {"red": {"key": "k", "clients": -1}}}`:                                 "below 0",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "snapshot": "x"}`:                               "its own",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2"}}`:                   "none of",
+		`{"listen": ":1", "gateway": {"listen": ":2", "tenant": "red"}}`:                                    "none of",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`: "none of",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -191,6 +192,87 @@ func TestWarmRestart(t *testing.T) {
 	require.Equal(t, hits+1, client.Stats().Hits, "by READ")
 	_, err = client.Get(ctx, []byte("brief"))
 	require.ErrorIs(t, err, cache.ErrNotFound)
+}
+
+// Tenants of a daemon are apart, also in its metrics. SIGHUP has the files of keys read again:
+// one that is gone revokes its tenant, and another one brings it back.
+func TestDaemonWithTenants(t *testing.T) {
+	lab.NoLeftovers(t)
+	ends := lab.Require(t, 2)
+	dir := t.TempDir()
+	write := func(name, key string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(key), 0o600)) }
+	write("red", "the first key of red\n")
+	write("blue", "the only key of blue\n")
+	c, err := parseConfig([]byte(`{"listen": "` + netip.AddrPortFrom(ends[1].Addr, 0).String() + `", "memory": "2MiB",
+		"tenants": {"red": {"key": "` + dir + `/red"}, "blue": {"key": "` + dir + `/blue", "memory": "4MiB"}},
+		"gateway": {"listen": "127.0.0.1:0", "tenant": "blue"}, "metrics": "127.0.0.1:0"}`))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	started, ended, hup := make(chan *service, 1), make(chan error, 1), make(chan os.Signal)
+	go func() {
+		ended <- run(serving, &c, slog.New(slog.NewTextHandler(t.Output(), nil)), hup, func(d *service) { started <- d })
+	}()
+	var d *service
+	select {
+	case d = <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	from := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(ends[0].Addr, 0))}
+	dial := func(tenant, key string) (*cache.Client, error) {
+		return cache.Dial(ctx, d.rdma.Addr().String(), cache.Config{Dialer: from, Tenant: tenant, Key: []byte(key), FailFast: true})
+	}
+	red, err := dial("red", "the first key of red")
+	require.NoError(t, err)
+	defer red.Close()
+	blue, err := dial("blue", "the only key of blue")
+	require.NoError(t, err)
+	defer blue.Close()
+	require.NoError(t, red.Set(ctx, []byte("a"), cache.Item{}, 0))
+	tcp, err := net.Dial("tcp", d.door.Addr().String())
+	require.NoError(t, err)
+	_, err = io.WriteString(tcp, "get a\r\nset b 0 0 1\r\nx\r\nquit\r\n")
+	require.NoError(t, err)
+	said, err := io.ReadAll(tcp)
+	require.NoError(t, err)
+	require.NoError(t, tcp.Close())
+	require.Equal(t, "END\r\nSTORED\r\n", string(said))
+	_, err = blue.Get(ctx, []byte("b"))
+	require.NoError(t, err)
+
+	w := httptest.NewRecorder()
+	d.web().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	require.Contains(t, w.Body.String(), "\nrdmacached_items{tenant=\"blue\"} 1\n")
+	require.Contains(t, w.Body.String(), "\nrdmacached_memory_bytes{tenant=\"red\"} 2.097152e+06\n")
+	status := d.status()
+	require.Len(t, status.Tenants, 2)
+	require.Equal(t, []any{"red", 1}, []any{status.Tenants[1].Name, status.Tenants[1].Server.Clients})
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "red")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "blue")))
+	hup <- syscall.SIGHUP
+	require.Eventually(t, func() bool { return !red.Stats().Connected }, time.Minute, time.Millisecond)
+	_, err = dial("red", "the first key of red")
+	require.ErrorIs(t, err, cache.ErrDenied)
+	require.True(t, blue.Stats().Connected, "the gateway's tenant stays")
+	write("red", "the second key of red")
+	hup <- syscall.SIGHUP
+	require.Eventually(t, func() bool {
+		again, err := dial("red", "the second key of red")
+		if err == nil {
+			_, err = again.Get(ctx, []byte("a"))
+			require.ErrorIs(t, err, cache.ErrNotFound)
+			require.NoError(t, again.Close())
+			return true
+		}
+		return false
+	}, time.Minute, 10*time.Millisecond)
+	require.Equal(t, uint64(1), blue.Stats().Sessions)
+	stop()
+	require.NoError(t, <-ended)
 }
 
 // notified is systemd, as far as it hears what a service says.

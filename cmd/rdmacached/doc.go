@@ -15,6 +15,8 @@
 //		"max_value": "1MiB",
 //		"lease": "5s",
 //		"snapshot": "/var/lib/rdmacached/snapshot",
+//		"key": "/etc/rdmacached/cache.key",
+//		"clients": 1000,
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
 //			"certificate": "/etc/rdmacached/cert.pem",
@@ -26,6 +28,26 @@
 //		"metrics": "127.0.0.1:9481",
 //		"log": "info"
 //	}
+//
+// "key" is a file whose content, less space around it, RDMA clients have to prove that they
+// have: 16 bytes at least. Without it everybody is a client. "clients" is how many there may be
+// at a time. In their place, and in that of "snapshot", there can be tenants, who share nothing
+// but the address:
+//
+//	"tenants": {
+//		"shop": {
+//			"key": "/etc/rdmacached/shop.key",
+//			"memory": "1GiB",
+//			"max_value": "1MiB",
+//			"snapshot": "/var/lib/rdmacached/shop",
+//			"clients": 100
+//		}
+//	}
+//
+// The key may not be left out. The gateway is one tenant's then: "tenant", beside its "listen".
+// SIGHUP has the files of keys read again: another key is for connections that come later, and
+// a tenant whose file is gone is revoked, unless it is the gateway's: its clients are cut off,
+// and its records are gone. With another file it comes back at the next SIGHUP.
 //
 // The device is that of the address to listen on. The file of users has a line
 // "name:password" for each; with it, clients of the gateway have to say one. With a
@@ -49,12 +71,17 @@
 // unix socket or an address (by default 127.0.0.1:11211), and is an RDMA client of a
 // server. Hits of get, gets and bget are READs; everything else is a call. What the server
 // does not answer within -timeout (a second) is a SERVER_ERROR; a server that comes back is
-// found. -from is the address of this host to connect from. Its stats command tells what
-// came by READ (rdma_read_hits) and by message (rdma_calls).
+// found. -from is the address of this host to connect from. -tenant and -key (a file) say whose
+// client it is. -map bounds the memory of its map: what has no place there is looked up in the
+// server's by READ. Where there is no RDMA it goes by TCP, as a call each, unless -rdma is given.
+// Its stats command tells what came by READ (rdma_read_hits) and by message (rdma_calls), and the
+// transport; -metrics is an address for Prometheus's /metrics and for /healthz, which answers 503
+// without a connection to the server.
 //
 // The unit rdmacached.service beside the source is for systemd, which is told when the
 // daemon serves and when it ends.
 //
-// RDMA clients are not authenticated, and what they say when they connect is not
-// encrypted: let "listen" be on a network where all are trusted.
+// What RDMA clients and the server say to each other is not encrypted, and a client that was
+// let in is known by its packets alone: let "listen" be on a network whose hosts are trusted
+// that far.
 package main

@@ -57,6 +57,12 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 	}
 	if check {
 		_, err := c.gateway()
+		_, kerr := c.server(nil)
+		err = errors.Join(err, kerr)
+		for name := range c.Tenants {
+			_, kerr := c.tenant(name, slog.Default())
+			err = errors.Join(err, kerr)
+		}
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
@@ -68,7 +74,9 @@ const drain = 10 * time.Second
 
 // service is what runs.
 type service struct {
-	cache   *server.Server
+	rdma    serving         // cache, or tenants
+	cache   *server.Server  // the gateway's; nil if it has none, and there are tenants
+	tenants *server.Tenants // or nil
 	gateway *gateway.Server // or nil
 	door    net.Listener    // the gateway's
 	metrics net.Listener    // or nil
@@ -88,7 +96,7 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 			_ = d.door.Close()
 		}
 	}()
-	if d.cache, err = server.Listen(ctx, c.Listen, c.server(log)); err != nil {
+	if err = d.listen(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
@@ -113,8 +121,10 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 	if started != nil {
 		started(d)
 	}
-	st := d.cache.Stats()
-	log.Info("serving", "address", d.cache.Addr().String(), "memory", st.Memory, "epoch", st.Epoch)
+	d.each(func(tenant string, s *server.Server) {
+		st := s.Stats()
+		log.Info("serving", "address", s.Addr().String(), "tenant", tenant, "memory", st.Memory, "epoch", st.Epoch)
+	})
 	d.tell(daemon.SdNotifyReady)
 	return d.serve(ctx, hup)
 }
@@ -122,14 +132,17 @@ func run(ctx context.Context, c *config, log *slog.Logger, hup <-chan os.Signal,
 // end leaves the records to the next life, also when this one has not really begun: it
 // has taken them from the last.
 func (d *service) end() error {
-	n, err := d.cache.Save()
-	switch {
-	case err != nil:
-		d.log.Error("the records are lost", "error", err)
-	case d.config.Snapshot != "":
-		d.log.Info("records are left to the next life", "file", d.config.Snapshot, "records", n)
-	}
-	return errors.Join(err, d.cache.Close())
+	var errs []error
+	d.each(func(tenant string, s *server.Server) {
+		n, err := s.Save()
+		switch errs = append(errs, err); {
+		case err != nil:
+			d.log.Error("the records are lost", "tenant", tenant, "error", err)
+		case n > 0:
+			d.log.Info("records are left to the next life", "tenant", tenant, "records", n)
+		}
+	})
+	return errors.Join(append(errs, d.rdma.Close())...)
 }
 
 // tell says to systemd, if it started this process and wants to know, how things are.
@@ -159,7 +172,7 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 	// RDMA clients go last: the gateway's are let finish first.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	all.Go(func() error { return d.cache.Serve(serving) })
+	all.Go(func() error { return d.rdma.Serve(serving) })
 	if d.gateway != nil {
 		all.Go(func() error {
 			if err := d.gateway.Serve(d.door); !errors.Is(err, gateway.ErrClosed) {
@@ -183,6 +196,7 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 			select {
 			case <-hup:
 				d.reload()
+				d.rekey(ctx)
 				continue
 			case <-ctx.Done():
 			}

@@ -14,28 +14,29 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
-// metric is a number of the server's, and how Prometheus is told of it.
-type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(*server.Stats) float64
+// metric is a number of a server's, and how Prometheus is told of it.
+type metric[S any] struct {
+	name, help string
+	kind       prometheus.ValueType
+	of         func(*S) float64
 }
 
-func gauge(name, help string, of func(*server.Stats) float64) metric {
-	return metric{prometheus.NewDesc("rdmacached_"+name, help, nil, nil), prometheus.GaugeValue, of}
+func gauge[S any](name, help string, of func(*S) float64) metric[S] {
+	return metric[S]{name, help, prometheus.GaugeValue, of}
 }
 
-func counter(name, help string, of func(*server.Stats) float64) metric {
-	return metric{prometheus.NewDesc("rdmacached_"+name+"_total", help, nil, nil), prometheus.CounterValue, of}
+func counter[S any](name, help string, of func(*S) float64) metric[S] {
+	return metric[S]{name + "_total", help, prometheus.CounterValue, of}
 }
 
-var metrics = []metric{
+var metrics = []metric[server.Stats]{
 	gauge("items", "Records.", func(s *server.Stats) float64 { return float64(s.Items) }),
 	gauge("record_bytes", "Memory that records take.", func(s *server.Stats) float64 { return float64(s.Bytes) }),
 	gauge("memory_bytes", "Memory for records.", func(s *server.Stats) float64 { return float64(s.Memory) }),
 	gauge("quarantine_bytes", "Memory that was freed and that clients may still READ.", func(s *server.Stats) float64 { return float64(s.Quarantine) }),
 	gauge("map_bytes", "Memory of the map.", func(s *server.Stats) float64 { return float64(s.Table) }),
 	gauge("rdma_clients", "RDMA clients that are connected.", func(s *server.Stats) float64 { return float64(s.Clients) }),
+	gauge("tcp_clients", "Clients that are connected by TCP, since they have no RDMA.", func(s *server.Stats) float64 { return float64(s.Streams) }),
 	gauge("epoch", "The number of this life of the server.", func(s *server.Stats) float64 { return float64(s.Epoch) }),
 	counter("calls_get", "Gets by call: hits of RDMA clients are none.", func(s *server.Stats) float64 { return float64(s.Gets) }),
 	counter("calls_get_hits", "Gets by call that found a record.", func(s *server.Stats) float64 { return float64(s.Hits) }),
@@ -48,27 +49,56 @@ var metrics = []metric{
 	counter("clients_cut", "RDMA clients that were cut off since they did not say how far they are.", func(s *server.Stats) float64 { return float64(s.Cut) }),
 }
 
-type collector struct{ s *server.Server }
+// collector tells Prometheus the same numbers of each of several.
+type collector[S any] struct {
+	metrics []metric[S]
+	descs   []*prometheus.Desc
+	labels  []string
+	each    func(func(label string, s *S))
+}
+
+// newCollector makes one of metrics whose names begin so. Without a label there is one of what
+// is told of.
+func newCollector[S any](prefix string, metrics []metric[S], label string, each func(func(label string, s *S))) *collector[S] {
+	c := &collector[S]{metrics: metrics, each: each}
+	if label != "" {
+		c.labels = []string{label}
+	}
+	for _, m := range metrics {
+		c.descs = append(c.descs, prometheus.NewDesc(prefix+m.name, m.help, c.labels, nil))
+	}
+	return c
+}
 
 // Describe is [prometheus.Collector]'s.
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range metrics {
-		ch <- m.desc
+func (c *collector[S]) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
 	}
 }
 
 // Collect is [prometheus.Collector]'s.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	st := c.s.Stats()
-	for _, m := range metrics {
-		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.of(&st))
-	}
+func (c *collector[S]) Collect(ch chan<- prometheus.Metric) {
+	c.each(func(label string, s *S) {
+		for i, m := range c.metrics {
+			ch <- prometheus.MustNewConstMetric(c.descs[i], m.kind, m.of(s), []string{label}[:len(c.labels)]...)
+		}
+	})
 }
 
 // web answers Prometheus, and who asks whether the daemon runs.
 func (d *service) web() http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collector{d.cache}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r, label := prometheus.NewRegistry(), ""
+	if d.tenants != nil {
+		label = "tenant"
+	}
+	each := func(f func(string, *server.Stats)) {
+		d.each(func(tenant string, s *server.Server) {
+			st := s.Stats()
+			f(tenant, &st)
+		})
+	}
+	r.MustRegister(newCollector("rdmacached_", metrics, label, each), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -87,18 +117,27 @@ func (d *service) web() http.Handler {
 	return mux
 }
 
+// hotKeys is how many of them are told of.
+const hotKeys = 10
+
 const stopping = "stopping"
 
 // status is what rdmactl shows.
 func (d *service) status() cachestatus.Status {
-	s := cachestatus.Status{
-		Listens: d.cache.Addr().String(), Device: d.cache.Device(), State: "serving", Seconds: time.Since(d.begun).Seconds(),
-		Server: d.cache.Stats(),
-	}
+	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
+	d.each(func(tenant string, c *server.Server) {
+		s.Device = c.Device()
+		if tenant == "" {
+			s.Server, s.Hot = c.Stats(), c.Hot(hotKeys)
+			return
+		}
+		s.Tenants = append(s.Tenants, cachestatus.Tenant{Name: tenant, Server: c.Stats(), Hot: c.Hot(hotKeys)})
+	})
 	if d.stopping.Load() {
 		s.State = stopping
 	}
 	if d.gateway != nil {
+		s.For = d.config.Gateway.Tenant
 		s.Gateway, s.Commands = d.door.Addr().String(), d.gateway.Stats()
 	}
 	return s

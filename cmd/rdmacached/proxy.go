@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
@@ -27,7 +28,17 @@ type proxyConfig struct {
 	listen  string
 	from    netip.Addr
 	timeout time.Duration
+	tenant  string
+	key     string // a file
+	metrics string
+	mapSize size
+	rdma    bool // or nothing
 }
+
+// Set is [flag.Value]'s.
+func (s *size) Set(text string) error { return s.UnmarshalJSON([]byte(text)) }
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
 
 func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs := flag.NewFlagSet("rdmacached proxy", flag.ContinueOnError)
@@ -36,11 +47,16 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:11211", "the `address`, or path of a unix socket, for memcached's protocol")
 	fs.TextVar(&c.from, "from", netip.Addr{}, "this host's `address` to connect from")
 	fs.DurationVar(&c.timeout, "timeout", time.Second, "how long a command waits for the server")
+	fs.StringVar(&c.tenant, "tenant", "", "the `name` of the tenant whose client this is")
+	fs.StringVar(&c.key, "key", "", "the `file` of the key")
+	fs.StringVar(&c.metrics, "metrics", "", "the `address` for Prometheus's /metrics, and /healthz")
+	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default all that it needs)")
+	fs.BoolVar(&c.rdma, "rdma", false, "do without a server that cannot be reached by RDMA")
 	switch err := fs.Parse(args); {
 	case err != nil:
 		return c, err
 	case c.server == "" || fs.NArg() > 0 || c.timeout <= 0:
-		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s]")
+		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s] [-tenant name] [-key file] [-map size] [-rdma] [-metrics address]")
 	}
 	return c, nil
 }
@@ -64,18 +80,24 @@ func (r remote) StatLines() [][2]string {
 	n := r.client.Stats()
 	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
 	connected := uint64(0)
-	if n.Connected {
+	if n.Transport == cache.RDMA {
 		connected = 1
 	}
 	return [][2]string{
-		line("rdma_connected", connected), line("rdma_read_hits", n.Hits), line("rdma_reads", n.Reads), line("rdma_calls", n.Calls),
+		{"transport", string(n.Transport)},
+		line("rdma_connected", connected), line("rdma_read_hits", n.Hits), line("rdma_probes", n.Probes), line("rdma_reads", n.Reads), line("rdma_calls", n.Calls),
 		line("rdma_sessions", n.Sessions), line("rdma_map_entries", uint64(n.Entries)), line("rdma_map_bytes", uint64(n.MapBytes)),
 	}
 }
 
 // proxy serves until ctx ends. started is told when it listens; it may be nil.
-func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client)) (err error) {
-	cfg := cache.Config{Logger: log}
+func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(net.Addr, *cache.Client, *gateway.Server)) (err error) {
+	cfg := cache.Config{Logger: log, Tenant: c.tenant, MapBytes: int(c.mapSize), RequireRDMA: c.rdma}
+	if c.key != "" {
+		if cfg.Key, err = readKey(c.key); err != nil {
+			return err
+		}
+	}
 	if c.from.IsValid() {
 		cfg.Dialer = &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0))}
 	}
@@ -92,8 +114,22 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 	if err != nil {
 		return err
 	}
+	if c.metrics != "" {
+		m, err := net.Listen("tcp", c.metrics)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		web := http.Server{Handler: proxyWeb(client, g, log), ReadHeaderTimeout: 10 * time.Second}
+		go func() {
+			if err := web.Serve(m); !errors.Is(err, http.ErrServerClosed) {
+				log.Error("there are no metrics any more", "error", err)
+			}
+		}()
+		defer func() { err = errors.Join(err, web.Close()) }()
+		log.Info("metrics", "address", m.Addr().String())
+	}
 	if started != nil {
-		started(l.Addr(), client)
+		started(l.Addr(), client, g)
 	}
 	log.Info("serving", "address", l.Addr().String(), "server", c.server)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {

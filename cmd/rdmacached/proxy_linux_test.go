@@ -6,7 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/ci/lab"
 )
 
@@ -23,15 +27,20 @@ import (
 func TestProxy(t *testing.T) {
 	lab.NoLeftovers(t)
 	ends := lab.Require(t, 2)
-	text := func(at string) string { return `{"listen": "` + at + `", "memory": "8MiB", "lease": "1s"}` }
+	key := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(key, []byte("0123456789abcdef\n"), 0o600))
+	text := func(at string) string {
+		return `{"listen": "` + at + `", "memory": "8MiB", "lease": "1s", "key": "` + key + `"}`
+	}
 	d, end := begin(t, text(netip.AddrPortFrom(ends[1].Addr, 0).String()))
-	c := proxyConfig{server: d.cache.Addr().String(), listen: filepath.Join(t.TempDir(), "s"), from: ends[0].Addr, timeout: 300 * time.Millisecond}
+	c := proxyConfig{server: d.cache.Addr().String(), listen: filepath.Join(t.TempDir(), "s"), from: ends[0].Addr, timeout: 300 * time.Millisecond, key: key, rdma: true}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var client *cache.Client
+	var g *gateway.Server
 	started, ended := make(chan bool), make(chan error, 1)
 	go func() {
-		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Client) { client = c; close(started) })
+		ended <- proxy(ctx, c, slog.New(slog.NewTextHandler(t.Output(), nil)), func(_ net.Addr, c *cache.Client, s *gateway.Server) { client, g = c, s; close(started) })
 	}()
 	select {
 	case <-started:
@@ -70,12 +79,28 @@ func TestProxy(t *testing.T) {
 	require.Equal(t, "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n", say("incr a 1"))
 	require.Equal(t, "VA 4 f5 t-1\r\nblue\r\n", say("mg a v f t"))
 	require.Contains(t, say("stats"), "STAT rdma_read_hits 1\r\n")
+	require.Contains(t, say("stats"), "STAT transport RDMA\r\n")
+	web := proxyWeb(client, g, slog.New(slog.DiscardHandler))
+	ask := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		web.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	code, metrics := ask("/metrics")
+	require.Equal(t, http.StatusOK, code)
+	for _, line := range []string{"read_hits_total 1", "rdma 1", "connections 1", "sessions_total 1", "probes_total 0"} {
+		require.Contains(t, metrics, "\nrdmacached_proxy_"+line+"\n")
+	}
+	code, _ = ask("/healthz")
+	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "DELETED\r\nEND\r\n", say("delete a\r\nget a"))
 
 	end()
 	for _, command := range []string{"get n", "set n 0 0 1\r\n9"} {
 		require.Contains(t, say(command), "SERVER_ERROR")
 	}
+	code, _ = ask("/healthz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
 	d, _ = begin(t, text(c.server))
 	require.Equal(t, c.server, d.cache.Addr().String())
 	require.Eventually(t, func() bool { return say("set n 0 0 1\r\n9") == "STORED\r\n" }, time.Minute, time.Millisecond)

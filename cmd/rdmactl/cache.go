@@ -8,9 +8,11 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
@@ -76,9 +78,48 @@ func (a cacheAnswer) text(w io.Writer) error {
 			t.row(s.Asked, "no answer", "-", "-", "-", "-", "-", "-", "-", "-", "-")
 			continue
 		}
-		n := &s.Server
-		t.row(s.Listens, s.State, time.Duration(s.Seconds)*time.Second, n.Items, mebibytes(n.Memory), percent(uint64(n.Bytes), uint64(n.Memory)),
-			percent(uint64(n.Quarantine), uint64(n.Memory)), n.Evicted, percent(n.Hits, n.Gets), n.Reported, s.transport())
+		if len(s.Tenants) == 0 {
+			t.row(s.cells(s.Listens, &s.Server, true)...)
+		}
+		for k := range s.Tenants {
+			n := &s.Tenants[k]
+			t.row(s.cells(s.Listens+" "+n.Name, &n.Server, n.Name == s.For)...)
+		}
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	return a.hot(w)
+}
+
+// cells are a row. The daemon's gateway is in one of its rows.
+func (s *cacheServer) cells(name string, n *server.Stats, gateway bool) []any {
+	return []any{name, s.State, time.Duration(s.Seconds) * time.Second, n.Items, mebibytes(n.Memory), percent(uint64(n.Bytes), uint64(n.Memory)),
+		percent(uint64(n.Quarantine), uint64(n.Memory)), n.Evicted, percent(n.Hits, n.Gets), n.Reported, s.transport(n, gateway)}
+}
+
+// hot shows the keys that are asked for most, if there are any.
+func (a cacheAnswer) hot(w io.Writer) error {
+	var t table
+	t.row("SERVER", "HOT KEY", "OF GETS")
+	some := false
+	add := func(name string, keys []server.HotKey) {
+		for _, k := range keys {
+			some = true
+			t.row(name, strconv.Quote(k.Key), fmt.Sprintf("%.1f%%", 100*k.Share))
+		}
+	}
+	for i := range a {
+		add(a[i].Listens, a[i].Hot)
+		for _, n := range a[i].Tenants {
+			add(a[i].Listens+" "+n.Name, n.Hot)
+		}
+	}
+	if !some {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
 	}
 	return t.write(w)
 }
@@ -93,9 +134,12 @@ func percent(part, whole uint64) string {
 }
 
 // transport is by what clients are connected.
-func (s *cacheServer) transport() string {
-	text := fmt.Sprintf("%d RDMA (%s)", s.Server.Clients, s.Device)
-	if s.Gateway == "" {
+func (s *cacheServer) transport(n *server.Stats, gateway bool) string {
+	text := fmt.Sprintf("%d RDMA (%s)", n.Clients, s.Device)
+	if n.Streams > 0 {
+		text += fmt.Sprintf(", %d without RDMA", n.Streams)
+	}
+	if s.Gateway == "" || !gateway {
 		return text
 	}
 	over := "TCP"

@@ -54,6 +54,22 @@ func TestCache(t *testing.T) {
 	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut))
 	require.Regexp(t, ` - +41 +3 RDMA \(rxe1\)\n`, out.String())
 
+	status.Server.Streams, status.Hot = 2, []server.HotKey{{Key: "user:7\n", Share: 0.254}}
+	out.Reset()
+	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut))
+	require.Contains(t, out.String(), "3 RDMA (rxe1), 2 without RDMA\n")
+	require.Regexp(t, `\n\nSERVER +HOT KEY +OF GETS\n10\.77\.0\.2:7481 +"user:7\\n" +25\.4%\n$`, out.String())
+
+	status.Server, status.Hot, status.Gateway, status.For = server.Stats{}, nil, "10.77.0.2:11211", "red"
+	status.Tenants = []cachestatus.Tenant{
+		{Name: "blue", Server: server.Stats{Items: 5, Clients: 1}}, {Name: "red", Server: server.Stats{Items: 6}, Hot: []server.HotKey{{Key: "k", Share: 1}}},
+	}
+	out.Reset()
+	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut))
+	require.Regexp(t, `:7481 blue +serving +1h2m3s +5 .* 1 RDMA \(rxe1\)\n`, out.String())
+	require.Regexp(t, `:7481 red +serving +1h2m3s +6 .* 0 RDMA \(rxe1\), 12 TLS with passwords\n`, out.String())
+	require.Regexp(t, `:7481 red +"k" +100\.0%\n$`, out.String())
+
 	require.Equal(t, 2, run(context.Background(), []string{"cache"}, &out, &errOut))
 }
 

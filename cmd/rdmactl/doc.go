@@ -45,6 +45,13 @@
 //	SERVER          STATE    UP      ITEMS  MEMORY  USED   QUARANTINE  EVICTED  HIT RATE  READS TOLD  TRANSPORT
 //	10.77.0.2:7481  serving  1h2m3s  8120   64 MiB  25.0%  0.1%        7        75.0%     41          3 RDMA (rxe1), 12 TLS with passwords
 //
+//	SERVER          HOT KEY       OF GETS
+//	10.77.0.2:7481  "front page"  25.4%
+//
+// A daemon with tenants has a row for each. Clients without RDMA are connected by TCP, and all
+// that they want is a call. A key is hot that has more than one in 64 of the gets that find
+// something, by a sample of READs and calls.
+//
 // The hit rate is that of calls, the gateway's among them. The server does not see hits of
 // RDMA clients: they tell it of a sample (by default one in 16). One that does not answer
 // within five seconds is a failure; the others are shown all the same.

@@ -25,13 +25,14 @@ const (
 func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
 	// One goroutine sends windows, another one a frame without data now and then.
 	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+2, frames+credit.Spare, verbs.LocalWrite
-	cfg.Receive = &verbs.ReceiverConfig{Size: Frame}
+	// The device may grant a longer queue. There is memory for what was asked for.
+	cfg.Receive = &verbs.ReceiverConfig{Size: Frame, Depth: frames + credit.Spare}
 	return cfg
 }
 
 // Prepare makes the queue pair of the READs, for a Setup: it closes with the link. The
-// answer is for the peer.
-func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32) (*verbs.Link, []byte, error) {
+// answer is for the peer: the link holds so many frames.
+func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32, frames int) (*verbs.Link, []byte, error) {
 	qp := l.QP()
 	reads, _, err := verbs.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
 	if err != nil {
@@ -45,7 +46,7 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32) (*verbs.Link, []
 		return nil, nil, err
 	}
 	b, err := e.MarshalBinary()
-	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(qp.MaxRecvWR() - credit.Spare), Frame: uint32(l.Receiver().Size()), Endpoint: b}), err
+	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(frames), Frame: uint32(l.Receiver().Size()), Endpoint: b}), err
 }
 
 // Join connects the queue pair of the READs with the peer's, which the link knows.
@@ -83,11 +84,11 @@ type Messages struct {
 	grant   func(*verbs.List)
 }
 
-// NewMessages takes over the messages of a link of [Config], whose peer said h. Messages
-// that are longer than limit are refused.
-func NewMessages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
+// NewMessages takes over the messages of a link of [Config], which holds so many frames and
+// whose peer said h. Messages that are longer than limit are refused.
+func NewMessages(l *verbs.Link, h wire.Hello, frames, limit int) (*Messages, error) {
 	w := NewWindows(l.PD())
-	m, err := w.Messages(l, h, limit)
+	m, err := w.Messages(l, h, frames, limit)
 	if err == nil {
 		err = l.Own(w)
 	}
@@ -95,13 +96,13 @@ func NewMessages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
 }
 
 // Messages is [NewMessages] with the memory of w, in the link's protection domain.
-func (w *Windows) Messages(l *verbs.Link, h wire.Hello, limit int) (*Messages, error) {
+func (w *Windows) Messages(l *verbs.Link, h wire.Hello, frames, limit int) (*Messages, error) {
 	if h.Frames == 0 || h.Frame == 0 {
 		return nil, wire.Malformed
 	}
 	m := &Messages{
 		in: l.Receiver(), windows: w, frame: int(min(h.Frame, Frame)), stream: wire.Stream{Limit: limit}, credit: make(chan struct{}, 1),
-		flow: credit.New(uint32(l.QP().MaxRecvWR()-credit.Spare), h.Frames),
+		flow: credit.New(uint32(frames), h.Frames),
 	}
 	var err error
 	if m.out, err = l.Requester(); err != nil {

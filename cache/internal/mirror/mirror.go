@@ -13,8 +13,8 @@ var ErrGap = errors.New("cache: deltas are missing; a snapshot is needed")
 
 // Config is what a mirror is made of.
 type Config struct {
-	// Budget is how many entries are kept; 0: all. With a budget the mirror learns from
-	// replies and buckets, and deltas only change what it has.
+	// Budget is how many entries are kept; 0: all. Without room for all of them the mirror
+	// learns from replies and buckets, and deltas only change what it has.
 	Budget int
 	// SampleEvery is how many hits stand for one access in a report; 0: 16.
 	SampleEvery uint64
@@ -25,11 +25,14 @@ type Mirror struct {
 	cfg     Config
 	epoch   uint32
 	secret  wire.Secret
-	region  uint16
+	table   wire.Where
 	depth   int
 	applied uint64
 	live    bool // a snapshot has begun
 	whole   bool // and ended
+	partial bool // something has no entry for want of room
+	flushed uint64
+	gone    gone
 	entries slots
 	hand    int // of the clock that chooses what goes
 	reads   sections
@@ -54,18 +57,15 @@ func New(cfg Config) *Mirror {
 // Epoch is that of the map; 0 without one.
 func (m *Mirror) Epoch() uint32 { return m.epoch }
 
-// Whole tells whether a snapshot is complete: misses may be taken for true by whoever
+// Whole tells whether the map has all entries: misses may be taken for true by whoever
 // chose bounded staleness.
-func (m *Mirror) Whole() bool { return m.whole && m.cfg.Budget == 0 }
+func (m *Mirror) Whole() bool { return m.whole && !m.partial }
 
 // Len is the number of entries.
 func (m *Mirror) Len() int { return m.entries.n }
 
 // Bytes is the memory of the entries.
 func (m *Mirror) Bytes() int { return len(m.entries.s) * slotBytes }
-
-// Table is where buckets can be READ, and the logarithm of their number.
-func (m *Mirror) Table() (region uint16, depth int) { return m.region, m.depth }
 
 // Fingerprint is that of a key.
 func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(key) }
@@ -74,16 +74,17 @@ func (m *Mirror) Fingerprint(key []byte) uint64 { return m.secret.Fingerprint(ke
 func (m *Mirror) Begin(b *wire.Map) {
 	m.lose()
 	if m.epoch != b.Epoch {
-		m.times, m.told = times{}, 0
+		m.times, m.told, m.flushed = times{}, 0, 0
 		m.reads.restart(b.Seq)
 	}
 	m.epoch, m.secret, m.applied, m.live = b.Epoch, b.Secret, b.Seq, true
-	m.region, m.depth = b.Region, int(b.Depth)
+	m.table, m.depth = b.Table, int(b.Depth)
+	m.gone.first = b.Seq + 1
 }
 
 // lose empties the map.
 func (m *Mirror) lose() {
-	m.entries, m.live, m.whole, m.hand = slots{}, false, false, 0
+	m.entries, m.live, m.whole, m.partial, m.hand = slots{}, false, false, false, 0
 }
 
 // Chunk takes a part of a snapshot. It stands in the stream where the server made it.
@@ -98,9 +99,7 @@ func (m *Mirror) Chunk(c *wire.Chunk) error {
 		return ErrGap
 	}
 	for i := range c.Entries {
-		if m.cfg.Budget == 0 || m.entries.n < m.cfg.Budget {
-			m.put(c.Entries[i])
-		}
+		m.offer(c.Entries[i])
 	}
 	m.whole = m.whole || c.Last
 	return nil
@@ -119,8 +118,8 @@ func (m *Mirror) Deltas(d *wire.Deltas) error {
 	}
 	for i := range d.List {
 		if d.First+uint64(i) == m.applied+1 {
-			m.apply(&d.List[i])
 			m.applied++
+			m.apply(&d.List[i])
 		}
 	}
 	if len(d.List) < wire.MaxEntries { // otherwise there may be more of them
@@ -131,19 +130,32 @@ func (m *Mirror) Deltas(d *wire.Deltas) error {
 
 func (m *Mirror) apply(d *wire.Delta) {
 	f := d.Entry.Fingerprint
+	m.gone.note(m.applied, 0)
 	switch d.Change {
 	case wire.ChangePut:
-		had := d.Gone != 0 && m.entries.remove(f, d.Gone)
-		if m.cfg.Budget == 0 || had {
-			m.put(d.Entry)
+		m.gone.note(m.applied, d.Gone)
+		if d.Gone != 0 {
+			m.entries.remove(f, d.Gone)
 		}
+		m.offer(d.Entry)
 	case wire.ChangeGone:
+		m.gone.note(m.applied, d.Gone)
 		m.entries.remove(f, d.Gone)
 	case wire.ChangeFlush:
 		m.entries.removeUpTo(d.Gone)
+		m.flushed, m.partial = max(m.flushed, d.Gone), false // what has no entry is gone too
 	case wire.ChangeTable:
-		m.region, m.depth = d.Entry.Place.Region(), int(d.Gone)
+		m.table, m.depth = d.Table()
 	}
+}
+
+// offer puts an entry into the map if there is room.
+func (m *Mirror) offer(e wire.Entry) {
+	if m.cfg.Budget > 0 && m.entries.n >= m.cfg.Budget {
+		m.partial = true
+		return
+	}
+	m.put(e)
 }
 
 func (m *Mirror) put(e wire.Entry) {
@@ -158,15 +170,13 @@ func (m *Mirror) Learn(e wire.Entry, seq uint64) {
 	if !m.live || seq < m.applied || e.Epoch != m.epoch {
 		return
 	}
-	if m.cfg.Budget > 0 && m.entries.n >= m.cfg.Budget {
-		m.forgetOne()
-	}
-	m.put(e)
+	m.learn(e)
 }
 
 // forgetOne makes room by the clock algorithm: what was used since the hand was there
 // last gets another round.
 func (m *Mirror) forgetOne() {
+	m.partial = true
 	for range 2 * len(m.entries.s) {
 		m.hand = (m.hand + 1) % len(m.entries.s)
 		s := &m.entries.s[m.hand]
@@ -198,13 +208,6 @@ func (m *Mirror) Lookup(fingerprint uint64, found []wire.Entry) []wire.Entry {
 
 // Forget removes an entry that was no use.
 func (m *Mirror) Forget(e *wire.Entry) { m.entries.remove(e.Fingerprint, e.Version) }
-
-// Bucket takes the bytes of a READ of one of a fingerprint's buckets, and appends the
-// entries there.
-func (m *Mirror) Bucket(src []byte, index uint32, fingerprint uint64, found []wire.Entry) ([]wire.Entry, error) {
-	found, err := wire.ReadBucket(src, m.depth, index, m.epoch, fingerprint, found)
-	return found, m.Refused.Note(err)
-}
 
 // Verdict is what to do after a READ.
 type Verdict uint8

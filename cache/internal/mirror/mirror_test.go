@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,10 +36,12 @@ func TestLookup(t *testing.T) {
 	require.False(t, m.Whole())
 	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 12, Last: true}))
 	require.True(t, m.Whole())
-	require.NoError(t, m.Deltas(put(13, wire.Delta{Change: wire.ChangeFlush, Gone: 2}, wire.Delta{Change: wire.ChangeTable, Gone: 9, Entry: wire.Entry{Place: wire.PlaceOf(4, 0, 0)}})))
+	require.NoError(t, m.Deltas(put(13, wire.Delta{Change: wire.ChangeFlush, Gone: 2}, wire.TableMoved(1, wire.Where{Addr: 4096, Key: 4}, 9))))
 	require.Equal(t, []wire.Entry{entry(5, 4)}, m.Lookup(5, nil))
-	region, depth := m.Table()
-	require.Equal(t, []int{4, 9}, []int{int(region), depth})
+	p, ok := m.Probe(1 << 63)
+	require.True(t, ok)
+	rkey, addr := p.At(0)
+	require.Equal(t, []uint64{4, 4096 + 256*wire.BucketSize}, []uint64{uint64(rkey), addr})
 }
 
 func TestGap(t *testing.T) {
@@ -68,22 +71,117 @@ func TestGap(t *testing.T) {
 
 func TestPartial(t *testing.T) {
 	m := started(Config{Budget: 4})
-	require.NoError(t, m.Deltas(put(11, wire.Delta{Change: wire.ChangePut, Entry: entry(1, 1)})))
-	require.Zero(t, m.Len(), "a partial map learns from replies")
-	m.Learn(entry(1, 1), 10)
-	require.Zero(t, m.Len(), "the reply is older than the map")
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true}))
+	require.NoError(t, m.Deltas(put(11, wire.Delta{Change: wire.ChangePut, Entry: entry(0, 1)})))
+	require.True(t, m.Whole(), "there is room for all")
+	m.Learn(entry(1, 2), 10)
+	require.Equal(t, 1, m.Len(), "the reply is older than the map")
 	for f := range uint64(4) {
 		m.Learn(entry(f, f+1), 11)
 	}
+	require.NoError(t, m.Deltas(put(12, wire.Delta{Change: wire.ChangePut, Entry: entry(5, 6)})))
+	require.Equal(t, 4, m.Len())
+	require.Empty(t, m.Lookup(5, nil), "there is no room: it learns from replies and buckets")
+	require.False(t, m.Whole())
 	m.Lookup(0, nil)
 	m.Lookup(2, nil)
-	m.Learn(entry(9, 9), 11)
-	m.Learn(entry(10, 10), 11)
+	m.Learn(entry(9, 9), 12)
+	m.Learn(entry(10, 10), 12)
 	require.Equal(t, 4, m.Len())
 	require.Len(t, m.Lookup(0, nil), 1, "used entries stay")
 	require.Len(t, m.Lookup(2, nil), 1)
-	require.NoError(t, m.Deltas(put(12, wire.Delta{Change: wire.ChangePut, Gone: 1, Entry: entry(0, 20)})))
+	require.NoError(t, m.Deltas(put(13, wire.Delta{Change: wire.ChangePut, Gone: 1, Entry: entry(0, 20)})))
 	require.Equal(t, []wire.Entry{entry(0, 20)}, m.Lookup(0, nil), "what it has changes")
+	require.NoError(t, m.Deltas(put(14, wire.Delta{Change: wire.ChangeFlush, Gone: 20})))
+	require.Zero(t, m.Len())
+	require.True(t, m.Whole(), "there is nothing, and that is all")
+	m = New(Config{Budget: 2})
+	m.Begin(&wire.Map{Epoch: 1, Seq: 10})
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true, Entries: []wire.Entry{entry(1, 1), entry(2, 2), entry(3, 3)}}))
+	require.False(t, m.Whole())
+	require.Equal(t, 2, m.Len())
+	m.Begin(&wire.Map{Epoch: 1, Seq: 10})
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true, Entries: []wire.Entry{entry(1, 1)}}))
+	require.True(t, m.Whole(), "another snapshot, for which there is room")
+}
+
+// bucket is one of a table of 1<<4, with an entry.
+func bucket(p *Probe, i int, e ...wire.Entry) wire.Bucket {
+	b := wire.Bucket(make([]byte, wire.BucketSize))
+	b.Reset(p.depth, p.index[i], p.epoch)
+	for k := range e {
+		b.Set(k, e[k])
+	}
+	return b
+}
+
+// What a probe finds is kept, unless it may be gone by then: nothing would say so again.
+func TestAdopt(t *testing.T) {
+	const f = 0x9000_0000_0000_0001
+	begin := func() (*Mirror, Probe) {
+		m := New(Config{Budget: 4})
+		_, ok := m.Probe(f)
+		require.False(t, ok, "there is no map")
+		m.Begin(&wire.Map{Epoch: 1, Seq: 10, Depth: 4})
+		_, ok = m.Probe(f)
+		require.False(t, ok, "the table cannot be READ")
+		m.Begin(&wire.Map{Epoch: 1, Seq: 10, Depth: 4, Table: wire.Where{Addr: 1 << 20, Key: 3}})
+		require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true}))
+		p, ok := m.Probe(f)
+		require.True(t, ok)
+		require.Equal(t, 2, p.Buckets())
+		return m, p
+	}
+	m, p := begin()
+	e := entry(f, 7)
+	found, err := p.Read(bucket(&p, 1, e, entry(8, 8)), 1, nil)
+	require.NoError(t, err)
+	require.Equal(t, []wire.Entry{e}, found)
+	_, err = p.Read(bucket(&p, 1, e), 0, nil)
+	require.ErrorIs(t, err, wire.Moved, "the other bucket")
+	_, addr := p.At(1)
+	require.Equal(t, uint64(1<<20)+uint64(p.index[1])*wire.BucketSize, addr)
+	m.Adopt(&p, &e)
+	require.Equal(t, []wire.Entry{e}, m.Lookup(f, nil))
+
+	other := wire.Delta{Change: wire.ChangeGone, Gone: 3, Entry: entry(1, 0)}
+	for name, c := range map[string]struct {
+		then []wire.Delta
+		kept bool
+	}{
+		"others changed": {[]wire.Delta{other, other}, true},
+		"removed":        {[]wire.Delta{other, {Change: wire.ChangeGone, Gone: 7, Entry: entry(f, 0)}}, false},
+		"replaced":       {[]wire.Delta{{Change: wire.ChangePut, Gone: 7, Entry: entry(f, 9)}, other}, false},
+		"flushed":        {[]wire.Delta{{Change: wire.ChangeFlush, Gone: 7}}, false},
+		"flushed before": {[]wire.Delta{{Change: wire.ChangeFlush, Gone: 6}}, true},
+		"long ago":       {slices.Repeat([]wire.Delta{other}, remembered+1), false},
+		"not so long":    {slices.Repeat([]wire.Delta{other}, remembered), true},
+	} {
+		m, p := begin()
+		require.NoError(t, m.Deltas(put(11, c.then...)))
+		m.Adopt(&p, &e)
+		require.Equal(t, c.kept, m.Has(&e), name)
+	}
+
+	m, p = begin()
+	m.Begin(&wire.Map{Epoch: 1, Seq: 12, Depth: 4, Table: p.table})
+	m.Adopt(&p, &e)
+	require.False(t, m.Has(&e), "nobody knows what the deltas between were")
+	m, p = begin()
+	m.Begin(&wire.Map{Epoch: 2, Seq: 10, Depth: 4, Table: p.table})
+	m.Adopt(&p, &e)
+	require.False(t, m.Has(&e), "another life of the server")
+	m, p = begin()
+	for v := range uint64(4) {
+		m.Learn(entry(v, 20+v), 10)
+	}
+	require.True(t, m.Whole())
+	m.Adopt(&p, &e)
+	require.True(t, m.Has(&e))
+	require.Equal(t, 4, m.Len(), "another one goes")
+	require.False(t, m.Whole())
+	m.Adopt(&p, &e)
+	require.Equal(t, 4, m.Len())
 }
 
 // A horizon is behind every READ that is under way.

@@ -16,6 +16,9 @@ type slot struct {
 	place       uint64
 }
 
+// EntryBytes is what an entry takes at most, in a map that has grown to its size.
+const EntryBytes = 30
+
 const (
 	slotBytes = 24
 	used      = 1 << 63

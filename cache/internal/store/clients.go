@@ -104,8 +104,8 @@ func (s *Store) horizon() uint64 {
 // Begin is the beginning of a snapshot.
 func (s *Store) Begin(now uint64) wire.Map {
 	s.advance(now)
-	region, depth := s.table.Where()
-	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Region: region, Depth: uint16(depth)}
+	where, depth := s.table.Where()
+	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth)}
 }
 
 // Chunk is the part of a snapshot at a position, with up to n entries, and the position

@@ -130,6 +130,7 @@ func (c *call) get() wire.Status {
 		return status
 	}
 	s.stats.Hits++
+	s.called(c.fingerprint)
 	r, it := &c.old, &s.items[c.id]
 	if it.fetched {
 		c.a.Bits |= wire.ReplyFetched

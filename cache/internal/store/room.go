@@ -106,8 +106,8 @@ func (s *Store) grow() {
 		s.table.Grow()
 	}
 	if old := s.table.Step(splitStep); old != nil {
-		region, depth := s.table.Where()
-		s.log.add(wire.Delta{Change: wire.ChangeTable, Gone: uint64(depth), Entry: wire.Entry{Epoch: s.cfg.Epoch, Place: wire.PlaceOf(region, 0, 0)}})
+		where, depth := s.table.Where()
+		s.log.add(wire.TableMoved(s.cfg.Epoch, where, depth))
 		s.retired = append(s.retired, retired{s.log.last, old})
 	}
 }

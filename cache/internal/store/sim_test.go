@@ -41,6 +41,7 @@ func TestReadersWritersEvictors(t *testing.T) {
 	for name, r := range map[string]rules{
 		"quarantine":                      {},
 		"quarantine, partial maps":        {budget: 3},
+		"the same, what is found is kept": {budget: 2, adopting: true},
 		"quarantine ends at once":         {unattached: true},
 		"the same with partial maps":      {unattached: true, budget: 3},
 		"clients say that they are ready": {early: true},
@@ -66,6 +67,7 @@ func TestReadersFindFlaws(t *testing.T) {
 		"tombstones are not looked at":       {stateless: true},
 		"neither checksums nor versions are": {unsummed: true, unattached: true},
 		"the server's clock is not asked":    {unclocked: true},
+		"torn buckets have no records":       {hasty: true, budget: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

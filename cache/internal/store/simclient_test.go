@@ -241,27 +241,50 @@ func (c *simClient) ask(key int, finish func(simOp)) {
 	c.call(wire.Request{Op: wire.OpGet, Key: c.w.keys[key]}, func(a wire.Reply) { c.answered(key, a, finish) })
 }
 
-// get is what a client does: look up, READ, judge; or READ a bucket first; or ask.
+// get is what a client does: look up, READ, judge; or READ buckets first; or ask.
 func (c *simClient) get(key int, finish func(simOp)) {
 	w := c.w
 	f := c.m.Fingerprint(w.keys[key])
 	section := c.m.Enter()
 	found := c.m.Lookup(f, nil)
-	region, depth := c.m.Table()
-	if len(found) > 0 || c.m.Epoch() == 0 || region == 0 || w.rng.IntN(2) == 0 {
+	p, ok := c.m.Probe(f)
+	if len(found) > 0 || !ok || w.rng.IntN(4) == 0 {
 		c.try(key, found, section, finish)
 		return
 	}
-	a, b := wire.Buckets(f, depth)
-	if w.rng.IntN(2) == 0 {
-		a = b
+	c.probe(key, &p, 0, 0, section, finish)
+}
+
+// probe READs the i-th bucket. What none has is missing.
+func (c *simClient) probe(key int, p *mirror.Probe, i, torn int, section mirror.Section, finish func(simOp)) {
+	m := c.m
+	if i == p.Buckets() {
+		c.w.absent++
+		c.m.Leave(section)
+		finish(simOp{})
+		return
 	}
-	at := int(a) * wire.BucketSize
-	c.post(w.regions[region][at:at+wire.BucketSize], func(src []byte) {
-		if src != nil {
-			found, _ = c.m.Bucket(src, a, f, nil)
+	region, at := p.At(i)
+	c.post(c.w.regions[region][at:at+wire.BucketSize], func(src []byte) {
+		if src == nil || m != c.m {
+			c.ask(key, finish)
+			return
 		}
-		c.try(key, found, section, finish)
+		found, err := p.Read(src, i, nil)
+		switch {
+		case err == wire.Torn && torn < 2 && !c.w.hasty:
+			c.probe(key, p, i, torn+1, section, finish)
+		case err != nil && !(c.w.hasty && err == wire.Torn):
+			c.m.Leave(section)
+			c.ask(key, finish)
+		case len(found) == 0:
+			c.probe(key, p, i+1, 0, section, finish)
+		default:
+			if c.w.adopting {
+				c.m.Adopt(p, &found[0])
+			}
+			c.try(key, found, section, finish)
+		}
 	})
 }
 

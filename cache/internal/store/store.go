@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
 	"github.com/goverbs/goverbs/cache/internal/evict"
+	"github.com/goverbs/goverbs/cache/internal/hot"
 	"github.com/goverbs/goverbs/cache/internal/table"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
@@ -25,7 +26,7 @@ type Config struct {
 	MaxDepth int // and at most; 0: as a region allows
 	// AllocTable gives memory for a table, FreeTable takes back what no client READs any
 	// more.
-	AllocTable func(bytes int) (mem []byte, region uint16)
+	AllocTable func(bytes int) (mem []byte, where wire.Where)
 	FreeTable  func(mem []byte)
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
@@ -53,6 +54,8 @@ type Store struct {
 	scratch []byte
 	pinned  uint32 // an item that must not be evicted just now
 	stats   Stats
+	hot     hot.Keys
+	calls   uint64 // state of the sampler of calls
 
 	// between is called between two stores to memory that clients READ. Tests READ then.
 	between func()
@@ -296,6 +299,7 @@ func (s *Store) Reported(r *wire.Report) {
 		for _, e := range s.found {
 			if e.Version == a.Version {
 				s.stats.Reports++
+				s.hot.Access(a.Fingerprint)
 				s.queue.Access(e.Item)
 				s.items[e.Item].fetched, s.items[e.Item].accessed = true, s.now
 			}

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func newStore(t *testing.T, pages int, cfg Config) *Store {
 	_, err = a.Add(make([]byte, pages*simPage))
 	require.NoError(t, err)
 	cfg.Epoch, cfg.Arena = 7, a
-	cfg.AllocTable = func(n int) ([]byte, uint16) { return make([]byte, n), 1 }
+	cfg.AllocTable = func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{Key: 1} }
 	if cfg.FreeTable == nil {
 		cfg.FreeTable = func([]byte) {}
 	}
@@ -320,4 +321,71 @@ func TestStoreChurn(t *testing.T) {
 	perByte := float64(s.Stats().Arena.Total) / float64(stored)
 	t.Logf("%.3f bytes of arena for each byte of value", perByte)
 	require.Less(t, perByte, 1.3)
+}
+
+// Keys that are asked for often are found, by READs that were told of and by calls.
+func TestHotKeys(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for _, k := range []string{"read", "called", "cold", "gone"} {
+		require.Equal(t, wire.OK, do(s, 0, set(k, "value")).Status)
+	}
+	require.Empty(t, s.Hot(9))
+	read, gone := do(s, 0, get("read")).Entry, do(s, 0, get("gone")).Entry
+	for range 100 {
+		s.Reported(&wire.Report{Epoch: 7, Accesses: []wire.Access{
+			{Fingerprint: read.Fingerprint, Version: read.Version}, {Fingerprint: gone.Fingerprint, Version: gone.Version},
+		}})
+	}
+	for range 1600 {
+		do(s, 0, get("called"))
+	}
+	do(s, 0, get("cold"))
+	require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte("gone")}).Status)
+	keys := s.Hot(9)
+	require.Len(t, keys, 2)
+	for _, k := range keys {
+		require.Contains(t, []string{"read", "called"}, string(k.Key))
+		require.InDelta(t, 0.333, k.Share, 0.07, "a call counts as much as a READ")
+	}
+}
+
+// A day of churn in virtual time on an arena that is full: values of 1 KiB take at most 1.25
+// bytes of memory for each of theirs, also after a time in which others were stored.
+func TestArenaAfterADay(t *testing.T) {
+	const pages, day = 64, 24 * 3600 * 1000
+	s := newStore(t, pages, Config{Depth: 8})
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	value := make([]byte, 64<<10)
+	const each = 700 // ms between changes
+	const keys = 2 * pages * simPage / 1024
+	for now := uint64(1); now < day; now += each {
+		n := 1024
+		if now < day/2 { // what was stored until noon is of any length
+			n = rng.IntN(4096)
+		}
+		q := set("key"+strconv.Itoa(rng.IntN(keys)), "")
+		q.Value = value[:n]
+		if rng.IntN(3) == 0 {
+			q.Expiry = int64(rng.IntN(3600_000))
+		}
+		if rng.IntN(20) == 0 {
+			q = wire.Request{Op: wire.OpDelete, Key: q.Key}
+		}
+		if a := s.Do(now, &q); a.Status != wire.OK && a.Status != wire.NotFound {
+			require.Equal(t, wire.OK, a.Status)
+		}
+		s.Tick(now, 4)
+	}
+	st := s.Stats()
+	require.NotZero(t, st.Evicted)
+	stored := 0
+	for id := range s.items {
+		if it := &s.items[id]; it.version != 0 {
+			r := wire.PeekRecord(s.arena.Bytes(it.place))
+			stored += len(r.Key) + len(r.Value)
+		}
+	}
+	ratio := float64(st.Arena.Total) / float64(stored)
+	t.Logf("%d records, %d evicted, %d expired: %.3f bytes of the arena for each that is stored", st.Items, st.Evicted, st.Expired, ratio)
+	require.LessOrEqual(t, ratio, 1.25)
 }

@@ -17,12 +17,14 @@ import (
 type rules struct {
 	unattached bool // the server knows of no clients, so quarantine ends at once
 	budget     int  // of the mirrors
+	adopting   bool // they keep what they find in buckets
 
 	credulous bool // flaw: bytes of a READ are taken as they are
 	stateless bool // flaw: tombstones are not looked at
 	unsummed  bool // flaw: neither are checksums and versions
 	early     bool // flaw: clients say that their READs have ended when they have not
 	unclocked bool // flaw: the server's clock is not asked for
+	hasty     bool // flaw: a torn bucket counts as one without the key
 }
 
 // world is a server, clients and the network between them in virtual time. READs fetch
@@ -45,6 +47,7 @@ type world struct {
 	reads   int
 	hits    int
 	torn    uint64 // refused for their checksum
+	absent  int    // keys that no bucket had
 	broken  error
 }
 
@@ -85,9 +88,9 @@ func newWorld(seed uint64, r rules) *world {
 	w.regions = append(w.regions, mem)
 	w.s, err = New(Config{
 		Epoch: 7, Secret: wire.Secret{seed, 2}, Arena: a, Log: 64, Lease: simLease, MaxDepth: 4,
-		AllocTable: func(n int) ([]byte, uint16) {
+		AllocTable: func(n int) ([]byte, wire.Where) {
 			w.regions = append(w.regions, make([]byte, n))
-			return w.regions[len(w.regions)-1], uint16(len(w.regions) - 1)
+			return w.regions[len(w.regions)-1], wire.Where{Key: uint32(len(w.regions) - 1)} // a region's number
 		},
 		FreeTable: func(b []byte) { clear(b) },
 	})

@@ -16,8 +16,8 @@ type Config struct {
 	Epoch    uint32
 	Depth    int // logarithm of the number of buckets at the beginning
 	MaxDepth int // and at most; 0: [wire.MaxDepth]
-	// Alloc gives memory for buckets, and its region's number; nil if there is none.
-	Alloc func(bytes int) ([]byte, uint16)
+	// Alloc gives memory for buckets, and says where it can be READ; nil if there is none.
+	Alloc func(bytes int) ([]byte, wire.Where)
 }
 
 // Table is not for several goroutines.
@@ -29,9 +29,9 @@ type Table struct {
 }
 
 type array struct {
-	mem    []byte
-	region uint16
-	depth  int
+	mem   []byte
+	where wire.Where
+	depth int
 }
 
 func (a *array) bucket(i uint32) wire.Bucket {
@@ -57,15 +57,15 @@ func New(cfg Config) (*Table, error) {
 }
 
 func (t *Table) alloc(depth int) array {
-	mem, region := t.cfg.Alloc(wire.BucketSize << depth)
-	return array{mem, region, depth}
+	mem, where := t.cfg.Alloc(wire.BucketSize << depth)
+	return array{mem, where, depth}
 }
 
 // Len is the number of entries.
 func (t *Table) Len() int { return t.count }
 
 // Where is the array that clients READ buckets of.
-func (t *Table) Where() (region uint16, depth int) { return t.cur.region, t.cur.depth }
+func (t *Table) Where() (wire.Where, int) { return t.cur.where, t.cur.depth }
 
 // homes are the two buckets of a fingerprint, in whichever array they are. The number of
 // buckets is 1 if both are the same.
@@ -100,6 +100,13 @@ func (t *Table) Candidates(fingerprint uint64, found []wire.Entry) []wire.Entry 
 	return found
 }
 
+// roomy is how many entries the first bucket of a fingerprint may have to be the one that the
+// next entry goes to, however few the second has: clients READ the first one first. At the
+// load at which the server has the table double 82 % of the entries are there, and 95 % right
+// after; 69 and 72 % if each went to the emptier bucket. The price is that two full buckets
+// come a little earlier, at 72.6 % of the table instead of 75, on average of 600.
+const roomy = 4
+
 // Put adds an entry, and tells whether there was room.
 func (t *Table) Put(e wire.Entry) bool {
 	homes, n := t.homes(e.Fingerprint)
@@ -115,6 +122,9 @@ func (t *Table) Put(e wire.Entry) bool {
 		}
 		if used < least {
 			best, where, least = h, free, used
+		}
+		if used < roomy {
+			break
 		}
 	}
 	if best < 0 {

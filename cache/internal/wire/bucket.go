@@ -2,8 +2,9 @@ package wire
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math/bits"
+
+	"github.com/zeebo/xxh3"
 )
 
 // A bucket is what a client READs of the table when it has no entry itself.
@@ -15,13 +16,19 @@ const (
 	bucketMagic  = 0x746b6362
 	bucketMoved  = 0x65766f6d
 
-	bktDepth    = 4
-	bktIndex    = 8
-	bktEpoch    = 12
-	bktChanges  = 16
-	bktChecksum = 24
-	bktSpare    = 28
+	bktChecksum = 0
+	bktMagic    = 8 // from here on the checksum covers everything
+	bktDepth    = 12
+	bktIndex    = 16
+	bktEpoch    = 20
+	bktChanges  = 24
 )
+
+// Where is where the buckets of a table can be READ. The zero value is nowhere.
+type Where struct {
+	Addr uint64 // of the first
+	Key  uint32 // of the memory, to the device
+}
 
 // MaxDepth is the logarithm of the number of buckets that fit in a region.
 const MaxDepth = 23
@@ -32,7 +39,7 @@ type Bucket []byte
 // Reset makes an empty bucket.
 func (b Bucket) Reset(depth int, index, epoch uint32) {
 	clear(b[:BucketSize])
-	binary.LittleEndian.PutUint32(b, bucketMagic)
+	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMagic)
 	binary.LittleEndian.PutUint32(b[bktDepth:], uint32(depth))
 	binary.LittleEndian.PutUint32(b[bktIndex:], index)
 	binary.LittleEndian.PutUint32(b[bktEpoch:], epoch)
@@ -51,17 +58,14 @@ func (b Bucket) Set(i int, e Entry) {
 
 // Move marks a bucket whose entries are in another table.
 func (b Bucket) Move() {
-	binary.LittleEndian.PutUint32(b, bucketMoved)
+	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMoved)
 	b.seal()
 }
 
-func (b Bucket) seal() { binary.LittleEndian.PutUint32(b[bktChecksum:], bucketSum(b)) }
+func (b Bucket) seal() { binary.LittleEndian.PutUint64(b[bktChecksum:], bucketSum(b)) }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func bucketSum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[:bktChecksum], castagnoli), castagnoli, b[bktSpare:BucketSize])
-}
+// bucketSum has 64 bits, as a record's sum has: a torn bucket that passes could hide a record.
+func bucketSum(b []byte) uint64 { return xxh3.Hash(b[bktMagic:BucketSize]) }
 
 // ReadBucket checks the bytes of a READ of the bucket of this depth and number, and
 // appends its entries of a fingerprint to found.
@@ -70,12 +74,12 @@ func ReadBucket(src []byte, depth int, index, epoch uint32, fingerprint uint64, 
 		return found, Short
 	}
 	le := binary.LittleEndian
-	magic := le.Uint32(src)
+	magic := le.Uint32(src[bktMagic:])
 	switch {
-	case magic != bucketMagic && magic != bucketMoved || le.Uint32(src[bktSpare:]) != 0:
-		return found, Malformed
-	case le.Uint32(src[bktChecksum:]) != bucketSum(src):
+	case le.Uint64(src[bktChecksum:]) != bucketSum(src):
 		return found, Torn
+	case magic != bucketMagic && magic != bucketMoved:
+		return found, Malformed
 	case le.Uint32(src[bktEpoch:]) != epoch:
 		return found, OtherEpoch
 	case magic == bucketMoved, le.Uint32(src[bktDepth:]) != uint32(depth), le.Uint32(src[bktIndex:]) != index:

@@ -12,7 +12,7 @@ type Hello struct {
 }
 
 const (
-	helloMagic  = 0xca4e0003 // the last digits are the version
+	helloMagic  = 0xca4e0004 // the last digits are the version
 	helloFixed  = 20
 	maxEndpoint = 1024
 )

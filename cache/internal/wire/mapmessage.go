@@ -8,11 +8,11 @@ type Map struct {
 	Seq    uint64 // the last delta that the snapshot needs not
 	Clock  uint64
 	Secret Secret
-	Region uint16 // of the table's buckets
+	Table  Where  // the buckets
 	Depth  uint16 // logarithm of their number
 }
 
-const mapFixed = 36
+const mapFixed = 46
 
 // AppendMap encodes the beginning of a snapshot.
 func AppendMap(dst []byte, m *Map) []byte {
@@ -21,7 +21,8 @@ func AppendMap(dst []byte, m *Map) []byte {
 	for _, v := range [...]uint64{m.Seq, m.Clock, m.Secret[0], m.Secret[1]} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, m.Region)
+	dst = binary.LittleEndian.AppendUint64(dst, m.Table.Addr)
+	dst = binary.LittleEndian.AppendUint32(dst, m.Table.Key)
 	return end(binary.LittleEndian.AppendUint16(dst, m.Depth), start)
 }
 
@@ -31,11 +32,11 @@ func ReadMap(src []byte) (m Map, err error) {
 	switch {
 	case err != nil:
 		return m, err
-	case len(b) != mapFixed || binary.LittleEndian.Uint16(b[34:]) > MaxDepth:
+	case len(b) != mapFixed || binary.LittleEndian.Uint16(b[44:]) > MaxDepth:
 		return m, Malformed
 	}
 	le := binary.LittleEndian
-	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, le.Uint16(b[32:]), le.Uint16(b[34:])}, nil
+	return Map{epoch, le.Uint64(b), le.Uint64(b[8:]), Secret{le.Uint64(b[16:]), le.Uint64(b[24:])}, Where{le.Uint64(b[32:]), le.Uint32(b[40:])}, le.Uint16(b[44:])}, nil
 }
 
 // MaxEntries of a chunk, and deltas of a message.
@@ -101,7 +102,7 @@ const (
 	ChangePut   Change = iota + 1 // a new entry; Gone, if not 0, is the version that it replaces
 	ChangeGone                    // the entry of this fingerprint and the version Gone is no more
 	ChangeFlush                   // all entries of versions up to Gone are no more
-	ChangeTable                   // the buckets are in the region of Entry.Place now, 1<<Gone of them
+	ChangeTable                   // the buckets are elsewhere now, 1<<Gone of them: see [Delta.Table]
 	changes
 )
 
@@ -110,6 +111,17 @@ type Delta struct {
 	Change Change
 	Gone   uint64
 	Entry  Entry
+}
+
+// TableMoved is the change that has the table in another place, of 1<<depth buckets.
+func TableMoved(epoch uint32, to Where, depth int) Delta {
+	return Delta{ChangeTable, uint64(depth), Entry{Fingerprint: to.Addr, Version: uint64(to.Key), Epoch: epoch}}
+}
+
+// Table is where the table is after a [ChangeTable], and the logarithm of its number of
+// buckets.
+func (d *Delta) Table() (Where, int) {
+	return Where{d.Entry.Fingerprint, uint32(d.Entry.Version)}, int(d.Gone)
 }
 
 const deltaSize = 16 + EntrySize

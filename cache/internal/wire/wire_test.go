@@ -84,6 +84,10 @@ func TestEntry(t *testing.T) {
 	require.Equal(t, 1008, e.Place.Length(), "rounded up")
 	require.Equal(t, MaxRecord, PlaceOf(3, 0, MaxRecord).Length())
 	require.Equal(t, uint16(3), PlaceOf(3, 0, MaxRecord).Region())
+	d := TableMoved(4, Where{1 << 63, 1<<32 - 1}, 9)
+	at, depth := d.Table()
+	require.Equal(t, Where{1 << 63, 1<<32 - 1}, at)
+	require.Equal(t, 9, depth)
 }
 
 func TestBucket(t *testing.T) {
@@ -110,6 +114,15 @@ func TestBucket(t *testing.T) {
 	require.ErrorIs(t, err, Moved)
 	_, err = ReadBucket(b, 5, 17, 8, 40, nil)
 	require.ErrorIs(t, err, OtherEpoch)
+	for _, words := range [][2]int{{0, 64}, {64, 128}, {192, 256}} { // a cache line that a change came before
+		c := bytes.Clone(b)
+		c2 := Bucket(bytes.Clone(b))
+		c2.Set(6, Entry{Fingerprint: 42, Version: 5})
+		c2.Set(1, Entry{Fingerprint: 43, Version: 6})
+		copy(c[words[0]:words[1]], c2[words[0]:])
+		_, err = ReadBucket(c, 5, 17, 9, 40, nil)
+		require.ErrorIs(t, err, Torn)
+	}
 	b.Move()
 	_, err = ReadBucket(b, 5, 17, 9, 40, nil)
 	require.ErrorIs(t, err, Moved)
@@ -139,7 +152,7 @@ func messages() map[string][]byte {
 		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
 		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
-		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, 6, 7}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, e}, {ChangeFlush, 5, Entry{}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),

@@ -49,9 +49,14 @@ func newMemcached() (*memcached, error) {
 
 // gets answers the median time of a GET in microseconds.
 func (m *memcached) gets(size int) (float64, error) {
+	return m.client.gets(size)
+}
+
+// gets is the same of any program that speaks memcached's protocol.
+func (c *tcpClient) gets(size int) (float64, error) {
 	k, dst := key(size), make([]byte, size)
 	return rig.Timed(getBlock, func() error {
-		n, err := m.client.get(k, dst)
+		n, err := c.get(k, dst)
 		if err == nil && n != size {
 			err = fmt.Errorf("memcached: value of %d bytes", n)
 		}
@@ -72,12 +77,16 @@ func (m *memcached) dial() (*tcpClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.Dial("tcp", m.at)
+	return dialMemcached(d, "tcp", m.at)
+}
+
+func dialMemcached(d *net.Dialer, network, at string) (*tcpClient, error) {
+	conn, err := d.Dial(network, at)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	f, err := conn.(*net.TCPConn).File()
+	f, err := conn.(interface{ File() (*os.File, error) }).File()
 	if err != nil {
 		return nil, err
 	}

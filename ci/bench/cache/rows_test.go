@@ -23,6 +23,7 @@ func TestRows(t *testing.T) {
 		"get_64B": "<= 1.15", "get_1KiB": "<= 1.15", "get_64B_event": "<= 1.5",
 		"get_64B_vs_memcached": "<= 0.2", "get_1KiB_vs_memcached": "<= 0.2", "get_16KiB_vs_memcached": "<= 0.67",
 		"ycsb_b_vs_memcached": ">= 4", "ycsb_c_vs_memcached": ">= 4", "ycsb_a_vs_memcached": ">= 1.5",
+		"bucket_read": "<= 2.1", "proxy_get_64B_vs_memcached": "<= 0.5", "arena_bytes_per_stored_byte": "<= 1.25",
 		"multiget32": ">= 2", "server_cpu_per_get": "<= 0.01",
 		"map_bytes_per_entry": "<= 32", "server_bytes_per_connection": "<= 65536",
 	}, targets)

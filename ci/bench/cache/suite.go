@@ -57,7 +57,7 @@ func Suite(harness.Env) []harness.Benchmark {
 	if lab.In() { // a device of its own has no wire that could be delayed
 		list = append(list, multi("multiget32_delay", 15, []string{harness.Wall}, ours, rig.Late))
 	}
-	list = append(list, serverCPU(ours, theirs), mapMemory(), connectionMemory())
+	list = append(list, bucketRead(), proxyGet(theirs), serverCPU(ours, theirs), mapMemory(), storedMemoryRow(), connectionMemory())
 	return append(list, ycsb()...)
 }
 
@@ -102,4 +102,4 @@ func perftest(size int) harness.Pass {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{serverRole: serve}
+var Roles = map[string]rig.Role{serverRole: serve, proxyRole: proxy}

@@ -11,11 +11,21 @@ const Path = "/status"
 
 // Status is a daemon's.
 type Status struct {
-	Listens  string  // address for RDMA clients
-	Device   string  // the RDMA device
-	State    string  // serving, or stopping
-	Seconds  float64 // since it began
-	Server   server.Stats
-	Gateway  string // address of memcached's protocol; empty without
+	Listens  string          // address for RDMA clients
+	Device   string          // the RDMA device
+	State    string          // serving, or stopping
+	Seconds  float64         // since it began
+	Server   server.Stats    // without tenants
+	Hot      []server.HotKey `json:",omitempty"`
+	Tenants  []Tenant        `json:",omitempty"`
+	Gateway  string          // address of memcached's protocol; empty without
+	For      string          `json:",omitempty"` // the tenant that it is for
 	Commands gateway.Stats
+}
+
+// Tenant is one of those who share the address.
+type Tenant struct {
+	Name   string
+	Server server.Stats
+	Hot    []server.HotKey `json:",omitempty"`
 }

@@ -1,0 +1,134 @@
+// Package greet is what client and server of the cache say to each other before anything
+// else: who the client is, by a proof that it has its tenant's key, and what it wants. The
+// server proves the same, so a client talks to no stranger. It has no I/O.
+//
+//	client                                       server
+//	hello: transport, tenant, nonce ───────────▶
+//	         ◀──────────────── challenge: nonce, or that everybody may come in
+//	proof: HMAC of both with the key ──────────▶
+//	         ◀──────────────── verdict, and the same with another label
+//
+// All four have fixed lengths: who is not known yet can make nobody allocate anything. The
+// key does not cross the wire. What comes afterwards is neither encrypted nor signed.
+package greet
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+)
+
+// Lengths in bytes.
+const (
+	HelloSize     = 104
+	ChallengeSize = 40
+	ProofSize     = sha256.Size
+	VerdictSize   = 40
+
+	MaxName = 64 // of a tenant
+	MinKey  = 16 // a shorter one could be guessed
+)
+
+const (
+	magic     = 0xca4eb001 // the last digits are the version
+	nonceSize = 32
+	nonceAt   = 8
+	nameAt    = nonceAt + nonceSize
+)
+
+// Transport is what is to follow on the connection.
+type Transport uint8
+
+const (
+	RDMA Transport = iota + 1 // the exchange of a link
+	TCP                       // messages
+	transports
+)
+
+var (
+	// ErrMalformed: the peer speaks something else, or another version.
+	ErrMalformed = errors.New("what the peer says is not the cache's, or of another version")
+	// ErrDenied: the server does not know the tenant, or the key is another one.
+	ErrDenied = errors.New("the server does not admit this tenant with this key")
+	// ErrKeyWanted: the server wants a proof, and the client has no key.
+	ErrKeyWanted = errors.New("the server wants a tenant's key")
+	// ErrStranger: the server has not proved that it has the key.
+	ErrStranger = errors.New("the server has not proved that it has the tenant's key")
+	// ErrFull: the tenant has as many clients as it may have.
+	ErrFull = errors.New("the tenant has as many clients as it may have")
+)
+
+// status is a server's answer.
+type status uint8
+
+const (
+	come   status = iota + 1 // in a challenge: no proof is wanted
+	prove                    // in a challenge
+	denied                   // in a verdict
+	full                     // in a verdict
+	statuses
+)
+
+// Hello is what a client says first.
+type Hello struct {
+	Transport Transport
+	Tenant    string // at most [MaxName] bytes
+	Nonce     [nonceSize]byte
+}
+
+// ReadHello decodes a hello of [HelloSize] bytes.
+func ReadHello(b []byte) (h Hello, err error) {
+	if len(b) != HelloSize || binary.LittleEndian.Uint32(b) != magic || binary.LittleEndian.Uint16(b[6:]) != 0 {
+		return h, ErrMalformed
+	}
+	n := int(b[5])
+	h.Transport = Transport(b[4])
+	if h.Transport == 0 || h.Transport >= transports || n > MaxName || len(bytes.Trim(b[nameAt+n:], "\x00")) > 0 {
+		return Hello{}, ErrMalformed
+	}
+	h.Tenant = string(b[nameAt : nameAt+n])
+	copy(h.Nonce[:], b[nonceAt:])
+	return h, nil
+}
+
+func (h *Hello) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, magic)
+	b = append(b, byte(h.Transport), byte(len(h.Tenant)), 0, 0)
+	b = append(append(b, h.Nonce[:]...), h.Tenant...)
+	return append(b, make([]byte, MaxName-len(h.Tenant))...)
+}
+
+func answer(s status, body []byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, magic)
+	return append(append(b, byte(s), 0, 0, 0), body...)
+}
+
+func readAnswer(b []byte, size int) (status, []byte, error) {
+	if len(b) != size || binary.LittleEndian.Uint32(b) != magic || b[4] == 0 || status(b[4]) >= statuses || b[5]|b[6]|b[7] != 0 {
+		return 0, nil, ErrMalformed
+	}
+	return status(b[4]), b[nonceAt:], nil
+}
+
+// What each side signs begins with a label of its own: no side's proof is the other's.
+const (
+	byClient = "goverbs cache: client"
+	byServer = "goverbs cache: server"
+)
+
+// sign is a proof that one has the key, good for these two messages only.
+func sign(key []byte, label string, hello, challenge []byte) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(label))
+	m.Write(hello)
+	m.Write(challenge)
+	return m.Sum(nil)
+}
+
+func nonce() (n [nonceSize]byte) {
+	_, _ = rand.Read(n[:]) // never fails
+	return n
+}

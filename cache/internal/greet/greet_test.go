@@ -1,0 +1,164 @@
+package greet
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+var key = []byte("a key of sixteen")
+
+// greeting is one, from a client with one key to a server with another.
+func greeting(t *testing.T, tenant string, theirs, ours []byte, room bool) (client, server error) {
+	t.Helper()
+	c := NewClient(TCP, tenant, theirs)
+	h, err := ReadHello(c.Hello())
+	require.NoError(t, err)
+	require.Equal(t, tenant, h.Tenant)
+	require.Equal(t, TCP, h.Transport)
+	s := NewServer(c.Hello(), ours)
+	require.Len(t, s.Challenge(), ChallengeSize)
+	proof, err := c.Challenged(s.Challenge())
+	if err != nil || proof == nil {
+		require.Equal(t, s.Open(), err == nil || err == ErrStranger)
+		return err, nil
+	}
+	require.Len(t, proof, ProofSize)
+	verdict, server := s.Proved(proof, room)
+	require.Len(t, verdict, VerdictSize)
+	return c.Judged(verdict), server
+}
+
+// Who has the key comes in, and nobody else; who has one comes in nowhere else.
+func TestGreeting(t *testing.T) {
+	other := []byte("another sixteen.")
+	for name, c := range map[string]struct {
+		tenant         string
+		theirs, ours   []byte
+		full           bool
+		client, server error
+	}{
+		"everybody":         {},
+		"the key":           {theirs: key, ours: key},
+		"the longest name":  {tenant: strings.Repeat("n", MaxName), theirs: key, ours: key},
+		"another key":       {theirs: other, ours: key, client: ErrDenied, server: ErrDenied},
+		"no key":            {ours: key, client: ErrKeyWanted},
+		"a stranger server": {theirs: key, client: ErrStranger},
+		"no room":           {theirs: key, ours: key, full: true, client: ErrFull, server: ErrFull},
+		"no room, no key":   {theirs: other, ours: key, full: true, client: ErrDenied, server: ErrDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := greeting(t, c.tenant, c.theirs, c.ours, !c.full)
+			require.Equal(t, c.client, client)
+			require.Equal(t, c.server, server)
+		})
+	}
+}
+
+// What was heard on the wire is of no use: neither a client's proof to a client or a server
+// later, nor a server's.
+func TestProofsAreGoodOnce(t *testing.T) {
+	c := NewClient(RDMA, "tenant", key)
+	s := NewServer(c.Hello(), key)
+	proof, err := c.Challenged(s.Challenge())
+	require.NoError(t, err)
+	verdict, err := s.Proved(proof, true)
+	require.NoError(t, err)
+	require.NoError(t, c.Judged(verdict))
+	require.False(t, bytes.Contains(bytes.Join([][]byte{c.Hello(), s.Challenge(), proof, verdict}, nil), key))
+	require.NotContains(t, string(verdict), string(proof), "what a client says is no server's proof")
+
+	again := NewServer(c.Hello(), key)
+	require.NotEqual(t, s.Challenge(), again.Challenge())
+	_, err = again.Proved(proof, true)
+	require.ErrorIs(t, err, ErrDenied, "a proof again")
+
+	next := NewClient(RDMA, "tenant", key)
+	require.NotEqual(t, c.Hello(), next.Hello())
+	_, err = next.Challenged(s.Challenge())
+	require.NoError(t, err)
+	require.ErrorIs(t, next.Judged(verdict), ErrStranger, "a verdict again")
+	require.ErrorIs(t, c.Judged(answer(come, proof)), ErrStranger, "the client's own proof")
+
+	// What is signed has the tenant and the transport.
+	for i, other := range []Hello{{Transport: RDMA, Tenant: "tenanu"}, {Transport: TCP, Tenant: "tenant"}} {
+		h, err := ReadHello(c.Hello())
+		require.NoError(t, err)
+		other.Nonce = h.Nonce
+		moved := &Server{key: key, hello: other.append(nil), challenge: s.challenge}
+		_, err = moved.Proved(proof, true)
+		require.ErrorIs(t, err, ErrDenied, i)
+	}
+}
+
+// An open server has no key that could be proved.
+func TestOpenServerTakesNoProof(t *testing.T) {
+	c := NewClient(RDMA, "", nil)
+	s := NewServer(c.Hello(), nil)
+	_, err := s.Proved(sign(nil, byClient, s.hello, s.challenge), true)
+	require.ErrorIs(t, err, ErrDenied)
+}
+
+// Whatever comes is taken as it is meant, or refused.
+func TestHostileBytes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	good := NewClient(RDMA, "tenant", key).Hello()
+	for i := range 20_000 {
+		b := bytes.Clone(good)
+		for range 1 + rng.IntN(3) {
+			b[rng.IntN(len(b))] = byte(rng.Uint32())
+		}
+		switch i % 4 {
+		case 0:
+			b = b[:rng.IntN(len(b))]
+		case 1:
+			b = append(b, make([]byte, 1+rng.IntN(8))...)
+		}
+		h, err := ReadHello(b)
+		if err != nil {
+			require.Equal(t, ErrMalformed, err)
+			continue
+		}
+		require.Equal(t, b, h.append(nil), "all of it means something")
+	}
+	for _, transport := range []byte{0, byte(TCP) + 1, 255} {
+		b := bytes.Clone(good)
+		b[4] = transport
+		_, err := ReadHello(b)
+		require.Equal(t, ErrMalformed, err, "transport %d", transport)
+	}
+	c := NewClient(RDMA, "tenant", key)
+	s := NewServer(c.Hello(), key)
+	for i := range ChallengeSize {
+		b := bytes.Clone(s.Challenge())
+		b[i] ^= 0x81
+		if _, err := c.Challenged(b); i < nonceAt {
+			require.Equal(t, ErrMalformed, err, i)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+	for _, b := range [][]byte{nil, s.Challenge()[:ChallengeSize-1], append(s.Challenge(), 0), answer(denied, make([]byte, nonceSize))} {
+		_, err := c.Challenged(b)
+		require.Equal(t, ErrMalformed, err)
+	}
+	proof, err := c.Challenged(s.Challenge())
+	require.NoError(t, err)
+	for _, b := range [][]byte{nil, proof[:ProofSize-1], append(bytes.Clone(proof), 0)} {
+		_, err := s.Proved(b, true)
+		require.Equal(t, ErrDenied, err)
+	}
+	verdict, err := s.Proved(proof, true)
+	require.NoError(t, err)
+	for i := range VerdictSize {
+		b := bytes.Clone(verdict)
+		b[i] ^= 0x81
+		require.Error(t, c.Judged(b), i)
+	}
+	require.Equal(t, ErrMalformed, c.Judged(answer(prove, proof)))
+}

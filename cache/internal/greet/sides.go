@@ -1,0 +1,96 @@
+package greet
+
+import "crypto/hmac"
+
+// Client is the client's side of one greeting.
+type Client struct {
+	key              []byte
+	hello, challenge []byte
+}
+
+// NewClient begins a greeting. Without a key the server has to admit everybody. The tenant's
+// name has at most [MaxName] bytes.
+func NewClient(t Transport, tenant string, key []byte) *Client {
+	h := Hello{Transport: t, Tenant: tenant, Nonce: nonce()}
+	return &Client{key: key, hello: h.append(nil)}
+}
+
+// Hello is what goes first.
+func (c *Client) Hello() []byte { return c.hello }
+
+// Challenged takes the server's challenge, and answers the proof that goes next. Without a
+// proof the greeting is over.
+func (c *Client) Challenged(b []byte) (proof []byte, err error) {
+	s, _, err := readAnswer(b, ChallengeSize)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == come && len(c.key) == 0:
+		return nil, nil
+	case s == come:
+		return nil, ErrStranger // whoever has a key wants to know whom it talks to
+	case s != prove:
+		return nil, ErrMalformed
+	case len(c.key) == 0:
+		return nil, ErrKeyWanted
+	}
+	c.challenge = append([]byte(nil), b...)
+	return sign(c.key, byClient, c.hello, c.challenge), nil
+}
+
+// Judged takes the server's verdict: nil if the client is admitted, by the right server.
+func (c *Client) Judged(b []byte) error {
+	s, proof, err := readAnswer(b, VerdictSize)
+	switch {
+	case err != nil:
+		return err
+	case s == denied:
+		return ErrDenied
+	case s == full:
+		return ErrFull
+	case s != come:
+		return ErrMalformed
+	case !hmac.Equal(proof, sign(c.key, byServer, c.hello, c.challenge)):
+		return ErrStranger
+	}
+	return nil
+}
+
+// Server is the server's side of one greeting.
+type Server struct {
+	key              []byte
+	hello, challenge []byte
+}
+
+// NewServer answers a hello that [ReadHello] has taken. Without a key everybody may come in.
+// For a tenant that is not known the key is one that nobody has: who has no key cannot tell
+// which tenants there are.
+func NewServer(hello, key []byte) *Server {
+	s := &Server{key: key, hello: append([]byte(nil), hello...)}
+	st := prove
+	if len(key) == 0 {
+		st = come
+	}
+	n := nonce()
+	s.challenge = answer(st, n[:])
+	return s
+}
+
+// Challenge is what goes first.
+func (s *Server) Challenge() []byte { return s.challenge }
+
+// Open tells whether the greeting is over with the challenge.
+func (s *Server) Open() bool { return len(s.key) == 0 }
+
+// Proved takes the client's proof, and answers the verdict that goes back; without an error
+// the client is admitted. room tells whether there is any for another client.
+func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
+	var none [ProofSize]byte
+	switch {
+	case s.Open() || !hmac.Equal(proof, sign(s.key, byClient, s.hello, s.challenge)):
+		return answer(denied, none[:]), ErrDenied
+	case !room:
+		return answer(full, none[:]), ErrFull
+	}
+	return answer(come, sign(s.key, byServer, s.hello, s.challenge)), nil
+}

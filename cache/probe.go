@@ -1,0 +1,67 @@
+package cache
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// absent is the verdict that there is no record: no bucket has an entry of the key.
+const absent = mirror.Verdict(255)
+
+// tornBuckets is how often a bucket is READ again that the server was just changing.
+const tornBuckets = 3
+
+// probe READs the buckets of a key that has no entry in the map, and what they point at. The
+// mutex is held, but meanwhile; the READs are part of the caller's section.
+func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+	p, ok := s.m.Probe(fingerprint)
+	if !ok {
+		return it, mirror.Ask, nil
+	}
+	for i := range p.Buckets() {
+		found, refusal, err := s.bucket(ctx, &p, i, room[:0])
+		if err != nil {
+			return it, 0, err
+		}
+		if refusal != nil {
+			s.c.count.refused.Add(1)
+			return it, mirror.Ask, nil
+		}
+		if it, v, err = s.tryAll(ctx, found, key, dst, grow); err != nil || v != mirror.Next {
+			if err == nil && v == mirror.Hit {
+				s.c.count.probes.Add(1)
+				for k := range found {
+					s.m.Adopt(&p, &found[k])
+				}
+			}
+			return it, v, err
+		}
+	}
+	s.c.count.probes.Add(1)
+	return it, absent, nil
+}
+
+// bucket READs one bucket. The mutex is held, but meanwhile.
+func (s *session) bucket(ctx context.Context, p *mirror.Probe, i int, room []wire.Entry) (found []wire.Entry, refusal, err error) {
+	b, err := s.buffer(wire.BucketSize)
+	if err != nil { // no memory can be registered: there is another way
+		return nil, err, nil
+	}
+	defer s.release(b)
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	rkey, addr := p.At(i)
+	for range tornBuckets {
+		s.c.count.reads.Add(1)
+		if err := s.read.Read(ctx, verbs.Remote{Addr: addr, RKey: rkey}, b.mr.SGE(b.off, wire.BucketSize)); err != nil {
+			return nil, nil, err
+		}
+		if found, refusal = p.Read(b.bytes(wire.BucketSize), i, room); refusal != wire.Torn {
+			break
+		}
+	}
+	return found, refusal, nil
+}

@@ -1,0 +1,184 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+// A client with less memory than the map takes READs the server's: a hit is a READ of a
+// bucket, or of two, and one of the record, and a miss is one or two; there is no message.
+func TestHitByBuckets(t *testing.T) {
+	const n, budget = 400, 4096
+	s := serve(t, server.Config{Lease: quiet})
+	for i := range n {
+		set(t, s, key(i), key(i))
+	}
+	c, ctx := dial(t, s.Addr().String(), cache.Config{MapBytes: budget}), within(t)
+	require.Eventually(t, func() bool { return c.Stats().Entries >= 100 }, stuck, time.Millisecond)
+	dst := make([]byte, 64)
+	before, gone := c.Stats(), 0
+	require.False(t, before.Whole)
+	require.LessOrEqual(t, before.MapBytes, budget)
+	for i := range n {
+		it, err := c.GetInto(ctx, key(i), dst)
+		if errors.Is(err, cache.ErrNotFound) { // its buckets were full, now and then
+			gone++
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, string(key(i)), string(it.Value))
+	}
+	require.LessOrEqual(t, gone, 3)
+	for i := range 100 {
+		_, err := c.Get(ctx, key(n+i))
+		require.ErrorIs(t, err, cache.ErrNotFound)
+	}
+	st := c.Stats()
+	require.Equal(t, before.Calls, st.Calls, "no message")
+	require.Equal(t, uint64(n-gone), st.Hits-before.Hits)
+	require.Equal(t, uint64(100+gone), st.Misses-before.Misses)
+	probes := st.Probes - before.Probes
+	require.Greater(t, probes, uint64(n/2))
+	require.Less(t, probes, uint64(n+100), "what has an entry needs none")
+	require.LessOrEqual(t, st.Reads-before.Reads, uint64(n-gone)+probes*13/10+100, "most are in their first bucket")
+	require.LessOrEqual(t, st.MapBytes, budget)
+	require.Equal(t, before.Refused, st.Refused)
+
+	key200 := make([][]byte, 200)
+	for i := range key200 {
+		key200[i] = key(i)
+	}
+
+	// What was found has an entry then, until that is needed for another one.
+	before = c.Stats()
+	for range 10 {
+		_, err := c.GetInto(ctx, key(n-1), dst)
+		require.NoError(t, err)
+	}
+	st = c.Stats()
+	require.Equal(t, []uint64{10, 0}, []uint64{st.Reads - before.Reads, st.Probes - before.Probes})
+
+	i := 0
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		if _, err := c.GetInto(ctx, key200[i%200], dst); err != nil && !errors.Is(err, cache.ErrNotFound) {
+			t.Fatal(err)
+		}
+		i++
+	}))
+
+	// A map that fits is whole, also when more comes.
+	all := dial(t, s.Addr().String(), cache.Config{MapBytes: 1 << 20})
+	whole(t, all, s.Stats().Items)
+	set(t, s, key(n), nil)
+	whole(t, all, s.Stats().Items)
+	_, err := all.Get(ctx, key(0))
+	require.NoError(t, err)
+	require.Zero(t, all.Stats().Probes)
+}
+
+// Clients that READ buckets, beside changes, evictions and a table that doubles: nothing is
+// torn, and nothing that was acknowledged before a Get began is missed.
+func TestBucketsUnderChanges(t *testing.T) {
+	s := serve(t, server.Config{Lease: time.Second, Memory: 4 << 20, Page: 64 << 10})
+	address := s.Addr().String()
+	writer := dial(t, address, cache.Config{})
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	depth, begin := s.Stats().Table, time.Now()
+	seed := testseed.New(t)
+	const keys = 64
+	var done [keys]atomic.Uint64 // the last version that was acknowledged
+	for i := range keys {
+		require.NoError(t, writer.Set(within(t), key(i), cache.Item{Value: versioned(i, 1)}, 0))
+		done[i].Store(1)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { // changes
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for v := uint64(2); ctx.Err() == nil; v++ {
+			i := rng.IntN(keys)
+			if err := writer.Set(context.WithoutCancel(ctx), key(i), cache.Item{Value: versioned(i, v)}, 0); err == nil {
+				done[i].Store(v)
+			}
+		}
+	})
+	all.Go(func() { // the table doubles
+		for i := keys; ctx.Err() == nil && i < 6000; i++ {
+			set(t, s, key(i), nil)
+			if s.Stats().Table > depth {
+				time.Sleep(time.Millisecond)
+				if time.Since(begin) > time.Second {
+					break
+				}
+			}
+		}
+		cancel()
+	})
+	var clients []*cache.Client
+	for range 2 {
+		clients = append(clients, dial(t, address, cache.Config{MapBytes: 1}))
+	}
+	for n, c := range clients {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(2+n)))
+			dst := make([]byte, 4096)
+			for ctx.Err() == nil {
+				i := rng.IntN(keys)
+				least := done[i].Load()
+				it, err := c.GetInto(context.WithoutCancel(ctx), key(i), dst)
+				if errors.Is(err, cache.ErrNotFound) {
+					if s.Stats().Evicted == 0 {
+						t.Errorf("key %d is missed: %v", i, err)
+					}
+					continue
+				}
+				if err != nil || !isVersion(it.Value, i, least) {
+					t.Errorf("key %d: %d bytes, %v", i, len(it.Value), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Greater(t, s.Stats().Table, depth, "it has not doubled")
+	for _, c := range clients {
+		st := c.Stats()
+		t.Logf("%d hits, %d of buckets, %d refused, %d calls; the table has %d bytes", st.Hits, st.Probes, st.Refused, st.Calls, s.Stats().Table)
+		require.Greater(t, st.Probes, st.Calls/4)
+		require.Equal(t, uint64(1), st.Sessions)
+	}
+}
+
+// versioned is a value of a key's, of a length that its version says.
+func versioned(key int, v uint64) []byte {
+	b := make([]byte, 16+v%200*8)
+	for i := 0; i < len(b); i += 16 {
+		binary.LittleEndian.PutUint64(b[i:], v)
+		if i+16 <= len(b) {
+			binary.LittleEndian.PutUint64(b[i+8:], uint64(key))
+		}
+	}
+	return b
+}
+
+// isVersion tells whether it is whole, and no older than it may be.
+func isVersion(b []byte, key int, least uint64) bool {
+	if len(b) < 16 {
+		return false
+	}
+	v := binary.LittleEndian.Uint64(b)
+	return v >= least && string(b) == string(versioned(key, v))
+}

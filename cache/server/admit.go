@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/link"
+)
+
+// admitted is the connection of a client that was let in: it has a place until it closes.
+type admitted struct {
+	net.Conn
+	leave func()
+}
+
+func (a *admitted) Close() error {
+	err := a.Conn.Close()
+	a.leave()
+	return err
+}
+
+// room tells whether there is any for another client.
+func (s *Server) room() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.MaxClients == 0 || s.places < s.cfg.MaxClients
+}
+
+// admit lets a client in, and tells whether it did. Otherwise the connection is still the
+// caller's.
+func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
+	s.mu.Lock()
+	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
+		s.mu.Unlock()
+		return false
+	}
+	s.places++
+	s.mu.Unlock()
+	leave := sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.places--
+	})
+	to := s.links
+	if t == greet.TCP {
+		to = s.streams
+	}
+	if !to.put(&admitted{conn, leave}) {
+		leave()
+		return false
+	}
+	return true
+}
+
+// serveStreams has the clients that come by TCP, until ctx ends.
+func (s *Server) serveStreams(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = s.streams.Close() })()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		conn, err := s.streams.Accept()
+		if err != nil {
+			return
+		}
+		clients.Go(func() {
+			err := s.serveStream(ctx, conn)
+			if ctx.Err() == nil && err != nil && !hungUp(err) {
+				s.ended(conn.RemoteAddr(), err)
+			}
+		})
+	}
+}
+
+// serveStream has a client that cannot READ: everything is a call, so it gets no map.
+func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	defer conn.Close()
+	id, c := s.attach(cut, false)
+	if c == nil {
+		return ErrClosed
+	}
+	defer s.detach(id)
+	return s.talk(ctx, cut, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+}
+
+// hungUp tells whether an error is the end of a connection that the client has closed.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}

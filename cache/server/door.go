@@ -1,0 +1,230 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/link"
+)
+
+// door is the address of one server or of several, one for each tenant. It finds out whose
+// client each connection is, and lets it in.
+type door struct {
+	listener net.Listener
+	log      *slog.Logger
+	stranger []byte // the key of who is not known, which nobody has
+
+	left chan struct{} // has a token when somebody has left the door
+
+	mu       sync.Mutex
+	tenants  map[string]tenant
+	greeting []visitor // the oldest first
+}
+
+// visitor is a connection that has not said yet who it is.
+type visitor struct {
+	conn  net.Conn
+	since time.Time
+}
+
+type tenant struct {
+	key    []byte // none: everybody's
+	server *Server
+}
+
+// maxGreeting is how many connections may be at the door. When more come they are let wait, and
+// the oldest has to go that has been there for longer than a greeting takes: so those who say
+// nothing keep nobody out for long, and many who come at once lose nobody.
+const (
+	maxGreeting = 64
+	patience    = 2 * time.Second
+)
+
+func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1)}
+	_, _ = rand.Read(d.stranger) // never fails
+	return d, nil
+}
+
+// serve lets clients in until ctx ends, which is no error, or the door is closed.
+func (d *door) serve(ctx context.Context) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = d.listener.Close() })()
+	for {
+		conn, err := d.listener.Accept()
+		switch {
+		case err == nil:
+			d.come(ctx, conn)
+			clients.Go(func() { d.greet(ctx, conn) })
+		case ctx.Err() != nil:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// come makes room for another connection at the door, or waits for it.
+func (d *door) come(ctx context.Context, conn net.Conn) {
+	for {
+		wait := d.enter(conn, time.Now())
+		if wait <= 0 {
+			return
+		}
+		select {
+		case <-d.left:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// enter lets a connection come to the door, or answers for how long nobody has to go for it.
+func (d *door) enter(conn net.Conn, now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.greeting) >= maxGreeting {
+		if wait := patience - now.Sub(d.greeting[0].since); wait > 0 {
+			return wait
+		}
+		_ = d.greeting[0].conn.Close()
+		d.greeting = slices.Delete(d.greeting, 0, 1)
+	}
+	d.greeting = append(d.greeting, visitor{conn, now})
+	return 0
+}
+
+// leave is called when a connection has said who it is, or nothing good.
+func (d *door) leave(conn net.Conn) {
+	d.mu.Lock()
+	if i := slices.IndexFunc(d.greeting, func(v visitor) bool { return v.conn == conn }); i >= 0 {
+		d.greeting = slices.Delete(d.greeting, i, i+1)
+	}
+	d.mu.Unlock()
+	select {
+	case d.left <- struct{}{}:
+	default:
+	}
+}
+
+func (d *door) greet(ctx context.Context, conn net.Conn) {
+	h, err := link.Greeted(ctx, conn, d.keyOf, d.room)
+	d.leave(conn)
+	d.mu.Lock()
+	to := d.tenants[h.Tenant].server // nil if it was revoked meanwhile
+	d.mu.Unlock()
+	if err == nil && (to == nil || !to.admit(conn, h.Transport)) {
+		err = ErrClosed
+	}
+	if err != nil {
+		_ = conn.Close()
+		if ctx.Err() == nil {
+			d.log.Info("cache: client was not let in", "address", conn.RemoteAddr().String(), "tenant", h.Tenant, "error", err)
+		}
+	}
+}
+
+func (d *door) keyOf(name string) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t, ok := d.tenants[name]; ok {
+		return t.key
+	}
+	return d.stranger
+}
+
+func (d *door) room(name string) bool {
+	d.mu.Lock()
+	s := d.tenants[name].server
+	d.mu.Unlock()
+	return s != nil && s.room()
+}
+
+// set has a tenant's clients be let in from now on.
+func (d *door) set(name string, t tenant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tenants[name] = t
+}
+
+// remove has them not be let in any more, and answers their server.
+func (d *door) remove(name string) *Server {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.tenants[name].server
+	delete(d.tenants, name)
+	return s
+}
+
+func (d *door) close() error {
+	if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// checkKey says what is wrong with a key, which is copied.
+func checkKey(key []byte) ([]byte, error) {
+	if len(key) < greet.MinKey {
+		return nil, fmt.Errorf("cache: key of %d bytes: shorter than %d", len(key), greet.MinKey)
+	}
+	return slices.Clone(key), nil
+}
+
+// queue is a listener of connections that the door has let in.
+type queue struct {
+	addr  net.Addr
+	conns chan net.Conn
+	over  chan struct{}
+	once  sync.Once
+}
+
+func newQueue(addr net.Addr) *queue {
+	return &queue{addr: addr, conns: make(chan net.Conn), over: make(chan struct{})}
+}
+
+// put tells whether somebody took the connection.
+func (q *queue) put(conn net.Conn) bool {
+	select {
+	case q.conns <- conn:
+		return true
+	case <-q.over:
+		return false
+	}
+}
+
+// Accept is [net.Listener]'s.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case conn := <-q.conns:
+		return conn, nil
+	case <-q.over:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is [net.Listener]'s.
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.over) })
+	return nil
+}
+
+// Addr is [net.Listener]'s.
+func (q *queue) Addr() net.Addr { return q.addr }

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+)
+
+// Tenant is one of those who share an address, and see nothing of each other: each has a
+// server of its own, with its memory, its map and its limits. Memory and queue pairs are in
+// protection domains of the tenant's, so the device refuses what has another tenant's
+// pointer and key.
+type Tenant struct {
+	Name string // 1 to 64 bytes
+	Key  []byte // 16 bytes at least; random ones, for who knows it is the tenant
+	Config
+}
+
+// Tenants are servers that share an address. It is safe for several goroutines.
+type Tenants struct {
+	door *door
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	servers map[string]*Server
+	serving context.Context // nil before Serve, and after
+	began   bool
+	closed  bool
+	running sync.WaitGroup
+	failed  chan error // of a server's Serve
+}
+
+// ListenTenants listens for clients of several tenants on an address, "host:port". logger
+// hears of clients that are not let in; nil means nobody does. There may be no tenants at
+// first. The Key of a tenant's [Config] is not looked at.
+func ListenTenants(ctx context.Context, address string, list []Tenant, logger *slog.Logger) (*Tenants, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := newDoor(ctx, address, logger)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tenants{door: d, servers: map[string]*Server{}, failed: make(chan error, 1)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	for i := range list {
+		if err := t.Admit(ctx, &list[i]); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	return t, nil
+}
+
+// Addr is where the servers listen.
+func (t *Tenants) Addr() net.Addr { return t.door.listener.Addr() }
+
+// Server is a tenant's, or nil. It is there for [Server.Do], [Server.Stats] and
+// [Server.Save]; [Tenants.Serve] serves it.
+func (t *Tenants) Server(name string) *Server {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.servers[name]
+}
+
+// Names are those of the tenants, in order.
+func (t *Tenants) Names() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	names := make([]string, 0, len(t.servers))
+	for n := range t.servers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Admit makes a server for another tenant.
+func (t *Tenants) Admit(ctx context.Context, n *Tenant) error {
+	if err := t.admit(ctx, n); err != nil {
+		return fmt.Errorf("cache: admit tenant %.64q: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
+	key, err := checkKey(n.Key)
+	switch {
+	case err != nil:
+		return err
+	case n.Name == "" || len(n.Name) > greet.MaxName:
+		return fmt.Errorf("a name has 1 to %d bytes", greet.MaxName)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return ErrClosed
+	}
+	if t.servers[n.Name] != nil {
+		return errors.New("there is one of this name")
+	}
+	s, err := newServer(ctx, t.Addr(), n.Config)
+	if err != nil {
+		return err
+	}
+	t.servers[n.Name] = s
+	if t.serving != nil {
+		t.serve(s)
+	}
+	t.door.set(n.Name, tenant{key, s})
+	return nil
+}
+
+// SetKey gives a tenant another key, for connections that come later.
+func (t *Tenants) SetKey(name string, key []byte) error {
+	key, err := checkKey(key)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.servers[name] == nil {
+		return fmt.Errorf("cache: set key of tenant %.64q: there is none of this name", name)
+	}
+	t.door.set(name, tenant{key, t.servers[name]})
+	return nil
+}
+
+// Revoke ends a tenant: nobody is let in with its key any more, its clients are cut off, and
+// its memory is not registered any more, so that no pointer to it is of any use. Its records
+// are gone; who wants to keep them saves them first ([Server.Save]). Revoking a tenant that
+// is none is not an error.
+func (t *Tenants) Revoke(name string) error {
+	t.door.remove(name)
+	t.mu.Lock()
+	s := t.servers[name]
+	delete(t.servers, name)
+	t.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// serve has a server serve. The mutex is held.
+func (t *Tenants) serve(s *Server) {
+	ctx := t.serving
+	t.running.Go(func() {
+		if err := s.Serve(ctx); err != nil && !errors.Is(err, ErrClosed) {
+			select {
+			case t.failed <- err:
+			default:
+			}
+		}
+	})
+}
+
+// Serve lets clients of all tenants in until ctx ends, which is no error, or Close. It may be
+// called once.
+func (t *Tenants) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	t.mu.Lock()
+	if t.closed || t.began {
+		t.mu.Unlock()
+		return fmt.Errorf("cache: serve: %w", ErrClosed)
+	}
+	t.serving, t.began = ctx, true
+	for _, s := range t.servers {
+		t.serve(s)
+	}
+	t.mu.Unlock()
+	door := make(chan error, 1)
+	go func() { door <- t.door.serve(ctx) }()
+	var err error
+	select {
+	case err = <-t.failed:
+		cancel()
+		err = errors.Join(err, <-door)
+	case err = <-door:
+		cancel()
+	}
+	t.mu.Lock()
+	t.serving = nil // who is admitted now is not served
+	t.mu.Unlock()
+	t.running.Wait()
+	if t.ctx.Err() != nil {
+		return fmt.Errorf("cache: serve: %w", ErrClosed)
+	}
+	return err
+}
+
+// Close cuts off all clients and frees everything. Closing twice is not an error.
+func (t *Tenants) Close() error {
+	t.stop()
+	t.mu.Lock()
+	t.closed = true
+	servers := t.servers
+	t.servers = map[string]*Server{}
+	t.mu.Unlock()
+	errs := []error{t.door.close()}
+	for _, s := range servers {
+		errs = append(errs, s.Close())
+	}
+	t.running.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,119 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/link"
+)
+
+// Transport is how a client is connected.
+type Transport string
+
+const (
+	RDMA Transport = "RDMA" // a hit is a READ
+	TCP  Transport = "TCP"  // everything is a call: see RequireRDMA of [Config]
+)
+
+// rdmaShare is how long an attempt by RDMA may take at most, where TCP is to have a chance
+// after it.
+const rdmaShare = 7 * time.Second
+
+// drained is how long calls of a connection may take that was replaced.
+const drained = 10 * time.Second
+
+// connect makes a session: by RDMA, or, if that may be and the server admits this client, by
+// TCP.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	if c.cfg.RequireRDMA {
+		s, _, err := c.connectBy(ctx, RDMA)
+		return s, err
+	}
+	share := rdmaShare
+	if end, ok := ctx.Deadline(); ok {
+		share = min(share, time.Until(end)*2/3)
+	}
+	first, cancel := context.WithTimeout(ctx, share)
+	defer cancel()
+	s, greeted, err := c.connectBy(first, RDMA)
+	if err != nil && first.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("no RDMA connection within %v", share)
+	}
+	if err == nil || !greeted || ctx.Err() != nil || c.ctx.Err() != nil {
+		return s, err
+	}
+	s, _, other := c.connectBy(ctx, TCP)
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	c.cfg.Logger.Warn("cache: there is no RDMA: hits are calls by TCP", "server", c.address, "error", err)
+	s.instead = err
+	return s, nil
+}
+
+// greet tells a server who this client is.
+func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
+	err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key)
+	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
+		if errors.Is(err, why) {
+			return fmt.Errorf("%w: %w", ErrDenied, err)
+		}
+	}
+	s.greeted = err == nil
+	return err
+}
+
+// dialTCP connects without RDMA.
+func (s *session) dialTCP(ctx context.Context) error {
+	d := s.c.cfg.Dialer
+	if d == nil {
+		d = &net.Dialer{}
+	}
+	conn, err := d.DialContext(ctx, "tcp", s.c.address)
+	if err != nil {
+		return err
+	}
+	if err := s.greet(ctx, conn, greet.TCP); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	s.conn = link.NewStream(s.live, conn, 0)
+	s.run()
+	return nil
+}
+
+// better tries to connect a client by RDMA that has a session by TCP.
+func (c *Client) better() *session {
+	ctx, cancel := context.WithTimeout(c.ctx, attempt)
+	defer cancel()
+	s, _, err := c.connectBy(ctx, RDMA)
+	if err != nil {
+		c.cfg.Logger.Info("cache: there is still no RDMA", "server", c.address, "error", err)
+		return nil
+	}
+	c.cfg.Logger.Info("cache: there is RDMA", "server", c.address)
+	return s
+}
+
+// drain closes a session when its calls have ended.
+func (c *Client) drain(s *session) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(drained); time.Now().Before(end) && !s.ended.Load() && c.ctx.Err() == nil && s.busy(); {
+		<-tick.C
+	}
+	s.end(errReplaced)
+	if err := s.close(); err != nil {
+		c.cfg.Logger.Error("cache: close connection", "server", c.address, "error", err)
+	}
+}
+
+// busy tells whether calls wait for their replies.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls) > 0
+}
