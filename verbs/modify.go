@@ -75,6 +75,9 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 			}
 		}
 		if mask&AttrState != 0 && to == StateReset {
+			if err := q.forgets(q.State()); err != nil {
+				return err
+			}
 			defer q.holdPosts()()
 		}
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
@@ -139,6 +142,11 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 			}
 			if err := checkTransition(q.typ, states[i], to, s.Mask); err != nil {
 				return opError("modify", q.life.Label, err)
+			}
+			if to == StateReset && s.Mask&AttrState != 0 {
+				if err := q.forgets(states[i]); err != nil {
+					return err
+				}
 			}
 			states = append(states, to)
 		}
@@ -209,10 +217,22 @@ func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrSt
 // in it are gone without a completion.
 //
 // It must not meet requests of the peer on a device with [Device.ResetRaces]: there
-// have the peer stop before, or use [QP.Quiesce].
+// have the peer stop before, or use [QP.Quiesce]. On EFA a queue pair that has left
+// [StateInit] is refused with [ErrUnsupported]: make another one.
 func (q *QP) ToReset() error {
 	s := ResetStep()
 	return q.Modify(s.Attr, s.Mask)
+}
+
+// forgets refuses a reset with which libefa would forget what is under way: completions
+// that are still in the queue then give back places that nobody has taken, and each writes
+// in front of the list of free ones (providers/efa/verbs.c: efa_qp_init_indices, efa_wq_put_wrid_idx_unlocked).
+func (q *QP) forgets(from QPState) error {
+	const amazon = 0x1d0f
+	if from == StateReset || from == StateInit || q.pd == nil || q.pd.dev.attr.VendorID != amazon {
+		return nil
+	}
+	return opError("reset", q.life.Label, ErrUnsupported, "libefa loses count of its requests in ", from)
 }
 
 // Init moves a queue pair from [StateReset] to [StateInit] with the port,

@@ -6,7 +6,8 @@ package verbs
 // there to [StateReset]. Work requests in it may complete as [WCFlushed].
 //
 // RESET itself waits for what is being executed, except on a device with
-// [Device.ResetRaces]. There Quiesce waits between the two, some milliseconds.
+// [Device.ResetRaces]. There Quiesce waits between the two, some milliseconds. On EFA the
+// queue pair ends in ERROR, as [QP.ToReset] says.
 func (q *QP) Quiesce() error {
 	if q.State() == StateReset {
 		return q.ToReset()

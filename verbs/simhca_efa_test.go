@@ -148,6 +148,28 @@ func TestSimulatedSRDDrain(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A reset would have libefa forget what completed and was not polled, and give back places
+// that it has not given: it is refused.
+func TestSimulatedSRDReset(t *testing.T) {
+	simulated(t, "efa")
+	a, b, to := srdPair(t)
+	b.Recv(t, 8, 64)
+	batch := a.Batch(t, 8)
+	batch.SetTarget(to)
+	for k := range uint64(8) {
+		batch.Send(k, verbs.Signaled, a.MR.SGE(0, 8))
+	}
+	_, err := batch.Post()
+	require.NoError(t, err)
+	b.Wait(t, 8)
+	require.ErrorIs(t, a.QP.ToReset(), verbs.ErrUnsupported)
+	require.ErrorIs(t, a.QP.ModifySteps(verbs.ResetStep(), a.QP.InitStep()), verbs.ErrUnsupported)
+	require.Equal(t, verbs.StateRTS, a.QP.State())
+	a.Wait(t, 8)
+	require.ErrorIs(t, a.QP.Quiesce(), verbs.ErrUnsupported)
+	require.Equal(t, verbs.StateError, a.QP.State())
+}
+
 // A fault by choice is its queue pair's: it ends with that, and does not meet another one
 // with the same number.
 func TestSimulatedFaultsEnd(t *testing.T) {
