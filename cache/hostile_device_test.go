@@ -178,7 +178,7 @@ func TestHostileClients(t *testing.T) {
 	whole(t, honest, 1)
 	for name, m := range hostileMessages(s, noise(t)) {
 		r := connect(t, s, 8)
-		require.NoError(t, r.conn.Write(ctx, m), name)
+		_ = r.conn.Write(ctx, m) // it may be ended before all is sent
 		select {
 		case <-r.link.QP().Done():
 		case <-ctx.Done():
