@@ -127,10 +127,9 @@ func TestSimulatedSRDRefusals(t *testing.T) {
 	require.Equal(t, verbs.StateRTS, a.QP.State())
 }
 
-// A queue pair in error is empty when Drain says so, and takes nothing.
-func TestSimulatedSRDDrain(t *testing.T) {
-	simulated(t, "efa")
-	a, b, to := srdPair(t)
+// sendEight posts eight SENDs that arrive, and answers their batch.
+func sendEight(t *testing.T, a, b srd, to verbs.Target) *verbs.Batch {
+	t.Helper()
 	b.Recv(t, 8, 64)
 	batch := a.Batch(t, 8)
 	batch.SetTarget(to)
@@ -139,12 +138,20 @@ func TestSimulatedSRDDrain(t *testing.T) {
 	}
 	_, err := batch.Post()
 	require.NoError(t, err)
+	return batch
+}
+
+// A queue pair in error is empty when Drain says so, and takes nothing.
+func TestSimulatedSRDDrain(t *testing.T) {
+	simulated(t, "efa")
+	a, b, to := srdPair(t)
+	batch := sendEight(t, a, b, to)
 	ended := 0
 	require.NoError(t, a.QP.Drain(t.Context(), func(*verbs.WC) { ended++ }))
 	require.Equal(t, 8, ended)
 	batch.SetTarget(to)
 	batch.Send(9, verbs.Signaled, a.MR.SGE(0, 8))
-	_, err = batch.Post()
+	_, err := batch.Post()
 	require.Error(t, err)
 }
 
@@ -153,14 +160,7 @@ func TestSimulatedSRDDrain(t *testing.T) {
 func TestSimulatedSRDReset(t *testing.T) {
 	simulated(t, "efa")
 	a, b, to := srdPair(t)
-	b.Recv(t, 8, 64)
-	batch := a.Batch(t, 8)
-	batch.SetTarget(to)
-	for k := range uint64(8) {
-		batch.Send(k, verbs.Signaled, a.MR.SGE(0, 8))
-	}
-	_, err := batch.Post()
-	require.NoError(t, err)
+	sendEight(t, a, b, to)
 	b.Wait(t, 8)
 	require.ErrorIs(t, a.QP.ToReset(), verbs.ErrUnsupported)
 	require.ErrorIs(t, a.QP.ModifySteps(verbs.ResetStep(), a.QP.InitStep()), verbs.ErrUnsupported)

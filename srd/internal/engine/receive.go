@@ -14,8 +14,8 @@ type rxFlow struct {
 	hasEcho     bool
 	now         bool // a response is owed
 	base, floor uint32
-	seen        window // from base on
-	*refusals          // or nil, while nothing was refused since floor
+	seen        wire.Mask // from base on
+	*refusals             // or nil, while nothing was refused since floor
 	assemblies  *assembly
 
 	due       time.Duration // of a response, or 0
@@ -24,27 +24,10 @@ type rxFlow struct {
 	pending   uint16 // packets without a response
 }
 
-// window has a bit for each of wire.Window numbers.
-type window [wire.SeenWords]uint64
-
-func (w *window) has(seq uint32) bool { return w[seq/64%wire.SeenWords]>>(seq%64)&1 != 0 }
-func (w *window) set(seq uint32)      { w[seq/64%wire.SeenWords] |= 1 << (seq % 64) }
-func (w *window) drop(seq uint32)     { w[seq/64%wire.SeenWords] &^= 1 << (seq % 64) }
-
-// word is the bits of 64 numbers.
-func (w *window) word(seq uint32) uint64 {
-	i, shift := seq/64%wire.SeenWords, seq%64
-	v := w[i] >> shift
-	if shift > 0 {
-		v |= w[(i+1)%wire.SeenWords] << (64 - shift)
-	}
-	return v
-}
-
 // refusals are kept until the sender knows of them: a refusal that is forgotten
 // would be a message that was delivered.
 type refusals struct {
-	refused, noQueue window
+	refused, noQueue wire.Mask
 }
 
 // assembly is a message whose packets have not all arrived, or one that waits for
@@ -91,7 +74,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
 	now := k.RespondNow || gap
 	switch {
-	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.has(t.Seq):
+	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.Has(t.Seq):
 		e.Stats.Duplicates++
 		now = true
 	default:
@@ -100,13 +83,13 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 			return
 		case noQueueHere:
 			f.refuse(t.Seq)
-			f.noQueue.set(t.Seq)
+			f.noQueue.Set(t.Seq)
 			now = true
 		case refusedHere:
 			f.refuse(t.Seq)
 			now = true
 		}
-		f.seen.set(t.Seq)
+		f.seen.Set(t.Seq)
 		e.advanceBase(p, f)
 	}
 	e.respond(p, f, now)
@@ -125,7 +108,7 @@ func (f *rxFlow) refuse(seq uint32) {
 	if f.refusals == nil {
 		f.refusals = new(refusals)
 	}
-	f.refused.set(seq)
+	f.refused.Set(seq)
 }
 
 // advanceBase passes what arrived without a gap.
@@ -133,8 +116,8 @@ func (e *Engine) advanceBase(p *peer, f *rxFlow) {
 	if f.service == Idempotent {
 		return
 	}
-	for f.seen.has(f.base) {
-		f.seen.drop(f.base)
+	for f.seen.Has(f.base) {
+		f.seen.Drop(f.base)
 		f.base++
 	}
 	if f.service == Ordered {
@@ -150,17 +133,17 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	}
 	for s, n := f.floor, min(floor-f.floor, wire.Window); n > 0; s, n = s+1, n-1 {
 		if f.refusals != nil {
-			f.refused.drop(s)
-			f.noQueue.drop(s)
+			f.refused.Drop(s)
+			f.noQueue.Drop(s)
 		}
 	}
-	if f.refusals != nil && f.refused == (window{}) {
+	if f.refusals != nil && f.refused == (wire.Mask{}) {
 		f.refusals = nil
 	}
 	f.floor = floor
 	if int32(floor-f.base) > 0 {
 		for s, n := f.base, min(floor-f.base, wire.Window); n > 0; s, n = s+1, n-1 {
-			f.seen.drop(s)
+			f.seen.Drop(s)
 		}
 		f.base = floor
 	}
@@ -216,7 +199,7 @@ func (f *rxFlow) touched(first, count uint32) bool {
 		return true
 	}
 	for s := first; s != first+count && s-f.base < wire.Window; s++ {
-		if f.seen.has(s) {
+		if f.seen.Has(s) {
 			return true
 		}
 	}
@@ -305,8 +288,8 @@ func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 // pass refuses what has not come of the packets before a number: it is too late.
 func (e *Engine) pass(f *rxFlow, first uint32) {
 	for ; int32(first-f.base) > 0; f.base++ {
-		if f.seen.has(f.base) {
-			f.seen.drop(f.base)
+		if f.seen.Has(f.base) {
+			f.seen.Drop(f.base)
 			continue
 		}
 		f.refuse(f.base)

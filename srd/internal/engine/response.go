@@ -47,14 +47,10 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	}
 	r := &k.Response
 	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
-	for i := range r.Seen {
-		if r.Seen[i] = f.seen.word(f.base + uint32(64*i)); r.Seen[i] != 0 {
-			r.NSeen = uint8(i + 1)
-		}
-	}
+	r.NSeen = f.seen.Words(f.base, &r.Seen)
 	if f.refusals != nil {
 		for i := range r.Refused {
-			r.Refused[i], r.NoQueue[i] = f.refused.word(f.floor+uint32(64*i)), f.noQueue.word(f.floor+uint32(64*i))
+			r.Refused[i], r.NoQueue[i] = f.refused.Word(f.floor+uint32(64*i)), f.noQueue.Word(f.floor+uint32(64*i))
 			if r.Refused[i] != 0 {
 				r.NRefused = uint8(i + 1)
 			}
@@ -71,7 +67,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	k.HasResponse = true
 	f.pending, f.due, f.now = 0, 0, false
 	if f.service == Idempotent {
-		f.seen = window{}
+		f.seen = wire.Mask{}
 	}
 	if e.owesResponse(p) {
 		e.enqueue(p)

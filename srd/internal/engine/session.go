@@ -67,13 +67,6 @@ func (e *Engine) Receive(from Source, b []byte) {
 	}
 }
 
-// line stands for an incarnation of a peer, and what it numbers its packets by, in each
-// of them. Late packets of another one are of no flow that is known.
-func line(epoch, token uint64) uint32 {
-	h := wire.NewHash(wire.Key{epoch, token})
-	return uint32(h.Sum())
-}
-
 // onFlow takes what an established session brought.
 func (e *Engine) onFlow(p *peer, k *wire.Packet) {
 	e.named(p, k.Heard)
@@ -200,7 +193,7 @@ func (e *Engine) renew(p *peer, epoch, token uint64) {
 	}
 	e.dropReceived(p)
 	p.epoch, p.remote, p.cookie = epoch, token, 0
-	p.theirs = line(epoch, token)
+	p.theirs = wire.Line(epoch, token)
 	p.grant = uint16(e.cfg.First)
 	if p.net != nil {
 		p.net.heard = 0
@@ -209,7 +202,7 @@ func (e *Engine) renew(p *peer, epoch, token uint64) {
 }
 
 func (e *Engine) establish(p *peer) {
-	p.ours = line(p.mine, p.local)
+	p.ours = wire.Line(p.mine, p.local)
 	p.state = established
 	e.rearm(p)
 	e.enqueue(p)

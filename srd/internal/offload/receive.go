@@ -14,30 +14,9 @@ type rxFlow struct {
 	due              bool // a response is owed
 	pending          uint8
 	base, floor      uint32
-	seen             window // from base on
-	refused, noQueue window // from floor on: kept until the sender knows
+	seen             wire.Mask // from base on
+	refused, noQueue wire.Mask // from floor on: kept until the sender knows
 	assemblies       *assembly
-}
-
-// window has a bit for each of wire.Window numbers.
-type window [wire.SeenWords]uint64
-
-func (w *window) has(seq uint32) bool { return w[seq/64%wire.SeenWords]>>(seq%64)&1 != 0 }
-func (w *window) set(seq uint32)      { w[seq/64%wire.SeenWords] |= 1 << (seq % 64) }
-func (w *window) drop(seq uint32)     { w[seq/64%wire.SeenWords] &^= 1 << (seq % 64) }
-
-// words writes the bits from a number on, and answers how many words have any.
-func (w *window) words(seq uint32, to *[wire.SeenWords]uint64) (n uint8) {
-	for i := range to {
-		at, shift := (seq/64+uint32(i))%wire.SeenWords, seq%64
-		if to[i] = w[at] >> shift; shift > 0 {
-			to[i] |= w[(at+1)%wire.SeenWords] << (64 - shift)
-		}
-		if to[i] != 0 {
-			n = uint8(i + 1)
-		}
-	}
-	return n
 }
 
 // assembly is a message whose packets have not all come, or one that waits for those
@@ -90,7 +69,7 @@ func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
 		p.rx[t.Service] = f
 	}
 	m.advanceFloor(p, f, t.Floor)
-	if int32(t.Seq-f.base) < 0 || f.seen.has(t.Seq) { // the sender may not know
+	if int32(t.Seq-f.base) < 0 || f.seen.Has(t.Seq) { // the sender may not know
 		m.Stats.Duplicates++
 		m.respond(p, f, true)
 		return
@@ -114,15 +93,15 @@ const (
 
 // decide notes what became of a message, for its sender.
 func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, v engine.Verdict, now bool) {
-	f.seen.set(seq)
+	f.seen.Set(seq)
 	switch v {
 	case engine.Taken:
 		m.Stats.Delivered++
 	case engine.NoSuchQueue:
-		f.noQueue.set(seq)
+		f.noQueue.Set(seq)
 		fallthrough
 	default:
-		f.refused.set(seq)
+		f.refused.Set(seq)
 		m.Stats.Refused++
 		now = true
 	}
@@ -133,8 +112,8 @@ func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, v engine.Verdict, now b
 // advanceBase passes what was decided without a gap.
 func (m *Machine) advanceBase(p *peer, f *rxFlow) {
 	for {
-		for f.seen.has(f.base) {
-			f.seen.drop(f.base)
+		for f.seen.Has(f.base) {
+			f.seen.Drop(f.base)
 			f.base++
 		}
 		if f.service != engine.Ordered {
@@ -160,13 +139,13 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 		return
 	}
 	for s := f.floor; s != f.floor+min(n, wire.Window); s++ {
-		f.refused.drop(s)
-		f.noQueue.drop(s)
+		f.refused.Drop(s)
+		f.noQueue.Drop(s)
 	}
 	f.floor = floor
 	if n := floor - f.base; int32(n) > 0 {
 		for s := f.base; s != f.base+min(n, wire.Window); s++ {
-			f.seen.drop(s)
+			f.seen.Drop(s)
 		}
 		for a := f.assemblies; a != nil; {
 			next := a.next
@@ -342,9 +321,9 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	if f := p.due(); f != nil {
 		r := &k.Response
 		*r = wire.Response{Service: f.service, Cumulative: true, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
-		r.NSeen = f.seen.words(f.base, &r.Seen)
-		r.NRefused = f.refused.words(f.floor, &r.Refused)
-		f.noQueue.words(f.floor, &r.NoQueue)
+		r.NSeen = f.seen.Words(f.base, &r.Seen)
+		r.NRefused = f.refused.Words(f.floor, &r.Refused)
+		f.noQueue.Words(f.floor, &r.NoQueue)
 		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= m.cfg.MTU {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0

@@ -64,13 +64,6 @@ func (m *Machine) onFlow(p *peer, k *wire.Packet) {
 	}
 }
 
-// line stands for an incarnation of a peer, and what it numbers its messages by, in each
-// of its packets. Late packets of another one are of no flow that is known.
-func line(epoch, token uint64) uint32 {
-	h := wire.NewHash(wire.Key{epoch, token})
-	return uint32(h.Sum())
-}
-
 // greet asks for a session, or whether the old one is still there.
 func (m *Machine) greet(p *peer) {
 	if p.state == greeting {
@@ -179,13 +172,13 @@ func (m *Machine) renew(p *peer, epoch, token uint64) {
 	m.part(p, p.epoch == epoch && age >= 0 && age < m.cfg.EvictAge/2)
 	m.dropReceived(p)
 	p.epoch, p.remote, p.cookie = epoch, token, 0
-	p.theirs = line(epoch, token)
+	p.theirs = wire.Line(epoch, token)
 	m.begin(p)
 	m.establish(p)
 }
 
 func (m *Machine) establish(p *peer) {
-	p.ours = line(p.mine, p.local)
+	p.ours = wire.Line(p.mine, p.local)
 	p.state = established
 	p.progress = m.now
 	if p.unsettled() {

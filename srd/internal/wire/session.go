@@ -97,3 +97,10 @@ func (c *Credit) decode(b []byte) bool {
 	c.Taken, c.Grant = be.Uint32(b), be.Uint16(b[4:])
 	return true
 }
+
+// Line stands for an incarnation of a peer, and what it numbers its packets or messages by,
+// in each of its packets. Late packets of another one are of no flow that is known.
+func Line(epoch, token uint64) uint32 {
+	h := NewHash(Key{epoch, token})
+	return uint32(h.Sum())
+}
