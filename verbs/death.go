@@ -17,6 +17,7 @@ type death struct {
 	cause error
 	life  uint32            // grows with each revival
 	then  func(cause error) // called once, by a goroutine of its own
+	stays bool              // through a reset; who changes it holds QP.modify
 }
 
 // Done is closed when the queue pair has ended: [QP.Err] says why. A queue pair
@@ -157,7 +158,8 @@ var errRevived = errors.New("the queue pair was reset since")
 // another request told why.
 var errSilentDeath = errors.New("the device flushes its requests and does not say why")
 
-// stateIn changes the state unless the queue pair was revived since.
+// stateIn changes the state of a queue pair that died in that life, unless it was
+// revived since. It stays dead even in RESET, so that nobody finds it alive between.
 func (q *QP) stateIn(life uint32, s QPState) error {
 	a := QPAttr{State: s}
 	raw := a.raw()
@@ -166,16 +168,18 @@ func (q *QP) stateIn(life uint32, s QPState) error {
 	if now, cause := q.ended(); cause == nil || now != life {
 		return errRevived
 	}
+	q.death.stays = true
+	defer func() { q.death.stays = false }()
 	return q.modifyLocked(&raw, AttrState)
 }
 
-// revive is for a queue pair that went to [StateReset].
+// revive is for a queue pair that went to [StateReset]: its next life begins.
 func (q *QP) revive() {
 	d := &q.death
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.life++
-	if d.cause != nil {
+	if d.cause != nil && !d.stays {
 		d.cause, d.done = nil, nil
 		d.dead.Store(false)
 	}

@@ -228,18 +228,15 @@ func (r *Receiver) takeDown(cause error) {
 	if r.closed.Load() { // Close does so
 		return
 	}
-	r.takeDownIn(r.qp.die(cause), cause)
+	r.takeDownIn(r.qp.die(cause))
 }
 
-func (r *Receiver) takeDownIn(life uint32, cause error) {
-	reset, err := r.router.reclaim(r.qp, life, r.busy)
+func (r *Receiver) takeDownIn(life uint32) {
+	err := r.router.reclaim(r.qp, life, r.busy)
 	if err != nil && !errors.Is(err, errRevived) { // the device is gone
 		r.posting.Lock()
 		r.cut()
 		r.posting.Unlock()
-	}
-	if reset {
-		r.qp.die(cause)
 	}
 	go r.rouse()
 }
@@ -285,9 +282,8 @@ func (r *Receiver) end() error {
 	busy := r.busy()
 	r.posting.Unlock()
 	if busy {
-		cause := opError("use", r.qp.named(), ErrClosed)
-		r.qp.dieIn(life, cause)
-		r.takeDownIn(life, cause)
+		r.qp.dieIn(life, opError("use", r.qp.named(), ErrClosed))
+		r.takeDownIn(life)
 	}
 	for pause := 20 * time.Microsecond; r.inside.Load() > 0; pause = min(2*pause, time.Millisecond) {
 		r.rouse()

@@ -122,17 +122,11 @@ func (r *Requester) takeDownIn(life uint32, cause error) {
 func (r *Requester) flush(life uint32, cause error) {
 	r.down.Lock()
 	defer r.down.Unlock()
-	reset, err := r.router.reclaim(r.qp, life, r.busy)
-	switch {
-	case errors.Is(err, errRevived) || err == nil && !reset:
-		return
-	case err != nil: // the device is gone, and touches nothing any more
-		cause = errors.Join(cause, err)
-		r.sending.Lock()
-		r.cut(cause)
+	if err := r.router.reclaim(r.qp, life, r.busy); err != nil && !errors.Is(err, errRevived) {
+		r.sending.Lock() // the device is gone, and touches nothing any more
+		r.cut(errors.Join(cause, err))
 		r.sending.Unlock()
 	}
-	r.qp.die(cause)
 }
 
 // cut ends what is under way in a queue pair that was reset.

@@ -244,19 +244,19 @@ func (rt *router) deliver(wcs []WC) {
 // that by a reset: that ends its use of memory too. So it does at once where the queue
 // cannot be polled, which tells nothing any more. In another life the queue pair is
 // left alone ([errRevived]).
-func (rt *router) reclaim(q *QP, life uint32, busy func() bool) (reset bool, err error) {
+func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 	const patience = 2 * time.Second
 	end := time.Now().Add(patience)
 	for pause := 20 * time.Microsecond; busy() && time.Now().Before(end); pause = min(2*pause, 5*time.Millisecond) {
 		// rxe looks at what is posted to a queue pair in error only when it is
 		// told of the error again.
 		if err := q.stateIn(life, StateError); errors.Is(err, errRevived) {
-			return false, err
+			return err
 		} else if err != nil {
 			break
 		}
 		if rt.turn.Try() {
-			_, err = rt.glance()
+			_, err := rt.glance()
 			rt.turn.Release()
 			if err != nil {
 				break
@@ -266,10 +266,9 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) (reset bool, err
 		time.Sleep(pause)
 	}
 	if !busy() {
-		return false, nil
+		return nil
 	}
-	err = q.stateIn(life, StateReset)
-	return err == nil, err
+	return q.stateIn(life, StateReset)
 }
 
 // broken ends all requesters and receivers of a queue that can no longer be polled. Who calls

@@ -70,7 +70,7 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	life := q.die(errors.New("died"))
 	asked := 0
-	_, err = r.router.reclaim(q, life, func() bool {
+	err = r.router.reclaim(q, life, func() bool {
 		if asked++; asked == 1 {
 			require.NoError(t, r.Close())
 			standin.Complete(q.Num(), 7, uint32(WCFlushed))
@@ -83,6 +83,26 @@ func TestQueueIsTheProgramsAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "the completion was taken from the program")
 	require.EqualValues(t, 7, wcs[0].ID())
+}
+
+// A queue pair that is reset only to have its memory back stays ended all the time:
+// who asks beside it is told why it ended, not that it was reset.
+func TestReclaimedQueuePairStaysEnded(t *testing.T) {
+	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
+	ended := make(chan error, 8)
+	q.OnEnd(func(cause error) { ended <- cause })
+	done := q.Done()
+	cause := errors.New("died")
+	life := q.die(cause)
+	require.NoError(t, q.stateIn(life, StateReset))
+	require.Equal(t, StateReset, q.State())
+	require.Equal(t, cause, q.Err())
+	require.Equal(t, done, q.Done(), "a new life has begun")
+	require.Equal(t, cause, <-ended)
+	require.ErrorIs(t, q.stateIn(life, StateReset), errRevived, "the receives of its next life are not taken")
+	require.NoError(t, q.ToReset(), "by the program")
+	require.NoError(t, q.Err())
+	require.Empty(t, ended, "told twice")
 }
 
 // A dispatcher closes while another goroutine polls it.
