@@ -33,6 +33,7 @@ func severalPollers(t *testing.T, a, b *host) {
 	last := map[*dc.Peer]uint64{}
 	var all sync.WaitGroup
 	enough := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(enough) }) // several may see the last one
 	for n := range 3 {
 		all.Go(func() {
 			var cs [1]dc.Completion
@@ -64,11 +65,7 @@ func severalPollers(t *testing.T, a, b *host) {
 				over := len(got) == each*len(peers)
 				mu.Unlock()
 				if over {
-					select {
-					case <-enough:
-					default:
-						close(enough)
-					}
+					stop()
 					return
 				}
 				if err != nil && ctx.Err() != nil {
