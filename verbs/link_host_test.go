@@ -97,25 +97,26 @@ func TestLinkClosesItsRequesterFirst(t *testing.T) {
 	require.ErrorIs(t, c.Wait(t.Context()), ErrClosed)
 }
 
-// pipes is a listener.
-type pipes chan net.Conn
+// pipes is a listener, which closes once.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+}
 
-func (p pipes) Accept() (net.Conn, error) {
-	c, ok := <-p
+func (p *pipes) Accept() (net.Conn, error) {
+	c, ok := <-p.conns
 	if !ok {
 		return nil, io.EOF
 	}
 	return c, nil
 }
-func (p pipes) Close() error {
-	select {
-	case <-p:
-	default:
-		close(p)
-	}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.conns) })
 	return nil
 }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // A client that says nothing keeps its queue pair no longer than ExchangeTimeout,
 // however long the server is to serve.
@@ -125,14 +126,14 @@ func TestServeLinksGivesUpSilentClients(t *testing.T) {
 		cfg := LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, GID: standinGID}}
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		l := make(pipes, 1)
+		l := &pipes{conns: make(chan net.Conn, 1)}
 		near, far := net.Pipe()
 		go io.Copy(io.Discard, far)
-		l <- near
+		l.conns <- near
 		begin := time.Now()
 		err := ServeLinks(ctx, l, cfg, nil, func(_ net.Addr, err error) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			close(l)
+			l.Close()
 		})
 		require.ErrorIs(t, err, io.EOF)
 		require.LessOrEqual(t, time.Since(begin), ExchangeTimeout)
