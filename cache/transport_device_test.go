@@ -99,10 +99,11 @@ func TestWithoutRDMA(t *testing.T) {
 	require.Empty(t, st.Instead)
 	require.Equal(t, uint64(2), st.Sessions)
 	require.Eventually(t, func() bool { return s.Stats().Streams == 0 && c.Stats().Whole }, stuck, time.Millisecond)
-	it, err = c.Get(ctx, key(n-1))
-	require.NoError(t, err)
-	require.Equal(t, string(key(n-1)), string(it.Value))
-	require.NotZero(t, c.Stats().Hits)
+	for c.Stats().Hits == 0 { // until the map tells of the last change, the server is asked
+		it, err = c.Get(ctx, key(n-1))
+		require.NoError(t, err)
+		require.Equal(t, string(key(n-1)), string(it.Value))
+	}
 }
 
 // greeted is a connection by TCP that was let in.
