@@ -233,9 +233,15 @@ func (s *Server) empty() error {
 		AllocTable: s.alloc, FreeTable: s.freeTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
+		CAS: firstCAS(time.Now()),
 	})
 	return err
 }
+
+// firstCAS is what the CAS numbers of a life are above. A client may have kept one of a life
+// that left no snapshot, and must not replace by it what it has never seen. No life stores a
+// record each nanosecond, so the numbers of the next one are higher.
+func firstCAS(begun time.Time) uint64 { return uint64(begun.UnixNano()) }
 
 // now is the store's time.
 func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
