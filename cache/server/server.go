@@ -33,7 +33,7 @@ type Config struct {
 	Page int
 	// Pages says whether the memory is to be in huge pages.
 	Pages verbs.PageSize
-	// MaxValue is the longest value in bytes; 0 means what fits into a page.
+	// MaxValue is the longest value in bytes, at most 64 MiB; 0 means what fits into a page.
 	MaxValue int
 	// Lease is how long a client may leave unsaid that it is done with what was freed;
 	// then it is cut off. 0 means five seconds.

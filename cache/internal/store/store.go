@@ -107,7 +107,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 5000
 	}
-	if cfg.MaxValue == 0 {
+	if cfg.MaxValue == 0 || cfg.MaxValue > wire.MaxValue {
 		cfg.MaxValue = wire.MaxValue
 	}
 	t, err := table.New(table.Config{Epoch: cfg.Epoch, Depth: cfg.Depth, MaxDepth: cfg.MaxDepth, Alloc: cfg.AllocTable})
