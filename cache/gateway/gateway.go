@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/accept"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.heard[l] = true
 	s.mu.Unlock()
 	for {
-		nc, err := l.Accept()
+		nc, err := accept.Next(l, s.ctx.Done())
 		if err != nil {
 			s.mu.Lock()
 			closed := s.closed

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/accept"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
 )
@@ -67,7 +68,7 @@ func (d *door) serve(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = d.listener.Close() })()
 	for {
-		conn, err := d.listener.Accept()
+		conn, err := accept.Next(d.listener, ctx.Done())
 		switch {
 		case err == nil:
 			d.come(ctx, conn)
