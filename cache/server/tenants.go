@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -104,6 +105,11 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	}
 	if t.servers[n.Name] != nil {
 		return errors.New("there is one of this name")
+	}
+	for other, s := range t.servers {
+		if n.Snapshot != "" && filepath.Clean(n.Snapshot) == filepath.Clean(s.cfg.Snapshot) {
+			return fmt.Errorf("its snapshot %s is that of tenant %q", n.Snapshot, other)
+		}
 	}
 	s, err := newServer(ctx, t.Addr(), n.Config)
 	if err != nil {

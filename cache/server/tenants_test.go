@@ -1,0 +1,18 @@
+package server
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+)
+
+// A tenant's records are not left where another one would take them from.
+func TestTenantsHaveSnapshotsOfTheirOwn(t *testing.T) {
+	all := Tenants{servers: map[string]*Server{"red": {cfg: Config{Snapshot: "/var/s"}}}}
+	n := Tenant{Name: "blue", Key: bytes.Repeat([]byte("k"), greet.MinKey), Config: Config{Snapshot: "/var/./s"}}
+	require.ErrorContains(t, all.Admit(t.Context(), &n), `that of tenant "red"`)
+	require.Equal(t, []string{"red"}, all.Names())
+}
