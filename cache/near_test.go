@@ -200,6 +200,6 @@ func TestNearCopiesBesideTCP(t *testing.T) {
 	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 1000, List: []wire.Delta{{Change: wire.ChangeGone, Gone: 3, Entry: e}}}))
 	require.Nil(t, s.copyOf("key", s.clock()))
 	require.NotNil(t, s.copyOf("other", s.clock()))
-	reply(2, 1)
+	reply(2, 5)
 	require.NotNil(t, s.copyOf("other", s.clock()), "another life of the server says nothing of this one")
 }

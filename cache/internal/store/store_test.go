@@ -404,3 +404,20 @@ func TestStoreTakesNoValueThatNobodyCanHave(t *testing.T) {
 	q.Value = q.Value[1:]
 	require.Equal(t, wire.NoMemory, s.Do(1, &q).Status)
 }
+
+// A part of a snapshot is no more work than it may have entries: the server does nothing else
+// meanwhile, and most of the table may be empty.
+func TestChunkOfAnEmptyTable(t *testing.T) {
+	s := newStore(t, 4, Config{Depth: 10})
+	do(s, 1, set("k", "v"))
+	var c wire.Chunk
+	parts, entries := 0, 0
+	for pos := uint64(0); parts == 0 || pos != 0; parts++ {
+		require.False(t, c.Last)
+		pos = s.Chunk(1, pos, 64, &c)
+		entries += len(c.Entries)
+	}
+	require.True(t, c.Last)
+	require.Equal(t, 1<<10/64, parts)
+	require.Equal(t, 1, entries)
+}
