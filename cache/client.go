@@ -165,7 +165,7 @@ func (c *Client) keep(s *session) {
 		}
 		select {
 		case <-retry:
-			if b := c.better(); b != nil {
+			if b := c.better(s); b != nil {
 				c.set(b, nil)
 				tcp := s
 				old.Go(func() { c.drain(tcp) })

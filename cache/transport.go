@@ -85,9 +85,10 @@ func (s *session) dialTCP(ctx context.Context) error {
 	return nil
 }
 
-// better tries to connect a client by RDMA that has a session by TCP.
-func (c *Client) better() *session {
-	ctx, cancel := context.WithTimeout(c.ctx, attempt)
+// better tries to connect a client by RDMA that has a session by TCP, while that lives: when it
+// ends nobody waits for this attempt.
+func (c *Client) better(tcp *session) *session {
+	ctx, cancel := context.WithTimeout(tcp.live, attempt)
 	defer cancel()
 	s, _, err := c.connectBy(ctx, RDMA)
 	if err != nil {
