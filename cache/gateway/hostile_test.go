@@ -3,9 +3,11 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,4 +123,18 @@ func TestMemoryOfAConnection(t *testing.T) {
 	require.LessOrEqual(t, cap(c.line), keep, "after a long line")
 	c = served(t, cfg, users, "get a\r\nget"+strings.Repeat(" a", 100_000), "CLIENT_ERROR unauthenticated\r\n")
 	require.LessOrEqual(t, cap(c.line), keep, "for a stranger's line")
+}
+
+// A key that came by RDMA may be any bytes. None of them ends a line here.
+func TestKeyThatNoLineCanHave(t *testing.T) {
+	store := newLocal(t)
+	_, addr := newServer(t, Config{Store: store})
+	for _, key := range []string{"a\r\nSTORED", "a b", "\x00"} {
+		a, err := store.Do(t.Context(), &Request{Op: wire.OpSet, Key: []byte(key), Value: []byte("v")})
+		require.NoError(t, err)
+		require.Equal(t, wire.OK, a.Status)
+		name := base64.StdEncoding.EncodeToString([]byte(key))
+		got := dial(t, "tcp", addr).ask("me " + name + " b\r\n")
+		require.Regexp(t, "^ME "+regexp.QuoteMeta(name)+" exp=[^\n]*\r\n$", got)
+	}
 }
