@@ -53,10 +53,21 @@ func ListenTenants(ctx context.Context, address string, list []Tenant, logger *s
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	for i := range list {
 		if err := t.Admit(ctx, &list[i]); err != nil {
-			return nil, errors.Join(err, t.Close())
+			return nil, errors.Join(err, t.save(), t.Close())
 		}
 	}
 	return t, nil
+}
+
+// save leaves all records to the next life, when this one cannot begin: they were taken from the
+// last one.
+func (t *Tenants) save() error {
+	var errs []error
+	for _, s := range t.servers {
+		_, err := s.Save()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Addr is where the servers listen.
