@@ -334,8 +334,9 @@ func (s *Server) Close() error {
 }
 
 // Do carries out a request of this process's, such as a gateway's. The reply's value is
-// a copy.
+// a copy. Without memory it waits for that in quarantine, for two leases at most.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
@@ -356,8 +357,13 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		if !quarantine {
 			return a, nil
 		}
+		if enough == nil {
+			enough = time.After(2 * s.cfg.Lease)
+		}
 		select { // clients are soon done with what was freed, or cut off
 		case <-settled:
+		case <-enough: // others have taken it
+			return a, nil
 		case <-ctx.Done():
 			return wire.Reply{}, ctx.Err()
 		case <-s.stopped.Done():

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// Whoever wants memory that stays in quarantine, or that others are always faster to take, is
+// refused after two leases, and does not wait for ever.
+func TestWaitForQuarantineEnds(t *testing.T) {
+	s := &Server{store: newStore(t, 4), cfg: Config{Lease: 100 * time.Millisecond}}
+	s.stopped, s.stop = context.WithCancel(t.Context())
+	s.tell = time.AfterFunc(time.Hour, func() {})
+	s.store.Attach(1, s.now()) // a client that says nothing, and nobody cuts it off
+	for i := range 10_000 {
+		a, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte(strconv.Itoa(i)), Value: make([]byte, 1000)})
+		require.NoError(t, err)
+		if a.Status == wire.NoMemory {
+			return
+		}
+		require.Equal(t, wire.OK, a.Status)
+	}
+	require.Fail(t, "there was always memory")
+}
