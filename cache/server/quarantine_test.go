@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +19,20 @@ func TestWaitForQuarantineEnds(t *testing.T) {
 	s.stopped, s.stop = context.WithCancel(t.Context())
 	s.tell = time.AfterFunc(time.Hour, func() {})
 	s.store.Attach(1, s.now()) // a client that says nothing, and nobody cuts it off
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	others.Go(func() { // tell of memory, and take it
+		for ctx.Err() == nil {
+			s.mu.Lock()
+			s.settle()
+			s.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+	})
 	for i := range 10_000 {
-		a, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte(strconv.Itoa(i)), Value: make([]byte, 1000)})
+		a, err := s.Do(ctx, &wire.Request{Op: wire.OpSet, Key: []byte(strconv.Itoa(i)), Value: make([]byte, 1000)})
 		require.NoError(t, err)
 		if a.Status == wire.NoMemory {
 			return
