@@ -103,18 +103,11 @@ func (c *Client) better(tcp *session) *session {
 func (c *Client) drain(s *session) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(drained); time.Now().Before(end) && !s.ended.Load() && c.ctx.Err() == nil && s.busy(); {
+	for end := time.Now().Add(drained); !s.endIdle(errReplaced) && time.Now().Before(end) && c.ctx.Err() == nil; {
 		<-tick.C
 	}
 	s.end(errReplaced)
 	if err := s.close(); err != nil {
 		c.cfg.Logger.Error("cache: close connection", "server", c.address, "error", err)
 	}
-}
-
-// busy tells whether calls wait for their replies.
-func (s *session) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.calls) > 0
 }
