@@ -51,8 +51,8 @@ func (c *conn) serve() {
 	defer c.s.stats.conns.Add(^uint64(0))
 	if t, ok := c.nc.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Login)
-		defer cancel()
-		if err := t.HandshakeContext(ctx); err != nil {
+		err := t.HandshakeContext(ctx)
+		if cancel(); err != nil {
 			return
 		}
 	}
