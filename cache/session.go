@@ -235,6 +235,7 @@ func (s *session) receive() error {
 			if err = deltas.Read(b); err == nil {
 				s.mu.Lock()
 				err = s.m.Deltas(&deltas)
+				s.m.Told(deltas.Clock, s.clock())
 				if wait := tellEvery - time.Since(told); len(deltas.List) == 0 || wait <= 0 {
 					s.tell, told = true, time.Now()
 					s.poke()

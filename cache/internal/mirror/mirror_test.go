@@ -240,6 +240,22 @@ func TestClock(t *testing.T) {
 	require.Equal(t, int64(895), m.times.asked)
 }
 
+// A local clock that has stood still is found out: a record may have expired meanwhile.
+func TestLocalClockStandsStill(t *testing.T) {
+	m := started(Config{})
+	m.Answered(5000, 100, 120)
+	m.Told(5021, 120)
+	m.Told(4000, 120)
+	require.Equal(t, uint64(5021), m.times.latest(120), "that it can be")
+	m.Told(605_000, 120) // after ten minutes
+	require.Greater(t, m.times.latest(120), uint64(1<<60))
+	m.Answered(605_100, 200, 210)
+	require.Less(t, m.times.latest(210), uint64(605_115))
+	m.Answered(905_000, 300, 310) // after five more, and the first to tell is a reply
+	require.GreaterOrEqual(t, m.times.latest(310), uint64(905_010))
+	require.Less(t, m.times.latest(310), uint64(905_015))
+}
+
 func TestJudge(t *testing.T) {
 	m := started(Config{SampleEvery: 1})
 	r := wire.Record{Version: 3, Epoch: 1, Key: []byte("k"), Value: []byte("v"), Expiry: 5000}
