@@ -16,3 +16,15 @@ func TestTenantsHaveSnapshotsOfTheirOwn(t *testing.T) {
 	require.ErrorContains(t, all.Admit(t.Context(), &n), `that of tenant "red"`)
 	require.Equal(t, []string{"red"}, all.Names())
 }
+
+// A key that could be guessed is none, and one of a program's own memory does not change.
+func TestKeysOfTenants(t *testing.T) {
+	short := bytes.Repeat([]byte("k"), 15)
+	_, err := checkKey(short)
+	require.ErrorContains(t, err, "shorter than 16")
+	long := append(short, 'k')
+	key, err := checkKey(long)
+	require.NoError(t, err)
+	long[0] = 'x'
+	require.Equal(t, bytes.Repeat([]byte("k"), 16), key)
+}
