@@ -344,3 +344,60 @@ func TestHitDoesNotAllocate(t *testing.T) {
 		}
 	}))
 }
+
+// A map without a budget forgets nothing, and one with a budget keeps to it, also when all of its
+// entries are in use.
+func TestLearnAndBudget(t *testing.T) {
+	all := started(Config{})
+	for f := range uint64(20) {
+		all.Learn(entry(f, f+1), 10)
+	}
+	require.Equal(t, 20, all.Len())
+	require.NoError(t, all.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true}))
+	require.True(t, all.Whole())
+	m := started(Config{Budget: 4})
+	for f := range uint64(10) {
+		m.Learn(entry(f, f+1), 10)
+		require.LessOrEqual(t, m.Len(), 4)
+		for g := range f + 1 {
+			m.Lookup(g, nil)
+		}
+		require.Len(t, m.Lookup(f, nil), 1, "what was learnt last")
+	}
+	m.Learn(entry(9, 10), 10)
+	require.Len(t, m.Lookup(9, nil), 1)
+	require.Equal(t, 4, m.Len())
+}
+
+// What READs bring that is of no use is counted by its reason.
+func TestRefusalsOfReads(t *testing.T) {
+	m := started(Config{})
+	e := entry(5, 3)
+	require.Equal(t, Next, m.Weigh(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.Weigh(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.Weigh(&wire.Record{}, wire.Dead, &e, 0))
+	require.Equal(t, uint64(2), m.Refused[wire.OtherKey])
+	require.Equal(t, uint64(1), m.Refused[wire.Dead])
+	require.Equal(t, uint64(3), m.Refused.Total())
+}
+
+// Of hits one in so many is told of, whichever it is: keys that take turns have their share.
+func TestSample(t *testing.T) {
+	m := started(Config{SampleEvery: 16})
+	told := map[uint64]int{}
+	var r wire.Report
+	for i := range uint64(64_000) {
+		e := entry(i%16, 1)
+		require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0))
+		if i%1000 == 999 {
+			m.Report(&r)
+			for _, a := range r.Accesses {
+				told[a.Fingerprint]++
+			}
+		}
+	}
+	require.Len(t, told, 16)
+	for f, n := range told {
+		require.InDelta(t, 64_000/16/16, n, 125, f)
+	}
+}
