@@ -158,6 +158,7 @@ func (t *Tenants) Revoke(name string) error {
 	t.mu.Lock()
 	s := t.servers[name]
 	delete(t.servers, name)
+	t.door.remove(name) // again: SetKey may have come between
 	t.mu.Unlock()
 	if s == nil {
 		return nil

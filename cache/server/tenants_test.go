@@ -2,8 +2,11 @@ package server
 
 import (
 	"bytes"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
@@ -27,4 +30,21 @@ func TestKeysOfTenants(t *testing.T) {
 	require.NoError(t, err)
 	long[0] = 'x'
 	require.Equal(t, bytes.Repeat([]byte("k"), 16), key)
+}
+
+// A key that comes just while its tenant is revoked lets nobody ask for it any more.
+func TestKeyOfARevokedTenant(t *testing.T) {
+	d := &door{tenants: map[string]tenant{}}
+	all := Tenants{door: d, servers: map[string]*Server{}}
+	key := bytes.Repeat([]byte("k"), greet.MinKey)
+	for range 2000 {
+		s := &Server{links: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}
+		all.servers["red"] = s
+		d.set("red", tenant{key, s})
+		var both sync.WaitGroup
+		both.Go(func() { _ = all.SetKey("red", key) })
+		both.Go(func() { assert.NoError(t, all.Revoke("red")) })
+		both.Wait()
+		require.Empty(t, d.tenants)
+	}
 }
