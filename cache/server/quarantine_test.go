@@ -15,7 +15,7 @@ import (
 // Whoever wants memory that stays in quarantine, or that others are always faster to take, is
 // refused after two leases, and does not wait for ever.
 func TestWaitForQuarantineEnds(t *testing.T) {
-	s := &Server{store: newStore(t, 4), cfg: Config{Lease: 100 * time.Millisecond}}
+	s := &Server{store: newStore(t, 4), cfg: Config{Lease: 500 * time.Millisecond}}
 	s.stopped, s.stop = context.WithCancel(t.Context())
 	s.tell = time.AfterFunc(time.Hour, func() {})
 	s.store.Attach(1, s.now()) // a client that says nothing, and nobody cuts it off

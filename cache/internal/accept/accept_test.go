@@ -44,14 +44,30 @@ func TestNextWithoutFiles(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EMFILE, "that is how it is")
 	over := make(chan struct{})
 	close(over)
-	_, err = Next(l, over)
+	_, err = soon(t, l, over)
 	require.ErrorIs(t, err, syscall.EMFILE, "nobody waits any more")
 
 	time.AfterFunc(50*time.Millisecond, func() { _ = files[0].Close() })
-	conn, err := Next(l, nil)
+	conn, err := soon(t, l, nil)
 	require.NoError(t, err)
 	require.Equal(t, client.LocalAddr().String(), conn.RemoteAddr().String())
 	require.NoError(t, l.Close())
-	_, err = Next(l, nil)
+	_, err = soon(t, l, nil)
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// soon is Next, which is to end.
+func soon(t *testing.T, l net.Listener, over <-chan struct{}) (conn net.Conn, err error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		conn, err = Next(l, over)
+	}()
+	select {
+	case <-ended:
+		return conn, err
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "it waits")
+		return nil, nil
+	}
 }
