@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -111,15 +112,27 @@ func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 		case a.Expiry == 0:
 			return 0, nil
 		}
-		return time.Duration(a.Expiry-min(a.Clock, a.Expiry)) * time.Millisecond, nil
+		return left(a.Expiry, a.Clock), nil
 	}
 }
 
-// expiry is a time to live in ms, rounded up. What is below 0 is over already, and what
-// is too long for any clock is never.
+// left is the time between two of the server's clock, in ms, or the longest that there is.
+func left(expiry, clock uint64) time.Duration {
+	const most = math.MaxInt64 / uint64(time.Millisecond)
+	if ms := expiry - min(clock, expiry); ms <= most {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return math.MaxInt64
+}
+
+// expiry is a time to live in ms, rounded up. What is below 0 is over already.
 func expiry(ttl time.Duration) int64 {
 	if ttl < 0 {
 		return -1
 	}
-	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
+	ms := int64(ttl / time.Millisecond)
+	if ttl%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }

@@ -76,6 +76,7 @@ type Client struct {
 	keeping chan struct{} // closed when nobody connects any more
 
 	now     atomic.Pointer[session] // nil while there is no connection
+	byTCP   atomic.Pointer[moment]  // of the last reply; nil without, or without a near cache
 	mu      sync.Mutex              // of what follows
 	changed chan struct{}           // closed when now changes
 	failure error                   // of the last attempt to connect
@@ -164,7 +165,7 @@ func (c *Client) keep(s *session) {
 		}
 		select {
 		case <-retry:
-			if b := c.better(); b != nil {
+			if b := c.better(s); b != nil {
 				c.set(b, nil)
 				tcp := s
 				old.Go(func() { c.drain(tcp) })

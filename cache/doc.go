@@ -65,7 +65,8 @@
 //   - FlushAll is acknowledged when each record that was there has become a tombstone.
 //     It goes key by key: it is a deletion of each key, not of all at one moment.
 //   - Each pointer, record and message has the server's epoch, which is another one after
-//     a restart. A client takes nothing of another epoch than its map's.
+//     a restart. A client takes nothing of another epoch than its map's. Nor is a CAS number of
+//     another life one of now: they begin with the server's date, in ns.
 //   - A server that has a snapshot (Snapshot in the Config of package server) keeps its records over an
 //     orderly end: values, flags, CAS numbers, and the time that they have left, from
 //     which the time between is taken. It is written when no client can change anything

@@ -85,11 +85,34 @@ func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
 // held.
 func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	k, ok := s.near.copies.GetIfPresent(fingerprint)
-	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
+	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || s.lags() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
 		return nil
 	}
 	s.c.count.near.Add(1)
 	return k
+}
+
+// moment is how far a life of the server was.
+type moment struct {
+	epoch uint32
+	seq   uint64 // the last delta
+}
+
+// heard notes how far the server was when it replied by TCP. Callers may know of all changes up to
+// then, and a session by RDMA that takes over need not have heard of them yet.
+func (c *Client) heard(epoch uint32, seq uint64) {
+	for next := (&moment{epoch, seq}); ; {
+		last := c.byTCP.Load()
+		if last != nil && last.epoch == epoch && last.seq >= seq || c.byTCP.CompareAndSwap(last, next) {
+			return
+		}
+	}
+}
+
+// lags tells whether the map lacks changes that a caller may know of. The mutex is held.
+func (s *session) lags() bool {
+	t := s.c.byTCP.Load()
+	return t != nil && s.m.Behind(t.epoch, t.seq)
 }
 
 // weigh is what to do after a READ, of which a copy is made if there is to be one. The

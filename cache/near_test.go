@@ -179,3 +179,27 @@ func BenchmarkNearHit(b *testing.B) {
 		})
 	}
 }
+
+// What a caller has heard by TCP no copy contradicts that a session by RDMA has, which took over
+// meanwhile: neither an own change nor what was seen.
+func TestNearCopiesBesideTCP(t *testing.T) {
+	c, s := offline(t, Config{NearBytes: 1 << 20, NearStale: time.Minute})
+	tcp := &session{c: c, by: TCP, begun: time.Now(), m: mirror.New(mirror.Config{}), calls: map[uint64]*call{}}
+	reply := func(epoch uint32, seq uint64) {
+		tcp.last++
+		tcp.calls[tcp.last] = &call{id: tcp.last, done: make(chan error, 1)}
+		a := wire.Reply{ID: tcp.last, Status: wire.OK, Epoch: epoch, Seq: seq}
+		require.NoError(t, tcp.replied(wire.AppendReply(nil, &a)))
+	}
+	e := s.keepRecord("key", 3, []byte("value"), 0)
+	s.keepRecord("other", 4, []byte("value"), 0)
+	require.NotNil(t, s.copyOf("key", s.clock()))
+	reply(1, 1) // to a change of key
+	reply(1, 0) // to what came before
+	require.Nil(t, s.copyOf("key", s.clock()))
+	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 1000, List: []wire.Delta{{Change: wire.ChangeGone, Gone: 3, Entry: e}}}))
+	require.Nil(t, s.copyOf("key", s.clock()))
+	require.NotNil(t, s.copyOf("other", s.clock()))
+	reply(2, 5)
+	require.NotNil(t, s.copyOf("other", s.clock()), "another life of the server says nothing of this one")
+}

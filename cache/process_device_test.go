@@ -88,11 +88,13 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		require.NoError(t, c.Set(ctx, key(i), cache.Item{Value: []byte(strconv.Itoa(i))}, 0))
 	}
 	whole(t, c, 20)
+	before, err := c.Get(ctx, key(0))
+	require.NoError(t, err)
 	epoch := c.Stats().Epoch
 	p.kill()
 	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	_, err := c.Get(short, key(1))
+	_, err = c.Get(short, key(1))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "there is no server")
 	require.False(t, c.Stats().Connected)
 
@@ -101,6 +103,9 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 	require.ErrorIs(t, err, cache.ErrNotFound)
 	require.NotEqual(t, epoch, c.Stats().Epoch)
 	require.Equal(t, uint64(2), c.Stats().Sessions)
+	require.NoError(t, c.Set(ctx, key(0), cache.Item{Value: []byte("new")}, 0))
+	err = c.CompareAndSwap(ctx, key(0), cache.Item{Value: []byte("of before"), CAS: before.CAS}, 0)
+	require.ErrorIs(t, err, cache.ErrChanged, "a CAS number of before is none of now")
 	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("new")}, 0))
 	it, err := c.Get(ctx, key(1))
 	require.NoError(t, err)

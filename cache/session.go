@@ -138,6 +138,22 @@ func (s *session) clock() int64 { return int64(time.Since(s.begun) / time.Millis
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endNow(cause)
+}
+
+// endIdle has it end if nobody waits for a reply, and tells whether it has ended. After that it
+// takes on no call.
+func (s *session) endIdle(cause error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) == 0 {
+		s.endNow(cause)
+	}
+	return s.ended.Load()
+}
+
+// endNow is end for who holds the mutex.
+func (s *session) endNow(cause error) {
 	if s.ended.Swap(true) {
 		return
 	}
@@ -219,6 +235,7 @@ func (s *session) receive() error {
 			if err = deltas.Read(b); err == nil {
 				s.mu.Lock()
 				err = s.m.Deltas(&deltas)
+				s.m.Told(deltas.Clock, s.clock())
 				if wait := tellEvery - time.Since(told); len(deltas.List) == 0 || wait <= 0 {
 					s.tell, told = true, time.Now()
 					s.poke()

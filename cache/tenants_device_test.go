@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,27 @@ func TestTenantsKeepStrangersOut(t *testing.T) {
 	}, stuck, 10*time.Millisecond, "there is room again")
 	_, err = server.Listen(within(t), "127.0.0.1:0", server.Config{Key: []byte("short")})
 	require.Error(t, err)
+}
+
+// When tenants cannot begin, for one of them, the others' records are not lost.
+func TestTenantsThatCannotBegin(t *testing.T) {
+	lab.NoLeftovers(t)
+	at := netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String()
+	cfg := server.Config{Memory: 2 << 20, Snapshot: filepath.Join(t.TempDir(), "red")}
+	red, blue := server.Tenant{Name: "red", Key: redKey, Config: cfg}, server.Tenant{Name: "blue", Key: blueKey, Config: server.Config{Lease: 1}}
+	all, err := server.ListenTenants(within(t), at, []server.Tenant{red}, nil)
+	require.NoError(t, err)
+	set(t, all.Server("red"), key(1), []byte("value"))
+	n, err := all.Server("red").Save()
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, all.Close())
+	_, err = server.ListenTenants(within(t), at, []server.Tenant{red, blue}, nil)
+	require.ErrorContains(t, err, "lease")
+	all, err = server.ListenTenants(within(t), at, []server.Tenant{red}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, all.Server("red").Stats().Items)
+	require.NoError(t, all.Close())
 }
 
 // Revoking a tenant ends its sessions and its registrations, and lets none of its clients in;

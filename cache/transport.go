@@ -85,9 +85,10 @@ func (s *session) dialTCP(ctx context.Context) error {
 	return nil
 }
 
-// better tries to connect a client by RDMA that has a session by TCP.
-func (c *Client) better() *session {
-	ctx, cancel := context.WithTimeout(c.ctx, attempt)
+// better tries to connect a client by RDMA that has a session by TCP, while that lives: when it
+// ends nobody waits for this attempt.
+func (c *Client) better(tcp *session) *session {
+	ctx, cancel := context.WithTimeout(tcp.live, attempt)
 	defer cancel()
 	s, _, err := c.connectBy(ctx, RDMA)
 	if err != nil {
@@ -102,18 +103,11 @@ func (c *Client) better() *session {
 func (c *Client) drain(s *session) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(drained); time.Now().Before(end) && !s.ended.Load() && c.ctx.Err() == nil && s.busy(); {
+	for end := time.Now().Add(drained); !s.endIdle(errReplaced) && time.Now().Before(end) && c.ctx.Err() == nil; {
 		<-tick.C
 	}
 	s.end(errReplaced)
 	if err := s.close(); err != nil {
 		c.cfg.Logger.Error("cache: close connection", "server", c.address, "error", err)
 	}
-}
-
-// busy tells whether calls wait for their replies.
-func (s *session) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.calls) > 0
 }

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"math/big"
 	mrand "math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -164,4 +167,32 @@ func (p *peer) line(text string) string {
 		}
 	}
 	return string(got)
+}
+
+// bare is a listener of a process that at first has no file for a connection.
+type bare struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (l *bare) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// Who uses up all files does not end the service.
+func TestServeWithoutFiles(t *testing.T) {
+	s, err := New(Config{Store: newLocal(t)})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	scarce := &bare{Listener: l}
+	scarce.left.Store(3)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(scarce) }()
+	require.Equal(t, "END\r\n", dial(t, "tcp", l.Addr().String()).ask("get a\r\n"))
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-done, ErrClosed)
 }

@@ -3,10 +3,13 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +21,9 @@ const (
 	maxLine    = 2048    // of any command but get and gets
 	maxGetLine = 1 << 20 // of those
 	maxTokens  = 23      // of a command that is not a get
+
+	keep = 64 << 10 // bytes of a line and of a value that a connection has memory for while it is quiet
+	room = 1 << 20  // bytes of a value that there is memory for before they come
 )
 
 // conn is one connection. Its commands are carried out one after the other.
@@ -27,6 +33,7 @@ type conn struct {
 	r       *bufio.Reader
 	w       *bufio.Writer
 	users   map[string]string
+	begun   time.Time
 	trusted bool // no password needed, or said
 	noreply bool
 	line    []byte
@@ -36,12 +43,19 @@ type conn struct {
 var errQuit = errors.New("gateway: the client is done")
 
 func newConn(s *Server, nc net.Conn, users map[string]string) *conn {
-	return &conn{s: s, nc: nc, users: users, r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
+	return &conn{s: s, nc: nc, users: users, begun: time.Now(), r: bufio.NewReaderSize(nc, 16<<10), w: bufio.NewWriterSize(nc, 16<<10), trusted: len(users) == 0}
 }
 
 func (c *conn) serve() {
 	c.s.stats.conns.Add(1)
 	defer c.s.stats.conns.Add(^uint64(0))
+	if t, ok := c.nc.(*tls.Conn); ok {
+		ctx, cancel := context.WithTimeout(c.s.ctx, c.s.cfg.Login)
+		err := t.HandshakeContext(ctx)
+		if cancel(); err != nil {
+			return
+		}
+	}
 	if b, err := c.peek(); err == nil && b == 0x80 {
 		c.refuseBinary()
 		return
@@ -58,15 +72,33 @@ func (c *conn) serve() {
 			_ = c.w.Flush()
 			return
 		}
+		if cap(c.line) > keep {
+			c.line = nil
+		}
+		if cap(c.data) > keep {
+			c.data = nil
+		}
 	}
 }
 
+// alive lets the connection wait for what comes next: a stranger no longer than it takes to say
+// a password, in all, and to take the answers.
 func (c *conn) alive() {
-	if c.s.cfg.Idle > 0 {
+	switch {
+	case !c.trusted:
+		_ = c.nc.SetDeadline(c.begun.Add(c.s.cfg.Login))
+	case c.s.cfg.Idle > 0:
 		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.Idle))
-		if c.s.draining.Load() {
-			_ = c.nc.SetReadDeadline(time.Unix(1, 0))
-		}
+	default:
+		return
+	}
+	c.drain()
+}
+
+// drain lets it wait for nothing if the gateway ends.
+func (c *conn) drain() {
+	if c.s.draining.Load() {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -111,7 +143,7 @@ func (c *conn) readLine() (string, error) {
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return "", err
 		}
-		get := bytes.HasPrefix(c.line, []byte("get ")) || bytes.HasPrefix(c.line, []byte("gets "))
+		get := c.trusted && (bytes.HasPrefix(c.line, []byte("get ")) || bytes.HasPrefix(c.line, []byte("gets ")))
 		if !get && len(c.line) > maxLine || len(c.line) > maxGetLine {
 			return "", errQuit
 		}
@@ -129,12 +161,13 @@ func (c *conn) readLine() (string, error) {
 // readData reads a data block and the end of its line.
 func (c *conn) readData(n int) (ok bool, err error) {
 	c.alive()
-	if cap(c.data) < n+2 {
-		c.data = make([]byte, n+2)
-	}
-	c.data = c.data[:n+2]
-	if _, err := io.ReadFull(c.r, c.data); err != nil {
-		return false, err
+	c.data = c.data[:0]
+	for at := 0; at < n+2; at = len(c.data) {
+		more := min(n+2-at, room)
+		c.data = slices.Grow(c.data, more)[:at+more]
+		if _, err := io.ReadFull(c.r, c.data[at:]); err != nil {
+			return false, err
+		}
 	}
 	ok = string(c.data[n:]) == "\r\n"
 	c.data = c.data[:n]
@@ -228,6 +261,8 @@ func (c *conn) authenticate(line string) error {
 		return c.complain("CLIENT_ERROR authentication failure")
 	}
 	c.trusted = true
+	_ = c.nc.SetDeadline(time.Time{})
+	c.drain()
 	return c.complain("STORED")
 }
 

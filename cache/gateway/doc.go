@@ -14,6 +14,7 @@
 //   - flush_all with a delay brings nothing back that was flushed before.
 //   - Before the password each command has its answer, also when several were sent at
 //     once; and a password's set that is longer than 2 KiB ends the connection.
+//   - Who has not begun TLS and said its password within ten seconds is let go.
 //
 // Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) are
 // answered with ERROR. The binary protocol is recognised and refused with the reason.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/accept"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -39,6 +40,7 @@ type Config struct {
 	MaxItem int               // bytes of an item as memcached counts them; 0: 1 MiB
 	MaxConn int               // connections at a time; 0: 1024
 	Idle    time.Duration     // after which a silent connection is closed; 0: never
+	Login   time.Duration     // in which a client has to begin TLS and say its password; 0: ten seconds
 	Version string            // of the version command; empty: goverbs
 }
 
@@ -77,6 +79,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConn == 0 {
 		cfg.MaxConn = 1024
 	}
+	if cfg.Login == 0 {
+		cfg.Login = 10 * time.Second
+	}
 	if cfg.Version == "" {
 		cfg.Version = "goverbs"
 	}
@@ -114,7 +119,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.heard[l] = true
 	s.mu.Unlock()
 	for {
-		nc, err := l.Accept()
+		nc, err := accept.Next(l, s.ctx.Done())
 		if err != nil {
 			s.mu.Lock()
 			closed := s.closed

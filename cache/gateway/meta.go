@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strconv"
 
@@ -231,7 +232,8 @@ func (c *conn) metaDebug(t []string) error {
 		return c.complain(failure(a.Status))
 	}
 	out := []byte("ME ")
-	if a.Bits&wire.ReplyBinary != 0 {
+	// A key that did not come by a gateway can have what would end the line.
+	if a.Bits&wire.ReplyBinary != 0 || bytes.ContainsAny(key, " \n\x00") {
 		out = base64.StdEncoding.AppendEncode(out, key)
 	} else {
 		out = append(out, key...)

@@ -92,7 +92,9 @@ func (c *conn) get(t []string, how retrieval) error {
 			}
 			c.w.WriteString("\r\n")
 			c.w.Write(a.Value)
-			c.w.WriteString("\r\n")
+			if _, err := c.w.WriteString("\r\n"); err != nil {
+				return err // nobody is there for the rest
+			}
 		case wire.NotFound:
 			c.s.stats.misses.Add(1)
 		default:

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/accept"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/link"
 )
@@ -67,7 +68,7 @@ func (d *door) serve(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = d.listener.Close() })()
 	for {
-		conn, err := d.listener.Accept()
+		conn, err := accept.Next(d.listener, ctx.Done())
 		switch {
 		case err == nil:
 			d.come(ctx, conn)
@@ -125,12 +126,16 @@ func (d *door) leave(conn net.Conn) {
 }
 
 func (d *door) greet(ctx context.Context, conn net.Conn) {
-	h, err := link.Greeted(ctx, conn, d.keyOf, d.room)
+	var whose *Server // the key is that was asked for
+	h, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
+		key, whose = d.keyOf(name)
+		return key
+	}, d.room)
 	d.leave(conn)
 	d.mu.Lock()
-	to := d.tenants[h.Tenant].server // nil if it was revoked meanwhile
+	to := d.tenants[h.Tenant].server // another one, or nil, if the tenant was revoked meanwhile
 	d.mu.Unlock()
-	if err == nil && (to == nil || !to.admit(conn, h.Transport)) {
+	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport)) {
 		err = ErrClosed
 	}
 	if err != nil {
@@ -141,13 +146,13 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 	}
 }
 
-func (d *door) keyOf(name string) []byte {
+func (d *door) keyOf(name string) ([]byte, *Server) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t, ok := d.tenants[name]; ok {
-		return t.key
+		return t.key, t.server
 	}
-	return d.stranger
+	return d.stranger, nil
 }
 
 func (d *door) room(name string) bool {

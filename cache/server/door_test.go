@@ -1,11 +1,17 @@
 package server
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
 // stranger is a connection that says nothing, and knows whether it was closed.
@@ -44,4 +50,52 @@ func TestDoor(t *testing.T) {
 	require.False(t, all[7].closed)
 	d.leave(&all[0]) // it is not there any more
 	require.Len(t, d.greeting, maxGreeting)
+}
+
+// A client that began its greeting before its tenant was revoked is nobody's, even when there is
+// a tenant of this name again: its key is the old one.
+func TestDoorAfterRevocation(t *testing.T) {
+	fake := func() *Server { return &Server{links: newQueue(nil), streams: newQueue(nil)} }
+	d := &door{left: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
+	leaked, fresh := bytes.Repeat([]byte("l"), greet.MinKey), bytes.Repeat([]byte("f"), greet.MinKey)
+	knock := func(revoked bool) *Server {
+		was, is := fake(), fake()
+		d.set("shop", tenant{leaked, was})
+		theirs, ours := net.Pipe()
+		defer theirs.Close()
+		var greeting sync.WaitGroup
+		defer greeting.Wait()
+		greeting.Go(func() { d.greet(t.Context(), ours) })
+		c := greet.NewClient(greet.TCP, "shop", leaked)
+		_, err := theirs.Write(c.Hello())
+		require.NoError(t, err)
+		b := make([]byte, greet.ChallengeSize)
+		_, err = io.ReadFull(theirs, b)
+		require.NoError(t, err)
+		if revoked {
+			d.remove("shop")
+			d.set("shop", tenant{fresh, is})
+		}
+		proof, err := c.Challenged(b)
+		require.NoError(t, err)
+		_, err = theirs.Write(proof)
+		require.NoError(t, err)
+		_, err = io.ReadFull(theirs, make([]byte, greet.VerdictSize))
+		require.NoError(t, err)
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_, _ = theirs.Read(make([]byte, 1))
+		}()
+		select {
+		case <-was.streams.conns:
+			return was
+		case <-is.streams.conns:
+			return is
+		case <-closed:
+			return nil
+		}
+	}
+	require.NotNil(t, knock(false))
+	require.Nil(t, knock(true))
 }

@@ -33,7 +33,7 @@ type Config struct {
 	Page int
 	// Pages says whether the memory is to be in huge pages.
 	Pages verbs.PageSize
-	// MaxValue is the longest value in bytes; 0 means what fits into a page.
+	// MaxValue is the longest value in bytes, at most 64 MiB; 0 means what fits into a page.
 	MaxValue int
 	// Lease is how long a client may leave unsaid that it is done with what was freed;
 	// then it is cut off. 0 means five seconds.
@@ -233,9 +233,15 @@ func (s *Server) empty() error {
 		AllocTable: s.alloc, FreeTable: s.freeTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
+		CAS: firstCAS(time.Now()),
 	})
 	return err
 }
+
+// firstCAS is what the CAS numbers of a life are above. A client may have kept one of a life
+// that left no snapshot, and must not replace by it what it has never seen. No life stores a
+// record each nanosecond, so the numbers of the next one are higher.
+func firstCAS(begun time.Time) uint64 { return uint64(begun.UnixNano()) }
 
 // now is the store's time.
 func (s *Server) now() uint64 { return uint64(time.Since(s.begun)/time.Millisecond) + 1 }
@@ -328,8 +334,9 @@ func (s *Server) Close() error {
 }
 
 // Do carries out a request of this process's, such as a gateway's. The reply's value is
-// a copy.
+// a copy. Without memory it waits for that in quarantine, for two leases at most.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()
 		if s.store == nil || s.closed {
@@ -350,8 +357,13 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		if !quarantine {
 			return a, nil
 		}
+		if enough == nil {
+			enough = time.After(2 * s.cfg.Lease)
+		}
 		select { // clients are soon done with what was freed, or cut off
 		case <-settled:
+		case <-enough: // others have taken it
+			return a, nil
 		case <-ctx.Done():
 			return wire.Reply{}, ctx.Err()
 		case <-s.stopped.Done():

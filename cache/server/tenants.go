@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -52,10 +53,21 @@ func ListenTenants(ctx context.Context, address string, list []Tenant, logger *s
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	for i := range list {
 		if err := t.Admit(ctx, &list[i]); err != nil {
-			return nil, errors.Join(err, t.Close())
+			return nil, errors.Join(err, t.save(), t.Close())
 		}
 	}
 	return t, nil
+}
+
+// save leaves all records to the next life, when this one cannot begin: they were taken from the
+// last one.
+func (t *Tenants) save() error {
+	var errs []error
+	for _, s := range t.servers {
+		_, err := s.Save()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Addr is where the servers listen.
@@ -105,6 +117,11 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	if t.servers[n.Name] != nil {
 		return errors.New("there is one of this name")
 	}
+	for other, s := range t.servers {
+		if n.Snapshot != "" && filepath.Clean(n.Snapshot) == filepath.Clean(s.cfg.Snapshot) {
+			return fmt.Errorf("its snapshot %s is that of tenant %q", n.Snapshot, other)
+		}
+	}
 	s, err := newServer(ctx, t.Addr(), n.Config)
 	if err != nil {
 		return err
@@ -141,6 +158,7 @@ func (t *Tenants) Revoke(name string) error {
 	t.mu.Lock()
 	s := t.servers[name]
 	delete(t.servers, name)
+	t.door.remove(name) // again: SetKey may have come between
 	t.mu.Unlock()
 	if s == nil {
 		return nil

@@ -79,13 +79,14 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "gateway": {"listen": ":2", "key": "x"}}`: "belong together",
 		`{"listen": ":1", "gateway": {"users": "x"}}`:               "listen",
 
-		`{"listen": ":1", "clients": -1}`:                                                                   "below 0",
-		`{"listen": ":1", "tenants": {"red": {}}}`:                                                          "key",
-		`{"listen": ":1", "tenants": {"red": {"key": "k", "clients": -1}}}`:                                 "below 0",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "snapshot": "x"}`:                               "its own",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2"}}`:                   "none of",
-		`{"listen": ":1", "gateway": {"listen": ":2", "tenant": "red"}}`:                                    "none of",
-		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`: "none of",
+		`{"listen": ":1", "clients": -1}`:          "below 0",
+		`{"listen": ":1", "tenants": {"red": {}}}`: "key",
+		`{"listen": ":1", "tenants": {"red": {"key": "k", "snapshot": "s"}, "blue": {"key": "l", "snapshot": "./s"}}}`: "that of",
+		`{"listen": ":1", "tenants": {"red": {"key": "k", "clients": -1}}}`:                                            "below 0",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "snapshot": "x"}`:                                          "its own",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2"}}`:                              "none of",
+		`{"listen": ":1", "gateway": {"listen": ":2", "tenant": "red"}}`:                                               "none of",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`:            "none of",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)

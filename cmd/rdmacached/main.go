@@ -181,9 +181,9 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 			return nil
 		})
 	}
-	var web http.Server
+	web := webServer(nil)
 	if d.metrics != nil {
-		web.Handler, web.ReadHeaderTimeout = d.web(), 10*time.Second
+		web.Handler = d.web()
 		all.Go(func() error {
 			if err := web.Serve(d.metrics); !errors.Is(err, http.ErrServerClosed) {
 				return err

@@ -86,6 +86,12 @@ func (c *collector[S]) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
+// webServer answers by HTTP. Who asks nothing, or takes no answer, does not keep a connection for
+// long: the cache's clients need files too.
+func webServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
 // web answers Prometheus, and who asks whether the daemon runs.
 func (d *service) web() http.Handler {
 	r, label := prometheus.NewRegistry(), ""

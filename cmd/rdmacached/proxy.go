@@ -119,7 +119,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		web := http.Server{Handler: proxyWeb(client, g, log), ReadHeaderTimeout: 10 * time.Second}
+		web := webServer(proxyWeb(client, g, log))
 		go func() {
 			if err := web.Serve(m); !errors.Is(err, http.ErrServerClosed) {
 				log.Error("there are no metrics any more", "error", err)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/goverbs/goverbs/cache/server"
@@ -26,8 +27,14 @@ type tenantConfig struct {
 
 // checkTenants says what is wrong with whose clients there are.
 func (c *config) checkTenants() error {
+	snapshots := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
-		switch t := c.Tenants[name]; {
+		t := c.Tenants[name]
+		if other, used := snapshots[filepath.Clean(t.Snapshot)]; used && t.Snapshot != "" {
+			return fmt.Errorf(`"snapshot" of tenant %q is that of %q`, name, other)
+		}
+		snapshots[filepath.Clean(t.Snapshot)] = name
+		switch {
 		case t.Key == "":
 			return fmt.Errorf(`"key" of tenant %q is missing: the file of its key`, name)
 		case t.Clients < 0:

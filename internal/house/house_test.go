@@ -78,7 +78,7 @@ var unsafeFiles = []string{"verbs/view.go"}
 // I/O nor clocks nor locks; drivers are the folders among them that are none.
 var (
 	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache|verbs/stream)/internal/`)
-	drivers = []string{"cache/internal/link"}
+	drivers = []string{"cache/internal/accept", "cache/internal/link"}
 	impure  = []string{"context", "net", "os", "sync", "sync/atomic", "syscall", module + "verbs"}
 	clock   = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|NewTimer|NewTicker|Tick)\b`)
 )

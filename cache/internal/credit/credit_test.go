@@ -112,3 +112,20 @@ func TestDue(t *testing.T) {
 	one := New(1, 1)
 	require.True(t, one.Took())
 }
+
+// Frames without data are at most two for as many frames as a side holds, whatever that is: there
+// are receives for no more.
+func TestCreditsAreFew(t *testing.T) {
+	for holds := uint32(1); holds < 20; holds++ {
+		f := New(holds, 1)
+		credits := 0
+		for range holds {
+			if f.Took() {
+				credits++
+				f.Say()
+			}
+		}
+		require.LessOrEqual(t, credits, 2, holds)
+		require.Positive(t, credits, holds)
+	}
+}

@@ -85,3 +85,31 @@ func TestNoCountIsTooLow(t *testing.T) {
 		require.LessOrEqual(t, c.Accesses-c.Surplus, had[c.Fingerprint])
 	}
 }
+
+// A key that was hot from the beginning makes room for nobody.
+func TestFirstKeyStays(t *testing.T) {
+	var k Keys
+	for range 1000 {
+		k.Access(1)
+	}
+	for i := range uint64(20 * counters) {
+		k.Access(2 + i)
+	}
+	top, total := k.Top(9, nil)
+	require.Equal(t, uint64(1000+20*counters), total)
+	require.Equal(t, []Count{{Fingerprint: 1, Accesses: 1000}}, top)
+}
+
+// What has just its share of all is not hot.
+func TestShareIsNotHot(t *testing.T) {
+	var k Keys
+	for i := range uint64(10 * counters) {
+		k.Access(i % counters)
+	}
+	top, _ := k.Top(9, nil)
+	require.Empty(t, top)
+	k.Access(5)
+	k.Access(5)
+	top, _ = k.Top(9, nil)
+	require.Len(t, top, 1)
+}

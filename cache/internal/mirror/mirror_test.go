@@ -240,6 +240,22 @@ func TestClock(t *testing.T) {
 	require.Equal(t, int64(895), m.times.asked)
 }
 
+// A local clock that has stood still is found out: a record may have expired meanwhile.
+func TestLocalClockStandsStill(t *testing.T) {
+	m := started(Config{})
+	m.Answered(5000, 100, 120)
+	m.Told(5021, 120)
+	m.Told(4000, 120)
+	require.Equal(t, uint64(5021), m.times.latest(120), "that it can be")
+	m.Told(605_000, 120) // after ten minutes
+	require.Greater(t, m.times.latest(120), uint64(1<<60))
+	m.Answered(605_100, 200, 210)
+	require.Less(t, m.times.latest(210), uint64(605_115))
+	m.Answered(905_000, 300, 310) // after five more, and the first to tell is a reply
+	require.GreaterOrEqual(t, m.times.latest(310), uint64(905_010))
+	require.Less(t, m.times.latest(310), uint64(905_015))
+}
+
 func TestJudge(t *testing.T) {
 	m := started(Config{SampleEvery: 1})
 	r := wire.Record{Version: 3, Epoch: 1, Key: []byte("k"), Value: []byte("v"), Expiry: 5000}
@@ -327,4 +343,61 @@ func TestHitDoesNotAllocate(t *testing.T) {
 			t.Fatal(v)
 		}
 	}))
+}
+
+// A map without a budget forgets nothing, and one with a budget keeps to it, also when all of its
+// entries are in use.
+func TestLearnAndBudget(t *testing.T) {
+	all := started(Config{})
+	for f := range uint64(20) {
+		all.Learn(entry(f, f+1), 10)
+	}
+	require.Equal(t, 20, all.Len())
+	require.NoError(t, all.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Last: true}))
+	require.True(t, all.Whole())
+	m := started(Config{Budget: 4})
+	for f := range uint64(10) {
+		m.Learn(entry(f, f+1), 10)
+		require.LessOrEqual(t, m.Len(), 4)
+		for g := range f + 1 {
+			m.Lookup(g, nil)
+		}
+		require.Len(t, m.Lookup(f, nil), 1, "what was learnt last")
+	}
+	m.Learn(entry(9, 10), 10)
+	require.Len(t, m.Lookup(9, nil), 1)
+	require.Equal(t, 4, m.Len())
+}
+
+// What READs bring that is of no use is counted by its reason.
+func TestRefusalsOfReads(t *testing.T) {
+	m := started(Config{})
+	e := entry(5, 3)
+	require.Equal(t, Next, m.Weigh(&wire.Record{Version: 3}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.Weigh(&wire.Record{Version: 4}, wire.OtherKey, &e, 0))
+	require.Equal(t, Ask, m.Weigh(&wire.Record{}, wire.Dead, &e, 0))
+	require.Equal(t, uint64(2), m.Refused[wire.OtherKey])
+	require.Equal(t, uint64(1), m.Refused[wire.Dead])
+	require.Equal(t, uint64(3), m.Refused.Total())
+}
+
+// Of hits one in so many is told of, whichever it is: keys that take turns have their share.
+func TestSample(t *testing.T) {
+	m := started(Config{SampleEvery: 16})
+	told := map[uint64]int{}
+	var r wire.Report
+	for i := range uint64(64_000) {
+		e := entry(i%16, 1)
+		require.Equal(t, Hit, m.Weigh(&wire.Record{Version: 1}, nil, &e, 0))
+		if i%1000 == 999 {
+			m.Report(&r)
+			for _, a := range r.Accesses {
+				told[a.Fingerprint]++
+			}
+		}
+	}
+	require.Len(t, told, 16)
+	for f, n := range told {
+		require.InDelta(t, 64_000/16/16, n, 125, f)
+	}
 }

@@ -31,8 +31,18 @@ func (t *times) latest(now int64) uint64 {
 // local time now. Times are in ms.
 func (m *Mirror) Answered(clock uint64, asked, now int64) {
 	t := times{true, clock, asked}
+	m.Told(clock, now)
 	if !m.times.known || t.latest(now) <= m.times.latest(now) {
 		m.times = t
+	}
+}
+
+// Told takes the clock of any message, at the local time now. If that is later than it can be, the
+// local clock has stood still meanwhile, as that of a virtual machine does that is paused: nothing
+// is known of the server's until it is asked again.
+func (m *Mirror) Told(clock uint64, now int64) {
+	if clock > m.times.latest(now) {
+		m.times = times{}
 	}
 }
 

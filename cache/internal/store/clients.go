@@ -108,12 +108,13 @@ func (s *Store) Begin(now uint64) wire.Map {
 	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth)}
 }
 
-// Chunk is the part of a snapshot at a position, with up to n entries, and the position
-// of the next one. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
+// Chunk is the part of a snapshot at a position, with up to n entries of up to n buckets (of a
+// table that is nearly empty again nobody waits for all), and the position of the next one. Snapshots begin at 0. All deltas up to c.Seq have to go before it.
 func (s *Store) Chunk(now, pos uint64, n int, c *wire.Chunk) uint64 {
 	s.advance(now)
 	*c = wire.Chunk{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Entries: c.Entries[:0]}
-	for n = min(n, wire.MaxEntries); len(c.Entries)+2*wire.BucketEntries <= max(n, 2*wire.BucketEntries); {
+	n = min(n, wire.MaxEntries)
+	for walked := 0; walked < n && len(c.Entries)+2*wire.BucketEntries <= max(n, 2*wire.BucketEntries); walked++ {
 		if c.Entries, pos = s.table.Walk(pos, c.Entries); pos == 0 {
 			c.Last = true
 			break

@@ -49,7 +49,7 @@ func (s *Store) Save(now uint64, put func(*snapshot.Item) error) error {
 // has had no calls.
 func (s *Store) Resume(now uint64, h *snapshot.Head, passed uint64) bool {
 	s.advance(now)
-	s.cas = h.CAS
+	s.cas = max(s.cas, h.CAS)
 	switch {
 	case h.FlushIn == 0:
 		return true

@@ -112,3 +112,17 @@ func TestSnapshotIntoLessMemory(t *testing.T) {
 	require.Equal(t, wire.OK, ask(s, 3000, wire.OpGet, "2999", wire.Request{}).Status)
 	require.Equal(t, wire.NotFound, ask(s, 3000, wire.OpGet, "5", wire.Request{}).Status)
 }
+
+// The CAS numbers of a life without a snapshot are none of another's, nor are they when the
+// snapshot is of a life that had lower ones.
+func TestStoreBeginsItsCASNumbers(t *testing.T) {
+	s := newStore(t, 4, Config{CAS: 1000})
+	first := ask(s, 1, wire.OpSet, "a", wire.Request{})
+	require.Equal(t, uint64(1001), first.CAS)
+	s = newStore(t, 4, Config{CAS: 2000})
+	ask(s, 1, wire.OpSet, "a", wire.Request{Value: []byte("another's")})
+	require.Equal(t, wire.Exists, ask(s, 1, wire.OpSet, "a", wire.Request{Want: wire.WantCompare, CAS: first.CAS}).Status)
+	s = newStore(t, 4, Config{CAS: 3000})
+	require.True(t, s.Resume(1, &snapshot.Head{CAS: 2001}, 0))
+	require.Equal(t, uint64(3001), ask(s, 1, wire.OpSet, "a", wire.Request{}).CAS)
+}

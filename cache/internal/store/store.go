@@ -31,6 +31,7 @@ type Config struct {
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
 	MaxValue   int    // bytes; 0: as the arena's page allows
+	CAS        uint64 // numbers of records are above it: those of other lives are below
 }
 
 // Store is not for several goroutines.
@@ -106,7 +107,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 5000
 	}
-	if cfg.MaxValue == 0 {
+	if cfg.MaxValue == 0 || cfg.MaxValue > wire.MaxValue {
 		cfg.MaxValue = wire.MaxValue
 	}
 	t, err := table.New(table.Config{Epoch: cfg.Epoch, Depth: cfg.Depth, MaxDepth: cfg.MaxDepth, Alloc: cfg.AllocTable})
@@ -115,7 +116,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	return &Store{
 		cfg: cfg, arena: cfg.Arena, table: t, queue: evict.New(), log: log{ring: make([]wire.Delta, cfg.Log)},
-		clients: clients{lease: cfg.Lease}, pinned: noItem,
+		clients: clients{lease: cfg.Lease}, pinned: noItem, cas: cfg.CAS,
 	}, nil
 }
 

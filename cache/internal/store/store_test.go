@@ -389,3 +389,35 @@ func TestArenaAfterADay(t *testing.T) {
 	t.Logf("%d records, %d evicted, %d expired: %.3f bytes of the arena for each that is stored", st.Items, st.Evicted, st.Expired, ratio)
 	require.LessOrEqual(t, ratio, 1.25)
 }
+
+// What neither a message nor a snapshot can carry is refused, whatever the pages are.
+func TestStoreTakesNoValueThatNobodyCanHave(t *testing.T) {
+	a, err := arena.New(wire.MaxValue + 1<<20) // and no memory: that is looked for later
+	require.NoError(t, err)
+	s, err := New(Config{
+		Epoch: 7, Arena: a, MaxValue: wire.MaxValue + 1, FreeTable: func([]byte) {},
+		AllocTable: func(n int) ([]byte, wire.Where) { return make([]byte, n), wire.Where{Key: 1} },
+	})
+	require.NoError(t, err)
+	q := wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, wire.MaxValue+1)}
+	require.Equal(t, wire.TooLarge, s.Do(1, &q).Status)
+	q.Value = q.Value[1:]
+	require.Equal(t, wire.NoMemory, s.Do(1, &q).Status)
+}
+
+// A part of a snapshot is no more work than it may have entries: the server does nothing else
+// meanwhile, and most of the table may be empty.
+func TestChunkOfAnEmptyTable(t *testing.T) {
+	s := newStore(t, 4, Config{Depth: 10})
+	do(s, 1, set("k", "v"))
+	var c wire.Chunk
+	parts, entries := 0, 0
+	for pos := uint64(0); parts == 0 || pos != 0; parts++ {
+		require.False(t, c.Last)
+		pos = s.Chunk(1, pos, 64, &c)
+		entries += len(c.Entries)
+	}
+	require.True(t, c.Last)
+	require.Equal(t, 1<<10/64, parts)
+	require.Equal(t, 1, entries)
+}

@@ -162,3 +162,44 @@ func TestLoad(t *testing.T) {
 	}
 	require.InDelta(t, 0.83, float64(first)/float64(len(all)), 0.04)
 }
+
+// In the middle of a doubling the table is as full as the new array will be, and a walk meets what
+// is there, and nothing of what a moved bucket had before.
+func TestHalfDoubled(t *testing.T) {
+	const depth, half = 3, 1 << 63
+	tab := newTable(t, depth, 10)
+	put := func(f uint64) { require.True(t, tab.Put(wire.Entry{Fingerprint: f, Version: f, Epoch: 3})) }
+	all := func() (list []uint64) {
+		for pos, first := uint64(0), true; first || pos != 0; first = false {
+			var found []wire.Entry
+			found, pos = tab.Walk(pos, nil)
+			for _, e := range found {
+				list = append(list, e.Fingerprint)
+			}
+		}
+		return list
+	}
+	put(1)
+	put(half + 1)
+	before := tab.Load()
+	require.True(t, tab.Grow())
+	require.Equal(t, before/2, tab.Load())
+	require.Nil(t, tab.Step(1<<depth/2))
+	put(2)
+	put(half + 2)
+	require.True(t, tab.Delete(1, 1))
+	require.ElementsMatch(t, []uint64{2, half + 1, half + 2}, all())
+	require.NotNil(t, tab.Step(1<<depth/2))
+	require.ElementsMatch(t, []uint64{2, half + 1, half + 2}, all())
+}
+
+func TestTableRefuses(t *testing.T) {
+	for _, c := range []Config{{Depth: -1}, {Depth: 4, MaxDepth: 3}, {MaxDepth: wire.MaxDepth + 1}, {Depth: wire.MaxDepth + 1}} {
+		c.Alloc = func(int) ([]byte, wire.Where) {
+			require.Fail(t, "memory is asked for")
+			return nil, wire.Where{}
+		}
+		_, err := New(c)
+		require.ErrorContains(t, err, "out of range")
+	}
+}

@@ -298,3 +298,48 @@ func TestDecodersDoNotAllocate(t *testing.T) {
 		}
 	}))
 }
+
+// A bucket that is made in memory that had something else is empty, and whole.
+func TestBucketInUsedMemory(t *testing.T) {
+	b := Bucket(bytes.Repeat([]byte{0xa5}, BucketSize))
+	b.Reset(5, 17, 9)
+	found, err := ReadBucket(b, 5, 17, 9, 0xa5a5a5a5a5a5a5a5, nil)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+// No two states of a bucket are alike, also when it has the same entries again: halves of them
+// do not pass for a whole.
+func TestBucketIsNeverAsBefore(t *testing.T) {
+	b := Bucket(make([]byte, BucketSize))
+	b.Reset(5, 17, 9)
+	seen := map[string]bool{}
+	for range 10 {
+		for _, e := range []Entry{{Fingerprint: 40, Version: 1}, {}} {
+			b.Set(3, e)
+			require.False(t, seen[string(b)])
+			seen[string(b)] = true
+		}
+	}
+}
+
+// Where the entries of a fingerprint are is part of the format: clients look there.
+func TestBucketsAreFormat(t *testing.T) {
+	for f, want := range map[uint64][2]uint32{
+		0: {0, 0}, 1: {0, 4_171_070}, 1 << 63: {4_194_304, 6_279_839},
+		0x0123456789abcdef: {37_282, 4_879_657}, ^uint64(0): {8_388_607, 3_204_163},
+	} {
+		a, b := Buckets(f, MaxDepth)
+		require.Equal(t, want, [2]uint32{a, b}, "%#x", f)
+	}
+	a, b := Buckets(^uint64(0), 0)
+	require.Zero(t, a|b, "a table of one bucket")
+}
+
+func TestLimitsOfHello(t *testing.T) {
+	for _, n := range []int{0, 1, maxEndpoint} {
+		h, err := ReadHello(AppendHello(nil, &Hello{Endpoint: make([]byte, n)}))
+		require.NoError(t, err, n)
+		require.Len(t, h.Endpoint, n)
+	}
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/greet"
+)
+
+// A tenant's records are not left where another one would take them from.
+func TestTenantsHaveSnapshotsOfTheirOwn(t *testing.T) {
+	all := Tenants{servers: map[string]*Server{"red": {cfg: Config{Snapshot: "/var/s"}}}}
+	n := Tenant{Name: "blue", Key: bytes.Repeat([]byte("k"), greet.MinKey), Config: Config{Snapshot: "/var/./s"}}
+	require.ErrorContains(t, all.Admit(t.Context(), &n), `that of tenant "red"`)
+	require.Equal(t, []string{"red"}, all.Names())
+}
+
+// A key that could be guessed is none, and one of a program's own memory does not change.
+func TestKeysOfTenants(t *testing.T) {
+	short := bytes.Repeat([]byte("k"), 15)
+	_, err := checkKey(short)
+	require.ErrorContains(t, err, "shorter than 16")
+	long := append(short, 'k')
+	key, err := checkKey(long)
+	require.NoError(t, err)
+	long[0] = 'x'
+	require.Equal(t, bytes.Repeat([]byte("k"), 16), key)
+}
+
+// A key that comes just while its tenant is revoked lets nobody ask for it any more.
+func TestKeyOfARevokedTenant(t *testing.T) {
+	d := &door{tenants: map[string]tenant{}}
+	all := Tenants{door: d, servers: map[string]*Server{}}
+	key := bytes.Repeat([]byte("k"), greet.MinKey)
+	for range 2000 {
+		s := &Server{links: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}
+		all.servers["red"] = s
+		d.set("red", tenant{key, s})
+		var both sync.WaitGroup
+		both.Go(func() { _ = all.SetKey("red", key) })
+		both.Go(func() { assert.NoError(t, all.Revoke("red")) })
+		both.Wait()
+		require.Empty(t, d.tenants)
+	}
+}

@@ -1,0 +1,67 @@
+package cache
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// When a session by TCP has ended there is no attempt by RDMA that operations have to wait for:
+// one to a server that does not answer would take ten seconds.
+func TestNoAttemptByRDMAAfterTCP(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := newClient(l.Addr().String(), Config{})
+	require.NoError(t, err)
+	tcp := &session{c: c, by: TCP}
+	tcp.live, tcp.stop = context.WithCancel(c.ctx)
+	tcp.stop()
+	require.Nil(t, c.better(tcp))
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = l.Accept()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nobody has come")
+}
+
+// A session that is replaced ends no call that it has taken on, and takes on none when it has
+// seen that nobody waits.
+func TestReplacedSessionEndsNoCall(t *testing.T) {
+	c, err := newClient("nobody", Config{})
+	require.NoError(t, err)
+	s := &session{
+		c: c, by: TCP, begun: time.Now(), m: mirror.New(mirror.Config{}), wake: make(chan struct{}, 1),
+		over: make(chan struct{}), idle: make(chan struct{}), calls: map[uint64]*call{},
+	}
+	s.live, s.stop = context.WithCancel(c.ctx)
+	q := wire.Request{Op: wire.OpDelete, Key: []byte("key")}
+	k, err := s.start(t.Context(), &q)
+	require.NoError(t, err)
+	require.False(t, s.endIdle(errReplaced))
+	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK})))
+	_, err = s.wait(t.Context(), k)
+	require.NoError(t, err)
+	require.True(t, s.endIdle(errReplaced))
+	_, err = s.start(t.Context(), &q)
+	require.Equal(t, errNotSent, err, "it is sent by the next one")
+	require.True(t, s.endIdle(ErrClosed))
+	require.Equal(t, errReplaced, s.cause())
+
+	// A call that is under way when the session begins to be replaced.
+	s.ended.Store(false)
+	s.over, s.idle = make(chan struct{}), make(chan struct{})
+	k, err = s.start(t.Context(), &q)
+	require.NoError(t, err)
+	time.AfterFunc(30*time.Millisecond, func() {
+		_ = s.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK}))
+	})
+	c.drain(s)
+	_, err = s.wait(t.Context(), k)
+	require.NoError(t, err)
+}
