@@ -58,7 +58,8 @@
 //     before a change is acknowledged: where neither has one, there was no record at a moment
 //     while they were READ. A bucket that is changed meanwhile is refused by its checksum, except
 //     by chance of one in 2^64, and READ again; one that has moved, since the map grows, is
-//     settled by a call.
+//     settled by a call. GetMulti READs the first buckets of its keys together, then what they
+//     point at and the second buckets of the others, each time by one doorbell for 32 keys.
 //   - A record that has expired by the server's clock is not a hit. Each message of the
 //     server has its clock, so a client knows between which two times the server is;
 //     when the later one is past the record's expiry the server is asked.
@@ -159,8 +160,7 @@
 //
 // There are no replicas, and nobody takes over from a server that is down. The list of
 // servers does not change while a cluster is open, and servers have no weights. Tenants have no
-// region in which clients WRITE. GetMulti does not READ buckets: it asks for what has no entry,
-// all at once. A client with a bounded map is told of all changes all the same. Loaders of
+// region in which clients WRITE. A client with a bounded map is told of all changes all the same. Loaders of
 // several programs do not wait for each other. Keys that are hot are shown by rdmactl, and
 // not spread over servers.
 //
@@ -199,7 +199,9 @@
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm themselves            server.serve             TestHostileClients
+//	a quiet client takes little of the server  Server.wake              TestServerBytesPerConnection
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
+//	many keys by READs of buckets              session.looked           TestHitByBuckets
 //	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges
 //	what a bucket has is kept if it is true    Mirror.Adopt             TestAdopt
 //	a proof of the key, and not the key        Server.Proved            TestProofsAreGoodOnce
