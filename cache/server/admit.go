@@ -86,7 +86,7 @@ func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
 		return ErrClosed
 	}
 	defer s.detach(id)
-	return s.talk(ctx, cut, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+	return s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
 }
 
 // hungUp tells whether an error is the end of a connection that the client has closed.

@@ -72,21 +72,20 @@ type Server struct {
 	dev     *verbs.Device
 	records *verbs.PD  // of the arena and the queue pairs that READ it
 	calls   *verbs.PD  // of messages
+	called  *verbs.CQ  // of messages
 	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
 	none    *verbs.SRQ // takes nothing from them
 	windows *link.Windows
 	arena   []*verbs.MR
 	offer   []verbs.Region
-	alloc   func(bytes int) ([]byte, wire.Where) // memory for a table
-	tables  map[*byte]*verbs.MR                  // by their first byte
-
-	tableAfter time.Time // when memory for a table may be asked for again
 
 	mu      sync.Mutex // of what follows
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
 	scratch scratch
+	spares  spares
+	tables  tables
 	places  int                         // of clients that were let in
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
@@ -141,18 +140,25 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
 	}
-	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
-		joining: map[*verbs.Link]*verbs.Link{}, tables: map[*byte]*verbs.MR{},
-	}
-	s.alloc = s.allocTable
-	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.tell = time.AfterFunc(time.Hour, s.announceNow)
+	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.tables.serving = true
 	s.running.Go(s.tick)
 	return s, nil
+}
+
+// bare is a server without device, memory and store.
+func bare(addr net.Addr, cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
+		joining: map[*verbs.Link]*verbs.Link{},
+	}
+	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.tell = time.AfterFunc(time.Hour, s.announceNow)
+	return s
 }
 
 func (s *Server) open(ctx context.Context) error {
@@ -179,6 +185,11 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.windows = link.NewWindows(s.calls)
+	// One queue for all clients, which grows with them: each has room in it for all that it can
+	// have under way.
+	if s.called, err = s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()}); err != nil {
+		return err
+	}
 	if s.nothing, err = s.dev.CreateCQ(verbs.CQConfig{Depth: 1, PollOnly: true}); err != nil {
 		return err
 	}
@@ -230,7 +241,7 @@ func (s *Server) empty() error {
 	s.epoch = max(le.Uint32(secret[16:]), 1)
 	s.store, err = store.New(store.Config{
 		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
-		AllocTable: s.alloc, FreeTable: s.freeTable,
+		AllocTable: s.allocTable, FreeTable: s.freeTable, SoonTable: s.soonTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
 	})
@@ -310,8 +321,10 @@ func (s *Server) Close() error {
 	if s.none != nil {
 		errs = append(errs, s.none.Close())
 	}
-	if s.nothing != nil {
-		errs = append(errs, s.nothing.Close())
+	for _, cq := range []*verbs.CQ{s.nothing, s.called} {
+		if cq != nil {
+			errs = append(errs, cq.Close())
+		}
 	}
 	if s.windows != nil {
 		errs = append(errs, s.windows.Close())
