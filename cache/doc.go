@@ -160,9 +160,9 @@
 //
 // There are no replicas, and nobody takes over from a server that is down. The list of
 // servers does not change while a cluster is open, and servers have no weights. Tenants have no
-// region in which clients WRITE. A client with a bounded map is told of all changes all the same. Loaders of
-// several programs do not wait for each other. Keys that are hot are shown by rdmactl, and
-// not spread over servers.
+// region in which clients WRITE. A client with a bounded map is told of all changes all the
+// same. Loaders of several programs do not wait for each other. Keys that are hot are shown by
+// rdmactl, and not spread over servers.
 //
 // # The claim of US 9,378,179
 //

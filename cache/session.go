@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 )
 
 // admitted is the connection of a client that was let in: it has a place until it closes.

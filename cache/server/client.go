@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
-	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
