@@ -139,7 +139,9 @@
 // there is of no use to others. Package server can have several tenants at one address, each
 // with a key, memory, a map and limits of its own. The memory of one is in a protection domain
 // in which others have no queue pair: the device refuses who knows another's addresses and
-// rkeys. It is READ only. A tenant that is revoked has its clients cut off and its memory not
+// rkeys. It is READ only, but for a region that a tenant opts into (Writable in the Config of
+// package server): that one its clients WRITE and READ as they like ([Client.WriteAt],
+// [Client.ReadAt]), and other tenants' do not. A tenant that is revoked has its clients cut off and its memory not
 // registered any more when that returns, and nobody is let in by its key.
 //
 // Until a client has proved its key nothing of the device is made for it, and at most 64
@@ -159,10 +161,9 @@
 // # What is not built
 //
 // There are no replicas, and nobody takes over from a server that is down. The list of
-// servers does not change while a cluster is open, and servers have no weights. Tenants have no
-// region in which clients WRITE. A client with a bounded map is told of all changes all the
-// same. Loaders of several programs do not wait for each other. Keys that are hot are shown by
-// rdmactl, and not spread over servers.
+// servers does not change while a cluster is open, and servers have no weights. A client with
+// a bounded map is told of all changes all the same. Loaders of several programs do not wait for
+// each other. Keys that are hot are shown by rdmactl, and not spread over servers.
 //
 // # The claim of US 9,378,179
 //
@@ -207,6 +208,7 @@
 //	a proof of the key, and not the key        Server.Proved            TestProofsAreGoodOnce
 //	nobody else comes in                       door.greet               TestTenantsKeepStrangersOut
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
+//	clients WRITE what is for that alone       Client.WriteAt           TestWritableRegion
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA

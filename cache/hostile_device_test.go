@@ -45,7 +45,7 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0, frames)
+		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)})
 		return verbs.Offer{Data: data}, err
 	}
 	var err error

@@ -44,7 +44,11 @@ func poke(c chan struct{}) {
 }
 
 func (s *Server) readConfig() verbs.LinkConfig {
-	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: verbs.RemoteRead}}
+	access := verbs.RemoteRead
+	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
+		access |= verbs.RemoteWrite
+	}
+	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
 }
 
 func (s *Server) linkConfig() verbs.LinkConfig {
@@ -68,7 +72,7 @@ func (e leaving) Close() error {
 
 // setup makes the queue pair of a client's READs before it can connect.
 func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
-	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch, receives)
+	reads, data, err := link.Prepare(l, s.readConfig(), wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil})
 	if err != nil {
 		return verbs.Offer{}, err
 	}

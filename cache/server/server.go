@@ -50,6 +50,11 @@ type Config struct {
 	// MaxClients is how many clients may be connected; 0 means any number. It is kept where
 	// there is a key: whoever has none could use up all places.
 	MaxClients int
+	// Writable is memory, in bytes, 2 GiB at most, that clients may WRITE and READ by
+	// themselves ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records. It is
+	// a tenant's like the records, and begins with zeros. 0 means none: then the device
+	// refuses each WRITE of a client.
+	Writable int
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -69,15 +74,16 @@ type Server struct {
 	begun   time.Time
 	epoch   uint32
 
-	dev     *verbs.Device
-	records *verbs.PD  // of the arena and the queue pairs that READ it
-	calls   *verbs.PD  // of messages
-	called  *verbs.CQ  // of messages
-	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
-	none    *verbs.SRQ // takes nothing from them
-	windows *link.Windows
-	arena   []*verbs.MR
-	offer   []verbs.Region
+	dev      *verbs.Device
+	records  *verbs.PD  // of the arena and the queue pairs that READ it
+	calls    *verbs.PD  // of messages
+	called   *verbs.CQ  // of messages
+	nothing  *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
+	none     *verbs.SRQ // takes nothing from them
+	windows  *link.Windows
+	arena    []*verbs.MR
+	writable *verbs.MR // nil: there is none
+	offer    []verbs.Region
 
 	mu      sync.Mutex // of what follows
 	closed  bool
@@ -136,6 +142,9 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Writable < 0 || cfg.Writable > wire.MaxRegion {
+		return nil, fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", cfg.Writable, wire.MaxRegion)
 	}
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
@@ -212,7 +221,14 @@ func (s *Server) furnish() error {
 		}
 		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
 	}
-	if len(s.arena) == 0 || len(s.arena) > verbs.MaxRegions {
+	if s.cfg.Writable > 0 {
+		mr, err := s.records.AllocMR(s.cfg.Writable, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite, Pages: s.cfg.Pages})
+		if err != nil {
+			return err
+		}
+		s.writable, s.offer = mr, append(s.offer, mr.Region())
+	}
+	if len(s.arena) == 0 || len(s.offer) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
 	}
 	if err := s.empty(); err != nil || s.cfg.Snapshot == "" {
@@ -256,6 +272,15 @@ func (s *Server) Addr() net.Addr { return s.addr }
 
 // Device is the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
+
+// Writable is the memory that clients WRITE, whenever they like; nil if there is none. It is valid
+// until Close.
+func (s *Server) Writable() []byte {
+	if s.writable == nil {
+		return nil
+	}
+	return s.writable.Bytes()
+}
 
 // Epoch is the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
@@ -317,6 +342,9 @@ func (s *Server) Close() error {
 	errs = append(errs, s.freeTables())
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
+	}
+	if s.writable != nil {
+		errs = append(errs, s.writable.Close())
 	}
 	if s.none != nil {
 		errs = append(errs, s.none.Close())
