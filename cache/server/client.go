@@ -51,8 +51,9 @@ func (s *Server) readConfig() verbs.LinkConfig {
 	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
 }
 
-func (s *Server) linkConfig() verbs.LinkConfig {
-	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup, QP: verbs.QPConfig{SendCQ: s.called}}, receives)
+// linkConfig is for clients whose messages complete in a queue; nil means one of each client's own.
+func (s *Server) linkConfig(cq *verbs.CQ) verbs.LinkConfig {
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup, QP: verbs.QPConfig{SendCQ: cq}}, receives)
 	cfg.Receive.Size = frame
 	return cfg
 }

@@ -70,6 +70,7 @@ type Server struct {
 	addr    net.Addr
 	door    *door  // if it has its own
 	links   *queue // clients that the door has let in, by RDMA
+	alone   *queue // those of them that have a completion queue of their own
 	streams *queue // and by TCP
 	begun   time.Time
 	epoch   uint32
@@ -92,6 +93,7 @@ type Server struct {
 	scratch scratch
 	spares  spares
 	tables  tables
+	sharing int                         // clients that share a completion queue
 	places  int                         // of clients that were let in
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
@@ -161,7 +163,7 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 // bare is a server without device, memory and store.
 func bare(addr net.Addr, cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
+		cfg: cfg, addr: addr, links: newQueue(addr), alone: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
 		joining: map[*verbs.Link]*verbs.Link{},
 	}
 	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}
@@ -194,7 +196,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.windows = link.NewWindows(s.calls)
-	// One queue for all clients, which grows with them: each has room in it for all that it can
+	// One queue for many clients, which grows with them: each has room in it for all that it can
 	// have under way.
 	if s.called, err = s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()}); err != nil {
 		return err
@@ -301,20 +303,24 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(s.stopped, cancel)()
 	var others sync.WaitGroup
 	others.Go(func() { s.serveStreams(ctx) })
-	var door error
+	var door, alone error
 	if s.door != nil {
 		others.Go(func() {
 			door = s.door.serve(ctx)
 			cancel()
 		})
 	}
-	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(), s.serve, s.ended)
+	others.Go(func() {
+		alone = verbs.ServeLinks(ctx, s.alone, s.linkConfig(nil), s.serve, s.ended)
+		cancel()
+	})
+	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(s.called), s.serve, s.ended)
 	cancel()
 	others.Wait()
 	if s.stopped.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	return errors.Join(err, door)
+	return errors.Join(err, door, alone)
 }
 
 // ended tells what became of a client.
@@ -333,7 +339,7 @@ func (s *Server) Close() error {
 	if s.door != nil {
 		errs = append(errs, s.door.close())
 	}
-	errs = append(errs, s.links.Close(), s.streams.Close())
+	errs = append(errs, s.links.Close(), s.alone.Close(), s.streams.Close())
 	s.running.Wait()
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
