@@ -119,7 +119,9 @@ func TestMain(m *testing.M) {
 	defer stop()
 	s, err := server.Listen(ctx, address, server.Config{Memory: 8 << 20, Lease: time.Second})
 	if err == nil {
-		go tellFootprint()
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGUSR1)
+		go tellFootprint(asked)
 		fmt.Println("listens on", s.Addr())
 		err = s.Serve(ctx)
 	}
@@ -133,9 +135,7 @@ func TestMain(m *testing.M) {
 }
 
 // tellFootprint prints this process's footprint whenever it is asked for.
-func tellFootprint() {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+func tellFootprint(asked <-chan os.Signal) {
 	for range asked {
 		n, err := footprint()
 		if err != nil {
