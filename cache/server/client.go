@@ -161,38 +161,6 @@ func (s *Server) settle() {
 	}
 }
 
-// announceAfter is how long clients that wait for no reply may not know of a change: what
-// changed meanwhile comes in one message. A client whose map is behind finds tombstones and
-// asks, so it is right all the same.
-const announceAfter = 10 * time.Millisecond
-
-// announce has all clients told of changes soon. The mutex is held.
-func (s *Server) announce() {
-	if !s.due && !s.closed {
-		s.due = true
-		s.tell.Reset(announceAfter)
-	}
-}
-
-func (s *Server) announceNow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.due = false
-	if !s.closed {
-		s.tellAll()
-	}
-}
-
-// tellAll tells those that do not know. The mutex is held.
-func (s *Server) tellAll() {
-	seq := s.store.Seq()
-	for _, c := range s.clients {
-		if c.reads && c.next <= seq {
-			s.wake(c)
-		}
-	}
-}
-
 // read takes what a client sends.
 func (s *Server) read(ctx context.Context, m link.Conn, id uint64, c *client) error {
 	var report wire.Report

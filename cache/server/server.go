@@ -99,6 +99,7 @@ type Server struct {
 	last    uint64                      // client
 	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
 	due     bool                        // clients will be told of changes
+	told    time.Time                   // when they were
 	tell    *time.Timer                 // that tells them
 
 	stop    context.CancelFunc
