@@ -23,7 +23,7 @@ import (
 // the heap, for stacks, for queues of the device and for registered memory, by clients that are
 // connected and quiet.
 func TestServerBytesPerConnection(t *testing.T) {
-	const few, many = 4, 12
+	const few, many = 2, 6
 	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
 	connect := func(n int) int {
 		for range n {
