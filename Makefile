@@ -215,7 +215,7 @@ mutate: setup
 torture:
 	RXELAB_BOOTS=200 $(MAKE) unit device SHORT=-timeout=2h
 
-# Two hosts, one of which serves its memory to the other.
+# Two hosts, one of which serves its memory to the other, and then a cache.
 demo: $(LAB)
 	@$(GO) build -o build/demo ./examples/demo
 ifeq ($(DEVICE),)

@@ -58,7 +58,8 @@
 //     before a change is acknowledged: where neither has one, there was no record at a moment
 //     while they were READ. A bucket that is changed meanwhile is refused by its checksum, except
 //     by chance of one in 2^64, and READ again; one that has moved, since the map grows, is
-//     settled by a call.
+//     settled by a call. GetMulti READs the first buckets of its keys together, then what they
+//     point at and the second buckets of the others, each time by one doorbell for 32 keys.
 //   - A record that has expired by the server's clock is not a hit. Each message of the
 //     server has its clock, so a client knows between which two times the server is;
 //     when the later one is past the record's expiry the server is asked.
@@ -103,7 +104,7 @@
 //
 //   - What a copy answers was current at most [Config] NearStale before the call began,
 //     to the millisecond. A copy is answered only while the map has the record's entry, so
-//     until the delta of a change arrives, usually within milliseconds; and only while the
+//     until the delta of a change arrives, usually within 50 ms; and only while the
 //     server was heard lately: it has to have told of all changes up to a time of its own
 //     clock that is, whatever the clocks may have drifted apart, less than NearStale ago. A
 //     server that is silent, or out of reach, makes copies useless, and READs go on.
@@ -139,7 +140,9 @@
 // there is of no use to others. Package server can have several tenants at one address, each
 // with a key, memory, a map and limits of its own. The memory of one is in a protection domain
 // in which others have no queue pair: the device refuses who knows another's addresses and
-// rkeys. It is READ only. A tenant that is revoked has its clients cut off and its memory not
+// rkeys. It is READ only, but for a region that a tenant opts into (Writable in the Config of
+// package server): that one its clients WRITE and READ as they like ([Client.WriteAt],
+// [Client.ReadAt]), and other tenants' do not. A tenant that is revoked has its clients cut off and its memory not
 // registered any more when that returns, and nobody is let in by its key.
 //
 // Until a client has proved its key nothing of the device is made for it, and at most 64
@@ -159,11 +162,9 @@
 // # What is not built
 //
 // There are no replicas, and nobody takes over from a server that is down. The list of
-// servers does not change while a cluster is open, and servers have no weights. Tenants have no
-// region in which clients WRITE. GetMulti does not READ buckets: it asks for what has no entry,
-// all at once. A client with a bounded map is told of all changes all the same. Loaders of
-// several programs do not wait for each other. Keys that are hot are shown by rdmactl, and
-// not spread over servers.
+// servers does not change while a cluster is open, and servers have no weights. A client with
+// a bounded map is told of all changes all the same. Loaders of several programs do not wait for
+// each other. Keys that are hot are shown by rdmactl, and not spread over servers.
 //
 // # The claim of US 9,378,179
 //
@@ -200,12 +201,15 @@
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm themselves            server.serve             TestHostileClients
+//	a quiet client takes little of the server  Server.wake              TestServerBytesPerConnection
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
+//	many keys by READs of buckets              session.looked           TestHitByBuckets
 //	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges
 //	what a bucket has is kept if it is true    Mirror.Adopt             TestAdopt
 //	a proof of the key, and not the key        Server.Proved            TestProofsAreGoodOnce
 //	nobody else comes in                       door.greet               TestTenantsKeepStrangersOut
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
+//	clients WRITE what is for that alone       Client.WriteAt           TestWritableRegion
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
@@ -45,7 +45,7 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, 0, frames)
+		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)})
 		return verbs.Offer{Data: data}, err
 	}
 	var err error

@@ -80,6 +80,30 @@ func TestHitByBuckets(t *testing.T) {
 		i++
 	}))
 
+	// Many keys at once: the buckets of all, then the records of those that are there.
+	for i := range 100 {
+		key200 = append(key200, key(n+i))
+	}
+	one := dial(t, s.Addr().String(), cache.Config{MapBytes: 1})
+	require.Eventually(t, func() bool { return one.Stats().Entries == 1 }, stuck, time.Millisecond)
+	results := one.GetMulti(ctx, key200, nil)
+	hits := 0
+	for i, r := range results {
+		if errors.Is(r.Err, cache.ErrNotFound) {
+			continue
+		}
+		require.NoError(t, r.Err)
+		require.Less(t, i, 200)
+		require.Equal(t, string(key(i)), string(r.Value))
+		hits++
+	}
+	require.GreaterOrEqual(t, hits, 197)
+	st = one.Stats()
+	require.Equal(t, []uint64{0, uint64(hits), uint64(300 - hits), 0}, []uint64{st.Calls, st.Hits, st.Misses, st.Refused})
+	require.GreaterOrEqual(t, st.Probes, uint64(299), "the map has one entry")
+	require.LessOrEqual(t, st.Reads, uint64(hits)+200*13/10+2*100)
+	require.Zero(t, testing.AllocsPerRun(20, func() { results = one.GetMulti(ctx, key200[:64], results) }))
+
 	// A map that fits is whole, also when more comes.
 	all := dial(t, s.Addr().String(), cache.Config{MapBytes: 1 << 20})
 	whole(t, all, s.Stats().Items)
@@ -136,18 +160,32 @@ func TestBucketsUnderChanges(t *testing.T) {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(2+n)))
 			dst := make([]byte, 4096)
-			for ctx.Err() == nil {
-				i := rng.IntN(keys)
-				least := done[i].Load()
-				it, err := c.GetInto(context.WithoutCancel(ctx), key(i), dst)
+			check := func(i int, least uint64, value []byte, err error) {
 				if errors.Is(err, cache.ErrNotFound) {
 					if s.Stats().Evicted == 0 {
 						t.Errorf("key %d is missed: %v", i, err)
 					}
+				} else if err != nil || !isVersion(value, i, least) {
+					t.Errorf("key %d: %d bytes, %v", i, len(value), err)
+				}
+			}
+			var results []cache.Result
+			for ctx.Err() == nil {
+				i := rng.IntN(keys)
+				if rng.IntN(8) > 0 {
+					least := done[i].Load()
+					it, err := c.GetInto(context.WithoutCancel(ctx), key(i), dst)
+					check(i, least, it.Value, err)
 					continue
 				}
-				if err != nil || !isVersion(it.Value, i, least) {
-					t.Errorf("key %d: %d bytes, %v", i, len(it.Value), err)
+				var many [][]byte
+				var least []uint64
+				for k := range 8 {
+					many, least = append(many, key((i+k)%keys)), append(least, done[(i+k)%keys].Load())
+				}
+				results = c.GetMulti(context.WithoutCancel(ctx), many, results)
+				for k, r := range results {
+					check((i+k)%keys, least[k], r.Value, r.Err)
 				}
 			}
 		})

@@ -103,6 +103,7 @@ type process struct {
 	t       *testing.T
 	cmd     *exec.Cmd
 	address string
+	out     *bufio.Reader // what it says
 	ended   bool
 }
 
@@ -118,6 +119,9 @@ func TestMain(m *testing.M) {
 	defer stop()
 	s, err := server.Listen(ctx, address, server.Config{Memory: 8 << 20, Lease: time.Second})
 	if err == nil {
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGUSR1)
+		go tellFootprint(asked)
 		fmt.Println("listens on", s.Addr())
 		err = s.Serve(ctx)
 	}
@@ -127,6 +131,17 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// tellFootprint prints this process's footprint whenever it is asked for.
+func tellFootprint(asked <-chan os.Signal) {
+	for range asked {
+		n, err := footprint()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		fmt.Println(n)
 	}
 }
 
@@ -143,7 +158,8 @@ func start(t *testing.T, address string) *process {
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(p.kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
+	p.out = bufio.NewReader(out)
+	line, err := p.out.ReadString('\n')
 	require.NoError(t, err)
 	p.address = strings.TrimSpace(strings.TrimPrefix(line, "listens on "))
 	return p

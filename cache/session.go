@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -25,21 +25,22 @@ const (
 // session is a connection to one life of the server: its map, READs and calls. When it
 // ends it is over for good.
 type session struct {
-	c       *Client
-	begun   time.Time
-	link    *verbs.Link
-	reads   *verbs.Link
-	read    *verbs.Requester
-	regions []verbs.Region
-	conn    link.Conn
-	by      Transport
-	greeted bool            // the server has admitted this client
-	instead error           // why there is TCP instead of RDMA
-	live    context.Context // ends with the session
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	over    chan struct{}
-	ended   atomic.Bool
+	c        *Client
+	begun    time.Time
+	link     *verbs.Link
+	reads    *verbs.Link
+	read     *verbs.Requester
+	regions  []verbs.Region // of records
+	writable verbs.Region   // of whatever clients WRITE; of no length if there is none
+	conn     link.Conn
+	by       Transport
+	greeted  bool            // the server has admitted this client
+	instead  error           // why there is TCP instead of RDMA
+	live     context.Context // ends with the session
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	over     chan struct{}
+	ended    atomic.Bool
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -105,7 +106,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 			return verbs.Offer{}, err
 		}
 		var data []byte
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, 0, receives)
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives})
 		return verbs.Offer{Data: data}, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
@@ -116,6 +117,9 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return err
 	}
 	s.regions = s.link.Regions()
+	if n := len(s.regions); hello.Writable && n > 0 {
+		s.regions, s.writable = s.regions[:n-1], s.regions[n-1]
+	}
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}

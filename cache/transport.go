@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 )
 
 // Transport is how a client is connected.

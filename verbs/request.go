@@ -95,9 +95,30 @@ func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) er
 // an atomic behind the WRITE.
 var errNoResult = errors.New("the device completed an atomic without its result")
 
+// makeResults makes sure that there is a place for results. Most requesters never need one, and it is
+// a page of registered memory. The caller has the turn to post.
+func (r *Requester) makeResults() error {
+	if r.results != nil {
+		return nil
+	}
+	if r.closed.Load() { // nobody would free it
+		return opError("use requester of", r.qp.named(), ErrClosed)
+	}
+	mr, err := r.qp.pd.AllocMR(8*len(r.slots), MRConfig{})
+	if err != nil {
+		return err
+	}
+	r.results, r.result0 = mr, mr.SGE(0, 8)
+	return nil
+}
+
 func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (uint64, error) {
 	if !r.posting.Take(nil, ctx.Done()) {
 		return 0, r.refuse(op, ctx.Err())
+	}
+	if err := r.makeResults(); err != nil {
+		r.posting.Release()
+		return 0, r.refuse(op, err)
 	}
 	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
 	s, err := r.post(ctx, op, r.router.cq.spin, nil)

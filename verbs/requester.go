@@ -42,7 +42,8 @@ type RequesterConfig struct {
 //   - Neither queue overruns: calls wait for room.
 //   - The error of a request that was flushed has the failure that caused it
 //     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.
-//   - Nothing is allocated, unless there is an error.
+//   - Nothing is allocated, unless there is an error; the first atomic has a place for the
+//     results of all registered.
 //
 // Until Close the sends of the queue pair are the requester's, and their
 // completion queue is its own and that of requesters of other queue pairs: what
@@ -56,7 +57,7 @@ type Requester struct {
 	index  uint64
 	linger time.Duration
 
-	results *MR    // 8 bytes for each slot: what atomics found
+	results *MR    // 8 bytes for each slot: what atomics found; nil before the first one
 	result0 SGE    // the first slot's
 	mark    uint64 // lies there before
 
@@ -155,20 +156,14 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 		return nil, err
 	}
 	r.list.b = r.batch
-	if r.results, err = qp.pd.AllocMR(8*n, MRConfig{}); err == nil {
-		r.result0 = r.results.SGE(0, 8)
-		if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
-			err = errors.Join(err, r.results.Close())
-		}
-	}
-	if err != nil {
+	if err = qp.sendCQ.routeTo(n, r.routed); err != nil {
 		return nil, err
 	}
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
 	if !qp.requester.CompareAndSwap(nil, r) {
 		qp.sendCQ.unroute(r.index, n, false)
-		return nil, errors.Join(opError("make requester for", qp.life.Label, ErrInUse, "it has one"), r.results.Close())
+		return nil, opError("make requester for", qp.life.Label, ErrInUse, "it has one")
 	}
 	return r, nil
 }
@@ -204,6 +199,9 @@ func (r *Requester) Close() error {
 	r.qp.sendCQ.unroute(r.index, len(r.slots), r.cutOff)
 	r.qp.requester.Store(nil)
 	r.qp.life.Release("requester")
+	if r.results == nil {
+		return nil
+	}
 	return r.results.Close()
 }
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/accept"
+	"github.com/goverbs/goverbs/cache/internal/driver/accept"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 

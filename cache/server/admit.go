@@ -8,8 +8,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/link"
 )
 
 // admitted is the connection of a client that was let in: it has a place until it closes.
@@ -31,6 +31,11 @@ func (s *Server) room() bool {
 	return s.cfg.MaxClients == 0 || s.places < s.cfg.MaxClients
 }
 
+// sharedClients is how many clients have their messages complete in one queue: a device's queue
+// does not hold any number of completions (Soft-RoCE's 32,767, and a client has 16 places in
+// it). Others have one each.
+const sharedClients = 1024
+
 // admit lets a client in, and tells whether it did. Otherwise the connection is still the
 // caller's.
 func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
@@ -40,16 +45,21 @@ func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
 		return false
 	}
 	s.places++
+	to, shares := s.alone, 0
+	switch {
+	case t == greet.TCP:
+		to = s.streams
+	case s.sharing < sharedClients:
+		to, shares = s.links, 1
+	}
+	s.sharing += shares
 	s.mu.Unlock()
 	leave := sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.places--
+		s.sharing -= shares
 	})
-	to := s.links
-	if t == greet.TCP {
-		to = s.streams
-	}
 	if !to.put(&admitted{conn, leave}) {
 		leave()
 		return false
@@ -86,7 +96,7 @@ func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
 		return ErrClosed
 	}
 	defer s.detach(id)
-	return s.talk(ctx, cut, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+	return s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
 }
 
 // hungUp tells whether an error is the end of a connection that the client has closed.

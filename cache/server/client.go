@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
-	receives   = 8       // frames of a client that may wait
-	frame      = 1280    // bytes of each: most requests are one. There is this memory for each client
+	receives   = 5       // frames of a client that may wait: each client has memory for these and the spare ones, three pages
+	frame      = 1280    // bytes of each: most requests are one
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
 	chunk      = 1024    // entries of a snapshot at a time
 )
@@ -26,25 +26,14 @@ type client struct {
 	reads   bool // READs, and has the map; otherwise all that it wants is a call
 	begun   bool // the map has, for who has none
 	replies []byte
-	wake    chan struct{} // has a token when there is something to send
 	room    chan struct{} // has a token when replies were sent
+	writer
 }
 
 // scratch is what parts of the map are put together in. The server's mutex guards it.
 type scratch struct {
 	deltas  wire.Deltas
 	entries wire.Chunk
-}
-
-// keep is how much memory for messages a client has while it is quiet.
-const keep = 4 << 10
-
-// spare is b without what is in it, or nothing if that was long.
-func spare(b []byte) []byte {
-	if cap(b) > keep {
-		return nil
-	}
-	return b[:0]
 }
 
 func poke(c chan struct{}) {
@@ -55,11 +44,16 @@ func poke(c chan struct{}) {
 }
 
 func (s *Server) readConfig() verbs.LinkConfig {
-	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: verbs.RemoteRead}}
+	access := verbs.RemoteRead
+	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
+		access |= verbs.RemoteWrite
+	}
+	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
 }
 
-func (s *Server) linkConfig() verbs.LinkConfig {
-	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup}, receives)
+// linkConfig is for clients whose messages complete in a queue; nil means one of each client's own.
+func (s *Server) linkConfig(cq *verbs.CQ) verbs.LinkConfig {
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup, QP: verbs.QPConfig{SendCQ: cq}}, receives)
 	cfg.Receive.Size = frame
 	return cfg
 }
@@ -79,7 +73,7 @@ func (e leaving) Close() error {
 
 // setup makes the queue pair of a client's READs before it can connect.
 func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
-	reads, data, err := link.Prepare(l, s.readConfig(), s.epoch, receives)
+	reads, data, err := link.Prepare(l, s.readConfig(), wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil})
 	if err != nil {
 		return verbs.Offer{}, err
 	}
@@ -113,19 +107,15 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.talk(ctx, cut, m, id, c)
+	return s.talk(ctx, m, id, c)
 }
 
 // talk has the messages of one client until it ends.
-func (s *Server) talk(ctx context.Context, cut context.CancelFunc, m link.Conn, id uint64, c *client) error {
-	wrote := make(chan error, 1)
-	go func() {
-		defer cut()
-		wrote <- s.write(ctx, m, c)
-	}()
+func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) error {
+	s.connected(ctx, m, c)
 	err := s.read(ctx, m, id, c)
-	cut()
-	if werr := <-wrote; err == nil || errors.Is(err, context.Canceled) {
+	c.cut()
+	if werr := s.disconnected(c); werr != nil && errors.Is(err, context.Canceled) {
 		err = werr
 	}
 	return err
@@ -147,7 +137,7 @@ func (s *Server) attach(cut context.CancelFunc, reads bool) (uint64, *client) {
 		return 0, nil
 	}
 	s.last++
-	c := &client{cut: cut, reads: reads, wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	c := &client{cut: cut, reads: reads, room: make(chan struct{}, 1)}
 	s.clients[s.last] = c
 	if reads {
 		s.store.Attach(s.last, s.now())
@@ -168,38 +158,6 @@ func (s *Server) settle() {
 	if s.settled != nil {
 		close(s.settled)
 		s.settled = nil
-	}
-}
-
-// announceAfter is how long clients that wait for no reply may not know of a change: what
-// changed meanwhile comes in one message. A client whose map is behind finds tombstones and
-// asks, so it is right all the same.
-const announceAfter = 10 * time.Millisecond
-
-// announce has all clients told of changes soon. The mutex is held.
-func (s *Server) announce() {
-	if !s.due && !s.closed {
-		s.due = true
-		s.tell.Reset(announceAfter)
-	}
-}
-
-func (s *Server) announceNow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.due = false
-	if !s.closed {
-		s.tellAll()
-	}
-}
-
-// tellAll tells those that do not know. The mutex is held.
-func (s *Server) tellAll() {
-	seq := s.store.Seq()
-	for _, c := range s.clients {
-		if c.reads && c.next <= seq {
-			poke(c.wake)
-		}
 	}
 }
 
@@ -243,8 +201,11 @@ func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full
 			return false, err
 		}
 		a := s.store.Do(s.now(), &q)
+		if c.replies == nil {
+			c.replies = s.spares.lend()
+		}
 		c.replies = wire.AppendReply(c.replies, &a)
-		poke(c.wake)
+		s.wake(c)
 		if s.announce(); a.Status == wire.NoMemory { // others hold what was freed
 			s.tellAll()
 		}
@@ -266,87 +227,6 @@ func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full
 		return false, wire.Malformed
 	}
 	return len(c.replies) > maxReplies, nil
-}
-
-// write sends the map, its changes and replies, and now and then that there is nothing
-// new: the client answers how far it is.
-func (s *Server) write(ctx context.Context, m link.Conn, c *client) error {
-	beat := time.NewTicker(s.cfg.Lease / 16)
-	defer beat.Stop()
-	due := false // a beat
-	var out []byte
-	for {
-		out = s.gather(c, due, spare(out))
-		if due = false; len(out) == 0 {
-			select {
-			case <-c.wake:
-			case <-beat.C:
-				due = true
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			continue
-		}
-		if err := m.Write(ctx, out); err != nil {
-			return err
-		}
-		select {
-		case <-beat.C:
-			due = true
-		default:
-		}
-	}
-}
-
-// gather appends what there is to send.
-func (s *Server) gather(c *client, due bool, out []byte) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.reads {
-		return c.take(s.gatherMap(c, due, out))
-	}
-	if !c.begun { // that is how a client knows that it is one
-		b := s.store.Begin(s.now())
-		out, c.begun = wire.AppendMap(out, &b), true
-	}
-	return c.take(out)
-}
-
-// take appends the replies that wait. The server's mutex is held.
-func (c *client) take(out []byte) []byte {
-	if len(c.replies) > 0 {
-		out = append(out, c.replies...)
-		c.replies = spare(c.replies)
-		poke(c.room)
-	}
-	return out
-}
-
-// gatherMap appends what there is to send of the map. The mutex is held.
-func (s *Server) gatherMap(c *client, due bool, out []byte) []byte {
-	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
-	for {
-		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
-			b := s.store.Begin(now)
-			c.next, c.pos, c.snap = b.Seq+1, 0, true
-			out = wire.AppendMap(out, &b)
-			break
-		}
-		if len(deltas.List) == 0 && !due {
-			break
-		}
-		out = wire.AppendDeltas(out, deltas)
-		c.next += uint64(len(deltas.List))
-		if len(deltas.List) < wire.MaxEntries {
-			break
-		}
-	}
-	if c.snap {
-		c.pos = s.store.Chunk(now, c.pos, chunk, entries)
-		c.snap = !entries.Last
-		out = wire.AppendChunk(out, entries)
-	}
-	return out
 }
 
 // steps is what the store does at a tick of what can wait.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
-	"github.com/goverbs/goverbs/cache/internal/link"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/store"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -50,6 +50,11 @@ type Config struct {
 	// MaxClients is how many clients may be connected; 0 means any number. It is kept where
 	// there is a key: whoever has none could use up all places.
 	MaxClients int
+	// Writable is memory, in bytes, 2 GiB at most, that clients may WRITE and READ by
+	// themselves ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records. It is
+	// a tenant's like the records, and begins with zeros. 0 means none: then the device
+	// refuses each WRITE of a client.
+	Writable int
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -65,33 +70,36 @@ type Server struct {
 	addr    net.Addr
 	door    *door  // if it has its own
 	links   *queue // clients that the door has let in, by RDMA
+	alone   *queue // those of them that have a completion queue of their own
 	streams *queue // and by TCP
 	begun   time.Time
 	epoch   uint32
 
-	dev     *verbs.Device
-	records *verbs.PD  // of the arena and the queue pairs that READ it
-	calls   *verbs.PD  // of messages
-	nothing *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
-	none    *verbs.SRQ // takes nothing from them
-	windows *link.Windows
-	arena   []*verbs.MR
-	offer   []verbs.Region
-	alloc   func(bytes int) ([]byte, wire.Where) // memory for a table
-	tables  map[*byte]*verbs.MR                  // by their first byte
-
-	tableAfter time.Time // when memory for a table may be asked for again
+	dev      *verbs.Device
+	records  *verbs.PD  // of the arena and the queue pairs that READ it
+	calls    *verbs.PD  // of messages
+	called   *verbs.CQ  // of messages
+	nothing  *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
+	none     *verbs.SRQ // takes nothing from them
+	windows  *link.Windows
+	arena    []*verbs.MR
+	writable *verbs.MR // nil: there is none
+	offer    []verbs.Region
 
 	mu      sync.Mutex // of what follows
 	closed  bool
 	store   *store.Store
 	clients map[uint64]*client
 	scratch scratch
+	spares  spares
+	tables  tables
+	sharing int                         // clients that share a completion queue
 	places  int                         // of clients that were let in
 	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
 	last    uint64                      // client
 	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
 	due     bool                        // clients will be told of changes
+	told    time.Time                   // when they were
 	tell    *time.Timer                 // that tells them
 
 	stop    context.CancelFunc
@@ -138,21 +146,31 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Writable < 0 || cfg.Writable > wire.MaxRegion {
+		return nil, fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", cfg.Writable, wire.MaxRegion)
+	}
 	if cfg.Lease < 10*time.Millisecond {
 		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
 	}
-	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
-		joining: map[*verbs.Link]*verbs.Link{}, tables: map[*byte]*verbs.MR{},
-	}
-	s.alloc = s.allocTable
-	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.tell = time.AfterFunc(time.Hour, s.announceNow)
+	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.tables.serving = true
 	s.running.Go(s.tick)
 	return s, nil
+}
+
+// bare is a server without device, memory and store.
+func bare(addr net.Addr, cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, addr: addr, links: newQueue(addr), alone: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
+		joining: map[*verbs.Link]*verbs.Link{},
+	}
+	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.tell = time.AfterFunc(time.Hour, s.announceNow)
+	return s
 }
 
 func (s *Server) open(ctx context.Context) error {
@@ -179,6 +197,11 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.windows = link.NewWindows(s.calls)
+	// One queue for many clients, which grows with them: each has room in it for all that it can
+	// have under way.
+	if s.called, err = s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()}); err != nil {
+		return err
+	}
 	if s.nothing, err = s.dev.CreateCQ(verbs.CQConfig{Depth: 1, PollOnly: true}); err != nil {
 		return err
 	}
@@ -201,7 +224,14 @@ func (s *Server) furnish() error {
 		}
 		s.arena, s.offer = append(s.arena, mr), append(s.offer, mr.Region())
 	}
-	if len(s.arena) == 0 || len(s.arena) > verbs.MaxRegions {
+	if s.cfg.Writable > 0 {
+		mr, err := s.records.AllocMR(s.cfg.Writable, verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite, Pages: s.cfg.Pages})
+		if err != nil {
+			return err
+		}
+		s.writable, s.offer = mr, append(s.offer, mr.Region())
+	}
+	if len(s.arena) == 0 || len(s.offer) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
 	}
 	if err := s.empty(); err != nil || s.cfg.Snapshot == "" {
@@ -230,7 +260,7 @@ func (s *Server) empty() error {
 	s.epoch = max(le.Uint32(secret[16:]), 1)
 	s.store, err = store.New(store.Config{
 		Epoch: s.epoch, Secret: wire.Secret{le.Uint64(secret[:]), le.Uint64(secret[8:])}, Arena: a,
-		AllocTable: s.alloc, FreeTable: s.freeTable,
+		AllocTable: s.allocTable, FreeTable: s.freeTable, SoonTable: s.soonTable,
 		Depth: 8, // in a smaller one two full buckets are not rare, which cost a record
 		Log:   s.cfg.Log, Lease: uint64(s.cfg.Lease / time.Millisecond), MaxValue: s.cfg.MaxValue,
 		CAS: firstCAS(time.Now()),
@@ -252,6 +282,15 @@ func (s *Server) Addr() net.Addr { return s.addr }
 // Device is the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
 
+// Writable is the memory that clients WRITE, whenever they like; nil if there is none. It is valid
+// until Close.
+func (s *Server) Writable() []byte {
+	if s.writable == nil {
+		return nil
+	}
+	return s.writable.Bytes()
+}
+
 // Epoch is the number of this life of the server.
 func (s *Server) Epoch() uint32 { return s.epoch }
 
@@ -271,20 +310,24 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(s.stopped, cancel)()
 	var others sync.WaitGroup
 	others.Go(func() { s.serveStreams(ctx) })
-	var door error
+	var door, alone error
 	if s.door != nil {
 		others.Go(func() {
 			door = s.door.serve(ctx)
 			cancel()
 		})
 	}
-	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(), s.serve, s.ended)
+	others.Go(func() {
+		alone = verbs.ServeLinks(ctx, s.alone, s.linkConfig(nil), s.serve, s.ended)
+		cancel()
+	})
+	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(s.called), s.serve, s.ended)
 	cancel()
 	others.Wait()
 	if s.stopped.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	return errors.Join(err, door)
+	return errors.Join(err, door, alone)
 }
 
 // ended tells what became of a client.
@@ -303,7 +346,7 @@ func (s *Server) Close() error {
 	if s.door != nil {
 		errs = append(errs, s.door.close())
 	}
-	errs = append(errs, s.links.Close(), s.streams.Close())
+	errs = append(errs, s.links.Close(), s.alone.Close(), s.streams.Close())
 	s.running.Wait()
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
@@ -313,11 +356,16 @@ func (s *Server) Close() error {
 	for _, mr := range s.arena {
 		errs = append(errs, mr.Close())
 	}
+	if s.writable != nil {
+		errs = append(errs, s.writable.Close())
+	}
 	if s.none != nil {
 		errs = append(errs, s.none.Close())
 	}
-	if s.nothing != nil {
-		errs = append(errs, s.nothing.Close())
+	for _, cq := range []*verbs.CQ{s.nothing, s.called} {
+		if cq != nil {
+			errs = append(errs, cq.Close())
+		}
 	}
 	if s.windows != nil {
 		errs = append(errs, s.windows.Close())

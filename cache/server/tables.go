@@ -14,30 +14,120 @@ import (
 // as it is, and evicts when two buckets are full.
 const tableRetry = time.Second
 
-// allocTable makes memory for a table. The mutex is held, or nobody else is there yet.
-func (s *Server) allocTable(bytes int) ([]byte, wire.Where) {
-	if time.Now().Before(s.tableAfter) {
-		return nil, wire.Where{}
-	}
+// quickTable is the longest table, in bytes, that is registered while all wait. A longer one is
+// registered beside what goes on: the device pins its pages, which takes milliseconds, and the
+// old table has room for what comes meanwhile.
+const quickTable = 1 << 20
+
+// tables are those that there are. The server's mutex guards them.
+type tables struct {
+	register func(bytes int) (memory, error)
+	all      map[*byte]memory // by their first byte
+	serving  bool             // others may be waiting
+	making   bool             // one is being registered
+	ready    memory           // one that was, until the map takes it
+	after    time.Time        // when memory may be asked for again
+}
+
+// memory is registered, as [verbs.MR] is.
+type memory interface {
+	Bytes() []byte
+	Region() verbs.Region
+	Close() error
+}
+
+// registerTable registers memory that clients may READ.
+func (s *Server) registerTable(bytes int) (memory, error) {
 	mr, err := s.records.AllocMR(bytes, verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
 	if err != nil {
-		s.tableAfter = time.Now().Add(tableRetry)
-		s.cfg.Logger.Error("cache: the map cannot grow", "bytes", bytes, "error", err)
-		return nil, wire.Where{}
+		return nil, err
 	}
-	mem, r := mr.Bytes(), mr.Region()
-	s.tables[&mem[0]] = mr
+	return mr, nil
+}
+
+// allocTable makes memory for a table. If there is none now it may be there later: the map asks
+// again with each change. The mutex is held, or nobody else is there yet.
+func (s *Server) allocTable(bytes int) ([]byte, wire.Where) {
+	t := &s.tables
+	if m := t.ready; m != nil {
+		t.ready = nil
+		if len(m.Bytes()) == bytes {
+			return s.takeTable(m)
+		}
+		s.closeTable(m)
+	}
+	switch {
+	case t.making || time.Now().Before(t.after):
+	case bytes <= quickTable || !t.serving:
+		m, err := t.register(bytes)
+		if err == nil {
+			return s.takeTable(m)
+		}
+		s.noTable(bytes, err)
+	default:
+		s.beginTable(bytes)
+	}
+	return nil, wire.Where{}
+}
+
+// soonTable is told that a table will be asked for. The mutex is held, or nobody else is there
+// yet.
+func (s *Server) soonTable(bytes int) {
+	if t := &s.tables; t.ready == nil && !t.making && t.serving && bytes > quickTable && !time.Now().Before(t.after) {
+		s.beginTable(bytes)
+	}
+}
+
+// beginTable begins to register a table. The mutex is held.
+func (s *Server) beginTable(bytes int) {
+	if !s.closed { // otherwise nobody would wait for it
+		s.tables.making = true
+		s.running.Go(func() { s.makeTable(bytes) })
+	}
+}
+
+// makeTable registers a table while the server does other things, and has the map grow.
+func (s *Server) makeTable(bytes int) {
+	m, err := s.tables.register(bytes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tables.making = false
+	if err != nil {
+		s.noTable(bytes, err)
+		return
+	}
+	s.tables.ready = m
+	s.store.Tick(s.now(), 1)
+	s.announce()
+}
+
+// noTable is for a table that there is no memory for.
+func (s *Server) noTable(bytes int, err error) {
+	s.tables.after = time.Now().Add(tableRetry)
+	s.cfg.Logger.Error("cache: the map cannot grow", "bytes", bytes, "error", err)
+}
+
+func (s *Server) takeTable(m memory) ([]byte, wire.Where) {
+	mem, r := m.Bytes(), m.Region()
+	s.tables.all[&mem[0]] = m
 	return mem, wire.Where{Addr: r.Addr, Key: r.RKey}
 }
 
-// freeTable takes back what no client READs any more.
+// freeTable takes back what no client READs any more. The mutex is held.
 func (s *Server) freeTable(mem []byte) {
-	mr := s.tables[&mem[0]]
-	delete(s.tables, &mem[0])
-	if mr == nil {
-		return
+	m := s.tables.all[&mem[0]]
+	delete(s.tables.all, &mem[0])
+	switch {
+	case m == nil:
+	case len(mem) > quickTable && s.tables.serving && !s.closed:
+		s.running.Go(func() { s.closeTable(m) })
+	default:
+		s.closeTable(m)
 	}
-	if err := mr.Close(); err != nil {
+}
+
+func (s *Server) closeTable(m memory) {
+	if err := m.Close(); err != nil {
 		s.cfg.Logger.Error("cache: free a table of the map", "error", err)
 	}
 }
@@ -45,9 +135,13 @@ func (s *Server) freeTable(mem []byte) {
 // freeTables frees all.
 func (s *Server) freeTables() error {
 	var errs []error
-	for at, mr := range s.tables {
-		delete(s.tables, at)
-		errs = append(errs, mr.Close())
+	if m := s.tables.ready; m != nil {
+		s.tables.ready = nil
+		errs = append(errs, m.Close())
+	}
+	for at, m := range s.tables.all {
+		delete(s.tables.all, at)
+		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -49,7 +49,7 @@ var acts = []act{
 	{
 		name:     "demo",
 		commands: []string{"make demo"},
-		want:     []string{"READ"},
+		want:     []string{"WRITE and READ back", "server 2 is back", "by RDMA: "},
 	},
 	{
 		name: "fan-out",

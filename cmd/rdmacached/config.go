@@ -31,6 +31,7 @@ type config struct {
 	Snapshot  string                  `json:"snapshot"`
 	Key       string                  `json:"key"` // a file
 	Clients   int                     `json:"clients"`
+	Writable  size                    `json:"writable"`
 	Tenants   map[string]tenantConfig `json:"tenants"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
@@ -135,7 +136,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 		}
 	}
 	return server.Config{
-		Key: key, MaxClients: c.Clients,
+		Key: key, MaxClients: c.Clients, Writable: int(c.Writable),
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err

@@ -54,11 +54,12 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, 5, s.MaxClients)
 
 	c, err = parseConfig([]byte(`{"listen": ":1", "memory": "1MiB", "max_value": 9, "tenants": {
-		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3}, "blue": {"key": "none"}}}`))
+		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3, "writable": "1MiB"}, "blue": {"key": "none"}}}`))
 	require.NoError(t, err)
 	red, err := c.tenant("red", slog.Default())
 	require.NoError(t, err)
-	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9}, []any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue})
+	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9, 1 << 20},
+		[]any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue, red.Writable})
 	_, err = c.tenant("blue", slog.Default())
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -87,6 +88,7 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2"}}`:                              "none of",
 		`{"listen": ":1", "gateway": {"listen": ":2", "tenant": "red"}}`:                                               "none of",
 		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "gateway": {"listen": ":2", "tenant": "blue"}}`:            "none of",
+		`{"listen": ":1", "tenants": {"red": {"key": "k"}}, "writable": 1}`:                                            "its own",
 	} {
 		_, err := parseConfig([]byte(text))
 		require.ErrorContains(t, err, why, text)

@@ -17,6 +17,7 @@
 //		"snapshot": "/var/lib/rdmacached/snapshot",
 //		"key": "/etc/rdmacached/cache.key",
 //		"clients": 1000,
+//		"writable": "1MiB",
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
 //			"certificate": "/etc/rdmacached/cert.pem",
@@ -31,8 +32,9 @@
 //
 // "key" is a file whose content, less space around it, RDMA clients have to prove that they
 // have: 16 bytes at least. Without it everybody is a client. "clients" is how many there may be
-// at a time. In their place, and in that of "snapshot", there can be tenants, who share nothing
-// but the address:
+// at a time. "writable" is memory beside the records that clients WRITE and READ by themselves;
+// without it the device refuses all WRITEs. In their place, and in that of "snapshot", there can
+// be tenants, who share nothing but the address:
 //
 //	"tenants": {
 //		"shop": {
@@ -40,7 +42,8 @@
 //			"memory": "1GiB",
 //			"max_value": "1MiB",
 //			"snapshot": "/var/lib/rdmacached/shop",
-//			"clients": 100
+//			"clients": 100,
+//			"writable": "64KiB"
 //		}
 //	}
 //

@@ -23,6 +23,7 @@ type tenantConfig struct {
 	MaxValue size   `json:"max_value"`
 	Snapshot string `json:"snapshot"`
 	Clients  int    `json:"clients"`
+	Writable size   `json:"writable"`
 }
 
 // checkTenants says what is wrong with whose clients there are.
@@ -48,8 +49,8 @@ func (c *config) checkTenants() error {
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	case len(c.Tenants) == 0:
 		return nil
-	case c.Key != "" || c.Snapshot != "" || c.Clients != 0:
-		return errors.New(`with "tenants" each has its own "key", "snapshot" and "clients"`)
+	case c.Key != "" || c.Snapshot != "" || c.Clients != 0 || c.Writable != 0:
+		return errors.New(`with "tenants" each has its own "key", "snapshot", "clients" and "writable"`)
 	case c.Gateway.Listen != "" && !known:
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	}
@@ -67,7 +68,7 @@ func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	t := c.Tenants[name]
 	key, err := readKey(t.Key)
 	s, _ := c.server(log.With("tenant", name))
-	s.Key, s.Snapshot, s.MaxClients = nil, t.Snapshot, t.Clients
+	s.Key, s.Snapshot, s.MaxClients, s.Writable = nil, t.Snapshot, t.Clients, int(t.Writable)
 	if t.Memory > 0 {
 		s.Memory = int(t.Memory)
 	}

@@ -1,7 +1,9 @@
-// Command demo shows RDMA between two hosts: one offers a small table of
-// counters in its memory, the other READs, WRITEs and changes it atomically
+// Command demo shows RDMA between two hosts, in two acts. First one offers a small table of
+// counters in its memory, and the other READs, WRITEs and changes it atomically
 // without the first one's program running, and does the same over TCP for
-// comparison.
+// comparison. Then one has two servers of a cache, and the other a service that reads
+// through them by RDMA under load, in turns with memcached over TCP, while one server is
+// killed and comes back: a live table shows both.
 //
 //	make demo
 //
@@ -47,6 +49,8 @@ func main() {
 func run(ctx context.Context) error {
 	role, addr := "", ""
 	switch {
+	case len(os.Args) == 3 && os.Args[1] == "cache":
+		return serveCache(ctx, os.Args[2])
 	case len(os.Args) == 2 && os.Args[1] == "server", len(os.Args) == 1 && os.Getenv("LAB_HOST") == "1":
 		role = "server"
 	case len(os.Args) == 3 && os.Args[1] == "client":
@@ -56,7 +60,18 @@ func run(ctx context.Context) error {
 	default:
 		return errors.New("usage: demo server | demo client ADDRESS")
 	}
-	connect := func() (net.Conn, error) { return dial(ctx, addr) }
+	if err := table(ctx, role, addr); err != nil {
+		return err
+	}
+	if role == "server" {
+		return serveStage(ctx)
+	}
+	return visit(ctx, addr)
+}
+
+// table is the first act.
+func table(ctx context.Context, role, addr string) error {
+	connect := func() (net.Conn, error) { return dialPort(ctx, addr, port) }
 	if role == "server" {
 		l, err := net.Listen("tcp", ":"+port)
 		if err != nil {
@@ -106,16 +121,6 @@ const (
 	fetch = 0 // the first 64 bytes
 	done  = 1 // nothing any more
 )
-
-func dial(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port))
-		if err == nil || ctx.Err() != nil || time.Now().After(end) {
-			return conn, err
-		}
-	}
-}
 
 // peer is one side, connected to the other.
 type peer struct {

@@ -49,12 +49,12 @@ var below = map[string][]string{
 	"lockoffload/internal/history": {}, // for tests
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
-	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/link"},
-	"cache/server":                 {"verbs", "internal", "cache/internal", "cache/internal/link"},
-	"cache/gateway":                {"cache/internal"}, // over any store
+	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
+	"cache/server":                 {"verbs", "internal", "cache/internal", "cache/internal/driver"},
+	"cache/gateway":                {"cache/internal", "cache/internal/driver"}, // over any store
 	"cache/internal":               {"internal"},
 	// What client and server share on the device.
-	"cache/internal/link": {"cache/internal", "verbs"},
+	"cache/internal/driver": {"cache/internal", "verbs"},
 }
 
 // forTests are what tests of all rooms may import: helpers, and stand-ins below.
@@ -75,10 +75,11 @@ func room(pkg string) string {
 var unsafeFiles = []string{"verbs/view.go"}
 
 // machine are the files of the systems' state machines, which import neither
-// I/O nor clocks nor locks; drivers are the folders among them that are none.
+// I/O nor clocks nor locks. A system of several packages has the driver that they share in
+// internal/driver, where there are no machines.
 var (
 	machine = regexp.MustCompile(`^(dc|srd|lockoffload|pacer|cache|verbs/stream)/internal/`)
-	drivers = []string{"cache/internal/accept", "cache/internal/link"}
+	driver  = regexp.MustCompile(`/internal/driver/`)
 	impure  = []string{"context", "net", "os", "sync", "sync/atomic", "syscall", module + "verbs"}
 	clock   = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|NewTimer|NewTicker|Tick)\b`)
 )
@@ -123,7 +124,7 @@ func files(t *testing.T) []file {
 }
 
 func isMachine(file string) bool {
-	return machine.MatchString(file) && !slices.Contains(drivers, path.Dir(file))
+	return machine.MatchString(file) && !driver.MatchString(file)
 }
 
 // wrong says what is wrong with an import.
@@ -198,30 +199,30 @@ func TestCacheClientIsLight(t *testing.T) {
 // What is wrong is seen.
 func TestWrongImports(t *testing.T) {
 	for path, name := range map[string]string{
-		"verbs/a.go":                module + "dc",
-		"verbs/a_test.go":           module + "dc",
-		"dc/a.go":                   module + "lockoffload",
-		"dc/b.go":                   module + "cgo",
-		"lockoffload/a.go":          module + "ci/lab",
-		"internal/turn/a.go":        module + "verbs",
-		"cgo/a.go":                  module + "verbs",
-		"verbs/b.go":                "C",
-		"verbs/c.go":                "unsafe",
-		"cmd/x/a.go":                "C",
-		"cache/server/server.go":    module + "ci/lab",
-		"cache/server/a.go":         module + "cache",
-		"cache/gateway/a.go":        module + "cache/server",
-		"cache/gateway/b.go":        module + "verbs",
-		"cache/internal/store/a.go": module + "cache/internal/link",
-		"cache/internal/store/b.go": "sync",
-		"cache/internal/link/a.go":  module + "cache",
-		"srd/internal/engine/a.go":  "net",
-		"srd/internal/engine/b.go":  module + "srd",
-		"srd/internal/engine/c.go":  module + "verbs/netpath",
-		"srd/internal/wire/a.go":    module + "srd/internal/engine",
-		"srd/internal/wire/b.go":    module + "internal/turn",
-		"srd/internal/wire/c.go":    "sync",
-		"srd/a.go":                  module + "dc",
+		"verbs/a.go":                      module + "dc",
+		"verbs/a_test.go":                 module + "dc",
+		"dc/a.go":                         module + "lockoffload",
+		"dc/b.go":                         module + "cgo",
+		"lockoffload/a.go":                module + "ci/lab",
+		"internal/turn/a.go":              module + "verbs",
+		"cgo/a.go":                        module + "verbs",
+		"verbs/b.go":                      "C",
+		"verbs/c.go":                      "unsafe",
+		"cmd/x/a.go":                      "C",
+		"cache/server/server.go":          module + "ci/lab",
+		"cache/server/a.go":               module + "cache",
+		"cache/gateway/a.go":              module + "cache/server",
+		"cache/gateway/b.go":              module + "verbs",
+		"cache/internal/store/a.go":       module + "cache/internal/driver/link",
+		"cache/internal/store/b.go":       "sync",
+		"cache/internal/driver/link/a.go": module + "cache",
+		"srd/internal/engine/a.go":        "net",
+		"srd/internal/engine/b.go":        module + "srd",
+		"srd/internal/engine/c.go":        module + "verbs/netpath",
+		"srd/internal/wire/a.go":          module + "srd/internal/engine",
+		"srd/internal/wire/b.go":          module + "internal/turn",
+		"srd/internal/wire/c.go":          "sync",
+		"srd/a.go":                        module + "dc",
 
 		"dc/internal/session/a.go":      module + "verbs",
 		"dc/internal/session/b.go":      "context",
@@ -248,18 +249,18 @@ func TestWrongImports(t *testing.T) {
 		require.NotEmpty(t, wrong(path, name), "%s imports %s", path, name)
 	}
 	for path, name := range map[string]string{
-		"verbs/view.go":            "unsafe",
-		"verbs/a_test.go":          module + "ci/lab",
-		"dc/a.go":                  module + "verbs",
-		"srd/a.go":                 module + "srd/internal/engine",
-		"srd/b.go":                 module + "srd/internal/wire",
-		"srd/internal/engine/a.go": module + "srd/internal/wire",
-		"cache/server/server.go":   module + "cache/internal/link",
-		"cache/internal/link/a.go": module + "verbs",
-		"cache/internal/link/b.go": "context",
-		"cache/a.go":               module + "lockoffload",
-		"cache/a_test.go":          module + "cache/server",
-		"cmd/x/a.go":               module + "dc",
+		"verbs/view.go":                   "unsafe",
+		"verbs/a_test.go":                 module + "ci/lab",
+		"dc/a.go":                         module + "verbs",
+		"srd/a.go":                        module + "srd/internal/engine",
+		"srd/b.go":                        module + "srd/internal/wire",
+		"srd/internal/engine/a.go":        module + "srd/internal/wire",
+		"cache/server/server.go":          module + "cache/internal/driver/link",
+		"cache/internal/driver/link/a.go": module + "verbs",
+		"cache/internal/driver/link/b.go": "context",
+		"cache/a.go":                      module + "lockoffload",
+		"cache/a_test.go":                 module + "cache/server",
+		"cmd/x/a.go":                      module + "dc",
 
 		"verbs/a.go":              module + "verbs/netpath",
 		"verbs/netpath/a.go":      module + "internal/nldev",

@@ -97,8 +97,10 @@ func (s *Store) hasRoom(fingerprint uint64) bool {
 }
 
 // growAt is the load, in percent, at which the table begins to double, and splitStep how
-// many buckets each change moves then: enough to be done before the new table is full.
+// many buckets each change moves then: enough to be done before the new table is full. From
+// growSoon on the memory for that is wanted.
 const (
+	growSoon  = 55
 	growAt    = 65
 	splitStep = 4
 )
@@ -109,8 +111,13 @@ const (
 const crowdedAt = 50
 
 func (s *Store) grow() {
-	if s.table.Load() >= growAt {
+	switch load := s.table.Load(); {
+	case load >= growAt:
 		s.table.Grow()
+	case load >= growSoon && s.cfg.SoonTable != nil:
+		if next := s.table.Next(); next > 0 {
+			s.cfg.SoonTable(next)
+		}
 	}
 	if old := s.table.Step(splitStep); old != nil {
 		where, depth := s.table.Where()

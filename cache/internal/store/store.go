@@ -24,10 +24,13 @@ type Config struct {
 	Arena    *arena.Arena
 	Depth    int // of the table at the beginning
 	MaxDepth int // and at most; 0: as a region allows
-	// AllocTable gives memory for a table, FreeTable takes back what no client READs any
-	// more.
+	// AllocTable gives memory for a table, or none: then it is asked again with each change,
+	// and records may have to go for want of a place. FreeTable takes back what no client
+	// READs any more. SoonTable, which may be nil, is told what will be asked for soon, with
+	// each change until it is.
 	AllocTable func(bytes int) (mem []byte, where wire.Where)
 	FreeTable  func(mem []byte)
+	SoonTable  func(bytes int)
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
 	MaxValue   int    // bytes; 0: as the arena's page allows

@@ -14,9 +14,17 @@ func (t *Table) Load() int {
 // Growing tells whether the table is doubling.
 func (t *Table) Growing() bool { return t.next.mem != nil }
 
+// Next is how many bytes the memory has that Grow would ask for; 0 if it would not.
+func (t *Table) Next() int {
+	if t.Growing() || t.cur.depth >= t.cfg.MaxDepth {
+		return 0
+	}
+	return wire.BucketSize << (t.cur.depth + 1)
+}
+
 // Grow begins to double the table, if it can.
 func (t *Table) Grow() bool {
-	if t.Growing() || t.cur.depth >= t.cfg.MaxDepth {
+	if t.Next() == 0 {
 		return false
 	}
 	t.next = t.alloc(t.cur.depth + 1)

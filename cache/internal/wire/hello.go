@@ -8,12 +8,13 @@ type Hello struct {
 	Epoch    uint32 // of the server; 0 from a client
 	Frames   uint32 // SENDs that may be on their way to it before it takes them
 	Frame    uint32 // bytes that each of them may have
+	Writable bool   // the last of the regions that the server offers is for WRITEs of clients
 	Endpoint []byte
 }
 
 const (
-	helloMagic  = 0xca4e0004 // the last digits are the version
-	helloFixed  = 20
+	helloMagic  = 0xca4e0005 // the last digits are the version
+	helloFixed  = 24
 	maxEndpoint = 1024
 )
 
@@ -24,6 +25,11 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	dst = le.AppendUint32(dst, h.Epoch)
 	dst = le.AppendUint32(dst, h.Frames)
 	dst = le.AppendUint32(dst, h.Frame)
+	writable := uint32(0)
+	if h.Writable {
+		writable = 1
+	}
+	dst = le.AppendUint32(dst, writable)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
 	return append(dst, h.Endpoint...)
 }
@@ -34,12 +40,12 @@ func ReadHello(src []byte) (Hello, error) {
 	if len(src) < helloFixed {
 		return Hello{}, Short
 	}
-	n := le.Uint32(src[16:])
-	if le.Uint32(src) != helloMagic || n > maxEndpoint || len(src) > helloFixed+int(n) {
+	writable, n := le.Uint32(src[16:]), le.Uint32(src[20:])
+	if le.Uint32(src) != helloMagic || writable > 1 || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
 		return Hello{}, Short
 	}
-	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), le.Uint32(src[12:]), src[helloFixed:]}, nil
+	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), le.Uint32(src[12:]), writable == 1, src[helloFixed:]}, nil
 }

@@ -117,7 +117,7 @@ func TestWhole(t *testing.T) {
 }
 
 func TestHello(t *testing.T) {
-	h := Hello{7, 8, 9, []byte("endpoint")}
+	h := Hello{7, 8, 9, true, []byte("endpoint")}
 	b := AppendHello(nil, &h)
 	got, err := ReadHello(b)
 	require.NoError(t, err)
@@ -131,12 +131,16 @@ func TestHello(t *testing.T) {
 	b[0] ^= 1
 	_, err = ReadHello(b)
 	require.ErrorIs(t, err, Malformed, "another version")
-	_, err = ReadHello(AppendHello(nil, &Hello{0, 0, 0, make([]byte, maxEndpoint+1)}))
+	_, err = ReadHello(AppendHello(nil, &Hello{Endpoint: make([]byte, maxEndpoint+1)}))
 	require.ErrorIs(t, err, Malformed)
+	odd := AppendHello(nil, &Hello{})
+	odd[16] = 2
+	_, err = ReadHello(odd)
+	require.ErrorIs(t, err, Malformed, "there is one such region, or none")
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(AppendHello(nil, &Hello{7, 8, 9, []byte("endpoint")}))
+	f.Add(AppendHello(nil, &Hello{7, 8, 9, true, []byte("endpoint")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := ReadHello(b); err == nil {
 			require.Equal(t, b, AppendHello(nil, &h))

@@ -60,6 +60,46 @@ func (p *probed) gets(ctx context.Context, c *cache.Client, probes uint64) (floa
 	return us, err
 }
 
+// together answers how many keys in a second GetMulti reads, of a client whose map has one entry.
+func (p *probed) together(ctx context.Context) (float64, error) {
+	keys := make([][]byte, multiKeys)
+	for i := range keys {
+		keys[i] = probedKey(i)
+	}
+	var results []cache.Result
+	us, err := rig.Timed(multiRounds, func() error {
+		results = p.small.GetMulti(ctx, keys, results)
+		for i := range results {
+			if results[i].Err != nil {
+				return results[i].Err
+			}
+		}
+		return nil
+	})
+	return multiKeys / us * 1e6, err
+}
+
+// oneByOne answers the same for a call for each key.
+func (p *probed) oneByOne(ctx context.Context) (float64, error) {
+	dst := make([]byte, 64)
+	us, err := rig.Timed(multiRounds, func() error {
+		for i := range multiKeys {
+			if _, err := p.small.GetInto(ctx, probedKey(i), dst); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return multiKeys / us * 1e6, err
+}
+
+// bucketMulti compares one call for many keys that are looked for in buckets with a call for each.
+func bucketMulti() harness.Benchmark {
+	all := rig.Lazy(newProbed)
+	return harness.Compare(harness.Figure{Name: "multiget32_buckets", Unit: "key/s"}, instructions, all.Pass((*probed).together),
+		harness.Side{Name: "single GETs", Run: all.Pass((*probed).oneByOne)})
+}
+
 // bucketRead compares with the GETs of a client that has the map, and with perftest's READ of the
 // record alone.
 func bucketRead() harness.Benchmark {

@@ -31,8 +31,8 @@ func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
 }
 
 // Prepare makes the queue pair of the READs, for a Setup: it closes with the link. The
-// answer is for the peer: the link holds so many frames.
-func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32, frames int) (*verbs.Link, []byte, error) {
+// answer is for the peer: what h says, the link's queue pair, and how long a frame may be.
+func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello) (*verbs.Link, []byte, error) {
 	qp := l.QP()
 	reads, _, err := verbs.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
 	if err != nil {
@@ -45,8 +45,9 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, epoch uint32, frames int) (*ve
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := e.MarshalBinary()
-	return reads, wire.AppendHello(nil, &wire.Hello{Epoch: epoch, Frames: uint32(frames), Frame: uint32(l.Receiver().Size()), Endpoint: b}), err
+	h.Frame = uint32(l.Receiver().Size())
+	h.Endpoint, err = e.MarshalBinary()
+	return reads, wire.AppendHello(nil, &h), err
 }
 
 // Join connects the queue pair of the READs with the peer's, which the link knows.

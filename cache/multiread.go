@@ -1,0 +1,261 @@
+package cache
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	multiReads = 32      // that are posted together
+	multiBytes = 1 << 20 // that they READ, unless one is longer
+)
+
+// multi are keys whose READs are posted together, in rounds: a key whose record the map has
+// needs one round, one that is looked for in the server's map one for each bucket and one for
+// the record. A round is one doorbell, whatever its READs are of.
+type multi struct {
+	n     int
+	keys  [multiReads]planned
+	build func(*verbs.List)
+	next  *multi
+}
+
+// planned is the next READ of a key: of the record that entry points at, or, while it is looked
+// for, of a bucket.
+type planned struct {
+	key    int // number
+	entry  wire.Entry
+	probe  mirror.Probe
+	probed bool // entry, if there is one, is of a bucket
+	looks  bool // for an entry
+	bucket int  // that it looks into
+	torn   int  // how often that was torn
+	b      *buffer
+	record wire.Record
+	err    error
+}
+
+// size is how many bytes are READ.
+func (p *planned) size() int {
+	if p.looks {
+		return wire.BucketSize
+	}
+	return p.entry.Place.Length()
+}
+
+// multi is one that is free. The mutex is held.
+func (s *session) multi() *multi {
+	if m := s.multis; m != nil {
+		s.multis, m.next = m.next, nil
+		return m
+	}
+	m := &multi{}
+	m.build = func(l *verbs.List) {
+		for i := range m.keys[:m.n] {
+			p := &m.keys[i]
+			switch {
+			case p.b == nil: // a later round's
+			case p.looks:
+				rkey, addr := p.probe.At(p.bucket)
+				l.Read(verbs.Remote{Addr: addr, RKey: rkey}, p.b.mr.SGE(p.b.off, wire.BucketSize))
+			default:
+				l.Read(s.regions[p.entry.Place.Region()].At(uint64(p.entry.Place.Offset())), p.b.mr.SGE(p.b.off, p.size()))
+			}
+		}
+	}
+	return m
+}
+
+// readMulti READs the records of pending keys from the one at a place on, and answers how
+// far it got.
+func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, at int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sec, ok := s.enter()
+	if !ok {
+		return at, errEnded
+	}
+	m := s.multi()
+	defer func() {
+		for i := range m.keys[:m.n] { // after an error
+			if b := m.keys[i].b; b != nil {
+				s.release(b)
+			}
+		}
+		clear(m.keys[:m.n])
+		m.n, m.next, s.multis = 0, s.multis, m
+		s.leave(sec)
+	}()
+	now := s.nearClock()
+	for ; at < len(keys) && m.n < multiReads; at++ {
+		if into[at].Err == errPending {
+			s.plan(m, keys, into, at, now)
+		}
+	}
+	for m.n > 0 {
+		if err := s.round(ctx, m, keys, into); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// plan plans the READ of a key's record, or of its first bucket if the map is bounded. Keys
+// that are not in the map otherwise, and all but the first candidate of those that are there
+// several times, are the server's to answer. The mutex is held.
+func (s *session) plan(m *multi, keys [][]byte, into []Result, at int, now int64) {
+	var room [4]wire.Entry
+	fingerprint := s.m.Fingerprint(keys[at])
+	if s.near != nil {
+		if k := s.copied(fingerprint, keys[at], now); k != nil {
+			r := &into[at]
+			r.Value, r.Flags, r.CAS, r.Err = append(r.Value[:0], k.it.Value...), k.it.Flags, k.it.CAS, nil
+			return
+		}
+	}
+	p := planned{key: at}
+	found := s.m.Lookup(fingerprint, room[:0])
+	if len(found) > 0 {
+		p.entry = found[0]
+	} else {
+		s.c.count.confirmed.Add(1)
+		if s.c.cfg.MapBytes == 0 || s.m.Whole() {
+			return
+		}
+		if p.probe, p.looks = s.m.Probe(fingerprint); !p.looks {
+			return
+		}
+	}
+	if p.looks || s.readable(&p.entry) {
+		m.keys[m.n] = p
+		m.n++
+	}
+}
+
+// readable tells whether a client may READ what an entry points at.
+func (s *session) readable(e *wire.Entry) bool {
+	return int(e.Place.Region()) < len(s.regions) && e.Place.Length() <= s.c.cfg.MaxRecord
+}
+
+// round posts the READs of as many keys as go together, and looks at what has come: keys that
+// need no other READ leave m, those without an answer to the server. The mutex is held, but
+// meanwhile.
+func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Result) error {
+	if s.buffers(m) == 0 {
+		clear(m.keys[:m.n]) // no memory can be registered: there is another way
+		m.n = 0
+		return nil
+	}
+	s.mu.Unlock()
+	err := s.read.Do(ctx, m.build)
+	reads := 0
+	for i := range m.keys[:m.n] {
+		p := &m.keys[i]
+		if p.b == nil || err != nil {
+			continue
+		}
+		if reads++; p.looks {
+			continue
+		}
+		if p.record, p.err = wire.Validate(p.b.bytes(p.size()), &p.entry, keys[p.key]); p.err == nil {
+			r := &into[p.key]
+			r.Value, r.Flags, r.CAS = append(r.Value[:0], p.record.Value...), p.record.Flags, p.record.CAS
+		}
+	}
+	if err != nil {
+		err = s.failed(ctx, err)
+	}
+	now := s.clock()
+	s.mu.Lock()
+	if err != nil {
+		return err
+	}
+	s.c.count.reads.Add(uint64(reads))
+	left := 0
+	for i := range m.keys[:m.n] {
+		p := &m.keys[i]
+		if b := p.b; b != nil {
+			more := s.came(p, keys, into, now)
+			s.release(b)
+			if p.b = nil; !more {
+				continue
+			}
+		}
+		m.keys[left] = *p
+		left++
+	}
+	clear(m.keys[left:m.n])
+	m.n = left
+	return nil
+}
+
+// buffers gives the keys of a round memory to READ to, and answers how many have some. The
+// mutex is held, but while memory is registered.
+func (s *session) buffers(m *multi) (n int) {
+	bytes := 0
+	for i := range m.keys[:m.n] {
+		p := &m.keys[i]
+		if bytes > 0 && bytes+p.size() > multiBytes {
+			continue
+		}
+		b, err := s.buffer(p.size())
+		if err != nil {
+			break
+		}
+		bytes += p.size()
+		p.b = b
+		n++
+	}
+	return n
+}
+
+// came takes what a READ has brought, and tells whether the key needs another one. The mutex is
+// held.
+func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (more bool) {
+	n := &s.c.count
+	if p.looks {
+		return s.looked(p, keys, into)
+	}
+	if s.weigh(&p.record, p.err, &p.entry, now) != mirror.Hit {
+		n.refused.Add(1)
+		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
+		return false
+	}
+	into[p.key].Err = nil
+	n.hits.Add(1)
+	if p.probed {
+		n.probes.Add(1)
+		s.m.Adopt(&p.probe, &p.entry)
+	}
+	return false
+}
+
+// looked takes a bucket, and tells whether the key needs another READ: of the bucket again, of
+// its other bucket, or of the record. What several keys of one fingerprint are is the server's
+// to say.
+func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
+	var room [4]wire.Entry
+	n := &s.c.count
+	found, refusal := p.probe.Read(p.b.bytes(wire.BucketSize), p.bucket, room[:0])
+	switch {
+	case refusal == wire.Torn && p.torn+1 < tornBuckets:
+		p.torn++
+		return true
+	case refusal != nil:
+		n.refused.Add(1)
+		return false
+	case len(found) > 0:
+		p.entry, p.looks, p.probed = found[0], false, true
+		return len(found) == 1 && s.readable(&p.entry)
+	case p.bucket+1 < p.probe.Buckets():
+		p.bucket, p.torn = p.bucket+1, 0
+		return true
+	}
+	n.probes.Add(1)
+	n.misses.Add(1)
+	into[p.key].Err = opError("get", keys[p.key], ErrNotFound)
+	return false
+}

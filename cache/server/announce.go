@@ -1,0 +1,52 @@
+package server
+
+import "time"
+
+// Clients that wait for no reply may not know of a change for as long as announceAfter, and for
+// announceEvery while changes go on: what changed meanwhile comes in one message, and each client
+// answers one. A client whose map is behind finds tombstones and asks, so it is right all the
+// same.
+const (
+	announceAfter = 10 * time.Millisecond
+	announceEvery = 50 * time.Millisecond
+)
+
+// announce has all clients told of changes soon. The mutex is held.
+func (s *Server) announce() {
+	if s.due || s.closed {
+		return
+	}
+	s.due = true
+	after := announceAfter
+	if rest := announceEvery - time.Since(s.told); !s.pressed() {
+		after = max(after, rest)
+	}
+	s.tell.Reset(after)
+}
+
+// pressed tells whether so much memory waits for what clients have not heard of yet that changes
+// may soon have none.
+func (s *Server) pressed() bool {
+	n := s.store.Stats().Arena
+	return n.Limbo > n.Total/32
+}
+
+func (s *Server) announceNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = false
+	if !s.closed {
+		s.told = time.Now()
+		s.tellAll()
+	}
+}
+
+// tellAll tells those that do not know. The mutex is held.
+func (s *Server) tellAll() {
+	seq := s.store.Seq()
+	for _, c := range s.clients {
+		if c.reads && c.next <= seq {
+			s.wake(c)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// listener is a client that says nothing and counts what it is told.
+type listener struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (l *listener) Write(context.Context, []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times = append(l.times, time.Now())
+	return nil
+}
+
+func (l *listener) Next(ctx context.Context) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (l *listener) heard() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.times)
+}
+
+// told is a server with a client that it tells of changes, and of nothing else.
+func told(t *testing.T) (*Server, *listener) {
+	s, _ := tablesRig(t, func(int) error { return nil })
+	s.cfg.Lease = time.Hour
+	ctx, cut := context.WithCancel(t.Context())
+	l := &listener{}
+	id, c := s.attach(cut, true)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = s.talk(ctx, l, id, c)
+	}()
+	t.Cleanup(func() {
+		cut()
+		<-over
+		require.NoError(t, s.Close())
+	})
+	synctest.Wait()
+	require.Positive(t, l.heard(), "the map")
+	return s, l
+}
+
+// A change is told soon; while there are changes all the time, they are told together.
+func TestChangesAreToldTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		before := l.heard()
+		s.put(t, 0)
+		time.Sleep(announceAfter + time.Millisecond)
+		require.Equal(t, before+1, l.heard())
+		time.Sleep(time.Second)
+		require.Equal(t, before+1, l.heard(), "there is nothing new")
+		before = l.heard()
+		for i := range 1000 {
+			s.put(t, i)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(announceEvery)
+		require.InDelta(t, time.Second/announceEvery, l.heard()-before, 2)
+	})
+}
+
+// When much of the memory waits for clients, they are told more often.
+func TestChangesAreToldSoonUnderPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		total := s.Stats().Memory
+		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		before := l.heard()
+		for i := range 100 {
+			s.put(t, i)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(announceAfter)
+		require.GreaterOrEqual(t, l.heard()-before, 8)
+	})
+}

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// writer is what sends to a client: a goroutine that there is while there is anything to
+// send, so that a client that is quiet takes neither a stack nor a buffer. The server's mutex
+// guards it.
+type writer struct {
+	ctx     context.Context
+	to      link.Conn // nil: nothing can be sent yet, or any more
+	busy    bool
+	due     bool        // the client is to hear from the server, if only that there is nothing new
+	beat    *time.Timer // that says so
+	running sync.WaitGroup
+	err     error // that ended it
+}
+
+// connected has what there is for a client be sent from now on.
+func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.ctx, c.to = ctx, to
+	if c.reads {
+		c.beat = time.AfterFunc(s.cfg.Lease/16, func() { s.beat(c) })
+	}
+	s.wake(c)
+}
+
+// beat has a client be told now and then that there is nothing new: it answers how far it is.
+func (s *Server) beat(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.to != nil {
+		c.due = true
+		s.wake(c)
+		c.beat.Reset(s.cfg.Lease / 16)
+	}
+}
+
+// disconnected waits until nothing is sent to a client any more, whose context has ended. The error
+// is that which sending has ended with before, if it has.
+func (s *Server) disconnected(c *client) error {
+	s.mu.Lock()
+	c.to = nil
+	if c.beat != nil {
+		c.beat.Stop()
+	}
+	s.mu.Unlock()
+	c.running.Wait()
+	return c.err
+}
+
+// wake has a client be sent what there is for it. The mutex is held.
+func (s *Server) wake(c *client) {
+	if c.to != nil && !c.busy {
+		c.busy = true
+		c.running.Go(func() { s.write(c) })
+	}
+}
+
+// write sends the map, its changes and replies, until there are none.
+func (s *Server) write(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.spares.lend()
+	for c.to != nil {
+		if out = s.gather(c, out[:0]); len(out) == 0 {
+			break
+		}
+		to := c.to
+		s.mu.Unlock()
+		err := to.Write(c.ctx, out)
+		s.mu.Lock()
+		if err != nil {
+			c.err, c.to = err, nil
+			c.cut()
+		}
+	}
+	s.spares.giveBack(out)
+	c.busy = false
+}
+
+// gather appends what there is to send. The mutex is held.
+func (s *Server) gather(c *client, out []byte) []byte {
+	switch {
+	case c.reads:
+		out = s.gatherMap(c, out)
+	case !c.begun: // that is how a client knows that it is one
+		b := s.store.Begin(s.now())
+		out, c.begun = wire.AppendMap(out, &b), true
+	}
+	if len(c.replies) > 0 {
+		out = append(out, c.replies...)
+		s.spares.giveBack(c.replies)
+		c.replies = nil
+		poke(c.room)
+	}
+	return out
+}
+
+// gatherMap appends what there is to send of the map. The mutex is held.
+func (s *Server) gatherMap(c *client, out []byte) []byte {
+	now, deltas, entries := s.now(), &s.scratch.deltas, &s.scratch.entries
+	for {
+		if !s.store.Deltas(now, c.next, wire.MaxEntries, deltas) {
+			b := s.store.Begin(now)
+			c.next, c.pos, c.snap = b.Seq+1, 0, true
+			out = wire.AppendMap(out, &b)
+			break
+		}
+		if len(deltas.List) == 0 && !c.due {
+			break
+		}
+		c.due = false
+		out = wire.AppendDeltas(out, deltas)
+		c.next += uint64(len(deltas.List))
+		if len(deltas.List) < wire.MaxEntries {
+			break
+		}
+	}
+	if c.snap {
+		c.pos = s.store.Chunk(now, c.pos, chunk, entries)
+		c.snap = !entries.Last
+		out = wire.AppendChunk(out, entries)
+	}
+	return out
+}
+
+// spares are buffers for messages that no client needs just now. The server's mutex guards
+// them.
+type spares [][]byte
+
+const (
+	spareBytes = 4 << 10 // of the longest one that is kept
+	spareCount = 64
+)
+
+// lend is an empty buffer, of any capacity.
+func (s *spares) lend() []byte {
+	n := len(*s)
+	if n == 0 {
+		return nil
+	}
+	b := (*s)[n-1]
+	*s = (*s)[:n-1]
+	return b
+}
+
+// giveBack takes a buffer that nobody uses any more.
+func (s *spares) giveBack(b []byte) {
+	if cap(b) > 0 && cap(b) <= spareBytes && len(*s) < spareCount {
+		*s = append(*s, b[:0])
+	}
+}

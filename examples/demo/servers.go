@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const (
+	stagePort = "7473" // where the host of the servers is told what to do with them
+	memory    = 16 << 20
+	records   = 400
+	valueSize = 1 << 10
+)
+
+// stage is the host of the servers: two of the cache, each a process, and memcached.
+type stage struct {
+	addresses []string
+	caches    []*exec.Cmd
+	memcached *exec.Cmd // nil: there is none here
+}
+
+// serveStage has the servers until the service on the other host needs them no more.
+func serveStage(ctx context.Context) error {
+	l, err := net.Listen("tcp", ":"+stagePort)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	conn, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	s := &stage{}
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	if s.memcached == nil {
+		s.addresses[2] = "-"
+	}
+	if _, err := fmt.Fprintln(conn, strings.Join(s.addresses, " ")); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		if err := s.obey(ctx, lines.Text()); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(conn, "done"); err != nil {
+			return err
+		}
+		if lines.Text() == "end" {
+			fmt.Println("the cache's servers end; their processors had no part in a hit")
+			return nil
+		}
+	}
+	return errors.Join(errors.New("the service has gone"), lines.Err())
+}
+
+// obey does what the service wants: that one of the caches is killed, or comes back.
+func (s *stage) obey(ctx context.Context, line string) error {
+	what, which, _ := strings.Cut(line, " ")
+	if what == "end" {
+		return nil
+	}
+	i, err := strconv.Atoi(which)
+	if err != nil || i < 0 || i >= len(s.caches) {
+		return fmt.Errorf("the service wants %q", line)
+	}
+	if what == "kill" {
+		return kill(s.caches[i])
+	}
+	s.caches[i], err = start(ctx, s.addresses[i], os.Args[0], "cache", s.addresses[i])
+	return err
+}
+
+// open starts the servers at an address that has an RDMA device.
+func (s *stage) open(ctx context.Context) error {
+	host, err := deviceAddress(ctx)
+	if err != nil {
+		return err
+	}
+	for _, port := range []string{"7481", "7482", "11211"} {
+		s.addresses = append(s.addresses, net.JoinHostPort(host.String(), port))
+	}
+	for _, at := range s.addresses[:2] {
+		c, err := start(ctx, at, os.Args[0], "cache", at)
+		if err != nil {
+			return err
+		}
+		s.caches = append(s.caches, c)
+	}
+	program, err := exec.LookPath("memcached")
+	if err != nil {
+		fmt.Println("memcached is not installed here: the cache stands alone")
+		return nil
+	}
+	s.memcached, err = start(ctx, s.addresses[2], program, "-l", host.String(), "-p", "11211", "-U", "0", "-u", "root", "-m", "64")
+	return err
+}
+
+func (s *stage) close() {
+	for _, c := range append(s.caches, s.memcached) {
+		if c != nil {
+			kill(c)
+		}
+	}
+}
+
+// deviceAddress is an address of this host's that belongs to an RDMA device.
+func deviceAddress(ctx context.Context) (netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || !p.Addr().Is4() {
+			continue
+		}
+		if _, err := verbs.LookupAddr(ctx, p.Addr()); err == nil {
+			return p.Addr(), nil
+		}
+	}
+	return netip.Addr{}, errors.New("no IPv4 address of an RDMA device")
+}
+
+// start starts a process, which ends with this one, and waits until it listens.
+func start(ctx context.Context, at, program string, args ...string) (*exec.Cmd, error) {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Stderr = os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := d.DialContext(ctx, "tcp", at)
+		if err == nil {
+			return c, conn.Close()
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("%s does not listen: %w", program, err), kill(c))
+		}
+	}
+}
+
+// kill kills a process, which has no time to say goodbye. One that has ended is no error.
+func kill(c *exec.Cmd) error {
+	if err := c.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	_ = c.Wait() // that it was killed
+	return nil
+}
+
+// serveCache is one server of the cache.
+func serveCache(ctx context.Context, at string) error {
+	s, err := server.Listen(ctx, at, server.Config{Memory: memory, Lease: time.Second})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Serve(ctx), s.Close())
+}
+
+// director is the service's end of the connection to the host of the servers.
+type director struct {
+	conn  net.Conn
+	lines *bufio.Scanner
+}
+
+// direct connects to the host of the servers, and answers where they are.
+func direct(ctx context.Context, host string) (d *director, caches []string, memcached string, err error) {
+	conn, err := dialPort(ctx, host, stagePort)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	d = &director{conn, bufio.NewScanner(conn)}
+	if !d.lines.Scan() {
+		return nil, nil, "", errors.Join(io.ErrUnexpectedEOF, d.lines.Err(), conn.Close())
+	}
+	words := strings.Fields(d.lines.Text())
+	if len(words) != 3 {
+		return nil, nil, "", errors.Join(fmt.Errorf("the servers' host says %q", d.lines.Text()), conn.Close())
+	}
+	if words[2] == "-" {
+		words[2] = ""
+	}
+	return d, words[:2], words[2], nil
+}
+
+// have has something done, and waits for it.
+func (d *director) have(what string) error {
+	if _, err := fmt.Fprintln(d.conn, what); err != nil {
+		return err
+	}
+	if !d.lines.Scan() {
+		return errors.Join(io.ErrUnexpectedEOF, d.lines.Err())
+	}
+	return nil
+}
