@@ -201,7 +201,7 @@
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm themselves            server.serve             TestHostileClients
-//	a quiet client takes little of the server  Server.wake              TestServerBytesPerConnection
+//	a quiet client takes little of the server  Server.wake              TestServerHasLittleOfAQuietClient
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
 //	many keys by READs of buckets              session.looked           TestHitByBuckets
 //	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges

@@ -134,17 +134,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// tellFootprint prints this process's footprint whenever it is asked for.
-func tellFootprint(asked <-chan os.Signal) {
-	for range asked {
-		n, err := footprint()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		fmt.Println(n)
-	}
-}
-
 // start starts a server process at an address, and waits until it listens.
 func start(t *testing.T, address string) *process {
 	t.Helper()

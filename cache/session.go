@@ -300,7 +300,7 @@ func (s *session) tellNow() {
 // bulk is how many bytes of calls are written before there is another look at whether the
 // server is to hear how far this client is: it may not have to wait for that behind all
 // that others want.
-const bulk = 64 << 10
+const bulk = 16 << 10
 
 // send sends calls, and how far this client is.
 func (s *session) send() error {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	receives   = 5       // frames of a client that may wait: each client has memory for these and the spare ones, three pages
+	receives   = 8       // frames of a client that may wait: each client has memory for these and the spare ones, four pages
 	frame      = 1280    // bytes of each: most requests are one
 	maxReplies = 1 << 20 // bytes that may wait, then the client's requests do
 	chunk      = 1024    // entries of a snapshot at a time

@@ -38,7 +38,8 @@ func visit(ctx context.Context, host string) error {
 		return err
 	}
 	defer d.conn.Close()
-	cluster, err := cache.DialCluster(ctx, addresses, cache.ClusterConfig{MissWhenDown: true, Patience: 10 * time.Second})
+	cluster, err := cache.DialCluster(ctx, addresses, cache.ClusterConfig{
+		Config: cache.Config{RequireRDMA: true}, MissWhenDown: true, Patience: 10 * time.Second})
 	if err != nil {
 		return err
 	}
