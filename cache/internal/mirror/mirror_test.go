@@ -401,3 +401,38 @@ func TestSample(t *testing.T) {
 		require.InDelta(t, 64_000/16/16, n, 125, f)
 	}
 }
+
+// Of two entries the one goes that was not used.
+func TestWhatIsUsedStays(t *testing.T) {
+	for stays := range uint64(2) {
+		m := started(Config{Budget: 2})
+		m.Learn(entry(0, 1), 10)
+		m.Learn(entry(1<<63, 1), 10)
+		require.Len(t, m.Lookup(stays<<63, nil), 1)
+		m.Learn(entry(1<<62, 1), 10)
+		require.Len(t, m.Lookup(stays<<63, nil), 1)
+		require.Empty(t, m.Lookup((1-stays)<<63, nil))
+	}
+}
+
+// What a probe found before a snapshot may have been removed by a delta that did not come.
+func TestAdoptAcrossASnapshot(t *testing.T) {
+	m := New(Config{})
+	m.Begin(&wire.Map{Epoch: 1, Seq: 9, Table: wire.Where{Addr: 1}})
+	p, ok := m.Probe(5)
+	require.True(t, ok)
+	e := entry(5, 3)
+	m.Begin(&wire.Map{Epoch: 1, Seq: 10, Table: wire.Where{Addr: 1}})
+	m.Adopt(&p, &e)
+	require.Zero(t, m.Len())
+	p, _ = m.Probe(5)
+	m.Adopt(&p, &e)
+	require.Equal(t, 1, m.Len())
+}
+
+func TestChunkOfAnotherLife(t *testing.T) {
+	m, e := started(Config{}), entry(5, 3)
+	e.Epoch = 2
+	require.NoError(t, m.Chunk(&wire.Chunk{Epoch: 1, Seq: 10, Entries: []wire.Entry{e, entry(6, 4), entry(7, 0)}}))
+	require.Equal(t, 1, m.Len())
+}

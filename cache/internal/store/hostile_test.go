@@ -28,5 +28,6 @@ func TestKeysOfTwoBuckets(t *testing.T) {
 		require.Equal(t, wire.OK, do(s, uint64(i+1), get(key)).Status)
 	}
 	require.Equal(t, 2*wire.BucketEntries, s.Stats().Items)
+	require.Equal(t, uint64(wire.BucketEntries), s.Stats().Crowded)
 	require.Equal(t, wire.BucketSize<<depth, s.Stats().Table)
 }

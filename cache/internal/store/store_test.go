@@ -421,3 +421,37 @@ func TestChunkOfAnEmptyTable(t *testing.T) {
 	require.Equal(t, 1<<10/64, parts)
 	require.Equal(t, 1, entries)
 }
+
+// A part of the memory stays free, for what is in quarantine, and what is evicted for that is
+// counted.
+func TestReserve(t *testing.T) {
+	s := newStore(t, 32, Config{})
+	const n = 5000
+	for i := range n {
+		require.Equal(t, wire.OK, do(s, 1, set(strconv.Itoa(i), string(make([]byte, 900)))).Status)
+		require.LessOrEqual(t, s.Stats().Arena.Live, 32*simPage*15/16)
+	}
+	require.Greater(t, s.Stats().Arena.Live, 32*simPage*13/16)
+	require.Equal(t, uint64(n-s.Stats().Items), s.Stats().Evicted)
+}
+
+// Whoever has all deltas gets none, and no snapshot either; who lacks some gets as many as it
+// wants. Each message has the time.
+func TestDeltasAndTime(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	for i := range 5 {
+		do(s, 1, set(strconv.Itoa(i), "v"))
+	}
+	var d wire.Deltas
+	require.True(t, s.Deltas(7, s.Seq()+1, 10, &d))
+	require.Empty(t, d.List)
+	require.Equal(t, uint64(7), d.Clock)
+	require.False(t, s.Deltas(7, s.Seq()+2, 10, &d), "what is not yet")
+	require.True(t, s.Deltas(8, 2, 3, &d))
+	require.Len(t, d.List, 3)
+	require.Equal(t, []uint64{2, 8}, []uint64{d.First, d.Clock})
+	require.Equal(t, uint64(9), s.Begin(9).Clock)
+	var c wire.Chunk
+	s.Chunk(10, 0, 10, &c)
+	require.Equal(t, uint64(10), c.Clock)
+}
