@@ -63,7 +63,12 @@ type AgentConfig struct {
 	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
 	// without a pause. The runtime's timers make 1 ms of anything shorter.
 	MinPause, MaxPause time.Duration
-	Logger             *slog.Logger // nil: silent
+	// Alone is for a region that has no [Server]: clients change it by chains that the
+	// agent carries out, and by nothing else. Then it locks with the CPU, without requests
+	// to its own device, which are the larger part of what a chain costs. Turns at locks
+	// are refused: nobody else takes one.
+	Alone  bool
+	Logger *slog.Logger // nil: silent
 }
 
 func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
@@ -96,7 +101,7 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 	}
 	return machine.AgentLimits{
 		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
-		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause),
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), NoTurns: cfg.Alone,
 	}, cfg.Limits.check()
 }
 
@@ -106,7 +111,8 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 // the chain does.
 //
 // Lock words it changes through a loopback queue pair, like any initiator, so
-// that it competes with one-sided clients under the device's own atomicity.
+// that it competes with one-sided clients under the device's own atomicity, unless it is
+// alone with the region ([AgentConfig.Alone]).
 // Records it reads and writes with the CPU, and only while it holds the lock.
 //
 // A chain is known by its client and sequence. The agent remembers the last
@@ -123,7 +129,7 @@ type Agent struct {
 	free  func() // lets another agent have the region
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
-	loop  *verbs.QP
+	loop  *verbs.QP // nil if it is alone
 	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
 	words int       // of results, for each job
 	at    struct{ results, turns, replies int }
@@ -140,6 +146,7 @@ type Agent struct {
 	timer  *time.Timer
 	rings  time.Duration // when the timer does
 	res    []uint64
+	own    []machine.AgentOp // lock commands that the CPU carries out
 	failed error
 	closed bool
 
@@ -161,7 +168,11 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := claim(cfg.Region.mr.Bytes(), "agent")
+	roles := []string{"agent"}
+	if cfg.Alone {
+		roles = append(roles, "server")
+	}
+	free, err := claim(cfg.Region.mr.Bytes(), roles...)
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
@@ -175,8 +186,10 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err := a.allocate(limits); err != nil {
 		return a, err
 	}
-	if err := a.loopback(limits); err != nil {
-		return a, err
+	if !cfg.Alone {
+		if err := a.loopback(limits); err != nil {
+			return a, err
+		}
 	}
 	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
 	if err != nil {

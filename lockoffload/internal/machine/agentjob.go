@@ -87,7 +87,7 @@ func (c *Agent) post(j int32, ops ...Op) {
 	for i, o := range ops {
 		o.At = at
 		at += o.N
-		c.Ops = append(c.Ops, agentOp{Op: o, Job: j, Last: i == len(ops)-1})
+		c.Ops = append(c.Ops, AgentOp{Op: o, Job: j, Last: i == len(ops)-1})
 	}
 	c.jobs[j].words = at / 8
 }

@@ -29,7 +29,7 @@ type agentWorld struct {
 	sides    []*agentSideClient
 	requests []agentSimMessage
 	replies  []agentSimMessage
-	lists    map[int32][]agentOp // posted, by job
+	lists    map[int32][]AgentOp // posted, by job
 	results  map[int32][]uint64
 	buffers  []int32
 	memory   [][]byte // of the receive buffers
@@ -88,7 +88,7 @@ const (
 func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 	w := &agentWorld{
 		rng: rand.New(rand.NewPCG(seed, 7)), variant: v,
-		lists: map[int32][]agentOp{}, results: map[int32][]uint64{},
+		lists: map[int32][]AgentOp{}, results: map[int32][]uint64{},
 		written: map[agentSimRecord]map[uint64][]byte{}, newest: map[agentSimRecord]uint64{},
 	}
 	l := AgentLimits{
