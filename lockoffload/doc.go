@@ -225,9 +225,9 @@
 // it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
 // makes it at once.
 //
-// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients are
-// Callers; the agent locks with the CPU, and a chain costs a round trip and what it does.
-// Nobody locks from afar there, and nobody reads without the agent.
+// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients dial
+// it by [DialAgent]; the agent locks with the CPU, and a chain costs a round trip and what
+// it does. Nobody locks from afar there, and nobody reads without the agent.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.
