@@ -201,15 +201,16 @@
 // again as often and as long as the chain says, unlocks and answers.
 //
 //	initiator                          target
-//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag, READ readers   (through the device)
-//	                                        accesses, with the CPU
+//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag                 (through the device)
+//	                                        readers' bits and accesses, with the CPU
 //	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
 //
 // That is one round trip for a change, its outcome included, where two steps
 // take two; and it costs the target's CPU. Lock words the agent changes through
 // a queue pair to itself, like everybody else; records it touches only under
 // their lock, when nobody else does. What the holder before wrote is there when
-// the lock command's completion is.
+// the lock command's completion is. So are the bits of all readers that may not have
+// seen the lock: a device writes words and completions to memory in order.
 //
 // A [Caller] may have to issue a chain again when its connection broke before
 // the answer. The chain's key, client and sequence, says that it is the same
