@@ -110,7 +110,7 @@ type chainRig struct {
 }
 
 func newChainRig() (*chainRig, error) {
-	t, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 2}, time.Minute)
+	t, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 2}, restful)
 	if err != nil {
 		return nil, err
 	}

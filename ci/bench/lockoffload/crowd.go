@@ -42,7 +42,7 @@ type crowdRig struct {
 }
 
 func newCrowd() (*crowdRig, error) {
-	t, err := newTarget(lockoffload.Layout{Slots: crowdSlots, Size: recordSize, Clients: 2 * crowdMost}, time.Minute)
+	t, err := newTarget(lockoffload.Layout{Slots: crowdSlots, Size: recordSize, Clients: 2 * crowdMost}, restful)
 	if err != nil {
 		return nil, err
 	}

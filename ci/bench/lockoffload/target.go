@@ -24,6 +24,10 @@ type target struct {
 	ids    atomic.Uint64
 }
 
+// restful is the lease of clients that do not die. A minute is not enough: the instruction
+// clock runs ahead while a guest waits for its host.
+const restful = time.Hour
+
 func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 	c, s, err := rig.NewHosts()
 	if err != nil {
