@@ -86,6 +86,9 @@ func (s *Server) watchSlots(now time.Time, turn int, watch *machine.TicketWatch,
 				return err
 			}
 		}
+		if watch.Idle(slot) {
+			continue
+		}
 		if err := s.help(now, slot, watch); err != nil {
 			return err
 		}
