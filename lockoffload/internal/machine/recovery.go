@@ -61,13 +61,14 @@ func (m *Recovery) Step() (Verdict, error) {
 	if m.End == 0 {
 		m.End = m.L.Slots
 	}
+	m.scan = m.L.Scan()
 	m.begin()
 	if !m.settled {
 		// A queue pair that was reset takes no more requests, but what it was
 		// writing may still be on its way through the bus. A READ of the
 		// device pushes it in front of itself.
 		m.read(m.L.LockOff(m.Slot), 0, 8)
-		m.settled, m.scan = true, m.L.Scan()
+		m.settled = true
 		return Post, nil
 	}
 	for at := m.Slot; at < m.End; at++ {
