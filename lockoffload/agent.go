@@ -4,101 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
-	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// ChainLimits are what an agent and its callers agree upon. Both sides use the
-// same ones.
-type ChainLimits struct {
-	// Window is how many chains a client may have without an answer; the agent
-	// remembers so many answers of each. 0 means 8, at most 256.
-	Window int
-	// Message is the length of a request or a reply in bytes, at most; 0 means
-	// enough for four records of the layout.
-	Message int
-}
-
-func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
-	if l.Window == 0 {
-		l.Window = 8
-	}
-	if l.Message == 0 {
-		l.Message = wire.ChainRequestHead + 4*(wire.AccessHead+wire.Pad8(layout.Size))
-	}
-	return l
-}
-
-func (l ChainLimits) check() error {
-	if l.Window < 1 || l.Window > 256 || l.Message < wire.ChainRequestHead+wire.AccessHead || l.Message > 1<<24 || l.Message%8 != 0 {
-		return fmt.Errorf("lockoffload: limits %+v: %w", l, ErrConfig)
-	}
-	return nil
-}
-
-// AgentConfig says how to make an agent. PD and Region must be set.
-type AgentConfig struct {
-	PD     *verbs.PD // of the region
-	Region *Region
-	// GID is the local address; the zero value means what an empty
-	// [verbs.GIDQuery] finds.
-	GID    verbs.GIDEntry
-	Limits ChainLimits
-	// Clients are those that may be attached at a time; 0 means as many as the
-	// layout has.
-	Clients int
-	// Queue is how many chains may be waiting or at work; 0 means 128. Those
-	// beyond are answered busy.
-	Queue int
-	// MaxWait bounds the deadline of every chain; 0 means 1 s.
-	MaxWait time.Duration
-	// MinPause and MaxPause bound the pause between two looks at a lock that
-	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
-	// without a pause. The runtime's timers make 1 ms of anything shorter.
-	MinPause, MaxPause time.Duration
-	Logger             *slog.Logger // nil: silent
-}
-
-func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
-	if cfg.PD == nil || cfg.Region == nil {
-		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: PD and region are needed: %w", ErrConfig)
-	}
-	layout := cfg.Region.Layout
-	cfg.Limits = cfg.Limits.withDefaults(layout)
-	orDefault := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	orDefault(&cfg.Clients, layout.Clients)
-	orDefault(&cfg.Queue, 128)
-	if cfg.MaxWait <= 0 {
-		cfg.MaxWait = time.Second
-	}
-	if cfg.MinPause <= 0 {
-		cfg.MinPause = 100 * time.Microsecond
-	}
-	if cfg.MaxPause <= 0 {
-		cfg.MaxPause = 5 * time.Millisecond
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
-		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
-	}
-	return machine.AgentLimits{
-		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
-		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause),
-	}, cfg.Limits.check()
-}
 
 // Agent executes chains at the target: it examines the lock, performs the
 // accesses only when the lock permits, tries again as often and as long as the
@@ -106,7 +19,8 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 // the chain does.
 //
 // Lock words it changes through a loopback queue pair, like any initiator, so
-// that it competes with one-sided clients under the device's own atomicity.
+// that it competes with one-sided clients under the device's own atomicity, unless it is
+// alone with the region ([AgentConfig.Alone]).
 // Records it reads and writes with the CPU, and only while it holds the lock.
 //
 // A chain is known by its client and sequence. The agent remembers the last
@@ -123,7 +37,7 @@ type Agent struct {
 	free  func() // lets another agent have the region
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
-	loop  *verbs.QP
+	loop  *verbs.QP // nil if it is alone
 	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
 	words int       // of results, for each job
 	at    struct{ results, turns, replies int }
@@ -140,6 +54,7 @@ type Agent struct {
 	timer  *time.Timer
 	rings  time.Duration // when the timer does
 	res    []uint64
+	own    []machine.AgentOp // lock commands that the CPU carries out
 	failed error
 	closed bool
 
@@ -161,7 +76,11 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := claim(cfg.Region.mr.Bytes(), "agent")
+	roles := []string{"agent"}
+	if cfg.Alone {
+		roles = append(roles, "server")
+	}
+	free, err := claim(cfg.Region.mr.Bytes(), roles...)
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
@@ -175,8 +94,10 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err := a.allocate(limits); err != nil {
 		return a, err
 	}
-	if err := a.loopback(limits); err != nil {
-		return a, err
+	if !cfg.Alone {
+		if err := a.loopback(limits); err != nil {
+			return a, err
+		}
 	}
 	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
 	if err != nil {

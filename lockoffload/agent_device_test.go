@@ -43,14 +43,16 @@ func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, 
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
 	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
-	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	require.NoError(t, r.reg.LeftLocked(l.Slots-1)) // by an agent before
 	// A second, which is the default, may pass for no reason but a busy machine.
 	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, MaxWait: stuck}
 	if change != nil {
 		change(&cfg)
+	}
+	if !cfg.Alone {
+		r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	}
 	r.agent, err = lockoffload.NewAgent(cfg)
 	require.NoError(t, err)
@@ -118,9 +120,18 @@ func compareWith(record int, version uint64) lockoffload.Access {
 	return lockoffload.Access{Kind: lockoffload.AccessCompare, Record: record, Version: version}
 }
 
-func TestAgentChain(t *testing.T) {
+// besideAndAlone runs a test with an agent beside a server, and with one that is alone.
+func besideAndAlone(t *testing.T, test func(t *testing.T, change func(*lockoffload.AgentConfig))) {
+	for name, alone := range map[string]bool{"beside a server": false, "alone": true} {
+		t.Run(name, func(t *testing.T) { test(t, func(cfg *lockoffload.AgentConfig) { cfg.Alone = alone }) })
+	}
+}
+
+func TestAgentChain(t *testing.T) { besideAndAlone(t, agentChain) }
+
+func agentChain(t *testing.T, change func(*lockoffload.AgentConfig)) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, nil)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, change)
 	c := r.caller(nil)
 	ch := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
 	res, err := c.Do(ctx, &ch)
@@ -155,9 +166,11 @@ func TestAgentChain(t *testing.T) {
 	require.EqualValues(t, 3, r.agent.Stats().Done)
 }
 
-func TestAgentManyCallers(t *testing.T) {
+func TestAgentManyCallers(t *testing.T) { besideAndAlone(t, agentManyCallers) }
+
+func agentManyCallers(t *testing.T, change func(*lockoffload.AgentConfig)) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, nil)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, change)
 	const callers, goroutines, each = 4, 4, 25
 	var wg sync.WaitGroup
 	for range callers {
@@ -185,9 +198,28 @@ func TestAgentManyCallers(t *testing.T) {
 	require.EqualValues(t, callers*goroutines*each, total)
 }
 
-func TestAgentAllocatesNothing(t *testing.T) {
+// Who is alone with a region keeps servers away, and nobody takes turns there.
+func TestAgentAlone(t *testing.T) {
+	alone := func(cfg *lockoffload.AgentConfig) { cfg.Alone = true }
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, alone)
+	_, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+	require.ErrorIs(t, r.caller(nil).LeaveTurn(within(t, stuck), 0), lockoffload.ErrConfig)
+	lock, readers := r.reg.Left(0)
+	require.Zero(t, lock, "an agent before had it")
+	require.Zero(t, readers)
+
+	served := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	cfg := lockoffload.AgentConfig{PD: served.b.pd, Region: served.reg, GID: served.b.gid, Alone: true}
+	_, err = lockoffload.NewAgent(cfg)
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
+}
+
+func TestAgentAllocatesNothing(t *testing.T) { besideAndAlone(t, agentAllocatesNothing) }
+
+func agentAllocatesNothing(t *testing.T, change func(*lockoffload.AgentConfig)) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, change)
 	c := r.caller(nil)
 	data := make([]byte, 8)
 	ch := lockoffload.Chain{Accesses: []lockoffload.Access{{Kind: lockoffload.AccessWrite, Data: data}}}

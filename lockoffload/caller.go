@@ -35,12 +35,13 @@ type CallerConfig struct {
 // Caller sends chains to a target's agent. It may be used by several
 // goroutines; up to [ChainLimits.Window] chains are under way at a time.
 type Caller struct {
-	cfg  CallerConfig
-	mr   *verbs.MR // requests, then receive buffers
-	free chan *callPlace
-	stop context.CancelFunc
-	done chan struct{} // closed when nothing more will be answered
-	work sync.WaitGroup
+	cfg    CallerConfig
+	mr     *verbs.MR // requests, then receive buffers
+	free   chan *callPlace
+	dialed func() error // frees connections that are the caller's own, or nil
+	stop   context.CancelFunc
+	done   chan struct{} // closed when nothing more will be answered
+	work   sync.WaitGroup
 
 	asks chan struct{} // as many as may wait for a turn at a time
 
@@ -116,12 +117,16 @@ func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
 }
 
 // Close ends the caller; chains under way end with [ErrOutcomeUnknown]. Its
-// queue pair goes to [verbs.StateError] and stays with who made it. Close may
-// be called again.
+// queue pair goes to [verbs.StateError] and stays with who made it, unless the caller
+// dialed ([DialAgent]). Close may be called again.
 func (c *Caller) Close() error {
 	c.stop()
 	c.work.Wait()
-	return c.mr.Close()
+	err := c.mr.Close()
+	if c.dialed != nil {
+		err = errors.Join(err, c.dialed())
+	}
+	return err
 }
 
 // Do has the agent execute a chain, which takes one round trip, and waits for

@@ -32,10 +32,10 @@ type DialConfig struct {
 // When the connection has failed, [Client.Redial] goes on with a new one, and
 // [Client.Persist] repeats what it broke off.
 func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Client, error) {
-	if pd == nil || len(cfg.Key) < leastKey {
-		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
+	d, err := newDialer(pd, address, cfg)
+	if err != nil {
+		return nil, err
 	}
-	d := &dialer{pd: pd, address: address, cfg: cfg}
 	helper := d.caller
 	if cfg.NoAgent {
 		helper = nil
@@ -45,6 +45,13 @@ func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*C
 		return nil, fmt.Errorf("lockoffload: dial %s: %w", address, err)
 	}
 	return c, nil
+}
+
+func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
+	if pd == nil || len(cfg.Key) < leastKey {
+		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
+	}
+	return &dialer{pd: pd, address: address, cfg: cfg}, nil
 }
 
 // joined is a place at a target: a queue pair that is connected.

@@ -15,8 +15,47 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// DialAgent makes a client of the agent of the target that listens at an address, without a
+// session of its own: it changes and reads records by chains alone. It is how clients reach
+// an agent that is alone with its region ([AgentConfig.Alone]), and may be used at any
+// other. The queue pair is the caller's, and is closed with it. When the connection breaks,
+// the caller makes another one, and gives up when that fails for two seconds.
+func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Caller, error) {
+	d, err := newDialer(pd, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, free, err := d.caller(ctx, Layout{})
+	if err != nil {
+		return nil, fmt.Errorf("lockoffload: dial the agent of %s: %w", address, err)
+	}
+	c.dialed = free
+	return c, nil
+}
+
+// terms are what an agent tells its clients.
+type terms struct {
+	limits ChainLimits
+	layout Layout
+}
+
+func (t terms) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Window))
+	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Message))
+	return t.layout.append(b)
+}
+
+func decodeTerms(b []byte) (t terms, err error) {
+	if len(b) != 8+layoutSize {
+		return t, fmt.Errorf("%w: terms of the agent", ErrMessage)
+	}
+	t.limits = ChainLimits{int(binary.BigEndian.Uint32(b)), int(binary.BigEndian.Uint32(b[4:]))}
+	t.layout, err = decodeLayout(b[8:])
+	return t, err
+}
+
 // caller makes a client of the target's agent, under a name of its own, and what frees
-// its connections.
+// its connections. The layout is zero if it is not known yet.
 func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() error, error) {
 	id := rand.Uint64()
 	var mu sync.Mutex
@@ -28,18 +67,21 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 		now = joined{}
 		return err
 	}
-	first, limits, err := d.meetAgent(ctx, id)
+	first, agreed, err := d.meetAgent(ctx, id)
+	if err == nil && layout != (Layout{}) && agreed.layout != layout {
+		err = errors.Join(fmt.Errorf("%w: the agent has another layout", ErrConfig), first.close())
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	connect := func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
-		j, again := first, ChainLimits{}
+		j, again := first, terms{}
 		first = joined{}
 		if j.qp == nil { // not the first time
 			for pause := 10 * time.Millisecond; ; pause *= 2 {
 				var err error
-				if j, again, err = d.meetAgent(ctx, id); err == nil && again != limits {
-					err = errors.Join(fmt.Errorf("%w: the agent has other limits now", ErrConfig), j.close())
+				if j, again, err = d.meetAgent(ctx, id); err == nil && again != agreed {
+					err = errors.Join(fmt.Errorf("%w: the agent has other limits now, or another layout", ErrConfig), j.close())
 				}
 				if err == nil {
 					break
@@ -60,7 +102,7 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 		mu.Unlock()
 		return j.qp, j.cq, err
 	}
-	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: layout, Limits: limits, Client: id, Connect: connect})
+	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: agreed.layout, Limits: agreed.limits, Client: id, Connect: connect})
 	if err != nil {
 		return nil, nil, errors.Join(err, first.close(), closeNow())
 	}
@@ -68,22 +110,19 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 }
 
 // meetAgent connects to the agent. Its place lasts as long as the TCP connection.
-func (d *dialer) meetAgent(ctx context.Context, id uint64) (j joined, limits ChainLimits, err error) {
+func (d *dialer) meetAgent(ctx context.Context, id uint64) (j joined, t terms, err error) {
 	j, remote, err := d.meet(ctx, wire.Agent, id)
 	if err != nil {
-		return j, limits, err
+		return j, t, err
 	}
-	if len(remote.Data) != 8 {
-		err = fmt.Errorf("%w: limits of the agent", ErrMessage)
-	} else {
-		limits = ChainLimits{int(binary.BigEndian.Uint32(remote.Data)), int(binary.BigEndian.Uint32(remote.Data[4:]))}
+	if t, err = decodeTerms(remote.Data); err == nil {
 		_, err = j.conn.Write([]byte{wire.Connected})
 	}
 	if err != nil {
-		return joined{}, limits, errors.Join(err, j.close())
+		return joined{}, t, errors.Join(err, j.close())
 	}
 	go j.follow()
-	return j, limits, nil
+	return j, t, nil
 }
 
 // follow ends the queue pair when the target ends the connection: it does both together,

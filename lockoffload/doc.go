@@ -181,7 +181,9 @@
 // When that fails, because a queue pair cannot be fenced or the target's own one broke,
 // the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the
 // server tries again until it can. It also takes back what sessions left that it does
-// not know, should it find any, within sixteen leases.
+// not know, should it find any, within sixteen leases. When the target's device is
+// removed there is nothing to be fenced, and no way to the region: sessions end, and what
+// was on the device can be closed without an error.
 //
 // A region has one server and one agent at a time; others are refused. Its memory must
 // not have relaxed ordering, with which an unlock command could overtake a WRITE.
@@ -199,15 +201,16 @@
 // again as often and as long as the chain says, unlocks and answers.
 //
 //	initiator                          target
-//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag, READ readers   (through the device)
-//	                                        accesses, with the CPU
+//	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag                 (through the device)
+//	                                        readers' bits and accesses, with the CPU
 //	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
 //
 // That is one round trip for a change, its outcome included, where two steps
 // take two; and it costs the target's CPU. Lock words the agent changes through
 // a queue pair to itself, like everybody else; records it touches only under
 // their lock, when nobody else does. What the holder before wrote is there when
-// the lock command's completion is.
+// the lock command's completion is. So are the bits of all readers that may not have
+// seen the lock: a device writes words and completions to memory in order.
 //
 // A [Caller] may have to issue a chain again when its connection broke before
 // the answer. The chain's key, client and sequence, says that it is the same
@@ -222,6 +225,10 @@
 // of their clients; then the lock is left free for a moment, for those who take
 // it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
 // makes it at once.
+//
+// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients dial
+// it by [DialAgent]; the agent locks with the CPU, and a chain costs a round trip and what
+// it does. Nobody locks from afar there, and nobody reads without the agent.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.

@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
@@ -31,7 +32,7 @@ func (s *Server) finish(over []*Session) error {
 		case one.ended:
 			continue
 		case !one.fenced:
-			if err := s.fence(one.qp); err != nil {
+			if err := s.fence(one.qp); err != nil && !s.removed(err) {
 				errs = append(errs, fmt.Errorf("fence owner %d: %w", one.invite.Owner, err))
 				continue
 			}
@@ -46,7 +47,7 @@ func (s *Server) finish(over []*Session) error {
 			gone[i] = machine.Identity{Owner: one.invite.Owner, Epoch: one.invite.Epoch}
 		}
 		m := (&machine.Recovery{Region: s.cfg.Region.mr.Bytes()}).DeadSessions(&s.l, gone...)
-		if err := s.drive(m); err != nil {
+		if err := s.drive(m); err != nil && !s.removed(err) {
 			errs = append(errs, fmt.Errorf("recover %d sessions: %w", len(fenced), err))
 		} else {
 			for _, one := range fenced {
@@ -60,6 +61,20 @@ func (s *Server) finish(over []*Session) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removed tells whether the target's device is gone, of which err may be the sign. Then
+// the kernel has destroyed the queue pairs by which clients reach the region, and there is
+// no way to the region either. The caller holds ending.
+func (s *Server) removed(err error) bool {
+	device := s.cfg.PD.Device()
+	if errors.Is(err, syscall.EIO) && !device.Removed() && s.loop != nil {
+		// A device that has an error says EIO too. To destroy something tells the two
+		// apart, and this is made again when it is needed.
+		_ = s.loop.close()
+		s.loop = nil
+	}
+	return device.Removed()
 }
 
 // vacate gives up the place of a session that left nothing behind.
@@ -83,6 +98,9 @@ func (s *Server) vacate(one *Session) error {
 func (s *Server) drive(m machine.Machine) (err error) {
 	if s.shut {
 		return ErrClosed
+	}
+	if s.cfg.PD.Device().Removed() {
+		return errRemoved
 	}
 	if s.loop == nil {
 		if s.loop, err = newLoopback(s.cfg.PD, s.cfg.GID, s.cfg.Region); err != nil {

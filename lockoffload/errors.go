@@ -38,6 +38,8 @@ var (
 	ErrClosed = verbs.ErrClosed
 )
 
+var errRemoved = fmt.Errorf("the target's device was removed: %w", ErrClosed)
+
 func opError(op string, slot int, err error) error {
 	return fmt.Errorf("lockoffload: %s slot %d: %w", op, slot, err)
 }

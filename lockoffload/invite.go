@@ -21,7 +21,7 @@ type Invite struct {
 
 const (
 	inviteMagic = "GVL2"
-	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + 5*4 + 8
+	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + layoutSize + 4
 )
 
 // AppendBinary appends the invite's encoding to b.
@@ -35,11 +35,7 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 	b = be.AppendUint16(b, in.Epoch)
 	b = be.AppendUint64(b, uint64(in.Lease))
 	b, _ = in.Region.AppendBinary(b)
-	l := in.Layout.withDefaults()
-	b = be.AppendUint64(b, uint64(l.Slots))
-	for _, v := range []int{l.Size, l.Records, l.Clients, l.Swap} {
-		b = be.AppendUint32(b, uint32(v))
-	}
+	b = in.Layout.withDefaults().append(b)
 	return append(b, 0, 0, 0, 0), nil
 }
 
@@ -53,19 +49,13 @@ func (in *Invite) UnmarshalBinary(b []byte) error {
 		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
 	}
 	be := binary.BigEndian
-	slots := be.Uint64(b[36:])
-	if slots > 1<<30 {
-		return fmt.Errorf("lockoffload: decode invite: %d slots: %w", slots, ErrConfig)
+	l, err := decodeLayout(b[36 : 36+layoutSize])
+	if err != nil {
+		return fmt.Errorf("lockoffload: decode invite: %w", err)
 	}
-	out := Invite{
-		Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])),
-		Layout: Layout{Slots: int(slots), Size: int(be.Uint32(b[44:])), Records: int(be.Uint32(b[48:])), Clients: int(be.Uint32(b[52:])), Swap: int(be.Uint32(b[56:]))},
-	}
+	out := Invite{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: l}
 	if err := out.Region.UnmarshalBinary(b[16 : 16+verbs.RegionSize]); err != nil {
 		return err
-	}
-	if out.Layout != out.Layout.withDefaults() {
-		return fmt.Errorf("lockoffload: decode invite: layout %+v: %w", out.Layout, ErrConfig)
 	}
 	if err := out.check(); err != nil {
 		return err

@@ -1,6 +1,11 @@
 package lockoffload
 
-import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // Layout says where lock words and records lie. Both sides use the same one;
 // the [Invite] carries it.
@@ -21,3 +26,31 @@ func (l Layout) withDefaults() Layout { return Layout(memory.Layout(l).WithDefau
 
 // check is for layouts with defaults.
 func (l Layout) check() error { return memory.Layout(l).Check() }
+
+// layoutSize is the length of a layout in messages, in bytes.
+const layoutSize = 8 + 4*4
+
+// append adds a layout with defaults to a message.
+func (l Layout) append(b []byte) []byte {
+	be := binary.BigEndian
+	b = be.AppendUint64(b, uint64(l.Slots))
+	for _, v := range []int{l.Size, l.Records, l.Clients, l.Swap} {
+		b = be.AppendUint32(b, uint32(v))
+	}
+	return b
+}
+
+// decodeLayout decodes layoutSize bytes that append made; anything else is refused with
+// [ErrConfig].
+func decodeLayout(b []byte) (Layout, error) {
+	be := binary.BigEndian
+	slots := be.Uint64(b)
+	if slots > 1<<30 {
+		return Layout{}, fmt.Errorf("%w: layout of %d slots", ErrConfig, slots)
+	}
+	l := Layout{Slots: int(slots), Size: int(be.Uint32(b[8:])), Records: int(be.Uint32(b[12:])), Clients: int(be.Uint32(b[16:])), Swap: int(be.Uint32(b[20:]))}
+	if l != l.withDefaults() {
+		return Layout{}, fmt.Errorf("%w: layout %+v", ErrConfig, l)
+	}
+	return l, l.check()
+}

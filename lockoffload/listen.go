@@ -23,11 +23,14 @@ type ListenConfig struct {
 	GID     verbs.GIDEntry
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	// Agent bounds the agent's work; its PD, Region and GID are the listener's.
-	// With NoAgent there is none.
+	// With NoAgent there is none. An agent that is Alone has clients that dial it by
+	// [DialAgent], and nobody else is admitted.
 	Agent   AgentConfig
 	NoAgent bool
 	Logger  *slog.Logger // nil is silent
 }
+
+var errAlone = fmt.Errorf("%w: the agent is alone with the region", verbs.ErrUnsupported)
 
 // leastKey is the length of the shortest key, in bytes.
 const leastKey = 16
@@ -43,7 +46,7 @@ type Listener struct {
 	tcp    net.Listener
 	mr     *verbs.MR
 	region *Region
-	srv    *Server
+	srv    *Server // nil if the agent is alone
 	door   door
 	work   sync.WaitGroup
 	stop   context.CancelFunc
@@ -83,6 +86,9 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if cfg.Agent.Limits.Window > mostDialed {
 		return nil, fmt.Errorf("lockoffload: listen: window of %d chains, clients that dial have %d at most: %w", cfg.Agent.Limits.Window, mostDialed, ErrConfig)
 	}
+	if cfg.Agent.Alone && cfg.NoAgent {
+		return nil, fmt.Errorf("lockoffload: listen: without an agent none is alone: %w", ErrConfig)
+	}
 	cfg.Layout = cfg.Layout.withDefaults()
 	if err := cfg.Layout.check(); err != nil {
 		return nil, err
@@ -105,8 +111,10 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if l.region, err = NewRegion(l.mr, cfg.Layout); err != nil {
 		return l, err
 	}
-	if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
-		return l, err
+	if !cfg.Agent.Alone {
+		if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
+			return l, err
+		}
 	}
 	if !cfg.NoAgent {
 		if l.agent, err = l.newAgent(); err != nil {
@@ -131,8 +139,13 @@ func (l *Listener) newAgent() (*Agent, error) {
 // Addr is where clients find the target.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Stats answers the counts of the server.
-func (l *Listener) Stats() ServerStats { return l.srv.Stats() }
+// Stats answers the counts of the server, if there is one.
+func (l *Listener) Stats() ServerStats {
+	if l.srv == nil {
+		return ServerStats{}
+	}
+	return l.srv.Stats()
+}
 
 // AgentStats answers the counts of the agent, since it was made, if there is one.
 func (l *Listener) AgentStats() AgentStats {
@@ -149,7 +162,11 @@ func (l *Listener) AgentStats() AgentStats {
 func (l *Listener) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.failed, l.lame, l.srv.Err())
+	err := errors.Join(l.failed, l.lame)
+	if l.srv != nil {
+		err = errors.Join(err, l.srv.Err())
+	}
+	return err
 }
 
 // Close ends all sessions and frees the region. It may be called again: whoever comes
@@ -191,8 +208,11 @@ func (l *Listener) close() error {
 // device, like all others: atomics of a device need not be atomic against a CPU's. It
 // has a place and a lease like them, takes its turns at [Fair] locks and has [Client.Do]
 // use the agent, if there is one, and is to be closed before the listener. The place is
-// free again when the client is closed.
+// free again when the client is closed. Where the agent is alone there is none.
 func (l *Listener) Local(retry Retry) (*Client, error) {
+	if l.srv == nil {
+		return nil, opErrorf("make a local client", errAlone)
+	}
 	join := func(context.Context) (joined, error) {
 		s, err := l.srv.Admit(nil)
 		if err != nil {

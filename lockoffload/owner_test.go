@@ -24,5 +24,16 @@ func TestOwners(t *testing.T) {
 	free, err = claim(mem[:], "server")
 	require.NoError(t, err)
 	agent() // of long ago
+	_, err = claim(mem[:], "agent", "server")
+	require.ErrorIs(t, err, ErrConfig)
+	agent, err = claim(mem[:], "agent")
+	require.NoError(t, err, "nothing of what was refused is kept")
+	agent()
 	free()
+	free, err = claim(mem[:], "agent", "server")
+	require.NoError(t, err)
+	_, err = claim(mem[:], "server")
+	require.ErrorIs(t, err, ErrConfig)
+	free()
+	require.False(t, owned(mem[:]))
 }

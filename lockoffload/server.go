@@ -123,16 +123,22 @@ func (s *Server) Stats() ServerStats {
 
 // Err tells what keeps the server from taking back what sessions left, for now: their
 // queue pairs, or its own to the region. It goes on trying, and answers nil when there
-// is nothing left to be taken back. Until then the locks stay as they are.
+// is nothing left to be taken back. Until then the locks stay as they are. When the
+// target's device was removed, that is noticed as sessions end, and the error stays: it
+// matches [ErrClosed], and the region needs another server, on another device.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.trouble == nil && s.cfg.PD.Device().Removed() {
+		return errRemoved
+	}
 	return s.trouble
 }
 
 // Close ends all sessions and frees what the server made; the region's memory
-// stays. It may be called again: whoever comes second waits for the first and gets the
-// same answer.
+// stays. An error says that locks of sessions stay locked, or that something could not be
+// freed; that the target's device was removed is none. It may be called again: whoever
+// comes second waits for the first and gets the same answer.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.err = s.close() })
 	return s.err
@@ -151,7 +157,11 @@ func (s *Server) close() error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	for _, one := range all { // also those that could not be fenced
-		errs = append(errs, one.dispose())
+		err := one.dispose()
+		if errs = append(errs, err); err == nil && one.made && !one.fenced {
+			one.fenced = true // a queue pair that is no more executes nothing
+			close(one.done)
+		}
 	}
 	s.shut = true
 	if s.loop != nil {
@@ -172,6 +182,9 @@ func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, opErrorf("admit", ErrClosed)
+	}
+	if s.cfg.PD.Device().Removed() {
+		return nil, opErrorf("admit", errRemoved)
 	}
 	var owner uint16
 	for i := range s.l.Clients {

@@ -290,26 +290,31 @@ func TestSimulatedBreaks(t *testing.T) {
 	require.NoError(t, lockoffload.CheckEvents(rec.events))
 }
 
-// When a client's device is removed, all that was under way on it ends, its locks are
-// lost, and it can be closed.
+// When the device of a client or of the target is removed, all that was under way on it
+// ends, locks are lost, and everything on it can be closed.
 func TestSimulatedRemoval(t *testing.T) {
-	if os.Getenv("SIMHCA_REMOVE") != "" {
-		removal(t, wire[0])
+	ways := map[string]func(*testing.T){"client": removedClient, "server": removedServer, "listener": removedListener}
+	if which := os.Getenv("SIMHCA_REMOVE"); which != "" {
+		ways[which](t)
 		return
 	}
 	if !simulated {
 		t.Skip("needs SIMHCA=mlx5,mlx5")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSimulatedRemoval$", "-test.v", "-test.timeout=20s")
-	cmd.Env = append(os.Environ(), "SIMHCA_REMOVE=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "--- PASS: TestSimulatedRemoval")
+	for which := range ways {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSimulatedRemoval$", "-test.v", "-test.timeout=60s")
+		cmd.Env = append(os.Environ(), "SIMHCA_REMOVE="+which)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", which, out)
+		require.Contains(t, string(out), "--- PASS: TestSimulatedRemoval", which)
+	}
 }
 
-func removal(t *testing.T, device string) {
-	ctx := within(t, 10*time.Second)
-	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 16}, 500*time.Millisecond)
+func removedClient(t *testing.T) {
+	ctx := within(t, 40*time.Second)
+	patient := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	idle, _ := patient.client(lockoffload.Retry{})
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 16}, short)
 	cs := r.clients(2, lockoffload.Retry{})
 	h, _, err := cs[0].Lock(ctx, 0)
 	require.NoError(t, err)
@@ -321,10 +326,56 @@ func removal(t *testing.T, device string) {
 		waits <- err
 	}()
 	time.Sleep(10 * time.Millisecond)
-	require.NoError(t, simhca.Remove(device))
+	require.NoError(t, simhca.Remove(wire[0]))
+	isSoon(t, "close, long before the lease is over", idle.Close)
 	require.ErrorIs(t, <-waits, lockoffload.ErrBroken)
 	<-h.Lost()
 	require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
 	_, _, err = cs[1].Read(ctx, 1, make([]byte, 16))
 	require.ErrorIs(t, err, lockoffload.ErrBroken)
+}
+
+// Sessions are over, by themselves, those whose queue pairs are the program's too; the
+// server says what is wrong; and the rig closes all of it without an error.
+func removedServer(t *testing.T) {
+	ctx := within(t, 40*time.Second)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 16}, nil)
+	r.lease = long
+	c, s := r.client(lockoffload.Retry{})
+	_, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	mine, _ := r.b.qp(t)
+	own, err := r.srv.Admit(mine)
+	require.NoError(t, err)
+	require.NoError(t, r.srv.Err())
+
+	require.NoError(t, simhca.Remove(wire[1]))
+	require.NoError(t, own.Close(), "nothing is left to be fenced")
+	<-own.Done()
+	require.ErrorContains(t, r.srv.Err(), "removed")
+	_, err = r.srv.Admit(nil)
+	require.ErrorIs(t, err, lockoffload.ErrClosed)
+	require.NoError(t, r.agent.Close())
+	require.NoError(t, r.srv.Close())
+	<-s.Done()
+}
+
+func removedListener(t *testing.T) {
+	ctx := within(t, 40*time.Second)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 2, Size: 16}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	require.NoError(t, upOnce(ctx, c))
+	_, err = c.Do(ctx, &lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "by agent")}})
+	require.NoError(t, err)
+	own, err := lis.Local(lockoffload.Retry{})
+	require.NoError(t, err)
+	_, _, err = own.Lock(ctx, 0)
+	require.NoError(t, err)
+
+	require.NoError(t, simhca.Remove(wire[1]))
+	require.Eventually(t, func() bool { return lis.Err() != nil }, stuck, time.Millisecond)
+	isSoon(t, "close of the target's own client", own.Close)
+	isSoon(t, "close of a client", func() error { _ = c.Close(); return nil }) // its target is gone
+	isSoon(t, "close of the target", lis.Close)
 }

@@ -129,6 +129,31 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 	require.Eventually(t, func() bool { return r.srv.Err() == nil }, stuck, time.Millisecond)
 }
 
+// A server that could not fence a session says so when it is closed. By then the session
+// is over all the same: its queue pair is no more.
+func TestCloseDestroysWhatItCannotFence(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	first := r.srv // its Close must not fail
+	require.NoError(t, first.Close())
+	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: long})
+	require.NoError(t, err)
+	r.srv = srv
+	qp, cq := r.a.qp(t)
+	s, in := r.connect(qp)
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	_, _, err = c.Lock(ctx, 0)
+	require.NoError(t, err)
+	srv.FenceBy(func(*verbs.QP, func(*verbs.QP) error) error { return errors.New("no fence today") })
+	require.ErrorContains(t, srv.Close(), "no fence today")
+	<-s.Done()
+	lock, _ := r.reg.Left(0)
+	require.NotZero(t, lock, "nobody knows what may still execute")
+	r.srv = first
+	_ = c.Close() // of a session that is over
+}
+
 // What no session has that lives does not stay; what one has that lives does.
 func TestStraysAreTakenBack(t *testing.T) {
 	t.Parallel()

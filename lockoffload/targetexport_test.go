@@ -52,6 +52,16 @@ func (l *Listener) BreakAgent() error {
 	return l.agent.loop.ToError()
 }
 
+// StopAgent has the agent fail as if its device had.
+func (l *Listener) StopAgent() {
+	l.mu.Lock()
+	agent := l.agent
+	l.mu.Unlock()
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	agent.fail(errors.New("stopped by a test"))
+}
+
 // AgentClients is how many clients the agent has.
 func (l *Listener) AgentClients() int {
 	l.mu.Lock()

@@ -37,6 +37,10 @@ func (s *Server) watch(ctx context.Context) {
 		part := round % watchesPerLease
 		turn := round / watchesPerLease % strayLeases
 		// One that fails, for one session perhaps, does not keep the others waiting.
+		if s.cfg.PD.Device().Removed() {
+			s.noted(errors.Join(errRemoved, s.finish(s.over(time.Now()))))
+			continue
+		}
 		s.noted(errors.Join(
 			s.finish(s.over(time.Now())),
 			s.watchSlots(time.Now(), turn, tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
@@ -81,6 +85,9 @@ func (s *Server) watchSlots(now time.Time, turn int, watch *machine.TicketWatch,
 			if err := s.takeStray(region, slot); err != nil {
 				return err
 			}
+		}
+		if watch.Idle(slot) {
+			continue
 		}
 		if err := s.help(now, slot, watch); err != nil {
 			return err

@@ -3,7 +3,6 @@ package lockoffload
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +92,9 @@ func (l *Listener) welcome(conn net.Conn) error {
 	if h.Kind == wire.Agent {
 		return l.welcomeCaller(conn, h.Client, remote, reply, refuse)
 	}
+	if l.srv == nil {
+		return refuse(errAlone)
+	}
 	s, err := l.srv.Admit(nil)
 	if err != nil {
 		return refuse(err)
@@ -147,9 +149,7 @@ func (l *Listener) welcomeCaller(conn net.Conn, client uint64, remote verbs.Endp
 	if err != nil {
 		return refuse(err)
 	}
-	limits := a.agent.Limits()
-	local.Data = binary.BigEndian.AppendUint32(nil, uint32(limits.Window))
-	local.Data = binary.BigEndian.AppendUint32(local.Data, uint32(limits.Message))
+	local.Data = terms{a.agent.Limits(), l.cfg.Layout}.append(nil)
 	body, err := local.AppendBinary(nil)
 	if err == nil {
 		err = reply(wire.Welcome, body)

@@ -97,7 +97,6 @@ func TestAcceptGoesOn(t *testing.T) {
 	l := gate(t)
 	tcp := &failing{errs: 3, conns: make(chan net.Conn)}
 	l.tcp = tcp
-	l.srv = &Server{}
 	over := make(chan struct{})
 	go func() { defer close(over); l.accept() }()
 	require.Eventually(t, func() bool { return l.Err() != nil }, 5*time.Second, 50*time.Microsecond)

@@ -18,3 +18,8 @@ func (d *Device) destroyed(err error) error {
 	}
 	return err
 }
+
+// Removed tells whether the device is known to be gone: it was removed, or reset itself,
+// and something on it was closed since, which is how that is noticed. Nothing on it works
+// any more, and Close of what was on it answers nil. A device that came back is opened anew.
+func (d *Device) Removed() bool { return d.gone.Load() }

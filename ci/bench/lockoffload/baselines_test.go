@@ -74,7 +74,7 @@ func TestHolderIsKilled(t *testing.T) {
 	other, err := g.newClient()
 	require.NoError(t, err)
 	defer other.Close()
-	took, err := killHolder(t.Context(), g, other)
+	took, err := killHolders(t.Context(), g, other, 1)
 	require.NoError(t, err)
 	t.Logf("recovered after %v, with a lease of %v", took, killedLease)
 	require.Greater(t, took, killedLease/2, "nobody waits for a lease when the holder gave the lock back")

@@ -51,7 +51,8 @@ func readChainDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 
 // changeDelay is a record that is changed under its lock, on a wire with delay:
 // until the unlock was answered, until the caller goes on (both sides post WRITE
-// and unlock and do not wait for them), and by the target's agent. The naive
+// and unlock and do not wait for them), by the target's agent, and by one that is alone
+// with its region. The naive
 // client has no moment before the end at which it would go on. The good baseline
 // takes as many round trips as an update: the naive client's are judged.
 func changeDelay(r *rig.Once[*chainRig]) harness.Benchmark {
@@ -60,6 +61,7 @@ func changeDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 			{Name: "update", Run: r.Pass((*chainRig).update)},
 			{Name: "visible", Run: r.Pass((*chainRig).updateVisible)},
 			{Name: "agent", Run: r.Pass((*chainRig).agentChain)},
+			{Name: "alone", Run: r.Pass((*chainRig).aloneChain)},
 			{Name: directChange, Run: r.Pass((*chainRig).directChange)},
 			{Name: directEarly, Run: r.Pass((*chainRig).directVisible)},
 			{Name: naiveChange, Run: r.Pass((*chainRig).naiveChange)},
@@ -68,17 +70,18 @@ func changeDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 			{Name: "rmw", Unit: "us", Of: "update", Baseline: directChange},
 			{Name: "rmw_visible", Unit: "us", Of: "visible", Baseline: directEarly},
 			{Name: "agent_chain", Unit: "us", Of: "agent", Baseline: directChange},
+			{Name: "alone_chain", Unit: "us", Of: "alone", Baseline: directChange},
 			{Name: "rmw_naive", Unit: "us", Of: "update", Baseline: naiveChange, Target: measure.AtMost(0.53)},
 			{Name: "rmw_visible_naive", Unit: "us", Of: "visible", Baseline: naiveChange, Target: measure.AtMost(0.31)},
 			{Name: "agent_chain_naive", Unit: "us", Of: "agent", Baseline: naiveChange, Target: measure.AtMost(0.30)},
+			{Name: "alone_chain_naive", Unit: "us", Of: "alone", Baseline: naiveChange, Target: measure.AtMost(0.30)},
 		}})
 }
 
 // delayed is the benchmark on a wire with delay, where a chain takes round trips
-// and not the CPU. It is judged on the wall clock; the delay follows the other one
-// too.
+// and not the CPU. The delay follows the instruction clock too.
 func delayed(b harness.Benchmark) harness.Benchmark {
-	b.Judged, b.Also = []string{harness.Wall}, instructions
+	b.Judged = harness.Both
 	b.Name += "_delay"
 	for i := range b.Sides {
 		b.Sides[i].Run = rig.Late(b.Sides[i].Run)
@@ -100,13 +103,14 @@ type chainRig struct {
 	*target
 	client *lockoffload.Client
 	caller *lockoffload.Caller
+	alone  *lockoffload.Caller // of the agent that is alone
 	direct *direct
 	naive  *naive
 	data   []byte
 }
 
 func newChainRig() (*chainRig, error) {
-	t, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 2}, time.Minute)
+	t, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 2}, restful)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,13 @@ func newChainRig() (*chainRig, error) {
 	if r.client, err = t.newClient(); err != nil {
 		return nil, err
 	}
-	if r.caller, err = t.newCaller(); err != nil {
+	if r.caller, err = t.newCaller(t.agent); err != nil {
+		return nil, err
+	}
+	if err := t.newAlone(); err != nil {
+		return nil, err
+	}
+	if r.alone, err = t.newCaller(t.alone); err != nil {
 		return nil, err
 	}
 	plain, err := t.newPlain(1)
@@ -174,13 +184,18 @@ func (r *chainRig) change(old []byte) ([]byte, error) {
 }
 
 // agentChain is the time of lock, READ, WRITE, unlock by the target's agent.
-func (r *chainRig) agentChain(ctx context.Context) (float64, error) {
+func (r *chainRig) agentChain(ctx context.Context) (float64, error) { return r.chain(ctx, r.caller) }
+
+// aloneChain is that by an agent that is alone with its region.
+func (r *chainRig) aloneChain(ctx context.Context) (float64, error) { return r.chain(ctx, r.alone) }
+
+func (r *chainRig) chain(ctx context.Context, caller *lockoffload.Caller) (float64, error) {
 	ch := lockoffload.Chain{Accesses: []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
 		{Kind: lockoffload.AccessWrite, Data: r.data},
 	}}
 	return rig.Timed(chainBlock, func() error {
-		res, err := r.caller.Do(ctx, &ch)
+		res, err := caller.Do(ctx, &ch)
 		return errors.Join(err, wantForm(res, lockoffload.FormAgent))
 	})
 }

@@ -35,14 +35,18 @@ type crowdRig struct {
 	*target
 	clients []*lockoffload.Client
 	helped  []*lockoffload.Client // with the agent
+	alone   []*lockoffload.Caller // of the agent that is alone with its region
 	direct  []*direct
 	naive   []*naive
 	data    []byte
 }
 
 func newCrowd() (*crowdRig, error) {
-	t, err := newTarget(lockoffload.Layout{Slots: crowdSlots, Size: recordSize, Clients: 2 * crowdMost}, time.Minute)
+	t, err := newTarget(lockoffload.Layout{Slots: crowdSlots, Size: recordSize, Clients: 2 * crowdMost}, restful)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.newAlone(); err != nil {
 		return nil, err
 	}
 	c := &crowdRig{target: t, data: make([]byte, recordSize)}
@@ -54,11 +58,15 @@ func newCrowd() (*crowdRig, error) {
 			}
 			*list = append(*list, one)
 		}
-		caller, err := t.newCaller()
+		caller, err := t.newCaller(t.agent)
 		if err != nil {
 			return nil, err
 		}
 		c.helped[i].UseAgent(caller)
+		if caller, err = t.newCaller(t.alone); err != nil {
+			return nil, err
+		}
+		c.alone = append(c.alone, caller)
 		plain, err := t.newPlain(uint64(i + 1))
 		if err != nil {
 			return nil, err
@@ -80,19 +88,26 @@ func (c *crowdRig) update(ctx context.Context, i, slot int) error {
 }
 
 func (c *crowdRig) do(ctx context.Context, i, slot int) error {
-	return c.chain(ctx, i, lockoffload.Chain{Slot: slot})
+	return c.chain(ctx, c.helped[i], lockoffload.Chain{Slot: slot})
 }
 
 func (c *crowdRig) doFair(ctx context.Context, i, slot int) error {
-	return c.chain(ctx, i, lockoffload.Chain{Slot: slot, Fair: true})
+	return c.chain(ctx, c.helped[i], lockoffload.Chain{Slot: slot, Fair: true})
 }
 
-func (c *crowdRig) chain(ctx context.Context, i int, ch lockoffload.Chain) error {
+func (c *crowdRig) doAlone(ctx context.Context, i, slot int) error {
+	return c.chain(ctx, c.alone[i], lockoffload.Chain{Slot: slot})
+}
+
+// chain is by a client or by a caller.
+func (c *crowdRig) chain(ctx context.Context, by interface {
+	Do(context.Context, *lockoffload.Chain) (lockoffload.Result, error)
+}, ch lockoffload.Chain) error {
 	ch.Accesses = []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
 		{Kind: lockoffload.AccessWrite, Data: c.data},
 	}
-	_, err := c.helped[i].Do(ctx, &ch)
+	_, err := by.Do(ctx, &ch)
 	return err
 }
 
@@ -126,10 +141,17 @@ func (op crowdOp) on(slot int) crowdOp {
 	return func(c *crowdRig, ctx context.Context, i, _ int) error { return op(c, ctx, i, slot) }
 }
 
-// by is a pass of n clients.
+// by is a pass of n clients: a second, or two if they are many.
 func (op crowdOp) by(n int) func(*crowdRig, context.Context) ([]float64, error) {
+	if n == crowdMost {
+		return op.lasting(n, 2*crowdTime)
+	}
+	return op.lasting(n, crowdTime)
+}
+
+func (op crowdOp) lasting(n int, length time.Duration) func(*crowdRig, context.Context) ([]float64, error) {
 	return func(c *crowdRig, ctx context.Context) ([]float64, error) {
-		o, err := c.run(ctx, n, op)
+		o, err := c.run(ctx, n, length, op)
 		if err != nil {
 			return nil, err
 		}
@@ -167,19 +189,15 @@ func (o crowdOutcome) jain() float64 {
 	return sum * sum / (float64(len(o.each)) * squares)
 }
 
-// run has n clients change records for crowdTime, or twice that if they are many, after
-// warming up. What began
-// in that time counts when it ends in it.
-func (c *crowdRig) run(ctx context.Context, n int, op crowdOp) (crowdOutcome, error) {
+// run has n clients change records for so long, after warming up. What began in that time
+// counts when it ends in it.
+func (c *crowdRig) run(ctx context.Context, n int, length time.Duration, op crowdOp) (crowdOutcome, error) {
 	runtime.GC()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
 	var stop atomic.Bool
-	o := crowdOutcome{each: make([]float64, n), length: crowdTime}
-	if n == crowdMost {
-		o.length *= 2
-	}
+	o := crowdOutcome{each: make([]float64, n), length: length}
 	began := time.Now().Add(crowdWarm)
 	for i := range n {
 		wg.Go(func() {

@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,13 +32,24 @@ const (
 // at a random time after a heartbeat, and its queue pair with it; nothing tells
 // the target.
 func holderKilled() harness.Benchmark {
-	f := harness.Figure{Name: "holder_killed_recovery", Unit: "leases", Target: measure.AtMost(3)}
-	return harness.Plain(f, harness.Both, harness.One(func(ctx context.Context) (float64, error) {
-		t, err := newTarget(lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 4}, killedLease)
+	return recovery("holder_killed_recovery", lockoffload.Layout{Slots: 1, Size: recordSize, Clients: 4}, 1, harness.Both)
+}
+
+// manyKilled is that with a million slots and the clients of one host, each of which
+// holds a lock: until the other client has had the locks of all.
+func manyKilled() harness.Benchmark {
+	const clients = 16
+	return recovery("recovery_1M_slots", lockoffload.Layout{Slots: 1_000_000, Size: 8, Clients: clients + 1}, clients, instructions)
+}
+
+func recovery(name string, l lockoffload.Layout, clients int, judged []string) harness.Benchmark {
+	f := harness.Figure{Name: name, Unit: "leases", Target: measure.AtMost(3)}
+	return harness.Plain(f, judged, harness.One(func(ctx context.Context) (v float64, err error) {
+		t, err := newTarget(l, killedLease)
 		if err != nil {
 			return 0, err
 		}
-		defer t.srv.Close()
+		defer func() { err = errors.Join(err, t.close()) }()
 		other, err := t.newClient()
 		if err != nil {
 			return 0, err
@@ -45,7 +57,7 @@ func holderKilled() harness.Benchmark {
 		defer other.Close()
 		longest := 0.0
 		for range kills {
-			took, err := killHolder(ctx, t, other)
+			took, err := killHolders(ctx, t, other, clients)
 			if err != nil {
 				return 0, err
 			}
@@ -55,9 +67,9 @@ func holderKilled() harness.Benchmark {
 	}))
 }
 
-// killHolder has a process take the lock, kills it, and answers how long the lock
-// was out of reach after that.
-func killHolder(ctx context.Context, t *target, other *lockoffload.Client) (time.Duration, error) {
+// killHolders has the clients of a process take a lock each, kills it, and answers for how
+// long one of the locks was out of reach after that.
+func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clients int) (time.Duration, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -80,29 +92,39 @@ func killHolder(ctx context.Context, t *target, other *lockoffload.Client) (time
 	killed := make(chan error, 1)
 	go func() { killed <- holder.Wait() }()
 	defer func() { holder.Process.Kill(); l.Close() }()
-	if err := admitHolder(ctx, t, l); err != nil {
-		holder.Process.Kill()
-		return 0, fmt.Errorf("holder: %w: %w: %s", err, <-killed, rig.Tail(said.Bytes()))
+	for i := range clients {
+		if err := admitHolder(ctx, t, l, lockOf(i, clients, t.layout), i == clients-1); err != nil {
+			holder.Process.Kill()
+			return 0, fmt.Errorf("holder: %w: %w: %s", err, <-killed, rig.Tail(said.Bytes()))
+		}
 	}
 	time.Sleep(killedLease + rand.N(killedLease/3))
 	if err := holder.Process.Kill(); err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	h, _, err := other.Lock(ctx, 0)
-	if err != nil {
-		return 0, fmt.Errorf("after the holder's end: %w", err)
+	for i := range clients {
+		h, _, err := other.Lock(ctx, lockOf(i, clients, t.layout))
+		if err != nil {
+			return 0, fmt.Errorf("after the holder's end: %w", err)
+		}
+		if err := h.Unlock(ctx); err != nil {
+			return 0, err
+		}
 	}
 	took := time.Since(start)
 	var died *exec.ExitError
 	if err := <-killed; !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		return 0, fmt.Errorf("the holder was to be killed, and ended with %v: %s", err, rig.Tail(said.Bytes()))
 	}
-	return took, h.Unlock(ctx)
+	return took, nil
 }
 
-// admitHolder returns when the process has the lock.
-func admitHolder(ctx context.Context, t *target, l net.Listener) error {
+// lockOf is the slot that one of some clients takes.
+func lockOf(i, clients int, l lockoffload.Layout) int { return l.Slots / clients * i }
+
+// admitHolder returns when a client of the process has the lock of a slot.
+func admitHolder(ctx context.Context, t *target, l net.Listener, slot int, last bool) error {
 	conn, err := l.Accept()
 	if err != nil {
 		return err
@@ -123,12 +145,22 @@ func admitHolder(ctx context.Context, t *target, l net.Listener) error {
 	if err := place.Connect(remote); err != nil {
 		return err
 	}
+	if err := binary.Write(conn, binary.LittleEndian, order{uint32(slot), last}); err != nil {
+		return err
+	}
 	_, err = io.ReadFull(conn, make([]byte, 1))
 	return err
 }
 
-// holdLock takes the lock, says so and holds it until it is killed.
-func holdLock(ctx context.Context, at string) error {
+// order is what a client of the process is to lock, and whether it is the last one.
+type order struct {
+	Slot uint32
+	Last bool
+}
+
+// holdLocks takes locks, each by a client of its own, says so and holds them until it is
+// killed.
+func holdLocks(ctx context.Context, at string) error {
 	e, _, err := rig.Endpoints()
 	if err != nil {
 		return err
@@ -137,43 +169,55 @@ func holdLock(ctx context.Context, at string) error {
 	if err != nil {
 		return err
 	}
-	cq, err := h.PD.Device().CreateCQ(verbs.CQConfig{})
-	if err != nil {
-		return err
-	}
-	qp, err := h.PD.CreateQP(verbs.QPConfig{SendCQ: cq, GID: h.GID})
-	if err != nil {
-		return err
-	}
-	conn, err := net.Dial("tcp", at)
-	if err != nil {
-		return err
-	}
-	local, err := qp.Endpoint()
-	if err != nil {
-		return err
-	}
-	remote, err := verbs.Exchange(ctx, conn, local)
-	if err != nil {
-		return err
-	}
-	if err := qp.Connect(remote, verbs.ConnectConfig{}); err != nil {
-		return err
-	}
-	var in lockoffload.Invite
-	if err := in.UnmarshalBinary(remote.Data); err != nil {
-		return err
-	}
-	c, err := lockoffload.NewClient(lockoffload.Config{PD: h.PD, QP: qp, CQ: cq, Invite: in})
-	if err != nil {
-		return err
-	}
-	if _, _, err := c.Lock(ctx, 0); err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte{1}); err != nil {
-		return err
+	for last := false; !last; {
+		if last, err = holdLock(ctx, h, at); err != nil {
+			return err
+		}
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+func holdLock(ctx context.Context, h *rig.Host, at string) (last bool, err error) {
+	cq, err := h.PD.Device().CreateCQ(verbs.CQConfig{})
+	if err != nil {
+		return false, err
+	}
+	qp, err := h.PD.CreateQP(verbs.QPConfig{SendCQ: cq, GID: h.GID})
+	if err != nil {
+		return false, err
+	}
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	local, err := qp.Endpoint()
+	if err != nil {
+		return false, err
+	}
+	remote, err := verbs.Exchange(ctx, conn, local)
+	if err != nil {
+		return false, err
+	}
+	if err := qp.Connect(remote, verbs.ConnectConfig{}); err != nil {
+		return false, err
+	}
+	var o order
+	if err := binary.Read(conn, binary.LittleEndian, &o); err != nil {
+		return false, err
+	}
+	var in lockoffload.Invite
+	if err := in.UnmarshalBinary(remote.Data); err != nil {
+		return false, err
+	}
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: h.PD, QP: qp, CQ: cq, Invite: in})
+	if err != nil {
+		return false, err
+	}
+	if _, _, err := c.Lock(ctx, int(o.Slot)); err != nil {
+		return false, err
+	}
+	_, err = conn.Write([]byte{1})
+	return o.Last, err
 }

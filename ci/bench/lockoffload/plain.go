@@ -33,6 +33,11 @@ func (t *target) newPlain(tag uint64) (*plain, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.plain == nil {
+		if t.plain, err = t.s.PD.AllocMR(t.layout.Slots*plainStride, everything); err != nil {
+			return nil, err
+		}
+	}
 	p.cq = cq
 	far, err := t.s.PD.CreateQP(verbs.QPConfig{SendCQ: t.cq, GID: t.s.GID, MaxSendWR: 1, MaxRecvWR: 1})
 	if err != nil {

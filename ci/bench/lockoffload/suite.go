@@ -29,7 +29,7 @@ func Suite(harness.Env) []harness.Benchmark {
 		list = append(list, readChainDelay(r), changeDelay(r))
 	}
 	list = append(list, contended()...)
-	return append(list, slotSize(), holderKilled(), redisLock(r))
+	return append(list, slotSize(), holderKilled(), manyKilled(), redisLock(r))
 }
 
 // slotSize is what a slot has beside one copy of its data, with as many clients as there
@@ -45,4 +45,4 @@ func slotSize() harness.Benchmark {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{"lock-holder": holdLock}
+var Roles = map[string]rig.Role{"lock-holder": holdLocks}

@@ -15,12 +15,18 @@ import (
 type target struct {
 	c, s   *rig.Host
 	layout lockoffload.Layout
+	mr     *verbs.MR // of the region
 	srv    *lockoffload.Server
 	agent  *lockoffload.Agent
-	plain  *verbs.MR
-	cq     *verbs.CQ // of the target's ends to those
+	alone  *lockoffload.Agent // of a region like that, which has no server
+	plain  *verbs.MR          // nil until it is used
+	cq     *verbs.CQ          // of the target's ends to those
 	ids    atomic.Uint64
 }
+
+// restful is the lease of clients that do not die. A minute is not enough: the instruction
+// clock runs ahead while a guest waits for its host.
+const restful = time.Hour
 
 func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 	c, s, err := rig.NewHosts()
@@ -28,26 +34,46 @@ func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 		return nil, err
 	}
 	t := &target{c: c, s: s, layout: l}
-	all := verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}
-	mr, err := s.PD.AllocMR(l.Bytes(), all)
+	mr, region, err := t.newRegion()
 	if err != nil {
 		return nil, err
 	}
-	region, err := lockoffload.NewRegion(mr, l)
-	if err != nil {
-		return nil, err
-	}
+	t.mr = mr
 	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease}); err != nil {
 		return nil, err
 	}
 	if t.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: s.PD, Region: region, GID: s.GID}); err != nil {
 		return nil, err
 	}
-	if t.cq, err = s.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true}); err != nil {
-		return nil, err
-	}
-	t.plain, err = s.PD.AllocMR(l.Slots*plainStride, all)
+	t.cq, err = s.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true})
 	return t, err
+}
+
+// close ends what looks at the region, and frees that, for targets that do not live as long
+// as the process.
+func (t *target) close() error {
+	return errors.Join(t.agent.Close(), t.srv.Close(), t.mr.Close())
+}
+
+var everything = verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}
+
+func (t *target) newRegion() (*verbs.MR, *lockoffload.Region, error) {
+	mr, err := t.s.PD.AllocMR(t.layout.Bytes(), everything)
+	if err != nil {
+		return nil, nil, err
+	}
+	region, err := lockoffload.NewRegion(mr, t.layout)
+	return mr, region, err
+}
+
+// newAlone adds a region whose agent is alone with it.
+func (t *target) newAlone() error {
+	_, region, err := t.newRegion()
+	if err != nil {
+		return err
+	}
+	t.alone, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: t.s.PD, Region: region, GID: t.s.GID, Alone: true})
+	return err
 }
 
 // end is a queue pair of a client, with its own completion queue.
@@ -75,19 +101,19 @@ func (t *target) newClient() (*lockoffload.Client, error) {
 	return lockoffload.NewClient(lockoffload.Config{PD: t.c.PD, QP: qp, CQ: cq, Invite: place.Invite()})
 }
 
-func (t *target) newCaller() (*lockoffload.Caller, error) {
+func (t *target) newCaller(agent *lockoffload.Agent) (*lockoffload.Caller, error) {
 	id := t.ids.Add(1)
 	return lockoffload.NewCaller(context.Background(), lockoffload.CallerConfig{
-		PD: t.c.PD, Layout: t.layout, Limits: t.agent.Limits(), Client: id,
+		PD: t.c.PD, Layout: t.layout, Limits: agent.Limits(), Client: id,
 		Connect: func(context.Context) (*verbs.QP, *verbs.CQ, error) {
 			qp, cq, err := t.end()
 			if err != nil {
 				return nil, nil, err
 			}
-			far, err := t.s.PD.CreateQP(t.agent.QPConfig())
+			far, err := t.s.PD.CreateQP(agent.QPConfig())
 			if err != nil {
 				return nil, nil, err
 			}
-			return qp, cq, errors.Join(t.agent.Attach(id, far), rig.Connect(qp, far))
+			return qp, cq, errors.Join(agent.Attach(id, far), rig.Connect(qp, far))
 		}})
 }

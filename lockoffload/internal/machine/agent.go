@@ -41,7 +41,7 @@ type Agent struct {
 	now       time.Duration  // when it was last
 
 	// Output, taken and emptied by the driver, with the broker's lists.
-	Ops   []agentOp
+	Ops   []AgentOp
 	Outs  []agentAnswer
 	Free  []int32 // receive buffers
 	Stats AgentStats
@@ -57,6 +57,7 @@ type AgentLimits struct {
 	Eager         time.Duration // tries without a pause, for so long
 	MinPause      time.Duration
 	MaxPause      time.Duration
+	NoTurns       bool          // nobody takes locks but the agent
 	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
@@ -64,10 +65,10 @@ type AgentLimits struct {
 // never is a time that does not come.
 const Never = time.Duration(1<<63 - 1)
 
-// agentOp is a one-sided operation on lock words. Those of one job come in
+// AgentOp is a one-sided operation on lock words. Those of one job come in
 // order and are posted together; the job hears of their results at once. Its
 // local memory counts from the start of the job's results.
-type agentOp struct {
+type AgentOp struct {
 	Op
 	Job  int32
 	Last bool // of its job's list
@@ -90,7 +91,7 @@ func NewAgent(l AgentLimits, slots AgentSlots, replies []byte, seed uint64) *Age
 		turns: make([]int32, 0, l.Peers), moved: make([]int32, 0, l.Peers),
 		busy:  make([]uint64, (slots.Slots+63)/64),
 		alarm: Never,
-		Ops:   make([]agentOp, 0, 2*l.Receives),
+		Ops:   make([]AgentOp, 0, 2*l.Receives),
 		Outs:  make([]agentAnswer, 0, 2*l.Receives),
 		Free:  make([]int32, 0, l.Receives),
 	}

@@ -18,11 +18,15 @@ type agentBench struct {
 }
 
 func newAgentBench(t *testing.T, queue int) *agentBench {
+	return newAgentBenchOf(t, queue, memory.Layout{Slots: 4, Size: 16})
+}
+
+func newAgentBenchOf(t *testing.T, queue int, layout memory.Layout) *agentBench {
 	l := AgentLimits{
 		Peers: 4, Window: 4, Queue: queue, Receives: queue + 8, Message: 256,
 		MaxWait: time.Millisecond, MinPause: 10 * time.Microsecond, MaxPause: 40 * time.Microsecond,
 	}
-	s := newAgentSimSlots(memory.Layout{Slots: 4, Size: 16})
+	s := newAgentSimSlots(layout)
 	return &agentBench{Agent: NewAgent(l, s, make([]byte, 4*5*256), 1), t: t}
 }
 
@@ -71,7 +75,7 @@ func (b *agentBench) status() wire.ChainReply {
 }
 
 func (b *agentBench) complete(now time.Duration) {
-	b.done(now, 0, 0)
+	b.done(now, 0)
 	b.done(now, b.jobs[b.Ops[0].Job].tag)
 }
 
@@ -81,8 +85,8 @@ func TestAgentRetriesAreCounted(t *testing.T) {
 	b.write(0, p, 1, 0, 3)
 	now := time.Duration(0)
 	for range 3 {
-		require.Len(t, b.Ops, 2)
-		b.done(now, 99, 0) // held by 99
+		require.Len(t, b.Ops, 1)
+		b.done(now, 99) // held by 99
 		now = b.alarm
 		b.Turn(now)
 	}
@@ -99,10 +103,10 @@ func TestAgentIsEagerAtFirst(t *testing.T) {
 	b.Limits.Eager = 5 * time.Microsecond
 	b.write(0, b.client(7), 1, 0, 0)
 	for i := range 5 {
-		b.done(time.Duration(i)*time.Microsecond, 99, 0)
-		require.Len(t, b.Ops, 2)
+		b.done(time.Duration(i)*time.Microsecond, 99)
+		require.Len(t, b.Ops, 1)
 	}
-	b.done(5*time.Microsecond, 99, 0)
+	b.done(5*time.Microsecond, 99)
 	require.Empty(t, b.Ops)
 	require.Less(t, b.alarm, 20*time.Microsecond)
 }
@@ -118,7 +122,7 @@ func TestAgentDeadline(t *testing.T) {
 			break
 		}
 		if len(b.Ops) > 0 {
-			b.done(now, 99, 0)
+			b.done(now, 99)
 		}
 		now = max(now, min(b.alarm, time.Second))
 		b.Turn(now)
@@ -136,7 +140,8 @@ func TestAgentWaitsForReaders(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)
 	b.write(0, p, 1, 0, 3)
-	b.done(0, 0, 4)
+	b.reader(0, 2)
+	b.done(0, 0)
 	require.Empty(t, b.Ops)
 	for range 2 {
 		now := b.alarm
@@ -148,6 +153,30 @@ func TestAgentWaitsForReaders(t *testing.T) {
 	require.Equal(t, b.jobs[b.Ops[0].Job].tag, b.Ops[0].A, "it unlocks")
 	b.done(0, b.Ops[0].A)
 	require.Equal(t, wire.ChainNotAcquired, b.status().Status)
+}
+
+// reader sets the bit of a reader, counted from 0.
+func (b *agentBench) reader(slot, bit int) {
+	at := b.Slots.ReadersOff(slot) + bit/64*8
+	storeWord(b.Slots.mem, at, memory.LoadWord(b.Slots.mem, at)|1<<(bit%64))
+}
+
+// It sees all readers of its slot, and none of others.
+func TestAgentSeesReaders(t *testing.T) {
+	for _, bit := range []int{0, 63, 64, 511} {
+		b := newAgentBenchOf(t, 8, memory.Layout{Slots: 4, Size: 16, Clients: 512})
+		p := b.client(7)
+		b.reader(1, bit)
+		b.write(0, p, 1, 0, 3)
+		b.complete(0)
+		require.Equal(t, wire.ChainDone, b.status().Status)
+		b.write(0, p, 2, 1, 3)
+		b.done(0, 0)
+		require.Empty(t, b.Outs, "it waits for reader %d", bit)
+		b.Turn(b.alarm)
+		b.done(0, make([]uint64, 8)...) // the reader has gone
+		require.Equal(t, wire.ChainDone, b.status().Status)
+	}
 }
 
 func TestAgentOverload(t *testing.T) {

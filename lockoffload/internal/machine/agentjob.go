@@ -65,21 +65,13 @@ func (c *Agent) try(now time.Duration, j int32) {
 	job.tries++
 	c.Stats.Tries++
 	slot := int(job.request.Slot)
-	look := Op{Kind: OpRead, Off: c.Slots.ReadersOff(slot), N: c.Slots.ReadersSize()}
-	if job.state == jobDraining {
-		c.post(j, look)
+	if job.state == jobDraining { // the way through the device is the pause
+		c.post(j, Op{Kind: OpRead, Off: c.Slots.ReadersOff(slot), N: c.Slots.ReadersSize()})
 		return
 	}
 	c.tags++
 	job.state, job.tag = jobLocking, c.Slots.tag(c.tags, job.request.Shared)
-	lock := Op{Kind: OpCmpSwap, Off: c.Slots.LockOff(slot), B: job.tag, N: 8}
-	if job.request.Shared {
-		c.post(j, lock)
-		return
-	}
-	// A reader sets its bit before it looks at the lock. This looks at the
-	// bits behind the lock command: one of the two sees the other.
-	c.post(j, lock, look)
+	c.post(j, Op{Kind: OpCmpSwap, Off: c.Slots.LockOff(slot), B: job.tag, N: 8})
 }
 
 func (c *Agent) post(j int32, ops ...Op) {
@@ -87,7 +79,7 @@ func (c *Agent) post(j int32, ops ...Op) {
 	for i, o := range ops {
 		o.At = at
 		at += o.N
-		c.Ops = append(c.Ops, agentOp{Op: o, Job: j, Last: i == len(ops)-1})
+		c.Ops = append(c.Ops, AgentOp{Op: o, Job: j, Last: i == len(ops)-1})
 	}
 	c.jobs[j].words = at / 8
 }
@@ -104,7 +96,7 @@ func (c *Agent) Result(now time.Duration, j int32, res []uint64) {
 		switch {
 		case res[0] != 0:
 			c.again(now, j)
-		case anyBit(res[1:]):
+		case !job.request.Shared && c.Slots.anyReader(int(job.request.Slot)):
 			job.state = jobDraining
 			c.again(now, j)
 		default:

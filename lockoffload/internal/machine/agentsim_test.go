@@ -29,7 +29,7 @@ type agentWorld struct {
 	sides    []*agentSideClient
 	requests []agentSimMessage
 	replies  []agentSimMessage
-	lists    map[int32][]agentOp // posted, by job
+	lists    map[int32][]AgentOp // posted, by job
 	results  map[int32][]uint64
 	buffers  []int32
 	memory   [][]byte // of the receive buffers
@@ -88,7 +88,7 @@ const (
 func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 	w := &agentWorld{
 		rng: rand.New(rand.NewPCG(seed, 7)), variant: v,
-		lists: map[int32][]agentOp{}, results: map[int32][]uint64{},
+		lists: map[int32][]AgentOp{}, results: map[int32][]uint64{},
 		written: map[agentSimRecord]map[uint64][]byte{}, newest: map[agentSimRecord]uint64{},
 	}
 	l := AgentLimits{
@@ -257,11 +257,8 @@ func (w *agentWorld) execute() {
 		w.results[j] = append(w.results[j], w.word(op.Off+8*i))
 	}
 	old := w.word(op.Off)
-	switch {
-	case op.Kind == OpCmpSwap && old == op.A:
+	if op.Kind == OpCmpSwap && old == op.A {
 		w.setWord(op.Off, op.B)
-	case op.Kind == OpRead && w.variant == agentBlind:
-		clear(w.results[j][op.At/8:])
 	}
 	if !op.Last {
 		return
@@ -269,8 +266,22 @@ func (w *agentWorld) execute() {
 	res := w.results[j]
 	delete(w.lists, j)
 	delete(w.results, j)
-	w.core.Result(w.now, j, res)
+	w.core.blindly(w.variant == agentBlind, j, func() { w.core.Result(w.now, j, res) })
 	w.take()
+}
+
+// blindly has the core do something for a job while no reader of its slot is to be seen.
+func (c *Agent) blindly(blind bool, job int32, f func()) {
+	if !blind {
+		f()
+		return
+	}
+	at := c.Slots.ReadersOff(int(c.jobs[job].request.Slot))
+	words := c.Slots.mem[at : at+c.Slots.ReadersSize()]
+	were := bytes.Clone(words)
+	clear(words)
+	f()
+	copy(words, were)
 }
 
 // answered checks a reply against what is known.

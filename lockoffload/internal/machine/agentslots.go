@@ -2,7 +2,8 @@ package machine
 
 import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 
-// AgentSlots is a region as its agent sees it. Lock words are only named here;
+// AgentSlots is a region as its agent sees it. Lock words are only named here, and readers'
+// bits only read;
 // records are read and written with the CPU, which an agent does only while it
 // holds their slot's lock: they are no lock words, and no one-sided client that
 // keeps the rules touches them meanwhile.
@@ -37,6 +38,21 @@ func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
 		n |= memory.ReadingTag
 	}
 	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
+}
+
+// anyReader looks for readers of a slot, with the CPU, behind the completion of the lock
+// command. A reader sets its bit before it looks at the lock, and one of the two sees the
+// other. For a device writes to memory in order, what atomics of all queue pairs leave there
+// and completions alike: a bit that was written before the lock is here when the lock
+// command's completion is; and who wrote it later reads the lock word behind that.
+func (s *AgentSlots) anyReader(slot int) bool {
+	at := s.ReadersOff(slot)
+	for end := at + s.ReadersSize(); at < end; at += 8 {
+		if memory.LoadWord(s.mem, at) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // read answers what is current. The data is part of mem.

@@ -22,6 +22,7 @@ type Recovery struct {
 	Readers []uint64 // their bits among a slot's readers
 
 	Slot, End int // what is still to be looked at; end 0 is all
+	scan      memory.Scan
 	settled   bool
 	Freed     int // locks, bits and tickets
 	// Queues are those in which there were tickets: some may be theirs that are not
@@ -60,6 +61,7 @@ func (m *Recovery) Step() (Verdict, error) {
 	if m.End == 0 {
 		m.End = m.L.Slots
 	}
+	m.scan = m.L.Scan()
 	m.begin()
 	if !m.settled {
 		// A queue pair that was reset takes no more requests, but what it was
@@ -70,7 +72,10 @@ func (m *Recovery) Step() (Verdict, error) {
 		return Post, nil
 	}
 	for at := m.Slot; at < m.End; at++ {
-		if m.collect(at); len(m.Ops) >= fullList {
+		if !m.idle(at) {
+			m.collect(at)
+		}
+		if len(m.Ops) >= fullList {
 			break
 		} else if len(m.Ops) == 0 {
 			m.Slot = at + 1 // others are looked at again, behind the list
@@ -83,6 +88,22 @@ func (m *Recovery) Step() (Verdict, error) {
 }
 
 func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
+
+// idle tells whether nobody has anything of a slot, which is so of most.
+func (m *Recovery) idle(slot int) bool {
+	if m.scan.Lock(m.Region, slot) != 0 {
+		return false
+	}
+	if next, serving := memory.Tickets(m.scan.Tickets(m.Region, slot)); next != serving {
+		return false
+	}
+	for i, theirs := range m.Readers {
+		if m.scan.Readers(m.Region, slot, i)&theirs != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // collect adds what is to be taken back in the slot.
 func (m *Recovery) collect(slot int) {

@@ -111,6 +111,18 @@ func (b *bench) ticketWatch() *TicketWatch {
 	return NewTicketWatch(&b.s.l, b.s.mem, time.Second)
 }
 
+// A slot with tickets that are drawn, or passed on twice, is looked at, and all of them as
+// long as there is something to come back to.
+func TestIdleSlots(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 3, Size: 8, Clients: 4})
+	w := b.ticketWatch()
+	storeWord(b.s.mem, b.s.l.TicketOff(1), memory.TakeTicket)
+	storeWord(b.s.mem, b.s.l.TicketOff(2), 5<<32|6)
+	require.Equal(t, []bool{true, false, false}, []bool{w.Idle(0), w.Idle(1), w.Idle(2)})
+	w.Note(time.Now(), 1, 1)
+	require.False(t, w.Idle(0))
+}
+
 // help does what the watch does about slot 0.
 func (b *bench) help(t *testing.T, w *TicketWatch, now time.Time, living func(uint64) bool) {
 	t.Helper()

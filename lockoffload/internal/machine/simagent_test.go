@@ -212,10 +212,7 @@ func (a *simAgent) take() {
 			for i := range res {
 				res[i] = memory.LoadWord(x.w.Mem, 8*i)
 			}
-			if a.s.flaws.blindAgent && len(res) > 1 {
-				clear(res[1:])
-			}
-			c.Result(a.now, job, res)
+			c.blindly(a.s.flaws.blindAgent, job, func() { c.Result(a.now, job, res) })
 		}
 		a.device = append(a.device, x)
 	}

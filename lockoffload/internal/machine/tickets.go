@@ -17,6 +17,7 @@ import (
 // do not wait a lease for each. An owner that was merely slow draws another one.
 type TicketWatch struct {
 	l      *memory.Layout
+	scan   memory.Scan
 	region []byte
 	lease  time.Duration
 	Drawn  map[int][]drawn // by slot, of queues that are to be looked at
@@ -30,7 +31,7 @@ type drawn struct {
 }
 
 func NewTicketWatch(l *memory.Layout, region []byte, lease time.Duration) *TicketWatch {
-	return &TicketWatch{l: l, region: region, lease: lease, Drawn: map[int][]drawn{}, told: map[int]uint32{}}
+	return &TicketWatch{l: l, scan: l.Scan(), region: region, lease: lease, Drawn: map[int][]drawn{}, told: map[int]uint32{}}
 }
 
 // Count answers how many tickets were skipped by marks that were made. One is marked
@@ -51,6 +52,12 @@ func (t *TicketWatch) Note(now time.Time, slot int, next uint32) {
 	if n := len(notes); n == 0 || notes[n-1].before != next {
 		t.Drawn[slot] = append(notes, drawn{next, now})
 	}
+}
+
+// Idle tells whether there is nothing to be looked at, which is so of most slots.
+func (t *TicketWatch) Idle(slot int) bool {
+	next, serving := memory.Tickets(t.scan.Tickets(t.region, slot))
+	return next == serving && len(t.Drawn) == 0
 }
 
 // Look answers what is to be done next about a slot, if anything. living tells whether

@@ -148,6 +148,28 @@ func (l *Layout) SwapOff(slot, i int) int {
 
 func align(n, to int) int { return (n + to - 1) / to * to }
 
+// Scan is for who looks at many slots, one after another: where they are is worked out
+// once, which [Layout.LockOff] and the like do each time, and that takes longer than to
+// look.
+type Scan struct{ first, stride int }
+
+// Scan is of layouts with defaults.
+func (l *Layout) Scan() Scan { return Scan{l.slotOff(0), l.SlotStride()} }
+
+// Lock, Tickets and Readers are words of a slot as they are now: the lock, the tickets, and
+// one of the words with readers' bits.
+func (s *Scan) Lock(mem []byte, slot int) uint64 {
+	return LoadWord(mem, s.first+slot*s.stride+lockWord)
+}
+
+func (s *Scan) Tickets(mem []byte, slot int) uint64 {
+	return LoadWord(mem, s.first+slot*s.stride+ticketWord)
+}
+
+func (s *Scan) Readers(mem []byte, slot, word int) uint64 {
+	return LoadWord(mem, s.first+slot*s.stride+readerWords+8*word)
+}
+
 // Format makes all locks free and all records empty, with version 0.
 func (l Layout) Format(mem []byte) {
 	clear(mem[:l.Bytes()])

@@ -1,0 +1,101 @@
+package lockoffload
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// ChainLimits are what an agent and its callers agree upon. Both sides use the
+// same ones.
+type ChainLimits struct {
+	// Window is how many chains a client may have without an answer; the agent
+	// remembers so many answers of each. 0 means 8, at most 256.
+	Window int
+	// Message is the length of a request or a reply in bytes, at most; 0 means
+	// enough for four records of the layout.
+	Message int
+}
+
+func (l ChainLimits) withDefaults(layout Layout) ChainLimits {
+	if l.Window == 0 {
+		l.Window = 8
+	}
+	if l.Message == 0 {
+		l.Message = wire.ChainRequestHead + 4*(wire.AccessHead+wire.Pad8(layout.Size))
+	}
+	return l
+}
+
+func (l ChainLimits) check() error {
+	if l.Window < 1 || l.Window > 256 || l.Message < wire.ChainRequestHead+wire.AccessHead || l.Message > 1<<24 || l.Message%8 != 0 {
+		return fmt.Errorf("lockoffload: limits %+v: %w", l, ErrConfig)
+	}
+	return nil
+}
+
+// AgentConfig says how to make an agent. PD and Region must be set.
+type AgentConfig struct {
+	PD     *verbs.PD // of the region
+	Region *Region
+	// GID is the local address; the zero value means what an empty
+	// [verbs.GIDQuery] finds.
+	GID    verbs.GIDEntry
+	Limits ChainLimits
+	// Clients are those that may be attached at a time; 0 means as many as the
+	// layout has.
+	Clients int
+	// Queue is how many chains may be waiting or at work; 0 means 128. Those
+	// beyond are answered busy.
+	Queue int
+	// MaxWait bounds the deadline of every chain; 0 means 1 s.
+	MaxWait time.Duration
+	// MinPause and MaxPause bound the pause between two looks at a lock that
+	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
+	// without a pause. The runtime's timers make 1 ms of anything shorter.
+	MinPause, MaxPause time.Duration
+	// Alone is for a region that has no [Server]: clients change it by chains that the
+	// agent carries out, and by nothing else. Then it locks with the CPU, without requests
+	// to its own device, which are the larger part of what a chain costs. Turns at locks
+	// are refused: nobody else takes one.
+	Alone  bool
+	Logger *slog.Logger // nil: silent
+}
+
+func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
+	if cfg.PD == nil || cfg.Region == nil {
+		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: PD and region are needed: %w", ErrConfig)
+	}
+	layout := cfg.Region.Layout
+	cfg.Limits = cfg.Limits.withDefaults(layout)
+	orDefault := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	orDefault(&cfg.Clients, layout.Clients)
+	orDefault(&cfg.Queue, 128)
+	if cfg.MaxWait <= 0 {
+		cfg.MaxWait = time.Second
+	}
+	if cfg.MinPause <= 0 {
+		cfg.MinPause = 100 * time.Microsecond
+	}
+	if cfg.MaxPause <= 0 {
+		cfg.MaxPause = 5 * time.Millisecond
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clients < 0 || cfg.Queue < 0 || cfg.Queue > 1<<14 {
+		return machine.AgentLimits{}, fmt.Errorf("lockoffload: make agent: %d clients, queue of %d: %w", cfg.Clients, cfg.Queue, ErrConfig)
+	}
+	return machine.AgentLimits{
+		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), NoTurns: cfg.Alone,
+	}, cfg.Limits.check()
+}
