@@ -80,7 +80,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		p.welcome = false
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
 		o.Path = e.answerPath(p)
-		e.attach(p, k, 0)
+		e.attach(p, k, wire.WelcomeLen)
 	case p.echo:
 		p.echo = false
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
@@ -88,7 +88,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	case p.state == established && probe:
 		e.Stats.Probes++
 		k.Type, o.Path = wire.Probe, path
-	case p.state == established && e.makePart(p, k, o):
+	case p.state == established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
 		k.Type = wire.Flow
 		e.attach(p, k, o.Length)
 	case e.owesResponse(p):

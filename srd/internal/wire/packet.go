@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of the layout.
-const Version = 1
+const Version = 2
 
 // Type is what a packet is for.
 type Type uint8
@@ -47,7 +47,7 @@ const (
 const (
 	HeaderLen    = 28
 	greetingLen  = 64
-	welcomeLen   = 24
+	WelcomeLen   = 24
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
@@ -55,14 +55,14 @@ const (
 	responseLen  = 24
 	PartLen      = 24
 
-	// Window is how many packets of a flow can be under way: the length of the mask
-	// of a response.
-	Window       = 256
+	// Window is how many numbers of a flow can be in use: from the first that is not
+	// settled to the last one. It is the length of the mask of a response.
+	Window       = 512
 	SeenWords    = Window / 64
 	RefusedWords = Window / 64
 
-	// Overhead is what the header, a part and a greeting need, or a response without
-	// refusals, which is shorter.
+	// Overhead is what the header, a part and a greeting need, or credit and a response
+	// without refusals that names 256 numbers. A longer one goes in a packet of its own.
 	Overhead = HeaderLen + greetingLen + PartLen
 	// MaxHeaders is what everything in front of the bytes of a message needs at most.
 	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
@@ -195,7 +195,7 @@ func (p *Packet) Encode(b []byte) int {
 		n += greetingLen
 	case Welcome:
 		p.Welcome.encode(b[n:])
-		n += welcomeLen
+		n += WelcomeLen
 	case Challenge:
 		p.Challenge.encode(b[n:])
 		n += challengeLen
@@ -242,7 +242,7 @@ func (p *Packet) Decode(b []byte) error {
 	if p.Type == Flow && !p.HasResponse && !p.HasPart && !p.HasCredit {
 		return ErrMalformed
 	}
-	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
+	own := [typeEnd]int{Hello: greetingLen, Welcome: WelcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
 	if len(rest) < own || flags != 0 && (p.Type == Challenge || p.Type == Reset || p.Type == Probe || p.Type == Echo) {
 		return ErrMalformed
 	}
