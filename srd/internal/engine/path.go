@@ -62,7 +62,7 @@ const (
 	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
 	deadProbes    = 3             // in a row without an echo, before a path is out of use
 	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
-	exploreEach   = 16            // packets, of which one takes any path
+	exploreEach   = 16            // choices, of which one is any path
 	restAge       = time.Second
 	firstWindow   = 16
 	spareNetworks = 64 // kept for the next peers
