@@ -45,7 +45,6 @@ type inflight struct {
 	ring []packet
 	subs [MaxPaths]subFlow
 	lost list
-	last time.Duration // when a packet was sent
 }
 
 const shortestRing = 16
@@ -141,12 +140,11 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 		s.armed, s.probed, s.backoff = e.now, false, 0
 	}
 	k.sent, k.path, k.state = e.now, path, flying
-	l.last = e.now
 	k.tries = min(k.tries+1, 255-1)
 	l.append(&s.list, seq)
 	f.p.flying++
 	e.network(f.p).paths[path].flying++
-	e.wake(f.p, s.armed+e.timeout(f, s, path))
+	e.wake(f.p, s.armed+e.timeout(f.p, s, path))
 }
 
 // landed notes that a packet is not under way any more.

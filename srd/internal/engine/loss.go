@@ -117,7 +117,7 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 		k := &f.live.ring[s.head]
 		if k.sent+allowed >= s.newest {
 			if k.sent < s.newest {
-				e.wake(f.p, s.armed+e.timeout(f, s, path))
+				e.wake(f.p, s.armed+e.timeout(f.p, s, path))
 			}
 			return
 		}
@@ -128,10 +128,10 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 
 // timeout is how long a sub-flow waits for a response: first for one packet to be sent
 // again, which may be the last of a message, then for all of them. It is as long as round
-// trips vary, and as peers let responses wait (RFC 6298, RFC 8985), which is longer while
-// more is sent: a deployment has one AckDelay.
-func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
-	n := e.network(f.p)
+// trips vary, and as peers let responses wait (RFC 6298, RFC 8985): a deployment has one
+// AckDelay.
+func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
+	n := e.network(p)
 	x := &n.paths[path]
 	if x.srtt == 0 {
 		return max(5*e.cfg.MinTimeout, 4*n.middle) << min(s.backoff, 6)
@@ -140,7 +140,7 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	if !s.probed {
 		t = max(t, 2*x.srtt)
 	}
-	t += e.cfg.AckDelay + min(max(f.live.last-s.armed, 0), (holdDelays-1)*e.cfg.AckDelay)
+	t += e.cfg.AckDelay
 	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
 }
 
@@ -155,13 +155,13 @@ func (e *Engine) expire(f *txFlow) time.Duration {
 		if s.empty() {
 			continue
 		}
-		if e.now >= s.armed+e.timeout(f, s, uint8(i)) {
+		if e.now >= s.armed+e.timeout(f.p, s, uint8(i)) {
 			e.expired(f, uint8(i))
 			if f.live == nil || s.empty() {
 				continue
 			}
 		}
-		next = min(next, s.armed+e.timeout(f, s, uint8(i)))
+		next = min(next, s.armed+e.timeout(f.p, s, uint8(i)))
 	}
 	return next
 }

@@ -33,7 +33,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		p := e.peers[e.ready.head]
 		*o = Out{To: p.addr}
 		k := &e.out
-		k.HasPart, k.HasResponse, k.RespondNow = false, false, false
+		k.HasPart, k.HasResponse, k.RespondNow, k.More = false, false, false, false
 		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
@@ -166,6 +166,7 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
 			e.fill(f, seq, -1, k, o)
 			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
+			k.More = room > 1 && f.head != none && f.nxt-f.una < wire.Window
 			return true
 		}
 	}

@@ -97,7 +97,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		}
 		e.advanceBase(p, f)
 	}
-	e.respond(p, f, now)
+	e.respond(p, f, now, k.More)
 }
 
 // gap notes the number of a packet in its sub-flow, and tells whether one before it is

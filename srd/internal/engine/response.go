@@ -6,13 +6,16 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// holdDelays is how long a response waits at most while packets keep coming, in AckDelays.
-// One that a packet is missing for does not wait: the next packet of its sub-flow tells.
-const holdDelays = 4
+// How long a response waits in a burst, in AckDelays: for the next packet, of which the
+// last one said that it was sent; and in all.
+const (
+	moreDelays  = 2
+	burstDelays = 16
+)
 
 // respond has a flow's sender told what arrived: at once, with the next packets that
-// go there, or a little after the last one.
-func (e *Engine) respond(p *peer, f *rxFlow, now bool) {
+// go there, or a little later; of a burst when it ends.
+func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	if f.pending++; f.pending == 1 {
 		f.since = e.now
 	}
@@ -22,11 +25,15 @@ func (e *Engine) respond(p *peer, f *rxFlow, now bool) {
 	if now || f.pending >= min(32, max(1, e.share()/4)) {
 		f.now = true
 	}
-	if f.now {
+	switch due := e.now + e.cfg.AckDelay; {
+	case f.now:
 		e.enqueue(p)
 		return
+	case more:
+		f.due = min(e.now+moreDelays*e.cfg.AckDelay, f.since+burstDelays*e.cfg.AckDelay)
+	case f.due == 0 || f.due > due:
+		f.due = due
 	}
-	f.due = min(e.now, f.since+(holdDelays-1)*e.cfg.AckDelay) + e.cfg.AckDelay
 	e.wake(p, f.due)
 }
 

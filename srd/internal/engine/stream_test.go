@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,46 +11,77 @@ import (
 )
 
 // arrive hands in a packet of a flow as if it came by a path, the next one of it.
-func (f *feeder) arrive(seq uint32, number uint16) []wire.Packet {
-	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, HasPart: true,
+func (f *feeder) arrive(seq uint32, number uint16, more bool) []wire.Packet {
+	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
 		Part: wire.Part{Seq: f.base + seq, Floor: f.base, Fragment: 10}}
 	b := make([]byte, wire.MaxHeaders)
 	f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
 	return answers(f.n)
 }
 
-// pass lets time go by.
+// pass lets time go by, and answers the responses.
 func (f *feeder) pass(d time.Duration) []wire.Packet {
 	f.n.w.now += d
 	f.n.e.Advance(f.n.raw())
-	return answers(f.n)
+	return slices.DeleteFunc(answers(f.n), func(k wire.Packet) bool { return !k.HasResponse })
 }
 
-// While packets keep coming their response waits, but not for long.
-func TestResponseWaitsForTheNext(t *testing.T) {
+// The response to a burst waits for its end, but not for long.
+func TestResponseWaitsForTheBurst(t *testing.T) {
 	f := feed(t, 50)
 	f.n.e.cfg.Budget = 1024
 	f.pass(0)
 	d := f.n.e.cfg.AckDelay
 	seq := uint32(0)
-	next := func() []wire.Packet {
+	next := func(more bool) []wire.Packet {
 		seq++
-		return f.arrive(seq-1, uint16(seq))
+		return f.arrive(seq-1, uint16(seq), more)
 	}
-	require.Empty(t, next())
-	for range 5 { // to 3 3/4 of the delay
-		require.Empty(t, f.pass(d*3/4))
-		require.Empty(t, next())
+	for range 5 { // packets that may be the last ones
+		require.Empty(t, next(false))
+		require.Empty(t, f.pass(d/8))
 	}
-	require.Empty(t, f.pass(d/4-time.Microsecond))
-	require.Len(t, f.pass(time.Microsecond), 1, "four times the delay after the first one")
-	require.Empty(t, f.pass(2*d), "all was told")
+	require.Len(t, f.pass(d*3/8), 1, "the delay after the first one")
 
-	require.Empty(t, next())
-	require.Empty(t, f.pass(d/2))
-	require.Empty(t, next())
-	require.Empty(t, f.pass(d-time.Microsecond))
-	require.Len(t, f.pass(time.Microsecond), 1, "the delay after the last one")
+	for range 7 {
+		require.Empty(t, next(true))
+		require.Empty(t, f.pass(d*3/2))
+	}
+	require.Empty(t, next(false))
+	require.Empty(t, f.pass(d/2-time.Microsecond))
+	require.Len(t, f.pass(time.Microsecond), 1, "that was waited for")
+	require.Empty(t, f.pass(10*d), "all was told")
+
+	require.Empty(t, next(true))
+	require.Empty(t, f.pass(2*d-time.Microsecond))
+	require.Len(t, f.pass(time.Microsecond), 1, "the next one is late")
+
+	for range 10 {
+		require.Empty(t, next(true))
+		require.Empty(t, f.pass(d*3/2))
+	}
+	require.Empty(t, next(true))
+	require.Len(t, f.pass(d), 1, "16 times the delay after the first one")
+}
+
+// Who has more to be sent at once says so.
+func TestMore(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	p := a.e.peers[0]
+	said := func(n int, grant uint16) (more []bool) {
+		p.grant = grant
+		for range n {
+			m := w.model.post(a, 1, Reliable, 0, 64)
+			a.e.messages[uint32(m.handle)].now = false
+		}
+		for _, k := range answers(a) {
+			more = append(more, k.More)
+		}
+		return more
+	}
+	require.Equal(t, []bool{true, true, false}, said(3, 100))
+	require.Equal(t, []bool{true, false}, said(4, 5), "there is no room for more")
 }
 
 // A flow has a mask while packets are missing.
@@ -170,9 +202,8 @@ func TestBursts(t *testing.T) {
 	require.Greater(t, changes(64, 0), 4, "no path has all")
 	require.Greater(t, changes(64, time.Microsecond), 40)
 
-	path := e.choose(p, -1)
 	e.now++
-	path = e.choose(p, -1)
+	path := e.choose(p, -1)
 	e.network(p).paths[path].suspect = true
 	require.NotEqual(t, path, e.choose(p, -1), "a path that is suspect is left")
 	e.network(p).paths[path].suspect = false
@@ -202,24 +233,4 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 		e.choose(p, -1)
 	}
 	require.EqualValues(t, 12, n.n)
-}
-
-// A response that is held while more is sent ends no timer.
-func TestTimersKnowOfHeldResponses(t *testing.T) {
-	w := settledPair(t, func(c *Config) { c.Paths, c.MinTimeout, c.AckDelay = 1, 20*time.Microsecond, 500*time.Microsecond })
-	a, b := w.nodes[0], w.nodes[1]
-	l := &link{delay: 20 * time.Microsecond}
-	w.links = func(int, int, int) *link { return l }
-	a.e.peers[0].grant = 256
-	timeouts, responses := a.e.Stats.Timeouts, b.e.Stats.Responses
-	for range 300 {
-		m := w.model.post(a, 1, Reliable, 0, 64)
-		a.e.messages[uint32(m.handle)].now = false
-		a.pump()
-		w.run(w.now + 100*time.Microsecond)
-	}
-	w.run(w.now + 10*time.Millisecond)
-	require.Zero(t, w.model.open)
-	require.Equal(t, timeouts, a.e.Stats.Timeouts)
-	require.Less(t, b.e.Stats.Responses-responses, uint64(30))
 }
