@@ -179,7 +179,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	require.False(t, f.p.alone)
 }
 
-// Packets that are sent at once take one path for eight of them, others each its own.
+// Packets that are sent at once take one path for up to 16 of them, others each its own.
 func TestBursts(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.Paths = 4 })
 	e := w.nodes[0].e
@@ -199,6 +199,9 @@ func TestBursts(t *testing.T) {
 	require.Greater(t, changes(64, 0), 40, "a burst is an eighth of what is under way")
 	p.flying = 64
 	require.LessOrEqual(t, changes(64, 0), 64/8)
+	p.flying = 256
+	require.Greater(t, changes(160, 0), 6, "16 at most")
+	p.flying = 64
 	require.Greater(t, changes(64, 0), 4, "no path has all")
 	require.Greater(t, changes(64, time.Microsecond), 40)
 
@@ -227,7 +230,7 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 			e.arrived(p, i)
 		}
 	}
-	n.chosen, p.flying = 0, 64
+	n.chosen, p.flying = 0, 8*longestBurst
 	e.now++
 	for range longestBurst {
 		e.choose(p, -1)
