@@ -82,6 +82,9 @@ func TestMore(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, true, false}, said(3, 100))
 	require.Equal(t, []bool{true, false}, said(4, 5), "there is no room for more")
+	a.e.out.More, p.echo = true, true // of the packet before, which went to another peer
+	a.e.enqueue(p)
+	require.Equal(t, []bool{false}, said(0, 5))
 }
 
 // A flow has a mask while packets are missing.
