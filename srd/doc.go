@@ -17,7 +17,7 @@
 //
 //	SendQueue --- message ---> Context: a peer and a service
 //	                              |
-//	                         packet flow: numbered packets, a window of 256
+//	                         packet flow: 512 numbers, 256 packets under way
 //	                        /     |     \
 //	                 sub-flow  sub-flow  sub-flow: a path each, with its own timer
 //	                    |         |         |
@@ -51,7 +51,7 @@
 //
 //	SendQueue --- message ---> Context: a peer and a service
 //	                              |
-//	                         message flow: numbered messages, a window of 256, credit
+//	                         message flow: numbered messages, a window of 512, credit
 //	                              |
 //	                      SRD queue pair: a completion for each packet
 //	                              |

@@ -76,7 +76,7 @@ func newLinks(ep *Endpoint) error {
 	if err != nil {
 		return err
 	}
-	l.stride = verbs.GRHSize + port.MaxMTU.Bytes()
+	l.stride = verbs.GRHSize + max(port.MaxMTU.Bytes(), wire.MaxHeaders)
 	all := cfg.Receives + (cfg.Paths-1)*fewReceives
 	depth := all + sendSlots
 	if l.cq, err = dev.CreateCQ(verbs.CQConfig{Depth: depth}); err != nil {

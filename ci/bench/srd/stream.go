@@ -3,6 +3,7 @@ package srd
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
@@ -16,6 +17,8 @@ type streamer struct {
 	rs    []srd.Request
 	cs    []srd.Completion
 	depth int
+	since []time.Time     // when each message of the last send was posted
+	took  []time.Duration // how long they took, in the order of ending
 }
 
 const batch = 32
@@ -33,8 +36,14 @@ func newStreamer(ep *srd.Endpoint, to srd.Addr, size, depth int) (*streamer, err
 // send sends n messages, and waits until all are delivered.
 func (s *streamer) send(ctx context.Context, n int) error {
 	posted, done := 0, 0
+	s.since, s.took = slices.Grow(s.since[:0], n), slices.Grow(s.took[:0], n)
 	for done < n {
 		if k := min(batch, n-posted, s.depth-(posted-done)); k == batch || k > 0 && posted+k == n {
+			now := time.Now()
+			for i := range k {
+				s.rs[i].ID = uint64(posted + i)
+				s.since = append(s.since, now)
+			}
 			k, err := s.q.Post(s.rs[:k]...)
 			if err != nil {
 				return err
@@ -46,10 +55,12 @@ func (s *streamer) send(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
+		now := time.Now()
 		for _, c := range s.cs[:k] {
 			if err := c.Status.Err(); err != nil {
 				return err
 			}
+			s.took = append(s.took, now.Sub(s.since[c.ID]))
 		}
 		done += k
 	}

@@ -1,14 +1,13 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/goverbs/goverbs/srd/internal/wire"
-)
+import "time"
 
 const (
 	smallestWindow = 4 << 8
-	largestWindow  = wire.Window << 8
+	largestWindow  = mostUnderWay << 8
+	// mostUnderWay is how many packets a peer may have under way at most. There are more
+	// numbers: those behind one that is lost twice go on.
+	mostUnderWay = 256
 )
 
 // sample takes a round trip by a path.

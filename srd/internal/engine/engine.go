@@ -187,6 +187,7 @@ type Engine struct {
 	unused     uint32 // the first free message
 	flows      []*inflight
 	networks   []*network
+	masks      []*wire.Mask // empty ones
 	assemblies *assembly
 
 	parting uint32 // the message of an unreliable service that was sent last

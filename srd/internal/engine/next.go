@@ -33,7 +33,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		p := e.peers[e.ready.head]
 		*o = Out{To: p.addr}
 		k := &e.out
-		k.HasPart, k.HasResponse, k.RespondNow = false, false, false
+		k.HasPart, k.HasResponse, k.RespondNow, k.More = false, false, false, false
 		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
@@ -80,7 +80,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		p.welcome = false
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
 		o.Path = e.answerPath(p)
-		e.attach(p, k, 0)
+		e.attach(p, k, wire.WelcomeLen)
 	case p.echo:
 		p.echo = false
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
@@ -88,7 +88,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	case p.state == established && probe:
 		e.Stats.Probes++
 		k.Type, o.Path = wire.Probe, path
-	case p.state == established && e.makePart(p, k, o):
+	case p.state == established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
 		k.Type = wire.Flow
 		e.attach(p, k, o.Length)
 	case e.owesResponse(p):
@@ -166,6 +166,7 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
 			e.fill(f, seq, -1, k, o)
 			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
+			k.More = room > 1 && f.head != none && f.nxt-f.una < wire.Window
 			return true
 		}
 	}

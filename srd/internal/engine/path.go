@@ -41,6 +41,9 @@ type network struct {
 	rotation uint8
 	chosen   uint8
 	explored uint8
+	last     uint8         // path of the last packet
+	stay     uint8         // packets that may follow it
+	stayAt   time.Duration // now
 	live     uint8
 	pressure uint8
 	opening  bool   // the window was never too large
@@ -59,10 +62,14 @@ const (
 	lossSlack     = 3 << 16 / 100 // more than others lose, before a path is out of use
 	deadProbes    = 3             // in a row without an echo, before a path is out of use
 	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
-	exploreEach   = 16            // packets, of which one takes any path
+	exploreEach   = 16            // choices, of which one is any path
 	restAge       = time.Second
 	firstWindow   = 16
 	spareNetworks = 64 // kept for the next peers
+	// longestBurst is how many packets in a row take one path at most, if they are sent at
+	// once: a driver has a call for each path that it uses.
+	longestBurst = 16
+	burstShare   = 8 // of what is under way, one burst: others come behind it soon by the same path
 )
 
 // network answers what is known of the way to a peer.
@@ -106,12 +113,27 @@ func (e *Engine) releaseNetwork(p *peer) {
 	p.net = nil
 }
 
-// choose answers the path of the next packet: one by which a packet arrived lately, or
-// the next in turn if that is less busy, and now and then in any case; not avoid, if
-// there is another.
+// choose answers the path of the next packet: that of the last one, if both are sent at
+// once, or one of its own; not avoid, if there is another.
 func (e *Engine) choose(p *peer, avoid int) uint8 {
 	n := e.network(p)
 	n.used = e.now
+	if n.stay > 0 && n.stayAt == e.now && int(n.last) != avoid && n.paths[n.last].sound() {
+		n.stay--
+		if n.n > 0 && n.good[n.first%uint8(len(n.good))] == n.last { // each is used once
+			n.first++
+			n.n--
+		}
+		return n.last
+	}
+	burst := min(longestBurst, max(1, p.flying/burstShare))
+	n.last, n.stay, n.stayAt = e.pick(n, avoid), uint8(burst-1), e.now
+	return n.last
+}
+
+// pick answers a path by which a packet arrived lately, or the next in turn if that is
+// less busy, and now and then in any case.
+func (e *Engine) pick(n *network, avoid int) uint8 {
 	n.chosen++
 	if n.chosen%exploreEach == 0 {
 		if c, ok := e.explore(n, avoid); ok {

@@ -43,6 +43,7 @@ type peer struct {
 	hellos    uint8
 	carried   bool // a greeting carried data
 	echo      bool // is owed
+	alone     bool // the response that is owed has room in no packet with a part
 	echoPath  uint8
 	path      uint8 // of the last response
 	echoStamp uint32
@@ -218,5 +219,5 @@ func (e *Engine) share() uint16 {
 			}
 		}
 	}
-	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 2), wire.Window))
+	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 2), mostUnderWay))
 }

@@ -14,10 +14,11 @@ type rxFlow struct {
 	hasEcho     bool
 	now         bool // a response is owed
 	base, floor uint32
-	seen        wire.Mask // from base on
-	*refusals             // or nil, while nothing was refused since floor
+	seen        arrivals // from base on
+	*refusals            // or nil, while nothing was refused since floor
 	assemblies  *assembly
 
+	since     time.Duration // of the first packet without a response
 	due       time.Duration // of a response, or 0
 	echoAt    time.Duration
 	echoStamp uint32
@@ -74,7 +75,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
 	now := k.RespondNow || gap
 	switch {
-	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.Has(t.Seq):
+	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.has(t.Seq):
 		e.Stats.Duplicates++
 		now = true
 	default:
@@ -89,10 +90,14 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 			f.refuse(t.Seq)
 			now = true
 		}
-		f.seen.Set(t.Seq)
+		if t.Seq == f.base && f.service != Idempotent {
+			f.base++
+		} else {
+			e.see(&f.seen, t.Seq)
+		}
 		e.advanceBase(p, f)
 	}
-	e.respond(p, f, now)
+	e.respond(p, f, now, k.More)
 }
 
 // gap notes the number of a packet in its sub-flow, and tells whether one before it is
@@ -116,8 +121,8 @@ func (e *Engine) advanceBase(p *peer, f *rxFlow) {
 	if f.service == Idempotent {
 		return
 	}
-	for f.seen.Has(f.base) {
-		f.seen.Drop(f.base)
+	for f.seen.has(f.base) {
+		e.unsee(&f.seen, f.base)
 		f.base++
 	}
 	if f.service == Ordered {
@@ -143,7 +148,7 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	f.floor = floor
 	if int32(floor-f.base) > 0 {
 		for s, n := f.base, min(floor-f.base, wire.Window); n > 0; s, n = s+1, n-1 {
-			f.seen.Drop(s)
+			e.unsee(&f.seen, s)
 		}
 		f.base = floor
 	}
@@ -199,7 +204,7 @@ func (f *rxFlow) touched(first, count uint32) bool {
 		return true
 	}
 	for s := first; s != first+count && s-f.base < wire.Window; s++ {
-		if f.seen.Has(s) {
+		if f.seen.has(s) {
 			return true
 		}
 	}
@@ -288,8 +293,8 @@ func (e *Engine) release(p *peer, f *rxFlow, all bool) {
 // pass refuses what has not come of the packets before a number: it is too late.
 func (e *Engine) pass(f *rxFlow, first uint32) {
 	for ; int32(first-f.base) > 0; f.base++ {
-		if f.seen.Has(f.base) {
-			f.seen.Drop(f.base)
+		if f.seen.has(f.base) {
+			e.unsee(&f.seen, f.base)
 			continue
 		}
 		f.refuse(f.base)
@@ -371,6 +376,7 @@ func (e *Engine) dropReceived(p *peer) {
 		for f.assemblies != nil {
 			e.remove(f, f.assemblies)
 		}
+		e.blank(&f.seen)
 		p.rx[i] = nil
 	}
 }

@@ -164,7 +164,7 @@ func TestWindow(t *testing.T) {
 	f := feed(t, 1<<32-100)
 	f.part(wire.Part{Seq: 0}, true)
 	bogus := f.n.e.Stats.Bogus
-	require.Nil(t, f.part(wire.Part{Seq: 256, Floor: 0}, true))
+	require.Nil(t, f.part(wire.Part{Seq: wire.Window, Floor: 0}, true))
 	require.Nil(t, f.part(wire.Part{Seq: 3, Floor: 4}, true))
 	require.Nil(t, f.part(wire.Part{Service: Idempotent, Seq: 5, Index: 1, Total: 150}, true))
 	require.Equal(t, bogus+3, f.n.e.Stats.Bogus)

@@ -6,22 +6,35 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
+// How long a response waits in a burst, in AckDelays: for the next packet, of which the
+// last one said that it was sent; and in all.
+const (
+	moreDelays  = 2
+	burstDelays = 16
+)
+
 // respond has a flow's sender told what arrived: at once, with the next packets that
-// go there, or a little later.
-func (e *Engine) respond(p *peer, f *rxFlow, now bool) {
-	f.pending++
+// go there, or a little later; of a burst when it ends.
+func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
+	if f.pending++; f.pending == 1 {
+		f.since = e.now
+	}
 	if f.assemblies != nil {
 		e.wake(p, e.now+2*e.cfg.PeerTimeout)
 	}
 	if now || f.pending >= min(32, max(1, e.share()/4)) {
 		f.now = true
 	}
-	if f.now {
+	switch due := e.now + e.cfg.AckDelay; {
+	case f.now:
 		e.enqueue(p)
-	} else if f.due == 0 {
-		f.due = e.now + e.cfg.AckDelay
-		e.wake(p, f.due)
+		return
+	case more:
+		f.due = min(e.now+moreDelays*e.cfg.AckDelay, f.since+burstDelays*e.cfg.AckDelay)
+	case f.due == 0 || f.due > due:
+		f.due = due
 	}
+	e.wake(p, f.due)
 }
 
 func (e *Engine) owesResponse(p *peer) bool {
@@ -47,7 +60,9 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	}
 	r := &k.Response
 	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
-	r.NSeen = f.seen.Words(f.base, &r.Seen)
+	if f.seen.n > 0 {
+		r.NSeen = f.seen.Words(f.base, &r.Seen)
+	}
 	if f.refusals != nil {
 		for i := range r.Refused {
 			r.Refused[i], r.NoQueue[i] = f.refused.Word(f.floor+uint32(64*i)), f.noQueue.Word(f.floor+uint32(64*i))
@@ -57,6 +72,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		}
 	}
 	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > e.cfg.MTU {
+		p.alone = f.now
 		return
 	}
 	if f.hasEcho {
@@ -64,10 +80,10 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		r.Delay = uint32((e.now - f.echoAt) / time.Microsecond)
 		f.hasEcho = false
 	}
-	k.HasResponse = true
+	k.HasResponse, p.alone = true, false
 	f.pending, f.due, f.now = 0, 0, false
 	if f.service == Idempotent {
-		f.seen = wire.Mask{}
+		e.blank(&f.seen)
 	}
 	if e.owesResponse(p) {
 		e.enqueue(p)

@@ -70,7 +70,7 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
 	case p.held:
 		return false
-	case p.state == established && m.makePart(p, k, o, c):
+	case p.state == established && !(p.alone && p.answer && p.due() != nil) && m.makePart(p, k, o, c):
 		k.Type = wire.Flow
 		m.attach(p, k, c, o.Length)
 	case p.answer && (p.told != p.arrived || p.due() != nil):

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -465,7 +466,7 @@ func TestLies(t *testing.T) {
 	}
 	used, delivered := a.used, a.m.Stats.Delivered
 	for name, p := range map[string]wire.Part{
-		"a number far ahead":      {Seq: 300, Floor: 1, Total: 1, Fragment: 1},
+		"a number far ahead":      {Seq: wire.Window + 1, Floor: 1, Total: 1, Fragment: 1},
 		"a number below the rest": {Seq: 1, Floor: 2, Total: 1, Fragment: 1},
 		"pieces too small":        {Seq: 0, Total: 1000, Fragment: 1},
 		"a datagram of two":       {Service: engine.Unreliable, Total: 2, Fragment: 1, Index: 1},
@@ -628,6 +629,37 @@ func TestHostilePeer(t *testing.T) {
 		require.Equal(t, sent, h.settled, "seed %d", seed)
 		require.Zero(t, h.out, "seed %d", seed)
 	}
+}
+
+// TestLongResponseGoesAlone: one that has no room beside a full part does not wait until
+// there are no more of them.
+func TestLongResponseGoesAlone(t *testing.T) {
+	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5, MTU: 400, Slots: 64})
+	p := m.find(addrOf(1))
+	m.renew(p, 9, 9)
+	p.welcome, p.grant = false, 64
+	b := make([]byte, wire.MaxHeaders)
+	k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
+	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
+	for range 40 {
+		_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
+		require.NoError(t, err)
+	}
+	var o engine.Out
+	parts, at := 0, -1
+	for slot := 0; m.Next(slot, b, &o); slot++ {
+		require.NoError(t, k.Decode(append(append([]byte(nil), b[:o.Headers]...), make([]byte, o.Length)...)))
+		if k.HasPart {
+			parts++
+		}
+		if k.HasResponse {
+			require.False(t, k.HasPart)
+			require.EqualValues(t, 330%64, bits.TrailingZeros64(k.Response.Seen[330/64]))
+			at = slot
+		}
+	}
+	require.Equal(t, 1, at)
+	require.Equal(t, 40, parts)
 }
 
 // Nothing is allocated for a message once there is memory for all of them.

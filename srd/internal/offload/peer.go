@@ -56,6 +56,7 @@ type peer struct {
 	wanted  bool // it sends by a session of which this side does not know
 	welcome bool // is owed
 	answer  bool // a response is owed now
+	alone   bool // and has room in no packet with a part
 	held    bool // its Welcome has not landed: what overtook that would be lost
 	sender  bool // counted as one that sends now
 

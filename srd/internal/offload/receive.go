@@ -318,6 +318,7 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	k.HasCredit, c.credit = true, true
 	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share()}
 	p.told = p.arrived
+	p.alone = false
 	if f := p.due(); f != nil {
 		r := &k.Response
 		*r = wire.Response{Service: f.service, Cumulative: true, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
@@ -327,6 +328,8 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= m.cfg.MTU {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0
+		} else {
+			p.alone = p.answer
 		}
 	}
 	if p.answer = p.due() != nil && p.answer; !p.answer && p.due() == nil {

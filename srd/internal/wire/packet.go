@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of the layout.
-const Version = 1
+const Version = 2
 
 // Type is what a packet is for.
 type Type uint8
@@ -40,6 +40,7 @@ const (
 	hasPart
 	respondNow
 	hasCredit
+	more
 	flagEnd
 )
 
@@ -47,7 +48,7 @@ const (
 const (
 	HeaderLen    = 28
 	greetingLen  = 64
-	welcomeLen   = 24
+	WelcomeLen   = 24
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
@@ -55,14 +56,14 @@ const (
 	responseLen  = 24
 	PartLen      = 24
 
-	// Window is how many packets of a flow can be under way: the length of the mask
-	// of a response.
-	Window       = 256
+	// Window is how many numbers of a flow can be in use: from the first that is not
+	// settled to the last one. It is the length of the mask of a response.
+	Window       = 512
 	SeenWords    = Window / 64
 	RefusedWords = Window / 64
 
-	// Overhead is what the header, a part and a greeting need, or a response without
-	// refusals, which is shorter.
+	// Overhead is what the header, a part and a greeting need, or credit and a response
+	// without refusals that names 256 numbers. A longer one goes in a packet of its own.
 	Overhead = HeaderLen + greetingLen + PartLen
 	// MaxHeaders is what everything in front of the bytes of a message needs at most.
 	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
@@ -83,6 +84,7 @@ type Addr struct {
 type Packet struct {
 	Type       Type
 	RespondNow bool   // the sender waits for the response
+	More       bool   // another part of the flow was sent right behind this one
 	SubFlow    uint8  // by which it came: a path
 	SubSeq     uint16 // its number in the sub-flow
 	Heard      uint16 // bit i: something came by the receiver's path i since the sender's last packet
@@ -180,7 +182,7 @@ func flag(set bool, bit byte) byte {
 func (p *Packet) Encode(b []byte) int {
 	_ = b[MaxHeaders-1]
 	b[0] = Version<<4 | byte(p.Type)
-	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow) | flag(p.HasCredit, hasCredit)
+	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow) | flag(p.HasCredit, hasCredit) | flag(p.More, more)
 	b[2], b[3] = p.SubFlow, 0
 	be.PutUint64(b[4:], p.Token)
 	be.PutUint32(b[12:], p.Stamp)
@@ -195,7 +197,7 @@ func (p *Packet) Encode(b []byte) int {
 		n += greetingLen
 	case Welcome:
 		p.Welcome.encode(b[n:])
-		n += welcomeLen
+		n += WelcomeLen
 	case Challenge:
 		p.Challenge.encode(b[n:])
 		n += challengeLen
@@ -231,7 +233,7 @@ func (p *Packet) Decode(b []byte) error {
 		return ErrMalformed
 	}
 	p.HasResponse, p.HasPart, p.RespondNow = flags&hasResponse != 0, flags&hasPart != 0, flags&respondNow != 0
-	p.HasCredit = flags&hasCredit != 0
+	p.HasCredit, p.More = flags&hasCredit != 0, flags&more != 0
 	p.SubFlow = b[2]
 	p.Token = be.Uint64(b[4:])
 	p.Stamp = be.Uint32(b[12:])
@@ -242,7 +244,7 @@ func (p *Packet) Decode(b []byte) error {
 	if p.Type == Flow && !p.HasResponse && !p.HasPart && !p.HasCredit {
 		return ErrMalformed
 	}
-	own := [typeEnd]int{Hello: greetingLen, Welcome: welcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
+	own := [typeEnd]int{Hello: greetingLen, Welcome: WelcomeLen, Challenge: challengeLen, Reset: resetLen, Echo: echoLen}[p.Type]
 	if len(rest) < own || flags != 0 && (p.Type == Challenge || p.Type == Reset || p.Type == Probe || p.Type == Echo) {
 		return ErrMalformed
 	}

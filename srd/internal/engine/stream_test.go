@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// arrive hands in a packet of a flow as if it came by a path, the next one of it.
+func (f *feeder) arrive(seq uint32, number uint16, more bool) []wire.Packet {
+	k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, More: more, HasPart: true,
+		Part: wire.Part{Seq: f.base + seq, Floor: f.base, Fragment: 10}}
+	b := make([]byte, wire.MaxHeaders)
+	f.n.e.Receive(source(addrOf(0)), b[:k.Encode(b)])
+	return answers(f.n)
+}
+
+// pass lets time go by, and answers the responses.
+func (f *feeder) pass(d time.Duration) []wire.Packet {
+	f.n.w.now += d
+	f.n.e.Advance(f.n.raw())
+	return slices.DeleteFunc(answers(f.n), func(k wire.Packet) bool { return !k.HasResponse })
+}
+
+// The response to a burst waits for its end, but not for long.
+func TestResponseWaitsForTheBurst(t *testing.T) {
+	f := feed(t, 50)
+	f.n.e.cfg.Budget = 1024
+	f.pass(0)
+	d := f.n.e.cfg.AckDelay
+	seq := uint32(0)
+	next := func(more bool) []wire.Packet {
+		seq++
+		return f.arrive(seq-1, uint16(seq), more)
+	}
+	for range 5 { // packets that may be the last ones
+		require.Empty(t, next(false))
+		require.Empty(t, f.pass(d/8))
+	}
+	require.Len(t, f.pass(d*3/8), 1, "the delay after the first one")
+
+	for range 7 {
+		require.Empty(t, next(true))
+		require.Empty(t, f.pass(d*3/2))
+	}
+	require.Empty(t, next(false))
+	require.Empty(t, f.pass(d/2-time.Microsecond))
+	require.Len(t, f.pass(time.Microsecond), 1, "that was waited for")
+	require.Empty(t, f.pass(10*d), "all was told")
+
+	require.Empty(t, next(true))
+	require.Empty(t, f.pass(2*d-time.Microsecond))
+	require.Len(t, f.pass(time.Microsecond), 1, "the next one is late")
+
+	for range 10 {
+		require.Empty(t, next(true))
+		require.Empty(t, f.pass(d*3/2))
+	}
+	require.Empty(t, next(true))
+	require.Len(t, f.pass(d), 1, "16 times the delay after the first one")
+}
+
+// Who has more to be sent at once says so.
+func TestMore(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	p := a.e.peers[0]
+	said := func(n int, grant uint16) (more []bool) {
+		p.grant = grant
+		for range n {
+			m := w.model.post(a, 1, Reliable, 0, 64)
+			a.e.messages[uint32(m.handle)].now = false
+		}
+		for _, k := range answers(a) {
+			more = append(more, k.More)
+		}
+		return more
+	}
+	require.Equal(t, []bool{true, true, false}, said(3, 100))
+	require.Equal(t, []bool{true, false}, said(4, 5), "there is no room for more")
+	a.e.out.More, p.echo = true, true // of the packet before, which went to another peer
+	a.e.enqueue(p)
+	require.Equal(t, []bool{false}, said(0, 5))
+}
+
+// A flow has a mask while packets are missing.
+func TestMaskWhileMissing(t *testing.T) {
+	for _, service := range []uint8{Reliable, Ordered} {
+		f := feed(t, 1<<32-2)
+		seen := func() *wire.Mask { return f.p.rx[service].seen.Mask }
+		part := func(seq, floor uint32) *wire.Response {
+			return f.part(wire.Part{Service: service, Seq: seq, Floor: floor}, true)
+		}
+		part(0, 0)
+		require.Nil(t, seen())
+		part(2, 0)
+		require.NotNil(t, seen())
+		mask := seen()
+		require.Equal(t, Delivered, f.says(part(3, 0), 3))
+		r := part(1, 0)
+		require.Nil(t, seen())
+		require.Equal(t, f.base+4, r.Base)
+		require.Zero(t, r.NSeen)
+		require.Len(t, f.got, 4)
+
+		r = part(6, 4)
+		require.Same(t, mask, seen(), "it is used again")
+		require.Zero(t, f.says(r, 5))
+		require.Equal(t, Delivered, f.says(r, 6))
+		part(8, 8) // what is before never comes
+		require.Nil(t, seen())
+
+		part(10, 8)
+		f.n.e.dropReceived(f.p)
+		require.Len(t, f.n.e.masks, 1)
+		require.Equal(t, wire.Mask{}, *f.n.e.masks[0])
+	}
+	f := feed(t, 7)
+	f.part(wire.Part{Service: Idempotent, Seq: 3}, true)
+	require.Nil(t, f.p.rx[Idempotent].seen.Mask, "the response has told it")
+}
+
+// A packet that is lost again and again does not stop those behind it, before the numbers
+// are used up; no more than 256 packets are under way.
+func TestNumbersBeyondThoseUnderWay(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Budget, c.AckDelay = 4096, 50*time.Microsecond })
+	a := w.nodes[0]
+	f := a.e.peers[0].tx[Reliable]
+	stuck := f.nxt + 1000
+	until := w.now + time.Hour
+	w.links = func(int, int, int) *link {
+		return &link{delay: 500 * time.Microsecond, lose: func(b []byte) bool {
+			var k wire.Packet
+			return k.Decode(b) == nil && k.HasPart && k.Part.Seq == stuck && w.now < until
+		}}
+	}
+	most, span := uint32(0), uint32(0)
+	w.model.onSettled = func(*letter) {
+		most, span = max(most, a.e.peers[0].flying), max(span, f.nxt-f.una)
+	}
+	for range 4000 {
+		w.model.post(a, 1, Reliable, 0, 64)
+	}
+	a.pump()
+	w.run(w.now + 100*time.Millisecond)
+	require.EqualValues(t, wire.Window, span)
+	require.LessOrEqual(t, most, uint32(256))
+	require.Greater(t, most, uint32(200))
+	until = w.now
+	w.run(w.now + 500*time.Millisecond)
+	require.Zero(t, w.model.open)
+	w.model.end()
+}
+
+// A response that is too long to ride along is not put off until the program has nothing
+// more to send.
+func TestLongResponseGoesAlone(t *testing.T) {
+	f := feed(t, 0)
+	f.p.grant = 256
+	f.n.e.network(f.p).window = largestWindow
+	f.part(wire.Part{Seq: 330}, false) // the mask has six words
+	for range 100 {
+		_, err := f.n.e.Send(addrOf(0), Message{Len: f.n.e.fragment})
+		require.NoError(t, err)
+	}
+	f.p.rx[Reliable].now = true
+	var parts int
+	for i, a := range answers(f.n) {
+		if a.HasPart {
+			require.False(t, a.HasResponse)
+			parts++
+			continue
+		}
+		require.Equal(t, 1, i)
+		require.Equal(t, Delivered, f.says(&a.Response, 330))
+	}
+	require.Equal(t, 100, parts)
+	require.False(t, f.p.alone)
+}
+
+// Packets that are sent at once take one path for up to 16 of them, others each its own.
+func TestBursts(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Paths = 4 })
+	e := w.nodes[0].e
+	p := e.peers[0]
+	changes := func(n int, gap time.Duration) (changes int) {
+		last := uint8(255)
+		for range n {
+			c := e.choose(p, -1)
+			if c != last {
+				changes++
+			}
+			last = c
+			e.now += gap
+		}
+		return changes
+	}
+	require.Greater(t, changes(64, 0), 40, "a burst is an eighth of what is under way")
+	p.flying = 64
+	require.LessOrEqual(t, changes(64, 0), 64/8)
+	p.flying = 256
+	require.Greater(t, changes(160, 0), 6, "16 at most")
+	p.flying = 64
+	require.Greater(t, changes(64, 0), 4, "no path has all")
+	require.Greater(t, changes(64, time.Microsecond), 40)
+
+	e.now++
+	path := e.choose(p, -1)
+	e.network(p).paths[path].suspect = true
+	require.NotEqual(t, path, e.choose(p, -1), "a path that is suspect is left")
+	e.network(p).paths[path].suspect = false
+	for range 3 {
+		path = e.choose(p, -1)
+		require.NotEqual(t, path, e.choose(p, int(path)), "what is sent again goes by another path")
+	}
+}
+
+// What a burst found good it does not take from the others: each path by which packets
+// came keeps its turn.
+func TestBurstsUseWhatTheyTake(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Paths = 4 })
+	e := w.nodes[0].e
+	p := e.peers[0]
+	n := e.network(p)
+	n.n, n.middle = 0, time.Millisecond
+	for i := range uint8(4) {
+		n.paths[i].srtt = time.Millisecond
+		for range 4 {
+			e.arrived(p, i)
+		}
+	}
+	n.chosen, p.flying = 0, 8*longestBurst
+	e.now++
+	for range longestBurst {
+		e.choose(p, -1)
+	}
+	require.EqualValues(t, 12, n.n)
+}
