@@ -3,6 +3,7 @@ package evict
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -133,4 +134,36 @@ func TestRemove(t *testing.T) {
 	_, ok = q.Evict()
 	require.False(t, ok)
 	require.Zero(t, q.small.bytes+q.main.bytes)
+}
+
+// Turns of the main queue are used up: who had more accesses stays for longer, and nobody for ever.
+func TestTurnsAreUsedUp(t *testing.T) {
+	q := New()
+	for i := range uint32(4) {
+		q.Insert(i, uint64(i), 100)
+		q.Access(i)
+	}
+	first, ok := q.Evict() // all go to the main queue, in their order
+	require.True(t, ok)
+	require.Zero(t, first)
+	for i := range uint32(4) {
+		for range 4 - i {
+			q.Access(i)
+		}
+	}
+	gone := make(chan uint32, 3)
+	go func() {
+		for range 3 {
+			item, _ := q.Evict()
+			gone <- item
+		}
+	}()
+	for _, want := range []uint32{3, 2, 1} {
+		select {
+		case item := <-gone:
+			require.Equal(t, want, item)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "nobody goes")
+		}
+	}
 }
