@@ -71,14 +71,15 @@ type Config struct {
 	FlowCap int64
 	Policy  Policy
 	Quantum int // bytes of the deficit policy, for a weight of 1
-	// Tenure is how many request packets a unit presents of a flow while others wait
-	// for a unit.
+	// Tenure is how many request packets a unit presents of a flow while others wait for
+	// a unit, and how many quanta by weight under the deficit policy; 0 means 1. It takes
+	// that many of each flow until all have had their turn.
 	Tenure int
 	// Overdue is after how long a response of which nothing came, nor anything else of
 	// its queue pair, does not count any more, and as long again for each 64 KiB that are
 	// outstanding; 0 means 200 ms, a negative one never.
 	Overdue time.Duration
-	// MaxPasses is how often a flow is passed over before others wait for it.
+	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
 	MaxPasses int
 	Classes   []Class
 	// Tune finds the threshold: Threshold is then where it begins.
@@ -115,8 +116,8 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Small = cmp.Or(c.Small, 512)
 	c.Units = cmp.Or(c.Units, 16)
 	c.Ord = cmp.Or(c.Ord, 128)
-	c.Tenure = cmp.Or(c.Tenure, 16)
-	c.MaxPasses = cmp.Or(c.MaxPasses, 64)
+	c.Tenure = cmp.Or(c.Tenure, 1)
+	c.MaxPasses = cmp.Or(c.MaxPasses, 16)
 	c.Overdue = cmp.Or(c.Overdue, 200*time.Millisecond)
 	one := c.RspPktLen(max(c.Slice, c.MTU))
 	c.Threshold = cmp.Or(c.Threshold, 4*one)

@@ -19,12 +19,13 @@ type Shaper struct {
 	flows []flow
 	table table
 
-	units   []int32 // the flow that each is assigned to, or none
-	busy    uint64  // which are assigned
-	pending int     // commands that are not granted as a whole, and pieces that failed
-	since   []uint64
-	clock   uint64 // counts assignments, for the policy of availability
-	urgent  list   // flows that wait for a unit
+	units   []int32  // the flow that each is assigned to, or none
+	busy    uint64   // which are assigned
+	pending int      // commands that are not granted as a whole, and pieces that failed
+	since   []uint64 // when each was assigned, by the clock
+	turns   []uint64 // when each was assigned, or granted last: the first one is the next in turn
+	clock   uint64   // counts assignments and grants
+	urgent  list     // flows that wait for a unit
 	waiting list
 	popped  int
 	present [MaxUnits]candidate
@@ -92,7 +93,7 @@ type class struct {
 	queued int     // commands in flow queues
 	served float64 // bytes by weight: the class with the least goes first
 	began  float64 // served, when it was granted last
-	last   int     // the unit that was granted last
+	last   int     // the unit that was granted last, for the deficit policy
 }
 
 // bucket is a token bucket.

@@ -1,0 +1,268 @@
+package shaper
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crowd is flows that keep READs under way behind a slow link, beside one of small
+// READs, as suite pacer has it on a device.
+type crowd struct {
+	*bench
+	pipe  pipe
+	sizes []int // of the READs of each flow
+	ahead int   // bytes that each has under way or waits for
+	probe bool  // the last flow READs 64 bytes every 2 ms
+}
+
+type flight struct {
+	g  Grant
+	at time.Duration
+}
+
+// between answers how many bytes each flow got between two moments, and the longest
+// time that a small READ took.
+func (c *crowd) between(from, until time.Duration) (got []float64, slowest time.Duration) {
+	var out []flight
+	got = make([]float64, len(c.sizes))
+	for f, n := range c.sizes {
+		for range max(c.ahead/n, 1) {
+			c.get(f, n)
+		}
+	}
+	small := len(c.sizes)
+	due, began := time.Duration(0), time.Duration(-1)
+	cfg := c.s.Config()
+	for c.now < until {
+		if c.probe && began < 0 && c.now >= due {
+			began = c.now
+			c.get(small, 64)
+		}
+		for g, ok := c.next(); ok; g, ok = c.next() {
+			out = append(out, flight{g, c.pipe.take(c.now, cfg.RspPktLen(g.Length))})
+		}
+		if c.probe && began < 0 && due < out[0].at {
+			c.now = due
+			continue
+		}
+		c.now = out[0].at
+		g := out[0].g
+		out = out[1:]
+		c.done(g)
+		f := c.place(g.Flow)
+		if f < small && c.now > from && c.now <= until {
+			got[f] += float64(g.Length)
+		}
+		for r, _, _, ok := c.s.Finished(); ok; r, _, _, ok = c.s.Finished() {
+			c.s.Free(r)
+			if f < small {
+				c.get(f, c.sizes[f])
+				continue
+			}
+			if c.now > from {
+				slowest = max(slowest, c.now-began)
+			}
+			began, due = -1, c.now+2*time.Millisecond
+		}
+	}
+	return got, slowest
+}
+
+// jain is Jain's index: 1 if all have the same, 1/n if one has everything.
+func jain(x []float64) float64 {
+	var sum, squares float64
+	for _, v := range x {
+		sum += v
+		squares += v * v
+	}
+	return sum * sum / (squares * float64(len(x)))
+}
+
+func newCrowd(t *testing.T, c Config, rate float64, probe bool, sizes ...int) *crowd {
+	c.Header, c.Threshold = 66, 40*kib
+	k := &crowd{pipe: pipe{rate: rate, base: 100 * time.Microsecond}, sizes: sizes, ahead: 64 * kib, probe: probe}
+	flows := make([]FlowConfig, len(sizes))
+	if probe {
+		flows = append(flows, FlowConfig{})
+	}
+	k.bench = newBench(t, c, flows...)
+	return k
+}
+
+// While more flows READ than there are units, all get the same in each window of a few
+// sub-requests, however slow the link is: units go round by what is fair within a second
+// or two, not within a minute.
+func TestManyFlowsShareEvenly(t *testing.T) {
+	for _, policy := range []Policy{RoundRobin, Load, Priority, Availability, Deficit} {
+		for _, flows := range []int{32, 33, 100, 1000} {
+			for _, slice := range []int{4 * kib, 16 * kib} {
+				for _, pieces := range []int{8, 28} { // of each flow in a window
+					if flows == 1000 && (pieces > 8 || slice < 16*kib) {
+						continue
+					}
+					for _, probe := range []bool{false, true} {
+						name := fmt.Sprintf("%v/%d flows of %d bytes/%d each/probe %v", policy, flows, slice, pieces, probe)
+						const window = 3 * time.Second
+						rate := float64(flows*pieces*slice) / window.Seconds()
+						c := newCrowd(t, Config{Slice: slice, Policy: policy}, rate, probe, slices.Repeat([]int{16 * kib}, flows)...)
+						got, _ := c.between(window/4, window/4+window)
+						require.GreaterOrEqual(t, jain(got), 0.98, name)
+						require.LessOrEqual(t, slices.Max(got)-slices.Min(got), 4*float64(slice), name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Under the deficit policy it is bytes that all get the same of, whatever the length of
+// their READs.
+func TestManyFlowsShareBytes(t *testing.T) {
+	for _, flows := range []int{10, 32, 33, 100, 300} {
+		for _, slice := range []int{4 * kib, 16 * kib} {
+			name := fmt.Sprintf("%d flows, sub-requests of %d bytes", flows, slice)
+			var sizes []int
+			for f := range flows {
+				sizes = append(sizes, []int{kib, 4 * kib, 6000, 16 * kib, 64 * kib}[f%5])
+			}
+			const window = 3 * time.Second
+			c := newCrowd(t, Config{Slice: slice, Policy: Deficit}, float64(flows*28*slice)/window.Seconds(), false, sizes...)
+			got, _ := c.between(window/4, window/4+window)
+			require.GreaterOrEqual(t, jain(got), 0.98, name)
+		}
+	}
+}
+
+// A small READ that takes a unit costs nobody a turn: who had the unit is the next to get
+// one, and it is not the one whose turn has come.
+func TestDisplacedFlowKeepsItsPlace(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 2}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	for f := range 4 {
+		b.get(f, 64*kib)
+	}
+	var bulk []int
+	for range 8 {
+		b.get(4, 64)
+		for range 2 {
+			if n := b.order(1)[0]; n != 4 {
+				bulk = append(bulk, n)
+			}
+		}
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 0, 1, 2, 3}, bulk)
+}
+
+// Nor does it end the wait for one that was passed over too often.
+func TestWhoIsDueKeepsItsUnit(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Units: 2, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	for range 9 {
+		b.get(0, 3*kib)
+	}
+	var gs []Grant
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		gs = append(gs, g)
+	}
+	big := b.get(1, 8*kib)
+	for range 2 {
+		b.done(gs[0])
+		g, ok := b.next()
+		require.True(t, ok)
+		gs = append(gs[1:], g)
+	}
+	for range 4 {
+		b.get(2, 64)
+		g, ok := b.next()
+		require.True(t, ok)
+		require.Equal(t, b.flows[2], g.Flow)
+		b.done(g)
+	}
+	for _, g := range gs {
+		b.done(g)
+	}
+	g, ok := b.next()
+	require.True(t, ok)
+	require.Equal(t, big, g.Request)
+}
+
+// A flow of a higher class does not give up its unit to lower ones after each packet, and
+// those of which more than one are promoted go though all units could be its.
+func TestUnitsOfHigherClasses(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 4, Classes: []Class{{Promote: time.Second}, {Priority: 1}}}, make([]FlowConfig, 16)...)
+	for f := range 16 {
+		b.get(f, 1<<20, inClass(f/8))
+	}
+	n := counts(b.order(400), 16)
+	for f := range 8 {
+		require.Zero(t, n[f], "%v", n)
+		require.InDelta(t, 50, n[8+f], 2, "%v", n)
+	}
+	b.now = 2 * time.Second // all of the lower class has waited for too long
+	for f, n := range counts(b.order(800), 16)[:8] {
+		require.Positive(t, n, f)
+	}
+}
+
+// One flow of a higher class alone keeps its unit for longer than one turn while lower
+// ones wait, but not for ever: they could not be promoted.
+func TestOneUnitAndTwoClasses(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<24)
+	b.get(1, 1<<24, inClass(1))
+	require.NotContains(t, b.order(16), 0)
+	require.InDelta(t, 5, counts(b.order(5*49), 2)[0], 1, "one of four turns, of which three are of sixteen packets")
+}
+
+// Classes come first under the deficit policy too: what a flow of a lower one has left of
+// its quantum does not go before a flow of a higher one, which has used its own up.
+func TestDeficitWithinAClass(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Deficit, Quantum: 16 * kib, Threshold: 9 * kib, Reserve: 1, Small: 1, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<20)
+	require.Equal(t, []int{0, 0}, b.order(2))
+	b.get(1, 64*kib, inClass(1))
+	require.NotContains(t, b.order(16), 0)
+	require.NotContains(t, b.order(8), 1)
+}
+
+// One that waits for room has its part of a round: smaller ones do not begin the next one
+// in its place.
+func TestRoundsWaitForRoom(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Policy: Deficit, Threshold: 12 * kib, Reserve: 1, Small: 1, MaxPasses: 1 << 30}, FlowConfig{}, FlowConfig{})
+	for range 200 {
+		b.get(0, kib)
+	}
+	b.get(1, 64*kib)
+	var out []Grant
+	bytes := make([]int, 2)
+	for bytes[1] < 64*kib {
+		for g, ok := b.next(); ok; g, ok = b.next() {
+			out = append(out, g)
+			bytes[b.place(g.Flow)] += g.Length
+		}
+		b.done(out[0])
+		out = out[1:]
+	}
+	require.InDelta(t, 64*kib, bytes[0], 10*kib)
+	put := b.get(0, 100, kind(Put))
+	b.get(1, 64*kib)
+	for g, ok := b.next(); ok && g.Request != put; g, ok = b.next() {
+		require.Less(t, len(out), 20, "PUTs do not wait for a round of GETs")
+		out = append(out, g)
+	}
+}
+
+// Of those that were passed over too often the first in turn is waited for, not always
+// the same one: all of one kind get the same.
+func TestDifferentLengthsTakeTurns(t *testing.T) {
+	for _, passes := range []int{1, 3, 16} {
+		c := newCrowd(t, Config{Slice: 4 * kib, MaxPasses: passes}, 10*28*4*kib/3.0, false, kib, 4*kib, 6000, 16*kib, 64*kib, kib, 4*kib, 6000, 16*kib, 64*kib)
+		got, _ := c.between(time.Second, 4*time.Second)
+		for f := range 5 {
+			require.InEpsilon(t, got[f], got[f+5], 0.15, "%v", got)
+		}
+		require.GreaterOrEqual(t, jain([]float64{got[1], got[3], got[4], got[6], got[8], got[9]}), 0.98, "%v", got)
+	}
+}
