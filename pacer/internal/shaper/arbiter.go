@@ -124,7 +124,7 @@ func (s *Shaper) goes(u int) bool {
 // what could go, and what waits for room that smaller ones would take.
 func (s *Shaper) claims(u int) bool {
 	p := &s.present[u]
-	return p.cmd != none && (p.reason == None || p.reason == Threshold || p.reason == Rate)
+	return p.cmd != none && (p.reason == None || p.reason == Threshold || p.reason == Rate || p.reason == Outbound)
 }
 
 // topUp adds quanta to the flows of each class that take part, as many as let one of
@@ -165,9 +165,9 @@ func (s *Shaper) roundOf(p *candidate) int {
 func (s *Shaper) quantum(f *flow) int64 { return int64(s.cfg.Quantum) * int64(f.Weight) }
 
 // passOver notes which units were passed over for another one. Of those that were too
-// often, the first in turn is waited for.
+// often, the first in turn is waited for: by GETs, or by PUTs.
 func (s *Shaper) passOver(best int) {
-	due := none
+	due, duePut := none, none
 	for m := s.busy; m != 0; m &= m - 1 {
 		u := bits.TrailingZeros64(m)
 		p := &s.present[u]
@@ -178,25 +178,44 @@ func (s *Shaper) passOver(best int) {
 		f.passes++
 		s.stats.Passes++
 		s.classes[s.cmds[p.cmd].Class].Passes++
-		if p.reason == Threshold && f.passes >= s.cfg.MaxPasses && (due == none || s.before(u, due)) {
-			due = u
+		if f.passes < s.cfg.MaxPasses {
+			continue
+		}
+		switch p.reason {
+		case Threshold, Rate:
+			if due == none || s.before(u, due) {
+				due = u
+			}
+		case Outbound:
+			if duePut == none || s.before(u, duePut) {
+				duePut = u
+			}
 		}
 	}
 	if due != none && s.due == none {
 		s.due = s.present[due].flow
 	}
+	if duePut != none && s.duePut == none {
+		s.duePut = s.present[duePut].flow
+	}
 }
 
-// checkDue ends the wait for a flow that could not use what it waits for.
+// checkDue ends the wait for flows that could not use what they wait for.
 func (s *Shaper) checkDue() {
-	if s.due == none {
-		return
-	}
-	f := &s.flows[s.due]
 	var p candidate
-	if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
-		f.passes = 0
-		s.due = none
+	if s.due != none {
+		f := &s.flows[s.due]
+		if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
+			f.passes = 0
+			s.due = none
+		}
+	}
+	if s.duePut != none {
+		f := &s.flows[s.duePut]
+		if f.down || f.unit == none || f.posted >= f.Depth || !s.nextPut(&p, s.duePut) {
+			f.passes = 0
+			s.duePut = none
+		}
 	}
 }
 

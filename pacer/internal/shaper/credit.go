@@ -99,6 +99,9 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	if s.due == p.flow && c.Kind != Put {
 		s.due = none
 	}
+	if s.duePut == p.flow && c.Kind == Put {
+		s.duePut = none
+	}
 	if !again {
 		c.offset += p.length
 		if c.Kind != Get || c.offset == c.Length {

@@ -45,8 +45,15 @@ func (c *crowd) between(from, until time.Duration) (got []float64, slowest time.
 		for g, ok := c.next(); ok; g, ok = c.next() {
 			out = append(out, flight{g, c.pipe.take(c.now, cfg.RspPktLen(g.Length))})
 		}
-		if c.probe && began < 0 && due < out[0].at {
-			c.now = due
+		next := due
+		if !c.probe || began >= 0 {
+			next = until
+		}
+		if at, ok := c.s.Wake(); ok {
+			next = min(next, at)
+		}
+		if len(out) == 0 || next < out[0].at {
+			c.now = next
 			continue
 		}
 		c.now = out[0].at
@@ -156,36 +163,45 @@ func TestDisplacedFlowKeepsItsPlace(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 0, 1, 2, 3}, bulk)
 }
 
-// Nor does it end the wait for one that was passed over too often.
+// Nor does one that was passed over too often lose its unit to small ones.
 func TestWhoIsDueKeepsItsUnit(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Units: 2, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{})
-	for range 9 {
-		b.get(0, 3*kib)
-	}
-	var gs []Grant
-	for g, ok := b.next(); ok; g, ok = b.next() {
-		gs = append(gs, g)
-	}
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Units: 2, Threshold: 12 * kib, Reserve: kib, Small: 100, MaxPasses: 1}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+	b.get(3, 8*kib)
+	out, _ := b.next()
 	big := b.get(1, 8*kib)
-	for range 2 {
-		b.done(gs[0])
-		g, ok := b.next()
-		require.True(t, ok)
-		gs = append(gs[1:], g)
+	for range 100 {
+		b.get(0, 64)
 	}
-	for range 4 {
-		b.get(2, 64)
-		g, ok := b.next()
-		require.True(t, ok)
-		require.Equal(t, b.flows[2], g.Flow)
-		b.done(g)
-	}
-	for _, g := range gs {
-		b.done(g)
-	}
+	require.Equal(t, []int{0, 0, 0}, b.order(3))
+	b.get(2, 64)
+	require.ElementsMatch(t, []int{0, 2}, b.order(2))
+	b.done(out)
 	g, ok := b.next()
 	require.True(t, ok)
 	require.Equal(t, big, g.Request)
+}
+
+// One that waits for the solicited rate is waited for, too: smaller ones take no more of
+// what has to add up for it.
+func TestLargeOnesAndTheRate(t *testing.T) {
+	for _, policy := range []Policy{RoundRobin, Deficit} {
+		c := newCrowd(t, Config{Slice: 16 * kib, Policy: policy, Rate: 1e6, Burst: 20 * kib}, 10e6, false, 600, 4*kib, 64*kib, 600, 4*kib, 64*kib)
+		got, _ := c.between(time.Second, 5*time.Second)
+		require.Greater(t, got[2]+got[5], 1e6, "%v: %v", policy, got)
+		if policy == Deficit {
+			require.GreaterOrEqual(t, jain(got), 0.98, "%v", got)
+		}
+	}
+}
+
+// A flow that was alone for long has its turn as others have, once they come.
+func TestAloneWasNoTurn(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Policy: Deficit, Quantum: 16 * kib}, FlowConfig{}, FlowConfig{})
+	b.get(0, 1<<30)
+	b.order(100)
+	b.get(1, 1<<30)
+	n := counts(b.order(80), 2)
+	require.InDelta(t, n[0], n[1], 8)
 }
 
 // A flow of a higher class does not give up its unit to lower ones after each packet, and
@@ -246,12 +262,57 @@ func TestRoundsWaitForRoom(t *testing.T) {
 		out = out[1:]
 	}
 	require.InDelta(t, 64*kib, bytes[0], 10*kib)
-	put := b.get(0, 100, kind(Put))
-	b.get(1, 64*kib)
-	for g, ok := b.next(); ok && g.Request != put; g, ok = b.next() {
-		require.Less(t, len(out), 20, "PUTs do not wait for a round of GETs")
-		out = append(out, g)
+}
+
+// A large PUT is not starved by small ones, which need less of the outbound budget at a
+// time, nor do they wait for one that cannot go.
+func TestLargePuts(t *testing.T) {
+	for _, policy := range []Policy{RoundRobin, Deficit} {
+		b := newBench(t, Config{MTU: kib, Policy: policy, Outbound: 1e6, OutBurst: 100 * kib, MaxPasses: 4}, FlowConfig{}, FlowConfig{}, FlowConfig{}, FlowConfig{})
+		for f, n := range []int{kib, 90 * kib, 2 * kib, 80 * kib} {
+			for range 3000 {
+				b.get(f, n, kind(Put))
+			}
+		}
+		sent := make([]float64, 4)
+		go1 := func(d time.Duration) {
+			for end := b.now + d; b.now < end; {
+				if g, ok := b.next(); ok {
+					sent[b.place(g.Flow)] += float64(g.Length)
+					b.done(g)
+					continue
+				}
+				at, ok := b.s.Wake()
+				require.True(t, ok)
+				b.now = max(at, b.now+1)
+			}
+		}
+		go1(10 * time.Second)
+		for _, f := range []int{1, 3} {
+			require.Greater(t, sent[f], 2e6, "%v: %v", policy, sent)
+		}
+		b.s.Down(b.flows[1])
+		b.s.Down(b.flows[3])
+		clear(sent)
+		go1(time.Second)
+		require.InDelta(t, 1e6, sent[0]+sent[2], 2e5, "%v: %v", policy, sent)
 	}
+}
+
+// PUTs do not wait for a round of GETs.
+func TestRoundsOfPuts(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 8 * kib, Policy: Deficit, Threshold: 12 * kib, Reserve: 1, Small: 1}, FlowConfig{}, FlowConfig{})
+	b.get(0, 64*kib)
+	for range 20 {
+		b.get(1, 8*kib, kind(Put))
+	}
+	n := 0
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		if g.Kind == Put {
+			n++
+		}
+	}
+	require.Equal(t, 20, n)
 }
 
 // Of those that were passed over too often the first in turn is waited for, not always

@@ -41,7 +41,8 @@ type Shaper struct {
 	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
-	due         int32 // the flow that others wait for
+	due         int32 // the flow whose GETs others wait for
+	duePut      int32 // and the one whose PUTs
 	paused      bool
 	lease       int64 // what of the threshold this process may use; negative: all
 	in, out     bucket
@@ -142,7 +143,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, lease: -1}
+	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1}
 	s.table.seed = maphash.MakeSeed()
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)

@@ -73,7 +73,7 @@ func (s *Shaper) leastUrgent() (unit, urgency int) {
 	unit = none
 	for u, f := range s.units {
 		n := s.urgency(f)
-		if f != s.due && (unit == none || n < urgency || n == urgency && s.turns[u] > s.turns[unit]) {
+		if f != s.due && f != s.duePut && (unit == none || n < urgency || n == urgency && s.turns[u] > s.turns[unit]) {
 			unit, urgency = u, n
 		}
 	}
@@ -164,7 +164,6 @@ func (s *Shaper) patient() (n int) {
 // completed: [Shaper.ready] brings it back then.
 func (s *Shaper) park(f int32) {
 	fl := &s.flows[f]
-	fl.turn = 0
 	if u := fl.unit; u != none {
 		s.vacate(int(u))
 		s.fill(int(u))
@@ -180,6 +179,9 @@ func (s *Shaper) idle(f int32) {
 	fl.deficit, fl.passes = 0, 0
 	if s.due == f {
 		s.due = none
+	}
+	if s.duePut == f {
+		s.duePut = none
 	}
 	s.park(f)
 	s.leave(f)
