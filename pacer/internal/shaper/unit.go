@@ -180,9 +180,6 @@ func (s *Shaper) idle(f int32) {
 	if s.due == f {
 		s.due = none
 	}
-	if s.duePut == f {
-		s.duePut = none
-	}
 	s.park(f)
 	s.leave(f)
 }
