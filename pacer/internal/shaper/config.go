@@ -11,7 +11,8 @@ import (
 type Policy uint8
 
 const (
-	// RoundRobin takes them in turn.
+	// RoundRobin takes them in turn, a request packet each. That which went longest ago
+	// is the next, so that who is passed over does not lose its turn.
 	RoundRobin Policy = iota
 	// Load takes the flow with the fewest bytes outstanding.
 	Load
@@ -19,7 +20,8 @@ const (
 	Priority
 	// Availability takes the unit that has been ready for longest.
 	Availability
-	// Deficit takes them in turn and lets each send as many bytes as its weight says.
+	// Deficit takes them in turn and lets each send as many bytes as its weight says,
+	// whatever the length of its requests.
 	Deficit
 	policies
 )
@@ -72,8 +74,8 @@ type Config struct {
 	Policy  Policy
 	Quantum int // bytes of the deficit policy, for a weight of 1
 	// Tenure is how many request packets a unit presents of a flow while others wait for
-	// a unit, and how many quanta by weight under the deficit policy; 0 means 1. It takes
-	// that many of each flow until all have had their turn.
+	// a unit, and how many quanta by weight under the deficit policy; 0 means 1. Flows
+	// have the same only over a time in which all of them had their turns.
 	Tenure int
 	// Overdue is after how long a response of which nothing came, nor anything else of
 	// its queue pair, does not count any more, and as long again for each 64 KiB that are
