@@ -232,6 +232,20 @@ func TestOneUnitAndTwoClasses(t *testing.T) {
 	require.InDelta(t, 5, counts(b.order(5*49), 2)[0], 1, "one of four turns, of which three are of sixteen packets")
 }
 
+// The flow of the highest priority does not wait in line behind others, and keeps its
+// unit; without the policy all are equal.
+func TestUnitsByPriorityOfFlows(t *testing.T) {
+	for policy, want := range map[Policy]int{Priority: 160, RoundRobin: 10, Load: 10} {
+		flows := make([]FlowConfig, 17)
+		flows[16].Priority = 1
+		b := newBench(t, Config{Slice: 4 * kib, Units: 4, Policy: policy}, flows...)
+		for f := range flows {
+			b.get(f, 1<<24)
+		}
+		require.InDelta(t, want, counts(b.order(170), len(flows))[16], 10, policy.String())
+	}
+}
+
 // Classes come first under the deficit policy too: what a flow of a lower one has left of
 // its quantum does not go before a flow of a higher one, which has used its own up.
 func TestDeficitWithinAClass(t *testing.T) {

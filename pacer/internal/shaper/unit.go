@@ -44,16 +44,21 @@ func (s *Shaper) first(f int32) int32 {
 	return fl.puts.head
 }
 
-// priority is that of the class of what a flow could send first.
-func (s *Shaper) priority(f int32) int {
-	c := s.first(f)
-	if c == none {
-		return 0
+// priority is that of the class of what a flow could send first, and then its own if
+// the policy goes by that.
+func (s *Shaper) priority(f int32) (n int) {
+	if c := s.first(f); c != none {
+		n = within(s.classes[s.cmds[c].Class].Priority) << 22
 	}
-	return s.classes[s.cmds[c].Class].Priority
+	if s.cfg.Policy == Priority {
+		n += within(s.flows[f].Priority)
+	}
+	return n
 }
 
-// urgency orders flows that compete for units: by the priority of their class, then
+func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
+
+// urgency orders flows that compete for units: by priority, then
 // those that need no large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
 	c := s.first(f)
@@ -212,7 +217,7 @@ func (s *Shaper) leave(f int32) {
 // turn counts what a unit presented of its flow: after its turn the next one in line
 // has the unit. Turns are of request packets, and of bytes under the deficit policy,
 // where what is too much counts for the next turn. They are longer while only lower
-// classes wait.
+// priorities wait.
 func (s *Shaper) turn(f int32, wire int64) {
 	fl := &s.flows[f]
 	limit := float64(s.cfg.Tenure)
@@ -242,7 +247,7 @@ func (s *Shaper) turn(f int32, wire int64) {
 	s.fill(int(u))
 }
 
-// lowerWaits is how many turns a flow has before one of a lower class has its unit.
+// lowerWaits is how many turns a flow has before one of a lower priority has its unit.
 const lowerWaits = 16
 
 // resize changes the number of units. Those that were held by a limit of their own get
