@@ -13,8 +13,10 @@ type tuner struct {
 	max    int64
 	window int64
 
-	base     time.Duration // least delay alone, of this period and the last
+	base     time.Duration // mean delay alone, of this period and the last
 	last     time.Duration
+	alones   time.Duration // and of what
+	nAlone   time.Duration
 	renewed  time.Duration
 	probing  int // sub-requests to be measured alone yet
 	probes   uint64
@@ -48,8 +50,9 @@ func (t *tuner) begin(c *Config, running bool) {
 	t.window = min(max(t.window, t.least()), t.max)
 }
 
-// least keeps one sub-request on the wire while another one is on its way.
-func (t *tuner) least() int64 { return 2*t.one + t.one/2 }
+// least keeps one sub-request on the wire while another one is on its way, and a third
+// for a host that is late in asking for the next.
+func (t *tuner) least() int64 { return 3*t.one + t.one/2 }
 
 func (t *tuner) threshold() int64 {
 	if t.probing > 0 {
@@ -73,6 +76,7 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	if t.renewed == 0 || now-t.renewed >= period {
 		t.renewed = now
 		t.last, t.base = t.base, 0
+		t.alones, t.nAlone = 0, 0
 		t.probing = perProbe
 		t.probes++
 	}
@@ -97,9 +101,9 @@ func (s *Shaper) Flooded(now time.Duration) {
 }
 
 func (t *tuner) alone(delay, now time.Duration) {
-	if t.base == 0 || delay < t.base {
-		t.base = delay
-	}
+	t.alones += delay
+	t.nAlone++
+	t.base = t.alones / t.nAlone
 	if t.probing > 0 {
 		if t.probing--; t.probing == 0 {
 			t.newRound(now)
