@@ -59,15 +59,19 @@ func (c *crowd) between(from, until time.Duration) (got []float64, slowest time.
 		c.now = out[0].at
 		g := out[0].g
 		out = out[1:]
-		c.done(g)
-		f := c.place(g.Flow)
+		if !c.s.Completed(g.Sub, c.now) {
+			c.t.Fatal("not outstanding")
+		}
+		f := int(g.Flow - c.flows[0]) // [bench.place] looks for it
 		if f < small && c.now > from && c.now <= until {
 			got[f] += float64(g.Length)
 		}
 		for r, _, _, ok := c.s.Finished(); ok; r, _, _, ok = c.s.Finished() {
 			c.s.Free(r)
 			if f < small {
-				c.get(f, c.sizes[f])
+				if _, err := c.s.Submit(g.Flow, Command{Length: c.sizes[f]}, c.now); err != nil {
+					c.t.Fatal(err)
+				}
 				continue
 			}
 			if c.now > from {
@@ -108,10 +112,10 @@ func TestManyFlowsShareEvenly(t *testing.T) {
 		for _, flows := range []int{32, 33, 100, 1000} {
 			for _, slice := range []int{4 * kib, 16 * kib} {
 				for _, pieces := range []int{8, 28} { // of each flow in a window
-					if flows == 1000 && (pieces > 8 || slice < 16*kib) {
+					if flows > 33 && (pieces > 8 || slice < 16*kib) || flows != 33 && policy != RoundRobin && policy != Deficit {
 						continue
 					}
-					for _, probe := range []bool{false, true} {
+					for _, probe := range []bool{true, false}[:1+flows%2] {
 						name := fmt.Sprintf("%v/%d flows of %d bytes/%d each/probe %v", policy, flows, slice, pieces, probe)
 						const window = 3 * time.Second
 						rate := float64(flows*pieces*slice) / window.Seconds()
@@ -129,7 +133,7 @@ func TestManyFlowsShareEvenly(t *testing.T) {
 // Under the deficit policy it is bytes that all get the same of, whatever the length of
 // their READs.
 func TestManyFlowsShareBytes(t *testing.T) {
-	for _, flows := range []int{10, 32, 33, 100, 300} {
+	for _, flows := range []int{10, 33, 100} {
 		for _, slice := range []int{4 * kib, 16 * kib} {
 			name := fmt.Sprintf("%d flows, sub-requests of %d bytes", flows, slice)
 			var sizes []int
@@ -137,7 +141,7 @@ func TestManyFlowsShareBytes(t *testing.T) {
 				sizes = append(sizes, []int{kib, 4 * kib, 6000, 16 * kib, 64 * kib}[f%5])
 			}
 			const window = 3 * time.Second
-			c := newCrowd(t, Config{Slice: slice, Policy: Deficit}, float64(flows*28*slice)/window.Seconds(), false, sizes...)
+			c := newCrowd(t, Config{Slice: slice, Policy: Deficit}, float64(flows*20*slice)/window.Seconds(), false, sizes...)
 			got, _ := c.between(window/4, window/4+window)
 			require.GreaterOrEqual(t, jain(got), 0.98, name)
 		}
