@@ -123,12 +123,16 @@ func fairness() harness.Benchmark {
 
 // classHigh has READs of 4 KiB, which are too large for the reserve, in a class above
 // that of the bulk READs. They may take half as long again as alone, and the time of
-// one sub-READ, which cannot be called back. Bulk READs have a cap of one sub-READ in
-// one side, in the other all of the threshold.
+// one sub-READ, which cannot be called back. In one side bulk READs have a cap of one
+// sub-READ, and all together four fifths of the link's rate, so that nothing waits in
+// front of it; in the other all of the threshold.
 func classHigh() harness.Benchmark {
 	const slice = 16 << 10
 	side := func(name string, bulkCap int64) harness.Side {
 		cfg := pacer.Config{MTU: 4096, Header: 66, Slice: slice, Threshold: 40 << 10, Classes: []pacer.Class{{Name: "bulk", Cap: bulkCap}, {Name: "high", Priority: 1}}}
+		if bulkCap > 0 {
+			cfg.Rate, cfg.Burst = 0.8*linkRate/8, cfg.RspPktLen(slice)
+		}
 		alone := readers{small: 4 << 10, class: 1, rate: linkRate, queue: linkQueue, span: time.Second, pacer: &cfg}
 		beside := alone
 		beside.queuePairs, beside.size, beside.depth, beside.span = 8, 64<<10, 4, 2*time.Second

@@ -198,6 +198,17 @@ func TestLargeOnesAndTheRate(t *testing.T) {
 	}
 }
 
+// What is more than a turn counts for the next one.
+func TestTurnsAddUp(t *testing.T) {
+	b := newBench(t, Config{MTU: kib, Slice: 16 * kib, Units: 1, Policy: Deficit, Quantum: 16 * (kib + 1)}, FlowConfig{}, FlowConfig{})
+	for range 300 {
+		b.get(0, 10*kib)
+		b.get(1, 16*kib)
+	}
+	n := counts(b.order(300), 2)
+	require.InEpsilon(t, 16*n[1], 10*n[0], 0.03, "%v", n)
+}
+
 // A flow that was alone for long has its turn as others have, once they come.
 func TestAloneWasNoTurn(t *testing.T) {
 	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Policy: Deficit, Quantum: 16 * kib}, FlowConfig{}, FlowConfig{})
