@@ -13,8 +13,7 @@ type tuner struct {
 	max    int64
 	window int64
 
-	base     time.Duration // mean delay alone, of this period and the last
-	last     time.Duration
+	base     time.Duration // mean delay alone, of this period or else the last
 	alones   time.Duration // and of what
 	nAlone   time.Duration
 	renewed  time.Duration
@@ -75,7 +74,6 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	}
 	if t.renewed == 0 || now-t.renewed >= period {
 		t.renewed = now
-		t.last, t.base = t.base, 0
 		t.alones, t.nAlone = 0, 0
 		t.probing = perProbe
 		t.probes++
@@ -115,14 +113,6 @@ func (t *tuner) newRound(now time.Duration) {
 	t.round, t.bytes, t.count, t.sum, t.filled = now, 0, 0, 0, false
 }
 
-// floor is the least delay that is known.
-func (t *tuner) floor() time.Duration {
-	if t.base == 0 || t.last != 0 && t.last < t.base {
-		return t.last
-	}
-	return t.base
-}
-
 // judge ends a round.
 func (t *tuner) judge(now time.Duration) {
 	rate := float64(t.bytes) / (now - t.round).Seconds()
@@ -131,12 +121,11 @@ func (t *tuner) judge(now time.Duration) {
 	} else {
 		t.rate += (rate - t.rate) / 4
 	}
-	floor := t.floor()
-	if floor == 0 {
+	if t.base == 0 {
 		return
 	}
 	delay := t.sum / time.Duration(t.count)
-	goal := floor + time.Duration(queueGoal*float64(t.one)/t.rate*float64(time.Second))
+	goal := t.base + time.Duration(queueGoal*float64(t.one)/t.rate*float64(time.Second))
 	switch {
 	case delay > goal:
 		t.starting = false
