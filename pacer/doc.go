@@ -55,7 +55,10 @@
 //     error, the flush, or when the post failed, and once. What is not a completion of
 //     all of a request is never told as a success.
 //   - A response that is larger than the threshold goes alone. Nothing waits for ever: a
-//     request that was passed over MaxPasses times is waited for.
+//     request that was passed over MaxPasses times is waited for, and keeps its turn.
+//   - Flows of a class share evenly, however many there are for each slicing unit: a
+//     request packet in turn, or bytes by weight under the policy Deficit, which is the
+//     one for READs of different lengths. It shows within a few request packets of each.
 //   - A queue pair whose peer is dead keeps credit from others for [Config] Overdue, and
 //     not until the transport gives up.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake

@@ -108,68 +108,114 @@ func (s *Shaper) arbitrate(now time.Duration) (best int, held Reason) {
 	if best == none {
 		return none, held
 	}
-	for m := s.busy; m != 0; m &= m - 1 {
-		u := bits.TrailingZeros64(m)
-		p := &s.present[u]
-		if u != best && p.cmd != none && p.reason != None && s.before(u, best) {
-			s.passOver(p)
-		}
-	}
+	s.passOver(best)
 	return best, None
 }
 
-// goes tells whether what a unit presents may go.
+// goes tells whether what a unit presents may go. Small requests need no deficit: they
+// have their reserve, and make debts.
 func (s *Shaper) goes(u int) bool {
 	p := &s.present[u]
 	return p.cmd != none && p.reason == None &&
-		(s.cfg.Policy != Deficit || p.late || s.flows[p.flow].deficit >= p.wire)
+		(s.cfg.Policy != Deficit || p.late || s.flows[p.flow].deficit >= p.wire || s.isSmall(&s.cmds[p.cmd]))
 }
 
-// topUp adds quanta to the flows that could go, as many as let one of them go.
+// claims tells whether a unit presents what takes part in rounds of the deficit policy:
+// what could go, and what waits for room that smaller ones would take.
+func (s *Shaper) claims(u int) bool {
+	p := &s.present[u]
+	return p.cmd != none && (p.reason == None || p.reason == Threshold || p.reason == Rate || p.reason == Outbound)
+}
+
+// topUp adds quanta to the flows of each class that take part, as many as let one of
+// them go. A round does not end while one that has enough is held: smaller ones would
+// have the next round too, and the room. PUTs need none of that: their rounds are others.
 func (s *Shaper) topUp() {
-	rounds := int64(-1)
+	var rounds [2 * MaxClasses]int64 // and one
 	for m := s.busy; m != 0; m &= m - 1 {
-		u := bits.TrailingZeros64(m)
-		if s.goes(u) {
-			return
-		}
-		if p := &s.present[u]; p.cmd != none && p.reason == None {
+		if u := bits.TrailingZeros64(m); s.claims(u) {
+			p := &s.present[u]
 			f := &s.flows[p.flow]
-			q := int64(s.cfg.Quantum) * int64(f.Weight)
-			if n := (p.wire - f.deficit + q - 1) / q; rounds < 0 || n < rounds {
-				rounds = n
+			n := int64(0)
+			if q := s.quantum(f); !p.late && p.wire > f.deficit {
+				n = (p.wire - f.deficit + q - 1) / q
+			}
+			if r := &rounds[s.roundOf(p)]; *r == 0 || n < *r-1 {
+				*r = n + 1
 			}
 		}
 	}
 	for m := s.busy; m != 0; m &= m - 1 {
-		if p := &s.present[bits.TrailingZeros64(m)]; p.cmd != none && p.reason == None {
+		if u := bits.TrailingZeros64(m); s.claims(u) {
+			p := &s.present[u]
 			f := &s.flows[p.flow]
-			f.deficit += rounds * int64(s.cfg.Quantum) * int64(f.Weight)
+			f.deficit += (rounds[s.roundOf(p)] - 1) * s.quantum(f)
 		}
 	}
 }
 
-// passOver notes that a unit was passed over. One that was too often is waited for.
-func (s *Shaper) passOver(p *candidate) {
-	f := &s.flows[p.flow]
-	f.passes++
-	s.stats.Passes++
-	s.classes[s.cmds[p.cmd].Class].Passes++
-	if p.reason == Threshold && f.passes >= s.cfg.MaxPasses && s.due == none {
-		s.due = p.flow
+func (s *Shaper) roundOf(p *candidate) int {
+	c := &s.cmds[p.cmd]
+	if c.Kind == Put {
+		return 2*c.Class + 1
+	}
+	return 2 * c.Class
+}
+
+func (s *Shaper) quantum(f *flow) int64 { return int64(s.cfg.Quantum) * int64(f.Weight) }
+
+// passOver notes which units were passed over for another one. Of those that were too
+// often, the first in turn is waited for: by GETs, or by PUTs.
+func (s *Shaper) passOver(best int) {
+	due, duePut := none, none
+	for m := s.busy; m != 0; m &= m - 1 {
+		u := bits.TrailingZeros64(m)
+		p := &s.present[u]
+		if u == best || p.cmd == none || p.reason == None || !s.before(u, best) {
+			continue
+		}
+		f := &s.flows[p.flow]
+		f.passes++
+		s.stats.Passes++
+		s.classes[s.cmds[p.cmd].Class].Passes++
+		if f.passes < s.cfg.MaxPasses {
+			continue
+		}
+		switch p.reason {
+		case Threshold, Rate:
+			if due == none || s.before(u, due) {
+				due = u
+			}
+		case Outbound:
+			if duePut == none || s.before(u, duePut) {
+				duePut = u
+			}
+		}
+	}
+	if due != none && s.due == none {
+		s.due = s.present[due].flow
+	}
+	if duePut != none && s.duePut == none {
+		s.duePut = s.present[duePut].flow
 	}
 }
 
-// checkDue ends the wait for a flow that could not use what it waits for.
+// checkDue ends the wait for flows that could not use what they wait for.
 func (s *Shaper) checkDue() {
-	if s.due == none {
-		return
-	}
-	f := &s.flows[s.due]
 	var p candidate
-	if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
-		f.passes = 0
-		s.due = none
+	if s.due != none {
+		f := &s.flows[s.due]
+		if f.down || f.unit == none || f.lent > 0 || f.ordPktActive >= s.ordLimit(f) || f.posted >= f.Depth || !s.nextGet(&p, s.due) {
+			f.passes = 0
+			s.due = none
+		}
+	}
+	if s.duePut != none {
+		f := &s.flows[s.duePut]
+		if f.down || f.unit == none || f.posted >= f.Depth || !s.nextPut(&p, s.duePut) {
+			f.passes = 0
+			s.duePut = none
+		}
 	}
 }
 
@@ -211,10 +257,10 @@ func (s *Shaper) before(u, v int) bool {
 	case Deficit: // the one that goes on while it has something left
 		return s.after(u, ka.last) < s.after(v, ka.last)
 	}
-	return s.after(u, ka.last+1) < s.after(v, ka.last+1)
+	return s.turns[u] < s.turns[v]
 }
 
-// after is how far unit u is from another one, in turn.
+// after is how far unit u is from another one, in the order of their numbers.
 func (s *Shaper) after(u, from int) int {
 	n := len(s.units)
 	return (u - from%n + n) % n

@@ -11,7 +11,8 @@ import (
 type Policy uint8
 
 const (
-	// RoundRobin takes them in turn.
+	// RoundRobin takes them in turn, a request packet each. That which went longest ago
+	// is the next, so that who is passed over does not lose its turn.
 	RoundRobin Policy = iota
 	// Load takes the flow with the fewest bytes outstanding.
 	Load
@@ -19,7 +20,8 @@ const (
 	Priority
 	// Availability takes the unit that has been ready for longest.
 	Availability
-	// Deficit takes them in turn and lets each send as many bytes as its weight says.
+	// Deficit takes them in turn and lets each send as many bytes as its weight says,
+	// whatever the length of its requests.
 	Deficit
 	policies
 )
@@ -71,14 +73,15 @@ type Config struct {
 	FlowCap int64
 	Policy  Policy
 	Quantum int // bytes of the deficit policy, for a weight of 1
-	// Tenure is how many request packets a unit presents of a flow while others wait
-	// for a unit.
+	// Tenure is how many request packets a unit presents of a flow while others wait for
+	// a unit, and how many quanta by weight under the deficit policy; 0 means 1. Flows
+	// have the same only over a time in which all of them had their turns.
 	Tenure int
 	// Overdue is after how long a response of which nothing came, nor anything else of
 	// its queue pair, does not count any more, and as long again for each 64 KiB that are
 	// outstanding; 0 means 200 ms, a negative one never.
 	Overdue time.Duration
-	// MaxPasses is how often a flow is passed over before others wait for it.
+	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
 	MaxPasses int
 	Classes   []Class
 	// Tune finds the threshold: Threshold is then where it begins.
@@ -115,8 +118,8 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Small = cmp.Or(c.Small, 512)
 	c.Units = cmp.Or(c.Units, 16)
 	c.Ord = cmp.Or(c.Ord, 128)
-	c.Tenure = cmp.Or(c.Tenure, 16)
-	c.MaxPasses = cmp.Or(c.MaxPasses, 64)
+	c.Tenure = cmp.Or(c.Tenure, 1)
+	c.MaxPasses = cmp.Or(c.MaxPasses, 16)
 	c.Overdue = cmp.Or(c.Overdue, 200*time.Millisecond)
 	one := c.RspPktLen(max(c.Slice, c.MTU))
 	c.Threshold = cmp.Or(c.Threshold, 4*one)

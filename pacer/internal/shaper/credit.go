@@ -99,6 +99,9 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 	if s.due == p.flow && c.Kind != Put {
 		s.due = none
 	}
+	if s.duePut == p.flow && c.Kind == Put {
+		s.duePut = none
+	}
 	if !again {
 		c.offset += p.length
 		if c.Kind != Get || c.offset == c.Length {
@@ -106,10 +109,12 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 		}
 	}
 	k.last = u
+	s.clock++
+	s.turns[u] = s.clock
 	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
 		Offset: sb.offset, Length: sb.length, First: first, Again: again}
 	if s.hasWork(p.flow) {
-		s.turn(p.flow)
+		s.turn(p.flow, p.wire)
 	} else {
 		s.idle(p.flow)
 	}

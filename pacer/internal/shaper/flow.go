@@ -47,7 +47,7 @@ type flow struct {
 
 	unit    int32 // that it is assigned to
 	waits   bool  // for one
-	turns   int   // presented while assigned
+	turn    int64 // presented of its turn: request packets, or bytes
 	waiting int32 // the next one that waits
 }
 

@@ -44,6 +44,9 @@ func (s *Shaper) limit(p *candidate) Reason {
 		return SendQueue
 	}
 	if c.Kind == Put {
+		if s.duePut != none && s.duePut != p.flow {
+			return Due
+		}
 		if ok, at := s.out.has(p.wire, 0); !ok {
 			s.wakeAt(at)
 			return Outbound

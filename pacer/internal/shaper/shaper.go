@@ -19,12 +19,13 @@ type Shaper struct {
 	flows []flow
 	table table
 
-	units   []int32 // the flow that each is assigned to, or none
-	busy    uint64  // which are assigned
-	pending int     // commands that are not granted as a whole, and pieces that failed
-	since   []uint64
-	clock   uint64 // counts assignments, for the policy of availability
-	urgent  list   // flows that wait for a unit
+	units   []int32  // the flow that each is assigned to, or none
+	busy    uint64   // which are assigned
+	pending int      // commands that are not granted as a whole, and pieces that failed
+	since   []uint64 // when each was assigned, by the clock
+	turns   []uint64 // when each was assigned, or granted last: the first one is the next in turn
+	clock   uint64   // counts assignments and grants
+	urgent  list     // flows that wait for a unit
 	waiting list
 	popped  int
 	present [MaxUnits]candidate
@@ -40,7 +41,8 @@ type Shaper struct {
 	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
-	due         int32 // the flow that others wait for
+	due         int32 // the flow whose GETs others wait for
+	duePut      int32 // and the one whose PUTs
 	paused      bool
 	lease       int64 // what of the threshold this process may use; negative: all
 	in, out     bucket
@@ -92,7 +94,7 @@ type class struct {
 	queued int     // commands in flow queues
 	served float64 // bytes by weight: the class with the least goes first
 	began  float64 // served, when it was granted last
-	last   int     // the unit that was granted last
+	last   int     // the unit that was granted last, for the deficit policy
 }
 
 // bucket is a token bucket.
@@ -141,7 +143,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, lease: -1}
+	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1}
 	s.table.seed = maphash.MakeSeed()
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)

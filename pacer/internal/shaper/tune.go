@@ -13,8 +13,9 @@ type tuner struct {
 	max    int64
 	window int64
 
-	base     time.Duration // least delay alone, of this period and the last
-	last     time.Duration
+	base     time.Duration // mean delay alone, of this period or else the last
+	alones   time.Duration // and of what
+	nAlone   time.Duration
 	renewed  time.Duration
 	probing  int // sub-requests to be measured alone yet
 	probes   uint64
@@ -48,8 +49,9 @@ func (t *tuner) begin(c *Config, running bool) {
 	t.window = min(max(t.window, t.least()), t.max)
 }
 
-// least keeps one sub-request on the wire while another one is on its way.
-func (t *tuner) least() int64 { return 2*t.one + t.one/2 }
+// least keeps one sub-request on the wire while another one is on its way, and a third
+// for a host that is late in asking for the next.
+func (t *tuner) least() int64 { return 3*t.one + t.one/2 }
 
 func (t *tuner) threshold() int64 {
 	if t.probing > 0 {
@@ -72,7 +74,7 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	}
 	if t.renewed == 0 || now-t.renewed >= period {
 		t.renewed = now
-		t.last, t.base = t.base, 0
+		t.alones, t.nAlone = 0, 0
 		t.probing = perProbe
 		t.probes++
 	}
@@ -97,9 +99,9 @@ func (s *Shaper) Flooded(now time.Duration) {
 }
 
 func (t *tuner) alone(delay, now time.Duration) {
-	if t.base == 0 || delay < t.base {
-		t.base = delay
-	}
+	t.alones += delay
+	t.nAlone++
+	t.base = t.alones / t.nAlone
 	if t.probing > 0 {
 		if t.probing--; t.probing == 0 {
 			t.newRound(now)
@@ -111,14 +113,6 @@ func (t *tuner) newRound(now time.Duration) {
 	t.round, t.bytes, t.count, t.sum, t.filled = now, 0, 0, 0, false
 }
 
-// floor is the least delay that is known.
-func (t *tuner) floor() time.Duration {
-	if t.base == 0 || t.last != 0 && t.last < t.base {
-		return t.last
-	}
-	return t.base
-}
-
 // judge ends a round.
 func (t *tuner) judge(now time.Duration) {
 	rate := float64(t.bytes) / (now - t.round).Seconds()
@@ -127,12 +121,11 @@ func (t *tuner) judge(now time.Duration) {
 	} else {
 		t.rate += (rate - t.rate) / 4
 	}
-	floor := t.floor()
-	if floor == 0 {
+	if t.base == 0 {
 		return
 	}
 	delay := t.sum / time.Duration(t.count)
-	goal := floor + time.Duration(queueGoal*float64(t.one)/t.rate*float64(time.Second))
+	goal := t.base + time.Duration(queueGoal*float64(t.one)/t.rate*float64(time.Second))
 	switch {
 	case delay > goal:
 		t.starting = false

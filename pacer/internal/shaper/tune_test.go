@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,12 +14,18 @@ type pipe struct {
 	base time.Duration
 	busy time.Duration
 	sent int64
+	late func() time.Duration // until this host sees what came; nil means at once
+	last time.Duration
 }
 
 func (p *pipe) take(now time.Duration, wire int64) (at time.Duration) {
 	p.busy = max(p.busy, now+p.base) + time.Duration(float64(wire)/p.rate*float64(time.Second))
 	p.sent += wire
-	return p.busy
+	if p.late == nil {
+		return p.busy
+	}
+	p.last = max(p.last, p.busy+p.late())
+	return p.last
 }
 
 // through runs flows that always want more through a pipe until a time, and answers
@@ -73,6 +80,22 @@ func TestTunerFindsTheThreshold(t *testing.T) {
 				require.Greater(t, through(b, p, b.now+time.Second), 0.9, "%v Mbit/s * %v, %v", mbit, change, base)
 				require.Less(t, float64(b.s.Threshold()), p.rate*base.Seconds()*1.6+4.5*16*kib)
 			}
+		}
+	}
+}
+
+// A host that is busy sees responses late, now more and now less: the link goes on
+// meanwhile.
+func TestTunerAndABusyHost(t *testing.T) {
+	for mbit, want := range map[float64]float64{20: 0.97, 40: 0.96, 80: 0.84} {
+		for seed := range uint64(5) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			b := newBench(t, Config{Tune: true, Header: 66}, FlowConfig{}, FlowConfig{})
+			b.get(0, 1<<40)
+			b.get(1, 1<<40)
+			p := &pipe{rate: mbit / 8 * 1e6, base: 300 * time.Microsecond, late: func() time.Duration { return time.Duration(rng.ExpFloat64() * 2e6) }}
+			through(b, p, time.Second)
+			require.Greater(t, through(b, p, 6*time.Second), want, "%v Mbit/s", mbit)
 		}
 	}
 }
@@ -150,7 +173,7 @@ func TestFloodedHalvesTheThreshold(t *testing.T) {
 	p := &pipe{rate: 1e9, base: 100 * time.Microsecond}
 	through(b, p, 2500*time.Millisecond)
 	before := b.s.tune.window
-	require.Greater(t, before, 4*b.s.tune.least())
+	require.Greater(t, before, 2*b.s.tune.least())
 	b.s.Flooded(b.now)
 	require.Equal(t, before/2, b.s.tune.window)
 	through(b, p, b.now+500*time.Millisecond)

@@ -24,38 +24,61 @@ func (s *Shaper) ready(f int32) {
 		return
 	}
 	mine := s.urgency(f)
-	if u, least := s.leastUrgent(); mine > least {
-		s.wait(s.units[u])
+	if u, least := s.leastUrgent(); u != none && mine > least {
+		s.displace(s.units[u])
 		s.assign(u, f)
 		return
 	}
 	s.wait(f)
 }
 
-// urgency orders flows that compete for units: by the priority of their class, then
+// first is the command that a flow could send first, or none.
+func (s *Shaper) first(f int32) int32 {
+	fl := &s.flows[f]
+	if fl.failed.head != none {
+		return s.subs[fl.failed.head].cmd
+	}
+	if fl.gets.head != none {
+		return fl.gets.head
+	}
+	return fl.puts.head
+}
+
+// priority is that of the class of what a flow could send first, and then its own if
+// the policy goes by that.
+func (s *Shaper) priority(f int32) (n int) {
+	if c := s.first(f); c != none {
+		n = within(s.classes[s.cmds[c].Class].Priority) << 22
+	}
+	if s.cfg.Policy == Priority {
+		n += within(s.flows[f].Priority)
+	}
+	return n
+}
+
+func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
+
+// urgency orders flows that compete for units: by priority, then
 // those that need no large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
-	fl := &s.flows[f]
-	c := fl.gets.head
-	light := fl.puts.head != none
-	if c == none {
-		c = fl.puts.head
-	} else {
-		light = light || s.isSmall(&s.cmds[c])
-	}
+	c := s.first(f)
 	if c == none {
 		return 0
 	}
-	n := 2 * s.classes[s.cmds[c].Class].Priority
-	if light {
+	n := 2 * s.priority(f)
+	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) {
 		n++
 	}
 	return n
 }
 
+// leastUrgent is the unit of the least urgent flow that nobody waits for: of equal ones
+// that which is the last one in turn.
 func (s *Shaper) leastUrgent() (unit, urgency int) {
+	unit = none
 	for u, f := range s.units {
-		if n := s.urgency(f); u == 0 || n < urgency {
+		n := s.urgency(f)
+		if f != s.due && f != s.duePut && (unit == none || n < urgency || n == urgency && s.turns[u] > s.turns[unit]) {
 			unit, urgency = u, n
 		}
 	}
@@ -64,11 +87,11 @@ func (s *Shaper) leastUrgent() (unit, urgency int) {
 
 func (s *Shaper) assign(u int, f int32) {
 	fl := &s.flows[f]
-	fl.unit, fl.turns = int32(u), 0
+	fl.unit = int32(u)
 	s.units[u] = f
 	s.busy |= 1 << u
 	s.clock++
-	s.since[u] = s.clock
+	s.since[u], s.turns[u] = s.clock, s.clock
 }
 
 func (s *Shaper) vacate(u int) {
@@ -83,10 +106,7 @@ func (s *Shaper) wait(f int32) {
 	if fl.unit != none {
 		s.vacate(int(fl.unit))
 	}
-	l := &s.waiting
-	if s.urgency(f) > 0 {
-		l = &s.urgent
-	}
+	l := s.line(f)
 	fl.waits, fl.waiting = true, none
 	if l.head == none {
 		l.head = f
@@ -96,11 +116,33 @@ func (s *Shaper) wait(f int32) {
 	l.tail = f
 }
 
+// displace takes the unit from a flow that has not had its turn: it is the next one in
+// line.
+func (s *Shaper) displace(f int32) {
+	fl := &s.flows[f]
+	s.vacate(int(fl.unit))
+	l := s.line(f)
+	fl.waits, fl.waiting = true, l.head
+	if l.head == none {
+		l.tail = f
+	}
+	l.head = f
+}
+
+// line is where a flow waits for a unit.
+func (s *Shaper) line(f int32) *list {
+	if s.urgency(f) > 0 {
+		return &s.urgent
+	}
+	return &s.waiting
+}
+
 // fill gives a free unit to the flow that waits first: of four, three times an
-// urgent one.
+// urgent one. Those that are not urgent have a quarter of the units at the most while
+// others wait: arbitration may leave them there for long.
 func (s *Shaper) fill(u int) {
 	l := &s.urgent
-	if l.head == none || s.popped%4 == 3 && s.waiting.head != none {
+	if l.head == none || s.popped%4 == 3 && s.waiting.head != none && s.patient() < max(len(s.units)/4, 1) {
 		l = &s.waiting
 	}
 	if l.head == none {
@@ -111,6 +153,16 @@ func (s *Shaper) fill(u int) {
 	l.head = s.flows[f].waiting
 	s.flows[f].waits = false
 	s.assign(u, f)
+}
+
+// patient is how many units have flows that are not urgent.
+func (s *Shaper) patient() (n int) {
+	for _, f := range s.units {
+		if f != none && s.urgency(f) <= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // park takes the unit from a flow that cannot go on before something of its own has
@@ -162,22 +214,41 @@ func (s *Shaper) leave(f int32) {
 	}
 }
 
-// turn counts what a unit presented of its flow: after its turns the next one in
-// line has the unit.
-func (s *Shaper) turn(f int32) {
+// turn counts what a unit presented of its flow: after its turn the next one in line
+// has the unit. Turns are of request packets, and of bytes under the deficit policy,
+// where what is too much counts for the next turn. They are longer while only lower
+// priorities wait.
+func (s *Shaper) turn(f int32, wire int64) {
 	fl := &s.flows[f]
-	fl.turns++
-	limit := s.cfg.Tenure
+	limit := float64(s.cfg.Tenure)
 	if s.cfg.Policy == Deficit {
-		limit *= fl.Weight
+		limit *= float64(s.quantum(fl))
+	} else {
+		wire = 1
 	}
-	if fl.turns < limit || fl.unit == none || s.urgent.head == none && s.waiting.head == none {
+	fl.turn += wire
+	next := s.urgent.head
+	if next == none {
+		next = s.waiting.head
+	}
+	if next == none || fl.unit == none {
 		return
 	}
+	if s.priority(next) < s.priority(f) {
+		limit *= lowerWaits
+	}
+	over := float64(fl.turn) - limit
+	if over < 0 {
+		return
+	}
+	fl.turn = int64(min(over, float64(wire-1))) // what went while nobody waited was no turn
 	u := fl.unit
 	s.wait(f)
 	s.fill(int(u))
 }
+
+// lowerWaits is how many turns a flow has before one of a lower priority has its unit.
+const lowerWaits = 16
 
 // resize changes the number of units. Those that were held by a limit of their own get
 // a place too: it may be another limit now.
@@ -188,7 +259,7 @@ func (s *Shaper) resize(n int) {
 			s.flows[f].unit = none
 		}
 	}
-	s.units, s.since, s.busy = make([]int32, n), make([]uint64, n), 0
+	s.units, s.since, s.turns, s.busy = make([]int32, n), make([]uint64, n), make([]uint64, n), 0
 	for u := range s.units {
 		s.units[u] = none
 	}
