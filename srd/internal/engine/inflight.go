@@ -45,6 +45,7 @@ type inflight struct {
 	ring []packet
 	subs [MaxPaths]subFlow
 	lost list
+	more time.Duration // when a packet was sent that promised another one behind it
 }
 
 const shortestRing = 16
@@ -96,7 +97,7 @@ func (e *Engine) acquire(f *txFlow) {
 		} else {
 			l = &inflight{ring: make([]packet, shortestRing)}
 		}
-		l.lost = list{none, none}
+		l.lost, l.more = list{none, none}, 0
 		for i := range l.subs {
 			l.subs[i] = subFlow{list: list{none, none}}
 		}
@@ -144,7 +145,7 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	l.append(&s.list, seq)
 	f.p.flying++
 	e.network(f.p).paths[path].flying++
-	e.wake(f.p, s.armed+e.timeout(f.p, s, path))
+	e.wake(f.p, s.armed+e.timeout(f, s, path))
 }
 
 // landed notes that a packet is not under way any more.

@@ -37,7 +37,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		e.Stats.Bogus++
 		return
 	}
-	progress := false
+	progress, more := false, f.live.more
 	var last [MaxPaths]time.Duration // when the packet was sent that arrived last by each path
 	settle := func(seq uint32) {
 		l := f.live
@@ -75,7 +75,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		p.progress, p.busyRaw = e.now, e.raw
 	}
 	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
-		if sent > 0 && !(echoed && i == int(r.EchoPath)) {
+		if sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
 			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.cfg.AckDelay))
 		}
 	}
@@ -117,7 +117,7 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 		k := &f.live.ring[s.head]
 		if k.sent+allowed >= s.newest {
 			if k.sent < s.newest {
-				e.wake(f.p, s.armed+e.timeout(f.p, s, path))
+				e.wake(f.p, s.armed+e.timeout(f, s, path))
 			}
 			return
 		}
@@ -128,20 +128,29 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 
 // timeout is how long a sub-flow waits for a response: first for one packet to be sent
 // again, which may be the last of a message, then for all of them. It is as long as round
-// trips vary, and as peers let responses wait (RFC 6298, RFC 8985): a deployment has one
-// AckDelay.
-func (e *Engine) timeout(p *peer, s *subFlow, path uint8) time.Duration {
-	n := e.network(p)
+// trips vary, and as peers let responses wait (RFC 6298, RFC 8985), which is longer in a
+// burst: a deployment has one AckDelay.
+func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
+	n := e.network(f.p)
 	x := &n.paths[path]
 	if x.srtt == 0 {
-		return max(5*e.cfg.MinTimeout, 4*n.middle) << min(s.backoff, 6)
+		return (max(5*e.cfg.MinTimeout, 4*n.middle) + e.held(f, s)) << min(s.backoff, 6)
 	}
 	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
 	if !s.probed {
 		t = max(t, 2*x.srtt)
 	}
-	t += e.cfg.AckDelay
+	t += e.cfg.AckDelay + e.held(f, s)
 	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
+}
+
+// held is how much longer than an AckDelay a response to a sub-flow may wait at its
+// receiver: packets said that others come behind them.
+func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
+	if f.live.more == 0 || f.live.more < s.armed {
+		return 0
+	}
+	return min(f.live.more-s.armed+(moreDelays-1)*e.cfg.AckDelay, (burstDelays-1)*e.cfg.AckDelay)
 }
 
 // expire looks at the timers of the sub-flows, and answers when the next one ends.
@@ -155,13 +164,13 @@ func (e *Engine) expire(f *txFlow) time.Duration {
 		if s.empty() {
 			continue
 		}
-		if e.now >= s.armed+e.timeout(f.p, s, uint8(i)) {
+		if e.now >= s.armed+e.timeout(f, s, uint8(i)) {
 			e.expired(f, uint8(i))
 			if f.live == nil || s.empty() {
 				continue
 			}
 		}
-		next = min(next, s.armed+e.timeout(f.p, s, uint8(i)))
+		next = min(next, s.armed+e.timeout(f, s, uint8(i)))
 	}
 	return next
 }

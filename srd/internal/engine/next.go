@@ -166,7 +166,9 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
 			e.fill(f, seq, -1, k, o)
 			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
-			k.More = room > 1 && f.head != none && f.nxt-f.una < wire.Window
+			if room > 1 && f.head != none && f.nxt-f.una < wire.Window {
+				k.More, f.live.more = true, e.now
+			}
 			return true
 		}
 	}

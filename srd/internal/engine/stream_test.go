@@ -87,6 +87,86 @@ func TestMore(t *testing.T) {
 	require.Equal(t, []bool{false}, said(0, 5))
 }
 
+// A timer gives the response to a burst as long as its receiver may let it wait.
+func TestTimersAllowForBursts(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.MinTimeout = 100 * time.Microsecond })
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	d, f := e.cfg.AckDelay, p.tx[Reliable]
+	p.grant = 100
+	send := func(n int) {
+		for range n {
+			m := w.model.post(a, 1, Reliable, 0, 64)
+			e.messages[uint32(m.handle)].now = false
+		}
+		require.Len(t, answers(a), n)
+	}
+	send(1)
+	first := f.live.ring[f.una&uint32(len(f.live.ring)-1)]
+	s, x := &f.live.subs[first.path], &e.network(p).paths[first.path]
+	timeout := func(srtt time.Duration) time.Duration {
+		x.srtt = srtt
+		return e.timeout(f, s, first.path)
+	}
+	fresh, alone := timeout(0), timeout(100*time.Microsecond)
+	allowance := func() time.Duration {
+		d := timeout(100*time.Microsecond) - alone
+		require.Equal(t, d, timeout(0)-fresh, "of a path without a round trip as well")
+		return d
+	}
+	require.Zero(t, allowance(), "nobody was told that another one comes")
+	w.now += d / 4
+	e.Advance(a.raw())
+	send(1)
+	require.Zero(t, allowance())
+	send(2)
+	require.Equal(t, d/4+d, allowance(), "the last one that promised another was sent so much later")
+	s.armed = e.now
+	require.Equal(t, d, allowance(), "the burst goes on")
+	s.armed++
+	require.Zero(t, allowance(), "what was promised has been answered")
+	s.armed = e.now - 100*d
+	require.Equal(t, 15*d, allowance(), "no response waits longer than 16")
+}
+
+// How long a packet in a burst waited for its response is known of the one that is echoed
+// alone: others tell nothing of their paths.
+func TestBurstsTellNoRoundTrips(t *testing.T) {
+	for _, burst := range []bool{false, true} {
+		w := settledPair(t, nil)
+		a := w.nodes[0]
+		e, p := a.e, a.e.peers[0]
+		p.grant = 100
+		var paths []uint8
+		for range 8 {
+			m := w.model.post(a, 1, Reliable, 0, 64)
+			e.messages[uint32(m.handle)].now = false
+			m.count = 1 // the response comes by no packet
+			if !burst {
+				answers(a)
+			}
+		}
+		answers(a)
+		f := p.tx[Reliable]
+		for s := f.una; s != f.nxt; s++ {
+			paths = append(paths, f.live.at(s).path)
+		}
+		require.Contains(t, paths, uint8(0))
+		require.Contains(t, paths, uint8(1))
+		before := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		w.now += time.Second / 100
+		e.Advance(a.raw())
+		e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, Base: f.nxt - 1, Floor: f.nxt - 1, Grant: 100})
+		after := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
+		if burst {
+			require.Equal(t, before, after)
+		} else {
+			require.Greater(t, after[0], before[0])
+			require.Greater(t, after[1], before[1])
+		}
+	}
+}
+
 // A flow has a mask while packets are missing.
 func TestMaskWhileMissing(t *testing.T) {
 	for _, service := range []uint8{Reliable, Ordered} {
