@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/accept"
 )
 
 // Report is what an endpoint tells of itself at [Config.Monitor].
@@ -64,7 +66,7 @@ func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
 	context.AfterFunc(ctx, func() { l.Close() })
 	ep.served.Go(func() {
 		for {
-			c, err := l.Accept()
+			c, err := accept.Next(l, ctx.Done())
 			if err != nil {
 				if ctx.Err() == nil {
 					ep.log.Warn("srd: monitor", "socket", socket, "err", err)

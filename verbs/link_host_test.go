@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,9 +105,13 @@ func TestLinkClosesItsRequesterFirst(t *testing.T) {
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
+	fails atomic.Int32 // so often there are no files
 }
 
 func (p *pipes) Accept() (net.Conn, error) {
+	if p.fails.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
 	c, ok := <-p.conns
 	if !ok {
 		return nil, io.EOF
@@ -138,6 +146,32 @@ func TestServeLinksGivesUpSilentClients(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 		require.LessOrEqual(t, time.Since(begin), ExchangeTimeout)
 		far.Close()
+	})
+}
+
+// A process that has no file left for a connection serves on when it has.
+func TestServeLinksWithoutFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p, c, _ := driverRig(t)
+		cfg := LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, GID: standinGID}}
+		l := &pipes{conns: make(chan net.Conn, 1)}
+		l.fails.Store(5)
+		near, far := net.Pipe()
+		require.NoError(t, far.Close())
+		l.conns <- near
+		tried := false
+		err := ServeLinks(t.Context(), l, cfg, nil, func(net.Addr, error) {
+			tried = true
+			l.Close()
+		})
+		require.ErrorIs(t, err, io.EOF)
+		require.True(t, tried)
+
+		l = &pipes{conns: make(chan net.Conn)}
+		l.fails.Store(math.MaxInt32)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		require.NoError(t, ServeLinks(ctx, l, cfg, nil, nil), "its end does not wait for files")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/goverbs/goverbs/internal/accept"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
@@ -78,7 +79,8 @@ func (h *hangUp) Close() error {
 // ctx.
 //
 // A client that does not make its end of the link is given up after
-// [ExchangeTimeout]. It serves until ctx ends or l fails, closes l, and returns when all calls of
+// [ExchangeTimeout]. While the process has no file or memory for a connection, it waits
+// until there is some. It serves until ctx ends or l fails, closes l, and returns when all calls of
 // serve have. What becomes of a client is told to failed, which may be nil: the
 // error of its link or of serve, unless the peer had closed its end; calls come
 // from several goroutines.
@@ -86,7 +88,7 @@ func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
 	return serving.Clients(ctx, func(context.Context) (func(context.Context), error) {
-		conn, err := l.Accept()
+		conn, err := accept.Next(l, ctx.Done())
 		return func(ctx context.Context) {
 			making, made := context.WithTimeout(ctx, ExchangeTimeout)
 			link, err := newLinkOf(making, conn, cfg)

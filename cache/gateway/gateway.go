@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/driver/accept"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/internal/accept"
 )
 
 // Request and Reply are a call of a store and its outcome: see the constants Op, Want,

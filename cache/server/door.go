@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/cache/internal/driver/accept"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/internal/accept"
 )
 
 // door is the address of one server or of several, one for each tenant. It finds out whose

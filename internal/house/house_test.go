@@ -51,7 +51,7 @@ var below = map[string][]string{
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
 	"cache/server":                 {"verbs", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/gateway":                {"cache/internal", "cache/internal/driver"}, // over any store
+	"cache/gateway":                {"cache/internal", "internal"}, // over any store
 	"cache/internal":               {"internal"},
 	// What client and server share on the device.
 	"cache/internal/driver": {"cache/internal", "verbs"},
