@@ -14,9 +14,14 @@ import (
 	"github.com/goverbs/goverbs/srd"
 )
 
-// firstMessage compares the first message to a peer of one's deployment with the next
-// one. The way to the peer's port is known.
-func firstMessage() harness.Benchmark {
+// firstMessages compare the first message to a peer of one's deployment with the next
+// one. The way to the peer's port is known; the peer knows the way back if it has talked
+// to another endpoint of the sender's host before.
+func firstMessages() []harness.Benchmark {
+	return []harness.Benchmark{firstMessage("first_message", false), firstMessage("first_message_known_host", true)}
+}
+
+func firstMessage(name string, known bool) harness.Benchmark {
 	const peers = 12
 	cfg := srd.Config{Key: []byte("0123456789abcdef"), Paths: 2, Receives: 32}
 	side := func(first bool) harness.Pass {
@@ -29,9 +34,14 @@ func firstMessage() harness.Benchmark {
 			if err != nil {
 				return 0, err
 			}
-			var all []*srd.Endpoint
+			other, err := open(c, cfg)
+			if err != nil {
+				return 0, errors.Join(err, a.Close())
+			}
+			all := []*srd.Endpoint{other}
 			ctx, stop := context.WithCancel(ctx)
 			var work sync.WaitGroup
+			work.Go(func() { drain(ctx, other) })
 			defer func() {
 				stop()
 				work.Wait()
@@ -48,6 +58,11 @@ func firstMessage() harness.Benchmark {
 				}
 				all = append(all, ep)
 				work.Go(func() { drain(ctx, ep) })
+				if known {
+					if err := ep.Send(ctx, other.Addr(), b); err != nil {
+						return 0, err
+					}
+				}
 				for k := range 3 {
 					time.Sleep(2 * time.Millisecond)
 					start := time.Now()
@@ -62,7 +77,7 @@ func firstMessage() harness.Benchmark {
 			return rig.MedianMicros(ns), nil
 		})
 	}
-	return harness.Compare(harness.Figure{Name: "first_message", Unit: "us", Target: measure.AtMost(1.5)}, instructions,
+	return harness.Compare(harness.Figure{Name: name, Unit: "us", Target: measure.AtMost(1.5)}, instructions,
 		side(true), harness.Side{Name: "a later message", Run: side(false)})
 }
 

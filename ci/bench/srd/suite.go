@@ -35,7 +35,7 @@ func Suite(e harness.Env) []harness.Benchmark {
 			harness.Side{Name: "ib_send_bw -c UD", Run: rig.Perftest("ib_send_bw", rig.BWAverage,
 				[]string{"-c", "UD", "-s", "1024", "-n", "1024", "-t", "128", "-r", "512", "-Q", "32", "-l", "32"}, shim...)}),
 	}
-	return append(append(list, losses()...), firstMessage(), incast(), allocations())
+	return append(append(append(list, losses()...), firstMessages()...), incast(), allocations())
 }
 
 // Ecmp is what four links tell.

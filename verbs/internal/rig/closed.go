@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,7 @@ func (o *Objects) UseAndClose(t *testing.T) {
 		all := o.Make(t)
 		args := o.args(t, all)
 		var using, closing sync.WaitGroup
+		var calm atomic.Int32 // closers that others are to leave a moment to
 		stop := make(chan struct{})
 		for range 6 {
 			mine := rand.New(rand.NewPCG(r.Uint64(), 0))
@@ -126,8 +128,12 @@ func (o *Objects) UseAndClose(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						o.useSome(t, mine, all, args)
 					}
+					if calm.Load() > 0 {
+						time.Sleep(time.Millisecond)
+						continue
+					}
+					o.useSome(t, mine, all, args)
 				}
 			})
 		}
@@ -137,7 +143,7 @@ func (o *Objects) UseAndClose(t *testing.T) {
 				time.Sleep(pause)
 				for _, name := range o.Closing {
 					if all[name] != nil {
-						closeInTime(t, name, all[name].(io.Closer))
+						closeInTime(t, name, all[name].(io.Closer), &calm)
 					}
 				}
 			})
@@ -186,17 +192,28 @@ func (o *Objects) useSome(t *testing.T, r *rand.Rand, all map[string]any, args m
 	}
 	if len(out) == 2 && out[1].IsNil() {
 		if made, ok := out[0].Interface().(io.Closer); ok && made != all["Device"] {
-			closeInTime(t, call, made)
+			closeInTime(t, call, made, nil)
 		}
 	}
 }
 
-// closeInTime closes an object once those on it are closed, by whoever it was.
-func closeInTime(t *testing.T, name string, object io.Closer) {
-	for end := time.Now().Add(Timeout); ; time.Sleep(time.Millisecond) {
+// closeInTime closes an object once those on it are closed, by whoever it was. Calls that
+// make something there without a pause may leave no moment in which it has nothing: after
+// a while they are asked to be calm.
+func closeInTime(t *testing.T, name string, object io.Closer, calm *atomic.Int32) {
+	const patience = time.Second
+	begin := time.Now()
+	end := begin.Add(Timeout)
+	asked := false
+	for ; ; time.Sleep(time.Millisecond) {
 		err := object.Close()
 		if err == nil {
 			return
+		}
+		if !asked && calm != nil && time.Since(begin) > patience {
+			asked = true
+			calm.Add(1)
+			defer calm.Add(-1)
 		}
 		if !errors.Is(err, verbs.ErrInUse) || time.Now().After(end) {
 			t.Errorf("close %s: %v", name, err)
