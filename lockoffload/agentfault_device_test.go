@@ -200,11 +200,14 @@ func TestAgentSurvivesReconnects(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	require.GreaterOrEqual(t, connects, breaks)
+	mu.Lock() // it may still connect anew
+	connected := connects
+	mu.Unlock()
+	require.GreaterOrEqual(t, connected, breaks)
 	for slot := range executed {
 		require.Equal(t, executed[slot].Load(), r.version(c, slot))
 	}
-	t.Logf("%d connections, %d and %d chains, %+v", connects, executed[0].Load(), executed[1].Load(), r.agent.Stats())
+	t.Logf("%d connections, %d and %d chains, %+v", connected, executed[0].Load(), executed[1].Load(), r.agent.Stats())
 }
 
 // Callers of the agent and one-sided clients count in one record.

@@ -25,9 +25,13 @@ func TestReadsOnOneCPU(t *testing.T) {
 // Beside a program that computes it is better to sleep, since the CPU comes back
 // late.
 func TestReadsOnOneBusyCPU(t *testing.T) {
-	c := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	c := exec.CommandContext(t.Context(), "sh", "-c", "echo; while :; do :; done")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	defer func() { _, _ = c.Process.Kill(), c.Wait() }()
+	_, err = out.Read(make([]byte, 1)) // it may take longer to start than all READs
+	require.NoError(t, err)
 	const reads = 300
 	n := sleepsOnOneCPU(t, reads)
 	var u unix.Utsname
