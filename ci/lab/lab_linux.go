@@ -59,8 +59,12 @@ func ipv4(i net.Interface) (netip.Addr, bool) {
 // place of what they suffered before; tests clear it when they end.
 func Impair(dev string, i Impairment) error { return topo.Impair(dev, i) }
 
-// Clear ends the impairment of an interface.
+// Clear ends the impairment of an interface; what was under way still arrives.
 func Clear(dev string) error { return topo.Clear(dev) }
+
+// Restore is Clear where nothing is under way, and leaves nothing that packets would
+// have to go through: see [topo.Restore].
+func Restore(dev string) error { return topo.Restore(dev) }
 
 // ImpairWire impairs both directions between h0 and h1 until the test ends.
 func ImpairWire(t testing.TB, i Impairment) {

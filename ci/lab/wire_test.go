@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -241,6 +242,46 @@ func TestAddAddrs(t *testing.T) {
 		indexes[g.Index] = true
 	}
 	require.Equal(t, []int{256, 256}, []int{len(gids), len(indexes)})
+}
+
+// To impair a wire, or to end that, fails nothing that is under way. Soft-RoCE since
+// Linux 6.4 gives up a queue pair whose packet a device refused.
+func TestChangesUnderTraffic(t *testing.T) {
+	lab.RequireTopology(t, "wire")
+	lab.ImpairWire(t, lab.Impairment{})
+	var changes sync.WaitGroup
+	defer changes.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	changes.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			dev := []string{"h0", "h1"}[i%2]
+			if err := lab.Impair(dev, lab.Impairment{Corrupt: 1e-9, Rate: 1e12}); err != nil {
+				t.Error(err)
+			}
+			if err := lab.Clear(dev); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	ends := lab.Require(t, 2)
+	a, b := newEnd(t, ends[0], 4096), newEnd(t, ends[1], 4096)
+	connect(t, a, b, verbs.ConnectConfig{})
+	for start := time.Now(); time.Since(start) < time.Second; {
+		carry(t, a, func(batch *verbs.Batch) {
+			batch.Read(1, verbs.Signaled, b.mr.Region().At(0), a.mr.SGE(0, 4096))
+		})
+	}
+	stop()
+	changes.Wait()
+	out, err := exec.Command("tc", "qdisc", "show", "dev", "h0").Output()
+	require.NoError(t, err)
+	require.NotContains(t, string(out), "rate")
+	require.NotContains(t, string(out), "corrupt")
+	require.NoError(t, lab.Restore("h0"))
+	out, err = exec.Command("tc", "qdisc", "show", "dev", "h0").Output()
+	require.NoError(t, err)
+	require.NotContains(t, string(out), "netem")
 }
 
 // Bursts: most packets arrive, and those that do not come one after the other.

@@ -14,7 +14,9 @@ import (
 const (
 	tcaKind      = 1 // TCA_KIND
 	tcaOptions   = 2 // TCA_OPTIONS
+	netemCorrupt = 4 // TCA_NETEM_CORRUPT: struct tc_netem_corrupt
 	netemLoss    = 5 // TCA_NETEM_LOSS
+	netemRate    = 6 // TCA_NETEM_RATE: struct tc_netem_rate
 	netemLatency = 10
 	netemJitter  = 11
 	netemGE      = 2 // NETEM_LOSS_GE: struct tc_netem_gemodel
@@ -58,6 +60,8 @@ func burstRequest(index uint32, i Impairment) ([]byte, error) {
 	inner := netlink.NewAttributeEncoder()
 	inner.Int64(netemLatency, int64(i.Delay))
 	inner.Int64(netemJitter, int64(i.Jitter))
+	inner.Bytes(netemCorrupt, words(nil, 0, 0)) // what is not named stays as it was
+	inner.Bytes(netemRate, words(nil, 0, 0, 0, 0))
 	inner.Nested(netemLoss, func(loss *netlink.AttributeEncoder) error {
 		// p, r, probability to survive a bad link, to be lost on a good one.
 		loss.Bytes(netemGE, words(nil, prob(i.Burst.Begin), prob(i.Burst.End), prob(1-cmp.Or(i.Burst.Loss, 1)), 0))

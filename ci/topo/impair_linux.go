@@ -12,7 +12,16 @@ import (
 
 // Impair replaces whatever impaired an interface. The interface is in this
 // namespace, or in a router's ("r0/p1").
+//
+// The first time that is a queueing discipline in place of the interface's own, and the
+// kernel loses what is sent meanwhile. It tells the sender, and Soft-RoCE since Linux 6.4
+// gives up a queue pair for that. From then on, [Clear] included, the discipline is
+// changed in place, which loses nothing.
 func Impair(dev string, i Impairment) error {
+	return impair(dev, i, (*tc.Qdisc).Replace)
+}
+
+func impair(dev string, i Impairment, set func(*tc.Qdisc, *tc.Object) error) error {
 	if i.Burst != (Burst{}) {
 		return impairBursts(dev, i)
 	}
@@ -31,28 +40,35 @@ func Impair(dev string, i Impairment) error {
 			return errors.New("reordering needs a delay that some packets skip")
 		}
 		n.Qopt.Gap = 1
-		n.Reorder = &tc.NetemReorder{Probability: prob(i.Reorder)}
 	}
-	if i.Corrupt > 0 {
-		n.Corrupt = &tc.NetemCorrupt{Probability: prob(i.Corrupt)}
-	}
-	if i.Rate > 0 {
-		rate := uint64(i.Rate / 8)
-		n.Rate = &tc.NetemRate{Rate: uint32(min(rate, math.MaxUint32))}
-	}
+	// What a request does not name stays as it was.
+	n.Reorder = &tc.NetemReorder{Probability: prob(i.Reorder)}
+	n.Corrupt = &tc.NetemCorrupt{Probability: prob(i.Corrupt)}
+	n.Rate = &tc.NetemRate{Rate: uint32(min(uint64(i.Rate/8), math.MaxUint32))}
 	return onDevice(dev, func(c *tc.Tc, index uint32) error {
 		q := &tc.Object{
 			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
 			Attribute: tc.Attribute{Kind: "netem", Netem: n},
 		}
-		return wrap(c.Qdisc().Replace(q), "impair %s", dev)
+		return wrap(set(c.Qdisc(), q), "impair %s", dev)
 	})
 }
 
 func prob(p float64) uint32 { return uint32(math.Round(min(max(p, 0), 1) * math.MaxUint32)) }
 
-// Clear ends the impairment of an interface.
+// Clear ends the impairment of an interface. What was under way arrives when it would
+// have, and the queueing discipline stays, with nothing to do.
 func Clear(dev string) error {
+	err := impair(dev, Impairment{}, (*tc.Qdisc).Change)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil // there was none
+	}
+	return err
+}
+
+// Restore gives an interface its own queueing discipline back, which is faster than
+// one that does nothing. What is sent meanwhile is lost: see [Impair].
+func Restore(dev string) error {
 	return onDevice(dev, func(c *tc.Tc, index uint32) error {
 		q := &tc.Object{
 			Msg:       tc.Msg{Family: unix.AF_UNSPEC, Ifindex: index, Handle: core.BuildHandle(1, 0), Parent: tc.HandleRoot},
@@ -62,7 +78,7 @@ func Clear(dev string) error {
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 			return nil // there was none
 		}
-		return wrap(err, "clear %s", dev)
+		return wrap(err, "restore %s", dev)
 	})
 }
 

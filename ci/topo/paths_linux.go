@@ -45,10 +45,10 @@ func ImpairPath(path int, i Impairment) error {
 	return nil
 }
 
-// ClearPath ends it.
+// ClearPath ends it. Senders are not told of what routers lose.
 func ClearPath(path int) error {
 	for _, r := range Routers {
-		if err := Clear(r + "/" + PathDev(path)); err != nil {
+		if err := Restore(r + "/" + PathDev(path)); err != nil {
 			return err
 		}
 	}

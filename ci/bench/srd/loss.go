@@ -29,7 +29,7 @@ func losing(share float64, f func(context.Context) (float64, error)) harness.Pas
 			if err := lab.Impair(e.Netdev, lab.Impairment{Loss: share}); err != nil {
 				return 0, err
 			}
-			defer func() { err = errors.Join(err, lab.Clear(e.Netdev)) }()
+			defer func() { err = errors.Join(err, lab.Restore(e.Netdev)) }()
 		}
 		return f(ctx)
 	})

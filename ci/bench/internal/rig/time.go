@@ -79,7 +79,7 @@ func Late(p harness.Pass) harness.Pass {
 			if err := lab.Impair(e.Netdev, lab.Impairment{Delay: OneWay}); err != nil {
 				return nil, err
 			}
-			defer func() { err = errors.Join(err, lab.Clear(e.Netdev)) }()
+			defer func() { err = errors.Join(err, lab.Restore(e.Netdev)) }()
 		}
 		return p(ctx)
 	}
