@@ -390,7 +390,7 @@ func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 // A peer that is gone: the error has the operation, the peer and the reason, and
 // that of the requests behind it has the same reason.
 func TestRequesterOfDeadPeer(t *testing.T) {
-	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 30 * time.Millisecond, Retries: 6}) // the first WRITE may be answered late
 	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
 	done := a.QP.Done()
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
