@@ -449,6 +449,12 @@ func TestRequesterLingers(t *testing.T) {
 	})
 }
 
+// underWay waits until something is.
+func underWay(t *testing.T, r *verbs.Requester) {
+	t.Helper()
+	require.Eventually(t, func() bool { have, capacity := verbs.Credits(r); return have < capacity }, rig.Timeout, time.Millisecond)
+}
+
 // Close ends calls that wait.
 func TestRequesterCloses(t *testing.T) {
 	a, _ := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
@@ -461,6 +467,7 @@ func TestRequesterCloses(t *testing.T) {
 			}
 		})
 	}
+	underWay(t, r)
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, r.Close())
 	wg.Wait()
