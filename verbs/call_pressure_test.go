@@ -103,6 +103,7 @@ func TestRequesterGoWithoutASlot(t *testing.T) {
 					require.ErrorIs(t, r.Go(hasty, &next, write), context.DeadlineExceeded)
 					posted := make(chan error, 1)
 					go func() { posted <- r.Go(ctx, &next, write) }()
+					require.Eventually(t, func() bool { return verbs.Starved(r) }, rig.Timeout, 50*time.Microsecond)
 					time.Sleep(30 * time.Millisecond)
 					require.Empty(t, posted)
 					end.by(t, a, b, r, left)

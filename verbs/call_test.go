@@ -88,18 +88,20 @@ func TestCallsAreTold(t *testing.T) {
 
 // What was flushed before its cause is known is told of when it is.
 func TestFlushedCallIsExplained(t *testing.T) {
-	rt := bareRouter(1, 2)
-	r := requestersOf(rt)[0]
-	cause := errors.New("cause")
-	c, done := &Call{}, make(chan error, 1)
-	c.Then = &told{t: t, c: c, say: func(err error) error { done <- err; return err }}
-	rt.deliver([]WC{completion(r.flyCall(1, c), WCFlushed)})
-	require.False(t, c.Over())
-	r.qp.die(cause)
-	err := <-done
-	require.ErrorIs(t, err, cause)
-	require.ErrorIs(t, err, WCFlushed)
-	require.ErrorIs(t, c.Wait(t.Context()), cause)
+	synctest.Test(t, func(t *testing.T) { // which has no time of its own: the cause is waited for for a moment alone
+		rt := bareRouter(1, 2)
+		r := requestersOf(rt)[0]
+		cause := errors.New("cause")
+		c, done := &Call{}, make(chan error, 1)
+		c.Then = &told{t: t, c: c, say: func(err error) error { done <- err; return err }}
+		rt.deliver([]WC{completion(r.flyCall(1, c), WCFlushed)})
+		require.False(t, c.Over())
+		r.qp.die(cause)
+		err := <-done
+		require.ErrorIs(t, err, cause)
+		require.ErrorIs(t, err, WCFlushed)
+		require.ErrorIs(t, c.Wait(t.Context()), cause)
+	})
 }
 
 // Any number wait for one call while another polls, some give up, and all others

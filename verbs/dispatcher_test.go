@@ -293,9 +293,10 @@ func TestDispatcherBrokenQueue(t *testing.T) {
 			for range 64 {
 				batch.Write(e.d.ID(0), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 			}
+			overrun := overruns(t, a)
 			_, err = batch.Post()
 			require.NoError(t, err)
-			time.Sleep(300 * time.Millisecond)
+			overrun()
 			ctx, stop := context.WithTimeout(context.Background(), 8*time.Second)
 			defer stop()
 			require.ErrorIs(t, e.d.Wait(ctx, &e.slots[0].waiter), verbs.ErrOverrun)

@@ -10,6 +10,9 @@ var (
 // Credits is how many requests the queue has room for, and how many at all.
 func Credits(r *Requester) (have, capacity int32) { return r.credits.Load(), r.capacity }
 
+// Starved tells whether a post waits for a slot.
+func Starved(r *Requester) bool { return r.starved.Load() }
+
 // ErrorUntold moves a queue pair to [StateError] as a device does by itself:
 // requests are flushed, and nobody has told why yet.
 func ErrorUntold(q *QP) error {

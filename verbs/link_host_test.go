@@ -63,7 +63,7 @@ func TestLinkClosesWhileItsMethodsAreCalled(t *testing.T) {
 	})
 	<-building
 	wg.Go(func() { require.NoError(t, l.Close()) })
-	time.Sleep(20 * time.Millisecond)
+	Parked(t, "select", "verbs.(*Link).Close") // until the list is made
 	close(closing)
 	within(t, 5*time.Second, "Close beside AllocMR", wg.Wait)
 }

@@ -94,7 +94,7 @@ func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 	buf := make([]byte, 16)
 	done := make(chan Message)
 	go func() { done <- r.message(i, buf) }()
-	time.Sleep(10 * time.Millisecond)
+	Parked(t, "sync.Mutex.Lock", "verbs.(*Receiver).message")
 	copy(r.mr.Bytes(), "two") // a device that was given the slot too early
 	require.Zero(t, r.posted.Load())
 	r.posting.Unlock()

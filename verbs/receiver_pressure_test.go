@@ -86,9 +86,10 @@ func TestReceiverBrokenQueue(t *testing.T) {
 					for i := range 64 {
 						batch.Write(uint64(i), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 					}
+					overrun := overruns(t, a)
 					_, err := batch.Post()
 					require.NoError(t, err)
-					time.Sleep(300 * time.Millisecond)
+					overrun()
 					r, err := verbs.NewReceiver(a.QP, verbs.ReceiverConfig{Size: 64, Depth: 2})
 					require.NoError(t, err)
 					ctx := context.Background()

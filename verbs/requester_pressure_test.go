@@ -157,6 +157,7 @@ func TestRequesterUnderPressure(t *testing.T) {
 		r := newRequester(t, a, verbs.RequesterConfig{})
 		var wg sync.WaitGroup
 		wg.Go(func() { r.Send(context.Background(), a.MR.SGE(0, 8)) })
+		underWay(t, r) // else Close has nothing to take down
 		time.Sleep(50 * time.Millisecond)
 		wg.Go(func() { r.Close() })
 		for a.QP.Err() == nil {

@@ -351,13 +351,28 @@ func TestRequesterContextEndsAnywhere(t *testing.T) {
 // it. If nobody tells, that is the cause, for the queue pair too.
 func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 	for _, told := range []bool{true, false} {
-		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
-		r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
-		require.NoError(t, verbs.ErrorUntold(a.QP))
-		if told {
-			time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, a.QP.ToError()) })
+		var a, b *rig.Side
+		var r *verbs.Requester
+		var far verbs.Region
+		var err error
+		inTime := false // it is waited for for a tenth of a second, in which a busy host may tell nothing
+		for tries := 0; !inTime && tries < 20; tries++ {
+			a, b = rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{})
+			r, far = newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
+			require.NoError(t, verbs.ErrorUntold(a.QP))
+			begin, after := time.Now(), make(chan time.Duration, 1)
+			if told {
+				time.AfterFunc(20*time.Millisecond, func() {
+					assert.NoError(t, a.QP.ToError())
+					after <- time.Since(begin)
+				})
+			} else {
+				after <- 0
+			}
+			err = r.Read(t.Context(), far.At(0), a.MR.SGE(0, 8))
+			inTime = <-after < 100*time.Millisecond
 		}
-		err := r.Read(t.Context(), far.At(0), a.MR.SGE(0, 8))
+		require.True(t, inTime)
 		require.ErrorIs(t, err, verbs.WCFlushed)
 		require.Error(t, a.QP.Err())
 		require.ErrorContains(t, err, errors.Unwrap(a.QP.Err()).Error())
@@ -375,7 +390,7 @@ func TestRequesterFlushedBeforeItsCause(t *testing.T) {
 // A peer that is gone: the error has the operation, the peer and the reason, and
 // that of the requests behind it has the same reason.
 func TestRequesterOfDeadPeer(t *testing.T) {
-	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 10 * time.Millisecond, Retries: 2})
+	a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{}, verbs.ConnectConfig{AckTimeout: 30 * time.Millisecond, Retries: 6}) // the first WRITE may be answered late
 	r, far := newRequester(t, a, verbs.RequesterConfig{}), b.MR.Region()
 	done := a.QP.Done()
 	require.NoError(t, r.Write(t.Context(), far.At(0), a.MR.SGE(0, 8)))
@@ -434,6 +449,12 @@ func TestRequesterLingers(t *testing.T) {
 	})
 }
 
+// underWay waits until something is.
+func underWay(t *testing.T, r *verbs.Requester) {
+	t.Helper()
+	require.Eventually(t, func() bool { have, capacity := verbs.Credits(r); return have < capacity }, rig.Timeout, time.Millisecond)
+}
+
 // Close ends calls that wait.
 func TestRequesterCloses(t *testing.T) {
 	a, _ := rig.NewPair(t, verbs.QPConfig{MaxSendWR: 1}, verbs.CQConfig{}, verbs.ConnectConfig{})
@@ -446,6 +467,7 @@ func TestRequesterCloses(t *testing.T) {
 			}
 		})
 	}
+	underWay(t, r)
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, r.Close())
 	wg.Wait()

@@ -201,9 +201,15 @@ func TestPollsThatBeganBefore(t *testing.T) {
 			}()
 			time.Sleep(20 * time.Millisecond)
 			if name == "wait" {
-				time.AfterFunc(20*time.Millisecond, func() { <-c.wait.turn })
-				// What an engine posts is faster than the goroutine that waits.
-				time.AfterFunc(10*time.Millisecond, func() { standin.Complete(q.Num(), 5, uint32(WCSuccess)) })
+				go func() {
+					for !c.routed() {
+						time.Sleep(time.Millisecond)
+					}
+					// What an engine posts is faster than the goroutine that waits.
+					standin.Complete(q.Num(), 5, uint32(WCSuccess))
+					time.Sleep(10 * time.Millisecond)
+					<-c.wait.turn
+				}()
 			}
 			e := &taker{}
 			d, err := c.Dispatch(e, 1)

@@ -188,7 +188,7 @@ func TestSimulatedRemoval(t *testing.T) {
 	require.NoError(t, err)
 	late := b.Batch(t, 1)
 	late.Write(1, verbs.Signaled, a.MR.Region().At(0), b.MR.SGE(0, 8))
-	require.NoError(t, simhca.Hold(p[1].Name, b.QP.Num(), 20*time.Millisecond))
+	require.NoError(t, simhca.Hold(p[1].Name, b.QP.Num(), time.Hour))
 	_, err = late.Post()
 	require.NoError(t, err)
 	waits := make(chan error)
@@ -196,7 +196,7 @@ func TestSimulatedRemoval(t *testing.T) {
 		_, err := b.CQ.Wait(rig.Context(t), make([]verbs.WC, 1))
 		waits <- err
 	}()
-	time.Sleep(5 * time.Millisecond) // it sleeps by now
+	verbs.Parked(t, "IO wait", "verbs.(*CQ).Wait")
 	require.NoError(t, simhca.Remove(p[1].Name))
 	told := false
 	for e := range events {

@@ -74,26 +74,27 @@ func TestSimulatedModeration(t *testing.T) {
 	require.Equal(t, 4095*time.Microsecond, f.MaxModeration)
 	batch := a.Batch(t, 4)
 	// wait posts n WRITEs while the goroutine that it starts waits, and answers how many
-	// completions it was woken for, and how long that took; 0 if it was not.
-	wait := func(n int) (got int, took time.Duration) {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	// completions it was woken for, and how long that took; 0 if it was not, for that long.
+	wait := func(n int, long time.Duration) (got int, took time.Duration) {
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan int)
 		go func() {
 			var wcs [8]verbs.WC
 			got, err := a.CQ.Wait(ctx, wcs[:])
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			done <- got
 		}()
-		time.Sleep(20 * time.Millisecond) // until it is parked
+		verbs.Parked(t, "IO wait", "verbs.(*CQ).Wait")
 		begin := time.Now()
 		for k := range n {
 			batch.Write(uint64(k), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
 		}
 		_, err := batch.Post()
 		require.NoError(t, err)
+		time.AfterFunc(long, cancel)
 		return <-done, time.Since(begin)
 	}
 	rest := func() (n int) {
@@ -103,23 +104,19 @@ func TestSimulatedModeration(t *testing.T) {
 		return n
 	}
 	require.NoError(t, a.CQ.Moderate(4, 0))
-	got, _ := wait(4)
+	got, _ := wait(4, rig.Timeout)
 	require.Equal(t, 4, got)
-	for tries := 0; ; tries++ {
-		if got, _ = wait(3); got == 0 {
-			break
-		}
-		require.Less(t, tries, 10, "was it parked?")
-	}
+	got, _ = wait(3, 200*time.Millisecond)
+	require.Zero(t, got)
 	require.Equal(t, 3, rest())
 
 	require.NoError(t, a.CQ.Moderate(100, 4*time.Millisecond))
-	got, took := wait(3)
+	got, took := wait(3, rig.Timeout)
 	require.Equal(t, 3, got)
 	require.GreaterOrEqual(t, took, 3900*time.Microsecond)
 
 	require.NoError(t, a.CQ.Moderate(0, 0))
-	got, _ = wait(1)
+	got, _ = wait(1, rig.Timeout)
 	require.Equal(t, 1, got)
 	require.ErrorIs(t, a.CQ.Moderate(1, 5*time.Millisecond), verbs.ErrAttributes)
 }

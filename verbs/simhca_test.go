@@ -273,8 +273,8 @@ func TestSimulatedFaults(t *testing.T) {
 		require.NoError(t, err)
 		return a.Wait(t, n)
 	}
-	require.NoError(t, simhca.Hold(p[0].Name, a.QP.Num(), 20*time.Millisecond))
 	start := time.Now()
+	require.NoError(t, simhca.Hold(p[0].Name, a.QP.Num(), 20*time.Millisecond))
 	require.NoError(t, write(1)[0].Err())
 	require.Greater(t, time.Since(start), 15*time.Millisecond)
 

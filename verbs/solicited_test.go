@@ -33,7 +33,7 @@ func TestSolicitedEvents(t *testing.T) {
 		}
 		woken <- n
 	}()
-	time.Sleep(50 * time.Millisecond) // it is parked by now
+	verbs.Parked(t, "IO wait", "verbs.(*CQ).Wait")
 	batch := a.Batch(t, 1)
 	batch.Send(1, verbs.Signaled, a.MR.SGE(0, 8))
 	a.Do(t, batch, 1)

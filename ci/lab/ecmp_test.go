@@ -33,7 +33,7 @@ func TestFlowsTakeDifferentPaths(t *testing.T) {
 
 func TestOnePathImpaired(t *testing.T) {
 	lab.RequireTopology(t, "ecmp")
-	const pings = 100
+	const pings = 130
 	lost := func(timeout time.Duration) int {
 		n := 0
 		for range pings { // a new port each time, so another path
@@ -48,9 +48,9 @@ func TestOnePathImpaired(t *testing.T) {
 	require.NoError(t, lab.Blackhole(1))
 	n := lost(100 * time.Millisecond)
 	require.NoError(t, lab.ClearPath(1))
-	// A quarter on average, with a deviation of 4.3, as the kernel's hash sends a
-	// flow the same way in both directions; 44, if it did not.
+	// A quarter on average, 32, with a deviation of 5, as the kernel's hash sends a
+	// flow the same way in both directions; 57, if it did not.
 	require.Greater(t, n, 6)
-	require.Less(t, n, 70)
+	require.Less(t, n, 91)
 	require.Zero(t, lost(patient))
 }

@@ -38,7 +38,7 @@ func TestHostsAreKilledAndComeBack(t *testing.T) {
 		}
 		return strings.Contains(err.Error(), "refused") // its kernel answers
 	}
-	require.True(t, reachable())
+	require.Eventually(t, reachable, 10*time.Second, 100*time.Millisecond)
 	require.NoError(t, other.Kill(ctx))
 	require.False(t, reachable())
 	_, err = other.Exec(ctx, "true")

@@ -158,7 +158,7 @@ func NoLeftovers(t testing.TB) {
 	stop()
 	before, _ := Leftovers(now) // an error shows again at the end
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		left, err := Leftovers(ctx, before...)
 		if err != nil {

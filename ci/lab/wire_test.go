@@ -87,7 +87,7 @@ func arrived(t *testing.T, n int) int {
 
 func TestLossAndDuplication(t *testing.T) {
 	lab.RequireTopology(t, "wire")
-	const n = 400
+	const n = 640 // an eighth is six standard deviations of a half
 	require.NoError(t, lab.Impair("h0", lab.Impairment{Loss: 0.5}))
 	defer lab.Clear("h0")
 	got := arrived(t, n)

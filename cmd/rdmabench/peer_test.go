@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -137,19 +138,18 @@ func TestInterruptEndsHearing(t *testing.T) {
 }
 
 func TestStalledTestIsCancelled(t *testing.T) {
-	old := stallTime
-	stallTime = 20 * time.Millisecond
-	defer func() { stallTime = old }()
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	var beat heartbeat
-	defer beat.watch(cancel)()
-	for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; time.Sleep(time.Millisecond) {
-		beat.tick()
-		require.NoError(t, ctx.Err())
-	}
-	<-ctx.Done()
-	require.ErrorIs(t, context.Cause(ctx), errStalled)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		defer cancel(nil)
+		var beat heartbeat
+		defer beat.watch(cancel)()
+		for begun := time.Now(); time.Since(begun) < 5*stallTime; time.Sleep(stallTime / 20) {
+			beat.tick()
+			require.NoError(t, ctx.Err())
+		}
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), errStalled)
+	})
 }
 
 func TestNoServer(t *testing.T) {

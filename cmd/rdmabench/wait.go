@@ -108,7 +108,7 @@ type heartbeat struct{ n atomic.Uint64 }
 func (h *heartbeat) tick() { h.n.Store(h.n.Load() + 1) }
 
 // stallTime is how long a test may go without anything arriving.
-var stallTime = 10 * time.Second
+const stallTime = 10 * time.Second
 
 // watch cancels a test that has stalled, until the function that it answers is
 // called.

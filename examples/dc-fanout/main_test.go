@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,14 +33,19 @@ func TestHostsFanOut(t *testing.T) {
 	require.NoError(t, err)
 	const each = 100
 	var hosts []string
+	var serving sync.WaitGroup
+	defer func() {
+		cancel()
+		serving.Wait() // they log
+	}()
 	for n := 1; n < 3; n++ {
 		hosts = append(hosts, lab.Addrs()[n].String())
-		go func() {
+		serving.Go(func() {
 			r, err := lab.Host(n).Exec(ctx, "env", "DC_FANOUT=1", self, "serve", strconv.Itoa(each))
 			if ctx.Err() == nil {
 				t.Logf("host %d ended: %v %s", n, err, r.Stderr)
 			}
-		}()
+		})
 	}
 	c := exec.CommandContext(ctx, self, hosts...)
 	c.Env = append(os.Environ(), "DC_FANOUT=1")

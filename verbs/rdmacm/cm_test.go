@@ -260,6 +260,7 @@ func TestDatagrams(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	var a, b rig.Side
+	accepted := make(chan struct{}, 2)
 	go func() {
 		for range 2 {
 			r, err := l.Accept(ctx)
@@ -269,6 +270,7 @@ func TestDatagrams(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+			accepted <- struct{}{}
 		}
 		r, err := l.Accept(ctx)
 		if err == nil {
@@ -285,6 +287,7 @@ func TestDatagrams(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "here", string(peer.PrivateData()[:4]))
 		require.EqualValues(t, rdmacm.UDPQKey, peer.Dest().QKey)
+		<-accepted // b is made
 		copy(a.MR.Bytes(), "datagram")
 		batch := a.Batch(t, 1)
 		batch.SendTo(1, verbs.Signaled, peer.Dest(), a.MR.SGE(0, 8))

@@ -43,7 +43,7 @@ func TestSignalBeforeTheProgram(t *testing.T) {
 // much, and nothing that comes later from what it left behind.
 func TestOutputIsCounted(t *testing.T) {
 	s, stdout, stderr := newServer(t)
-	const script = `(sleep 0.5; echo late) & seq 1 100000; printf 'to stderr' >&2; exit 3`
+	const script = `(sleep 5; echo late) & seq 1 100000; printf 'to stderr' >&2; exit 3`
 	reply := s.execMain(proto.Message{Argv: proto.Bytes([]string{"/bin/sh", "-c", script}), Env: proto.Bytes(os.Environ())})
 	require.Equal(t, 3, reply.Code, "%+v", reply)
 	require.EqualValues(t, 588_895, reply.OutBytes)
