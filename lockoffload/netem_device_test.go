@@ -205,13 +205,18 @@ func TestHistoryShowsBlindWrites(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})
 	rec := newRecorder()
-	var wg sync.WaitGroup
+	var wg, both sync.WaitGroup
+	both.Add(2)
 	for i, c := range cs {
 		a := &actor{c: c, size: 8}
+		meet := sync.OnceFunc(func() { both.Done(); both.Wait() }) // each has read, and none has written
 		wg.Go(func() {
 			for range 150 {
 				e := lockoffload.Event{Client: i, Update: true, Call: time.Since(rec.start)}
 				err := c.BlindUpdate(ctx, 0, func(old []byte) ([]byte, error) {
+					if i < 2 {
+						meet()
+					}
 					e.Old, e.New = number(old), rec.values.Add(1)
 					return binary.LittleEndian.AppendUint64(nil, e.New), nil
 				})
