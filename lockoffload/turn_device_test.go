@@ -29,6 +29,16 @@ func (r *agentRig) inTurn() *lockoffload.Client {
 // The agent hands the lock to clients in the order in which they came, past one that
 // gives up.
 func TestFairOrderByAgent(t *testing.T) {
+	for range 10 { // whom a busy machine keeps from its turn for half a second has another one, behind the others
+		if fairOrderByAgent(t) {
+			return
+		}
+	}
+	t.Error("no client takes the lock in time")
+}
+
+// fairOrderByAgent tells whether all took their turns in time.
+func fairOrderByAgent(t *testing.T) bool {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	first := r.inTurn()
@@ -39,6 +49,7 @@ func TestFairOrderByAgent(t *testing.T) {
 	var order []int
 	var wg sync.WaitGroup
 	given, giveUp := context.WithCancel(ctx)
+	gaveUp := make(chan error, 1)
 	for i := range 4 {
 		c, with := r.inTurn(), ctx
 		if i == 1 {
@@ -47,8 +58,7 @@ func TestFairOrderByAgent(t *testing.T) {
 		wg.Go(func() {
 			h, _, err := c.Acquire(with, 0, fair)
 			if i == 1 {
-				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-				require.ErrorIs(t, err, context.Canceled)
+				gaveUp <- err
 				return
 			}
 			if err != nil {
@@ -68,17 +78,23 @@ func TestFairOrderByAgent(t *testing.T) {
 	require.NoError(t, err, "of another slot")
 	require.NoError(t, other.Unlock(ctx))
 	giveUp()
+	err = <-gaveUp
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	require.ErrorIs(t, err, context.Canceled)
 	require.Eventually(t, func() bool { return r.agent.Queued(0) == 3 }, stuck, time.Millisecond)
 	_, err = h.Write(ctx, 0, []byte("mine"))
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 	wg.Wait()
+	if r.agent.Stats().Lapsed > 0 {
+		return false
+	}
 	require.Equal(t, []int{0, 2, 3}, order)
 	n, err := r.reg.Waiting(0)
 	require.NoError(t, err)
 	require.Zero(t, n, "nobody drew a ticket")
 	require.EqualValues(t, 5, r.agent.Stats().Turns)
-	require.Zero(t, r.agent.Stats().Lapsed)
+	return true
 }
 
 // A client that does not take the lock when its turn comes costs the others the agent's
