@@ -3,7 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,14 +13,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// nobody are addresses at which nobody listens.
+// nobody are addresses at which nobody listens, and nobody else can while the test runs.
 func nobody(t *testing.T, n int) (out []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		require.NoError(t, err)
-		defer l.Close()
-		out = append(out, l.Addr().String())
+		t.Cleanup(func() { require.NoError(t, syscall.Close(fd)) })
+		require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+		at, err := syscall.Getsockname(fd)
+		require.NoError(t, err)
+		out = append(out, fmt.Sprint("127.0.0.1:", at.(*syscall.SockaddrInet4).Port))
 	}
 	return out
 }

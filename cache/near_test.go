@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -111,26 +112,28 @@ func TestNearMemory(t *testing.T) {
 // The server is asked for its clock when what is known of it is too vague for copies, and
 // no more often than copies may be old.
 func TestNearAsksForTheClock(t *testing.T) {
-	_, s := offline(t, Config{NearBytes: 1 << 20, NearStale: 100 * time.Millisecond})
-	ask := func() int {
-		s.askClock()
-		return len(s.calls)
-	}
-	require.Zero(t, ask(), "it has just been heard")
-	s.begun = s.begun.Add(-time.Minute)
-	require.Equal(t, 1, ask())
-	require.Equal(t, 1, ask())
-	q, err := wire.ReadRequest(s.out)
-	require.NoError(t, err)
-	require.True(t, q.ReadOnly)
-	a := wire.Reply{ID: q.ID, Status: wire.NotFound, Epoch: 1, Clock: 60_000}
-	require.NoError(t, s.replied(wire.AppendReply(nil, &a)))
-	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 60_000}))
-	require.Less(t, s.m.Age(s.clock()), uint64(50))
-	s.begun = s.begun.Add(-time.Minute)
-	require.Equal(t, 1, ask(), "answered, and asked again")
-	var none session
-	none.askClock() // without a near cache
+	synctest.Test(t, func(t *testing.T) { // no time passes, but what is said to
+		_, s := offline(t, Config{NearBytes: 1 << 20, NearStale: 100 * time.Millisecond})
+		ask := func() int {
+			s.askClock()
+			return len(s.calls)
+		}
+		require.Zero(t, ask(), "it has just been heard")
+		s.begun = s.begun.Add(-time.Minute)
+		require.Equal(t, 1, ask())
+		require.Equal(t, 1, ask())
+		q, err := wire.ReadRequest(s.out)
+		require.NoError(t, err)
+		require.True(t, q.ReadOnly)
+		a := wire.Reply{ID: q.ID, Status: wire.NotFound, Epoch: 1, Clock: 60_000}
+		require.NoError(t, s.replied(wire.AppendReply(nil, &a)))
+		require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 60_000}))
+		require.Less(t, s.m.Age(s.clock()), uint64(50))
+		s.begun = s.begun.Add(-time.Minute)
+		require.Equal(t, 1, ask(), "answered, and asked again")
+		var none session
+		none.askClock() // without a near cache
+	})
 }
 
 func TestNearHitDoesNotAllocate(t *testing.T) {

@@ -50,6 +50,8 @@ func watch(t *testing.T) *packets {
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, all)
 	require.NoError(t, err)
 	p := &packets{file: os.NewFile(uintptr(fd), "packets"), done: make(chan struct{}), seen: map[packet]bool{}}
+	// Room for all that comes before it is looked at: the usual 208 KiB are some 100 packets.
+	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 8<<20))
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}))
 	server := ends[1].Addr.As4()
 	go func() {

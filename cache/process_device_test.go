@@ -29,7 +29,7 @@ func TestHitsWhileTheServerIsStopped(t *testing.T) {
 	whole(t, c, 2)
 	small := dial(t, p.address, cache.Config{MapBytes: 1})
 	require.Eventually(t, func() bool { return small.Stats().Entries == 1 }, stuck, time.Millisecond)
-	p.signal(syscall.SIGSTOP)
+	p.stop()
 	for i := range 20 { // by the server's own map
 		it, err := small.Get(ctx, key(1+i%2))
 		require.NoError(t, err)

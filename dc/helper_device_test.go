@@ -174,8 +174,10 @@ func helper(t testing.TB, host int, role string) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done }) // it logs
 	go func() {
+		defer close(done)
 		if host == lab.Self() {
 			c := exec.CommandContext(ctx, self)
 			c.Env = append(os.Environ(), "DC_HELPER="+role)

@@ -203,11 +203,18 @@ func TestLockOfAFailedAgent(t *testing.T) {
 
 	other, err := near.dial(ctx, lis, true)
 	require.NoError(t, err)
-	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	brief, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The agent has the lock, and waits for the reader.
-	_, err = other.Do(brief, &lockoffload.Chain{Deadline: stuck, Accesses: []lockoffload.Access{writeOf(0, "x")}})
-	require.ErrorIs(t, err, lockoffload.ErrOutcomeUnknown)
+	done := make(chan error, 1)
+	go func() {
+		_, err := other.Do(brief, &lockoffload.Chain{Deadline: stuck, Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		done <- err
+	}()
+	require.Eventually(t, func() bool { lock, _ := lis.Left(0); return lock != 0 }, stuck, time.Millisecond)
+	tries := lis.AgentStats().Tries // the agent has the lock, and then knows of it and waits for the reader
+	require.Eventually(t, func() bool { return lis.AgentStats().Tries > tries }, stuck, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, lockoffload.ErrOutcomeUnknown)
 	require.NoError(t, other.Close())
 	require.NoError(t, lis.BreakAgent())
 	require.NoError(t, reader.Unlock(ctx))

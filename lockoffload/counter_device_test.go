@@ -173,7 +173,7 @@ func (w *counting) rest(ctx context.Context, form string, session <-chan struct{
 	case anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost):
 		select {
 		case <-session:
-		case <-time.After(time.Second):
+		case <-time.After(soon):
 			return fmt.Errorf("%s, and the session goes on: %w", form, err)
 		}
 	case form != "agent" || !errors.Is(err, lockoffload.ErrOutcomeUnknown):

@@ -140,6 +140,7 @@ func TestFairOrder(t *testing.T) {
 	var order []int
 	var wg sync.WaitGroup
 	given, giveUp := context.WithCancel(ctx)
+	gaveUp := make(chan error, 1)
 	for i := 1; i < 4; i++ {
 		wg.Go(func() {
 			with := ctx
@@ -158,7 +159,7 @@ func TestFairOrder(t *testing.T) {
 			}
 			h, _, err := cs[i].Acquire(with, 0, fair)
 			if i == 2 {
-				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+				gaveUp <- err
 				return
 			}
 			if err != nil {
@@ -178,6 +179,7 @@ func TestFairOrder(t *testing.T) {
 		}, stuck, time.Millisecond)
 	}
 	giveUp()
+	require.ErrorIs(t, <-gaveUp, lockoffload.ErrNotAcquired)
 	require.NoError(t, cs[2].Flush(ctx))
 	require.NoError(t, first.Unlock(ctx))
 	wg.Wait()

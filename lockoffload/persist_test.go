@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,31 +22,35 @@ func dialed() *Client {
 // What fails with a session that lives, a lock of a session before for instance, is not
 // repeated for ever.
 func TestPersistEndsWithItsContext(t *testing.T) {
-	c := dialed()
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	over, calls := make(chan error, 1), 0
-	go func() {
-		over <- c.Persist(ctx, func() error { calls++; return fmt.Errorf("of long ago: %w", ErrLost) })
-	}()
-	select {
-	case err := <-over:
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrLost)
-		require.Greater(t, calls, 1)
-		require.Less(t, calls, 50, "with pauses")
-	case <-time.After(5 * time.Second):
-		t.Fatal("no end")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := dialed()
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		over, calls := make(chan error, 1), 0
+		go func() {
+			over <- c.Persist(ctx, func() error { calls++; return fmt.Errorf("of long ago: %w", ErrLost) })
+		}()
+		select {
+		case err := <-over:
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, ErrLost)
+			require.Greater(t, calls, 1)
+			require.Less(t, calls, 50, "with pauses")
+		case <-time.After(5 * time.Second):
+			t.Fatal("no end")
+		}
+	})
 }
 
 // A target that cannot be found is looked for until the context ends.
 func TestRedialEndsWithItsContext(t *testing.T) {
-	c := dialed()
-	c.s.lose()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	err := c.Redial(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, err, ErrRefused)
+	synctest.Test(t, func(t *testing.T) {
+		c := dialed()
+		c.s.lose()
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		err := c.Redial(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrRefused)
+	})
 }

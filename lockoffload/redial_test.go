@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,12 +54,14 @@ func TestRedialOfASessionThatLives(t *testing.T) {
 
 // The target is not asked all the time.
 func TestRedialPauses(t *testing.T) {
-	c, tries := joining(ErrFull)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	ends(t, func() { require.ErrorIs(t, c.Redial(ctx), ErrFull) })
-	require.Greater(t, tries.Load(), int32(1))
-	require.Less(t, tries.Load(), int32(8)) // after 10, 30, 70, 150 ms
+	synctest.Test(t, func(t *testing.T) {
+		c, tries := joining(ErrFull)
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		ends(t, func() { require.ErrorIs(t, c.Redial(ctx), ErrFull) })
+		require.Greater(t, tries.Load(), int32(1))
+		require.Less(t, tries.Load(), int32(8)) // after 10, 30, 70, 150 ms
+	})
 }
 
 // A client that is closed stops looking for its target, whoever waits for that.
@@ -138,29 +141,31 @@ func TestClosedClientTakesNothing(t *testing.T) {
 
 // Close waits for those who are busy, and no longer.
 func TestFreeWaitsForTheBusy(t *testing.T) {
-	c := newClient(Config{}, memory.Layout{}, nil)
-	c.busy = 2
-	over := make(chan error, 1)
-	began := time.Now()
-	go func() { over <- c.free() }()
-	leave := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.noLongerBusy()
-	}
-	time.Sleep(20 * time.Millisecond)
-	leave()
-	select {
-	case <-over:
-		t.Fatal("one is left")
-	case <-time.After(20 * time.Millisecond):
-	}
-	leave()
-	require.NoError(t, <-over)
-	require.Less(t, time.Since(began), closePatience)
-	c.busy, began = 1, time.Now()
-	require.NoError(t, c.free())
-	require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(Config{}, memory.Layout{}, nil)
+		c.busy = 2
+		over := make(chan error, 1)
+		began := time.Now()
+		go func() { over <- c.free() }()
+		leave := func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.noLongerBusy()
+		}
+		time.Sleep(20 * time.Millisecond)
+		leave()
+		select {
+		case <-over:
+			t.Fatal("one is left")
+		case <-time.After(20 * time.Millisecond):
+		}
+		leave()
+		require.NoError(t, <-over)
+		require.Less(t, time.Since(began), closePatience)
+		c.busy, began = 1, time.Now()
+		require.NoError(t, c.free())
+		require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
+	})
 }
 
 var errOnce = errors.New("once")

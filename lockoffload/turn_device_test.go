@@ -29,6 +29,16 @@ func (r *agentRig) inTurn() *lockoffload.Client {
 // The agent hands the lock to clients in the order in which they came, past one that
 // gives up.
 func TestFairOrderByAgent(t *testing.T) {
+	for range 10 { // whom a busy machine keeps from its turn for half a second has another one, behind the others
+		if fairOrderByAgent(t) {
+			return
+		}
+	}
+	t.Error("no client takes the lock in time")
+}
+
+// fairOrderByAgent tells whether all took their turns in time.
+func fairOrderByAgent(t *testing.T) bool {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	first := r.inTurn()
@@ -39,6 +49,7 @@ func TestFairOrderByAgent(t *testing.T) {
 	var order []int
 	var wg sync.WaitGroup
 	given, giveUp := context.WithCancel(ctx)
+	gaveUp := make(chan error, 1)
 	for i := range 4 {
 		c, with := r.inTurn(), ctx
 		if i == 1 {
@@ -47,8 +58,7 @@ func TestFairOrderByAgent(t *testing.T) {
 		wg.Go(func() {
 			h, _, err := c.Acquire(with, 0, fair)
 			if i == 1 {
-				require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-				require.ErrorIs(t, err, context.Canceled)
+				gaveUp <- err
 				return
 			}
 			if err != nil {
@@ -68,17 +78,23 @@ func TestFairOrderByAgent(t *testing.T) {
 	require.NoError(t, err, "of another slot")
 	require.NoError(t, other.Unlock(ctx))
 	giveUp()
+	err = <-gaveUp
+	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
+	require.ErrorIs(t, err, context.Canceled)
 	require.Eventually(t, func() bool { return r.agent.Queued(0) == 3 }, stuck, time.Millisecond)
 	_, err = h.Write(ctx, 0, []byte("mine"))
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 	wg.Wait()
+	if r.agent.Stats().Lapsed > 0 {
+		return false
+	}
 	require.Equal(t, []int{0, 2, 3}, order)
 	n, err := r.reg.Waiting(0)
 	require.NoError(t, err)
 	require.Zero(t, n, "nobody drew a ticket")
 	require.EqualValues(t, 5, r.agent.Stats().Turns)
-	require.Zero(t, r.agent.Stats().Lapsed)
+	return true
 }
 
 // A client that does not take the lock when its turn comes costs the others the agent's
@@ -178,6 +194,8 @@ func TestHandOffIsFair(t *testing.T) {
 	var took []time.Duration
 	var sum, squares float64
 	var wg sync.WaitGroup
+	first, _, err := all[0].Acquire(ctx, 0, fair) // nobody begins before all have come
+	require.NoError(t, err)
 	began := time.Now()
 	for _, c := range all {
 		wg.Go(func() {
@@ -193,20 +211,22 @@ func TestHandOffIsFair(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			took = append(took, own...)
+			took = append(took, own[min(1, len(own)):]...)
 			sum += float64(len(own))
 			squares += float64(len(own)) * float64(len(own))
 		})
 	}
+	require.Eventually(t, func() bool { return r.agent.Queued(0) == clients }, stuck, time.Millisecond)
+	require.NoError(t, first.Unlock(ctx))
 	wg.Wait()
 	slices.Sort(took)
 	jain := sum * sum / (clients * squares)
 	p50, p99 := took[len(took)/2], took[len(took)*99/100]
-	t.Logf("%d changes, Jain's index %.4f, p50 %v, p99 %v: %.2f; %+v", len(took), jain, p50, p99, p99.Seconds()/p50.Seconds(), r.agent.Stats())
+	t.Logf("%.0f changes, Jain's index %.4f, p50 %v, p99 %v: %.2f; %+v", sum, jain, p50, p99, p99.Seconds()/p50.Seconds(), r.agent.Stats())
 	require.Greater(t, jain, 0.95)
 	data, _, err := all[0].Read(ctx, 0, make([]byte, 64))
 	require.NoError(t, err)
-	require.EqualValues(t, len(took), number(data))
+	require.EqualValues(t, uint64(sum), number(data))
 }
 
 // A client that does not ask the agent gets a lock that is handed on all the time.

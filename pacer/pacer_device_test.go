@@ -242,7 +242,8 @@ func TestFailingQueuePair(t *testing.T) {
 
 // Only the pieces that failed are read again on a queue pair that was connected anew.
 func TestRecovery(t *testing.T) {
-	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 30000, Rate: 6e6}) // for 100 ms
+	c := pacer.Config{Slice: 4096, Threshold: 30000, Rate: 1, Burst: 110000} // for some 25 pieces, and then no more
+	r := newRig(t, c)
 	cq := r.cq()
 	q, peer := r.paced(cq, verbs.QPConfig{}, pacer.FlowConfig{Reissue: true})
 	clear(r.a.mr.Bytes())
@@ -251,6 +252,8 @@ func TestRecovery(t *testing.T) {
 	go func() { done <- q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, size)) }()
 	require.Eventually(t, func() bool { return r.p.Stats().Granted > 20 }, stuck, time.Millisecond)
 	require.NoError(t, q.QP().ToError())
+	c.Rate = 6e6 // which is 100 ms for the rest
+	require.NoError(t, r.p.Reconfigure(c))
 	require.Eventually(t, func() bool { return r.p.Stats().Failed > 0 }, stuck, time.Millisecond)
 	before := r.p.Stats()
 	require.NoError(t, q.Recover(func(qp *verbs.QP) error {

@@ -268,7 +268,11 @@ func TestSimulatedStandstill(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(700 * time.Millisecond)
+	require.Eventually(t, func() bool { // which takes seven rounds of the senders
+		mu.Lock()
+		defer mu.Unlock()
+		return told[srd.Refused] > 0
+	}, testTimeout, time.Millisecond)
 	still.Unlock()
 	wait.Wait()
 	for i, a := range eps {
