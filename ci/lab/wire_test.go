@@ -244,8 +244,8 @@ func TestAddAddrs(t *testing.T) {
 	require.Equal(t, []int{256, 256}, []int{len(gids), len(indexes)})
 }
 
-// To impair a wire, or to end that, fails nothing that is under way. Soft-RoCE since
-// Linux 6.4 gives up a queue pair whose packet a device refused.
+// To impair a wire, or to end that, fails nothing that is under way. Soft-RoCE of
+// Linux 6.12 gives up a queue pair whose packet a device refused.
 func TestChangesUnderTraffic(t *testing.T) {
 	lab.RequireTopology(t, "wire")
 	lab.ImpairWire(t, lab.Impairment{})

@@ -14,7 +14,7 @@ import (
 // namespace, or in a router's ("r0/p1").
 //
 // The first time that is a queueing discipline in place of the interface's own, and the
-// kernel loses what is sent meanwhile. It tells the sender, and Soft-RoCE since Linux 6.4
+// kernel loses what is sent meanwhile. It tells the sender, and Soft-RoCE of Linux 6.12
 // gives up a queue pair for that. From then on, [Clear] included, the discipline is
 // changed in place, which loses nothing.
 func Impair(dev string, i Impairment) error {
