@@ -55,6 +55,7 @@ type Agent struct {
 	rings  time.Duration // when the timer does
 	res    []uint64
 	own    []machine.AgentOp // lock commands that the CPU carries out
+	under  int               // lists of lock commands that the device carries out
 	failed error
 	closed bool
 

@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
@@ -33,10 +34,15 @@ func (a *Agent) serve(ctx context.Context) {
 			a.fail(err)
 		}
 		a.turn()
-		failed := a.failed
+		failed, idle := a.failed, a.under == 0
 		a.mu.Unlock()
 		if failed != nil {
 			return
+		}
+		if idle {
+			// What comes next is another's request, of a client in this process perhaps,
+			// which may go on before this one polls.
+			runtime.Gosched()
 		}
 	}
 }
@@ -88,6 +94,7 @@ func (a *Agent) completed(wc *verbs.WC) {
 			a.fail(err)
 			return
 		}
+		a.under--
 		j := int(id &^ workMask)
 		at := a.at.results + j*a.words*8
 		for i := range a.res {
@@ -99,6 +106,7 @@ func (a *Agent) completed(wc *verbs.WC) {
 			a.fail(err)
 			return
 		}
+		a.under--
 		list := int(id &^ workMask)
 		var old [machine.TurnWords]uint64
 		for i := range old {
@@ -156,6 +164,7 @@ func (a *Agent) postLocks() {
 		o, flags := &c.Ops[i], verbs.SendFlags(0)
 		if o.Last {
 			flags = verbs.Signaled
+			a.under++
 		}
 		id, at := workLock|uint64(o.Job), region.At(uint64(o.Off))
 		result := a.mr.SGE(a.at.results+int(o.Job)*a.words*8+o.At, o.N)
@@ -173,6 +182,7 @@ func (a *Agent) postLocks() {
 			flags := verbs.SendFlags(0)
 			if i == l.N-1 {
 				flags = verbs.Signaled
+				a.under++
 			}
 			a.batch.CmpSwap(workTurn|uint64(l.Index), flags, at, o.Compare, o.Swap, a.mr.SGE(a.at.turns+(machine.TurnWords*l.Index+i)*8, 8))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -180,6 +181,9 @@ func (c *Caller) serve(ctx context.Context) {
 			_, err = c.link.recvs.Post()
 		}
 		if err == nil {
+			// Whoever has an answer goes on before this one polls, and gives up the CPU to
+			// the device's work in between: it may have the next request.
+			runtime.Gosched()
 			continue
 		}
 		if terr := c.link.qp.ToError(); terr != nil && !errors.Is(terr, verbs.ErrClosed) {

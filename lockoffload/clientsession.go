@@ -89,7 +89,7 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 		case <-ctx.Done():
 			bye, cancel := context.WithTimeout(context.Background(), s.lease/3)
 			defer cancel()
-			if f, err := s.heartbeat(bye, goodbye); err == nil {
+			if f, err := s.heartbeat(bye, machine.Goodbye); err == nil {
 				_ = s.acknowledged(bye, f) // else the target waits for the lease
 			}
 			return
@@ -102,9 +102,6 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 		}
 	}
 }
-
-// goodbye in the heartbeat word ends a session at once.
-const goodbye = 1<<64 - 1
 
 // heartbeat posts one. The one before must have been acknowledged.
 func (s *session) heartbeat(ctx context.Context, count uint64) (*flight, error) {

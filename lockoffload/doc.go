@@ -167,16 +167,19 @@
 // waits half a lease longer. Then it moves its end of the queue pair to ERROR
 // and RESET ([verbs.QP.Quiesce]), so that nothing late executes whatever the client
 // does, READs through a queue pair to itself, which pushes what is still on the bus
-// into memory, and only then gives back the dead client's locks, reader bits and
+// into memory, and looks for a heartbeat once more: one that came in between the look that
+// found none and the fence may have been acknowledged, and its lease is waited for. Only
+// then it gives back the dead client's locks, reader bits and
 // tickets, through the same queue pair: atomics of a device need not be atomic against
 // a CPU's.
 // This takes less than two leases when the target is not late itself; three are
 // promised. The third is for tickets that nobody signed: a client that dies between
 // its draw and the request behind it, which says whose the ticket is, leaves one that
 // may be anybody's. Of those of before the end of its session the next eight are skipped
-// a lease after it, and eight more with each lease. Clients that died together are
-// recovered together: the CPU looks at each slot once, requests are posted for what they
-// held.
+// a lease after it, and eight more with each lease. Clients whose leases are over at one
+// look of the target's are recovered together: the CPU looks at each slot once, which takes
+// some thirty instructions, and requests are posted for what they held alone. Those of one
+// host are over within a third of a lease, so there may be four such passes.
 //
 // When that fails, because a queue pair cannot be fenced or the target's own one broke,
 // the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the

@@ -20,9 +20,10 @@ func fenceQP(qp *verbs.QP) error {
 }
 
 // finish ends sessions: it fences each, then recovers what all of them held in one
-// pass, then gives their places up. What fails is tried again by the watch; meanwhile
+// pass, then gives their places up. What fails is tried again by the watch, and so are,
+// unless they are to end at once, sessions whose lease runs after all; meanwhile
 // the places, and what is held, stay as they are.
-func (s *Server) finish(over []*Session) error {
+func (s *Server) finish(over []*Session, atOnce bool) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	var fenced []*Session
@@ -40,6 +41,10 @@ func (s *Server) finish(over []*Session) error {
 			close(one.done)
 		}
 		fenced = append(fenced, one)
+	}
+	if !atOnce {
+		over, err := s.runOut(fenced)
+		fenced, errs = over, append(errs, err)
 	}
 	if len(fenced) > 0 {
 		gone := make([]machine.Identity, len(fenced))
@@ -61,6 +66,34 @@ func (s *Server) finish(over []*Session) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// runOut are those of sessions that are fenced whose lease, if they had it to the end, has
+// run out by now. The watch calls it, and holds ending.
+func (s *Server) runOut(fenced []*Session) (over []*Session, err error) {
+	var open []*Session
+	for _, one := range fenced {
+		switch {
+		case one.expired && one.until.IsZero():
+			open = append(open, one)
+		case !time.Now().Before(one.until):
+			over = append(over, one)
+		}
+	}
+	if len(open) == 0 {
+		return over, nil
+	}
+	// The last heartbeats may be on their way through the bus.
+	if err := s.drive(&machine.Settle{}); err != nil && !s.removed(err) {
+		return over, fmt.Errorf("look for heartbeats of %d sessions: %w", len(open), err)
+	}
+	for _, one := range open {
+		now := time.Now()
+		if one.until = one.lease.Fenced(s.heartbeat(one), now); !now.Before(one.until) {
+			over = append(over, one)
+		}
+	}
+	return over, nil
 }
 
 // removed tells whether the target's device is gone, of which err may be the sign. Then

@@ -153,7 +153,7 @@ func (s *Server) close() error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
-	errs := []error{s.finish(all)}
+	errs := []error{s.finish(all, true)}
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	for _, one := range all { // also those that could not be fenced
@@ -196,7 +196,7 @@ func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
 	if owner == 0 {
 		return nil, opErrorf("admit", ErrFull)
 	}
-	one := &Session{srv: s, qp: qp, done: make(chan struct{}), moved: time.Now()}
+	one := &Session{srv: s, qp: qp, done: make(chan struct{}), lease: machine.NewLease(s.cfg.Lease, firstHeartbeat, time.Now())}
 	if qp == nil {
 		made, err := s.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: s.cfg.GID, MaxSendWR: 1, MaxRecvWR: 1})
 		if err != nil {
@@ -224,13 +224,13 @@ type Session struct {
 	invite Invite
 	done   chan struct{}
 
-	fenced, ended bool // under the server's ending
+	// Under the server's ending.
+	fenced, ended bool
+	until         time.Time // the end of its lease, known when it is fenced
 
-	// Of the server's watch, under its mu.
-	last             uint64
-	moved            time.Time
-	alive            bool // a heartbeat was seen
-	closing, expired bool
+	lease   machine.Lease // the watch's
+	closing bool          // under the server's mu
+	expired bool          // written under mu, by the watch alone
 }
 
 // Invite is what the client is to be given.
@@ -266,7 +266,7 @@ func (s *Session) Close() error {
 	s.srv.mu.Lock()
 	s.closing = true
 	s.srv.mu.Unlock()
-	return s.srv.finish([]*Session{s})
+	return s.srv.finish([]*Session{s}, true)
 }
 
 func (s *Session) dispose() error {

@@ -98,6 +98,29 @@ func TestServerHeals(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
+// A heartbeat that comes in when the target has made up its mind, and before the queue pair
+// is fenced, may have been acknowledged: the client has its lock for a lease from then on.
+func TestLastHeartbeatOfTheDead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Second)
+	var dead atomic.Pointer[lockoffload.Session]
+	var came atomic.Int64
+	r.srv.FenceBy(func(qp *verbs.QP, fence func(*verbs.QP) error) error {
+		if s := dead.Load(); s != nil && s.QP() == qp && came.CompareAndSwap(0, time.Now().UnixNano()) {
+			if err := r.reg.Beat(s, 1000); err != nil {
+				return err
+			}
+		}
+		return fence(qp)
+	})
+	_, qp, s := r.dead(lockoffload.Exclusive)
+	dead.Store(s)
+	require.NoError(t, qp.ToError())
+	<-s.Done()
+	require.Eventually(t, func() bool { lock, _ := r.reg.Left(0); return lock == 0 }, stuck, time.Millisecond)
+	require.Greater(t, time.Since(time.Unix(0, came.Load())), r.lease)
+}
+
 // One client's queue pair cannot be fenced. What others left is taken back all the same.
 func TestServerGoesOnBesideTrouble(t *testing.T) {
 	t.Parallel()

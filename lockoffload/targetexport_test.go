@@ -25,6 +25,11 @@ func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error
 	s.fence = func(qp *verbs.QP) error { return f(qp, before) }
 }
 
+// Beat has a heartbeat of a client come in.
+func (r *Region) Beat(s *Session, count uint64) error {
+	return r.mr.Store64(r.l.BeatOff(s.invite.Owner), uint64(s.invite.Epoch)<<32+count)
+}
+
 // LeaveStray has a slot locked, and read, by sessions that nobody knows.
 func (r *Region) LeaveStray(slot int) error {
 	if err := r.mr.Store64(r.l.ReadersOff(slot), 1<<3); err != nil {

@@ -9,8 +9,6 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
-// A client counts its lease from when it posted a heartbeat, the target from
-// when it saw it, which is later. The margin is for clocks that run apart.
 const (
 	watchesPerLease = 8
 	firstHeartbeat  = time.Minute
@@ -18,8 +16,6 @@ const (
 	// should have left: all words of readers cost more than those of tickets.
 	strayLeases = 16
 )
-
-func (s *Server) margin() time.Duration { return s.cfg.Lease / 2 }
 
 // watch looks at heartbeats, and at the slots, of which it sees an eighth each time,
 // until the context ends.
@@ -38,11 +34,11 @@ func (s *Server) watch(ctx context.Context) {
 		turn := round / watchesPerLease % strayLeases
 		// One that fails, for one session perhaps, does not keep the others waiting.
 		if s.cfg.PD.Device().Removed() {
-			s.noted(errors.Join(errRemoved, s.finish(s.over(time.Now()))))
+			s.noted(errors.Join(errRemoved, s.finish(s.over(), false)))
 			continue
 		}
 		s.noted(errors.Join(
-			s.finish(s.over(time.Now())),
+			s.finish(s.over(), false),
 			s.watchSlots(time.Now(), turn, tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
 			s.watchQueues(tickets),
 		))
@@ -50,23 +46,17 @@ func (s *Server) watch(ctx context.Context) {
 }
 
 // over are the sessions that are to end.
-func (s *Server) over(now time.Time) (over []*Session) {
+func (s *Server) over() (over []*Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.sessions {
-		if v, err := s.cfg.Region.mr.Load64(s.l.BeatOff(one.invite.Owner)); err == nil && v != one.last {
-			one.last, one.moved, one.alive = v, now, true
-		}
-		limit := s.cfg.Lease + s.margin()
-		if !one.alive {
-			limit = max(limit, firstHeartbeat)
-		}
-		switch {
-		case one.closing:
-		case one.alive && one.last == goodbye:
-			one.closing = true
-		case now.Sub(one.moved) > limit:
-			one.closing, one.expired = true, true
+		if !one.closing {
+			switch one.lease.Look(s.heartbeat(one), time.Now()) {
+			case machine.LeaseLeft:
+				one.closing = true
+			case machine.LeaseOver:
+				one.closing, one.expired = true, true
+			}
 		}
 		if one.closing {
 			over = append(over, one)
@@ -75,20 +65,25 @@ func (s *Server) over(now time.Time) (over []*Session) {
 	return over
 }
 
+// heartbeat is the word of a session's client.
+func (s *Server) heartbeat(one *Session) uint64 {
+	return memory.LoadWord(s.cfg.Region.mr.Bytes(), s.l.BeatOff(one.invite.Owner))
+}
+
 // watchSlots looks at tickets, and, in its turn, for what no session has that lives:
 // nobody should have left it, but it would stay for ever.
 func (s *Server) watchSlots(now time.Time, turn int, watch *machine.TicketWatch, from, to int) error {
 	region := s.cfg.Region.mr.Bytes()
 	lives := s.lives()
-	for slot := from; slot < to; slot++ {
-		if slot%strayLeases == turn && s.stray(region, slot, lives) {
+	first := (from+strayLeases-1-turn)/strayLeases*strayLeases + turn
+	for slot := first; slot < to; slot += strayLeases {
+		if s.stray(region, slot, lives) {
 			if err := s.takeStray(region, slot); err != nil {
 				return err
 			}
 		}
-		if watch.Idle(slot) {
-			continue
-		}
+	}
+	for slot := watch.Queue(from, to); slot < to; slot = watch.Queue(slot+1, to) {
 		if err := s.help(now, slot, watch); err != nil {
 			return err
 		}

@@ -22,7 +22,6 @@ type Recovery struct {
 	Readers []uint64 // their bits among a slot's readers
 
 	Slot, End int // what is still to be looked at; end 0 is all
-	scan      memory.Scan
 	settled   bool
 	Freed     int // locks, bits and tickets
 	// Queues are those in which there were tickets: some may be theirs that are not
@@ -53,6 +52,26 @@ func (m *Recovery) DeadSessions(l *memory.Layout, sessions ...Identity) *Recover
 	return m
 }
 
+// Settle has the device READ a word. A queue pair that was reset takes no more requests,
+// but what it was writing may still be on its way through the bus, and a READ of the
+// device pushes it in front of itself.
+type Settle struct {
+	Work
+	posted bool
+}
+
+func (m *Settle) Step() (Verdict, error) {
+	if m.posted {
+		return Done, nil
+	}
+	m.begin()
+	m.read(m.L.LockOff(0), 0, 8)
+	m.posted = true
+	return Post, nil
+}
+
+func (m *Settle) Undo() (Verdict, error) { return Done, nil }
+
 // fullList is when a list is long enough: one slot may add its lock and a word of
 // readers for each of 64 clients, and stops there.
 const fullList = memory.LocalWords - 4
@@ -61,24 +80,20 @@ func (m *Recovery) Step() (Verdict, error) {
 	if m.End == 0 {
 		m.End = m.L.Slots
 	}
-	m.scan = m.L.Scan()
 	m.begin()
 	if !m.settled {
-		// A queue pair that was reset takes no more requests, but what it was
-		// writing may still be on its way through the bus. A READ of the
-		// device pushes it in front of itself.
-		m.read(m.L.LockOff(m.Slot), 0, 8)
+		m.read(m.L.LockOff(m.Slot), 0, 8) // as Settle does
 		m.settled = true
 		return Post, nil
 	}
-	for at := m.Slot; at < m.End; at++ {
-		if !m.idle(at) {
-			m.collect(at)
-		}
-		if len(m.Ops) >= fullList {
+	for scan := m.L.Scan(); ; m.Slot++ {
+		if m.Slot = scan.Busy(m.Region, m.Slot, m.End, m.Readers); m.Slot == m.End {
 			break
-		} else if len(m.Ops) == 0 {
-			m.Slot = at + 1 // others are looked at again, behind the list
+		}
+		// What it finds stays until it is taken back, since nobody else changes that. So
+		// only the slot that fills a list is looked at again, behind it.
+		if m.collect(m.Slot); len(m.Ops) >= fullList {
+			break
 		}
 	}
 	if len(m.Ops) == 0 {
@@ -88,22 +103,6 @@ func (m *Recovery) Step() (Verdict, error) {
 }
 
 func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
-
-// idle tells whether nobody has anything of a slot, which is so of most.
-func (m *Recovery) idle(slot int) bool {
-	if m.scan.Lock(m.Region, slot) != 0 {
-		return false
-	}
-	if next, serving := memory.Tickets(m.scan.Tickets(m.Region, slot)); next != serving {
-		return false
-	}
-	for i, theirs := range m.Readers {
-		if m.scan.Readers(m.Region, slot, i)&theirs != 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // collect adds what is to be taken back in the slot.
 func (m *Recovery) collect(slot int) {

@@ -54,6 +54,30 @@ func TestRecoveryOfMany(t *testing.T) {
 	}
 }
 
+// A list that is full does not have the recovery begin anew, nor what is behind it wait
+// for the end of the region.
+func TestRecoveryLooksOnce(t *testing.T) {
+	const slots = 1000
+	b := newBenchOf(memory.Layout{Slots: slots, Size: 8, Clients: 4})
+	for i := range 40 {
+		storeWord(b.s.mem, b.s.l.LockOff(i*20), memory.MakeTag(1, 1, 1))
+	}
+	m := b.prepare((&Recovery{Region: b.s.mem}).DeadSessions(&b.s.l, Identity{Owner: 1, Epoch: 1})).(*Recovery)
+	var at []int
+	for {
+		v, err := m.Step()
+		require.NoError(t, err)
+		if v == Done {
+			break
+		}
+		at = append(at, m.Slot)
+		for x := (&simList{w: m.Base(), ops: m.Ops}); !b.s.execute(x); {
+		}
+	}
+	require.Equal(t, []int{0, 20 * (fullList - 1), 20 * (2*fullList - 1), 20 * (3*fullList - 1), slots}, at)
+	require.Equal(t, 40, m.Freed)
+}
+
 // What a million slots cost who looks for what sixteen dead clients held.
 func TestRecoveryOfAMillionSlots(t *testing.T) {
 	onHost(t)
@@ -111,16 +135,15 @@ func (b *bench) ticketWatch() *TicketWatch {
 	return NewTicketWatch(&b.s.l, b.s.mem, time.Second)
 }
 
-// A slot with tickets that are drawn, or passed on twice, is looked at, and all of them as
-// long as there is something to come back to.
-func TestIdleSlots(t *testing.T) {
-	b := newBenchOf(memory.Layout{Slots: 3, Size: 8, Clients: 4})
+// A slot with tickets that are drawn, or passed on twice, is looked at.
+func TestQueuedSlots(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 4, Size: 8, Clients: 4})
 	w := b.ticketWatch()
+	storeWord(b.s.mem, b.s.l.TicketOff(0), 7<<32|7)
 	storeWord(b.s.mem, b.s.l.TicketOff(1), memory.TakeTicket)
 	storeWord(b.s.mem, b.s.l.TicketOff(2), 5<<32|6)
-	require.Equal(t, []bool{true, false, false}, []bool{w.Idle(0), w.Idle(1), w.Idle(2)})
-	w.Note(time.Now(), 1, 1)
-	require.False(t, w.Idle(0))
+	require.Equal(t, []int{1, 1, 2, 4}, []int{w.Queue(0, 4), w.Queue(1, 4), w.Queue(2, 4), w.Queue(3, 4)})
+	require.Equal(t, 1, w.Queue(0, 1), "and none beyond the end")
 }
 
 // help does what the watch does about slot 0.

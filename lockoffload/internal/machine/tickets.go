@@ -54,11 +54,9 @@ func (t *TicketWatch) Note(now time.Time, slot int, next uint32) {
 	}
 }
 
-// Idle tells whether there is nothing to be looked at, which is so of most slots.
-func (t *TicketWatch) Idle(slot int) bool {
-	next, serving := memory.Tickets(t.scan.Tickets(t.region, slot))
-	return next == serving && len(t.Drawn) == 0
-}
+// Queue is the first slot, of those before end, in which there is something to be looked
+// at besides those that are in Drawn; end if there is none.
+func (t *TicketWatch) Queue(slot, end int) int { return t.scan.Queued(t.region, slot, end) }
 
 // Look answers what is to be done next about a slot, if anything. living tells whether
 // the owner of a tag has a session.

@@ -148,27 +148,49 @@ func (l *Layout) SwapOff(slot, i int) int {
 
 func align(n, to int) int { return (n + to - 1) / to * to }
 
-// Scan is for who looks at many slots, one after another: where they are is worked out
-// once, which [Layout.LockOff] and the like do each time, and that takes longer than to
-// look.
+// Scan finds the few slots, among many, in which somebody has something. It works out
+// once where they are, and takes a few instructions for each of the others.
 type Scan struct{ first, stride int }
 
 // Scan is of layouts with defaults.
 func (l *Layout) Scan() Scan { return Scan{l.slotOff(0), l.SlotStride()} }
 
-// Lock, Tickets and Readers are words of a slot as they are now: the lock, the tickets, and
-// one of the words with readers' bits.
-func (s *Scan) Lock(mem []byte, slot int) uint64 {
-	return LoadWord(mem, s.first+slot*s.stride+lockWord)
+// Busy is the first slot, of those before end, whose lock is held, in which there are
+// tickets, or whose readers have a bit of the masks, each for a word of readers from the
+// first on. It is end if there is none.
+func (s Scan) Busy(mem []byte, slot, end int, readers []uint64) int {
+	var first uint64 // of the masks, which is the only one in most layouts
+	if len(readers) > 0 {
+		first, readers = readers[0], readers[1:]
+	}
+	for mem = mem[s.first+slot*s.stride:]; slot < end; slot++ {
+		head := (*[readerWords + 8]byte)(mem) // one check of bounds for its words
+		if LoadWord(head[:], lockWord) != 0 || queued(LoadWord(head[:], ticketWord)) || LoadWord(head[:], readerWords)&first != 0 {
+			break
+		}
+		for i, mask := range readers {
+			if LoadWord(mem, readerWords+8+8*i)&mask != 0 {
+				return slot
+			}
+		}
+		mem = mem[s.stride:]
+	}
+	return slot
 }
 
-func (s *Scan) Tickets(mem []byte, slot int) uint64 {
-	return LoadWord(mem, s.first+slot*s.stride+ticketWord)
+// Queued is the first slot, of those before end, whose tickets are not all served. It is
+// end if there is none.
+func (s Scan) Queued(mem []byte, slot, end int) int {
+	for at := s.first + slot*s.stride + ticketWord; slot < end; at += s.stride {
+		if queued(LoadWord(mem, at)) {
+			break
+		}
+		slot++
+	}
+	return slot
 }
 
-func (s *Scan) Readers(mem []byte, slot, word int) uint64 {
-	return LoadWord(mem, s.first+slot*s.stride+readerWords+8*word)
-}
+func queued(word uint64) bool { return uint32(word) != uint32(word>>32) }
 
 // Format makes all locks free and all records empty, with version 0.
 func (l Layout) Format(mem []byte) {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,62 @@ func TestTwoCopies(t *testing.T) {
 	spoil(1)
 	_, err = l.DecodePair(pair)
 	require.ErrorIs(t, err, ErrRecord)
+}
+
+// What somebody has of a slot is found, in each slot and by itself, and nothing else is.
+func TestScan(t *testing.T) {
+	for _, l := range []Layout{{Slots: 1, Size: 8}, {Slots: 5, Size: 8, Clients: 100}, {Slots: 3, Size: 100, Records: 2, Clients: 1000, Swap: 1}} {
+		l = l.WithDefaults()
+		mem := make([]byte, l.Bytes())
+		for i := range mem { // data and words of others that say nothing
+			mem[i] = 0xff
+		}
+		masks := make([]uint64, l.ReadersSize()/8)
+		for i := range masks {
+			masks[i] = 1 << i << 3
+		}
+		put := func(off int, v uint64) { binary.NativeEndian.PutUint64(mem[off:], v) }
+		for slot := range l.Slots {
+			put(l.LockOff(slot), 0)
+			put(l.TicketOff(slot), 0x8000_0001_8000_0001)
+			for i := range masks {
+				put(l.ReadersOff(slot)+8*i, ^masks[i])
+			}
+		}
+		scan := l.Scan()
+		require.Equal(t, l.Slots, scan.Busy(mem, 0, l.Slots, masks))
+		require.Equal(t, l.Slots, scan.Queued(mem, 0, l.Slots))
+		require.Equal(t, l.Slots, scan.Busy(mem, l.Slots, l.Slots, masks))
+		for slot := range l.Slots {
+			found := func(word int, v uint64, queued bool) {
+				t.Helper()
+				before := LoadWord(mem, word)
+				put(word, v)
+				require.Equal(t, slot, scan.Busy(mem, 0, l.Slots, masks))
+				require.Equal(t, slot, scan.Busy(mem, slot, l.Slots, masks))
+				require.Equal(t, slot, scan.Busy(mem, 0, slot, masks), "and none beyond the end")
+				require.Equal(t, l.Slots, scan.Busy(mem, slot+1, l.Slots, masks))
+				in := l.Slots
+				if word < l.ReadersOff(slot) {
+					in = slot
+				}
+				require.Equal(t, in, scan.Busy(mem, 0, l.Slots, nil), "of no readers")
+				in = l.Slots
+				if queued {
+					in = slot
+				}
+				require.Equal(t, in, scan.Queued(mem, 0, l.Slots))
+				require.Equal(t, l.Slots, scan.Queued(mem, slot+1, l.Slots))
+				put(word, before)
+			}
+			found(l.LockOff(slot), MakeTag(1, 1, 1), false)
+			found(l.TicketOff(slot), 1<<32, true)
+			found(l.TicketOff(slot), 5<<32|6, true)
+			for i := range masks {
+				found(l.ReadersOff(slot)+8*i, masks[i], false)
+			}
+		}
+	}
 }
 
 // Nothing in a region overlaps, and words are aligned.

@@ -1,0 +1,66 @@
+package machine
+
+import "time"
+
+// Lease is what the target knows of one client's lease, from the word in which that one
+// counts its heartbeats. The client has the lease of a heartbeat from when it posted it, if
+// it is acknowledged. The target counts from when it sees the heartbeat, which is later,
+// and waits half a lease longer, since clocks run apart.
+//
+// A heartbeat may come in after the look that found none and before the client's queue pair
+// is fenced. It may be acknowledged, and then its lease runs. So the word is looked at once
+// more when nothing can come in any more.
+type Lease struct {
+	length, first time.Duration
+	word          uint64
+	seen          time.Time // not before word was posted
+	alive         bool      // there was a heartbeat
+}
+
+// Goodbye in the heartbeat word ends a session at once.
+const Goodbye = 1<<64 - 1
+
+// NewLease is of a client that was admitted at a time, with 0 in its word. Its first
+// heartbeat may take as long as first.
+func NewLease(length, first time.Duration, now time.Time) Lease {
+	return Lease{length: length, first: first, seen: now}
+}
+
+// LeaseState is what a look at a lease says.
+type LeaseState uint8
+
+const (
+	LeaseRuns LeaseState = iota
+	LeaseOver            // the client was not heard of for too long
+	LeaseLeft            // the client said goodbye
+)
+
+// Look takes what the word has. now is not before the word was read.
+func (l *Lease) Look(word uint64, now time.Time) LeaseState {
+	if word != l.word {
+		l.word, l.seen, l.alive = word, now, true
+	}
+	limit := l.limit()
+	if !l.alive {
+		limit = max(limit, l.first)
+	}
+	switch {
+	case l.alive && l.word == Goodbye:
+		return LeaseLeft
+	case now.Sub(l.seen) > limit:
+		return LeaseOver
+	}
+	return LeaseRuns
+}
+
+func (l *Lease) limit() time.Duration { return l.length + l.length/2 }
+
+// Fenced takes what the word has when nothing of the client is executed any more, and a
+// time that is not before that. It answers when the lease, which a look had found to be
+// over, has run out all the same: now, or later if a heartbeat came in between.
+func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
+	if word == l.word || word == Goodbye {
+		return now
+	}
+	return now.Add(l.limit())
+}
