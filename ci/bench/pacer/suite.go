@@ -163,7 +163,7 @@ func classHigh() harness.Benchmark {
 
 // idle is a pacer that holds nothing back, beside none.
 func idle() harness.Benchmark {
-	r := readers{queuePairs: 1, size: 16 << 10, depth: 4, span: 500 * time.Millisecond}
+	r := readers{queuePairs: 1, size: 16 << 10, depth: 4, span: 1500 * time.Millisecond}
 	ours := r
 	ours.pacer = &pacer.Config{Slice: -1, Threshold: 1 << 30}
 	only := func(r readers) harness.Pass {

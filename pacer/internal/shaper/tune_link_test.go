@@ -97,7 +97,7 @@ func (r *reader) until(end time.Duration) float64 {
 func TestTunerOnAShallowQueue(t *testing.T) {
 	seed, seeds := testseed.New(t), uint64(20)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	check := func(r *reader, name string) {
 		require.Greater(t, r.until(r.now+2*time.Second), 0.95, name)
