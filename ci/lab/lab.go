@@ -24,7 +24,8 @@ func In() bool { return Topology() != "" }
 // Topology is "wire", "ecmp", "hosts" or "none", and empty outside the lab.
 func Topology() string { return os.Getenv("LAB_TOPOLOGY") }
 
-// Clock is "wall" or "instructions"; outside the lab it is "wall".
+// Clock is "wall", "instructions", "instructions-4ns" or "instructions-2ns"; outside the lab
+// it is "wall".
 func Clock() string {
 	if c := os.Getenv("LAB_CLOCK"); c != "" {
 		return c

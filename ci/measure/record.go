@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Target is what a benchmark must reach, fixed before the run.
@@ -43,7 +44,7 @@ const (
 // so exactly that its intervals have no width, and a run that was scheduled
 // another way then leaves 1 out by a few thousandths.
 func Resolution(clock string) float64 {
-	if clock == "instructions" {
+	if strings.HasPrefix(clock, "instructions") {
 		return 0.005
 	}
 	return 0
@@ -52,7 +53,7 @@ func Resolution(clock string) float64 {
 // Record is one figure, as in build/bench/<suite>.json.
 type Record struct {
 	Name          string  `json:"name"`
-	Clock         string  `json:"clock"` // "wall" or "instructions"
+	Clock         string  `json:"clock"` // "wall", or "instructions" and what follows it
 	Value         float64 `json:"value"` // median
 	Unit          string  `json:"unit"`
 	Baseline      string  `json:"baseline,omitempty"`

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/internal/guest"
+	"github.com/goverbs/goverbs/ci/internal/vm"
 )
 
 // exitLab is the exit status of the launcher itself.
@@ -128,7 +129,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&o.kernel, "kernel", envOr("LAB_SERIES", "6.1"), "kernel series: 6.1 or 6.12")
 	fs.StringVar(&o.debian, "debian", "", "Debian 12 or 13: its kernel, and its system with its rdma-core instead of this host's")
 	topo := fs.String("topo", "wire", "topology: wire, ecmp, hosts=N or none")
-	fs.StringVar(&o.clock, "clock", "wall", "wall, or instructions: time advances 8 ns with each instruction executed")
+	fs.StringVar(&o.clock, "clock", "wall", "wall, or instructions: time advances 8 ns with each instruction executed;\ninstructions-4ns and instructions-2ns: less, as a faster processor's does")
 	fs.StringVar(&o.accel, "accel", "auto", "auto, kvm or tcg")
 	fs.IntVar(&o.smp, "smp", 0, "virtual CPUs; 0 means 2, and 1 with several hosts or the instruction clock")
 	fs.IntVar(&o.memory, "mem", 0, "memory of a host in MiB; 0 means 4096, and 1024 with several hosts")
@@ -171,11 +172,11 @@ func parse(args []string) (*options, error) {
 	switch {
 	case name != "wire" && name != "ecmp" && name != "none" && !(name == "hosts" && many):
 		return nil, fmt.Errorf("no topology %q; there are wire, ecmp, hosts=N and none", *topo)
-	case o.clock != "wall" && o.clock != "instructions":
-		return nil, fmt.Errorf("no clock %q; there are wall and instructions", o.clock)
+	case o.clock != "wall" && !vm.CountsInstructions(o.clock):
+		return nil, fmt.Errorf("no clock %q; there are wall, instructions, instructions-4ns and instructions-2ns", o.clock)
 	case o.accel != "auto" && o.accel != "kvm" && o.accel != "tcg":
 		return nil, fmt.Errorf("no accelerator %q; there are auto, kvm and tcg", o.accel)
-	case o.clock == "instructions" && o.hosts > 1:
+	case vm.CountsInstructions(o.clock) && o.hosts > 1:
 		return nil, errors.New("several hosts have no common instruction clock")
 	case o.all && len(o.argv) == 0:
 		return nil, errors.New("-all needs a command: there is one terminal")
@@ -198,12 +199,12 @@ func parse(args []string) (*options, error) {
 			o.kernel = r.kernel
 		}
 	}
-	if o.clock == "instructions" {
+	if vm.CountsInstructions(o.clock) {
 		o.accel = "tcg"
 	}
 	if o.smp == 0 {
 		o.smp = 2
-		if o.hosts > 1 || o.clock == "instructions" {
+		if o.hosts > 1 || vm.CountsInstructions(o.clock) {
 			o.smp = 1
 		}
 	}

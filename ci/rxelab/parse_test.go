@@ -28,8 +28,13 @@ func TestFlagsEndAtTheCommand(t *testing.T) {
 	require.Equal(t, "tcg", o.accel)
 	require.Equal(t, 1, o.smp)
 
-	for _, bad := range []string{"-topo ring", "-topo hosts", "-topo hosts=0", "-topo hosts=99", "-topo wire=2", "-clock sun",
-		"-accel hax", "-topo hosts=2 -clock instructions", "-nonsense", "-all", "-timeout 0s true",
+	o, err = parse([]string{"-clock", "instructions-2ns"})
+	require.NoError(t, err)
+	require.Equal(t, "tcg", o.accel)
+	require.Equal(t, 1, o.smp)
+
+	for _, bad := range []string{"-topo ring", "-topo hosts", "-topo hosts=0", "-topo hosts=99", "-topo wire=2", "-clock sun", "-clock instructions-3ns",
+		"-accel hax", "-topo hosts=2 -clock instructions", "-topo hosts=2 -clock instructions-2ns", "-nonsense", "-all", "-timeout 0s true",
 		"-topo hosts=2 -all x.test -test.cpuprofile=x"} {
 		_, err := parse(strings.Fields(bad))
 		require.Error(t, err, bad)

@@ -251,24 +251,51 @@ func (s *run) post(i int) error {
 	return err
 }
 
-// until goes on for so long.
-func (s *run) until(ctx context.Context, d time.Duration) error {
-	end := time.Now().Add(d)
+// deadline is a context that ends at a moment, and the same one for the same moment.
+type deadline struct {
+	at     time.Time
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (d *deadline) under(ctx context.Context, at time.Time) context.Context {
+	if at != d.at {
+		d.end()
+		d.at = at
+		d.ctx, d.cancel = context.WithDeadline(ctx, at)
+	}
+	return d.ctx
+}
+
+func (d *deadline) end() {
+	if d.cancel != nil {
+		d.cancel()
+	}
+}
+
+// until goes on for so long. It waits as long as there is nothing to do.
+func (s *run) until(ctx context.Context, span time.Duration) error {
+	end := time.Now().Add(span)
 	var wcs [32]verbs.WC
+	var d deadline
+	defer d.end()
 	for next := time.Now(); ; {
 		now := time.Now()
 		if now.After(end) {
 			return nil
 		}
-		if s.probe.IsZero() && !now.Before(next) && !s.failed[s.queuePairs] {
-			s.probe = now
+		idle := s.probe.IsZero() && !s.failed[s.queuePairs]
+		if idle && !now.Before(next) {
+			s.probe, idle = now, false
 			if err := s.read(s.queuePairs); err != nil {
 				return err
 			}
 		}
-		short, cancel := context.WithTimeout(ctx, probeEvery/2)
-		n, err := s.wait(short, wcs[:])
-		cancel()
+		at := end
+		if idle && next.Before(end) {
+			at = next
+		}
+		n, err := s.wait(d.under(ctx, at), wcs[:])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -30,7 +30,7 @@ const Socket = "/run/rxelab.sock"
 // the launcher's host.
 type Job struct {
 	Topology string // "wire", "ecmp", "hosts" or "none"
-	Clock    string // "wall" or "instructions"
+	Clock    string // see vm.Config
 	Host     int    // number of this host, from 0
 	Hosts    int
 	Shares   [][]byte // folders shared read-write; their 9p tags are share0, share1, ...

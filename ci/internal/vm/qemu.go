@@ -21,6 +21,16 @@ const qemu = "qemu-system-x86_64"
 const cmdline = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic random.trust_cpu=on tsc=reliable " +
 	"no_timer_check cryptomgr.notests rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=60"
 
+// shifts are of clocks that advance by 2^shift ns with each instruction. A fast one is
+// for links that the processor of the usual one could not fill.
+var shifts = map[string]int{"instructions": 3, "instructions-4ns": 2, "instructions-2ns": 1}
+
+// CountsInstructions tells whether a clock advances with each instruction.
+func CountsInstructions(clock string) bool {
+	_, ok := shifts[clock]
+	return ok
+}
+
 // args is QEMU's command line. fds are the numbers, in QEMU, of the sockets
 // behind the serial ports, by name; nic is that of the network card or 0.
 func (c *Config) args(host int, initrd, console, out string, ports []string, fds map[string]int, nic int) []string {
@@ -37,8 +47,8 @@ func (c *Config) args(host int, initrd, console, out string, ports []string, fds
 	case c.Accel == "kvm":
 		a = append(a, "-accel", "kvm")
 		cpu = orDefault(cpu, "host")
-	case c.Clock == "instructions":
-		a = append(a, "-accel", "tcg,thread=single", "-icount", "shift=3,sleep=off")
+	case CountsInstructions(c.Clock):
+		a = append(a, "-accel", "tcg,thread=single", "-icount", fmt.Sprintf("shift=%d,sleep=off", shifts[c.Clock]))
 		cpu = orDefault(cpu, "qemu64")
 	default:
 		a = append(a, "-accel", "tcg,thread=multi")

@@ -29,7 +29,7 @@ type Config struct {
 	Kernel *kernel.Tree
 	Init   []byte // the init program: a static binary
 	Accel  string // "kvm" or "tcg"
-	Clock  string // "wall" or "instructions"
+	Clock  string // "wall", or one that CountsInstructions
 	SMP    int    // virtual CPUs
 	Memory int    // MiB
 	CPU    string // QEMU's name of the CPU model; empty for the clock's default

@@ -5,7 +5,10 @@ import "time"
 // tuner finds the threshold from the delay of sub-requests. A sub-request that is
 // alone takes the base delay; with more outstanding, delay grows by what waits in
 // front of this host. The threshold grows by a sub-request a round while that is
-// less than 1.5 of them, and shrinks in proportion beyond. The base delay is measured
+// less than 1.5 of them, and shrinks in proportion beyond. A round is a threshold of
+// responses that were asked for behind all that the one before it left under way: what
+// came into an emptier queue, or goes back to another threshold, would have it grow
+// beyond what the link's queue holds. The base delay is measured
 // once a second, by letting everything outstanding come in (as BBR does): a link that
 // changed its rate is seen then at the latest.
 type tuner struct {
@@ -20,11 +23,11 @@ type tuner struct {
 	probing  int // sub-requests to be measured alone yet
 	probes   uint64
 	starting bool // doubles each round
-	shrunk   time.Duration
 
 	round  time.Duration // when it began
-	bytes  int64
-	count  int64
+	from   time.Duration // when the first response came that was asked for in it
+	bytes  int64         // of those that came later
+	count  int64         // of all of them
 	sum    time.Duration
 	rate   float64
 	filled bool // the window held something in this round
@@ -64,9 +67,12 @@ func (t *tuner) threshold() int64 {
 // one is outstanding.
 func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	delay := now - sb.granted
-	t.bytes += sb.wire
-	if sb.granted >= t.shrunk { // what went before says nothing about the threshold now
-		t.count++
+	if sb.granted > t.round {
+		if t.count++; t.count == 1 {
+			t.from = now
+		} else {
+			t.bytes += sb.wire
+		}
 		t.sum += delay
 	}
 	if sb.alone && drained {
@@ -82,7 +88,7 @@ func (t *tuner) sample(sb *sub, now time.Duration, drained bool) {
 	case t.probing > 0: // what is measured now is no load
 	case t.round == 0:
 		t.newRound(now)
-	case t.bytes >= t.window && t.count > 0 && now > t.round:
+	case t.bytes >= t.window && now > t.from:
 		t.judge(now)
 		t.newRound(now)
 	}
@@ -94,7 +100,7 @@ func (s *Shaper) Flooded(now time.Duration) {
 	s.stats.Floods++
 	t := &s.tune
 	t.starting = false
-	t.window, t.shrunk = max(t.window/2, t.least()), now
+	t.window = max(t.window/2, t.least())
 	t.newRound(now)
 }
 
@@ -115,7 +121,7 @@ func (t *tuner) newRound(now time.Duration) {
 
 // judge ends a round.
 func (t *tuner) judge(now time.Duration) {
-	rate := float64(t.bytes) / (now - t.round).Seconds()
+	rate := float64(t.bytes) / (now - t.from).Seconds()
 	if rate >= t.rate {
 		t.rate = rate
 	} else {
@@ -130,7 +136,7 @@ func (t *tuner) judge(now time.Duration) {
 	case delay > goal:
 		t.starting = false
 		less := int64(float64(t.window) * max(float64(goal)/float64(delay), 0.5))
-		t.window, t.shrunk = max(less, t.least()), now
+		t.window = max(less, t.least())
 	case !t.filled:
 		// Nothing waited: more would not be used.
 	case t.starting:

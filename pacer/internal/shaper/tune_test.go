@@ -115,32 +115,44 @@ func TestTunerFollowsTheDelay(t *testing.T) {
 	require.Less(t, float64(b.s.Threshold()), p.rate*p.base.Seconds()*1.6+4.5*16*kib)
 }
 
-// What was sent before the threshold shrank does not shrink it once more.
-func TestTunerShrinksOnce(t *testing.T) {
+// What was sent before a threshold changed says nothing about the new one: neither does
+// it shrink once more by that, nor grow.
+func TestTunerJudgesByWhatIsNew(t *testing.T) {
 	c, err := Config{Tune: true, Threshold: 1 << 20}.WithDefaults()
 	require.NoError(t, err)
 	var u tuner
 	u.begin(&c, false)
-	u.base, u.renewed = time.Millisecond, time.Second
+	u.base, u.renewed, u.round = time.Millisecond, time.Second, time.Second
 	now := time.Second
 	sample := func(granted time.Duration) {
 		now += 100 * time.Microsecond
+		u.filled = true
 		u.sample(&sub{wire: u.one, granted: granted}, now, false)
 	}
-	for range 100 {
+	for u.window == 1<<20 {
 		sample(now - 40*time.Millisecond)
+		require.Less(t, now, 2*time.Second)
 	}
-	require.Less(t, u.window, int64(1<<20))
-	shrunk, least := u.window, u.least()
-	require.Greater(t, shrunk, 2*least)
+	shrunk := u.window
+	require.Less(t, shrunk, int64(1<<20))
+	require.Greater(t, shrunk, 2*u.least())
 	for range 200 {
-		sample(u.shrunk - time.Millisecond)
+		sample(u.round)
 	}
 	require.Equal(t, shrunk, u.window)
-	for range 200 {
+	for range 600 {
 		sample(now - 40*time.Millisecond)
 	}
 	require.Less(t, u.window, shrunk)
+	for grown := u.window; u.window <= grown; sample(now - 500*time.Microsecond) {
+		grown = u.window
+		require.Less(t, now, 2*time.Second)
+	}
+	grown := u.window
+	for range 200 {
+		sample(u.round - time.Nanosecond)
+	}
+	require.Equal(t, grown, u.window)
 }
 
 // Small requests alone do not keep the tuner measuring, nor do those that are shorter
