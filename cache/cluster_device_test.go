@@ -171,10 +171,10 @@ func TestClusterAsksAllAtOnce(t *testing.T) {
 	shares(t, c, keys, addresses...)   // both have some
 	const trip = 40 * time.Millisecond // well below the time after which packets go again
 	lab.ImpairWire(t, lab.Impairment{Delay: trip / 2})
-	best := func(do func() error) time.Duration {
+	best := func(do func() error) time.Duration { // of as many as a busy machine needs
 		t.Helper()
 		best := time.Hour
-		for range 5 {
+		for n := 0; n < 5 || n < 50 && best >= 2*trip; n++ {
 			time.Sleep(4 * trip) // horizons and deltas of before have come and gone
 			begin := time.Now()
 			require.NoError(t, do())

@@ -85,12 +85,12 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 	see(15)
 	require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrClosed)
-	res, err := cs[0].UpdateRecordsAsync(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
+	posted, err := cs[0].UpdateRecordsAsync(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
 		require.Equal(t, [][]byte{{15}, {}}, old)
 		return [][]byte{nil, []byte("zero")}, nil
 	})
 	require.NoError(t, err)
-	require.NoError(t, res.Commit.Wait(ctx), "a READ beside the WRITE may be tried again, under a lock in the end")
+	require.NoError(t, posted.Commit.Wait(ctx), "a READ beside the WRITE may be tried again, under a lock in the end")
 	out, res, err := cs[1].ReadRecords(ctx, 0, []int{0, 1}, [][]byte{make([]byte, 64), make([]byte, 64)})
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("zero"), {15}}, out)

@@ -116,10 +116,13 @@ func TestSend(t *testing.T) {
 						continue
 					}
 					want := pattern(i, n)
+					before := a.Stats().Timeouts
 					err := c.Send(ctxOf(t), want[:5], want[5:])
-					if errors.Is(err, srd.ErrRetransmit) && a.Stats().Broken+b.Stats().Broken > 0 {
+					for errors.Is(err, srd.ErrRetransmit) && (a.Stats().Broken+b.Stats().Broken > 0 || a.Stats().Timeouts > before) {
 						// Soft-RoCE gave up a queue pair with the packets in it, as it does
-						// now and then; this service leaves that to its user.
+						// now and then, or a busy machine was too late to answer; this service
+						// leaves that to its user.
+						before = a.Stats().Timeouts
 						err = c.Send(ctxOf(t), want[:5], want[5:])
 					}
 					require.NoError(t, err, "service %d, %d bytes", service, n)
