@@ -43,6 +43,7 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 		if ready() {
 			return nil
 		}
+		ep.rests()
 		rest := ep.rest.Due(ep.clock)
 		ep.mu.Unlock()
 		if rest {
