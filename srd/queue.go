@@ -219,7 +219,6 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 	defer ep.leave(&r.waiter)
 	ep.pump()
 	for r.status == 0 {
-		ep.rests()
 		ep.mu.Unlock()
 		err = ep.d.Wait(ctx, &r.waiter)
 		ep.mu.Lock()

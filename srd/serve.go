@@ -79,14 +79,6 @@ func (ep *Endpoint) enter(w *verbs.Waiter) {
 	}
 }
 
-// rests is called, with the lock held, before who waits does: until the engine has
-// something to do, nobody else need look.
-func (ep *Endpoint) rests() {
-	if wait := ep.e.Wait(); wait > ep.grace {
-		ep.alarm.PutOff(min(ep.clock+wait, alarm.Never), ep.clock)
-	}
-}
-
 func (ep *Endpoint) leave(w *verbs.Waiter) {
 	ep.waiting = without(ep.waiting, w)
 	if len(ep.waiting) == 0 && !ep.serving {

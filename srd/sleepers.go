@@ -43,7 +43,6 @@ func (ep *Endpoint) awaitBy(ctx context.Context, w *verbs.Waiter, ready func() b
 		if ready() {
 			return nil
 		}
-		ep.rests()
 		rest := ep.rest.Due(ep.clock)
 		ep.mu.Unlock()
 		if rest {

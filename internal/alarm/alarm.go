@@ -47,23 +47,6 @@ func (a *Alarm) Set(at, now time.Duration) {
 	}
 }
 
-// PutOff has the function called at a later time than the one that is set, if one is: for
-// who knows that nothing is to be done before. To be called in vain takes longer.
-func (a *Alarm) PutOff(at, now time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if at <= a.at || a.at == Never || a.stopped {
-		return
-	}
-	if at >= Never {
-		a.timer.Stop()
-		a.at = Never
-		return
-	}
-	a.at = at
-	a.timer.Reset(max(at-now, a.least))
-}
-
 func (a *Alarm) ring(timer *time.Timer) {
 	defer a.calls.Done()
 	for {

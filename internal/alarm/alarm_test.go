@@ -33,32 +33,6 @@ func TestAlarm(t *testing.T) {
 	})
 }
 
-// Who knows that nothing is to be done puts the alarm off, which is not set by that.
-func TestPutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var called []time.Duration
-		var a Alarm
-		a.Init(func() { called = append(called, time.Since(start)) }, time.Millisecond)
-		a.PutOff(time.Millisecond, 0) // not set
-		a.Set(5*time.Millisecond, 0)
-		a.PutOff(3*time.Millisecond, 0) // earlier
-		a.PutOff(9*time.Millisecond, 0)
-		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
-		a.PutOff(30*time.Millisecond, 20*time.Millisecond) // it was called
-		a.Set(25*time.Millisecond, 20*time.Millisecond)
-		a.PutOff(Never, 20*time.Millisecond)
-		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
-		a.Set(45*time.Millisecond, 40*time.Millisecond)
-		time.Sleep(20 * time.Millisecond)
-		synctest.Wait()
-		a.Stop()
-		require.Equal(t, []time.Duration{9 * time.Millisecond, 45 * time.Millisecond}, called)
-	})
-}
-
 // The function may take the lock under which the alarm is set; Stop waits for it.
 func TestStopWaits(t *testing.T) {
 	var owner sync.Mutex

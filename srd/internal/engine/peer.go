@@ -30,8 +30,7 @@ type peer struct {
 
 	slot      uint32
 	wakeAt    time.Duration
-	later     time.Duration // wakeAt, but for responses
-	timer     int32         // place in the heap, or -1
+	timer     int32 // place in the heap, or -1
 	heard     time.Duration
 	progress  time.Duration // when something was settled, or the first packet left
 	helloAt   time.Duration // when to greet again
@@ -93,7 +92,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 		return nil
 	}
 	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, later: never, next: none, grant: uint16(e.cfg.First)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	e.index[a] = slot
@@ -131,7 +130,7 @@ func (e *Engine) vacate() (uint32, bool) {
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
 // about them they fill 8 KiB.
-const chunkLength = 30
+const chunkLength = 31
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
 // peer does not wait for the kernel to find its memory.

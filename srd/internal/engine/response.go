@@ -34,7 +34,7 @@ func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	case f.due == 0 || f.due > due:
 		f.due = due
 	}
-	e.wakeToRespond(p, f.due)
+	e.wake(p, f.due)
 }
 
 func (e *Engine) owesResponse(p *peer) bool {
@@ -82,7 +82,6 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	}
 	k.HasResponse, p.alone = true, false
 	f.pending, f.due, f.now = 0, 0, false
-	e.responded(p)
 	if f.service == Idempotent {
 		e.blank(&f.seen)
 	}

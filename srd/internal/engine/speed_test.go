@@ -53,30 +53,3 @@ func benchmarkMessages(b *testing.B, ends func(i int) (*Engine, *Engine)) {
 		carry(sender, receiver, time.Duration(i+2)*time.Millisecond, buf)
 	}
 }
-
-// BenchmarkPingPong is a message and one back, each with the response to the one before.
-func BenchmarkPingPong(b *testing.B) {
-	one, _ := direct(simple(8), 0)
-	other, _ := direct(simple(8), 1)
-	buf := make([]byte, 2048)
-	var o Out
-	now := time.Millisecond
-	send := func(from, to *Engine) {
-		now += 200 * time.Microsecond
-		from.Advance(now)
-		if _, err := from.Send(to.cfg.Addr, Message{Len: 64}); err != nil {
-			b.Fatal(err)
-		}
-		for from.Next(buf, &o) {
-			to.Advance(now)
-			to.Receive(Source{GID: from.cfg.Addr.GID, QPN: from.cfg.Addr.QPN}, buf[:o.Headers+o.Length])
-			to.Wait()
-		}
-		from.Wait()
-	}
-	b.ReportAllocs()
-	for range b.N {
-		send(one, other)
-		send(other, one)
-	}
-}

@@ -5,13 +5,6 @@ import "time"
 // wake has a peer looked at no later than at a time. Most timers are re-armed before
 // they end: the look then finds nothing, and asks for the next one.
 func (e *Engine) wake(p *peer, at time.Duration) {
-	p.later = min(p.later, at)
-	e.wakeToRespond(p, at)
-}
-
-// wakeToRespond is wake for a response, which most often goes with a packet before that:
-// then the look is not needed (responded).
-func (e *Engine) wakeToRespond(p *peer, at time.Duration) {
 	if at >= p.wakeAt {
 		return
 	}
@@ -23,27 +16,8 @@ func (e *Engine) wakeToRespond(p *peer, at time.Duration) {
 	e.up(int(p.timer))
 }
 
-// responded puts off the look at a peer that was to be told something, and has been.
-func (e *Engine) responded(p *peer) {
-	if p.wakeAt >= p.later {
-		return
-	}
-	for _, f := range p.rx {
-		if f != nil && f.due > 0 {
-			return
-		}
-	}
-	if p.later == never {
-		e.unwake(p)
-		return
-	}
-	p.wakeAt = p.later
-	e.down(int(p.timer))
-}
-
 // unwake takes a peer out of the heap.
 func (e *Engine) unwake(p *peer) {
-	p.later = never
 	i := int(p.timer)
 	if i < 0 {
 		return
@@ -95,7 +69,7 @@ func (e *Engine) down(i int) {
 // tick does what is due for a peer, and sets its timer anew.
 func (e *Engine) tick(p *peer) {
 	e.unwake(p)
-	next, respond := never, never
+	next := never
 	at := func(t time.Duration) {
 		next = min(next, t)
 	}
@@ -129,7 +103,7 @@ func (e *Engine) tick(p *peer) {
 			f.now, f.due = true, 0
 			e.enqueue(p)
 		} else if f.due > 0 {
-			respond = min(respond, f.due)
+			at(f.due)
 		}
 		if f.assemblies != nil {
 			at(e.reap(p, f))
@@ -140,8 +114,5 @@ func (e *Engine) tick(p *peer) {
 	}
 	if next != never {
 		e.wake(p, max(next, e.now+time.Microsecond))
-	}
-	if respond != never {
-		e.wakeToRespond(p, respond)
 	}
 }
