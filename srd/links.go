@@ -52,7 +52,10 @@ type slot struct {
 	to     wire.Addr
 	length int
 	path   uint8
-	covers []uint32 // slots before it that complete with it
+	// covered slots before it complete with it: an array, since each slot comes to cover
+	// others sooner or later.
+	covers  [signalEvery - 1]uint32
+	covered uint8
 }
 
 const (
@@ -91,7 +94,7 @@ func newLinks(ep *Endpoint) error {
 	}
 	base := 0
 	for i := range cfg.Paths {
-		k := &link{index: i, receives: fewReceives, base: base}
+		k := &link{index: i, receives: fewReceives, base: base, silent: make([]uint32, 0, signalEvery)}
 		if i == 0 {
 			k.receives = cfg.Receives
 		}
@@ -228,10 +231,10 @@ func (l *links) Lost(err error) { l.ep.fail(err) }
 // sent frees a slot, and those that were sent before it in silence.
 func (l *links) sent(k *link, i uint32) {
 	s := &l.slots[i]
-	for _, j := range s.covers {
+	for _, j := range s.covers[:s.covered] {
 		l.release(k, j)
 	}
-	s.covers = s.covers[:0]
+	s.covered = 0
 	l.release(k, i)
 }
 
@@ -299,7 +302,7 @@ func (l *links) launch(i uint32) {
 	}
 	if len(k.silent) == signalEvery-1 {
 		flags |= verbs.Signaled
-		s.covers = append(s.covers[:0], k.silent...)
+		s.covered = uint8(copy(s.covers[:], k.silent))
 		k.silent = k.silent[:0]
 	} else {
 		k.silent = append(k.silent, i)
@@ -375,7 +378,7 @@ func (l *links) restart(k *link) error {
 	k.life++
 	for i := range l.slots {
 		if s := &l.slots[i]; s.h != nil && int(s.path) == k.index {
-			s.covers = s.covers[:0]
+			s.covered = 0
 			l.release(k, uint32(i))
 		}
 	}

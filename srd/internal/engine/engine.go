@@ -227,8 +227,25 @@ func New(cfg Config) *Engine {
 	e.ready = queue{none, none}
 	e.raw = cfg.Raw
 	e.strangers.credit = strangerBurst
+	e.prepare()
 	return e
 }
+
+// prepare makes what the first messages need, and writes to it: memory that was never
+// used costs each of them more than all that they have done.
+func (e *Engine) prepare() {
+	e.newChunk()
+	for range preparedPeers {
+		n, l := new(network), newInflight()
+		n.begin()
+		l.clear()
+		e.networks, e.flows = append(e.networks, n), append(e.flows, l)
+	}
+	e.peers = make([]*peer, 0, preparedPeers)
+	e.messages = make([]message, 0, 64)
+}
+
+const preparedPeers = 4
 
 // Fragment is how many bytes of a message a packet has.
 func (e *Engine) Fragment() int { return e.fragment }

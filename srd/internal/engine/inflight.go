@@ -87,6 +87,15 @@ func (l *inflight) number(f *txFlow, place uint32) uint32 {
 	return f.una + (place-f.una)&uint32(len(l.ring)-1)
 }
 
+func newInflight() *inflight { return &inflight{ring: make([]packet, shortestRing)} }
+
+func (l *inflight) clear() {
+	l.lost, l.more = list{none, none}, 0
+	for i := range l.subs {
+		l.subs[i] = subFlow{list: list{none, none}}
+	}
+}
+
 // acquire has a flow keep packets; there is room for one more.
 func (e *Engine) acquire(f *txFlow) {
 	l := f.live
@@ -95,12 +104,9 @@ func (e *Engine) acquire(f *txFlow) {
 			l = e.flows[n-1]
 			e.flows = e.flows[:n-1]
 		} else {
-			l = &inflight{ring: make([]packet, shortestRing)}
+			l = newInflight()
 		}
-		l.lost, l.more = list{none, none}, 0
-		for i := range l.subs {
-			l.subs[i] = subFlow{list: list{none, none}}
-		}
+		l.clear()
 		f.live = l
 	}
 	if n := uint32(len(l.ring)); f.nxt-f.una == n && n < wire.Window {

@@ -25,7 +25,8 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		e.parting = none
 		e.finish(i)
 	}
-	if e.nextStranger(b, o) {
+	if e.strangers.n > 0 {
+		e.nextStranger(b, o)
 		e.Stats.Sent++
 		return true
 	}
@@ -205,16 +206,12 @@ func (e *Engine) makeUnreliable(f *txFlow, k *wire.Packet, o *Out) {
 	e.parting = i
 }
 
-func (e *Engine) nextStranger(b []byte, o *Out) bool {
+func (e *Engine) nextStranger(b []byte, o *Out) {
 	s := &e.strangers
-	if s.n == 0 {
-		return false
-	}
 	a := &s.answers[s.first]
 	s.first = (s.first + 1) % len(s.answers)
 	s.n--
 	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: e.stamp(), Reset: a.Reset, Challenge: a.Challenge}
 	*o = Out{To: a.to}
 	o.Headers = k.Encode(b)
-	return true
 }

@@ -77,20 +77,33 @@ func (e *Engine) network(p *peer) *network {
 	if p.net != nil {
 		return p.net
 	}
+	return e.newNetwork(p)
+}
+
+// newNetwork is apart for network to be inlined. It sets fields one by one: a literal
+// would be made on the stack first, which would have to grow for it.
+func (e *Engine) newNetwork(p *peer) *network {
 	var n *network
 	if i := len(e.networks); i > 0 {
 		n = e.networks[i-1]
 		e.networks = e.networks[:i-1]
+		*n = network{}
 	} else {
 		n = new(network)
 	}
-	*n = network{rotation: uint8(e.rng.Uint32()), explored: uint8(e.rng.Uint32()), live: uint8(e.cfg.Paths), opening: true, window: firstWindow << 8, judgeAt: e.now, used: e.now}
-	for i := range n.paths {
-		n.paths[i].need = 8
-	}
+	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
+	n.live, n.opening, n.window = uint8(e.cfg.Paths), true, firstWindow<<8
+	n.judgeAt, n.used = e.now, e.now
+	n.begin()
 	p.net = n
 	e.wake(p, e.now+restAge)
 	return n
+}
+
+func (n *network) begin() {
+	for i := range n.paths {
+		n.paths[i].need = 8
+	}
 }
 
 // rest forgets the paths to a peer that has been idle.

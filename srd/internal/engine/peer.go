@@ -109,11 +109,10 @@ func (e *Engine) vacate() (uint32, bool) {
 		return s, true
 	}
 	if len(e.peers) < min(e.cfg.MaxPeers, mostPeers) {
-		if len(e.chunk) == 0 { // of many, which fit together more tightly
-			e.chunk = make([]peer, 64)
+		if len(e.chunk) == 0 {
+			e.newChunk()
 		}
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
-		e.peers[len(e.peers)-1].timer = -1
 		return uint32(len(e.peers) - 1), true
 	}
 	for range min(len(e.peers), 64) {
@@ -127,6 +126,19 @@ func (e *Engine) vacate() (uint32, bool) {
 		}
 	}
 	return 0, false
+}
+
+// chunkLength is how many peers are allocated at a time: with the allocator's own word
+// about them they fill 8 KiB.
+const chunkLength = 31
+
+// newChunk makes room for peers. It is written to at once: the first message to or from a
+// peer does not wait for the kernel to find its memory.
+func (e *Engine) newChunk() {
+	e.chunk = make([]peer, chunkLength)
+	for i := range e.chunk {
+		e.chunk[i].timer = -1
+	}
 }
 
 // idle tells whether a peer has nothing that anybody waits for.

@@ -1,6 +1,9 @@
 package wire
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Key is of SipHash.
 type Key [2]uint64
@@ -21,28 +24,35 @@ func NewHash(k Key) Hash {
 	}
 }
 
-func (h *Hash) round() {
-	h.v0 += h.v1
-	h.v1 = bits.RotateLeft64(h.v1, 13) ^ h.v0
-	h.v0 = bits.RotateLeft64(h.v0, 32)
-	h.v2 += h.v3
-	h.v3 = bits.RotateLeft64(h.v3, 16) ^ h.v2
-	h.v0 += h.v3
-	h.v3 = bits.RotateLeft64(h.v3, 21) ^ h.v0
-	h.v2 += h.v1
-	h.v1 = bits.RotateLeft64(h.v1, 17) ^ h.v2
-	h.v2 = bits.RotateLeft64(h.v2, 32)
+func round(v0, v1, v2, v3 uint64) (uint64, uint64, uint64, uint64) {
+	v0 += v1
+	v1 = bits.RotateLeft64(v1, 13) ^ v0
+	v0 = bits.RotateLeft64(v0, 32)
+	v2 += v3
+	v3 = bits.RotateLeft64(v3, 16) ^ v2
+	v0 += v3
+	v3 = bits.RotateLeft64(v3, 21) ^ v0
+	v2 += v1
+	v1 = bits.RotateLeft64(v1, 17) ^ v2
+	v2 = bits.RotateLeft64(v2, 32)
+	return v0, v1, v2, v3
 }
 
 func (h *Hash) word(m uint64) {
-	h.v3 ^= m
-	h.round()
-	h.round()
-	h.v0 ^= m
+	v0, v1, v2, v3 := round(h.v0, h.v1, h.v2, h.v3^m)
+	v0, h.v1, h.v2, h.v3 = round(v0, v1, v2, v3)
+	h.v0 = v0 ^ m
 }
 
-// Add adds bytes.
+// Add adds bytes: a word at a time, of which the first may complete what was added before.
 func (h *Hash) Add(b []byte) {
+	have := 8 * (h.n & 7) // bits of the tail
+	h.n += uint64(len(b) &^ 7)
+	for ; len(b) >= 8; b = b[8:] {
+		m := binary.LittleEndian.Uint64(b)
+		h.word(h.tail | m<<have)
+		h.tail = m >> (64 - have) // nothing, if have is 0
+	}
 	for _, c := range b {
 		h.tail |= uint64(c) << (8 * (h.n & 7))
 		if h.n++; h.n&7 == 0 {
@@ -69,10 +79,11 @@ func (h *Hash) AddAddr(a *Addr) {
 func (h *Hash) Sum() uint64 {
 	h.word(h.tail | h.n<<56)
 	h.v2 ^= 0xff
+	v0, v1, v2, v3 := h.v0, h.v1, h.v2, h.v3
 	for range 4 {
-		h.round()
+		v0, v1, v2, v3 = round(v0, v1, v2, v3)
 	}
-	return max(1, h.v0^h.v1^h.v2^h.v3)
+	return max(1, v0^v1^v2^v3)
 }
 
 // Seal is the code of a Hello that goes to an address: of its headers, MAC left out,
