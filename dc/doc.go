@@ -51,7 +51,8 @@
 // responder context with it, while the initiator context serves others; or the
 // target gives another one for later. When the context comes back it goes on without
 // asking. That is possible for half of [TargetConfig.Lease] after the last message
-// that the target answered, unless the context has just left another target on the
+// that the target answered, or on Soft-RoCE the last turn in which requests succeeded,
+// unless the context has just left another target on the
 // same host; otherwise a session is opened anew. A target that needs a responder
 // context for somebody else recalls sessions, first those that it has not heard of
 // for longest, and ends them after [TargetConfig.Recall] if they do not end before:
