@@ -22,15 +22,17 @@ func (t *Target) Stall() (release func()) {
 	return c.reading.Unlock
 }
 
-// CountMessages counts the control messages that come to a target from now on.
-func (t *Target) CountMessages() *atomic.Uint64 {
+// CountKeepAlives counts the keep-alives that come to a target from now on.
+func (t *Target) CountKeepAlives() *atomic.Uint64 {
 	var n atomic.Uint64
 	c := t.be.(*softwareTarget).ctl
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	next := c.rest
 	c.rest = func(m *wire.Message) {
-		n.Add(1)
+		if m.Kind == wire.KeepAlive {
+			n.Add(1)
+		}
 		next(m)
 	}
 	return &n

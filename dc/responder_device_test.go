@@ -48,12 +48,12 @@ func TestRequestsKeepSessions(t *testing.T) {
 	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Parking: dc.ParkAlways})
 	var targets [2]*dc.Target
 	var peers [2]*dc.Peer
-	var messages [2]*atomic.Uint64
+	var kept [2]*atomic.Uint64
 	for k := range targets {
 		targets[k] = b.target(t, dc.TargetConfig{Lease: lease})
 		peers[k] = resolve(t, i, targets[k], 0)
 		do(t, i, peers[k], a.write(1, b, 0))
-		messages[k] = targets[k].CountMessages()
+		kept[k] = targets[k].CountKeepAlives()
 	}
 	last := time.Now()
 	for end := last.Add(lease + lease/4); last.Before(end); time.Sleep(lease / 40) {
@@ -67,7 +67,7 @@ func TestRequestsKeepSessions(t *testing.T) {
 		last = now
 	}
 	for k, target := range targets {
-		require.Zero(t, messages[k].Load(), "keep-alives")
+		require.Zero(t, kept[k].Load(), "keep-alives")
 		require.EqualValues(t, 1, target.Stats().Attaches)
 		require.Zero(t, target.Stats().Expired)
 	}
