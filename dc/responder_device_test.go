@@ -40,7 +40,7 @@ func TestStalledTargetKeepsSessions(t *testing.T) {
 // TestRequestsKeepSessions: what is used every now and then, and parked meanwhile, stays
 // for longer than a lease without a keep-alive.
 func TestRequestsKeepSessions(t *testing.T) {
-	const lease = 4 * time.Second
+	const lease = 3 * time.Second
 	a, b := newHosts(t)
 	if !b.dev.SoftRoCE() {
 		t.Skip("where that is not known, there are keep-alives")
@@ -56,7 +56,7 @@ func TestRequestsKeepSessions(t *testing.T) {
 		kept[k] = targets[k].CountKeepAlives()
 	}
 	last := time.Now()
-	for end := last.Add(lease + lease/4); last.Before(end); time.Sleep(lease / 40) {
+	for end := last.Add(lease + lease/6); last.Before(end); time.Sleep(lease / 40) {
 		for _, p := range peers {
 			do(t, i, p, a.write(2, b, 0))
 		}
