@@ -38,26 +38,26 @@
 // packet numbers that begin at a place chosen for each session.
 //
 // Of the targets that wait, the one with the most requests is served first, which
-// makes for the fewest attaches; but none waits longer than
-// [InitiatorConfig.MaxWait] while one that came later is served. A target that does
-// not answer a connect packet and its repetition leaves its context to others, is
-// asked by datagrams whether it is there, and comes back when it answers. One of
-// which nothing was ever heard is asked so before it gets a context, if others wait
-// for one, and keeps it without an answer for about as long as others take for theirs. One
-// without a receive for a message is left after some milliseconds, and comes again
-// by itself; its messages keep their order.
+// makes for the fewest attaches, unless it has come much later than others; and none
+// waits longer than [InitiatorConfig.MaxWait] while one that came later is served. A
+// target that does not answer a connect packet and its repetition leaves its context
+// to others, is asked by datagrams whether it is there, and comes back when it
+// answers. One of which nothing was ever heard is asked so before it gets a context,
+// if others wait for one, and keeps it without an answer for about as long as others
+// take for theirs. One without a receive for a message is left after some
+// milliseconds, and comes again by itself; its messages keep their order.
 //
 // Closing is put off, see [Parking]: the session stays at the target, and its
-// responder context with it, while the initiator context serves others; or the
-// target gives another one for later. When the context comes back it goes on without
-// asking. That is possible for half of [TargetConfig.Lease] after the last message
-// that the target answered, unless the context has just left another target on the
-// same host; otherwise a session is opened anew. A target that needs a responder
-// context for somebody else recalls sessions, first those that it has not heard of
-// for longest, and ends them after [TargetConfig.Recall] if they do not end before:
-// so nobody holds one for long who does not poll, or is dead. A target needs a
-// responder context for each initiator context that uses it from time to time, and
-// shares what it has if there are fewer.
+// responder context with it, while the initiator context serves others; or the target
+// gives another one for later. When the context comes back it goes on without asking.
+// That is possible for half of [TargetConfig.Lease] after the last message that the
+// target answered, or on Soft-RoCE the last turn in which requests succeeded, unless
+// the context has just left another target on the same host; otherwise a session is
+// opened anew. A target that needs a responder context for somebody else recalls
+// sessions, first those that it has not heard of for longest, and ends them after
+// [TargetConfig.Recall] if they do not end before: so nobody holds one for long who
+// does not poll, or is dead. A target needs a responder context for each initiator
+// context that uses it from time to time, and shares what it has if there are fewer.
 //
 // The lease is not what brings responder contexts back to those who wait for them:
 // [TargetConfig.Recall] is, after a second, from whomever and however long the lease.

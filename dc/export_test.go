@@ -1,6 +1,11 @@
 package dc
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Owns tells whether a live session of a target is the initiator's; known is
 // false if the session is over.
@@ -15,6 +20,22 @@ func (t *Target) Stall() (release func()) {
 	c := t.be.(*softwareTarget).ctl
 	c.reading.Lock()
 	return c.reading.Unlock
+}
+
+// CountKeepAlives counts the keep-alives that come to a target from now on.
+func (t *Target) CountKeepAlives() *atomic.Uint64 {
+	var n atomic.Uint64
+	c := t.be.(*softwareTarget).ctl
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	next := c.rest
+	c.rest = func(m *wire.Message) {
+		if m.Kind == wire.KeepAlive {
+			n.Add(1)
+		}
+		next(m)
+	}
+	return &n
 }
 
 // CreateFrom has a target make queue pairs in another domain, and answers the one

@@ -41,7 +41,8 @@ type InitiatorConfig struct {
 	// means 100 ms.
 	Hold time.Duration
 	// MaxWait is how long a target may have to wait for a context before it comes
-	// in front of those with more requests; 0 means a second.
+	// in front of those with more requests; 0 means 2 s. When all have to wait for about
+	// as long, they are served in the order of coming, which takes more attaches.
 	MaxWait time.Duration
 	// MaxPending is how many requests may wait for one target; 0 means 1024.
 	MaxPending int
@@ -96,7 +97,7 @@ func (c *InitiatorConfig) defaults() {
 		}
 	}
 	setTime(&c.Hold, 100*time.Millisecond)
-	setTime(&c.MaxWait, time.Second)
+	setTime(&c.MaxWait, 2*time.Second)
 	setTime(&c.ConnectTimeout, 5*time.Second)
 	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,43 @@ func TestStalledTargetKeepsSessions(t *testing.T) {
 	require.Zero(t, target.Stats().Expired)
 	do(t, i, p, a.write(2, b, 0))
 	require.EqualValues(t, 1, target.Stats().Attaches)
+}
+
+// TestRequestsKeepSessions: what is used every now and then, and parked meanwhile, stays
+// for longer than a lease without a keep-alive.
+func TestRequestsKeepSessions(t *testing.T) {
+	const lease = 3 * time.Second
+	a, b := newHosts(t)
+	if !b.dev.SoftRoCE() {
+		t.Skip("where that is not known, there are keep-alives")
+	}
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Parking: dc.ParkAlways})
+	var targets [2]*dc.Target
+	var peers [2]*dc.Peer
+	var kept [2]*atomic.Uint64
+	for k := range targets {
+		targets[k] = b.target(t, dc.TargetConfig{Lease: lease})
+		peers[k] = resolve(t, i, targets[k], 0)
+		do(t, i, peers[k], a.write(1, b, 0))
+		kept[k] = targets[k].CountKeepAlives()
+	}
+	last := time.Now()
+	for end := last.Add(lease + lease/6); last.Before(end); time.Sleep(lease / 40) {
+		for _, p := range peers {
+			do(t, i, p, a.write(2, b, 0))
+		}
+		now := time.Now()
+		if now.Sub(last) > lease/4 {
+			t.Skip("the machine stood still for ", now.Sub(last))
+		}
+		last = now
+	}
+	for k, target := range targets {
+		require.Zero(t, kept[k].Load(), "keep-alives")
+		require.EqualValues(t, 1, target.Stats().Attaches)
+		require.Zero(t, target.Stats().Expired)
+	}
+	require.Zero(t, i.Stats().Failures)
 }
 
 // TestResponderIsReplaced: the queue pair of a session that failed stays until there is

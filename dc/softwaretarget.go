@@ -28,6 +28,7 @@ type softwareTarget struct {
 	timer      alarm.Alarm
 	core       *session.Target
 	responders []*verbs.QP
+	packets    []uint32 // number of the next packet to each, when that was seen last
 	resets     []reset
 	closed     bool
 }
@@ -62,6 +63,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 		}
 		s.responders = append(s.responders, qp)
 	}
+	s.packets = make([]uint32, len(s.responders))
 	at := s.ctl.at
 	s.addr = Address{GID: verbs.GID(at.GID), LID: at.LID, Service: cfg.Service, KeyCheck: wire.KeyCheckOf(cfg.AccessKey), MTU: s.ctl.mtu, QPN: at.QPN, QKey: at.QKey}
 	if cfg.Service != 0 {
@@ -69,7 +71,8 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 			return nil, err
 		}
 	}
-	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall}, s, rand.Uint64)
+	s.core = session.NewTarget(rand.Uint64()|1, cfg.AccessKey, cfg.Responders, session.TargetLimits{Lease: cfg.Lease, Retry: cfg.Retry, Recall: cfg.Recall,
+		PacketsCount: cfg.PD.Device().SoftRoCE()}, s, rand.Uint64)
 	s.timer.Init(s.tick, time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -172,6 +175,7 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 		o.replyTo = &a
 	}
 	s.t.in.begin(qp.Num(), o)
+	s.packets[slot] = m.PSN
 	err := qp.ModifySteps(responderStep(s.ctl, m, m.PSN, s.t.cfg.TrafficClass))
 	if err != nil {
 		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)
@@ -197,6 +201,19 @@ func (s *softwareTarget) Prepare() { s.reset() }
 
 // Repair implements [session.TargetIO].
 func (s *softwareTarget) Repair(slot int) { s.resets = append(s.resets, reset{slot: slot}) }
+
+// Moved implements [session.TargetIO]. Soft-RoCE answers with the number that it
+// expects at the moment.
+func (s *softwareTarget) Moved(slot int) bool {
+	a, err := s.responders[slot].Query()
+	if err != nil {
+		s.t.cfg.Logger.Error("dc: responder context", "slot", slot, "err", err)
+		return false
+	}
+	before := s.packets[slot]
+	s.packets[slot] = a.RQPSN
+	return a.RQPSN != before
+}
 
 // Send implements [session.TargetIO].
 func (s *softwareTarget) Send(to wire.ControlAddress, m *wire.Message) { s.ctl.send(to, m) }

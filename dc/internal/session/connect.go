@@ -248,6 +248,9 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	c.uses++
 	x.lastUse = c.uses
 	x.timer = x.Session.nextKeepAlive()
+	if x.Session.counts && p.pending > 0 {
+		x.timer = max(x.timer, now+x.Session.lease()/8) // they have time to tell
+	}
 	p.wanted, p.firstTry = false, 0
 	c.Stats.Attaches++
 	p.Stats.Attaches++

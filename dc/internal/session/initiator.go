@@ -319,6 +319,9 @@ func (c *Initiator) Done(x *Context, n int, failed bool) bool {
 		c.abort(x)
 	} else if !failed && x.peer != nil {
 		x.peer.notReady = 0
+		if x.Session.counts && x.Session.heard < x.since {
+			x.Session.heard = x.since // it was posted later than that
+		}
 	}
 	return x.outstanding == 0 && (x.state != attached || x.recalled || c.wanted(x))
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// line is targets that wait for a context: the largest backlog is served first,
-// and whoever has waited for too long before that. All its operations take the
-// same time, however many wait.
+// line is targets that wait for a context: the most urgent one is served first, and
+// whoever has waited for too long before that. All its operations take the same time,
+// however many wait.
 type line struct {
 	n              int
 	oldest, newest *Peer
@@ -117,8 +117,8 @@ func (l *line) next(other *line, now, maxWait time.Duration) *Peer {
 			return a
 		}
 		return b
-	case !aLate && a.class != b.class:
-		if a.class > b.class {
+	case !aLate && a.urgency(now, maxWait) != b.urgency(now, maxWait):
+		if a.urgency(now, maxWait) > b.urgency(now, maxWait) {
 			return a
 		}
 		return b
@@ -135,5 +135,23 @@ func (l *line) first(now, maxWait time.Duration) *Peer {
 	if now-l.oldest.since >= maxWait {
 		return l.oldest
 	}
-	return l.classes[63-bits.LeadingZeros64(l.nonempty)].first
+	var best *Peer
+	for left := l.nonempty; left != 0; left &= left - 1 {
+		p := l.classes[bits.TrailingZeros64(left)].first
+		if best == nil || p.urgency(now, maxWait) >= best.urgency(now, maxWait) {
+			best = p
+		}
+	}
+	return best
+}
+
+// urgency is how much is gained by serving a target now. To serve larger backlogs takes
+// fewer turns, but only to serve the largest ones makes small ones come too late, one
+// request at a time: when all have to wait for about as long as they may, that order is
+// none any more. So the time counts too, and the backlog to the third power; in
+// simulations that took the fewest turns, with requests for all alike and with most for
+// some.
+func (p *Peer) urgency(now, maxWait time.Duration) int64 {
+	backlog := max(int64(p.class), 1)
+	return backlog * backlog * backlog * int64((now-p.since+maxWait/64)/time.Microsecond)
 }

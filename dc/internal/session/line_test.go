@@ -39,7 +39,7 @@ func TestLine(t *testing.T) {
 				}
 			default:
 				p := lines[0].next(lines[1], now, maxWait)
-				want := bestOf(slices.Concat(waiting[0], waiting[1]), now, maxWait, entered)
+				want := bestOf(waiting, now, maxWait, entered)
 				require.Equal(t, want == nil, p == nil)
 				if p == nil {
 					continue
@@ -49,7 +49,7 @@ func TestLine(t *testing.T) {
 				if late {
 					require.Equal(t, want.since, p.since, "seed %d: the one who waited longest", seed)
 				} else {
-					require.Equal(t, classOf(want.pending), classOf(p.pending), "seed %d: the largest backlog", seed)
+					require.Equal(t, want.urgency(now, maxWait), p.urgency(now, maxWait), "seed %d: the most urgent one", seed)
 				}
 				if other := slices.Index(waiting[0], p); other >= 0 {
 					if !late {
@@ -70,23 +70,40 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func bestOf(all []*Peer, now, maxWait time.Duration, entered map[*Peer]int) (best *Peer) {
-	for _, p := range all {
-		if best == nil {
-			best = p
-			continue
-		}
-		late, than := now-p.since >= maxWait, now-best.since >= maxWait
-		switch {
-		case late != than:
-			if late {
+// bestOf is the one that has waited longest if that is too long, and the most urgent
+// one otherwise of those who came first into their classes.
+func bestOf(lines [2][]*Peer, now, maxWait time.Duration, entered map[*Peer]int) (best *Peer) {
+	for _, all := range lines {
+		for _, p := range all {
+			late := now-p.since >= maxWait
+			if !late && firstOf(all, p, entered) != p {
+				continue
+			}
+			switch than := best != nil && now-best.since >= maxWait; {
+			case best == nil, late && !than:
+				best = p
+			case late && p.since < best.since:
+				best = p
+			case !late && !than && p.urgency(now, maxWait) > best.urgency(now, maxWait):
 				best = p
 			}
-		case late && p.since < best.since, !late && classOf(p.pending) > classOf(best.pending):
-			best = p
 		}
 	}
 	return best
+}
+
+// TestUrgency: more requests count for more than a longer wait, up to a point.
+func TestUrgency(t *testing.T) {
+	const maxWait = 640 * time.Millisecond // a 64th of it is 10 ms
+	at := func(pending int32, wait time.Duration) int64 {
+		return (&Peer{class: classOf(pending), since: time.Hour - wait}).urgency(time.Hour, maxWait)
+	}
+	require.Greater(t, at(2, 0), at(1, 60*time.Millisecond), "eight times 10 ms")
+	require.Less(t, at(2, 0), at(1, 80*time.Millisecond))
+	require.Greater(t, at(4, 100*time.Millisecond), at(3, 200*time.Millisecond))
+	require.Greater(t, at(3, 200*time.Millisecond), at(3, 199*time.Millisecond))
+	require.Equal(t, at(1, time.Millisecond), at(0, time.Millisecond), "who only asks for a session")
+	require.Positive(t, (&Peer{class: classes - 1}).urgency(30*24*time.Hour, 30*24*time.Hour), "no overflow")
 }
 
 // firstOf is who of a class came into it first.

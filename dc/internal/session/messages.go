@@ -112,7 +112,7 @@ func (c *Initiator) decline(m *wire.Message, to wire.ControlAddress, now time.Du
 }
 
 func (s *Session) assigned(m *wire.Message) {
-	s.ID, s.Lease, s.QPN, s.MTU = m.Session, m.Wait, m.QPN, m.MTU
+	s.ID, s.Lease, s.QPN, s.MTU, s.counts = m.Session, m.Wait, m.QPN, m.MTU, m.Key&wire.PacketsCount != 0
 }
 
 // confirmed: the target has seen a keep-alive and sends back when that was sent.

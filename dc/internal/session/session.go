@@ -32,7 +32,8 @@ type Session struct {
 	PSN     uint32        // of the next packet to it
 	Lease   uint32        // milliseconds
 	MTU     wire.MTU      //
-	heard   time.Duration // when the last message was sent that the target has answered
+	counts  bool          // requests are signs of life as messages are: [wire.PacketsCount]
+	heard   time.Duration // when the last sign of life was sent that has come there
 }
 
 // usable is how long after heard a kept session may be taken up again: the target

@@ -44,7 +44,7 @@ func program(seed uint64) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{rng: rng, services: map[uint16]*simTarget{}, sessions: map[uint64]bool{}, lease: []time.Duration{400 * time.Millisecond, 20 * time.Second}[rng.IntN(2)],
 		loss: []float64{0, 0.1, 0.4}[rng.IntN(3)], dup: []float64{0, 0.3}[rng.IntN(2)], spread: []time.Duration{0, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)],
-		faults: []float64{0, 0, 0.02}[rng.IntN(3)]}
+		faults: []float64{0, 0, 0.02}[rng.IntN(3)], counts: rng.IntN(2) == 0}
 	var addrs []PeerAddress
 	slots := 1 + rng.IntN(3)
 	for range 1 + rng.IntN(6) {

@@ -24,6 +24,9 @@ type TargetIO interface {
 	// Repair tries again to make a context ready for which Ready has told an
 	// error, with a queue pair that is new. Then comes Ready.
 	Repair(slot int)
+	// Moved tells whether the responder context has received anything of its session
+	// since it was asked last.
+	Moved(slot int) bool
 	Send(to wire.ControlAddress, m *wire.Message)
 }
 
@@ -32,6 +35,10 @@ type TargetLimits struct {
 	Lease  time.Duration // of a session whose initiator is silent
 	Retry  time.Duration // busy initiators come again after this
 	Recall time.Duration // after which a session ends that was asked for and not given back
+	// PacketsCount: what a responder context receives is a sign of life of the
+	// initiator, which need not send keep-alives then. There is somebody to tell
+	// ([TargetIO.Moved]).
+	PacketsCount bool
 }
 
 // TargetStats count what a target did.
@@ -57,6 +64,7 @@ type responder struct {
 	attempt  uint32
 	slot     int // responder context
 	expires  time.Duration
+	look     time.Duration // when to see whether packets have come
 	asked    time.Duration // when it was first recalled; 0: it was not
 	recalled time.Duration // next recall
 	answer   wire.Message  // sent again for each copy of the connect
@@ -293,8 +301,12 @@ func (c *Target) open(m *wire.Message, now time.Duration) {
 		c.io.Release(k, id, false) // it may be what is wrong
 		return
 	}
-	s := &responder{id: id, sender: m.Sender, context: m.Context, attempt: m.Attempt, slot: k, expires: now + c.Lease, to: m.From}
+	s := &responder{id: id, sender: m.Sender, context: m.Context, attempt: m.Attempt, slot: k, expires: now + c.Lease, look: Never, to: m.From}
 	s.answer = *c.answer(wire.Attached, m)
+	if c.PacketsCount {
+		s.answer.Key = wire.PacketsCount
+		c.lookLater(s, now)
+	}
 	s.answer.Session, s.answer.QPN, s.answer.Wait = id, qpn, milliseconds(c.Lease)
 	c.slots[k].session = s
 	c.sessions[id], c.contexts[contextKey{m.Sender, m.Context}] = s, s
@@ -341,7 +353,7 @@ func (c *Target) Next() time.Duration {
 			t = min(t, k.repair)
 		}
 		if s := k.session; s != nil {
-			t = min(t, s.expires)
+			t = min(t, s.expires, s.look)
 			if s.asked != 0 {
 				t = min(t, max(s.recalled, s.asked), s.asked+c.Recall)
 			}
@@ -362,6 +374,9 @@ func (c *Target) Tick(now time.Duration) {
 			c.io.Repair(i)
 		}
 		s := k.session
+		if s != nil && c.PacketsCount && now >= min(s.expires, s.look) {
+			c.watch(s, now)
+		}
 		switch {
 		case s == nil:
 		case now >= s.expires:
@@ -376,5 +391,21 @@ func (c *Target) Tick(now time.Duration) {
 		default:
 			c.ask(s, now)
 		}
+	}
+}
+
+// lookLater sets when the target looks whether packets have come: after a quarter to
+// half of the lease, by the session's id, so that it does not look at all of those that
+// were opened together at the same time. Of the last packet it learns so much later at
+// most, and then keeps the session for a whole lease.
+func (c *Target) lookLater(s *responder, now time.Duration) {
+	s.look = now + c.Lease/4 + time.Duration(s.id%1024)*c.Lease/4096 + 1
+}
+
+// watch takes packets that have come for a sign of life.
+func (c *Target) watch(s *responder, now time.Duration) {
+	c.lookLater(s, now)
+	if c.io.Moved(s.slot) {
+		s.expires = now + c.Lease
 	}
 }

@@ -17,6 +17,8 @@ type fakeIO struct {
 	sent     []wire.Message
 	released []bool // clean or not
 	repaired int
+	moved    bool
+	looked   int
 	ready    func()
 }
 
@@ -27,7 +29,13 @@ func (f *fakeIO) Prepare() {
 		f.ready()
 	}
 }
-func (f *fakeIO) Repair(int)                                  { f.repaired++ }
+func (f *fakeIO) Repair(int) { f.repaired++ }
+func (f *fakeIO) Moved(int) bool {
+	f.looked++
+	moved := f.moved
+	f.moved = false
+	return moved
+}
 func (f *fakeIO) Send(_ wire.ControlAddress, m *wire.Message) { f.sent = append(f.sent, *m) }
 
 func (f *fakeIO) last(t *testing.T) wire.Message {
@@ -106,6 +114,43 @@ func TestSilentInitiator(t *testing.T) {
 	c.Tick(10 * time.Second)
 	require.Equal(t, []bool{false}, io.released)
 	require.EqualValues(t, 1, c.Stats.Expired)
+}
+
+// TestPacketsKeepSession: as long as something comes in each lease, and then for one
+// lease more, which the next look lengthens by half of it at most. Targets that cannot
+// see it do not say so, and do not look.
+func TestPacketsKeepSession(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.PacketsCount = true
+	id := uint64(400)
+	c.nextID = func() uint64 { id++; return id }
+	c.Received(from(1, wire.Connect), 0)
+	require.EqualValues(t, wire.PacketsCount, io.last(t).Key)
+	now, last := time.Duration(0), 35*time.Second
+	for _, came := range []time.Duration{9 * time.Second, 18 * time.Second, 26 * time.Second, last} {
+		for c.Next() < came && io.looked < 20 {
+			now = c.Next()
+			c.Tick(now)
+		}
+		io.moved = true
+	}
+	require.Empty(t, io.released, "until %v", now)
+	for len(io.released) == 0 && now < 2*last && io.looked < 20 {
+		now = c.Next()
+		c.Tick(now)
+	}
+	require.Equal(t, []bool{false}, io.released, "its number is not used again")
+	require.GreaterOrEqual(t, now, last+c.Lease)
+	require.LessOrEqual(t, now, last+c.Lease+c.Lease/2)
+	require.Less(t, io.looked, 20)
+
+	c, io = newTestTarget(1)
+	io.moved = true
+	c.Received(from(1, wire.Connect), 0)
+	require.Zero(t, io.last(t).Key)
+	c.Tick(c.Next())
+	require.Equal(t, []bool{false}, io.released)
+	require.Zero(t, io.looked)
 }
 
 // TestRecalledSessionEnds after a bound, though its initiator keeps it alive.

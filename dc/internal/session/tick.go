@@ -118,8 +118,12 @@ func (c *Initiator) look(x *Context, now time.Duration) {
 	c.lined = true
 }
 
-// keepAlive sends a keep-alive, and soon another unless the target answers.
+// keepAlive sends a keep-alive, and soon another unless the target answers; but not
+// if requests have told meanwhile.
 func (c *Initiator) keepAlive(x *Context, now time.Duration) {
+	if x.timer = x.Session.nextKeepAlive(); now < x.timer {
+		return
+	}
 	x.timer = now + max(x.Session.lease()/8, time.Millisecond)
 	c.send(x.peer.at, wire.Message{Kind: wire.KeepAlive, Epoch: x.peer.epoch, Session: x.Session.ID, Context: uint32(x.Index),
 		Attempt: x.Session.Attempt, Peer: x.peer.Number, Wait: uint32(now / time.Millisecond)})

@@ -425,6 +425,76 @@ func TestQuota(t *testing.T) {
 	require.True(t, p.Waiting())
 }
 
+// TestRequestsAreSignsOfLife: with targets to which packets count, a session with
+// requests that succeed every few seconds is kept for many leases, and nothing is sent.
+// Without requests, or where packets do not count, there are keep-alives.
+func TestRequestsAreSignsOfLife(t *testing.T) {
+	const lease = time.Minute
+	for _, v := range []struct {
+		name    string
+		counts  uint64
+		pending int
+		says    bool // keep-alives
+	}{{"packets count", wire.PacketsCount, 1, false}, {"packets do not count", 0, 1, true}, {"no requests", wire.PacketsCount, 0, true}} {
+		b := newBench(t, 1, func(l *Limits) { l.Keeping = Park })
+		peers := []*Peer{b.peer(1), b.peer(2), b.peer(3)}
+		for k, p := range peers {
+			b.Enqueue(p, 1, b.now)
+			x := p.ctx
+			b.Received(&wire.Message{Kind: wire.Attached, Key: v.counts, Sender: 1, Context: 0, Attempt: x.Session.Attempt, Peer: p.Number, Session: uint64(k + 500),
+				QPN: 99, MTU: 3, Wait: uint32(lease / time.Millisecond), Epoch: 5, From: p.at}, b.now)
+			if x.resetting {
+				b.ResetDone(x, nil, b.now)
+			}
+			b.now += time.Second
+			b.Joined(x, nil, b.now)
+			b.Took(p, 1)
+			b.Posted(x, 1, 1)
+			b.Completed(x, 1, false, b.now)
+			require.Equal(t, v.counts != 0, x.Session.heard == b.now, v.name)
+		}
+		b.taken()
+		said := 0
+		pass := func(d time.Duration) {
+			end := b.now + d
+			for b.Next() < end {
+				b.now = max(b.now, b.Next())
+				b.Tick(b.now)
+				for _, a := range b.taken() {
+					if a.Kind != ActSend {
+						continue
+					}
+					require.Equal(t, wire.KeepAlive, a.Message.Kind, v.name)
+					said++
+					m := a.Message
+					m.Kind, m.From = wire.Alive, a.To
+					b.Received(&m, b.now)
+				}
+			}
+			b.now = end
+		}
+		for range 40 {
+			for _, p := range peers { // each every 27 s, for as long as 9 s
+				b.Enqueue(p, v.pending, b.now)
+				x := p.ctx
+				b.Joined(x, nil, b.now)
+				b.Took(p, v.pending)
+				b.Posted(x, v.pending, v.pending)
+				b.taken()
+				pass(time.Second)
+				b.Completed(x, v.pending, false, b.now)
+				pass(8 * time.Second)
+			}
+		}
+		require.EqualValues(t, 120, b.Stats.Resumes, v.name)
+		if v.says {
+			require.Greater(t, said, 20, v.name)
+		} else {
+			require.Zero(t, said, v.name)
+		}
+	}
+}
+
 // TestAttachWhileDraining: an Attach is over, too, when the session that was about to
 // go stays after all. The target may then be left.
 func TestAttachWhileDraining(t *testing.T) {

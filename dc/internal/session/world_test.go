@@ -20,6 +20,7 @@ type world struct {
 	spread    time.Duration // of the delay of control messages
 	faults    float64       // how often a modification of a queue pair fails
 	lease     time.Duration
+	counts    bool         // targets take packets for signs of life
 	targets   []*simTarget // those that live
 	services  map[uint16]*simTarget
 	inits     []*simInitiator
@@ -82,6 +83,7 @@ func (w *world) carry(to wire.ControlAddress, m wire.Message) {
 
 type simSlot struct {
 	qpn, peer, psn uint32
+	seen           uint32 // of psn, when that was looked at last
 	session        uint64
 	renewed        bool
 }
@@ -104,7 +106,7 @@ func (w *world) target(at, home wire.ControlAddress, slots int) *simTarget {
 	for range slots {
 		t.slots = append(t.slots, simSlot{qpn: w.qpn()})
 	}
-	t.core = NewTarget(w.rng.Uint64()|1, simKey, slots, TargetLimits{Lease: w.lease, Retry: 10 * time.Millisecond, Recall: simRecall}, t, func() uint64 {
+	t.core = NewTarget(w.rng.Uint64()|1, simKey, slots, TargetLimits{Lease: w.lease, Retry: 10 * time.Millisecond, Recall: simRecall, PacketsCount: w.counts}, t, func() uint64 {
 		id := w.rng.Uint64()
 		if w.sessions[id] {
 			w.Wrong("session id twice")
@@ -123,7 +125,7 @@ func (t *simTarget) Attach(slot int, session uint64, m *wire.Message) (uint32, e
 	if s.session != 0 {
 		t.w.Wrong("responder context given out twice")
 	}
-	s.peer, s.psn, s.session, s.renewed = m.QPN, m.PSN, session, m.Kind == wire.Renew
+	s.peer, s.psn, s.seen, s.session, s.renewed = m.QPN, m.PSN, m.PSN, session, m.Kind == wire.Renew
 	if t.w.fails() {
 		return 0, errFault
 	}
@@ -168,6 +170,13 @@ func (t *simTarget) Repair(slot int) {
 		t.ready(slot)
 		t.settle()
 	})
+}
+
+func (t *simTarget) Moved(slot int) bool {
+	s := &t.slots[slot]
+	moved := s.seen != s.psn
+	s.seen = s.psn
+	return moved
 }
 
 func (t *simTarget) ready(slot int) {

@@ -66,6 +66,10 @@ const (
 	lastReason   = Broken
 )
 
+// PacketsCount says, with Attached, that what the responder context receives is as good
+// as a keep-alive. Who does not know it sends some nevertheless.
+const PacketsCount = 1
+
 // ControlAddress is where control messages go.
 type ControlAddress struct {
 	GID  GID
@@ -88,7 +92,7 @@ type Message struct {
 	QPN     uint32 // of the initiator context, or of the responder context
 	PSN     uint32 // first packet that this queue pair sends
 	Wait    uint32 // milliseconds. Busy: until the next try; Attached: the lease
-	Key     uint64 // access key, in all that initiators send
+	Key     uint64 // access key, in all that initiators send; in Attached: [PacketsCount] or 0
 	Session uint64
 	From    ControlAddress // where answers go
 	// Reply is the address of a target of the initiator's own program, in message
