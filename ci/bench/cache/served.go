@@ -1,12 +1,15 @@
 package cache
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +23,9 @@ const serverRole = "cache-server"
 
 // serve is the server, until it is killed.
 func serve(ctx context.Context, at string) error {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go free(asked)
 	s, err := server.Listen(ctx, at, server.Config{Memory: 16 << 20, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
@@ -27,21 +33,38 @@ func serve(ctx context.Context, at string) error {
 	return s.Serve(ctx)
 }
 
+// free gives all that this process needs no more back to the kernel whenever it is asked to, and says
+// so. What finalizers let go is there no more the second time.
+func free(asked <-chan os.Signal) {
+	for range asked {
+		debug.FreeOSMemory()
+		debug.FreeOSMemory()
+		fmt.Println(freed)
+	}
+}
+
+const freed = "freed"
+
 // daemon is a server's process, which ends with this one.
 type daemon struct {
 	pid int
 	at  string // address
 	cmd *exec.Cmd
+	out *bufio.Reader // what it says
 }
 
 func start(at string, line ...string) (daemon, error) {
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return daemon{}, err
+	}
 	if err := cmd.Start(); err != nil {
 		return daemon{}, err
 	}
-	return daemon{cmd.Process.Pid, at, cmd}, nil
+	return daemon{cmd.Process.Pid, at, cmd, bufio.NewReader(out)}, nil
 }
 
 // stop kills the process. Passes that are run again need not: it ends with this one.
