@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,7 +62,9 @@ func TestClientsConnectInTurn(t *testing.T) {
 		return conn, link.Greet(within(t), conn, greet.RDMA, "", nil, alive)
 	}
 	told := make(chan struct{}, 1)
-	for waited := false; !waited; { // a turn ends after a while, which may be over on a busy machine
+	waited := false
+	for tries := 0; !waited; tries++ { // a turn ends after a while, which may be over on a busy machine
+		require.Less(t, tries, 10, "nobody waits")
 		var others []net.Conn
 		for range most {
 			conn, err := greeted(nil)
@@ -95,7 +96,5 @@ func TestClientsConnectInTurn(t *testing.T) {
 		}
 		require.NoError(t, <-done)
 	}
-	begin := time.Now()
 	whole(t, dial(t, s.Addr().String(), cache.Config{RequireRDMA: true}), 0)
-	require.Less(t, time.Since(begin), stuck)
 }

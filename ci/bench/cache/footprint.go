@@ -143,7 +143,7 @@ func heap() float64 {
 // connectionBytes answers how much more memory the server's process has for each client
 // that is connected: what it needs, and all that it has, garbage of their coming included.
 func connectionBytes(context.Context) ([]float64, error) {
-	s, err := newServed()
+	s, err := newServedAs(smallRole)
 	if err != nil {
 		return nil, err
 	}

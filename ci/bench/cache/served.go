@@ -14,12 +14,17 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
 )
 
-const serverRole = "cache-server"
+const (
+	serverRole = "cache-server"
+	smallRole  = "cache-server-small-pages"
+)
 
 // serve is the server, until it is killed.
 func serve(ctx context.Context, at string) error {
@@ -31,6 +36,15 @@ func serve(ctx context.Context, at string) error {
 		return err
 	}
 	return s.Serve(ctx)
+}
+
+// serveSmall is a server whose memory comes by small pages alone. A huge one is the memory of many
+// clients, and when Go's heap gets one is chance.
+func serveSmall(ctx context.Context, at string) error {
+	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return serve(ctx, at)
 }
 
 // free gives all that this process needs no more back to the kernel whenever it is asked to, and says
@@ -98,7 +112,9 @@ type served struct {
 	parked func() (*cache.Client, error) // one that waits for events at once
 }
 
-func newServed() (*served, error) {
+func newServed() (*served, error) { return newServedAs(serverRole) }
+
+func newServedAs(role string) (*served, error) {
 	s := &served{}
 	_, far, err := rig.Endpoints()
 	if err != nil {
@@ -112,7 +128,7 @@ func newServed() (*served, error) {
 		return nil, err
 	}
 	at := net.JoinHostPort(far.Addr.String(), rig.NextPort())
-	if s.daemon, err = start(at, self, "-role", serverRole, "-at", at); err != nil {
+	if s.daemon, err = start(at, self, "-role", role, "-at", at); err != nil {
 		return nil, err
 	}
 	if s.client, err = soon(func() (*cache.Client, error) { return s.dial(cache.Config{}) }); err != nil {

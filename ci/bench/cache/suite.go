@@ -104,4 +104,4 @@ func perftest(size int) harness.Pass {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{serverRole: serve, proxyRole: proxy}
+var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, proxyRole: proxy}
