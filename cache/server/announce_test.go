@@ -69,6 +69,10 @@ func TestChangesAreToldTogether(t *testing.T) {
 		require.Equal(t, before+1, l.heard())
 		time.Sleep(time.Second)
 		require.Equal(t, before+1, l.heard(), "there is nothing new")
+		s.mu.Lock()
+		s.announce()
+		require.False(t, s.due, "nobody is woken for that")
+		s.mu.Unlock()
 		before = l.heard()
 		for i := range 1000 {
 			s.put(t, i)

@@ -101,6 +101,7 @@ type Server struct {
 	settled    chan struct{}               // closed when quarantine has moved on; nil while nobody waits
 	due        bool                        // clients will be told of changes
 	told       time.Time                   // when they were
+	toldOf     uint64                      // the last change then
 	tell       *time.Timer                 // that tells them
 
 	stop    context.CancelFunc
