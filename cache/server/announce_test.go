@@ -71,8 +71,9 @@ func TestChangesAreToldTogether(t *testing.T) {
 		require.Equal(t, before+1, l.heard(), "there is nothing new")
 		s.mu.Lock()
 		s.announce()
-		require.False(t, s.due, "nobody is woken for that")
+		due := s.due
 		s.mu.Unlock()
+		require.False(t, due, "nobody is woken for that")
 		before = l.heard()
 		for i := range 1000 {
 			s.put(t, i)
