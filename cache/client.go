@@ -96,7 +96,7 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.connect(ctx)
+	s, err := c.connect(ctx, func() {})
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
@@ -189,15 +189,17 @@ func (c *Client) keep(s *session) {
 	}
 }
 
-// attempt is how long one attempt to connect may take: a host that does not answer is
+// attempt is how long one attempt to connect may take, from when it is this client's turn: a host that does not answer is
 // soon asked again, and not at TCP's ever longer intervals.
 const attempt = 10 * time.Second
 
 // again tries until there is a session, or the client closes.
 func (c *Client) again() *session {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		ctx, cancel := context.WithTimeout(c.ctx, attempt)
-		s, err := c.connect(ctx)
+		ctx, cancel := context.WithCancel(c.ctx)
+		limit := time.AfterFunc(attempt, cancel)
+		s, err := c.connect(ctx, func() { limit.Reset(attempt) })
+		limit.Stop()
 		if err != nil && ctx.Err() != nil {
 			err = errNoAnswer // and not the caller's deadline
 		}

@@ -147,7 +147,8 @@
 //
 // Until a client has proved its key nothing of the device is made for it, and at most 64
 // connections wait, of fixed size each, five seconds at most, two when others want
-// their place. What follows is neither
+// their place. Those that are let in connect by RDMA a few at a time, in the order in which they
+// came, and the others are told to wait: all together would take so long that each gave up. What follows is neither
 // encrypted nor signed: who can change packets on the way, or send in another's name, can
 // do what that client can. Clients of one tenant see all of its keys, and may do all to them.
 //
@@ -212,5 +213,7 @@
 //	clients WRITE what is for that alone       Client.WriteAt           TestWritableRegion
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
+//	clients connect a few at a time            turns.take               TestClientsConnectInTurn
+//	128 that come at once all have RDMA        turns.take               TestCrowd
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

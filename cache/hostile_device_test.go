@@ -41,7 +41,9 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	t.Helper()
 	r := &raw{t: t}
 	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
-	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return link.Greet(ctx, conn, greet.RDMA, tenant, key) }
+	cfg.Greet = func(ctx context.Context, conn net.Conn) error {
+		return link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+	}
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		var data []byte
 		var err error

@@ -34,6 +34,7 @@ type session struct {
 	writable verbs.Region   // of whatever clients WRITE; of no length if there is none
 	conn     link.Conn
 	by       Transport
+	alive    func()          // is called while the server lets others connect
 	greeted  bool            // the server has admitted this client
 	instead  error           // why there is TCP instead of RDMA
 	live     context.Context // ends with the session
@@ -62,9 +63,9 @@ type session struct {
 
 // connectBy makes a session, whose map has begun. It tells whether the server was there and
 // has admitted this client.
-func (c *Client) connectBy(ctx context.Context, by Transport) (*session, bool, error) {
+func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
-		c: c, by: by, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
+		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
 		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
 		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}

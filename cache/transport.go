@@ -27,26 +27,34 @@ const rdmaShare = 7 * time.Second
 const drained = 10 * time.Second
 
 // connect makes a session: by RDMA, or, if that may be and the server admits this client, by
-// TCP.
-func (c *Client) connect(ctx context.Context) (*session, error) {
+// TCP. alive is called when the server says that others connect first: how long that takes is not
+// the attempt's fault.
+func (c *Client) connect(ctx context.Context, alive func()) (*session, error) {
 	if c.cfg.RequireRDMA {
-		s, _, err := c.connectBy(ctx, RDMA)
+		s, _, err := c.connectBy(ctx, RDMA, alive)
 		return s, err
 	}
-	share := rdmaShare
-	if end, ok := ctx.Deadline(); ok {
-		share = min(share, time.Until(end)*2/3)
+	share := func() time.Duration {
+		if end, ok := ctx.Deadline(); ok {
+			return min(rdmaShare, time.Until(end)*2/3)
+		}
+		return rdmaShare
 	}
-	first, cancel := context.WithTimeout(ctx, share)
+	first, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, greeted, err := c.connectBy(first, RDMA)
+	limit := time.AfterFunc(share(), cancel)
+	defer limit.Stop()
+	s, greeted, err := c.connectBy(first, RDMA, func() {
+		limit.Reset(share())
+		alive()
+	})
 	if err != nil && first.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("no RDMA connection within %v", share)
+		err = fmt.Errorf("no RDMA connection within %v", rdmaShare)
 	}
 	if err == nil || !greeted || ctx.Err() != nil || c.ctx.Err() != nil {
 		return s, err
 	}
-	s, _, other := c.connectBy(ctx, TCP)
+	s, _, other := c.connectBy(ctx, TCP, alive)
 	if other != nil {
 		return nil, errors.Join(err, other)
 	}
@@ -57,7 +65,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 
 // greet tells a server who this client is.
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
-	err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key)
+	err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, s.alive)
 	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
@@ -88,9 +96,11 @@ func (s *session) dialTCP(ctx context.Context) error {
 // better tries to connect a client by RDMA that has a session by TCP, while that lives: when it
 // ends nobody waits for this attempt.
 func (c *Client) better(tcp *session) *session {
-	ctx, cancel := context.WithTimeout(tcp.live, attempt)
+	ctx, cancel := context.WithCancel(tcp.live)
 	defer cancel()
-	s, _, err := c.connectBy(ctx, RDMA)
+	limit := time.AfterFunc(attempt, cancel)
+	defer limit.Stop()
+	s, _, err := c.connectBy(ctx, RDMA, func() { limit.Reset(attempt) })
 	if err != nil {
 		c.cfg.Logger.Info("cache: there is still no RDMA", "server", c.address, "error", err)
 		return nil

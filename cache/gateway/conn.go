@@ -89,16 +89,6 @@ func (c *conn) alive() {
 		_ = c.nc.SetDeadline(c.begun.Add(c.s.cfg.Login))
 	case c.s.cfg.Idle > 0:
 		_ = c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.Idle))
-	default:
-		return
-	}
-	c.drain()
-}
-
-// drain lets it wait for nothing if the gateway ends.
-func (c *conn) drain() {
-	if c.s.draining.Load() {
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -262,7 +252,6 @@ func (c *conn) authenticate(line string) error {
 	}
 	c.trusted = true
 	_ = c.nc.SetDeadline(time.Time{})
-	c.drain()
 	return c.complain("STORED")
 }
 

@@ -151,9 +151,9 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	s.open[nc] = true
 	s.serving.Go(func() {
-		rw, by := nc, s.access.Load()
+		rw, by := net.Conn(&inbound{Conn: nc, ending: &s.draining}), s.access.Load()
 		if by.tls != nil {
-			rw = tls.Server(nc, by.tls)
+			rw = tls.Server(rw, by.tls)
 		}
 		newConn(s, rw, by.users).serve()
 		_ = rw.Close()
@@ -164,7 +164,9 @@ func (s *Server) admit(nc net.Conn) {
 }
 
 // Shutdown takes no more connections, carries out the commands that have arrived whole,
-// and closes; at the latest when ctx ends, which is its error then.
+// and closes; at the latest when ctx ends, which is its error then. Commands count that the
+// kernel has of a connection when it is that connection's turn (on Linux: elsewhere only those
+// that were read).
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

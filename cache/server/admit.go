@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
-// admitted is the connection of a client that was let in: it has a place until it closes.
+// admitted is the connection of a client that was let in: it has a place until it closes, and its turn
+// to connect is over then at the latest.
 type admitted struct {
 	net.Conn
 	leave func()
@@ -37,8 +39,8 @@ func (s *Server) room() bool {
 const sharedClients = 1024
 
 // admit lets a client in, and tells whether it did. Otherwise the connection is still the
-// caller's.
-func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
+// caller's. The client's turn to connect ends when it has; nil means that it needs none.
+func (s *Server) admit(conn net.Conn, t greet.Transport, connects *turn) bool {
 	s.mu.Lock()
 	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
 		s.mu.Unlock()
@@ -53,8 +55,12 @@ func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
 		to, shares = s.links, 1
 	}
 	s.sharing += shares
+	if connects != nil {
+		s.connecting = append(s.connecting, connects)
+	}
 	s.mu.Unlock()
 	leave := sync.OnceFunc(func() {
+		connects.over()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.places--
@@ -65,6 +71,21 @@ func (s *Server) admit(conn net.Conn, t greet.Transport) bool {
 		return false
 	}
 	return true
+}
+
+// hasConnected ends the turn of a client that has a link: the oldest one of those that are not over,
+// since nobody knows which it was. Turns that are left end with their connections, or their time.
+func (s *Server) hasConnected() {
+	s.mu.Lock()
+	var one *turn
+	for one == nil && len(s.connecting) > 0 {
+		if t := s.connecting[0]; !t.isOver() {
+			one = t
+		}
+		s.connecting = slices.Delete(s.connecting, 0, 1)
+	}
+	s.mu.Unlock()
+	one.over()
 }
 
 // serveStreams has the clients that come by TCP, until ctx ends.

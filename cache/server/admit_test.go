@@ -17,7 +17,7 @@ func TestSharedQueueHasRoom(t *testing.T) {
 	lets := func(by greet.Transport, from *queue) net.Conn {
 		t.Helper()
 		let := make(chan bool, 1)
-		go func() { let <- s.admit(&stranger{}, by) }()
+		go func() { let <- s.admit(&stranger{}, by, nil) }()
 		select {
 		case c := <-from.conns:
 			require.True(t, <-let)
@@ -40,5 +40,5 @@ func TestSharedQueueHasRoom(t *testing.T) {
 	lets(greet.RDMA, s.links)
 	lets(greet.RDMA, s.alone)
 	require.NoError(t, s.Close())
-	require.False(t, s.admit(&stranger{}, greet.RDMA), "it is closed")
+	require.False(t, s.admit(&stranger{}, greet.RDMA, nil), "it is closed")
 }

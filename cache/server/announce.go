@@ -11,9 +11,10 @@ const (
 	announceEvery = 50 * time.Millisecond
 )
 
-// announce has all clients told of changes soon. The mutex is held.
+// announce has all clients told of changes soon, if there are any since they were told. The mutex is
+// held.
 func (s *Server) announce() {
-	if s.due || s.closed {
+	if s.due || s.closed || s.store.Seq() == s.toldOf {
 		return
 	}
 	s.due = true
@@ -36,7 +37,7 @@ func (s *Server) announceNow() {
 	defer s.mu.Unlock()
 	s.due = false
 	if !s.closed {
-		s.told = time.Now()
+		s.told, s.toldOf = time.Now(), s.store.Seq()
 		s.tellAll()
 	}
 }

@@ -69,6 +69,11 @@ func TestChangesAreToldTogether(t *testing.T) {
 		require.Equal(t, before+1, l.heard())
 		time.Sleep(time.Second)
 		require.Equal(t, before+1, l.heard(), "there is nothing new")
+		s.mu.Lock()
+		s.announce()
+		due := s.due
+		s.mu.Unlock()
+		require.False(t, due, "nobody is woken for that")
 		before = l.heard()
 		for i := range 1000 {
 			s.put(t, i)

@@ -107,6 +107,7 @@ func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
 	if err != nil {
 		return err
 	}
+	s.hasConnected()
 	return s.talk(ctx, m, id, c)
 }
 

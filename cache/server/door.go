@@ -23,7 +23,8 @@ type door struct {
 	log      *slog.Logger
 	stranger []byte // the key of who is not known, which nobody has
 
-	left chan struct{} // has a token when somebody has left the door
+	left  chan struct{} // has a token when somebody has left the door
+	turns *turns        // to connect by RDMA
 
 	mu       sync.Mutex
 	tenants  map[string]tenant
@@ -55,7 +56,7 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1)}
+	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1), turns: newTurns()}
 	_, _ = rand.Read(d.stranger) // never fails
 	return d, nil
 }
@@ -126,19 +127,26 @@ func (d *door) leave(conn net.Conn) {
 }
 
 func (d *door) greet(ctx context.Context, conn net.Conn) {
-	var whose *Server // the key is that was asked for
+	var whose *Server  // the key is that was asked for
+	var connects *turn // by RDMA
 	h, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
 		key, whose = d.keyOf(name)
 		return key
-	}, d.room)
+	}, d.room, func(by greet.Transport, wait func() error) (err error) {
+		if d.leave(conn); by == greet.RDMA {
+			connects, err = d.turns.take(ctx, wait)
+		}
+		return err
+	})
 	d.leave(conn)
 	d.mu.Lock()
 	to := d.tenants[h.Tenant].server // another one, or nil, if the tenant was revoked meanwhile
 	d.mu.Unlock()
-	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport)) {
+	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport, connects)) {
 		err = ErrClosed
 	}
 	if err != nil {
+		connects.over()
 		_ = conn.Close()
 		if ctx.Err() == nil {
 			d.log.Info("cache: client was not let in", "address", conn.RemoteAddr().String(), "tenant", h.Tenant, "error", err)

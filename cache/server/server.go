@@ -86,21 +86,23 @@ type Server struct {
 	writable *verbs.MR // nil: there is none
 	offer    []verbs.Region
 
-	mu      sync.Mutex // of what follows
-	closed  bool
-	store   *store.Store
-	clients map[uint64]*client
-	scratch scratch
-	spares  spares
-	tables  tables
-	sharing int                         // clients that share a completion queue
-	places  int                         // of clients that were let in
-	joining map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
-	last    uint64                      // client
-	settled chan struct{}               // closed when quarantine has moved on; nil while nobody waits
-	due     bool                        // clients will be told of changes
-	told    time.Time                   // when they were
-	tell    *time.Timer                 // that tells them
+	mu         sync.Mutex // of what follows
+	closed     bool
+	store      *store.Store
+	clients    map[uint64]*client
+	scratch    scratch
+	spares     spares
+	tables     tables
+	sharing    int                         // clients that share a completion queue
+	places     int                         // of clients that were let in
+	connecting []*turn                     // of clients that were let in, and some whose turn is over
+	joining    map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
+	last       uint64                      // client
+	settled    chan struct{}               // closed when quarantine has moved on; nil while nobody waits
+	due        bool                        // clients will be told of changes
+	told       time.Time                   // when they were
+	toldOf     uint64                      // the last change then
+	tell       *time.Timer                 // that tells them
 
 	stop    context.CancelFunc
 	stopped context.Context

@@ -17,6 +17,10 @@ import (
 // finds it, for what has changed since is not in it.
 const taken = ".taken"
 
+// writing is what it is called until it is whole. Who is killed while writing leaves it behind: it
+// has one name, so that no more than one does, and the next life takes it away.
+const writing = ".writing"
+
 // Save writes all records to the file Snapshot of [Config], and answers how many there are.
 // It is the last thing a server does before Close, after Serve: from now on there are no
 // changes, and [Server.Do] answers [ErrClosed]. Without such a file it does nothing.
@@ -43,7 +47,10 @@ func (s *Server) Save() (records int, err error) {
 
 // writeSnapshot puts a whole file in the place of what was there, or none.
 func writeSnapshot(path string, s *store.Store, now uint64) (n int, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err := clearWriting(path); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(path+writing, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -72,6 +79,14 @@ func writeSnapshot(path string, s *store.Store, now uint64) (n int, err error) {
 	return n, f.Sync()
 }
 
+// clearWriting takes away what somebody has left who was killed while writing.
+func clearWriting(path string) error {
+	if err := os.Remove(path + writing); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // syncFolder has the name of a file outlive a power failure, or its absence.
 func syncFolder(path string) error {
 	d, err := os.Open(filepath.Dir(path))
@@ -85,6 +100,9 @@ func syncFolder(path string) error {
 // is no failure: the server begins empty, and says why. That the file cannot be taken away
 // is one: a later life would find it, and with it values that are long gone.
 func (s *Server) warm(path string) error {
+	if err := clearWriting(path); err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.cfg.Logger.Info("cache: there is no snapshot: the cache begins empty", "file", path)

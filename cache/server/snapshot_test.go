@@ -107,6 +107,38 @@ func TestSnapshotIsTaken(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// Who is killed while it saves leaves half a file, which the next life takes away, or the next one
+// that saves. It is no snapshot to anybody.
+func TestKilledWhileSaving(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "snapshot")
+	var out bytes.Buffer
+	half := func() { require.NoError(t, os.WriteFile(path+writing, []byte("half a sna"), 0o644)) }
+	half()
+	s := host(t, path, &out)
+	require.NoError(t, s.warm(path))
+	require.Contains(t, out.String(), "there is no snapshot")
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	half()
+	fill(s.store, 10)
+	n, err := s.Save()
+	require.NoError(t, err)
+	require.Equal(t, 10, n)
+	left, err = os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode().Perm(), "what was left was readable to all")
+
+	next := host(t, path, &out)
+	next.store, next.epoch = newStore(t, 10), 10
+	require.NoError(t, next.warm(path))
+	require.Equal(t, 10, next.store.Stats().Items)
+}
+
 // A file that is damaged is put aside, and the server begins empty and says so.
 func TestDamagedSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "snapshot")

@@ -56,7 +56,7 @@ func TestQuarantine(t *testing.T) {
 // Slots never overlap, whatever comes and goes, and nothing is lost.
 func TestSlots(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	a := newArena(t, 3, 5)
+	a := newArena(t, 3, 17)
 	type slot struct {
 		place wire.Place
 		owner uint32
@@ -67,6 +67,9 @@ func TestSlots(t *testing.T) {
 		switch rng.IntN(5) {
 		case 0, 1:
 			size := 64 + rng.IntN(3000)
+			if rng.IntN(3) > 0 { // a few classes of few slots: their pages are many
+				size = 8000 << rng.IntN(3)
+			}
 			p, ok := a.Alloc(size, n)
 			if !ok {
 				continue
@@ -81,7 +84,7 @@ func TestSlots(t *testing.T) {
 			seq++
 			a.Release(seq - uint64(rng.IntN(30)))
 		case 3:
-			if rng.IntN(60) > 0 {
+			if rng.IntN(20) > 0 {
 				continue
 			}
 			for _, o := range a.Drain(100, nil) {
@@ -107,13 +110,17 @@ func TestSlots(t *testing.T) {
 			live[i] = live[len(live)-1]
 			live = live[:len(live)-1]
 		}
+		if n%4 == 0 {
+			a.check(t)
+		}
 	}
 	for _, s := range live {
 		a.Free(s.place, seq)
 	}
 	a.Release(seq)
-	require.Equal(t, Stats{Total: 8 * pageSize, Spare: 8}, a.Stats())
-	for range 8 {
+	a.check(t)
+	require.Equal(t, Stats{Total: 20 * pageSize, Spare: 20}, a.Stats())
+	for range 20 {
 		_, ok := a.Alloc(pageSize, 0)
 		require.True(t, ok)
 	}
@@ -139,6 +146,58 @@ func TestDrain(t *testing.T) {
 	a.Release(1)
 	_, ok = a.Alloc(5000, 9)
 	require.True(t, ok)
+}
+
+// A page that was full when it was chosen gives out nothing while it empties, and a class is not
+// asked to make room for itself.
+func TestDrainOfAFullPage(t *testing.T) {
+	a := newArena(t, 1)
+	var full []wire.Place
+	for {
+		p, ok := a.Alloc(8000, uint32(len(full)))
+		if !ok {
+			break
+		}
+		full = append(full, p)
+	}
+	require.Empty(t, a.Drain(8000, nil))
+	require.Len(t, a.Drain(100, nil), len(full))
+	for i, p := range full[1:] {
+		a.Free(p, 1)
+		a.Release(1)
+		a.check(t)
+		_, ok := a.Alloc(8000, 9)
+		require.False(t, ok, "after %d slots", i)
+	}
+	a.Free(full[0], 1)
+	a.Release(1)
+	a.check(t)
+	_, ok := a.Alloc(100, 9)
+	require.True(t, ok)
+}
+
+// When a page that is drained goes, the others of its class give out slots as before.
+func TestDrainLeavesOtherPagesAlone(t *testing.T) {
+	a := newArena(t, 2)
+	var places []wire.Place
+	for n := range uint32(2 * 8) {
+		p, ok := a.Alloc(8000, n)
+		require.True(t, ok)
+		places = append(places, p)
+	}
+	for _, i := range []int{0, 8, 9} { // both have room, the second one more
+		a.Free(places[i], 1)
+	}
+	a.Release(1)
+	require.Len(t, a.Drain(100, nil), 6)
+	for _, p := range places[10:] {
+		a.Free(p, 2)
+	}
+	a.Release(2)
+	a.check(t)
+	p, ok := a.Alloc(8000, 99)
+	require.True(t, ok)
+	require.Equal(t, places[0].Offset(), p.Offset())
 }
 
 // The bytes that 1 KiB values take, each with a header and a key of 20 bytes.

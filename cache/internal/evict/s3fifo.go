@@ -78,7 +78,7 @@ func (q *Queue) Remove(item uint32) { q.unlink(item) }
 func (q *Queue) Evict() (item uint32, ok bool) {
 	for {
 		switch {
-		case q.small.n > 0 && (q.small.bytes*10 >= q.small.bytes+q.main.bytes || q.main.n == 0):
+		case q.small.n > 0 && q.small.bytes*10 >= q.small.bytes+q.main.bytes:
 			item := q.small.tail
 			n := &q.nodes[item]
 			q.unlink(item)

@@ -8,7 +8,8 @@
 //	proof: HMAC of both with the key ──────────▶
 //	         ◀──────────────── verdict, and the same with another label
 //
-// All four have fixed lengths: who is not known yet can make nobody allocate anything. The
+// Before the last answer there may be others that say to wait: many connect, and its turn comes
+// later. All have fixed lengths: who is not known yet can make nobody allocate anything. The
 // key does not cross the wire. What comes afterwards is neither encrypted nor signed.
 package greet
 
@@ -24,16 +25,17 @@ import (
 // Lengths in bytes.
 const (
 	HelloSize     = 104
-	ChallengeSize = 40
+	ChallengeSize = AnswerSize
 	ProofSize     = sha256.Size
-	VerdictSize   = 40
+	VerdictSize   = AnswerSize
+	AnswerSize    = 40 // of the server
 
 	MaxName = 64 // of a tenant
 	MinKey  = 16 // a shorter one could be guessed
 )
 
 const (
-	magic     = 0xca4eb001 // the last digits are the version
+	magic     = 0xca4eb002 // the last digits are the version
 	nonceSize = 32
 	nonceAt   = 8
 	nameAt    = nonceAt + nonceSize
@@ -69,6 +71,7 @@ const (
 	prove                    // in a challenge
 	denied                   // in a verdict
 	full                     // in a verdict
+	later                    // in place of the last answer: another one follows
 	statuses
 )
 
@@ -111,6 +114,15 @@ func readAnswer(b []byte, size int) (status, []byte, error) {
 		return 0, nil, ErrMalformed
 	}
 	return status(b[4]), b[nonceAt:], nil
+}
+
+// Later is an answer of the server: the client is to wait for another one.
+func Later() []byte { return answer(later, make([]byte, AnswerSize-nonceAt)) }
+
+// IsLater tells whether an answer says to wait.
+func IsLater(b []byte) bool {
+	s, _, err := readAnswer(b, AnswerSize)
+	return err == nil && s == later
 }
 
 // What each side signs begins with a label of its own: no side's proof is the other's.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/goverbs/goverbs/cache"
 	"golang.org/x/sync/errgroup"
@@ -49,6 +50,18 @@ func (d daemon) perGet(gets int, pass func() error) (float64, error) {
 	return (after - before) / float64(gets) / 1e3, err
 }
 
+// live is how much memory a server of ours has, in bytes, without what it needs no more: when Go's
+// collector gets at that is chance, and so is when the kernel gets it back.
+func (d daemon) live() (float64, error) {
+	if err := d.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return 0, err
+	}
+	if line, err := d.out.ReadString('\n'); err != nil || strings.TrimSpace(line) != freed {
+		return 0, fmt.Errorf("the server said %q: %w", line, err)
+	}
+	return d.resident()
+}
+
 // resident is how much memory of a process is there, in bytes.
 func (d daemon) resident() (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.pid))
@@ -67,7 +80,7 @@ func (d daemon) resident() (float64, error) {
 const (
 	mapFew          = 2_000 // more than a part of a snapshot has: what is needed for those cancels out
 	mapMany         = 12_000
-	connections     = 32 // and then moreConnections: Go's heap grows by 2 MiB at a time
+	connections     = 32 // and then moreConnections
 	moreConnections = 96
 )
 
@@ -128,11 +141,11 @@ func heap() float64 {
 }
 
 // connectionBytes answers how much more memory the server's process has for each client
-// that is connected.
-func connectionBytes(context.Context) (float64, error) {
-	s, err := newServed()
+// that is connected: what it needs, and all that it has, garbage of their coming included.
+func connectionBytes(context.Context) ([]float64, error) {
+	s, err := newServedAs(smallRole)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer s.stop()
 	var clients []*cache.Client
@@ -155,15 +168,19 @@ func connectionBytes(context.Context) (float64, error) {
 		return nil
 	}
 	if err := more(connections); err != nil { // what grows with the first ones only
-		return 0, err
+		return nil, err
 	}
-	before, err := s.resident()
+	before, err := s.live()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := more(moreConnections); err != nil {
-		return 0, err
+		return nil, err
 	}
-	after, err := s.resident()
-	return (after - before) / moreConnections, err
+	all, err := s.resident()
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.live()
+	return []float64{(after - before) / moreConnections, (all - before) / moreConnections}, err
 }

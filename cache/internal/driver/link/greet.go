@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -9,38 +10,68 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 )
 
-// GreetTimeout is how long a greeting may take.
+// GreetTimeout is how long a greeting may take, from the last time that the server said to wait.
 const GreetTimeout = 5 * time.Second
 
 // Greet greets a server, for a tenant that has a key, or none. It returns where what the
-// transport has to say begins.
-func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte) error {
+// transport has to say begins. alive, which may be nil, is called when the server says that it is there
+// and that others connect first.
+func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte, alive func()) error {
 	defer limited(ctx, conn)()
 	c := greet.NewClient(t, tenant, key)
 	if _, err := conn.Write(c.Hello()); err != nil {
 		return because(ctx, err)
 	}
-	var b [max(greet.ChallengeSize, greet.VerdictSize)]byte
-	if _, err := io.ReadFull(conn, b[:greet.ChallengeSize]); err != nil {
-		return because(ctx, err)
+	b, err := answered(ctx, conn, alive)
+	if err != nil {
+		return err
 	}
-	proof, err := c.Challenged(b[:greet.ChallengeSize])
+	proof, err := c.Challenged(b)
 	if err != nil || proof == nil {
 		return err
 	}
 	if _, err := conn.Write(proof); err != nil {
 		return because(ctx, err)
 	}
-	if _, err := io.ReadFull(conn, b[:greet.VerdictSize]); err != nil {
-		return because(ctx, err)
+	if b, err = answered(ctx, conn, alive); err != nil {
+		return err
 	}
-	return c.Judged(b[:greet.VerdictSize])
+	return c.Judged(b)
 }
+
+// answered is the server's next answer that is not to wait.
+func answered(ctx context.Context, conn net.Conn, alive func()) ([]byte, error) {
+	b := make([]byte, greet.AnswerSize)
+	for range maxLater {
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return nil, because(ctx, err)
+		}
+		if !greet.IsLater(b) {
+			return b, nil
+		}
+		if alive != nil {
+			alive()
+		}
+		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
+		if ctx.Err() != nil { // that may have been set just before
+			return nil, ctx.Err()
+		}
+	}
+	return nil, errLater
+}
+
+// maxLater is how often a client waits once more: for some minutes.
+const maxLater = 300
+
+var errLater = errors.New("the server lets others connect all the time")
 
 // Greeted takes a client's greeting. keyOf answers the key of a tenant, none if everybody may
 // come in; room tells whether there is any for another client of a tenant's. The memory that
-// this takes does not depend on what the client says.
-func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte, room func(tenant string) bool) (greet.Hello, error) {
+// this takes does not depend on what the client says. turn is called when the client may come in,
+// and before it is told so: it returns when that is to be, and has the client wait meanwhile, more
+// often than each [GreetTimeout].
+func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte, room func(tenant string) bool,
+	turn func(t greet.Transport, wait func() error) error) (greet.Hello, error) {
 	defer limited(ctx, conn)()
 	var b [max(greet.HelloSize, greet.ProofSize)]byte
 	if _, err := io.ReadFull(conn, b[:greet.HelloSize]); err != nil {
@@ -51,15 +82,28 @@ func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byt
 		return h, err
 	}
 	s := greet.NewServer(b[:greet.HelloSize], keyOf(h.Tenant))
-	if _, err := conn.Write(s.Challenge()); err != nil || s.Open() {
-		return h, because(ctx, err)
+	last := s.Challenge()
+	if !s.Open() {
+		if _, err := conn.Write(last); err != nil {
+			return h, because(ctx, err)
+		}
+		if _, err := io.ReadFull(conn, b[:greet.ProofSize]); err != nil {
+			return h, because(ctx, err)
+		}
+		if last, err = s.Proved(b[:greet.ProofSize], room(h.Tenant)); err != nil {
+			_, _ = conn.Write(last)
+			return h, err
+		}
 	}
-	if _, err := io.ReadFull(conn, b[:greet.ProofSize]); err != nil {
-		return h, because(ctx, err)
-	}
-	verdict, err := s.Proved(b[:greet.ProofSize], room(h.Tenant))
-	if _, werr := conn.Write(verdict); err == nil {
-		err = because(ctx, werr)
+	err = turn(h.Transport, func() error {
+		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
+		_, err := conn.Write(greet.Later())
+		return because(ctx, err)
+	})
+	if err == nil {
+		_ = conn.SetDeadline(time.Now().Add(GreetTimeout))
+		_, err = conn.Write(last)
+		err = because(ctx, err)
 	}
 	return h, err
 }

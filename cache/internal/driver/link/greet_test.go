@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -17,6 +18,8 @@ var key = []byte("a key of sixteen")
 
 func always(string) bool { return true }
 
+func atOnce(greet.Transport, func() error) error { return nil }
+
 // Both ends of a greeting, over a connection without any buffer. It can be used afterwards, for
 // as long as anybody likes.
 func TestGreet(t *testing.T) {
@@ -28,11 +31,11 @@ func TestGreet(t *testing.T) {
 			heard := make(chan greet.Hello, 1)
 			go func() {
 				defer close(heard)
-				if h, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always); err == nil {
+				if h, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, atOnce); err == nil {
 					heard <- h
 				}
 			}()
-			require.NoError(t, Greet(t.Context(), near, greet.TCP, "tenant", ours), name)
+			require.NoError(t, Greet(t.Context(), near, greet.TCP, "tenant", ours, nil), name)
 			h, ok := <-heard
 			require.True(t, ok, name)
 			require.Equal(t, "tenant", h.Tenant)
@@ -53,11 +56,83 @@ func TestGreetWithoutRoom(t *testing.T) {
 	defer far.Close()
 	refused := make(chan error, 1)
 	go func() {
-		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" })
+		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" }, atOnce)
 		refused <- err
 	}()
-	require.ErrorIs(t, Greet(t.Context(), near, greet.TCP, "tenant", key), greet.ErrFull)
+	require.ErrorIs(t, Greet(t.Context(), near, greet.TCP, "tenant", key, nil), greet.ErrFull)
 	require.ErrorIs(t, <-refused, greet.ErrFull)
+}
+
+// A client that is told to wait waits, for longer than a greeting takes; a stranger is told nothing,
+// nor is it waited for. With a key or without, the last answer is the one that counts.
+func TestGreetingThatWaits(t *testing.T) {
+	for name, ours := range map[string][]byte{"everybody": nil, "a key": key} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			const waits = 20
+			came := make(chan error, 1)
+			go func() {
+				_, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, func(by greet.Transport, wait func() error) error {
+					require.Equal(t, greet.RDMA, by)
+					for range waits {
+						time.Sleep(GreetTimeout - time.Second)
+						if err := wait(); err != nil {
+							return err
+						}
+					}
+					time.Sleep(GreetTimeout - time.Second)
+					return nil
+				})
+				came <- err
+			}()
+			heard := 0
+			require.NoError(t, Greet(t.Context(), near, greet.RDMA, "tenant", ours, func() { heard++ }), name)
+			require.NoError(t, <-came)
+			require.Equal(t, waits, heard)
+		})
+	}
+	// A server that says nothing any more is given up, and one that says nothing else.
+	for waits, least := range map[int]time.Duration{3: 3 * time.Second, 3000: 5 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				_, _ = io.ReadFull(far, make([]byte, greet.HelloSize))
+				for range waits {
+					time.Sleep(time.Second)
+					if _, err := far.Write(greet.Later()); err != nil {
+						return
+					}
+				}
+			}()
+			begin := time.Now()
+			require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
+			require.GreaterOrEqual(t, time.Since(begin), least)
+			require.LessOrEqual(t, time.Since(begin), least+GreetTimeout)
+			near.Close()
+			<-over
+		})
+	}
+}
+
+// Who has no turn is not let in.
+func TestGreetingWithoutATurn(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	no := errors.New("no")
+	refused := make(chan error, 1)
+	go func() {
+		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, func(greet.Transport, func() error) error { return no })
+		far.Close()
+		refused <- err
+	}()
+	require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
+	require.ErrorIs(t, <-refused, no)
 }
 
 // Who stops in the middle is given up, wherever that is, and whichever side it is; a context
@@ -73,7 +148,7 @@ func TestGreetingThatStops(t *testing.T) {
 				_, _ = io.Copy(io.Discard, near)
 			}()
 			begin := time.Now()
-			_, err := Greeted(t.Context(), far, func(string) []byte { return key }, always)
+			_, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, atOnce)
 			require.Error(t, err, name)
 			require.Equal(t, GreetTimeout, time.Since(begin), name)
 			far.Close()
@@ -84,11 +159,11 @@ func TestGreetingThatStops(t *testing.T) {
 		defer far.Close()
 		go io.Copy(io.Discard, far)
 		begin := time.Now()
-		require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key))
+		require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
 		require.Equal(t, GreetTimeout, time.Since(begin))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, Greet(ctx, near, greet.RDMA, "tenant", key), context.DeadlineExceeded)
+		require.ErrorIs(t, Greet(ctx, near, greet.RDMA, "tenant", key, nil), context.DeadlineExceeded)
 		require.Equal(t, GreetTimeout+time.Second, time.Since(begin))
 		near.Close()
 	})
