@@ -253,23 +253,35 @@ func (p *Pacer) wake() {
 	}
 }
 
-// tick looks again when a bucket has enough, and takes completions that nobody
-// polls: their credit holds others.
+// tick looks again when a bucket has enough, and at what nobody polls.
 func (p *Pacer) tick() {
+	p.mu.Lock()
+	p.armed = 0
+	p.mu.Unlock()
+	p.reap()
+	p.mu.Lock()
+	p.unlock()
+}
+
+// reap takes completions that nobody polls: their credit holds others, of this process
+// or of those that share the threshold.
+func (p *Pacer) reap() {
 	var few [16]*CQ
 	polls := few[:0]
 	p.mu.Lock()
-	p.armed = 0
-	for _, c := range p.queues {
-		polls = append(polls, c)
+	if p.underWay() {
+		for _, c := range p.queues {
+			polls = append(polls, c)
+		}
 	}
 	p.mu.Unlock()
 	for _, c := range polls {
 		c.d.Poll(0)
 	}
-	p.mu.Lock()
-	p.unlock()
 }
+
+// underWay tells whether completions are to come. All requests have bytes on the wire.
+func (p *Pacer) underWay() bool { return p.s.Outstanding()+p.s.Sending() > 0 }
 
 // reapAfter is how long held requests wait before the pacer polls by itself.
 const reapAfter = 2 * time.Millisecond
@@ -307,7 +319,7 @@ func (p *Pacer) pump(now time.Duration) {
 // soon if completions that nobody polls may hold others.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
-	if soon := now + reapAfter; p.s.Held() && len(p.queues) > 0 && (!ok || at > soon) {
+	if soon := now + reapAfter; p.s.Held() && p.underWay() && len(p.queues) > 0 && (!ok || at > soon) {
 		at, ok = soon, true
 	}
 	if !ok || p.closed || p.armed != 0 && p.armed <= at {
