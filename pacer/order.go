@@ -75,6 +75,9 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	e.signaled = e.signaled || !complete // failures are always told
 	q.p.s.Free(at)
 	r.qp, r.call, r.other = nil, nil, nil
+	if e.call != nil && !complete { // it says nothing of others, and need not wait for them
+		q.hand(e)
+	}
 	q.deliver(e)
 }
 

@@ -3,6 +3,7 @@ package pacer
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -46,7 +47,10 @@ type QP struct {
 	used    int           // requests under way, or whose completion nobody has taken
 	vacant  chan struct{} // has a token when there is a place
 	down    bool
+	closing bool // Close is at it, which may be refused
 	closed  bool
+
+	ending sync.Mutex // one Close at a time
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
@@ -229,23 +233,27 @@ func lostOnly(wc *verbs.WC) bool {
 func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 	p := q.p
 	p.mu.Lock()
-	if q.closed {
+	if q.closed || q.closing {
 		p.mu.Unlock()
 		return opError("recover", q.name, ErrClosed)
 	}
 	q.down = true
 	p.s.Down(q.flow)
+	posted := p.receives(q)
 	p.release()
 	q.cq.settle() // what completed before the reset did, which may drop the completions
 	err := reconnect(q.qp)
 	q.cq.settle()
 	p.mu.Lock()
 	switch {
-	case q.closed: // the flow may be another's
+	case q.closed || q.closing: // the flow may be another's
 		err = errors.Join(err, ErrClosed)
 	default:
 		p.s.FailAll(q.flow, q.cfg.Reissue)
 		if err == nil {
+			for _, tag := range posted { // the reset threw them away
+				p.kept(tag)
+			}
 			q.down = false
 			p.s.Up(q.flow)
 		}
@@ -255,34 +263,39 @@ func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 }
 
 // Close closes the queue pair and takes its credit back. Requests that are not over
-// get no completion; calls that wait for one end with [ErrClosed]. Closing twice is not
-// an error.
+// get no completion; calls that wait for one end with [ErrClosed]. If the queue pair
+// cannot be closed, nothing has changed. Closing twice is not an error.
 func (q *QP) Close() error {
+	q.ending.Lock()
+	defer q.ending.Unlock()
 	p := q.p
 	p.mu.Lock()
 	if q.closed {
 		p.mu.Unlock()
 		return nil
 	}
-	q.closed = true
+	q.closing = true
 	p.s.Down(q.flow)
 	p.release()
-	if err := q.qp.Close(); err != nil {
-		p.mu.Lock()
-		q.closed = false
+	err := q.qp.Close()
+	p.mu.Lock()
+	q.closing = false
+	if err != nil {
 		if !q.down {
 			p.s.Up(q.flow)
 		}
 		p.unlock()
 		return err
 	}
-	p.mu.Lock()
+	q.closed = true
 	p.s.FailAll(q.flow, false)
 	p.s.Abandon(q.flow)
 	p.collect()
 	p.s.RemoveFlow(q.flow)
 	q.cq.drop(q)
-	p.forget(q)
+	for _, tag := range p.receives(q) {
+		p.kept(tag)
+	}
 	close(q.vacant)
 	p.unlock()
 	return q.leave()

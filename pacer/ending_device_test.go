@@ -1,0 +1,106 @@
+//go:build linux
+
+package pacer_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A call whose context ends before anything of it was posted is over, though a request
+// before it is held, whose end nobody is told.
+func TestCancelledCallBehindAHeldRequest(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	r.p.Pause(true)
+	b, err := q.NewBatch(1)
+	require.NoError(t, err)
+	b.Read(1, 0, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)) // not signaled
+	_, err = b.Post()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	called := make(chan error, 1)
+	go func() { called <- q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(64, 64)) }()
+	select {
+	case err := <-called:
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for the other one")
+	}
+	r.p.Pause(false)
+	require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(64, 64)))
+	r.idle()
+}
+
+// A Close that is refused changes nothing: what completes meanwhile is told.
+func TestRefusedCloseLosesNothing(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	recvs, err := r.a.dev.CreateCQ(verbs.CQConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, recvs.Close()) })
+	q, _ := r.paced(r.cq(), verbs.QPConfig{RecvCQ: recvs}, pacer.FlowConfig{})
+	receiver, err := verbs.NewReceiver(q.QP(), verbs.ReceiverConfig{})
+	require.NoError(t, err)
+	defer receiver.Close()
+	stop := make(chan struct{})
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				require.ErrorIs(t, q.Close(), verbs.ErrInUse)
+			}
+		}
+	})
+	defer closing.Wait()
+	defer close(stop)
+	end := time.Now().Add(300 * time.Millisecond)
+	for n := uint64(0); time.Now().Before(end); n++ {
+		post(t, q, n, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+		wc := one(t, q)
+		require.NoError(t, wc.Err())
+		require.Equal(t, n, wc.ID())
+	}
+}
+
+// A reset throws receives away without a word. Those of a queue pair that is recovered
+// again and again do not pile up.
+func TestReceivesOfRecoveredQueuePairs(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, peer := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	recvs, err := q.NewRecvBatch(8)
+	require.NoError(t, err)
+	var wcs [8]verbs.WC
+	for round := range 10 {
+		for k := range 8 {
+			recvs.Recv(uint64(100*round+k), r.a.mr.SGE(100*k, 100))
+		}
+		_, err = recvs.Post()
+		require.NoError(t, err)
+		r.reconnect(q, peer)
+		for n := 1; n > 0; { // those that were flushed
+			n, err = q.Poll(wcs[:])
+			require.NoError(t, err)
+		}
+	}
+	require.LessOrEqual(t, r.p.Receives(), 16)
+	recvs.Recv(4711, r.a.mr.SGE(0, 100))
+	_, err = recvs.Post()
+	require.NoError(t, err)
+	b, err := peer.NewBatch(1)
+	require.NoError(t, err)
+	b.Send(1, verbs.Signaled, r.b.mr.SGE(0, 33))
+	_, err = b.Post()
+	require.NoError(t, err)
+	require.EqualValues(t, 4711, one(t, q).ID())
+}
