@@ -20,6 +20,12 @@ type Batch struct {
 	// Class of the requests that are added next.
 	Class int
 	class []int
+	// Deadline is when the requests that are added next should go at the latest; zero
+	// means none. In a class the earliest goes first, and what has missed it goes before
+	// all classes. It is no promise: nothing exceeds the limits, or overtakes within its
+	// queue pair.
+	Deadline time.Time
+	deadline []time.Duration
 }
 
 // NewBatch makes a batch of up to n requests.
@@ -28,7 +34,7 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class}, nil
+	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class, deadline: make([]time.Duration, n)}, nil
 }
 
 // Len is the number of requests added since the last Post or Reset.
@@ -52,7 +58,10 @@ func (b *Batch) next(o op, id uint64, flags verbs.SendFlags, at verbs.Remote, sg
 		return &work{}
 	}
 	w := &b.works[b.n]
-	b.class[b.n] = b.Class
+	b.class[b.n], b.deadline[b.n] = b.Class, 0
+	if !b.Deadline.IsZero() {
+		b.deadline[b.n] = max(b.Deadline.Sub(b.q.p.start), 1)
+	}
 	b.n++
 	n := 0
 	for _, s := range sges {
@@ -171,7 +180,7 @@ func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 		if err := q.takes(); err != nil {
 			return i - first, err
 		}
-		if _, err := q.submit(&b.works[i], b.class[i], nil, now); err != nil {
+		if _, err := q.submit(&b.works[i], b.class[i], b.deadline[i], nil, now); err != nil {
 			return i - first, err
 		}
 	}
@@ -219,9 +228,9 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 }
 
 // submit makes a command of a request.
-func (q *QP) submit(w *work, class int, c *call, now time.Duration) (shaper.Request, error) {
+func (q *QP) submit(w *work, class int, deadline time.Duration, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, now)
+	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Deadline: deadline, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}

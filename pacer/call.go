@@ -36,7 +36,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 			q.check.Reset()
 		}
 		if err == nil {
-			at, err = q.submit(&w, q.class, c, p.now())
+			at, err = q.submit(&w, q.class, 0, c, p.now())
 		}
 		q.share()
 		p.unlock()
