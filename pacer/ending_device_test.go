@@ -4,9 +4,12 @@ package pacer_test
 
 import (
 	"context"
+	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,4 +106,35 @@ func TestReceivesOfRecoveredQueuePairs(t *testing.T) {
 	_, err = b.Post()
 	require.NoError(t, err)
 	require.EqualValues(t, 4711, one(t, q).ID())
+}
+
+// A pacer that outlives the devices it paced keeps nothing of them.
+func TestPacerForgetsDevices(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	peer, err := r.peer().Endpoint()
+	require.NoError(t, err)
+	visit := func() weak.Pointer[verbs.Device] {
+		dev, err := verbs.Open(r.a.dev.Name(), verbs.DeviceConfig{})
+		require.NoError(t, err)
+		pd, err := dev.AllocPD()
+		require.NoError(t, err)
+		cq, err := dev.CreateCQ(verbs.CQConfig{})
+		require.NoError(t, err)
+		qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
+		require.NoError(t, err)
+		require.NoError(t, qp.Connect(peer, verbs.ConnectConfig{}))
+		q, err := r.p.Wrap(qp, cq, pacer.FlowConfig{})
+		require.NoError(t, err)
+		_, err = r.p.Wrap(qp, cq, pacer.FlowConfig{})
+		require.ErrorIs(t, err, verbs.ErrInUse)
+		for _, c := range []io.Closer{q, cq, pd, dev} {
+			require.NoError(t, c.Close())
+		}
+		return weak.Make(dev)
+	}
+	gone := visit()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return gone.Value() == nil
+	}, 5*time.Second, 10*time.Millisecond)
 }

@@ -69,8 +69,8 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	wakes    []*CQ // where somebody has to be woken
-	devices  map[*verbs.Device]uint64
+	wakes    []*CQ         // where somebody has to be woken
+	flows    uint64        // how many there were
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
 	armed    time.Duration // when it goes off; 0: not at all
@@ -133,7 +133,7 @@ func New(c Config) (*Pacer, error) {
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
-	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), devices: make(map[*verbs.Device]uint64), done: make(chan struct{})}
+	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), done: make(chan struct{})}
 	if err := p.admissions(); err != nil {
 		return nil, opError("make", "pacer", err)
 	}
@@ -142,18 +142,11 @@ func New(c Config) (*Pacer, error) {
 	return p, nil
 }
 
-// flowID tells queue pairs apart, of all devices: each numbers its own.
-func (p *Pacer) flowID(qp *verbs.QP) uint64 {
-	var d *verbs.Device // of queue pairs that other code made: not known
-	if pd := qp.PD(); pd != nil {
-		d = pd.Device()
-	}
-	n, ok := p.devices[d]
-	if !ok {
-		n = uint64(len(p.devices))
-		p.devices[d] = n
-	}
-	return n<<32 | uint64(qp.Num())
+// flowID is the number of a new flow. Those of queue pairs would not do: each device
+// numbers its own, and may use a number again before Close has returned.
+func (p *Pacer) flowID() uint64 {
+	p.flows++
+	return p.flows
 }
 
 func (p *Pacer) now() time.Duration { return time.Since(p.start) }

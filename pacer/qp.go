@@ -90,7 +90,6 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	}
 	if err = q.equip(); err == nil {
 		p.mu.Lock()
-		q.cq.qps = append(q.cq.qps, q)
 		err = q.cq.lost
 		p.mu.Unlock()
 		if err == nil {
@@ -115,8 +114,10 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 		return opError(what, q.name, ErrClosed)
 	case q.class < 0 || q.class >= p.s.Classes():
 		return opError(what, q.name, ErrConfig)
+	case p.paces(q.qp, cq):
+		return opError(what, q.name, verbs.ErrInUse)
 	}
-	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(q.qp), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
 		MaxReads: maxReads, Depth: q.qp.MaxSendWR(), Served: q.cfg.Served}); err != nil {
 		return opError(what, q.name, err)
 	}
@@ -125,6 +126,7 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 		return err
 	}
 	q.CQ = q.cq
+	q.cq.qps = append(q.cq.qps, q)
 	return nil
 }
 
