@@ -64,7 +64,8 @@
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, which verbs allow, but nothing with a fence and nothing behind one.
 //     Completions come in that order; that of a request says that the unsignaled ones
-//     before it are over.
+//     before it are over. What fails does not wait for READs that are kept to be issued
+//     again.
 //   - max_rd_atomic of the queue pair is kept, and what [Config] Device says of the
 //     device.
 //   - Small READs ([Config] Small) have a part of the threshold that only they use.

@@ -18,7 +18,9 @@ type FlowConfig struct {
 	// target.
 	Served bool
 	// Reissue keeps READs of which pieces failed, instead of completing them with the
-	// error: [QP.Recover] has those pieces issued again.
+	// error: [QP.Recover] has those pieces issued again. That it is due is told by
+	// [verbs.QP.Done]. Other requests that the connection lost complete with their error
+	// at once.
 	Reissue bool
 }
 
