@@ -132,7 +132,8 @@ func (b *Batch) CmpSwap(id uint64, flags verbs.SendFlags, at verbs.Remote, compa
 
 // Other adds a request of another kind, which add adds to a batch of package verbs
 // under the number and the flags that it is given: once now, to see whether it is
-// right, and once when it is posted. n are the bytes that it sends.
+// right, and once when it is posted, where the pacer is locked and add may call nothing of
+// it. n are the bytes that it sends.
 func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
 	add(b.check, 0, flags)
 	w := b.next(opOther, id, flags, verbs.Remote{}, nil)

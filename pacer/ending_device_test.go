@@ -138,3 +138,34 @@ func TestPacerForgetsDevices(t *testing.T) {
 		return gone.Value() == nil
 	}, 5*time.Second, 10*time.Millisecond)
 }
+
+// What Other was given may change its mind: a request that is not added when it is due
+// has failed, whatever is posted beside it, and its credit is back.
+func TestOtherThatAddsNothingInTheEnd(t *testing.T) {
+	for _, n := range []int{0, 2} {
+		r := newRig(t, pacer.Config{})
+		q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+		b, err := q.NewBatch(3)
+		require.NoError(t, err)
+		calls := 0
+		b.Write(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+		b.Other(2, verbs.Signaled, 8, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
+			if calls++; calls == 1 {
+				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+			}
+			for range n * (calls - 1) {
+				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+			}
+		})
+		b.Write(3, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+		_, err = b.Post()
+		require.NoError(t, err)
+		status := map[uint64]verbs.WCStatus{}
+		for range 3 {
+			wc := one(t, q)
+			status[wc.ID()] = wc.Status()
+		}
+		require.Equal(t, map[uint64]verbs.WCStatus{1: verbs.WCSuccess, 2: verbs.WCFlushed, 3: verbs.WCSuccess}, status, "%d", n)
+		r.idle()
+	}
+}

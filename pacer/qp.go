@@ -172,12 +172,20 @@ func (q *QP) add(g shaper.Grant) {
 		q.flush()
 	}
 	r := &q.p.requests[g.Request]
+	if r.op == opOther {
+		q.flush() // the program's part may add anything: it goes alone
+	}
 	flags := r.flags | verbs.Signaled
 	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
 	q.adding = append(q.adding, g.Sub)
 	r.work.add(q.batch, q.cq.d.ID(uint64(g.Sub)), flags, g.Offset, g.Length, q.scratch)
+	if r.op == opOther && q.batch.Len() != 1 {
+		q.batch.Reset()
+		q.adding = q.adding[:0]
+		q.p.s.Failed(g.Sub, false)
+	}
 }
 
 // flush posts. What is not posted gives its credit back.
