@@ -142,7 +142,7 @@ func TestPacerForgetsDevices(t *testing.T) {
 // What Other was given may change its mind: a request that is not added when it is due
 // has failed, whatever is posted beside it, and its credit is back.
 func TestOtherThatAddsNothingInTheEnd(t *testing.T) {
-	for _, n := range []int{0, 2} {
+	for n, wrong := range []int{0, memory, 0} {
 		r := newRig(t, pacer.Config{})
 		q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
 		b, err := q.NewBatch(3)
@@ -154,7 +154,7 @@ func TestOtherThatAddsNothingInTheEnd(t *testing.T) {
 				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
 			}
 			for range n * (calls - 1) {
-				b.Write(id, flags, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+				b.Write(id, flags, r.b.mr.Region().At(uint64(wrong)), r.a.mr.SGE(0, 8))
 			}
 		})
 		b.Write(3, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))

@@ -181,7 +181,7 @@ func (q *QP) add(g shaper.Grant) {
 	}
 	q.adding = append(q.adding, g.Sub)
 	r.work.add(q.batch, q.cq.d.ID(uint64(g.Sub)), flags, g.Offset, g.Length, q.scratch)
-	if r.op == opOther && q.batch.Len() != 1 {
+	if r.op == opOther && (q.batch.Len() != 1 || q.batch.Err() != nil) {
 		q.batch.Reset()
 		q.adding = q.adding[:0]
 		q.p.s.Failed(g.Sub, false)
