@@ -32,7 +32,8 @@
 //	                 outstanding, at its limit it stops; RspPktLen: bytes of the response
 //	                    |          |          |
 //	traffic shaper   arbitration: round robin, load, priority,          arbiter.go
-//	                 availability, deficit-weighted; traffic classes, bandwidth shares
+//	                 availability, deficit-weighted; traffic classes, bandwidth shares;
+//	                 deadlines (Batch.Deadline) and promotion before those
 //	                 speed adjustment: RspPktLen within the threshold?  limits.go
 //	                    | yes: selected     \ no: passed over, the next one is looked at
 //	output buffer    [QP.batch] -> send queue of the queue pair -> switch fabric   QP.flush
@@ -74,6 +75,9 @@
 //   - A class that was idle has its share from when it begins, not what it missed.
 //   - The threshold is what [Config] says, or is found from the delay of sub-requests
 //     (Tune, which [For] sets).
+//   - Processes can share a threshold ([Pacer.ShareThreshold]). The part of one that dies
+//     is the others' at once; so is credit for responses that have come to one that does
+//     not poll. One that is stopped keeps its part.
 //
 // Figure 4A of the seed speeds a request on whose response is "within" the threshold
 // in both branches; this package follows the claims: it holds those that exceed it.
