@@ -171,12 +171,14 @@ func (b *Batch) right() error {
 	return err
 }
 
-// give submits the requests from the first on, as many as there is room for.
+// give submits the requests from the first on, as many as there is room for, and posts
+// what may go at once.
 func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	q := b.q
 	if q.closed {
 		return 0, ErrClosed
 	}
+	defer q.flush()
 	for i := first; i < b.n; i++ {
 		if err := q.takes(); err != nil {
 			return i - first, err
@@ -195,27 +197,23 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 	if err := b.right(); err != nil {
 		return 0, err
 	}
+	defer func() { b.n = 0 }()
+	p.mu.Lock()
+	defer p.unlock()
 	for n < b.n {
-		p.mu.Lock()
 		more, err := b.give(n, p.now())
 		n += more
 		q.share()
-		p.unlock()
 		if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
-			b.n = 0
 			return n, opError("post to", q.name, err)
 		}
 		if n == b.n {
 			break
 		}
-		select {
-		case <-q.vacant:
-		case <-ctx.Done():
-			b.n = 0
-			return n, ctx.Err()
+		if err := q.awaitRoom(ctx); err != nil {
+			return n, err
 		}
 	}
-	b.n = 0
 	return n, nil
 }
 
@@ -228,10 +226,11 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 	return n, got, err
 }
 
-// submit makes a command of a request.
+// submit makes a command of a request. What may go at once is added to what is posted
+// next: flush is due.
 func (q *QP) submit(w *work, class int, deadline time.Duration, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Deadline: deadline, Fence: w.flags&verbs.Fence != 0}, now)
+	at, g, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Deadline: deadline, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}
@@ -239,5 +238,8 @@ func (q *QP) submit(w *work, class int, deadline time.Duration, c *call, now tim
 	r.copyFrom(w)
 	r.qp, r.call, r.had, r.failed = q, c, false, false
 	r.place = q.enter(at, c != nil || q.qp.SignalsAll() || w.flags&verbs.Signaled != 0)
+	if granted {
+		q.add(g)
+	}
 	return at, nil
 }

@@ -1,6 +1,8 @@
 package pacer
 
 import (
+	"context"
+
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -39,6 +41,22 @@ func (q *QP) share() {
 	if !q.full() {
 		q.roomAgain()
 	}
+}
+
+// awaitRoom waits until there may be room again, or for the context's end. It is called
+// under the pacer's lock by who has found the queue full, and unlocks meanwhile.
+func (q *QP) awaitRoom(ctx context.Context) (err error) {
+	p := q.p
+	q.waiting++
+	p.unlock()
+	select {
+	case <-q.vacant:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	p.mu.Lock()
+	q.waiting--
+	return err
 }
 
 // enter takes the next place in the order of posting.
@@ -131,7 +149,7 @@ func (q *QP) vacate() {
 }
 
 func (q *QP) roomAgain() {
-	if q.closed { // who waits for room has been told
+	if q.waiting == 0 || q.closed { // who waits for room has been told
 		return
 	}
 	select {

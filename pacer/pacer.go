@@ -281,6 +281,10 @@ const reapAfter = 2 * time.Millisecond
 
 // pump posts what may go.
 func (p *Pacer) pump(now time.Duration) {
+	if !p.s.Held() {
+		p.collect()
+		return
+	}
 	var last *QP
 	for {
 		g, ok := p.s.Next(now)

@@ -47,7 +47,8 @@ type QP struct {
 	tail    uint64
 	silent  int           // requests in it that are not over, and whose end nobody is told
 	used    int           // requests under way, or whose completion nobody has taken
-	vacant  chan struct{} // has a token when there is a place
+	vacant  chan struct{} // has a token when there is a place, and somebody waits for one
+	waiting int
 	down    bool
 	closing bool // Close is at it, which may be refused
 	closed  bool
