@@ -166,9 +166,13 @@ func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 // for the first one to end.
 func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	case c.turn <- struct{}{}: // which costs a fraction of a choice between two
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 	defer func() { <-c.turn }()
 	p := c.p
