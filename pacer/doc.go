@@ -86,8 +86,10 @@
 //
 // All requests of a paced queue pair are signaled, and cut ones complete once for each
 // piece, so the completion queue has as much to do as there are pieces: Wrap makes it
-// as long as the queue pair may need. The warm path does not allocate. Completions are polled by the program, as ever; what is held
-// while nobody polls is looked after every 2 ms.
+// as long as the queue pair may need. The warm path does not allocate. While nothing is
+// held, a request goes without the way through the queues. Completions are polled by the
+// program, as ever; what is held while nobody polls is looked after every 2 ms, as long as
+// anything is under way.
 //
 // # Claims
 //
