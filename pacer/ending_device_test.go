@@ -137,7 +137,7 @@ func TestPacerForgetsDevices(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return gone.Value() == nil
-	}, 5*time.Second, 10*time.Millisecond)
+	}, stuck, 10*time.Millisecond)
 }
 
 // What Other was given may change its mind: a request that is not added when it is due

@@ -147,6 +147,6 @@ func TestSharedCreditOfAProgramThatDoesNotPoll(t *testing.T) {
 	held, err := p.Acquire(t.Context(), 0, sharedOne)
 	require.NoError(t, err)
 	defer held.Release()
-	require.Eventually(t, func() bool { return p.Stats().Threshold == sharedTotal }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Stats().Threshold == sharedTotal }, stuck, time.Millisecond)
 	require.NoError(t, one(t, q).Err())
 }
