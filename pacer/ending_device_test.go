@@ -36,7 +36,7 @@ func TestCancelledCallBehindAHeldRequest(t *testing.T) {
 	select {
 	case err := <-called:
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-	case <-time.After(5 * time.Second):
+	case <-time.After(stuck):
 		t.Error("it waits for the other one")
 	}
 	r.p.Pause(false)

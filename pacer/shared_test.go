@@ -126,7 +126,7 @@ func TestProcessThatStopsWithTheRecords(t *testing.T) {
 	select {
 	case err := <-closed:
 		require.NoError(t, err)
-	case <-time.After(5 * time.Second):
+	case <-time.After(stuck):
 		t.Error("Close waits for the other process")
 		require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Len: 1}))
 		require.NoError(t, <-closed)
