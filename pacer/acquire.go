@@ -45,13 +45,17 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 		return Credit{}, opError(op, "pacer", fmt.Errorf("%w: class %d", ErrConfig, class))
 	}
 	now := p.now() // once: the clock is half of what an acquisition costs
-	at, err := p.s.Submit(p.admit[line], shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, now)
+	at, g, granted, err := p.s.Admit(p.admit[line], shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, now)
 	if err != nil {
 		p.mu.Unlock()
 		return Credit{}, opError(op, "pacer", err)
 	}
 	r := p.request(at)
 	r.qp, r.sub = nil, noSub
+	if granted {
+		p.release()
+		return Credit{p, g.Sub}, nil
+	}
 	p.pump(now)
 	if r = &p.requests[at]; r.sub != noSub {
 		sub := r.sub

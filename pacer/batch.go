@@ -20,6 +20,12 @@ type Batch struct {
 	// Class of the requests that are added next.
 	Class int
 	class []int
+	// Deadline is when the requests that are added next should go at the latest; zero
+	// means none. In a class the earliest goes first, and what has missed it goes before
+	// all classes. It is no promise: nothing exceeds the limits, or overtakes within its
+	// queue pair.
+	Deadline time.Time
+	deadline []time.Duration
 }
 
 // NewBatch makes a batch of up to n requests.
@@ -28,7 +34,7 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class}, nil
+	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class, deadline: make([]time.Duration, n)}, nil
 }
 
 // Len is the number of requests added since the last Post or Reset.
@@ -52,7 +58,10 @@ func (b *Batch) next(o op, id uint64, flags verbs.SendFlags, at verbs.Remote, sg
 		return &work{}
 	}
 	w := &b.works[b.n]
-	b.class[b.n] = b.Class
+	b.class[b.n], b.deadline[b.n] = b.Class, 0
+	if !b.Deadline.IsZero() {
+		b.deadline[b.n] = max(b.Deadline.Sub(b.q.p.start), 1)
+	}
 	b.n++
 	n := 0
 	for _, s := range sges {
@@ -123,7 +132,8 @@ func (b *Batch) CmpSwap(id uint64, flags verbs.SendFlags, at verbs.Remote, compa
 
 // Other adds a request of another kind, which add adds to a batch of package verbs
 // under the number and the flags that it is given: once now, to see whether it is
-// right, and once when it is posted. n are the bytes that it sends.
+// right, and once when it is posted, where the pacer is locked and add may call nothing of
+// it. n are the bytes that it sends.
 func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs.Batch, id uint64, flags verbs.SendFlags)) {
 	add(b.check, 0, flags)
 	w := b.next(opOther, id, flags, verbs.Remote{}, nil)
@@ -161,17 +171,19 @@ func (b *Batch) right() error {
 	return err
 }
 
-// give submits the requests from the first on, as many as there is room for.
+// give submits the requests from the first on, as many as there is room for, and posts
+// what may go at once.
 func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	q := b.q
 	if q.closed {
 		return 0, ErrClosed
 	}
+	defer q.flush()
 	for i := first; i < b.n; i++ {
 		if err := q.takes(); err != nil {
 			return i - first, err
 		}
-		if _, err := q.submit(&b.works[i], b.class[i], nil, now); err != nil {
+		if _, err := q.submit(&b.works[i], b.class[i], b.deadline[i], nil, now); err != nil {
 			return i - first, err
 		}
 	}
@@ -185,27 +197,23 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 	if err := b.right(); err != nil {
 		return 0, err
 	}
+	defer func() { b.n = 0 }()
+	p.mu.Lock()
+	defer p.unlock()
 	for n < b.n {
-		p.mu.Lock()
 		more, err := b.give(n, p.now())
 		n += more
 		q.share()
-		p.unlock()
 		if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
-			b.n = 0
 			return n, opError("post to", q.name, err)
 		}
 		if n == b.n {
 			break
 		}
-		select {
-		case <-q.vacant:
-		case <-ctx.Done():
-			b.n = 0
-			return n, ctx.Err()
+		if err := q.awaitRoom(ctx); err != nil {
+			return n, err
 		}
 	}
-	b.n = 0
 	return n, nil
 }
 
@@ -218,10 +226,11 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 	return n, got, err
 }
 
-// submit makes a command of a request.
-func (q *QP) submit(w *work, class int, c *call, now time.Duration) (shaper.Request, error) {
+// submit makes a command of a request. What may go at once is added to what is posted
+// next: flush is due.
+func (q *QP) submit(w *work, class int, deadline time.Duration, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, err := p.s.Submit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Fence: w.flags&verbs.Fence != 0}, now)
+	at, g, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Deadline: deadline, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}
@@ -229,5 +238,8 @@ func (q *QP) submit(w *work, class int, c *call, now time.Duration) (shaper.Requ
 	r.copyFrom(w)
 	r.qp, r.call, r.had, r.failed = q, c, false, false
 	r.place = q.enter(at, c != nil || q.qp.SignalsAll() || w.flags&verbs.Signaled != 0)
+	if granted {
+		q.add(g)
+	}
 	return at, nil
 }

@@ -27,32 +27,32 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	p := q.p
 	c := &call{}
 	var at shaper.Request
+	p.mu.Lock()
+	var err error
 	for {
-		p.mu.Lock()
-		var err error
 		if err = q.takes(); err == nil {
 			q.check.Read(0, 0, from, into...)
 			err = q.check.Err()
 			q.check.Reset()
 		}
 		if err == nil {
-			at, err = q.submit(&w, q.class, c, p.now())
+			at, err = q.submit(&w, q.class, 0, c, p.now())
+			q.flush()
 		}
 		q.share()
-		p.unlock()
-		if err == nil {
+		if !errors.Is(err, verbs.ErrQueueFull) {
 			break
 		}
-		if !errors.Is(err, verbs.ErrQueueFull) {
-			return opError("READ on", q.name, err)
-		}
-		select {
-		case <-q.vacant:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := q.awaitRoom(ctx); err != nil {
+			p.unlock()
+			return err
 		}
 	}
-	err := q.cq.d.Wait(ctx, &c.waiter)
+	p.unlock()
+	if err != nil {
+		return opError("READ on", q.name, err)
+	}
+	err = q.cq.d.Wait(ctx, &c.waiter)
 	if err != nil && !c.waiter.Woken() {
 		p.mu.Lock()
 		if !c.waiter.Woken() {

@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -71,12 +72,13 @@ func (c *CQ) leave() error {
 }
 
 func (c *CQ) drop(q *QP) {
-	for i := range c.qps {
-		if c.qps[i] == q {
-			c.qps = append(c.qps[:i], c.qps[i+1:]...)
-			return
-		}
-	}
+	c.qps = slices.DeleteFunc(c.qps, func(other *QP) bool { return other == q })
+}
+
+// paces tells whether a queue pair is paced already, whose sends complete in cq.
+func (p *Pacer) paces(qp *verbs.QP, cq *verbs.CQ) bool {
+	c := p.queues[cq]
+	return c != nil && slices.ContainsFunc(c.qps, func(q *QP) bool { return q.qp == qp })
 }
 
 // awake has who polls for all look whom it polls for: what they wait for came without
@@ -164,9 +166,13 @@ func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 // for the first one to end.
 func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	case c.turn <- struct{}{}: // which costs a fraction of a choice between two
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 	defer func() { <-c.turn }()
 	p := c.p

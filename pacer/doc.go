@@ -32,7 +32,8 @@
 //	                 outstanding, at its limit it stops; RspPktLen: bytes of the response
 //	                    |          |          |
 //	traffic shaper   arbitration: round robin, load, priority,          arbiter.go
-//	                 availability, deficit-weighted; traffic classes, bandwidth shares
+//	                 availability, deficit-weighted; traffic classes, bandwidth shares;
+//	                 deadlines (Batch.Deadline), promotion after waiting
 //	                 speed adjustment: RspPktLen within the threshold?  limits.go
 //	                    | yes: selected     \ no: passed over, the next one is looked at
 //	output buffer    [QP.batch] -> send queue of the queue pair -> switch fabric   QP.flush
@@ -64,7 +65,8 @@
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, which verbs allow, but nothing with a fence and nothing behind one.
 //     Completions come in that order; that of a request says that the unsignaled ones
-//     before it are over.
+//     before it are over. What fails does not wait for READs that are kept to be issued
+//     again.
 //   - max_rd_atomic of the queue pair is kept, and what [Config] Device says of the
 //     device.
 //   - Small READs ([Config] Small) have a part of the threshold that only they use.
@@ -73,6 +75,9 @@
 //   - A class that was idle has its share from when it begins, not what it missed.
 //   - The threshold is what [Config] says, or is found from the delay of sub-requests
 //     (Tune, which [For] sets).
+//   - Processes can share a threshold ([Pacer.ShareThreshold]). The part of one that dies
+//     is the others' at once; so is credit for responses that have come to one that does
+//     not poll. One that is stopped keeps its part.
 //
 // Figure 4A of the seed speeds a request on whose response is "within" the threshold
 // in both branches; this package follows the claims: it holds those that exceed it.
@@ -81,8 +86,10 @@
 //
 // All requests of a paced queue pair are signaled, and cut ones complete once for each
 // piece, so the completion queue has as much to do as there are pieces: Wrap makes it
-// as long as the queue pair may need. The warm path does not allocate. Completions are polled by the program, as ever; what is held
-// while nobody polls is looked after every 2 ms.
+// as long as the queue pair may need. The warm path does not allocate. While nothing is
+// held, a request goes without the way through the queues. Completions are polled by the
+// program, as ever; what is held while nobody polls is looked after every 2 ms, as long as
+// anything is under way.
 //
 // # Claims
 //

@@ -1,6 +1,8 @@
 package pacer
 
 import (
+	"context"
+
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -41,6 +43,22 @@ func (q *QP) share() {
 	}
 }
 
+// awaitRoom waits until there may be room again, or for the context's end. It is called
+// under the pacer's lock by who has found the queue full, and unlocks meanwhile.
+func (q *QP) awaitRoom(ctx context.Context) (err error) {
+	p := q.p
+	q.waiting++
+	p.unlock()
+	select {
+	case <-q.vacant:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	p.mu.Lock()
+	q.waiting--
+	return err
+}
+
 // enter takes the next place in the order of posting.
 func (q *QP) enter(at shaper.Request, signaled bool) int {
 	i := int(q.tail % uint64(len(q.order)))
@@ -75,6 +93,9 @@ func (q *QP) finished(at shaper.Request, complete bool) {
 	e.signaled = e.signaled || !complete // failures are always told
 	q.p.s.Free(at)
 	r.qp, r.call, r.other = nil, nil, nil
+	if e.call != nil && !complete { // it says nothing of others, and need not wait for them
+		q.hand(e)
+	}
 	q.deliver(e)
 }
 
@@ -128,7 +149,7 @@ func (q *QP) vacate() {
 }
 
 func (q *QP) roomAgain() {
-	if q.closed { // who waits for room has been told
+	if q.waiting == 0 || q.closed { // who waits for room has been told
 		return
 	}
 	select {

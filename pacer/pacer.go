@@ -69,8 +69,8 @@ type Pacer struct {
 	recvs    []recv
 	freeRecv []uint32
 	queues   map[*verbs.CQ]*CQ
-	wakes    []*CQ // where somebody has to be woken
-	devices  map[*verbs.Device]uint64
+	wakes    []*CQ         // where somebody has to be woken
+	flows    uint64        // how many there were
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
 	armed    time.Duration // when it goes off; 0: not at all
@@ -133,7 +133,7 @@ func New(c Config) (*Pacer, error) {
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
-	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), devices: make(map[*verbs.Device]uint64), done: make(chan struct{})}
+	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), done: make(chan struct{})}
 	if err := p.admissions(); err != nil {
 		return nil, opError("make", "pacer", err)
 	}
@@ -142,18 +142,11 @@ func New(c Config) (*Pacer, error) {
 	return p, nil
 }
 
-// flowID tells queue pairs apart, of all devices: each numbers its own.
-func (p *Pacer) flowID(qp *verbs.QP) uint64 {
-	var d *verbs.Device // of queue pairs that other code made: not known
-	if pd := qp.PD(); pd != nil {
-		d = pd.Device()
-	}
-	n, ok := p.devices[d]
-	if !ok {
-		n = uint64(len(p.devices))
-		p.devices[d] = n
-	}
-	return n<<32 | uint64(qp.Num())
+// flowID is the number of a new flow. Those of queue pairs would not do: each device
+// numbers its own, and may use a number again before Close has returned.
+func (p *Pacer) flowID() uint64 {
+	p.flows++
+	return p.flows
 }
 
 func (p *Pacer) now() time.Duration { return time.Since(p.start) }
@@ -253,29 +246,45 @@ func (p *Pacer) wake() {
 	}
 }
 
-// tick looks again when a bucket has enough, and takes completions that nobody
-// polls: their credit holds others.
+// tick looks again when a bucket has enough, and at what nobody polls.
 func (p *Pacer) tick() {
+	p.mu.Lock()
+	p.armed = 0
+	p.mu.Unlock()
+	p.reap()
+	p.mu.Lock()
+	p.unlock()
+}
+
+// reap takes completions that nobody polls: their credit holds others, of this process
+// or of those that share the threshold.
+func (p *Pacer) reap() {
 	var few [16]*CQ
 	polls := few[:0]
 	p.mu.Lock()
-	p.armed = 0
-	for _, c := range p.queues {
-		polls = append(polls, c)
+	if p.underWay() {
+		for _, c := range p.queues {
+			polls = append(polls, c)
+		}
 	}
 	p.mu.Unlock()
 	for _, c := range polls {
 		c.d.Poll(0)
 	}
-	p.mu.Lock()
-	p.unlock()
 }
+
+// underWay tells whether completions are to come. All requests have bytes on the wire.
+func (p *Pacer) underWay() bool { return p.s.Outstanding()+p.s.Sending() > 0 }
 
 // reapAfter is how long held requests wait before the pacer polls by itself.
 const reapAfter = 2 * time.Millisecond
 
 // pump posts what may go.
 func (p *Pacer) pump(now time.Duration) {
+	if !p.s.Held() {
+		p.collect()
+		return
+	}
 	var last *QP
 	for {
 		g, ok := p.s.Next(now)
@@ -307,7 +316,7 @@ func (p *Pacer) pump(now time.Duration) {
 // soon if completions that nobody polls may hold others.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
-	if soon := now + reapAfter; p.s.Held() && len(p.queues) > 0 && (!ok || at > soon) {
+	if soon := now + reapAfter; p.s.Held() && p.underWay() && len(p.queues) > 0 && (!ok || at > soon) {
 		at, ok = soon, true
 	}
 	if !ok || p.closed || p.armed != 0 && p.armed <= at {

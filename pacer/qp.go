@@ -3,6 +3,7 @@ package pacer
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -17,7 +18,9 @@ type FlowConfig struct {
 	// target.
 	Served bool
 	// Reissue keeps READs of which pieces failed, instead of completing them with the
-	// error: [QP.Recover] has those pieces issued again.
+	// error: [QP.Recover] has those pieces issued again. That it is due is told by
+	// [verbs.QP.Done]. Other requests that the connection lost complete with their error
+	// at once.
 	Reissue bool
 }
 
@@ -44,9 +47,13 @@ type QP struct {
 	tail    uint64
 	silent  int           // requests in it that are not over, and whose end nobody is told
 	used    int           // requests under way, or whose completion nobody has taken
-	vacant  chan struct{} // has a token when there is a place
+	vacant  chan struct{} // has a token when there is a place, and somebody waits for one
+	waiting int
 	down    bool
+	closing bool // Close is at it, which may be refused
 	closed  bool
+
+	ending sync.Mutex // one Close at a time
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
@@ -86,7 +93,6 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	}
 	if err = q.equip(); err == nil {
 		p.mu.Lock()
-		q.cq.qps = append(q.cq.qps, q)
 		err = q.cq.lost
 		p.mu.Unlock()
 		if err == nil {
@@ -111,8 +117,10 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 		return opError(what, q.name, ErrClosed)
 	case q.class < 0 || q.class >= p.s.Classes():
 		return opError(what, q.name, ErrConfig)
+	case p.paces(q.qp, cq):
+		return opError(what, q.name, verbs.ErrInUse)
 	}
-	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(q.qp), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
+	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
 		MaxReads: maxReads, Depth: q.qp.MaxSendWR(), Served: q.cfg.Served}); err != nil {
 		return opError(what, q.name, err)
 	}
@@ -121,6 +129,7 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 		return err
 	}
 	q.CQ = q.cq
+	q.cq.qps = append(q.cq.qps, q)
 	return nil
 }
 
@@ -164,12 +173,20 @@ func (q *QP) add(g shaper.Grant) {
 		q.flush()
 	}
 	r := &q.p.requests[g.Request]
+	if r.op == opOther {
+		q.flush() // the program's part may add anything: it goes alone
+	}
 	flags := r.flags | verbs.Signaled
 	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
 	q.adding = append(q.adding, g.Sub)
 	r.work.add(q.batch, q.cq.d.ID(uint64(g.Sub)), flags, g.Offset, g.Length, q.scratch)
+	if r.op == opOther && (q.batch.Len() != 1 || q.batch.Err() != nil) {
+		q.batch.Reset()
+		q.adding = q.adding[:0]
+		q.p.s.Failed(g.Sub, false)
+	}
 }
 
 // flush posts. What is not posted gives its credit back.
@@ -229,23 +246,27 @@ func lostOnly(wc *verbs.WC) bool {
 func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 	p := q.p
 	p.mu.Lock()
-	if q.closed {
+	if q.closed || q.closing {
 		p.mu.Unlock()
 		return opError("recover", q.name, ErrClosed)
 	}
 	q.down = true
 	p.s.Down(q.flow)
+	posted := p.receives(q)
 	p.release()
 	q.cq.settle() // what completed before the reset did, which may drop the completions
 	err := reconnect(q.qp)
 	q.cq.settle()
 	p.mu.Lock()
 	switch {
-	case q.closed: // the flow may be another's
+	case q.closed || q.closing: // the flow may be another's
 		err = errors.Join(err, ErrClosed)
 	default:
 		p.s.FailAll(q.flow, q.cfg.Reissue)
 		if err == nil {
+			for _, tag := range posted { // the reset threw them away
+				p.kept(tag)
+			}
 			q.down = false
 			p.s.Up(q.flow)
 		}
@@ -255,34 +276,39 @@ func (q *QP) Recover(reconnect func(*verbs.QP) error) error {
 }
 
 // Close closes the queue pair and takes its credit back. Requests that are not over
-// get no completion; calls that wait for one end with [ErrClosed]. Closing twice is not
-// an error.
+// get no completion; calls that wait for one end with [ErrClosed]. If the queue pair
+// cannot be closed, nothing has changed. Closing twice is not an error.
 func (q *QP) Close() error {
+	q.ending.Lock()
+	defer q.ending.Unlock()
 	p := q.p
 	p.mu.Lock()
 	if q.closed {
 		p.mu.Unlock()
 		return nil
 	}
-	q.closed = true
+	q.closing = true
 	p.s.Down(q.flow)
 	p.release()
-	if err := q.qp.Close(); err != nil {
-		p.mu.Lock()
-		q.closed = false
+	err := q.qp.Close()
+	p.mu.Lock()
+	q.closing = false
+	if err != nil {
 		if !q.down {
 			p.s.Up(q.flow)
 		}
 		p.unlock()
 		return err
 	}
-	p.mu.Lock()
+	q.closed = true
 	p.s.FailAll(q.flow, false)
 	p.s.Abandon(q.flow)
 	p.collect()
 	p.s.RemoveFlow(q.flow)
 	q.cq.drop(q)
-	p.forget(q)
+	for _, tag := range p.receives(q) {
+		p.kept(tag)
+	}
 	close(q.vacant)
 	p.unlock()
 	return q.leave()

@@ -45,13 +45,14 @@ func (p *Pacer) kept(tag uint64) (r recv, ok bool) {
 	return r, true
 }
 
-// forget gives back the places of a queue pair's receives, which complete no more.
-func (p *Pacer) forget(q *QP) {
+// receives are the tags of a queue pair's receives that have places.
+func (p *Pacer) receives(q *QP) (tags []uint64) {
 	for at := range p.recvs {
 		if r := &p.recvs[at]; r.q == q {
-			p.kept(recvTag | (r.gen&recvGen)<<24 | uint64(at))
+			tags = append(tags, recvTag|(r.gen&recvGen)<<24|uint64(at))
 		}
 	}
+	return tags
 }
 
 func (c *CQ) received(tag uint64, wc *verbs.WC) {

@@ -49,7 +49,8 @@ func lockFile(f *os.File, how int, typ int16, at int64) (unix.Flock_t, error) {
 // ShareThreshold shares a threshold of total bytes with all processes that name the
 // same file, until the pacer is closed. Each has an equal part while it has requests,
 // and can have one response beyond that. A process that dies leaves its part to the
-// others. The file is made if there is none; all have to name the same total.
+// others; one that is stopped keeps it. The file is made if there is none; all have to
+// name the same total.
 func (p *Pacer) ShareThreshold(path string, total int64) error {
 	const op = "share threshold by"
 	if total <= 0 {
@@ -90,6 +91,7 @@ func (p *Pacer) claimShare() error {
 		return verbs.ErrInUse
 	}
 	p.shared = true
+	p.s.Lease(0) // one at a time, until the records say what it has
 	return nil
 }
 
@@ -115,6 +117,7 @@ func (s *shared) keep() {
 		case <-s.stop:
 			return
 		case <-t.C:
+			s.p.reap()
 			if s.adjust() != nil {
 				s.p.lease(0) // one at a time: that is safe, whatever the others do
 			}
@@ -128,9 +131,22 @@ func (s *shared) close() error {
 	return s.file.Close() // and all its locks with it
 }
 
+// lock takes the records, unless another process has had them for long: one that is
+// stopped keeps others from another lease, and from nothing else.
+func (s *shared) lock() (ok bool, err error) {
+	for range 20 {
+		_, err := lockFile(s.file, unix.F_OFD_SETLK, unix.F_WRLCK, 0)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			return err == nil, err
+		}
+		time.Sleep(leaseEvery / 20)
+	}
+	return false, nil
+}
+
 // adjust asks for the lease that is due now.
 func (s *shared) adjust() (err error) {
-	if _, err := lockFile(s.file, unix.F_OFD_SETLKW, unix.F_WRLCK, 0); err != nil {
+	if ok, err := s.lock(); !ok {
 		return err
 	}
 	defer func() {

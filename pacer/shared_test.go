@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
@@ -103,4 +105,48 @@ func TestProcessThatDiesHoldingCredit(t *testing.T) {
 	held.Release()
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.ShareThreshold(path, 0), pacer.ErrConfig)
+}
+
+// A process that was stopped while it looked at the records does not keep others from
+// what they have, nor from leaving.
+func TestProcessThatStopsWithTheRecords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threshold")
+	p, err := newShared(path)
+	require.NoError(t, err)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}))
+	time.Sleep(20 * time.Millisecond) // it comes to where it looks again
+	c, err := p.Acquire(t.Context(), 0, sharedOne)
+	require.NoError(t, err)
+	c.Release()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(stuck):
+		t.Error("Close waits for the other process")
+		require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Len: 1}))
+		require.NoError(t, <-closed)
+	}
+}
+
+// Credit of responses that have come is not kept from other processes by a program that
+// does not poll for them.
+func TestSharedCreditOfAProgramThatDoesNotPoll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threshold")
+	r := newRig(t, pacer.Config{Threshold: 10 * sharedTotal})
+	require.NoError(t, r.p.ShareThreshold(path, sharedTotal))
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 12<<10)) // and it does not poll
+	p, err := newShared(path)
+	require.NoError(t, err)
+	defer p.Close()
+	held, err := p.Acquire(t.Context(), 0, sharedOne)
+	require.NoError(t, err)
+	defer held.Release()
+	require.Eventually(t, func() bool { return p.Stats().Threshold == sharedTotal }, stuck, time.Millisecond)
+	require.NoError(t, one(t, q).Err())
 }

@@ -304,3 +304,38 @@ func TestSimulatedSilentPeer(t *testing.T) {
 	require.Positive(t, r.p.Stats().Overdue)
 	r.idle()
 }
+
+// READs that wait to be issued again are not told; what was lost with them is, at once,
+// and the queue pair says that it has ended.
+func TestSimulatedReissueTellsOfTheRest(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	r := newRig(t, pacer.Config{})
+	q, peer := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{Reissue: true})
+	done := q.QP().Done()
+	require.NoError(t, simhca.Fail(r.a.dev.Name(), q.QP().Num(), 0, uint32(verbs.WCRetryExceeded)))
+	b, err := q.NewBatch(2)
+	require.NoError(t, err)
+	b.Read(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64))
+	b.FetchAdd(2, verbs.Signaled, r.b.mr.Region().At(memory-8), 1, r.a.mr.SGE(memory-8, 8))
+	_, err = b.Post()
+	require.NoError(t, err)
+	wc := one(t, q)
+	require.EqualValues(t, 2, wc.ID())
+	require.Equal(t, verbs.WCFlushed, wc.Status())
+	select {
+	case <-done:
+	case <-time.After(stuck):
+		t.Fatal("it has not ended")
+	}
+	id, why, ok := q.Explain()
+	require.True(t, ok)
+	require.EqualValues(t, 1, id)
+	require.Equal(t, "queue pair in error", why.String())
+	r.reconnect(q, peer)
+	wc = one(t, q)
+	require.EqualValues(t, 1, wc.ID())
+	require.NoError(t, wc.Err())
+	r.idle()
+}

@@ -3,13 +3,19 @@
 package pacerprom
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/goverbs/goverbs/pacer"
 )
 
 // Collector collects a pacer. Register it with the device as a constant label where
-// there are several:
+// there are several. A class without a name has its number, and that behind its name if an
+// earlier one has the same:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"device": "mlx5_0"}, registry).MustRegister(pacerprom.New(p))
 type Collector struct {
@@ -77,8 +83,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	count(reissued, float64(st.Reissued))
 	count(failed, float64(st.Failed))
 	count(probes, float64(st.Probes))
+	names := labels(st.Classes)
 	for i := range st.Classes {
 		k := &st.Classes[i]
+		k.Name = names[i]
 		gauge(classOutstanding, float64(k.Outstanding), k.Name)
 		gauge(classQueued, float64(k.Queued), k.Name)
 		count(classSolicited, float64(k.Solicited), k.Name)
@@ -87,6 +95,20 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		count(classPromoted, float64(k.Promoted), k.Name)
 		ch <- delays(k)
 	}
+}
+
+// labels tell classes apart, which need no names, nor different ones.
+func labels(classes []pacer.ClassStats) []string {
+	out := make([]string, 0, len(classes))
+	for i := range classes {
+		number := strconv.Itoa(i)
+		name := cmp.Or(strings.ToValidUTF8(classes[i].Name, "?"), number)
+		for slices.Contains(out, name) {
+			name += " " + number
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // delays are the waits of a class as a histogram.

@@ -55,3 +55,20 @@ func TestPacerDoesNotImportPrometheus(t *testing.T) {
 	require.NotContains(t, string(out), "prometheus")
 	require.True(t, strings.Contains(string(out), "goverbs/pacer"))
 }
+
+// Classes need no names, nor different ones: their series are told apart all the same.
+func TestClassesOfOneName(t *testing.T) {
+	for _, names := range [][]string{{"", ""}, {"bulk", "bulk"}, {"bulk", "bulk", "bulk 1"}, {"1", "", "1"}, {"\xff", "fast"}} {
+		var classes []pacer.Class
+		for _, n := range names {
+			classes = append(classes, pacer.Class{Name: n})
+		}
+		p, err := pacer.New(pacer.Config{Classes: classes})
+		require.NoError(t, err)
+		r := prometheus.NewPedanticRegistry()
+		require.NoError(t, r.Register(New(p)))
+		_, err = r.Gather()
+		require.NoError(t, err, "%q", names)
+		require.NoError(t, p.Close())
+	}
+}

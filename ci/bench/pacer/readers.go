@@ -30,10 +30,11 @@ type readers struct {
 	span       time.Duration
 }
 
-// mark is how far the bulk READs were when one of the first queue pair completed.
+// mark is how far the bulk READs were when one of the first queue pair completed, and the
+// small ones.
 type mark struct {
-	at    time.Time
-	bytes int64
+	at           time.Time
+	bytes, small int64
 }
 
 const (
@@ -60,6 +61,7 @@ type run struct {
 	out    int   // bytes
 	waits  []int // for the window
 	bytes  []int64
+	few    int64 // bytes of small READs
 	failed []bool
 	turns  int // READs of the first queue pair that have completed
 	first  mark
@@ -101,7 +103,7 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 		}
 	}
 	clear(s.bytes)
-	s.took, s.turns = s.took[:0], 0
+	s.took, s.turns, s.few = s.took[:0], 0, 0
 	start := time.Now()
 	if err := s.until(ctx, r.span); err != nil {
 		return v, err
@@ -119,8 +121,8 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 		s.took = append(s.took, int64(time.Since(s.probe)))
 	}
 	slices.Sort(s.took)
-	rate := s.perSecond(sum / seconds)
-	v[goodput] = rate / 1e6
+	rate, small := s.perSecond(sum/seconds, float64(s.few)/seconds)
+	v[goodput], v[allBytes] = rate/1e6, (rate+small)/1e6
 	if r.rate > 0 {
 		v[ofLink] = rate / (r.rate / 8)
 	}
@@ -133,16 +135,16 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 	return v, nil
 }
 
-// perSecond is the rate of bulk bytes: whole, as counted, unless marks cover enough.
+// perSecond are the rates of bulk and small bytes: as counted, unless marks cover enough.
 // Queue pairs that share evenly complete their READs at about the same time, half a
 // megabyte at once; from one READ of the same queue pair to another there are whole
 // rounds of all.
-func (s *run) perSecond(whole float64) float64 {
+func (s *run) perSecond(bulk, small float64) (float64, float64) {
 	covered := s.last.at.Sub(s.first.at)
 	if s.turns < 3 || covered < s.span/2 {
-		return whole
+		return bulk, small
 	}
-	return float64(s.last.bytes-s.first.bytes) / covered.Seconds()
+	return float64(s.last.bytes-s.first.bytes) / covered.Seconds(), float64(s.last.small-s.first.small) / covered.Seconds()
 }
 
 func (s *run) open() error {
@@ -326,13 +328,14 @@ func (s *run) completed(wc *verbs.WC, next *time.Time) error {
 		return nil
 	case i == s.queuePairs:
 		s.took = append(s.took, int64(time.Since(s.probe)))
+		s.few += int64(s.length(i))
 		*next = s.probe.Add(probeEvery)
 		s.probe = time.Time{}
 		return nil
 	}
 	s.bytes[i] += int64(s.size)
 	if i == 0 {
-		s.last.at, s.last.bytes = time.Now(), 0
+		s.last = mark{at: time.Now(), small: s.few}
 		for _, n := range s.bytes {
 			s.last.bytes += n
 		}

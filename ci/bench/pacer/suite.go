@@ -51,6 +51,7 @@ func Native(harness.Env) []harness.Benchmark { return []harness.Benchmark{admit(
 // Values of a pass of readers.
 const (
 	goodput  = iota // MB/s
+	allBytes        // MB/s, with those of small READs
 	ofLink          // as a part of it
 	probeP99        // ms
 	qpErrors        // queue pairs that failed
@@ -78,6 +79,8 @@ func incast(n int) harness.Benchmark {
 			{Name: name + "_goodput_vs_unpaced", Unit: "MB/s", Of: "ours", Baseline: unpaced, Value: goodput, Target: measure.AtLeast(4.5)},
 			{Name: name + "_vs_depth_cap", Unit: "MB/s", Of: "ours", Baseline: depth, Value: goodput, Target: measure.AtLeast(1)},
 			{Name: name + "_vs_byte_window", Unit: "MB/s", Of: "ours", Baseline: window, Value: goodput, Target: measure.AtLeast(1)},
+			{Name: name + "_all_bytes_vs_depth_cap", Unit: "MB/s", Of: "ours", Baseline: depth, Value: allBytes, Target: measure.AtLeast(1)},
+			{Name: name + "_all_bytes_vs_byte_window", Unit: "MB/s", Of: "ours", Baseline: window, Value: allBytes, Target: measure.AtLeast(1)},
 			{Name: name + "_probe_p99_vs_unpaced", Unit: "ms", Of: "ours", Baseline: unpaced, Value: probeP99, Target: measure.AtMost(0.2)},
 			{Name: name + "_probe_p99_vs_depth_cap", Unit: "ms", Of: "ours", Baseline: depth, Value: probeP99, Target: measure.AtMost(1)},
 			{Name: name + "_probe_p99_vs_byte_window", Unit: "ms", Of: "ours", Baseline: window, Value: probeP99, Target: measure.AtMost(1)},

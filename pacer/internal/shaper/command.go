@@ -91,6 +91,15 @@ func (s *Shaper) drop(l *list, c int32) {
 // Submit writes a command into its command queue. It never waits: [Shaper.Next]
 // says when the command may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
+	at, err := s.command(f, c, now)
+	if err == nil {
+		s.write(at)
+	}
+	return Request(at), err
+}
+
+// command finds a place for a command.
+func (s *Shaper) command(f Flow, c Command, now time.Duration) (int32, error) {
 	if !s.valid(f) || c.Length < 0 || c.Length > MaxLength || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
 		return none, ErrConfig
 	}
@@ -107,14 +116,17 @@ func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	s.cmds[i] = command{Command: c, flow: int32(f), since: now, next: none, nextFen: none}
 	s.alive++
 	s.pending++
-	fl := &s.flows[f]
-	fl.commands++
-	if fl.Served {
-		s.push(&s.target, i)
+	s.flows[f].commands++
+	return i, nil
+}
+
+// write puts a command into its command queue.
+func (s *Shaper) write(c int32) {
+	if s.flows[s.cmds[c].flow].Served {
+		s.push(&s.target, c)
 	} else {
-		s.push(&s.initiator, i)
+		s.push(&s.initiator, c)
 	}
-	return Request(i), nil
 }
 
 // schedule sorts commands into flow queues: the schedulers of the two command
@@ -129,8 +141,8 @@ func (s *Shaper) schedule() {
 	}
 }
 
-// enqueue puts a command behind the others of its flow.
-func (s *Shaper) enqueue(c int32) {
+// begin gives a command its place in its flow and class.
+func (s *Shaper) begin(c int32) {
 	cmd := &s.cmds[c]
 	f := &s.flows[cmd.flow]
 	f.seq++
@@ -141,6 +153,13 @@ func (s *Shaper) enqueue(c int32) {
 		k.served = max(k.served, s.current(k.Priority))
 	}
 	k.queued++
+}
+
+// enqueue puts a command behind the others of its flow.
+func (s *Shaper) enqueue(c int32) {
+	s.begin(c)
+	cmd := &s.cmds[c]
+	f := &s.flows[cmd.flow]
 	if cmd.Kind == Put {
 		s.push(&f.puts, c)
 	} else {

@@ -49,10 +49,23 @@ func (s *Shaper) dropSub(i int32) {
 	s.freeSub.head = i
 }
 
-// grant takes what a unit presents, debits all that it counts for, and moves the
-// unit on.
+// grant issues what a unit presents, and moves the unit on.
 func (s *Shaper) grant(u int, now time.Duration) Grant {
 	p := s.present[u]
+	g := s.issue(&p, now)
+	s.classes[s.cmds[p.cmd].Class].last = u
+	s.clock++
+	s.turns[u] = s.clock
+	if s.hasWork(p.flow) {
+		s.turn(p.flow, p.wire)
+	} else {
+		s.idle(p.flow)
+	}
+	return g
+}
+
+// issue makes a request packet of what was presented, and debits all that it counts for.
+func (s *Shaper) issue(p *candidate, now time.Duration) Grant {
 	c, f := &s.cmds[p.cmd], &s.flows[p.flow]
 	k := &s.classes[c.Class]
 	again := p.sub != none
@@ -108,17 +121,8 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 			s.issued(p.cmd)
 		}
 	}
-	k.last = u
-	s.clock++
-	s.turns[u] = s.clock
-	g := Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
+	return Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
 		Offset: sb.offset, Length: sb.length, First: first, Again: again}
-	if s.hasWork(p.flow) {
-		s.turn(p.flow, p.wire)
-	} else {
-		s.idle(p.flow)
-	}
-	return g
 }
 
 func (s *Shaper) solicit(sb *sub, f *flow, k *class) {

@@ -14,6 +14,8 @@
 //	s.Completed(g.Sub, now)
 //	for r, ok := s.Finished(); ok; r, ok = s.Finished() { ... }
 //
-// Nothing allocates but AddFlow, and Submit as long as more is under way than ever
-// before.
+// Admit is Submit and Next at once for what nothing holds.
+//
+// Nothing allocates but AddFlow, and Submit and Admit as long as more is under way than
+// ever before.
 package shaper

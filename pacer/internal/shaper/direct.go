@@ -1,0 +1,42 @@
+package shaper
+
+import "time"
+
+// Admit is Submit and, where nothing keeps the request from going at once and whole,
+// Next: it saves the way through command queue, flow queue and slicing unit, which is
+// most of what an idle pacer costs. That a request may go is found out by the same
+// limits, and what it counts for is the same. granted is false for what waits as any
+// other does.
+func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, g Grant, granted bool, err error) {
+	at, err := s.command(f, c, now)
+	if err != nil {
+		return none, Grant{}, false, err
+	}
+	if s.pending > 1 || !s.direct(at, now) {
+		s.write(at)
+		return Request(at), Grant{}, false, nil
+	}
+	cmd := &s.cmds[at]
+	p := candidate{flow: cmd.flow, cmd: at, sub: none, length: cmd.Length, wire: s.cfg.RspPktLen(cmd.Length), late: cmd.Deadline > 0 && now >= cmd.Deadline}
+	s.begin(at)
+	g = s.issue(&p, now)
+	s.classes[cmd.Class].last, s.flows[f].deficit = 0, 0
+	return Request(at), g, true, nil
+}
+
+// direct tells whether the only command that is not granted may go now, as a whole.
+func (s *Shaper) direct(at int32, now time.Duration) bool {
+	c := &s.cmds[at]
+	if s.paused || s.flows[c.flow].down || s.cfg.Slice > 0 && !c.Whole && c.Kind != Put && c.Length > s.cfg.Slice {
+		return false
+	}
+	s.wake = 0
+	s.in.refill(now)
+	s.out.refill(now)
+	s.lapse(now)
+	s.due, s.duePut = none, none // nobody waits
+	p := candidate{flow: c.flow, cmd: at, wire: s.cfg.RspPktLen(c.Length)}
+	ok := s.limit(&p) == None
+	s.wake = 0
+	return ok
+}

@@ -1,0 +1,171 @@
+package shaper
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testseed"
+)
+
+// Whatever happens, Admit grants what Submit and Next would, and leaves what they would
+// leave: two shapers are used alike but for that.
+func TestAdmitIsSubmitAndNext(t *testing.T) {
+	seed := testseed.New(t)
+	direct, rounds := 0, 50
+	if !testing.Short() {
+		rounds = 600
+	}
+	for round := range rounds {
+		direct += twins(t, rand.New(rand.NewPCG(seed, uint64(round))))
+	}
+	require.Greater(t, direct, 10*rounds)
+}
+
+func twins(t *testing.T, rng *rand.Rand) (direct int) {
+	cfg := randomConfig(rng)
+	var both [2]*Shaper
+	for i := range both {
+		s, err := New(cfg)
+		require.NoError(t, err)
+		both[i] = s
+	}
+	var flows []Flow
+	for id := range 1 + rng.IntN(4) {
+		fc := FlowConfig{ID: uint64(id), Weight: 1 + rng.IntN(3), Priority: rng.IntN(3), MaxReads: 1 + rng.IntN(16), Depth: 1 + rng.IntN(20), Served: rng.IntN(4) == 0}
+		for i, s := range both {
+			f, err := s.AddFlow(fc)
+			require.NoError(t, err)
+			if i == 0 {
+				flows = append(flows, f)
+			}
+		}
+	}
+	var now time.Duration
+	var out []Sub
+	var alive []Request
+	paused, down := false, false
+	for step := range 200 {
+		now += time.Duration(rng.IntN(500)) * time.Microsecond
+		var granted [2][]Grant
+		f, what := flows[rng.IntN(len(flows))], rng.IntN(20)
+		pick, deadline := rng.IntN(1<<20), time.Duration(rng.IntN(2))*now
+		c := Command{Kind: Kind(rng.IntN(3)), Length: []int{0, 8, 300, 1000, 5000, 20000}[rng.IntN(6)], Class: rng.IntN(2), Fence: rng.IntN(8) == 0, Whole: rng.IntN(4) == 0, Deadline: deadline}
+		var made [2]Request
+		goesOn, all := rng.IntN(3) == 0, rng.IntN(3) == 0
+		for i, s := range both {
+			if paused && goesOn {
+				s.Pause(false)
+			}
+			if down && goesOn {
+				for _, f := range flows {
+					s.Up(f)
+				}
+			}
+			switch {
+			case what < 8:
+				var err error
+				if i == 0 {
+					var g Grant
+					var ok bool
+					if made[i], g, ok, err = s.Admit(f, c, now); ok {
+						granted[i] = append(granted[i], g)
+						direct++
+					}
+				} else {
+					made[i], err = s.Submit(f, c, now)
+				}
+				require.NoError(t, err)
+			case what < 15 && all:
+				for _, sub := range out {
+					s.Completed(sub, now)
+				}
+			case what < 15 && len(out) > 0:
+				s.Completed(out[pick%len(out)], now)
+			case what == 15 && len(out) > 0:
+				s.Failed(out[pick%len(out)], pick%3 == 0)
+			case what == 16:
+				s.Down(f)
+			case what == 17:
+				s.Pause(true)
+			case what == 18 && len(alive) > 0:
+				s.Cancel(alive[pick%len(alive)])
+			}
+			for g, ok := s.Next(now); ok; g, ok = s.Next(now) {
+				granted[i] = append(granted[i], g)
+			}
+		}
+		require.Equal(t, granted[1], granted[0], "step %d", step)
+		require.Equal(t, made[1], made[0])
+		if what < 8 {
+			alive = append(alive, made[0])
+		}
+		paused, down = paused && !goesOn || what == 17, down && !goesOn || what == 16
+		if what >= 8 && what < 15 && all {
+			out = out[:0]
+		} else if what >= 8 && what < 16 && len(out) > 0 {
+			out = append(out[:pick%len(out)], out[pick%len(out)+1:]...)
+		}
+		for _, g := range granted[0] {
+			out = append(out, g.Sub)
+		}
+		for {
+			r, _, complete, ok := both[0].Finished()
+			r1, _, complete1, ok1 := both[1].Finished()
+			require.Equal(t, []any{r, complete, ok}, []any{r1, complete1, ok1})
+			if !ok {
+				break
+			}
+			both[0].Free(r)
+			both[1].Free(r)
+			for i := range alive {
+				if alive[i] == r {
+					alive = append(alive[:i], alive[i+1:]...)
+					break
+				}
+			}
+		}
+		a, b := both[0], both[1]
+		require.Equal(t, b.Stats(), a.Stats(), "step %d", step)
+		require.Equal(t, []int64{b.Outstanding(), b.Sending(), int64(b.Alive()), b.Threshold(), int64(b.wake)}, []int64{a.Outstanding(), a.Sending(), int64(a.Alive()), a.Threshold(), int64(a.wake)}, "step %d", step)
+		require.Equal(t, []bucket{b.in, b.out}, []bucket{a.in, a.out})
+		require.Equal(t, b.classes, a.classes, "step %d", step)
+		for _, f := range flows {
+			require.Equal(t, b.flows[f].deficit, a.flows[f].deficit)
+			require.Equal(t, b.flows[f].seq, a.flows[f].seq)
+			require.Equal(t, b.flows[f].posted, a.flows[f].posted)
+		}
+	}
+	return direct
+}
+
+// Who was due and is cancelled is waited for no more.
+func TestAdmitAfterWhoWasDue(t *testing.T) {
+	s, err := New(Config{Outbound: 1, OutBurst: 10000, MaxPasses: 1})
+	require.NoError(t, err)
+	large, err := s.AddFlow(FlowConfig{ID: 1})
+	require.NoError(t, err)
+	other, err := s.AddFlow(FlowConfig{ID: 2})
+	require.NoError(t, err)
+	put := func(f Flow, n int) (r Request, granted bool) {
+		r, _, granted, err := s.Admit(f, Command{Kind: Put, Length: n}, 0)
+		require.NoError(t, err)
+		if !granted {
+			_, granted = s.Next(0)
+		}
+		return r, granted
+	}
+	_, granted := put(other, 5000)
+	require.True(t, granted)
+	held, granted := put(large, 8000)
+	require.False(t, granted)
+	_, granted = put(other, 100) // passes it over, once too often
+	require.True(t, granted)
+	s.Cancel(held)
+	require.Zero(t, s.pending)
+	_, _, granted, err = s.Admit(other, Command{Kind: Put, Length: 100}, 0)
+	require.NoError(t, err)
+	require.True(t, granted)
+}
