@@ -266,3 +266,30 @@ func TestDoWithoutItsAgent(t *testing.T) {
 		return err == nil && form == lockoffload.FormTwoStep
 	}, stuck, time.Millisecond)
 }
+
+// Of a WRITE of which half has come nothing stays, and the lock is given back when READs
+// are over that may have seen that half.
+func TestHalfAWriteIsTakenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 256}, long)
+	dying, s := r.client(lockoffload.Retry{})
+	other, _ := r.client(lockoffload.Retry{})
+	require.NoError(t, upOnce(ctx, other))
+	died, _, err := dying.DieAfter(ctx, "update", 0, 3, true)
+	require.NoError(t, err)
+	require.True(t, died)
+	ended := time.Now()
+	require.NoError(t, s.Close())
+	require.GreaterOrEqual(t, time.Since(ended), 200*time.Millisecond)
+	lock, _ := r.reg.Left(0)
+	require.Zero(t, lock)
+	data, res, err := other.Read(ctx, 0, make([]byte, 256))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, number(data))
+	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+	require.NoError(t, upOnce(ctx, other))
+	data, res, err = other.Read(ctx, 0, make([]byte, 256))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, number(data))
+	require.Equal(t, lockoffload.FormRead, res.Form)
+}

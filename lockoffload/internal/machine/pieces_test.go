@@ -109,7 +109,8 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 			}
 		}
 		w := b.prepare(update(threeWords(after, 2))).(*Updater)
-		for {
+		for n := 0; ; n++ {
+			require.Less(t, n, 10_000, "seed %d: it is not free", seed)
 			x, v := step(w)
 			for x != nil && !b.s.execute(x) {
 				some(3)
