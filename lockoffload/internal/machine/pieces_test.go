@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,4 +176,15 @@ func TestRecoveryBegunAnew(t *testing.T) {
 	cur, err := b.s.current(last)
 	require.NoError(t, err)
 	require.False(t, cur.Whole)
+}
+
+// What an agent has reserved a client may take at any moment, and write.
+func TestAgentRecoveryTouchesNoData(t *testing.T) {
+	b := newBench()
+	storeWord(b.s.mem, b.s.l.LockOff(0), memory.MakeTag(memory.AgentOwner, 1, 1))
+	b.s.mem[b.s.l.CopyOff(0, 1)] ^= 1
+	lists, _, err := b.lists(t, AgentRecovery(b.s.mem))
+	require.NoError(t, err)
+	require.Zero(t, writes(slices.Concat(lists...)))
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
 }

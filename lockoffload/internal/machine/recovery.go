@@ -27,6 +27,7 @@ type Recovery struct {
 
 	Slot, End int // what is still to be looked at; end 0 is all
 	settled   bool
+	agents    bool  // they are agents, which change copies as a whole
 	pieces    []int // slots with a copy in pieces, whose lock stays until after the pause
 	paused    bool
 	Freed     int // locks, bits and tickets
@@ -121,7 +122,7 @@ func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
 func (m *Recovery) collect(slot int) {
 	again := len(m.pieces) > 0 && m.pieces[len(m.pieces)-1] == slot
 	if tag := memory.LoadWord(m.Region, m.L.LockOff(slot)); tag != 0 && m.Dead(memory.TagIdentity(tag)) && !again {
-		if m.behead(slot) {
+		if !m.agents && m.behead(slot) {
 			m.pieces = append(m.pieces, slot)
 		} else {
 			m.unlock(slot)
@@ -174,7 +175,8 @@ func (m *Recovery) behead(slot int) bool {
 	return true
 }
 
-// AgentRecovery takes back the locks that agents left.
+// AgentRecovery takes back the locks that agents left. It touches no data: what an agent
+// has reserved, a client that lives may take and write to at the same time.
 func AgentRecovery(region []byte) *Recovery {
-	return &Recovery{Region: region, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
+	return &Recovery{Region: region, agents: true, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
 }

@@ -71,11 +71,7 @@ func (a *simAgent) start() {
 	}
 	m := AgentRecovery(s.mem)
 	m.L, m.Mem = s.l, make([]byte, s.l.LocalSize())
-	for v, _ := m.Step(); v != Done; v, _ = m.Step() {
-		if v == Sleep {
-			s.now += 2 * simReadTime
-			continue
-		}
+	for v, _ := m.Step(); v == Post; v, _ = m.Step() {
 		for x := (&simList{w: &m.Work, ops: m.Ops}); !s.execute(x); {
 		}
 	}
