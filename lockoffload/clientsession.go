@@ -25,9 +25,10 @@ type session struct {
 	lost  chan struct{} // closed when locks can no longer be relied on
 	flush sync.Once
 
-	mu    sync.Mutex
-	until time.Time // end of the lease
-	over  bool
+	mu      sync.Mutex
+	until   time.Time // end of the lease
+	over    bool
+	leaving bool // over because it is closed: the target is yet to be told
 
 	stop context.CancelFunc
 	gone chan struct{} // the watchdog has ended
@@ -150,15 +151,29 @@ func (s *session) lose() {
 	}
 }
 
+// leave is lose for a session that is given up: before the target is told, who may give
+// its locks to others at once.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	s.lose()
+}
+
 // allowed tells whether a WRITE may be posted under the lease.
 func (s *session) allowed() error {
 	s.mu.Lock()
-	over := s.over || s.lease > 0 && !time.Now().Before(s.until)
+	over, leaving := s.over || s.lease > 0 && !time.Now().Before(s.until), s.leaving
 	s.mu.Unlock()
 	if over {
-		s.expire()
+		if !leaving {
+			s.expire()
+		}
 		if err := s.line.fault(); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if leaving {
+			return fmt.Errorf("%w: %w", ErrLost, ErrClosed)
 		}
 		return fmt.Errorf("%w: the lease ran out", ErrLost)
 	}
@@ -169,6 +184,7 @@ func (s *session) allowed() error {
 const closePatience = time.Second
 
 func (s *session) close() error {
+	s.leave()
 	s.stop()
 	select {
 	case <-s.gone:
