@@ -177,11 +177,14 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 	_ = c.Close() // of a session that is over
 }
 
-// What no session has that lives does not stay; what one has that lives does.
+// What no session has that lives does not stay; what one has that lives does, and so does
+// what an agent has.
 func TestStraysAreTakenBack(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 2*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 17, Size: 8}, 2*time.Second)
+	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the first lease
+	require.NoError(t, r.reg.LeftLocked(16))
 	c, _ := r.client(lockoffload.Retry{})
 	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
@@ -189,6 +192,9 @@ func TestStraysAreTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.reg.LeaveStray(1)) // its turn is the second lease
 	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
+	lock, readers := r.reg.Left(16)
+	require.NotZero(t, lock)
+	require.Zero(t, readers)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, shared.Unlock(ctx))
 }
