@@ -395,6 +395,36 @@ func TestSimulatedLateRead(t *testing.T) {
 	}
 }
 
+// A swap whose outcome nobody waited for may have made a private copy the current one. The
+// next one leaves that alone.
+func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2, Swap: 4}, long)
+	other, _ := r.client(lockoffload.Retry{})
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for unknown := false; !unknown; { // once, unless the test itself is late
+		old, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		next := up(old)
+		brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		_, err = c.SwapWrite(brief, 0, res.Version, next)
+		cancel()
+		unknown = errors.Is(err, lockoffload.ErrOutcomeUnknown)
+		_, err = c.SwapWrite(ctx, 0, res.Version, up(up(next)))
+		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		data, _, err := other.SwapRead(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		require.Equal(t, next, data)
+	}
+}
+
 // When the device of a client or of the target is removed, all that was under way on it
 // ends, locks are lost, and everything on it can be closed.
 func TestSimulatedRemoval(t *testing.T) {
