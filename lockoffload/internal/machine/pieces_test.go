@@ -29,7 +29,7 @@ func word(v uint64) []byte {
 func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 	const dead, before, after = 77, 2, 88
 	torn := 0
-	for seed := range uint64(8000) {
+	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		b := newBenchOf(memory.Layout{Slots: 1, Size: 24, Clients: 4})
 		b.s.rng = rng
