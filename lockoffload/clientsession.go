@@ -26,7 +26,7 @@ type session struct {
 	flush sync.Once
 
 	mu      sync.Mutex
-	until   time.Time // end of the lease
+	kept    machine.KeptLease
 	over    bool
 	leaving bool // over because it is closed: the target is yet to be told
 
@@ -56,8 +56,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	// The first heartbeat is ahead of everything else that is posted. Were it
 	// behind a lock command, a client that died between the two would hold the
 	// lock until the target gave up waiting for a heartbeat.
-	posted := time.Now()
-	s.until = posted.Add(s.lease)
+	s.kept = machine.NewKeptLease(s.lease, time.Now())
 	l := memory.Layout(in.Layout)
 	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
@@ -65,14 +64,14 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 		close(s.gone)
 		return nil, errors.Join(err, s.close())
 	}
-	go s.watchdog(ctx, first, posted)
+	go s.watchdog(ctx, first)
 	return s, nil
 }
 
 // watchdog counts the heartbeat up three times in a lease. The lease runs from
 // the posting of the last one that was acknowledged: the target counts from
 // when it sees it, which is later.
-func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
+func (s *session) watchdog(ctx context.Context, f *flight) {
 	defer close(s.gone)
 	tick := time.NewTicker(s.lease / 3)
 	defer tick.Stop()
@@ -83,7 +82,7 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 			return
 		}
 		s.mu.Lock()
-		s.until = posted.Add(s.lease)
+		s.kept.Acknowledged()
 		s.mu.Unlock()
 		select {
 		case <-tick.C:
@@ -95,7 +94,9 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 			}
 			return
 		}
-		posted = time.Now()
+		s.mu.Lock()
+		s.kept.Posted(time.Now())
+		s.mu.Unlock()
 		var err error
 		if f, err = s.nextHeartbeat(count); err != nil {
 			s.expire()
@@ -128,7 +129,7 @@ func (s *session) acknowledged(ctx context.Context, f *flight) error {
 // leased is a context that ends with the lease, as far as it runs by now.
 func (s *session) leased(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
-	until := s.until
+	until := s.kept.Until()
 	s.mu.Unlock()
 	return context.WithDeadline(ctx, until)
 }
@@ -163,7 +164,7 @@ func (s *session) leave() {
 // allowed tells whether a WRITE may be posted under the lease.
 func (s *session) allowed() error {
 	s.mu.Lock()
-	over, leaving := s.over || s.lease > 0 && !time.Now().Before(s.until), s.leaving
+	over, leaving := s.over || s.lease > 0 && !time.Now().Before(s.kept.Until()), s.leaving
 	s.mu.Unlock()
 	if over {
 		if !leaving {
