@@ -182,16 +182,16 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 func TestStraysAreTakenBack(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 17, Size: 8}, 2*time.Second)
-	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the first lease
+	r := newRig(t, lockoffload.Layout{Slots: 18, Size: 8}, 2*time.Second)
+	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the end of the first lease
 	require.NoError(t, r.reg.LeftLocked(16))
 	c, _ := r.client(lockoffload.Retry{})
 	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 	h, _, err := c.Lock(ctx, 2)
 	require.NoError(t, err)
-	require.NoError(t, r.reg.LeaveStray(1)) // its turn is the second lease
-	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
+	require.NoError(t, r.reg.LeaveStray(17)) // its turn is the end of the second lease
+	require.Eventually(t, func() bool { lock, readers := r.reg.Left(17); return lock|readers == 0 }, stuck, time.Millisecond)
 	lock, readers := r.reg.Left(16)
 	require.NotZero(t, lock)
 	require.Zero(t, readers)
