@@ -63,6 +63,10 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return r.srv.Stats().Ended == 8 }, stuck, time.Millisecond)
 	require.Len(t, epochs, 8, "nobody is taken for somebody before")
+	_, _, next, _ := r.admit() // who says nothing yet, where somebody has said goodbye
+	time.Sleep(500 * time.Millisecond)
+	require.EqualValues(t, 8, r.srv.Stats().Ended)
+	require.NoError(t, next.Close())
 }
 
 func TestDeadHolderIsRecovered(t *testing.T) {
