@@ -58,7 +58,8 @@ func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [
 	return out, res, nil
 }
 
-// Update changes record 0 of a slot, see [Client.UpdateRecords].
+// Update changes record 0 of a slot, see [Client.UpdateRecords]. change answers all of the
+// new data: nil is none, and an error leaves the record as it is.
 func (c *Client) Update(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
 	return happened(ctx)(c.UpdateAsync(ctx, slot, change))
 }

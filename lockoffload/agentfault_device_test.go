@@ -305,6 +305,45 @@ func TestAgentChainGivenUp(t *testing.T) {
 	t.Logf("%d done, %d unknown", done, unknown)
 }
 
+// A client whose first chain got no answer cannot say for which agent it was. One that does
+// not know the client executes nothing of it once more.
+func TestAgentFirstChainWithoutAnswer(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
+	side := r.side()
+	held, _, err := side.Lock(ctx, 0)
+	require.NoError(t, err)
+	var near *verbs.QP
+	c := r.caller(func(cfg *lockoffload.CallerConfig) {
+		id, connect := cfg.Client, cfg.Connect
+		cfg.Connect = func(ctx context.Context) (*verbs.QP, *verbs.CQ, error) {
+			if near != nil {
+				r.agent.Forget(id)
+				if err := held.Unlock(ctx); err != nil {
+					return nil, nil, err
+				}
+				for r.agent.Stats().Done == 0 && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			var cq *verbs.CQ
+			var err error
+			near, cq, err = connect(ctx)
+			return near, cq, err
+		}
+	})
+	first := near
+	over := make(chan error, 1)
+	go func() {
+		_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		over <- err
+	}()
+	require.Eventually(t, func() bool { return r.agent.Stats().Tries > 0 }, stuck, time.Millisecond)
+	require.NoError(t, first.ToError())
+	require.ErrorIs(t, <-over, lockoffload.ErrOutcomeUnknown)
+	require.EqualValues(t, 1, r.version(c, 0))
+}
+
 // A client that the target forgot, and a caller that is closed.
 func TestAgentForgetsClient(t *testing.T) {
 	t.Parallel()

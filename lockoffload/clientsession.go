@@ -25,9 +25,10 @@ type session struct {
 	lost  chan struct{} // closed when locks can no longer be relied on
 	flush sync.Once
 
-	mu    sync.Mutex
-	until time.Time // end of the lease
-	over  bool
+	mu      sync.Mutex
+	kept    machine.KeptLease
+	over    bool
+	leaving bool // over because it is closed: the target is yet to be told
 
 	stop context.CancelFunc
 	gone chan struct{} // the watchdog has ended
@@ -55,8 +56,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	// The first heartbeat is ahead of everything else that is posted. Were it
 	// behind a lock command, a client that died between the two would hold the
 	// lock until the target gave up waiting for a heartbeat.
-	posted := time.Now()
-	s.until = posted.Add(s.lease)
+	s.kept = machine.NewKeptLease(s.lease, time.Now())
 	l := memory.Layout(in.Layout)
 	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
@@ -64,14 +64,14 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 		close(s.gone)
 		return nil, errors.Join(err, s.close())
 	}
-	go s.watchdog(ctx, first, posted)
+	go s.watchdog(ctx, first)
 	return s, nil
 }
 
 // watchdog counts the heartbeat up three times in a lease. The lease runs from
 // the posting of the last one that was acknowledged: the target counts from
 // when it sees it, which is later.
-func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
+func (s *session) watchdog(ctx context.Context, f *flight) {
 	defer close(s.gone)
 	tick := time.NewTicker(s.lease / 3)
 	defer tick.Stop()
@@ -82,7 +82,7 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 			return
 		}
 		s.mu.Lock()
-		s.until = posted.Add(s.lease)
+		s.kept.Acknowledged()
 		s.mu.Unlock()
 		select {
 		case <-tick.C:
@@ -94,7 +94,9 @@ func (s *session) watchdog(ctx context.Context, f *flight, posted time.Time) {
 			}
 			return
 		}
-		posted = time.Now()
+		s.mu.Lock()
+		s.kept.Posted(time.Now())
+		s.mu.Unlock()
 		var err error
 		if f, err = s.nextHeartbeat(count); err != nil {
 			s.expire()
@@ -127,7 +129,7 @@ func (s *session) acknowledged(ctx context.Context, f *flight) error {
 // leased is a context that ends with the lease, as far as it runs by now.
 func (s *session) leased(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
-	until := s.until
+	until := s.kept.Until()
 	s.mu.Unlock()
 	return context.WithDeadline(ctx, until)
 }
@@ -150,15 +152,29 @@ func (s *session) lose() {
 	}
 }
 
+// leave is lose for a session that is given up: before the target is told, who may give
+// its locks to others at once.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	s.lose()
+}
+
 // allowed tells whether a WRITE may be posted under the lease.
 func (s *session) allowed() error {
 	s.mu.Lock()
-	over := s.over || s.lease > 0 && !time.Now().Before(s.until)
+	over, leaving := s.over || s.lease > 0 && !time.Now().Before(s.kept.Until()), s.leaving
 	s.mu.Unlock()
 	if over {
-		s.expire()
+		if !leaving {
+			s.expire()
+		}
 		if err := s.line.fault(); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if leaving {
+			return fmt.Errorf("%w: %w", ErrLost, ErrClosed)
 		}
 		return fmt.Errorf("%w: the lease ran out", ErrLost)
 	}
@@ -169,6 +185,7 @@ func (s *session) allowed() error {
 const closePatience = time.Second
 
 func (s *session) close() error {
+	s.leave()
 	s.stop()
 	select {
 	case <-s.gone:

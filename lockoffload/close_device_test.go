@@ -256,3 +256,29 @@ func TestAgentsClientsFollow(t *testing.T) {
 	})
 	require.NoError(t, lis.Err())
 }
+
+// Holders of a client that is closed are told that their locks are lost before the target
+// is told, which may give them to others at once. The target hears of it all the same, also
+// when holders look after their locks meanwhile.
+func TestHoldersHearOfCloseFirst(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, 4*time.Second)
+	c, s := r.client(lockoffload.Retry{})
+	h, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	_, err = h.Write(ctx, 0, []byte("never"))
+	require.NoError(t, err)
+	told := false
+	c.BeforeGoodbye(func() {
+		select {
+		case <-h.Lost():
+			told = true
+		default:
+		}
+		require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrLost)
+	})
+	require.NoError(t, c.Close())
+	require.True(t, told)
+	<-s.Done()
+	require.Eventually(t, func() bool { return r.srv.Stats().Ended == 1 }, stuck, time.Millisecond)
+}

@@ -97,6 +97,30 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.Equal(t, lockoffload.FormRead, res.Form)
 }
 
+// What a holder has committed is not written over: the next WRITE under the same lock goes
+// to the other copy.
+func TestCommitsGoToEitherCopy(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	c, _ := r.client(lockoffload.Retry{})
+	h, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	for n, want := range [][2]uint64{{0, 1}, {2, 1}, {2, 3}} {
+		_, err := h.Write(ctx, 0, []byte{byte(n)})
+		require.NoError(t, err)
+		if n < 2 {
+			require.NoError(t, h.Commit(ctx))
+		} else {
+			require.NoError(t, h.Unlock(ctx))
+		}
+		require.Equal(t, want, r.reg.Versions(0))
+	}
+	data, res, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, []byte{2}, data)
+	require.EqualValues(t, 3, res.Version)
+}
+
 func TestSharedLock(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})

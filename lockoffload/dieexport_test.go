@@ -162,3 +162,10 @@ func (c *Client) PostTooMuch() error {
 	_, err := s.line.issue(context.Background(), ops, s.beat)
 	return err
 }
+
+// BeforeGoodbye has a client do something when it is about to tell the target that it goes.
+func (c *Client) BeforeGoodbye(f func()) {
+	s := c.session()
+	stop := s.stop
+	s.stop = func() { f(); stop() }
+}

@@ -67,6 +67,13 @@
 //     WRITE goes out with the unlock command (or with [Held.Commit], if the holder wants
 //     it seen). There is nothing else from inside of a critical section to be read.
 //
+// One thing remains: a holder that dies in the middle of its WRITE leaves a copy in pieces,
+// with the version that the next holder will use, and what that one writes may be what is
+// missing. So that nobody takes it for whole, the target removes the copy's head before it
+// gives the lock back, and then waits until READs are over that may have seen the head. A
+// READ without a lock counts if it took a quarter of a lease at most, and 100 ms; the
+// target waits twice as long.
+//
 // A torn copy is refused: its checksum (CRC-32C) does not fit, except by chance of one in
 // 2^32. A READ that meets WRITEs four times is given up for one under a lock that is
 // given back when the READ is complete: a copy that is not valid then is what a dead
@@ -172,7 +179,8 @@
 // then it gives back the dead client's locks, reader bits and
 // tickets, through the same queue pair: atomics of a device need not be atomic against
 // a CPU's.
-// This takes less than two leases when the target is not late itself; three are
+// This takes less than two leases when the target is not late itself, and 200 ms or half a
+// lease more, whichever is less, if a WRITE was executed in part; three are
 // promised. The third is for tickets that nobody signed: a client that dies between
 // its draw and the request behind it, which says whose the ticket is, leaves one that
 // may be anybody's. Of those of before the end of its session the next eight are skipped
@@ -192,7 +200,7 @@
 // not have relaxed ordering, with which an unlock command could overtake a WRITE.
 //
 // A holder that dies in the middle of a WRITE has damaged a copy that was not
-// current: its change has not happened, for any of the records.
+// current: its change has not happened, for any of the records, and nobody reads it.
 //
 // Resources outside of the region cannot be fenced like this; they can refuse
 // a [Held.Token] that is lower than one seen before.

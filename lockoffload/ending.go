@@ -136,7 +136,7 @@ func (s *Server) drive(m machine.Machine) (err error) {
 		return errRemoved
 	}
 	if s.loop == nil {
-		if s.loop, err = newLoopback(s.cfg.PD, s.cfg.GID, s.cfg.Region); err != nil {
+		if s.loop, err = newLoopback(s.cfg.PD, s.cfg.GID, s.cfg.Region, s.cfg.Lease); err != nil {
 			s.loop = nil
 			return err
 		}

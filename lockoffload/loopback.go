@@ -17,10 +17,12 @@ type loopback struct {
 	qp     *verbs.QP
 	line   *line
 	mr     *verbs.MR
+	pause  time.Duration // of machines that sleep
 }
 
-func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (lb *loopback, err error) {
-	lb = &loopback{region: r}
+// newLoopback makes one for the region of clients with a lease; 0: nobody knows which.
+func newLoopback(pd *verbs.PD, gid verbs.GIDEntry, r *Region, lease time.Duration) (lb *loopback, err error) {
+	lb = &loopback{region: r, pause: 2 * machine.ReadTime(lease)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, lb.close())
@@ -76,6 +78,10 @@ func (lb *loopback) drive(m machine.Machine) error {
 	w.L, w.Mem = lb.region.l, lb.mr.Bytes()
 	for {
 		v, err := m.Step()
+		if v == machine.Sleep {
+			time.Sleep(lb.pause)
+			continue
+		}
 		if v != machine.Post {
 			return err
 		}
@@ -93,7 +99,7 @@ func (lb *loopback) drive(m machine.Machine) error {
 // the middle, and answers how many. Nothing of it is under way any more: its queue pair
 // is gone.
 func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
-	lb, err := newLoopback(pd, gid, r)
+	lb, err := newLoopback(pd, gid, r, 0)
 	if err != nil {
 		return 0, err
 	}

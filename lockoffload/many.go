@@ -78,7 +78,11 @@ func (c *Client) UpdateSlots(ctx context.Context, slots []int, change func(old [
 	over := make(chan error, 1)
 	go func() {
 		err := commitAll(of)
-		over <- errors.Join(err, UnlockAll(context.WithoutCancel(ctx), held))
+		uerr := UnlockAll(context.WithoutCancel(ctx), held)
+		if err == nil && uerr != nil {
+			uerr = fmt.Errorf("%w: the slots were changed: %w", ErrOutcomeUnknown, uerr)
+		}
+		over <- errors.Join(err, uerr)
 	}()
 	select {
 	case err := <-over:

@@ -94,7 +94,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		free()
 		return nil, err
 	}
-	loop, err := newLoopback(cfg.PD, cfg.GID, cfg.Region)
+	loop, err := newLoopback(cfg.PD, cfg.GID, cfg.Region, cfg.Lease)
 	if err != nil {
 		free()
 		return nil, errors.Join(err, cq.Close())

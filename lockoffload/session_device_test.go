@@ -48,8 +48,10 @@ func TestFirstHeartbeatIsAheadOfLocks(t *testing.T) {
 func TestPlacesOfThoseThatLeave(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, time.Second)
+	epochs := map[[2]uint16]bool{}
 	for i := range 8 {
 		qp, cq, s, in := r.admit()
+		epochs[[2]uint16{in.Owner, in.Epoch}] = true
 		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
@@ -60,6 +62,11 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool { return r.srv.Stats().Ended == 8 }, stuck, time.Millisecond)
+	require.Len(t, epochs, 8, "nobody is taken for somebody before")
+	_, _, next, _ := r.admit() // who says nothing yet, where somebody has said goodbye
+	time.Sleep(500 * time.Millisecond)
+	require.EqualValues(t, 8, r.srv.Stats().Ended)
+	require.NoError(t, next.Close())
 }
 
 func TestDeadHolderIsRecovered(t *testing.T) {

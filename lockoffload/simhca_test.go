@@ -293,6 +293,138 @@ func TestSimulatedBreaks(t *testing.T) {
 	require.NoError(t, lockoffload.CheckEvents(rec.events))
 }
 
+// Whichever request fails: what is said to have changed nothing has not, and what is said
+// to be done is.
+func TestSimulatedFailures(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8, Swap: 128}, long)
+	sees, _ := r.client(lockoffload.Retry{})
+	all := func(old [][]byte) ([][]byte, error) { return [][]byte{up(old[0]), up(old[1])}, nil }
+	for form, change := range map[string]func(c *lockoffload.Client) error{
+		"update": func(c *lockoffload.Client) error { return upOnce(ctx, c) },
+		"slots":  func(c *lockoffload.Client) error { return c.UpdateSlots(ctx, []int{0, 1}, all) },
+		"held": func(c *lockoffload.Client) error {
+			h, _, err := c.Lock(ctx, 0)
+			if err != nil {
+				return err
+			}
+			old, _, err := h.Read(ctx, 0, make([]byte, 8))
+			if err == nil {
+				_, err = h.Write(ctx, 0, up(old))
+			}
+			return errors.Join(err, h.Unlock(ctx))
+		},
+		"do": func(c *lockoffload.Client) error {
+			old, _, err := c.Read(ctx, 0, make([]byte, 8))
+			if err == nil {
+				_, err = c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, string(up(old)))}})
+			}
+			return err
+		},
+		"swap": func(c *lockoffload.Client) error {
+			old, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
+			if err == nil {
+				_, err = c.SwapWrite(ctx, 0, res.Version, up(old))
+			}
+			return err
+		},
+	} {
+		failures, changes := 0, map[string]int{"swap": 2}[form]
+		for after := 0; ; after++ {
+			qp, cq, s, in := r.admit()
+			c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+			require.NoError(t, err)
+			_, _, err = c.Read(ctx, 0, make([]byte, 8)) // the first heartbeat is over
+			require.NoError(t, err)
+			before := values(ctx, t, sees)
+			require.NoError(t, simhca.Fail(wire[0], qp.Num(), after, uint32(verbs.WCRetryExceeded)))
+			err = change(c)
+			require.NoError(t, s.Close())
+			_ = c.Close()
+			now := values(ctx, t, sees)
+			switch {
+			case err == nil:
+				require.Equal(t, before[changes]+1, now[changes], form)
+			case !errors.Is(err, lockoffload.ErrOutcomeUnknown):
+				failures++
+				require.Equal(t, before, now, "%s, request %d: %v", form, after, err)
+			default:
+				failures++
+			}
+			if err == nil {
+				break
+			}
+		}
+		t.Logf("%s: %d requests", form, failures)
+		require.Greater(t, failures, 1)
+	}
+}
+
+// values are the numbers in two slots, and in the private copies of the first.
+func values(ctx context.Context, t *testing.T, c *lockoffload.Client) (v []uint64) {
+	for slot := range 2 {
+		data, _, err := c.Read(ctx, slot, make([]byte, 8))
+		require.NoError(t, err)
+		v = append(v, number(data))
+	}
+	data, _, err := c.SwapRead(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	return append(v, number(data))
+}
+
+// A READ that took long may have seen what was there before a recovery, and what came after
+// it: it does not count.
+func TestSimulatedLateRead(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for c.Stats(0).Torn == 0 { // once, unless the test itself is late
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		_, res, err := c.Read(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		require.EqualValues(t, 1+c.Stats(0).Torn, res.Tries)
+	}
+}
+
+// A swap whose outcome nobody waited for may have made a private copy the current one. The
+// next one leaves that alone.
+func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2, Swap: 4}, long)
+	other, _ := r.client(lockoffload.Retry{})
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for unknown := false; !unknown; { // once, unless the test itself is late
+		old, res, err := c.SwapRead(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		next := up(old)
+		brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		_, err = c.SwapWrite(brief, 0, res.Version, next)
+		cancel()
+		unknown = errors.Is(err, lockoffload.ErrOutcomeUnknown)
+		_, err = c.SwapWrite(ctx, 0, res.Version, up(up(next)))
+		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+		data, _, err := other.SwapRead(ctx, 0, make([]byte, 8))
+		require.NoError(t, err)
+		require.Equal(t, next, data)
+	}
+}
+
 // When the device of a client or of the target is removed, all that was under way on it
 // ends, locks are lost, and everything on it can be closed.
 func TestSimulatedRemoval(t *testing.T) {

@@ -45,7 +45,7 @@ type Counts struct {
 	Acquired uint64 // those that got the lock
 	Failed   uint64 // those that found it held by others
 	Waits    uint64 // pauses for readers, or for a ticket's turn
-	Torn     uint64 // READs that met a WRITE, or what a dead writer left
+	Torn     uint64 // READs that met a WRITE, or what a dead writer left, or took too long
 	Lost     uint64 // locks that were gone when they were given back
 	// What was carried out, by form.
 	Read, ReadChain, ReadHeld, TwoStep uint64

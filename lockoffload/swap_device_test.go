@@ -47,6 +47,38 @@ func TestSwap(t *testing.T) {
 	require.ErrorIs(t, err, lockoffload.ErrConfig)
 }
 
+// What a client saw in a session before says nothing of the private copies that it has now:
+// somebody else may have had them in between, and one of them may be current.
+func TestSwapOfANewSession(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 16, Clients: 2, Swap: 4}, long)
+	qp, cq, place, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	other, _ := r.client(lockoffload.Retry{})
+	_, err = other.SwapWrite(ctx, 0, 0, []byte("one"))
+	require.NoError(t, err)
+	buf := make([]byte, 16)
+	_, res, err := c.SwapRead(ctx, 0, buf)
+	require.NoError(t, err)
+	require.NoError(t, place.Close())
+	between, theirs := r.client(lockoffload.Retry{})
+	require.Equal(t, in.Owner, theirs.Invite().Owner)
+	_, err = between.SwapWrite(ctx, 0, res.Version, []byte("two"))
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+
+	qp, cq, _, again := r.admit()
+	require.Equal(t, in.Owner, again.Owner)
+	require.NoError(t, c.Reconnect(ctx, qp, cq, again))
+	_, err = c.SwapWrite(ctx, 0, res.Version, []byte("late"))
+	require.ErrorIs(t, err, lockoffload.ErrDiffers)
+	data, _, err := other.SwapRead(ctx, 0, buf)
+	require.NoError(t, err)
+	require.Equal(t, "two", string(data))
+}
+
 func TestSwapCounts(t *testing.T) {
 	ctx := within(t, stuck)
 	const each = 50

@@ -177,18 +177,24 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 	_ = c.Close() // of a session that is over
 }
 
-// What no session has that lives does not stay; what one has that lives does.
+// What no session has that lives does not stay; what one has that lives does, and so does
+// what an agent has.
 func TestStraysAreTakenBack(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, 2*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 18, Size: 8}, 2*time.Second)
+	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the end of the first lease
+	require.NoError(t, r.reg.LeftLocked(16))
 	c, _ := r.client(lockoffload.Retry{})
 	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 	h, _, err := c.Lock(ctx, 2)
 	require.NoError(t, err)
-	require.NoError(t, r.reg.LeaveStray(1)) // its turn is the second lease
-	require.Eventually(t, func() bool { lock, readers := r.reg.Left(1); return lock|readers == 0 }, stuck, time.Millisecond)
+	require.NoError(t, r.reg.LeaveStray(17)) // its turn is the end of the second lease
+	require.Eventually(t, func() bool { lock, readers := r.reg.Left(17); return lock|readers == 0 }, stuck, time.Millisecond)
+	lock, readers := r.reg.Left(16)
+	require.NotZero(t, lock)
+	require.Zero(t, readers)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, shared.Unlock(ctx))
 }
@@ -265,4 +271,31 @@ func TestDoWithoutItsAgent(t *testing.T) {
 		form, err := up()
 		return err == nil && form == lockoffload.FormTwoStep
 	}, stuck, time.Millisecond)
+}
+
+// Of a WRITE of which half has come nothing stays, and the lock is given back when READs
+// are over that may have seen that half.
+func TestHalfAWriteIsTakenBack(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 256}, long)
+	dying, s := r.client(lockoffload.Retry{})
+	other, _ := r.client(lockoffload.Retry{})
+	require.NoError(t, upOnce(ctx, other))
+	died, _, err := dying.DieAfter(ctx, "update", 0, 3, true)
+	require.NoError(t, err)
+	require.True(t, died)
+	ended := time.Now()
+	require.NoError(t, s.Close())
+	require.GreaterOrEqual(t, time.Since(ended), 200*time.Millisecond)
+	lock, _ := r.reg.Left(0)
+	require.Zero(t, lock)
+	data, res, err := other.Read(ctx, 0, make([]byte, 256))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, number(data))
+	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+	require.NoError(t, upOnce(ctx, other))
+	data, res, err = other.Read(ctx, 0, make([]byte, 256))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, number(data))
+	require.Equal(t, lockoffload.FormRead, res.Form)
 }

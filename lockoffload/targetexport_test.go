@@ -50,6 +50,14 @@ func (r *Region) Left(slot int) (lock, readers uint64) {
 	return lock, readers
 }
 
+// Versions are those of a slot's copies.
+func (r *Region) Versions(slot int) (v [2]uint64) {
+	for i := range v {
+		v[i], _ = r.mr.Load64(r.l.CopyOff(slot, i))
+	}
+	return v
+}
+
 // BreakAgent ends the agent's own queue pair.
 func (l *Listener) BreakAgent() error {
 	l.mu.Lock()

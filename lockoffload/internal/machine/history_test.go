@@ -104,7 +104,7 @@ func (c *simClient) readOrUpdate() {
 
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
-	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Records: records, Form: Form(s.rng.IntN(3))}
+	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Records: records, Form: Form(s.rng.IntN(3)), Now: s.time, InTime: simReadTime}
 	m.Grant.Slot = slot
 	got := make([]uint64, len(records))
 	m.Deliver = func(i int, r memory.Content) error { got[i] = value(r.Data); return nil }

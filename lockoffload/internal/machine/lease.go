@@ -64,3 +64,25 @@ func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
 	}
 	return now.Add(l.limit())
 }
+
+// KeptLease is a lease as its client knows it, which relies on its locks until it is over.
+// It runs from the posting of the last heartbeat that was acknowledged: when that came in
+// the client cannot know.
+type KeptLease struct {
+	length        time.Duration
+	posted, until time.Time
+}
+
+// NewKeptLease is of a client that posts its first heartbeat at a time.
+func NewKeptLease(length time.Duration, now time.Time) KeptLease {
+	return KeptLease{length: length, posted: now, until: now.Add(length)}
+}
+
+// Posted is called before a heartbeat is posted; the one before was acknowledged.
+func (k *KeptLease) Posted(now time.Time) { k.posted = now }
+
+// Acknowledged is called when the last heartbeat that was posted has been.
+func (k *KeptLease) Acknowledged() { k.until = k.posted.Add(k.length) }
+
+// Until is when the lease is over.
+func (k *KeptLease) Until() time.Time { return k.until }

@@ -120,3 +120,18 @@ func TestLeaseIsOver(t *testing.T) {
 	l = NewLease(time.Second, time.Minute, now)
 	require.Equal(t, LeaseOver, look(0, time.Minute+1), "a client that never comes")
 }
+
+// A client's lease is over before the target's, however late it hears that its heartbeats
+// have come in.
+func TestKeptLeaseEndsFirst(t *testing.T) {
+	began := time.Unix(0, 0)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	kept := NewKeptLease(10*time.Second, at(0))
+	require.Equal(t, at(10), kept.Until(), "before anything is known")
+	kept.Acknowledged() // at 2
+	require.Equal(t, at(10), kept.Until())
+	kept.Posted(at(3))
+	require.Equal(t, at(10), kept.Until(), "on its way it may be lost")
+	kept.Acknowledged() // at 9
+	require.Equal(t, at(13), kept.Until())
+}

@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/goverbs/goverbs/lockoffload/internal/memory"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+)
 
 // Reader reads records of a slot.
 //
@@ -18,6 +22,11 @@ import "github.com/goverbs/goverbs/lockoffload/internal/memory"
 // back when the READ is complete:
 //
 //	[CMP_SWAP lock 0 -> tag, READ]   [CMP_SWAP lock tag -> 0]
+//
+// A copy that a dead holder's WRITE left in pieces may become whole in the eyes of a READ
+// that sees some of it early, and the rest in what the next holder writes. So the recovery
+// takes the beginning of such a copy away, and gives the lock back when all READs are over
+// that may have seen it: those that take longer than ReadTime are thrown away.
 type Reader struct {
 	Acquire // of the held form; its work is everybody's
 	Records []int
@@ -27,6 +36,11 @@ type Reader struct {
 	Version uint64
 	// deliver gets the i-th record.
 	Deliver func(i int, r memory.Content) error
+	// Now is a clock, and InTime how long a READ without a lock may take by it; nil: as
+	// long as it likes. See ReadTime.
+	Now    func() time.Time
+	InTime time.Duration
+	began  time.Time
 }
 
 // How often a READ without a lock may meet a WRITE. After that there may be one that
@@ -54,6 +68,7 @@ func (m *Reader) Step() (Verdict, error) {
 		m.Reads++
 		m.begin()
 		m.readSlot(m.Grant.Slot)
+		m.starts()
 		m.posted = true
 		return Post, nil
 	}
@@ -66,6 +81,7 @@ func (m *Reader) chain() (Verdict, error) {
 		m.begin()
 		m.ask()
 		m.release(m.Grant, m.Tags.Owner)
+		m.starts()
 		m.posted = true
 		return Post, nil
 	}
@@ -89,7 +105,7 @@ func (m *Reader) chain() (Verdict, error) {
 // judge looks at what was read without a lock, or perhaps after it.
 func (m *Reader) judge() (Verdict, error) {
 	cur, err := m.Decode()
-	if err == nil && cur.Whole {
+	if err == nil && cur.Whole && !m.late() {
 		return Done, m.take(&cur)
 	}
 	m.Count.Torn++
@@ -97,6 +113,26 @@ func (m *Reader) judge() (Verdict, error) {
 		m.Form, m.state = FormReadHeld, acquireIdle
 	}
 	return m.Step()
+}
+
+func (m *Reader) starts() {
+	if m.Now != nil {
+		m.began = m.Now()
+	}
+}
+
+// late tells whether the READ may have seen what was there before a recovery, and what
+// came after it.
+func (m *Reader) late() bool { return m.Now != nil && m.Now().Sub(m.began) > m.InTime }
+
+// ReadTime is how long a READ without a lock may take, of clients with a lease; 0: they
+// have none.
+func ReadTime(lease time.Duration) time.Duration {
+	const most = 100 * time.Millisecond
+	if lease <= 0 {
+		return most
+	}
+	return min(lease/4, most)
 }
 
 func (m *Reader) take(cur *memory.Current) error {

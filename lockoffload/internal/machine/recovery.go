@@ -13,6 +13,10 @@ import (
 //
 // It looks at each slot once, with the CPU, and posts requests for what it finds only,
 // those of several slots together.
+//
+// Where a WRITE was executed in part, the copy loses its head, or the next WRITE over it
+// might complete the one that did not happen. The lock of such a slot is given back
+// after a pause, which is to be twice as long as ReadTime: see Reader.
 type Recovery struct {
 	Work
 	Region []byte
@@ -23,6 +27,9 @@ type Recovery struct {
 
 	Slot, End int // what is still to be looked at; end 0 is all
 	settled   bool
+	agents    bool  // they are agents, which change copies as a whole
+	pieces    []int // slots with a copy in pieces, whose lock stays until after the pause
+	paused    bool
 	Freed     int // locks, bits and tickets
 	// Queues are those in which there were tickets: some may be theirs that are not
 	// signed.
@@ -96,6 +103,13 @@ func (m *Recovery) Step() (Verdict, error) {
 			break
 		}
 	}
+	if len(m.Ops) == 0 && len(m.pieces) > 0 && !m.paused {
+		m.paused = true
+		return Sleep, nil
+	}
+	for ; m.paused && len(m.pieces) > 0 && len(m.Ops) < fullList; m.pieces = m.pieces[1:] {
+		m.unlock(m.pieces[0])
+	}
 	if len(m.Ops) == 0 {
 		return Done, nil
 	}
@@ -106,9 +120,13 @@ func (m *Recovery) Undo() (Verdict, error) { return Done, nil }
 
 // collect adds what is to be taken back in the slot.
 func (m *Recovery) collect(slot int) {
-	if tag := memory.LoadWord(m.Region, m.L.LockOff(slot)); tag != 0 && m.Dead(memory.TagIdentity(tag)) {
-		m.cmpSwap(m.L.LockOff(slot), tag, 0)
-		m.Freed++
+	again := len(m.pieces) > 0 && m.pieces[len(m.pieces)-1] == slot
+	if tag := memory.LoadWord(m.Region, m.L.LockOff(slot)); tag != 0 && m.Dead(memory.TagIdentity(tag)) && !again {
+		if !m.agents && m.behead(slot) {
+			m.pieces = append(m.pieces, slot)
+		} else {
+			m.unlock(slot)
+		}
 	}
 	for i, theirs := range m.Readers {
 		if len(m.Ops) >= memory.LocalWords {
@@ -139,7 +157,26 @@ func (m *Recovery) collect(slot int) {
 	}
 }
 
-// AgentRecovery takes back the locks that agents left.
+func (m *Recovery) unlock(slot int) {
+	off := m.L.LockOff(slot)
+	m.cmpSwap(off, memory.LoadWord(m.Region, off), 0)
+	m.Freed++
+}
+
+// behead adds a WRITE over the head of the copy that is in pieces, and tells whether there
+// is one. It may have none any more, if a recovery before this one came so far.
+func (m *Recovery) behead(slot int) bool {
+	cur, err := m.L.DecodePair(m.Region[m.L.PairOff(slot):][:m.L.PairSize()])
+	if err != nil || cur.Whole {
+		return false
+	}
+	clear(m.Next()[:memory.HeaderSize])
+	m.Ops = append(m.Ops, Op{Kind: OpWrite, Off: m.L.CopyOff(slot, 1-cur.Which), At: m.L.WriteAt(), N: memory.HeaderSize})
+	return true
+}
+
+// AgentRecovery takes back the locks that agents left. It touches no data: what an agent
+// has reserved, a client that lives may take and write to at the same time.
 func AgentRecovery(region []byte) *Recovery {
-	return &Recovery{Region: region, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
+	return &Recovery{Region: region, agents: true, Dead: func(identity uint64) bool { return identity>>16 == memory.AgentOwner }}
 }

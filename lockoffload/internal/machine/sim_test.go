@@ -292,8 +292,12 @@ func (c *simClient) recover() bool {
 		return true // another client's recovery has it
 	}
 	w := c.rec.Base()
-	if v, _ := c.rec.Step(); v == Post {
+	switch v, _ := c.rec.Step(); v {
+	case Post:
 		c.rlist = &simList{w: w, ops: slices.Clone(w.Ops), target: true}
+		return true
+	case Sleep:
+		s.now += 2 * simReadTime
 		return true
 	}
 	for _, q := range c.rec.Queues {
@@ -355,6 +359,11 @@ func (s *sim) drain() {
 	}
 	s.bus = nil
 }
+
+// simReadTime is how long a READ without a lock may take.
+const simReadTime = 1 << 18
+
+func (s *sim) time() time.Time { return time.Unix(0, s.now) }
 
 func (s *sim) tick() int64 { s.now++; return s.now }
 

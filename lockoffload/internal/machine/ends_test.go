@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
+)
+
+// A fair lock that is not had gives the turn back, and has lost nothing.
+func TestFairTriesEnd(t *testing.T) {
+	b := newBench()
+	tag := memory.MakeTag(2, 1, 1)
+	storeWord(b.s.mem, b.s.l.LockOff(0), tag)
+	m := &Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Queue: new(Queue), Tries: 2}
+	_, err := b.run(t, m)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.NotErrorIs(t, err, ErrLost)
+	require.Equal(t, tag, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+	next, serving := memory.Tickets(memory.LoadWord(b.s.mem, b.s.l.TicketOff(0)))
+	require.Equal(t, []uint32{1, 1}, []uint32{next, serving})
+}
+
+// Looks at readers are tries too: who may try so often does not keep others out for as
+// long as somebody reads.
+func TestTriesEndUnderReaders(t *testing.T) {
+	b := newBench()
+	storeWord(b.s.mem, b.s.l.ReadersOff(0), 4)
+	m := &Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Tries: 3}
+	_, err := b.run(t, m)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Equal(t, 3, m.Tried)
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+}
+
+// Each record has a version of its own, whoever writes it.
+func TestVersionsOfRecords(t *testing.T) {
+	b := newBench()
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	allowed := func() error { return nil }
+	change := func(n int) uint64 {
+		m := &Updater{Acquire: Acquire{Tags: tags, Data: true}, Records: []int{n}, Allowed: allowed}
+		m.Change = func([][]byte) ([][]byte, error) { return [][]byte{{1}}, nil }
+		_, err := b.run(t, m)
+		require.NoError(t, err)
+		return m.Version
+	}
+	write := func(n int) uint64 {
+		m := &Chain{Acquire: Acquire{Tags: tags, Data: true}, Allowed: allowed, Accesses: []Access{{Kind: wire.AccessWrite, Record: n}}}
+		_, err := b.run(t, m)
+		require.NoError(t, err)
+		return m.Version
+	}
+	require.Equal(t, []uint64{1, 2, 1, 3, 2}, []uint64{change(1), write(1), change(0), change(1), write(0)})
+	cur, err := b.s.current(0)
+	require.NoError(t, err)
+	for n, want := range []uint64{2, 3} {
+		r, err := b.s.l.Record(&cur, n)
+		require.NoError(t, err)
+		require.Equal(t, want, r.Version)
+	}
+}
+
+// A chain whose compare differs writes nothing, carried out from afar, and gives its lock
+// back; what it read is there.
+func TestChainThatDiffersWritesNothing(t *testing.T) {
+	b := newBench()
+	m := &Chain{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true}, Allowed: func() error { return nil }}
+	m.Accesses = []Access{{Kind: wire.AccessWrite, Data: []byte("never")}, {Kind: wire.AccessCompare, Record: 1, Version: 7}, {Kind: wire.AccessRead, Data: []byte("?")}}
+	ops, err := b.run(t, m)
+	require.ErrorIs(t, err, ErrDiffers)
+	require.Zero(t, writes(ops))
+	require.False(t, m.Wrote)
+	require.Empty(t, m.Accesses[2].Data)
+	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+	m.Accesses[1].Version, m.state = 0, acquireIdle
+	_, err = b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, "never", string(m.Accesses[2].Data))
+}
+
+// A read chain whose lock was taken away says so.
+func TestReadChainLosesItsLock(t *testing.T) {
+	b := newBench()
+	m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Records: []int{0}, Form: FormReadChain}).(*Reader)
+	m.Deliver = func(int, memory.Content) error { return nil }
+	v, err := m.Step()
+	require.NoError(t, err)
+	require.Equal(t, Post, v)
+	x := &simList{w: m.Base(), ops: m.Ops}
+	for x.at == 0 {
+		b.s.execute(x)
+	}
+	storeWord(b.s.mem, b.s.l.LockOff(0), 0)
+	for !b.s.execute(x) {
+	}
+	_, err = m.Step()
+	require.ErrorIs(t, err, ErrLost)
+	require.EqualValues(t, 1, m.Count.Lost)
+}
+
+// Replies on a queue pair of before do not count among those of the next one, which has
+// room for so many.
+func TestSentOfAnOldConnection(t *testing.T) {
+	b := newAgentBench(t, 8)
+	p, before, err := b.Attach(7)
+	require.NoError(t, err)
+	b.write(0, p, 1, 0, 0)
+	b.complete(0)
+	require.Equal(t, 1, b.peers[p].sending)
+	_, now, err := b.Attach(7)
+	require.NoError(t, err)
+	b.write(0, p, 1, 0, 0) // asked for again
+	require.Equal(t, 1, b.peers[p].sending)
+	b.Sent(p, before)
+	require.Equal(t, 1, b.peers[p].sending)
+	b.Sent(p, now)
+	require.Zero(t, b.peers[p].sending)
+}
