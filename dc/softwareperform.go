@@ -84,7 +84,7 @@ func (s *software) perform() {
 		i.mu.Lock()
 		s.spare = later[:0]
 	}
-	if i.open() {
+	if i.open() && s.core.Retime {
 		s.core.Retime = false
 		s.timer.Set(s.core.Next(), i.now())
 	}

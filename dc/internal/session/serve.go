@@ -12,7 +12,9 @@ import (
 
 // queue lets a target wait for a context, and serves it if there is one.
 func (c *Initiator) queue(p *Peer, now time.Duration) {
+	others := c.lined
 	c.wait(p, now, now)
+	c.lined = others // who may serve it is asked here
 	x := c.home(p, now)
 	if x == nil {
 		c.schedule(now)
@@ -274,7 +276,7 @@ func (c *Initiator) lose(p *Peer, now time.Duration) {
 	if p.rest == inLine && p.line != &c.general {
 		p.line.remove(p)
 		c.general.add(p)
-		c.lined = true
+		c.lined, c.Retime = true, true
 	}
 }
 
