@@ -44,7 +44,8 @@ type softPeer struct {
 type contextQP struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
-	mtu   int // bytes, of the session
+	way   [4]verbs.ModifyStep // from wherever it is to RTS
+	mtu   int                 // bytes, of the session
 	ring  ring
 	// returned are requests of a target without a receive, which wait again when
 	// all of them have been flushed.
@@ -102,6 +103,7 @@ func (s *software) create(q *contextQP) error {
 		return errors.Join(err, qp.Close())
 	}
 	q.qp, q.batch = qp, batch
+	q.way = [...]verbs.ModifyStep{verbs.ResetStep(), qp.InitStep(), {}, requesterStep(s.ctl, cfg, 0)}
 	return nil
 }
 
