@@ -320,7 +320,8 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 	if p := x.peer; p != nil {
 		if x.state == joining || x.state == connecting {
 			c.disconnect(p, &x.Session, wire.Broken, now)
-			p.firstTry = 0 // it was not the target that failed
+			c.giveBack(p, now) // what the connect packet replaces
+			p.firstTry = 0     // it was not the target that failed
 		}
 		c.leave(x, now)
 	}
