@@ -55,7 +55,7 @@ type contextQP struct {
 
 func newSoftware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
-	cfg.depth(63)
+	cfg.depth(31)
 	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
 	if cfg.ReplyTo != (Address{}) {
 		w := cfg.ReplyTo.wire()
