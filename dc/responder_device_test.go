@@ -54,23 +54,26 @@ func TestRequestsKeepSessions(t *testing.T) {
 		kept[k] = targets[k].CountKeepAlives()
 	}
 	turn := time.Now() // when the last one began: its target keeps the context until the next one
-	inTime := func() {
+	due := uint64(0)   // keep-alives, because the machine stood still
+	ended := func() {
 		t.Helper()
-		if took := time.Since(turn); took > lease/8 {
-			t.Skip("the machine stood still: a keep-alive was due after ", took)
+		took := time.Since(turn)
+		if took > lease/4 {
+			t.Skip("the machine stood still for ", took)
 		}
+		due += uint64(took / (lease / 8))
 	}
 	for end := turn.Add(lease + lease/6); turn.Before(end); time.Sleep(lease / 50) {
 		for _, p := range peers {
 			begun := time.Now()
 			do(t, i, p, a.write(2, b, 0))
-			inTime()
+			ended()
 			turn = begun
 		}
 	}
-	sent := [2]uint64{kept[0].Load(), kept[1].Load()}
-	inTime()
-	require.Zero(t, sent, "keep-alives")
+	sent := kept[0].Load() + kept[1].Load()
+	ended()
+	require.LessOrEqual(t, sent, due, "keep-alives")
 	for _, target := range targets {
 		require.EqualValues(t, 1, target.Stats().Attaches)
 		require.Zero(t, target.Stats().Expired)
