@@ -31,7 +31,8 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
-	rests  rests // of who performs
+	rests  rests            // of who performs
+	placed *session.Context // by the last place, for transmit
 }
 
 // softPeer is what there is of a peer that was used.
