@@ -176,7 +176,7 @@ func (c *Initiator) withdraw(x *Context, now time.Duration) {
 // or is being reset.
 func (c *Initiator) vacant(x *Context, dirty bool, s contextState, now time.Duration) {
 	c.clear(x, s)
-	x.dirty = dirty
+	x.dirty, x.looked = dirty, now
 	if s == free {
 		c.serve(x, now)
 	} else {

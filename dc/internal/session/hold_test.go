@@ -2,8 +2,11 @@ package session
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
 // TestIdleStays: a session without requests is not given up because somebody waits who
@@ -30,4 +33,24 @@ func TestIdleStays(t *testing.T) {
 	require.False(t, x.Attached())
 	b.ResetDone(y, nil, b.now)
 	require.Same(t, y, r.ctx)
+}
+
+// TestWaitsForReset: who waits for the context of its session goes elsewhere when that
+// makes no progress for a while, and not because it is being reset, its target having
+// been busy.
+func TestWaitsForReset(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	b.now = time.Minute
+	x := b.attach(p, 3)
+	b.Enqueue(q, 1, b.now) // p's session is kept, and its queue pair still connected to it
+	b.Enqueue(p, 1, b.now)
+	require.True(t, x.resetting)
+	require.Same(t, &x.line, p.line)
+	b.Received(&wire.Message{Kind: wire.Busy, Sender: 1, Attempt: x.Session.Attempt, Peer: q.Number, Wait: 1000, From: q.at}, b.now)
+	b.Tick(b.now + time.Millisecond)
+	require.False(t, x.stuck)
+	require.Same(t, &x.line, p.line)
+	b.Tick(b.now + 2*b.Hold)
+	require.True(t, x.stuck)
 }

@@ -180,12 +180,7 @@ func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Init
 	return c
 }
 
-// do asks for an action. Most come with something that is due later; to take up a
-// session, which is done more often than all others, does not.
-func (c *Initiator) do(a Action) {
-	c.Actions = append(c.Actions, a)
-	c.Retime = c.Retime || a.Kind != ActJoin && a.Kind != ActReady
-}
+func (c *Initiator) do(a Action) { c.Actions = append(c.Actions, a) }
 
 // send sends a message to the target whose number is in it.
 func (c *Initiator) send(to wire.ControlAddress, m wire.Message) {
