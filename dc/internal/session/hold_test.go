@@ -54,3 +54,23 @@ func TestWaitsForReset(t *testing.T) {
 	b.Tick(b.now + 2*b.Hold)
 	require.True(t, x.stuck)
 }
+
+// TestWaitsAreCounted, by which a program learns that it has too few contexts.
+func TestWaitsAreCounted(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	before := b.Counted()
+	require.Zero(t, before.Waiting)
+	b.Posted(x, 1, 1)
+	b.Enqueue(q, 1, b.now)
+	require.Equal(t, 1, b.Counted().Waiting)
+	b.now += 70 * time.Millisecond
+	b.Completed(x, 1, false, b.now)
+	after := b.Counted()
+	require.Zero(t, after.Waiting)
+	require.EqualValues(t, 1, after.Waits-before.Waits)
+	require.Equal(t, 70*time.Millisecond, after.Waited-before.Waited)
+	require.Equal(t, 70*time.Millisecond, q.Stats.Waited)
+	require.EqualValues(t, 1, after.Evictions-before.Evictions)
+}
