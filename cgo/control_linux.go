@@ -307,16 +307,15 @@ func ModifyQP(qp QP, a *QPAttr, mask uint32) error {
 // ModifySteps carries out several modifications in one crossing and answers how
 // many succeeded.
 func ModifySteps(qp QP, as []QPAttr, masks []uint32) (int, error) {
-	var few aligned[[4]C.struct_ibv_qp_attr] // enough for all the way
-	steps := few.v[:0]
-	if len(as) > len(few.v) {
-		steps = make([]C.struct_ibv_qp_attr, len(as))
+	var done C.int
+	if unsafe.Sizeof(as[0]) == C.sizeof_struct_ibv_qp_attr { // C may index them in place
+		r, err := C.gv_modify_steps(qp.c(), (*C.struct_ibv_qp_attr)(unsafe.Pointer(&as[0])), (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
+		return int(done), status(r, err)
 	}
-	steps = steps[:len(as)]
+	steps := make([]C.struct_ibv_qp_attr, len(as))
 	for i := range as {
 		steps[i] = *toC[C.struct_ibv_qp_attr](&as[i])
 	}
-	var done C.int
 	r, err := C.gv_modify_steps(qp.c(), &steps[0], (*C.uint32_t)(&masks[0]), C.int(len(as)), &done)
 	return int(done), status(r, err)
 }

@@ -273,6 +273,7 @@ type QPCap struct {
 
 // QPAttr has the layout of struct ibv_qp_attr.
 type QPAttr struct {
+	_                [0]uint64 // as C aligns it
 	State            uint32
 	CurState         uint32
 	PathMTU          uint32

@@ -18,12 +18,17 @@ const rnrTimer = 12
 // responderStep brings a queue pair to RTR towards the one that m names, whose
 // first packet has that number. A responder context stays there: it sends no
 // requests, and so is ready one transition earlier.
-func responderStep(c *Control, m *wire.Message, psn uint32, class uint8) verbs.ModifyStep {
-	return verbs.ModifyStep{Mask: attrRTR, Attr: verbs.QPAttr{
-		State: verbs.StateRTR, PathMTU: min(verbs.MTU(m.MTU), c.mtu), DestQPN: m.QPN, RQPSN: psn,
-		AH:                verbs.AHAttr{GID: verbs.GID(m.From.GID), DLID: m.From.LID, SGIDIndex: c.gid.Index, Port: c.gid.Port, TrafficClass: class},
-		MaxDestReadAtomic: c.maxReads, MinRNRTimer: rnrTimer,
-	}}
+func responderStep(c *Control, m *wire.Message, psn uint32, class uint8) (step verbs.ModifyStep) {
+	toResponder(&step, c, m, psn, class)
+	return step
+}
+
+// toResponder writes that into a step that is zero, or one of its own.
+func toResponder(step *verbs.ModifyStep, c *Control, m *wire.Message, psn uint32, class uint8) {
+	a := &step.Attr
+	step.Mask, a.State, a.PathMTU, a.DestQPN, a.RQPSN = attrRTR, verbs.StateRTR, min(verbs.MTU(m.MTU), c.mtu), m.QPN, psn
+	a.AH.GID, a.AH.DLID, a.AH.SGIDIndex, a.AH.Port, a.AH.TrafficClass = verbs.GID(m.From.GID), m.From.LID, c.gid.Index, c.gid.Port, class
+	a.MaxDestReadAtomic, a.MinRNRTimer = c.maxReads, rnrTimer
 }
 
 // requesterStep makes it send, its first packet having that number.

@@ -31,7 +31,7 @@ type InitiatorConfig struct {
 	// of the patent. With hardware it is the number of DCIs.
 	Contexts int
 	// Depth is how many requests of one context may be outstanding; 0 means 64 with
-	// hardware and 63 without. A device may clear its whole ring each time a context
+	// hardware and 31 without. A device may clear its whole ring each time a context
 	// changes its target, and Soft-RoCE's has the next power of two above Depth places.
 	Depth int
 	// Quota is how many requests a context may post to its target while

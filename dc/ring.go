@@ -73,9 +73,20 @@ func (i *Initiator) finish(e *entry, err error) {
 	default:
 		i.done.push(Completion{ID: e.ID, Peer: p, Op: e.Op, Err: err})
 	}
+	if len(a.flushes) > 0 {
+		a.flushed(e.seq)
+	}
+	e.peer, e.call = nil, nil
+	if e.err != nil || e.List != nil {
+		e.err, e.List = nil, nil
+	}
+}
+
+// flushed tells those in Flush that wait for a request.
+func (a *activity) flushed(seq uint64) {
 	for k := 0; k < len(a.flushes); k++ {
 		f := a.flushes[k]
-		if e.seq > f.mark {
+		if seq > f.mark {
 			continue
 		}
 		if f.left--; f.left == 0 {
@@ -84,7 +95,6 @@ func (i *Initiator) finish(e *entry, err error) {
 			k--
 		}
 	}
-	e.peer, e.call, e.err, e.List = nil, nil, nil, nil
 }
 
 // completions is a queue of what Poll answers.

@@ -31,7 +31,8 @@ type software struct {
 	spare  []session.Action // memory for core.Actions
 	reply  [AddressLen]byte
 	acting sync.WaitGroup
-	rests  rests // of who performs
+	rests  rests            // of who performs
+	placed *session.Context // by the last place, for transmit
 }
 
 // softPeer is what there is of a peer that was used.
@@ -44,7 +45,8 @@ type softPeer struct {
 type contextQP struct {
 	qp    *verbs.QP
 	batch *verbs.Batch
-	mtu   int // bytes, of the session
+	way   [4]verbs.ModifyStep // from wherever it is to RTS
+	mtu   int                 // bytes, of the session
 	ring  ring
 	// returned are requests of a target without a receive, which wait again when
 	// all of them have been flushed.
@@ -54,7 +56,7 @@ type contextQP struct {
 
 func newSoftware(i *Initiator) (_ backend, err error) {
 	cfg := &i.cfg
-	cfg.depth(63)
+	cfg.depth(31)
 	s := &software{i: i, ctl: cfg.Control, joins: make(map[*Peer][]chan error)}
 	if cfg.ReplyTo != (Address{}) {
 		w := cfg.ReplyTo.wire()
@@ -102,6 +104,7 @@ func (s *software) create(q *contextQP) error {
 		return errors.Join(err, qp.Close())
 	}
 	q.qp, q.batch = qp, batch
+	q.way = [...]verbs.ModifyStep{verbs.ResetStep(), qp.InitStep(), {}, requesterStep(s.ctl, cfg, 0)}
 	return nil
 }
 

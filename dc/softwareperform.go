@@ -8,7 +8,6 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // notPosted is why the device did not take a request.
@@ -84,7 +83,7 @@ func (s *software) perform() {
 		i.mu.Lock()
 		s.spare = later[:0]
 	}
-	if i.open() {
+	if i.open() && s.core.Retime {
 		s.core.Retime = false
 		s.timer.Set(s.core.Next(), i.now())
 	}
@@ -165,16 +164,16 @@ func (s *software) send(a *session.Action) { s.ctl.send(a.To, &a.Message) }
 func (s *software) join(a *session.Action) {
 	i := s.i
 	q := &s.qps[a.Context.Index]
-	class := i.cfg.TrafficClass
-	rtr := responderStep(s.ctl, &a.Message, a.Message.PSN, class)
+	rtr, rts := &q.way[2], &q.way[3]
+	toResponder(rtr, s.ctl, &a.Message, a.Message.PSN, i.cfg.TrafficClass)
 	rtr.Attr.MaxDestReadAtomic = 0 // nobody reads here, and room for it would be made and cleared each time
-	rts := requesterStep(s.ctl, &i.cfg, a.Context.Session.PSN)
+	rts.Attr.SQPSN = a.Context.Session.PSN
 	q.mtu = rtr.Attr.PathMTU.Bytes()
 	var err error
 	if a.Again {
-		err = q.qp.ModifySteps(verbs.ResetStep(), q.qp.InitStep(), rtr, rts)
+		err = q.qp.ModifySteps(q.way[:]...)
 	} else {
-		err = q.qp.ModifySteps(rtr, rts)
+		err = q.qp.ModifySteps(q.way[2:]...)
 	}
 	i.mu.Lock()
 	if i.open() {
@@ -196,12 +195,12 @@ func (s *software) reset(a *session.Action) {
 			err = next.qp.Init()
 			old := q.qp
 			i.mu.Lock()
-			q.qp, q.batch = next.qp, next.batch
+			q.qp, q.batch, q.way = next.qp, next.batch, next.way
 			i.mu.Unlock()
 			err = errors.Join(err, old.Close())
 		}
 	} else {
-		err = q.qp.ModifySteps(verbs.ResetStep(), q.qp.InitStep())
+		err = q.qp.ModifySteps(q.way[:2]...)
 	}
 	if err != nil {
 		i.cfg.Logger.Error("dc: initiator context damaged", "err", err)

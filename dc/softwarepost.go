@@ -9,20 +9,40 @@ import (
 )
 
 func (s *software) place(p *Peer, n int) (*ring, uint32, int, error) {
-	x := s.core.Admit(s.meet(p))
+	known := s.peers[p.number]
+	if known == nil {
+		s.meet(p)
+		return nil, 0, 0, nil
+	}
+	x := s.core.Admit(known.m)
 	if x == nil || len(p.a.queue) > 0 {
 		return nil, 0, 0, nil
 	}
-	r := &s.qps[x.Index].ring
-	return r, r.tail, s.core.Allow(x, n, s.i.cfg.Depth-r.len()), nil
+	q := &s.qps[x.Index]
+	s.placed = x
+	return &q.ring, q.ring.tail, s.core.Allow(x, n, s.i.cfg.Depth-q.ring.len()), nil
 }
 
-func (s *software) transmit(p *Peer, n, look int) (int, bool, error) {
-	x := s.peers[p.number].m.Context()
+func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
+	x := s.placed
 	q := &s.qps[x.Index]
-	n, err := s.post(x, q, n, s.add(x, q, n), look)
-	s.core.Stats.Hits += uint64(n)
-	return n, look >= 0, err
+	if n > 1 || look < 0 {
+		n, err := s.post(x, q, n, s.add(x, q, n), look)
+		s.core.Stats.Hits += uint64(n)
+		return n, look >= 0, err
+	}
+	// What most do: one request, and a look for its completion.
+	i, pos := s.i, q.ring.tail
+	e := q.ring.at(pos)
+	e.add(q.batch, i.d.ID(tag(x.Index, pos)), verbs.Signaled)
+	var err error
+	if n, i.found, err = i.d.PostPoll(q.batch, look); n == 0 {
+		return 0, true, err
+	}
+	q.ring.tail = pos + 1
+	s.core.Posted(x, 1, e.packets(q.mtu))
+	s.core.Stats.Hits++
+	return 1, true, nil // an error of the queue is told by Lost
 }
 
 // add prepares the n requests behind the ring's tail to be posted, and answers how
@@ -123,12 +143,17 @@ func (s *software) withdrawn(p *Peer, n int) { s.core.Withdraw(s.peers[p.number]
 
 func (s *software) completed(tag uint64, wc *verbs.WC) {
 	k, pos := int(tag>>tagBits), uint32(tag)
-	if k >= len(s.qps) || !s.qps[k].ring.has(pos) {
+	if k >= len(s.qps) {
 		s.i.stray++
 		return
 	}
-	x, q := &s.core.Contexts[k], &s.qps[k]
+	q := &s.qps[k]
 	r := &q.ring
+	if !r.has(pos) {
+		s.i.stray++
+		return
+	}
+	x := &s.core.Contexts[k]
 	if wc.Status() == verbs.WCSuccess && pos == r.head && pos+1 == r.tail { // the only one
 		r.head++
 		s.i.finish(r.at(pos), nil)

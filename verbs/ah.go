@@ -25,8 +25,14 @@ type AHAttr struct {
 	Global bool
 }
 
-func (a *AHAttr) raw() cgo.AHAttr {
-	r := cgo.AHAttr{DLID: a.DLID, SL: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, PortNum: a.Port}
+func (a *AHAttr) raw() (r cgo.AHAttr) {
+	a.fill(&r)
+	return r
+}
+
+// fill is raw into attributes that are zero.
+func (a *AHAttr) fill(r *cgo.AHAttr) {
+	r.DLID, r.SL, r.SrcPathBits, r.StaticRate, r.PortNum = a.DLID, a.SL, a.SrcPathBits, a.StaticRate, a.Port
 	if a.Global || a.GID != (GID{}) {
 		r.IsGlobal = 1
 		r.GRH = cgo.GlobalRoute{DGID: a.GID, FlowLabel: a.FlowLabel, SGIDIndex: a.SGIDIndex,
@@ -35,7 +41,6 @@ func (a *AHAttr) raw() cgo.AHAttr {
 			r.GRH.HopLimit = 64
 		}
 	}
-	return r
 }
 
 func ahFromRaw(r *cgo.AHAttr) AHAttr {

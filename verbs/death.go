@@ -205,21 +205,29 @@ func (q *QP) entered(s QPState) {
 	}
 }
 
+// heldPosts are locks of who posts.
+type heldPosts [2]*sync.Mutex
+
 // holdPosts keeps the queue pair's requester and receiver from posting, until
-// what it answers is called: a reset would lose what is posted beside it.
-func (q *QP) holdPosts() (release func()) {
-	var held []*sync.Mutex
+// what it answers is released: a reset would lose what is posted beside it.
+func (q *QP) holdPosts() (held heldPosts) {
 	if r := q.requester.Load(); r != nil {
-		held = append(held, &r.sending)
+		held[0] = &r.sending
 	}
 	if r := q.receiver.Load(); r != nil {
-		held = append(held, &r.posting)
+		held[1] = &r.posting
 	}
 	for _, m := range held {
-		m.Lock()
+		if m != nil {
+			m.Lock()
+		}
 	}
-	return func() {
-		for _, m := range held {
+	return held
+}
+
+func (h *heldPosts) release() {
+	for _, m := range h {
+		if m != nil {
 			m.Unlock()
 		}
 	}

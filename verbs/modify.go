@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -78,7 +77,8 @@ func (q *QP) modifyLocked(a *cgo.QPAttr, mask AttrMask) error {
 			if err := q.forgets(q.State()); err != nil {
 				return err
 			}
-			defer q.holdPosts()()
+			held := q.holdPosts()
+			defer held.release()
 		}
 		if err := cgo.ModifyQP(q.qp, a, uint32(mask)); err != nil {
 			return q.modifyError(from, to, a.AH.GRH.DGID, mask, err)
@@ -108,7 +108,7 @@ func ResetStep() ModifyStep { return ModifyStep{QPAttr{State: StateReset}, AttrS
 func (q *QP) InitStep() ModifyStep {
 	return ModifyStep{
 		QPAttr{State: StateInit, PKeyIndex: q.pkey, Port: q.gid.Port, Access: q.access, QKey: q.qkey.Load()},
-		AttrState | rules[q.typ][transition{StateReset, StateInit}].required,
+		AttrState | tables[q.typ][StateReset][StateInit].required,
 	}
 }
 
@@ -128,45 +128,64 @@ func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	}
 	raw, masks = raw[:len(steps)], masks[:len(steps)]
 	for i := range steps {
-		raw[i], masks[i] = steps[i].Attr.raw(), uint32(steps[i].Mask)
+		steps[i].Attr.fill(&raw[i])
+		masks[i] = uint32(steps[i].Mask)
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	return q.life.With("modify", func() error {
-		var statesFew [1 + few]QPState
-		states := append(statesFew[:0], q.State())
-		for i, s := range steps {
-			to := states[i]
-			if s.Mask&AttrState != 0 {
-				to = s.Attr.State
-			}
-			if err := checkTransition(q.typ, states[i], to, s.Mask); err != nil {
-				return opError("modify", q.life.Label, err)
-			}
-			if to == StateReset && s.Mask&AttrState != 0 {
-				if err := q.forgets(states[i]); err != nil {
-					return err
-				}
-			}
-			states = append(states, to)
+	if !q.life.Enter() {
+		return q.life.Open("modify")
+	}
+	defer q.life.Exit()
+	return q.modifySteps(steps, raw, masks)
+}
+
+func (q *QP) modifySteps(steps []ModifyStep, raw []cgo.QPAttr, masks []uint32) error {
+	first := q.State()
+	at, reset, table := first, first == StateReset, tables[q.typ]
+	for i := range steps {
+		to := steps[i].to(at)
+		if err := table.check(q.typ, at, to, steps[i].Mask); err != nil {
+			return opError("modify", q.life.Label, err)
 		}
-		if slices.Contains(states, StateReset) {
-			defer q.holdPosts()()
+		if to == StateReset && steps[i].Mask&AttrState != 0 {
+			if err := q.forgets(at); err != nil {
+				return err
+			}
 		}
-		n, err := cgo.ModifySteps(q.qp, raw, masks)
-		if slices.Contains(states[1:n+1], StateReset) {
+		at, reset = to, reset || to == StateReset
+	}
+	if reset {
+		held := q.holdPosts()
+		defer held.release()
+	}
+	n, err := cgo.ModifySteps(q.qp, raw, masks)
+	at = first
+	for i := range steps[:n] {
+		if at = steps[i].to(at); at == StateReset {
 			cgo.ResetPostPath(q.path)
 		}
-		q.state.Store(uint32(states[n]))
-		for i, s := range states[1 : n+1] {
-			q.keyed(&raw[i], steps[i].Mask)
-			q.entered(s)
-		}
-		if err != nil {
-			return q.modifyError(states[n], states[n+1], steps[n].Attr.AH.GID, steps[n].Mask, err)
-		}
-		return nil
-	})
+	}
+	q.state.Store(uint32(at))
+	told := first
+	for i := range steps[:n] {
+		told = steps[i].to(told)
+		q.keyed(&raw[i], steps[i].Mask)
+		q.entered(told)
+	}
+	if err != nil {
+		failed := &steps[n]
+		return q.modifyError(at, failed.to(at), failed.Attr.AH.GID, failed.Mask, err)
+	}
+	return nil
+}
+
+// to is the state behind a step.
+func (s *ModifyStep) to(from QPState) QPState {
+	if s.Mask&AttrState != 0 {
+		return s.Attr.State
+	}
+	return from
 }
 
 // keyed follows a queue key that was set.
@@ -264,7 +283,7 @@ func (q *QP) ActivateWith(cfg ConnectConfig) error {
 	}
 	rtr := QPAttr{State: StateRTR, PathMTU: cfg.MTU, MinRNRTimer: RNRTimerFor(cfg.RNRTimer),
 		AH: AHAttr{Global: q.gid.Type != GIDInfiniBand, SGIDIndex: q.gid.Index, Port: q.gid.Port, HopLimit: cfg.HopLimit, TrafficClass: cfg.TrafficClass, SL: cfg.ServiceLevel}}
-	if err := q.Modify(rtr, AttrState|rules[q.typ][transition{StateInit, StateRTR}].required); err != nil {
+	if err := q.Modify(rtr, AttrState|tables[q.typ][StateInit][StateRTR].required); err != nil {
 		return err
 	}
 	if q.typ == DCT {
@@ -273,22 +292,27 @@ func (q *QP) ActivateWith(cfg ConnectConfig) error {
 	}
 	rts := QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: AckTimeoutFor(cfg.AckTimeout), RetryCount: uint8(max(cfg.Retries, 0)),
 		RNRRetry: uint8(max(cfg.RNRRetries, 0)), MaxReadAtomic: uint8(cfg.MaxReads)}
-	return q.Modify(rts, AttrState|rules[q.typ][transition{StateRTR, StateRTS}].required)
+	return q.Modify(rts, AttrState|tables[q.typ][StateRTR][StateRTS].required)
 }
 
-func (a *QPAttr) raw() cgo.QPAttr {
-	r := cgo.QPAttr{
-		State: uint32(a.State), CurState: uint32(a.CurState), PathMTU: uint32(a.PathMTU), PathMigState: a.PathMigState,
-		QKey: a.QKey, RQPSN: a.RQPSN, SQPSN: a.SQPSN, DestQPN: a.DestQPN, AccessFlags: uint32(a.Access),
-		AH: a.AH.raw(), AltAH: a.AltAH.raw(), PKeyIndex: a.PKeyIndex, AltPKeyIndex: a.AltPKeyIndex,
-		MaxRdAtomic: a.MaxReadAtomic, MaxDestRdAtomic: a.MaxDestReadAtomic, MinRNRTimer: uint8(a.MinRNRTimer),
-		PortNum: a.Port, Timeout: uint8(a.Timeout), RetryCnt: a.RetryCount, RNRRetry: a.RNRRetry,
-		AltPortNum: a.AltPort, AltTimeout: uint8(a.AltTimeout), RateLimit: a.RateLimit,
-	}
+func (a *QPAttr) raw() (r cgo.QPAttr) {
+	a.fill(&r)
+	return r
+}
+
+// fill is raw into attributes that are zero.
+func (a *QPAttr) fill(r *cgo.QPAttr) {
+	r.State, r.CurState, r.PathMTU, r.PathMigState = uint32(a.State), uint32(a.CurState), uint32(a.PathMTU), a.PathMigState
+	r.QKey, r.RQPSN, r.SQPSN, r.DestQPN, r.AccessFlags = a.QKey, a.RQPSN, a.SQPSN, a.DestQPN, uint32(a.Access)
+	a.AH.fill(&r.AH)
+	a.AltAH.fill(&r.AltAH)
+	r.PKeyIndex, r.AltPKeyIndex = a.PKeyIndex, a.AltPKeyIndex
+	r.MaxRdAtomic, r.MaxDestRdAtomic, r.MinRNRTimer = a.MaxReadAtomic, a.MaxDestReadAtomic, uint8(a.MinRNRTimer)
+	r.PortNum, r.Timeout, r.RetryCnt, r.RNRRetry = a.Port, uint8(a.Timeout), a.RetryCount, a.RNRRetry
+	r.AltPortNum, r.AltTimeout, r.RateLimit = a.AltPort, uint8(a.AltTimeout), a.RateLimit
 	if a.SQDNotify {
 		r.EnSQDAsyncNotify = 1
 	}
-	return r
 }
 
 func fromRaw(r *cgo.QPAttr) QPAttr {

@@ -148,6 +148,29 @@ var rules = map[QPType]map[transition]rule{
 	},
 }
 
+// stateTable is a rule for each transition, by its two states.
+type stateTable [StateError + 1][StateError + 1]struct {
+	rule
+	legal bool
+}
+
+// tables are the rules as each modification looks for them.
+var tables = func() map[QPType]*stateTable {
+	all := make(map[QPType]*stateTable)
+	for typ, of := range rules {
+		t := new(stateTable)
+		for step, r := range of {
+			at := &t[step.from][step.to]
+			at.rule, at.legal = r, true
+		}
+		for from := range t {
+			t[from][StateReset].legal, t[from][StateError].legal = true, true
+		}
+		all[typ] = t
+	}
+	return all
+}()
+
 // TransitionError says why a transition was refused before the
 // device was asked. It matches [ErrState] or [ErrAttributes].
 type TransitionError struct {
@@ -181,14 +204,17 @@ func (e *TransitionError) Unwrap() error {
 
 // checkTransition answers a *TransitionError or nil.
 func checkTransition(t QPType, from, to QPState, mask AttrMask) error {
+	return tables[t].check(t, from, to, mask)
+}
+
+// check is checkTransition for who has found the type's table.
+func (s *stateTable) check(t QPType, from, to QPState, mask AttrMask) error {
 	mask &^= AttrState
-	r, ok := rules[t][transition{from, to}]
-	if to == StateReset || to == StateError {
-		r, ok = rule{}, to <= StateError
-	}
-	if !ok {
+	known := min(from, StateError) // whatever else it is in, it can only leave
+	if s == nil || to > StateError || !s[known][to].legal {
 		return &TransitionError{Type: t, From: from, To: to}
 	}
+	r := &s[known][to]
 	missing, unexpected := r.required&^mask, mask&^(r.required|r.optional)
 	if missing == 0 && unexpected == 0 {
 		return nil

@@ -59,6 +59,7 @@ func (c *Initiator) timeout() time.Duration { return max(c.Retransmit, c.rtt+4*c
 
 // measure takes the time that an answer took.
 func (c *Initiator) measure(d time.Duration) {
+	c.Retime = true // patience depends on it
 	if c.rtt == 0 {
 		c.rtt, c.rttVar = d, d/2
 		return
@@ -175,7 +176,7 @@ func (c *Initiator) withdraw(x *Context, now time.Duration) {
 // or is being reset.
 func (c *Initiator) vacant(x *Context, dirty bool, s contextState, now time.Duration) {
 	c.clear(x, s)
-	x.dirty = dirty
+	x.dirty, x.looked = dirty, now
 	if s == free {
 		c.serve(x, now)
 	} else {
@@ -254,6 +255,6 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	p.wanted, p.firstTry = false, 0
 	c.Stats.Attaches++
 	p.Stats.Attaches++
-	c.Retime = true
+	c.Retime = c.Retime || c.due(x) < c.told
 	c.do(Action{Kind: ActReady, Peer: p, Context: x})
 }

@@ -148,7 +148,7 @@ type Initiator struct {
 	Contexts []Context
 	Actions  []Action
 	Stats    Stats
-	// Retime: Next has changed, actions or none.
+	// Retime: something is due sooner than Next has said.
 	Retime bool
 
 	peers       []*Peer
@@ -161,9 +161,10 @@ type Initiator struct {
 	uses        uint64 // counts posts, for the least recently used
 	kept        int
 	waiting     int
-	resets      int  // contexts in state resetting
-	lined       bool // somebody has begun to wait: dispatch looks
-	usable      int  // contexts that are not damaged
+	resets      int           // contexts in state resetting
+	lined       bool          // somebody has begun to wait: dispatch looks
+	told        time.Duration // what Next has said
+	usable      int           // contexts that are not damaged
 
 	// Of connects that were answered at once (RFC 6298).
 	rtt, rttVar time.Duration
@@ -211,6 +212,7 @@ func (c *Initiator) Admit(p *Peer) *Context {
 // Posted counts n requests, of so many packets, that went to the queue pair of
 // the context.
 func (c *Initiator) Posted(x *Context, n, packets int) {
+	first := x.outstanding == 0
 	x.outstanding += n
 	x.Session.PSN = (x.Session.PSN + uint32(packets)) & 0xffffff
 	c.uses++
@@ -220,6 +222,7 @@ func (c *Initiator) Posted(x *Context, n, packets int) {
 		if x.used >= c.Quota {
 			x.state = draining
 		}
+		c.Retime = c.Retime || first && c.due(x) < c.told
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 
 // queue lets a target wait for a context, and serves it if there is one.
 func (c *Initiator) queue(p *Peer, now time.Duration) {
+	others := c.lined
 	c.wait(p, now, now)
+	c.lined = others // who may serve it is asked here
 	x := c.home(p, now)
 	if x == nil {
 		c.schedule(now)
@@ -274,7 +276,7 @@ func (c *Initiator) lose(p *Peer, now time.Duration) {
 	if p.rest == inLine && p.line != &c.general {
 		p.line.remove(p)
 		c.general.add(p)
-		c.lined = true
+		c.lined, c.Retime = true, true
 	}
 }
 
@@ -318,7 +320,8 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 	if p := x.peer; p != nil {
 		if x.state == joining || x.state == connecting {
 			c.disconnect(p, &x.Session, wire.Broken, now)
-			p.firstTry = 0 // it was not the target that failed
+			c.giveBack(p, now) // what the connect packet replaces
+			p.firstTry = 0     // it was not the target that failed
 		}
 		c.leave(x, now)
 	}

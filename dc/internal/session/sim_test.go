@@ -114,7 +114,7 @@ func program(seed uint64) (*world, error) {
 	w.loss = 0
 	w.Run(span + 5*time.Second)
 	w.owned()
-	w.Run(4*time.Second + max(w.lease, 2*time.Second)) // all leases are over
+	w.Run(4*time.Second + max(w.lease+w.lease/2, 2*time.Second)) // all leases are over, which packets lengthen
 	if w.faults > 0 {
 		w.faults = 0
 		w.Run(w.Now + 6*time.Second) // repaired, at last

@@ -207,8 +207,18 @@ func (i *simInitiator) settle() {
 		}
 	}
 	i.check()
+	if i.dead {
+		return
+	}
+	if !i.core.Retime {
+		if next := i.core.soonest(); next < i.core.told {
+			i.w.Wrong("something is due at %v, and Next has said %v", next, i.core.told)
+		}
+		return
+	}
+	i.core.Retime = false
 	next := i.core.Next()
-	if next >= i.timer || i.dead {
+	if next >= i.timer {
 		return
 	}
 	at := max(next, i.w.Now)

@@ -11,35 +11,54 @@ import (
 // any completion before those that wait for it go elsewhere.
 const stuckAfter = 2
 
-// Next is when Tick should be called.
+// Next is when Tick should be called, at the latest. It is asked again after that, and
+// when Retime says so.
 func (c *Initiator) Next() time.Duration {
+	c.told = c.soonest()
+	return c.told
+}
+
+// soonest is when the first thing is due.
+func (c *Initiator) soonest() time.Duration {
 	t := c.rests.next()
 	for i := range c.Contexts {
-		x := &c.Contexts[i]
-		switch x.state {
-		case connecting:
-			t = min(t, x.timer, x.peer.firstTry+c.ConnectTimeout)
-			if c.strange(x) {
-				t = min(t, x.Session.heard+c.patience())
-			}
-		case damaged:
-			t = min(t, x.timer)
-		case attached, draining:
-			if x.Session.Lease > 0 {
-				t = min(t, x.timer)
-			}
-			if x.state == attached && (x.recalled || c.wanted(x)) {
-				t = min(t, x.since+c.Hold)
-			}
-		}
-		if !x.line.empty() && !x.stuck {
-			t = min(t, x.looked+stuckAfter*c.Hold)
-		}
+		t = min(t, c.due(&c.Contexts[i]))
 	}
 	for i := range c.disconnects {
 		t = min(t, c.disconnects[i].timer)
 	}
 	return t
+}
+
+// due is when something is to be done about a context.
+func (c *Initiator) due(x *Context) time.Duration {
+	t := Never
+	switch x.state {
+	case connecting:
+		t = min(x.timer, x.peer.firstTry+c.ConnectTimeout)
+		if c.strange(x) {
+			t = min(t, x.Session.heard+c.patience())
+		}
+	case damaged:
+		t = x.timer
+	case attached, draining:
+		if x.Session.Lease > 0 {
+			t = x.timer
+		}
+		if c.limited(x) {
+			t = min(t, x.since+c.Hold)
+		}
+	}
+	if !x.line.empty() && !x.stuck {
+		t = min(t, x.looked+stuckAfter*c.Hold)
+	}
+	return t
+}
+
+// limited tells whether the stay of a target in a context ends with the bound on
+// holding it. One that is empty does not hold it: it leaves when somebody is served.
+func (c *Initiator) limited(x *Context) bool {
+	return x.state == attached && !x.empty() && (x.recalled || c.wanted(x))
 }
 
 // Tick does what is due.
@@ -78,7 +97,7 @@ func (c *Initiator) Tick(now time.Duration) {
 }
 
 func (c *Initiator) tick(x *Context, now time.Duration) {
-	if x.state == attached && (x.recalled || c.wanted(x)) && now-x.since >= c.Hold {
+	if c.limited(x) && now-x.since >= c.Hold {
 		x.state = draining // it has had its turn
 		c.settle(x, now)
 	}

@@ -1,0 +1,76 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc/internal/wire"
+)
+
+// TestIdleStays: a session without requests is not given up because somebody waits who
+// counts on another context; one with requests is when it has had its turn, and Next
+// tells of that again.
+func TestIdleStays(t *testing.T) {
+	b := newBench(t, 2, nil)
+	p, q, r := b.peer(1), b.peer(2), b.peer(3)
+	x, y := b.attach(p, 3), b.attach(q, 4)
+	require.True(t, b.Dismiss(q, b.now)) // y is being reset
+	b.now += 10 * b.Hold
+	b.Enqueue(r, 1, b.now)
+	require.True(t, r.Waiting())
+	b.Tick(b.now)
+	require.Greater(t, b.Next(), b.now)
+	require.Same(t, x, p.ctx)
+	require.Zero(t, b.Stats.Evictions)
+
+	b.Retime = false
+	b.Posted(x, 1, 1)
+	require.True(t, b.Retime, "its turn is over")
+	require.LessOrEqual(t, b.Next(), b.now)
+	b.Tick(b.now)
+	require.False(t, x.Attached())
+	b.ResetDone(y, nil, b.now)
+	require.Same(t, y, r.ctx)
+}
+
+// TestWaitsForReset: who waits for the context of its session goes elsewhere when that
+// makes no progress for a while, and not because it is being reset, its target having
+// been busy.
+func TestWaitsForReset(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	b.now = time.Minute
+	x := b.attach(p, 3)
+	b.Enqueue(q, 1, b.now) // p's session is kept, and its queue pair still connected to it
+	b.Enqueue(p, 1, b.now)
+	require.True(t, x.resetting)
+	require.Same(t, &x.line, p.line)
+	b.Received(&wire.Message{Kind: wire.Busy, Sender: 1, Attempt: x.Session.Attempt, Peer: q.Number, Wait: 1000, From: q.at}, b.now)
+	b.Tick(b.now + time.Millisecond)
+	require.False(t, x.stuck)
+	require.Same(t, &x.line, p.line)
+	b.Tick(b.now + 2*b.Hold)
+	require.True(t, x.stuck)
+}
+
+// TestWaitsAreCounted, by which a program learns that it has too few contexts.
+func TestWaitsAreCounted(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, q := b.peer(1), b.peer(2)
+	x := b.attach(p, 3)
+	before := b.Counted()
+	require.Zero(t, before.Waiting)
+	b.Posted(x, 1, 1)
+	b.Enqueue(q, 1, b.now)
+	require.Equal(t, 1, b.Counted().Waiting)
+	b.now += 70 * time.Millisecond
+	b.Completed(x, 1, false, b.now)
+	after := b.Counted()
+	require.Zero(t, after.Waiting)
+	require.EqualValues(t, 1, after.Waits-before.Waits)
+	require.Equal(t, 70*time.Millisecond, after.Waited-before.Waited)
+	require.Equal(t, 70*time.Millisecond, q.Stats.Waited)
+	require.EqualValues(t, 1, after.Evictions-before.Evictions)
+}
