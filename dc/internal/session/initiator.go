@@ -212,7 +212,7 @@ func (c *Initiator) Admit(p *Peer) *Context {
 // the context.
 func (c *Initiator) Posted(x *Context, n, packets int) {
 	x.outstanding += n
-	x.Session.PSN = (x.Session.PSN + uint32(packets)) & 0xffffff
+	x.number(packets)
 	c.uses++
 	x.lastUse = c.uses
 	if x.recalled || c.wanted(x) {

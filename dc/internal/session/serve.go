@@ -215,11 +215,9 @@ func (c *Initiator) detach(x *Context, now time.Duration) {
 // context serves the target again.
 func (c *Initiator) renew(x *Context, now time.Duration) {
 	p, old := x.peer, x.Session.ID
-	x.retire()
 	x.attempts++
 	c.forget(p)
 	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
-	x.Session.PSN = x.psn
 	c.part(p.at, wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
 	c.leave(x, now)
 	c.reset(x, now)
@@ -248,7 +246,6 @@ func (c *Initiator) part(to wire.ControlAddress, m wire.Message, now time.Durati
 func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
-	x.retire()
 	x.departures.add(p, now)
 	switch {
 	case p.pending == 0 && !p.wanted:
