@@ -165,13 +165,15 @@ type Initiator struct {
 	lined       bool // somebody has begun to wait: dispatch looks
 	usable      int  // contexts that are not damaged
 
+	removedAt map[uint32]wire.ControlAddress // where peers were, by their numbers
+
 	// Of connects that were answered at once (RFC 6298).
 	rtt, rttVar time.Duration
 }
 
 // NewInitiator makes a machine; id tells it from all others.
 func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
-	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts}
+	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts, removedAt: make(map[uint32]wire.ControlAddress)}
 	for i := range c.Contexts {
 		c.Contexts[i].Index = i
 		c.Contexts[i].psn = random() & 0xffffff

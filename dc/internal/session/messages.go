@@ -54,8 +54,12 @@ func (c *Initiator) parted(m *wire.Message) {
 }
 
 // removed takes a message from a target that is no longer known: at most a
-// session to be closed.
+// session to be closed. What closes it has the target's key, so it is for nobody else.
 func (c *Initiator) removed(m *wire.Message, now time.Duration) {
+	if at := c.removedAt[m.Peer]; m.From.GID != at.GID || m.From.QPN != at.QPN {
+		c.Stats.Malformed++
+		return
+	}
 	c.Stats.Stale++
 	switch m.Kind {
 	case wire.Attached:

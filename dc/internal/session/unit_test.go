@@ -561,3 +561,17 @@ func TestFirstTryEndsWithItsContext(t *testing.T) {
 	require.Contains(t, as, any(wire.Connect))
 	require.NotContains(t, as, any(ActFail), "after one packet")
 }
+
+// TestRemovedPeerElsewhere: what comes for a peer that was removed is answered with its
+// access key, and so only where the peer was. Other targets do not learn it.
+func TestRemovedPeerElsewhere(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, other := b.peer(7), b.peer(8)
+	require.True(t, b.Remove(p, 0))
+	m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Peer: p.Number, Session: 10, From: other.at}
+	b.Received(&m, 0)
+	require.Empty(t, b.taken())
+	m.From = p.at
+	b.Received(&m, 0)
+	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
+}
