@@ -52,7 +52,7 @@ func (i *Initiator) fill(e *entry, p *Peer, r *Request, c *call) {
 	e.Request, e.peer, e.call, e.seq = *r, p, c, a.posted
 	e.deadline, e.ended, e.err = 0, false, nil
 	if r.Timeout > 0 {
-		e.deadline = i.now() + r.Timeout
+		e.deadline = max(i.now()+r.Timeout, 0) // one that does not fit is none
 	}
 }
 
