@@ -139,7 +139,8 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 }
 
 // first is who is served first by a context. A target that has had its turn lets
-// one other go in front, whatever its backlog.
+// one other go in front, whatever its backlog. Before one that has not waited for too
+// long comes whoever has, in the line of another context.
 func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 	p, had := x.line.next(&c.general, now, c.MaxWait), x.yielded
 	x.yielded = nil
@@ -147,6 +148,13 @@ func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 		l.remove(p)
 		p = x.line.next(&c.general, now, c.MaxWait)
 		l.add(had)
+	}
+	if now-p.since < c.MaxWait {
+		for i := range c.Contexts {
+			if q := c.Contexts[i].line.oldest; q != nil && now-q.since >= c.MaxWait && q.since < p.since {
+				p = q
+			}
+		}
 	}
 	return p
 }
