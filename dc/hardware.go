@@ -310,7 +310,7 @@ func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 	e := h.dcis[tag>>tagBits].ring.at(uint32(tag))
 	var err error
 	if failed {
-		err = requestError(e.peer, e.Op, wc)
+		err = requestError(e, wc)
 	}
 	h.i.finish(e, err)
 	h.urgent()
