@@ -316,9 +316,11 @@ func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 	h.urgent()
 }
 
-// abort does nothing: what is under way to one target cannot be ended without that
-// of others.
-func (h *hardware) abort(*Peer) {}
+func (h *hardware) abort(p *Peer) {
+	if x := h.peers[p.number]; x != nil {
+		h.core.Abort(&x.m)
+	}
+}
 
 func (h *hardware) stats(s *Stats) {
 	c := h.core.Stats

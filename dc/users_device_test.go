@@ -229,3 +229,25 @@ func TestFlood(t *testing.T) {
 	require.EqualValues(t, 1, s.Live)
 	require.Zero(t, s.Dropped, "no handle was made for them")
 }
+
+// TestDoEndsWithoutReceive: the target has no receive, and never will. The context ends
+// the wait, and others are served.
+func TestDoEndsWithoutReceive(t *testing.T) { onBackEnds(t, doEndsWithoutReceive) }
+
+func doEndsWithoutReceive(t *testing.T, a, b *host) {
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	p, other := resolve(t, i, b.target(t, dc.TargetConfig{}), 0), resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- i.Do(ctx, p, dc.Request{Op: dc.Send, Local: a.mr.SGE(0, 8)}) }()
+	select {
+	case err := <-done:
+		require.Error(t, err)
+	case <-time.After(testTimeout):
+		require.NoError(t, i.Close())
+		t.Fatal("Do still waits")
+	}
+	do(t, i, other, a.write(1, b, 0))
+	do(t, i, p, a.write(2, b, 0))
+}

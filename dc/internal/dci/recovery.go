@@ -24,6 +24,13 @@ func (c *Machine) Checked(a Action, dead bool) {
 	}
 }
 
+// Abort takes down the DCI of a peer, if that has requests in it and nobody else has.
+func (c *Machine) Abort(p *Peer) {
+	if d := p.dci; d != nil && d.state == ready && p.outstanding > 0 && p.outstanding == d.outstanding {
+		c.breakDown(d)
+	}
+}
+
 // breakDown: the whole DCI is in error.
 func (c *Machine) breakDown(d *DCI) {
 	d.state = failedDCI
