@@ -29,9 +29,9 @@ const linger = time.Second
 //
 // A context that ends takes a request back that still waits for its target, or waits
 // for it again. One that the device has is waited for; if that takes more than a
-// second, the session is taken down: with hardware the DCI, as soon as no other target
-// has requests in it. A request that succeeded is a success, whatever became of the
-// context.
+// second, the session is taken down: with hardware the DCI, unless there are requests to
+// other targets in it that are still waited for. A request that succeeded is a success,
+// whatever became of the context.
 func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	i.mu.Lock()
 	c := i.calls
