@@ -80,6 +80,7 @@ func (i *Initiator) finish(e *entry, err error) {
 		}
 		if f.left--; f.left == 0 {
 			f.waiter.Wake()
+			i.woken = i.woken || i.outside > 0
 			a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
 			k--
 		}
