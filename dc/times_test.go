@@ -74,3 +74,25 @@ func TestTimesWithoutEnd(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.NoError(t, in.Close())
 }
+
+// TestTimesOneByOne: each of several requests that wait ends in its own time.
+func TestTimesOneByOne(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	h.ring = newRing(1)
+	h.ring.tail++ // no room
+	for n := range 3 {
+		_, err := i.Post(p, Request{ID: uint64(n), Timeout: time.Duration(2+30*n) * time.Millisecond})
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for n := range 3 {
+		var cs [1]Completion
+		_, err := i.Wait(ctx, cs[:])
+		require.NoError(t, err)
+		require.EqualValues(t, n, cs[0].ID)
+		require.ErrorIs(t, cs[0].Err, ErrTimeout)
+	}
+	require.NoError(t, i.Close())
+}
