@@ -81,7 +81,6 @@ func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
 	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Incarnation, epoch: a.Incarnation, service: a.Service}
 	c.peers[p.Number], c.keys[p.Number] = p, a.Key
-	delete(c.removedAt, p.Number)
 	return p
 }
 
@@ -106,7 +105,7 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 	}
 	c.peers[p.Number] = nil
 	c.spare = append(c.spare, p.Number)
-	c.removedAt[p.Number] = p.at
+	c.gone[p.Number] = c.address(p)
 	return true
 }
 

@@ -226,7 +226,7 @@ func (c *Initiator) renew(x *Context, now time.Duration) {
 	x.attempts++
 	c.forget(p)
 	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
-	c.part(p.at, wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
+	c.part(c.address(p), wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
 	c.leave(x, now)
 	c.reset(x, now)
 }
@@ -241,12 +241,15 @@ func (c *Initiator) reset(x *Context, now time.Duration) {
 
 // disconnect tells a target that a session is over, until it answers.
 func (c *Initiator) disconnect(p *Peer, s *Session, why wire.Reason, now time.Duration) {
-	c.part(p.at, wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
+	c.part(c.address(p), wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
 }
 
-func (c *Initiator) part(to wire.ControlAddress, m wire.Message, now time.Duration) {
-	c.send(to, m)
-	c.disconnects = append(c.disconnects, disconnect{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
+// part sends what ends a session until it is answered, with the key that the target has:
+// its number may be another one's then.
+func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
+	m.Sender, m.Key = c.ID, to.key
+	c.do(Action{Kind: ActSend, To: to.at, Message: m})
+	c.disconnects = append(c.disconnects, disconnect{m: m, to: to.at, timer: now + c.timeout(), pause: 2 * c.timeout()})
 	c.Retime = true
 }
 

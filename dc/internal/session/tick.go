@@ -56,7 +56,7 @@ func (c *Initiator) Tick(now time.Duration) {
 			d.timer = now + d.pause
 			d.pause *= 2
 			c.Stats.Retransmits++
-			c.send(d.to, d.m)
+			c.do(Action{Kind: ActSend, To: d.to, Message: d.m})
 		}
 	}
 	for c.rests.next() <= now {
