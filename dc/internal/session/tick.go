@@ -45,6 +45,11 @@ func (c *Initiator) Next() time.Duration {
 // Tick does what is due.
 func (c *Initiator) Tick(now time.Duration) {
 	c.Retime = true
+	for i := range c.Contexts { // first: who waits elsewhere then counts for all
+		if x := &c.Contexts[i]; !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
+			c.look(x, now)
+		}
+	}
 	for i := range c.Contexts {
 		c.tick(&c.Contexts[i], now)
 	}
@@ -81,9 +86,6 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	if x.state == attached && (x.recalled || c.wanted(x)) && now-x.since >= c.Hold {
 		x.state = draining // it has had its turn
 		c.settle(x, now)
-	}
-	if !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
-		c.look(x, now)
 	}
 	switch x.state {
 	case connecting:
