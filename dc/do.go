@@ -29,8 +29,9 @@ const linger = time.Second
 //
 // A context that ends takes a request back that still waits for its target, or waits
 // for it again. One that the device has is waited for; if that takes more than a
-// second, the session is taken down. A request that succeeded is a success, whatever became of the
-// context.
+// second, the session is taken down: with hardware the DCI, unless there are requests to
+// other targets in it that are still waited for. A request that succeeded is a success,
+// whatever became of the context.
 func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	i.mu.Lock()
 	c := i.calls
@@ -89,13 +90,14 @@ func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
 			// It is over now.
 		case err == nil: // there is something to do
 			c.waiter.Reset()
-		case !lingering:
-			lingering = true
-			more, cancel := context.WithTimeout(context.WithoutCancel(ctx), linger)
-			ctx, stop = more, cancel
 		default:
-			i.be.abort(p)
-			ctx = context.WithoutCancel(ctx)
+			if lingering {
+				i.be.abort(p)
+			}
+			stop()
+			lingering = true
+			more, cancel := context.WithTimeout(context.WithoutCancel(caller), linger)
+			ctx, stop = more, cancel
 		}
 		i.unlock()
 	}

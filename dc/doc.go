@@ -39,7 +39,7 @@
 //
 // Of the targets that wait, the one with the most requests is served first, which
 // makes for the fewest attaches, unless it has come much later than others; and none
-// waits longer than [InitiatorConfig.MaxWait] while one that came later is served. A
+// waits longer than [InitiatorConfig.MaxWait] while one is served that has not. A
 // target that does not answer a connect packet and its repetition leaves its context
 // to others, is asked by datagrams whether it is there, and comes back when it
 // answers. One of which nothing was ever heard is asked so before it gets a context,

@@ -152,3 +152,38 @@ func TestDoWaitsForDevice(t *testing.T) {
 		})
 	}
 }
+
+// TestRoomAfterFailure: when all that waited has failed there is room as well.
+func TestRoomAfterFailure(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{MaxPending: 1})
+	close(h.halting)
+	h.ring = newRing(1)
+	h.ring.tail++ // no room
+	_, err := i.Post(p, make([]Request, 2)...)
+	require.ErrorIs(t, err, ErrQueueFull)
+	i.mu.Lock()
+	i.failQueue(p, ErrUnreachable)
+	i.unlock()
+	require.Len(t, i.Events(), 1)
+	require.Equal(t, Event{Kind: EventRoom, Peer: p}, <-i.Events())
+	require.NoError(t, i.Close())
+}
+
+// TestForgottenPeerTimesNothing: a peer that was forgotten is in no list of those whose
+// requests have timeouts.
+func TestForgottenPeerTimesNothing(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	h.ring = newRing(1)
+	h.ring.tail++ // no room
+	_, err := i.Post(p, Request{ID: 1, Timeout: time.Hour})
+	require.NoError(t, err)
+	n, err := i.Cancel(p, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	i.mu.Lock()
+	i.unlink(p)
+	require.Empty(t, i.timed)
+	i.mu.Unlock()
+	require.NoError(t, i.Close())
+}

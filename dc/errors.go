@@ -25,8 +25,10 @@ var (
 	// ErrSession: the session ended under the request: the target died, was
 	// restarted or took its responder context back, or an earlier request of
 	// the session failed; with hardware, an earlier request in the same DCI or
-	// stream failed, perhaps another target's. Whether the request was carried out is not known; it
-	// was not carried out twice, and will not be later.
+	// stream failed, perhaps another target's. Or the device of this end found fault
+	// with the memory of an atomic, or of a WRITE or message of more than 256 bytes,
+	// when it may have done a part. Whether the request was carried out is not known;
+	// it was not carried out twice, and will not be later.
 	ErrSession = errors.New("session lost")
 	// ErrRefused: the target could not set up a session.
 	ErrRefused = session.ErrRefused
@@ -65,13 +67,23 @@ func opError(op, object string, err error) error {
 	return &OpError{op, object, err}
 }
 
-// requestError tells apart what the request itself was refused for, and what
-// befell its session.
-func requestError(p *Peer, op Op, w *verbs.WC) error {
-	err := w.Err()
+// requestError tells apart what a request itself was refused for, so that nothing of it
+// was carried out, and what befell its session.
+func requestError(e *entry, w *verbs.WC) error {
+	err, known := w.Err(), true
 	switch w.Status() {
-	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRemoteAborted, verbs.WCFatal, verbs.WCGeneral, verbs.WCResponseTimeout:
+	case verbs.WCFlushed, verbs.WCRetryExceeded, verbs.WCRemoteAborted, verbs.WCFatal, verbs.WCGeneral, verbs.WCResponseTimeout,
+		verbs.WCRemoteOperation, verbs.WCBadResponse:
+		known = false
+	case verbs.WCLocalLength, verbs.WCLocalQPOperation, verbs.WCLocalProtection, verbs.WCLocalAccess:
+		// The device of this end looks at the memory for the answer when that comes, and
+		// at that of a packet when it sends it.
+		known = e.Op == Read || e.Op < FetchAdd && e.packets(smallestMTU) == 1
+	}
+	if !known {
 		err = fmt.Errorf("%w: %w", ErrSession, err)
 	}
-	return opError(op.String()+" to", p.addr.String(), err)
+	return opError(e.Op.String()+" to", e.peer.addr.String(), err)
 }
+
+const smallestMTU = 256

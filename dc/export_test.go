@@ -68,3 +68,6 @@ func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }
 
 // DCI is the number of a DCI's queue pair.
 func (i *Initiator) DCI(n int) uint32 { return i.be.(*hardware).dcis[n].qp.Num() }
+
+// ContextQP is the number of an initiator context's queue pair.
+func (i *Initiator) ContextQP(n int) uint32 { return i.be.(*software).qps[n].qp.Num() }

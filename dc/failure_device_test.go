@@ -4,6 +4,7 @@ package dc_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -122,6 +123,33 @@ func wrongRKey(t *testing.T, a, b *host) {
 	require.NotErrorIs(t, cs[0].Err, dc.ErrSession)
 	require.ErrorIs(t, cs[1].Err, dc.ErrSession)
 	do(t, i, p, a.write(3, b, 0))
+}
+
+// TestWrongLKey: the memory of an answer, or of a later part of a message, may be looked
+// at when something has been carried out. What says that it was not must be right.
+func TestWrongLKey(t *testing.T) { onBackEnds(t, wrongLKey) }
+
+func wrongLKey(t *testing.T, a, b *host) {
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, MaxSGE: 2})
+	p := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
+	region := b.mr.Region()
+	bad := a.mr.SGE(0, 8)
+	bad.LKey ^= 0xff00
+	copy(a.mr.Bytes(), "something")
+	clear(b.mr.Bytes()[:16384])
+	for name, r := range map[string]dc.Request{
+		"atomic":            {Op: dc.FetchAdd, Local: bad, Remote: region.At(0), Value: 1},
+		"write, last piece": {Op: dc.Write, List: []verbs.SGE{a.mr.SGE(0, 8192), bad}, Remote: region.At(4096)},
+	} {
+		_, err := i.Post(p, r)
+		require.NoError(t, err)
+		c := wait(t, i, 1)[0]
+		require.Error(t, c.Err, name)
+		nothing := verbs.Uint64(b.mr.Bytes(), int(r.Remote.Addr-region.At(0).Addr)) == 0
+		t.Logf("%s: nothing was carried out: %v: %v", name, nothing, c.Err)
+		require.True(t, nothing || errors.Is(c.Err, dc.ErrSession), "%s: %v", name, c.Err)
+		do(t, i, p, a.write(3, b, 16384))
+	}
 }
 
 // TestTargetDies while attached: its requests fail, other targets notice

@@ -310,15 +310,17 @@ func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 	e := h.dcis[tag>>tagBits].ring.at(uint32(tag))
 	var err error
 	if failed {
-		err = requestError(e.peer, e.Op, wc)
+		err = requestError(e, wc)
 	}
 	h.i.finish(e, err)
 	h.urgent()
 }
 
-// abort does nothing: what is under way to one target cannot be ended without that
-// of others.
-func (h *hardware) abort(*Peer) {}
+func (h *hardware) abort(p *Peer) {
+	if x := h.peers[p.number]; x != nil {
+		h.core.Abort(&x.m)
+	}
+}
 
 func (h *hardware) stats(s *Stats) {
 	c := h.core.Stats

@@ -3,6 +3,8 @@
 package dc_test
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -201,4 +203,45 @@ func TestHardwareConcurrent(t *testing.T) {
 	}
 	all.Wait()
 	require.Zero(t, i.Stats().Live)
+}
+
+// TestWhatIsNotKnown: what this end finds wrong when a part of the request may have been
+// carried out already, or all of it, is no proof that it was not.
+func TestWhatIsNotKnown(t *testing.T) {
+	large := writeOf(1)
+	large.Local.Length = 4096
+	read := writeOf(1)
+	read.Op = dc.Read
+	add := writeOf(1)
+	add.Op, add.Local.Length = dc.FetchAdd, 8
+	for _, c := range []struct {
+		r      dc.Request
+		status verbs.WCStatus
+		known  bool
+	}{
+		{writeOf(1), verbs.WCLocalProtection, true},
+		{read, verbs.WCLocalProtection, true},
+		{large, verbs.WCLocalProtection, false},
+		{large, verbs.WCRemoteAccess, true},
+		{add, verbs.WCLocalProtection, false},
+		{add, verbs.WCLocalLength, false},
+		{add, verbs.WCLocalAccess, false},
+		{add, verbs.WCLocalQPOperation, false},
+		{add, verbs.WCRemoteAccess, true},
+		{add, verbs.WCRemoteInvalid, true},
+		{writeOf(1), verbs.WCRemoteOperation, false},
+		{writeOf(1), verbs.WCBadResponse, false},
+	} {
+		t.Run(fmt.Sprintf("%v %d %v", c.r.Op, c.r.Local.Length, c.status), func(t *testing.T) {
+			i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+			p := resolveDCT(t, i, 1, 0xa)
+			_, err := i.Post(p, c.r)
+			require.NoError(t, err)
+			complete(0, 0, c.status)
+			cs := ended(t, i)
+			require.Len(t, cs, 1)
+			require.ErrorIs(t, cs[0].Err, c.status)
+			require.Equal(t, !c.known, errors.Is(cs[0].Err, dc.ErrSession), "%v", cs[0].Err)
+		})
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // InitiatorConfig says how to make an initiator. PD must be set; all other zero
-// values are useful.
+// values are useful. Times of more than 30 days count as 30 days.
 type InitiatorConfig struct {
 	PD *verbs.PD
 	// GID is the local address; the zero value means what an empty
@@ -91,11 +91,6 @@ func (c *InitiatorConfig) defaults() {
 	set(&c.Quota, 32)
 	set(&c.MaxPending, 1024)
 	set(&c.MaxSGE, 1)
-	setTime := func(v *time.Duration, def time.Duration) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
 	setTime(&c.Hold, 100*time.Millisecond)
 	setTime(&c.MaxWait, 2*time.Second)
 	setTime(&c.ConnectTimeout, 5*time.Second)
@@ -104,6 +99,17 @@ func (c *InitiatorConfig) defaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// longestTime is what all times of the configurations are bounded by: a lease of so many
+// milliseconds fits into a message, and sums of several fit into a [time.Duration].
+const longestTime = 30 * 24 * time.Hour
+
+func setTime(v *time.Duration, def time.Duration) {
+	if *v <= 0 {
+		*v = def
+	}
+	*v = min(*v, longestTime)
 }
 
 // depth sets what a back end has if nothing is said.

@@ -67,7 +67,9 @@ func (i *Initiator) keep(p *Peer, rs []Request, c *call) {
 		}
 	}
 	if len(rs) > 0 {
+		i.outside++
 		i.be.enqueue(p, len(rs))
+		i.outside--
 	}
 }
 

@@ -52,7 +52,7 @@ func (i *Initiator) fill(e *entry, p *Peer, r *Request, c *call) {
 	e.Request, e.peer, e.call, e.seq = *r, p, c, a.posted
 	e.deadline, e.ended, e.err = 0, false, nil
 	if r.Timeout > 0 {
-		e.deadline = i.now() + r.Timeout
+		e.deadline = max(i.now()+r.Timeout, 0) // one that does not fit is none
 	}
 }
 
@@ -91,6 +91,7 @@ func (a *activity) flushed(seq uint64) {
 		}
 		if f.left--; f.left == 0 {
 			f.waiter.Wake()
+			i.woken = i.woken || i.outside > 0
 			a.flushes = append(a.flushes[:k], a.flushes[k+1:]...)
 			k--
 		}

@@ -284,6 +284,27 @@ func TestSimulatedCounts(t *testing.T) {
 	}
 }
 
+// A queue pair that cannot be connected fails the requests for which that was done, whoever
+// waits for them, and is made anew.
+func TestSimulatedConnectFails(t *testing.T) {
+	a, b := dcHosts(t)
+	a.backend, b.backend = dc.Software, dc.Software
+	target := b.target(t, dc.TargetConfig{})
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolve(t, i, target, 0)
+	require.NoError(t, simhca.Break("mlx5_0", i.ContextQP(0)))
+	done := make(chan error, 1)
+	go func() { done <- i.Do(context.Background(), p, a.write(1, b, 0)) }()
+	select {
+	case err := <-done:
+		require.Error(t, err)
+		t.Log(err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Do waits for nothing")
+	}
+	do(t, i, p, a.write(2, b, 0))
+}
+
 // The software back end's last words leave the device before their queue pair goes.
 func TestSimulatedLastWords(t *testing.T) {
 	a, b := dcHosts(t)

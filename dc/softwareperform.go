@@ -177,8 +177,10 @@ func (s *software) join(a *session.Action) {
 	}
 	i.mu.Lock()
 	if i.open() {
+		i.outside++
 		s.core.Joined(a.Context, err, i.now())
 		s.urgent()
+		i.outside--
 	}
 	i.mu.Unlock()
 }

@@ -182,7 +182,7 @@ func (s *software) ended(q *contextQP, pos uint32, wc *verbs.WC) {
 		if status == verbs.WCRNRRetryExceeded && (e.Op == Send || e.Op == SendImm || e.Op == WriteImm) {
 			q.returning = true
 		}
-		e.err = requestError(e.peer, e.Op, wc)
+		e.err = requestError(e, wc)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TargetConfig says how to make a target. PD must be set; all other zero values
-// are useful.
+// are useful. Times of more than 30 days count as 30 days.
 type TargetConfig struct {
 	PD *verbs.PD
 	// GID is the local address; the zero value means what an empty
@@ -66,11 +66,6 @@ func (c *TargetConfig) defaults() {
 	}
 	set(&c.Responders, 16)
 	set(&c.Receives, 1024)
-	setTime := func(v *time.Duration, def time.Duration) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
 	setTime(&c.Lease, time.Minute)
 	setTime(&c.Recall, time.Second)
 	setTime(&c.Retry, 50*time.Millisecond)

@@ -167,6 +167,18 @@ func TestCanceledAttach(t *testing.T) {
 	live := resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
 	do(t, i, live, a.write(1, b, 0))
 	require.Eventually(t, func() bool { return i.Forget(p) == nil }, testTimeout, 10*time.Millisecond)
+
+	// One that has waited for the context of another one waits no longer.
+	i = a.initiator(t, dc.InitiatorConfig{Contexts: 1, ConnectTimeout: time.Hour})
+	second := b.target(t, dc.TargetConfig{})
+	p, q := resolve(t, i, target, 0), resolve(t, i, second, 0)
+	require.NoError(t, second.Close())
+	for _, dead := range []*dc.Peer{p, q} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, i.Attach(ctx, dead), context.DeadlineExceeded)
+	}
+	require.NoError(t, i.Forget(q))
 }
 
 // TestFlood: strangers that know where the target is, and not its key, send as
@@ -200,8 +212,12 @@ func TestFlood(t *testing.T) {
 	for n := 0; n < forged; n += atOnce {
 		for k := range atOnce {
 			m := wire.Message{Kind: wire.Connect, MTU: 3, Sender: uint64(n + k), Key: 2, QPN: 5, From: wire.ControlAddress{GID: wire.GID(a.gid.GID), QPN: qp.Num()}}
-			if k%2 == 1 {
-				m.From.GID[15]++ // somebody else, it says
+			if k%2 == 1 { // somebody else, it says
+				if k%4 == 1 {
+					m.From.GID[15]++
+				} else {
+					m.From.QPN++
+				}
 				m.Key = 1
 			}
 			m.Encode(a.mr.Bytes()[65536+256*k:])
@@ -228,4 +244,26 @@ func TestFlood(t *testing.T) {
 	require.Greater(t, s.Refused+s.Malformed, before.Refused+before.Malformed)
 	require.EqualValues(t, 1, s.Live)
 	require.Zero(t, s.Dropped, "no handle was made for them")
+}
+
+// TestDoEndsWithoutReceive: the target has no receive, and never will. The context ends
+// the wait, and others are served.
+func TestDoEndsWithoutReceive(t *testing.T) { onBackEnds(t, doEndsWithoutReceive) }
+
+func doEndsWithoutReceive(t *testing.T, a, b *host) {
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	p, other := resolve(t, i, b.target(t, dc.TargetConfig{}), 0), resolve(t, i, b.target(t, dc.TargetConfig{}), 0)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- i.Do(ctx, p, dc.Request{Op: dc.Send, Local: a.mr.SGE(0, 8)}) }()
+	select {
+	case err := <-done:
+		require.Error(t, err)
+	case <-time.After(testTimeout):
+		require.NoError(t, i.Close())
+		t.Fatal("Do still waits")
+	}
+	do(t, i, other, a.write(1, b, 0))
+	do(t, i, p, a.write(2, b, 0))
 }

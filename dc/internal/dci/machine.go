@@ -74,7 +74,8 @@ type Peer struct {
 	dci         *DCI
 	stream      int
 	outstanding int
-	pending     int // requests not yet posted
+	pending     int  // requests not yet posted
+	unwanted    bool // see [Machine.Abort]
 	Attaches    uint64
 }
 
@@ -361,6 +362,7 @@ func (c *Machine) Completed(number uint64, failed bool) (*Peer, bool) {
 	if failed {
 		c.failed(d, p.stream)
 	}
+	p.unwanted = p.unwanted && failed && p.outstanding > 0
 	switch {
 	case d.state == failedDCI:
 		c.drained(d)

@@ -24,6 +24,22 @@ func (c *Machine) Checked(a Action, dead bool) {
 	}
 }
 
+// Abort says that who waits for the requests of a peer does so no longer. The DCI is taken
+// down if there are no others in it but of such peers. A success of the peer ends that.
+func (c *Machine) Abort(p *Peer) {
+	d := p.dci
+	if d == nil || d.state != ready || p.outstanding == 0 {
+		return
+	}
+	p.unwanted = true
+	for at := d.head; at < d.tail; at++ {
+		if r := &d.ring[at%uint64(len(d.ring))]; !r.done && !r.peer.unwanted {
+			return
+		}
+	}
+	c.breakDown(d)
+}
+
 // breakDown: the whole DCI is in error.
 func (c *Machine) breakDown(d *DCI) {
 	d.state = failedDCI

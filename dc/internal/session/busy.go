@@ -33,11 +33,11 @@ func (c *Target) wait(key contextKey, m *wire.Message, now time.Duration) {
 	known := false
 	for i := range c.waiters {
 		if w := &c.waiters[i]; w.sender == key.sender && w.to == m.From {
-			w.contextKey, w.peer, w.until, known = key, m.Peer, until, true
+			w.contextKey, w.until, known = key, until, true
 		}
 	}
 	if !known && len(c.waiters) < maxWaiters {
-		c.waiters = append(c.waiters, waiter{key, m.Peer, m.From, until})
+		c.waiters = append(c.waiters, waiter{key, m.From, until})
 	}
 	c.Stats.Busy++
 	b := c.answer(wire.Busy, m)

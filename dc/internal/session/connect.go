@@ -128,7 +128,11 @@ func (c *Initiator) giveWay(x *Context, now time.Duration) {
 	dirty, s := x.release()
 	c.leave(x, now)
 	p.wanted, p.pending = wanted, pending
-	c.probe(p, now)
+	if wanted || pending > 0 {
+		c.probe(p, now)
+	} else {
+		p.firstTry, p.probePause = 0, 0
+	}
 	c.vacant(x, dirty, s, now)
 }
 

@@ -153,3 +153,41 @@ func TestFirstContactWithWrongKey(t *testing.T) {
 	}
 	t.Fatal("it still waits")
 }
+
+// TestGivesWayUnwanted: a silent target that nobody wants any more when others want its
+// context waits for nothing, so that it can be removed.
+func TestGivesWayUnwanted(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, other := b.peer(1), b.peer(2)
+	b.Enqueue(p, 1, b.now)
+	b.Enqueue(other, 1, b.now)
+	b.Withdraw(p, 1, false)
+	b.taken()
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
+	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
+	require.Same(t, other, b.Contexts[0].peer)
+	require.False(t, p.Waiting())
+	require.True(t, b.Remove(p, b.now))
+	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()), "of what it was asked for")
+	b.Withdraw(other, 1, false)
+	for b.now < 3*b.ConnectTimeout && b.Next() < Never {
+		for _, a := range b.tick() {
+			require.NotEqual(t, wire.Probe, a.Message.Kind)
+			require.False(t, a.Kind == ActFail && a.Peer == p)
+		}
+	}
+	// What was given up long ago does not count when it is wanted again.
+	b = newBench(t, 1, nil)
+	p = b.peer(3)
+	b.Enqueue(p, 1, b.now)
+	b.Enqueue(b.peer(4), 1, b.now)
+	b.Withdraw(p, 1, false)
+	b.tick()
+	b.tick()
+	b.now += 2 * b.ConnectTimeout
+	b.Enqueue(p, 1, b.now)
+	b.Tick(b.now + time.Millisecond)
+	for _, a := range b.taken() {
+		require.False(t, a.Kind == ActFail && a.Peer == p)
+	}
+}

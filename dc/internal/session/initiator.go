@@ -152,7 +152,7 @@ type Initiator struct {
 	Retime bool
 
 	peers       []*Peer
-	keys        []uint64 // access keys by the peer's number, those that were removed too
+	keys        []uint64 // access keys by the peer's number
 	spare       []uint32 // numbers of peers that were removed
 	general     line     // of targets that any context can serve
 	rests       timers
@@ -166,13 +166,15 @@ type Initiator struct {
 	told        time.Duration // what Next has said
 	usable      int           // contexts that are not damaged
 
+	gone map[uint32]keyedAddress // of who had a number before
+
 	// Of connects that were answered at once (RFC 6298).
 	rtt, rttVar time.Duration
 }
 
 // NewInitiator makes a machine; id tells it from all others.
 func NewInitiator(id uint64, contexts int, l Limits, random func() uint32) *Initiator {
-	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts}
+	c := &Initiator{Limits: l, ID: id, Contexts: make([]Context, contexts), random: random, usable: contexts, gone: make(map[uint32]keyedAddress)}
 	for i := range c.Contexts {
 		c.Contexts[i].Index = i
 		c.Contexts[i].psn = random() & 0xffffff
@@ -187,6 +189,14 @@ func (c *Initiator) send(to wire.ControlAddress, m wire.Message) {
 	m.Sender, m.Key = c.ID, c.keys[m.Peer]
 	c.do(Action{Kind: ActSend, To: to, Message: m})
 }
+
+// keyedAddress is what it takes to tell a target something.
+type keyedAddress struct {
+	at  wire.ControlAddress
+	key uint64
+}
+
+func (c *Initiator) address(p *Peer) keyedAddress { return keyedAddress{p.at, c.keys[p.Number]} }
 
 // Counted are the statistics so far.
 func (c *Initiator) Counted() Stats {
@@ -214,7 +224,7 @@ func (c *Initiator) Admit(p *Peer) *Context {
 func (c *Initiator) Posted(x *Context, n, packets int) {
 	first := x.outstanding == 0
 	x.outstanding += n
-	x.Session.PSN = (x.Session.PSN + uint32(packets)) & 0xffffff
+	x.number(packets)
 	c.uses++
 	x.lastUse = c.uses
 	if x.recalled || c.wanted(x) {

@@ -142,3 +142,74 @@ func TestTimers(t *testing.T) {
 		require.Len(t, h, len(set))
 	}
 }
+
+// TestNobodyWaitsInAnotherLine for too long: a target whose session is with a context
+// that has many of them is served by another one, before those that came later.
+func TestNobodyWaitsInAnotherLine(t *testing.T) {
+	b := newBench(t, 2, nil)
+	hog := b.peer(1)
+	y := b.attach(hog, 1)
+	b.Posted(y, 1, 1) // never empty for as long as it takes to make sessions at x
+	var kept []*Peer
+	for n := range uint32(30) {
+		p := b.peer(10 + n)
+		b.Enqueue(p, 1, b.now)
+		x := p.ctx
+		require.NotSame(t, y, x)
+		if x.resetting {
+			b.ResetDone(x, nil, b.now)
+		}
+		b.connected(p, uint64(100+n), 1, time.Millisecond)
+		b.taken()
+		kept = append(kept, p)
+	}
+	x := kept[29].ctx
+	kept = kept[:29]
+	b.Posted(x, 1, 1)
+	for _, p := range kept {
+		b.Enqueue(p, 1, b.now)
+		require.True(t, p.line == &x.line)
+	}
+	b.Completed(y, 1, false, b.now)
+	require.Same(t, hog, y.peer, "nobody waits for it")
+	// In turn: a request at x, which takes almost as long as a context may be held; and
+	// at y a target that has just come.
+	begun := b.now
+	for n := uint32(0); b.waiting > 0; n++ {
+		require.Less(t, n, uint32(100))
+		b.Completed(x, 1, false, b.now)
+		b.taken()
+		if x.state == joining {
+			b.Joined(x, nil, b.now)
+			b.Took(x.peer, 1)
+			b.Posted(x, 1, 1)
+		}
+		late := 0
+		for _, p := range kept {
+			if p.rest == inLine && b.now-p.since >= b.MaxWait {
+				late++
+			}
+		}
+		p := b.peer(100 + n)
+		b.Enqueue(p, 1, b.now)
+		if late > 0 {
+			require.NotSame(t, p, y.peer, "after %v, %d wait for longer than they may", b.now-begun, late)
+		}
+		b.Withdraw(p, 1, false)
+		if y.resetting {
+			b.ResetDone(y, nil, b.now)
+		}
+		if y.state == connecting {
+			b.answer(y.peer, uint64(1000+n))
+			b.Joined(y, nil, b.now)
+			if q := y.peer; q.pending > 0 {
+				b.Took(q, 1)
+				b.Posted(y, 1, 1)
+				b.Completed(y, 1, false, b.now)
+			}
+		}
+		b.taken()
+		b.now += 9 * b.Hold / 10
+	}
+	require.Less(t, b.now-begun, b.MaxWait+20*b.Hold)
+}

@@ -14,12 +14,8 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		return
 	}
 	x, p := &c.Contexts[m.Context], c.peers[m.Peer]
-	if p == nil {
+	if p == nil || m.From.GID != p.at.GID || m.From.QPN != p.at.QPN {
 		c.removed(m, now)
-		return
-	}
-	if m.From.GID != p.at.GID || m.From.QPN != p.at.QPN {
-		c.Stats.Malformed++
 		return
 	}
 	defer c.dispatch(now)
@@ -53,14 +49,22 @@ func (c *Initiator) parted(m *wire.Message) {
 	})
 }
 
-// removed takes a message from a target that is no longer known: at most a
-// session to be closed.
+// removed takes a message from a target that is no longer known, though another one may
+// have its number: at most a session to be closed. What closes it has the target's key, so
+// it is for nobody else.
 func (c *Initiator) removed(m *wire.Message, now time.Duration) {
+	p, known := c.gone[m.Peer]
+	if !known || m.From.GID != p.at.GID || m.From.QPN != p.at.QPN {
+		c.Stats.Malformed++
+		return
+	}
 	c.Stats.Stale++
 	switch m.Kind {
 	case wire.Attached:
 		c.parted(m)
-		c.decline(m, m.From, now)
+		c.decline(m, p, now)
+	case wire.Recall:
+		c.decline(m, p, now) // what gave it was lost
 	case wire.Detached:
 		c.parted(m)
 	}
@@ -100,12 +104,12 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 		// The answer to what nobody waits for any more.
 		c.Stats.Stale++
 		c.parted(m)
-		c.decline(m, p.at, now)
+		c.decline(m, c.address(p), now)
 	}
 }
 
 // decline closes a session that nobody wants any more.
-func (c *Initiator) decline(m *wire.Message, to wire.ControlAddress, now time.Duration) {
+func (c *Initiator) decline(m *wire.Message, to keyedAddress, now time.Duration) {
 	if !slices.ContainsFunc(c.disconnects, func(d disconnect) bool { return d.m.Session == m.Session && d.m.Peer == m.Peer }) {
 		c.part(to, wire.Message{Kind: wire.Detach, Epoch: m.Epoch, Session: m.Session, Context: m.Context, Attempt: m.Attempt, Peer: m.Peer}, now)
 	}
@@ -212,6 +216,6 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 	case current, p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
 		// It is about to be known.
 	default:
-		c.decline(m, p.at, now) // what gave it was lost
+		c.decline(m, c.address(p), now) // what gave it was lost
 	}
 }

@@ -105,6 +105,7 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 	}
 	c.peers[p.Number] = nil
 	c.spare = append(c.spare, p.Number)
+	c.gone[p.Number] = c.address(p)
 	return true
 }
 

@@ -101,3 +101,20 @@ func TestFailedSessionIsSuspect(t *testing.T) {
 	require.Equal(t, []any{wire.Detach, ActReset}, kindsOf(as))
 	require.Equal(t, wire.Broken, as[0].Message.Reason)
 }
+
+// TestNumbersOfLongSession: one that takes more than half of all numbers leaves the
+// next one those behind it all the same.
+func TestNumbersOfLongSession(t *testing.T) {
+	b := newBench(t, 1, nil)
+	x := b.attach(b.peer(1), 3)
+	for range 9 {
+		b.Posted(x, 1, 1<<20)
+		b.Completed(x, 1, false, b.now)
+	}
+	last := x.Session.PSN
+	b.now += 2 * timeWait
+	p := b.peer(2)
+	b.Enqueue(p, 1, b.now)
+	require.Same(t, p, x.peer)
+	require.Less(t, (x.Session.PSN-last)&0xffffff, uint32(200), "it begins at %x behind %x", x.Session.PSN, last)
+}

@@ -141,7 +141,8 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 }
 
 // first is who is served first by a context. A target that has had its turn lets
-// one other go in front, whatever its backlog.
+// one other go in front, whatever its backlog. Before one that has not waited for too
+// long comes whoever has, in the line of another context.
 func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 	p, had := x.line.next(&c.general, now, c.MaxWait), x.yielded
 	x.yielded = nil
@@ -149,6 +150,13 @@ func (c *Initiator) first(x *Context, now time.Duration) *Peer {
 		l.remove(p)
 		p = x.line.next(&c.general, now, c.MaxWait)
 		l.add(had)
+	}
+	if now-p.since < c.MaxWait {
+		for i := range c.Contexts {
+			if q := c.Contexts[i].line.oldest; q != nil && now-q.since >= c.MaxWait && q.since < p.since {
+				p = q
+			}
+		}
 	}
 	return p
 }
@@ -217,12 +225,10 @@ func (c *Initiator) detach(x *Context, now time.Duration) {
 // context serves the target again.
 func (c *Initiator) renew(x *Context, now time.Duration) {
 	p, old := x.peer, x.Session.ID
-	x.retire()
 	x.attempts++
 	c.forget(p)
 	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
-	x.Session.PSN = x.psn
-	c.part(p.at, wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
+	c.part(c.address(p), wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
 	c.leave(x, now)
 	c.reset(x, now)
 }
@@ -237,12 +243,15 @@ func (c *Initiator) reset(x *Context, now time.Duration) {
 
 // disconnect tells a target that a session is over, until it answers.
 func (c *Initiator) disconnect(p *Peer, s *Session, why wire.Reason, now time.Duration) {
-	c.part(p.at, wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
+	c.part(c.address(p), wire.Message{Kind: wire.Detach, Reason: why, Session: s.ID, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Epoch: p.epoch}, now)
 }
 
-func (c *Initiator) part(to wire.ControlAddress, m wire.Message, now time.Duration) {
-	c.send(to, m)
-	c.disconnects = append(c.disconnects, disconnect{m: m, to: to, timer: now + c.timeout(), pause: 2 * c.timeout()})
+// part sends what ends a session until it is answered, with the key that the target has:
+// its number may be another one's then.
+func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
+	m.Sender, m.Key = c.ID, to.key
+	c.do(Action{Kind: ActSend, To: to.at, Message: m})
+	c.disconnects = append(c.disconnects, disconnect{m: m, to: to.at, timer: now + c.timeout(), pause: 2 * c.timeout()})
 	c.Retime = true
 }
 
@@ -250,7 +259,6 @@ func (c *Initiator) part(to wire.ControlAddress, m wire.Message, now time.Durati
 func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
-	x.retire()
 	x.departures.add(p, now)
 	switch {
 	case p.pending == 0 && !p.wanted:

@@ -71,15 +71,20 @@ type responder struct {
 	to       wire.ControlAddress
 }
 
+// contextKey is an initiator context as it serves one of its initiator's peers. Two
+// peers may be this target, by two of its addresses: the session that is kept for one
+// does not end when the context comes for the other.
 type contextKey struct {
 	sender  uint64
 	context uint32
+	peer    uint32
 }
+
+func keyOf(m *wire.Message) contextKey { return contextKey{m.Sender, m.Context, m.Peer} }
 
 // waiter is an initiator context that was answered busy.
 type waiter struct {
 	contextKey
-	peer  uint32
 	to    wire.ControlAddress
 	until time.Duration
 }
@@ -201,7 +206,7 @@ func (c *Target) find(m *wire.Message) *responder {
 // names its attempt alone, and may be faster than what asked.
 func (c *Target) detach(m *wire.Message, now time.Duration) {
 	s := c.find(m)
-	if key := (contextKey{m.Sender, m.Context}); m.Session == 0 {
+	if key := keyOf(m); m.Session == 0 {
 		if s = c.contexts[key]; s == nil || s.attempt != m.Attempt {
 			if s != nil && int32(m.Attempt-s.attempt) > 0 {
 				// What asked was a renewal, and would have ended this one.
@@ -221,7 +226,7 @@ func (c *Target) detach(m *wire.Message, now time.Duration) {
 // superseded handles what is there of the context that asks for a session, and
 // answers whether that settled the matter.
 func (c *Target) superseded(m *wire.Message, now time.Duration) bool {
-	key := contextKey{m.Sender, m.Context}
+	key := keyOf(m)
 	if s := c.contexts[key]; s != nil {
 		switch ahead := int32(m.Attempt - s.attempt); {
 		case ahead == 0:
@@ -261,7 +266,7 @@ func (c *Target) connect(m *wire.Message, now time.Duration) {
 	if len(c.free) == 0 {
 		c.io.Prepare()
 	}
-	if key := (contextKey{m.Sender, m.Context}); !c.turn(key, m.From, now) {
+	if key := keyOf(m); !c.turn(key, m.From, now) {
 		c.wait(key, m, now)
 		return
 	}
@@ -296,7 +301,7 @@ func (c *Target) open(m *wire.Message, now time.Duration) {
 	qpn, err := c.io.Attach(k, id, m)
 	if err != nil {
 		// Copies of the packet must not open what its sender has given up.
-		c.ended.add(contextKey{m.Sender, m.Context}, m.Attempt, true, now, c.Lease)
+		c.ended.add(keyOf(m), m.Attempt, true, now, c.Lease)
 		c.refuse(m, wire.BadSetup)
 		c.io.Release(k, id, false) // it may be what is wrong
 		return
@@ -309,14 +314,14 @@ func (c *Target) open(m *wire.Message, now time.Duration) {
 	}
 	s.answer.Session, s.answer.QPN, s.answer.Wait = id, qpn, milliseconds(c.Lease)
 	c.slots[k].session = s
-	c.sessions[id], c.contexts[contextKey{m.Sender, m.Context}] = s, s
+	c.sessions[id], c.contexts[keyOf(m)] = s, s
 	c.Stats.Attaches++
 	c.io.Send(m.From, &s.answer)
 }
 
 // end closes a session.
 func (c *Target) end(s *responder, clean bool, now time.Duration) {
-	key := contextKey{s.sender, s.context}
+	key := keyOf(&s.answer)
 	delete(c.sessions, s.id)
 	if c.contexts[key] == s {
 		delete(c.contexts, key)

@@ -381,3 +381,60 @@ func TestBadSlot(t *testing.T) {
 	c.Received(from(3, wire.Connect), 3)
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
+
+// TestSuperseded: an initiator context that comes again has left its session. What it
+// kept left nothing under way; of anything else nobody knows. Sessions of other
+// initiators stay.
+func TestSuperseded(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		c, io := newTestTarget(3)
+		c.Received(from(2, wire.Connect), 0)
+		others := io.last(t).Session
+		c.Received(from(1, wire.Connect), 0)
+		again := from(1, wire.Connect)
+		again.Attempt = 2
+		again.Session = others
+		if named {
+			again.Session = io.last(t).Session
+		}
+		c.Received(again, 1)
+		require.Equal(t, []bool{named}, io.released)
+		require.Equal(t, 2, c.Counted().Live)
+	}
+}
+
+// TestHowSessionsEnd: the number of a responder context is used again only if its
+// initiator says that nothing is under way.
+func TestHowSessionsEnd(t *testing.T) {
+	for reason, clean := range map[wire.Reason]bool{wire.NoReason: true, wire.Broken: false} {
+		c, io := newTestTarget(1)
+		c.Received(from(1, wire.Connect), 0)
+		bye := from(1, wire.Detach)
+		bye.Session, bye.Epoch, bye.Reason = io.last(t).Session, c.Epoch, reason
+		c.Received(bye, 1)
+		require.Equal(t, []bool{clean}, io.released)
+	}
+}
+
+// TestRenewOfEarlierTarget: there is none.
+func TestRenewOfEarlierTarget(t *testing.T) {
+	c, io := newTestTarget(1)
+	m := from(1, wire.Renew)
+	m.Epoch, m.Session = c.Epoch+1, 44
+	c.Received(m, 0)
+	require.Equal(t, wire.Detached, io.last(t).Kind)
+	require.Zero(t, c.Counted().Live)
+}
+
+// TestRecallsAreSpaced, however often others ask.
+func TestRecallsAreSpaced(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	io.sent = nil
+	for n := range uint64(100) {
+		c.Received(from(2+n, wire.Connect), time.Millisecond)
+	}
+	require.EqualValues(t, 1, c.Stats.Recalls)
+	c.Received(from(2, wire.Connect), time.Millisecond+c.Retry)
+	require.EqualValues(t, 2, c.Stats.Recalls)
+}

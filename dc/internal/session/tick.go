@@ -64,6 +64,11 @@ func (c *Initiator) limited(x *Context) bool {
 // Tick does what is due.
 func (c *Initiator) Tick(now time.Duration) {
 	c.Retime = true
+	for i := range c.Contexts { // first: who waits elsewhere then counts for all
+		if x := &c.Contexts[i]; !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
+			c.look(x, now)
+		}
+	}
 	for i := range c.Contexts {
 		c.tick(&c.Contexts[i], now)
 	}
@@ -75,7 +80,7 @@ func (c *Initiator) Tick(now time.Duration) {
 			d.timer = now + d.pause
 			d.pause *= 2
 			c.Stats.Retransmits++
-			c.send(d.to, d.m)
+			c.do(Action{Kind: ActSend, To: d.to, Message: d.m})
 		}
 	}
 	for c.rests.next() <= now {
@@ -100,9 +105,6 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	if c.limited(x) && now-x.since >= c.Hold {
 		x.state = draining // it has had its turn
 		c.settle(x, now)
-	}
-	if !x.line.empty() && now-x.looked >= stuckAfter*c.Hold {
-		c.look(x, now)
 	}
 	switch x.state {
 	case connecting:

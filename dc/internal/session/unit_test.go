@@ -561,3 +561,41 @@ func TestFirstTryEndsWithItsContext(t *testing.T) {
 	require.Contains(t, as, any(wire.Connect))
 	require.NotContains(t, as, any(ActFail), "after one packet")
 }
+
+// TestRemovedPeerElsewhere: what comes for a peer that was removed is answered with its
+// access key, and so only where the peer was. Other targets do not learn it.
+func TestRemovedPeerElsewhere(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, other := b.peer(7), b.peer(8)
+	require.True(t, b.Remove(p, 0))
+	m := wire.Message{Kind: wire.Attached, Sender: 1, Attempt: 1, Peer: p.Number, Session: 10, From: other.at}
+	b.Received(&m, 0)
+	require.Empty(t, b.taken())
+	m.From = p.at
+	b.Received(&m, 0)
+	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
+}
+
+// TestReusedNumber: a session that a target gives late, to a peer that was removed, is
+// given back with that one's key, though another target has its number.
+func TestReusedNumber(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p := b.peer(7)
+	require.True(t, b.Remove(p, 0))
+	q := b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: 8, GID: wire.GID{15: 8}}, Key: 99})
+	require.Equal(t, p.Number, q.Number)
+	for n, kind := range []wire.Kind{wire.Attached, wire.Recall} {
+		session := uint64(10 + n)
+		b.Received(&wire.Message{Kind: kind, Sender: 1, Attempt: 1, Peer: p.Number, Session: session, From: p.at}, b.now)
+		as := append(b.taken(), b.tick()...)
+		require.Equal(t, []any{wire.Detach, wire.Detach}, kindsOf(as)[:2], "until it is answered")
+		for _, a := range as {
+			require.Equal(t, p.at, a.To)
+			require.EqualValues(t, 7, a.Message.Key)
+		}
+		require.Equal(t, session, as[0].Message.Session)
+		b.Received(&wire.Message{Kind: wire.Detached, Sender: 1, Attempt: 1, Peer: p.Number, Session: session, From: p.at}, b.now)
+		require.Empty(t, b.disconnects)
+	}
+	require.Zero(t, b.Stats.Malformed)
+}

@@ -1,0 +1,82 @@
+//go:build linux && cgo
+
+package dc
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFlushOfWhatWasNotPosted: requests that fail or are taken back while they wait for
+// their target end the wait for them, though nobody polls then.
+func TestFlushOfWhatWasNotPosted(t *testing.T) {
+	for name, end := range map[string]func(*Initiator, *Peer){
+		"failed": func(i *Initiator, p *Peer) {
+			i.mu.Lock()
+			i.outside++ // as by an alarm
+			i.failQueue(p, ErrUnreachable)
+			i.outside--
+			i.unlock()
+		},
+		"canceled": func(i *Initiator, p *Peer) {
+			n, err := i.Cancel(p, 1)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, h, p := newHeld(t, InitiatorConfig{})
+			close(h.halting)
+			h.ring = newRing(1)
+			h.ring.tail++ // no room
+			_, err := i.Post(p, Request{ID: 1})
+			require.NoError(t, err)
+			flushed := make(chan error, 1)
+			go func() { flushed <- i.Flush(context.Background(), p) }()
+			require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.doers) == 1 }, 5*time.Second, time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // it is parked
+			end(i, p)
+			select {
+			case err := <-flushed:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Error("Flush waits for nothing")
+			}
+			require.NoError(t, i.Close())
+		})
+	}
+}
+
+// TestFlushIsNotEarly: a later request that is taken back does not end the wait for the
+// earlier ones.
+func TestFlushIsNotEarly(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	h.ring = newRing(1)
+	_, err := i.Post(p, Request{ID: 1})
+	require.NoError(t, err)
+	flushed := make(chan error, 1)
+	go func() { flushed <- i.Flush(context.Background(), p) }()
+	require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.doers) == 1 }, 5*time.Second, time.Millisecond)
+	_, err = i.Post(p, Request{ID: 2})
+	require.NoError(t, err)
+	n, err := i.Cancel(p, 2)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	i.mu.Lock()
+	require.EqualValues(t, 1, p.a.flushes[0].left)
+	i.outside++
+	i.finish(h.ring.at(0), nil)
+	i.outside--
+	i.unlock()
+	select {
+	case err := <-flushed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("Flush waits for nothing")
+	}
+	require.NoError(t, i.Close())
+}

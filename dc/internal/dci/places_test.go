@@ -1,0 +1,121 @@
+package dci
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// posted brings n requests of a peer to the device.
+func posted(t *testing.T, c *Machine, p *Peer, n int) {
+	t.Helper()
+	require.True(t, c.Place(p))
+	require.Equal(t, n, c.Admit(p, n))
+	for range n {
+		c.Posted(p)
+	}
+}
+
+// TestPlaces: a target goes to the DCI with the fewest requests among those that work,
+// and there to the stream with the fewest targets among those that work.
+func TestPlaces(t *testing.T) {
+	c := New(2, 2, 8, 4)
+	var p [6]Peer
+	posted(t, c, &p[0], 2)
+	posted(t, c, &p[1], 1)
+	require.NotSame(t, p[0].DCI(), p[1].DCI())
+	posted(t, c, &p[2], 1)
+	require.Same(t, p[1].DCI(), p[2].DCI(), "fewer requests")
+	require.NotEqual(t, p[1].Stream(), p[2].Stream())
+	posted(t, c, &p[3], 3)
+	require.Same(t, p[0].DCI(), p[3].DCI(), "as many requests, and fewer targets")
+
+	// A stream in error takes nobody, nor does a DCI in error.
+	d := p[1].DCI()
+	_, ok := c.Completed(uint64(d.Index)<<placeBits, true)
+	require.True(t, ok)
+	require.True(t, c.Place(&p[4]))
+	require.Same(t, d, p[4].DCI())
+	require.Equal(t, p[2].Stream(), p[4].Stream(), "more targets, and works")
+	c.Checked(c.Actions[0], true)
+	require.True(t, c.Place(&p[5]))
+	require.NotSame(t, d, p[5].DCI(), "more requests, and works")
+}
+
+// TestTurns: targets that wait for one DCI take turns of the quota. If it breaks down,
+// those that have nothing in it go elsewhere, and the others when they have not.
+func TestTurns(t *testing.T) {
+	c := New(2, 1, 4, 2)
+	var other, p, q, r Peer
+	posted(t, c, &other, 4)
+	d := &c.DCIs[1]
+	posted(t, c, &p, 2)
+	require.Same(t, d, p.DCI())
+	c.Enqueue(&p, 5)
+	other.dci.pending += 100 // nobody goes there
+	for _, x := range []*Peer{&q, &r} {
+		require.True(t, c.Place(x))
+		require.Same(t, d, x.DCI())
+		c.Enqueue(x, 3)
+	}
+	turn := func(want *Peer, n int) {
+		t.Helper()
+		got, m := c.Turn(d)
+		require.Same(t, want, got)
+		require.Equal(t, n, m)
+		for range m {
+			c.Posted(got)
+		}
+	}
+	done := func(k uint64) {
+		_, ok := c.Completed(uint64(d.Index)<<placeBits|k, false)
+		require.True(t, ok)
+	}
+	turn(&p, 2)
+	none, _ := c.Turn(d)
+	require.Nil(t, none, "no room")
+	require.False(t, c.Waiting())
+	done(0)
+	done(1)
+	require.True(t, c.Waiting())
+	turn(&q, 2)
+	done(2)
+	done(3)
+	turn(&r, 2)
+	done(4)
+	done(5)
+	require.Zero(t, q.Outstanding())
+	turn(&p, 2)
+	other.dci.pending -= 100
+	_, ok := c.Completed(uint64(d.Index)<<placeBits|6, true)
+	require.True(t, ok)
+	require.NotSame(t, d, q.DCI(), "it has nothing there")
+	require.Same(t, d, r.DCI())
+	for k := range uint64(3) {
+		_, ok := c.Completed(uint64(d.Index)<<placeBits|(7+k), true)
+		require.True(t, ok)
+	}
+	require.NotSame(t, d, r.DCI())
+	require.NotSame(t, d, p.DCI())
+}
+
+// TestQuota: who waits alone takes all the room, and who does not its quota.
+func TestQuota(t *testing.T) {
+	c := New(1, 1, 8, 2)
+	var p, q Peer
+	posted(t, c, &p, 1)
+	c.Enqueue(&p, 6)
+	require.True(t, c.Place(&q))
+	c.Enqueue(&q, 1)
+	for _, want := range []struct {
+		p *Peer
+		n int
+	}{{&p, 2}, {&q, 1}, {&p, 4}, {nil, 0}} {
+		got, n := c.Turn(&c.DCIs[0])
+		require.Same(t, want.p, got)
+		require.Equal(t, want.n, n)
+		for range n {
+			c.Posted(got)
+		}
+	}
+}
