@@ -96,6 +96,6 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 	}
 	return machine.AgentLimits{
 		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
-		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), NoTurns: cfg.Alone,
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), NoTurns: cfg.Alone, Keep: !cfg.Alone,
 	}, cfg.Limits.check()
 }

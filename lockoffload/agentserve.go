@@ -24,8 +24,14 @@ const (
 // serve takes completions until the context ends.
 func (a *Agent) serve(ctx context.Context) {
 	var wcs [64]verbs.WC
-	for {
-		n, err := a.cq.Wait(ctx, wcs[:])
+	for keeps := false; ; {
+		var n int
+		var err error
+		if keeps {
+			n, err = a.cq.Poll(wcs[:])
+		} else {
+			n, err = a.cq.Wait(ctx, wcs[:])
+		}
 		a.mu.Lock()
 		for i := range wcs[:n] {
 			a.completed(&wcs[i])
@@ -35,13 +41,17 @@ func (a *Agent) serve(ctx context.Context) {
 		}
 		a.turn()
 		failed, idle := a.failed, a.under == 0
+		if keeps = idle && a.core.Keeps(); keeps {
+			a.core.Pause()
+		}
 		a.mu.Unlock()
 		if failed != nil {
 			return
 		}
 		if idle {
 			// What comes next is another's request, of a client in this process perhaps,
-			// which may go on before this one polls.
+			// which may go on before this one polls. If it does not come, locks that were
+			// kept for it are given back.
 			runtime.Gosched()
 		}
 	}

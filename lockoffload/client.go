@@ -50,16 +50,16 @@ type Client struct {
 	ended  error // of Close
 	over   context.Context
 	stop   context.CancelFunc // ends over
+	pace   pace
 
 	mu        sync.Mutex
 	s         *session
 	closed    bool
-	abandoned bool             // nobody holds a lock any more
-	freed     bool             // what is idle is closed at once
-	jobs      []*job           // that have nothing to do
-	busy      int              // those that have, and sessions that are being closed
-	idled     chan struct{}    // closed when there are none, if Close waits
-	backs     map[int]*backoff // of slots: contention is theirs
+	abandoned bool          // nobody holds a lock any more
+	freed     bool          // what is idle is closed at once
+	jobs      []*job        // that have nothing to do
+	busy      int           // those that have, and sessions that are being closed
+	idled     chan struct{} // closed when there are none, if Close waits
 	bits      map[int]*bit
 	held      map[*Held]struct{}
 	counts    map[int]*Counts
@@ -94,7 +94,7 @@ func NewClient(cfg Config) (*Client, error) {
 
 func newClient(cfg Config, l memory.Layout, s *session) *Client {
 	c := &Client{
-		cfg: cfg, l: l, s: s, backs: map[int]*backoff{},
+		cfg: cfg, l: l, s: s,
 		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
@@ -182,9 +182,6 @@ func (c *Client) count(slot int, d Counts) {
 		c.counts[slot] = n
 	}
 	n.add(d)
-	if b := c.backs[slot]; b != nil && d.Acquired > 0 {
-		b.note(false)
-	}
 }
 
 // Flush waits for the unlock commands that nobody waited for, and for what was
@@ -270,20 +267,4 @@ func (c *Client) free() error {
 	case <-time.After(closePatience):
 	}
 	return errors.Join(errs...)
-}
-
-// pause answers how long to wait after a try on a slot.
-func (c *Client) pause(slot int, failed bool) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.backs[slot]
-	switch {
-	case b == nil && !failed:
-		return c.cfg.Retry.Min
-	case b == nil:
-		b = &backoff{min: c.cfg.Retry.Min, max: c.cfg.Retry.Max}
-		c.backs[slot] = b
-	}
-	b.note(failed)
-	return b.pause
 }

@@ -232,8 +232,9 @@
 // An answer is final for its key, [ErrBusy] included, or a late copy of a chain
 // that was answered "nothing was changed" could still change something.
 //
-// Chains that wait for one slot are executed under one lock, up to 16, by turns
-// of their clients; then the lock is left free for a moment, for those who take
+// Chains that wait for one slot are executed under one lock, by turns of their clients,
+// and so are those that are there when the agent looks for more. When none is, or 16
+// were executed, the lock is given back, and left free for a moment, for those who take
 // it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
 // makes it at once.
 //

@@ -19,6 +19,7 @@ type job struct {
 	// after is called when nothing of the machine is under way any more.
 	after func()
 
+	missed  int // tries that failed
 	holders atomic.Int32
 	mr      *verbs.MR
 	ops     []machine.Op
@@ -97,7 +98,7 @@ func (c *Client) orNew(j *job) (*job, error) {
 
 // prepare gives the machine memory and list.
 func (j *job) prepare(m machine.Machine, slot int) {
-	j.m, j.slot = m, slot
+	j.m, j.slot, j.missed = m, slot, 0
 	w := m.Base()
 	w.L, w.Mem, w.Ops = j.c.l, j.mr.Bytes(), j.ops
 }

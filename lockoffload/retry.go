@@ -1,9 +1,15 @@
 package lockoffload
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Retry says how often a lock command that found the lock held is issued
 // again. The zero value tries until the context ends.
+//
+// The first pause of a call is about as long as the client's requests took of late, which
+// tells how far away the target is, and how busy. Each further one is twice as long.
 type Retry struct {
 	Tries int           // at most so many; 0: no limit
 	Min   time.Duration // shortest pause; 0: 20 us
@@ -21,29 +27,25 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// backoff adapts the pause to the share of failed tries on a slot: above one half
-// it doubles, below one tenth it halves. It has no clock: callers sleep.
-type backoff struct {
-	min, max, pause time.Duration
-	tries, failed   int
+// pause is the one behind a try that failed, after so many others. Holders need a round
+// trip or two, and more where many want the target.
+func (r Retry) pause(roundTrip time.Duration, failed int) time.Duration {
+	p := max(roundTrip, r.Min)
+	for ; failed > 0 && p < r.Max; failed-- {
+		p *= 2
+	}
+	return min(p, r.Max)
 }
 
-const backoffWindow = 8 // tries after which the share is looked at
+// pace is how long lists of requests take, from posting to the last reply: of the last
+// ones on average. What goroutines note at the same time may be lost.
+type pace struct{ took atomic.Int64 }
 
-func (b *backoff) note(failed bool) {
-	b.pause = max(b.pause, b.min)
-	b.tries++
-	if failed {
-		b.failed++
+func (p *pace) note(d time.Duration) {
+	if old := p.took.Load(); old > 0 {
+		d = time.Duration(old + (int64(d)-old)/8)
 	}
-	if b.tries < backoffWindow {
-		return
-	}
-	switch {
-	case b.failed*2 > b.tries:
-		b.pause = min(b.pause*2, b.max)
-	case b.failed*10 < b.tries:
-		b.pause = max(b.pause/2, b.min)
-	}
-	b.tries, b.failed = 0, 0
+	p.took.Store(int64(d))
 }
+
+func (p *pace) roundTrip() time.Duration { return time.Duration(p.took.Load()) }

@@ -46,6 +46,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 		case machine.Post:
+			posted := time.Now()
 			f, err := j.post(ctx)
 			if err != nil && !errors.Is(err, ErrBroken) {
 				running = false
@@ -63,6 +64,7 @@ func (j *job) drive(ctx context.Context) (*Commit, error) {
 				}
 				return nil, err
 			}
+			j.c.pace.note(time.Since(posted))
 		}
 	}
 }
@@ -194,7 +196,11 @@ func (j *job) pause() time.Duration {
 	if w.Far > 0 {
 		return j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
 	}
-	p := j.c.pause(j.slot, w.Missed)
+	if !w.Missed { // the lock is this client's, and others are about to leave
+		return j.c.cfg.Retry.Min
+	}
+	p := j.c.cfg.Retry.pause(j.c.pace.roundTrip(), j.missed)
+	j.missed++
 	if w.HandedOn {
 		p = min(p, machine.TurnGap/2)
 	}

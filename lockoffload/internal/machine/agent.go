@@ -32,6 +32,7 @@ type Agent struct {
 	ByID      map[uint64]int32
 	Taken     int      // jobs without an answer
 	Unlocking int      // jobs that have their answer, but not yet the unlock command's result
+	keeping   []int32  // of those, jobs that have not given back the lock yet
 	turns     []int32  // peers with queued jobs; who was served goes to the end
 	moved     []int32  // scratch of start
 	busy      []uint64 // one bit a slot: a job is at work on it
@@ -58,6 +59,7 @@ type AgentLimits struct {
 	MinPause      time.Duration
 	MaxPause      time.Duration
 	NoTurns       bool          // nobody takes locks but the agent
+	Keep          bool          // locks that others may be about to want, see Pause
 	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap
 }
@@ -225,6 +227,7 @@ func (c *Agent) Turn(now time.Duration) {
 	if now >= c.alarm {
 		c.wake(now)
 	}
+	c.keep(now)
 	for c.look {
 		c.look = false
 		c.start(now)

@@ -237,6 +237,53 @@ func TestAgentCarriesReadersOnly(t *testing.T) {
 	require.EqualValues(t, 2, b.status().Client)
 }
 
+// A lock is kept until clients had the time to send the next chain, which is executed
+// under it; and given back when none came, or sixteen did.
+func TestAgentKeepsTheLock(t *testing.T) {
+	b := newAgentBench(t, 40)
+	b.Limits.Keep = true
+	p, other := b.client(1), b.client(2)
+	b.write(0, p, 1, 0, 0)
+	b.done(0, 0)
+	require.Equal(t, wire.ChainDone, b.status().Status, "the answer does not wait for that")
+	b.Turn(0)
+	require.Empty(t, b.Ops, "nobody had the time yet")
+	require.True(t, b.Keeps())
+	require.Equal(t, 1, b.Unlocking, "the agent is not idle")
+
+	b.Pause()
+	b.write(0, other, 1, 0, 0)
+	require.Empty(t, b.Ops)
+	r := b.status()
+	require.EqualValues(t, 2, r.Client)
+	require.EqualValues(t, 2, r.Ops.Next().Version)
+	b.Turn(0)
+	require.Empty(t, b.Ops, "it was of use, and the next ones get as long")
+
+	b.Pause()
+	b.write(0, other, 2, 1, 0) // another slot's
+	require.Len(t, b.Ops, 2)
+	tag := b.jobs[b.Ops[0].Job].tag
+	require.Equal(t, Op{Kind: OpCmpSwap, Off: b.Slots.LockOff(0), A: tag, N: 8}, b.Ops[0].Op)
+	b.done(0, tag)
+	b.done(0, 0)
+	require.Equal(t, wire.ChainDone, b.status().Status)
+
+	for seq := uint64(3); seq < 18; seq++ {
+		require.Empty(t, b.Ops, "chain %d", seq)
+		b.Pause()
+		b.write(0, other, seq, 1, 0)
+		require.Equal(t, seq, b.status().Seq)
+	}
+	require.Len(t, b.Ops, 1, "others want their turn")
+	require.False(t, b.Keeps())
+	b.write(0, p, 2, 1, 0)
+	require.Len(t, b.Ops, 1, "what comes now waits")
+	b.done(0, b.Ops[0].A)
+	require.Equal(t, OpRead, b.Ops[0].Kind, "and the lock is free for a moment")
+	require.Zero(t, b.Unlocking)
+}
+
 func TestAgentOldAndStrange(t *testing.T) {
 	b := newAgentBench(t, 8)
 	p := b.client(7)

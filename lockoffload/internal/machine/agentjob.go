@@ -9,9 +9,9 @@ import (
 
 // agentJob is a chain that an agent was given:
 //
-//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and answer ─▶ unlocking
-//	                          │  ▲         │                                  ▲
-//	                          ▼  │         └── no more time, answer ──────────┘
+//	queued ─▶ [yielding] ─▶ locking ─▶ [draining] ─▶ access and answer ─▶ [keeping] ─▶ unlocking
+//	                          │  ▲         │                                              ▲
+//	                          ▼  │         └── no more time, answer ──────────────────────┘
 //	                        asleep ── no more time, answer
 //
 // A shared chain, which only reads, takes the lock with a tag that says so. It
@@ -26,7 +26,9 @@ type agentJob struct {
 	next    int32             // in the peer's queue
 	request wire.ChainRequest // a view of the receive buffer
 	tag     uint64
-	words   int // of the results that it waits for
+	words   int  // of the results that it waits for
+	carried int  // chains of others that were executed under its lock
+	paused  bool // the driver paused since it was last of use, see Agent.Pause
 	tries   uint32
 	began   time.Duration
 	until   time.Duration // deadline
@@ -42,6 +44,7 @@ const (
 	jobYielding // leaves the lock free for a moment
 	jobLocking
 	jobDraining // holds the lock, waits for readers to leave
+	jobKeeping  // holds the lock for chains that are about to come
 	jobUnlocking
 )
 
@@ -125,18 +128,64 @@ const maxCarried = 15
 // wait for the same slot, one of each peer in turn.
 func (c *Agent) held(now time.Duration, j int32) {
 	c.conclude(j, c.access(j))
-	for n, more := 0, true; more; {
+	c.Unlocking++
+	c.carryAll(now, j)
+	if c.Limits.Keep && c.jobs[j].carried < maxCarried {
+		c.jobs[j].state = jobKeeping
+		c.keeping = append(c.keeping, j)
+		return
+	}
+	c.unlock(j)
+}
+
+// carryAll executes what waits for the slot of a job, under its lock, and tells whether
+// there was anything.
+func (c *Agent) carryAll(now time.Duration, j int32) (any bool) {
+	job := &c.jobs[j]
+	for more := true; more; {
 		more = false
 		for _, peer := range c.turns {
-			if n == maxCarried {
+			if job.carried == maxCarried {
 				break
 			}
-			if c.carry(now, &c.peers[peer], &c.jobs[j]) {
-				n, more = n+1, true
+			if c.carry(now, &c.peers[peer], job) {
+				job.carried++
+				any, more = true, true
 			}
 		}
 	}
-	c.unlock(j)
+	return any
+}
+
+// keep has those who keep their locks execute what has come meanwhile, and gives back
+// the locks of those that nothing came for.
+func (c *Agent) keep(now time.Duration) {
+	kept := c.keeping[:0]
+	for _, j := range c.keeping {
+		job := &c.jobs[j]
+		if c.look && c.carryAll(now, j) {
+			job.paused = false
+		}
+		if job.paused || job.carried == maxCarried {
+			c.unlock(j)
+			continue
+		}
+		kept = append(kept, j)
+	}
+	c.keeping = kept
+}
+
+// Keeps tells whether locks are kept that nobody uses. Then [Agent.Pause] is to be called
+// soon.
+func (c *Agent) Keeps() bool { return len(c.keeping) > 0 }
+
+// Pause says that clients had the time to send what they send next. What of it has
+// arrived is to be submitted, and Turn called, which gives back the locks that were
+// kept in vain.
+func (c *Agent) Pause() {
+	for _, j := range c.keeping {
+		c.jobs[j].paused = true
+	}
 }
 
 // carry executes one queued job of a peer under the lock of holder, if there
@@ -190,6 +239,7 @@ func (c *Agent) again(now time.Duration, j int32) {
 func (c *Agent) giveUp(j int32) {
 	c.conclude(j, wire.ChainNotAcquired)
 	if c.jobs[j].state == jobDraining {
+		c.Unlocking++
 		c.unlock(j)
 		return
 	}
@@ -201,7 +251,6 @@ func (c *Agent) giveUp(j int32) {
 func (c *Agent) unlock(j int32) {
 	job := &c.jobs[j]
 	job.state = jobUnlocking
-	c.Unlocking++
 	c.post(j, Op{Kind: OpCmpSwap, Off: c.Slots.LockOff(int(job.request.Slot)), A: job.tag, N: 8})
 }
 

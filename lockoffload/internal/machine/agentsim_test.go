@@ -94,6 +94,7 @@ func newAgentWorld(seed uint64, v agentVariant) *agentWorld {
 	l := AgentLimits{
 		Peers: 3, Window: agentSimWindow, Queue: 4, Receives: 6, Message: 512,
 		MaxWait: 400 * time.Microsecond, Eager: time.Duration(seed%3) * 10 * time.Microsecond, MinPause: 5 * time.Microsecond, MaxPause: 60 * time.Microsecond,
+		Keep: seed%4 > 0,
 	}
 	s := newAgentSimSlots(memory.Layout{Slots: agentSimSlots, Size: agentSimSize, Records: agentSimRecords})
 	w.core = NewAgent(l, s, make([]byte, 3*(agentSimWindow+1)*512), seed)
@@ -211,6 +212,9 @@ func (w *agentWorld) deliver(m agentSimMessage) {
 
 // take moves the core's output into the world.
 func (w *agentWorld) take() {
+	if w.core.Keeps() && w.rng.IntN(3) == 0 {
+		w.core.Pause()
+	}
 	w.core.Turn(w.now)
 	for _, op := range w.core.Ops {
 		w.lists[op.Job] = append(w.lists[op.Job], op)
@@ -437,7 +441,7 @@ func (w *agentWorld) quiet() bool {
 			return false
 		}
 	}
-	return len(w.lists) == 0 && len(w.requests) == 0
+	return len(w.lists) == 0 && len(w.requests) == 0 && !w.core.Keeps()
 }
 
 // onHost keeps long simulations out of the lab, which is slow.

@@ -62,6 +62,7 @@ func (a *simAgent) start() {
 		Peers: 64, Window: simWindow, Queue: 1 + int(a.seed%3), Receives: 5, Message: simLength,
 		MaxWait: 400 * time.Microsecond, Eager: 10 * time.Microsecond, MinPause: 5 * time.Microsecond, MaxPause: 60 * time.Microsecond,
 		patience: 200 * time.Microsecond, run: 300 * time.Microsecond, gap: 40 * time.Microsecond,
+		Keep: a.seed%4 > 0,
 	}
 	slots := NewAgentSlots(s.l, s.mem, a.lives)
 	a.core = NewAgent(l, slots, make([]byte, l.Peers*(simWindow+1)*simLength), uint64(a.lives)<<33|s.rng.Uint64N(1<<32))
@@ -128,7 +129,7 @@ func (a *simAgent) drop(client uint64) {
 }
 
 func (a *simAgent) idle() bool {
-	return len(a.calls) == 0 && a.core.Taken == 0 && len(a.device) == 0 && a.core.Broker.Idle()
+	return len(a.calls) == 0 && a.core.Taken == 0 && !a.core.Keeps() && len(a.device) == 0 && a.core.Broker.Idle()
 }
 
 // turn lets something happen.
@@ -197,6 +198,9 @@ func (a *simAgent) deliver(m simMessage) {
 // take has the device and the network do what the core wants.
 func (a *simAgent) take() {
 	c := a.core
+	if c.Keeps() && a.s.rng.IntN(3) == 0 {
+		c.Pause()
+	}
 	c.Turn(a.now)
 	for i := 0; i < len(c.Ops); {
 		job, size := c.Ops[i].Job, 0
