@@ -90,6 +90,15 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	ep.setAlarm(now)
 }
 
+// comes begins what is done for a completion. Who was woken before there was anything to
+// do, for a status for instance, does not do what comes now.
+func (ep *Endpoint) comes() {
+	ep.polling = true
+	if !ep.stale {
+		ep.woke = false
+	}
+}
+
 // came has somebody do what is due after a completion, and look for more of them.
 func (ep *Endpoint) came() {
 	ep.stale = true

@@ -136,7 +136,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if ep.closed.Load() || h.broken {
 		return
 	}
-	ep.polling = true
+	ep.comes()
 	defer func() { ep.polling = false }()
 	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
 		h.fails(wc.Err())

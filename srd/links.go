@@ -186,7 +186,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return // before a reset
 	}
 	i := uint32(tag)
-	ep.polling = true
+	ep.comes()
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
@@ -207,7 +207,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
 	}
 	k.pending = append(k.pending, i)
-	if len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2 {
+	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way
 		l.short |= 1 << k.index
 	}
 	ep.came()
@@ -246,8 +246,16 @@ func (l *links) release(k *link, i uint32) {
 	l.free = append(l.free, i)
 }
 
-// flush has the engine send what it may, and posts it: a chain for each path.
+// flush has the engine send what it may, and posts it: a chain for each path. Receives go
+// first: a response lets the peer fill them.
 func (l *links) flush() {
+	for ; l.short != 0; l.short &= l.short - 1 {
+		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
+			if err := l.repost(k); err != nil {
+				l.fails(k, err)
+			}
+		}
+	}
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -267,13 +275,6 @@ func (l *links) flush() {
 	}
 	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
 		l.post(l.paths[bits.TrailingZeros32(l.unposted)])
-	}
-	for ; l.short != 0; l.short &= l.short - 1 {
-		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
-			if err := l.repost(k); err != nil {
-				l.fails(k, err)
-			}
-		}
 	}
 }
 
