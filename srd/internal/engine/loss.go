@@ -133,14 +133,16 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	n := e.network(f.p)
 	x := &n.paths[path]
-	if x.srtt == 0 {
-		return (max(5*e.cfg.MinTimeout, 4*n.middle) + e.held(f, s)) << min(s.backoff, 6)
-	}
 	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
-	if !s.probed {
-		t = max(t, 2*x.srtt)
+	switch {
+	case x.srtt == 0:
+		t = max(5*e.cfg.MinTimeout, 4*n.middle)
+	case s.probed:
+		t += e.cfg.AckDelay
+	default:
+		t = max(t, 2*x.srtt) + e.cfg.AckDelay
 	}
-	t += e.cfg.AckDelay + e.held(f, s)
+	t += e.held(f, s)
 	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
 }
 

@@ -332,6 +332,30 @@ func TestDeadPeer(t *testing.T) {
 	require.Equal(t, Delivered, l.status)
 }
 
+// What is lost before there was a round trip is sent again before the peer would be given up,
+// however long timers are.
+func TestFirstLossWithLongTimers(t *testing.T) {
+	cfg := simple(2)
+	cfg.MinTimeout = cfg.PeerTimeout / 4
+	w := newWorld(t, 1, 2, cfg)
+	lost := 0
+	w.links = func(from, _, _ int) *link {
+		return &link{delay: 50 * time.Microsecond, lose: func(b []byte) bool {
+			var k wire.Packet
+			if from != 0 || k.Decode(b) != nil || !k.HasPart || lost == 4 {
+				return false
+			}
+			lost++
+			return true
+		}}
+	}
+	l := w.model.post(w.nodes[0], 1, Reliable, 0, 8000)
+	w.nodes[0].pump()
+	w.run(w.now + cfg.PeerTimeout)
+	require.Equal(t, 4, lost)
+	require.Equal(t, Delivered, l.status)
+}
+
 // Only the first greeting carries data: a later one may meet another incarnation.
 func TestLaterGreetings(t *testing.T) {
 	cfg := simple(1)
