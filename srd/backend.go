@@ -41,7 +41,7 @@ type driver interface {
 	// resume goes on with packets that waited for an address handle, lost with those for
 	// which there is none.
 	resume()
-	lost(to verbs.GID)
+	lost(to way)
 	// close ends everything, without the lock; nobody may be inside any more.
 	close() error
 }

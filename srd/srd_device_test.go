@@ -362,6 +362,27 @@ func TestPaths(t *testing.T) {
 	_ = stop
 }
 
+// Each path has its own UDP source port: by the flow label of its own way to the peer's
+// port, but on Soft-RoCE, where it has it by its queue pair, and on EFA.
+func TestSourcePorts(t *testing.T) {
+	a, b := pair(t, srd.Config{Paths: 6})
+	defer collect(t, b, false)()
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	stream(t, q, b.Addr(), 300, 32, 1000)
+	labels := a.Labels(b.Addr())
+	if len(simulated) == 0 || onEFA {
+		require.Equal(t, []uint32{0}, labels)
+		return
+	}
+	ports := make(map[uint16]bool)
+	for _, l := range labels {
+		require.NotZero(t, l)
+		ports[verbs.UDPSourcePort(l)] = true
+	}
+	require.Len(t, ports, 6)
+}
+
 // net.PacketConn
 func TestPacketConn(t *testing.T) {
 	a, b := pair(t, srd.Config{})
