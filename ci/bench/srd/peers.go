@@ -91,8 +91,8 @@ func incast() harness.Benchmark {
 		// Bits a second: less than what the only CPU of the instruction clock, which is both
 		// ends, carries.
 		link = 10e6
-		size = 4000
-		each = 60
+		size = 16000
+		each = 20
 	)
 	pass := func(ctx context.Context) (v []float64, err error) {
 		c, s, err := rig.Endpoints()

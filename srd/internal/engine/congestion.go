@@ -85,6 +85,10 @@ func (e *Engine) judge(p *peer, n *network) {
 
 // room tells how many packets may be sent to a peer.
 func (e *Engine) room(p *peer) int {
-	w := min(int(e.network(p).window>>8), int(p.grant))
+	n := e.network(p)
+	w := min(int(n.window>>8), int(p.grant))
+	if n.patience() > 0 { // one at a time, until something is answered
+		w = 1
+	}
 	return w - int(p.flying)
 }

@@ -54,6 +54,9 @@ type network struct {
 	probeAt  time.Duration // of any path: they are not all probed at once
 	newest   time.Duration // when something was sent that came to its end
 	failing  uint16        // paths that timed out since the window was judged
+	answered time.Duration // when a response or an echo came
+	silentAt time.Duration // when silent was counted
+	silent   uint8         // timers in a row that began and ended while nothing was answered
 }
 
 const (
@@ -342,10 +345,12 @@ func (e *Engine) retire(p *peer, i uint8) {
 // probeInterval is long enough for an echo, as far as round trips are known: a slow
 // machine is not to be taken for many dead paths.
 func (e *Engine) probeInterval(p *peer) time.Duration {
-	if m := e.network(p).middle; m > 0 {
-		return max(4*e.cfg.MinTimeout, 4*m)
+	n := e.network(p)
+	t := 20 * e.cfg.MinTimeout
+	if n.middle > 0 {
+		t = max(4*e.cfg.MinTimeout, 4*n.middle)
 	}
-	return 20 * e.cfg.MinTimeout
+	return min(t<<min(max(n.silent, 1)-1, 8), max(t, e.cfg.PeerTimeout/8))
 }
 
 // probe answers when a retired path is to be tried next.
@@ -406,6 +411,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	p.heard = e.now
+	e.answers(p)
 	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
 		e.sample(p, i, rtt)
 	}
