@@ -127,11 +127,18 @@ func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	}
 }
 
-// answerPath takes paths in turn, but for those by which the peer heard nothing lately.
+// answerPath takes a path by which the peer said that it heard something, or paths in turn;
+// if it can, one of which the peer has not yet to say so: else it would not be known what
+// was lost.
 func (e *Engine) answerPath(p *peer) uint8 {
-	for range e.cfg.Paths {
+	n := p.net
+	if n == nil {
 		p.path = (p.path + 1) % uint8(e.cfg.Paths)
-		if p.net == nil || p.net.paths[p.path].sound() {
+		return p.path
+	}
+	for range e.cfg.Paths {
+		p.path = e.pick(n, -1)
+		if n.paths[p.path].owed == 0 {
 			break
 		}
 	}

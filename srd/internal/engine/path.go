@@ -41,6 +41,7 @@ type network struct {
 	rotation uint8
 	chosen   uint8
 	explored uint8
+	limit    uint32        // loss, of 1<<16, above which a path is one that loses
 	last     uint8         // path of the last packet
 	stay     uint8         // packets that may follow it
 	stayAt   time.Duration // now
@@ -95,7 +96,7 @@ func (e *Engine) newNetwork(p *peer) *network {
 		n = new(network)
 	}
 	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
-	n.live, n.opening, n.window = uint8(e.cfg.Paths), true, firstWindow<<8
+	n.live, n.opening, n.window, n.limit = uint8(e.cfg.Paths), true, firstWindow<<8, lossSlack
 	n.judgeAt, n.used = e.now, e.now
 	n.begin()
 	p.net = n
@@ -162,7 +163,7 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 		n.first++
 		n.n--
 		if x := &n.paths[c]; x.sound() && int(c) != avoid {
-			if works && n.paths[next].load() < x.load() {
+			if works && n.load(next) < n.load(c) {
 				return next
 			}
 			return c
@@ -171,11 +172,11 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 	return next
 }
 
-// explore answers a path in turn, however busy.
+// explore answers a path in turn, however busy; seldom one that loses.
 func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 	for range e.cfg.Paths {
 		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
-		if n.paths[n.explored].sound() && int(n.explored) != avoid {
+		if n.paths[n.explored].sound() && int(n.explored) != avoid && (n.chosen%(8*exploreEach) == 0 || !n.loses(n.explored)) {
 			return n.explored, true
 		}
 	}
@@ -185,11 +186,25 @@ func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 // sound tells whether a path may carry messages.
 func (x *path) sound() bool { return !x.retired && !x.suspect }
 
-// load is about how long a packet by this path would take.
-func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+// loses tells whether a path loses more than others. It is seldom used then, long before it is
+// retired for it.
+func (n *network) loses(i uint8) bool {
+	x := &n.paths[i]
+	return x.missed >= 2 && x.loss() > n.limit
+}
 
-// inTurn answers the next path, and whether it is sound: of what others are not, one that
-// is in use.
+// load is about how long a packet by a path would take, as seen from the others.
+func (n *network) load(i uint8) time.Duration {
+	x := &n.paths[i]
+	t := x.srtt * time.Duration(x.flying+1)
+	if n.loses(i) {
+		t *= 16
+	}
+	return t
+}
+
+// inTurn answers the next path, and whether it is sound: one that loses if no other is, and
+// if none is, one that is in use.
 func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 	paths := uint8(e.cfg.Paths)
 	other := uint8(max(avoid, 0)) // perhaps the only one
@@ -199,11 +214,16 @@ func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 		if x.retired || int(n.rotation) == avoid {
 			continue
 		}
-		if other = n.rotation; x.sound() {
-			return other, true
+		switch {
+		case x.sound() && !n.loses(n.rotation):
+			return n.rotation, true
+		case x.sound():
+			other, works = n.rotation, true
+		case !works:
+			other = n.rotation
 		}
 	}
-	return other, false
+	return other, works
 }
 
 // count notes whether a packet arrived.
@@ -224,7 +244,14 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	x := &n.paths[i]
 	x.count(0)
 	x.works()
-	if !x.retired && x.srtt <= 2*n.middle && n.n < uint8(len(n.good)) {
+	if !x.retired && x.srtt <= 2*n.middle {
+		n.again(i)
+	}
+}
+
+// again has a path used again by which something arrived, unless it loses.
+func (n *network) again(i uint8) {
+	if n.n < uint8(len(n.good)) && !n.loses(i) {
 		n.good[(n.first+n.n)%uint8(len(n.good))] = i
 		n.n++
 	}
@@ -236,7 +263,8 @@ func (e *Engine) missed(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
 	x.count(1)
-	if x.samples >= lossAge/4 && x.loss() > 2*e.median(n)+lossSlack {
+	n.limit = 2*e.median(n) + lossSlack
+	if x.samples >= lossAge/4 && x.loss() > n.limit {
 		e.retire(p, i)
 	}
 }
@@ -309,12 +337,16 @@ func (e *Engine) named(p *peer, paths uint16) {
 	for i := range e.cfg.Paths {
 		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
 			newest, x.owed = max(newest, x.respondedAt), 0
+			x.count(0)
+			n.again(uint8(i))
 		}
 	}
 	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
 	for i := range e.cfg.Paths { // what a later response overtook is lost, or the word of it was
 		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
 			x.owed = 0
+			x.count(1)
+			n.limit = 2*e.median(n) + lossSlack
 			e.suspect(p, x)
 		}
 	}

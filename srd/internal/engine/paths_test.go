@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
 // network of two nodes, of which the first sends by paths that f makes.
@@ -115,6 +117,42 @@ func TestLossyPath(t *testing.T) {
 	require.Less(t, share, 0.02)
 	require.NotZero(t, share, "it is probed")
 	require.NotZero(t, w.nodes[0].e.Stats.Retired)
+}
+
+// Several paths share a link that loses a tenth, in both directions, and the host is slow: after
+// a second, which is a few thousand packets, neither messages nor responses go there, but for
+// a few that try.
+func TestLossyLink(t *testing.T) {
+	const seeds = 6
+	var messages, responses float64
+	for seed := range uint64(seeds) {
+		cfg := simple(16)
+		cfg.AckDelay = 2 * time.Millisecond
+		w := newWorld(t, seed+1, 2, cfg)
+		var sent [2][4]float64
+		var hosts [2]*link
+		for d := range hosts {
+			hosts[d] = &link{delay: 50 * time.Microsecond, each: 400 * time.Microsecond, limit: time.Second, lose: func(b []byte) bool {
+				var k wire.Packet
+				if k.Decode(b) != nil || k.Type != wire.Flow && k.Type != wire.Probe && k.Type != wire.Echo {
+					return false
+				}
+				at := k.SubFlow * 7 % 4
+				sent[d][at]++
+				return at == 1 && w.rng.Float64() < 0.1
+			}}
+		}
+		w.links = func(from, _, _ int) *link { return hosts[from] }
+		stream(w, 64, 600, 0, time.Second)
+		sent = [2][4]float64{}
+		stream(w, 64, 600, 0, w.now+1400*time.Millisecond)
+		share := func(of [4]float64) float64 { return of[1] / (of[0] + of[1] + of[2] + of[3]) / seeds }
+		messages += share(sent[0])
+		responses += share(sent[1])
+	}
+	t.Logf("a link of four that loses a tenth has %.4f of the packets with messages, %.4f of those with responses", messages, responses)
+	require.Less(t, messages, 0.008)
+	require.Less(t, responses, 0.05)
 }
 
 // A path that comes back is used again.
