@@ -207,7 +207,7 @@ func collect(t testing.TB, ep *srd.Endpoint, ordered bool) (stop func() map[uint
 	}
 }
 
-// Nothing is lost, doubled or said wrongly on a wire that does all of it.
+// Nothing is lost, doubled, changed or said wrongly on a wire that does all of it.
 func TestBadWire(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("simulated devices have no wire")
@@ -215,7 +215,7 @@ func TestBadWire(t *testing.T) {
 	for _, service := range []srd.Service{srd.Reliable, srd.Ordered, srd.Reporting} {
 		t.Run(fmt.Sprint("service ", service), func(t *testing.T) {
 			a, b := pair(t, srd.Config{})
-			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05})
+			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05, Corrupt: 0.01})
 			q, err := a.NewQueue(srd.QueueConfig{Service: service})
 			require.NoError(t, err)
 			stop := collect(t, b, service == srd.Ordered)

@@ -48,6 +48,7 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 // nothing of congestion, nor does one path that is slow: if most are, or most time
 // out, or the receiver's memory runs out, it is too large.
 func (e *Engine) judge(p *peer, n *network) {
+	e.age(n)
 	seen, slow, failing := 0, 0, 0
 	for i := range e.cfg.Paths {
 		x := &n.paths[i]

@@ -25,8 +25,8 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		e.parting = none
 		e.finish(i)
 	}
-	if e.strangers.n > 0 {
-		e.nextStranger(b, o)
+	if !e.strangers.Empty() {
+		*o = e.strangers.Next(e.stamp(), b)
 		e.Stats.Sent++
 		return true
 	}
@@ -211,14 +211,4 @@ func (e *Engine) makeUnreliable(f *txFlow, k *wire.Packet, o *Out) {
 	f.una = f.nxt
 	m.settled, m.reason = 1, Sent
 	e.parting = i
-}
-
-func (e *Engine) nextStranger(b []byte, o *Out) {
-	s := &e.strangers
-	a := &s.answers[s.first]
-	s.first = (s.first + 1) % len(s.answers)
-	s.n--
-	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: e.stamp(), Reset: a.Reset, Challenge: a.Challenge}
-	*o = Out{To: a.to}
-	o.Headers = k.Encode(b)
 }

@@ -56,6 +56,7 @@ type network struct {
 	newest   time.Duration // when something was sent that came to its end
 	failing  uint16        // paths that timed out since the window was judged
 	answered time.Duration // when a response or an echo came
+	agedAt   time.Duration // when losses were halved
 	silentAt time.Duration // when silent was counted
 	silent   uint8         // timers in a row that began and ended while nothing was answered
 }
@@ -68,6 +69,7 @@ const (
 	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
 	exploreEach   = 16            // choices, of which one is any path
 	restAge       = time.Second
+	lossRest      = 4 * time.Second
 	firstWindow   = 16
 	spareNetworks = 64 // kept for the next peers
 	// longestBurst is how many packets in a row take one path at most, if they are sent at
@@ -97,7 +99,7 @@ func (e *Engine) newNetwork(p *peer) *network {
 	}
 	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	n.live, n.opening, n.window, n.limit = uint8(e.cfg.Paths), true, firstWindow<<8, lossSlack
-	n.judgeAt, n.used = e.now, e.now
+	n.judgeAt, n.used, n.agedAt = e.now, e.now, e.now
 	n.begin()
 	p.net = n
 	e.wake(p, e.now+restAge)
@@ -257,6 +259,19 @@ func (n *network) again(i uint8) {
 	}
 }
 
+// age has what paths lost count less after some time: one that is avoided for it has few
+// packets to show that it is better now.
+func (e *Engine) age(n *network) {
+	if e.now-n.agedAt < lossRest {
+		return
+	}
+	n.agedAt = e.now
+	for i := range n.paths {
+		x := &n.paths[i]
+		x.samples, x.missed = x.samples/2, x.missed/2
+	}
+}
+
 // missed notes that a packet was lost on a path, and judges the path by the others: a
 // loss that all have says nothing of one.
 func (e *Engine) missed(p *peer, i uint8) {
@@ -333,6 +348,7 @@ func (e *Engine) named(p *peer, paths uint16) {
 	if n == nil || paths == 0 {
 		return
 	}
+	e.age(n)
 	newest := time.Duration(0)
 	for i := range e.cfg.Paths {
 		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {

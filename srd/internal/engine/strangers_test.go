@@ -53,7 +53,7 @@ func TestStrangersCostNothing(t *testing.T) {
 	}
 	require.Empty(t, n.e.peers)
 	require.Empty(t, n.e.messages)
-	require.LessOrEqual(t, got, strangerBurst, "answers in no time")
+	require.LessOrEqual(t, got, StrangerBurst, "answers in no time")
 	require.EqualValues(t, 20000-got, n.e.Stats.Unanswered)
 	w.now += 10 * strangerRate
 	n.e.Advance(n.raw())
