@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Calm keeps the Go runtime's monitor thread out of its deep sleep, as rdmabench
@@ -85,8 +86,12 @@ func Warm(programs ...string) error {
 // -role; at is the address of the pass, or whatever the pass tells it.
 type Role func(ctx context.Context, at string) error
 
-// WarmSelf is Warm for what this program has mapped: itself, and its libraries.
+// WarmSelf is Warm for what this program has mapped: itself, and its libraries, with those
+// that libibverbs loads when it is first asked for devices.
 var WarmSelf = sync.OnceValue(func() error {
+	if _, err := verbs.Devices(); err != nil {
+		return err
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return err
