@@ -82,7 +82,7 @@ func TestIdleProgramIsSentFor(t *testing.T) {
 // Whoever was woken and goes does not keep what comes after that from being done: a message
 // of many packets, and the responses to it, go on while others send and receive beside it.
 func TestWokenForSomethingElse(t *testing.T) {
-	const ackDelay = time.Second // what nobody is woken for waits as long
+	const ackDelay = 2 * time.Second // what nobody is woken for waits as long
 	a, b := pair(t, srd.Config{Paths: 1, Receives: 32, AckDelay: ackDelay, MinTimeout: 3 * time.Second, PeerTimeout: testTimeout})
 	ctx, stop := context.WithCancel(ctxOf(t))
 	var draining sync.WaitGroup
