@@ -40,8 +40,10 @@ for suite in $(echo "${SUITE:-verbs}" | tr , ' '); do
 					build/rxelab -kernel "$kernel" -clock $clock -timeout 60m -artifacts "$out/parts/$suite-$kernel-$clock" --
 			done
 			if [ "$suite" = srd ]; then # what several links tell
-				part srd-ecmp wall "srd-ecmp-$kernel-wall" \
-					build/rxelab -kernel "$kernel" -topo ecmp -timeout 60m -artifacts "$out/parts/srd-ecmp-$kernel-wall" --
+				for clock in ${CLOCKS:-$clocks}; do
+					part srd-ecmp $clock "srd-ecmp-$kernel-$clock" \
+						build/rxelab -kernel "$kernel" -topo ecmp -clock $clock -timeout 60m -artifacts "$out/parts/srd-ecmp-$kernel-$clock" --
+				done
 			fi
 		done
 	fi

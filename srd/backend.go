@@ -41,7 +41,7 @@ type driver interface {
 	// resume goes on with packets that waited for an address handle, lost with those for
 	// which there is none.
 	resume()
-	lost(to verbs.GID)
+	lost(to way)
 	// close ends everything, without the lock; nobody may be inside any more.
 	close() error
 }
@@ -88,6 +88,15 @@ func (ep *Endpoint) pumpAt(now time.Duration) {
 	ep.e.Advance(now)
 	ep.driver.flush()
 	ep.setAlarm(now)
+}
+
+// comes begins what is done for a completion. Who was woken before there was anything to
+// do, for a status for instance, does not do what comes now.
+func (ep *Endpoint) comes() {
+	ep.polling = true
+	if !ep.stale {
+		ep.woke = false
+	}
 }
 
 // came has somebody do what is due after a completion, and look for more of them.

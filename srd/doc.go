@@ -104,7 +104,8 @@
 //	       reported                                      Retransmit                  TestRefusals, TestBadWire
 //	3, 14  several send queues; the context is found     SendQueue.Post              TestQueues
 //	       from destination and queue
-//	7, 9   several paths                                 engine: choose              TestPathsShare, TestPaths
+//	7, 9   several paths                                 engine: choose              TestPathsShare, TestPaths,
+//	                                                                                 TestSourcePorts
 //	8, 10  sub-flows, and responses of them              engine: subFlow             TestSubFlowTimers
 //	11     a timer for each sub-flow, re-initiated       engine: flies, onResponse,  TestSubFlowTimers, TestDeadPath
 //	       by responses; on expiry another way           expired

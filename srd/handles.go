@@ -11,22 +11,30 @@ import (
 // endpoint's lock guards them.
 type handles struct {
 	ep    *Endpoint
-	of    map[verbs.GID]*handle
-	asked chan verbs.GID
+	of    map[way]*handle
+	asked chan way
 	retry []*verbs.AH // that were in use when they were to be closed
 }
 
-// handle is the way to a port, for all endpoints there.
+// way is one to a port, for all endpoints there. Most devices choose the UDP source port,
+// and routers the path by that, by the flow label of an address handle (label is not 0);
+// Soft-RoCE does so by the queue pair, and EFA by itself.
+type way struct {
+	to    verbs.GID
+	label uint32
+}
+
+// handle is an address handle, and what of it is in use.
 type handle struct {
 	ah    *verbs.AH // nil: being made
 	uses  int       // sends that have not completed
 	dirty bool      // used since the last search for one to close
 }
 
-const mostHandles = 4096
+const mostHandles = 1 << 14
 
 // get answers a handle, or nil if there is none yet.
-func (h *handles) get(to verbs.GID) *handle {
+func (h *handles) get(to way) *handle {
 	a := h.of[to]
 	if a == nil {
 		if len(h.of) >= mostHandles && !h.evict() {
@@ -71,13 +79,13 @@ func (h *handles) resolve(ctx context.Context) {
 	ep := h.ep
 	defer ep.served.Done()
 	for {
-		var to verbs.GID
+		var to way
 		select {
 		case <-ctx.Done():
 			return
 		case to = <-h.asked:
 		}
-		ah, err := ep.cfg.PD.CreateAH(verbs.AHAttr{GID: to, SGIDIndex: ep.gid.Index, Port: ep.gid.Port})
+		ah, err := ep.cfg.PD.CreateAH(verbs.AHAttr{GID: to.to, FlowLabel: to.label, SGIDIndex: ep.gid.Index, Port: ep.gid.Port})
 		ep.mu.Lock()
 		old := h.retry
 		h.retry = nil
@@ -85,7 +93,7 @@ func (h *handles) resolve(ctx context.Context) {
 			delete(h.of, to) // asked for again by the next packet
 			ep.driver.lost(to)
 			ep.pump()
-			ep.log.Warn("srd: no way to peer", "gid", to, "err", err)
+			ep.log.Warn("srd: no way to peer", "gid", to.to, "err", err)
 		} else {
 			h.of[to].ah = ah
 			ep.driver.resume()

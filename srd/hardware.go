@@ -136,7 +136,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	if ep.closed.Load() || h.broken {
 		return
 	}
-	ep.polling = true
+	ep.comes()
 	defer func() { ep.polling = false }()
 	if s := wc.Status(); s == verbs.WCFlushed || s == verbs.WCLocalQPOperation {
 		h.fails(wc.Err())
@@ -191,6 +191,11 @@ func (h *hardware) release(i uint32, o offload.Outcome) {
 }
 
 func (h *hardware) flush() {
+	if !h.broken && h.urgent() { // first: credit lets the peer fill them
+		if err := h.repost(); err != nil {
+			h.fails(err)
+		}
+	}
 	if h.broken {
 		return
 	}
@@ -210,15 +215,10 @@ func (h *hardware) flush() {
 		h.launch(i)
 	}
 	h.post()
-	if h.urgent() && !h.broken {
-		if err := h.repost(); err != nil {
-			h.fails(err)
-		}
-	}
 }
 
 func (h *hardware) urgent() bool {
-	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/2)
+	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/4)
 }
 
 func (h *hardware) full() bool { return len(h.free) == 0 }
@@ -226,7 +226,7 @@ func (h *hardware) full() bool { return len(h.free) == 0 }
 // launch adds a packet to the chain, or has it wait for an address handle.
 func (h *hardware) launch(i uint32) {
 	s := &h.slots[i]
-	if s.h = h.ep.handles.get(s.to.GID); s.h == nil {
+	if s.h = h.ep.handles.get(way{to: s.to.GID}); s.h == nil {
 		h.parked = append(h.parked, i)
 		return
 	}
@@ -247,11 +247,11 @@ func (h *hardware) resume() {
 }
 
 // lost gives up what waits for an address handle that cannot be made.
-func (h *hardware) lost(to verbs.GID) {
+func (h *hardware) lost(to way) {
 	waiting := h.parked
 	h.parked = nil
 	for _, i := range waiting {
-		if h.slots[i].to.GID == to {
+		if h.slots[i].to.GID == [16]byte(to.to) {
 			h.release(i, offload.Gone)
 		} else {
 			h.parked = append(h.parked, i)

@@ -35,7 +35,8 @@ type links struct {
 type link struct {
 	qp       *verbs.QP
 	index    int
-	life     uint8 // of the queue pair: it is reset when it fails
+	label    uint32 // of the address handles by which it sends; 0: the device needs none
+	life     uint8  // of the queue pair: it is reset when it fails
 	broken   bool
 	send     *verbs.Batch
 	recv     *verbs.RecvBatch
@@ -102,6 +103,10 @@ func newLinks(ep *Endpoint) error {
 		if k.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid, QKey: cfg.QKey,
 			MaxSendWR: sendSlots, MaxRecvWR: k.receives, MaxInline: 192}); err != nil {
 			return err
+		}
+		if !dev.SoftRoCE() {
+			// Multiplied, numbers that follow each other have ports that do not.
+			k.label = verbs.FlowLabelFor(uint16(k.qp.Num() * 40503))
 		}
 		l.paths = append(l.paths, k)
 		if k.send, err = l.d.NewBatch(k.qp, 64); err != nil {
@@ -186,7 +191,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		return // before a reset
 	}
 	i := uint32(tag)
-	ep.polling = true
+	ep.comes()
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
@@ -207,7 +212,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
 	}
 	k.pending = append(k.pending, i)
-	if len(k.pending) >= postRecvsEach || len(k.pending) >= k.receives/2 {
+	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way
 		l.short |= 1 << k.index
 	}
 	ep.came()
@@ -246,8 +251,16 @@ func (l *links) release(k *link, i uint32) {
 	l.free = append(l.free, i)
 }
 
-// flush has the engine send what it may, and posts it: a chain for each path.
+// flush has the engine send what it may, and posts it: a chain for each path. Receives go
+// first: a response lets the peer fill them.
 func (l *links) flush() {
+	for ; l.short != 0; l.short &= l.short - 1 {
+		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
+			if err := l.repost(k); err != nil {
+				l.fails(k, err)
+			}
+		}
+	}
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -268,20 +281,13 @@ func (l *links) flush() {
 	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
 		l.post(l.paths[bits.TrailingZeros32(l.unposted)])
 	}
-	for ; l.short != 0; l.short &= l.short - 1 {
-		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
-			if err := l.repost(k); err != nil {
-				l.fails(k, err)
-			}
-		}
-	}
 }
 
 // launch adds a packet to its path's chain, or has it wait for an address handle.
 func (l *links) launch(i uint32) {
 	s := &l.slots[i]
 	k := l.paths[s.path]
-	h := l.ep.handles.get(s.to.GID)
+	h := l.ep.handles.get(way{s.to.GID, k.label})
 	switch {
 	case h == nil && len(l.parked) < mostParked:
 		l.parked = append(l.parked, i)
@@ -316,10 +322,10 @@ func (l *links) full() bool   { return len(l.free) == 0 }
 
 // lost gives up what waits for an address handle that cannot be made, as if the network
 // had lost it.
-func (l *links) lost(to verbs.GID) {
+func (l *links) lost(to way) {
 	parked := l.parked[:0]
 	for _, i := range l.parked {
-		if l.slots[i].to.GID == to {
+		if s := &l.slots[i]; s.to.GID == [16]byte(to.to) && l.paths[s.path].label == to.label {
 			l.free = append(l.free, i)
 		} else {
 			parked = append(parked, i)

@@ -81,9 +81,12 @@ func (ep *Endpoint) enter(w *verbs.Waiter) {
 
 func (ep *Endpoint) leave(w *verbs.Waiter) {
 	ep.waiting = without(ep.waiting, w)
-	if len(ep.waiting) == 0 && !ep.serving {
+	switch {
+	case len(ep.waiting) == 0 && !ep.serving:
 		ep.left = ep.clock
 		ep.alarm.Set(ep.left+ep.grace, ep.left)
+	case ep.stale: // who leaves may have been the one that was woken to do what is due
+		ep.attend()
 	}
 }
 

@@ -207,7 +207,7 @@ func collect(t testing.TB, ep *srd.Endpoint, ordered bool) (stop func() map[uint
 	}
 }
 
-// Nothing is lost, doubled or said wrongly on a wire that does all of it.
+// Nothing is lost, doubled, changed or said wrongly on a wire that does all of it.
 func TestBadWire(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("simulated devices have no wire")
@@ -215,7 +215,7 @@ func TestBadWire(t *testing.T) {
 	for _, service := range []srd.Service{srd.Reliable, srd.Ordered, srd.Reporting} {
 		t.Run(fmt.Sprint("service ", service), func(t *testing.T) {
 			a, b := pair(t, srd.Config{})
-			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05})
+			lab.ImpairWire(t, lab.Impairment{Delay: 300 * time.Microsecond, Jitter: 200 * time.Microsecond, Loss: 0.05, Duplicate: 0.03, Reorder: 0.05, Corrupt: 0.01})
 			q, err := a.NewQueue(srd.QueueConfig{Service: service})
 			require.NoError(t, err)
 			stop := collect(t, b, service == srd.Ordered)
@@ -360,6 +360,27 @@ func TestPaths(t *testing.T) {
 	t.Logf("median %v, 99 %% %v; with a dead path %v and %v; %+v", healthy, healthyLate, dead, deadLate, a.Stats())
 	require.Less(t, deadLate, max(100*time.Millisecond, 8*dead), "a guest on a busy host is slow as a whole: half of them took so long")
 	_ = stop
+}
+
+// Each path has its own UDP source port: by the flow label of its own way to the peer's
+// port, but on Soft-RoCE, where it has it by its queue pair, and on EFA.
+func TestSourcePorts(t *testing.T) {
+	a, b := pair(t, srd.Config{Paths: 6})
+	defer collect(t, b, false)()
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	stream(t, q, b.Addr(), 300, 32, 1000)
+	labels := a.Labels(b.Addr())
+	if len(simulated) == 0 || onEFA {
+		require.Equal(t, []uint32{0}, labels)
+		return
+	}
+	ports := make(map[uint16]bool)
+	for _, l := range labels {
+		require.NotZero(t, l)
+		ports[verbs.UDPSourcePort(l)] = true
+	}
+	require.Len(t, ports, 6)
 }
 
 // net.PacketConn

@@ -5,6 +5,7 @@ package srd_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -75,5 +76,51 @@ func TestIdleProgramIsSentFor(t *testing.T) {
 		require.NoError(t, err, "%d of %d came", got, n)
 		b.Release(ms[:k]...)
 		got += k
+	}
+}
+
+// Whoever was woken and goes does not keep what comes after that from being done: a message
+// of many packets, and the responses to it, go on while others send and receive beside it.
+func TestWokenForSomethingElse(t *testing.T) {
+	const ackDelay = 2 * time.Second // what nobody is woken for waits as long
+	a, b := pair(t, srd.Config{Paths: 1, Receives: 32, AckDelay: ackDelay, MinTimeout: 3 * time.Second, PeerTimeout: testTimeout})
+	ctx, stop := context.WithCancel(ctxOf(t))
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	defer stop()
+	receive := func(ep *srd.Endpoint) error {
+		var ms [1]srd.Message
+		n, err := ep.Receive(ctx, ms[:])
+		ep.Release(ms[:n]...)
+		return err
+	}
+	draining.Go(func() {
+		for receive(b) == nil {
+		}
+	})
+	long, short := make([]byte, 200_000), []byte("short")
+	require.NoError(t, a.Send(ctx, b.Addr(), short))
+	unreliable := b.Context(a.Addr(), srd.Unreliable)
+	require.NoError(t, unreliable.Send(ctx, short))
+	took := make([]time.Duration, 11)
+	for i := range took {
+		beside := make(chan error, 1)
+		go func() {
+			err := receive(a)
+			if err == nil { // its status does not wait for a response
+				err = unreliable.Send(ctx, short)
+			}
+			beside <- err
+		}()
+		start := time.Now()
+		require.NoError(t, a.Send(ctx, b.Addr(), long))
+		took[i] = time.Since(start)
+		require.NoError(t, <-beside)
+	}
+	slices.Sort(took)
+	t.Logf("%v", took)
+	require.Less(t, took[len(took)/2], ackDelay/2)
+	if len(simulated) > 0 { // where nothing else loses packets
+		require.Zero(t, a.Stats().Retransmitted, "a response was sent before there were receives for what it asks for")
 	}
 }

@@ -109,6 +109,12 @@ func run(ctx context.Context) error {
 	if *pairs == 0 {
 		*pairs = harness.Pairs[e.Clock]
 	}
+	if e.Clock != harness.Wall {
+		e.HostClock = rig.HostClock
+		if err := rig.WarmSelf(); err != nil {
+			return err
+		}
+	}
 	var records []measure.Record
 	err := harness.Run(ctx, e, benchmarks, *pairs, os.Stderr, func(r []measure.Record) error {
 		records = r

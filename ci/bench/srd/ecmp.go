@@ -39,7 +39,7 @@ func packets(ctx context.Context, p *pair, n int) ([]float64, error) {
 }
 
 func ecmp() []harness.Benchmark {
-	used := harness.Plain(harness.Figure{Name: "ecmp_paths_used", Unit: "links", Target: measure.AtLeast(4)}, wall,
+	used := harness.Plain(harness.Figure{Name: "ecmp_paths_used", Unit: "links", Target: measure.AtLeast(4)}, both,
 		onLinks(func(ctx context.Context, p *pair) ([]float64, error) {
 			all, err := packets(ctx, p, 2000)
 			n := 0.0
@@ -50,7 +50,7 @@ func ecmp() []harness.Benchmark {
 			}
 			return []float64{n}, err
 		}))
-	share := harness.Plain(harness.Figure{Name: "bad_path_share", Unit: "of the packets", Target: measure.AtMost(0.02)}, wall,
+	share := harness.Plain(harness.Figure{Name: "bad_path_share", Unit: "of the packets", Target: measure.AtMost(0.02)}, both,
 		onLinks(func(ctx context.Context, p *pair) (v []float64, err error) {
 			if err := lab.ImpairPath(1, lab.Impairment{Loss: 0.1}); err != nil {
 				return nil, err
@@ -115,7 +115,7 @@ func blackhole() harness.Benchmark {
 		})
 	}
 	const healthy = "four links that work"
-	return harness.Benchmark{Name: "blackhole", Judged: wall,
+	return harness.Benchmark{Name: "blackhole", Judged: both,
 		Sides: []harness.Side{{Name: "ours", Run: side(true)}, {Name: healthy, Run: side(false)}},
 		Figures: []harness.Figure{
 			{Name: "blackhole_p99", Unit: "us", Of: "ours", Baseline: healthy, Target: measure.AtMost(1.2)},

@@ -88,9 +88,11 @@ func firstMessage(name string, known bool) harness.Benchmark {
 func incast() harness.Benchmark {
 	const (
 		senders = 32
-		link    = 20e6 // bits a second
-		size    = 4000
-		each    = 60
+		// Bits a second: less than what the only CPU of the instruction clock, which is both
+		// ends, carries.
+		link = 10e6
+		size = 16000
+		each = 20
 	)
 	pass := func(ctx context.Context) (v []float64, err error) {
 		c, s, err := rig.Endpoints()
@@ -150,7 +152,7 @@ func incast() harness.Benchmark {
 		}
 		return []float64{bits / link, float64(took[len(took)*99/100]) / 1e3}, nil
 	}
-	return harness.Benchmark{Name: "incast_32", Judged: wall, Sides: []harness.Side{{Name: "ours", Run: pass}}, Figures: []harness.Figure{
+	return harness.Benchmark{Name: "incast_32", Judged: both, Sides: []harness.Side{{Name: "ours", Run: pass}}, Figures: []harness.Figure{
 		{Name: "incast_32", Unit: "of the link", Of: "ours", Target: measure.AtLeast(0.9)},
 		{Name: "incast_32_p99", Unit: "us", Of: "ours", Value: 1},
 	}}

@@ -13,6 +13,7 @@ import (
 var (
 	instructions = []string{harness.Instructions}
 	wall         = []string{harness.Wall}
+	both         = harness.Both
 )
 
 // Suite is what one wire tells.

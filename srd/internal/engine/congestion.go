@@ -48,6 +48,7 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 // nothing of congestion, nor does one path that is slow: if most are, or most time
 // out, or the receiver's memory runs out, it is too large.
 func (e *Engine) judge(p *peer, n *network) {
+	e.age(n)
 	seen, slow, failing := 0, 0, 0
 	for i := range e.cfg.Paths {
 		x := &n.paths[i]
@@ -85,6 +86,10 @@ func (e *Engine) judge(p *peer, n *network) {
 
 // room tells how many packets may be sent to a peer.
 func (e *Engine) room(p *peer) int {
-	w := min(int(e.network(p).window>>8), int(p.grant))
+	n := e.network(p)
+	w := min(int(n.window>>8), int(p.grant))
+	if n.patience() > 0 { // one at a time, until something is answered
+		w = 1
+	}
 	return w - int(p.flying)
 }

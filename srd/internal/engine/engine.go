@@ -180,7 +180,7 @@ type Engine struct {
 
 	timers    []uint32 // peers: a heap by wakeAt
 	ready     queue    // peers that may have something to send
-	strangers stranger
+	strangers Strangers
 	senders   senders
 
 	messages   []message
@@ -226,7 +226,7 @@ func New(cfg Config) *Engine {
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	e.ready = queue{none, none}
 	e.raw = cfg.Raw
-	e.strangers.credit = strangerBurst
+	e.strangers.Begin()
 	e.prepare()
 	return e
 }
@@ -274,7 +274,7 @@ func (e *Engine) Advance(raw time.Duration) {
 
 // Wait is how long there is nothing to do, unless something arrives.
 func (e *Engine) Wait() time.Duration {
-	if e.ready.head != none || e.strangers.n > 0 {
+	if e.ready.head != none || !e.strangers.Empty() {
 		e.wait = e.now
 		return 0
 	}

@@ -27,6 +27,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
 			sentAt = e.now - age
 			n.newest = max(n.newest, sentAt)
+			e.answers(p)
 			e.sample(p, r.EchoPath, rtt)
 		}
 	}
@@ -73,6 +74,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	if progress {
 		p.progress, p.busyRaw = e.now, e.raw
+		e.answers(p)
 	}
 	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
 		if sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
@@ -133,15 +135,47 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	n := e.network(f.p)
 	x := &n.paths[path]
-	if x.srtt == 0 {
-		return (max(5*e.cfg.MinTimeout, 4*n.middle) + e.held(f, s)) << min(s.backoff, 6)
-	}
 	t := max(x.srtt+4*x.rttvar, e.cfg.MinTimeout)
-	if !s.probed {
-		t = max(t, 2*x.srtt)
+	switch {
+	case x.srtt == 0:
+		t = max(5*e.cfg.MinTimeout, 4*n.middle)
+	case s.probed:
+		t += e.cfg.AckDelay
+	default:
+		t = max(t, 2*x.srtt) + e.cfg.AckDelay
 	}
-	t += e.cfg.AckDelay + e.held(f, s)
-	return min(t<<min(s.backoff, 6), e.cfg.PeerTimeout/8)
+	t += e.held(f, s)
+	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)
+}
+
+// answers notes that something came back by any path.
+func (e *Engine) answers(p *peer) {
+	n := e.network(p)
+	n.answered = e.now
+	if n.silent > 0 {
+		n.silent = 0
+		e.wake(p, e.now) // timers are as short as before
+		e.enqueue(p)
+	}
+}
+
+// patience is by how much timers are longer, in doublings, since timers have ended in a row
+// while nothing was answered by any path: what is sent again by another one waits in the same
+// queue. The first one is for a packet that was lost. Meanwhile probes tell what works.
+func (n *network) patience() uint8 { return 3 * (max(n.silent, 1) - 1) }
+
+// unanswered counts a timer that ended, unless it began before the last one that was counted
+// did, or something came back meanwhile. There is too much under way for a queue that nobody
+// has measured yet.
+func (e *Engine) unanswered(n *network, armed time.Duration) {
+	if armed < n.silentAt || armed < n.answered {
+		return
+	}
+	n.silentAt = e.now
+	n.silent = min(n.silent+1, 8)
+	if n.patience() > 0 {
+		n.window, n.opening = max(n.window/2, smallestWindow), false
+	}
 }
 
 // held is how much longer than an AckDelay a response to a sub-flow may wait at its
@@ -179,6 +213,7 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 	e.Stats.Timeouts++
 	s := &f.live.subs[path]
 	all := s.probed
+	e.unanswered(e.network(f.p), s.armed)
 	s.armed = e.now
 	if s.probed {
 		s.backoff = min(s.backoff+1, 10)

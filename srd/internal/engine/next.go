@@ -25,8 +25,8 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		e.parting = none
 		e.finish(i)
 	}
-	if e.strangers.n > 0 {
-		e.nextStranger(b, o)
+	if !e.strangers.Empty() {
+		*o = e.strangers.Next(e.stamp(), b)
 		e.Stats.Sent++
 		return true
 	}
@@ -127,11 +127,18 @@ func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	}
 }
 
-// answerPath takes paths in turn, but for those by which the peer heard nothing lately.
+// answerPath takes a path by which the peer said that it heard something, or paths in turn;
+// if it can, one of which the peer has not yet to say so: else it would not be known what
+// was lost.
 func (e *Engine) answerPath(p *peer) uint8 {
-	for range e.cfg.Paths {
+	n := p.net
+	if n == nil {
 		p.path = (p.path + 1) % uint8(e.cfg.Paths)
-		if p.net == nil || p.net.paths[p.path].sound() {
+		return p.path
+	}
+	for range e.cfg.Paths {
+		p.path = e.pick(n, -1)
+		if n.paths[p.path].owed == 0 {
 			break
 		}
 	}
@@ -204,14 +211,4 @@ func (e *Engine) makeUnreliable(f *txFlow, k *wire.Packet, o *Out) {
 	f.una = f.nxt
 	m.settled, m.reason = 1, Sent
 	e.parting = i
-}
-
-func (e *Engine) nextStranger(b []byte, o *Out) {
-	s := &e.strangers
-	a := &s.answers[s.first]
-	s.first = (s.first + 1) % len(s.answers)
-	s.n--
-	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: e.stamp(), Reset: a.Reset, Challenge: a.Challenge}
-	*o = Out{To: a.to}
-	o.Headers = k.Encode(b)
 }

@@ -41,6 +41,7 @@ type network struct {
 	rotation uint8
 	chosen   uint8
 	explored uint8
+	limit    uint32        // loss, of 1<<16, above which a path is one that loses
 	last     uint8         // path of the last packet
 	stay     uint8         // packets that may follow it
 	stayAt   time.Duration // now
@@ -54,6 +55,10 @@ type network struct {
 	probeAt  time.Duration // of any path: they are not all probed at once
 	newest   time.Duration // when something was sent that came to its end
 	failing  uint16        // paths that timed out since the window was judged
+	answered time.Duration // when a response or an echo came
+	agedAt   time.Duration // when losses were halved
+	silentAt time.Duration // when silent was counted
+	silent   uint8         // timers in a row that began and ended while nothing was answered
 }
 
 const (
@@ -64,6 +69,7 @@ const (
 	mostOwed      = 3             // responses of which the peer names none, before a path is suspect
 	exploreEach   = 16            // choices, of which one is any path
 	restAge       = time.Second
+	lossRest      = 4 * time.Second
 	firstWindow   = 16
 	spareNetworks = 64 // kept for the next peers
 	// longestBurst is how many packets in a row take one path at most, if they are sent at
@@ -92,8 +98,8 @@ func (e *Engine) newNetwork(p *peer) *network {
 		n = new(network)
 	}
 	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
-	n.live, n.opening, n.window = uint8(e.cfg.Paths), true, firstWindow<<8
-	n.judgeAt, n.used = e.now, e.now
+	n.live, n.opening, n.window, n.limit = uint8(e.cfg.Paths), true, firstWindow<<8, lossSlack
+	n.judgeAt, n.used, n.agedAt = e.now, e.now, e.now
 	n.begin()
 	p.net = n
 	e.wake(p, e.now+restAge)
@@ -159,7 +165,7 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 		n.first++
 		n.n--
 		if x := &n.paths[c]; x.sound() && int(c) != avoid {
-			if works && n.paths[next].load() < x.load() {
+			if works && n.load(next) < n.load(c) {
 				return next
 			}
 			return c
@@ -168,11 +174,11 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 	return next
 }
 
-// explore answers a path in turn, however busy.
+// explore answers a path in turn, however busy; seldom one that loses.
 func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 	for range e.cfg.Paths {
 		n.explored = (n.explored + 1) % uint8(e.cfg.Paths)
-		if n.paths[n.explored].sound() && int(n.explored) != avoid {
+		if n.paths[n.explored].sound() && int(n.explored) != avoid && (n.chosen%(8*exploreEach) == 0 || !n.loses(n.explored)) {
 			return n.explored, true
 		}
 	}
@@ -182,11 +188,25 @@ func (e *Engine) explore(n *network, avoid int) (uint8, bool) {
 // sound tells whether a path may carry messages.
 func (x *path) sound() bool { return !x.retired && !x.suspect }
 
-// load is about how long a packet by this path would take.
-func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
+// loses tells whether a path loses more than others. It is seldom used then, long before it is
+// retired for it.
+func (n *network) loses(i uint8) bool {
+	x := &n.paths[i]
+	return x.missed >= 2 && x.loss() > n.limit
+}
 
-// inTurn answers the next path, and whether it is sound: of what others are not, one that
-// is in use.
+// load is about how long a packet by a path would take, as seen from the others.
+func (n *network) load(i uint8) time.Duration {
+	x := &n.paths[i]
+	t := x.srtt * time.Duration(x.flying+1)
+	if n.loses(i) {
+		t *= 16
+	}
+	return t
+}
+
+// inTurn answers the next path, and whether it is sound: one that loses if no other is, and
+// if none is, one that is in use.
 func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 	paths := uint8(e.cfg.Paths)
 	other := uint8(max(avoid, 0)) // perhaps the only one
@@ -196,11 +216,16 @@ func (e *Engine) inTurn(n *network, avoid int) (path uint8, works bool) {
 		if x.retired || int(n.rotation) == avoid {
 			continue
 		}
-		if other = n.rotation; x.sound() {
-			return other, true
+		switch {
+		case x.sound() && !n.loses(n.rotation):
+			return n.rotation, true
+		case x.sound():
+			other, works = n.rotation, true
+		case !works:
+			other = n.rotation
 		}
 	}
-	return other, false
+	return other, works
 }
 
 // count notes whether a packet arrived.
@@ -221,9 +246,29 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	x := &n.paths[i]
 	x.count(0)
 	x.works()
-	if !x.retired && x.srtt <= 2*n.middle && n.n < uint8(len(n.good)) {
+	if !x.retired && x.srtt <= 2*n.middle {
+		n.again(i)
+	}
+}
+
+// again has a path used again by which something arrived, unless it loses.
+func (n *network) again(i uint8) {
+	if n.n < uint8(len(n.good)) && !n.loses(i) {
 		n.good[(n.first+n.n)%uint8(len(n.good))] = i
 		n.n++
+	}
+}
+
+// age has what paths lost count less after some time: one that is avoided for it has few
+// packets to show that it is better now.
+func (e *Engine) age(n *network) {
+	if e.now-n.agedAt < lossRest {
+		return
+	}
+	n.agedAt = e.now
+	for i := range n.paths {
+		x := &n.paths[i]
+		x.samples, x.missed = x.samples/2, x.missed/2
 	}
 }
 
@@ -233,7 +278,8 @@ func (e *Engine) missed(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
 	x.count(1)
-	if x.samples >= lossAge/4 && x.loss() > 2*e.median(n)+lossSlack {
+	n.limit = 2*e.median(n) + lossSlack
+	if x.samples >= lossAge/4 && x.loss() > n.limit {
 		e.retire(p, i)
 	}
 }
@@ -302,16 +348,21 @@ func (e *Engine) named(p *peer, paths uint16) {
 	if n == nil || paths == 0 {
 		return
 	}
+	e.age(n)
 	newest := time.Duration(0)
 	for i := range e.cfg.Paths {
 		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
 			newest, x.owed = max(newest, x.respondedAt), 0
+			x.count(0)
+			n.again(uint8(i))
 		}
 	}
 	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
 	for i := range e.cfg.Paths { // what a later response overtook is lost, or the word of it was
 		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
 			x.owed = 0
+			x.count(1)
+			n.limit = 2*e.median(n) + lossSlack
 			e.suspect(p, x)
 		}
 	}
@@ -342,10 +393,12 @@ func (e *Engine) retire(p *peer, i uint8) {
 // probeInterval is long enough for an echo, as far as round trips are known: a slow
 // machine is not to be taken for many dead paths.
 func (e *Engine) probeInterval(p *peer) time.Duration {
-	if m := e.network(p).middle; m > 0 {
-		return max(4*e.cfg.MinTimeout, 4*m)
+	n := e.network(p)
+	t := 20 * e.cfg.MinTimeout
+	if n.middle > 0 {
+		t = max(4*e.cfg.MinTimeout, 4*n.middle)
 	}
-	return 20 * e.cfg.MinTimeout
+	return min(t<<min(max(n.silent, 1)-1, 8), max(t, e.cfg.PeerTimeout/8))
 }
 
 // probe answers when a retired path is to be tried next.
@@ -406,6 +459,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	p.heard = e.now
+	e.answers(p)
 	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
 		e.sample(p, i, rtt)
 	}

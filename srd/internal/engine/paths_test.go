@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
 // network of two nodes, of which the first sends by paths that f makes.
@@ -115,6 +117,85 @@ func TestLossyPath(t *testing.T) {
 	require.Less(t, share, 0.02)
 	require.NotZero(t, share, "it is probed")
 	require.NotZero(t, w.nodes[0].e.Stats.Retired)
+}
+
+// lossyLink is two nodes with 16 paths over four links, and what each link has carried. One of
+// them loses a tenth, in both directions, and the hosts are slow.
+func lossyLink(t *testing.T, seed uint64) (w *world, sent *[2][4]float64, loss *float64) {
+	cfg := simple(16)
+	cfg.AckDelay = 2 * time.Millisecond
+	w, sent, loss = newWorld(t, seed, 2, cfg), new([2][4]float64), new(float64)
+	*loss = 0.1
+	var hosts [2]*link
+	for d := range hosts {
+		hosts[d] = &link{delay: 50 * time.Microsecond, each: 400 * time.Microsecond, limit: time.Second, lose: func(b []byte) bool {
+			var k wire.Packet
+			if k.Decode(b) != nil || k.Type != wire.Flow && k.Type != wire.Probe && k.Type != wire.Echo {
+				return false
+			}
+			at := k.SubFlow * 7 % 4
+			sent[d][at]++
+			return at == 1 && w.rng.Float64() < *loss
+		}}
+	}
+	w.links = func(from, _, _ int) *link { return hosts[from] }
+	return w, sent, loss
+}
+
+func share(of [4]float64) float64 { return of[1] / (of[0] + of[1] + of[2] + of[3]) }
+
+// After a second, which is a few thousand packets, neither messages nor responses go by a
+// link that loses a tenth, but for a few that try.
+func TestLossyLink(t *testing.T) {
+	const seeds = 6
+	var messages, responses float64
+	for seed := range uint64(seeds) {
+		w, sent, _ := lossyLink(t, seed+1)
+		stream(w, 64, 600, 0, time.Second)
+		*sent = [2][4]float64{}
+		stream(w, 64, 600, 0, w.now+1400*time.Millisecond)
+		messages += share(sent[0]) / seeds
+		responses += share(sent[1]) / seeds
+	}
+	t.Logf("a link of four that loses a tenth has %.4f of the packets with messages, %.4f of those with responses", messages, responses)
+	require.Less(t, messages, 0.008)
+	require.Less(t, responses, 0.05)
+}
+
+// When it loses nothing any more it is used like the others, after some seconds.
+func TestLinkThatLostComesBack(t *testing.T) {
+	long(t)
+	w, sent, loss := lossyLink(t, 1)
+	stream(w, 64, 600, 0, time.Second)
+	*loss = 0
+	stream(w, 64, 600, 0, w.now+3*lossRest)
+	*sent = [2][4]float64{}
+	stream(w, 64, 600, 0, w.now+time.Second)
+	require.InDelta(t, 0.25, share(sent[0]), 0.08)
+	require.Greater(t, share(sent[1]), 0.08)
+}
+
+// A response that others overtook is lost, and says something of its path: for some seconds.
+func TestOvertakenResponse(t *testing.T) {
+	w := settledPair(t, nil)
+	n := w.nodes[0]
+	p := n.e.peers[0]
+	x := &n.e.network(p).paths
+	for range 2 {
+		n.e.owes(p, 0)
+		w.run(w.now + 5*time.Millisecond)
+		n.e.Advance(n.raw())
+		n.e.owes(p, 1)
+		n.e.named(p, 1<<1)
+		require.True(t, x[0].suspect)
+		x[0].works()
+	}
+	require.True(t, p.net.loses(0))
+	require.False(t, p.net.loses(1))
+	p.net.agedAt -= lossRest
+	n.e.owes(p, 1)
+	n.e.named(p, 1<<1)
+	require.False(t, p.net.loses(0))
 }
 
 // A path that comes back is used again.

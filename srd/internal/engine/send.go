@@ -65,6 +65,9 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	}
 	if !e.unsettled(p) {
 		p.progress, p.busyRaw = e.now, e.raw
+		if p.net != nil && e.now-p.net.used > senderAge/2 { // others may have its share by now
+			p.grant = min(p.grant, uint16(e.cfg.First))
+		}
 	}
 	f := p.tx[m.Service]
 	if f == nil {

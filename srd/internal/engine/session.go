@@ -34,7 +34,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 		e.Stats.WrongToken++
 		if k.Type == wire.Flow {
 			to := wire.Addr{GID: from.GID, QPN: from.QPN, QKey: e.cfg.Addr.QKey}
-			e.answerStranger(answer{to: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
+			e.answerStranger(Answer{To: to, Type: wire.Reset, Slot: k.Slot, Reset: k.Token})
 		}
 		return
 	case p.addr.GID != from.GID:
@@ -149,7 +149,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 		}
 		e.Stats.WrongCookie++
 	}
-	a := answer{to: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: e.cookie(from, g, 0)}}
+	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: e.cookie(from, g, 0)}}
 	if old {
 		a.Challenge.Known = p.epoch
 	}
@@ -237,7 +237,7 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		e.Stats.OldEpoch++
-		e.answerStranger(answer{to: p.addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.epoch}})
+		e.answerStranger(Answer{To: p.addr, Type: wire.Challenge, Token: w.Token, Challenge: wire.Challenged{Known: p.epoch}})
 		return
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		e.establish(p)
@@ -265,44 +265,13 @@ func (e *Engine) onReset(from Source, k *wire.Packet) {
 	e.greet(p)
 }
 
-// stranger holds answers to those of whom nothing is kept: few, and at a bounded rate.
-type stranger struct {
-	answers  [32]answer
-	first, n int
-	credit   int
-	filled   time.Duration
-}
-
-// answer is one of them: of few types, and short.
-type answer struct {
-	to        wire.Addr
-	Type      wire.Type
-	Slot      uint32
-	Token     uint64
-	Reset     uint64
-	Challenge wire.Challenged
-}
-
-const (
-	strangerRate  = 100 * time.Microsecond // between two of them
-	strangerBurst = 64
-)
-
-func (e *Engine) answerStranger(a answer) {
-	s := &e.strangers
-	if n := int((e.now - s.filled) / strangerRate); n > 0 {
-		s.credit, s.filled = min(s.credit+n, strangerBurst), e.now
-	}
-	if s.n == len(s.answers) || s.credit == 0 {
+func (e *Engine) answerStranger(a Answer) {
+	switch {
+	case !e.strangers.Add(a, e.now):
 		e.Stats.Unanswered++
-		return
-	}
-	s.credit--
-	s.answers[(s.first+s.n)%len(s.answers)] = a
-	s.n++
-	if a.Type == wire.Reset {
+	case a.Type == wire.Reset:
 		e.Stats.Resets++
-	} else {
+	default:
 		e.Stats.Challenges++
 	}
 }

@@ -47,6 +47,7 @@ type link struct {
 	bursting                 int
 	dead                     bool
 	each                     time.Duration // a packet takes so long; 0 is none
+	perByte                  time.Duration // and so much longer for each byte
 	limit                    time.Duration // of the queue in front
 	free                     time.Duration
 	lose                     func(b []byte) bool
@@ -186,13 +187,13 @@ func (w *world) send(n *node, o *Out, packet []byte) {
 			continue
 		}
 		at := w.now + l.delay
-		if l.each > 0 {
+		if took := l.each + l.perByte*time.Duration(len(packet)); took > 0 {
 			l.free = max(l.free, w.now)
 			if l.free-w.now > l.limit {
 				l.lost++
 				continue
 			}
-			l.free += l.each
+			l.free += took
 			at = l.free + l.delay
 		}
 		if l.jitter > 0 {

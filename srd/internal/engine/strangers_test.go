@@ -53,7 +53,7 @@ func TestStrangersCostNothing(t *testing.T) {
 	}
 	require.Empty(t, n.e.peers)
 	require.Empty(t, n.e.messages)
-	require.LessOrEqual(t, got, strangerBurst, "answers in no time")
+	require.LessOrEqual(t, got, StrangerBurst, "answers in no time")
 	require.EqualValues(t, 20000-got, n.e.Stats.Unanswered)
 	w.now += 10 * strangerRate
 	n.e.Advance(n.raw())
@@ -329,6 +329,30 @@ func TestDeadPeer(t *testing.T) {
 	l := w.model.post(w.nodes[0], 1, Reliable, 0, 64)
 	w.nodes[0].pump()
 	w.run(w.now + 100*time.Millisecond)
+	require.Equal(t, Delivered, l.status)
+}
+
+// What is lost before there was a round trip is sent again before the peer would be given up,
+// however long timers are.
+func TestFirstLossWithLongTimers(t *testing.T) {
+	cfg := simple(2)
+	cfg.MinTimeout = cfg.PeerTimeout / 4
+	w := newWorld(t, 1, 2, cfg)
+	lost := 0
+	w.links = func(from, _, _ int) *link {
+		return &link{delay: 50 * time.Microsecond, lose: func(b []byte) bool {
+			var k wire.Packet
+			if from != 0 || k.Decode(b) != nil || !k.HasPart || lost == 4 {
+				return false
+			}
+			lost++
+			return true
+		}}
+	}
+	l := w.model.post(w.nodes[0], 1, Reliable, 0, 8000)
+	w.nodes[0].pump()
+	w.run(w.now + cfg.PeerTimeout)
+	require.Equal(t, 4, lost)
 	require.Equal(t, Delivered, l.status)
 }
 

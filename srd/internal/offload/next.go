@@ -13,12 +13,8 @@ const turnLength = 8
 // next call of the machine.
 func (m *Machine) Next(slot int, b []byte, o *engine.Out) bool {
 	k, c := &m.out, &m.packets[slot]
-	if s := &m.strangers; s.n > 0 {
-		a := &s.answers[s.first]
-		s.first = (s.first + 1) % len(s.answers)
-		s.n--
-		*k = wire.Packet{Type: wire.Challenge, Token: a.token, Stamp: m.stamp(), Challenge: a.challenge}
-		*o = engine.Out{To: a.to, Headers: k.Encode(b)}
+	if !m.strangers.Empty() {
+		*o = m.strangers.Next(m.stamp(), b)
 		*c = packet{}
 		m.Stats.Sent++
 		return true

@@ -101,7 +101,7 @@ type Machine struct {
 
 	timers    timers
 	ready     queue // peers that may have something to send
-	strangers stranger
+	strangers engine.Strangers
 	senders   []uint32 // peers that send now, among which receive memory is divided
 	look      int      // at the senders
 
@@ -149,7 +149,7 @@ func New(cfg Config) *Machine {
 	m.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	m.ready = queue{none, none}
 	m.raw = cfg.Raw
-	m.strangers.credit = strangerBurst
+	m.strangers.Begin()
 	m.packets = make([]packet, cfg.Slots)
 	return m
 }
@@ -177,7 +177,7 @@ func (m *Machine) Advance(raw time.Duration) {
 
 // Wait is how long there is nothing to do, unless something arrives.
 func (m *Machine) Wait() time.Duration {
-	if m.ready.head != none || m.strangers.n > 0 {
+	if m.ready.head != none || !m.strangers.Empty() {
 		m.wait = m.now
 		return 0
 	}

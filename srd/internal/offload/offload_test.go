@@ -425,7 +425,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		require.Empty(t, n.m.peers)
-		require.LessOrEqual(t, answers, strangerBurst)
+		require.LessOrEqual(t, answers, engine.StrangerBurst)
 	}
 }
 

@@ -3,6 +3,7 @@ package offload
 import (
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -133,7 +134,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 	if old {
 		c.Known = p.epoch
 	}
-	m.answerStranger(answer{to: g.From, token: g.Token, challenge: c})
+	m.answerStranger(g.From, g.Token, c)
 }
 
 // repeat has a peer that checks its session told all again: what it was told last may
@@ -219,7 +220,7 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	switch {
 	case w.Epoch < p.epoch:
 		m.Stats.OldEpoch++
-		m.answerStranger(answer{to: p.addr, token: w.Token, challenge: wire.Challenged{Known: p.epoch}})
+		m.answerStranger(p.addr, w.Token, wire.Challenged{Known: p.epoch})
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		p.heard = m.now
 		m.establish(p)
@@ -232,37 +233,10 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 	}
 }
 
-// stranger holds answers to those of whom nothing is kept: few, and at a bounded rate.
-type stranger struct {
-	answers  [32]answer
-	first, n int
-	credit   int
-	filled   time.Duration
-}
-
-// answer is a Challenge.
-type answer struct {
-	to        wire.Addr
-	token     uint64
-	challenge wire.Challenged
-}
-
-const (
-	strangerRate  = 100 * time.Microsecond // between two of them
-	strangerBurst = 64
-)
-
-func (m *Machine) answerStranger(a answer) {
-	s := &m.strangers
-	if n := int((m.now - s.filled) / strangerRate); n > 0 {
-		s.credit, s.filled = min(s.credit+n, strangerBurst), m.now
-	}
-	if s.n == len(s.answers) || s.credit == 0 {
+func (m *Machine) answerStranger(to wire.Addr, token uint64, c wire.Challenged) {
+	if m.strangers.Add(engine.Answer{To: to, Type: wire.Challenge, Token: token, Challenge: c}, m.now) {
+		m.Stats.Challenges++
+	} else {
 		m.Stats.Unanswered++
-		return
 	}
-	s.credit--
-	s.answers[(s.first+s.n)%len(s.answers)] = a
-	s.n++
-	m.Stats.Challenges++
 }

@@ -116,6 +116,31 @@ func TestPassThatHangs(t *testing.T) {
 	})
 }
 
+// A clock that runs ahead of the host's takes no pass its time: it ends when it had some of
+// the host's too.
+func TestClockThatRunsAhead(t *testing.T) {
+	for took, ends := range map[time.Duration]bool{4 * time.Minute: true, 6 * time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			e := Env{PassLimit: time.Minute, HostClock: func() (time.Duration, error) { return time.Since(start) / 10, nil }}
+			_, err := bounded(t.Context(), e, func(ctx context.Context) ([]float64, error) {
+				select {
+				case <-time.After(took):
+					return nil, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			if ends {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "no result within 1m0s")
+			require.Equal(t, 10*leastOfHost, time.Since(start))
+		})
+	}
+}
+
 // A choice of names that leaves nothing of a suite makes a file without records.
 func TestEmptyList(t *testing.T) {
 	recs, err := suite(t, 6)

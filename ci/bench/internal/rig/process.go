@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Calm keeps the Go runtime's monitor thread out of its deep sleep, as rdmabench
@@ -85,7 +86,32 @@ func Warm(programs ...string) error {
 // -role; at is the address of the pass, or whatever the pass tells it.
 type Role func(ctx context.Context, at string) error
 
-var warmSelf = sync.OnceValue(func() error { return Warm("/proc/self/exe") })
+// WarmSelf is Warm for what this program has mapped: itself, and its libraries, with those
+// that libibverbs loads when it is first asked for devices.
+var WarmSelf = sync.OnceValue(func() error {
+	if _, err := verbs.Devices(); err != nil {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return err
+	}
+	files := make(map[string]bool)
+	for line := range strings.Lines(string(maps)) {
+		if at := strings.IndexByte(line, '/'); at >= 0 {
+			files[strings.TrimSpace(line[at:])] = true
+		}
+	}
+	for name := range files {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			continue // deleted, or a device
+		}
+		if _, err := os.ReadFile(name); err != nil {
+			return err
+		}
+	}
+	return nil
+})
 
 // ByRoles is what the client prints, which reaches the server at the second
 // endpoint. Both are this program, in a role.
@@ -99,7 +125,7 @@ func ByRoles(server, client string, env ...string) harness.Pass {
 		if err != nil {
 			return 0, err
 		}
-		if err := warmSelf(); err != nil {
+		if err := WarmSelf(); err != nil {
 			return 0, err
 		}
 		to := net.JoinHostPort(s.Addr.String(), NextPort())
