@@ -20,6 +20,8 @@ const (
 	receives  = 64                   // frames of the server that may wait: 256 KiB
 	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
 	tellEvery = 5 * time.Millisecond // horizons, while there are changes
+
+	reportEvery = time.Second // what was READ
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -58,6 +60,9 @@ type session struct {
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
 	soon    bool          // or will be
+	said    wire.Horizon  // how far it was last
+	sampled bool          // it will hear what was READ
+	report  *time.Timer   // by this; nil before the first time
 	wake    chan struct{}
 }
 
@@ -107,7 +112,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 			return verbs.Offer{}, err
 		}
 		var data []byte
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives})
+		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives, Beats: s.near != nil})
 		return verbs.Offer{Data: data}, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
@@ -166,6 +171,9 @@ func (s *session) endNow(cause error) {
 		s.why = ErrClosed
 	}
 	s.stop()
+	if s.report != nil {
+		s.report.Stop()
+	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -298,6 +306,15 @@ func (s *session) tellNow() {
 	s.poke()
 }
 
+// reportSoon has the server hear what was READ, with all that is until then. The mutex is held.
+func (s *session) reportSoon() {
+	if s.sampled = true; s.report == nil {
+		s.report = time.AfterFunc(reportEvery, s.tellNow)
+		return
+	}
+	s.report.Reset(reportEvery)
+}
+
 // bulk is how many bytes of calls are written before there is another look at whether the
 // server is to hear how far this client is: it may not have to wait for that behind all
 // that others want.
@@ -347,9 +364,11 @@ func (s *session) appendTold(out []byte, report *wire.Report) []byte {
 	if !s.tell {
 		return out
 	}
-	s.tell = false
-	h := s.m.Horizon()
-	out = wire.AppendHorizon(out, &h)
+	s.tell, s.sampled = false, false
+	if h := s.m.Horizon(); h != s.said {
+		s.said = h
+		out = wire.AppendHorizon(out, &h)
+	}
 	if s.m.Report(report); len(report.Accesses) > 0 {
 		out = wire.AppendReport(out, report)
 	}

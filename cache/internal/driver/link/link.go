@@ -179,27 +179,49 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 			return b, err
 		}
 		got, err := m.in.Receive(ctx, m.stream.Room(m.in.Size()))
+		if err == nil {
+			err = m.took(ctx, &got)
+		}
 		if err != nil {
 			return nil, err
 		}
-		m.mu.Lock()
-		news := got.HasImm && m.flow.Heard(got.Imm)
-		due := got.Len > 0 && m.flow.Took()
-		m.mu.Unlock()
-		if news {
-			select {
-			case m.credit <- struct{}{}:
-			default:
-			}
+	}
+}
+
+// Try is Next without waiting: nil if there is no message. Then the connection holds no memory for
+// messages, unless a part of one has come.
+func (m *Messages) Try(ctx context.Context) ([]byte, error) {
+	for {
+		if b, err := m.stream.Next(); b != nil || err != nil {
+			return b, err
 		}
-		if got.Len == 0 {
-			continue
+		m.stream.Borrow(m.windows.buffer)
+		got, ok, err := m.in.TryReceive(m.stream.Room(m.in.Size()))
+		if !ok {
+			m.windows.keep(m.stream.Return())
+			return nil, err
 		}
-		m.stream.Arrived(got.Len)
-		if due {
-			if err := m.out.Do(ctx, m.grant); err != nil {
-				return nil, err
-			}
+		if err := m.took(ctx, &got); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// took takes what a frame has.
+func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
+	m.mu.Lock()
+	news := got.HasImm && m.flow.Heard(got.Imm)
+	due := got.Len > 0 && m.flow.Took()
+	m.mu.Unlock()
+	if news {
+		select {
+		case m.credit <- struct{}{}:
+		default:
+		}
+	}
+	m.stream.Arrived(got.Len)
+	if due {
+		return m.out.Do(ctx, m.grant)
+	}
+	return nil
 }
