@@ -41,20 +41,20 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	t.Helper()
 	r := &raw{t: t}
 	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
-	cfg.Greet = func(ctx context.Context, conn net.Conn) error {
-		return link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+	var seal greet.Seal
+	cfg.Greet = func(ctx context.Context, conn net.Conn) (err error) {
+		seal, err = link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+		return err
 	}
-	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
-		var data []byte
-		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)})
-		return verbs.Offer{Data: data}, err
+	cfg.Setup = func(l *verbs.Link) (offer verbs.Offer, err error) {
+		r.reads, offer, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)}, nil, seal)
+		return offer, err
 	}
 	var err error
 	r.link, err = verbs.DialLink(within(t), address, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.reads.Close()); require.NoError(t, r.link.Close()) })
-	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{})
+	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{}, seal)
 	require.NoError(t, err)
 	r.read, err = r.reads.Requester()
 	require.NoError(t, err)

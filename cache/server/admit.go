@@ -16,6 +16,7 @@ import (
 // to connect is over then at the latest.
 type admitted struct {
 	net.Conn
+	seal     greet.Seal
 	connects *turn // nil: it needs none
 	leave    func()
 }
@@ -42,8 +43,8 @@ func (s *Server) room() bool {
 }
 
 // admit lets a client in, and tells whether it did. Otherwise the connection is still the
-// caller's. The client's turn to connect ends when it has; nil means that it needs none.
-func (s *Server) admit(conn net.Conn, t greet.Transport, connects *turn) bool {
+// caller's. The seal is of the client's greeting. The client's turn to connect ends when it has; nil means that it needs none.
+func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connects *turn) bool {
 	s.mu.Lock()
 	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
 		s.mu.Unlock()
@@ -61,7 +62,7 @@ func (s *Server) admit(conn net.Conn, t greet.Transport, connects *turn) bool {
 	if t == greet.TCP {
 		to = s.streams
 	}
-	if !to.put(&admitted{conn, connects, leave}) {
+	if !to.put(&admitted{conn, seal, connects, leave}) {
 		leave()
 		return false
 	}

@@ -84,7 +84,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 
 // join connects the queue pair of the READs, from which on the client can READ.
 func (k *linked) join() error {
-	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect)
+	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.c.beats = hello.Beats // nobody looks yet
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
@@ -103,13 +103,12 @@ func (k *linked) config() verbs.LinkConfig {
 
 func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 	s := k.s
-	offer.Regions = s.offer
 	access := verbs.RemoteRead
 	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
 		access |= verbs.RemoteWrite
 	}
 	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
-	k.reads, offer.Data, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil})
+	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil}, s.offer, k.conn.seal)
 	return offer, err
 }
 

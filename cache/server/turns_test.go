@@ -93,7 +93,7 @@ func TestTurnsEnd(t *testing.T) {
 		var c net.Conn
 		in := make(chan struct{})
 		go func() { defer close(in); c = <-s.links.conns }()
-		require.True(t, s.admit(&stranger{}, greet.RDMA, q.ask()))
+		require.True(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, q.ask()))
 		<-in
 		return c
 	}
@@ -111,7 +111,7 @@ func TestTurnsEnd(t *testing.T) {
 	require.Zero(t, q.given)
 	require.NoError(t, s.Close())
 	d := q.ask()
-	require.False(t, s.admit(&stranger{}, greet.RDMA, d), "it is closed")
+	require.False(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, d), "it is closed")
 	d.over()
 	require.Zero(t, q.given)
 }

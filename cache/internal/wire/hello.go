@@ -5,17 +5,21 @@ import "encoding/binary"
 // Hello is what client and server tell each other while they connect: the queue pair of
 // the READs, as its package encodes it, beside the one that carries the messages.
 type Hello struct {
-	Epoch    uint32 // of the server; 0 from a client
-	Frames   uint32 // SENDs that may be on their way to it before it takes them
-	Frame    uint32 // bytes that each of them may have
-	Writable bool   // the last of the regions that the server offers is for WRITEs of clients
-	Beats    bool   // the client wants to hear from the server when there is nothing new, too
+	Epoch    uint32         // of the server; 0 from a client
+	Frames   uint32         // SENDs that may be on their way to it before it takes them
+	Frame    uint32         // bytes that each of them may have
+	Writable bool           // the last of the regions that the server offers is for WRITEs of clients
+	Beats    bool           // the client wants to hear from the server when there is nothing new, too
+	Seal     [SealSize]byte // of all of this, and of the queue pair that says it; zeros without a key
 	Endpoint []byte
 }
 
+// SealSize is the length of a seal in bytes.
+const SealSize = 32
+
 const (
 	helloMagic  = 0xca4e0006 // the last digits are the version
-	helloFixed  = 24
+	helloFixed  = 24 + SealSize
 	maxEndpoint = 1024
 )
 
@@ -41,6 +45,7 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	}
 	dst = le.AppendUint32(dst, bits)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
+	dst = append(dst, h.Seal[:]...)
 	return append(dst, h.Endpoint...)
 }
 
@@ -57,8 +62,10 @@ func ReadHello(src []byte) (Hello, error) {
 	if len(src) < helloFixed+int(n) {
 		return Hello{}, Short
 	}
-	return Hello{
+	h := Hello{
 		Epoch: le.Uint32(src[4:]), Frames: le.Uint32(src[8:]), Frame: le.Uint32(src[12:]),
 		Writable: bits&helloWritable != 0, Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
-	}, nil
+	}
+	copy(h.Seal[:], src[24:])
+	return h, nil
 }
