@@ -59,9 +59,9 @@ func TestNobodyTakesOverAGreeting(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	victim := make(chan error, 1)
-	comes := func() net.Conn {
+	comes := func(rdma bool) net.Conn {
 		go func() {
-			c, err := cache.Dial(ctx, l.Addr().String(), near(t, cache.Config{Tenant: "red", Key: redKey}))
+			c, err := cache.Dial(ctx, l.Addr().String(), near(t, cache.Config{Tenant: "red", Key: redKey, RequireRDMA: rdma}))
 			if err == nil {
 				err = c.Close()
 			}
@@ -82,7 +82,7 @@ func TestNobodyTakesOverAGreeting(t *testing.T) {
 	// As the client.
 	var between net.Conn
 	cfg.Greet = func(_ context.Context, server net.Conn) error {
-		between = comes()
+		between = comes(true)
 		return passOn(between, server)
 	}
 	mine, err := verbs.DialLink(ctx, all.Addr().String(), cfg)
@@ -108,7 +108,7 @@ func TestNobodyTakesOverAGreeting(t *testing.T) {
 	require.Zero(t, all.Server("red").Stats().Clients)
 
 	// As the server.
-	conn := comes()
+	conn := comes(false) // nor by TCP
 	defer conn.Close()
 	server, err := net.Dial("tcp", all.Addr().String())
 	require.NoError(t, err)

@@ -86,7 +86,9 @@ func (k *linked) connect(serving context.Context) (err error) {
 func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
-		k.c.beats = hello.Beats // nobody looks yet
+		k.s.mu.Lock()
+		k.c.beats = hello.Beats
+		k.s.mu.Unlock()
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
 	}
 	return err
