@@ -90,8 +90,8 @@ func (s *Server) serveStreams(ctx context.Context) {
 
 // serveStream has a client that cannot READ: everything is a call, so it gets no map.
 func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
-	ctx, cut := context.WithCancel(ctx)
-	defer cut()
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
 	defer conn.Close()
 	id, c := s.attach(cut, false)
 	if c == nil {

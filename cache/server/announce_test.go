@@ -41,7 +41,7 @@ func (l *listener) heard() int {
 func told(t *testing.T) (*Server, *listener) {
 	s, _ := tablesRig(t, func(int) error { return nil })
 	s.cfg.Lease = time.Hour
-	ctx, cut := context.WithCancel(t.Context())
+	ctx, cut := context.WithCancelCause(t.Context())
 	l := &listener{}
 	id, c := s.attach(cut, true)
 	over := make(chan struct{})
@@ -50,7 +50,7 @@ func told(t *testing.T) (*Server, *listener) {
 		_ = s.talk(ctx, l, id, c)
 	}()
 	t.Cleanup(func() {
-		cut()
+		cut(nil)
 		<-over
 		require.NoError(t, s.Close())
 	})

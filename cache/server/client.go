@@ -16,9 +16,12 @@ const (
 	chunk      = 1024    // entries of a snapshot at a time
 )
 
+// errLate is the end of a client that hangs.
+var errLate = errors.New("it has not said within the lease that it is done with what was freed")
+
 // client is one that is connected. The server's mutex guards it.
 type client struct {
-	cut     context.CancelFunc
+	cut     context.CancelCauseFunc
 	next    uint64 // delta
 	pos     uint64 // of the snapshot
 	snap    bool
@@ -48,7 +51,7 @@ func poke(c chan struct{}) {
 func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) error {
 	s.connected(ctx, m, c)
 	err := s.read(ctx, m.Next, id, c)
-	c.cut()
+	c.cut(nil)
 	if werr := s.disconnected(c); werr != nil && errors.Is(err, context.Canceled) {
 		err = werr
 	}
@@ -64,7 +67,7 @@ func (s *Server) maxRequest() int {
 	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
-func (s *Server) attach(cut context.CancelFunc, reads bool) (uint64, *client) {
+func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -193,7 +196,7 @@ func (s *Server) tick() {
 		}
 		late = s.store.Late(now, late[:0])
 		for _, id := range late {
-			s.clients[id].cut()
+			s.clients[id].cut(errLate)
 		}
 		s.announce()
 		s.beat(begun, every)

@@ -65,7 +65,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 		return err
 	}
 	k.ctx, k.cut = context.WithCancelCause(serving)
-	if k.id, k.c = s.attach(func() { k.cut(nil) }, true); k.c == nil {
+	if k.id, k.c = s.attach(k.cut, true); k.c == nil {
 		err = ErrClosed
 	} else {
 		err = k.join()
@@ -128,11 +128,8 @@ func (k *linked) take() {
 // end is for a client whose context has ended, and that with it.
 func (k *linked) end(serving context.Context) {
 	k.inbox.close()
-	err := context.Cause(k.ctx)
-	if werr := k.s.disconnected(k.c); werr != nil && errors.Is(err, context.Canceled) {
-		err = werr
-	}
-	err = k.close(err)
+	_ = k.s.disconnected(k.c) // if that is an error it is the cause, or something else was before
+	err := k.close(context.Cause(k.ctx))
 	if serving.Err() == nil && err != nil && !hungUp(err) {
 		k.s.ended(k.conn.RemoteAddr(), err)
 	}

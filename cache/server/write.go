@@ -80,7 +80,7 @@ func (s *Server) write(c *client) {
 		s.mu.Lock()
 		if err != nil {
 			c.err, c.to = err, nil
-			c.cut()
+			c.cut(err)
 		}
 	}
 	s.spares.giveBack(out)
