@@ -114,6 +114,31 @@ func TestLateClientIsCutOff(t *testing.T) {
 	require.Equal(t, uint64(1), s.Stats().Cut)
 }
 
+// A client that ends while it is sent the map leaves nothing behind, and holds up nobody.
+func TestClientEndsInTheMiddleOfTheMap(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	for i := range 2000 {
+		set(t, s, key(i), []byte("value"))
+	}
+	for range 3 {
+		r := connect(t, s, 1) // what it does not take, the server cannot send
+		b, err := r.conn.Next(within(t))
+		require.NoError(t, err)
+		h, err := wire.ReadHeader(b)
+		require.NoError(t, err)
+		require.Equal(t, wire.KindMap, h.Kind)
+		require.NoError(t, r.reads.Close())
+		require.NoError(t, r.link.Close())
+	}
+	set(t, s, key(1), []byte("another"))
+	require.Eventually(t, func() bool {
+		st := s.Stats()
+		return st.Clients == 0 && st.Quarantine == 0
+	}, stuck, time.Millisecond)
+	c := dial(t, s.Addr().String(), cache.Config{})
+	whole(t, c, s.Stats().Items)
+}
+
 // A client that is further behind than the log reaches gets the map again.
 func TestGapMeansANewSnapshot(t *testing.T) {
 	s := serve(t, server.Config{Lease: quiet, Log: 64})
