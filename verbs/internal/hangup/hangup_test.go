@@ -104,7 +104,10 @@ func TestManyConnections(t *testing.T) {
 		near, fars[i] = pair(t)
 		all[i] = New(near, func(error) { told <- i })
 	}
-	require.Len(t, shared.all, n)
+	shared.mu.Lock()
+	watched := len(shared.all)
+	shared.mu.Unlock()
+	require.Equal(t, n, watched)
 	for i := range n {
 		require.NoError(t, fars[i].Close())
 		select {
