@@ -62,8 +62,23 @@ func TestInboxCloses(t *testing.T) {
 	b.arrived()
 	b.open()
 	<-begun
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		b.close()
+	}()
+	for overYet := false; !overYet; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		overYet = b.over
+		b.mu.Unlock()
+	}
 	b.arrived() // is not taken any more
-	time.AfterFunc(10*time.Millisecond, func() { close(over) })
-	b.close()
+	select {
+	case <-closed:
+		t.Error("it did not wait")
+	case <-time.After(10 * time.Millisecond):
+	}
+	close(over)
+	<-closed
 	require.True(t, done.Load())
 }
