@@ -119,9 +119,6 @@ func (s *session) lags() bool {
 // record's bytes are still there, as the mutex is held.
 func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64) mirror.Verdict {
 	v := s.m.Weigh(r, err, e, now)
-	if !s.sampled && s.m.Sampled() && !s.ended.Load() {
-		s.reportSoon()
-	}
 	switch n := s.near; {
 	case n == nil:
 	case v == mirror.Ask:

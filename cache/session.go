@@ -20,8 +20,6 @@ const (
 	receives  = 64                   // frames of the server that may wait: 256 KiB
 	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
 	tellEvery = 5 * time.Millisecond // horizons, while there are changes
-
-	reportEvery = time.Second // what was READ
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -62,8 +60,6 @@ type session struct {
 	tell    bool          // the server is to hear how far this client is
 	soon    bool          // or will be
 	said    wire.Horizon  // how far it was last
-	sampled bool          // it will hear what was READ
-	report  *time.Timer   // by this; nil before the first time
 	wake    chan struct{}
 }
 
@@ -176,9 +172,6 @@ func (s *session) endNow(cause error) {
 		s.why = ErrClosed
 	}
 	s.stop()
-	if s.report != nil {
-		s.report.Stop()
-	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -311,15 +304,6 @@ func (s *session) tellNow() {
 	s.poke()
 }
 
-// reportSoon has the server hear what was READ, with all that is until then. The mutex is held.
-func (s *session) reportSoon() {
-	if s.sampled = true; s.report == nil {
-		s.report = time.AfterFunc(reportEvery, s.tellNow)
-		return
-	}
-	s.report.Reset(reportEvery)
-}
-
 // bulk is how many bytes of calls are written before there is another look at whether the
 // server is to hear how far this client is: it may not have to wait for that behind all
 // that others want.
@@ -369,7 +353,7 @@ func (s *session) appendTold(out []byte, report *wire.Report) []byte {
 	if !s.tell {
 		return out
 	}
-	s.tell, s.sampled = false, false
+	s.tell = false
 	if h := s.m.Horizon(); h != s.said {
 		s.said = h
 		out = wire.AppendHorizon(out, &h)

@@ -64,9 +64,6 @@ func (s *sampler) hit(e *wire.Entry) {
 	}
 }
 
-// Sampled tells whether there is anything to report.
-func (m *Mirror) Sampled() bool { return len(m.sample.list) > 0 }
-
 // Report takes the sample of hits since the last one into r.
 func (m *Mirror) Report(r *wire.Report) {
 	r.Epoch, r.Accesses = m.epoch, append(r.Accesses[:0], m.sample.list...)
