@@ -15,7 +15,6 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
-	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
 )
@@ -99,41 +98,4 @@ func TestClientsConnectInTurn(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	whole(t, dial(t, s.Addr().String(), cache.Config{RequireRDMA: true}), 0)
-}
-
-// A server has a thousand clients by RDMA at a time, each of which READs and is answered.
-func TestThousandClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("connects a thousand clients")
-	}
-	const many = 1000
-	s := serve(t, server.Config{Memory: 4 << 20, Lease: quiet})
-	a := set(t, s, key(1), []byte("value"))
-	all := make([]*raw, 0, many)
-	for range many {
-		all = append(all, connect(t, s, 1))
-	}
-	require.Equal(t, many, s.Stats().Clients)
-	for i, r := range all {
-		rec, err := r.record(&a.Entry, key(1))
-		require.NoError(t, err, i)
-		require.Equal(t, "value", string(rec.Value), i)
-		require.NoError(t, r.conn.Write(within(t), wire.AppendRequest(nil, &wire.Request{ID: uint64(i), Epoch: s.Epoch(), Op: wire.OpGet, Key: key(1)})))
-	}
-	for i, r := range all {
-		for replied := false; !replied; {
-			b, err := r.conn.Next(within(t))
-			require.NoError(t, err, i)
-			h, err := wire.ReadHeader(b)
-			require.NoError(t, err, i)
-			if replied = h.Kind == wire.KindReply; replied {
-				reply, err := wire.ReadReply(b)
-				require.NoError(t, err, i)
-				require.EqualValues(t, i, reply.ID)
-				require.Equal(t, "value", string(reply.Value))
-			}
-		}
-	}
-	require.Equal(t, many, s.Stats().Clients)
-	require.Zero(t, s.Stats().Cut)
 }
