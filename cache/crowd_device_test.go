@@ -59,7 +59,8 @@ func TestClientsConnectInTurn(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return conn, link.Greet(within(t), conn, greet.RDMA, "", nil, alive)
+		_, err = link.Greet(within(t), conn, greet.RDMA, "", nil, alive)
+		return conn, err
 	}
 	told := make(chan struct{}, 1)
 	waited := false

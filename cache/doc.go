@@ -137,8 +137,8 @@
 //
 // A server with a key admits those who have it. Client and server prove it to each other by an
 // HMAC over what both made up just now: the key does not cross the wire, and what was heard
-// there is of no use to others. Package server can have several tenants at one address, each
-// with a key, memory, a map and limits of its own. The memory of one is in a protection domain
+// there is of no use to others, neither once more to the same server nor to anybody else. Package
+// server can have several tenants at one address, each with a key, memory, a map and limits of its own. The memory of one is in a protection domain
 // in which others have no queue pair: the device refuses who knows another's addresses and
 // rkeys. It is READ only, but for a region that a tenant opts into (Writable in the Config of
 // package server): that one its clients WRITE and READ as they like ([Client.WriteAt],
@@ -148,7 +148,17 @@
 // Until a client has proved its key nothing of the device is made for it, and at most 64
 // connections wait, of fixed size each, five seconds at most, two when others want
 // their place. Those that are let in connect by RDMA a few at a time, in the order in which they
-// came, and the others are told to wait: all together would take so long that each gave up. What follows is neither
+// came, and the others are told to wait: all together would take so long that each gave up.
+//
+// Who is between a client and its server, and passes on what both say until each has the other's
+// proof, must not go on by himself: the server would connect its queue pairs to his, and he would READ
+// the tenant's records; or the client would take his answers for the server's. So what each side
+// says of its queue pairs (numbers, addresses and first packet numbers, the memory that is
+// offered, the epoch) has a seal: an HMAC by a key that comes of the tenant's and of all that was said in
+// this greeting, with another label for each side. A seal is of no use on another connection, nor to
+// the side that made it. Who finds a wrong one connects no queue pair for READs, takes no message, and
+// does not try TCP instead. What it does not keep off: who is between them may keep RDMA from working, so
+// that a client without RequireRDMA uses TCP, on which nothing is sealed; and what follows is neither
 // encrypted nor signed: who can change packets on the way, or send in another's name, can
 // do what that client can. Clients of one tenant see all of its keys, and may do all to them.
 //
@@ -201,14 +211,15 @@
 //	another life of the server                 Client.keep              TestServerIsKilledAndComesBack
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
-//	hostile clients harm themselves            server.serve             TestHostileClients
-//	a quiet client takes little of the server  Server.wake              TestServerHasLittleOfAQuietClient
+//	hostile clients harm themselves            Server.take              TestHostileClients
+//	a quiet client takes little of the server  inbox.run                TestServerHasLittleOfAQuietClient
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
 //	many keys by READs of buckets              session.looked           TestHitByBuckets
 //	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges
 //	what a bucket has is kept if it is true    Mirror.Adopt             TestAdopt
 //	a proof of the key, and not the key        Server.Proved            TestProofsAreGoodOnce
 //	nobody else comes in                       door.greet               TestTenantsKeepStrangersOut
+//	nobody goes on in another's place          link.Join                TestNobodyTakesOverAGreeting
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
 //	clients WRITE what is for that alone       Client.WriteAt           TestWritableRegion
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant

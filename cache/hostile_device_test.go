@@ -41,20 +41,20 @@ func connectAs(t *testing.T, address string, frames int, tenant string, key []by
 	t.Helper()
 	r := &raw{t: t}
 	cfg := link.Config(verbs.LinkConfig{Dialer: near(t, cache.Config{}).Dialer}, frames)
-	cfg.Greet = func(ctx context.Context, conn net.Conn) error {
-		return link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+	var seal greet.Seal
+	cfg.Greet = func(ctx context.Context, conn net.Conn) (err error) {
+		seal, err = link.Greet(ctx, conn, greet.RDMA, tenant, key, nil)
+		return err
 	}
-	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
-		var data []byte
-		var err error
-		r.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)})
-		return verbs.Offer{Data: data}, err
+	cfg.Setup = func(l *verbs.Link) (offer verbs.Offer, err error) {
+		r.reads, offer, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD()}, wire.Hello{Frames: uint32(frames)}, nil, seal)
+		return offer, err
 	}
 	var err error
 	r.link, err = verbs.DialLink(within(t), address, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.reads.Close()); require.NoError(t, r.link.Close()) })
-	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{})
+	hello, err := link.Join(r.link, r.reads, verbs.ConnectConfig{}, seal)
 	require.NoError(t, err)
 	r.read, err = r.reads.Requester()
 	require.NoError(t, err)
@@ -112,6 +112,31 @@ func TestLateClientIsCutOff(t *testing.T) {
 	time.Sleep(2 * lease)
 	require.Equal(t, uint64(1), c.Stats().Sessions, "who says how far it is stays")
 	require.Equal(t, uint64(1), s.Stats().Cut)
+}
+
+// A client that ends while it is sent the map leaves nothing behind, and holds up nobody.
+func TestClientEndsInTheMiddleOfTheMap(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	for i := range 2000 {
+		set(t, s, key(i), []byte("value"))
+	}
+	for range 3 {
+		r := connect(t, s, 1) // what it does not take, the server cannot send
+		b, err := r.conn.Next(within(t))
+		require.NoError(t, err)
+		h, err := wire.ReadHeader(b)
+		require.NoError(t, err)
+		require.Equal(t, wire.KindMap, h.Kind)
+		require.NoError(t, r.reads.Close())
+		require.NoError(t, r.link.Close())
+	}
+	set(t, s, key(1), []byte("another"))
+	require.Eventually(t, func() bool {
+		st := s.Stats()
+		return st.Clients == 0 && st.Quarantine == 0
+	}, stuck, time.Millisecond)
+	c := dial(t, s.Addr().String(), cache.Config{})
+	whole(t, c, s.Stats().Items)
 }
 
 // A client that is further behind than the log reaches gets the map again.

@@ -36,6 +36,7 @@ type session struct {
 	by       Transport
 	alive    func()          // is called while the server lets others connect
 	greeted  bool            // the server has admitted this client
+	seal     greet.Seal      // of this greeting
 	instead  error           // why there is TCP instead of RDMA
 	live     context.Context // ends with the session
 	stop     context.CancelFunc
@@ -58,6 +59,7 @@ type session struct {
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
 	soon    bool          // or will be
+	said    wire.Horizon  // how far it was last
 	wake    chan struct{}
 }
 
@@ -106,14 +108,18 @@ func (s *session) dial(ctx context.Context) (err error) {
 		if err := l.Own(cq); err != nil {
 			return verbs.Offer{}, err
 		}
-		var data []byte
-		s.reads, data, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives})
-		return verbs.Offer{Data: data}, err
+		var offer verbs.Offer
+		s.reads, offer, err = link.Prepare(l, verbs.LinkConfig{PD: l.PD(), QP: verbs.QPConfig{SendCQ: cq, MaxRecvWR: 1, Access: verbs.LocalWrite}}, wire.Hello{Frames: receives, Beats: s.near != nil}, nil, s.seal)
+		return offer, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
 		return err
 	}
-	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect)
+	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect, s.seal)
+	if errors.Is(err, greet.ErrSeal) { // there is somebody between, who is not to have it by TCP
+		s.greeted = false
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -348,8 +354,10 @@ func (s *session) appendTold(out []byte, report *wire.Report) []byte {
 		return out
 	}
 	s.tell = false
-	h := s.m.Horizon()
-	out = wire.AppendHorizon(out, &h)
+	if h := s.m.Horizon(); h != s.said {
+		s.said = h
+		out = wire.AppendHorizon(out, &h)
+	}
 	if s.m.Report(report); len(report.Accesses) > 0 {
 		out = wire.AppendReport(out, report)
 	}

@@ -313,7 +313,7 @@ func TestManyAtTheDoor(t *testing.T) {
 		greetings.Go(func() {
 			c, err := d.DialContext(within(t), "tcp", all.Addr().String())
 			if err == nil {
-				err = link.Greet(within(t), c, greet.TCP, "red", redKey, nil)
+				_, err = link.Greet(within(t), c, greet.TCP, "red", redKey, nil)
 				err = errors.Join(err, c.Close())
 			}
 			if err != nil {

@@ -65,13 +65,13 @@ func (c *Client) connect(ctx context.Context, alive func()) (*session, error) {
 
 // greet tells a server who this client is.
 func (s *session) greet(ctx context.Context, conn net.Conn, t greet.Transport) error {
-	err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, s.alive)
+	seal, err := link.Greet(ctx, conn, t, s.c.cfg.Tenant, s.c.cfg.Key, s.alive)
 	for _, why := range []error{greet.ErrDenied, greet.ErrKeyWanted, greet.ErrStranger, greet.ErrFull} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w: %w", ErrDenied, err)
 		}
 	}
-	s.greeted = err == nil
+	s.greeted, s.seal = err == nil, seal
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/verbs/internal/hangup"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
@@ -30,47 +31,29 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error
 	return newLinkOf(ctx, conn, cfg)
 }
 
-// newLinkOf makes a link that owns its connection.
+// newLinkOf makes a link that owns its connection, whose end is the link's.
 func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 	l, err := NewLink(ctx, conn, cfg)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	h := &hangUp{conn: conn, over: make(chan struct{})}
-	go h.watch(l.qp)
+	qp := l.qp
+	// Without a requester nobody else ends the queue pair.
+	h := hangup.New(conn, func(err error) { qp.End(class(errHungUp, err)) })
 	if err := l.own(h); err != nil { // Setup had it closed
 		return nil, err
 	}
 	return l, nil
 }
 
-// hangUp ends a queue pair with its TCP connection.
-type hangUp struct {
-	conn net.Conn
-	over chan struct{} // the watch
-}
-
-// watch waits until the peer closes the connection, or this side does.
-func (h *hangUp) watch(q *QP) {
-	defer close(h.over)
-	// Nothing is expected to come: io.Copy would hold 8 KiB for it, for each link.
-	var b [64]byte
-	var err error
-	for err == nil {
-		_, err = h.conn.Read(b[:])
-	}
-	if errors.Is(err, net.ErrClosed) {
-		return
-	}
-	q.End(class(errHungUp, err)) // without a requester nobody else does
-}
-
 var errHungUp = errors.New("the peer closed the link")
 
-func (h *hangUp) Close() error {
-	err := h.conn.Close()
-	<-h.over
-	return err
+// AcceptLink makes a link of a connection that a program has accepted from a client of
+// [DialLink], as [ServeLinks] does of each: the connection is the link's, and is closed with it, or
+// when there is no link; and its end is the queue pair's. Without a deadline in ctx a peer that says
+// nothing is given up after [ExchangeTimeout].
+func AcceptLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
+	return newLinkOf(ctx, conn, cfg)
 }
 
 // ServeLinks makes a link of each connection that l accepts, and has serve use it,

@@ -16,6 +16,12 @@ type ReceiverConfig struct {
 	// Depth is how many messages may arrive before they are taken; 0 means what
 	// the receive queue holds ([QPConfig.MaxRecvWR]).
 	Depth int
+	// Arrived, if it is not nil, is called when a message has arrived, for programs that take
+	// messages by [Receiver.TryReceive] and have no goroutine that waits: somebody has to wait for
+	// something else of the completion queue then ([Dispatcher.Wait]), who polls for all. It is
+	// called by whoever polls, in turn: it neither waits nor calls the receiver. One call may be
+	// for several messages that follow each other, and one may find that its message was taken.
+	Arrived func()
 }
 
 // Receiver keeps receives posted to a queue pair, and hands out what arrives to
@@ -38,13 +44,14 @@ type ReceiverConfig struct {
 //
 // Methods may be called from any number of goroutines.
 type Receiver struct {
-	qp     *QP
-	router *router
-	index  uint64
-	size   int
-	head   int // bytes before a message: the route header of datagrams
-	each   int // bytes of a slot: some devices fail at a datagram that does not fit
-	mr     *MR // slots' memory, one after the other
+	qp      *QP
+	router  *router
+	index   uint64
+	size    int
+	head    int    // bytes before a message: the route header of datagrams
+	each    int    // bytes of a slot: some devices fail at a datagram that does not fit
+	arrived func() // may be nil
+	mr      *MR    // slots' memory, one after the other
 
 	posting sync.Mutex // owns batch, and which slots are posted
 	batch   *RecvBatch
@@ -149,7 +156,7 @@ func NewReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 
 func newReceiver(qp *QP, cfg ReceiverConfig) (*Receiver, error) {
 	n := cfg.Depth
-	r := &Receiver{qp: qp, size: cfg.Size, slots: make([]recvSlot, n), ready: make([]uint32, n), wake: make(chan struct{}, 1)}
+	r := &Receiver{qp: qp, size: cfg.Size, arrived: cfg.Arrived, slots: make([]recvSlot, n), ready: make([]uint32, n), wake: make(chan struct{}, 1)}
 	r.each = r.size
 	if qp.typ == UD {
 		port, err := qp.pd.dev.Port(qp.gid.Port)

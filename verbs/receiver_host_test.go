@@ -83,6 +83,53 @@ func TestReceiverHandsOutInOrder(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// Who does not wait is told of what arrived by a call, and what there is none of is no error; the end
+// is one, behind what had arrived.
+func TestReceiverWithoutWaiting(t *testing.T) {
+	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
+	standin.SetState(q.Num(), uint32(StateRTS))
+	arrived := 0
+	r, err := NewReceiver(q, ReceiverConfig{Size: 16, Depth: 3, Arrived: func() { arrived++ }})
+	require.NoError(t, err)
+	buf := make([]byte, 16)
+	none := func() {
+		t.Helper()
+		_, ok, err := r.TryReceive(buf)
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	none()
+	r.arrive(0, "one")
+	r.arrive(1, "two")
+	none()
+	require.Zero(t, arrived, "nobody has polled")
+	_, err = r.router.glance()
+	require.NoError(t, err)
+	require.Equal(t, 2, arrived)
+	for _, want := range []string{"one", "two"} {
+		m, ok, err := r.TryReceive(buf)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, string(buf[:m.Len]))
+	}
+	none()
+	_, _, err = r.TryReceive(buf[:15])
+	require.ErrorIs(t, err, ErrAttributes, "the longest message would not fit")
+	r.arrive(2, "three")
+	q.die(fmt.Errorf("the cause"))
+	m, ok, err := r.TryReceive(buf)
+	require.NoError(t, err)
+	require.True(t, ok, "it came before the end")
+	require.Equal(t, "three", string(buf[:m.Len]))
+	_, ok, err = r.TryReceive(buf)
+	require.ErrorContains(t, err, "the cause")
+	require.False(t, ok)
+	r.flush()
+	require.NoError(t, r.Close())
+	_, _, err = r.TryReceive(buf)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
 // A slot is its taker's until the message was copied.
 func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 	r, _ := hostReceiver(t, 1)

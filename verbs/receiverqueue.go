@@ -42,6 +42,9 @@ func (r *Receiver) put(i uint32) {
 	r.some.Add(1)
 	r.mu.Unlock()
 	r.nudge()
+	if r.arrived != nil {
+		r.arrived()
+	}
 }
 
 func (r *Receiver) take() (i uint32, ok bool) {
@@ -105,6 +108,30 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 			return Message{}, opError(op, r.qp.named(), err)
 		}
 	}
+}
+
+// TryReceive is Receive without waiting: it tells whether there was a message. The error says
+// that no more come.
+func (r *Receiver) TryReceive(buf []byte) (m Message, ok bool, err error) {
+	const op = "receive on"
+	r.inside.Add(1)
+	defer r.inside.Add(-1)
+	switch {
+	case r.closed.Load():
+		return m, false, opError(op, r.qp.named(), ErrClosed)
+	case len(buf) < r.size:
+		return m, false, opError(op, r.qp.named(), ErrAttributes, "a buffer of ", len(buf), " bytes; a message may have ", r.size)
+	}
+	if m, ok = r.next(buf); ok {
+		return m, true, nil
+	}
+	if err = r.over(); err != nil {
+		if m, ok = r.next(buf); ok { // it came before the end
+			return m, true, nil
+		}
+		err = opError(op, r.qp.named(), err)
+	}
+	return m, false, err
 }
 
 // next is the next message that is there.

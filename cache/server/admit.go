@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -17,7 +16,17 @@ import (
 // to connect is over then at the latest.
 type admitted struct {
 	net.Conn
-	leave func()
+	seal     greet.Seal
+	connects *turn // nil: it needs none
+	leave    func()
+}
+
+// SyscallConn is [syscall.Conn]'s.
+func (a *admitted) SyscallConn() (syscall.RawConn, error) {
+	if c, ok := a.Conn.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 func (a *admitted) Close() error {
@@ -33,59 +42,31 @@ func (s *Server) room() bool {
 	return s.cfg.MaxClients == 0 || s.places < s.cfg.MaxClients
 }
 
-// sharedClients is how many clients have their messages complete in one queue: a device's queue
-// does not hold any number of completions (Soft-RoCE's 32,767, and a client has 16 places in
-// it). Others have one each.
-const sharedClients = 1024
-
 // admit lets a client in, and tells whether it did. Otherwise the connection is still the
-// caller's. The client's turn to connect ends when it has; nil means that it needs none.
-func (s *Server) admit(conn net.Conn, t greet.Transport, connects *turn) bool {
+// caller's. The seal is of the client's greeting. The client's turn to connect ends when it has; nil means that it needs none.
+func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connects *turn) bool {
 	s.mu.Lock()
 	if s.closed || s.cfg.MaxClients > 0 && s.places >= s.cfg.MaxClients {
 		s.mu.Unlock()
 		return false
 	}
 	s.places++
-	to, shares := s.alone, 0
-	switch {
-	case t == greet.TCP:
-		to = s.streams
-	case s.sharing < sharedClients:
-		to, shares = s.links, 1
-	}
-	s.sharing += shares
-	if connects != nil {
-		s.connecting = append(s.connecting, connects)
-	}
 	s.mu.Unlock()
 	leave := sync.OnceFunc(func() {
 		connects.over()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.places--
-		s.sharing -= shares
 	})
-	if !to.put(&admitted{conn, leave}) {
+	to := s.links
+	if t == greet.TCP {
+		to = s.streams
+	}
+	if !to.put(&admitted{conn, seal, connects, leave}) {
 		leave()
 		return false
 	}
 	return true
-}
-
-// hasConnected ends the turn of a client that has a link: the oldest one of those that are not over,
-// since nobody knows which it was. Turns that are left end with their connections, or their time.
-func (s *Server) hasConnected() {
-	s.mu.Lock()
-	var one *turn
-	for one == nil && len(s.connecting) > 0 {
-		if t := s.connecting[0]; !t.isOver() {
-			one = t
-		}
-		s.connecting = slices.Delete(s.connecting, 0, 1)
-	}
-	s.mu.Unlock()
-	one.over()
 }
 
 // serveStreams has the clients that come by TCP, until ctx ends.
@@ -109,8 +90,8 @@ func (s *Server) serveStreams(ctx context.Context) {
 
 // serveStream has a client that cannot READ: everything is a call, so it gets no map.
 func (s *Server) serveStream(ctx context.Context, conn net.Conn) error {
-	ctx, cut := context.WithCancel(ctx)
-	defer cut()
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
 	defer conn.Close()
 	id, c := s.attach(cut, false)
 	if c == nil {

@@ -41,7 +41,7 @@ func (l *listener) heard() int {
 func told(t *testing.T) (*Server, *listener) {
 	s, _ := tablesRig(t, func(int) error { return nil })
 	s.cfg.Lease = time.Hour
-	ctx, cut := context.WithCancel(t.Context())
+	ctx, cut := context.WithCancelCause(t.Context())
 	l := &listener{}
 	id, c := s.attach(cut, true)
 	over := make(chan struct{})
@@ -50,7 +50,7 @@ func told(t *testing.T) (*Server, *listener) {
 		_ = s.talk(ctx, l, id, c)
 	}()
 	t.Cleanup(func() {
-		cut()
+		cut(nil)
 		<-over
 		require.NoError(t, s.Close())
 	})
@@ -75,9 +75,9 @@ func TestChangesAreToldTogether(t *testing.T) {
 		s.mu.Unlock()
 		require.False(t, due, "nobody is woken for that")
 		before = l.heard()
-		for i := range 1000 {
+		for i := range 1000 { // none just when changes are told, which may be in the same message or not
 			s.put(t, i)
-			time.Sleep(time.Millisecond)
+			time.Sleep(997 * time.Microsecond)
 		}
 		time.Sleep(announceEvery)
 		require.InDelta(t, time.Second/announceEvery, l.heard()-before, 2)
@@ -101,5 +101,61 @@ func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 		}
 		time.Sleep(announceAfter)
 		require.GreaterOrEqual(t, l.heard()-before, 8)
+	})
+}
+
+// A client that wants to hear from the server does each sixteenth of the lease, and so does one that has
+// not said that it is done with a change; others hear each quarter. What is said anyway counts.
+func TestBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		s.cfg.Lease = 16 * time.Second
+		const every = 400 * time.Millisecond
+		longest := func(span time.Duration) (longest time.Duration) {
+			last := time.Now()
+			for n, begin := l.heard(), last; time.Since(begin) < span; time.Sleep(every) {
+				s.mu.Lock()
+				s.beat(time.Now(), every)
+				s.mu.Unlock()
+				synctest.Wait()
+				if now := l.heard(); now > n {
+					longest = max(longest, time.Since(last))
+					n, last = now, time.Now()
+				}
+			}
+			return max(longest, time.Since(last)-every)
+		}
+		require.InDelta(t, 4*time.Second, longest(time.Minute), float64(every))
+		for _, c := range s.clients {
+			c.beats = true
+		}
+		require.LessOrEqual(t, longest(time.Minute), time.Second)
+		for _, c := range s.clients {
+			c.beats = false
+		}
+		s.put(t, 0)
+		time.Sleep(announceAfter + time.Millisecond)
+		require.LessOrEqual(t, longest(time.Minute), time.Second)
+		for id := range s.clients {
+			require.True(t, s.store.Behind(id))
+			require.NoError(t, s.store.Heard(id, wire.Horizon{Epoch: 1, Applied: s.store.Seq(), Quiet: s.store.Seq()}))
+			require.False(t, s.store.Behind(id))
+		}
+		require.InDelta(t, 4*time.Second, longest(time.Minute), float64(every))
+		before := l.heard()
+		for i := range 60 {
+			s.put(t, i)
+			s.mu.Lock()
+			for id := range s.clients {
+				require.NoError(t, s.store.Heard(id, wire.Horizon{Epoch: 1, Applied: s.store.Seq(), Quiet: s.store.Seq()}))
+			}
+			s.mu.Unlock()
+			time.Sleep(time.Second)
+			s.mu.Lock()
+			s.beat(time.Now(), every)
+			s.mu.Unlock()
+			synctest.Wait()
+		}
+		require.Equal(t, before+60, l.heard())
 	})
 }

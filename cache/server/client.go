@@ -7,7 +7,6 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -17,14 +16,18 @@ const (
 	chunk      = 1024    // entries of a snapshot at a time
 )
 
+// errLate is the end of a client that hangs.
+var errLate = errors.New("it has not said within the lease that it is done with what was freed")
+
 // client is one that is connected. The server's mutex guards it.
 type client struct {
-	cut     context.CancelFunc
+	cut     context.CancelCauseFunc
 	next    uint64 // delta
 	pos     uint64 // of the snapshot
 	snap    bool
 	reads   bool // READs, and has the map; otherwise all that it wants is a call
 	begun   bool // the map has, for who has none
+	beats   bool // it wants to hear from the server when there is nothing new, too
 	replies []byte
 	room    chan struct{} // has a token when replies were sent
 	writer
@@ -34,6 +37,7 @@ type client struct {
 type scratch struct {
 	deltas  wire.Deltas
 	entries wire.Chunk
+	report  wire.Report
 }
 
 func poke(c chan struct{}) {
@@ -43,79 +47,11 @@ func poke(c chan struct{}) {
 	}
 }
 
-func (s *Server) readConfig() verbs.LinkConfig {
-	access := verbs.RemoteRead
-	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
-		access |= verbs.RemoteWrite
-	}
-	return verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
-}
-
-// linkConfig is for clients whose messages complete in a queue; nil means one of each client's own.
-func (s *Server) linkConfig(cq *verbs.CQ) verbs.LinkConfig {
-	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: s.setup, QP: verbs.QPConfig{SendCQ: cq}}, receives)
-	cfg.Receive.Size = frame
-	return cfg
-}
-
-// leaving forgets what setup made, when the link closes.
-type leaving struct {
-	s *Server
-	l *verbs.Link
-}
-
-func (e leaving) Close() error {
-	e.s.mu.Lock()
-	delete(e.s.joining, e.l)
-	e.s.mu.Unlock()
-	return nil
-}
-
-// setup makes the queue pair of a client's READs before it can connect.
-func (s *Server) setup(l *verbs.Link) (verbs.Offer, error) {
-	reads, data, err := link.Prepare(l, s.readConfig(), wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil})
-	if err != nil {
-		return verbs.Offer{}, err
-	}
-	s.mu.Lock()
-	s.joining[l] = reads
-	s.mu.Unlock()
-	return verbs.Offer{Regions: s.offer, Data: data}, l.Own(leaving{s, l})
-}
-
-// serve has one client until it ends. Its queue pairs are gone when it is forgotten:
-// what it could READ is quarantined until then.
-func (s *Server) serve(ctx context.Context, l *verbs.Link) (err error) {
-	ctx, cut := context.WithCancel(ctx)
-	defer cut()
-	s.mu.Lock()
-	reads := s.joining[l]
-	s.mu.Unlock()
-	id, c := s.attach(cut, true)
-	if c == nil {
-		return ErrClosed
-	}
-	defer func() {
-		err = errors.Join(err, l.Close())
-		s.detach(id)
-	}()
-	hello, err := link.Join(l, reads, s.cfg.Connect)
-	if err != nil {
-		return err
-	}
-	m, err := s.windows.Messages(l, hello, receives, s.maxRequest())
-	if err != nil {
-		return err
-	}
-	s.hasConnected()
-	return s.talk(ctx, m, id, c)
-}
-
-// talk has the messages of one client until it ends.
+// talk has the messages of one client until it ends, in this goroutine.
 func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) error {
 	s.connected(ctx, m, c)
-	err := s.read(ctx, m, id, c)
-	c.cut()
+	err := s.read(ctx, m.Next, id, c)
+	c.cut(nil)
 	if werr := s.disconnected(c); werr != nil && errors.Is(err, context.Canceled) {
 		err = werr
 	}
@@ -131,7 +67,7 @@ func (s *Server) maxRequest() int {
 	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
-func (s *Server) attach(cut context.CancelFunc, reads bool) (uint64, *client) {
+func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -162,15 +98,14 @@ func (s *Server) settle() {
 	}
 }
 
-// read takes what a client sends.
-func (s *Server) read(ctx context.Context, m link.Conn, id uint64, c *client) error {
-	var report wire.Report
+// read takes what a client sends, until next answers nothing.
+func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, error), id uint64, c *client) error {
 	for {
-		b, err := m.Next(ctx)
-		if err != nil {
+		b, err := next(ctx)
+		if b == nil || err != nil {
 			return err
 		}
-		full, err := s.take(id, c, b, &report)
+		full, err := s.take(id, c, b)
 		if err != nil {
 			return err
 		}
@@ -188,7 +123,7 @@ func (s *Server) read(ctx context.Context, m link.Conn, id uint64, c *client) er
 }
 
 // take does what a message wants. It tells whether too many replies wait.
-func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full bool, err error) {
+func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 	h, err := wire.ReadHeader(b)
 	if err != nil {
 		return false, err
@@ -220,43 +155,51 @@ func (s *Server) take(id uint64, c *client, b []byte, report *wire.Report) (full
 		}
 		s.settle()
 	case wire.KindReport:
-		if err := report.Read(b); err != nil {
+		if err := s.scratch.report.Read(b); err != nil {
 			return false, err
 		}
-		s.store.Reported(report)
+		s.store.Reported(&s.scratch.report)
 	default:
 		return false, wire.Malformed
 	}
 	return len(c.replies) > maxReplies, nil
 }
 
-// steps is what the store does at a tick of what can wait.
-const steps = 256
+const (
+	steps    = 256                    // of what can wait, in stepTime
+	stepTime = 100 * time.Millisecond // of each
+	longTick = 500 * time.Millisecond
+)
 
-// tick does what time brings.
+// tick does what time brings, all of it by one timer: a process that is woken less often takes less of
+// the processor.
 func (s *Server) tick() {
-	every := min(s.cfg.Lease/8, 100*time.Millisecond)
+	every := min(s.cfg.Lease/16, longTick)
 	t := time.NewTicker(every)
 	defer t.Stop()
 	var late []uint64
-	for last := time.Now(); ; last = time.Now() {
+	for last := time.Now(); ; {
 		select {
 		case <-t.C:
 		case <-s.stopped.Done():
 			return
 		}
+		begun := time.Now()
+		passed := begun.Sub(last)
+		last = begun
 		s.mu.Lock()
 		now := s.now()
-		s.store.Tick(now, steps)
-		if time.Since(last) > s.cfg.Lease/4 {
+		s.store.Tick(now, max(1, int(steps*min(passed, longTick)/stepTime)))
+		if passed > s.cfg.Lease/4 {
 			// This process had no time: nor had it any for what clients said.
 			s.store.Pardon(now)
 		}
 		late = s.store.Late(now, late[:0])
 		for _, id := range late {
-			s.clients[id].cut()
+			s.clients[id].cut(errLate)
 		}
 		s.announce()
+		s.beat(begun, every)
 		s.settle()
 		s.mu.Unlock()
 	}

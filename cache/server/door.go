@@ -129,7 +129,7 @@ func (d *door) leave(conn net.Conn) {
 func (d *door) greet(ctx context.Context, conn net.Conn) {
 	var whose *Server  // the key is that was asked for
 	var connects *turn // by RDMA
-	h, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
+	h, seal, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
 		key, whose = d.keyOf(name)
 		return key
 	}, d.room, func(by greet.Transport, wait func() error) (err error) {
@@ -142,7 +142,7 @@ func (d *door) greet(ctx context.Context, conn net.Conn) {
 	d.mu.Lock()
 	to := d.tenants[h.Tenant].server // another one, or nil, if the tenant was revoked meanwhile
 	d.mu.Unlock()
-	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport, connects)) {
+	if err == nil && (to == nil || to != whose || !to.admit(conn, h.Transport, seal, connects)) {
 		err = ErrClosed
 	}
 	if err != nil {

@@ -70,7 +70,6 @@ type Server struct {
 	addr    net.Addr
 	door    *door  // if it has its own
 	links   *queue // clients that the door has let in, by RDMA
-	alone   *queue // those of them that have a completion queue of their own
 	streams *queue // and by TCP
 	begun   time.Time
 	epoch   uint32
@@ -78,7 +77,7 @@ type Server struct {
 	dev      *verbs.Device
 	records  *verbs.PD  // of the arena and the queue pairs that READ it
 	calls    *verbs.PD  // of messages
-	called   *verbs.CQ  // of messages
+	queues   queues     // where messages complete
 	nothing  *verbs.CQ  // of the queue pairs that READ: this side asks nothing of them, and
 	none     *verbs.SRQ // takes nothing from them
 	windows  *link.Windows
@@ -86,23 +85,20 @@ type Server struct {
 	writable *verbs.MR // nil: there is none
 	offer    []verbs.Region
 
-	mu         sync.Mutex // of what follows
-	closed     bool
-	store      *store.Store
-	clients    map[uint64]*client
-	scratch    scratch
-	spares     spares
-	tables     tables
-	sharing    int                         // clients that share a completion queue
-	places     int                         // of clients that were let in
-	connecting []*turn                     // of clients that were let in, and some whose turn is over
-	joining    map[*verbs.Link]*verbs.Link // link to that of its READs, until it is served
-	last       uint64                      // client
-	settled    chan struct{}               // closed when quarantine has moved on; nil while nobody waits
-	due        bool                        // clients will be told of changes
-	told       time.Time                   // when they were
-	toldOf     uint64                      // the last change then
-	tell       *time.Timer                 // that tells them
+	mu      sync.Mutex // of what follows
+	closed  bool
+	store   *store.Store
+	clients map[uint64]*client
+	scratch scratch
+	spares  spares
+	tables  tables
+	places  int           // of clients that were let in
+	last    uint64        // client
+	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
+	due     bool          // clients will be told of changes
+	told    time.Time     // when they were
+	toldOf  uint64        // the last change then
+	tell    *time.Timer   // that tells them
 
 	stop    context.CancelFunc
 	stopped context.Context
@@ -166,9 +162,9 @@ func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) 
 // bare is a server without device, memory and store.
 func bare(addr net.Addr, cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, addr: addr, links: newQueue(addr), alone: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
-		joining: map[*verbs.Link]*verbs.Link{},
+		cfg: cfg, addr: addr, links: newQueue(addr), streams: newQueue(addr), begun: time.Now(), clients: map[uint64]*client{},
 	}
+	s.queues.make = s.makeQueue
 	s.tables = tables{register: s.registerTable, all: map[*byte]memory{}}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.tell = time.AfterFunc(time.Hour, s.announceNow)
@@ -199,11 +195,6 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.windows = link.NewWindows(s.calls)
-	// One queue for many clients, which grows with them: each has room in it for all that it can
-	// have under way.
-	if s.called, err = s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()}); err != nil {
-		return err
-	}
 	if s.nothing, err = s.dev.CreateCQ(verbs.CQConfig{Depth: 1, PollOnly: true}); err != nil {
 		return err
 	}
@@ -312,24 +303,20 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(s.stopped, cancel)()
 	var others sync.WaitGroup
 	others.Go(func() { s.serveStreams(ctx) })
-	var door, alone error
+	var door error
 	if s.door != nil {
 		others.Go(func() {
 			door = s.door.serve(ctx)
 			cancel()
 		})
 	}
-	others.Go(func() {
-		alone = verbs.ServeLinks(ctx, s.alone, s.linkConfig(nil), s.serve, s.ended)
-		cancel()
-	})
-	err := verbs.ServeLinks(ctx, s.links, s.linkConfig(s.called), s.serve, s.ended)
+	s.serveLinks(ctx)
 	cancel()
 	others.Wait()
 	if s.stopped.Err() != nil {
 		return fmt.Errorf("cache: serve: %w", ErrClosed)
 	}
-	return errors.Join(err, door, alone)
+	return door
 }
 
 // ended tells what became of a client.
@@ -348,7 +335,7 @@ func (s *Server) Close() error {
 	if s.door != nil {
 		errs = append(errs, s.door.close())
 	}
-	errs = append(errs, s.links.Close(), s.alone.Close(), s.streams.Close())
+	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
@@ -364,10 +351,8 @@ func (s *Server) Close() error {
 	if s.none != nil {
 		errs = append(errs, s.none.Close())
 	}
-	for _, cq := range []*verbs.CQ{s.nothing, s.called} {
-		if cq != nil {
-			errs = append(errs, cq.Close())
-		}
+	if errs = append(errs, s.queues.close()); s.nothing != nil {
+		errs = append(errs, s.nothing.Close())
 	}
 	if s.windows != nil {
 		errs = append(errs, s.windows.Close())

@@ -38,7 +38,7 @@ func TestKeyOfARevokedTenant(t *testing.T) {
 	all := Tenants{door: d, servers: map[string]*Server{}}
 	key := bytes.Repeat([]byte("k"), greet.MinKey)
 	for range 2000 {
-		s := &Server{links: newQueue(nil), alone: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}
+		s := &Server{links: newQueue(nil), streams: newQueue(nil), stop: func() {}, tell: time.NewTimer(time.Hour)}
 		all.servers["red"] = s
 		d.set("red", tenant{key, s})
 		var both sync.WaitGroup

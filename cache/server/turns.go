@@ -105,10 +105,3 @@ func (t *turn) over() {
 	q.given--
 	q.next()
 }
-
-// isOver tells whether it has ended.
-func (t *turn) isOver() bool {
-	t.of.mu.Lock()
-	defer t.of.mu.Unlock()
-	return t.ended
-}

@@ -85,7 +85,7 @@ func TestLongTurn(t *testing.T) {
 	})
 }
 
-// A turn ends when a client has connected, when it closes, or when it is not let in.
+// A turn ends when its client's connection closes, or when it is not let in.
 func TestTurnsEnd(t *testing.T) {
 	s := bare(&net.TCPAddr{}, Config{MaxClients: 3})
 	q := &turns{most: 10}
@@ -93,7 +93,7 @@ func TestTurnsEnd(t *testing.T) {
 		var c net.Conn
 		in := make(chan struct{})
 		go func() { defer close(in); c = <-s.links.conns }()
-		require.True(t, s.admit(&stranger{}, greet.RDMA, q.ask()))
+		require.True(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, q.ask()))
 		<-in
 		return c
 	}
@@ -101,14 +101,17 @@ func TestTurnsEnd(t *testing.T) {
 	require.Equal(t, 3, q.given)
 	require.NoError(t, a.Close())
 	require.Equal(t, 2, q.given)
-	s.hasConnected() // not a's turn, which is over
+	require.NoError(t, a.Close())
+	require.Equal(t, 2, q.given)
+	b.(*admitted).connects.over() // it has connected
 	require.Equal(t, 1, q.given)
-	s.hasConnected()
-	require.Zero(t, q.given)
-	s.hasConnected()
 	require.NoError(t, b.Close())
+	require.Equal(t, 1, q.given)
 	require.NoError(t, c.Close())
 	require.Zero(t, q.given)
-	require.Empty(t, s.connecting)
 	require.NoError(t, s.Close())
+	d := q.ask()
+	require.False(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, d), "it is closed")
+	d.over()
+	require.Zero(t, q.given)
 }

@@ -16,8 +16,8 @@ type writer struct {
 	ctx     context.Context
 	to      link.Conn // nil: nothing can be sent yet, or any more
 	busy    bool
-	due     bool        // the client is to hear from the server, if only that there is nothing new
-	beat    *time.Timer // that says so
+	due     bool      // the client is to hear from the server, if only that there is nothing new
+	said    time.Time // when it did
 	running sync.WaitGroup
 	err     error // that ended it
 }
@@ -26,21 +26,24 @@ type writer struct {
 func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.ctx, c.to = ctx, to
-	if c.reads {
-		c.beat = time.AfterFunc(s.cfg.Lease/16, func() { s.beat(c) })
-	}
+	c.ctx, c.to, c.said = ctx, to, time.Now()
 	s.wake(c)
 }
 
-// beat has a client be told now and then that there is nothing new: it answers how far it is.
-func (s *Server) beat(c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.to != nil {
-		c.due = true
-		s.wake(c)
-		c.beat.Reset(s.cfg.Lease / 16)
+// beat has clients be told that there is nothing new: those that have asked to hear from the server
+// each sixteenth of its lease at least, those that have not said yet that they are done with what
+// was freed as often, and the others each quarter: they learn of it when their clock has stood still.
+// There is another beat after every. The mutex is held.
+func (s *Server) beat(now time.Time, every time.Duration) {
+	for id, c := range s.clients {
+		longest := s.cfg.Lease / 4
+		if c.beats || s.store.Behind(id) {
+			longest = s.cfg.Lease / 16
+		}
+		if c.reads && c.to != nil && now.Sub(c.said)+every > longest {
+			c.due = true
+			s.wake(c)
+		}
 	}
 }
 
@@ -49,9 +52,6 @@ func (s *Server) beat(c *client) {
 func (s *Server) disconnected(c *client) error {
 	s.mu.Lock()
 	c.to = nil
-	if c.beat != nil {
-		c.beat.Stop()
-	}
 	s.mu.Unlock()
 	c.running.Wait()
 	return c.err
@@ -80,7 +80,7 @@ func (s *Server) write(c *client) {
 		s.mu.Lock()
 		if err != nil {
 			c.err, c.to = err, nil
-			c.cut()
+			c.cut(err)
 		}
 	}
 	s.spares.giveBack(out)
@@ -124,6 +124,9 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 		if len(deltas.List) < wire.MaxEntries {
 			break
 		}
+	}
+	if len(out) > 0 {
+		c.said = time.Now()
 	}
 	if c.snap {
 		c.pos = s.store.Chunk(now, c.pos, chunk, entries)

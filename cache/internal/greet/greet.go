@@ -10,7 +10,8 @@
 //
 // Before the last answer there may be others that say to wait: many connect, and its turn comes
 // later. All have fixed lengths: who is not known yet can make nobody allocate anything. The
-// key does not cross the wire. What comes afterwards is neither encrypted nor signed.
+// key does not cross the wire. What each side says next of its queue pairs has a [Seal]; what comes
+// afterwards is neither encrypted nor signed.
 package greet
 
 import (
@@ -35,7 +36,7 @@ const (
 )
 
 const (
-	magic     = 0xca4eb002 // the last digits are the version
+	magic     = 0xca4eb003 // the last digits are the version
 	nonceSize = 32
 	nonceAt   = 8
 	nameAt    = nonceAt + nonceSize

@@ -56,6 +56,10 @@ func (c *Client) Judged(b []byte) error {
 	return nil
 }
 
+// Seal is what binds the connection that follows to this greeting, once [Client.Judged] has answered
+// nil or the greeting is over without a proof.
+func (c *Client) Seal() Seal { return newSeal(c.key, byClient, byServer, c.hello, c.challenge) }
+
 // Server is the server's side of one greeting.
 type Server struct {
 	key              []byte
@@ -94,3 +98,7 @@ func (s *Server) Proved(proof []byte, room bool) (verdict []byte, err error) {
 	}
 	return answer(come, sign(s.key, byServer, s.hello, s.challenge)), nil
 }
+
+// Seal is what binds the connection that follows to this greeting, once [Server.Proved] has admitted
+// the client.
+func (s *Server) Seal() Seal { return newSeal(s.key, byServer, byClient, s.hello, s.challenge) }

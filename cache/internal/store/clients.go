@@ -62,6 +62,12 @@ func (s *Store) Heard(id uint64, h wire.Horizon) error {
 	return nil
 }
 
+// Behind tells whether a client has not said yet that it has left all changes behind.
+func (s *Store) Behind(id uint64) bool {
+	c := s.clients.all[id]
+	return c != nil && c.quiet < s.log.last
+}
+
 // Late appends the clients that have to be cut off, each once: their READs must not be
 // answered any more. Then they are to be detached.
 func (s *Store) Late(now uint64, ids []uint64) []uint64 {

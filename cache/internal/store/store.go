@@ -279,10 +279,11 @@ func (s *Store) flush() {
 	s.arena.Release(s.horizon())
 }
 
-// Tick does what time brings, and up to n steps of what need not be done at once.
+// Tick does what time brings, and up to n steps of what need not be done at once: none of them looks
+// at what another one has.
 func (s *Store) Tick(now uint64, n int) {
 	s.advance(now)
-	for ; n > 0 && len(s.items) > 0; n-- {
+	for n = min(n, len(s.items)); n > 0; n-- {
 		s.sweep = (s.sweep + 1) % uint32(len(s.items))
 		if it := &s.items[s.sweep]; it.version != 0 && it.expiry != 0 && it.expiry <= s.now {
 			s.stats.Expired++

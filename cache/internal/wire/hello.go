@@ -5,17 +5,28 @@ import "encoding/binary"
 // Hello is what client and server tell each other while they connect: the queue pair of
 // the READs, as its package encodes it, beside the one that carries the messages.
 type Hello struct {
-	Epoch    uint32 // of the server; 0 from a client
-	Frames   uint32 // SENDs that may be on their way to it before it takes them
-	Frame    uint32 // bytes that each of them may have
-	Writable bool   // the last of the regions that the server offers is for WRITEs of clients
+	Epoch    uint32         // of the server; 0 from a client
+	Frames   uint32         // SENDs that may be on their way to it before it takes them
+	Frame    uint32         // bytes that each of them may have
+	Writable bool           // the last of the regions that the server offers is for WRITEs of clients
+	Beats    bool           // the client wants to hear from the server when there is nothing new, too
+	Seal     [SealSize]byte // of all of this, and of the queue pair that says it; zeros without a key
 	Endpoint []byte
 }
 
+// SealSize is the length of a seal in bytes.
+const SealSize = 32
+
 const (
-	helloMagic  = 0xca4e0005 // the last digits are the version
-	helloFixed  = 24
+	helloMagic  = 0xca4e0006 // the last digits are the version
+	helloFixed  = 24 + SealSize
 	maxEndpoint = 1024
+)
+
+// Bits of a hello.
+const (
+	helloWritable = 1 << iota
+	helloBeats
 )
 
 // AppendHello encodes it.
@@ -25,12 +36,16 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	dst = le.AppendUint32(dst, h.Epoch)
 	dst = le.AppendUint32(dst, h.Frames)
 	dst = le.AppendUint32(dst, h.Frame)
-	writable := uint32(0)
+	bits := uint32(0)
 	if h.Writable {
-		writable = 1
+		bits |= helloWritable
 	}
-	dst = le.AppendUint32(dst, writable)
+	if h.Beats {
+		bits |= helloBeats
+	}
+	dst = le.AppendUint32(dst, bits)
 	dst = le.AppendUint32(dst, uint32(len(h.Endpoint)))
+	dst = append(dst, h.Seal[:]...)
 	return append(dst, h.Endpoint...)
 }
 
@@ -40,12 +55,17 @@ func ReadHello(src []byte) (Hello, error) {
 	if len(src) < helloFixed {
 		return Hello{}, Short
 	}
-	writable, n := le.Uint32(src[16:]), le.Uint32(src[20:])
-	if le.Uint32(src) != helloMagic || writable > 1 || n > maxEndpoint || len(src) > helloFixed+int(n) {
+	bits, n := le.Uint32(src[16:]), le.Uint32(src[20:])
+	if le.Uint32(src) != helloMagic || bits&^(helloWritable|helloBeats) != 0 || n > maxEndpoint || len(src) > helloFixed+int(n) {
 		return Hello{}, Malformed
 	}
 	if len(src) < helloFixed+int(n) {
 		return Hello{}, Short
 	}
-	return Hello{le.Uint32(src[4:]), le.Uint32(src[8:]), le.Uint32(src[12:]), writable == 1, src[helloFixed:]}, nil
+	h := Hello{
+		Epoch: le.Uint32(src[4:]), Frames: le.Uint32(src[8:]), Frame: le.Uint32(src[12:]),
+		Writable: bits&helloWritable != 0, Beats: bits&helloBeats != 0, Endpoint: src[helloFixed:],
+	}
+	copy(h.Seal[:], src[24:])
+	return h, nil
 }

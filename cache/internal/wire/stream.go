@@ -28,6 +28,22 @@ func (s *Stream) Room(n int) []byte {
 	return s.b[len(s.b) : len(s.b)+n]
 }
 
+// Borrow gets a stream that has no memory some from lend, which may answer none.
+func (s *Stream) Borrow(lend func() []byte) {
+	if s.b == nil {
+		s.b = lend()[:0]
+	}
+}
+
+// Return takes the memory of a stream in which nothing waits to be handed out or completed: nil if
+// something does. It invalidates messages that were handed out.
+func (s *Stream) Return() (b []byte) {
+	if s.begin == len(s.b) {
+		b, s.b, s.begin = s.b[:0], nil, 0
+	}
+	return b
+}
+
 // Arrived tells how many bytes of the room were filled.
 func (s *Stream) Arrived(n int) { s.b = s.b[:len(s.b)+n] }
 

@@ -116,8 +116,35 @@ func TestWhole(t *testing.T) {
 	require.Equal(t, 3, Whole([]byte{1, 2, 3}, 1), "what is no message is not cut")
 }
 
+// A stream in which nothing waits has no memory; one with a part of a message keeps it.
+func TestStreamBorrows(t *testing.T) {
+	var s Stream
+	lent := 0
+	lend := func() []byte { lent++; return make([]byte, 5, 64) }
+	s.Borrow(lend)
+	require.Equal(t, 1, lent)
+	require.Equal(t, 64, cap(s.Room(16)))
+	s.Borrow(lend)
+	require.Equal(t, 1, lent, "it has some")
+	req := AppendRequest(nil, &Request{Op: OpGet, Key: []byte("k")})
+	s.Arrived(copy(s.Room(len(req)), req[:20]))
+	require.Nil(t, s.Return(), "more is to come")
+	s.Arrived(copy(s.Room(len(req)), req[20:]))
+	require.Nil(t, s.Return(), "nobody has taken it")
+	b, err := s.Next()
+	require.NoError(t, err)
+	require.Equal(t, req, b)
+	require.NotZero(t, cap(s.Return()))
+	require.Nil(t, s.Return())
+	s.Borrow(func() []byte { return nil })
+	s.Arrived(copy(s.Room(len(req)), req))
+	b, err = s.Next()
+	require.NoError(t, err)
+	require.Equal(t, req, b)
+}
+
 func TestHello(t *testing.T) {
-	h := Hello{7, 8, 9, true, []byte("endpoint")}
+	h := Hello{7, 8, 9, true, false, [SealSize]byte{1, 2, 31: 3}, []byte("endpoint")}
 	b := AppendHello(nil, &h)
 	got, err := ReadHello(b)
 	require.NoError(t, err)
@@ -134,13 +161,19 @@ func TestHello(t *testing.T) {
 	_, err = ReadHello(AppendHello(nil, &Hello{Endpoint: make([]byte, maxEndpoint+1)}))
 	require.ErrorIs(t, err, Malformed)
 	odd := AppendHello(nil, &Hello{})
-	odd[16] = 2
+	odd[16] = 4
 	_, err = ReadHello(odd)
-	require.ErrorIs(t, err, Malformed, "there is one such region, or none")
+	require.ErrorIs(t, err, Malformed, "a bit that means nothing")
+	for i, h := range []Hello{{Writable: true}, {Beats: true}, {Writable: true, Beats: true}} {
+		h.Endpoint = []byte{}
+		got, err := ReadHello(AppendHello(nil, &h))
+		require.NoError(t, err)
+		require.Equal(t, h, got, i)
+	}
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(AppendHello(nil, &Hello{7, 8, 9, true, []byte("endpoint")}))
+	f.Add(AppendHello(nil, &Hello{7, 8, 9, true, false, [SealSize]byte{1, 2, 31: 3}, []byte("endpoint")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := ReadHello(b); err == nil {
 			require.Equal(t, b, AppendHello(nil, &h))

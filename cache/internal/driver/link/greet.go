@@ -14,29 +14,32 @@ import (
 const GreetTimeout = 5 * time.Second
 
 // Greet greets a server, for a tenant that has a key, or none. It returns where what the
-// transport has to say begins. alive, which may be nil, is called when the server says that it is there
+// transport has to say begins, with what seals that. alive, which may be nil, is called when the server says that it is there
 // and that others connect first.
-func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte, alive func()) error {
+func Greet(ctx context.Context, conn net.Conn, t greet.Transport, tenant string, key []byte, alive func()) (greet.Seal, error) {
 	defer limited(ctx, conn)()
 	c := greet.NewClient(t, tenant, key)
 	if _, err := conn.Write(c.Hello()); err != nil {
-		return because(ctx, err)
+		return greet.Seal{}, because(ctx, err)
 	}
 	b, err := answered(ctx, conn, alive)
 	if err != nil {
-		return err
+		return greet.Seal{}, err
 	}
 	proof, err := c.Challenged(b)
 	if err != nil || proof == nil {
-		return err
+		return greet.Seal{}, err
 	}
 	if _, err := conn.Write(proof); err != nil {
-		return because(ctx, err)
+		return greet.Seal{}, because(ctx, err)
 	}
-	if b, err = answered(ctx, conn, alive); err != nil {
-		return err
+	if b, err = answered(ctx, conn, alive); err == nil {
+		err = c.Judged(b)
 	}
-	return c.Judged(b)
+	if err != nil {
+		return greet.Seal{}, err
+	}
+	return c.Seal(), nil
 }
 
 // answered is the server's next answer that is not to wait.
@@ -67,32 +70,32 @@ var errLater = errors.New("the server lets others connect all the time")
 
 // Greeted takes a client's greeting. keyOf answers the key of a tenant, none if everybody may
 // come in; room tells whether there is any for another client of a tenant's. The memory that
-// this takes does not depend on what the client says. turn is called when the client may come in,
+// this takes does not depend on what the client says. The seal is for what follows. turn is called when the client may come in,
 // and before it is told so: it returns when that is to be, and has the client wait meanwhile, more
 // often than each [GreetTimeout].
 func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byte, room func(tenant string) bool,
-	turn func(t greet.Transport, wait func() error) error) (greet.Hello, error) {
+	turn func(t greet.Transport, wait func() error) error) (greet.Hello, greet.Seal, error) {
 	defer limited(ctx, conn)()
 	var b [max(greet.HelloSize, greet.ProofSize)]byte
 	if _, err := io.ReadFull(conn, b[:greet.HelloSize]); err != nil {
-		return greet.Hello{}, because(ctx, err)
+		return greet.Hello{}, greet.Seal{}, because(ctx, err)
 	}
 	h, err := greet.ReadHello(b[:greet.HelloSize])
 	if err != nil {
-		return h, err
+		return h, greet.Seal{}, err
 	}
 	s := greet.NewServer(b[:greet.HelloSize], keyOf(h.Tenant))
 	last := s.Challenge()
 	if !s.Open() {
 		if _, err := conn.Write(last); err != nil {
-			return h, because(ctx, err)
+			return h, greet.Seal{}, because(ctx, err)
 		}
 		if _, err := io.ReadFull(conn, b[:greet.ProofSize]); err != nil {
-			return h, because(ctx, err)
+			return h, greet.Seal{}, because(ctx, err)
 		}
 		if last, err = s.Proved(b[:greet.ProofSize], room(h.Tenant)); err != nil {
 			_, _ = conn.Write(last)
-			return h, err
+			return h, greet.Seal{}, err
 		}
 	}
 	err = turn(h.Transport, func() error {
@@ -105,7 +108,7 @@ func Greeted(ctx context.Context, conn net.Conn, keyOf func(tenant string) []byt
 		_, err = conn.Write(last)
 		err = because(ctx, err)
 	}
-	return h, err
+	return h, s.Seal(), err
 }
 
 // limited has what is done with a connection end with ctx, and after [GreetTimeout], until

@@ -18,6 +18,11 @@ var key = []byte("a key of sixteen")
 
 func always(string) bool { return true }
 
+func greetBy(ctx context.Context, conn net.Conn, by greet.Transport, key []byte, alive func()) error {
+	_, err := Greet(ctx, conn, by, "tenant", key, alive)
+	return err
+}
+
 func atOnce(greet.Transport, func() error) error { return nil }
 
 // Both ends of a greeting, over a connection without any buffer. It can be used afterwards, for
@@ -29,21 +34,28 @@ func TestGreet(t *testing.T) {
 			defer near.Close()
 			defer far.Close()
 			heard := make(chan greet.Hello, 1)
+			var theirs greet.Seal
 			go func() {
 				defer close(heard)
-				if h, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, atOnce); err == nil {
+				if h, seal, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, atOnce); err == nil {
+					theirs = seal
 					heard <- h
 				}
 			}()
-			require.NoError(t, Greet(t.Context(), near, greet.TCP, "tenant", ours, nil), name)
+			seal, err := Greet(t.Context(), near, greet.TCP, "tenant", ours, nil)
+			require.NoError(t, err, name)
 			h, ok := <-heard
 			require.True(t, ok, name)
+			said := []byte("what follows")
+			require.NoError(t, theirs.Check(said, seal.Of(said)), name)
+			require.NoError(t, seal.Check(said, theirs.Of(said)), name)
+			require.Equal(t, ours == nil, seal.Of(said) == [greet.SealSize]byte{}, name)
 			require.Equal(t, "tenant", h.Tenant)
 			require.Equal(t, greet.TCP, h.Transport)
 			time.Sleep(2 * GreetTimeout)
 			go near.Write([]byte("more"))
 			b := make([]byte, 4)
-			_, err := io.ReadFull(far, b)
+			_, err = io.ReadFull(far, b)
 			require.NoError(t, err)
 		})
 	}
@@ -56,10 +68,10 @@ func TestGreetWithoutRoom(t *testing.T) {
 	defer far.Close()
 	refused := make(chan error, 1)
 	go func() {
-		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" }, atOnce)
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, func(name string) bool { return name != "tenant" }, atOnce)
 		refused <- err
 	}()
-	require.ErrorIs(t, Greet(t.Context(), near, greet.TCP, "tenant", key, nil), greet.ErrFull)
+	require.ErrorIs(t, greetBy(t.Context(), near, greet.TCP, key, nil), greet.ErrFull)
 	require.ErrorIs(t, <-refused, greet.ErrFull)
 }
 
@@ -74,7 +86,7 @@ func TestGreetingThatWaits(t *testing.T) {
 			const waits = 20
 			came := make(chan error, 1)
 			go func() {
-				_, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, func(by greet.Transport, wait func() error) error {
+				_, _, err := Greeted(t.Context(), far, func(string) []byte { return ours }, always, func(by greet.Transport, wait func() error) error {
 					require.Equal(t, greet.RDMA, by)
 					for range waits {
 						time.Sleep(GreetTimeout - time.Second)
@@ -88,7 +100,7 @@ func TestGreetingThatWaits(t *testing.T) {
 				came <- err
 			}()
 			heard := 0
-			require.NoError(t, Greet(t.Context(), near, greet.RDMA, "tenant", ours, func() { heard++ }), name)
+			require.NoError(t, greetBy(t.Context(), near, greet.RDMA, ours, func() { heard++ }), name)
 			require.NoError(t, <-came)
 			require.Equal(t, waits, heard)
 		})
@@ -111,7 +123,7 @@ func TestGreetingThatWaits(t *testing.T) {
 				}
 			}()
 			begin := time.Now()
-			require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
+			require.Error(t, greetBy(t.Context(), near, greet.RDMA, key, nil))
 			require.GreaterOrEqual(t, time.Since(begin), least)
 			require.LessOrEqual(t, time.Since(begin), least+GreetTimeout)
 			near.Close()
@@ -127,11 +139,11 @@ func TestGreetingWithoutATurn(t *testing.T) {
 	no := errors.New("no")
 	refused := make(chan error, 1)
 	go func() {
-		_, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, func(greet.Transport, func() error) error { return no })
+		_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, func(greet.Transport, func() error) error { return no })
 		far.Close()
 		refused <- err
 	}()
-	require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
+	require.Error(t, greetBy(t.Context(), near, greet.RDMA, key, nil))
 	require.ErrorIs(t, <-refused, no)
 }
 
@@ -148,7 +160,7 @@ func TestGreetingThatStops(t *testing.T) {
 				_, _ = io.Copy(io.Discard, near)
 			}()
 			begin := time.Now()
-			_, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, atOnce)
+			_, _, err := Greeted(t.Context(), far, func(string) []byte { return key }, always, atOnce)
 			require.Error(t, err, name)
 			require.Equal(t, GreetTimeout, time.Since(begin), name)
 			far.Close()
@@ -159,11 +171,11 @@ func TestGreetingThatStops(t *testing.T) {
 		defer far.Close()
 		go io.Copy(io.Discard, far)
 		begin := time.Now()
-		require.Error(t, Greet(t.Context(), near, greet.RDMA, "tenant", key, nil))
+		require.Error(t, greetBy(t.Context(), near, greet.RDMA, key, nil))
 		require.Equal(t, GreetTimeout, time.Since(begin))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, Greet(ctx, near, greet.RDMA, "tenant", key, nil), context.DeadlineExceeded)
+		require.ErrorIs(t, greetBy(ctx, near, greet.RDMA, key, nil), context.DeadlineExceeded)
 		require.Equal(t, GreetTimeout+time.Second, time.Since(begin))
 		near.Close()
 	})

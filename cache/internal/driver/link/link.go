@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cache/internal/credit"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -30,31 +31,57 @@ func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
 	return cfg
 }
 
-// Prepare makes the queue pair of the READs, for a Setup: it closes with the link. The
-// answer is for the peer: what h says, the link's queue pair, and how long a frame may be.
-func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello) (*verbs.Link, []byte, error) {
+// Prepare makes the queue pair of the READs, for a Setup: it closes with the link. What the
+// peer is offered are regions and, sealed, what h says, both queue pairs, and how long a frame may be.
+func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.Region, seal greet.Seal) (*verbs.Link, verbs.Offer, error) {
 	qp := l.QP()
 	reads, _, err := verbs.PrepareLink(qp.PD().Device(), qp.GID(), cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, verbs.Offer{}, err
 	}
 	if err := l.Own(reads); err != nil {
-		return nil, nil, err
+		return nil, verbs.Offer{}, err
 	}
-	e, err := reads.QP().Endpoint()
-	if err != nil {
-		return nil, nil, err
+	var both [2]verbs.Endpoint
+	for i, q := range []*verbs.QP{qp, reads.QP()} {
+		if both[i], err = q.Endpoint(); err != nil {
+			return nil, verbs.Offer{}, err
+		}
 	}
 	h.Frame = uint32(l.Receiver().Size())
-	h.Endpoint, err = e.MarshalBinary()
-	return reads, wire.AppendHello(nil, &h), err
+	if h.Endpoint, err = both[1].MarshalBinary(); err != nil {
+		return nil, verbs.Offer{}, err
+	}
+	both[0].Regions = regions
+	said, err := saying(both[0], h)
+	if err != nil {
+		return nil, verbs.Offer{}, err
+	}
+	h.Seal = seal.Of(said)
+	return reads, verbs.Offer{Regions: regions, Data: wire.AppendHello(nil, &h)}, nil
 }
 
-// Join connects the queue pair of the READs with the peer's, which the link knows.
-func Join(l, reads *verbs.Link, cfg verbs.ConnectConfig) (wire.Hello, error) {
-	h, err := wire.ReadHello(l.Data())
+// saying is all that a side says of its queue pairs, without the seal.
+func saying(e verbs.Endpoint, h wire.Hello) ([]byte, error) {
+	h.Seal = [wire.SealSize]byte{}
+	e.Data = wire.AppendHello(nil, &h)
+	return e.MarshalBinary()
+}
+
+// Join connects the queue pair of the READs with the peer's, which the link knows. Nobody else's is
+// connected: what the link was told has to be sealed by the one who has greeted.
+func Join(l, reads *verbs.Link, cfg verbs.ConnectConfig, seal greet.Seal) (wire.Hello, error) {
+	peer := l.Peer()
+	h, err := wire.ReadHello(peer.Data)
 	if err != nil {
 		return h, fmt.Errorf("what the peer said is not the cache's, or of another version: %w", err)
+	}
+	said, err := saying(peer, h)
+	if err == nil {
+		err = seal.Check(said, h.Seal)
+	}
+	if err != nil {
+		return h, err
 	}
 	var e verbs.Endpoint
 	if err := e.UnmarshalBinary(h.Endpoint); err != nil {
@@ -179,27 +206,49 @@ func (m *Messages) Next(ctx context.Context) ([]byte, error) {
 			return b, err
 		}
 		got, err := m.in.Receive(ctx, m.stream.Room(m.in.Size()))
+		if err == nil {
+			err = m.took(ctx, &got)
+		}
 		if err != nil {
 			return nil, err
 		}
-		m.mu.Lock()
-		news := got.HasImm && m.flow.Heard(got.Imm)
-		due := got.Len > 0 && m.flow.Took()
-		m.mu.Unlock()
-		if news {
-			select {
-			case m.credit <- struct{}{}:
-			default:
-			}
+	}
+}
+
+// Try is Next without waiting: nil if there is no message. Then the connection holds no memory for
+// messages, unless a part of one has come.
+func (m *Messages) Try(ctx context.Context) ([]byte, error) {
+	for {
+		if b, err := m.stream.Next(); b != nil || err != nil {
+			return b, err
 		}
-		if got.Len == 0 {
-			continue
+		m.stream.Borrow(m.windows.buffer)
+		got, ok, err := m.in.TryReceive(m.stream.Room(m.in.Size()))
+		if !ok {
+			m.windows.keep(m.stream.Return())
+			return nil, err
 		}
-		m.stream.Arrived(got.Len)
-		if due {
-			if err := m.out.Do(ctx, m.grant); err != nil {
-				return nil, err
-			}
+		if err := m.took(ctx, &got); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// took takes what a frame has.
+func (m *Messages) took(ctx context.Context, got *verbs.Message) error {
+	m.mu.Lock()
+	news := got.HasImm && m.flow.Heard(got.Imm)
+	due := got.Len > 0 && m.flow.Took()
+	m.mu.Unlock()
+	if news {
+		select {
+		case m.credit <- struct{}{}:
+		default:
+		}
+	}
+	m.stream.Arrived(got.Len)
+	if due {
+		return m.out.Do(ctx, m.grant)
+	}
+	return nil
 }

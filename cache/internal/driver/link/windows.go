@@ -18,6 +18,7 @@ type Windows struct {
 	mu     sync.Mutex
 	closed bool
 	free   []*verbs.MR
+	pieces [][]byte // memory of streams, of a few frames each
 }
 
 // NewWindows is memory in a protection domain, none of it yet.
@@ -46,6 +47,25 @@ func (w *Windows) give(mr *verbs.MR) error {
 		return nil
 	}
 	return mr.Close()
+}
+
+// buffer is memory for a stream: nil if there is none.
+func (w *Windows) buffer() (b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.pieces); n > 0 {
+		b, w.pieces = w.pieces[n-1], w.pieces[:n-1]
+	}
+	return b
+}
+
+// keep takes memory that no stream needs now.
+func (w *Windows) keep(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cap(b) > 0 && cap(b) <= window*Frame && len(w.pieces) < idle {
+		w.pieces = append(w.pieces, b)
+	}
 }
 
 // Close frees what nobody has taken; the rest goes when it is given back.

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// linked is a client that is connected by RDMA. There is no goroutine of it, whose stack would be
+// several kilobytes, but while it has sent something that is to be taken, or is sent something.
+type linked struct {
+	s        *Server
+	conn     *admitted
+	gone     func()       // is called when all is over
+	messages *sharedQueue // where its messages complete
+	reads    *verbs.Link  // of its READs, which closes with link
+	link     *verbs.Link
+	conns    *link.Messages
+	inbox    *inbox
+	id       uint64
+	c        *client
+	ctx      context.Context
+	cut      context.CancelCauseFunc
+}
+
+// serveLinks has the clients that come by RDMA, until ctx ends.
+func (s *Server) serveLinks(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = s.links.Close() })()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		conn, err := s.links.Accept()
+		if err != nil {
+			return
+		}
+		clients.Add(1)
+		k := &linked{s: s, conn: conn.(*admitted), gone: clients.Done}
+		go func() {
+			if err := k.connect(ctx); err != nil {
+				if ctx.Err() == nil {
+					s.ended(conn.RemoteAddr(), err)
+				}
+				k.gone()
+			}
+		}()
+	}
+}
+
+// connect makes a client's link, and has it be served until it ends.
+func (k *linked) connect(serving context.Context) (err error) {
+	s := k.s
+	if k.messages, err = s.queues.take(); err != nil {
+		return errors.Join(err, k.conn.Close())
+	}
+	k.inbox = newInbox(k.take)
+	making, made := context.WithTimeout(serving, verbs.ExchangeTimeout)
+	k.link, err = verbs.AcceptLink(making, k.conn, k.config())
+	made()
+	if err != nil {
+		s.queues.give(k.messages)
+		return err
+	}
+	k.ctx, k.cut = context.WithCancelCause(serving)
+	if k.id, k.c = s.attach(k.cut, true); k.c == nil {
+		err = ErrClosed
+	} else {
+		err = k.join()
+	}
+	if err != nil {
+		k.cut(nil)
+		return k.close(err)
+	}
+	k.conn.connects.over()
+	s.connected(k.ctx, k.conns, k.c)
+	k.link.QP().OnEnd(k.cut)
+	context.AfterFunc(k.ctx, func() { k.end(serving) })
+	k.inbox.open()
+	return nil
+}
+
+// join connects the queue pair of the READs, from which on the client can READ.
+func (k *linked) join() error {
+	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
+	if err == nil {
+		k.s.mu.Lock()
+		k.c.beats = hello.Beats
+		k.s.mu.Unlock()
+		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
+	}
+	return err
+}
+
+// config is that of the link for messages. No queue pair of the client's can connect before the other
+// one was made.
+func (k *linked) config() verbs.LinkConfig {
+	s := k.s
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.cq}}, receives)
+	cfg.Receive.Size, cfg.Receive.Arrived = frame, k.inbox.arrived
+	return cfg
+}
+
+func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
+	s := k.s
+	access := verbs.RemoteRead
+	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
+		access |= verbs.RemoteWrite
+	}
+	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
+	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil}, s.offer, k.conn.seal)
+	return offer, err
+}
+
+// take has the messages that are there.
+func (k *linked) take() {
+	err := k.ctx.Err()
+	if err == nil {
+		err = k.s.read(k.ctx, k.conns.Try, k.id, k.c)
+	}
+	if err != nil {
+		k.cut(err)
+	}
+}
+
+// end is for a client whose context has ended, and that with it.
+func (k *linked) end(serving context.Context) {
+	k.inbox.close()
+	_ = k.s.disconnected(k.c) // if that is an error it is the cause, or something else was before
+	err := k.close(context.Cause(k.ctx))
+	if serving.Err() == nil && err != nil && !hungUp(err) {
+		k.s.ended(k.conn.RemoteAddr(), err)
+	}
+	k.gone()
+}
+
+// close frees what there is of it. Its queue pairs are gone when it is forgotten: what it could READ
+// is quarantined until then.
+func (k *linked) close(cause error) error {
+	err := errors.Join(cause, k.link.Close())
+	if k.c != nil {
+		k.s.detach(k.id)
+	}
+	k.s.queues.give(k.messages)
+	return err
+}
+
+// inbox has what arrives be taken by a goroutine that there is while anything does. It is closed for
+// what comes before open.
+type inbox struct {
+	take func() // all that is there
+
+	mu      sync.Mutex
+	busy    bool // somebody takes, or nobody may yet
+	news    bool // something came since that began
+	over    bool
+	running sync.WaitGroup
+}
+
+func newInbox(take func()) *inbox { return &inbox{take: take, busy: true} }
+
+// arrived is called when there is something. It waits for nothing.
+func (b *inbox) arrived() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.news = true
+	if !b.busy && !b.over {
+		b.busy = true
+		b.running.Go(b.run)
+	}
+}
+
+// open has be taken what came before, and what comes.
+func (b *inbox) open() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		b.running.Go(b.run)
+	}
+}
+
+func (b *inbox) run() {
+	for b.more() {
+		b.take()
+	}
+}
+
+// more tells whether there is more to take. If not, who asks is done.
+func (b *inbox) more() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy = b.news && !b.over
+	b.news = false
+	return b.busy
+}
+
+// close returns when nobody takes anything any more.
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.over = true
+	b.mu.Unlock()
+	b.running.Wait()
+}

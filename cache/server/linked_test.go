@@ -1,0 +1,84 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What arrives is taken, by one goroutine at a time, none of which is there when nothing does; not
+// before the inbox is open, nor after it was closed.
+func TestInbox(t *testing.T) {
+	var there, taken, at atomic.Int32
+	b := newInbox(func() {
+		require.EqualValues(t, 1, at.Add(1), "one at a time")
+		taken.Add(there.Swap(0))
+		at.Add(-1)
+	})
+	all := func(n int) bool { return int(taken.Load()) == n }
+	there.Add(1)
+	b.arrived()
+	time.Sleep(time.Millisecond)
+	require.True(t, all(0))
+	b.open()
+	require.Eventually(t, func() bool { return all(1) }, patient, time.Millisecond)
+	var many sync.WaitGroup
+	for range 4 {
+		many.Go(func() {
+			for range 5000 {
+				there.Add(1)
+				b.arrived()
+			}
+		})
+	}
+	many.Wait()
+	require.Eventually(t, func() bool { return all(20_001) }, patient, time.Millisecond)
+	b.running.Wait() // nobody is there
+	b.close()
+	there.Add(1)
+	b.arrived()
+	b.close()
+	require.True(t, all(20_001))
+
+	b = newInbox(func() { t.Error("it was closed before it was open") })
+	b.arrived()
+	b.close()
+	b.open()
+	b.close()
+}
+
+// Who closes an inbox waits for the one who takes what came, which may be for as long as that lasts.
+func TestInboxCloses(t *testing.T) {
+	begun, over := make(chan struct{}), make(chan struct{})
+	var done atomic.Bool
+	b := newInbox(func() {
+		close(begun)
+		<-over
+		done.Store(true)
+	})
+	b.arrived()
+	b.open()
+	<-begun
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		b.close()
+	}()
+	for overYet := false; !overYet; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		overYet = b.over
+		b.mu.Unlock()
+	}
+	b.arrived() // is not taken any more
+	select {
+	case <-closed:
+		t.Error("it did not wait")
+	case <-time.After(10 * time.Millisecond):
+	}
+	close(over)
+	<-closed
+	require.True(t, done.Load())
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// sharedClients is how many clients have their messages complete in one queue: a device's queue
+// does not hold any number of completions (Soft-RoCE's 32,767, and a client has 16 places in
+// it).
+const sharedClients = 1024
+
+// queues are completion queues that clients share, as many as it takes. Each grows with its clients.
+type queues struct {
+	make func() (*sharedQueue, error)
+
+	mu  sync.Mutex
+	all []*sharedQueue
+}
+
+// sharedQueue has a goroutine that polls for all its clients, none of which has one that waits.
+type sharedQueue struct {
+	cq      *verbs.CQ
+	polls   *verbs.Dispatcher
+	clients int
+}
+
+// take is a queue for another client.
+func (q *queues) take() (*sharedQueue, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.all {
+		if s.clients < sharedClients {
+			s.clients++
+			return s, nil
+		}
+	}
+	s, err := q.make()
+	if err != nil {
+		return nil, err
+	}
+	s.clients = 1
+	q.all = append(q.all, s)
+	return s, nil
+}
+
+// give takes back a place.
+func (q *queues) give(s *sharedQueue) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.clients--
+}
+
+// close is for when there are no clients any more, and nobody polls.
+func (q *queues) close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var errs []error
+	for _, s := range q.all {
+		errs = append(errs, s.polls.Close(), s.cq.Close())
+	}
+	q.all = nil
+	return errors.Join(errs...)
+}
+
+// makeQueue makes a queue, and polls it until the server is closed.
+func (s *Server) makeQueue() (*sharedQueue, error) {
+	cq, err := s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()})
+	if err != nil {
+		return nil, err
+	}
+	polls, err := cq.Dispatch(onlyPolls{}, 1)
+	if err != nil {
+		return nil, errors.Join(err, cq.Close())
+	}
+	s.running.Go(func() {
+		var never verbs.Waiter
+		if err := polls.Wait(s.stopped, &never); !errors.Is(err, context.Canceled) {
+			s.cfg.Logger.Error("cache: completion queue", "error", err)
+		}
+	})
+	return &sharedQueue{cq: cq, polls: polls}, nil
+}
+
+// onlyPolls is an engine that posts nothing: its dispatcher is for who waits.
+type onlyPolls struct{}
+
+func (onlyPolls) Completed(uint64, *verbs.WC) {}
+func (onlyPolls) Lost(error)                  {}

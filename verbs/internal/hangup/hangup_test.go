@@ -1,0 +1,125 @@
+//go:build linux
+
+package hangup
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const patience = 30 * time.Second
+
+// pair is a connection over the loopback device.
+func pair(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	near, err = net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	far, err = l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// The end of a connection is told, once, behind whatever comes before it; that of a connection which
+// this side closes is not.
+func TestPeerCloses(t *testing.T) {
+	for name, ends := range map[string]func() (net.Conn, net.Conn){
+		"polled": func() (net.Conn, net.Conn) { return pair(t) },
+		"read":   net.Pipe,
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := ends()
+			told := make(chan error, 2)
+			w := New(near, func(err error) { told <- err })
+			_, err := far.Write(make([]byte, 100_000))
+			require.NoError(t, err)
+			require.Empty(t, told)
+			require.NoError(t, far.Close())
+			select {
+			case err := <-told:
+				require.ErrorIs(t, err, io.EOF)
+			case <-time.After(patience):
+				require.Fail(t, "nobody says so")
+			}
+			require.NoError(t, w.Close())
+
+			near, far = ends()
+			w = New(near, func(err error) { told <- err })
+			require.NoError(t, w.Close())
+			_ = far.Close()
+			require.Empty(t, told)
+		})
+	}
+}
+
+// A connection that breaks ends too, with what is wrong.
+func TestConnectionBreaks(t *testing.T) {
+	near, far := pair(t)
+	told := make(chan error, 1)
+	w := New(near, func(err error) { told <- err })
+	defer w.Close()
+	require.NoError(t, far.(*net.TCPConn).SetLinger(0)) // a reset
+	require.NoError(t, far.Close())
+	select {
+	case err := <-told:
+		require.ErrorContains(t, err, "reset")
+	case <-time.After(patience):
+		require.Fail(t, "nobody says so")
+	}
+}
+
+// Close waits for what tells of the end, so that what that uses may go afterwards.
+func TestCloseWaits(t *testing.T) {
+	near, far := pair(t)
+	begun, over := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	w := New(near, func(error) {
+		close(begun)
+		<-over
+		ended.Store(true)
+	})
+	require.NoError(t, far.Close())
+	<-begun
+	time.AfterFunc(10*time.Millisecond, func() { close(over) })
+	require.NoError(t, w.Close())
+	require.True(t, ended.Load())
+}
+
+// Many connections have one goroutine, and none when they are gone; each is told of its own end.
+func TestManyConnections(t *testing.T) {
+	const n = 100
+	var fars [n]net.Conn
+	var all [n]*Watch
+	told := make(chan int, n)
+	for i := range n {
+		var near net.Conn
+		near, fars[i] = pair(t)
+		all[i] = New(near, func(error) { told <- i })
+	}
+	shared.mu.Lock()
+	watched := len(shared.all)
+	shared.mu.Unlock()
+	require.Equal(t, n, watched)
+	for i := range n {
+		require.NoError(t, fars[i].Close())
+		select {
+		case which := <-told:
+			require.Equal(t, i, which)
+		case <-time.After(patience):
+			require.Fail(t, "nobody says so")
+		}
+		require.NoError(t, all[i].Close())
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	require.Empty(t, shared.all)
+	require.Nil(t, shared.file)
+}
