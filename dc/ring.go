@@ -74,7 +74,7 @@ func (i *Initiator) finish(e *entry, err error) {
 		i.done.push(Completion{ID: e.ID, Peer: p, Op: e.Op, Err: err})
 	}
 	if len(a.flushes) > 0 {
-		a.flushed(e.seq)
+		i.flushed(a, e.seq)
 	}
 	e.peer, e.call = nil, nil
 	if e.err != nil || e.List != nil {
@@ -83,7 +83,7 @@ func (i *Initiator) finish(e *entry, err error) {
 }
 
 // flushed tells those in Flush that wait for a request.
-func (a *activity) flushed(seq uint64) {
+func (i *Initiator) flushed(a *activity, seq uint64) {
 	for k := 0; k < len(a.flushes); k++ {
 		f := a.flushes[k]
 		if seq > f.mark {
