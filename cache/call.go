@@ -27,8 +27,12 @@ func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error)
 	return s.wait(ctx, c)
 }
 
-// start sends a request, whose reply is to be waited for.
+// start sends a request, whose reply is to be waited for. Who has left asks for nothing:
+// the reply might be faster than the look at the context.
 func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.queue(ctx, q)
