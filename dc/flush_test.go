@@ -34,17 +34,10 @@ func TestFlushOfWhatWasNotPosted(t *testing.T) {
 			h.ring.tail++ // no room
 			_, err := i.Post(p, Request{ID: 1})
 			require.NoError(t, err)
-			flushed := make(chan error, 1)
-			go func() { flushed <- i.Flush(context.Background(), p) }()
-			require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.doers) == 1 }, 5*time.Second, time.Millisecond)
+			flushed := flushing(t, i, p)
 			time.Sleep(20 * time.Millisecond) // it is parked
 			end(i, p)
-			select {
-			case err := <-flushed:
-				require.NoError(t, err)
-			case <-time.After(10 * time.Second):
-				t.Error("Flush waits for nothing")
-			}
+			flushed()
 			require.NoError(t, i.Close())
 		})
 	}
@@ -58,9 +51,7 @@ func TestFlushIsNotEarly(t *testing.T) {
 	h.ring = newRing(1)
 	_, err := i.Post(p, Request{ID: 1})
 	require.NoError(t, err)
-	flushed := make(chan error, 1)
-	go func() { flushed <- i.Flush(context.Background(), p) }()
-	require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.doers) == 1 }, 5*time.Second, time.Millisecond)
+	flushed := flushing(t, i, p)
 	_, err = i.Post(p, Request{ID: 2})
 	require.NoError(t, err)
 	n, err := i.Cancel(p, 2)
@@ -72,11 +63,22 @@ func TestFlushIsNotEarly(t *testing.T) {
 	i.finish(h.ring.at(0), nil)
 	i.outside--
 	i.unlock()
-	select {
-	case err := <-flushed:
-		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
-		t.Error("Flush waits for nothing")
-	}
+	flushed()
 	require.NoError(t, i.Close())
+}
+
+// flushing has somebody wait in Flush, and returns what waits for the end of that.
+func flushing(t *testing.T, i *Initiator, p *Peer) (wait func()) {
+	flushed := make(chan error, 1)
+	go func() { flushed <- i.Flush(context.Background(), p) }()
+	require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.doers) == 1 }, 5*time.Second, time.Millisecond)
+	return func() {
+		t.Helper()
+		select {
+		case err := <-flushed:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Error("Flush waits for nothing")
+		}
+	}
 }

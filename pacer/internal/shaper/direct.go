@@ -12,31 +12,31 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, g Grant
 	if err != nil {
 		return none, Grant{}, false, err
 	}
-	if s.pending > 1 || !s.direct(at, now) {
+	p, ok := s.direct(at, now)
+	if !ok {
 		s.write(at)
 		return Request(at), Grant{}, false, nil
 	}
-	cmd := &s.cmds[at]
-	p := candidate{flow: cmd.flow, cmd: at, sub: none, length: cmd.Length, wire: s.cfg.RspPktLen(cmd.Length), late: cmd.Deadline > 0 && now >= cmd.Deadline}
 	s.begin(at)
 	g = s.issue(&p, now)
-	s.classes[cmd.Class].last, s.flows[f].deficit = 0, 0
+	s.classes[c.Class].last, s.flows[f].deficit = 0, 0
 	return Request(at), g, true, nil
 }
 
-// direct tells whether the only command that is not granted may go now, as a whole.
-func (s *Shaper) direct(at int32, now time.Duration) bool {
+// direct tells whether a command is the only one that is not granted and may go now, as a
+// whole, and what it presents then.
+func (s *Shaper) direct(at int32, now time.Duration) (p candidate, ok bool) {
 	c := &s.cmds[at]
-	if s.paused || s.flows[c.flow].down || s.cfg.Slice > 0 && !c.Whole && c.Kind != Put && c.Length > s.cfg.Slice {
-		return false
+	if s.pending > 1 || s.paused || s.flows[c.flow].down || s.cfg.Slice > 0 && !c.Whole && c.Kind != Put && c.Length > s.cfg.Slice {
+		return p, false
 	}
 	s.wake = 0
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
 	s.due, s.duePut = none, none // nobody waits
-	p := candidate{flow: c.flow, cmd: at, wire: s.cfg.RspPktLen(c.Length)}
-	ok := s.limit(&p) == None
+	p = candidate{flow: c.flow, cmd: at, sub: none, length: c.Length, wire: s.cfg.RspPktLen(c.Length), late: c.Deadline > 0 && now >= c.Deadline}
+	ok = s.limit(&p) == None
 	s.wake = 0
-	return ok
+	return p, ok
 }
