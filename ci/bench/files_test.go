@@ -37,14 +37,16 @@ func TestMergeOfParts(t *testing.T) {
 // Each figure has one name in its suite, by which it can be chosen.
 func TestNamesAreUnique(t *testing.T) {
 	for suite, table := range suites {
-		seen := make(map[string]bool)
-		for _, b := range table(harness.Env{Clock: harness.Instructions}) {
-			for _, f := range b.Figures {
-				require.False(t, seen[f.Name], "%s: %s", suite, f.Name)
-				require.True(t, b.Named([]string{f.Name}))
-				seen[f.Name] = true
+		for _, clock := range harness.Both {
+			seen := make(map[string]bool)
+			for _, b := range table(harness.Env{Clock: clock}) {
+				for _, f := range b.Figures {
+					require.False(t, seen[f.Name], "%s: %s", suite, f.Name)
+					require.True(t, b.Named([]string{f.Name}))
+					seen[f.Name] = true
+				}
 			}
+			require.NotEmpty(t, seen, suite)
 		}
-		require.NotEmpty(t, seen, suite)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // rates compare one initiator that serves a thousand targets with as many RC
 // connections, to the same addresses: each target on a host of its own, and all
 // of them on one host.
-func rates() []harness.Benchmark {
+func rates(clock string) []harness.Benchmark {
 	// There is one set at a time: what the sessions of another do when their
 	// leases end would be measured too.
 	var last *manyTargets
@@ -61,21 +61,23 @@ func rates() []harness.Benchmark {
 		r := rand.New(rand.NewPCG(1, 2))
 		return func() int { return r.IntN(targetCount) }
 	}
-	// On the wall clock the targets are others.
-	onWall := func(name string, pick func() func() int) harness.Benchmark {
-		b := rate(name, apart, 1000, pick, measure.AtLeast(0.7))
-		b.Judged = []string{harness.Wall}
+	// The wall clock has a target of its own.
+	skewedTarget, uniformTarget := measure.AtLeast(0.8), measure.AtLeast(0.7)
+	if clock == harness.Wall {
+		skewedTarget = measure.AtLeast(0.7)
+	}
+	judged := func(name string, pick func() func() int, target *measure.Target) harness.Benchmark {
+		b := rate(name, apart, 1000, pick, target)
+		b.Judged = harness.Both
 		return b
 	}
 	return []harness.Benchmark{
 		// One request for each target is outstanding on average; below it fewer and
 		// more.
-		rate("targets_1000_zipf_rate", apart, 1000, skewed, measure.AtLeast(0.8)),
-		onWall("targets_1000_zipf_rate", skewed),
+		judged("targets_1000_zipf_rate", skewed, skewedTarget),
 		rate("targets_1000_zipf_rate_64", apart, 64, skewed, nil),
 		rate("targets_1000_zipf_rate_4000", apart, 4000, skewed, nil),
-		rate("targets_1000_uniform_rate", apart, 1000, uniform, measure.AtLeast(0.7)),
-		onWall("targets_1000_uniform_rate", uniform),
+		judged("targets_1000_uniform_rate", uniform, uniformTarget),
 		withDead(apart),
 		harness.Plain(harness.Figure{Name: "targets_1000_qps", Unit: "QPs", Target: measure.AtMost(32)}, instructions,
 			apart.Pass(func(m *manyTargets, _ context.Context) (float64, error) { return m.queuePairs() })),

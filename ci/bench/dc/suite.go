@@ -13,7 +13,7 @@ import (
 
 // Suite compares one initiator with connections. All of it runs in this process,
 // blocks of both in turn, but for the rows of attaching.
-func Suite(harness.Env) []harness.Benchmark {
+func Suite(e harness.Env) []harness.Benchmark {
 	pair := rig.Lazy(newPair)
 	warm := func(name string, op dc.Op, limit float64) harness.Benchmark {
 		f := harness.Figure{Name: name, Unit: "us", Target: measure.AtMost(limit)}
@@ -26,7 +26,7 @@ func Suite(harness.Env) []harness.Benchmark {
 		warm("warm_read_lat_64B", dc.Read, 1.05),
 		attaching(),
 	}
-	list = append(list, rates()...)
+	list = append(list, rates(e.Clock)...)
 	memory := harness.Figure{Name: "memory_per_idle_target", Unit: "bytes", Target: measure.AtMost(256)}
 	return append(list, harness.Plain(memory, instructions, harness.One(func(context.Context) (float64, error) { return idleMemory() })))
 }
