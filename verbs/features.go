@@ -95,6 +95,12 @@ func (d *Device) lacks(a Access) string {
 		return "on-demand paging"
 	case a&FlushableGlobal != 0 && !f.FlushGlobal, a&FlushablePersistent != 0 && !f.FlushPersistent:
 		return "FLUSH"
+	case a&RemoteAtomic != 0 && f.Atomic == AtomicNone:
+		return "atomics"
+	case f.EFA != nil && a&RemoteWrite != 0 && !f.EFA.Write:
+		return "RDMA WRITE"
+	case f.EFA != nil && a&RemoteRead != 0 && !f.EFA.Read:
+		return "RDMA READ"
 	}
 	return ""
 }

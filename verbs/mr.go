@@ -150,8 +150,8 @@ func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error)
 	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(own), len(buf), m.addr, uint32(access))
 	if err != nil {
 		p.life.Release("mr")
-		if missing := p.dev.lacks(access); missing != "" {
-			return nil, opError("register mr in", p.life.Label, class(ErrUnsupported, err), "the device has no ", missing)
+		if missing := p.dev.lacks(access); missing != "" && !isErrno(err, syscall.ENOMEM) {
+			return nil, opError(op, p.life.Label, class(ErrUnsupported, err), "the device has no ", missing)
 		}
 		return nil, registerError(p.life.Label, len(buf), err)
 	}

@@ -27,6 +27,23 @@ func srdPair(t *testing.T) (a, b srd, to verbs.Target) {
 	return a, b, verbs.Target{AH: ah, QPN: b.QP.Num(), QKey: verbs.DefaultQKey}
 }
 
+// What a region is to be made for, and the device has not, is named.
+func TestSimulatedRightsOfRegions(t *testing.T) {
+	simulated(t, "efa")
+	a, _, _ := srdPair(t)
+	_, err := a.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteAtomic})
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+	require.ErrorContains(t, err, "no atomics")
+	f, err := a.Dev.EFA()
+	require.NoError(t, err)
+	if f.Write || !strings.Contains(os.Getenv("SIMHCA"), "nowrite") {
+		return // the device has it, or its library does not know
+	}
+	_, err = a.PD.AllocMR(4096, verbs.MRConfig{Access: verbs.RemoteWrite})
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+	require.ErrorContains(t, err, "no RDMA WRITE")
+}
+
 // WRITE is there where device and libefa have it, from rdma-core 50 on, and refused
 // otherwise before anything is posted.
 func TestSimulatedSRDWrite(t *testing.T) {
