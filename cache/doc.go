@@ -19,7 +19,7 @@
 //	defer c.Close()
 //	err = c.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue")}, time.Hour)
 //	it, err := c.Get(ctx, []byte("colour")) // one READ
-//	results := c.GetMulti(ctx, keys, nil)   // one doorbell
+//	results := c.GetMulti(ctx, keys, nil)   // one doorbell, unless they are long
 //	errs := c.SetMulti(ctx, puts, nil)      // all under way together
 //
 // A client of a tenant's, whose key the server wants to see proved, of a map of at most 64 MiB,
@@ -84,6 +84,19 @@
 //
 // A hit takes no lock for longer than a look at the map, allocates nothing (GetInto),
 // and copies the value once, from registered memory to the caller's.
+//
+// # Long values
+//
+// What is longer than [Config] PaceFrom, be it a record or what GetMulti READs together, is READ in
+// parts, each when a [github.com/goverbs/goverbs/pacer.Pacer] has credit for its bytes: that of the
+// device, which all clients of the process share, or that of [Config]. So what they ask for
+// together stays within what the network interface absorbs, and the response to a short GET, which
+// is not paced, waits behind that much and not behind every long value that is wanted. GETs share
+// the credit part by part.
+//
+// Nothing else changes. The record's first eight bytes, which say whether it is alive, come with the
+// first part; its slot is not used again before the last one has come; and the checksum is one over
+// all of them.
 //
 // # Many servers
 //
@@ -205,6 +218,9 @@
 //	a copy is stale no longer than allowed     mirror.Holds             TestNearCacheUnderChanges
 //	a near hit needs no READ, and no memory    session.nearby           TestNearHitDoesNotAllocate
 //	a client without etcd, gRPC or server      Client.get               TestCacheClientIsLight
+//	long values in parts, as there is credit   flow.credit              TestLongValuesInParts
+//	no part of which is torn or stale          flow.record              TestLongValuesUnderChanges
+//	short GETs do not wait behind long ones    session.readInto         TestShortGETsBesideLongOnes
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry

@@ -43,6 +43,7 @@ type session struct {
 	running  sync.WaitGroup
 	over     chan struct{}
 	ended    atomic.Bool
+	parts    atomic.Int32 // under way, under the pacer
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -101,6 +102,9 @@ func (s *session) dial(ctx context.Context) (err error) {
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
+		if err := s.c.checkPacer(dev); err != nil {
+			return verbs.Offer{}, err
+		}
 		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
 		if err != nil {
 			return verbs.Offer{}, err
@@ -113,6 +117,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return offer, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
+		s.greeted = s.greeted && !errors.Is(err, ErrPacer) // which TCP is no way around
 		return err
 	}
 	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect, s.seal)
