@@ -44,6 +44,7 @@ type session struct {
 	over     chan struct{}
 	ended    atomic.Bool
 	parts    atomic.Int32 // under way, under the pacer
+	places   places       // of shared records
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -69,8 +70,9 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
-		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
+		m:      mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
+		places: places{turn: make(chan struct{}, 1), at: map[string]place{}},
+		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
 	err := s.dial(ctx)
@@ -199,7 +201,7 @@ func (s *session) close() error {
 		s.running.Wait()
 		return nil
 	}
-	err := s.reads.Close()
+	err := errors.Join(s.closePlaces(), s.reads.Close())
 	<-s.idle
 	err = errors.Join(err, s.link.Close())
 	s.running.Wait()
