@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -45,6 +46,16 @@ type Config struct {
 	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer ones
 	// are asked of the server.
 	MaxRecord int
+	// Pacer paces what is longer than PaceFrom bytes, be it a record, or what GetMulti READs by one
+	// doorbell: it is READ in parts, each when the pacer has credit for it. nil means that of the
+	// device ([pacer.For]), which finds its threshold by itself, and which all clients of this
+	// process share whose connections go by that device. A pacer that is paused holds up what it
+	// paces; if that takes longer than the server's lease, the server cuts this client off. It is
+	// not closed with the client.
+	Pacer *pacer.Pacer
+	// PaceFrom is up to how many bytes go without the pacer; 0 means 64 KiB. Below 0 everything
+	// does, in one READ.
+	PaceFrom int
 	// SampleEvery is how many hits stand for one that the server is told of, for its
 	// choice of what to evict; 0 means 16.
 	SampleEvery int
@@ -110,6 +121,9 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 func newClient(address string, cfg Config) (*Client, error) {
 	if cfg.MaxRecord == 0 {
 		cfg.MaxRecord = 2 << 20
+	}
+	if cfg.PaceFrom == 0 {
+		cfg.PaceFrom = pacedFrom
 	}
 	if cfg.NearStale == 0 {
 		cfg.NearStale = time.Second

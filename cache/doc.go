@@ -19,7 +19,7 @@
 //	defer c.Close()
 //	err = c.Set(ctx, []byte("colour"), cache.Item{Value: []byte("blue")}, time.Hour)
 //	it, err := c.Get(ctx, []byte("colour")) // one READ
-//	results := c.GetMulti(ctx, keys, nil)   // one doorbell
+//	results := c.GetMulti(ctx, keys, nil)   // one doorbell, unless they are long
 //	errs := c.SetMulti(ctx, puts, nil)      // all under way together
 //
 // A client of a tenant's, whose key the server wants to see proved, of a map of at most 64 MiB,
@@ -35,7 +35,12 @@
 //
 // The server is package [github.com/goverbs/goverbs/cache/server], or the program
 // rdmacached, which speaks memcached's protocol as well (package
-// [github.com/goverbs/goverbs/cache/gateway]).
+// [github.com/goverbs/goverbs/cache/gateway]). A program that has a memcached client needs no Go:
+// it points that at the server's gateway, port 11211 below, or at a proxy on its own host, where a
+// hit of get is a READ:
+//
+//	rdmacached -config rdmacached.json  # {"listen": "10.77.0.2:7481", "gateway": {"listen": "10.77.0.2:11211"}}
+//	rdmacached proxy -server 10.77.0.2:7481 -listen 127.0.0.1:11211
 //
 // # Guarantees
 //
@@ -84,6 +89,19 @@
 //
 // A hit takes no lock for longer than a look at the map, allocates nothing (GetInto),
 // and copies the value once, from registered memory to the caller's.
+//
+// # Long values
+//
+// What is longer than [Config] PaceFrom, be it a record or what GetMulti READs together, is READ in
+// parts, each when a [github.com/goverbs/goverbs/pacer.Pacer] has credit for its bytes: that of the
+// device, which all clients of the process share, or that of [Config]. So what they ask for
+// together stays within what the network interface absorbs, and the response to a short GET, which
+// is not paced, waits behind that much and not behind every long value that is wanted. GETs share
+// the credit part by part.
+//
+// Nothing else changes. The record's first eight bytes, which say whether it is alive, come with the
+// first part; its slot is not used again before the last one has come; and the checksum is one over
+// all of them.
 //
 // # Many servers
 //
@@ -162,6 +180,19 @@
 // encrypted nor signed: who can change packets on the way, or send in another's name, can
 // do what that client can. Clients of one tenant see all of its keys, and may do all to them.
 //
+// # Shared records
+//
+// A server that opts in (Shared in the Config of package server) has a target of package
+// [github.com/goverbs/goverbs/lockoffload] beside its records, with memory of its own in a protection
+// domain of its own. [Client.Shared] names a record there. The server is asked once where it is; after
+// that clients change it under a lock in that memory, in two round trips without the server's
+// processor, also while its process is stopped, and read it by one READ that never shows half of a
+// change. Changes of one record are linearizable. What package lockoffload promises of holders that
+// die holds for clients that die. Shared records are no cache: nothing evicts them, and they end with
+// the life of the server, a snapshot does not have them. Who is let in is known by a key that comes of
+// the tenant's and of the server's epoch, so a record that was found in one life of the server is not
+// looked for in the next.
+//
 // # Transport
 //
 // Where the server can be reached and admits a client, but there is no RDMA, the client
@@ -205,6 +236,9 @@
 //	a copy is stale no longer than allowed     mirror.Holds             TestNearCacheUnderChanges
 //	a near hit needs no READ, and no memory    session.nearby           TestNearHitDoesNotAllocate
 //	a client without etcd, gRPC or server      Client.get               TestCacheClientIsLight
+//	long values in parts, as there is credit   flow.credit              TestLongValuesInParts
+//	no part of which is torn or stale          flow.record              TestLongValuesUnderChanges
+//	short GETs do not wait behind long ones    session.readInto         TestShortGETsBesideLongOnes
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry
@@ -222,6 +256,8 @@
 //	nobody goes on in another's place          link.Join                TestNobodyTakesOverAGreeting
 //	the device refuses another tenant's rkey   Tenants.Admit            TestTenants
 //	clients WRITE what is for that alone       Client.WriteAt           TestWritableRegion
+//	clients change records without the server  Shared.Update            TestSharedRecords
+//	also while it is stopped, in one life      greet.SharedKey          TestSharedRecordsWithoutTheServer
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn

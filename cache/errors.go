@@ -33,6 +33,8 @@ var (
 	ErrDenied = errors.New("denied")
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")
+	// ErrPacer: the pacer of the configuration was closed, or is another device's.
+	ErrPacer = errors.New("pacer")
 	// ErrClosed: the client was closed.
 	ErrClosed = verbs.ErrClosed
 )

@@ -114,8 +114,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 		return it, mirror.Ask, nil
 	}
 	s.mu.Unlock()
-	s.c.count.reads.Add(1)
-	err = s.read.Read(ctx, s.regions[e.Place.Region()].At(uint64(e.Place.Offset())), b.mr.SGE(b.off, n))
+	err = s.readInto(ctx, b, n, s.regions[e.Place.Region()], uint64(e.Place.Offset()))
 	var r wire.Record
 	var refusal error
 	if err == nil {
@@ -155,9 +154,12 @@ func shortened(it Item, dst []byte, grow bool) (Item, error) {
 	return it, nil
 }
 
-// failed is what a READ's error means: of the caller's context, or the end of the
-// session.
+// failed is what a READ's error means: of the caller's context, of the pacer, or the end of
+// the session.
 func (s *session) failed(ctx context.Context, err error) error {
+	if errors.Is(err, ErrPacer) {
+		return err
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.reads.QP().Err() == nil {
 		return err
 	}

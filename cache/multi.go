@@ -16,7 +16,8 @@ type Result struct {
 
 // GetMulti answers the records of many keys, in the order of the keys, each with an error
 // of its own. READs are posted together, up to 32 by one doorbell, and the server is asked
-// at once for everything that needs it. With a bounded map (MapBytes of [Config]) buckets are
+// at once for everything that needs it. Records that are long together go in parts, of which
+// several may be under way, when the pacer lets them ([Config] PaceFrom). With a bounded map (MapBytes of [Config]) buckets are
 // READ together likewise, and then what they point at.
 //
 // Results go into the slice that is passed, which may be nil, and values into the memory

@@ -17,10 +17,11 @@ const (
 // needs one round, one that is looked for in the server's map one for each bucket and one for
 // the record. A round is one doorbell, whatever its READs are of.
 type multi struct {
-	n     int
-	keys  [multiReads]planned
-	build func(*verbs.List)
-	next  *multi
+	n      int
+	keys   [multiReads]planned
+	lo, hi int               // the keys whose READs build adds
+	build  func(*verbs.List) // to a list
+	next   *multi
 }
 
 // planned is the next READ of a key: of the record that entry points at, or, while it is looked
@@ -54,8 +55,8 @@ func (s *session) multi() *multi {
 	}
 	m := &multi{}
 	m.build = func(l *verbs.List) {
-		for i := range m.keys[:m.n] {
-			p := &m.keys[i]
+		for i := range m.keys[m.lo:m.hi] {
+			p := &m.keys[m.lo+i]
 			switch {
 			case p.b == nil: // a later round's
 			case p.looks:
@@ -150,14 +151,13 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 		return nil
 	}
 	s.mu.Unlock()
-	err := s.read.Do(ctx, m.build)
-	reads := 0
+	err := s.readRound(ctx, m)
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
 		if p.b == nil || err != nil {
 			continue
 		}
-		if reads++; p.looks {
+		if p.looks {
 			continue
 		}
 		if p.record, p.err = wire.Validate(p.b.bytes(p.size()), &p.entry, keys[p.key]); p.err == nil {
@@ -173,7 +173,6 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	if err != nil {
 		return err
 	}
-	s.c.count.reads.Add(uint64(reads))
 	left := 0
 	for i := range m.keys[:m.n] {
 		p := &m.keys[i]
@@ -190,6 +189,50 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	clear(m.keys[left:m.n])
 	m.n = left
 	return nil
+}
+
+// readRound READs into all buffers of a round: at once, or in parts under the pacer, of several
+// keys or of one, as long as the pacer's are.
+func (s *session) readRound(ctx context.Context, m *multi) error {
+	reads, bytes := 0, 0
+	for i := range m.keys[:m.n] {
+		if p := &m.keys[i]; p.b != nil {
+			reads, bytes = reads+1, bytes+p.size()
+		}
+	}
+	if !s.c.paced(bytes) {
+		m.lo, m.hi = 0, m.n
+		s.c.count.reads.Add(uint64(reads))
+		return s.read.Do(ctx, m.build)
+	}
+	f, err := s.newFlow(ctx)
+	if err != nil {
+		return err
+	}
+	for m.lo = 0; m.lo < m.n && err == nil; m.lo = m.hi {
+		p := &m.keys[m.lo]
+		if m.hi = m.lo + 1; p.b != nil && p.size() > f.most {
+			err = f.record(p.b, p.size(), s.regions[p.entry.Place.Region()], uint64(p.entry.Place.Offset()))
+			continue
+		}
+		if reads, bytes = m.part(f.most); reads > 0 {
+			err = f.start(bytes, reads, m.build)
+		}
+	}
+	return f.end(err)
+}
+
+// part ends a part that begins at lo, before it gets longer than it may be.
+func (m *multi) part(most int) (reads, bytes int) {
+	for m.hi = m.lo; m.hi < m.n; m.hi++ {
+		if p := &m.keys[m.hi]; p.b != nil {
+			if m.hi > m.lo && bytes+p.size() > most {
+				break
+			}
+			reads, bytes = reads+1, bytes+p.size()
+		}
+	}
+	return reads, bytes
 }
 
 // buffers gives the keys of a round memory to READ to, and answers how many have some. The

@@ -24,9 +24,9 @@ const regionBytes = 1 << 20
 // [ErrUnknown] leaves open what was written. The memory of another life of the server begins
 // with zeros.
 func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
-	err := c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, at verbs.Remote) error {
+	err := c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
 		copy(w.bytes(len(b)), b)
-		return s.read.Write(ctx, at, w.mr.SGE(w.off, len(b)))
+		return s.read.Write(ctx, s.writable.At(off), w.mr.SGE(w.off, len(b)))
 	})
 	if errors.Is(err, errEnded) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", err, ErrUnknown)
@@ -38,8 +38,8 @@ func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
 // of it: what is WRITTEN meanwhile may be there in parts.
 func (c *Client) ReadAt(ctx context.Context, b []byte, off int64) error {
 	for {
-		err := c.region(ctx, "read", b, off, func(s *session, w *buffer, b []byte, at verbs.Remote) error {
-			err := s.read.Read(ctx, at, w.mr.SGE(w.off, len(b)))
+		err := c.region(ctx, "read", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
+			err := s.readInto(ctx, w, len(b), s.writable, off)
 			if err == nil {
 				copy(b, w.bytes(len(b)))
 			}
@@ -52,7 +52,7 @@ func (c *Client) ReadAt(ctx context.Context, b []byte, off int64) error {
 }
 
 // region has a request made for each part of b, with registered memory for that part.
-func (c *Client) region(ctx context.Context, op string, b []byte, off int64, request func(*session, *buffer, []byte, verbs.Remote) error) error {
+func (c *Client) region(ctx context.Context, op string, b []byte, off int64, request func(*session, *buffer, []byte, uint64) error) error {
 	s, err := c.session(ctx)
 	switch {
 	case err != nil:
@@ -64,7 +64,7 @@ func (c *Client) region(ctx context.Context, op string, b []byte, off int64, req
 	}
 	for len(b) > 0 {
 		n := min(len(b), regionBytes)
-		if err := s.piece(ctx, b[:n], s.writable.At(uint64(off)), request); err != nil {
+		if err := s.piece(ctx, b[:n], uint64(off), request); err != nil {
 			return opError(op, nil, err)
 		}
 		b, off = b[n:], off+int64(n)
@@ -73,7 +73,7 @@ func (c *Client) region(ctx context.Context, op string, b []byte, off int64, req
 }
 
 // piece has one request made.
-func (s *session) piece(ctx context.Context, b []byte, at verbs.Remote, request func(*session, *buffer, []byte, verbs.Remote) error) error {
+func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(*session, *buffer, []byte, uint64) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sec, ok := s.enter()
@@ -86,7 +86,7 @@ func (s *session) piece(ctx context.Context, b []byte, at verbs.Remote, request 
 		return err
 	}
 	s.mu.Unlock()
-	err = request(s, w, b, at)
+	err = request(s, w, b, off)
 	if err != nil {
 		err = s.failed(ctx, err)
 	}

@@ -43,6 +43,8 @@ type session struct {
 	running  sync.WaitGroup
 	over     chan struct{}
 	ended    atomic.Bool
+	parts    atomic.Int32 // under way, under the pacer
+	places   places       // of shared records
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -68,8 +70,9 @@ type session struct {
 func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	s := &session{
 		c: c, by: by, alive: alive, begun: time.Now(), over: make(chan struct{}), first: make(chan struct{}), idle: make(chan struct{}),
-		m:     mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
-		calls: map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
+		m:      mirror.New(mirror.Config{Budget: c.cfg.MaxEntries, SampleEvery: uint64(c.cfg.SampleEvery)}),
+		places: places{turn: make(chan struct{}, 1), at: map[string]place{}},
+		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
 	err := s.dial(ctx)
@@ -101,6 +104,9 @@ func (s *session) dial(ctx context.Context) (err error) {
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
+		if err := s.c.checkPacer(dev); err != nil {
+			return verbs.Offer{}, err
+		}
 		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
 		if err != nil {
 			return verbs.Offer{}, err
@@ -113,6 +119,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return offer, err
 	}
 	if s.link, err = verbs.DialLink(ctx, s.c.address, cfg); err != nil {
+		s.greeted = s.greeted && !errors.Is(err, ErrPacer) // which TCP is no way around
 		return err
 	}
 	hello, err := link.Join(s.link, s.reads, s.c.cfg.Connect, s.seal)
@@ -194,7 +201,7 @@ func (s *session) close() error {
 		s.running.Wait()
 		return nil
 	}
-	err := s.reads.Close()
+	err := errors.Join(s.closePlaces(), s.reads.Close())
 	<-s.idle
 	err = errors.Join(err, s.link.Close())
 	s.running.Wait()

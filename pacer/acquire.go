@@ -2,6 +2,7 @@ package pacer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
@@ -91,6 +92,23 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	}
 	p.unlock()
 	return Credit{}, err
+}
+
+// ended is a context that has ended.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// TryAcquire is [Pacer.Acquire] for who does not wait: false says that there is no credit now, or
+// that others wait for it.
+func (p *Pacer) TryAcquire(class, n int) (Credit, bool, error) {
+	c, err := p.Acquire(ended, class, n)
+	if errors.Is(err, ended.Err()) {
+		return Credit{}, false, nil
+	}
+	return c, err == nil, err
 }
 
 // Release gives a credit back. Twice is not an error.

@@ -135,3 +135,45 @@ func BenchmarkAdmit(b *testing.B) {
 		c.Release()
 	}
 }
+
+// Who does not wait has what is there, and nothing of those who do.
+func TestTryAcquire(t *testing.T) {
+	p, err := New(Config{Threshold: 20000})
+	require.NoError(t, err)
+	first, ok, err := p.TryAcquire(0, 12000)
+	require.NoError(t, err)
+	require.True(t, ok)
+	for range 100 { // passed over as often as it may be
+		_, ok, err = p.TryAcquire(0, 12000)
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	require.Equal(t, 1, p.Stats().Alive, "it does not stand in line")
+	waits := make(chan Credit)
+	go func() {
+		c, err := p.Acquire(context.Background(), 0, 12000)
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- c
+	}()
+	require.Eventually(t, func() bool { return p.Stats().Alive == 2 }, 5*time.Second, time.Millisecond)
+	_, ok, err = p.TryAcquire(0, 4000)
+	require.NoError(t, err)
+	require.False(t, ok, "another one was there first")
+	first.Release()
+	second := <-waits
+	third, ok, err := p.TryAcquire(0, 4000)
+	require.NoError(t, err)
+	require.True(t, ok)
+	second.Release()
+	third.Release()
+	require.Zero(t, p.Stats().Outstanding)
+	require.Zero(t, p.Stats().Alive)
+	_, _, err = p.TryAcquire(1, 4000)
+	require.ErrorIs(t, err, ErrConfig)
+	require.NoError(t, p.Close())
+	_, ok, err = p.TryAcquire(0, 1)
+	require.ErrorIs(t, err, ErrClosed)
+	require.False(t, ok)
+}

@@ -61,7 +61,8 @@ func (e *OpError) Unwrap() error { return e.Err }
 // interface is flooded by all of them, not by each. Its methods may be called from
 // any number of goroutines.
 type Pacer struct {
-	start time.Time
+	start  time.Time
+	device string // whose pacer it is, if For made it
 
 	mu       sync.Mutex
 	s        *shaper.Shaper
@@ -103,7 +104,7 @@ func For(d *verbs.Device) (*Pacer, error) {
 	if devices.of == nil {
 		devices.of = make(map[string]*Pacer)
 	}
-	devices.of[name] = p
+	devices.of[name], p.device = p, name
 	p.onClose = append(p.onClose, func() error {
 		devices.Lock()
 		defer devices.Unlock()

@@ -137,6 +137,9 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, err
 		}
 		a := s.store.Do(s.now(), &q)
+		if q.Op == wire.OpShared && a.Status != wire.WrongEpoch {
+			s.shared.find(&q, &a)
+		}
 		if c.replies == nil {
 			c.replies = s.spares.lend()
 		}

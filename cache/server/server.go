@@ -55,6 +55,10 @@ type Config struct {
 	// a tenant's like the records, and begins with zeros. 0 means none: then the device
 	// refuses each WRITE of a client.
 	Writable int
+	// Shared are records that clients change by themselves, under locks
+	// ([github.com/goverbs/goverbs/cache.Client.Shared]), in memory of their own. They are a tenant's
+	// like the others.
+	Shared SharedConfig
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -83,6 +87,7 @@ type Server struct {
 	windows  *link.Windows
 	arena    []*verbs.MR
 	writable *verbs.MR // nil: there is none
+	shared   shared
 	offer    []verbs.Region
 
 	mu      sync.Mutex // of what follows
@@ -227,10 +232,15 @@ func (s *Server) furnish() error {
 	if len(s.arena) == 0 || len(s.offer) > verbs.MaxRegions {
 		return fmt.Errorf("cache: memory of %d bytes in pages of %d: need one page at least, and at most %d registrations", s.cfg.Memory, s.cfg.Page, verbs.MaxRegions)
 	}
-	if err := s.empty(); err != nil || s.cfg.Snapshot == "" {
+	if err := s.empty(); err != nil {
 		return err
 	}
-	return s.warm(s.cfg.Snapshot)
+	if s.cfg.Snapshot != "" {
+		if err := s.warm(s.cfg.Snapshot); err != nil {
+			return err
+		}
+	}
+	return s.openShared()
 }
 
 // empty makes an empty store of the memory, of an epoch of its own.
@@ -337,6 +347,7 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
+	errs = append(errs, s.shared.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
 	defer s.mu.Unlock()

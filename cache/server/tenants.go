@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Tenant is one of those who share an address, and see nothing of each other: each has a
@@ -122,7 +123,9 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 			return fmt.Errorf("its snapshot %s is that of tenant %q", n.Snapshot, other)
 		}
 	}
-	s, err := newServer(ctx, t.Addr(), n.Config)
+	cfg := n.Config
+	cfg.Key = key
+	s, err := newServer(ctx, t.Addr(), cfg)
 	if err != nil {
 		return err
 	}
@@ -134,7 +137,8 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	return nil
 }
 
-// SetKey gives a tenant another key, for connections that come later.
+// SetKey gives a tenant another key, for connections that come later. One with shared records keeps
+// the one that it has: [verbs.ErrUnsupported].
 func (t *Tenants) SetKey(name string, key []byte) error {
 	key, err := checkKey(key)
 	if err != nil {
@@ -142,10 +146,14 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.servers[name] == nil {
+	s := t.servers[name]
+	switch {
+	case s == nil:
 		return fmt.Errorf("cache: set key of tenant %.64q: there is none of this name", name)
+	case s.cfg.Shared.Records > 0:
+		return fmt.Errorf("cache: set key of tenant %.64q: %w: its shared records go by the one that it has", name, verbs.ErrUnsupported)
 	}
-	t.door.set(name, tenant{key, t.servers[name]})
+	t.door.set(name, tenant{key, s})
 	return nil
 }
 

@@ -58,6 +58,7 @@ func Suite(harness.Env) []harness.Benchmark {
 		list = append(list, multi("multiget32_delay", 15, []string{harness.Wall}, ours, rig.Late))
 	}
 	list = append(list, setMulti(), bucketRead(), bucketMulti(), proxyGet(theirs), serverCPU(ours, theirs), mapMemory(), storedMemoryRow(), connectionMemory())
+	list = append(list, long()...)
 	return append(list, ycsb()...)
 }
 

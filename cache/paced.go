@@ -1,0 +1,211 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// pacedFrom is the default of PaceFrom.
+const pacedFrom = 64 << 10
+
+// partsOut is how many parts one call has under way at most.
+const partsOut = 32
+
+// paced tells whether so many bytes, READ together, are READ under the pacer.
+func (c *Client) paced(n int) bool { return c.cfg.PaceFrom >= 0 && n > c.cfg.PaceFrom }
+
+// checkPacer refuses a pacer that can do nothing for READs by a device.
+func (c *Client) checkPacer(d *verbs.Device) error {
+	p := c.cfg.Pacer
+	if p == nil || c.cfg.PaceFrom < 0 {
+		return nil
+	}
+	if name := p.Device(); name != "" && name != d.Name() {
+		return fmt.Errorf("%w: it is that of %s, and the connection goes by %s", ErrPacer, name, d.Name())
+	}
+	credit, ok, err := p.TryAcquire(0, 1)
+	if ok {
+		credit.Release()
+	}
+	return pacerError(err)
+}
+
+// pacerError keeps [ErrClosed] for clients: it is not this one that was closed.
+func pacerError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %v", ErrPacer, err)
+}
+
+// readInto READs n bytes into a buffer: at once, or in parts under the pacer.
+func (s *session) readInto(ctx context.Context, b *buffer, n int, from verbs.Region, off uint64) error {
+	if !s.c.paced(n) {
+		s.c.count.reads.Add(1)
+		return s.read.Read(ctx, from.At(off), b.mr.SGE(b.off, n))
+	}
+	f, err := s.newFlow(ctx)
+	if err != nil {
+		return err
+	}
+	return f.end(f.record(b, n, from, off))
+}
+
+// flow is what one call READs under the pacer: one part after the other as there is credit, several
+// of them under way at a time.
+type flow struct {
+	s    *session
+	p    *pacer.Pacer
+	ctx  context.Context
+	most int // bytes of a part
+
+	under [partsOut]readPart // way: a ring
+	first int
+	n     int
+
+	// Of the part that build makes.
+	from  verbs.Region
+	off   uint64
+	b     *buffer
+	at    int // in b, and from off
+	size  int
+	build func(*verbs.List)
+}
+
+type readPart struct {
+	credit pacer.Credit
+	read   verbs.Pending
+}
+
+var flows = sync.Pool{New: func() any {
+	f := &flow{}
+	f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
+	return f
+}}
+
+// newFlow begins one, which is to be ended.
+func (s *session) newFlow(ctx context.Context) (*flow, error) {
+	f := flows.Get().(*flow)
+	f.s, f.ctx = s, ctx
+	if err := f.choose(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// choose chooses the pacer: that of the configuration, or else the device's, which others may
+// close, and have made anew, at any time.
+func (f *flow) choose() (err error) {
+	if f.p = f.s.c.cfg.Pacer; f.p == nil {
+		if f.p, err = pacer.For(f.s.link.PD().Device()); err != nil {
+			return pacerError(err)
+		}
+	}
+	if f.most = f.p.Config().Slice; f.most <= 0 {
+		f.most = 1 << 30
+	}
+	return nil
+}
+
+// record READs n bytes into a buffer, in as many parts as it takes.
+func (f *flow) record(b *buffer, n int, from verbs.Region, off uint64) error {
+	f.from, f.off, f.b = from, off, b
+	for f.at = 0; f.at < n; f.at += f.size {
+		f.size = min(f.most, n-f.at)
+		if err := f.start(f.size, 1, f.build); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start posts a part when there is credit for it.
+func (f *flow) start(bytes, reads int, build func(*verbs.List)) error {
+	credit, err := f.credit(bytes)
+	if err != nil {
+		return err
+	}
+	read, err := f.s.read.Start(f.ctx, build)
+	if err != nil {
+		credit.Release()
+		return err
+	}
+	f.s.c.count.reads.Add(uint64(reads))
+	f.s.parts.Add(1)
+	f.under[(f.first+f.n)%partsOut] = readPart{credit, read}
+	f.n++
+	return nil
+}
+
+// credit waits for credit. Who has parts under way does not stand in line for it: nobody else would
+// see them complete, and it may be their credit that is missing. So those who wait come first, and
+// one call has all of the threshold only while it is alone. Nor does it fill the send queue, for
+// the same reason: half of that is for what is not paced.
+func (f *flow) credit(bytes int) (pacer.Credit, error) {
+	for {
+		if f.n == 0 || f.n < partsOut && int(f.s.parts.Load()) < f.s.reads.QP().MaxSendWR()/2 {
+			if c, ok, err := f.ask(bytes); ok || err != nil {
+				return c, err
+			}
+		}
+		if f.n > 0 {
+			if err := f.next(); err != nil {
+				return pacer.Credit{}, err
+			}
+		}
+	}
+}
+
+// ask asks for credit, and stands in line for it if nothing is under way. Without an error it may
+// have to be asked again.
+func (f *flow) ask(bytes int) (c pacer.Credit, ok bool, err error) {
+	if c, ok, err = f.p.TryAcquire(0, bytes); !ok && err == nil && f.n == 0 {
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		defer context.AfterFunc(f.s.live, cancel)() // the pacer may be paused for longer
+		c, err = f.p.Acquire(ctx, 0, bytes)
+		switch ok = err == nil; {
+		case ok:
+		case f.ctx.Err() != nil:
+			return c, false, f.ctx.Err()
+		case ctx.Err() != nil:
+			return c, false, errEnded
+		}
+	}
+	switch {
+	case err == nil:
+		return c, ok, nil
+	case f.s.c.cfg.Pacer == nil && errors.Is(err, pacer.ErrClosed):
+		return c, false, f.choose()
+	}
+	return c, false, pacerError(err)
+}
+
+// next waits for the part that was begun first.
+func (f *flow) next() error {
+	p := &f.under[f.first]
+	f.first, f.n = (f.first+1)%partsOut, f.n-1
+	err := p.read.Wait(f.ctx)
+	p.credit.Release()
+	f.s.parts.Add(-1)
+	return err
+}
+
+// end waits for everything under way, whose memory is the device's until then, and answers the
+// first error. The flow is not to be used any more.
+func (f *flow) end(err error) error {
+	for f.n > 0 {
+		if failed := f.next(); err == nil {
+			err = failed
+		}
+	}
+	f.s, f.p, f.ctx, f.b, f.first = nil, nil, nil, nil, 0
+	clear(f.under[:])
+	flows.Put(f)
+	return err
+}

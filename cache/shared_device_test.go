@@ -1,0 +1,148 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/ci/lab"
+)
+
+func sharedRecord(t testing.TB, c *cache.Client, name string) *cache.Shared {
+	t.Helper()
+	r, err := c.Shared([]byte(name))
+	require.NoError(t, err)
+	return r
+}
+
+// Clients change records together, without the server once they know where these are: no change is
+// lost, and no reader sees a half of one.
+func TestSharedRecords(t *testing.T) {
+	secret := bytes.Repeat([]byte("k"), 32)
+	s := serve(t, server.Config{Key: secret, Lease: quiet, Shared: server.SharedConfig{Records: 3}})
+	ctx := within(t)
+	a, b := dial(t, s.Addr().String(), cache.Config{Key: secret}), dial(t, s.Addr().String(), cache.Config{Key: secret})
+	n, err := sharedRecord(t, a, "visits").Number(ctx)
+	require.NoError(t, err)
+	require.Zero(t, n, "nobody has changed it")
+	require.NoError(t, sharedRecord(t, a, "text").Update(ctx, func(old []byte) ([]byte, error) {
+		require.Empty(t, old)
+		return bytes.Repeat([]byte{1}, 64), nil
+	}))
+	_, err = sharedRecord(t, b, "visits").Add(ctx, 0)
+	require.NoError(t, err)
+	_, err = sharedRecord(t, b, "text").Read(ctx, nil)
+	require.NoError(t, err)
+
+	calls := [2]uint64{a.Stats().Calls, b.Stats().Calls}
+	const each = 15
+	var wg sync.WaitGroup
+	for i, c := range []*cache.Client{a, b, a, b} {
+		visits, text := sharedRecord(t, c, "visits"), sharedRecord(t, c, "text")
+		wg.Go(func() {
+			for range each {
+				if _, err := visits.Add(ctx, int64(i+1)); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := text.Update(ctx, func(old []byte) ([]byte, error) {
+					return bytes.Repeat([]byte{byte(i)}, 32+i), nil
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 2 * each {
+				seen, err := text.Read(ctx, nil)
+				if err != nil || len(seen) < 32 || !bytes.Equal(seen, bytes.Repeat(seen[:1], len(seen))) {
+					t.Errorf("%x %v", seen, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range []*cache.Client{a, b} {
+		n, err := sharedRecord(t, c, "visits").Number(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, each*(1+2+3+4), n)
+	}
+	require.Equal(t, calls, [2]uint64{a.Stats().Calls, b.Stats().Calls}, "the server was told of nothing")
+	require.Zero(t, s.Stats().Items, "they are no records of keys")
+
+	// What is refused.
+	own := errors.New("no")
+	require.ErrorIs(t, sharedRecord(t, a, "text").Update(ctx, func([]byte) ([]byte, error) { return nil, fmt.Errorf("%w: %w", own, cache.ErrClosed) }), own)
+	_, err = sharedRecord(t, a, "text").Add(ctx, 1)
+	require.ErrorIs(t, err, cache.ErrNotNumeric)
+	require.Error(t, sharedRecord(t, a, "text").Update(ctx, func([]byte) ([]byte, error) { return make([]byte, 65), nil }))
+	_, err = sharedRecord(t, a, "third").Number(ctx)
+	require.NoError(t, err)
+	_, err = sharedRecord(t, a, "fourth").Number(ctx)
+	require.ErrorIs(t, err, cache.ErrNoMemory)
+	_, err = a.Shared(nil)
+	require.ErrorIs(t, err, cache.ErrKey)
+	last := sharedRecord(t, a, "visits")
+	require.NoError(t, a.Close())
+	_, err = last.Add(ctx, 1)
+	require.ErrorIs(t, err, cache.ErrClosed)
+	n, err = sharedRecord(t, b, "visits").Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, each*(1+2+3+4)+1, n)
+}
+
+// A server without them says so.
+func TestNoSharedRecords(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	_, err := sharedRecord(t, dial(t, s.Addr().String(), cache.Config{}), "visits").Add(within(t), 1)
+	require.ErrorIs(t, err, cache.ErrNoShared)
+}
+
+// While the server's process is stopped clients change what they have found. When it is killed, what
+// was there is gone, and nobody takes a record of the next life for one of the last.
+func TestSharedRecordsWithoutTheServer(t *testing.T) {
+	lab.NoLeftovers(t)
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{}), within(t)
+	one, two := sharedRecord(t, c, "one"), sharedRecord(t, c, "two")
+	for i, r := range []*cache.Shared{one, two} {
+		_, err := r.Add(ctx, int64(10*i))
+		require.NoError(t, err)
+	}
+	p.stop()
+	for range 10 {
+		_, err := two.Add(ctx, 1)
+		require.NoError(t, err)
+	}
+	n, err := two.Number(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, n)
+	p.signal(syscall.SIGCONT)
+	p.kill()
+	p = start(t, p.address)
+	other := dial(t, p.address, cache.Config{})
+	_, err = sharedRecord(t, other, "another").Add(ctx, 1000) // where "one" was
+	require.NoError(t, err)
+	end := time.Now().Add(stuck)
+	for { // the outcome of what was under way may be unknown
+		if n, err = one.Add(ctx, 1); err == nil {
+			break
+		}
+		require.ErrorIs(t, err, cache.ErrUnknown)
+		require.True(t, time.Now().Before(end))
+	}
+	require.LessOrEqual(t, n, int64(2), "of this life")
+}
