@@ -27,8 +27,8 @@ func (s *session) call(ctx context.Context, q *wire.Request) (wire.Reply, error)
 	return s.wait(ctx, c)
 }
 
-// start sends a request, whose reply is to be waited for. Who has left asks for nothing:
-// the reply might be faster than the look at the context.
+// start sends a request, whose reply is to be waited for. An error says that it was not sent. Who has
+// left asks for nothing: the reply might be faster than the look at the context.
 func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,13 +124,15 @@ func (c *Client) change(ctx context.Context, op string, q *wire.Request) (wire.R
 		if err != nil {
 			return wire.Reply{}, opError(op, q.Key, err)
 		}
-		if err := ctx.Err(); err != nil {
+		k, err := s.start(ctx, q)
+		if err == errNotSent {
+			continue
+		}
+		if err != nil {
 			return wire.Reply{}, opError(op, q.Key, err)
 		}
-		a, err := s.call(ctx, q)
+		a, err := s.wait(ctx, k)
 		switch {
-		case err == errNotSent:
-			continue
 		case err != nil:
 			return a, opError(op, q.Key, s.unknown(err))
 		case a.Status == wire.OK:

@@ -114,6 +114,21 @@ func TestLateClientIsCutOff(t *testing.T) {
 	require.Equal(t, uint64(1), s.Stats().Cut)
 }
 
+// A client that has the device end its queue pair, by a request that is refused, and keeps the connection by
+// TCP, is forgotten at once, and not when it is sent something next.
+func TestClientThatEndsItsQueuePair(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	r := connect(t, s, 64)
+	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
+	_, err := r.conn.Next(within(t)) // the map, which is all that it is sent
+	require.NoError(t, err)
+	q, err := r.link.Requester()
+	require.NoError(t, err)
+	// Records are in another protection domain than messages.
+	require.Error(t, q.Write(within(t), r.link.Regions()[0].At(0), r.mr.SGE(0, 8)))
+	require.Eventually(t, func() bool { return s.Stats().Clients == 0 }, stuck, time.Millisecond)
+}
+
 // A client that ends while it is sent the map leaves nothing behind, and holds up nobody.
 func TestClientEndsInTheMiddleOfTheMap(t *testing.T) {
 	s := serve(t, server.Config{Lease: quiet})

@@ -20,7 +20,8 @@ type ReceiverConfig struct {
 	// messages by [Receiver.TryReceive] and have no goroutine that waits: somebody has to wait for
 	// something else of the completion queue then ([Dispatcher.Wait]), who polls for all. It is
 	// called by whoever polls, in turn: it neither waits nor calls the receiver. One call may be
-	// for several messages that follow each other, and one may find that its message was taken.
+	// for several messages that follow each other, and one may find that its message was taken, or
+	// that there is the error of TryReceive instead: receives that are flushed are told of, too.
 	Arrived func()
 }
 

@@ -130,6 +130,24 @@ func TestReceiverWithoutWaiting(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// Who does not wait is told of the end by a call, too, when receives come back without a message and
+// nothing else says so: a peer may have the device end the queue pair by a request that it refuses.
+func TestReceiverWithoutWaitingIsFlushed(t *testing.T) {
+	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
+	standin.SetState(q.Num(), uint32(StateRTS))
+	arrived := 0
+	r, err := NewReceiver(q, ReceiverConfig{Size: 16, Depth: 3, Arrived: func() { arrived++ }})
+	require.NoError(t, err)
+	r.flush()
+	_, err = r.router.glance()
+	require.NoError(t, err)
+	require.Positive(t, arrived)
+	_, ok, err := r.TryReceive(make([]byte, 16))
+	require.ErrorIs(t, err, WCFlushed)
+	require.False(t, ok)
+	require.NoError(t, r.Close())
+}
+
 // A slot is its taker's until the message was copied.
 func TestReceiverCopiesBeforeItPostsAgain(t *testing.T) {
 	r, _ := hostReceiver(t, 1)

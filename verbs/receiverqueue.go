@@ -28,6 +28,9 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 		r.life.Store(life)
 		r.flushed.Store(true)
 		r.nudge()
+		if r.arrived != nil { // a flushed receive may be all that tells of the end
+			r.arrived()
+		}
 	default:
 		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
 	}

@@ -19,9 +19,10 @@ import (
 // door is the address of one server or of several, one for each tenant. It finds out whose
 // client each connection is, and lets it in.
 type door struct {
-	listener net.Listener
+	listener *net.TCPListener
 	log      *slog.Logger
-	stranger []byte // the key of who is not known, which nobody has
+	stranger []byte         // the key of who is not known, which nobody has
+	refusing sync.WaitGroup // who comes too early
 
 	left  chan struct{} // has a token when somebody has left the door
 	turns *turns        // to connect by RDMA
@@ -56,9 +57,30 @@ func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1), turns: newTurns()}
+	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1), turns: newTurns()}
 	_, _ = rand.Read(d.stranger) // never fails
+	d.refusing.Go(d.refuse)
 	return d, nil
+}
+
+// refuse resets connections until the door is opened: the address is taken, and nobody serves there
+// yet. A client that was let wait would take that for a server that does not answer.
+func (d *door) refuse() {
+	for {
+		conn, err := d.listener.AcceptTCP()
+		if err != nil {
+			return
+		}
+		_ = conn.SetLinger(0)
+		_ = conn.Close()
+	}
+}
+
+// open is called once, when there is a server: who comes from now on waits for serve.
+func (d *door) open() {
+	_ = d.listener.SetDeadline(time.Unix(1, 0))
+	d.refusing.Wait()
+	_ = d.listener.SetDeadline(time.Time{})
 }
 
 // serve lets clients in until ctx ends, which is no error, or the door is closed.
@@ -187,10 +209,11 @@ func (d *door) remove(name string) *Server {
 }
 
 func (d *door) close() error {
-	if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
+	err := d.listener.Close()
+	if d.refusing.Wait(); errors.Is(err, net.ErrClosed) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // checkKey says what is wrong with a key, which is copied.

@@ -2,9 +2,11 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +52,47 @@ func TestDoor(t *testing.T) {
 	require.False(t, all[7].closed)
 	d.leave(&all[0]) // it is not there any more
 	require.Len(t, d.greeting, maxGreeting)
+}
+
+// Who comes before there is a server hears so at once: registering its memory may take long, and a
+// greeting that nobody answers lasts for seconds. Who comes after that is waited for by the kernel.
+func TestDoorBeforeThereIsAServer(t *testing.T) {
+	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	come := func() (net.Conn, error) {
+		conn, err := net.Dial("tcp", d.listener.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn, conn.SetDeadline(time.Now().Add(patient))
+	}
+	for range 3 {
+		conn, err := come()
+		if err == nil { // it may be reset as soon as this
+			_, err = conn.Read(make([]byte, 1))
+		}
+		require.Error(t, err)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "it was not told")
+	}
+	d.open()
+	early, err := come()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- d.serve(ctx) }()
+	c := greet.NewClient(greet.TCP, "", bytes.Repeat([]byte("k"), greet.MinKey))
+	_, err = early.Write(c.Hello())
+	require.NoError(t, err)
+	_, err = io.ReadFull(early, make([]byte, greet.ChallengeSize))
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-served)
+	require.NoError(t, d.close())
+
+	d, err = newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, d.close(), "there never was one")
 }
 
 // A client that began its greeting before its tenant was revoked is nobody's, even when there is

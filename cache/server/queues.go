@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -17,8 +18,9 @@ const sharedClients = 1024
 type queues struct {
 	make func() (*sharedQueue, error)
 
-	mu  sync.Mutex
-	all []*sharedQueue
+	mu     sync.Mutex
+	all    []*sharedQueue
+	broken []*sharedQueue // nobody polls for them any more
 }
 
 // sharedQueue has a goroutine that polls for all its clients, none of which has one that waits.
@@ -54,15 +56,26 @@ func (q *queues) give(s *sharedQueue) {
 	s.clients--
 }
 
+// drop has no more clients come to a queue that is broken: nothing that they send would be taken. Those
+// that it has end by themselves.
+func (q *queues) drop(s *sharedQueue) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.all, s); i >= 0 {
+		q.all = slices.Delete(q.all, i, i+1)
+		q.broken = append(q.broken, s)
+	}
+}
+
 // close is for when there are no clients any more, and nobody polls.
 func (q *queues) close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var errs []error
-	for _, s := range q.all {
+	for _, s := range slices.Concat(q.all, q.broken) {
 		errs = append(errs, s.polls.Close(), s.cq.Close())
 	}
-	q.all = nil
+	q.all, q.broken = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -76,13 +89,15 @@ func (s *Server) makeQueue() (*sharedQueue, error) {
 	if err != nil {
 		return nil, errors.Join(err, cq.Close())
 	}
+	q := &sharedQueue{cq: cq, polls: polls}
 	s.running.Go(func() {
 		var never verbs.Waiter
 		if err := polls.Wait(s.stopped, &never); !errors.Is(err, context.Canceled) {
+			s.queues.drop(q)
 			s.cfg.Logger.Error("cache: completion queue", "error", err)
 		}
 	})
-	return &sharedQueue{cq: cq, polls: polls}, nil
+	return q, nil
 }
 
 // onlyPolls is an engine that posts nothing: its dispatcher is for who waits.

@@ -30,6 +30,15 @@ func TestSharedQueuesHaveRoom(t *testing.T) {
 	require.Same(t, second, take())
 	require.Equal(t, 2, made)
 
+	// One that is broken takes no clients any more, and goes with the others.
+	q.drop(first)
+	q.give(first)
+	third := take()
+	require.NotSame(t, first, third)
+	require.Same(t, second, third)
+	require.Equal(t, []*sharedQueue{second}, q.all)
+	require.Equal(t, []*sharedQueue{first}, q.broken)
+
 	none := errors.New("none")
 	q = queues{make: func() (*sharedQueue, error) { return nil, none }}
 	_, err := q.take()

@@ -110,7 +110,9 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Listen makes a server that listens for clients on an address, "host:port".
+// Listen makes a server that listens for clients on an address, "host:port". The address is taken first,
+// so that a snapshot is not taken in vain; whoever connects before Listen returns is reset, and whoever
+// does so then waits for [Server.Serve].
 func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -132,6 +134,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	}
 	s.door = d
 	d.set("", tenant{key, s})
+	d.open()
 	return s, nil
 }
 

@@ -57,6 +57,7 @@ func ListenTenants(ctx context.Context, address string, list []Tenant, logger *s
 			return nil, errors.Join(err, t.save(), t.Close())
 		}
 	}
+	d.open()
 	return t, nil
 }
 

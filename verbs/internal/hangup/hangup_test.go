@@ -5,10 +5,12 @@ package hangup
 import (
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -118,6 +120,64 @@ func TestManyConnections(t *testing.T) {
 		}
 		require.NoError(t, all[i].Close())
 	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	require.Empty(t, shared.all)
+	require.Nil(t, shared.file)
+}
+
+// Connections that come and go all the time, so that descriptors, and the goroutine, are others' soon: each
+// is told of its own end, once, and none of any when Close has returned.
+func TestConnectionsComeAndGo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	come := func() (near, far net.Conn, err error) {
+		if near, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			return nil, nil, err
+		}
+		far, err = l.Accept()
+		return near, far, err
+	}
+	var dialing sync.Mutex // who dials is who accepts
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for n := range 200 {
+				dialing.Lock()
+				near, far, err := come()
+				dialing.Unlock()
+				if !assert.NoError(t, err) {
+					return
+				}
+				var told, over atomic.Int32
+				heard := make(chan struct{})
+				w := New(near, func(err error) {
+					assert.ErrorIs(t, err, io.EOF)
+					assert.Zero(t, over.Load(), "after Close")
+					if assert.EqualValues(t, 1, told.Add(1)) {
+						close(heard)
+					}
+				})
+				switch (g + n) % 3 {
+				case 0: // the peer is the first to close
+					assert.NoError(t, far.Close())
+					select {
+					case <-heard:
+					case <-time.After(patience):
+						assert.Fail(t, "nobody says so")
+					}
+				case 1: // both at once
+					all.Go(func() { assert.NoError(t, far.Close()) })
+				case 2:
+					defer far.Close()
+				}
+				assert.NoError(t, w.Close())
+				over.Store(1)
+			}
+		})
+	}
+	all.Wait()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	require.Empty(t, shared.all)
