@@ -108,6 +108,28 @@ func (r *agentRig) caller(change func(*lockoffload.CallerConfig)) *lockoffload.C
 	return c
 }
 
+// An agent that is alone with a region takes over what others left there, locked and shared,
+// and a WRITE in pieces: nobody else would.
+func TestAloneTakesOverARegion(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, func(cfg *lockoffload.AgentConfig) {
+		cfg.Alone = true
+		require.NoError(t, cfg.Region.LeaveStray(0))
+		require.NoError(t, cfg.Region.LeaveLock(1))
+		require.NoError(t, cfg.Region.LeavePieces(2))
+	})
+	require.Zero(t, r.reg.Versions(2)[1], "nobody takes the pieces for whole")
+	c := r.caller(nil)
+	for slot := range 4 {
+		lock, readers := r.reg.Left(slot)
+		require.Zero(t, lock|readers)
+		ch := lockoffload.Chain{Slot: slot, Tries: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+		_, err := c.Do(ctx, &ch)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, r.version(c, slot))
+	}
+}
+
 func readOf(record, size int) lockoffload.Access {
 	return lockoffload.Access{Kind: lockoffload.AccessRead, Record: record, Data: make([]byte, size)}
 }

@@ -57,6 +57,12 @@ func (r *Region) LeaveLock(slot int) error {
 	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(1, 1, 1))
 }
 
+// LeavePieces has a slot locked by a session of a server before, which died in the middle of
+// its WRITE.
+func (r *Region) LeavePieces(slot int) error {
+	return errors.Join(r.LeaveLock(slot), r.mr.Store64(r.l.CopyOff(slot, 1), 1))
+}
+
 // Left tells what a slot has of holders and readers.
 func (r *Region) Left(slot int) (lock, readers uint64) {
 	lock, _ = r.mr.Load64(r.l.LockOff(slot))
