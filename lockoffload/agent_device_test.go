@@ -130,6 +130,43 @@ func TestAloneTakesOverARegion(t *testing.T) {
 	}
 }
 
+// When Close of an agent returns nothing of a chain is written any more, though its clients
+// go on sending by queue pairs that nobody has closed yet.
+func TestNothingIsWrittenBehindClose(t *testing.T) {
+	const slots = 4
+	for _, alone := range []bool{false, true} {
+		ctx, giveUp := context.WithCancel(within(t, stuck))
+		r := newAgentRig(t, lockoffload.Layout{Slots: slots, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Alone = alone })
+		var wg sync.WaitGroup
+		for range 3 {
+			c := r.caller(nil)
+			for slot := range slots {
+				wg.Go(func() {
+					for err := error(nil); err == nil; {
+						ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+						if _, err = c.Do(ctx, &ch); errors.Is(err, lockoffload.ErrBusy) { // it is about to be closed
+							err = nil
+						}
+					}
+				})
+			}
+		}
+		require.Eventually(t, func() bool { return r.agent.Stats().Done > 50 }, stuck, time.Millisecond)
+		require.ErrorIs(t, r.agent.Close(), verbs.ErrInUse)
+		look := func() (v [slots][2]uint64) {
+			for slot := range v {
+				v[slot] = r.reg.Versions(slot)
+			}
+			return v
+		}
+		before := look()
+		time.Sleep(50 * time.Millisecond)
+		giveUp()
+		wg.Wait()
+		require.Equal(t, before, look())
+	}
+}
+
 func readOf(record, size int) lockoffload.Access {
 	return lockoffload.Access{Kind: lockoffload.AccessRead, Record: record, Data: make([]byte, size)}
 }
