@@ -71,7 +71,8 @@ type agentLink struct {
 }
 
 // NewAgent makes an agent of a region, which has no other one, and begins to serve.
-// What an agent before it, which failed, left locked, it unlocks.
+// What an agent before it, which failed, left locked, it unlocks; one that is alone takes
+// back what clients of a server left as well.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
@@ -100,12 +101,12 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 			return a, err
 		}
 	}
-	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
+	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region, cfg.Alone)
 	if err != nil {
 		return a, err
 	}
 	if left > 0 {
-		a.cfg.Logger.Warn("lockoffload: an agent had failed", "locks", left)
+		a.cfg.Logger.Warn("lockoffload: who served the region before had failed", "recovered", left)
 	}
 	for j := range limits.Receives {
 		a.receive(int32(j))

@@ -108,6 +108,65 @@ func (r *agentRig) caller(change func(*lockoffload.CallerConfig)) *lockoffload.C
 	return c
 }
 
+// An agent that is alone with a region takes over what others left there, locked and shared,
+// and a WRITE in pieces: nobody else would.
+func TestAloneTakesOverARegion(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, func(cfg *lockoffload.AgentConfig) {
+		cfg.Alone = true
+		require.NoError(t, cfg.Region.LeaveStray(0))
+		require.NoError(t, cfg.Region.LeaveLock(1))
+		require.NoError(t, cfg.Region.LeavePieces(2))
+	})
+	require.Zero(t, r.reg.Versions(2)[1], "nobody takes the pieces for whole")
+	c := r.caller(nil)
+	for slot := range 4 {
+		lock, readers := r.reg.Left(slot)
+		require.Zero(t, lock|readers)
+		ch := lockoffload.Chain{Slot: slot, Tries: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+		_, err := c.Do(ctx, &ch)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, r.version(c, slot))
+	}
+}
+
+// When Close of an agent returns nothing of a chain is written any more, though its clients
+// go on sending by queue pairs that nobody has closed yet.
+func TestNothingIsWrittenBehindClose(t *testing.T) {
+	const slots = 4
+	for _, alone := range []bool{false, true} {
+		ctx, giveUp := context.WithCancel(within(t, stuck))
+		r := newAgentRig(t, lockoffload.Layout{Slots: slots, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Alone = alone })
+		var wg sync.WaitGroup
+		for range 3 {
+			c := r.caller(nil)
+			for slot := range slots {
+				wg.Go(func() {
+					for err := error(nil); err == nil; {
+						ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+						if _, err = c.Do(ctx, &ch); errors.Is(err, lockoffload.ErrBusy) { // it is about to be closed
+							err = nil
+						}
+					}
+				})
+			}
+		}
+		require.Eventually(t, func() bool { return r.agent.Stats().Done > 50 }, stuck, time.Millisecond)
+		require.ErrorIs(t, r.agent.Close(), verbs.ErrInUse)
+		look := func() (v [slots][2]uint64) {
+			for slot := range v {
+				v[slot] = r.reg.Versions(slot)
+			}
+			return v
+		}
+		before := look()
+		time.Sleep(50 * time.Millisecond)
+		giveUp()
+		wg.Wait()
+		require.Equal(t, before, look())
+	}
+}
+
 func readOf(record, size int) lockoffload.Access {
 	return lockoffload.Access{Kind: lockoffload.AccessRead, Record: record, Data: make([]byte, size)}
 }

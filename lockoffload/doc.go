@@ -240,7 +240,8 @@
 //
 // A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients dial
 // it by [DialAgent]; the agent locks with the CPU, and a chain costs a round trip and what
-// it does. Nobody locks from afar there, and nobody reads without the agent.
+// it does. Nobody locks from afar there, and nobody reads without the agent. What a server
+// that had the region before could not take back, such an agent does before it serves.
 //
 // [Client.Do] gives chains that write to the agent when there is one, and
 // carries out all others from afar.

@@ -98,6 +98,50 @@ func TestServerHeals(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
+// What a session held cannot be taken back for now: its place is not given to anybody else
+// before it is.
+func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 1}, long)
+	c, s := r.client(lockoffload.Retry{})
+	_, _, err := c.Lock(within(t, stuck), 0)
+	require.NoError(t, err)
+	giveBack, err := r.srv.LoseWay()
+	require.NoError(t, err)
+	for range 2 {
+		require.Error(t, s.Close())
+		<-s.Done()
+		lock, _ := r.reg.Left(0)
+		require.NotZero(t, lock)
+		_, err = r.srv.Admit(nil)
+		require.ErrorIs(t, err, lockoffload.ErrFull)
+		require.Zero(t, r.srv.Stats().Ended)
+	}
+	giveBack()
+	require.NoError(t, s.Close())
+	lock, _ := r.reg.Left(0)
+	require.Zero(t, lock)
+	require.EqualValues(t, 1, r.srv.Stats().Recovered)
+	next, err := r.srv.Admit(nil)
+	require.NoError(t, err)
+	require.NoError(t, next.Close())
+}
+
+// A place that was given up takes no connection, also by a queue pair that stays its
+// program's: a client that comes late would change what others have locked.
+func TestPlaceThatIsGivenUpTakesNoConnection(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 2}, long)
+	qp, _ := r.a.qp(t)
+	remote, err := qp.Endpoint()
+	require.NoError(t, err)
+	theirs, _ := r.b.qp(t)
+	for _, given := range []*verbs.QP{nil, theirs} {
+		s, err := r.srv.Admit(given)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Error(t, s.Connect(remote), "it was reset, or is no more")
+	}
+}
+
 // A heartbeat that comes in when the target has made up its mind, and before the queue pair
 // is fenced, may have been acknowledged: the client has its lock for a lease from then on.
 func TestLastHeartbeatOfTheDead(t *testing.T) {

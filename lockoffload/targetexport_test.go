@@ -17,6 +17,20 @@ func (s *Server) BreakLoopback() error {
 	return s.loop.qp.ToError()
 }
 
+// LoseWay ends the server's own queue pair, and has it make no other one until it is given
+// back.
+func (s *Server) LoseWay() (giveBack func(), err error) {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	right := s.cfg.GID
+	s.cfg.GID.Port = 99
+	return func() {
+		s.ending.Lock()
+		defer s.ending.Unlock()
+		s.cfg.GID = right
+	}, s.loop.qp.ToError()
+}
+
 // FenceBy has the server fence queue pairs by f, which gets what it did before.
 func (s *Server) FenceBy(f func(qp *verbs.QP, fence func(*verbs.QP) error) error) {
 	s.ending.Lock()
@@ -41,6 +55,12 @@ func (r *Region) LeaveStray(slot int) error {
 // LeaveLock has a slot locked by a session of a server before.
 func (r *Region) LeaveLock(slot int) error {
 	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(1, 1, 1))
+}
+
+// LeavePieces has a slot locked by a session of a server before, which died in the middle of
+// its WRITE.
+func (r *Region) LeavePieces(slot int) error {
+	return errors.Join(r.LeaveLock(slot), r.mr.Store64(r.l.CopyOff(slot, 1), 1))
 }
 
 // Left tells what a slot has of holders and readers.

@@ -137,6 +137,7 @@ func (c *Agent) Submit(now time.Duration, j, peer int32, msg []byte) {
 	default:
 		// The last SEND from this entry may have no completion yet, but its
 		// reply has arrived: the client would not have gone on without it.
+		c.withdraw(now, peer, e)
 		*e = agentEntry{seq: r.Seq}
 		if r.Agent != 0 && r.Agent != p.identity {
 			// An agent before this one may have executed it, or this one

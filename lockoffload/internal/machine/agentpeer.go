@@ -28,6 +28,8 @@ type agentPeer struct {
 type agentEntry struct {
 	seq     uint64 // 0: never used
 	running bool   // no answer yet
+	turn    bool   // it is a request for a turn, at the lock of slot
+	slot    uint32
 }
 
 // AgentStats counts since the agent was made. See lockoffload.AgentStats.

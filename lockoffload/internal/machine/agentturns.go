@@ -45,8 +45,18 @@ func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.Ch
 		c.answer(peer, entry, wire.ChainRefused, 0)
 		return
 	}
-	c.peers[peer].entries[entry].running = true
+	e := &c.peers[peer].entries[entry]
+	e.running, e.turn, e.slot = true, true, r.Slot
 	c.Broker.Ask(now, r.Slot, broker.Ask{Peer: peer, Seq: r.Seq})
+}
+
+// withdraw takes back a request for a turn that its client puts another one in the place
+// of: it could not be answered any more. So no client has more requests waiting than it has
+// places.
+func (c *Agent) withdraw(now time.Duration, peer int32, e *agentEntry) {
+	if e.running && e.turn {
+		c.Broker.Done(now, e.slot, broker.Ask{Peer: peer, Seq: e.seq})
+	}
 }
 
 // endTurn takes in the end of a turn, which has no answer: one that gets lost is found

@@ -93,6 +93,26 @@ func TestTurnOfNobody(t *testing.T) {
 	require.Zero(t, b.Stats.Turns)
 }
 
+// A client that goes on asking, and waits for no answer, has as many requests waiting as
+// it has places for answers: those that it has put others in the place of are withdrawn.
+func TestTurnsOfOneClientAreBounded(t *testing.T) {
+	b := newAgentBench(t, 4)
+	one, two := b.client(1), b.client(2)
+	b.ask(two, 1, 3, 0)
+	b.ask(two, 2, 3, 0)
+	require.NotZero(t, b.words(0), "the lock is reserved for two")
+	b.Outs = b.Outs[:0]
+	for seq := range uint64(100) {
+		b.ask(one, 1+seq, int(seq%4), 0)
+	}
+	waiting := 0
+	for slot := range uint32(4) {
+		waiting += b.Broker.Waiting(slot)
+	}
+	require.Equal(t, b.Limits.Window+1, waiting, "of one as many as its window, and one of two")
+	require.Empty(t, b.Outs)
+}
+
 // In its turn a client swaps what the lock is reserved with for its tag, and if that is
 // not there any more it has no lock and leaves the others alone.
 func TestTurnIsTaken(t *testing.T) {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
@@ -173,6 +174,15 @@ func (m *Recovery) behead(slot int) bool {
 	clear(m.Next()[:memory.HeaderSize])
 	m.Ops = append(m.Ops, Op{Kind: OpWrite, Off: m.L.CopyOff(slot, 1-cur.Which), At: m.L.WriteAt(), N: memory.HeaderSize})
 	return true
+}
+
+// FullRecovery takes back whatever anybody left, in a region that nobody has.
+func FullRecovery(l *memory.Layout, region []byte) *Recovery {
+	mark := memory.TagIdentity(memory.SkipMark(0)) // stands for nobody in a queue of tickets
+	return &Recovery{
+		Region: region, Readers: slices.Repeat([]uint64{1<<64 - 1}, l.ReadersSize()/8),
+		Dead: func(identity uint64) bool { return identity != mark },
+	}
 }
 
 // AgentRecovery takes back the locks that agents left. It touches no data: what an agent

@@ -54,6 +54,34 @@ func TestRecoveryOfMany(t *testing.T) {
 	}
 }
 
+// Of a region that nobody has all is taken back, whoever left it.
+func TestFullRecovery(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
+	l, mem := &b.s.l, b.s.mem
+	for slot, owner := range []uint16{1, 512, memory.AgentOwner} {
+		storeWord(mem, l.LockOff(slot), memory.MakeTag(owner, uint16(slot), 1))
+	}
+	for slot := range l.Slots {
+		storeWord(mem, l.ReadersOff(slot)+slot%8*8, 1<<(slot%64)|1<<63)
+	}
+	storeWord(mem, l.TicketOff(39), 3*memory.TakeTicket)
+	storeWord(mem, l.QueueOff(39, 0), memory.SkipMark(0))
+	storeWord(mem, l.QueueOff(39, 1), memory.QueueEntry(7, 9, 1))
+	m := FullRecovery(l, mem)
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, 3+2*l.Slots+1, m.Freed)
+	for slot := range l.Slots {
+		require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
+		for i := range l.ReadersSize() / 8 {
+			require.Zero(t, memory.LoadWord(mem, l.ReadersOff(slot)+8*i))
+		}
+	}
+	for ticket := range uint32(2) {
+		require.Equal(t, memory.SkipMark(ticket), memory.LoadWord(mem, l.QueueOff(39, ticket)))
+	}
+}
+
 // A list that is full does not have the recovery begin anew, nor what is behind it wait
 // for the end of the region.
 func TestRecoveryLooksOnce(t *testing.T) {
