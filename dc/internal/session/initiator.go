@@ -168,8 +168,9 @@ type Initiator struct {
 
 	gone map[uint32]keyedAddress // of who had a number before
 
-	// Of connects that were answered at once (RFC 6298).
-	rtt, rttVar time.Duration
+	// Of connects that were answered at once (RFC 6298), and of one since that was
+	// answered when it had been sent again.
+	rtt, rttVar, slow time.Duration
 }
 
 // NewInitiator makes a machine; id tells it from all others.
