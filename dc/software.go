@@ -188,7 +188,7 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 	}
 	if s.joins[p] = rest; len(rest) == 0 {
 		delete(s.joins, p)
-		if !p.gone && i.open() {
+		if i.open() { // a peer that is being attached to cannot be forgotten
 			s.core.Withdraw(m, 0, true)
 		}
 	}
