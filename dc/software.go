@@ -52,6 +52,7 @@ type contextQP struct {
 	// all of them have been flushed.
 	returned  []entry
 	returning bool
+	failure   error // of the session's first request that failed
 }
 
 func newSoftware(i *Initiator) (_ backend, err error) {

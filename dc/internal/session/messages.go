@@ -182,7 +182,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	case !current:
 		c.Stats.Stale++
 	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
-		c.abort(x)
+		c.abort(x, ErrStale)
 		c.settle(x, now)
 	case x.state != connecting:
 		c.Stats.Stale++
