@@ -144,6 +144,35 @@ func TestForeignPeers(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
+// TestForgottenPeers are refused by all calls.
+func TestForgottenPeers(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	post(t, i, p, 1)
+	complete(0, 0, verbs.WCSuccess)
+	require.Len(t, ended(t, i), 1)
+	require.NoError(t, i.Forget(p))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for name, call := range map[string]func() error{
+		"Attach":   func() error { return i.Attach(ctx, p) },
+		"Cancel":   func() error { _, err := i.Cancel(p, 1); return err },
+		"Detach":   func() error { return i.Detach(p) },
+		"Do":       func() error { return i.Do(ctx, p, writeOf(1)) },
+		"Flush":    func() error { return i.Flush(ctx, p) },
+		"Forget":   func() error { return i.Forget(p) },
+		"Post":     func() error { _, err := i.Post(p, writeOf(1)); return err },
+		"PostPoll": func() error { _, _, err := i.PostPoll(p, make([]dc.Completion, 1), 0, writeOf(1)); return err },
+	} {
+		require.ErrorIs(t, call(), dc.ErrClosed, name)
+	}
+	require.Zero(t, p.Stats())
+	again := resolveDCT(t, i, 1, 0xa)
+	require.NotSame(t, p, again)
+	post(t, i, again, 2)
+	require.Zero(t, p.Stats(), "they are not the other one's, which has its number")
+}
+
 // TestCloseEndsWaits of all kinds.
 func TestCloseEndsWaits(t *testing.T) {
 	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})

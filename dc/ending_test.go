@@ -5,6 +5,8 @@ package dc
 import (
 	"context"
 	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ type held struct {
 	halting chan struct{} // halt and close end when it is closed
 	waited  int           // enqueued
 	aborted int
+	refused int // requests that the device does not take, the last of a call
 }
 
 func (h *held) place(_ *Peer, n int) (*ring, uint32, int, error) {
@@ -29,6 +32,10 @@ func (h *held) place(_ *Peer, n int) (*ring, uint32, int, error) {
 }
 
 func (h *held) transmit(_ *Peer, n, _ int) (int, bool, error) {
+	if refused := min(h.refused, n); refused > 0 {
+		h.ring.tail += uint32(n - refused)
+		return n - refused, false, syscall.ENOMEM
+	}
 	h.ring.tail += uint32(n)
 	return n, false, nil
 }
@@ -186,4 +193,59 @@ func TestForgottenPeerTimesNothing(t *testing.T) {
 	require.Empty(t, i.timed)
 	i.mu.Unlock()
 	require.NoError(t, i.Close())
+}
+
+// TestReturnedRequestsEndInTime: a request that comes back from the device waits no
+// longer than its timeout says, though nothing had to be timed when it was posted.
+func TestReturnedRequestsEndInTime(t *testing.T) {
+	i, h, p := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	const timeout = 30 * time.Millisecond
+	begin := time.Now()
+	_, err := i.Post(p, Request{ID: 1, Timeout: timeout}, Request{ID: 2})
+	require.NoError(t, err)
+	require.Zero(t, h.waited)
+	h.giveBack(i, p)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cs := make([]Completion, 2)
+	n, err := i.Wait(ctx, cs)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.EqualValues(t, 1, cs[0].ID)
+	require.ErrorIs(t, cs[0].Err, ErrTimeout)
+	require.GreaterOrEqual(t, time.Since(begin), timeout)
+	require.Equal(t, PeerStats{Posted: 2, Ended: 1, Failed: 1, Queued: 1}, p.Stats())
+	require.NoError(t, i.Close())
+}
+
+// TestPartOfPost: of requests that the device does not take only those count that it
+// took, so that Flush waits for nothing else, and the ones posted later follow them.
+func TestPartOfPost(t *testing.T) {
+	for _, refused := range []int{1, 3} {
+		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+			i, h, p := newHeld(t, InitiatorConfig{})
+			close(h.halting)
+			h.refused = refused
+			n, err := i.Post(p, make([]Request, 3)...)
+			require.ErrorIs(t, err, syscall.ENOMEM)
+			require.Equal(t, 3-refused, n)
+			require.EqualValues(t, 3-refused, p.Stats().Posted)
+			h.refused = 0
+			_, err = i.Post(p, Request{ID: 7})
+			require.NoError(t, err)
+			require.EqualValues(t, 4-refused, h.ring.at(h.ring.tail-1).seq)
+			flushed := flushing(t, i, p)
+			i.mu.Lock()
+			i.outside++
+			for ; h.ring.head != h.ring.tail; h.ring.head++ {
+				i.finish(h.ring.at(h.ring.head), nil)
+			}
+			i.outside--
+			i.unlock()
+			flushed()
+			require.NoError(t, i.Flush(context.Background(), p), "all have ended")
+			require.NoError(t, i.Close())
+		})
+	}
 }

@@ -6,8 +6,9 @@ import "fmt"
 type EventKind uint8
 
 const (
-	// EventSessionLost: the session with the peer has broken off; Err says why, if
-	// that is known. Requests that were under way fail with [ErrSession].
+	// EventSessionLost: the session with the peer has broken off. Err says why: it is
+	// that of the first request that failed, or matches [ErrSession]. Requests behind
+	// that one, or under way, fail with [ErrSession].
 	EventSessionLost EventKind = iota
 	// EventUnreachable: the peer could not be connected to; requests that waited
 	// have failed with Err.

@@ -71,3 +71,13 @@ func (i *Initiator) DCI(n int) uint32 { return i.be.(*hardware).dcis[n].qp.Num()
 
 // ContextQP is the number of an initiator context's queue pair.
 func (i *Initiator) ContextQP(n int) uint32 { return i.be.(*software).qps[n].qp.Num() }
+
+// Serves is the peer that an initiator context serves, or nil.
+func (i *Initiator) Serves(n int) *Peer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m := i.be.(*software).core.Contexts[n].Peer(); m != nil {
+		return owner(m)
+	}
+	return nil
+}

@@ -173,9 +173,7 @@ func TestTargetDies(t *testing.T) {
 		e := <-i.Events()
 		require.Equal(t, kind, e.Kind)
 		require.Same(t, pv, e.Peer)
-		if kind == dc.EventUnreachable {
-			require.ErrorIs(t, e.Err, dc.ErrUnreachable)
-		}
+		require.ErrorIs(t, e.Err, map[dc.EventKind]error{dc.EventSessionLost: dc.ErrSession, dc.EventUnreachable: dc.ErrUnreachable}[kind])
 	}
 	require.Empty(t, i.Events())
 	do(t, i, po, a.write(6, b, 0))

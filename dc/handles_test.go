@@ -4,6 +4,7 @@ package dc
 
 import (
 	"log/slog"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func TestHandlesAreCapped(t *testing.T) {
 	for n := 4; n < 400; n++ {
 		s.use(t, n)
 		require.LessOrEqual(t, len(s.at), 3)
-		require.LessOrEqual(t, len(s.retired), controlSends)
+		require.Equal(t, min(n-2, controlSends), len(s.retired), "as many sends as may be posted name others")
 		require.NotNil(t, s.at[portAt(0)], "it is being used")
 	}
 	s.put(held)
@@ -67,4 +68,36 @@ func TestHandlesAreCapped(t *testing.T) {
 		s.use(t, n)
 	}
 	require.Nil(t, s.at[portAt(0)], "nobody uses it any more")
+}
+
+// TestUnsentAreCapped: messages to ports whose handles are being made are kept up to a
+// bound, for each port and for all, and those beyond it are counted. So strangers that
+// name many ports cost neither memory nor goroutines.
+func TestUnsentAreCapped(t *testing.T) {
+	s := newTestHandles(t, 3)
+	want := func(n int) { s.want(wire.ControlAddress{GID: portAt(n).gid}, &wire.Message{Peer: uint32(n)}) }
+	s.wanted[portAt(0)] = make([]unsent, maxUnsent-1)
+	want(0)
+	require.Len(t, s.wanted[portAt(0)], maxUnsent)
+	require.Zero(t, s.c.dropped.Load())
+	want(0)
+	require.Len(t, s.wanted[portAt(0)], maxUnsent)
+	require.EqualValues(t, 1, s.c.dropped.Load())
+	for n := 1; n < maxSought-1; n++ {
+		s.wanted[portAt(n)] = make([]unsent, 1)
+	}
+	// There is room for one more, which is sought, in vain.
+	standin.Refuse("create_ah", syscall.EHOSTUNREACH)
+	want(maxSought - 1)
+	s.c.work.Wait()
+	require.NotContains(t, s.wanted, portAt(maxSought-1))
+	require.EqualValues(t, 2, s.c.dropped.Load(), "nobody is there")
+	s.wanted[portAt(maxSought-1)] = make([]unsent, 1)
+	want(maxSought)
+	s.c.work.Wait()
+	require.NotContains(t, s.wanted, portAt(maxSought))
+	require.EqualValues(t, 3, s.c.dropped.Load())
+	require.NotContains(t, standin.Recorded(), "create_ah global=1 gid=..40", "it was not sought")
+	want(1)
+	require.Len(t, s.wanted[portAt(1)], 2, "one that is sought already takes more")
 }

@@ -10,7 +10,8 @@ import (
 func (h *hardware) busy() bool { return len(h.core.Actions) > 0 || h.core.Waiting() }
 
 // urgent carries out what must come before the lock is released: nobody may have
-// seen a DCI empty, and begun to bring it back, before it was brought to error.
+// seen a DCI empty, and begun to bring it back, before it was brought to error; nor
+// take back requests that the machine has given up, or forget their peer.
 func (h *hardware) urgent() {
 	rest := h.core.Actions[:0]
 	for _, a := range h.core.Actions {
@@ -66,6 +67,7 @@ func (h *hardware) act(a dci.Action) {
 		}
 		i.mu.Lock()
 		h.core.Checked(a, err != nil || attr.State != verbs.StateRTS)
+		h.urgent()
 		i.mu.Unlock()
 	case dci.ResetStream:
 		i.mu.Lock()
@@ -80,6 +82,7 @@ func (h *hardware) act(a dci.Action) {
 		}
 		i.mu.Lock()
 		h.core.StreamReset(a, err)
+		h.urgent()
 		i.mu.Unlock()
 	case dci.Recover:
 		err := qp.ToReset()
@@ -94,6 +97,7 @@ func (h *hardware) act(a dci.Action) {
 		}
 		i.mu.Lock()
 		h.core.Recovered(a.DCI, err)
+		h.urgent()
 		i.mu.Unlock()
 	}
 }

@@ -305,6 +305,80 @@ func TestSimulatedConnectFails(t *testing.T) {
 	do(t, i, p, a.write(2, b, 0))
 }
 
+// A session that breaks off is told once, with the peer and with why: whether a request
+// of it failed, its queue pair here broke, or its target is gone. One that is left is not.
+func TestSimulatedSessionLost(t *testing.T) {
+	a, b := dcHosts(t)
+	a.backend, b.backend = dc.Software, dc.Software
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 2, AckTimeout: time.Millisecond})
+	target, other := b.target(t, dc.TargetConfig{Responders: 1}), b.target(t, dc.TargetConfig{})
+	p, q := resolve(t, i, target, 0), resolve(t, i, other, 0)
+	do(t, i, q, a.write(1, b, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	bad := a.write(2, b, 0)
+	bad.Remote.RKey ^= 0xff00
+	for name, fail := range map[string]func() (why error){
+		"a request fails": func() error {
+			_, err := i.Post(p, bad, a.write(3, b, 0), a.write(4, b, 0))
+			require.NoError(t, err)
+			cs := wait(t, i, 3)
+			require.ErrorIs(t, cs[0].Err, verbs.WCRemoteAccess)
+			require.ErrorIs(t, cs[2].Err, dc.ErrSession)
+			return verbs.WCRemoteAccess
+		},
+		"a request of Do fails": func() error {
+			require.ErrorIs(t, i.Do(ctx, p, bad), verbs.WCRemoteAccess)
+			return verbs.WCRemoteAccess
+		},
+		"the queue pair breaks": func() error {
+			for n := range 2 {
+				require.NoError(t, simhca.Hold("mlx5_0", i.ContextQP(n), 20*time.Millisecond))
+			}
+			_, err := i.Post(p, a.write(3, b, 0), a.write(4, b, 0))
+			require.NoError(t, err)
+			for n := range 2 {
+				if i.Serves(n) == p {
+					require.NoError(t, simhca.Break("mlx5_0", i.ContextQP(n)))
+				}
+			}
+			for _, c := range wait(t, i, 2) {
+				require.ErrorIs(t, c.Err, dc.ErrSession)
+			}
+			return dc.ErrSession
+		},
+		"the target's queue pair breaks": func() error {
+			require.NoError(t, simhca.Break("mlx5_1", target.Responder(0).Num()))
+			_, err := i.Post(p, a.write(3, b, 0))
+			require.NoError(t, err)
+			require.ErrorIs(t, wait(t, i, 1)[0].Err, verbs.WCRetryExceeded)
+			return verbs.WCRetryExceeded
+		},
+	} {
+		for range 3 {
+			do(t, i, p, a.write(1, b, 0))
+			require.Empty(t, i.Events(), name)
+			why := fail()
+			select {
+			case e := <-i.Events():
+				require.Equal(t, dc.EventSessionLost, e.Kind, name)
+				require.Same(t, p, e.Peer)
+				require.ErrorIs(t, e.Err, why, name)
+			case <-ctx.Done():
+				t.Fatal("nothing is told: ", name)
+			}
+		}
+	}
+	do(t, i, p, a.write(5, b, 0))
+	do(t, i, q, a.write(5, b, 0))
+	require.NoError(t, i.Detach(p))
+	do(t, i, p, a.write(6, b, 0))
+	require.NoError(t, i.Forget(p))
+	require.NoError(t, i.Close())
+	require.Empty(t, i.Events(), "the others were left")
+	require.EqualValues(t, 1, other.Stats().Attaches)
+}
+
 // The software back end's last words leave the device before their queue pair goes.
 func TestSimulatedLastWords(t *testing.T) {
 	a, b := dcHosts(t)

@@ -52,6 +52,7 @@ type contextQP struct {
 	// all of them have been flushed.
 	returned  []entry
 	returning bool
+	failure   error // of the session's first request that failed
 }
 
 func newSoftware(i *Initiator) (_ backend, err error) {
@@ -188,7 +189,7 @@ func (s *software) attach(ctx context.Context, p *Peer) error {
 	}
 	if s.joins[p] = rest; len(rest) == 0 {
 		delete(s.joins, p)
-		if !p.gone && i.open() {
+		if i.open() { // a peer that is being attached to cannot be forgotten
 			s.core.Withdraw(m, 0, true)
 		}
 	}

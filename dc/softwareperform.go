@@ -3,6 +3,7 @@ package dc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -131,7 +132,12 @@ func (s *software) atOnce(a *session.Action) {
 		i.failQueue(p, err)
 		i.event(Event{Kind: EventUnreachable, Peer: p, Err: err})
 	case session.ActLost:
-		i.event(Event{Kind: EventSessionLost, Peer: owner(a.Peer), Err: a.Err})
+		p, q := owner(a.Peer), &s.qps[a.Context.Index]
+		err := q.failure
+		if a.Err != nil {
+			err = opError("keep session with", p.addr.String(), fmt.Errorf("%w: %w", ErrSession, a.Err))
+		}
+		i.event(Event{Kind: EventSessionLost, Peer: p, Err: err})
 	}
 }
 
@@ -178,6 +184,7 @@ func (s *software) join(a *session.Action) {
 	i.mu.Lock()
 	if i.open() {
 		i.outside++
+		q.failure = nil
 		s.core.Joined(a.Context, err, i.now())
 		s.urgent()
 		i.outside--

@@ -201,6 +201,9 @@ func (s *software) advance(x *session.Context, q *contextQP) {
 		}
 		// What was not posted does not break the queue pair.
 		failed := e.err != nil && x.Peer() != nil && !errors.As(e.err, new(*notPosted))
+		if failed && q.failure == nil {
+			q.failure = e.err
+		}
 		s.i.finish(e, e.err)
 		if s.core.Done(x, 1, failed) {
 			s.core.Settle(x, s.i.now())

@@ -55,11 +55,30 @@ func (c *Initiator) sendConnect(x *Context) {
 }
 
 // timeout is how long a control message waits for its answer.
-func (c *Initiator) timeout() time.Duration { return max(c.Retransmit, c.rtt+4*c.rttVar) }
+func (c *Initiator) timeout() time.Duration { return max(c.estimate(), c.slow) }
+
+func (c *Initiator) estimate() time.Duration { return max(c.Retransmit, c.rtt+4*c.rttVar) }
+
+// longestPause is the bound of the pauses between copies of a message, which double.
+func (c *Initiator) longestPause() time.Duration { return 16 * c.estimate() }
+
+// replied takes the time from a connect packet to its answer. When the packet was sent
+// more than once, the answer may be to any copy and measures nothing. But if it did not
+// count at all, only answers would that came before the timeout, which then never grows.
+// So it is the timeout until one is measured, as a timeout that was backed off is with
+// RFC 6298.
+func (c *Initiator) replied(d time.Duration, once bool) {
+	if once {
+		c.measure(d)
+		return
+	}
+	c.slow = max(c.slow, min(d, c.longestPause()))
+}
 
 // measure takes the time that an answer took.
 func (c *Initiator) measure(d time.Duration) {
 	c.Retime = true // patience depends on it
+	c.slow = 0
 	if c.rtt == 0 {
 		c.rtt, c.rttVar = d, d/2
 		return
@@ -105,7 +124,7 @@ func (c *Initiator) silent(x *Context, now time.Duration) {
 	}
 	c.Stats.Retransmits++
 	x.unanswered++
-	x.pause = min(2*x.pause, 16*c.timeout())
+	x.pause = min(2*x.pause, c.longestPause())
 	x.timer = now + x.pause
 	c.sendConnect(x)
 	c.search(p, x.unanswered)
@@ -153,7 +172,7 @@ func (c *Initiator) probe(p *Peer, now time.Duration) {
 		p.probePause = c.timeout()
 	}
 	p.rest = probed
-	p.probePause = min(2*p.probePause, 16*c.timeout())
+	p.probePause = min(2*p.probePause, c.longestPause())
 	c.rests.set(p, min(now+p.probePause, p.firstTry+c.ConnectTimeout))
 	c.Retime = true
 	c.send(p.at, wire.Message{Kind: wire.Probe, Epoch: p.epoch, Peer: p.Number})

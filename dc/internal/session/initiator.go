@@ -92,7 +92,7 @@ const (
 	ActReady                    // post what waits for the peer
 	ActFail                     // fail what waits for the peer
 	ActLookup                   // ask the peer's service where it is, then call Found
-	ActLost                     // the session of the peer was lost: for who wants to know
+	ActLost                     // the session of the peer was lost, for Err or because a request of Context failed
 )
 
 // Action is what the driver is asked for. ActAbort, ActReady, ActFail and ActLost
@@ -168,8 +168,9 @@ type Initiator struct {
 
 	gone map[uint32]keyedAddress // of who had a number before
 
-	// Of connects that were answered at once (RFC 6298).
-	rtt, rttVar time.Duration
+	// Of connects that were answered at once (RFC 6298), and of one since that was
+	// answered when it had been sent again.
+	rtt, rttVar, slow time.Duration
 }
 
 // NewInitiator makes a machine; id tells it from all others.
@@ -259,7 +260,7 @@ func (c *Initiator) Room(x *Context, place int) int {
 // Abort breaks off the session of a target, if there is one.
 func (c *Initiator) Abort(p *Peer) {
 	if x := p.ctx; x != nil && x.outstanding > 0 && (x.state == attached || x.state == draining) {
-		c.abort(x)
+		c.abort(x, ErrAborted)
 	}
 }
 
@@ -329,7 +330,7 @@ func (c *Initiator) Done(x *Context, n int, failed bool) bool {
 	x.outstanding -= n
 	x.done += uint32(n)
 	if failed && x.state != aborting {
-		c.abort(x)
+		c.abort(x, nil)
 	} else if !failed && x.peer != nil {
 		x.peer.notReady = 0
 		if x.Session.counts && x.Session.heard < x.since {
@@ -356,14 +357,14 @@ func (c *Initiator) NotReady(x *Context, n int, now time.Duration) {
 	c.Completed(x, n, true, now)
 }
 
-// abort ends a session that failed.
-func (c *Initiator) abort(x *Context) {
+// abort ends a session that failed: because of a request, or why says why.
+func (c *Initiator) abort(x *Context, why error) {
 	x.broken = true
 	x.state = aborting
 	c.Stats.Failures++
 	x.peer.Stats.Failures++
 	c.do(Action{Kind: ActAbort, Context: x})
 	if !x.notReady {
-		c.do(Action{Kind: ActLost, Peer: x.peer})
+		c.do(Action{Kind: ActLost, Context: x, Peer: x.peer, Err: why})
 	}
 }

@@ -74,9 +74,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	switch {
 	case current && x.state == connecting:
 		x.state = joining
-		if x.pause == x.timer-x.Session.heard { // not sent again since
-			c.measure(now - x.Session.heard)
-		}
+		c.replied(now-x.Session.heard, x.unanswered == 0)
 		x.Session.assigned(m)
 		p.epoch, p.firstTry, p.suspect, p.probePause = m.Epoch, 0, false, 0
 		c.forget(p)
@@ -90,8 +88,8 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
 		// The answer to Renew, or to a connect that gave way.
 		c.parted(m)
-		if p.once && p.rest == probed {
-			c.measure(now - p.kept.heard)
+		if p.rest == probed {
+			c.replied(now-p.kept.heard, p.once)
 		}
 		p.kept.assigned(m)
 		p.epoch = m.Epoch
@@ -184,7 +182,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	case !current:
 		c.Stats.Stale++
 	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
-		c.abort(x)
+		c.abort(x, ErrStale)
 		c.settle(x, now)
 	case x.state != connecting:
 		c.Stats.Stale++

@@ -259,7 +259,9 @@ func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
 func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
-	x.departures.add(p, now)
+	if x.state != connecting { // it has sent packets there
+		x.departures.add(p, now)
+	}
 	switch {
 	case p.pending == 0 && !p.wanted:
 	case x.notReady:

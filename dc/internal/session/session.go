@@ -19,6 +19,12 @@ var (
 	ErrNoContexts  = errors.New("no initiator context works")
 )
 
+// Why sessions break off, if no request failed before.
+var (
+	ErrStale   = errors.New("the target has ended the session")
+	ErrAborted = errors.New("a request took too long for who waits for it")
+)
+
 // Never is when nothing is to be done.
 const Never = time.Duration(1<<63 - 1)
 

@@ -345,3 +345,42 @@ func TestLostSession(t *testing.T) {
 	b.said(p, wire.Message{Kind: wire.Recall, Attempt: p.kept.Attempt, Session: 3})
 	require.True(t, p.line == &b.general)
 }
+
+// TestWhySessionsAreLost: what tells of a lost session says why, unless a request failed,
+// which its driver knows more of; one whose target had no receive is not lost.
+func TestWhySessionsAreLost(t *testing.T) {
+	lost := func(end func(b *bench, p *Peer, x *Context)) (out []error) {
+		b := newBench(t, 1, nil)
+		p := b.peer(1)
+		x := b.attach(p, 3)
+		b.Posted(x, 2, 2)
+		b.taken()
+		end(b, p, x)
+		for _, a := range b.taken() {
+			if a.Kind == ActLost {
+				require.Same(t, p, a.Peer)
+				require.Same(t, x, a.Context)
+				out = append(out, a.Err)
+			}
+		}
+		return out
+	}
+	require.Equal(t, []error{ErrAborted}, lost(func(b *bench, p *Peer, x *Context) {
+		b.Abort(p)
+		b.Abort(p)
+		b.Completed(x, 2, true, b.now)
+	}))
+	require.Equal(t, []error{ErrStale}, lost(func(b *bench, p *Peer, x *Context) {
+		b.Received(&wire.Message{Kind: wire.Refused, Reason: wire.StaleSession, Sender: 1, Attempt: x.Session.Attempt, Peer: p.Number, Session: 3, From: p.at}, b.now)
+		b.Completed(x, 2, true, b.now)
+	}))
+	require.Equal(t, []error{nil}, lost(func(b *bench, _ *Peer, x *Context) {
+		b.Completed(x, 1, true, b.now)
+		b.Completed(x, 1, true, b.now)
+	}))
+	require.Empty(t, lost(func(b *bench, _ *Peer, x *Context) { b.NotReady(x, 2, b.now) }))
+	require.Empty(t, lost(func(b *bench, p *Peer, x *Context) {
+		b.Completed(x, 2, false, b.now)
+		require.True(t, b.Dismiss(p, b.now))
+	}))
+}
