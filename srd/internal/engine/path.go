@@ -459,8 +459,12 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	p.heard = e.now
+	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
+	if rtt < e.cfg.PeerTimeout {
+		e.afterSilence(p, rtt)
+	}
 	e.answers(p)
-	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
+	if rtt < e.cfg.PeerTimeout {
 		e.sample(p, i, rtt)
 	}
 	x := &p.net.paths[i]
