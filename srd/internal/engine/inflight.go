@@ -73,9 +73,9 @@ func (l *inflight) append(q *list, seq uint32) {
 func (l *inflight) insert(q *list, seq uint32) {
 	i := seq & uint32(len(l.ring)-1)
 	k := &l.ring[i]
-	k.next, k.prev = q.head, none
-	for k.next != none && l.ring[k.next].sent <= k.sent {
-		k.prev, k.next = k.next, l.ring[k.next].next
+	k.next, k.prev = none, q.tail
+	for k.prev != none && l.ring[k.prev].sent > k.sent {
+		k.next, k.prev = k.prev, l.ring[k.prev].prev
 	}
 	if k.prev == none {
 		q.head = i
