@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/goverbs/goverbs/ci/bench/srd"
 	"github.com/goverbs/goverbs/ci/measure"
 )
 
@@ -27,7 +28,7 @@ func mergeFiles(out string, files []string) error {
 		write(&b, all)
 		err = errors.Join(err, os.WriteFile(base+suffix, b.Bytes(), 0o644))
 	}
-	return errors.Join(err, measure.Plot(base+".svg", all))
+	return errors.Join(err, measure.Plot(base+".svg", all), srd.PlotTails(base, all))
 }
 
 // readRecords reads what can be read.

@@ -4,6 +4,7 @@ package srd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -36,7 +37,7 @@ func Suite(e harness.Env) []harness.Benchmark {
 			harness.Side{Name: "ib_send_bw -c UD", Run: rig.Perftest("ib_send_bw", rig.BWAverage,
 				[]string{"-c", "UD", "-s", "1024", "-n", "1024", "-t", "128", "-r", "512", "-Q", "32", "-l", "32"}, shim...)}),
 	}
-	return append(append(append(list, losses()...), firstMessages()...), incast(), allocations())
+	return slices.Concat(list, losses(), firstMessages(), []harness.Benchmark{tails(), incast(), allocations()})
 }
 
 // Ecmp is what four links tell.

@@ -22,6 +22,7 @@ type packet struct {
 	state      uint8
 	tries      uint8
 	cancel     bool // send that it never comes instead
+	late       bool // a timer took it for lost
 }
 
 // list is one of packets, by their places in the ring.
@@ -66,6 +67,26 @@ func (l *inflight) append(q *list, seq uint32) {
 		l.ring[q.tail].next = i
 	}
 	q.tail = i
+}
+
+// insert puts a packet into a list behind those that were sent before it.
+func (l *inflight) insert(q *list, seq uint32) {
+	i := seq & uint32(len(l.ring)-1)
+	k := &l.ring[i]
+	k.next, k.prev = none, q.tail
+	for k.prev != none && l.ring[k.prev].sent > k.sent {
+		k.next, k.prev = k.prev, l.ring[k.prev].prev
+	}
+	if k.prev == none {
+		q.head = i
+	} else {
+		l.ring[k.prev].next = i
+	}
+	if k.next == none {
+		q.tail = i
+	} else {
+		l.ring[k.next].prev = i
+	}
 }
 
 func (l *inflight) remove(q *list, seq uint32) {
@@ -146,12 +167,25 @@ func (e *Engine) flies(f *txFlow, seq uint32, path uint8) {
 	if s.empty() {
 		s.armed, s.probed, s.backoff = e.now, false, 0
 	}
-	k.sent, k.path, k.state = e.now, path, flying
+	k.sent, k.path, k.state, k.late = e.now, path, flying, false
 	k.tries = min(k.tries+1, 255-1)
 	l.append(&s.list, seq)
 	f.p.flying++
 	e.network(f.p).paths[path].flying++
 	e.wake(f.p, s.armed+e.timeout(f, s, path))
+}
+
+// resumes notes that a packet that was in no list is under way as it was before.
+func (e *Engine) resumes(f *txFlow, seq uint32) {
+	l := f.live
+	k := l.at(seq)
+	s := &l.subs[k.path]
+	l.insert(&s.list, seq)
+	k.state, k.late = flying, false
+	s.armed = e.now
+	f.p.flying++
+	e.network(f.p).paths[k.path].flying++
+	e.wake(f.p, s.armed+e.timeout(f, s, k.path))
 }
 
 // landed notes that a packet is not under way any more.
@@ -176,11 +210,14 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	}
 }
 
-// resend has everything under way sent again.
+// resend has everything under way sent again: no answer to it counts.
 func (e *Engine) resend(p *peer) {
 	for _, f := range p.tx {
 		if f == nil || f.live == nil {
 			continue
+		}
+		for i := f.live.lost.head; i != none; i = f.live.ring[i].next {
+			f.live.ring[i].late = false
 		}
 		for i := range f.live.subs {
 			for s := &f.live.subs[i]; !s.empty(); {

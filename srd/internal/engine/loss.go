@@ -27,6 +27,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
 			sentAt = e.now - age
 			n.newest = max(n.newest, sentAt)
+			e.afterSilence(p, rtt)
 			e.answers(p)
 			e.sample(p, r.EchoPath, rtt)
 		}
@@ -148,36 +149,6 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)
 }
 
-// answers notes that something came back by any path.
-func (e *Engine) answers(p *peer) {
-	n := e.network(p)
-	n.answered = e.now
-	if n.silent > 0 {
-		n.silent = 0
-		e.wake(p, e.now) // timers are as short as before
-		e.enqueue(p)
-	}
-}
-
-// patience is by how much timers are longer, in doublings, since timers have ended in a row
-// while nothing was answered by any path: what is sent again by another one waits in the same
-// queue. The first one is for a packet that was lost. Meanwhile probes tell what works.
-func (n *network) patience() uint8 { return 3 * (max(n.silent, 1) - 1) }
-
-// unanswered counts a timer that ended, unless it began before the last one that was counted
-// did, or something came back meanwhile. There is too much under way for a queue that nobody
-// has measured yet.
-func (e *Engine) unanswered(n *network, armed time.Duration) {
-	if armed < n.silentAt || armed < n.answered {
-		return
-	}
-	n.silentAt = e.now
-	n.silent = min(n.silent+1, 8)
-	if n.patience() > 0 {
-		n.window, n.opening = max(n.window/2, smallestWindow), false
-	}
-}
-
 // held is how much longer than an AckDelay a response to a sub-flow may wait at its
 // receiver: packets said that others come behind them.
 func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
@@ -220,12 +191,16 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 	}
 	s.probed = true
 	sent := f.live.ring[s.head].sent
-	e.lose(f, f.live.number(f, s.head))
+	late := func() {
+		f.live.ring[s.head].late = true
+		e.lose(f, f.live.number(f, s.head))
+	}
+	late()
 	if e.network(f.p).newest > sent { // others work meanwhile
 		e.missed(f.p, path)
 	}
 	for all && f.live != nil && !s.empty() {
-		e.lose(f, f.live.number(f, s.head))
+		late()
 	}
 	e.timedOut(f.p, path)
 }

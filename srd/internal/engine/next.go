@@ -43,7 +43,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 			continue
 		}
 		k.SubFlow = o.Path
-		if p.net != nil {
+		if p.net != nil && k.Type == wire.Flow { // nobody looks at it in others
 			k.Heard, p.net.came = p.net.came, 0
 		}
 		o.Headers = k.Encode(b)
@@ -74,7 +74,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		}
 		p.state = known // nobody waits for it any more
 	}
-	switch path, probe := e.probeDue(p); {
+	switch {
 	case p.remote == 0:
 		return false
 	case p.welcome:
@@ -86,9 +86,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		p.echo = false
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
 		o.Path = e.answerPath(p)
-	case p.state == established && probe:
-		e.Stats.Probes++
-		k.Type, o.Path = wire.Probe, path
+	case p.state == established && e.makeProbe(p, k, o):
 	case p.state == established && !(p.alone && e.owesResponse(p)) && e.makePart(p, k, o):
 		k.Type = wire.Flow
 		e.attach(p, k, o.Length)
@@ -101,6 +99,15 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		return false
 	}
 	return true
+}
+
+func (e *Engine) makeProbe(p *peer, k *wire.Packet, o *Out) bool {
+	path, due := e.probeDue(p)
+	if due {
+		e.Stats.Probes++
+		k.Type, o.Path = wire.Probe, path
+	}
+	return due
 }
 
 // makeHello asks for a session. With the deployment's key, a message goes with the
@@ -127,9 +134,8 @@ func (e *Engine) Seal(o *Out, headers, bytes []byte) {
 	}
 }
 
-// answerPath takes a path by which the peer said that it heard something, or paths in turn;
-// if it can, one of which the peer has not yet to say so: else it would not be known what
-// was lost.
+// answerPath takes a path as for a message; if it can, one by which the peer has heard all
+// responses, as it said: else it would not be known which of them was lost.
 func (e *Engine) answerPath(p *peer) uint8 {
 	n := p.net
 	if n == nil {

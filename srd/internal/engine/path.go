@@ -165,7 +165,7 @@ func (e *Engine) pick(n *network, avoid int) uint8 {
 		n.first++
 		n.n--
 		if x := &n.paths[c]; x.sound() && int(c) != avoid {
-			if works && n.load(next) < n.load(c) {
+			if works && n.paths[next].load() < x.load() {
 				return next
 			}
 			return c
@@ -195,15 +195,8 @@ func (n *network) loses(i uint8) bool {
 	return x.missed >= 2 && x.loss() > n.limit
 }
 
-// load is about how long a packet by a path would take, as seen from the others.
-func (n *network) load(i uint8) time.Duration {
-	x := &n.paths[i]
-	t := x.srtt * time.Duration(x.flying+1)
-	if n.loses(i) {
-		t *= 16
-	}
-	return t
-}
+// load is about how long a packet by this path would take.
+func (x *path) load() time.Duration { return x.srtt * time.Duration(x.flying+1) }
 
 // inTurn answers the next path, and whether it is sound: one that loses if no other is, and
 // if none is, one that is in use.
@@ -251,7 +244,7 @@ func (e *Engine) arrived(p *peer, i uint8) {
 	}
 }
 
-// again has a path used again by which something arrived, unless it loses.
+// again has a path used again by which a message arrived, unless it loses.
 func (n *network) again(i uint8) {
 	if n.n < uint8(len(n.good)) && !n.loses(i) {
 		n.good[(n.first+n.n)%uint8(len(n.good))] = i
@@ -354,7 +347,6 @@ func (e *Engine) named(p *peer, paths uint16) {
 		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
 			newest, x.owed = max(newest, x.respondedAt), 0
 			x.count(0)
-			n.again(uint8(i))
 		}
 	}
 	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
@@ -420,7 +412,7 @@ func (e *Engine) probe(p *peer) time.Duration {
 	return next
 }
 
-// probeDue answers a path that is to be tried now. An echo that does not come has a
+// probeDue answers a path that is tried now: it counts as tried. An echo that does not come has a
 // retired path begin again; a suspect one is retired when several do not.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
@@ -459,8 +451,12 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	p.heard = e.now
+	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
+	if rtt < e.cfg.PeerTimeout {
+		e.afterSilence(p, rtt)
+	}
 	e.answers(p)
-	if rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond; rtt < e.cfg.PeerTimeout {
+	if rtt < e.cfg.PeerTimeout {
 		e.sample(p, i, rtt)
 	}
 	x := &p.net.paths[i]

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
-// Senders that know a fast way all find a slow link in it at once, with a long queue: a round
-// trip takes a thousand times as long as before. They wait for it, and nobody is given up.
-func TestSlowIncast(t *testing.T) {
-	const senders, messages, size = 32, 60, 3900
+// slowIncast has 32 senders that know a fast way find a slow link in it at once, with a long
+// queue: a round trip takes a thousand times as long as before.
+func slowIncast(t *testing.T, messages, size int) (share float64, again, probes uint64) {
+	const senders = 32
 	cfg := simple(2)
 	cfg.MTU, cfg.Budget, cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout = 4096, 384, 0, 0, 0, 0
 	w := newWorld(t, 1, senders+1, cfg)
@@ -39,20 +40,137 @@ func TestSlowIncast(t *testing.T) {
 	for w.model.open > 0 && w.now < begin+time.Minute {
 		w.run(w.now + 10*time.Millisecond)
 	}
+	last := begin
 	for _, l := range w.model.sent {
 		require.Equal(t, Delivered, l.status)
+		last = max(last, l.settle)
 	}
-	again, probes := uint64(0), uint64(0)
+	require.Zero(t, shared.lost)
 	for _, n := range w.nodes[1:] {
 		again += n.e.Stats.Retransmitted
 		probes += n.e.Stats.Probes
 	}
-	share := senders * messages * size * shared.perByte.Seconds() / (w.now - begin).Seconds()
-	t.Logf("%.3f of the link, %d packets sent again, %d lost, %d probes", share, again, shared.lost, probes)
-	require.Greater(t, share, 0.8)
-	require.Less(t, again, uint64(senders*messages/6))
-	require.Less(t, probes, uint64(senders*messages/2))
-	require.Zero(t, shared.lost)
+	share = float64(senders*messages*size) * shared.perByte.Seconds() / (last - begin).Seconds()
+	t.Logf("%.3f of the link, %d packets sent again, %d probes", share, again, probes)
+	return share, again, probes
+}
+
+// They wait for it, and nobody is given up.
+func TestSlowIncast(t *testing.T) {
+	for _, c := range []struct {
+		messages, size, packets int
+		again                   uint64
+	}{{60, 3900, 60, 180}, {20, 16000, 100, 200}} {
+		share, again, probes := slowIncast(t, c.messages, c.size)
+		require.Greater(t, share, 0.9)
+		require.Less(t, again, c.again)
+		require.Less(t, probes, uint64(32*c.packets/2))
+	}
+}
+
+// A round trip takes two hundred times as long from one moment on, and one packet is lost: that
+// is sent again, and a few others are.
+func TestTimersThatWereTooShort(t *testing.T) {
+	w := settledPair(t, nil)
+	out := pathsFrom(w, func(int) *link { return &link{delay: 50 * time.Microsecond} })
+	a := w.nodes[0]
+	stream(w, 32, 64, 0, 50*time.Millisecond)
+	w.run(w.now + 20*time.Millisecond)
+	e := a.e
+	again, n := e.Stats.Retransmitted, 0
+	for _, l := range out {
+		l.delay = 20 * time.Millisecond
+		l.lose = func(b []byte) bool { n++; return n == 10 }
+	}
+	var took []time.Duration
+	w.model.onSettled = func(l *letter) { took = append(took, l.settle-l.sentAt) }
+	for range 32 {
+		w.model.post(a, 1, Reliable, 0, 64)
+	}
+	a.pump()
+	w.run(w.now + 300*time.Millisecond)
+	require.Zero(t, w.model.open)
+	t.Logf("%d packets sent again", e.Stats.Retransmitted-again)
+	require.LessOrEqual(t, e.Stats.Retransmitted-again, uint64(8))
+	slices.Sort(took)
+	require.Less(t, took[30], 25*time.Millisecond, "all but the one that was lost")
+	require.Less(t, took[31], 150*time.Millisecond)
+	w.model.end()
+}
+
+// What a timer took for lost is under way again only if it can be.
+func TestUnlose(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	p.grant = 100
+	for range 6 {
+		m := w.model.post(a, 1, Reporting, 0, 64)
+		e.messages[uint32(m.handle)].now = false
+	}
+	var sent []time.Duration
+	for a.e.Wait() == 0 { // one by one
+		var b [wire.MaxHeaders]byte
+		var o Out
+		if !e.Next(b[:], &o) {
+			break
+		}
+		sent = append(sent, e.now)
+		w.now += 100 * time.Microsecond
+		e.Advance(a.raw())
+	}
+	require.Len(t, sent, 6)
+	f := p.tx[Reporting]
+	l := f.live
+	paths := e.network(p).paths[:]
+	lose := func() {
+		for i := range l.subs {
+			for s := &l.subs[i]; !s.empty(); {
+				l.ring[s.head].late = true
+				e.lose(f, l.number(f, s.head))
+			}
+		}
+	}
+	states := func() (out []uint8) {
+		for s := f.una; s != f.nxt; s++ {
+			out = append(out, l.at(s).state)
+		}
+		return out
+	}
+	lose()
+	require.Zero(t, p.flying)
+	require.True(t, l.at(f.una).cancel, "the receiver would be asked for it")
+	l.at(f.una + 5).late = false // something overtook it
+	e.unlose(p, sent[2])
+	require.Equal(t, []uint8{lost, lost, flying, flying, flying, lost}, states())
+	l.at(f.una + 5).late = true
+	e.unlose(p, sent[2])
+	require.Equal(t, []uint8{lost, lost, flying, flying, flying, flying}, states())
+	require.EqualValues(t, 4, p.flying)
+	require.EqualValues(t, 4, paths[0].flying+paths[1].flying)
+	require.False(t, l.at(f.una+2).cancel)
+	require.True(t, l.at(f.una+1).cancel)
+	e.unlose(p, 0)
+	for i := range 2 {
+		last := time.Duration(0)
+		for k := l.subs[i].head; k != none; k = l.ring[k].next {
+			require.Less(t, last, l.ring[k].sent, "in the order of sending")
+			last = l.ring[k].sent
+		}
+		require.Equal(t, e.now, l.subs[i].armed)
+	}
+
+	lose()
+	paths[0].retired = true
+	e.unlose(p, 0)
+	for s := f.una; s != f.nxt; s++ {
+		k := l.at(s)
+		require.Equal(t, k.path == 0, k.state == lost)
+	}
+	paths[0].retired = false
+	e.resend(p) // a session has begun in which nobody has got it
+	e.unlose(p, 0)
+	require.Equal(t, slices.Repeat([]uint8{lost}, 6), states())
 }
 
 // In silence one packet at a time is sent again, ever later. With the first answer, to a

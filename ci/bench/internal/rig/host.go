@@ -44,7 +44,10 @@ func NewHosts() (client, server *Host, err error) {
 }
 
 // Connect connects two queue pairs of this process with each other.
-func Connect(a, b *verbs.QP) error {
+func Connect(a, b *verbs.QP) error { return ConnectWith(a, b, verbs.ConnectConfig{}) }
+
+// ConnectWith is Connect with a configuration, the same for both.
+func ConnectWith(a, b *verbs.QP, cfg verbs.ConnectConfig) error {
 	ea, err := a.Endpoint()
 	if err != nil {
 		return err
@@ -53,5 +56,5 @@ func Connect(a, b *verbs.QP) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.Connect(eb, verbs.ConnectConfig{}), b.Connect(ea, verbs.ConnectConfig{}))
+	return errors.Join(a.Connect(eb, cfg), b.Connect(ea, cfg))
 }

@@ -21,8 +21,17 @@ const ReadSize = 64
 // NewRC makes a polled queue pair and 4 KiB of memory at each end.
 func NewRC() (*RC, error) { return NewRCWith(4096, verbs.CQConfig{PollOnly: true}) }
 
+// NewRCThat is NewRC with a connection that is not like others.
+func NewRCThat(cfg verbs.ConnectConfig) (*RC, error) {
+	return newRC(4096, verbs.CQConfig{PollOnly: true}, cfg)
+}
+
 // NewRCWith makes a queue pair with size bytes of memory at each end.
 func NewRCWith(size int, cc verbs.CQConfig) (*RC, error) {
+	return newRC(size, cc, verbs.ConnectConfig{})
+}
+
+func newRC(size int, cc verbs.CQConfig, cfg verbs.ConnectConfig) (*RC, error) {
 	c, s, err := Endpoints()
 	if err != nil {
 		return nil, err
@@ -49,7 +58,7 @@ func NewRCWith(size int, cc verbs.CQConfig) (*RC, error) {
 			return nil, err
 		}
 	}
-	if err := Connect(qps[0], qps[1]); err != nil {
+	if err := ConnectWith(qps[0], qps[1], cfg); err != nil {
 		return nil, err
 	}
 	batch, err := qps[0].NewBatch(1)
