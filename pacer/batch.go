@@ -237,6 +237,9 @@ func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error)
 		r.id, r.op, r.length = w.id, w.op, w.length
 	} else {
 		r.copyFrom(w)
+		if !granted {
+			r.keep()
+		}
 	}
 	r.qp, r.call, r.had, r.failed = q, c, false, false
 	r.place = q.enter(at, c != nil || w.flags&verbs.Signaled != 0 || q.qp.SignalsAll())
