@@ -87,7 +87,7 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats = hello.Beats
+		k.c.beats, k.c.answered = hello.Beats, true
 		k.s.mu.Unlock()
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
 	}
@@ -98,7 +98,7 @@ func (k *linked) join() error {
 // one was made.
 func (k *linked) config() verbs.LinkConfig {
 	s := k.s
-	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.cq}}, receives)
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.sends, RecvCQ: k.messages.cq}}, receives)
 	cfg.Receive.Size, cfg.Receive.Arrived = frame, k.inbox.arrived
 	return cfg
 }
