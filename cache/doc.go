@@ -104,7 +104,7 @@
 //
 //   - What a copy answers was current at most [Config] NearStale before the call began,
 //     to the millisecond. A copy is answered only while the map has the record's entry, so
-//     until the delta of a change arrives, usually within 50 ms, with many clients half a second; and only while the
+//     until the delta of a change arrives, usually within 50 ms, with many clients a sixteenth of the lease; and only while the
 //     server was heard lately: it has to have told of all changes up to a time of its own
 //     clock that is, whatever the clocks may have drifted apart, less than NearStale ago. A
 //     server that is silent, or out of reach, makes copies useless, and READs go on.
