@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -114,6 +115,9 @@ func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 	return offer, err
 }
 
+// lastWords is how long a server that closes waits for a client to have its last replies.
+const lastWords = time.Second
+
 // take has the messages that are there.
 func (k *linked) take() {
 	err := k.ctx.Err()
@@ -129,6 +133,9 @@ func (k *linked) take() {
 func (k *linked) end(serving context.Context) {
 	k.inbox.close()
 	_ = k.s.disconnected(k.c) // if that is an error it is the cause, or something else was before
+	if serving.Err() != nil { // nobody has hung up: who was answered just now is to hear it
+		k.conns.Settle(lastWords)
+	}
 	err := k.close(context.Cause(k.ctx))
 	if serving.Err() == nil && err != nil && !hungUp(err) {
 		k.s.ended(k.conn.RemoteAddr(), err)

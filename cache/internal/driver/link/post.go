@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -50,6 +51,18 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 		return false, errors.Join(err, m.windows.give(mr))
 	}
 	return true, nil
+}
+
+// Settle waits until what was posted has arrived, for a while at most: who closes the link takes back what is
+// still under way. Nobody posts meanwhile.
+func (m *Messages) Settle(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	for i := range m.posts {
+		if c := &m.posts[i].call; !c.Over() {
+			_ = c.Wait(ctx) // the link is closed in any case
+		}
+	}
 }
 
 // idlePost is one for so many frames, nil if they have to wait.
