@@ -36,7 +36,7 @@ func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.queue(ctx, q)
-	s.poke()
+	s.push()
 	return c, err
 }
 

@@ -122,7 +122,7 @@
 //
 //   - What a copy answers was current at most [Config] NearStale before the call began,
 //     to the millisecond. A copy is answered only while the map has the record's entry, so
-//     until the delta of a change arrives, usually within 50 ms; and only while the
+//     until the delta of a change arrives, usually within 50 ms, with many clients a sixteenth of the lease; and only while the
 //     server was heard lately: it has to have told of all changes up to a time of its own
 //     clock that is, whatever the clocks may have drifted apart, less than NearStale ago. A
 //     server that is silent, or out of reach, makes copies useless, and READs go on.
@@ -261,6 +261,6 @@
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
-//	128 that come at once all have RDMA        turns.take               TestCrowd
+//	1,000 that come at once all have RDMA      turns.take               TestCrowd
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

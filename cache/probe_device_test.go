@@ -122,6 +122,10 @@ func TestBucketsUnderChanges(t *testing.T) {
 	writer := dial(t, address, cache.Config{})
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
+	var clients []*cache.Client
+	for range 2 {
+		clients = append(clients, dial(t, address, cache.Config{MapBytes: 1}))
+	}
 	depth, begin := s.Stats().Table, time.Now()
 	seed := testseed.New(t)
 	const keys = 64
@@ -152,10 +156,6 @@ func TestBucketsUnderChanges(t *testing.T) {
 		}
 		cancel()
 	})
-	var clients []*cache.Client
-	for range 2 {
-		clients = append(clients, dial(t, address, cache.Config{MapBytes: 1}))
-	}
 	for n, c := range clients {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(2+n)))

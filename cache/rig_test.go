@@ -107,7 +107,10 @@ type process struct {
 	ended   bool
 }
 
-const role = "CACHE_TEST_SERVER"
+const (
+	role  = "CACHE_TEST_SERVER"
+	lease = "CACHE_TEST_LEASE" // of the server; empty means a second
+)
 
 // TestMain is a server if it is told so.
 func TestMain(m *testing.M) {
@@ -117,7 +120,15 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := server.Listen(ctx, address, server.Config{Memory: 8 << 20, Lease: time.Second, Shared: server.SharedConfig{Records: 4}})
+	cfg := server.Config{Memory: 8 << 20, Lease: time.Second, Shared: server.SharedConfig{Records: 4}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var err error
+	if d := os.Getenv(lease); d != "" {
+		cfg.Lease, err = time.ParseDuration(d)
+	}
+	var s *server.Server
+	if err == nil {
+		s, err = server.Listen(ctx, address, cfg)
+	}
 	if err == nil {
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGUSR1)

@@ -58,6 +58,11 @@ type session struct {
 	calls   map[uint64]*call
 	last    uint64        // call
 	out     []byte        // messages to send
+	sending bool          // a goroutine writes what it took of them
+	posting bool          // or a caller posts it
+	unsent  []byte        // what could not be posted goes first
+	spare   []byte        // of who posts
+	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
 	soon    bool          // or will be
@@ -101,6 +106,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return err
 	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
+	cfg.ReceiveApart = true // the end of a SEND is to wake nobody
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
@@ -309,64 +315,4 @@ func (s *session) tellNow() {
 	defer s.mu.Unlock()
 	s.tell, s.soon = true, false
 	s.poke()
-}
-
-// bulk is how many bytes of calls are written before there is another look at whether the
-// server is to hear how far this client is: it may not have to wait for that behind all
-// that others want.
-const bulk = 16 << 10
-
-// send sends calls, and how far this client is.
-func (s *session) send() error {
-	var out, rest []byte // what was taken, and what is left of it
-	var report wire.Report
-	var told []byte
-	for {
-		s.mu.Lock()
-		if len(rest) == 0 {
-			if out, s.out = s.out, out[:0]; len(out) > maxOut {
-				close(s.room)
-				s.room = make(chan struct{})
-			}
-			rest = out
-		}
-		told = s.appendTold(told[:0], &report)
-		s.mu.Unlock()
-		if len(rest) == 0 && len(told) == 0 {
-			select {
-			case <-s.wake:
-				continue
-			case <-s.live.Done():
-				return s.live.Err()
-			}
-		}
-		n := wire.Whole(rest, bulk)
-		now := rest[:n]
-		rest = rest[n:]
-		if len(now) < bulk { // short enough to be copied
-			told = append(told, now...)
-			now = nil
-		}
-		for _, b := range [...][]byte{told, now} {
-			if err := s.conn.Write(s.live, b); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// appendTold appends what the server is to hear of this client. The mutex is held.
-func (s *session) appendTold(out []byte, report *wire.Report) []byte {
-	if !s.tell {
-		return out
-	}
-	s.tell = false
-	if h := s.m.Horizon(); h != s.said {
-		s.said = h
-		out = wire.AppendHorizon(out, &h)
-	}
-	if s.m.Report(report); len(report.Accesses) > 0 {
-		out = wire.AppendReport(out, report)
-	}
-	return out
 }

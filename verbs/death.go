@@ -140,6 +140,9 @@ func (q *QP) stands(op string) error {
 // device is about to tell: it is waited for.
 func (q *QP) explain(life uint32) error {
 	const patience = 100 * time.Millisecond
+	if r := q.requester.Load(); r != nil && r.router != nil { // it may be a request's, for which nobody polls
+		r.Poll()
+	}
 	select {
 	case <-q.Done():
 	case <-time.After(patience):

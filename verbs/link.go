@@ -29,6 +29,9 @@ type LinkConfig struct {
 	// error ends the attempt. A server greets where it accepts, in the net.Listener that
 	// it gives [ServeLinks]. nil means that nothing is said.
 	Greet func(context.Context, net.Conn) error
+	// ReceiveApart has what is received complete in a queue of its own, that the link makes, where QP
+	// names none. Otherwise who waits for messages is woken by each SEND that completes, too.
+	ReceiveApart bool
 	// Receive has a [Receiver] made that is ready before the peer can send
 	// ([Link.Receiver]); nil means none.
 	Receive *ReceiverConfig

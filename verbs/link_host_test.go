@@ -210,3 +210,48 @@ func TestDialLinkGreetsFirst(t *testing.T) {
 		}
 	}
 }
+
+// Messages of a link may complete apart from what it sends. Then nobody polls for the ends of lists that
+// nobody waits for, but who posts the next one, who asks for it, and who finds receives flushed: a
+// SEND that failed may be the cause.
+func TestLinkReceivesApart(t *testing.T) {
+	d, p, c, _ := driverRig(t)
+	l, _, err := PrepareLink(d, standinGID, LinkConfig{
+		PD: p, QP: QPConfig{Extended: true, SendCQ: c, MaxSendWR: 4, MaxRecvWR: 4}, ReceiveApart: true, Receive: &ReceiverConfig{Size: 16},
+	})
+	require.NoError(t, err)
+	q := l.QP()
+	require.NotSame(t, q.sendCQ, q.recvCQ)
+	require.NoError(t, q.Connect(Endpoint{Type: RC, QPN: 0x99, PSN: 1, GID: standinPeer, MTU: MTU4096}, ConnectConfig{}))
+	mr, err := l.AllocMR(64, MRConfig{})
+	require.NoError(t, err)
+	r, err := l.Requester()
+	require.NoError(t, err)
+	begin := func() *Call {
+		t.Helper()
+		var call Call
+		require.NoError(t, r.Go(t.Context(), &call, func(l *List) { l.Send(mr.SGE(0, 8)) }))
+		require.False(t, call.Over())
+		return &call
+	}
+	first := begin()
+	standin.Complete(q.Num(), r.underWay()[0], uint32(WCSuccess))
+	_, ok, err := l.Receiver().TryReceive(make([]byte, 16))
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.False(t, first.Over(), "nobody has polled")
+	r.Poll()
+	require.True(t, first.Over())
+
+	second := begin()
+	standin.Complete(q.Num(), r.underWay()[0], uint32(WCRetryExceeded))
+	l.Receiver().flushed.Store(true)
+	_, _, err = l.Receiver().TryReceive(make([]byte, 16))
+	require.ErrorIs(t, err, WCRetryExceeded)
+	require.True(t, second.Over())
+	require.NotSame(t, q.recvCQ, c)
+	apart := q.recvCQ
+	l.Receiver().posted.Store(0) // the stand-in flushes nothing
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, apart.life.Open("use"), ErrClosed)
+}

@@ -108,6 +108,12 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 		l.own(l.cq)
 		qc.SendCQ = l.cq
 	}
+	if cfg.ReceiveApart && qc.RecvCQ == nil {
+		if qc.RecvCQ, err = dev.CreateCQ(CQConfig{Depth: qc.MaxRecvWR, Vector: dev.NextVector()}); err != nil {
+			return Offer{}, err
+		}
+		l.own(qc.RecvCQ)
+	}
 	if l.qp, err = l.pd.CreateQP(qc); err != nil {
 		return Offer{}, err
 	}

@@ -221,6 +221,15 @@ func (r *Requester) answered() {
 	}
 }
 
+// Poll looks once for what has completed, of all who share the queue, unless somebody else does so just
+// then. It is for who has lists under way ([Requester.Go]) that nobody waits for.
+func (r *Requester) Poll() {
+	if rt := r.router; rt.try() {
+		_, _ = rt.glance() // who waits for something is told of the error
+		rt.turn.Release()
+	}
+}
+
 // alive is why nothing can be posted.
 func (r *Requester) alive() error {
 	if r.closed.Load() {

@@ -3,13 +3,21 @@ package server
 import "time"
 
 // Clients that wait for no reply may not know of a change for as long as announceAfter, and for
-// announceEvery while changes go on: what changed meanwhile comes in one message, and each client
-// answers one. A client whose map is behind finds tombstones and asks, so it is right all the
-// same.
+// announceEvery while changes go on, or announceEach for each client if that is longer: what changed
+// meanwhile comes in one message, and each client answers one. So many clients do not take all of the
+// server's time; a sixteenth of the lease is the longest, after which who is behind is asked in any
+// case. A client whose map is behind finds tombstones and asks, so it is right all the same, and
+// then it knows.
 const (
 	announceAfter = 10 * time.Millisecond
 	announceEvery = 50 * time.Millisecond
+	announceEach  = 10 * time.Millisecond
 )
+
+// pause is how long changes are collected for so many clients.
+func pause(clients int, lease time.Duration) time.Duration {
+	return max(announceEvery, min(time.Duration(clients)*announceEach, lease/16))
+}
 
 // announce has all clients told of changes soon, if there are any since they were told. The mutex is
 // held.
@@ -19,7 +27,7 @@ func (s *Server) announce() {
 	}
 	s.due = true
 	after := announceAfter
-	if rest := announceEvery - time.Since(s.told); !s.pressed() {
+	if rest := pause(len(s.clients), s.cfg.Lease) - time.Since(s.told); !s.pressed() {
 		after = max(after, rest)
 	}
 	s.tell.Reset(after)

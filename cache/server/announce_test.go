@@ -84,6 +84,16 @@ func TestChangesAreToldTogether(t *testing.T) {
 	})
 }
 
+// The more clients there are, the longer changes are collected for them, within bounds.
+func TestManyClientsAreToldLessOften(t *testing.T) {
+	for clients, want := range map[int]time.Duration{
+		0: announceEvery, 1: announceEvery, 5: announceEvery, 6: 60 * time.Millisecond, 16: 160 * time.Millisecond, 50: 500 * time.Millisecond, 1000: time.Second,
+	} {
+		require.Equal(t, want, pause(clients, 16*time.Second), clients)
+	}
+	require.Equal(t, announceEvery, pause(1000, announceEvery))
+}
+
 // When much of the memory waits for clients, they are told more often.
 func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

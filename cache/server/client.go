@@ -21,15 +21,17 @@ var errLate = errors.New("it has not said within the lease that it is done with 
 
 // client is one that is connected. The server's mutex guards it.
 type client struct {
-	cut     context.CancelCauseFunc
-	next    uint64 // delta
-	pos     uint64 // of the snapshot
-	snap    bool
-	reads   bool // READs, and has the map; otherwise all that it wants is a call
-	begun   bool // the map has, for who has none
-	beats   bool // it wants to hear from the server when there is nothing new, too
-	replies []byte
-	room    chan struct{} // has a token when replies were sent
+	cut   context.CancelCauseFunc
+	next  uint64 // delta
+	pos   uint64 // of the snapshot
+	snap  bool
+	reads bool // READs, and has the map; otherwise all that it wants is a call
+	begun bool // the map has, for who has none
+	beats bool // it wants to hear from the server when there is nothing new, too
+	// answered says that who takes its messages sends the replies, too.
+	answered bool
+	replies  []byte
+	room     chan struct{} // has a token when replies were sent
 	writer
 }
 
@@ -100,16 +102,26 @@ func (s *Server) settle() {
 
 // read takes what a client sends, until next answers nothing.
 func (s *Server) read(ctx context.Context, next func(context.Context) ([]byte, error), id uint64, c *client) error {
-	for {
+	for n := 1; ; n++ {
 		b, err := next(ctx)
-		if b == nil || err != nil {
+		if err != nil {
 			return err
+		}
+		if b == nil {
+			s.answer(c)
+			return nil
 		}
 		full, err := s.take(id, c, b)
 		if err != nil {
 			return err
 		}
+		if n%receives == 0 && c.answered { // there may always be more
+			s.answer(c)
+		}
 		for full { // the client does not take its replies
+			s.mu.Lock()
+			s.wake(c)
+			s.mu.Unlock()
 			select {
 			case <-c.room:
 			case <-ctx.Done():
@@ -144,7 +156,9 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			c.replies = s.spares.lend()
 		}
 		c.replies = wire.AppendReply(c.replies, &a)
-		s.wake(c)
+		if !c.answered {
+			s.wake(c)
+		}
 		if s.announce(); a.Status == wire.NoMemory { // others hold what was freed
 			s.tellAll()
 		}
@@ -187,6 +201,7 @@ func (s *Server) tick() {
 		case <-s.stopped.Done():
 			return
 		}
+		s.queues.reap()
 		begun := time.Now()
 		passed := begun.Sub(last)
 		last = begun

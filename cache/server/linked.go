@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -87,7 +88,7 @@ func (k *linked) join() error {
 	hello, err := link.Join(k.link, k.reads, k.s.cfg.Connect, k.conn.seal)
 	if err == nil {
 		k.s.mu.Lock()
-		k.c.beats = hello.Beats
+		k.c.beats, k.c.answered = hello.Beats, true
 		k.s.mu.Unlock()
 		k.conns, err = k.s.windows.Messages(k.link, hello, receives, k.s.maxRequest())
 	}
@@ -98,7 +99,7 @@ func (k *linked) join() error {
 // one was made.
 func (k *linked) config() verbs.LinkConfig {
 	s := k.s
-	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.cq}}, receives)
+	cfg := link.Config(verbs.LinkConfig{PD: s.calls, Connect: s.cfg.Connect, Setup: k.setup, QP: verbs.QPConfig{SendCQ: k.messages.sends, RecvCQ: k.messages.cq}}, receives)
 	cfg.Receive.Size, cfg.Receive.Arrived = frame, k.inbox.arrived
 	return cfg
 }
@@ -113,6 +114,9 @@ func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil}, s.offer, k.conn.seal)
 	return offer, err
 }
+
+// lastWords is how long a server that closes waits for a client to have its last replies.
+const lastWords = time.Second
 
 // take has the messages that are there.
 func (k *linked) take() {
@@ -129,6 +133,9 @@ func (k *linked) take() {
 func (k *linked) end(serving context.Context) {
 	k.inbox.close()
 	_ = k.s.disconnected(k.c) // if that is an error it is the cause, or something else was before
+	if serving.Err() != nil { // nobody has hung up: who was answered just now is to hear it
+		k.conns.Settle(lastWords)
+	}
 	err := k.close(context.Cause(k.ctx))
 	if serving.Err() == nil && err != nil && !hungUp(err) {
 		k.s.ended(k.conn.RemoteAddr(), err)

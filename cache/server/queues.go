@@ -24,9 +24,14 @@ type queues struct {
 }
 
 // sharedQueue has a goroutine that polls for all its clients, none of which has one that waits.
+//
+// SENDs complete in another one: they are begun, and not waited for, so nobody is to be woken by their
+// ends.
 type sharedQueue struct {
 	cq      *verbs.CQ
 	polls   *verbs.Dispatcher
+	sends   *verbs.CQ
+	sent    *verbs.Dispatcher
 	clients int
 }
 
@@ -73,7 +78,7 @@ func (q *queues) close() error {
 	defer q.mu.Unlock()
 	var errs []error
 	for _, s := range slices.Concat(q.all, q.broken) {
-		errs = append(errs, s.polls.Close(), s.cq.Close())
+		errs = append(errs, s.polls.Close(), s.cq.Close(), s.sent.Close(), s.sends.Close())
 	}
 	q.all, q.broken = nil, nil
 	return errors.Join(errs...)
@@ -81,15 +86,15 @@ func (q *queues) close() error {
 
 // makeQueue makes a queue, and polls it until the server is closed.
 func (s *Server) makeQueue() (*sharedQueue, error) {
-	cq, err := s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()})
+	cq, polls, err := s.dispatched()
 	if err != nil {
 		return nil, err
 	}
-	polls, err := cq.Dispatch(onlyPolls{}, 1)
+	sends, sent, err := s.dispatched()
 	if err != nil {
-		return nil, errors.Join(err, cq.Close())
+		return nil, errors.Join(err, polls.Close(), cq.Close())
 	}
-	q := &sharedQueue{cq: cq, polls: polls}
+	q := &sharedQueue{cq: cq, polls: polls, sends: sends, sent: sent}
 	s.running.Go(func() {
 		var never verbs.Waiter
 		if err := polls.Wait(s.stopped, &never); !errors.Is(err, context.Canceled) {
@@ -98,6 +103,31 @@ func (s *Server) makeQueue() (*sharedQueue, error) {
 		}
 	})
 	return q, nil
+}
+
+func (s *Server) dispatched() (*verbs.CQ, *verbs.Dispatcher, error) {
+	cq, err := s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()})
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := cq.Dispatch(onlyPolls{}, 1)
+	if err != nil {
+		return nil, nil, errors.Join(err, cq.Close())
+	}
+	return cq, d, nil
+}
+
+// reap takes the ends of SENDs that no later one has taken: their memory is free then, and who has
+// failed is known.
+func (q *queues) reap() {
+	q.mu.Lock()
+	all := slices.Clone(q.all)
+	q.mu.Unlock()
+	for _, s := range all {
+		for n := 1; n > 0; {
+			n, _ = s.sent.Poll(0)
+		}
+	}
 }
 
 // onlyPolls is an engine that posts nothing: its dispatcher is for who waits.

@@ -15,6 +15,7 @@ import (
 type writer struct {
 	ctx     context.Context
 	to      link.Conn // nil: nothing can be sent yet, or any more
+	unsent  []byte    // what could not be posted: nobody else sends until it is written
 	busy    bool
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
@@ -69,18 +70,58 @@ func (s *Server) wake(c *client) {
 func (s *Server) write(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.spares.lend()
-	for c.to != nil {
-		if out = s.gather(c, out[:0]); len(out) == 0 {
-			break
+	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) {
+		if ok, err := post(c.ctx, to, b); ok || err != nil {
+			return ok, err
 		}
+		return true, to.Write(c.ctx, b)
+	})
+}
+
+// answer sends what there is for a client in this goroutine, which takes its messages, and has another one
+// do so if that takes waiting: for room, of which the client's next messages tell.
+func (s *Server) answer(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.to == nil || c.busy {
+		return
+	}
+	c.busy = true
+	c.running.Add(1)
+	defer c.running.Done()
+	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return post(c.ctx, to, b) })
+	if len(c.unsent) > 0 {
+		s.wake(c)
+	}
+}
+
+// post sends what can be sent without waiting.
+func post(ctx context.Context, to link.Conn, b []byte) (bool, error) {
+	if p, ok := to.(link.Poster); ok {
+		return p.Post(ctx, b)
+	}
+	return false, nil
+}
+
+// sendAll has send do what it can until there is nothing to send, or it did not. The mutex is held, and the
+// client is busy until all is done.
+func (s *Server) sendAll(c *client, send func(to link.Conn, b []byte) (bool, error)) {
+	out := c.unsent
+	if c.unsent = nil; out == nil {
+		out = s.gather(c, s.spares.lend())
+	}
+	for ; c.to != nil && len(out) > 0; out = s.gather(c, out[:0]) {
 		to := c.to
 		s.mu.Unlock()
-		err := to.Write(c.ctx, out)
+		sent, err := send(to, out)
 		s.mu.Lock()
-		if err != nil {
+		switch {
+		case err != nil:
 			c.err, c.to = err, nil
 			c.cut(err)
+		case !sent:
+			c.unsent, c.busy = out, false
+			return
 		}
 	}
 	s.spares.giveBack(out)

@@ -24,7 +24,8 @@ const (
 // Config is that of a link's queue pair for messages, which holds so many frames. Receives
 // may be smaller than a frame: the peer is told.
 func Config(cfg verbs.LinkConfig, frames int) verbs.LinkConfig {
-	// One goroutine sends windows, another one a frame without data now and then.
+	// One goroutine sends windows, another one a frame without data now and then. What was posted
+	// without waiting for it fits too.
 	cfg.QP.MaxSendWR, cfg.QP.MaxRecvWR, cfg.QP.Access = window+2, frames+credit.Spare, verbs.LocalWrite
 	// The device may grant a longer queue. There is memory for what was asked for.
 	cfg.Receive = &verbs.ReceiverConfig{Size: Frame, Depth: frames + credit.Spare}
@@ -104,6 +105,7 @@ type Messages struct {
 	frame   int       // of the peer
 	stream  wire.Stream
 
+	posts   [posts]posted
 	mu      sync.Mutex // of flow
 	flow    credit.Flow
 	credit  chan struct{} // has a token when there is news of what the peer has taken
@@ -131,6 +133,10 @@ func (w *Windows) Messages(l *verbs.Link, h wire.Hello, frames, limit int) (*Mes
 	m := &Messages{
 		in: l.Receiver(), windows: w, frame: int(min(h.Frame, Frame)), stream: wire.Stream{Limit: limit}, credit: make(chan struct{}, 1),
 		flow: credit.New(uint32(frames), h.Frames),
+	}
+	for i := range m.posts {
+		m.posts[i].windows = w
+		m.posts[i].call.Then = &m.posts[i]
 	}
 	var err error
 	if m.out, err = l.Requester(); err != nil {

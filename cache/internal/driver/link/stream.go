@@ -15,6 +15,13 @@ type Conn interface {
 	Next(ctx context.Context) ([]byte, error)
 }
 
+// Poster is a Conn that may send without waiting.
+type Poster interface {
+	Conn
+	// Post is Write where that takes no waiting, and tells whether it was.
+	Post(ctx context.Context, b []byte) (bool, error)
+}
+
 // Stream carries messages over TCP.
 type Stream struct {
 	conn   net.Conn

@@ -49,6 +49,33 @@ func (w *Windows) give(mr *verbs.MR) error {
 	return mr.Close()
 }
 
+// drop is give for who polls, and may not free memory: trim does so.
+func (w *Windows) drop(mr *verbs.MR) {
+	w.mu.Lock()
+	keep := !w.closed
+	if keep {
+		w.free = append(w.free, mr)
+	}
+	w.mu.Unlock()
+	if !keep { // the end of all, where an error shows as memory that is still there
+		_ = mr.Close()
+	}
+}
+
+// trim frees windows that are too many.
+func (w *Windows) trim() error {
+	w.mu.Lock()
+	n := len(w.free) - 1
+	if n < idle {
+		w.mu.Unlock()
+		return nil
+	}
+	mr := w.free[n]
+	w.free = w.free[:n]
+	w.mu.Unlock()
+	return mr.Close()
+}
+
 // buffer is memory for a stream: nil if there is none.
 func (w *Windows) buffer() (b []byte) {
 	w.mu.Lock()

@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// What a session sends is sent by whoever has something, if that takes no waiting, and otherwise by a goroutine
+// of its own: one of them at a time.
+
+// push has sent what there is to send. The mutex is held, but while something is posted.
+func (s *session) push() {
+	const rounds = 2 // others may always have more
+	p, ok := s.conn.(link.Poster)
+	if !ok || s.sending || s.posting || len(s.unsent) > 0 {
+		s.poke()
+		return
+	}
+	s.posting = true
+	for range rounds {
+		if len(s.out) > bulk || s.ended.Load() {
+			break
+		}
+		b := append(s.appendTold(s.spare[:0], &s.report), s.out...)
+		if len(b) == 0 {
+			break
+		}
+		s.out = s.out[:0]
+		s.mu.Unlock()
+		sent, err := p.Post(s.live, b)
+		s.mu.Lock()
+		switch s.spare = b; {
+		case err != nil:
+			s.endNow(err)
+		case !sent:
+			s.unsent, s.spare = b, nil
+		}
+		if !sent {
+			break
+		}
+	}
+	s.posting = false
+	if len(s.unsent) > 0 || len(s.out) > 0 || s.tell {
+		s.poke()
+	}
+}
+
+// bulk is how many bytes of calls are written before there is another look at whether the
+// server is to hear how far this client is: it may not have to wait for that behind all
+// that others want.
+const bulk = 16 << 10
+
+// send sends calls, and how far this client is.
+func (s *session) send() error {
+	var out, rest []byte // what was taken, and what is left of it
+	var told []byte
+	for {
+		s.mu.Lock()
+		told = told[:0]
+		if !s.posting {
+			switch {
+			case len(rest) > 0:
+			case len(s.unsent) > 0:
+				rest, s.unsent = s.unsent, nil
+			default:
+				if out, s.out = s.out, out[:0]; len(out) > maxOut {
+					close(s.room)
+					s.room = make(chan struct{})
+				}
+				rest = out
+			}
+			told = s.appendTold(told, &s.report)
+		}
+		s.sending = len(rest) > 0 || len(told) > 0
+		idle := !s.sending
+		s.mu.Unlock()
+		if idle {
+			select {
+			case <-s.wake:
+				continue
+			case <-s.live.Done():
+				return s.live.Err()
+			}
+		}
+		n := wire.Whole(rest, bulk)
+		now := rest[:n]
+		rest = rest[n:]
+		if len(now) < bulk { // short enough to be copied
+			told = append(told, now...)
+			now = nil
+		}
+		for _, b := range [...][]byte{told, now} {
+			if err := s.write(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// write sends messages, and waits for that if it has to.
+func (s *session) write(b []byte) error {
+	if p, ok := s.conn.(link.Poster); ok && len(b) > 0 {
+		if sent, err := p.Post(s.live, b); sent || err != nil {
+			return err
+		}
+	}
+	return s.conn.Write(s.live, b)
+}
+
+// appendTold appends what the server is to hear of this client. The mutex is held.
+func (s *session) appendTold(out []byte, report *wire.Report) []byte {
+	if !s.tell {
+		return out
+	}
+	s.tell = false
+	if h := s.m.Horizon(); h != s.said {
+		s.said = h
+		out = wire.AppendHorizon(out, &h)
+	}
+	if s.m.Report(report); len(report.Accesses) > 0 {
+		out = wire.AppendReport(out, report)
+	}
+	return out
+}

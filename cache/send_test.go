@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// narrow is a server's end that takes some messages without waiting, and others not, and answers each
+// request.
+type narrow struct {
+	replies chan []byte
+
+	mu             sync.Mutex
+	every          int // message that is not taken without waiting
+	posted, writes int
+	ids            []uint64
+}
+
+func (n *narrow) take(b []byte) error {
+	for len(b) > 0 {
+		h, err := wire.ReadHeader(b)
+		if err != nil {
+			return err
+		}
+		q, err := wire.ReadRequest(b[:h.Length])
+		if err != nil {
+			return err
+		}
+		n.ids = append(n.ids, q.ID)
+		n.replies <- wire.AppendReply(nil, &wire.Reply{ID: q.ID, Status: wire.OK})
+		b = b[h.Length:]
+	}
+	return nil
+}
+
+func (n *narrow) Post(_ context.Context, b []byte) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.posted++; n.every > 0 && n.posted%n.every == 0 {
+		return false, nil
+	}
+	return true, n.take(b)
+}
+
+func (n *narrow) Write(_ context.Context, b []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.writes++
+	return n.take(b)
+}
+
+func (n *narrow) Next(ctx context.Context) ([]byte, error) {
+	select {
+	case b := <-n.replies:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Whoever asks sends it, or has it sent when that takes waiting: each request is sent once, in the order in
+// which they were begun, however many goroutines ask.
+func TestRequestsAreSentOnceAndInOrder(t *testing.T) {
+	const callers, each = 8, 100
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, every := range []int{0, 1, 2, 7} {
+		c, err := newClient("nobody", Config{})
+		require.NoError(t, err)
+		n := &narrow{replies: make(chan []byte, callers*each+1), every: every}
+		s := &session{
+			c: c, by: RDMA, begun: time.Now(), m: mirror.New(mirror.Config{}), wake: make(chan struct{}, 1), room: make(chan struct{}),
+			over: make(chan struct{}), idle: make(chan struct{}), calls: map[uint64]*call{}, conn: n,
+		}
+		s.live, s.stop = context.WithCancel(c.ctx)
+		s.run()
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for range each {
+					_, err := s.call(ctx, &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+					assert.NoError(t, err)
+				}
+			})
+		}
+		all.Wait()
+		s.end(ErrClosed)
+		s.running.Wait()
+		require.Len(t, n.ids, callers*each)
+		for i, id := range n.ids {
+			require.EqualValues(t, i+1, id)
+		}
+		if every == 0 {
+			require.Less(t, n.writes, callers*each/2, "callers do without the goroutine")
+		} else {
+			require.Positive(t, n.writes)
+		}
+	}
+}

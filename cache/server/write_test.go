@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// narrow is a connection that takes some messages without waiting, and others not.
+type narrow struct {
+	listener
+	room int // for so many posts
+
+	mu             sync.Mutex
+	posted, writes int
+	replies        []uint64
+}
+
+func (n *narrow) take(b []byte) error {
+	for len(b) > 0 {
+		h, err := wire.ReadHeader(b)
+		if err != nil {
+			return err
+		}
+		if h.Kind == wire.KindReply {
+			a, err := wire.ReadReply(b[:h.Length])
+			if err != nil {
+				return err
+			}
+			n.replies = append(n.replies, a.ID)
+		}
+		b = b[h.Length:]
+	}
+	return nil
+}
+
+func (n *narrow) Post(_ context.Context, b []byte) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.room == 0 {
+		return false, nil
+	}
+	n.room--
+	n.posted++
+	return true, n.take(b)
+}
+
+func (n *narrow) Write(_ context.Context, b []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.writes++
+	return n.take(b)
+}
+
+// Who takes a client's messages answers them, all that are there together, and waits for nothing: what
+// cannot be posted is written by another goroutine, before all that follows.
+func TestAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := tablesRig(t, func(int) error { return nil })
+		defer func() { require.NoError(t, s.Close()) }()
+		ctx, cut := context.WithCancelCause(t.Context())
+		id, c := s.attach(cut, false)
+		c.answered = true
+		n := &narrow{room: 1000}
+		s.connected(ctx, n, c)
+		synctest.Wait()
+		require.Equal(t, 1, n.posted, "that it is let in")
+		var last uint64
+		ask := func(many int) {
+			t.Helper()
+			require.NoError(t, s.read(ctx, func(context.Context) ([]byte, error) {
+				if many--; many < 0 {
+					return nil, nil
+				}
+				last++
+				return wire.AppendRequest(nil, &wire.Request{ID: last, Epoch: s.epoch, Op: wire.OpSet, Key: []byte("key"), Value: []byte("value")}), nil
+			}, id, c))
+		}
+		ask(3)
+		require.Equal(t, 2, n.posted, "three replies in one message, by this goroutine")
+		require.Len(t, n.replies, 3)
+		ask(3 * receives)
+		require.GreaterOrEqual(t, n.posted, 4, "nobody waits for the last one of many")
+		require.Zero(t, n.writes)
+		for room := range 4 {
+			n.room = room
+			ask(4 * receives)
+			synctest.Wait()
+		}
+		require.Positive(t, n.writes)
+		require.EqualValues(t, last, len(n.replies))
+		for i, id := range n.replies {
+			require.EqualValues(t, i+1, id, "in order")
+		}
+		cut(nil)
+		require.NoError(t, s.disconnected(c))
+		n.room = 1
+		ask2 := len(n.replies)
+		s.answer(c)
+		require.Len(t, n.replies, ask2, "nothing is sent after the end")
+		s.detach(id)
+	})
+}
