@@ -130,6 +130,21 @@ func TestAloneTakesOverARegion(t *testing.T) {
 	}
 }
 
+// A call whose context has ended sends nothing, and says that nothing happened.
+func TestChainOfAnEndedContext(t *testing.T) {
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	c := r.caller(nil)
+	ctx, end := context.WithCancel(within(t, stuck))
+	end()
+	for range 20 {
+		_, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, lockoffload.ErrOutcomeUnknown)
+	}
+	require.Zero(t, r.version(c, 0))
+	require.EqualValues(t, 1, r.agent.Stats().Accepted, "the one that looked")
+}
+
 // When Close of an agent returns nothing of a chain is written any more, though its clients
 // go on sending by queue pairs that nobody has closed yet.
 func TestNothingIsWrittenBehindClose(t *testing.T) {

@@ -169,12 +169,19 @@ type callRequest interface {
 // exchange has a request answered. The reply is in the place, which is to be released
 // then. seq is 0 if nothing was sent.
 func (c *Caller) exchange(ctx context.Context, r callRequest, deadline uint32) (p *callPlace, seq uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
 	select {
-	case p = <-c.free:
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
-	case <-c.done:
-		return nil, 0, c.err
+	case p = <-c.free: // as a rule, and this is cheaper than to wait for all three
+	default:
+		select {
+		case p = <-c.free:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		case <-c.done:
+			return nil, 0, c.err
+		}
 	}
 	if seq, err = c.issue(p, r, deadline); err != nil {
 		return nil, 0, err

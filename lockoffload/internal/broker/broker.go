@@ -41,6 +41,9 @@ type Config struct {
 	// MaxRun is how long a word is handed on without a gap, and Gap how long it is left
 	// free then, so that those get it who do not ask here.
 	MaxRun, Gap time.Duration
+	// MaxReserved is how many words are reserved for one peer at a time, at most, but for
+	// those that it waits for when it asks for the last one.
+	MaxReserved int
 	// Word makes a lock word that is not 0 and was never in memory before.
 	Word func() uint64
 }
@@ -76,9 +79,10 @@ const Never = time.Duration(1<<63 - 1)
 type Broker struct {
 	cfg   Config
 	slots map[uint32]*slot
-	lists []*slot // by index, those under way
-	free  []int   // indexes
-	short []*slot // that wait for an index
+	lists []*slot       // by index, those under way
+	free  []int         // indexes
+	short []*slot       // that wait for an index
+	has   map[int32]int // reservations that stand, by peer
 	alarm time.Duration
 	shut  bool
 
@@ -117,16 +121,17 @@ type slot struct {
 
 // New makes a broker that nobody has asked yet.
 func New(cfg Config) *Broker {
-	b := &Broker{cfg: cfg, slots: map[uint32]*slot{}, lists: make([]*slot, cfg.Lists), alarm: Never}
+	b := &Broker{cfg: cfg, slots: map[uint32]*slot{}, has: map[int32]int{}, lists: make([]*slot, cfg.Lists), alarm: Never}
 	for i := range cfg.Lists {
 		b.free = append(b.free, i)
 	}
 	return b
 }
 
-// Ask puts a request behind those that wait for the same slot.
+// Ask puts a request behind those that wait for the same slot, unless its peer has too many
+// reservations: then it is taken back at once.
 func (b *Broker) Ask(now time.Duration, n uint32, a Ask) {
-	if b.shut {
+	if b.shut || b.has[a.Peer] >= b.cfg.MaxReserved {
 		b.Answers = append(b.Answers, Answer{Ask: a, Slot: n})
 		return
 	}
@@ -275,6 +280,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 		if s.late && old[0] == s.word {
 			b.Lapsed++
 		}
+		b.ends(s)
 		s.word, s.ended, s.late = 0, false, false
 		old = old[1:]
 	}
@@ -305,6 +311,7 @@ func (b *Broker) Result(now time.Duration, index int, old []uint64) {
 // reserved gives the word to whoever is first by now. One that was reserved before must
 // have been taken and given back, or the word would not have been free.
 func (b *Broker) reserved(now time.Duration, s *slot) {
+	b.ends(s)
 	s.word, s.until, s.ended, s.late = s.next, now+b.cfg.Patience, false, false
 	s.again, s.eager = false, 0
 	s.pause = b.cfg.MinPause
@@ -317,8 +324,19 @@ func (b *Broker) reserved(now time.Duration, s *slot) {
 	}
 	s.of, s.queue = s.queue[0], s.queue[1:]
 	b.Reserved++
+	b.has[s.of.Peer]++
 	b.Answers = append(b.Answers, Answer{Ask: s.of, Slot: s.n, Word: s.word})
 	b.later(now, s)
+}
+
+// ends counts the reservation of a slot no more, if there is one.
+func (b *Broker) ends(s *slot) {
+	if s.word == 0 || s.of.Peer < 0 {
+		return
+	}
+	if b.has[s.of.Peer]--; b.has[s.of.Peer] == 0 {
+		delete(b.has, s.of.Peer)
+	}
 }
 
 // later has a slot tried again after a pause, which grows.

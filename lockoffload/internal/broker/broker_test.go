@@ -9,7 +9,7 @@ import (
 
 func newBroker(lists int) *Broker {
 	var word uint64
-	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond,
+	return New(Config{Lists: lists, Patience: time.Second, MinPause: time.Millisecond, MaxPause: 8 * time.Millisecond, Eager: 2, MaxRun: 5 * time.Second, Gap: 5 * time.Millisecond, MaxReserved: 3,
 		Word: func() uint64 { word++; return 1<<63 | word }})
 }
 
@@ -247,4 +247,58 @@ func TestWordIsLetGo(t *testing.T) {
 	require.Greater(t, got, 7)
 	require.Less(t, longest, 100*time.Millisecond+2*5*time.Millisecond)
 	require.Greater(t, b.Reserved, uint64(2000), "and the others hardly notice")
+}
+
+// A peer that asks for turn after turn, and takes none, has as many words reserved as the
+// broker allows: until its reservations end, however they do.
+func TestReservationsOfOnePeer(t *testing.T) {
+	b := newBroker(4)
+	grant := func(n uint32, peer int32) {
+		b.Ask(0, n, Ask{peer, uint64(n)})
+		l := took(t, b)
+		b.Result(0, l.Index, []uint64{0})
+		require.NotZero(t, answered(t, b).Word)
+	}
+	refused := func(now time.Duration) {
+		b.Ask(now, 99, Ask{1, 99})
+		require.Zero(t, answered(t, b).Word)
+		require.Empty(t, b.Lists)
+	}
+	for n := range uint32(3) {
+		grant(n, 1)
+	}
+	refused(0)
+	grant(10, 2)
+
+	b.Done(0, 0, Ask{1, 0})
+	l := took(t, b)
+	refused(0) // until the word is seen to be free
+	b.Result(0, l.Index, []uint64{0})
+	grant(3, 1)
+	refused(0)
+
+	// The word of one that is done is free, and somebody else's at once.
+	b.Ask(0, 1, Ask{2, 50})
+	b.Done(0, 1, Ask{1, 1})
+	b.Result(0, took(t, b).Index, []uint64{0, 0})
+	require.EqualValues(t, 2, answered(t, b).Peer)
+	grant(4, 1)
+	refused(0)
+
+	// Somebody took the lock in turn, and says nothing when it is free.
+	b.Ask(0, 3, Ask{2, 51})
+	b.Turn(b.Alarm())
+	b.Result(0, took(t, b).Index, []uint64{0})
+	require.EqualValues(t, 2, answered(t, b).Peer)
+	grant(5, 1)
+	refused(0)
+
+	b.Turn(time.Second) // their time is over
+	for len(b.Lists) > 0 {
+		l := b.Lists[0]
+		b.Lists = b.Lists[1:]
+		b.Result(time.Second, l.Index, []uint64{l.Ops[0].Compare})
+	}
+	require.True(t, b.Idle())
+	require.Empty(t, b.has)
 }

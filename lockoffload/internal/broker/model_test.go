@@ -73,7 +73,7 @@ const (
 	lease = 3 * time.Millisecond
 )
 
-var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond}
+var limits = Config{Lists: 2, Patience: 2 * time.Millisecond, MinPause: 100 * time.Microsecond, MaxPause: time.Millisecond, Eager: 3, MaxRun: 5 * time.Millisecond, Gap: 400 * time.Microsecond, MaxReserved: 100}
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 14)), fresh: map[uint64]bool{}, over: map[Ask]bool{}, barge: seed%3 == 0}

@@ -36,6 +36,7 @@ type Agent struct {
 	turns     []int32  // peers with queued jobs; who was served goes to the end
 	moved     []int32  // scratch of start
 	busy      []uint64 // one bit a slot: a job is at work on it
+	came      []uint64 // likewise: a job has come since the last look for others of its slot
 	look      bool     // a queued job may have become able to start
 	alarm     time.Duration
 	Broker    *broker.Broker // of those who take locks themselves, in turn
@@ -92,6 +93,7 @@ func NewAgent(l AgentLimits, slots AgentSlots, replies []byte, seed uint64) *Age
 		ByID:  make(map[uint64]int32, l.Peers),
 		turns: make([]int32, 0, l.Peers), moved: make([]int32, 0, l.Peers),
 		busy:  make([]uint64, (slots.Slots+63)/64),
+		came:  make([]uint64, (slots.Slots+63)/64),
 		alarm: Never,
 		Ops:   make([]AgentOp, 0, 2*l.Receives),
 		Outs:  make([]agentAnswer, 0, 2*l.Receives),
@@ -220,6 +222,7 @@ func (c *Agent) enqueue(now time.Duration, j, peer, entry int32, r *wire.ChainRe
 		c.jobs[p.tail].next = j
 	}
 	p.tail = j
+	c.came[r.Slot/64] |= 1 << (r.Slot % 64)
 	c.look = true
 }
 

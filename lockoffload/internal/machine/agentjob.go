@@ -142,6 +142,7 @@ func (c *Agent) held(now time.Duration, j int32) {
 // there was anything.
 func (c *Agent) carryAll(now time.Duration, j int32) (any bool) {
 	job := &c.jobs[j]
+	c.came[job.request.Slot/64] &^= 1 << (job.request.Slot % 64)
 	for more := true; more; {
 		more = false
 		for _, peer := range c.turns {
@@ -163,7 +164,8 @@ func (c *Agent) keep(now time.Duration) {
 	kept := c.keeping[:0]
 	for _, j := range c.keeping {
 		job := &c.jobs[j]
-		if c.look && c.carryAll(now, j) {
+		slot := job.request.Slot
+		if c.came[slot/64]&(1<<(slot%64)) != 0 && c.carryAll(now, j) {
 			job.paused = false
 		}
 		if job.paused || job.carried == maxCarried {

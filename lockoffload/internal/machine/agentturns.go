@@ -27,13 +27,16 @@ const (
 	// it is left free then.
 	turnRun = 200 * time.Millisecond
 	TurnGap = 10 * time.Millisecond
+	// turnsReserved is how many locks are reserved for one client at a time, at most. One
+	// that asks for more takes its locks without turns.
+	turnsReserved = 1024
 )
 
 func (c *Agent) newBroker() *broker.Broker {
 	l := &c.Limits
 	return broker.New(broker.Config{
 		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
-		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager,
+		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager, MaxReserved: turnsReserved,
 		Word: func() uint64 { c.tags++; return c.Slots.tag(c.tags, false) },
 	})
 }
