@@ -84,8 +84,7 @@ type Target struct {
 	cq  *verbs.CQ // receives
 	in  receives
 
-	mu     sync.Mutex
-	closed bool
+	closing sync.Once
 }
 
 // targetBackend is what a target is reached by.
@@ -167,16 +166,13 @@ func (t *Target) Poll(rs []Received) (int, error) { return t.in.poll(rs) }
 func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return t.in.take(ctx, rs) }
 
 // Close ends all sessions at once: requests of attached initiators fail.
-// Receives that are posted get no completion. Closing twice is not an error.
-func (t *Target) Close() error {
-	t.mu.Lock()
-	closed := t.closed
-	t.closed = true
-	t.mu.Unlock()
-	if closed {
-		return nil
-	}
-	t.be.stop()
-	t.in.close()
-	return errors.Join(t.be.close(), t.closeQueues())
+// Receives that are posted get no completion. Closing twice is not an error; all calls
+// wait for the end.
+func (t *Target) Close() (err error) {
+	t.closing.Do(func() {
+		t.be.stop()
+		t.in.close()
+		err = errors.Join(t.be.close(), t.closeQueues())
+	})
+	return err
 }
