@@ -32,36 +32,45 @@ func (c *counted) AfterFunc(func()) (stop func() bool) {
 // TestWaitLeavesNothing in a context that lives on: however often it was waited with,
 // one registration for each goroutine that waits is left, and none after Close.
 func TestWaitLeavesNothing(t *testing.T) {
+	for name, waiting := range map[string]bool{"nobody waits": false, "somebody waits": true} {
+		t.Run(name, func(t *testing.T) { waitLeavesNothing(t, waiting) })
+	}
+}
+
+func waitLeavesNothing(t *testing.T, waiting bool) {
 	i, h, p := newHeld(t, InitiatorConfig{})
 	close(h.halting)
 	ctx := &counted{Context: context.Background(), done: make(chan struct{})}
-	for range 20 {
-		_, err := i.Post(p, Request{})
-		require.NoError(t, err)
+	wait := func() (ended <-chan error) {
 		done := make(chan error, 1)
 		go func() {
 			_, err := i.Wait(ctx, make([]Completion, 1))
 			done <- err
 		}()
 		require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.takers) == 1 }, 5*time.Second, time.Millisecond)
+		return done
+	}
+	for range 10 {
+		_, err := i.Post(p, Request{})
+		require.NoError(t, err)
+		ended := wait()
 		i.mu.Lock()
 		i.outside++ // nobody has polled this
 		i.finish(h.ring.at(h.ring.head), nil)
 		i.outside--
 		h.ring.head++
 		i.unlock()
-		require.NoError(t, <-done)
+		require.NoError(t, <-ended)
 		runtime.GC() // which empties pools
 		runtime.GC()
 	}
 	require.EqualValues(t, 1, ctx.live.Load())
-	done := make(chan error, 1)
-	go func() {
-		_, err := i.Wait(ctx, make([]Completion, 1))
-		done <- err
-	}()
-	require.Eventually(t, func() bool { i.mu.Lock(); defer i.mu.Unlock(); return len(i.takers) == 1 }, 5*time.Second, time.Millisecond)
-	require.NoError(t, i.Close())
-	require.ErrorIs(t, <-done, ErrClosed)
+	if waiting {
+		ended := wait()
+		require.NoError(t, i.Close())
+		require.ErrorIs(t, <-ended, ErrClosed)
+	} else {
+		require.NoError(t, i.Close())
+	}
 	require.Zero(t, ctx.live.Load())
 }
