@@ -280,4 +280,5 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	p.Stats.Attaches++
 	c.Retime = c.Retime || c.due(x) < c.told
 	c.do(Action{Kind: ActReady, Peer: p, Context: x})
+	c.lined = c.lined || x.empty() // it was asked for without a request, or that was taken back
 }
