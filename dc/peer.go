@@ -97,9 +97,9 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 }
 
 // Attach opens a session with a target, if there is none, before there are
-// requests for it. It returns when the first request can go out at once; the
-// session may have to make room for another target soon after. With hardware it
-// finds the way to the target only.
+// requests for it. It returns when the first request can go out at once; a session
+// without requests makes room for other targets as soon as any waits for a context.
+// With hardware it finds the way to the target only.
 func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
 	return opError("attach to", p.addr.String(), i.be.attach(ctx, p))
 }
