@@ -59,20 +59,23 @@ func (c *Initiator) timeout() time.Duration { return max(c.estimate(), c.slow) }
 
 func (c *Initiator) estimate() time.Duration { return max(c.Retransmit, c.rtt+4*c.rttVar) }
 
-// longestPause is the bound of the pauses between copies of a message, which double.
-func (c *Initiator) longestPause() time.Duration { return 16 * c.estimate() }
+// longestPause is the bound of the pauses between copies of a message, which double. So
+// several are sent before a target is given up: some of them may be lost.
+func (c *Initiator) longestPause() time.Duration {
+	return min(16*c.estimate(), max(c.Retransmit, c.ConnectTimeout/8))
+}
 
 // replied takes the time from a connect packet to its answer. When the packet was sent
 // more than once, the answer may be to any copy and measures nothing. But if it did not
 // count at all, only answers would that came before the timeout, which then never grows.
 // So it is the timeout until one is measured, as a timeout that was backed off is with
-// RFC 6298.
+// RFC 6298; within bounds, since what took so long may have been lost packets.
 func (c *Initiator) replied(d time.Duration, once bool) {
 	if once {
 		c.measure(d)
 		return
 	}
-	c.slow = max(c.slow, min(d, c.longestPause()))
+	c.slow = max(c.slow, min(d, 16*c.estimate(), c.ConnectTimeout/32))
 }
 
 // measure takes the time that an answer took.

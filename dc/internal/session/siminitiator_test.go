@@ -34,7 +34,8 @@ type simQP struct {
 	session           uint64
 	gen               int
 	bad, busy         bool
-	unready           bool // a request found no receive
+	unready           bool // a request has found no receive
+	returning         bool // and has come back
 	shared            int  // requests posted while others waited
 	jobs              []*job
 	returned          []*job // that wait again when all have come back
@@ -191,7 +192,10 @@ func (i *simInitiator) arrive(x *Context, gen int, psn uint32, j *job) {
 			}
 			if i.w.unready > 0 && i.w.rng.Float64() < i.w.unready {
 				q.unready = true // it takes nothing behind this, either
-				i.w.After(5*time.Millisecond, func() { i.complete(x, gen, false) })
+				i.w.After(5*time.Millisecond, func() {
+					q.returning = q.returning || q.gen == gen && !q.bad // what is broken off before is lost
+					i.complete(x, gen, false)
+				})
 				return
 			}
 			s.psn = (s.psn + 1) & 0xffffff
@@ -223,7 +227,7 @@ func (i *simInitiator) complete(x *Context, gen int, ok bool) {
 	if !ok {
 		i.flush(x)
 	}
-	if !ok && q.unready {
+	if !ok && q.returning {
 		q.returned = append(q.returned, j)
 		if len(q.jobs) == 0 {
 			p := i.peers[j.to]
@@ -389,7 +393,7 @@ func (i *simInitiator) act(a Action) {
 		resumed := a.Message.Kind == 0
 		w.After(400*time.Microsecond, func() {
 			q.remote, q.next, q.target, q.owner, q.session, q.bad, q.busy = a.Message.QPN, x.Session.PSN, a.Message.From, a.Peer, x.Session.ID, false, false
-			q.unready = false
+			q.unready, q.returning = false, false
 			q.shared = 0
 			if resumed {
 				w.resumed++
