@@ -102,15 +102,14 @@
 //
 // # Costs
 //
-// Posting to an attached target is one crossing into C and allocates nothing; so
-// is polling; [Initiator.PostPoll] is both in one. Up to eight small requests that
-// waited for their target have one completion of the device, and end together. A
-// new session costs one round trip of datagrams and two transitions of a queue
-// pair at the initiator and one at the target, in which the kernel takes part; if
-// another target has to make room, two more at the initiator, while the round trip
-// is under way. A renewed session costs the two transitions, a parked one four,
-// and neither any message. A known target that was never used costs some 120 bytes
-// and no queue pair, one without a context that was, some 500.
+// Posting to an attached target is one crossing into C and allocates nothing;
+// so is polling; [Initiator.PostPoll] is both in one. A new session costs one
+// round trip of datagrams and two transitions of a queue pair at the initiator
+// and one at the target, in which the kernel takes part; if another target has
+// to make room, two more at the initiator, while the round trip is under way. A
+// renewed session costs the two transitions, a parked one four, and neither any
+// message. A known target that was never used costs some 120 bytes and no queue
+// pair, one without a context that was, some 500.
 //
 // # Hardware
 //

@@ -181,21 +181,18 @@ func (r *Request) addList(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 // packets is how many packet numbers the request takes: one for each packet of
 // a message or, with READ, of its response.
 func (r *Request) packets(mtu int) int {
-	n := r.bytes()
-	if r.Op >= FetchAdd || n <= mtu {
+	if r.Op >= FetchAdd {
+		return 1
+	}
+	n := int(r.Local.Length)
+	if r.List != nil {
+		n = 0
+		for _, s := range r.List {
+			n += int(s.Length)
+		}
+	}
+	if n <= mtu {
 		return 1
 	}
 	return (n + mtu - 1) / mtu
-}
-
-// bytes is how long its memory is.
-func (r *Request) bytes() int {
-	if r.List == nil {
-		return int(r.Local.Length)
-	}
-	n := 0
-	for _, s := range r.List {
-		n += int(s.Length)
-	}
-	return n
 }

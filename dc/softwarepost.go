@@ -27,7 +27,7 @@ func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
 	x := s.placed
 	q := &s.qps[x.Index]
 	if n > 1 || look < 0 {
-		n, err := s.post(x, q, n, s.add(x, q, n, 1), look)
+		n, err := s.post(x, q, n, s.add(x, q, n), look)
 		s.core.Stats.Hits += uint64(n)
 		if err != nil {
 			s.uncovered(x, q)
@@ -49,27 +49,15 @@ func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
 	return 1, true, nil // an error of the queue is told by Lost
 }
 
-const (
-	// togetherMost is how many requests that waited for their target may have one
-	// completion, and togetherBytes how much memory: each waits for the last of them.
-	togetherMost  = 8
-	togetherBytes = 4096
-)
-
 // add prepares the n requests behind the ring's tail to be posted, and answers how
-// many packets they take. Up to so many small ones have one completion, of the last.
-func (s *software) add(x *session.Context, q *contextQP, n, together int) (packets int) {
+// many packets they take.
+func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
 	pos := q.ring.tail
-	silent, bytes := 0, 0
 	for last := pos + uint32(n-1); ; pos++ {
 		e := q.ring.at(pos)
 		signaled := verbs.Signaled
-		bytes += e.bytes()
-		if e.silent = pos != last && (e.Quiet || silent+1 < together && bytes < togetherBytes); e.silent {
+		if e.silent = e.Quiet && pos != last; e.silent {
 			signaled = 0
-			silent++
-		} else {
-			silent, bytes = 0, 0
 		}
 		e.add(q.batch, s.i.d.ID(tag(x.Index, pos)), signaled)
 		packets += e.packets(q.mtu)
@@ -141,7 +129,7 @@ func (s *software) postAll(x *session.Context, n int) {
 }
 
 func (s *software) postWaiting(x *session.Context, q *contextQP, n int) (int, error) {
-	return s.post(x, q, n, s.add(x, q, n, togetherMost), -1)
+	return s.post(x, q, n, s.add(x, q, n), -1)
 }
 
 // pump posts what waits for the target of an attached context.
