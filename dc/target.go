@@ -34,7 +34,8 @@ type TargetConfig struct {
 	Lease time.Duration
 	// Recall is how long an initiator may keep a responder context after it was
 	// asked for it because others wait; then the session ends, and what is under
-	// way fails. 0 means a second.
+	// way fails. It is remembered for eight times as long when they are not there
+	// all the time. 0 means a second.
 	Recall time.Duration
 	// Retry is when an initiator that was answered busy comes again unless it
 	// is called earlier; 0 means 50 ms.
