@@ -69,13 +69,15 @@ func (c *Initiator) longestPause() time.Duration {
 // more than once, the answer may be to any copy and measures nothing. But if it did not
 // count at all, only answers would that came before the timeout, which then never grows.
 // So it is the timeout until one is measured, as a timeout that was backed off is with
-// RFC 6298; within bounds, since what took so long may have been lost packets.
-func (c *Initiator) replied(d time.Duration, once bool) {
-	if once {
+// RFC 6298; unless so little time has passed since the last copy that the others have
+// been lost, and within bounds.
+func (c *Initiator) replied(d, last time.Duration, once bool) {
+	switch {
+	case once:
 		c.measure(d)
-		return
+	case last > c.rtt+4*c.rttVar:
+		c.slow = max(c.slow, min(d, 16*c.estimate(), c.ConnectTimeout/32))
 	}
-	c.slow = max(c.slow, min(d, 16*c.estimate(), c.ConnectTimeout/32))
 }
 
 // measure takes the time that an answer took.

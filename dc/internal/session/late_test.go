@@ -82,12 +82,21 @@ func TestTimeoutFollowsAnswersToCopies(t *testing.T) {
 	connect(4, 900*time.Millisecond)
 	require.Equal(t, b.ConnectTimeout/32, b.timeout(), "it leaves time for others")
 
-	// The same for one that gave way when it had been sent twice.
+	// What comes as soon after the last copy as answers do is the answer to that.
+	b.measure(time.Millisecond)
+	p := b.peer(5)
+	b.Enqueue(p, 1, b.now)
+	b.tick()
+	b.now += time.Millisecond
+	b.answer(p, 5)
+	require.Equal(t, b.Retransmit, b.timeout())
+
+	// One that takes long counts also if it gave way when it had been sent twice.
 	b = newBench(t, 1, func(l *Limits) { l.ConnectTimeout = 20 * time.Second })
-	p, other := b.peer(1), b.peer(2)
+	p = b.peer(1)
 	b.Enqueue(p, 1, b.now)
 	attempt := p.ctx.Session.Attempt
-	b.Enqueue(other, 1, b.now)
+	b.Enqueue(b.peer(2), 1, b.now)
 	for p.ctx != nil {
 		b.tick()
 	}
@@ -103,7 +112,7 @@ func TestCopiesEnough(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
 		b := newBench(t, 1, nil)
 		b.measure(rtt) // the timeout is three times as long
-		b.replied(time.Hour, false)
+		b.replied(time.Hour, time.Hour, false)
 		p := b.peer(1)
 		b.Enqueue(p, 1, b.now)
 		copies := 0
