@@ -144,6 +144,32 @@ func TestForeignPeers(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 }
 
+// TestNoPeer: a nil one is refused by all calls, and the initiator goes on.
+func TestNoPeer(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	ctx := context.Background()
+	for name, call := range map[string]func(p *dc.Peer) error{
+		"Attach": func(p *dc.Peer) error { return i.Attach(ctx, p) },
+		"Cancel": func(p *dc.Peer) error { _, err := i.Cancel(p, 1); return err },
+		"Detach": func(p *dc.Peer) error { return i.Detach(p) },
+		"Do":     func(p *dc.Peer) error { return i.Do(ctx, p, writeOf(1)) },
+		"Flush":  func(p *dc.Peer) error { return i.Flush(ctx, p) },
+		"Forget": func(p *dc.Peer) error { return i.Forget(p) },
+		"Post":   func(p *dc.Peer) error { _, err := i.Post(p, writeOf(1)); return err },
+		"PostPoll": func(p *dc.Peer) error {
+			_, _, err := i.PostPoll(p, make([]dc.Completion, 1), 0, writeOf(1))
+			return err
+		},
+	} {
+		for _, p := range []*dc.Peer{nil, {}} {
+			var err error
+			require.NotPanics(t, func() { err = call(p) }, name)
+			require.ErrorIs(t, err, verbs.ErrAttributes, name)
+		}
+	}
+	post(t, i, resolveDCT(t, i, 1, 0xa), 1)
+}
+
 // TestForgottenPeers are refused by all calls.
 func TestForgottenPeers(t *testing.T) {
 	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})

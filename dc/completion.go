@@ -1,9 +1,9 @@
 package dc
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -80,42 +80,34 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 	if len(cs) == 0 {
 		return 0, nil
 	}
-	taker := takers.Get().(*taker)
-	defer takers.Put(taker)
-	taker.watch(ctx, i.d)
-	w := &taker.Waiter
+	var w *taker
+	var waited error
 	for {
 		i.mu.Lock()
-		if err := i.usable(); err != nil {
-			i.mu.Unlock()
+		err, n := i.usable(), 0
+		if w != nil {
+			i.takers = remove(i.takers, &w.Waiter)
+			err = cmp.Or(waited, err, ctx.Err())
+		}
+		if w != nil || err == nil {
+			n = i.done.take(cs)
+		}
+		if n > 0 || err != nil {
+			i.putTaker(w)
+			i.unlock()
+			if n > 0 {
+				return n, nil
+			}
 			return 0, opError("wait for", "initiator", err)
 		}
-		if n := i.done.take(cs); n > 0 {
-			i.unlock()
-			return n, nil
+		if w == nil {
+			w = i.takeTaker(ctx)
 		}
 		w.Reset()
-		i.takers = append(i.takers, w)
+		i.takers = append(i.takers, &w.Waiter)
 		i.unlock()
-		err := ctx.Err()
-		if err == nil {
-			err = i.d.Wait(context.Background(), w)
-		}
-		i.mu.Lock()
-		i.takers = remove(i.takers, w)
-		n := i.done.take(cs)
-		if err == nil {
-			err = i.usable()
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		i.unlock()
-		switch {
-		case n > 0:
-			return n, nil
-		case err != nil:
-			return 0, opError("wait for", "initiator", err)
+		if ctx.Err() == nil {
+			waited = i.d.Wait(context.Background(), &w.Waiter)
 		}
 	}
 }
@@ -125,24 +117,46 @@ func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
 // waits again for the same context without preparing anything.
 type taker struct {
 	verbs.Waiter
-	d       *verbs.Dispatcher
 	watched <-chan struct{}
 	stop    func() bool
+	next    *taker // that is not in use
 }
 
-var takers = sync.Pool{New: func() any { return &taker{} }}
-
-func (t *taker) watch(ctx context.Context, d *verbs.Dispatcher) {
-	if t.watched == ctx.Done() && t.d == d {
-		return
+// takeTaker answers one that is woken when the context ends.
+func (i *Initiator) takeTaker(ctx context.Context) *taker {
+	t := i.idle
+	if t == nil {
+		t = &taker{}
+	} else {
+		i.idle = t.next
 	}
+	if t.watched == ctx.Done() {
+		return t
+	}
+	t.leave()
+	if t.watched = ctx.Done(); t.watched != nil {
+		t.stop = context.AfterFunc(ctx, func() { i.d.Wake(&t.Waiter) })
+	}
+	return t
+}
+
+// putTaker keeps it for the next wait, as long as there may be one.
+func (i *Initiator) putTaker(t *taker) {
+	switch {
+	case t == nil:
+	case i.open():
+		t.next, i.idle = i.idle, t
+	default:
+		t.leave()
+	}
+}
+
+// leave ends what the context keeps of it.
+func (t *taker) leave() {
 	if t.stop != nil {
 		t.stop()
-		t.stop = nil
 	}
-	if t.watched, t.d = ctx.Done(), d; t.watched != nil {
-		t.stop = context.AfterFunc(ctx, func() { d.Wake(&t.Waiter) })
-	}
+	t.stop, t.watched = nil, nil
 }
 
 func remove(ws []*verbs.Waiter, w *verbs.Waiter) []*verbs.Waiter {

@@ -138,7 +138,7 @@ func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
 	i.mu.Lock()
 	if err := i.mine(p); err != nil {
 		i.mu.Unlock()
-		return 0, opError("cancel request of", p.addr.String(), err)
+		return 0, opError("cancel request of", p.name(), err)
 	}
 	n := i.takeBack(p, func(e *entry) bool { return e.ID == id && e.call == nil }, opError("do request of", p.addr.String(), ErrCanceled))
 	i.unlock()
@@ -151,7 +151,7 @@ func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
 	i.mu.Lock()
 	if err := i.mine(p); err != nil {
 		i.mu.Unlock()
-		return opError("flush", p.addr.String(), err)
+		return opError("flush", p.name(), err)
 	}
 	a := p.a
 	if a == nil || a.posted == a.ended {

@@ -3,6 +3,7 @@
 package dc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ type held struct {
 	halting chan struct{} // halt and close end when it is closed
 	waited  int           // enqueued
 	aborted int
-	refused int // requests that the device does not take, the last of a call
+	refused int           // requests that the device does not take, the last of a call
+	closing chan struct{} // close ends when it is closed; nil: with halting
 }
 
 func (h *held) place(_ *Peer, n int) (*ring, uint32, int, error) {
@@ -48,7 +50,7 @@ func (h *held) perform()                    {}
 func (h *held) abort(*Peer)                 { h.aborted++ }
 func (h *held) stop()                       {}
 func (h *held) halt()                       { <-h.halting }
-func (h *held) close() error                { <-h.halting; return nil }
+func (h *held) close() error                { <-cmp.Or(h.closing, h.halting); return nil }
 
 // giveBack gives the requests of a peer back, as after an answer that the target had
 // no receive.
@@ -248,4 +250,31 @@ func TestPartOfPost(t *testing.T) {
 			require.NoError(t, i.Close())
 		})
 	}
+}
+
+// TestEveryCloseWaits for the end, though the device has no requests any more: what the
+// initiator is made of can be closed after each.
+func TestEveryCloseWaits(t *testing.T) {
+	i, h, _ := newHeld(t, InitiatorConfig{})
+	close(h.halting)
+	h.closing = make(chan struct{})
+	(&engine{i}).Lost(errors.New("no queue"))
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() { ended <- i.Close() }()
+	}
+	select {
+	case <-ended:
+		t.Error("it is not closed yet")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(h.closing)
+	for range 2 {
+		require.NoError(t, <-ended)
+	}
+	_, more := <-i.Events()
+	require.False(t, more, "whoever waits for events is told")
+	i.mu.Lock()
+	i.event(Event{})
+	i.mu.Unlock()
 }

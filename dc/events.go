@@ -42,10 +42,13 @@ const eventsKept = 256
 
 // Events is where the initiator tells what happens to its peers. Events that
 // nobody takes are dropped when there are too many, and counted in
-// [Stats.DroppedEvents].
+// [Stats.DroppedEvents]. [Initiator.Close] closes the channel.
 func (i *Initiator) Events() <-chan Event { return i.events }
 
 func (i *Initiator) event(e Event) {
+	if i.closed {
+		return
+	}
 	select {
 	case i.events <- e:
 	default:

@@ -70,7 +70,11 @@ func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }
 func (i *Initiator) DCI(n int) uint32 { return i.be.(*hardware).dcis[n].qp.Num() }
 
 // ContextQP is the number of an initiator context's queue pair.
-func (i *Initiator) ContextQP(n int) uint32 { return i.be.(*software).qps[n].qp.Num() }
+func (i *Initiator) ContextQP(n int) uint32 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.be.(*software).qps[n].qp.Num()
+}
 
 // Serves is the peer that an initiator context serves, or nil.
 func (i *Initiator) Serves(n int) *Peer {

@@ -133,24 +133,26 @@ const maxContexts = 1 << 16
 // Somebody must poll, wait or be in Do: a session ends when its completions are
 // taken, and only then can the next target be served.
 type Initiator struct {
-	cfg    InitiatorConfig
-	be     backend
-	d      *verbs.Dispatcher
-	cq     *verbs.CQ // its own, or nil
-	start  time.Time
-	ctx    context.Context // of what goes on in the background
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	hand   chan struct{} // has a token when the back end needs a goroutine
-	events chan Event
-	halt   sync.Once
-	halted chan struct{} // closed when the device touches no memory any more
+	cfg     InitiatorConfig
+	be      backend
+	d       *verbs.Dispatcher
+	cq      *verbs.CQ // its own, or nil
+	start   time.Time
+	ctx     context.Context // of what goes on in the background
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	hand    chan struct{} // has a token when the back end needs a goroutine
+	events  chan Event
+	closing sync.Once
+	halt    sync.Once
+	halted  chan struct{} // closed when the device touches no memory any more
 
 	mu      sync.Mutex
 	peers   map[uint64]*Peer // by the address's and key's hash
 	seed    maphash.Seed
 	done    completions
 	calls   *call           // that are not in use
+	idle    *taker          // likewise
 	takers  []*verbs.Waiter // who wait for completions
 	doers   []*verbs.Waiter // who wait in Do and Flush
 	outside int             // goroutines that end requests without having polled
@@ -323,16 +325,20 @@ func (i *Initiator) wakeAll() {
 
 // Close ends all sessions. Requests that have not completed get no completion,
 // those in Do end with [ErrClosed], and their memory is the caller's again.
-// Closing twice is not an error.
-func (i *Initiator) Close() error {
+// Closing twice is not an error; all calls wait for the end.
+func (i *Initiator) Close() (err error) {
+	i.closing.Do(func() { err = i.end() })
+	return err
+}
+
+func (i *Initiator) end() error {
 	i.mu.Lock()
-	closed := i.closed
 	i.closed = true
-	i.mu.Unlock()
-	if closed {
-		<-i.halted
-		return nil
+	for t := i.idle; t != nil; t = t.next {
+		t.leave()
 	}
+	i.idle = nil
+	i.mu.Unlock()
 	i.cancel()
 	i.expiry.Stop()
 	i.wakeAll()
@@ -342,5 +348,9 @@ func (i *Initiator) Close() error {
 	err := i.be.close()
 	i.halt.Do(func() { close(i.halted) })
 	i.wakeAll()
-	return errors.Join(err, i.closeQueue())
+	err = errors.Join(err, i.closeQueue())
+	i.mu.Lock()
+	close(i.events)
+	i.mu.Unlock()
+	return err
 }

@@ -43,6 +43,14 @@ type flush struct {
 // Address is what was resolved.
 func (p *Peer) Address() Address { return p.addr }
 
+// name is for errors, also of calls without a peer.
+func (p *Peer) name() string {
+	if p == nil {
+		return "no peer"
+	}
+	return p.addr.String()
+}
+
 // keyed tells whether the access key is the one that the address was made for, as
 // far as that is known.
 func (p *Peer) keyed() bool {
@@ -51,7 +59,7 @@ func (p *Peer) keyed() bool {
 
 // mine refuses peers of others, and those that are known no more.
 func (i *Initiator) mine(p *Peer) error {
-	if p.i == i && !p.gone && i.open() {
+	if p != nil && p.i == i && !p.gone && i.open() {
 		return nil
 	}
 	return i.notMine(p)
@@ -61,7 +69,7 @@ func (i *Initiator) notMine(p *Peer) error {
 	switch err := i.usable(); {
 	case err != nil:
 		return err
-	case p.i != i:
+	case p == nil || p.i != i:
 		return errNotMine
 	}
 	return ErrClosed
@@ -97,11 +105,11 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 }
 
 // Attach opens a session with a target, if there is none, before there are
-// requests for it. It returns when the first request can go out at once; the
-// session may have to make room for another target soon after. With hardware it
-// finds the way to the target only.
+// requests for it. It returns when the first request can go out at once; a session
+// without requests makes room for other targets as soon as any waits for a context.
+// With hardware it finds the way to the target only.
 func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
-	return opError("attach to", p.addr.String(), i.be.attach(ctx, p))
+	return opError("attach to", p.name(), i.be.attach(ctx, p))
 }
 
 // Detach leaves a target that has no requests outstanding, or else refuses with
@@ -116,7 +124,7 @@ func (i *Initiator) Detach(p *Peer) error {
 		err = i.be.leave(p, false)
 	}
 	i.unlock()
-	return opError("detach from", p.addr.String(), err)
+	return opError("detach from", p.name(), err)
 }
 
 // Forget gives up what the initiator keeps of a target, and closes its session
@@ -133,7 +141,7 @@ func (i *Initiator) Forget(p *Peer) error {
 		i.unlink(p)
 	}
 	i.unlock()
-	return opError("forget", p.addr.String(), err)
+	return opError("forget", p.name(), err)
 }
 
 func (i *Initiator) unlink(p *Peer) {

@@ -19,7 +19,7 @@ func (i *Initiator) Post(p *Peer, rs ...Request) (int, error) {
 // a while.
 func (i *Initiator) give(p *Peer, rs []Request, c *call, look int) (n int, looked bool, err error) {
 	if err := i.mine(p); err != nil {
-		return 0, false, opError("post to", p.addr.String(), err)
+		return 0, false, opError("post to", p.name(), err)
 	}
 	for k := range rs {
 		if err := rs[k].check(&i.cfg); err != nil {

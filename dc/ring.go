@@ -16,6 +16,7 @@ type entry struct {
 	seq      uint64
 	deadline time.Duration // 0: none
 	ended    bool
+	silent   bool // it has no completion, but that of a later one
 	err      error
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -459,4 +460,44 @@ func removal(t *testing.T, which string) {
 	require.NoError(t, i.Close())
 	require.NoError(t, target.Close())
 	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// Sessions that were asked for and have nothing to do, or whose request was taken back, do
+// not keep others from the only context.
+func TestSimulatedNothingToDo(t *testing.T) {
+	a, b := dcHosts(t)
+	a.backend, b.backend = dc.Software, dc.Software
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	var peers []*dc.Peer
+	for range 3 {
+		peers = append(peers, resolve(t, i, b.target(t, dc.TargetConfig{}), 0))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	for n := range 30 {
+		p, q := peers[n%3], peers[(n+1)%3]
+		var all sync.WaitGroup
+		if n%2 == 0 {
+			all.Go(func() {
+				if err := i.Attach(ctx, p); err != nil {
+					t.Error(err)
+				}
+			})
+		} else {
+			short, end := context.WithTimeout(ctx, time.Duration(n)*10*time.Microsecond)
+			all.Go(func() {
+				defer end()
+				if err := i.Do(short, p, a.write(1, b, 0)); err != nil && short.Err() == nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range n % 5 {
+			runtime.Gosched()
+		}
+		if err := i.Do(ctx, q, a.write(2, b, 0)); err != nil {
+			t.Fatal("the other one waits for nothing: ", err)
+		}
+		all.Wait()
+	}
 }

@@ -29,11 +29,15 @@ func (s *software) transmit(_ *Peer, n, look int) (int, bool, error) {
 	if n > 1 || look < 0 {
 		n, err := s.post(x, q, n, s.add(x, q, n), look)
 		s.core.Stats.Hits += uint64(n)
+		if err != nil {
+			s.uncovered(x, q)
+		}
 		return n, look >= 0, err
 	}
 	// What most do: one request, and a look for its completion.
 	i, pos := s.i, q.ring.tail
 	e := q.ring.at(pos)
+	e.silent = false
 	e.add(q.batch, i.d.ID(tag(x.Index, pos)), verbs.Signaled)
 	var err error
 	if n, i.found, err = i.d.PostPoll(q.batch, look); n == 0 {
@@ -52,7 +56,7 @@ func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
 	for last := pos + uint32(n-1); ; pos++ {
 		e := q.ring.at(pos)
 		signaled := verbs.Signaled
-		if e.Quiet && pos != last {
+		if e.silent = e.Quiet && pos != last; e.silent {
 			signaled = 0
 		}
 		e.add(q.batch, s.i.d.ID(tag(x.Index, pos)), signaled)
@@ -60,6 +64,21 @@ func (s *software) add(x *session.Context, q *contextQP, n int) (packets int) {
 		if pos == last {
 			return packets
 		}
+	}
+}
+
+// uncovered breaks off a session whose last request has no completion of its own,
+// since the device did not take the one behind it: nothing would tell of its end.
+func (s *software) uncovered(x *session.Context, q *contextQP) {
+	for pos := q.ring.tail; pos != q.ring.head; pos-- {
+		e := q.ring.at(pos - 1)
+		if e.ended {
+			continue // it was not posted
+		}
+		if e.silent {
+			s.core.Abort(x.Peer())
+		}
+		return
 	}
 }
 
@@ -91,6 +110,7 @@ func (s *software) post(x *session.Context, q *contextQP, n, packets, look int) 
 func (s *software) postAll(x *session.Context, n int) {
 	q := &s.qps[x.Index]
 	done, err := s.postWaiting(x, q, n)
+	refused := err != nil
 	for ; done < n; done++ {
 		if done > 0 || n > 1 {
 			if _, err = s.postWaiting(x, q, 1); err == nil {
@@ -101,6 +121,9 @@ func (s *software) postAll(x *session.Context, n int) {
 		e.ended, e.err = true, &notPosted{opError("post to", e.peer.addr.String(), err)}
 		q.ring.tail++
 		s.core.Posted(x, 1, 0)
+	}
+	if refused {
+		s.uncovered(x, q)
 	}
 	s.advance(x, q)
 }
@@ -172,7 +195,7 @@ func (s *software) completed(tag uint64, wc *verbs.WC) {
 // ended notes the completion of a request.
 func (s *software) ended(q *contextQP, pos uint32, wc *verbs.WC) {
 	r := &q.ring
-	// Quiet ones before it have succeeded: completions are in order.
+	// Those before it that have no completion have succeeded: these are in order.
 	for at := r.head; at != pos; at++ {
 		r.at(at).ended = true
 	}

@@ -34,7 +34,8 @@ type TargetConfig struct {
 	Lease time.Duration
 	// Recall is how long an initiator may keep a responder context after it was
 	// asked for it because others wait; then the session ends, and what is under
-	// way fails. 0 means a second.
+	// way fails. It is remembered for eight times as long when they are not there
+	// all the time. 0 means a second.
 	Recall time.Duration
 	// Retry is when an initiator that was answered busy comes again unless it
 	// is called earlier; 0 means 50 ms.
@@ -84,8 +85,7 @@ type Target struct {
 	cq  *verbs.CQ // receives
 	in  receives
 
-	mu     sync.Mutex
-	closed bool
+	closing sync.Once
 }
 
 // targetBackend is what a target is reached by.
@@ -167,16 +167,13 @@ func (t *Target) Poll(rs []Received) (int, error) { return t.in.poll(rs) }
 func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return t.in.take(ctx, rs) }
 
 // Close ends all sessions at once: requests of attached initiators fail.
-// Receives that are posted get no completion. Closing twice is not an error.
-func (t *Target) Close() error {
-	t.mu.Lock()
-	closed := t.closed
-	t.closed = true
-	t.mu.Unlock()
-	if closed {
-		return nil
-	}
-	t.be.stop()
-	t.in.close()
-	return errors.Join(t.be.close(), t.closeQueues())
+// Receives that are posted get no completion. Closing twice is not an error; all calls
+// wait for the end.
+func (t *Target) Close() (err error) {
+	t.closing.Do(func() {
+		t.be.stop()
+		t.in.close()
+		err = errors.Join(t.be.close(), t.closeQueues())
+	})
+	return err
 }

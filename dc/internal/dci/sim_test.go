@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ type hwJob struct {
 	executed int
 	ended    int
 	err      error
+	taken    bool // back, while it waited
 }
 
 type hwPeer struct {
@@ -38,6 +40,7 @@ type hwDevice struct {
 	dcis    []hwDCI
 	errored int  // streams in error before the DCI is
 	mortal  bool // DCIs may be beyond recovery
+	aborts  bool // somebody gives up requests that the device has
 	all     []*hwJob
 	peers   map[*Peer]*hwPeer
 }
@@ -75,6 +78,32 @@ func (v *hwDevice) post(p *hwPeer) {
 	} else {
 		p.queue = append(p.queue, j)
 		v.core.Enqueue(&p.Peer, 1)
+	}
+	v.settle()
+}
+
+// cancel takes a request back that waits.
+func (v *hwDevice) cancel(p *hwPeer, k int) {
+	if len(p.queue) == 0 {
+		return
+	}
+	k %= len(p.queue)
+	j := p.queue[k]
+	p.queue = slices.Delete(p.queue, k, k+1)
+	j.ended, j.err, j.taken = j.ended+1, errors.New("canceled"), true
+	v.core.Withdraw(&p.Peer, 1)
+	v.settle()
+}
+
+// abort: nobody waits for what the device has of a peer.
+func (v *hwDevice) abort(p *hwPeer) {
+	v.aborts = true
+	before := len(v.core.Actions)
+	v.core.Abort(&p.Peer)
+	for _, a := range v.core.Actions[before:] {
+		if a.Kind == Abort {
+			v.dcis[a.DCI.Index].doomed = true
+		}
 	}
 	v.settle()
 }
@@ -292,6 +321,16 @@ func hardwareRun(seed uint64) (*world, error) {
 		p := peers[rng.IntN(len(peers))]
 		w.After(time.Duration(rng.Int64N(int64(20*time.Millisecond))), func() { v.post(p) })
 	}
+	for range rng.IntN(60) {
+		p, k := peers[rng.IntN(len(peers))], rng.IntN(8)
+		w.After(time.Duration(rng.Int64N(int64(20*time.Millisecond))), func() { v.cancel(p, k) })
+	}
+	if rng.IntN(3) == 0 {
+		for range rng.IntN(10) {
+			p := peers[rng.IntN(len(peers))]
+			w.After(time.Duration(rng.Int64N(int64(20*time.Millisecond))), func() { v.abort(p) })
+		}
+	}
 	w.Run(time.Minute)
 	if w.Err != nil {
 		return w, w.Err
@@ -300,11 +339,13 @@ func hardwareRun(seed uint64) (*world, error) {
 		switch {
 		case j.ended != 1:
 			return w, fmt.Errorf("request %d of %d has %d completions", n, len(v.all), j.ended)
+		case j.taken && j.executed > 0:
+			return w, fmt.Errorf("request %d was taken back and carried out", n)
 		case j.executed > 1:
 			return w, fmt.Errorf("request %d was carried out %d times", n, j.executed)
 		case j.err == nil && j.executed != 1:
 			return w, fmt.Errorf("request %d succeeded and was carried out %d times", n, j.executed)
-		case j.err != nil && w.loss == 0 && !v.mortal && !anyDead(peers):
+		case j.err != nil && !j.taken && w.loss == 0 && !v.mortal && !v.aborts && !anyDead(peers):
 			return w, fmt.Errorf("request %d: %w", n, j.err)
 		}
 	}

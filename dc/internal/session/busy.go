@@ -29,6 +29,14 @@ const maxWaiters = 1024
 // wait answers busy, and asks those that have had responder contexts for longest
 // for as many as are waited for.
 func (c *Target) wait(key contextKey, m *wire.Message, now time.Duration) {
+	if c.forgotten(now) { // before Tick
+		for i := range c.slots {
+			if s := c.slots[i].session; s != nil {
+				s.asked, s.recalled = 0, 0
+			}
+		}
+	}
+	c.wanted = now
 	until := now + 4*c.Retry
 	known := false
 	for i := range c.waiters {

@@ -59,20 +59,25 @@ func (c *Initiator) timeout() time.Duration { return max(c.estimate(), c.slow) }
 
 func (c *Initiator) estimate() time.Duration { return max(c.Retransmit, c.rtt+4*c.rttVar) }
 
-// longestPause is the bound of the pauses between copies of a message, which double.
-func (c *Initiator) longestPause() time.Duration { return 16 * c.estimate() }
+// longestPause is the bound of the pauses between copies of a message, which double. So
+// several are sent before a target is given up: some of them may be lost.
+func (c *Initiator) longestPause() time.Duration {
+	return min(16*c.estimate(), max(c.Retransmit, c.ConnectTimeout/8))
+}
 
 // replied takes the time from a connect packet to its answer. When the packet was sent
 // more than once, the answer may be to any copy and measures nothing. But if it did not
 // count at all, only answers would that came before the timeout, which then never grows.
 // So it is the timeout until one is measured, as a timeout that was backed off is with
-// RFC 6298.
-func (c *Initiator) replied(d time.Duration, once bool) {
-	if once {
+// RFC 6298; unless so little time has passed since the last copy that the others have
+// been lost, and within bounds.
+func (c *Initiator) replied(d, last time.Duration, once bool) {
+	switch {
+	case once:
 		c.measure(d)
-		return
+	case last > c.rtt+4*c.rttVar:
+		c.slow = max(c.slow, min(d, 16*c.estimate(), c.ConnectTimeout/32))
 	}
-	c.slow = max(c.slow, min(d, c.longestPause()))
 }
 
 // measure takes the time that an answer took.
@@ -280,4 +285,5 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	p.Stats.Attaches++
 	c.Retime = c.Retime || c.due(x) < c.told
 	c.do(Action{Kind: ActReady, Peer: p, Context: x})
+	c.lined = c.lined || x.empty() // it was asked for without a request, or that was taken back
 }

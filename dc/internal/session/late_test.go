@@ -44,8 +44,8 @@ func TestLateAnswerIsTakenUp(t *testing.T) {
 // TestTimeoutFollowsAnswersToCopies: what answers a connect packet that was sent again
 // measures nothing, but the next one is given as long, until one is answered at once.
 func TestTimeoutFollowsAnswersToCopies(t *testing.T) {
-	b := newBench(t, 1, nil)
 	const slow = 120 * time.Millisecond
+	b := newBench(t, 1, func(l *Limits) { l.ConnectTimeout = 20 * time.Second })
 	connect := func(n uint32, delay time.Duration) {
 		p := b.peer(n)
 		b.Enqueue(p, 1, b.now)
@@ -75,15 +75,28 @@ func TestTimeoutFollowsAnswersToCopies(t *testing.T) {
 	b.rtt, b.rttVar = 0, 0
 	b.measure(time.Millisecond)
 	require.Equal(t, b.Retransmit, b.timeout())
-	connect(3, 900*time.Millisecond)
-	require.Equal(t, b.longestPause(), b.timeout(), "one that takes so long does not count for more")
+	connect(3, time.Second)
+	require.Equal(t, 16*b.Retransmit, b.timeout(), "one that takes so long does not count for more")
+	b.ConnectTimeout = time.Second
+	b.measure(time.Millisecond)
+	connect(4, 900*time.Millisecond)
+	require.Equal(t, b.ConnectTimeout/32, b.timeout(), "it leaves time for others")
 
-	// The same for one that gave way when it had been sent twice.
-	b = newBench(t, 1, nil)
-	p, other := b.peer(1), b.peer(2)
+	// What comes as soon after the last copy as answers do is the answer to that.
+	b.measure(time.Millisecond)
+	p := b.peer(5)
+	b.Enqueue(p, 1, b.now)
+	b.tick()
+	b.now += time.Millisecond
+	b.answer(p, 5)
+	require.Equal(t, b.Retransmit, b.timeout())
+
+	// One that takes long counts also if it gave way when it had been sent twice.
+	b = newBench(t, 1, func(l *Limits) { l.ConnectTimeout = 20 * time.Second })
+	p = b.peer(1)
 	b.Enqueue(p, 1, b.now)
 	attempt := p.ctx.Session.Attempt
-	b.Enqueue(other, 1, b.now)
+	b.Enqueue(b.peer(2), 1, b.now)
 	for p.ctx != nil {
 		b.tick()
 	}
@@ -91,6 +104,30 @@ func TestTimeoutFollowsAnswersToCopies(t *testing.T) {
 	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: attempt, Peer: p.Number, Session: 33, QPN: 5, MTU: 3, Wait: 60000, From: p.at}, b.now)
 	require.Equal(t, b.now, b.timeout())
 	require.Zero(t, b.rtt)
+}
+
+// TestCopiesEnough: however long answers have taken, a target is sent several packets
+// before it is given up, since some of them may be lost.
+func TestCopiesEnough(t *testing.T) {
+	for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
+		b := newBench(t, 1, nil)
+		b.measure(rtt) // the timeout is three times as long
+		b.replied(time.Hour, time.Hour, false)
+		p := b.peer(1)
+		b.Enqueue(p, 1, b.now)
+		copies := 0
+		for p.ctx != nil {
+			for _, a := range b.taken() {
+				if a.Kind == ActSend && a.Message.Kind == wire.Connect {
+					copies++
+				}
+			}
+			b.now = b.Next()
+			b.Tick(b.now)
+		}
+		require.Less(t, b.now, b.ConnectTimeout+time.Millisecond)
+		require.GreaterOrEqual(t, copies, 6, "round trips of %v", rtt)
+	}
 }
 
 // TestSlowNetwork: where answers take a multiple of the first timeout, connects are

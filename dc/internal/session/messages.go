@@ -74,7 +74,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	switch {
 	case current && x.state == connecting:
 		x.state = joining
-		c.replied(now-x.Session.heard, x.unanswered == 0)
+		c.replied(now-x.Session.heard, now-(x.timer-x.pause), x.unanswered == 0)
 		x.Session.assigned(m)
 		p.epoch, p.firstTry, p.suspect, p.probePause = m.Epoch, 0, false, 0
 		c.forget(p)
@@ -89,7 +89,7 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 		// The answer to Renew, or to a connect that gave way.
 		c.parted(m)
 		if p.rest == probed {
-			c.replied(now-p.kept.heard, p.once)
+			c.replied(now-p.kept.heard, now-p.kept.heard, p.once)
 		}
 		p.kept.assigned(m)
 		p.epoch = m.Epoch

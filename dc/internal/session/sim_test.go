@@ -44,7 +44,7 @@ func program(seed uint64) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{rng: rng, services: map[uint16]*simTarget{}, sessions: map[uint64]bool{}, lease: []time.Duration{400 * time.Millisecond, 20 * time.Second}[rng.IntN(2)],
 		loss: []float64{0, 0.1, 0.4}[rng.IntN(3)], dup: []float64{0, 0.3}[rng.IntN(2)], spread: []time.Duration{0, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)],
-		faults: []float64{0, 0, 0.02}[rng.IntN(3)], counts: rng.IntN(2) == 0}
+		faults: []float64{0, 0, 0.02}[rng.IntN(3)], unready: []float64{0, 0, 0.1}[rng.IntN(3)], counts: rng.IntN(2) == 0}
 	var addrs []PeerAddress
 	slots := 1 + rng.IntN(3)
 	for range 1 + rng.IntN(6) {
@@ -88,6 +88,23 @@ func program(seed uint64) (*world, error) {
 			}
 		})
 	}
+	for range rng.IntN(20) {
+		i, at, patience := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, time.Duration(rng.Int64N(int64(2*time.Second)))
+		w.After(within(), func() { i.attach(i.known[at], patience) })
+	}
+	for range rng.IntN(40) {
+		i, at, k := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At, rng.IntN(8)
+		w.After(within(), func() { i.cancel(i.known[at], k) })
+	}
+	for range rng.IntN(5) {
+		i, at := w.inits[rng.IntN(len(w.inits))], addrs[rng.IntN(len(addrs))].At
+		w.After(within(), func() {
+			if !i.dead {
+				i.core.Abort(i.known[at])
+				i.settle()
+			}
+		})
+	}
 	for range rng.IntN(3) { // a target dies, and perhaps another one takes its address
 		a := addrs[rng.IntN(len(addrs))]
 		at := within()
@@ -111,7 +128,7 @@ func program(seed uint64) (*world, error) {
 		w.After(within(), func() { lame.dead, lame.deaf = dead, !dead })
 	}
 	w.Run(span)
-	w.loss = 0
+	w.loss, w.unready = 0, 0
 	w.Run(span + 5*time.Second)
 	w.owned()
 	w.Run(4*time.Second + max(w.lease+w.lease/2, 2*time.Second)) // all leases are over, which packets lengthen
@@ -130,6 +147,8 @@ func program(seed uint64) (*world, error) {
 	}
 	for n, j := range jobs {
 		switch {
+		case j.taken && j.executed > 0:
+			return w, fmt.Errorf("request %d was taken back and carried out", n)
 		case j.executed > 1:
 			return w, fmt.Errorf("request %d was carried out %d times", n, j.executed)
 		case j.executed == 1 && j.by.home != j.home():
@@ -146,6 +165,13 @@ func program(seed uint64) (*world, error) {
 	for _, j := range last {
 		if t := w.alive(j.home()); t != nil && j.fits(t) && j.err != nil {
 			return w, fmt.Errorf("a target that lives is not reached: %w", j.err)
+		}
+	}
+	for _, i := range w.inits {
+		for _, a := range i.joins {
+			if !a.over && i != lame {
+				return w, errors.New("somebody waits for a session that does not come")
+			}
 		}
 	}
 	// Dead initiators hold nothing; live ones at most what they have contexts for.
@@ -210,12 +236,13 @@ func seeds(all, short uint64) uint64 {
 // TestSimulation runs random programs over a bad network against the model.
 func TestSimulation(t *testing.T) {
 	seeds := seeds(3000, 200)
-	resumed, found, renewed := 0, 0, 0
+	resumed, found, renewed, returned := 0, 0, 0, 0
 	for seed := range seeds {
 		w, err := program(seed)
 		require.NoError(t, err, "seed %d", seed)
 		resumed += w.resumed
 		found += w.found
+		returned += w.returned
 		for _, i := range w.inits {
 			renewed += int(i.core.Stats.Renewals)
 		}
@@ -223,6 +250,7 @@ func TestSimulation(t *testing.T) {
 	require.Greater(t, resumed, int(seeds), "sessions taken up again")
 	require.Greater(t, renewed, int(seeds), "sessions renewed")
 	require.Greater(t, found, int(seeds/20), "targets found at another place")
+	require.Greater(t, returned, int(seeds/20), "requests that found no receive")
 }
 
 // TestSeedsRepeat exactly, event by event.

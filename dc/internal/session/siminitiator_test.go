@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
@@ -16,6 +17,13 @@ type job struct {
 	by       *simTarget
 	ended    int
 	err      error
+	taken    bool // back, while it waited
+}
+
+// attach is somebody who waits for a session.
+type attach struct {
+	to   *Peer
+	over bool
 }
 
 // simQP is the queue pair of an initiator context.
@@ -26,8 +34,11 @@ type simQP struct {
 	session           uint64
 	gen               int
 	bad, busy         bool
-	shared            int // requests posted while others waited
+	unready           bool // a request has found no receive
+	returning         bool // and has come back
+	shared            int  // requests posted while others waited
 	jobs              []*job
+	returned          []*job // that wait again when all have come back
 }
 
 type simPeer struct {
@@ -45,6 +56,7 @@ type simInitiator struct {
 	qps   []simQP
 	peers map[*Peer]*simPeer
 	known map[wire.ControlAddress]*Peer // by the address that was resolved
+	joins []*attach
 	timer time.Duration
 	dead  bool
 	deaf  bool // does not take completions any more
@@ -99,6 +111,48 @@ func (i *simInitiator) post(p *Peer, j *job) {
 	i.settle()
 }
 
+// attach asks for a session, and perhaps does not wait for it.
+func (i *simInitiator) attach(p *Peer, patience time.Duration) {
+	if x := p.ctx; i.dead || x != nil && x.Attached() {
+		return
+	}
+	a := &attach{to: p}
+	i.joins = append(i.joins, a)
+	i.core.Enqueue(p, 0, i.w.Now)
+	i.settle()
+	i.w.After(patience, func() {
+		if a.over || i.dead {
+			return
+		}
+		a.over = true
+		if !slices.ContainsFunc(i.joins, func(a *attach) bool { return a.to == p && !a.over }) {
+			i.core.Withdraw(p, 0, true)
+			i.settle()
+		}
+	})
+}
+
+// joined tells who waits for a session.
+func (i *simInitiator) joined(p *Peer) {
+	for _, a := range i.joins {
+		a.over = a.over || a.to == p
+	}
+}
+
+// cancel takes a request back that waits for its target.
+func (i *simInitiator) cancel(p *Peer, k int) {
+	q := &i.peers[p].queue
+	if i.dead || len(*q) == 0 {
+		return
+	}
+	k %= len(*q)
+	j := (*q)[k]
+	*q = slices.Delete(*q, k, k+1)
+	j.ended, j.err, j.taken = j.ended+1, errors.New("canceled"), true
+	i.core.Withdraw(p, 1, false)
+	i.settle()
+}
+
 // transmit is a request on the queue pair, as RC carries it.
 func (i *simInitiator) transmit(x *Context, j *job) {
 	q := &i.qps[x.Index]
@@ -124,7 +178,7 @@ func (i *simInitiator) transmit(x *Context, j *job) {
 
 func (i *simInitiator) arrive(x *Context, gen int, psn uint32, j *job) {
 	q := &i.qps[x.Index]
-	if q.gen != gen || q.bad {
+	if q.gen != gen || q.bad || q.unready {
 		return
 	}
 	if t := i.w.targetAt(q.target.QPN); t != nil {
@@ -135,6 +189,14 @@ func (i *simInitiator) arrive(x *Context, gen int, psn uint32, j *job) {
 			}
 			if s.peer != q.qpn || s.psn != psn || s.session != q.session {
 				i.w.Wrong("packet %x of session %x met session %x, which expects %x", psn, q.session, s.session, s.psn)
+			}
+			if i.w.unready > 0 && i.w.rng.Float64() < i.w.unready {
+				q.unready = true // it takes nothing behind this, either
+				i.w.After(5*time.Millisecond, func() {
+					q.returning = q.returning || q.gen == gen && !q.bad // what is broken off before is lost
+					i.complete(x, gen, false)
+				})
+				return
 			}
 			s.psn = (s.psn + 1) & 0xffffff
 			j.executed++
@@ -164,6 +226,18 @@ func (i *simInitiator) complete(x *Context, gen int, ok bool) {
 	ok = ok && !q.bad
 	if !ok {
 		i.flush(x)
+	}
+	if !ok && q.returning {
+		q.returned = append(q.returned, j)
+		if len(q.jobs) == 0 {
+			p := i.peers[j.to]
+			p.queue = append(q.returned, p.queue...)
+			q.returned = nil
+			i.w.returned++
+		}
+		i.core.NotReady(x, 1, i.w.Now)
+		i.settle()
+		return
 	}
 	i.end(j, ok, errors.New("session lost"))
 	i.core.Completed(x, 1, !ok, i.w.Now)
@@ -247,8 +321,15 @@ func (i *simInitiator) check() {
 		if p == nil {
 			continue
 		}
-		if int(p.pending) != len(i.peers[p].queue) {
-			i.w.Wrong("%d requests wait, the machine knows of %d", len(i.peers[p].queue), p.pending)
+		wait := len(i.peers[p].queue)
+		if x := p.ctx; x != nil {
+			wait += len(i.qps[x.Index].returned)
+		}
+		if int(p.pending) != wait {
+			i.w.Wrong("%d requests wait, the machine knows of %d", wait, p.pending)
+		}
+		if !i.dead && p.wanted != slices.ContainsFunc(i.joins, func(a *attach) bool { return a.to == p && !a.over }) {
+			i.w.Wrong("a session is wanted: %v, and somebody waits for it: %v", p.wanted, !p.wanted)
 		}
 		if p.rest == inLine {
 			waiting++
@@ -312,6 +393,7 @@ func (i *simInitiator) act(a Action) {
 		resumed := a.Message.Kind == 0
 		w.After(400*time.Microsecond, func() {
 			q.remote, q.next, q.target, q.owner, q.session, q.bad, q.busy = a.Message.QPN, x.Session.PSN, a.Message.From, a.Peer, x.Session.ID, false, false
+			q.unready, q.returning = false, false
 			q.shared = 0
 			if resumed {
 				w.resumed++
@@ -353,9 +435,11 @@ func (i *simInitiator) act(a Action) {
 	case ActAbort:
 		i.flush(a.Context)
 	case ActReady:
+		i.joined(a.Peer)
 		i.qps[a.Context.Index].shared = 0
 		i.drain(a.Context)
 	case ActFail:
+		i.joined(a.Peer)
 		p := i.peers[a.Peer]
 		failed := p.queue
 		p.queue = nil

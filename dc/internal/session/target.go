@@ -110,6 +110,7 @@ type Target struct {
 	contexts map[contextKey]*responder
 	ended    endings
 	waiters  []waiter
+	wanted   time.Duration // when somebody was answered busy last
 	nextID   func() uint64
 }
 
@@ -359,12 +360,27 @@ func (c *Target) Next() time.Duration {
 		}
 		if s := k.session; s != nil {
 			t = min(t, s.expires, s.look)
-			if s.asked != 0 {
+			switch {
+			case s.asked == 0:
+			case len(c.waiters) == 0:
+				t = min(t, c.wanted+forgetRecall*c.Recall)
+			default:
 				t = min(t, max(s.recalled, s.asked), s.asked+c.Recall)
 			}
 		}
 	}
 	return t
+}
+
+// forgetRecall is for how many times the bound on recalled sessions it is remembered that
+// one was recalled when nobody waits. Whoever waits is not always there: an initiator that
+// is busy elsewhere comes again when it has a context. If each time began anew, it would
+// never get a responder context from one that does not give it back.
+const forgetRecall = 8
+
+// forgotten tells whether nobody has waited for so long.
+func (c *Target) forgotten(now time.Duration) bool {
+	return len(c.waiters) == 0 && now >= c.wanted+forgetRecall*c.Recall
 }
 
 // Tick takes back the responder contexts of initiators that fell silent, or do
@@ -389,7 +405,9 @@ func (c *Target) Tick(now time.Duration) {
 			c.end(s, false, now)
 		case s.asked == 0:
 		case len(c.waiters) == 0:
-			s.asked, s.recalled = 0, 0 // nobody wants it any more
+			if c.forgotten(now) {
+				s.asked, s.recalled = 0, 0
+			}
 		case now >= s.asked+c.Recall:
 			c.Stats.Reclaimed++
 			c.end(s, false, now)

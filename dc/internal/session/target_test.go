@@ -182,6 +182,54 @@ func TestRecalledSessionEnds(t *testing.T) {
 	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
 
+// TestRecalledForSeldomVisitors: whoever waits need not be there all the time. An initiator
+// that has contexts for other targets too comes again when it has one.
+func TestRecalledForSeldomVisitors(t *testing.T) {
+	keep := func(c *Target, session uint64, now time.Duration) {
+		m := from(1, wire.KeepAlive)
+		m.Session, m.Epoch = session, c.Epoch
+		c.Received(m, now)
+	}
+	const step = 5 * time.Millisecond
+	for _, pause := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second} {
+		c, io := newTestTarget(1)
+		require.Less(t, 4*c.Retry, pause, "it is waited for no longer than that")
+		c.Received(from(1, wire.Connect), 0)
+		session := io.last(t).Session
+		now := step
+		for ; len(io.released) == 0 && now < 10*time.Second; now += step {
+			keep(c, session, now)
+			if now%pause == 0 {
+				c.Received(from(2, wire.Connect), now)
+			}
+			if c.Next() <= now {
+				c.Tick(now)
+				require.Greater(t, c.Next(), now)
+			}
+		}
+		require.Equal(t, []bool{false}, io.released, "%v", pause)
+		require.GreaterOrEqual(t, now, c.Recall, "%v", pause)
+		require.LessOrEqual(t, now, c.Recall+2*pause+2*step, "%v", pause)
+	}
+	// When nobody has come for long, the time begins anew.
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	session := io.last(t).Session
+	c.Received(from(2, wire.Connect), step)
+	later := step + forgetRecall*c.Recall
+	for now := 2 * step; now < later+c.Recall; now += step {
+		keep(c, session, now)
+		if now >= later {
+			c.Received(from(2, wire.Connect), now)
+		}
+		if c.Next() <= now {
+			c.Tick(now)
+			require.Greater(t, c.Next(), now)
+		}
+		require.Empty(t, io.released, "%v", now)
+	}
+}
+
 // TestOneBusyAnswerRecallsOneSession, the one that was not heard of for longest;
 // nobody loses anything once nobody waits any more.
 func TestOneBusyAnswerRecallsOneSession(t *testing.T) {

@@ -19,6 +19,7 @@ type world struct {
 	loss, dup float64
 	spread    time.Duration // of the delay of control messages
 	faults    float64       // how often a modification of a queue pair fails
+	unready   float64       // how often a target has no receive
 	lease     time.Duration
 	counts    bool         // targets take packets for signs of life
 	targets   []*simTarget // those that live
@@ -28,6 +29,7 @@ type world struct {
 	sessions  map[uint64]bool // every id that was ever given out
 	resumed   int             // sessions taken up again
 	found     int             // targets found at another place
+	returned  int             // times that requests came back, since there was no receive
 	spy       func(to wire.ControlAddress, b [wire.MessageLen]byte)
 }
 
