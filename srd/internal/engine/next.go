@@ -174,6 +174,9 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			k.RespondNow = true
 			return true
 		case f.head != none && f.nxt-f.una < wire.Window:
+			if e.defers(f, room) {
+				continue
+			}
 			e.acquire(f)
 			i, seq := e.number(f)
 			m := &e.messages[i]
