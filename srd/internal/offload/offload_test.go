@@ -660,6 +660,16 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	}
 	require.Equal(t, 1, at)
 	require.Equal(t, 40, parts)
+
+	// The next one is short, and goes with a part.
+	k = wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
+	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
+	_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
+	require.NoError(t, err)
+	require.True(t, m.Next(50, b, &o))
+	require.NoError(t, k.Decode(append(append([]byte(nil), b[:o.Headers]...), make([]byte, o.Length)...)))
+	require.True(t, k.HasPart)
+	require.True(t, k.HasResponse)
 }
 
 // Nothing is allocated for a message once there is memory for all of them.
