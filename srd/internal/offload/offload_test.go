@@ -217,10 +217,12 @@ func TestManyMessages(t *testing.T) {
 	require.NotZero(t, w.results[engine.Refused])
 	w.nodes[1].refuse, w.nodes[1].asleep = 0, true
 	var all []*letter
-	for range 500 {
+	for range wire.Window + 200 {
 		all = append(all, w.send(w.nodes[0], 1, engine.Reliable, 0, 20))
 	}
 	w.Run(w.Now + 100*time.Millisecond)
+	f := w.nodes[0].m.find(addrOf(1)).tx[engine.Reliable]
+	require.EqualValues(t, wire.Window, f.nxt-f.una)
 	w.nodes[1].wake()
 	w.Run(w.Now + time.Second)
 	for _, l := range all {
