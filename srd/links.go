@@ -128,7 +128,7 @@ func newLinks(ep *Endpoint) error {
 	l.e = engine.New(engine.Config{
 		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, Paths: cfg.Paths, MTU: port.ActiveMTU.Bytes(),
 		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
+		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, Target: cfg.Target, PeerTimeout: cfg.PeerTimeout,
 	})
 	ep.e = l.e
 	return nil
