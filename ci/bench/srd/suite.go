@@ -15,7 +15,6 @@ import (
 
 var (
 	instructions = []string{harness.Instructions}
-	wall         = []string{harness.Wall}
 	both         = harness.Both
 )
 
