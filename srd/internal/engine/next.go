@@ -201,6 +201,7 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	x.sent++
 	x.subSeq++
 	k.SubSeq = x.subSeq
+	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
 	e.flies(f, seq, o.Path)
 }
