@@ -173,6 +173,33 @@ func TestUnlose(t *testing.T) {
 	require.Equal(t, slices.Repeat([]uint8{lost}, 6), states())
 }
 
+// The echo of a probe ends a silence as a response does, and tells how long all had to wait.
+func TestEchoAfterSilence(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	n := e.network(p)
+	w.model.post(a, 1, Reliable, 0, 64)
+	require.Len(t, answers(a), 1)
+	f := p.tx[Reliable]
+	sent := e.stamp()
+	w.now += 20 * time.Millisecond
+	e.Advance(a.raw())
+	require.Equal(t, uint8(lost), f.live.at(f.una).state)
+	n.silent = 2
+	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent}})
+	require.Equal(t, uint8(flying), f.live.at(f.una).state)
+	require.Zero(t, n.silent)
+	measured := 0
+	for i := range e.cfg.Paths {
+		if x := &n.paths[i]; x.srtt > 0 {
+			measured++
+			require.GreaterOrEqual(t, x.rttvar, 7*time.Millisecond)
+		}
+	}
+	require.NotZero(t, measured)
+}
+
 // A part that comes after the receiver was asked for another one of its message is refused: not
 // for want of a buffer.
 func TestRefusedForAnotherPart(t *testing.T) {
