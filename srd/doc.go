@@ -69,7 +69,7 @@
 //   - The queue key is random unless Config has one, so that an endpoint does not hear what
 //     was sent to a predecessor with the same queue pair number.
 //   - A queue pair that the device gives up ends the endpoint: calls answer why.
-//   - Config.Paths and Config.MinTimeout have no effect, and [PeerStats] no paths.
+//   - Config.Paths, MinTimeout and Target have no effect, and [PeerStats] no paths.
 //
 // None of it was tested on hardware: tests run on devices that are simulated below the
 // unchanged libefa.

@@ -44,6 +44,7 @@ type Config struct {
 
 	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms
 	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us
+	Target      time.Duration // time in queues that is no congestion, of which EFA knows itself; 0 means 2 ms
 	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
 
 	// Monitor is the path of a unix socket at which the endpoint tells what it knows of

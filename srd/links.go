@@ -125,13 +125,19 @@ func newLinks(ep *Endpoint) error {
 		return err
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
-	l.e = engine.New(engine.Config{
-		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, Paths: cfg.Paths, MTU: port.ActiveMTU.Bytes(),
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
-	})
+	c := cfg.engine()
+	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, port.ActiveMTU.Bytes()
+	l.e = engine.New(c)
 	ep.e = l.e
 	return nil
+}
+
+// engine is what of a configuration is the engine's.
+func (cfg *Config) engine() engine.Config {
+	return engine.Config{
+		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
+		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, Target: cfg.Target, PeerTimeout: cfg.PeerTimeout,
+	}
 }
 
 // begin lets packets in.

@@ -72,13 +72,13 @@ func drain(ctx context.Context, ep *srd.Endpoint) error {
 }
 
 // serve is a role that tells its address to whom asks by TCP.
-func serve(f func(context.Context, *srd.Endpoint) error) rig.Role {
+func serve(cfg srd.Config, f func(context.Context, *srd.Endpoint) error) rig.Role {
 	return func(ctx context.Context, at string) error {
 		_, s, err := rig.Endpoints()
 		if err != nil {
 			return err
 		}
-		ep, err := open(s, srd.Config{})
+		ep, err := open(s, cfg)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func serve(f func(context.Context, *srd.Endpoint) error) rig.Role {
 }
 
 // client is a role that prints what f measures.
-func client(f func(context.Context, *srd.Endpoint, srd.Addr) (float64, error)) rig.Role {
+func client(cfg srd.Config, f func(context.Context, *srd.Endpoint, srd.Addr) (float64, error)) rig.Role {
 	return func(ctx context.Context, at string) error {
 		conn, err := rig.DialServer(at)
 		if err != nil {
@@ -122,7 +122,7 @@ func client(f func(context.Context, *srd.Endpoint, srd.Addr) (float64, error)) r
 		if err != nil {
 			return err
 		}
-		ep, err := open(c, srd.Config{})
+		ep, err := open(c, cfg)
 		if err != nil {
 			return err
 		}

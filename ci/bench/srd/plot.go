@@ -51,7 +51,7 @@ func tailLines(named map[string]*measure.Record) (lines []tailLine, ok bool) {
 	names := [3]string{"srd", tailRC + ", 67 ms timeout", tailQuick}
 	for side := range names {
 		for k, q := range tailQuantiles {
-			l := tailLine{name: names[side] + ": " + q.name, side: side, quantile: k}
+			l := tailLine{name: names[side] + ": " + q.label, side: side, quantile: k}
 			for x, loss := range tailLosses {
 				name := tailName(loss, q.name)
 				if side == 2 {

@@ -51,7 +51,7 @@ func TestTailLines(t *testing.T) {
 	lines, ok := tailLines(named)
 	require.True(t, ok)
 	require.Len(t, lines, 9)
-	require.Equal(t, "srd: p99", lines[1].name)
+	require.Equal(t, "srd: 99 %", lines[1].name)
 	require.InDelta(t, 0.999, lines[1].points[0].Y, 1e-9, "the second value of a pass")
 	require.InDelta(t, 0.993, lines[1].points[2].Y, 1e-9, "the eighth one")
 	require.InDelta(t, 60, lines[4].points[1].Y, 1e-9)

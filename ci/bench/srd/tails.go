@@ -18,9 +18,9 @@ import (
 var (
 	tailLosses    = []float64{0, 0.01, 0.05}
 	tailQuantiles = []struct {
-		name string
-		of   float64
-	}{{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}}
+		name, label string
+		of          float64
+	}{{"p50", "median", 0.5}, {"p99", "99 %", 0.99}, {"p999", "99.9 %", 0.999}}
 )
 
 const (

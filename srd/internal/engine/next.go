@@ -174,6 +174,9 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			k.RespondNow = true
 			return true
 		case f.head != none && f.nxt-f.una < wire.Window:
+			if e.defers(f, room) {
+				continue
+			}
 			e.acquire(f)
 			i, seq := e.number(f)
 			m := &e.messages[i]
@@ -198,6 +201,7 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	x.sent++
 	x.subSeq++
 	k.SubSeq = x.subSeq
+	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
 	e.flies(f, seq, o.Path)
 }

@@ -45,6 +45,7 @@ type network struct {
 	last     uint8         // path of the last packet
 	stay     uint8         // packets that may follow it
 	stayAt   time.Duration // now
+	sentAt   time.Duration // a new packet
 	live     uint8
 	pressure uint8
 	opening  bool   // the window was never too large

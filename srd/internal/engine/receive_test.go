@@ -12,11 +12,12 @@ import (
 
 // feeder hands a node packets of a peer, one by one.
 type feeder struct {
-	t    *testing.T
-	n    *node
-	p    *peer
-	got  []Delivery
-	base uint32
+	t       *testing.T
+	n       *node
+	p       *peer
+	dropped int // memory of messages
+	got     []Delivery
+	base    uint32
 }
 
 // feed makes one, with a session and a flow whose next number is base.
@@ -47,7 +48,7 @@ func (f *feeder) Deliver(d *Delivery, owned bool) Verdict {
 	return Taken
 }
 
-func (f *feeder) Drop([]byte)                     {}
+func (f *feeder) Drop([]byte)                     { f.dropped++ }
 func (f *feeder) Settled(*Result)                 {}
 func (f *feeder) PartSettled(uint64, int, Status) {}
 func (f *feeder) Pressure() uint8                 { return 77 }
@@ -240,6 +241,31 @@ func TestOrderedAfterSilence(t *testing.T) {
 	require.Len(t, f.got, 2)
 	require.Equal(t, Refused, f.says(part(0), 0))
 	require.Len(t, f.got, 2)
+}
+
+// A message of which the rest does not come gives its memory back, and no later part of it
+// begins another one.
+func TestPartOfASilentSender(t *testing.T) {
+	f := feed(t, 50)
+	part := func(i uint32) *wire.Response {
+		return f.part(wire.Part{Service: Reliable, Seq: i, Index: i, Total: 200}, true)
+	}
+	require.Equal(t, Delivered, f.says(part(0), 0))
+	wait := func(d time.Duration) {
+		f.n.w.now += d
+		f.n.e.Advance(f.n.raw())
+	}
+	for timeout := f.n.e.cfg.PeerTimeout; timeout > 0; timeout -= f.n.e.cfg.PeerTimeout / 20 {
+		wait(f.n.e.cfg.PeerTimeout / 20)
+	}
+	require.Zero(t, f.dropped)
+	for range 40 {
+		wait(f.n.e.cfg.PeerTimeout / 20)
+	}
+	require.Equal(t, 1, f.dropped)
+	require.Equal(t, Refused, f.says(part(1), 1))
+	require.Empty(t, f.got)
+	require.Equal(t, 1, f.dropped)
 }
 
 // A response of packets that were never sent settles nothing; neither does one of those

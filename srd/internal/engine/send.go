@@ -20,6 +20,7 @@ type message struct {
 	reason   Status // why it was given up, or 0
 	now      bool
 	parts    bool
+	asked    bool // a cancel was sent: what comes behind it is refused
 }
 
 // txFlow is the packet flow of a transport context: messages go one after the other,
@@ -225,7 +226,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 			status = NoQueue
 		case k.cancel && m.reason != 0:
 			status = m.reason
-		case k.cancel && f.service == Reporting:
+		case (k.cancel || m.asked) && f.service == Reporting:
 			status = Retransmit
 		}
 		if m.refused == 0 || seq-m.first < m.blame {

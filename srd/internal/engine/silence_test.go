@@ -173,6 +173,52 @@ func TestUnlose(t *testing.T) {
 	require.Equal(t, slices.Repeat([]uint8{lost}, 6), states())
 }
 
+// The echo of a probe ends a silence as a response does, and tells how long all had to wait.
+func TestEchoAfterSilence(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	n := e.network(p)
+	w.model.post(a, 1, Reliable, 0, 64)
+	require.Len(t, answers(a), 1)
+	f := p.tx[Reliable]
+	sent := e.stamp()
+	w.now += 20 * time.Millisecond
+	e.Advance(a.raw())
+	require.Equal(t, uint8(lost), f.live.at(f.una).state)
+	n.silent = 2
+	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent}})
+	require.Equal(t, uint8(flying), f.live.at(f.una).state)
+	require.Zero(t, n.silent)
+	measured := 0
+	for i := range e.cfg.Paths {
+		if x := &n.paths[i]; x.srtt > 0 {
+			measured++
+			require.GreaterOrEqual(t, x.rttvar, 7*time.Millisecond)
+		}
+	}
+	require.NotZero(t, measured)
+}
+
+// A part that comes after the receiver was asked for another one of its message is refused: not
+// for want of a buffer.
+func TestRefusedForAnotherPart(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	p.grant = 100
+	m := w.model.post(a, 1, Reporting, 0, 2*e.fragment)
+	require.Len(t, answers(a), 2)
+	f := p.tx[Reporting]
+	e.lose(f, f.una+1)
+	asked := answers(a)
+	require.Len(t, asked, 1)
+	require.True(t, asked[0].Part.Cancel)
+	e.onResponse(p, &wire.Response{Service: Reporting, Cumulative: true, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
+		Refused: [wire.RefusedWords]uint64{3}})
+	require.Equal(t, Retransmit, m.status)
+}
+
 // In silence one packet at a time is sent again, ever later. With the first answer, to a
 // probe for instance, the others go at once, and timers are as short as before.
 func TestAnswerEndsSilence(t *testing.T) {

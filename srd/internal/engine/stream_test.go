@@ -320,3 +320,48 @@ func TestBurstsUseWhatTheyTake(t *testing.T) {
 	}
 	require.EqualValues(t, 12, n.n)
 }
+
+// Who has more to send than it may sends half a window at a time, or a burst, and not what each
+// response allows.
+func TestFewPacketsWait(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Paths = 4 })
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	n := e.network(p)
+	n.window = largestWindow
+	post := func(count int) {
+		for range count {
+			w.model.post(a, 1, Reliable, 0, 64).count = 1 // nothing is carried to the other node
+		}
+	}
+	settle := func(count uint32) int { // so many are answered
+		f := p.tx[Reliable]
+		w.now += 100 * time.Microsecond
+		e.Advance(a.raw())
+		e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, Base: f.una + count, Floor: f.una, Grant: p.grant})
+		return len(answers(a))
+	}
+	p.grant = 12
+	post(100)
+	require.Len(t, answers(a), 12)
+	require.Zero(t, settle(1))
+	require.Zero(t, settle(4))
+	require.Equal(t, 6, settle(1), "half of them")
+	p.grant = 100
+	require.Equal(t, 82, settle(0), "all that there are")
+	post(60)
+	require.Zero(t, settle(3), "94 are under way")
+	require.Equal(t, 16, settle(7), "a burst")
+	post(20)
+	require.Zero(t, settle(8))
+	n.paths[2].missed, n.paths[2].samples = 8, 20
+	require.Equal(t, 9, settle(1), "responses tell of paths")
+	n.paths[2].missed = 0
+	require.Zero(t, settle(3))
+	require.Equal(t, 55, settle(97), "all that there are")
+	p.grant = 58
+	w.now += 100 * time.Microsecond
+	e.Advance(a.raw())
+	post(3)
+	require.Len(t, answers(a), 3, "there are no more")
+}

@@ -217,10 +217,12 @@ func TestManyMessages(t *testing.T) {
 	require.NotZero(t, w.results[engine.Refused])
 	w.nodes[1].refuse, w.nodes[1].asleep = 0, true
 	var all []*letter
-	for range 500 {
+	for range wire.Window + 200 {
 		all = append(all, w.send(w.nodes[0], 1, engine.Reliable, 0, 20))
 	}
 	w.Run(w.Now + 100*time.Millisecond)
+	f := w.nodes[0].m.find(addrOf(1)).tx[engine.Reliable]
+	require.EqualValues(t, wire.Window, f.nxt-f.una)
 	w.nodes[1].wake()
 	w.Run(w.Now + time.Second)
 	for _, l := range all {
@@ -660,6 +662,16 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	}
 	require.Equal(t, 1, at)
 	require.Equal(t, 40, parts)
+
+	// The next one is short, and goes with a part.
+	k = wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 331, Floor: 331, Fragment: 100}}
+	m.Receive(addrOf(1).QPN, b[:k.Encode(b)])
+	_, err := m.Send(addrOf(1), engine.Message{Len: m.fragment})
+	require.NoError(t, err)
+	require.True(t, m.Next(50, b, &o))
+	require.NoError(t, k.Decode(append(append([]byte(nil), b[:o.Headers]...), make([]byte, o.Length)...)))
+	require.True(t, k.HasPart)
+	require.True(t, k.HasResponse)
 }
 
 // Nothing is allocated for a message once there is memory for all of them.
