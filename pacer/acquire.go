@@ -45,7 +45,7 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 		return Credit{}, opError(op, "pacer", fmt.Errorf("%w: class %d", ErrConfig, class))
 	}
 	now := p.now() // once: the clock is half of what an acquisition costs
-	at, g, granted, err := p.s.Admit(p.admit[line], shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, now)
+	at, sub, granted, err := p.s.Admit(p.admit[line], shaper.Command{Kind: shaper.Get, Length: n, Class: class, Whole: true}, now)
 	if err != nil {
 		p.mu.Unlock()
 		return Credit{}, opError(op, "pacer", err)
@@ -54,7 +54,7 @@ func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	r.qp, r.sub = nil, noSub
 	if granted {
 		p.release()
-		return Credit{p, g.Sub}, nil
+		return Credit{p, sub}, nil
 	}
 	p.pump(now)
 	if r = &p.requests[at]; r.sub != noSub {

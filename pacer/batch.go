@@ -19,13 +19,11 @@ type Batch struct {
 	n     int
 	// Class of the requests that are added next.
 	Class int
-	class []int
 	// Deadline is when the requests that are added next should go at the latest; zero
 	// means none. In a class the earliest goes first, and what has missed it goes before
 	// all classes. It is no promise: nothing exceeds the limits, or overtakes within its
 	// queue pair.
 	Deadline time.Time
-	deadline []time.Duration
 }
 
 // NewBatch makes a batch of up to n requests.
@@ -34,7 +32,7 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Batch{q: q, check: check, works: make([]work, n), class: make([]int, n), Class: q.class, deadline: make([]time.Duration, n)}, nil
+	return &Batch{q: q, check: check, works: make([]work, n), Class: q.class}, nil
 }
 
 // Len is the number of requests added since the last Post or Reset.
@@ -58,9 +56,9 @@ func (b *Batch) next(o op, id uint64, flags verbs.SendFlags, at verbs.Remote, sg
 		return &work{}
 	}
 	w := &b.works[b.n]
-	b.class[b.n], b.deadline[b.n] = b.Class, 0
+	w.class, w.deadline = b.Class, 0
 	if !b.Deadline.IsZero() {
-		b.deadline[b.n] = max(b.Deadline.Sub(b.q.p.start), 1)
+		w.deadline = max(b.Deadline.Sub(b.q.p.start), 1)
 	}
 	b.n++
 	n := 0
@@ -178,16 +176,16 @@ func (b *Batch) give(first int, now time.Duration) (n int, err error) {
 	if q.closed {
 		return 0, ErrClosed
 	}
-	defer q.flush()
-	for i := first; i < b.n; i++ {
-		if err := q.takes(); err != nil {
-			return i - first, err
+	for first+n < b.n && err == nil {
+		if err = q.takes(); err == nil {
+			_, err = q.submit(&b.works[first+n], nil, now)
 		}
-		if _, err := q.submit(&b.works[i], b.class[i], b.deadline[i], nil, now); err != nil {
-			return i - first, err
+		if err == nil {
+			n++
 		}
 	}
-	return b.n - first, nil
+	q.flush()
+	return n, err
 }
 
 // PostContext is Post that waits while the queue is full. Somebody has to take
@@ -228,18 +226,22 @@ func (b *Batch) PostPoll(wcs []verbs.WC, spins int) (n, got int, err error) {
 
 // submit makes a command of a request. What may go at once is added to what is posted
 // next: flush is due.
-func (q *QP) submit(w *work, class int, deadline time.Duration, c *call, now time.Duration) (shaper.Request, error) {
+func (q *QP) submit(w *work, c *call, now time.Duration) (shaper.Request, error) {
 	p := q.p
-	at, g, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: class, Deadline: deadline, Fence: w.flags&verbs.Fence != 0}, now)
+	at, sub, granted, err := p.s.Admit(q.flow, shaper.Command{Kind: w.op.kind(), Length: w.length, Class: w.class, Deadline: w.deadline, Fence: w.flags&verbs.Fence != 0}, now)
 	if err != nil {
 		return at, err
 	}
 	r := p.request(at)
-	r.copyFrom(w)
+	if granted && !q.cfg.Reissue { // it is posted once, and from w
+		r.id, r.op, r.length = w.id, w.op, w.length
+	} else {
+		r.copyFrom(w)
+	}
 	r.qp, r.call, r.had, r.failed = q, c, false, false
-	r.place = q.enter(at, c != nil || q.qp.SignalsAll() || w.flags&verbs.Signaled != 0)
+	r.place = q.enter(at, c != nil || w.flags&verbs.Signaled != 0 || q.qp.SignalsAll())
 	if granted {
-		q.add(g)
+		q.add(sub, w, w.flags, 0, w.length)
 	}
 	return at, nil
 }

@@ -23,7 +23,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 	for _, s := range into {
 		n += int(s.Length)
 	}
-	w := work{op: opRead, at: from, sges: into, length: n}
+	w := work{op: opRead, at: from, sges: into, length: n, class: q.class}
 	p := q.p
 	c := &call{}
 	var at shaper.Request
@@ -36,7 +36,7 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 			q.check.Reset()
 		}
 		if err == nil {
-			at, err = q.submit(&w, q.class, 0, c, p.now())
+			at, err = q.submit(&w, c, p.now())
 			q.flush()
 		}
 		q.share()

@@ -101,7 +101,7 @@ func (c *CQ) settle() {
 // Depth is how many completions the queue holds.
 func (c *CQ) Depth() int { return c.cq.Depth() }
 
-func (c *CQ) push(wc verbs.WC, q *QP) {
+func (c *CQ) push(wc *verbs.WC, q *QP) {
 	if q != nil && q.closed {
 		return
 	}
@@ -112,7 +112,8 @@ func (c *CQ) push(wc verbs.WC, q *QP) {
 		}
 		c.ready, c.head = more, 0
 	}
-	c.ready[(c.head+c.size)%len(c.ready)] = taken{wc, q}
+	t := &c.ready[(c.head+c.size)%len(c.ready)]
+	t.wc, t.q = *wc, q
 	c.size++
 	if c.waits {
 		c.waiter.Wake()
@@ -221,12 +222,10 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	case tag&recvTag != 0:
 		c.received(tag, wc)
 	case wc.Status() == verbs.WCSuccess:
-		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {
-			r := &p.requests[at]
-			if !r.failed {
+		if at, ok := p.s.Completed(shaper.Sub(tag), now); ok {
+			if r := &p.requests[at]; !r.failed {
 				r.wc, r.had = *wc, true
 			}
-			p.s.Completed(shaper.Sub(tag), now)
 		}
 	default:
 		if at, ok := p.s.RequestOf(shaper.Sub(tag)); ok {

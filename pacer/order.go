@@ -136,7 +136,7 @@ func (q *QP) hand(e *entry) {
 		q.cq.awake()
 		q.vacate()
 	case e.signaled:
-		q.cq.push(e.wc, q)
+		q.cq.push(&e.wc, q)
 	default:
 		q.vacate()
 	}

@@ -305,7 +305,7 @@ func (p *Pacer) pump(now time.Duration) {
 		if last != nil && last != q {
 			last.flush()
 		}
-		q.add(g)
+		q.granted(g)
 		last = q
 	}
 	p.collect()
@@ -328,11 +328,8 @@ func (p *Pacer) arm(now time.Duration) {
 
 // collect hands out what is over.
 func (p *Pacer) collect() {
-	for {
-		n, _, complete, ok := p.s.Finished()
-		if !ok {
-			return
-		}
+	for p.s.Ended() {
+		n, _, complete, _ := p.s.Finished()
 		r := &p.requests[n]
 		if r.qp == nil {
 			p.s.Free(n)

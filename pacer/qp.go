@@ -166,26 +166,28 @@ func (q *QP) QP() *verbs.QP { return q.qp }
 // Pacer is what paces it.
 func (q *QP) Pacer() *Pacer { return q.p }
 
-// add adds a request packet to what is posted next. All are signaled: credit comes
-// back with each.
-func (q *QP) add(g shaper.Grant) {
-	if len(q.adding) == cap(q.adding) || q.batch.Len() == q.batch.Cap() {
-		q.flush()
-	}
-	r := &q.p.requests[g.Request]
-	if r.op == opOther {
-		q.flush() // the program's part may add anything: it goes alone
-	}
-	flags := r.flags | verbs.Signaled
+// granted adds what was held to what is posted next.
+func (q *QP) granted(g shaper.Grant) {
+	w := &q.p.requests[g.Request].work
+	flags := w.flags
 	if !g.First && !g.Again {
 		flags &^= verbs.Fence // the first piece waited
 	}
-	q.adding = append(q.adding, g.Sub)
-	r.work.add(q.batch, q.cq.d.ID(uint64(g.Sub)), flags, g.Offset, g.Length, q.scratch)
-	if r.op == opOther && (q.batch.Len() != 1 || q.batch.Err() != nil) {
+	q.add(g.Sub, w, flags, g.Offset, g.Length)
+}
+
+// add adds a request packet to what is posted next. All are signaled: credit comes
+// back with each.
+func (q *QP) add(sub shaper.Sub, w *work, flags verbs.SendFlags, offset, n int) {
+	if len(q.adding) == cap(q.adding) || w.op == opOther { // the program's part may add anything: it goes alone
+		q.flush()
+	}
+	q.adding = append(q.adding, sub)
+	w.add(q.batch, q.cq.d.ID(uint64(sub)), flags|verbs.Signaled, offset, n, q.scratch)
+	if w.op == opOther && (q.batch.Len() != 1 || q.batch.Err() != nil) {
 		q.batch.Reset()
 		q.adding = q.adding[:0]
-		q.p.s.Failed(g.Sub, false)
+		q.p.s.Failed(sub, false)
 	}
 }
 

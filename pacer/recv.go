@@ -57,7 +57,8 @@ func (p *Pacer) receives(q *QP) (tags []uint64) {
 
 func (c *CQ) received(tag uint64, wc *verbs.WC) {
 	if r, ok := c.p.kept(tag); ok {
-		c.push(wc.Renamed(r.id, wc.Len()), nil)
+		renamed := wc.Renamed(r.id, wc.Len())
+		c.push(&renamed, nil)
 	}
 }
 

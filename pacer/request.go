@@ -1,6 +1,8 @@
 package pacer
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -32,15 +34,17 @@ func (o op) kind() shaper.Kind {
 
 // work is a request as the program gave it.
 type work struct {
-	id     uint64
-	op     op
-	flags  verbs.SendFlags
-	at     verbs.Remote
-	a, b   uint64 // immediate; what to add; what to compare and swap
-	sges   []verbs.SGE
-	data   []byte // inline
-	length int
-	other  func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
+	id       uint64
+	op       op
+	flags    verbs.SendFlags
+	class    int
+	deadline time.Duration // since the pacer was made; 0 means none
+	at       verbs.Remote
+	a, b     uint64 // immediate; what to add; what to compare and swap
+	sges     []verbs.SGE
+	data     []byte // inline
+	length   int
+	other    func(b *verbs.Batch, id uint64, flags verbs.SendFlags)
 }
 
 // copyFrom takes the lists over into memory of its own.

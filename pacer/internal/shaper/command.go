@@ -91,7 +91,7 @@ func (s *Shaper) drop(l *list, c int32) {
 // Submit writes a command into its command queue. It never waits: [Shaper.Next]
 // says when the command may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
-	at, err := s.command(f, c, now)
+	at, err := s.command(f, &c, now)
 	if err == nil {
 		s.write(at)
 	}
@@ -99,12 +99,9 @@ func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 }
 
 // command finds a place for a command.
-func (s *Shaper) command(f Flow, c Command, now time.Duration) (int32, error) {
+func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 	if !s.valid(f) || c.Length < 0 || c.Length > MaxLength || c.Class < 0 || c.Class >= len(s.classes) || c.Kind > Put {
 		return none, ErrConfig
-	}
-	if c.Kind == Atomic {
-		c.Length = 8
 	}
 	i := s.free.head
 	if i == none {
@@ -113,7 +110,12 @@ func (s *Shaper) command(f Flow, c Command, now time.Duration) (int32, error) {
 	} else {
 		s.pop(&s.free)
 	}
-	s.cmds[i] = command{Command: c, flow: int32(f), since: now, next: none, nextFen: none}
+	cmd := &s.cmds[i]
+	*cmd = command{}
+	cmd.Command, cmd.flow, cmd.since, cmd.next, cmd.nextFen = *c, int32(f), now, none, none
+	if c.Kind == Atomic {
+		cmd.Length = 8
+	}
 	s.alive++
 	s.pending++
 	s.flows[f].commands++
@@ -221,6 +223,9 @@ func (s *Shaper) settle(c int32) {
 	s.flows[cmd.flow].commands--
 	s.push(&s.finished, c)
 }
+
+// Ended tells whether Finished has anything to answer.
+func (s *Shaper) Ended() bool { return s.finished.head != none }
 
 // Finished answers the requests that are over, one by one, and whether all of each
 // was executed. [Shaper.Free] is due for each.

@@ -11,6 +11,8 @@ const MaxSub = 1<<47 - 1
 
 const genMask = 1<<23 - 1
 
+func (id Sub) place() int64 { return int64(id & (1<<24 - 1)) }
+
 type sub struct {
 	cmd     int32
 	offset  int
@@ -26,7 +28,7 @@ type sub struct {
 }
 
 func (s *Shaper) sub(id Sub) (int32, bool) {
-	i := int64(id & (1<<24 - 1))
+	i := id.place()
 	if i >= int64(len(s.subs)) || s.subs[i].gen&genMask != uint32(id>>24) || !s.subs[i].under {
 		return none, false
 	}
@@ -52,7 +54,12 @@ func (s *Shaper) dropSub(i int32) {
 // grant issues what a unit presents, and moves the unit on.
 func (s *Shaper) grant(u int, now time.Duration) Grant {
 	p := s.present[u]
-	g := s.issue(&p, now)
+	g := Grant{Request: Request(p.cmd), Flow: Flow(p.flow), Again: p.sub != none}
+	c := &s.cmds[p.cmd]
+	g.Tag, g.Kind, g.First = c.Tag, c.Kind, !g.Again && c.offset == 0
+	g.Sub = s.issue(&p, now)
+	sb := &s.subs[g.Sub.place()]
+	g.Offset, g.Length = sb.offset, sb.length
 	s.classes[s.cmds[p.cmd].Class].last = u
 	s.clock++
 	s.turns[u] = s.clock
@@ -65,7 +72,7 @@ func (s *Shaper) grant(u int, now time.Duration) Grant {
 }
 
 // issue makes a request packet of what was presented, and debits all that it counts for.
-func (s *Shaper) issue(p *candidate, now time.Duration) Grant {
+func (s *Shaper) issue(p *candidate, now time.Duration) Sub {
 	c, f := &s.cmds[p.cmd], &s.flows[p.flow]
 	k := &s.classes[c.Class]
 	again := p.sub != none
@@ -121,8 +128,7 @@ func (s *Shaper) issue(p *candidate, now time.Duration) Grant {
 			s.issued(p.cmd)
 		}
 	}
-	return Grant{Sub: Sub(i) | Sub(sb.gen&genMask)<<24, Request: Request(p.cmd), Flow: Flow(p.flow), Tag: c.Tag, Kind: c.Kind,
-		Offset: sb.offset, Length: sb.length, First: first, Again: again}
+	return Sub(i) | Sub(sb.gen&genMask)<<24
 }
 
 func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
@@ -163,27 +169,28 @@ func (s *Shaper) back(i int32) {
 }
 
 // Completed takes the completion of a request packet that succeeded. A second one is
-// ignored, and answered with false.
-func (s *Shaper) Completed(id Sub, now time.Duration) bool {
+// ignored, and answered with false. r is its request.
+func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 	i, ok := s.sub(id)
 	if !ok {
-		return false
+		return none, false
 	}
 	s.back(i)
-	sb := s.subs[i]
-	c := &s.cmds[sb.cmd]
+	sb := &s.subs[i]
+	at := sb.cmd
+	c := &s.cmds[at]
 	if c.Kind != Put {
 		s.hear(c.flow, now)
 	}
 	if s.cfg.Tune && c.Kind == Get && !sb.small {
 		all, small := s.live()
-		s.tune.sample(&sb, now, all == small)
+		s.tune.sample(sb, now, all == small)
 		s.stats.Probes = s.tune.probes
 	}
 	s.dropSub(i)
-	s.settle(sb.cmd)
+	s.settle(at)
 	s.ready(c.flow)
-	return true
+	return Request(at), true
 }
 
 // Failed takes one that ended in error, was flushed or could not be posted. A piece

@@ -7,36 +7,37 @@ import "time"
 // most of what an idle pacer costs. That a request may go is found out by the same
 // limits, and what it counts for is the same. granted is false for what waits as any
 // other does.
-func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, g Grant, granted bool, err error) {
-	at, err := s.command(f, c, now)
+func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub, granted bool, err error) {
+	at, err := s.command(f, &c, now)
 	if err != nil {
-		return none, Grant{}, false, err
+		return none, 0, false, err
 	}
-	p, ok := s.direct(at, now)
-	if !ok {
+	var p candidate
+	if !s.direct(&p, at, now) {
 		s.write(at)
-		return Request(at), Grant{}, false, nil
+		return Request(at), 0, false, nil
 	}
 	s.begin(at)
-	g = s.issue(&p, now)
+	sub = s.issue(&p, now)
 	s.classes[c.Class].last, s.flows[f].deficit = 0, 0
-	return Request(at), g, true, nil
+	return Request(at), sub, true, nil
 }
 
 // direct tells whether a command is the only one that is not granted and may go now, as a
 // whole, and what it presents then.
-func (s *Shaper) direct(at int32, now time.Duration) (p candidate, ok bool) {
+func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	c := &s.cmds[at]
 	if s.pending > 1 || s.paused || s.flows[c.flow].down || s.cfg.Slice > 0 && !c.Whole && c.Kind != Put && c.Length > s.cfg.Slice {
-		return p, false
+		return false
 	}
 	s.wake = 0
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
 	s.due, s.duePut = none, none // nobody waits
-	p = candidate{flow: c.flow, cmd: at, sub: none, length: c.Length, wire: s.cfg.RspPktLen(c.Length), late: c.Deadline > 0 && now >= c.Deadline}
-	ok = s.limit(&p) == None
+	p.flow, p.cmd, p.sub, p.length, p.wire = c.flow, at, none, c.Length, s.cfg.RspPktLen(c.Length)
+	p.late = c.Deadline > 0 && now >= c.Deadline
+	ok := s.limit(p) == None
 	s.wake = 0
-	return p, ok
+	return ok
 }

@@ -68,10 +68,10 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 			case what < 8:
 				var err error
 				if i == 0 {
-					var g Grant
+					var sub Sub
 					var ok bool
-					if made[i], g, ok, err = s.Admit(f, c, now); ok {
-						granted[i] = append(granted[i], g)
+					if made[i], sub, ok, err = s.Admit(f, c, now); ok {
+						granted[i] = append(granted[i], whole(f, made[i], sub, c))
 						direct++
 					}
 				} else {
@@ -139,6 +139,15 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		}
 	}
 	return direct
+}
+
+// whole is what a driver posts of a request that Admit lets go.
+func whole(f Flow, r Request, sub Sub, c Command) Grant {
+	g := Grant{Sub: sub, Request: r, Flow: f, Kind: c.Kind, Length: c.Length, First: true}
+	if c.Kind == Atomic {
+		g.Length = 8
+	}
+	return g
 }
 
 // Who was due and is cancelled is waited for no more.

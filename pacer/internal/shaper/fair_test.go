@@ -59,7 +59,7 @@ func (c *crowd) between(from, until time.Duration) (got []float64, slowest time.
 		c.now = out[0].at
 		g := out[0].g
 		out = out[1:]
-		if !c.s.Completed(g.Sub, c.now) {
+		if _, ok := c.s.Completed(g.Sub, c.now); !ok {
 			c.t.Fatal("not outstanding")
 		}
 		f := int(g.Flow - c.flows[0]) // [bench.place] looks for it

@@ -307,7 +307,9 @@ func (m *model) end(i int, fails bool) {
 	q := m.reqs[o.Request]
 	q.active--
 	if !fails {
-		require.True(m.t, m.s.Completed(o.Sub, m.now))
+		r, ok := m.s.Completed(o.Sub, m.now)
+		require.True(m.t, ok)
+		require.Equal(m.t, o.Request, r)
 	} else {
 		again := m.rng.IntN(2) == 0
 		require.True(m.t, m.s.Failed(o.Sub, again))
@@ -321,7 +323,8 @@ func (m *model) end(i int, fails bool) {
 	// The same completion again is nobody's, now and later.
 	m.old = append(m.old, o.Sub)
 	for _, sub := range []Sub{o.Sub, m.old[m.rng.IntN(len(m.old))]} {
-		require.False(m.t, m.s.Completed(sub, m.now))
+		_, ok := m.s.Completed(sub, m.now)
+		require.False(m.t, ok)
 		require.False(m.t, m.s.Failed(sub, false))
 	}
 }
