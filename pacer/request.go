@@ -16,9 +16,11 @@ const (
 	opWrite
 	opWriteImm
 	opWriteInline
+	opWriteImmInline
 	opSend
 	opSendImm
 	opSendInline
+	opSendImmInline
 	opOther
 )
 
@@ -54,6 +56,27 @@ func (w *work) copyFrom(o *work) {
 	w.sges, w.data = sges, data
 }
 
+// keep is for a request that is posted later: what is inline is sent as it is now.
+func (w *work) keep() {
+	if w.flags&verbs.Inline == 0 {
+		return
+	}
+	switch w.op {
+	case opWrite:
+		w.op = opWriteInline
+	case opWriteImm:
+		w.op = opWriteImmInline
+	case opSend:
+		w.op = opSendInline
+	case opSendImm:
+		w.op = opSendImmInline
+	default: // it has been copied, or is the program's part to add
+		return
+	}
+	w.data, w.sges = verbs.Gather(w.data[:0], w.sges...), w.sges[:0]
+	w.flags &^= verbs.Inline
+}
+
 // add adds the request to a batch: all of it, or a piece of a READ.
 func (w *work) add(b *verbs.Batch, id uint64, flags verbs.SendFlags, offset, n int, scratch []verbs.SGE) {
 	switch w.op {
@@ -75,12 +98,16 @@ func (w *work) add(b *verbs.Batch, id uint64, flags verbs.SendFlags, offset, n i
 		b.WriteImm(id, flags, uint32(w.a), w.at, w.sges...)
 	case opWriteInline:
 		b.WriteInline(id, flags, w.at, w.data)
+	case opWriteImmInline:
+		b.WriteImmInline(id, flags, uint32(w.a), w.at, w.data)
 	case opSend:
 		b.Send(id, flags, w.sges...)
 	case opSendImm:
 		b.SendImm(id, flags, uint32(w.a), w.sges...)
 	case opSendInline:
 		b.SendInline(id, flags, w.data)
+	case opSendImmInline:
+		b.SendImmInline(id, flags, uint32(w.a), w.data)
 	case opOther:
 		w.other(b, id, flags)
 	}

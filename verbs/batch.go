@@ -342,6 +342,22 @@ func (b *Batch) WriteInline(id uint64, flags SendFlags, to Remote, data []byte) 
 	}
 }
 
+// SendImmInline adds a SEND of bytes that are copied now, like SendInline, with an
+// immediate in host byte order.
+func (b *Batch) SendImmInline(id uint64, flags SendFlags, imm uint32, data []byte) {
+	if s, ok := b.inline(data); ok {
+		b.SendImm(id, flags|Inline, imm, s)
+	}
+}
+
+// WriteImmInline adds a WRITE of bytes that are copied now, like WriteInline, that
+// consumes a receive as WriteImm does.
+func (b *Batch) WriteImmInline(id uint64, flags SendFlags, imm uint32, to Remote, data []byte) {
+	if s, ok := b.inline(data); ok {
+		b.WriteImm(id, flags|Inline, imm, to, s)
+	}
+}
+
 // inline copies data into the memory of the request that is added next.
 func (b *Batch) inline(data []byte) (SGE, bool) {
 	size := b.chain.MaxInline

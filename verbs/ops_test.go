@@ -212,6 +212,8 @@ func TestInlineDataIsCopiedWhilePosting(t *testing.T) {
 	for i := range 16 {
 		require.EqualValues(t, i, verbs.Uint64(b.MR.Bytes(), 8*i))
 	}
+	got := verbs.Gather([]byte("of "), b.MR.SGE(8, 1), b.MR.SGE(0, 0), b.MR.SGE(16, 1))
+	require.Equal(t, "of \x01\x02", string(got))
 }
 
 // Selective signalling over many times the queue's capacity.

@@ -93,15 +93,17 @@ func TestDataPathDoesNotAllocate(t *testing.T) {
 	data := []byte("inline")
 
 	for name, f := range map[string]func(){
-		"Send":        func() { batch.Send(1, verbs.Signaled, sge, sge) },
-		"SendImm":     func() { batch.SendImm(1, 0, 7, sge) },
-		"Write":       func() { batch.Write(1, 0, at, sge, sge) },
-		"WriteImm":    func() { batch.WriteImm(1, 0, 7, at, sge) },
-		"Read":        func() { batch.Read(1, 0, at, sge, sge) },
-		"FetchAdd":    func() { batch.FetchAdd(1, 0, at, 1, sge) },
-		"CmpSwap":     func() { batch.CmpSwap(1, 0, at, 1, 2, sge) },
-		"SendInline":  func() { batch.SendInline(1, 0, data) },
-		"WriteInline": func() { batch.WriteInline(1, 0, at, data) },
+		"Send":           func() { batch.Send(1, verbs.Signaled, sge, sge) },
+		"SendImm":        func() { batch.SendImm(1, 0, 7, sge) },
+		"Write":          func() { batch.Write(1, 0, at, sge, sge) },
+		"WriteImm":       func() { batch.WriteImm(1, 0, 7, at, sge) },
+		"Read":           func() { batch.Read(1, 0, at, sge, sge) },
+		"FetchAdd":       func() { batch.FetchAdd(1, 0, at, 1, sge) },
+		"CmpSwap":        func() { batch.CmpSwap(1, 0, at, 1, 2, sge) },
+		"SendInline":     func() { batch.SendInline(1, 0, data) },
+		"WriteInline":    func() { batch.WriteInline(1, 0, at, data) },
+		"SendImmInline":  func() { batch.SendImmInline(1, 0, 7, data) },
+		"WriteImmInline": func() { batch.WriteImmInline(1, 0, 7, at, data) },
 		"PostPoll": func() {
 			batch.Read(1, verbs.Signaled, at, sge)
 			_, _, err = batch.PostPoll(cq, wcs, 4)

@@ -25,6 +25,17 @@ func rawWCExs(wcs []WCEx) []cgo.WCEx {
 	return unsafe.Slice((*cgo.WCEx)(unsafe.Pointer(unsafe.SliceData(wcs))), len(wcs))
 }
 
+// Gather appends the bytes of this process's memory that sges name: what a request with
+// [Inline] sends, for layers that post it later than their callers know. That memory has
+// to be mapped.
+func Gather(dst []byte, sges ...SGE) []byte {
+	for i := range sges {
+		at := *(*unsafe.Pointer)(unsafe.Pointer(&sges[i].Addr))
+		dst = append(dst, unsafe.Slice((*byte)(at), sges[i].Length)...)
+	}
+	return dst
+}
+
 // word is an 8-byte aligned word of the region, or nil.
 func (m *MR) word(off int) *uint64 {
 	if off < 0 || off > len(m.buf)-8 || (m.addr+uint64(off))%8 != 0 {
