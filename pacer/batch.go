@@ -20,9 +20,9 @@ type Batch struct {
 	// Class of the requests that are added next.
 	Class int
 	// Deadline is when the requests that are added next should go at the latest; zero
-	// means none. In a class the earliest goes first, and what has missed it goes before
-	// all classes. It is no promise: nothing exceeds the limits, or overtakes within its
-	// queue pair.
+	// means none. In a class the earliest goes first, of those that slicing units
+	// present, and what has missed it goes before all classes. It is no promise: nothing
+	// exceeds the limits, or overtakes within its queue pair.
 	Deadline time.Time
 }
 

@@ -33,7 +33,7 @@
 //	                    |          |          |
 //	traffic shaper   arbitration: round robin, load, priority,          arbiter.go
 //	                 availability, deficit-weighted; traffic classes, bandwidth shares;
-//	                 deadlines (Batch.Deadline), promotion after waiting
+//	                 deadlines (Batch.Deadline), promotion after waiting    hurry.go
 //	                 speed adjustment: RspPktLen within the threshold?  limits.go
 //	                    | yes: selected     \ no: passed over, the next one is looked at
 //	output buffer    [QP.batch] -> send queue of the queue pair -> switch fabric   QP.flush

@@ -36,6 +36,7 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 		return Grant{}, false
 	}
 	s.schedule()
+	s.hurry(now)
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)

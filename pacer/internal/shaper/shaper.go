@@ -27,6 +27,7 @@ type Shaper struct {
 	clock   uint64   // counts assignments and grants
 	urgent  list     // flows that wait for a unit
 	waiting list
+	hurryAt time.Duration // when one of them is late
 	popped  int
 	present [MaxUnits]candidate
 
@@ -182,6 +183,7 @@ func (s *Shaper) adopt(c Config) {
 	}
 	s.cfg = c
 	s.resize(c.Units)
+	s.hurryAt = 0 // Promote may be another
 }
 
 func (b *bucket) set(rate float64, burst int64) {

@@ -58,15 +58,15 @@ func (s *Shaper) priority(f int32) (n int) {
 
 func within(priority int) int { return min(max(priority, -1<<20), 1<<20) }
 
-// urgency orders flows that compete for units: by priority, then
-// those that need no large part of the threshold.
+// urgency orders flows that compete for units: by priority, then those that have a
+// deadline, or need no large part of the threshold.
 func (s *Shaper) urgency(f int32) int {
 	c := s.first(f)
 	if c == none {
 		return 0
 	}
 	n := 2 * s.priority(f)
-	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) {
+	if s.flows[f].puts.head != none || s.isSmall(&s.cmds[c]) || s.cmds[c].Deadline > 0 {
 		n++
 	}
 	return n
@@ -114,6 +114,7 @@ func (s *Shaper) wait(f int32) {
 		s.flows[l.tail].waiting = f
 	}
 	l.tail = f
+	s.expect(f)
 }
 
 // displace takes the unit from a flow that has not had its turn: it is the next one in
@@ -127,6 +128,7 @@ func (s *Shaper) displace(f int32) {
 		l.tail = f
 	}
 	l.head = f
+	s.expect(f)
 }
 
 // line is where a flow waits for a unit.
@@ -177,10 +179,13 @@ func (s *Shaper) park(f int32) {
 
 // idle takes a flow that has nothing left off its unit, or out of the line.
 func (s *Shaper) idle(f int32) {
+	fl := &s.flows[f]
 	if s.hasWork(f) {
+		if fl.waits { // by another command than before, perhaps
+			s.expect(f)
+		}
 		return
 	}
-	fl := &s.flows[f]
 	fl.deficit, fl.passes = 0, 0
 	if s.due == f {
 		s.due = none
