@@ -93,7 +93,9 @@ func (s *Shaper) exceeds(wire int64, small bool) Reason {
 	if !small {
 		bulk := outstanding - smallOut
 		if bulk > 0 && outstanding+wire > t-s.cfg.Reserve || bulk == 0 && wire <= t-s.cfg.Reserve && outstanding+wire > t {
-			s.tune.filled = true
+			if s.lease < 0 || s.lease >= s.tune.threshold() { // else it is not the tuner's that holds
+				s.tune.filled = true
+			}
 			return Threshold
 		}
 		return None
