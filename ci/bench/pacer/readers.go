@@ -122,7 +122,8 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 	}
 	slices.Sort(s.took)
 	rate, small := s.perSecond(sum/seconds, float64(s.few)/seconds)
-	v[goodput], v[allBytes] = rate/1e6, (rate+small)/1e6
+	v[goodput] = rate / 1e6
+	v[linkBytes] = (rate*r.perByte(r.size) + small*r.perByte(s.length(r.queuePairs))) / 1e6
 	if r.rate > 0 {
 		v[ofLink] = rate / (r.rate / 8)
 	}
@@ -133,6 +134,19 @@ func (r readers) pass(ctx context.Context) (v []float64, err error) {
 		v[jain] = sum * sum / (squares * float64(len(s.bytes)))
 	}
 	return v, nil
+}
+
+// perByte is what the link carries for a byte of READs of n bytes, in RoCE v2 over IPv4:
+// packets of 4,096 bytes with the headers of Ethernet, IP, UDP and the transport, and the
+// latter's checksum. The first and the last of a response have four bytes more.
+func (r readers) perByte(n int) float64 {
+	const header, more = 14 + 20 + 8 + 12 + 4, 4
+	one := n // of a response
+	if r.pacer != nil && r.pacer.Slice > 0 {
+		one = min(n, r.pacer.Slice)
+	}
+	packets := (one + 4095) / 4096
+	return float64(one+packets*header+min(packets, 2)*more) / float64(one)
 }
 
 // perSecond are the rates of bulk and small bytes: as counted, unless marks cover enough.
