@@ -155,7 +155,8 @@ func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs
 }
 
 // Post gives the requests to the pacer and empties the batch. It never waits for
-// credit: what has none is held, and posted when it has. On an error the first n
+// credit: what has none is held, and posted when it has. Inline data is copied before it
+// returns. On an error the first n
 // requests were taken, and will complete. [verbs.ErrQueueFull] means that completions
 // must be polled first: as many requests may be held or under way as the send queue
 // of the queue pair holds.
