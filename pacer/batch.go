@@ -156,10 +156,9 @@ func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs
 
 // Post gives the requests to the pacer and empties the batch. It never waits for
 // credit: what has none is held, and posted when it has. Inline data is copied before it
-// returns. On an error the first n
-// requests were taken, and will complete. [verbs.ErrQueueFull] means that completions
-// must be polled first: as many requests may be held or under way as the send queue
-// of the queue pair holds.
+// returns. On an error the first n requests were taken, and will complete.
+// [verbs.ErrQueueFull] means that completions must be polled first: as many requests may
+// be held or under way as the send queue of the queue pair holds.
 func (b *Batch) Post() (n int, err error) {
 	q, p := b.q, b.q.p
 	if err := b.right(); err != nil {
