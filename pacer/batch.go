@@ -94,6 +94,14 @@ func (b *Batch) WriteInline(id uint64, flags verbs.SendFlags, to verbs.Remote, d
 	b.next(opWriteInline, id, flags, to, nil).inline(data)
 }
 
+// WriteImmInline adds a WRITE of bytes that are copied now, which consumes a receive.
+func (b *Batch) WriteImmInline(id uint64, flags verbs.SendFlags, imm uint32, to verbs.Remote, data []byte) {
+	b.check.WriteImmInline(0, flags, imm, to, data)
+	w := b.next(opWriteImmInline, id, flags, to, nil)
+	w.a = uint64(imm)
+	w.inline(data)
+}
+
 func (w *work) inline(data []byte) { w.data, w.length = append(w.data, data...), len(data) }
 
 // Send adds a SEND.
@@ -112,6 +120,14 @@ func (b *Batch) SendImm(id uint64, flags verbs.SendFlags, imm uint32, sges ...ve
 func (b *Batch) SendInline(id uint64, flags verbs.SendFlags, data []byte) {
 	b.check.SendInline(0, flags, data)
 	b.next(opSendInline, id, flags, verbs.Remote{}, nil).inline(data)
+}
+
+// SendImmInline adds a SEND of bytes that are copied now, with an immediate.
+func (b *Batch) SendImmInline(id uint64, flags verbs.SendFlags, imm uint32, data []byte) {
+	b.check.SendImmInline(0, flags, imm, data)
+	w := b.next(opSendImmInline, id, flags, verbs.Remote{}, nil)
+	w.a = uint64(imm)
+	w.inline(data)
 }
 
 // FetchAdd adds a FETCH_ADD.
@@ -139,10 +155,10 @@ func (b *Batch) Other(id uint64, flags verbs.SendFlags, n int, add func(b *verbs
 }
 
 // Post gives the requests to the pacer and empties the batch. It never waits for
-// credit: what has none is held, and posted when it has. On an error the first n
-// requests were taken, and will complete. [verbs.ErrQueueFull] means that completions
-// must be polled first: as many requests may be held or under way as the send queue
-// of the queue pair holds.
+// credit: what has none is held, and posted when it has. Inline data is copied before it
+// returns. On an error the first n requests were taken, and will complete.
+// [verbs.ErrQueueFull] means that completions must be polled first: as many requests may
+// be held or under way as the send queue of the queue pair holds.
 func (b *Batch) Post() (n int, err error) {
 	q, p := b.q, b.q.p
 	if err := b.right(); err != nil {

@@ -217,6 +217,7 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p := c.p
 	p.mu.Lock()
 	c.delivering = true
+	p.came++
 	now := p.now()
 	switch {
 	case tag&recvTag != 0:

@@ -1,6 +1,10 @@
 package pacer
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Receives are the places of receives that the pacer keeps.
 func (p *Pacer) Receives() int {
@@ -13,3 +17,10 @@ func (p *Pacer) Receives() int {
 func (c *CQ) Lose(err error) { (*engine)(c).Lost(err) }
 
 var _ verbs.Engine = (*engine)(nil)
+
+// ReapIn is how long held requests wait before the pacer polls by itself.
+func (p *Pacer) ReapIn() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reapIn
+}

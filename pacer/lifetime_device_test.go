@@ -184,6 +184,23 @@ func TestCloseEndsCallsBesideWaiters(t *testing.T) {
 	r.p.Pause(false)
 }
 
+// Beside a program that polls the pacer polls less and less, and as often as before when
+// that program stops.
+func TestReapingBesideAProgramThatPolls(t *testing.T) {
+	r := newRig(t, pacer.Config{Slice: 4096, Threshold: 1})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	soon := r.p.ReapIn()
+	for begin := time.Now(); r.p.ReapIn() < 8*soon; {
+		require.Less(t, time.Since(begin), stuck)
+		post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 1<<16))
+		require.NoError(t, one(t, q).Err())
+	}
+	post(t, q, 1, r.b.mr.Region().At(0), r.a.mr.SGE(0, 1<<19))
+	require.Eventually(t, func() bool { return r.p.ReapIn() == soon }, stuck, time.Millisecond)
+	require.NoError(t, one(t, q).Err())
+	r.idle()
+}
+
 // What holds others is looked after every 2 ms, though a budget has enough only much
 // later.
 func TestReapingBesideASlowBudget(t *testing.T) {

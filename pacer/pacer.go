@@ -75,6 +75,9 @@ type Pacer struct {
 	admit    []shaper.Flow // of acquisitions: for each class, large ones and small ones
 	timer    *time.Timer
 	armed    time.Duration // when it goes off; 0: not at all
+	reapIn   time.Duration // how long held requests wait before the pacer polls by itself
+	came     uint64        // completions so far,
+	seen     uint64        // and when it did that last
 	held     bool          // by the program,
 	linkHeld bool          // and by the link partner
 	closed   bool
@@ -134,7 +137,7 @@ func New(c Config) (*Pacer, error) {
 	if err != nil {
 		return nil, opError("make", "pacer", err)
 	}
-	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), done: make(chan struct{})}
+	p := &Pacer{start: time.Now(), s: s, queues: make(map[*verbs.CQ]*CQ), reapIn: reapAfter, done: make(chan struct{})}
 	if err := p.admissions(); err != nil {
 		return nil, opError("make", "pacer", err)
 	}
@@ -251,15 +254,21 @@ func (p *Pacer) wake() {
 func (p *Pacer) tick() {
 	p.mu.Lock()
 	p.armed = 0
+	polled := p.came != p.seen
 	p.mu.Unlock()
-	p.reap()
+	found := p.reap()
 	p.mu.Lock()
+	if p.seen = p.came; polled && !found {
+		p.reapIn = min(2*p.reapIn, reapMost)
+	} else {
+		p.reapIn = reapAfter
+	}
 	p.unlock()
 }
 
 // reap takes completions that nobody polls: their credit holds others, of this process
-// or of those that share the threshold.
-func (p *Pacer) reap() {
+// or of those that share the threshold. It tells whether there were any.
+func (p *Pacer) reap() (found bool) {
 	var few [16]*CQ
 	polls := few[:0]
 	p.mu.Lock()
@@ -270,15 +279,21 @@ func (p *Pacer) reap() {
 	}
 	p.mu.Unlock()
 	for _, c := range polls {
-		c.d.Poll(0)
+		n, _ := c.d.Poll(0)
+		found = found || n > 0
 	}
+	return found
 }
 
 // underWay tells whether completions are to come. All requests have bytes on the wire.
 func (p *Pacer) underWay() bool { return p.s.Outstanding()+p.s.Sending() > 0 }
 
-// reapAfter is how long held requests wait before the pacer polls by itself.
-const reapAfter = 2 * time.Millisecond
+// reapAfter is how long held requests wait before the pacer polls by itself, and reapMost
+// where completions come and it finds none: the program polls.
+const (
+	reapAfter = 2 * time.Millisecond
+	reapMost  = 16 * time.Millisecond
+)
 
 // pump posts what may go.
 func (p *Pacer) pump(now time.Duration) {
@@ -317,7 +332,7 @@ func (p *Pacer) pump(now time.Duration) {
 // soon if completions that nobody polls may hold others.
 func (p *Pacer) arm(now time.Duration) {
 	at, ok := p.s.Wake()
-	if soon := now + reapAfter; p.s.Held() && p.underWay() && len(p.queues) > 0 && (!ok || at > soon) {
+	if soon := now + p.reapIn; p.s.Held() && p.underWay() && len(p.queues) > 0 && (!ok || at > soon) {
 		at, ok = soon, true
 	}
 	if !ok || p.closed || p.armed != 0 && p.armed <= at {

@@ -125,14 +125,14 @@ func TestOtherRequests(t *testing.T) {
 func TestInlineIsCopiedByPost(t *testing.T) {
 	r := newRig(t, pacer.Config{})
 	q, peer := r.paced(r.cq(), verbs.QPConfig{MaxInline: 16, MaxSendSGE: 2}, pacer.FlowConfig{})
-	recvs, err := peer.NewRecvBatch(3)
+	recvs, err := peer.NewRecvBatch(5)
 	require.NoError(t, err)
-	for i := range 3 {
+	for i := range 5 {
 		recvs.Recv(uint64(i), r.b.mr.SGE(200000+100*i, 100))
 	}
 	_, err = recvs.Post()
 	require.NoError(t, err)
-	b, err := q.NewBatch(6)
+	b, err := q.NewBatch(8)
 	require.NoError(t, err)
 	local, far := r.a.mr.Bytes(), r.b.mr.Bytes()
 	for _, held := range []bool{false, true} {
@@ -146,6 +146,8 @@ func TestInlineIsCopiedByPost(t *testing.T) {
 			b.Send(3, verbs.Inline, r.a.mr.SGE(2, 5))
 			b.SendImm(4, verbs.Inline, 9, r.a.mr.SGE(4, 0), r.a.mr.SGE(4, 8))
 			b.WriteInline(5, verbs.Inline, at.At(300020), local[8:12])
+			b.WriteImmInline(6, 0, 11, at.At(300024), local[:4])
+			b.SendImmInline(7, 0, 13, local[4:8])
 			b.Other(4, verbs.Inline|verbs.Signaled, 4, func(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 				b.Write(id, flags, at.At(300030), r.a.mr.SGE(0, 4))
 			})
@@ -167,16 +169,17 @@ func TestInlineIsCopiedByPost(t *testing.T) {
 	}
 	require.Equal(t, "cdefg", string(far[200100:200105]))
 	require.Equal(t, "efghijkl", string(far[200200:200208]))
-	require.Equal(t, "ijkl", string(far[300020:300024]))
+	require.Equal(t, "ijklabcd", string(far[300020:300028]))
+	require.Equal(t, "efgh", string(far[200400:200404]))
 	require.Equal(t, "0123", string(far[300030:300034]), "what Other has is added when it goes")
 	var got []verbs.WC
-	for len(got) < 3 {
-		var wcs [3]verbs.WC
+	for len(got) < 5 {
+		var wcs [5]verbs.WC
 		n, err := peer.RecvCQ().Wait(within(t), wcs[:])
 		require.NoError(t, err)
 		got = append(got, wcs[:n]...)
 	}
-	for i, imm := range []uint32{7, 0, 9} {
+	for i, imm := range []uint32{7, 0, 9, 11, 13} {
 		v, ok := got[i].Imm()
 		require.Equal(t, imm != 0, ok)
 		require.Equal(t, imm, v)

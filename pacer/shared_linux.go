@@ -47,10 +47,10 @@ func lockFile(f *os.File, how int, typ int16, at int64) (unix.Flock_t, error) {
 }
 
 // ShareThreshold shares a threshold of total bytes with all processes that name the
-// same file, until the pacer is closed. Each has an equal part while it has requests,
-// and can have one response beyond that. A process that dies leaves its part to the
-// others; one that is stopped keeps it. The file is made if there is none; all have to
-// name the same total.
+// same file, until the pacer is closed. Each has an equal part while it has requests, and
+// can have one response beyond that, and small ones up to [Config] Reserve. A process
+// that dies leaves its part to the others; one that is stopped keeps it. The file is made
+// if there is none; all have to name the same total.
 func (p *Pacer) ShareThreshold(path string, total int64) error {
 	const op = "share threshold by"
 	if total <= 0 {

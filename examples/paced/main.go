@@ -4,7 +4,22 @@
 //	paced            # on the server
 //	paced 10.77.0.2  # on the client
 //
-// The slower the client's link is beside the server's, the larger is the difference.
+// The slower the client's link is beside the server's, the larger is the difference. In
+// the lab, with two hosts that a wire of some 20 MB/s connects,
+//
+//	make build/rxelab && go build -o build/paced ./examples/paced
+//	build/rxelab -debian 13 -topo hosts=2 -all -artifacts build/plot -- sh -c 'case $LAB_HOST in
+//		0) sleep 2; cd $LAB_ARTIFACTS; $OLDPWD/build/paced 10.77.0.2;;
+//		*) timeout 30 build/paced || true;; esac'
+//
+// says for instance
+//
+//	without: 19.92 MB/s bulk, 0 connections broken, 47 READs of 64 bytes: p50 56.31ms, p99 370.66ms
+//	with:    11.85 MB/s bulk, 0 connections broken, 397 READs of 64 bytes: p50 5.7ms, p99 48.09ms
+//
+// and leaves build/plot/paced.svg. READs of 256 KiB that are cut into pieces of 16 cost
+// each host's one processor more there. With Slice: 64 << 10 bulk has 15.9 MB/s, and the p99
+// is 106 ms.
 package main
 
 import (

@@ -21,7 +21,7 @@ type readers struct {
 	size       int // of a READ
 	depth      int // READs of a queue pair at a time; 0 means 1
 	window     int // bytes of all at a time, the probe's included; 0 means any number
-	small      int // of the READ beside them; 0 means 64 bytes
+	small      int // of the READ beside them; 0 means 64 bytes, and less that there is none
 	class      int // of it
 	pacer      *pacer.Config
 	rate       float64 // of the link, bits in a second; 0 means as it is
@@ -300,7 +300,7 @@ func (s *run) until(ctx context.Context, span time.Duration) error {
 		if now.After(end) {
 			return nil
 		}
-		idle := s.probe.IsZero() && !s.failed[s.queuePairs]
+		idle := s.probe.IsZero() && !s.failed[s.queuePairs] && s.small >= 0
 		if idle && !now.Before(next) {
 			s.probe, idle = now, false
 			if err := s.read(s.queuePairs); err != nil {

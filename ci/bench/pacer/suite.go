@@ -50,12 +50,12 @@ func Native(harness.Env) []harness.Benchmark { return []harness.Benchmark{admit(
 
 // Values of a pass of readers.
 const (
-	goodput  = iota // MB/s
-	linkBytes       // MB/s, with small READs and all headers
-	ofLink          // as a part of it
-	probeP99        // ms
-	qpErrors        // queue pairs that failed
-	jain            // fairness
+	goodput   = iota // MB/s
+	linkBytes        // MB/s, with small READs and all headers
+	ofLink           // as a part of it
+	probeP99         // ms
+	qpErrors         // queue pairs that failed
+	jain             // fairness
 	perValues
 )
 
@@ -98,15 +98,19 @@ func tuned(mbit, then float64) harness.Benchmark {
 	b := harness.Plain(harness.Figure{Name: name, Unit: "ratio", Target: measure.AtLeast(0.9)}, fast, r.ofLink)
 	if mbit >= 80 && then == 0 {
 		// What the guest carries by itself, which is less than such a link on the usual
-		// instruction clock.
-		const unpaced, window = "unpaced", "a window of bytes"
+		// instruction clock; and both without small READs, which take of its processor too.
 		plain, windowed := r, r
 		plain.pacer, windowed.pacer = nil, nil
 		windowed.size, windowed.depth, windowed.window = 16<<10, 1, 48<<10
-		b.Sides = append(b.Sides, harness.Side{Name: unpaced, Run: plain.ofLink}, harness.Side{Name: window, Run: windowed.ofLink})
-		b.Figures = append(b.Figures,
-			harness.Figure{Name: fmt.Sprintf("unpaced_goodput_of_link_%.0f", mbit), Unit: "ratio", Of: unpaced},
-			harness.Figure{Name: fmt.Sprintf("byte_window_goodput_of_link_%.0f", mbit), Unit: "ratio", Of: window})
+		alone, windowedAlone := r, windowed
+		alone.small, windowedAlone.small = -1, -1
+		for _, side := range []struct {
+			name string
+			r    readers
+		}{{"unpaced", plain}, {"byte_window", windowed}, {"autotune_alone", alone}, {"byte_window_alone", windowedAlone}} {
+			b.Sides = append(b.Sides, harness.Side{Name: side.name, Run: side.r.ofLink})
+			b.Figures = append(b.Figures, harness.Figure{Name: fmt.Sprintf("%s_goodput_of_link_%.0f", side.name, mbit), Unit: "ratio", Of: side.name})
+		}
 	}
 	return b
 }

@@ -70,3 +70,25 @@ func TestSharesAreConserved(t *testing.T) {
 		}
 	}
 }
+
+// Without any part of what others share there are one response outstanding and small ones up
+// to their reserve.
+func TestWithoutALeaseOneGoes(t *testing.T) {
+	b := newBench(t, Config{Slice: 4 * kib, Threshold: 1 << 20, Reserve: kib, Small: 128}, make([]FlowConfig, 2)...)
+	b.s.Lease(0)
+	var large, small int
+	for range 3 {
+		b.get(0, 4*kib)
+	}
+	for range 20 {
+		b.get(1, 99) // and a byte of header
+	}
+	for g, ok := b.next(); ok; g, ok = b.next() {
+		if g.Length == 99 {
+			small++
+		} else {
+			large++
+		}
+	}
+	require.Equal(t, []int{1, 10}, []int{large, small})
+}
