@@ -225,6 +225,7 @@
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
-//	1,000 that come at once all have RDMA      turns.take               TestCrowd
+//	128 that come at once all have RDMA        turns.take               TestCrowd
+//	a server has 1,000 clients                 queues.take              TestCrowd
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache
