@@ -261,6 +261,6 @@
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
-//	1,000 that come at once all have RDMA      turns.take               TestCrowd
+//	128 at once, and 1,000 in all, have RDMA   turns.take               TestCrowd
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache
