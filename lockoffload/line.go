@@ -82,8 +82,7 @@ func (l *line) post(ctx context.Context, f *flight, mr *verbs.MR) error {
 	if err == nil || errors.Is(err, ErrBroken) {
 		return err
 	}
-	_ = l.qp.ToError() // if it still stands: nobody is to think so
-	return l.fail(err)
+	return l.failAndFlush(err)
 }
 
 // postWithin is post, but leaves the line alone when the context ends before there is
@@ -97,9 +96,17 @@ func (l *line) postWithin(ctx context.Context, f *flight, mr *verbs.MR) error {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && l.fault() == nil:
 		return ctx.Err()
 	case l.fault() == nil:
-		_ = l.qp.ToError() // if it still stands: nobody is to think so
+		return l.failAndFlush(err)
 	}
 	return l.fail(err)
+}
+
+// failAndFlush is fail for a queue pair that may still stand: nobody is to think so. What is
+// flushed then is not the cause, which comes first.
+func (l *line) failAndFlush(err error) error {
+	err = l.fail(err)
+	_ = l.qp.ToError()
+	return err
 }
 
 // fill adds the list of a flight to one of the queue pair.
