@@ -159,3 +159,25 @@ func TestSlowNetwork(t *testing.T) {
 		require.Less(t, s.GaveWay, s.Attaches/2, "%+v", s)
 	}
 }
+
+// TestAnswerToProbe: a target that gave way and answers a probe waits for a context like
+// others, and no longer for answers.
+func TestAnswerToProbe(t *testing.T) {
+	b := newBench(t, 1, nil)
+	p, other := b.peer(1), b.peer(2)
+	b.Enqueue(p, 1, b.now)
+	b.Enqueue(other, 1, b.now)
+	for p.ctx != nil {
+		b.tick()
+	}
+	require.Equal(t, probed, p.rest)
+	b.alive(p)
+	require.Equal(t, inLine, p.rest)
+	require.False(t, p.suspect)
+	require.Zero(t, p.firstTry)
+	b.Withdraw(other, 1, false)
+	for p.ctx == nil && b.now < 10*time.Second {
+		b.tick()
+	}
+	require.Equal(t, connecting, p.ctx.state)
+}
