@@ -37,7 +37,7 @@ func (e *Engine) unanswered(n *network, armed time.Duration) {
 
 // afterSilence takes the first round trip after a silence. What timers took for lost, and
 // was not sent so long ago, is still on its way. After more than one of them had ended,
-// timers of all paths allow for it: none was answered sooner. The round trip itself stays as
+// timers of all paths that were shorter allow for it: none was answered sooner. The round trip itself stays as
 // measured, since the window is judged once in each, and a queue may be gone soon.
 func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 	n := e.network(p)
@@ -49,7 +49,7 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 		return
 	}
 	for i := range n.paths[:e.cfg.Paths] {
-		if x := &n.paths[i]; x.srtt > 0 {
+		if x := &n.paths[i]; x.srtt > 0 && x.srtt+4*x.rttvar < rtt {
 			x.rttvar = max(x.rttvar, rtt/2)
 		}
 	}

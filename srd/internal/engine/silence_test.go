@@ -198,6 +198,11 @@ func TestEchoAfterSilence(t *testing.T) {
 		}
 	}
 	require.NotZero(t, measured)
+
+	n.silent = 2 // what takes no longer than a timer allows for does not change it
+	n.paths[1].srtt, n.paths[1].rttvar = 10*time.Millisecond, 5*time.Millisecond
+	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent}})
+	require.Equal(t, 5*time.Millisecond, n.paths[1].rttvar)
 }
 
 // A part that comes after the receiver was asked for another one of its message is refused: not
