@@ -117,7 +117,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := server.Listen(ctx, address, server.Config{Memory: 8 << 20, Lease: time.Second, Shared: server.SharedConfig{Records: 4}})
+	s, err := server.Listen(ctx, address, server.Config{Memory: 8 << 20, Lease: time.Second, Shared: server.SharedConfig{Records: 4, Lease: stuck}})
 	if err == nil {
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGUSR1)

@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func sharedRecord(t testing.TB, c *cache.Client, name string) *cache.Shared {
@@ -136,13 +138,51 @@ func TestSharedRecordsWithoutTheServer(t *testing.T) {
 	other := dial(t, p.address, cache.Config{})
 	_, err = sharedRecord(t, other, "another").Add(ctx, 1000) // where "one" was
 	require.NoError(t, err)
-	end := time.Now().Add(stuck)
-	for { // the outcome of what was under way may be unknown
-		if n, err = one.Add(ctx, 1); err == nil {
-			break
-		}
-		require.ErrorIs(t, err, cache.ErrUnknown)
-		require.True(t, time.Now().Before(end))
+	_, err = c.Get(ctx, key(1)) // until there is a connection to the next life
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	n, err = one.Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
+// Tenants of one address have shared records of their own, or none; nobody else's key opens them, and
+// they keep the one that they have.
+func TestSharedRecordsOfTenants(t *testing.T) {
+	lab.NoLeftovers(t)
+	ctx, ends := within(t), lab.Require(t, 2)
+	cfg := server.Config{Memory: 2 << 20, Lease: quiet}
+	opted := cfg
+	opted.Shared = server.SharedConfig{Records: 1}
+	all, err := server.ListenTenants(ctx, netip.AddrPortFrom(ends[1].Addr, 0).String(), []server.Tenant{
+		{Name: "red", Key: redKey, Config: opted}, {Name: "blue", Key: blueKey, Config: opted}, {Name: "green", Key: blueKey, Config: cfg},
+	}, nil)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- all.Serve(ctx) }()
+	t.Cleanup(func() {
+		require.NoError(t, all.Close())
+		require.ErrorIs(t, <-done, server.ErrClosed)
+	})
+	of := func(name string, key []byte) *cache.Shared {
+		return sharedRecord(t, dial(t, all.Addr().String(), cache.Config{Tenant: name, Key: key}), "visits")
 	}
-	require.LessOrEqual(t, n, int64(2), "of this life")
+	red, blue := of("red", redKey), of("blue", blueKey)
+	n, err := red.Add(ctx, 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+	n, err = blue.Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	_, err = of("green", blueKey).Add(ctx, 1)
+	require.ErrorIs(t, err, cache.ErrNoShared)
+	require.ErrorIs(t, all.SetKey("red", blueKey), verbs.ErrUnsupported)
+	require.NoError(t, all.SetKey("green", redKey))
+	require.NoError(t, all.Revoke("red"))
+	soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err = red.Add(soon, 1)
+	require.Error(t, err)
+	n, err = blue.Number(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
 }
