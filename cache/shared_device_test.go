@@ -4,10 +4,12 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func sharedRecord(t testing.TB, c *cache.Client, name string) *cache.Shared {
@@ -48,17 +51,24 @@ func TestSharedRecords(t *testing.T) {
 	calls := [2]uint64{a.Stats().Calls, b.Stats().Calls}
 	const each = 15
 	var wg sync.WaitGroup
+	// Soft-RoCE now and then completes a request without its result: then nobody knows.
+	var known, unknown atomic.Int64
 	for i, c := range []*cache.Client{a, b, a, b} {
 		visits, text := sharedRecord(t, c, "visits"), sharedRecord(t, c, "text")
 		wg.Go(func() {
 			for range each {
-				if _, err := visits.Add(ctx, int64(i+1)); err != nil {
+				switch _, err := visits.Add(ctx, int64(i+1)); {
+				case err == nil:
+					known.Add(int64(i + 1))
+				case errors.Is(err, cache.ErrUnknown):
+					unknown.Add(int64(i + 1))
+				default:
 					t.Error(err)
 					return
 				}
 				if err := text.Update(ctx, func(old []byte) ([]byte, error) {
 					return bytes.Repeat([]byte{byte(i)}, 32+i), nil
-				}); err != nil {
+				}); err != nil && !errors.Is(err, cache.ErrUnknown) {
 					t.Error(err)
 					return
 				}
@@ -78,9 +88,10 @@ func TestSharedRecords(t *testing.T) {
 	for _, c := range []*cache.Client{a, b} {
 		n, err := sharedRecord(t, c, "visits").Number(ctx)
 		require.NoError(t, err)
-		require.EqualValues(t, each*(1+2+3+4), n)
+		require.GreaterOrEqual(t, n, known.Load(), "no change is lost")
+		require.LessOrEqual(t, n, known.Load()+unknown.Load())
 	}
-	require.Equal(t, calls, [2]uint64{a.Stats().Calls, b.Stats().Calls}, "the server was told of nothing")
+	require.Less(t, a.Stats().Calls-calls[0]+b.Stats().Calls-calls[1], uint64(each), "the server is asked after a lost connection alone")
 	require.Zero(t, s.Stats().Items, "they are no records of keys")
 
 	// What is refused.
@@ -99,9 +110,9 @@ func TestSharedRecords(t *testing.T) {
 	require.NoError(t, a.Close())
 	_, err = last.Add(ctx, 1)
 	require.ErrorIs(t, err, cache.ErrClosed)
-	n, err = sharedRecord(t, b, "visits").Add(ctx, 1)
+	n, err = sharedRecord(t, b, "visits").Number(ctx)
 	require.NoError(t, err)
-	require.EqualValues(t, each*(1+2+3+4)+1, n)
+	require.GreaterOrEqual(t, n, known.Load())
 }
 
 // A server without them says so.
@@ -122,27 +133,79 @@ func TestSharedRecordsWithoutTheServer(t *testing.T) {
 		_, err := r.Add(ctx, int64(10*i))
 		require.NoError(t, err)
 	}
-	p.stop()
-	for range 10 {
-		_, err := two.Add(ctx, 1)
+	changed := func() bool {
+		before, err := two.Number(ctx)
 		require.NoError(t, err)
+		p.stop()
+		defer p.signal(syscall.SIGCONT)
+		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		for range 5 {
+			if _, err = two.Add(soon, 1); err != nil {
+				t.Log(err)
+				return false
+			}
+		}
+		n, err := two.Number(soon)
+		return err == nil && n == before+5
 	}
-	n, err := two.Number(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 20, n)
-	p.signal(syscall.SIGCONT)
+	// A request that Soft-RoCE completes without its result ends the connection, and there is no
+	// other one before the server goes on.
+	ok := false
+	for tries := 0; tries < 3 && !ok; tries++ {
+		ok = changed()
+	}
+	require.True(t, ok)
 	p.kill()
 	p = start(t, p.address)
 	other := dial(t, p.address, cache.Config{})
-	_, err = sharedRecord(t, other, "another").Add(ctx, 1000) // where "one" was
+	_, err := sharedRecord(t, other, "another").Add(ctx, 1000) // where "one" was
 	require.NoError(t, err)
-	end := time.Now().Add(stuck)
-	for { // the outcome of what was under way may be unknown
-		if n, err = one.Add(ctx, 1); err == nil {
-			break
-		}
-		require.ErrorIs(t, err, cache.ErrUnknown)
-		require.True(t, time.Now().Before(end))
+	_, err = c.Get(ctx, key(1)) // until there is a connection to the next life
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	n, err := one.Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
+// Tenants of one address have shared records of their own, or none; nobody else's key opens them, and
+// they keep the one that they have.
+func TestSharedRecordsOfTenants(t *testing.T) {
+	lab.NoLeftovers(t)
+	ctx, ends := within(t), lab.Require(t, 2)
+	cfg := server.Config{Memory: 2 << 20, Lease: quiet}
+	opted := cfg
+	opted.Shared = server.SharedConfig{Records: 1}
+	all, err := server.ListenTenants(ctx, netip.AddrPortFrom(ends[1].Addr, 0).String(), []server.Tenant{
+		{Name: "red", Key: redKey, Config: opted}, {Name: "blue", Key: blueKey, Config: opted}, {Name: "green", Key: blueKey, Config: cfg},
+	}, nil)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- all.Serve(ctx) }()
+	t.Cleanup(func() {
+		require.NoError(t, all.Close())
+		require.ErrorIs(t, <-done, server.ErrClosed)
+	})
+	of := func(name string, key []byte) *cache.Shared {
+		return sharedRecord(t, dial(t, all.Addr().String(), cache.Config{Tenant: name, Key: key}), "visits")
 	}
-	require.LessOrEqual(t, n, int64(2), "of this life")
+	red, blue := of("red", redKey), of("blue", blueKey)
+	n, err := red.Add(ctx, 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+	n, err = blue.Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	_, err = of("green", blueKey).Add(ctx, 1)
+	require.ErrorIs(t, err, cache.ErrNoShared)
+	require.ErrorIs(t, all.SetKey("red", blueKey), verbs.ErrUnsupported)
+	require.NoError(t, all.SetKey("green", redKey))
+	require.NoError(t, all.Revoke("red"))
+	soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err = red.Add(soon, 1)
+	require.Error(t, err)
+	n, err = blue.Number(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
 }

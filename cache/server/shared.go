@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -22,6 +23,9 @@ type SharedConfig struct {
 	Size int
 	// Clients is how many clients may use them at a time; 0 means 64.
 	Clients int
+	// Lease is how long a client may be silent before what it had locked is given to others, within
+	// three leases; 0 means the server's, and at least a second.
+	Lease time.Duration
 	// Port is where clients connect for them, at the address of the server; 0 means any.
 	Port int
 }
@@ -46,6 +50,9 @@ func (s *Server) openShared() (err error) {
 	if cfg.Size == 0 {
 		cfg.Size = 64
 	}
+	if cfg.Lease == 0 {
+		cfg.Lease = max(s.cfg.Lease, time.Second)
+	}
 	if h.pd, err = s.dev.AllocPD(); err != nil {
 		return err
 	}
@@ -60,7 +67,7 @@ func (s *Server) openShared() (err error) {
 	}
 	h.target, err = lockoffload.Listen(h.pd, net.JoinHostPort(at.String(), strconv.Itoa(cfg.Port)), lockoffload.ListenConfig{
 		Layout: lockoffload.Layout{Slots: cfg.Records, Size: cfg.Size, Clients: cfg.Clients},
-		Key:    greet.SharedKey(s.cfg.Key, s.epoch), GID: gid, Connect: s.cfg.Connect, NoAgent: true, Logger: s.cfg.Logger,
+		Key:    greet.SharedKey(s.cfg.Key, s.epoch), GID: gid, Connect: s.cfg.Connect, Lease: cfg.Lease, NoAgent: true, Logger: s.cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("cache: shared records: %w", err)
