@@ -56,6 +56,25 @@ func (t *Target) Responder(slot int) *verbs.QP {
 	return s.responders[slot]
 }
 
+// Rerelease releases a responder context as if its initiator had detached, and makes it
+// ready for a session of this number; what between does comes in the middle.
+func (t *Target) Rerelease(slot int, between func(), next uint64) error {
+	s := t.be.(*softwareTarget)
+	s.mu.Lock()
+	s.Release(slot, 0, true)
+	r := s.resets[len(s.resets)-1]
+	s.resets = s.resets[:len(s.resets)-1]
+	s.mu.Unlock()
+	between()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.resetOne(r); err != nil {
+		return err
+	}
+	t.in.begin(s.responders[slot].Num(), origin{session: next})
+	return nil
+}
+
 // BreakControl brings the control queue pair to error, as a device does that cannot
 // send a datagram.
 func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToError() }

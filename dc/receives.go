@@ -57,11 +57,25 @@ func (b *receives) begin(qpn uint32, o origin) {
 	b.sessions[qpn] = o
 }
 
-// collect ends one: what it left in the completion queue is kept aside.
+// gather keeps aside what is in the completion queue.
+func (b *receives) gather() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gatherLocked()
+}
+
+// collect ends a session, when nothing more can come: what it left in the completion
+// queue is kept aside.
 func (b *receives) collect(qpn uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.gatherLocked()
+	delete(b.sessions, qpn)
+}
+
+func (b *receives) gatherLocked() {
 	b.watch.exclude()
+	defer b.watch.admit()
 	for {
 		n, err := b.cq.Poll(b.wcs[:])
 		if n == 0 || err != nil {
@@ -71,8 +85,6 @@ func (b *receives) collect(qpn uint32) {
 			b.backlog = append(b.backlog, b.received(&b.wcs[i]))
 		}
 	}
-	delete(b.sessions, qpn)
-	b.watch.admit()
 }
 
 func (b *receives) received(w *verbs.WC) Received {

@@ -117,6 +117,41 @@ func TestResponderIsReplaced(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
+// TestDetachedAndSendsOn: what an initiator sends when it has detached, before the queue
+// pair is reset, is its own, and not of whom the queue pair serves next.
+func TestDetachedAndSendsOn(t *testing.T) {
+	a, b := newHosts(t)
+	target := b.target(t, dc.TargetConfig{Responders: 1})
+	i := a.initiator(t, dc.InitiatorConfig{})
+	p := resolve(t, i, target, 0)
+	recv, err := target.NewRecvBatch(2)
+	require.NoError(t, err)
+	for n := range 2 {
+		recv.Recv(uint64(n), b.mr.SGE(64*n, 64))
+	}
+	_, err = recv.Post()
+	require.NoError(t, err)
+	send := func() { do(t, i, p, dc.Request{Op: dc.Send, Local: a.mr.SGE(0, 5)}) }
+	send()
+	const next = 1 << 63
+	require.NoError(t, target.Rerelease(0, send, next))
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	var sessions []uint64
+	for len(sessions) < 2 {
+		var rs [2]dc.Received
+		n, err := target.Wait(ctx, rs[:])
+		require.NoError(t, err)
+		for _, r := range rs[:n] {
+			require.NoError(t, r.Err)
+			sessions = append(sessions, r.Session)
+		}
+	}
+	_, known := i.Owns(target, sessions[0])
+	require.True(t, known)
+	require.Equal(t, sessions[0], sessions[1])
+}
+
 // TestTrafficClass is in the header of all packets: those of requests and of control
 // messages on the way there, and of what answers both on the way back.
 func TestTrafficClass(t *testing.T) {

@@ -135,7 +135,8 @@ func (s *softwareTarget) tick() {
 }
 
 // reset makes the responder contexts ready that were released. It comes after
-// the answers, for which the initiator waits.
+// the answers, for which the initiator waits. Until then an initiator that sends on
+// although it has detached is heard, under the session that it had.
 func (s *softwareTarget) reset() {
 	for len(s.resets) > 0 {
 		r := s.resets[0]
@@ -152,7 +153,9 @@ func (s *softwareTarget) reset() {
 func (s *softwareTarget) resetOne(r reset) error {
 	qp := s.responders[r.slot]
 	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
-		return qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
+		err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
+		s.t.in.collect(qp.Num())
+		return err
 	}
 	// The old initiator may be alive and still send: another number keeps its
 	// packets away from the next session. So the next queue pair is made while
@@ -163,7 +166,9 @@ func (s *softwareTarget) resetOne(r reset) error {
 		return err
 	}
 	s.responders[r.slot] = next
-	return qp.Close()
+	err = qp.Close()
+	s.t.in.collect(qp.Num())
+	return err
 }
 
 // Attach implements [session.TargetIO].
@@ -192,7 +197,9 @@ func (s *softwareTarget) Release(slot int, _ uint64, clean bool) {
 			s.t.cfg.Logger.Error("dc: release", "err", err)
 		}
 	}
-	s.t.in.collect(qp.Num())
+	if !s.t.cfg.PD.Device().SoftRoCE() {
+		s.t.in.gather() // libraries throw away what they find in the queue at a reset
+	}
 	s.resets = append(s.resets, reset{slot, clean})
 }
 
