@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
@@ -75,6 +74,8 @@ type flow struct {
 	at    int // in b, and from off
 	size  int
 	build func(*verbs.List)
+
+	following *flow // of those that are free
 }
 
 type readPart struct {
@@ -82,16 +83,19 @@ type readPart struct {
 	read   verbs.Pending
 }
 
-var flows = sync.Pool{New: func() any {
-	f := &flow{}
-	f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
-	return f
-}}
-
 // newFlow begins one, which is to be ended.
 func (s *session) newFlow(ctx context.Context) (*flow, error) {
-	f := flows.Get().(*flow)
-	f.s, f.ctx = s, ctx
+	s.mu.Lock()
+	f := s.flows
+	if f != nil {
+		s.flows, f.following = f.following, nil
+	}
+	s.mu.Unlock()
+	if f == nil {
+		f = &flow{s: s}
+		f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
+	}
+	f.ctx = ctx
 	if err := f.choose(); err != nil {
 		return nil, err
 	}
@@ -204,8 +208,10 @@ func (f *flow) end(err error) error {
 			err = failed
 		}
 	}
-	f.s, f.p, f.ctx, f.b, f.first = nil, nil, nil, nil, 0
+	f.p, f.ctx, f.b, f.first = nil, nil, nil, 0
 	clear(f.under[:])
-	flows.Put(f)
+	f.s.mu.Lock()
+	f.following, f.s.flows = f.s.flows, f
+	f.s.mu.Unlock()
 	return err
 }

@@ -55,6 +55,7 @@ type session struct {
 	idle    chan struct{} // closed when there are none any more, after the end
 	free    [classes]*buffer
 	multis  *multi // that are free
+	flows   *flow  // likewise
 	calls   map[uint64]*call
 	last    uint64        // call
 	out     []byte        // messages to send
