@@ -152,6 +152,14 @@ func (s *softwareTarget) reset() {
 
 func (s *softwareTarget) resetOne(r reset) error {
 	qp := s.responders[r.slot]
+	if !s.t.cfg.PD.Device().SoftRoCE() {
+		// The libraries of devices throw away what they find in the completion queue when a
+		// queue pair is reset.
+		if err := qp.ToError(); err != nil {
+			s.t.cfg.Logger.Error("dc: release", "err", err)
+		}
+		s.t.in.gather()
+	}
 	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
 		err := qp.ModifySteps(verbs.ResetStep(), qp.InitStep())
 		s.t.in.collect(qp.Num())
@@ -196,9 +204,6 @@ func (s *softwareTarget) Release(slot int, _ uint64, clean bool) {
 		if err := qp.ToError(); err != nil {
 			s.t.cfg.Logger.Error("dc: release", "err", err)
 		}
-	}
-	if !s.t.cfg.PD.Device().SoftRoCE() {
-		s.t.in.gather() // libraries throw away what they find in the queue at a reset
 	}
 	s.resets = append(s.resets, reset{slot, clean})
 }
