@@ -90,21 +90,11 @@ func (s *session) send() error {
 			now = nil
 		}
 		for _, b := range [...][]byte{told, now} {
-			if err := s.write(b); err != nil {
+			if err := link.Send(s.live, s.conn, b); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// write sends messages, and waits for that if it has to.
-func (s *session) write(b []byte) error {
-	if p, ok := s.conn.(link.Poster); ok && len(b) > 0 {
-		if sent, err := p.Post(s.live, b); sent || err != nil {
-			return err
-		}
-	}
-	return s.conn.Write(s.live, b)
 }
 
 // appendTold appends what the server is to hear of this client. The mutex is held.

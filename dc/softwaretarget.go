@@ -155,9 +155,7 @@ func (s *softwareTarget) resetOne(r reset) error {
 	if !s.t.cfg.PD.Device().SoftRoCE() {
 		// The libraries of devices throw away what they find in the completion queue when a
 		// queue pair is reset.
-		if err := qp.ToError(); err != nil {
-			s.t.cfg.Logger.Error("dc: release", "err", err)
-		}
+		s.halt(qp)
 		s.t.in.gather()
 	}
 	if r.clean && !s.t.cfg.PD.Device().ResetRaces() {
@@ -200,12 +198,16 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 func (s *softwareTarget) Release(slot int, _ uint64, clean bool) {
 	qp := s.responders[slot]
 	if !clean {
-		// Nothing more may be carried out for it.
-		if err := qp.ToError(); err != nil {
-			s.t.cfg.Logger.Error("dc: release", "err", err)
-		}
+		s.halt(qp)
 	}
 	s.resets = append(s.resets, reset{slot, clean})
+}
+
+// halt has nothing more carried out for the initiator of a responder context.
+func (s *softwareTarget) halt(qp *verbs.QP) {
+	if err := qp.ToError(); err != nil {
+		s.t.cfg.Logger.Error("dc: release", "err", err)
+	}
 }
 
 // Prepare implements [session.TargetIO].

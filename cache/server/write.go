@@ -70,12 +70,7 @@ func (s *Server) wake(c *client) {
 func (s *Server) write(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) {
-		if ok, err := post(c.ctx, to, b); ok || err != nil {
-			return ok, err
-		}
-		return true, to.Write(c.ctx, b)
-	})
+	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
 }
 
 // answer sends what there is for a client in this goroutine, which takes its messages, and has another one
@@ -89,18 +84,10 @@ func (s *Server) answer(c *client) {
 	c.busy = true
 	c.running.Add(1)
 	defer c.running.Done()
-	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return post(c.ctx, to, b) })
+	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return link.Post(c.ctx, to, b) })
 	if len(c.unsent) > 0 {
 		s.wake(c)
 	}
-}
-
-// post sends what can be sent without waiting.
-func post(ctx context.Context, to link.Conn, b []byte) (bool, error) {
-	if p, ok := to.(link.Poster); ok {
-		return p.Post(ctx, b)
-	}
-	return false, nil
 }
 
 // sendAll has send do what it can until there is nothing to send, or it did not. The mutex is held, and the

@@ -113,7 +113,7 @@ func sendTail(ctx context.Context) ([]float64, error) {
 // message does.
 func rcTail(cfg verbs.ConnectConfig) func(context.Context) ([]float64, error) {
 	return func(ctx context.Context) ([]float64, error) {
-		r, err := rig.NewRCThat(cfg)
+		r, err := rig.NewRCWith(4096, verbs.CQConfig{PollOnly: true}, cfg)
 		if err != nil {
 			return nil, err
 		}

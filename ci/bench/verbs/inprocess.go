@@ -27,7 +27,7 @@ func readAgainstC() harness.Benchmark {
 // beside perftest, which polls.
 func readSync() harness.Benchmark {
 	const block = 300
-	r := rig.Lazy(func() (*rig.RC, error) { return rig.NewRCWith(4096, verbs.CQConfig{}) })
+	r := rig.Lazy(func() (*rig.RC, error) { return rig.NewRCWith(4096, verbs.CQConfig{}, verbs.ConnectConfig{}) })
 	ours := func(g *rig.RC, ctx context.Context) (us float64, err error) {
 		q, err := verbs.NewRequester(g.QP, verbs.RequesterConfig{})
 		if err != nil {

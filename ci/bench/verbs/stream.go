@@ -63,7 +63,7 @@ func newStreamRig() (*streamRig, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := rig.NewRCWith(1<<20, verbs.CQConfig{})
+	raw, err := rig.NewRCWith(1<<20, verbs.CQConfig{}, verbs.ConnectConfig{})
 	return &streamRig{client, <-accepted, raw}, err
 }
 

@@ -58,34 +58,33 @@ func (l *inflight) has(f *txFlow, seq uint32) bool { return seq-f.una < f.nxt-f.
 
 // append puts a packet at the end of a list.
 func (l *inflight) append(q *list, seq uint32) {
-	i := seq & uint32(len(l.ring)-1)
-	k := &l.ring[i]
-	k.next, k.prev = none, q.tail
-	if q.tail == none {
-		q.head = i
-	} else {
-		l.ring[q.tail].next = i
-	}
-	q.tail = i
+	l.link(q, seq, q.tail, none)
 }
 
 // insert puts a packet into a list behind those that were sent before it.
 func (l *inflight) insert(q *list, seq uint32) {
+	sent := l.at(seq).sent
+	prev, next := q.tail, none
+	for prev != none && l.ring[prev].sent > sent {
+		prev, next = l.ring[prev].prev, prev
+	}
+	l.link(q, seq, prev, next)
+}
+
+// link puts a packet between two of a list that follow each other.
+func (l *inflight) link(q *list, seq, prev, next uint32) {
 	i := seq & uint32(len(l.ring)-1)
 	k := &l.ring[i]
-	k.next, k.prev = none, q.tail
-	for k.prev != none && l.ring[k.prev].sent > k.sent {
-		k.next, k.prev = k.prev, l.ring[k.prev].prev
-	}
-	if k.prev == none {
+	k.prev, k.next = prev, next
+	if prev == none {
 		q.head = i
 	} else {
-		l.ring[k.prev].next = i
+		l.ring[prev].next = i
 	}
-	if k.next == none {
+	if next == none {
 		q.tail = i
 	} else {
-		l.ring[k.next].prev = i
+		l.ring[next].prev = i
 	}
 }
 

@@ -22,6 +22,26 @@ type Poster interface {
 	Post(ctx context.Context, b []byte) (bool, error)
 }
 
+// Post sends messages if that takes no waiting, and tells whether it did: never by a Conn that
+// is no Poster.
+func Post(ctx context.Context, c Conn, b []byte) (bool, error) {
+	if p, ok := c.(Poster); ok {
+		return p.Post(ctx, b)
+	}
+	return false, nil
+}
+
+// Send sends messages, and waits for that if it has to.
+func Send(ctx context.Context, c Conn, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if sent, err := Post(ctx, c, b); sent || err != nil {
+		return err
+	}
+	return c.Write(ctx, b)
+}
+
 // Stream carries messages over TCP.
 type Stream struct {
 	conn   net.Conn

@@ -19,19 +19,12 @@ type RC struct {
 const ReadSize = 64
 
 // NewRC makes a polled queue pair and 4 KiB of memory at each end.
-func NewRC() (*RC, error) { return NewRCWith(4096, verbs.CQConfig{PollOnly: true}) }
-
-// NewRCThat is NewRC with a connection that is not like others.
-func NewRCThat(cfg verbs.ConnectConfig) (*RC, error) {
-	return newRC(4096, verbs.CQConfig{PollOnly: true}, cfg)
+func NewRC() (*RC, error) {
+	return NewRCWith(4096, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
 }
 
 // NewRCWith makes a queue pair with size bytes of memory at each end.
-func NewRCWith(size int, cc verbs.CQConfig) (*RC, error) {
-	return newRC(size, cc, verbs.ConnectConfig{})
-}
-
-func newRC(size int, cc verbs.CQConfig, cfg verbs.ConnectConfig) (*RC, error) {
+func NewRCWith(size int, cc verbs.CQConfig, cfg verbs.ConnectConfig) (*RC, error) {
 	c, s, err := Endpoints()
 	if err != nil {
 		return nil, err
