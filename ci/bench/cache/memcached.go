@@ -32,8 +32,8 @@ func newMemcached() (*memcached, error) {
 	}
 	port := rig.NextPort()
 	m := &memcached{}
-	if m.daemon, err = start(net.JoinHostPort(far.Addr.String(), port), program, "-l", far.Addr.String(), "-p", port, "-U", "0",
-		"-u", "root", "-m", "64", "-t", strconv.Itoa(runtime.NumCPU())); err != nil {
+	if m.daemon, err = start(net.JoinHostPort(far.Addr.String(), port), exec.Command(program, "-l", far.Addr.String(), "-p", port, "-U", "0",
+		"-u", "root", "-m", "64", "-t", strconv.Itoa(runtime.NumCPU()))); err != nil {
 		return nil, err
 	}
 	if m.client, err = soon(m.dial); err != nil {
@@ -53,12 +53,15 @@ func (m *memcached) gets(size int) (float64, error) {
 }
 
 // gets is the same of any program that speaks memcached's protocol.
-func (c *tcpClient) gets(size int) (float64, error) {
+func (c *tcpClient) gets(size int) (float64, error) { return timed(c.get, size) }
+
+// timed answers the median time of a GET in microseconds.
+func timed(get func(key, dst []byte) (int, error), size int) (float64, error) {
 	k, dst := key(size), make([]byte, size)
 	return rig.Timed(getBlock, func() error {
-		n, err := c.get(k, dst)
+		n, err := get(k, dst)
 		if err == nil && n != size {
-			err = fmt.Errorf("memcached: value of %d bytes", n)
+			err = fmt.Errorf("a value of %d bytes", n)
 		}
 		return err
 	})
@@ -72,15 +75,15 @@ type tcpClient struct {
 	out, in []byte
 }
 
-func (m *memcached) dial() (*tcpClient, error) {
-	d, err := dialer()
+func (d daemon) dial() (*tcpClient, error) {
+	from, err := dialer()
 	if err != nil {
 		return nil, err
 	}
-	return dialMemcached(d, "tcp", m.at)
+	return dialTCP(from, "tcp", d.at)
 }
 
-func dialMemcached(d *net.Dialer, network, at string) (*tcpClient, error) {
+func dialTCP(d *net.Dialer, network, at string) (*tcpClient, error) {
 	conn, err := d.Dial(network, at)
 	if err != nil {
 		return nil, err
@@ -120,30 +123,35 @@ func (c *tcpClient) read(into []byte) (int, error) {
 // get answers the length of a value, which it copies to dst.
 func (c *tcpClient) get(key, dst []byte) (int, error) {
 	c.out = append(append(append(c.out[:0], "get "...), key...), "\r\n"...)
+	return c.value("VALUE ", "\r\nEND\r\n", dst)
+}
+
+// value sends what is to be sent and takes the answer: a line that begins as it is to, and ends in
+// the value's length, the value, and what is behind it.
+func (c *tcpClient) value(head, tail string, dst []byte) (int, error) {
 	if err := c.write(); err != nil {
 		return 0, err
 	}
-	const tail = "\r\nEND\r\n"
 	for have, begin, length := 0, 0, 0; ; {
 		n, err := c.read(c.in[have:])
 		if err != nil {
 			return 0, err
 		}
 		have += n
-		if begin == 0 { // VALUE key flags length
+		if begin == 0 {
 			line, _, ok := bytes.Cut(c.in[:have], []byte("\r\n"))
 			if !ok {
 				continue
 			}
-			if !bytes.HasPrefix(line, []byte("VALUE ")) {
-				return 0, fmt.Errorf("memcached: get %s: %q", key, line)
+			if !bytes.HasPrefix(line, []byte(head)) {
+				return 0, fmt.Errorf("%q for a value", line)
 			}
-			if length, err = decimal(line[bytes.LastIndexByte(line, ' ')+1:]); err != nil {
+			if length, err = decimal(line[max(len(head), bytes.LastIndexByte(line, ' ')+1):]); err != nil {
 				return 0, err
 			}
 			begin = len(line) + 2
 			if begin+length+len(tail) > len(c.in) {
-				return 0, fmt.Errorf("memcached: get %s: value of %d bytes", key, length)
+				return 0, fmt.Errorf("a value of %d bytes", length)
 			}
 		}
 		if have == begin+length+len(tail) {
@@ -155,7 +163,7 @@ func (c *tcpClient) get(key, dst []byte) (int, error) {
 func decimal(b []byte) (n int, err error) {
 	for _, d := range b {
 		if d < '0' || d > '9' || n > 1<<30 {
-			return 0, fmt.Errorf("memcached: length %q", b)
+			return 0, fmt.Errorf("a length of %q", b)
 		}
 		n = 10*n + int(d-'0')
 	}

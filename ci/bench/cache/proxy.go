@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -66,10 +67,10 @@ func newProxied() (*proxied, error) {
 		return nil, err
 	}
 	p, socket := &proxied{}, filepath.Join(dir, "s")
-	if p.daemon, err = start(s.at, self, "-role", proxyRole, "-at", socket+","+s.at); err != nil {
+	if p.daemon, err = start(s.at, exec.Command(self, "-role", proxyRole, "-at", socket+","+s.at)); err != nil {
 		return nil, err
 	}
-	p.client, err = soon(func() (*tcpClient, error) { return dialMemcached(&net.Dialer{}, "unix", socket) })
+	p.client, err = soon(func() (*tcpClient, error) { return dialTCP(&net.Dialer{}, "unix", socket) })
 	return p, err
 }
 

@@ -67,8 +67,7 @@ type daemon struct {
 	out *bufio.Reader // what it says
 }
 
-func start(at string, line ...string) (daemon, error) {
-	cmd := exec.Command(line[0], line[1:]...)
+func start(at string, cmd *exec.Cmd) (daemon, error) {
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
@@ -128,7 +127,7 @@ func newServedAs(role string) (*served, error) {
 		return nil, err
 	}
 	at := net.JoinHostPort(far.Addr.String(), rig.NextPort())
-	if s.daemon, err = start(at, self, "-role", role, "-at", at); err != nil {
+	if s.daemon, err = start(at, exec.Command(self, "-role", role, "-at", at)); err != nil {
 		return nil, err
 	}
 	if s.client, err = soon(func() (*cache.Client, error) { return s.dial(cache.Config{}) }); err != nil {

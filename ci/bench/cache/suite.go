@@ -23,7 +23,7 @@ const (
 
 // Suite compares the cache with a bare READ and with memcached.
 func Suite(harness.Env) []harness.Benchmark {
-	ours, theirs := rig.Lazy(newServed), rig.Lazy(newMemcached)
+	ours, theirs, others := rig.Lazy(newServed), rig.Lazy(newMemcached), rig.Lazy(newRedis)
 	polled := func(size int) harness.Pass {
 		return ours.Pass(func(s *served, ctx context.Context) (float64, error) { return s.gets(ctx, s.client, size) })
 	}
@@ -52,6 +52,9 @@ func Suite(harness.Env) []harness.Benchmark {
 				{Name: row.name, Unit: "us", Of: "ours", Baseline: tcp, Target: measure.AtMost(row.limit)},
 				{Name: strings.Replace(row.name, "get", "bare_read", 1), Unit: "us", Of: read, Baseline: tcp},
 			}})
+		redis := others.Pass(func(r *redis, _ context.Context) (float64, error) { return r.gets(row.size) })
+		list = append(list, harness.Compare(harness.Figure{Name: strings.Replace(row.name, "memcached", "redis", 1), Unit: "us"}, harness.Both,
+			polled(row.size), harness.Side{Name: overRedis, Run: redis}))
 	}
 	list = append(list, multi("multiget32", 2, harness.Both, ours, func(p harness.Pass) harness.Pass { return p }))
 	if lab.In() { // a device of its own has no wire that could be delayed

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -44,28 +43,17 @@ func redisLock(r *rig.Once[*chainRig]) harness.Benchmark {
 	return b
 }
 
-// redisProgram finds the server. Debian's redis-tools has it under the name of a
-// tool that is the same program, which goes by the name that it is called by.
-func redisProgram() (string, error) {
-	if p, err := exec.LookPath("redis-server"); err == nil {
-		return p, nil
-	}
-	return exec.LookPath("redis-check-rdb")
-}
-
 // startRedis answers a connection to a server that ends with this process.
 func startRedis() (*redis.Conn, error) {
-	program, err := redisProgram()
-	if err != nil {
-		return nil, err
-	}
 	c, s, err := rig.Endpoints()
 	if err != nil {
 		return nil, err
 	}
 	port := rig.NextPort()
-	cmd := exec.Command(program, "--bind", s.Addr.String(), "--port", port, "--save", "", "--appendonly", "no", "--protected-mode", "no", "--loglevel", "warning")
-	cmd.Args[0] = "redis-server"
+	cmd, err := rig.Redis(s.Addr.String(), port)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
