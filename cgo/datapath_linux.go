@@ -16,6 +16,8 @@ package cgo
 #cgo nocallback gv_wait_step
 #cgo noescape gv_post_poll
 #cgo nocallback gv_post_poll
+#cgo noescape gv_post_all
+#cgo nocallback gv_post_all
 #include "shim.h"
 */
 import "C"
@@ -41,6 +43,12 @@ func PostRecv(qp QP, c *RecvChain, n int) (int, error) {
 // PostSRQRecv posts the first n receives of the chain to a shared queue.
 func PostSRQRecv(srq SRQ, c *RecvChain, n int) (int, error) {
 	return posted(C.gv_post_recv_at(C.uintptr_t(srq), 1, at(&c.WRs[0]), C.uint32_t(n)))
+}
+
+// PostAll posts each of the chains, whatever becomes of the others, in the order given.
+// The slice must not be empty; [Posting.Posted] tells how each ended.
+func PostAll(ps []Posting) {
+	C.gv_post_all((*C.struct_gv_posting)(unsafe.Pointer(&ps[0])), C.int(len(ps)))
 }
 
 // PollCQ polls up to spins+1 times until at least one completion is there, and

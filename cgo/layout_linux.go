@@ -59,6 +59,7 @@ func _() {
 	_ = same{}[unsafe.Sizeof(RecvWR{})-C.sizeof_struct_ibv_recv_wr]
 	_ = same{}[unsafe.Sizeof(WC{})-C.sizeof_struct_ibv_wc]
 	_ = same{}[unsafe.Sizeof(WCEx{})-C.sizeof_struct_gv_wc_ex]
+	_ = same{}[unsafe.Sizeof(Posting{})-C.sizeof_struct_gv_posting]
 }
 
 func _(g SGE, c C.struct_ibv_sge) {
@@ -124,4 +125,17 @@ func _(g WCEx, c C.struct_gv_wc_ex) {
 	_ = same{}[(unsafe.Offsetof(g.Timestamp)-unsafe.Offsetof(c.timestamp))|(unsafe.Sizeof(g.Timestamp)-unsafe.Sizeof(c.timestamp))]
 	_ = same{}[(unsafe.Offsetof(g.WallClock)-unsafe.Offsetof(c.wall_clock))|(unsafe.Sizeof(g.WallClock)-unsafe.Sizeof(c.wall_clock))]
 	_ = same{}[(unsafe.Offsetof(g.Sender)-unsafe.Offsetof(c.sender))|(unsafe.Sizeof(g.Sender)-unsafe.Sizeof(c.sender))]
+}
+
+func _(g Posting, c C.struct_gv_posting) {
+	_ = same{}[(unsafe.Offsetof(g.queue)-unsafe.Offsetof(c.queue))|(unsafe.Sizeof(g.queue)-unsafe.Sizeof(c.queue))]
+	_ = same{}[(unsafe.Offsetof(g.how)-unsafe.Offsetof(c.how))|(unsafe.Sizeof(g.how)-unsafe.Sizeof(c.how))]
+	_ = same{}[(unsafe.Offsetof(g.wr)-unsafe.Offsetof(c.wr))|(unsafe.Sizeof(g.wr)-unsafe.Sizeof(c.wr))]
+	_ = same{}[(unsafe.Offsetof(g.n)-unsafe.Offsetof(c.n))|(unsafe.Sizeof(g.n)-unsafe.Sizeof(c.n))]
+	_ = same{}[(unsafe.Offsetof(g.kind)-unsafe.Offsetof(c.kind))|(unsafe.Sizeof(g.kind)-unsafe.Sizeof(c.kind))]
+	_ = same{}[(unsafe.Offsetof(g.err)-unsafe.Offsetof(c.err))|(unsafe.Sizeof(g.err)-unsafe.Sizeof(c.err))]
+	_ = same{}[(unsafe.Offsetof(g.accepted)-unsafe.Offsetof(c.accepted))|(unsafe.Sizeof(g.accepted)-unsafe.Sizeof(c.accepted))]
+	_ = same{}[sends-C.GV_SENDS]
+	_ = same{}[recvs-C.GV_RECVS]
+	_ = same{}[sharedRecvs-C.GV_SHARED_RECVS]
 }

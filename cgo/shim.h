@@ -61,6 +61,29 @@ static inline uint64_t gv_post_recv_at(uintptr_t queue, int shared, uintptr_t at
 	return (uint64_t)(bad ? bad - wr : 0) << 32 | (uint32_t)gv_errno(err);
 }
 
+/*
+ * One chain of those that gv_post_all posts. Its results are as gv_post_send has them.
+ */
+enum { GV_SENDS, GV_RECVS, GV_SHARED_RECVS };
+
+struct gv_posting {
+	uint64_t queue, how, wr;
+	uint32_t n, kind;
+	uint32_t err, accepted;
+};
+
+/* Posts chains to several queues in one crossing. One that fails does not hold up others. */
+static inline void gv_post_all(struct gv_posting *p, int n)
+{
+	for (struct gv_posting *end = p + n; p < end; p++) {
+		uint64_t r = p->kind == GV_SENDS ? gv_post_send_at(p->queue, p->how, p->wr, p->n) :
+						   gv_post_recv_at(p->queue, p->kind == GV_SHARED_RECVS, p->wr, p->n);
+
+		p->err = (uint32_t)r;
+		p->accepted = r >> 32;
+	}
+}
+
 static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n)
 {
 	int got;

@@ -8,6 +8,7 @@ const Supported = false
 func PostSend(QP, PostPath, *SendChain, int) (int, error)         { return 0, ErrUnsupported }
 func PostSRQRecv(SRQ, *RecvChain, int) (int, error)               { return 0, ErrUnsupported }
 func PollCQEx(CQ, PollPath, uint64, []WCEx) (int, error)          { return 0, ErrUnsupported }
+func PostAll([]Posting)                                           {}
 func PostRecv(QP, *RecvChain, int) (int, error)                   { return 0, ErrUnsupported }
 func PollCQ(CQ, PollPath, []WC, uint32) (int, error)              { return 0, ErrUnsupported }
 func NewSendChain(int, int, int) (*SendChain, error)              { return nil, ErrUnsupported }

@@ -24,6 +24,8 @@ type links struct {
 
 	unposted uint32 // paths with packets in their chain
 	short    uint32 // paths with receives to be posted again
+	posts    verbs.Batches
+	posting  []*link // whose batches are in posts
 
 	slots  []slot
 	free   []uint32 // slots to send from
@@ -156,22 +158,19 @@ func (l *links) fill(k *link) error {
 	for i := range k.receives {
 		k.pending = append(k.pending, uint32(i))
 	}
-	if err := l.repost(k); err != nil {
+	l.addReceives(k)
+	if _, err := k.recv.Post(); err != nil {
 		return err
 	}
 	return k.qp.Activate()
 }
 
-func (l *links) repost(k *link) error {
-	if len(k.pending) == 0 {
-		return nil
-	}
+// addReceives puts the receives that are to be posted into the path's batch.
+func (l *links) addReceives(k *link) {
 	for _, i := range k.pending {
 		k.recv.Recv(l.d.ID(recvBit|l.tag(k, i)), l.mr.SGE((k.base+int(i))*l.stride, l.stride))
 	}
 	k.pending = k.pending[:0]
-	_, err := k.recv.Post()
-	return err
 }
 
 func (l *links) tag(k *link, i uint32) uint64 {
@@ -257,14 +256,14 @@ func (l *links) release(k *link, i uint32) {
 	l.free = append(l.free, i)
 }
 
-// flush has the engine send what it may, and posts it: a chain for each path. Receives go
-// first: a response lets the peer fill them.
+// flush has the engine send what it may, and posts it by one call: a chain for each path.
+// Receives go first: a response lets the peer fill them.
 func (l *links) flush() {
 	for ; l.short != 0; l.short &= l.short - 1 {
 		if k := l.paths[bits.TrailingZeros32(l.short)]; !k.broken {
-			if err := l.repost(k); err != nil {
-				l.fails(k, err)
-			}
+			l.addReceives(k)
+			l.posts.AddRecv(k.recv)
+			l.posting = append(l.posting, k)
 		}
 	}
 	for len(l.free) > 0 {
@@ -284,9 +283,7 @@ func (l *links) flush() {
 		s.to, s.length, s.path = o.To, o.Headers+o.Length, o.Path
 		l.launch(i)
 	}
-	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
-		l.post(l.paths[bits.TrailingZeros32(l.unposted)])
-	}
+	l.post()
 }
 
 // launch adds a packet to its path's chain, or has it wait for an address handle.
@@ -303,7 +300,7 @@ func (l *links) launch(i uint32) {
 		return
 	}
 	if k.send.Len() == k.send.Cap() {
-		l.post(k)
+		l.post()
 	}
 	s.h = h
 	h.uses++
@@ -349,13 +346,21 @@ func (l *links) resume() {
 	}
 }
 
-func (l *links) post(k *link) {
-	if k.send.Len() == 0 {
-		return
+// post posts the chains of all paths.
+func (l *links) post() {
+	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
+		k := l.paths[bits.TrailingZeros32(l.unposted)]
+		l.posts.Add(k.send)
+		l.posting = append(l.posting, k)
 	}
-	if _, err := k.send.Post(); err != nil {
-		l.fails(k, err)
+	if err := l.posts.Post(); err != nil {
+		for i, p := range l.posts.Results() {
+			if p.Err != nil {
+				l.fails(l.posting[i], p.Err)
+			}
+		}
 	}
+	l.posting = l.posting[:0]
 }
 
 // fails has a queue pair mended.

@@ -31,7 +31,7 @@ var objects = rig.Objects{
 			b.Recv(1)
 		}
 	},
-	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call"},
+	Plain: []string{"Endpoint", "Region", "WC", "Message", "WCError", "TransitionError", "Pending", "Call", "Batches"},
 }
 
 // Every call on a closed object answers ErrClosed, with what it stands on open

@@ -85,30 +85,62 @@ func (b *RecvBatch) Recv(id uint64, sges ...SGE) {
 // Post posts what was added and empties the batch, like [Batch.Post].
 func (b *RecvBatch) Post() (n int, err error) {
 	defer b.Reset()
-	if b.err != nil || b.n == 0 {
-		return 0, b.err
+	if err := b.enter(); err != nil || b.n == 0 {
+		return 0, err
 	}
 	if b.srq != nil {
-		return b.postShared()
+		n, err = cgo.PostSRQRecv(b.srq.srq, b.chain, b.n)
+	} else {
+		n, err = cgo.PostRecv(b.qp.qp, b.chain, b.n)
+	}
+	b.exit()
+	return n, b.postError(err)
+}
+
+// enter holds the queue open for a post.
+func (b *RecvBatch) enter() error {
+	const op = "post receive to"
+	if b.err != nil || b.n == 0 {
+		return b.err
+	}
+	if b.srq != nil {
+		if !b.srq.life.Enter() {
+			return opError(op, b.srq.life.Label, ErrClosed)
+		}
+		return nil
 	}
 	q := b.qp
 	if q.State() == StateReset {
-		return 0, opError("post receive to", q.life.Label, ErrState, "it is in ", StateReset)
+		return opError(op, q.life.Label, ErrState, "it is in ", StateReset)
 	}
 	if r := q.receiver.Load(); r != nil && r.batch != b {
-		return 0, opError("post receive to", q.life.Label, ErrInUse, "a Receiver has its receives")
+		return opError(op, q.life.Label, ErrInUse, "a Receiver has its receives")
 	} else if r == nil {
 		if err := b.by.mayPost("post receive that completes in", q.recvCQ); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if !q.life.Enter() {
-		return 0, opError("post receive to", q.life.Label, ErrClosed)
+		return opError(op, q.life.Label, ErrClosed)
 	}
-	n, err = cgo.PostRecv(q.qp, b.chain, b.n)
-	q.life.Exit()
-	if err != nil {
-		err = q.postError("post receive to", err)
+	return nil
+}
+
+func (b *RecvBatch) exit() {
+	if b.srq != nil {
+		b.srq.life.Exit()
+		return
 	}
-	return n, err
+	b.qp.life.Exit()
+}
+
+// postError names what the provider answers, or answers nil for nil.
+func (b *RecvBatch) postError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case b.srq != nil:
+		return b.srq.postError(err)
+	}
+	return b.qp.postError("post receive to", err)
 }

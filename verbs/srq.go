@@ -101,18 +101,12 @@ func (s *SRQ) NewRecvBatch(n int) (*RecvBatch, error) {
 	return b, nil
 }
 
-func (b *RecvBatch) postShared() (n int, err error) {
-	s := b.srq
-	if !s.life.Enter() {
-		return 0, opError("post receive to", s.life.Label, ErrClosed)
-	}
-	n, err = cgo.PostSRQRecv(s.srq, b.chain, b.n)
-	s.life.Exit()
+func (s *SRQ) postError(err error) error {
 	switch {
 	case isErrno(err, syscall.ENOMEM), isErrno(err, syscall.EAGAIN):
 		err = class(ErrQueueFull, err)
 	case isErrno(err, syscall.EINVAL):
 		err = class(ErrAttributes, err)
 	}
-	return n, opError("post receive to", s.life.Label, err)
+	return opError("post receive to", s.life.Label, err)
 }

@@ -74,7 +74,7 @@ const (
 	firstWindow   = 16
 	spareNetworks = 64 // kept for the next peers
 	// longestBurst is how many packets in a row take one path at most, if they are sent at
-	// once: a driver has a call for each path that it uses.
+	// once: a device has a doorbell for each path that it uses.
 	longestBurst = 16
 	burstShare   = 8 // of what is under way, one burst: others come behind it soon by the same path
 )

@@ -1,0 +1,113 @@
+//go:build linux && cgo
+
+package verbs_test
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Sends and receives of several queue pairs are one crossing, and none waits for another.
+func TestBatchesPostAllInOneCrossing(t *testing.T) {
+	const pairs = 8
+	sge := verbs.SGE{Addr: 0x1000, Length: 8, LKey: 7}
+	var list verbs.Batches
+	var sends [pairs]*verbs.Batch
+	var recvs [pairs]*verbs.RecvBatch
+	for i := range pairs {
+		_, qp, _ := newStandin(t)
+		var err error
+		sends[i], err = qp.NewBatch(4)
+		require.NoError(t, err)
+		recvs[i], err = qp.NewRecvBatch(4)
+		require.NoError(t, err)
+	}
+	var err error
+	post := func() {
+		for i := range pairs {
+			for range 1 + i%3 {
+				sends[i].Send(1, 0, sge)
+			}
+			recvs[i].Recv(1, sge)
+			list.AddRecv(recvs[i])
+			list.Add(sends[i])
+		}
+		err = list.Post()
+	}
+	post()
+	before := runtime.NumCgoCall()
+	post()
+	require.EqualValues(t, 1, runtime.NumCgoCall()-before)
+	require.NoError(t, err)
+	require.Zero(t, list.Len())
+	require.Len(t, list.Results(), 2*pairs)
+	for i := range pairs {
+		require.Equal(t, verbs.Posted{N: 1}, list.Results()[2*i])
+		require.Equal(t, verbs.Posted{N: 1 + i%3}, list.Results()[2*i+1])
+		require.Zero(t, sends[i].Len())
+		require.Zero(t, recvs[i].Len())
+	}
+	require.Zero(t, testing.AllocsPerRun(100, post))
+	require.NoError(t, list.Post(), "of nothing")
+	require.Empty(t, list.Results())
+}
+
+// A batch that fails, by the provider or before, says so by itself; the others go.
+func TestBatchesFailOneByOne(t *testing.T) {
+	sge := verbs.SGE{Addr: 0x1000, Length: 8, LKey: 7}
+	full, fullQP, _ := newStandin(t)
+	_, fineQP, _ := newStandin(t)
+	a, err := fullQP.NewBatch(4)
+	require.NoError(t, err)
+	r, err := fullQP.NewRecvBatch(4)
+	require.NoError(t, err)
+	wrong, err := fineQP.NewBatch(4)
+	require.NoError(t, err)
+	fine, err := fineQP.NewBatch(4)
+	require.NoError(t, err)
+
+	full.Fail(2, int(syscall.ENOMEM))
+	for range 4 {
+		a.Send(1, 0, sge)
+		r.Recv(1, sge)
+		fine.Send(1, 0, sge)
+	}
+	wrong.SendTo(1, 0, verbs.Dest{}, sge)
+	var list verbs.Batches
+	list.Add(a)
+	list.AddRecv(r)
+	list.Add(wrong)
+	list.Add(fine)
+	list.Add(fine) // is posted once
+	err = list.Post()
+	require.ErrorIs(t, err, verbs.ErrQueueFull)
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	got := list.Results()
+	require.Len(t, got, 5)
+	for _, p := range got[:2] {
+		require.Equal(t, 2, p.N)
+		require.ErrorIs(t, p.Err, verbs.ErrQueueFull)
+		require.ErrorIs(t, p.Err, syscall.ENOMEM)
+	}
+	require.Zero(t, got[2].N)
+	require.ErrorIs(t, got[2].Err, verbs.ErrAttributes)
+	require.Equal(t, verbs.Posted{N: 4}, got[3])
+	require.Equal(t, verbs.Posted{}, got[4])
+
+	full.Fail(-1, 0)
+	for _, b := range []*verbs.Batch{a, wrong, fine} {
+		b.Send(1, 0, sge)
+		list.Add(b)
+	}
+	r.Recv(1, sge)
+	list.AddRecv(r)
+	require.NoError(t, list.Post(), "all are usable again")
+	for _, p := range list.Results() {
+		require.Equal(t, 1, p.N)
+	}
+}
