@@ -55,7 +55,7 @@ func TestClientsMemoryIsBounded(t *testing.T) {
 		c.swaps.mu.Lock()
 		defer c.swaps.mu.Unlock()
 		return w.users == 2
-	}, time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	w.leave(9, true)
 	w = <-next
 	require.EqualValues(t, 9, w.pointer, "it was remembered for who waited")
