@@ -26,7 +26,7 @@ func (r *Region) LeftLocked(slot int) error {
 // LeaveTurn waits for a turn at a slot's lock, and does nothing about it: so far a client
 // comes whose host dies there.
 func (c *Caller) LeaveTurn(ctx context.Context, slot int) error {
-	_, err := c.turn(ctx, slot)
+	_, err := c.turn(ctx, nil, slot)
 	return err
 }
 

@@ -148,7 +148,7 @@ func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
 	if err := ch.check(c.cfg.Layout, c.cfg.Limits.Message); err != nil {
 		return res, err
 	}
-	p, _, err := c.exchange(ctx, ch, ch.deadline(ctx))
+	p, _, err := c.exchange(ctx, nil, ch, ch.deadline(ctx))
 	if err != nil {
 		return res, err
 	}
@@ -166,9 +166,9 @@ type callRequest interface {
 	again() bool
 }
 
-// exchange has a request answered. The reply is in the place, which is to be released
-// then. seq is 0 if nothing was sent.
-func (c *Caller) exchange(ctx context.Context, r callRequest, deadline uint32) (p *callPlace, seq uint64, err error) {
+// exchange has a request answered, unless lost is closed before. The reply is in the place,
+// which is to be released then. seq is 0 if nothing was sent.
+func (c *Caller) exchange(ctx context.Context, lost <-chan struct{}, r callRequest, deadline uint32) (p *callPlace, seq uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
@@ -177,6 +177,8 @@ func (c *Caller) exchange(ctx context.Context, r callRequest, deadline uint32) (
 	default:
 		select {
 		case p = <-c.free:
+		case <-lost:
+			return nil, 0, ErrLost
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		case <-c.done:
@@ -195,6 +197,8 @@ func (c *Caller) exchange(ctx context.Context, r callRequest, deadline uint32) (
 		case <-p.again.C:
 			c.reissue(p)
 			p.again.Reset(c.cfg.Reissue)
+		case <-lost:
+			return nil, seq, c.abandon(p, ErrLost)
 		case <-ctx.Done():
 			return nil, seq, c.abandon(p, ctx.Err())
 		case <-c.done:

@@ -28,18 +28,21 @@ func (t *turnRequest) request(dst []byte, client, seq uint64, _, agent uint32) i
 	return len(wire.AppendTurn(dst[:0], client, seq, uint32(t.slot), agent, t.of))
 }
 
-// turn waits for the client's turn at a lock. After an error the client has none, or the
-// agent is told in the background that it does not want it.
-func (c *Caller) turn(ctx context.Context, slot int) (*turn, error) {
+// turn waits for the client's turn at a lock, until lost is closed: its session is over
+// then, which the agent need not know. After an error the client has none, or the agent is
+// told in the background that it does not want it.
+func (c *Caller) turn(ctx context.Context, lost <-chan struct{}, slot int) (*turn, error) {
 	select {
 	case c.asks <- struct{}{}:
 		defer func() { <-c.asks }()
+	case <-lost:
+		return nil, ErrLost
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-c.done:
 		return nil, c.err
 	}
-	p, seq, err := c.exchange(ctx, &turnRequest{slot: slot}, 0)
+	p, seq, err := c.exchange(ctx, lost, &turnRequest{slot: slot}, 0)
 	t := &turn{caller: c, slot: slot, seq: seq}
 	if err != nil {
 		if seq != 0 {

@@ -62,7 +62,8 @@ type Client struct {
 	idled     chan struct{} // closed when there are none, if Close waits
 	bits      map[int]*bit
 	held      map[*Held]struct{}
-	counts    map[int]*Counts
+	counts    map[int]*Counts // of mostSlots slots
+	total     Counts
 	pending   map[*Commit]struct{}
 	failed    []error // of commits, for Flush
 	old       error   // of the ends of earlier sessions, for Close
@@ -152,7 +153,12 @@ func (c *Client) session() *session {
 	return c.s
 }
 
-// Stats answers the counts of one slot.
+// mostSlots is how many slots a client remembers something of, so that its memory does not
+// grow with the region.
+const mostSlots = 1 << 16
+
+// Stats answers the counts of one slot. A client counts each of the first 65,536 slots that
+// it uses by itself, and all others in Total alone.
 func (c *Client) Stats(slot int) Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,22 +172,21 @@ func (c *Client) Stats(slot int) Counts {
 func (c *Client) Total() Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var sum Counts
-	for _, n := range c.counts {
-		sum.add(*n)
-	}
-	return sum
+	return c.total
 }
 
 func (c *Client) count(slot int, d Counts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.total.add(d)
 	n := c.counts[slot]
-	if n == nil {
+	if n == nil && len(c.counts) < mostSlots {
 		n = new(Counts)
 		c.counts[slot] = n
 	}
-	n.add(d)
+	if n != nil {
+		n.add(d)
+	}
 }
 
 // Flush waits for the unlock commands that nobody waited for, and for what was

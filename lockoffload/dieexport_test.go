@@ -12,7 +12,7 @@ import (
 )
 
 // DyingForms are the operations that DieAfter knows.
-var DyingForms = []string{"update", "exclusive", "fair", "shared", "read", "read chain", "held read", "swap"}
+var DyingForms = []string{"update", "exclusive", "fair", "handed on", "commit", "shared", "read", "read chain", "held read", "swap"}
 
 // DieAfter carries an operation on record 0 of a slot out up to the n-th
 // request of its lists and does nothing more about it: so far a client comes
@@ -21,7 +21,11 @@ var DyingForms = []string{"update", "exclusive", "fair", "shared", "read", "read
 // was carried out changes the record, or the slot's private copy, to one more.
 func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bool) (died, changed bool, err error) {
 	s := c.session()
-	for _, next := range c.machines(s, form, slot) {
+	machines, err := c.machines(ctx, s, form, slot)
+	if err != nil {
+		return false, false, err
+	}
+	for _, next := range machines {
 		m := next()
 		j, err := c.start(m, slot)
 		if err != nil {
@@ -71,7 +75,7 @@ func (c *Client) DieAfter(ctx context.Context, form string, slot, n int, half bo
 }
 
 // machines are those of an operation, one after the other.
-func (c *Client) machines(s *session, what string, slot int) []func() machine.Machine {
+func (c *Client) machines(ctx context.Context, s *session, what string, slot int) ([]func() machine.Machine, error) {
 	var g machine.Grant
 	plusOne := func(old []byte) []byte {
 		n := uint64(1)
@@ -102,26 +106,38 @@ func (c *Client) machines(s *session, what string, slot int) []func() machine.Ma
 	case "update":
 		return []func() machine.Machine{func() machine.Machine {
 			return &machine.Updater{Acquire: chain, Records: first, Allowed: s.allowed, Change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
-		}}
-	case "exclusive", "fair":
+		}}, nil
+	case "exclusive", "fair", "handed on", "commit":
 		m := &machine.Acquire{Tags: &s.tags, Token: true, Grant: machine.Grant{Slot: slot}}
-		if what == "fair" {
+		list := []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, write}
+		switch what {
+		case "fair":
 			m.Queue = new(machine.Queue)
+		case "handed on":
+			t, err := c.agent.turn(ctx, s.lost, slot)
+			if err != nil {
+				return nil, err
+			}
+			m.From, m.Data = t.word, true
+		case "commit":
+			list = append(list[:2], func() machine.Machine {
+				return &committer{Committer: machine.Committer{Slot: slot, Old: &old}, data: plusOne}
+			}, release)
 		}
-		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, write}
+		return list, nil
 	case "shared":
 		m := &machine.AcquireShared{Tags: &s.tags, Grant: machine.Grant{Slot: slot}}
-		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, release}
+		return []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, release}, nil
 	case "read":
-		return []func() machine.Machine{read(FormRead)}
+		return []func() machine.Machine{read(FormRead)}, nil
 	case "read chain":
-		return []func() machine.Machine{read(FormReadChain)}
+		return []func() machine.Machine{read(FormReadChain)}, nil
 	case "held read":
-		return []func() machine.Machine{read(FormReadHeld)}
+		return []func() machine.Machine{read(FormReadHeld)}, nil
 	case "swap":
 		return []func() machine.Machine{func() machine.Machine {
 			return &machine.SwapWriter{SwapLook: machine.SwapLook{Slot: slot}, Owner: s.tags.Owner, Data: plusOne(nil)}
-		}}
+		}}, nil
 	}
 	panic("no form " + what)
 }
@@ -134,14 +150,33 @@ type stager struct {
 }
 
 func (m *stager) Step() (machine.Verdict, error) {
-	r, err := m.L.Record(m.from, 0)
-	if err != nil {
+	m.Old = m.from
+	if err := stage(&m.Work, m.from, m.data); err != nil {
 		return machine.Done, err
 	}
-	m.Old = m.from
-	m.L.Stage(m.Next(), m.from)
-	m.L.Put(m.Next(), 0, r.Version+1, m.data(r.Data))
 	return m.Releaser.Step()
+}
+
+// committer is a machine.Committer that stages its change of record 0 itself.
+type committer struct {
+	machine.Committer
+	data func(old []byte) []byte
+}
+
+func (m *committer) Step() (machine.Verdict, error) {
+	if err := stage(&m.Work, m.Old, m.data); err != nil {
+		return machine.Done, err
+	}
+	return m.Committer.Step()
+}
+
+func stage(w *machine.Work, from *memory.Current, data func(old []byte) []byte) error {
+	r, err := w.L.Record(from, 0)
+	if err == nil {
+		w.L.Stage(w.Next(), from)
+		w.L.Put(w.Next(), 0, r.Version+1, data(r.Data))
+	}
+	return err
 }
 
 func cloneOf(c *memory.Current) memory.Current {

@@ -192,8 +192,9 @@
 //
 // When that fails, because a queue pair cannot be fenced or the target's own one broke,
 // the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the
-// server tries again until it can. It also takes back what sessions left that it does
-// not know, should it find any, within sixteen leases. When the target's device is
+// server tries again until it can. One that is closed before that leaves them to the next
+// server, which takes back all that sessions left before it admits anybody. A server also takes back
+// what it finds of sessions that it does not know, should there be any, within sixteen leases. When the target's device is
 // removed there is nothing to be fenced, and no way to the region: sessions end, and what
 // was on the device can be closed without an error.
 //

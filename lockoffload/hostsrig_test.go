@@ -28,7 +28,7 @@ const (
 	orderPort  = "7472"
 )
 
-var hostLayout = lockoffload.Layout{Slots: 100, Size: 64, Clients: 16, Swap: 32}
+var hostLayout = lockoffload.Layout{Slots: 150, Size: 64, Clients: 16, Swap: 32}
 
 // hello asks a target for a place, or for a connection to its agent.
 type hello struct {
@@ -290,6 +290,7 @@ func work(t *testing.T, n int) {
 	ctx := within(t, 2*stuck)
 	e, id := openHost(t), uint64(time.Now().UnixNano())
 	adding, dying := e.actor(t, ctx, 0, id), e.actor(t, ctx, 0, id+1)
+	dying.c.UseAgent(dying.agent)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range n {

@@ -26,8 +26,11 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 		return nil, res, errNoTurns
 	}
 	for {
-		t, err := agent.turn(ctx, slot)
+		t, err := agent.turn(ctx, s.lost, slot)
 		if err != nil {
+			if gone := s.allowed(); gone != nil {
+				return nil, res, gone
+			}
 			if ctx.Err() != nil {
 				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
 			}

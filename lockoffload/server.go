@@ -73,8 +73,9 @@ type ServerStats struct {
 	Skipped   uint64 // tickets that nobody claimed
 }
 
-// NewServer starts to watch a region, which has no other server. Close it before the
-// region's memory.
+// NewServer starts to watch a region, which has no other server. What sessions of a server
+// before this one left, which could not take it back, it gives back first. Close it before
+// the region's memory.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
 		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
@@ -99,8 +100,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		free()
 		return nil, errors.Join(err, cq.Close())
 	}
-	// They begin somewhere else than those of a server before this one, which may have
-	// failed to take back what its sessions left: that is of nobody who lives.
+	// They begin somewhere else than those of a server before this one: its clients, if
+	// they live, are nobody who is admitted now.
 	epochs := make([]uint16, cfg.Region.Clients+1)
 	for i := range epochs {
 		epochs[i] = uint16(rand.Uint32())
@@ -109,6 +110,18 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s := &Server{
 		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
 		sessions: map[uint16]*Session{}, epochs: epochs,
+	}
+	// Before anybody is admitted: among readers an owner number is all there is, and one
+	// that is given out again makes a bit that was left its new owner's.
+	m := machine.SessionsRecovery(&s.l, cfg.Region.mr.Bytes())
+	if err := s.loop.drive(m); err != nil {
+		stop()
+		free()
+		return nil, errors.Join(opErrorf("make server", err), loop.close(), cq.Close())
+	}
+	s.counts.Recovered, s.queues = uint64(m.Freed), []endedQueues{{time.Now(), m.Queues}}
+	if m.Freed > 0 {
+		cfg.Logger.Warn("lockoffload: a server before had failed", "recovered", m.Freed)
 	}
 	go s.watch(ctx)
 	return s, nil

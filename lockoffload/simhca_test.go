@@ -91,6 +91,17 @@ func (w *isolated) do(ctx context.Context, form string) (err error) {
 		if _, err = w.c.Do(ctx, &ch); err == nil {
 			e.Old, err = numberOf(ch.Accesses[0].Data, ch.Accesses[1].Data)
 		}
+	case "agent":
+		e.Update, e.New = true, w.rec.values.Add(1)
+		next := string(filled(e.New))
+		ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, manyLines), readOf(1, manyLines), writeOf(0, next), writeOf(1, next)}}
+		var res lockoffload.Result
+		if res, err = w.c.Do(ctx, &ch); err == nil {
+			e.Old, err = numberOf(ch.Accesses[0].Data, ch.Accesses[1].Data)
+		}
+		if err == nil && res.Form != lockoffload.FormAgent {
+			err = fmt.Errorf("carried out as %v", res.Form)
+		}
 	case "update":
 		e.Update, e.New = true, w.rec.values.Add(1)
 		_, err = w.c.UpdateRecords(ctx, 0, []int{0, 1}, func(old [][]byte) ([][]byte, error) {
@@ -182,18 +193,30 @@ func TestSimulatedIsolation(t *testing.T) {
 	}
 	every := []string{"read", "read chain", "records", "chain", "update", "exclusive", "fair", "shared", "swap", "swap read"}
 	reads, chains := []string{"read", "records", "update"}, []string{"read chain", "read chain", "update"}
-	t.Run("all", func(t *testing.T) { isolation(t, 150, every, every) })
-	t.Run("reads", func(t *testing.T) { isolation(t, 150, reads, reads) })
-	t.Run("chains", func(t *testing.T) { isolation(t, 150, chains, chains) })
-	t.Run("swaps", func(t *testing.T) { isolation(t, 2000, []string{"swap"}, []string{"swap read"}) })
+	helped := []string{"agent", "agent", "fair", "update", "exclusive", "read", "read chain", "records", "chain", "shared"}
+	t.Run("all", func(t *testing.T) { isolation(t, 150, false, every, every) })
+	t.Run("agent", func(t *testing.T) { isolation(t, 80, true, helped, helped) })
+	t.Run("reads", func(t *testing.T) { isolation(t, 150, false, reads, reads) })
+	t.Run("chains", func(t *testing.T) { isolation(t, 150, false, chains, chains) })
+	t.Run("swaps", func(t *testing.T) { isolation(t, 2000, false, []string{"swap"}, []string{"swap read"}) })
 }
 
-// isolation has half of the clients carry out some forms, and half of them others.
-func isolation(t *testing.T, each int, forms ...[]string) {
+// isolation has half of the clients carry out some forms, and half of them others; with an
+// agent that carries out their chains and hands locks on, or without.
+func isolation(t *testing.T, each int, agent bool, forms ...[]string) {
 	const clients, goroutines = 4, 2
 	seed := testseed.New(t)
 	ctx := within(t, stuck)
-	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: manyLines, Records: 2, Swap: 2 * clients}, long).clients(clients, lockoffload.Retry{})
+	layout := lockoffload.Layout{Slots: 1, Size: manyLines, Records: 2, Swap: 2 * clients}
+	var cs []*lockoffload.Client
+	if agent {
+		r := newAgentRig(t, layout, nil)
+		for range clients {
+			cs = append(cs, r.inTurn())
+		}
+	} else {
+		cs = newRig(t, layout, long).clients(clients, lockoffload.Retry{})
+	}
 	rec := newRecorder()
 	torn := func() (n uint64) {
 		for _, c := range cs {

@@ -8,13 +8,17 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// swapTable is what a client knows of the pointers of slots.
+// swapTable is what a client knows of the pointers of slots: of mostSlots slots, and of those
+// that are in use.
 type swapTable struct {
 	mu    sync.Mutex
 	slots map[int]*swapSlot
 }
 
 type swapSlot struct {
+	table   *swapTable
+	slot    int
+	users   int           // under the table's mu: who has the turn, or waits for it
 	turn    chan struct{} // held by who uses the private copies
 	s       *session      // pointer was seen in it
 	pointer uint64
@@ -29,13 +33,15 @@ func (t *swapTable) enter(ctx context.Context, s *session, slot int) (*swapSlot,
 	}
 	w := t.slots[slot]
 	if w == nil {
-		w = &swapSlot{turn: make(chan struct{}, 1)}
+		w = &swapSlot{table: t, slot: slot, turn: make(chan struct{}, 1)}
 		t.slots[slot] = w
 	}
+	w.users++
 	t.mu.Unlock()
 	select {
 	case w.turn <- struct{}{}:
 	case <-ctx.Done():
+		w.drop()
 		return nil, ctx.Err()
 	}
 	if w.s != s {
@@ -48,6 +54,16 @@ func (t *swapTable) enter(ctx context.Context, s *session, slot int) (*swapSlot,
 func (w *swapSlot) leave(pointer uint64, known bool) {
 	w.pointer, w.known = pointer, known
 	<-w.turn
+	w.drop()
+}
+
+// drop forgets a slot that nobody uses, if there are too many.
+func (w *swapSlot) drop() {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	if w.users--; w.users == 0 && len(w.table.slots) > mostSlots {
+		delete(w.table.slots, w.slot)
+	}
 }
 
 // SwapRead reads what [Client.SwapWrite] wrote to a slot last, without a lock:

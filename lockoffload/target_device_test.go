@@ -265,6 +265,39 @@ func TestLocksOfTheServerBefore(t *testing.T) {
 	})
 }
 
+// A server that failed left readers. The next one takes their bits back before it admits
+// anybody: a bit of an owner number that is given out again would pass for that client's.
+func TestReadersOfAFailedServer(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 4, Size: 8, Clients: 2}, long)
+	require.NoError(t, r.srv.Close())
+	for slot := range 2 {
+		require.NoError(t, r.reg.LeaveReader(slot, 1))
+		require.NoError(t, r.reg.LeaveReader(slot, 2))
+	}
+	require.NoError(t, r.reg.LeavePieces(2))
+	require.NoError(t, r.reg.LeftLocked(3))
+	var err error
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: r.lease})
+	require.NoError(t, err)
+	srv := r.srv
+	t.Cleanup(func() { require.NoError(t, srv.Close()) })
+	require.EqualValues(t, 5, srv.Stats().Recovered)
+	require.Zero(t, r.reg.Versions(2)[1], "nobody takes the pieces for whole")
+	for slot := range 3 {
+		lock, readers := r.reg.Left(slot)
+		require.Zero(t, lock|readers)
+	}
+	lock, _ := r.reg.Left(3)
+	require.NotZero(t, lock, "an agent may live beside it")
+
+	cs := r.clients(2, lockoffload.Retry{})
+	h, _, err := cs[0].Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+	require.NoError(t, upOnce(ctx, cs[1]))
+}
+
 // A client of the agent reaches no memory through its queue pair: when the server has
 // fenced it, nothing of it writes any more.
 func TestAgentsQueuePairsReachNoMemory(t *testing.T) {

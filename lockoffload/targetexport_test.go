@@ -57,6 +57,13 @@ func (r *Region) LeaveLock(slot int) error {
 	return r.mr.Store64(r.l.LockOff(slot), memory.MakeTag(1, 1, 1))
 }
 
+// LeaveReader has a slot read by a session of a server before.
+func (r *Region) LeaveReader(slot int, owner uint16) error {
+	off, bit := r.l.ReaderBit(slot, owner)
+	old, err := r.mr.Load64(off)
+	return errors.Join(err, r.mr.Store64(off, old|bit))
+}
+
 // LeavePieces has a slot locked by a session of a server before, which died in the middle of
 // its WRITE.
 func (r *Region) LeavePieces(slot int) error {

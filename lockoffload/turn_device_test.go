@@ -5,6 +5,7 @@ package lockoffload_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -127,6 +128,44 @@ func TestTurnsOfTheDead(t *testing.T) {
 	t.Logf("a holder that died: %.2f leases", took.Seconds()/short.Seconds())
 	require.Greater(t, took, short)
 	require.Less(t, took, 3*short)
+	require.NoError(t, h.Unlock(ctx))
+}
+
+// Who waits for its turn hears at once that its session is over, and not when the holder
+// leaves: the agent's connection is another one, and lives.
+func TestWaitForATurnEndsWithItsSession(t *testing.T) {
+	ctx := within(t, stuck)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
+	holder := r.inTurn()
+	h, _, err := holder.Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	for name, end := range map[string]func(c *lockoffload.Client) error{
+		"broken": func(c *lockoffload.Client) error {
+			err := c.QP().ToError()
+			_, _, rerr := c.Read(ctx, 0, make([]byte, 8)) // or the heartbeat, which comes late here, finds out
+			if !lockoffload.Broken(rerr) {
+				return errors.Join(err, rerr)
+			}
+			return err
+		},
+		"closed": (*lockoffload.Client).Close,
+	} {
+		c := r.inTurn()
+		waits := make(chan error, 1)
+		go func() {
+			_, _, err := c.Acquire(ctx, 0, fair)
+			waits <- err
+		}()
+		require.Eventually(t, func() bool { return r.agent.Queued(0) == 1 }, stuck, time.Millisecond)
+		require.NoError(t, end(c))
+		isSoon(t, name, func() error {
+			if err := <-waits; !anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost, lockoffload.ErrClosed) {
+				return fmt.Errorf("no error of a session: %w", err)
+			}
+			return nil
+		})
+		require.Eventually(t, func() bool { return r.agent.Queued(0) == 0 }, stuck, time.Millisecond, "its turn is withdrawn")
+	}
 	require.NoError(t, h.Unlock(ctx))
 }
 

@@ -33,12 +33,15 @@ func NewAgentSlots(l memory.Layout, mem []byte, epoch uint16) AgentSlots {
 
 // tag is for one lock command, the n-th.
 func (s *AgentSlots) tag(n uint32, reading bool) uint64 {
-	n &^= memory.ReadingTag
+	n &^= memory.ReadingTag | memory.ReservedTag
 	if reading {
 		n |= memory.ReadingTag
 	}
 	return memory.MakeTag(memory.AgentOwner, s.epoch, n)
 }
+
+// reservation is what the n-th lock command reserves a lock with.
+func (s *AgentSlots) reservation(n uint32) uint64 { return s.tag(n, false) | memory.ReservedTag }
 
 // anyReader looks for readers of a slot, with the CPU, behind the completion of the lock
 // command. A reader sets its bit before it looks at the lock, and one of the two sees the

@@ -37,7 +37,7 @@ func (c *Agent) newBroker() *broker.Broker {
 	return broker.New(broker.Config{
 		Lists: TurnLists, Patience: cmp.Or(l.patience, turnPatience), MaxRun: cmp.Or(l.run, turnRun), Gap: cmp.Or(l.gap, TurnGap),
 		MinPause: c.Limits.MinPause, MaxPause: c.Limits.MaxPause, Eager: turnEager, MaxReserved: turnsReserved,
-		Word: func() uint64 { c.tags++; return c.Slots.tag(c.tags, false) },
+		Word: func() uint64 { c.tags++; return c.Slots.reservation(c.tags) },
 	})
 }
 

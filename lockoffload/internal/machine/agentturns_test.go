@@ -132,6 +132,35 @@ func TestTurnIsTaken(t *testing.T) {
 	}
 }
 
+// A client that was given a turn by an agent which has failed may come late, when another
+// one has the lock for a chain. That is no reservation, even if the two count alike and their
+// tags begin at the same epoch: the client must not get it.
+func TestTurnDoesNotOpenALock(t *testing.T) {
+	before, now := newAgentBench(t, 4), newAgentBench(t, 4)
+	before.ask(before.client(1), 1, 3, 0)
+	word := before.words(0)
+	now.write(0, now.client(1), 1, 3, 0)
+	held := now.Ops[0].B
+	require.Equal(t, memory.TagIdentity(word), memory.TagIdentity(held))
+	b := newBenchOf(memory.Layout{Slots: 4, Size: 16})
+	storeWord(b.s.mem, b.s.l.LockOff(3), held)
+	_, err := b.run(t, &Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, From: word, Grant: Grant{Slot: 3}})
+	require.ErrorIs(t, err, ErrTurnOver)
+	require.Equal(t, held, memory.LoadWord(b.s.mem, b.s.l.LockOff(3)))
+}
+
+// That is so however often the agent has counted.
+func TestReservationsAreMarked(t *testing.T) {
+	s := newAgentSimSlots(memory.Layout{Slots: 1, Size: 8})
+	for _, n := range []uint32{0, 1, memory.ReservedTag, memory.ReadingTag, 1<<32 - 1} {
+		require.NotZero(t, s.reservation(n)&memory.ReservedTag)
+		for _, reading := range []bool{false, true} {
+			require.Zero(t, s.tag(n, reading)&memory.ReservedTag)
+			require.Equal(t, reading, s.tag(n, reading)&memory.ReadingTag != 0)
+		}
+	}
+}
+
 // What an agent reserved before it failed the next one takes back.
 func TestReservationOfAnAgentBefore(t *testing.T) {
 	b := newBench()

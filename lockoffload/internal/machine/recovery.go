@@ -185,6 +185,14 @@ func FullRecovery(l *memory.Layout, region []byte) *Recovery {
 	}
 }
 
+// SessionsRecovery is FullRecovery in a region that may have an agent.
+func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
+	m := FullRecovery(l, region)
+	anybody := m.Dead
+	m.Dead = func(identity uint64) bool { return anybody(identity) && identity>>16 != memory.AgentOwner }
+	return m
+}
+
 // AgentRecovery takes back the locks that agents left. It touches no data: what an agent
 // has reserved, a client that lives may take and write to at the same time.
 func AgentRecovery(region []byte) *Recovery {

@@ -54,31 +54,44 @@ func TestRecoveryOfMany(t *testing.T) {
 	}
 }
 
-// Of a region that nobody has all is taken back, whoever left it.
+// Of a region that nobody has all is taken back, whoever left it; of one that may have an
+// agent all but that one's locks.
 func TestFullRecovery(t *testing.T) {
-	b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
-	l, mem := &b.s.l, b.s.mem
-	for slot, owner := range []uint16{1, 512, memory.AgentOwner} {
-		storeWord(mem, l.LockOff(slot), memory.MakeTag(owner, uint16(slot), 1))
-	}
-	for slot := range l.Slots {
-		storeWord(mem, l.ReadersOff(slot)+slot%8*8, 1<<(slot%64)|1<<63)
-	}
-	storeWord(mem, l.TicketOff(39), 3*memory.TakeTicket)
-	storeWord(mem, l.QueueOff(39, 0), memory.SkipMark(0))
-	storeWord(mem, l.QueueOff(39, 1), memory.QueueEntry(7, 9, 1))
-	m := FullRecovery(l, mem)
-	_, err := b.run(t, m)
-	require.NoError(t, err)
-	require.Equal(t, 3+2*l.Slots+1, m.Freed)
-	for slot := range l.Slots {
-		require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
-		for i := range l.ReadersSize() / 8 {
-			require.Zero(t, memory.LoadWord(mem, l.ReadersOff(slot)+8*i))
-		}
-	}
-	for ticket := range uint32(2) {
-		require.Equal(t, memory.SkipMark(ticket), memory.LoadWord(mem, l.QueueOff(39, ticket)))
+	for name, agent := range map[string]bool{"no agent": false, "agent": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
+			l, mem := &b.s.l, b.s.mem
+			for slot, owner := range []uint16{1, 512, memory.AgentOwner} {
+				storeWord(mem, l.LockOff(slot), memory.MakeTag(owner, uint16(slot), 1))
+			}
+			for slot := range l.Slots {
+				storeWord(mem, l.ReadersOff(slot)+slot%8*8, 1<<(slot%64)|1<<63)
+			}
+			storeWord(mem, l.TicketOff(39), 3*memory.TakeTicket)
+			storeWord(mem, l.QueueOff(39, 0), memory.SkipMark(0))
+			storeWord(mem, l.QueueOff(39, 1), memory.QueueEntry(7, 9, 1))
+			m, locks, left := FullRecovery(l, mem), 3, uint64(0)
+			if agent {
+				m, locks, left = SessionsRecovery(l, mem), 2, memory.MakeTag(memory.AgentOwner, 2, 1)
+			}
+			_, err := b.run(t, m)
+			require.NoError(t, err)
+			require.Equal(t, locks+2*l.Slots+1, m.Freed)
+			require.Equal(t, []TicketQueue{{39, 3}}, m.Queues)
+			for slot := range l.Slots {
+				if slot == 2 {
+					require.Equal(t, left, memory.LoadWord(mem, l.LockOff(slot)))
+				} else {
+					require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
+				}
+				for i := range l.ReadersSize() / 8 {
+					require.Zero(t, memory.LoadWord(mem, l.ReadersOff(slot)+8*i))
+				}
+			}
+			for ticket := range uint32(2) {
+				require.Equal(t, memory.SkipMark(ticket), memory.LoadWord(mem, l.QueueOff(39, ticket)))
+			}
+		})
 	}
 }
 

@@ -15,6 +15,10 @@ const (
 	// ReadingTag marks, in the sequence, a holder that only reads: other
 	// readers need not wait for it.
 	ReadingTag = 1 << 31
+	// ReservedTag marks, in the sequence of an agent's tag, a lock that nobody holds: it is
+	// a client's turn to take it. What an agent holds never has the mark, so no client that
+	// comes late with the word of an agent before takes it for its turn.
+	ReservedTag = 1 << 30
 	// AgentOwner is the owner number of the target's own agent. It is above
 	// those of all clients.
 	AgentOwner = 0xffff
