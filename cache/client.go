@@ -95,7 +95,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+	hits, near, probes, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -288,13 +288,16 @@ type Stats struct {
 	Confirmed uint64 // not in the map: the server was asked
 	Refused   uint64 // READs of what was no longer, or not yet, what the map said
 	Sessions  uint64 // connections, one after the other
-	Connected bool
-	Transport Transport // RDMA or TCP; empty without a connection
-	Instead   string    // why it is TCP
-	Whole     bool      // the map is there
-	Entries   int       // of the map
-	MapBytes  int       // that it takes
-	Epoch     uint32    // of the server
+	// SharedReads and SharedChanges are of shared records, and carried out; of what ended with an
+	// error that matches [ErrUnknown] nobody knows.
+	SharedReads, SharedChanges uint64
+	Connected                  bool
+	Transport                  Transport // RDMA or TCP; empty without a connection
+	Instead                    string    // why it is TCP
+	Whole                      bool      // the map is there
+	Entries                    int       // of the map
+	MapBytes                   int       // that it takes
+	Epoch                      uint32    // of the server
 }
 
 // Stats tells what the client did.
@@ -303,6 +306,7 @@ func (c *Client) Stats() Stats {
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
+		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

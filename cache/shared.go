@@ -49,6 +49,9 @@ func (r *Shared) Update(ctx context.Context, change func(old []byte) ([]byte, er
 			}
 			return data, err
 		})
+		if err == nil {
+			r.c.count.sharedChanges.Add(1)
+		}
 		return err
 	})
 }
@@ -62,6 +65,9 @@ func (e *changeError) Error() string { return e.err.Error() }
 func (r *Shared) Read(ctx context.Context, dst []byte) (data []byte, err error) {
 	err = r.use(ctx, "read shared record", func(p place) error {
 		data, _, err = p.l.Read(ctx, p.at, slices.Grow(dst[:0], p.most)[:p.most])
+		if err == nil {
+			r.c.count.sharedReads.Add(1)
+		}
 		return err
 	})
 	return data, err

@@ -438,6 +438,7 @@ type Stats struct {
 	NoMemory   uint64
 	Cut        uint64 // clients that were late
 	Epoch      uint32
+	Shared     SharedStats
 }
 
 // Stats are the counters; zero after Close.
@@ -458,7 +459,7 @@ func (s *Server) Stats() Stats {
 		Streams: streams,
 		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
-		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch,
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch, Shared: s.shared.stats(),
 	}
 }
 
