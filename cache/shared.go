@@ -211,11 +211,15 @@ func (s *session) dialShared(ctx context.Context, port int) (*lockoffload.Client
 	s.mu.Lock()
 	epoch := s.m.Epoch()
 	s.mu.Unlock()
-	cfg := lockoffload.DialConfig{Key: greet.SharedKey(s.c.cfg.Key, epoch), GID: s.link.QP().GID(), Connect: s.c.cfg.Connect, NoAgent: true, Logger: s.c.cfg.Logger}
+	gid, err := s.gid()
+	if err != nil {
+		return nil, err
+	}
+	cfg := lockoffload.DialConfig{Key: greet.SharedKey(s.c.cfg.Key, epoch), GID: gid, Connect: s.c.cfg.Connect, NoAgent: true, Logger: s.c.cfg.Logger}
 	if s.c.cfg.Dialer != nil {
 		cfg.Dialer = s.c.cfg.Dialer.DialContext
 	}
-	l, err := lockoffload.Dial(ctx, s.link.PD(), net.JoinHostPort(host, strconv.Itoa(port)), cfg)
+	l, err := lockoffload.Dial(ctx, s.pd(), net.JoinHostPort(host, strconv.Itoa(port)), cfg)
 	if errors.Is(err, lockoffload.ErrKey) {
 		err = fmt.Errorf("%w: %w", ErrDenied, err)
 	}
