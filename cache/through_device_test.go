@@ -4,7 +4,10 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
+	"net/netip"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +30,7 @@ func initiator(t *testing.T, contexts int) *dc.Initiator {
 	require.NoError(t, err)
 	pd, err := dev.AllocPD()
 	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, GID: gid, Contexts: contexts})
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, GID: gid, Contexts: contexts, ConnectTimeout: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, i.Close())
@@ -123,6 +126,102 @@ func TestManyAndLongThroughAnInitiator(t *testing.T) {
 	}
 	require.LessOrEqual(t, small.Stats().Blocked, uint64(1))
 	require.Less(t, uint64(0), small.Stats().Hits-st.Hits)
+}
+
+// queuePairs are those of this process at the near end of the wire.
+func queuePairs(t *testing.T) (n int) {
+	t.Helper()
+	now, stop := context.WithCancel(context.Background())
+	stop()
+	all, err := lab.Leftovers(now)
+	require.NoError(t, err)
+	for _, r := range all {
+		if r.Device == lab.Require(t, 2)[0].Device && r.Kind == "qp" {
+			n++
+		}
+	}
+	return n
+}
+
+// A client of many servers has the queue pairs of its initiator, and no others; and hits of them all, also
+// when there are more servers than contexts. A server that is gone takes nobody else along.
+func TestManyServersThroughOneInitiator(t *testing.T) {
+	const servers, contexts = 4, 2
+	lab.NoLeftovers(t)
+	var all []*server.Server
+	var addresses []string
+	for range servers {
+		s := listen(t, byDC)
+		all, addresses = append(all, s), append(addresses, s.Addr().String())
+	}
+	i, ctx := initiator(t, contexts), within(t)
+	before := queuePairs(t)
+	require.GreaterOrEqual(t, before, i.QueuePairs())
+	c := dialCluster(t, cache.ClusterConfig{Config: cache.Config{DC: i}}, addresses...)
+	var keys [][]byte
+	for k := range 40 {
+		keys = append(keys, key(k))
+		require.NoError(t, c.Set(ctx, key(k), cache.Item{Value: []byte(strconv.Itoa(k))}, 0))
+	}
+	share := shares(t, c, keys, addresses...)
+	for range 3 {
+		for k, r := range c.GetMulti(ctx, keys, nil) {
+			require.NoError(t, r.Err)
+			require.Equal(t, strconv.Itoa(k), string(r.Value))
+			it, err := c.Get(ctx, keys[k])
+			require.NoError(t, err)
+			require.Equal(t, r.Value, it.Value)
+		}
+	}
+	require.Equal(t, before, queuePairs(t), "%d servers take none", servers)
+	for n, st := range c.Stats() {
+		require.Equal(t, cache.DC, st.Transport)
+		require.EqualValues(t, 6*len(share[n]), st.Hits)
+		require.Zero(t, st.Blocked)
+	}
+	require.NoError(t, all[0].Close())
+	for end := time.Now().Add(stuck); c.Stats()[0].Connected; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	for _, k := range share[1] {
+		_, err := c.Get(ctx, k)
+		require.NoError(t, err)
+	}
+	_, err := c.Get(ctx, share[0][0])
+	require.ErrorIs(t, err, cache.ErrUnavailable)
+	require.EqualValues(t, 7*len(share[1]), c.Stats()[1].Hits)
+}
+
+// While the server's process is stopped hits go on. When it is killed and comes back there is another target.
+func TestHitsThroughAnInitiatorWithoutTheServer(t *testing.T) {
+	lab.NoLeftovers(t)
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{DC: initiator(t, 1)}), within(t)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("here")}, 0))
+	whole(t, c, 1)
+	get := func() cache.Item {
+		it, err := c.Get(ctx, key(1))
+		require.NoError(t, err)
+		return it
+	}
+	get()
+	p.stop()
+	before := c.Stats()
+	for range 50 {
+		require.Equal(t, "here", string(get().Value))
+	}
+	require.EqualValues(t, 50, c.Stats().Hits-before.Hits)
+	p.signal(syscall.SIGCONT)
+	p.kill()
+	start(t, p.address)
+	_, err := c.Get(ctx, key(1)) // until there is a connection to the next life
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("again")}, 0))
+	whole(t, c, 1)
+	before = c.Stats()
+	require.Equal(t, "again", string(get().Value))
+	require.EqualValues(t, 1, c.Stats().Hits-before.Hits)
+	require.Equal(t, [2]any{cache.DC, uint64(2)}, [2]any{c.Stats().Transport, c.Stats().Sessions})
 }
 
 // A server without a target is one that the client has queue pairs to.

@@ -102,7 +102,11 @@ func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
 		return ErrClosed
 	}
 	defer s.depart(id)
-	return s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+	err := s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 // sealed is what a client is told of a target, by a seal of its own greeting.
