@@ -35,7 +35,7 @@ func (s *session) buffer(n int) (*buffer, error) {
 	}
 	size := 1 << (class + smallest)
 	s.mu.Unlock()
-	mr, err := s.link.AllocMR(max(size, slab), verbs.MRConfig{})
+	mr, err := s.register(max(size, slab))
 	s.mu.Lock()
 	if err != nil {
 		return nil, err
@@ -44,6 +44,14 @@ func (s *session) buffer(n int) (*buffer, error) {
 		s.free[class] = &buffer{mr, off, class, s.free[class]}
 	}
 	return &buffer{mr: mr, class: class}, nil
+}
+
+// register makes memory that is registered until the session has ended.
+func (s *session) register(n int) (*verbs.MR, error) {
+	if s.through != nil {
+		return s.through.register(n)
+	}
+	return s.link.AllocMR(n, verbs.MRConfig{})
 }
 
 func (s *session) release(b *buffer) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/mirror"
+	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,6 +25,12 @@ type Config struct {
 	Dialer *net.Dialer
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
+	// DC is an initiator through which this client READs, instead of by a queue pair to the server, if
+	// the server has a target for that (DC in the configuration of package server); otherwise it
+	// connects as without. Any number of clients may share it, and it does not close with them; close it
+	// after them. Calls and what the server tells go by TCP then. It has to be of a device that
+	// reaches the server's.
+	DC *dc.Initiator
 	// Tenant and Key are whom this is a client of, and what proves it to the server, which
 	// has to prove the same. The key does not cross the wire. Without a key the server has
 	// to be everybody's.
@@ -95,7 +102,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, reads, calls, misses, confirmed, refused, sessions atomic.Uint64
+	hits, near, probes, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges, blocked atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -288,13 +295,17 @@ type Stats struct {
 	Confirmed uint64 // not in the map: the server was asked
 	Refused   uint64 // READs of what was no longer, or not yet, what the map said
 	Sessions  uint64 // connections, one after the other
-	Connected bool
-	Transport Transport // RDMA or TCP; empty without a connection
-	Instead   string    // why it is TCP
-	Whole     bool      // the map is there
-	Entries   int       // of the map
-	MapBytes  int       // that it takes
-	Epoch     uint32    // of the server
+	Blocked   uint64 // READs through an initiator that failed: the server was asked instead
+	// SharedReads and SharedChanges are of shared records, and carried out; of what ended with an
+	// error that matches [ErrUnknown] nobody knows.
+	SharedReads, SharedChanges uint64
+	Connected                  bool
+	Transport                  Transport // RDMA or TCP; empty without a connection
+	Instead                    string    // why it is TCP
+	Whole                      bool      // the map is there
+	Entries                    int       // of the map
+	MapBytes                   int       // that it takes
+	Epoch                      uint32    // of the server
 }
 
 // Stats tells what the client did.
@@ -302,7 +313,8 @@ func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
 		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
-		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(),
+		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
+		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
 	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		s.mu.Lock()

@@ -19,6 +19,11 @@ func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 	return it, c.missed(err)
 }
 
+// Shared is the record of a name at the name's server, which its keys have nothing to do with: see
+// [Client.Shared]. Without a connection to that server its methods fail with [ErrUnavailable] at once,
+// also with [ClusterConfig] MissWhenDown.
+func (c *Cluster) Shared(name []byte) (*Shared, error) { return c.Server(name).Shared(name) }
+
 // part is what one server has of many keys.
 type part struct {
 	keys    [][]byte

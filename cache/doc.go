@@ -259,6 +259,7 @@
 //	clients change records without the server  Shared.Update            TestSharedRecords
 //	also while it is stopped, in one life      greet.SharedKey          TestSharedRecordsWithoutTheServer
 //	of its tenant alone                        SharedConfig.Records     TestSharedRecordsOfTenants
+//	and by names, of many servers              Cluster.Shared           TestSharedRecordsOfACluster
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn

@@ -42,6 +42,9 @@ var (
 // errEnded says that a session has ended: there will be another one.
 var errEnded = errors.New("connection to the server has ended")
 
+// errNoTarget: the server has no target through which clients READ.
+var errNoTarget = errors.New("the server has no target to READ through")
+
 // errReplaced is the end of a session by TCP when there is one by RDMA.
 var errReplaced = errors.New("there is a connection by RDMA now")
 

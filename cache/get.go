@@ -77,7 +77,9 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	s.mu.Unlock()
 	switch {
 	case err != nil:
-		return Item{}, s.failed(ctx, err)
+		if err = s.failed(ctx, err); err != nil {
+			return Item{}, err
+		}
 	case v == mirror.Hit:
 		n.hits.Add(1)
 		return shortened(it, dst, grow)
@@ -155,10 +157,13 @@ func shortened(it Item, dst []byte, grow bool) (Item, error) {
 }
 
 // failed is what a READ's error means: of the caller's context, of the pacer, or the end of
-// the session.
+// the session; nil: the server is to be asked.
 func (s *session) failed(ctx context.Context, err error) error {
 	if errors.Is(err, ErrPacer) {
 		return err
+	}
+	if s.through != nil {
+		return s.notThrough(ctx)
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.reads.QP().Err() == nil {
 		return err

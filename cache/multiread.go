@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,8 +20,9 @@ const (
 type multi struct {
 	n      int
 	keys   [multiReads]planned
-	lo, hi int               // the keys whose READs build adds
-	build  func(*verbs.List) // to a list
+	lo, hi int                             // the keys whose READs build adds
+	build  func(*verbs.List)               // to a list
+	reads  func([]dc.Request) []dc.Request // or to requests of an initiator
 	next   *multi
 }
 
@@ -56,18 +58,29 @@ func (s *session) multi() *multi {
 	m := &multi{}
 	m.build = func(l *verbs.List) {
 		for i := range m.keys[m.lo:m.hi] {
-			p := &m.keys[m.lo+i]
-			switch {
-			case p.b == nil: // a later round's
-			case p.looks:
-				rkey, addr := p.probe.At(p.bucket)
-				l.Read(verbs.Remote{Addr: addr, RKey: rkey}, p.b.mr.SGE(p.b.off, wire.BucketSize))
-			default:
-				l.Read(s.regions[p.entry.Place.Region()].At(uint64(p.entry.Place.Offset())), p.b.mr.SGE(p.b.off, p.size()))
+			if p := &m.keys[m.lo+i]; p.b != nil { // otherwise it is a later round's
+				l.Read(s.remote(p), p.b.mr.SGE(p.b.off, p.size()))
 			}
 		}
 	}
+	m.reads = func(rs []dc.Request) []dc.Request {
+		for i := range m.keys[m.lo:m.hi] {
+			if p := &m.keys[m.lo+i]; p.b != nil {
+				rs = append(rs, readRequest(s.remote(p), p.b.mr.SGE(p.b.off, p.size())))
+			}
+		}
+		return rs
+	}
 	return m
+}
+
+// remote is what a key's READ is of.
+func (s *session) remote(p *planned) verbs.Remote {
+	if p.looks {
+		rkey, addr := p.probe.At(p.bucket)
+		return verbs.Remote{Addr: addr, RKey: rkey}
+	}
+	return s.regions[p.entry.Place.Region()].At(uint64(p.entry.Place.Offset()))
 }
 
 // readMulti READs the records of pending keys from the one at a place on, and answers how
@@ -165,13 +178,19 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 			r.Value, r.Flags, r.CAS = append(r.Value[:0], p.record.Value...), p.record.Flags, p.record.CAS
 		}
 	}
+	asks := false // the server, for all
 	if err != nil {
 		err = s.failed(ctx, err)
+		asks = err == nil
 	}
 	now := s.clock()
 	s.mu.Lock()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case asks:
+		s.giveUp(m)
+		return nil
 	}
 	left := 0
 	for i := range m.keys[:m.n] {
@@ -191,6 +210,17 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	return nil
 }
 
+// giveUp leaves all keys without an answer to the server. The mutex is held.
+func (s *session) giveUp(m *multi) {
+	for i := range m.keys[:m.n] {
+		if b := m.keys[i].b; b != nil {
+			s.release(b)
+		}
+	}
+	clear(m.keys[:m.n])
+	m.n = 0
+}
+
 // readRound READs into all buffers of a round: at once, or in parts under the pacer, of several
 // keys or of one, as long as the pacer's are.
 func (s *session) readRound(ctx context.Context, m *multi) error {
@@ -203,6 +233,9 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 	if !s.c.paced(bytes) {
 		m.lo, m.hi = 0, m.n
 		s.c.count.reads.Add(uint64(reads))
+		if s.through != nil {
+			return s.through.do(ctx, m.reads)
+		}
 		return s.read.Do(ctx, m.build)
 	}
 	f, err := s.newFlow(ctx)
@@ -216,7 +249,7 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 			continue
 		}
 		if reads, bytes = m.part(f.most); reads > 0 {
-			err = f.start(bytes, reads, m.build)
+			err = f.start(bytes, reads, m.build, m.reads)
 		}
 	}
 	return f.end(err)

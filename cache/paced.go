@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/pacer"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -46,7 +47,7 @@ func pacerError(err error) error {
 func (s *session) readInto(ctx context.Context, b *buffer, n int, from verbs.Region, off uint64) error {
 	if !s.c.paced(n) {
 		s.c.count.reads.Add(1)
-		return s.read.Read(ctx, from.At(off), b.mr.SGE(b.off, n))
+		return s.readOne(ctx, from.At(off), b.mr.SGE(b.off, n))
 	}
 	f, err := s.newFlow(ctx)
 	if err != nil {
@@ -74,13 +75,23 @@ type flow struct {
 	at    int // in b, and from off
 	size  int
 	build func(*verbs.List)
+	reads func([]dc.Request) []dc.Request // the same, through an initiator
 
 	following *flow // of those that are free
 }
 
 type readPart struct {
-	credit pacer.Credit
-	read   verbs.Pending
+	credit  pacer.Credit
+	read    verbs.Pending
+	through passage // instead of read
+}
+
+// wait waits for the part.
+func (p *readPart) wait(ctx context.Context) error {
+	if p.through.used() {
+		return p.through.wait(ctx)
+	}
+	return p.read.Wait(ctx)
 }
 
 // newFlow begins one, which is to be ended.
@@ -94,6 +105,9 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 	if f == nil {
 		f = &flow{s: s}
 		f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
+		f.reads = func(rs []dc.Request) []dc.Request {
+			return append(rs, readRequest(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)))
+		}
 	}
 	f.ctx = ctx
 	if err := f.choose(); err != nil {
@@ -106,7 +120,7 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 // close, and have made anew, at any time.
 func (f *flow) choose() (err error) {
 	if f.p = f.s.c.cfg.Pacer; f.p == nil {
-		if f.p, err = pacer.For(f.s.link.PD().Device()); err != nil {
+		if f.p, err = pacer.For(f.s.pd().Device()); err != nil {
 			return pacerError(err)
 		}
 	}
@@ -121,27 +135,33 @@ func (f *flow) record(b *buffer, n int, from verbs.Region, off uint64) error {
 	f.from, f.off, f.b = from, off, b
 	for f.at = 0; f.at < n; f.at += f.size {
 		f.size = min(f.most, n-f.at)
-		if err := f.start(f.size, 1, f.build); err != nil {
+		if err := f.start(f.size, 1, f.build, f.reads); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// start posts a part when there is credit for it.
-func (f *flow) start(bytes, reads int, build func(*verbs.List)) error {
+// start posts a part when there is credit for it: what build adds, or, through an initiator, what
+// requests adds.
+func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func([]dc.Request) []dc.Request) error {
 	credit, err := f.credit(bytes)
 	if err != nil {
 		return err
 	}
-	read, err := f.s.read.Start(f.ctx, build)
+	part := readPart{credit: credit}
+	if t := f.s.through; t != nil {
+		part.through, err = t.start(requests)
+	} else {
+		part.read, err = f.s.read.Start(f.ctx, build)
+	}
 	if err != nil {
 		credit.Release()
 		return err
 	}
 	f.s.c.count.reads.Add(uint64(reads))
 	f.s.parts.Add(1)
-	f.under[(f.first+f.n)%partsOut] = readPart{credit, read}
+	f.under[(f.first+f.n)%partsOut] = part
 	f.n++
 	return nil
 }
@@ -152,7 +172,7 @@ func (f *flow) start(bytes, reads int, build func(*verbs.List)) error {
 // the same reason: half of that is for what is not paced.
 func (f *flow) credit(bytes int) (pacer.Credit, error) {
 	for {
-		if f.n == 0 || f.n < partsOut && int(f.s.parts.Load()) < f.s.reads.QP().MaxSendWR()/2 {
+		if f.n == 0 || f.n < partsOut && int(f.s.parts.Load()) < f.s.sendQueue()/2 {
 			if c, ok, err := f.ask(bytes); ok || err != nil {
 				return c, err
 			}
@@ -194,7 +214,7 @@ func (f *flow) ask(bytes int) (c pacer.Credit, ok bool, err error) {
 func (f *flow) next() error {
 	p := &f.under[f.first]
 	f.first, f.n = (f.first+1)%partsOut, f.n-1
-	err := p.read.Wait(f.ctx)
+	err := p.wait(f.ctx)
 	p.credit.Release()
 	f.s.parts.Add(-1)
 	return err

@@ -56,7 +56,7 @@ func (s *session) bucket(ctx context.Context, p *mirror.Probe, i int, room []wir
 	rkey, addr := p.At(i)
 	for range tornBuckets {
 		s.c.count.reads.Add(1)
-		if err := s.read.Read(ctx, verbs.Remote{Addr: addr, RKey: rkey}, b.mr.SGE(b.off, wire.BucketSize)); err != nil {
+		if err := s.readOne(ctx, verbs.Remote{Addr: addr, RKey: rkey}, b.mr.SGE(b.off, wire.BucketSize)); err != nil {
 			return nil, nil, err
 		}
 		if found, refusal = p.Read(b.bytes(wire.BucketSize), i, room); refusal != wire.Torn {

@@ -45,6 +45,7 @@ type session struct {
 	ended    atomic.Bool
 	parts    atomic.Int32 // under way, under the pacer
 	places   places       // of shared records
+	through  *through     // what READs go through that have no queue pair here; or nil
 
 	mu      sync.Mutex
 	m       *mirror.Mirror
@@ -105,6 +106,9 @@ func (s *session) dial(ctx context.Context) (err error) {
 	}
 	if s.near, err = newNear(&s.c.cfg); err != nil {
 		return err
+	}
+	if s.by == DC {
+		return s.dialThrough(ctx)
 	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.ReceiveApart = true // the end of a SEND is to wake nobody
@@ -204,6 +208,9 @@ func (s *session) cause() error {
 
 // close frees everything. READs under way end first, then who looks at their memory.
 func (s *session) close() error {
+	if s.through != nil {
+		return s.closeThrough()
+	}
 	if s.link == nil { // by TCP, or what was made for it has been closed
 		s.running.Wait()
 		return nil
@@ -273,6 +280,8 @@ func (s *session) receive() error {
 			}
 		case wire.KindReply:
 			err = s.replied(b)
+		case wire.KindTarget:
+			err = s.toldTarget(b)
 		default:
 			err = wire.Malformed
 		}

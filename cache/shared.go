@@ -49,6 +49,9 @@ func (r *Shared) Update(ctx context.Context, change func(old []byte) ([]byte, er
 			}
 			return data, err
 		})
+		if err == nil {
+			r.c.count.sharedChanges.Add(1)
+		}
 		return err
 	})
 }
@@ -62,6 +65,9 @@ func (e *changeError) Error() string { return e.err.Error() }
 func (r *Shared) Read(ctx context.Context, dst []byte) (data []byte, err error) {
 	err = r.use(ctx, "read shared record", func(p place) error {
 		data, _, err = p.l.Read(ctx, p.at, slices.Grow(dst[:0], p.most)[:p.most])
+		if err == nil {
+			r.c.count.sharedReads.Add(1)
+		}
 		return err
 	})
 	return data, err
@@ -205,11 +211,15 @@ func (s *session) dialShared(ctx context.Context, port int) (*lockoffload.Client
 	s.mu.Lock()
 	epoch := s.m.Epoch()
 	s.mu.Unlock()
-	cfg := lockoffload.DialConfig{Key: greet.SharedKey(s.c.cfg.Key, epoch), GID: s.link.QP().GID(), Connect: s.c.cfg.Connect, NoAgent: true, Logger: s.c.cfg.Logger}
+	gid, err := s.gid()
+	if err != nil {
+		return nil, err
+	}
+	cfg := lockoffload.DialConfig{Key: greet.SharedKey(s.c.cfg.Key, epoch), GID: gid, Connect: s.c.cfg.Connect, NoAgent: true, Logger: s.c.cfg.Logger}
 	if s.c.cfg.Dialer != nil {
 		cfg.Dialer = s.c.cfg.Dialer.DialContext
 	}
-	l, err := lockoffload.Dial(ctx, s.link.PD(), net.JoinHostPort(host, strconv.Itoa(port)), cfg)
+	l, err := lockoffload.Dial(ctx, s.pd(), net.JoinHostPort(host, strconv.Itoa(port)), cfg)
 	if errors.Is(err, lockoffload.ErrKey) {
 		err = fmt.Errorf("%w: %w", ErrDenied, err)
 	}

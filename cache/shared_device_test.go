@@ -168,6 +168,60 @@ func TestSharedRecordsWithoutTheServer(t *testing.T) {
 	require.EqualValues(t, 1, n)
 }
 
+// A cluster's names have their servers, as keys have: what one program changes the next one finds, also
+// through a client of that server alone.
+func TestSharedRecordsOfACluster(t *testing.T) {
+	cfg := server.Config{Lease: quiet, Shared: server.SharedConfig{Records: 8}}
+	one, two := serve(t, cfg), listen(t, cfg)
+	servers := []*server.Server{one, two}
+	addresses := []string{one.Addr().String(), two.Addr().String()}
+	ctx := within(t)
+	a, b := dialCluster(t, cache.ClusterConfig{}, addresses...), dialCluster(t, cache.ClusterConfig{}, addresses[1], addresses[0])
+	of := map[string][]byte{}
+	for i := 0; len(of) < len(servers); i++ {
+		require.Less(t, i, 64, "chance of one in 2^62")
+		of[a.Server(key(i)).Address()] = key(i)
+	}
+	for i, s := range servers {
+		name := of[addresses[i]]
+		first, err := a.Shared(name)
+		require.NoError(t, err)
+		n, err := first.Number(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n, "nobody has changed it")
+		// One that Soft-RoCE completes without its result may count or not.
+		least, most := int64(0), int64(0)
+		for range 3 {
+			most++
+			if _, err = first.Add(ctx, 1); err == nil {
+				least++
+			} else {
+				require.ErrorIs(t, err, cache.ErrUnknown)
+			}
+		}
+		second, err := b.Shared(name)
+		require.NoError(t, err)
+		n, err = second.Number(ctx)
+		require.NoError(t, err)
+		require.True(t, least <= n && n <= most, "%d, %d to %d", n, least, most)
+		st := s.Stats().Shared
+		require.Equal(t, [2]int{1, 8}, [2]int{st.Records, st.Most}, "names of the other server are not here")
+		require.GreaterOrEqual(t, st.Clients, 2)
+		mine := a.Server(name).Stats()
+		require.Equal(t, [2]uint64{1, uint64(least)}, [2]uint64{mine.SharedReads, mine.SharedChanges})
+	}
+	_, err := a.Shared(nil)
+	require.ErrorIs(t, err, cache.ErrKey)
+	require.NoError(t, two.Close())
+	gone, err := a.Shared(of[addresses[1]])
+	require.NoError(t, err)
+	for end := time.Now().Add(stuck); a.Server(of[addresses[1]]).Stats().Connected; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	_, err = gone.Add(ctx, 1)
+	require.ErrorIs(t, err, cache.ErrUnavailable)
+}
+
 // Tenants of one address have shared records of their own, or none; nobody else's key opens them, and
 // they keep the one that they have.
 func TestSharedRecordsOfTenants(t *testing.T) {
@@ -199,6 +253,7 @@ func TestSharedRecordsOfTenants(t *testing.T) {
 	_, err = of("green", blueKey).Add(ctx, 1)
 	require.ErrorIs(t, err, cache.ErrNoShared)
 	require.ErrorIs(t, all.SetKey("red", blueKey), verbs.ErrUnsupported)
+	require.NoError(t, all.SetKey("red", redKey), "it is the one that it has")
 	require.NoError(t, all.SetKey("green", redKey))
 	require.NoError(t, all.Revoke("red"))
 	soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)

@@ -17,6 +17,7 @@ type Transport string
 const (
 	RDMA Transport = "RDMA" // a hit is a READ
 	TCP  Transport = "TCP"  // everything is a call: see RequireRDMA of [Config]
+	DC   Transport = "DC"   // a hit is a READ through the initiator of [Config], and calls go by TCP
 )
 
 // rdmaShare is how long an attempt by RDMA may take at most, where TCP is to have a chance
@@ -30,6 +31,13 @@ const drained = 10 * time.Second
 // TCP. alive is called when the server says that others connect first: how long that takes is not
 // the attempt's fault.
 func (c *Client) connect(ctx context.Context, alive func()) (*session, error) {
+	if c.cfg.DC != nil {
+		s, greeted, err := c.connectBy(ctx, DC, alive)
+		if err == nil || !greeted || ctx.Err() != nil || c.ctx.Err() != nil || !errors.Is(err, errNoTarget) {
+			return s, err
+		}
+		c.cfg.Logger.Info("cache: the server has no target to READ through", "server", c.address)
+	}
 	if c.cfg.RequireRDMA {
 		s, _, err := c.connectBy(ctx, RDMA, alive)
 		return s, err
@@ -85,10 +93,19 @@ func (s *session) dialTCP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.greet(ctx, conn, greet.TCP); err != nil {
+	by := greet.TCP
+	if s.by == DC {
+		by = greet.DC
+	}
+	if err := s.greet(ctx, conn, by); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	s.conn = link.NewStream(s.live, conn, 0)
+	if s.by == DC {
+		if err := s.meetTarget(ctx, conn); err != nil {
+			return err
+		}
+	}
 	s.run()
 	return nil
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// call is somebody in Do.
+// call is somebody in Do, or in Wait of [Pending].
 type call struct {
 	waiter verbs.Waiter
-	err    error
-	over   bool
+	err    error // the first one
+	left   int   // requests that have not ended
 	one    [1]Request // on its way to the queue or the device
 	next   *call      // that is not in use
 }
@@ -34,14 +34,7 @@ const linger = time.Second
 // whatever became of the context.
 func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	i.mu.Lock()
-	c := i.calls
-	if c == nil {
-		c = &call{}
-	} else {
-		i.calls = c.next
-	}
-	c.over, c.err = false, nil
-	c.waiter.Reset()
+	c := i.newCall(1)
 	c.one[0] = r
 	c.one[0].Quiet = false
 	_, looked, err := i.give(p, c.one[:], c, 0)
@@ -68,6 +61,19 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	return err
 }
 
+// newCall is one that waits for n requests. It is called with the lock held.
+func (i *Initiator) newCall(n int) *call {
+	c := i.calls
+	if c == nil {
+		c = &call{}
+	} else {
+		i.calls = c.next
+	}
+	c.left, c.err = n, nil
+	c.waiter.Reset()
+	return c
+}
+
 func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
 
 func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
@@ -77,7 +83,7 @@ func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
 		err := i.d.Wait(ctx, &c.waiter)
 		i.mu.Lock()
 		switch {
-		case c.over:
+		case c.left == 0:
 			err := c.err
 			i.unlock()
 			return err

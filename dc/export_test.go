@@ -104,3 +104,10 @@ func (i *Initiator) Serves(n int) *Peer {
 	}
 	return nil
 }
+
+// Left is how many requests have not ended.
+func (w Pending) Left() int {
+	w.i.mu.Lock()
+	defer w.i.mu.Unlock()
+	return w.c.left
+}

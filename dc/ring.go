@@ -67,9 +67,13 @@ func (i *Initiator) finish(e *entry, err error) {
 	}
 	switch c := e.call; {
 	case c != nil:
-		c.err, c.over = err, true
-		c.waiter.Wake()
-		i.woken = i.woken || i.outside > 0
+		if c.left--; c.err == nil {
+			c.err = err
+		}
+		if c.left == 0 {
+			c.waiter.Wake()
+			i.woken = i.woken || i.outside > 0
+		}
 	case e.Quiet && err == nil:
 	default:
 		i.done.push(Completion{ID: e.ID, Peer: p, Op: e.Op, Err: err})

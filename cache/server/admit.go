@@ -16,6 +16,7 @@ import (
 // to connect is over then at the latest.
 type admitted struct {
 	net.Conn
+	by       greet.Transport
 	seal     greet.Seal
 	connects *turn // nil: it needs none
 	leave    func()
@@ -59,10 +60,10 @@ func (s *Server) admit(conn net.Conn, t greet.Transport, seal greet.Seal, connec
 		s.places--
 	})
 	to := s.links
-	if t == greet.TCP {
+	if t != greet.RDMA {
 		to = s.streams
 	}
-	if !to.put(&admitted{conn, seal, connects, leave}) {
+	if !to.put(&admitted{conn, t, seal, connects, leave}) {
 		leave()
 		return false
 	}
@@ -80,12 +81,19 @@ func (s *Server) serveStreams(ctx context.Context) {
 			return
 		}
 		clients.Go(func() {
-			err := s.serveStream(ctx, conn)
+			err := s.serveAdmitted(ctx, conn.(*admitted))
 			if ctx.Err() == nil && err != nil && !hungUp(err) {
 				s.ended(conn.RemoteAddr(), err)
 			}
 		})
 	}
+}
+
+func (s *Server) serveAdmitted(ctx context.Context, conn *admitted) error {
+	if conn.by == greet.DC {
+		return s.serveThrough(ctx, conn)
+	}
+	return s.serveStream(ctx, conn)
 }
 
 // serveStream has a client that cannot READ: everything is a call, so it gets no map.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -30,6 +31,9 @@ type client struct {
 	beats bool // it wants to hear from the server when there is nothing new, too
 	// answered says that who takes its messages sends the replies, too.
 	answered bool
+	seal     greet.Seal   // of its greeting, if it READs through the target
+	through  bool         // it READs through the target, of which it
+	tell     *wire.Target // is to be told; nil: it has been
 	replies  []byte
 	room     chan struct{} // has a token when replies were sent
 	writer
@@ -214,8 +218,9 @@ func (s *Server) tick() {
 		}
 		late = s.store.Late(now, late[:0])
 		for _, id := range late {
-			s.clients[id].cut(errLate)
+			s.cutLate(id)
 		}
+		s.fenceNow()
 		s.announce()
 		s.beat(begun, every)
 		s.settle()

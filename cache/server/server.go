@@ -59,6 +59,9 @@ type Config struct {
 	// ([github.com/goverbs/goverbs/cache.Client.Shared]), in memory of their own. They are a tenant's
 	// like the others.
 	Shared SharedConfig
+	// DC lets clients READ that have no queue pair here, through a dynamically connected target
+	// ([github.com/goverbs/goverbs/cache.Config]'s DC).
+	DC DCConfig
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// Logger hears of clients that come to a bad end; nil means nobody does.
@@ -88,6 +91,7 @@ type Server struct {
 	arena    []*verbs.MR
 	writable *verbs.MR // nil: there is none
 	shared   shared
+	through  through
 	offer    []verbs.Region
 
 	mu      sync.Mutex // of what follows
@@ -243,7 +247,7 @@ func (s *Server) furnish() error {
 			return err
 		}
 	}
-	return s.openShared()
+	return errors.Join(s.openShared(), s.openThrough())
 }
 
 // empty makes an empty store of the memory, of an epoch of its own.
@@ -350,7 +354,7 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
-	errs = append(errs, s.shared.close())
+	errs = append(errs, s.shared.close(), s.through.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -438,6 +442,8 @@ type Stats struct {
 	NoMemory   uint64
 	Cut        uint64 // clients that were late
 	Epoch      uint32
+	Shared     SharedStats
+	DC         DCStats
 }
 
 // Stats are the counters; zero after Close.
@@ -458,7 +464,7 @@ func (s *Server) Stats() Stats {
 		Streams: streams,
 		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
-		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch,
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
 	}
 }
 

@@ -77,6 +77,27 @@ func (s *Server) openShared() (err error) {
 	return nil
 }
 
+// SharedStats are counters of the records which clients change by themselves. What clients do with
+// these the server is not told.
+type SharedStats struct {
+	Records   int    // that were asked for
+	Most      int    // that there may be; 0: the server has none
+	Clients   int    // that are connected for them
+	Late      uint64 // clients whose leases ran out
+	Recovered uint64 // locks that were taken back from clients that had ended, and places of readers and in queues
+}
+
+// stats are the counters. The mutex is held.
+func (h *shared) stats() SharedStats {
+	if h.target == nil {
+		return SharedStats{}
+	}
+	n := h.target.Stats()
+	return SharedStats{
+		Records: len(h.names), Most: h.most, Clients: int(n.Admitted - n.Ended - n.Expired), Late: n.Expired, Recovered: n.Recovered,
+	}
+}
+
 // find answers where the record of a name is: a new one if there is none.
 func (h *shared) find(q *wire.Request, a *wire.Reply) {
 	n, ok := h.names[string(q.Key)]

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	switch {
 	case s == nil:
 		return fmt.Errorf("cache: set key of tenant %.64q: there is none of this name", name)
-	case s.cfg.Shared.Records > 0:
+	case s.cfg.Shared.Records > 0 && !bytes.Equal(key, s.cfg.Key):
 		return fmt.Errorf("cache: set key of tenant %.64q: %w: its shared records go by the one that it has", name, verbs.ErrUnsupported)
 	}
 	t.door.set(name, tenant{key, s})

@@ -117,6 +117,9 @@ func (s *Server) sendAll(c *client, send func(to link.Conn, b []byte) (bool, err
 
 // gather appends what there is to send. The mutex is held.
 func (s *Server) gather(c *client, out []byte) []byte {
+	if c.tell != nil { // before all that it may READ through it
+		out, c.tell = wire.AppendTarget(out, c.tell), nil
+	}
 	switch {
 	case c.reads:
 		out = s.gatherMap(c, out)

@@ -32,6 +32,7 @@ type config struct {
 	Key       string                  `json:"key"` // a file
 	Clients   int                     `json:"clients"`
 	Writable  size                    `json:"writable"`
+	Shared    sharedConfig            `json:"shared"`
 	Tenants   map[string]tenantConfig `json:"tenants"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
@@ -136,7 +137,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 		}
 	}
 	return server.Config{
-		Key: key, MaxClients: c.Clients, Writable: int(c.Writable),
+		Key: key, MaxClients: c.Clients, Writable: int(c.Writable), Shared: c.Shared.server(),
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err

@@ -18,6 +18,7 @@
 //		"key": "/etc/rdmacached/cache.key",
 //		"clients": 1000,
 //		"writable": "1MiB",
+//		"shared": {"records": 1000, "size": 64, "clients": 64, "lease": "5s", "port": 7482},
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
 //			"certificate": "/etc/rdmacached/cert.pem",
@@ -33,7 +34,10 @@
 // "key" is a file whose content, less space around it, RDMA clients have to prove that they
 // have: 16 bytes at least. Without it everybody is a client. "clients" is how many there may be
 // at a time. "writable" is memory beside the records that clients WRITE and READ by themselves;
-// without it the device refuses all WRITEs. In their place, and in that of "snapshot", there can
+// without it the device refuses all WRITEs. "shared" are records that clients change by themselves
+// under locks: how many there may be, the bytes of each at most (64 by default), how many clients
+// may use them at a time (64), how long one may be silent before its locks are given to others (as
+// long as "lease"), and the port, beside that of "listen", at which they connect for them (any). In their place, and in that of "snapshot", there can
 // be tenants, who share nothing but the address:
 //
 //	"tenants": {
@@ -43,11 +47,12 @@
 //			"max_value": "1MiB",
 //			"snapshot": "/var/lib/rdmacached/shop",
 //			"clients": 100,
-//			"writable": "64KiB"
+//			"writable": "64KiB",
+//			"shared": {"records": 100}
 //		}
 //	}
 //
-// The key may not be left out. The gateway is one tenant's then: "tenant", beside its "listen".
+// The key may not be left out, and with "shared" it stays as it is while the daemon runs. The gateway is one tenant's then: "tenant", beside its "listen".
 // SIGHUP has the files of keys read again: another key is for connections that come later, and
 // a tenant whose file is gone is revoked, unless it is the gateway's: its clients are cut off,
 // and its records are gone. With another file it comes back at the next SIGHUP.

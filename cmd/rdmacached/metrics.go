@@ -47,6 +47,11 @@ var metrics = []metric[server.Stats]{
 	counter("flushes", "Times that everything was removed.", func(s *server.Stats) float64 { return float64(s.Flushes) }),
 	counter("refused_memory", "Changes that were refused since all memory was in use or in quarantine.", func(s *server.Stats) float64 { return float64(s.NoMemory) }),
 	counter("clients_cut", "RDMA clients that were cut off since they did not say how far they are.", func(s *server.Stats) float64 { return float64(s.Cut) }),
+	gauge("shared_records", "Records that clients change by themselves, which were asked for.", func(s *server.Stats) float64 { return float64(s.Shared.Records) }),
+	gauge("shared_records_most", "How many of those there may be.", func(s *server.Stats) float64 { return float64(s.Shared.Most) }),
+	gauge("shared_clients", "Clients that are connected for them.", func(s *server.Stats) float64 { return float64(s.Shared.Clients) }),
+	counter("shared_clients_late", "Clients of them whose leases ran out.", func(s *server.Stats) float64 { return float64(s.Shared.Late) }),
+	counter("shared_recovered", "Locks of them, and places in queues, that were taken back from clients that had ended.", func(s *server.Stats) float64 { return float64(s.Shared.Recovered) }),
 }
 
 // collector tells Prometheus the same numbers of each of several.

@@ -18,12 +18,13 @@ import (
 
 // tenantConfig is a tenant's, in the configuration file. What it leaves out is as for all.
 type tenantConfig struct {
-	Key      string `json:"key"` // a file
-	Memory   size   `json:"memory"`
-	MaxValue size   `json:"max_value"`
-	Snapshot string `json:"snapshot"`
-	Clients  int    `json:"clients"`
-	Writable size   `json:"writable"`
+	Key      string       `json:"key"` // a file
+	Memory   size         `json:"memory"`
+	MaxValue size         `json:"max_value"`
+	Snapshot string       `json:"snapshot"`
+	Clients  int          `json:"clients"`
+	Writable size         `json:"writable"`
+	Shared   sharedConfig `json:"shared"`
 }
 
 // checkTenants says what is wrong with whose clients there are.
@@ -41,6 +42,9 @@ func (c *config) checkTenants() error {
 		case t.Clients < 0:
 			return fmt.Errorf(`"clients" of tenant %q is below 0`, name)
 		}
+		if err := t.Shared.check(fmt.Sprintf(" of tenant %q", name)); err != nil {
+			return err
+		}
 	}
 	switch _, known := c.Tenants[c.Gateway.Tenant]; {
 	case c.Clients < 0:
@@ -48,9 +52,9 @@ func (c *config) checkTenants() error {
 	case len(c.Tenants) == 0 && c.Gateway.Tenant != "":
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	case len(c.Tenants) == 0:
-		return nil
-	case c.Key != "" || c.Snapshot != "" || c.Clients != 0 || c.Writable != 0:
-		return errors.New(`with "tenants" each has its own "key", "snapshot", "clients" and "writable"`)
+		return c.Shared.check("")
+	case c.Key != "" || c.Snapshot != "" || c.Clients != 0 || c.Writable != 0 || c.Shared != sharedConfig{}:
+		return errors.New(`with "tenants" each has its own "key", "snapshot", "clients", "writable" and "shared"`)
 	case c.Gateway.Listen != "" && !known:
 		return errors.New(`"tenant" of the gateway is none of "tenants"`)
 	}
@@ -68,7 +72,7 @@ func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	t := c.Tenants[name]
 	key, err := readKey(t.Key)
 	s, _ := c.server(log.With("tenant", name))
-	s.Key, s.Snapshot, s.MaxClients, s.Writable = nil, t.Snapshot, t.Clients, int(t.Writable)
+	s.Key, s.Snapshot, s.MaxClients, s.Writable, s.Shared = nil, t.Snapshot, t.Clients, int(t.Writable), t.Shared.server()
 	if t.Memory > 0 {
 		s.Memory = int(t.Memory)
 	}

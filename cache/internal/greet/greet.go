@@ -48,6 +48,7 @@ type Transport uint8
 const (
 	RDMA Transport = iota + 1 // the exchange of a link
 	TCP                       // messages
+	DC                        // messages, the first of which is of a target to READ through
 	transports
 )
 

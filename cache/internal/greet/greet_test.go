@@ -126,7 +126,7 @@ func TestHostileBytes(t *testing.T) {
 		}
 		require.Equal(t, b, h.append(nil), "all of it means something")
 	}
-	for _, transport := range []byte{0, byte(TCP) + 1, 255} {
+	for _, transport := range []byte{0, byte(DC) + 1, 255} {
 		b := bytes.Clone(good)
 		b[4] = transport
 		_, err := ReadHello(b)

@@ -16,6 +16,7 @@ const (
 	KindDeltas                  // server: changes of the map
 	KindHorizon                 // client: how far it is
 	KindReport                  // client: what it READ, a sample
+	KindTarget                  // server: through what a client READs that has no queue pair here
 	kinds
 )
 

@@ -157,6 +157,7 @@ func messages() map[string][]byte {
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, e}, {ChangeFlush, 5, Entry{}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
 		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
+		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 	}
 }
 
@@ -191,6 +192,9 @@ func again(b []byte) ([]byte, error) {
 		var r Report
 		err := r.Read(b)
 		return AppendReport(nil, &r), err
+	case KindTarget:
+		t, err := ReadTarget(b)
+		return AppendTarget(nil, &t), err
 	}
 	return nil, Malformed
 }

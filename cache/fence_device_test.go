@@ -1,0 +1,119 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// stranded is a client that READs through a server's target and does what a test wants.
+type stranded struct {
+	t       *testing.T
+	conn    net.Conn
+	i       *dc.Initiator
+	peer    *dc.Peer
+	mr      *verbs.MR
+	regions []verbs.Region
+}
+
+func strand(t *testing.T, s *server.Server) *stranded {
+	t.Helper()
+	r := &stranded{t: t, i: initiator(t, 1)}
+	conn, err := near(t, cache.Config{}).Dialer.DialContext(within(t), "tcp", s.Addr().String())
+	require.NoError(t, err)
+	r.conn = conn
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = link.Greet(within(t), conn, greet.DC, "", nil, nil)
+	require.NoError(t, err)
+	b, err := link.NewStream(t.Context(), conn, 0).Next(within(t))
+	require.NoError(t, err)
+	target, err := wire.ReadTarget(b)
+	require.NoError(t, err)
+	var at dc.Address
+	require.NoError(t, at.UnmarshalBinary(target.Address))
+	r.peer, err = r.i.Resolve(at, target.Key)
+	require.NoError(t, err)
+	r.regions = make([]verbs.Region, 1)
+	require.NoError(t, r.regions[0].UnmarshalBinary(target.Regions))
+	r.mr, err = r.i.PD().AllocMR(4096, verbs.MRConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.mr.Close()) })
+	return r
+}
+
+// record READs what an entry points at.
+func (r *stranded) record(e *wire.Entry, key []byte) (wire.Record, error) {
+	n := e.Place.Length()
+	req := dc.Request{Op: dc.Read, Remote: r.regions[e.Place.Region()].At(uint64(e.Place.Offset())), Local: r.mr.SGE(0, n)}
+	if err := r.i.Do(within(r.t), r.peer, req); err != nil {
+		return wire.Record{}, err
+	}
+	return wire.Validate(r.mr.Bytes()[:n], e, key)
+}
+
+// Clients that hang, or are gone without a word, READ nothing any more when what they could READ is used
+// again: not by the target that they know. The others have another one by then, and their connection.
+func TestLateClientsReadNothingThroughTheTarget(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	s := serve(t, server.Config{Lease: lease, DC: server.DCConfig{Responders: 8}})
+	ctx := within(t)
+	c := dial(t, s.Addr().String(), cache.Config{DC: initiator(t, 1)})
+	silent, gone := strand(t, s), strand(t, s)
+	a := set(t, s, key(1), []byte("old"))
+	set(t, s, key(2), []byte("for long"))
+	whole(t, c, 2)
+	for _, r := range []*stranded{silent, gone} {
+		rec, err := r.record(&a.Entry, key(1))
+		require.NoError(t, err)
+		require.Equal(t, "old", string(rec.Value))
+	}
+	require.NoError(t, gone.conn.Close())
+
+	set(t, s, key(1), []byte("new"))
+	_, err := gone.record(&a.Entry, key(1))
+	require.ErrorIs(t, err, wire.Dead, "the tombstone, in quarantine")
+	require.NotZero(t, s.Stats().Quarantine)
+	for s.Stats().Quarantine > 0 { // the others go on meanwhile
+		it, err := c.Get(ctx, key(2))
+		require.NoError(t, err)
+		require.Equal(t, "for long", string(it.Value))
+	}
+	unanswered := make(chan error, 2)
+	for _, r := range []*stranded{silent, gone} {
+		go func() {
+			_, err := r.record(&a.Entry, key(1))
+			unanswered <- err
+		}()
+	}
+	for range 2 {
+		err := <-unanswered
+		require.Error(t, err)
+		var refusal wire.Refusal
+		require.NotErrorAs(t, err, &refusal, "somebody has answered")
+	}
+	st := s.Stats()
+	require.Zero(t, st.DC.Gone)
+	require.Equal(t, 1, st.DC.Clients)
+	require.NotZero(t, st.DC.Replaced)
+	require.LessOrEqual(t, st.DC.Replaced, uint64(3), "at most one for each of those who were late, and one more")
+
+	require.Eventually(t, func() bool {
+		hits := c.Stats().Hits
+		_, err := c.Get(ctx, key(2))
+		require.NoError(t, err)
+		return c.Stats().Hits > hits
+	}, stuck, 10*time.Millisecond, "by READ, of the new target")
+	require.Equal(t, uint64(1), c.Stats().Sessions)
+}

@@ -1,0 +1,228 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/fence"
+	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// DCConfig is that of the target through which clients READ that have no queue pair here. The zero
+// value has none: such clients connect as the others do.
+type DCConfig struct {
+	// Responders is how many contexts of clients' initiators may READ at a time ([dc.TargetConfig]):
+	// as many queue pairs, whatever the number of clients. 0 means none, and no target.
+	Responders int
+	// Backend is the target's.
+	Backend dc.Backend
+}
+
+// through is that target. Clients that READ through it cannot be cut off one by one, since it answers
+// whoever knows it: it is replaced, and the others are told. The server's mutex guards it.
+type through struct {
+	target   *dc.Target // nil: there is none just now
+	said     wire.Target
+	fence    fence.Fence
+	replaced uint64
+}
+
+// toldWithin is how long clients have to go over to another target before the old one is closed, as a
+// share of the lease. Who is slower finds that a READ fails, and asks.
+const toldWithin = 16
+
+func (s *Server) openThrough() (err error) {
+	h := &s.through
+	if s.cfg.DC.Responders <= 0 {
+		return nil
+	}
+	h.fence.Every = s.cfg.Lease / 4
+	h.target, h.said, err = s.newTarget(1)
+	return err
+}
+
+// newTarget makes a target for the records, with a key of its own.
+func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
+	none := wire.Target{Epoch: s.epoch, Number: number}
+	query := verbs.GIDQuery{}
+	if at := s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap(); !at.IsUnspecified() {
+		query.Addr = at
+	}
+	gid, err := s.dev.FindGID(query)
+	if err != nil {
+		return nil, none, err
+	}
+	var secret [8]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	key := binary.LittleEndian.Uint64(secret[:])
+	t, err := dc.NewTarget(dc.TargetConfig{
+		PD: s.records, GID: gid, AccessKey: key, Responders: s.cfg.DC.Responders, Receives: 1, Access: verbs.RemoteRead,
+		Backend: s.cfg.DC.Backend, Logger: s.cfg.Logger,
+	})
+	if err != nil {
+		return nil, none, fmt.Errorf("cache: target for clients to READ through: %w", err)
+	}
+	at := t.Address()
+	at.Incarnation = t.Incarnation() // a later one at the same address is not meant
+	said := none
+	said.Key = key
+	said.Address, err = at.MarshalBinary()
+	for _, r := range s.offer[:len(s.arena)] {
+		if err == nil {
+			said.Regions, err = r.AppendBinary(said.Regions)
+		}
+	}
+	if err != nil {
+		return nil, none, errors.Join(err, t.Close())
+	}
+	return t, said, nil
+}
+
+// serveThrough has a client that READs through the target. Its messages come by TCP.
+func (s *Server) serveThrough(ctx context.Context, conn *admitted) error {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	defer conn.Close()
+	if s.cfg.DC.Responders <= 0 {
+		none := s.sealed(&wire.Target{Epoch: s.epoch}, conn.seal)
+		_, err := conn.Write(wire.AppendTarget(nil, none))
+		return err
+	}
+	id, c := s.attachThrough(cut, conn.seal)
+	if c == nil {
+		return ErrClosed
+	}
+	defer s.depart(id)
+	err := s.talk(ctx, link.NewStream(ctx, conn, s.maxRequest()), id, c)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// sealed is what a client is told of a target, by a seal of its own greeting.
+func (s *Server) sealed(t *wire.Target, seal greet.Seal) *wire.Target {
+	told := *t
+	told.Seal = seal.Of(told.Said())
+	return &told
+}
+
+func (s *Server) attachThrough(cut context.CancelCauseFunc, seal greet.Seal) (uint64, *client) {
+	id, c := s.attach(cut, true)
+	if c == nil {
+		return 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.through, c.beats, c.seal = true, true, seal
+	c.tell = s.sealed(&s.through.said, seal)
+	return id, c
+}
+
+// depart has a client end that READs through the target. What it could READ stays as it is until it is
+// certain that it does not.
+func (s *Server) depart(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, id)
+	s.through.fence.Gone(id)
+}
+
+// cutLate cuts off a client that hangs, or has the target replaced for one that is gone. The mutex is held.
+func (s *Server) cutLate(id uint64) {
+	c := s.clients[id]
+	if c != nil {
+		c.cut(errLate)
+	}
+	if c == nil || c.through {
+		s.through.fence.Late(id)
+	}
+}
+
+// fenceNow begins to replace the target if that is to be. The mutex is held.
+func (s *Server) fenceNow() {
+	if !s.closed && s.through.fence.Begin(time.Since(s.begun)) {
+		s.running.Go(s.replaceTarget)
+	}
+}
+
+// replaceTarget makes another target, has clients go over to it, and closes the old one, from which on
+// the device answers no READ of those that were not told.
+func (s *Server) replaceTarget() {
+	h := &s.through
+	s.mu.Lock()
+	number := h.said.Number + 1
+	s.mu.Unlock()
+	target, said, err := s.newTarget(number)
+	if err != nil { // clients ask, until there is one: nothing is kept in quarantine for that
+		s.cfg.Logger.Error("cache: no target for clients to READ through", "error", err)
+	}
+	s.mu.Lock()
+	old := h.target
+	h.target, h.said = target, said
+	h.replaced++
+	if h.fence.Opened(); target == nil {
+		h.fence.Want()
+	}
+	for id, c := range s.clients {
+		if c.through && !h.fence.IsGone(id) {
+			c.tell = s.sealed(&h.said, c.seal)
+			s.wake(c)
+		}
+	}
+	s.mu.Unlock()
+	if old != nil {
+		select {
+		case <-time.After(s.cfg.Lease / toldWithin):
+		case <-s.stopped.Done():
+		}
+		if err := old.Close(); err != nil {
+			s.cfg.Logger.Error("cache: close target", "error", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range h.fence.Closed() {
+		s.store.Detach(id)
+	}
+	s.settle()
+}
+
+func (h *through) close() error {
+	if h.target == nil {
+		return nil
+	}
+	return h.target.Close()
+}
+
+// DCStats are counters of clients that READ through the target.
+type DCStats struct {
+	Clients  int    // that are connected, among those by RDMA
+	Gone     int    // that are not any more, and may READ through the target that there is
+	Replaced uint64 // times that there was another target, since one of those was late
+	Attached int    // contexts of their initiators that are attached now; 0 with a hardware target
+}
+
+// throughStats are the counters. The mutex is held.
+func (s *Server) throughStats() (n DCStats) {
+	h := &s.through
+	for _, c := range s.clients {
+		if c.through {
+			n.Clients++
+		}
+	}
+	n.Gone, n.Replaced = h.fence.Len(), h.replaced
+	if h.target != nil {
+		n.Attached = h.target.Stats().Live
+	}
+	return n
+}

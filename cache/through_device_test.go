@@ -1,0 +1,232 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/server"
+	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// initiator is one at the near end of the wire.
+func initiator(t *testing.T, contexts int) *dc.Initiator {
+	t.Helper()
+	ends := lab.Require(t, 2)
+	dev, err := verbs.Open(ends[0].Device, verbs.DeviceConfig{})
+	require.NoError(t, err)
+	gid, err := dev.FindGID(verbs.GIDQuery{Addr: ends[0].Addr})
+	require.NoError(t, err)
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, GID: gid, Contexts: contexts, ConnectTimeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, i.Close())
+		require.NoError(t, pd.Close(), "nothing is left there")
+		require.NoError(t, dev.Close())
+	})
+	return i
+}
+
+var byDC = server.Config{Lease: quiet, DC: server.DCConfig{Responders: 4}}
+
+// A hit through a shared initiator is one READ, and nothing else crosses the wire by RDMA; the server's
+// program knows of none.
+func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
+	s := serve(t, byDC)
+	c, ctx := dial(t, s.Addr().String(), cache.Config{DC: initiator(t, 2)}), within(t)
+	value := bytes.Repeat([]byte("v"), 300)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: value, Flags: 7}, 0))
+	whole(t, c, 1)
+	require.Equal(t, cache.DC, c.Stats().Transport)
+	_, err := c.Get(ctx, key(1)) // which attaches
+	require.NoError(t, err)
+	packets := watch(t)
+	packets.take()
+	before := c.Stats()
+	const n = 50
+	dst := make([]byte, 1000)
+	for range n {
+		it, err := c.GetInto(ctx, key(1), dst)
+		require.NoError(t, err)
+		require.Equal(t, value, it.Value)
+		require.Equal(t, uint32(7), it.Flags)
+	}
+	seen := packets.take()
+	require.Equal(t, n, seen[[2]byte{readRequest, 0}])
+	require.Equal(t, n, seen[[2]byte{readResponse, 1}])
+	require.Zero(t, sends(seen))
+	st := c.Stats()
+	require.Equal(t, [4]uint64{n, n, 0, 0}, [4]uint64{st.Hits - before.Hits, st.Reads - before.Reads, st.Calls - before.Calls, st.Blocked})
+	require.Zero(t, s.Stats().Gets)
+	require.Equal(t, server.DCStats{Clients: 1, Attached: 1}, s.Stats().DC)
+	_, err = c.Get(ctx, key(2))
+	require.ErrorIs(t, err, cache.ErrNotFound, "a miss is confirmed")
+	require.ErrorIs(t, c.WriteAt(ctx, []byte("x"), 0), cache.ErrNoRegion)
+}
+
+// Many keys are READ together, long values in parts, and keys that the map has no room for by READs of the
+// server's buckets.
+func TestManyAndLongThroughAnInitiator(t *testing.T) {
+	s := serve(t, byDC)
+	i, ctx := initiator(t, 2), within(t)
+	c := dial(t, s.Addr().String(), cache.Config{DC: i})
+	const n = 80
+	var keys [][]byte
+	for k := range n {
+		keys = append(keys, key(k))
+		require.NoError(t, c.Set(ctx, key(k), cache.Item{Value: []byte(strconv.Itoa(k))}, 0))
+	}
+	long := bytes.Repeat([]byte("long"), 50_000)
+	require.NoError(t, c.Set(ctx, []byte("long"), cache.Item{Value: long}, 0))
+	whole(t, c, n+1)
+	before := c.Stats()
+	for k, r := range c.GetMulti(ctx, keys, nil) {
+		require.NoError(t, r.Err)
+		require.Equal(t, strconv.Itoa(k), string(r.Value))
+	}
+	it, err := c.Get(ctx, []byte("long"))
+	require.NoError(t, err)
+	require.Equal(t, long, it.Value)
+	st := c.Stats()
+	require.Equal(t, [3]uint64{n + 1, 0, 0}, [3]uint64{st.Hits - before.Hits, st.Calls - before.Calls, st.Blocked})
+	require.Greater(t, st.Reads-before.Reads, uint64(n+2), "the long one in parts")
+
+	small := dial(t, s.Addr().String(), cache.Config{DC: i, MapBytes: 10 * 30})
+	for end := time.Now().Add(stuck); small.Stats().Entries == 0; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	before = small.Stats()
+	for k := range n {
+		it, err := small.Get(ctx, key(k))
+		require.NoError(t, err)
+		require.Equal(t, strconv.Itoa(k), string(it.Value))
+	}
+	st = small.Stats()
+	require.EqualValues(t, n, st.Hits-before.Hits)
+	require.NotZero(t, st.Probes)
+	require.Zero(t, st.Blocked)
+	// The first of two that know a target by one initiator closes.
+	require.NoError(t, c.Close())
+	for range 3 {
+		_, err = small.Get(ctx, key(1))
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, small.Stats().Blocked, uint64(1))
+	require.Less(t, uint64(0), small.Stats().Hits-st.Hits)
+}
+
+// queuePairs are those of this process at the near end of the wire.
+func queuePairs(t *testing.T) (n int) {
+	t.Helper()
+	now, stop := context.WithCancel(context.Background())
+	stop()
+	all, err := lab.Leftovers(now)
+	require.NoError(t, err)
+	for _, r := range all {
+		if r.Device == lab.Require(t, 2)[0].Device && r.Kind == "qp" {
+			n++
+		}
+	}
+	return n
+}
+
+// A client of many servers has the queue pairs of its initiator, and no others; and hits of them all, also
+// when there are more servers than contexts. A server that is gone takes nobody else along.
+func TestManyServersThroughOneInitiator(t *testing.T) {
+	const servers, contexts = 4, 2
+	lab.NoLeftovers(t)
+	var all []*server.Server
+	var addresses []string
+	for range servers {
+		s := listen(t, byDC)
+		all, addresses = append(all, s), append(addresses, s.Addr().String())
+	}
+	i, ctx := initiator(t, contexts), within(t)
+	before := queuePairs(t)
+	require.GreaterOrEqual(t, before, i.QueuePairs())
+	c := dialCluster(t, cache.ClusterConfig{Config: cache.Config{DC: i}}, addresses...)
+	var keys [][]byte
+	for k := range 40 {
+		keys = append(keys, key(k))
+		require.NoError(t, c.Set(ctx, key(k), cache.Item{Value: []byte(strconv.Itoa(k))}, 0))
+	}
+	share := shares(t, c, keys, addresses...)
+	for range 3 {
+		for k, r := range c.GetMulti(ctx, keys, nil) {
+			require.NoError(t, r.Err)
+			require.Equal(t, strconv.Itoa(k), string(r.Value))
+			it, err := c.Get(ctx, keys[k])
+			require.NoError(t, err)
+			require.Equal(t, r.Value, it.Value)
+		}
+	}
+	require.Equal(t, before, queuePairs(t), "%d servers take none", servers)
+	for n, st := range c.Stats() {
+		require.Equal(t, cache.DC, st.Transport)
+		require.EqualValues(t, 6*len(share[n]), st.Hits)
+		require.Zero(t, st.Blocked)
+	}
+	require.NoError(t, all[0].Close())
+	for end := time.Now().Add(stuck); c.Stats()[0].Connected; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
+	for _, k := range share[1] {
+		_, err := c.Get(ctx, k)
+		require.NoError(t, err)
+	}
+	_, err := c.Get(ctx, share[0][0])
+	require.ErrorIs(t, err, cache.ErrUnavailable)
+	require.EqualValues(t, 7*len(share[1]), c.Stats()[1].Hits)
+}
+
+// While the server's process is stopped hits go on. When it is killed and comes back there is another target.
+func TestHitsThroughAnInitiatorWithoutTheServer(t *testing.T) {
+	lab.NoLeftovers(t)
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{DC: initiator(t, 1)}), within(t)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("here")}, 0))
+	whole(t, c, 1)
+	get := func() cache.Item {
+		it, err := c.Get(ctx, key(1))
+		require.NoError(t, err)
+		return it
+	}
+	get()
+	p.stop()
+	before := c.Stats()
+	for range 50 {
+		require.Equal(t, "here", string(get().Value))
+	}
+	require.EqualValues(t, 50, c.Stats().Hits-before.Hits)
+	p.signal(syscall.SIGCONT)
+	p.kill()
+	start(t, p.address)
+	_, err := c.Get(ctx, key(1)) // until there is a connection to the next life
+	require.ErrorIs(t, err, cache.ErrNotFound)
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("again")}, 0))
+	whole(t, c, 1)
+	before = c.Stats()
+	require.Equal(t, "again", string(get().Value))
+	require.EqualValues(t, 1, c.Stats().Hits-before.Hits)
+	require.Equal(t, [2]any{cache.DC, uint64(2)}, [2]any{c.Stats().Transport, c.Stats().Sessions})
+}
+
+// A server without a target is one that the client has queue pairs to.
+func TestNoTarget(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	c := dial(t, s.Addr().String(), cache.Config{DC: initiator(t, 1)})
+	require.Equal(t, cache.RDMA, c.Stats().Transport)
+}

@@ -1,0 +1,91 @@
+//go:build linux && cgo
+
+package dc_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+func writesOf(ids ...uint64) (rs []dc.Request) {
+	for _, id := range ids {
+		rs = append(rs, writeOf(id))
+	}
+	return rs
+}
+
+// none polls, and tells that there is no completion for who polls.
+func none(t *testing.T, i *dc.Initiator) {
+	t.Helper()
+	n, err := i.Poll(make([]dc.Completion, 1))
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+// Who has begun several requests waits for the last of them, and gets the first error; nobody else hears
+// of them.
+func TestStart(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 8})
+	p := resolveDCT(t, i, 1, 0xa)
+	w, err := i.Start(p, writesOf(1, 2, 3))
+	require.NoError(t, err)
+	complete(0, 0, verbs.WCSuccess)
+	complete(0, 1, verbs.WCSuccess)
+	none(t, i)
+	require.Equal(t, 1, w.Left())
+	complete(0, 2, verbs.WCSuccess)
+	none(t, i)
+	require.NoError(t, w.Wait(t.Context()))
+
+	w, err = i.Start(p, writesOf(1, 2))
+	require.NoError(t, err)
+	complete(0, 3, verbs.WCRemoteAccess)
+	complete(0, 4, verbs.WCFlushed)
+	none(t, i)
+	err = w.Wait(t.Context())
+	require.ErrorIs(t, err, verbs.WCRemoteAccess)
+	require.NotErrorIs(t, err, dc.ErrSession, "that of the first one")
+
+	// None at all.
+	w, err = i.Start(p, nil)
+	require.NoError(t, err)
+	require.NoError(t, w.Wait(t.Context()))
+	require.NoError(t, i.Forget(p))
+	_, err = i.Start(p, writesOf(1))
+	require.ErrorIs(t, err, dc.ErrClosed)
+}
+
+// Those for which there is no room are an error, and the others are waited for all the same. The end of a
+// context takes back what waits.
+func TestStartOfTooMany(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Depth: 1, MaxPending: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	w, err := i.Start(p, writesOf(1, 2, 3))
+	require.NoError(t, err)
+	_, err = i.Start(p, writesOf(4))
+	require.ErrorIs(t, err, dc.ErrQueueFull)
+	complete(0, 0, verbs.WCSuccess)
+	none(t, i)
+	complete(0, 1, verbs.WCSuccess)
+	none(t, i)
+	require.Zero(t, w.Left())
+	require.ErrorIs(t, w.Wait(t.Context()), dc.ErrQueueFull)
+
+	first, err := i.Start(p, writesOf(5))
+	require.NoError(t, err)
+	w, err = i.Start(p, writesOf(6))
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Stats().Queued)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, w.Wait(ctx), context.Canceled)
+	require.Zero(t, p.Stats().Queued)
+	complete(0, 2, verbs.WCSuccess)
+	none(t, i)
+	require.NoError(t, first.Wait(ctx), "it succeeded, whatever became of the context")
+}
