@@ -96,6 +96,7 @@ type Server struct {
 	clients map[uint64]*client
 	scratch scratch
 	spares  spares
+	crew    crew
 	tables  tables
 	places  int           // of clients that were let in
 	last    uint64        // client
@@ -350,6 +351,7 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
+	s.crew.close()
 	errs = append(errs, s.shared.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()

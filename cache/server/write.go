@@ -9,10 +9,11 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// writer is what sends to a client: a goroutine that there is while there is anything to
+// writer is what sends to a client: one of the server's crew, while there is anything to
 // send, so that a client that is quiet takes neither a stack nor a buffer. The server's mutex
 // guards it.
 type writer struct {
+	send    func()
 	ctx     context.Context
 	to      link.Conn // nil: nothing can be sent yet, or any more
 	unsent  []byte    // what could not be posted: nobody else sends until it is written
@@ -62,12 +63,14 @@ func (s *Server) disconnected(c *client) error {
 func (s *Server) wake(c *client) {
 	if c.to != nil && !c.busy {
 		c.busy = true
-		c.running.Go(func() { s.write(c) })
+		c.running.Add(1)
+		s.crew.run(c.send)
 	}
 }
 
 // write sends the map, its changes and replies, until there are none.
 func (s *Server) write(c *client) {
+	defer c.running.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
