@@ -102,8 +102,8 @@ type Server struct {
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
 	due     bool          // clients will be told of changes
-	told    time.Time     // when they were
-	toldOf  uint64        // the last change then
+	nextDue time.Time     // not before that
+	toldOf  uint64        // the last change that all know of
 	tell    *time.Timer   // that tells them
 
 	stop    context.CancelFunc

@@ -20,6 +20,7 @@ type writer struct {
 	busy    bool
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
+	learned time.Time // when it heard of a change
 	running sync.WaitGroup
 	err     error // that ended it
 }
@@ -151,6 +152,9 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 		}
 		c.due = false
 		out = wire.AppendDeltas(out, deltas)
+		if len(deltas.List) > 0 {
+			c.learned = time.Now()
+		}
 		c.next += uint64(len(deltas.List))
 		if len(deltas.List) < wire.MaxEntries {
 			break
