@@ -19,7 +19,7 @@ import (
 const (
 	receives  = 64                   // frames of the server that may wait: 256 KiB
 	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
-	tellEvery = 5 * time.Millisecond // horizons, while there are changes
+	tellAfter = 5 * time.Millisecond // of changes, unless a call has said it before
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -67,7 +67,8 @@ type session struct {
 	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
-	soon    bool          // or will be
+	soon    *time.Timer   // that has it told, if no call has
+	waiting bool          // for that
 	said    wire.Horizon  // how far it was last
 	wake    chan struct{}
 }
@@ -82,6 +83,7 @@ func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*se
 		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
+	s.soon = time.AfterFunc(time.Hour, s.tellNow)
 	err := s.dial(ctx)
 	if err == nil {
 		select {
@@ -190,6 +192,7 @@ func (s *session) endNow(cause error) {
 		s.why = ErrClosed
 	}
 	s.stop()
+	s.soon.Stop()
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -244,7 +247,6 @@ func (s *session) leave(sec mirror.Section) {
 func (s *session) receive() error {
 	var deltas wire.Deltas
 	var chunk wire.Chunk
-	told := time.Now()
 	for {
 		b, err := s.conn.Next(s.live)
 		if err != nil {
@@ -268,12 +270,12 @@ func (s *session) receive() error {
 				s.mu.Lock()
 				err = s.m.Deltas(&deltas)
 				s.m.Told(deltas.Clock, s.clock())
-				if wait := tellEvery - time.Since(told); len(deltas.List) == 0 || wait <= 0 {
-					s.tell, told = true, time.Now()
+				s.tell = true
+				if len(deltas.List) == 0 { // the server wants to know
 					s.poke()
-				} else if !s.soon { // there may be no other message for long
-					s.soon = true
-					time.AfterFunc(wait, s.tellNow)
+				} else if !s.waiting { // the next call may come soon
+					s.waiting = true
+					s.soon.Reset(tellAfter)
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -319,10 +321,11 @@ func (s *session) poke() {
 	}
 }
 
-// tellNow has the server hear how far this client is.
+// tellNow has the server hear how far this client is, unless it has meanwhile.
 func (s *session) tellNow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tell, s.soon = true, false
-	s.poke()
+	if s.waiting = false; s.tell {
+		s.poke()
+	}
 }

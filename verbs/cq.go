@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/life"
@@ -28,6 +29,12 @@ type CQConfig struct {
 	// giving up the CPU to what the completion may wait for; negative means not
 	// at all. One poll of an empty queue takes some 10 ns.
 	Spin int
+	// PollFor is for how long whoever waits goes on after that, with one poll at each scheduling
+	// point, before the goroutine parks: 0 means not at all. Other goroutines run meanwhile. To park
+	// and to be woken costs several system calls, and where the CPUs have gone to sleep, or are
+	// virtual, many times what a READ takes; polling costs the time of a CPU that has nothing
+	// else to do.
+	PollFor time.Duration
 	// SolicitedOnly wakes Wait only for completions of receives whose sender
 	// asked for it ([Solicited]) and for failures.
 	SolicitedOnly bool
@@ -54,6 +61,7 @@ type CQ struct {
 	sizing    sync.Mutex
 	depth     int // under sizing
 	spin      uint32
+	pollFor   time.Duration
 	solicited bool
 	path      cgo.PollPath
 	fields    WCFields
@@ -88,7 +96,7 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 			return nil, opError("create cq on", d.name, ErrUnsupported, "completions with their sender are of EFA, and not of each of its devices")
 		}
 	}
-	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields}
+	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields, pollFor: cfg.PollFor}
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64

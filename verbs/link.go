@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // LinkConfig says what a link is made of. With the zero value everything is made
@@ -32,6 +33,8 @@ type LinkConfig struct {
 	// ReceiveApart has what is received complete in a queue of its own, that the link makes, where QP
 	// names none. Otherwise who waits for messages is woken by each SEND that completes, too.
 	ReceiveApart bool
+	// PollFor is [CQConfig.PollFor] of that queue.
+	PollFor time.Duration
 	// Receive has a [Receiver] made that is ready before the peer can send
 	// ([Link.Receiver]); nil means none.
 	Receive *ReceiverConfig

@@ -109,7 +109,7 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 		qc.SendCQ = l.cq
 	}
 	if cfg.ReceiveApart && qc.RecvCQ == nil {
-		if qc.RecvCQ, err = dev.CreateCQ(CQConfig{Depth: qc.MaxRecvWR, Vector: dev.NextVector()}); err != nil {
+		if qc.RecvCQ, err = dev.CreateCQ(CQConfig{Depth: qc.MaxRecvWR, Vector: dev.NextVector(), PollFor: cfg.PollFor}); err != nil {
 			return Offer{}, err
 		}
 		l.own(qc.RecvCQ)

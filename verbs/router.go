@@ -182,7 +182,7 @@ func (rt *router) look(ctx context.Context) error {
 	err := ctx.Err()
 	n := 0
 	if err == nil {
-		n, err = c.poll(rt, rt.wcs[:], c.spin)
+		n, err = c.pollAWhile(rt, rt.wcs[:])
 	}
 	switch {
 	case n > 0 || err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -38,12 +39,28 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", c.life.Label, err)
 	}
-	n, err := c.poll(nil, wcs, c.spin)
+	n, err := c.pollAWhile(nil, wcs)
 	for n == 0 && err == nil {
 		if err = c.unrouted("wait for"); err != nil {
 			return 0, err
 		}
 		n, err = c.wait.park(ctx, wcs)
+	}
+	return n, err
+}
+
+// pollAWhile polls for as long as is worth it before parking. Who wants the turn of a router has it sooner.
+func (c *CQ) pollAWhile(by *router, wcs []WC) (int, error) {
+	n, err := c.poll(by, wcs, c.spin)
+	if c.pollFor <= 0 || n > 0 || err != nil {
+		return n, err
+	}
+	for begin := time.Now(); n == 0 && err == nil && time.Since(begin) < c.pollFor; {
+		runtime.Gosched()
+		if by != nil && by.wanted.Load() > 0 {
+			break
+		}
+		n, err = c.poll(by, wcs, 0)
 	}
 	return n, err
 }

@@ -8,6 +8,9 @@ import "time"
 // server's time; a sixteenth of the lease is the longest, after which who is behind is asked in any
 // case. A client whose map is behind finds tombstones and asks, so it is right all the same, and
 // then it knows.
+//
+// Replies have all changes before them, so a client that calls often enough is sent nothing else: only
+// those are told that have heard of none for that long, or nearly.
 const (
 	announceAfter = 10 * time.Millisecond
 	announceEvery = 50 * time.Millisecond
@@ -19,15 +22,14 @@ func pause(clients int, lease time.Duration) time.Duration {
 	return max(announceEvery, min(time.Duration(clients)*announceEach, lease/16))
 }
 
-// announce has all clients told of changes soon, if there are any since they were told. The mutex is
-// held.
+// announce has clients told of changes soon, if there are any that they do not know. The mutex is held.
 func (s *Server) announce() {
 	if s.due || s.closed || s.store.Seq() == s.toldOf {
 		return
 	}
 	s.due = true
 	after := announceAfter
-	if rest := pause(len(s.clients), s.cfg.Lease) - time.Since(s.told); !s.pressed() {
+	if rest := time.Until(s.nextDue); !s.pressed() {
 		after = max(after, rest)
 	}
 	s.tell.Reset(after)
@@ -44,17 +46,37 @@ func (s *Server) announceNow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.due = false
-	if !s.closed {
-		s.told, s.toldOf = time.Now(), s.store.Seq()
-		s.tellAll()
+	if s.closed {
+		return
 	}
+	now, every := time.Now(), pause(len(s.clients), s.cfg.Lease)
+	seq, next := s.store.Seq(), now.Add(every)
+	s.toldOf = seq
+	for _, c := range s.clients {
+		if !c.behind(seq) {
+			continue
+		}
+		if due := c.learned.Add(every); !s.pressed() && due.Sub(now) > every/4 {
+			s.toldOf = 0 // a reply may tell it before that
+			if due.Before(next) {
+				next = due
+			}
+			continue
+		}
+		s.wake(c)
+	}
+	s.nextDue = next
+	s.announce()
 }
+
+// behind tells whether a client does not know of a change. The server's mutex is held.
+func (c *client) behind(seq uint64) bool { return c.reads && c.next <= seq }
 
 // tellAll tells those that do not know. The mutex is held.
 func (s *Server) tellAll() {
 	seq := s.store.Seq()
 	for _, c := range s.clients {
-		if c.reads && c.next <= seq {
+		if c.behind(seq) {
 			s.wake(c)
 		}
 	}

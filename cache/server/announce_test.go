@@ -84,6 +84,59 @@ func TestChangesAreToldTogether(t *testing.T) {
 	})
 }
 
+// A client whose replies tell it of changes is told nothing else, until it calls no more; and neither
+// does another one know of a change later for that.
+func TestRepliesTellOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, busy := told(t)
+		quiet := &listener{}
+		ctx, cut := context.WithCancelCause(t.Context())
+		id, c := s.attach(cut, true)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = s.talk(ctx, quiet, id, c)
+		}()
+		defer func() {
+			cut(nil)
+			<-over
+		}()
+		synctest.Wait()
+		every, longest := pause(2, s.cfg.Lease), time.Duration(0)
+		before, first := busy.heard(), quiet.heard()
+		const calls, each = 200, 7 * time.Millisecond
+		for i := range calls {
+			s.put(t, i)
+			q := wire.Request{ID: uint64(i), Op: wire.OpGet, Epoch: 1, Key: []byte("none")}
+			_, err := s.take(1, s.clients[1], wire.AppendRequest(nil, &q))
+			require.NoError(t, err)
+			synctest.Wait()
+			s.mu.Lock()
+			require.False(t, s.clients[1].behind(s.store.Seq()))
+			s.mu.Unlock()
+			time.Sleep(each)
+			longest = max(longest, quiet.silence())
+		}
+		require.Equal(t, before+calls, busy.heard())
+		require.InDelta(t, calls*each/every, quiet.heard()-first, 4)
+		require.LessOrEqual(t, longest, every+each)
+		s.put(t, 0)
+		time.Sleep(every)
+		synctest.Wait()
+		for _, c := range s.clients {
+			require.False(t, c.behind(s.store.Seq()))
+		}
+		require.Equal(t, before+calls+1, busy.heard())
+	})
+}
+
+// silence is for how long it was told nothing.
+func (l *listener) silence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.times[len(l.times)-1])
+}
+
 // The more clients there are, the longer changes are collected for them, within bounds.
 func TestManyClientsAreToldLessOften(t *testing.T) {
 	for clients, want := range map[int]time.Duration{

@@ -81,6 +81,7 @@ func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *clien
 	}
 	s.last++
 	c := &client{cut: cut, reads: reads, room: make(chan struct{}, 1)}
+	c.send = func() { s.write(c) }
 	s.clients[s.last] = c
 	if reads {
 		s.store.Attach(s.last, s.now())
@@ -206,6 +207,7 @@ func (s *Server) tick() {
 			return
 		}
 		s.queues.reap()
+		s.crew.trim()
 		begun := time.Now()
 		passed := begun.Sub(last)
 		last = begun

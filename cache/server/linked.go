@@ -57,7 +57,7 @@ func (k *linked) connect(serving context.Context) (err error) {
 	if k.messages, err = s.queues.take(); err != nil {
 		return errors.Join(err, k.conn.Close())
 	}
-	k.inbox = newInbox(k.take)
+	k.inbox = newInbox(&s.crew, k.take)
 	making, made := context.WithTimeout(serving, verbs.ExchangeTimeout)
 	k.link, err = verbs.AcceptLink(making, k.conn, k.config())
 	made()
@@ -154,10 +154,12 @@ func (k *linked) close(cause error) error {
 	return err
 }
 
-// inbox has what arrives be taken by a goroutine that there is while anything does. It is closed for
-// what comes before open.
+// inbox has what arrives be taken by one of a crew, while anything does. It is closed for what comes
+// before open.
 type inbox struct {
 	take func() // all that is there
+	crew *crew  // one of which takes
+	run  func()
 
 	mu      sync.Mutex
 	busy    bool // somebody takes, or nobody may yet
@@ -166,7 +168,11 @@ type inbox struct {
 	running sync.WaitGroup
 }
 
-func newInbox(take func()) *inbox { return &inbox{take: take, busy: true} }
+func newInbox(c *crew, take func()) *inbox {
+	b := &inbox{take: take, crew: c, busy: true}
+	b.run = b.takeAll // a method value for each time would be memory
+	return b
+}
 
 // arrived is called when there is something. It waits for nothing.
 func (b *inbox) arrived() {
@@ -175,7 +181,7 @@ func (b *inbox) arrived() {
 	b.news = true
 	if !b.busy && !b.over {
 		b.busy = true
-		b.running.Go(b.run)
+		b.begin()
 	}
 }
 
@@ -184,11 +190,18 @@ func (b *inbox) open() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.over {
-		b.running.Go(b.run)
+		b.begin()
 	}
 }
 
-func (b *inbox) run() {
+// begin has somebody take. The mutex is held.
+func (b *inbox) begin() {
+	b.running.Add(1)
+	b.crew.run(b.run)
+}
+
+func (b *inbox) takeAll() {
+	defer b.running.Done()
 	for b.more() {
 		b.take()
 	}

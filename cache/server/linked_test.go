@@ -12,8 +12,10 @@ import (
 // What arrives is taken, by one goroutine at a time, none of which is there when nothing does; not
 // before the inbox is open, nor after it was closed.
 func TestInbox(t *testing.T) {
+	var c crew
+	defer c.close()
 	var there, taken, at atomic.Int32
-	b := newInbox(func() {
+	b := newInbox(&c, func() {
 		require.EqualValues(t, 1, at.Add(1), "one at a time")
 		taken.Add(there.Swap(0))
 		at.Add(-1)
@@ -43,7 +45,7 @@ func TestInbox(t *testing.T) {
 	b.close()
 	require.True(t, all(20_001))
 
-	b = newInbox(func() { t.Error("it was closed before it was open") })
+	b = newInbox(&c, func() { t.Error("it was closed before it was open") })
 	b.arrived()
 	b.close()
 	b.open()
@@ -52,9 +54,11 @@ func TestInbox(t *testing.T) {
 
 // Who closes an inbox waits for the one who takes what came, which may be for as long as that lasts.
 func TestInboxCloses(t *testing.T) {
+	var c crew
+	defer c.close()
 	begun, over := make(chan struct{}), make(chan struct{})
 	var done atomic.Bool
-	b := newInbox(func() {
+	b := newInbox(&c, func() {
 		close(begun)
 		<-over
 		done.Store(true)

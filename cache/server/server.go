@@ -100,13 +100,14 @@ type Server struct {
 	clients map[uint64]*client
 	scratch scratch
 	spares  spares
+	crew    crew
 	tables  tables
 	places  int           // of clients that were let in
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
 	due     bool          // clients will be told of changes
-	told    time.Time     // when they were
-	toldOf  uint64        // the last change then
+	nextDue time.Time     // not before that
+	toldOf  uint64        // the last change that all know of
 	tell    *time.Timer   // that tells them
 
 	stop    context.CancelFunc
@@ -354,6 +355,7 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.links.Close(), s.streams.Close())
 	s.running.Wait()
+	s.crew.close()
 	errs = append(errs, s.shared.close(), s.through.close())
 	// Registered memory goes, and the store with it.
 	s.mu.Lock()

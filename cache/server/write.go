@@ -9,16 +9,18 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// writer is what sends to a client: a goroutine that there is while there is anything to
+// writer is what sends to a client: one of the server's crew, while there is anything to
 // send, so that a client that is quiet takes neither a stack nor a buffer. The server's mutex
 // guards it.
 type writer struct {
+	send    func()
 	ctx     context.Context
 	to      link.Conn // nil: nothing can be sent yet, or any more
 	unsent  []byte    // what could not be posted: nobody else sends until it is written
 	busy    bool
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
+	learned time.Time // when it heard of a change
 	running sync.WaitGroup
 	err     error // that ended it
 }
@@ -62,12 +64,14 @@ func (s *Server) disconnected(c *client) error {
 func (s *Server) wake(c *client) {
 	if c.to != nil && !c.busy {
 		c.busy = true
-		c.running.Go(func() { s.write(c) })
+		c.running.Add(1)
+		s.crew.run(c.send)
 	}
 }
 
 // write sends the map, its changes and replies, until there are none.
 func (s *Server) write(c *client) {
+	defer c.running.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sendAll(c, func(to link.Conn, b []byte) (bool, error) { return true, link.Send(c.ctx, to, b) })
@@ -151,6 +155,9 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 		}
 		c.due = false
 		out = wire.AppendDeltas(out, deltas)
+		if len(deltas.List) > 0 {
+			c.learned = time.Now()
+		}
 		c.next += uint64(len(deltas.List))
 		if len(deltas.List) < wire.MaxEntries {
 			break

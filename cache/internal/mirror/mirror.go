@@ -135,6 +135,9 @@ func (m *Mirror) apply(d *wire.Delta) {
 	case wire.ChangePut:
 		m.gone.note(m.applied, d.Gone)
 		if d.Gone != 0 {
+			if d.Entry.Epoch == m.epoch && m.entries.replace(f, d.Gone, d.Entry.Version, uint64(d.Entry.Place)) {
+				break
+			}
 			m.entries.remove(f, d.Gone)
 		}
 		m.offer(d.Entry)
@@ -193,15 +196,10 @@ func (m *Mirror) forgetOne() {
 
 // Lookup appends what may be the key's entries to found.
 func (m *Mirror) Lookup(fingerprint uint64, found []wire.Entry) []wire.Entry {
-	for i := m.entries.home(fingerprint); len(m.entries.s) > 0; i = m.entries.after(i) {
+	for i := m.entries.first(fingerprint); i >= 0; i = m.entries.next(i) {
 		s := &m.entries.s[i]
-		if s.version == 0 {
-			break
-		}
-		if s.fingerprint == fingerprint {
-			s.version |= used
-			found = append(found, wire.Entry{Fingerprint: fingerprint, Version: s.version &^ used, Place: wire.Place(s.place), Epoch: m.epoch})
-		}
+		s.version |= used
+		found = append(found, wire.Entry{Fingerprint: fingerprint, Version: s.version &^ used, Place: wire.Place(s.place), Epoch: m.epoch})
 	}
 	return found
 }

@@ -293,9 +293,33 @@ func TestSlots(t *testing.T) {
 	var s slots
 	type id struct{ f, v uint64 }
 	want := map[id]uint64{}
+	ordered := func() {
+		for i := range s.s {
+			if next := s.after(i); s.s[next].version != 0 && s.away(next) > 0 {
+				require.NotZero(t, s.s[i].version, "nobody looks behind a gap")
+				require.LessOrEqual(t, s.away(next), s.away(i)+1, "nor behind one that is nearer to its home")
+			}
+		}
+	}
 	for n := range uint64(8000) {
+		if n%500 == 0 {
+			ordered()
+		}
 		i := id{rng.Uint64N(3000) << 52, n%50 + 1}
-		if rng.IntN(5) < 3 {
+		if n%5 == 4 {
+			for w := range want {
+				i = w
+				break
+			}
+			to := id{i.f, rng.Uint64N(60) + 1}
+			_, is := want[i]
+			_, there := want[to]
+			require.Equal(t, is && !there, s.replace(i.f, i.v, to.v, n))
+			if is && !there {
+				delete(want, i)
+				want[to] = n
+			}
+		} else if rng.IntN(5) < 3 {
 			i.f |= rng.Uint64() >> 12
 			s.put(i.f, i.v, n)
 			want[i] = n
@@ -321,6 +345,38 @@ func TestSlots(t *testing.T) {
 	require.LessOrEqual(t, float64(len(s.s)*slotBytes)/float64(s.n), 32.0)
 	s.put(1, used, 1)
 	require.Equal(t, -1, s.find(1, used), "a version of a hostile server")
+	s.put(1, 1, 1)
+	require.False(t, s.replace(1, 1, used|2, 1))
+	require.False(t, s.replace(1, 1, 0, 1))
+	require.GreaterOrEqual(t, s.find(1, 1), 0)
+}
+
+// A search for what is not there is short, also in a map that is nearly full.
+func TestSearchIsShort(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	var s slots
+	for s.n < 5000 || (s.n+1)*100 <= len(s.s)*maxLoad {
+		s.put(rng.Uint64(), 1, 1)
+	}
+	longest := 0
+	for i := range s.s {
+		if s.s[i].version != 0 {
+			longest = max(longest, s.away(i))
+		}
+	}
+	require.Less(t, longest, len(s.s)/20)
+	seen := 0
+	const searches = 2000
+	for range searches {
+		f := rng.Uint64()
+		i := s.home(f)
+		for d := 0; s.s[i].version != 0 && s.away(i) >= d; d++ {
+			i = s.after(i)
+			seen++
+		}
+		require.Equal(t, -1, s.first(f))
+	}
+	require.Less(t, seen/searches, 12)
 }
 
 func TestHitDoesNotAllocate(t *testing.T) {

@@ -17,6 +17,8 @@ func (l *log) add(d wire.Delta) {
 type clients struct {
 	lease uint64
 	all   map[uint64]*client
+	low   uint64 // the least that one of them has said
+	lows  int    // how many are there yet; 0: low is not known any more
 }
 
 // client is how far a client is. To be cut off no later than a lease after a slot was
@@ -36,11 +38,17 @@ func (s *Store) Attach(id, now uint64) {
 		s.clients.all = make(map[uint64]*client)
 	}
 	s.clients.all[id] = &client{quiet: s.log.last, mark: s.log.last, marked: s.now}
+	if s.clients.lows > 0 && s.clients.low == s.log.last {
+		s.clients.lows++
+	}
 }
 
 // Detach forgets a client whose READs are no longer answered.
 func (s *Store) Detach(id uint64) {
-	delete(s.clients.all, id)
+	if c := s.clients.all[id]; c != nil {
+		s.clients.leaves(c.quiet)
+		delete(s.clients.all, id)
+	}
 	s.settle()
 }
 
@@ -54,7 +62,10 @@ func (s *Store) Heard(id uint64, h wire.Horizon) error {
 	case h.Epoch != s.cfg.Epoch:
 		return wire.OtherEpoch
 	}
-	c.quiet = h.Quiet
+	if h.Quiet > c.quiet {
+		s.clients.leaves(c.quiet)
+		c.quiet = h.Quiet
+	}
 	if c.quiet >= c.mark {
 		c.mark, c.marked = s.log.last, s.now
 	}
@@ -98,13 +109,32 @@ func (s *Store) Pardon(now uint64) {
 // Seq is the number of the last delta.
 func (s *Store) Seq() uint64 { return s.log.last }
 
-// horizon is the last delta that all clients have left behind.
+// horizon is the last delta that all clients have left behind. Each change asks for it, so clients are
+// gone through only when the last of those that are furthest behind has moved on.
 func (s *Store) horizon() uint64 {
-	h := s.log.last
-	for _, c := range s.clients.all {
-		h = min(h, c.quiet)
+	c := &s.clients
+	if len(c.all) == 0 {
+		return s.log.last
 	}
-	return h
+	if c.lows == 0 {
+		c.low = s.log.last
+		for _, one := range c.all {
+			switch {
+			case one.quiet < c.low:
+				c.low, c.lows = one.quiet, 1
+			case one.quiet == c.low:
+				c.lows++
+			}
+		}
+	}
+	return c.low
+}
+
+// leaves takes note that a client is no longer where it was.
+func (c *clients) leaves(quiet uint64) {
+	if c.lows > 0 && quiet == c.low {
+		c.lows--
+	}
 }
 
 // Begin is the beginning of a snapshot.

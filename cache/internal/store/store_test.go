@@ -455,3 +455,31 @@ func TestDeltasAndTime(t *testing.T) {
 	s.Chunk(10, 0, 10, &c)
 	require.Equal(t, uint64(10), c.Clock)
 }
+
+// The horizon is what the client says that is furthest behind, whoever comes, goes and moves on.
+func TestHorizonOfClients(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	s := newStore(t, 1, Config{})
+	for id := range uint64(3000) {
+		switch c := s.clients.all[rng.Uint64N(id+1)]; rng.IntN(6) {
+		case 0:
+			s.Attach(id, 1)
+		case 1:
+			s.Detach(rng.Uint64N(id + 1))
+		case 2:
+			s.log.add(wire.Delta{Change: wire.ChangeGone})
+		default:
+			for other, one := range s.clients.all {
+				if one == c || rng.IntN(4) == 0 {
+					q := one.quiet + rng.Uint64N(s.log.last-one.quiet+1)
+					require.NoError(t, s.Heard(other, wire.Horizon{Epoch: s.cfg.Epoch, Applied: s.log.last, Quiet: q}))
+				}
+			}
+		}
+		want := s.log.last
+		for _, one := range s.clients.all {
+			want = min(want, one.quiet)
+		}
+		require.Equal(t, want, s.horizon())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
@@ -79,4 +80,25 @@ func setMulti() harness.Benchmark {
 	ours := rig.Lazy(newServed)
 	return harness.Compare(harness.Figure{Name: "setmulti32", Unit: "key/s"}, instructions, ours.Pass((*served).storeTogether),
 		harness.Side{Name: "single Sets", Run: ours.Pass((*served).storeOneByOne)})
+}
+
+// bareMulti is how far lists of READs get without a cache: perftest's, of as many READs as GetMulti has
+// keys, beside its READs one after the other. It bounds what multiget32 can be on the device.
+func bareMulti() harness.Benchmark {
+	keys := strconv.Itoa(multiKeys)
+	each := strconv.Itoa(header + keySize + 64)
+	lists := rig.Perftest("ib_read_bw", rig.BWRate, []string{"-s", each, "-n", "960", "-l", keys, "-t", keys, "-Q", keys})
+	single := rig.Perftest("ib_read_lat", rig.LatTypical, []string{"-s", each, "-n", "500"})
+	per := func(p harness.Pass, f func(v float64) float64) harness.Pass {
+		return harness.One(func(ctx context.Context) (float64, error) {
+			v, err := p(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return f(v[0]), nil
+		})
+	}
+	return harness.Compare(harness.Figure{Name: "multiget32_bare", Unit: "key/s"}, instructions,
+		per(lists, func(millions float64) float64 { return millions * 1e6 }),
+		harness.Side{Name: "ib_read_lat", Run: per(single, func(us float64) float64 { return 1e6 / us })})
 }

@@ -38,6 +38,9 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 	if err := m.windows.trim(); err != nil {
 		return false, err
 	}
+	if m.windows.out() { // to take those back whose SENDs are over costs less than to register another one
+		m.out.Poll()
+	}
 	mr, err := m.windows.take()
 	if err != nil {
 		return false, err

@@ -36,6 +36,13 @@ func (w *Windows) take() (*verbs.MR, error) {
 	return w.pd.AllocMR(window*Frame, verbs.MRConfig{})
 }
 
+// out tells whether all windows are in use.
+func (w *Windows) out() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.free) == 0
+}
+
 func (w *Windows) give(mr *verbs.MR) error {
 	w.mu.Lock()
 	keep := !w.closed && len(w.free) < idle
