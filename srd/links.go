@@ -368,6 +368,16 @@ func (l *links) resume() {
 
 // post posts the chains of all paths.
 func (l *links) post() {
+	if l.posts.Len() == 0 && l.unposted&(l.unposted-1) == 0 { // a packet or few, by one path, need no list
+		if l.unposted != 0 {
+			k := l.paths[bits.TrailingZeros32(l.unposted)]
+			if _, err := k.send.Post(); err != nil {
+				l.fails(k, err)
+			}
+			l.unposted = 0
+		}
+		return
+	}
 	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
 		k := l.paths[bits.TrailingZeros32(l.unposted)]
 		l.posts.Add(k.send)
