@@ -76,3 +76,18 @@ func sentBy(ep *srd.Endpoint, to srd.Addr) (all []uint64) {
 	}
 	return all
 }
+
+// How long the device has packets is learned from the first ones, at either end.
+func TestDeviceTimesAreLearned(t *testing.T) {
+	if onEFA {
+		t.Skip("which has its own timers")
+	}
+	const least = time.Nanosecond // that any device takes longer
+	a, b := pair(t, srd.Config{AckDelay: least})
+	for range 20 {
+		require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("a message")))
+		require.NoError(t, b.Send(ctxOf(t), a.Addr(), []byte("another")))
+	}
+	require.Greater(t, a.AckDelay(), least)
+	require.Greater(t, b.AckDelay(), least)
+}

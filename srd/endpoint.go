@@ -43,8 +43,8 @@ type Config struct {
 	OnMessage func(*Message)
 
 	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms
-	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us
-	Target      time.Duration // time in queues that is no congestion, of which EFA knows itself; 0 means 2 ms
+	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us; longer, up to MinTimeout, where the device is slow
+	Target      time.Duration // time in queues that is no congestion, of which EFA knows itself; 0 means 2 ms; up to ten times as long where the device is slow
 	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
 
 	// Monitor is the path of a unix socket at which the endpoint tells what it knows of

@@ -1,5 +1,7 @@
 package srd
 
+import "time"
+
 // Labels are the flow labels of the ways to a port.
 func (ep *Endpoint) Labels(to Addr) (all []uint32) {
 	ep.mu.Lock()
@@ -10,4 +12,11 @@ func (ep *Endpoint) Labels(to Addr) (all []uint32) {
 		}
 	}
 	return all
+}
+
+// AckDelay is how long responses wait for others, as was learned.
+func (ep *Endpoint) AckDelay() time.Duration {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.driver.(*links).e.AckDelay()
 }

@@ -27,6 +27,12 @@ type links struct {
 	posts    verbs.Batches
 	posting  []*link // whose batches are in posts
 
+	flushes uint8
+	flushed [256]struct { // the last ones
+		at time.Duration
+		n  int // packets
+	}
+
 	slots  []slot
 	free   []uint32 // slots to send from
 	parked []uint32 // that wait for an address handle
@@ -46,6 +52,7 @@ type link struct {
 	base     int // offset of their memory
 	pending  []uint32
 	silent   []uint32 // slots that were sent and ask for no completion
+	told     uint8    // packets that asked for one, up to firstTold
 	flying   int
 }
 
@@ -59,12 +66,14 @@ type slot struct {
 	// others sooner or later.
 	covers  [signalEvery - 1]uint32
 	covered uint8
+	flush   uint8 // which one sent it
 }
 
 const (
 	sendSlots     = 256
 	fewReceives   = 16
 	signalEvery   = 8
+	firstTold     = 2 // packets of a path ask for a completion each: the host's times are learned from them
 	mostParked    = 64
 	recvBit       = 1 << 47
 	postRecvsEach = 16
@@ -241,6 +250,11 @@ func (l *links) Lost(err error) { l.ep.fail(err) }
 // sent frees a slot, and those that were sent before it in silence.
 func (l *links) sent(k *link, i uint32) {
 	s := &l.slots[i]
+	f := &l.flushed[s.flush] // or a later one, after so many
+	if f.n > 0 {
+		l.e.Took(f.n, l.ep.now()-f.at)
+		l.ep.grace = l.e.AckDelay()
+	}
 	for _, j := range s.covers[:s.covered] {
 		l.release(k, j)
 	}
@@ -266,6 +280,10 @@ func (l *links) flush() {
 			l.posting = append(l.posting, k)
 		}
 	}
+	if l.flushed[l.flushes].n > 0 {
+		l.flushes++
+	}
+	l.flushed[l.flushes].at, l.flushed[l.flushes].n = l.ep.clock, 0
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -302,14 +320,16 @@ func (l *links) launch(i uint32) {
 	if k.send.Len() == k.send.Cap() {
 		l.post()
 	}
-	s.h = h
+	s.h, s.flush = h, l.flushes
+	l.flushed[l.flushes].n++
 	h.uses++
 	k.flying++
 	var flags verbs.SendFlags
 	if s.length <= k.qp.MaxInline() {
 		flags = verbs.Inline
 	}
-	if len(k.silent) == signalEvery-1 {
+	if k.told < firstTold || len(k.silent) == signalEvery-1 {
+		k.told = min(k.told+1, firstTold)
 		flags |= verbs.Signaled
 		s.covered = uint8(copy(s.covers[:], k.silent))
 		k.silent = k.silent[:0]
@@ -348,6 +368,16 @@ func (l *links) resume() {
 
 // post posts the chains of all paths.
 func (l *links) post() {
+	if l.posts.Len() == 0 && l.unposted&(l.unposted-1) == 0 { // a packet or few, by one path, need no list
+		if l.unposted != 0 {
+			k := l.paths[bits.TrailingZeros32(l.unposted)]
+			if _, err := k.send.Post(); err != nil {
+				l.fails(k, err)
+			}
+			l.unposted = 0
+		}
+		return
+	}
 	for ; l.unposted != 0; l.unposted &= l.unposted - 1 {
 		k := l.paths[bits.TrailingZeros32(l.unposted)]
 		l.posts.Add(k.send)

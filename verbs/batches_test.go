@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // Sends and receives of several queue pairs are one crossing, and none waits for another.
@@ -39,10 +40,13 @@ func TestBatchesPostAllInOneCrossing(t *testing.T) {
 		}
 		err = list.Post()
 	}
-	post()
-	before := runtime.NumCgoCall()
-	post()
-	require.EqualValues(t, 1, runtime.NumCgoCall()-before)
+	fewest := int64(1 << 62)
+	for range 20 { // others may cross at the same time
+		before := runtime.NumCgoCall()
+		post()
+		fewest = min(fewest, runtime.NumCgoCall()-before)
+	}
+	require.EqualValues(t, 1, fewest)
 	require.NoError(t, err)
 	require.Zero(t, list.Len())
 	require.Len(t, list.Results(), 2*pairs)
@@ -110,4 +114,29 @@ func TestBatchesFailOneByOne(t *testing.T) {
 	for _, p := range list.Results() {
 		require.Equal(t, 1, p.N)
 	}
+}
+
+// Shared queues are posted to as others are, and what is closed is refused by itself.
+func TestBatchesOfSharedAndClosedQueues(t *testing.T) {
+	s := rig.NewSide(t, rig.NeedAddresses(t, rig.Ports(t))[0], verbs.QPConfig{}, verbs.CQConfig{})
+	srq, err := s.PD.CreateSRQ(verbs.SRQConfig{})
+	require.NoError(t, err)
+	shared, err := srq.NewRecvBatch(4)
+	require.NoError(t, err)
+	closing, err := s.PD.CreateSRQ(verbs.SRQConfig{})
+	require.NoError(t, err)
+	closed, err := closing.NewRecvBatch(4)
+	require.NoError(t, err)
+	require.NoError(t, closing.Close())
+	var list verbs.Batches
+	for range 2 {
+		shared.Recv(1, s.MR.SGE(0, 8))
+		closed.Recv(1, s.MR.SGE(0, 8))
+	}
+	list.AddRecv(closed)
+	list.AddRecv(shared)
+	require.ErrorIs(t, list.Post(), verbs.ErrClosed)
+	require.ErrorIs(t, list.Results()[0].Err, verbs.ErrClosed)
+	require.Equal(t, verbs.Posted{N: 2}, list.Results()[1])
+	require.NoError(t, srq.Close(), "nothing holds it")
 }

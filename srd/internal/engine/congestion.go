@@ -60,7 +60,7 @@ func (e *Engine) judge(p *peer, n *network) {
 		}
 		seen++
 		if x.lately > 0 { // a queue that stands delays all packets, a host that is busy some
-			x.slow = x.lately > x.least*3/2+e.cfg.Target
+			x.slow = x.lately > x.least*3/2+e.target
 			x.lately = 0
 		}
 		if x.slow {

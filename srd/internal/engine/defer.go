@@ -22,11 +22,12 @@ func (e *Engine) exceeds(f *txFlow, n int) (waiting int) {
 	return waiting
 }
 
-// someLose tells whether a path loses more than others, or is out of use. Then responses are
-// worth what they cost: they tell by which paths they come.
+// someLose tells whether a path loses more than others, or is out of use for it. Then responses
+// are worth what they cost: they tell by which paths they come. One that is suspect is being
+// found out by a probe.
 func (e *Engine) someLose(n *network) bool {
 	for i := range uint8(e.cfg.Paths) {
-		if !n.paths[i].sound() || n.loses(i) {
+		if n.paths[i].retired || n.loses(i) {
 			return true
 		}
 	}

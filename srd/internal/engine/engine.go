@@ -168,6 +168,11 @@ type Engine struct {
 	raw  time.Duration
 	wait time.Duration // until when the last call of Wait let the driver sleep
 
+	each     time.Duration // that the device has a packet, of bursts
+	anyEach  time.Duration // of all packets
+	target   time.Duration // Config's Target, or longer
+	ackDelay time.Duration // Config's AckDelay, or longer
+
 	secret   wire.Key // of cookies
 	fragment int
 	peers    []*peer
@@ -225,7 +230,7 @@ func New(cfg Config) *Engine {
 	e.fragment = cfg.MTU - wire.Overhead
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	e.ready = queue{none, none}
-	e.raw = cfg.Raw
+	e.raw, e.target, e.ackDelay = cfg.Raw, cfg.Target, cfg.AckDelay
 	e.strangers.Begin()
 	e.prepare()
 	return e

@@ -79,7 +79,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
 		if sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
-			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.cfg.AckDelay))
+			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.ackDelay))
 		}
 	}
 	l := f.live
@@ -155,7 +155,7 @@ func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
 	if f.live.more == 0 || f.live.more < s.armed {
 		return 0
 	}
-	return min(f.live.more-s.armed+(moreDelays-1)*e.cfg.AckDelay, (burstDelays-1)*e.cfg.AckDelay)
+	return min(f.live.more-s.armed+(moreDelays-1)*e.ackDelay, (burstDelays-1)*e.ackDelay)
 }
 
 // expire looks at the timers of the sub-flows, and answers when the next one ends.
@@ -191,6 +191,7 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 	}
 	s.probed = true
 	sent := f.live.ring[s.head].sent
+	works := !all && s.newest >= sent // another packet of the same burst arrived
 	late := func() {
 		f.live.ring[s.head].late = true
 		e.lose(f, f.live.number(f, s.head))
@@ -202,5 +203,7 @@ func (e *Engine) expired(f *txFlow, path uint8) {
 	for all && f.live != nil && !s.empty() {
 		late()
 	}
-	e.timedOut(f.p, path)
+	if !works {
+		e.timedOut(f.p, path)
+	}
 }

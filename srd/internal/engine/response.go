@@ -25,12 +25,12 @@ func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	if now || f.pending >= min(32, max(1, e.share()/4)) {
 		f.now = true
 	}
-	switch due := e.now + e.cfg.AckDelay; {
+	switch due := e.now + e.ackDelay; {
 	case f.now:
 		e.enqueue(p)
 		return
 	case more:
-		f.due = min(e.now+moreDelays*e.cfg.AckDelay, f.since+burstDelays*e.cfg.AckDelay)
+		f.due = min(e.now+moreDelays*e.ackDelay, f.since+burstDelays*e.ackDelay)
 	case f.due == 0 || f.due > due:
 		f.due = due
 	}

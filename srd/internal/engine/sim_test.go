@@ -63,6 +63,7 @@ type node struct {
 	offset time.Duration // of its clock
 	wakeAt time.Duration
 	silent bool
+	each   time.Duration // that its device has a packet; 0: it does not tell
 
 	rooms  int // bytes of memory that messages may have; -1 is any
 	used   int
@@ -118,6 +119,12 @@ func (n *node) raw() time.Duration { return n.w.now + n.offset }
 // pump has the engine send what it can.
 func (n *node) pump() {
 	n.e.Advance(n.raw())
+	sent := 0
+	defer func() {
+		if sent > 0 && n.each > 0 {
+			n.e.Took(sent, time.Duration(sent)*n.each)
+		}
+	}()
 	for {
 		for len(n.later) > 0 {
 			f := n.later[0]
@@ -147,6 +154,7 @@ func (n *node) pump() {
 			n.w.t.Fatalf("a packet of %d bytes", len(packet))
 		}
 		n.w.send(n, &o, packet)
+		sent++
 	}
 	if wait := n.e.Wait(); wait < never/2 && n.w.now+wait < n.wakeAt || n.wakeAt <= n.w.now {
 		n.wakeAt = never

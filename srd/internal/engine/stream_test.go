@@ -31,7 +31,8 @@ func TestResponseWaitsForTheBurst(t *testing.T) {
 	f := feed(t, 50)
 	f.n.e.cfg.Budget = 1024
 	f.pass(0)
-	d := f.n.e.cfg.AckDelay
+	f.n.e.ackDelay *= 2 // where the device is slow
+	d := f.n.e.ackDelay
 	seq := uint32(0)
 	next := func(more bool) []wire.Packet {
 		seq++
@@ -92,7 +93,8 @@ func TestTimersAllowForBursts(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.MinTimeout = 100 * time.Microsecond })
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
-	d, f := e.cfg.AckDelay, p.tx[Reliable]
+	e.ackDelay *= 2 // which a response waits that was not asked for at once
+	d, f := e.ackDelay, p.tx[Reliable]
 	p.grant = 100
 	send := func(n int) {
 		for range n {
@@ -356,10 +358,13 @@ func TestFewPacketsWait(t *testing.T) {
 	require.Zero(t, settle(8))
 	n.paths[2].missed, n.paths[2].samples = 8, 20
 	require.Equal(t, 9, settle(1), "responses tell of paths")
-	n.paths[2].missed = 0
-	require.Zero(t, settle(3))
-	require.Equal(t, 55, settle(97), "all that there are")
-	p.grant = 58
+	n.paths[2].missed, n.paths[2].suspect, n.probeAt = 0, true, never
+	require.Zero(t, settle(3), "a probe finds out about it")
+	n.paths[2].suspect, n.paths[2].retired = false, true
+	require.Equal(t, 4, settle(1))
+	n.paths[2].retired = false
+	require.Equal(t, 51, settle(100), "all that there are")
+	p.grant = 54
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	post(3)
