@@ -129,6 +129,16 @@ func (c *Caller) Close() error {
 	return err
 }
 
+// gone tells whether the agent is not to be reached any more.
+func (c *Caller) gone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Do has the agent execute a chain, which takes one round trip, and waits for
 // the answer. Errors tell what happened: with [ErrNotAcquired], [ErrBusy],
 // [ErrDiffers] and [ErrRecord] nothing was changed; [ErrOutcomeUnknown] says

@@ -122,7 +122,7 @@ func (c *Caller) tell(p *callPlace, r callRequest) {
 func (c *Caller) reissue(p *callPlace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.open && p.sending == 0 {
+	if p.open && p.sending == 0 && !c.gone() { // else its memory may be gone too
 		c.send(p)
 	}
 }

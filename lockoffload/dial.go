@@ -30,7 +30,8 @@ type DialConfig struct {
 // pairs and the target's agent are the client's, and are closed with it.
 //
 // When the connection has failed, [Client.Redial] goes on with a new one, and
-// [Client.Persist] repeats what it broke off.
+// [Client.Persist] repeats what it broke off. The connection to the agent is made again by
+// itself, as soon as there is an agent; until then the client goes on without.
 func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Client, error) {
 	d, err := newDialer(pd, address, cfg)
 	if err != nil {
@@ -120,6 +121,8 @@ type link struct {
 	now   joined
 	agent *Caller
 	free  func() error // the agent's connections
+	had   bool         // the target has had an agent
+	asked time.Time    // when it was last asked for one again
 }
 
 func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, Layout) (*Caller, func() error, error), retry Retry, log *slog.Logger) (*Client, error) {
@@ -149,9 +152,7 @@ func (c *Client) help(ctx context.Context) error {
 		return nil
 	}
 	if l.agent != nil {
-		select {
-		case <-l.agent.done:
-		default:
+		if !l.agent.gone() {
 			return nil
 		}
 		c.UseAgent(nil)
@@ -168,9 +169,34 @@ func (c *Client) help(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.agent, l.free = agent, free
+	l.agent, l.free, l.had = agent, free, true
 	c.UseAgent(agent)
 	return nil
+}
+
+// regainAgent has a client that has lost the target's agent look for it again, in the
+// background and once a second: operations go on without it meanwhile.
+func (c *Client) regainAgent() {
+	l := c.link
+	if l == nil || l.helper == nil {
+		return
+	}
+	select {
+	case l.turn <- struct{}{}:
+	default:
+		return // somebody dials, or closes
+	}
+	if !l.had || c.shut() != nil || time.Since(l.asked) < time.Second {
+		<-l.turn
+		return
+	}
+	l.asked = time.Now()
+	go func() {
+		defer func() { <-l.turn }()
+		if err := c.help(c.over); err != nil {
+			c.cfg.Logger.Info("lockoffload: no agent yet", "error", err)
+		}
+	}()
 }
 
 // QP is the queue pair of the present session.

@@ -58,6 +58,9 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 			return res, err
 		}
 	}
+	if (agent == nil || agent.gone()) && ch.writes() {
+		c.regainAgent()
+	}
 	wait := ctx
 	if ch.Deadline > 0 {
 		var cancel context.CancelFunc

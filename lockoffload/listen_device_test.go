@@ -169,6 +169,37 @@ func TestLocalTakesTurns(t *testing.T) {
 	require.Eventually(t, func() bool { return lis.AgentClients() == 0 }, stuck, time.Millisecond)
 }
 
+// The target has no agent for so long that clients give up: when it has one again, those
+// that had one before use it, and wait for their turns there, without being told.
+func TestAgentIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	form := func() lockoffload.Form {
+		res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+		require.True(t, err == nil || errors.Is(err, lockoffload.ErrOutcomeUnknown), "%v", err)
+		return res.Form
+	}
+	require.Equal(t, lockoffload.FormAgent, form())
+	require.Eventually(t, func() bool { lock, _ := lis.Left(0); return lock == 0 }, stuck, time.Millisecond, "or it stays until there is an agent")
+	giveBack, err := lis.LoseAgent()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return form() == lockoffload.FormTwoStep }, stuck, 10*time.Millisecond)
+	require.Error(t, lis.Err())
+	giveBack()
+	require.Eventually(t, func() bool { return lis.Err() == nil }, stuck, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return form() == lockoffload.FormAgent }, soon, 10*time.Millisecond)
+	h, _, err := c.Acquire(ctx, 0, fair)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(ctx))
+	n, err := lis.Drawn(0)
+	require.NoError(t, err)
+	require.Zero(t, n, "no ticket")
+}
+
 // Clients that come and go leave their places to others, the agent's too.
 func TestDialedPlacesAreGivenBack(t *testing.T) {
 	ctx := within(t, stuck)

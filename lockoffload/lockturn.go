@@ -22,7 +22,8 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 	c.mu.Lock()
 	agent := c.agent
 	c.mu.Unlock()
-	if agent == nil {
+	if agent == nil || agent.gone() {
+		c.regainAgent()
 		return nil, res, errNoTurns
 	}
 	for {

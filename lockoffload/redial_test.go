@@ -113,6 +113,37 @@ func TestHelpOfAnAgent(t *testing.T) {
 	require.Zero(t, calls)
 }
 
+// An agent that was there once is looked for, once a second; one that never was is not.
+func TestAgentIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := joining(nil)
+		c.cfg.Logger = silent()
+		calls := 0
+		c.link.helper = func(context.Context, Layout) (*Caller, func() error, error) { calls++; return nil, nil, ErrRefused }
+		looks := func() int {
+			calls = 0
+			for range 100 {
+				c.regainAgent()
+				time.Sleep(25 * time.Millisecond)
+			}
+			synctest.Wait()
+			return calls
+		}
+		require.Zero(t, looks())
+		c.link.had = true
+		require.Equal(t, 3, looks(), "in 2.5 s")
+		require.Empty(t, c.link.turn)
+		c.stop()
+		time.Sleep(time.Second)
+		require.Zero(t, looks())
+		require.Empty(t, c.link.turn)
+		c.link.helper = nil
+		c.regainAgent()
+		c.link = nil
+		c.regainAgent()
+	})
+}
+
 // A lock that comes when the client is closed is given up, and nothing is begun any more.
 func TestClosedClientTakesNothing(t *testing.T) {
 	c := newClient(Config{}, memory.Layout{Slots: 1, Size: 8}.WithDefaults(), &session{lost: make(chan struct{})})

@@ -102,6 +102,19 @@ func (l *Listener) StopAgent() {
 	agent.fail(errors.New("stopped by a test"))
 }
 
+// LoseAgent has the agent fail, and none take its place until what it lacks is given back.
+func (l *Listener) LoseAgent() (giveBack func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	right := l.cfg.GID
+	l.cfg.GID.Port = 99
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.cfg.GID = right
+	}, l.agent.loop.ToError()
+}
+
 // AgentClients is how many clients the agent has.
 func (l *Listener) AgentClients() int {
 	l.mu.Lock()
