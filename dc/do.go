@@ -12,8 +12,8 @@ import (
 // call is somebody in Do, or in Wait of [Pending].
 type call struct {
 	waiter verbs.Waiter
-	err    error // the first one
-	left   int   // requests that have not ended
+	err    error      // the first one
+	left   int        // requests that have not ended
 	one    [1]Request // on its way to the queue or the device
 	next   *call      // that is not in use
 }

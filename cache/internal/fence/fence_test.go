@@ -59,7 +59,7 @@ func TestNobodyReadsWhoIsForgotten(t *testing.T) {
 		f := Fence{Every: 10}
 		now, next := time.Duration(0), uint64(0)
 		target, oldest, opened := 1, 1, true // the newest one, and the oldest that answers
-		knows := map[uint64]int{}             // the newest target that a client was told of
+		knows := map[uint64]int{}            // the newest target that a client was told of
 		live, late := map[uint64]bool{}, map[uint64]int{}
 		step := func() {
 			switch rng.IntN(6) {
