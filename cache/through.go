@@ -17,6 +17,10 @@ import (
 // blockedFor is how long a target is let be through which a READ has failed.
 const blockedFor = time.Second
 
+// throughWait is how long a READ waits until its target is attached: then the server is asked. Meanwhile
+// this client says nothing of how far it is, so that is to be well below half of a lease.
+const throughWait = time.Second
+
 // throughSlab is how much memory for READs is registered at least: less than elsewhere, since there may
 // be many servers.
 const throughSlab = 16 << 10
@@ -179,7 +183,7 @@ func (s *session) closeThrough() error {
 }
 
 func readRequest(from verbs.Remote, to verbs.SGE) dc.Request {
-	return dc.Request{Op: dc.Read, Remote: from, Local: to}
+	return dc.Request{Op: dc.Read, Remote: from, Local: to, Timeout: throughWait}
 }
 
 // readOne READs one thing.

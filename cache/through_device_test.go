@@ -20,8 +20,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// initiator is one at the near end of the wire.
+// initiator is one at the near end of the wire, which takes a busy machine for no dead target.
 func initiator(t *testing.T, contexts int) *dc.Initiator {
+	t.Helper()
+	return initiatorAs(t, dc.InitiatorConfig{Contexts: contexts, AckTimeout: 500 * time.Millisecond})
+}
+
+// hasty is one that soon takes a target for dead.
+func hasty(t *testing.T) *dc.Initiator {
+	t.Helper()
+	return initiatorAs(t, dc.InitiatorConfig{Contexts: 1, ConnectTimeout: 2 * time.Second})
+}
+
+func initiatorAs(t *testing.T, cfg dc.InitiatorConfig) *dc.Initiator {
 	t.Helper()
 	ends := lab.Require(t, 2)
 	dev, err := verbs.Open(ends[0].Device, verbs.DeviceConfig{})
@@ -30,7 +41,8 @@ func initiator(t *testing.T, contexts int) *dc.Initiator {
 	require.NoError(t, err)
 	pd, err := dev.AllocPD()
 	require.NoError(t, err)
-	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, GID: gid, Contexts: contexts, ConnectTimeout: time.Second})
+	cfg.PD, cfg.GID = pd, gid
+	i, err := dc.NewInitiator(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, i.Close())
@@ -46,7 +58,8 @@ var byDC = server.Config{Lease: quiet, DC: server.DCConfig{Responders: 4}}
 // program knows of none.
 func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
 	s := serve(t, byDC)
-	c, ctx := dial(t, s.Addr().String(), cache.Config{DC: initiator(t, 2)}), within(t)
+	i := initiator(t, 2)
+	c, ctx := dial(t, s.Addr().String(), cache.Config{DC: i}), within(t)
 	value := bytes.Repeat([]byte("v"), 300)
 	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: value, Flags: 7}, 0))
 	whole(t, c, 1)
@@ -74,6 +87,9 @@ func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
 	require.Equal(t, server.DCStats{Clients: 1, Attached: 1}, s.Stats().DC)
 	_, err = c.Get(ctx, key(2))
 	require.ErrorIs(t, err, cache.ErrNotFound, "a miss is confirmed")
+	// A server without a target is one that the client has queue pairs to.
+	plain := listen(t, server.Config{Lease: quiet})
+	require.Equal(t, cache.RDMA, dial(t, plain.Addr().String(), cache.Config{DC: i}).Stats().Transport)
 	require.ErrorIs(t, c.WriteAt(ctx, []byte("x"), 0), cache.ErrNoRegion)
 }
 
@@ -223,6 +239,9 @@ func TestHitsThroughAnInitiatorWithoutTheServer(t *testing.T) {
 	require.EqualValues(t, 50, c.Stats().Hits-before.Hits)
 	p.signal(syscall.SIGCONT)
 	p.kill()
+	for end := time.Now().Add(stuck); c.Stats().Connected; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+	}
 	start(t, p.address)
 	_, err := c.Get(ctx, key(1)) // until there is a connection to the next life
 	require.ErrorIs(t, err, cache.ErrNotFound)
@@ -232,11 +251,4 @@ func TestHitsThroughAnInitiatorWithoutTheServer(t *testing.T) {
 	require.Equal(t, "again", string(get().Value))
 	require.EqualValues(t, 1, c.Stats().Hits-before.Hits)
 	require.Equal(t, [2]any{cache.DC, uint64(2)}, [2]any{c.Stats().Transport, c.Stats().Sessions})
-}
-
-// A server without a target is one that the client has queue pairs to.
-func TestNoTarget(t *testing.T) {
-	s := serve(t, server.Config{Lease: quiet})
-	c := dial(t, s.Addr().String(), cache.Config{DC: initiator(t, 1)})
-	require.Equal(t, cache.RDMA, c.Stats().Transport)
 }
