@@ -90,19 +90,19 @@ SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simu
 SIMULATED = $(MAKE) --no-print-directory -j 2 -O
 
 simulated: simulated-tests
-	@$(SIMULATED) simulated-verbs simulated-dc simulated-srd simulated-pacer $(SRD_ORDERS:%=simulated-srd-on-%) simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
+	@$(SIMULATED) simulated-verbs simulated-dc simulated-srd simulated-pacer simulated-cache $(SRD_ORDERS:%=simulated-srd-on-%) simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%) $(if $(filter 12-race,$(HOST_DEBIAN)$(INSTRUMENTED_SIMULATION)),simulated-on-newer) \
 		simulated-preloaded simulated-pyverbs
 
 simulated-tests: setup
 	@mkdir -p build/simulated
-	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload ./srd ./pacer
+	$(TEST) -c $(INSTRUMENTED_SIMULATION) -tags simhca -o build/simulated/ ./verbs ./dc ./lockoffload ./srd ./pacer ./cache
 
 # All of it with the libraries of Debian 13, rdma-core 56, on a host that is Debian 12;
 # and what make simulated has of that. The programs are the same.
 NEWER = with="$$($(GO) run ./ci/headers -with trixie/amd64)" &&
 
 simulated-newer: simulated-tests
-	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-srd simulated-pacer simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
+	@$(NEWER) $(SIMULATED) WITH="$$with" simulated-verbs simulated-dc simulated-srd simulated-pacer simulated-cache simulated-lockoffload $(OTHER_SIMULATED:%=simulated-on-%)
 
 simulated-on-newer:
 	@$(NEWER) $(MAKE) --no-print-directory WITH="$$with" simulated-on-mlx5$(comma)mlx5 simulated-on-efa
@@ -112,6 +112,10 @@ simulated-verbs:
 
 simulated-dc:
 	$(call SIMULATE,dc,mlx5$(comma)mlx5) -test.skip '$(DC_NOT_SIMULATED)'
+
+# Hits through an initiator are all that a device without addresses can have of it.
+simulated-cache:
+	$(call SIMULATE,cache,mlx5$(comma)mlx5) -test.run TestSimulated
 
 simulated-lockoffload:
 	$(call SIMULATE,lockoffload,$(LATE)) -test.skip '$(LOCK_NOT_SIMULATED)'

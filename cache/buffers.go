@@ -35,7 +35,7 @@ func (s *session) buffer(n int) (*buffer, error) {
 	}
 	size := 1 << (class + smallest)
 	s.mu.Unlock()
-	mr, err := s.register(max(size, slab))
+	mr, err := s.register(size)
 	s.mu.Lock()
 	if err != nil {
 		return nil, err
@@ -46,12 +46,12 @@ func (s *session) buffer(n int) (*buffer, error) {
 	return &buffer{mr: mr, class: class}, nil
 }
 
-// register makes memory that is registered until the session has ended.
-func (s *session) register(n int) (*verbs.MR, error) {
+// register makes memory for one buffer at least, which is registered until the session has ended.
+func (s *session) register(size int) (*verbs.MR, error) {
 	if s.through != nil {
-		return s.through.register(n)
+		return s.through.register(max(size, throughSlab))
 	}
-	return s.link.AllocMR(n, verbs.MRConfig{})
+	return s.link.AllocMR(max(size, slab), verbs.MRConfig{})
 }
 
 func (s *session) release(b *buffer) {

@@ -16,7 +16,7 @@ import (
 // The tables in doc.go name what exists, and tests that do.
 func TestClaims(t *testing.T) {
 	has, tests := map[string]bool{}, map[string]bool{}
-	for _, folder := range []string{".", "server", "internal/wire", "internal/table", "internal/store", "internal/mirror", "internal/rendezvous", "internal/greet", "internal/driver/link", "../internal/house"} {
+	for _, folder := range []string{".", "server", "internal/wire", "internal/table", "internal/store", "internal/mirror", "internal/rendezvous", "internal/greet", "internal/fence", "internal/driver/link", "../internal/house"} {
 		code, itsTests, err := declared.In(folder)
 		require.NoError(t, err)
 		for name := range code {
@@ -31,7 +31,7 @@ func TestClaims(t *testing.T) {
 	_, table, ok := strings.Cut(string(text), "# The claim of")
 	require.True(t, ok)
 	rows := regexp.MustCompile(`(?m)^//\t(.+?)  +([\w.]+)  +(Test\w+)$`).FindAllStringSubmatch(table, -1)
-	require.Len(t, rows, 7+43)
+	require.Len(t, rows, 7+50)
 	for _, m := range rows {
 		require.True(t, has[m[2]], "%s: there is no %s", m[1], m[2])
 		require.True(t, tests[m[3]], "%s: there is no %s", m[1], m[3])

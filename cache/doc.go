@@ -151,6 +151,20 @@
 // memory is in quarantine changes wait a moment, and are then refused with
 // [ErrNoMemory]; nothing is used early.
 //
+// With an initiator (DC in [Config]) the slots wait for something else: see below.
+//
+// # Through an initiator
+//
+// A client with an initiator of package [github.com/goverbs/goverbs/dc] READs through the target of a server
+// that has one (DC in the Config of package server), and has no queue pair there. Calls and what the server
+// tells go by TCP. All guarantees hold. A target answers whoever knows it, so a client that is late is not cut
+// off by destroying its queue pair: the server makes another target, tells the clients that are not late,
+// and destroys the old one; then slots are used again that the late one could READ. So it is with clients
+// whose connection has ended. A READ that fails meanwhile is a call. The first message of a server, and each
+// that is of a target, has a seal, as what queue pairs say of themselves has; other messages by TCP have none. The
+// key of a target crosses the wire when an initiator attaches: who hears that can READ what this tenant's clients
+// can, until the target is replaced.
+//
 // # Tenants
 //
 // A server with a key admits those who have it. Client and server prove it to each other by an
@@ -203,7 +217,7 @@
 //
 // # What is not built
 //
-// There are no replicas, and nobody takes over from a server that is down. The list of
+// A client that READs through an initiator WRITEs nothing ([Client.WriteAt]). There are no replicas, and nobody takes over from a server that is down. The list of
 // servers does not change while a cluster is open, and servers have no weights. A client with
 // a bounded map is told of all changes all the same. Loaders of several programs do not wait for
 // each other. Keys that are hot are shown by rdmactl, and not spread over servers.
@@ -264,5 +278,12 @@
 //	who says nothing keeps nobody out          door.enter               TestStrangersAtTheDoor
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
 //	128 at once, and 1,000 in all, have RDMA   turns.take               TestCrowd
+//	a hit through an initiator is one READ     session.readOne          TestHitThroughAnInitiatorIsOneREAD
+//	of what the server has sealed              session.readTarget       TestTargetIsSealed
+//	many keys and long values, too             through.start            TestManyAndLongThroughAnInitiator
+//	servers take no queue pair of a client's   session.dialThrough      TestManyServersThroughOneInitiator
+//	who hangs READs nothing when it is late    Server.replaceTarget     TestLateClientsReadNothingThroughTheTarget
+//	whoever may READ is not forgotten          Fence.Closed             TestNobodyReadsWhoIsForgotten
+//	nor is the server needed for hits          session.readOne          TestHitsThroughAnInitiatorWithoutTheServer
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

@@ -17,6 +17,14 @@ import (
 // blockedFor is how long a target is let be through which a READ has failed.
 const blockedFor = time.Second
 
+// throughWait is how long a READ waits until its target is attached: then the server is asked. Meanwhile
+// this client says nothing of how far it is, so that is to be well below half of a lease.
+const throughWait = time.Second
+
+// throughSlab is how much memory for READs is registered at least: less than elsewhere, since there may
+// be many servers.
+const throughSlab = 16 << 10
+
 // throughQueue is how many parts of long values sessions have under way half of at most.
 const throughQueue = 64
 
@@ -64,10 +72,13 @@ func (s *session) meetTarget(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	t, err := wire.ReadTarget(b)
+	t, err := s.readTarget(b)
 	switch {
+	case errors.Is(err, ErrDenied):
+		s.greeted = false // nor is there another way
+		return err
 	case err != nil:
-		return fmt.Errorf("message of the server: %w", err)
+		return err
 	case t.Number == 0:
 		return errNoTarget
 	case len(t.Regions)%verbs.RegionSize != 0:
@@ -83,23 +94,27 @@ func (s *session) meetTarget(ctx context.Context, conn net.Conn) error {
 	return s.toldTarget(b)
 }
 
-// toldTarget takes what the server says of a target. What the one who has greeted has not sealed ends
-// the session.
+// readTarget is what the server says of a target. Nobody is believed but who has greeted.
+func (s *session) readTarget(b []byte) (wire.Target, error) {
+	t, err := wire.ReadTarget(b)
+	if err != nil {
+		return t, fmt.Errorf("message of the server: %w", err)
+	}
+	if err := s.seal.Check(t.Said(), t.Seal); err != nil {
+		return t, fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return t, nil
+}
+
+// toldTarget goes over to another target.
 func (s *session) toldTarget(b []byte) error {
 	h := s.through
 	if h == nil {
 		return wire.Malformed
 	}
-	t, err := wire.ReadTarget(b)
-	if err == nil {
-		err = s.seal.Check(t.Said(), t.Seal)
-	}
-	switch {
-	case err != nil:
-		s.greeted = false // nor is there another way
-		return fmt.Errorf("%w: %w", ErrDenied, err)
-	case t.Number <= h.number:
-		return nil
+	t, err := s.readTarget(b)
+	if err != nil || t.Number <= h.number {
+		return err
 	}
 	h.number = t.Number
 	var next *way
@@ -168,7 +183,7 @@ func (s *session) closeThrough() error {
 }
 
 func readRequest(from verbs.Remote, to verbs.SGE) dc.Request {
-	return dc.Request{Op: dc.Read, Remote: from, Local: to}
+	return dc.Request{Op: dc.Read, Remote: from, Local: to, Timeout: throughWait}
 }
 
 // readOne READs one thing.

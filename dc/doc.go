@@ -14,7 +14,8 @@
 // # Who polls
 //
 // [Initiator.Do] does one request and answers its error; any number of goroutines
-// share an initiator that way, and whoever waits polls for all. [Initiator.Post]
+// share an initiator that way, and whoever waits polls for all. [Initiator.Start] is
+// that for several requests of one target. [Initiator.Post]
 // takes many requests, whose completions come to [Initiator.Poll] and
 // [Initiator.Wait]: to whoever calls these. A completion is named by its work
 // request, so it is always that of the request whose ID it has.

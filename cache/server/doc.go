@@ -11,6 +11,9 @@
 // one in that domain for its READs, which the server's program never sees, and one for
 // messages.
 //
+// Clients with an initiator of package [github.com/goverbs/goverbs/dc] have none here: they READ through a target
+// of the server's (DC in [Config]), in the same domain, and their messages come by TCP.
+//
 // Several tenants can share an address. Each has a key and a server of its own:
 //
 //	t, err := server.ListenTenants(ctx, "10.77.0.2:7481", []server.Tenant{{Name: "shop", Key: key}}, nil)

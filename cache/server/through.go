@@ -58,6 +58,9 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 		query.Addr = at
 	}
 	gid, err := s.dev.FindGID(query)
+	if err != nil && s.cfg.Device != "" { // whose address may be another one
+		gid, err = s.dev.FindGID(verbs.GIDQuery{})
+	}
 	if err != nil {
 		return nil, none, err
 	}

@@ -33,6 +33,7 @@ type config struct {
 	Clients   int                     `json:"clients"`
 	Writable  size                    `json:"writable"`
 	Shared    sharedConfig            `json:"shared"`
+	DC        dcConfig                `json:"dc"`
 	Tenants   map[string]tenantConfig `json:"tenants"`
 	Gateway   struct {
 		Listen      string   `json:"listen"`
@@ -137,7 +138,7 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 		}
 	}
 	return server.Config{
-		Key: key, MaxClients: c.Clients, Writable: int(c.Writable), Shared: c.Shared.server(),
+		Key: key, MaxClients: c.Clients, Writable: int(c.Writable), Shared: c.Shared.server(), DC: c.DC.server(),
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err

@@ -17,7 +17,7 @@ const example = `{
 	"listen": "10.77.0.2:7481", "device": "", "memory": "1GiB", "page": 2097152,
 	"huge_pages": "if there are any", "max_value": "1MiB", "lease": "5s", "snapshot": "/var/lib/rdmacached/snapshot",
 	"gateway": {"listen": "10.77.0.2:11211", "connections": 1024, "idle": "1m"},
-	"shared": {"records": 100, "size": "1KiB", "clients": 32, "lease": "1s", "port": 7482},
+	"shared": {"records": 100, "size": "1KiB", "clients": 32, "lease": "1s", "port": 7482}, "dc": {"responders": 64},
 	"metrics": "127.0.0.1:9481", "log": "warn"
 }`
 
@@ -33,6 +33,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, "/var/lib/rdmacached/snapshot", s.Snapshot)
 	require.Equal(t, verbs.PagesTryHuge, s.Pages)
 	require.Equal(t, server.SharedConfig{Records: 100, Size: 1024, Clients: 32, Lease: time.Second, Port: 7482}, s.Shared)
+	require.Equal(t, server.DCConfig{Responders: 64}, s.DC)
 	g, err := c.gateway()
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, g.Idle)
@@ -56,14 +57,16 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, "0123456789abcdef", string(s.Key))
 	require.Equal(t, 5, s.MaxClients)
 
-	c, err = parseConfig([]byte(`{"listen": ":1", "memory": "1MiB", "max_value": 9, "tenants": {
-		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3, "writable": "1MiB", "shared": {"records": 8, "lease": "2s"}}, "blue": {"key": "none"}}}`))
+	c, err = parseConfig([]byte(`{"listen": ":1", "memory": "1MiB", "max_value": 9, "dc": {"responders": 4}, "tenants": {
+		"red": {"key": "` + file + `", "memory": "2MiB", "snapshot": "s", "clients": 3, "writable": "1MiB", "shared": {"records": 8, "lease": "2s"}}, "blue": {"key": "none", "dc": {}}}}`))
 	require.NoError(t, err)
 	red, err := c.tenant("red", slog.Default())
 	require.NoError(t, err)
 	require.Equal(t, []any{"red", "0123456789abcdef", 2 << 20, "s", 3, 9, 1 << 20, server.SharedConfig{Records: 8, Lease: 2 * time.Second}},
 		[]any{red.Name, string(red.Key), red.Memory, red.Snapshot, red.MaxClients, red.MaxValue, red.Writable, red.Shared})
-	_, err = c.tenant("blue", slog.Default())
+	require.Equal(t, server.DCConfig{Responders: 4}, red.DC, "as for all")
+	blue, err := c.tenant("blue", slog.Default())
+	require.Zero(t, blue.DC)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -97,6 +100,8 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "shared": {"records": 1, "clients": -1}}`:                                                    "below 0",
 		`{"listen": ":1", "shared": {"size": 64}}`:                                                                     "missing",
 		`{"listen": ":1", "shared": {"records": 1, "port": 65536}}`:                                                    "none: 65536",
+		`{"listen": ":1", "dc": {"responders": -1}}`:                                                                   "not within",
+		`{"listen": ":1", "tenants": {"red": {"key": "k", "dc": {"responders": 100000}}}}`:                             "of tenant",
 		`{"listen": ":1", "shared": {"records": 1, "slots": 1}}`:                                                       "slots",
 	} {
 		_, err := parseConfig([]byte(text))

@@ -19,6 +19,7 @@
 //		"clients": 1000,
 //		"writable": "1MiB",
 //		"shared": {"records": 1000, "size": 64, "clients": 64, "lease": "5s", "port": 7482},
+//		"dc": {"responders": 64},
 //		"gateway": {
 //			"listen": "10.77.0.2:11211",
 //			"certificate": "/etc/rdmacached/cert.pem",
@@ -37,8 +38,11 @@
 // without it the device refuses all WRITEs. "shared" are records that clients change by themselves
 // under locks: how many there may be, the bytes of each at most (64 by default), how many clients
 // may use them at a time (64), how long one may be silent before its locks are given to others (as
-// long as "lease"), and the port, beside that of "listen", at which they connect for them (any). In their place, and in that of "snapshot", there can
-// be tenants, who share nothing but the address:
+// long as "lease"), and the port, beside that of "listen", at which they connect for them (any).
+// "dc" has a target through which clients READ that have no queue pair here, and how many contexts of
+// theirs may at a time; there is none by default. In the place of these, and in that of "snapshot",
+// there can be tenants, who share nothing but the address; "dc" is for each of them what it is for
+// all, unless it has its own:
 //
 //	"tenants": {
 //		"shop": {

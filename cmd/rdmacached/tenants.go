@@ -25,6 +25,7 @@ type tenantConfig struct {
 	Clients  int          `json:"clients"`
 	Writable size         `json:"writable"`
 	Shared   sharedConfig `json:"shared"`
+	DC       *dcConfig    `json:"dc"`
 }
 
 // checkTenants says what is wrong with whose clients there are.
@@ -42,9 +43,18 @@ func (c *config) checkTenants() error {
 		case t.Clients < 0:
 			return fmt.Errorf(`"clients" of tenant %q is below 0`, name)
 		}
-		if err := t.Shared.check(fmt.Sprintf(" of tenant %q", name)); err != nil {
+		of := fmt.Sprintf(" of tenant %q", name)
+		if err := t.Shared.check(of); err != nil {
 			return err
 		}
+		if t.DC != nil {
+			if err := t.DC.check(of); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.DC.check(""); err != nil {
+		return err
 	}
 	switch _, known := c.Tenants[c.Gateway.Tenant]; {
 	case c.Clients < 0:
@@ -75,6 +85,9 @@ func (c *config) tenant(name string, log *slog.Logger) (server.Tenant, error) {
 	s.Key, s.Snapshot, s.MaxClients, s.Writable, s.Shared = nil, t.Snapshot, t.Clients, int(t.Writable), t.Shared.server()
 	if t.Memory > 0 {
 		s.Memory = int(t.Memory)
+	}
+	if t.DC != nil {
+		s.DC = t.DC.server()
 	}
 	if t.MaxValue > 0 {
 		s.MaxValue = int(t.MaxValue)

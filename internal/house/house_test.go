@@ -50,7 +50,7 @@ var below = map[string][]string{
 	"lockoffload/internal/machine": {"lockoffload/internal/wire", "lockoffload/internal/memory", "lockoffload/internal/broker", "internal"},
 	"pacer":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"cache":                        {"verbs", "verbs/netpath", "verbs/rdmacm", "dc", "srd", "lockoffload", "pacer", "internal", "cache/internal", "cache/internal/driver"},
-	"cache/server":                 {"verbs", "lockoffload", "internal", "cache/internal", "cache/internal/driver"},
+	"cache/server":                 {"verbs", "dc", "lockoffload", "internal", "cache/internal", "cache/internal/driver"},
 	"cache/gateway":                {"cache/internal", "internal"}, // over any store
 	"cache/internal":               {"internal"},
 	// What client and server share on the device.

@@ -60,7 +60,7 @@ func Suite(harness.Env) []harness.Benchmark {
 	if lab.In() { // a device of its own has no wire that could be delayed
 		list = append(list, multi("multiget32_delay", 15, []string{harness.Wall}, ours, rig.Late))
 	}
-	list = append(list, bareMulti(), setMulti(), bucketRead(), bucketMulti(), proxyGet(theirs), serverCPU(ours, theirs), mapMemory(), storedMemoryRow(), connectionMemory())
+	list = append(list, bareMulti(), setMulti(), bucketRead(), bucketMulti(), throughInitiator(), proxyGet(theirs), serverCPU(ours, theirs), mapMemory(), storedMemoryRow(), connectionMemory())
 	list = append(list, long()...)
 	return append(list, ycsb()...)
 }
@@ -108,4 +108,4 @@ func perftest(size int) harness.Pass {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, proxyRole: proxy}
+var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, throughRole: serveThrough, proxyRole: proxy}

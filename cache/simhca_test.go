@@ -1,0 +1,88 @@
+//go:build simhca && linux && cgo
+
+package cache_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/server"
+	_ "github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A cache READ by DCIs: short records, many and long ones; and when the server has replaced its DCT, since a
+// client is gone that may know it, the others READ through the new one.
+func TestSimulatedCache(t *testing.T) {
+	if !strings.HasPrefix(os.Getenv("SIMHCA"), "mlx5") {
+		t.Skip(`needs SIMHCA="mlx5,mlx5"`)
+	}
+	ctx := within(t)
+	s, err := server.Listen(ctx, "127.0.0.1:0", server.Config{
+		Device: "mlx5_1", Memory: 4 << 20, Lease: time.Second, DC: server.DCConfig{Responders: 1, Backend: dc.Hardware},
+	})
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() {
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-served, server.ErrClosed)
+	}()
+	dev, err := verbs.Open("mlx5_0", verbs.DeviceConfig{})
+	require.NoError(t, err)
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	i, err := dc.NewInitiator(dc.InitiatorConfig{PD: pd, Contexts: 2, Backend: dc.Hardware})
+	require.NoError(t, err)
+	defer func() {
+		require.NoError(t, i.Close())
+		require.NoError(t, pd.Close())
+		require.NoError(t, dev.Close())
+	}()
+	require.True(t, i.Hardware())
+	dial := func() *cache.Client {
+		c, err := cache.Dial(ctx, s.Addr().String(), cache.Config{DC: i})
+		require.NoError(t, err)
+		return c
+	}
+	c, other := dial(), dial()
+	defer c.Close()
+	keys := [][]byte{[]byte("one"), []byte("two"), []byte("three")}
+	for _, k := range keys {
+		require.NoError(t, c.Set(ctx, k, cache.Item{Value: k}, 0))
+	}
+	long := bytes.Repeat([]byte("long"), 50_000)
+	require.NoError(t, c.Set(ctx, []byte("long"), cache.Item{Value: long}, 0))
+	whole(t, c, 4)
+	for k, r := range c.GetMulti(ctx, keys, nil) {
+		require.NoError(t, r.Err)
+		require.Equal(t, keys[k], r.Value)
+	}
+	it, err := c.Get(ctx, []byte("long"))
+	require.NoError(t, err)
+	require.Equal(t, long, it.Value)
+	st := c.Stats()
+	require.Equal(t, [3]any{cache.DC, uint64(4), uint64(0)}, [3]any{st.Transport, st.Hits, st.Blocked})
+
+	require.NoError(t, other.Close())
+	require.NoError(t, c.Set(ctx, keys[0], cache.Item{Value: []byte("new")}, 0))
+	for s.Stats().Quarantine > 0 {
+		it, err := c.Get(ctx, keys[0])
+		require.NoError(t, err)
+		require.Equal(t, "new", string(it.Value))
+	}
+	require.NotZero(t, s.Stats().DC.Replaced)
+	require.Eventually(t, func() bool {
+		hits := c.Stats().Hits
+		_, err := c.Get(ctx, keys[1])
+		require.NoError(t, err)
+		return c.Stats().Hits > hits
+	}, stuck, 10*time.Millisecond)
+}
