@@ -110,6 +110,7 @@ type served struct {
 	daemon
 	client *cache.Client
 	parked func() (*cache.Client, error) // one that waits for events at once
+	hasty  func() (*cache.Client, error) // and one that does after a few polls
 }
 
 func newServed() (*served, error) { return newServedAs(serverRole) }
@@ -140,6 +141,7 @@ func newServedAs(role string) (*served, error) {
 		}
 	}
 	s.parked = sync.OnceValues(func() (*cache.Client, error) { return s.dial(cache.Config{Spin: -1}) })
+	s.hasty = sync.OnceValues(func() (*cache.Client, error) { return s.dial(cache.Config{Spin: soonParked}) })
 	return s, s.whole(s.client, len(sizes))
 }
 

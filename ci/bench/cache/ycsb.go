@@ -26,7 +26,8 @@ const (
 )
 
 func ycsb() []harness.Benchmark {
-	ours, theirs := rig.Lazy(newCrowd), rig.Lazy(newTCPCrowd)
+	ours, theirs := rig.Lazy(func() (*oursCrowd, error) { return newCrowd(cache.Config{}) }), rig.Lazy(newTCPCrowd)
+	hasty := rig.Lazy(func() (*oursCrowd, error) { return newCrowd(cache.Config{Spin: soonParked}) })
 	var list []harness.Benchmark
 	for _, w := range []struct {
 		name    string
@@ -40,8 +41,20 @@ func ycsb() []harness.Benchmark {
 				return run(ctx, w.updates, c.user)
 			})}))
 	}
+	// What polling for longer before they park does to the clients; the server is the same.
+	for _, w := range []struct {
+		name    string
+		updates float64
+	}{{"ycsb_c_polling", 0}, {"ycsb_a_polling", 0.5}} {
+		mix := func(c *oursCrowd, ctx context.Context) (float64, error) { return run(ctx, w.updates, c.user) }
+		list = append(list, harness.Compare(harness.Figure{Name: w.name, Unit: "op/s"}, []string{harness.Wall}, ours.Pass(mix),
+			harness.Side{Name: "64 polls", Run: hasty.Pass(mix)}))
+	}
 	return list
 }
+
+// soonParked is a Spin with which clients park after so many polls, on any machine.
+const soonParked = 64
 
 // user is one client: what it does in a read, and in an update.
 type user struct {
@@ -91,7 +104,7 @@ func run(ctx context.Context, updates float64, users func(i int) user) (float64,
 // oursCrowd are as many clients of one server of ours.
 type oursCrowd struct{ clients []*cache.Client }
 
-func newCrowd() (*oursCrowd, error) {
+func newCrowd(cfg cache.Config) (*oursCrowd, error) {
 	s, err := newServed()
 	if err != nil {
 		return nil, err
@@ -104,7 +117,7 @@ func newCrowd() (*oursCrowd, error) {
 	}
 	entries := s.client.Stats().Entries
 	for range crowd {
-		one, err := s.dial(cache.Config{})
+		one, err := s.dial(cfg)
 		if err != nil {
 			return nil, err
 		}
