@@ -6,8 +6,8 @@ import "time"
 // announceEvery while changes go on, or announceEach for each client if that is longer: what changed
 // meanwhile comes in one message, and each client answers one. So many clients do not take all of the
 // server's time; a sixteenth of the lease is the longest, after which who is behind is asked in any
-// case. A client whose map is behind finds tombstones and asks, so it is right all the same, and
-// then it knows.
+// case. A client whose map is behind finds tombstones, and READs more to find what became of the
+// records, so it is right all the same.
 //
 // Replies have all changes before them, so a client that calls often enough is sent nothing else: only
 // those are told that have heard of none for that long, or nearly.
