@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	receives  = 64                   // frames of the server that may wait: 256 KiB
-	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
-	tellAfter = 5 * time.Millisecond // of changes, unless a call has said it before
+	receives  = 64                    // frames of the server that may wait: 256 KiB
+	maxOut    = 1 << 20               // bytes of calls that may wait to be sent; then others do
+	tellAfter = 20 * time.Millisecond // of changes, unless a call has said it before
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -66,7 +66,7 @@ type session struct {
 	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
-	soon    *time.Timer   // that has it told, if no call has
+	soon    *time.Timer   // that has it told, if no call has; nil before the first time
 	waiting bool          // for that
 	said    wire.Horizon  // how far it was last
 	wake    chan struct{}
@@ -82,7 +82,6 @@ func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*se
 		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	s.soon = time.AfterFunc(time.Hour, s.tellNow)
 	err := s.dial(ctx)
 	if err == nil {
 		select {
@@ -188,7 +187,9 @@ func (s *session) endNow(cause error) {
 		s.why = ErrClosed
 	}
 	s.stop()
-	s.soon.Stop()
+	if s.soon != nil {
+		s.soon.Stop()
+	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -267,8 +268,7 @@ func (s *session) receive() error {
 				if len(deltas.List) == 0 { // the server wants to know
 					s.poke()
 				} else if !s.waiting { // the next call may come soon
-					s.waiting = true
-					s.soon.Reset(tellAfter)
+					s.tellSoon()
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -309,6 +309,17 @@ func (s *session) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// tellSoon has the server hear how far this client is by the next call, or after a while. The mutex is
+// held.
+func (s *session) tellSoon() {
+	s.waiting = true
+	if s.soon == nil {
+		s.soon = time.AfterFunc(tellAfter, s.tellNow)
+	} else {
+		s.soon.Reset(tellAfter)
 	}
 }
 
