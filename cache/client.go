@@ -72,7 +72,8 @@ type Config struct {
 	// Otherwise they wait for one as long as their contexts allow.
 	FailFast bool
 	// Spin is how often a READ is looked for before its goroutine parks until there is
-	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
+	// an event, as [verbs.CQConfig] has it: below 0 not at all; 0 means a few times, and, where there
+	// are several CPUs, for 100 us more, while others run, as it is for what the server sends.
 	Spin int
 	// Logger hears of connections that end; nil means nobody does.
 	Logger *slog.Logger
