@@ -72,9 +72,11 @@ type Config struct {
 	// Otherwise they wait for one as long as their contexts allow.
 	FailFast bool
 	// Spin is how often a READ is looked for before its goroutine parks until there is
-	// an event, as [verbs.CQConfig] has it: below 0 not at all; 0 means a few times, and, where there
-	// are several CPUs, for 100 us more, while others run, as it is for what the server sends.
+	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
 	Spin int
+	// PollFor is for how long, after that, READs and what the server sends are looked for while other
+	// goroutines run, as [verbs.CQConfig] has it: 0 means not at all. It takes the time of idle CPUs.
+	PollFor time.Duration
 	// Logger hears of connections that end; nil means nobody does.
 	Logger *slog.Logger
 }

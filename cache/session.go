@@ -109,18 +109,14 @@ func (s *session) dial(ctx context.Context) (err error) {
 	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.ReceiveApart = true // the end of a SEND is to wake nobody
-	poll := link.PollFor()
-	if s.c.cfg.Spin != 0 {
-		poll = 0
-	}
-	cfg.PollFor = poll
+	cfg.PollFor = s.c.cfg.PollFor
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
 		if err := s.c.checkPacer(dev); err != nil {
 			return verbs.Offer{}, err
 		}
-		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, PollFor: poll, Vector: dev.NextVector()})
+		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, PollFor: s.c.cfg.PollFor, Vector: dev.NextVector()})
 		if err != nil {
 			return verbs.Offer{}, err
 		}

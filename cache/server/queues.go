@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -107,7 +106,7 @@ func (s *Server) makeQueue() (*sharedQueue, error) {
 }
 
 func (s *Server) dispatched() (*verbs.CQ, *verbs.Dispatcher, error) {
-	cq, err := s.dev.CreateCQ(verbs.CQConfig{PollFor: link.PollFor(), Vector: s.dev.NextVector()})
+	cq, err := s.dev.CreateCQ(verbs.CQConfig{PollFor: s.cfg.PollFor, Vector: s.dev.NextVector()})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/credit"
 	"github.com/goverbs/goverbs/cache/internal/greet"
@@ -22,18 +20,6 @@ const (
 	Frame  = 4096
 	window = 4
 )
-
-// PollFor is for how long client and server look for what comes before they wait for an event: parking
-// and being woken takes longer than most READs and many replies. With one CPU whoever is to answer would
-// wait for that, so nobody polls.
-func PollFor() time.Duration {
-	if runtime.NumCPU() == 1 {
-		return 0
-	}
-	return pollFor
-}
-
-const pollFor = 100 * time.Microsecond
 
 // Config is that of a link's queue pair for messages, which holds so many frames. Receives
 // may be smaller than a frame: the peer is told.
