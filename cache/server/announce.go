@@ -51,12 +51,13 @@ func (s *Server) announceNow() {
 	}
 	now, every := time.Now(), pause(len(s.clients), s.cfg.Lease)
 	seq, next := s.store.Seq(), now.Add(every)
+	pressed := s.pressed()
 	s.toldOf = seq
 	for _, c := range s.clients {
 		if !c.behind(seq) {
 			continue
 		}
-		if due := c.learned.Add(every); !s.pressed() && due.Sub(now) > every/4 {
+		if due := c.learned.Add(every); !pressed && due.Sub(now) > every/4 {
 			s.toldOf = 0 // a reply may tell it before that
 			if due.Before(next) {
 				next = due
