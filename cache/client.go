@@ -81,6 +81,9 @@ type Config struct {
 	// Spin is how often a READ is looked for before its goroutine parks until there is
 	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
 	Spin int
+	// PollFor is for how long, after that, READs and what the server sends are looked for while other
+	// goroutines run, as [verbs.CQConfig] has it: 0 means not at all. It takes the time of idle CPUs.
+	PollFor time.Duration
 	// Logger hears of connections that end; nil means nobody does.
 	Logger *slog.Logger
 }

@@ -54,7 +54,8 @@
 //     its last record can be under way (quarantine, below). If one is all the same, the
 //     checksum refuses it, except by chance of one in 2^64.
 //   - A READ that begins after a change was acknowledged does not see what was there
-//     before, however old the client's map is: it finds the tombstone. The value of a READ
+//     before, however old the client's map is: it finds the tombstone, and then READs the buckets
+//     of the server's own map that say what became of the key, as for a miss. The value of a READ
 //     was current when the READ fetched the record's first eight bytes. So single keys are
 //     linearizable, READs and calls together. Evictions count as deletions.
 //   - A miss in the client's map is no answer: the server is asked, or, by a client with
@@ -254,13 +255,14 @@
 //	no part of which is torn or stale          flow.record              TestLongValuesUnderChanges
 //	short GETs do not wait behind long ones    session.readInto         TestShortGETsBesideLongOnes
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
+//	what has changed is found by READs         session.probe            TestChangedRecords
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry
 //	another life of the server                 Client.keep              TestServerIsKilledAndComesBack
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm themselves            Server.take              TestHostileClients
-//	a quiet client takes little of the server  inbox.run                TestServerHasLittleOfAQuietClient
+//	a quiet client takes little of the server  inbox.takeAll            TestServerHasLittleOfAQuietClient
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
 //	many keys by READs of buckets              session.looked           TestHitByBuckets
 //	buckets beside changes and a growing map   Probe.Read               TestBucketsUnderChanges

@@ -69,9 +69,9 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	it, v, err := s.tryAll(ctx, found, key, dst, grow)
 	if len(found) == 0 {
 		n.confirmed.Add(1)
-		if s.c.cfg.MapBytes > 0 && !s.m.Whole() {
-			it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
-		}
+	}
+	if v == changed || len(found) == 0 && s.c.cfg.MapBytes > 0 && !s.m.Whole() {
+		it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
 	}
 	s.leave(sec)
 	s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byt
 		if it, v, err = s.try(ctx, &found[i], key, dst, grow); err != nil || v == mirror.Hit {
 			break
 		}
-		if s.c.count.refused.Add(1); v == mirror.Ask {
+		if s.c.count.refused.Add(1); v != mirror.Next {
 			break
 		}
 	}
@@ -133,8 +133,16 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
 		now = s.clock()
 	}
-	return it, s.weigh(&r, refusal, e, now), nil
+	v = s.weigh(&r, refusal, e, now)
+	if v == mirror.Ask && refusal == wire.Dead {
+		v = changed
+	}
+	return it, v, nil
 }
+
+// changed is the verdict that the record of an entry is none any more. What became of it its bucket
+// says: that takes two more READs, and no time of the server's.
+const changed = mirror.Verdict(254)
 
 // into copies a value to dst, or to new memory. What does not fit is counted in the
 // length, see [shortened].

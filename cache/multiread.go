@@ -15,8 +15,8 @@ const (
 )
 
 // multi are keys whose READs are posted together, in rounds: a key whose record the map has
-// needs one round, one that is looked for in the server's map one for each bucket and one for
-// the record. A round is one doorbell, whatever its READs are of.
+// needs one round, one that is looked for in the server's map, since that has none or one of a record
+// that is none any more, one for each bucket and one for the record. A round is one doorbell, whatever its READs are of.
 type multi struct {
 	n      int
 	keys   [multiReads]planned
@@ -298,7 +298,10 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	if s.weigh(&p.record, p.err, &p.entry, now) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
-		return false
+		if p.err == wire.Dead && !p.probed { // its bucket says what became of it
+			p.probe, p.looks = s.m.Probe(p.entry.Fingerprint)
+		}
+		return p.looks
 	}
 	into[p.key].Err = nil
 	n.hits.Add(1)

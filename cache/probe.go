@@ -14,7 +14,7 @@ const absent = mirror.Verdict(255)
 // tornBuckets is how often a bucket is READ again that the server was just changing.
 const tornBuckets = 3
 
-// probe READs the buckets of a key that has no entry in the map, and what they point at. The
+// probe READs the buckets of a key that has no entry in the map, or none that is true, and what they point at. The
 // mutex is held, but meanwhile; the READs are part of the caller's section.
 func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	p, ok := s.m.Probe(fingerprint)

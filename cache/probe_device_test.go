@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
@@ -219,4 +221,64 @@ func isVersion(b []byte, key int, least uint64) bool {
 	}
 	v := binary.LittleEndian.Uint64(b)
 	return v >= least && string(b) == string(versioned(key, v))
+}
+
+// A client that does not know yet of a change finds a tombstone, and then what there is now, by the
+// server's own map: no message is sent, and the map knows.
+func TestChangedRecords(t *testing.T) {
+	s := serve(t, server.Config{Lease: quiet})
+	const n = 8
+	for i := range n {
+		set(t, s, key(i), key(i))
+	}
+	c, ctx := dial(t, s.Addr().String(), cache.Config{}), within(t)
+	whole(t, c, n)
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	var results []cache.Result
+	stale := func(read func(value string)) {
+		t.Helper()
+		before := c.Stats()
+		for i := 0; c.Stats().Refused == before.Refused; i++ { // it may hear of changes just then
+			require.NoError(t, ctx.Err())
+			value := strconv.Itoa(i)
+			for _, k := range keys {
+				set(t, s, k, []byte(value))
+			}
+			read(value)
+		}
+		st := c.Stats()
+		require.Equal(t, before.Calls, st.Calls)
+		require.Greater(t, st.Probes, before.Probes)
+		require.True(t, st.Whole)
+	}
+	stale(func(value string) {
+		for _, k := range keys {
+			it, err := c.Get(ctx, k)
+			require.NoError(t, err)
+			require.Equal(t, value, string(it.Value))
+		}
+	})
+	stale(func(value string) {
+		results = c.GetMulti(ctx, keys, results)
+		for i := range results {
+			require.NoError(t, results[i].Err)
+			require.Equal(t, value, string(results[i].Value))
+		}
+	})
+	// What was deleted is a miss, whoever says so.
+	for _, k := range keys {
+		_, err := s.Do(ctx, &wire.Request{Op: wire.OpDelete, Key: k})
+		require.NoError(t, err)
+	}
+	for _, k := range keys[:n/2] {
+		_, err := c.Get(ctx, k)
+		require.ErrorIs(t, err, cache.ErrNotFound)
+	}
+	results = c.GetMulti(ctx, keys, results)
+	for i := range results {
+		require.ErrorIs(t, results[i].Err, cache.ErrNotFound)
+	}
 }

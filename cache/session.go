@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	receives  = 64                   // frames of the server that may wait: 256 KiB
-	maxOut    = 1 << 20              // bytes of calls that may wait to be sent; then others do
-	tellAfter = 5 * time.Millisecond // of changes, unless a call has said it before
+	receives  = 64                    // frames of the server that may wait: 256 KiB
+	maxOut    = 1 << 20               // bytes of calls that may wait to be sent; then others do
+	tellAfter = 20 * time.Millisecond // of changes, unless a call has said it before
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -67,7 +67,7 @@ type session struct {
 	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
-	soon    *time.Timer   // that has it told, if no call has
+	soon    *time.Timer   // that has it told, if no call has; nil before the first time
 	waiting bool          // for that
 	said    wire.Horizon  // how far it was last
 	wake    chan struct{}
@@ -83,7 +83,6 @@ func (c *Client) connectBy(ctx context.Context, by Transport, alive func()) (*se
 		calls:  map[uint64]*call{}, wake: make(chan struct{}, 1), room: make(chan struct{}),
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	s.soon = time.AfterFunc(time.Hour, s.tellNow)
 	err := s.dial(ctx)
 	if err == nil {
 		select {
@@ -114,13 +113,14 @@ func (s *session) dial(ctx context.Context) (err error) {
 	}
 	cfg := link.Config(verbs.LinkConfig{Connect: s.c.cfg.Connect, Dialer: s.c.cfg.Dialer}, receives)
 	cfg.ReceiveApart = true // the end of a SEND is to wake nobody
+	cfg.PollFor = s.c.cfg.PollFor
 	cfg.Greet = func(ctx context.Context, conn net.Conn) error { return s.greet(ctx, conn, greet.RDMA) }
 	cfg.Setup = func(l *verbs.Link) (verbs.Offer, error) {
 		dev := l.PD().Device()
 		if err := s.c.checkPacer(dev); err != nil {
 			return verbs.Offer{}, err
 		}
-		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, Vector: dev.NextVector()})
+		cq, err := dev.CreateCQ(verbs.CQConfig{Spin: s.c.cfg.Spin, PollFor: s.c.cfg.PollFor, Vector: dev.NextVector()})
 		if err != nil {
 			return verbs.Offer{}, err
 		}
@@ -192,7 +192,9 @@ func (s *session) endNow(cause error) {
 		s.why = ErrClosed
 	}
 	s.stop()
-	s.soon.Stop()
+	if s.soon != nil {
+		s.soon.Stop()
+	}
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.done <- errEnded
@@ -274,8 +276,7 @@ func (s *session) receive() error {
 				if len(deltas.List) == 0 { // the server wants to know
 					s.poke()
 				} else if !s.waiting { // the next call may come soon
-					s.waiting = true
-					s.soon.Reset(tellAfter)
+					s.tellSoon()
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -318,6 +319,17 @@ func (s *session) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// tellSoon has the server hear how far this client is by the next call, or after a while. The mutex is
+// held.
+func (s *session) tellSoon() {
+	s.waiting = true
+	if s.soon == nil {
+		s.soon = time.AfterFunc(tellAfter, s.tellNow)
+	} else {
+		s.soon.Reset(tellAfter)
 	}
 }
 

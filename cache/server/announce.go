@@ -6,8 +6,8 @@ import "time"
 // announceEvery while changes go on, or announceEach for each client if that is longer: what changed
 // meanwhile comes in one message, and each client answers one. So many clients do not take all of the
 // server's time; a sixteenth of the lease is the longest, after which who is behind is asked in any
-// case. A client whose map is behind finds tombstones and asks, so it is right all the same, and
-// then it knows.
+// case. A client whose map is behind finds tombstones, and READs more to find what became of the
+// records, so it is right all the same.
 //
 // Replies have all changes before them, so a client that calls often enough is sent nothing else: only
 // those are told that have heard of none for that long, or nearly.
@@ -51,12 +51,13 @@ func (s *Server) announceNow() {
 	}
 	now, every := time.Now(), pause(len(s.clients), s.cfg.Lease)
 	seq, next := s.store.Seq(), now.Add(every)
+	pressed := s.pressed()
 	s.toldOf = seq
 	for _, c := range s.clients {
 		if !c.behind(seq) {
 			continue
 		}
-		if due := c.learned.Add(every); !s.pressed() && due.Sub(now) > every/4 {
+		if due := c.learned.Add(every); !pressed && due.Sub(now) > every/4 {
 			s.toldOf = 0 // a reply may tell it before that
 			if due.Before(next) {
 				next = due

@@ -106,7 +106,6 @@ func TestRepliesTellOfChanges(t *testing.T) {
 		before, first := busy.heard(), quiet.heard()
 		const calls, each = 200, 7 * time.Millisecond
 		for i := range calls {
-			s.put(t, i)
 			q := wire.Request{ID: uint64(i), Op: wire.OpGet, Epoch: 1, Key: []byte("none")}
 			_, err := s.take(1, s.clients[1], wire.AppendRequest(nil, &q))
 			require.NoError(t, err)
@@ -114,6 +113,7 @@ func TestRepliesTellOfChanges(t *testing.T) {
 			s.mu.Lock()
 			require.False(t, s.clients[1].behind(s.store.Seq()))
 			s.mu.Unlock()
+			s.put(t, i) // which busy does not know of until its next call
 			time.Sleep(each)
 			longest = max(longest, quiet.silence())
 		}

@@ -106,7 +106,7 @@ func (s *Server) makeQueue() (*sharedQueue, error) {
 }
 
 func (s *Server) dispatched() (*verbs.CQ, *verbs.Dispatcher, error) {
-	cq, err := s.dev.CreateCQ(verbs.CQConfig{Vector: s.dev.NextVector()})
+	cq, err := s.dev.CreateCQ(verbs.CQConfig{PollFor: s.cfg.PollFor, Vector: s.dev.NextVector()})
 	if err != nil {
 		return nil, nil, err
 	}

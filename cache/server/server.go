@@ -64,6 +64,9 @@ type Config struct {
 	DC DCConfig
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
+	// PollFor is for how long clients' requests are looked for, after the last one, before the server waits
+	// for an event, as [verbs.CQConfig] has it: 0 means not at all. It takes the time of an idle CPU.
+	PollFor time.Duration
 	// Logger hears of clients that come to a bad end; nil means nobody does.
 	Logger *slog.Logger
 }

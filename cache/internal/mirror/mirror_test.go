@@ -287,6 +287,19 @@ func TestJudge(t *testing.T) {
 	require.Empty(t, rep.Accesses)
 }
 
+// A record whose entry came with a reply before its delta is there once, and what it replaced is not.
+func TestLearntBeforeItsDelta(t *testing.T) {
+	m := started(Config{})
+	m.Learn(entry(5, 3), 10)
+	m.Learn(entry(5, 4), 11)
+	require.Len(t, m.Lookup(5, nil), 2, "who has the key is not known here")
+	require.NoError(t, m.Deltas(&wire.Deltas{Epoch: 1, First: 11, List: []wire.Delta{{Change: wire.ChangePut, Gone: 3, Entry: entry(5, 4)}}}))
+	found := m.Lookup(5, nil)
+	require.Len(t, found, 1)
+	require.EqualValues(t, 4, found[0].Version)
+	require.Equal(t, 1, m.Len())
+}
+
 // The entries are those of a plain map, whatever comes and goes, in 32 bytes each.
 func TestSlots(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))

@@ -465,7 +465,13 @@ func TestHorizonOfClients(t *testing.T) {
 		case 0:
 			s.Attach(id, 1)
 		case 1:
-			s.Detach(rng.Uint64N(id + 1))
+			last, found := uint64(0), false // who is furthest behind, or nobody
+			for other, one := range s.clients.all {
+				if !found || one.quiet < s.clients.all[last].quiet {
+					last, found = other, true
+				}
+			}
+			s.Detach(last)
 		case 2:
 			s.log.add(wire.Delta{Change: wire.ChangeGone})
 		default:

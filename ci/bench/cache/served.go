@@ -24,14 +24,26 @@ import (
 const (
 	serverRole = "cache-server"
 	smallRole  = "cache-server-small-pages"
+	busyRole   = "cache-server-polling"
 )
 
+// polling is for how long servers and clients poll that do not park at once.
+const polling = 100 * time.Microsecond
+
 // serve is the server, until it is killed.
-func serve(ctx context.Context, at string) error {
+func serve(ctx context.Context, at string) error { return serveWith(ctx, at, server.Config{}) }
+
+// serveBusy is a server that polls for longer.
+func serveBusy(ctx context.Context, at string) error {
+	return serveWith(ctx, at, server.Config{PollFor: polling})
+}
+
+func serveWith(ctx context.Context, at string, cfg server.Config) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	go free(asked)
-	s, err := server.Listen(ctx, at, server.Config{Memory: 16 << 20, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	cfg.Memory, cfg.Logger = 16<<20, slog.New(slog.NewTextHandler(os.Stderr, nil))
+	s, err := server.Listen(ctx, at, cfg)
 	if err != nil {
 		return err
 	}
@@ -109,6 +121,7 @@ type served struct {
 	daemon
 	client *cache.Client
 	parked func() (*cache.Client, error) // one that waits for events at once
+	busy   func() (*cache.Client, error) // and one that polls for longer
 }
 
 func newServed() (*served, error) { return newServedAs(serverRole) }
@@ -139,6 +152,7 @@ func newServedAs(role string) (*served, error) {
 		}
 	}
 	s.parked = sync.OnceValues(func() (*cache.Client, error) { return s.dial(cache.Config{Spin: -1}) })
+	s.busy = sync.OnceValues(func() (*cache.Client, error) { return s.dial(cache.Config{PollFor: polling}) })
 	return s, s.whole(s.client, len(sizes))
 }
 

@@ -38,6 +38,14 @@ func Suite(harness.Env) []harness.Benchmark {
 			return s.gets(ctx, c, 64)
 		}), 64),
 	}
+	list = append(list, harness.Compare(harness.Figure{Name: "get_64B_polling", Unit: "us"}, []string{harness.Wall},
+		ours.Pass(func(s *served, ctx context.Context) (float64, error) {
+			c, err := s.busy()
+			if err != nil {
+				return 0, err
+			}
+			return s.gets(ctx, c, 64)
+		}), harness.Side{Name: "parks at once", Run: polled(64)}))
 	for _, row := range []struct {
 		name  string
 		size  int
@@ -108,4 +116,4 @@ func perftest(size int) harness.Pass {
 }
 
 // Roles are what passes run as processes of their own.
-var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, throughRole: serveThrough, proxyRole: proxy}
+var Roles = map[string]rig.Role{serverRole: serve, smallRole: serveSmall, busyRole: serveBusy, throughRole: serveThrough, proxyRole: proxy}

@@ -26,7 +26,8 @@ const (
 )
 
 func ycsb() []harness.Benchmark {
-	ours, theirs := rig.Lazy(newCrowd), rig.Lazy(newTCPCrowd)
+	ours, theirs := rig.Lazy(func() (*oursCrowd, error) { return newCrowd(serverRole, cache.Config{}) }), rig.Lazy(newTCPCrowd)
+	busy := rig.Lazy(func() (*oursCrowd, error) { return newCrowd(busyRole, cache.Config{PollFor: polling}) })
 	var list []harness.Benchmark
 	for _, w := range []struct {
 		name    string
@@ -39,6 +40,15 @@ func ycsb() []harness.Benchmark {
 			harness.Side{Name: tcp, Run: theirs.Pass(func(c *tcpCrowd, ctx context.Context) (float64, error) {
 				return run(ctx, w.updates, c.user)
 			})}))
+	}
+	// What polling for longer does before clients and server park.
+	for _, w := range []struct {
+		name    string
+		updates float64
+	}{{"ycsb_c_polling", 0}, {"ycsb_a_polling", 0.5}} {
+		mix := func(c *oursCrowd, ctx context.Context) (float64, error) { return run(ctx, w.updates, c.user) }
+		list = append(list, harness.Compare(harness.Figure{Name: w.name, Unit: "op/s"}, []string{harness.Wall}, busy.Pass(mix),
+			harness.Side{Name: "parks at once", Run: ours.Pass(mix)}))
 	}
 	return list
 }
@@ -91,8 +101,8 @@ func run(ctx context.Context, updates float64, users func(i int) user) (float64,
 // oursCrowd are as many clients of one server of ours.
 type oursCrowd struct{ clients []*cache.Client }
 
-func newCrowd() (*oursCrowd, error) {
-	s, err := newServed()
+func newCrowd(role string, cfg cache.Config) (*oursCrowd, error) {
+	s, err := newServedAs(role)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +114,7 @@ func newCrowd() (*oursCrowd, error) {
 	}
 	entries := s.client.Stats().Entries
 	for range crowd {
-		one, err := s.dial(cache.Config{})
+		one, err := s.dial(cfg)
 		if err != nil {
 			return nil, err
 		}

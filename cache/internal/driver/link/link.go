@@ -177,7 +177,7 @@ func (m *Messages) Write(ctx context.Context, b []byte) error {
 // send sends up to limit bytes of b, and answers how many. When a list is done the device
 // does not look at its memory any more, whatever became of it.
 func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err error) {
-	if m.mr, err = m.windows.take(); err != nil {
+	if m.mr, err = m.window(); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.windows.give(m.mr)) }()

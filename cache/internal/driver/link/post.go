@@ -38,10 +38,7 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 	if err := m.windows.trim(); err != nil {
 		return false, err
 	}
-	if m.windows.out() { // to take those back whose SENDs are over costs less than to register another one
-		m.out.Poll()
-	}
-	mr, err := m.windows.take()
+	mr, err := m.window()
 	if err != nil {
 		return false, err
 	}
@@ -54,6 +51,14 @@ func (m *Messages) Post(ctx context.Context, b []byte) (bool, error) {
 		return false, errors.Join(err, m.windows.give(mr))
 	}
 	return true, nil
+}
+
+// window is memory to send from. To take that back whose SENDs are over costs less than to register more.
+func (m *Messages) window() (*verbs.MR, error) {
+	if m.windows.out() {
+		m.out.Poll()
+	}
+	return m.windows.take()
 }
 
 // Settle waits until what was posted has arrived, for a while at most: who closes the link takes back what is
