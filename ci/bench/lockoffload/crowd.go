@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -190,22 +189,10 @@ func (o crowdOutcome) jain() float64 {
 	return sum * sum / (float64(len(o.each)) * squares)
 }
 
-// defaultProcs gives the runtime as many Ps as programs have that do not ask, until the
-// answer is called. Spare ones (calm.SpareProcs) are for those who poll for long. Clients
-// of a crowd park and wake each other, and with Ps to spare on one CPU threads take turns
-// at it all the time, with all sides: 14,000 context switches in place of 1,100 in a pass.
-func defaultProcs() (restore func()) {
-	if os.Getenv("GOMAXPROCS") != "" {
-		return func() {}
-	}
-	before := runtime.GOMAXPROCS(runtime.NumCPU())
-	return func() { runtime.GOMAXPROCS(before) }
-}
-
 // run has n clients change records for so long, after warming up. What began in that time
 // counts when it ends in it.
 func (c *crowdRig) run(ctx context.Context, n int, length time.Duration, op crowdOp) (crowdOutcome, error) {
-	defer defaultProcs()()
+	defer rig.DefaultProcs()()
 	runtime.GC()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
