@@ -63,7 +63,7 @@ func TestGetIntoDoesNotAllocate(t *testing.T) {
 	}
 	get()
 	before := c.Stats()
-	require.Zero(t, testing.AllocsPerRun(200, get))
+	allocatesNothing(t, 200, get)
 	st := c.Stats()
 	require.Equal(t, st.Reads-before.Reads, st.Hits-before.Hits)
 	require.Equal(t, before.Calls, st.Calls)

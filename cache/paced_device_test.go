@@ -81,7 +81,7 @@ func TestLongValuesInParts(t *testing.T) {
 		}
 	}
 	get()
-	require.Zero(t, testing.AllocsPerRun(5, get))
+	allocatesNothing(t, 5, get)
 	packets := watch(t) // it allocates
 	packets.take()
 	all := 0

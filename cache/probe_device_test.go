@@ -75,12 +75,12 @@ func TestHitByBuckets(t *testing.T) {
 	require.Equal(t, []uint64{10, 0}, []uint64{st.Reads - before.Reads, st.Probes - before.Probes})
 
 	i := 0
-	require.Zero(t, testing.AllocsPerRun(200, func() {
+	allocatesNothing(t, 200, func() {
 		if _, err := c.GetInto(ctx, key200[i%200], dst); err != nil && !errors.Is(err, cache.ErrNotFound) {
 			t.Fatal(err)
 		}
 		i++
-	}))
+	})
 
 	// Many keys at once: the buckets of all, then the records of those that are there.
 	for i := range 100 {
@@ -104,7 +104,7 @@ func TestHitByBuckets(t *testing.T) {
 	require.Equal(t, []uint64{0, uint64(hits), uint64(300 - hits), 0}, []uint64{st.Calls, st.Hits, st.Misses, st.Refused})
 	require.GreaterOrEqual(t, st.Probes, uint64(299), "the map has one entry")
 	require.LessOrEqual(t, st.Reads, uint64(hits)+200*13/10+2*100)
-	require.Zero(t, testing.AllocsPerRun(20, func() { results = one.GetMulti(ctx, key200[:64], results) }))
+	allocatesNothing(t, 20, func() { results = one.GetMulti(ctx, key200[:64], results) })
 
 	// A map that fits is whole, also when more comes.
 	all := dial(t, s.Addr().String(), cache.Config{MapBytes: 1 << 20})
