@@ -28,13 +28,7 @@ func TestHitIsOneREAD(t *testing.T) {
 	packets.take()
 	before := c.Stats()
 	const n = 50
-	dst := make([]byte, 1000)
-	for range n {
-		it, err := c.GetInto(ctx, key(1), dst)
-		require.NoError(t, err)
-		require.Equal(t, value, it.Value)
-		require.Equal(t, uint32(7), it.Flags)
-	}
+	hitEach(t, c, n, value)
 	seen := packets.take()
 	require.Equal(t, map[[2]byte]int{{readRequest, 0}: n, {readResponse, 1}: n}, seen, "opcode and direction of all packets")
 	st := c.Stats()

@@ -215,3 +215,15 @@ func allocatesNothing(t testing.TB, runs int, call func()) {
 	}
 	require.Zero(t, least)
 }
+
+// hitEach GETs key 1 so often, which has this value and flags of 7.
+func hitEach(t testing.TB, c *cache.Client, n int, value []byte) {
+	t.Helper()
+	ctx, dst := within(t), make([]byte, 1000)
+	for range n {
+		it, err := c.GetInto(ctx, key(1), dst)
+		require.NoError(t, err)
+		require.Equal(t, value, it.Value)
+		require.Equal(t, uint32(7), it.Flags)
+	}
+}

@@ -70,13 +70,7 @@ func TestHitThroughAnInitiatorIsOneREAD(t *testing.T) {
 	packets.take()
 	before := c.Stats()
 	const n = 50
-	dst := make([]byte, 1000)
-	for range n {
-		it, err := c.GetInto(ctx, key(1), dst)
-		require.NoError(t, err)
-		require.Equal(t, value, it.Value)
-		require.Equal(t, uint32(7), it.Flags)
-	}
+	hitEach(t, c, n, value)
 	seen := packets.take()
 	require.Equal(t, n, seen[[2]byte{readRequest, 0}])
 	require.Equal(t, n, seen[[2]byte{readResponse, 1}])

@@ -53,7 +53,12 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 		i.mu.Unlock()
 		return err
 	}
-	err = i.await(ctx, p, c)
+	return i.finishWait(ctx, p, c)
+}
+
+// finishWait waits for a call's requests, among whose doers its waiter is, and lets the call go.
+func (i *Initiator) finishWait(ctx context.Context, p *Peer, c *call) error {
+	err := i.await(ctx, p, c)
 	i.mu.Lock()
 	i.doers = remove(i.doers, &c.waiter)
 	i.release(c)

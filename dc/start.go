@@ -52,12 +52,7 @@ func (w Pending) Wait(ctx context.Context) error {
 	i.mu.Lock()
 	i.doers = append(i.doers, &w.c.waiter)
 	i.unlock()
-	err := i.await(ctx, w.p, w.c)
-	i.mu.Lock()
-	i.doers = remove(i.doers, &w.c.waiter)
-	i.release(w.c)
-	i.unlock()
-	return err
+	return i.finishWait(ctx, w.p, w.c)
 }
 
 // PD is the protection domain that the requests' local memory has to be in.

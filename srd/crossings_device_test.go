@@ -16,7 +16,7 @@ import (
 // crosses too, so that the smallest count of many lists is what a list has.
 func TestListIsOneCrossing(t *testing.T) {
 	if onEFA {
-		t.Skip("one queue pair")
+		t.Skip("EFA's endpoints have one queue pair, and nothing to post by one call")
 	}
 	a, b := pair(t, srd.Config{AckDelay: 5 * time.Millisecond, MinTimeout: 100 * time.Millisecond})
 	ctx := ctxOf(t)
@@ -80,7 +80,7 @@ func sentBy(ep *srd.Endpoint, to srd.Addr) (all []uint64) {
 // How long the device has packets is learned from the first ones, at either end.
 func TestDeviceTimesAreLearned(t *testing.T) {
 	if onEFA {
-		t.Skip("which has its own timers")
+		t.Skip("EFA retransmits by timers of its own, and there are none to learn")
 	}
 	const least = time.Nanosecond // that any device takes longer
 	a, b := pair(t, srd.Config{AckDelay: least})

@@ -56,16 +56,11 @@ func (s *Server) openShared() (err error) {
 	if h.pd, err = s.dev.AllocPD(); err != nil {
 		return err
 	}
-	at := s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap()
-	query := verbs.GIDQuery{}
-	if !at.IsUnspecified() {
-		query.Addr = at
-	}
-	gid, err := s.dev.FindGID(query)
+	gid, err := s.findGID()
 	if err != nil {
 		return err
 	}
-	h.target, err = lockoffload.Listen(h.pd, net.JoinHostPort(at.String(), strconv.Itoa(cfg.Port)), lockoffload.ListenConfig{
+	h.target, err = lockoffload.Listen(h.pd, net.JoinHostPort(s.listensAt().String(), strconv.Itoa(cfg.Port)), lockoffload.ListenConfig{
 		Layout: lockoffload.Layout{Slots: cfg.Records, Size: cfg.Size, Clients: cfg.Clients},
 		Key:    greet.SharedKey(s.cfg.Key, s.epoch), GID: gid, Connect: s.cfg.Connect, Lease: cfg.Lease, NoAgent: true, Logger: s.cfg.Logger,
 	})

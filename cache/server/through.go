@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
@@ -50,14 +51,22 @@ func (s *Server) openThrough() (err error) {
 	return err
 }
 
+// findGID finds the GID of the address that the server listens at, or of any if it listens at all.
+func (s *Server) findGID() (verbs.GIDEntry, error) {
+	query := verbs.GIDQuery{}
+	if at := s.listensAt(); !at.IsUnspecified() {
+		query.Addr = at
+	}
+	return s.dev.FindGID(query)
+}
+
+// listensAt is the address that the server listens at.
+func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap() }
+
 // newTarget makes a target for the records, with a key of its own.
 func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	none := wire.Target{Epoch: s.epoch, Number: number}
-	query := verbs.GIDQuery{}
-	if at := s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap(); !at.IsUnspecified() {
-		query.Addr = at
-	}
-	gid, err := s.dev.FindGID(query)
+	gid, err := s.findGID()
 	if err != nil && s.cfg.Device != "" { // whose address may be another one
 		gid, err = s.dev.FindGID(verbs.GIDQuery{})
 	}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"strconv"
+	"time"
+)
+
+// Stats are counters.
+type Stats struct {
+	Items      int    // records
+	Bytes      int    // of memory that they take
+	Memory     int    // bytes in all
+	Quarantine int    // bytes that clients may still READ
+	Table      int    // bytes of the map
+	Clients    int    // that are connected by RDMA
+	Streams    int    // that are connected by TCP
+	Gets, Hits uint64 // by call
+	Sets       uint64
+	Reported   uint64 // READs that clients told of: a sample
+	Evicted    uint64
+	Expired    uint64
+	Flushes    uint64
+	NoMemory   uint64
+	Cut        uint64 // clients that were late
+	Epoch      uint32
+	Shared     SharedStats
+	DC         DCStats
+}
+
+// Stats are the counters; zero after Close.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return Stats{}
+	}
+	n := s.store.Stats()
+	streams := 0
+	for _, c := range s.clients {
+		if !c.reads {
+			streams++
+		}
+	}
+	return Stats{
+		Streams: streams,
+		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
+		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
+	}
+}
+
+// HotKey is a key that is asked for often.
+type HotKey struct {
+	Key   string
+	Share float64 // of all gets that find something, READs and calls
+}
+
+// Hot are up to n keys that have the most gets, the hottest first, by a sample of one in
+// 16 of those that found something, of late. Each has more than one in 64.
+func (s *Server) Hot(n int) (keys []HotKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return nil
+	}
+	for _, k := range s.store.Hot(n) {
+		keys = append(keys, HotKey{string(k.Key), k.Share})
+	}
+	return keys
+}
+
+// StatLines are the lines of memcached's stats command that are the store's.
+func (s *Server) StatLines() [][2]string {
+	n := s.Stats()
+	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }
+	return [][2]string{
+		line("uptime", uint64(time.Since(s.begun)/time.Second)), line("curr_items", uint64(n.Items)),
+		line("bytes", uint64(n.Bytes)), line("limit_maxbytes", uint64(n.Memory)), line("evictions", n.Evicted),
+		line("expired_unfetched", n.Expired), line("rdma_clients", uint64(n.Clients)), line("rdma_reads_reported", n.Reported),
+		line("rdma_quarantine_bytes", uint64(n.Quarantine)), line("rdma_epoch", uint64(n.Epoch)),
+	}
+}
