@@ -35,7 +35,8 @@ type Posted struct {
 	Err error // why not all, as [Batch.Post] and [RecvBatch.Post] say it
 }
 
-// Add has a batch posted by the next [Batches.Post], with all that is in it then.
+// Add has a batch posted by the next [Batches.Post], with all that is in it then. One that is
+// added twice is posted once.
 func (l *Batches) Add(b *Batch) { l.list = append(l.list, entry{send: b}) }
 
 // AddRecv is Add for receives.
@@ -45,7 +46,8 @@ func (l *Batches) AddRecv(b *RecvBatch) { l.list = append(l.list, entry{recv: b}
 func (l *Batches) Len() int { return len(l.list) }
 
 // Post posts each of the batches and empties it, as the batch's own Post does, and then
-// the list. A batch that fails keeps none of the others from being posted. The error is
+// the list. A batch that fails keeps none of the others from being posted: its first
+// requests may have been, and the memory of the others is the program's. The error is
 // that of all that failed; [Batches.Results] tells them apart.
 func (l *Batches) Post() error {
 	l.postings, l.results = l.postings[:0], l.results[:0]
@@ -56,6 +58,8 @@ func (l *Batches) Post() error {
 		if err == nil && n > 0 {
 			e.at = len(l.postings)
 			l.postings = append(l.postings, p)
+		} else if err != nil {
+			e.ended() // now: it may be in the list again, and be able to post by then
 		}
 		l.results = append(l.results, Posted{Err: err})
 	}
@@ -67,8 +71,8 @@ func (l *Batches) Post() error {
 		e, r := &l.list[i], &l.results[i]
 		if e.at >= 0 {
 			r.N, r.Err = e.posted(&l.postings[e.at])
+			e.ended()
 		}
-		e.ended()
 		if r.Err != nil {
 			failed = append(failed, r.Err)
 		}
@@ -96,6 +100,9 @@ func (e *entry) enter() (p cgo.Posting, n int, err error) {
 		return cgo.RecvPosting(b.qp.qp, b.chain, n), n, nil
 	}
 	b := e.send
+	if b == nil {
+		return p, 0, opError("post", "batch", ErrAttributes, "there is none")
+	}
 	if err := b.enter(); err != nil || b.n == 0 {
 		return p, 0, err
 	}
@@ -118,9 +125,10 @@ func (e *entry) posted(p *cgo.Posting) (n int, err error) {
 }
 
 func (e *entry) ended() {
-	if e.recv != nil {
+	switch {
+	case e.recv != nil:
 		e.recv.Reset()
-		return
+	case e.send != nil:
+		e.send.Reset()
 	}
-	e.send.Reset()
 }

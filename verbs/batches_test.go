@@ -3,7 +3,9 @@
 package verbs_test
 
 import (
+	"errors"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -88,11 +90,12 @@ func TestBatchesFailOneByOne(t *testing.T) {
 	list.Add(wrong)
 	list.Add(fine)
 	list.Add(fine) // is posted once
+	list.AddRecv(r)
 	err = list.Post()
 	require.ErrorIs(t, err, verbs.ErrQueueFull)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	got := list.Results()
-	require.Len(t, got, 5)
+	require.Len(t, got, 6)
 	for _, p := range got[:2] {
 		require.Equal(t, 2, p.N)
 		require.ErrorIs(t, p.Err, verbs.ErrQueueFull)
@@ -101,7 +104,7 @@ func TestBatchesFailOneByOne(t *testing.T) {
 	require.Zero(t, got[2].N)
 	require.ErrorIs(t, got[2].Err, verbs.ErrAttributes)
 	require.Equal(t, verbs.Posted{N: 4}, got[3])
-	require.Equal(t, verbs.Posted{}, got[4])
+	require.Equal(t, []verbs.Posted{{}, {}}, got[4:])
 
 	full.Fail(-1, 0)
 	for _, b := range []*verbs.Batch{a, wrong, fine} {
@@ -118,7 +121,7 @@ func TestBatchesFailOneByOne(t *testing.T) {
 
 // Shared queues are posted to as others are, and what is closed is refused by itself.
 func TestBatchesOfSharedAndClosedQueues(t *testing.T) {
-	s := rig.NewSide(t, rig.NeedAddresses(t, rig.Ports(t))[0], verbs.QPConfig{}, verbs.CQConfig{})
+	s := rig.NewSide(t, rig.Ports(t)[0], verbs.QPConfig{}, verbs.CQConfig{})
 	srq, err := s.PD.CreateSRQ(verbs.SRQConfig{})
 	require.NoError(t, err)
 	shared, err := srq.NewRecvBatch(4)
@@ -139,4 +142,129 @@ func TestBatchesOfSharedAndClosedQueues(t *testing.T) {
 	require.ErrorIs(t, list.Results()[0].Err, verbs.ErrClosed)
 	require.Equal(t, verbs.Posted{N: 2}, list.Results()[1])
 	require.NoError(t, srq.Close(), "nothing holds it")
+}
+
+// A batch that fails and is in the list twice fails once, as by its own Post: that drops what
+// was in it.
+func TestBatchThatFailsIsEmpty(t *testing.T) {
+	sge := verbs.SGE{Addr: 0x1000, Length: 8, LKey: 7}
+	_, qp, _ := newStandin(t)
+	b, err := qp.NewBatch(4)
+	require.NoError(t, err)
+	r, err := qp.NewRecvBatch(4)
+	require.NoError(t, err)
+	b.SendTo(1, 0, verbs.Dest{}, sge)
+	for range 5 {
+		r.Recv(1, sge)
+	}
+	var list verbs.Batches
+	for range 2 {
+		list.Add(b)
+		list.AddRecv(r)
+	}
+	err = list.Post()
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	require.ErrorIs(t, err, verbs.ErrBatchFull)
+	got := list.Results()
+	require.ErrorIs(t, got[0].Err, verbs.ErrAttributes)
+	require.ErrorIs(t, got[1].Err, verbs.ErrBatchFull)
+	require.Equal(t, []verbs.Posted{{}, {}}, got[2:])
+}
+
+// A queue pair that posts all of a batch or nothing does so in a list, too.
+func TestBatchesOfAllOrNothing(t *testing.T) {
+	a, _ := rig.NewPair(t, verbs.QPConfig{Extended: true}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	n := a.QP.MaxSendWR()
+	first, second := a.Batch(t, n), a.Batch(t, 2)
+	for i := range n - 1 { // so that one has room
+		first.Send(uint64(i), 0, a.MR.SGE(0, 8))
+	}
+	second.Send(1, 0, a.MR.SGE(0, 8))
+	second.Send(2, 0, a.MR.SGE(0, 8))
+	var list verbs.Batches
+	list.Add(first)
+	list.Add(second)
+	require.ErrorIs(t, list.Post(), verbs.ErrQueueFull)
+	require.Equal(t, verbs.Posted{N: n - 1}, list.Results()[0])
+	require.Zero(t, list.Results()[1].N)
+	require.ErrorIs(t, list.Results()[1].Err, verbs.ErrQueueFull)
+}
+
+// No batch at all is an error of that one alone.
+func TestBatchesOfNone(t *testing.T) {
+	sge := verbs.SGE{Addr: 0x1000, Length: 8, LKey: 7}
+	_, qp, _ := newStandin(t)
+	b, err := qp.NewBatch(4)
+	require.NoError(t, err)
+	b.Send(1, 0, sge)
+	var list verbs.Batches
+	list.Add(b)
+	list.Add(nil)
+	list.AddRecv(nil)
+	require.ErrorIs(t, list.Post(), verbs.ErrAttributes)
+	got := list.Results()
+	require.Equal(t, verbs.Posted{N: 1}, got[0])
+	require.ErrorIs(t, got[1].Err, verbs.ErrAttributes)
+	require.ErrorIs(t, got[2].Err, verbs.ErrAttributes)
+}
+
+// A list holds open what its batches need while it is posted, and no longer: objects that
+// are closed before are refused, those that are closed meanwhile or later wait for no more than
+// that.
+func TestBatchesBesideClose(t *testing.T) {
+	a, b := rig.NewPair(t, verbs.QPConfig{Type: verbs.UD}, verbs.CQConfig{}, verbs.ConnectConfig{})
+	to := rig.Dest(t, a, b)
+	newAH := func() *verbs.AH {
+		at := b.QP.GID()
+		ah, err := a.PD.CreateAH(verbs.AHAttr{GID: at.GID, SGIDIndex: a.QP.GID().Index, Port: a.QP.GID().Port})
+		require.NoError(t, err)
+		return ah
+	}
+	gone := newAH()
+	require.NoError(t, gone.Close())
+	batches := [3]*verbs.Batch{a.Batch(t, 1), a.Batch(t, 1), a.Batch(t, 1)}
+	recv, err := a.QP.NewRecvBatch(1)
+	require.NoError(t, err)
+	var list verbs.Batches
+	for i, ah := range []*verbs.AH{to.AH, gone, to.AH} {
+		batches[i].SendTo(uint64(i), verbs.Signaled, verbs.Dest{AH: ah, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
+		list.Add(batches[i])
+	}
+	recv.Recv(9, a.MR.SGE(100, 100))
+	list.AddRecv(recv)
+	require.ErrorIs(t, list.Post(), verbs.ErrClosed)
+	got := list.Results()
+	require.Equal(t, []verbs.Posted{{N: 1}, {N: 1}, {N: 1}}, []verbs.Posted{got[0], got[2], got[3]})
+	require.ErrorIs(t, got[1].Err, verbs.ErrClosed)
+	for _, wc := range a.Wait(t, 2) {
+		require.NoError(t, wc.Err())
+	}
+
+	// Goroutines with lists of their own, for one queue pair, while what they send by is closed.
+	late := newAH()
+	var posting sync.WaitGroup
+	for range 2 {
+		send := a.Batch(t, 1)
+		var list verbs.Batches
+		posting.Go(func() {
+			for {
+				send.SendTo(5, 0, verbs.Dest{AH: late, QPN: to.QPN, QKey: to.QKey}, a.MR.SGE(0, 8))
+				list.Add(send)
+				switch err := list.Post(); {
+				case err == nil:
+				case errors.Is(err, verbs.ErrQueueFull): // nobody polls
+					runtime.Gosched()
+				case errors.Is(err, verbs.ErrClosed):
+					return
+				default:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	require.NoError(t, late.Close())
+	posting.Wait()
+	require.NoError(t, a.QP.Close())
+	require.NoError(t, to.AH.Close())
 }
