@@ -103,6 +103,7 @@ func TestNoAddress(t *testing.T) {
 		}
 		done += k
 	}
+	require.Eventually(t, func() bool { return a.Parked() == 0 }, testTimeout, time.Millisecond, "packets to nobody wait for ever")
 }
 
 // Calls that are cancelled, queues and endpoints that are closed beside each other: no
@@ -215,6 +216,54 @@ func TestDeadlineOfWaitingCalls(t *testing.T) {
 	go read()
 	require.ErrorAs(t, <-ended, &timeout)
 	require.True(t, timeout.Timeout())
+}
+
+// A connection is what net.PacketConn says: a datagram may be empty, what does not fit is lost
+// and the next one comes whole, a deadline in the past counts though something is there, and
+// Close ends calls that wait.
+func TestPacketConnContract(t *testing.T) {
+	a, b := pair(t, srd.Config{})
+	ca, cb := a.PacketConn(srd.Ordered), b.PacketConn(srd.Ordered)
+	for _, text := range []string{"", "too long", "whole", "last"} {
+		n, err := ca.WriteTo([]byte(text), cb.LocalAddr())
+		require.NoError(t, err)
+		require.Len(t, text, n)
+	}
+	buf := make([]byte, 5)
+	for _, want := range []string{"", "too l", "whole"} {
+		n, from, err := cb.ReadFrom(buf)
+		require.NoError(t, err)
+		require.Equal(t, want, string(buf[:n]))
+		require.Equal(t, a.Addr(), from)
+	}
+	require.NoError(t, cb.SetDeadline(time.Now().Add(-time.Second)))
+	_, _, err := cb.ReadFrom(buf)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	_, err = cb.WriteTo(buf, ca.LocalAddr())
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, cb.SetDeadline(time.Time{}))
+	n, _, err := cb.ReadFrom(nil)
+	require.NoError(t, err, "it is gone, too")
+	require.Zero(t, n)
+
+	_, err = ca.WriteTo(buf, nil)
+	require.ErrorIs(t, err, verbs.ErrAttributes)
+	nobody := unheard(t, a, b)
+	ended := make(chan error, 2)
+	go func() {
+		_, _, err := ca.ReadFrom(buf)
+		ended <- err
+	}()
+	go func() {
+		_, err := ca.WriteTo([]byte("hello"), nobody)
+		ended <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, ca.Close())
+	for range 2 {
+		require.ErrorIs(t, <-ended, net.ErrClosed)
+	}
+	require.ErrorIs(t, ca.SetDeadline(time.Now()), net.ErrClosed)
 }
 
 // Bytes of a message that is given up are the program's at once: what arrives all the same

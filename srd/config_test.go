@@ -1,12 +1,14 @@
 package srd
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Each limit and time reaches the engine. What peers may have under way leaves a quarter of the
@@ -16,4 +18,16 @@ func TestEngineHasTheConfiguration(t *testing.T) {
 		MinTimeout: 7 * time.Second, AckDelay: 8 * time.Second, Target: 9 * time.Second, PeerTimeout: 10 * time.Second}
 	require.Equal(t, engine.Config{Paths: 3, MaxPeers: 4, MaxMessage: 5, Budget: 60,
 		MinTimeout: 7 * time.Second, AckDelay: 8 * time.Second, Target: 9 * time.Second, PeerTimeout: 10 * time.Second}, cfg.engine())
+}
+
+// Times that the engine's clock cannot have are refused: with "never" for PeerTimeout it would
+// look for what is due all the time, and stamps of packets last an hour.
+func TestTimesOfTheConfiguration(t *testing.T) {
+	for _, d := range []time.Duration{-1, time.Hour + 1, math.MaxInt64} {
+		for _, cfg := range []Config{{MinTimeout: d}, {AckDelay: d}, {Target: d}, {PeerTimeout: d}} {
+			cfg.PD = new(verbs.PD)
+			_, err := Open(cfg)
+			require.ErrorIs(t, err, verbs.ErrAttributes, "%+v", cfg)
+		}
+	}
 }

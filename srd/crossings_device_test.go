@@ -91,3 +91,27 @@ func TestDeviceTimesAreLearned(t *testing.T) {
 	require.Greater(t, a.AckDelay(), least)
 	require.Greater(t, b.AckDelay(), least)
 }
+
+// That a packet waited for an address handle, perhaps for the network to find a neighbour, is no
+// time of the device.
+func TestWaitForAHandleIsNoTimeOfTheDevice(t *testing.T) {
+	if onEFA {
+		t.Skip("EFA retransmits by timers of its own, and there are none to learn")
+	}
+	es := ends(t)
+	b := open(t, es[1], srd.Config{})
+	a := open(t, es[0], srd.Config{AckDelay: time.Second, MinTimeout: time.Second, PeerTimeout: testTimeout}) // nothing is due meanwhile
+	time.Sleep(5 * time.Millisecond)                                                                          // what the endpoint begins with is done
+	q, err := a.NewQueue(srd.QueueConfig{Service: srd.Unreliable})
+	require.NoError(t, err)
+	over, err := q.PostHeld(srd.Request{To: b.Addr(), Data: [][]byte{[]byte("a message")}}, 20*time.Millisecond)
+	require.NoError(t, err)
+	var cs [1]srd.Completion
+	_, err = q.Wait(ctxOf(t), cs[:])
+	require.NoError(t, err)
+	all := a.HandedOver()
+	require.NotEmpty(t, all)
+	for _, at := range all {
+		require.GreaterOrEqual(t, at, over)
+	}
+}

@@ -20,3 +20,47 @@ func (ep *Endpoint) AckDelay() time.Duration {
 	defer ep.mu.Unlock()
 	return ep.driver.(*links).e.AckDelay()
 }
+
+// Stays tells whether the endpoint leaves polling to the program, as one that polls or has done
+// so for as long as grace is; it answers grace, too.
+func (ep *Endpoint) Stays() (bool, time.Duration) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.attended(), ep.grace
+}
+
+// PostHeld hands a message over, and holds up everything else for as long, as an address handle
+// would that takes long to make. It answers when that was over.
+func (q *SendQueue) PostHeld(r Request, d time.Duration) (over time.Duration, err error) {
+	ep := q.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if _, err = ep.post(q, r.ID, r.To, q.cfg.Service, r.Queue, r.Data, false, false); err == nil {
+		q.posted++
+	}
+	ep.pump()
+	time.Sleep(d)
+	return ep.now(), err
+}
+
+// HandedOver is when packets were handed to the device, as far as that is remembered.
+func (ep *Endpoint) HandedOver() (all []time.Duration) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for _, f := range ep.driver.(*links).flushed {
+		if f.n > 0 {
+			all = append(all, f.at)
+		}
+	}
+	return all
+}
+
+// Parked is how many packets wait for an address handle.
+func (ep *Endpoint) Parked() int {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if l, ok := ep.driver.(*links); ok {
+		return len(l.parked)
+	}
+	return 0
+}

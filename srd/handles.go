@@ -14,6 +14,11 @@ type handles struct {
 	of    map[way]*handle
 	asked chan way
 	retry []*verbs.AH // that were in use when they were to be closed
+
+	// The last one that get found: packets of a stream all take it, and the map's hash is a
+	// good part of what such a packet costs.
+	latest way
+	found  *handle // nil: none
 }
 
 // way is one to a port, for all endpoints there. Most devices choose the UDP source port,
@@ -35,6 +40,10 @@ const mostHandles = 1 << 14
 
 // get answers a handle, or nil if there is none yet.
 func (h *handles) get(to way) *handle {
+	if h.found != nil && h.latest == to {
+		h.found.dirty = true
+		return h.found
+	}
 	a := h.of[to]
 	if a == nil {
 		if len(h.of) >= mostHandles && !h.evict() {
@@ -52,6 +61,7 @@ func (h *handles) get(to way) *handle {
 	if a.ah == nil {
 		return nil
 	}
+	h.latest, h.found = to, a
 	return a
 }
 
@@ -66,6 +76,7 @@ func (h *handles) evict() bool {
 				a.dirty = false
 				continue
 			}
+			h.found = nil
 			delete(h.of, gid)
 			h.retry = append(h.retry, a.ah)
 			return true

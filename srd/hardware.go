@@ -251,11 +251,13 @@ func (h *hardware) lost(to way) {
 	waiting := h.parked
 	h.parked = nil
 	for _, i := range waiting {
-		if h.slots[i].to.GID == [16]byte(to.to) {
+		w := way{to: h.slots[i].to.GID}
+		if w == to {
 			h.release(i, offload.Gone)
-		} else {
-			h.parked = append(h.parked, i)
+			continue
 		}
+		h.ep.handles.get(w) // it may not have been asked for yet
+		h.parked = append(h.parked, i)
 	}
 }
 

@@ -27,6 +27,7 @@ type links struct {
 	posts    verbs.Batches
 	posting  []*link // whose batches are in posts
 
+	timed   uint8 // packets that were taken since the clock was read
 	flushes uint8
 	flushed [256]struct { // the last ones
 		at time.Duration
@@ -77,6 +78,7 @@ const (
 	mostParked    = 64
 	recvBit       = 1 << 47
 	postRecvsEach = 16
+	timedEach     = 16 // packets that come at once have the clock read again
 )
 
 func newLinks(ep *Endpoint) error {
@@ -221,8 +223,12 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	at := (k.base + int(i)) * l.stride
 	if n := wc.Len(); wc.HasGRH() && n >= verbs.GRHSize && n <= l.stride {
 		b := l.mr.Bytes()[at:][:n]
-		ep.clock = ep.now()
-		l.e.Advance(ep.clock)
+		// What is polled at once came before the first of it was looked at.
+		if l.timed++; !ep.stale || l.timed >= timedEach {
+			l.timed = 0
+			ep.clock = ep.now()
+			l.e.Advance(ep.clock)
+		}
 		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
 	}
 	k.pending = append(k.pending, i)
@@ -280,10 +286,7 @@ func (l *links) flush() {
 			l.posting = append(l.posting, k)
 		}
 	}
-	if l.flushed[l.flushes].n > 0 {
-		l.flushes++
-	}
-	l.flushed[l.flushes].at, l.flushed[l.flushes].n = l.ep.clock, 0
+	l.handsOver(l.ep.clock)
 	for len(l.free) > 0 {
 		i := l.free[len(l.free)-1]
 		at := l.sendAt(i)
@@ -302,6 +305,14 @@ func (l *links) flush() {
 		l.launch(i)
 	}
 	l.post()
+}
+
+// handsOver notes when the packets that come next are handed to the device.
+func (l *links) handsOver(now time.Duration) {
+	if l.flushed[l.flushes].n > 0 {
+		l.flushes++
+	}
+	l.flushed[l.flushes].at, l.flushed[l.flushes].n = now, 0
 }
 
 // launch adds a packet to its path's chain, or has it wait for an address handle.
@@ -344,15 +355,18 @@ func (l *links) urgent() bool { return l.short != 0 }
 func (l *links) full() bool   { return len(l.free) == 0 }
 
 // lost gives up what waits for an address handle that cannot be made, as if the network
-// had lost it.
+// had lost it. The other handles may have been too many to be asked for at once.
 func (l *links) lost(to way) {
 	parked := l.parked[:0]
 	for _, i := range l.parked {
-		if s := &l.slots[i]; s.to.GID == [16]byte(to.to) && l.paths[s.path].label == to.label {
+		s := &l.slots[i]
+		w := way{s.to.GID, l.paths[s.path].label}
+		if w == to {
 			l.free = append(l.free, i)
-		} else {
-			parked = append(parked, i)
+			continue
 		}
+		l.ep.handles.get(w)
+		parked = append(parked, i)
 	}
 	l.parked = parked
 }
@@ -361,6 +375,7 @@ func (l *links) lost(to way) {
 func (l *links) resume() {
 	waiting := l.parked
 	l.parked = nil
+	l.handsOver(l.ep.now()) // that they waited says nothing of the device
 	for _, i := range waiting {
 		l.launch(i)
 	}

@@ -139,6 +139,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 		n++
 	}
 	ep.pumpAt(now)
+	ep.stays(now)
 	if err != nil {
 		err = fmt.Errorf("srd: post: %w", err)
 	}

@@ -90,6 +90,14 @@ func (ep *Endpoint) leave(w *verbs.Waiter) {
 	}
 }
 
+// stays is called at the end of a call that does not wait and began at a time: it is none for
+// which the program was away. A list of packets takes longer than grace on a slow host.
+func (ep *Endpoint) stays(since time.Duration) {
+	if len(ep.waiting) == 0 && !ep.serving {
+		ep.left += ep.now() - since
+	}
+}
+
 // due is called by the alarm: who polls need not be woken for it.
 func (ep *Endpoint) due() {
 	ep.mu.Lock()

@@ -128,3 +128,61 @@ func TestWokenForSomethingElse(t *testing.T) {
 		require.Zero(t, a.Stats().Retransmitted, "a response was sent before there were receives for what it asks for")
 	}
 }
+
+// A program that posts a list for longer than grace is not taken for one that went away: the
+// endpoint's goroutine, which would poll then, and stand aside when the program waits, costs
+// more than the list.
+func TestPostingIsNotAbsence(t *testing.T) {
+	if len(simulated) > 0 {
+		t.Skip("a list takes less than grace there")
+	}
+	a, b := pair(t, srd.Config{AckDelay: 100 * time.Microsecond})
+	ctx := ctxOf(t)
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	end, stop := context.WithCancel(ctx)
+	defer stop()
+	draining.Go(func() {
+		var ms [64]srd.Message
+		for {
+			n, err := b.Receive(end, ms[:])
+			if err != nil {
+				return
+			}
+			b.Release(ms[:n]...)
+		}
+	})
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	list := make([]srd.Request, 200)
+	for i := range list {
+		list[i] = srd.Request{To: b.Addr(), Data: [][]byte{make([]byte, a.MaxPacket())}}
+	}
+	long, stayed := 0, 0
+	for range 200 {
+		if stayed > 0 {
+			break
+		}
+		start := time.Now()
+		n, err := q.Post(list...)
+		took := time.Since(start)
+		stays, grace := a.Stays()
+		require.NoError(t, err)
+		if took > grace*3/2 {
+			long++
+			if stays {
+				stayed++
+			}
+		}
+		var cs [64]srd.Completion
+		for n > 0 {
+			k, err := q.Wait(ctx, cs[:])
+			require.NoError(t, err)
+			n -= k
+		}
+	}
+	if long == 0 {
+		t.Skip("no list took longer than grace")
+	}
+	require.NotZero(t, stayed, "of %d lists that took longer than grace", long)
+}

@@ -179,6 +179,7 @@ type Engine struct {
 	chunk    []peer // that are no one's yet
 	free     []uint32
 	index    map[wire.Addr]uint32
+	latest   *peer  // that find answered: the messages of a stream are for one
 	sweep    int    // where the search for a peer to forget goes on
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
@@ -242,7 +243,7 @@ func (e *Engine) prepare() {
 	e.newChunk()
 	for range preparedPeers {
 		n, l := new(network), newInflight()
-		n.begin()
+		n.begin(0)
 		l.clear()
 		e.networks, e.flows = append(e.networks, n), append(e.flows, l)
 	}

@@ -202,6 +202,7 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 	l.remove(&l.subs[k.path].list, seq)
 	l.append(&l.lost, seq)
 	k.state = lost
+	e.network(f.p).paths[k.path].strays()
 	e.landed(f.p, k.path)
 	e.enqueue(f.p)
 	if f.service == Reporting { // the receiver is asked: what it has not got it refuses from now on

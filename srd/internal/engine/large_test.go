@@ -132,7 +132,7 @@ func TestLargeIncast(t *testing.T) {
 		o := simulate(t, n, 256, each, 8000, func(int) int { return 0 })
 		t.Log(o)
 		if n <= 1000 { // ten thousand at once have more first packets than the port's queue takes
-			require.Greater(t, o.goodput, 0.5)
+			require.Greater(t, o.goodput, 0.65)
 		}
 		all = append(all, o)
 	}

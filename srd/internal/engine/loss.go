@@ -20,12 +20,15 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		return
 	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
-	var sentAt time.Duration
+	fresh := false
+	var sentAt, rtt time.Duration
 	if echoed {
 		age := time.Duration(e.stamp()-r.EchoStamp) * time.Microsecond
-		rtt := age - time.Duration(r.Delay)*time.Microsecond
+		rtt = age - time.Duration(r.Delay)*time.Microsecond
 		if echoed = age < e.cfg.PeerTimeout && rtt >= 0; echoed {
-			sentAt = e.now - age
+			sentAt, fresh = e.now-age, e.newer(&n.paths[r.EchoPath], age)
+		}
+		if fresh {
 			n.newest = max(n.newest, sentAt)
 			e.afterSilence(p, rtt)
 			e.answers(p)
@@ -77,6 +80,10 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		p.progress, p.busyRaw = e.now, e.raw
 		e.answers(p)
 	}
+	if echoed && !fresh && (progress || n.paths[r.EchoPath].strayed()) {
+		e.sample(p, r.EchoPath, rtt)
+		fresh = progress
+	}
 	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
 		if sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
 			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.ackDelay))
@@ -86,7 +93,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	if l == nil {
 		return
 	}
-	if echoed { // a response of that sub-flow, whatever it says of others
+	if fresh { // a response of that sub-flow, whatever it says of others
 		s := &l.subs[r.EchoPath]
 		s.newest = max(s.newest, sentAt)
 		s.armed, s.probed, s.backoff = e.now, false, 0

@@ -24,10 +24,15 @@ func (e *Engine) Took(n int, d time.Duration) {
 	each := max(d, 0) / time.Duration(n)
 	e.anyEach = learn(e.anyEach, each)
 	e.ackDelay = max(e.cfg.AckDelay, min(waitPackets*e.anyEach, e.cfg.MinTimeout))
-	if n >= timedPackets {
+	switch {
+	case n >= timedPackets:
 		e.each = learn(e.each, each)
-		e.target = min(max(e.cfg.Target, targetPackets*e.each), targetMost*e.cfg.Target)
+	case d < e.each:
+		e.each = max(d, 0) // of one of them, however few they are
+	default:
+		return
 	}
+	e.target = min(max(e.cfg.Target, targetPackets*e.each), targetMost*e.cfg.Target)
 }
 
 // learn takes what is shorter at once: what is longer may be the time until somebody looked.

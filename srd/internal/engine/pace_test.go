@@ -42,6 +42,17 @@ func TestTimesOfTheDevice(t *testing.T) {
 		e.Took(8, time.Second)
 	}
 	at(10*target, most)
+	e.Took(7, time.Hour)
+	at(10*target, most)
+	e.Took(1, 100*time.Microsecond) // less than was thought, and what follows are few packets at a time
+	require.Equal(t, 64*100*time.Microsecond, e.target)
+	e.Took(2, 90*time.Microsecond)
+	require.Equal(t, 64*90*time.Microsecond, e.target)
+	e.Took(2, 10*time.Microsecond)
+	require.Equal(t, target, e.target)
+	for range 100 {
+		e.Took(8, time.Second)
+	}
 	e.Took(8, -time.Second) // a clock that went back
 	at(target, ack)
 	require.Zero(t, e.each)

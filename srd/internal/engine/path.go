@@ -13,6 +13,7 @@ type path struct {
 	lately       time.Duration // the least since the window was judged
 	probeAt      time.Duration // of a path that is not sound
 	probedAt     time.Duration
+	echoedAt     time.Duration // when the last packet was sent that was echoed, in whole microseconds
 	sent         uint64
 	subSeq       uint16
 	samples      uint16 // packets of which it is known whether they arrived
@@ -22,6 +23,7 @@ type path struct {
 	respondedAt  time.Duration
 	owed         uint8 // responses that went by it since the peer named it last
 	timeouts     uint8 // in a row
+	stray        uint8 // packets taken for lost whose echoes may come
 	need, got    uint8 // echoes before it is used again
 	silent       uint8 // probes in a row that had none
 	suspect      bool  // something of it was not answered: it is probed before it carries more
@@ -101,15 +103,15 @@ func (e *Engine) newNetwork(p *peer) *network {
 	n.rotation, n.explored = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	n.live, n.opening, n.window, n.limit = uint8(e.cfg.Paths), true, firstWindow<<8, lossSlack
 	n.judgeAt, n.used, n.agedAt = e.now, e.now, e.now
-	n.begin()
+	n.begin(e.now)
 	p.net = n
 	e.wake(p, e.now+restAge)
 	return n
 }
 
-func (n *network) begin() {
+func (n *network) begin(now time.Duration) {
 	for i := range n.paths {
-		n.paths[i].need = 8
+		n.paths[i].need, n.paths[i].echoedAt = 8, now.Truncate(time.Microsecond)-1
 	}
 }
 
@@ -451,19 +453,19 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		e.Stats.Bogus++
 		return
 	}
-	p.heard = e.now
-	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
-	if rtt < e.cfg.PeerTimeout {
-		e.afterSilence(p, rtt)
-	}
-	e.answers(p)
-	if rtt < e.cfg.PeerTimeout {
-		e.sample(p, i, rtt)
-	}
 	x := &p.net.paths[i]
+	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
+	if rtt >= e.cfg.PeerTimeout || !e.newer(x, rtt) {
+		e.Stats.Duplicates++
+		return
+	}
+	p.heard = e.now
+	e.afterSilence(p, rtt)
+	e.answers(p)
+	e.sample(p, i, rtt)
 	if !x.retired {
 		n := p.net
-		n.newest = max(n.newest, e.now-min(e.now, time.Duration(e.stamp()-k.Echo.Stamp)*time.Microsecond))
+		n.newest = max(n.newest, e.now-rtt)
 		x.works()
 		x.owed = 0
 		return

@@ -84,8 +84,12 @@ func (e *Engine) dequeue() *peer {
 
 // find answers the peer with an address, made if there is none.
 func (e *Engine) find(a wire.Addr) *peer {
+	if p := e.latest; p != nil && p.addr == a { // what is forgotten makes room for another one at once
+		return p
+	}
 	if i, ok := e.index[a]; ok {
-		return e.peers[i]
+		e.latest = e.peers[i]
+		return e.latest
 	}
 	slot, ok := e.vacate()
 	if !ok {
@@ -231,5 +235,5 @@ func (e *Engine) share() uint16 {
 			}
 		}
 	}
-	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 2), mostUnderWay))
+	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 1), mostUnderWay))
 }

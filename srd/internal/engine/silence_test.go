@@ -201,7 +201,10 @@ func TestEchoAfterSilence(t *testing.T) {
 
 	n.silent = 2 // what takes no longer than a timer allows for does not change it
 	n.paths[1].srtt, n.paths[1].rttvar = 10*time.Millisecond, 5*time.Millisecond
-	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent}})
+	w.now += time.Microsecond
+	e.Advance(a.raw())
+	e.onEcho(p, &wire.Packet{Type: wire.Echo, Echo: wire.Echoed{Path: 0, Stamp: sent + 1}})
+	require.Zero(t, n.silent)
 	require.Equal(t, 5*time.Millisecond, n.paths[1].rttvar)
 }
 

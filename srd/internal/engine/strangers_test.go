@@ -401,6 +401,12 @@ func TestGrants(t *testing.T) {
 		e.share()
 	}
 	require.EqualValues(t, 120, e.share())
+	for i := range 500 { // each may send, though it may be a packet at a time
+		p := e.find(addrOf(i + 100))
+		p.heard = e.now
+		e.senders.enter(p)
+	}
+	require.EqualValues(t, 1, e.share())
 }
 
 // A session of which only the peer knows, since its Welcome was lost and nobody waits for

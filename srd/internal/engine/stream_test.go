@@ -63,6 +63,32 @@ func TestResponseWaitsForTheBurst(t *testing.T) {
 	}
 	require.Empty(t, next(true))
 	require.Len(t, f.pass(d), 1, "16 times the delay after the first one")
+
+	require.Empty(t, next(true))
+	require.Empty(t, f.pass(d/2))
+	require.Empty(t, next(false))
+	require.Len(t, f.pass(d), 1, "what was waited for came, and nothing behind it")
+
+	f.n.e.cfg.Budget = 8 // of which a quarter has a response
+	require.Empty(t, next(true))
+	require.Len(t, next(true), 1)
+}
+
+// A packet by which a message ends that is given up is answered at once: somebody waits.
+func TestCancelIsAnsweredAtOnce(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	p := a.e.peers[0]
+	p.grant = 4
+	l := w.model.post(a, 1, Reliable, 0, 20_000)
+	a.e.messages[uint32(l.handle)].now = false
+	require.Len(t, answers(a), 4)
+	p.grant = 100
+	a.e.Cancel(l.handle)
+	sent := answers(a)
+	require.Len(t, sent, 1)
+	require.True(t, sent[0].Part.Cancel)
+	require.True(t, sent[0].RespondNow)
 }
 
 // Who has more to be sent at once says so.
@@ -369,4 +395,9 @@ func TestFewPacketsWait(t *testing.T) {
 	e.Advance(a.raw())
 	post(3)
 	require.Len(t, answers(a), 3, "there are no more")
+	w.model.post(a, 1, Reliable, 0, 100*e.fragment)
+	w.now += 100 * time.Microsecond
+	e.Advance(a.raw())
+	p.grant += 3
+	require.Empty(t, answers(a), "a message of many packets has more than that")
 }
