@@ -26,10 +26,12 @@ type Config struct {
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
 	// DC is an initiator through which this client READs, instead of by a queue pair to the server, if
-	// the server has a target for that (DC in the configuration of package server); otherwise it
-	// connects as without. Any number of clients may share it, and it does not close with them; close it
-	// after them. Calls and what the server tells go by TCP then. It has to be of a device that
-	// reaches the server's.
+	// the server has a target for that (DC in the configuration of package server) and a READ of it
+	// shows that it answers. Otherwise the client connects as without an initiator, by RDMA or,
+	// unless RequireRDMA is set, by TCP, until that connection ends; Stats say why (Instead), and
+	// the Logger. Any number of clients may share the initiator, which has to be of a device that
+	// reaches the server's. It does not close with them; close it after them, or they go on
+	// without. Calls and what the server tells go by TCP.
 	DC *dc.Initiator
 	// Tenant and Key are whom this is a client of, and what proves it to the server, which
 	// has to prove the same. The key does not cross the wire. Without a key the server has
@@ -117,7 +119,7 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.connect(ctx, func() {})
+	s, err := c.connect(ctx, c.ways(), func() {})
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
@@ -222,7 +224,7 @@ func (c *Client) again() *session {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithCancel(c.ctx)
 		limit := time.AfterFunc(attempt, cancel)
-		s, err := c.connect(ctx, func() { limit.Reset(attempt) })
+		s, err := c.connect(ctx, c.ways(), func() { limit.Reset(attempt) })
 		limit.Stop()
 		if err != nil && ctx.Err() != nil {
 			err = errNoAnswer // and not the caller's deadline
@@ -303,8 +305,8 @@ type Stats struct {
 	// error that matches [ErrUnknown] nobody knows.
 	SharedReads, SharedChanges uint64
 	Connected                  bool
-	Transport                  Transport // RDMA or TCP; empty without a connection
-	Instead                    string    // why it is TCP
+	Transport                  Transport // DC, RDMA or TCP; empty without a connection
+	Instead                    string    // why it is TCP, or, of a client with an initiator, RDMA
 	Whole                      bool      // the map is there
 	Entries                    int       // of the map
 	MapBytes                   int       // that it takes

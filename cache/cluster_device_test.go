@@ -215,10 +215,10 @@ func TestClusterWithAServerThatHangs(t *testing.T) {
 	shares(t, c, keys, addresses...)
 	for i, p := range servers {
 		p.stop()
-		short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 800*time.Millisecond)
 		errs := c.SetMulti(short, puts, nil)
 		cancel()
-		short, cancel = context.WithTimeout(ctx, 400*time.Millisecond)
+		short, cancel = context.WithTimeout(ctx, 800*time.Millisecond)
 		misses := c.GetMulti(short, unknown, nil)
 		cancel()
 		for k, err := range errs {

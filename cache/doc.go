@@ -161,7 +161,7 @@
 // tells go by TCP. All guarantees hold. A target answers whoever knows it, so a client that is late is not cut
 // off by destroying its queue pair: the server makes another target, tells the clients that are not late,
 // and destroys the old one; then slots are used again that the late one could READ. So it is with clients
-// whose connection has ended. A READ that fails meanwhile is a call. The first message of a server, and each
+// whose connection has ended without a goodbye, which who closes says when its READs have ended. A READ that fails meanwhile is a call. The first message of a server, and each
 // that is of a target, has a seal, as what queue pairs say of themselves has; other messages by TCP have none. The
 // key of a target crosses the wire when an initiator attaches: who hears that can READ what this tenant's clients
 // can, until the target is replaced.
@@ -213,7 +213,7 @@
 // Where the server can be reached and admits a client, but there is no RDMA, the client
 // connects by TCP, unless [Config] RequireRDMA is set. All guarantees hold; all is a call, so
 // nothing goes on while the server's process hangs. [Stats] say so (Transport, and Instead, the
-// reason), and the Logger hears a warning. RDMA is tried each RetryRDMA, and takes over
+// reason), and the Logger hears a warning. So it is with RDMA instead of the initiator of [Config]. RDMA is tried each RetryRDMA, and takes over
 // without an error to anybody, unless a call takes longer than ten seconds meanwhile.
 //
 // # What is not built
@@ -286,6 +286,9 @@
 //	servers take no queue pair of a client's   session.dialThrough      TestManyServersThroughOneInitiator
 //	who hangs READs nothing when it is late    Server.replaceTarget     TestLateClientsReadNothingThroughTheTarget
 //	whoever may READ is not forgotten          Fence.Closed             TestNobodyReadsWhoIsForgotten
+//	who closes holds up nothing                Server.leave             TestGoodbyeThroughAnInitiator
+//	who cannot READ there goes another way     Client.connect           TestAnotherWayThanTheInitiator
+//	a host that is gone is found               link.NewStream           TestOnHostsServerBehindAnInitiatorIsKilled
 //	nor is the server needed for hits          session.readOne          TestHitsThroughAnInitiatorWithoutTheServer
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA
 package cache

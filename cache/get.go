@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -74,6 +75,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 		it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
 	}
 	s.leave(sec)
+	due := v == mirror.Hit && s.yield.due(1, len(it.Value), &s.begun)
 	s.mu.Unlock()
 	switch {
 	case err != nil:
@@ -81,7 +83,9 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 			return Item{}, err
 		}
 	case v == mirror.Hit:
-		n.hits.Add(1)
+		if n.hits.Add(1); due {
+			runtime.Gosched()
+		}
 		return shortened(it, dst, grow)
 	case v == absent:
 		n.misses.Add(1)

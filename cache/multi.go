@@ -54,7 +54,9 @@ var errPending = errors.New("no answer yet")
 // getMulti answers what is pending: by READs, and by calls what no READ answers.
 func (s *session) getMulti(ctx context.Context, keys [][]byte, into []Result) (err error) {
 	for at := 0; s.by != TCP && at < len(keys) && err == nil; {
+		begin := at
 		at, err = s.readMulti(ctx, keys, into, at)
+		s.yieldAfter(at - begin)
 	}
 	if err == nil {
 		err = s.askMulti(ctx, keys, into)

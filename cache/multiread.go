@@ -18,12 +18,13 @@ const (
 // needs one round, one that is looked for in the server's map, since that has none or one of a record
 // that is none any more, one for each bucket and one for the record. A round is one doorbell, whatever its READs are of.
 type multi struct {
-	n      int
-	keys   [multiReads]planned
-	lo, hi int                             // the keys whose READs build adds
-	build  func(*verbs.List)               // to a list
-	reads  func([]dc.Request) []dc.Request // or to requests of an initiator
-	next   *multi
+	n        int
+	keys     [multiReads]planned
+	lo, hi   int                 // the keys whose READs build adds, or requests has
+	build    func(*verbs.List)   // to a list
+	requests func() []dc.Request // of an initiator, instead
+	room     []dc.Request        // for these
+	next     *multi
 }
 
 // planned is the next READ of a key: of the record that entry points at, or, while it is looked
@@ -63,13 +64,14 @@ func (s *session) multi() *multi {
 			}
 		}
 	}
-	m.reads = func(rs []dc.Request) []dc.Request {
+	m.requests = func() []dc.Request {
+		m.room = m.room[:0]
 		for i := range m.keys[m.lo:m.hi] {
 			if p := &m.keys[m.lo+i]; p.b != nil {
-				rs = append(rs, readRequest(s.remote(p), p.b.mr.SGE(p.b.off, p.size())))
+				m.room = append(m.room, readRequest(s.remote(p), p.b.mr.SGE(p.b.off, p.size())))
 			}
 		}
-		return rs
+		return m.room
 	}
 	return m
 }
@@ -234,7 +236,7 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 		m.lo, m.hi = 0, m.n
 		s.c.count.reads.Add(uint64(reads))
 		if s.through != nil {
-			return s.through.do(ctx, m.reads)
+			return s.through.do(ctx, m.requests())
 		}
 		return s.read.Do(ctx, m.build)
 	}
@@ -249,7 +251,7 @@ func (s *session) readRound(ctx context.Context, m *multi) error {
 			continue
 		}
 		if reads, bytes = m.part(f.most); reads > 0 {
-			err = f.start(bytes, reads, m.build, m.reads)
+			err = f.start(bytes, reads, m.build, m.requests)
 		}
 	}
 	return f.end(err)

@@ -75,7 +75,8 @@ type flow struct {
 	at    int // in b, and from off
 	size  int
 	build func(*verbs.List)
-	reads func([]dc.Request) []dc.Request // the same, through an initiator
+	reads func() []dc.Request // the same, through an initiator
+	room  [1]dc.Request       // for that
 
 	following *flow // of those that are free
 }
@@ -105,8 +106,9 @@ func (s *session) newFlow(ctx context.Context) (*flow, error) {
 	if f == nil {
 		f = &flow{s: s}
 		f.build = func(l *verbs.List) { l.Read(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)) }
-		f.reads = func(rs []dc.Request) []dc.Request {
-			return append(rs, readRequest(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size)))
+		f.reads = func() []dc.Request {
+			f.room[0] = readRequest(f.from.At(f.off+uint64(f.at)), f.b.mr.SGE(f.b.off+f.at, f.size))
+			return f.room[:]
 		}
 	}
 	f.ctx = ctx
@@ -143,15 +145,15 @@ func (f *flow) record(b *buffer, n int, from verbs.Region, off uint64) error {
 }
 
 // start posts a part when there is credit for it: what build adds, or, through an initiator, what
-// requests adds.
-func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func([]dc.Request) []dc.Request) error {
+// requests has.
+func (f *flow) start(bytes, reads int, build func(*verbs.List), requests func() []dc.Request) error {
 	credit, err := f.credit(bytes)
 	if err != nil {
 		return err
 	}
 	part := readPart{credit: credit}
 	if t := f.s.through; t != nil {
-		part.through, err = t.start(requests)
+		part.through, err = t.start(requests())
 	} else {
 		part.read, err = f.s.read.Start(f.ctx, build)
 	}

@@ -268,6 +268,33 @@ func TestChangedRecords(t *testing.T) {
 			require.Equal(t, value, string(results[i].Value))
 		}
 	})
+	// What is there now is longer than the room that there is: nothing of it is written.
+	stale(func(value string) {
+		dst := []byte("xxxxxxxx")
+		for _, k := range keys {
+			it, err := c.GetInto(ctx, k, dst[:len(value)-1])
+			require.ErrorIs(t, err, cache.ErrShort)
+			require.Empty(t, it.Value)
+			require.Equal(t, "xxxxxxxx", string(dst))
+		}
+	})
+	// A context that ends on the way ends that call, and nothing else.
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	sessions := c.Stats().Sessions
+	stale(func(value string) {
+		for _, k := range keys {
+			short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(400))*time.Microsecond)
+			it, err := c.Get(short, k)
+			cancel()
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				it, err = c.Get(ctx, k)
+			}
+			require.NoError(t, err)
+			require.Equal(t, value, string(it.Value))
+		}
+	})
+	require.Equal(t, sessions, c.Stats().Sessions)
 	// What was deleted is a miss, whoever says so.
 	for _, k := range keys {
 		_, err := s.Do(ctx, &wire.Request{Op: wire.OpDelete, Key: k})

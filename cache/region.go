@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ErrNoRegion: the server has no memory that this client may WRITE, or is reached by TCP.
+// ErrNoRegion: the server has no memory that this client may WRITE, or is reached by TCP, or READ through an
+// initiator.
 var ErrNoRegion = errors.New("no memory for WRITEs of clients")
 
 // regionBytes is how much is written or read by one request.
@@ -57,6 +58,8 @@ func (c *Client) region(ctx context.Context, op string, b []byte, off int64, req
 	switch {
 	case err != nil:
 		return opError(op, nil, err)
+	case s.through != nil:
+		return opError(op, nil, fmt.Errorf("%w: this client READs through an initiator", ErrNoRegion))
 	case s.writable.Length == 0:
 		return opError(op, nil, ErrNoRegion)
 	case off < 0 || uint64(off) > s.writable.Length || uint64(len(b)) > s.writable.Length-uint64(off):

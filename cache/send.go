@@ -58,18 +58,18 @@ func (s *session) send() error {
 		s.mu.Lock()
 		told = told[:0]
 		if !s.posting {
-			switch {
-			case len(rest) > 0:
-			case len(s.unsent) > 0:
+			if len(rest) == 0 && len(s.unsent) > 0 { // which may say how far this client was: what it says now comes later
 				rest, s.unsent = s.unsent, nil
-			default:
-				if out, s.out = s.out, out[:0]; len(out) > maxOut {
-					close(s.room)
-					s.room = make(chan struct{})
+			} else {
+				if len(rest) == 0 {
+					if out, s.out = s.out, out[:0]; len(out) > maxOut {
+						close(s.room)
+						s.room = make(chan struct{})
+					}
+					rest = out
 				}
-				rest = out
+				told = s.appendTold(told, &s.report)
 			}
-			told = s.appendTold(told, &s.report)
 		}
 		s.sending = len(rest) > 0 || len(told) > 0
 		idle := !s.sending

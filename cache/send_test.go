@@ -75,7 +75,6 @@ func newNarrowSession(t *testing.T, n *narrow) *session {
 		over: make(chan struct{}), idle: make(chan struct{}), calls: map[uint64]*call{}, conn: n,
 	}
 	s.live, s.stop = context.WithCancel(c.ctx)
-	s.soon = time.AfterFunc(time.Hour, s.tellNow)
 	return s
 }
 

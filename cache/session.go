@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	receives  = 64                    // frames of the server that may wait: 256 KiB
-	maxOut    = 1 << 20               // bytes of calls that may wait to be sent; then others do
-	tellAfter = 20 * time.Millisecond // of changes, unless a call has said it before
+	receives = 64      // frames of the server that may wait: 256 KiB
+	maxOut   = 1 << 20 // bytes of calls that may wait to be sent; then others do
+	again    = 20 * time.Millisecond
 )
 
 // session is a connection to one life of the server: its map, READs and calls. When it
@@ -54,6 +54,7 @@ type session struct {
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
 	idle    chan struct{} // closed when there are none any more, after the end
+	yield   yield
 	free    [classes]*buffer
 	multis  *multi // that are free
 	flows   *flow  // likewise
@@ -67,9 +68,8 @@ type session struct {
 	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
 	tell    bool          // the server is to hear how far this client is
-	soon    *time.Timer   // that has it told, if no call has; nil before the first time
-	waiting bool          // for that
 	said    wire.Horizon  // how far it was last
+	soon    *time.Timer   // that has it told once more; nil before the first time
 	wake    chan struct{}
 }
 
@@ -273,10 +273,9 @@ func (s *session) receive() error {
 				err = s.m.Deltas(&deltas)
 				s.m.Told(deltas.Clock, s.clock())
 				s.tell = true
-				if len(deltas.List) == 0 { // the server wants to know
+				if len(deltas.List) == 0 { // the server wants to know; otherwise the next call tells it
 					s.poke()
-				} else if !s.waiting { // the next call may come soon
-					s.tellSoon()
+					s.tellAgain()
 				}
 				s.askClock()
 				s.mu.Unlock()
@@ -322,22 +321,21 @@ func (s *session) poke() {
 	}
 }
 
-// tellSoon has the server hear how far this client is by the next call, or after a while. The mutex is
-// held.
-func (s *session) tellSoon() {
-	s.waiting = true
+// tellAgain has the server hear a little later how far this client is, if what it hears now is not all: READs that
+// were under way when it asked may be over by then. The mutex is held.
+func (s *session) tellAgain() {
 	if s.soon == nil {
-		s.soon = time.AfterFunc(tellAfter, s.tellNow)
+		s.soon = time.AfterFunc(again, s.tellRest)
 	} else {
-		s.soon.Reset(tellAfter)
+		s.soon.Reset(again)
 	}
 }
 
-// tellNow has the server hear how far this client is, unless it has meanwhile.
-func (s *session) tellNow() {
+func (s *session) tellRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting = false; s.tell {
+	if s.said.Quiet < s.said.Applied && !s.ended.Load() {
+		s.tell = true
 		s.poke()
 	}
 }

@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
@@ -71,7 +74,17 @@ func TestSimulatedCache(t *testing.T) {
 	st := c.Stats()
 	require.Equal(t, [3]any{cache.DC, uint64(4), uint64(0)}, [3]any{st.Transport, st.Hits, st.Blocked})
 
-	require.NoError(t, other.Close())
+	require.NoError(t, other.Close()) // which says goodbye
+	require.Eventually(t, func() bool { return s.Stats().Clients == 1 }, stuck, time.Millisecond)
+	require.Zero(t, s.Stats().DC.Gone)
+
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	_, err = link.Greet(ctx, conn, greet.DC, "", nil, nil)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Stats().Clients == 2 }, stuck, time.Millisecond)
+	require.NoError(t, conn.Close()) // which says nothing
+	require.Eventually(t, func() bool { return s.Stats().DC.Gone == 1 }, stuck, time.Millisecond)
 	require.NoError(t, c.Set(ctx, keys[0], cache.Item{Value: []byte("new")}, 0))
 	for s.Stats().Quarantine > 0 {
 		it, err := c.Get(ctx, keys[0])

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
@@ -28,26 +29,56 @@ const throughSlab = 16 << 10
 // throughQueue is how many parts of long values sessions have under way half of at most.
 const throughQueue = 64
 
+// firstWait is how long the first READ through a target may take: a client that cannot READ there goes another way.
+const firstWait = 3 * time.Second
+
+// silentFor is how long READs through a target fail, and none succeeds, until the client connects anew.
+const silentFor = 10 * time.Second
+
+// parting is how long saying goodbye may take.
+const parting = 100 * time.Millisecond
+
 // through is what a session READs by that has no queue pair of its own: the initiator, and the server's
 // target, of which the server tells, also when there is another one.
 type through struct {
-	c      *Client
+	s      *session
 	i      *dc.Initiator
-	local  net.Addr // of the connection
-	number uint64   // of the newest target; who receives has it
+	conn   *link.Stream // to the server; nil before there is one
+	local  net.Addr     // of that
+	number uint64       // of the newest target; who receives has it
 	now    atomic.Pointer[way]
-	rooms  sync.Pool // of *[]dc.Request
 
 	mu  sync.Mutex
 	mrs []*verbs.MR // that READs go to
 	old []*dc.Peer  // targets that are closed, and may have READs under way
 }
 
-// way is a target.
+// way is a target. Times are in ns since 1970.
 type way struct {
 	peer    *dc.Peer
 	key     uint64
-	blocked atomic.Int64 // until then, in ns since 1970
+	blocked atomic.Int64 // until then
+	silent  atomic.Int64 // since then all READs have failed; 0: the last one has not
+}
+
+// open tells whether there may be a READ.
+func (w *way) open(now int64) bool {
+	until := w.blocked.Load()
+	return until == 0 || now >= until
+}
+
+// answered takes note of a READ that was answered.
+func (w *way) answered() {
+	if w.silent.Load() != 0 {
+		w.silent.Store(0)
+	}
+}
+
+// failed takes note of a READ that has failed, and tells whether that has gone on for too long. Otherwise the
+// target is let be for a while.
+func (w *way) failed(now int64) (tooLong bool) {
+	w.blocked.Store(now + int64(blockedFor))
+	return !w.silent.CompareAndSwap(0, now) && now-w.silent.Load() >= int64(silentFor)
 }
 
 var errBlocked = errors.New("no READ through the target just now")
@@ -58,17 +89,26 @@ func (s *session) dialThrough(ctx context.Context) error {
 	if err := s.c.checkPacer(i.PD().Device()); err != nil {
 		return err
 	}
-	s.through = &through{c: s.c, i: i}
+	s.through = &through{s: s, i: i}
 	return s.dialTCP(ctx)
 }
 
+// attach begins a session with a server that has let this client in, when a READ has succeeded.
+func (s *session) attach(ctx context.Context, conn net.Conn) error {
+	h := s.through
+	h.conn, h.local = link.NewPartingStream(s.live, conn, 0), conn.LocalAddr()
+	s.conn = h.conn
+	if err := s.meetTarget(ctx); err != nil {
+		return err
+	}
+	s.run() // the server is not to wait for the READ
+	return s.tryTarget(ctx)
+}
+
 // meetTarget takes the server's first message: of its target.
-func (s *session) meetTarget(ctx context.Context, conn net.Conn) error {
-	s.through.local = conn.LocalAddr()
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(waiting, s.stop)() // which closes the connection
-	b, err := s.conn.Next(waiting)
+func (s *session) meetTarget(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.stop)() // which ends what the connection is asked for
+	b, err := s.conn.Next(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +121,7 @@ func (s *session) meetTarget(ctx context.Context, conn net.Conn) error {
 		return err
 	case t.Number == 0:
 		return errNoTarget
-	case len(t.Regions)%verbs.RegionSize != 0:
+	case len(t.Regions) == 0, len(t.Regions)%verbs.RegionSize != 0:
 		return wire.Malformed
 	}
 	for r := t.Regions; len(r) > 0; r = r[verbs.RegionSize:] {
@@ -92,6 +132,37 @@ func (s *session) meetTarget(ctx context.Context, conn net.Conn) error {
 		s.regions = append(s.regions, region)
 	}
 	return s.toldTarget(b)
+}
+
+// tryTarget READs something through the target, unless the server has none just now.
+func (s *session) tryTarget(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, firstWait)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const n = 8 // bytes
+	b, err := s.buffer(n)
+	if err != nil {
+		return err
+	}
+	defer s.release(b)
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	h := s.through
+	for w := h.now.Load(); w != nil; {
+		err = h.i.Do(ctx, w.peer, dc.Request{Op: dc.Read, Remote: s.regions[0].At(0), Local: b.mr.SGE(b.off, n)})
+		if before := w; err != nil && ctx.Err() == nil {
+			if w = h.now.Load(); w != before { // there is another one, or none any more
+				err = nil
+				continue
+			}
+		}
+		break
+	}
+	if err != nil {
+		return fmt.Errorf("READ through the server's target: %w", err)
+	}
+	return nil
 }
 
 // readTarget is what the server says of a target. Nobody is believed but who has greeted.
@@ -125,10 +196,9 @@ func (s *session) toldTarget(b []byte) error {
 		}
 		p, err := h.i.Resolve(at, t.Key)
 		if err != nil {
-			s.c.cfg.Logger.Warn("cache: the server's target cannot be READ through", "server", s.c.address, "error", err)
-		} else {
-			next = &way{peer: p, key: t.Key}
+			return fmt.Errorf("the server's target: %w", err)
 		}
+		next = &way{peer: p, key: t.Key}
 	}
 	if before := h.now.Swap(next); before != nil {
 		h.forget(before.peer)
@@ -165,7 +235,7 @@ func (h *through) register(n int) (*verbs.MR, error) {
 	return mr, nil
 }
 
-// closeThrough frees everything, when no READ is under way any more.
+// closeThrough frees everything, when no READ is under way any more, of which it tells the server.
 func (s *session) closeThrough() error {
 	h := s.through
 	err := s.closePlaces()
@@ -176,6 +246,12 @@ func (s *session) closeThrough() error {
 		last = w.peer
 	}
 	h.forget(last) // one that is in use is another client's, too
+	if h.conn != nil {
+		s.mu.Lock()
+		bye := wire.AppendBye(nil, s.m.Epoch())
+		s.mu.Unlock()
+		_ = h.conn.Part(bye, parting) // if it does not arrive this client is as one that was killed
+	}
 	for _, mr := range h.mrs {
 		err = errors.Join(err, mr.Close())
 	}
@@ -202,28 +278,37 @@ func (s *session) readOne(ctx context.Context, from verbs.Remote, to verbs.SGE) 
 // open is the target to READ through, unless it is blocked.
 func (h *through) open() (*way, error) {
 	w := h.now.Load()
-	if w == nil {
-		return nil, errBlocked
-	}
-	if until := w.blocked.Load(); until != 0 && time.Now().UnixNano() < until {
+	if w == nil || w.blocked.Load() != 0 && !w.open(time.Now().UnixNano()) {
 		return nil, errBlocked
 	}
 	return w, nil
 }
 
 // over takes the end of READs through a target: after one that has failed it is blocked for a while. One
-// that another client has forgotten, which shares the initiator, is resolved again.
+// that another client has forgotten, which shares the initiator, is resolved again. Where the initiator is
+// of no use any more, or the target has not answered for long, the session ends: the next one may have to do
+// without.
 func (h *through) over(ctx context.Context, w *way, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil {
+		w.answered()
+		return nil
+	}
+	if ctx.Err() != nil {
 		return err
 	}
-	if errors.Is(err, dc.ErrClosed) {
-		if p, rerr := h.i.Resolve(w.peer.Address(), w.key); rerr == nil {
-			h.now.CompareAndSwap(w, &way{peer: p, key: w.key})
-			return err
+	p, refused := h.i.Resolve(w.peer.Address(), w.key)
+	switch {
+	case refused != nil:
+		h.s.end(refused)
+	case p != w.peer:
+		if n := (&way{peer: p, key: w.key}); !h.now.CompareAndSwap(w, n) {
+			if now := h.now.Load(); now == nil || now.peer != p {
+				h.forget(p)
+			}
 		}
+	case w.failed(time.Now().UnixNano()):
+		h.s.end(fmt.Errorf("no READ through the server's target within %v: %w", silentFor, err))
 	}
-	w.blocked.Store(time.Now().Add(blockedFor).UnixNano())
 	return err
 }
 
@@ -238,19 +323,13 @@ func (p *passage) used() bool { return p.h != nil }
 
 func (p *passage) wait(ctx context.Context) error { return p.h.over(ctx, p.w, p.reads.Wait(ctx)) }
 
-// start begins READs together.
-func (h *through) start(add func([]dc.Request) []dc.Request) (passage, error) {
+// start begins READs together. The requests are the caller's again.
+func (h *through) start(all []dc.Request) (passage, error) {
 	w, err := h.open()
 	if err != nil {
 		return passage{}, err
 	}
-	room, _ := h.rooms.Get().(*[]dc.Request)
-	if room == nil {
-		room = new([]dc.Request)
-	}
-	*room = add((*room)[:0])
-	reads, err := h.i.Start(w.peer, *room)
-	h.rooms.Put(room)
+	reads, err := h.i.Start(w.peer, all)
 	if err != nil {
 		return passage{}, h.over(context.Background(), w, err)
 	}
@@ -258,8 +337,8 @@ func (h *through) start(add func([]dc.Request) []dc.Request) (passage, error) {
 }
 
 // do READs together.
-func (h *through) do(ctx context.Context, add func([]dc.Request) []dc.Request) error {
-	p, err := h.start(add)
+func (h *through) do(ctx context.Context, all []dc.Request) error {
+	p, err := h.start(all)
 	if err != nil {
 		return err
 	}
@@ -304,5 +383,5 @@ func (s *session) gid() (verbs.GIDEntry, error) {
 	if !ok {
 		return verbs.GIDEntry{}, verbs.ErrUnsupported
 	}
-	return s.pd().Device().FindGID(verbs.GIDQuery{Addr: at.AddrPort().Addr().Unmap()})
+	return link.FindGID(s.pd().Device(), at.AddrPort().Addr().Unmap())
 }

@@ -2,11 +2,13 @@ package cache
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/dc"
 )
 
 // What a server says of its target is believed if it was sealed in this greeting, and unchanged.
@@ -47,4 +49,35 @@ func TestTargetIsSealed(t *testing.T) {
 		require.ErrorIs(t, err, ErrDenied)
 	}
 	require.ErrorIs(t, s.toldTarget(b), wire.Malformed, "a session with queue pairs is told of none")
+}
+
+// A target through which a READ has failed is let be for a while, and given up when all READs have failed for
+// long: not if one was answered in between.
+func TestTargetThatIsSilent(t *testing.T) {
+	var w way
+	now := time.Now().UnixNano()
+	require.True(t, w.open(now))
+	require.False(t, w.failed(now))
+	require.False(t, w.open(now+int64(blockedFor)-1))
+	require.True(t, w.open(now+int64(blockedFor)))
+	require.False(t, w.failed(now+int64(silentFor)-1))
+	w.answered()
+	require.False(t, w.failed(now+int64(silentFor)))
+	require.False(t, w.failed(now+2*int64(silentFor)-1))
+	require.True(t, w.failed(now+2*int64(silentFor)))
+}
+
+// The ways to connect: the one that was asked for first, and TCP last, unless that is refused.
+func TestWays(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want []Transport
+	}{
+		{Config{}, []Transport{RDMA, TCP}},
+		{Config{RequireRDMA: true}, []Transport{RDMA}},
+		{Config{DC: &dc.Initiator{}}, []Transport{DC, RDMA, TCP}},
+		{Config{DC: &dc.Initiator{}, RequireRDMA: true}, []Transport{DC, RDMA}},
+	} {
+		require.Equal(t, c.want, (&Client{cfg: c.cfg}).ways())
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -17,9 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache"
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
+	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/ci/lab"
+	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -49,20 +54,71 @@ type tortured struct {
 
 const torturedKeys = 40
 
-// Writers, readers and an evicting server at once, on a wire that loses packets: no value
-// is torn, and none is older than what was acknowledged before its READ began.
-// GOVERBS_CACHE_SECONDS is how long it takes (the long version: a minute).
-func TestWritersReadersEvictors(t *testing.T) {
-	length := 2 * time.Second
-	if !testing.Short() {
-		length = time.Minute
-	}
+// torturedFor is how long that takes: GOVERBS_CACHE_SECONDS, or a minute in the long version of most.
+func torturedFor(t *testing.T, short time.Duration) time.Duration {
+	t.Helper()
 	if v := os.Getenv("GOVERBS_CACHE_SECONDS"); v != "" {
 		n, err := strconv.Atoi(v)
 		require.NoError(t, err)
-		length = time.Duration(n) * time.Second
+		return time.Duration(n) * time.Second
 	}
+	if testing.Short() {
+		return short
+	}
+	return time.Minute
+}
+
+// Writers, readers and an evicting server at once, on a wire that loses packets: no value
+// is torn, and none is older than what was acknowledged before its READ began. The long version
+// has ten million values read, or takes an hour.
+func TestWritersReadersEvictors(t *testing.T) {
 	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
+	length, enough := torturedFor(t, 2*time.Second), uint64(math.MaxUint64)
+	if !testing.Short() && os.Getenv("GOVERBS_CACHE_SECONDS") == "" {
+		length, enough = time.Hour, 10_000_000
+	}
+	tortureAll(t, s, length, enough, func(int) cache.Config { return cache.Config{} })
+}
+
+// The same through initiators, of which two clients share one, and one has room for a few entries, while others
+// hang, or are gone without a word, so that the target is replaced all the time.
+func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
+	length := torturedFor(t, 0)
+	if length == 0 {
+		t.Skip("takes a minute: without -short, or for GOVERBS_CACHE_SECONDS")
+	}
+	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 10 * time.Second, Log: 256, DC: server.DCConfig{Responders: 16}})
+	all := []*dc.Initiator{initiatorAs(t, dc.InitiatorConfig{Contexts: 2}), initiatorAs(t, dc.InitiatorConfig{Contexts: 1})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	dialer := near(t, cache.Config{}).Dialer
+	others.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			conn, err := dialer.DialContext(ctx, "tcp", s.Addr().String())
+			if err != nil {
+				continue
+			}
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			if _, err = link.Greet(ctx, conn, greet.DC, "", nil, nil); err == nil && n%2 == 0 {
+				_, _ = io.CopyN(io.Discard, conn, 1<<20) // it hears, and says nothing
+			}
+			stop()
+			_ = conn.Close()
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+	tortureAll(t, s, length, math.MaxUint64, func(i int) cache.Config {
+		return cache.Config{DC: all[i/2], MapBytes: i / 2 * 10 * 30}
+	})
+	st := s.Stats().DC
+	t.Logf("%d targets", 1+st.Replaced)
+	require.NotZero(t, st.Replaced)
+}
+
+// tortureAll has clients do that to a server, each of a configuration, for so long or until enough was read.
+func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uint64, cfg func(int) cache.Config) {
 	if lab.In() {
 		lab.ImpairWire(t, lab.Impairment{Duplicate: 0.02, Burst: lab.Burst{Begin: 0.002, End: 0.5}})
 	}
@@ -74,13 +130,13 @@ func TestWritersReadersEvictors(t *testing.T) {
 	end := time.Now().Add(length)
 	// Slow machines take longer until there is something to see.
 	running := func() bool {
-		return ctx.Err() == nil && (time.Now().Before(end) || reads.Load() < 200 || changes.Load() < 50 || s.Stats().Evicted < 100)
+		return ctx.Err() == nil && (time.Now().Before(end) && reads.Load() < enough || reads.Load() < 200 || changes.Load() < 50 || s.Stats().Evicted < 100)
 	}
 	var wg sync.WaitGroup
 	bad := func(format string, args ...any) { t.Errorf(format, args...); cancel() }
 	var all []*cache.Client
 	for i := range 3 {
-		c := dial(t, s.Addr().String(), cache.Config{})
+		c := dial(t, s.Addr().String(), cfg(i))
 		all = append(all, c)
 		for j := range 2 {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*i+j)))

@@ -20,28 +20,50 @@ const (
 	DC   Transport = "DC"   // a hit is a READ through the initiator of [Config], and calls go by TCP
 )
 
-// rdmaShare is how long an attempt by RDMA may take at most, where TCP is to have a chance
+// rdmaShare is how long an attempt by one way may take at most, where another one is to have a chance
 // after it.
 const rdmaShare = 7 * time.Second
 
 // drained is how long calls of a connection may take that was replaced.
 const drained = 10 * time.Second
 
-// connect makes a session: by RDMA, or, if that may be and the server admits this client, by
-// TCP. alive is called when the server says that others connect first: how long that takes is not
-// the attempt's fault.
-func (c *Client) connect(ctx context.Context, alive func()) (*session, error) {
+// ways are those by which a client connects, the best one first.
+func (c *Client) ways() []Transport {
+	w := []Transport{RDMA}
 	if c.cfg.DC != nil {
-		s, greeted, err := c.connectBy(ctx, DC, alive)
-		if err == nil || !greeted || ctx.Err() != nil || c.ctx.Err() != nil || !errors.Is(err, errNoTarget) {
-			return s, err
+		w = []Transport{DC, RDMA}
+	}
+	if !c.cfg.RequireRDMA {
+		w = append(w, TCP)
+	}
+	return w
+}
+
+// connect makes a session, by the first of these ways that there is to a server that admits this client. alive is
+// called when the server says that others connect first: how long that takes is not the attempt's fault.
+func (c *Client) connect(ctx context.Context, ways []Transport, alive func()) (*session, error) {
+	var instead error
+	for i, by := range ways {
+		connect := c.connectShare
+		if i == len(ways)-1 {
+			connect = c.connectBy
 		}
-		c.cfg.Logger.Info("cache: the server has no target to READ through", "server", c.address)
+		s, greeted, err := connect(ctx, by, alive)
+		if err == nil {
+			s.instead = instead
+			c.tellInstead(s)
+			return s, nil
+		}
+		instead = errors.Join(instead, err)
+		if !greeted || ctx.Err() != nil || c.ctx.Err() != nil {
+			break
+		}
 	}
-	if c.cfg.RequireRDMA {
-		s, _, err := c.connectBy(ctx, RDMA, alive)
-		return s, err
-	}
+	return nil, instead
+}
+
+// connectShare is connectBy, in a part of the time that there is.
+func (c *Client) connectShare(ctx context.Context, by Transport, alive func()) (*session, bool, error) {
 	share := func() time.Duration {
 		if end, ok := ctx.Deadline(); ok {
 			return min(rdmaShare, time.Until(end)*2/3)
@@ -52,23 +74,28 @@ func (c *Client) connect(ctx context.Context, alive func()) (*session, error) {
 	defer cancel()
 	limit := time.AfterFunc(share(), cancel)
 	defer limit.Stop()
-	s, greeted, err := c.connectBy(first, RDMA, func() {
+	s, greeted, err := c.connectBy(first, by, func() {
 		limit.Reset(share())
 		alive()
 	})
 	if err != nil && first.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("no RDMA connection within %v", rdmaShare)
+		err = fmt.Errorf("no %s connection within %v", by, rdmaShare)
 	}
-	if err == nil || !greeted || ctx.Err() != nil || c.ctx.Err() != nil {
-		return s, err
+	return s, greeted, err
+}
+
+// tellInstead logs that a session is not by the way that was wanted.
+func (c *Client) tellInstead(s *session) {
+	log := c.cfg.Logger.With("server", c.address, "error", s.instead)
+	switch {
+	case s.instead == nil:
+	case s.by == TCP:
+		log.Warn("cache: there is no RDMA: hits are calls by TCP")
+	case errors.Is(s.instead, errNoTarget):
+		log.Info("cache: hits are not READ through the initiator")
+	default:
+		log.Warn("cache: hits are not READ through the initiator")
 	}
-	s, _, other := c.connectBy(ctx, TCP, alive)
-	if other != nil {
-		return nil, errors.Join(err, other)
-	}
-	c.cfg.Logger.Warn("cache: there is no RDMA: hits are calls by TCP", "server", c.address, "error", err)
-	s.instead = err
-	return s, nil
 }
 
 // greet tells a server who this client is.
@@ -100,12 +127,10 @@ func (s *session) dialTCP(ctx context.Context) error {
 	if err := s.greet(ctx, conn, by); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	s.conn = link.NewStream(s.live, conn, 0)
 	if s.by == DC {
-		if err := s.meetTarget(ctx, conn); err != nil {
-			return err
-		}
+		return s.attach(ctx, conn)
 	}
+	s.conn = link.NewStream(s.live, conn, 0)
 	s.run()
 	return nil
 }
@@ -117,7 +142,8 @@ func (c *Client) better(tcp *session) *session {
 	defer cancel()
 	limit := time.AfterFunc(attempt, cancel)
 	defer limit.Stop()
-	s, _, err := c.connectBy(ctx, RDMA, func() { limit.Reset(attempt) })
+	ways := c.ways()
+	s, err := c.connect(ctx, ways[:len(ways)-1], func() { limit.Reset(attempt) }) // all but TCP
 	if err != nil {
 		c.cfg.Logger.Info("cache: there is still no RDMA", "server", c.address, "error", err)
 		return nil

@@ -236,7 +236,11 @@ func (w writer) step() step {
 	case 15, 16, 17:
 		mk, plain, b := w.metaKey()
 		n, data := w.block()
-		return step{text: "ms " + mk + " " + n + b + " " + w.flags("OkcFTCMqIS", 6) + "\r\n" + data, key: plain, shift: w.IntN(3) - 1}
+		flags := w.flags("OkcFTCMqIS", 6)
+		if b != "" { // 1.6.18 forgets of a record that it adds to that its key came in base64
+			flags = strings.NewReplacer("MA", "MS", "MP", "ME").Replace(flags)
+		}
+		return step{text: "ms " + mk + " " + n + b + " " + flags + "\r\n" + data, key: plain, shift: w.IntN(3) - 1}
 	case 18:
 		mk, plain, b := w.metaKey()
 		if w.IntN(4) == 0 {

@@ -4,17 +4,20 @@ import "time"
 
 // Clients that wait for no reply may not know of a change for as long as announceAfter, and for
 // announceEvery while changes go on, or announceEach for each client if that is longer: what changed
-// meanwhile comes in one message, and each client answers one. So many clients do not take all of the
-// server's time; a sixteenth of the lease is the longest, after which who is behind is asked in any
-// case. A client whose map is behind finds tombstones, and READs more to find what became of the
-// records, so it is right all the same.
+// meanwhile comes in one message. So many clients do not take all of the server's time; a sixteenth of
+// the lease is the longest. A client whose map is behind finds tombstones, and READs more to find what
+// became of the records, so it is right all the same.
 //
 // Replies have all changes before them, so a client that calls often enough is sent nothing else: only
 // those are told that have heard of none for that long, or nearly.
+//
+// A client says with its next call that it has left changes behind. One that makes no call is asked, once in
+// an eighth of the lease, which is soon enough for one that has half of it; and at once when changes may soon
+// have no memory for what it has not left behind, but after announceAfter only if there is nothing new.
 const (
 	announceAfter = 10 * time.Millisecond
 	announceEvery = 50 * time.Millisecond
-	announceEach  = 10 * time.Millisecond
+	announceEach  = 20 * time.Millisecond
 )
 
 // pause is how long changes are collected for so many clients.
@@ -53,7 +56,10 @@ func (s *Server) announceNow() {
 	seq, next := s.store.Seq(), now.Add(every)
 	pressed := s.pressed()
 	s.toldOf = seq
-	for _, c := range s.clients {
+	for id, c := range s.clients {
+		if pressed {
+			s.ask(id, c, now)
+		}
 		if !c.behind(seq) {
 			continue
 		}
@@ -73,12 +79,19 @@ func (s *Server) announceNow() {
 // behind tells whether a client does not know of a change. The server's mutex is held.
 func (c *client) behind(seq uint64) bool { return c.reads && c.next <= seq }
 
-// tellAll tells those that do not know. The mutex is held.
-func (s *Server) tellAll() {
-	seq := s.store.Seq()
-	for _, c := range s.clients {
-		if c.behind(seq) {
-			s.wake(c)
-		}
+// ask has a client say how far it is, unless there is nothing to hear, or it was asked of the same just before.
+// The mutex is held.
+func (s *Server) ask(id uint64, c *client, now time.Time) {
+	if seq := s.store.Seq(); c.reads && s.store.Behind(id) && (c.askedOf < seq || now.Sub(c.asked) >= announceAfter) {
+		c.asks = true
+		s.wake(c)
+	}
+}
+
+// askAll asks all. The mutex is held.
+func (s *Server) askAll() {
+	now := time.Now()
+	for id, c := range s.clients {
+		s.ask(id, c, now)
 	}
 }

@@ -17,13 +17,32 @@ import (
 type listener struct {
 	mu    sync.Mutex
 	times []time.Time
+	asked int
 }
 
-func (l *listener) Write(context.Context, []byte) error {
+func (l *listener) Write(_ context.Context, b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.times = append(l.times, time.Now())
+	for len(b) > 0 {
+		h, err := wire.ReadHeader(b)
+		if err != nil {
+			return err
+		}
+		var d wire.Deltas
+		if h.Kind == wire.KindDeltas && d.Read(b[:h.Length]) == nil && len(d.List) == 0 {
+			l.asked++
+		}
+		b = b[h.Length:]
+	}
 	return nil
+}
+
+// asks is how often it was asked how far it is.
+func (l *listener) asks() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
 }
 
 func (l *listener) Next(ctx context.Context) ([]byte, error) {
@@ -140,7 +159,7 @@ func (l *listener) silence() time.Duration {
 // The more clients there are, the longer changes are collected for them, within bounds.
 func TestManyClientsAreToldLessOften(t *testing.T) {
 	for clients, want := range map[int]time.Duration{
-		0: announceEvery, 1: announceEvery, 5: announceEvery, 6: 60 * time.Millisecond, 16: 160 * time.Millisecond, 50: 500 * time.Millisecond, 1000: time.Second,
+		0: announceEvery, 1: announceEvery, 2: announceEvery, 3: 60 * time.Millisecond, 16: 320 * time.Millisecond, 50: time.Second, 1000: time.Second,
 	} {
 		require.Equal(t, want, pause(clients, 16*time.Second), clients)
 	}
@@ -167,8 +186,64 @@ func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 	})
 }
 
-// A client that wants to hear from the server does each sixteenth of the lease, and so does one that has
-// not said that it is done with a change; others hear each quarter. What is said anyway counts.
+// When much of the memory waits for a client it is asked how far it is, which no message with changes does, but not
+// all the time; and one that has said it is asked no more.
+func TestClientsAreAskedUnderPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		asks := l.asks()
+		s.put(t, 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, asks, l.asks(), "there is no pressure")
+		total := s.Stats().Memory
+		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
+			require.NoError(t, err)
+		}
+		time.Sleep(announceAfter + time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, asks+1, l.asks())
+		for range 100 {
+			s.mu.Lock()
+			s.askAll()
+			s.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+		require.InDelta(t, asks+1+10, l.asks(), 2, "of the same each announceAfter")
+		asks = l.asks()
+		for i := range 100 {
+			s.put(t, i)
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.InDelta(t, asks+50, l.asks(), 20)
+		s.heard(t)
+		require.Zero(t, s.Stats().Quarantine)
+		time.Sleep(announceAfter + time.Millisecond) // what was asked before is under way no more
+		synctest.Wait()
+		asks = l.asks()
+		for i := range 100 {
+			s.put(t, i)
+			time.Sleep(5 * time.Millisecond)
+		}
+		synctest.Wait()
+		require.Equal(t, asks, l.asks())
+	})
+}
+
+// heard has all clients say that they are done with all changes.
+func (s *Server) heard(t *testing.T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.clients {
+		require.NoError(t, s.store.Heard(id, wire.Horizon{Epoch: 1, Applied: s.store.Seq(), Quiet: s.store.Seq()}))
+		require.False(t, s.store.Behind(id))
+	}
+}
+
+// A client that wants to hear from the server does each sixteenth of the lease, and others hear each
+// quarter. What is said anyway counts. One that has not said that it is done with a change is asked each
+// eighth, whatever it is told beside that.
 func TestBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := told(t)
@@ -198,21 +273,21 @@ func TestBeats(t *testing.T) {
 		}
 		s.put(t, 0)
 		time.Sleep(announceAfter + time.Millisecond)
-		require.LessOrEqual(t, longest(time.Minute), time.Second)
-		for id := range s.clients {
-			require.True(t, s.store.Behind(id))
-			require.NoError(t, s.store.Heard(id, wire.Horizon{Epoch: 1, Applied: s.store.Seq(), Quiet: s.store.Seq()}))
-			require.False(t, s.store.Behind(id))
+		asks := l.asks()
+		require.InDelta(t, 2*time.Second, longest(time.Minute), float64(every))
+		require.InDelta(t, 30, l.asks()-asks, 8)
+		asks = l.asks()
+		for i := range 60 {
+			s.put(t, i)
+			require.LessOrEqual(t, longest(time.Second), time.Second)
 		}
+		require.InDelta(t, 30, l.asks()-asks, 8, "it hears of changes, and is asked all the same")
+		s.heard(t)
 		require.InDelta(t, 4*time.Second, longest(time.Minute), float64(every))
 		before := l.heard()
 		for i := range 60 {
 			s.put(t, i)
-			s.mu.Lock()
-			for id := range s.clients {
-				require.NoError(t, s.store.Heard(id, wire.Horizon{Epoch: 1, Applied: s.store.Seq(), Quiet: s.store.Seq()}))
-			}
-			s.mu.Unlock()
+			s.heard(t)
 			time.Sleep(time.Second)
 			s.mu.Lock()
 			s.beat(time.Now(), every)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
@@ -34,6 +35,7 @@ type client struct {
 	seal     greet.Seal   // of its greeting, if it READs through the target
 	through  bool         // it READs through the target, of which it
 	tell     *wire.Target // is to be told; nil: it has been
+	left     bool         // it has said that it READs nothing any more
 	replies  []byte
 	room     chan struct{} // has a token when replies were sent
 	writer
@@ -165,7 +167,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			s.wake(c)
 		}
 		if s.announce(); a.Status == wire.NoMemory { // others hold what was freed
-			s.tellAll()
+			s.askAll()
 		}
 	case wire.KindHorizon:
 		h, err := wire.ReadHorizon(b)
@@ -181,6 +183,12 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 			return false, err
 		}
 		s.store.Reported(&s.scratch.report)
+	case wire.KindBye:
+		if _, err := wire.ReadBye(b); err != nil || !c.through {
+			return false, wire.Malformed
+		}
+		s.leave(id, c)
+		return false, io.EOF // as good as that
 	default:
 		return false, wire.Malformed
 	}

@@ -21,7 +21,9 @@ import (
 // Config is what a server is made of. The zero value is fine for a try.
 type Config struct {
 	// Device is the name of the RDMA device; empty means that of the address to
-	// listen on.
+	// listen on. Clients reach it by the GID of the address that they connect to, and the target and the
+	// shared records by that of the address to listen on; where the device has none of that address, since
+	// it is another network's, by any that it has.
 	Device string
 	// Memory is for records, in bytes; 0 means 64 MiB. The map needs more, which is
 	// registered too: 56 to 112 bytes for each record, and while it doubles half as much
@@ -404,7 +406,7 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 		a.Value = append([]byte(nil), a.Value...)
 		quarantine := a.Status == wire.NoMemory && s.store.Stats().Arena.Limbo > 0
 		if s.announce(); quarantine {
-			s.tellAll()
+			s.askAll()
 			if s.settled == nil {
 				s.settled = make(chan struct{})
 			}

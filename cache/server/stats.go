@@ -21,7 +21,7 @@ type Stats struct {
 	Expired    uint64
 	Flushes    uint64
 	NoMemory   uint64
-	Cut        uint64 // clients that were late
+	Cut        uint64 // clients that were late, and connected
 	Epoch      uint32
 	Shared     SharedStats
 	DC         DCStats
@@ -45,7 +45,7 @@ func (s *Server) Stats() Stats {
 		Streams: streams,
 		Items:   n.Items, Bytes: n.Arena.Live, Memory: n.Arena.Total, Quarantine: n.Arena.Limbo, Table: n.Table, Clients: len(s.clients) - streams,
 		Gets: n.Gets, Hits: n.Hits, Sets: n.Sets, Reported: n.Reports, Evicted: n.Evicted, Expired: n.Expired,
-		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
+		Flushes: n.Flushes, NoMemory: n.NoMemory, Cut: n.Cut - s.through.absent, Epoch: s.epoch, Shared: s.shared.stats(), DC: s.throughStats(),
 	}
 }
 

@@ -35,6 +35,7 @@ type through struct {
 	said     wire.Target
 	fence    fence.Fence
 	replaced uint64
+	absent   uint64 // clients that were late when they were gone: nobody was cut off
 }
 
 // toldWithin is how long clients have to go over to another target before the old one is closed, as a
@@ -51,14 +52,8 @@ func (s *Server) openThrough() (err error) {
 	return err
 }
 
-// findGID finds the GID of the address that the server listens at, or of any if it listens at all.
-func (s *Server) findGID() (verbs.GIDEntry, error) {
-	query := verbs.GIDQuery{}
-	if at := s.listensAt(); !at.IsUnspecified() {
-		query.Addr = at
-	}
-	return s.dev.FindGID(query)
-}
+// findGID finds the GID of the target and of the shared records: see Device in [Config].
+func (s *Server) findGID() (verbs.GIDEntry, error) { return link.FindGID(s.dev, s.listensAt()) }
 
 // listensAt is the address that the server listens at.
 func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap() }
@@ -66,10 +61,13 @@ func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort(
 // newTarget makes a target for the records, with a key of its own.
 func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	none := wire.Target{Epoch: s.epoch, Number: number}
-	gid, err := s.findGID()
-	if err != nil && s.cfg.Device != "" { // whose address may be another one
-		gid, err = s.dev.FindGID(verbs.GIDQuery{})
+	var err error
+	for _, r := range s.offer[:len(s.arena)] { // a client that comes while there is no target will be told of one
+		if none.Regions, err = r.AppendBinary(none.Regions); err != nil {
+			return nil, none, err
+		}
 	}
+	gid, err := s.findGID()
 	if err != nil {
 		return nil, none, err
 	}
@@ -87,13 +85,7 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	at.Incarnation = t.Incarnation() // a later one at the same address is not meant
 	said := none
 	said.Key = key
-	said.Address, err = at.MarshalBinary()
-	for _, r := range s.offer[:len(s.arena)] {
-		if err == nil {
-			said.Regions, err = r.AppendBinary(said.Regions)
-		}
-	}
-	if err != nil {
+	if said.Address, err = at.MarshalBinary(); err != nil {
 		return nil, none, errors.Join(err, t.Close())
 	}
 	return t, said, nil
@@ -140,13 +132,23 @@ func (s *Server) attachThrough(cut context.CancelCauseFunc, seal greet.Seal) (ui
 	return id, c
 }
 
-// depart has a client end that READs through the target. What it could READ stays as it is until it is
-// certain that it does not.
+// leave forgets a client that READs nothing any more, by its own word: if that is not true it harms itself,
+// since what it takes for a record may be another one then. The mutex is held.
+func (s *Server) leave(id uint64, c *client) {
+	c.left = true
+	s.store.Detach(id)
+	s.settle()
+}
+
+// depart has a client end that READs through the target. Unless it has said goodbye, what it could READ stays
+// as it is until it is certain that it does not.
 func (s *Server) depart(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.clients, id)
-	s.through.fence.Gone(id)
+	c := s.clients[id]
+	if delete(s.clients, id); c == nil || !c.left {
+		s.through.fence.Gone(id)
+	}
 }
 
 // cutLate cuts off a client that hangs, or has the target replaced for one that is gone. The mutex is held.
@@ -154,6 +156,8 @@ func (s *Server) cutLate(id uint64) {
 	c := s.clients[id]
 	if c != nil {
 		c.cut(errLate)
+	} else {
+		s.through.absent++
 	}
 	if c == nil || c.through {
 		s.through.fence.Late(id)

@@ -20,6 +20,9 @@ type writer struct {
 	busy    bool
 	due     bool      // the client is to hear from the server, if only that there is nothing new
 	said    time.Time // when it did
+	asks    bool      // it is to say how far it is
+	asked   time.Time // when it was asked
+	askedOf uint64    // the last change that it had been told of then
 	learned time.Time // when it heard of a change
 	running sync.WaitGroup
 	err     error // that ended it
@@ -34,17 +37,24 @@ func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 }
 
 // beat has clients be told that there is nothing new: those that have asked to hear from the server
-// each sixteenth of its lease at least, those that have not said yet that they are done with what
-// was freed as often, and the others each quarter: they learn of it when their clock has stood still.
+// each sixteenth of its lease at least, and the others each quarter: they learn of it when their clock has
+// stood still. Those that have not said that they are done with what was freed are asked each eighth.
 // There is another beat after every. The mutex is held.
 func (s *Server) beat(now time.Time, every time.Duration) {
 	for id, c := range s.clients {
+		if !c.reads || c.to == nil {
+			continue
+		}
 		longest := s.cfg.Lease / 4
-		if c.beats || s.store.Behind(id) {
+		if c.beats {
 			longest = s.cfg.Lease / 16
 		}
-		if c.reads && c.to != nil && now.Sub(c.said)+every > longest {
+		if now.Sub(c.said)+every > longest {
 			c.due = true
+			s.wake(c)
+		}
+		if now.Sub(c.asked)+every > s.cfg.Lease/8 && s.store.Behind(id) {
+			c.asks = true
 			s.wake(c)
 		}
 	}
@@ -150,8 +160,11 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 			out = wire.AppendMap(out, &b)
 			break
 		}
-		if len(deltas.List) == 0 && !c.due {
-			break
+		if len(deltas.List) == 0 {
+			if !c.due && !c.asks { // a client answers what has no change
+				break
+			}
+			c.asks, c.asked, c.askedOf = false, time.Now(), c.next-1
 		}
 		c.due = false
 		out = wire.AppendDeltas(out, deltas)
@@ -159,7 +172,7 @@ func (s *Server) gatherMap(c *client, out []byte) []byte {
 			c.learned = time.Now()
 		}
 		c.next += uint64(len(deltas.List))
-		if len(deltas.List) < wire.MaxEntries {
+		if len(deltas.List) < wire.MaxEntries && !c.asks {
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,4 +106,56 @@ func TestAnswers(t *testing.T) {
 		require.Len(t, n.replies, ask2, "nothing is sent after the end")
 		s.detach(id)
 	})
+}
+
+// gated is a connection whose Write takes as long as a test likes.
+type gated struct {
+	*narrow
+	begun, gate chan struct{}
+}
+
+func (g gated) Write(ctx context.Context, b []byte) error {
+	close(g.begun)
+	<-g.gate
+	return g.narrow.Write(ctx, b)
+}
+
+// While one goroutine writes what could not be posted, the one that takes messages sends nothing, and what it
+// has for the client goes behind that.
+func TestOneSendsAtATime(t *testing.T) {
+	s, _ := tablesRig(t, func(int) error { return nil })
+	defer func() { require.NoError(t, s.Close()) }()
+	ctx, cut := context.WithCancelCause(t.Context())
+	id, c := s.attach(cut, false)
+	c.answered, c.begun = true, true
+	n := &narrow{}
+	g := gated{n, make(chan struct{}), make(chan struct{})}
+	s.connected(ctx, g, c)
+	ask := func(n uint64) {
+		b := wire.AppendRequest(nil, &wire.Request{ID: n, Epoch: s.epoch, Op: wire.OpGet, Key: []byte("key")})
+		_, err := s.take(id, c, b)
+		require.NoError(t, err)
+		s.answer(c)
+	}
+	ask(1)
+	<-g.begun
+	n.mu.Lock()
+	n.room = 100
+	n.mu.Unlock()
+	ask(2)
+	ask(3)
+	n.mu.Lock()
+	posted := n.posted
+	n.mu.Unlock()
+	require.Zero(t, posted)
+	close(g.gate)
+	require.Eventually(t, func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.replies) == 3
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, []uint64{1, 2, 3}, n.replies)
+	cut(nil)
+	require.NoError(t, s.disconnected(c))
+	s.detach(id)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
@@ -149,7 +150,7 @@ func (c *call) get() wire.Status {
 	if attrs&wire.AttrStale != 0 {
 		c.a.Bits |= wire.ReplyStale
 	}
-	soon := c.wants(wire.WantRecache) && expiry != 0 && expiry < s.expiry(c.q.Recache)
+	soon := c.wants(wire.WantRecache) && expiry != 0 && secondsUntil(expiry, s.now) < c.q.Recache
 	if !sent && (soon || c.wants(wire.WantWin) && attrs&wire.AttrStale != 0) {
 		attrs |= wire.AttrWon
 		c.a.Bits |= wire.ReplyWon
@@ -169,6 +170,13 @@ func (c *call) get() wire.Status {
 		s.queue.Access(c.id)
 	}
 	return wire.OK
+}
+
+// secondsUntil is the time until an expiry in ms, rounded up to seconds, of which memcached's clock is.
+func secondsUntil(expiry, now uint64) int64 {
+	const second = 1000
+	left := min(expiry-min(now, expiry), math.MaxInt64-second)
+	return int64(left+second-1) / second * second
 }
 
 func (c *call) binary() uint16 {

@@ -41,6 +41,34 @@ func set(key, value string) wire.Request {
 
 func get(key string) wire.Request { return wire.Request{Op: wire.OpGet, Key: []byte(key)} }
 
+// Whether a record expires soon is said by whole seconds that are left, the one that has begun among them, as
+// memcached says it: one of 30 s does not expire within 30 s at once, but a second later.
+func TestExpiresSoon(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	q := set("k", "v")
+	q.Expiry = 30_000
+	won := func(now uint64, within int64) bool {
+		g := get("k")
+		g.Want, g.Recache = wire.WantRecache, within
+		a := do(s, now, g)
+		require.Equal(t, wire.OK, a.Status)
+		return a.Bits&wire.ReplyWon != 0
+	}
+	for _, c := range []struct {
+		at     uint64
+		within int64
+		soon   bool
+	}{{0, 30_000, false}, {1, 30_000, false}, {999, 30_000, false}, {1000, 30_000, true}, {1, 31_000, true}, {29_999, 1000, false},
+		{29_999, 0, false}, {29_999, -1000, false}, {1, 1 << 50, true}} {
+		require.Equal(t, wire.OK, do(s, 100, q).Status) // nobody has won it
+		require.Equal(t, c.soon, won(100+c.at, c.within), "%+v", c)
+		s.now = 0
+	}
+	q.Expiry = 0
+	do(s, 100, q)
+	require.False(t, won(100, 1<<50), "it never does")
+}
+
 func TestStoreExpires(t *testing.T) {
 	s := newStore(t, 4, Config{})
 	q := set("k", "v")

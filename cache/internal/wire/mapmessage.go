@@ -242,3 +242,17 @@ func (r *Report) Read(src []byte) error {
 	}
 	return nil
 }
+
+// AppendBye encodes a client's last message. It has no body.
+func AppendBye(dst []byte, epoch uint32) []byte {
+	return end(begin(dst, KindBye, epoch), len(dst))
+}
+
+// ReadBye decodes it.
+func ReadBye(src []byte) (epoch uint32, err error) {
+	epoch, b, err := open(src, KindBye, 0)
+	if err == nil && len(b) > 0 {
+		err = Malformed
+	}
+	return epoch, err
+}

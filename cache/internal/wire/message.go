@@ -17,6 +17,7 @@ const (
 	KindHorizon                 // client: how far it is
 	KindReport                  // client: what it READ, a sample
 	KindTarget                  // server: through what a client READs that has no queue pair here
+	KindBye                     // client: no READ of its is under way, nor will be; it is the last message
 	kinds
 )
 

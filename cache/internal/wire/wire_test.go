@@ -158,6 +158,7 @@ func messages() map[string][]byte {
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
 		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
 		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
+		"bye":     AppendBye(nil, 1),
 	}
 }
 
@@ -195,6 +196,9 @@ func again(b []byte) ([]byte, error) {
 	case KindTarget:
 		t, err := ReadTarget(b)
 		return AppendTarget(nil, &t), err
+	case KindBye:
+		epoch, err := ReadBye(b)
+		return AppendBye(nil, epoch), err
 	}
 	return nil, Malformed
 }

@@ -2,7 +2,9 @@ package link
 
 import (
 	"context"
+	"errors"
 	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
@@ -42,17 +44,53 @@ func Send(ctx context.Context, c Conn, b []byte) error {
 	return c.Write(ctx, b)
 }
 
+// Silence is how long a host may leave what a stream sent unacknowledged, until it is taken for gone.
+const Silence = 10 * time.Second
+
 // Stream carries messages over TCP.
 type Stream struct {
 	conn   net.Conn
 	stream wire.Stream
+	torn   bool          // a message was written in part
+	ended  func() bool   // has ctx not end calls any more, unless it does already
+	over   chan struct{} // closed when it has
 }
 
 // NewStream takes over a connection, which closes when ctx ends: so do calls of its methods.
 // Messages that are longer than limit are refused.
 func NewStream(ctx context.Context, conn net.Conn, limit int) *Stream {
+	bound(conn, Silence)
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return &Stream{conn: conn, stream: wire.Stream{Limit: limit}}
+}
+
+// NewPartingStream is NewStream for who has a last word: calls end with ctx, and the connection is open until
+// [Stream.Part].
+func NewPartingStream(ctx context.Context, conn net.Conn, limit int) *Stream {
+	bound(conn, Silence)
+	s := &Stream{conn: conn, stream: wire.Stream{Limit: limit}, over: make(chan struct{})}
+	s.ended = context.AfterFunc(ctx, func() {
+		defer close(s.over)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
+	return s
+}
+
+// errTorn: what was to be the last word would be a part of another one.
+var errTorn = errors.New("the last message was written in part")
+
+// Part sends the last message, if all of those before were written whole and it takes no longer than that, and
+// closes the connection. Nobody else uses the stream any more.
+func (s *Stream) Part(b []byte, most time.Duration) error {
+	if !s.ended() {
+		<-s.over
+	}
+	err := errTorn
+	if !s.torn {
+		_ = s.conn.SetDeadline(time.Now().Add(most))
+		_, err = s.conn.Write(b)
+	}
+	return errors.Join(err, s.conn.Close())
 }
 
 // Write is [Conn]'s.
@@ -60,7 +98,8 @@ func (s *Stream) Write(ctx context.Context, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := s.conn.Write(b)
+	n, err := s.conn.Write(b)
+	s.torn = s.torn || 0 < n && n < len(b)
 	return because(ctx, err)
 }
 

@@ -1,0 +1,142 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
+)
+
+// hears is a server's end that keeps what kinds of messages a client sends.
+type hears struct {
+	say chan []byte // to the client
+
+	mu    sync.Mutex
+	full  bool // nothing can be posted
+	heard []wire.Kind
+	quiet []uint64 // of the horizons among them
+}
+
+func (h *hears) Post(ctx context.Context, b []byte) (bool, error) {
+	if h.full {
+		return false, nil
+	}
+	return true, h.Write(ctx, b)
+}
+
+func (h *hears) Write(_ context.Context, b []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(b) > 0 {
+		m, err := wire.ReadHeader(b)
+		if err != nil {
+			return err
+		}
+		if m.Kind == wire.KindHorizon {
+			said, err := wire.ReadHorizon(b[:m.Length])
+			if err != nil {
+				return err
+			}
+			h.quiet = append(h.quiet, said.Quiet)
+		}
+		h.heard = append(h.heard, m.Kind)
+		b = b[m.Length:]
+	}
+	return nil
+}
+
+func (h *hears) Next(ctx context.Context) ([]byte, error) {
+	select {
+	case b := <-h.say:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A client that is told of changes says with its next call that it has left them behind, or when it is asked, and
+// not by a message of its own before that.
+func TestClientSaysHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hears{say: make(chan []byte)}
+		s := newNarrowSession(t, nil)
+		s.conn, s.first = h, make(chan struct{})
+		s.run()
+		heard := func(b []byte) []wire.Kind {
+			if b != nil {
+				h.say <- b
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			all := h.heard
+			h.heard = nil
+			return all
+		}
+		seq := uint64(0)
+		change := func() []byte {
+			seq++
+			e := wire.Entry{Fingerprint: seq, Version: seq, Epoch: 1}
+			return wire.AppendDeltas(nil, &wire.Deltas{Epoch: 1, First: seq, Clock: seq, List: []wire.Delta{{Change: wire.ChangePut, Entry: e}}})
+		}
+		ask := func() []byte {
+			return wire.AppendDeltas(nil, &wire.Deltas{Epoch: 1, First: seq + 1, Clock: seq})
+		}
+		require.Empty(t, heard(wire.AppendMap(nil, &wire.Map{Epoch: 1})))
+		require.Empty(t, heard(change()), "nothing yet")
+		require.Equal(t, []wire.Kind{wire.KindHorizon}, heard(ask()))
+		require.Empty(t, heard(ask()), "there is nothing new")
+		s.mu.Lock()
+		section, ok := s.enter() // a READ is under way, which ends soon after the server has asked
+		s.mu.Unlock()
+		require.True(t, ok)
+		require.Empty(t, heard(change()))
+		time.AfterFunc(again/2, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.leave(section)
+		})
+		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindHorizon}, heard(ask()))
+		require.Equal(t, seq, s.said.Quiet)
+		require.Empty(t, heard(ask()))
+		require.Empty(t, heard(change()))
+		c, err := s.start(t.Context(), &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+		require.NoError(t, err)
+		require.Equal(t, []wire.Kind{wire.KindHorizon, wire.KindRequest}, heard(wire.AppendReply(nil, &wire.Reply{ID: c.id, Epoch: 1, Status: wire.OK})))
+		_, err = s.wait(t.Context(), c)
+		require.NoError(t, err)
+		s.end(ErrClosed)
+		s.running.Wait()
+	})
+}
+
+// What a client said that could not be posted comes before what it says later: a server believes nobody who goes back.
+func TestClientDoesNotGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hears{say: make(chan []byte), full: true}
+		s := newNarrowSession(t, nil)
+		s.conn, s.first = h, make(chan struct{})
+		s.running.Go(func() { s.end(s.receive()) })
+		h.say <- wire.AppendMap(nil, &wire.Map{Epoch: 1})
+		for seq := range uint64(2) {
+			e := wire.Entry{Fingerprint: seq, Version: seq + 1, Epoch: 1}
+			h.say <- wire.AppendDeltas(nil, &wire.Deltas{Epoch: 1, First: seq + 1, Clock: 1, List: []wire.Delta{{Change: wire.ChangePut, Entry: e}}})
+			synctest.Wait()
+			if seq == 0 {
+				_, err := s.start(t.Context(), &wire.Request{Op: wire.OpDelete, Key: []byte("key")})
+				require.NoError(t, err)
+			}
+		}
+		s.running.Go(func() { s.end(s.send()) })
+		synctest.Wait()
+		require.Equal(t, []uint64{1, 2}, h.quiet)
+		s.end(ErrClosed)
+		s.running.Wait()
+	})
+}
