@@ -195,7 +195,7 @@ INSTRUMENTED_13 = $(TEST) -race
 ONCE_13 = $(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(ONCE_TESTS) && $(TEST) -count=1 -p 2 $(SHORT) $(call EXEC) $(EXAMPLES)
 
 # Hosts that are killed: how it ends does not depend on the kernel.
-HOSTS_13 = $(FOR) $(TEST) -count=1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload
+HOSTS_13 = $(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC,-topo hosts=3) -run OnHosts ./lockoffload $(if $(filter -short,$(SHORT)),,./cache)
 
 device-%: $(LAB)
 	$(FOR) $(TEST) -count=1 -p 1 $(SHORT) $(call EXEC) $(DEVICE_TESTS)

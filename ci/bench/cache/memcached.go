@@ -26,17 +26,22 @@ func newMemcached() (*memcached, error) {
 	if err != nil {
 		return nil, err
 	}
+	port := rig.NextPort()
+	at := net.JoinHostPort(far.Addr.String(), port)
+	return startMemcached(at, daemon{at: at}.dial, "-l", far.Addr.String(), "-p", port)
+}
+
+// startMemcached has a client by dial once the daemon answers, and the values that are read.
+func startMemcached(at string, dial func() (*tcpClient, error), args ...string) (*memcached, error) {
 	program, err := exec.LookPath("memcached")
 	if err != nil {
 		return nil, err
 	}
-	port := rig.NextPort()
 	m := &memcached{}
-	if m.daemon, err = start(net.JoinHostPort(far.Addr.String(), port), exec.Command(program, "-l", far.Addr.String(), "-p", port, "-U", "0",
-		"-u", "root", "-m", "64", "-t", strconv.Itoa(runtime.NumCPU()))); err != nil {
+	if m.daemon, err = start(at, exec.Command(program, append(args, "-U", "0", "-u", "root", "-m", "64", "-t", strconv.Itoa(runtime.NumCPU()))...)); err != nil {
 		return nil, err
 	}
-	if m.client, err = soon(m.dial); err != nil {
+	if m.client, err = soon(dial); err != nil {
 		return nil, err
 	}
 	for _, size := range sizes {
