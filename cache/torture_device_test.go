@@ -70,12 +70,12 @@ func torturedFor(t *testing.T, short time.Duration) time.Duration {
 
 // Writers, readers and an evicting server at once, on a wire that loses packets: no value
 // is torn, and none is older than what was acknowledged before its READ began. The long version
-// has ten million values read, or takes an hour.
+// has ten million values read, or takes two hours.
 func TestWritersReadersEvictors(t *testing.T) {
 	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
 	length, enough := torturedFor(t, 2*time.Second), uint64(math.MaxUint64)
 	if !testing.Short() && os.Getenv("GOVERBS_CACHE_SECONDS") == "" {
-		length, enough = time.Hour, 10_000_000
+		length, enough = 2*time.Hour, 10_000_000
 	}
 	tortureAll(t, s, length, enough, func(int) cache.Config { return cache.Config{} })
 }
