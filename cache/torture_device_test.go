@@ -50,6 +50,7 @@ func versionOf(key uint64, b []byte, scratch []byte) (uint64, bool) {
 type tortured struct {
 	floor   atomic.Uint64 // versions below it are over: a change after them was acknowledged
 	version uint64        // of the writer alone
+	unknown bool          // of the writer alone: a change may still come into effect, so there are no more
 }
 
 const torturedKeys = 40
@@ -166,6 +167,10 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 			for running() {
 				k := uint64(rng.IntN(torturedKeys/3)*3 + i)
 				w := &keys[k]
+				if w.unknown {
+					time.Sleep(time.Millisecond)
+					continue
+				}
 				w.version++
 				var err error
 				if rng.IntN(5) == 0 {
@@ -176,6 +181,10 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 					err = c.Set(ctx, key(int(k)), cache.Item{Value: stamped(nil, k, w.version)}, 0)
 				}
 				if errors.Is(err, cache.ErrNoMemory) {
+					continue
+				} else if errors.Is(err, cache.ErrUnknown) && ctx.Err() == nil && !testing.Short() {
+					t.Logf("key %d is not changed any more: %v", k, err) // it was late: hours on a busy machine have such moments
+					w.unknown = true
 					continue
 				} else if err != nil {
 					bad("change: %v", err)
