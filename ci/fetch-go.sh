@@ -17,10 +17,10 @@ echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror tri
 apt() {
 	(cd "$tmp" && apt-get -qq -o Dir::Etc::sourcelist="$tmp/sources.list" -o Dir::Etc::sourceparts="$tmp/parts" -o Dir::State="$tmp/state" \
 		-o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache="$tmp/cache" -o APT::Sandbox::User="$(id -un)" \
-		-o Acquire::Languages=none "$@")
+		-o Acquire::Languages=none -o Acquire::Retries=3 "$@")
 }
-apt update
-apt download golang-1.24-go golang-1.24-src
+fetch() { apt update && apt download golang-1.24-go golang-1.24-src; }
+fetch || { sleep 10 && fetch; } || { sleep 30 && fetch; } # a mirror may be in the middle of its update
 for deb in "$tmp"/*.deb; do dpkg -x "$deb" "$tmp/tree"; done
 rm -rf "$cache/go"
 mv "$tmp/tree" "$cache/go"

@@ -38,21 +38,48 @@ as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
+# apt's own timer works after a machine's first boot, and holds its locks meanwhile.
+apt() {
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 "$@"
+}
+
+able() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+
+# again COMMAND... : up to four times. Mirrors that are being updated, networks that are
+# away for a moment and locks that apt does not wait for are no reason to fail.
+again() {
+	for pause in 5 15 30; do
+		"$@" && return
+		sleep $pause
+	done
+	"$@"
+}
+
+# The index first, each time: a mirror removes packages for newer ones.
+install() { apt update && apt install -y --no-install-recommends "$@"; }
+
+# What the go command downloads: it does not try again itself.
+modules() {
+	[ build/.modules -nt go.sum ] && return
+	again env GOTOOLCHAIN="${GOTOOLCHAIN:-auto}" "$1" list -deps -test ./... tool >/dev/null || return
+	mkdir -p build && touch build/.modules
+}
+
 list=$(missing "$@" | tr '\n' ' ')
 have_go=$(sh ci/find-go.sh) || have_go=
 # The distribution's Go fetches the right one if it is 1.21 or newer.
 if [ -z "$have_go" ] && command -v apt-cache >/dev/null; then
-	[ -n "$(ls /var/lib/apt/lists/*_Packages* 2>/dev/null)" ] || as_root apt-get -qq update || true
+	[ -n "$(ls /var/lib/apt/lists/*_Packages* 2>/dev/null)" ] || { able && again apt update; } || true
 	candidate=$(apt-cache policy golang-go 2>/dev/null | sed -n 's/ *Candidate: 2:1\.\([0-9]*\).*/\1/p')
 	[ "${candidate:-0}" -lt 21 ] || list="$list golang-go"
 fi
 if [ -n "${list# }" ]; then
-	if ! command -v apt-get >/dev/null || { [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; }; then
+	if ! command -v apt-get >/dev/null || ! able; then
 		echo "please install: $list(names of Debian's packages)" >&2
 		exit 1
 	fi
-	as_root apt-get -qq update
 	# shellcheck disable=SC2086
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $list
+	again install $list
 fi
 sh ci/find-go.sh >/dev/null || sh ci/fetch-go.sh
+modules "$(sh ci/find-go.sh)" || true # what is at hand may be enough for what is wanted

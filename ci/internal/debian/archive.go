@@ -23,10 +23,12 @@ type archive struct {
 	release, arch string
 	mirror        func() (string, error)
 	keyring       func() (openpgp.EntityList, error)
+	pause         time.Duration // before the second try; those before later ones double
+	silence       time.Duration // an answer in which nothing comes for so long is given up
 }
 
 func hostArchive(release, arch string) *archive {
-	return &archive{release: release, arch: arch, mirror: hostMirror, keyring: hostKeyring}
+	return &archive{release: release, arch: arch, mirror: hostMirror, keyring: hostKeyring, pause: time.Second, silence: time.Minute}
 }
 
 // hostKeyring are the keys of package debian-archive-keyring.
@@ -112,7 +114,11 @@ func (a *archive) download(ctx context.Context, path, to, sum string) error {
 	})
 }
 
-// get reads a file of the archive, with two more tries if that fails.
+// tries is how often a file is asked for: a network that is back after ten seconds
+// costs no run.
+const tries = 5
+
+// get reads a file of the archive, with more tries if that fails.
 func (a *archive) get(ctx context.Context, path string, read func(io.Reader) error) error {
 	mirror, err := a.mirror()
 	if err != nil {
@@ -120,25 +126,55 @@ func (a *archive) get(ctx context.Context, path string, read func(io.Reader) err
 	}
 	url := mirror + "/" + path
 	for try := 1; ; try++ {
-		err := getOnce(ctx, url, read)
+		err := a.getOnce(ctx, url, read)
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("get %s: %w", url, context.Cause(ctx))
-		case errors.Is(err, ErrUntrusted), errors.Is(err, errMissing), try == 3:
+		case errors.Is(err, ErrUntrusted), errors.Is(err, errMissing), try == tries:
 			return fmt.Errorf("get %s: %w", url, err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(try) * time.Second):
-		}
+		a.wait(ctx, try)
 	}
 }
 
-var errMissing = errors.New("the archive has no such file")
+// wait is the pause after a try, or the end of the context.
+func (a *archive) wait(ctx context.Context, try int) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(a.pause << (try - 1)):
+	}
+}
 
-func getOnce(ctx context.Context, url string, read func(io.Reader) error) error {
+var (
+	errMissing = errors.New("the archive has no such file")
+	errSilent  = errors.New("the archive sends nothing")
+)
+
+func (a *archive) getOnce(ctx context.Context, url string, read func(io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(a.silence, func() { cancel(errSilent) })
+	defer silent.Stop()
+	err := getFile(ctx, url, func(body io.Reader) error {
+		return read(readerFunc(func(b []byte) (int, error) {
+			n, err := body.Read(b)
+			silent.Reset(a.silence)
+			return n, err
+		}))
+	})
+	if err != nil && context.Cause(ctx) == errSilent {
+		return errSilent
+	}
+	return err
+}
+
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func getFile(ctx context.Context, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

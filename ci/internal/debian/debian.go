@@ -55,16 +55,23 @@ func Root(ctx context.Context, folder, release, arch string, packages ...string)
 
 // Depends answers what a package of a release depends on: for a package that
 // is empty but for that, such as linux-image-amd64.
-func Depends(ctx context.Context, folder, release, arch, name string) ([]string, error) {
+func Depends(ctx context.Context, folder, release, arch, name string) (list []string, err error) {
 	a := hostArchive(release, arch)
 	base := a.base(folder)
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return nil, fmt.Errorf("debian: %w", err)
 	}
-	ix, err := a.index(ctx, base)
+	err = a.withIndex(ctx, base, func(ix index) (err error) {
+		list, err = ix.depends(base, name)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
 	}
+	return list, nil
+}
+
+func (ix index) depends(base, name string) ([]string, error) {
 	// Reading an index takes a second.
 	known := filepath.Join(base, "depends-"+digest([]string{name})+".known")
 	answer, _ := os.ReadFile(known)
@@ -73,11 +80,11 @@ func Depends(ctx context.Context, folder, release, arch, name string) ([]string,
 	}
 	all, err := ix.read()
 	if err != nil {
-		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
+		return nil, err
 	}
 	list, err := all.depends(name)
 	if err != nil {
-		return nil, fmt.Errorf("debian: %s/%s: %w", release, arch, err)
+		return nil, err
 	}
 	return list, cache.WriteFile(known, []byte(ix.id+" "+strings.Join(list, " ")))
 }
@@ -96,19 +103,22 @@ func (a *archive) base(folder string) string {
 }
 
 // make answers the folder for those packages, from the cache if it has it.
-func (a *archive) make(ctx context.Context, folder string, k kind, packages []string) (string, error) {
-	fail := func(err error) (string, error) {
+func (a *archive) make(ctx context.Context, folder string, k kind, packages []string) (dir string, err error) {
+	base := a.base(folder)
+	packages = slices.Compact(slices.Sorted(slices.Values(packages)))
+	if err = os.MkdirAll(base, 0o755); err == nil {
+		err = a.withIndex(ctx, base, func(ix index) (err error) {
+			dir, err = a.makeOf(ctx, ix, base, k, packages)
+			return err
+		})
+	}
+	if err != nil {
 		return "", fmt.Errorf("debian: %s of %s/%s: %w", k, a.release, a.arch, err)
 	}
-	base := a.base(folder)
-	if err := os.MkdirAll(base, 0o755); err != nil {
-		return fail(err)
-	}
-	packages = slices.Compact(slices.Sorted(slices.Values(packages)))
-	ix, err := a.index(ctx, base)
-	if err != nil {
-		return fail(err)
-	}
+	return dir, nil
+}
+
+func (a *archive) makeOf(ctx context.Context, ix index, base string, k kind, packages []string) (string, error) {
 	// Guests start often, and reading an index takes a second: what an index
 	// answered to a request is kept.
 	known := filepath.Join(base, fmt.Sprintf("%s-%s.known", k, digest(packages)))
@@ -120,14 +130,14 @@ func (a *archive) make(ctx context.Context, folder string, k kind, packages []st
 	}
 	all, err := ix.read()
 	if err != nil {
-		return fail(err)
+		return "", err
 	}
 	chosen, err := all.named(packages)
 	if k == root && err == nil {
 		chosen, err = all.closure(packages)
 	}
 	if err != nil {
-		return fail(err)
+		return "", err
 	}
 	var versions []string
 	for _, p := range chosen {
@@ -136,7 +146,7 @@ func (a *archive) make(ctx context.Context, folder string, k kind, packages []st
 	name := fmt.Sprintf("%s-%s", k, digest(versions))
 	dir := filepath.Join(base, name)
 	if err := a.fill(ctx, dir, k, chosen); err != nil {
-		return fail(err)
+		return "", err
 	}
 	return dir, cache.WriteFile(known, []byte(ix.id+" "+name))
 }

@@ -166,7 +166,7 @@ func newArchive(t *testing.T) *fakeArchive {
 		_, _ = w.Write(b)
 	}))
 	t.Cleanup(f.server.Close)
-	f.archive = &archive{release: "r", arch: "amd64",
+	f.archive = &archive{release: "r", arch: "amd64", pause: 10 * time.Millisecond, silence: 10 * time.Second,
 		mirror:  func() (string, error) { return f.server.URL, nil },
 		keyring: func() (openpgp.EntityList, error) { return openpgp.EntityList{key}, nil }}
 	return f
@@ -179,8 +179,9 @@ func (f *fakeArchive) publish(t *testing.T, version string, debs map[string][]by
 	defer f.mu.Unlock()
 	var index, packed, signed bytes.Buffer
 	for name, deb := range debs {
-		f.files["/pool/"+name] = deb
-		fmt.Fprintf(&index, "Package: %s\nVersion: %s\nFilename: pool/%s\nSHA256: %x\nEssential: no\n\n", name, version, name, sha256.Sum256(deb))
+		file := "pool/" + name + "_" + version
+		f.files["/"+file] = deb
+		fmt.Fprintf(&index, "Package: %s\nVersion: %s\nFilename: %s\nSHA256: %x\nEssential: no\n\n", name, version, file, sha256.Sum256(deb))
 	}
 	z := gzip.NewWriter(&packed)
 	_, err := z.Write(index.Bytes())
@@ -256,7 +257,7 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 		"another release": func(f *fakeArchive) {
 			f.files["/dists/r/InRelease"] = bytes.Replace(f.files["/dists/r/InRelease"], []byte("Suite: r"), []byte("Suite: s"), 1)
 		},
-		"another package": func(f *fakeArchive) { f.files["/pool/a"] = append(bytes.Clone(deb), 0) },
+		"another package": func(f *fakeArchive) { f.files["/pool/a_1"] = append(bytes.Clone(deb), 0) },
 		"another index": func(f *fakeArchive) {
 			for name := range f.files {
 				if strings.Contains(name, "by-hash") {

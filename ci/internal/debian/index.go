@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,9 +37,28 @@ const patience = 30 * time.Second
 // index is the list of a release's packages, in the cache.
 type index struct{ id, path string }
 
+// withIndex has something done with the current index. Archives remove packages that
+// have a newer version, and another run removes an index that has: what fails with an
+// index for that reason is done once more with the next one, if there is one.
+func (a *archive) withIndex(ctx context.Context, base string, do func(index) error) error {
+	ix, err := a.index(ctx, base, "")
+	if err != nil {
+		return err
+	}
+	err = do(ix)
+	if !errors.Is(err, errMissing) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	next, asked := a.index(ctx, base, ix.id)
+	if asked != nil || next.id == ix.id {
+		return err
+	}
+	return do(next)
+}
+
 // index answers the current one, if the archive can be reached and the one in
-// the cache is not fresh.
-func (a *archive) index(ctx context.Context, base string) (index, error) {
+// the cache is not fresh, or is the outdated one.
+func (a *archive) index(ctx context.Context, base, outdated string) (index, error) {
 	unlock, err := cache.Lock(ctx, filepath.Join(base, "index.lock"))
 	if err != nil {
 		return index{}, err
@@ -51,7 +71,7 @@ func (a *archive) index(ctx context.Context, base string) (index, error) {
 	}
 	old := have()
 	kept := old.id != "" && exists(old.path)
-	if st, err := os.Stat(current); kept && err == nil && time.Since(st.ModTime()) < fresh {
+	if st, err := os.Stat(current); kept && err == nil && time.Since(st.ModTime()) < fresh && old.id != outdated {
 		return old, nil
 	}
 	ask := ctx
@@ -62,9 +82,15 @@ func (a *archive) index(ctx context.Context, base string) (index, error) {
 		defer cancel()
 	}
 	id, err := a.release256(ask)
-	if err == nil && (id != old.id || !kept) {
+	for try := 1; err == nil && (id != old.id || !kept); try++ {
 		path := a.dists() + "/by-hash/SHA256/" + id
 		err = a.download(ask, path, filepath.Join(base, "Packages-"+id+".gz"), id)
+		if !errors.Is(err, errMissing) || try == tries {
+			break
+		}
+		// Of the servers behind one name, one may have a newer release than another.
+		a.wait(ask, try)
+		id, err = a.release256(ask)
 	}
 	switch {
 	case err == nil:

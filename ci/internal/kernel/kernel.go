@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,20 +43,28 @@ func Get(ctx context.Context, series string) (*Tree, error) {
 	if !ok {
 		return nil, fmt.Errorf("kernel: no series %q; there are 6.1 and 6.12, and LAB_KERNEL for others", series)
 	}
-	// The meta package depends on the current kernel by its exact name.
-	list, err := debian.Depends(ctx, dir, suite, arch, "linux-image-"+arch)
-	if err != nil {
-		return nil, fmt.Errorf("kernel %s: %w", series, err)
+	tree, err := current(ctx, dir, suite)
+	if errors.Is(err, debian.ErrNoPackage) { // the release has the next kernel since it was asked
+		tree, err = current(ctx, dir, suite)
 	}
-	i := slices.IndexFunc(list, regexp.MustCompile(`^linux-image-\d`).MatchString)
-	if i < 0 {
-		return nil, fmt.Errorf("kernel %s: no kernel package in %s", series, suite)
-	}
-	tree, err := debian.Unpack(ctx, dir, suite, arch, list[i])
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", series, err)
 	}
 	return open(tree, filepath.Join(dir, "linux-"+series))
+}
+
+// current is the folder of a release's current kernel.
+func current(ctx context.Context, dir, suite string) (tree string, err error) {
+	// The meta package depends on it by its exact name.
+	list, err := debian.Depends(ctx, dir, suite, arch, "linux-image-"+arch)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(list, regexp.MustCompile(`^linux-image-\d`).MatchString)
+	if i < 0 {
+		return "", errors.New("no kernel package in " + suite)
+	}
+	return debian.Unpack(ctx, dir, suite, arch, list[i])
 }
 
 // arch of the guests, as Debian names it.
