@@ -84,7 +84,7 @@ SRD_ORDERS := efa efa:reverse
 
 INSTRUMENTED_SIMULATION ?= -race
 SIMULATED_SKIP ?= $(NOT_SIMULATED)
-SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simulated/$(1).test -test.short -test.timeout=100s
+SIMULATE = cd $(1) && GORACE=atexit_sleep_ms=0 SIMHCA=$(2) $(WITH) ../build/simulated/$(1).test -test.short -test.timeout=5m
 
 # Tests mostly wait: two programs at a time.
 SIMULATED = $(MAKE) --no-print-directory -j 2 -O

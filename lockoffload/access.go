@@ -40,7 +40,7 @@ func (c *Client) readFirst(ctx context.Context, form Form, slot int, dst []byte)
 // ReadRecords reads records of a slot, each into one of dst. The data is what the
 // records had at one moment between call and return, and never from inside of
 // another's critical section. It takes one READ and no lock ([FormRead]), unless that
-// meets a WRITE several times ([FormReadHeld]).
+// meets a WRITE, or is late, several times ([FormReadHeld]).
 func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [][]byte) ([][]byte, Result, error) {
 	j, err := c.begin(slot, records)
 	if err != nil {

@@ -5,6 +5,7 @@ package lockoffload_test
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/lockoffload"
+	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
 // The same chains with and without an agent: the same answers, other forms.
@@ -26,10 +28,16 @@ func TestDoChoosesForms(t *testing.T) {
 			want = lockoffload.FormAgent
 		}
 		do := func(form lockoffload.Form, accesses ...lockoffload.Access) (lockoffload.Chain, error) {
-			ch := lockoffload.Chain{Slot: slot, Accesses: accesses}
-			res, err := c.Do(ctx, &ch)
-			require.Equal(t, form, res.Form)
-			return ch, err
+			for try := 0; ; try++ {
+				ch := lockoffload.Chain{Slot: slot, Accesses: slices.Clone(accesses)}
+				began := time.Now()
+				res, err := c.Do(ctx, &ch)
+				if form == lockoffload.FormRead && res.Form != form && time.Since(began) > machine.ReadTime(0) && try < 20 {
+					continue // see readIn
+				}
+				require.Equal(t, form, res.Form)
+				return ch, err
+			}
 		}
 		ch, err := do(want, readOf(0, 8), writeOf(0, "one"), writeOf(1, "two"), readOf(0, 8), compareWith(1, 0))
 		require.NoError(t, err)

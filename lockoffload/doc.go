@@ -75,9 +75,9 @@
 // target waits twice as long.
 //
 // A torn copy is refused: its checksum (CRC-32C) does not fit, except by chance of one in
-// 2^32. A READ that meets WRITEs four times is given up for one under a lock that is
-// given back when the READ is complete: a copy that is not valid then is what a dead
-// holder left, and the other one is current.
+// 2^32. A READ that meets WRITEs or is late four times is given up for one under a lock
+// that is given back when the READ is complete: a copy that is not valid then is what a
+// dead holder left, and the other one is current.
 //
 // [Client.ReadChain] is the read chain: lock command, data access request and unlock
 // command, posted together.
