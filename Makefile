@@ -36,7 +36,8 @@ lint: setup
 	GOOS=darwin $(GO) vet ./cgo ./verbs/... ./dc ./srd ./lockoffload ./pacer/... ./cache/... ./ci/lab ./cmd/...
 
 # lint has vetted everything; each way of building would be vetted again.
-TEST = $(GO) test -vet=off
+# A hang is told after half an hour: the slowest package takes minutes on a slow machine.
+TEST = $(GO) test -vet=off -timeout=30m
 
 # The long versions of the tests are the same tests with a longer time.
 SHORT ?= -short
