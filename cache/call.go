@@ -101,9 +101,6 @@ func (s *session) replied(b []byte) error {
 	if s.by != TCP && a.Status == wire.OK && a.Entry.Version != 0 {
 		s.m.Learn(a.Entry, a.Seq)
 	}
-	if s.by == TCP && s.c.cfg.NearBytes > 0 {
-		s.c.heard(a.Epoch, a.Seq)
-	}
 	if a.Status == wire.NoMemory && s.by != TCP { // it may be this client that holds it up
 		s.tell = true
 		s.poke()

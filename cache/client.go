@@ -28,8 +28,8 @@ type Config struct {
 	// DC is an initiator through which this client READs, instead of by a queue pair to the server, if
 	// the server has a target for that (DC in the configuration of package server) and a READ of it
 	// shows that it answers. Otherwise the client connects as without an initiator, by RDMA or,
-	// unless RequireRDMA is set, by TCP, until that connection ends; Stats say why (Instead), and
-	// the Logger. Any number of clients may share the initiator, which has to be of a device that
+	// unless RequireRDMA is set, by TCP; Stats say why (Instead), and the Logger. The initiator is tried
+	// again each RetryRDMA, unless it was closed, or the server has no target. Any number of clients may share the initiator, which has to be of a device that
 	// reaches the server's. It does not close with them; close it after them, or they go on
 	// without. Calls and what the server tells go by TCP.
 	DC *dc.Initiator
@@ -40,8 +40,8 @@ type Config struct {
 	Key    []byte
 	// RequireRDMA has the client do without a server that it can reach by TCP only. By
 	// default it connects by TCP where there is no RDMA, says so (Stats, Logger), makes
-	// everything a call, and goes over to RDMA when there is any: that is tried each
-	// RetryRDMA, 0 meaning 30 seconds.
+	// everything a call, and goes over to RDMA when there is any: a better way than the one
+	// that there is is tried each RetryRDMA, 0 meaning 30 seconds.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
 	// MaxEntries is how many entries of the map are kept; 0 means all. A key that has
@@ -99,7 +99,6 @@ type Client struct {
 	keeping chan struct{} // closed when nobody connects any more
 
 	now     atomic.Pointer[session] // nil while there is no connection
-	byTCP   atomic.Pointer[moment]  // of the last reply; nil without, or without a near cache
 	mu      sync.Mutex              // of what follows
 	changed chan struct{}           // closed when now changes
 	failure error                   // of the last attempt to connect
@@ -176,8 +175,8 @@ func (c *Client) Close() error {
 // keep connects again whenever a session has ended, and at first if there is none.
 func (c *Client) keep(s *session) {
 	defer close(c.keeping)
-	var old sync.WaitGroup
-	defer old.Wait()
+	replaced := closed
+	defer func() { <-replaced }()
 	for {
 		if s == nil {
 			if s = c.again(); s == nil {
@@ -186,15 +185,13 @@ func (c *Client) keep(s *session) {
 			c.set(s, nil)
 		}
 		var retry <-chan time.Time
-		if s.by == TCP {
+		if s.hopes() {
 			retry = time.After(c.cfg.RetryRDMA)
 		}
 		select {
 		case <-retry:
 			if b := c.better(s); b != nil {
-				c.set(b, nil)
-				tcp := s
-				old.Go(func() { c.drain(tcp) })
+				replaced = c.replace(s, b, replaced)
 				s = b
 			}
 			continue
@@ -300,7 +297,7 @@ type Stats struct {
 	Confirmed uint64 // not in the map: the server was asked
 	Refused   uint64 // READs of what was no longer, or not yet, what the map said
 	Sessions  uint64 // connections, one after the other
-	Blocked   uint64 // READs through an initiator that failed: the server was asked instead
+	Blocked   uint64 // READs through an initiator that failed: of records the server was asked instead
 	// SharedReads and SharedChanges are of shared records, and carried out; of what ended with an
 	// error that matches [ErrUnknown] nobody knows.
 	SharedReads, SharedChanges uint64

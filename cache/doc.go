@@ -161,10 +161,11 @@
 // tells go by TCP. All guarantees hold. A target answers whoever knows it, so a client that is late is not cut
 // off by destroying its queue pair: the server makes another target, tells the clients that are not late,
 // and destroys the old one; then slots are used again that the late one could READ. So it is with clients
-// whose connection has ended without a goodbye, which who closes says when its READs have ended. A READ that fails meanwhile is a call. The first message of a server, and each
+// whose connection has ended without a goodbye, which who closes says when its READs have ended. A READ that fails meanwhile is a call; a
+// WRITE ([Client.WriteAt]) that was under way when the target was closed is one of which nobody knows ([ErrUnknown]). The first message of a server, and each
 // that is of a target, has a seal, as what queue pairs say of themselves has; other messages by TCP have none. The
-// key of a target crosses the wire when an initiator attaches: who hears that can READ what this tenant's clients
-// can, until the target is replaced.
+// key of a target crosses the wire when an initiator attaches: who hears that can READ, and WRITE, what this tenant's
+// clients can, until the target is replaced.
 //
 // # Tenants
 //
@@ -213,12 +214,14 @@
 // Where the server can be reached and admits a client, but there is no RDMA, the client
 // connects by TCP, unless [Config] RequireRDMA is set. All guarantees hold; all is a call, so
 // nothing goes on while the server's process hangs. [Stats] say so (Transport, and Instead, the
-// reason), and the Logger hears a warning. So it is with RDMA instead of the initiator of [Config]. RDMA is tried each RetryRDMA, and takes over
-// without an error to anybody, unless a call takes longer than ten seconds meanwhile.
+// reason), and the Logger hears a warning. So it is with RDMA instead of the initiator of [Config]. A better
+// way than the one that there is is tried each RetryRDMA, and takes over without an error to anybody, unless what was
+// begun before takes longer than ten seconds. Near copies begin anew then: the first is answered NearStale after all
+// of that has ended.
 //
 // # What is not built
 //
-// A client that READs through an initiator WRITEs nothing ([Client.WriteAt]). There are no replicas, and nobody takes over from a server that is down. The list of
+// There are no replicas, and nobody takes over from a server that is down. The list of
 // servers does not change while a cluster is open, and servers have no weights. A client with
 // a bounded map is told of all changes all the same. Loaders of several programs do not wait for
 // each other. Keys that are hot are shown by rdmactl, and not spread over servers.
@@ -288,6 +291,8 @@
 //	whoever may READ is not forgotten          Fence.Closed             TestNobodyReadsWhoIsForgotten
 //	who closes holds up nothing                Server.leave             TestGoodbyeThroughAnInitiator
 //	who cannot READ there goes another way     Client.connect           TestAnotherWayThanTheInitiator
+//	and comes back, no request being lost      Client.replace           TestBackToTheInitiator
+//	WRITEs go there, and to no record          session.writeOne         TestWritesThroughAnInitiator
 //	a host that is gone is found               link.NewStream           TestOnHostsServerBehindAnInitiatorIsKilled
 //	nor is the server needed for hits          session.readOne          TestHitsThroughAnInitiatorWithoutTheServer
 //	TCP where there is no RDMA, visibly        Client.connect           TestWithoutRDMA

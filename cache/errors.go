@@ -45,8 +45,8 @@ var errEnded = errors.New("connection to the server has ended")
 // errNoTarget: the server has no target through which clients READ.
 var errNoTarget = errors.New("the server has no target to READ through")
 
-// errReplaced is the end of a session by TCP when there is one by RDMA.
-var errReplaced = errors.New("there is a connection by RDMA now")
+// errReplaced is the end of a session when there is a better one.
+var errReplaced = errors.New("there is a better connection now")
 
 // Why there is no connection: the first attempt has not ended, or took too long.
 var (

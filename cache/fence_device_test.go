@@ -45,12 +45,20 @@ func strand(t *testing.T, s *server.Server) *stranded {
 	require.NoError(t, at.UnmarshalBinary(target.Address))
 	r.peer, err = r.i.Resolve(at, target.Key)
 	require.NoError(t, err)
-	r.regions = make([]verbs.Region, 1)
-	require.NoError(t, r.regions[0].UnmarshalBinary(target.Regions))
+	for b := target.Regions; len(b) > 0; b = b[verbs.RegionSize:] {
+		var region verbs.Region
+		require.NoError(t, region.UnmarshalBinary(b[:verbs.RegionSize]))
+		r.regions = append(r.regions, region)
+	}
 	r.mr, err = r.i.PD().AllocMR(4096, verbs.MRConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.mr.Close()) })
 	return r
+}
+
+// write WRITEs eight bytes.
+func (r *stranded) write(to verbs.Remote) error {
+	return r.i.Do(within(r.t), r.peer, dc.Request{Op: dc.Write, Remote: to, Local: r.mr.SGE(0, 8)})
 }
 
 // record READs what an entry points at.

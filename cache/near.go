@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -22,6 +23,7 @@ type near struct {
 	copies *otter.Cache[uint64, *kept] // by fingerprint
 	most   int                         // bytes of a record
 	bound  uint64                      // ms
+	from   atomic.Int64                // no copy is answered before that time of the session's clock
 	asked  int64                       // when the server was last asked for its clock
 }
 
@@ -85,34 +87,18 @@ func (k *kept) item(key, dst []byte, grow bool) (Item, error) {
 // held.
 func (s *session) copied(fingerprint uint64, key []byte, now int64) *kept {
 	k, ok := s.near.copies.GetIfPresent(fingerprint)
-	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || s.lags() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
+	if !ok || s.ended.Load() || !bytes.Equal(k.key, key) || now < s.near.from.Load() || !s.m.Holds(&k.entry, k.expiry, now, s.near.bound) {
 		return nil
 	}
 	s.c.count.near.Add(1)
 	return k
 }
 
-// moment is how far a life of the server was.
-type moment struct {
-	epoch uint32
-	seq   uint64 // the last delta
-}
-
-// heard notes how far the server was when it replied by TCP. Callers may know of all changes up to
-// then, and a session by RDMA that takes over need not have heard of them yet.
-func (c *Client) heard(epoch uint32, seq uint64) {
-	for next := (&moment{epoch, seq}); ; {
-		last := c.byTCP.Load()
-		if last != nil && last.epoch == epoch && last.seq >= seq || c.byTCP.CompareAndSwap(last, next) {
-			return
-		}
+// copiesFrom has no copy be answered before a time of the session's clock.
+func (s *session) copiesFrom(ms int64) {
+	if s.near != nil {
+		s.near.from.Store(ms)
 	}
-}
-
-// lags tells whether the map lacks changes that a caller may know of. The mutex is held.
-func (s *session) lags() bool {
-	t := s.c.byTCP.Load()
-	return t != nil && s.m.Behind(t.epoch, t.seq)
 }
 
 // weigh is what to do after a READ, of which a copy is made if there is to be one. The

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -183,26 +184,50 @@ func BenchmarkNearHit(b *testing.B) {
 	}
 }
 
-// What a caller has heard by TCP no copy contradicts that a session by RDMA has, which took over
-// meanwhile: neither an own change nor what was seen.
-func TestNearCopiesBesideTCP(t *testing.T) {
-	c, s := offline(t, Config{NearBytes: 1 << 20, NearStale: time.Minute})
-	tcp := &session{c: c, by: TCP, begun: time.Now(), m: mirror.New(mirror.Config{}), calls: map[uint64]*call{}}
-	reply := func(epoch uint32, seq uint64) {
-		tcp.last++
-		tcp.calls[tcp.last] = &call{id: tcp.last, done: make(chan error, 1)}
-		a := wire.Reply{ID: tcp.last, Status: wire.OK, Epoch: epoch, Seq: seq}
-		require.NoError(t, tcp.replied(wire.AppendReply(nil, &a)))
-	}
-	e := s.keepRecord("key", 3, []byte("value"), 0)
-	s.keepRecord("other", 4, []byte("value"), 0)
-	require.NotNil(t, s.copyOf("key", s.clock()))
-	reply(1, 1) // to a change of key
-	reply(1, 0) // to what came before
-	require.Nil(t, s.copyOf("key", s.clock()))
-	require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: 1000, List: []wire.Delta{{Change: wire.ChangeGone, Gone: 3, Entry: e}}}))
-	require.Nil(t, s.copyOf("key", s.clock()))
-	require.NotNil(t, s.copyOf("other", s.clock()))
-	reply(2, 5)
-	require.NotNil(t, s.copyOf("other", s.clock()), "another life of the server says nothing of this one")
+// What a caller has learned by a session that was replaced no copy contradicts that the next one has, which may not
+// have been told of it: neither an own change nor what was seen. So it answers none until the one before has
+// ended, and what a copy says is not older than that.
+func TestNearCopiesAfterAReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stale = 10 * time.Second
+		c, first := offline(t, Config{NearBytes: 1 << 20, NearStale: stale})
+		_, second := offline(t, c.cfg)
+		_, third := offline(t, c.cfg)
+		for _, s := range []*session{first, second, third} {
+			s.c, s.over, s.idle = c, make(chan struct{}), make(chan struct{})
+			s.live, s.stop = context.WithCancel(c.ctx)
+			s.keepRecord("key", 3, []byte("value"), 0)
+		}
+		heard := func(s *session) *kept {
+			s.mu.Lock()
+			clock := uint64(1000 + s.clock())
+			s.m.Answered(clock, s.clock(), s.clock())
+			require.NoError(t, s.m.Deltas(&wire.Deltas{Epoch: 1, First: 1, Clock: clock}))
+			s.mu.Unlock()
+			return s.copyOf("key", s.clock())
+		}
+		require.NotNil(t, heard(first))
+		require.NotNil(t, heard(second))
+		q := wire.Request{Op: wire.OpDelete, Key: []byte("key")}
+		k, err := first.start(t.Context(), &q)
+		require.NoError(t, err)
+		over := c.replace(first, second, closed)
+		require.Same(t, second, c.now.Load())
+		require.Nil(t, heard(second))
+		over = c.replace(second, third, over) // which has nothing under way
+		time.Sleep(drained / 2)
+		require.True(t, second.ended.Load())
+		require.False(t, first.ended.Load())
+		require.Nil(t, heard(third))
+		require.NoError(t, first.replied(wire.AppendReply(nil, &wire.Reply{ID: k.id, Status: wire.OK})))
+		<-over
+		require.True(t, first.ended.Load())
+		require.Nil(t, heard(third))
+		time.Sleep(stale - time.Millisecond)
+		require.Nil(t, heard(third))
+		time.Sleep(2 * time.Millisecond)
+		require.NotNil(t, heard(third))
+		var none session
+		none.copiesFrom(1) // without a near cache
+	})
 }

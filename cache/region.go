@@ -8,8 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ErrNoRegion: the server has no memory that this client may WRITE, or is reached by TCP, or READ through an
-// initiator.
+// ErrNoRegion: the server has no memory that this client may WRITE, or is reached by TCP.
 var ErrNoRegion = errors.New("no memory for WRITEs of clients")
 
 // regionBytes is how much is written or read by one request.
@@ -25,14 +24,10 @@ const regionBytes = 1 << 20
 // [ErrUnknown] leaves open what was written. The memory of another life of the server begins
 // with zeros.
 func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
-	err := c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
+	return c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
 		copy(w.bytes(len(b)), b)
-		return s.read.Write(ctx, s.writable.At(off), w.mr.SGE(w.off, len(b)))
-	})
-	if errors.Is(err, errEnded) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = fmt.Errorf("%w: %w", err, ErrUnknown)
-	}
-	return err
+		return s.writeOne(ctx, s.writable.At(off), w.mr.SGE(w.off, len(b)))
+	}, func(err error) error { return fmt.Errorf("%w: %w", err, ErrUnknown) })
 }
 
 // ReadAt fills b from an offset in bytes of that memory, by RDMA READ. It is not one look at all
@@ -45,55 +40,77 @@ func (c *Client) ReadAt(ctx context.Context, b []byte, off int64) error {
 				copy(b, w.bytes(len(b)))
 			}
 			return err
-		})
-		if !errors.Is(err, errEnded) {
+		}, func(err error) error { return err })
+		if !errors.Is(err, errEnded) && !errors.Is(err, errPassage) {
 			return err
 		}
 	}
 }
 
-// region has a request made for each part of b, with registered memory for that part.
-func (c *Client) region(ctx context.Context, op string, b []byte, off int64, request func(*session, *buffer, []byte, uint64) error) error {
-	s, err := c.session(ctx)
-	switch {
-	case err != nil:
-		return opError(op, nil, err)
-	case s.through != nil:
-		return opError(op, nil, fmt.Errorf("%w: this client READs through an initiator", ErrNoRegion))
-	case s.writable.Length == 0:
-		return opError(op, nil, ErrNoRegion)
-	case off < 0 || uint64(off) > s.writable.Length || uint64(len(b)) > s.writable.Length-uint64(off):
-		return opError(op, nil, fmt.Errorf("%w: %d bytes at %d, of %d", verbs.ErrRange, len(b), off, s.writable.Length))
-	}
-	for len(b) > 0 {
-		n := min(len(b), regionBytes)
-		if err := s.piece(ctx, b[:n], uint64(off), request); err != nil {
+// region has a request made for each part of b, with registered memory for that part. What a request has failed with
+// goes through failed.
+func (c *Client) region(ctx context.Context, op string, b []byte, off int64, request func(*session, *buffer, []byte, uint64) error, failed func(error) error) error {
+	for {
+		s, err := c.session(ctx)
+		switch {
+		case err != nil:
 			return opError(op, nil, err)
+		case s.writable.Length == 0:
+			return opError(op, nil, ErrNoRegion)
+		case off < 0 || uint64(off) > s.writable.Length || uint64(len(b)) > s.writable.Length-uint64(off):
+			return opError(op, nil, fmt.Errorf("%w: %d bytes at %d, of %d", verbs.ErrRange, len(b), off, s.writable.Length))
 		}
-		b, off = b[n:], off+int64(n)
+		err = s.whole(func() error {
+			for done := 0; done < len(b); {
+				part := b[done:min(len(b), done+regionBytes)]
+				begun, err := s.piece(ctx, part, uint64(off)+uint64(done), request)
+				switch {
+				case err == nil:
+				case begun, done > 0:
+					return opError(op, nil, failed(err))
+				case err == errNotSent:
+					return err
+				default:
+					return opError(op, nil, err)
+				}
+				done += len(part)
+			}
+			return nil
+		})
+		if err != errNotSent {
+			return err
+		}
 	}
-	return nil
 }
 
-// piece has one request made.
-func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(*session, *buffer, []byte, uint64) error) error {
+// errPassage: a request through an initiator has failed, and the next one may not.
+var errPassage = errors.New("through the server's target")
+
+// piece has one request made, and tells whether it was begun.
+func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(*session, *buffer, []byte, uint64) error) (begun bool, err error) {
+	if err := s.passable(ctx); err != nil {
+		return false, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sec, ok := s.enter()
 	if !ok {
-		return errEnded
+		return false, errNotSent
 	}
 	defer func() { s.leave(sec) }()
 	w, err := s.buffer(len(b))
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.mu.Unlock()
-	err = request(s, w, b, off)
-	if err != nil {
-		err = s.failed(ctx, err)
+	if err = request(s, w, b, off); err != nil {
+		if cause := s.failed(ctx, err); cause != nil {
+			err = cause
+		} else {
+			err = fmt.Errorf("%w: %w", errPassage, err)
+		}
 	}
 	s.mu.Lock()
 	s.release(w)
-	return err
+	return true, err
 }

@@ -53,6 +53,7 @@ type session struct {
 	why     error         // why it ended
 	first   chan struct{} // closed when the map begins
 	readers int           // that hold buffers
+	works   int           // that are to go on by this session to their end, if it is only replaced
 	idle    chan struct{} // closed when there are none any more, after the end
 	yield   yield
 	free    [classes]*buffer
@@ -144,9 +145,7 @@ func (s *session) dial(ctx context.Context) (err error) {
 		return err
 	}
 	s.regions = s.link.Regions()
-	if n := len(s.regions); hello.Writable && n > 0 {
-		s.regions, s.writable = s.regions[:n-1], s.regions[n-1]
-	}
+	s.offered(hello.Writable)
 	if s.read, err = s.reads.Requester(); err != nil {
 		return err
 	}
@@ -155,6 +154,13 @@ func (s *session) dial(ctx context.Context) (err error) {
 	}
 	s.run()
 	return nil
+}
+
+// offered sets the region apart that is for WRITEs, if that is the last one.
+func (s *session) offered(writable bool) {
+	if n := len(s.regions); writable && n > 0 {
+		s.regions, s.writable = s.regions[:n-1], s.regions[n-1]
+	}
 }
 
 func (s *session) run() {
@@ -172,15 +178,32 @@ func (s *session) end(cause error) {
 	s.endNow(cause)
 }
 
-// endIdle has it end if nobody waits for a reply, and tells whether it has ended. After that it
-// takes on no call.
+// endIdle has it end if nothing goes on by it, and tells whether it has ended. After that it
+// takes on nothing.
 func (s *session) endIdle(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls) == 0 {
+	if len(s.calls)+s.readers+s.works == 0 {
 		s.endNow(cause)
 	}
 	return s.ended.Load()
+}
+
+// whole has something done that takes several steps, between which nothing of it goes on by this session.
+func (s *session) whole(do func() error) error {
+	s.mu.Lock()
+	if s.ended.Load() {
+		s.mu.Unlock()
+		return errNotSent
+	}
+	s.works++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.works--
+		s.mu.Unlock()
+	}()
+	return do()
 }
 
 // endNow is end for who holds the mutex.

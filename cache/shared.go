@@ -117,15 +117,19 @@ func (r *Shared) use(ctx context.Context, op string, do func(place) error) error
 		if err != nil {
 			return opError(op, r.name, err)
 		}
-		p, err := s.place(ctx, r.name)
+		var p place
+		err = s.whole(func() (err error) {
+			if p, err = s.place(ctx, r.name); err == nil {
+				err = do(p)
+			}
+			return err
+		})
 		if err == nil {
-			if err = do(p); err == nil {
-				return nil
-			}
-			if errors.Is(err, lockoffload.ErrOutcomeUnknown) {
-				s.drop(p.l, err)
-				return opError(op, r.name, fmt.Errorf("%w: %w", ErrUnknown, err))
-			}
+			return nil
+		}
+		if errors.Is(err, lockoffload.ErrOutcomeUnknown) {
+			s.drop(p.l, err)
+			return opError(op, r.name, fmt.Errorf("%w: %w", ErrUnknown, err))
 		}
 		var own *changeError
 		switch {
@@ -134,7 +138,7 @@ func (r *Shared) use(ctx context.Context, op string, do func(place) error) error
 		case ctx.Err() != nil:
 			return opError(op, r.name, ctx.Err())
 		case s.ended.Load(), errors.Is(err, errEnded), errors.Is(err, lockoffload.ErrNotAcquired):
-		case lockoffload.Broken(err), errors.Is(err, lockoffload.ErrClosed): // another goroutine's drop
+		case p.l != nil && (lockoffload.Broken(err) || errors.Is(err, lockoffload.ErrClosed)): // another goroutine's drop
 			s.drop(p.l, err)
 		default:
 			return opError(op, r.name, err)

@@ -35,6 +35,9 @@ const firstWait = 3 * time.Second
 // silentFor is how long READs through a target fail, and none succeeds, until the client connects anew.
 const silentFor = 10 * time.Second
 
+// lookAgain is how often who has to wait for a target looks whether there is one.
+const lookAgain = 10 * time.Millisecond
+
 // parting is how long saying goodbye may take.
 const parting = 100 * time.Millisecond
 
@@ -131,6 +134,7 @@ func (s *session) meetTarget(ctx context.Context) error {
 		}
 		s.regions = append(s.regions, region)
 	}
+	s.offered(t.Writable)
 	return s.toldTarget(b)
 }
 
@@ -150,17 +154,14 @@ func (s *session) tryTarget(ctx context.Context) error {
 	defer s.mu.Lock()
 	h := s.through
 	for w := h.now.Load(); w != nil; {
-		err = h.i.Do(ctx, w.peer, dc.Request{Op: dc.Read, Remote: s.regions[0].At(0), Local: b.mr.SGE(b.off, n)})
-		if before := w; err != nil && ctx.Err() == nil {
-			if w = h.now.Load(); w != before { // there is another one, or none any more
-				err = nil
-				continue
-			}
+		err := h.i.Do(ctx, w.peer, dc.Request{Op: dc.Read, Remote: s.regions[0].At(0), Local: b.mr.SGE(b.off, n)})
+		if err == nil {
+			return nil
 		}
-		break
-	}
-	if err != nil {
-		return fmt.Errorf("READ through the server's target: %w", err)
+		before := w
+		if w = h.now.Load(); w == before || ctx.Err() != nil { // otherwise there is another one, or none any more
+			return fmt.Errorf("READ through the server's target: %w", err)
+		}
 	}
 	return nil
 }
@@ -343,6 +344,38 @@ func (h *through) do(ctx context.Context, all []dc.Request) error {
 		return err
 	}
 	return p.wait(ctx)
+}
+
+// writeOne WRITEs one thing.
+func (s *session) writeOne(ctx context.Context, to verbs.Remote, from verbs.SGE) error {
+	h := s.through
+	if h == nil {
+		return s.read.Write(ctx, to, from)
+	}
+	w, err := h.open()
+	if err != nil {
+		return err
+	}
+	return h.over(ctx, w, h.i.Do(ctx, w.peer, dc.Request{Op: dc.Write, Remote: to, Local: from, Timeout: throughWait}))
+}
+
+// passable waits until there may be requests, of a session through whose target there may be none just now.
+func (s *session) passable(ctx context.Context) error {
+	if s.through == nil {
+		return nil
+	}
+	for {
+		if _, err := s.through.open(); err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-s.over:
+			return errNotSent
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // notThrough is what the error of READs through a target means: of the caller's context, or the end of

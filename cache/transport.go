@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/dc"
 )
 
 // Transport is how a client is connected.
@@ -24,7 +27,7 @@ const (
 // after it.
 const rdmaShare = 7 * time.Second
 
-// drained is how long calls of a connection may take that was replaced.
+// drained is how long what goes on by a connection may take that was replaced.
 const drained = 10 * time.Second
 
 // ways are those by which a client connects, the best one first.
@@ -135,24 +138,54 @@ func (s *session) dialTCP(ctx context.Context) error {
 	return nil
 }
 
-// better tries to connect a client by RDMA that has a session by TCP, while that lives: when it
+// hopes tells whether there may be a better way later than the one that this session is by. A server that has
+// no target gets none while it lives, and an initiator that was closed is of no use any more.
+func (s *session) hopes() bool {
+	return s.by != s.c.ways()[0] && (s.by == TCP || !errors.Is(s.instead, errNoTarget) && !errors.Is(s.instead, dc.ErrClosed))
+}
+
+// better tries to connect a client by a better way than that of the session that it has, while that lives: when it
 // ends nobody waits for this attempt.
-func (c *Client) better(tcp *session) *session {
-	ctx, cancel := context.WithCancel(tcp.live)
+func (c *Client) better(s *session) *session {
+	ctx, cancel := context.WithCancel(s.live)
 	defer cancel()
 	limit := time.AfterFunc(attempt, cancel)
 	defer limit.Stop()
 	ways := c.ways()
-	s, err := c.connect(ctx, ways[:len(ways)-1], func() { limit.Reset(attempt) }) // all but TCP
+	b, err := c.connect(ctx, ways[:slices.Index(ways, s.by)], func() { limit.Reset(attempt) })
 	if err != nil {
-		c.cfg.Logger.Info("cache: there is still no RDMA", "server", c.address, "error", err)
+		c.cfg.Logger.Info("cache: there is still no better way to connect", "server", c.address, "transport", s.by, "error", err)
 		return nil
 	}
-	c.cfg.Logger.Info("cache: there is RDMA", "server", c.address)
-	return s
+	c.cfg.Logger.Info("cache: there is a better way to connect", "server", c.address, "transport", b.by)
+	return b
 }
 
-// drain closes a session when its calls have ended.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// replace has a better session take over from s, which closes when what goes on by it has ended. The channel that it
+// answers closes then, and not before the one that the last replacement has answered.
+//
+// Who still asks by s may learn of changes that b has not been told of, so b answers no copies until what these
+// may be of is later.
+func (c *Client) replace(s, b *session, before <-chan struct{}) (over chan struct{}) {
+	b.copiesFrom(math.MaxInt64)
+	c.set(b, nil)
+	over = make(chan struct{})
+	go func() {
+		defer close(over)
+		c.drain(s)
+		<-before
+		b.copiesFrom(b.clock() + int64(c.cfg.NearStale/time.Millisecond) + 1)
+	}()
+	return over
+}
+
+// drain closes a session when what goes on by it has ended.
 func (c *Client) drain(s *session) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

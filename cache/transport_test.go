@@ -2,6 +2,8 @@ package cache
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/dc"
 )
 
 // When a session by TCP has ended there is no attempt by RDMA that operations have to wait for:
@@ -64,4 +67,45 @@ func TestReplacedSessionEndsNoCall(t *testing.T) {
 	c.drain(s)
 	_, err = s.wait(t.Context(), k)
 	require.NoError(t, err)
+
+	// Nor is a READ ended, nor what takes several steps.
+	s.ended.Store(false)
+	s.over, s.idle = make(chan struct{}), make(chan struct{})
+	require.NoError(t, s.whole(func() error {
+		require.False(t, s.endIdle(errReplaced))
+		return nil
+	}))
+	s.mu.Lock()
+	section, ok := s.enter()
+	s.mu.Unlock()
+	require.True(t, ok)
+	require.False(t, s.endIdle(errReplaced))
+	s.mu.Lock()
+	s.leave(section)
+	s.mu.Unlock()
+	require.True(t, s.endIdle(errReplaced))
+	require.Equal(t, errNotSent, s.whole(nil))
+}
+
+// A better way is looked for, unless there can be none.
+func TestHopes(t *testing.T) {
+	through := Config{DC: &dc.Initiator{}}
+	failed := errors.New("no answer")
+	for _, c := range []struct {
+		cfg     Config
+		by      Transport
+		instead error
+		want    bool
+	}{
+		{Config{}, RDMA, nil, false},
+		{Config{}, TCP, failed, true},
+		{through, DC, nil, false},
+		{through, RDMA, failed, true},
+		{through, RDMA, errNoTarget, false},
+		{through, RDMA, fmt.Errorf("initiator: %w", dc.ErrClosed), false},
+		{through, TCP, errors.Join(errNoTarget, failed), true},
+	} {
+		s := session{c: &Client{cfg: c.cfg}, by: c.by, instead: c.instead}
+		require.Equal(t, c.want, s.hopes(), "%s: %v", c.by, c.instead)
+	}
 }

@@ -106,11 +106,7 @@ func (k *linked) config() verbs.LinkConfig {
 
 func (k *linked) setup(l *verbs.Link) (offer verbs.Offer, err error) {
 	s := k.s
-	access := verbs.RemoteRead
-	if s.writable != nil { // records are registered for READs alone, whatever a queue pair may
-		access |= verbs.RemoteWrite
-	}
-	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: access}}
+	cfg := verbs.LinkConfig{PD: s.records, QP: verbs.QPConfig{SendCQ: s.nothing, SRQ: s.none, MaxSendWR: 1, Access: s.access()}}
 	k.reads, offer, err = link.Prepare(l, cfg, wire.Hello{Epoch: s.epoch, Frames: receives, Writable: s.writable != nil}, s.offer, k.conn.seal)
 	return offer, err
 }

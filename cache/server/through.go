@@ -58,14 +58,31 @@ func (s *Server) findGID() (verbs.GIDEntry, error) { return link.FindGID(s.dev, 
 // listensAt is the address that the server listens at.
 func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap() }
 
+// noTarget is what clients are told while there is no target: one that comes meanwhile has to know the regions when
+// there is one.
+func (s *Server) noTarget(number uint64) (none wire.Target, err error) {
+	none = wire.Target{Epoch: s.epoch, Number: number, Writable: s.writable != nil}
+	for _, r := range s.offer {
+		if none.Regions, err = r.AppendBinary(none.Regions); err != nil {
+			break
+		}
+	}
+	return none, err
+}
+
+// access is what clients may do by themselves. Records are registered for READs alone, whatever a queue pair may.
+func (s *Server) access() verbs.Access {
+	if s.writable == nil {
+		return verbs.RemoteRead
+	}
+	return verbs.RemoteRead | verbs.RemoteWrite
+}
+
 // newTarget makes a target for the records, with a key of its own.
 func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
-	none := wire.Target{Epoch: s.epoch, Number: number}
-	var err error
-	for _, r := range s.offer[:len(s.arena)] { // a client that comes while there is no target will be told of one
-		if none.Regions, err = r.AppendBinary(none.Regions); err != nil {
-			return nil, none, err
-		}
+	none, err := s.noTarget(number)
+	if err != nil {
+		return nil, none, err
 	}
 	gid, err := s.findGID()
 	if err != nil {
@@ -75,7 +92,7 @@ func (s *Server) newTarget(number uint64) (*dc.Target, wire.Target, error) {
 	_, _ = rand.Read(secret[:]) // never fails
 	key := binary.LittleEndian.Uint64(secret[:])
 	t, err := dc.NewTarget(dc.TargetConfig{
-		PD: s.records, GID: gid, AccessKey: key, Responders: s.cfg.DC.Responders, Receives: 1, Access: verbs.RemoteRead,
+		PD: s.records, GID: gid, AccessKey: key, Responders: s.cfg.DC.Responders, Receives: 1, Access: s.access(),
 		Backend: s.cfg.DC.Backend, Logger: s.cfg.Logger,
 	})
 	if err != nil {

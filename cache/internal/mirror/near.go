@@ -30,8 +30,5 @@ func (m *Mirror) Holds(e *wire.Entry, expiry uint64, now int64, bound uint64) bo
 	return true
 }
 
-// Behind tells whether the map lacks changes that the server had made at a delta of an epoch.
-func (m *Mirror) Behind(epoch uint32, seq uint64) bool { return m.epoch == epoch && m.applied < seq }
-
 // Has tells whether an entry is in the map.
 func (m *Mirror) Has(e *wire.Entry) bool { return m.entries.find(e.Fingerprint, e.Version) >= 0 }

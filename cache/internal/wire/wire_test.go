@@ -157,7 +157,7 @@ func messages() map[string][]byte {
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, e}, {ChangeFlush, 5, Entry{}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
 		"report":  AppendReport(nil, &Report{1, []Access{{2, 3}}}),
-		"target":  AppendTarget(nil, &Target{1, 2, 3, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
+		"target":  AppendTarget(nil, &Target{1, 2, 3, true, []byte("address"), []byte("regions"), [SealSize]byte{4}}),
 		"bye":     AppendBye(nil, 1),
 	}
 }
