@@ -134,7 +134,9 @@ func (s *session) meetTarget(ctx context.Context) error {
 		}
 		s.regions = append(s.regions, region)
 	}
-	s.offered(t.Writable)
+	if s.offered(t.Writable); len(s.regions) == 0 {
+		return wire.Malformed
+	}
 	return s.toldTarget(b)
 }
 

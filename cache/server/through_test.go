@@ -3,11 +3,13 @@ package server
 import (
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Who says goodbye is forgotten at once, if its READs go through the target; another one's queue pair goes with it, so
@@ -71,4 +73,35 @@ func TestGoodbye(t *testing.T) {
 	s.mu.Unlock()
 	require.Equal(t, 1, causes)
 	require.EqualValues(t, 1, s.Stats().Cut)
+}
+
+// A client that comes while no target can be made is told what there is to READ all the same: of the next target it
+// learns no more than where that is.
+func TestTargetThatCannotBeMade(t *testing.T) {
+	s, _ := tablesRig(t, func(int) error { return nil })
+	defer s.Close()
+	s.dev, s.cfg.DC.Responders = &verbs.Device{}, 1 // that has no GID
+	records, writable := verbs.Region{Addr: 1 << 20, Length: 1 << 21, RKey: 3}, verbs.Region{Addr: 1 << 30, Length: 4096, RKey: 5}
+	s.offer = []verbs.Region{records, writable}
+	s.through.said.Number = 6
+	s.through.fence.Want()
+	s.mu.Lock()
+	s.fenceNow()
+	s.mu.Unlock()
+	s.running.Wait()
+
+	_, c := s.attachThrough(func(error) {}, greet.Seal{})
+	require.EqualValues(t, 7, c.tell.Number)
+	require.Equal(t, s.epoch, c.tell.Epoch)
+	require.Empty(t, c.tell.Address)
+	for b, i := c.tell.Regions, 0; i < 2; b, i = b[verbs.RegionSize:], i+1 {
+		var r verbs.Region
+		require.NoError(t, r.UnmarshalBinary(b[:verbs.RegionSize]))
+		require.Equal(t, s.offer[i], r)
+	}
+	require.Len(t, c.tell.Regions, 2*verbs.RegionSize)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.True(t, s.through.fence.Begin(time.Hour), "it is tried again")
+	s.dev = nil
 }
