@@ -47,24 +47,37 @@ func caches(ctx context.Context, args []string) (answer, error) {
 	return all, errors.Join(errs...)
 }
 
-// maxStatus is how long an answer may be, in bytes.
-const maxStatus = 1 << 20
+// maxStatus is how long an answer may be, in bytes: that of a thousand tenants with hot keys.
+const maxStatus = 16 << 20
+
+// client does not go where an answer sends it: that would be shown under the name of who was asked.
+var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func cacheStatus(ctx context.Context, at string) (s cachestatus.Status, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+cachestatus.Path, nil)
 	if err != nil {
 		return s, err
 	}
-	a, err := http.DefaultClient.Do(q)
+	a, err := client.Do(q)
 	if err != nil {
 		return s, err
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("%s: %s: is this where rdmacached has its metrics?", at, a.Status)
+		return s, fmt.Errorf("%s: %q: is this where rdmacached has its metrics?", at, a.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(a.Body, maxStatus)).Decode(&s); err != nil {
-		return s, fmt.Errorf("%s: what it answers is no rdmacached's: %w", at, err)
+	b, err := io.ReadAll(io.LimitReader(a.Body, maxStatus+1))
+	switch {
+	case err != nil:
+		return s, fmt.Errorf("%s: %w", at, err)
+	case len(b) > maxStatus:
+		return s, fmt.Errorf("%s: what it answers is longer than %d bytes", at, maxStatus)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return cachestatus.Status{}, fmt.Errorf("%s: what it answers is no rdmacached's: %w", at, err)
+	}
+	if s.Listens == "" {
+		return s, fmt.Errorf("%s: what it answers is no rdmacached's: it does not say where it listens", at)
 	}
 	return s, nil
 }

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,4 +89,84 @@ func TestCacheOfSomethingElse(t *testing.T) {
 		require.Contains(t, errOut.String(), "rdmacached")
 		web.Close()
 	}
+}
+
+// What a server says of itself is shown as text: it moves no cursor, and makes up no rows. Nor is it sent elsewhere.
+func TestCacheOfAHostileServer(t *testing.T) {
+	esc := "\x1b[2J\u009b2J\u202e\nrow"
+	status := cachestatus.Status{
+		Listens: "10.77.0.2:7481" + esc, Device: "rxe1" + esc, State: "serving" + esc, Seconds: 1e300, Gateway: esc, For: "red",
+		Tenants: []cachestatus.Tenant{{Name: "red" + esc, Server: server.Stats{Items: -1, Bytes: -1, Memory: -1, Clients: -1}, Hot: []server.HotKey{{Key: esc, Share: -1e300}}}},
+	}
+	elsewhere := false
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.Host, "127.0.0.1:"):
+			require.NoError(t, json.NewEncoder(w).Encode(status))
+		default:
+			elsewhere = true
+		}
+	}))
+	defer web.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(web.URL, "http://"), ":")
+	var out, errOut bytes.Buffer
+	require.Zero(t, run(context.Background(), []string{"cache", "127.0.0.1:" + port}, &out, &errOut), errOut.String())
+	require.Equal(t, 5, strings.Count(out.String(), "\n"), out.String())
+	for _, r := range out.String() {
+		require.True(t, r == '\n' || unicode.IsPrint(r), "%q", r)
+	}
+
+	away := httptest.NewServer(http.RedirectHandler("http://localhost:"+port+"/status", http.StatusFound))
+	defer away.Close()
+	require.Equal(t, 1, run(context.Background(), []string{"cache", strings.TrimPrefix(away.URL, "http://")}, &out, &errOut))
+	require.False(t, elsewhere)
+
+	for name, says := range map[string]string{
+		"a status line":  "HTTP/1.1 500 " + esc[:len(esc)-4] + "\r\nContent-Length: 0\r\n\r\n",
+		"another's JSON": "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}",
+		"no end":         "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("[", maxStatus+1),
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_, _ = io.WriteString(c, says)
+			}
+		}()
+		out.Reset()
+		errOut.Reset()
+		require.Equal(t, 1, run(context.Background(), []string{"cache", l.Addr().String()}, &out, &errOut), name)
+		require.Contains(t, out.String(), "no answer", name)
+		for _, r := range errOut.String() {
+			require.True(t, r == '\n' || unicode.IsPrint(r), "%s: %q", name, r)
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
+// One that hangs, or goes on for ever, holds up no other, and itself only for a while.
+func TestCacheOfAServerThatHangs(t *testing.T) {
+	status := cachestatus.Status{Listens: "10.77.0.2:7481", State: "serving"}
+	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		require.NoError(t, json.NewEncoder(w).Encode(status))
+	}))
+	defer good.Close()
+	drips := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, " ")
+			w.(http.Flusher).Flush()
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	defer drips.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	at := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	require.Equal(t, 1, run(ctx, []string{"cache", at(drips), silent.Addr().String(), at(good)}, &out, &errOut))
+	require.Equal(t, 2, strings.Count(out.String(), "no answer"), out.String())
+	require.Contains(t, out.String(), "10.77.0.2:7481")
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // table is aligned text; its first row is the heading.
@@ -15,7 +16,7 @@ type table struct {
 func (t *table) row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		// A tab or newline of a foreign name would break the columns.
+		// A tab or newline of a foreign name would break the columns, and other controls the terminal.
 		row[i] = strings.Map(printable, fmt.Sprint(c))
 		if row[i] == "" {
 			row[i] = "-"
@@ -25,7 +26,7 @@ func (t *table) row(cells ...any) {
 }
 
 func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
+	if !unicode.IsPrint(r) {
 		return '?'
 	}
 	return r
