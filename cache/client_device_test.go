@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -63,10 +64,26 @@ func TestGetIntoDoesNotAllocate(t *testing.T) {
 	require.Equal(t, before.Calls, st.Calls)
 }
 
-// All calls, seen by the client that made them and by another one.
+// All calls, seen by the client that made them and by another one, whatever their ways.
 func TestCalls(t *testing.T) {
-	s := serve(t, server.Config{Lease: time.Second})
-	a, b, ctx := dial(t, s.Addr().String(), cache.Config{}), dial(t, s.Addr().String(), cache.Config{}), within(t)
+	s := serve(t, server.Config{Lease: time.Second, DC: server.DCConfig{Responders: 4}})
+	i := initiator(t, 2)
+	byRDMA := func() *cache.Client { return dial(t, s.Addr().String(), cache.Config{}) }
+	through := func() *cache.Client { return dial(t, s.Addr().String(), cache.Config{DC: i}) }
+	byTCP := func() *cache.Client {
+		c, err := cache.Dial(within(t), s.Addr().String(), cache.Config{Dialer: tcpOnly()})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	for _, pair := range [][2]func() *cache.Client{{byRDMA, byRDMA}, {through, byRDMA}, {byTCP, through}, {through, through}} {
+		a, b := pair[0](), pair[1]()
+		t.Run(fmt.Sprint(a.Stats().Transport, " and ", b.Stats().Transport), func(t *testing.T) { allCalls(t, a, b) })
+	}
+}
+
+func allCalls(t *testing.T, a, b *cache.Client) {
+	ctx := within(t)
 	is := func(k []byte, want string) cache.Item {
 		t.Helper()
 		for _, c := range []*cache.Client{a, b} {
