@@ -292,3 +292,46 @@ func TestHitsThroughAnInitiatorWithoutTheServer(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Hits-before.Hits)
 	require.Equal(t, [2]any{cache.DC, uint64(2)}, [2]any{c.Stats().Transport, c.Stats().Sessions})
 }
+
+// A server that hangs for longer than a host may be silent, with all that its clients could ask for waiting: hits go
+// on through the initiator, and what was asked for is carried out when it goes on. No connection has ended.
+func TestServerHangsWithFullWindows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	lab.NoLeftovers(t)
+	t.Setenv(lease, "30s")
+	p := start(t, netip.AddrPortFrom(lab.Require(t, 2)[1].Addr, 0).String())
+	c, ctx := dial(t, p.address, cache.Config{DC: initiator(t, 1)}), within(t)
+	plain, err := cache.Dial(ctx, p.address, cache.Config{Dialer: tcpOnly()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, plain.Close()) })
+	require.NoError(t, c.Set(ctx, key(1), cache.Item{Value: []byte("here")}, 0))
+	whole(t, c, 1)
+	_, err = c.Get(ctx, key(1))
+	require.NoError(t, err)
+	p.stop()
+	stopped := time.Now()
+	changed := make(chan error)
+	const changes = 80
+	for n := range changes {
+		go func() {
+			changed <- []*cache.Client{c, plain}[n%2].Set(ctx, key(2+n%4), cache.Item{Value: make([]byte, 512<<10)}, 0)
+		}()
+	}
+	before := c.Stats()
+	for time.Since(stopped) < 15*time.Second {
+		it, err := c.Get(ctx, key(1))
+		require.NoError(t, err)
+		require.Equal(t, "here", string(it.Value))
+		time.Sleep(time.Millisecond)
+	}
+	st := c.Stats()
+	require.Greater(t, st.Hits, before.Hits+100)
+	require.Zero(t, st.Blocked)
+	p.signal(syscall.SIGCONT)
+	for range changes {
+		require.NoError(t, <-changed)
+	}
+	require.Equal(t, [2]uint64{1, 1}, [2]uint64{c.Stats().Sessions, plain.Stats().Sessions})
+}

@@ -8,16 +8,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bound has a connection end when what was sent is not acknowledged for so long. By itself TCP takes a quarter
-// of an hour to find that a host is gone that has lost its power. A host whose program hangs acknowledges.
-func bound(conn net.Conn, silence time.Duration) {
+// control has f look at a connection's socket, if it has one that is open.
+func control(conn net.Conn, f func(fd int)) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
-		return
+		return false
 	}
-	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence/time.Millisecond))
-		})
+	raw, err := c.SyscallConn()
+	return err == nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
+}
+
+func acknowledgedOf(conn net.Conn) (a acknowledged, ok bool) {
+	var info *unix.TCPInfo
+	var err error
+	if !control(conn, func(fd int) { info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO) }) || err != nil {
+		return a, false
 	}
+	return acknowledged{
+		waits: info.Unacked > 0 || info.Probes > 0, probes: info.Probes > 0, unsent: info.Notsent_bytes > 0,
+		lastAck: time.Duration(info.Last_ack_recv) * time.Millisecond, lastSent: time.Duration(info.Last_data_sent) * time.Millisecond,
+	}, true
+}
+
+// keepAlive has a connection that is quiet end when so many probes are not answered, at such a distance.
+func keepAlive(conn net.Conn, every time.Duration, most int) {
+	control(conn, func(fd int) {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(every/time.Second))
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, most)
+	})
+}
+
+// abandon has a connection that closes leave nothing to be sent.
+func abandon(conn net.Conn) {
+	control(conn, func(fd int) {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	})
 }

@@ -8,18 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both kinds of streams find that a host is gone.
-func TestSilentHostsAreFound(t *testing.T) {
+// Both kinds of streams find that a host is gone while nothing is under way.
+func TestQuietStreamsAreProbed(t *testing.T) {
 	one, other := tcp(t)
 	NewStream(t.Context(), one, 0)
 	NewPartingStream(t.Context(), other, 0)
 	for _, c := range []net.Conn{one, other} {
-		raw, err := c.(*net.TCPConn).SyscallConn()
-		require.NoError(t, err)
-		require.NoError(t, raw.Control(func(fd uintptr) {
-			ms, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
-			require.NoError(t, err)
-			require.EqualValues(t, Silence.Milliseconds(), ms)
-		}))
+		for option, want := range map[int]int{unix.TCP_KEEPINTVL: 2, unix.TCP_KEEPCNT: 5, unix.TCP_USER_TIMEOUT: 0} {
+			require.True(t, control(c, func(fd int) {
+				n, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, option)
+				require.NoError(t, err)
+				require.Equal(t, want, n, option)
+			}))
+		}
 	}
+	on, err := 0, error(nil)
+	require.True(t, control(one, func(fd int) { on, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE) }))
+	require.NoError(t, err)
+	require.Equal(t, 1, on, "Go's default")
 }

@@ -44,12 +44,10 @@ func Send(ctx context.Context, c Conn, b []byte) error {
 	return c.Write(ctx, b)
 }
 
-// Silence is how long a host may leave what a stream sent unacknowledged, until it is taken for gone.
-const Silence = 10 * time.Second
-
 // Stream carries messages over TCP.
 type Stream struct {
 	conn   net.Conn
+	watch  *watch
 	stream wire.Stream
 	torn   bool          // a message was written in part
 	ended  func() bool   // has ctx not end calls any more, unless it does already
@@ -59,16 +57,14 @@ type Stream struct {
 // NewStream takes over a connection, which closes when ctx ends: so do calls of its methods.
 // Messages that are longer than limit are refused.
 func NewStream(ctx context.Context, conn net.Conn, limit int) *Stream {
-	bound(conn, Silence)
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return &Stream{conn: conn, stream: wire.Stream{Limit: limit}}
+	return &Stream{conn: conn, watch: newWatch(conn), stream: wire.Stream{Limit: limit}}
 }
 
 // NewPartingStream is NewStream for who has a last word: calls end with ctx, and the connection is open until
 // [Stream.Part].
 func NewPartingStream(ctx context.Context, conn net.Conn, limit int) *Stream {
-	bound(conn, Silence)
-	s := &Stream{conn: conn, stream: wire.Stream{Limit: limit}, over: make(chan struct{})}
+	s := &Stream{conn: conn, watch: newWatch(conn), stream: wire.Stream{Limit: limit}, over: make(chan struct{})}
 	s.ended = context.AfterFunc(ctx, func() {
 		defer close(s.over)
 		_ = conn.SetDeadline(time.Unix(1, 0))
@@ -98,9 +94,10 @@ func (s *Stream) Write(ctx context.Context, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	s.watch.sent()
 	n, err := s.conn.Write(b)
 	s.torn = s.torn || 0 < n && n < len(b)
-	return because(ctx, err)
+	return because(ctx, s.watch.because(err))
 }
 
 // Next is [Conn]'s.
@@ -112,7 +109,7 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 		n, err := s.conn.Read(s.stream.Room(Frame))
 		s.stream.Arrived(n)
 		if n == 0 && err != nil {
-			return nil, because(ctx, err)
+			return nil, because(ctx, s.watch.because(err))
 		}
 	}
 }
