@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/mirror"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/internal/wiretest"
 )
 
 // narrow is a server's end that takes some messages without waiting, and others not, and answers each
@@ -25,20 +26,14 @@ type narrow struct {
 }
 
 func (n *narrow) take(b []byte) error {
-	for len(b) > 0 {
-		h, err := wire.ReadHeader(b)
-		if err != nil {
-			return err
+	return wiretest.Each(b, func(_ wire.Kind, m []byte) error {
+		q, err := wire.ReadRequest(m)
+		if err == nil {
+			n.ids = append(n.ids, q.ID)
+			n.replies <- wire.AppendReply(nil, &wire.Reply{ID: q.ID, Status: wire.OK})
 		}
-		q, err := wire.ReadRequest(b[:h.Length])
-		if err != nil {
-			return err
-		}
-		n.ids = append(n.ids, q.ID)
-		n.replies <- wire.AppendReply(nil, &wire.Reply{ID: q.ID, Status: wire.OK})
-		b = b[h.Length:]
-	}
-	return nil
+		return err
+	})
 }
 
 func (n *narrow) Post(_ context.Context, b []byte) (bool, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/internal/wiretest"
 )
 
 // hears is a server's end that keeps what kinds of messages a client sends.
@@ -32,22 +33,17 @@ func (h *hears) Post(ctx context.Context, b []byte) (bool, error) {
 func (h *hears) Write(_ context.Context, b []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(b) > 0 {
-		m, err := wire.ReadHeader(b)
-		if err != nil {
-			return err
-		}
-		if m.Kind == wire.KindHorizon {
-			said, err := wire.ReadHorizon(b[:m.Length])
+	return wiretest.Each(b, func(kind wire.Kind, m []byte) error {
+		if kind == wire.KindHorizon {
+			said, err := wire.ReadHorizon(m)
 			if err != nil {
 				return err
 			}
 			h.quiet = append(h.quiet, said.Quiet)
 		}
-		h.heard = append(h.heard, m.Kind)
-		b = b[m.Length:]
-	}
-	return nil
+		h.heard = append(h.heard, kind)
+		return nil
+	})
 }
 
 func (h *hears) Next(ctx context.Context) ([]byte, error) {

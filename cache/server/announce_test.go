@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/internal/wiretest"
 )
 
 // listener is a client that says nothing and counts what it is told.
@@ -24,18 +25,13 @@ func (l *listener) Write(_ context.Context, b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.times = append(l.times, time.Now())
-	for len(b) > 0 {
-		h, err := wire.ReadHeader(b)
-		if err != nil {
-			return err
-		}
+	return wiretest.Each(b, func(kind wire.Kind, m []byte) error {
 		var d wire.Deltas
-		if h.Kind == wire.KindDeltas && d.Read(b[:h.Length]) == nil && len(d.List) == 0 {
+		if kind == wire.KindDeltas && d.Read(m) == nil && len(d.List) == 0 {
 			l.asked++
 		}
-		b = b[h.Length:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // asks is how often it was asked how far it is.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/internal/wiretest"
 )
 
 // narrow is a connection that takes some messages without waiting, and others not.
@@ -23,21 +24,14 @@ type narrow struct {
 }
 
 func (n *narrow) take(b []byte) error {
-	for len(b) > 0 {
-		h, err := wire.ReadHeader(b)
-		if err != nil {
-			return err
+	return wiretest.Each(b, func(kind wire.Kind, m []byte) error {
+		if kind != wire.KindReply {
+			return nil
 		}
-		if h.Kind == wire.KindReply {
-			a, err := wire.ReadReply(b[:h.Length])
-			if err != nil {
-				return err
-			}
-			n.replies = append(n.replies, a.ID)
-		}
-		b = b[h.Length:]
-	}
-	return nil
+		a, err := wire.ReadReply(m)
+		n.replies = append(n.replies, a.ID)
+		return err
+	})
 }
 
 func (n *narrow) Post(_ context.Context, b []byte) (bool, error) {

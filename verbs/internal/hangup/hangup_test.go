@@ -12,29 +12,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testconn"
 )
 
 const patience = 30 * time.Second
-
-// pair is a connection over the loopback device.
-func pair(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	near, err = net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	far, err = l.Accept()
-	require.NoError(t, err)
-	t.Cleanup(func() { near.Close(); far.Close() })
-	return near, far
-}
 
 // The end of a connection is told, once, behind whatever comes before it; that of a connection which
 // this side closes is not.
 func TestPeerCloses(t *testing.T) {
 	for name, ends := range map[string]func() (net.Conn, net.Conn){
-		"polled": func() (net.Conn, net.Conn) { return pair(t) },
+		"polled": func() (net.Conn, net.Conn) { return testconn.TCP(t) },
 		"read":   net.Pipe,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +52,7 @@ func TestPeerCloses(t *testing.T) {
 
 // A connection that breaks ends too, with what is wrong.
 func TestConnectionBreaks(t *testing.T) {
-	near, far := pair(t)
+	near, far := testconn.TCP(t)
 	told := make(chan error, 1)
 	w := New(near, func(err error) { told <- err })
 	defer w.Close()
@@ -80,7 +68,7 @@ func TestConnectionBreaks(t *testing.T) {
 
 // Close waits for what tells of the end, so that what that uses may go afterwards.
 func TestCloseWaits(t *testing.T) {
-	near, far := pair(t)
+	near, far := testconn.TCP(t)
 	begun, over := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
 	w := New(near, func(error) {
@@ -103,7 +91,7 @@ func TestManyConnections(t *testing.T) {
 	told := make(chan int, n)
 	for i := range n {
 		var near net.Conn
-		near, fars[i] = pair(t)
+		near, fars[i] = testconn.TCP(t)
 		all[i] = New(near, func(error) { told <- i })
 	}
 	shared.mu.Lock()

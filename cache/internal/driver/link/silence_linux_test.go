@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/testconn"
 )
 
 // Both kinds of streams find that a host is gone while nothing is under way.
 func TestQuietStreamsAreProbed(t *testing.T) {
-	one, other := tcp(t)
+	one, other := testconn.TCP(t)
 	NewStream(t.Context(), one, 0)
 	NewPartingStream(t.Context(), other, 0)
 	for _, c := range []net.Conn{one, other} {

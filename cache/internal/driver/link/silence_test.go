@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/testconn"
 )
 
 // A host is gone that has acknowledged nothing of what was sent, for as long as one may be silent, and not before: what
@@ -62,7 +64,7 @@ func TestFullWindowsAreKept(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
-	near, far := tcp(t)
+	near, far := testconn.TCP(t)
 	s := NewStream(t.Context(), near, 0)
 	const long = 64 << 20
 	written := make(chan error, 1)
@@ -77,7 +79,7 @@ func TestFullWindowsAreKept(t *testing.T) {
 // There are looks while something is under way, by both kinds of streams, and the end says why.
 func TestStreamsAreWatched(t *testing.T) {
 	for _, kind := range []func(context.Context, net.Conn, int) *Stream{NewStream, NewPartingStream} {
-		near, far := tcp(t)
+		near, far := testconn.TCP(t)
 		s := kind(t.Context(), near, 0)
 		require.False(t, s.watch.armed.Load())
 		require.NoError(t, s.Write(t.Context(), []byte("said")))

@@ -8,25 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// tcp is both ends of a TCP connection.
-func tcp(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	near, err = net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	far, err = l.Accept()
-	require.NoError(t, err)
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	return near, far
-}
+	"github.com/goverbs/goverbs/internal/testconn"
+)
 
 // The last word goes after the context has ended, which ends everything else; then the connection is closed.
 func TestLastWord(t *testing.T) {
-	near, far := tcp(t)
+	near, far := testconn.TCP(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := NewPartingStream(ctx, near, 0)
 	require.NoError(t, s.Write(ctx, []byte("first ")))
@@ -45,7 +33,7 @@ func TestLastWord(t *testing.T) {
 	require.Equal(t, "first last", string(b))
 	require.Error(t, s.Write(context.Background(), []byte("x")))
 
-	near, far = tcp(t)
+	near, far = testconn.TCP(t)
 	require.NoError(t, NewPartingStream(t.Context(), near, 0).Part([]byte("last"), time.Minute), "before that")
 	b, err = io.ReadAll(far)
 	require.NoError(t, err)
@@ -54,7 +42,7 @@ func TestLastWord(t *testing.T) {
 
 // A last word behind a part of a message would be taken for the rest of that.
 func TestNoLastWordInTheMiddle(t *testing.T) {
-	near, far := tcp(t)
+	near, far := testconn.TCP(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := NewPartingStream(ctx, near, 0)
 	const long = 64 << 20 // more than anybody keeps
