@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
+	"github.com/goverbs/goverbs/cache/internal/wiretest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -73,6 +74,16 @@ func TestGoodbye(t *testing.T) {
 	s.mu.Unlock()
 	require.Equal(t, 1, causes)
 	require.EqualValues(t, 1, s.Stats().Cut)
+	require.True(t, s.through.fence.IsGone(id), "it could go on to READ")
+
+	id, _ = s.attach(func(error) { causes++ }, true)
+	s.put(t, 1)
+	require.Contains(t, late(), id)
+	s.mu.Lock()
+	s.cutLate(id)
+	s.mu.Unlock()
+	require.Equal(t, 2, causes)
+	require.False(t, s.through.fence.IsGone(id), "its queue pair is gone")
 }
 
 // A client that comes while no target can be made is told what there is to READ all the same: of the next target it
@@ -84,11 +95,32 @@ func TestTargetThatCannotBeMade(t *testing.T) {
 	records, writable := verbs.Region{Addr: 1 << 20, Length: 1 << 21, RKey: 3}, verbs.Region{Addr: 1 << 30, Length: 4096, RKey: 5}
 	s.offer = []verbs.Region{records, writable}
 	s.through.said.Number = 6
-	s.through.fence.Want()
+	gone, _ := s.attachThrough(func(error) {}, greet.Seal{})
+	hangs, hanging := s.attachThrough(func(error) {}, greet.Seal{})
+	_, here := s.attachThrough(func(error) {}, greet.Seal{})
+	s.put(t, 1)
+	s.put(t, 1)
+	require.True(t, s.store.Behind(gone) && s.store.Behind(hangs))
+	s.depart(gone)
 	s.mu.Lock()
+	s.cutLate(hangs)
 	s.fenceNow()
 	s.mu.Unlock()
 	s.running.Wait()
+	require.EqualValues(t, 6, hanging.tell.Number, "it is told of no other")
+	require.EqualValues(t, 7, here.tell.Number)
+	require.Zero(t, s.Stats().DC.Gone, "who was gone READs nothing any more")
+	require.False(t, s.store.Behind(gone))
+	require.False(t, s.store.Behind(hangs))
+	var kinds []wire.Kind
+	s.mu.Lock()
+	said := s.gather(here, nil)
+	s.mu.Unlock()
+	require.NoError(t, wiretest.Each(said, func(kind wire.Kind, _ []byte) error {
+		kinds = append(kinds, kind)
+		return nil
+	}))
+	require.Equal(t, []wire.Kind{wire.KindTarget, wire.KindMap}, kinds[:2], "the target before what it is to READ there")
 
 	_, c := s.attachThrough(func(error) {}, greet.Seal{})
 	require.EqualValues(t, 7, c.tell.Number)
