@@ -136,3 +136,28 @@ func TestClientDoesNotGoBack(t *testing.T) {
 		s.running.Wait()
 	})
 }
+
+// A client that is told that there is no memory may be the one that holds it up: it says how far it is, at once. And a
+// session is one with one life of the server.
+func TestClientHearsOddThings(t *testing.T) {
+	s := newNarrowSession(t, nil)
+	s.first = make(chan struct{})
+	require.NoError(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 1})))
+	s.calls[7] = &call{id: 7, done: make(chan error, 1)}
+	require.NoError(t, s.replied(wire.AppendReply(nil, &wire.Reply{ID: 7, Epoch: 1, Status: wire.NoMemory})))
+	require.True(t, s.tell)
+	require.Len(t, s.wake, 1)
+	require.NoError(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 1, Seq: 5})))
+	require.ErrorIs(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 2})), wire.OtherEpoch)
+}
+
+// A target is not taken twice: who goes over to the one that it READs through would forget that.
+func TestTargetIsToldTwice(t *testing.T) {
+	w := &way{}
+	s := &session{through: &through{number: 4}}
+	s.through.now.Store(w)
+	for _, number := range []uint64{4, 3} {
+		require.NoError(t, s.toldTarget(wire.AppendTarget(nil, &wire.Target{Epoch: 1, Number: number})))
+		require.Same(t, w, s.through.now.Load())
+	}
+}

@@ -351,3 +351,17 @@ func TestLimitsOfHello(t *testing.T) {
 		require.Len(t, h.Endpoint, n)
 	}
 }
+
+// A target has an address and regions of a bounded length, and no bits that nobody knows.
+func TestOddTargets(t *testing.T) {
+	good := AppendTarget(nil, &Target{Epoch: 1, Number: 2, Address: make([]byte, maxTarget), Regions: make([]byte, maxRegions)})
+	_, err := ReadTarget(good)
+	require.NoError(t, err)
+	for _, odd := range []Target{{Address: make([]byte, maxTarget+1)}, {Regions: make([]byte, maxRegions+1)}} {
+		_, err := ReadTarget(AppendTarget(nil, &odd))
+		require.ErrorIs(t, err, Malformed)
+	}
+	good[HeaderSize+24] |= 2
+	_, err = ReadTarget(good)
+	require.ErrorIs(t, err, Malformed)
+}

@@ -52,6 +52,7 @@ func TestNoLastWordInTheMiddle(t *testing.T) {
 	require.NoError(t, err)
 	cancel()
 	require.ErrorIs(t, <-written, context.Canceled)
+	require.ErrorIs(t, s.Write(ctx, []byte("more")), context.Canceled)
 	require.ErrorIs(t, s.Part([]byte("last"), time.Minute), errTorn)
 	b, err := io.ReadAll(far)
 	require.NoError(t, err)
