@@ -88,6 +88,9 @@ func (e *Engine) judge(p *peer, n *network) {
 func (e *Engine) room(p *peer) int {
 	n := e.network(p)
 	w := min(int(n.window>>8), int(p.grant))
+	if w == 0 && p.flying == 0 && e.mayAsk(n) {
+		return 1
+	}
 	if n.patience() > 0 { // one at a time, until something is answered
 		w = 1
 	}

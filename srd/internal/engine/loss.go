@@ -8,8 +8,8 @@ import (
 
 // onResponse takes what a peer says of a flow.
 func (e *Engine) onResponse(p *peer, r *wire.Response) {
-	p.grant = max(r.Grant, 1)
 	n := e.network(p)
+	e.granted(p, r.Grant)
 	n.pressure = r.Pressure
 	if p.waits() { // there may be room again, for any flow
 		e.enqueue(p)

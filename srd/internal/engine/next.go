@@ -34,7 +34,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		p := e.peers[e.ready.head]
 		*o = Out{To: p.addr}
 		k := &e.out
-		k.HasPart, k.HasResponse, k.RespondNow, k.More = false, false, false, false
+		k.HasPart, k.HasResponse, k.HasCredit, k.RespondNow, k.More, k.Waits = false, false, false, false, false, false
 		k.Token, k.Slot, k.Line, k.Stamp, k.SubSeq = p.remote, p.slot, p.ours, e.stamp(), 0
 		k.Heard = 0
 		if !e.make(p, k, o) {
@@ -82,6 +82,9 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
 		o.Path = e.answerPath(p)
 		e.attach(p, k, wire.WelcomeLen)
+		if !k.HasResponse && e.crowded() {
+			e.grant(p, k)
+		}
 	case p.echo:
 		p.echo = false
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
@@ -95,6 +98,9 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		e.attach(p, k, 0)
 		e.owes(p, o.Path)
 		e.Stats.Responses++
+	case p.net != nil && p.net.turn.owed:
+		k.Type, o.Path = wire.Flow, e.answerPath(p)
+		e.grant(p, k)
 	default:
 		return false
 	}
@@ -204,6 +210,8 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
 	e.flies(f, seq, o.Path)
+	k.Waits = f.p.waits()
+	e.tells(f.p, k.Waits)
 }
 
 func (e *Engine) put(f *txFlow, m *message, seq uint32, cancel bool, k *wire.Packet, o *Out) {

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/goverbs/goverbs/srd/internal/wire"
-)
+import "time"
 
 // path is what is known of one way to a peer, as it is at the moment.
 type path struct {
@@ -62,6 +58,8 @@ type network struct {
 	agedAt   time.Duration // when losses were halved
 	silentAt time.Duration // when silent was counted
 	silent   uint8         // timers in a row that began and ended while nothing was answered
+	turn     turn          // of the peer, as a sender
+	asking   asking
 }
 
 const (
@@ -117,7 +115,7 @@ func (n *network) begin(now time.Duration) {
 
 // rest forgets the paths to a peer that has been idle.
 func (e *Engine) rest(p *peer) time.Duration {
-	if p.flying > 0 || e.unsettled(p) || e.now-p.net.used < restAge {
+	if p.flying > 0 || e.unsettled(p) || e.now-p.net.used < restAge || p.takesTurns() {
 		return max(p.net.used+restAge, e.now+restAge/8)
 	}
 	e.releaseNetwork(p)
@@ -129,6 +127,7 @@ func (e *Engine) releaseNetwork(p *peer) {
 	if p.net == nil {
 		return
 	}
+	e.endTurn(p)
 	if len(e.networks) < spareNetworks {
 		e.networks = append(e.networks, p.net)
 	}
@@ -324,7 +323,7 @@ func (x *path) works() { x.timeouts, x.suspect = 0, false }
 // owes notes that a response went by a path alone: nothing answers to it but what the
 // peer says it has heard.
 func (e *Engine) owes(p *peer, i uint8) {
-	if p.net == nil {
+	if p.net == nil || p.net.turn.waits { // it sends nothing that could name it
 		return
 	}
 	x := &p.net.paths[i]
@@ -383,104 +382,4 @@ func (e *Engine) retire(p *peer, i uint8) {
 		}
 	}
 	e.wake(p, x.probeAt)
-}
-
-// probeInterval is long enough for an echo, as far as round trips are known: a slow
-// machine is not to be taken for many dead paths.
-func (e *Engine) probeInterval(p *peer) time.Duration {
-	n := e.network(p)
-	t := 20 * e.cfg.MinTimeout
-	if n.middle > 0 {
-		t = max(4*e.cfg.MinTimeout, 4*n.middle)
-	}
-	return min(t<<min(max(n.silent, 1)-1, 8), max(t, e.cfg.PeerTimeout/8))
-}
-
-// probe answers when a retired path is to be tried next.
-func (e *Engine) probe(p *peer) time.Duration {
-	n := p.net
-	next := never
-	if n == nil {
-		return next
-	}
-	for i := range e.cfg.Paths {
-		if x := &n.paths[i]; !x.sound() {
-			next = min(next, max(x.probeAt, n.probeAt))
-		}
-	}
-	if e.now >= next {
-		e.enqueue(p)
-		next = never
-	}
-	return next
-}
-
-// probeDue answers a path that is tried now: it counts as tried. An echo that does not come has a
-// retired path begin again; a suspect one is retired when several do not.
-func (e *Engine) probeDue(p *peer) (uint8, bool) {
-	n := p.net
-	if n == nil || e.now < n.probeAt {
-		return 0, false
-	}
-	for i := range e.cfg.Paths {
-		x := &n.paths[i]
-		if x.sound() || e.now < x.probeAt {
-			continue
-		}
-		if !x.again && n.newest > x.probedAt { // others overtook the probe
-			if x.got, x.silent = 0, min(x.silent+1, 3); x.suspect && x.silent >= deadProbes {
-				e.retire(p, uint8(i))
-			}
-		}
-		x.probedAt = e.now
-		x.again = false
-		x.probeAt = e.now + e.probeInterval(p)<<x.silent
-		if x.retired {
-			x.probeAt += 3 * e.probeInterval(p) << x.silent
-		}
-		n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
-		e.wake(p, n.probeAt)
-		return uint8(i), true
-	}
-	return 0, false
-}
-
-// onEcho counts an echo of a retired path. After enough of them in a row the path is
-// used again; one that was retired again and again needs more.
-func (e *Engine) onEcho(p *peer, k *wire.Packet) {
-	i := k.Echo.Path
-	if int(i) >= e.cfg.Paths || p.net == nil {
-		e.Stats.Bogus++
-		return
-	}
-	x := &p.net.paths[i]
-	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
-	if rtt >= e.cfg.PeerTimeout || !e.newer(x, rtt) {
-		e.Stats.Duplicates++
-		return
-	}
-	p.heard = e.now
-	e.afterSilence(p, rtt)
-	e.answers(p)
-	e.sample(p, i, rtt)
-	if !x.retired {
-		n := p.net
-		n.newest = max(n.newest, e.now-rtt)
-		x.works()
-		x.owed = 0
-		return
-	}
-	x.got++
-	x.silent = 0
-	if x.got < x.need {
-		x.probeAt = e.now + e.probeInterval(p)/4
-		x.again = true
-		e.wake(p, x.probeAt)
-		return
-	}
-	x.retired, x.owed, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
-	x.works()
-	x.need = min(2*x.need, 64)
-	p.net.live++
-	e.Stats.Revived++
 }

@@ -163,9 +163,9 @@ func (e *Engine) idle(p *peer) bool {
 func (e *Engine) forget(p *peer) {
 	e.dropReceived(p)
 	e.forgot = max(e.forgot, p.stamp)
+	e.leave(p)
 	e.releaseNetwork(p)
 	e.unwake(p)
-	e.senders.leave(p)
 	delete(e.index, p.addr)
 	p.state = vacant
 	for p.queued { // rare: the queue is rebuilt without it
@@ -188,52 +188,4 @@ func (e *Engine) byToken(t uint64) *peer {
 		return p
 	}
 	return nil
-}
-
-// senders counts the peers that send now, among which receive memory is divided.
-type senders struct {
-	list []uint32
-	at   int
-}
-
-// enter counts a peer that sent a packet.
-func (s *senders) enter(p *peer) {
-	if !p.sender {
-		p.sender = true
-		s.list = append(s.list, p.slot)
-	}
-}
-
-func (s *senders) leave(p *peer) {
-	if !p.sender {
-		return
-	}
-	p.sender = false
-	for i, slot := range s.list {
-		if slot == p.slot {
-			s.list[i] = s.list[len(s.list)-1]
-			s.list = s.list[:len(s.list)-1]
-			return
-		}
-	}
-}
-
-// senderAge is how long a peer that sent is one that sends.
-const senderAge = 50 * time.Millisecond
-
-// share is how many packets a peer may have under way towards this endpoint.
-func (e *Engine) share() uint16 {
-	s := &e.senders
-	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
-		s.at = (s.at + 1) % len(s.list)
-		if p := e.peers[s.list[s.at]]; e.now-p.heard > senderAge {
-			p.sender = false
-			s.list[s.at] = s.list[len(s.list)-1]
-			s.list = s.list[:len(s.list)-1]
-			if len(s.list) == 0 {
-				break
-			}
-		}
-	}
-	return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 1), mostUnderWay))
 }

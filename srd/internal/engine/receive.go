@@ -59,7 +59,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		e.Stats.Bogus++
 		return
 	}
-	e.senders.enter(p)
+	e.enter(p)
 	if t.Service == Unreliable {
 		e.hand(p, t, k.Bytes, false)
 		return
@@ -81,6 +81,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	default:
 		switch e.accept(p, f, t, k.Bytes) {
 		case dropped:
+			e.sends(p, f, k)
 			return
 		case noQueueHere:
 			f.refuse(t.Seq)
@@ -97,6 +98,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		}
 		e.advanceBase(p, f)
 	}
+	e.sends(p, f, k)
 	e.respond(p, f, now, k.More)
 }
 

@@ -201,7 +201,7 @@ func TestIdempotent(t *testing.T) {
 // A response waits for others, unless a sub-flow has a gap.
 func TestResponseWaits(t *testing.T) {
 	f := feed(t, 50)
-	number := uint16(9)
+	number := f.n.e.network(f.p).subs[1]
 	send := func(seq uint32, step uint16) *wire.Response {
 		number += step
 		k := wire.Packet{Type: wire.Flow, Token: f.p.local, Line: f.p.theirs, SubFlow: 1, SubSeq: number, HasPart: true, Part: wire.Part{Seq: 50 + seq, Floor: 50, Fragment: 10}}

@@ -22,7 +22,7 @@ func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 	if f.assemblies != nil {
 		e.wake(p, e.now+2*e.cfg.PeerTimeout)
 	}
-	if now || f.pending >= min(32, max(1, e.share()/4)) {
+	if now || f.pending >= e.enough(p) {
 		f.now = true
 	}
 	switch due := e.now + e.ackDelay; {
@@ -59,7 +59,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		return
 	}
 	r := &k.Response
-	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(p), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
 	if f.seen.n > 0 {
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 	}

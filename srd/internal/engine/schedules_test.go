@@ -67,6 +67,9 @@ func schedule(t testing.TB, seed uint64) *world {
 	cfg := simple(1 + r.IntN(6))
 	cfg.MTU = 300 + r.IntN(800)
 	cfg.Budget = 4 + r.IntN(600)
+	if crowd := rand.New(rand.NewPCG(seed, 9)); crowd.IntN(4) == 0 { // so small that few are many
+		cfg.Budget = 1 + crowd.IntN(3)
+	}
 	cfg.MaxMessage = 60000
 	if some(0.4) {
 		cfg.Key = &wire.Key{seed, 1}

@@ -71,6 +71,9 @@ func (e *Engine) Receive(from Source, b []byte) {
 func (e *Engine) onFlow(p *peer, k *wire.Packet) {
 	e.named(p, k.Heard)
 	e.network(p).came |= 1 << (k.SubFlow % MaxPaths)
+	if k.HasCredit {
+		e.onGrant(p, &k.Credit)
+	}
 	if k.HasResponse {
 		e.onResponse(p, &k.Response)
 	}
@@ -92,9 +95,11 @@ func (e *Engine) greet(p *peer) {
 }
 
 // helloTimeout is how long a greeting waits for its answer: longer after each path had
-// one.
+// one. It varies by half: of many that greet at once, and find a queue full, others would all come back
+// at once, and find it full again.
 func (e *Engine) helloTimeout(p *peer) time.Duration {
-	return min(4*e.cfg.MinTimeout<<min(int(p.hellos)/e.cfg.Paths, 6), e.cfg.PeerTimeout/8)
+	t := min(4*e.cfg.MinTimeout<<min(int(p.hellos)/e.cfg.Paths, 6), e.cfg.PeerTimeout/8)
+	return t/2 + time.Duration(e.rng.Int64N(int64(t)))
 }
 
 // cookie is what a stranger has to show before anything is kept of it. It holds for
@@ -125,6 +130,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome was lost, or it checks
 		p.welcome, p.heard = true, e.now
 		e.enqueue(p)
+		e.greets(p)
 		return
 	}
 	old := p != nil && (g.Epoch < p.epoch || g.Epoch == p.epoch && g.Stamp <= p.stamp)
@@ -169,8 +175,11 @@ func (e *Engine) adopt(p *peer, k *wire.Packet) {
 	p.stamp, p.heard = g.Stamp, e.now
 	p.welcome = true
 	e.enqueue(p)
+	e.enter(p)
 	if k.HasPart {
 		e.onPart(p, k)
+	} else {
+		e.greets(p)
 	}
 }
 
@@ -195,8 +204,9 @@ func (e *Engine) renew(p *peer, epoch, token uint64) {
 	p.epoch, p.remote, p.cookie = epoch, token, 0
 	p.theirs = wire.Line(epoch, token)
 	p.grant = uint16(e.cfg.First)
+	e.endTurn(p)
 	if p.net != nil {
-		p.net.heard = 0
+		p.net.heard, p.net.asking = 0, asking{}
 	}
 	e.establish(p)
 }
@@ -243,6 +253,9 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 		e.establish(p)
 	default:
 		e.renew(p, w.Epoch, w.Token)
+	}
+	if k.HasCredit {
+		e.onGrant(p, &k.Credit)
 	}
 	if k.HasResponse {
 		e.onResponse(p, &k.Response)

@@ -22,6 +22,8 @@ type world struct {
 	wall   uint64
 	cfg    Config
 
+	taken func(to int, packet []byte) // told of what a link with a queue takes
+
 	forge   float64 // probability that a stranger adds a packet for one that is sent
 	past    [][]byte
 	pastTo  []int
@@ -156,6 +158,9 @@ func (n *node) pump() {
 		n.w.send(n, &o, packet)
 		sent++
 	}
+	if len(n.e.peers) < 8 {
+		n.e.checkTurns(n.w.t)
+	}
 	if wait := n.e.Wait(); wait < never/2 && n.w.now+wait < n.wakeAt || n.wakeAt <= n.w.now {
 		n.wakeAt = never
 		if wait < never/2 {
@@ -203,6 +208,9 @@ func (w *world) send(n *node, o *Out, packet []byte) {
 			}
 			l.free += took
 			at = l.free + l.delay
+			if w.taken != nil {
+				w.taken(to, packet)
+			}
 		}
 		if l.jitter > 0 {
 			at += time.Duration(w.rng.Int64N(int64(l.jitter)))

@@ -388,8 +388,8 @@ func TestGrants(t *testing.T) {
 	for i := range 12 {
 		p := e.find(addrOf(i + 1))
 		p.heard = e.now
-		e.senders.enter(p)
-		require.EqualValues(t, 120/(i+1), e.share())
+		e.enter(p)
+		require.EqualValues(t, 120/(i+1), e.share(p))
 	}
 	for i := range 8 {
 		e.find(addrOf(i + 20)).heard = e.now
@@ -398,15 +398,15 @@ func TestGrants(t *testing.T) {
 	e.find(addrOf(1)).heard = e.now
 	e.now += senderAge/2 + 1
 	for range 20 {
-		e.share()
+		e.share(e.peers[0])
 	}
-	require.EqualValues(t, 120, e.share())
+	require.EqualValues(t, 120, e.share(e.peers[0]))
 	for i := range 500 { // each may send, though it may be a packet at a time
 		p := e.find(addrOf(i + 100))
 		p.heard = e.now
-		e.senders.enter(p)
+		e.enter(p)
 	}
-	require.EqualValues(t, 1, e.share())
+	require.EqualValues(t, 0, e.share(e.peers[0]))
 }
 
 // A session of which only the peer knows, since its Welcome was lost and nobody waits for

@@ -94,6 +94,9 @@ func (e *Engine) tick(p *peer) {
 			}
 		}
 		at(e.probe(p))
+		if p.net != nil {
+			at(e.ask(p))
+		}
 	}
 	for _, f := range p.rx {
 		if f == nil {
@@ -110,6 +113,7 @@ func (e *Engine) tick(p *peer) {
 		}
 	}
 	if p.net != nil {
+		at(e.turnOver(p))
 		at(e.rest(p))
 	}
 	if next != never {

@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of the layout.
-const Version = 2
+const Version = 3
 
 // Type is what a packet is for.
 type Type uint8
@@ -41,6 +41,7 @@ const (
 	respondNow
 	hasCredit
 	more
+	waits
 	flagEnd
 )
 
@@ -85,6 +86,7 @@ type Packet struct {
 	Type       Type
 	RespondNow bool   // the sender waits for the response
 	More       bool   // another part of the flow was sent right behind this one
+	Waits      bool   // the sender has more to send than it was granted
 	SubFlow    uint8  // by which it came: a path
 	SubSeq     uint16 // its number in the sub-flow
 	Heard      uint16 // bit i: something came by the receiver's path i since the sender's last packet
@@ -182,7 +184,7 @@ func flag(set bool, bit byte) byte {
 func (p *Packet) Encode(b []byte) int {
 	_ = b[MaxHeaders-1]
 	b[0] = Version<<4 | byte(p.Type)
-	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow) | flag(p.HasCredit, hasCredit) | flag(p.More, more)
+	b[1] = flag(p.HasResponse, hasResponse) | flag(p.HasPart, hasPart) | flag(p.RespondNow, respondNow) | flag(p.HasCredit, hasCredit) | flag(p.More, more) | flag(p.Waits, waits)
 	b[2], b[3] = p.SubFlow, 0
 	be.PutUint64(b[4:], p.Token)
 	be.PutUint32(b[12:], p.Stamp)
@@ -233,7 +235,7 @@ func (p *Packet) Decode(b []byte) error {
 		return ErrMalformed
 	}
 	p.HasResponse, p.HasPart, p.RespondNow = flags&hasResponse != 0, flags&hasPart != 0, flags&respondNow != 0
-	p.HasCredit, p.More = flags&hasCredit != 0, flags&more != 0
+	p.HasCredit, p.More, p.Waits = flags&hasCredit != 0, flags&more != 0, flags&waits != 0
 	p.SubFlow = b[2]
 	p.Token = be.Uint64(b[4:])
 	p.Stamp = be.Uint32(b[12:])

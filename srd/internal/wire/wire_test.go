@@ -66,7 +66,7 @@ func random(r *rand.Rand) Packet {
 		p.Echo = Echoed{uint8(r.Uint32()), r.Uint32()}
 		return p
 	}
-	p.RespondNow = r.IntN(2) == 0
+	p.RespondNow, p.More, p.Waits = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
 	if p.HasCredit = r.IntN(2) == 0; p.HasCredit {
 		p.Credit = Credit{r.Uint32(), uint16(r.Uint32())}
 	}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// A path that is not sound is probed: a probe is answered by an echo, as soon as it comes.
+
+// probeInterval is long enough for an echo, as far as round trips are known: a slow
+// machine is not to be taken for many dead paths.
+func (e *Engine) probeInterval(p *peer) time.Duration {
+	n := e.network(p)
+	t := 20 * e.cfg.MinTimeout
+	if n.middle > 0 {
+		t = max(4*e.cfg.MinTimeout, 4*n.middle)
+	}
+	return min(t<<min(max(n.silent, 1)-1, 8), max(t, e.cfg.PeerTimeout/8))
+}
+
+// probe answers when a retired path is to be tried next.
+func (e *Engine) probe(p *peer) time.Duration {
+	n := p.net
+	next := never
+	if n == nil || p.idles() {
+		return next
+	}
+	for i := range e.cfg.Paths {
+		if x := &n.paths[i]; !x.sound() {
+			next = min(next, max(x.probeAt, n.probeAt))
+		}
+	}
+	if e.now >= next {
+		e.enqueue(p)
+		next = never
+	}
+	return next
+}
+
+// probeDue answers a path that is tried now: it counts as tried. An echo that does not come has a
+// retired path begin again; a suspect one is retired when several do not.
+func (e *Engine) probeDue(p *peer) (uint8, bool) {
+	n := p.net
+	if n == nil || e.now < n.probeAt || p.idles() {
+		return 0, false
+	}
+	for i := range e.cfg.Paths {
+		x := &n.paths[i]
+		if x.sound() || e.now < x.probeAt {
+			continue
+		}
+		if !x.again && n.newest > x.probedAt { // others overtook the probe
+			if x.got, x.silent = 0, min(x.silent+1, 3); x.suspect && x.silent >= deadProbes {
+				e.retire(p, uint8(i))
+			}
+		}
+		x.probedAt = e.now
+		x.again = false
+		x.probeAt = e.now + e.probeInterval(p)<<x.silent
+		if x.retired {
+			x.probeAt += 3 * e.probeInterval(p) << x.silent
+		}
+		n.probeAt = e.now + max(e.cfg.MinTimeout, n.middle)
+		if e.works(n) {
+			n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
+		}
+		e.wake(p, n.probeAt)
+		return uint8(i), true
+	}
+	return 0, false
+}
+
+// works tells whether a path is sound. If none is, that is more likely the host behind them, or all that is
+// sent to it, than they, and one probe finds out.
+func (e *Engine) works(n *network) bool {
+	for i := range n.paths[:e.cfg.Paths] {
+		if n.paths[i].sound() {
+			return true
+		}
+	}
+	return false
+}
+
+// onEcho counts an echo of a retired path. After enough of them in a row the path is
+// used again; one that was retired again and again needs more.
+func (e *Engine) onEcho(p *peer, k *wire.Packet) {
+	i := k.Echo.Path
+	if int(i) >= e.cfg.Paths || p.net == nil {
+		e.Stats.Bogus++
+		return
+	}
+	x := &p.net.paths[i]
+	rtt := time.Duration(e.stamp()-k.Echo.Stamp) * time.Microsecond
+	if rtt >= e.cfg.PeerTimeout || !e.newer(x, rtt) {
+		e.Stats.Duplicates++
+		return
+	}
+	p.heard = e.now
+	e.afterSilence(p, rtt)
+	e.answers(p)
+	e.sample(p, i, rtt)
+	if !x.retired {
+		n := p.net
+		n.newest = max(n.newest, e.now-rtt)
+		x.works()
+		x.owed = 0
+		return
+	}
+	x.got++
+	x.silent = 0
+	if x.got < x.need {
+		x.probeAt = e.now + e.probeInterval(p)/4
+		x.again = true
+		e.wake(p, x.probeAt)
+		return
+	}
+	x.retired, x.owed, x.samples, x.missed = false, 0, lossAge/4, lossAge/4/64
+	x.works()
+	x.need = min(2*x.need, 64)
+	p.net.live++
+	e.Stats.Revived++
+}

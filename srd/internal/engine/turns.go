@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// The budget, which is the packets that all peers together may have under way to this endpoint, is
+// divided among those that send. While there are few each has a share. When a share would be a few
+// packets only, they take turns: a turn is a grant of some packets to one that has more to send;
+// the others are granted nothing, and wait. So what is under way fits the queue in front of the
+// receiver, however many want to send (as the tokens of pHost, and the pulls of NDP and EQDS).
+
+const (
+	// senderAge is how long a peer that sent is one that sends.
+	senderAge = 50 * time.Millisecond
+	// turnShare is which part of the budget a turn is, and turnMost how many packets at most.
+	turnShare = 32
+	turnMost  = 16
+	// turnTimers is how long a turn lasts at most, in MinTimeouts, until it was measured how long
+	// the first packet of a turn takes to come, and turnTimes how many times as long.
+	turnTimers = 8
+	turnTimes  = 3
+	// idleTurns is how many turns in a row a peer gets of which it uses nothing.
+	idleTurns = 3
+)
+
+// senders are the peers that send now, and those of them that wait for a turn.
+type senders struct {
+	list    []uint32
+	at      int
+	waiting queue         // by their networks' turn.next; valid if length > 0
+	length  int           // of waiting
+	granted int           // packets of turns that have not come
+	took    time.Duration // from a grant until its first packet
+}
+
+// turn is what is known of a peer as one of many senders.
+type turn struct {
+	since   time.Duration // when it was granted something of which nothing has come, or 0
+	expires time.Duration
+	next    uint32 // in the queue
+	said    uint32 // the stamp of the packet that wants is from
+	left    uint16 // packets of its turn that have not come
+	size    uint16 // of its last turn
+	rest    uint16 // packets of its message behind that one
+	idle    uint8  // turns in a row of which it used nothing
+	wants   bool   // it has more to send
+	waits   bool   // it is in the queue
+	ends    bool   // its last turn was in front of others, to end a message
+	owed    bool   // it is to be told of its turn, and there is no flow of it to respond to
+}
+
+// enter counts a peer that sent a packet.
+func (e *Engine) enter(p *peer) {
+	if !p.sender {
+		p.sender = true
+		e.senders.list = append(e.senders.list, p.slot)
+	}
+}
+
+// leave counts a peer no more.
+func (e *Engine) leave(p *peer) {
+	e.endTurn(p)
+	if !p.sender {
+		return
+	}
+	for i, slot := range e.senders.list {
+		if slot == p.slot {
+			e.stops(i)
+			return
+		}
+	}
+}
+
+// stops takes the sender at a place off the list.
+func (e *Engine) stops(i int) {
+	s := &e.senders
+	e.peers[s.list[i]].sender = false
+	s.list[i] = s.list[len(s.list)-1]
+	s.list = s.list[:len(s.list)-1]
+}
+
+// turnSize is how many packets a turn has at least.
+func (e *Engine) turnSize() int { return min(max(e.cfg.Budget/turnShare, 1), turnMost) }
+
+// crowded tells whether peers take turns: a share would be less than one.
+func (e *Engine) crowded() bool { return len(e.senders.list)*e.turnSize() > e.cfg.Budget }
+
+// share is how many packets a peer may have under way towards this endpoint.
+func (e *Engine) share(p *peer) uint16 {
+	s := &e.senders
+	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
+		s.at = (s.at + 1) % len(s.list)
+		if q := e.peers[s.list[s.at]]; e.now-q.heard > senderAge && !q.takesTurns() {
+			e.stops(s.at)
+			if len(s.list) == 0 {
+				break
+			}
+		}
+	}
+	if !e.crowded() {
+		return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 1), mostUnderWay))
+	}
+	e.asksTurn(p) // others may have come since it sent
+	e.giveTurns()
+	return e.network(p).turn.left
+}
+
+// takesTurns tells whether a peer has a turn, or waits for one.
+func (p *peer) takesTurns() bool { return p.net != nil && (p.net.turn.waits || p.net.turn.left > 0) }
+
+// enough is how many packets of a peer have a response at once.
+func (e *Engine) enough(p *peer) uint16 {
+	if e.crowded() {
+		return uint16(e.turnSize())
+	}
+	return min(32, max(1, e.share(p)/4))
+}
+
+// sends notes a packet of a flow, and what its sender says of others.
+func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
+	s, t := &e.senders, &e.network(p).turn
+	if t.since > 0 {
+		d := e.now - t.since - s.took
+		if t.since = 0; d > 0 {
+			d *= 8
+		}
+		s.took += d / 16
+	}
+	t.idle = 0
+	if t.left > 0 {
+		t.left--
+		s.granted--
+	}
+	// What is missing before others was lost, perhaps, and will come again.
+	more := k.Waits || f.seen.n > 0 && f.service != Idempotent
+	// Paths reorder: what was sent later counts, and of what was sent at once that there is no more.
+	if newer := int32(k.Stamp - t.said); newer > 0 || newer == 0 && !more || t.said == 0 {
+		t.wants, t.said = more, k.Stamp
+		t.rest = uint16(min(wire.Count(k.Part.Total, k.Part.Fragment)-1-k.Part.Index, 1<<16-1))
+	}
+	if !t.wants {
+		s.granted -= int(t.left)
+		t.left = 0
+	}
+	e.asksTurn(p)
+	e.giveTurns()
+}
+
+// greets notes a greeting: who greets has something to send.
+func (e *Engine) greets(p *peer) {
+	if e.crowded() {
+		e.network(p).turn.wants = true
+		e.asksTurn(p)
+		e.giveTurns()
+	}
+}
+
+// asksTurn has a peer wait for a turn if it has more to send than half of its last one. It does
+// so in front of others if a turn ends the message that its last one began: else all messages
+// would end at the end.
+func (e *Engine) asksTurn(p *peer) {
+	t := &e.network(p).turn
+	if !t.wants || t.waits || t.left > t.size/2 || !e.crowded() {
+		return
+	}
+	t.ends = !t.ends && t.size > 0 && t.rest > t.left && int(t.rest) <= e.turnSize()
+	e.queueTurn(p, t.ends)
+}
+
+// queueTurn puts a peer in front of those that wait for a turn, or behind them.
+func (e *Engine) queueTurn(p *peer, front bool) {
+	s, t := &e.senders, &p.net.turn
+	t.waits, t.next = true, none
+	switch {
+	case s.length == 0:
+		s.waiting = queue{p.slot, p.slot}
+	case front:
+		t.next, s.waiting.head = s.waiting.head, p.slot
+	default:
+		e.peers[s.waiting.tail].net.turn.next = p.slot
+		s.waiting.tail = p.slot
+	}
+	s.length++
+}
+
+func (e *Engine) dequeueTurn() *peer {
+	s := &e.senders
+	p := e.peers[s.waiting.head]
+	s.waiting.head = p.net.turn.next
+	p.net.turn.waits = false
+	s.length--
+	return p
+}
+
+// giveTurns hands out what is free of the budget: turns, or more if there are few that wait.
+func (e *Engine) giveTurns() {
+	s := &e.senders
+	for s.length > 0 {
+		free := e.cfg.Budget - s.granted
+		crowded := e.crowded()
+		if crowded && free < e.turnSize() {
+			return
+		}
+		size := min(max(free/s.length, e.turnSize()), mostUnderWay)
+		p := e.dequeueTurn()
+		t := &p.net.turn
+		if !t.wants {
+			continue
+		}
+		if crowded { // else it has a share
+			t.left, t.size = t.left+uint16(size), uint16(size)
+			s.granted += size
+			if t.since == 0 {
+				t.since = e.now
+			}
+			t.expires = e.now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
+			e.wake(p, t.expires)
+		}
+		e.tellShare(p)
+	}
+}
+
+// tellShare has a peer told what it may send, by a response if there is a flow for one.
+func (e *Engine) tellShare(p *peer) {
+	e.enqueue(p)
+	for _, f := range p.rx {
+		if f != nil {
+			f.now = true
+			return
+		}
+	}
+	p.net.turn.owed = true
+}
+
+// grant tells a peer what it may send of which there is no flow.
+func (e *Engine) grant(p *peer, k *wire.Packet) {
+	k.HasCredit, k.Credit = true, wire.Credit{Grant: e.share(p)}
+	e.network(p).turn.owed = false
+}
+
+// turnOver takes back what a peer did not use of its turn in time, and answers when to look
+// again. The grant may have been lost, or the packets: the peer has another turn.
+func (e *Engine) turnOver(p *peer) time.Duration {
+	t := &p.net.turn
+	if t.left > 0 && e.now >= t.expires {
+		e.senders.granted -= int(t.left)
+		t.left = 0
+		if t.since > 0 {
+			t.idle++
+		}
+		t.wants = t.wants && t.idle < idleTurns
+		e.asksTurn(p)
+		e.giveTurns()
+	}
+	if t.left > 0 {
+		return t.expires
+	}
+	return never
+}
+
+// endTurn forgets what a peer wants to send.
+func (e *Engine) endTurn(p *peer) {
+	if p.net == nil {
+		return
+	}
+	t := &p.net.turn
+	e.senders.granted -= int(t.left)
+	if t.waits { // rare: the queue is made again without it
+		for n := e.senders.length; n > 0; n-- {
+			if q := e.dequeueTurn(); q != p {
+				e.queueTurn(q, false)
+			}
+		}
+	}
+	*t = turn{}
+}

@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// checkTurns looks at what is kept of turns: what was granted, and who waits.
+func (e *Engine) checkTurns(t testing.TB) {
+	granted, waiting := 0, 0
+	for _, p := range e.peers {
+		if p.net == nil || p.state == vacant {
+			continue
+		}
+		granted += int(p.net.turn.left)
+		if p.net.turn.waits {
+			waiting++
+		}
+	}
+	n, last := 0, none
+	for s := e.senders.waiting.head; n < e.senders.length; n, s = n+1, e.peers[s].net.turn.next {
+		last = s
+	}
+	if granted != e.senders.granted || waiting != n || n > 0 && last != e.senders.waiting.tail {
+		t.Fatalf("%d packets of turns, counted as %d; %d peers wait, of whom %d are in the queue", granted, e.senders.granted, waiting, n)
+	}
+}
+
+// crowd is a node that grants few packets, and many that know it, by links of their own.
+func crowd(t *testing.T, senders, budget int, f func(*Config)) (w *world, out, back []*link) {
+	cfg := simple(2)
+	cfg.Budget = budget
+	if f != nil {
+		f(&cfg)
+	}
+	w = newWorld(t, 1, senders+1, cfg)
+	for range w.nodes {
+		out = append(out, &link{delay: 50 * time.Microsecond})
+		back = append(back, &link{delay: 50 * time.Microsecond})
+	}
+	w.links = func(from, to, _ int) *link {
+		if to == 0 {
+			return out[from]
+		}
+		return back[to]
+	}
+	for i := range senders {
+		w.model.post(w.nodes[i+1], 0, Reliable, 0, 64)
+		w.nodes[i+1].pump()
+		w.run(w.now + time.Millisecond)
+	}
+	require.Zero(t, w.model.open)
+	return w, out, back
+}
+
+// underWay is how many packets of a node's first peer are.
+func underWay(n *node) int { return int(n.e.peers[0].flying) }
+
+// More senders than can have a turn at once do not have more under way than the budget and a
+// packet each, and all of them come to their end.
+func TestTurnsOfSenders(t *testing.T) {
+	const senders, budget = 100, 64 // turns are of two packets
+	w, _, _ := crowd(t, senders, budget, nil)
+	w.run(w.now + 2*senderAge)
+	for _, n := range w.nodes[1:] {
+		for range 4 {
+			w.model.post(n, 0, Reliable, 0, 10*n.e.fragment)
+		}
+		n.pump()
+	}
+	begin, most := w.now, 0
+	for w.model.open > 0 && w.now < begin+10*time.Second {
+		w.run(w.now + 20*time.Microsecond)
+		w.nodes[0].e.checkTurns(t)
+		if w.now > begin+time.Millisecond {
+			all := 0
+			for _, n := range w.nodes[1:] {
+				all += underWay(n)
+			}
+			most = max(most, all)
+		}
+	}
+	require.Zero(t, w.model.open)
+	require.LessOrEqual(t, most, 2*budget)
+	for _, n := range w.nodes[1:] {
+		require.Zero(t, n.e.Stats.Retransmitted)
+		require.Zero(t, n.e.Stats.Probes)
+	}
+	w.run(w.now + 2*time.Second)
+	require.Zero(t, w.nodes[0].e.senders.granted)
+	require.Zero(t, w.nodes[0].e.senders.length)
+}
+
+// full has a node grant everything it may, so that others wait.
+func full(e *Engine) { e.senders.granted += e.cfg.Budget }
+
+// A sender without a grant says once that something waits, and then neither sends, nor probes, nor
+// gives anything up; after a while it says so again, since its turn may be lost.
+func TestSenderWaits(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	hub, a := w.nodes[0], w.nodes[1]
+	full(hub.e)
+	crowded := func(d time.Duration) { // the others send single packets
+		for end := w.now + d; w.now < end; w.run(w.now + min(senderAge/4, end-w.now)) {
+			for _, n := range w.nodes[2:] {
+				w.model.post(n, 0, Reliable, 0, 64)
+				n.pump()
+			}
+		}
+	}
+	crowded(time.Millisecond)
+	require.True(t, hub.e.crowded())
+	long := w.model.post(a, 0, Reliable, 0, 60*a.e.fragment)
+	sent := a.e.Stats.Sent
+	a.pump()
+	p := a.e.peers[0]
+	w.run(w.now + time.Millisecond)
+	first := a.e.Stats.Sent - sent // what its last grant allowed
+	require.LessOrEqual(t, first, uint64(4))
+	require.Zero(t, p.grant)
+	require.Zero(t, p.flying)
+	require.True(t, p.waits())
+	require.True(t, hub.e.peers[hub.e.index[addrOf(1)]].net.turn.waits)
+	least := a.e.cfg.PeerTimeout / askShare / 2
+	crowded(least - 2*time.Millisecond)
+	require.Equal(t, sent+first, a.e.Stats.Sent)
+	crowded(2*least + 2*time.Millisecond)
+	require.Equal(t, sent+first+1, a.e.Stats.Sent)
+	require.Zero(t, a.e.Stats.Probes+a.e.Stats.Timeouts)
+
+	crowded(5 * a.e.cfg.PeerTimeout) // however long it takes
+	require.Zero(t, long.status)
+	require.Zero(t, w.model.results[Unresponsive])
+	require.LessOrEqual(t, a.e.Stats.Sent-sent, uint64(32+5*2*askLeast))
+	require.Zero(t, a.e.Stats.Probes)
+	hub.e.senders.granted -= hub.e.cfg.Budget
+	w.run(w.now + a.e.cfg.PeerTimeout)
+	require.Zero(t, w.model.open)
+}
+
+// A grant that is lost is given again, long before the sender would ask.
+func TestLostGrant(t *testing.T) {
+	w, _, back := crowd(t, 40, 32, nil)
+	hub, a := w.nodes[0], w.nodes[1]
+	lost := 0
+	back[1].lose = func(b []byte) bool {
+		var k wire.Packet
+		if require.NoError(t, k.Decode(b)); lost == 0 && k.HasResponse && k.Response.Grant > 0 {
+			lost++
+			return true
+		}
+		return false
+	}
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, hub.e.crowded())
+	lost = 0
+	begin := w.now
+	w.model.post(a, 0, Reliable, 0, 30*a.e.fragment)
+	a.pump()
+	for w.model.open > 0 && w.now < begin+time.Second {
+		w.run(w.now + 100*time.Microsecond)
+	}
+	require.NotZero(t, lost)
+	require.Less(t, w.now-begin, a.e.cfg.PeerTimeout/askShare/2)
+}
+
+// What is lost at the end of a turn, before a packet that says that nothing waits, comes by another
+// turn.
+func TestTurnThatWasLostInPart(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	hub, a := w.nodes[0], w.nodes[1]
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	q := hub.e.peers[hub.e.index[addrOf(1)]]
+	require.True(t, hub.e.crowded())
+	hub.e.cfg.Host = &feeder{t: t}
+	part := func(seq uint32, waits bool) {
+		k := wire.Packet{Type: wire.Flow, Token: q.local, Line: q.theirs, Stamp: a.e.stamp() + seq, Waits: waits, HasPart: true,
+			Part: wire.Part{Seq: 1000 + seq, Floor: 1000, Fragment: 10}}
+		b := make([]byte, wire.MaxHeaders)
+		hub.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
+	}
+	full(hub.e)
+	part(1, true)
+	require.True(t, q.net.turn.waits)
+	part(3, false)
+	require.True(t, q.net.turn.wants, "a packet before it is missing")
+	part(2, true)
+	require.True(t, q.net.turn.wants)
+	part(0, false)
+	require.True(t, q.net.turn.wants, "it was sent before the last one")
+	part(4, false)
+	require.False(t, q.net.turn.wants)
+}
+
+// A turn that is not used is over after a while, and others have it; a peer that uses none of several
+// has no more until it is heard.
+func TestTurnThatIsNotUsed(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	e.cfg.Budget = 1 // for one at a time
+	p, q := e.peers[0], e.peers[1]
+	for _, x := range []*peer{p, q} {
+		x.net.turn = turn{wants: true}
+		e.asksTurn(x)
+	}
+	e.giveTurns()
+	turns := func() (s []bool) { return []bool{p.net.turn.left > 0, q.net.turn.left > 0} }
+	for i := range 2 * idleTurns {
+		require.Equal(t, []bool{i%2 == 0, i%2 == 1}, turns())
+		e.checkTurns(t)
+		e.now = max(p.net.turn.expires, q.net.turn.expires)
+		e.turnOver(p)
+		if i%2 == 1 {
+			e.turnOver(q)
+		}
+	}
+	require.Equal(t, []bool{false, false}, turns())
+	require.Zero(t, e.senders.length)
+	e.checkTurns(t)
+}
+
+// Who greets without a part is told what it may send by the Welcome: nothing, while many wait.
+func TestGreetingOfOneOfMany(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	hub := w.nodes[0]
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	full(hub.e)
+	ask := func(stamp uint64, cookie uint64) []wire.Packet {
+		from := addrOf(1000)
+		hub.e.Receive(source(from), hello(from, addrOf(0), wire.Greeting{Epoch: 5, Token: 6, Stamp: stamp, Cookie: cookie}, nil))
+		return answers(hub)
+	}
+	challenge := ask(1, 0)
+	require.Len(t, challenge, 1)
+	welcome := ask(2, challenge[0].Challenge.Cookie)
+	require.Len(t, welcome, 1)
+	require.Equal(t, wire.Welcome, welcome[0].Type)
+	require.True(t, welcome[0].HasCredit)
+	require.Zero(t, welcome[0].Credit.Grant)
+	p := hub.e.peers[hub.e.index[addrOf(1000)]]
+	require.True(t, p.net.turn.waits)
+	hub.e.senders.granted = 0
+	hub.e.giveTurns()
+	grant := answers(hub)
+	require.Len(t, grant, 1)
+	require.Equal(t, wire.Flow, grant[0].Type)
+	require.NotZero(t, grant[0].Credit.Grant)
+	require.False(t, grant[0].HasResponse)
+}
+
+// Greetings of many that were lost at once do not all come back at once.
+func TestGreetingsSpread(t *testing.T) {
+	w := newWorld(t, 1, 2, simple(1))
+	e := w.nodes[0].e
+	p := e.find(addrOf(1))
+	base := 4 * e.cfg.MinTimeout
+	var sum, least, most time.Duration = 0, base, 0
+	for range 1000 {
+		d := e.helloTimeout(p)
+		sum, least, most = sum+d, min(least, d), max(most, d)
+	}
+	require.InDelta(t, float64(base), float64(sum/1000), float64(base)/20)
+	require.Less(t, least, base*6/10)
+	require.GreaterOrEqual(t, least, base/2)
+	require.Greater(t, most, base*14/10)
+}
+
+// When no path works one probe at a time finds out why: by the time of a round trip, or of a timer,
+// after the other. While another path works those that do not are found out sooner.
+func TestProbesWhenNoPathWorks(t *testing.T) {
+	probes := func(suspects int) (paths []uint8) {
+		w := settledPair(t, func(c *Config) { c.Paths = 4 })
+		a := w.nodes[0]
+		p := a.e.peers[0]
+		a.e.Advance(a.raw())
+		for i := range suspects {
+			a.e.suspect(p, &a.e.network(p).paths[i])
+		}
+		for range 9 {
+			for _, k := range answers(a) {
+				if k.Type == wire.Probe {
+					paths = append(paths, k.SubFlow)
+				}
+			}
+			w.now += a.e.cfg.MinTimeout / 10
+			a.e.Advance(a.raw())
+		}
+		return paths
+	}
+	require.Len(t, probes(4), 1)
+	require.Len(t, probes(3), 3)
+}
