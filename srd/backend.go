@@ -36,8 +36,8 @@ type driver interface {
 	urgent() bool
 	// full tells whether packets wait until others have completed.
 	full() bool
-	// mend repairs what the device gave up.
-	mend()
+	// mend repairs what the device gave up, and tells whether all of it could be.
+	mend() bool
 	// resume goes on with packets that waited for an address handle, lost with those for
 	// which there is none.
 	resume()

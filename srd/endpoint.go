@@ -80,21 +80,23 @@ type Endpoint struct {
 	alarm    alarm.Alarm
 	failure  error
 
-	service verbs.Waiter    // of serve
-	rest    verbs.PollYield // of who polls
-	clock   time.Duration   // when something was done last
-	stale   bool            // something came since pump
-	nudged  chan struct{}
-	serving bool            // serve polls
-	waiting []*verbs.Waiter // of the program's goroutines, which poll
-	left    time.Duration   // when the last of them went
-	grace   time.Duration
-	polling bool // the engine is called by whoever polls
-	woke    bool // somebody who waits was woken: it does what is due
-	stop    context.CancelFunc
-	served  sync.WaitGroup
-	closing sync.Mutex
-	closed  atomic.Bool
+	service  verbs.Waiter    // of serve
+	rest     verbs.PollYield // of who polls
+	clock    time.Duration   // when something was done last
+	stale    bool            // something came since pump
+	nudged   chan struct{}
+	serving  bool            // serve polls
+	waiting  []*verbs.Waiter // of the program's goroutines, which poll
+	left     time.Duration   // when the last of them went
+	grace    time.Duration
+	polling  bool          // the engine is called by whoever polls
+	woke     bool          // somebody who waits was woken: it does what is due
+	mendAt   time.Duration // when serve tries again to repair the device, or 0
+	unmended uint8         // times in a row that it could not
+	stop     context.CancelFunc
+	served   sync.WaitGroup
+	closing  sync.Mutex
+	closed   atomic.Bool
 }
 
 // Open makes an endpoint: on a device with SRD queue pairs, which is EFA, one that uses

@@ -1,6 +1,10 @@
 package srd
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Labels are the flow labels of the ways to a port.
 func (ep *Endpoint) Labels(to Addr) (all []uint32) {
@@ -53,6 +57,35 @@ func (ep *Endpoint) HandedOver() (all []time.Duration) {
 		}
 	}
 	return all
+}
+
+// BreakPath has a path fail and be repaired in vain for as long as d, and answers a function that
+// tells whether it still is not.
+func (ep *Endpoint) BreakPath(i int, d time.Duration) (func() bool, error) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	l := ep.driver.(*links)
+	k := l.paths[i]
+	gone, err := ep.cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: l.cq, GID: ep.gid})
+	if err != nil {
+		return nil, err
+	}
+	if err := gone.Close(); err != nil {
+		return nil, err
+	}
+	own := k.qp
+	k.qp, k.broken = gone, true
+	ep.nudge()
+	time.AfterFunc(d, func() {
+		ep.mu.Lock()
+		k.qp = own
+		ep.mu.Unlock()
+	})
+	return func() bool {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		return k.broken
+	}, nil
 }
 
 // Parked is how many packets wait for an address handle.

@@ -420,17 +420,20 @@ func (l *links) fails(k *link, err error) {
 
 // mend resets queue pairs that failed: Soft-RoCE gives one up when a datagram cannot be
 // sent. What was in them is lost, as packets may be.
-func (l *links) mend() {
+func (l *links) mend() (all bool) {
+	all = true
 	for _, k := range l.paths {
 		if !k.broken {
 			continue
 		}
 		if err := l.restart(k); err != nil {
 			l.ep.log.Error("srd: path", "path", k.index, "err", err)
+			all = false
 			continue
 		}
 		k.broken = false
 	}
+	return all
 }
 
 func (l *links) restart(k *link) error {

@@ -20,7 +20,7 @@ func (ep *Endpoint) serve(ctx context.Context) {
 	for {
 		ep.service.Reset()
 		ep.mu.Lock()
-		ep.driver.mend()
+		ep.mend()
 		ep.pump()
 		ep.serving = ep.cfg.OnMessage != nil || !ep.attended()
 		serving := ep.serving
@@ -45,6 +45,21 @@ func (ep *Endpoint) serve(ctx context.Context) {
 	}
 }
 
+// What could not be repaired is tried again after mendPause, and twice as long each time, up to
+// 256 times it.
+const mendPause = 20 * time.Millisecond
+
+// mend has the driver repair what the device gave up.
+func (ep *Endpoint) mend() {
+	ep.mendAt = 0
+	if ep.driver.mend() {
+		ep.unmended = 0
+		return
+	}
+	ep.mendAt = ep.now() + mendPause<<ep.unmended
+	ep.unmended = min(ep.unmended+1, 8)
+}
+
 // attended tells whether the program polls, or did a moment ago.
 func (ep *Endpoint) attended() bool { return len(ep.waiting) > 0 || ep.now() < ep.left+ep.grace }
 
@@ -64,6 +79,9 @@ func (ep *Endpoint) setAlarm(now time.Duration) {
 	}
 	if !ep.serving && len(ep.waiting) == 0 {
 		at = min(at, ep.left+ep.grace)
+	}
+	if ep.mendAt > 0 {
+		at = min(at, ep.mendAt)
 	}
 	if at < alarm.Never {
 		ep.alarm.Set(at, now)
@@ -101,8 +119,12 @@ func (ep *Endpoint) stays(since time.Duration) {
 // due is called by the alarm: who polls need not be woken for it.
 func (ep *Endpoint) due() {
 	ep.mu.Lock()
+	again := ep.mendAt > 0 && ep.now() >= ep.mendAt
+	if again {
+		ep.mendAt = 0 // serve is told
+	}
 	ep.pump()
-	if !ep.serving && !ep.attended() {
+	if again || !ep.serving && !ep.attended() {
 		ep.nudge()
 	}
 	ep.mu.Unlock()

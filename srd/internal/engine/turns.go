@@ -41,11 +41,12 @@ type turn struct {
 	since   time.Duration // when it was granted something of which nothing has come, or 0
 	expires time.Duration
 	next    uint32 // in the queue
-	said    uint32 // the stamp of the packet that wants is from
+	said    uint32 // the stamp of the packet that more is from
 	left    uint16 // packets of its turn that have not come
 	size    uint16 // of its last turn
 	rest    uint16 // packets of its message behind that one
 	idle    uint8  // turns in a row of which it used nothing
+	more    bool   // others waited behind the packet that it sent last
 	wants   bool   // it has more to send
 	waits   bool   // it is in the queue
 	ends    bool   // its last turn was in front of others, to end a message
@@ -101,7 +102,7 @@ func (e *Engine) share(p *peer) uint16 {
 		}
 	}
 	if !e.crowded() {
-		return uint16(min(max(e.cfg.Budget/max(1, len(s.list)), 1), mostUnderWay))
+		return uint16(min(e.cfg.Budget/max(1, len(s.list)), mostUnderWay))
 	}
 	e.asksTurn(p) // others may have come since it sent
 	e.giveTurns()
@@ -134,14 +135,13 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 		t.left--
 		s.granted--
 	}
-	// What is missing before others was lost, perhaps, and will come again.
-	more := k.Waits || f.seen.n > 0 && f.service != Idempotent
 	// Paths reorder: what was sent later counts, and of what was sent at once that there is no more.
-	if newer := int32(k.Stamp - t.said); newer > 0 || newer == 0 && !more || t.said == 0 {
-		t.wants, t.said = more, k.Stamp
+	if newer := int32(k.Stamp - t.said); newer > 0 || newer == 0 && !k.Waits || t.said == 0 {
+		t.more, t.said = k.Waits, k.Stamp
 		t.rest = uint16(min(wire.Count(k.Part.Total, k.Part.Fragment)-1-k.Part.Index, 1<<16-1))
 	}
-	if !t.wants {
+	// What is missing before others was lost, perhaps, and will come again.
+	if t.wants = t.more || f.seen.n > 0 && f.service != Idempotent; !t.wants {
 		s.granted -= int(t.left)
 		t.left = 0
 	}

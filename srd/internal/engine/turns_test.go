@@ -185,8 +185,12 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 	q := hub.e.peers[hub.e.index[addrOf(1)]]
 	require.True(t, hub.e.crowded())
 	hub.e.cfg.Host = &feeder{t: t}
+	stamp := uint32(0)
 	part := func(seq uint32, waits bool) {
-		k := wire.Packet{Type: wire.Flow, Token: q.local, Line: q.theirs, Stamp: a.e.stamp() + seq, Waits: waits, HasPart: true,
+		if stamp == 0 {
+			stamp = a.e.stamp()
+		}
+		k := wire.Packet{Type: wire.Flow, Token: q.local, Line: q.theirs, Stamp: stamp + seq, Waits: waits, HasPart: true,
 			Part: wire.Part{Seq: 1000 + seq, Floor: 1000, Fragment: 10}}
 		b := make([]byte, wire.MaxHeaders)
 		hub.e.Receive(source(addrOf(1)), b[:k.Encode(b)])
@@ -198,10 +202,86 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 	require.True(t, q.net.turn.wants, "a packet before it is missing")
 	part(2, true)
 	require.True(t, q.net.turn.wants)
-	part(0, false)
-	require.True(t, q.net.turn.wants, "it was sent before the last one")
+	part(0, true)
+	require.False(t, q.net.turn.wants, "it was sent before the one that said that nothing waits")
 	part(4, false)
 	require.False(t, q.net.turn.wants)
+
+	at := a.e.stamp() + 100
+	for i, seq := range []uint32{6, 5} { // sent at once, and by two paths
+		stamp = at - seq
+		part(seq, seq == 5)
+		require.Equal(t, i == 0, q.net.turn.wants)
+	}
+}
+
+// A sender that is the only one of many that has more to send goes on: it has its next turn
+// before it has used the last one.
+func TestTurnsGoOn(t *testing.T) {
+	w, _, _ := crowd(t, 40, 64, nil)
+	hub, a := w.nodes[0], w.nodes[1]
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, hub.e.crowded())
+	w.model.post(a, 0, Reliable, 0, 400*a.e.fragment)
+	a.pump()
+	q := hub.e.peers[hub.e.index[addrOf(1)]]
+	turns, ended := 0, 0
+	for w.model.open > 0 {
+		was := q.net.turn.left
+		w.run(w.now + 10*time.Microsecond)
+		require.True(t, hub.e.crowded())
+		if left := q.net.turn.left; left > was {
+			if turns++; was == 0 {
+				ended++
+			}
+		}
+	}
+	require.Greater(t, turns, 2)
+	require.LessOrEqual(t, ended, 1, "the first turn")
+}
+
+// Who needs one turn more to end its message has it before others, once.
+func TestTurnThatEndsAMessage(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	p := e.peers[:4]
+	wants := func(q *peer, size, rest uint16) {
+		q.net.turn.wants, q.net.turn.size, q.net.turn.rest = true, size, rest
+		e.asksTurn(q)
+	}
+	order := func() (s []uint32) {
+		for n := e.senders.length; n > 0; n-- {
+			q := e.dequeueTurn()
+			s = append(s, q.slot)
+			e.queueTurn(q, false)
+		}
+		return s
+	}
+	wants(p[0], 1, 9)
+	wants(p[1], 0, 1) // it had none
+	wants(p[2], 1, 1)
+	require.Equal(t, []uint32{2, 0, 1}, order())
+	e.checkTurns(t)
+	e.dequeueTurn()
+	wants(p[2], 1, 1)
+	require.Equal(t, []uint32{0, 1, 2}, order())
+	e.dequeueTurn()
+	wants(p[0], 1, 1)
+	wants(p[3], 1, 1)
+	require.Equal(t, []uint32{3, 0, 1, 2}, order())
+	e.forget(p[1])
+	e.checkTurns(t)
+	require.Equal(t, []uint32{3, 0, 2}, order())
 }
 
 // A turn that is not used is over after a while, and others have it; a peer that uses none of several
@@ -225,6 +305,10 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	turns := func() (s []bool) { return []bool{p.net.turn.left > 0, q.net.turn.left > 0} }
 	for i := range 2 * idleTurns {
 		require.Equal(t, []bool{i%2 == 0, i%2 == 1}, turns())
+		for _, x := range []*peer{p, q} {
+			require.True(t, x.net.turn.left == 0 || x.wakeAt <= x.net.turn.expires)
+			e.unwake(x)
+		}
 		e.checkTurns(t)
 		e.now = max(p.net.turn.expires, q.net.turn.expires)
 		e.turnOver(p)
@@ -311,4 +395,74 @@ func TestProbesWhenNoPathWorks(t *testing.T) {
 	}
 	require.Len(t, probes(4), 1)
 	require.Len(t, probes(3), 3)
+}
+
+// Who waits counts as one that sends, and is remembered, however long its turn takes to come; so
+// does one that has a turn. Both end with the peer.
+func TestWaitingIsNoRest(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	p, q := e.peers[0], e.peers[1]
+	for _, x := range []*peer{p, q} {
+		x.net.turn.wants = true // they sent when there were few
+	}
+	require.EqualValues(t, 32, e.share(p))
+	require.Zero(t, e.share(q))
+	require.True(t, q.net.turn.waits)
+	e.now += restAge
+	for range 100 {
+		e.share(p)
+	}
+	require.True(t, p.sender && q.sender)
+	require.Len(t, e.senders.list, 2)
+	e.rest(p)
+	e.rest(q)
+	require.NotNil(t, p.net)
+	require.NotNil(t, q.net)
+	e.checkTurns(t)
+	e.forget(p)
+	e.checkTurns(t)
+	e.forget(q)
+	e.checkTurns(t)
+}
+
+// Where turns take long they may take longer.
+func TestTimeOfTurns(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	p := e.peers[0]
+	last := func(took time.Duration) time.Duration {
+		p.net.turn = turn{wants: true}
+		e.senders.granted = 0
+		e.asksTurn(p)
+		e.giveTurns()
+		d := p.net.turn.expires - e.now
+		e.now += took
+		k := wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}}
+		e.sends(p, p.rx[Reliable], &k)
+		return d
+	}
+	require.Equal(t, turnTimers*e.cfg.MinTimeout, last(0))
+	for range 20 {
+		last(20 * time.Millisecond)
+	}
+	require.InDelta(t, float64(60*time.Millisecond), float64(last(0)), 1e6)
+	for range 100 {
+		last(0)
+	}
+	require.Equal(t, turnTimers*e.cfg.MinTimeout, last(0))
+	for range 20 {
+		last(time.Minute)
+	}
+	require.Equal(t, e.cfg.PeerTimeout/4, last(0))
 }
