@@ -33,6 +33,9 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 			e.afterSilence(p, rtt)
 			e.answers(p)
 			e.sample(p, r.EchoPath, rtt)
+			if f.live != nil && f.live.more < sentAt { // in a burst they wait longer
+				n.waits(time.Duration(r.Delay) * time.Microsecond)
+			}
 		}
 	}
 	if f.live == nil {
@@ -139,7 +142,7 @@ func (e *Engine) overtaken(f *txFlow, path uint8) {
 // timeout is how long a sub-flow waits for a response: first for one packet to be sent
 // again, which may be the last of a message, then for all of them. It is as long as round
 // trips vary, and as peers let responses wait (RFC 6298, RFC 8985), which is longer in a
-// burst: a deployment has one AckDelay.
+// burst.
 func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	n := e.network(f.p)
 	x := &n.paths[path]
@@ -148,9 +151,9 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 	case x.srtt == 0:
 		t = max(5*e.cfg.MinTimeout, 4*n.middle)
 	case s.probed:
-		t += e.cfg.AckDelay
+		t += e.peerDelay(n)
 	default:
-		t = max(t, 2*x.srtt) + e.cfg.AckDelay
+		t = max(t, 2*x.srtt) + e.peerDelay(n)
 	}
 	t += e.held(f, s)
 	return min(t<<min(max(s.backoff, n.patience()), 10), e.cfg.PeerTimeout/8)

@@ -43,5 +43,19 @@ func learn(old, d time.Duration) time.Duration {
 	return d
 }
 
+// waits notes how long a peer let the response to a packet wait behind which it expected no other:
+// it takes no longer than AckDelay, which a deployment has in common, unless its device is slow.
+func (n *network) waits(d time.Duration) {
+	if d < n.delay {
+		d = n.delay - (n.delay-d)/8
+	}
+	n.delay = d
+}
+
+// peerDelay is how long a peer lets a response wait, as it has shown.
+func (e *Engine) peerDelay(n *network) time.Duration {
+	return max(e.cfg.AckDelay, min(n.delay, e.cfg.MinTimeout))
+}
+
 // AckDelay is how long a response waits for others now.
 func (e *Engine) AckDelay() time.Duration { return e.ackDelay }

@@ -116,3 +116,49 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 		require.True(t, s.empty())
 	}
 }
+
+// A receiver that lets responses wait for longer than is configured, since its device takes long,
+// is allowed for by senders that do not: single messages are not sent again for it.
+func TestPeerThatIsSlowToRespond(t *testing.T) {
+	w := settledPair(t, nil)
+	pathsFrom(w, func(int) *link { return &link{delay: 250 * time.Microsecond} })
+	a, b := w.nodes[0], w.nodes[1]
+	for range 100 {
+		b.e.Took(8, 8*time.Second)
+	}
+	require.Equal(t, b.e.cfg.MinTimeout, b.e.AckDelay())
+	for range 100 {
+		m := w.model.post(a, 1, Reliable, 0, 64)
+		a.e.messages[uint32(m.handle)].now = false
+		a.pump()
+		w.run(w.now + 5*time.Millisecond)
+	}
+	require.Zero(t, w.model.open)
+	require.LessOrEqual(t, a.e.Stats.Retransmitted, uint64(4))
+
+	e, p := a.e, a.e.peers[0]
+	n := e.network(p)
+	require.Equal(t, e.cfg.MinTimeout, e.peerDelay(n))
+	says := func(more, delay time.Duration) time.Duration {
+		w.model.post(a, 1, Reliable, 0, 64)
+		require.NotEmpty(t, answers(a))
+		f := p.tx[Reliable]
+		sent := e.stamp()
+		f.live.more = more * e.now
+		w.now += 5 * time.Millisecond
+		e.now += 5 * time.Millisecond
+		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.una, Floor: f.una, Grant: 100, HasEcho: true, EchoStamp: sent, Delay: uint32(delay / time.Microsecond)})
+		e.fail(p, true)
+		return n.delay
+	}
+	for range 60 {
+		says(0, 10*time.Microsecond)
+	}
+	require.Equal(t, e.cfg.AckDelay, e.peerDelay(n), "it is fast again")
+	before := n.delay
+	require.Equal(t, before, says(1, 300*time.Microsecond), "of a burst")
+	require.Equal(t, 300*time.Microsecond, says(0, 300*time.Microsecond))
+	require.Equal(t, 300*time.Microsecond, e.peerDelay(n))
+	says(0, 3*time.Millisecond)
+	require.Equal(t, e.cfg.MinTimeout, e.peerDelay(n), "no device is as slow as that")
+}

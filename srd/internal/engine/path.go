@@ -51,6 +51,7 @@ type network struct {
 	judgeAt  time.Duration
 	used     time.Duration
 	middle   time.Duration // round trip of the path in the middle
+	delay    time.Duration // that the peer let responses wait
 	probeAt  time.Duration // of any path: they are not all probed at once
 	newest   time.Duration // when something was sent that came to its end
 	failing  uint16        // paths that timed out since the window was judged

@@ -401,3 +401,36 @@ func TestFewPacketsWait(t *testing.T) {
 	p.grant += 3
 	require.Empty(t, answers(a), "a message of many packets has more than that")
 }
+
+// The last number that a flow may use says that none comes behind it, whatever waits: its response
+// would be late.
+func TestMoreAtTheEndOfTheWindow(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	p.grant, e.network(p).window = 256, largestWindow
+	w.model.post(a, 1, Reliable, 0, 700*e.fragment)
+	last, mores := wire.Packet{}, 0
+	for range 20 {
+		for _, k := range answers(a) {
+			if k.HasPart && (!last.HasPart || int32(k.Part.Seq-last.Part.Seq) > 0) {
+				last = k
+				if k.More {
+					mores++
+				}
+			}
+		}
+		f := p.tx[Reliable]
+		r := wire.Response{Service: Reliable, Base: f.una, Floor: f.una, Grant: 256, NSeen: wire.SeenWords}
+		for i := uint32(1); i < f.nxt-f.una; i++ { // all but the first
+			r.Seen[i/64] |= 1 << (i % 64)
+		}
+		e.onResponse(p, &r)
+	}
+	f := p.tx[Reliable]
+	require.EqualValues(t, wire.Window, f.nxt-f.una)
+	require.Equal(t, f.nxt-1, last.Part.Seq)
+	require.Greater(t, mores, wire.Window/2)
+	require.NotEqual(t, none, f.head, "more waits")
+	require.False(t, last.More)
+}
