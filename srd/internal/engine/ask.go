@@ -69,13 +69,8 @@ func (e *Engine) onGrant(p *peer, c *wire.Credit) {
 	e.enqueue(p)
 }
 
-// granted takes a grant. The first one after none ends a silence: what was sent before, unasked,
-// among all others, tells nothing of what will be.
+// granted takes a grant.
 func (e *Engine) granted(p *peer, n uint16) {
-	if p.grant == 0 && n > 0 {
-		e.answers(p)
-		e.wake(p, e.now)
-	}
 	p.grant = n
 	a := &p.net.asking
 	switch {

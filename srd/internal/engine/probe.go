@@ -23,7 +23,7 @@ func (e *Engine) probeInterval(p *peer) time.Duration {
 func (e *Engine) probe(p *peer) time.Duration {
 	n := p.net
 	next := never
-	if n == nil || p.idles() {
+	if n == nil {
 		return next
 	}
 	for i := range e.cfg.Paths {
@@ -61,25 +61,11 @@ func (e *Engine) probeDue(p *peer) (uint8, bool) {
 		if x.retired {
 			x.probeAt += 3 * e.probeInterval(p) << x.silent
 		}
-		n.probeAt = e.now + max(e.cfg.MinTimeout, n.middle)
-		if e.works(n) {
-			n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
-		}
+		n.probeAt = e.now + max(e.cfg.MinTimeout/8, n.middle/8)
 		e.wake(p, n.probeAt)
 		return uint8(i), true
 	}
 	return 0, false
-}
-
-// works tells whether a path is sound. If none is, that is more likely the host behind them, or all that is
-// sent to it, than they, and one probe finds out.
-func (e *Engine) works(n *network) bool {
-	for i := range n.paths[:e.cfg.Paths] {
-		if n.paths[i].sound() {
-			return true
-		}
-	}
-	return false
 }
 
 // onEcho counts an echo of a retired path. After enough of them in a row the path is

@@ -371,32 +371,6 @@ func TestGreetingsSpread(t *testing.T) {
 	require.Greater(t, most, base*14/10)
 }
 
-// When no path works one probe at a time finds out why: by the time of a round trip, or of a timer,
-// after the other. While another path works those that do not are found out sooner.
-func TestProbesWhenNoPathWorks(t *testing.T) {
-	probes := func(suspects int) (paths []uint8) {
-		w := settledPair(t, func(c *Config) { c.Paths = 4 })
-		a := w.nodes[0]
-		p := a.e.peers[0]
-		a.e.Advance(a.raw())
-		for i := range suspects {
-			a.e.suspect(p, &a.e.network(p).paths[i])
-		}
-		for range 9 {
-			for _, k := range answers(a) {
-				if k.Type == wire.Probe {
-					paths = append(paths, k.SubFlow)
-				}
-			}
-			w.now += a.e.cfg.MinTimeout / 10
-			a.e.Advance(a.raw())
-		}
-		return paths
-	}
-	require.Len(t, probes(4), 1)
-	require.Len(t, probes(3), 3)
-}
-
 // Who waits counts as one that sends, and is remembered, however long its turn takes to come; so
 // does one that has a turn. Both end with the peer.
 func TestWaitingIsNoRest(t *testing.T) {
@@ -471,4 +445,44 @@ func TestTimeOfTurns(t *testing.T) {
 		last(time.Minute)
 	}
 	require.Equal(t, e.cfg.PeerTimeout/4, last(0))
+}
+
+// Paths to a peer that has granted nothing are probed when they are used again.
+func TestNoProbesWithoutAGrant(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	w.model.post(a, 1, Reliable, 0, 64)
+	p.grant, p.net.asking = 0, asking{told: true, at: never}
+	e.suspect(p, &p.net.paths[0])
+	for range 50 {
+		w.now += e.cfg.MinTimeout
+		e.Advance(a.raw())
+		require.Empty(t, answers(a))
+	}
+	e.onGrant(p, &wire.Credit{Grant: 8})
+	probes := 0
+	for _, k := range answers(a) {
+		if k.Type == wire.Probe {
+			probes++
+		}
+	}
+	require.Equal(t, 1, probes)
+}
+
+// Many that were told to wait at once do not ask at once.
+func TestAsksSpread(t *testing.T) {
+	w := settledPair(t, nil)
+	e, p := w.nodes[0].e, w.nodes[0].e.peers[0]
+	const base = 100 * time.Millisecond
+	var sum, least, most time.Duration = 0, base, 0
+	for range 1000 {
+		e.askIn(p, base)
+		d := p.net.asking.at - e.now
+		sum, least, most = sum+d, min(least, d), max(most, d)
+	}
+	require.InDelta(t, float64(base), float64(sum/1000), float64(base)/20)
+	require.Less(t, least, base*6/10)
+	require.GreaterOrEqual(t, least, base/2)
+	require.Greater(t, most, base*14/10)
 }
