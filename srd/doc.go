@@ -34,7 +34,8 @@
 // sub-flow. Paths by which packets arrive are used again, the less busy ones first. One
 // that loses more than others, or is silent, is retired and probed until it is sound
 // again; two are always in use. The window of packets under way follows the delay of the
-// majority of paths, and the receiver's grant.
+// majority of paths, and the receiver's grant; of very many senders, those that wait for their turn
+// have none.
 //
 // Peers find each other by the first packets. A stranger is asked to show, by a cookie,
 // that it receives where it says; until then nothing is kept of it. With [Config.Key] the

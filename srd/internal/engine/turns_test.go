@@ -477,7 +477,9 @@ func TestAsksSpread(t *testing.T) {
 	const base = 100 * time.Millisecond
 	var sum, least, most time.Duration = 0, base, 0
 	for range 1000 {
+		e.unwake(p)
 		e.askIn(p, base)
+		require.Equal(t, p.net.asking.at, p.wakeAt)
 		d := p.net.asking.at - e.now
 		sum, least, most = sum+d, min(least, d), max(most, d)
 	}
