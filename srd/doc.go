@@ -31,8 +31,8 @@
 // message is delivered when it is whole. A response names what arrived by number. A packet
 // that a later one of the same sub-flow overtook is lost, and goes by another path; so
 // does one whose sub-flow's timer ends. The timer begins anew with each response to the
-// sub-flow. Paths by which packets arrive are used again, the less busy ones first. One
-// that loses more than others, or is silent, is retired and probed until it is sound
+// sub-flow. Paths by which packets arrive are used again, the less busy ones first, or all in
+// turn, a list of packets each, while none is worse than the others. One that loses more than others, or is silent, is retired and probed until it is sound
 // again; two are always in use. The window of packets under way follows the delay of the
 // majority of paths, and the receiver's grant; of very many senders, those that wait for their turn
 // have none.
