@@ -106,7 +106,7 @@ type Client struct {
 }
 
 type counters struct {
-	hits, near, probes, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges, blocked atomic.Uint64
+	hits, near, probes, forwarded, reads, calls, misses, confirmed, refused, sessions, sharedReads, sharedChanges, blocked atomic.Uint64
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
@@ -291,6 +291,7 @@ type Stats struct {
 	Hits      uint64 // answered by READs alone
 	NearHits  uint64 // answered without: by a copy
 	Probes    uint64 // of the server's own map, by READs: hits and misses that it answered
+	Forwarded uint64 // hits to which the tombstone of an older record led
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
@@ -314,7 +315,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{
-		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
+		Hits: n.hits.Load(), NearHits: n.near.Load(), Probes: n.probes.Load(), Forwarded: n.forwarded.Load(), Reads: n.reads.Load(), Calls: n.calls.Load(), Misses: n.misses.Load(),
 		Confirmed: n.confirmed.Load(), Refused: n.refused.Load(), Sessions: n.sessions.Load(), Blocked: n.blocked.Load(),
 		SharedReads: n.sharedReads.Load(), SharedChanges: n.sharedChanges.Load(),
 	}

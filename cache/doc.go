@@ -10,7 +10,7 @@
 //	  READ ────────────────────────────────────▶  record (the NIC answers)
 //	  check: alive, key, version, epoch, checksum
 //
-//	  set, delete, increment, ... ──────────────▶ new record, tombstone in the old one
+//	  set, delete, increment, ... ──────────────▶ new record, tombstone in the old one, which leads to it
 //	  ◀────────────────────────────────── reply   and a delta for everybody
 //
 // A client, any number of goroutines of which may use it:
@@ -54,7 +54,9 @@
 //     its last record can be under way (quarantine, below). If one is all the same, the
 //     checksum refuses it, except by chance of one in 2^64.
 //   - A READ that begins after a change was acknowledged does not see what was there
-//     before, however old the client's map is: it finds the tombstone, and then READs the buckets
+//     before, however old the client's map is: it finds the tombstone, which says where the record is
+//     that came in its place. Where it does not, as when the key was deleted, or where one tombstone leads
+//     to the next for too long, the client READs the buckets
 //     of the server's own map that say what became of the key, as for a miss. The value of a READ
 //     was current when the READ fetched the record's first eight bytes. So single keys are
 //     linearizable, READs and calls together. Evictions count as deletions.
@@ -258,7 +260,8 @@
 //	no part of which is torn or stale          flow.record              TestLongValuesUnderChanges
 //	short GETs do not wait behind long ones    session.readInto         TestShortGETsBesideLongOnes
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
-//	what has changed is found by READs         session.probe            TestChangedRecords
+//	what has changed is found by READs         session.follow           TestChangedRecords
+//	a tombstone leads to the next record       wire.Forwarded           TestTombstonesLeadToNoOtherRecord
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry
 //	another life of the server                 Client.keep              TestServerIsKilledAndComesBack

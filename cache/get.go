@@ -99,7 +99,11 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	v = mirror.Next
 	for i := range found {
-		if it, v, err = s.try(ctx, &found[i], key, dst, grow); err != nil || v == mirror.Hit {
+		it, v, err = s.try(ctx, &found[i], key, dst, grow)
+		if v == forwarded && err == nil {
+			it, v, err = s.follow(ctx, &found[i], key, dst, grow)
+		}
+		if err != nil || v == mirror.Hit {
 			break
 		}
 		if s.c.count.refused.Add(1); v != mirror.Next {
@@ -109,7 +113,26 @@ func (s *session) tryAll(ctx context.Context, found []wire.Entry, key, dst []byt
 	return it, v, err
 }
 
-// try READs the record that an entry points at. The mutex is held, but meanwhile.
+// follow READs the record that came in the place of one, and what came in the place of that. What is
+// found alive goes into the map. The mutex is held, but meanwhile.
+func (s *session) follow(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
+	v = forwarded
+	for range mostForwards {
+		s.c.count.refused.Add(1)
+		since := s.m.Applied()
+		if it, v, err = s.try(ctx, e, key, dst, grow); v == mirror.Hit && err == nil {
+			s.c.count.forwarded.Add(1)
+			s.m.Adopt(since, e)
+		}
+		if v != forwarded || err != nil {
+			return it, v, err
+		}
+	}
+	return it, changed, nil
+}
+
+// try READs the record that an entry points at. If that is a tombstone which says where to go on, the entry
+// is that of the record there. The mutex is held, but meanwhile.
 func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow bool) (it Item, v mirror.Verdict, err error) {
 	n := e.Place.Length()
 	if int(e.Place.Region()) >= len(s.regions) || n > s.c.cfg.MaxRecord {
@@ -123,9 +146,13 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	err = s.readInto(ctx, b, n, s.regions[e.Place.Region()], uint64(e.Place.Offset()))
 	var r wire.Record
 	var refusal error
+	var next wire.Entry
+	leads := false
 	if err == nil {
 		if r, refusal = wire.Validate(b.bytes(n), e, key); refusal == nil {
 			it = Item{Value: into(r.Value, dst, grow), Flags: r.Flags, CAS: r.CAS}
+		} else if refusal == wire.Dead {
+			next, leads = wire.Forwarded(b.bytes(n), e)
 		}
 	}
 	s.mu.Lock()
@@ -138,15 +165,26 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 		now = s.clock()
 	}
 	v = s.weigh(&r, refusal, e, now)
-	if v == mirror.Ask && refusal == wire.Dead {
+	switch {
+	case leads:
+		*e, v = next, forwarded
+	case v == mirror.Ask && refusal == wire.Dead:
 		v = changed
 	}
 	return it, v, nil
 }
 
-// changed is the verdict that the record of an entry is none any more. What became of it its bucket
-// says: that takes two more READs, and no time of the server's.
-const changed = mirror.Verdict(254)
+// The record of an entry is none any more: what became of it takes no time of the server's.
+const (
+	// changed is the verdict that its bucket says what did: that takes two more READs.
+	changed = mirror.Verdict(254)
+	// forwarded is the verdict that its tombstone says where the next one is: that takes one.
+	forwarded = mirror.Verdict(253)
+)
+
+// mostForwards is how many tombstones lead from one to the next before the bucket is READ, which knows
+// the last one.
+const mostForwards = 2
 
 // into copies a value to dst, or to new memory. What does not fit is counted in the
 // length, see [shortened].

@@ -15,8 +15,8 @@ const (
 )
 
 // multi are keys whose READs are posted together, in rounds: a key whose record the map has
-// needs one round, one that is looked for in the server's map, since that has none or one of a record
-// that is none any more, one for each bucket and one for the record. A round is one doorbell, whatever its READs are of.
+// needs one round, and one more for each tombstone that leads on; one that is looked for in the server's
+// map, since that has none or one of a record that is none any more, one for each bucket and one for the record. A round is one doorbell, whatever its READs are of.
 type multi struct {
 	n        int
 	keys     [multiReads]planned
@@ -33,10 +33,12 @@ type planned struct {
 	key    int // number
 	entry  wire.Entry
 	probe  mirror.Probe
-	probed bool // entry, if there is one, is of a bucket
-	looks  bool // for an entry
-	bucket int  // that it looks into
-	torn   int  // how often that was torn
+	probed bool   // entry, if there is one, is of a bucket
+	since  uint64 // what had been applied when that, or the tombstone that led to entry, was READ
+	led    int    // tombstones that led to entry, one to the next
+	looks  bool   // for an entry
+	bucket int    // that it looks into
+	torn   int    // how often that was torn
 	b      *buffer
 	record wire.Record
 	err    error
@@ -300,6 +302,12 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	if s.weigh(&p.record, p.err, &p.entry, now) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
+		if p.err == wire.Dead && p.led < mostForwards {
+			if next, ok := wire.Forwarded(p.b.bytes(p.size()), &p.entry); ok {
+				p.entry, p.since, p.led = next, s.m.Applied(), p.led+1
+				return s.readable(&p.entry)
+			}
+		}
 		if p.err == wire.Dead && !p.probed { // its bucket says what became of it
 			p.probe, p.looks = s.m.Probe(p.entry.Fingerprint)
 		}
@@ -307,10 +315,15 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	}
 	into[p.key].Err = nil
 	n.hits.Add(1)
-	if p.probed {
+	switch {
+	case p.led > 0:
+		n.forwarded.Add(1)
+	case p.probed:
 		n.probes.Add(1)
-		s.m.Adopt(&p.probe, &p.entry)
+	default:
+		return false
 	}
+	s.m.Adopt(p.since, &p.entry)
 	return false
 }
 
@@ -329,7 +342,7 @@ func (s *session) looked(p *planned, keys [][]byte, into []Result) (more bool) {
 		n.refused.Add(1)
 		return false
 	case len(found) > 0:
-		p.entry, p.looks, p.probed = found[0], false, true
+		p.entry, p.looks, p.probed, p.since, p.led = found[0], false, true, p.probe.Since(), 0
 		return len(found) == 1 && s.readable(&p.entry)
 	case p.bucket+1 < p.probe.Buckets():
 		p.bucket, p.torn = p.bucket+1, 0

@@ -34,7 +34,7 @@ func (s *session) probe(ctx context.Context, fingerprint uint64, room []wire.Ent
 			if err == nil && v == mirror.Hit {
 				s.c.count.probes.Add(1)
 				for k := range found {
-					s.m.Adopt(&p, &found[k])
+					s.m.Adopt(p.Since(), &found[k])
 				}
 			}
 			return it, v, err

@@ -26,6 +26,7 @@ var proxyMetrics = []metric[proxyStats]{
 	gauge("map_entries", "Entries of the map.", func(s *proxyStats) float64 { return float64(s.client.Entries) }),
 	gauge("map_bytes", "Memory of the map.", func(s *proxyStats) float64 { return float64(s.client.MapBytes) }),
 	counter("read_hits", "Hits by READs alone.", func(s *proxyStats) float64 { return float64(s.client.Hits) }),
+	counter("forwarded", "Hits to which the tombstone of an older record led.", func(s *proxyStats) float64 { return float64(s.client.Forwarded) }),
 	counter("probes", "Keys that READs of the server's map answered, hits and misses.", func(s *proxyStats) float64 { return float64(s.client.Probes) }),
 	counter("reads", "READs.", func(s *proxyStats) float64 { return float64(s.client.Reads) }),
 	counter("reads_refused", "READs of what was no longer, or not yet, what the map said.", func(s *proxyStats) float64 { return float64(s.client.Refused) }),

@@ -141,7 +141,7 @@ func TestAdopt(t *testing.T) {
 	require.ErrorIs(t, err, wire.Moved, "the other bucket")
 	_, addr := p.At(1)
 	require.Equal(t, uint64(1<<20)+uint64(p.index[1])*wire.BucketSize, addr)
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.Equal(t, []wire.Entry{e}, m.Lookup(f, nil))
 
 	other := wire.Delta{Change: wire.ChangeGone, Gone: 3, Entry: entry(1, 0)}
@@ -159,28 +159,28 @@ func TestAdopt(t *testing.T) {
 	} {
 		m, p := begin()
 		require.NoError(t, m.Deltas(put(11, c.then...)))
-		m.Adopt(&p, &e)
+		m.Adopt(p.Since(), &e)
 		require.Equal(t, c.kept, m.Has(&e), name)
 	}
 
 	m, p = begin()
 	m.Begin(&wire.Map{Epoch: 1, Seq: 12, Depth: 4, Table: p.table})
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.False(t, m.Has(&e), "nobody knows what the deltas between were")
 	m, p = begin()
 	m.Begin(&wire.Map{Epoch: 2, Seq: 10, Depth: 4, Table: p.table})
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.False(t, m.Has(&e), "another life of the server")
 	m, p = begin()
 	for v := range uint64(4) {
 		m.Learn(entry(v, 20+v), 10)
 	}
 	require.True(t, m.Whole())
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.True(t, m.Has(&e))
 	require.Equal(t, 4, m.Len(), "another one goes")
 	require.False(t, m.Whole())
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.Equal(t, 4, m.Len())
 }
 
@@ -492,10 +492,10 @@ func TestAdoptAcrossASnapshot(t *testing.T) {
 	require.True(t, ok)
 	e := entry(5, 3)
 	m.Begin(&wire.Map{Epoch: 1, Seq: 10, Table: wire.Where{Addr: 1}})
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.Zero(t, m.Len())
 	p, _ = m.Probe(5)
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.Equal(t, 1, m.Len())
 }
 

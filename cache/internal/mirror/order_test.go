@@ -111,7 +111,7 @@ func TestWholeAndFlushed(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 1, p.Buckets(), "of a table that has one")
 	e := entry(1, 7)
-	m.Adopt(&p, &e)
+	m.Adopt(p.Since(), &e)
 	require.Zero(t, m.Len())
 	m.Begin(&wire.Map{Epoch: 1, Seq: 20})
 	require.False(t, m.Whole())

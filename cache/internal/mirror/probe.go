@@ -45,10 +45,16 @@ func (p *Probe) Read(src []byte, i int, found []wire.Entry) ([]wire.Entry, error
 	return wire.ReadBucket(src, p.depth, p.index[i], p.epoch, p.fingerprint, found)
 }
 
-// Adopt takes an entry that a probe has found, unless it may have been removed since: then
-// nothing would remove it here.
-func (m *Mirror) Adopt(p *Probe, e *wire.Entry) {
-	if !m.live || e.Epoch != m.epoch || e.Version <= m.flushed || !m.gone.lacks(e.Version, p.since, m.applied) {
+// Since is what had been applied when the probe began.
+func (p *Probe) Since() uint64 { return p.since }
+
+// Applied is the number of the last delta that has been applied.
+func (m *Mirror) Applied() uint64 { return m.applied }
+
+// Adopt takes the entry of a record that a READ found alive which began when since had been applied,
+// unless it may have been removed after that: then nothing would remove it here.
+func (m *Mirror) Adopt(since uint64, e *wire.Entry) {
+	if !m.live || e.Epoch != m.epoch || e.Version <= m.flushed || !m.gone.lacks(e.Version, since, m.applied) {
 		return
 	}
 	m.learn(*e)

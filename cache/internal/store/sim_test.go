@@ -12,12 +12,12 @@ import (
 )
 
 // worlds runs worlds one after the other until one breaks, or enough have been run.
-func worlds(t *testing.T, r rules, limit int, until time.Time) (reads, hits int, torn uint64, broken error) {
+func worlds(t *testing.T, r rules, limit int, until time.Time) (reads, hits, followed int, torn uint64, broken error) {
 	seed := testseed.New(t)
 	for i := 0; i < limit || time.Now().Before(until); i++ {
 		w := newWorld(seed+uint64(i), r)
 		broken = w.run(400)
-		reads, hits, torn = reads+w.reads, hits+w.hits, torn+w.torn
+		reads, hits, followed, torn = reads+w.reads, hits+w.hits, followed+w.followed, torn+w.torn
 		if broken != nil {
 			t.Logf("world %d: %v", i, broken)
 			return
@@ -48,10 +48,11 @@ func TestReadersWritersEvictors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reads, hits, torn, err := worlds(t, r, 6, time.Now().Add(length))
+			reads, hits, followed, torn, err := worlds(t, r, 6, time.Now().Add(length))
 			require.NoError(t, err)
-			t.Logf("%d READs, %d hits, %d refused for their checksum", reads, hits, torn)
+			t.Logf("%d READs, %d hits, %d after a tombstone, %d refused for their checksum", reads, hits, followed, torn)
 			require.Greater(t, hits, 50)
+			require.Greater(t, followed, 0)
 			if !r.unattached && !r.early {
 				require.Zero(t, torn, "a slot was used again while a READ of it was under way")
 			}
@@ -71,7 +72,7 @@ func TestReadersFindFlaws(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, _, err := worlds(t, r, 400, time.Time{})
+			_, _, _, _, err := worlds(t, r, 400, time.Time{})
 			require.Error(t, err)
 		})
 	}

@@ -281,7 +281,7 @@ func (c *simClient) probe(key int, p *mirror.Probe, i, torn int, section mirror.
 			c.probe(key, p, i+1, 0, section, finish)
 		default:
 			if c.w.adopting {
-				c.m.Adopt(p, &found[0])
+				c.m.Adopt(p.Since(), &found[0])
 			}
 			c.try(key, found, section, finish)
 		}
@@ -292,7 +292,19 @@ func (c *simClient) post(src []byte, done func([]byte)) {
 	c.reads = append(c.reads, c.w.post(src, done))
 }
 
+// follow READs what a tombstone leads to, and keeps the entry of what is alive there.
+func (c *simClient) follow(key int, next wire.Entry, section mirror.Section, finish func(simOp)) {
+	m, since := c.m, c.m.Applied()
+	keep := func() { m.Adopt(since, &next) }
+	c.tryLearning(key, []wire.Entry{next}, section, finish, keep)
+}
+
 func (c *simClient) try(key int, found []wire.Entry, section mirror.Section, finish func(simOp)) {
+	c.tryLearning(key, found, section, finish, nil)
+}
+
+// tryLearning is try, and has learnt called for a hit.
+func (c *simClient) tryLearning(key int, found []wire.Entry, section mirror.Section, finish func(simOp), learnt func()) {
 	if len(found) == 0 {
 		c.m.Leave(section)
 		c.ask(key, finish)
@@ -313,9 +325,17 @@ func (c *simClient) try(key int, found []wire.Entry, section mirror.Section, fin
 			c.try(key, found[1:], section, finish)
 			return
 		case mirror.Ask:
+			if next, ok := wire.Forwarded(b, &e); ok && w.rng.IntN(8) > 0 {
+				c.follow(key, next, section, finish)
+				return
+			}
 			c.m.Leave(section)
 			c.ask(key, finish)
 			return
+		}
+		if learnt != nil {
+			w.followed++
+			learnt()
 		}
 		c.m.Leave(section)
 		w.hits++

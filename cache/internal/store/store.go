@@ -171,8 +171,9 @@ func (s *Store) entry(id uint32) wire.Entry {
 }
 
 // write puts a record in the place of item id, or of nothing (noItem). The tombstone goes
-// into the old record before anybody can learn of the new one. Key and value of r may lie
-// in the old record.
+// into the old record before anybody can learn of the new one, and then says where that is: who finds it
+// may READ there, since the new record's slot is freed after the old one's, and so leaves quarantine after
+// it. Key and value of r may lie in the old record.
 func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 	n := wire.RecordSize(len(r.Key), len(r.Value))
 	if !s.arena.Fits(n) || len(r.Value) > s.cfg.MaxValue {
@@ -215,7 +216,10 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.table.Put(s.entry(id))
 		s.queue.Insert(id, r.Fingerprint, int(it.size))
 	} else {
-		wire.Bury(s.arena.Bytes(old.place))
+		tombstone := s.arena.Bytes(old.place)
+		wire.Bury(tombstone)
+		s.pause()
+		wire.Forward(tombstone, place, r.Version)
 		s.pause()
 		s.table.Replace(old.version, s.entry(id))
 		s.queue.Resize(id, int(it.size))

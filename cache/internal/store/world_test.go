@@ -46,9 +46,11 @@ type world struct {
 	values  uint64
 	reads   int
 	hits    int
-	torn    uint64 // refused for their checksum
-	absent  int    // keys that no bucket had
-	broken  error
+	// followed are those to which a tombstone led.
+	followed int
+	torn     uint64 // refused for their checksum
+	absent   int    // keys that no bucket had
+	broken   error
 }
 
 type event struct {

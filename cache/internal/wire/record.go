@@ -85,8 +85,8 @@ func PutRecord(dst []byte, r *Record) int {
 // beside 71 for 1 KiB), and a torn record passes by chance of one in 2^64.
 func recordSum(rec []byte) uint64 { return xxh3.Hash(rec[recVersion:]) }
 
-// Publish makes a record valid, Bury makes it a tombstone: one aligned store of eight
-// bytes, which a READ sees whole or not at all.
+// Publish makes a record valid, Bury makes it a tombstone, after which [Forward] may follow: one aligned
+// store of eight bytes, which a READ sees whole or not at all.
 func Publish(rec []byte) { binary.LittleEndian.PutUint64(rec[recState:], stateLive) }
 
 // Bury: see [Publish].
