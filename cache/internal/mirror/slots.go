@@ -55,7 +55,9 @@ func (t *slots) first(fingerprint uint64) int {
 	}
 	i := t.home(fingerprint)
 	for d := 0; t.s[i].version != 0 && t.s[i].fingerprint != fingerprint; d++ {
-		if t.away(i) < d {
+		// Homes are in the order of fingerprints, so a lower one is not nearer to its home, but where
+		// the last places go on at the first ones: there the search is longer, and as right.
+		if t.s[i].fingerprint > fingerprint && t.away(i) < d {
 			return -1
 		}
 		i = t.after(i)
@@ -90,11 +92,19 @@ func (t *slots) replace(fingerprint, old, version, place uint64) bool {
 	if version == 0 || version&used != 0 {
 		return false
 	}
-	i := t.find(fingerprint, old)
-	if i < 0 || t.find(fingerprint, version) >= 0 {
+	at := -1
+	for i := t.first(fingerprint); i >= 0; i = t.next(i) {
+		switch t.s[i].version &^ used {
+		case version:
+			return false
+		case old:
+			at = i
+		}
+	}
+	if at < 0 {
 		return false
 	}
-	t.s[i].version, t.s[i].place = version, place
+	t.s[at].version, t.s[at].place = version, place
 	return true
 }
 

@@ -18,7 +18,7 @@ type Hello struct {
 const SealSize = 32
 
 const (
-	helloMagic  = 0xca4e0006 // the last digits are the version
+	helloMagic  = 0xca4e0007 // the last digits are the version
 	helloFixed  = 24 + SealSize
 	maxEndpoint = 1024
 )

@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Map begins a snapshot. What follows in the same stream are chunks and deltas.
 type Map struct {
@@ -124,7 +127,14 @@ func (d *Delta) Table() (Where, int) {
 	return Where{d.Entry.Fingerprint, uint32(d.Entry.Version)}, int(d.Gone)
 }
 
-const deltaSize = 16 + EntrySize
+// A delta is its change, 1 byte, fingerprint and place, 8 each, and then how far the version and the one that is
+// gone are behind the delta's own number, 7 bits to a byte: 20 or 21 bytes mostly. Each change goes to each
+// client, so its length is most of what clients are told. The epoch is the message's, and an item's number is of
+// no use to a client.
+const (
+	deltaFixed = 17
+	deltaLeast = deltaFixed + 2
+)
 
 // Deltas are changes that follow each other.
 type Deltas struct {
@@ -136,7 +146,7 @@ type Deltas struct {
 
 const deltasFixed = 24
 
-// AppendDeltas encodes changes.
+// AppendDeltas encodes changes, whose entries are of the message's epoch.
 func AppendDeltas(dst []byte, d *Deltas) []byte {
 	start, le := len(dst), binary.LittleEndian
 	dst = begin(dst, KindDeltas, d.Epoch)
@@ -144,9 +154,12 @@ func AppendDeltas(dst []byte, d *Deltas) []byte {
 	dst = le.AppendUint64(dst, d.Clock)
 	dst = le.AppendUint64(dst, uint64(len(d.List)))
 	for i := range d.List {
-		dst = le.AppendUint64(dst, uint64(d.List[i].Change))
-		dst = le.AppendUint64(dst, d.List[i].Gone)
-		dst = appendEntry(dst, &d.List[i].Entry)
+		c, seq := &d.List[i], d.First+uint64(i)
+		dst = append(dst, byte(c.Change))
+		dst = le.AppendUint64(dst, c.Entry.Fingerprint)
+		dst = le.AppendUint64(dst, uint64(c.Entry.Place))
+		dst = binary.AppendUvarint(dst, seq-c.Entry.Version)
+		dst = binary.AppendUvarint(dst, seq-c.Gone)
 	}
 	return end(dst, start)
 }
@@ -159,20 +172,51 @@ func (d *Deltas) Read(src []byte) error {
 	}
 	le := binary.LittleEndian
 	n := le.Uint64(b[16:])
-	if n > MaxEntries || len(b) != deltasFixed+int(n)*deltaSize {
+	*d = Deltas{epoch, le.Uint64(b), le.Uint64(b[8:]), d.List[:0]}
+	b = b[deltasFixed:]
+	if n > MaxEntries {
 		return Malformed
 	}
-	*d = Deltas{epoch, le.Uint64(b), le.Uint64(b[8:]), d.List[:0]}
-	for i := range int(n) {
-		p := b[deltasFixed+i*deltaSize:]
-		c := le.Uint64(p)
-		if c == 0 || c >= uint64(changes) || c == uint64(ChangeTable) && le.Uint64(p[8:]) > MaxDepth {
+	d.List = slices.Grow(d.List, int(n))[:n]
+	for i := range d.List {
+		var ok bool
+		if b, ok = d.List[i].read(b, epoch, d.First+uint64(i)); !ok {
 			d.List = d.List[:0]
 			return Malformed
 		}
-		d.List = append(d.List, Delta{Change(c), le.Uint64(p[8:]), GetEntry(p[16:])})
+	}
+	if len(b) > 0 {
+		d.List = d.List[:0]
+		return Malformed
 	}
 	return nil
+}
+
+// read decodes the change of a number, and answers what follows it.
+func (d *Delta) read(b []byte, epoch uint32, seq uint64) (rest []byte, ok bool) {
+	if len(b) < deltaLeast {
+		return nil, false
+	}
+	le := binary.LittleEndian
+	change, fingerprint, place := Change(b[0]), le.Uint64(b[1:]), Place(le.Uint64(b[9:]))
+	version, b := uvarint(b[deltaFixed:])
+	gone, b := uvarint(b)
+	gone = seq - gone
+	if b == nil || change == 0 || change >= changes || change == ChangeTable && gone > MaxDepth {
+		return nil, false
+	}
+	*d = Delta{change, gone, Entry{Fingerprint: fingerprint, Version: seq - version, Place: place, Epoch: epoch}}
+	return b, true
+}
+
+// uvarint decodes a number of 7 bits to a byte, and answers what follows it: nil if there is none, or a longer
+// one than is needed.
+func uvarint(b []byte) (uint64, []byte) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 || n > 1 && b[n-1] == 0 {
+		return 0, nil
+	}
+	return v, b[n:]
 }
 
 // Horizon is how far a client is: it has applied all deltas up to Applied, and no READ
