@@ -26,8 +26,8 @@ type CQConfig struct {
 	Vector int
 	// Spin is how often Wait polls before it arms the queue and parks the
 	// goroutine: 0 means 64, or on a machine with one CPU 4 times, and each time
-	// giving up the CPU to what the completion may wait for; negative means not
-	// at all. One poll of an empty queue takes some 10 ns.
+	// giving up the CPU to what the completion may wait for, unless that was in
+	// vain lately; negative means not at all. One poll of an empty queue takes some 10 ns.
 	Spin int
 	// PollFor is for how long whoever waits goes on after that, with one poll at each scheduling
 	// point, before the goroutine parks: 0 means not at all. Other goroutines run meanwhile. To park
@@ -61,6 +61,7 @@ type CQ struct {
 	sizing    sync.Mutex
 	depth     int // under sizing
 	spin      uint32
+	patience  patience
 	pollFor   time.Duration
 	solicited bool
 	path      cgo.PollPath

@@ -51,7 +51,9 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 
 // pollAWhile polls for as long as is worth it before parking. Who wants the turn of a router has it sooner.
 func (c *CQ) pollAWhile(by *router, wcs []WC) (int, error) {
-	n, err := c.poll(by, wcs, c.spin)
+	spins := c.patience.spins(c.spin)
+	n, err := c.poll(by, wcs, spins)
+	c.patience.polled(spins, n > 0)
 	if c.pollFor <= 0 || n > 0 || err != nil {
 		return n, err
 	}
