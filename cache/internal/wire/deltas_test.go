@@ -45,7 +45,9 @@ func TestDeltasRefused(t *testing.T) {
 		binary.LittleEndian.PutUint64(b[body-8:], n)
 		return end(b, 0)
 	}
-	change := func(numbers ...byte) []byte { return append(append([]byte{}, whole[body:body+deltaFixed]...), numbers...) }
+	change := func(numbers ...byte) []byte {
+		return append(append([]byte{}, whole[body:body+deltaFixed]...), numbers...)
+	}
 	require.NoError(t, d.Read(with(1, change(1, 2)...)))
 	for name, b := range map[string][]byte{
 		"a number longer than needed":       with(1, change(0x81, 0, 2)...),
