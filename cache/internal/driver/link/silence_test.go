@@ -95,7 +95,7 @@ func TestStreamsAreWatched(t *testing.T) {
 
 		full := make(chan error, 1)
 		go func() { full <- s.Write(t.Context(), make([]byte, 64<<20)) }()
-		require.Eventually(t, func() bool { a, _ := acknowledgedOf(near); return a.unsent }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { a, _ := acknowledgedOf(near); return a.unsent && !a.waits }, time.Minute, time.Millisecond)
 		s.watch.look()
 		require.True(t, s.watch.armed.Load())
 		s.watch.silent.Store(true)
