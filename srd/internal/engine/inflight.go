@@ -47,6 +47,7 @@ type inflight struct {
 	subs [MaxPaths]subFlow
 	lost list
 	more time.Duration // when a packet was sent that promised another one behind it
+	told time.Duration // when the packet was sent that was answered and was sent last, by any path
 }
 
 const shortestRing = 16
@@ -110,7 +111,7 @@ func (l *inflight) number(f *txFlow, place uint32) uint32 {
 func newInflight() *inflight { return &inflight{ring: make([]packet, shortestRing)} }
 
 func (l *inflight) clear() {
-	l.lost, l.more = list{none, none}, 0
+	l.lost, l.more, l.told = list{none, none}, 0, 0
 	for i := range l.subs {
 		l.subs[i] = subFlow{list: list{none, none}}
 	}

@@ -60,7 +60,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		noQueue := refused && r.NoQueue[i/64]>>(i%64)&1 != 0
 		if tries == 1 { // else it is not known by which path it arrived
 			s := &l.subs[path]
-			s.newest = max(s.newest, sent)
+			s.newest, l.told = max(s.newest, sent), max(l.told, sent)
 			s.armed, s.probed, s.backoff = e.now, false, 0
 			last[path] = max(last[path], sent)
 			e.arrived(p, path)
@@ -98,7 +98,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	if fresh { // a response of that sub-flow, whatever it says of others
 		s := &l.subs[r.EchoPath]
-		s.newest = max(s.newest, sentAt)
+		s.newest, l.told = max(s.newest, sentAt), max(l.told, sentAt)
 		s.armed, s.probed, s.backoff = e.now, false, 0
 		n.paths[r.EchoPath].works()
 	}
@@ -160,9 +160,11 @@ func (e *Engine) timeout(f *txFlow, s *subFlow, path uint8) time.Duration {
 }
 
 // held is how much longer than an AckDelay a response to a sub-flow may wait at its
-// receiver: packets said that others come behind them.
+// receiver: packets said that others come behind them. A response to what was sent later
+// waits no more: it would have told of this sub-flow, too.
 func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
-	if f.live.more == 0 || f.live.more < s.armed {
+	l := f.live
+	if l.more == 0 || l.more < s.armed || !s.empty() && l.ring[s.head].sent < l.told {
 		return 0
 	}
 	return min(f.live.more-s.armed+(moreDelays-1)*e.ackDelay, (burstDelays-1)*e.ackDelay)
