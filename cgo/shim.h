@@ -100,12 +100,15 @@ static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, 
 /*
  * Gives up the CPU and tells whether that is worth doing again. It is not beside
  * a program that computes, which keeps the CPU for milliseconds: who sleeps until
- * an event gets it back sooner. Then the next 255 calls do nothing.
+ * an event gets it back sooner. Then the next 15 calls do nothing, and twice as many
+ * each time that it was so again, up to 255. (255 at once made one slow call cost
+ * a program that READs all of its next 128 READs an event.)
  */
 static inline int gv_yield(void)
 {
-	static int pause;
+	static int pause, length;
 	struct timespec before, after;
+	int longer;
 
 	if (__atomic_load_n(&pause, __ATOMIC_RELAXED) > 0) {
 		__atomic_sub_fetch(&pause, 1, __ATOMIC_RELAXED);
@@ -114,9 +117,14 @@ static inline int gv_yield(void)
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	sched_yield();
 	clock_gettime(CLOCK_MONOTONIC, &after);
-	if ((after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 2000000)
+	if ((after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 2000000) {
+		__atomic_store_n(&length, 0, __ATOMIC_RELAXED);
 		return 1;
-	__atomic_store_n(&pause, 255, __ATOMIC_RELAXED);
+	}
+	longer = 2 * __atomic_load_n(&length, __ATOMIC_RELAXED) + 1;
+	longer = longer < 15 ? 15 : longer > 255 ? 255 : longer;
+	__atomic_store_n(&length, longer, __ATOMIC_RELAXED);
+	__atomic_store_n(&pause, longer, __ATOMIC_RELAXED);
 	return 0;
 }
 
