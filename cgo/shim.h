@@ -7,14 +7,13 @@
 #define GOVERBS_SHIM_H
 
 #include <errno.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <infiniband/verbs.h>
 
 #include "extended.h"
+#include "yield.h"
 
 /*
  * Posts the first n work requests of a chain whose next pointers already link
@@ -96,37 +95,6 @@ static inline int gv_poll_once(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, 
 
 /* A number of spins with this bit has the CPU given up before each. */
 #define GV_YIELD 0x80000000u
-
-/*
- * Gives up the CPU and tells whether that is worth doing again. It is not beside
- * a program that computes, which keeps the CPU for milliseconds: who sleeps until
- * an event gets it back sooner. Then the next 15 calls do nothing, and twice as many
- * each time that it was so again, up to 255. (255 at once made one slow call cost
- * a program that READs all of its next 128 READs an event.)
- */
-static inline int gv_yield(void)
-{
-	static int pause, length;
-	struct timespec before, after;
-	int longer;
-
-	if (__atomic_load_n(&pause, __ATOMIC_RELAXED) > 0) {
-		__atomic_sub_fetch(&pause, 1, __ATOMIC_RELAXED);
-		return 0;
-	}
-	clock_gettime(CLOCK_MONOTONIC, &before);
-	sched_yield();
-	clock_gettime(CLOCK_MONOTONIC, &after);
-	if ((after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 2000000) {
-		__atomic_store_n(&length, 0, __ATOMIC_RELAXED);
-		return 1;
-	}
-	longer = 2 * __atomic_load_n(&length, __ATOMIC_RELAXED) + 1;
-	longer = longer < 15 ? 15 : longer > 255 ? 255 : longer;
-	__atomic_store_n(&length, longer, __ATOMIC_RELAXED);
-	__atomic_store_n(&pause, longer, __ATOMIC_RELAXED);
-	return 0;
-}
 
 /* Polls up to spins + 1 times, until something is there. */
 static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n, uint32_t spins)

@@ -21,7 +21,7 @@ import (
 func TestReadsOnOneCPU(t *testing.T) {
 	const reads = 300
 	n := int64(reads)
-	for tries := 0; tries < 3 && n >= reads/4; tries++ { // what else the host does for 2 ms makes 255 READs sleep
+	for tries := 0; tries < 3 && n >= reads/4; tries++ { // what else the host does for 2 ms makes READs sleep
 		n = sleepsOnOneCPU(t, reads)
 	}
 	require.Less(t, n, int64(reads/4))

@@ -127,3 +127,7 @@ func FlowLabelToUDPSourcePort(label uint32) uint16 {
 // Spin does as many turns of the loop that extra in [ReadLoop] adds, and tells
 // how long they took.
 func Spin(turns int) time.Duration { return time.Duration(C.standin_spin(C.int64_t(turns))) }
+
+// LeftOut is how many calls that give up the CPU do nothing after one that was slow, before which
+// the last one had so many left out.
+func LeftOut(before int) int { return int(C.standin_left_out(C.int(before))) }

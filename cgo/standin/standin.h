@@ -30,6 +30,7 @@ int64_t standin_post_poll(struct standin *s, int rounds, int batch);
 int standin_read_loop(uintptr_t qp, uintptr_t cq, uint64_t addr, uint32_t length, uint32_t lkey, uint64_t raddr,
 		      uint32_t rkey, int extra, int64_t *lat, int n);
 int64_t standin_spin(int64_t turns);
+int standin_left_out(int before);
 
 /* Accepts connections through librdmacm until there is an error. */
 int standin_connect_server(const char *address, uint16_t port);
