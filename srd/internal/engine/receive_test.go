@@ -243,6 +243,20 @@ func TestOrderedAfterSilence(t *testing.T) {
 	require.Len(t, f.got, 2)
 }
 
+// Ordered messages are delivered in the order of their numbers, in whichever they came.
+func TestOrderedAfterOthers(t *testing.T) {
+	for _, came := range [][]uint32{{3, 2, 1, 0}, {1, 2, 3, 0}, {2, 3, 1, 0}, {3, 0, 2, 1}} {
+		f := feed(t, 50)
+		for _, seq := range came {
+			f.part(wire.Part{Service: Ordered, Seq: seq, Total: 10 + seq}, true)
+		}
+		require.Len(t, f.got, 4, came)
+		for i := range f.got {
+			require.Len(t, f.got[i].Bytes, 10+i, came)
+		}
+	}
+}
+
 // A message of which the rest does not come gives its memory back, and no later part of it
 // begins another one.
 func TestPartOfASilentSender(t *testing.T) {
