@@ -137,8 +137,12 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) admit(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed { // it had connected, and was not taken in yet
+		_ = nc.Close()
+		return
+	}
 	s.stats.total.Add(1)
-	if s.closed || len(s.open) >= s.cfg.MaxConn {
+	if len(s.open) >= s.cfg.MaxConn {
 		s.stats.rejected.Add(1)
 		go func() {
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
