@@ -27,8 +27,9 @@ func TestReadsOnOneCPU(t *testing.T) {
 	require.Less(t, n, int64(reads/4))
 }
 
-// Beside a program that computes it is better to sleep, since the CPU comes back
-// late.
+// Beside a program that computes some READs sleep, since the CPU comes back late: hardly any
+// would if each wait gave it up (at most 2 of 300 in 40 runs). How many depends on when the
+// program's turns begin (51 to 133 in 80 runs).
 func TestReadsOnOneBusyCPU(t *testing.T) {
 	if !lab.In() {
 		t.Skip("for rxe: others have the answer before a CPU that was given up could come back")
@@ -47,7 +48,7 @@ func TestReadsOnOneBusyCPU(t *testing.T) {
 	if strings.HasPrefix(unix.ByteSliceToString(u.Release[:]), "6.1.") {
 		t.Skip("rxe of 6.1 has the answer before the post returns")
 	}
-	require.Greater(t, n, int64(reads/4))
+	require.Greater(t, n, int64(reads/15))
 }
 
 // sleepsOnOneCPU is how often the thread that READs sleeps meanwhile.
