@@ -1,22 +1,23 @@
-// Package gateway speaks memcached's text and meta protocol for a store.
+// Package gateway speaks memcached's text and meta protocol in front of a store.
 //
 //	s, err := gateway.New(gateway.Config{Store: store})
 //	err = s.Serve(listener)
 //
-// Answers are those of memcached 1.6.18 (Debian 12) and 1.6.38 (Debian 13), byte for byte
-// (TestAgainstMemcached), but for what differs between any two servers: CAS numbers,
-// times, the version, what stats and me tell of the inside, and how long a value may
-// become by append and prepend (here: as the store allows). On purpose it differs where
-// memcached is inconsistent:
+// Replies are those of memcached 1.6.18 (Debian 12) and 1.6.38 (Debian 13), byte for byte
+// (TestAgainstMemcached), except for what differs between any two servers: CAS numbers,
+// times, the version, what stats and me report of the inside, and the length to which append
+// and prepend may extend a value (here: as the store allows). The gateway deliberately
+// differs where memcached is inconsistent:
 //
 //   - mg: R looks at the expiry that T sets, whatever the order of the two.
 //   - A key in base64 stays one when its value is vivified, appended to or counted.
 //   - flush_all with a delay brings nothing back that was flushed before.
-//   - Before the password each command has its answer, also when several were sent at
-//     once; and a password's set that is longer than 2 KiB ends the connection.
-//   - Who has not begun TLS and said its password within ten seconds is let go.
+//   - Before the password, each command gets its own reply, also when several were sent at
+//     once; and a password's set of more than 2 KiB ends the connection.
+//   - A client that has not started TLS and given its password within ten seconds is
+//     disconnected.
 //
 // Commands that tune memcached's inside (slabs, lru, lru_crawler, watch, extstore) are
-// answered with ERROR. The binary protocol is recognised and refused with the reason.
-// There is no UDP.
+// answered with ERROR. The binary protocol is recognised and refused with the reason. There
+// is no UDP.
 package gateway
