@@ -1,6 +1,5 @@
-// Package verbs is RDMA for Go: devices, registered memory, queue pairs,
-// completion queues, and READ, WRITE, SEND and atomics on them, over
-// rdma-core's libibverbs.
+// Package verbs is RDMA for Go: devices, registered memory, queue pairs, completion
+// queues, and READ, WRITE, SEND and atomics on them, over rdma-core's libibverbs.
 //
 // A client that reads 64 bytes of a server's memory:
 //
@@ -15,17 +14,16 @@
 //
 //	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
 //	err = verbs.ServeLinks(ctx, listener, cfg, serve, nil)
+// A [Link] finds the device and its GID by the connection's own address, creates
+// protection domain, queues and queue pair, and connects. [NewLink] does the same over a
+// connection that the program already has. Each step can also be taken alone: [Open],
+// [Device.AllocPD], [Device.CreateCQ], [PD.CreateQP], [PD.AllocMR], [Exchange],
+// [QP.Connect].
 //
-// A [Link] finds the device and its GID by the connection's own address, makes
-// protection domain, queues and queue pair, and connects. [NewLink] does so over
-// a connection that the program has. Each of the steps is there to be taken alone:
-// [Open], [Device.AllocPD], [Device.CreateCQ], [PD.CreateQP], [PD.AllocMR],
-// [Exchange], [QP.Connect].
-//
-// A [Requester] serves any number of goroutines, and a [Receiver] hands them the
-// messages that arrive. Below both are batches of work requests and completions,
-// for programs that keep many requests outstanding and know which completion is
-// whose:
+// A [Requester] serves any number of goroutines, and a [Receiver] hands them the messages
+// that arrive. Both are built on batches of work requests and completions, which a
+// program can use itself if it keeps many requests outstanding and knows which completion
+// is whose:
 //
 //	batch, err := qp.NewBatch(16)
 //	batch.Read(1, verbs.Signaled, remote.At(0), mr.SGE(0, 64))
@@ -36,36 +34,33 @@
 //
 // # Guarantees
 //
-// Lifetimes: every object has an idempotent Close. A parent refuses to close
-// with [ErrInUse] while children live, so nothing is ever destroyed under
-// something that uses it; a call on a closed object answers [ErrClosed]. Nothing
-// is closed by the garbage collector.
+// Lifetimes: every object has an idempotent Close. A parent refuses to close with
+// [ErrInUse] while children live, so nothing is ever destroyed under something that uses
+// it; a call on a closed object returns [ErrClosed]. The garbage collector closes
+// nothing.
 //
-// Memory: registered memory never moves and is never collected while it is
-// registered; who may touch which byte when is told at [MR].
+// Memory: registered memory never moves and is not collected while it is registered. [MR]
+// says who may touch which byte, and when.
 //
 // Errors: decisions are sentinels ([ErrQueueFull], [ErrState], ...), found with
-// [errors.Is]; the text names the operation, the object, the errno and the
-// likely cause. A failed work request is a [*WCError] that matches its
-// [WCStatus]. No input makes the package panic.
+// [errors.Is]; the text names the operation, the object, the errno and the likely cause.
+// A failed work request is a [*WCError] that matches its [WCStatus]. No input makes the
+// package panic.
 //
-// Concurrency: everything may be used by any number of goroutines, except that
-// a [Batch] or [RecvBatch] belongs to one at a time. Completions belong to whoever
-// polls them first: goroutines that share a queue pair need a [Requester] and a
-// [Receiver], which give each its own, and protocols that own many queue pairs a
-// [Dispatcher].
+// Concurrency: everything may be used by any number of goroutines, except that a [Batch]
+// or [RecvBatch] belongs to one at a time. A completion goes to whoever polls it first.
+// So goroutines that share a queue pair need a [Requester] and a [Receiver], which give
+// each its own completions; protocols that own many queue pairs need a [Dispatcher].
 //
-// Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. With nothing
-// configured a peer that is gone is noticed half a second after the next request.
+// Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. By default a peer
+// that is gone is detected half a second after the next request.
 //
-// Peers that know each other's IP address need no exchange of their own: package
-// rdmacm connects queue pairs, and package stream makes a [net.Conn] of such a
-// connection.
+// Peers that know each other's IP address need no exchange of endpoints: package rdmacm
+// connects their queue pairs, and package stream makes a [net.Conn] of such a connection.
 //
 // # Costs
 //
-// The data path ([Batch.Post], [RecvBatch.Post], [CQ.Poll], [CQ.Wait] with an
-// unchanged context) crosses into C once per batch and allocates nothing. A
-// waiting goroutine parks in the runtime's network poller; no thread is
-// blocked.
+// The data path ([Batch.Post], [RecvBatch.Post], [CQ.Poll], [CQ.Wait] with an unchanged
+// context) crosses into C once per batch and allocates nothing. A waiting goroutine parks
+// in the runtime's network poller; no thread is blocked.
 package verbs

@@ -1,9 +1,9 @@
-// Package netpath finds the way from an IP address or a network interface
-// (netdev) to RDMA: the device and port, the entry of the GID table, the next
-// hop and its link-layer address, and the MTU. It asks the kernel over netlink
-// and sysfs. It opens no device, needs no privileges, no cgo and no libibverbs.
+// Package netpath finds the way from an IP address or a network interface (netdev) to
+// RDMA: the device and port, the entry of the GID table, the next hop and its link-layer
+// address, and the MTU. It asks the kernel over netlink and sysfs. It opens no device,
+// needs no privileges, no cgo and no libibverbs.
 //
-// Which device serves an address of this host, and the way to a peer:
+// Find the device that serves an address of this host, and the way to a peer:
 //
 //	at, err := netpath.LookupAddr(ctx, netip.MustParseAddr("10.77.0.1"))
 //	// at.Device is "mlx5_0", at.Port 1, at.Name "eth0"
@@ -12,28 +12,27 @@
 //	p, err := netpath.Resolve(ctx, netip.MustParseAddr("10.77.0.2"))
 //	// p.Local.Device, p.NextHop, p.MAC, p.MTU
 //
-// What a device tells when it is opened, such as the active MTU of a port, is
-// found by LookupAddr, LookupNetdev and ResolvePath of package verbs, which
-// stand on this package.
+// What a device reports only when it is opened, such as the active MTU of a port, is
+// found by LookupAddr, LookupNetdev and ResolvePath of package verbs, which use this
+// package.
 //
 // # Guarantees
 //
-// Answers are as of now: nothing is kept, because addresses, routes and
-// neighbours change under a program. They are those of the network namespace of
-// the calling thread.
+// Answers are current: nothing is cached, because addresses, routes and neighbours change
+// while a program runs. They are those of the network namespace of the calling thread.
 //
-// A VLAN, bond, team, bridge, macvlan or ipvlan leads to the device of what it is
-// stacked on; of several under a bond, to the first whose port is active.
+// A VLAN, bond, team, bridge, macvlan or ipvlan leads to the device of the netdev below
+// it. With several netdevs below a bond, that is the first whose port is active.
 //
-// Errors say the operation, the object, the cause and what there is instead, and
-// match a sentinel such as [ErrNotRDMA]. On other systems than Linux each lookup
-// fails with [errors.ErrUnsupported]. No answer of the kernel makes the package
-// panic. All functions may be called by any number of goroutines.
+// Errors name the operation, the object, the cause and what there is instead, and match a
+// sentinel such as [ErrNotRDMA]. On systems other than Linux each lookup fails with
+// [errors.ErrUnsupported]. No reply of the kernel makes the package panic. All functions
+// may be called by any number of goroutines.
 //
 // # Costs
 //
-// A lookup lists the netdevs and addresses of the namespace, and the ports of all
-// RDMA devices. [Resolve] also asks for one route and one neighbour, and waits for
-// a neighbour that the kernel does not know. [Netdev.FindGID] reads a small file
-// for each entry of the GID table before the one that it finds.
+// A lookup lists the netdevs and addresses of the namespace, and the ports of all RDMA
+// devices. [Resolve] also asks for one route and one neighbour, and waits for a neighbour
+// that the kernel does not know. [Netdev.FindGID] reads one small file for each entry of
+// the GID table up to the one that it finds.
 package netpath

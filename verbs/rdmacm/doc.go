@@ -1,6 +1,6 @@
-// Package rdmacm connects queue pairs by IP address, over the connection manager
-// of rdma-core (librdmacm): its messages find the peer, carry some private data,
-// and tell each side when the other goes.
+// Package rdmacm connects queue pairs by IP address, over the connection manager of
+// rdma-core (librdmacm): its messages find the peer, carry some private data, and tell
+// each side when the other goes.
 //
 // A client that reads 64 bytes of a server's memory:
 //
@@ -16,22 +16,23 @@
 //	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
 //	err = cm.ServeLinks(ctx, listener, cfg, serve, nil)
 //
-// Below links, [CM.Dial] and [Request.Accept] make a [Conn] of a queue pair that a
-// program makes in [ConnConfig.Setup], or of one that they make themselves; the
-// peer may be any program on librdmacm. For datagrams [CM.DialUD], [CM.LookUp] and
-// [CM.Join] find services and groups. Package stream makes a net.Conn of a
-// connection.
+// Below links, [CM.Dial] and [Request.Accept] make a [Conn]. Its queue pair is one that
+// the program makes in [ConnConfig.Setup], or one that they make themselves. The peer may
+// be any program on librdmacm. For datagrams [CM.DialUD], [CM.LookUp] and [CM.Join] find
+// services and groups. Package stream makes a net.Conn of a connection.
 //
 // # Guarantees
 //
-// Queue pairs, memory and completion queues are those of package verbs, and so are
-// the errors, with the sentinels of this package beside them; a closed object
-// answers [verbs.ErrClosed]. When the peer closes its end, or its program dies, the
-// queue pair goes to [verbs.StateError] and [Conn.Err] matches [ErrDisconnected]:
-// what was received before is in the completion queue, and what waits is flushed. A
-// queue pair that fails ends its connection, and the peer hears of it at once.
+// Queue pairs, memory and completion queues are those of package verbs. So are the
+// errors, to which this package adds sentinels; a closed object returns
+// [verbs.ErrClosed].
 //
-// Everything may be used by any number of goroutines. No call blocks a thread, and
-// those that wait end with their context, or with Close. A [CM] has one goroutine,
-// and a connection none.
+// When the peer closes its end, or its program dies, the queue pair goes to
+// [verbs.StateError] and [Conn.Err] matches [ErrDisconnected]. Completions of what was
+// received before are in the completion queue, and outstanding requests are flushed. A
+// queue pair that fails ends its connection, and the peer is told at once.
+//
+// Everything may be used by any number of goroutines. No call blocks a thread. Calls that
+// wait end with their context, or with Close. A [CM] has one goroutine, and a connection
+// none.
 package rdmacm
