@@ -259,7 +259,7 @@
 //
 // # The claim of US 9,378,179
 //
-// The seed's first claim, element by element, and the device test that shows it.
+// The patent's first claim, element by element, and the device test that shows it.
 //
 //	server with records in a cache in memory   server.Listen            TestCalls
 //	client receives the hash map               session.receive          TestSnapshotAndDeltas

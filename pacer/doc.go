@@ -1,11 +1,12 @@
 // Package pacer paces GETs, so that their responses never outrun what the network
 // interface absorbs.
 //
-// A READ request has some 48 bytes, its response can have megabytes: whoever posts
-// READs as fast as the device takes them floods itself. Switches and the interface's
-// input fill up, packets are lost and sent again, and a READ of 64 bytes waits behind
-// megabytes. A pacer bounds the response bytes outstanding of all queue pairs of a
-// device together, and the bytes solicited in a time, and decides whose turn it is.
+// A READ request has some 48 bytes, and its response can have megabytes. A program that
+// posts READs as fast as the device takes them floods its own host: switches and the
+// interface's input fill up, packets are lost and sent again, and a READ of 64 bytes
+// waits behind megabytes. A pacer limits the response bytes outstanding for all queue
+// pairs of a device together, and the bytes solicited per unit of time, and decides whose
+// turn it is.
 //
 //	q, err := pacer.Wrap(qp, cq) // a connected RC queue pair and its completion queue
 //	b, err := q.NewBatch(16)
@@ -15,8 +16,9 @@
 //
 // # The picture
 //
-// It is that of the network interface controller (NIC) in the seed; the names are
-// the seed's, with ours behind them where they differ.
+// The picture is that of the network interface controller (NIC) in the patent on pacing
+// GET requests that this package follows. The names are the patent's, followed by ours
+// where they differ.
 //
 //	  program: Batch.Post of GETs, PUTs, atomics       peers' READs: Pacer.Served
 //	                    |                                  | FlowConfig.Served
@@ -42,58 +44,63 @@
 //	                    | completion, error, flush, failed post
 //	event (EE)       one completion a request, under the program's number  CQ
 //
-// Link pause (priority flow control) comes in by [Pacer.PauseLink] and [Pacer.Flooded],
-// which package pfc calls as the counters of the link say. PUTs and the responses that
-// this host serves share an outbound budget ([Config] Outbound).
+// Link pause (priority flow control) enters through [Pacer.PauseLink] and
+// [Pacer.Flooded], which package pfc calls according to the counters of the link. PUTs
+// and the responses that this host serves share an outbound budget (Outbound in
+// [Config]).
 //
-// The rest of the seed's figures is the device's: host interface (HI) and high-speed
+// The device does the rest of the patent's figures: host interface (HI) and high-speed
 // network interface (HNI), address translation (ATU), and the inbound engine (IXE) with
 // parser, packet buffer, list processing (LPE), message state table (MST) and DMA.
 //
 // # What it guarantees
 //
-//   - Credit is counted by request packet. It comes back with the completion, the
-//     error, the flush, or when the post failed, and once. What is not a completion of
-//     all of a request is never told as a success.
+//   - Credit is counted by request packet. It comes back exactly once: with the
+//     completion, the error or the flush, or when the post fails. A request is reported
+//     as successful only when all of it has completed.
 //   - A response that is larger than the threshold goes alone. Nothing waits for ever: a
-//     request that was passed over MaxPasses times is waited for, and keeps its turn.
-//   - Flows of a class share evenly, however many there are for each slicing unit: a
-//     request packet in turn, or bytes by weight under the policy Deficit, which is the
-//     one for READs of different lengths. It shows within a few request packets of each.
-//   - A queue pair whose peer is dead keeps credit from others for [Config] Overdue, and
-//     not until the transport gives up.
+//     request that was passed over MaxPasses times keeps its turn, and the others wait
+//     for it.
+//   - Flows of a class share evenly, however many there are for each slicing unit: one
+//     request packet in turn, or bytes by weight under the policy Deficit, which is meant
+//     for READs of different lengths. The shares are even within a few request packets of
+//     each flow.
+//   - A queue pair whose peer is dead keeps credit from others only for Overdue in
+//     [Config], not until the transport gives up.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
-//     held GETs, which verbs allow, but nothing with a fence and nothing behind one.
-//     Completions come in that order; that of a request says that the unsignaled ones
-//     before it are over. What fails does not wait for READs that are kept to be issued
-//     again.
-//   - max_rd_atomic of the queue pair is kept, and what [Config] Device says of the
-//     device.
-//   - Small READs ([Config] Small) have a part of the threshold that only they use.
-//   - After [QP.Recover] only those pieces of READs are issued again that the connection
-//     lost ([FlowConfig] Reissue). A READ that was wrong ends with its error.
-//   - A class that was idle has its share from when it begins, not what it missed.
-//   - The threshold is what [Config] says, or is found from the delay of sub-requests
-//     (Tune, which [For] sets).
-//   - Processes can share a threshold ([Pacer.ShareThreshold]). The part of one that dies
-//     is the others' at once; so is credit for responses that have come to one that does
-//     not poll. One that is stopped keeps its part.
+//     held GETs, as verbs allow, but they overtake nothing with a fence and nothing
+//     behind one. Completions come in that order, and the completion of a request says
+//     that the unsignaled ones before it are over. A failed request does not wait for
+//     READs that are kept to be issued again.
+//   - The pacer keeps to max_rd_atomic of the queue pair, and to what Device in [Config]
+//     says of the device.
+//   - Small READs (Small in [Config]) have a part of the threshold for themselves.
+//   - [QP.Recover] issues again only those pieces of READs that the connection lost
+//     (Reissue in [FlowConfig]). A READ that was itself wrong ends with its error.
+//   - A class that was idle gets its share from when it begins again, and not what it
+//     missed.
+//   - The threshold is the one in [Config], or the pacer finds it from the delay of
+//     sub-requests (Tune, which [For] sets).
+//   - Processes can share a threshold ([Pacer.ShareThreshold]). When one dies, its part
+//     goes to the others at once; so does credit for responses that have arrived at a
+//     process that does not poll. A stopped process keeps its part.
 //
-// Figure 4A of the seed speeds a request on whose response is "within" the threshold
-// in both branches; this package follows the claims: it holds those that exceed it.
+// The patent's description of figure 4A gives the same condition, a response "within" the
+// threshold, for both branches. This package follows the claims: it holds requests whose
+// responses exceed the threshold.
 //
 // # What it costs
 //
-// All requests of a paced queue pair are signaled, and cut ones complete once for each
-// piece, so the completion queue has as much to do as there are pieces: Wrap makes it
-// as long as the queue pair may need. The warm path does not allocate. While nothing is
-// held, a request goes without the way through the queues. Completions are polled by the
-// program, as ever; what is held while nobody polls is looked after within 16 ms and then
-// every 2 ms, as long as anything is under way.
+// All requests of a paced queue pair are signaled, and a request that is cut completes
+// once for each piece. The completion queue holds them all: Wrap makes it as long as the
+// queue pair may need. The warm path does not allocate. While nothing is held, a request
+// bypasses the queues. The program polls completions, as ever. If nobody polls, the pacer
+// looks after held requests within 16 ms and then every 2 ms, as long as anything is
+// under way.
 //
 // # Claims
 //
-// The claims of the seed, where each is, and the test that shows it.
+// The claims of the patent, where each is implemented, and the test that shows it.
 //
 //	1   NIC: command queue, type and length, held above the threshold   shaper.Next, shaper.RspPktLen     TestPassingOver
 //	2   the data request is an RDMA GET                                  shaper.Get, Batch.Read            TestReadsOfAllSizes

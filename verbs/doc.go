@@ -14,6 +14,7 @@
 //
 //	cfg := verbs.LinkConfig{Setup: verbs.OfferMemory(memory, verbs.RemoteRead)}
 //	err = verbs.ServeLinks(ctx, listener, cfg, serve, nil)
+//
 // A [Link] finds the device and its GID by the connection's own address, creates
 // protection domain, queues and queue pair, and connects. [NewLink] does the same over a
 // connection that the program already has. Each step can also be taken alone: [Open],
