@@ -49,12 +49,12 @@
 //
 // Posting to an attached target crosses into C once and allocates nothing, and so does
 // polling; [Initiator.PostPoll] does both in one crossing. A new session costs one round
-// trip of datagrams, two transitions of a queue pair at the initiator and one at the
-// target, all with the kernel's help. If another target has to make room, the initiator
-// makes two more transitions, while the round trip is under way. A renewed session costs
-// the two transitions, a parked one four, and neither costs a message. A known target
-// that was never used costs some 120 bytes and no queue pair; one that was used and has
-// no context, some 500.
+// trip of datagrams, and two transitions of a queue pair at the initiator and one at the
+// target, in which the kernel takes part. If another target has to make room, the
+// initiator makes two more transitions, while the round trip is under way. A renewed
+// session costs the two transitions, a parked one four, and neither costs a message. A
+// known target that was never used costs some 120 bytes and no queue pair; one that was
+// used and has no context, some 500.
 //
 // # Protocol
 //
@@ -77,7 +77,7 @@
 //
 // Of the targets that wait, the one with the most requests is served first, which makes
 // for the fewest attaches, unless it has come much later than others. No target waits
-// longer than [InitiatorConfig.MaxWait] while one is served that has not.
+// longer than [InitiatorConfig.MaxWait] while another is served that has waited less.
 //
 // A target that does not answer a connect packet and its repetition leaves its context to
 // others. Datagrams then ask whether it is there, and it comes back when it answers. If

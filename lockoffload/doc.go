@@ -1,12 +1,12 @@
-// Package lockoffload locks remote memory, accesses it and unlocks it without
-// waiting for replies in between.
+// Package lockoffload locks remote memory, accesses it and unlocks it without waiting for
+// replies in between.
 //
 // A target serves locked memory at an address:
 //
 //	target, err := lockoffload.Listen(pd, ":7473", lockoffload.ListenConfig{Layout: layout, Key: key})
 //	defer target.Close()
 //
-// Clients dial it, and then access it by RDMA alone:
+// Clients dial it, and then access the memory by RDMA alone:
 //
 //	c, err := lockoffload.Dial(ctx, pd, "10.77.0.2:7473", lockoffload.DialConfig{Key: key})
 //	defer c.Close()
@@ -15,21 +15,23 @@
 //	err = c.UpdateSlots(ctx, slots, changeAll)  // under all their locks
 //	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
 //
-// The memory is a [Region] of slots, each a lock word and records. Update is the way to
-// write: it answers when the change has happened. [Client.UpdateAsync] answers one round
-// trip earlier, [Client.Do] has the target carry a change out in one round trip, and
-// [Client.SwapWrite] takes no lock.
+// The memory is a [Region] of slots. Each slot has a lock word and records. The usual way
+// to write is Update, which returns when the change has happened. [Client.UpdateAsync]
+// returns one round trip earlier, [Client.Do] has the target carry out a change in one
+// round trip, and [Client.SwapWrite] takes no lock.
 //
-// # Who may
+// # Who is admitted
 //
-// Client and target show each other that they have the same key, in answer to numbers
-// that are never used twice, before anything is made for a client: a stranger who knows
-// the address changes nothing, nor does one who replays what he has heard. Connections
-// that say nothing keep nobody waiting. The key keeps nothing secret: endpoints, and the
-// key to the memory in them, go over the wire as they are, unless the connections are
-// TLS ([NewListener], [DialConfig.Dialer]); RDMA itself is not encrypted either.
+// Client and target prove to each other that they have the same key, in answer to numbers
+// that are never used twice, before anything is made for a client. So a stranger who
+// knows the address can change nothing, nor can one who replays what he has heard. Silent
+// connections keep nobody waiting.
 //
-// A program that has its own way to exchange endpoints makes a [Region], a [Server] and
+// The key encrypts nothing: endpoints, which contain the rkey of the memory, go over the
+// wire in the clear, unless the connections are TLS ([NewListener], [DialConfig.Dialer]).
+// RDMA itself is not encrypted either.
+//
+// A program with its own way to exchange endpoints makes a [Region], a [Server] and
 // perhaps an [Agent] itself, and gives each client an [Invite]:
 //
 //	srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: pd, Region: region})
@@ -39,8 +41,9 @@
 //
 //	c, err := lockoffload.NewClient(lockoffload.Config{PD: pd, QP: qp, CQ: cq, Invite: invite})
 //
-// The target's own process has a client too ([Listener.Local]): it locks through the
-// device like all others, because a device's atomics need not be atomic against the CPU's.
+// The target's own process can have a client too ([Listener.Local]). It locks through the
+// device like all others, because a device's atomics need not be atomic against the
+// CPU's.
 //
 // # Reading
 //
@@ -48,36 +51,34 @@
 //
 //	READ both copies          ───────▶ versions, checksums, data
 //
-// A slot's data has two copies, each with version and checksum. A change is one WRITE
-// over the copy that is not current, of all records of the slot together; the higher
-// version counts. A reader wants both copies valid, and takes the one with the higher
-// version x. Why that is right, whatever the order in which the bytes of READs and
-// WRITEs move:
+// A slot's data has two copies, each with version and checksum. A change is one WRITE of
+// all records of the slot over the copy that is not current; the higher version counts. A
+// reader requires both copies to be valid, and takes the one with the higher version x.
+// That is right in whatever order the bytes of READs and WRITEs move:
 //
 //   - Changes of a slot follow each other. The next one is written by the holder of a
-//     lock that was given back behind the last one, and a target executes WRITEs and
-//     atomics of a queue pair in the order in which they came (InfiniBand
-//     specification, chapter 9.5, transaction ordering).
-//   - x is current from the moment at which the last byte of its copy is there, to the
-//     moment at which the last byte of x+1 is, which goes to the other copy.
-//   - All bytes of x were there when the READ ended. The other copy, which was valid and
-//     older, was seen before all of x+1 was there. So x was current at some moment of the
-//     READ.
-//   - What is written under a lock is written once: [Held.Write] collects, and the one
-//     WRITE goes out with the unlock command (or with [Held.Commit], if the holder wants
-//     it seen). There is nothing else from inside of a critical section to be read.
+//     lock that was given back after the last one, and a target executes WRITEs and
+//     atomics of a queue pair in the order in which they came (InfiniBand specification,
+//     chapter 9.5, transaction ordering).
+//   - x is current from the moment when the last byte of its copy is there until the
+//     moment when the last byte of x+1 is there, which goes to the other copy.
+//   - All bytes of x were there when the READ ended. The other copy, valid and older, was
+//     seen before all of x+1 was there. So x was current at some moment of the READ.
+//   - Data under a lock is written once: [Held.Write] collects it, and one WRITE goes out
+//     with the unlock command (or with [Held.Commit], if the holder wants it seen). So a
+//     reader sees nothing from inside a critical section.
 //
-// One thing remains: a holder that dies in the middle of its WRITE leaves a copy in pieces,
-// with the version that the next holder will use, and what that one writes may be what is
-// missing. So that nobody takes it for whole, the target removes the copy's head before it
-// gives the lock back, and then waits until READs are over that may have seen the head. A
-// READ without a lock counts if it took a quarter of a lease at most, and 100 ms; the
-// target waits twice as long.
+// One case remains. A holder that dies in the middle of its WRITE leaves a copy in
+// pieces, with the version that the next holder will use, and what the next holder writes
+// may happen to be the missing part. So that nobody takes that copy for whole, the target
+// removes the copy's head before it gives the lock back, and then waits until READs that
+// may have seen the head are over. A READ without a lock counts only if it took at most a
+// quarter of a lease, and at most 100 ms; the target waits twice as long.
 //
-// A torn copy is refused: its checksum (CRC-32C) does not fit, except by chance of one in
-// 2^32. A READ that meets WRITEs or is late four times is given up for one under a lock
-// that is given back when the READ is complete: a copy that is not valid then is what a
-// dead holder left, and the other one is current.
+// A torn copy is refused: its checksum (CRC-32C) does not match, except with a chance of
+// 1 in 2^32. If a READ meets WRITEs, or is late, four times, the client READs under a
+// lock instead, which it gives back when the READ is complete. A copy that is not valid
+// then was left by a dead holder, and the other one is current.
 //
 // [Client.ReadChain] is the read chain: lock command, data access request and unlock
 // command, posted together.
@@ -88,14 +89,16 @@
 //	CMP_SWAP lock   tag -> 0  ───────▶ old value
 //	◀─────────── replies, one wait ───
 //
-// Each lock command has a tag of its own, so behind one that failed the unlock
-// command compares with a tag that is not there and changes nothing; the data
-// is then thrown away. (A session's tags come again after 2^31 lock commands: a lock
-// must not be held for as long as its client issues so many.) But only WRITEs, SENDs and atomics have an order at the target:
-// the READ may be executed after the unlock command, and then under another holder's
-// WRITE; Soft-RoCE reads again when an answer was lost, which is after the unlock command
-// too. So the lock adds nothing to what makes a read right: the copies do. What it does
-// is to wait for a holder.
+// Each lock command has a tag of its own. If the lock command fails, the unlock command
+// compares with a tag that is not there and changes nothing, and the data is thrown away.
+// (A session's tags repeat after 2^31 lock commands: a lock must not be held while its
+// client issues so many.)
+//
+// Only WRITEs, SENDs and atomics have an order at the target. The READ may be executed
+// after the unlock command, and then during another holder's WRITE. Soft-RoCE also reads
+// again when an answer was lost, which may be after the unlock command. So it is the two
+// copies that make a read right, and the lock adds nothing to that: it only waits for a
+// holder.
 //
 // # Changing
 //
@@ -106,28 +109,28 @@
 //	WRITE the other copy, CMP_SWAP lock tag -> 0           ───────▶
 //	◀───────────────────────────────────── replies: it has happened
 //
-// Nothing holds back a WRITE behind a lock command that failed, so the WRITE
-// goes out only when the reply says that the lock is ours. The READs have
-// completed by then, and a target executes a WRITE before an atomic behind it:
-// whoever takes the lock next reads what was written. UpdateAsync does not wait for the
-// second replies; [Result.Commit] tells the outcome.
+// Nothing holds back a WRITE behind a lock command that failed, so the WRITE goes out
+// only when the reply says that the lock was acquired. The READs have completed by then,
+// and a target executes a WRITE before an atomic behind it: whoever takes the lock next
+// reads what was written. UpdateAsync does not wait for the second replies;
+// [Result.Commit] tells the outcome.
 //
-// [Client.UpdateSlots] takes the locks of several slots in ascending order, so that
-// callers of it cannot wait for each other in a circle, and gives none back before all
-// slots are written. Whoever has the locks sees all of such a change or nothing, unless
-// the client died in the middle of it: there is no log. Reads without a lock see each
-// slot by itself. What must never part belongs into one slot.
+// [Client.UpdateSlots] takes the locks of several slots in ascending order, so that its
+// callers cannot deadlock, and gives none back before all slots are written. Whoever
+// holds the locks sees all of such a change or nothing, unless the client died in the
+// middle of it: there is no log. Reads without a lock see each slot by itself. Data that
+// must always change together belongs in one slot.
 //
 // Holders of the shared lock keep writers out. A writer takes the lock word first and
-// then looks at the readers, a reader sets its bit first and then looks at the lock
-// word: at least one sees the other, for all four are in the order of their queue
-// pairs, the READ of the readers included, which may come late but not early. The
-// reader gives way; the writer waits under the lock.
+// then looks at the readers; a reader sets its bit first and then looks at the lock word.
+// At least one sees the other, because all four steps happen in the order of their queue
+// pairs. That includes the READ of the readers' bits, which may come late but not early.
+// The reader gives way; the writer waits under the lock.
 //
 // # Fairness
 //
-// A [Fair] lock goes to clients in the order in which they asked for it. Where the target
-// has an agent, that one hands it from one to the next:
+// A [Fair] lock goes to clients in the order in which they asked for it. If the target
+// has an agent, the agent hands the lock from one client to the next:
 //
 //	client                             target's agent
 //	SEND {turn at the lock?}     ───▶  first in the queue, and CMP_SWAP lock 0 -> R found 0
@@ -136,148 +139,159 @@
 //	WRITE the other copy, CMP_SWAP lock tag -> 0
 //	SEND {my turn is over}, with the WRITE ▶  CMP_SWAP lock R -> 0, CMP_SWAP lock 0 -> R' for the next one
 //
-// R is a value that was never in the lock word before, and nobody holds a lock that has
-// it. So the agent takes it back whenever it likes: from a client that does not come
+// R is a value that was never in the lock word before, and nobody holds a lock whose word
+// is R. So the agent can take it back at any time: from a client that does not come
 // within half a second, or when the agent itself is closed or replaced. A client whose
-// swap does not find R asks again. Who says nothing when the turn is over, or takes the
-// lock without asking, is noticed too: the agent looks whether the lock is free, every 5
-// ms at most ([AgentConfig.MaxPause]). What a holder that died had locked is free with
-// its lease, as always. The agent remembers who waits, and nothing for the others. For one
-// client it reserves 1,024 locks at a time at most; who asks for more draws tickets, see below.
+// swap does not find R asks again. The agent also notices a client that does not say that
+// its turn is over, or that takes the lock without asking: it looks whether the lock is
+// free, at least every 5 ms ([AgentConfig.MaxPause]). What a dead holder had locked
+// becomes free with its lease, as always. The agent remembers who waits, and nothing
+// about others. It reserves at most 1,024 locks at a time for one client; a client that
+// asks for more draws tickets (see below).
 //
 // A lock that is handed on is never free for clients that take it without asking. So
-// when that has gone on for 200 ms the agent leaves the word free for 10 ms, and a client
-// that has seen the agent have the lock looks for it more often than that.
+// after 200 ms of that, the agent leaves the word free for 10 ms. A client that has seen
+// the lock in the agent's hands looks for it more often than that.
 //
-// Without an agent, or when it is not to be reached, clients draw tickets and look whose
-// turn it is. That is fair to few clients, and the more wait the more slowly it goes.
-// Tickets, and turns, decide the order only: the lock word is taken as by everybody else,
-// so that no mistake in the queue, such as a ticket skipped whose owner was merely slow,
-// lets two clients hold a lock. Such a client draws another ticket; should the one that
-// was skipped be passed on a second time, by its owner, the target corrects the count.
-// Turns, tickets, and clients that take the lock without either, know nothing of each
-// other's order.
+// Without an agent, or if it cannot be reached, clients draw tickets and look whose turn
+// it is. That is fair for few clients, and gets slower the more clients wait. Tickets and
+// turns decide only the order. The lock word is taken as always, so no mistake in the
+// queue lets two clients hold a lock. One such mistake is to skip the ticket of a client
+// that was merely slow. That client draws another ticket; if it also passes on the
+// skipped one, a second time, the target corrects the count. Turns, tickets, and clients
+// that take the lock without either, know nothing of each other's order.
 //
-// Chains with [Chain.Fair] draw tickets, unless there is an agent: that one
-// serves its clients by turns, and many of those who wait under one lock.
+// Chains with [Chain.Fair] draw tickets, unless there is an agent. The agent serves its
+// clients by turns, and many waiting clients under one lock.
 //
-// A slot has room for the owners of the next eight tickets, and those behind sign when
-// they are that near; and one bit for each of the first 512 clients that hold the shared
-// lock. So it does not grow with the clients: those beyond hold the shared lock by the
-// lock word, with a tag that says so, one of them at a time.
+// The size of a slot does not depend on the number of clients. A slot has room for the
+// owners of the next eight tickets; owners of later tickets sign when they come that
+// near. It has one bit for each of the first 512 clients, for the shared lock. Clients
+// beyond these hold the shared lock through the lock word, with a tag that says so, one
+// of them at a time.
 //
 // # Leases and recovery
 //
-// A client's watchdog raises a heartbeat word three times in a lease, the first
-// time ahead of all that the client posts. Its lease runs from the posting of the last
-// heartbeat that was acknowledged; when it is over, [Held.Lost] is closed, no WRITE is posted any more and the queue pair
-// goes to ERROR. The target sees each heartbeat later than it was posted, and
-// waits half a lease longer. Then it moves its end of the queue pair to ERROR
-// and RESET ([verbs.QP.Quiesce]), so that nothing late executes whatever the client
-// does, READs through a queue pair to itself, which pushes what is still on the bus
-// into memory, and looks for a heartbeat once more: one that came in between the look that
-// found none and the fence may have been acknowledged, and its lease is waited for. Only
-// then it gives back the dead client's locks, reader bits and
-// tickets, through the same queue pair: atomics of a device need not be atomic against
-// a CPU's.
-// This takes less than two leases when the target is not late itself, and 200 ms or half a
-// lease more, whichever is less, if a WRITE was executed in part; three are
-// promised. The third is for tickets that nobody signed: a client that dies between
-// its draw and the request behind it, which says whose the ticket is, leaves one that
-// may be anybody's. Of those of before the end of its session the next eight are skipped
-// a lease after it, and eight more with each lease. Clients whose leases are over at one
-// look of the target's are recovered together: the CPU looks at each slot once, which takes
-// some thirty instructions, and requests are posted for what they held alone. Those of one
-// host are over within a third of a lease, so there may be four such passes.
+// A client's watchdog increments a heartbeat word three times in a lease, the first time
+// before anything else that the client posts. The client's lease runs from the posting of
+// the last heartbeat that was acknowledged. When the lease is over, [Held.Lost] is
+// closed, no further WRITE is posted, and the queue pair goes to ERROR.
 //
-// When that fails, because a queue pair cannot be fenced or the target's own one broke,
-// the locks stay as they are, [Session.Done] stays open, [Server.Err] tells why, and the
-// server tries again until it can. One that is closed before that leaves them to the next
-// server, which takes back all that sessions left before it admits anybody. A server also takes back
-// what it finds of sessions that it does not know, should there be any, within sixteen leases. When the target's device is
-// removed there is nothing to be fenced, and no way to the region: sessions end, and what
-// was on the device can be closed without an error.
+// The target sees each heartbeat later than it was posted, and waits half a lease longer.
+// Then it recovers the client's locks:
+//
+//   - It moves its end of the queue pair to ERROR and RESET ([verbs.QP.Quiesce]). From
+//     then on nothing late executes, whatever the client does.
+//   - It READs through a queue pair to itself, which pushes what is still on the bus into
+//     memory.
+//   - It looks for a heartbeat once more. One that came between the look that found none
+//     and the fence may have been acknowledged, and its lease is waited for.
+//   - Only then does it give back the dead client's locks, reader bits and tickets,
+//     through the same queue pair: atomics of a device need not be atomic against a
+//     CPU's.
+//
+// The promise is three leases. Recovery takes less than two when the target itself is not
+// late, plus 200 ms or half a lease, whichever is less, if a WRITE was executed in part.
+// The third lease is for tickets that nobody signed: a client that dies between its draw
+// and the request behind it, which says whose ticket it is, leaves a ticket that may be
+// anybody's. Of the unsigned tickets from before the end of its session, the next eight
+// are skipped a lease after that end, and eight more with each lease.
+//
+// Clients whose leases are found to be over at the same look are recovered together. The
+// CPU looks at each slot once, which takes some thirty instructions, and requests are
+// posted only for what they held. The leases of the clients of one host end within a
+// third of a lease, so there may be four such passes.
+//
+// Recovery fails if a queue pair cannot be fenced, or the target's own queue pair broke.
+// Then the locks stay as they are, [Session.Done] stays open, [Server.Err] says why, and
+// the server tries again until it succeeds. A server that is closed before that leaves
+// the locks to the next server, which takes back all that sessions left before it admits
+// anybody. A server also takes back, within sixteen leases, what it finds of sessions
+// that it does not know. When the target's device is removed there is nothing to fence,
+// and no way to the region: sessions end, and objects of the device can be closed without
+// an error.
 //
 // A region has one server and one agent at a time; others are refused. Its memory must
-// not have relaxed ordering, with which an unlock command could overtake a WRITE.
+// not have relaxed ordering, because an unlock command could then overtake a WRITE.
 //
-// A holder that dies in the middle of a WRITE has damaged a copy that was not
-// current: its change has not happened, for any of the records, and nobody reads it.
+// A holder that dies in the middle of a WRITE has damaged a copy that was not current.
+// Its change has not happened, for any of the records, and nobody reads it.
 //
-// Resources outside of the region cannot be fenced like this; they can refuse
-// a [Held.Token] that is lower than one seen before.
+// Resources outside the region cannot be fenced like this. They can refuse a [Held.Token]
+// that is lower than one seen before.
 //
 // # The target's agent
 //
-// An [Agent] at the target carries out whole chains that clients SEND to it: it
-// examines the lock, performs the accesses only when the lock permits, tries
-// again as often and as long as the chain says, unlocks and answers.
+// An [Agent] at the target carries out whole chains that clients SEND to it. It examines
+// the lock, performs the accesses only if the lock permits, retries as often and as long
+// as the chain says, unlocks, and answers.
 //
 //	initiator                          target
 //	SEND {lock, compares, READs, WRITEs} ─▶ CMP_SWAP lock 0 -> tag                 (through the device)
 //	                                        readers' bits and accesses, with the CPU
 //	◀── SEND {status, versions, data} ───── CMP_SWAP lock tag -> 0                 (through the device)
 //
-// That is one round trip for a change, its outcome included, where two steps
-// take two; and it costs the target's CPU. Lock words the agent changes through
-// a queue pair to itself, like everybody else; records it touches only under
-// their lock, when nobody else does. What the holder before wrote is there when
-// the lock command's completion is. So are the bits of all readers that may not have
-// seen the lock: a device writes words and completions to memory in order.
+// So a change and its outcome take one round trip instead of two, but cost the target's
+// CPU. The agent changes lock words through a queue pair to itself, like everybody else.
+// It touches records only under their lock, when nobody else does. By the time of the
+// lock command's completion, the previous holder's data is in memory. So are the bits of
+// all readers that may not have seen the lock: a device writes words and completions to
+// memory in order.
 //
-// A [Caller] may have to issue a chain again when its connection broke before
-// the answer. The chain's key, client and sequence, says that it is the same
-// one: the agent remembers a client's last answers and executes nothing twice.
-// Another agent, at a target that was started again for instance, does not know
-// what the one before executed, nor does one that forgot the client ([Agent.Forget])
-// before it came back: they answer [ErrOutcomeUnknown] to chains that were made before.
-// An answer is final for its key, [ErrBusy] included, or a late copy of a chain
-// that was answered "nothing was changed" could still change something.
+// A [Caller] may have to issue a chain again when its connection broke before the answer.
+// The chain's key (client and sequence number) identifies it as the same chain. The agent
+// remembers a client's last answers and executes nothing twice. A new agent, for instance
+// at a restarted target, does not know what its predecessor executed, nor does an agent
+// that forgot the client ([Agent.Forget]) before it came back. These answer
+// [ErrOutcomeUnknown] to chains that were made before. An answer is final for its key,
+// [ErrBusy] included; otherwise a late copy of a chain that was answered "nothing was
+// changed" could still change something.
 //
-// Chains that wait for one slot are executed under one lock, by turns of their clients,
-// and so are those that are there when the agent looks for more. When none is, or 16
-// were executed, the lock is given back, and left free for a moment, for those who take
-// it from afar. What an agent that failed left locked, the next one unlocks; a [Listener]
-// makes it at once.
+// Chains that wait for one slot are executed under one lock, by turns of their clients;
+// so are chains that have arrived when the agent looks for more. When there is none, or
+// 16 were executed, the agent gives the lock back and leaves it free for a moment, for
+// clients that take it remotely. If an agent fails, the next one, which a [Listener]
+// makes at once, unlocks what it left.
 //
-// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients dial
-// it by [DialAgent]; the agent locks with the CPU, and a chain costs a round trip and what
-// it does. Nobody locks from afar there, and nobody reads without the agent. What a server
-// that had the region before could not take back, such an agent does before it serves.
+// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients
+// dial it with [DialAgent]. The agent locks with the CPU, and a chain costs one round
+// trip and the work it does. Nobody locks remotely there, and nobody reads without the
+// agent. Before it serves, such an agent takes back what a previous server of the region
+// could not.
 //
-// [Client.Do] gives chains that write to the agent when there is one, and
-// carries out all others from afar.
+// [Client.Do] sends chains that write to the agent if there is one, and carries out all
+// others remotely.
 //
 // # Swapping
 //
-// [Client.SwapWrite] changes data without a lock, in one round trip: it writes a
-// copy that only this client writes, and moves a pointer to it if the pointer is
-// still where the client saw it.
+// [Client.SwapWrite] changes data without a lock, in one round trip: it writes a copy
+// that only this client writes, and moves a pointer to it if the pointer is still where
+// the client saw it.
 //
 //	WRITE private copy, CMP_SWAP pointer old -> copy | version+1  ───────▶
 //
-// Versions only grow, so a pointer that was seen never comes back; a reader
-// wants the copy to have the pointer's version. Each owner number has two
-// copies, of which one at most is current: a client that dies leaves nothing
-// that would have to be found and given back.
+// Versions only grow, so a pointer that was seen never comes back. A reader requires the
+// copy to have the pointer's version. Each owner number has two copies, of which at most
+// one is current, so a client that dies leaves nothing that would have to be found and
+// given back.
 //
 // # Errors
 //
-// [ErrNotAcquired], [ErrBusy], [ErrDiffers]: nothing was changed. [ErrLost]: the lock went to others before
-// it was given back. [ErrBroken]: the connection failed, and unless
-// [ErrOutcomeUnknown] is beside it nothing was changed; [Client.Reconnect] goes
-// on with a new queue pair and a new invite. On rxe, which sends again without
-// end when it may retry seven times, a dead target shows when the lease is over.
+// [ErrNotAcquired], [ErrBusy], [ErrDiffers]: nothing was changed. [ErrLost]: the lock
+// went to others before it was given back. [ErrBroken]: the connection failed, and
+// nothing was changed unless the error also matches [ErrOutcomeUnknown];
+// [Client.Reconnect] goes on with a new queue pair and a new invite. On rxe, which takes
+// seven retries as retries without end, a dead target shows when the lease is over.
 //
-// Soft-RoCE's sender sometimes completes a READ or an atomic without its result,
-// where packets are lost or slower than the acknowledgement timeout. That is
-// noticed, and is [ErrBroken].
+// If packets are lost, or slower than the acknowledgement timeout, Soft-RoCE's sender
+// sometimes completes a READ or an atomic without its result. The client notices that and
+// returns [ErrBroken].
 //
 // All of this was run on Soft-RoCE, which executes READs in order, and again where an
-// answer was lost: with loss, duplicates and packets that overtake, and with hosts that
-// are killed, holders behind each single request of each form. In a simulation READs
-// do come late, and WRITEs in parts; histories of all forms together, of clients and
-// agents that die, are checked for linearizability there, and on Soft-RoCE. So they are on
-// simulated mlx5 devices, through the unchanged libmlx5, whose READs come late and whose
-// READs and WRITEs go by cache lines. Never on RDMA hardware.
+// answer was lost. Tests there have loss, duplicates and reordering, and kill hosts, and
+// holders after each single request of each form. In a simulation READs do come late, and
+// WRITEs in parts. Histories of all forms together, with clients and agents that die, are
+// checked for linearizability there, on Soft-RoCE, and on simulated mlx5 devices, through
+// the unchanged libmlx5, whose READs come late and whose READs and WRITEs move by cache
+// lines. Nothing has run on RDMA hardware.
 package lockoffload
