@@ -1,10 +1,10 @@
-// Command rdmacached is a cache's server: it serves records to RDMA clients (package
+// Command rdmacached is the server of a cache. It serves records to RDMA clients (package
 // cache), and to programs that speak memcached's protocol over TCP.
 //
 //	rdmacached -config /etc/rdmacached.json
 //	rdmacached -config /etc/rdmacached.json -check   # is the file right?
 //
-// All of the configuration but listen may be left out:
+// Everything in the configuration except "listen" is optional:
 //
 //	{
 //		"listen": "10.77.0.2:7481",
@@ -32,17 +32,35 @@
 //		"log": "info"
 //	}
 //
-// "key" is a file whose content, less space around it, RDMA clients have to prove that they
-// have: 16 bytes at least. Without it everybody is a client. "clients" is how many there may be
-// at a time. "writable" is memory beside the records that clients WRITE and READ by themselves;
-// without it the device refuses all WRITEs. "shared" are records that clients change by themselves
-// under locks: how many there may be, the bytes of each at most (64 by default), how many clients
-// may use them at a time (64), how long one may be silent before its locks are given to others (as
-// long as "lease"), and the port, beside that of "listen", at which they connect for them (any).
-// "dc" has a target through which clients READ that have no queue pair here, and how many contexts of
-// theirs may at a time; there is none by default. In the place of these, and in that of "snapshot",
-// there can be tenants, who share nothing but the address; "dc" is for each of them what it is for
-// all, unless it has its own:
+// The device is that of the address to listen on.
+//
+//   - "key" is a file. RDMA clients have to prove that they have its content, without
+//     surrounding space: at least 16 bytes. Without a key everybody is a client.
+//   - "clients" is how many clients there may be at a time.
+//   - "writable" is memory beside the records that clients WRITE and READ directly.
+//     Without it the device refuses all WRITEs.
+//   - "shared" are records that clients change directly, under locks. "records" is how
+//     many there may be, "size" the most bytes of each (64 by default), and "clients" how
+//     many clients may use them at a time (64). "lease" is how long a client may be
+//     silent before its locks are given to others (by default the server's "lease").
+//     "port" is the port, beside that of "listen", at which clients connect for them (by
+//     default any).
+//   - "dc" has a target through which clients READ that have no queue pair here;
+//     "responders" is how many of their contexts may do so at a time. By default there is
+//     none.
+//   - "users" of the gateway is a file with a line "name:password" for each user; clients
+//     of the gateway then have to give one. With a certificate the gateway speaks TLS 1.3
+//     only.
+//   - "metrics" is the address of Prometheus's /metrics, of /healthz, and of /status,
+//     which rdmactl cache shows.
+//
+// Logs go to standard error.
+//
+// # Tenants
+//
+// Instead of "key", "snapshot", "clients", "writable" and "shared" there can be tenants,
+// who share nothing but the address. "dc" applies to each of them, unless a tenant has
+// its own:
 //
 //	"tenants": {
 //		"shop": {
@@ -56,44 +74,58 @@
 //		}
 //	}
 //
-// The key may not be left out, and with "shared" it stays as it is while the daemon runs. The gateway is one tenant's then: "tenant", beside its "listen".
-// SIGHUP has the files of keys read again: another key is for connections that come later, and
-// a tenant whose file is gone is revoked, unless it is the gateway's: its clients are cut off,
-// and its records are gone. With another file it comes back at the next SIGHUP.
+// A tenant must have a key. With "shared" the key stays as it is while the daemon runs.
+// The gateway then belongs to one tenant, named in "tenant" beside its "listen".
 //
-// The device is that of the address to listen on. The file of users has a line
-// "name:password" for each; with it, clients of the gateway have to say one. With a
-// certificate the gateway speaks TLS 1.3 only. SIGHUP has the files of the gateway read
-// again, for connections that come later; what is wrong with them is logged, and changes
-// nothing. At "metrics" there are Prometheus's /metrics, /healthz, and /status, which
-// rdmactl cache shows. Logs go to standard error.
+// # Signals
 //
-// SIGTERM and SIGINT end it in peace: the gateway takes no more connections and carries
-// out the commands that have arrived, for at most ten seconds; then RDMA clients are cut
-// off, which connect again when there is a server again. Then the records are written to
-// the file of "snapshot", from which the next life takes them: values, flags, CAS numbers
-// and how long they have to live, the time between included. A snapshot is taken once, so
-// after a crash the cache is empty. So it is after one that is damaged, which is logged as
-// an error and left beside the file with the ending .taken. Do not bring back old ones:
-// their values may have changed since.
+// SIGHUP has the key files read again. A changed key applies to later connections. A
+// tenant whose file is gone is revoked, unless it is the gateway's: its clients are cut
+// off, and its records are gone. If there is a file again, the
+// tenant comes back at the next SIGHUP.
+//
+// SIGHUP also has the gateway's files read again, for later connections. An error in them
+// is logged and changes nothing.
+//
+// SIGTERM and SIGINT shut the daemon down in order. The gateway takes no more
+// connections, and carries out the commands that have arrived, for at most ten seconds.
+// Then RDMA clients are cut off; they connect again when there is a server again. Then
+// the records are written to the file in "snapshot", and the next start loads them:
+// values, flags, CAS numbers, and the time they have left, less the time between.
+//
+// A snapshot is loaded only once, so after a crash the cache is empty. It is also empty
+// if the snapshot is damaged, which is logged as an error; the damaged file stays beside
+// the configured one, with the ending .taken. Do not restore old snapshots: their values
+// may have changed since.
+//
+// # A proxy
 //
 //	rdmacached proxy -server 10.77.0.2:7481 -listen /run/cache.sock
 //
-// A proxy speaks memcached's protocol beside a program that knows nothing of RDMA, on a
-// unix socket or an address (by default 127.0.0.1:11211), and is an RDMA client of a
-// server. Hits of get, gets and bget are READs; everything else is a call. What the server
-// does not answer within -timeout (a second) is a SERVER_ERROR; a server that comes back is
-// found. -from is the address of this host to connect from. -tenant and -key (a file) say whose
-// client it is. -map bounds the memory of its map: what has no place there is looked up in the
-// server's by READ. Where there is no RDMA it goes by TCP, as a call each, unless -rdma is given.
-// Its stats command tells what came by READ (rdma_read_hits) and by message (rdma_calls), and the
-// transport; -metrics is an address for Prometheus's /metrics and for /healthz, which answers 503
-// without a connection to the server.
+// A proxy speaks memcached's protocol for a program that knows nothing of RDMA, on a unix
+// socket or an address (by default 127.0.0.1:11211), and is itself an RDMA client of a
+// server. Hits of get, gets and bget are READs; everything else is a call, a message to
+// the server. A call that the server does not answer within -timeout (by default a
+// second) ends with SERVER_ERROR. The proxy reconnects to a server that comes back.
 //
-// The unit rdmacached.service beside the source is for systemd, which is told when the
-// daemon serves and when it ends.
+//   - -from is the address of this host to connect from.
+//   - -tenant and -key (a file) say whose client it is.
+//   - -map limits the memory of its map. Keys that have no place there are looked up in
+//     the server's map by READ.
+//   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no
+//     RDMA.
+//   - -metrics is an address for Prometheus's /metrics, and for /healthz, which answers
+//     503 without a connection to the server.
 //
-// What RDMA clients and the server say to each other is not encrypted, and a client that was
-// let in is known by its packets alone: let "listen" be on a network whose hosts are trusted
+// The proxy's stats command shows what came by READ (rdma_read_hits) and by message
+// (rdma_calls), and the transport.
+//
+// # Running it
+//
+// The file rdmacached.service beside the source is a systemd unit. The daemon tells
+// systemd when it serves and when it ends.
+//
+// Traffic between RDMA clients and the server is not encrypted, and an admitted client is
+// known by its packets alone. So "listen" should be on a network whose hosts are trusted
 // that far.
 package main
