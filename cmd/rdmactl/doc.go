@@ -1,7 +1,6 @@
-// Rdmactl looks at the RDMA devices of a host: which there are, what they can,
-// who uses them, which way packets take, and what is wrong. It changes no
-// settings and needs no privileges. With doctor -run it tries what a device can,
-// on objects of its own.
+// Rdmactl inspects the RDMA devices of a host: which there are, what they can do, who
+// uses them, which way packets take, and what is wrong. It changes no settings and needs
+// no privileges. With doctor -run it tries what a device can do, on objects of its own.
 //
 //	rdmactl [-json] COMMAND [arguments]
 //
@@ -19,10 +18,10 @@
 //	doctor     -run [-addresses] [DEVICE [PEER]]
 //	                                   a self-test of a device
 //
-// Each command prints text in columns, or with -json, before or after its name,
-// one JSON value. The exit status is 0, 1 for a failure or when doctor found a
-// problem or something wrong, 2 for a wrong command line. A host without RDMA is
-// no failure, except to doctor.
+// Each command prints text in columns. With -json, before or after the command's name, it
+// prints one JSON value. The exit status is 0, 1 for a failure or when doctor found a
+// problem or something wrong, and 2 for a wrong command line. A host without RDMA is a
+// failure only for doctor.
 //
 // # Reliable datagrams
 //
@@ -35,7 +34,7 @@
 //	::ffff:10.77.0.2/0x11  0     used     312µs       205µs  0.0%   1021  0
 //	::ffff:10.77.0.2/0x11  1     retired  298µs       211µs  27.4%  114   0
 //
-// A suspect path did not answer lately, and is probed; messages take others.
+// A suspect path has not answered lately and is probed; messages take other paths.
 //
 // # A cache
 //
@@ -48,13 +47,13 @@
 //	SERVER          HOT KEY       OF GETS
 //	10.77.0.2:7481  "front page"  25.4%
 //
-// A daemon with tenants has a row for each. Clients without RDMA are connected by TCP, and all
-// that they want is a call. A key is hot that has more than one in 64 of the gets that find
-// something, by a sample of READs and calls.
+// A daemon with tenants has a row for each tenant. Clients without RDMA are connected by
+// TCP, and everything they do is a call. A key is hot if it has more than one in 64 of
+// the gets that find something, by a sample of READs and calls.
 //
-// The hit rate is that of calls, the gateway's among them. The server does not see hits of
-// RDMA clients: they tell it of a sample (by default one in 16). One that does not answer
-// within five seconds is a failure; the others are shown all the same.
+// The hit rate is that of calls, including the gateway's. The server does not see the
+// hits of RDMA clients, which report a sample (by default one in 16). A server that does
+// not answer within five seconds is a failure; the others are still shown.
 //
 // # The way to another host
 //
@@ -74,18 +73,19 @@
 //	port mtu     4096
 //	netdev mtu   4200
 //
-// The RDMA MTU is the largest that route, netdev and port carry; the kernel
-// takes 96 bytes off a netdev's MTU for headers. If the neighbour is unknown,
-// an empty UDP datagram to the discard port makes the kernel ask for it. When
-// there is no way, the message says why:
+// The RDMA MTU is the largest that route, netdev and port carry; the kernel takes 96
+// bytes off a netdev's MTU for headers. If the neighbour is unknown, an empty UDP
+// datagram to the discard port makes the kernel ask for it. When there is no way, the
+// message says why:
 //
 //	$ rdmactl path 10.77.0.3
 //	rdmactl: verbs: resolve the path to 10.77.0.3: next hop does not answer (10.77.0.3 on eth0 is failed)
 //	$ rdmactl path 127.0.0.1
 //	rdmactl: verbs: resolve the path to 127.0.0.1: netdev without an RDMA device (lo; netdevs with one: h0 (rxe0), h1 (rxe1))
 //
-// Package verbs answers the same to programs: ResolvePath, LookupAddr,
-// LookupNetdev; verbs/netpath as far as it is known without opening a device. A VLAN, bond or macvlan is found by what it is stacked on:
+// Programs get the same from package verbs: ResolvePath, LookupAddr, LookupNetdev.
+// Package verbs/netpath has what is known without opening a device. A VLAN, bond or
+// macvlan is found by what it is stacked on:
 //
 //	$ rdmactl netdevs
 //	NETDEV  KIND     LINK  MTU    DEVICE  PORT  STACKED ON  RDMA MTU  ADDRESSES
@@ -104,14 +104,14 @@
 //	    remedy: ip link set eth0 mtu 4200, and the same on switches and peers
 //	devices: 1, problems: 1, advice: 1
 //
-// A problem is something that does not work, advice something that works less
+// A problem is something that does not work; advice is about something that works less
 // well than it could. Doctor looks at
 //
 //   - modules: RDMA in the kernel, ib_uverbs, rdma_ucm
 //   - cards: PCI cards without their driver, or without its RDMA part
 //   - devices: whether there is any, and in this network namespace
-//   - files: whether /dev/infiniband/uverbsN is there, may be opened and is the
-//     right one, as it may not be in a container
+//   - files: whether /dev/infiniband/uverbsN exists, may be opened and is the right one,
+//     which can go wrong in a container
 //   - provider: whether libibverbs has the library for the device
 //   - namespace: whether the device's netdev is in the same network namespace
 //   - link: netdev down, no carrier, port not active, no subnet manager
@@ -119,10 +119,10 @@
 //   - mtu: netdev MTUs too small for the RDMA MTU, or that limit it, or differ
 //   - memlock, nofile: how much memory may be locked, how many files be open
 //
-// With -json it prints the facts too by which it judged, which is what to send
-// along with a question. The limits are those of rdmactl itself: start it as
-// the program in question is started. Go programs raise their limit of open
-// files to the hard limit by themselves, and so does rdmactl.
+// With -json it also prints the facts by which it judged: send these along with a
+// question. The limits are those of rdmactl itself, so start it as the program in
+// question is started. Go programs raise their limit of open files to the hard limit by
+// themselves, and so does rdmactl.
 //
 // # What works
 //
@@ -139,22 +139,22 @@
 //	...
 //	works: 29, refused: 19, WRONG: 0, not tried: 1
 //
-// The self-test tries the features of the table in ARCHITECTURE.md one after the
-// other, through package verbs, and compares what arrives with what was sent.
-// Refused means that the device or its provider lacks the feature and says so.
-// WRONG means that it failed, or that its data were wrong, or that the device
-// tells of the feature and refuses it; then the exit status is 1. TIME includes
-// making and closing all objects.
+// The self-test tries the features of the table in ARCHITECTURE.md one after the other,
+// through package verbs, and compares what arrives with what was sent. Refused means that
+// the device or its provider lacks the feature and says so. WRONG means that the feature
+// failed, that its data were wrong, or that the device reports the feature and then
+// refuses it; the exit status is then 1. TIME includes creating and closing all objects.
 //
-// DEVICE may have a port behind it, as in mlx5_0:1; without it the first active
-// port is taken, of $RDMA_DEVICE if that is set. Both queue pairs are on that port, unless PEER names another
-// one that it reaches. A run takes seconds, and a minute at most. It uses objects
-// of its own alone and closes them, joins no multicast group and sends no foreign
-// frames; to others it is some more traffic, most of it inside the device.
+// DEVICE may end with a port, as in mlx5_0:1. Without a port, the first active one is
+// taken; without DEVICE, $RDMA_DEVICE if that is set. Both queue pairs are on that port,
+// unless PEER names another one that it reaches. A run takes seconds, and a minute at
+// most. It uses only objects of its own and closes them, joins no multicast group and
+// sends no foreign frames. To others it is some additional traffic, most of it inside the
+// device.
 //
-// With -json the answer is a report to send in: the device with its firmware,
-// driver and features, the versions of kernel and rdma-core, the GIDs, and all
-// results. Addresses are left out, also of messages, unless -addresses is given.
+// With -json it prints a report to send in: the device with its firmware, driver and
+// features, the versions of kernel and rdma-core, the GIDs, and all results. Addresses
+// are left out, also from messages, unless -addresses is given.
 //
 // # Who uses the devices
 //
@@ -169,8 +169,8 @@
 //	rxe0    pd    1       -     -      -     164  rdmabench
 //	rxe0    ctx   0       -     -      -     164  rdmabench
 //
-// SIZE is bytes of a memory region and entries of a completion queue. The kernel
-// knows the thread that made an object; when that has ended, PID is missing.
+// SIZE is in bytes for a memory region, and in entries for a completion queue. The kernel
+// knows the thread that created an object; when that thread has ended, PID is missing.
 //
 //	$ rdmactl counters -nonzero rxe0
 //	DEVICE  PORT  COUNTER       VALUE  UNIT  SOURCE
@@ -179,9 +179,8 @@
 //	rxe0    1     rcvd_pkts     10264  -     netlink
 //	rxe0    1     sent_pkts     10264  -     netlink
 //
-// SOURCE is RDMA netlink, or the folder of sysfs for what netlink leaves out.
-// The InfiniBand counters of data are in bytes here; the kernel's files have
-// words of four bytes.
+// SOURCE is RDMA netlink, or the sysfs folder of what netlink leaves out. The InfiniBand
+// data counters are in bytes here; in the kernel's files they are in words of four bytes.
 //
 // # What there is
 //
@@ -215,5 +214,5 @@
 //	rxe0    DC (dynamically connected)  no   needs an mlx5 device
 //	rxe0    SRD (reliable datagrams)    no   needs an efa device
 //
-// What features says of a port, it says of port 1.
+// Where features describes a port, it is port 1.
 package main
