@@ -30,9 +30,8 @@ func (c *Client) Replace(ctx context.Context, key []byte, it Item, ttl time.Dura
 	return c.store(ctx, "replace", wire.OpReplace, 0, key, it, ttl)
 }
 
-// CompareAndSwap stores a record in place of the one that it.CAS is the number of. If
-// there is another one the error matches [ErrChanged], and if there is none
-// [ErrNotFound].
+// CompareAndSwap stores a record in place of the one with the number it.CAS. If there is
+// another record the error matches [ErrChanged], and if there is none [ErrNotFound].
 func (c *Client) CompareAndSwap(ctx context.Context, key []byte, it Item, ttl time.Duration) error {
 	return c.store(ctx, "compare and swap", wire.OpSet, wire.WantCompare, key, it, ttl)
 }
@@ -62,21 +61,21 @@ func (c *Client) Delete(ctx context.Context, key []byte) error {
 	return err
 }
 
-// Increment adds to a value that is a decimal number of 64 bits, and answers the sum,
+// Increment adds to a value that is a decimal number of 64 bits, and returns the sum,
 // which wraps around.
 func (c *Client) Increment(ctx context.Context, key []byte, delta uint64) (uint64, error) {
 	a, err := c.change(ctx, "increment", &wire.Request{Op: wire.OpArith, Key: key, Delta: delta})
 	return a.Number, err
 }
 
-// Decrement subtracts from a value that is a decimal number of 64 bits, and answers the
+// Decrement subtracts from a value that is a decimal number of 64 bits, and returns the
 // difference, which is not less than 0.
 func (c *Client) Decrement(ctx context.Context, key []byte, delta uint64) (uint64, error) {
 	a, err := c.change(ctx, "decrement", &wire.Request{Op: wire.OpArith, Want: wire.WantDecr, Key: key, Delta: delta})
 	return a.Number, err
 }
 
-// Touch has a record expire after ttl; 0 means never.
+// Touch makes a record expire after ttl; 0 means never.
 func (c *Client) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
 	_, err := c.change(ctx, "touch", &wire.Request{Op: wire.OpGet, Want: wire.WantTouch | wire.WantNoValue, Key: key, Expiry: expiry(ttl)})
 	return err
@@ -88,8 +87,8 @@ func (c *Client) FlushAll(ctx context.Context) error {
 	return err
 }
 
-// TTL answers after what time a record expires, by the server's clock; 0 means never.
-// It is a call.
+// TTL returns the time until a record expires, by the server's clock; 0 means never. It
+// is a call.
 func (c *Client) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 	if err := checkKey(key); err != nil {
 		return 0, opError("ttl", key, err)

@@ -18,75 +18,80 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config is what a client is made of. The zero value is fine.
+// Config configures a client. The zero value is fine.
 type Config struct {
-	// Dialer connects; nil means a plain one. The device is that of the connection's
+	// Dialer connects; nil means a plain one. The RDMA device is that of the connection's
 	// own address.
 	Dialer *net.Dialer
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
-	// DC is an initiator through which this client READs, instead of by a queue pair to the server, if
-	// the server has a target for that (DC in the configuration of package server) and a READ of it
-	// shows that it answers. Otherwise the client connects as without an initiator, by RDMA or,
-	// unless RequireRDMA is set, by TCP; Stats say why (Instead), and the Logger. The initiator is tried
-	// again each RetryRDMA, unless it was closed, or the server has no target. Any number of clients may share the initiator, which has to be of a device that
-	// reaches the server's. It does not close with them; close it after them, or they go on
-	// without. Calls and what the server tells go by TCP.
+	// DC is an initiator through which this client READs, instead of by a queue pair to
+	// the server. The server must have a target for that (DC in the configuration of
+	// package server), which must answer a first READ. Otherwise the client connects as
+	// without an initiator, by RDMA or, unless RequireRDMA is set, by TCP; Stats
+	// (Instead) and the Logger say why. The client tries the initiator again every
+	// RetryRDMA, unless it was closed or the server has no target. Calls, and the
+	// server's messages, go by TCP.
+	//
+	// Any number of clients may share the initiator. Its device must reach the server's.
+	// It does not close with the clients; close it after them, or they go on without it.
 	DC *dc.Initiator
-	// Tenant and Key are whom this is a client of, and what proves it to the server, which
-	// has to prove the same. The key does not cross the wire. Without a key the server has
-	// to be everybody's.
+	// Tenant is whose client this is, and Key proves it to the server, which has to prove
+	// the same. The key does not cross the wire. Without a key the server must be open to
+	// everybody.
 	Tenant string
 	Key    []byte
-	// RequireRDMA has the client do without a server that it can reach by TCP only. By
-	// default it connects by TCP where there is no RDMA, says so (Stats, Logger), makes
-	// everything a call, and goes over to RDMA when there is any: a better way than the one
-	// that there is is tried each RetryRDMA, 0 meaning 30 seconds.
+	// RequireRDMA makes the client refuse a server that it can reach only by TCP. By
+	// default, where there is no RDMA, it connects by TCP, says so (Stats, Logger) and
+	// makes everything a call. It tries a better way every RetryRDMA, by default 30
+	// seconds, and changes over when it can.
 	RequireRDMA bool
 	RetryRDMA   time.Duration
-	// MaxEntries is how many entries of the map are kept; 0 means all. A key that has
-	// no entry here is asked of the server. Entries take 27 to 30 bytes.
+	// MaxEntries is how many entries of the map are kept; 0 means all. For a key without
+	// an entry the client asks the server. Entries take 27 to 30 bytes.
 	MaxEntries int
-	// MapBytes is how much memory the map may take; 0 means as much as it needs. Where it does
-	// not have all entries, Get, GetInto and the proxy's gets READ the server's own map
-	// for a key that has none here: one bucket, or two, and the record, or a miss, without
-	// the server. A map that fits stays whole.
+	// MapBytes is how much memory the map may take; 0 means as much as it needs. For a
+	// key without an entry in a map that is not whole, Get, GetInto and the proxy's gets
+	// READ the server's own map, without its processor: one or two buckets, and then the
+	// record, unless it is a miss. A map that fits stays whole.
 	MapBytes int
-	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer ones
-	// are asked of the server.
+	// MaxRecord is the longest record in bytes that is READ; 0 means 2 MiB. Longer
+	// records are fetched by a call.
 	MaxRecord int
-	// Pacer paces what is longer than PaceFrom bytes, be it a record, or what GetMulti READs by one
-	// doorbell: it is READ in parts, each when the pacer has credit for it. nil means that of the
-	// device ([pacer.For]), which finds its threshold by itself, and which all clients of this
-	// process share whose connections go by that device. A pacer that is paused holds up what it
-	// paces; if that takes longer than the server's lease, the server cuts this client off. It is
-	// not closed with the client.
+	// Pacer paces records of more than PaceFrom bytes, and what GetMulti READs by one
+	// doorbell if that is longer. They are READ in parts, each when the pacer has credit
+	// for it. nil means the device's pacer ([pacer.For]), which finds its threshold by
+	// itself and is shared by all clients of this process on that device. A paused pacer
+	// holds up these READs; if that takes longer than the server's lease, the server cuts
+	// this client off. The pacer is not closed with the client.
 	Pacer *pacer.Pacer
-	// PaceFrom is up to how many bytes go without the pacer; 0 means 64 KiB. Below 0 everything
-	// does, in one READ.
+	// PaceFrom is up to how many bytes are READ without the pacer; 0 means 64 KiB. Below
+	// 0 the pacer is not used, and everything is one READ.
 	PaceFrom int
-	// SampleEvery is how many hits stand for one that the server is told of, for its
-	// choice of what to evict; 0 means 16.
+	// SampleEvery: the client reports one in so many hits to the server, which uses them
+	// to choose what to evict; 0 means 16.
 	SampleEvery int
-	// NearBytes is memory for copies of records that were READ, which answer without a READ
-	// as long as the server tells of no change; 0 means that there are none. Get, GetInto
-	// and GetMulti may then answer what was changed NearStale ago at most: see the package's
-	// documentation. Copies of several goroutines' reads are made one at a time.
+	// NearBytes is memory for copies of records that were READ; 0 means none. A copy
+	// answers without a READ as long as the server tells of no change. Get, GetInto and
+	// GetMulti may then return a record that was changed at most NearStale ago: see the
+	// package's documentation. Copies are made one at a time, even for several
+	// goroutines.
 	NearBytes int
-	// NearStale is how old a copy that is out of date may be; 0 means a second. The server
-	// is heard each sixteenth of its lease at least, which is 312 ms by default: with a
+	// NearStale is how long a copy may be out of date; 0 means a second. The client hears
+	// from the server at least every sixteenth of its lease, 312 ms by default: with a
 	// shorter time copies are of use only when there are changes.
 	NearStale time.Duration
-	// FailFast has operations that find no connection end with [ErrUnavailable] at once.
-	// Otherwise they wait for one as long as their contexts allow.
+	// FailFast makes operations that find no connection fail at once with
+	// [ErrUnavailable]. Otherwise they wait for one as long as their contexts allow.
 	FailFast bool
-	// Spin is how often a READ is looked for before its goroutine parks until there is
-	// an event, as [verbs.CQConfig] has it: 0 means a few times, below 0 not at all.
+	// Spin is how often a goroutine polls for its READ before it parks until there is an
+	// event, as in [verbs.CQConfig]: 0 means a few times, below 0 not at all.
 	Spin int
-	// PollFor is for how long, after that, READs and what the server sends are looked for while other
-	// goroutines run, as [verbs.CQConfig] has it: 0 means not at all. It takes the time of idle CPUs.
+	// PollFor is for how long, after that, the client polls for READs and messages of the
+	// server while other goroutines run, as in [verbs.CQConfig]: 0 means not at all. It
+	// takes the time of idle CPUs.
 	PollFor time.Duration
-	// Logger hears of connections that end; nil means nobody does.
+	// Logger is told of connections that end; nil means none.
 	Logger *slog.Logger
 }
 
@@ -110,9 +115,9 @@ type counters struct {
 }
 
 // Dial makes a client of the server at an address, "host:port". It returns when the
-// client has a connection, whatever part of the map has come. From then on the client
-// connects again by itself when it has to: calls wait for that as long as their contexts
-// allow.
+// client has a connection, even if only part of the map has arrived. From then on the
+// client reconnects by itself when it has to; calls wait for that as long as their
+// contexts allow.
 func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 	c, err := newClient(address, cfg)
 	if err != nil {
@@ -161,7 +166,7 @@ func newClient(address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Address is the server's, as Dial was told it.
+// Address is the server's address, as it was passed to Dial.
 func (c *Client) Address() string { return c.address }
 
 // Close ends the connection: calls under way get [ErrClosed]. Closing twice is not an
@@ -286,32 +291,32 @@ func (c *Client) unavailable(s *session, failure error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, c.address, failure)
 }
 
-// Stats are counters, and what there is now.
+// Stats are counters, and the present state.
 type Stats struct {
 	Hits      uint64 // answered by READs alone
-	NearHits  uint64 // answered without: by a copy
-	Probes    uint64 // of the server's own map, by READs: hits and misses that it answered
-	Forwarded uint64 // hits to which the tombstone of an older record led
+	NearHits  uint64 // answered without a READ, by a copy
+	Probes    uint64 // hits and misses answered by READs of the server's own map
+	Forwarded uint64 // hits found through the tombstone of an older record
 	Reads     uint64 // READs
 	Calls     uint64 // messages to the server
 	Misses    uint64 // of Get and GetInto
-	Confirmed uint64 // not in the map: the server was asked
-	Refused   uint64 // READs of what was no longer, or not yet, what the map said
+	Confirmed uint64 // keys not in the map, of which the server was asked
+	Refused   uint64 // READs that found something else than the map says
 	Sessions  uint64 // connections, one after the other
-	Blocked   uint64 // READs through an initiator that failed: of records the server was asked instead
-	// SharedReads and SharedChanges are of shared records, and carried out; of what ended with an
-	// error that matches [ErrUnknown] nobody knows.
+	Blocked   uint64 // READs through an initiator that failed; for records a call followed
+	// SharedReads and SharedChanges of shared records, as far as they succeeded. They do
+	// not count changes that ended with [ErrUnknown].
 	SharedReads, SharedChanges uint64
 	Connected                  bool
 	Transport                  Transport // DC, RDMA or TCP; empty without a connection
-	Instead                    string    // why it is TCP, or, of a client with an initiator, RDMA
-	Whole                      bool      // the map is there
+	Instead                    string    // why it is TCP, or, for a client with an initiator, RDMA
+	Whole                      bool      // the whole map has arrived
 	Entries                    int       // of the map
 	MapBytes                   int       // that it takes
 	Epoch                      uint32    // of the server
 }
 
-// Stats tells what the client did.
+// Stats returns what the client did.
 func (c *Client) Stats() Stats {
 	n := &c.count
 	st := Stats{

@@ -31,17 +31,17 @@ type Cache interface {
 	Close() error
 }
 
-// ClusterConfig is what a client of many servers is made of. The zero value is fine.
+// ClusterConfig configures a client of many servers. The zero value is fine.
 type ClusterConfig struct {
-	// Config is that of each server's client: MaxEntries is for each map. FailFast is
-	// taken for true, whatever it says.
+	// Config is for each server's client: MaxEntries applies to each map. FailFast is
+	// always true, whatever it says.
 	Config
-	// MissWhenDown has Get, GetInto and GetMulti take a server without a connection for
-	// one that has nothing: the error matches [ErrNotFound] beside [ErrUnavailable].
-	// Changes fail all the same.
+	// MissWhenDown makes Get, GetInto and GetMulti treat a server without a connection as
+	// one that has nothing: the error matches both [ErrNotFound] and [ErrUnavailable].
+	// Changes still fail.
 	MissWhenDown bool
-	// Patience is how long DialCluster waits for the other servers when one is
-	// connected; 0 means a second.
+	// Patience is how long DialCluster waits for the other servers once one is connected;
+	// 0 means a second.
 	Patience time.Duration
 }
 
@@ -49,14 +49,15 @@ type ClusterConfig struct {
 // memcached. It is safe for any number of goroutines.
 //
 // Rendezvous hashing of the addresses, as they are written, chooses a key's server: all
-// clients that share a cache need the same list, in any order. When the list changes, only
-// the keys of servers that come or go are elsewhere. Servers know nothing of each other,
-// and nobody takes a key's place while its server is down: there are no replicas.
+// clients that share a cache need the same list, in any order. When the list changes,
+// only keys of servers that come or go move. Servers know nothing of each other. While a
+// key's server is down, no other takes its place: there are no replicas.
 //
 // The operations are those of [Client], and so are their guarantees, for clients with the
-// same list. A key whose server has no connection is not waited for: the error matches
-// [ErrUnavailable], and the other servers' keys are answered meanwhile. What is under way
-// when a server's host falls silent ends when its connection does, or with its context.
+// same list. An operation on a key whose server has no connection does not wait: its
+// error matches [ErrUnavailable], and the keys of other servers are served meanwhile. An
+// operation under way when a server's host falls silent ends when the connection ends, or
+// with its context.
 type Cluster struct {
 	list    *rendezvous.List
 	servers []*Client
@@ -69,11 +70,11 @@ var (
 	_ Cache = (*Cluster)(nil)
 )
 
-// DialCluster makes a client of the servers at addresses, "host:port", which are
-// different from each other. It returns when one is connected and each of the others is
-// too, or cannot be reached, or has had [ClusterConfig] Patience; when none can be
-// reached, or ctx ends before one is connected, it fails. Servers without a connection are
-// tried again for as long as the cluster is open.
+// DialCluster makes a client of the servers at addresses, "host:port", which must differ.
+// It returns when at least one server is connected, and each of the others is connected
+// too, cannot be reached, or has had the time Patience in [ClusterConfig]. It fails when
+// none can be reached, or when ctx ends before one is connected. Servers without a
+// connection are tried again as long as the cluster is open.
 func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*Cluster, error) {
 	list, err := rendezvous.New(addresses)
 	if err != nil {
@@ -161,10 +162,11 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Server is the client of a key's server. It is the cluster's, and closes with it.
+// Server returns the client of a key's server. It belongs to the cluster, and closes with
+// it.
 func (c *Cluster) Server(key []byte) *Client { return c.servers[c.list.Of(key)] }
 
-// ServerStats are those of one server of a cluster.
+// ServerStats are the counters of one server of a cluster.
 type ServerStats struct {
 	Address string
 	// Err is why there is no connection; nil while there is one.
@@ -172,7 +174,7 @@ type ServerStats struct {
 	Stats
 }
 
-// Stats tells what the clients of the servers did, in the order of the addresses.
+// Stats returns what the clients of the servers did, in the order of the addresses.
 func (c *Cluster) Stats() []ServerStats {
 	out := make([]ServerStats, len(c.servers))
 	for i, one := range c.servers {

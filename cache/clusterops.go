@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// Get answers the record of a key: see [Client.Get].
+// Get returns the record of a key: see [Client.Get].
 func (c *Cluster) Get(ctx context.Context, key []byte) (Item, error) {
 	it, err := c.Server(key).Get(ctx, key)
 	return it, c.missed(err)
 }
 
-// GetInto is Get into memory of the caller: see [Client.GetInto].
+// GetInto is Get into the caller's memory: see [Client.GetInto].
 func (c *Cluster) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 	it, err := c.Server(key).GetInto(ctx, key, dst)
 	return it, c.missed(err)
 }
 
-// Shared is the record of a name at the name's server, which its keys have nothing to do with: see
-// [Client.Shared]. Without a connection to that server its methods fail with [ErrUnavailable] at once,
-// also with [ClusterConfig] MissWhenDown.
+// Shared returns the shared record of a name, at the server of that name: see
+// [Client.Shared]. Names of shared records are apart from keys. Without a connection to
+// that server its methods fail with [ErrUnavailable] at once, even with MissWhenDown in
+// [ClusterConfig].
 func (c *Cluster) Shared(name []byte) (*Shared, error) { return c.Server(name).Shared(name) }
 
 // part is what one server has of many keys.
@@ -88,7 +89,7 @@ func (c *Cluster) unite(parts []*part, take func(*part, int, int)) {
 	}
 }
 
-// GetMulti answers the records of many keys: see [Client.GetMulti]. All servers are asked
+// GetMulti returns the records of many keys: see [Client.GetMulti]. It asks all servers
 // at once.
 func (c *Cluster) GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result {
 	into = slices.Grow(into[:0], len(keys))[:len(keys)]
@@ -108,7 +109,7 @@ func (c *Cluster) Set(ctx context.Context, key []byte, it Item, ttl time.Duratio
 	return c.Server(key).Set(ctx, key, it, ttl)
 }
 
-// SetMulti stores many records: see [Client.SetMulti]. All servers are told at once.
+// SetMulti stores many records: see [Client.SetMulti]. It sends to all servers at once.
 func (c *Cluster) SetMulti(ctx context.Context, puts []Put, into []error) []error {
 	into = slices.Grow(into[:0], len(puts))[:len(puts)]
 	parts := c.split(len(puts), func(i int) []byte { return puts[i].Key }, func(p *part, i int) {
@@ -160,18 +161,18 @@ func (c *Cluster) Decrement(ctx context.Context, key []byte, delta uint64) (uint
 	return c.Server(key).Decrement(ctx, key, delta)
 }
 
-// Touch has a record expire after ttl: see [Client.Touch].
+// Touch makes a record expire after ttl: see [Client.Touch].
 func (c *Cluster) Touch(ctx context.Context, key []byte, ttl time.Duration) error {
 	return c.Server(key).Touch(ctx, key, ttl)
 }
 
-// TTL answers after what time a record expires: see [Client.TTL].
+// TTL returns the time until a record expires: see [Client.TTL].
 func (c *Cluster) TTL(ctx context.Context, key []byte) (time.Duration, error) {
 	return c.Server(key).TTL(ctx, key)
 }
 
-// FlushAll removes all records of all servers. The error joins those of the servers that
-// did not, or may not have.
+// FlushAll removes all records of all servers. The error joins the errors of the servers
+// that did not, or may not have done so.
 func (c *Cluster) FlushAll(ctx context.Context) error {
 	return c.each(func(one *Client) error { return one.FlushAll(ctx) })
 }

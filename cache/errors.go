@@ -8,23 +8,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Errors on which a program decides. They come wrapped in detail: test with errors.Is.
+// Errors that a program may act on. They are wrapped with details: test with errors.Is.
 var (
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("not found")
-	// ErrNotStored: Add found a record of the key, or Replace, Append and Prepend none.
+	// ErrNotStored: Add found a record of the key, or Replace, Append or Prepend found
+	// none.
 	ErrNotStored = errors.New("not stored")
-	// ErrChanged: CompareAndSwap found a record that is not the one that was read.
+	// ErrChanged: CompareAndSwap found another record than the one that was read.
 	ErrChanged = errors.New("changed since it was read")
-	// ErrNotNumeric: the value is no decimal number.
+	// ErrNotNumeric: the value is not a decimal number.
 	ErrNotNumeric = errors.New("not a number")
-	// ErrTooLarge: the record is longer than the server takes.
+	// ErrTooLarge: the record is longer than the server allows.
 	ErrTooLarge = errors.New("too large")
-	// ErrNoMemory: all of the server's memory may still be READ by somebody.
+	// ErrNoMemory: the server has no memory free, since clients may still READ what was
+	// freed.
 	ErrNoMemory = errors.New("no memory at the server")
 	// ErrKey: a key has 1 to 250 bytes.
 	ErrKey = errors.New("a key has 1 to 250 bytes")
-	// ErrUnknown: the server may have carried out the change, or not: no answer came.
+	// ErrUnknown: no answer came, so the server may or may not have carried out the
+	// change.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: there is no connection to the server. Nothing was changed.
 	ErrUnavailable = errors.New("server unavailable")
@@ -33,7 +36,7 @@ var (
 	ErrDenied = errors.New("denied")
 	// ErrShort: the value is longer than the room for it.
 	ErrShort = errors.New("value longer than the buffer")
-	// ErrPacer: the pacer of the configuration was closed, or is another device's.
+	// ErrPacer: the pacer in the configuration was closed, or belongs to another device.
 	ErrPacer = errors.New("pacer")
 	// ErrClosed: the client was closed.
 	ErrClosed = verbs.ErrClosed

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Item is a record: what Get answers and Set takes.
+// Item is a record, as Get returns and Set takes it.
 type Item struct {
 	Value []byte
 	Flags uint32 // the program's
@@ -18,12 +18,12 @@ type Item struct {
 	CAS uint64
 }
 
-// Get answers the record of a key. Without one the error matches [ErrNotFound].
+// Get returns the record of a key. Without one the error matches [ErrNotFound].
 func (c *Client) Get(ctx context.Context, key []byte) (Item, error) {
 	return c.get(ctx, key, nil, true)
 }
 
-// GetInto is Get into memory of the caller: the item's value is the beginning of dst. If
+// GetInto is Get into the caller's memory: the item's value is the beginning of dst. If
 // dst is too short the error matches [ErrShort]. A hit allocates nothing.
 func (c *Client) GetInto(ctx context.Context, key, dst []byte) (Item, error) {
 	return c.get(ctx, key, dst, false)

@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// LoadFunc makes the item of a key that is not in the cache, from wherever it comes. Its
-// context ends when nobody waits for the item any more; it has the values of the context
-// of whoever came first.
+// LoadFunc makes the item of a key that is not in the cache. Its context ends when nobody
+// waits for the item any more, and has the values of the first caller's context.
 type LoadFunc func(ctx context.Context) (Item, error)
 
-// LoaderConfig is what a loader is made of. The zero value is fine.
+// LoaderConfig configures a loader. The zero value is fine.
 type LoaderConfig struct {
-	// ErrorTTL is how long an error of a LoadFunc is answered to all who ask for the key,
-	// by this loader alone, before the key is loaded again; 0 means not at all.
+	// ErrorTTL is how long this loader returns the error of a LoadFunc to all callers
+	// that ask for the key, before it loads the key again; 0 means not at all.
 	ErrorTTL time.Duration
-	// MaxErrors is how many errors are remembered; 0 means 1024. Others are forgotten
+	// MaxErrors is how many errors are kept; 0 means 1024. Further ones are dropped
 	// early.
 	MaxErrors int
 }
 
-// Loader reads through a cache: what is not there is loaded, and stored. Any number of
+// Loader reads through a cache: it loads and stores what is missing. Any number of
 // goroutines that miss the same key at the same time wait for one load. It is safe for
 // any number of goroutines.
 //
-// That holds within the loader: programs, or loaders, that miss at the same time load
-// each for itself, and the first one to store its item wins.
+// That holds within one loader: programs, or loaders, that miss at the same time each
+// load for themselves, and the first one to store its item wins.
 //
 // A loader stores with [Cache.Add]: it never overwrites what was stored while it loaded,
-// and then answers that. But it does not know of a deletion meanwhile, so what it loaded
-// before may be stored after it. Who deletes because the source has changed should store
-// the new item instead, or have the old one expire.
+// but returns that. It does not know of a deletion meanwhile, so an item loaded before
+// the deletion may be stored after it. When the source has changed, a program should
+// therefore store the new item instead of deleting the old one, or let the old one
+// expire.
 type Loader struct {
 	cache Cache
 	cfg   LoaderConfig
@@ -61,7 +61,7 @@ type failedLoad struct {
 	until time.Time
 }
 
-// NewLoader makes a loader over a cache, which remains its owner's to close.
+// NewLoader makes a loader over a cache. It does not close the cache.
 func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 	if cfg.MaxErrors <= 0 {
 		cfg.MaxErrors = 1024
@@ -69,15 +69,15 @@ func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 	return &Loader{cache: c, cfg: cfg, flights: map[string]*flight{}, failed: map[string]failedLoad{}}
 }
 
-// Load answers the record of a key. Without one it has load make the item, stores that
-// for ttl (0 means for ever) and answers it, without a CAS number. The value is the
-// caller's alone.
+// Load returns the record of a key. Without one it calls load to make the item, stores
+// the item for ttl (0 means for ever) and returns it, without a CAS number. The value
+// belongs to the caller alone.
 //
-// When ctx ends Load ends; a load that others wait for goes on. Errors of load are
-// answered to all who wait, as they are. An item that cannot be stored is answered all
-// the same, and counted. Errors of the cache are answered, and nothing is loaded: a
-// [Cluster] with MissWhenDown has none for servers that are down. A load that panics ends
-// the program, as it runs in a goroutine of its own.
+// When ctx ends Load ends; a load that others wait for goes on. All waiting callers get
+// the error of load, as it is. An item that cannot be stored is still returned, and
+// counted. After an error of the cache nothing is loaded, and Load returns that error; a
+// [Cluster] with MissWhenDown has no such error for servers that are down. A load that
+// panics ends the program, as it runs in a goroutine of its own.
 func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load LoadFunc) (Item, error) {
 	it, err := l.cache.Get(ctx, key)
 	if err == nil {
@@ -213,7 +213,7 @@ type LoaderStats struct {
 	Unstored uint64 // loaded, but not stored for an error of the cache
 }
 
-// Stats tells what the loader did.
+// Stats returns what the loader did.
 func (l *Loader) Stats() LoaderStats {
 	n := &l.count
 	return LoaderStats{Hits: n.hits.Load(), Shared: n.shared.Load(), Loads: n.loads.Load(), Failed: n.failed.Load(), Unstored: n.unstored.Load()}

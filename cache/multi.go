@@ -14,15 +14,16 @@ type Result struct {
 	Err error // Get's; with one the value is empty
 }
 
-// GetMulti answers the records of many keys, in the order of the keys, each with an error
-// of its own. READs are posted together, up to 32 by one doorbell, and the server is asked
-// at once for everything that needs it. Records that are long together go in parts, of which
-// several may be under way, when the pacer lets them ([Config] PaceFrom). With a bounded map (MapBytes of [Config]) buckets are
-// READ together likewise, and then what they point at.
+// GetMulti returns the records of many keys, in the order of the keys, each with an error
+// of its own. READs are posted together, up to 32 by one doorbell, and the server is
+// asked at once for everything that needs it. Records that are long together are READ in
+// parts, of which several may be under way, as the pacer has credit for them (PaceFrom in
+// [Config]). With a bounded map (MapBytes in [Config]) buckets are READ together in the
+// same way, and then what they point at.
 //
 // Results go into the slice that is passed, which may be nil, and values into the memory
-// that its values had: who passes the results of the last call, and needs them no more, has
-// nothing allocated for hits.
+// of its values. So hits allocate nothing if the caller passes the results of the last
+// call, and no longer needs them.
 func (c *Client) GetMulti(ctx context.Context, keys [][]byte, into []Result) []Result {
 	into = slices.Grow(into[:0], len(keys))[:len(keys)]
 	for i, key := range keys {

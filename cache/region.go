@@ -14,15 +14,15 @@ var ErrNoRegion = errors.New("no memory for WRITEs of clients")
 // regionBytes is how much is written or read by one request.
 const regionBytes = 1 << 20
 
-// WriteAt writes b at an offset in bytes into the memory that the server has for WRITEs of its
-// clients (Writable in the configuration of package server), by RDMA WRITE: the server's
-// processor has no part in it, and is told nothing. When WriteAt returns nil, all of b is there
-// for READs that begin later. Nothing else is promised: others may READ a part of it earlier, and
-// what two clients WRITE to one place at a time is in any order, byte by byte.
+// WriteAt writes b by RDMA WRITE, at an offset in bytes, into the memory that the server
+// has for that (Writable in the configuration of package server). The server's processor
+// takes no part, and is not told. When WriteAt returns nil, READs that begin later see
+// all of b. Nothing else is promised: others may READ a part of b earlier, and if two
+// clients WRITE to one place at the same time, each byte may be of either.
 //
-// A range that is not within the memory is refused with [verbs.ErrRange]. An error that matches
-// [ErrUnknown] leaves open what was written. The memory of another life of the server begins
-// with zeros.
+// A range that is not within the memory is refused with [verbs.ErrRange]. After an error
+// that matches [ErrUnknown] any part of b may have been written. The memory begins with
+// zeros in each life of the server.
 func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
 	return c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
 		copy(w.bytes(len(b)), b)
@@ -30,8 +30,8 @@ func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
 	}, func(err error) error { return fmt.Errorf("%w: %w", err, ErrUnknown) })
 }
 
-// ReadAt fills b from an offset in bytes of that memory, by RDMA READ. It is not one look at all
-// of it: what is WRITTEN meanwhile may be there in parts.
+// ReadAt fills b from an offset in bytes of that memory, by RDMA READ. It is not atomic:
+// it may see parts of concurrent WRITEs.
 func (c *Client) ReadAt(ctx context.Context, b []byte, off int64) error {
 	for {
 		err := c.region(ctx, "read", b, off, func(s *session, w *buffer, b []byte, off uint64) error {

@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// Do carries out a request of package gateway's, for which a client is a store. One that
-// gets a record and wants nothing more is a Get, so a hit is a READ; its reply has value,
-// flags and CAS number. Everything else is a call. An error says that the outcome is not
-// known, or that nobody could be asked before ctx ended.
+// Do carries out a request of package gateway, to which a client is a store. A request
+// that only gets a record is a Get, so a hit is a READ; its reply has value, flags and
+// CAS number. Everything else is a call. An error means that the outcome is not known, or
+// that the server could not be asked before ctx ended.
 func (c *Client) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	if q.Op == wire.OpGet && q.Want == 0 {
 		it, err := c.Get(ctx, q.Key)

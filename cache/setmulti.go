@@ -16,13 +16,13 @@ type Put struct {
 	TTL time.Duration // the record expires then; 0 means never
 }
 
-// SetMulti stores many records, as [Client.Set] does one, and answers the error of each,
-// nil for what was stored. It is not one change: others may see some of the records before
-// the rest is there. Keys should differ: of two records of one key either may stay.
+// SetMulti stores many records, as [Client.Set] does one, and returns the error of each,
+// nil for a record that was stored. It is not one change: others may see some of the
+// records before the rest. Keys should differ: of two records of one key either may
+// remain.
 //
-// All requests are under way together, and then all are waited for. They go out as one
-// stream of bytes in SENDs of 4 KiB, as many by one doorbell as the server has receives
-// for, up to four.
+// All requests are sent before any is waited for. They go out as one byte stream in SENDs
+// of 4 KiB; one doorbell posts as many SENDs as the server has receives for, up to four.
 //
 // Errors go into the slice that is passed, which may be nil.
 func (c *Client) SetMulti(ctx context.Context, puts []Put, into []error) []error {

@@ -14,20 +14,23 @@ import (
 	"github.com/goverbs/goverbs/lockoffload"
 )
 
-// ErrNoShared: the server has no records that clients change by themselves, or is reached by TCP.
+// ErrNoShared: the server has no records that clients change directly, or is reached by
+// TCP.
 var ErrNoShared = errors.New("no shared records")
 
-// Shared is a record that clients change by themselves, under a lock in the server's memory: the
-// server's processor has no part in it once the record is found. It is apart from what Set stores: no
-// key has it, nothing evicts it, it does not expire, and it lasts for one life of the server, whose
-// next one begins with empty records. It is safe for any number of goroutines.
+// Shared is a record that clients change directly, under a lock in the server's memory:
+// the server's processor takes no part once the record is found. It is apart from what
+// Set stores: it belongs to no key, nothing evicts it, and it does not expire. It lasts
+// for one life of the server; the next one begins with empty records. It is safe for any
+// number of goroutines.
 type Shared struct {
 	c    *Client
 	name []byte
 }
 
-// Shared is the record of a name, of 1 to 250 bytes, of a server that has such records (Shared in the
-// configuration of package server). It is empty until somebody changes it.
+// Shared returns the shared record of a name, which has 1 to 250 bytes. The server has to
+// have such records (Shared in the configuration of package server). A record is empty
+// until somebody changes it.
 func (c *Client) Shared(name []byte) (*Shared, error) {
 	if err := checkKey(name); err != nil {
 		return nil, opError("find shared record", name, err)
@@ -35,11 +38,12 @@ func (c *Client) Shared(name []byte) (*Shared, error) {
 	return &Shared{c, slices.Clone(name)}, nil
 }
 
-// Update lets change make the new data of the old, which it may keep no part of, while nobody else
-// changes the record. It must be quick, and may be called again if the connection fails. Its error
-// leaves the record as it is. Readers see the record before the change or after it, and when Update
-// has returned nil no reader sees it before. An error that matches [ErrUnknown] leaves open whether
-// the change was made.
+// Update calls change to make new data from the old, while nobody else changes the
+// record. change must be quick, must not keep any part of old, and may be called again if
+// the connection fails. If it returns an error the record stays as it is. Readers see the
+// record before the change or after it; once Update has returned nil they see it after
+// the change. After an error that matches [ErrUnknown] the change may or may not have
+// been made.
 func (r *Shared) Update(ctx context.Context, change func(old []byte) ([]byte, error)) error {
 	return r.use(ctx, "update shared record", func(p place) error {
 		_, err := p.l.Update(ctx, p.at, func(old []byte) ([]byte, error) {
@@ -61,7 +65,8 @@ type changeError struct{ err error }
 
 func (e *changeError) Error() string { return e.err.Error() }
 
-// Read answers the data, in dst if that is long enough. It is one READ, mostly, and no lock.
+// Read returns the data, in dst if that is long enough. It usually takes one READ, and no
+// lock.
 func (r *Shared) Read(ctx context.Context, dst []byte) (data []byte, err error) {
 	err = r.use(ctx, "read shared record", func(p place) error {
 		data, _, err = p.l.Read(ctx, p.at, slices.Grow(dst[:0], p.most)[:p.most])
@@ -73,8 +78,8 @@ func (r *Shared) Read(ctx context.Context, dst []byte) (data []byte, err error) 
 	return data, err
 }
 
-// Add adds to the number that the record is, and answers the sum: eight bytes, little endian, or none,
-// which is 0. It overflows as Go's int64 does.
+// Add adds to the number in the record, and returns the sum. The number is eight bytes,
+// little endian; an empty record is 0. It overflows as Go's int64 does.
 func (r *Shared) Add(ctx context.Context, delta int64) (sum int64, err error) {
 	var b [8]byte
 	err = r.Update(ctx, func(old []byte) ([]byte, error) {
@@ -86,7 +91,7 @@ func (r *Shared) Add(ctx context.Context, delta int64) (sum int64, err error) {
 	return sum, err
 }
 
-// Number answers the number that the record is.
+// Number returns the number in the record.
 func (r *Shared) Number(ctx context.Context) (int64, error) {
 	var room [64]byte
 	b, err := r.Read(ctx, room[:0])

@@ -23,28 +23,28 @@ type (
 	Reply   = wire.Reply
 )
 
-// Store is what a gateway stands in front of. It is called by many goroutines.
+// Store is what a gateway serves. Many goroutines call it.
 type Store interface {
-	// Do carries out a request. The reply's value is the caller's. An error says that the
-	// outcome is not known.
+	// Do carries out a request. The reply's value is the caller's. An error means that
+	// the outcome is not known.
 	Do(ctx context.Context, q *Request) (Reply, error)
 	// StatLines are lines of the stats command: names and values.
 	StatLines() [][2]string
 }
 
-// Config is what a gateway is made of.
+// Config configures a gateway.
 type Config struct {
 	Store   Store
 	TLS     *tls.Config       // nil: plain TCP. With TLS, version 1.3 is the least
-	Users   map[string]string // passwords by name; not empty: clients have to say one
+	Users   map[string]string // passwords by name; if not empty, clients have to give one
 	MaxItem int               // bytes of an item as memcached counts them; 0: 1 MiB
 	MaxConn int               // connections at a time; 0: 1024
 	Idle    time.Duration     // after which a silent connection is closed; 0: never
-	Login   time.Duration     // in which a client has to begin TLS and say its password; 0: ten seconds
+	Login   time.Duration     // in which a client has to begin TLS and give its password; 0: ten seconds
 	Version string            // of the version command; empty: goverbs
 }
 
-// ErrClosed is what Serve answers after Close.
+// ErrClosed is what Serve returns after Close.
 var ErrClosed = errors.New("gateway: closed")
 
 // Server is a gateway. It is safe for several goroutines.
@@ -68,7 +68,7 @@ type counters struct {
 	conns, total, rejected, get, set, touch, meta, flush, hits, misses, auths, authErrors, binary atomic.Uint64
 }
 
-// New makes a gateway that listens nowhere yet.
+// New makes a gateway that does not listen yet.
 func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("gateway: no store")
@@ -105,8 +105,8 @@ func newAccess(t *tls.Config, users map[string]string) *access {
 	return &access{t, maps.Clone(users)}
 }
 
-// Admit changes how clients come in, for connections that are made later: as TLS and Users
-// of [Config]. Who has said a password that was right stays.
+// Admit changes TLS and Users of [Config] for later connections. Clients that have given
+// a correct password stay.
 func (s *Server) Admit(t *tls.Config, users map[string]string) { s.access.Store(newAccess(t, users)) }
 
 // Serve takes connections until Close, or until the listener fails.
@@ -168,9 +168,9 @@ func (s *Server) admit(nc net.Conn) {
 }
 
 // Shutdown takes no more connections, carries out the commands that have arrived whole,
-// and closes; at the latest when ctx ends, which is its error then. Commands count that the
-// kernel has of a connection when it is that connection's turn (on Linux: elsewhere only those
-// that were read).
+// and closes. If ctx ends first, it closes then, and returns that error. On Linux the
+// commands include those that the kernel holds for a connection when it is that
+// connection's turn; elsewhere only those that were read.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -216,15 +216,15 @@ func (s *Server) Close() error {
 type Stats struct {
 	Connections uint64 // now
 	Total       uint64
-	Rejected    uint64 // connections that were one too many
-	Gets, Hits  uint64 // keys, by commands that answer values
+	Rejected    uint64 // connections beyond MaxConn
+	Gets, Hits  uint64 // keys, of commands that return values
 	AuthErrors  uint64 // passwords that were wrong
 	Binary      uint64 // clients of the binary protocol, which is refused
-	TLS         bool   // connections have to speak it
-	Passwords   bool   // and to say one
+	TLS         bool   // connections have to use it
+	Passwords   bool   // clients have to give one
 }
 
-// Stats are the counters.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	n, by := &s.stats, s.access.Load()
 	return Stats{

@@ -18,64 +18,67 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config is what a server is made of. The zero value is fine for a try.
+// Config configures a server. The zero value is fine to try it out.
 type Config struct {
-	// Device is the name of the RDMA device; empty means that of the address to
-	// listen on. Clients reach it by the GID of the address that they connect to, and the target and the
-	// shared records by that of the address to listen on; where the device has none of that address, since
-	// it is another network's, by any that it has.
+	// Device is the name of the RDMA device; empty means that of the address to listen
+	// on. Clients reach it by the GID of the address that they connect to, and reach the
+	// target and the shared records by the GID of the address to listen on. If the device
+	// has no GID of that address, because it belongs to another network, any of its GIDs
+	// is used.
 	Device string
-	// Memory is for records, in bytes; 0 means 64 MiB. The map needs more, which is
-	// registered too: 56 to 112 bytes for each record, and while it doubles half as much
-	// again.
+	// Memory is for records, in bytes; 0 means 64 MiB. The map needs additional memory,
+	// which is registered too: 56 to 112 bytes for each record, and half as much again
+	// while the map doubles.
 	Memory int
 	// Page is how much of the memory a size class takes at a time, and the longest
 	// record; 0 means 2 MiB.
 	Page int
-	// Pages says whether the memory is to be in huge pages.
+	// Pages says whether the memory uses huge pages.
 	Pages verbs.PageSize
 	// MaxValue is the longest value in bytes, at most 64 MiB; 0 means what fits into a page.
 	MaxValue int
-	// Lease is how long a client may leave unsaid that it is done with what was freed;
-	// then it is cut off. 0 means five seconds.
+	// Lease is how long a client may take to say that it is done with freed memory; after
+	// that it is cut off. 0 means five seconds.
 	Lease time.Duration
-	// Log is how many changes are kept for clients that are slow: one that is further
-	// behind gets the whole map again. 0 means 65536.
+	// Log is how many changes are kept for slow clients. A client that is further behind
+	// gets the whole map again. 0 means 65536.
 	Log int
-	// Snapshot is a file that [Server.Save] writes the records to, and from which Listen
-	// takes them; then the file is gone. Empty means that every life begins empty.
+	// Snapshot is the file to which [Server.Save] writes the records, and from which
+	// Listen loads them; the file is then gone. If Snapshot is empty, every life of the
+	// server begins without records.
 	Snapshot string
-	// Key, of 16 bytes at least, is what clients have to prove that they have. Without one
+	// Key has at least 16 bytes. Clients have to prove that they have it. Without a key
 	// everybody is a client.
 	Key []byte
-	// MaxClients is how many clients may be connected; 0 means any number. It is kept where
-	// there is a key: whoever has none could use up all places.
+	// MaxClients is how many clients may be connected; 0 means any number. It applies
+	// only if there is a key: without one anybody could use up all places.
 	MaxClients int
-	// Writable is memory, in bytes, 2 GiB at most, that clients may WRITE and READ by
-	// themselves ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records. It is
-	// a tenant's like the records, and begins with zeros. 0 means none: then the device
-	// refuses each WRITE of a client.
+	// Writable is memory, in bytes, at most 2 GiB, that clients may WRITE and READ
+	// directly ([github.com/goverbs/goverbs/cache.Client.WriteAt]), beside the records.
+	// Like the records it belongs to one tenant. It begins with zeros. 0 means none: the
+	// device then refuses every WRITE of a client.
 	Writable int
-	// Shared are records that clients change by themselves, under locks
-	// ([github.com/goverbs/goverbs/cache.Client.Shared]), in memory of their own. They are a tenant's
-	// like the others.
+	// Shared are records that clients change directly, under locks
+	// ([github.com/goverbs/goverbs/cache.Client.Shared]), in memory of their own. Like
+	// the other records they belong to one tenant.
 	Shared SharedConfig
-	// DC lets clients READ that have no queue pair here, through a dynamically connected target
-	// ([github.com/goverbs/goverbs/cache.Config]'s DC).
+	// DC lets clients without a queue pair here READ, through a dynamically connected
+	// target ([github.com/goverbs/goverbs/cache.Config]'s DC).
 	DC DCConfig
 	// Connect says how connections behave.
 	Connect verbs.ConnectConfig
-	// PollFor is for how long clients' requests are looked for, after the last one, before the server waits
-	// for an event, as [verbs.CQConfig] has it: 0 means not at all. It takes the time of an idle CPU.
+	// PollFor is for how long, after the last request, the server polls for requests
+	// before it waits for an event, as in [verbs.CQConfig]: 0 means not at all. It takes
+	// the time of an idle CPU.
 	PollFor time.Duration
-	// Logger hears of clients that come to a bad end; nil means nobody does.
+	// Logger is told of clients that end with an error; nil means none.
 	Logger *slog.Logger
 }
 
-// ErrClosed is what a server answers that was closed.
+// ErrClosed is what a closed server returns.
 var ErrClosed = verbs.ErrClosed
 
-// Server is a cache's server. It is safe for several goroutines.
+// Server is the server of a cache. It is safe for several goroutines.
 type Server struct {
 	cfg     Config
 	addr    net.Addr
@@ -119,9 +122,9 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Listen makes a server that listens for clients on an address, "host:port". The address is taken first,
-// so that a snapshot is not taken in vain; whoever connects before Listen returns is reset, and whoever
-// does so then waits for [Server.Serve].
+// Listen makes a server that listens for clients on an address, "host:port". It binds the
+// address first, so that a snapshot is not used up in vain. A client that connects before
+// Listen returns is reset; one that connects later waits for [Server.Serve].
 func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -297,8 +300,8 @@ func (s *Server) Addr() net.Addr { return s.addr }
 // Device is the name of the RDMA device.
 func (s *Server) Device() string { return s.dev.Name() }
 
-// Writable is the memory that clients WRITE, whenever they like; nil if there is none. It is valid
-// until Close.
+// Writable returns the memory that clients may WRITE at any time; nil if there is none.
+// It is valid until Close.
 func (s *Server) Writable() []byte {
 	if s.writable == nil {
 		return nil
@@ -392,8 +395,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Do carries out a request of this process's, such as a gateway's. The reply's value is
-// a copy. Without memory it waits for that in quarantine, for two leases at most.
+// Do carries out a request of this process, such as a gateway's. The reply's value is a
+// copy. If there is no free memory, Do waits at most two leases for memory in quarantine.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	var enough <-chan time.Time // of waiting
 	for {

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// SharedConfig is that of records which clients change by themselves, under locks in remote memory
-// ([github.com/goverbs/goverbs/lockoffload]). The zero value has none.
+// SharedConfig configures records that clients change directly, under locks in remote
+// memory ([github.com/goverbs/goverbs/lockoffload]). The zero value has none.
 type SharedConfig struct {
 	// Records is how many there may be; 0 means none.
 	Records int
@@ -23,10 +23,11 @@ type SharedConfig struct {
 	Size int
 	// Clients is how many clients may use them at a time; 0 means 64.
 	Clients int
-	// Lease is how long a client may be silent before what it had locked is given to others, within
-	// three leases; 0 means the server's, and at least a second.
+	// Lease is how long a client may be silent. What a silent client had locked is given
+	// to others within three leases. 0 means the server's lease, and at least a second.
 	Lease time.Duration
-	// Port is where clients connect for them, at the address of the server; 0 means any.
+	// Port is where clients connect for shared records, at the address of the server; 0
+	// means any.
 	Port int
 }
 
@@ -72,14 +73,14 @@ func (s *Server) openShared() (err error) {
 	return nil
 }
 
-// SharedStats are counters of the records which clients change by themselves. What clients do with
-// these the server is not told.
+// SharedStats are counters of the records that clients change directly. The server is not
+// told what clients do with these records.
 type SharedStats struct {
 	Records   int    // that were asked for
 	Most      int    // that there may be; 0: the server has none
 	Clients   int    // that are connected for them
 	Late      uint64 // clients whose leases ran out
-	Recovered uint64 // locks that were taken back from clients that had ended, and places of readers and in queues
+	Recovered uint64 // locks, readers' places and places in queues that were taken back from clients that had ended
 }
 
 // stats are the counters. The mutex is held.

@@ -21,9 +21,9 @@ const taken = ".taken"
 // has one name, so that no more than one does, and the next life takes it away.
 const writing = ".writing"
 
-// Save writes all records to the file Snapshot of [Config], and answers how many there are.
-// It is the last thing a server does before Close, after Serve: from now on there are no
-// changes, and [Server.Do] answers [ErrClosed]. Without such a file it does nothing.
+// Save writes all records to the file Snapshot of [Config], and returns how many there
+// are. It is called after Serve and before Close: from then on there are no changes, and
+// [Server.Do] returns [ErrClosed]. Without such a file it does nothing.
 func (s *Server) Save() (records int, err error) {
 	path := s.cfg.Snapshot
 	if path == "" {

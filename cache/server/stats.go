@@ -16,18 +16,18 @@ type Stats struct {
 	Streams    int    // that are connected by TCP
 	Gets, Hits uint64 // by call
 	Sets       uint64
-	Reported   uint64 // READs that clients told of: a sample
+	Reported   uint64 // READs that clients reported: a sample
 	Evicted    uint64
 	Expired    uint64
 	Flushes    uint64
 	NoMemory   uint64
-	Cut        uint64 // clients that were late, and connected
+	Cut        uint64 // clients that were cut off because they were late
 	Epoch      uint32
 	Shared     SharedStats
 	DC         DCStats
 }
 
-// Stats are the counters; zero after Close.
+// Stats returns the counters, which are zero after Close.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,11 +52,12 @@ func (s *Server) Stats() Stats {
 // HotKey is a key that is asked for often.
 type HotKey struct {
 	Key   string
-	Share float64 // of all gets that find something, READs and calls
+	Share float64 // of all gets that find something, by READ or by call
 }
 
-// Hot are up to n keys that have the most gets, the hottest first, by a sample of one in
-// 16 of those that found something, of late. Each has more than one in 64.
+// Hot returns up to n keys with the most gets, the hottest first. It uses a sample of one
+// in 16 of the recent gets that found something. Each key has more than one in 64 of
+// them.
 func (s *Server) Hot(n int) (keys []HotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Server) Hot(n int) (keys []HotKey) {
 	return keys
 }
 
-// StatLines are the lines of memcached's stats command that are the store's.
+// StatLines returns the lines of memcached's stats command that come from the store.
 func (s *Server) StatLines() [][2]string {
 	n := s.Stats()
 	line := func(name string, v uint64) [2]string { return [2]string{name, strconv.FormatUint(v, 10)} }

@@ -15,13 +15,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Tenant is one of those who share an address, and see nothing of each other: each has a
-// server of its own, with its memory, its map and its limits. Memory and queue pairs are in
-// protection domains of the tenant's, so the device refuses what has another tenant's
-// pointer and key.
+// Tenant is one of several that share an address and see nothing of each other. Each has
+// a server of its own, with its memory, its map and its limits. Memory and queue pairs
+// are in the tenant's own protection domains, so the device refuses a request with
+// another tenant's pointer and rkey.
 type Tenant struct {
 	Name string // 1 to 64 bytes
-	Key  []byte // 16 bytes at least; random ones, for who knows it is the tenant
+	Key  []byte // at least 16 random bytes: whoever knows it is the tenant
 	Config
 }
 
@@ -41,7 +41,7 @@ type Tenants struct {
 }
 
 // ListenTenants listens for clients of several tenants on an address, "host:port". logger
-// hears of clients that are not let in; nil means nobody does. There may be no tenants at
+// is told of clients that are not admitted; nil means none. The list may be empty at
 // first. The Key of a tenant's [Config] is not looked at.
 func ListenTenants(ctx context.Context, address string, list []Tenant, logger *slog.Logger) (*Tenants, error) {
 	if logger == nil {
@@ -76,15 +76,15 @@ func (t *Tenants) save() error {
 // Addr is where the servers listen.
 func (t *Tenants) Addr() net.Addr { return t.door.listener.Addr() }
 
-// Server is a tenant's, or nil. It is there for [Server.Do], [Server.Stats] and
-// [Server.Save]; [Tenants.Serve] serves it.
+// Server returns the server of a tenant, or nil. Use it for [Server.Do], [Server.Stats]
+// and [Server.Save]; [Tenants.Serve] serves it.
 func (t *Tenants) Server(name string) *Server {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.servers[name]
 }
 
-// Names are those of the tenants, in order.
+// Names returns the names of the tenants, in order.
 func (t *Tenants) Names() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *Tenants) Names() []string {
 	return names
 }
 
-// Admit makes a server for another tenant.
+// Admit adds a tenant, with a server of its own.
 func (t *Tenants) Admit(ctx context.Context, n *Tenant) error {
 	if err := t.admit(ctx, n); err != nil {
 		return fmt.Errorf("cache: admit tenant %.64q: %w", n.Name, err)
@@ -139,8 +139,8 @@ func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
 	return nil
 }
 
-// SetKey gives a tenant another key, for connections that come later. One with shared records keeps
-// the one that it has: [verbs.ErrUnsupported].
+// SetKey gives a tenant another key, for later connections. A tenant with shared records
+// keeps its key: the error is [verbs.ErrUnsupported].
 func (t *Tenants) SetKey(name string, key []byte) error {
 	key, err := checkKey(key)
 	if err != nil {
@@ -159,10 +159,10 @@ func (t *Tenants) SetKey(name string, key []byte) error {
 	return nil
 }
 
-// Revoke ends a tenant: nobody is let in with its key any more, its clients are cut off, and
-// its memory is not registered any more, so that no pointer to it is of any use. Its records
-// are gone; who wants to keep them saves them first ([Server.Save]). Revoking a tenant that
-// is none is not an error.
+// Revoke ends a tenant. When it returns, the tenant's key admits nobody, its clients are
+// cut off, and its memory is deregistered, so that no pointer to it is of any use. Its
+// records are gone; to keep them, save them first ([Server.Save]). Revoking an unknown
+// tenant is not an error.
 func (t *Tenants) Revoke(name string) error {
 	t.door.remove(name)
 	t.mu.Lock()
@@ -189,8 +189,8 @@ func (t *Tenants) serve(s *Server) {
 	})
 }
 
-// Serve lets clients of all tenants in until ctx ends, which is no error, or Close. It may be
-// called once.
+// Serve admits clients of all tenants until ctx ends, which is no error, or Close. It may
+// be called once.
 func (t *Tenants) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,13 +18,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DCConfig is that of the target through which clients READ that have no queue pair here. The zero
-// value has none: such clients connect as the others do.
+// DCConfig configures the target through which clients without a queue pair here READ.
+// The zero value has no target: such clients then connect as the others do.
 type DCConfig struct {
-	// Responders is how many contexts of clients' initiators may READ at a time ([dc.TargetConfig]):
-	// as many queue pairs, whatever the number of clients. 0 means none, and no target.
+	// Responders is how many contexts of clients' initiators may READ at a time
+	// ([dc.TargetConfig]). The target has that many queue pairs, whatever the number of
+	// clients. 0 means that there is no target.
 	Responders int
-	// Backend is the target's.
+	// Backend is the back end of the target.
 	Backend dc.Backend
 }
 
@@ -239,9 +240,9 @@ func (h *through) close() error {
 
 // DCStats are counters of clients that READ through the target.
 type DCStats struct {
-	Clients  int    // that are connected, among those by RDMA
-	Gone     int    // that are not any more, and may READ through the target that there is
-	Replaced uint64 // times that there was another target, since one of those was late
+	Clients  int    // that are connected; Clients of [Stats] includes them
+	Gone     int    // that are no longer connected, but may READ through the present target
+	Replaced uint64 // times that the target was replaced because one of those was late
 	Attached int    // contexts of their initiators that are attached now; 0 with a hardware target
 }
 
