@@ -20,8 +20,8 @@ type AHAttr struct {
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8
-	// Global adds a route header though GID is zero, as for the address vector
-	// of a [DCT], which names no peer. With a GID it is implied.
+	// Global adds a route header even if GID is zero, as for the address vector of a
+	// [DCT], which names no peer. A GID implies it.
 	Global bool
 }
 
@@ -89,17 +89,17 @@ func (p *PD) createAH(op string, raw *cgo.AHAttr) (*AH, error) {
 // its receive.
 const GRHSize = cgo.GRHSize
 
-// CreateAHFromWC makes the way back to the sender of a datagram: grh are the
-// first [GRHSize] bytes of its receive, which [WC.HasGRH] says are filled in, and
-// port is the port of the queue pair. An answer goes there, to [WC.SrcQP], with
-// the Q_Key of the service; so a server need not know its clients.
+// CreateAHFromWC makes the way back to the sender of a datagram: grh are the first
+// [GRHSize] bytes of its receive, which [WC.HasGRH] says are filled in, and port is the
+// port of the queue pair. A reply goes there, to [WC.SrcQP], with the Q_Key of the
+// service, so a server need not know its clients.
 //
-// What a packet says of its sender is not to be trusted more than its network.
-// On Ethernet the call resolves the neighbour and may take as long as ARP does:
-// keep the handles of those who come again, and bound how many.
+// Do not trust what a packet says of its sender more than its network. On Ethernet the
+// call resolves the neighbour and may take as long as ARP does: keep the handles of
+// repeated senders, but limit their number.
 //
-// On EFA, where datagrams have no route header, this is [ErrUnsupported]: there
-// [PD.CreateAHFromWCEx] makes it.
+// On EFA, where datagrams have no route header, the error is [ErrUnsupported]: use
+// [PD.CreateAHFromWCEx].
 func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	const op = "create ah from completion in"
 	if err := p.life.Open(op); err != nil {
@@ -112,10 +112,9 @@ func (p *PD) CreateAHFromWC(wc *WC, grh []byte, port uint8) (*AH, error) {
 	return p.createAH(op, &attr)
 }
 
-// CreateAHFromWCEx is CreateAHFromWC for completions of a queue with [FieldSender],
-// and does the same for others. EFA names only senders to whom there is no
-// address handle yet; of others [WC.SLID] is the [AH.Number] of the handle,
-// which is the one to answer to.
+// CreateAHFromWCEx is CreateAHFromWC for completions of a queue with [FieldSender], and
+// does the same for other completions. EFA names only senders to whom there is no address
+// handle yet. For the others, [WC.SLID] is the [AH.Number] of the handle to reply with.
 func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 	if wc == nil {
 		return p.CreateAHFromWC(nil, grh, port)
@@ -126,8 +125,8 @@ func (p *PD) CreateAHFromWCEx(wc *WCEx, grh []byte, port uint8) (*AH, error) {
 	return p.CreateAH(AHAttr{GID: wc.sender, Port: port}) // EFA has one GID, at index 0
 }
 
-// Number is what EFA calls an address handle in completions. It is
-// [ErrUnsupported] elsewhere.
+// Number returns the number that EFA gives an address handle in completions. Other
+// devices return [ErrUnsupported].
 func (a *AH) Number() (uint16, error) {
 	const op = "query number of"
 	var n uint16

@@ -59,10 +59,10 @@ const (
 // order, with one doorbell. Its memory is outside the Go heap and is reused by
 // the next batch: adding, posting and polling allocate nothing.
 //
-// The methods that add a request only fill in memory; what is wrong with one
-// of them is reported by Post, which then posts none of the batch. A batch is
-// for one goroutine at a time. Several batches may post to one queue pair
-// concurrently; the requests of each stay together.
+// The methods that add a request only fill in memory. Post reports what is wrong with one
+// of them, and then posts none of the batch. A batch is for one goroutine at a time.
+// Several batches may post to one queue pair concurrently; the requests of each stay
+// together.
 //
 // The work requests themselves are copied by Post. The memory that they name
 // belongs to the device until they complete: see [MR].
@@ -114,8 +114,8 @@ func (b *Batch) Len() int { return b.n }
 // Cap is the number of work requests that the batch holds.
 func (b *Batch) Cap() int { return len(b.wrs) }
 
-// Err is what [Batch.Post] would refuse the batch with, as far as that is known
-// before.
+// Err returns the error with which [Batch.Post] would refuse the batch, as far as it is
+// known before.
 func (b *Batch) Err() error {
 	if b.err != nil {
 		return b.err
@@ -264,8 +264,8 @@ func (b *Batch) Read(id uint64, flags SendFlags, from Remote, sges ...SGE) {
 // FetchAdd adds a FETCH_ADD of a peer's 8-byte aligned word, whose old value
 // goes to result, 8 bytes of local memory, in host byte order.
 //
-// Soft-RoCE may complete an atomic without its result where packets get lost: put
-// a mark there before, and look. [Requester] does.
+// Where packets get lost, Soft-RoCE may complete an atomic without its result. To detect
+// that, put a mark into result before, and look for it after, as [Requester] does.
 func (b *Batch) FetchAdd(id uint64, flags SendFlags, at Remote, add uint64, result SGE) {
 	b.atomic(id, opFetchAdd, flags, at, add, 0, result)
 }

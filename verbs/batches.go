@@ -7,15 +7,15 @@ import (
 )
 
 // Batches posts batches of several queue pairs and shared receive queues in one crossing
-// into C, in the order in which they were added, with one doorbell for each. A protocol
-// that spreads its packets over queue pairs needs no more calls for them than one that has
-// a single queue pair.
+// into C, in the order in which they were added, with one doorbell for each. So a
+// protocol that spreads its packets over several queue pairs needs no more calls than one
+// with a single queue pair.
 //
 //	list.Add(a)
 //	list.Add(b)
 //	err := list.Post() // as a.Post() and b.Post()
 //
-// The zero value is ready. It is, with the batches in it, for one goroutine at a time.
+// The zero value is ready. It and the batches in it are for one goroutine at a time.
 type Batches struct {
 	list     []entry
 	postings []cgo.Posting // of the entries that can be posted
@@ -35,8 +35,8 @@ type Posted struct {
 	Err error // why not all, as [Batch.Post] and [RecvBatch.Post] say it
 }
 
-// Add has a batch posted by the next [Batches.Post], with all that is in it then. One that is
-// added twice is posted once.
+// Add puts a batch on the list. The next [Batches.Post] posts it with all that is in it
+// then. A batch that is added twice is posted once.
 func (l *Batches) Add(b *Batch) { l.list = append(l.list, entry{send: b}) }
 
 // AddRecv is Add for receives.
@@ -45,10 +45,10 @@ func (l *Batches) AddRecv(b *RecvBatch) { l.list = append(l.list, entry{recv: b}
 // Len is the number of batches that were added since the last Post.
 func (l *Batches) Len() int { return len(l.list) }
 
-// Post posts each of the batches and empties it, as the batch's own Post does, and then
-// the list. A batch that fails keeps none of the others from being posted: its first
-// requests may have been, and the memory of the others is the program's. The error is
-// that of all that failed; [Batches.Results] tells them apart.
+// Post posts and empties each batch, as the batch's own Post does, and then empties the
+// list. If a batch fails, the other batches are still posted. The first requests of the
+// failed batch may have been posted; the memory of its other requests is the program's
+// again. The error joins those of all that failed; [Batches.Results] tells them apart.
 func (l *Batches) Post() error {
 	l.postings, l.results = l.postings[:0], l.results[:0]
 	for i := range l.list {
@@ -82,8 +82,8 @@ func (l *Batches) Post() error {
 	return errors.Join(failed...)
 }
 
-// Results tell what became of each batch of the last Post, in the order of adding. They
-// are valid until the next one.
+// Results returns what became of each batch of the last Post, in the order of adding.
+// They are valid until the next Post.
 func (l *Batches) Results() []Posted { return l.results }
 
 // enter holds open what the batch needs, and empties it, so that it is posted once though

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// Call is a list that [Requester.Go] has executed, for programs to which a list
-// outlives the wait for it: the wait may end, and begin again, while the list
-// stays under way. The zero value is ready. A Call is its program's, which may use
-// it again, for any requester, once the list is over and nobody waits any more, but
-// must not copy or overwrite it. Who waits for a new call while others poll allocates.
+// Call is a list that [Requester.Go] posts, for programs whose lists outlive a wait: the
+// wait may end, and begin again, while the list stays under way. The zero value is ready.
+// The program may use a Call again, for any requester, once the list is over and nobody
+// waits any more, but must not copy or overwrite it. Waiting for a new call while others
+// poll allocates.
 type Call struct {
-	// Then is told of the end, if it is set.
+	// Then, if it is set, is told of the end.
 	Then Ender
 
 	ending
@@ -21,30 +21,29 @@ type Call struct {
 
 // Ender is told of the end of a list by whoever polls.
 type Ender interface {
-	// Ended is called once for each list of which [Requester.Go] answered nil,
-	// before those who wait hear of the end, and perhaps before Go returns. By then
-	// the memory is the program's again. The error is nil if all of the list was
-	// executed.
+	// Ended is called once for each list for which [Requester.Go] returned nil, before
+	// the end is told to those who wait, and perhaps before Go returns. By then the
+	// memory is the program's again. The error is nil if all of the list was executed.
 	//
-	// What Ended answers becomes the error of the call. Who answers an error for a
-	// list that succeeded, because the results are not there or cannot be, has the
-	// queue pair end with it.
+	// The result of Ended becomes the error of the call. If Ended returns an error for a
+	// list that succeeded, because the results are not there or cannot be right, the
+	// queue pair ends with that error.
 	//
-	// Other lists wait meanwhile. Ended must not wait, and must not call methods of
-	// the requester, of its queue pair or of calls; goroutines that it starts may.
+	// Other lists wait meanwhile. Ended must not wait, and must not call methods of the
+	// requester, of its queue pair or of calls. Goroutines that it starts may do so.
 	Ended(err error) error
 }
 
-// Go posts a list that build makes, waiting for room in the queue as [Requester.Do]
-// does, and leaves it under way. An error says that nothing of the list will be
-// executed, and Then is not told. Otherwise the memory that the list names is the
-// device's until the call is over: contexts end waits, not lists. A list that has to
-// end, because the peer is silent for too long, is ended by [QP.ToError] or
-// [Requester.Close], together with all others.
+// Go posts a list that build makes, waiting for room in the queue as [Requester.Do] does,
+// and leaves it under way. An error says that nothing of the list will be executed, and
+// Then is not told. Otherwise the memory that the list names belongs to the device until
+// the call is over: contexts end waits, not lists. If a list has to end, because the peer
+// has been silent for too long, [QP.ToError] or [Requester.Close] ends it, together with
+// all others.
 //
-// Go looks once whether the list, or any other, is over already. Later somebody has
-// to look: [Call.Wait], and everything else that waits for a requester of the same
-// completion queue. No goroutine does so by itself.
+// Go looks once whether the list, or any other, is over already. After that somebody has
+// to poll: [Call.Wait] does, and so does everything else that waits for a requester of
+// the same completion queue. No goroutine polls by itself.
 func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 	if c == nil {
 		err := r.alive()
@@ -65,13 +64,14 @@ func (r *Requester) Go(ctx context.Context, c *Call, build func(*List)) error {
 
 var errUnderWay = errors.New("the call is under way")
 
-// Over tells whether the list is over, or was not posted.
+// Over reports whether the list is over, or was not posted.
 func (c *Call) Over() bool { return !c.flying.Load() }
 
-// Wait waits until the list is over and answers its error. If the context ends
-// before that, Wait answers the context's error as it is, the list stays under way
-// and [Call.Over] is false. It may be called again, and by any number of goroutines,
-// after Go has returned. After an error of Go there is nothing to wait for: [ErrState].
+// Wait waits until the list is over and returns its error. If the context ends before
+// that, Wait returns the context's error as it is, the list stays under way and
+// [Call.Over] is false. Any number of goroutines may call Wait, repeatedly, after Go has
+// returned. After an error of Go there is nothing to wait for, and Wait returns
+// [ErrState].
 func (c *Call) Wait(ctx context.Context) error {
 	if c.r == nil {
 		return opError("wait for", "list", ErrState, "it was not started")

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// ConnectConfig says how a connection behaves. The zero value is fine.
+// ConnectConfig configures a connection. The zero value is fine.
 type ConnectConfig struct {
 	// MTU defaults to the smaller of the two ports'.
 	MTU MTU
-	// AckTimeout is how long the device waits for an acknowledgement before it
-	// sends again; 0 means 67 ms. It is rounded up to 4.096 us * 2^n.
+	// AckTimeout is how long the device waits for an acknowledgement before it retries; 0
+	// means 67 ms. It is rounded up to 4.096 us * 2^n.
 	AckTimeout time.Duration
-	// Retries is how often it sends again, 1 to 7, -1 for never; 0 means 6.
-	// A dead peer shows as [WCRetryExceeded] after about
-	// AckTimeout * (Retries + 1), half a second if both are left alone; NICs wait
-	// up to four times as long. Soft-RoCE takes 7 for retries without end.
+	// Retries is how often it retries, 1 to 7, or -1 for never; 0 means 6. A dead peer
+	// shows as [WCRetryExceeded] after about AckTimeout * (Retries + 1), half a second by
+	// default; NICs wait up to four times as long. Soft-RoCE takes 7 as retries without
+	// end.
 	Retries int
 	// RNRRetries is how often it tries a peer without a posted receive, 1 to
 	// 6, 7 for ever, -1 for never; 0 means 7.
@@ -44,7 +44,7 @@ type ConnectConfig struct {
 	Global bool
 }
 
-// What every connection has that does not say otherwise.
+// Defaults of every connection.
 const (
 	DefaultRetries    = 6
 	DefaultRNRRetries = 7

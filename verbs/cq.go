@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
-// CQConfig says how to make a completion queue.
+// CQConfig configures a completion queue.
 type CQConfig struct {
 	// Depth is how many completions the queue holds at least; 0 means 256. A
 	// queue that overruns is broken for good ([ErrOverrun]): give it room for
@@ -24,36 +24,36 @@ type CQConfig struct {
 	// Vector chooses the completion vector (interrupt), below
 	// [DeviceAttr.CompletionVecs].
 	Vector int
-	// Spin is how often Wait polls before it arms the queue and parks the
-	// goroutine: 0 means 64, or on a machine with one CPU 4 times, and each time
-	// giving up the CPU to what the completion may wait for, unless that was in
-	// vain lately; negative means not at all. One poll of an empty queue takes some 10 ns.
+	// Spin is how often Wait polls before it arms the queue and parks the goroutine;
+	// negative means not at all. 0 means 64 times. On a machine with one CPU it means 4
+	// times, and each time the CPU is given up to what the completion may wait for,
+	// unless that was in vain lately. One poll of an empty queue takes some 10 ns.
 	Spin int
-	// PollFor is for how long whoever waits goes on after that, with one poll at each scheduling
-	// point, before the goroutine parks: 0 means not at all. Other goroutines run meanwhile. To park
-	// and to be woken costs several system calls, and where the CPUs have gone to sleep, or are
-	// virtual, many times what a READ takes; polling costs the time of a CPU that has nothing
-	// else to do.
+	// PollFor is for how long a goroutine that waits goes on after that, with one poll at
+	// each scheduling point, before it parks; 0 means not at all. Other goroutines run
+	// meanwhile. Parking and waking cost several system calls. If the CPUs have gone to
+	// sleep, or are virtual, that is many times what a READ takes. Polling costs the time
+	// of a CPU that has nothing else to do.
 	PollFor time.Duration
 	// SolicitedOnly wakes Wait only for completions of receives whose sender
 	// asked for it ([Solicited]) and for failures.
 	SolicitedOnly bool
-	// Fields asks for an extended queue, which tells them beside what every
-	// completion has: see [CQ.PollEx]. All other calls work as ever.
+	// Fields asks for an extended queue, whose completions have these fields besides the
+	// usual ones: see [CQ.PollEx]. All other calls work as ever.
 	Fields WCFields
-	// SingleThreaded leaves out the queue's lock, where the provider can: the
-	// program sees to it that no two goroutines poll or wait at the same time.
+	// SingleThreaded leaves out the queue's lock, if the provider can. The program must
+	// then ensure that no two goroutines poll or wait at the same time.
 	SingleThreaded bool
-	// IgnoreOverrun leaves out the device's check that the queue has room: what
-	// does not fit overwrites completions, silently. It is for programs that
-	// count. Both make the queue an extended one, as Fields does.
+	// IgnoreOverrun leaves out the device's check that the queue has room: completions
+	// that do not fit silently overwrite others. It is for programs that count.
+	// SingleThreaded and IgnoreOverrun make the queue an extended one, as Fields does.
 	IgnoreOverrun bool
 	// PollOnly saves the file descriptor of a queue that is never waited on.
 	PollOnly bool
 }
 
-// CQ is a completion queue. Poll may be called by any number of goroutines;
-// one at a time can Wait.
+// CQ is a completion queue. Any number of goroutines may call Poll; one at a time can
+// Wait.
 type CQ struct {
 	life      life.Life
 	dev       *Device
@@ -117,8 +117,8 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 	return c, nil
 }
 
-// CreateCQFor makes a completion queue for a queue pair of that description: with
-// room for all of its work requests, and with [Device.NextVector].
+// CreateCQFor makes a completion queue for a queue pair of that configuration, with room
+// for all of its work requests, and with [Device.NextVector].
 func (d *Device) CreateCQFor(cfg QPConfig) (*CQ, error) {
 	orDefault := func(n int) int {
 		if n <= 0 {
@@ -231,14 +231,13 @@ func (c *CQ) Depth() int {
 	return c.depth
 }
 
-// Poll takes completions that are there, at most len(wcs), and answers how
-// many. It never blocks and never allocates. The completions are copies: they
-// stay valid.
+// Poll takes completions that are there, at most len(wcs), and returns how many. It never
+// blocks and never allocates. The completions are copies, so they stay valid.
 func (c *CQ) Poll(wcs []WC) (int, error) { return c.PollSpin(wcs, 0) }
 
-// PollSpin is Poll repeated up to spins times in one crossing into C while the
-// queue is empty. A spin occupies its thread, and on a machine with few CPUs
-// starves the soft interrupts that a software device works in: keep it short.
+// PollSpin is Poll repeated up to spins times in one crossing into C while the queue is
+// empty. A spin occupies its thread, and on a machine with few CPUs it starves the soft
+// interrupts in which a software device works: keep it short.
 func (c *CQ) PollSpin(wcs []WC, spins int) (int, error) {
 	return c.poll(nil, wcs, uint32(max(spins, 0)))
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// WCFields are what an extended completion queue tells of a completion (enum
+// WCFields are the additional fields of completions in an extended completion queue (enum
 // ibv_create_cq_wc_flags).
 type WCFields uint64
 
 const (
-	// FieldsStandard is what a plain queue tells too.
+	// FieldsStandard are the fields of a plain queue.
 	FieldsStandard WCFields = 1 << 63
 	// FieldTimestamp is the device's clock at the completion.
 	FieldTimestamp WCFields = 1 << 7 // IBV_WC_EX_WITH_COMPLETION_TIMESTAMP

@@ -23,11 +23,10 @@ type death struct {
 // Done is closed when the queue pair has ended: [QP.Err] says why. A queue pair
 // that goes through [StateReset] begins anew, with another channel.
 //
-// A program hears of it by whatever comes first: a request of an RC or UC queue
-// pair that failed, when its completion is polled (by anybody); an event of the
-// device; the end of a connection of package rdmacm; [QP.End], [QP.ToError] and
-// [QP.Close]. A
-// peer that dies while nothing is under way shows with the next request.
+// A queue pair ends by whatever comes first: a failed request of an RC or UC queue pair,
+// when anybody polls its completion; an event of the device; the end of a connection of
+// package rdmacm; [QP.End], [QP.ToError] and [QP.Close]. A peer that dies while nothing
+// is under way shows with the next request.
 func (q *QP) Done() <-chan struct{} {
 	d := &q.death
 	d.mu.Lock()
@@ -41,9 +40,9 @@ func (q *QP) Done() <-chan struct{} {
 	return d.done
 }
 
-// Err is nil while the queue pair stands, and then why it ended: the first
-// failure that the program heard of, with the peer. Requests behind it
-// complete as [WCFlushed], which says less.
+// Err returns nil while the queue pair works, and then why it ended: the first failure
+// that became known, with the peer. Later requests complete as [WCFlushed], which says
+// less.
 func (q *QP) Err() error {
 	if !q.death.dead.Load() {
 		return nil
@@ -53,9 +52,9 @@ func (q *QP) Err() error {
 	return q.death.cause
 }
 
-// End ends the queue pair for a reason that the program has, such as a peer that
-// says nothing any more: [QP.Err] tells it, unless the queue pair had ended before,
-// and outstanding work requests complete as [WCFlushed].
+// End ends the queue pair for a reason of the program's, such as a peer that has fallen
+// silent. [QP.Err] then returns that cause, unless the queue pair had ended before, and
+// outstanding work requests complete as [WCFlushed].
 func (q *QP) End(cause error) error {
 	if cause != nil {
 		q.die(opError("use", q.named(), cause))

@@ -53,14 +53,15 @@ type Device struct {
 	vectors atomic.Uint32 // completion vectors given out
 }
 
-// DeviceConfig says how to open a device. The zero value is fine.
+// DeviceConfig configures opening a device. The zero value is fine.
 type DeviceConfig struct {
 	// Logger receives asynchronous events that nobody waits for (a port going
 	// down, a queue pair in error). Nil discards them.
 	Logger *slog.Logger
 }
 
-// Open opens the device of that name. [ErrNoDevice] says which ones there are.
+// Open opens the device of that name. The text of [ErrNoDevice] lists the devices that
+// there are.
 func Open(name string, cfg DeviceConfig) (*Device, error) {
 	ctx, err := cgo.OpenDevice(name)
 	if err != nil {
@@ -69,9 +70,9 @@ func Open(name string, cfg DeviceConfig) (*Device, error) {
 	return newDevice(name, ctx, cfg, DeviceOwner{Release: func() error { return cgo.CloseDevice(ctx) }})
 }
 
-// OpenDefault opens the device that the environment variable RDMA_DEVICE names.
-// Without it that is the first of [Devices] with an active port, or else the
-// first. A program that knows a peer's address better asks [LookupAddr].
+// OpenDefault opens the device that the environment variable RDMA_DEVICE names, or else
+// the first of [Devices] with an active port, or else the first. A program that knows a
+// local address should use [LookupAddr] instead.
 func OpenDefault(cfg DeviceConfig) (*Device, error) {
 	if name := os.Getenv("RDMA_DEVICE"); name != "" {
 		return Open(name, cfg)
@@ -167,8 +168,7 @@ func (d *Device) close() error {
 // Name is the kernel's name of the device.
 func (d *Device) Name() string { return d.name }
 
-// SoftRoCE tells the kernel's software device (rxe) by the vendor that it gives
-// itself.
+// SoftRoCE reports whether this is the kernel's software device (rxe), by its vendor ID.
 func (d *Device) SoftRoCE() bool { return d.attr.VendorID == 0xffffff }
 
 // AtomicCap is how far the atomicity of atomics reaches.
@@ -210,14 +210,14 @@ type DeviceAttr struct {
 	CapFlags       uint32 // enum ibv_device_cap_flags
 }
 
-// NextVector is a completion vector for a queue whose maker has no wish: each
-// call answers the next one, so that not all interrupts go to one CPU.
+// NextVector returns a completion vector for a queue that needs no particular one. Each
+// call returns the next vector, so that not all interrupts go to one CPU.
 func (d *Device) NextVector() int {
 	return int(d.vectors.Add(1)-1) % max(d.attr.CompletionVecs, 1)
 }
 
-// Attr answers the device's properties, read when it was opened. A closed
-// device still answers them.
+// Attr returns the device's properties, read when it was opened. They remain available
+// after Close.
 func (d *Device) Attr() DeviceAttr { return d.attr }
 
 func deviceAttr(a *cgo.DeviceAttr) DeviceAttr {

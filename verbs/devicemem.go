@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// DeviceMemory is memory on the device itself. Work requests that read or write it
-// do not cross the bus to the host: good for small things that many peers use,
-// such as locks and counters. There is little of it ([Features.DeviceMemory]).
+// DeviceMemory is memory on the device itself. Work requests that read or write it do not
+// cross the bus to the host. That is good for small objects that many peers use, such as
+// locks and counters. There is little of it ([Features.DeviceMemory]).
 type DeviceMemory struct {
 	life life.Life
 	dev  *Device
@@ -75,7 +75,7 @@ func (m *DeviceMemory) copy(op string, off int, b []byte, f func() error) error 
 	})
 }
 
-// Close gives the memory back; while regions of it live, that is [ErrInUse].
+// Close frees the memory. It is refused with [ErrInUse] while regions of it are open.
 // Closing twice is not an error.
 func (m *DeviceMemory) Close() error {
 	return m.life.Close("device memory", nil, func() error { return m.dev.destroyed(cgo.FreeDM(m.dm)) })
@@ -118,9 +118,9 @@ func (p *PD) RegisterDeviceMemory(m *DeviceMemory, off, length int, cfg MRConfig
 	return r, nil
 }
 
-// AllocNullMR makes a region without memory, for scatter lists: what is to be
-// written there is thrown away, and what is read is zeroes. Any range of it will
-// do: [MR.SGE] of offset 0. It has no [MR.Bytes], and no key for peers.
+// AllocNullMR makes a region without memory, for scatter lists: writes to it are
+// discarded, and reads return zeroes. Any range of it is valid; use [MR.SGE] with offset
+// 0. It has no [MR.Bytes], and no key for peers.
 func (p *PD) AllocNullMR() (*MR, error) {
 	m := &MR{pd: p, size: math.MaxInt, access: LocalWrite, unmap: func() error { return nil }}
 	if err := m.life.Born("mr", life.Label("mr"), &p.life); err != nil {

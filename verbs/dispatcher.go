@@ -7,24 +7,25 @@ import (
 	"sync/atomic"
 )
 
-// Engine is a protocol's own: it posts requests to queue pairs of which it has
-// many, or which it resets and connects again, and wants their completions by name.
-// Programs that share one queue pair want a [Requester] or a [Receiver].
+// Engine is a protocol's own code. It posts requests to many queue pairs, or to queue
+// pairs that it resets and reconnects, and wants their completions by tag. Programs that
+// share one queue pair should use a [Requester] or a [Receiver].
 type Engine interface {
-	// Completed takes the completion of the request that was posted under
-	// [Dispatcher.ID] of that tag. It is called by whoever polls, for one completion
-	// at a time, in the order of the queue; the completion is valid until it returns.
-	// All others wait meanwhile: Completed must not wait for anything but locks that
-	// nobody holds while calling the dispatcher, and calls nothing of the dispatcher
-	// but [Waiter.Wake].
+	// Completed takes the completion of the request that was posted under [Dispatcher.ID]
+	// of that tag. Whoever polls calls it, for one completion at a time, in the order of
+	// the queue; the completion is valid until Completed returns. All others wait
+	// meanwhile. So Completed must not wait for anything except locks that nobody holds
+	// while calling the dispatcher, and must not call the dispatcher, except for
+	// [Waiter.Wake].
 	Completed(tag uint64, wc *WC)
-	// Lost says that the queue can no longer be polled, perhaps several times: what
-	// is under way will not complete. It may wait, and close queue pairs.
+	// Lost is called, perhaps several times, when the queue can no longer be polled:
+	// requests under way will not complete. It may wait, and may close queue pairs.
 	Lost(err error)
 }
 
-// Dispatcher brings an engine its completions. Any number of engines, requesters and
-// receivers share a completion queue; who waits for one of them polls for all.
+// Dispatcher delivers an engine its completions. Any number of engines, requesters and
+// receivers can share a completion queue; a goroutine that waits for one of them polls
+// for all.
 //
 //	d, err := cq.Dispatch(engine, depth)
 //	b, err := d.NewBatch(qp, 16)
@@ -33,11 +34,11 @@ type Engine interface {
 //	found.Deliver() // engine.Completed(tag, wc), perhaps
 //	err = d.Wait(ctx, &waiter) // until the engine says waiter.Wake()
 //
-// While a queue is dispatched, polling it directly is refused with [ErrInUse], and so
-// is posting what completes there past those who share it.
+// While a queue is dispatched, polling it directly is refused with [ErrInUse]. So is
+// posting requests that complete there in any other way than through those who share it.
 //
-// Methods may be called from any number of goroutines. None allocates, but those
-// that make something; and who waits with a new [Waiter] while others poll.
+// Methods may be called from any number of goroutines. They do not allocate, except those
+// that make something, and a wait with a new [Waiter] while others poll.
 type Dispatcher struct {
 	rt     *router
 	engine Engine
@@ -51,9 +52,9 @@ type Dispatcher struct {
 // MaxTag is the largest tag of an engine's request.
 const MaxTag = 1<<48 - 1
 
-// Dispatch has completions that carry an engine's tags brought to it. The queue
-// grows, if need be, so that depth of them have room beside those of the others; not
-// to have more under way is the engine's matter.
+// Dispatch delivers completions that carry an engine's tags to it. The queue grows, if
+// need be, so that it has room for depth of them beside those of the others. The engine
+// must not have more under way.
 func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 	const op = "dispatch completions of"
 	if err := c.life.Open(op); err != nil {
@@ -144,15 +145,15 @@ func (d *Dispatcher) mayPost(op string, cq *CQ) error {
 	return d.open(op)
 }
 
-// Found is what [Dispatcher.PostPoll] has found. The zero value is nothing.
+// Found is what [Dispatcher.PostPoll] has found. The zero value means nothing.
 type Found struct {
 	rt  *router
 	n   int
 	err error // of the queue
 }
 
-// Deliver hands out the completions, the engine's and others', and answers how many
-// they are. It is called once, soon: until then nobody else can poll.
+// Deliver delivers the completions, the engine's and others', and returns how many there
+// are. It must be called once, and soon: until then nobody else can poll.
 func (f Found) Deliver() int {
 	if f.rt == nil {
 		return 0
@@ -165,12 +166,12 @@ func (f Found) Deliver() int {
 	return f.n
 }
 
-// PostPoll posts a batch of the dispatcher's and, unless somebody else polls, looks
-// for completions in the same crossing into C, up to spins times again while there
-// are none. An engine that posts under a lock which Completed takes too releases it
-// before [Found.Deliver]. posted and err are [Batch.Post]'s, or tell why the queue
-// can no longer be polled ([ErrOverrun], with all posted); Deliver is due in any
-// case. Another's batch is refused with [ErrAttributes] and stays as it is.
+// PostPoll posts a batch of the dispatcher's and, unless somebody else is polling, looks
+// for completions in the same crossing into C, up to spins times again while there are
+// none. An engine that posts under a lock which Completed also takes must release it
+// before [Found.Deliver]. posted and err are [Batch.Post]'s, or say why the queue can no
+// longer be polled ([ErrOverrun], with all posted). Deliver must be called in any case. A
+// batch of another dispatcher is refused with [ErrAttributes] and stays as it is.
 func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err error) {
 	if b == nil || b.by != d { // another's batch stays as it is
 		return 0, Found{}, errors.Join(d.open("post by"), opError("post", "batch", ErrAttributes, "it is not the dispatcher's"))
@@ -191,8 +192,9 @@ func (d *Dispatcher) PostPoll(b *Batch, spins int) (posted int, found Found, err
 	return posted, Found{}, err
 }
 
-// Poll looks for completions, up to spins times again while there are none, and hands
-// them out. It answers how many they were, of anybody; none if somebody else polls.
+// Poll looks for completions, up to spins times again while there are none, and delivers
+// them. It returns how many there were, of all who share the queue; 0 if somebody else is
+// polling.
 func (d *Dispatcher) Poll(spins int) (int, error) {
 	if err := d.open("poll"); err != nil {
 		return 0, err
@@ -216,9 +218,9 @@ func (d *Dispatcher) Poll(spins int) (int, error) {
 	return n, err
 }
 
-// Wait waits until the waiter has been woken, or answers why it gives up: the
-// context's end, as it is, or a queue that can no longer be polled. Meanwhile it
-// polls for all who wait, in turn. A waiter woken before is a wait that is over.
+// Wait waits until the waiter has been woken, or returns why it gives up: the context's
+// error, as it is, or that the queue can no longer be polled. Meanwhile it polls for all
+// who wait, in turn. If the waiter has been woken already, Wait returns at once.
 func (d *Dispatcher) Wait(ctx context.Context, w *Waiter) error {
 	rt := d.rt
 	if w == nil {
@@ -259,10 +261,10 @@ func (d *Dispatcher) Wake(w *Waiter) {
 	}
 }
 
-// Close ends the dispatching. Before that the engine has woken its waiters, and closed
-// its queue pairs, reset them or seen all their requests complete: completions that
-// are still in the queue come to it until Close returns, and later ones would go to
-// the next engine. Closing twice is not an error.
+// Close ends the dispatching. Before that, the engine must have woken its waiters, and
+// closed its queue pairs, reset them, or seen all their requests complete. Completions
+// that are still in the queue are delivered to it until Close returns; later ones would
+// go to the next engine. Closing twice is not an error.
 func (d *Dispatcher) Close() error {
 	d.closing.Lock()
 	defer d.closing.Unlock()
@@ -302,7 +304,7 @@ type Waiter struct {
 	listeners
 }
 
-// Reset makes a waiter ready for another wait. It is for the one who waits, before
+// Reset makes a waiter ready for another wait. The goroutine that waits calls it before
 // anybody else knows that there is something to wait for.
 func (w *Waiter) Reset() {
 	w.woken.Store(false)
@@ -312,7 +314,7 @@ func (w *Waiter) Reset() {
 	}
 }
 
-// Woken tells whether the wait is over.
+// Woken reports whether the wait is over.
 func (w *Waiter) Woken() bool { return w.woken.Load() }
 
 // Wake ends the wait, now or when it begins. It is for [Engine.Completed], and never

@@ -13,7 +13,7 @@ type TD struct {
 	td   cgo.TD
 }
 
-// AllocTD makes a thread domain. Devices without gain from it answer
+// AllocTD makes a thread domain. Devices that gain nothing from it return
 // [ErrUnsupported].
 func (d *Device) AllocTD() (*TD, error) {
 	t := &TD{dev: d}

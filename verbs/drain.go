@@ -30,11 +30,11 @@ const drainTimeout = 5 * time.Second
 // [ErrInUse] if other queue pairs complete there. It cannot hang: without a
 // deadline in ctx it gives up after 5 s with [ErrDrain].
 //
-// Receives of a shared receive queue stay in it. Receives of an [SRD] queue pair
-// get no completion, and end with Close. [ErrUnsupported] means that the provider
-// leaves no way: that of a [DCT], whose Close ends what is under way, and
-// providers that take no requests in the error state (erdma). There the queue
-// pair is in that state, and the program must count completions itself.
+// Receives of a shared receive queue stay in it. Receives of an [SRD] queue pair get no
+// completion, and end with Close. [ErrUnsupported] means that the provider leaves no way
+// to drain. That is so for a [DCT], whose Close ends what is under way, and for providers
+// that take no requests in the error state (erdma): there the queue pair is then in that
+// state, and the program must count completions itself.
 func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 	if q.typ == DCT {
 		return opError("drain", q.life.Label, ErrUnsupported, "a DCT has no error state; Close ends what is under way")

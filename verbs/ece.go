@@ -12,19 +12,19 @@ import (
 // better way to send again what was lost: struct ibv_ece. Options belong to the
 // vendor; only devices know what they mean.
 //
-// A queue pair made with [QPConfig.ECE] has an offer in its [Endpoint].
-// [QP.Connect] hands the peer's offer to the device before [StateRTR], as
-// librdmacm does, and the device takes of it what it has. A peer without an
-// offer, or with a device of another vendor, gets none of the options. An
-// endpoint with an offer is not understood by programs from before ECE.
+// A queue pair made with [QPConfig.ECE] has an offer in its [Endpoint]. [QP.Connect]
+// hands the peer's offer to the device before [StateRTR], as librdmacm does, and the
+// device accepts the options that it has. A peer without an offer, or with a device of
+// another vendor, gets none of the options. Programs from before ECE do not understand an
+// endpoint with an offer.
 type ECE struct {
 	Vendor  uint32 // who made the device; 0: no offer
 	Options uint32
 }
 
-// ECE tells what the queue pair offers, or once it is connected, which options the
-// device took. [ErrUnsupported] says that the device has no such thing. Safe
-// for concurrent use.
+// ECE returns what the queue pair offers or, once it is connected, which options the
+// device took. [ErrUnsupported] means that the device has no ECE. Safe for concurrent
+// use.
 func (q *QP) ECE() (ECE, error) {
 	const op = "query ECE of"
 	var e ECE

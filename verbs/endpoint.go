@@ -137,8 +137,8 @@ func payloadLen(header []byte) (int, error) {
 	return n, nil
 }
 
-// UnmarshalBinary decodes exactly one message. Anything else than what
-// AppendBinary makes is refused with [ErrMessage].
+// UnmarshalBinary decodes exactly one message. Anything that AppendBinary does not make
+// is refused with [ErrMessage].
 func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	if len(b) < headerLen+fixedLen+checksumLen {
 		return malformed("%d bytes", len(b))

@@ -10,20 +10,19 @@ import (
 	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
-// Errors on which a program decides. They come wrapped in detail: test with
-// [errors.Is].
+// Errors that a program may act on. They are wrapped with details: test with [errors.Is].
 var (
 	// ErrUnsupported: this build, device or kernel lacks the feature. It is
 	// the standard library's error of that meaning.
 	ErrUnsupported = errors.ErrUnsupported
-	// ErrClosed: the object, or one that it stands on, was closed.
+	// ErrClosed: the object, or one that it depends on, was closed.
 	ErrClosed = operr.ErrClosed
 	// ErrInUse: the object still has children and cannot be closed, or a wait
 	// is already under way.
 	ErrInUse = operr.ErrInUse
 	// ErrNoDevice: the host has no RDMA device, or none of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
-	// ErrNoGID: no entry of the GID table fits what was asked for.
+	// ErrNoGID: no entry of the GID table matches the query.
 	ErrNoGID = netpath.ErrNoGID
 	// ErrQueueFull: the queue has no room for the work request; poll
 	// completions first.
@@ -40,7 +39,7 @@ var (
 	ErrMemlock = errors.New("locked-memory limit")
 	// ErrOverrun: completions were lost because the completion queue was full.
 	ErrOverrun = errors.New("completion queue overrun")
-	// ErrUnreachable: no route to the peer, or no answer from it, or it could not
+	// ErrUnreachable: there is no route to the peer, it does not answer, or it could not
 	// connect.
 	ErrUnreachable = errors.New("unreachable")
 	// ErrMessage: the peer's address message is malformed, of another version
@@ -48,9 +47,9 @@ var (
 	ErrMessage = errors.New("malformed address message")
 )
 
-// OpError is the failure of one operation on one object: Op, such as "register
-// memory", and Object, such as "qp 0x11" or "rxe0"; Err is a sentinel, an errno, or
-// both joined, and Detail what is known of the cause, or empty.
+// OpError is the failure of one operation on one object: Op, such as "register memory",
+// and Object, such as "qp 0x11" or "rxe0"; Err is a sentinel, an errno, or both joined;
+// Detail is what is known of the cause, or empty.
 type OpError = operr.Error
 
 func opError(op, object string, err error, detail ...any) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// EventType is what an asynchronous event tells (enum ibv_event_type;
-// InfiniBand specification, volume 1, section 11.6.3).
+// EventType is the kind of an asynchronous event (enum ibv_event_type; InfiniBand
+// specification, volume 1, section 11.6.3).
 type EventType uint32
 
 const (

@@ -9,10 +9,10 @@ import (
 // ExchangeTimeout bounds [Exchange] when the context has no deadline.
 const ExchangeTimeout = 10 * time.Second
 
-// Exchange sends the local endpoint to the peer and reads the peer's, over any
-// stream connection; both sides call it at about the same time. A peer that
-// sends rubbish gives [ErrMessage]; one that sends nothing gives the context's
-// error, or [os.ErrDeadlineExceeded] after [ExchangeTimeout].
+// Exchange sends the local endpoint to the peer and reads the peer's, over any stream
+// connection; both sides call it at about the same time. If the peer sends rubbish the
+// error is [ErrMessage]; if it sends nothing, the context's error, or
+// [os.ErrDeadlineExceeded] after [ExchangeTimeout].
 //
 // The connection stays open and can be used again afterwards; nothing behind
 // the peer's message is read. The message has a checksum but no signature:

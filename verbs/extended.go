@@ -219,9 +219,9 @@ type targeted struct {
 	t    Target
 }
 
-// SetTarget sends the requests that are added from now on to that target, until
-// the batch is posted. For queue pairs without a connection only; each request
-// needs a target.
+// SetTarget sets the target of the requests that are added from now on, until the batch
+// is posted. It is for queue pairs without a connection, where each request needs a
+// target.
 func (b *Batch) SetTarget(t Target) {
 	switch {
 	case !b.qp.typ.unconnected():

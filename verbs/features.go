@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// Features are what a device can beyond what every device can.
+// Features are what a device can do beyond what every device can.
 type Features struct {
 	DeviceAttr
 	OnDemand      bool   // memory that is not pinned: [OnDemand]
@@ -30,13 +30,13 @@ type Features struct {
 	EFA                          *EFAFeatures
 }
 
-// Mlx5Features are what mlx5dv tells of a device.
+// Mlx5Features are what mlx5dv reports of a device.
 type Mlx5Features struct {
 	Streams        int // of a [DCI]; 0: none
 	ErroredStreams int
 }
 
-// EFAFeatures are what efadv tells of a device.
+// EFAFeatures are what efadv reports of a device.
 type EFAFeatures struct {
 	MaxSendWR, MaxRecvWR   int
 	MaxSendSGE, MaxRecvSGE int

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// FlowType is which packets a rule is about (enum ibv_flow_attr_type).
+// FlowType says which packets a rule is for (enum ibv_flow_attr_type).
 type FlowType uint32
 
 const (
@@ -28,13 +28,13 @@ const (
 	FlowUDP FlowProtocol = 0x41 // IBV_FLOW_SPEC_UDP
 )
 
-// FlowRule says which packets a queue pair receives: those in which each field
-// that is set here has that value. The zero rule fits all packets. Numbers are
-// in host byte order.
+// FlowRule says which packets a queue pair receives: those in which each field that is
+// set here has that value. The zero rule matches all packets. Numbers are in host byte
+// order.
 type FlowRule struct {
 	Type FlowType
-	// Priority decides between rules that fit the same packet: the lower number
-	// wins. What devices take differs.
+	// Priority decides between rules that match the same packet: the lower number wins.
+	// Devices differ in which values they take.
 	Priority uint16
 	// Share lets rules of lower priority see the packet too
 	// (IBV_FLOW_ATTR_FLAGS_DONT_TRAP).

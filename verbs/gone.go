@@ -19,7 +19,8 @@ func (d *Device) destroyed(err error) error {
 	return err
 }
 
-// Removed tells whether the device is known to be gone: it was removed, or reset itself,
+// Removed reports whether the device is known to be gone. It was removed or reset itself,
 // and something on it was closed since, which is how that is noticed. Nothing on it works
-// any more, and Close of what was on it answers nil. A device that came back is opened anew.
+// any more, and Close of its objects returns nil. A device that came back must be opened
+// again.
 func (d *Device) Removed() bool { return d.gone.Load() }

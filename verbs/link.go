@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// LinkConfig says what a link is made of. With the zero value everything is made
-// for it: the device is that of the connection's own IP address.
+// LinkConfig configures a link. With the zero value the link makes everything itself, on
+// the device of the connection's own IP address.
 type LinkConfig struct {
-	// PD is the protection domain; nil has one made, on a device that is opened
-	// for the link.
+	// PD is the protection domain. If it is nil, the link makes one, on a device that it
+	// opens.
 	PD *PD
 	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
 	// the link's own. GID may be zero, for the one of the connection's own
@@ -25,22 +25,24 @@ type LinkConfig struct {
 	Connect ConnectConfig
 	// Dialer makes the TCP connection of [DialLink]; nil means a plain one.
 	Dialer *net.Dialer
-	// Greet is called by [DialLink] with the TCP connection before anything else is said on
-	// it, and has to leave it where the exchange begins: the place to say who one is. An
-	// error ends the attempt. A server greets where it accepts, in the net.Listener that
-	// it gives [ServeLinks]. nil means that nothing is said.
+	// Greet is called by [DialLink] with the TCP connection before anything else is sent
+	// on it, and must leave it where the exchange begins. It is the place for the client
+	// to identify itself. An error ends the attempt. A server does its part when it
+	// accepts, in the net.Listener that it gives [ServeLinks]. nil means that nothing is
+	// sent.
 	Greet func(context.Context, net.Conn) error
-	// ReceiveApart has what is received complete in a queue of its own, that the link makes, where QP
-	// names none. Otherwise who waits for messages is woken by each SEND that completes, too.
+	// ReceiveApart makes receives complete in a queue of their own, which the link makes
+	// if QP names none. Otherwise each SEND that completes also wakes the goroutine that
+	// waits for messages.
 	ReceiveApart bool
 	// PollFor is [CQConfig.PollFor] of that queue.
 	PollFor time.Duration
-	// Receive has a [Receiver] made that is ready before the peer can send
+	// Receive asks for a [Receiver] that is ready before the peer can send
 	// ([Link.Receiver]); nil means none.
 	Receive *ReceiverConfig
-	// Setup is called before the peer can reach the queue pair. It registers
-	// memory ([Link.AllocMR]), posts first receives, and answers what the peer is
-	// told. [OfferMemory] makes one that offers a piece of memory.
+	// Setup is called before the peer can reach the queue pair. It registers memory
+	// ([Link.AllocMR]), posts first receives, and returns what the peer is told.
+	// [OfferMemory] makes a Setup that offers a piece of memory.
 	Setup func(*Link) (Offer, error)
 }
 
@@ -50,8 +52,8 @@ type Offer struct {
 	Data    []byte   // for the programs; at most [MaxEndpointData] bytes
 }
 
-// OfferMemory is a Setup that offers a slice of the program's to the peer, who may
-// use it as access says until the link closes. Many links may offer one slice.
+// OfferMemory returns a Setup that offers a slice of the program's to the peer. The peer
+// may use it as access says until the link closes. Many links may offer one slice.
 func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	return func(l *Link) (Offer, error) {
 		mr, err := l.RegisterMR(buf, MRConfig{Access: access})
@@ -62,8 +64,8 @@ func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	}
 }
 
-// Link is a queue pair that is connected to a peer's, by a TCP connection or by the
-// connection manager, and what was made for it.
+// Link is a queue pair connected to a peer's, over a TCP connection or by the connection
+// manager, together with what was made for it.
 type Link struct {
 	pd   *PD
 	cq   *CQ // its own, or nil
@@ -80,11 +82,10 @@ type Link struct {
 	receiver  *Receiver
 }
 
-// NewLink makes a queue pair and connects it with the peer's, whose program calls
-// NewLink at about the same time on its end of conn. When it returns, the peer's
-// queue pair is ready too: what is sent now finds it. Errors of either side end
-// both calls. Without a deadline in ctx a peer that says nothing is given up
-// after [ExchangeTimeout].
+// NewLink makes a queue pair and connects it with the peer's, whose program calls NewLink
+// at about the same time on its end of conn. When NewLink returns, the peer's queue pair
+// is ready to receive too. An error on either side ends both calls. Without a deadline in
+// ctx a silent peer is given up after [ExchangeTimeout].
 //
 // conn stays open and can be used afterwards. Its traffic is not encrypted: on a
 // network that is not trusted, use TLS.
@@ -165,9 +166,9 @@ func (l *Link) Requester() (*Requester, error) {
 // link.
 func (l *Link) Receiver() *Receiver { return l.receiver }
 
-// Own has something of the program's close with the link, before all that was made for
-// it earlier: what [LinkConfig.Setup] makes is freed so, whatever becomes of the link.
-// What comes after Close is closed at once, and the answer is [ErrClosed].
+// Own makes something of the program's close with the link, before everything that was
+// made for the link earlier. So what [LinkConfig.Setup] makes is freed whatever becomes
+// of the link. After Close, Own closes it at once and returns [ErrClosed].
 func (l *Link) Own(c io.Closer) error {
 	if c == nil {
 		c = nothing{}
@@ -190,10 +191,10 @@ func (l *Link) own(c io.Closer) error {
 	return errors.Join(opError("use", "link", ErrClosed), c.Close())
 }
 
-// Close ends the requests of the link's requester, then the connection, and closes
-// what was made for the link, the last first. If something of the program's stands on
-// that, such as other memory in the protection domain, the rest stays open, with
-// [ErrInUse]: close that and call Close again. Closing twice is not an error.
+// Close ends the requests of the link's requester, then the connection, and closes what
+// was made for the link, the last first. If something of the program's depends on that,
+// such as other memory in the protection domain, the rest stays open and the error is
+// [ErrInUse]: close that memory and call Close again. Closing twice is not an error.
 func (l *Link) Close() error {
 	l.closing.Lock()
 	defer l.closing.Unlock()

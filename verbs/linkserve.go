@@ -10,10 +10,10 @@ import (
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
 
-// DialLink makes a link with a program at "host:port" that calls [ServeLinks].
-// The TCP connection is the link's, and closes with it. When the peer closes its
-// end, the queue pair ends here too: requests and messages that are waited for
-// fail, and [QP.Err] matches [io.EOF].
+// DialLink makes a link with a program at "host:port" that calls [ServeLinks]. The TCP
+// connection belongs to the link, and closes with it. When the peer closes its end, the
+// queue pair ends here too: waits for requests and messages fail, and [QP.Err] matches
+// [io.EOF].
 func DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error) {
 	d := cfg.Dialer
 	if d == nil {
@@ -49,24 +49,23 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error
 var errHungUp = errors.New("the peer closed the link")
 
 // AcceptLink makes a link of a connection that a program has accepted from a client of
-// [DialLink], as [ServeLinks] does of each: the connection is the link's, and is closed with it, or
-// when there is no link; and its end is the queue pair's. Without a deadline in ctx a peer that says
-// nothing is given up after [ExchangeTimeout].
+// [DialLink], as [ServeLinks] does with each. The connection belongs to the link, and
+// closes with it, or if no link comes about. When the connection ends, so does the queue
+// pair. Without a deadline in ctx a silent peer is given up after [ExchangeTimeout].
 func AcceptLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 	return newLinkOf(ctx, conn, cfg)
 }
 
-// ServeLinks makes a link of each connection that l accepts, and has serve use it,
-// in a goroutine of its own; the link closes when serve returns. The context of
-// serve ends when the peer closes its end, when the queue pair fails, and with
-// ctx.
+// ServeLinks makes a link of each connection that l accepts, and calls serve with it, in
+// a goroutine of its own; the link closes when serve returns. The context of serve ends
+// when the peer closes its end, when the queue pair fails, and with ctx.
 //
-// A client that does not make its end of the link is given up after
-// [ExchangeTimeout]. While the process has no file or memory for a connection, it waits
-// until there is some. It serves until ctx ends or l fails, closes l, and returns when all calls of
-// serve have. What becomes of a client is told to failed, which may be nil: the
-// error of its link or of serve, unless the peer had closed its end; calls come
-// from several goroutines.
+// A client that does not complete its end of the link is given up after
+// [ExchangeTimeout]. While the process is out of files or memory for a connection,
+// ServeLinks waits. It serves until ctx ends or l fails, closes l, and returns when all
+// calls of serve have returned. failed, which may be nil, is called with the error of a
+// client's link or of serve, unless the peer had closed its end; several goroutines may
+// call it.
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()

@@ -65,10 +65,10 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 	return l.build(cfg, gid)
 }
 
-// PrepareLink makes what a link consists of for a connection that other code makes,
-// as package rdmacm does: of the link's queue pair, to a peer that is told the
-// offer. Connected completes the link; if there is no connection, Close it. The
-// device is for a link whose config has no PD, and stays open.
+// PrepareLink makes the parts of a link whose queue pair other code will connect, as
+// package rdmacm does. The peer must be told the offer. [Link.Connected] completes the
+// link; if the connection fails, Close it. The device is for a link whose config has no
+// PD, and stays open.
 func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error) {
 	l := &Link{pd: cfg.PD}
 	var offer Offer
@@ -87,7 +87,7 @@ func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error
 	return l, offer, nil
 }
 
-// Connected completes a link of [PrepareLink]: peer is what the peer said, and
+// Connected completes a link of [PrepareLink]. peer is the endpoint that the peer sent;
 // connection, if there is one, closes before the rest.
 func (l *Link) Connected(connection io.Closer, peer Endpoint) {
 	l.peer.Store(&peer)

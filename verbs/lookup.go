@@ -24,7 +24,7 @@ var (
 	ErrLinkDown = netpath.ErrLinkDown
 	// ErrNoRoute: the kernel has no route to the address.
 	ErrNoRoute = netpath.ErrNoRoute
-	// ErrNoNeighbour: the next hop did not tell its link-layer address.
+	// ErrNoNeighbour: the next hop did not answer with its link-layer address.
 	ErrNoNeighbour = netpath.ErrNoNeighbour
 )
 

@@ -104,7 +104,7 @@ func (b *Batch) MaskedFetchAdd32(id uint64, flags SendFlags, at Remote, op Maske
 // ErrContended: a masked atomic lost against others more often than allowed.
 var ErrContended = errors.New("contended")
 
-// MaskedConfig says how masked atomics are done. The zero value is fine.
+// MaskedConfig configures masked atomics. The zero value is fine.
 type MaskedConfig struct {
 	// Retries is how often an emulated operation is tried again when the word
 	// changed under it; 0 means without end, or until the context is done.
@@ -116,15 +116,14 @@ type MaskedConfig struct {
 //
 // # The emulation
 //
-// It reads the word, computes what it is to be, and exchanges the two by
-// CMP_SWAP; if the word has changed meanwhile the CMP_SWAP told its new value,
-// and it goes on from there. An operation that compares all bits needs no READ,
-// one whose comparison fails no CMP_SWAP. So it costs two round trips where
-// nobody interferes, and one more for each interference. It is lock-free: it
-// only fails to progress because somebody else did. It is atomic against all
-// other RDMA atomics on the word, masked or not, as far as the device's atomics
-// are ([AtomicCap]); native and emulated ones may be mixed on one word only if
-// the devices' atomicity is common ([AtomicGlob]).
+// It reads the word, computes the new value, and exchanges the two by CMP_SWAP. If the
+// word has changed meanwhile, the CMP_SWAP returns the changed value, and it goes on from
+// there. An operation that compares all bits needs no READ; one whose comparison fails
+// needs no CMP_SWAP. So it costs two round trips if nobody interferes, and one more for
+// each interference. It is lock-free: it fails to progress only because somebody else
+// did. It is atomic against all other RDMA atomics on the word, masked or not, as far as
+// the device's atomics are ([AtomicCap]); native and emulated ones may be mixed on one
+// word only if the devices' atomicity is common ([AtomicGlob]).
 //
 // A word that took the values A, B, A between READ and CMP_SWAP is taken for
 // unchanged, which is right: the operation then took place at the end.
@@ -144,10 +143,9 @@ type Masked struct {
 	tries int // of the last operation
 }
 
-// NewMasked does masked atomics through a connected RC queue pair and the 8
-// bytes at offset off of mr. Queue pair, its completion queue, and those bytes
-// belong to what it answers: nobody else may post, poll or use them. It is for
-// one goroutine at a time.
+// NewMasked does masked atomics through a connected RC queue pair and the 8 bytes at
+// offset off of mr. The queue pair, its completion queue, and those bytes belong to the
+// result: nobody else may post, poll or use them. It is for one goroutine at a time.
 func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	m := &Masked{qp: qp, cq: qp.sendCQ, mr: mr, off: off, native: qp.ops&OpMasked != 0, retries: cfg.Retries}
 	switch {
@@ -163,20 +161,20 @@ func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	return m, err
 }
 
-// Native tells whether the device does the operations itself.
+// Native reports whether the device does the operations itself.
 func (m *Masked) Native() bool { return m.native }
 
 // Tries is how many CMP_SWAPs the last operation took; 0 if none was needed,
 // 1 for a native one.
 func (m *Masked) Tries() int { return m.tries }
 
-// CmpSwap answers the word before the operation; it took place if its compared
-// bits are equal to op's.
+// CmpSwap returns the word before the operation. The swap took place if the compared bits
+// of that word are equal to op's.
 func (m *Masked) CmpSwap(ctx context.Context, at Remote, op MaskedCmpSwap) (old uint64, err error) {
 	return m.do(ctx, at, op.op())
 }
 
-// FetchAdd answers the word before the operation.
+// FetchAdd returns the word before the operation.
 func (m *Masked) FetchAdd(ctx context.Context, at Remote, op MaskedFetchAdd) (old uint64, err error) {
 	return m.do(ctx, at, op.op())
 }
@@ -191,12 +189,12 @@ func (m *Masked) FetchAdd32(ctx context.Context, at Remote, op MaskedFetchAdd) (
 	return m.do32(ctx, at, op.op())
 }
 
-// Swap stores value and answers what was there.
+// Swap stores value and returns the old word.
 func (m *Masked) Swap(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
 	return m.CmpSwap(ctx, at, MaskedCmpSwap{Swap: value, SwapMask: ^uint64(0)})
 }
 
-// And, Or and Xor combine the word with value and answer what was there.
+// And, Or and Xor combine the word with value and return the old word.
 func (m *Masked) And(ctx context.Context, at Remote, value uint64) (old uint64, err error) {
 	return m.CmpSwap(ctx, at, MaskedCmpSwap{SwapMask: ^value})
 }
@@ -209,8 +207,8 @@ func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, 
 	return m.FetchAdd(ctx, at, MaskedFetchAdd{Add: value, Boundary: ^uint64(0)})
 }
 
-// AddField adds to the field of width bits whose lowest is bit shift, and leaves
-// the others alone. It answers the field before.
+// AddField adds to the field of width bits whose lowest is bit shift, and leaves the
+// other bits alone. It returns the old value of the field.
 func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add uint64) (old uint64, err error) {
 	if shift < 0 || width < 1 || shift+width > 64 {
 		return 0, opError("add to field of", m.qp.life.Label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))

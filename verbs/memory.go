@@ -140,7 +140,7 @@ func (m *MR) reregister(flags uint32, p *PD, access Access) error {
 	})
 }
 
-// Advice is what will be done with memory registered [OnDemand] (enum
+// Advice says how memory registered [OnDemand] will be used (enum
 // ib_uverbs_advise_mr_advice).
 type Advice uint32
 
@@ -150,8 +150,8 @@ const (
 	AdvisePrefetchNoFault Advice = 2 // IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: map what is in memory, fault nothing in
 )
 
-// Prefetch has the pages of n bytes at offset off mapped for the device before
-// it needs them. wait makes the call last until they are.
+// Prefetch maps the pages of n bytes at offset off for the device before it needs them.
+// With wait it returns when they are mapped.
 func (m *MR) Prefetch(off, n int, a Advice, wait bool) error {
 	const flush = 1
 	s := m.SGE(off, n)

@@ -7,8 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cgo"
 )
 
-// QPAttr are the attributes of a queue pair; which of them a call means is
-// told by a mask.
+// QPAttr are the attributes of a queue pair. A mask says which of them a call means.
 type QPAttr struct {
 	State             QPState
 	CurState          QPState
@@ -41,7 +40,7 @@ type QPAttr struct {
 // device may have moved it to [StateError] since: see [QP.Query].
 func (q *QP) State() QPState { return QPState(q.state.Load()) }
 
-// Modify changes attributes, and the state if mask has [AttrState]. What the
+// Modify changes attributes, and the state if mask has [AttrState]. A change that the
 // state table of the InfiniBand specification forbids is refused with a
 // [*TransitionError] before the device is asked.
 func (q *QP) Modify(a QPAttr, mask AttrMask) error {
@@ -112,9 +111,9 @@ func (q *QP) InitStep() ModifyStep {
 	}
 }
 
-// ModifySteps is [QP.Modify] for each step in turn, in one crossing into C. It
-// ends with the first one that fails: [QP.State] tells how far it came. All
-// steps are checked before the first one is carried out.
+// ModifySteps is [QP.Modify] for each step in turn, in one crossing into C. It stops at
+// the first one that fails; [QP.State] tells how far it came. All steps are checked
+// before the first one is carried out.
 func (q *QP) ModifySteps(steps ...ModifyStep) error {
 	if len(steps) == 0 {
 		return q.life.Open("modify")
@@ -232,12 +231,12 @@ func (q *QP) Query() (QPAttr, error) {
 // complete as [WCFlushed].
 func (q *QP) ToError() error { return q.Modify(QPAttr{State: StateError}, AttrState) }
 
-// ToReset moves the queue pair to [StateReset], from any state; work requests
-// in it are gone without a completion.
+// ToReset moves the queue pair to [StateReset], from any state. Work requests in it are
+// dropped without a completion.
 //
-// It must not meet requests of the peer on a device with [Device.ResetRaces]: there
-// have the peer stop before, or use [QP.Quiesce]. On EFA a queue pair that has left
-// [StateInit] is refused with [ErrUnsupported]: make another one.
+// On a device with [Device.ResetRaces] it must not meet requests of the peer: make the
+// peer stop before, or use [QP.Quiesce]. On EFA a queue pair that has left [StateInit] is
+// refused with [ErrUnsupported]: make another one.
 func (q *QP) ToReset() error {
 	s := ResetStep()
 	return q.Modify(s.Attr, s.Mask)

@@ -39,14 +39,14 @@ const (
 	PagesTryHuge          // 2 MiB pages when the host has free ones, else normal
 )
 
-// MRConfig says how to make a memory region.
+// MRConfig configures a memory region.
 type MRConfig struct {
 	// Access is what the region may be used for; LocalWrite is added to it.
 	Access Access
-	// ReadOnly leaves LocalWrite out: the device only reads, and so the memory may
-	// be mapped without the right to write to it, such as a file of constants.
-	// Receives, READs and atomics into the region fail, and RemoteWrite and
-	// RemoteAtomic are refused.
+	// ReadOnly leaves LocalWrite out. The device then only reads, so the memory may be
+	// mapped without the right to write to it, such as a file of constants. Receives,
+	// READs and atomics into the region fail, and RemoteWrite and RemoteAtomic are
+	// refused.
 	ReadOnly bool
 	// Addr is the address by which work requests and peers name the first byte
 	// of the region (ibv_reg_mr_iova), so that offsets into a file, say, can
@@ -57,8 +57,7 @@ type MRConfig struct {
 	Pages PageSize
 }
 
-// MR is a registered memory region: memory that the device reads and writes by
-// itself.
+// MR is a registered memory region: memory that the device reads and writes directly.
 //
 // The bytes belong to the region from registration to Close. While a work
 // request that names them is outstanding, the device may read or (for receives,
@@ -98,9 +97,9 @@ func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
 	return m, nil
 }
 
-// RegisterMR registers a slice of the caller, which stays pinned until Close.
-// Registered is the array behind buf[:len(buf)]: appending to buf may move to
-// another array that is not. Memory shared with a device must not hold Go
+// RegisterMR registers a slice of the caller, which stays pinned until Close. What is
+// registered is the array behind buf[:len(buf)]: appending to buf may move the data to
+// another array, which is not registered. Memory shared with a device must not hold Go
 // pointers, which a []byte cannot.
 func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 	if len(buf) == 0 {

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// PollYield keeps a goroutine that polls for long on good terms with the runtime.
-// The zero value is ready to use.
+// PollYield makes scheduling points for a goroutine that polls for a long time. The zero
+// value is ready to use.
 //
-// A goroutine that has run for 10 ms without a scheduling point is sent a
-// signal, and if it is in a call into C just then, its P is taken away; the
-// runtime's monitor thread then looks every 20 us whether there is more to
-// take. On a machine with few CPUs that can cost as much as the polling itself
-// (measured: half of the instructions of a READ on one CPU). A scheduling
-// point every few milliseconds, in which the goroutine goes on at once when
-// nobody else wants to run, prevents all of that. It is not free: the runtime
-// wakes an idle thread to look for work, some 0.2 ms of instructions if there is
-// but one CPU, which falls into whatever the program does next.
+// The runtime sends a signal to a goroutine that has run for 10 ms without a scheduling
+// point. If it is in a call into C just then, its P is taken away, and the runtime's
+// monitor thread then looks every 20 us whether there is more to take. On a machine with
+// few CPUs that can cost as much as the polling itself (measured: half of the
+// instructions of a READ on one CPU). A scheduling point every few milliseconds, in which
+// the goroutine goes on at once when nobody else wants to run, prevents all of that. It
+// is not free: the runtime wakes an idle thread to look for work, some 0.2 ms of
+// instructions if there is but one CPU, which falls into whatever the program does next.
 type PollYield struct{ last time.Duration }
 
 // yieldInterval is below the 10 ms after which the runtime interferes.
@@ -30,7 +29,8 @@ func (y *PollYield) At(now time.Duration) {
 	}
 }
 
-// Due is At for who holds a lock: it tells whether to call [runtime.Gosched] without it.
+// Due is At for a caller that holds a lock: it reports whether to release the lock and
+// call [runtime.Gosched].
 func (y *PollYield) Due(now time.Duration) bool {
 	if now-y.last <= yieldInterval {
 		return false

@@ -53,7 +53,7 @@ func (l LinkLayer) String() string {
 	return enumString(l, map[LinkLayer]string{LinkUnspecified: "unspecified", LinkInfiniBand: "InfiniBand", LinkEthernet: "Ethernet"})
 }
 
-// Port are the properties of a port at the moment of the query.
+// Port has the properties of a port at the moment of the query.
 type Port struct {
 	Num        uint8
 	State      PortState
@@ -96,7 +96,7 @@ func (d *Device) Port(num uint8) (Port, error) {
 	}, nil
 }
 
-// PKey answers an entry of a port's partition key table, in host byte order.
+// PKey returns an entry of a port's partition key table, in host byte order.
 func (d *Device) PKey(port uint8, index int) (uint16, error) {
 	var key uint16
 	err := d.life.With("query P_Key of", func() (err error) {

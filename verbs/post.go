@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// Post posts what was added and empties the batch. On an error the first n
-// requests were posted and will complete; the others are dropped. An error of
-// adding posts none. [ErrQueueFull] means that completions must be polled
-// first. A queue pair made with [QPConfig.Extended] posts all or none, and one
-// that was not made for an operation refuses it with [ErrUnsupported].
+// Post posts what was added and empties the batch. On an error the first n requests were
+// posted and will complete; the others are dropped. If adding a request failed, none is
+// posted. [ErrQueueFull] means that completions must be polled first. A queue pair made
+// with [QPConfig.Extended] posts all or none. A queue pair that was not made for an
+// operation refuses it with [ErrUnsupported].
 func (b *Batch) Post() (n int, err error) {
 	if err := b.enter(); err != nil || b.n == 0 {
 		return 0, b.ended(err)

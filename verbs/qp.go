@@ -42,13 +42,12 @@ func (t QPType) String() string {
 // strangers' datagrams out by accident only; it is no secret.
 const DefaultQKey = 0x11111111
 
-// QPConfig says how to make a queue pair.
+// QPConfig configures a queue pair.
 type QPConfig struct {
 	Type   QPType // 0 means RC
 	SendCQ *CQ
 	RecvCQ *CQ // nil means SendCQ
-	// SRQ is where receives come from that several queue pairs share. A DCT
-	// needs one.
+	// SRQ is a shared receive queue from which receives are taken. A DCT needs one.
 	SRQ *SRQ
 
 	MaxSendWR  int // outstanding sends; 0 means 128
@@ -78,11 +77,11 @@ type QPConfig struct {
 	Ops SendOps
 	// DCKey is what initiators must show to reach a [DCT].
 	DCKey uint64
-	// Streams of a [DCI], a power of two: requests of different streams may
-	// overtake each other, and an error flushes one stream only. 0 means that
-	// it is one queue. With streams the device's queue is made twice as long as
-	// MaxSendWR: requests leave it in any order, and libmlx5 takes the places
-	// before the one that completed last for free, and no others.
+	// Streams of a [DCI], a power of two: requests of different streams may overtake each
+	// other, and an error flushes one stream only. 0 means that it is one queue. With
+	// streams the device's queue is made twice as long as MaxSendWR: requests leave it in
+	// any order, and libmlx5 considers only the places before the last completed one
+	// free.
 	Streams int
 	// ErroredStreams is how many of them may be in error before the whole
 	// queue pair is, a power of two: at most [Mlx5Features.ErroredStreams],
@@ -289,7 +288,7 @@ func (q *QP) MaxSendWR() int { return int(q.cap.MaxSendWR) }
 // MaxSendSGE is how many scatter/gather entries a send may have.
 func (q *QP) MaxSendSGE() int { return int(q.cap.MaxSendSGE) }
 
-// SignalsAll tells whether all sends complete visibly ([QPConfig.SignalAll]).
+// SignalsAll reports whether all sends complete visibly ([QPConfig.SignalAll]).
 func (q *QP) SignalsAll() bool { return q.sigAll }
 
 // MaxRecvWR is how many receives may be outstanding, as the device granted it.

@@ -14,11 +14,11 @@ func (q *QP) Raw() cgo.QP { return q.qp }
 // struct ibv_cq, for code that calls C on it. It is valid until Close.
 func (c *CQ) Raw() cgo.CQ { return c.cq }
 
-// Wrap puts the data path of this package on a queue pair and a completion
-// queue that other code made and owns, such as a C library or a test: batches
-// of up to maxWR work requests with two scatter/gather entries and 64 bytes
-// inline each, and polling. The queue pair is taken to be connected. Neither
-// object may be closed or waited on through what Wrap answers.
+// Wrap puts the data path of this package on a queue pair and a completion queue that
+// other code made and owns, such as a C library or a test. It allows polling, and batches
+// of up to maxWR work requests with two scatter/gather entries and 64 bytes inline each.
+// The queue pair is assumed to be connected. Neither object may be closed or waited on
+// through the result.
 func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	q := &QP{qp: qp, typ: RC, cap: cgo.QPCap{MaxSendWR: uint32(maxWR), MaxRecvWR: uint32(maxWR),
 		MaxSendSGE: 2, MaxRecvSGE: 2, MaxInlineData: 64}}
@@ -30,9 +30,9 @@ func Wrap(qp cgo.QP, cq cgo.CQ, maxWR int) (*QP, *CQ) {
 	return q, c
 }
 
-// WrapDevice makes a device of a context that other code opened and owns, such
-// as a test, with these attributes. Nobody reads its asynchronous events, and
-// Close leaves the context open.
+// WrapDevice makes a device, with these attributes, of a context that other code opened
+// and owns, such as a test. Nobody reads its asynchronous events, and Close leaves the
+// context open.
 func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
 	d := &Device{name: name, ctx: ctx, attr: attr, log: slog.New(slog.DiscardHandler), async: newAsyncReader(), owner: DeviceOwner{Release: func() error { return nil }}}
 	d.life.Label = name
@@ -41,11 +41,11 @@ func WrapDevice(name string, ctx cgo.Context, attr DeviceAttr) *Device {
 	return d
 }
 
-// DeviceOwner is code that opens a device's context by itself and shares it, as
-// package rdmacm does: librdmacm has one for each device.
+// DeviceOwner is code that opens a device's context itself and shares it, as package
+// rdmacm does: librdmacm has one context for each device.
 type DeviceOwner struct {
-	// Close is what [Device.Close] does: it may refuse, or close the device by the
-	// function that AdoptDevice answers. Nil means that Device.Close does so.
+	// Close is what [Device.Close] calls: it may refuse, or close the device with the
+	// function that AdoptDevice returned. If it is nil, Device.Close calls that function.
 	Close func() error
 	// Release gives the context back. It is called when the device has closed, or
 	// could not be made.
@@ -56,9 +56,9 @@ type DeviceOwner struct {
 	Event func(Event)
 }
 
-// AdoptDevice makes a device of a context that owner opened: with the attributes
-// and the events of [Open]. The device closes by close, which is refused with
-// [ErrInUse] while anything made on it is open.
+// AdoptDevice makes a device of a context that owner opened, with attributes and events
+// as from [Open]. close closes the device, and is refused with [ErrInUse] while anything
+// made on it is open.
 func AdoptDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (d *Device, close func() error, err error) {
 	if d, err = newDevice(name, ctx, cfg, owner); err != nil {
 		return nil, nil, err
@@ -66,11 +66,10 @@ func AdoptDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwn
 	return d, d.close, nil
 }
 
-// ModifyBy changes the state of a queue pair by a call into C that other code
-// makes, such as librdmacm's; no other change is under way meanwhile. The call
-// answers which attributes it set and the state that the queue pair is in then;
-// with an error, the attributes that were refused. It must not go to
-// [StateReset].
+// ModifyBy changes the state of a queue pair by a call into C that other code makes, such
+// as librdmacm's; no other change is under way meanwhile. The call returns which
+// attributes it set and the resulting state of the queue pair, or, with an error, the
+// attributes that were refused. It must not go to [StateReset].
 func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uint32, err error)) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -93,9 +92,9 @@ func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uin
 // SetPeer names the peer of a queue pair that other code connects, for errors.
 func (q *QP) SetPeer(name string) { q.peer.Store(&name) }
 
-// OnEnd has f called when the queue pair ends, with what [QP.Err] answers, or now
-// if it has ended; in a goroutine of its own. It takes the place of what was given
-// before; nil takes that back.
+// OnEnd arranges for f to be called when the queue pair ends, or now if it has ended,
+// with the error of [QP.Err], in a goroutine of its own. f replaces the function of an
+// earlier call; nil removes it.
 func (q *QP) OnEnd(f func(cause error)) {
 	d := &q.death
 	d.mu.Lock()

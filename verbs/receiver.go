@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ReceiverConfig says how a receiver behaves. The zero value is fine.
+// ReceiverConfig configures a receiver. The zero value is fine.
 type ReceiverConfig struct {
 	// Size is how many bytes the longest message has; 0 means 4096. A longer one
 	// ends the connection, on both sides; longer datagrams are dropped.
@@ -16,12 +16,14 @@ type ReceiverConfig struct {
 	// Depth is how many messages may arrive before they are taken; 0 means what
 	// the receive queue holds ([QPConfig.MaxRecvWR]).
 	Depth int
-	// Arrived, if it is not nil, is called when a message has arrived, for programs that take
-	// messages by [Receiver.TryReceive] and have no goroutine that waits: somebody has to wait for
-	// something else of the completion queue then ([Dispatcher.Wait]), who polls for all. It is
-	// called by whoever polls, in turn: it neither waits nor calls the receiver. One call may be
-	// for several messages that follow each other, and one may find that its message was taken, or
-	// that there is the error of TryReceive instead: receives that are flushed are told of, too.
+	// Arrived, if it is not nil, is called when a message has arrived. It is for programs
+	// that take messages by [Receiver.TryReceive] and have no goroutine that waits for
+	// them. Some other goroutine must then wait for something else of the completion
+	// queue ([Dispatcher.Wait]), since it polls for all. Whoever polls calls Arrived, in
+	// turn; it must neither wait nor call the receiver. One call may stand for several
+	// consecutive messages. By the time it runs its message may have been taken, or
+	// TryReceive may return an error instead: Arrived is also called for flushed
+	// receives.
 	Arrived func()
 }
 
@@ -34,14 +36,14 @@ type ReceiverConfig struct {
 //	m, err := r.Receive(ctx, buf)
 //	// nil: buf[:m.Len] is the message
 //
-// Messages that one goroutine takes come in the order in which they arrived. What
-// arrived before the queue pair ended is handed out before the error that says
-// so. A peer that sends more than Depth messages that nobody takes is told to
-// wait by an RC queue pair ([ConnectConfig.RNRTimer]); UC and UD lose them.
+// Messages that one goroutine takes come in the order in which they arrived. Messages
+// that arrived before the queue pair ended are handed out before the error that says so.
+// When a peer has sent more than Depth messages that nobody takes, an RC queue pair tells
+// it to wait ([ConnectConfig.RNRTimer]); UC and UD lose messages.
 //
-// Until Close the receives of the queue pair are the receiver's, and the queue
-// where they complete is its own and that of other receivers and requesters:
-// what would go past it is refused with [ErrInUse].
+// Until Close the receives of the queue pair belong to the receiver. The queue where they
+// complete belongs to it, and to other receivers and requesters that share the queue. Any
+// other use is refused with [ErrInUse].
 //
 // Methods may be called from any number of goroutines.
 type Receiver struct {
@@ -86,7 +88,7 @@ type recvSlot struct {
 	drop   bool // a datagram that is too long
 }
 
-// Message is what a receive got.
+// Message is a message that a receive took.
 type Message struct {
 	// Len is how many bytes were copied.
 	Len int
@@ -268,10 +270,10 @@ func (r *Receiver) cut() {
 	go r.rouse()
 }
 
-// Close gives the receives of the queue pair back. Those that are posted can only
-// be had back by taking the queue pair down, which Close does: it is meant for
-// the end of a connection. Messages that nobody has taken are lost, and calls that
-// wait get [ErrClosed]. Closing twice is not an error.
+// Close gives the receives of the queue pair back. Posted receives can only be got back
+// by taking the queue pair down, which Close does, so it is meant for the end of a
+// connection. Messages that nobody has taken are lost, and calls that wait get
+// [ErrClosed]. Closing twice is not an error.
 func (r *Receiver) Close() error {
 	r.closing.Lock()
 	defer r.closing.Unlock()

@@ -113,8 +113,8 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 	}
 }
 
-// TryReceive is Receive without waiting: it tells whether there was a message. The error says
-// that no more come.
+// TryReceive is Receive without waiting: ok reports whether there was a message. An error
+// means that no more will come.
 func (r *Receiver) TryReceive(buf []byte) (m Message, ok bool, err error) {
 	const op = "receive on"
 	r.inside.Add(1)

@@ -2,9 +2,8 @@ package verbs
 
 import "encoding/binary"
 
-// Region is a peer's memory region: what it takes to READ and WRITE it. Its
-// rkey is a bearer token: whoever has it and a connection in the region's
-// protection domain can use it.
+// Region is what it takes to READ and WRITE a peer's memory region. Its rkey is a bearer
+// token: whoever has it and a connection in the region's protection domain can use it.
 type Region struct {
 	Addr   uint64 // in the address space of the peer
 	Length uint64 // bytes
@@ -21,9 +20,9 @@ func (r Region) At(off uint64) Remote {
 	return Remote{Addr: r.Addr + off, RKey: r.RKey}
 }
 
-// Slice is the part of the region from offset off on that has n bytes, whose
-// bounds [Region.At] keeps; the peer's device keeps those of the whole region.
-// What lies outside gives a region of no bytes.
+// Slice returns the n bytes of the region from offset off on. [Region.At] checks the
+// bounds of the slice; the peer's device checks those of the whole region. If the range
+// is outside the region, the result has no bytes.
 func (r Region) Slice(off, n uint64) Region {
 	if off > r.Length || n > r.Length-off {
 		return Region{}

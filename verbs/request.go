@@ -12,28 +12,28 @@ func (r *Requester) Read(ctx context.Context, from Remote, into SGE) error {
 	return r.one(ctx, opRead, from, into)
 }
 
-// Write copies local memory to memory of the peer. It returns when the peer's
-// device has the data; its program learns nothing of them.
+// Write copies local memory to memory of the peer. It returns when the peer's device has
+// the data; the peer's program is not told.
 func (r *Requester) Write(ctx context.Context, to Remote, from SGE) error {
 	return r.one(ctx, opWrite, to, from)
 }
 
-// Send sends a message into the next receive that the peer has posted. It
-// returns when the peer's device has it; without a receive the device tries
+// Send sends a message into the next receive that the peer has posted. It returns when
+// the peer's device has the message. If the peer has no receive posted, the device tries
 // again as often as the connection says ([ConnectConfig.RNRRetries]).
 func (r *Requester) Send(ctx context.Context, data SGE) error {
 	return r.one(ctx, opSend, Remote{}, data)
 }
 
-// FetchAdd adds to an 8-byte aligned word of the peer and answers what the word
-// was before, in host byte order. After an error the addition may have happened.
+// FetchAdd adds to an 8-byte aligned word of the peer and returns its old value, in host
+// byte order. After an error the addition may have happened.
 func (r *Requester) FetchAdd(ctx context.Context, at Remote, add uint64) (old uint64, err error) {
 	return r.atomic(ctx, opFetchAdd, at, add, 0)
 }
 
-// CmpSwap sets an 8-byte aligned word of the peer to swap if it equals compare,
-// and answers what the word was before: compare, if it was set. After an error
-// that may have happened.
+// CmpSwap sets an 8-byte aligned word of the peer to swap if it equals compare, and
+// returns the old value of the word, which is compare if the swap took place. After an
+// error the swap may have taken place.
 func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64) (old uint64, err error) {
 	return r.atomic(ctx, opCmpSwap, at, compare, swap)
 }
@@ -49,7 +49,7 @@ func (r *Requester) Do(ctx context.Context, build func(*List)) error {
 	return r.await(ctx, s)
 }
 
-// Pending is a list under way: its memory is the device's.
+// Pending is a list under way. Its memory belongs to the device.
 type Pending struct {
 	r   *Requester
 	s   *slot

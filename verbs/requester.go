@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/turn"
 )
 
-// RequesterConfig says how a requester behaves. The zero value is fine.
+// RequesterConfig configures a requester. The zero value is fine.
 type RequesterConfig struct {
 	// Linger is how long a call whose context has ended waits for the device to
 	// be done with the call's memory, before it takes the queue pair down; 0
@@ -20,8 +20,8 @@ type RequesterConfig struct {
 	Linger time.Duration
 }
 
-// Requester posts requests to a queue pair for any number of goroutines, and
-// each gets its own answer:
+// Requester posts requests to a queue pair for any number of goroutines, and each gets
+// its own result:
 //
 //	r, err := verbs.NewRequester(qp, verbs.RequesterConfig{})
 //	...
@@ -45,10 +45,10 @@ type RequesterConfig struct {
 //   - Nothing is allocated, unless there is an error; the first atomic has a place for the
 //     results of all registered.
 //
-// Until Close the sends of the queue pair are the requester's, and their
-// completion queue is its own and that of requesters of other queue pairs: what
-// would go past it, polling, waiting, batches, is refused with [ErrInUse]. So are
-// receives that would complete there: give a queue pair that receives a RecvCQ.
+// Until Close the sends of the queue pair belong to the requester. Their completion queue
+// belongs to it, and to the requesters of other queue pairs that share the queue. Any
+// other use (polling, waiting, batches) is refused with [ErrInUse]. So are receives that
+// would complete there: give a queue pair that receives a RecvCQ.
 //
 // Methods may be called from any number of goroutines.
 type Requester struct {
@@ -107,8 +107,8 @@ var errUnexplained = errors.New("flushed")
 
 const defaultLinger = time.Second
 
-// NewRequester takes over the sends of a queue pair, whose memory regions, peer
-// and state stay the program's matter. Requests that are in the queue already
+// NewRequester takes over the sends of a queue pair. Memory regions, peer and state of
+// the queue pair remain the program's concern. Requests that are already in the queue
 // must have completed.
 func NewRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	const op = "make requester for"
@@ -221,8 +221,9 @@ func (r *Requester) answered() {
 	}
 }
 
-// Poll looks once for what has completed, of all who share the queue, unless somebody else does so just
-// then. It is for who has lists under way ([Requester.Go]) that nobody waits for.
+// Poll looks once for completions, of all who share the queue, unless somebody else is
+// doing so. It is for programs with lists under way ([Requester.Go]) that nobody waits
+// for.
 func (r *Requester) Poll() {
 	if rt := r.router; rt.try() {
 		_, _ = rt.glance() // who waits for something is told of the error

@@ -17,17 +17,17 @@ const (
 	reasonOnlyOfMlx5 = "only mlx5 sets it by itself; elsewhere ConnectConfig.FlowLabel chooses the source port"
 )
 
-// UDPSourcePort is the source port that the kernel and mlx5 make of a flow label
-// (ibv_flow_label_to_udp_sport). Label 0 stands for none: then the device
-// chooses.
+// UDPSourcePort returns the source port that the kernel and mlx5 derive from a flow label
+// (ibv_flow_label_to_udp_sport). With label 0, which means none, the device chooses the
+// port.
 func UDPSourcePort(flowLabel uint32) uint16 {
 	low, high := flowLabel&(1<<sourcePortBits-1), flowLabel&(1<<flowLabelBits-1)>>sourcePortBits
 	return uint16(firstSourcePort | low ^ high)
 }
 
-// FlowLabelFor is a flow label for [ConnectConfig] and [AHAttr] that gives the
-// packets of RoCE v2 a UDP source port, from 49152 to 65535; of another port it
-// takes the low 14 bits. rxe looks at no flow label.
+// FlowLabelFor returns a flow label for [ConnectConfig] and [AHAttr] that gives RoCE v2
+// packets the UDP source port, from 49152 to 65535. Of any other port it uses the low 14
+// bits. rxe ignores flow labels.
 func FlowLabelFor(port uint16) uint32 {
 	label := uint32(port) & (1<<sourcePortBits - 1)
 	if label == 0 { // that would be none
@@ -75,9 +75,9 @@ func (q *QP) SetLAGPort(port int) error {
 	})
 }
 
-// LAGPort tells the port that was chosen for a queue pair in a bond, and the one by
-// which its packets leave now: another one while the chosen is down. The
-// queue pair and the errors are as for [QP.SetLAGPort].
+// LAGPort returns the port that was chosen for a queue pair in a bond, and the one by
+// which its packets leave now, which differs while the chosen port is down. The queue
+// pair and the errors are as for [QP.SetLAGPort].
 func (q *QP) LAGPort() (port, active int, err error) {
 	const op = "query LAG port of"
 	err = q.life.With(op, func() error {

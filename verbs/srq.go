@@ -8,14 +8,14 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/life"
 )
 
-// SRQConfig says how to make a shared receive queue.
+// SRQConfig configures a shared receive queue.
 type SRQConfig struct {
 	MaxWR  int // receives; 0 means 1024
 	MaxSGE int // scatter/gather entries of a receive; 0 means 1
 }
 
-// SRQ is a shared receive queue: receives that whichever of its queue pairs
-// needs one takes, in order. Its methods are safe for concurrent use.
+// SRQ is a shared receive queue. Whichever of its queue pairs needs a receive takes the
+// next one, in order. Its methods are safe for concurrent use.
 type SRQ struct {
 	life life.Life
 	pd   *PD

@@ -25,9 +25,9 @@ func rawWCExs(wcs []WCEx) []cgo.WCEx {
 	return unsafe.Slice((*cgo.WCEx)(unsafe.Pointer(unsafe.SliceData(wcs))), len(wcs))
 }
 
-// Gather appends the bytes of this process's memory that sges name: what a request with
-// [Inline] sends, for layers that post it later than their callers know. That memory has
-// to be mapped.
+// Gather appends the bytes of this process's memory that sges name, as a request with
+// [Inline] sends them. It is for layers that post a request after the call that made it
+// has returned. The memory has to be mapped.
 func Gather(dst []byte, sges ...SGE) []byte {
 	for i := range sges {
 		at := *(*unsafe.Pointer)(unsafe.Pointer(&sges[i].Addr))
@@ -44,9 +44,9 @@ func (m *MR) word(off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&m.buf[off]))
 }
 
-// Load64 reads the aligned word at offset off, as atomics leave it: host byte
-// order, in one piece, not before anything that the program read earlier. It
-// answers [ErrRange] for a word that is misaligned or outside.
+// Load64 reads the aligned word at offset off, as atomics leave it: in host byte order,
+// in one piece, and not before anything that the program read earlier. It returns
+// [ErrRange] for a word that is misaligned or outside.
 func (m *MR) Load64(off int) (uint64, error) {
 	if !m.life.Enter() {
 		return 0, opError("load from", m.life.Label, ErrClosed)

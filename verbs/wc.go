@@ -86,10 +86,10 @@ func (w *WC) QPNum() uint32 { return w.wc.QPNum }
 // SrcQP is the sender's queue pair number; valid for UD receives.
 func (w *WC) SrcQP() uint32 { return w.wc.SrcQP }
 
-// SLID, SL and DLIDPathBits are the sender's local identifier, the service level
-// of the packet and the low bits of the local identifier that it was sent to;
-// valid for UD receives on InfiniBand. [PD.CreateAHFromWC] makes the way back of
-// them.
+// SLID, SL and DLIDPathBits are the sender's local identifier, the service level of the
+// packet and the low bits of the local identifier that it was sent to; valid for UD
+// receives on InfiniBand. [PD.CreateAHFromWC] makes an address handle for the way back
+// from them.
 func (w *WC) SLID() uint16        { return w.wc.SLID }
 func (w *WC) SL() uint8           { return w.wc.SL }
 func (w *WC) DLIDPathBits() uint8 { return w.wc.DLIDPathBits }
@@ -105,8 +105,8 @@ func (w *WC) Flags() uint32 { return w.wc.Flags }
 // VendorErr is the provider's own code for a failure.
 func (w *WC) VendorErr() uint32 { return w.wc.VendorErr }
 
-// HasGRH tells whether the first 40 bytes of a UD receive hold a global route
-// header (RoCE v2 over IPv4: 20 undefined bytes, then the IPv4 header).
+// HasGRH reports whether the first 40 bytes of a UD receive hold a global route header
+// (RoCE v2 over IPv4: 20 undefined bytes, then the IPv4 header).
 func (w *WC) HasGRH() bool { return w.wc.Flags&wcFlagGRH != 0 }
 
 // Imm is the immediate of a receive, in host byte order, if there is one.
@@ -117,9 +117,9 @@ func (w *WC) Imm() (uint32, bool) {
 	return bigEndian32(w.wc.ImmData), true
 }
 
-// Invalidated is the key of this side that the sender of a received SEND with
-// invalidate ended, if it was one. rxe ends the key, but reports no flag that
-// libibverbs knows: there this tells of no SEND.
+// Invalidated returns the key of this side that a received SEND with invalidate has
+// invalidated, if it was one. rxe invalidates the key, but reports no flag that
+// libibverbs knows, so on rxe ok is always false.
 func (w *WC) Invalidated() (rkey uint32, ok bool) {
 	if w.wc.Flags&wcFlagInv == 0 {
 		return 0, false

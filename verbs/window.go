@@ -134,11 +134,11 @@ func (w *Window) Bind(q *QP, id uint64, flags SendFlags, mr *MR, off, n int, acc
 	})
 }
 
-// BindWindow adds the binding of a type 2 window to n bytes at offset off of
-// mr, under a new key: [Window.Region] tells it at once, and it holds for
-// requests of peers that arrive after the binding has completed. A bound
-// window must be invalidated before it is bound again. Post refuses the batch if
-// the window, or the region without being bound, was closed since.
+// BindWindow adds the binding of a type 2 window to n bytes at offset off of mr, under a
+// new key. [Window.Region] returns the key at once; it is valid for requests of peers
+// that arrive after the binding has completed. A bound window must be invalidated before
+// it is bound again. Post refuses the batch if the window was closed since, or the region
+// before it was bound.
 func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n int, access Access) {
 	if err := w.bindable(b.qp, Window2, mr, off, n, access); err != nil {
 		if b.err == nil {
@@ -171,16 +171,16 @@ func (b *Batch) BindWindow(id uint64, flags SendFlags, w *Window, mr *MR, off, n
 	b.name(&mr.life)
 }
 
-// LocalInvalidate adds the end of a key of this side: of a type 2 window, or of
-// a region. Requests of peers that use it fail from then on.
+// LocalInvalidate adds the invalidation of a key of this side: that of a type 2 window,
+// or of a region. Requests of peers that use it fail from then on.
 func (b *Batch) LocalInvalidate(id uint64, flags SendFlags, rkey uint32) {
 	if w := b.next(id, opLocalInv, flags, Remote{}, nil); w != nil {
 		w.SetInvalidate(rkey)
 	}
 }
 
-// SendInvalidate adds a SEND that ends a key of the peer: [WC.Invalidated]
-// tells it which.
+// SendInvalidate adds a SEND that invalidates a key of the peer, to which
+// [WC.Invalidated] tells it.
 func (b *Batch) SendInvalidate(id uint64, flags SendFlags, rkey uint32, sges ...SGE) {
 	if w := b.next(id, opSendInv, flags, Remote{}, sges); w != nil {
 		w.SetInvalidate(rkey)
