@@ -7,9 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// Errors on which a program decides. They come wrapped in detail: test with
-// [errors.Is]. On other systems than Linux everything fails with
-// [errors.ErrUnsupported].
+// Errors that a program may act on. They are wrapped with details: test with [errors.Is].
+// On systems other than Linux everything fails with [errors.ErrUnsupported].
 var (
 	// ErrNoAddress: no netdev of this network namespace has the address.
 	ErrNoAddress = errors.New("no such address on this host")
@@ -22,9 +21,9 @@ var (
 	ErrLinkDown = errors.New("link down")
 	// ErrNoRoute: the kernel has no route to the address.
 	ErrNoRoute = errors.New("no route")
-	// ErrNoNeighbour: the next hop did not tell its link-layer address.
+	// ErrNoNeighbour: the next hop did not answer with its link-layer address.
 	ErrNoNeighbour = errors.New("next hop does not answer")
-	// ErrNoGID: no entry of the GID table fits what was asked for.
+	// ErrNoGID: no entry of the GID table matches the query.
 	ErrNoGID = errors.New("no matching GID")
 )
 

@@ -24,8 +24,8 @@ type GID struct {
 // RoCE v2 if there is one. An IPoIB netdev has the port's GID in its link-layer
 // address, whatever the address is. It fails with [ErrNotRDMA] or [ErrNoGID].
 //
-// The table is read by files in /sys, one entry after the other until the right
-// one, usually one of the first few; without one, all of it.
+// It reads the table from files in /sys, one entry after the other, up to the right one,
+// which is usually one of the first few; if there is none, it reads the whole table.
 func (n Netdev) FindGID(ctx context.Context, addr netip.Addr) (GID, error) {
 	return findGID(ctx, os.DirFS("/sys/class/infiniband"), n, addr)
 }

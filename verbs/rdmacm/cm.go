@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/verbs/internal/pollfd"
 )
 
-// Config says how to open the connection manager. The zero value is fine.
+// Config configures the connection manager. The zero value is fine.
 type Config struct {
-	// Logger receives what no call waits for: changed addresses, devices that
-	// go away, and the events of the devices. Nil discards it.
+	// Logger receives events that no call waits for: changed addresses, devices that go
+	// away, and the events of the devices. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -68,7 +68,7 @@ func Open(cfg Config) (*CM, error) {
 	return m, nil
 }
 
-// Logger is what the config has, or one that discards.
+// Logger returns the logger of the config, or one that discards.
 func (m *CM) Logger() *slog.Logger { return m.log }
 
 func openError(err error) error {
@@ -147,6 +147,6 @@ const (
 	portSpaceUDP = 0x0111 // datagrams
 )
 
-// UDPQKey is the queue key of UD queue pairs that the connection manager
-// brings together, and of multicast groups.
+// UDPQKey is the queue key of UD queue pairs that the connection manager connects, and of
+// multicast groups.
 const UDPQKey = 0x01234567

@@ -91,8 +91,8 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.prepared.setup.Local }
 // RemoteAddr is the address of the peer.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.prepared.setup.Remote }
 
-// PrivateData is what the peer's program sent with its request or its answer,
-// padded with zeros.
+// PrivateData is what the peer's program sent with its request or its reply, padded with
+// zeros.
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Done is closed when the connection has ended: [Conn.Err] says why. The
@@ -112,13 +112,12 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Hints gives [ErrAddrChanged] when the hardware address behind the local
-// address has changed. The connection goes on as it was.
+// Hints sends [ErrAddrChanged] when the hardware address behind the local address has
+// changed. The connection goes on as before.
 func (c *Conn) Hints() <-chan error { return c.id.hints }
 
-// Disconnect ends the connection and waits until the peer knows of it. Sends
-// that have not completed are flushed: wait for them before. The object stays
-// open until Close.
+// Disconnect ends the connection and waits until the peer knows. Sends that have not
+// completed are flushed, so wait for them first. The object stays open until Close.
 func (c *Conn) Disconnect(ctx context.Context) error {
 	select {
 	case <-c.id.down:
@@ -148,9 +147,9 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 // learns of it from its own timeouts.
 const closeGrace = 500 * time.Millisecond
 
-// Close disconnects, gives a peer that answers the time to do so, and closes
-// what the connection made for itself. A queue pair from Setup is brought to
-// [verbs.StateError] and left to the program. Closing twice is not an error.
+// Close disconnects, gives the peer time to answer, and closes what the connection made
+// for itself. A queue pair from Setup is brought to [verbs.StateError] and left to the
+// program. Closing twice is not an error.
 func (c *Conn) Close() error {
 	c.closing.Lock() // whoever closes second waits
 	defer c.closing.Unlock()

@@ -152,9 +152,9 @@ func (c *Peer) leave() error {
 	return errors.Join(err, c.id.do("leave by", func() error { return cgo.CMLeave(c.id.id, group) }))
 }
 
-// AcceptUD tells the peer the queue pair number of a datagram service, whose
-// queue pair comes from cfg.Setup; the request is done with. The peer's
-// address is in its datagrams.
+// AcceptUD tells the peer the queue pair number of a datagram service, whose queue pair
+// comes from cfg.Setup. The request is then finished. The peer's address is in its
+// datagrams.
 func (r *Request) AcceptUD(cfg ConnConfig) error {
 	if err := r.answer("answer"); err != nil {
 		return err

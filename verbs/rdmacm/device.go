@@ -32,11 +32,11 @@ type device struct {
 	gone    bool          // closed
 }
 
-// Device is the device of that name as the connection manager knows it, for
-// programs that set up memory before their first connection. It lives as long
-// as the CM: closing it is refused with [verbs.ErrInUse]. Only a device that was
-// unplugged ([ErrDeviceRemoved]) can be closed, and should be, after everything
-// on it: until then the kernel holds up whoever unplugs it.
+// Device is the device of that name as the connection manager knows it, for programs that
+// set up memory before their first connection. It lives as long as the CM: closing it is
+// refused with [verbs.ErrInUse]. Only a device that was unplugged ([ErrDeviceRemoved])
+// can be closed, and should be, after everything on it: until then the kernel blocks
+// whoever unplugs it.
 func (m *CM) Device(name string) (*verbs.Device, error) {
 	if !m.life.Enter() {
 		return nil, operr.New("open", name, verbs.ErrClosed)

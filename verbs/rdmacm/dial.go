@@ -9,20 +9,20 @@ import (
 	"github.com/goverbs/goverbs/internal/operr"
 )
 
-// DialConfig says how to reach a peer. The zero value is fine.
+// DialConfig configures how to reach a peer. The zero value is fine.
 type DialConfig struct {
 	ConnConfig
-	// Local is the address to come from; its port may be 0. The zero value
-	// means what the routing table says.
+	// Local is the address to connect from; its port may be 0. The zero value means what
+	// the routing table says.
 	Local netip.AddrPort
 	// TOS is the type of service of the packets (DSCP and ECN bits).
 	TOS uint8
 }
 
-// Dial connects to a listener at "host:port"; the addresses of a name are tried
-// in turn, and the error has what became of each. A peer that refuses shows as a
-// [*RejectedError], one that does not answer as [verbs.ErrUnreachable], after as
-// long as the kernel tries (about a minute) or until ctx ends.
+// Dial connects to a listener at "host:port"; the addresses of a name are tried in turn,
+// and the error says what became of each. If the peer refuses, the error is a
+// [*RejectedError]. If it does not answer, the error is [verbs.ErrUnreachable], after the
+// time that the kernel tries (about a minute) or when ctx ends.
 func (m *CM) Dial(ctx context.Context, address string, cfg DialConfig) (*Conn, error) {
 	var c *Conn
 	err := m.resolve(ctx, "connection", portSpaceTCP, address, &cfg, func(ctx context.Context, id *cmID) (err error) {

@@ -22,9 +22,8 @@ var (
 	ErrAddrChanged = errors.New("address changed")
 )
 
-// RejectedError is the answer of a peer that does not want the connection, or
-// of a host where nobody listens at the port; the latter matches
-// [syscall.ECONNREFUSED].
+// RejectedError is the reply of a peer that refuses the connection, or of a host where
+// nobody listens at the port; the latter matches [syscall.ECONNREFUSED].
 type RejectedError struct {
 	// Reason is a code of the InfiniBand specification, volume 1, section
 	// 12.6.7.2: 28 is the listening program's decision, 8 means that there is

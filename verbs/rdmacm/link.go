@@ -15,10 +15,10 @@ import (
 // the connection, which has little room: this side's [verbs.Offer] has 52 bytes, the
 // server's 192, and a region takes 20 of them.
 //
-// Of cfg the connection manager decides GID, MTU and path; Retries, RNRRetries,
-// AckTimeout and MaxReads of Connect count. The queue pair is RC. When the peer
-// closes its end, or its program dies, the queue pair ends here too, and
-// [verbs.QP.Err] matches [ErrDisconnected].
+// The connection manager decides GID, MTU and path, whatever cfg says. Of cfg.Connect it
+// uses Retries, RNRRetries, AckTimeout and MaxReads. The queue pair is RC. When the peer
+// closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
+// matches [ErrDisconnected].
 func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
 	l := link{cfg: cfg}
 	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}

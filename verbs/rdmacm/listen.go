@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ListenConfig says how to listen. The zero value is fine.
+// ListenConfig configures a listener. The zero value is fine.
 type ListenConfig struct {
 	// Type is RC, which 0 means too, or UD for the service that tells peers a
 	// queue pair number for datagrams.
@@ -140,7 +140,7 @@ func (l *Listener) cause() error { return l.ids[0].cause }
 
 func (l *Listener) label() string { return l.ids[0].life.Label }
 
-// Addr is the address that is listened at; of both families the one of IPv4.
+// Addr is the address that l listens at; if it listens in both families, that of IPv4.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // arrived runs in the reader of events.
@@ -166,8 +166,8 @@ func (l *Listener) arrived(m *CM, ev *cgo.CMEvent) {
 	}
 }
 
-// Accept waits for a request, which is to be answered by [Request.Accept],
-// [Request.AcceptUD] or [Request.Reject].
+// Accept waits for a request. Answer it with [Request.Accept], [Request.AcceptUD] or
+// [Request.Reject].
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	select {
 	case r, ok := <-l.requests:

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Request is a peer's wish to connect.
+// Request is a peer's request to connect.
 type Request struct {
 	id       *cmID
 	typ      verbs.QPType
@@ -38,8 +38,8 @@ func (r *Request) answer(op string) error {
 	return nil
 }
 
-// Accept makes the connection and waits until the peer has it too. Whatever
-// it answers, the request is done with.
+// Accept makes the connection and waits until the peer has it too. Whatever it returns,
+// the request is finished.
 func (r *Request) Accept(ctx context.Context, cfg ConnConfig) (*Conn, error) {
 	if err := r.answer("accept"); err != nil {
 		return nil, err

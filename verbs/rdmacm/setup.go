@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Setup is what a program learns of a connection before it is made, and
-// answers to it.
+// Setup is what a program is told of a connection before it is made, and what it replies.
 type Setup struct {
 	Device *verbs.Device  // that the connection leads over
 	GID    verbs.GIDEntry // local address, for [verbs.QPConfig.GID]
@@ -29,13 +28,13 @@ type Setup struct {
 	PrivateData []byte
 }
 
-// ConnConfig says what a connection is made of. The zero value makes an RC
-// queue pair of its own, with a protection domain and a completion queue.
+// ConnConfig configures a connection. The zero value makes an RC queue pair of its own,
+// with a protection domain and a completion queue.
 type ConnConfig struct {
-	// Setup makes the queue pair, or takes one that is there. It is called once
-	// the device is known and before the peer can send; an error ends the call
-	// with it. A name with several addresses has it called again for each that
-	// is tried after a failure. Nil makes what QP describes.
+	// Setup makes the queue pair, or provides an existing one. It is called when the
+	// device is known and before the peer can send; the call ends with its error. For a
+	// name with several addresses it is called again for each that is tried after a
+	// failure. Nil makes what QP describes.
 	Setup func(*Setup) error
 	// QP describes the queue pair if Setup is nil. The queue pair, its completion
 	// queue ([Conn.CQ]), which has room for all of its work requests, and its

@@ -17,11 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs/stream/internal/wire"
 )
 
-// Conn is a byte stream over a connected queue pair: a [net.Conn] for
-// programs that speak one. Bytes are copied into registered memory, written by
-// the device into the peer's ring, and copied from there by the peer's Read;
-// Reserve and Commit, Peek and Discard spare the copies. Read and Write
-// allocate nothing.
+// Conn is a byte stream over a connected queue pair: a [net.Conn] for programs that use
+// one. Bytes are copied into registered memory, written by the device into the peer's
+// ring, and copied from there by the peer's Read; Reserve and Commit, Peek and Discard
+// avoid the copies. Read and Write allocate nothing.
 //
 // Write returns when the bytes are on their way, like a socket's, and waits
 // while the peer does not read. Reading and writing may go on at the same time;
@@ -65,8 +64,8 @@ const chunk = 64 << 10
 // How long Close waits for the peer's device to have everything.
 const lingering = 2 * time.Second
 
-// Read reads up to len(p) bytes, and waits while there are none. After the last
-// byte of the peer it answers [io.EOF].
+// Read reads up to len(p) bytes, and waits while there are none. After the last byte of
+// the peer it returns [io.EOF].
 func (s *Conn) Read(p []byte) (int, error) {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
@@ -85,9 +84,9 @@ func (s *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Peek answers bytes that have come, without taking them, and waits while there
-// are none. They lie in the ring: they are valid until the next Read, Discard
-// or Close. There may be more, behind the end of the ring.
+// Peek returns bytes that have arrived, without taking them, and waits while there are
+// none. They are in the ring, and valid until the next Read, Discard or Close. There may
+// be more bytes, past the end of the ring.
 func (s *Conn) Peek() ([]byte, error) {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
@@ -98,7 +97,7 @@ func (s *Conn) Peek() ([]byte, error) {
 	return b, nil
 }
 
-// Discard takes n bytes, of those that Peek answered.
+// Discard takes n of the bytes that Peek returned.
 func (s *Conn) Discard(n int) error {
 	s.rmu.Lock()
 	defer s.rmu.Unlock()
@@ -151,7 +150,7 @@ func (s *Conn) take(n int) {
 // idCredit is the number of messages that give back credit.
 const idCredit = 1 << 63
 
-// Write writes all of p, or fails; it answers how many bytes are on their way.
+// Write writes all of p, or fails; it returns how many bytes are on their way.
 func (s *Conn) Write(p []byte) (int, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -172,10 +171,9 @@ func (s *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// Reserve answers up to n bytes of the send buffer, at least one, to be filled
-// and sent by Commit; it waits while there is no room here or at the peer. The
-// bytes are valid until Commit or Close. Until Commit nothing else can be
-// written.
+// Reserve returns up to n bytes of the send buffer, at least one, to be filled and sent
+// by Commit. It waits while there is no room here or at the peer. The bytes are valid
+// until Commit or Close. Until Commit nothing else can be written.
 func (s *Conn) Reserve(n int) ([]byte, error) {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -278,8 +276,8 @@ func (s *Conn) commit(n int, last bool) error {
 	return nil
 }
 
-// CloseWrite tells the peer that no more bytes will come; its Read answers
-// [io.EOF] behind the last one. Reading goes on.
+// CloseWrite tells the peer that no more bytes will come; its Read returns [io.EOF] after
+// the last one. Reading goes on.
 func (s *Conn) CloseWrite() error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -300,9 +298,9 @@ func (s *Conn) finish() error {
 	return s.commit(0, true)
 }
 
-// Close ends both directions. What was written reaches the peer, if it is
-// there; what was not read is dropped. Calls under way, and later ones, answer
-// [net.ErrClosed]. Closing twice is not an error.
+// Close ends both directions. Written bytes reach the peer, if it is there; unread bytes
+// are dropped. Calls under way, and later ones, return [net.ErrClosed]. Closing twice is
+// not an error.
 func (s *Conn) Close() error {
 	s.shut.Do(func() { s.shutErr = s.close() })
 	return s.shutErr

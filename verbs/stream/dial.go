@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/stream/internal/wire"
 )
 
-// Config says how streams are made. The zero value is fine.
+// Config configures streams. The zero value is fine.
 type Config struct {
 	// Buffer is the size in bytes of the ring that the peer writes to, and of
 	// the buffer for sending; 4 KiB to 64 MiB, 0 means 1 MiB.
@@ -26,10 +26,9 @@ type Config struct {
 	// Listen is how to listen. Its Backlog is how many requests wait for one of
 	// Pending places; further ones are rejected.
 	Listen rdmacm.ListenConfig
-	// Pending is how many streams a listener makes ahead of Accept, each with
-	// its buffers, whether their peers have finished connecting or not: what
-	// strangers can take is Pending times twice Buffer of pinned memory. 0 means
-	// 16.
+	// Pending is how many streams a listener makes ahead of Accept, each with its
+	// buffers, whether their peers have finished connecting or not. Strangers can take at
+	// most Pending times twice Buffer of pinned memory. 0 means 16.
 	Pending int
 	// HandshakeTimeout is how long a peer may take to finish connecting once it
 	// has got one of those places; 0 means 10 s.

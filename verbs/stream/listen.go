@@ -111,11 +111,11 @@ func (l *Listener) fault(err error) error {
 	return &net.OpError{Op: "accept", Net: "rdma", Addr: l.Addr(), Err: err}
 }
 
-// Addr is the address that is listened at.
+// Addr is the address that the listener listens at.
 func (l *Listener) Addr() net.Addr { return addr{l.listener.Addr()} }
 
-// Close ends listening. Streams that Accept has answered go on. Closing twice
-// is not an error.
+// Close ends listening. Streams that Accept has returned go on. Closing twice is not an
+// error.
 func (l *Listener) Close() error {
 	l.shut.Do(func() {
 		l.cancel()
