@@ -8,26 +8,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Addr is where an endpoint receives: peers learn it by any means of their own. It is
-// comparable, and a [net.Addr].
+// Addr is the address at which an endpoint receives. How peers learn it is up to the
+// program. Addr is comparable and implements [net.Addr].
 type Addr struct {
 	GID  verbs.GID
 	QPN  uint32
 	QKey uint32
 }
 
-// AddrLen is how many bytes the message form of an address has.
+// AddrLen is the length of an encoded address in bytes.
 const AddrLen = 26
 
 const addrVersion = 1
 
-// Network is "srd".
+// Network returns "srd".
 func (a Addr) Network() string { return "srd" }
 
 func (a Addr) String() string { return fmt.Sprintf("%v/%#x", a.GID, a.QPN) }
 
-// AppendBinary appends the message form: a version, 0, GID, queue pair number and
-// queue key, big endian.
+// AppendBinary appends the encoded address to b: a version, 0, GID, queue pair number
+// and queue key, big endian.
 func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, addrVersion, 0)
 	b = append(b, a.GID[:]...)
@@ -37,11 +37,11 @@ func (a Addr) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary is [Addr.AppendBinary] into new memory.
+// MarshalBinary encodes the address as [Addr.AppendBinary] does.
 func (a Addr) MarshalBinary() ([]byte, error) { return a.AppendBinary(nil) }
 
-// UnmarshalBinary decodes an address. Anything else than what AppendBinary makes is
-// refused with [verbs.ErrMessage].
+// UnmarshalBinary decodes an address. It refuses everything that AppendBinary does not
+// make, with [verbs.ErrMessage].
 func (a *Addr) UnmarshalBinary(b []byte) error {
 	if len(b) != AddrLen || b[0] != addrVersion || b[1] != 0 || b[18] != 0 {
 		return fmt.Errorf("srd: decode address %s: %w", hex.EncodeToString(b[:min(len(b), AddrLen)]), verbs.ErrMessage)

@@ -1,7 +1,8 @@
-// Package srd is reliable datagrams, out of order, over many network paths, without
-// connections: the transport service that EFA has as SRD, by EFA itself or by an engine of
-// our own over UD queue pairs. Any endpoint sends to any other whose address it knows, by
-// messages of any length, and is told what became of each.
+// Package srd provides reliable datagrams: messages of any length, delivered in any order,
+// over many network paths, without connections. It is the transport service that EFA calls
+// SRD. On EFA the device does most of the work; on any other device an engine of this
+// package does it, over UD queue pairs. An endpoint can send to any other whose address it
+// knows, and learns what became of each message.
 //
 //	ep, err := srd.Open(srd.Config{PD: pd})
 //	b, err := ep.Addr().MarshalBinary() // give it to anyone
@@ -27,28 +28,35 @@
 //	                              |
 //	                  response: what came, what was refused, how much may come
 //
-// A message is cut into packets, which are delivered to the peer in any order; the
-// message is delivered when it is whole. A response names what arrived by number. A packet
-// that a later one of the same sub-flow overtook is lost, and goes by another path; so
-// does one whose sub-flow's timer ends. The timer begins anew with each response to the
-// sub-flow. Paths by which packets arrive are used again, the less busy ones first, or all in
-// turn, a list of packets each, while none is worse than the others. One that loses more than others, or is silent, is retired and probed until it is sound
-// again; two are always in use. The window of packets under way follows the delay of the
-// majority of paths, and the receiver's grant; of very many senders, those that wait for their turn
-// have none.
+// A message is cut into packets, which may arrive in any order. The message is delivered
+// when all of it has arrived. A response lists the packet numbers that arrived.
 //
-// Peers find each other by the first packets. A stranger is asked to show, by a cookie,
-// that it receives where it says; until then nothing is kept of it. With [Config.Key] the
-// first packet carries a code of the deployment's key, and the first message at once.
-// What is known of a peer that is silent takes about 500 bytes; of the peers beyond
-// [Config.MaxPeers] those that were silent longest make room.
+// A packet counts as lost when a later packet of the same sub-flow has arrived, or when
+// the timer of its sub-flow ends. It is sent again by another path. Each response to a
+// sub-flow starts its timer anew.
+//
+// Paths by which packets arrive are used again, the less busy ones first. While no path is
+// worse than the others, all take turns, with a burst of packets each. A path that loses
+// more than others, or is silent, is retired, and probed until it works again. At least two
+// paths stay in use.
+//
+// The number of packets under way follows the delay of the majority of paths and the
+// receiver's grant. When there are very many senders, they take turns, and the grant of
+// those that wait is 0.
+//
+// The first packets between two endpoints open a session. A stranger first has to return a
+// cookie, which shows that it receives at the address that it names; until then the
+// endpoint keeps no state for it. With [Config.Key] the first packet carries a code made
+// with the deployment's key, and the first message goes with it. A silent peer takes about
+// 500 bytes. When there are [Config.MaxPeers], a new peer takes the place of one that has
+// nothing under way and was silent for at least four times [Config.PeerTimeout].
 //
 // # On EFA
 //
-// A device with SRD queue pairs delivers packets by itself, of up to 8 KiB, by paths of its
-// choice, at most once each. There a driver and a smaller machine stand in place
-// of the engine: messages are numbered instead of packets, and the receiver says one word
-// about each.
+// A device with SRD queue pairs delivers packets of up to 8 KiB by itself, at most once
+// each, by paths of its own choice. There a smaller state machine takes the place of the
+// engine. It numbers messages instead of packets, and the receiver reports one result for
+// each message.
 //
 //	SendQueue --- message ---> Context: a peer and a service
 //	                              |
@@ -60,40 +68,43 @@
 //
 // Calls, services, statuses and guarantees are the same. What differs:
 //
-//   - Both ends have to be EFA's: a UD queue pair does not hear an SRD one.
-//   - A peer whose queue pair is gone is Unresponsive within milliseconds, one that EFA
-//     cannot reach as soon as EFA says so; then all messages that are under way to it are.
-//   - A receiver whose program does not let it poll has no buffers after a while. What
-//     finds none is tried for a tenth of a second, and Refused.
+//   - Both ends have to be on EFA: UD and SRD queue pairs cannot talk to each other.
+//   - When a peer's queue pair is gone, all messages under way to the peer end as
+//     Unresponsive within milliseconds; when EFA cannot reach the peer, as soon as EFA says
+//     so.
+//   - A receiver whose program does not let it poll runs out of buffers after a while. A
+//     message that finds none is retried for a tenth of a second, and then Refused.
 //   - The status of a packet is that of its message.
-//   - A key saves the cookie's round trip; the first message waits for the other one.
-//   - The queue key is random unless Config has one, so that an endpoint does not hear what
-//     was sent to a predecessor with the same queue pair number.
-//   - A queue pair that the device gives up ends the endpoint: calls answer why.
-//   - Config.Paths, MinTimeout and Target have no effect, and [PeerStats] no paths.
+//   - A key saves the round trip of the cookie. The first message still waits for the round
+//     trip that opens the session.
+//   - The queue key is random unless Config sets one, so that an endpoint does not receive
+//     what was sent to a predecessor with the same queue pair number.
+//   - If the device gives up the queue pair, the endpoint ends: calls return the reason.
+//   - Config.Paths, MinTimeout and Target have no effect, and [PeerStats] has no paths.
 //
-// None of it was tested on hardware: tests run on devices that are simulated below the
-// unchanged libefa.
+// None of this was tested on hardware: tests run on simulated devices below the unchanged
+// libefa.
 //
 // # Guarantees
 //
-//   - Each message has one status, and it is true: [Delivered] was delivered once,
-//     [Refused], [NoQueue], [Retransmit] and [Cancelled] was not and never will be,
-//     [Unresponsive] perhaps was. (An [Idempotent] message may have been delivered
-//     whatever its status.)
-//   - No message is delivered twice, whatever the network does, whoever restarts and
-//     whatever is replayed, but by [Idempotent], and by [Unreliable] if the network
-//     doubles it. With a key, this holds across a restart of the receiver as long as the
-//     hosts' clocks differ by less than the restart takes: the first message of a
-//     session names no incarnation.
-//   - Data is the program's again when its status is known.
+//   - Each message gets one status, and it is true. [Delivered]: the message was delivered
+//     once. [Refused], [NoQueue], [Retransmit] and [Cancelled]: it was not delivered and
+//     never will be. [Unresponsive]: it may have been delivered. (An [Idempotent] message
+//     may have been delivered whatever its status.)
+//   - No message is delivered twice, whatever the network does, whichever end restarts and
+//     whatever is replayed. The exceptions are [Idempotent], and [Unreliable] if the network
+//     duplicates the packet. With a key, this holds across a restart of the receiver as
+//     long as the hosts' clocks differ by less than the restart takes, because the first
+//     message of a session names no incarnation of the receiver.
+//   - Data belongs to the program again as soon as the status is known.
 //   - An endpoint answers strangers at a bounded rate, and never with more bytes than
 //     they sent.
 //
 // # The claims of the seed
 //
-// EP 3398296, "Networking technologies". Host device and network adapter are one
-// process here: the "application" is the user of this package, the "adapter" the engine.
+// The table maps the claims of EP 3398296, "Networking technologies", to the code and to
+// the tests that show them. Host device and network adapter are one process here: the
+// patent's "application" is the user of this package, its "adapter" is the engine.
 //
 //	claim  what                                          where                       test
 //	1      a message names a context, which has          Context, Request.Context,   TestSend, TestMessages
@@ -113,9 +124,9 @@
 //	12, 13 a network adapter, chip                       EFA, not here: software     TestSimulatedLengths
 //	15     one timer, without sub-flows                  Config.Paths: 1             TestOnePath
 //
-// On EFA claims 4 to 6 are offload: onResponse, missed and finish, shown by TestSimulatedFaults
-// and TestSimulatedStandstill; claims 3 and 14 are SendQueue.Post, by TestQueues; EFA has
-// paths and timers (claims 7 to 11) itself.
+// On EFA, claims 4 to 6 are onResponse, missed and finish in package offload, shown by
+// TestSimulatedFaults and TestSimulatedStandstill. Claims 3 and 14 are SendQueue.Post, shown
+// by TestQueues. Paths and timers (claims 7 to 11) are EFA's own.
 //
-// Decisions that the issue leaves open are in docs/srd.md.
+// The design decisions, with what was tried, are in docs/srd.md.
 package srd

@@ -15,42 +15,42 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config says what an endpoint is made of. PD is needed; the rest may be zero.
+// Config configures an endpoint. PD is required; the rest may be zero.
 type Config struct {
 	PD  *verbs.PD
 	GID verbs.GIDEntry // local address; zero means what an empty [verbs.GIDQuery] finds
 
-	// Paths is how many source queue pairs there are, each of which is a path
-	// where routers choose by the UDP source port: at most 16; 0 means 8. EFA has one
-	// queue pair, and chooses paths itself.
+	// Paths is the number of source queue pairs, at most 16; 0 means 8. Each is a path
+	// of its own where routers choose by the UDP source port. EFA has one queue pair,
+	// and chooses paths itself.
 	Paths int
-	// QKey of the deployment; 0 means [verbs.DefaultQKey], and on EFA a random one. It is
-	// a filter.
+	// QKey is the queue key of the deployment; 0 means [verbs.DefaultQKey], and on EFA a
+	// random one. It is a filter, not a secret.
 	QKey uint32
-	// Key of the deployment, 16 bytes: the first message then goes with the first
-	// packet, and strangers are not answered. Without it strangers first show that
-	// they receive at the address they name.
+	// Key is the secret key of the deployment, 16 bytes. With it, the first message goes
+	// with the first packet (not on EFA), and greetings of strangers are not answered.
+	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
 	Queues     int // receive queues, numbered from 0; 0 means 1
-	Receives   int // packets that may arrive before they are looked at; 0 means 512
-	Buffers    int // bytes of messages that arrived and were not released; 0 means 8 MiB
-	MaxMessage int // bytes of the longest message that is received; 0 means 1 MiB
+	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
+	Buffers    int // bytes of messages that have arrived and are not released; 0 means 8 MiB
+	MaxMessage int // bytes of the longest message that is accepted; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
-	// OnMessage, if given, is called with each message, one after the other, by a
-	// goroutine of the endpoint. The message is released when it returns. It may send,
-	// but not close the endpoint: Close waits for it. While it runs, peers are answered
-	// only if a call of the program waits.
+	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
+	// of the endpoint. The message is released when OnMessage returns. OnMessage may send,
+	// but must not close the endpoint, since Close waits for it. While it runs, peers are
+	// answered only if a call of the program waits.
 	OnMessage func(*Message)
 
-	// Times are at most an hour, and the defaults where they are 0.
-	MinTimeout  time.Duration // floor of the timers of sub-flows, which EFA has itself; 0 means 2 ms
-	AckDelay    time.Duration // how long a response waits for company; 0 means 500 us; longer, up to MinTimeout, where the device is slow
-	Target      time.Duration // time in queues that is no congestion, of which EFA knows itself; 0 means 2 ms; up to ten times as long where the device is slow
-	PeerTimeout time.Duration // silence after which a peer is unresponsive; 0 means 5 s
+	// Times are at most an hour; 0 means the default.
+	MinTimeout  time.Duration // floor of the timers of sub-flows (EFA has its own); 0 means 2 ms
+	AckDelay    time.Duration // how long a response waits for more packets; 0 means 500 us; up to MinTimeout where the device is slow
+	Target      time.Duration // queueing delay that is no congestion (EFA judges that itself); 0 means 2 ms; up to ten times as long where the device is slow
+	PeerTimeout time.Duration // time without progress after which a peer is unresponsive; 0 means 5 s
 
-	// Monitor is the path of a unix socket at which the endpoint tells what it knows of
-	// its peers and paths, to "rdmactl srd" for instance; empty means none.
+	// Monitor is the path of a unix socket at which the endpoint reports its counters,
+	// peers and paths, to "rdmactl srd" for instance; empty means none.
 	Monitor string
 
 	Log *slog.Logger
@@ -99,8 +99,8 @@ type Endpoint struct {
 	closed   atomic.Bool
 }
 
-// Open makes an endpoint: on a device with SRD queue pairs, which is EFA, one that uses
-// these, otherwise one with UD queue pairs.
+// Open makes an endpoint. It uses SRD queue pairs on a device that has them, which is EFA,
+// and UD queue pairs on any other.
 func Open(cfg Config) (*Endpoint, error) {
 	if cfg.PD == nil {
 		return nil, fmt.Errorf("srd: open: %w: no PD", verbs.ErrAttributes)
@@ -160,10 +160,10 @@ func Open(cfg Config) (*Endpoint, error) {
 	return ep, nil
 }
 
-// Addr is where the endpoint receives.
+// Addr returns the address at which the endpoint receives.
 func (ep *Endpoint) Addr() Addr { return ep.addr }
 
-// MaxPacket is how many bytes of a message go with one packet.
+// MaxPacket returns how many bytes of a message fit into one packet.
 func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
 // now is the clock of the engine.
@@ -207,9 +207,9 @@ func (ep *Endpoint) open() error {
 	return ep.failure
 }
 
-// Close ends the endpoint, and all calls of it. Messages that are not settled are given up,
-// and have no status: they may have been delivered. Their data is the program's when Close
-// returns. Closing twice is not an error.
+// Close ends the endpoint and all calls on it. Messages that are not settled are given up
+// and get no status: they may have been delivered. Their data belongs to the program when
+// Close returns. Closing twice is not an error.
 func (ep *Endpoint) Close() error {
 	ep.closing.Lock()
 	defer ep.closing.Unlock()

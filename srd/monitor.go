@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/accept"
 )
 
-// Report is what an endpoint tells of itself at [Config.Monitor].
+// Report is what an endpoint reports at [Config.Monitor].
 type Report struct {
 	Addr  string
 	PID   int
@@ -21,13 +21,13 @@ type Report struct {
 	Peers []PeerReport
 }
 
-// PeerReport tells of a peer.
+// PeerReport describes a peer.
 type PeerReport struct {
 	Addr string
 	PeerStats
 }
 
-// Report answers the counters, and what is known of all peers. It allocates.
+// Report returns the counters, and what is known of all peers. It allocates.
 func (ep *Endpoint) Report() *Report {
 	r := &Report{Addr: ep.addr.String(), PID: os.Getpid(), Stats: ep.Stats()}
 	for _, p := range ep.Peers() {
@@ -36,7 +36,7 @@ func (ep *Endpoint) Report() *Report {
 	return r
 }
 
-// ReadReport asks the endpoint at a unix socket.
+// ReadReport reads the report of the endpoint whose [Config.Monitor] is a socket.
 func ReadReport(ctx context.Context, socket string) (*Report, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socket)

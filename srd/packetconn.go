@@ -12,7 +12,7 @@ import (
 )
 
 // PacketConn is an endpoint as a [net.PacketConn]: WriteTo sends a message and waits for
-// its status, ReadFrom receives one. Addresses are [Addr].
+// its status, ReadFrom receives a message. Addresses are of type [Addr].
 type PacketConn struct {
 	ep          *Endpoint
 	service     Service
@@ -21,8 +21,8 @@ type PacketConn struct {
 
 var _ net.PacketConn = (*PacketConn)(nil)
 
-// PacketConn answers the endpoint as a connection whose messages go by a service.
-// Closing it closes the endpoint.
+// PacketConn returns the endpoint as a [net.PacketConn] that sends by service s. Closing
+// it closes the endpoint.
 func (ep *Endpoint) PacketConn(s Service) *PacketConn { return &PacketConn{ep: ep, service: s} }
 
 func (c *PacketConn) begin(d *deadline) (context.Context, func(), error) {
@@ -42,7 +42,7 @@ func (c *PacketConn) failed(op string, to net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: "srd", Source: c.LocalAddr(), Addr: to, Err: err}
 }
 
-// ReadFrom receives a message. What does not fit into b is lost, as of datagrams.
+// ReadFrom receives a message. Bytes that do not fit into b are lost, as with UDP.
 func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	ctx, end, err := c.begin(&c.read)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	return n, from, nil
 }
 
-// WriteTo sends a message.
+// WriteTo sends a message and waits for its status.
 func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	a, ok := to.(Addr)
 	if !ok {
@@ -78,8 +78,8 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 // LocalAddr is the endpoint's address.
 func (c *PacketConn) LocalAddr() net.Addr { return c.ep.Addr() }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline set when calls end, also those that
-// wait already.
+// SetDeadline, SetReadDeadline and SetWriteDeadline set when calls end, including calls
+// that already wait.
 func (c *PacketConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Context is a transport context: a peer, and the service by which messages go there.
-// A message that names it needs no other address (claim 1 of the seed).
+// Context is a transport context: a peer, and the service by which messages are sent to
+// it. A message that names a context needs no other address (claim 1 of the seed).
 type Context struct {
 	ep      *Endpoint
 	to      Addr
 	service Service
 }
 
-// Context answers the transport context of a peer and a service. Nothing is sent, and
-// nothing is kept until a message is.
+// Context returns the transport context of a peer and a service. It sends nothing, and
+// keeps no state until a message is sent.
 func (ep *Endpoint) Context(to Addr, s Service) *Context { return &Context{ep: ep, to: to, service: s} }
 
-// Addr is the peer's, and Service how messages go there.
+// Addr returns the peer's address, and Service the service by which messages are sent.
 func (c *Context) Addr() Addr       { return c.to }
 func (c *Context) Service() Service { return c.service }
 
-// Send is [Endpoint.Send] by this context.
+// Send is [Endpoint.Send] to the context's peer, by its service.
 func (c *Context) Send(ctx context.Context, data ...[]byte) error {
 	return c.ep.send(ctx, c.to, c.service, 0, data)
 }
 
-// QueueConfig says what a send queue is like. The zero value is fine.
+// QueueConfig configures a send queue. The zero value is fine.
 type QueueConfig struct {
-	Service Service // of messages that name an address only
-	Depth   int     // messages that are not completed; 0 means 1024
+	Service Service // of messages that name no context
+	Depth   int     // messages whose completions Wait has not taken; 0 means 1024
 }
 
-// SendQueue takes messages, and completes them in any order. The transport context of a
-// message that names no other is that of its address and the queue's service (claim 3
-// of the seed): queues with the same service share it.
+// SendQueue takes messages, and completes them in any order. A message that names no
+// transport context uses that of its address and the queue's service (claim 3 of the
+// seed), which all queues with that service share.
 type SendQueue struct {
 	ep      *Endpoint
 	cfg     QueueConfig
@@ -49,24 +49,24 @@ type SendQueue struct {
 	closed  bool
 }
 
-// Request is a message to be sent. Data is the endpoint's until the completion.
+// Request is a message to be sent. Data belongs to the endpoint until the completion.
 type Request struct {
 	ID      uint64
-	To      Addr     // unless there is a Context
+	To      Addr     // if Context is nil
 	Context *Context // of the same endpoint
 	Queue   uint16   // receive queue at the peer
 	Data    [][]byte
-	Packets bool // tell the status of each packet, too
+	Packets bool // report the status of each packet, too
 }
 
-// Completion tells what became of a message.
+// Completion reports what became of a message.
 type Completion struct {
 	ID     uint64
 	Status Status
-	// Packet is the first packet in the way of a message that was not delivered, of
-	// Sent, of which Refused were refused.
+	// Packet is the first packet that kept a message from being delivered. Sent packets
+	// were sent, of which Refused were refused.
 	Packet, Sent, Refused int
-	Packets               []Status // of a request that asked for them
+	Packets               []Status // if the request asked for them
 }
 
 // request is a message under way.
@@ -107,8 +107,8 @@ func (ep *Endpoint) newQueue(cfg QueueConfig) *SendQueue {
 	return q
 }
 
-// Post hands messages in, and sends what may be sent now. It answers how many were
-// taken, and why not all.
+// Post takes messages, and sends what may be sent now. It returns how many it took, and
+// an error if it did not take all.
 func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 	ep := q.ep
 	ep.mu.Lock()
@@ -197,8 +197,8 @@ func (ep *Endpoint) free(i uint32) {
 }
 
 // Send sends the gathered bytes as one message, reliably and out of order, and waits for
-// its status. If ctx ends before, the message is given up, unless it was delivered; data
-// is the program's when Send returns, in any case.
+// its status. If ctx ends first, the message is given up, unless it was delivered. In any
+// case data belongs to the program when Send returns.
 func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
 	return ep.send(ctx, to, Reliable, 0, data)
 }
@@ -272,7 +272,7 @@ func (ep *Endpoint) settled(res *engine.Result) {
 	ep.free(i)
 }
 
-// Wait waits for at least one completion, and takes as many as there are and as fit.
+// Wait waits for at least one completion, and takes as many as are there and fit into cs.
 func (q *SendQueue) Wait(ctx context.Context, cs []Completion) (n int, err error) {
 	ep := q.ep
 	ep.mu.Lock()
@@ -296,8 +296,8 @@ func (q *SendQueue) Wait(ctx context.Context, cs []Completion) (n int, err error
 
 func (q *SendQueue) ready() bool { return q.done.n > 0 || q.closed }
 
-// Close cancels the messages of the queue that are not settled. Data of theirs is the
-// program's when it returns. Closing twice is not an error.
+// Close cancels the messages of the queue that are not settled. Their data belongs to the
+// program when Close returns. Closing twice is not an error.
 func (q *SendQueue) Close() error {
 	ep := q.ep
 	ep.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
 )
 
-// Message is one that arrived. Data is the program's until it is released.
+// Message is a message that arrived. Data belongs to the program until it is released.
 type Message struct {
 	From    Addr
 	Service Service
@@ -15,9 +15,9 @@ type Message struct {
 	Data    []byte
 }
 
-// Receive waits for at least one message, and takes as many as there are and as fit.
-// Their memory goes back with [Endpoint.Release]; when too much of it is out, senders
-// are slowed down, then refused.
+// Receive waits for at least one message, and takes as many as are there and fit into ms.
+// [Endpoint.Release] gives their memory back. When too much of it is out, senders are
+// first slowed down, then refused.
 func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

@@ -6,54 +6,54 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/engine"
 )
 
-// Stats count what an endpoint did. On EFA timeouts are packets that the device gave up,
-// and probes are greetings by which a silent peer is asked whether it lives.
+// Stats are the counters of an endpoint. On EFA, Timeouts are packets that the device gave
+// up, and Probes are greetings that ask a silent peer whether it lives.
 type Stats struct {
 	Sent, Received      uint64 // packets
 	Retransmitted       uint64
 	Timeouts, Probes    uint64
-	Responses           uint64 // that went alone, not with a message
+	Responses           uint64 // that were sent alone, not with a message
 	Duplicates, Beyond  uint64 // packets that had arrived before, or were past the window
 	Delivered, Refused  uint64 // messages that arrived
 	Sessions, Forgotten uint64 // peers
 	Retired, Revived    uint64 // paths
 	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
-	// What strangers sent, or peers of the past: malformed packets, wrong tokens,
-	// sources and cookies, old epochs, what no peer would say; and the answers to
-	// them, with those that were left out since there were too many.
+	// What strangers or former peers sent: malformed packets, wrong tokens, sources and
+	// cookies, old epochs, what no peer would say; then the answers to them, and those
+	// left unanswered since there were too many.
 	Malformed, WrongToken, WrongSource, WrongCookie uint64
 	OldEpoch, Bogus                                 uint64
 	Resets, Challenges, Unanswered                  uint64
 }
 
-// Stats answers the counters so far.
+// Stats returns the counters so far.
 func (ep *Endpoint) Stats() Stats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return Stats(*ep.e.Count())
 }
 
-// PeerStats tell of a peer.
+// PeerStats describe a peer.
 type PeerStats struct {
 	Addr        Addr `json:"-"`
 	Established bool
-	UnderWay    int // packets that were sent and not answered
-	Window      int // how many may be, as the network allows; 0 while it is idle
-	Grant       int // and as the peer allows
+	UnderWay    int // packets sent and not answered
+	Window      int // how many the network allows; 0 while the peer is idle
+	Grant       int // how many the peer allows
 	Paths       []PathStats
 }
 
-// PathStats tell of a path to a peer that is not idle.
+// PathStats describe a path to a peer that is not idle.
 type PathStats struct {
 	RoundTrip, Least time.Duration // smoothed, and the shortest
-	Loss             float64       // share of the last packets
+	Loss             float64       // share of the last packets that was lost
 	Sent             uint64
 	UnderWay         int
-	Suspect, Retired bool // out of use, and probed; the latter for long
+	Suspect, Retired bool // out of use, and probed: for now, or until enough probes come back
 }
 
-// Peers answers what is known of all peers. It allocates.
+// Peers returns what is known of all peers. It allocates.
 func (ep *Endpoint) Peers() []PeerStats {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 type Service uint8
 
 const (
-	// Reliable delivers each message at most once, in any order, and tells what
+	// Reliable delivers each message at most once, in any order, and reports what
 	// became of it.
 	Reliable Service = engine.Reliable
-	// Ordered is Reliable, and messages are delivered in the order of sending.
+	// Ordered is like Reliable, but delivers messages in the order of sending.
 	Ordered Service = engine.Ordered
-	// Reporting is Reliable, but what is lost is not sent again: its status is
-	// [Retransmit].
+	// Reporting is like Reliable, but does not send again what is lost: the status of
+	// such a message is [Retransmit].
 	Reporting Service = engine.Reporting
 	// Unreliable sends a message of one packet, once.
 	Unreliable Service = engine.Unreliable
-	// Idempotent sends a message of one packet until it arrived. It may be
-	// delivered several times, since the receiver keeps nothing of it.
+	// Idempotent sends a message of one packet until it has arrived. It may be
+	// delivered several times, since the receiver keeps no record of it.
 	Idempotent Service = engine.Idempotent
 )
 
@@ -34,8 +34,8 @@ const (
 	Refused      Status = Status(engine.Refused)      // the receiver had no buffer
 	NoQueue      Status = Status(engine.NoQueue)      // the receiver has no such queue
 	Retransmit   Status = Status(engine.Retransmit)   // it was lost: send it again, if it still matters
-	Unresponsive Status = Status(engine.Unresponsive) // the peer is silent or has restarted: perhaps it was delivered
-	Cancelled    Status = Status(engine.Cancelled)    // given up in time: it is not delivered
+	Unresponsive Status = Status(engine.Unresponsive) // the peer is silent or has restarted: the message may have been delivered
+	Cancelled    Status = Status(engine.Cancelled)    // given up in time: it was not and will not be delivered
 	Sent         Status = Status(engine.Sent)         // by Unreliable
 )
 
@@ -59,11 +59,11 @@ var (
 	ErrTooLong = errors.New("message too long for its service")
 	// ErrQueueFull: completions have to be taken first.
 	ErrQueueFull = errors.New("send queue full")
-	// ErrPeers: the endpoint has as many peers as it may, and all were heard lately.
+	// ErrPeers: the endpoint has MaxPeers peers, and found none to forget.
 	ErrPeers = errors.New("too many peers")
 )
 
-// Err is nil for a message that was delivered or sent.
+// Err returns nil for a message that was delivered or sent.
 func (s Status) Err() error {
 	switch s {
 	case Refused:
