@@ -77,8 +77,10 @@ func (ep *Endpoint) setAlarm(now time.Duration) {
 	if wait < alarm.Never/2 {
 		at = now + wait
 	}
-	if !ep.serving && len(ep.waiting) == 0 {
-		at = min(at, ep.left+ep.grace)
+	// Once that is over, serve was nudged. An alarm that rang on until serve polls would keep it
+	// from a processor for milliseconds: who is woken by a timer runs first.
+	if end := ep.left + ep.grace; !ep.serving && len(ep.waiting) == 0 && now < end {
+		at = min(at, end)
 	}
 	if ep.mendAt > 0 {
 		at = min(at, ep.mendAt)

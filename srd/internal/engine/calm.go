@@ -19,8 +19,8 @@ func (e *Engine) calm(p *peer, n *network) bool {
 		return false
 	}
 	own := 2 * time.Duration(p.flying) * e.each
-	for i := range uint8(e.cfg.Paths) {
-		if x := &n.paths[i]; !x.sound() || x.srtt > 2*n.middle || x.slow && x.srtt > own || n.loses(i) {
+	for i := range n.paths[:e.cfg.Paths] {
+		if x := &n.paths[i]; !x.sound() || x.srtt > 2*n.middle || x.slow && x.srtt > own || n.loses(uint8(i)) {
 			return false
 		}
 	}

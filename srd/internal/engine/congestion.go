@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 const (
 	smallestWindow = 4 << 8
@@ -35,13 +38,14 @@ func (e *Engine) sample(p *peer, i uint8, rtt time.Duration) {
 
 // roundTrip is that of the path in the middle, of those that have been used.
 func (e *Engine) roundTrip(n *network) time.Duration {
-	unused := 0
-	for i := range e.cfg.Paths {
-		if n.paths[i].srtt == 0 {
-			unused++
+	var trips [MaxPaths]time.Duration
+	used := trips[:0]
+	for i := range n.paths[:e.cfg.Paths] {
+		if t := n.paths[i].srtt; t > 0 {
+			used = append(used, t)
 		}
 	}
-	return ranked(n.paths[:e.cfg.Paths], unused, func(x *path) time.Duration { return x.srtt })
+	return median(used)
 }
 
 // judge sets the window once a round trip. Packets that are lost here and there say
@@ -50,23 +54,25 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 func (e *Engine) judge(p *peer, n *network) {
 	e.age(n)
 	seen, slow, failing := 0, 0, 0
-	for i := range e.cfg.Paths {
-		x := &n.paths[i]
-		if n.failing>>i&1 != 0 && !x.retired {
+	for set := n.failing; set != 0; set &= set - 1 {
+		if !n.paths[bits.TrailingZeros16(set)].retired {
 			failing++
 		}
+	}
+	for i := range n.paths[:e.cfg.Paths] {
+		x := &n.paths[i]
 		if x.srtt == 0 || x.retired {
 			continue
 		}
 		seen++
 		if x.lately > 0 { // a queue that stands delays all packets, a host that is busy some
-			x.slow = x.lately > x.least*3/2+e.target
+			x.slow = x.lately > x.least+x.least>>1+e.target
 			x.lately = 0
 		}
 		if x.slow {
 			slow++
 		}
-		x.least += max(0, x.srtt-x.least) / 64 // routes change
+		x.least += max(0, x.srtt-x.least) >> 6 // routes change
 	}
 	n.failing = 0
 	switch {

@@ -244,7 +244,6 @@ func (e *Engine) prepare() {
 	for range preparedPeers {
 		n, l := new(network), newInflight()
 		n.begin(0)
-		l.clear()
 		e.networks, e.flows = append(e.networks, n), append(e.flows, l)
 	}
 	e.peers = make([]*peer, 0, preparedPeers)

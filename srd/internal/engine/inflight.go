@@ -108,11 +108,16 @@ func (l *inflight) number(f *txFlow, place uint32) uint32 {
 	return f.una + (place-f.una)&uint32(len(l.ring)-1)
 }
 
-func newInflight() *inflight { return &inflight{ring: make([]packet, shortestRing)} }
+func newInflight() *inflight {
+	l := &inflight{ring: make([]packet, shortestRing)}
+	l.clear(MaxPaths)
+	return l
+}
 
-func (l *inflight) clear() {
+// clear empties the lists of so many paths. All others have never been used.
+func (l *inflight) clear(paths int) {
 	l.lost, l.more, l.told = list{none, none}, 0, 0
-	for i := range l.subs {
+	for i := range l.subs[:paths] {
 		l.subs[i] = subFlow{list: list{none, none}}
 	}
 }
@@ -127,7 +132,7 @@ func (e *Engine) acquire(f *txFlow) {
 		} else {
 			l = newInflight()
 		}
-		l.clear()
+		l.clear(e.cfg.Paths)
 		f.live = l
 	}
 	if n := uint32(len(l.ring)); f.nxt-f.una == n && n < wire.Window {
@@ -213,7 +218,7 @@ func (e *Engine) lose(f *txFlow, seq uint32) {
 
 // resend has everything under way sent again: no answer to it counts.
 func (e *Engine) resend(p *peer) {
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f == nil || f.live == nil {
 			continue
 		}
@@ -230,7 +235,7 @@ func (e *Engine) resend(p *peer) {
 
 // rearm begins all timers anew.
 func (e *Engine) rearm(p *peer) {
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f == nil || f.live == nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/wire"
@@ -47,6 +48,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	}
 	progress, more := false, f.live.more
 	var last [MaxPaths]time.Duration // when the packet was sent that arrived last by each path
+	var by uint16                    // paths by which one did
 	settle := func(seq uint32) {
 		l := f.live
 		if l == nil || !l.has(f, seq) || l.at(seq).state == settled {
@@ -63,6 +65,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 			s.newest, l.told = max(s.newest, sent), max(l.told, sent)
 			s.armed, s.probed, s.backoff = e.now, false, 0
 			last[path] = max(last[path], sent)
+			by |= 1 << path
 			e.arrived(p, path)
 		}
 		e.packetSettled(f, seq, refused, noQueue)
@@ -73,10 +76,8 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	for w := range uint32(r.NSeen) {
-		for bits, i := r.Seen[w], uint32(0); bits != 0; bits, i = bits>>1, i+1 {
-			if bits&1 != 0 {
-				settle(r.Base + 64*w + i)
-			}
+		for set := r.Seen[w]; set != 0; set &= set - 1 {
+			settle(r.Base + 64*w + uint32(bits.TrailingZeros64(set)))
 		}
 	}
 	if progress {
@@ -87,8 +88,9 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		e.sample(p, r.EchoPath, rtt)
 		fresh = progress
 	}
-	for i, sent := range last[:e.cfg.Paths] { // one packet is echoed, by one path
-		if sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
+	for ; by != 0; by &= by - 1 { // one packet is echoed, by one path
+		i := bits.TrailingZeros16(by)
+		if sent := last[i]; sent > more && !(echoed && i == int(r.EchoPath)) { // how long others waited in a burst is not known
 			e.sample(p, uint8(i), e.now-sent-min(time.Duration(r.Delay)*time.Microsecond, e.ackDelay))
 		}
 	}
@@ -109,7 +111,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 
 // waits tells whether there is something to be sent to a peer, given room.
 func (p *peer) waits() bool {
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f != nil && (f.head != none || f.live != nil && !f.live.lost.empty()) {
 			return true
 		}
@@ -173,7 +175,7 @@ func (e *Engine) held(f *txFlow, s *subFlow) time.Duration {
 // expire looks at the timers of the sub-flows, and answers when the next one ends.
 func (e *Engine) expire(f *txFlow) time.Duration {
 	next := never
-	for i := range e.cfg.Paths {
+	for i := range uint8(e.cfg.Paths) {
 		if f.live == nil {
 			return never
 		}
@@ -181,13 +183,15 @@ func (e *Engine) expire(f *txFlow) time.Duration {
 		if s.empty() {
 			continue
 		}
-		if e.now >= s.armed+e.timeout(f, s, uint8(i)) {
-			e.expired(f, uint8(i))
+		end := s.armed + e.timeout(f, s, i)
+		if e.now >= end {
+			e.expired(f, i)
 			if f.live == nil || s.empty() {
 				continue
 			}
+			end = s.armed + e.timeout(f, s, i)
 		}
-		next = min(next, s.armed+e.timeout(f, s, uint8(i)))
+		next = min(next, end)
 	}
 	return next
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // path is what is known of one way to a peer, as it is at the moment.
 type path struct {
@@ -285,20 +288,26 @@ func (e *Engine) missed(p *peer, i uint8) {
 
 // median is the loss of the path in the middle.
 func (e *Engine) median(n *network) uint32 {
-	return ranked(n.paths[:e.cfg.Paths], 0, func(x *path) uint32 { return x.loss() })
+	var losses [MaxPaths]uint32
+	for i := range n.paths[:e.cfg.Paths] {
+		losses[i] = n.paths[i].loss()
+	}
+	return median(losses[:e.cfg.Paths])
 }
 
-// ranked answers the lower median of what paths have, of all but the least ones.
-func ranked[T uint32 | time.Duration](paths []path, without int, of func(*path) T) T {
-	var sorted [MaxPaths]T
-	for i := range paths {
-		v, j := of(&paths[i]), i
-		for ; j > 0 && sorted[j-1] > v; j-- {
-			sorted[j] = sorted[j-1]
-		}
-		sorted[j] = v
+// median sorts a few values, and answers the lower one of those in the middle; 0 of none.
+func median[T uint32 | time.Duration](vs []T) T {
+	if len(vs) == 0 {
+		return 0
 	}
-	return sorted[min(without+(max(len(paths)-without, 1)-1)/2, len(paths)-1)]
+	for i := 1; i < len(vs); i++ {
+		v, j := vs[i], i
+		for ; j > 0 && vs[j-1] > v; j-- {
+			vs[j] = vs[j-1]
+		}
+		vs[j] = v
+	}
+	return vs[(len(vs)-1)/2]
 }
 
 // timedOut notes that a sub-flow had no response: it is found out by probes what that
@@ -350,14 +359,17 @@ func (e *Engine) named(p *peer, paths uint16) {
 	}
 	e.age(n)
 	newest := time.Duration(0)
-	for i := range e.cfg.Paths {
-		if x := &n.paths[i]; paths>>i&1 != 0 && x.owed > 0 {
+	for set := paths & (1<<e.cfg.Paths - 1); set != 0; set &= set - 1 {
+		if x := &n.paths[bits.TrailingZeros16(set)]; x.owed > 0 {
 			newest, x.owed = max(newest, x.respondedAt), 0
 			x.count(0)
 		}
 	}
+	if newest == 0 {
+		return
+	}
 	allowed := max(n.middle/2, e.cfg.MinTimeout/4)
-	for i := range e.cfg.Paths { // what a later response overtook is lost, or the word of it was
+	for i := range n.paths[:e.cfg.Paths] { // what a later response overtook is lost, or the word of it was
 		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
 			x.owed = 0
 			x.count(1)
@@ -379,7 +391,7 @@ func (e *Engine) retire(p *peer, i uint8) {
 	n.live--
 	x.retired, x.suspect, x.again, x.got = true, false, false, 0
 	x.probeAt = e.now + e.probeInterval(p)
-	for _, f := range p.tx { // what went by it need not wait for the timer
+	for _, f := range &p.tx { // what went by it need not wait for the timer
 		if f == nil {
 			continue
 		}

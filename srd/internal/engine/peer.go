@@ -150,7 +150,7 @@ func (e *Engine) idle(p *peer) bool {
 	if p.state == vacant || p.flying > 0 {
 		return false
 	}
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f != nil && f.busy() {
 			return false
 		}

@@ -26,7 +26,7 @@ func (e *Engine) probe(p *peer) time.Duration {
 	if n == nil {
 		return next
 	}
-	for i := range e.cfg.Paths {
+	for i := range n.paths[:e.cfg.Paths] {
 		if x := &n.paths[i]; !x.sound() {
 			next = min(next, max(x.probeAt, n.probeAt))
 		}
@@ -45,7 +45,7 @@ func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	if n == nil || e.now < n.probeAt || p.idles() {
 		return 0, false
 	}
-	for i := range e.cfg.Paths {
+	for i := range n.paths[:e.cfg.Paths] {
 		x := &n.paths[i]
 		if x.sound() || e.now < x.probeAt {
 			continue

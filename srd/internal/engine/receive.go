@@ -370,7 +370,7 @@ func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 // dropReceived ends the flows that come from a peer. What has arrived whole was
 // reported so, and is delivered.
 func (e *Engine) dropReceived(p *peer) {
-	for i, f := range p.rx {
+	for i, f := range &p.rx {
 		if f == nil {
 			continue
 		}

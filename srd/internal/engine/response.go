@@ -38,7 +38,7 @@ func (e *Engine) respond(p *peer, f *rxFlow, now, more bool) {
 }
 
 func (e *Engine) owesResponse(p *peer) bool {
-	for _, f := range p.rx {
+	for _, f := range &p.rx {
 		if f != nil && f.now {
 			return true
 		}
@@ -50,7 +50,7 @@ func (e *Engine) owesResponse(p *peer) bool {
 // there is room.
 func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	var f *rxFlow
-	for _, g := range p.rx {
+	for _, g := range &p.rx {
 		if g != nil && (g.now || g.due > 0 && (f == nil || !f.now)) {
 			f = g
 		}
@@ -59,7 +59,10 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		return
 	}
 	r := &k.Response
-	*r = wire.Response{Service: f.service, Cumulative: f.service != Idempotent, Grant: e.share(p), Pressure: e.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+	// One by one: a literal would clear all masks, which is a good part of what a response costs.
+	r.Service, r.Cumulative, r.Base, r.Floor = f.service, f.service != Idempotent, f.base, f.floor
+	r.Grant, r.Pressure = e.share(p), e.cfg.Host.Pressure()
+	r.NSeen, r.NRefused, r.HasEcho = 0, 0, false
 	if f.seen.n > 0 {
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 	}

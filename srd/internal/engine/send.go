@@ -41,7 +41,7 @@ func (e *Engine) unsettled(p *peer) bool {
 	if p.flying > 0 {
 		return true
 	}
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f != nil && f.busy() {
 			return true
 		}
@@ -251,7 +251,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 
 // fail gives up what was sent to a peer, and with all also what was not.
 func (e *Engine) fail(p *peer, all bool) {
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f == nil {
 			continue
 		}
@@ -314,7 +314,7 @@ func (e *Engine) restart(p *peer, again bool) {
 		return
 	}
 	e.resend(p)
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f == nil || f.live == nil {
 			continue
 		}

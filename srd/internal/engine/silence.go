@@ -57,7 +57,7 @@ func (e *Engine) afterSilence(p *peer, rtt time.Duration) {
 
 // unlose takes what a timer took for lost, and was sent since then, for under way again.
 func (e *Engine) unlose(p *peer, since time.Duration) {
-	for _, f := range p.tx {
+	for _, f := range &p.tx {
 		if f == nil || f.live == nil {
 			continue
 		}

@@ -53,3 +53,30 @@ func benchmarkMessages(b *testing.B, ends func(i int) (*Engine, *Engine)) {
 		carry(sender, receiver, time.Duration(i+2)*time.Millisecond, buf)
 	}
 }
+
+// BenchmarkPingPong is what both engines do for a message to a peer that answers each by one at once, so
+// that responses go with messages, on eight paths of 200 us.
+func BenchmarkPingPong(b *testing.B) {
+	const delay = 200 * time.Microsecond
+	from, _ := direct(simple(8), 0)
+	to, _ := direct(simple(8), 1)
+	buf := make([]byte, 2048)
+	now := time.Millisecond
+	if _, err := from.Send(to.cfg.Addr, Message{Len: 64, Now: true}); err != nil {
+		b.Fatal(err)
+	}
+	carry(from, to, now, buf)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := from.Send(to.cfg.Addr, Message{Len: 64}); err != nil {
+			b.Fatal(err)
+		}
+		now += delay
+		to.Advance(now)
+		var o Out
+		for from.Next(buf, &o) {
+			to.Receive(Source{GID: from.cfg.Addr.GID, QPN: from.cfg.Addr.QPN}, buf[:o.Headers+o.Length])
+		}
+		from, to = to, from
+	}
+}

@@ -88,7 +88,7 @@ func (e *Engine) tick(p *peer) {
 		}
 	}
 	if p.state == established {
-		for _, f := range p.tx {
+		for _, f := range &p.tx {
 			if f != nil && f.live != nil {
 				at(e.expire(f))
 			}
@@ -98,7 +98,7 @@ func (e *Engine) tick(p *peer) {
 			at(e.ask(p))
 		}
 	}
-	for _, f := range p.rx {
+	for _, f := range &p.rx {
 		if f == nil {
 			continue
 		}

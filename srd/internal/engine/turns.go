@@ -226,7 +226,7 @@ func (e *Engine) giveTurns() {
 // tellShare has a peer told what it may send, by a response if there is a flow for one.
 func (e *Engine) tellShare(p *peer) {
 	e.enqueue(p)
-	for _, f := range p.rx {
+	for _, f := range &p.rx {
 		if f != nil {
 			f.now = true
 			return
