@@ -132,3 +132,22 @@ func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
 	}
 	return s.local.Do(ctx, q)
 }
+
+// What memcached has learned after 1.6.18 is what that says of it, and a get of a key that is too long leaves the
+// answers before it alone.
+func TestNotOfMemcached(t *testing.T) {
+	_, addr := newServer(t, Config{})
+	p := dial(t, "tcp", addr)
+	for _, c := range [][2]string{
+		{"ms a 1 E5\r\nx\r\n", "CLIENT_ERROR invalid flag\r\n"},
+		{"mg a E5\r\n", "CLIENT_ERROR invalid flag\r\n"},
+		{"ma a E5\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"md a E5\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"md a x\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"ms a 1 s\r\nx\r\n", "HD\r\n"},
+		{"ms none 1 MA N0\r\nx\r\n", "NS\r\n"},
+		{"set b 0 0 1\r\nx\r\nget b\r\nget b " + strings.Repeat("k", 251) + "\r\n", "STORED\r\nVALUE b 0 1\r\nx\r\nEND\r\nCLIENT_ERROR bad command line format\r\n"},
+	} {
+		require.Equal(t, c[1], p.ask(c[0]), c[0])
+	}
+}
