@@ -34,7 +34,7 @@ type Config struct {
 	Page int
 	// Pages says whether the memory is to be in huge pages.
 	Pages verbs.PageSize
-	// MaxValue is the longest value in bytes, at most 64 MiB; 0 means what fits into a page.
+	// MaxValue is the longest value in bytes, at most 64 MiB, and a page; 0 means what fits into a page.
 	MaxValue int
 	// Lease is how long a client may leave unsaid that it is done with what was freed;
 	// then it is cut off. 0 means five seconds.
@@ -70,6 +70,45 @@ type Config struct {
 	PollFor time.Duration
 	// Logger hears of clients that come to a bad end; nil means nobody does.
 	Logger *slog.Logger
+}
+
+// Check says what is wrong with a configuration, whatever the device; [Listen] refuses it for that. The key
+// of a tenant is not part of it.
+func (c Config) Check() error {
+	c.defaults()
+	_, err := arena.New(c.Page)
+	switch {
+	case err != nil:
+		return err
+	case c.Memory < c.Page:
+		return fmt.Errorf("cache: memory of %d bytes: less than one page of %d", c.Memory, c.Page)
+	case c.MaxValue < 0 || c.MaxValue > min(c.Page, wire.MaxValue):
+		return fmt.Errorf("cache: values of %d bytes: no more than %d go into a page", c.MaxValue, min(c.Page, wire.MaxValue))
+	case c.Writable < 0 || c.Writable > wire.MaxRegion:
+		return fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", c.Writable, wire.MaxRegion)
+	case c.Lease < 10*time.Millisecond:
+		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
+	}
+	if len(c.Key) > 0 {
+		_, err = checkKey(c.Key)
+	}
+	return err
+}
+
+// defaults sets what was left out.
+func (c *Config) defaults() {
+	if c.Memory == 0 {
+		c.Memory = 64 << 20
+	}
+	if c.Page == 0 {
+		c.Page = 2 << 20
+	}
+	if c.Lease == 0 {
+		c.Lease = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 }
 
 // ErrClosed is what a server answers that was closed.
@@ -149,24 +188,10 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 
 // newServer makes a server whose clients somebody lets in.
 func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) {
-	if cfg.Memory == 0 {
-		cfg.Memory = 64 << 20
+	if err := cfg.Check(); err != nil {
+		return nil, err
 	}
-	if cfg.Page == 0 {
-		cfg.Page = 2 << 20
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 5 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Writable < 0 || cfg.Writable > wire.MaxRegion {
-		return nil, fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", cfg.Writable, wire.MaxRegion)
-	}
-	if cfg.Lease < 10*time.Millisecond {
-		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
-	}
+	cfg.defaults()
 	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -223,9 +248,6 @@ func (s *Server) open(ctx context.Context) error {
 
 // furnish registers the memory and makes the store.
 func (s *Server) furnish() error {
-	if _, err := arena.New(s.cfg.Page); err != nil {
-		return err
-	}
 	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
 	for left := s.cfg.Memory / s.cfg.Page * s.cfg.Page; left > 0; left -= min(left, most) {
 		mr, err := s.records.AllocMR(min(left, most), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})
