@@ -140,6 +140,9 @@ const stopping = "stopping"
 // status is what rdmactl shows.
 func (d *service) status() cachestatus.Status {
 	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
+	if d.tenants != nil {
+		s.Tenants = []cachestatus.Tenant{} // also when all are revoked
+	}
 	d.each(func(tenant string, c *server.Server) {
 		s.Device = c.Device()
 		if tenant == "" {
