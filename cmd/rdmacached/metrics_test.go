@@ -11,15 +11,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
 
 // The names are such as Prometheus's own linter wants.
 func TestNamesOfMetrics(t *testing.T) {
+	g, err := gateway.New(gateway.Config{Store: remote{}})
+	require.NoError(t, err)
 	for _, c := range []prometheus.Collector{
 		newCollector("rdmacached_", metrics, "tenant", func(f func(string, *server.Stats)) { f("red", &server.Stats{}) }),
 		newCollector("rdmacached_proxy_", proxyMetrics, "", func(f func(string, *proxyStats)) { f("", &proxyStats{}) }),
+		gatewayCollector(g),
 	} {
 		r := prometheus.NewRegistry()
 		r.MustRegister(c)
