@@ -18,7 +18,7 @@ type clients struct {
 	lease uint64
 	all   map[uint64]*client
 	low   uint64 // the least that one of them has said
-	lows  int    // how many are there yet; 0: low is not known any more
+	lows  int    // how many are there yet, at least; 0: low is not known any more
 }
 
 // client is how far a client is. To be cut off no later than a lease after a slot was
@@ -38,9 +38,6 @@ func (s *Store) Attach(id, now uint64) {
 		s.clients.all = make(map[uint64]*client)
 	}
 	s.clients.all[id] = &client{quiet: s.log.last, mark: s.log.last, marked: s.now}
-	if s.clients.lows > 0 && s.clients.low == s.log.last {
-		s.clients.lows++
-	}
 }
 
 // Detach forgets a client whose READs are no longer answered.

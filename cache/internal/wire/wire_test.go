@@ -365,3 +365,11 @@ func TestOddTargets(t *testing.T) {
 	_, err = ReadTarget(good)
 	require.ErrorIs(t, err, Malformed)
 }
+
+// A report holds up the server for no longer than its limit says.
+func TestReportsHaveALimit(t *testing.T) {
+	r := Report{Epoch: 1, Accesses: make([]Access, MaxEntries)}
+	require.NoError(t, new(Report).Read(AppendReport(nil, &r)))
+	r.Accesses = append(r.Accesses, Access{})
+	require.ErrorIs(t, new(Report).Read(AppendReport(nil, &r)), Malformed)
+}
