@@ -72,7 +72,6 @@ func TestAddingCompares(t *testing.T) {
 		q.CAS = cas
 		a := do(s, 0, q)
 		require.Equal(t, wire.OK, a.Status)
-		cas = a.CAS
 		q.CAS = 0
 		a = do(s, 0, q)
 		require.Equal(t, wire.OK, a.Status, "0 is no number of a record")
