@@ -85,7 +85,8 @@
 // does not answer within -timeout (a second) is a SERVER_ERROR; a server that comes back is
 // found. -from is the address of this host to connect from. -tenant and -key (a file) say whose
 // client it is. -map bounds the memory of its map: what has no place there is looked up in the
-// server's by READ. Where there is no RDMA it goes by TCP, as a call each, unless -rdma is given.
+// server's by READ. -max is how long an item may be, as memcached's -I has it: a MiB by default, whatever the
+// server's "max_value". Where there is no RDMA it goes by TCP, as a call each, unless -rdma is given.
 // Its stats command tells what came by READ (rdma_read_hits) and by message (rdma_calls), and the
 // transport; -metrics is an address for Prometheus's /metrics and for /healthz, which answers 503
 // without a connection to the server.
