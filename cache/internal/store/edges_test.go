@@ -128,3 +128,46 @@ func TestOldTableIsInQuarantine(t *testing.T) {
 	require.Zero(t, heard(moved-1))
 	require.Equal(t, 1, heard(moved))
 }
+
+// Each mark has one winner, and a value that grows by arithmetic is a new one, without marks.
+func TestMarks(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	stale := wire.Request{Op: wire.OpDelete, Want: wire.WantStale, Key: []byte("k")}
+	bits := func() uint16 {
+		q := get("k")
+		q.Want = wire.WantWin
+		return do(s, 0, q).Bits
+	}
+	do(s, 0, set("k", "8"))
+	for range 2 {
+		require.Equal(t, wire.OK, do(s, 0, stale).Status)
+		require.NotZero(t, bits()&wire.ReplyWon)
+		require.Zero(t, bits()&wire.ReplyWon)
+	}
+	for _, still := range []bool{true, false} {
+		require.Equal(t, wire.OK, do(s, 0, wire.Request{Op: wire.OpArith, Key: []byte("k"), Delta: 1}).Status)
+		require.Equal(t, still, bits()&wire.ReplyStale != 0)
+	}
+}
+
+// An Add that finds a record is an access to it.
+func TestAddIsAnAccess(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	do(s, 0, set("k", "v"))
+	q := set("k", "w")
+	q.Op = wire.OpAdd
+	require.Equal(t, wire.NotStored, do(s, 1000, q).Status)
+	require.Zero(t, do(s, 1000, get("k")).Idle)
+}
+
+func TestNumbers(t *testing.T) {
+	for text, n := range map[string]uint64{"0": 0, "007": 7, " 12 x": 12, "+5": 5, "18446744073709551615": 1<<64 - 1, "-18446744073709551615": 1, "3\t": 3} {
+		got, ok := Number([]byte(text))
+		require.True(t, ok, text)
+		require.Equal(t, n, got, text)
+	}
+	for _, text := range []string{"", " ", "-1", "x", "1x", "+", "18446744073709551616", "1.5"} {
+		_, ok := Number([]byte(text))
+		require.False(t, ok, text)
+	}
+}
