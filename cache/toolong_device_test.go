@@ -1,3 +1,5 @@
+//go:build linux
+
 package cache_test
 
 import (
@@ -13,8 +15,10 @@ import (
 // connection stays, and what other goroutines ask for.
 func TestValuesThatAreTooLong(t *testing.T) {
 	s := serve(t, server.Config{MaxValue: 100_000, Lease: quiet})
-	for by, cfg := range map[cache.Transport]cache.Config{cache.RDMA: {}, cache.TCP: {Dialer: tcpOnly()}} {
-		c := dial(t, s.Addr().String(), cfg)
+	byTCP, err := cache.Dial(within(t), s.Addr().String(), cache.Config{Dialer: tcpOnly()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, byTCP.Close()) })
+	for by, c := range map[cache.Transport]*cache.Client{cache.RDMA: dial(t, s.Addr().String(), cache.Config{}), cache.TCP: byTCP} {
 		require.Equal(t, by, c.Stats().Transport)
 		require.NoError(t, c.Set(within(t), key(1), cache.Item{}, 0))
 		for _, n := range []int{100_001, 500_000, 2 << 20} {

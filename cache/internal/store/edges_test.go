@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/snapshot"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
@@ -170,4 +171,19 @@ func TestNumbers(t *testing.T) {
 		_, ok := Number([]byte(text))
 		require.False(t, ok, text)
 	}
+}
+
+// What has no time left is not restored, also in a server's first moment, and a key has one record, whatever a
+// snapshot says.
+func TestRestoredOnce(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	it := snapshot.Item{Key: []byte("k"), Value: []byte("v"), Left: 5}
+	require.False(t, s.Restore(0, &it, 5))
+	require.Equal(t, wire.NotFound, do(s, 0, get("k")).Status)
+	for _, v := range []string{"one", "two"} {
+		it = snapshot.Item{Key: []byte("k"), Value: []byte(v)}
+		require.True(t, s.Restore(0, &it, 5))
+	}
+	require.Equal(t, 1, s.Stats().Items)
+	require.Equal(t, "two", string(do(s, 0, get("k")).Value))
 }

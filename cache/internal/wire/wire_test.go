@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -372,4 +373,17 @@ func TestReportsHaveALimit(t *testing.T) {
 	require.NoError(t, new(Report).Read(AppendReport(nil, &r)))
 	r.Accesses = append(r.Accesses, Access{})
 	require.ErrorIs(t, new(Report).Read(AppendReport(nil, &r)), Malformed)
+}
+
+// A checksum that fits does not make a bucket of what is none, nor a chunk of what says an odd thing.
+func TestOddBucketsAndChunks(t *testing.T) {
+	b := make(Bucket, BucketSize)
+	b.Reset(5, 17, 9)
+	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMagic+1)
+	b.seal()
+	_, err := ReadBucket(b, 5, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Malformed)
+	c := AppendChunk(nil, &Chunk{Epoch: 1, Last: true})
+	c[HeaderSize+20] = 2
+	require.ErrorIs(t, new(Chunk).Read(c), Malformed)
 }
