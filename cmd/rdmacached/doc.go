@@ -32,6 +32,9 @@
 //		"log": "info"
 //	}
 //
+// "page" is how much of the memory records of about one length take at a time; no record is longer, so "memory" is a
+// page at least and "max_value" at most.
+//
 // "key" is a file whose content, less space around it, RDMA clients have to prove that they
 // have: 16 bytes at least. Without it everybody is a client. "clients" is how many there may be
 // at a time. "writable" is memory beside the records that clients WRITE and READ by themselves;
