@@ -41,8 +41,13 @@ func (s *session) start(ctx context.Context, q *wire.Request) (*call, error) {
 }
 
 // queue puts a request among what is sent when the session is poked next: everything that
-// lies there by then goes together. The mutex is held, but while there is no room.
+// lies there by then goes together. The mutex is held, but while there is no room. A value that is longer than the
+// server takes is refused here: the server would end the connection, and with it what others ask for, since it
+// reads through no message that is much longer.
 func (s *session) queue(ctx context.Context, q *wire.Request) (*call, error) {
+	if s.longest > 0 && len(q.Value) > s.longest {
+		return nil, ErrTooLarge
+	}
 	for len(s.out) > maxOut && !s.ended.Load() { // the server does not take them
 		room := s.room
 		s.poke()

@@ -297,6 +297,7 @@
 //	a gap means a new snapshot                 store.Deltas             TestGapMeansANewSnapshot
 //	clients that hang are cut off              store.Late               TestLateClientIsCutOff
 //	hostile clients harm only themselves       Server.take              TestHostileClients
+//	a value that is too long ends nothing      session.queue            TestValuesThatAreTooLong
 //	a quiet client costs the server little     inbox.takeAll            TestServerHasLittleOfAQuietClient
 //	a miss and a hit by READs of buckets       session.probe            TestHitByBuckets
 //	many keys by READs of buckets              session.looked           TestHitByBuckets

@@ -142,6 +142,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if err != nil { // no memory can be registered: there is another way
 		return it, mirror.Ask, nil
 	}
+	mark := s.mark(e.Fingerprint)
 	s.mu.Unlock()
 	err = s.readInto(ctx, b, n, s.regions[e.Place.Region()], uint64(e.Place.Offset()))
 	var r wire.Record
@@ -164,7 +165,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 	if r.Expiry != 0 { // otherwise it is not worth a look at the clock
 		now = s.clock()
 	}
-	v = s.weigh(&r, refusal, e, now)
+	v = s.weigh(&r, refusal, e, now, mark)
 	switch {
 	case leads:
 		*e, v = next, forwarded

@@ -36,6 +36,7 @@ type planned struct {
 	probed bool   // entry, if there is one, is of a bucket
 	since  uint64 // what had been applied when that, or the tombstone that led to entry, was READ
 	led    int    // tombstones that led to entry, one to the next
+	mark   uint32 // before the READ
 	looks  bool   // for an entry
 	bucket int    // that it looks into
 	torn   int    // how often that was torn
@@ -287,6 +288,9 @@ func (s *session) buffers(m *multi) (n int) {
 		}
 		bytes += p.size()
 		p.b = b
+		if !p.looks {
+			p.mark = s.mark(p.entry.Fingerprint)
+		}
 		n++
 	}
 	return n
@@ -299,7 +303,7 @@ func (s *session) came(p *planned, keys [][]byte, into []Result, now int64) (mor
 	if p.looks {
 		return s.looked(p, keys, into)
 	}
-	if s.weigh(&p.record, p.err, &p.entry, now) != mirror.Hit {
+	if s.weigh(&p.record, p.err, &p.entry, now, p.mark) != mirror.Hit {
 		n.refused.Add(1)
 		into[p.key].Item = Item{Value: into[p.key].Value[:0]}
 		if p.err == wire.Dead && p.led < mostForwards {

@@ -16,16 +16,21 @@ import (
 // heard lately: [mirror.Mirror.Holds]. So nothing has to be removed here in time, and what
 // is removed only makes room.
 //
-// Copies are kept, and dropped, while the session's mutex is held, and kept only while the
-// map has the entry: whoever has seen that a record is no more drops its copy, and nobody
-// brings it back. So what one client answers never goes back in time.
+// Copies are kept, and dropped, while the session's mutex is held. Whoever has seen that a record is no more, or
+// has found one that the map does not know of, drops the copy of that fingerprint; and what was READ by who had
+// begun before makes none, also if the map has its entry again by then, of a reply or a READ that is older. So what
+// one client answers never goes back in time.
 type near struct {
 	copies *otter.Cache[uint64, *kept] // by fingerprint
 	most   int                         // bytes of a record
 	bound  uint64                      // ms
 	from   atomic.Int64                // no copy is answered before that time of the session's clock
 	asked  int64                       // when the server was last asked for its clock
+	marks  [marks]uint32               // how often a copy was dropped, by fingerprint
 }
+
+// marks is for how many kinds of fingerprints drops are counted apart.
+const marks = 64
 
 // kept is a copy. It does not change.
 type kept struct {
@@ -101,15 +106,24 @@ func (s *session) copiesFrom(ms int64) {
 	}
 }
 
-// weigh is what to do after a READ, of which a copy is made if there is to be one. The
+// mark is what a READ is to be begun with, for weigh. The mutex is held.
+func (s *session) mark(fingerprint uint64) uint32 {
+	if s.near == nil {
+		return 0
+	}
+	return s.near.marks[fingerprint%marks]
+}
+
+// weigh is what to do after a READ that was begun with a mark, of which a copy is made if there is to be one. The
 // record's bytes are still there, as the mutex is held.
-func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64) mirror.Verdict {
+func (s *session) weigh(r *wire.Record, err error, e *wire.Entry, now int64, mark uint32) mirror.Verdict {
 	v := s.m.Weigh(r, err, e, now)
 	switch n := s.near; {
-	case n == nil:
-	case v == mirror.Ask:
+	case n == nil, v == mirror.Next:
+	case v == mirror.Ask, !s.m.Has(e):
 		n.copies.Invalidate(e.Fingerprint)
-	case v == mirror.Hit && len(r.Value) <= n.most && s.m.Has(e):
+		n.marks[e.Fingerprint%marks]++
+	case len(r.Value) <= n.most && mark == n.marks[e.Fingerprint%marks]:
 		n.copies.Set(e.Fingerprint, &kept{*e, r.Expiry, bytes.Clone(r.Key), Item{bytes.Clone(r.Value), r.Flags, r.CAS}})
 	}
 	return v

@@ -36,7 +36,7 @@ func (s *session) keepRecord(key string, version uint64, value []byte, expiry ui
 	e := wire.Entry{Fingerprint: s.m.Fingerprint([]byte(key)), Version: version, Epoch: 1}
 	s.m.Learn(e, 1<<40)
 	r := wire.Record{Key: []byte(key), Value: value, Version: version, Epoch: 1, Flags: 7, CAS: version, Expiry: expiry}
-	s.weigh(&r, nil, &e, s.clock())
+	s.weigh(&r, nil, &e, s.clock(), s.mark(e.Fingerprint))
 	return e
 }
 
@@ -78,7 +78,7 @@ func TestNearCopies(t *testing.T) {
 	// A record that was seen to be no more has no copy, even if its entry comes back.
 	e.Version = 5
 	s.mu.Lock()
-	s.weigh(&wire.Record{}, wire.Dead, &e, now)
+	s.weigh(&wire.Record{}, wire.Dead, &e, now, s.mark(e.Fingerprint))
 	s.mu.Unlock()
 	s.m.Learn(e, 1<<40)
 	require.Nil(t, s.copyOf("key", now))
@@ -87,7 +87,7 @@ func TestNearCopies(t *testing.T) {
 	s.m.Forget(&e)
 	r2 := wire.Record{Key: []byte("key"), Version: 5, Epoch: 1}
 	s.mu.Lock()
-	require.Equal(t, mirror.Hit, s.weigh(&r2, nil, &e, now))
+	require.Equal(t, mirror.Hit, s.weigh(&r2, nil, &e, now, s.mark(e.Fingerprint)))
 	s.mu.Unlock()
 	s.m.Learn(e, 1<<40)
 	require.Nil(t, s.copyOf("key", now))
@@ -95,6 +95,42 @@ func TestNearCopies(t *testing.T) {
 	// Another key of the same fingerprint.
 	s.near.copies.Set(s.m.Fingerprint([]byte("twin")), &kept{entry: e, key: []byte("key")})
 	require.Nil(t, s.copyOf("twin", now))
+}
+
+// Of two READs of a record the one sees it alive, and the other one finds that there is another record already. If
+// that is said first, what the first one brings makes no copy, also when a reply, or a third READ, that is older
+// has the map know of the record again: what one client answers does not go back in time.
+func TestNearCopiesDoNotGoBack(t *testing.T) {
+	_, s := offline(t, Config{NearBytes: 1 << 20, NearStale: time.Minute})
+	key := []byte("key")
+	f := s.m.Fingerprint(key)
+	old, next := wire.Entry{Fingerprint: f, Version: 3, Epoch: 1}, wire.Entry{Fingerprint: f, Version: 4, Epoch: 1}
+	read := func(e wire.Entry, refusal error, begun uint32) mirror.Verdict {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r := wire.Record{Key: key, Version: e.Version, Epoch: 1}
+		return s.weigh(&r, refusal, &e, s.clock(), begun)
+	}
+	s.m.Learn(old, 1<<40)
+	begun := s.mark(f)
+	require.Equal(t, mirror.Ask, read(old, wire.Dead, s.mark(f)))
+	s.m.Learn(old, 1<<40)
+	require.Equal(t, mirror.Hit, read(old, nil, begun))
+	require.Nil(t, s.copyOf("key", s.clock()), "it was seen to be no more")
+	require.Equal(t, mirror.Hit, read(old, nil, s.mark(f)))
+	require.NotNil(t, s.copyOf("key", s.clock()), "a READ that began later saw it alive")
+
+	// The next record is found where the map does not have it: in its bucket, or by a tombstone.
+	begun = s.mark(f)
+	require.Equal(t, mirror.Hit, read(next, nil, s.mark(f)))
+	require.Nil(t, s.copyOf("key", s.clock()), "there is another one")
+	require.Equal(t, mirror.Hit, read(old, nil, begun))
+	require.Nil(t, s.copyOf("key", s.clock()), "it was READ before that")
+	s.m.Learn(next, 1<<40)
+	require.Equal(t, mirror.Hit, read(next, nil, s.mark(f)))
+	require.NotNil(t, s.copyOf("key", s.clock()))
+	var none session
+	require.Zero(t, none.mark(f)) // without a near cache
 }
 
 // Memory is bounded, and records that would take much of it have no copy.

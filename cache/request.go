@@ -24,8 +24,11 @@ func (c *Client) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 	}
 	mine := *q // a session fills in its own numbers
 	a, err := c.change(ctx, "carry out", &mine)
-	if a.Status != 0 {
+	switch {
+	case a.Status != 0:
 		return a, nil
+	case errors.Is(err, ErrTooLarge):
+		return wire.Reply{Status: wire.TooLarge}, nil
 	}
 	return wire.Reply{}, err
 }

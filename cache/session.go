@@ -68,6 +68,7 @@ type session struct {
 	spare   []byte        // of who posts
 	report  wire.Report   // of who sends
 	room    chan struct{} // closed when they have been taken
+	longest int           // value that the server takes; 0: it has not said
 	tell    bool          // the server is to hear how far this client is
 	said    wire.Horizon  // how far it was last
 	soon    *time.Timer   // that has it told once more; nil before the first time
@@ -330,7 +331,7 @@ func (s *session) begin(b []byte) error {
 		return wire.OtherEpoch
 	}
 	s.m.Begin(&m)
-	if first {
+	if s.longest = int(m.Longest); first {
 		s.m.Answered(m.Clock, 0, s.clock())
 		close(s.first)
 	}

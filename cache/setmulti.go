@@ -78,7 +78,11 @@ func (s *session) setMulti(ctx context.Context, puts []Put, into []error) (err e
 	for i := range puts {
 		if into[i] == errPending {
 			q := puts[i].request()
-			if calls[i], err = s.queue(ctx, &q); err != nil {
+			calls[i], err = s.queue(ctx, &q)
+			if err == ErrTooLarge {
+				into[i], err = opError("set", q.Key, err), nil
+			}
+			if err != nil {
 				break
 			}
 		}

@@ -151,6 +151,33 @@ func TestClientHearsOddThings(t *testing.T) {
 	require.ErrorIs(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 2})), wire.OtherEpoch)
 }
 
+// A value that is longer than the server takes is not sent.
+func TestClientSendsNoValueThatIsTooLong(t *testing.T) {
+	s := newNarrowSession(t, &narrow{replies: make(chan []byte, 8)})
+	s.first = make(chan struct{})
+	set := func(n int) error {
+		_, err := s.start(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, n)})
+		return err
+	}
+	require.NoError(t, set(100), "the server has not said")
+	require.NoError(t, s.begin(wire.AppendMap(nil, &wire.Map{Epoch: 1, Longest: 10})))
+	require.NoError(t, set(10))
+	require.ErrorIs(t, set(11), ErrTooLarge)
+	require.Len(t, s.calls, 2)
+
+	puts := []Put{{Key: []byte("a"), Item: Item{Value: make([]byte, 11)}}, {Key: []byte("b")}}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	errs := []error{errPending, errPending}
+	require.NoError(t, s.setMulti(ended, puts, errs))
+	require.ErrorIs(t, errs[0], ErrTooLarge)
+	require.ErrorIs(t, errs[1], ErrUnknown, "it was sent, and nobody waits")
+	s.c.now.Store(s)
+	a, err := s.c.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: []byte("k"), Value: make([]byte, 11)})
+	require.NoError(t, err)
+	require.Equal(t, wire.TooLarge, a.Status)
+}
+
 // A target is not taken twice: who goes over to the one that it READs through would forget that.
 func TestTargetIsToldTwice(t *testing.T) {
 	w := &way{}

@@ -54,11 +54,11 @@ type step struct {
 	shift int
 }
 
-var numbers = regexp.MustCompile(`(VALUE \S+ \d+ \d+) \d+\r\n`)
+var numbers = regexp.MustCompile(`(VALUE [^ ]+ \d+ \d+) \d+\r\n`)
 var metaNumbers = regexp.MustCompile(`(?m)^((?:HD|VA|EX|NF|NS|EN)[^\r\n]*)`)
 var casOrTime = regexp.MustCompile(` ([ctl])-?\d+`)
 var version = regexp.MustCompile(`VERSION .*`)
-var debug = regexp.MustCompile(`(ME \S+) [^\r\n]*`)
+var debug = regexp.MustCompile(`(ME [^ ]+) [^\r\n]*`)
 
 // alike leaves out of an answer what differs between servers: CAS numbers and times.
 func alike(answer string) string {
@@ -96,7 +96,7 @@ func (w writer) key() string {
 	if w.IntN(60) == 0 {
 		return strings.Repeat("k", 249+w.IntN(3))
 	}
-	return w.of("a", "b", "c", "num", "d")
+	return w.of("a", "b", "c", "num", "d", "a", "b", "c", "num", "d", "a\tb", "\x80\xff")
 }
 
 func (w writer) number() string {
@@ -104,14 +104,14 @@ func (w writer) number() string {
 }
 
 func (w writer) exptime() string {
-	return w.of("0", "0", "0", "100", "100", "-1", "2592001", "4102444800", "4294967296", "x", "+50", "1.5")
+	return w.of("0", "0", "0", "100", "100", "-1", "2592000", "2592001", "2147483647", "2147483648", "-2147483648", "4102444800", "4294967296", "9223372036854775808", "x", "+50", "1.5")
 }
 
 func (w writer) noreply() string { return w.of("", "", "", "", " noreply", " noreplx") }
 
 // block is a length and the data behind it, now and then not as long.
 func (w writer) block() (n, data string) {
-	v := w.of("", "0", "5", "10", "007", "12 ", " 3", "hello", "-4", strings.Repeat("v", w.IntN(2000)), "a\r\nb", "9223372036854775807", "99")
+	v := w.of("", "0", "5", "10", "007", "12 ", " 3", "  12  ", "1 2", "+1", "1\t", "\n4", "hello", "-4", strings.Repeat("v", w.IntN(2000)), "a\r\nb", "9223372036854775807", "99")
 	n = fmt.Sprint(len(v))
 	switch w.IntN(40) {
 	case 0:
@@ -164,7 +164,7 @@ func (w writer) renew(key string) string {
 // within one, so now and then something of the present second stays.
 var rest = func() string {
 	var b strings.Builder
-	for _, k := range []string{"a", "b", "c", "num", "d", strings.Repeat("k", 249), strings.Repeat("k", 250)} {
+	for _, k := range []string{"a", "b", "c", "num", "d", "a\tb", "\x80\xff", strings.Repeat("k", 249), strings.Repeat("k", 250)} {
 		b.WriteString("delete " + k + " noreply\r\n")
 	}
 	for _, k := range []string{"bin1", "bin22"} {
@@ -254,6 +254,18 @@ func (w writer) step() step {
 	}
 }
 
+// pipeline are several commands that are sent together. A get of a key that is too long takes with it what
+// memcached has not sent yet of the answers to those before it.
+func (w writer) pipeline() step {
+	var all step
+	for n := 2 + w.IntN(8); n > 0; n-- {
+		if s := w.step(); len(s.text) < 4<<10 && !strings.Contains(s.text, strings.Repeat("k", wire.MaxKey+1)) {
+			all.text += strings.ReplaceAll(s.text, "CAS", w.of("0", "99999999"))
+		}
+	}
+	return all
+}
+
 // abridged is a command for people to read.
 func abridged(text string) string {
 	if len(text) > 400 {
@@ -279,7 +291,11 @@ func against(t testing.TB, seed uint64, n int, theirs, ours *peer) {
 	}
 	both(step{text: "flush_all\r\n" + rest})
 	for range n {
-		both(w.step())
+		if w.IntN(10) == 0 {
+			both(w.pipeline())
+		} else {
+			both(w.step())
+		}
 	}
 	both(step{text: "get a b c d num\r\nmg a k v s f\r\nmg num k v s f\r\n"})
 	over = true

@@ -3,15 +3,18 @@
 //	s, err := gateway.New(gateway.Config{Store: store})
 //	err = s.Serve(listener)
 //
-// Replies are those of memcached 1.6.18 (Debian 12) and 1.6.38 (Debian 13), byte for byte
-// (TestAgainstMemcached), except for what differs between any two servers: CAS numbers,
-// times, the version, what stats and me report of the inside, and the length to which append
-// and prepend may extend a value (here: as the store allows). The gateway deliberately
-// differs where memcached is inconsistent:
+// Replies are those of memcached 1.6.18 (Debian 12), byte for byte (TestAgainstMemcached),
+// except for what differs between any two servers: CAS numbers, times, the version, what
+// stats and me report of the inside, and the length to which append and prepend may extend a
+// value (here: as the store allows). They are also those of 1.6.38 (Debian 13), except for
+// the flags that it has added: E of meta commands, x of md, and s and N of ms are refused or
+// ignored here, as by 1.6.18. The gateway deliberately differs where memcached is
+// inconsistent:
 //
 //   - mg: R looks at the expiry that T sets, whatever the order of the two.
 //   - A key in base64 stays one when its value is vivified, appended to or counted.
 //   - flush_all with a delay brings nothing back that was flushed before.
+//   - A get with a key that is too long does not discard the replies to earlier commands.
 //   - Before the password, each command gets its own reply, also when several were sent at
 //     once; and a password's set of more than 2 KiB ends the connection.
 //   - A client that has not started TLS and given its password within ten seconds is

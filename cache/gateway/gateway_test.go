@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -131,4 +132,48 @@ func (s *slowStore) Do(ctx context.Context, q *Request) (Reply, error) {
 		}
 	}
 	return s.local.Do(ctx, q)
+}
+
+// What memcached has learned after 1.6.18 is what that says of it, and a get of a key that is too long leaves the
+// answers before it alone.
+func TestNotOfMemcached(t *testing.T) {
+	_, addr := newServer(t, Config{})
+	p := dial(t, "tcp", addr)
+	for _, c := range [][2]string{
+		{"ms a 1 E5\r\nx\r\n", "CLIENT_ERROR invalid flag\r\n"},
+		{"mg a E5\r\n", "CLIENT_ERROR invalid flag\r\n"},
+		{"ma a E5\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"md a E5\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"md a x\r\n", "CLIENT_ERROR invalid or duplicate flag\r\n"},
+		{"ms a 1 s\r\nx\r\n", "HD\r\n"},
+		{"ms none 1 MA N0\r\nx\r\n", "NS\r\n"},
+		{"set b 0 0 1\r\nx\r\nget b\r\nget b " + strings.Repeat("k", 251) + "\r\n", "STORED\r\nVALUE b 0 1\r\nx\r\nEND\r\nCLIENT_ERROR bad command line format\r\n"},
+	} {
+		require.Equal(t, c[1], p.ask(c[0]), c[0])
+	}
+}
+
+// A record that the store finds too long, although memcached would not, is not stored, and that is said; nor is what
+// was there before taken for it. Of append and prepend it is what both are together.
+func TestTooLongForTheStore(t *testing.T) {
+	l := newLocal(t)
+	_, addr := newServer(t, Config{Store: l, MaxItem: 32 << 20})
+	p := dial(t, "tcp", addr)
+	const tooLarge = "SERVER_ERROR object too large for cache\r\n"
+	n := 8<<20 - 60 // the store's page has room for that, but not for the key and the header, too
+	long := strings.Repeat("x", n)
+	for _, c := range []struct{ command, answer, left string }{
+		{fmt.Sprintf("set k 0 0 %d", n), tooLarge, "END\r\n"},
+		{fmt.Sprintf("ms k %d", n), tooLarge, "END\r\n"},
+		{fmt.Sprintf("ms k %d MR", n), tooLarge, "END\r\n"},
+		{fmt.Sprintf("replace k 0 0 %d", n), tooLarge, "VALUE k 0 3\r\nold\r\nEND\r\n"},
+		{fmt.Sprintf("cas k 0 0 %d 1", n), "EXISTS\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n"},
+		{fmt.Sprintf("append k 0 0 %d", n), "NOT_STORED\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n"},
+		{fmt.Sprintf("ms k %d MP", n), "NS\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n"},
+		{fmt.Sprintf("add other 0 0 %d", n), tooLarge, "VALUE k 0 3\r\nold\r\nEND\r\n"},
+	} {
+		require.Equal(t, "STORED\r\n", p.ask("set k 0 0 3\r\nold\r\n"))
+		require.Equal(t, c.answer, p.ask(c.command+"\r\n"+long+"\r\n"), c.command)
+		require.Equal(t, c.left, p.ask("get k other\r\n"), c.command)
+	}
 }

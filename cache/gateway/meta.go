@@ -118,6 +118,10 @@ func (c *conn) metaSet(t []string) error {
 	}
 	c.s.stats.set.Add(1)
 	a := c.do(&f.q)
+	if a.Status == wire.TooLarge && !joins(op) { // the store's limit is lower than memcached's
+		c.do(&Request{Op: wire.OpDelete, Key: f.key})
+		return c.complain(failure(wire.TooLarge))
+	}
 	var code string
 	switch a.Status {
 	case wire.OK:

@@ -147,13 +147,21 @@ func (c *conn) store(t []string, op wire.Op, want uint32) error {
 	switch a.Status {
 	case wire.NotStored:
 		return c.say("NOT_STORED")
-	case wire.TooLarge: // of what append and prepend make together
-		return c.say("NOT_STORED")
+	case wire.TooLarge:
+		if joins(op) { // of what both are together
+			return c.say("NOT_STORED")
+		}
+		if op == wire.OpSet && want == 0 {
+			c.do(&Request{Op: wire.OpDelete, Key: q.Key})
+		}
 	case wire.Exists:
 		return c.say("EXISTS")
 	}
 	return c.outcome(a.Status, "STORED")
 }
+
+// joins tells whether a value is added to the one that is there.
+func joins(op wire.Op) bool { return op == wire.OpAppend || op == wire.OpPrepend }
 
 // outcome says what became of a command: done is the word for success.
 func (c *conn) outcome(s wire.Status, done string) error {

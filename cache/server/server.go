@@ -35,7 +35,7 @@ type Config struct {
 	Page int
 	// Pages says whether the memory uses huge pages.
 	Pages verbs.PageSize
-	// MaxValue is the longest value in bytes, at most 64 MiB; 0 means what fits into a page.
+	// MaxValue is the longest value in bytes, at most 64 MiB and at most a page; 0 means what fits into a page.
 	MaxValue int
 	// Lease is how long a client may take to say that it is done with freed memory; after
 	// that it is cut off. 0 means five seconds.
@@ -73,6 +73,45 @@ type Config struct {
 	PollFor time.Duration
 	// Logger is told of clients that end with an error; nil means none.
 	Logger *slog.Logger
+}
+
+// Check returns what is wrong with the configuration on any device; [Listen] refuses it with
+// the same error. It does not check the keys of tenants.
+func (c Config) Check() error {
+	c.defaults()
+	_, err := arena.New(c.Page)
+	switch {
+	case err != nil:
+		return err
+	case c.Memory < c.Page:
+		return fmt.Errorf("cache: memory of %d bytes: less than one page of %d", c.Memory, c.Page)
+	case c.MaxValue < 0 || c.MaxValue > min(c.Page, wire.MaxValue):
+		return fmt.Errorf("cache: values of %d bytes: no more than %d go into a page", c.MaxValue, min(c.Page, wire.MaxValue))
+	case c.Writable < 0 || c.Writable > wire.MaxRegion:
+		return fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", c.Writable, wire.MaxRegion)
+	case c.Lease < 10*time.Millisecond:
+		return fmt.Errorf("cache: lease of %v: shorter than 10 ms", c.Lease)
+	}
+	if len(c.Key) > 0 {
+		_, err = checkKey(c.Key)
+	}
+	return err
+}
+
+// defaults sets the fields that were left out.
+func (c *Config) defaults() {
+	if c.Memory == 0 {
+		c.Memory = 64 << 20
+	}
+	if c.Page == 0 {
+		c.Page = 2 << 20
+	}
+	if c.Lease == 0 {
+		c.Lease = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 }
 
 // ErrClosed is what a closed server returns.
@@ -152,24 +191,10 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 
 // newServer makes a server whose clients somebody lets in.
 func newServer(ctx context.Context, addr net.Addr, cfg Config) (*Server, error) {
-	if cfg.Memory == 0 {
-		cfg.Memory = 64 << 20
+	if err := cfg.Check(); err != nil {
+		return nil, err
 	}
-	if cfg.Page == 0 {
-		cfg.Page = 2 << 20
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 5 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Writable < 0 || cfg.Writable > wire.MaxRegion {
-		return nil, fmt.Errorf("cache: %d bytes that clients may WRITE: from 0 to %d", cfg.Writable, wire.MaxRegion)
-	}
-	if cfg.Lease < 10*time.Millisecond {
-		return nil, fmt.Errorf("cache: lease of %v: shorter than 10 ms", cfg.Lease)
-	}
+	cfg.defaults()
 	s := bare(addr, cfg)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -226,9 +251,6 @@ func (s *Server) open(ctx context.Context) error {
 
 // furnish registers the memory and makes the store.
 func (s *Server) furnish() error {
-	if _, err := arena.New(s.cfg.Page); err != nil {
-		return err
-	}
 	most := wire.MaxRegion / s.cfg.Page * s.cfg.Page
 	for left := s.cfg.Memory / s.cfg.Page * s.cfg.Page; left > 0; left -= min(left, most) {
 		mr, err := s.records.AllocMR(min(left, most), verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true, Pages: s.cfg.Pages})

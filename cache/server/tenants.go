@@ -25,6 +25,19 @@ type Tenant struct {
 	Config
 }
 
+// Check says what is wrong with a tenant, whatever the device; [Tenants.Admit] refuses it for that.
+func (n *Tenant) Check() error {
+	cfg := n.Config
+	var err error
+	if cfg.Key, err = checkKey(n.Key); err != nil {
+		return err
+	}
+	if n.Name == "" || len(n.Name) > greet.MaxName {
+		return fmt.Errorf("a name has 1 to %d bytes", greet.MaxName)
+	}
+	return cfg.Check()
+}
+
 // Tenants are servers that share an address. It is safe for several goroutines.
 type Tenants struct {
 	door *door
@@ -105,13 +118,10 @@ func (t *Tenants) Admit(ctx context.Context, n *Tenant) error {
 }
 
 func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
-	key, err := checkKey(n.Key)
-	switch {
-	case err != nil:
+	if err := n.Check(); err != nil {
 		return err
-	case n.Name == "" || len(n.Name) > greet.MaxName:
-		return fmt.Errorf("a name has 1 to %d bytes", greet.MaxName)
 	}
+	key := slices.Clone(n.Key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

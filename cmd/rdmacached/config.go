@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,7 +79,10 @@ type duration time.Duration
 
 func (d *duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
-	if err == nil && v < 0 {
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%q is no time, such as \"5s\"", b)
+	case v < 0:
 		err = fmt.Errorf("%q is below 0", b)
 	}
 	*d = duration(v)
@@ -114,6 +120,10 @@ func parseConfig(b []byte) (config, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
+		var at *json.SyntaxError
+		if errors.As(err, &at) {
+			err = fmt.Errorf("line %d: %w", 1+bytes.Count(b[:at.Offset], []byte("\n")), err)
+		}
 		return c, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -126,6 +136,15 @@ func parseConfig(b []byte) (config, error) {
 		return c, errors.New(`"certificate" and "key" of the gateway belong together`)
 	case c.Gateway.Listen == "" && (c.Gateway.Certificate != "" || c.Gateway.Users != ""):
 		return c, errors.New(`"listen" of the gateway is missing`)
+	case c.Gateway.Connections < 0:
+		return c, errors.New(`"connections" of the gateway is below 0`)
+	}
+	for _, a := range [...]struct{ what, address string }{
+		{`"listen"`, c.Listen}, {`"listen" of the gateway`, c.Gateway.Listen}, {`"metrics"`, c.Metrics},
+	} {
+		if _, _, err := net.SplitHostPort(a.address); err != nil && a.address != "" {
+			return c, fmt.Errorf("%s is no address, such as 10.77.0.2:7481: %w", a.what, err)
+		}
 	}
 	return c, c.checkTenants()
 }
@@ -142,6 +161,26 @@ func (c *config) server(log *slog.Logger) (s server.Config, err error) {
 		Device: c.Device, Memory: int(c.Memory), Page: int(c.Page), Pages: verbs.PageSize(c.HugePages),
 		MaxValue: int(c.MaxValue), Lease: time.Duration(c.Lease), Snapshot: c.Snapshot, Logger: log,
 	}, err
+}
+
+// check says what is wrong with the configuration and the files that it names, as far as that can be said
+// without the device.
+func (c *config) check() error {
+	_, err := c.gateway()
+	if len(c.Tenants) == 0 {
+		s, kerr := c.server(nil)
+		return errors.Join(err, kerr, s.Check())
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
+		t, kerr := c.tenant(name, slog.New(slog.DiscardHandler))
+		if kerr == nil {
+			kerr = t.Check()
+		}
+		if kerr != nil {
+			err = errors.Join(err, fmt.Errorf("tenant %q: %w", name, kerr))
+		}
+	}
+	return err
 }
 
 // gateway is the gateway's configuration, with what is in its files.

@@ -79,12 +79,18 @@ func TestConfigRefuses(t *testing.T) {
 		`{"listen": ":1", "memmory": 5}`:         "memmory",
 		`{"listen": ":1", "memory": "5MB"}`:      "bytes",
 		`{"listen": ":1", "memory": -5}`:         "bytes",
-		`{"listen": ":1", "lease": "5"}`:         "",
+		`{"listen": ":1", "lease": "5"}`:         "no time",
 		`{"listen": ":1", "lease": "-5s"}`:       "below 0",
 		`{"listen": ":1", "huge_pages": "some"}`: "none of",
 		`{"listen": ":1", "log": "loud"}`:        "",
 		`{"listen": ":1", "gateway": {"listen": ":2", "key": "x"}}`: "belong together",
 		`{"listen": ":1", "gateway": {"users": "x"}}`:               "listen",
+
+		"{\"listen\": \":1\",\n\"memory\": 5,\n}":                          "line 3",
+		`{"listen": "10.77.0.2"}`:                                          "missing port",
+		`{"listen": ":1", "metrics": "1"}`:                                 `"metrics"`,
+		`{"listen": ":1", "gateway": {"listen": "x"}}`:                     "of the gateway",
+		`{"listen": ":1", "gateway": {"listen": ":2", "connections": -1}}`: "below 0",
 
 		`{"listen": ":1", "clients": -1}`:          "below 0",
 		`{"listen": ":1", "tenants": {"red": {}}}`: "key",
@@ -110,6 +116,36 @@ func TestConfigRefuses(t *testing.T) {
 	_, err := readConfig(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, start(t.Context(), "", false, nil), "usage")
+}
+
+// What -check finds right is not refused when the daemon begins, but for want of a device.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
+		return p
+	}
+	short, key := write("short", "fifteen bytes.."), write("key", "sixteen bytes...")
+	for text, why := range map[string]string{
+		`"lease": "1ms"`:                                  "lease",
+		`"page": "3KiB"`:                                  "page",
+		`"memory": "1MiB"`:                                "less than one page",
+		`"max_value": "8MiB"`:                             "go into a page",
+		`"max_value": "65MiB", "page": "128MiB"`:          "page", // no record is so long
+		`"writable": "3GiB"`:                              "WRITE",
+		`"key": "` + short + `"`:                          "shorter than 16",
+		`"tenants": {"red": {"key": "` + short + `"}}`:    `tenant "red": cache: key of 15 bytes`,
+		`"tenants": {"red": {"key": "` + dir + `/none"}}`: "no such file",
+		`"tenants": {"red": {"key": "` + key + `", "memory": "1MiB"}, "blue": {"key": "` + key + `"}}`: `tenant "red": cache: memory`,
+	} {
+		err := start(t.Context(), write("config", `{"listen": ":1", `+text+`}`), true, nil)
+		require.ErrorContains(t, err, why, text)
+		err = start(t.Context(), write("config", `{"listen": "127.0.0.1:0", `+text+`}`), false, nil)
+		require.Error(t, err, text)
+	}
+	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "tenants": {"red": {"key": "`+key+`"}}}`), true, nil))
+	require.NoError(t, start(t.Context(), write("config", `{"listen": ":1", "key": "`+key+`", "max_value": "2MiB"}`), true, nil))
 }
 
 // A file of users that lets nobody in, or everybody, is a mistake.

@@ -255,6 +255,7 @@ func TestDaemonWithTenants(t *testing.T) {
 	w := httptest.NewRecorder()
 	d.web().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Contains(t, w.Body.String(), "\nrdmacached_items{tenant=\"blue\"} 1\n")
+	require.Contains(t, w.Body.String(), "\nrdmacached_gateway_gets_total 1\n")
 	require.Contains(t, w.Body.String(), "\nrdmacached_memory_bytes{tenant=\"red\"} 2.097152e+06\n")
 	status := d.status()
 	require.Len(t, status.Tenants, 2)

@@ -34,6 +34,8 @@
 //
 // The device is that of the address to listen on.
 //
+//   - "page" is how much of the memory the records of one size class take at a time. It is
+//     also the longest record, so "memory" is at least a page and "max_value" at most.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key everybody is a client.
 //   - "clients" is how many clients there may be at a time.
@@ -112,6 +114,8 @@
 //   - -tenant and -key (a file) say whose client it is.
 //   - -map limits the memory of its map. Keys that have no place there are looked up in
 //     the server's map by READ.
+//   - -max is the longest item, like memcached's -I: a MiB by default, whatever the
+//     server's "max_value".
 //   - -rdma rules out TCP. Without it, everything is a call by TCP where there is no
 //     RDMA.
 //   - -metrics is an address for Prometheus's /metrics, and for /healthz, which answers

@@ -56,14 +56,7 @@ func start(ctx context.Context, path string, check bool, hup <-chan os.Signal) e
 		return err
 	}
 	if check {
-		_, err := c.gateway()
-		_, kerr := c.server(nil)
-		err = errors.Join(err, kerr)
-		for name := range c.Tenants {
-			_, kerr := c.tenant(name, slog.Default())
-			err = errors.Join(err, kerr)
-		}
-		return err
+		return c.check()
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Log}))
 	return run(ctx, &c, log, hup, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/goverbs/goverbs/cache/gateway"
 	"github.com/goverbs/goverbs/cache/server"
 	"github.com/goverbs/goverbs/cmd/internal/cachestatus"
 )
@@ -56,6 +57,24 @@ var metrics = []metric[server.Stats]{
 	gauge("shared_clients", "Clients that are connected for them.", func(s *server.Stats) float64 { return float64(s.Shared.Clients) }),
 	counter("shared_clients_late", "Clients of them whose leases ran out.", func(s *server.Stats) float64 { return float64(s.Shared.Late) }),
 	counter("shared_recovered", "Locks of them, and places in queues, that were taken back from clients that had ended.", func(s *server.Stats) float64 { return float64(s.Shared.Recovered) }),
+}
+
+var gatewayMetrics = []metric[gateway.Stats]{
+	gauge("connections", "Connections that speak memcached's protocol.", func(s *gateway.Stats) float64 { return float64(s.Connections) }),
+	counter("connections_accepted", "Connections since the beginning, those that were one too many included.", func(s *gateway.Stats) float64 { return float64(s.Total) }),
+	counter("connections_rejected", "Connections that were one too many.", func(s *gateway.Stats) float64 { return float64(s.Rejected) }),
+	counter("gets", "Keys, by commands that answer values.", func(s *gateway.Stats) float64 { return float64(s.Gets) }),
+	counter("get_hits", "Those of them that have a record.", func(s *gateway.Stats) float64 { return float64(s.Hits) }),
+	counter("password_errors", "Passwords that were wrong.", func(s *gateway.Stats) float64 { return float64(s.AuthErrors) }),
+	counter("binary_refused", "Clients of the binary protocol.", func(s *gateway.Stats) float64 { return float64(s.Binary) }),
+}
+
+// gatewayCollector tells Prometheus of a gateway.
+func gatewayCollector(g *gateway.Server) prometheus.Collector {
+	return newCollector("rdmacached_gateway_", gatewayMetrics, "", func(f func(string, *gateway.Stats)) {
+		st := g.Stats()
+		f("", &st)
+	})
 }
 
 // collector tells Prometheus the same numbers of each of several.
@@ -114,6 +133,9 @@ func (d *service) web() http.Handler {
 		})
 	}
 	r.MustRegister(newCollector("rdmacached_", metrics, label, each), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.gateway != nil {
+		r.MustRegister(gatewayCollector(d.gateway))
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -140,6 +162,9 @@ const stopping = "stopping"
 // status is what rdmactl shows.
 func (d *service) status() cachestatus.Status {
 	s := cachestatus.Status{Listens: d.rdma.Addr().String(), State: "serving", Seconds: time.Since(d.begun).Seconds()}
+	if d.tenants != nil {
+		s.Tenants = []cachestatus.Tenant{} // also when all are revoked
+	}
 	d.each(func(tenant string, c *server.Server) {
 		s.Device = c.Device()
 		if tenant == "" {

@@ -32,6 +32,7 @@ type proxyConfig struct {
 	key     string // a file
 	metrics string
 	mapSize size
+	maxItem size
 	rdma    bool // or nothing
 }
 
@@ -51,12 +52,13 @@ func parseProxy(args []string, out io.Writer) (c proxyConfig, err error) {
 	fs.StringVar(&c.key, "key", "", "the `file` of the key")
 	fs.StringVar(&c.metrics, "metrics", "", "the `address` for Prometheus's /metrics, and /healthz")
 	fs.Var(&c.mapSize, "map", "how many `bytes` the map may take, such as 64MiB (default all that it needs)")
+	fs.Var(&c.maxItem, "max", "how many `bytes` an item may have, as memcached counts them (default 1MiB)")
 	fs.BoolVar(&c.rdma, "rdma", false, "do without a server that cannot be reached by RDMA")
 	switch err := fs.Parse(args); {
 	case err != nil:
 		return c, err
 	case c.server == "" || fs.NArg() > 0 || c.timeout <= 0:
-		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s] [-tenant name] [-key file] [-map size] [-rdma] [-metrics address]")
+		return c, errors.New("usage: rdmacached proxy -server address [-listen address] [-from address] [-timeout 1s] [-tenant name] [-key file] [-map size] [-max size] [-rdma] [-metrics address]")
 	}
 	return c, nil
 }
@@ -106,7 +108,7 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	g, err := gateway.New(gateway.Config{Store: remote{client, c.timeout}})
+	g, err := gateway.New(gateway.Config{Store: remote{client, c.timeout}, MaxItem: int(c.maxItem)})
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,10 @@ func TestParseProxy(t *testing.T) {
 	require.Equal(t, "127.0.0.1:11211", c.listen, "nobody else's by default")
 	require.Equal(t, "10.77.0.1", c.from.String())
 	require.Equal(t, 50*time.Millisecond, c.timeout)
-	c, err = parseProxy([]string{"-server", "x", "-tenant", "red", "-key", "f", "-map", "64KiB", "-rdma", "-metrics", "127.0.0.1:9482"}, io.Discard)
+	c, err = parseProxy([]string{"-server", "x", "-tenant", "red", "-key", "f", "-map", "64KiB", "-max", "8MiB", "-rdma", "-metrics", "127.0.0.1:9482"}, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, proxyConfig{"x", "127.0.0.1:11211", c.from, time.Second, "red", "f", "127.0.0.1:9482", 64 << 10, true}, c)
-	for _, args := range [][]string{{}, {"-server", "x", "-map", "64kB"}, {"-server", "x", "more"}, {"-server", "x", "-timeout", "0s"}, {"-server", "x", "-from", "here"}, {"-sever", "x"}} {
+	require.Equal(t, proxyConfig{"x", "127.0.0.1:11211", c.from, time.Second, "red", "f", "127.0.0.1:9482", 64 << 10, 8 << 20, true}, c)
+	for _, args := range [][]string{{}, {"-server", "x", "-map", "64kB"}, {"-server", "x", "-max", "-1"}, {"-server", "x", "more"}, {"-server", "x", "-timeout", "0s"}, {"-server", "x", "-from", "here"}, {"-sever", "x"}} {
 		_, err := parseProxy(args, io.Discard)
 		require.Error(t, err, "%q", args)
 	}

@@ -91,8 +91,11 @@ func (a cacheAnswer) text(w io.Writer) error {
 			t.row(s.Asked, "no answer", "-", "-", "-", "-", "-", "-", "-", "-", "-")
 			continue
 		}
-		if len(s.Tenants) == 0 {
+		switch {
+		case s.Tenants == nil:
 			t.row(s.cells(s.Listens, &s.Server, true)...)
+		case len(s.Tenants) == 0: // all have been revoked
+			t.row(s.Listens, s.State, s.up(), "-", "-", "-", "-", "-", "-", "-", "no tenants")
 		}
 		for k := range s.Tenants {
 			n := &s.Tenants[k]
@@ -107,9 +110,11 @@ func (a cacheAnswer) text(w io.Writer) error {
 
 // cells are a row. The daemon's gateway is in one of its rows.
 func (s *cacheServer) cells(name string, n *server.Stats, gateway bool) []any {
-	return []any{name, s.State, time.Duration(s.Seconds) * time.Second, n.Items, mebibytes(n.Memory), percent(uint64(n.Bytes), uint64(n.Memory)),
+	return []any{name, s.State, s.up(), n.Items, mebibytes(n.Memory), percent(uint64(n.Bytes), uint64(n.Memory)),
 		percent(uint64(n.Quarantine), uint64(n.Memory)), n.Evicted, percent(n.Hits, n.Gets), n.Reported, s.transport(n, gateway)}
 }
+
+func (s *cacheServer) up() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // hot shows the keys that are asked for most, if there are any.
 func (a cacheAnswer) hot(w io.Writer) error {

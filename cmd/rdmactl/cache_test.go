@@ -48,6 +48,14 @@ func TestCache(t *testing.T) {
 	require.Regexp(t, `127\.0\.0\.1:1 +no answer`, out.String())
 	require.Contains(t, errOut.String(), "refused")
 
+	revoked := status
+	revoked.Server, revoked.Tenants = server.Stats{}, []cachestatus.Tenant{}
+	status, revoked = revoked, status
+	out.Reset()
+	require.Zero(t, run(context.Background(), []string{"cache", at}, &out, &errOut))
+	require.Regexp(t, `10\.77\.0\.2:7481 +serving +1h2m3s( +-){7} +no tenants\n`, out.String())
+	status = revoked
+
 	status.Gateway, status.Server.Gets = "", 0
 	out.Reset()
 	require.Zero(t, run(context.Background(), []string{"cache", "-json", at}, &out, &errOut))

@@ -85,6 +85,9 @@ func (a *Arena) Add(mem []byte) (uint16, error) {
 	return n, nil
 }
 
+// Page is the length of a page: no record is longer.
+func (a *Arena) Page() int { return a.pageSize }
+
 // Fits tells whether a record of n bytes has a size class.
 func (a *Arena) Fits(n int) bool { return n <= a.pageSize }
 

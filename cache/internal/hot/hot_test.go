@@ -113,3 +113,17 @@ func TestShareIsNotHot(t *testing.T) {
 	top, _ = k.Top(9, nil)
 	require.Len(t, top, 1)
 }
+
+// Counts are halved with what may be too much in them: keys that nobody asks for twice are not hot after many
+// windows either.
+func TestNothingGetsHot(t *testing.T) {
+	var k Keys
+	for i := range uint64(5 * window) {
+		k.Access(i * 0x9e3779b97f4a7c15)
+	}
+	for _, c := range k.all[:k.n] {
+		require.LessOrEqual(t, c.Surplus, c.Accesses)
+	}
+	top, _ := k.Top(10, nil)
+	require.Empty(t, top)
+}

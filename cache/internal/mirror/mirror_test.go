@@ -499,6 +499,18 @@ func TestAdoptAcrossASnapshot(t *testing.T) {
 	require.Equal(t, 1, m.Len())
 }
 
+// What was found in another life of the server takes nobody's place.
+func TestAdoptOfAnotherLife(t *testing.T) {
+	m := New(Config{Budget: 1})
+	m.Begin(&wire.Map{Epoch: 1, Seq: 10})
+	e := entry(5, 3)
+	m.Adopt(10, &e)
+	other := entry(6, 4)
+	other.Epoch = 2
+	m.Adopt(10, &other)
+	require.Equal(t, []wire.Entry{e}, m.Lookup(5, nil))
+}
+
 func TestChunkOfAnotherLife(t *testing.T) {
 	m, e := started(Config{}), entry(5, 3)
 	e.Epoch = 2

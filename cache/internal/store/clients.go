@@ -18,7 +18,7 @@ type clients struct {
 	lease uint64
 	all   map[uint64]*client
 	low   uint64 // the least that one of them has said
-	lows  int    // how many are there yet; 0: low is not known any more
+	lows  int    // how many are there yet, at least; 0: low is not known any more
 }
 
 // client is how far a client is. To be cut off no later than a lease after a slot was
@@ -38,9 +38,6 @@ func (s *Store) Attach(id, now uint64) {
 		s.clients.all = make(map[uint64]*client)
 	}
 	s.clients.all[id] = &client{quiet: s.log.last, mark: s.log.last, marked: s.now}
-	if s.clients.lows > 0 && s.clients.low == s.log.last {
-		s.clients.lows++
-	}
 }
 
 // Detach forgets a client whose READs are no longer answered.
@@ -141,7 +138,7 @@ func (c *clients) leaves(quiet uint64) {
 func (s *Store) Begin(now uint64) wire.Map {
 	s.advance(now)
 	where, depth := s.table.Where()
-	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth)}
+	return wire.Map{Epoch: s.cfg.Epoch, Seq: s.log.last, Clock: s.now, Secret: s.cfg.Secret, Table: where, Depth: uint16(depth), Longest: uint32(min(s.cfg.MaxValue, s.arena.Page()))}
 }
 
 // Chunk is the part of a snapshot at a position, with up to n entries of up to n buckets (of a

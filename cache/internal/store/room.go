@@ -66,7 +66,7 @@ func (s *Store) drain(n int) bool {
 	return some || s.evict()
 }
 
-// makeRoomInTable sees to it that there is a place for a fingerprint.
+// makeRoomInTable sees to it that there is a place for the entry of a new item, so that no item is pinned.
 func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	s.found = s.table.Crowd(fingerprint, s.found[:0])
 	if s.hasRoom(fingerprint) {
@@ -79,7 +79,7 @@ func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	s.found = s.table.Crowd(fingerprint, s.found[:0])
 	oldest := noItem
 	for _, e := range s.found {
-		if e.Item != s.pinned && (oldest == noItem || s.items[e.Item].accessed < s.items[oldest].accessed) {
+		if oldest == noItem || s.items[e.Item].accessed < s.items[oldest].accessed {
 			oldest = e.Item
 		}
 	}

@@ -230,7 +230,6 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.release(old.place)
 	}
 	s.grow()
-	s.evictTo(s.limit())
 	return id, wire.OK
 }
 

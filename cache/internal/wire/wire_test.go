@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -152,7 +153,7 @@ func messages() map[string][]byte {
 		"request": AppendRequest(nil, &Request{ID: 1, Op: OpSet, Want: WantTouch, Flags: 3, Expiry: -4, Vivify: 5, Recache: 6, CAS: 7, Delta: 8, Initial: 9, Key: []byte("k"), Value: []byte("v"), Epoch: 10}),
 		"flush":   AppendRequest(nil, &Request{ID: 1, Op: OpFlush}),
 		"reply":   AppendReply(nil, &Reply{ID: 1, Status: OK, Bits: ReplyWon, Flags: 3, CAS: 4, Expiry: 5, Clock: 6, Idle: 7, Number: 8, Seq: 9, Entry: e, Value: []byte("v"), Epoch: 10}),
-		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8}),
+		"map":     AppendMap(nil, &Map{1, 2, 3, Secret{4, 5}, Where{6, 7}, 8, 9}),
 		"chunk":   AppendChunk(nil, &Chunk{1, 2, 3, true, []Entry{e, e}}),
 		"deltas":  AppendDeltas(nil, &Deltas{1, 2, 3, []Delta{{ChangePut, 4, put}, {ChangeFlush, 5, Entry{Epoch: 1}}}}),
 		"horizon": AppendHorizon(nil, &Horizon{1, 3, 2}),
@@ -364,4 +365,25 @@ func TestOddTargets(t *testing.T) {
 	good[HeaderSize+24] |= 2
 	_, err = ReadTarget(good)
 	require.ErrorIs(t, err, Malformed)
+}
+
+// A report holds up the server for no longer than its limit says.
+func TestReportsHaveALimit(t *testing.T) {
+	r := Report{Epoch: 1, Accesses: make([]Access, MaxEntries)}
+	require.NoError(t, new(Report).Read(AppendReport(nil, &r)))
+	r.Accesses = append(r.Accesses, Access{})
+	require.ErrorIs(t, new(Report).Read(AppendReport(nil, &r)), Malformed)
+}
+
+// A checksum that fits does not make a bucket of what is none, nor a chunk of what says an odd thing.
+func TestOddBucketsAndChunks(t *testing.T) {
+	b := make(Bucket, BucketSize)
+	b.Reset(5, 17, 9)
+	binary.LittleEndian.PutUint32(b[bktMagic:], bucketMagic+1)
+	b.seal()
+	_, err := ReadBucket(b, 5, 17, 9, 40, nil)
+	require.ErrorIs(t, err, Malformed)
+	c := AppendChunk(nil, &Chunk{Epoch: 1, Last: true})
+	c[HeaderSize+20] = 2
+	require.ErrorIs(t, new(Chunk).Read(c), Malformed)
 }

@@ -17,7 +17,7 @@ type Status struct {
 	Seconds  float64         // since it began
 	Server   server.Stats    // without tenants
 	Hot      []server.HotKey `json:",omitempty"`
-	Tenants  []Tenant        `json:",omitempty"`
+	Tenants  []Tenant        // nil: the server has none; empty: all are revoked
 	Gateway  string          // address of memcached's protocol; empty without
 	For      string          `json:",omitempty"` // the tenant that it is for
 	Commands gateway.Stats
