@@ -445,46 +445,131 @@ func TestTimeOfTurns(t *testing.T) {
 		last(time.Minute)
 	}
 	require.Equal(t, e.cfg.PeerTimeout/4, last(0))
+	last(0)
+	for i := range 100 { // nine of ten do not let others wait longer
+		require.Equal(t, turnTimers*e.cfg.MinTimeout, last(time.Duration(min(i%10, 1))*6*time.Millisecond))
+	}
 }
 
-// Paths to a peer that has granted nothing are probed when they are used again.
-func TestNoProbesWithoutAGrant(t *testing.T) {
-	w := settledPair(t, nil)
-	a := w.nodes[0]
-	e, p := a.e, a.e.peers[0]
-	w.model.post(a, 1, Reliable, 0, 64)
-	p.grant, p.net.asking = 0, asking{told: true, at: never}
-	e.suspect(p, &p.net.paths[0])
-	for range 50 {
-		w.now += e.cfg.MinTimeout
-		e.Advance(a.raw())
-		require.Empty(t, answers(a))
+// A turn that goes on has packets of the last one under way: they do not tell how long it takes.
+func TestTimeOfTurnsThatGoOn(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
 	}
-	e.onGrant(p, &wire.Credit{Grant: 8})
-	probes := 0
-	for _, k := range answers(a) {
-		if k.Type == wire.Probe {
-			probes++
+	w.run(w.now + time.Millisecond)
+	p := e.peers[0]
+	e.senders.granted = 0
+	e.senders.took, e.senders.tookAt = 20*time.Millisecond, e.now
+	p.net.turn = turn{wants: true}
+	sends := func() {
+		e.sends(p, p.rx[Reliable], &wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}})
+	}
+	e.asksTurn(p)
+	e.giveTurns()
+	e.now += 30 * time.Millisecond
+	sends()
+	was := p.net.turn.left
+	for ; p.net.turn.left <= was; e.now += 10 * time.Microsecond {
+		was = p.net.turn.left
+		sends()
+	}
+	require.NotZero(t, p.net.turn.since)
+	sends()
+	require.Zero(t, p.net.turn.since)
+	require.Equal(t, 20*time.Millisecond, e.senders.took)
+}
+
+// Peers that say that they have more to send, and let nearly all of each turn pass, share what there
+// is with others as if they sent: they do not stop who sends.
+func TestSendersThatLie(t *testing.T) {
+	long(t)
+	const liars = 60 // more than can have a turn
+	w, _, _ := crowd(t, 70, 768, func(c *Config) { c.MaxMessage, c.PeerTimeout = 10<<20, 5*time.Second })
+	hub, a := w.nodes[0], w.nodes[1]
+	lies := true
+	for _, p := range hub.e.peers[1:][:liars] {
+		var lie func()
+		lie = func() {
+			if !lies {
+				return
+			}
+			var at time.Duration // of the end of its turn
+			if p.net != nil && p.net.turn.left > 0 {
+				at = p.net.turn.expires
+			}
+			if hub.e.Advance(hub.raw()); at-hub.e.now < 200*time.Microsecond {
+				k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, Stamp: hub.e.stamp(), Waits: true, HasPart: true,
+					Part: wire.Part{Cancel: true, Seq: 1000, Floor: 1000, Total: 5, Fragment: 10}}
+				var b [wire.MaxHeaders]byte
+				hub.e.Receive(source(p.addr), b[:k.Encode(b[:])])
+				hub.pump()
+			}
+			w.after(100*time.Microsecond, lie)
+		}
+		lie()
+	}
+	w.run(w.now + 5*time.Millisecond)
+	begin := w.now
+	l := w.model.post(a, 0, Reliable, 0, 5000*a.e.fragment)
+	a.pump()
+	for l.status == 0 && w.now < begin+time.Second {
+		w.run(w.now + 100*time.Microsecond)
+	}
+	lies = false
+	t.Logf("%v; a turn is thought to take %v", w.now-begin, hub.e.senders.took)
+	require.Equal(t, Delivered, l.status)
+	require.Less(t, w.now-begin, 500*time.Millisecond)
+}
+
+// Who does not use two turns in a row has shorter ones, until it does again.
+func TestShorterTurns(t *testing.T) {
+	w, _, _ := crowd(t, 40, 256, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	require.Equal(t, 8, e.turnSize())
+	p := e.peers[0]
+	p.net.turn = turn{wants: true}
+	e.senders.granted = e.cfg.Budget - e.turnSize() // one turn is left
+	e.asksTurn(p)
+	e.giveTurns()
+	turn := &p.net.turn
+	uses := func(n int) {
+		for range n {
+			e.sends(p, p.rx[Reliable], &wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}})
 		}
 	}
-	require.Equal(t, 1, probes)
-}
-
-// Many that were told to wait at once do not ask at once.
-func TestAsksSpread(t *testing.T) {
-	w := settledPair(t, nil)
-	e, p := w.nodes[0].e, w.nodes[0].e.peers[0]
-	const base = 100 * time.Millisecond
-	var sum, least, most time.Duration = 0, base, 0
-	for range 1000 {
-		e.unwake(p)
-		e.askIn(p, base)
-		require.Equal(t, p.net.asking.at, p.wakeAt)
-		d := p.net.asking.at - e.now
-		sum, least, most = sum+d, min(least, d), max(most, d)
+	expires := func() {
+		e.now = turn.expires
+		e.turnOver(p)
 	}
-	require.InDelta(t, float64(base), float64(sum/1000), float64(base)/20)
-	require.Less(t, least, base*6/10)
-	require.GreaterOrEqual(t, least, base/2)
-	require.Greater(t, most, base*14/10)
+	require.EqualValues(t, 8, turn.left)
+	expires()
+	require.EqualValues(t, 8, turn.left, "the grant may have been lost")
+	expires()
+	for _, n := range []int{1, 2, 4} {
+		require.EqualValues(t, n, turn.left)
+		uses(n)
+	}
+	for range 3 {
+		require.EqualValues(t, 8, turn.left)
+		uses(3)
+		expires()
+		require.EqualValues(t, 8, turn.left)
+		uses(8)
+	}
+	for range 2 {
+		require.EqualValues(t, 8, turn.left)
+		uses(3)
+		expires()
+	}
+	require.EqualValues(t, 3, turn.left)
+	require.Equal(t, e.cfg.Budget-8+3, e.senders.granted)
 }
