@@ -573,3 +573,84 @@ func TestShorterTurns(t *testing.T) {
 	require.EqualValues(t, 3, turn.left)
 	require.Equal(t, e.cfg.Budget-8+3, e.senders.granted)
 }
+
+// Paths to a peer that has granted nothing are probed when they are used again.
+func TestNoProbesWithoutAGrant(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	w.model.post(a, 1, Reliable, 0, 64)
+	p.grant, p.net.asking = 0, asking{told: true, at: never}
+	e.suspect(p, &p.net.paths[0])
+	for range 50 {
+		w.now += e.cfg.MinTimeout
+		e.Advance(a.raw())
+		require.Empty(t, answers(a))
+	}
+	e.onGrant(p, &wire.Credit{Grant: 8})
+	probes := 0
+	for _, k := range answers(a) {
+		if k.Type == wire.Probe {
+			probes++
+		}
+	}
+	require.Equal(t, 1, probes)
+}
+
+// Who was granted nothing and has nothing to send tries its paths all the same while the other
+// end sends: its responses go by them.
+func TestProbesOfWhoResponds(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Paths = 4 })
+	a, p := w.nodes[0], w.nodes[1].e.peers[0]
+	w.model.patient = true
+	back := make([]*link, 4)
+	for i := range back {
+		back[i] = &link{delay: 50 * time.Microsecond, loss: 0.05}
+	}
+	out := &link{delay: 50 * time.Microsecond}
+	w.links = func(from, _, path int) *link {
+		if from == 0 {
+			return out
+		}
+		return back[path]
+	}
+	single := func(d time.Duration) {
+		for end := w.now + d; w.now < end; w.run(w.now + time.Millisecond) {
+			w.model.post(a, 1, Reliable, 0, 64)
+			a.pump()
+		}
+	}
+	p.grant = 0 // as the other end said when many sent to it
+	single(5 * time.Second)
+	require.Zero(t, p.grant)
+	most := 0
+	for i, l := range back {
+		if l.sent > back[most].sent {
+			most = i
+		}
+	}
+	back[most].dead = true
+	single(5 * time.Second)
+	for i, l := range back {
+		require.Greater(t, l.sent, uint64(500), "path %d", i)
+	}
+}
+
+// Many that were told to wait at once do not ask at once.
+func TestAsksSpread(t *testing.T) {
+	w := settledPair(t, nil)
+	e, p := w.nodes[0].e, w.nodes[0].e.peers[0]
+	const base = 100 * time.Millisecond
+	var sum, least, most time.Duration = 0, base, 0
+	for range 1000 {
+		e.unwake(p)
+		e.askIn(p, base)
+		require.Equal(t, p.net.asking.at, p.wakeAt)
+		d := p.net.asking.at - e.now
+		sum, least, most = sum+d, min(least, d), max(most, d)
+	}
+	require.InDelta(t, float64(base), float64(sum/1000), float64(base)/20)
+	require.Less(t, least, base*6/10)
+	require.GreaterOrEqual(t, least, base/2)
+	require.Greater(t, most, base*14/10)
+}
