@@ -41,7 +41,7 @@
 // that it receives where it says; until then nothing is kept of it. With [Config.Key] the
 // first packet carries a code of the deployment's key, and the first message at once.
 // What is known of a peer that is silent takes about 500 bytes; of the peers beyond
-// [Config.MaxPeers] those that were silent longest make room.
+// [Config.MaxPeers] those that were silent for four times [Config.PeerTimeout] make room.
 //
 // # On EFA
 //

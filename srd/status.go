@@ -59,7 +59,8 @@ var (
 	ErrTooLong = errors.New("message too long for its service")
 	// ErrQueueFull: completions have to be taken first.
 	ErrQueueFull = errors.New("send queue full")
-	// ErrPeers: the endpoint has as many peers as it may, and all were heard lately.
+	// ErrPeers: the endpoint has as many peers as it may, and none of them was silent for four
+	// times PeerTimeout, a moment ago.
 	ErrPeers = errors.New("too many peers")
 )
 
