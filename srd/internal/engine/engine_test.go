@@ -46,7 +46,7 @@ func TestShortestTimes(t *testing.T) {
 		times := []*time.Duration{&cfg.MinTimeout, &cfg.AckDelay, &cfg.Target, &cfg.PeerTimeout}
 		for j, d := range times {
 			if i == j || i == len(times) {
-				*d = time.Microsecond
+				*d = []time.Duration{1, 1, 1, time.Microsecond}[j]
 			}
 		}
 		w := newWorld(t, 1, 2, cfg)
