@@ -136,7 +136,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	if ep.grace == 0 {
 		ep.grace = engine.DefaultAckDelay
 	}
-	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way)}
+	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}

@@ -3,20 +3,22 @@ package srd
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // handles are the address handles of peers, made when they are first needed, by a
 // goroutine of their own, since the kernel may ask the network for a neighbour. While that
-// does not answer, which takes a second, others have goroutines of theirs. The
+// does not answer, which takes a second, other goroutines make those that wait behind it. The
 // endpoint's lock guards them.
 type handles struct {
 	ep     *Endpoint
 	of     map[way]*handle
-	asked  chan way    // resolve takes it if it has nothing to do
-	making int         // handles
-	retry  []*verbs.AH // that were in use when they were to be closed
+	asked  chan way
+	making int           // handles that are asked for
+	helped time.Duration // when one was made last, or others had goroutines of their own
+	retry  []*verbs.AH   // that were in use when they were to be closed
 
 	// The last one that get found: packets of a stream all take it, and the map's hash is a
 	// good part of what such a packet costs.
@@ -45,6 +47,8 @@ const (
 	mostHandles = 1 << 14
 	mostMaking  = 32 // at once
 	forSomeone  = 4  // of them, when the packet is for a stranger: anybody may name an address at which nobody is
+
+	helpAfter = 50 * time.Millisecond // that none was made, those that wait have goroutines of their own
 )
 
 // get answers a handle, or nil if there is none yet, and whether it is being made then.
@@ -60,15 +64,14 @@ func (h *handles) get(to way, stranger bool) (a *handle, coming bool) {
 		}
 		a = &handle{stranger: stranger}
 		h.of[to] = a
-		h.making++
-		select {
-		case h.asked <- to:
-		default:
-			h.ep.served.Go(func() { h.make(to) })
+		if h.making++; h.making == 1 {
+			h.helped = h.ep.now()
 		}
+		h.asked <- to // has room
 	}
 	a.dirty = true
 	if a.ah == nil {
+		h.help()
 		return nil, true
 	}
 	h.latest, h.found = to, a
@@ -108,6 +111,23 @@ func (h *handles) resolve(ctx context.Context) {
 	}
 }
 
+// help has what waits behind handles that take long made by other goroutines.
+func (h *handles) help() {
+	now := h.ep.now()
+	if now-h.helped < helpAfter {
+		return
+	}
+	h.helped = now
+	for {
+		select {
+		case to := <-h.asked:
+			h.ep.served.Go(func() { h.make(to) })
+		default: // resolve takes of them, too
+			return
+		}
+	}
+}
+
 // make makes a handle, and has what waits for it go on.
 func (h *handles) make(to way) {
 	ep := h.ep
@@ -116,6 +136,7 @@ func (h *handles) make(to way) {
 	old := h.retry
 	h.retry = nil
 	h.making--
+	h.helped = ep.now()
 	a := h.of[to]
 	if err != nil {
 		delete(h.of, to) // asked for again by the next packet

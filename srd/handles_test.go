@@ -2,6 +2,7 @@ package srd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +13,7 @@ import (
 // own way; one that is found counts as used.
 func TestHandleThatWasForgotten(t *testing.T) {
 	to, other := way{label: 1}, way{label: 2}
-	h := handles{of: make(map[way]*handle), asked: make(chan way, 2)}
+	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
 	get := func(to way) *handle {
 		a, coming := h.get(to, false)
 		require.Equal(t, a == nil, coming)
@@ -38,7 +39,7 @@ func TestHandleThatWasForgotten(t *testing.T) {
 
 // Strangers have few handles made at once, and none while more are made for others.
 func TestHandlesForStrangers(t *testing.T) {
-	h := handles{of: make(map[way]*handle), asked: make(chan way, 2*mostMaking)}
+	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking+1)}
 	asks := func(n int, stranger bool) (made int) {
 		for range n {
 			if _, coming := h.get(way{label: uint32(len(h.of) + 1)}, stranger); coming {
