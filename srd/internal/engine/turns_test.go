@@ -636,6 +636,46 @@ func TestProbesOfWhoResponds(t *testing.T) {
 	}
 }
 
+// A grant begins the times between asks anew; who has nothing more to send is not held up by what it
+// told before.
+func TestGrantEndsAsking(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	p.net.asking = asking{told: true, tries: 5, at: never}
+	e.granted(p, 3)
+	require.Zero(t, p.net.asking.tries)
+	e.onGrant(p, &wire.Credit{})
+	require.False(t, p.net.asking.told)
+	require.Equal(t, never, e.ask(p), "nothing waits")
+	w.model.post(a, 1, Reliable, 0, 64)
+	require.Len(t, answers(a), 1, "a single packet needs no grant")
+}
+
+// A peer that used none of its turns has others when it is heard, whatever its clock says.
+func TestTurnsOfWhoIsHeardAgain(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	p := e.peers[0]
+	for _, stamp := range []uint32{5, 1<<31 + 5} {
+		e.endTurn(p)
+		p.net.turn.idle = idleTurns
+		f := p.rx[Reliable]
+		f.now = false
+		e.sends(p, f, &wire.Packet{HasPart: true, Waits: true, Stamp: stamp, Part: wire.Part{Fragment: 10}})
+		require.NotZero(t, p.net.turn.left)
+		require.Zero(t, p.net.turn.idle)
+		require.True(t, f.now)
+		require.False(t, p.net.turn.owed, "the response tells")
+	}
+}
+
 // Many that were told to wait at once do not ask at once.
 func TestAsksSpread(t *testing.T) {
 	w := settledPair(t, nil)
