@@ -117,7 +117,7 @@ func TestStrangersFromNowhere(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
 	t.Logf("%v; %+v", time.Since(start), a.Stats())
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.Less(t, time.Since(start), 4*time.Second)
 }
 
 // Nor do peers of this side's own whose hosts are down.
@@ -136,7 +136,7 @@ func TestHostsThatAreDown(t *testing.T) {
 	}
 	start := time.Now()
 	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.Less(t, time.Since(start), 4*time.Second)
 }
 
 // Calls that are cancelled, queues and endpoints that are closed beside each other: no
