@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -66,6 +67,28 @@ func TestPool(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { p.put(p.get(511)) }))
 	require.Nil(t, p.get(1<<16+1))
 	require.NotNil(t, p.get(1<<16))
+}
+
+// Who cuts off what it has read of a message gives all of its memory back.
+func TestReleaseOfARest(t *testing.T) {
+	ep := &Endpoint{cfg: Config{Queues: 1}, pool: pool{budget: 1 << 20}}
+	h := (*host)(ep)
+	for _, n := range []int{256, 100_000} {
+		require.Equal(t, engine.Taken, h.Deliver(&engine.Delivery{Bytes: make([]byte, n)}, false))
+		m := ep.inbox.pop()
+		require.Len(t, m.Data, n)
+		m.Data = m.Data[n*3/4:]
+		ms := []Message{m}
+		ep.Release(ms...)
+		require.Nil(t, ms[0].Data)
+		require.Zero(t, ep.pool.used)
+		ep.Release(ms...)
+		require.Zero(t, ep.pool.used)
+		require.Len(t, ep.pool.get(n), n)
+		ep.pool.used = 0
+	}
+	ep.Release(Message{Data: make([]byte, 300)})
+	require.Zero(t, ep.pool.used, "it was none that arrived")
 }
 
 // A ring hands out what was put in, in order.

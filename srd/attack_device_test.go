@@ -106,6 +106,39 @@ func TestNoAddress(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Parked() == 0 }, testTimeout, time.Millisecond, "packets to nobody wait for ever")
 }
 
+// Strangers who do not answer the question where they are, which takes the kernel long, keep
+// nobody from reaching a new peer.
+func TestStrangersFromNowhere(t *testing.T) {
+	if len(simulated) > 0 {
+		t.Skip("the kernel asks for no neighbours there")
+	}
+	a, b := pair(t, srd.Config{})
+	a.Greeted(40)
+	start := time.Now()
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	t.Logf("%v; %+v", time.Since(start), a.Stats())
+	require.Less(t, time.Since(start), 4*time.Second)
+}
+
+// Nor do peers of this side's own whose hosts are down.
+func TestHostsThatAreDown(t *testing.T) {
+	if len(simulated) > 0 {
+		t.Skip("the kernel asks for no neighbours there")
+	}
+	a, b := pair(t, srd.Config{})
+	q, err := a.NewQueue(srd.QueueConfig{})
+	require.NoError(t, err)
+	for i := range 20 {
+		to := b.Addr()
+		to.GID[15] = byte(100 + i)
+		_, err := q.Post(srd.Request{To: to, Data: [][]byte{pattern(i, 64)}})
+		require.NoError(t, err)
+	}
+	start := time.Now()
+	require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("hello")))
+	require.Less(t, time.Since(start), 4*time.Second)
+}
+
 // Calls that are cancelled, queues and endpoints that are closed beside each other: no
 // call hangs, and none fails for another reason.
 func TestCloseBesideCalls(t *testing.T) {

@@ -21,7 +21,8 @@ func TestEngineHasTheConfiguration(t *testing.T) {
 }
 
 // Times that the engine's clock cannot have are refused: with "never" for PeerTimeout it would
-// look for what is due all the time, and stamps of packets last an hour.
+// look for what is due all the time, and stamps of packets last an hour. A few nanoseconds, as who
+// forgets the unit has, would be no time between two greetings.
 func TestTimesOfTheConfiguration(t *testing.T) {
 	for _, d := range []time.Duration{-1, time.Hour + 1, math.MaxInt64} {
 		for _, cfg := range []Config{{MinTimeout: d}, {AckDelay: d}, {Target: d}, {PeerTimeout: d}} {
@@ -29,5 +30,9 @@ func TestTimesOfTheConfiguration(t *testing.T) {
 			_, err := Open(cfg)
 			require.ErrorIs(t, err, verbs.ErrAttributes, "%+v", cfg)
 		}
+	}
+	for _, d := range []time.Duration{1, time.Microsecond - 1} {
+		_, err := Open(Config{PD: new(verbs.PD), PeerTimeout: d})
+		require.ErrorIs(t, err, verbs.ErrAttributes)
 	}
 }

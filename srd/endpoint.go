@@ -47,7 +47,7 @@ type Config struct {
 	MinTimeout  time.Duration // floor of the timers of sub-flows (EFA has its own); 0 means 2 ms
 	AckDelay    time.Duration // how long a response waits for more packets; 0 means 500 us; up to MinTimeout where the device is slow
 	Target      time.Duration // queueing delay that is no congestion (EFA judges that itself); 0 means 2 ms; up to ten times as long where the device is slow
-	PeerTimeout time.Duration // time without progress after which a peer is unresponsive; 0 means 5 s
+	PeerTimeout time.Duration // time without progress after which a peer is unresponsive, a microsecond or more; 0 means 5 s
 
 	// Monitor is the path of a unix socket at which the endpoint reports its counters,
 	// peers and paths, to "rdmactl srd" for instance; empty means none.
@@ -124,8 +124,8 @@ func Open(cfg Config) (*Endpoint, error) {
 	case cfg.Queues < 1 || cfg.Queues > 1<<16, cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxPeers < 0:
 		return nil, fmt.Errorf("srd: open: %w: Queues %d, Receives %d, Buffers %d, MaxMessage %d, MaxPeers %d", verbs.ErrAttributes,
 			cfg.Queues, cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
-	case slices.ContainsFunc([]time.Duration{cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout}, func(d time.Duration) bool { return d < 0 || d > time.Hour }):
-		return nil, fmt.Errorf("srd: open: %w: MinTimeout %v, AckDelay %v, Target %v, PeerTimeout %v; at most an hour each", verbs.ErrAttributes,
+	case slices.ContainsFunc([]time.Duration{cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout}, func(d time.Duration) bool { return d < 0 || d > time.Hour }), cfg.PeerTimeout > 0 && cfg.PeerTimeout < time.Microsecond:
+		return nil, fmt.Errorf("srd: open: %w: MinTimeout %v, AckDelay %v, Target %v, PeerTimeout %v; at most an hour each, and the last one a microsecond or more", verbs.ErrAttributes,
 			cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout)
 	case cfg.Key != nil && len(cfg.Key) != 16:
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
@@ -136,7 +136,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	if ep.grace == 0 {
 		ep.grace = engine.DefaultAckDelay
 	}
-	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, 16)}
+	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}

@@ -2,6 +2,7 @@ package srd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,21 +13,47 @@ import (
 // own way; one that is found counts as used.
 func TestHandleThatWasForgotten(t *testing.T) {
 	to, other := way{label: 1}, way{label: 2}
-	h := handles{of: make(map[way]*handle), asked: make(chan way, 2)}
-	require.Nil(t, h.get(to), "it is being made")
+	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
+	get := func(to way) *handle {
+		a, coming := h.get(to, false)
+		require.Equal(t, a == nil, coming)
+		return a
+	}
+	require.Nil(t, get(to), "it is being made")
 	require.Equal(t, to, <-h.asked)
 	h.of[to].ah = new(verbs.AH)
-	found := h.get(to)
+	found := get(to)
 	require.NotNil(t, found)
-	require.Nil(t, h.get(other))
+	require.Nil(t, get(other))
 	require.Equal(t, other, <-h.asked)
 	delete(h.of, other)
 
 	found.dirty = false
-	require.Same(t, found, h.get(to))
+	require.Same(t, found, get(to))
 	require.True(t, found.dirty)
 	require.True(t, h.evict())
-	require.Nil(t, h.get(to))
+	require.Nil(t, get(to))
 	require.Equal(t, to, <-h.asked)
 	require.Len(t, h.retry, 1)
+}
+
+// Strangers have few handles made at once, and none while more are made for others.
+func TestHandlesForStrangers(t *testing.T) {
+	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking+1)}
+	asks := func(n int, stranger bool) (made int) {
+		for range n {
+			if _, coming := h.get(way{label: uint32(len(h.of) + 1)}, stranger); coming {
+				made++
+			}
+		}
+		return made
+	}
+	require.Equal(t, forSomeone, asks(10, true))
+	_, coming := h.get(way{label: 1}, true)
+	require.True(t, coming)
+	require.Equal(t, mostMaking-forSomeone, asks(2*mostMaking, false))
+	require.Len(t, h.asked, mostMaking)
+	h.making = forSomeone
+	require.Zero(t, asks(1, true))
+	require.Equal(t, 1, asks(1, false))
 }

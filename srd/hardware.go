@@ -226,7 +226,7 @@ func (h *hardware) full() bool { return len(h.free) == 0 }
 // launch adds a packet to the chain, or has it wait for an address handle.
 func (h *hardware) launch(i uint32) {
 	s := &h.slots[i]
-	if s.h = h.ep.handles.get(way{to: s.to.GID}); s.h == nil {
+	if s.h, _ = h.ep.handles.get(way{to: s.to.GID}, false); s.h == nil { // EFA asks nobody where that is
 		h.parked = append(h.parked, i)
 		return
 	}
@@ -256,7 +256,7 @@ func (h *hardware) lost(to way) {
 			h.release(i, offload.Gone)
 			continue
 		}
-		h.ep.handles.get(w) // it may not have been asked for yet
+		h.ep.handles.get(w, false) // it may not have been asked for yet
 		h.parked = append(h.parked, i)
 	}
 }

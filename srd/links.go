@@ -68,17 +68,21 @@ type slot struct {
 	covers  [signalEvery - 1]uint32
 	covered uint8
 	flush   uint8 // which one sent it
+
+	stranger bool // nothing is known of whom it is for
 }
 
 const (
-	sendSlots     = 256
-	fewReceives   = 16
-	signalEvery   = 8
-	firstTold     = 2 // packets of a path ask for a completion each: the host's times are learned from them
-	mostParked    = 64
-	recvBit       = 1 << 47
-	postRecvsEach = 16
-	timedEach     = 16 // packets that come at once have the clock read again
+	sendSlots   = 256
+	fewReceives = 16
+	signalEvery = 8
+	firstTold   = 2 // packets of a path ask for a completion each: the host's times are learned from them
+	mostParked  = 64
+
+	strangersParked = 16 // others are asked again when they greet again
+	recvBit         = 1 << 47
+	postRecvsEach   = 16
+	timedEach       = 16 // packets that come at once have the clock read again
 )
 
 func newLinks(ep *Endpoint) error {
@@ -301,7 +305,7 @@ func (l *links) flush() {
 		}
 		l.e.Seal(o, b[:o.Headers], b[o.Headers:][:o.Length])
 		s := &l.slots[i]
-		s.to, s.length, s.path = o.To, o.Headers+o.Length, o.Path
+		s.to, s.length, s.path, s.stranger = o.To, o.Headers+o.Length, o.Path, o.Stranger
 		l.launch(i)
 	}
 	l.post()
@@ -319,9 +323,9 @@ func (l *links) handsOver(now time.Duration) {
 func (l *links) launch(i uint32) {
 	s := &l.slots[i]
 	k := l.paths[s.path]
-	h := l.ep.handles.get(way{s.to.GID, k.label})
+	h, coming := l.ep.handles.get(way{s.to.GID, k.label}, s.stranger)
 	switch {
-	case h == nil && len(l.parked) < mostParked:
+	case h == nil && len(l.parked) < mostParked && (!s.stranger || coming && len(l.parked) < strangersParked):
 		l.parked = append(l.parked, i)
 		return
 	case h == nil || k.broken: // as if it were lost
@@ -365,7 +369,7 @@ func (l *links) lost(to way) {
 			l.free = append(l.free, i)
 			continue
 		}
-		l.ep.handles.get(w)
+		l.ep.handles.get(w, s.stranger)
 		parked = append(parked, i)
 	}
 	l.parked = parked

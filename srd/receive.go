@@ -8,11 +8,14 @@ import (
 )
 
 // Message is a message that arrived. Data belongs to the program until it is released.
+// The program may reslice it.
 type Message struct {
 	From    Addr
 	Service Service
 	Queue   uint16
 	Data    []byte
+
+	memory []byte // all of it
 }
 
 // Receive waits for at least one message, and takes as many as are there and fit into ms.
@@ -36,14 +39,14 @@ func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error
 
 func (ep *Endpoint) readable() bool { return ep.inbox.n > 0 }
 
-// Release gives the memory of messages back.
+// Release gives the memory of messages back, of each once.
 func (ep *Endpoint) Release(ms ...Message) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	for i := range ms {
-		if ms[i].Data != nil {
-			ep.pool.put(ms[i].Data)
-			ms[i].Data = nil
+		if ms[i].memory != nil {
+			ep.pool.put(ms[i].memory)
+			ms[i].Data, ms[i].memory = nil, nil
 		}
 	}
 }
@@ -87,7 +90,7 @@ func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
 		}
 		copy(data, d.Bytes)
 	}
-	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data})
+	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data, memory: data})
 	if ep.cfg.OnMessage != nil {
 		ep.nudge()
 	} else {

@@ -59,7 +59,8 @@ var (
 	ErrTooLong = errors.New("message too long for its service")
 	// ErrQueueFull: completions have to be taken first.
 	ErrQueueFull = errors.New("send queue full")
-	// ErrPeers: the endpoint has MaxPeers peers, and found none to forget.
+	// ErrPeers: the endpoint has MaxPeers peers, and none of them has been silent for four
+	// times PeerTimeout.
 	ErrPeers = errors.New("too many peers")
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/srd"
@@ -30,7 +31,7 @@ func reliable(ctx context.Context, args []string) (answer, error) {
 func (a srdAnswer) text(w io.Writer) error {
 	s := &a.Stats
 	fmt.Fprintf(w, "endpoint %s of process %d: %d packets sent, %d of them again, %d received; %d messages delivered, %d refused; %d timers ended, %d paths retired, %d revived\n\n",
-		a.Addr, a.PID, s.Sent, s.Retransmitted, s.Received, s.Delivered, s.Refused, s.Timeouts, s.Retired, s.Revived)
+		strings.Map(printable, a.Addr), a.PID, s.Sent, s.Retransmitted, s.Received, s.Delivered, s.Refused, s.Timeouts, s.Retired, s.Revived)
 	var t table
 	t.row("PEER", "PATH", "STATE", "ROUND TRIP", "LEAST", "LOSS", "SENT", "UNDER WAY")
 	for _, p := range a.Peers {

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,4 +45,16 @@ func TestSRD(t *testing.T) {
 	}
 	require.Equal(t, 1, run(context.Background(), []string{"srd", socket + "x"}, &out, &errOut))
 	require.Equal(t, 2, run(context.Background(), []string{"srd"}, &out, &errOut))
+}
+
+// Whatever is said at the socket, the terminal is told nothing but text, and numbers that fit.
+func TestSRDOfAStranger(t *testing.T) {
+	report := srd.Report{Addr: "\x1b[2J\x07fe80::1\n0x11\u202e", Peers: []srd.PeerReport{
+		{Addr: "\x1b]0;x\x07\tb", PeerStats: srd.PeerStats{Paths: []srd.PathStats{{Sent: 1, RoundTrip: math.MinInt64, Loss: math.MaxFloat64}}}}}}
+	var out bytes.Buffer
+	require.NoError(t, srdAnswer{&report}.text(&out))
+	require.Equal(t, 4, strings.Count(out.String(), "\n"), out.String())
+	for _, r := range strings.ReplaceAll(out.String(), "\n", "") {
+		require.True(t, unicode.IsPrint(r), "%q", r)
+	}
 }

@@ -179,8 +179,8 @@ type Engine struct {
 	chunk    []peer // that are no one's yet
 	free     []uint32
 	index    map[wire.Addr]uint32
-	latest   *peer  // that find answered: the messages of a stream are for one
-	sweep    int    // where the search for a peer to forget goes on
+	latest   *peer // that find answered: the messages of a stream are for one
+	sweep    Sweep
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
 

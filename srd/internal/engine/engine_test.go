@@ -38,3 +38,24 @@ func TestMessages(t *testing.T) {
 		}
 	}
 }
+
+// The shortest times that an endpoint can be told stop nothing: each message has a status.
+func TestShortestTimes(t *testing.T) {
+	for i := range 5 {
+		cfg := simple(2)
+		times := []*time.Duration{&cfg.MinTimeout, &cfg.AckDelay, &cfg.Target, &cfg.PeerTimeout}
+		for j, d := range times {
+			if i == j || i == len(times) {
+				*d = []time.Duration{1, 1, 1, time.Microsecond}[j]
+			}
+		}
+		w := newWorld(t, 1, 2, cfg)
+		for range 20 {
+			w.model.post(w.nodes[0], 1, Reliable, 0, 5000)
+			w.nodes[0].pump()
+			w.run(w.now + time.Millisecond)
+		}
+		w.run(w.now + 5*time.Second)
+		require.Zero(t, w.model.open)
+	}
+}

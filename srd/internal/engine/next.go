@@ -11,6 +11,7 @@ type Out struct {
 	Tag            uint64 // of the message whose bytes follow, if Length > 0
 	Offset, Length int
 	Seal           bool // call Engine.Seal when the bytes are there
+	Stranger       bool // nothing is known of whom it goes to
 }
 
 // turnLength is how many packets a peer sends before others get their turn.

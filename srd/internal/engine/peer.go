@@ -119,15 +119,13 @@ func (e *Engine) vacate() (uint32, bool) {
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
 		return uint32(len(e.peers) - 1), true
 	}
-	for range min(len(e.peers), 64) {
-		e.sweep = (e.sweep + 1) % len(e.peers)
-		p := e.peers[e.sweep]
-		if e.idle(p) && e.now-p.heard > e.cfg.EvictAge {
-			e.forget(p)
-			s := e.free[len(e.free)-1]
-			e.free = e.free[:len(e.free)-1]
-			return s, true
-		}
+	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool {
+		p := e.peers[i]
+		return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
+	})
+	if ok {
+		e.forget(e.peers[i])
+		return e.vacate()
 	}
 	return 0, false
 }

@@ -42,7 +42,7 @@ func (e *Engine) probe(p *peer) time.Duration {
 // retired path begin again; a suspect one is retired when several do not.
 func (e *Engine) probeDue(p *peer) (uint8, bool) {
 	n := p.net
-	if n == nil || e.now < n.probeAt || p.idles() {
+	if n == nil || e.now < n.probeAt || p.idles() && !p.sender { // who sends here is answered by these paths
 		return 0, false
 	}
 	for i := range n.paths[:e.cfg.Paths] {

@@ -57,5 +57,5 @@ func (s *Strangers) Next(stamp uint32, b []byte) Out {
 	s.first = (s.first + 1) % len(s.answers)
 	s.n--
 	k := wire.Packet{Type: a.Type, Slot: a.Slot, Token: a.Token, Stamp: stamp, Reset: a.Reset, Challenge: a.Challenge}
-	return Out{To: a.To, Headers: k.Encode(b)}
+	return Out{To: a.To, Headers: k.Encode(b), Stranger: true}
 }

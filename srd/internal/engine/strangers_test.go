@@ -298,6 +298,35 @@ func TestManyPeers(t *testing.T) {
 	require.Equal(t, 1, back.count)
 }
 
+// In a full table one peer that was silent for long makes room, wherever it is; that all are looked
+// at for it happens seldom, however many strangers come.
+func TestFullTable(t *testing.T) {
+	const n = 1000
+	e, _ := direct(Config{Paths: 4, MaxPeers: n}, 0)
+	e.now = 2 * e.cfg.EvictAge
+	for i := range n {
+		require.NotNil(t, e.find(addrOf(i+1)))
+	}
+	silent := func(i int) { e.peers[i].heard = e.now - e.cfg.EvictAge - 1 }
+	silent(900)
+	_, err := e.Send(addrOf(2000), Message{Len: 1})
+	require.NoError(t, err)
+	require.Equal(t, addrOf(2000), e.peers[900].addr)
+
+	_, err = e.Send(addrOf(2001), Message{Len: 1})
+	require.ErrorIs(t, err, ErrPeers)
+	silent(800)
+	for range 10 {
+		_, err = e.Send(addrOf(2001), Message{Len: 1})
+		require.ErrorIs(t, err, ErrPeers, "they were all looked at a moment ago")
+	}
+	e.now += e.cfg.EvictAge / sweepShare
+	_, err = e.Send(addrOf(2001), Message{Len: 1})
+	require.NoError(t, err)
+	require.Equal(t, addrOf(2001), e.peers[800].addr)
+	require.Zero(t, testing.AllocsPerRun(10, func() { e.vacate() }))
+}
+
 // A clock that jumps, or a machine that stood still, makes no peer unresponsive.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {

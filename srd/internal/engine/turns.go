@@ -19,9 +19,12 @@ const (
 	turnShare = 32
 	turnMost  = 16
 	// turnTimers is how long a turn lasts at most, in MinTimeouts, until it was measured how long
-	// the first packet of a turn takes to come, and turnTimes how many times as long.
+	// the first packet of a turn takes to come, and turnTimes how many times as long. That is the
+	// least of the last tookShare of PeerTimeout: who lets its own wait has no longer turns for it,
+	// in which others would have none.
 	turnTimers = 8
 	turnTimes  = 3
+	tookShare  = 16
 	// idleTurns is how many turns in a row a peer gets of which it uses nothing.
 	idleTurns = 3
 )
@@ -34,6 +37,8 @@ type senders struct {
 	length  int           // of waiting
 	granted int           // packets of turns that have not come
 	took    time.Duration // from a grant until its first packet
+	least   time.Duration // the same, since tookAt, or 0
+	tookAt  time.Duration
 }
 
 // turn is what is known of a peer as one of many senders.
@@ -44,13 +49,16 @@ type turn struct {
 	said    uint32 // the stamp of the packet that more is from
 	left    uint16 // packets of its turn that have not come
 	size    uint16 // of its last turn
+	most    uint16 // of the next one, if it did not use the last ones, or 0
 	rest    uint16 // packets of its message behind that one
 	idle    uint8  // turns in a row of which it used nothing
 	more    bool   // others waited behind the packet that it sent last
 	wants   bool   // it has more to send
 	waits   bool   // it is in the queue
+	short   bool   // it did not use its last turn
 	ends    bool   // its last turn was in front of others, to end a message
 	owed    bool   // it is to be told of its turn, and there is no flow of it to respond to
+	first   bool   // it had nothing left of a turn when it was granted this one
 }
 
 // enter counts a peer that sent a packet.
@@ -124,16 +132,18 @@ func (e *Engine) enough(p *peer) uint16 {
 func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	s, t := &e.senders, &e.network(p).turn
 	if t.since > 0 {
-		d := e.now - t.since - s.took
-		if t.since = 0; d > 0 {
-			d *= 8
+		if t.first {
+			e.turnTook(e.now - t.since)
 		}
-		s.took += d / 16
+		t.since = 0
 	}
 	t.idle = 0
 	if t.left > 0 {
 		t.left--
 		s.granted--
+		if t.left == 0 {
+			t.most, t.short = 2*t.most, false
+		}
 	}
 	// Paths reorder: what was sent later counts, and of what was sent at once that there is no more.
 	if newer := int32(k.Stamp - t.said); newer > 0 || newer == 0 && !k.Waits || t.said == 0 {
@@ -147,6 +157,18 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 	}
 	e.asksTurn(p)
 	e.giveTurns()
+}
+
+// turnTook notes how long the first packet of a turn took to come.
+func (e *Engine) turnTook(d time.Duration) {
+	s := &e.senders
+	d = max(d, 1)
+	if s.least == 0 || d < s.least {
+		s.least = d
+	}
+	if s.took = min(s.took, d); e.now-s.tookAt >= e.cfg.PeerTimeout/tookShare {
+		s.took, s.least, s.tookAt = s.least, 0, e.now
+	}
 }
 
 // greets notes a greeting: who greets has something to send.
@@ -207,15 +229,20 @@ func (e *Engine) giveTurns() {
 		size := min(max(free/s.length, e.turnSize()), mostUnderWay)
 		p := e.dequeueTurn()
 		t := &p.net.turn
+		if t.most >= uint16(size) {
+			t.most = 0
+		} else if t.most > 0 {
+			size = int(t.most)
+		}
 		if !t.wants {
 			continue
 		}
 		if crowded { // else it has a share
+			if t.since == 0 {
+				t.since, t.first = e.now, t.left == 0
+			}
 			t.left, t.size = t.left+uint16(size), uint16(size)
 			s.granted += size
-			if t.since == 0 {
-				t.since = e.now
-			}
 			t.expires = e.now + min(max(turnTimers*e.cfg.MinTimeout, turnTimes*s.took), e.cfg.PeerTimeout/4)
 			e.wake(p, t.expires)
 		}
@@ -247,7 +274,10 @@ func (e *Engine) turnOver(p *peer) time.Duration {
 	t := &p.net.turn
 	if t.left > 0 && e.now >= t.expires {
 		e.senders.granted -= int(t.left)
-		t.left = 0
+		if t.short {
+			t.most = max(1, t.size-min(t.size, t.left))
+		}
+		t.left, t.short = 0, true
 		if t.since > 0 {
 			t.idle++
 		}

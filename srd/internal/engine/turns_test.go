@@ -445,6 +445,133 @@ func TestTimeOfTurns(t *testing.T) {
 		last(time.Minute)
 	}
 	require.Equal(t, e.cfg.PeerTimeout/4, last(0))
+	last(0)
+	for i := range 100 { // nine of ten do not let others wait longer
+		require.Equal(t, turnTimers*e.cfg.MinTimeout, last(time.Duration(min(i%10, 1))*6*time.Millisecond))
+	}
+}
+
+// A turn that goes on has packets of the last one under way: they do not tell how long it takes.
+func TestTimeOfTurnsThatGoOn(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	p := e.peers[0]
+	e.senders.granted = 0
+	e.senders.took, e.senders.tookAt = 20*time.Millisecond, e.now
+	p.net.turn = turn{wants: true}
+	sends := func() {
+		e.sends(p, p.rx[Reliable], &wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}})
+	}
+	e.asksTurn(p)
+	e.giveTurns()
+	e.now += 30 * time.Millisecond
+	sends()
+	was := p.net.turn.left
+	for ; p.net.turn.left <= was; e.now += 10 * time.Microsecond {
+		was = p.net.turn.left
+		sends()
+	}
+	require.NotZero(t, p.net.turn.since)
+	sends()
+	require.Zero(t, p.net.turn.since)
+	require.Equal(t, 20*time.Millisecond, e.senders.took)
+}
+
+// Peers that say that they have more to send, and let nearly all of each turn pass, share what there
+// is with others as if they sent: they do not stop who sends.
+func TestSendersThatLie(t *testing.T) {
+	long(t)
+	const liars = 60 // more than can have a turn
+	w, _, _ := crowd(t, 70, 768, func(c *Config) { c.MaxMessage, c.PeerTimeout = 10<<20, 5*time.Second })
+	hub, a := w.nodes[0], w.nodes[1]
+	lies := true
+	for _, p := range hub.e.peers[1:][:liars] {
+		var lie func()
+		lie = func() {
+			if !lies {
+				return
+			}
+			var at time.Duration // of the end of its turn
+			if p.net != nil && p.net.turn.left > 0 {
+				at = p.net.turn.expires
+			}
+			if hub.e.Advance(hub.raw()); at-hub.e.now < 200*time.Microsecond {
+				k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, Stamp: hub.e.stamp(), Waits: true, HasPart: true,
+					Part: wire.Part{Cancel: true, Seq: 1000, Floor: 1000, Total: 5, Fragment: 10}}
+				var b [wire.MaxHeaders]byte
+				hub.e.Receive(source(p.addr), b[:k.Encode(b[:])])
+				hub.pump()
+			}
+			w.after(100*time.Microsecond, lie)
+		}
+		lie()
+	}
+	w.run(w.now + 5*time.Millisecond)
+	begin := w.now
+	l := w.model.post(a, 0, Reliable, 0, 5000*a.e.fragment)
+	a.pump()
+	for l.status == 0 && w.now < begin+time.Second {
+		w.run(w.now + 100*time.Microsecond)
+	}
+	lies = false
+	t.Logf("%v; a turn is thought to take %v", w.now-begin, hub.e.senders.took)
+	require.Equal(t, Delivered, l.status)
+	require.Less(t, w.now-begin, 500*time.Millisecond)
+}
+
+// Who does not use two turns in a row has shorter ones, until it does again.
+func TestShorterTurns(t *testing.T) {
+	w, _, _ := crowd(t, 40, 256, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	require.Equal(t, 8, e.turnSize())
+	p := e.peers[0]
+	p.net.turn = turn{wants: true}
+	e.senders.granted = e.cfg.Budget - e.turnSize() // one turn is left
+	e.asksTurn(p)
+	e.giveTurns()
+	turn := &p.net.turn
+	uses := func(n int) {
+		for range n {
+			e.sends(p, p.rx[Reliable], &wire.Packet{HasPart: true, Waits: true, Stamp: 7, Part: wire.Part{Fragment: 10}})
+		}
+	}
+	expires := func() {
+		e.now = turn.expires
+		e.turnOver(p)
+	}
+	require.EqualValues(t, 8, turn.left)
+	expires()
+	require.EqualValues(t, 8, turn.left, "the grant may have been lost")
+	expires()
+	for _, n := range []int{1, 2, 4} {
+		require.EqualValues(t, n, turn.left)
+		uses(n)
+	}
+	for range 3 {
+		require.EqualValues(t, 8, turn.left)
+		uses(3)
+		expires()
+		require.EqualValues(t, 8, turn.left)
+		uses(8)
+	}
+	for range 2 {
+		require.EqualValues(t, 8, turn.left)
+		uses(3)
+		expires()
+	}
+	require.EqualValues(t, 3, turn.left)
+	require.Equal(t, e.cfg.Budget-8+3, e.senders.granted)
 }
 
 // Paths to a peer that has granted nothing are probed when they are used again.
@@ -468,6 +595,85 @@ func TestNoProbesWithoutAGrant(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, probes)
+}
+
+// Who was granted nothing and has nothing to send tries its paths all the same while the other
+// end sends: its responses go by them.
+func TestProbesOfWhoResponds(t *testing.T) {
+	w := settledPair(t, func(c *Config) { c.Paths = 4 })
+	a, p := w.nodes[0], w.nodes[1].e.peers[0]
+	w.model.patient = true
+	back := make([]*link, 4)
+	for i := range back {
+		back[i] = &link{delay: 50 * time.Microsecond, loss: 0.05}
+	}
+	out := &link{delay: 50 * time.Microsecond}
+	w.links = func(from, _, path int) *link {
+		if from == 0 {
+			return out
+		}
+		return back[path]
+	}
+	single := func(d time.Duration) {
+		for end := w.now + d; w.now < end; w.run(w.now + time.Millisecond) {
+			w.model.post(a, 1, Reliable, 0, 64)
+			a.pump()
+		}
+	}
+	p.grant = 0 // as the other end said when many sent to it
+	single(5 * time.Second)
+	require.Zero(t, p.grant)
+	most := 0
+	for i, l := range back {
+		if l.sent > back[most].sent {
+			most = i
+		}
+	}
+	back[most].dead = true
+	single(5 * time.Second)
+	for i, l := range back {
+		require.Greater(t, l.sent, uint64(500), "path %d", i)
+	}
+}
+
+// A grant begins the times between asks anew; who has nothing more to send is not held up by what it
+// told before.
+func TestGrantEndsAsking(t *testing.T) {
+	w := settledPair(t, nil)
+	a := w.nodes[0]
+	e, p := a.e, a.e.peers[0]
+	p.net.asking = asking{told: true, tries: 5, at: never}
+	e.granted(p, 3)
+	require.Zero(t, p.net.asking.tries)
+	e.onGrant(p, &wire.Credit{})
+	require.False(t, p.net.asking.told)
+	require.Equal(t, never, e.ask(p), "nothing waits")
+	w.model.post(a, 1, Reliable, 0, 64)
+	require.Len(t, answers(a), 1, "a single packet needs no grant")
+}
+
+// A peer that used none of its turns has others when it is heard, whatever its clock says.
+func TestTurnsOfWhoIsHeardAgain(t *testing.T) {
+	w, _, _ := crowd(t, 40, 32, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	p := e.peers[0]
+	for _, stamp := range []uint32{5, 1<<31 + 5} {
+		e.endTurn(p)
+		p.net.turn.idle = idleTurns
+		f := p.rx[Reliable]
+		f.now = false
+		e.sends(p, f, &wire.Packet{HasPart: true, Waits: true, Stamp: stamp, Part: wire.Part{Fragment: 10}})
+		require.NotZero(t, p.net.turn.left)
+		require.Zero(t, p.net.turn.idle)
+		require.True(t, f.now)
+		require.False(t, p.net.turn.owed, "the response tells")
+	}
 }
 
 // Many that were told to wait at once do not ask at once.

@@ -94,7 +94,7 @@ type Machine struct {
 	peers    []*peer
 	free     []uint32
 	index    map[wire.Addr]uint32
-	sweep    int    // where the search for a peer to forget goes on
+	sweep    engine.Sweep
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
 	lives    uint32 // of sessions

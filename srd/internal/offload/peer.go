@@ -132,13 +132,13 @@ func (m *Machine) vacate() *peer {
 		m.peers = append(m.peers, p)
 		return p
 	}
-	for range min(len(m.peers), 64) {
-		m.sweep = (m.sweep + 1) % len(m.peers)
-		p := m.peers[m.sweep]
-		if p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge {
-			m.forget(p)
-			return m.vacate()
-		}
+	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool {
+		p := m.peers[i]
+		return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
+	})
+	if ok {
+		m.forget(m.peers[i])
+		return m.vacate()
 	}
 	return nil
 }
