@@ -291,6 +291,7 @@
 //	a miss is confirmed                        session.ask              TestHitIsOneREAD
 //	what has changed is found by READs         session.follow           TestChangedRecords
 //	a tombstone leads to the next record       wire.Forwarded           TestTombstonesLeadToNoOtherRecord
+//	and the last ones to what is alive         Store.lead               TestTombstoneLeads
 //	no torn and no stale values                session.try              TestWritersReadersEvictors
 //	expiry by the server's clock               mirror.Weigh             TestExpiry
 //	a client survives the server's restart     Client.keep              TestServerIsKilledAndComesBack

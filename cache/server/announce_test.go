@@ -293,3 +293,37 @@ func TestBeats(t *testing.T) {
 		require.Equal(t, before+60, l.heard())
 	})
 }
+
+// A client whose calls say how far it is, is not asked, also when there is always something newer; when it calls
+// no more, it is.
+func TestTalkersAreNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := told(t)
+		s.cfg.Lease = 16 * time.Second
+		const every = 400 * time.Millisecond
+		pass := func(talks bool) {
+			s.put(t, 0)
+			if talks {
+				quiet := s.store.Seq() - 1
+				_, err := s.take(1, s.clients[1], wire.AppendHorizon(nil, &wire.Horizon{Epoch: 1, Applied: quiet, Quiet: quiet}))
+				require.NoError(t, err)
+			}
+			time.Sleep(every)
+			s.mu.Lock()
+			require.True(t, s.store.Behind(1))
+			s.beat(time.Now(), every)
+			s.mu.Unlock()
+			synctest.Wait()
+		}
+		pass(true)
+		before := l.asks()
+		for range 100 {
+			pass(true)
+		}
+		require.Equal(t, before, l.asks())
+		for range 10 {
+			pass(false)
+		}
+		require.InDelta(t, before+2, l.asks(), 1)
+	})
+}

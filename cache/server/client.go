@@ -177,6 +177,7 @@ func (s *Server) take(id uint64, c *client, b []byte) (full bool, err error) {
 		if err := s.store.Heard(id, h); err != nil {
 			return false, err
 		}
+		c.spoke = time.Now()
 		s.settle()
 	case wire.KindReport:
 		if err := s.scratch.report.Read(b); err != nil {

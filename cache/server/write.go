@@ -23,6 +23,7 @@ type writer struct {
 	asks    bool      // it is to say how far it is
 	asked   time.Time // when it was asked
 	askedOf uint64    // the last change that it had been told of then
+	spoke   time.Time // when it last said how far it is, asked or not
 	learned time.Time // when it heard of a change
 	running sync.WaitGroup
 	err     error // that ended it
@@ -38,7 +39,8 @@ func (s *Server) connected(ctx context.Context, to link.Conn, c *client) {
 
 // beat has clients be told that there is nothing new: those that have asked to hear from the server
 // each sixteenth of its lease at least, and the others each quarter: they learn of it when their clock has
-// stood still. Those that have not said that they are done with what was freed are asked each eighth.
+// stood still. Those that have not said that they are done with what was freed are asked when they have said
+// nothing of that for an eighth.
 // There is another beat after every. The mutex is held.
 func (s *Server) beat(now time.Time, every time.Duration) {
 	for id, c := range s.clients {
@@ -53,7 +55,11 @@ func (s *Server) beat(now time.Time, every time.Duration) {
 			c.due = true
 			s.wake(c)
 		}
-		if now.Sub(c.asked)+every > s.cfg.Lease/8 && s.store.Behind(id) {
+		last := c.asked
+		if c.spoke.After(last) { // its calls say that too: it need not be asked
+			last = c.spoke
+		}
+		if now.Sub(last)+every > s.cfg.Lease/8 && s.store.Behind(id) {
 			c.asks = true
 			s.wake(c)
 		}

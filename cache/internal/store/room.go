@@ -128,9 +128,8 @@ func (s *Store) grow() {
 
 // settle ends the quarantine of what no client can READ any more.
 func (s *Store) settle() {
-	h := s.horizon()
-	s.arena.Release(h)
-	for len(s.retired) > 0 && s.retired[0].seq <= h {
+	s.leave()
+	for len(s.retired) > 0 && s.retired[0].seq <= s.released {
 		s.cfg.FreeTable(s.retired[0].mem)
 		s.retired = s.retired[1:]
 	}

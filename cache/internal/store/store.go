@@ -39,27 +39,29 @@ type Config struct {
 
 // Store is not for several goroutines.
 type Store struct {
-	cfg     Config
-	arena   *arena.Arena
-	table   *table.Table
-	queue   *evict.Queue
-	items   []item
-	free    []uint32 // numbers of items
-	version uint64
-	cas     uint64
-	now     uint64
-	log     log
-	clients clients
-	retired []retired // arrays that the table has left
-	flushAt uint64    // 0: never
-	sweep   uint32    // the next item to look at for expiry
-	found   []wire.Entry
-	owners  []uint32
-	scratch []byte
-	pinned  uint32 // an item that must not be evicted just now
-	stats   Stats
-	hot     hot.Keys
-	calls   uint64 // state of the sampler of calls
+	cfg      Config
+	arena    *arena.Arena
+	table    *table.Table
+	queue    *evict.Queue
+	items    []item
+	free     []uint32 // numbers of items
+	version  uint64
+	cas      uint64
+	now      uint64
+	log      log
+	clients  clients
+	retired  []retired // arrays that the table has left
+	trail    trail
+	released uint64 // the last delta whose slots have left quarantine
+	flushAt  uint64 // 0: never
+	sweep    uint32 // the next item to look at for expiry
+	found    []wire.Entry
+	owners   []uint32
+	scratch  []byte
+	pinned   uint32 // an item that must not be evicted just now
+	stats    Stats
+	hot      hot.Keys
+	calls    uint64 // state of the sampler of calls
 
 	// between is called between two stores to memory that clients READ. Tests READ then.
 	between func()
@@ -72,6 +74,7 @@ type item struct {
 	fingerprint uint64
 	expiry      uint64
 	accessed    uint64
+	trail       uint64 // the number of its last tombstone
 	size        uint32 // of the slot
 	fetched     bool
 }
@@ -221,12 +224,14 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.pause()
 		wire.Forward(tombstone, place, r.Version)
 		s.pause()
+		s.lead(old.trail, place, r.Version)
 		s.table.Replace(old.version, s.entry(id))
 		s.queue.Resize(id, int(it.size))
 		s.queue.Access(id)
 	}
 	s.log.add(wire.Delta{Change: wire.ChangePut, Gone: old.version, Entry: s.entry(id)})
 	if !fresh {
+		it.trail = s.trail.add(step{old.place, s.log.last, old.trail})
 		s.release(old.place)
 	}
 	s.grow()
@@ -265,7 +270,7 @@ func (s *Store) bury(id uint32) {
 // release puts a slot into quarantine behind the last delta.
 func (s *Store) release(p wire.Place) {
 	s.arena.Free(p, s.log.last)
-	s.arena.Release(s.horizon())
+	s.leave()
 }
 
 // flush removes all there is.
@@ -279,7 +284,7 @@ func (s *Store) flush() {
 			s.arena.Free(p, s.log.last)
 		}
 	}
-	s.arena.Release(s.horizon())
+	s.leave()
 }
 
 // Tick does what time brings, and up to n steps of what need not be done at once: none of them looks
