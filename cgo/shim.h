@@ -12,6 +12,7 @@
 #include <string.h>
 #include <infiniband/verbs.h>
 
+#include "driver.h"
 #include "extended.h"
 #include "yield.h"
 
@@ -115,26 +116,26 @@ static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n
  * whether an event was requested and not yet taken. It answers completions, or
  * 0 when there is none and an event is on its way, or -errno.
  *
- * If no event was requested, request one and poll again: a completion that
- * came in between raised none. If one was requested it is taken first, so that
- * there is never more than one unread event in the channel.
+ * Whoever finds completions leaves the event that told of them for the next
+ * step, which takes it, while the next requests are under way, before it requests
+ * another: there is never more than one unread event in the channel. After
+ * requesting one it polls again: a completion that came in between raised none.
  */
 static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, int *armed, int solicited,
 			       struct ibv_wc *wc, int n)
 {
-	int got;
+	int got = gv_poll_once(cq, path, wc, n);
 
+	if (got)
+		return got;
 	if (*armed) {
 		struct ibv_cq *which;
 		void *context;
 
-		if (ibv_get_cq_event((struct ibv_comp_channel *)channel, &which, &context))
+		if (gv_driver()->get_cq_event((struct ibv_comp_channel *)channel, &which, &context))
 			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
-		ibv_ack_cq_events(which, 1);
+		gv_driver()->ack_cq_events(which, 1);
 		*armed = 0;
-		got = gv_poll_once(cq, path, wc, n);
-		if (got)
-			return got;
 	}
 	got = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
 	if (got)

@@ -272,6 +272,11 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 //go:noinline
 func (c *CQ) leave(by, now *router) error {
 	c.life.Exit()
+	return c.taken(by, now)
+}
+
+// taken is why one gets no completions of a queue whose completions another takes.
+func (c *CQ) taken(by, now *router) error {
 	if by != nil && now == nil {
 		return opError("poll", c.life.Label, errUnrouted)
 	}
