@@ -139,7 +139,7 @@ func (w *waiter) waitStep(uintptr) bool {
 		w.err = ErrClosed
 		return true
 	}
-	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
+	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.notify, rawWCs(w.wcs))
 	w.cq.life.Exit()
 	if w.n == 0 && w.err == nil {
 		switch {

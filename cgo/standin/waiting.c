@@ -73,6 +73,7 @@ struct standin_waiting *standin_waiting_new(void)
 
 	if (!w)
 		return NULL;
+	w->ctx.cmd_fd = -1;
 	w->ctx.ops.poll_cq = poll_cq;
 	w->ctx.ops.req_notify_cq = req_notify;
 	w->cq.context = &w->ctx;

@@ -22,6 +22,8 @@ type Waiting struct {
 	w     *C.struct_standin_waiting
 	armed bool
 	wcs   [8]cgo.WC
+
+	Notify cgo.Notify // how an event is requested; the write that is for rxe is refused here
 }
 
 // NewWaiting makes an empty queue. Until Close nobody else waits.
@@ -52,7 +54,7 @@ func (w *Waiting) Step(n int, others *Moments) (int, error) {
 		w.w.come[i], w.w.take[i] = C.uint8_t(m.Come), C.uint8_t(m.Take)
 	}
 	w.w.calls, w.w.raised = 0, 0
-	got, err := cgo.WaitStep(cgo.CompChannel(uintptr(unsafe.Pointer(&w.w.channel))), cgo.CQ(uintptr(unsafe.Pointer(&w.w.cq))), cgo.PollPlain, &w.armed, false, w.wcs[:n])
+	got, err := cgo.WaitStep(cgo.CompChannel(uintptr(unsafe.Pointer(&w.w.channel))), cgo.CQ(uintptr(unsafe.Pointer(&w.w.cq))), cgo.PollPlain, &w.armed, w.Notify, w.wcs[:n])
 	C.standin_waiting_next(w.w)
 	return got, err
 }

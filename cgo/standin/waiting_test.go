@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
@@ -43,6 +44,9 @@ func waitSome(t *testing.T, rng *rand.Rand, some func() standin.Moment) (parked 
 	w, err := standin.NewWaiting()
 	require.NoError(t, err)
 	defer w.Close()
+	if rng.IntN(2) == 0 {
+		w.Notify = cgo.NotifyRXE
+	}
 	for range 2 + rng.IntN(10) {
 		var others standin.Moments
 		for i := range others {
