@@ -119,8 +119,8 @@ static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n
 
 /*
  * Requests an event. The kernel has two ways to ask it of rxe. Its provider posts by
- * the one, a write, and requests events by the other, ioctl, which takes half as long
- * again. Where the write is refused, as after a change of credentials, there is that.
+ * the one, a write, and requests events by the other, an ioctl, which takes almost twice
+ * as long. Where the write is refused, as after a change of credentials, there is that.
  */
 static inline int gv_request_event(struct ibv_cq *cq, uint32_t notify)
 {
