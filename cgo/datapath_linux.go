@@ -62,13 +62,12 @@ func PollCQEx(cq CQ, path PollPath, fields uint64, wcs []WCEx) (int, error) {
 	return polled(C.gv_poll_extended(C.uintptr_t(cq), C.uintptr_t(path), C.uint64_t(fields), unsafe.Pointer(&wcs[0]), C.sizeof_struct_gv_wc_ex, C.int(len(wcs))))
 }
 
-// WaitStep is one step of waiting on a completion channel: it takes the event
-// that was requested, if armed says so, polls, requests the next event and
-// polls again. Without completions and without an error an event is on its
-// way.
-func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, solicitedOnly bool, wcs []WC) (int, error) {
+// WaitStep is one step of waiting on a completion channel: it polls, takes the
+// event that was requested, if armed says so, requests the next one and polls
+// again. Without completions and without an error an event is on its way.
+func WaitStep(ch CompChannel, cq CQ, path PollPath, armed *bool, notify Notify, wcs []WC) (int, error) {
 	a := cBool(*armed)
-	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.uintptr_t(path), &a, cBool(solicitedOnly), cWC(wcs), C.int(len(wcs))))
+	n, err := polled(C.gv_wait_step(C.uintptr_t(ch), C.uintptr_t(cq), C.uintptr_t(path), &a, C.uint32_t(notify), cWC(wcs), C.int(len(wcs))))
 	*armed = a != 0
 	return n, err
 }

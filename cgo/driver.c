@@ -91,6 +91,8 @@ static void load(void)
 	table.create_cq_ex = create_cq_ex;
 	table.create_flow = create_flow;
 	table.destroy_flow = destroy_flow;
+	table.get_cq_event = ibv_get_cq_event;
+	table.ack_cq_events = ibv_ack_cq_events;
 }
 
 struct gv_driver *gv_driver(void)

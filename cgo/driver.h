@@ -60,6 +60,9 @@ struct gv_driver {
 					   struct efadv_cq_init_attr *efa_attr, uint32_t size);
 	struct efadv_cq *(*efa_cq)(struct ibv_cq_ex *cq);
 	int (*efa_query_ah)(struct ibv_ah *ah, struct efadv_ah_attr *attr, uint32_t size);
+	/* Completion events. */
+	int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **context);
+	void (*ack_cq_events)(struct ibv_cq *cq, unsigned int n);
 };
 
 /* The table in use; entries are NULL where a provider's library is missing. */

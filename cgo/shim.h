@@ -10,8 +10,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
 
+#include "driver.h"
 #include "extended.h"
 #include "yield.h"
 
@@ -110,33 +113,58 @@ static inline int gv_poll(uintptr_t cq, uintptr_t path, struct ibv_wc *wc, int n
 	}
 }
 
+/* For which completions an event is requested, and how: Notify in types.go. */
+#define GV_NOTIFY_SOLICITED 1u
+#define GV_NOTIFY_RXE       2u
+
+/*
+ * Requests an event. The kernel has two ways to ask it of rxe. Its provider posts by
+ * the one, a write, and requests events by the other, an ioctl, which takes almost twice
+ * as long. Where the write is refused, as after a change of credentials, there is that.
+ */
+static inline int gv_request_event(struct ibv_cq *cq, uint32_t notify)
+{
+	int solicited = (notify & GV_NOTIFY_SOLICITED) != 0;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_req_notify_cq req;
+	} cmd = {
+		{ .command = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, .in_words = sizeof(cmd) / 4 },
+		{ .cq_handle = cq->handle, .solicited_only = solicited },
+	};
+
+	if (notify & GV_NOTIFY_RXE && write(cq->context->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd))
+		return 0;
+	return ibv_req_notify_cq(cq, solicited);
+}
+
 /*
  * One step of waiting for a queue whose channel is non-blocking; *armed tells
  * whether an event was requested and not yet taken. It answers completions, or
  * 0 when there is none and an event is on its way, or -errno.
  *
- * If no event was requested, request one and poll again: a completion that
- * came in between raised none. If one was requested it is taken first, so that
- * there is never more than one unread event in the channel.
+ * Whoever finds completions leaves the event that told of them for the next
+ * step, which takes it, while the next requests are under way, before it requests
+ * another: there is never more than one unread event in the channel. After
+ * requesting one it polls again: a completion that came in between raised none.
  */
-static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, int *armed, int solicited,
+static inline int gv_wait_step(uintptr_t channel, uintptr_t cq, uintptr_t path, int *armed, uint32_t notify,
 			       struct ibv_wc *wc, int n)
 {
-	int got;
+	int got = gv_poll_once(cq, path, wc, n);
 
+	if (got)
+		return got;
 	if (*armed) {
 		struct ibv_cq *which;
 		void *context;
 
-		if (ibv_get_cq_event((struct ibv_comp_channel *)channel, &which, &context))
+		if (gv_driver()->get_cq_event((struct ibv_comp_channel *)channel, &which, &context))
 			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
-		ibv_ack_cq_events(which, 1);
+		gv_driver()->ack_cq_events(which, 1);
 		*armed = 0;
-		got = gv_poll_once(cq, path, wc, n);
-		if (got)
-			return got;
 	}
-	got = ibv_req_notify_cq((struct ibv_cq *)cq, solicited);
+	got = gv_request_event((struct ibv_cq *)cq, notify);
 	if (got)
 		return -gv_errno(got);
 	*armed = 1;

@@ -119,4 +119,6 @@ func PostPoll(QP, PostPath, *SendChain, int, CQ, PollPath, []WC, uint32) (accept
 	return 0, 0, ErrUnsupported
 }
 
-func WaitStep(CompChannel, CQ, PollPath, *bool, bool, []WC) (int, error) { return 0, ErrUnsupported }
+func WaitStep(CompChannel, CQ, PollPath, *bool, Notify, []WC) (int, error) {
+	return 0, ErrUnsupported
+}

@@ -39,6 +39,14 @@ const (
 	PollRXE      PollPath = 2 // as an extended queue of rxe
 )
 
+// Notify is for which completions an event is requested, and how.
+type Notify uint32
+
+const (
+	NotifySolicited Notify = 1 << 0 // for solicited ones and failures alone
+	NotifyRXE       Notify = 1 << 1 // of rxe: by a shorter way than its provider's
+)
+
 // Opcodes that struct ibv_send_wr of the headers does not know.
 const (
 	WRFlush       = 14

@@ -64,6 +64,7 @@ type CQ struct {
 	patience  patience
 	pollFor   time.Duration
 	solicited bool
+	notify    cgo.Notify
 	path      cgo.PollPath
 	fields    WCFields
 	overrun   atomic.Bool
@@ -98,6 +99,12 @@ func (d *Device) CreateCQ(cfg CQConfig) (*CQ, error) {
 		}
 	}
 	c := &CQ{dev: d, solicited: cfg.SolicitedOnly, fields: cfg.Fields, pollFor: cfg.PollFor}
+	if cfg.SolicitedOnly {
+		c.notify |= cgo.NotifySolicited
+	}
+	if d.SoftRoCE() {
+		c.notify |= cgo.NotifyRXE
+	}
 	switch {
 	case cfg.Spin == 0 && runtime.NumCPU() > 1:
 		c.spin = 64
@@ -271,6 +278,11 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 //go:noinline
 func (c *CQ) leave(by, now *router) error {
 	c.life.Exit()
+	return c.taken(by, now)
+}
+
+// taken is why one gets no completions of a queue whose completions another takes.
+func (c *CQ) taken(by, now *router) error {
 	if by != nil && now == nil {
 		return opError("poll", c.life.Label, errUnrouted)
 	}

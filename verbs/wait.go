@@ -50,8 +50,15 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 }
 
 // pollAWhile polls for as long as is worth it before parking. Who wants the turn of a router has it sooner.
+// A single poll is left to whoever parks, who polls in the same crossing into C in which an event is requested.
 func (c *CQ) pollAWhile(by *router, wcs []WC) (int, error) {
 	spins := c.patience.spins(c.spin)
+	if spins == 0 && c.pollFor <= 0 && c.wait.file != nil {
+		if now := c.router.Load(); now != by {
+			return 0, c.taken(by, now)
+		}
+		return 0, nil
+	}
 	n, err := c.poll(by, wcs, spins)
 	c.patience.polled(spins, n > 0)
 	if c.pollFor <= 0 || n > 0 || err != nil {
@@ -132,7 +139,7 @@ func (w *waiter) waitStep(uintptr) bool {
 		w.err = ErrClosed
 		return true
 	}
-	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.solicited, rawWCs(w.wcs))
+	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.notify, rawWCs(w.wcs))
 	w.cq.life.Exit()
 	if w.n == 0 && w.err == nil {
 		switch {

@@ -337,6 +337,8 @@ int recorder_install(uintptr_t table, size_t wr_flush_at)
 		modify, destroy, query_port, query_qp, alloc_pd, dealloc_pd, reg_mr, dereg_mr, create_channel, destroy_channel,
 		standin_create_cq, standin_destroy_cq, create_srq, destroy_srq, create_ah, destroy_ah, rereg_mr,
 	};
+	d->get_cq_event = saved.get_cq_event;
+	d->ack_cq_events = saved.ack_cq_events;
 	standin_features(d);
 	standin_flush_at = wr_flush_at;
 	used = 0;
