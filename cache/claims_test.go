@@ -31,7 +31,7 @@ func TestClaims(t *testing.T) {
 	_, table, ok := strings.Cut(string(text), "# The claim of")
 	require.True(t, ok)
 	rows := regexp.MustCompile(`(?m)^//\t(.+?)  +([\w.]+)  +(Test\w+)$`).FindAllStringSubmatch(table, -1)
-	require.Len(t, rows, 7+58)
+	require.Len(t, rows, 7+59)
 	for _, m := range rows {
 		require.True(t, has[m[2]], "%s: there is no %s", m[1], m[2])
 		require.True(t, tests[m[3]], "%s: there is no %s", m[1], m[3])
