@@ -180,7 +180,7 @@ func TestWarmRestart(t *testing.T) {
 	require.NoError(t, err)
 
 	// A start that fails has not taken anything for good.
-	c, err := parseConfig([]byte(text(`, "metrics": "none:0:0"`)))
+	c, err := parseConfig([]byte(text(`, "metrics": "192.0.2.1:9481"`)))
 	require.NoError(t, err)
 	require.Error(t, run(ctx, &c, slog.New(slog.DiscardHandler), nil, nil))
 
