@@ -57,6 +57,19 @@ func crowd(t *testing.T, senders, budget int, f func(*Config)) (w *world, out, b
 	return w, out, back
 }
 
+// crowded is a crowd of 40 of which all have sent a packet just now, and the engine that has heard them.
+func crowded(t *testing.T, budget int) (*world, *Engine) {
+	w, _, _ := crowd(t, 40, budget, nil)
+	e := w.nodes[0].e
+	for _, n := range w.nodes[1:] {
+		w.model.post(n, 0, Reliable, 0, 64)
+		n.pump()
+	}
+	w.run(w.now + time.Millisecond)
+	require.True(t, e.crowded())
+	return w, e
+}
+
 // underWay is how many packets of a node's first peer are.
 func underWay(n *node) int { return int(n.e.peers[0].flying) }
 
@@ -246,14 +259,7 @@ func TestTurnsGoOn(t *testing.T) {
 
 // Who needs one turn more to end its message has it before others, once.
 func TestTurnThatEndsAMessage(t *testing.T) {
-	w, _, _ := crowd(t, 40, 32, nil)
-	e := w.nodes[0].e
-	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
-		n.pump()
-	}
-	w.run(w.now + time.Millisecond)
-	require.True(t, e.crowded())
+	_, e := crowded(t, 32)
 	p := e.peers[:4]
 	wants := func(q *peer, size, rest uint16) {
 		q.net.turn.wants, q.net.turn.size, q.net.turn.rest = true, size, rest
@@ -287,14 +293,7 @@ func TestTurnThatEndsAMessage(t *testing.T) {
 // A turn that is not used is over after a while, and others have it; a peer that uses none of several
 // has no more until it is heard.
 func TestTurnThatIsNotUsed(t *testing.T) {
-	w, _, _ := crowd(t, 40, 32, nil)
-	e := w.nodes[0].e
-	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
-		n.pump()
-	}
-	w.run(w.now + time.Millisecond)
-	require.True(t, e.crowded())
+	_, e := crowded(t, 32)
 	e.cfg.Budget = 1 // for one at a time
 	p, q := e.peers[0], e.peers[1]
 	for _, x := range []*peer{p, q} {
@@ -526,14 +525,7 @@ func TestSendersThatLie(t *testing.T) {
 
 // Who does not use two turns in a row has shorter ones, until it does again.
 func TestShorterTurns(t *testing.T) {
-	w, _, _ := crowd(t, 40, 256, nil)
-	e := w.nodes[0].e
-	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
-		n.pump()
-	}
-	w.run(w.now + time.Millisecond)
-	require.True(t, e.crowded())
+	_, e := crowded(t, 256)
 	require.Equal(t, 8, e.turnSize())
 	p := e.peers[0]
 	p.net.turn = turn{wants: true}
@@ -654,14 +646,7 @@ func TestGrantEndsAsking(t *testing.T) {
 
 // A peer that used none of its turns has others when it is heard, whatever its clock says.
 func TestTurnsOfWhoIsHeardAgain(t *testing.T) {
-	w, _, _ := crowd(t, 40, 32, nil)
-	e := w.nodes[0].e
-	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
-		n.pump()
-	}
-	w.run(w.now + time.Millisecond)
-	require.True(t, e.crowded())
+	_, e := crowded(t, 32)
 	p := e.peers[0]
 	for _, stamp := range []uint32{5, 1<<31 + 5} {
 		e.endTurn(p)
