@@ -1,0 +1,132 @@
+package main
+
+import (
+	"strings"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	long, sanitize, newer bool
+	device                string
+	slots                 int
+}
+
+// Guests are pairs of kernel and userland: Debian 12 has Linux 6.1 and rdma-core 44,
+// Debian 13 has 6.12 and 56.
+const oldest, newest = "12", "13"
+
+var codenames = map[string]string{oldest: "bookworm", newest: "trixie"}
+
+// The device tests. Those of the base packages run on the newer kernel with
+// instrumentation. Where the kernel makes no difference they run on the newer one alone.
+var (
+	basePackages     = words("./verbs ./verbs/rdmacm ./verbs/stream")
+	hostPackages     = words("./ci/lab ./verbs/netpath ./cmd/rdmactl")
+	systemPackages   = words("./dc ./srd ./lockoffload")
+	cachePackages    = words("./pacer ./cache ./cache/internal/driver/link ./cmd/rdmabench ./cmd/rdmacached")
+	examplePackages  = words("./examples/ask ./examples/bank ./examples/counter ./examples/dc-fanout ./examples/demo ./examples/kv ./examples/paced ./examples/read ./examples/stream")
+	simulatedPackage = words("./verbs ./dc ./lockoffload ./srd ./pacer ./cache")
+)
+
+func words(s string) []string { return strings.Fields(s) }
+
+// plan returns all jobs, each behind those that it needs.
+func (r *runner) plan() []*job {
+	jobs := []*job{
+		{name: "launcher", first: true, env: words("CGO_ENABLED=0"), command: []string{r.goCmd, "build", "-o", "build/", "./ci/rxelab", "cmd/test2json"}},
+	}
+	if r.o.device == "" {
+		jobs = append(jobs, r.builds()...)
+	}
+	jobs = append(jobs,
+		&job{name: "vet", command: []string{r.goCmd, "vet", "./..."}},
+		&job{name: "build-simulated", first: true, command: r.compile(r.simulated(), simulatedPackage), env: r.simulated().env},
+	)
+	if r.o.device == "" {
+		jobs = append(jobs, r.guests()...)
+	} else {
+		jobs = append(jobs, &job{name: "device", slots: r.o.slots, tests: &tests{goTest: words("-count=1 -p=1"), packages: join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages)}})
+	}
+	jobs = append(jobs, r.simulations()...)
+	return append(jobs,
+		&job{name: "unit", tests: &tests{goTest: words("-race"), env: words("GOEXPERIMENT=cgocheck2"), packages: words("./...")}},
+		&job{name: "unit-without-cgo", env: words("CGO_ENABLED=0"), tests: &tests{env: words("CGO_ENABLED=0"), packages: words("./cgo/... ./verbs/... ./dc ./srd ./lockoffload ./pacer ./cache")}},
+		&job{name: "lint", command: words("sh ci/lint.sh"), env: []string{"GO=" + r.goCmd}},
+		&job{name: "headers", command: []string{r.goCmd, "run", "./ci/headers"}},
+		&job{name: "pyverbs", command: []string{r.goCmd, "run", "./ci/pyverbs"}},
+	)
+}
+
+// builds are the programs that guests run. The clock and topologies need no others.
+func (r *runner) builds() []*job {
+	devices := join(hostPackages, basePackages, systemPackages)
+	jobs := []*job{
+		{name: "build-" + newest, first: true, command: r.compile(r.plain(newest), devices), env: r.plain(newest).env},
+		{name: "build-cache", first: true, command: r.compile(r.plain(newest), join(cachePackages, examplePackages)), env: r.plain(newest).env},
+		{name: "build-race", first: true, command: r.compile(r.raced(newest), basePackages), env: r.raced(newest).env},
+		{name: "build-bench", first: true, command: r.compile(benches, words("./ci/bench ./ci/bench/lockoffload"))},
+	}
+	if r.plain(oldest).name != r.plain(newest).name {
+		jobs = append(jobs, &job{name: "build-" + oldest, first: true, command: r.compile(r.plain(oldest), devices), env: r.plain(oldest).env})
+	}
+	return jobs
+}
+
+// guests are the tests in virtual machines, the longest first.
+func (r *runner) guests() []*job {
+	in := func(name, lab, need string, f flavor, packages []string, args ...string) *job {
+		return &job{name: name, slots: 1, needs: []string{"launcher", need}, tests: &tests{lab: strings.Fields(lab), programs: f, packages: packages, args: args}}
+	}
+	older, newer := r.plain(oldest), r.plain(newest)
+	need := "build-" + newest
+	needOlder := need
+	if older.name != newer.name {
+		needOlder = "build-" + oldest
+	}
+	ecmp := []string{"./ci/lab", "./srd -test.run=TestPaths"}
+	jobs := []*job{
+		in("guest-12-systems", "-debian 12", needOlder, older, systemPackages),
+		in("guest-13-systems", "-debian 13", need, newer, systemPackages),
+		in("guest-13-cache", "-debian 13", "build-cache", newer, cachePackages),
+		in("guest-12-base", "-debian 12", needOlder, older, join(hostPackages, basePackages)),
+		in("guest-13-base", "-debian 13", "build-race", r.raced(newest), basePackages),
+		in("guest-13-host", "-debian 13", need, newer, hostPackages),
+		in("guest-13-examples", "-debian 13", "build-cache", newer, examplePackages),
+		in("guest-12-ecmp", "-debian 12 -topo ecmp", needOlder, older, ecmp),
+		in("guest-13-ecmp", "-debian 13 -topo ecmp", need, newer, ecmp),
+		in("guest-12-two-hosts", "-debian 12 -topo hosts=2", needOlder, older, words("./ci/lab")),
+		in("guest-13-two-hosts", "-debian 13 -topo hosts=2", need, newer, words("./ci/lab")),
+		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, words("./dc"), "-test.run=TestHosts"),
+		in("guest-13-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, []string{"./lockoffload -test.run=OnHosts", "./examples/dc-fanout -test.run=TestHosts"}),
+		in("guest-clock", "-clock instructions", "build-bench", benches, words("./ci/bench"), "-test.run=Show|Repeats"),
+		in("guest-one-cpu", "-kernel 6.12 -clock instructions", need, newer, words("./verbs"), "-test.run=OnOneCPU|OnOneBusyCPU"),
+		in("guest-baselines", "", "build-bench", benches, words("./ci/bench/lockoffload"), "-test.run=Baselines|Killed"),
+	}
+	if r.o.long {
+		jobs = append(jobs, in("guest-13-cache-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, words("./cache"), "-test.run=OnHosts"))
+	}
+	for _, j := range jobs {
+		if strings.Contains(j.name, "hosts") {
+			j.slots = 2
+		}
+	}
+	// The tests of the launcher, and the commands of the documents, boot guests of their own.
+	return append(jobs, &job{name: "guests-of-tests", slots: 2, needs: []string{"launcher"},
+		tests: &tests{goTest: words("-count=1 -parallel=2"), env: []string{"RXELAB=" + r.root + "/build/rxelab"}, packages: words("./ci/rxelab ./ci/docs")}})
+}
+
+func join(lists ...[]string) (out []string) {
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
+
+// limit is how long the tests of a package may take before they are stopped as hanging.
+func (o *options) limit() time.Duration {
+	if o.long {
+		return 2 * time.Hour
+	}
+	return 10 * time.Minute
+}

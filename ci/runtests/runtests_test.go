@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// in makes a module in which every job can run, and a runner in it. The program that
+// stands for the go command prints what is in the file "out".
+func in(t *testing.T, out ...string) *runner {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("go.mod", nil, 0o644))
+	for i, o := range out {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "out"+string(rune('1'+i))), []byte(o), 0o644))
+	}
+	// Each call prints the next file, the last one for ever, and fails if that says so.
+	const program = `#!/bin/sh
+n=$(cat n 2>/dev/null || echo 1)
+[ -e out$n ] || n=$((n-1))
+echo $((n+1)) >n
+echo "$@" >>calls
+cat out$n
+! grep -q '"Action":"fail"' out$n
+`
+	require.NoError(t, os.WriteFile("go", []byte(program), 0o755))
+	t.Setenv("GO", filepath.Join(dir, "go"))
+	r, err := newRunner(options{slots: 2})
+	require.NoError(t, err)
+	return r
+}
+
+const (
+	passes = `{"Action":"run","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA"}
+{"Action":"pass","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA","Elapsed":0.1}
+{"Action":"pass","Package":"github.com/goverbs/goverbs/verbs","Elapsed":0.2}
+`
+	fails = `{"Action":"run","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA"}
+{"Action":"run","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA/sub"}
+{"Action":"output","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA/sub","Output":"why\n"}
+{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA/sub","Elapsed":0.1}
+{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA","Elapsed":0.1}
+{"Action":"run","Package":"github.com/goverbs/goverbs/verbs","Test":"TestB"}
+{"Action":"pass","Package":"github.com/goverbs/goverbs/verbs","Test":"TestB","Elapsed":0.1}
+{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs","Elapsed":0.2}
+`
+)
+
+// all runs one job of go test and what is to be repeated of it.
+func all(t *testing.T, r *runner) error {
+	t.Helper()
+	j := &job{name: "x", tests: &tests{packages: words("./verbs")}}
+	r.runAll(t.Context(), []*job{j})
+	r.repeatFailed(t.Context())
+	return r.report(0)
+}
+
+func calls(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile("calls")
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+func TestPassingTestsRunOnce(t *testing.T) {
+	require.NoError(t, all(t, in(t, passes)))
+	require.Len(t, calls(t), 1)
+	b, err := os.ReadFile("build/flaky.txt")
+	require.NoError(t, err)
+	require.Empty(t, b)
+}
+
+// What fails is run once more, alone, and the list has it if it passes then.
+func TestFailuresAreRepeatedOnce(t *testing.T) {
+	require.NoError(t, all(t, in(t, fails, passes)))
+	c := calls(t)
+	require.Len(t, c, 2)
+	require.Contains(t, c[1], "-run=^(TestA)$ ")
+	b, err := os.ReadFile("build/flaky.txt")
+	require.NoError(t, err)
+	require.Equal(t, "github.com/goverbs/goverbs/verbs TestA (x)\n", string(b))
+	b, err = os.ReadFile("build/test-times.json")
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"package": "github.com/goverbs/goverbs/verbs"`)
+}
+
+func TestTwoFailuresFail(t *testing.T) {
+	require.ErrorContains(t, all(t, in(t, fails, fails)), "failed: x")
+	require.Len(t, calls(t), 2)
+}
+
+// State machines, and tests that print a seed, are never run again.
+func TestWhatChanceDoesNotTouchIsNotRepeated(t *testing.T) {
+	require.Error(t, all(t, in(t, strings.ReplaceAll(fails, "goverbs/verbs", "goverbs/dc/internal/session"), passes)))
+	require.Len(t, calls(t), 1)
+	require.Error(t, all(t, in(t, strings.Replace(fails, "why", "GOVERBS_SEED=7 repeats this", 1), passes)))
+	require.Len(t, calls(t), 1)
+}
+
+// A program that crashed has not run the tests behind the crash.
+func TestCrashesAreRepeatedWhole(t *testing.T) {
+	for _, out := range []string{
+		strings.Replace(fails, "why", "panic: oops", 1),
+		`{"Action":"run","Package":"github.com/goverbs/goverbs/verbs","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs"}` + "\n",
+		`{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs"}` + "\n",
+	} {
+		require.NoError(t, all(t, in(t, out, passes)))
+		require.Contains(t, calls(t)[1], "./verbs")
+		if !strings.Contains(out, `"TestA"}`) || strings.Contains(out, "panic") {
+			require.NotContains(t, calls(t)[1], "-run=")
+		}
+	}
+}
+
+// What does not compile fails, and is not tried again.
+func TestBuildsThatFail(t *testing.T) {
+	const broken = `{"ImportPath":"github.com/goverbs/goverbs/verbs","Action":"build-output","Output":"x.go:1: oops\n"}
+{"Action":"start","Package":"github.com/goverbs/goverbs/verbs"}
+{"Action":"fail","Package":"github.com/goverbs/goverbs/verbs","FailedBuild":"github.com/goverbs/goverbs/verbs"}
+`
+	require.Error(t, all(t, in(t, broken)))
+	require.Len(t, calls(t), 1)
+}
+
+// Programs of which nothing is heard have failed, and so has a run that prints nothing.
+func TestSilenceIsNoSuccess(t *testing.T) {
+	r := in(t)
+	require.NoError(t, os.MkdirAll("build", 0o755))
+	require.NoError(t, os.MkdirAll("verbs", 0o755))
+	require.NoError(t, os.WriteFile("build/test2json", []byte("#!/bin/sh\n"), 0o755))
+	j := &job{name: "x", tests: &tests{packages: words("./verbs"), programs: flavor{name: "plain"}}}
+	r.runAll(t.Context(), []*job{j})
+	r.repeatFailed(t.Context())
+	require.ErrorContains(t, r.report(0), "failed: x")
+}
+
+func TestCommandsThatFail(t *testing.T) {
+	r := in(t)
+	bad := &job{name: "bad", command: words("false")}
+	behind := &job{name: "behind", needs: words("bad"), command: words("touch ran")}
+	good := &job{name: "good", command: words("touch good")}
+	r.runAll(t.Context(), []*job{bad, behind, good})
+	r.repeatFailed(t.Context())
+	require.ErrorContains(t, r.report(0), "failed: bad, behind")
+	require.NoFileExists(t, "ran")
+	require.FileExists(t, "good")
+}
+
+// What a command started and left behind ends with it.
+func TestNothingIsLeftRunning(t *testing.T) {
+	r := in(t)
+	r.runAll(t.Context(), []*job{{name: "x", command: []string{"sh", "-c", "sleep 1000 & echo $! >pid"}}})
+	pid, err := os.ReadFile("pid")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+		return err != nil || strings.Contains(string(state), ") Z ")
+	}, 10e9, 10e6)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, r.runCommand(ctx, &job{command: words("sleep 1000")}, io.Discard))
+}
+
+// Jobs that keep the host busy run one at a time, and those that wait as far as there are
+// places; a job starts when those that it needs have ended.
+func TestRunnable(t *testing.T) {
+	host, guest, wide := &job{name: "host"}, &job{name: "guest", slots: 1}, &job{name: "wide", slots: 2, needs: words("host")}
+	list := []*job{host, wide, guest}
+	none := map[string]bool{}
+	require.Equal(t, 0, runnable(list, none, false, 2, 2))
+	require.Equal(t, 2, runnable(list, none, true, 2, 2))
+	require.Equal(t, -1, runnable(list, none, true, 0, 2))
+	require.Equal(t, 1, runnable(list[1:2], map[string]bool{"host": true}, true, 2, 2)+1)
+	require.Equal(t, 2, runnable(list, map[string]bool{"host": true}, true, 1, 2))
+	require.Equal(t, 0, runnable([]*job{wide}, map[string]bool{"host": true}, true, 1, 1), "more places than there are")
+}
+
+// The plan names what exists, each job behind those that it needs, and each package with
+// device tests runs on both kernels or is named as one that runs on the newer one.
+func TestPlan(t *testing.T) {
+	t.Chdir("../..")
+	r := &runner{o: options{slots: 3}, root: ".", goCmd: "go", debian: oldest}
+	seen := map[string]bool{}
+	guests := map[string]string{}
+	for _, j := range r.plan() {
+		require.False(t, seen[j.name], j.name)
+		for _, n := range j.needs {
+			require.True(t, seen[n], "%s needs %s", j.name, n)
+		}
+		seen[j.name] = true
+		if j.tests == nil {
+			continue
+		}
+		for _, p := range j.tests.packages {
+			p, _, _ = strings.Cut(p, " ")
+			if !strings.HasSuffix(p, "...") {
+				require.DirExists(t, p)
+			}
+			if j.tests.lab != nil {
+				guests[p] += strings.Join(j.tests.lab, " ") + ";"
+			}
+		}
+	}
+	for _, p := range join(basePackages, hostPackages, systemPackages) {
+		require.Contains(t, guests[p], "-debian 12", p)
+		require.Contains(t, guests[p], "-debian 13", p)
+	}
+	// Whatever uses the lab's devices is in one of the lists.
+	listed := join(basePackages, hostPackages, systemPackages, cachePackages, examplePackages, words("./ci/bench ./ci/bench/lockoffload"))
+	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if strings.Contains(string(b), "= lab.Require(") {
+			require.True(t, slices.Contains(listed, "./"+filepath.Dir(path)), path)
+		}
+		return err
+	}))
+	only := selected(r.plan(), regexp.MustCompile("^(guest-12-systems)"))
+	require.Equal(t, "launcher build-13 guest-12-systems", only[0].name+" "+only[1].name+" "+only[2].name)
+	require.Len(t, only, 3)
+}
