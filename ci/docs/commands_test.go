@@ -20,6 +20,7 @@ var elsewhere = map[string]string{
 	"make test":              "what this test is a part of",
 	"make mutate":            "minutes: ci/mutate has tests of its own",
 	"make torture":           "hours: make test, for longer",
+	"make soak":              "hours: make test's device tests, again and again",
 	"make bench SUITE=verbs": "an hour: ci/bench has tests of its own",
 	"go run golang.org/x/perf/cmd/benchstat@latest -col /side build/bench/verbs.txt":    "needs the network and a benchmark's result",
 	"apt install gcc libibverbs-dev librdmacm-dev ibverbs-providers rdma-core iproute2": "a part of what make setup installs",

@@ -14,8 +14,8 @@
 // ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
 // such as package gcc-aarch64-linux-gnu.
 //
-// Packages that reach package cgo, which alone depend on the headers, are vetted
-// and built, with their tests. On the host's architecture the
+// Packages that reach package cgo, which alone depend on the headers, are built; cgo and
+// verbs are vetted with their tests. On the host's architecture the
 // unit tests of cgo and verbs run too, with the libraries of the release, the C
 // library included. On others the simulated devices (cgo/simhca) are built besides.
 package main

@@ -27,10 +27,12 @@ func (r *runner) start(ctx context.Context, low bool, env, argv []string) *exec.
 	return cmd
 }
 
-// finish waits for a command, and then ends what it has left behind in its process group.
-func finish(cmd *exec.Cmd) error {
+// finish waits for a command of a job, and then ends what it has left behind in its process
+// group.
+func (j *job) finish(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	j.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return err
 }
 
@@ -41,5 +43,5 @@ func (r *runner) runCommand(ctx context.Context, j *job, log io.Writer) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return finish(cmd)
+	return j.finish(cmd)
 }

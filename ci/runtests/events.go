@@ -21,10 +21,9 @@ type event struct {
 // result is how the tests of one package ended.
 type result struct {
 	pkg     string
-	action  string  // pass, fail or skip; empty if the end was never told
-	seconds float64 // as the package tells
-	tests   []string
-	failed  map[string]bool // top-level tests that failed or never ended
+	action  string          // pass, fail or skip; empty if the end was never told
+	seconds float64         // as the package tells
+	failed  map[string]bool // top-level tests that failed; false: they never ended
 	output  map[string]*strings.Builder
 	counted bool // at least one test ran
 }
@@ -39,8 +38,15 @@ func (p *result) whole() bool {
 	if p.passed() {
 		return false
 	}
-	out := p.text("")
-	return p.action == "" || len(p.failed) == 0 || strings.Contains(out, "panic: ") || strings.Contains(out, "fatal error: ") || strings.Contains(out, "SIG")
+	if p.action == "" || len(p.failed) == 0 || strings.Contains(p.text(""), "panic: ") {
+		return true
+	}
+	for test, told := range p.failed {
+		if !told || strings.Contains(p.text(test), "panic: ") {
+			return true
+		}
+	}
+	return false
 }
 
 // text returns the output of a test with its subtests, or for "" what is no test's.
@@ -110,15 +116,17 @@ func (r *results) take(e event) {
 	case "run":
 		if !sub {
 			p.counted = true
-			p.tests = append(p.tests, top)
-			p.failed[top] = true // until it ends otherwise
+			p.failed[top] = false
 		}
 	case "pass", "skip", "fail":
 		switch {
 		case e.Test == "":
 			p.action, p.seconds = e.Action, e.Elapsed
 			r.ended(p)
-		case !sub && e.Action != "fail":
+		case sub:
+		case e.Action == "fail":
+			p.failed[top] = true
+		default:
 			delete(p.failed, top)
 			delete(p.output, top)
 		}

@@ -26,9 +26,13 @@ func (r *runner) report(took time.Duration) error {
 	err = errors.Join(err, os.WriteFile("build/flaky.txt", []byte(flaky), 0o644))
 	fmt.Println("## the slowest jobs")
 	for _, t := range r.times[:min(len(r.times), 12)] {
-		fmt.Printf("%8.1f s  %s\n", t.Seconds, t.Job)
+		fmt.Printf("%8.1f s, %6.1f s of CPU  %s\n", t.Seconds, t.CPU, t.Job)
 	}
-	fmt.Printf("## %d packages ended, %d jobs, %.0f s\n", len(r.packages), len(r.times), took.Seconds())
+	cpu := 0.0
+	for _, t := range r.times {
+		cpu += t.CPU
+	}
+	fmt.Printf("## %d packages ended, %d jobs, %.0f s, %.0f s of CPU\n", len(r.packages), len(r.times), took.Seconds(), cpu)
 	if len(r.flaky) > 0 {
 		fmt.Printf("passed at the second try:\n%s", flaky)
 	}

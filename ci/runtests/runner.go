@@ -37,6 +37,7 @@ type (
 		Job     string  `json:"job"`
 		Begin   float64 `json:"begin"` // since the run began
 		Seconds float64 `json:"seconds"`
+		CPU     float64 `json:"cpu"`
 	}
 	packageTime struct {
 		Job     string  `json:"job"`
@@ -132,14 +133,14 @@ func (r *runner) failedJob(name string) bool {
 func (r *runner) ended(j *job, took time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.times = append(r.times, stageTime{j.name, round(time.Since(began) - took), round(took)})
+	r.times = append(r.times, stageTime{j.name, round(time.Since(began) - took), round(took), round(j.cpu)})
 	how := "ended"
 	if err != nil {
 		how = "FAILED: " + err.Error()
 		r.failures[j.name] = err
 		r.failed = append(r.failed, j)
 	}
-	fmt.Printf("## %s %s after %.0f s\n", j.name, how, took.Seconds())
+	fmt.Printf("## %s %s after %.0f s, %.0f s of CPU\n", j.name, how, took.Seconds(), j.cpu.Seconds())
 	if err != nil && j.tests == nil {
 		r.showLog(j.name)
 	}

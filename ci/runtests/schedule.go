@@ -18,7 +18,8 @@ type job struct {
 	tests   *tests
 	command []string
 	env     []string
-	first   bool // it has the host's whole speed, since others need it
+	first   bool          // it has the host's whole speed, since others need it
+	cpu     time.Duration // what its processes took, once it has ended
 }
 
 func (j *job) String() string {

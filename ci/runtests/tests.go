@@ -120,7 +120,7 @@ func (r *runner) try(ctx context.Context, j *job, t *tests, log io.Writer) (*res
 	}
 	read := make(chan error, 1)
 	go func() { read <- res.read(io.TeeReader(out, log)) }()
-	err = finish(cmd)
+	err = j.finish(cmd)
 	if rerr := <-read; err == nil {
 		err = rerr
 	}
