@@ -32,6 +32,13 @@ func InterfaceMTU(index int) (int, error) {
 	return mtu, opError("find the MTU of", fmt.Sprint("netdev number ", index), err)
 }
 
+// Interfaces lists the network interfaces of this network namespace and their addresses.
+// Unlike [Netdevs] it does not look for RDMA devices: Device, Port and Lower are empty.
+func Interfaces(ctx context.Context) ([]Netdev, error) {
+	list, err := interfaces(ctx)
+	return list, opError("list netdevs", "", err)
+}
+
 // Netdevs lists the network interfaces of this network namespace, those that
 // are down and those without RDMA included.
 func Netdevs(ctx context.Context) ([]Netdev, error) {

@@ -18,6 +18,8 @@ func lookupNetdev(_ context.Context, op, name string) (Netdev, error) {
 
 func interfaceMTU(int) (int, error) { return 0, errors.ErrUnsupported }
 
+func interfaces(context.Context) ([]Netdev, error) { return nil, errors.ErrUnsupported }
+
 func netdevs(context.Context) ([]Netdev, error) { return nil, errors.ErrUnsupported }
 
 func resolve(_ context.Context, op string, _, dst netip.Addr) (Path, error) {
