@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"strings"
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/netpath"
@@ -110,81 +109,4 @@ func (d *Device) mtuOn(port Port, gid GIDEntry) (MTU, error) {
 		return 0, opError("find the MTU on", d.name, ErrAttributes, "the netdev of ", gid, " carries ", ip, " bytes, and RoCE needs 352")
 	}
 	return mtu, nil
-}
-
-// GIDQuery says which GID is wanted. Zero fields match anything; the zero
-// query finds the entry most likely meant: RoCE v2 over IPv4, then RoCE v2
-// over a global IPv6 address, then InfiniBand, then whatever there is.
-type GIDQuery struct {
-	Addr netip.Addr // the address itself
-	Type *GIDType
-	Port uint8
-	// IfIndex is the number of the netdev that carries it. It finds a GID again that
-	// has moved to another index.
-	IfIndex int
-}
-
-// FindGID chooses a GID by type and address. [ErrNoGID] lists what there is.
-func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
-	all, err := d.GIDs()
-	if err != nil {
-		return GIDEntry{}, err
-	}
-	if e, ok := q.choose(all); ok {
-		return e, nil
-	}
-	have := make([]string, len(all))
-	for i, e := range all {
-		have[i] = e.String()
-	}
-	return GIDEntry{}, opError("find GID on", d.name, ErrNoGID, "wanted ", q, "; there are: ", strings.Join(have, ", "))
-}
-
-func (q GIDQuery) String() string {
-	s := "any address"
-	if q.Addr.IsValid() {
-		s = q.Addr.String()
-	}
-	if q.Type != nil {
-		s += " " + q.Type.String()
-	}
-	if q.Port != 0 {
-		s += fmt.Sprintf(" on port %d", q.Port)
-	}
-	if q.IfIndex != 0 {
-		s += fmt.Sprintf(" of netdev number %d", q.IfIndex)
-	}
-	return s
-}
-
-func (q GIDQuery) choose(all []GIDEntry) (best GIDEntry, ok bool) {
-	bestRank := 0
-	for _, e := range all {
-		switch {
-		case q.Addr.IsValid() && e.GID.Addr() != q.Addr.Unmap().WithZone(""),
-			q.Type != nil && e.Type != *q.Type,
-			q.Port != 0 && e.Port != q.Port,
-			q.IfIndex != 0 && e.IfIndex != q.IfIndex:
-			continue
-		}
-		if r := e.rank(); r > bestRank {
-			best, bestRank, ok = e, r, true
-		}
-	}
-	return best, ok
-}
-
-func (e GIDEntry) rank() int {
-	a := e.GID.Addr()
-	switch {
-	case e.Type == GIDRoCEv2 && a.Is4():
-		return 5
-	case e.Type == GIDRoCEv2 && !a.IsLinkLocalUnicast():
-		return 4
-	case e.Type == GIDRoCEv2:
-		return 3
-	case e.Type == GIDInfiniBand:
-		return 2
-	}
-	return 1
 }

@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,3 +55,62 @@ func TestSimulatedNetdevMTU(t *testing.T) {
 		})
 	}
 }
+
+// A link takes the smallest MTU of both sides, of netdev, route and configuration.
+func TestSimulatedLinkMTU(t *testing.T) {
+	simulated(t, "mlx5:ipv4")
+	for _, c := range []struct {
+		name       string
+		netdev     int
+		route      string
+		near, far  verbs.MTU
+		negotiated verbs.MTU
+	}{
+		{"all of it", 9000, "", 0, 0, verbs.MTU4096},
+		{"the client's netdev", 1500, "", 0, 0, verbs.MTU1024},
+		{"the client's route", 9000, "2300", 0, 0, verbs.MTU2048},
+		{"the client's wish", 9000, "", verbs.MTU512, 0, verbs.MTU512},
+		{"the server's wish", 9000, "", 0, verbs.MTU256, verbs.MTU256},
+		{"a wish too large", 1500, "", verbs.MTU4096, verbs.MTU2048, verbs.MTU1024},
+	} {
+		lab.InNamespace(t, c.netdev, func() {
+			if c.route != "" {
+				lab.IP(t, "route", "replace", "local", "127.0.0.1", "dev", "lo", "table", "local", "proto", "kernel", "scope", "host", "src", "127.0.0.1", "mtu", c.route)
+			}
+			dev, err := verbs.Open(rig.Ports(t)[0].Name, verbs.DeviceConfig{})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, dev.Close()) }()
+			pd, err := dev.AllocPD()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, pd.Close()) }()
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer l.Close()
+			near, err := net.Dial("tcp4", l.Addr().String())
+			require.NoError(t, err)
+			defer near.Close()
+			far, err := l.Accept()
+			require.NoError(t, err)
+			defer far.Close()
+			made := make(chan error, 1)
+			var server *verbs.Link
+			go func() { // in the first namespace, where lo has 65536
+				var err error
+				server, err = verbs.NewLink(t.Context(), plain{far}, verbs.LinkConfig{PD: pd, Connect: verbs.ConnectConfig{MTU: c.far}})
+				made <- err
+			}()
+			client, err := verbs.NewLink(t.Context(), near, verbs.LinkConfig{PD: pd, Connect: verbs.ConnectConfig{MTU: c.near}})
+			require.NoError(t, err, c.name)
+			require.NoError(t, <-made, c.name)
+			for _, l := range []*verbs.Link{client, server} {
+				a, err := l.QP().Query()
+				require.NoError(t, err)
+				require.Equal(t, c.negotiated, a.PathMTU, c.name)
+				require.NoError(t, l.Close())
+			}
+		})
+	}
+}
+
+// plain hides the socket of a connection.
+type plain struct{ net.Conn }

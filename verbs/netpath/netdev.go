@@ -54,12 +54,14 @@ func (n Netdev) HasGID(a netip.Addr) bool {
 	return id == mac
 }
 
-// HasAddr reports whether the netdev has the IP address; a zone must be the name or the
-// number of the netdev.
+// HasAddr reports whether the netdev has the IP address, in its zone if it has one.
 func (n Netdev) HasAddr(a netip.Addr) bool {
 	a = a.Unmap()
-	return (a.Zone() == "" || a.Zone() == n.Name || a.Zone() == strconv.Itoa(n.Index)) && slices.Contains(n.Addrs, a.WithZone(""))
+	return (a.Zone() == "" || n.InZone(a.Zone())) && slices.Contains(n.Addrs, a.WithZone(""))
 }
+
+// InZone reports whether the zone of an IPv6 address is the netdev's name or number.
+func (n Netdev) InZone(zone string) bool { return zone == n.Name || zone == strconv.Itoa(n.Index) }
 
 // iface is a netdev with what only lookups need to know of it.
 type iface struct {
