@@ -414,9 +414,5 @@ func (s *session) gid() (verbs.GIDEntry, error) {
 	if s.through == nil {
 		return s.link.QP().GID(), nil
 	}
-	at, ok := s.through.local.(*net.TCPAddr)
-	if !ok {
-		return verbs.GIDEntry{}, verbs.ErrUnsupported
-	}
-	return link.FindGID(s.pd().Device(), at.AddrPort().Addr().Unmap())
+	return s.pd().Device().GIDFor(s.through.local)
 }

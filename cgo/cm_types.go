@@ -70,6 +70,14 @@ func SockAddrOf(a netip.AddrPort, scope uint32) SockAddr {
 	return s
 }
 
+// Scope returns the interface index of an IPv6 address that needs one, else 0.
+func (s *SockAddr) Scope() uint32 {
+	if binary.NativeEndian.Uint16(s.b[:]) != afInet6 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(s.b[24:])
+}
+
 // AddrPort decodes the address; it is not valid for another family than the
 // two.
 func (s *SockAddr) AddrPort() netip.AddrPort {

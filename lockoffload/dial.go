@@ -16,7 +16,7 @@ import (
 type DialConfig struct {
 	Key     []byte // the target's
 	Retry   Retry
-	GID     verbs.GIDEntry      // local address; the zero value means what an empty query finds
+	GID     verbs.GIDEntry      // local address; the zero value means that of the TCP connection
 	Connect verbs.ConnectConfig // of the queue pairs to the target
 	// NoAgent has [Client.Do] carry out all chains from here, also where the
 	// target has an agent.
@@ -62,6 +62,14 @@ type joined struct {
 	conn   net.Conn     // open for as long as the target is to keep the place, or nil
 	leave  func() error // gives the place up at once, or nil
 	invite Invite
+}
+
+// gidFor returns the configured GID, or else that of a TCP connection's local address.
+func gidFor(pd *verbs.PD, gid verbs.GIDEntry, conn net.Conn) (verbs.GIDEntry, error) {
+	if gid != (verbs.GIDEntry{}) {
+		return gid, nil
+	}
+	return pd.Device().GIDFor(conn.LocalAddr())
 }
 
 func newJoined(pd *verbs.PD, gid verbs.GIDEntry) (j joined, err error) {

@@ -190,7 +190,10 @@ func (s *Server) close() error {
 // which is then the session's to move to ERROR and stays the caller's to close.
 // The client's lease begins with its first heartbeat, which must come within
 // one minute.
-func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
+func (s *Server) Admit(qp *verbs.QP) (*Session, error) { return s.admit(qp, s.cfg.GID) }
+
+// admit is Admit with the GID of a queue pair that is to be made.
+func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	s.mu.Lock()
@@ -213,7 +216,7 @@ func (s *Server) Admit(qp *verbs.QP) (*Session, error) {
 	}
 	one := &Session{srv: s, qp: qp, done: make(chan struct{}), lease: machine.NewLease(s.cfg.Lease, firstHeartbeat, time.Now())}
 	if qp == nil {
-		made, err := s.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: s.cfg.GID, MaxSendWR: 1, MaxRecvWR: 1})
+		made, err := s.cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.cq, GID: gid, MaxSendWR: 1, MaxRecvWR: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -95,7 +95,11 @@ func (l *Listener) welcome(conn net.Conn) error {
 	if l.srv == nil {
 		return refuse(errAlone)
 	}
-	s, err := l.srv.Admit(nil)
+	gid, err := gidFor(l.pd, l.cfg.GID, conn)
+	if err != nil {
+		return refuse(err)
+	}
+	s, err := l.srv.admit(nil, gid)
 	if err != nil {
 		return refuse(err)
 	}
@@ -186,7 +190,11 @@ func (l *Listener) attach(conn net.Conn, client uint64) (*agentConn, error) {
 			return nil, l.lame
 		}
 	}
-	qp, err := l.pd.CreateQP(l.agent.QPConfig())
+	cfg, err := l.agent.QPConfig(), error(nil)
+	if cfg.GID, err = gidFor(l.pd, cfg.GID, conn); err != nil {
+		return nil, err
+	}
+	qp, err := l.pd.CreateQP(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -288,11 +296,13 @@ func (d *dialer) meet(ctx context.Context, kind wire.Kind, client uint64) (j joi
 		return j, remote, err
 	}
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if j, err = newJoined(d.pd, d.cfg.GID); err == nil {
-		j.conn = conn
+	gid, err := gidFor(d.pd, d.cfg.GID, conn)
+	if err == nil {
+		j, err = newJoined(d.pd, gid)
+	}
+	j.conn = conn
+	if err == nil {
 		remote, err = d.greet(conn, j.qp, wire.Hello{Kind: kind, Client: client})
-	} else {
-		j.conn = conn
 	}
 	if err == nil {
 		err = j.qp.Connect(remote, d.cfg.Connect)

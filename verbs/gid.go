@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"strings"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // GID is a global identifier: an IPv6 address, or on RoCE v2 also an IPv4
@@ -84,72 +84,29 @@ func (d *Device) GIDs() ([]GIDEntry, error) {
 	return out, err
 }
 
-// GIDQuery says which GID is wanted. Zero fields match anything; the zero
-// query finds the entry most likely meant: RoCE v2 over IPv4, then RoCE v2
-// over a global IPv6 address, then InfiniBand, then whatever there is.
-type GIDQuery struct {
-	Addr netip.Addr // the address itself
-	Type *GIDType
-	Port uint8
-}
-
-// FindGID chooses a GID by type and address. [ErrNoGID] lists what there is.
-func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
-	all, err := d.GIDs()
+// LocalMTU returns the largest MTU of packets from a local GID: that of its port or, on
+// Ethernet, what fits into the MTU of its netdev, whichever is smaller. A VLAN, macvlan
+// or bridge may have a smaller MTU than the port. It asks the kernel at each call. Two
+// hosts take the smaller of both sides. A netdev that is too small for RoCE is an error.
+func (d *Device) LocalMTU(gid GIDEntry) (MTU, error) {
+	port, err := d.Port(gid.Port)
 	if err != nil {
-		return GIDEntry{}, err
+		return 0, err
 	}
-	if e, ok := q.choose(all); ok {
-		return e, nil
-	}
-	have := make([]string, len(all))
-	for i, e := range all {
-		have[i] = e.String()
-	}
-	return GIDEntry{}, opError("find GID on", d.name, ErrNoGID, "wanted ", q, "; there are: ", strings.Join(have, ", "))
+	return d.mtuOn(port, gid)
 }
 
-func (q GIDQuery) String() string {
-	s := "any address"
-	if q.Addr.IsValid() {
-		s = q.Addr.String()
+func (d *Device) mtuOn(port Port, gid GIDEntry) (MTU, error) {
+	if gid.IfIndex == 0 || port.LinkLayer == LinkInfiniBand {
+		return port.ActiveMTU, nil
 	}
-	if q.Type != nil {
-		s += " " + q.Type.String()
+	ip, err := netpath.InterfaceMTU(gid.IfIndex)
+	if err != nil { // the netdev is in another network namespace
+		return port.ActiveMTU, nil
 	}
-	if q.Port != 0 {
-		s += fmt.Sprintf(" on port %d", q.Port)
+	mtu := pathMTU(port.LinkLayer, port.ActiveMTU, RoCEMTU(ip))
+	if mtu == 0 {
+		return 0, opError("find the MTU on", d.name, ErrAttributes, "the netdev of ", gid, " carries ", ip, " bytes, and RoCE needs 352")
 	}
-	return s
-}
-
-func (q GIDQuery) choose(all []GIDEntry) (best GIDEntry, ok bool) {
-	bestRank := 0
-	for _, e := range all {
-		switch {
-		case q.Addr.IsValid() && e.GID.Addr() != q.Addr.Unmap().WithZone(""),
-			q.Type != nil && e.Type != *q.Type,
-			q.Port != 0 && e.Port != q.Port:
-			continue
-		}
-		if r := e.rank(); r > bestRank {
-			best, bestRank, ok = e, r, true
-		}
-	}
-	return best, ok
-}
-
-func (e GIDEntry) rank() int {
-	a := e.GID.Addr()
-	switch {
-	case e.Type == GIDRoCEv2 && a.Is4():
-		return 5
-	case e.Type == GIDRoCEv2 && !a.IsLinkLocalUnicast():
-		return 4
-	case e.Type == GIDRoCEv2:
-		return 3
-	case e.Type == GIDInfiniBand:
-		return 2
-	}
-	return 1
+	return mtu, nil
 }

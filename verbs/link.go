@@ -17,11 +17,11 @@ type LinkConfig struct {
 	// opens.
 	PD *PD
 	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
-	// the link's own. GID may be zero, for the one of the connection's own
-	// address, or if that is none of the device's, for what [Device.FindGID]
-	// finds.
+	// the link's own. GID may be zero, for that of the connection's local address:
+	// see [Device.GIDFor].
 	QP QPConfig
-	// Connect says how the connection behaves.
+	// Connect says how the connection behaves. Its MTU is an upper bound: a link takes
+	// the smallest MTU that the ports, netdevs and routes of both sides carry.
 	Connect ConnectConfig
 	// Dialer makes the TCP connection of [DialLink]; nil means a plain one.
 	Dialer *net.Dialer

@@ -1,11 +1,13 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -20,7 +22,7 @@ func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig) erro
 	}
 	offer, err := l.make(ctx, conn, cfg)
 	if err == nil {
-		err = l.exchange(ctx, conn, offer)
+		err = l.exchange(ctx, conn, offer, &cfg.Connect)
 	} else {
 		refuse(conn)
 	}
@@ -36,13 +38,9 @@ func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig) erro
 
 // make makes what the link consists of on this side.
 func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer, error) {
-	local := addrOf(conn.LocalAddr())
+	gid := cfg.QP.GID
 	if l.pd == nil {
-		at, err := LookupAddr(ctx, local)
-		if err != nil {
-			return Offer{}, err
-		}
-		dev, err := Open(at.Device, DeviceConfig{})
+		dev, at, err := OpenFor(ctx, addrOf(conn.LocalAddr()), DeviceConfig{})
 		if err != nil {
 			return Offer{}, err
 		}
@@ -51,15 +49,12 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 			return Offer{}, err
 		}
 		l.own(l.pd)
+		gid = cmp.Or(gid, at.GID)
 	}
-	gid := cfg.QP.GID
 	if gid == (GIDEntry{}) {
-		v2 := GIDRoCEv2
 		var err error
-		if gid, err = l.pd.dev.FindGID(GIDQuery{Addr: local, Type: &v2}); err != nil {
-			if gid, err = l.pd.dev.FindGID(GIDQuery{}); err != nil {
-				return Offer{}, err
-			}
+		if gid, err = l.pd.dev.GIDFor(conn.LocalAddr()); err != nil {
+			return Offer{}, err
 		}
 	}
 	return l.build(cfg, gid)
@@ -130,13 +125,19 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	return cfg.Setup(l)
 }
 
-func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
+// exchange tells the peer of this side and hears of it. The MTU becomes the smallest that
+// either side, its netdev or its route carries.
+func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *ConnectConfig) error {
 	e, err := l.qp.Endpoint()
 	if err != nil {
 		refuse(conn)
 		return err
 	}
 	e.Regions, e.Data = offer.Regions, offer.Data
+	e.MTU = min(e.MTU, routeMTU(conn, l.qp.gid))
+	if cfg.MTU != 0 {
+		e.MTU = min(e.MTU, cfg.MTU)
+	}
 	if _, err := e.AppendBinary(nil); err != nil {
 		refuse(conn)
 		return err
@@ -147,6 +148,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer) error {
 		return err
 	}
 	l.peer.Store(&peer)
+	cfg.MTU = min(e.MTU, peer.MTU)
 	if peer.Type != l.qp.typ {
 		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", peer.Type)
 	}
@@ -235,6 +237,20 @@ func interruptible(ctx context.Context, conn net.Conn) (end func()) {
 		}
 		conn.SetDeadline(time.Time{})
 	}
+}
+
+// routeMTU returns the MTU that the route of a TCP connection carries, if the GID is the
+// connection's own address, so that packets between the queue pairs take the same route;
+// else the largest.
+func routeMTU(conn net.Conn, gid GIDEntry) MTU {
+	s, ok := conn.(syscall.Conn)
+	if !ok || gid.Type != GIDRoCEv2 || gid.GID.Addr() != addrOf(conn.LocalAddr()).WithZone("") {
+		return MTU4096
+	}
+	if m := RoCEMTU(socketMTU(s)); m != 0 {
+		return m
+	}
+	return MTU4096
 }
 
 // addrOf is the IP address of a connection's end, if it has one.

@@ -33,10 +33,12 @@ type Local struct {
 	Device string
 	Port   uint8
 	GID    GIDEntry // good until addresses change, as its index is
-	Netdev string   // the one that has the address
+	Netdev string   // that has the address
 	// Lower is the RDMA device's own netdev: Netdev itself, or below it if that
-	// is a VLAN, a bond or the like.
+	// is a VLAN, a bond or the like. It is empty if that is in another network
+	// namespace.
 	Lower     string
+	VLAN      int // tag of the packets, or 0
 	LinkLayer LinkLayer
 	NetdevMTU int // bytes, IP header included
 	ActiveMTU MTU // of the port
@@ -86,6 +88,24 @@ func LookupAddr(ctx context.Context, addr netip.Addr) (Local, error) {
 		return Local{}, ofNetpath(err)
 	}
 	return localOf("look up", addr.String(), at)
+}
+
+// OpenFor opens the device of an address of this host: see [LookupAddr]. It returns what
+// was found beside it.
+func OpenFor(ctx context.Context, addr netip.Addr, cfg DeviceConfig) (*Device, Local, error) {
+	at, err := netpath.LookupAddr(ctx, addr)
+	if err != nil {
+		return nil, Local{}, ofNetpath(err)
+	}
+	dev, err := Open(at.Device, cfg)
+	if err != nil {
+		return nil, Local{}, err
+	}
+	l, err := localOn(dev, "look up", addr.String(), at)
+	if err != nil {
+		return nil, Local{}, errors.Join(err, dev.Close())
+	}
+	return dev, l, nil
 }
 
 // LookupNetdev finds the RDMA device and port of a netdev, or of what it is
@@ -157,8 +177,11 @@ func localOn(dev *Device, op, object string, at netpath.Local) (Local, error) {
 	if err != nil {
 		return Local{}, err
 	}
+	if !port.State.carries() {
+		return Local{}, opError(op, object, ErrLinkDown, "port ", port.Num, " of ", dev.Name(), " is ", port.State)
+	}
 	return Local{
-		Device: dev.Name(), Port: gid.Port, GID: gid, Netdev: at.Name, Lower: at.Lower, NetdevMTU: at.MTU,
+		Device: dev.Name(), Port: gid.Port, GID: gid, Netdev: at.Name, Lower: at.Lower, VLAN: at.VLAN, NetdevMTU: at.MTU,
 		LinkLayer: port.LinkLayer, ActiveMTU: port.ActiveMTU,
 	}, nil
 }
@@ -179,26 +202,16 @@ func pathMTU(link LinkLayer, port, ip MTU) MTU {
 	return min(port, ip)
 }
 
-// gidOn chooses the GID of a netdev: that of the address, if one is given. An
-// IPoIB netdev has the port's GID in its link-layer address, whatever its IP
-// addresses are.
+// gidOn chooses the GID of a netdev: that of the address, if one is given.
 func gidOn(all []GIDEntry, at netpath.Local) (GIDEntry, bool) {
 	var fit []GIDEntry
 	for _, e := range all {
-		switch {
-		case at.IPoIB:
-			if len(at.MAC) == 20 && e.GID == GID(at.MAC[4:]) {
-				fit = append(fit, e)
-			}
-		case e.IfIndex == at.Index:
+		if (e.IfIndex == at.Index || at.IPoIB) && at.HasGID(e.GID.Addr()) {
 			fit = append(fit, e)
 		}
 	}
-	q := GIDQuery{Addr: at.Addr}
-	if at.IPoIB {
-		q.Addr = netip.Addr{}
-	}
-	return q.choose(fit)
+	here := place{known: true, netdevs: []netpath.Netdev{at.Netdev}}
+	return GIDQuery{Addr: at.Addr, Port: at.Port}.choose(fit, here)
 }
 
 func noGID(op, object string, all []GIDEntry) error {

@@ -42,6 +42,8 @@ func TestLookupGIDOn(t *testing.T) {
 		{GID: GIDOf(v4), Type: GIDRoCEv2, Port: 1, Index: 3, IfIndex: 6}, // the same address elsewhere
 		{GID: ib, Type: GIDInfiniBand, Port: 2, Index: 0},
 	}
+	five := netpath.Netdev{Name: "eth5", Index: 5, Addrs: []netip.Addr{v4, netip.MustParseAddr("fe80::1")}}
+	other := netpath.Netdev{Name: "eth5", Index: 5, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.7")}} // the number is another namespace's too
 	on := func(n netpath.Netdev, a netip.Addr) int {
 		e, ok := gidOn(all, netpath.Local{Netdev: n, Addr: a})
 		if !ok {
@@ -49,15 +51,16 @@ func TestLookupGIDOn(t *testing.T) {
 		}
 		return int(e.Port)*100 + int(e.Index)
 	}
-	require.Equal(t, 102, on(netpath.Netdev{Index: 5}, v4))
-	require.Equal(t, 102, on(netpath.Netdev{Index: 5}, netip.Addr{}), "the likeliest one")
-	require.Equal(t, 103, on(netpath.Netdev{Index: 6}, v4))
-	require.Equal(t, 100, on(netpath.Netdev{Index: 5}, netip.MustParseAddr("fe80::1%eth5")))
-	require.Equal(t, -1, on(netpath.Netdev{Index: 7}, v4))
-	require.Equal(t, -1, on(netpath.Netdev{Index: 5}, netip.MustParseAddr("10.0.0.2")))
+	require.Equal(t, 102, on(five, v4))
+	require.Equal(t, 102, on(five, netip.Addr{}), "the likeliest one")
+	require.Equal(t, -1, on(other, netip.Addr{}))
+	require.Equal(t, 103, on(netpath.Netdev{Index: 6, Addrs: []netip.Addr{v4}}, v4))
+	require.Equal(t, 100, on(five, netip.MustParseAddr("fe80::1%eth5")))
+	require.Equal(t, -1, on(netpath.Netdev{Index: 7, Addrs: []netip.Addr{v4}}, v4))
+	require.Equal(t, -1, on(five, netip.MustParseAddr("10.0.0.2")))
 	mac := append(net.HardwareAddr{0x80, 0, 0, 0x48}, ib[:]...)
-	require.Equal(t, 200, on(netpath.Netdev{Index: 9, IPoIB: true, MAC: mac}, v4), "by its link-layer address")
-	require.Equal(t, -1, on(netpath.Netdev{Index: 9, IPoIB: true, MAC: mac[:6]}, v4))
+	require.Equal(t, 200, on(netpath.Netdev{Index: 9, IPoIB: true, MAC: mac, Addrs: []netip.Addr{v4}}, v4), "by its link-layer address")
+	require.Equal(t, -1, on(netpath.Netdev{Index: 9, IPoIB: true, MAC: mac[:6], Addrs: []netip.Addr{v4}}, v4))
 
 	err := noGID("look up", "10.0.0.2 on mlx5_0", all[:2])
 	require.ErrorIs(t, err, ErrNoGID)

@@ -40,6 +40,9 @@ func (s PortState) String() string {
 		PortArmed: "armed", PortActive: "active", PortActiveDefer: "active deferred"})
 }
 
+// carries reports whether a port in this state carries packets.
+func (s PortState) carries() bool { return s == PortActive || s == PortActiveDefer }
+
 // LinkLayer is what carries the packets of a port.
 type LinkLayer int
 

@@ -218,19 +218,14 @@ func bare(addr net.Addr, cfg Config) *Server {
 
 func (s *Server) open(ctx context.Context) error {
 	var err error
-	name := s.cfg.Device
-	if name == "" {
-		addr := s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap()
-		if addr.IsUnspecified() {
-			return fmt.Errorf("cache: listen on %s: an address of all devices: say which device", s.addr)
-		}
-		at, err := verbs.LookupAddr(ctx, addr)
-		if err != nil {
-			return err
-		}
-		name = at.Device
+	if s.cfg.Device != "" {
+		s.dev, err = verbs.Open(s.cfg.Device, verbs.DeviceConfig{})
+	} else if s.listensAt().IsUnspecified() {
+		return fmt.Errorf("cache: listen on %s: an address of all devices: say which device", s.addr)
+	} else {
+		s.dev, _, err = verbs.OpenFor(ctx, s.listensAt(), verbs.DeviceConfig{})
 	}
-	if s.dev, err = verbs.Open(name, verbs.DeviceConfig{}); err != nil {
+	if err != nil {
 		return err
 	}
 	if s.records, err = s.dev.AllocPD(); err != nil {

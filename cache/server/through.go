@@ -54,7 +54,7 @@ func (s *Server) openThrough() (err error) {
 }
 
 // findGID finds the GID of the target and of the shared records: see Device in [Config].
-func (s *Server) findGID() (verbs.GIDEntry, error) { return link.FindGID(s.dev, s.listensAt()) }
+func (s *Server) findGID() (verbs.GIDEntry, error) { return s.dev.GIDFor(s.addr) }
 
 // listensAt is the address that the server listens at.
 func (s *Server) listensAt() netip.Addr { return s.addr.(*net.TCPAddr).AddrPort().Addr().Unmap() }

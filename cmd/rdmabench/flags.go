@@ -89,7 +89,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.BoolVar(&o.Events, "e", false, "wait for completion events instead of polling")
 	fs.BoolVar(&o.Passive, "passive", false, "write_lat: from post to completion, like read_lat, instead of a ping-pong")
 	fs.IntVar(&o.QPs, "q", 1, "queue pairs of a bandwidth test")
-	fs.IntVar(&o.MTU, "m", 0, "path MTU in bytes; default the smaller one of the two ports")
+	fs.IntVar(&o.MTU, "m", 0, "path MTU in bytes; default the smaller one of the two sides'")
 	fs.IntVar(&o.depth, "t", depth, "requests outstanding in a bandwidth test")
 	fs.IntVar(&o.recvs, "r", recvDepth, "receives that are kept posted")
 	fs.IntVar(&o.signal, "Q", 0, "signal every `Q`-th request of a bandwidth test; 0 means one of each list, or of 100 small messages, or each above 8192 bytes")

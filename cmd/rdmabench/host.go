@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +15,7 @@ type host struct {
 	name string
 	dev  *verbs.Device
 	gid  verbs.GIDEntry
-	mtu  verbs.MTU // of the port
+	mtu  verbs.MTU // of the GID's netdev and the port
 }
 
 // openHost opens the device that was asked for. Without a name it is the one
@@ -27,6 +28,11 @@ func openHost(o *options, local net.Addr) (*host, error) {
 	}
 	if o.device != "" {
 		return openDevice(o, o.device, addr)
+	}
+	if at, err := verbs.LookupAddr(context.Background(), addr); err == nil {
+		if int(at.Port) == o.port {
+			return openDevice(o, at.Device, addr)
+		}
 	}
 	list, err := verbs.Devices()
 	if err != nil {
@@ -42,11 +48,6 @@ func openHost(o *options, local net.Addr) (*host, error) {
 		switch {
 		case err != nil:
 			failures = append(failures, err)
-		case h.gid.GID.Addr() == addr:
-			if first != nil {
-				err = first.close()
-			}
-			return h, err
 		case first == nil:
 			first = h
 		default:
@@ -66,9 +67,7 @@ func openDevice(o *options, name string, addr netip.Addr) (*host, error) {
 	}
 	h := &host{name: name, dev: dev}
 	if h.gid, err = h.findGID(o, addr); err == nil {
-		var port verbs.Port
-		port, err = dev.Port(uint8(o.port))
-		h.mtu = port.ActiveMTU
+		h.mtu, err = dev.LocalMTU(h.gid)
 	}
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
@@ -81,13 +80,7 @@ func openDevice(o *options, name string, addr netip.Addr) (*host, error) {
 func (h *host) findGID(o *options, addr netip.Addr) (verbs.GIDEntry, error) {
 	port := uint8(o.port)
 	if o.gidIndex < 0 {
-		v2 := verbs.GIDRoCEv2
-		if addr.IsValid() {
-			if e, err := h.dev.FindGID(verbs.GIDQuery{Addr: addr, Type: &v2, Port: port}); err == nil {
-				return e, nil
-			}
-		}
-		return h.dev.FindGID(verbs.GIDQuery{Port: port})
+		return h.dev.LocalGID(verbs.GIDQuery{Addr: addr, Port: port})
 	}
 	all, err := h.dev.GIDs()
 	if err != nil {

@@ -20,6 +20,7 @@ type pathAnswer struct {
 	GIDType     string     `json:"gid_type"`
 	Netdev      string     `json:"netdev"`
 	Lower       string     `json:"lower_netdev"`
+	VLAN        int        `json:"vlan"` // 0 for none
 	NextHop     netip.Addr `json:"next_hop"`
 	Loopback    bool       `json:"loopback"`
 	MAC         string     `json:"mac"`
@@ -49,7 +50,7 @@ func path(ctx context.Context, args []string) (answer, error) {
 	return pathAnswer{
 		Destination: p.Dst, Source: p.Src, Device: p.Device, Port: int(p.Port),
 		GIDIndex: int(p.GID.Index), GID: p.GID.GID.String(), GIDType: p.GID.Type.String(),
-		Netdev: p.Netdev, Lower: p.Lower, NextHop: p.NextHop, Loopback: p.Loopback,
+		Netdev: p.Netdev, Lower: p.Lower, VLAN: p.VLAN, NextHop: p.NextHop, Loopback: p.Loopback,
 		MAC: p.MAC.String(), Neighbour: p.Neighbour.String(),
 		MTU: p.MTU.Bytes(), PortMTU: p.ActiveMTU.Bytes(), NetdevMTU: p.NetdevMTU, RouteMTU: p.RouteMTU,
 	}, nil
@@ -65,8 +66,15 @@ func (p pathAnswer) text(w io.Writer) error {
 	t.row("gid index", p.GIDIndex)
 	t.row("gid type", p.GIDType)
 	t.row("netdev", p.Netdev)
-	if p.Lower != p.Netdev {
+	switch p.Lower {
+	case p.Netdev:
+	case "":
+		t.row("stacked on", "a netdev of another network namespace")
+	default:
 		t.row("stacked on", p.Lower)
+	}
+	if p.VLAN != 0 {
+		t.row("vlan", p.VLAN)
 	}
 	if p.Loopback {
 		t.row("loopback", "the destination is on this host")

@@ -27,8 +27,13 @@ type GID struct {
 // It reads the table from files in /sys, one entry after the other, up to the right one,
 // which is usually one of the first few; if there is none, it reads the whole table.
 func (n Netdev) FindGID(ctx context.Context, addr netip.Addr) (GID, error) {
-	return findGID(ctx, os.DirFS("/sys/class/infiniband"), n, addr)
+	return findGID(ctx, infiniband(sysClass), n, addr)
 }
+
+// sysClass has a folder for each RDMA device.
+const sysClass = "/sys/class/infiniband"
+
+func infiniband(dir string) fs.FS { return os.DirFS(dir) }
 
 func findGID(ctx context.Context, sys fs.FS, n Netdev, addr netip.Addr) (GID, error) {
 	const op = "find the GID of"
@@ -43,9 +48,12 @@ func findGID(ctx context.Context, sys fs.FS, n Netdev, addr netip.Addr) (GID, er
 		}
 		want = netip.AddrFrom16([16]byte(n.MAC[4:])).Unmap()
 	}
-	ports, err := n.ports(sys)
-	if err != nil {
-		return GID{}, opError(op, object, err)
+	ports := []uint8{n.Port}
+	if n.Port == 0 {
+		var err error
+		if ports, err = portsOf(sys, n.Device); err != nil {
+			return GID{}, opError(op, object, err)
+		}
 	}
 	for _, p := range ports {
 		g, err := gidTable{sys, path.Join(n.Device, "ports", strconv.Itoa(int(p)))}.find(ctx, n, want)
@@ -60,12 +68,9 @@ func findGID(ctx context.Context, sys fs.FS, n Netdev, addr netip.Addr) (GID, er
 	return GID{}, opError(op, object, ErrNoGID, n.Device, " has none for it")
 }
 
-// ports are those that the netdev may belong to.
-func (n Netdev) ports(sys fs.FS) ([]uint8, error) {
-	if n.Port != 0 {
-		return []uint8{n.Port}, nil
-	}
-	dirs, err := fs.ReadDir(sys, path.Join(n.Device, "ports"))
+// portsOf lists the ports of a device.
+func portsOf(sys fs.FS, device string) ([]uint8, error) {
+	dirs, err := fs.ReadDir(sys, path.Join(device, "ports"))
 	if err != nil {
 		return nil, err
 	}
@@ -84,42 +89,61 @@ type gidTable struct {
 	port string // its folder
 }
 
-// find answers the entry of RoCE v2 with that GID on the netdev, else the one of
-// another type, else nil.
-func (t gidTable) find(ctx context.Context, n Netdev, want netip.Addr) (found *GID, err error) {
+// errStop ends a walk through a table.
+var errStop = errors.New("stop")
+
+// each calls f with the entries that are not free, until f returns an error; errStop
+// ends the walk without one.
+func (t gidTable) each(ctx context.Context, f func(i int, a netip.Addr) error) error {
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		text, err := t.read("gids", i)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && i > 0:
-			return found, nil // the end of the table
+			return nil // the end of the table
 		case errors.Is(err, syscall.EINVAL):
 			continue // a free entry
 		case err != nil:
-			return nil, err
+			return err
 		}
 		// Most kernels show a free entry as zeros, which no netdev has.
-		if a, err := netip.ParseAddr(text); err != nil || a.Unmap() != want {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.IsUnspecified() {
 			continue
 		}
-		g, err := t.entry(n, i)
-		if err != nil {
-			return nil, err
+		if err := f(i, a.Unmap()); err != nil {
+			if errors.Is(err, errStop) {
+				return nil
+			}
+			return err
 		}
-		if g == nil {
-			continue
-		}
-		g.Addr = want
-		if g.RoCEv2 {
-			return g, nil
-		}
-		found = g
 	}
 }
 
-// entry answers an entry of the table, or nil if it is not the netdev's or was
+// find returns the entry of RoCE v2 with that GID on the netdev, else the one of
+// another type, else nil.
+func (t gidTable) find(ctx context.Context, n Netdev, want netip.Addr) (found *GID, err error) {
+	err = t.each(ctx, func(i int, a netip.Addr) error {
+		if a != want {
+			return nil
+		}
+		g, err := t.entry(n, i)
+		if g == nil {
+			return err
+		}
+		g.Addr = want
+		found = g
+		if g.RoCEv2 {
+			return errStop
+		}
+		return nil
+	})
+	return found, err
+}
+
+// entry returns an entry of the table, or nil if it is not the netdev's or was
 // just taken out.
 func (t gidTable) entry(n Netdev, i int) (*GID, error) {
 	if !n.IPoIB { // on InfiniBand no entry has a netdev
@@ -140,7 +164,7 @@ func (t gidTable) entry(n Netdev, i int) (*GID, error) {
 	return &GID{Index: i, RoCEv2: typ == "RoCE v2"}, nil
 }
 
-// gone tells whether a file of sysfs says that its entry is free.
+// gone reports whether a file of sysfs says that its entry is free.
 func gone(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }

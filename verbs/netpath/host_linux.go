@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jsimonetti/rtnetlink/v2"
-	"golang.org/x/sys/unix"
 )
 
 func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) {
@@ -20,7 +19,7 @@ func lookupAddr(ctx context.Context, op string, addr netip.Addr) (Local, error) 
 	if err != nil {
 		return Local{}, err
 	}
-	dev, err := h.rdma(op, addr.String(), n)
+	dev, err := h.rdma(ctx, op, addr.String(), n)
 	if err != nil {
 		return Local{}, err
 	}
@@ -41,7 +40,7 @@ func lookupNetdev(ctx context.Context, op, name string) (Netdev, error) {
 		}
 		return Netdev{}, opError(op, name, ErrNoNetdev, "there are: ", strings.Join(names, ", "))
 	}
-	return h.rdma(op, name, n)
+	return h.rdma(ctx, op, name, n)
 }
 
 func netdevs(ctx context.Context) ([]Netdev, error) {
@@ -50,8 +49,28 @@ func netdevs(ctx context.Context) ([]Netdev, error) {
 		return nil, err
 	}
 	defer h.close()
+	ports, tables, err := h.ports(ctx, h.ifaces)
+	return h.withPorts(ports, tables), err
+}
+
+func interfaces(ctx context.Context) ([]Netdev, error) {
+	h, err := dialHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	return h.withPorts(nil, nil), nil
+}
+
+// ports lists the RDMA ports on netdevs, and those whose GID tables tell of netdevs in
+// question that nothing else tells.
+func (h *host) ports(ctx context.Context, of ifaces) ([]rdmaPort, tabled, error) {
 	ports, err := rdmaPorts(h.ifaces)
-	return h.withPorts(ports), err
+	if err != nil {
+		return nil, nil, err
+	}
+	tables, err := readTables(ctx, infiniband(sysClass), h.unsure(of, ports))
+	return ports, tables, err
 }
 
 // host is a network namespace as it was when the lookup began.
@@ -78,7 +97,7 @@ func dialHost(ctx context.Context) (*host, error) {
 func (h *host) close() { h.conn.Close() }
 
 func (h *host) read() error {
-	links, err := h.conn.Link.List()
+	links, err := listLinks()
 	if err != nil {
 		return err
 	}
@@ -86,13 +105,9 @@ func (h *host) read() error {
 	if err != nil {
 		return err
 	}
-	for _, l := range links {
-		if l.Attributes == nil {
-			continue
-		}
-		n := ifaceOf(l)
+	for _, n := range links {
 		for _, a := range addrs {
-			if a.Index != l.Index || a.Attributes == nil {
+			if int(a.Index) != n.Index || a.Attributes == nil {
 				continue
 			}
 			// Of a point-to-point link Address is the peer's.
@@ -107,30 +122,6 @@ func (h *host) read() error {
 		h.ifaces = append(h.ifaces, n)
 	}
 	return nil
-}
-
-func ifaceOf(l rtnetlink.LinkMessage) iface {
-	n := iface{
-		Netdev: Netdev{
-			Name:    l.Attributes.Name,
-			Index:   int(l.Index),
-			MTU:     int(l.Attributes.MTU),
-			MAC:     l.Attributes.Address,
-			Up:      l.Flags&unix.IFF_UP != 0,
-			Running: l.Flags&unix.IFF_LOWER_UP != 0,
-			IPoIB:   l.Type == unix.ARPHRD_INFINIBAND,
-		},
-		noARP:    l.Flags&unix.IFF_NOARP != 0,
-		loopback: l.Flags&unix.IFF_LOOPBACK != 0,
-		link:     int(l.Attributes.Type), // the module's name for IFLA_LINK
-	}
-	if l.Attributes.Info != nil {
-		n.Kind = l.Attributes.Info.Kind
-	}
-	if l.Attributes.Master != nil {
-		n.master = int(*l.Attributes.Master)
-	}
-	return n
 }
 
 func (h *host) withAddr(op string, addr netip.Addr) (iface, error) {
@@ -148,18 +139,18 @@ func (h *host) withAddr(op string, addr netip.Addr) (iface, error) {
 }
 
 // rdma is the netdev with its RDMA port, which it must have.
-func (h *host) rdma(op, object string, n iface) (Netdev, error) {
+func (h *host) rdma(ctx context.Context, op, object string, n iface) (Netdev, error) {
 	switch {
 	case !n.Up:
 		return Netdev{}, opError(op, object, ErrLinkDown, n.Name, " is down: ip link set ", n.Name, " up")
 	case !n.Running:
 		return Netdev{}, opError(op, object, ErrLinkDown, n.Name, " has no carrier")
 	}
-	ports, err := rdmaPorts(h.ifaces)
+	ports, tables, err := h.ports(ctx, ifaces{n})
 	if err != nil {
 		return Netdev{}, opError(op, object, err)
 	}
-	dev, ok := h.withPort(n, ports)
+	dev, ok := h.withPort(n, ports, tables)
 	if !ok {
 		have := strings.Join(h.underRDMA(ports), ", ")
 		if have == "" {

@@ -70,7 +70,7 @@ func (h *host) known(n iface, hop netip.Addr) (net.HardwareAddr, NeighbourState,
 	if err != nil {
 		return nil, 0, err
 	}
-	msgs, err := rtnetlinkAsk(unix.RTM_GETNEIGH, b)
+	msgs, err := rtnetlinkAsk(unix.RTM_GETNEIGH, 0, b)
 	if errors.Is(err, unix.ENOENT) || err == nil && len(msgs) == 0 {
 		return nil, NeighbourNone, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 )
 
 // Netdev is a network interface of this network namespace, and the RDMA port
@@ -12,26 +13,63 @@ type Netdev struct {
 	Name    string
 	Index   int
 	Kind    string // "vlan", "bond", "veth" and so on; empty for a NIC
+	VLAN    int    // its tag, or that of the nearest VLAN that it is stacked on; 0 for none
 	MTU     int    // bytes, IP header included
 	MAC     net.HardwareAddr
 	Up      bool // by the administrator
 	Running bool // has a carrier
+	// Loopback: lo, or another netdev that leads nowhere else.
+	Loopback bool
 	// IPoIB: IP over InfiniBand. MAC has twenty bytes then, of which the last
 	// sixteen are the port's GID.
 	IPoIB  bool
 	Addrs  []netip.Addr
 	Device string // RDMA device; empty if it has none
 	Port   uint8  // of Device; 0 if only the GID tells it, as with IPoIB
-	Lower  string // the device's own netdev: Name, or what Name is stacked on
+	// Lower is the device's own netdev: Name, or what Name is stacked on. It is empty
+	// if that is in another network namespace.
+	Lower string
 }
+
+// HasGID reports whether a GID with this address can be of the netdev: one of its IP
+// addresses, or the link-local address that the kernel makes of its MAC. With IPoIB it is
+// the GID in the link-layer address, and no other. The GID table holds the entries of all
+// network namespaces, in which numbers and names of netdevs repeat.
+func (n Netdev) HasGID(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	switch {
+	case n.IPoIB:
+		return len(n.MAC) == 20 && a == netip.AddrFrom16([16]byte(n.MAC[4:])).Unmap()
+	case n.Loopback || slices.Contains(n.Addrs, a):
+		return true
+	case !a.Is6() || !a.IsLinkLocalUnicast() || len(n.MAC) != 6:
+		return false
+	}
+	// The two bytes in the middle are ff:fe, or a number of the netdev or VLAN. One
+	// bit of the first byte may be inverted.
+	b := a.As16()
+	id := [6]byte{b[8] &^ 2, b[9], b[10], b[13], b[14], b[15]}
+	mac := [6]byte(n.MAC)
+	mac[0] &^= 2
+	return id == mac
+}
+
+// HasAddr reports whether the netdev has the IP address, in its zone if it has one.
+func (n Netdev) HasAddr(a netip.Addr) bool {
+	a = a.Unmap()
+	return (a.Zone() == "" || n.InZone(a.Zone())) && slices.Contains(n.Addrs, a.WithZone(""))
+}
+
+// InZone reports whether the zone of an IPv6 address is the netdev's name or number.
+func (n Netdev) InZone(zone string) bool { return zone == n.Name || zone == strconv.Itoa(n.Index) }
 
 // iface is a netdev with what only lookups need to know of it.
 type iface struct {
 	Netdev
-	noARP    bool
-	loopback bool
-	link     int // of a stacked kind: the netdev below
-	master   int // the bond, team or bridge that has it
+	noARP  bool
+	tag    int // of a VLAN
+	link   int // of a stacked kind: the netdev below, if it is in this namespace
+	master int // the bond, team or bridge that has it
 }
 
 // ifaces are the netdevs of a network namespace.
@@ -48,10 +86,7 @@ func (l ifaces) byName(name string) (iface, bool) {
 // byAddr finds the netdev of an address; its zone, if it has one, says which of
 // several.
 func (l ifaces) byAddr(a netip.Addr) (iface, bool) {
-	a = a.Unmap()
-	return l.find(func(n iface) bool {
-		return (a.Zone() == "" || a.Zone() == n.Name) && slices.Contains(n.Addrs, a.WithZone(""))
-	})
+	return l.find(func(n iface) bool { return n.HasAddr(a) })
 }
 
 func (l ifaces) find(is func(iface) bool) (iface, bool) {
@@ -89,26 +124,86 @@ type rdmaPort struct {
 	active  bool
 }
 
-// withPort is a netdev with the RDMA port of it or of what it is stacked on, if
-// there is one. Of a bond with several devices the first active port is taken.
-func (l ifaces) withPort(n iface, ports []rdmaPort) (_ Netdev, ok bool) {
-	active := false
+// tabled are the ports whose GID tables have an entry of a netdev, by the netdev's number.
+type tabled map[int]rdmaPort
+
+// withPort is a netdev with its RDMA port, if there is one. The netdev's own port is the
+// first choice, then the only port among the netdevs that it is stacked on, then the one
+// whose GID table has an entry of it; that also finds an IPoIB netdev, and a macvlan
+// whose lower netdev is in another namespace. Last comes the first active port of several
+// below it, whose tables have no entry of it yet.
+func (l ifaces) withPort(n iface, ports []rdmaPort, tables tabled) (_ Netdev, ok bool) {
+	n.VLAN = l.tag(n)
+	below, sure := l.portBelow(n, ports)
+	p, found := tables[n.Index]
+	switch {
+	case below.device != "" && (sure || !found):
+		p = below
+	case !found:
+		return n.Netdev, false
+	default:
+		p.ifIndex = 0
+		for _, own := range ports {
+			if own.device == p.device && (own.port == p.port || own.port == 0) {
+				p.ifIndex = own.ifIndex
+			}
+		}
+		if n.IPoIB {
+			p.ifIndex = n.Index
+		}
+	}
+	n.Device, n.Port = p.device, p.port
+	if lower, here := l.byIndex(p.ifIndex); here {
+		n.Lower = lower.Name
+	}
+	return n.Netdev, true
+}
+
+// portBelow finds the port of a netdev or of what it is stacked on: of several the first
+// active one. It is sure if there was no choice.
+func (l ifaces) portBelow(n iface, ports []rdmaPort) (found rdmaPort, sure bool) {
+	count := 0
 	for _, b := range l.below(n) {
 		for _, p := range ports {
-			if p.ifIndex == b.Index && (!ok || p.active && !active) {
-				n.Device, n.Port, n.Lower = p.device, p.port, b.Name
-				active, ok = p.active, true
+			if p.ifIndex != b.Index {
+				continue
+			}
+			if b.Index == n.Index {
+				return p, true
+			}
+			if count++; count == 1 || p.active && !found.active {
+				found = p
 			}
 		}
 	}
-	return n.Netdev, ok
+	return found, count == 1
+}
+
+// tag is the tag of the nearest VLAN in a stack.
+func (l ifaces) tag(n iface) int {
+	for _, b := range l.below(n) {
+		if b.tag != 0 {
+			return b.tag
+		}
+	}
+	return 0
+}
+
+// unsure lists the netdevs whose ports only GID tables tell.
+func (l ifaces) unsure(of ifaces, ports []rdmaPort) (out ifaces) {
+	for _, n := range of {
+		if _, sure := l.portBelow(n, ports); !sure && !n.Loopback {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // withPorts are all netdevs, each with its RDMA port.
-func (l ifaces) withPorts(ports []rdmaPort) []Netdev {
+func (l ifaces) withPorts(ports []rdmaPort, tables tabled) []Netdev {
 	out := make([]Netdev, len(l))
 	for i, n := range l {
-		out[i], _ = l.withPort(n, ports)
+		out[i], _ = l.withPort(n, ports, tables)
 	}
 	return out
 }

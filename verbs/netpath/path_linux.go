@@ -38,7 +38,7 @@ func resolve(ctx context.Context, op string, src, dst netip.Addr) (Path, error) 
 	case !ok:
 		return Path{}, opError(op, dst.String(), ErrNoRoute, "it leads to netdev number ", r.ifIndex, ", which is not there")
 	}
-	dev, err := h.rdma(op, dst.String(), n)
+	dev, err := h.rdma(ctx, op, dst.String(), n)
 	if err != nil {
 		return Path{}, err
 	}
@@ -57,7 +57,7 @@ func (h *host) nextHop(ctx context.Context, op string, n iface, p *Path) (err er
 		if to, ok := h.byAddr(p.Dst); ok {
 			n = to
 		}
-		if n.loopback {
+		if n.Loopback {
 			return opError(op, p.Dst.String(), ErrNotRDMA, n.Name)
 		}
 		p.MAC, p.Neighbour = n.MAC, NeighbourPermanent

@@ -8,13 +8,9 @@ import (
 	"github.com/goverbs/goverbs/internal/nldev"
 )
 
-// portActive is the state of a port that carries packets (IB_PORT_ACTIVE).
-const portActive = 4
-
-// rdmaPorts lists the RDMA ports that lie on netdevs. rdmamap finds the device
-// of an IPoIB netdev by its GUID, which the kernel's list does not tell. Of an
-// Ethernet netdev it would read the whole GID table by files, so it is asked
-// only if there is no RDMA netlink, as under a filter of system calls.
+// rdmaPorts lists the RDMA ports that lie on netdevs, as RDMA netlink has them. If there
+// is no RDMA netlink, as under a filter of system calls, rdmamap finds the device of each
+// Ethernet netdev in sysfs. IPoIB netdevs are found by their GIDs: see [readTables].
 func rdmaPorts(all ifaces) ([]rdmaPort, error) {
 	var out []rdmaPort
 	devices, err := nldev.Devices()
@@ -34,7 +30,7 @@ func rdmaPorts(all ifaces) ([]rdmaPort, error) {
 		}
 	}
 	for _, n := range all {
-		if n.IPoIB || refused && !n.loopback {
+		if refused && !n.IPoIB && !n.Loopback {
 			if dev, err := rdmamap.GetRdmaDeviceForNetdevice(n.Name); err == nil && dev != "" {
 				out = append(out, rdmaPort{device: dev, ifIndex: n.Index, active: n.Running})
 			}

@@ -29,17 +29,17 @@ func askRoute(m *rtnetlink.RouteMessage, src netip.Addr) ([]netlink.Message, err
 	if err != nil {
 		return nil, err
 	}
-	return rtnetlinkAsk(unix.RTM_GETROUTE, b)
+	return rtnetlinkAsk(unix.RTM_GETROUTE, 0, b)
 }
 
-// rtnetlinkAsk sends a request for one thing.
-func rtnetlinkAsk(kind netlink.HeaderType, b []byte) ([]netlink.Message, error) {
+// rtnetlinkAsk sends a request for one thing, or with flag [netlink.Dump] for all.
+func rtnetlinkAsk(kind netlink.HeaderType, flag netlink.HeaderFlags, b []byte) ([]netlink.Message, error) {
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	return c.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request}, Data: b})
+	return c.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | flag}, Data: b})
 }
 
 func routeRequest(m *rtnetlink.RouteMessage, src netip.Addr) ([]byte, error) {

@@ -16,14 +16,14 @@ type gidCache struct {
 	found map[verbs.GIDQuery]verbs.GIDEntry
 }
 
-// find is [verbs.Device.FindGID] for queries without a Type.
+// find is [verbs.Device.LocalGID] for queries without a Type.
 func (c *gidCache) find(d *verbs.Device, q verbs.GIDQuery) (verbs.GIDEntry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.found[q]; ok {
 		return e, nil
 	}
-	e, err := d.FindGID(q)
+	e, err := d.LocalGID(q)
 	if err != nil {
 		return e, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -125,13 +126,10 @@ func (p *prepared) describe(i *cmID, private []byte) error {
 		p.dev = dev
 		p.setup = Setup{Device: dev.dev, Local: local.AddrPort(), Remote: remote.AddrPort(), PrivateData: private}
 		q := verbs.GIDQuery{Addr: p.setup.Local.Addr(), Port: cgo.CMPort(i.id)}
-		gid, err := dev.gids.find(dev.dev, q)
-		if errors.Is(err, verbs.ErrNoGID) {
-			// IP over InfiniBand: the address is of the interface, not a GID.
-			q.Addr = netip.Addr{}
-			gid, err = dev.gids.find(dev.dev, q)
+		if scope := local.Scope(); scope != 0 {
+			q.Addr = q.Addr.WithZone(strconv.FormatUint(uint64(scope), 10))
 		}
-		p.setup.GID = gid
+		p.setup.GID, err = dev.gids.find(dev.dev, q)
 		return err
 	})
 }

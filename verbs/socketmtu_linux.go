@@ -1,0 +1,25 @@
+package verbs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketMTU returns how many bytes the packets of a TCP connection have at most, the IP
+// header included, as its route has it and routers have told; 0 if that is not known.
+func socketMTU(c syscall.Conn) (mtu int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) {
+		if mtu, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU); err != nil {
+			mtu, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return mtu
+}
