@@ -113,22 +113,29 @@ func (r *Requester) endCall(s *slot) {
 		return
 	}
 	go func() { // to find out may take a moment
+		defer r.router.cq.wake() // who waits for the call may be polling, with nothing under way
 		r.settle(s)
-		r.router.cq.wake() // who waits for the call may be polling, with nothing under way
 	}()
 }
 
 // settle gives a call its answer, in turn or later. Afterwards the slot is free.
 func (r *Requester) settle(s *slot) {
 	c, err := s.call, r.result(s)
-	if c.Then != nil {
-		failed := err != nil
-		if err = c.Then.Ended(err); err != nil && !failed {
+	failed, returned := err != nil, false
+	defer func() {
+		if !returned {
+			err = errNoReturn
+		}
+		if err != nil && !failed {
 			r.qp.die(r.refuse(s.what, err))
 		}
+		c.err = err
+		c.end()
+		s.call = nil
+		r.release(s.place)
+	}()
+	if c.Then != nil {
+		err = c.Then.Ended(err)
 	}
-	c.err = err
-	c.end()
-	s.call = nil
-	r.release(s.place)
+	returned = true
 }

@@ -191,6 +191,10 @@ func (q *QP) revive() {
 func (q *QP) entered(s QPState) {
 	switch s {
 	case StateReset:
+		defer q.revive() // whatever functions of the program do that are told
+		if r := q.receiver.Load(); r != nil {
+			defer r.cut()
+		}
 		if r := q.requester.Load(); r != nil && r.router != nil {
 			cause := q.Err()
 			if cause == nil {
@@ -198,10 +202,6 @@ func (q *QP) entered(s QPState) {
 			}
 			r.cut(cause)
 		}
-		if r := q.receiver.Load(); r != nil {
-			r.cut()
-		}
-		q.revive()
 	case StateError:
 		q.die(opError("use", q.life.Label, ErrState, "this program moved it to ", s))
 	}

@@ -158,11 +158,10 @@ func (f Found) Deliver() int {
 	if f.rt == nil {
 		return 0
 	}
-	f.rt.deliver(f.rt.wcs[:f.n])
-	f.rt.turn.Release()
 	if f.err != nil {
-		f.rt.broken(f.err)
+		defer f.rt.broken(f.err)
 	}
+	f.rt.handOut(f.n)
 	return f.n
 }
 
@@ -207,8 +206,7 @@ func (d *Dispatcher) Poll(spins int) (int, error) {
 	if err != nil {
 		n = 0
 	}
-	rt.deliver(rt.wcs[:n])
-	rt.turn.Release()
+	rt.handOut(n)
 	switch {
 	case errors.Is(err, errUnrouted):
 		return 0, d.open("poll") // closed meanwhile
@@ -271,14 +269,23 @@ func (d *Dispatcher) Close() error {
 	if d.closed.Load() {
 		return nil
 	}
+	finish(d.close)
+	return nil
+}
+
+func (d *Dispatcher) close() {
 	rt := d.rt
-	rt.hold()
-	rt.glanceAll()
-	d.closed.Store(true)
-	rt.turn.Release()
+	d.drain()
 	rt.cq.unroute(d.index, d.depth, false)
 	rt.cq.life.Release("dispatcher")
-	return nil
+}
+
+// drain delivers what is in the queue, and ends the dispatching in turn.
+func (d *Dispatcher) drain() {
+	d.rt.hold()
+	defer d.rt.turn.Release()
+	d.rt.glanceAll()
+	d.closed.Store(true)
 }
 
 // deliver is [routed]'s.

@@ -53,6 +53,14 @@
 // So goroutines that share a queue pair need a [Requester] and a [Receiver], which give
 // each its own completions; protocols that own many queue pairs need a [Dispatcher].
 //
+// Functions of the program ([Ender.Ended], [ReceiverConfig.Arrived], the methods of an
+// [Engine], functions that make lists, [LinkConfig.Setup] and Greet, functions that serve
+// links) may panic or call [runtime.Goexit]. That goes on in the goroutine that called
+// the function, perhaps one that waits for something else, after everything that the
+// package holds was released: other goroutines go on, and Close works. An Ended that does
+// not return is a failure of its list, which ends the queue pair; a goroutine that waits
+// for a request of its own goes on waiting until the device is done with that.
+//
 // Death: [QP.Done] and [QP.Err] tell when and why a queue pair ended. By default a peer
 // that is gone is detected half a second after the next request.
 //

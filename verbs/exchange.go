@@ -27,13 +27,32 @@ func Exchange(ctx context.Context, conn net.Conn, local Endpoint) (Endpoint, err
 	}
 	defer interruptible(ctx, conn)()
 	remote, err := exchange(conn, msg)
+	return remote, exchangeError(ctx, conn, err)
+}
+
+// hello reads the endpoint of a peer that speaks first.
+func hello(ctx context.Context, conn net.Conn) (Endpoint, error) {
+	defer interruptible(ctx, conn)()
+	remote, err := readEndpoint(conn)
+	return remote, exchangeError(ctx, conn, err)
+}
+
+// reply sends the local endpoint to a peer that has spoken first.
+func reply(ctx context.Context, conn net.Conn, local Endpoint) error {
+	msg, err := local.AppendBinary(nil)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return Endpoint{}, opError("exchange addresses with", conn.RemoteAddr().String(), err)
+		return err
 	}
-	return remote, nil
+	defer interruptible(ctx, conn)()
+	_, err = conn.Write(msg)
+	return exchangeError(ctx, conn, err)
+}
+
+func exchangeError(ctx context.Context, conn net.Conn, err error) error {
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return opError("exchange addresses with", conn.RemoteAddr().String(), err)
 }
 
 func exchange(conn net.Conn, msg []byte) (Endpoint, error) {

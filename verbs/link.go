@@ -89,13 +89,23 @@ type Link struct {
 //
 // conn stays open and can be used afterwards. Its traffic is not encrypted: on a
 // network that is not trusted, use TLS.
-func NewLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
+func NewLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (_ *Link, err error) {
 	l := &Link{pd: cfg.PD}
-	err := l.connect(ctx, conn, &cfg)
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	made := false
+	defer closeUnless(&made, l, &err)
+	if err = l.connect(ctx, conn, &cfg, nil); err != nil {
+		return nil, err
 	}
+	made = true
 	return l, nil
+}
+
+// closeUnless is deferred where something is made that c is a part of: if that fails, or
+// a function of the program panics, c closes.
+func closeUnless(made *bool, c io.Closer, err *error) {
+	if !*made {
+		*err = errors.Join(*err, c.Close())
+	}
 }
 
 // PD is the protection domain.
@@ -209,10 +219,12 @@ func (l *Link) Close() error {
 	}
 	for len(l.made) > 0 {
 		last := len(l.made) - 1
-		if err := l.made[last].Close(); err != nil {
+		c := l.made[last]
+		l.made = l.made[:last] // before Close, which may be the program's and panic
+		if err := c.Close(); err != nil {
+			l.made = append(l.made, c)
 			return err
 		}
-		l.made = l.made[:last]
 	}
 	return nil
 }

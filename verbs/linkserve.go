@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs/internal/hangup"
 	serving "github.com/goverbs/goverbs/verbs/internal/serve"
 )
@@ -14,7 +15,7 @@ import (
 // connection belongs to the link, and closes with it. When the peer closes its end, the
 // queue pair ends here too: waits for requests and messages fail, and [QP.Err] matches
 // [io.EOF].
-func DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error) {
+func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err error) {
 	d := cfg.Dialer
 	if d == nil {
 		d = &net.Dialer{}
@@ -23,62 +24,108 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (*Link, error
 	if err != nil {
 		return nil, err
 	}
+	greeted := false
+	defer closeUnless(&greeted, conn, &err)
 	if cfg.Greet != nil {
 		if err := cfg.Greet(ctx, conn); err != nil {
-			return nil, errors.Join(err, conn.Close())
+			return nil, err
 		}
 	}
-	return newLinkOf(ctx, conn, cfg)
+	greeted = true
+	return newLinkOf(ctx, conn, cfg, nil)
 }
 
 // newLinkOf makes a link that owns its connection, whose end is the link's.
-func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
-	l, err := NewLink(ctx, conn, cfg)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoint) (_ *Link, err error) {
+	l, made, owned := &Link{pd: cfg.PD}, false, false
+	defer closeUnless(&owned, conn, &err)
+	defer closeUnless(&made, l, &err)
+	if err = l.connect(ctx, conn, &cfg, first); err != nil {
+		return nil, err
 	}
 	qp := l.qp
 	// Without a requester nobody else ends the queue pair.
 	h := hangup.New(conn, func(err error) { qp.End(class(errHungUp, err)) })
+	owned = true
 	if err := l.own(h); err != nil { // Setup had it closed
 		return nil, err
 	}
+	made = true
 	return l, nil
 }
 
 var errHungUp = errors.New("the peer closed the link")
 
 // AcceptLink makes a link of a connection that a program has accepted from a client of
-// [DialLink], as [ServeLinks] does with each. The connection belongs to the link, and
-// closes with it, or if no link comes about. When the connection ends, so does the queue
-// pair. Without a deadline in ctx a silent peer is given up after [ExchangeTimeout].
+// [DialLink], as [ServeLinks] does with each. It makes nothing before the client has sent
+// its endpoint. The connection belongs to the link, and closes with it, or if no link
+// comes about. When the connection ends, so does the queue pair. Without a deadline in
+// ctx a silent peer is given up after [ExchangeTimeout].
 func AcceptLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
-	return newLinkOf(ctx, conn, cfg)
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ExchangeTimeout)
+		defer cancel()
+	}
+	first, err := hello(ctx, conn)
+	if err != nil {
+		return nil, dismiss(conn, err)
+	}
+	return newLinkOf(ctx, conn, cfg, &first)
+}
+
+// dismiss closes the connection of a client that has not sent an endpoint.
+func dismiss(conn net.Conn, err error) error {
+	if errors.Is(err, ErrMessage) { // it may wait for ours
+		refuse(conn)
+	}
+	return errors.Join(err, conn.Close())
 }
 
 // ServeLinks makes a link of each connection that l accepts, and calls serve with it, in
 // a goroutine of its own; the link closes when serve returns. The context of serve ends
 // when the peer closes its end, when the queue pair fails, and with ctx.
 //
-// A client that does not complete its end of the link is given up after
-// [ExchangeTimeout]. While the process is out of files or memory for a connection,
-// ServeLinks waits. It serves until ctx ends or l fails, closes l, and returns when all
+// Nothing is made for a client before it has sent its endpoint, and until then it has one
+// of at most 1024 places, 256 for each IPv4 address or IPv6 /64. When they are taken, the
+// oldest connection of the address that has most is closed. A client that does not
+// complete its end of the link is given up after [ExchangeTimeout]. While the process is
+// out of files or memory for a connection, ServeLinks waits. It serves until ctx ends or l fails, closes l, and returns when all
 // calls of serve have returned. failed, which may be nil, is called with the error of a
 // client's link or of serve, unless the peer had closed its end; several goroutines may
 // call it.
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
+	places := pending.New()
 	return serving.Clients(ctx, func(context.Context) (func(context.Context), error) {
 		conn, err := accept.Next(l, ctx.Done())
 		return func(ctx context.Context) {
-			making, made := context.WithTimeout(ctx, ExchangeTimeout)
-			link, err := newLinkOf(making, conn, cfg)
-			made()
-			if err == nil {
-				err = serving.Link(ctx, link, serve)
+			err := errNoReturn
+			defer func() { serving.Tell(ctx, failed, conn.RemoteAddr(), err, errHungUp) }()
+			link, failure := acceptPending(ctx, places, conn, cfg)
+			if failure == nil {
+				failure = serving.Link(ctx, link, serve)
 			}
-			serving.Tell(ctx, failed, conn.RemoteAddr(), err, errHungUp)
+			err = failure
 		}, err
 	})
+}
+
+// acceptPending is AcceptLink for a client that has a place among the pending ones until
+// it has sent its endpoint.
+func acceptPending(ctx context.Context, places *pending.Conns, conn net.Conn, cfg LinkConfig) (*Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, ExchangeTimeout)
+	defer cancel()
+	silent, evict := context.WithCancelCause(ctx)
+	defer evict(nil)
+	leave := places.Admit(conn.RemoteAddr(), func() { evict(pending.ErrCrowded) })
+	first, err := hello(silent, conn)
+	if !leave() {
+		err = opError("link with", conn.RemoteAddr().String(), pending.ErrCrowded)
+	}
+	if err != nil {
+		return nil, dismiss(conn, err)
+	}
+	return newLinkOf(ctx, conn, cfg, &first)
 }

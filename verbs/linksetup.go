@@ -14,15 +14,23 @@ import (
 // How the two ends of a link come together: what each is made of, the exchange, the
 // transitions, and the barrier behind which both can be used.
 
-func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig) error {
+// connect makes the link. first is the peer's endpoint if it has come already, or nil.
+func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig, first *Endpoint) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ExchangeTimeout)
 		defer cancel()
 	}
-	offer, err := l.make(ctx, conn, cfg)
+	var offer Offer
+	var err error
+	if first != nil { // before anything is made
+		err = fits(conn, cmp.Or(cfg.QP.Type, RC), *first)
+	}
 	if err == nil {
-		err = l.exchange(ctx, conn, offer, &cfg.Connect)
+		offer, err = l.make(ctx, conn, cfg)
+	}
+	if err == nil {
+		err = l.exchange(ctx, conn, offer, cfg, first)
 	} else {
 		refuse(conn)
 	}
@@ -64,21 +72,20 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 // package rdmacm does. The peer must be told the offer. [Link.Connected] completes the
 // link; if the connection fails, Close it. The device is for a link whose config has no
 // PD, and stays open.
-func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error) {
+func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offer, err error) {
 	l := &Link{pd: cfg.PD}
-	var offer Offer
-	var err error
+	made := false
+	defer closeUnless(&made, l, &err)
 	if l.pd == nil {
-		if l.pd, err = dev.AllocPD(); err == nil {
-			l.own(l.pd)
+		if l.pd, err = dev.AllocPD(); err != nil {
+			return nil, Offer{}, err
 		}
+		l.own(l.pd)
 	}
-	if err == nil {
-		offer, err = l.build(&cfg, gid)
+	if offer, err = l.build(&cfg, gid); err != nil {
+		return nil, Offer{}, err
 	}
-	if err != nil {
-		return nil, Offer{}, errors.Join(err, l.Close())
-	}
+	made = true
 	return l, offer, nil
 }
 
@@ -125,9 +132,10 @@ func (l *Link) build(cfg *LinkConfig, gid GIDEntry) (Offer, error) {
 	return cfg.Setup(l)
 }
 
-// exchange tells the peer of this side and hears of it. The MTU becomes the smallest that
-// either side, its netdev or its route carries.
-func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *ConnectConfig) error {
+// exchange tells the peer of this side and hears of it; first is the peer's endpoint if it
+// has come already. The MTU becomes the smallest that either side, its netdev or its route
+// carries.
+func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *LinkConfig, first *Endpoint) error {
 	e, err := l.qp.Endpoint()
 	if err != nil {
 		refuse(conn)
@@ -135,22 +143,32 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Co
 	}
 	e.Regions, e.Data = offer.Regions, offer.Data
 	e.MTU = min(e.MTU, routeMTU(conn, l.qp.gid))
-	if cfg.MTU != 0 {
-		e.MTU = min(e.MTU, cfg.MTU)
+	if cfg.Connect.MTU != 0 {
+		e.MTU = min(e.MTU, cfg.Connect.MTU)
 	}
 	if _, err := e.AppendBinary(nil); err != nil {
 		refuse(conn)
 		return err
 	}
-	peer, err := Exchange(ctx, conn, e)
+	var peer Endpoint
+	if first == nil {
+		peer, err = Exchange(ctx, conn, e)
+	} else {
+		peer, err = *first, reply(ctx, conn, e)
+	}
 	if err != nil {
 		sayFailed(conn) // the peer may have had a good message of ours
 		return err
 	}
 	l.peer.Store(&peer)
-	cfg.MTU = min(e.MTU, peer.MTU)
-	if peer.Type != l.qp.typ {
-		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", peer.Type)
+	cfg.Connect.MTU = min(e.MTU, peer.MTU)
+	return fits(conn, l.qp.typ, peer)
+}
+
+// fits refuses a peer whose queue pair has another transport.
+func fits(conn net.Conn, own QPType, peer Endpoint) error {
+	if peer.Type != own {
+		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", own, ", the peer ", peer.Type)
 	}
 	return nil
 }

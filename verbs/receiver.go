@@ -242,13 +242,13 @@ func (r *Receiver) takeDown(cause error) {
 }
 
 func (r *Receiver) takeDownIn(life uint32) {
+	defer func() { go r.rouse() }()
 	err := r.router.reclaim(r.qp, life, r.busy)
 	if err != nil && !errors.Is(err, errRevived) { // the device is gone
 		r.posting.Lock()
+		defer r.posting.Unlock()
 		r.cut()
-		r.posting.Unlock()
 	}
-	go r.rouse()
 }
 
 func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
@@ -258,16 +258,18 @@ func (r *Receiver) busy() bool { return r.posted.Load() > 0 }
 func (r *Receiver) cut() {
 	rt := r.router
 	rt.hold()
-	drained := rt.glanceAll()
-	for i := range r.slots {
-		if s := &r.slots[i]; s.flying.Swap(false) {
-			r.cutOff = r.cutOff || !drained
-			r.posted.Add(-1)
+	defer rt.turn.Release()
+	finish(func() {
+		drained := rt.glanceAll()
+		for i := range r.slots {
+			if s := &r.slots[i]; s.flying.Swap(false) {
+				r.cutOff = r.cutOff || !drained
+				r.posted.Add(-1)
+			}
 		}
-	}
-	r.reset.Store(true)
-	rt.turn.Release()
-	go r.rouse()
+		r.reset.Store(true)
+		go r.rouse()
+	})
 }
 
 // Close gives the receives of the queue pair back. Posted receives can only be got back
@@ -280,8 +282,9 @@ func (r *Receiver) Close() error {
 	if r.closed.Load() {
 		return nil
 	}
-	err := r.end()
-	r.qp.life.Release("receiver")
+	defer r.qp.life.Release("receiver")
+	var err error
+	finish(func() { err = r.end() })
 	return err
 }
 

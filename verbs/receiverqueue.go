@@ -18,6 +18,7 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 		return false
 	}
 	s.flying.Store(false)
+	defer r.posted.Add(-1) // after Arrived, whatever that does
 	switch wc.Status() {
 	case WCSuccess:
 		s.wc = *wc
@@ -34,7 +35,6 @@ func (r *Receiver) deliver(id uint64, wc *WC) bool {
 	default:
 		r.qp.die(opError("receive on", r.qp.named(), wc.Err()))
 	}
-	r.posted.Add(-1)
 	return true
 }
 
@@ -102,8 +102,7 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 		}
 		if err := r.wait(ctx); err != nil {
 			if rt := r.router; rt.turn.Try() { // a look is had by everybody
-				rt.glance()
-				rt.turn.Release()
+				_ = rt.glanceOnce()
 			}
 			if m, ok := r.next(buf); ok {
 				return m, nil
@@ -189,12 +188,16 @@ func (r *Receiver) over() error {
 		cause = r.qp.explain(r.life.Load())
 	}
 	if cause != nil { // what had arrived did
-		r.router.hold()
-		r.router.glanceAll()
-		r.router.turn.Release()
+		r.drain()
 		return class(WCFlushed, cause)
 	}
 	return nil
+}
+
+func (r *Receiver) drain() {
+	r.router.hold()
+	defer r.router.turn.Release()
+	r.router.glanceAll()
 }
 
 // wait waits until there may be a message, or the end.

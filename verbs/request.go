@@ -77,16 +77,34 @@ func (p Pending) Wait(ctx context.Context) error {
 }
 
 func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) error {
-	if !r.posting.Take(nil, ctx.Done()) {
-		return r.refuse(op, ctx.Err())
-	}
-	r.batch.next(0, op, 0, at, []SGE{local})
-	s, err := r.post(ctx, op, r.router.cq.spin, nil)
-	r.posting.Release()
+	s, err := r.postOne(ctx, op, at, local)
 	if err != nil {
 		return err
 	}
 	return r.await(ctx, s)
+}
+
+func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE) (*slot, error) {
+	if err := r.take(ctx); err != nil {
+		return nil, r.refuse(op, err)
+	}
+	defer r.leave()
+	r.batch.next(0, op, 0, at, []SGE{local})
+	return r.post(ctx, op, r.router.cq.spin, nil)
+}
+
+// take acquires the lock to post.
+func (r *Requester) take(ctx context.Context) error {
+	if !r.posting.Take(nil, ctx.Done()) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// leave releases the lock to post. What a panic has left in the batch is dropped.
+func (r *Requester) leave() {
+	r.batch.Reset()
+	r.posting.Release()
 }
 
 // errNoResult is a completion that came too early. Soft-RoCE has such: a WRITE
@@ -113,32 +131,36 @@ func (r *Requester) makeResults() error {
 }
 
 func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (uint64, error) {
-	if !r.posting.Take(nil, ctx.Done()) {
-		return 0, r.refuse(op, ctx.Err())
-	}
-	if err := r.makeResults(); err != nil {
-		r.posting.Release()
-		return 0, r.refuse(op, err)
-	}
-	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
-	s, err := r.post(ctx, op, r.router.cq.spin, nil)
-	r.posting.Release()
+	s, err := r.postAtomic(ctx, op, at, compareAdd, swap)
 	if err != nil {
 		return 0, err
 	}
+	defer r.release(s.place)
 	if s.flying.Load() {
 		r.waitFor(ctx, s)
 	}
-	old, err := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:]), r.result(s)
-	if err == nil && old == r.mark {
+	if err := r.result(s); err != nil {
+		return 0, err
+	}
+	old := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:])
+	if old == r.mark {
 		err = r.refuse(op, errNoResult)
 		r.takeDown(err)
-	}
-	r.release(s.place)
-	if err != nil {
 		return 0, err
 	}
 	return old, nil
+}
+
+func (r *Requester) postAtomic(ctx context.Context, op uint32, at Remote, compareAdd, swap uint64) (*slot, error) {
+	if err := r.take(ctx); err != nil {
+		return nil, r.refuse(op, err)
+	}
+	defer r.leave()
+	if err := r.makeResults(); err != nil {
+		return nil, r.refuse(op, err)
+	}
+	r.batch.atomic(0, op, 0, at, compareAdd, swap, r.result0)
+	return r.post(ctx, op, r.router.cq.spin, nil)
 }
 
 // opList is several requests, or one that its caller made.

@@ -185,6 +185,12 @@ func (r *Requester) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
+	var err error
+	finish(func() { err = r.close() })
+	return err
+}
+
+func (r *Requester) close() error {
 	end := func() {
 		life, _ := r.qp.lived() // that of what is under way, or a later one of nothing
 		if r.busy() {
@@ -226,8 +232,7 @@ func (r *Requester) answered() {
 // for.
 func (r *Requester) Poll() {
 	if rt := r.router; rt.try() {
-		_, _ = rt.glance() // who waits for something is told of the error
-		rt.turn.Release()
+		_ = rt.glanceOnce() // who waits for something is told of the error
 	}
 }
 
@@ -244,10 +249,10 @@ func (r *Requester) alive() error {
 // completion at once. The slot is the caller's to wait for unless there is a call.
 func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, pending bool, c *Call) (*slot, error) {
 	const what = opList
-	if !r.posting.Take(nil, ctx.Done()) {
-		return nil, r.refuse(what, ctx.Err())
+	if err := r.take(ctx); err != nil {
+		return nil, r.refuse(what, err)
 	}
-	defer r.posting.Release()
+	defer r.leave()
 	if err := r.alive(); err != nil {
 		return nil, r.refuse(what, err)
 	}
@@ -257,7 +262,6 @@ func (r *Requester) begin(ctx context.Context, build func(*List), spins uint32, 
 	case c != nil && c.flying.Load():
 		return nil, r.refuse(what, class(ErrState, errUnderWay))
 	}
-	defer r.batch.Reset() // if build panics
 	r.list.Flags = 0
 	build(&r.list)
 	s, err := r.post(ctx, what, spins, c)
@@ -300,7 +304,15 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 	case <-s.token: // left over
 	default:
 	}
-	return s, r.send(s, i, n, spins)
+	sent := false
+	defer func() {
+		if !sent && c == nil { // another's function panicked, and there is no one to wait
+			r.await(ctx, s)
+		}
+	}()
+	err = r.send(s, i, n, spins)
+	sent = true
+	return s, err
 }
 
 // send posts the batch, whose slot is in flight.
@@ -316,25 +328,28 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		c.flying.Store(true)
 	}
 	r.credits.Add(int32(-n))
-	if rt.try() {
+	polling := rt.try()
+	if polling {
 		posted, got, err = b.postPoll(rt, rt.cq, rt.wcs[:], spins)
-		rt.deliver(rt.wcs[:got])
-		rt.turn.Release()
 	} else {
 		posted, err = b.Post()
 	}
-	if posted == 0 && err != nil { // nothing is under way
+	failed := posted == 0 && err != nil // nothing is under way
+	if failed {
 		if c != nil {
 			s.call = nil
 			c.flying.Store(false)
 		}
 		r.end(s)
-		r.sending.Unlock()
-		r.release(i)
-		return err
 	}
 	r.sending.Unlock()
+	if polling {
+		rt.handOut(got)
+	}
 	switch {
+	case failed:
+		r.release(i)
+		return err
 	case err == nil:
 		if life, cause := r.qp.ended(); cause != nil { // perhaps nobody has this flushed
 			go r.flush(life, cause)

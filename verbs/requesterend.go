@@ -62,17 +62,21 @@ func (r *Requester) end(s *slot) {
 
 // await waits until a slot is over, frees it and answers its error.
 func (r *Requester) await(ctx context.Context, s *slot) error {
+	defer r.release(s.place)
 	if s.flying.Load() {
 		r.waitFor(ctx, s)
 	}
-	err := r.result(s)
-	r.release(s.place)
-	return err
+	return r.result(s)
 }
 
 func (r *Requester) waitFor(ctx context.Context, s *slot) {
 	rt := r.router
 	lingering := false
+	defer func() {
+		if s.flying.Load() { // another's function panicked: the memory is still the device's
+			r.waitFor(ctx, s)
+		}
+	}()
 	for s.flying.Load() {
 		var err error
 		if rt.turn.Try() || s.listen(ctx, rt) {
@@ -122,11 +126,13 @@ func (r *Requester) takeDownIn(life uint32, cause error) {
 func (r *Requester) flush(life uint32, cause error) {
 	r.down.Lock()
 	defer r.down.Unlock()
-	if err := r.router.reclaim(r.qp, life, r.busy); err != nil && !errors.Is(err, errRevived) {
-		r.sending.Lock() // the device is gone, and touches nothing any more
-		r.cut(errors.Join(cause, err))
-		r.sending.Unlock()
-	}
+	finish(func() {
+		if err := r.router.reclaim(r.qp, life, r.busy); err != nil && !errors.Is(err, errRevived) {
+			r.sending.Lock() // the device is gone, and touches nothing any more
+			defer r.sending.Unlock()
+			r.cut(errors.Join(cause, err))
+		}
+	})
 }
 
 // cut ends what is under way in a queue pair that was reset.
@@ -134,12 +140,14 @@ func (r *Requester) cut(cause error) {
 	rt := r.router
 	rt.hold()
 	defer rt.turn.Release()
-	drained := rt.glanceAll() // what had succeeded did
-	for i := range r.slots {
-		if s := &r.slots[i]; s.flying.Load() {
-			r.cutOff = r.cutOff || !drained
-			s.err = r.refuse(s.what, class(WCFlushed, cause))
-			r.end(s)
+	finish(func() {
+		drained := rt.glanceAll() // what had succeeded did
+		for i := range r.slots {
+			if s := &r.slots[i]; s.flying.Load() {
+				r.cutOff = r.cutOff || !drained
+				s.err = r.refuse(s.what, class(WCFlushed, cause))
+				r.end(s)
+			}
 		}
-	}
+	})
 }

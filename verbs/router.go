@@ -191,9 +191,14 @@ func (rt *router) look(ctx context.Context) error {
 	default:
 		n, err = c.wait.park(ctx, rt.wcs[:])
 	}
-	rt.deliver(rt.wcs[:n])
-	rt.turn.Release()
+	rt.handOut(n)
 	return err
+}
+
+// handOut delivers the first n completions of wcs and releases the poll lock.
+func (rt *router) handOut(n int) {
+	defer rt.turn.Release()
+	rt.deliver(rt.wcs[:n])
 }
 
 // glance takes what is there, in turn.
@@ -204,6 +209,13 @@ func (rt *router) glance() (int, error) {
 	}
 	rt.deliver(rt.wcs[:n])
 	return n, nil
+}
+
+// glanceOnce polls once, with the poll lock, and releases it.
+func (rt *router) glanceOnce() error {
+	defer rt.turn.Release()
+	_, err := rt.glance()
+	return err
 }
 
 // glanceAll takes all that was there when it began, in turn, and tells whether it
@@ -223,13 +235,20 @@ func (rt *router) glanceAll() bool {
 	return true
 }
 
-// deliver hands completions to their slots, in turn.
+// deliver hands completions to their slots, in turn. If a function of the program panics
+// or ends the goroutine, the completions behind are still delivered, before that goes on.
 func (rt *router) deliver(wcs []WC) {
 	if len(wcs) == 0 {
 		return
 	}
 	table := *rt.table.Load()
-	for i := range wcs {
+	i := 0
+	defer func() {
+		if i < len(wcs) {
+			rt.deliver(wcs[i+1:])
+		}
+	}()
+	for ; i < len(wcs); i++ {
 		id := wcs[i].wc.ID
 		at := id >> 48
 		if at >= uint64(len(table)) || table[at] == nil || !table[at].deliver(id, &wcs[i]) {
@@ -256,9 +275,7 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 			break
 		}
 		if rt.turn.Try() {
-			_, err := rt.glance()
-			rt.turn.Release()
-			if err != nil {
+			if err := rt.glanceOnce(); err != nil {
 				break
 			}
 		}
@@ -274,11 +291,16 @@ func (rt *router) reclaim(q *QP, life uint32, busy func() bool) error {
 // broken ends all requesters and receivers of a queue that can no longer be polled. Who calls
 // it has not the turn.
 func (rt *router) broken(err error) {
-	for _, r := range *rt.table.Load() {
-		if r != nil {
-			r.takeDown(err)
+	left := *rt.table.Load()
+	finish(func() {
+		for len(left) > 0 {
+			r := left[0]
+			left = left[1:]
+			if r != nil {
+				r.takeDown(err)
+			}
 		}
-	}
+	})
 }
 
 // hold takes the turn from whoever waits for completions.

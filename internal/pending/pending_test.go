@@ -1,0 +1,98 @@
+package pending
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func small(total, each int) *table[string] {
+	return &table[string]{total: total, each: each, sources: make(map[string][]*entry)}
+}
+
+// One source has at most its part, and loses its own oldest.
+func TestSourceLosesItsOldest(t *testing.T) {
+	tab := small(10, 3)
+	var all []*entry
+	for i := range 8 {
+		all = append(all, new(entry))
+		evicted := tab.admit("flood", all[i])
+		if i < 3 {
+			require.Nil(t, evicted)
+		} else {
+			require.Same(t, all[i-3], evicted)
+		}
+		require.LessOrEqual(t, tab.n, 3)
+	}
+	require.Nil(t, tab.admit("client", new(entry)))
+	require.False(t, tab.remove("flood", all[0]), "it has lost its place")
+	require.True(t, tab.remove("flood", all[6]))
+	require.False(t, tab.remove("flood", all[6]))
+	require.Equal(t, 3, tab.n)
+}
+
+// When all places are taken, the source that has most loses its oldest, not the one that
+// comes.
+func TestLargestSourceMakesRoom(t *testing.T) {
+	tab := small(6, 4)
+	one, old, flood := new(entry), new(entry), [3]*entry{{}, {}, {}}
+	for s, e := range map[string]*entry{"a": one, "b": old} {
+		require.Nil(t, tab.admit(s, e))
+	}
+	for _, e := range flood {
+		require.Nil(t, tab.admit("flood", e))
+	}
+	require.Nil(t, tab.admit("c", new(entry)))
+	require.Same(t, flood[0], tab.admit("d", new(entry)))
+	require.Same(t, flood[1], tab.admit("e", new(entry)))
+	require.Equal(t, 6, tab.n)
+}
+
+// Among sources that have as many, the oldest connection of all goes.
+func TestOldestOfEqualSources(t *testing.T) {
+	tab := small(3, 3)
+	all := make([]*entry, 9)
+	for i := range all {
+		all[i] = new(entry)
+		evicted := tab.admit(string(rune('a'+i)), all[i])
+		if i < 3 {
+			require.Nil(t, evicted)
+		} else {
+			require.Same(t, all[i-3], evicted)
+		}
+	}
+	require.Len(t, tab.sources, 3, "nothing is kept of sources that are gone")
+}
+
+func TestSource(t *testing.T) {
+	at := func(s string) netip.Prefix {
+		return source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(s), 7)))
+	}
+	require.Equal(t, at("10.0.0.1"), at("::ffff:10.0.0.1"))
+	require.NotEqual(t, at("10.0.0.1"), at("10.0.0.2"))
+	require.Equal(t, at("fd00::1"), at("fd00::2:3:4:5"))
+	require.NotEqual(t, at("fd00::1"), at("fd00:0:0:1::1"))
+	require.Equal(t, at("fe80::1%eth0"), at("fe80::1"))
+	require.Equal(t, source(nil), source(&net.UnixAddr{Name: "x"}))
+	require.Equal(t, netip.Prefix{}, source(&net.TCPAddr{}))
+}
+
+// The driver tells the connection that loses its place, once, and leave says so.
+func TestConnsEvict(t *testing.T) {
+	c := New()
+	c.table.each = 2
+	evicted := make([]int, 3)
+	var leave []func() bool
+	for i := range evicted {
+		leave = append(leave, c.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() { evicted[i]++ }))
+	}
+	require.Equal(t, []int{1, 0, 0}, evicted)
+	require.False(t, leave[0]())
+	require.True(t, leave[1]())
+	require.False(t, leave[1]())
+	require.True(t, leave[2]())
+	require.Zero(t, c.table.n)
+	require.Empty(t, c.table.sources)
+}
