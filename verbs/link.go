@@ -19,7 +19,8 @@ type LinkConfig struct {
 	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
 	// the link's own. GID may be zero, for the one of the connection's own
 	// address, or if that is none of the device's, for what [Device.FindGID]
-	// finds.
+	// finds. KeepAlive is how soon a peer whose host is gone is noticed; 0 means
+	// [DefaultKeepAlive], negative never. [NewLink] has none unless it is set.
 	QP QPConfig
 	// Connect says how the connection behaves.
 	Connect ConnectConfig

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -71,6 +72,7 @@ func (l *Link) make(ctx context.Context, conn net.Conn, cfg *LinkConfig) (Offer,
 // PD, and stays open.
 func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (*Link, Offer, error) {
 	l := &Link{pd: cfg.PD}
+	cfg.QP.KeepAlive = cmp.Or(cfg.QP.KeepAlive, DefaultKeepAlive)
 	var offer Offer
 	var err error
 	if l.pd == nil {
