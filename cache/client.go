@@ -254,6 +254,9 @@ func (c *Client) set(s *session, failure error) {
 
 // session waits for a connection. One that has ended is none.
 func (c *Client) session(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if s := c.now.Load(); s != nil && !s.ended.Load() {
 		return s, nil
 	}

@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"os"
 	"strings"
@@ -15,9 +16,11 @@ import (
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/cache/server"
 	_ "github.com/goverbs/goverbs/cgo/simhca"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/canceltest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -71,6 +74,23 @@ func TestSimulatedCache(t *testing.T) {
 	it, err := c.Get(ctx, []byte("long"))
 	require.NoError(t, err)
 	require.Equal(t, long, it.Value)
+	cluster, err := cache.DialCluster(ctx, []string{s.Addr().String()}, cache.ClusterConfig{Config: cache.Config{DC: i}})
+	require.NoError(t, err)
+	canceltest.Methods(t, c, []any{keys[0], &wire.Request{Op: wire.OpDelete, Key: keys[0]}})
+	canceltest.Methods(t, cluster, []any{keys[0]})
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, r := range c.GetMulti(over, keys, nil) {
+		require.ErrorIs(t, r.Err, context.Canceled)
+	}
+	for _, err := range c.SetMulti(over, []cache.Put{{Key: keys[0]}}, nil) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	_, err = cache.Dial(over, s.Addr().String(), cache.Config{DC: i})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = cache.DialCluster(over, []string{s.Addr().String()}, cache.ClusterConfig{Config: cache.Config{DC: i}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, cluster.Close())
 	st := c.Stats()
 	require.Equal(t, [3]any{cache.DC, uint64(4), uint64(0)}, [3]any{st.Transport, st.Hits, st.Blocked})
 

@@ -24,7 +24,7 @@ func (c *Client) ReadChain(ctx context.Context, slot int, dst []byte) ([]byte, R
 }
 
 func (c *Client) readFirst(ctx context.Context, form Form, slot int, dst []byte) ([]byte, Result, error) {
-	j, err := c.begin(slot, first)
+	j, err := c.begin(ctx, slot, first)
 	if err != nil {
 		return nil, Result{}, opError("read", slot, err)
 	}
@@ -42,7 +42,7 @@ func (c *Client) readFirst(ctx context.Context, form Form, slot int, dst []byte)
 // another's critical section. It takes one READ and no lock ([FormRead]), unless that
 // meets a WRITE, or is late, several times ([FormReadHeld]).
 func (c *Client) ReadRecords(ctx context.Context, slot int, records []int, dst [][]byte) ([][]byte, Result, error) {
-	j, err := c.begin(slot, records)
+	j, err := c.begin(ctx, slot, records)
 	if err != nil {
 		return nil, Result{}, opError("read", slot, err)
 	}
@@ -93,7 +93,7 @@ func happened(ctx context.Context) func(Result, error) (Result, error) {
 // UpdateAsync is Update, but answers when the WRITE and the unlock command are posted:
 // nil does not mean that they were executed. [Result.Commit] tells the outcome.
 func (c *Client) UpdateAsync(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) (Result, error) {
-	j, err := c.begin(slot, first)
+	j, err := c.begin(ctx, slot, first)
 	if err != nil {
 		return Result{Form: FormTwoStep}, opError("update", slot, err)
 	}
@@ -104,7 +104,7 @@ func (c *Client) UpdateAsync(ctx context.Context, slot int, change func(old []by
 
 // UpdateRecordsAsync is to UpdateRecords what UpdateAsync is to Update.
 func (c *Client) UpdateRecordsAsync(ctx context.Context, slot int, records []int, change func(old [][]byte) ([][]byte, error)) (Result, error) {
-	j, err := c.begin(slot, records)
+	j, err := c.begin(ctx, slot, records)
 	if err != nil {
 		return Result{Form: FormTwoStep}, opError("update", slot, err)
 	}
@@ -112,8 +112,11 @@ func (c *Client) UpdateRecordsAsync(ctx context.Context, slot int, records []int
 	return j.update(ctx, records, change)
 }
 
-// named checks what a call names.
-func (c *Client) named(slot int, records []int) error {
+// named checks the context of a call and what it names.
+func (c *Client) named(ctx context.Context, slot int, records []int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.check(slot, records)

@@ -79,6 +79,9 @@ type callPlace struct {
 
 // NewCaller makes a client of an agent and connects it.
 func NewCaller(ctx context.Context, cfg CallerConfig) (*Caller, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opErrorf("make caller", err)
+	}
 	cfg.Layout = cfg.Layout.withDefaults()
 	if err := cfg.Layout.check(); err != nil {
 		return nil, err
@@ -155,6 +158,9 @@ func (c *Caller) Do(ctx context.Context, ch *Chain) (Result, error) {
 }
 
 func (c *Caller) do(ctx context.Context, ch *Chain) (res Result, err error) {
+	if err := ctx.Err(); err != nil {
+		return res, err
+	}
 	if err := ch.check(c.cfg.Layout, c.cfg.Limits.Message); err != nil {
 		return res, err
 	}

@@ -194,6 +194,9 @@ func (c *Client) count(slot int, d Counts) {
 // answered.
 func (c *Client) Flush(ctx context.Context) error {
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		c.mu.Lock()
 		var one *Commit
 		for p := range c.pending {

@@ -33,6 +33,9 @@ type DialConfig struct {
 // [Client.Persist] repeats what it broke off. The connection to the agent is made again by
 // itself, as soon as there is an agent; until then the client goes on without.
 func Dial(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opErrorf("dial "+address, err)
+	}
 	d, err := newDialer(pd, address, cfg)
 	if err != nil {
 		return nil, err
@@ -219,6 +222,9 @@ func Broken(err error) bool { return errors.Is(err, ErrBroken) || errors.Is(err,
 // context ends: the wire may be bad, and the target full until the leases of those who
 // have gone run out. It is for clients of [Dial] and [Listener.Local].
 func (c *Client) Redial(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return opErrorf("redial", err)
+	}
 	if c.link == nil {
 		return fmt.Errorf("lockoffload: redial a client that did not dial: %w", ErrConfig)
 	}
@@ -283,6 +289,9 @@ func (c *Client) redial(ctx context.Context) error {
 // one: f must be something that can be repeated, wherever it broke off. Other errors of
 // f are answered.
 func (c *Client) Persist(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return opErrorf("persist", err)
+	}
 	for pause := time.Millisecond; ; {
 		before := c.session()
 		err := f()

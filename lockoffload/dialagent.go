@@ -21,6 +21,9 @@ import (
 // other. The queue pair is the caller's, and is closed with it. When the connection breaks,
 // the caller makes another one, and gives up when that fails for two seconds.
 func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Caller, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opErrorf("dial the agent of "+address, err)
+	}
 	d, err := newDialer(pd, address, cfg)
 	if err != nil {
 		return nil, err

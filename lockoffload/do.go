@@ -42,11 +42,14 @@ func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 }
 
 func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
 	if err := ch.check(Layout(c.l), math.MaxInt); err != nil {
 		return Result{}, err
 	}
 	records := ch.records()
-	if err := c.named(ch.Slot, records); err != nil {
+	if err := c.named(ctx, ch.Slot, records); err != nil {
 		return Result{}, err
 	}
 	c.mu.Lock()
@@ -88,7 +91,7 @@ func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
 		at[r] = i
 	}
 	got := make([]memory.Content, len(records))
-	j, err := c.begin(ch.Slot, records)
+	j, err := c.begin(ctx, ch.Slot, records)
 	if err != nil {
 		return Result{}, err
 	}

@@ -62,6 +62,14 @@ func (h *Held) enter(ctx context.Context) error {
 	}
 }
 
+// begin is enter for calls that do nothing under a context that has ended.
+func (h *Held) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return h.enter(ctx)
+}
+
 func (h *Held) leave() { <-h.busy }
 
 // Slot is the slot that is locked.
@@ -81,7 +89,7 @@ func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 // Read or Write of a lock takes a round trip, later ones none: nobody else changes
 // the slot meanwhile. A lock that the agent handed on has read a small slot already.
 func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.begin(ctx); err != nil {
 		return nil, Result{Form: FormTwoStep}, opError("read", h.g.Slot, err)
 	}
 	defer h.leave()
@@ -100,7 +108,7 @@ func (h *Held) Read(ctx context.Context, record int, dst []byte) ([]byte, Result
 // lost before, nothing. data is copied.
 func (h *Held) Write(ctx context.Context, record int, data []byte) (Result, error) {
 	res := Result{Form: FormTwoStep}
-	if err := h.enter(ctx); err != nil {
+	if err := h.begin(ctx); err != nil {
 		return res, opError("write", h.g.Slot, err)
 	}
 	defer h.leave()
@@ -128,7 +136,7 @@ func (h *Held) next() []byte {
 
 // record is a record as the holder sees it.
 func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
-	if err := h.c.named(h.g.Slot, []int{n}); err != nil {
+	if err := h.c.named(ctx, h.g.Slot, []int{n}); err != nil {
 		return memory.Content{}, err
 	}
 	if h.done {
@@ -171,7 +179,7 @@ func (h *Held) keep(cur memory.Current) {
 // are under way does not stop them: the next call waits until they are made. After
 // [ErrOutcomeUnknown] they were made or not, or will be.
 func (h *Held) Commit(ctx context.Context) error {
-	err := h.enter(ctx)
+	err := h.begin(ctx)
 	if err == nil {
 		err = h.commit(ctx)
 	}

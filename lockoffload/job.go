@@ -1,6 +1,7 @@
 package lockoffload
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
@@ -48,7 +49,10 @@ func (c *Client) start(m machine.Machine, slot int) (*job, error) {
 
 // begin checks what a call names and answers a job of the present session. The
 // call prepares and drives it, and drops it.
-func (c *Client) begin(slot int, records []int) (*job, error) {
+func (c *Client) begin(ctx context.Context, slot int, records []int) (*job, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	if err := c.check(slot, records); err != nil {
 		c.mu.Unlock()

@@ -55,7 +55,7 @@ func (c *Client) Acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 
 func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
 	res := Result{Form: FormTwoStep}
-	if err := c.named(slot, []int{0}); err != nil {
+	if err := c.named(ctx, slot, []int{0}); err != nil {
 		return nil, res, err
 	}
 	if o.Mode > Fair || o.Tries < 0 || o.Token && o.Mode == Shared {

@@ -16,6 +16,9 @@ import (
 //
 // A holder that calls Lock or LockAll again gives this promise up.
 func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opErrorf("lock", err)
+	}
 	ordered := slices.Compact(slices.Sorted(slices.Values(slots)))
 	held := make([]*Held, 0, len(ordered))
 	for _, slot := range ordered {

@@ -32,6 +32,9 @@ type Credit struct {
 // [ErrClosed].
 func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	const op = "acquire from"
+	if err := ctx.Err(); err != nil {
+		return Credit{}, err
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

@@ -212,6 +212,9 @@ func (b *Batch) PostContext(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	defer func() { b.n = 0 }()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	p.mu.Lock()
 	defer p.unlock()
 	for n < b.n {

@@ -19,6 +19,9 @@ type call struct {
 // was not posted of it is not any more; Read answers when the device is done with the
 // rest, and until then the memory is the device's.
 func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	n := 0
 	for _, s := range into {
 		n += int(s.Length)

@@ -166,6 +166,9 @@ func (c *CQ) PollSpin(wcs []verbs.WC, spins int) (int, error) {
 // Wait waits for completions, as [verbs.CQ.Wait] does. A second concurrent Wait waits
 // for the first one to end.
 func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	select {
 	case c.turn <- struct{}{}: // which costs a fraction of a choice between two
 	default:

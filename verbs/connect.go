@@ -84,7 +84,11 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 	if err := q.Modify(rtr, rtrMask); err != nil {
 		return err
 	}
-	return q.Modify(rts, rtsMask)
+	if err := q.Modify(rts, rtsMask); err != nil {
+		return err
+	}
+	q.KeepAlive()
+	return nil
 }
 
 func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {

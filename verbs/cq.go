@@ -75,6 +75,11 @@ type CQ struct {
 	router  atomic.Pointer[router] // while requesters take the completions
 	idle    *router                // otherwise, if there have been some
 
+	kept     atomic.Bool // there have been queue pairs with a keep-alive
+	keptNow  int         // so many, under routing
+	keepRoom int         // and for so many there is room, under routing
+	stash    atomic.Pointer[stash]
+
 	channel cgo.CompChannel
 	wait    waiter
 }
@@ -133,7 +138,16 @@ func (d *Device) CreateCQFor(cfg QPConfig) (*CQ, error) {
 		}
 		return n
 	}
-	return d.CreateCQ(CQConfig{Depth: min(orDefault(cfg.MaxSendWR)+orDefault(cfg.MaxRecvWR), d.attr.MaxCQE), Vector: d.NextVector()})
+	depth := orDefault(cfg.MaxSendWR) + orDefault(cfg.MaxRecvWR)
+	kept := cfg.KeepAlive > 0 && depth < d.attr.MaxCQE
+	if kept {
+		depth++
+	}
+	c, err := d.CreateCQ(CQConfig{Depth: min(depth, d.attr.MaxCQE), Vector: d.NextVector()})
+	if kept && err == nil {
+		c.keepRoom = 1
+	}
+	return c, err
 }
 
 func (c *CQ) create(cfg CQConfig) error {
@@ -261,8 +275,27 @@ func (c *CQ) poll(by *router, wcs []WC, spins uint32) (int, error) {
 	if now := c.router.Load(); now != by {
 		return 0, c.leave(by, now)
 	}
+	if c.kept.Load() {
+		return c.pollKept(wcs, spins)
+	}
 	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
 	c.life.Exit()
+	return c.polled(wcs, n, err)
+}
+
+// pollKept is the rest of poll for a queue with keep-alives. It ends the call on the queue.
+func (c *CQ) pollKept(wcs []WC, spins uint32) (int, error) {
+	if c.stash.Load() != nil {
+		c.life.Exit()
+		return c.unstash(wcs), nil
+	}
+	n, err := cgo.PollCQ(c.cq, c.path, rawWCs(wcs), spins)
+	c.life.Exit()
+	return c.polled(wcs, c.sift(wcs[:n]), err)
+}
+
+// polled judges what a poll has found.
+func (c *CQ) polled(wcs []WC, n int, err error) (int, error) {
 	if err != nil || n == 0 && (c.overrun.Load() || c.dead.Load()) {
 		return 0, c.pollError(err)
 	}

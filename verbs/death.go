@@ -208,9 +208,9 @@ func (q *QP) entered(s QPState) {
 }
 
 // heldPosts are locks of who posts.
-type heldPosts [2]*sync.Mutex
+type heldPosts [3]*sync.Mutex
 
-// holdPosts keeps the queue pair's requester and receiver from posting, until
+// holdPosts keeps the queue pair's requester, receiver and keep-alive from posting, until
 // what it answers is released: a reset would lose what is posted beside it.
 func (q *QP) holdPosts() (held heldPosts) {
 	if r := q.requester.Load(); r != nil {
@@ -218,6 +218,9 @@ func (q *QP) holdPosts() (held heldPosts) {
 	}
 	if r := q.receiver.Load(); r != nil {
 		held[1] = &r.posting
+	}
+	if k := q.keep; k != nil {
+		held[2] = &k.mu
 	}
 	for _, m := range held {
 		if m != nil {

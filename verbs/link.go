@@ -18,7 +18,8 @@ type LinkConfig struct {
 	PD *PD
 	// QP describes the queue pair: RC, UC or UD. SendCQ may be nil, for a queue of
 	// the link's own. GID may be zero, for that of the connection's local address:
-	// see [Device.GIDFor].
+	// see [Device.GIDFor]. KeepAlive is how soon a peer whose host is gone is noticed; 0
+	// means [DefaultKeepAlive], negative never. [NewLink] has none unless it is set.
 	QP QPConfig
 	// Connect says how the connection behaves. Its MTU is an upper bound: a link takes
 	// the smallest MTU that the ports, netdevs and routes of both sides carry.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,7 +15,8 @@ import (
 // DialLink makes a link with a program at "host:port" that calls [ServeLinks]. The TCP
 // connection belongs to the link, and closes with it. When the peer closes its end, the
 // queue pair ends here too: waits for requests and messages fail, and [QP.Err] matches
-// [io.EOF].
+// [io.EOF]. A peer whose host is gone is noticed by keep-alives of the TCP connection,
+// after cfg.QP.KeepAlive.
 func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err error) {
 	d := cfg.Dialer
 	if d == nil {
@@ -37,6 +39,8 @@ func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err
 
 // newLinkOf makes a link that owns its connection, whose end is the link's.
 func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoint) (_ *Link, err error) {
+	keepConnAlive(conn, cmp.Or(cfg.QP.KeepAlive, DefaultKeepAlive))
+	cfg.QP.KeepAlive = 0
 	l, made, owned := &Link{pd: cfg.PD}, false, false
 	defer closeUnless(&owned, conn, &err)
 	defer closeUnless(&made, l, &err)

@@ -76,6 +76,7 @@ func PrepareLink(dev *Device, gid GIDEntry, cfg LinkConfig) (_ *Link, offer Offe
 	l := &Link{pd: cfg.PD}
 	made := false
 	defer closeUnless(&made, l, &err)
+	cfg.QP.KeepAlive = cmp.Or(cfg.QP.KeepAlive, DefaultKeepAlive)
 	if l.pd == nil {
 		if l.pd, err = dev.AllocPD(); err != nil {
 			return nil, Offer{}, err

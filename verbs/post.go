@@ -48,9 +48,18 @@ func (b *Batch) postPoll(by *router, cq *CQ, wcs []WC, spins uint32) (n, got int
 		b.exit()
 		return 0, 0, b.ended(cq.leave(by, now))
 	}
+	if cq.stash.Load() != nil {
+		cq.life.Exit()
+		b.exit()
+		n, err = b.Post()
+		return n, cq.unstash(wcs), err
+	}
 	n, got, err = cgo.PostPoll(b.qp.qp, b.qp.path, b.chain, b.n, cq.cq, cq.path, rawWCs(wcs), spins)
 	cq.life.Exit()
 	b.exit()
+	if cq.kept.Load() {
+		got = cq.sift(wcs[:got])
+	}
 	switch {
 	case err != nil && n < b.n:
 		err = b.postError(err)

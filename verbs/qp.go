@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cgo"
 	"github.com/goverbs/goverbs/verbs/internal/life"
@@ -90,6 +91,14 @@ type QPConfig struct {
 	// ECE offers enhanced connection establishment to the peer of an RC or UC
 	// queue pair, if the device has it: see [ECE].
 	ECE bool
+	// KeepAlive has an RC queue pair notice a peer that is gone while nothing is under
+	// way: so often it sends an empty WRITE, which the peer's program does not see, and
+	// when the transport's retries are used up, [QP.Err] matches [ErrUnreachable]. The
+	// peer's queue pair must allow [RemoteWrite]. The send queue and SendCQ are made longer
+	// by one place for that; where SendCQ has extended completions or cannot be made
+	// longer, there is no keep-alive. 0 means none, except in links and streams, where it
+	// means [DefaultKeepAlive]; negative means none there too.
+	KeepAlive time.Duration
 	// KeepReset leaves the queue pair in [StateReset]. Otherwise it is made in
 	// [StateInit], where receives can be posted at once.
 	KeepReset bool
@@ -124,6 +133,7 @@ type QP struct {
 	requester atomic.Pointer[Requester] // that posts its sends
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
 	peer      atomic.Pointer[string]    // who is connected, for errors
+	keep      *keepAlive                // nil: none
 }
 
 // CreateQP makes a queue pair.
@@ -143,16 +153,23 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		q.unshare()
 		return nil, err
 	}
-	init, err := q.init(cfg)
-	if err != nil {
+	undo := func() {
+		q.freeKeepAlive()
 		q.unshare()
 		q.life.Stillborn("qp")
+	}
+	err = q.prepareKeepAlive(cfg.KeepAlive)
+	var init cgo.QPInit
+	if err == nil {
+		init, err = q.init(cfg)
+	}
+	if err != nil {
+		undo()
 		return nil, err
 	}
 	q.qp, q.num, q.path, err = cgo.CreateQP(p.dev.ctx, p.pd, &init)
 	if err != nil {
-		q.unshare()
-		q.life.Stillborn("qp")
+		undo()
 		if init.Extended || init.Driver != cgo.NoDriver {
 			return nil, opError("create qp on", p.dev.name, unsupported(err), q.typ, " with ", q.ops)
 		}
@@ -161,6 +178,9 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	q.cap = init.Cap
 	if init.LogStreams > 0 {
 		q.cap.MaxSendWR /= 2
+	}
+	if q.keep != nil {
+		q.cap.MaxSendWR-- // the keep-alive's
 	}
 	q.life.Label = fmt.Sprintf("qp %#x", q.num)
 	watchEvents(p.dev.async, p.dev.async.qps, uint64(q.qp), q)
@@ -265,6 +285,7 @@ func (q *QP) Close() error {
 			if err := q.pd.dev.destroyed(cgo.DestroyQP(q.qp)); err != nil {
 				return err
 			}
+			q.freeKeepAlive()
 			cgo.FreePostPath(q.path)
 			q.unshare()
 			q.die(opError("use", q.life.Label, ErrClosed))

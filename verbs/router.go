@@ -72,7 +72,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 			rt.table.Store(&[]routed{})
 		}
 	}
-	if need := rt.reserved + n; need > c.Depth() {
+	if need := rt.reserved + n + c.keepRoom; need > c.Depth() {
 		if err := c.grow(need); err != nil {
 			return opError(op, c.life.Label, ErrAttributes, "depth ", c.Depth(), ", and its queue pairs may complete ", need, " requests at a time: ", err)
 		}
@@ -91,6 +91,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	rt.reserved += n
 	if rt.serves++; rt.serves == 1 {
 		c.router.Store(rt)
+		c.stash.Store(nil)
 		c.life.Quiet() // polls that began before
 		c.evict()
 		c.wait.follow()

@@ -139,7 +139,15 @@ func (w *waiter) waitStep(uintptr) bool {
 		w.err = ErrClosed
 		return true
 	}
-	w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.notify, rawWCs(w.wcs))
+	for {
+		w.n, w.err = cgo.WaitStep(w.cq.channel, w.cq.cq, w.cq.path, &w.armed, w.cq.notify, rawWCs(w.wcs))
+		if w.n == 0 || !w.cq.kept.Load() {
+			break
+		}
+		if w.n = w.cq.sift(w.wcs[:w.n]); w.n > 0 || w.err != nil {
+			break
+		}
+	}
 	w.cq.life.Exit()
 	if w.n == 0 && w.err == nil {
 		switch {
@@ -155,6 +163,9 @@ func (w *waiter) waitStep(uintptr) bool {
 // park waits for completions. It may return without any: then the caller parks
 // again.
 func (w *waiter) park(ctx context.Context, wcs []WC) (int, error) {
+	if n := w.cq.unstash(wcs); n > 0 {
+		return n, nil
+	}
 	w.watch(ctx)
 	w.wcs, w.n, w.err = wcs, 0, nil
 	err := w.conn.Read(w.step)

@@ -129,10 +129,12 @@ func verdict(c selfTest, f verbs.Features, err error) (result, note string) {
 	case errors.Is(err, errClosing), errors.Is(err, errData):
 	case errors.As(err, &not), errors.Is(err, verbs.ErrMemlock):
 		return untried, note
+	case c.told != nil && !c.told(f): // whatever the library makes of it
+		return refused, note
 	case errors.Is(err, context.DeadlineExceeded):
 		note = "no completion in time: " + note
 	case errors.Is(err, verbs.ErrUnsupported):
-		if c.told == nil || !c.told(f) {
+		if c.told == nil {
 			return refused, note
 		}
 		note = "the device tells that it has it, and refuses: " + note

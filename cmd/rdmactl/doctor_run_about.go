@@ -91,6 +91,9 @@ func aboutPort(p place, addresses bool) (a about, err error) {
 			a.Driver, a.Protocol = k.driver, k.Protocol
 		}
 	}
+	if a.Driver == "" {
+		a.Driver = "simulated" // the kernel does not know it
+	}
 	err = each([]string{p.device}, func(d *verbs.Device) error {
 		if a.Features, err = d.Features(); err != nil {
 			return err

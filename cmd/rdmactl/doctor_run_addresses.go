@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/netpath"
@@ -17,6 +18,13 @@ var addressTests = []selfTest{
 // addr is an IP address of a port: that of its GID, or on InfiniBand and EFA
 // that of its netdev.
 func (b *bench) addr(p place) (netip.Addr, error) {
+	known, err := kernelDevices()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if !slices.ContainsFunc(known, func(k kernelDevice) bool { return k.Name == p.device }) {
+		return netip.Addr{}, notTried("the kernel does not know the device: it is simulated")
+	}
 	usable := func(a netip.Addr) bool { return a.IsValid() && !a.IsLinkLocalUnicast() && !a.IsUnspecified() }
 	if a := p.gid.GID.Addr(); p.gid.Type == verbs.GIDRoCEv2 && usable(a) {
 		return a, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -18,8 +19,15 @@ type facts struct {
 	Memlock      limit         `json:"memlock"`
 	LocksAll     bool          `json:"locks_all"` // privileged: the limit does not count
 	Files        limit         `json:"files"`
+	HugeLimit    string        `json:"huge_limit,omitempty"` // the file of a cgroup's limit of 0, if the host has huge pages
+	IPoIB        []string      `json:"ipoib,omitempty"`      // interfaces of IP over InfiniBand whose device is not found
 	Cards        []cardFacts   `json:"cards"`
 	Devices      []deviceFacts `json:"devices"`
+}
+
+// simulated reports whether there are devices, none of which the kernel knows.
+func (f facts) simulated() bool {
+	return len(f.Devices) > 0 && !slices.ContainsFunc(f.Devices, func(d deviceFacts) bool { return !d.Simulated })
 }
 
 // limit is a resource limit; unlimited is the largest number.
@@ -56,7 +64,8 @@ type deviceFacts struct {
 	Protocol  string      `json:"protocol"`
 	File      string      `json:"file"`
 	FileState fileState   `json:"file_state"`
-	Listed    bool        `json:"listed"` // by libibverbs
+	Listed    bool        `json:"listed"`              // by libibverbs
+	Simulated bool        `json:"simulated,omitempty"` // the kernel does not know it
 	OpenError string      `json:"open_error,omitempty"`
 	Ports     []portFacts `json:"ports"`
 }
@@ -76,6 +85,14 @@ type portFacts struct {
 	NetdevMTU int             `json:"netdev_mtu"`
 	Known     bool            `json:"known"` // the device was asked
 	GIDs      []gidFacts      `json:"gids"`
+	// Others are netdevs of this network namespace on top of the port's own: a VLAN, a
+	// bond, a macvlan in a container.
+	Others []netdevFacts `json:"others,omitempty"`
+}
+
+type netdevFacts struct {
+	Name string `json:"name"`
+	MTU  int    `json:"mtu"`
 }
 
 type gidFacts struct {

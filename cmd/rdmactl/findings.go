@@ -34,7 +34,9 @@ var checks = []struct {
 	{"link", checkLink},
 	{"gid", checkGIDs},
 	{"mtu", checkMTU},
+	{"ipoib", checkIPoIB},
 	{"memlock", checkMemlock},
+	{"hugepages", checkHugePages},
 	{"nofile", checkOpenFiles},
 }
 
@@ -52,6 +54,9 @@ func diagnose(f facts) []finding {
 }
 
 func checkModules(f facts) (out []finding) {
+	if f.simulated() {
+		return nil
+	}
 	if f.NoRDMA {
 		return []finding{{problem, "", "kernel", "it has no RDMA (ib_core is not loaded)",
 			"load the driver of the card (modprobe mlx5_ib, irdma, bnxt_re, efa ...), or try Soft-RoCE: modprobe rdma_rxe, then rdma link add rxe0 type rxe netdev NAME"}}
@@ -103,7 +108,7 @@ func checkDevices(f facts) []finding {
 	switch {
 	case f.LibraryError != "":
 		return []finding{{problem, "", "libibverbs", f.LibraryError, "build with cgo on Linux, with libibverbs installed (Debian: libibverbs-dev)"}}
-	case f.NoRDMA || len(f.Devices) > 0:
+	case f.NoRDMA || len(f.Devices) > 0: // modules has said it
 		return nil
 	case !f.Shared:
 		return []finding{{problem, "", "host", "this network namespace has no RDMA device; each belongs to one namespace here",
@@ -144,6 +149,7 @@ func checkProvider(f facts) (out []finding) {
 		switch {
 		case d.FileState != fileOK || f.LibraryError != "":
 			// libibverbs leaves out devices without a file.
+		case d.Simulated:
 		case !d.Listed:
 			driver := d.Driver
 			if driver == "" {

@@ -27,6 +27,14 @@ func checkOpenFiles(f facts) []finding {
 		"\"* - nofile 65536\" in /etc/security/limits.d/rdma.conf and log in anew; LimitNOFILE=65536 of a systemd unit; docker run --ulimit nofile=65536"}}
 }
 
+func checkHugePages(f facts) []finding {
+	if f.HugeLimit == "" {
+		return nil
+	}
+	return []finding{{advice, "", "limits", "the host has huge pages, and this cgroup may use none (" + f.HugeLimit + " is 0)",
+		"leave huge pages out (cache server: no huge_pages), or raise the limit: resources.limits hugepages-2Mi of a Kubernetes pod"}}
+}
+
 // kib is a number of bytes as ulimit -l takes it.
 func kib(bytes uint64) string {
 	if bytes == unlimited {

@@ -19,10 +19,16 @@ func (f facts) eachPort(do func(d deviceFacts, p portFacts, object string)) {
 
 func checkNamespace(f facts) (out []finding) {
 	f.eachPort(func(d deviceFacts, p portFacts, object string) {
-		if !d.roce() || p.Netdev != "" {
+		if !d.roce() || p.Netdev != "" || d.Simulated {
 			return
 		}
-		text, remedy := "its netdev is in another network namespace, so it has no usable address here", "run there (ip netns exec NAME), or move the netdev here: ip link set NETDEV netns PID"
+		if len(p.Others) > 0 && f.Shared {
+			out = append(out, finding{advice, "", object,
+				"its netdev is in another network namespace; from here the port is reached by the addresses of " + p.Others[0].Name + ", which are in its GID table",
+				"leave the netdev where it is, and connect from these addresses"})
+			return
+		}
+		text, remedy := "its netdev is in another network namespace, so it has no usable address here", "run there (ip netns exec NAME), or give this one a macvlan or ipvlan netdev on top of it; or move the netdev here: ip link set NETDEV netns PID"
 		if !f.Shared {
 			text = "the device is in this network namespace, its netdev in another: they must be together"
 			remedy = "rdma dev set " + d.Name + " netns NAME, or move the netdev"
@@ -42,7 +48,7 @@ func checkLink(f facts) (out []finding) {
 		case p.State == verbs.PortActive || p.State == verbs.PortActiveDefer:
 		case p.State == verbs.PortInit && !d.roce():
 			out = append(out, finding{problem, "", object, "the port waits in the state init", "start a subnet manager (opensm) in this fabric"})
-		case p.Netdev != "" || !d.roce():
+		case p.Netdev != "" || len(p.Others) > 0 || !d.roce():
 			out = append(out, finding{problem, "", object, fmt.Sprintf("the port is %v, not active", p.State), "look at the cable and at the other end"})
 		}
 	})
@@ -79,11 +85,28 @@ func checkGIDs(f facts) (out []finding) {
 	return out
 }
 
+func checkIPoIB(f facts) (out []finding) {
+	for _, name := range f.IPoIB {
+		out = append(out, finding{problem, "", name, "it is IP over InfiniBand, and no port here has the GID in its hardware address: its IP addresses lead to no device",
+			"ip link show " + name + " and rdmactl gids: the last 16 bytes must be a port's GID; the device may be in another network namespace (rdma dev set NAME netns THIS)"})
+	}
+	return out
+}
+
 // longestHeaders are those of the longest RoCE v2 packet with a payload: IPv6,
 // UDP, BTH, RETH, immediate data and CRC.
 const longestHeaders = 40 + 8 + 12 + 16 + 4 + 4
 
 func checkMTU(f facts) (out []finding) {
+	f.eachPort(func(d deviceFacts, p portFacts, object string) {
+		for _, n := range p.Others {
+			if fits := netpath.RoCEMTU(n.MTU); d.roce() && fits < p.ActiveMTU {
+				out = append(out, finding{advice, "", object,
+					fmt.Sprintf("the MTU of %s is %d: connections from its addresses carry an RDMA MTU of %d, and programs that take the port's, %d, lose their large packets", n.Name, n.MTU, fits, p.ActiveMTU),
+					fmt.Sprintf("ip link set %s mtu %d, and the same on switches and peers; or a path MTU of %d (ib_send_bw -m, NCCL and UCX settings), which goverbs takes by itself", n.Name, netdevMTU(p.ActiveMTU), fits)})
+			}
+		}
+	})
 	var seen []int
 	f.eachPort(func(d deviceFacts, p portFacts, object string) {
 		if !d.roce() || p.Netdev == "" || p.ActiveMTU == 0 {

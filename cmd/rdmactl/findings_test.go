@@ -40,6 +40,12 @@ func TestDoctorHealthy(t *testing.T) {
 	require.Empty(t, diagnose(f), "InfiniBand needs neither netdev nor RoCE")
 }
 
+func TestDoctorSimulated(t *testing.T) {
+	f := facts{NoRDMA: true, Shared: true, Memlock: limit{unlimited, unlimited}, Files: limit{1 << 20, 1 << 20},
+		Devices: []deviceFacts{{Name: "mlx5_0", Driver: "simulated", FileState: fileOK, Listed: true, Simulated: true}}}
+	require.Empty(t, diagnose(f))
+}
+
 func TestDoctorFindings(t *testing.T) {
 	port := func(f *facts) *portFacts { return &f.Devices[0].Ports[0] }
 	second := func(f *facts) *portFacts {
@@ -68,6 +74,17 @@ func TestDoctorFindings(t *testing.T) {
 			f.Cards[0] = cardFacts{Address: "0000:04:00.0", Vendor: 0x8086, Device: 0x1592, Driver: "ice"}
 		},
 			advice, "cards", "PCI 0000:04:00.0 (8086:1592)", "not all cards of ice", "modprobe irdma"},
+
+		"VLAN below the port's MTU": {func(f *facts) { port(f).Others = []netdevFacts{{"eth0.5", 1500}, {"eth0.6", 9000}} },
+			advice, "mtu", "mlx5_0 port 1", "the MTU of eth0.5 is 1500: connections from its addresses carry an RDMA MTU of 1024", "ip link set eth0.5 mtu 4200"},
+		"macvlan in a pod": {func(f *facts) {
+			*port(f) = portFacts{Num: 1, State: verbs.PortActive, ActiveMTU: 4096, MaxMTU: 4096, Known: true, GIDs: port(f).GIDs, Others: []netdevFacts{{"net1", 9000}}}
+		},
+			advice, "namespace", "mlx5_0 port 1", "reached by the addresses of net1", "leave the netdev where it is"},
+		"IP over InfiniBand of no port": {func(f *facts) { f.IPoIB = []string{"ib0"} },
+			problem, "ipoib", "ib0", "no port here has the GID", "rdmactl gids"},
+		"huge pages that a cgroup may not use": {func(f *facts) { f.HugeLimit = "/sys/fs/cgroup/hugetlb.2MB.max" },
+			advice, "hugepages", "limits", "hugetlb.2MB.max is 0", "hugepages-2Mi"},
 
 		"no device": {func(f *facts) { f.Devices = nil },
 			problem, "devices", "host", "there is no RDMA device", "rdma link add"},

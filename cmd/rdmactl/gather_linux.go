@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/Mellanox/rdmamap"
 	"golang.org/x/sys/unix"
@@ -26,6 +27,8 @@ func gather(ctx context.Context) (facts, error) {
 		Memlock: readLimit(unix.RLIMIT_MEMLOCK),
 		Files:   readLimit(unix.RLIMIT_NOFILE),
 		Cards:   cards(),
+
+		HugeLimit: hugeLimit("/"),
 	}
 	status, _ := os.ReadFile("/proc/self/status")
 	uidMap, _ := os.ReadFile("/proc/self/uid_map")
@@ -39,7 +42,9 @@ func gather(ctx context.Context) (facts, error) {
 	switch {
 	case errors.Is(err, nldev.ErrNone):
 		f.NoRDMA = true
-		return f, nil
+		if len(listed) == 0 {
+			return f, nil
+		}
 	case err == nil:
 		f.Shared = shared
 	}
@@ -67,9 +72,49 @@ func gather(ctx context.Context) (facts, error) {
 				d.OpenError = err.Error()
 			}
 		}
+		for i := range d.Ports {
+			d.Ports[i].Others = others(d.Ports[i], d.Name, netdevs)
+		}
+		f.Devices = append(f.Devices, d)
+	}
+	if f.IPoIB = withoutDevice(netdevs); f.NoRDMA {
+		f.IPoIB = nil
+	}
+	for _, l := range listed {
+		if slices.ContainsFunc(known, func(k kernelDevice) bool { return k.Name == l.Name }) {
+			continue
+		}
+		d := deviceFacts{Name: l.Name, Driver: "simulated", FileState: fileOK, Listed: true, Simulated: true}
+		if err := d.ask(); err != nil {
+			d.OpenError = err.Error()
+		}
 		f.Devices = append(f.Devices, d)
 	}
 	return f, nil
+}
+
+// withoutDevice are the interfaces of IP over InfiniBand whose device is not found.
+func withoutDevice(netdevs []netpath.Netdev) (names []string) {
+	for _, n := range netdevs {
+		if n.IPoIB && n.Up && n.Device == "" {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// others are the netdevs by which a port is reached besides its own.
+func others(p portFacts, device string, netdevs []netpath.Netdev) (out []netdevFacts) {
+	for _, n := range netdevs {
+		has := n.Device == device && int(n.Port) == p.Num && n.Name != p.Netdev
+		for _, g := range p.GIDs {
+			has = has || p.Netdev == "" && g.Type == verbs.GIDRoCEv2 && !g.Addr.IsLinkLocalUnicast() && slices.Contains(n.Addrs, g.Addr)
+		}
+		if has && len(n.Addrs) > 0 {
+			out = append(out, netdevFacts{n.Name, n.MTU})
+		}
+	}
+	return out
 }
 
 // kernelPorts are the ports as far as one can tell without opening the device.

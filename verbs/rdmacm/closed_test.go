@@ -66,6 +66,7 @@ func closable(t *testing.T) map[string]any {
 	far := <-accepted
 	require.NotNil(t, far)
 	require.NoError(t, far.Close())
+	<-conn.Done()
 	peer, err := m.Join(ctx, netip.MustParseAddr("239.7.7.9"), rdmacm.DialConfig{Local: local})
 	require.NoError(t, err)
 	return map[string]any{"CM": m, "Listener": listener, "Conn": conn, "Request": request, "Peer": peer}

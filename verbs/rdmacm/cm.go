@@ -36,9 +36,11 @@ type CM struct {
 	log     *slog.Logger
 	done    chan struct{} // closed when the reader of events has ended
 
-	mu   sync.Mutex
-	ids  map[uint64]*cmID // by token
-	devs map[*device]bool // of which this CM holds a share
+	mu      sync.Mutex
+	ids     map[uint64]*cmID // by token
+	devs    map[*device]bool // of which this CM holds a share
+	running int              // functions of Linger
+	ended   sync.Cond        // one of them; its lock is mu
 }
 
 // Open opens the connection manager. Without the kernel's part of it
@@ -53,6 +55,7 @@ func Open(cfg Config) (*CM, error) {
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
+	m.ended.L = &m.mu
 	m.life.Label = life.Label("cm")
 	m.file, err = pollfd.Open(fd, m.life.Label)
 	if err != nil {
@@ -85,8 +88,15 @@ func openError(err error) error {
 
 // Close closes the connection manager. It is refused with [verbs.ErrInUse] while a
 // connection, a listener, a request without an answer, a call, or anything
-// made on one of its devices is open. Closing twice is not an error.
+// made on one of its devices is open. Connections that were closed may still be saying
+// goodbye to their peers; Close waits for that, a few seconds at most. Closing twice is
+// not an error.
 func (m *CM) Close() error {
+	m.mu.Lock()
+	for m.running > 0 {
+		m.ended.Wait()
+	}
+	m.mu.Unlock()
 	return m.life.Close("cm", nil, func() error {
 		for d := range m.devs { // nobody is inside any more
 			if err := d.release(); err != nil {
@@ -99,6 +109,23 @@ func (m *CM) Close() error {
 		cgo.CMDestroyChannel(m.channel)
 		return nil
 	})
+}
+
+// Linger runs f in a goroutine, and [CM.Close] waits for it. It is for what packages on
+// connections have left to do when one closes, such as a goodbye to a peer that may be gone.
+func Linger(m *CM, f func()) {
+	m.mu.Lock()
+	m.running++
+	m.mu.Unlock()
+	go func() {
+		defer func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.running--
+			m.ended.Broadcast()
+		}()
+		f()
+	}()
 }
 
 // read takes all events until the channel closes.

@@ -19,7 +19,7 @@ type Conn struct {
 	prepared *prepared
 	private  []byte
 	closing  sync.Mutex
-	shut     bool        // disconnected, as far as Close can
+	shut     bool        // Close has left
 	leaving  atomic.Bool // this side ends the connection
 }
 
@@ -68,6 +68,9 @@ func (c *Conn) watch() {
 		i.do("disconnect", func() error { return cgo.CMDisconnect(i.id) })
 		i.end(cause)
 	})
+	if !c.prepared.setup.peerDecides {
+		q.KeepAlive()
+	}
 	select {
 	case <-i.down:
 		i.ended()
@@ -124,6 +127,12 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 		return nil
 	default:
 	}
+	if c.id.interrupted() {
+		return operr.New("disconnect", c.id.life.Label, verbs.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return operr.New("disconnect", c.id.life.Label, err)
+	}
 	c.leaving.Store(true)
 	q := c.prepared.setup.QP
 	if err := q.ToError(); err != nil && !errors.Is(err, verbs.ErrClosed) {
@@ -143,26 +152,56 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	}
 }
 
-// closeGrace is how long Close waits for the peer to know. A peer that is gone
-// learns of it from its own timeouts.
+// closeGrace is how long a connection that was closed waits for the peer's reply. A peer
+// that is gone learns of it from its own timeouts.
 const closeGrace = 500 * time.Millisecond
 
-// Close disconnects, gives the peer time to answer, and closes what the connection made
-// for itself. A queue pair from Setup is brought to [verbs.StateError] and left to the
-// program. Closing twice is not an error.
+// Close disconnects and closes what the connection made for itself. It does not wait for
+// the peer, which may be gone: [CM.Close] does, for half a second at most. A queue pair
+// from Setup is brought to [verbs.StateError] and left to the program. Closing twice is
+// not an error.
 func (c *Conn) Close() error {
 	c.closing.Lock() // whoever closes second waits
 	defer c.closing.Unlock()
+	var err error
 	if !c.shut {
 		c.shut = true
-		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
-		err := c.Disconnect(ctx)
-		cancel()
-		if err != nil {
-			c.id.cm.log.Debug("close without the peer", "id", c.id.life.Label, "err", err)
-		}
+		err = c.leave()
 	}
-	err := errors.Join(c.id.close(), c.prepared.close())
+	err = errors.Join(err, c.prepared.close())
 	c.prepared.dev.closeIfRemoved() // if this was the last on it
 	return err
+}
+
+// leave disconnects, and closes the id when the peer has replied or has had the time to.
+func (c *Conn) leave() error {
+	i := c.id
+	select {
+	case <-i.down:
+		return i.close()
+	default:
+	}
+	c.leaving.Store(true)
+	err := c.prepared.setup.QP.ToError()
+	if err == nil || errors.Is(err, verbs.ErrClosed) {
+		err = i.do("disconnect", func() error { return cgo.CMDisconnect(i.id) })
+	}
+	if err != nil {
+		i.cm.log.Debug("close without the peer", "id", i.life.Label, "err", err)
+		return i.close()
+	}
+	i.interrupt()
+	Linger(i.cm, func() {
+		grace := time.NewTimer(closeGrace)
+		defer grace.Stop()
+		select {
+		case <-i.down:
+		case <-grace.C:
+		}
+		if err := i.close(); err != nil {
+			i.cm.log.Error("close", "id", i.life.Label, "err", err)
+		}
+		c.prepared.dev.closeIfRemoved()
+	})
+	return nil
 }

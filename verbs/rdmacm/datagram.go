@@ -44,6 +44,9 @@ func (m *CM) DialUD(ctx context.Context, address string, cfg DialConfig) (*Peer,
 // or of the route to the group. The queue pair receives what is sent to the
 // group, and sends to it by [Peer.Dest]. Close leaves the group.
 func (m *CM) Join(ctx context.Context, group netip.Addr, cfg DialConfig) (*Peer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, operr.New("join", group.String(), err)
+	}
 	to := netip.AddrPortFrom(group, 0)
 	if !group.IsMulticast() {
 		return nil, operr.New("join", group.String(), verbs.ErrAttributes, "not a multicast address")

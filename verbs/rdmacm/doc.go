@@ -32,6 +32,10 @@
 // received before are in the completion queue, and outstanding requests are flushed. A
 // queue pair that fails ends its connection, and the peer is told at once.
 //
+// When the peer's host dies, nothing tells. Links and streams therefore send an empty
+// WRITE every 30 s, or as often as their configuration says, which ends the connection
+// when it is not acknowledged; for a [Conn] there is [verbs.QPConfig].KeepAlive.
+//
 // Everything may be used by any number of goroutines. No call blocks a thread. Calls that
 // wait end with their context, or with Close. A [CM] has one goroutine, and a connection
 // none.

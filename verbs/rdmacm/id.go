@@ -87,10 +87,22 @@ func (m *CM) forgetID(i *cmID) {
 // close destroys the id; calls that wait on it end with [verbs.ErrClosed]. It
 // cannot hang: see [cgo.CMDestroyID].
 func (i *cmID) close() error {
-	return i.life.Close("id", func() { i.shut.Do(func() { close(i.closed) }) }, func() error {
+	return i.life.Close("id", i.interrupt, func() error {
 		i.cm.drop(i)
 		return cgo.CMDestroyID(i.id)
 	})
+}
+
+// interrupt ends calls that wait on the id, now and later.
+func (i *cmID) interrupt() { i.shut.Do(func() { close(i.closed) }) }
+
+func (i *cmID) interrupted() bool {
+	select {
+	case <-i.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // on takes an event; it runs in the reader of events and does not wait.

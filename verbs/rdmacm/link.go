@@ -18,7 +18,9 @@ import (
 // The connection manager decides GID, MTU and path, whatever cfg says. Of cfg.Connect it
 // uses Retries, RNRRetries, AckTimeout and MaxReads. The queue pair is RC. When the peer
 // closes its end, or its program dies, the queue pair ends here too, and [verbs.QP.Err]
-// matches [ErrDisconnected].
+// matches [ErrDisconnected]. A peer whose host is gone is noticed after cfg.QP.KeepAlive,
+// and the error matches [verbs.ErrUnreachable]; towards a peer whose queue pair does not
+// allow [verbs.RemoteWrite] there is no keep-alive.
 func (m *CM) DialLink(ctx context.Context, address string, cfg verbs.LinkConfig) (*verbs.Link, error) {
 	l := link{cfg: cfg}
 	dial := DialConfig{ConnConfig: l.config(MaxRequestData)}
@@ -65,8 +67,9 @@ func (l *link) config(room int) ConnConfig {
 			if err != nil {
 				return err
 			}
-			l.made, s.QP = made, made.QP()
-			s.PrivateData, err = encodeOffer(offer, room)
+			l.made, s.QP, s.peerDecides = made, made.QP(), true
+			takesWrites := made.QP().InitStep().Attr.Access&verbs.RemoteWrite != 0
+			s.PrivateData, err = encodeOffer(offer, takesWrites, room)
 			return err
 		},
 	}
@@ -84,10 +87,13 @@ func (l *link) connected(c *Conn, err error) (*verbs.Link, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.close())
 	}
-	offer, err := decodeOffer(c.PrivateData())
+	offer, takesWrites, err := decodeOffer(c.PrivateData())
 	l.made.Connected(c, verbs.Endpoint{Type: verbs.RC, Regions: offer.Regions, Data: offer.Data})
 	if err != nil {
 		return nil, errors.Join(operr.New("link with", c.RemoteAddr().String(), err), l.close())
+	}
+	if takesWrites {
+		l.made.QP().KeepAlive()
 	}
 	return l.made, nil
 }

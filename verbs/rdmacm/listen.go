@@ -169,6 +169,9 @@ func (l *Listener) arrived(m *CM, ev *cgo.CMEvent) {
 // Accept waits for a request. Answer it with [Request.Accept], [Request.AcceptUD] or
 // [Request.Reject].
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, operr.New("accept from", l.label(), err)
+	}
 	select {
 	case r, ok := <-l.requests:
 		if !ok {

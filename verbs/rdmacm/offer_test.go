@@ -11,15 +11,16 @@ import (
 
 func TestOffer(t *testing.T) {
 	o := verbs.Offer{Regions: []verbs.Region{{Addr: 1 << 60, Length: 4096, RKey: 7}, {Addr: 2, Length: 3, RKey: 1 << 31}}, Data: []byte("more")}
-	b, err := encodeOffer(o, MaxRequestData)
+	b, err := encodeOffer(o, true, MaxRequestData)
 	require.NoError(t, err)
-	got, err := decodeOffer(append(b, 0, 0, 0))
+	got, writes, err := decodeOffer(append(b, 0, 0, 0))
 	require.NoError(t, err)
 	require.Equal(t, o, got)
-	_, err = encodeOffer(o, len(b)-1)
+	require.True(t, writes)
+	_, err = encodeOffer(o, true, len(b)-1)
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	for n := range b {
-		_, err = decodeOffer(b[:n])
+		_, _, err = decodeOffer(b[:n])
 		require.ErrorIs(t, err, verbs.ErrMessage, "%d bytes", n)
 	}
 }
@@ -29,12 +30,12 @@ func TestOffer(t *testing.T) {
 func FuzzOffer(f *testing.F) {
 	f.Add([]byte("GL\x01\x02aaaaaaaabbbbbbbbccccdd"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := decodeOffer(b)
+		o, writes, err := decodeOffer(b)
 		if err != nil {
 			require.ErrorIs(t, err, verbs.ErrMessage)
 			return
 		}
-		again, err := encodeOffer(o, len(b))
+		again, err := encodeOffer(o, writes, len(b))
 		require.NoError(t, err)
 		require.True(t, bytes.HasPrefix(b, again))
 	})

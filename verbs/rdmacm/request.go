@@ -39,7 +39,7 @@ func (r *Request) answer(op string) error {
 }
 
 // Accept makes the connection and waits until the peer has it too. Whatever it returns,
-// the request is finished.
+// the request is finished. Under a context that has ended already it is rejected.
 func (r *Request) Accept(ctx context.Context, cfg ConnConfig) (*Conn, error) {
 	if err := r.answer("accept"); err != nil {
 		return nil, err
@@ -47,7 +47,13 @@ func (r *Request) Accept(ctx context.Context, cfg ConnConfig) (*Conn, error) {
 	if r.typ != verbs.RC {
 		return nil, errors.Join(operr.New("accept", r.id.life.Label, verbs.ErrAttributes, "datagrams have no connection: use AcceptUD"), r.id.close())
 	}
-	c, err := r.accept(ctx, &cfg)
+	c, err := (*Conn)(nil), ctx.Err()
+	if err == nil {
+		c, err = r.accept(ctx, &cfg)
+	} else {
+		r.id.do("reject", func() error { return cgo.CMReject(r.id.id, nil) })
+		err = operr.New("accept", r.id.life.Label, err)
+	}
 	if err != nil {
 		return nil, errors.Join(err, r.id.close())
 	}

@@ -27,6 +27,8 @@ type Setup struct {
 	// PrivateData goes to the peer. It is what the config has, and can be
 	// changed here, for example to name memory that was registered just now.
 	PrivateData []byte
+
+	peerDecides bool // whether there is a keep-alive
 }
 
 // ConnConfig configures a connection. The zero value makes an RC queue pair of its own,
@@ -172,7 +174,11 @@ func (p *prepared) makeQP(cfg *ConnConfig, typ verbs.QPType) error {
 		return err
 	}
 	p.own = append([]io.Closer{p.setup.QP}, p.own...)
-	if granted := p.setup.QP.MaxSendWR() + p.setup.QP.MaxRecvWR(); granted > cq.Depth() {
+	kept := 0
+	if qc.KeepAlive > 0 {
+		kept = 1
+	}
+	if granted := p.setup.QP.MaxSendWR() + p.setup.QP.MaxRecvWR() + kept; granted > cq.Depth() {
 		if err := cq.Resize(granted); err != nil && !errors.Is(err, verbs.ErrUnsupported) {
 			return err
 		}

@@ -26,6 +26,7 @@ import (
 // while the peer does not read. Reading and writing may go on at the same time;
 // several readers or several writers wait for each other.
 type Conn struct {
+	cm     *rdmacm.CM
 	conn   *rdmacm.Conn
 	parts  parts
 	peer   verbs.Region
@@ -39,6 +40,7 @@ type Conn struct {
 	credit   *verbs.Batch // of the reader
 	data     *verbs.Batch // of the writer
 	reserved []byte
+	wrote    time.Time // when data was last sent
 	finSent  bool
 
 	mu       sync.Mutex
@@ -61,8 +63,12 @@ type Conn struct {
 // Most bytes in one message: the peer begins to read while the rest is copied.
 const chunk = 64 << 10
 
-// How long Close waits for the peer's device to have everything.
-const lingering = 2 * time.Second
+// How long a stream that closes waits for the peer's device to have everything, and how
+// long for the end of a stream on which nothing else is under way.
+const (
+	lingering   = 2 * time.Second
+	endsQuickly = 5 * time.Millisecond
+)
 
 // Read reads up to len(p) bytes, and waits while there are none. After the last byte of
 // the peer it returns [io.EOF].
@@ -141,9 +147,28 @@ func (s *Conn) take(n int) {
 		return
 	}
 	s.drainSends()
-	s.credit.WriteImm(idCredit, verbs.Signaled, imm, s.peer.At(0))
-	if _, err := s.credit.Post(); err != nil {
+	if err := s.post(s.credit, idCredit, verbs.Signaled, imm, s.peer.At(0)); err != nil {
 		s.fail(err)
+	}
+}
+
+// post posts a message. If the queue is full, of messages that are done with and whose
+// completions nobody has polled yet, it waits until there is room.
+func (s *Conn) post(b *verbs.Batch, id uint64, flags verbs.SendFlags, imm uint32, to verbs.Remote, data ...verbs.SGE) error {
+	for {
+		b.WriteImm(id, flags, imm, to, data...)
+		_, err := b.Post()
+		if err == nil || !errors.Is(err, verbs.ErrQueueFull) {
+			return err
+		}
+		s.mu.Lock()
+		broken := s.err
+		s.mu.Unlock()
+		if broken != nil {
+			return broken
+		}
+		s.drainSends()
+		time.Sleep(20 * time.Microsecond) // a writer may have them
 	}
 }
 
@@ -265,12 +290,14 @@ func (s *Conn) commit(n int, last bool) error {
 	if signal {
 		flags = verbs.Signaled
 	}
+	var err error
 	if last {
-		s.data.WriteImm(id, flags, wire.Fin, s.peer.At(0))
+		err = s.post(s.data, id, flags, wire.Fin, s.peer.At(0))
 	} else {
-		s.data.WriteImm(id, flags, uint32(n), s.peer.At(to), s.parts.buffer.SGE(int(from), n))
+		s.wrote = time.Now()
+		err = s.post(s.data, id, flags, uint32(n), s.peer.At(to), s.parts.buffer.SGE(int(from), n))
 	}
-	if _, err := s.data.Post(); err != nil {
+	if err != nil {
 		return s.fail(err)
 	}
 	return nil
@@ -299,8 +326,10 @@ func (s *Conn) finish() error {
 }
 
 // Close ends both directions. Written bytes reach the peer, if it is there; unread bytes
-// are dropped. Calls under way, and later ones, return [net.ErrClosed]. Closing twice is
-// not an error.
+// are dropped. Calls under way, and later ones, return [net.ErrClosed]. If something was
+// written in the last two seconds, Close waits until the peer's device has it, or for two
+// seconds; otherwise it does not wait for the peer, which may be gone. Closing twice is not
+// an error.
 func (s *Conn) Close() error {
 	s.shut.Do(func() { s.shutErr = s.close() })
 	return s.shutErr
@@ -315,33 +344,50 @@ func (s *Conn) close() error {
 	defer s.rmu.Unlock()
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	if s.finish() == nil {
-		s.linger()
-	}
+	finished := s.finish() == nil
 	s.reader.stop()
 	s.writer.stop()
-	// The queue pair goes between the connection, which still moves it, and
-	// the rest.
-	return errors.Join(s.conn.Close(), s.parts.close())
+	if !finished {
+		return s.free()
+	}
+	if time.Since(s.wrote) < lingering {
+		s.linger(lingering)
+		return s.free()
+	}
+	if s.linger(endsQuickly) {
+		return s.free()
+	}
+	rdmacm.Linger(s.cm, func() {
+		s.linger(lingering)
+		if err := s.free(); err != nil {
+			s.cm.Logger().Error("close stream", "peer", s.remote, "err", err)
+		}
+	})
+	return nil
 }
 
-// linger waits until the peer's device has everything.
-func (s *Conn) linger() {
-	ctx, cancel := context.WithTimeout(context.Background(), lingering)
+// free closes what the stream is made of. The queue pair goes between the connection, which
+// still moves it, and the rest.
+func (s *Conn) free() error { return errors.Join(s.conn.Close(), s.parts.close()) }
+
+// linger waits until the peer's device has everything, or the stream is broken, and reports
+// whether that is so.
+func (s *Conn) linger(d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	for {
 		s.mu.Lock()
 		over := s.flow.AllDone() || s.err != nil
 		s.mu.Unlock()
 		if over {
-			return
+			return true
 		}
 		s.smu.Lock()
 		n, err := s.parts.sendCQ.Wait(ctx, s.sendWCs[:])
 		s.sendsDone(n, err)
 		s.smu.Unlock()
 		if err != nil {
-			return
+			return ctx.Err() == nil
 		}
 	}
 }

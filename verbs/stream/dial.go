@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -33,6 +34,10 @@ type Config struct {
 	// HandshakeTimeout is how long a peer may take to finish connecting once it
 	// has got one of those places; 0 means 10 s.
 	HandshakeTimeout time.Duration
+	// KeepAlive is how soon a stream notices that its peer's host is gone while nothing is
+	// under way; reads and writes fail then. 0 means [verbs.DefaultKeepAlive], negative
+	// never.
+	KeepAlive time.Duration
 }
 
 func (c *Config) resolve() error {
@@ -48,6 +53,7 @@ func (c *Config) resolve() error {
 	if c.Pending == 0 {
 		c.Pending = 16
 	}
+	c.KeepAlive = cmp.Or(c.KeepAlive, verbs.DefaultKeepAlive)
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = 10 * time.Second
 	}
@@ -63,7 +69,7 @@ func Dial(ctx context.Context, m *rdmacm.CM, address string, cfg Config) (*Conn,
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
-	s := &Conn{}
+	s := &Conn{cm: m}
 	dial := cfg.Dial
 	dial.ConnConfig = rdmacm.ConnConfig{MaxReads: -1, Setup: func(c *rdmacm.Setup) error { return s.parts.make(c, &cfg) }}
 	conn, err := m.Dial(ctx, address, dial)

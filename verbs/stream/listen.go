@@ -14,6 +14,7 @@ import (
 
 // Listener is a [net.Listener] for streams.
 type Listener struct {
+	cm       *rdmacm.CM
 	listener *rdmacm.Listener
 	log      *slog.Logger
 	cfg      Config
@@ -37,7 +38,7 @@ func Listen(m *rdmacm.CM, address string, cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Listener{listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
+	s := &Listener{cm: m, listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil
@@ -80,7 +81,7 @@ func (l *Listener) accept(r *rdmacm.Request) (*Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Reject([]byte("not a stream")))
 	}
-	s := &Conn{}
+	s := &Conn{cm: l.cm}
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
 	conn, err := r.Accept(ctx, rdmacm.ConnConfig{MaxReads: -1, Setup: func(c *rdmacm.Setup) error { return s.parts.make(c, &l.cfg) }})

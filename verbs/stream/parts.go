@@ -52,7 +52,7 @@ func (p *parts) create(c *rdmacm.Setup, cfg *Config) (err error) {
 		return err
 	}
 	p.qp, err = p.pd.CreateQP(verbs.QPConfig{SendCQ: p.sendCQ, RecvCQ: p.recvCQ, GID: c.GID,
-		MaxSendWR: sends, MaxRecvWR: recvs, Access: verbs.LocalWrite | verbs.RemoteWrite})
+		MaxSendWR: sends, MaxRecvWR: recvs, KeepAlive: cfg.KeepAlive, Access: verbs.LocalWrite | verbs.RemoteWrite})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,271 @@
+package verbs
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cgo"
+)
+
+// DefaultKeepAlive is the keep-alive of links and streams.
+const DefaultKeepAlive = 30 * time.Second
+
+// keepAliveID is the number of the requests of keep-alives, "keepaliv".
+const keepAliveID = 0x6b656570616c6976
+
+// keepAliveLook is how long after a request of a keep-alive its completion is looked for.
+const keepAliveLook = time.Second
+
+var errKeepAlive = errors.New("the peer's device does not acknowledge the keep-alive: its host is down or cannot be reached")
+
+// keepAlive posts empty WRITEs to a queue pair whose peer may have gone. The transport's
+// retries end the queue pair then. At most one is under way. Its completion is taken out
+// of what the program polls ([CQ.sift]); if the program does not poll, the keep-alive
+// does ([CQ.look]).
+type keepAlive struct {
+	every  time.Duration
+	flying atomic.Bool // a request is under way, or its completion is still in the queue
+
+	mu    sync.Mutex // no post while the queue pair is reset
+	chain *cgo.SendChain
+	timer *time.Timer // nil: not started, or ended
+}
+
+// prepareKeepAlive makes room for the requests of a keep-alive in the completion queue. It
+// is left out where the queue cannot be made longer or has completions of another kind.
+func (q *QP) prepareKeepAlive(every time.Duration) error {
+	if every <= 0 || q.typ != RC {
+		return nil
+	}
+	if q.sendCQ.fields != 0 || !q.sendCQ.keep() {
+		return nil
+	}
+	chain, err := cgo.NewSendChain(1, 1, 0)
+	if err != nil {
+		q.sendCQ.unkeep()
+		return opError("make keep-alive of", q.life.Label, err)
+	}
+	w := &chain.WRs[0]
+	w.ID, w.Opcode, w.Flags = keepAliveID, opWrite, uint32(Signaled)
+	w.SetRDMA(0, 0)
+	q.keep = &keepAlive{every: every, chain: chain}
+	q.cap.MaxSendWR = min(q.cap.MaxSendWR+1, uint32(max(q.pd.dev.attr.MaxQPWR, 1)))
+	return nil
+}
+
+// freeKeepAlive is called when the queue pair is gone, or was not made.
+func (q *QP) freeKeepAlive() {
+	k := q.keep
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stop()
+	k.chain.Free()
+	k.chain = nil
+	q.sendCQ.unkeep()
+}
+
+// KeepAlive starts the keep-alive of [QPConfig.KeepAlive] on a queue pair that other code
+// has connected, with a peer that allows [RemoteWrite]. Without one it does nothing.
+func (q *QP) KeepAlive() {
+	k := q.keep
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.chain == nil {
+		return
+	}
+	k.stop() // of an earlier connection
+	k.timer = time.AfterFunc(k.every, q.keepAliveTick)
+}
+
+// stop ends the keep-alive. The caller holds mu.
+func (k *keepAlive) stop() {
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	k.flying.Store(false)
+}
+
+func (q *QP) keepAliveTick() {
+	k := q.keep
+	if k.flying.Load() {
+		q.sendCQ.look()
+	}
+	dead := q.Err() != nil
+	if !dead && k.flying.Load() {
+		// The program may not have polled the completion of its failure yet.
+		now, err := q.stateNow()
+		if dead = err != nil || now == StateReset || now == StateError; now == StateError {
+			q.die(opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.timer == nil: // ended meanwhile
+	case dead:
+		k.stop()
+	case k.flying.Load():
+		k.timer.Reset(keepAliveLook)
+	default:
+		q.postKeepAlive()
+	}
+}
+
+// stateNow returns the state that the device has the queue pair in.
+func (q *QP) stateNow() (now QPState, err error) {
+	err = q.life.With("query", func() error {
+		now, err = q.queryState()
+		return err
+	})
+	return now, err
+}
+
+// postKeepAlive posts a request, unless the queue is full: then others are under way. The
+// caller holds the lock of the keep-alive.
+func (q *QP) postKeepAlive() {
+	k := q.keep
+	switch q.State() {
+	case StateRTS:
+	case StateSQD:
+		k.timer.Reset(k.every)
+		return
+	default:
+		k.stop()
+		return
+	}
+	if !q.life.Enter() {
+		k.stop()
+		return
+	}
+	defer q.life.Exit()
+	k.flying.Store(true)
+	if _, err := cgo.PostSend(q.qp, q.path, k.chain, 1); err != nil {
+		k.flying.Store(false)
+		k.timer.Reset(k.every)
+		return
+	}
+	k.timer.Reset(min(k.every, keepAliveLook))
+}
+
+// keepAliveDone takes the completion of a keep-alive's request.
+func (q *QP) keepAliveDone(w *WC) {
+	q.keep.flying.Store(false)
+	switch w.Status() {
+	case WCSuccess, WCFlushed:
+	default:
+		q.die(opError("use", q.named(), class(ErrUnreachable, class(errKeepAlive, w.Status()))))
+	}
+}
+
+// keep makes room for one more keep-alive.
+func (c *CQ) keep() bool {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if more := max(c.keepRoom, 1); c.keptNow == c.keepRoom {
+		if err := c.grow(c.Depth() + more); err != nil {
+			return false
+		}
+		c.keepRoom += more
+	}
+	c.keptNow++
+	c.kept.Store(true)
+	return true
+}
+
+func (c *CQ) unkeep() {
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	c.keptNow--
+}
+
+// stash has completions of the program's that a keep-alive has polled.
+type stash struct {
+	mu   sync.Mutex
+	all  [16]WC
+	left []WC // of all
+}
+
+// look polls for the completions of keep-alives in a queue that nothing else polls. The
+// program's own are kept for its next call, in their order. A queue in which a call waits,
+// or a router polls, is left to that.
+func (c *CQ) look() {
+	if rt := c.router.Load(); rt != nil {
+		if rt.try() {
+			_, _ = rt.glance() // a wait is told of the error
+			rt.turn.Release()
+		}
+		return
+	}
+	if c.wait.file != nil {
+		select {
+		case c.wait.turn <- struct{}{}:
+			defer func() { <-c.wait.turn }()
+		default:
+			return
+		}
+	}
+	c.routing.Lock()
+	defer c.routing.Unlock()
+	if c.routed() || c.stash.Load() != nil {
+		return
+	}
+	s := &stash{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.stash.Store(s)
+	c.life.Quiet() // polls that began before
+	if c.life.Enter() {
+		n, err := cgo.PollCQ(c.cq, c.path, rawWCs(s.all[:]), 0)
+		c.life.Exit()
+		if err != nil {
+			n = 0 // the next poll gets it too
+		}
+		s.left = s.all[:c.sift(s.all[:n])]
+		if anyFailed(s.left) {
+			c.failed(s.left)
+		}
+	}
+	if len(s.left) == 0 {
+		c.stash.Store(nil)
+	}
+}
+
+// unstash takes completions that a keep-alive has polled.
+func (c *CQ) unstash(wcs []WC) int {
+	s := c.stash.Load()
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := copy(wcs, s.left)
+	if s.left = s.left[n:]; len(s.left) == 0 {
+		c.stash.CompareAndSwap(s, nil)
+	}
+	return n
+}
+
+// sift takes the completions of keep-alives out of wcs, and returns how many are left.
+func (c *CQ) sift(wcs []WC) int {
+	n := 0
+	for i := range wcs {
+		if wcs[i].wc.ID == keepAliveID && c.dev != nil {
+			if q := c.dev.async.qpOf(wcs[i].QPNum()); q != nil && q.keep != nil {
+				q.keepAliveDone(&wcs[i])
+				continue
+			}
+		}
+		wcs[n] = wcs[i]
+		n++
+	}
+	return n
+}

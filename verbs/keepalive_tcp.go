@@ -1,0 +1,23 @@
+package verbs
+
+import (
+	"net"
+	"time"
+)
+
+// keepConnAlive has a TCP connection, or one in TLS, end when its peer has not been heard
+// of for about that time. Negative means never. TCP counts whole seconds.
+func keepConnAlive(conn net.Conn, every time.Duration) {
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = c.NetConn()
+	}
+	c, ok := conn.(interface {
+		SetKeepAliveConfig(net.KeepAliveConfig) error
+	})
+	if !ok {
+		return
+	}
+	const probes = 3
+	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, // a connection that has broken says so itself
+		Idle: max(every/2, time.Second), Interval: max(every/(2*probes), time.Second), Count: probes})
+}

@@ -1,0 +1,45 @@
+//go:build linux
+
+package rdmacm_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/canceltest"
+	"github.com/goverbs/goverbs/verbs/internal/rig"
+	"github.com/goverbs/goverbs/verbs/rdmacm"
+)
+
+// Calls under a context that has ended already do nothing.
+func TestCancelledBefore(t *testing.T) {
+	p := rig.CMPorts(t)
+	m, ctx := rig.NewCM(t), rig.Context(t)
+	l, err := m.Listen(p[1].Addr().String()+":0", rdmacm.ListenConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	// Serving until a context ends that has ended is no failure.
+	canceltest.Methods(t, m, []any{l.Addr().String(), netip.MustParseAddr("239.7.7.9")}, "ServeLinks")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := m.Dial(ctx, l.Addr().String(), rdmacm.DialConfig{Local: netip.AddrPortFrom(p[0].Addr(), 0)})
+		failed <- err
+	}()
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = l.Accept(over)
+	require.ErrorIs(t, err, context.Canceled)
+	r, err := l.Accept(ctx)
+	require.NoError(t, err)
+	canceltest.Methods(t, r, nil)
+	var rejected *rdmacm.RejectedError
+	require.ErrorAs(t, <-failed, &rejected)
+
+	a, _, err := rig.Dialed(t, m, rdmacm.DialConfig{}, rdmacm.ConnConfig{})
+	require.NoError(t, err)
+	canceltest.Methods(t, a, nil)
+	require.NoError(t, a.Err())
+}
