@@ -102,11 +102,15 @@ func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
 	if e, ok := q.choose(all); ok {
 		return e, nil
 	}
+	return GIDEntry{}, d.noGID(q.String(), all)
+}
+
+func (d *Device) noGID(wanted string, all []GIDEntry) error {
 	have := make([]string, len(all))
 	for i, e := range all {
 		have[i] = e.String()
 	}
-	return GIDEntry{}, opError("find GID on", d.name, ErrNoGID, "wanted ", q, "; there are: ", strings.Join(have, ", "))
+	return opError("find GID on", d.name, ErrNoGID, "wanted ", wanted, "; there are: ", strings.Join(have, ", "))
 }
 
 func (q GIDQuery) String() string {
