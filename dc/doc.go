@@ -115,6 +115,18 @@
 // again, and each copy has the same effect as the first. A target whose responder
 // contexts are all taken answers busy and remembers the order.
 //
+// # Changes of the host
+//
+// The local address may go away and come back, the link may fail and recover, a netdev may
+// get another name, and either end another link-layer address. Initiators and targets find
+// their GID again in the GID table, and make their address handles and connect their queue
+// pairs anew. Requests that the device has meanwhile fail with [ErrSession], and requests
+// that wait fail with [ErrUnreachable] if it takes longer than
+// [InitiatorConfig.ConnectTimeout]. Later ones succeed, without any help of the program. A
+// neighbour's new link-layer address is noticed within a second or two of sending to it,
+// with hardware by a request that fails. A DCT cannot follow its GID to another place of
+// the table; its target logs an error then, and must be closed and made anew.
+//
 // # Hardware
 //
 // All of this is the software back end. On an mlx5 device with the dynamically connected

@@ -28,8 +28,8 @@ func (t *Target) CountKeepAlives() *atomic.Uint64 {
 	c := t.be.(*softwareTarget).ctl
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	next := c.rest
-	c.rest = func(m *wire.Message) {
+	next := c.rest.received
+	c.rest.received = func(m *wire.Message) {
 		if m.Kind == wire.KeepAlive {
 			n.Add(1)
 		}
