@@ -124,7 +124,10 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.lid, c.mtu = port.LID, port.ActiveMTU
+	c.lid = port.LID
+	if c.mtu, err = dev.LocalMTU(gid); err != nil {
+		return c, err
+	}
 	attr := dev.Attr()
 	c.maxReads = uint8(min(attr.MaxReadAtomic, 16))
 	c.maxInitReads = min(c.maxReads, uint8(min(attr.MaxInitRead, 16)))

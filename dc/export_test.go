@@ -95,6 +95,15 @@ func (i *Initiator) ContextQP(n int) uint32 {
 	return i.be.(*software).qps[n].qp.Num()
 }
 
+// PathMTU is that of an initiator context's queue pair, as the device has it.
+func (i *Initiator) PathMTU(n int) (verbs.MTU, error) {
+	i.mu.Lock()
+	qp := i.be.(*software).qps[n].qp
+	i.mu.Unlock()
+	a, err := qp.Query()
+	return a.PathMTU, err
+}
+
 // Serves is the peer that an initiator context serves, or nil.
 func (i *Initiator) Serves(n int) *Peer {
 	i.mu.Lock()

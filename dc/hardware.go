@@ -91,8 +91,7 @@ func localMTU(dev *verbs.Device, gid verbs.GIDEntry, mtu verbs.MTU) (verbs.MTU, 
 	if mtu != 0 {
 		return mtu, nil
 	}
-	port, err := dev.Port(gid.Port)
-	return port.ActiveMTU, err
+	return dev.LocalMTU(gid)
 }
 
 // follow has address handles made anew when the local address has changed. DCIs name none.

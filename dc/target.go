@@ -54,7 +54,7 @@ type TargetConfig struct {
 	// TrafficClass of responses and control messages: DSCP and ECN bits on RoCE v2.
 	TrafficClass uint8
 	// MTU of the hardware back end, which its initiators must have too; 0
-	// means the port's.
+	// means what GID has, as [verbs.Device.LocalMTU] returns it.
 	MTU    verbs.MTU
 	Logger *slog.Logger // nil: silent
 }
