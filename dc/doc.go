@@ -27,7 +27,9 @@
 // target. One that failed with [ErrSession] was carried out once or not at all. One that
 // failed with any other error was not carried out. A request is posted a second time only
 // if the first had no effect because the target had no receive; that is certain in
-// networks that do not double packets.
+// networks that do not double packets. A WRITE with immediate of more than one packet has
+// an effect before the target looks for a receive. If there is none, the request fails with
+// [ErrSession] and [ErrNoReceive], and its memory is written in part.
 //
 // Requests to one target are carried out in the order of posting. Between targets there
 // is no order.
