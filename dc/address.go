@@ -24,7 +24,7 @@ type Address struct {
 	KeyCheck uint16
 	// Hardware: the target is a DCT.
 	Hardware bool
-	MTU      verbs.MTU // of the target's port; of the DCT if Hardware
+	MTU      verbs.MTU // of the target's netdev ([verbs.Device.LocalMTU]); of the DCT if Hardware
 	QPN      uint32    // of the control queue pair; of the DCT if Hardware
 	QKey     uint32    // of the control queue pair
 	// Incarnation tells a target from another one that had its address before;

@@ -44,7 +44,7 @@ type ControlConfig struct {
 type Control struct {
 	cfg     ControlConfig
 	pd      *verbs.PD
-	gid     verbs.GIDEntry
+	gid     localGID
 	lid     uint16
 	mtu     verbs.MTU
 	at      wire.ControlAddress
@@ -67,9 +67,10 @@ type Control struct {
 	batch *verbs.Batch
 	// Sends are numbered: what was posted, up to where the device has told that
 	// they are gone, and up to where it will. Those of who leaves are told.
-	posted, gone, told uint64
-	leaving            int
-	wcs                [16]verbs.WC
+	posted, gone atomic.Uint64 // written with mu held
+	told         uint64
+	leaving      int
+	wcs          [16]verbs.WC
 
 	reading    sync.Mutex // of what receives
 	watch      watch
@@ -77,10 +78,16 @@ type Control struct {
 	generation uint64 // counts restarts, and is in the numbers of receives: those of an earlier one are over
 
 	routing sync.RWMutex
-	routes  map[uint64]func(*wire.Message) // by the initiator's id
-	rest    func(*wire.Message)            // of targets
+	routes  map[uint64]controlUser // by the initiator's id
+	rest    controlUser            // the target
 	refs    int
 	closed  bool
+}
+
+// controlUser is an initiator or a target that a control queue pair serves.
+type controlUser struct {
+	received func(*wire.Message)
+	moved    func() // the local GID has another place in the GID table
 }
 
 // NewControl makes a control queue pair for initiators to share.
@@ -99,7 +106,7 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	if cfg.Handles <= 0 {
 		cfg.Handles = 4096
 	}
-	c = &Control{cfg: cfg, pd: cfg.PD, gid: cfg.GID, log: cfg.Logger, routes: make(map[uint64]func(*wire.Message))}
+	c = &Control{cfg: cfg, pd: cfg.PD, log: cfg.Logger, routes: make(map[uint64]controlUser)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -108,16 +115,19 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 		}
 	}()
 	dev := cfg.PD.Device()
-	if c.gid == (verbs.GIDEntry{}) {
-		if c.gid, err = dev.FindGID(verbs.GIDQuery{}); err != nil {
-			return c, err
-		}
+	if err := c.gid.init(dev, cfg.GID, func() { c.work.Go(c.moved) }); err != nil {
+		return c, err
 	}
-	port, err := dev.Port(c.gid.Port)
+	gid := c.gid.entry()
+	changes := dev.FollowGID(c.ctx, gid)
+	port, err := dev.Port(gid.Port)
 	if err != nil {
 		return c, err
 	}
-	c.lid, c.mtu = port.LID, port.ActiveMTU
+	c.lid = port.LID
+	if c.mtu, err = dev.LocalMTU(gid); err != nil {
+		return c, err
+	}
 	attr := dev.Attr()
 	c.maxReads = uint8(min(attr.MaxReadAtomic, 16))
 	c.maxInitReads = min(c.maxReads, uint8(min(attr.MaxInitRead, 16)))
@@ -130,7 +140,7 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	}
 	// The Q_Key keeps packets of earlier owners of the queue pair number away.
 	qkey := rand.Uint32() & 0x7fffffff
-	if c.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, GID: c.gid, QKey: qkey | 1,
+	if c.qp, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, GID: gid, QKey: qkey | 1,
 		MaxSendWR: controlSends, MaxRecvWR: controlRecvs}); err != nil {
 		return c, err
 	}
@@ -153,6 +163,7 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 	c.at = wire.ControlAddress{GID: wire.GID(e.GID), QPN: e.QPN, QKey: e.QKey, LID: e.LID}
 	c.watch.init(c.recvCQ, &c.reading)
 	c.work.Go(c.read)
+	c.work.Go(func() { c.follow(changes) })
 	return c, nil
 }
 
@@ -171,10 +182,12 @@ func (c *Control) fill() error {
 // was in it is lost, as messages may be. It is called with reading and mu held.
 func (c *Control) restart() error {
 	c.generation++
-	c.gone, c.told = c.posted, c.posted
+	c.told = c.posted.Load()
 	if err := c.qp.Quiesce(); err != nil {
 		return err
 	}
+	c.gone.Store(c.posted.Load())
+	c.handles.completed()
 	for _, cq := range []*verbs.CQ{c.sendCQ, c.recvCQ} {
 		for {
 			n, err := cq.Poll(c.wcs[:])
@@ -223,13 +236,13 @@ func (c *Control) broken(generation uint64) {
 }
 
 // join brings an initiator its messages.
-func (c *Control) join(id uint64, f func(*wire.Message)) error {
+func (c *Control) join(id uint64, u controlUser) error {
 	c.routing.Lock()
 	defer c.routing.Unlock()
 	if c.closed {
 		return opError("use", "control queue", ErrClosed)
 	}
-	c.routes[id] = f
+	c.routes[id] = u
 	c.refs++
 	return nil
 }

@@ -20,6 +20,7 @@ func (c *Control) send(to wire.ControlAddress, m *wire.Message) {
 		c.handles.want(to, m)
 		return
 	}
+	c.handles.age(h)
 	c.sendBy(h, to, m)
 	c.handles.put(h)
 }
@@ -37,25 +38,26 @@ func (c *Control) sendBy(h *handle, to wire.ControlAddress, m *wire.Message) {
 		return
 	}
 	defer c.mu.Unlock()
-	off := (controlRecvs + int(c.posted%controlSends)) * controlStride
+	id := c.posted.Load()
+	off := (controlRecvs + int(id%controlSends)) * controlStride
 	n := m.Encode(c.mr.Bytes()[off:])
 	var flags verbs.SendFlags
-	if c.leaving > 0 || c.posted%signalEvery == signalEvery-1 {
+	if c.leaving > 0 || id%signalEvery == signalEvery-1 {
 		flags = verbs.Signaled
 	}
-	c.batch.SendTo(c.posted, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
+	c.batch.SendTo(id, flags, verbs.Dest{AH: h.ah, QPN: to.QPN, QKey: to.QKey}, c.mr.SGE(off, n))
 	if _, err := c.batch.Post(); err != nil {
 		c.log.Warn("dc: control message not sent", "to", verbs.GID(to.GID), "err", err)
 		c.dropped.Add(1)
 		return
 	}
-	c.posted++
+	c.posted.Store(id + 1)
 	if flags == verbs.Signaled {
-		c.told = c.posted
+		c.told = id + 1
 	}
 }
 
-func (c *Control) busy() int { return int(c.posted - c.gone) }
+func (c *Control) busy() int { return int(c.posted.Load() - c.gone.Load()) }
 
 // settle waits until the device has sent what it will tell of: it loses what lies in a
 // queue pair that is destroyed. A device does that in microseconds, and messages may be
@@ -63,7 +65,7 @@ func (c *Control) busy() int { return int(c.posted - c.gone) }
 func (c *Control) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for end := time.Now().Add(settleTimeout); c.gone < c.told && c.reap() && time.Now().Before(end); {
+	for end := time.Now().Add(settleTimeout); c.gone.Load() < c.told && c.reap() && time.Now().Before(end); {
 		time.Sleep(10 * time.Microsecond)
 	}
 }
@@ -86,7 +88,8 @@ func (c *Control) reap() bool {
 			}
 		}
 		if n > 0 {
-			c.gone = c.wcs[n-1].ID() + 1
+			c.gone.Store(c.wcs[n-1].ID() + 1)
+			c.handles.completed()
 		}
 		if n < len(c.wcs) {
 			break
@@ -183,14 +186,14 @@ func comesFrom(packet []byte, routed bool, slid uint16, from *wire.ControlAddres
 // pass gives a message to the one it is for.
 func (c *Control) pass(m *wire.Message) bool {
 	c.routing.RLock()
-	f := c.routes[m.Sender]
-	if f == nil {
-		f = c.rest
+	u, ok := c.routes[m.Sender]
+	if !ok {
+		u = c.rest
 	}
 	c.routing.RUnlock()
-	if f == nil {
+	if u.received == nil {
 		return false
 	}
-	f(m)
+	u.received(m)
 	return true
 }

@@ -27,7 +27,9 @@
 // target. One that failed with [ErrSession] was carried out once or not at all. One that
 // failed with any other error was not carried out. A request is posted a second time only
 // if the first had no effect because the target had no receive; that is certain in
-// networks that do not double packets.
+// networks that do not double packets. A WRITE with immediate of more than one packet has
+// an effect before the target looks for a receive. If there is none, the request fails with
+// [ErrSession] and [ErrNoReceive], and its memory is written in part.
 //
 // Requests to one target are carried out in the order of posting. Between targets there
 // is no order.
@@ -114,6 +116,18 @@
 // Control messages are datagrams. They may be lost, doubled and delayed: they are sent
 // again, and each copy has the same effect as the first. A target whose responder
 // contexts are all taken answers busy and remembers the order.
+//
+// # Changes of the host
+//
+// The local address may go away and come back, the link may fail and recover, a netdev may
+// get another name, and either end another link-layer address. Initiators and targets find
+// their GID again in the GID table, and make their address handles and connect their queue
+// pairs anew. Requests that the device has meanwhile fail with [ErrSession], and requests
+// that wait fail with [ErrUnreachable] if it takes longer than
+// [InitiatorConfig.ConnectTimeout]. Later ones succeed, without any help of the program. A
+// neighbour's new link-layer address is noticed within a second or two of sending to it,
+// with hardware by a request that fails. A DCT cannot follow its GID to another place of
+// the table; its target logs an error then, and must be closed and made anew.
 //
 // # Hardware
 //

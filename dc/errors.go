@@ -23,13 +23,18 @@ var (
 	// ErrUnreachable: the target did not answer connect packets in time.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrSession: the session ended under the request: the target died, was
-	// restarted or took its responder context back, or an earlier request of
+	// restarted or took its responder context back, had no receive for a long WRITE with
+	// immediate ([ErrNoReceive]), or an earlier request of
 	// the session failed; with hardware, an earlier request in the same DCI or
 	// stream failed, perhaps another target's. Or the device of this end found fault
 	// with the memory of an atomic, or of a WRITE or message of more than 256 bytes,
 	// when it may have done a part. Whether the request was carried out is not known;
 	// it was not carried out twice, and will not be later.
 	ErrSession = errors.New("session lost")
+	// ErrNoReceive: a WRITE with immediate of more than one packet has found no receive at
+	// the target, which is known when all packets but the last have been written. It comes
+	// with [ErrSession], and the request is not repeated. Other messages wait for a receive.
+	ErrNoReceive = errors.New("the target has no receive; all but the last packet was written")
 	// ErrRefused: the target could not set up a session.
 	ErrRefused = session.ErrRefused
 	// ErrNoContexts: no queue pair of the initiator works any more.
@@ -79,6 +84,9 @@ func requestError(e *entry, w *verbs.WC) error {
 		// The device of this end looks at the memory for the answer when that comes, and
 		// at that of a packet when it sends it.
 		known = e.Op == Read || e.Op < FetchAdd && e.packets(smallestMTU) == 1
+	}
+	if w.Status() == verbs.WCRNRRetryExceeded && !e.takesReceiveFirst(smallestMTU) {
+		err, known = fmt.Errorf("%w: %w", ErrNoReceive, err), false
 	}
 	if !known {
 		err = fmt.Errorf("%w: %w", ErrSession, err)

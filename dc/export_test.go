@@ -28,8 +28,8 @@ func (t *Target) CountKeepAlives() *atomic.Uint64 {
 	c := t.be.(*softwareTarget).ctl
 	c.routing.Lock()
 	defer c.routing.Unlock()
-	next := c.rest
-	c.rest = func(m *wire.Message) {
+	next := c.rest.received
+	c.rest.received = func(m *wire.Message) {
 		if m.Kind == wire.KeepAlive {
 			n.Add(1)
 		}
@@ -93,6 +93,15 @@ func (i *Initiator) ContextQP(n int) uint32 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.be.(*software).qps[n].qp.Num()
+}
+
+// PathMTU is that of an initiator context's queue pair, as the device has it.
+func (i *Initiator) PathMTU(n int) (verbs.MTU, error) {
+	i.mu.Lock()
+	qp := i.be.(*software).qps[n].qp
+	i.mu.Unlock()
+	a, err := qp.Query()
+	return a.PathMTU, err
 }
 
 // Serves is the peer that an initiator context serves, or nil.

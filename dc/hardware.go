@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/goverbs/goverbs/dc/internal/dci"
@@ -13,7 +14,6 @@ import (
 // hardware is the initiator on a device with DCIs: it drives a [dci.Machine].
 type hardware struct {
 	i      *Initiator
-	gid    verbs.GIDEntry
 	mtu    verbs.MTU
 	routes routes
 
@@ -59,10 +59,13 @@ func newHardware(i *Initiator) (_ backend, err error) {
 			err = errors.Join(err, h.close(), i.closeQueue())
 		}
 	}()
-	if h.gid, h.mtu, err = local(dev, cfg.GID, cfg.MTU); err != nil {
+	if err := h.routes.init(cfg.PD, cfg.GID, cfg.TrafficClass); err != nil {
 		return nil, err
 	}
-	h.routes.init(cfg.PD, h.gid, cfg.TrafficClass)
+	changes := dev.FollowGID(i.ctx, h.routes.gid.entry())
+	if h.mtu, err = localMTU(dev, h.routes.gid.entry(), cfg.MTU); err != nil {
+		return nil, err
+	}
 	streams := min(features.Streams, maxStreams)
 	if cfg.Streams != 0 {
 		streams = max(cfg.Streams, 0)
@@ -79,27 +82,52 @@ func newHardware(i *Initiator) (_ backend, err error) {
 			return nil, err
 		}
 	}
+	i.work.Go(func() { h.follow(changes) })
 	return h, nil
 }
 
-// local is the address and the MTU of this end.
-func local(dev *verbs.Device, gid verbs.GIDEntry, mtu verbs.MTU) (verbs.GIDEntry, verbs.MTU, error) {
-	if gid == (verbs.GIDEntry{}) {
-		var err error
-		if gid, err = dev.FindGID(verbs.GIDQuery{}); err != nil {
-			return gid, 0, err
-		}
-	}
+// localMTU returns mtu, or if that is 0 the MTU of a local GID.
+func localMTU(dev *verbs.Device, gid verbs.GIDEntry, mtu verbs.MTU) (verbs.MTU, error) {
 	if mtu != 0 {
-		return gid, mtu, nil
+		return mtu, nil
 	}
-	port, err := dev.Port(gid.Port)
-	return gid, port.ActiveMTU, err
+	return dev.LocalMTU(gid)
+}
+
+// follow has address handles made anew when the local address has changed. DCIs name none.
+func (h *hardware) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
+	for now, err := range changes {
+		if err != nil {
+			h.i.cfg.Logger.Warn("dc: the local address is gone", "gid", h.routes.gid.entry().GID, "err", err)
+			continue
+		}
+		h.routes.gid.put(now)
+		h.routes.expire()
+		h.i.mu.Lock()
+		for _, x := range h.peers {
+			if x != nil {
+				if err := h.rerouted(x); err != nil {
+					h.i.cfg.Logger.Warn("dc: address handle", "err", err)
+				}
+			}
+		}
+		h.i.mu.Unlock()
+	}
+}
+
+// rerouted drops the way to a peer if that is stale and no request is under way.
+func (h *hardware) rerouted(x *hardPeer) error {
+	r := x.route
+	if r == nil || !r.stale.Load() || x.m.Outstanding()+x.m.Pending() > 0 {
+		return nil
+	}
+	x.route, x.to.AH = nil, nil
+	return h.routes.put(r)
 }
 
 func (h *hardware) addDCI(streams, errored int) error {
 	c := &h.i.cfg
-	cfg := verbs.QPConfig{Type: verbs.DCI, SendCQ: h.i.d.CQ(), GID: h.gid, MaxSendWR: c.Depth, MaxSendSGE: c.MaxSGE, MaxInline: c.MaxInline,
+	cfg := verbs.QPConfig{Type: verbs.DCI, SendCQ: h.i.d.CQ(), GID: h.routes.gid.entry(), MaxSendWR: c.Depth, MaxSendSGE: c.MaxSGE, MaxInline: c.MaxInline,
 		Streams: streams, ErroredStreams: errored, Ops: c.ops()}
 	qp, err := c.PD.CreateQP(cfg)
 	if err != nil {
@@ -159,6 +187,9 @@ func (h *hardware) attach(_ context.Context, p *Peer) error {
 // ready finds the way to a peer, for which it gives up the lock for a while.
 func (h *hardware) ready(p *Peer) error {
 	x := h.meet(p)
+	if err := h.rerouted(x); err != nil {
+		return err
+	}
 	if x.route != nil {
 		return h.placed(x)
 	}
@@ -311,6 +342,9 @@ func (h *hardware) completed(tag uint64, wc *verbs.WC) {
 	var err error
 	if failed {
 		err = requestError(e, wc)
+		if x := h.peers[e.peer.number]; wc.Status() == verbs.WCRetryExceeded && x.route != nil {
+			h.routes.doubt(x.route) // the neighbour may have another link-layer address
+		}
 	}
 	h.i.finish(e, err)
 	h.urgent()

@@ -5,6 +5,7 @@ package dc_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,26 @@ func TestHardwareRecovery(t *testing.T) {
 	require.EqualValues(t, 4, cs[0].ID)
 	require.NoError(t, cs[0].Err)
 	require.EqualValues(t, 1, i.Stats().Failures)
+}
+
+// TestHardwareRetriesExceeded: the host of a target that does not acknowledge may have
+// another link-layer address now, so the next request goes by an address handle that is
+// new, also that of another target there. The old one is closed with its last peer.
+func TestHardwareRetriesExceeded(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Streams: -1})
+	a, b := resolveDCT(t, i, 1, 0xa), resolveDCT(t, i, 1, 0xb)
+	post(t, i, a, 1)
+	post(t, i, b, 2)
+	complete(0, 0, verbs.WCSuccess)
+	complete(0, 1, verbs.WCRetryExceeded)
+	require.ErrorIs(t, ended(t, i)[1].Err, dc.ErrSession)
+	standin.Recorded()
+	for n, p := range []*dc.Peer{a, b} {
+		post(t, i, p, 3)
+		r := standin.Recorded()
+		require.Equal(t, n == 0, strings.Contains(r, "create_ah"), r)
+		require.Equal(t, n == 1, strings.Contains(r, "destroy_ah"), r)
+	}
 }
 
 // TestHardwareAvoidsErrors: a target goes to a DCI that works, though it has more

@@ -1,8 +1,12 @@
 package dc
 
 import (
+	"context"
 	"errors"
+	"iter"
+	"log/slog"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -10,8 +14,12 @@ import (
 // hardwareTarget is a DCT. There is no pool and no session: the device gives out
 // responder contexts by itself.
 type hardwareTarget struct {
-	dct  *verbs.QP
-	addr Address
+	dct    *verbs.QP
+	addr   Address
+	gid    localGID
+	log    *slog.Logger
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 }
 
 // newHardwareTarget makes a DCT, or answers [verbs.ErrUnsupported].
@@ -27,7 +35,12 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 			t.cq, t.srq = nil, nil
 		}
 	}()
-	gid, mtu, err := local(dev, cfg.GID, cfg.MTU)
+	h := &hardwareTarget{log: cfg.Logger}
+	if err := h.gid.init(dev, cfg.GID, nil); err != nil {
+		return nil, err
+	}
+	gid := h.gid.entry()
+	mtu, err := localMTU(dev, gid, cfg.MTU)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +52,31 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 		return nil, err
 	}
 	incarnation := rand.Uint64() | 1
-	dct, err := cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: cfg.Access, DCKey: dcKey(cfg.AccessKey, incarnation)})
+	h.dct, err = cfg.PD.CreateQP(verbs.QPConfig{Type: verbs.DCT, SendCQ: t.cq, SRQ: t.srq, GID: gid, Access: cfg.Access, DCKey: dcKey(cfg.AccessKey, incarnation)})
 	if err != nil {
 		return nil, err
 	}
-	if err := dct.ActivateWith(verbs.ConnectConfig{MTU: mtu}); err != nil {
-		return nil, errors.Join(err, dct.Close())
+	if err := h.dct.ActivateWith(verbs.ConnectConfig{MTU: mtu}); err != nil {
+		return nil, errors.Join(err, h.dct.Close())
 	}
-	return &hardwareTarget{dct: dct, addr: Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: dct.Num(), Incarnation: incarnation, Hardware: true}}, nil
+	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Incarnation: incarnation, Hardware: true}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	changes := dev.FollowGID(ctx, gid)
+	h.work.Go(func() { h.follow(changes) })
+	return h, nil
+}
+
+// follow tells of what cannot be mended: a DCT keeps the place in the GID table that it was
+// made with, and another one would have another number, and so another address.
+func (h *hardwareTarget) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
+	for now, err := range changes {
+		if err != nil {
+			h.log.Warn("dc: the local address is gone", "gid", h.addr.GID, "err", err)
+		} else if now.Index != h.gid.entry().Index {
+			h.log.Error("dc: the local address has moved in the GID table, which a DCT does not follow: close the target and make it anew", "gid", now)
+		}
+	}
 }
 
 func (h *hardwareTarget) address() Address { return h.addr }
@@ -57,6 +87,9 @@ func (h *hardwareTarget) stats() TargetStats { return TargetStats{} }
 
 func (h *hardwareTarget) owner(uint64) (uint64, bool) { return 0, false }
 
-func (h *hardwareTarget) stop() {}
+func (h *hardwareTarget) stop() {
+	h.cancel()
+	h.work.Wait()
+}
 
 func (h *hardwareTarget) close() error { return h.dct.Close() }

@@ -73,7 +73,7 @@ type InitiatorConfig struct {
 	// TrafficClass of requests and control messages: DSCP and ECN bits on RoCE v2.
 	TrafficClass uint8
 	// MTU of the hardware back end, which its targets must have too; 0 means
-	// the port's.
+	// what GID has, as [verbs.Device.LocalMTU] returns it.
 	MTU verbs.MTU
 	// Streams of each DCI, a power of two; 0 means what the device has, at
 	// most 8; negative means none.

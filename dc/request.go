@@ -14,7 +14,7 @@ const (
 	Send     Op = iota // Local, into a receive of the target
 	SendImm            // the same with Imm
 	Write              // Local to Remote
-	WriteImm           // the same, and Imm into a receive
+	WriteImm           // the same, and Imm into a receive; see [ErrNoReceive]
 	Read               // Remote to Local
 	FetchAdd           // Remote += Value, the old value to Local
 	CmpSwap            // if Remote == Compare then Remote = Value, the old value to Local
@@ -176,6 +176,13 @@ func (r *Request) addList(b *verbs.Batch, id uint64, flags verbs.SendFlags) {
 	case Read:
 		b.Read(id, flags, r.Remote, r.List...)
 	}
+}
+
+// takesReceiveFirst reports whether nothing of the request has been carried out when the
+// target has no receive for it. A SEND takes the receive with its first packet, a WRITE with
+// immediate with its last one, when the others have been written.
+func (r *Request) takesReceiveFirst(mtu int) bool {
+	return r.Op == Send || r.Op == SendImm || r.Op == WriteImm && r.packets(mtu) == 1
 }
 
 // packets is how many packet numbers the request takes: one for each packet of

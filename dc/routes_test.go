@@ -24,7 +24,7 @@ func newTestRoutes(t *testing.T) *routes {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pd.Close()) })
 	s := &routes{}
-	s.init(pd, verbs.GIDEntry{Port: 1}, 0)
+	require.NoError(t, s.init(pd, verbs.GIDEntry{Port: 1}, 0))
 	return s
 }
 
@@ -80,6 +80,39 @@ func TestRoutes(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, closed = handlesNow()
 	require.Equal(t, 1, closed)
+}
+
+// TestStaleRoutes are left by whoever comes back, and closed with their last peer, or at
+// the end.
+func TestStaleRoutes(t *testing.T) {
+	s := newTestRoutes(t)
+	a, b := Address{GID: verbs.GID{15: 1}}, Address{GID: verbs.GID{15: 2}}
+	get := func(at Address) *route {
+		r, err := s.get(at)
+		require.NoError(t, err)
+		return r
+	}
+	first, same, other := get(a), get(a), get(b)
+	s.doubt(first)
+	require.True(t, same.stale.Load())
+	next := get(a)
+	require.NotSame(t, first, next)
+	require.Same(t, other, get(b))
+	s.doubt(first)
+	require.Same(t, next, get(a), "it is another one's place now")
+	handlesNow()
+	require.NoError(t, s.put(first))
+	require.NoError(t, s.put(same))
+	_, closed := handlesNow()
+	require.Equal(t, 1, closed)
+	require.Same(t, next, get(a))
+	s.expire()
+	require.True(t, next.stale.Load() && other.stale.Load())
+	require.NotSame(t, next, get(a))
+	handlesNow()
+	require.NoError(t, s.close())
+	_, closed = handlesNow()
+	require.Equal(t, 3, closed)
 }
 
 // TestRoutesClosedBeside who asks for them: no handle is left.

@@ -75,7 +75,7 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 			return nil, err
 		}
 		s.ownCtl = true
-	} else if s.ctl.pd.Device() != cfg.PD.Device() || cfg.GID != (verbs.GIDEntry{}) && cfg.GID != s.ctl.gid {
+	} else if s.ctl.pd.Device() != cfg.PD.Device() || cfg.GID != (verbs.GIDEntry{}) && !s.ctl.gid.is(cfg.GID) {
 		return nil, fmt.Errorf("%w: the control queue is of another device or address", verbs.ErrAttributes)
 	}
 	if err := i.dispatch(cfg.Contexts * cfg.Depth); err != nil {
@@ -89,13 +89,13 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 		s.qps = append(s.qps, q)
 	}
 	s.timer.Init(s.tick, time.Millisecond)
-	return s, s.ctl.join(s.core.ID, s.received)
+	return s, s.ctl.join(s.core.ID, controlUser{s.received, s.moved})
 }
 
 // create makes the queue pair of a context.
 func (s *software) create(q *contextQP) error {
 	cfg := &s.i.cfg
-	qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.i.d.CQ(), GID: s.ctl.gid, MaxSendWR: cfg.Depth, MaxRecvWR: 1, MaxSendSGE: cfg.MaxSGE, Access: verbs.LocalWrite,
+	qp, err := cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.i.d.CQ(), GID: s.ctl.gid.entry(), MaxSendWR: cfg.Depth, MaxRecvWR: 1, MaxSendSGE: cfg.MaxSGE, Access: verbs.LocalWrite,
 		MaxInline: cfg.MaxInline, Ops: cfg.ops()})
 	if err != nil {
 		return err
@@ -244,6 +244,18 @@ func (s *software) received(m *wire.Message) {
 	if joins > 0 {
 		yield() // who waits for a session goes first
 	}
+}
+
+// moved: the local GID has another place in the GID table.
+func (s *software) moved() {
+	i := s.i
+	i.mu.Lock()
+	if !i.open() {
+		i.mu.Unlock()
+		return
+	}
+	s.core.Moved(i.now())
+	i.unlock()
 }
 
 func (s *software) tick() {

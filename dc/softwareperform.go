@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/dc/internal/session"
 	"github.com/goverbs/goverbs/dc/internal/wire"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // notPosted is why the device did not take a request.
@@ -171,16 +172,19 @@ func (s *software) join(a *session.Action) {
 	i := s.i
 	q := &s.qps[a.Context.Index]
 	rtr, rts := &q.way[2], &q.way[3]
-	toResponder(rtr, s.ctl, &a.Message, a.Message.PSN, i.cfg.TrafficClass)
-	rtr.Attr.MaxDestReadAtomic = 0 // nobody reads here, and room for it would be made and cleared each time
 	rts.Attr.SQPSN = a.Context.Session.PSN
-	q.mtu = rtr.Attr.PathMTU.Bytes()
-	var err error
-	if a.Again {
-		err = q.qp.ModifySteps(q.way[:]...)
-	} else {
-		err = q.qp.ModifySteps(q.way[2:]...)
-	}
+	again := a.Again
+	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
+		toResponder(rtr, s.ctl, gid, &a.Message, a.Message.PSN, i.cfg.TrafficClass)
+		rtr.Attr.MaxDestReadAtomic = 0 // nobody reads here, and room for it would be made and cleared each time
+		q.mtu = rtr.Attr.PathMTU.Bytes()
+		steps := q.way[2:]
+		if again {
+			steps = q.way[:]
+		}
+		again = true // if it fails
+		return q.qp.ModifySteps(steps...)
+	})
 	i.mu.Lock()
 	if i.open() {
 		i.outside++
@@ -228,7 +232,7 @@ func (s *software) lookUp(m *session.Peer) {
 	p := owner(m)
 	ctx, cancel := context.WithTimeout(i.ctx, lookupTime)
 	defer cancel()
-	a, err := askService(ctx, s.ctl.gid, p.addr)
+	a, err := askService(ctx, s.ctl.gid.entry(), p.addr)
 	if err != nil && i.ctx.Err() == nil {
 		i.cfg.Logger.Info("dc: target not found", "target", p.addr, "err", err)
 	}

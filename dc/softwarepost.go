@@ -202,7 +202,7 @@ func (s *software) ended(q *contextQP, pos uint32, wc *verbs.WC) {
 	e := r.at(pos)
 	e.ended = true
 	if status := wc.Status(); status != verbs.WCSuccess {
-		if status == verbs.WCRNRRetryExceeded && (e.Op == Send || e.Op == SendImm || e.Op == WriteImm) {
+		if status == verbs.WCRNRRetryExceeded && e.takesReceiveFirst(q.mtu) {
 			q.returning = true
 		}
 		e.err = requestError(e, wc)

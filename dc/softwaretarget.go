@@ -67,7 +67,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 	at := s.ctl.at
 	s.addr = Address{GID: verbs.GID(at.GID), LID: at.LID, Service: cfg.Service, KeyCheck: wire.KeyCheckOf(cfg.AccessKey), MTU: s.ctl.mtu, QPN: at.QPN, QKey: at.QKey}
 	if cfg.Service != 0 {
-		if s.service, err = openService(s.ctl.gid, s.addr, cfg.Logger); err != nil {
+		if s.service, err = openService(s.ctl.gid.entry(), s.addr, cfg.Logger); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ctl.routing.Lock()
-	s.ctl.rest = s.received
+	s.ctl.rest = controlUser{s.received, s.moved}
 	s.ctl.routing.Unlock()
 	if s.service != nil {
 		s.work.Go(func() { s.service.serve(ctx) })
@@ -87,7 +87,7 @@ func newSoftwareTarget(t *Target) (_ targetBackend, err error) {
 
 func (s *softwareTarget) newResponder() (*verbs.QP, error) {
 	cfg := &s.t.cfg
-	return cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.idle, RecvCQ: s.t.cq, SRQ: s.t.srq, GID: s.ctl.gid, MaxSendWR: 1, Access: cfg.Access})
+	return cfg.PD.CreateQP(verbs.QPConfig{SendCQ: s.idle, RecvCQ: s.t.cq, SRQ: s.t.srq, GID: s.ctl.gid.entry(), MaxSendWR: 1, Access: cfg.Access})
 }
 
 func (s *softwareTarget) address() Address { return s.addr }
@@ -117,6 +117,18 @@ func (s *softwareTarget) received(m *wire.Message) {
 		return
 	}
 	s.core.Received(m, s.now())
+	s.reset()
+	s.timer.Set(s.core.Next(), s.now())
+}
+
+// moved: the local GID has another place in the GID table.
+func (s *softwareTarget) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.core.Moved(s.now())
 	s.reset()
 	s.timer.Set(s.core.Next(), s.now())
 }
@@ -187,7 +199,9 @@ func (s *softwareTarget) Attach(slot int, id uint64, m *wire.Message) (uint32, e
 	}
 	s.t.in.begin(qp.Num(), o)
 	s.packets[slot] = m.PSN
-	err := qp.ModifySteps(responderStep(s.ctl, m, m.PSN, s.t.cfg.TrafficClass))
+	err := s.ctl.gid.attempt(func(gid verbs.GIDEntry) error {
+		return qp.ModifySteps(responderStep(s.ctl, gid, m, m.PSN, s.t.cfg.TrafficClass))
+	})
 	if err != nil {
 		s.t.cfg.Logger.Warn("dc: no session", "initiator", verbs.GID(m.From.GID), "err", err)
 	}

@@ -54,7 +54,7 @@ type TargetConfig struct {
 	// TrafficClass of responses and control messages: DSCP and ECN bits on RoCE v2.
 	TrafficClass uint8
 	// MTU of the hardware back end, which its initiators must have too; 0
-	// means the port's.
+	// means what GID has, as [verbs.Device.LocalMTU] returns it.
 	MTU    verbs.MTU
 	Logger *slog.Logger // nil: silent
 }
@@ -155,7 +155,7 @@ func (t *Target) Stats() TargetStats { return t.be.stats() }
 // NewRecvBatch makes a batch of receives for the shared receive queue, which
 // all initiators' SENDs and WRITEs with immediate take. An initiator whose message
 // finds none tries again a few times, then serves its other targets and comes
-// again; it is not an error.
+// again; it is not an error, but for long WRITEs with immediate: see [ErrNoReceive].
 func (t *Target) NewRecvBatch(n int) (*verbs.RecvBatch, error) { return t.srq.NewRecvBatch(n) }
 
 // Poll takes what has arrived, at most len(rs), and answers how many. It never

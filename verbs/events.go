@@ -63,10 +63,7 @@ type subscriber struct {
 // Any number of goroutines may do so; each gets all events.
 func (d *Device) Events(ctx context.Context) iter.Seq[Event] {
 	r := d.async
-	s := &subscriber{more: make(chan struct{}, 1)}
-	r.mu.Lock()
-	r.subscribers[s] = struct{}{}
-	r.mu.Unlock()
+	s := r.subscribe()
 	// The subscription ends with ctx even if nobody ever ranges over it.
 	stop := context.AfterFunc(ctx, func() { r.unsubscribe(s) })
 	return func(yield func(Event) bool) {
@@ -97,6 +94,14 @@ const (
 	empty
 	over
 )
+
+func (r *asyncReader) subscribe() *subscriber {
+	s := &subscriber{more: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribers[s] = struct{}{}
+	return s
+}
 
 func (r *asyncReader) take(s *subscriber) (Event, int) {
 	r.mu.Lock()

@@ -39,6 +39,10 @@ func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
 	if e, ok := q.choose(all, here); ok {
 		return e, nil
 	}
+	return GIDEntry{}, d.noGID(q.String(), all, here)
+}
+
+func (d *Device) noGID(wanted string, all []GIDEntry, here place) error {
 	have := make([]string, len(all))
 	for i, e := range all {
 		have[i] = e.String()
@@ -46,7 +50,7 @@ func (d *Device) FindGID(q GIDQuery) (GIDEntry, error) {
 			have[i] += " of another network namespace"
 		}
 	}
-	return GIDEntry{}, opError("find GID on", d.name, ErrNoGID, "wanted ", q, "; there are: ", strings.Join(have, ", "))
+	return opError("find GID on", d.name, ErrNoGID, "wanted ", wanted, "; there are: ", strings.Join(have, ", "))
 }
 
 // LocalGID returns the GID for traffic from an IP address of this host: what

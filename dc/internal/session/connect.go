@@ -286,4 +286,8 @@ func (c *Initiator) Joined(x *Context, err error, now time.Duration) {
 	c.Retime = c.Retime || c.due(x) < c.told
 	c.do(Action{Kind: ActReady, Peer: p, Context: x})
 	c.lined = c.lined || x.empty() // it was asked for without a request, or that was taken back
+	if x.moved {
+		x.state = draining
+		c.settle(x, now)
+	}
 }

@@ -36,6 +36,7 @@ type Context struct {
 	stuck    bool
 	recalled bool // the target asked for the responder context
 	broken   bool
+	moved    bool // its queue pair was connected from a place that the local address has left
 	notReady bool // a request found no receive at the target
 
 	peer        *Peer

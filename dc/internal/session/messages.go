@@ -184,7 +184,7 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 	case m.Reason == wire.StaleSession && m.Session == x.Session.ID && (x.state == attached || x.state == draining):
 		c.abort(x, ErrStale)
 		c.settle(x, now)
-	case x.state != connecting:
+	case x.state != connecting, m.Reason == wire.StaleSession: // of an earlier answer to a copy, perhaps
 		c.Stats.Stale++
 	case m.Reason == wire.StaleTarget && m.Epoch != p.epoch && p.incarnation == 0:
 		// Another target has the address now: what is not posted goes there.

@@ -167,7 +167,7 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 		return
 	}
 	switch {
-	case x.state == draining && !x.recalled && !c.wanted(x):
+	case x.state == draining && !x.recalled && !x.moved && !c.wanted(x):
 		// Others found another context meanwhile.
 		x.state, x.used, x.since = attached, 0, now
 		x.peer.wanted = false // Attach, which has what it asked for
@@ -202,7 +202,7 @@ func (c *Initiator) vacate(x *Context, now time.Duration) {
 // clear makes a context forget its session. What belongs to its queue pair stays.
 func (c *Initiator) clear(x *Context, s contextState) {
 	x.Session, x.state, x.peer = Session{}, s, nil
-	x.dirty, x.resetting, x.stuck, x.recalled, x.broken, x.notReady = false, false, false, false, false, false
+	x.dirty, x.resetting, x.stuck, x.recalled, x.broken, x.moved, x.notReady = false, false, false, false, false, false, false
 	if x.answer.Kind != 0 {
 		x.answer = wire.Message{}
 	}

@@ -1,0 +1,94 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// FindGIDAgain returns the entry that an earlier one has become: the same GID of the same
+// type on the same port and, if the GID is link-local or several netdevs have it, of the
+// same netdev. Its index is another one if the address has gone and come back meanwhile. It
+// fails with [ErrNoGID] while the address is gone.
+func (d *Device) FindGIDAgain(e GIDEntry) (GIDEntry, error) {
+	all, err := d.GIDs()
+	if err != nil {
+		return GIDEntry{}, err
+	}
+	if now, ok := e.again(all); ok {
+		return now, nil
+	}
+	return GIDEntry{}, d.noGID(fmt.Sprintf("%v %v on port %d again", e.Type, e.GID.Addr(), e.Port), all, d.placeOf(all))
+}
+
+// again chooses among the entries of a table the one that e has become.
+func (e GIDEntry) again(all []GIDEntry) (now GIDEntry, ok bool) {
+	for _, a := range all {
+		if a.GID != e.GID || a.Type != e.Type || a.Port != e.Port {
+			continue
+		}
+		if a.IfIndex == e.IfIndex {
+			return a, true
+		}
+		if !ok && !e.GID.Addr().IsLinkLocalUnicast() { // the netdev was made anew
+			now, ok = a, true
+		}
+	}
+	return now, ok
+}
+
+// FollowGID follows a GID through changes of the GID table. From the call on, it yields the
+// GID's entry, or the error of [Device.FindGIDAgain], each time that the table or the state
+// of the GID's port has changed, until ctx is done or the device is closed:
+//
+//	for now, err := range device.FollowGID(ctx, gid) { ... }
+//
+// Address handles and queue pairs that were made with another index than the entry has now
+// reach nothing any more. Even if the index is the same, handles may hold a link-layer
+// address that is out of date. Events that come while the body of the loop runs are yielded
+// as one.
+func (d *Device) FollowGID(ctx context.Context, e GIDEntry) iter.Seq2[GIDEntry, error] {
+	return follow(ctx, d.async, e.Port, func() (GIDEntry, error) { return d.FindGIDAgain(e) })
+}
+
+func follow(ctx context.Context, r *asyncReader, port uint8, find func() (GIDEntry, error)) iter.Seq2[GIDEntry, error] {
+	s := r.subscribe()
+	stop := context.AfterFunc(ctx, func() { r.unsubscribe(s) })
+	return func(yield func(GIDEntry, error) bool) {
+		defer stop()
+		defer r.unsubscribe(s)
+		for {
+			changed, ended := false, false
+			for state := taken; state == taken && !ended; {
+				var ev Event
+				ev, state = r.take(s)
+				changed = changed || state == taken && ev.movesGIDs(port)
+				ended = state == over
+			}
+			switch {
+			case ended, ctx.Err() != nil:
+				return
+			case changed:
+				if e, err := find(); !yield(e, err) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-s.more:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// movesGIDs reports whether the event may have changed the entry of a GID of the port, or
+// what its index means to handles and queue pairs.
+func (ev *Event) movesGIDs(port uint8) bool {
+	switch ev.Type {
+	case EventGIDChange, EventPortActive, EventPortError, EventLIDChange:
+		return ev.Port == port
+	}
+	return false
+}
