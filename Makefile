@@ -124,6 +124,7 @@ simulated-lockoffload:
 simulated-srd:
 	$(call SIMULATE,srd,efa:random)
 	$(call SIMULATE,srd,mlx5$(comma)mlx5)
+	$(call SIMULATE,srd,mlx5:ipv4$(comma)mlx5:ipv4) -test.run 'Poisoned|TestSend$$'
 
 simulated-srd-on-%:
 	$(call SIMULATE,srd,$*) -test.run 'Lengths|Faults|Incast'

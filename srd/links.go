@@ -242,16 +242,32 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	ep.came()
 }
 
-// sourceOf is the sender's GID, as the route header says. RoCE v2 over IPv4 has an IPv4
-// header in its last 20 bytes.
+// sourceOf returns the sender's GID, as the route header says. RoCE v2 over IPv4 has an
+// IPv4 header in its last 20 bytes; the first 20 are undefined then (InfiniBand
+// specification, annex A17.4.5.2), and may hold what an earlier datagram left there. As
+// ibv_init_ah_from_wc does, it takes a header that may be either for IPv4 if the
+// checksum of that is right.
 func sourceOf(grh []byte) (gid [16]byte) {
-	if grh[20] == 0x45 && grh[0]>>4 != 6 {
+	if grh[20] == 0x45 && (grh[0]>>4 != 6 || checksum(grh[20:40]) == 0) {
 		gid[10], gid[11] = 0xff, 0xff
 		copy(gid[12:], grh[32:36])
 		return gid
 	}
 	copy(gid[:], grh[8:24])
 	return gid
+}
+
+// checksum returns the internet checksum of a header, which is 0 if the header has the
+// right one (RFC 1071).
+func checksum(header []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(header); i += 2 {
+		sum += uint32(header[i])<<8 | uint32(header[i+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
 }
 
 // Lost is [verbs.Engine]'s.
