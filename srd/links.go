@@ -3,6 +3,7 @@ package srd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/bits"
 	"time"
 
@@ -47,6 +48,7 @@ type link struct {
 	label    uint32 // of the address handles by which it sends; 0: the device needs none
 	life     uint8  // of the queue pair: it is reset when it fails
 	broken   bool
+	cause    error // of that
 	send     *verbs.Batch
 	recv     *verbs.RecvBatch
 	receives int
@@ -143,6 +145,7 @@ func newLinks(ep *Endpoint) error {
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
 	c := cfg.engine()
+	c.Silent = l.silent
 	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, port.ActiveMTU.Bytes()
 	l.e = engine.New(c)
 	ep.e = l.e
@@ -215,6 +218,13 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
+		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
+			to := way{l.slots[i].to.GID, k.label}
+			if h := ep.handles.of[to]; h != nil {
+				ep.handles.drop(to, h)
+			}
+			ep.handles.doubts()
+		}
 		l.fails(k, wc.Err())
 		return
 	case tag&recvBit == 0:
@@ -268,6 +278,14 @@ func checksum(header []byte) uint16 {
 		sum = sum>>16 + sum&0xffff
 	}
 	return ^uint16(sum)
+}
+
+// silent has the address handles to a peer that has been silent for a while renewed.
+func (l *links) silent(to wire.Addr) {
+	for _, k := range l.paths {
+		l.ep.handles.renew(way{to.GID, k.label})
+	}
+	l.ep.handles.doubts()
 }
 
 // Lost is [verbs.Engine]'s.
@@ -428,12 +446,14 @@ func (l *links) post() {
 	l.posting = l.posting[:0]
 }
 
-// fails has a queue pair mended.
+// fails has a queue pair mended. Requests that are flushed do not tell the cause.
 func (l *links) fails(k *link, err error) {
 	if !k.broken {
-		k.broken = true
+		k.broken, k.cause = true, err
 		l.e.Stats.Broken++
-		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
+	}
+	if errors.Is(k.cause, verbs.WCFlushed) {
+		k.cause = err
 	}
 	l.ep.nudge()
 }
@@ -446,8 +466,9 @@ func (l *links) mend() (all bool) {
 		if !k.broken {
 			continue
 		}
+		l.ep.logs.log(slog.LevelWarn, "srd: path failed", "path", k.index, "err", k.cause)
 		if err := l.restart(k); err != nil {
-			l.ep.log.Error("srd: path", "path", k.index, "err", err)
+			l.ep.logs.log(slog.LevelError, "srd: path cannot be mended", "path", k.index, "err", err)
 			all = false
 			continue
 		}
