@@ -8,7 +8,8 @@ import (
 
 // ConnectConfig configures a connection. The zero value is fine.
 type ConnectConfig struct {
-	// MTU defaults to the smaller of the two ports'.
+	// MTU defaults to the smaller of the two endpoints'. It must not exceed
+	// what the port and the netdev of the local GID carry ([Device.LocalMTU]).
 	MTU MTU
 	// AckTimeout is how long the device waits for an acknowledgement before it retries; 0
 	// means 67 ms. It is rounded up to 4.096 us * 2^n.
@@ -164,11 +165,15 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.MTU == 0 {
-		c.MTU = min(port.ActiveMTU, peer)
+	own, err := dev.mtuOn(port, q.gid)
+	if err != nil {
+		return c, err
 	}
-	if c.MTU.Bytes() == 0 || c.MTU > port.ActiveMTU {
-		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes())
+	if c.MTU == 0 {
+		c.MTU = min(own, peer)
+	}
+	if c.MTU.Bytes() == 0 || c.MTU > own {
+		return refuse("MTU of ", c.MTU.Bytes(), " bytes; the port has ", port.ActiveMTU.Bytes(), ", its netdev carries ", own.Bytes())
 	}
 	if c.Retries == 0 {
 		c.Retries = DefaultRetries

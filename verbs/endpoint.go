@@ -17,7 +17,7 @@ type Endpoint struct {
 	GID     GID
 	LID     uint16 // InfiniBand
 	SL      uint8  // service level to use towards it, 0 to 15
-	MTU     MTU    // of the port
+	MTU     MTU    // of the port and the netdev of GID: see [Device.LocalMTU]
 	ECE     ECE    // what the queue pair offers; zero for nothing
 	Regions []Region
 	Data    []byte // for the program's own use
@@ -213,5 +213,9 @@ func (q *QP) Endpoint() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: port.ActiveMTU, ECE: q.offer}, nil
+	mtu, err := q.pd.dev.mtuOn(port, q.gid)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: mtu, ECE: q.offer}, nil
 }

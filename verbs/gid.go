@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cgo"
+	"github.com/goverbs/goverbs/verbs/netpath"
 )
 
 // GID is a global identifier: an IPv6 address, or on RoCE v2 also an IPv4
@@ -84,6 +85,33 @@ func (d *Device) GIDs() ([]GIDEntry, error) {
 	return out, err
 }
 
+// LocalMTU returns the largest MTU of packets from a local GID: that of its port or, on
+// Ethernet, what fits into the MTU of its netdev, whichever is smaller. A VLAN, macvlan
+// or bridge may have a smaller MTU than the port. It asks the kernel at each call. Two
+// hosts take the smaller of both sides. A netdev that is too small for RoCE is an error.
+func (d *Device) LocalMTU(gid GIDEntry) (MTU, error) {
+	port, err := d.Port(gid.Port)
+	if err != nil {
+		return 0, err
+	}
+	return d.mtuOn(port, gid)
+}
+
+func (d *Device) mtuOn(port Port, gid GIDEntry) (MTU, error) {
+	if gid.IfIndex == 0 || port.LinkLayer == LinkInfiniBand {
+		return port.ActiveMTU, nil
+	}
+	ip, err := netpath.InterfaceMTU(gid.IfIndex)
+	if err != nil { // the netdev is in another network namespace
+		return port.ActiveMTU, nil
+	}
+	mtu := pathMTU(port.LinkLayer, port.ActiveMTU, RoCEMTU(ip))
+	if mtu == 0 {
+		return 0, opError("find the MTU on", d.name, ErrAttributes, "the netdev of ", gid, " carries ", ip, " bytes, and RoCE needs 352")
+	}
+	return mtu, nil
+}
+
 // GIDQuery says which GID is wanted. Zero fields match anything; the zero
 // query finds the entry most likely meant: RoCE v2 over IPv4, then RoCE v2
 // over a global IPv6 address, then InfiniBand, then whatever there is.
@@ -91,6 +119,9 @@ type GIDQuery struct {
 	Addr netip.Addr // the address itself
 	Type *GIDType
 	Port uint8
+	// IfIndex is the number of the netdev that carries it. It finds a GID again that
+	// has moved to another index.
+	IfIndex int
 }
 
 // FindGID chooses a GID by type and address. [ErrNoGID] lists what there is.
@@ -120,6 +151,9 @@ func (q GIDQuery) String() string {
 	if q.Port != 0 {
 		s += fmt.Sprintf(" on port %d", q.Port)
 	}
+	if q.IfIndex != 0 {
+		s += fmt.Sprintf(" of netdev number %d", q.IfIndex)
+	}
 	return s
 }
 
@@ -129,7 +163,8 @@ func (q GIDQuery) choose(all []GIDEntry) (best GIDEntry, ok bool) {
 		switch {
 		case q.Addr.IsValid() && e.GID.Addr() != q.Addr.Unmap().WithZone(""),
 			q.Type != nil && e.Type != *q.Type,
-			q.Port != 0 && e.Port != q.Port:
+			q.Port != 0 && e.Port != q.Port,
+			q.IfIndex != 0 && e.IfIndex != q.IfIndex:
 			continue
 		}
 		if r := e.rank(); r > bestRank {

@@ -34,6 +34,7 @@ func TestGIDIsChosenByTypeAndAddress(t *testing.T) {
 		{"InfiniBand, which is type 0", GIDQuery{Type: &ib}, 4},
 		{"both", GIDQuery{Type: &ib, Addr: netip.MustParseAddr("10.77.0.1")}, -1},
 		{"port", GIDQuery{Port: 2}, -1},
+		{"netdev", GIDQuery{IfIndex: 7}, -1},
 	} {
 		e, ok := c.q.choose(table)
 		require.Equal(t, c.want >= 0, ok, c.name)

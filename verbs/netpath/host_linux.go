@@ -54,6 +54,22 @@ func netdevs(ctx context.Context) ([]Netdev, error) {
 	return h.withPorts(ports), err
 }
 
+func interfaceMTU(index int) (int, error) {
+	conn, err := rtnetlink.Dial(nil)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	l, err := conn.Link.Get(uint32(index))
+	if errors.Is(err, unix.ENODEV) || err == nil && l.Attributes == nil {
+		return 0, ErrNoNetdev
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(l.Attributes.MTU), nil
+}
+
 // host is a network namespace as it was when the lookup began.
 type host struct {
 	conn *rtnetlink.Conn

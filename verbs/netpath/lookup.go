@@ -2,6 +2,7 @@ package netpath
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 )
 
@@ -22,6 +23,13 @@ func LookupAddr(ctx context.Context, addr netip.Addr) (Local, error) {
 // stacked on. It fails with [ErrNoNetdev], [ErrLinkDown] or [ErrNotRDMA].
 func LookupNetdev(ctx context.Context, name string) (Netdev, error) {
 	return lookupNetdev(ctx, "look up", name)
+}
+
+// InterfaceMTU returns the MTU, in bytes with the IP header, of the netdev with that
+// number. It asks the kernel for this netdev alone.
+func InterfaceMTU(index int) (int, error) {
+	mtu, err := interfaceMTU(index)
+	return mtu, opError("find the MTU of", fmt.Sprint("netdev number ", index), err)
 }
 
 // Netdevs lists the network interfaces of this network namespace, those that

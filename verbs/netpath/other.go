@@ -16,6 +16,8 @@ func lookupNetdev(_ context.Context, op, name string) (Netdev, error) {
 	return Netdev{}, opError(op, name, errors.ErrUnsupported)
 }
 
+func interfaceMTU(int) (int, error) { return 0, errors.ErrUnsupported }
+
 func netdevs(context.Context) ([]Netdev, error) { return nil, errors.ErrUnsupported }
 
 func resolve(_ context.Context, op string, _, dst netip.Addr) (Path, error) {
