@@ -107,14 +107,3 @@ func TestRing(t *testing.T) {
 	}
 	require.Equal(t, next-want, r.n)
 }
-
-// The sender's address is read from either kind of route header.
-func TestSourceOf(t *testing.T) {
-	var v4, v6 [verbs.GRHSize]byte
-	v4[20] = 0x45
-	copy(v4[32:], []byte{10, 1, 2, 3})
-	require.Equal(t, [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: 1, 14: 2, 15: 3}, sourceOf(v4[:]))
-	v6[0] = 0x60
-	v6[8], v6[23], v6[20] = 0xfe, 7, 0x45
-	require.Equal(t, [16]byte{0: 0xfe, 12: 0x45, 15: 7}, sourceOf(v6[:]))
-}

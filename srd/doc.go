@@ -51,6 +51,15 @@
 // 500 bytes. When there are [Config.MaxPeers], a new peer takes the place of one that has
 // nothing under way and was silent for at least four times [Config.PeerTimeout].
 //
+// # Changes of the host
+//
+// An endpoint keeps its address while its host changes. When the IP address goes and comes
+// again, the link goes down and up, the interface is renamed, or its MAC or that of a peer
+// changes, messages go on within seconds. The endpoint looks its GID up again when the device
+// reports a change, when an address handle or a queue pair fails, and when a peer is silent
+// for a quarter of [Config.PeerTimeout]. The handles to a silent peer are made anew. While the
+// IP address is gone, nothing is sent. Log lines of one cause come every ten seconds at most.
+//
 // # On EFA
 //
 // A device with SRD queue pairs delivers packets of up to 8 KiB by itself, at most once

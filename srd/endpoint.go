@@ -60,8 +60,8 @@ type Config struct {
 // of goroutines.
 type Endpoint struct {
 	cfg     Config
-	log     *slog.Logger
-	gid     verbs.GIDEntry
+	logs    logs
+	gid     verbs.GIDEntry // as it was when the endpoint was opened
 	addr    Addr
 	d       *verbs.Dispatcher
 	handles handles
@@ -130,16 +130,17 @@ func Open(cfg Config) (*Endpoint, error) {
 	case cfg.Key != nil && len(cfg.Key) != 16:
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
 	}
-	ep := &Endpoint{cfg: cfg, log: cfg.Log, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
+	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
 	ep.pool.budget = cfg.Buffers
 	ep.grace = cfg.AckDelay
 	if ep.grace == 0 {
 		ep.grace = engine.DefaultAckDelay
 	}
-	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
+	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}
+	ep.handles.gid = ep.gid
 	ep.main = ep.newQueue(QueueConfig{})
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
@@ -157,6 +158,8 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep.served.Add(2)
 	go ep.serve(ctx)
 	go ep.handles.resolve(ctx)
+	ep.served.Go(func() { ep.handles.events(ctx) })
+	ep.served.Go(func() { ep.handles.watch(ctx) })
 	return ep, nil
 }
 

@@ -114,3 +114,16 @@ func (ep *Endpoint) Greeted(n int) {
 		ep.pump()
 	}
 }
+
+// Handles are the address handles of the ways to a port.
+func (ep *Endpoint) Handles(to Addr) map[uint32]*verbs.AH {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	all := make(map[uint32]*verbs.AH)
+	for w, a := range ep.handles.of {
+		if w.to == to.GID {
+			all[w.label] = a.ah
+		}
+	}
+	return all
+}

@@ -2,7 +2,9 @@ package srd
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -10,15 +12,22 @@ import (
 
 // handles are the address handles of peers, made when they are first needed, by a
 // goroutine of their own, since the kernel may ask the network for a neighbour. While that
-// does not answer, which takes a second, other goroutines make those that wait behind it. The
+// does not answer, which takes a second, other goroutines make those that wait behind it.
+// Those that lead nowhere are dropped, and those that may lead nowhere are renewed. The
 // endpoint's lock guards them.
 type handles struct {
-	ep     *Endpoint
-	of     map[way]*handle
-	asked  chan way
-	making int           // handles that are asked for
-	helped time.Duration // when one was made last, or others had goroutines of their own
-	retry  []*verbs.AH   // that were in use when they were to be closed
+	ep      *Endpoint
+	of      map[way]*handle
+	asked   chan way
+	making  int           // handles that are asked for
+	helped  time.Duration // when one was made last, or others had goroutines of their own
+	dropped []*handle     // to be closed, when no send uses them
+
+	gid   verbs.GIDEntry // where the endpoint's GID was last
+	gone  bool           // it is nowhere now
+	life  uint32         // counts changes of that: handles of an earlier life lead nowhere
+	doubt chan struct{}  // has a token when the GID is to be looked up
+	moved bool           // the device said that something changed
 
 	// The last one that get found: packets of a stream all take it, and the map's hash is a
 	// good part of what such a packet costs.
@@ -39,6 +48,9 @@ type handle struct {
 	ah    *verbs.AH // nil: being made
 	uses  int       // sends that have not completed
 	dirty bool      // used since the last search for one to close
+
+	stale    bool // it may lead nowhere, and is to be made again
+	renewing bool // which is under way; the old one is used meanwhile
 
 	stranger bool // the first packet was for one
 }
@@ -64,18 +76,30 @@ func (h *handles) get(to way, stranger bool) (a *handle, coming bool) {
 		}
 		a = &handle{stranger: stranger}
 		h.of[to] = a
-		if h.making++; h.making == 1 {
-			h.helped = h.ep.now()
-		}
-		h.asked <- to // has room
+		h.ask(to)
 	}
 	a.dirty = true
-	if a.ah == nil {
+	switch {
+	case a.ah == nil:
 		h.help()
 		return nil, true
+	case a.renewing:
+		h.help()
+	case a.stale && h.making < forSomeone:
+		a.renewing = true
+		h.ask(to)
+	case !a.stale:
+		h.latest, h.found = to, a
 	}
-	h.latest, h.found = to, a
 	return a, false
+}
+
+// ask has a handle made.
+func (h *handles) ask(to way) {
+	if h.making++; h.making == 1 {
+		h.helped = h.ep.now()
+	}
+	h.asked <- to // has room
 }
 
 // evict forgets a handle that nobody used lately.
@@ -89,9 +113,7 @@ func (h *handles) evict() bool {
 				a.dirty = false
 				continue
 			}
-			h.found = nil
-			delete(h.of, gid)
-			h.retry = append(h.retry, a.ah)
+			h.drop(gid, a)
 			return true
 		}
 	}
@@ -131,49 +153,118 @@ func (h *handles) help() {
 // make makes a handle, and has what waits for it go on.
 func (h *handles) make(to way) {
 	ep := h.ep
-	ah, err := ep.cfg.PD.CreateAH(verbs.AHAttr{GID: to.to, FlowLabel: to.label, SGIDIndex: ep.gid.Index, Port: ep.gid.Port})
 	ep.mu.Lock()
-	old := h.retry
-	h.retry = nil
+	ah, err := h.create(to)
 	h.making--
 	h.helped = ep.now()
 	a := h.of[to]
-	if err != nil {
+	switch {
+	case a == nil: // it was dropped while it was renewed
+		h.dropped = append(h.dropped, &handle{ah: ah})
+	case a.ah != nil && err != nil: // the old one may be as good
+		a.stale, a.renewing = false, false
+	case a.ah != nil:
+		h.drop(to, a)
+		h.of[to] = &handle{ah: ah, dirty: true}
+	case err != nil:
 		delete(h.of, to) // asked for again by the next packet
-	} else {
+	default:
 		a.ah = ah
 	}
+	unused := h.unused()
 	switch {
 	case ep.closed.Load(): // no others are made
 	case err != nil:
+		h.doubts()
 		ep.driver.lost(to)
 		ep.pump()
 		level := slog.LevelWarn
-		if a.stranger {
+		if a != nil && a.stranger {
 			level = slog.LevelDebug
 		}
-		ep.log.Log(context.Background(), level, "srd: no way to peer", "gid", to.to, "err", err)
+		ep.logs.log(level, "srd: no way to peer", "gid", to.to, "err", err)
 	default:
 		ep.driver.resume()
 		ep.pump()
 	}
 	ep.mu.Unlock()
-	for _, a := range old {
-		if err := a.Close(); err != nil {
-			ep.log.Warn("srd: address handle", "err", err)
+	for _, a := range unused {
+		if err := a.close(); err != nil {
+			ep.logs.log(slog.LevelWarn, "srd: address handle", "err", err)
 		}
 	}
+}
+
+// create creates an address handle from where the endpoint's GID is, and again if that
+// changes meanwhile. It is called with the lock held, and lets go of it.
+func (h *handles) create(to way) (ah *verbs.AH, err error) {
+	ep := h.ep
+	for {
+		from, life := h.gid, h.life
+		if h.gone {
+			return nil, fmt.Errorf("%w: the address %v is gone", verbs.ErrNoGID, from.GID.Addr())
+		}
+		ep.mu.Unlock()
+		ah, err = ep.cfg.PD.CreateAH(verbs.AHAttr{GID: to.to, FlowLabel: to.label, SGIDIndex: from.Index, Port: from.Port})
+		ep.mu.Lock()
+		if life == h.life || ep.closed.Load() {
+			return ah, err
+		}
+		h.dropped = append(h.dropped, &handle{ah: ah})
+	}
+}
+
+// drop forgets a handle, and has it closed when no send uses it.
+func (h *handles) drop(to way, a *handle) {
+	if a.ah == nil { // make sees to it
+		return
+	}
+	h.found = nil
+	delete(h.of, to)
+	h.dropped = append(h.dropped, a)
+}
+
+// dropAll drops all handles: the host has changed.
+func (h *handles) dropAll() {
+	h.life++
+	for to, a := range h.of {
+		h.drop(to, a)
+	}
+}
+
+// renew has a handle made again when it is used next.
+func (h *handles) renew(to way) {
+	if a := h.of[to]; a != nil {
+		a.stale, h.found = true, nil
+	}
+}
+
+// unused takes out the handles that were dropped and are not in use.
+func (h *handles) unused() (out []*handle) {
+	h.dropped = slices.DeleteFunc(h.dropped, func(a *handle) bool {
+		if a.uses > 0 {
+			return false
+		}
+		out = append(out, a)
+		return true
+	})
+	return out
+}
+
+func (a *handle) close() error {
+	if a.ah == nil {
+		return nil
+	}
+	return a.ah.Close()
 }
 
 func (h *handles) close() []error {
 	var errs []error
 	for _, a := range h.of {
-		if a.ah != nil {
-			errs = append(errs, a.ah.Close())
-		}
+		errs = append(errs, a.close())
 	}
-	for _, a := range h.retry {
-		errs = append(errs, a.Close())
+	for _, a := range h.dropped {
+		errs = append(errs, a.close())
 	}
 	return errs
 }

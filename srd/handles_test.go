@@ -34,7 +34,7 @@ func TestHandleThatWasForgotten(t *testing.T) {
 	require.True(t, h.evict())
 	require.Nil(t, get(to))
 	require.Equal(t, to, <-h.asked)
-	require.Len(t, h.retry, 1)
+	require.Len(t, h.dropped, 1)
 }
 
 // Strangers have few handles made at once, and none while more are made for others.
@@ -56,4 +56,30 @@ func TestHandlesForStrangers(t *testing.T) {
 	h.making = forSomeone
 	require.Zero(t, asks(1, true))
 	require.Equal(t, 1, asks(1, false))
+}
+
+// A handle that is renewed is used meanwhile, and closed when no send uses it any more. When
+// the host has changed, none of the old ones is used.
+func TestHandlesThatAreReplaced(t *testing.T) {
+	to := way{label: 1}
+	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
+	old := &handle{ah: new(verbs.AH), uses: 1}
+	h.of[to] = old
+	get := func() *handle {
+		a, _ := h.get(to, false)
+		return a
+	}
+	require.Same(t, old, get())
+	h.renew(to)
+	require.Same(t, old, get())
+	require.Same(t, old, get())
+	require.Len(t, h.asked, 1)
+	require.Equal(t, 1, h.making)
+
+	h.dropAll()
+	require.Nil(t, get())
+	require.Empty(t, h.unused())
+	old.uses = 0
+	require.Equal(t, []*handle{old}, h.unused())
+	require.Empty(t, h.dropped)
 }

@@ -3,6 +3,7 @@ package srd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/bits"
 	"time"
 
@@ -47,6 +48,7 @@ type link struct {
 	label    uint32 // of the address handles by which it sends; 0: the device needs none
 	life     uint8  // of the queue pair: it is reset when it fails
 	broken   bool
+	cause    error // of that
 	send     *verbs.Batch
 	recv     *verbs.RecvBatch
 	receives int
@@ -143,6 +145,7 @@ func newLinks(ep *Endpoint) error {
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
 	c := cfg.engine()
+	c.Silent = l.silent
 	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, port.ActiveMTU.Bytes()
 	l.e = engine.New(c)
 	ep.e = l.e
@@ -215,6 +218,13 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	defer func() { ep.polling = false }()
 	switch {
 	case wc.Status() != verbs.WCSuccess:
+		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
+			to := way{l.slots[i].to.GID, k.label}
+			if h := ep.handles.of[to]; h != nil {
+				ep.handles.drop(to, h)
+			}
+			ep.handles.doubts()
+		}
 		l.fails(k, wc.Err())
 		return
 	case tag&recvBit == 0:
@@ -242,16 +252,40 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	ep.came()
 }
 
-// sourceOf is the sender's GID, as the route header says. RoCE v2 over IPv4 has an IPv4
-// header in its last 20 bytes.
+// sourceOf returns the sender's GID, as the route header says. RoCE v2 over IPv4 has an
+// IPv4 header in its last 20 bytes; the first 20 are undefined then (InfiniBand
+// specification, annex A17.4.5.2), and may hold what an earlier datagram left there. As
+// ibv_init_ah_from_wc does, it takes a header that may be either for IPv4 if the
+// checksum of that is right.
 func sourceOf(grh []byte) (gid [16]byte) {
-	if grh[20] == 0x45 && grh[0]>>4 != 6 {
+	if grh[20] == 0x45 && (grh[0]>>4 != 6 || checksum(grh[20:40]) == 0) {
 		gid[10], gid[11] = 0xff, 0xff
 		copy(gid[12:], grh[32:36])
 		return gid
 	}
 	copy(gid[:], grh[8:24])
 	return gid
+}
+
+// checksum returns the internet checksum of a header, which is 0 if the header has the
+// right one (RFC 1071).
+func checksum(header []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(header); i += 2 {
+		sum += uint32(header[i])<<8 | uint32(header[i+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// silent has the address handles to a peer that has been silent for a while renewed.
+func (l *links) silent(to wire.Addr) {
+	for _, k := range l.paths {
+		l.ep.handles.renew(way{to.GID, k.label})
+	}
+	l.ep.handles.doubts()
 }
 
 // Lost is [verbs.Engine]'s.
@@ -412,12 +446,14 @@ func (l *links) post() {
 	l.posting = l.posting[:0]
 }
 
-// fails has a queue pair mended.
+// fails has a queue pair mended. Requests that are flushed do not tell the cause.
 func (l *links) fails(k *link, err error) {
 	if !k.broken {
-		k.broken = true
+		k.broken, k.cause = true, err
 		l.e.Stats.Broken++
-		l.ep.log.Warn("srd: path failed", "path", k.index, "err", err)
+	}
+	if errors.Is(k.cause, verbs.WCFlushed) {
+		k.cause = err
 	}
 	l.ep.nudge()
 }
@@ -430,8 +466,9 @@ func (l *links) mend() (all bool) {
 		if !k.broken {
 			continue
 		}
+		l.ep.logs.log(slog.LevelWarn, "srd: path failed", "path", k.index, "err", k.cause)
 		if err := l.restart(k); err != nil {
-			l.ep.log.Error("srd: path", "path", k.index, "err", err)
+			l.ep.logs.log(slog.LevelError, "srd: path cannot be mended", "path", k.index, "err", err)
 			all = false
 			continue
 		}

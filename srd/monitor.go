@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -69,13 +70,13 @@ func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
 			c, err := accept.Next(l, ctx.Done())
 			if err != nil {
 				if ctx.Err() == nil {
-					ep.log.Warn("srd: monitor", "socket", socket, "err", err)
+					ep.logs.log(slog.LevelWarn, "srd: monitor", "socket", socket, "err", err)
 				}
 				return
 			}
 			c.SetDeadline(time.Now().Add(monitorTimeout))
 			if err := json.NewEncoder(c).Encode(ep.Report()); err != nil {
-				ep.log.Debug("srd: monitor", "err", err)
+				ep.logs.log(slog.LevelDebug, "srd: monitor", "err", err)
 			}
 			c.Close()
 		}

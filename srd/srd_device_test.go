@@ -64,6 +64,12 @@ var unheard = func(_ testing.TB, _, b *srd.Endpoint) srd.Addr {
 
 func open(t testing.TB, e lab.Endpoint, cfg srd.Config) *srd.Endpoint {
 	t.Helper()
+	return openAt(t, e, cfg, nil)
+}
+
+// openAt is open with a GID that change changes.
+func openAt(t testing.TB, e lab.Endpoint, cfg srd.Config, change func(*verbs.GIDEntry)) *srd.Endpoint {
+	t.Helper()
 	dev, err := verbs.Open(e.Device, verbs.DeviceConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
@@ -76,6 +82,9 @@ func open(t testing.TB, e lab.Endpoint, cfg srd.Config) *srd.Endpoint {
 	}
 	cfg.GID, err = dev.FindGID(at)
 	require.NoError(t, err)
+	if change != nil {
+		change(&cfg.GID)
+	}
 	ep, err := srd.Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ep.Close()) })

@@ -16,7 +16,10 @@ static uint16_t checksum(const uint8_t *p, int n)
 	return ~sum;
 }
 
-/* RoCE v2 over IPv4 has its header in the last 20 of the 40 bytes. */
+/*
+ * RoCE v2 over IPv4 has its header in the last 20 of the 40 bytes. The others are
+ * undefined (A17.4.5.2), and look like IPv6 here.
+ */
 static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[16], uint32_t payload, const struct mlx5_wqe_av *av)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, 0xff };
@@ -25,6 +28,7 @@ static void header(uint8_t h[GRH], const struct sim_gid *from, const uint8_t to[
 
 	memset(h, 0, GRH);
 	if (from->v2 && !memcmp(from->raw, v4, 12)) {
+		memset(h, 0x6e, GRH - IPV4);
 		ip[0] = 0x45;
 		ip[1] = av->tclass;
 		ip[2] = (payload + IPV4) >> 8;

@@ -61,6 +61,7 @@ func (r *runner) simulations() []*job {
 	add("dc", twoMLX5, "./dc", "", notDC, release)
 	add("srd-random", "efa:random", "./srd", "", "", release)
 	add("srd-mlx5", twoMLX5, "./srd", "", "", release)
+	add("srd-ipv4", "mlx5:ipv4,mlx5:ipv4", "./srd", "Poisoned|TestSend$", "", release)
 	add("pacer", twoMLX5, "./pacer", "", "NotAllocate", release)
 	// Hits through an initiator are all of it that a device without addresses can have.
 	add("cache", twoMLX5, "./cache", "TestSimulated", "", release)

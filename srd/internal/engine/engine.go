@@ -106,8 +106,12 @@ const DefaultAckDelay = 500 * time.Microsecond
 
 // Config of an engine. Zero values of durations stand for defaults.
 type Config struct {
-	Addr  wire.Addr
-	Host  Host
+	Addr wire.Addr
+	Host Host
+	// Silent, if not nil, is called when a peer has been silent for a quarter of
+	// PeerTimeout, and after each other quarter. It calls no method of the engine.
+	Silent func(peer wire.Addr)
+
 	Wall  uint64        // wall clock in nanoseconds, now; also the epoch
 	Raw   time.Duration // now, by the clock of Advance
 	Seed  [32]byte

@@ -41,9 +41,10 @@ type peer struct {
 	welcome   bool // is owed
 	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
-	carried   bool // a greeting carried data
-	echo      bool // is owed
-	alone     bool // the response that is owed has room in no packet with a part
+	quarters  uint8 // of PeerTimeout that it has been silent for
+	carried   bool  // a greeting carried data
+	echo      bool  // is owed
+	alone     bool  // the response that is owed has room in no packet with a part
 	echoPath  uint8
 	path      uint8 // of the last response
 	echoStamp uint32

@@ -287,3 +287,36 @@ func TestSilenceIsCountedOnce(t *testing.T) {
 	e.unanswered(n, n.answered-time.Millisecond)
 	require.Zero(t, n.silent)
 }
+
+// The driver is told of each quarter of PeerTimeout that a peer with something under way is
+// silent for, and of no peer that responds.
+func TestSilentPeers(t *testing.T) {
+	cfg := simple(2)
+	var told []time.Duration
+	w := newWorld(t, 1, 3, cfg)
+	cfg = w.nodes[0].e.cfg
+	cfg.Silent = func(peer wire.Addr) {
+		require.Equal(t, addrOf(1), peer)
+		told = append(told, w.now)
+	}
+	w.nodes[0].e = New(cfg)
+	send := func() *letter {
+		l := w.model.post(w.nodes[0], 1, Reliable, 0, 64)
+		w.model.post(w.nodes[0], 2, Reliable, 0, 64)
+		w.nodes[0].pump()
+		w.run(w.now + 2*time.Second)
+		return l
+	}
+	require.Equal(t, Delivered, send().status)
+	require.Empty(t, told)
+	w.nodes[1].silent = true
+	for range 2 {
+		told = nil
+		start := w.now
+		require.Equal(t, Unresponsive, send().status)
+		require.Len(t, told, 3)
+		for i, at := range told {
+			require.InDelta(t, time.Duration(i+1)*250*time.Millisecond, at-start, float64(50*time.Millisecond))
+		}
+	}
+}

@@ -84,7 +84,7 @@ func (e *Engine) tick(p *peer) {
 		if e.now-p.progress >= e.cfg.PeerTimeout {
 			e.fail(p, true)
 		} else {
-			at(p.progress + e.cfg.PeerTimeout)
+			at(e.silence(p))
 		}
 	}
 	if p.state == established {
@@ -119,4 +119,19 @@ func (e *Engine) tick(p *peer) {
 	if next != never {
 		e.wake(p, max(next, e.now+time.Microsecond))
 	}
+}
+
+// silence tells of each quarter of PeerTimeout that a peer has been silent for, and returns
+// when the next one ends.
+func (e *Engine) silence(p *peer) time.Duration {
+	quarter := e.cfg.PeerTimeout / 4
+	n := min((e.now-p.progress)/max(quarter, 1), 3)
+	if uint8(n) > p.quarters && e.cfg.Silent != nil {
+		e.cfg.Silent(p.addr)
+	}
+	p.quarters = uint8(n)
+	if n == 3 {
+		return p.progress + e.cfg.PeerTimeout
+	}
+	return p.progress + (n+1)*quarter
 }
