@@ -20,6 +20,10 @@ import (
 // machine stands still for a moment.
 const short = 3 * time.Second
 
+// patient is a lease that clients keep on a busy host too. It is for tests in which a
+// lock is held that nothing is to end.
+const patient = 6 * time.Second
+
 // dead makes a client that stops its heartbeat without a word, as if its host
 // had died: its queue pair goes to ERROR.
 func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Held, *verbs.QP, *lockoffload.Session) {

@@ -226,7 +226,7 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 func TestStraysAreTakenBack(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 18, Size: 8}, 2*time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 18, Size: 8}, patient)
 	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the end of the first lease
 	require.NoError(t, r.reg.LeftLocked(16))
 	c, _ := r.client(lockoffload.Retry{})
@@ -247,7 +247,7 @@ func TestStraysAreTakenBack(t *testing.T) {
 // have the same owner numbers.
 func TestLocksOfTheServerBefore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, time.Second)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, patient)
 	require.NoError(t, r.srv.Close())
 	require.NoError(t, r.reg.LeaveLock(0))
 	var err error

@@ -24,6 +24,7 @@ func (r *runner) report(took time.Duration) error {
 		flaky += f + "\n"
 	}
 	err = errors.Join(err, os.WriteFile("build/flaky.txt", []byte(flaky), 0o644))
+	fmt.Printf("## all packages\n%s\n", strings.Join(r.closing, "\n"))
 	fmt.Println("## the slowest jobs")
 	for _, t := range r.times[:min(len(r.times), 12)] {
 		fmt.Printf("%8.1f s, %6.1f s of CPU  %s\n", t.Seconds, t.CPU, t.Job)

@@ -29,6 +29,7 @@ type runner struct {
 	times    []stageTime
 	packages []packageTime
 	flaky    []string
+	closing  []string // lines as go test ends with, in the order in which packages ended
 }
 
 // stageTime and packageTime are what build/test-times.json has, in seconds.
@@ -170,7 +171,9 @@ func (r *runner) packageEnded(j *job, p *result) {
 		word = "FAIL"
 		r.show(p)
 	}
-	fmt.Printf("%s\t%s\t%.3fs\t(%s)\n", word, p.pkg, p.seconds, j.name)
+	line := fmt.Sprintf("%s\t%s\t%.3fs\t(%s)", word, p.pkg, p.seconds, j.name)
+	fmt.Println(line)
+	r.closing = append(r.closing, line)
 }
 
 // show prints the output of a package's failed tests, or all of it if none of them says why.
