@@ -110,6 +110,7 @@ simulated-on-newer:
 
 simulated-verbs:
 	$(call SIMULATE,verbs,mlx5$(comma)mlx5) -test.skip '$(SIMULATED_SKIP)'
+	$(call SIMULATE,verbs,mlx5:ipv4) -test.run 'TestSimulated.*MTU'
 
 simulated-dc:
 	$(call SIMULATE,dc,mlx5$(comma)mlx5) -test.skip '$(DC_NOT_SIMULATED)'
