@@ -135,7 +135,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Co
 	}
 	e.Regions, e.Data = offer.Regions, offer.Data
 	e.MTU = min(e.MTU, routeMTU(conn, l.qp.gid))
-	if cfg.MTU != 0 {
+	if cfg.MTU.Bytes() != 0 {
 		e.MTU = min(e.MTU, cfg.MTU)
 	}
 	if _, err := e.AppendBinary(nil); err != nil {
@@ -148,7 +148,9 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Co
 		return err
 	}
 	l.peer.Store(&peer)
-	cfg.MTU = min(e.MTU, peer.MTU)
+	if cfg.MTU == 0 || cfg.MTU.Bytes() != 0 { // Connect refuses what is no MTU
+		cfg.MTU = min(e.MTU, peer.MTU)
+	}
 	if peer.Type != l.qp.typ {
 		return opError("link with", conn.RemoteAddr().String(), ErrAttributes, "this side is ", l.qp.typ, ", the peer ", peer.Type)
 	}
