@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -82,7 +84,7 @@ func OpenDefault(cfg DeviceConfig) (*Device, error) {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, opError("open", "a device", ErrNoDevice, noDevices)
+		return nil, opError("open", "a device", ErrNoDevice, noDevices())
 	}
 	for _, info := range list {
 		if d, err := Open(info.Name, cfg); err == nil {
@@ -106,7 +108,22 @@ func (d *Device) hasActivePort() bool {
 	return false
 }
 
-const noDevices = "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
+func noDevices() string {
+	return whyNoDevices(os.DirFS("/sys/class/infiniband_verbs"), os.DirFS("/dev/infiniband"))
+}
+
+// whyNoDevices says why libibverbs lists none, by the kernel's list and the device files.
+func whyNoDevices(class, files fs.FS) string {
+	list, _ := fs.Glob(class, "uverbs*")
+	for _, file := range list {
+		name, err := fs.ReadFile(class, file+"/ibdev")
+		if _, missing := fs.Stat(files, file); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			return fmt.Sprintf("the kernel has %s, but /dev/infiniband/%s is missing: in a container, pass the device files in",
+				strings.TrimSpace(string(name)), file)
+		}
+	}
+	return "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
+}
 
 // newDevice makes a device of an open context.
 func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (*Device, error) {
@@ -131,7 +148,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner
 func openError(name string, err error) error {
 	switch {
 	case isErrno(err, syscall.ENODEV), isErrno(err, syscall.ENOSYS):
-		detail := noDevices
+		detail := noDevices()
 		if list, _ := Devices(); len(list) > 0 {
 			detail = "there are:"
 			for _, d := range list {

@@ -144,7 +144,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 	}
 	e.Regions, e.Data = offer.Regions, offer.Data
 	e.MTU = min(e.MTU, routeMTU(conn, l.qp.gid))
-	if cfg.Connect.MTU != 0 {
+	if cfg.Connect.MTU.Bytes() != 0 {
 		e.MTU = min(e.MTU, cfg.Connect.MTU)
 	}
 	if _, err := e.AppendBinary(nil); err != nil {
@@ -162,7 +162,9 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 		return err
 	}
 	l.peer.Store(&peer)
-	cfg.Connect.MTU = min(e.MTU, peer.MTU)
+	if cfg.Connect.MTU == 0 || cfg.Connect.MTU.Bytes() != 0 { // Connect refuses what is no MTU
+		cfg.Connect.MTU = min(e.MTU, peer.MTU)
+	}
 	return fits(conn, l.qp.typ, peer)
 }
 

@@ -125,6 +125,9 @@ var acts = []act{
 		commands: []string{
 			"go build -o build/rdmactl ./cmd/rdmactl",
 			"go build -o build/rdmabench ./cmd/rdmabench",
+			"build/rdmactl netdevs",
+			"build/rdmactl gids",
+			"build/rdmactl path 10.0.0.2",
 			"build/rdmactl doctor",
 			"build/rdmactl doctor -run mlx5_0",
 			"build/rdmactl -json doctor -run mlx5_0 > report.json",
@@ -134,6 +137,9 @@ var acts = []act{
 		script: `go build -o build/rdmactl ./cmd/rdmactl
 			go build -o build/rdmabench ./cmd/rdmabench
 			$rxelab -- sh -e -c '
+				build/rdmactl netdevs
+				build/rdmactl gids
+				build/rdmactl path 10.77.0.2
 				build/rdmactl doctor || echo doctor found something
 				build/rdmactl doctor -run rxe0
 				cd $(mktemp -d)
@@ -143,7 +149,7 @@ var acts = []act{
 				build/rdmabench read_lat -d rxe1 -s 64 &
 				build/rdmabench read_lat -d rxe0 -s 64 -json 10.77.0.2
 				wait'`,
-		want: []string{"works", `"test":"read_lat"`},
+		want: []string{"rdma mtu", "works", `"test":"read_lat"`},
 	},
 }
 

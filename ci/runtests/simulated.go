@@ -57,6 +57,7 @@ func (r *runner) simulations() []*job {
 		release = codenames[newest] + "/amd64"
 	}
 	add("verbs", twoMLX5, "./verbs", "", skipVerbs, release)
+	add("verbs-mtu", "mlx5:ipv4", "./verbs", "TestSimulated.*MTU", "", release)
 	add("lockoffload", late, "./lockoffload", "", notLocks, release)
 	add("dc", twoMLX5, "./dc", "", notDC, release)
 	add("srd-random", "efa:random", "./srd", "", "", release)

@@ -135,7 +135,11 @@ func (h *host) withAddr(op string, addr netip.Addr) (iface, error) {
 			have = append(have, a.String()+" on "+n.Name)
 		}
 	}
-	return n, opError(op, addr.String(), ErrNoAddress, "there are: ", strings.Join(have, ", "))
+	why := ""
+	if !addr.IsValid() || addr.IsUnspecified() {
+		why = "name one; "
+	}
+	return n, opError(op, addr.String(), ErrNoAddress, why, "there are: ", strings.Join(have, ", "))
 }
 
 // rdma is the netdev with its RDMA port, which it must have.

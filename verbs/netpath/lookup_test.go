@@ -32,6 +32,12 @@ func TestLoopback(t *testing.T) {
 	_, err = netpath.LookupAddr(t.Context(), netip.MustParseAddr("127.0.0.1"))
 	require.ErrorIs(t, err, netpath.ErrNotRDMA)
 	require.ErrorContains(t, err, "netpath: look up 127.0.0.1: netdev without an RDMA device (lo; netdevs with one: ")
+	for _, none := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		_, err = netpath.LookupAddr(t.Context(), none)
+		require.ErrorIs(t, err, netpath.ErrNoAddress)
+		require.ErrorContains(t, err, "(name one; there are: ")
+	}
+	_, err = netpath.LookupAddr(t.Context(), netip.MustParseAddr("127.0.0.1"))
 	var op *netpath.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "look up", op.Op)
