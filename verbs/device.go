@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -51,6 +52,7 @@ type Device struct {
 	gone  atomic.Bool // see destroyed
 
 	vectors atomic.Uint32 // completion vectors given out
+	longest sync.Map      // messages of ports: see maxMessage
 }
 
 // DeviceConfig configures opening a device. The zero value is fine.

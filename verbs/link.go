@@ -53,10 +53,12 @@ type Offer struct {
 }
 
 // OfferMemory returns a Setup that offers a slice of the program's to the peer. The peer
-// may use it as access says until the link closes. Many links may offer one slice.
+// may use it as access says until the link closes. Many links may offer one slice. Without
+// a right to write in access it is registered as [MRConfig.ReadOnly].
 func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	return func(l *Link) (Offer, error) {
-		mr, err := l.RegisterMR(buf, MRConfig{Access: access})
+		readOnly := access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0
+		mr, err := l.RegisterMR(buf, MRConfig{Access: access, ReadOnly: readOnly})
 		if err != nil {
 			return Offer{}, err
 		}
