@@ -145,6 +145,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 		return err
 	}
 	e.Regions, e.Data = offer.Regions, offer.Data
+	e.MaxReads = sayReads(cfg.Connect.reads(l.pd.dev))
 	if _, err := e.AppendBinary(nil); err != nil {
 		refuse(conn)
 		return err
