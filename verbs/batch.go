@@ -76,6 +76,7 @@ type Batch struct {
 	wrs    []cgo.SendWR
 	sges   []SGE
 	maxSGE int
+	maxMsg uint32 // bytes of a message
 
 	named []*life.Life // address handles and windows, to be held open while posting
 	dests []targeted   // of a queue pair without a connection
@@ -102,7 +103,7 @@ func (q *QP) NewBatch(n int) (*Batch, error) {
 	if err != nil {
 		return nil, opError("make batch for", q.life.Label, err)
 	}
-	b := &Batch{qp: q, chain: chain, wrs: chain.WRs, sges: chain.SGEs, maxSGE: chain.MaxSGE}
+	b := &Batch{qp: q, chain: chain, wrs: chain.WRs, sges: chain.SGEs, maxSGE: chain.MaxSGE, maxMsg: q.maxMessage()}
 	// Only memory: nothing depends on when it is freed.
 	runtime.AddCleanup(b, (*cgo.SendChain).Free, chain)
 	return b, nil
@@ -153,14 +154,14 @@ func (b *Batch) next(id uint64, op uint32, flags SendFlags, to Remote, sges []SG
 	w.Flags = uint32(flags)
 	w.SetRDMA(to.Addr, to.RKey)
 	if len(sges) == 1 { // nearly always, and without a loop
-		if sges[0].Length > maxSGELength {
+		if sges[0].Length > b.maxMsg {
 			return b.refuse(to, sges)
 		}
 		b.sges[i*b.maxSGE] = sges[0]
 	} else {
-		dst := b.sges[i*b.maxSGE:]
+		dst, size := b.sges[i*b.maxSGE:], uint64(0)
 		for j := range sges {
-			if sges[j].Length > maxSGELength {
+			if size += uint64(sges[j].Length); size > uint64(b.maxMsg) {
 				return b.refuse(to, sges)
 			}
 			dst[j] = sges[j]
@@ -183,11 +184,12 @@ func (b *Batch) refuse(to Remote, sges []SGE) *cgo.SendWR {
 	case to == badRemote:
 		b.fail(ErrRange, "remote memory")
 	default:
-		why := ErrRange
-		if slices.Contains(sges, closedSGE) {
-			why = ErrClosed
+		for _, s := range sges {
+			if s.Length > maxSGELength {
+				b.fail(refusal(s), "local memory")
+			}
 		}
-		b.fail(why, "local memory")
+		b.fail(ErrTooLarge, sizeOf(sges), " bytes; the port takes ", b.maxMsg)
 	}
 	return nil
 }
@@ -198,7 +200,7 @@ func carriesData(op uint32) bool { return op <= opSendImm || op == opSendInv }
 // maxInlinePieces is GV_MAX_INLINE_PIECES of package cgo.
 const maxInlinePieces = 32
 
-func inlineSize(sges []SGE) (n uint64) {
+func sizeOf(sges []SGE) (n uint64) {
 	for _, s := range sges {
 		n += uint64(s.Length)
 	}
@@ -212,7 +214,7 @@ func inlineSize(sges []SGE) (n uint64) {
 //
 //go:noinline
 func (b *Batch) nextInline(id uint64, op uint32, flags SendFlags, to Remote, sges []SGE) *cgo.SendWR {
-	size := inlineSize(sges)
+	size := sizeOf(sges)
 	outside := slices.ContainsFunc(sges, func(s SGE) bool { return s.Length > maxSGELength })
 	switch {
 	case !carriesData(op):

@@ -25,8 +25,9 @@ type ConnectConfig struct {
 	// RNRTimer is how long the peer is told to wait when a receive is missing
 	// here; 0 means 0.64 ms.
 	RNRTimer time.Duration
-	// MaxReads is how many READs and atomics may be outstanding in each
-	// direction; 0 means what the device can, at most 16, and -1 none.
+	// MaxReads is how many READs and atomics may be outstanding in each direction; 0
+	// means what the device can, at most 16, and -1 none. If the peer's endpoint says
+	// fewer ([Endpoint.MaxReads]), it is as many.
 	MaxReads int
 	// TrafficClass, HopLimit and FlowLabel go into the packets of RoCE v2.
 	// FlowLabel, of 20 bits, chooses their UDP source port: see [FlowLabelFor].
@@ -105,6 +106,9 @@ func (c ConnectConfig) resolve(q *QP, remote Endpoint) (ConnectConfig, error) {
 	if err != nil {
 		return c, err
 	}
+	if remote.MaxReads != 0 {
+		c.MaxReads = min(c.MaxReads, max(remote.MaxReads, 0))
+	}
 	return c, q.checkPath("connect", remote)
 }
 
@@ -159,6 +163,17 @@ func (c ConnectConfig) path(local GIDEntry, remote Endpoint) AHAttr {
 	return a
 }
 
+// readLimit is how many READs and atomics may be outstanding in each direction.
+func (d *Device) readLimit() int { return min(d.attr.MaxReadAtomic, d.attr.MaxInitRead, 255) }
+
+// reads is MaxReads with its default.
+func (c ConnectConfig) reads(d *Device) int {
+	if c.MaxReads == 0 {
+		return min(d.readLimit(), 16)
+	}
+	return max(c.MaxReads, 0)
+}
+
 // withDefaults fills in what was left to the device and checks the rest.
 func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	refuse := func(detail ...any) (ConnectConfig, error) {
@@ -200,14 +215,9 @@ func (c ConnectConfig) withDefaults(q *QP, peer MTU) (ConnectConfig, error) {
 	if c.RNRTimer == 0 {
 		c.RNRTimer = RNRTimer(12).Duration()
 	}
-	limit := min(dev.attr.MaxReadAtomic, dev.attr.MaxInitRead, 255)
-	switch {
-	case c.MaxReads == 0:
-		c.MaxReads = min(limit, 16)
-	case c.MaxReads == -1:
-		c.MaxReads = 0
-	case c.MaxReads < 0 || c.MaxReads > limit:
+	if limit := dev.readLimit(); c.MaxReads < -1 || c.MaxReads > limit {
 		return refuse("MaxReads ", c.MaxReads, "; the device allows ", limit)
 	}
+	c.MaxReads = c.reads(dev)
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -53,6 +54,7 @@ type Device struct {
 	gone  atomic.Bool // see destroyed
 
 	vectors atomic.Uint32 // completion vectors given out
+	longest sync.Map      // messages of ports: see maxMessage
 }
 
 // DeviceConfig configures opening a device. The zero value is fine.

@@ -10,17 +10,21 @@ import (
 // Endpoint is what a peer must know to reach a queue pair, and the memory
 // regions behind it.
 type Endpoint struct {
-	Type    QPType
-	QPN     uint32 // 24 bits
-	PSN     uint32 // 24 bits: first packet that the queue pair will send
-	QKey    uint32 // UD
-	GID     GID
-	LID     uint16 // InfiniBand
-	SL      uint8  // service level to use towards it, 0 to 15
-	MTU     MTU    // of the port and the netdev of GID: see [Device.LocalMTU]
-	ECE     ECE    // what the queue pair offers; zero for nothing
-	Regions []Region
-	Data    []byte // for the program's own use
+	Type QPType
+	QPN  uint32 // 24 bits
+	PSN  uint32 // 24 bits: first packet that the queue pair will send
+	QKey uint32 // UD
+	GID  GID
+	LID  uint16 // InfiniBand
+	SL   uint8  // service level to use towards it, 0 to 15
+	MTU  MTU    // of the port and the netdev of GID: see [Device.LocalMTU]
+	// MaxReads is how many READs and atomics the queue pair issues and executes at a time,
+	// at most: [QP.Connect] takes the smaller of both sides. As in [ConnectConfig], -1
+	// means none; 0 means that the peer does not say. At most 254.
+	MaxReads int
+	ECE      ECE // what the queue pair offers; zero for nothing
+	Regions  []Region
+	Data     []byte // for the program's own use
 }
 
 // Limits of the message.
@@ -37,6 +41,8 @@ const (
 	fixedLen        = 4*1 + 2 + 3*4 + 16 + 2 + 2
 	checksumLen     = 4
 	maxSL           = 15
+	maxReads        = 254
+	noReads         = 255 // of the message
 	maxPayload      = fixedLen + eceLen + MaxRegions*RegionSize + MaxEndpointData
 )
 
@@ -45,14 +51,19 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // AppendBinary appends the message form of e, all of it big endian:
 //
 //	"GVEP" | version 1 | 0 | payload length 2 | payload | CRC-32C of all before 4
-//	payload: type 1 | MTU 1 | SL 1 | 0 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
+//	payload: type 1 | MTU 1 | SL 1 | READs 1 | LID 2 | QPN 4 | PSN 4 | QKey 4 | GID 16 |
 //	         regions 2 | data length 2 | regions * [Region.AppendBinary] | data
+//
+// READs is MaxReads, or 255 for none.
 //
 // An endpoint with ECE has version 2, and vendor 4 | options 4 before the regions.
 // Without, it has version 1, so that programs from before ECE understand it.
 func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	if e.SL > maxSL {
 		return b, opError("encode", "endpoint", ErrMessage, "service level ", e.SL)
+	}
+	if e.MaxReads < -1 || e.MaxReads > maxReads {
+		return b, opError("encode", "endpoint", ErrMessage, "MaxReads ", e.MaxReads)
 	}
 	if len(e.Regions) > MaxRegions || len(e.Data) > MaxEndpointData {
 		return b, opError("encode", "endpoint", ErrMessage,
@@ -70,7 +81,7 @@ func (e *Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	b = append(b, endpointMagic...)
 	b = append(b, version, 0)
 	b = be.AppendUint16(b, uint16(fixed+len(e.Regions)*RegionSize+len(e.Data)))
-	b = append(b, byte(e.Type), byte(e.MTU), e.SL, 0)
+	b = append(b, byte(e.Type), byte(e.MTU), e.SL, byte(e.MaxReads)) // -1 is noReads
 	b = be.AppendUint16(b, e.LID)
 	b = be.AppendUint32(b, e.QPN)
 	b = be.AppendUint32(b, e.PSN)
@@ -156,15 +167,20 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 		return malformed("checksum")
 	}
 	p := body[headerLen:]
+	reads := int(p[3])
+	if reads == noReads {
+		reads = -1
+	}
 	out := Endpoint{
-		Type: QPType(p[0]),
-		MTU:  MTU(p[1]),
-		SL:   p[2],
-		LID:  be.Uint16(p[4:]),
-		QPN:  be.Uint32(p[6:]),
-		PSN:  be.Uint32(p[10:]),
-		QKey: be.Uint32(p[14:]),
-		GID:  GID(p[18:34]),
+		MaxReads: reads,
+		Type:     QPType(p[0]),
+		MTU:      MTU(p[1]),
+		SL:       p[2],
+		LID:      be.Uint16(p[4:]),
+		QPN:      be.Uint32(p[6:]),
+		PSN:      be.Uint32(p[10:]),
+		QKey:     be.Uint32(p[14:]),
+		GID:      GID(p[18:34]),
 	}
 	regions, data := int(be.Uint16(p[34:])), int(be.Uint16(p[36:]))
 	p = p[fixedLen:]
@@ -176,8 +192,8 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 		}
 	}
 	switch {
-	case b[5] != 0 || body[headerLen+3] != 0:
-		return malformed("reserved bytes are set")
+	case b[5] != 0:
+		return malformed("a reserved byte is set")
 	case out.SL > maxSL:
 		return malformed("service level %d", out.SL)
 	case regions > MaxRegions || data > MaxEndpointData || len(p) != regions*RegionSize+data:
@@ -204,7 +220,16 @@ func (e *Endpoint) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Endpoint describes the queue pair to a peer; add regions and data as needed.
+// sayReads is a number of READs as an endpoint says it.
+func sayReads(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return min(n, maxReads)
+}
+
+// Endpoint describes the queue pair to a peer; add regions and data as needed. MaxReads is
+// the device's limit: set it to what this side will connect with, if that is less.
 func (q *QP) Endpoint() (Endpoint, error) {
 	if err := q.life.Open("describe"); err != nil {
 		return Endpoint{}, err
@@ -217,5 +242,5 @@ func (q *QP) Endpoint() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: mtu, ECE: q.offer}, nil
+	return Endpoint{MaxReads: sayReads(q.pd.dev.readLimit()), Type: q.typ, QPN: q.num, PSN: q.psn, QKey: q.qkey.Load(), GID: q.gid.GID, LID: port.LID, MTU: mtu, ECE: q.offer}, nil
 }

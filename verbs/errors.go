@@ -31,6 +31,9 @@ var (
 	ErrBatchFull = errors.New("batch full")
 	// ErrRange: an access outside a memory region, or misaligned for an atomic.
 	ErrRange = errors.New("outside the memory region")
+	// ErrTooLarge: a message that is longer than the port takes ([Port.MaxMsgSize]), which
+	// would end the queue pair: split it.
+	ErrTooLarge = errors.New("message too long")
 	// ErrState: the queue pair is in the wrong state for the call.
 	ErrState = errors.New("wrong queue pair state")
 	// ErrAttributes: a value or combination of attributes that no device takes.

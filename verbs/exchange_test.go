@@ -23,7 +23,7 @@ func someEndpoint() verbs.Endpoint {
 		Type: verbs.RC, QPN: 0x112233, PSN: 0x445566, QKey: 7, LID: 3, MTU: verbs.MTU4096,
 		GID:     verbs.GIDOf(netip.MustParseAddr("10.77.0.1")),
 		Regions: []verbs.Region{{Addr: 1 << 40, Length: 4096, RKey: 42}, {Addr: 8, Length: 1, RKey: 1}},
-		Data:    []byte("hello"),
+		Data:    []byte("hello"), MaxReads: 16,
 	}
 }
 
@@ -118,6 +118,19 @@ func TestEndpointLimits(t *testing.T) {
 	e.Regions = append(e.Regions, verbs.Region{})
 	_, err = e.AppendBinary(nil)
 	require.ErrorIs(t, err, verbs.ErrMessage)
+	for _, reads := range []int{-1, 0, 1, 254} {
+		e = someEndpoint()
+		e.MaxReads = reads
+		b, err = e.AppendBinary(nil)
+		require.NoError(t, err)
+		require.NoError(t, back.UnmarshalBinary(b))
+		require.Equal(t, e, back)
+	}
+	for _, reads := range []int{-2, 255} {
+		e.MaxReads = reads
+		_, err = e.AppendBinary(nil)
+		require.ErrorIs(t, err, verbs.ErrMessage)
+	}
 }
 
 // TestEndpointVersions: an endpoint with ECE has a version of its own; without, it

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -82,6 +83,26 @@ func TestConnectWithoutReads(t *testing.T) {
 	a.Do(t, batch, 1)
 }
 
+// No side issues more READs at a time than the other executes, whatever each was told.
+func TestReadsAreNegotiated(t *testing.T) {
+	p := rig.Ports(t)
+	a, b := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), rig.NewSide(t, p[1], verbs.QPConfig{}, verbs.CQConfig{})
+	for _, c := range []struct{ one, other, want int }{{0, 2, 2}, {2, 0, 2}, {3, 1, 1}, {-1, 0, 0}, {0, 0, 16}, {16, -1, 0}} {
+		one, other := net.Pipe()
+		ls, errs := links(t, t.Context(), [2]net.Conn{one, other}, [2]verbs.LinkConfig{
+			{PD: a.PD, QP: verbs.QPConfig{GID: p[0].GID}, Connect: verbs.ConnectConfig{MaxReads: c.one}},
+			{PD: b.PD, QP: verbs.QPConfig{GID: p[1].GID}, Connect: verbs.ConnectConfig{MaxReads: c.other}},
+		})
+		for i, l := range ls {
+			require.NoError(t, errs[i])
+			got, err := l.QP().Query()
+			require.NoError(t, err)
+			require.EqualValues(t, c.want, got.MaxReadAtomic, "%+v", c)
+			require.EqualValues(t, c.want, got.MaxDestReadAtomic, "%+v", c)
+		}
+	}
+}
+
 // A closed region has no bytes, and what names it is refused before a device
 // sees its key.
 func TestClosedRegionNamesNothing(t *testing.T) {
@@ -111,7 +132,7 @@ func TestPartOfRegion(t *testing.T) {
 	require.Equal(t, verbs.Region{Addr: 4196, RKey: 7}, r.Slice(100, 0))
 	require.Equal(t, verbs.Remote{Addr: 4125, RKey: 7}, r.Slice(10, 20).At(19))
 	none := verbs.Region{}
-	require.Equal(t, none.At(0), r.Slice(10, 20).At(20))
+	require.Equal(t, none.At(0), r.Slice(10, 20).At(21))
 	for _, s := range []verbs.Region{r.Slice(101, 0), r.Slice(90, 11), r.Slice(1, ^uint64(0)), r.Slice(^uint64(0), 2)} {
 		require.Equal(t, none, s)
 	}

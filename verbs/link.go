@@ -54,10 +54,12 @@ type Offer struct {
 }
 
 // OfferMemory returns a Setup that offers a slice of the program's to the peer. The peer
-// may use it as access says until the link closes. Many links may offer one slice.
+// may use it as access says until the link closes. Many links may offer one slice. Without
+// a right to write in access it is registered as [MRConfig.ReadOnly].
 func OfferMemory(buf []byte, access Access) func(*Link) (Offer, error) {
 	return func(l *Link) (Offer, error) {
-		mr, err := l.RegisterMR(buf, MRConfig{Access: access})
+		readOnly := access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0
+		mr, err := l.RegisterMR(buf, MRConfig{Access: access, ReadOnly: readOnly})
 		if err != nil {
 			return Offer{}, err
 		}
@@ -91,6 +93,9 @@ type Link struct {
 // conn stays open and can be used afterwards. Its traffic is not encrypted: on a
 // network that is not trusted, use TLS.
 func NewLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (_ *Link, err error) {
+	if ctx.Err() != nil {
+		return nil, opError("link with", conn.RemoteAddr().String(), ctx.Err())
+	}
 	l := &Link{pd: cfg.PD}
 	made := false
 	defer closeUnless(&made, l, &err)

@@ -147,6 +147,7 @@ func (l *Link) exchange(ctx context.Context, conn net.Conn, offer Offer, cfg *Li
 	if cfg.Connect.MTU.Bytes() != 0 {
 		e.MTU = min(e.MTU, cfg.Connect.MTU)
 	}
+	e.MaxReads = sayReads(cfg.Connect.reads(l.pd.dev))
 	if _, err := e.AppendBinary(nil); err != nil {
 		refuse(conn)
 		return err

@@ -75,8 +75,11 @@ func (p *PD) RegisterAddressSpace(cfg MRConfig) (*MR, error) {
 // [PD.RegisterAddressSpace]. The slice must stay where it is until the work
 // request has completed: outside the Go heap, or pinned by [runtime.Pinner].
 func (m *MR) SGEOf(b []byte) SGE {
-	if m.buf != nil || m.access&OnDemand == 0 || len(b) > maxSGELength {
+	if m.buf != nil || m.access&OnDemand == 0 {
 		return badSGE
+	}
+	if len(b) > maxSGELength {
+		return longSGE
 	}
 	return SGE{Addr: addressOf(b), Length: uint32(len(b)), LKey: m.lkey}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -36,7 +37,7 @@ type PageSize int
 const (
 	PagesNormal  PageSize = iota
 	PagesHuge             // 2 MiB pages or an error
-	PagesTryHuge          // 2 MiB pages when the host has free ones, else normal
+	PagesTryHuge          // 2 MiB pages when the process can have them, else normal
 )
 
 // MRConfig configures a memory region.
@@ -44,9 +45,10 @@ type MRConfig struct {
 	// Access is what the region may be used for; LocalWrite is added to it.
 	Access Access
 	// ReadOnly leaves LocalWrite out. The device then only reads, so the memory may be
-	// mapped without the right to write to it, such as a file of constants. Receives,
-	// READs and atomics into the region fail, and RemoteWrite and RemoteAtomic are
-	// refused.
+	// mapped without the right to write to it, such as a file of constants. Before Linux
+	// 6.2 that holds for private mappings alone: memory that is mapped shared without the
+	// right to write is refused with EFAULT. Receives, READs and atomics into the region
+	// fail, and RemoteWrite and RemoteAtomic are refused.
 	ReadOnly bool
 	// Addr is the address by which work requests and peers name the first byte
 	// of the region (ibv_reg_mr_iova), so that offsets into a file, say, can
@@ -86,9 +88,20 @@ func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
 	if size <= 0 {
 		return nil, opError("allocate mr in", p.life.Label, ErrAttributes, "size ", size)
 	}
-	mapped, err := mapMemory(size, cfg.Pages)
+	if cfg.Pages == PagesTryHuge {
+		// The host may have huge pages that are not for this process: then they are
+		// mapped, but the memory behind them cannot be had.
+		if m, err := p.allocMR(size, cfg, true); err == nil {
+			return m, nil
+		}
+	}
+	return p.allocMR(size, cfg, cfg.Pages == PagesHuge)
+}
+
+func (p *PD) allocMR(size int, cfg MRConfig, huge bool) (*MR, error) {
+	mapped, err := mapMemory(size, huge)
 	if err != nil {
-		return nil, opError("map memory for", p.life.Label, err, fmt.Sprintf("%d bytes%s", size, hugeHint(cfg.Pages)))
+		return nil, opError("map memory for", p.life.Label, err, fmt.Sprintf("%d bytes%s", size, hugeHint(huge)))
 	}
 	m, err := p.register(mapped[:size:size], cfg, func() error { return unmapMemory(mapped) })
 	if err != nil {
@@ -100,20 +113,32 @@ func (p *PD) AllocMR(size int, cfg MRConfig) (*MR, error) {
 // RegisterMR registers a slice of the caller, which stays pinned until Close. What is
 // registered is the array behind buf[:len(buf)]: appending to buf may move the data to
 // another array, which is not registered. Memory shared with a device must not hold Go
-// pointers, which a []byte cannot.
+// pointers, which a []byte cannot. A region that is never closed keeps its memory and its
+// protection domain, whose Close counts it.
 func (p *PD) RegisterMR(buf []byte, cfg MRConfig) (*MR, error) {
 	if len(buf) == 0 {
 		return nil, opError("register mr in", p.life.Label, ErrAttributes, "empty slice")
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(&buf[0])
-	m, err := p.register(buf[:len(buf):len(buf)], cfg, func() error { pin.Unpin(); return nil })
-	if err != nil {
+	pins.Store(pin, nil)
+	unpin := func() error {
+		pins.Delete(pin)
 		pin.Unpin()
+		return nil
+	}
+	m, err := p.register(buf[:len(buf):len(buf)], cfg, unpin)
+	if err != nil {
+		unpin()
 		return nil, err
 	}
 	return m, nil
 }
+
+// pins are the pinners of all regions that are open. A region that the program has
+// forgotten stays registered, and the runtime ends the process when it finds a pinner
+// that nothing refers to.
+var pins sync.Map
 
 // Sizes of pages of the processors that this runs on.
 const (
@@ -149,28 +174,37 @@ func (p *PD) register(buf []byte, cfg MRConfig, unmap func() error) (*MR, error)
 	mr, lkey, rkey, err := cgo.RegMR(p.pd, uintptr(own), len(buf), m.addr, uint32(access))
 	if err != nil {
 		p.life.Release("mr")
-		if missing := p.dev.lacks(access); missing != "" && !isErrno(err, syscall.ENOMEM) {
-			return nil, opError(op, p.life.Label, class(ErrUnsupported, err), "the device has no ", missing)
+		if !isErrno(err, syscall.ENOMEM) {
+			if missing := p.dev.lacks(access); missing != "" {
+				return nil, opError(op, p.life.Label, class(ErrUnsupported, err), "the device has no ", missing)
+			}
 		}
-		return nil, registerError(p.life.Label, len(buf), err)
+		return nil, registerError(p.life.Label, len(buf), cfg.ReadOnly, err)
 	}
 	m.mr, m.lkey, m.rkey = mr, lkey, rkey
 	return m, nil
 }
 
-func registerError(pd string, size int, err error) error {
-	if isErrno(err, syscall.ENOMEM) {
+func registerError(pd string, size int, readOnly bool, err error) error {
+	const op = "register mr in"
+	switch {
+	case isErrno(err, syscall.ENOMEM):
 		if limit, ok := memlockLimit(); ok {
-			return opError("register mr in", pd, class(ErrMemlock, err),
+			return opError(op, pd, class(ErrMemlock, err),
 				fmt.Sprintf("%d bytes wanted, RLIMIT_MEMLOCK is %d for the whole process: raise it with 'ulimit -l unlimited', LimitMEMLOCK=infinity in the systemd unit or --ulimit memlock=-1 for the container", size, limit))
 		}
+		return opError(op, pd, err, size, " bytes; no limit of locked memory applies: the host is short of memory, or the device of memory keys")
+	case isErrno(err, syscall.EFAULT) && readOnly:
+		return opError(op, pd, err, size, " bytes, some of which are not mapped, or mapped shared and read-only, which Linux takes from 6.2 on")
+	case isErrno(err, syscall.EFAULT):
+		return opError(op, pd, err, size, " bytes, some of which are not mapped, or only for reading: see MRConfig.ReadOnly")
 	}
-	return opError("register mr in", pd, err, fmt.Sprintf("%d bytes", size))
+	return opError(op, pd, err, size, " bytes")
 }
 
-func hugeHint(p PageSize) string {
-	if p == PagesHuge {
-		return " of huge pages: see /proc/sys/vm/nr_hugepages"
+func hugeHint(huge bool) string {
+	if huge {
+		return " of huge pages: see /proc/sys/vm/nr_hugepages, and the hugetlb limit of the cgroup"
 	}
 	return ""
 }
@@ -210,14 +244,18 @@ func (m *MR) Bytes() []byte {
 func (m *MR) LKey() uint32 { return m.lkey }
 
 // SGE names n bytes at offset off for use in a work request. A range outside
-// the region gives an entry that every post refuses with [ErrRange], a closed
-// region one that is refused with [ErrClosed].
+// the region gives an entry that every post refuses with [ErrRange], more than 2^31 bytes
+// one that is refused with [ErrTooLarge], and a closed region one that is refused with
+// [ErrClosed].
 func (m *MR) SGE(off, n int) SGE {
 	if m.life.Closed() {
 		return closedSGE
 	}
-	if off < 0 || n < 0 || off > m.size || n > m.size-off || uint64(n) > maxSGELength {
+	if off < 0 || n < 0 || off > m.size || n > m.size-off {
 		return badSGE
+	}
+	if uint64(n) > maxSGELength {
+		return longSGE
 	}
 	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
@@ -229,8 +267,11 @@ func (m *MR) Region() Region {
 
 // refusal is why a piece of local memory that is too long was made so.
 func refusal(s SGE) error {
-	if s == closedSGE {
+	switch s {
+	case closedSGE:
 		return ErrClosed
+	case longSGE:
+		return ErrTooLarge
 	}
 	return ErrRange
 }
@@ -245,4 +286,5 @@ const maxSGELength = 1 << 31
 var (
 	badSGE    = SGE{Length: 0xffffffff}
 	closedSGE = SGE{Length: 0xfffffffe}
+	longSGE   = SGE{Length: 0xfffffffd}
 )

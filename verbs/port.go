@@ -99,6 +99,29 @@ func (d *Device) Port(num uint8) (Port, error) {
 	}, nil
 }
 
+// maxMessage returns how many bytes a message of the queue pair has at most. SRD is left
+// to the device: what its port says is not for READ and WRITE.
+func (q *QP) maxMessage() uint32 {
+	if q.pd == nil || q.typ == SRD || q.typ == RawPacket {
+		return maxSGELength
+	}
+	return q.pd.dev.maxMessage(q.gid.Port)
+}
+
+// maxMessage returns how many bytes a message has at most on a port. That never changes.
+func (d *Device) maxMessage(port uint8) uint32 {
+	if known, ok := d.longest.Load(port); ok {
+		return known.(uint32)
+	}
+	p, err := d.Port(port)
+	if err != nil || p.MaxMsgSize == 0 { // the post tells
+		return maxSGELength
+	}
+	n := min(p.MaxMsgSize, maxSGELength)
+	d.longest.Store(port, n)
+	return n
+}
+
 // PKey returns an entry of a port's partition key table, in host byte order.
 func (d *Device) PKey(port uint8, index int) (uint16, error) {
 	var key uint16

@@ -143,6 +143,9 @@ func (s *session) connectLink(ctx context.Context, h *host) (err error) {
 		return err
 	}
 	local.Regions = []verbs.Region{l.mr.Region()}
+	if s.o.reads != 0 {
+		local.MaxReads = s.o.reads
+	}
 	if local.Data, err = s.p.encode(); err != nil {
 		return err
 	}
