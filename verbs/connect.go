@@ -76,7 +76,7 @@ func (q *QP) Connect(remote Endpoint, cfg ConnectConfig) error {
 		rtrMask |= AttrMaxDestReadAtomic | AttrMinRNRTimer
 		rtsMask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxReadAtomic
 	}
-	q.SetPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID))
+	q.SetPeer(fmt.Sprintf("qp %#x at %v", remote.QPN, remote.GID.Addr()))
 	if err := q.answerECE(remote.ECE); err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
@@ -82,7 +84,7 @@ func OpenDefault(cfg DeviceConfig) (*Device, error) {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, opError("open", "a device", ErrNoDevice, noDevices)
+		return nil, opError("open", "a device", ErrNoDevice, whyNone("/"))
 	}
 	for _, info := range list {
 		if d, err := Open(info.Name, cfg); err == nil {
@@ -108,6 +110,23 @@ func (d *Device) hasActivePort() bool {
 
 const noDevices = "this host has none: is a NIC driver or rdma_rxe loaded, and ib_uverbs?"
 
+// whyNone returns why no device is listed: the kernel has some, whose files are missing, or
+// it has none.
+func whyNone(root string) string {
+	const dir = "/dev/infiniband"
+	class, _ := filepath.Glob(filepath.Join(root, "sys/class/infiniband_verbs/uverbs*"))
+	for _, c := range class {
+		file := filepath.Join(dir, filepath.Base(c))
+		switch _, err := os.Stat(filepath.Join(root, file)); {
+		case errors.Is(err, fs.ErrNotExist):
+			return file + " is missing: pass it into the container (docker run --device " + file + "), or let udev make it"
+		case err != nil:
+			return err.Error()
+		}
+	}
+	return noDevices
+}
+
 // newDevice makes a device of an open context.
 func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner) (*Device, error) {
 	d := &Device{name: name, ctx: ctx, log: cfg.Logger, owner: owner}
@@ -131,7 +150,7 @@ func newDevice(name string, ctx cgo.Context, cfg DeviceConfig, owner DeviceOwner
 func openError(name string, err error) error {
 	switch {
 	case isErrno(err, syscall.ENODEV), isErrno(err, syscall.ENOSYS):
-		detail := noDevices
+		detail := whyNone("/")
 		if list, _ := Devices(); len(list) > 0 {
 			detail = "there are:"
 			for _, d := range list {

@@ -1,6 +1,11 @@
 package verbs
 
 import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -28,11 +33,25 @@ func mapMemory(size int, pages PageSize) ([]byte, error) {
 
 func unmapMemory(b []byte) error { return unix.Munmap(b) }
 
-// memlockLimit is the soft limit in bytes; false when there is none.
+// memlockLimit is the soft limit in bytes; false when there is none, as for a process with
+// CAP_IPC_LOCK in the first user namespace.
 func memlockLimit() (uint64, bool) {
+	status, _ := os.ReadFile("/proc/self/status")
+	users, _ := os.ReadFile("/proc/self/uid_map")
+	if locksAll(string(status), string(users)) {
+		return 0, false
+	}
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil || l.Cur == unix.RLIM_INFINITY {
 		return 0, false
 	}
 	return l.Cur, true
+}
+
+// locksAll tells from /proc/PID/status and uid_map whether a process may lock any memory.
+func locksAll(status, uidMap string) bool {
+	_, rest, _ := strings.Cut(status, "\nCapEff:")
+	effective, _, _ := strings.Cut(rest, "\n")
+	caps, err := strconv.ParseUint(strings.TrimSpace(effective), 16, 64)
+	return err == nil && caps>>unix.CAP_IPC_LOCK&1 != 0 && slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
 }
