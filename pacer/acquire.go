@@ -31,10 +31,15 @@ type Credit struct {
 // they have come, or will not. It ends early with the context's error, or with
 // [ErrClosed].
 func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
-	const op = "acquire from"
 	if err := ctx.Err(); err != nil {
 		return Credit{}, err
 	}
+	return p.acquire(ctx, class, n)
+}
+
+// acquire is Acquire that takes what is there, whatever became of ctx.
+func (p *Pacer) acquire(ctx context.Context, class, n int) (Credit, error) {
+	const op = "acquire from"
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -107,7 +112,7 @@ var ended = func() context.Context {
 // TryAcquire is [Pacer.Acquire] for who does not wait: false says that there is no credit now, or
 // that others wait for it.
 func (p *Pacer) TryAcquire(class, n int) (Credit, bool, error) {
-	c, err := p.Acquire(ended, class, n)
+	c, err := p.acquire(ended, class, n)
 	if errors.Is(err, ended.Err()) {
 		return Credit{}, false, nil
 	}

@@ -86,9 +86,14 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	if qp.State() < verbs.StateRTS || attr.MaxReadAtomic == 0 {
 		return nil, opError(what, name, fmt.Errorf("%w: it is not connected for READs", verbs.ErrState))
 	}
+	release, err := verbs.OwnSends(qp, "a pacer")
+	if err != nil {
+		return nil, opError(what, name, err)
+	}
 	q := &QP{p: p, qp: qp, name: name, class: cfg.Class, cfg: cfg, order: make([]entry, qp.MaxSendWR()),
 		scratch: make([]verbs.SGE, max(qp.MaxSendSGE(), 1)), vacant: make(chan struct{}, 1)}
 	if err := q.enroll(cq, int(attr.MaxReadAtomic)); err != nil {
+		release()
 		return nil, err
 	}
 	if err = q.equip(); err == nil {
@@ -103,6 +108,7 @@ func (p *Pacer) Wrap(qp *verbs.QP, cq *verbs.CQ, cfg FlowConfig) (*QP, error) {
 	p.s.RemoveFlow(q.flow)
 	q.cq.drop(q)
 	p.mu.Unlock()
+	release()
 	return nil, errors.Join(err, q.leave())
 }
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cgo"
@@ -75,7 +76,34 @@ type WCError struct {
 }
 
 func (e *WCError) Error() string {
-	return fmt.Sprintf("verbs: work request %#x on qp %#x: %v (vendor error %#x)", e.ID, e.QPNum, e.Status, e.VendorErr)
+	return fmt.Sprintf("verbs: work request %#x on qp %#x: %s", e.ID, e.QPNum, e.Brief())
+}
+
+// Brief returns the text of the error without the request and the queue pair, for errors
+// that name these.
+func (e *WCError) Brief() string {
+	var more []string
+	if why := likely[e.Status]; why != "" {
+		more = append(more, why)
+	}
+	if e.VendorErr != 0 {
+		more = append(more, fmt.Sprintf("vendor error %#x", e.VendorErr))
+	}
+	if len(more) == 0 {
+		return e.Status.String()
+	}
+	return e.Status.String() + " (" + strings.Join(more, "; ") + ")"
+}
+
+// likely has the causes of failures that are a program's or a network's, with remedies.
+var likely = map[WCStatus]string{
+	WCLocalLength:      "the message is longer than the memory of the receive, or than the port's longest message",
+	WCLocalProtection:  "local memory outside its region, of a closed region, or of one without LocalWrite",
+	WCLocalAccess:      "local memory outside its region, of a closed region, or of one without LocalWrite",
+	WCRemoteAccess:     "the peer does not allow it: a wrong or old rkey, an address outside the region, or an access that the region or the queue pair was not made with; look at MRConfig.Access and QPConfig.Access there",
+	WCRemoteInvalid:    "the peer refuses it: a message longer than its receive, or an operation that its queue pair was not made for; look at ReceiverConfig.Size, QPConfig.Access and MaxReads there",
+	WCRetryExceeded:    "the peer does not acknowledge: it is down, its queue pair has ended, or packets of the path MTU do not get through; look at QP.Err there, and at rdmactl doctor",
+	WCRNRRetryExceeded: "the peer had no receive posted; post more there, or raise ConnectConfig.RNRRetries",
 }
 
 // Unwrap makes errors.Is(err, verbs.WCRetryExceeded) work.

@@ -25,7 +25,7 @@ import (
 func hostLink(t *testing.T) (*PD, *Link) {
 	t.Helper()
 	d, p, c, _ := driverRig(t)
-	l, _, err := PrepareLink(d, standinGID, LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c}})
+	l, _, err := PrepareLink(d, standinGID, LinkConfig{PD: p, QP: QPConfig{Extended: true, SendCQ: c, KeepAlive: -1}})
 	require.NoError(t, err)
 	e := Endpoint{Type: RC, QPN: 0x99, PSN: 1, GID: standinPeer, MTU: MTU4096}
 	require.NoError(t, l.QP().Connect(e, ConnectConfig{}))
@@ -217,7 +217,7 @@ func TestDialLinkGreetsFirst(t *testing.T) {
 func TestLinkReceivesApart(t *testing.T) {
 	d, p, c, _ := driverRig(t)
 	l, _, err := PrepareLink(d, standinGID, LinkConfig{
-		PD: p, QP: QPConfig{Extended: true, SendCQ: c, MaxSendWR: 4, MaxRecvWR: 4}, ReceiveApart: true, Receive: &ReceiverConfig{Size: 16},
+		PD: p, QP: QPConfig{Extended: true, KeepAlive: -1, SendCQ: c, MaxSendWR: 4, MaxRecvWR: 4}, ReceiveApart: true, Receive: &ReceiverConfig{Size: 16},
 	})
 	require.NoError(t, err)
 	q := l.QP()

@@ -134,6 +134,7 @@ type QP struct {
 	receiver  atomic.Pointer[Receiver]  // that posts its receives
 	peer      atomic.Pointer[string]    // who is connected, for errors
 	keep      *keepAlive                // nil: none
+	owner     string                    // that posts its sends instead of a requester, or empty; under modify
 }
 
 // CreateQP makes a queue pair.

@@ -92,6 +92,26 @@ func (q *QP) ModifyBy(op string, call func(cgo.QP, *cgo.QPAttr) (mask, state uin
 // SetPeer names the peer of a queue pair that other code connects, for errors.
 func (q *QP) SetPeer(name string) { q.peer.Store(&name) }
 
+// OwnSends keeps requesters off a queue pair whose sends other code posts for the program,
+// such as a pacer, until release is called. A queue pair that has an owner or a requester
+// refuses it with [ErrInUse].
+func OwnSends(q *QP, owner string) (release func(), err error) {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	switch {
+	case q.requester.Load() != nil:
+		return nil, q.requested("take over sends of")
+	case q.owner != "":
+		return nil, opError("take over sends of", q.life.Label, ErrInUse, q.owner, " has them")
+	}
+	q.owner = owner
+	return func() {
+		q.modify.Lock()
+		defer q.modify.Unlock()
+		q.owner = ""
+	}, nil
+}
+
 // OnEnd arranges for f to be called when the queue pair ends, or now if it has ended,
 // with the error of [QP.Err], in a goroutine of its own. f replaces the function of an
 // earlier call; nil removes it.

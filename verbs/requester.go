@@ -165,6 +165,10 @@ func newRequester(qp *QP, cfg RequesterConfig) (*Requester, error) {
 	}
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
+	if qp.owner != "" {
+		qp.sendCQ.unroute(r.index, n, false)
+		return nil, opError("make requester for", qp.life.Label, ErrInUse, qp.owner, " has its sends")
+	}
 	if !qp.requester.CompareAndSwap(nil, r) {
 		qp.sendCQ.unroute(r.index, n, false)
 		return nil, opError("make requester for", qp.life.Label, ErrInUse, "it has one")

@@ -54,10 +54,16 @@ func Text(pkg, op, object string, cause error, detail string) string {
 	return b.String()
 }
 
-// Plain is an error's text without the package in front, for the middle of
-// another one.
+// Plain is an error's text on one line and without the package in front, for the middle of
+// another one. An error with a method Brief has a text for that place.
 func Plain(err error) string {
-	s := err.Error()
+	s := ""
+	if b, ok := err.(interface{ Brief() string }); ok {
+		s = b.Brief()
+	} else {
+		s = err.Error()
+	}
+	s = strings.ReplaceAll(s, "\n", "; ")
 	for _, pkg := range []string{"verbs: ", "netpath: "} {
 		if rest, ok := strings.CutPrefix(s, pkg); ok {
 			return rest
@@ -74,6 +80,36 @@ type classed struct {
 
 func (c classed) Error() string   { return c.class.Error() + ": " + Plain(c.errno) }
 func (c classed) Unwrap() []error { return []error{c.class, c.errno} }
+
+// joined are errors whose texts stand on one line.
+type joined struct{ errs []error }
+
+func (j *joined) Error() string {
+	texts := make([]string, len(j.errs))
+	for i, err := range j.errs {
+		texts[i] = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (j *joined) Unwrap() []error { return j.errs }
+
+// Join is [errors.Join] with a text of one line, for logs that go by lines.
+func Join(errs ...error) error {
+	var all []error
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &joined{all}
+}
 
 // Class is an error that matches the sentinel and the errno (or another cause),
 // and whose text has both.

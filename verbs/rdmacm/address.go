@@ -2,7 +2,6 @@ package rdmacm
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"strconv"
@@ -71,7 +70,7 @@ func tryEach(ctx context.Context, address string, f func(context.Context, netip.
 			break
 		}
 	}
-	return errors.Join(errs...)
+	return operr.Join(errs...)
 }
 
 // sockAddr is the address as C knows it.

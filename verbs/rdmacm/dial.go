@@ -42,7 +42,7 @@ func (m *CM) resolve(ctx context.Context, kind string, portSpace int, address st
 			return err
 		}
 		if err := id.findPath(ctx, portSpace, to, cfg); err != nil {
-			return errors.Join(operr.New("dial", to.String(), err), id.close())
+			return operr.Join(operr.New("dial", to.String(), err), id.close())
 		}
 		if err := use(ctx, id); err != nil {
 			return errors.Join(err, id.close())

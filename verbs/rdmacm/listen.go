@@ -62,6 +62,12 @@ func (m *CM) Listen(address string, cfg ListenConfig) (*Listener, error) {
 	if cfg.Backlog < 0 {
 		return nil, operr.New("listen at", address, verbs.ErrAttributes, "backlog ", cfg.Backlog)
 	}
+	if at := all[0].Addr(); at.IsLoopback() {
+		// The kernel takes it, and no connection comes.
+		if _, err := verbs.LookupAddr(context.Background(), at); err != nil {
+			return nil, operr.New("listen at", address, err, "RDMA devices are not reached by the loopback interface: listen at the address of one, or at all")
+		}
+	}
 	l := &Listener{typ: cfg.Type, requests: make(chan *Request, cfg.Backlog)}
 	if l.addr, err = l.listen(m, space, all[0], &cfg); err == nil && len(all) > 1 && all[0].Addr().IsUnspecified() {
 		_, err = l.listen(m, space, netip.AddrPortFrom(all[1].Addr(), l.addr.Port()), &cfg)

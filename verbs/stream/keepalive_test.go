@@ -4,6 +4,7 @@ package stream_test
 
 import (
 	"io"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -73,7 +74,8 @@ func TestCreditWaitsForRoom(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)
 	a, b := streamPair(t, m, stream.Config{Buffer: 4096, Messages: 8})
-	release := stream.HoldSends(a)
+	release := sync.OnceFunc(stream.HoldSends(a))
+	defer release()
 	const n = 2000
 	sent := make(chan error, 1)
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/canceltest"
+	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/internal/rig"
 	"github.com/goverbs/goverbs/verbs/rdmacm"
 )
@@ -42,4 +43,16 @@ func TestCancelledBefore(t *testing.T) {
 	require.NoError(t, err)
 	canceltest.Methods(t, a, nil)
 	require.NoError(t, a.Err())
+}
+
+// The loopback interface leads to no RDMA device: that is told where somebody listens, not
+// by clients that cannot come.
+func TestListenOnLoopback(t *testing.T) {
+	rig.CMPorts(t)
+	m := rig.NewCM(t)
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+		_, err := m.Listen(at, rdmacm.ListenConfig{})
+		require.ErrorIs(t, err, verbs.ErrNotRDMA, at)
+		require.ErrorContains(t, err, "loopback")
+	}
 }

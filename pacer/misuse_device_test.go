@@ -1,0 +1,57 @@
+//go:build linux
+
+package pacer_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/internal/canceltest"
+	"github.com/goverbs/goverbs/pacer"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Calls under a context that has ended already do nothing, though they need not wait.
+func TestCancelledBefore(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	canceltest.Methods(t, r.p, []any{64})
+	canceltest.Methods(t, q.CQ, nil)
+	canceltest.Methods(t, q, []any{r.b.mr.Region().At(0)})
+	b, err := q.NewBatch(1)
+	require.NoError(t, err)
+	b.Read(1, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+	over, cancel := context.WithCancel(within(t))
+	cancel()
+	n, err := b.PostContext(over)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n)
+	r.idle()
+}
+
+// A pacer and a requester refuse to share a queue pair's sends, whichever comes first.
+func TestPacerAndRequesterRefuseEachOther(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	_, err := verbs.NewRequester(q.QP(), verbs.RequesterConfig{})
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.ErrorContains(t, err, "pacer")
+	require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)))
+
+	cq := r.cq()
+	qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, qp.Close()) })
+	r.connect(qp, r.peer())
+	requester, err := verbs.NewRequester(qp, verbs.RequesterConfig{})
+	require.NoError(t, err)
+	_, err = r.p.Wrap(qp, cq, pacer.FlowConfig{})
+	require.ErrorIs(t, err, verbs.ErrInUse)
+	require.NoError(t, requester.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)))
+	require.NoError(t, requester.Close())
+	q, err = r.p.Wrap(qp, cq, pacer.FlowConfig{})
+	require.NoError(t, err)
+	require.NoError(t, q.Close())
+}
