@@ -4,12 +4,16 @@ package dc_test
 
 import (
 	"context"
+	"log/slog"
+	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cgo/standin"
 	"github.com/goverbs/goverbs/dc"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -101,6 +105,90 @@ func TestDoTakesBack(t *testing.T) {
 	require.ErrorIs(t, i.Do(ctx, p, writeOf(2)), context.DeadlineExceeded)
 	require.EqualValues(t, 1, p.Stats().Posted-p.Stats().Ended)
 }
+
+// TestContextsThatHaveEnded: calls with them do nothing, and say so, also where there is
+// something to take.
+func TestContextsThatHaveEnded(t *testing.T) {
+	i := standinInitiator(t, dc.InitiatorConfig{Contexts: 1})
+	p := resolveDCT(t, i, 1, 0xa)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, stop := context.WithTimeout(context.Background(), -time.Second)
+	defer stop()
+	require.ErrorIs(t, i.Do(late, p, writeOf(1)), context.DeadlineExceeded)
+	require.ErrorIs(t, i.Do(ctx, p, writeOf(1)), context.Canceled)
+	require.ErrorIs(t, i.Attach(ctx, p), context.Canceled)
+	require.ErrorIs(t, i.Flush(ctx, p), context.Canceled)
+	recorded(t, "")
+	require.Zero(t, p.Stats())
+	post(t, i, p, 2)
+	complete(0, 0, verbs.WCSuccess)
+	require.NoError(t, i.Flush(context.Background(), p))
+	n, err := i.Wait(ctx, make([]dc.Completion, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n)
+	n, err = i.Wait(ctx, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n)
+	require.Len(t, ended(t, i), 1, "it was not taken")
+
+	target, err := dc.NewTarget(dc.TargetConfig{PD: i.PD(), GID: standinGID, Receives: 8})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, target.Close()) }()
+	recv, err := target.NewRecvBatch(1)
+	require.NoError(t, err)
+	recv.Recv(7, verbs.SGE{Addr: 0x6000, Length: 64, LKey: 3})
+	_, err = recv.Post()
+	require.NoError(t, err)
+	standin.Receive(firstQP+1, 7, 5, nil)
+	rs := make([]dc.Received, 1)
+	_, err = target.Wait(ctx, rs)
+	require.ErrorIs(t, err, context.Canceled)
+	n, err = target.Wait(context.Background(), rs)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// TestLogHandlerCallsBack while the initiator has a lock, and ends its goroutine: neither
+// holds up anything.
+func TestLogHandlerCallsBack(t *testing.T) {
+	var i *dc.Initiator
+	heard := make(chan struct{}, 1)
+	log := slog.New(handlerFunc(func(slog.Record) {
+		i.Stats()
+		heard <- struct{}{}
+		runtime.Goexit()
+	}))
+	i = standinInitiator(t, dc.InitiatorConfig{Contexts: 1, Streams: -1, Logger: log})
+	p := resolveDCT(t, i, 1, 0xa)
+	post(t, i, p, 1, 2)
+	standin.Refuse("modify", syscall.EIO)
+	complete(0, 0, verbs.WCRemoteAccess)
+	done := make(chan int)
+	go func() {
+		n, _ := i.Poll(make([]dc.Completion, 1))
+		done <- n
+	}()
+	for range 2 {
+		select {
+		case n := <-done:
+			require.Equal(t, 1, n)
+		case <-heard:
+		case <-time.After(testTimeout):
+			t.Fatal("the initiator hangs")
+		}
+	}
+	complete(0, 1, verbs.WCFlushed)
+	require.Len(t, ended(t, i), 1)
+}
+
+// handlerFunc handles all log records.
+type handlerFunc func(slog.Record)
+
+func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
+func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
 
 // TestFlush: quiet requests, and those whose completion nobody has taken.
 func TestFlush(t *testing.T) {

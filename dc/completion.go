@@ -75,8 +75,12 @@ func (i *Initiator) PostPoll(p *Peer, cs []Completion, spins int, rs ...Request)
 }
 
 // Wait is Poll until there is something. It parks the goroutine, and ends early
-// with the context's error or with [ErrClosed].
+// with the context's error or with [ErrClosed]. With a context that has ended before, it
+// takes nothing.
 func (i *Initiator) Wait(ctx context.Context, cs []Completion) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, opError("wait for", "initiator", err)
+	}
 	if len(cs) == 0 {
 		return 0, nil
 	}

@@ -100,9 +100,7 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 }
 
 func newControl(cfg ControlConfig) (c *Control, err error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = logsOf(cfg.Logger)
 	if cfg.Handles <= 0 {
 		cfg.Handles = 4096
 	}

@@ -41,6 +41,22 @@ func TestControlQueueRestarts(t *testing.T) {
 	require.Zero(t, i.Stats().Failures)
 }
 
+// TestMessageFromBeforeRestart: a message that was polled before the control queue has
+// restarted is lost. All receives are posted since, its own too.
+func TestMessageFromBeforeRestart(t *testing.T) {
+	a, b := newHosts(t)
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	target := b.target(t, dc.TargetConfig{})
+	p := resolve(t, i, target, 0)
+	receives, err := target.HoldOverRestart(func() {
+		_, err := i.Post(p, a.write(1, b, 0))
+		require.NoError(t, err)
+	})
+	require.NoError(t, err)
+	require.Zero(t, receives)
+	require.NoError(t, wait(t, i, 1)[0].Err, "it is sent again")
+}
+
 // TestUnreachableHosts: to look for a host that is not there takes the kernel a
 // second, in which messages to others go out.
 func TestUnreachableHosts(t *testing.T) {

@@ -31,8 +31,11 @@ const linger = time.Second
 // for it again. One that the device has is waited for; if that takes more than a
 // second, the session is taken down: with hardware the DCI, unless there are requests to
 // other targets in it that are still waited for. A request that succeeded is a success,
-// whatever became of the context.
+// whatever became of the context. With a context that has ended before, Do does nothing.
 func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
+	if err := ctx.Err(); err != nil {
+		return opError("do request of", p.name(), err)
+	}
 	i.mu.Lock()
 	c := i.newCall(1)
 	c.one[0] = r
@@ -159,6 +162,9 @@ func (i *Initiator) Cancel(p *Peer, id uint64) (int, error) {
 // Flush waits until all requests of a target have ended that were posted before,
 // by whomever. It does not say how: completions do.
 func (i *Initiator) Flush(ctx context.Context, p *Peer) error {
+	if err := ctx.Err(); err != nil {
+		return opError("flush", p.name(), err)
+	}
 	i.mu.Lock()
 	if err := i.mine(p); err != nil {
 		i.mu.Unlock()

@@ -1,6 +1,7 @@
 package dc
 
 import (
+	"runtime"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/dc/internal/wire"
@@ -81,6 +82,30 @@ func (i *Initiator) BreakControl() error { return i.be.(*software).ctl.qp.ToErro
 
 // BreakControl is [Initiator.BreakControl] of a target.
 func (t *Target) BreakControl() error { return t.be.(*softwareTarget).ctl.qp.ToError() }
+
+// HoldOverRestart has the target's control queue restart when a message that was sent has
+// been polled and not handled yet, handles that then, and answers how many receives are
+// posted for it.
+func (t *Target) HoldOverRestart(send func()) (receives int, err error) {
+	c := t.be.(*softwareTarget).ctl
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.watch.exclude()
+	defer c.watch.admit()
+	var wcs [1]verbs.WC
+	send()
+	for n := 0; n == 0 && err == nil; runtime.Gosched() {
+		n, err = c.recvCQ.Poll(wcs[:])
+	}
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	err = c.restart()
+	c.mu.Unlock()
+	c.take(wcs[:])
+	return c.recv.Len(), err
+}
 
 // Lose has the initiator's completion queue lost.
 func (i *Initiator) Lose(err error) { (&engine{i}).Lost(err) }

@@ -96,9 +96,7 @@ func (c *InitiatorConfig) defaults() {
 	setTime(&c.ConnectTimeout, 5*time.Second)
 	setTime(&c.Retransmit, 50*time.Millisecond)
 	setTime(&c.AckTimeout, verbs.AckTimeout(14).Duration())
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = logsOf(c.Logger)
 }
 
 // longestTime is what all times of the configurations are bounded by: a lease of so many

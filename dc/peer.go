@@ -109,6 +109,9 @@ func (i *Initiator) Resolve(a Address, accessKey uint64) (*Peer, error) {
 // without requests makes room for other targets as soon as any waits for a context.
 // With hardware it finds the way to the target only.
 func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
+	if err := ctx.Err(); err != nil {
+		return opError("attach to", p.name(), err)
+	}
 	return opError("attach to", p.name(), i.be.attach(ctx, p))
 }
 

@@ -115,6 +115,9 @@ func (b *receives) poll(rs []Received) (int, error) {
 }
 
 func (b *receives) take(ctx context.Context, rs []Received) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, opError("wait for", "target", err)
+	}
 	select {
 	case b.turn <- struct{}{}:
 	case <-ctx.Done():

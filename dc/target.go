@@ -70,9 +70,7 @@ func (c *TargetConfig) defaults() {
 	setTime(&c.Lease, time.Minute)
 	setTime(&c.Recall, time.Second)
 	setTime(&c.Retry, 50*time.Millisecond)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = logsOf(c.Logger)
 }
 
 // Target is what initiators reach: a pool of responder contexts behind one
@@ -163,7 +161,7 @@ func (t *Target) NewRecvBatch(n int) (*verbs.RecvBatch, error) { return t.srq.Ne
 func (t *Target) Poll(rs []Received) (int, error) { return t.in.poll(rs) }
 
 // Wait is Poll until there is something. It ends early with the context's error
-// or with [ErrClosed].
+// or with [ErrClosed]. With a context that has ended before, it takes nothing.
 func (t *Target) Wait(ctx context.Context, rs []Received) (int, error) { return t.in.take(ctx, rs) }
 
 // Close ends all sessions at once: requests of attached initiators fail.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -270,6 +271,23 @@ func TestWaitersInOrder(t *testing.T) {
 	require.Zero(t, c.Counted().Live)
 	c.Received(from(2, wire.Connect), 4)
 	require.Equal(t, wire.Attached, io.last(t).Kind)
+}
+
+// TestWaitersAreBounded: initiators beyond a number are answered busy, and come again by
+// themselves.
+func TestWaitersAreBounded(t *testing.T) {
+	c, io := newTestTarget(1)
+	c.Received(from(1, wire.Connect), 0)
+	for n := range uint64(2 * maxWaiters) {
+		c.Received(from(2+n, wire.Connect), 0)
+		busy := slices.ContainsFunc(io.sent, func(m wire.Message) bool { return m.Kind == wire.Busy && m.Sender == 2+n })
+		require.True(t, busy)
+		io.sent = io.sent[:0]
+	}
+	require.Len(t, c.waiters, maxWaiters)
+	c.Received(from(2, wire.Connect), time.Millisecond)
+	require.Len(t, c.waiters, maxWaiters)
+	require.Greater(t, c.waiters[0].until, c.waiters[1].until, "one that is known stays so")
 }
 
 // TestRenew: another session of the same contexts, unless somebody waits; copies

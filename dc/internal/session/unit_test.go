@@ -362,29 +362,60 @@ func TestWithdraw(t *testing.T) {
 }
 
 // TestStuck: who waits for a context whose target makes no progress is served by
-// another one.
+// another one, also if it made some before.
 func TestStuck(t *testing.T) {
-	b := newBench(t, 2, nil)
-	p, q, r := b.peer(1), b.peer(2), b.peer(3)
-	x := b.attach(p, 3)
-	y := b.attach(q, 4)
-	require.NotSame(t, x, y)
-	b.Posted(y, 1, 1)
-	b.Enqueue(r, 1, b.now) // p makes room, and is kept
-	b.answer(r, 5)
-	b.ResetDone(x, nil, b.now)
-	b.Joined(x, nil, b.now)
-	b.Took(r, 1)
-	b.Posted(x, 1, 1) // and never ends
-	b.Enqueue(p, 1, b.now)
-	b.Completed(y, 1, false, b.now)
-	require.Nil(t, p.ctx, "its session is the other context's")
-	b.taken()
-	for p.ctx == nil && b.now < time.Second {
-		b.tick()
+	for name, progress := range map[string]int{"from the start": 0, "after progress": 1} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 2, nil)
+			p, q, r := b.peer(1), b.peer(2), b.peer(3)
+			x := b.attach(p, 3)
+			y := b.attach(q, 4)
+			require.NotSame(t, x, y)
+			b.Posted(y, 1, 1)
+			b.Enqueue(r, 1, b.now) // p makes room, and is kept
+			b.answer(r, 5)
+			b.ResetDone(x, nil, b.now)
+			b.Joined(x, nil, b.now)
+			b.Took(r, 1)
+			b.Posted(x, 1+progress, 1) // and one never ends
+			b.Completed(x, progress, false, b.now)
+			b.Enqueue(p, 1, b.now)
+			b.Completed(y, 1, false, b.now)
+			require.Nil(t, p.ctx, "its session is the other context's")
+			b.taken()
+			for p.ctx == nil && b.now < time.Second {
+				b.tick()
+			}
+			require.Same(t, y, p.ctx)
+			require.LessOrEqual(t, b.now, time.Duration(2+progress)*stuckAfter*b.Hold)
+		})
 	}
-	require.Same(t, y, p.ctx)
-	require.LessOrEqual(t, b.now, 2*stuckAfter*b.Hold)
+}
+
+// TestDisconnectsEnd: a target that does not answer is told several times that its session
+// is over, and then no more.
+func TestDisconnectsEnd(t *testing.T) {
+	b := newBench(t, 1, func(l *Limits) { l.Keeping = CloseSessions })
+	p := b.peer(1)
+	b.attach(p, 3)
+	require.True(t, b.Dismiss(p, b.now))
+	b.ResetDone(&b.Contexts[0], nil, b.now)
+	told := 0
+	for range 100 {
+		for _, kind := range kindsOf(b.taken()) {
+			if kind == wire.Detach {
+				told++
+			}
+		}
+		if b.Next() == Never {
+			break
+		}
+		b.now = b.Next()
+		b.Tick(b.now)
+	}
+	require.Equal(t, Never, b.Next())
+	require.Empty(t, b.disconnects)
+	require.Equal(t, 9, told)
 }
 
 // TestAdmit: no request is posted while others wait for the same target.
