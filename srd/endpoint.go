@@ -35,7 +35,7 @@ type Config struct {
 	Queues     int // receive queues, numbered from 0; 0 means 1
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
 	Buffers    int // bytes of messages that have arrived and are not released; 0 means 8 MiB
-	MaxMessage int // bytes of the longest message that is accepted; 0 means 1 MiB
+	MaxMessage int // bytes of the longest message that is accepted, which peers are told; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns. OnMessage may send,
@@ -166,7 +166,8 @@ func Open(cfg Config) (*Endpoint, error) {
 // Addr returns the address at which the endpoint receives.
 func (ep *Endpoint) Addr() Addr { return ep.addr }
 
-// MaxPacket returns how many bytes of a message fit into one packet.
+// MaxPacket returns how many bytes of a message fit into one packet. To a peer whose link
+// has a smaller MTU, fewer do.
 func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
 // now is the clock of the engine.

@@ -108,7 +108,7 @@ func (ep *Endpoint) Greeted(n int) {
 	for i := range n {
 		from := wire.Addr{GID: ep.addr.GID, QPN: 5, QKey: ep.addr.QKey}
 		from.GID[15] = byte(100 + i)
-		k := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 1, Token: 1, Stamp: 1}}
+		k := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 1, Token: 1, Stamp: 1, Limits: wire.Limits{MTU: wire.MinMTU}}}
 		b := make([]byte, wire.MaxHeaders)
 		ep.driver.(*links).e.Receive(engine.Source{GID: from.GID, QPN: 5}, b[:k.Encode(b)])
 		ep.pump()

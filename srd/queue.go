@@ -178,6 +178,8 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, queue uint
 		switch {
 		case errors.Is(err, engine.ErrTooLong):
 			err = ErrTooLong
+		case errors.Is(err, engine.ErrTooLarge):
+			err = ErrTooLarge
 		case errors.Is(err, engine.ErrPeers):
 			err = ErrPeers
 		default:

@@ -43,6 +43,8 @@ const (
 	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
 	Cancelled           // given up before it was delivered
 	Sent                // by an unreliable service
+	TooLarge            // longer than the receiver accepts
+	PathMTU             // the path loses its packets, for they are long
 )
 
 // Verdict is what a host says to a message.
@@ -159,9 +161,10 @@ const MaxPaths = 16
 
 // Errors of Send.
 var (
-	ErrTooLong = errors.New("the service sends one packet a message")
-	ErrService = errors.New("no such service")
-	ErrPeers   = errors.New("too many peers at once")
+	ErrTooLong  = errors.New("the service sends one packet a message")
+	ErrTooLarge = errors.New("the receiver accepts no message of that length")
+	ErrService  = errors.New("no such service")
+	ErrPeers    = errors.New("too many peers at once")
 )
 
 // Engine is one endpoint.

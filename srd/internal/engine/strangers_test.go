@@ -11,7 +11,7 @@ import (
 
 // hello is the greeting of an endpoint that need not exist.
 func hello(from, to wire.Addr, g wire.Greeting, key *wire.Key) []byte {
-	g.From = from
+	g.From, g.Limits = from, anyLimits
 	k := wire.Packet{Type: wire.Hello, Greeting: g}
 	b := make([]byte, wire.MaxHeaders)
 	b = b[:k.Encode(b)]
