@@ -38,7 +38,8 @@ type Config struct {
 	MaxMessage int // bytes of the longest message that is accepted, which peers are told; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
-	// of the endpoint. The message is released when OnMessage returns. OnMessage may send,
+	// of the endpoint. The message is released when OnMessage returns or panics, which is
+	// logged. OnMessage may send,
 	// but must not close the endpoint, since Close waits for it. While it runs, peers are
 	// answered only if a call of the program waits.
 	OnMessage func(*Message)
@@ -91,6 +92,7 @@ type Endpoint struct {
 	grace    time.Duration
 	polling  bool          // the engine is called by whoever polls
 	woke     bool          // somebody who waits was woken: it does what is due
+	badKeys  uint64        // greetings with another key that were logged
 	mendAt   time.Duration // when serve tries again to repair the device, or 0
 	unmended uint8         // times in a row that it could not
 	stop     context.CancelFunc

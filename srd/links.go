@@ -247,7 +247,9 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 			ep.clock = ep.now()
 			l.e.Advance(ep.clock)
 		}
-		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
+		from := engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}
+		l.e.Receive(from, b[verbs.GRHSize:])
+		ep.toldOfKeys(from)
 	}
 	k.pending = append(k.pending, i)
 	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way

@@ -75,6 +75,9 @@ var (
 	ErrPeers = errors.New("too many peers")
 )
 
+// errNoAnswer says what an ErrUnresponsive of a peer that has never answered may come from.
+var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
+
 // Err returns nil for a message that was delivered or sent.
 func (s Status) Err() error {
 	switch s {

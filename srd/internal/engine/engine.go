@@ -101,6 +101,8 @@ type Result struct {
 	Part    int // the first part in the way, unless it was delivered
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
+
+	Stranger bool // the receiver has never answered
 }
 
 // DefaultAckDelay is how long a response waits for others unless Config says so.
@@ -225,9 +227,9 @@ type Stats struct {
 	Retired, Revived    uint64
 	Broken              uint64 // counted by the driver
 
-	Malformed, WrongToken, WrongSource, WrongCookie uint64
-	OldEpoch, Bogus                                 uint64
-	Resets, Challenges, Unanswered                  uint64
+	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
+	OldEpoch, Bogus                                           uint64
+	Resets, Challenges, Unanswered                            uint64
 }
 
 // New makes an engine.

@@ -179,6 +179,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status = Sent
 	}
 	f := m.flow
+	r.Stranger = f.p.epoch == 0
 	m.flow, m.next, e.unused = nil, e.unused, i
 	e.cfg.Host.Settled(r)
 	e.settle(f)

@@ -139,7 +139,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	}
 	if e.cfg.Key != nil {
 		if g.MAC != wire.Seal(*e.cfg.Key, &e.cfg.Addr, b[:len(b)-len(k.Bytes)], k.Bytes) {
-			e.Stats.WrongCookie++
+			e.Stats.WrongKey++
 			return
 		}
 		if !old && g.Stamp > e.forgot && g.Stamp < e.wall()+uint64(time.Hour) {

@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 	require.Zero(t, l.count)
 	require.Empty(t, b.e.peers)
 	require.Empty(t, answers(b), "nothing for those without the key")
-	require.EqualValues(t, 1, b.e.Stats.WrongCookie)
+	require.EqualValues(t, 1, b.e.Stats.WrongKey)
 
 	b.e.Receive(source(addrOf(0)), packet)
 	require.Equal(t, 1, l.count, "with the first packet")

@@ -224,7 +224,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent)}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Stranger: g.flow.p.epoch == 0}
 	if s == engine.Refused || s == engine.NoQueue {
 		r.Refused = r.Parts
 	}

@@ -107,7 +107,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 		p = m.peers[i]
 	}
 	if m.cfg.Key != nil && g.MAC != wire.Seal(*m.cfg.Key, &m.cfg.Addr, b, nil) {
-		m.Stats.WrongCookie++
+		m.Stats.WrongKey++
 		return
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome did not come, or it checks
