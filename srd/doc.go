@@ -52,7 +52,8 @@
 // The first packets between two endpoints open a session. A stranger first has to return a
 // cookie, which shows that it receives at the address that it names; until then the
 // endpoint keeps no state for it. With [Config.Key] the first packet carries a code made
-// with the deployment's key, and the first message goes with it. A silent peer takes about
+// with the deployment's key, and the first message goes with it, if it fits into a packet that
+// any link carries. A silent peer takes about
 // 500 bytes. When there are [Config.MaxPeers], a new peer takes the place of one that has
 // nothing under way and was silent for at least four times [Config.PeerTimeout].
 //
@@ -103,8 +104,8 @@
 //
 //   - Each message gets one status, and it is true. [Delivered]: the message was delivered
 //     once. [Refused], [NoQueue], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was
-//     not delivered and never will be. [Unresponsive]: it may have been delivered. (An [Idempotent] message
-//     may have been delivered whatever its status.)
+//     not delivered and never will be. [Unresponsive]: it may have been delivered. (An
+//     [Idempotent] message may have been delivered whatever its status.)
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
 //     whatever is replayed. The exceptions are [Idempotent], and [Unreliable] if the network
 //     duplicates the packet. With a key, this holds across a restart of the receiver as

@@ -27,8 +27,9 @@ type Config struct {
 	// QKey is the queue key of the deployment; 0 means [verbs.DefaultQKey], and on EFA a
 	// random one. It is a filter, not a secret.
 	QKey uint32
-	// Key is the secret key of the deployment, 16 bytes. With it, the first message goes
-	// with the first packet (not on EFA), and greetings of strangers are not answered.
+	// Key is the secret key of the deployment, 16 bytes. With it, a first message of up to
+	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers are not
+	// answered.
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
@@ -39,9 +40,8 @@ type Config struct {
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns or panics, which is
-	// logged. OnMessage may send,
-	// but must not close the endpoint, since Close waits for it. While it runs, peers are
-	// answered only if a call of the program waits.
+	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
+	// While it runs, peers are answered only if a call of the program waits.
 	OnMessage func(*Message)
 
 	// Times are at most an hour; 0 means the default.

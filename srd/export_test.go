@@ -20,6 +20,13 @@ func (ep *Endpoint) Labels(to Addr) (all []uint32) {
 	return all
 }
 
+// Waiting is how many messages the program has not received.
+func (ep *Endpoint) Waiting() int {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.inbox.n
+}
+
 // AckDelay is how long responses wait for others, as was learned.
 func (ep *Endpoint) AckDelay() time.Duration {
 	ep.mu.Lock()
