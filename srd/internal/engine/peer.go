@@ -42,8 +42,8 @@ type peer struct {
 	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
 	quarters  uint8         // of PeerTimeout that it has been silent for
-	limits    wire.Limits   // MTU 0: not known yet
 	fragment  uint16        // bytes of a message that a packet to it has
+	limits    wire.Limits   // MTU 0: not known yet
 	large     time.Duration // since when long packets are sent and none has arrived, or 0
 	small     time.Duration // when something else was answered first since then, or 0
 	carried   bool          // a greeting carried data
@@ -138,7 +138,7 @@ func (e *Engine) vacate() (uint32, bool) {
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
 // about them they fill 8 KiB.
-const chunkLength = 31
+const chunkLength = 27
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
 // peer does not wait for the kernel to find its memory.
