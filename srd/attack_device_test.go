@@ -347,7 +347,7 @@ func TestCancelledBytes(t *testing.T) {
 			data[k] = 0xff
 		}
 	}
-	time.Sleep(10 * time.Millisecond)
+	require.Eventually(t, func() bool { return b.Waiting() == 0 }, testTimeout, time.Millisecond)
 	stop()
 	reading.Wait()
 	require.GreaterOrEqual(t, len(got), sent)

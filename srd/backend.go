@@ -4,6 +4,7 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
@@ -74,6 +75,14 @@ func (ep *Endpoint) secrets() (seed [32]byte, key *wire.Key, err error) {
 		key = &wire.Key{binary.LittleEndian.Uint64(k), binary.LittleEndian.Uint64(k[8:])}
 	}
 	return seed, key, err
+}
+
+// toldOfKeys logs that the packet that was just received has another key than the endpoint's.
+func (ep *Endpoint) toldOfKeys(from engine.Source) {
+	if n := ep.e.Count().WrongKey; n != ep.badKeys {
+		ep.badKeys = n
+		ep.logs.log(slog.LevelWarn, "srd: a greeting has another Key, or none: it is not answered", "gid", verbs.GID(from.GID), "qpn", from.QPN)
+	}
 }
 
 // pump has the machine do what is due, and sends what it may. It is called with the

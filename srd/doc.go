@@ -40,6 +40,11 @@
 // more than others, or is silent, is retired, and probed until it works again. At least two
 // paths stay in use.
 //
+// A packet is as long as the links of both ends carry: each end takes the MTU of the netdev
+// that has its address, and tells it in its greeting. If a link on the way loses long packets
+// and not short ones, that is found out within half of [Config.PeerTimeout]. Messages under way
+// in long packets end with [ErrPathMTU], and later ones go in packets of 1024 bytes.
+//
 // The number of packets under way follows the delay of the majority of paths and the
 // receiver's grant. When there are very many senders, they take turns, and the grant of
 // those that wait is 0.
@@ -47,7 +52,8 @@
 // The first packets between two endpoints open a session. A stranger first has to return a
 // cookie, which shows that it receives at the address that it names; until then the
 // endpoint keeps no state for it. With [Config.Key] the first packet carries a code made
-// with the deployment's key, and the first message goes with it. A silent peer takes about
+// with the deployment's key, and the first message goes with it, if it fits into a packet that
+// any link carries. A silent peer takes about
 // 500 bytes. When there are [Config.MaxPeers], a new peer takes the place of one that has
 // nothing under way and was silent for at least four times [Config.PeerTimeout].
 //
@@ -97,9 +103,9 @@
 // # Guarantees
 //
 //   - Each message gets one status, and it is true. [Delivered]: the message was delivered
-//     once. [Refused], [NoQueue], [Retransmit] and [Cancelled]: it was not delivered and
-//     never will be. [Unresponsive]: it may have been delivered. (An [Idempotent] message
-//     may have been delivered whatever its status.)
+//     once. [Refused], [NoQueue], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was
+//     not delivered and never will be. [Unresponsive]: it may have been delivered. (An
+//     [Idempotent] message may have been delivered whatever its status.)
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
 //     whatever is replayed. The exceptions are [Idempotent], and [Unreliable] if the network
 //     duplicates the packet. With a key, this holds across a restart of the receiver as

@@ -27,20 +27,21 @@ type Config struct {
 	// QKey is the queue key of the deployment; 0 means [verbs.DefaultQKey], and on EFA a
 	// random one. It is a filter, not a secret.
 	QKey uint32
-	// Key is the secret key of the deployment, 16 bytes. With it, the first message goes
-	// with the first packet (not on EFA), and greetings of strangers are not answered.
+	// Key is the secret key of the deployment, 16 bytes. With it, a first message of up to
+	// 900 bytes goes with the first packet (not on EFA), and greetings of strangers are not
+	// answered.
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
 	Queues     int // receive queues, numbered from 0; 0 means 1
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
 	Buffers    int // bytes of messages that have arrived and are not released; 0 means 8 MiB
-	MaxMessage int // bytes of the longest message that is accepted; 0 means 1 MiB
+	MaxMessage int // bytes of the longest message that is accepted, which peers are told; 0 means 1 MiB
 	MaxPeers   int // 0 means 65,536
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
-	// of the endpoint. The message is released when OnMessage returns. OnMessage may send,
-	// but must not close the endpoint, since Close waits for it. While it runs, peers are
-	// answered only if a call of the program waits.
+	// of the endpoint. The message is released when OnMessage returns or panics, which is
+	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
+	// While it runs, peers are answered only if a call of the program waits.
 	OnMessage func(*Message)
 
 	// Times are at most an hour; 0 means the default.
@@ -91,6 +92,7 @@ type Endpoint struct {
 	grace    time.Duration
 	polling  bool          // the engine is called by whoever polls
 	woke     bool          // somebody who waits was woken: it does what is due
+	badKeys  uint64        // greetings with another key that were logged
 	mendAt   time.Duration // when serve tries again to repair the device, or 0
 	unmended uint8         // times in a row that it could not
 	stop     context.CancelFunc
@@ -166,7 +168,8 @@ func Open(cfg Config) (*Endpoint, error) {
 // Addr returns the address at which the endpoint receives.
 func (ep *Endpoint) Addr() Addr { return ep.addr }
 
-// MaxPacket returns how many bytes of a message fit into one packet.
+// MaxPacket returns how many bytes of a message fit into one packet. To a peer whose link
+// has a smaller MTU, fewer do.
 func (ep *Endpoint) MaxPacket() int { return ep.e.Fragment() }
 
 // now is the clock of the engine.

@@ -20,6 +20,13 @@ func (ep *Endpoint) Labels(to Addr) (all []uint32) {
 	return all
 }
 
+// Waiting is how many messages the program has not received.
+func (ep *Endpoint) Waiting() int {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.inbox.n
+}
+
 // AckDelay is how long responses wait for others, as was learned.
 func (ep *Endpoint) AckDelay() time.Duration {
 	ep.mu.Lock()
@@ -108,7 +115,7 @@ func (ep *Endpoint) Greeted(n int) {
 	for i := range n {
 		from := wire.Addr{GID: ep.addr.GID, QPN: 5, QKey: ep.addr.QKey}
 		from.GID[15] = byte(100 + i)
-		k := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 1, Token: 1, Stamp: 1}}
+		k := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 1, Token: 1, Stamp: 1, Limits: wire.Limits{MTU: wire.MinMTU}}}
 		b := make([]byte, wire.MaxHeaders)
 		ep.driver.(*links).e.Receive(engine.Source{GID: from.GID, QPN: 5}, b[:k.Encode(b)])
 		ep.pump()

@@ -154,6 +154,7 @@ func (h *hardware) Completed(tag uint64, wc *verbs.WC) {
 	}
 	if n := wc.Len(); wc.Status() == verbs.WCSuccess && n <= h.stride {
 		h.m.Receive(wc.SrcQP(), h.mr.Bytes()[int(i)*h.stride:][:n])
+		ep.toldOfKeys(engine.Source{QPN: wc.SrcQP()}) // a device says no more of it
 	} else { // more than a buffer holds
 		h.m.Stats.Malformed++
 	}

@@ -99,6 +99,10 @@ func newLinks(ep *Endpoint) error {
 	if err != nil {
 		return err
 	}
+	mtu, err := dev.LocalMTU(ep.gid)
+	if err != nil {
+		return err
+	}
 	l.stride = verbs.GRHSize + max(port.MaxMTU.Bytes(), wire.MaxHeaders)
 	all := cfg.Receives + (cfg.Paths-1)*fewReceives
 	depth := all + sendSlots
@@ -146,7 +150,7 @@ func newLinks(ep *Endpoint) error {
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
 	c := cfg.engine()
 	c.Silent = l.silent
-	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, port.ActiveMTU.Bytes()
+	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, mtu.Bytes()
 	l.e = engine.New(c)
 	ep.e = l.e
 	return nil
@@ -243,7 +247,9 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 			ep.clock = ep.now()
 			l.e.Advance(ep.clock)
 		}
-		l.e.Receive(engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}, b[verbs.GRHSize:])
+		from := engine.Source{GID: sourceOf(b), QPN: wc.SrcQP()}
+		l.e.Receive(from, b[verbs.GRHSize:])
+		ep.toldOfKeys(from)
 	}
 	k.pending = append(k.pending, i)
 	if len(k.pending) >= min(postRecvsEach, k.receives/4) { // three quarters may be on their way

@@ -57,7 +57,7 @@ const monitorTimeout = time.Second // for who asks and does not read
 
 // monitor answers each connection to a unix socket by a report, until ctx ends.
 func (ep *Endpoint) monitor(ctx context.Context, socket string) error {
-	l, err := net.Listen("unix", socket)
+	l, err := accept.ListenUnix(ctx, socket)
 	if err != nil {
 		return err
 	}

@@ -71,16 +71,18 @@ type Completion struct {
 
 // request is a message under way.
 type request struct {
-	q       *SendQueue // nil: nobody waits any more
-	id      uint64
-	data    [][]byte
-	handle  engine.Handle
-	waiter  verbs.Waiter // of Send
-	waited  bool
-	status  Status
-	packets []Status
-	each    bool
-	next    uint32
+	q      *SendQueue // nil: nobody waits any more
+	id     uint64
+	data   [][]byte
+	handle engine.Handle
+	waiter verbs.Waiter // of Send
+	waited bool
+	status Status
+
+	stranger bool // the peer had never answered
+	packets  []Status
+	each     bool
+	next     uint32
 }
 
 const none = ^uint32(0)
@@ -178,6 +180,8 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, queue uint
 		switch {
 		case errors.Is(err, engine.ErrTooLong):
 			err = ErrTooLong
+		case errors.Is(err, engine.ErrTooLarge):
+			err = ErrTooLarge
 		case errors.Is(err, engine.ErrPeers):
 			err = ErrPeers
 		default:
@@ -204,6 +208,9 @@ func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
 }
 
 func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, data [][]byte) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("srd: send to %v: %w", to, err)
+	}
 	ep.mu.Lock()
 	err := ep.open()
 	var r *request
@@ -233,7 +240,9 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 		}
 		r.waiter.Reset()
 	}
-	err = r.status.Err()
+	if err = r.status.Err(); r.status == Unresponsive && r.stranger {
+		err = errNoAnswer
+	}
 	ep.free(uint32(r.id))
 	if err != nil {
 		err = fmt.Errorf("srd: send to %v: %w", to, err)
@@ -259,7 +268,7 @@ func (ep *Endpoint) giveUp(r *request) {
 func (ep *Endpoint) settled(res *engine.Result) {
 	i := uint32(res.Tag)
 	r := ep.requests[i]
-	r.status = Status(res.Status)
+	r.status, r.stranger = Status(res.Status), res.Stranger
 	switch {
 	case r.waited:
 		r.id = uint64(i) // Send frees it
@@ -274,6 +283,9 @@ func (ep *Endpoint) settled(res *engine.Result) {
 
 // Wait waits for at least one completion, and takes as many as are there and fit into cs.
 func (q *SendQueue) Wait(ctx context.Context, cs []Completion) (n int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("srd: wait: %w", err)
+	}
 	ep := q.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

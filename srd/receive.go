@@ -3,6 +3,8 @@ package srd
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
 )
@@ -15,13 +17,17 @@ type Message struct {
 	Queue   uint16
 	Data    []byte
 
-	memory []byte // all of it
+	piece *piece // its memory
+	num   uint32 // of the piece, while the message is not released
 }
 
 // Receive waits for at least one message, and takes as many as are there and fit into ms.
 // [Endpoint.Release] gives their memory back. When too much of it is out, senders are
 // first slowed down, then refused.
 func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("srd: receive: %w", err)
+	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if len(ms) == 0 {
@@ -39,15 +45,15 @@ func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error
 
 func (ep *Endpoint) readable() bool { return ep.inbox.n > 0 }
 
-// Release gives the memory of messages back, of each once.
+// Release gives the memory of messages back. Releasing a message again, or a copy of it, does
+// nothing.
 func (ep *Endpoint) Release(ms ...Message) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	for i := range ms {
-		if ms[i].memory != nil {
-			ep.pool.put(ms[i].memory)
-			ms[i].Data, ms[i].memory = nil, nil
-		}
+		m := &ms[i]
+		ep.pool.takeBack(m.piece, m.num)
+		m.Data, m.piece = nil, nil
 	}
 }
 
@@ -61,9 +67,20 @@ func (ep *Endpoint) callBack() {
 		}
 		m := ep.inbox.pop()
 		ep.mu.Unlock()
-		ep.cfg.OnMessage(&m)
-		ep.Release(m)
+		ep.callOnce(m)
 	}
+}
+
+// callOnce hands a message to the callback, and releases it however the callback ends.
+func (ep *Endpoint) callOnce(m Message) {
+	defer ep.Release(m)
+	defer func() {
+		if p := recover(); p != nil {
+			ep.logs.log(slog.LevelError, "srd: OnMessage panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	own := m
+	ep.cfg.OnMessage(&own)
 }
 
 // host is what the engine calls, with the lock held.
@@ -90,7 +107,8 @@ func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
 		}
 		copy(data, d.Bytes)
 	}
-	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data, memory: data})
+	p := ep.pool.lend(data)
+	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data, piece: p, num: p.num})
 	if ep.cfg.OnMessage != nil {
 		ep.nudge()
 	} else {

@@ -2,6 +2,7 @@ package srd
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
@@ -17,6 +18,20 @@ import (
 // serve does what is due when nobody who waits does.
 func (ep *Endpoint) serve(ctx context.Context) {
 	defer ep.served.Done()
+	ended := false
+	defer func() {
+		if ended {
+			return
+		}
+		ep.logs.log(slog.LevelError, "srd: OnMessage ended its goroutine: runtime.Goexit")
+		ep.served.Add(1)
+		go ep.serve(ctx)
+	}()
+	ep.serveAll(ctx)
+	ended = true
+}
+
+func (ep *Endpoint) serveAll(ctx context.Context) {
 	for {
 		ep.service.Reset()
 		ep.mu.Lock()

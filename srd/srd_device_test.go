@@ -175,7 +175,8 @@ func stream(t testing.TB, q *srd.SendQueue, to srd.Addr, n, depth, size int) map
 	return statuses
 }
 
-// collect receives until ctx ends, and fails at what comes twice or changed.
+// collect receives until it is stopped, then all that is there, and fails at what comes twice or
+// changed.
 func collect(t testing.TB, ep *srd.Endpoint, ordered bool) (stop func() map[uint64]int) {
 	got := make(map[uint64]int)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -205,6 +206,7 @@ func collect(t testing.TB, ep *srd.Endpoint, ordered bool) (stop func() map[uint
 		}
 	}()
 	return func() map[uint64]int {
+		require.Eventually(t, func() bool { return ep.Waiting() == 0 }, testTimeout, time.Millisecond)
 		cancel()
 		wg.Wait()
 		for tag, n := range got {

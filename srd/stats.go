@@ -19,12 +19,12 @@ type Stats struct {
 	Retired, Revived    uint64 // paths
 	Broken              uint64 // queue pairs that the device gave up, with what was in them
 
-	// What strangers or former peers sent: malformed packets, wrong tokens, sources and
-	// cookies, old epochs, what no peer would say; then the answers to them, and those
+	// What strangers or former peers sent: malformed packets, wrong tokens, sources, cookies
+	// and keys, old epochs, what no peer would say; then the answers to them, and those
 	// left unanswered since there were too many.
-	Malformed, WrongToken, WrongSource, WrongCookie uint64
-	OldEpoch, Bogus                                 uint64
-	Resets, Challenges, Unanswered                  uint64
+	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
+	OldEpoch, Bogus                                           uint64
+	Resets, Challenges, Unanswered                            uint64
 }
 
 // Stats returns the counters so far.

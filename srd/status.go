@@ -37,9 +37,12 @@ const (
 	Unresponsive Status = Status(engine.Unresponsive) // the peer is silent or has restarted: the message may have been delivered
 	Cancelled    Status = Status(engine.Cancelled)    // given up in time: it was not and will not be delivered
 	Sent         Status = Status(engine.Sent)         // by Unreliable
+	TooLarge     Status = Status(engine.TooLarge)     // longer than the receiver's MaxMessage
+	PathMTU      Status = Status(engine.PathMTU)      // the path loses packets of that length; later messages go in shorter ones
 )
 
-var statusNames = [...]string{"unsettled", "delivered", "refused", "no such queue", "to be retransmitted", "peer unresponsive", "cancelled", "sent"}
+var statusNames = [...]string{"unsettled", "delivered", "refused", "no such queue", "to be retransmitted", "peer unresponsive", "cancelled", "sent",
+	"longer than the receiver accepts", "lost by the path for its length"}
 
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
@@ -55,7 +58,15 @@ var (
 	ErrRetransmit   = errors.New("lost, to be retransmitted by the application")
 	ErrUnresponsive = errors.New("the peer is unresponsive; the message may have been delivered")
 	ErrCancelled    = errors.New("cancelled before it was delivered")
-	// ErrTooLong: the service sends messages of one packet ([Endpoint.MaxPacket]).
+	// ErrTooLarge: the message is longer than the receiver's [Config.MaxMessage]. Nothing of
+	// it was delivered.
+	ErrTooLarge = errors.New("message too large: longer than the receiver's MaxMessage")
+	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
+	// are not. The message was not delivered. Later messages to the peer go in packets of
+	// at most 1024 bytes.
+	ErrPathMTU = errors.New("the path loses long packets: a link on the way has a smaller MTU than both ends")
+	// ErrTooLong: the service sends messages of one packet ([Endpoint.MaxPacket], or less
+	// if the peer's link carries less).
 	ErrTooLong = errors.New("message too long for its service")
 	// ErrQueueFull: completions have to be taken first.
 	ErrQueueFull = errors.New("send queue full")
@@ -63,6 +74,9 @@ var (
 	// times PeerTimeout.
 	ErrPeers = errors.New("too many peers")
 )
+
+// errNoAnswer says what an ErrUnresponsive of a peer that has never answered may come from.
+var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
 
 // Err returns nil for a message that was delivered or sent.
 func (s Status) Err() error {
@@ -77,6 +91,10 @@ func (s Status) Err() error {
 		return ErrUnresponsive
 	case Cancelled:
 		return ErrCancelled
+	case TooLarge:
+		return ErrTooLarge
+	case PathMTU:
+		return ErrPathMTU
 	}
 	return nil
 }

@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/goverbs/goverbs/cache"
 	"github.com/goverbs/goverbs/cache/gateway"
+	"github.com/goverbs/goverbs/internal/accept"
 )
 
 // proxyConfig is a proxy's command line.
@@ -150,25 +148,11 @@ func proxy(ctx context.Context, c proxyConfig, log *slog.Logger, started func(ne
 	}
 }
 
-// listenLocal listens on an address, or on a unix socket. One that a proxy left behind which
-// was killed is taken over; one where somebody answers is not.
+// listenLocal listens on an address, or on a unix socket, as [accept.ListenUnix] does.
 func listenLocal(ctx context.Context, at string) (net.Listener, error) {
 	var lc net.ListenConfig
 	if !strings.HasPrefix(at, "/") {
 		return lc.Listen(ctx, "tcp", at)
 	}
-	l, err := lc.Listen(ctx, "unix", at)
-	if st, serr := os.Lstat(at); !errors.Is(err, syscall.EADDRINUSE) || serr != nil || st.Mode().Type() != os.ModeSocket {
-		return l, err
-	}
-	var d net.Dialer
-	if nc, derr := d.DialContext(ctx, "unix", at); derr == nil {
-		return nil, errors.Join(err, nc.Close())
-	} else if !errors.Is(derr, syscall.ECONNREFUSED) {
-		return nil, err
-	}
-	if err := os.Remove(at); err != nil {
-		return nil, fmt.Errorf("a socket that was left behind: %w", err)
-	}
-	return lc.Listen(ctx, "unix", at)
+	return accept.ListenUnix(ctx, at)
 }

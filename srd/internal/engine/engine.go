@@ -43,6 +43,8 @@ const (
 	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
 	Cancelled           // given up before it was delivered
 	Sent                // by an unreliable service
+	TooLarge            // longer than the receiver accepts
+	PathMTU             // the path loses its packets, for they are long
 )
 
 // Verdict is what a host says to a message.
@@ -99,6 +101,8 @@ type Result struct {
 	Part    int // the first part in the way, unless it was delivered
 	Parts   int // that were sent
 	Refused int // of them, those that the receiver refused
+
+	Stranger bool // the receiver has never answered
 }
 
 // DefaultAckDelay is how long a response waits for others unless Config says so.
@@ -159,9 +163,10 @@ const MaxPaths = 16
 
 // Errors of Send.
 var (
-	ErrTooLong = errors.New("the service sends one packet a message")
-	ErrService = errors.New("no such service")
-	ErrPeers   = errors.New("too many peers at once")
+	ErrTooLong  = errors.New("the service sends one packet a message")
+	ErrTooLarge = errors.New("the receiver accepts no message of that length")
+	ErrService  = errors.New("no such service")
+	ErrPeers    = errors.New("too many peers at once")
 )
 
 // Engine is one endpoint.
@@ -222,9 +227,9 @@ type Stats struct {
 	Retired, Revived    uint64
 	Broken              uint64 // counted by the driver
 
-	Malformed, WrongToken, WrongSource, WrongCookie uint64
-	OldEpoch, Bogus                                 uint64
-	Resets, Challenges, Unanswered                  uint64
+	Malformed, WrongToken, WrongSource, WrongCookie, WrongKey uint64
+	OldEpoch, Bogus                                           uint64
+	Resets, Challenges, Unanswered                            uint64
 }
 
 // New makes an engine.

@@ -18,7 +18,7 @@ func TestHostilePeer(t *testing.T) {
 		h := new(counter)
 		e := New(Config{Addr: addrOf(0), Host: h, Wall: 5, MTU: 400, MaxMessage: 5000, Paths: 3})
 		p := e.find(addrOf(1))
-		e.renew(p, 9, 9)
+		e.renew(p, 9, 9, anyLimits)
 		raw := time.Duration(0)
 		sent := 0
 		var b [wire.MaxHeaders]byte
@@ -59,7 +59,7 @@ func TestHostilePeer(t *testing.T) {
 			case 0:
 				k = wire.Packet{Type: wire.Challenge, Token: p.local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
 			case 1:
-				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine}}
+				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine, Limits: anyLimits}}
 			case 2:
 				k = wire.Packet{Type: wire.Reset, Slot: p.slot, Reset: p.remote}
 			case 3:

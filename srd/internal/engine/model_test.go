@@ -12,7 +12,7 @@ type model struct {
 	sent      []*letter
 	open      int // not settled, of senders that live
 	last      map[[5]int]int
-	results   [8]int
+	results   [10]int
 	onSettled func(l *letter)
 	patient   bool // nobody is silent, restarts or is forgotten: no peer may be unresponsive
 }
@@ -97,7 +97,7 @@ func (m *model) delivered(n *node, d *Delivery) {
 	case !bytes.Equal(d.Bytes, m.bytes(tag)):
 		t.Fatalf("message %d of %d bytes came changed", tag, l.size)
 	case l.service == Idempotent && l.status != 0 && l.status != Cancelled:
-	case l.status == Refused || l.status == NoQueue || l.status == Retransmit || l.status == Cancelled && !l.void:
+	case l.status == Refused || l.status == NoQueue || l.status == Retransmit || l.status == TooLarge || l.status == PathMTU || l.status == Cancelled && !l.void:
 		t.Fatalf("message %d was delivered after its status, %d", tag, l.status)
 	case l.count > 0 && l.service != Idempotent && l.service != Unreliable && !m.clocksDiffer(l, n):
 		t.Fatalf("message %d was delivered twice", tag)
@@ -150,7 +150,10 @@ func (m *model) settled(n *node, r *Result) {
 		if l.parts != nil && len(l.parts) != r.Parts {
 			t.Fatalf("message %d of %d parts has reports of %d", r.Tag, r.Parts, len(l.parts))
 		}
-	case Refused, NoQueue, Retransmit, Cancelled:
+	case Refused, NoQueue, Retransmit, Cancelled, TooLarge, PathMTU:
+		if r.Status == TooLarge && l.size <= m.w.cfg.MaxMessage || r.Status == PathMTU && !m.w.short {
+			t.Fatalf("message %d of %d bytes has status %d", r.Tag, l.size, r.Status)
+		}
 		if l.count > 0 && (l.service != Idempotent || r.Status == Cancelled) {
 			l.body = nil
 			t.Fatalf("message %d has status %d, and was delivered: %+v %+v", r.Tag, r.Status, *r, *l)

@@ -80,7 +80,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		return false
 	case p.welcome:
 		p.welcome = false
-		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
+		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: e.limits()}
 		o.Path = e.answerPath(p)
 		e.attach(p, k, wire.WelcomeLen)
 		if !k.HasResponse && e.crowded() {
@@ -118,11 +118,12 @@ func (e *Engine) makeProbe(p *peer, k *wire.Packet, o *Out) bool {
 }
 
 // makeHello asks for a session. With the deployment's key, a message goes with the
-// first greeting; not with those after it, which may meet another incarnation.
+// first greeting, if it fits into a packet of any link; not with those after it, which may
+// meet another incarnation.
 func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 	k.Type, k.Token = wire.Hello, 0
-	k.Greeting = wire.Greeting{From: e.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Cookie: p.cookie}
-	if p.hellos++; e.cfg.Key != nil && p.hellos == 1 && p.epoch == 0 && p.cookie == 0 {
+	k.Greeting = wire.Greeting{From: e.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Limits: e.limits(), Cookie: p.cookie}
+	if p.hellos++; e.cfg.Key != nil && p.hellos == 1 && p.epoch == 0 && p.cookie == 0 && e.fits(p) {
 		p.carried = e.makePart(p, k, o)
 	}
 	if !k.HasPart {
@@ -210,6 +211,9 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	k.SubSeq = x.subSeq
 	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
+	if o.Length > smallFragment && f.p.large == 0 {
+		f.p.large, f.p.small = e.now, 0
+	}
 	e.flies(f, seq, o.Path)
 	k.Waits = f.p.waits()
 	e.tells(f.p, k.Waits)

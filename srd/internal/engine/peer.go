@@ -41,10 +41,14 @@ type peer struct {
 	welcome   bool // is owed
 	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
-	quarters  uint8 // of PeerTimeout that it has been silent for
-	carried   bool  // a greeting carried data
-	echo      bool  // is owed
-	alone     bool  // the response that is owed has room in no packet with a part
+	quarters  uint8         // of PeerTimeout that it has been silent for
+	fragment  uint16        // bytes of a message that a packet to it has
+	limits    wire.Limits   // MTU 0: not known yet
+	large     time.Duration // since when long packets are sent and none has arrived, or 0
+	small     time.Duration // when something else was answered first since then, or 0
+	carried   bool          // a greeting carried data
+	echo      bool          // is owed
+	alone     bool          // the response that is owed has room in no packet with a part
 	echoPath  uint8
 	path      uint8 // of the last response
 	echoStamp uint32
@@ -98,6 +102,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 	}
 	p := e.peers[slot]
 	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	p.fragment = uint16(min(e.fragment, smallFragment))
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	e.index[a] = slot
@@ -133,7 +138,7 @@ func (e *Engine) vacate() (uint32, bool) {
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
 // about them they fill 8 KiB.
-const chunkLength = 31
+const chunkLength = 27
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
 // peer does not wait for the kernel to find its memory.

@@ -74,7 +74,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 			}
 		}
 	}
-	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > e.cfg.MTU {
+	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > int(p.fragment)+wire.Overhead {
 		p.alone = f.now
 		return
 	}

@@ -33,7 +33,7 @@ func TestSchedules(t *testing.T) {
 		first, _ = strconv.ParseUint(s, 10, 64)
 		n = 1
 	}
-	var results [8]int
+	var results [10]int
 	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
 		func() {
 			defer func() {
@@ -78,6 +78,13 @@ func schedule(t testing.TB, seed uint64) *world {
 		cfg.MaxPeers = 2
 	}
 	w := newWorld(t, seed, 2+r.IntN(4), cfg)
+	if mtus := rand.New(rand.NewPCG(seed, 11)); mtus.IntN(3) == 0 {
+		w.short = true
+		for _, n := range w.nodes {
+			n.mtu = 300 + mtus.IntN(2000)
+			n.start(0)
+		}
+	}
 	if some(0.3) {
 		w.forge = 0.1
 	}

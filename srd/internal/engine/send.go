@@ -57,12 +57,18 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	switch {
 	case m.Service >= wire.Services:
 		return 0, ErrService
-	case (m.Service == Unreliable || m.Service == Idempotent) && m.Len > e.fragment, uint64(m.Len) > 1<<32-1:
+	case single(m.Service) && m.Len > e.fragment, uint64(m.Len) > 1<<32-1:
 		return 0, ErrTooLong
 	}
 	p := e.find(to)
-	if p == nil {
+	switch {
+	case p == nil:
 		return 0, ErrPeers
+	case p.limits.MTU == 0:
+	case uint64(m.Len) > uint64(p.limits.Message):
+		return 0, ErrTooLarge
+	case single(m.Service) && m.Len > int(p.fragment):
+		return 0, ErrTooLong
 	}
 	if !e.unsettled(p) {
 		p.progress, p.busyRaw = e.now, e.raw
@@ -78,8 +84,8 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	i := e.newMessage()
 	g := &e.messages[i]
 	*g = message{
-		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), uint16(e.fragment)), next: none, gen: g.gen + 1,
-		queue: m.Queue, fragment: uint16(e.fragment), now: m.Now, parts: m.Parts,
+		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.fragment), next: none, gen: g.gen + 1,
+		queue: m.Queue, fragment: p.fragment, now: m.Now, parts: m.Parts,
 	}
 	if f.head == none {
 		f.head = i
@@ -173,6 +179,7 @@ func (e *Engine) finish(i uint32) {
 		r.Status = Sent
 	}
 	f := m.flow
+	r.Stranger = f.p.epoch == 0
 	m.flow, m.next, e.unused = nil, e.unused, i
 	e.cfg.Host.Settled(r)
 	e.settle(f)
@@ -217,6 +224,9 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 	k.state = settled
 	i := k.message
 	m := &e.messages[i]
+	if f.p.large != 0 && !k.cancel && m.length(seq) > smallFragment {
+		f.p.large = 0
+	}
 	m.settled++
 	status := Delivered
 	if refused {
@@ -224,6 +234,8 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 		switch {
 		case noQueue:
 			status = NoQueue
+		case !k.cancel && m.total > f.p.limits.Message:
+			status = TooLarge
 		case k.cancel && m.reason != 0:
 			status = m.reason
 		case (k.cancel || m.asked) && f.service == Reporting:

@@ -139,7 +139,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 	}
 	if e.cfg.Key != nil {
 		if g.MAC != wire.Seal(*e.cfg.Key, &e.cfg.Addr, b[:len(b)-len(k.Bytes)], k.Bytes) {
-			e.Stats.WrongCookie++
+			e.Stats.WrongKey++
 			return
 		}
 		if !old && g.Stamp > e.forgot && g.Stamp < e.wall()+uint64(time.Hour) {
@@ -171,7 +171,7 @@ func (e *Engine) adopt(p *peer, k *wire.Packet) {
 			return
 		}
 	}
-	e.renew(p, g.Epoch, g.Token)
+	e.renew(p, g.Epoch, g.Token, g.Limits)
 	p.stamp, p.heard = g.Stamp, e.now
 	p.welcome = true
 	e.enqueue(p)
@@ -188,7 +188,7 @@ func (e *Engine) adopt(p *peer, k *wire.Packet) {
 // received; only if the peer has forgotten this endpoint, which it does after a long
 // silence alone, it was not. The token of a slot never changes, so that both sides
 // mean the same session when their greetings cross.
-func (e *Engine) renew(p *peer, epoch, token uint64) {
+func (e *Engine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	e.Stats.Sessions++
 	switch {
 	case p.epoch == 0:
@@ -208,6 +208,7 @@ func (e *Engine) renew(p *peer, epoch, token uint64) {
 	if p.net != nil {
 		p.net.heard, p.net.asking = 0, asking{}
 	}
+	e.limit(p, limits)
 	e.establish(p)
 }
 
@@ -252,7 +253,7 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	case p.epoch == w.Epoch && p.remote == w.Token:
 		e.establish(p)
 	default:
-		e.renew(p, w.Epoch, w.Token)
+		e.renew(p, w.Epoch, w.Token, w.Limits)
 	}
 	if k.HasCredit {
 		e.onGrant(p, &k.Credit)

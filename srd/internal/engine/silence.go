@@ -9,6 +9,9 @@ import "time"
 func (e *Engine) answers(p *peer) {
 	n := e.network(p)
 	n.answered = e.now
+	if p.large != 0 && p.small == 0 {
+		p.small = e.now
+	}
 	if n.silent > 0 {
 		n.silent = 0
 		e.wake(p, e.now) // timers are as short as before

@@ -10,6 +10,9 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
+// anyLimits are those of a peer that takes everything.
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+
 // world is a network of engines in virtual time. The same seed does the same again.
 type world struct {
 	t      testing.TB
@@ -21,6 +24,8 @@ type world struct {
 	model  model
 	wall   uint64
 	cfg    Config
+
+	short bool // links differ in the length of packets
 
 	taken func(to int, packet []byte) // told of what a link with a queue takes
 
@@ -70,6 +75,7 @@ type node struct {
 	rooms  int // bytes of memory that messages may have; -1 is any
 	used   int
 	refuse float64
+	mtu    int // 0: that of the world
 	reply  func(d *Delivery)
 	later  []func()
 }
@@ -107,6 +113,9 @@ func newWorld(t testing.TB, seed uint64, nodes int, cfg Config) *world {
 func (n *node) start(wallBack uint64) {
 	cfg := n.w.cfg
 	cfg.Addr, cfg.Host = addrOf(n.id), (*host)(n)
+	if n.mtu > 0 {
+		cfg.MTU = n.mtu
+	}
 	cfg.Wall = n.w.wall + uint64(n.w.now) - wallBack
 	binary.LittleEndian.PutUint64(cfg.Seed[:], n.w.rng.Uint64())
 	n.life++
@@ -195,7 +204,7 @@ func (w *world) send(n *node, o *Out, packet []byte) {
 		if l.burst > 0 && w.rng.Float64() < l.burst {
 			l.bursting = 1 + w.rng.IntN(20)
 		}
-		if l.dead || w.rng.Float64() < l.loss || l.lose != nil && l.lose(packet) {
+		if l.dead || w.short && len(packet) > w.nodes[to].e.cfg.MTU || w.rng.Float64() < l.loss || l.lose != nil && l.lose(packet) {
 			l.lost++
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 
 // hello is the greeting of an endpoint that need not exist.
 func hello(from, to wire.Addr, g wire.Greeting, key *wire.Key) []byte {
-	g.From = from
+	g.From, g.Limits = from, anyLimits
 	k := wire.Packet{Type: wire.Hello, Greeting: g}
 	b := make([]byte, wire.MaxHeaders)
 	b = b[:k.Encode(b)]
@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 	require.Zero(t, l.count)
 	require.Empty(t, b.e.peers)
 	require.Empty(t, answers(b), "nothing for those without the key")
-	require.EqualValues(t, 1, b.e.Stats.WrongCookie)
+	require.EqualValues(t, 1, b.e.Stats.WrongKey)
 
 	b.e.Receive(source(addrOf(0)), packet)
 	require.Equal(t, 1, l.count, "with the first packet")

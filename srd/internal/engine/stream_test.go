@@ -270,7 +270,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 	f := feed(t, 0)
 	f.p.grant = 256
 	f.n.e.network(f.p).window = largestWindow
-	f.part(wire.Part{Seq: 330}, false) // the mask has six words
+	f.part(wire.Part{Seq: 390}, false) // the mask has seven words
 	for range 100 {
 		_, err := f.n.e.Send(addrOf(0), Message{Len: f.n.e.fragment})
 		require.NoError(t, err)
@@ -284,7 +284,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 			continue
 		}
 		require.Equal(t, 1, i)
-		require.Equal(t, Delivered, f.says(&a.Response, 330))
+		require.Equal(t, Delivered, f.says(&a.Response, 390))
 	}
 	require.Equal(t, 100, parts)
 	require.False(t, f.p.alone)

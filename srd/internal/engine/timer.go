@@ -88,6 +88,7 @@ func (e *Engine) tick(p *peer) {
 		}
 	}
 	if p.state == established {
+		e.suspectMTU(p)
 		for _, f := range &p.tx {
 			if f != nil && f.live != nil {
 				at(e.expire(f))

@@ -63,7 +63,7 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 		return false
 	case p.welcome:
 		p.welcome, c.welcome = false, true
-		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch}
+		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: m.limits()}
 	case p.held:
 		return false
 	case p.state == established && !(p.alone && p.answer && p.due() != nil) && m.makePart(p, k, o, c):
@@ -83,7 +83,7 @@ func (m *Machine) make(p *peer, k *wire.Packet, o *engine.Out, c *packet) bool {
 // makeHello asks for a session.
 func (m *Machine) makeHello(p *peer, k *wire.Packet, o *engine.Out) {
 	k.Type, k.Token = wire.Hello, 0
-	k.Greeting = wire.Greeting{From: m.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Cookie: p.cookie}
+	k.Greeting = wire.Greeting{From: m.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Limits: m.limits(), Cookie: p.cookie}
 	o.Seal = m.cfg.Key != nil
 	p.helloAt = m.now + m.helloTimeout(p)
 	p.hellos = min(p.hellos+1, 200)
@@ -196,5 +196,5 @@ func (m *Machine) window() *txWindow {
 // put writes a packet of a message.
 func (m *Machine) put(g *message, index uint32, k *wire.Packet, c *packet) {
 	c.part, c.gen, c.seq, c.index = true, g.gen, g.seq, index
-	k.Part = wire.Part{Queue: g.queue, Seq: g.seq, Index: index, Total: g.total, Fragment: uint16(m.fragment)}
+	k.Part = wire.Part{Queue: g.queue, Seq: g.seq, Index: index, Total: g.total, Fragment: g.fragment}
 }

@@ -362,7 +362,7 @@ func TestEarlierIncarnation(t *testing.T) {
 		w.Run(w.Now + time.Second)
 		p := w.of(0, 1)
 		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
-		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp}}
+		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp, Limits: anyLimits}}
 		hello.Greeting.Cookie = a.m.cookie(&hello.Greeting, 0)
 		greeting := make([]byte, wire.MaxHeaders)
 		greeting = greeting[:hello.Encode(greeting)]
@@ -413,7 +413,7 @@ func TestStrangers(t *testing.T) {
 		var b [wire.MaxHeaders]byte
 		for i := range 10000 {
 			from := addrOf(i + 10)
-			hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: uint64(i), Cookie: uint64(i)}}
+			hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: from, Epoch: 5, Token: 6, Stamp: uint64(i), Cookie: uint64(i), Limits: anyLimits}}
 			n.m.Receive(from.QPN, b[:hello.Encode(b[:])])
 			hello.Greeting.Stamp = n.m.wall() + 1000 // with a key, a guess of its code
 			hello.Greeting.MAC = uint64(i)
@@ -441,7 +441,7 @@ func TestSources(t *testing.T) {
 	before := n.m.Stats
 	n.m.Receive(addrOf(0).QPN+1, w.packet(0, 1, k, body))
 	require.Equal(t, before.WrongSource+1, n.m.Stats.WrongSource)
-	hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(7), Epoch: 5, Token: 6, Stamp: 7}}
+	hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(7), Epoch: 5, Token: 6, Stamp: 7, Limits: anyLimits}}
 	var b [wire.MaxHeaders]byte
 	n.m.Receive(addrOf(0).QPN, b[:hello.Encode(b[:])])
 	require.Equal(t, before.WrongSource+2, n.m.Stats.WrongSource)
@@ -554,7 +554,7 @@ func TestHostilePeer(t *testing.T) {
 		h := new(counter)
 		m := New(Config{Addr: addrOf(0), Host: h, Wall: 5, Slots: 16, MTU: 400, MaxMessage: 5000})
 		p := m.find(addrOf(1))
-		m.renew(p, 9, 9)
+		m.renew(p, 9, 9, anyLimits)
 		raw := time.Duration(0)
 		sent := 0
 		var b [wire.MaxHeaders]byte
@@ -598,7 +598,7 @@ func TestHostilePeer(t *testing.T) {
 			case 0:
 				k = wire.Packet{Type: wire.Challenge, Token: p.local, Challenge: wire.Challenged{Cookie: 7, Known: uint64(r.IntN(20))}}
 			case 1:
-				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine}}
+				k = wire.Packet{Type: wire.Welcome, Token: p.local, Welcome: wire.Granted{Epoch: uint64(1 + r.IntN(20)), Token: uint64(1 + r.IntN(3)), Hello: p.mine, Limits: anyLimits}}
 			}
 			n := k.Encode(b[:])
 			packet := append(append([]byte(nil), b[:n]...), make([]byte, k.Part.Length())...)
@@ -638,7 +638,7 @@ func TestHostilePeer(t *testing.T) {
 func TestLongResponseGoesAlone(t *testing.T) {
 	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5, MTU: 400, Slots: 64})
 	p := m.find(addrOf(1))
-	m.renew(p, 9, 9)
+	m.renew(p, 9, 9, anyLimits)
 	p.welcome, p.grant = false, 64
 	b := make([]byte, wire.MaxHeaders)
 	k := wire.Packet{Type: wire.Flow, Token: p.local, Line: p.theirs, RespondNow: true, HasPart: true, Part: wire.Part{Seq: 330, Fragment: 100}}
@@ -678,7 +678,7 @@ func TestLongResponseGoesAlone(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	m := New(Config{Addr: addrOf(0), Host: new(counter), Wall: 5})
 	p := m.find(addrOf(1))
-	m.renew(p, 9, 9)
+	m.renew(p, 9, 9, anyLimits)
 	var b [wire.MaxHeaders]byte
 	var o engine.Out
 	require.Zero(t, testing.AllocsPerRun(100, func() {

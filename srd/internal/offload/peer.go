@@ -46,6 +46,9 @@ type peer struct {
 	told    uint32 // of them, as it was told
 	grant   uint16
 
+	limits   wire.Limits // MTU 0: not known yet
+	fragment uint16      // bytes of a message that a packet to it has
+
 	state   uint8
 	hellos  uint8
 	checks  uint8 // of the session, since the peer said something new
@@ -101,7 +104,7 @@ func (m *Machine) find(a wire.Addr) *peer {
 		return nil
 	}
 	slot := p.slot
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, next: none, grant: uint16(m.cfg.First)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)

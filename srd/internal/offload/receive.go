@@ -325,7 +325,7 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
 		f.noQueue.Words(f.floor, &r.NoQueue)
-		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= m.cfg.MTU {
+		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.fragment)+wire.Overhead {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0
 		} else {

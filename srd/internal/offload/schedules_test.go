@@ -30,7 +30,7 @@ func TestSchedules(t *testing.T) {
 		first, _ = strconv.ParseUint(s, 10, 64)
 		n = 1
 	}
-	var results [8]int
+	var results [10]int
 	for seed := first; seed < first+uint64(n) && !t.Failed(); seed++ {
 		func() {
 			defer func() {
@@ -66,7 +66,7 @@ func schedule(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
 	some := func(p float64) bool { return r.Float64() < p }
 	cfg := simple()
-	cfg.MTU = 200 + r.IntN(800)
+	cfg.MTU = 256 + r.IntN(800)
 	cfg.Slots = 1 + r.IntN(64)
 	cfg.Budget = 4 + r.IntN(50)
 	if some(0.4) {

@@ -16,6 +16,7 @@ type message struct {
 	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
 	queue    uint16
+	fragment uint16        // bytes of each packet but the last
 	reason   engine.Status // why it was given up, or 0
 	numbered bool
 	now      bool
@@ -68,12 +69,18 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	switch {
 	case msg.Service >= wire.Services:
 		return 0, engine.ErrService
-	case (msg.Service == engine.Unreliable || msg.Service == engine.Idempotent) && msg.Len > m.fragment, uint64(msg.Len) > 1<<32-1:
+	case single(msg.Service) && msg.Len > m.fragment, uint64(msg.Len) > 1<<32-1:
 		return 0, engine.ErrTooLong
 	}
 	p := m.find(to)
-	if p == nil {
+	switch {
+	case p == nil:
 		return 0, engine.ErrPeers
+	case p.limits.MTU == 0:
+	case uint64(msg.Len) > uint64(p.limits.Message):
+		return 0, engine.ErrTooLarge
+	case single(msg.Service) && msg.Len > int(p.fragment):
+		return 0, engine.ErrTooLong
 	}
 	if !p.unsettled() {
 		p.progress, p.busy = m.now, m.raw
@@ -92,8 +99,8 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		m.unused = m.messages[i].next
 	}
 	g := &m.messages[i]
-	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), uint16(m.fragment)), next: none, gen: g.gen + 1,
-		queue: msg.Queue, now: msg.Now, parts: msg.Parts}
+	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.fragment), next: none, gen: g.gen + 1,
+		queue: msg.Queue, fragment: p.fragment, now: msg.Now, parts: msg.Parts}
 	if f.head == none {
 		f.head = i
 	} else {
@@ -106,6 +113,39 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	m.enqueue(p)
 	return engine.Handle(uint64(g.gen)<<32 | uint64(i)), nil
 }
+
+// limits returns what is told to peers.
+func (m *Machine) limits() wire.Limits {
+	return wire.Limits{MTU: uint16(min(m.cfg.MTU, 1<<16-1)), Message: uint32(min(uint64(m.cfg.MaxMessage), 1<<32-1))}
+}
+
+// limit cuts messages to a peer as it takes them. None of them has begun in this session.
+func (m *Machine) limit(p *peer, l wire.Limits) {
+	p.limits = l
+	p.fragment = uint16(min(m.fragment, int(l.MTU)-wire.Overhead))
+	for _, f := range p.tx {
+		if f == nil {
+			continue
+		}
+		for i := f.head; i != none; {
+			g := &m.messages[i]
+			next := g.next
+			switch {
+			case g.numbered:
+			case g.total > l.Message:
+				m.abort(i, engine.TooLarge)
+			case single(f.service) && g.total > uint32(p.fragment):
+				m.abort(i, engine.PathMTU)
+			default:
+				g.fragment, g.count = p.fragment, wire.Count(g.total, p.fragment)
+			}
+			i = next
+		}
+	}
+}
+
+// single reports whether a service sends messages of one packet.
+func single(service uint8) bool { return service == engine.Unreliable || service == engine.Idempotent }
 
 // live answers a message unless it was settled meanwhile.
 func (m *Machine) live(i, gen uint32) *message {
@@ -184,7 +224,7 @@ func (m *Machine) unqueue(f *txFlow, i uint32) {
 func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
-	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent)}
+	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Stranger: g.flow.p.epoch == 0}
 	if s == engine.Refused || s == engine.NoQueue {
 		r.Refused = r.Parts
 	}

@@ -107,7 +107,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 		p = m.peers[i]
 	}
 	if m.cfg.Key != nil && g.MAC != wire.Seal(*m.cfg.Key, &m.cfg.Addr, b, nil) {
-		m.Stats.WrongCookie++
+		m.Stats.WrongKey++
 		return
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome did not come, or it checks
@@ -157,7 +157,7 @@ func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 			return
 		}
 	}
-	m.renew(p, g.Epoch, g.Token)
+	m.renew(p, g.Epoch, g.Token, g.Limits)
 	p.stamp, p.heard = g.Stamp, m.now
 	p.welcome, p.held = true, true
 	m.enqueue(p)
@@ -167,7 +167,7 @@ func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 // incarnation: the numbers of both sides begin anew. What was sent before was perhaps
 // received; not by a peer that has forgotten this endpoint, which it does after a long
 // silence alone.
-func (m *Machine) renew(p *peer, epoch, token uint64) {
+func (m *Machine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	m.Stats.Sessions++
 	age := m.raw - p.busy
 	m.part(p, p.epoch == epoch && age >= 0 && age < m.cfg.EvictAge/2)
@@ -175,6 +175,7 @@ func (m *Machine) renew(p *peer, epoch, token uint64) {
 	p.epoch, p.remote, p.cookie = epoch, token, 0
 	p.theirs = wire.Line(epoch, token)
 	m.begin(p)
+	m.limit(p, limits)
 	m.establish(p)
 }
 
@@ -229,7 +230,7 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 		}
 	default:
 		p.heard = m.now
-		m.renew(p, w.Epoch, w.Token)
+		m.renew(p, w.Epoch, w.Token, w.Limits)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
+// anyLimits are those of a peer that takes everything.
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+
 // world is a network of machines in virtual time, over devices that deliver each packet
 // at most once, in any order, and say how it ended. The same seed does the same again.
 type world struct {
@@ -26,7 +29,7 @@ type world struct {
 	sent    []*letter
 	open    int // not settled, of senders that live
 	last    map[[5]int]int
-	results [8]int
+	results [10]int
 	patient bool // nobody is silent, gone or restarted: no peer may be unresponsive
 
 	failing float64 // probability that a packet fails, and nobody knows whether it arrived

@@ -3,8 +3,8 @@
 //
 //	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
 //	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
-//	greeting  64: of a Hello
-//	welcome   24, challenge 16, reset 8, echo 8: of packets of that type
+//	greeting  72: of a Hello
+//	welcome   32, challenge 16, reset 8, echo 8: of packets of that type
 //	credit     8, if the flags say so: packets taken 4 | that may be under way 2 | 0
 //	response  24 and its masks, if the flags say so: what arrived of a packet flow
 //	part      24, if the flags say so: a piece of a message; its bytes are the rest
@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of the layout.
-const Version = 3
+const Version = 4
 
 // Type is what a packet is for.
 type Type uint8
@@ -48,8 +48,8 @@ const (
 // Lengths.
 const (
 	HeaderLen    = 28
-	greetingLen  = 64
-	WelcomeLen   = 24
+	greetingLen  = 72
+	WelcomeLen   = 32
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
@@ -252,9 +252,13 @@ func (p *Packet) Decode(b []byte) error {
 	}
 	switch p.Type {
 	case Hello:
-		p.Greeting.decode(rest)
+		if !p.Greeting.decode(rest) {
+			return ErrMalformed
+		}
 	case Welcome:
-		p.Welcome.decode(rest)
+		if !p.Welcome.decode(rest) {
+			return ErrMalformed
+		}
 	case Challenge:
 		p.Challenge.decode(rest)
 	case Reset:

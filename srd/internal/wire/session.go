@@ -1,5 +1,31 @@
 package wire
 
+// Limits are what an endpoint tells its peers of what it takes. MTU is the length of the
+// longest packet that its link carries, headers included, and Message that of the longest
+// message.
+type Limits struct {
+	MTU     uint16
+	Message uint32
+}
+
+// MinMTU is the smallest MTU of InfiniBand, and SmallMTU the one that fits into the usual
+// MTU of an Ethernet.
+const (
+	MinMTU   = 256
+	SmallMTU = 1024
+)
+
+func (l *Limits) encode(b []byte) {
+	be.PutUint16(b, l.MTU)
+	be.PutUint16(b[2:], 0)
+	be.PutUint32(b[4:], l.Message)
+}
+
+func (l *Limits) decode(b []byte) bool {
+	l.MTU, l.Message = be.Uint16(b), be.Uint32(b[4:])
+	return b[2] == 0 && b[3] == 0 && l.MTU >= MinMTU
+}
+
 // Greeting is what a Hello says of its sender.
 type Greeting struct {
 	From  Addr
@@ -8,6 +34,7 @@ type Greeting struct {
 	// Stamp is the sender's wall clock in nanoseconds; each of its greetings has a
 	// later one.
 	Stamp  uint64
+	Limits Limits
 	Cookie uint64 // of a Challenge, or 0
 	MAC    uint64 // over the whole packet, or 0
 }
@@ -22,36 +49,41 @@ func (g *Greeting) encode(b []byte) {
 	be.PutUint64(b[24:], g.Epoch)
 	be.PutUint64(b[32:], g.Token)
 	be.PutUint64(b[40:], g.Stamp)
-	be.PutUint64(b[48:], g.Cookie)
-	be.PutUint64(b[56:], g.MAC)
+	g.Limits.encode(b[48:])
+	be.PutUint64(b[56:], g.Cookie)
+	be.PutUint64(b[64:], g.MAC)
 }
 
-func (g *Greeting) decode(b []byte) {
+func (g *Greeting) decode(b []byte) bool {
 	copy(g.From.GID[:], b)
 	g.From.QPN = be.Uint32(b[16:])
 	g.From.QKey = be.Uint32(b[20:])
 	g.Epoch = be.Uint64(b[24:])
 	g.Token = be.Uint64(b[32:])
 	g.Stamp = be.Uint64(b[40:])
-	g.Cookie = be.Uint64(b[48:])
-	g.MAC = be.Uint64(b[56:])
+	g.Cookie = be.Uint64(b[56:])
+	g.MAC = be.Uint64(b[64:])
+	return g.Limits.decode(b[48:])
 }
 
 // Granted is what a Welcome says.
 type Granted struct {
-	Epoch uint64 // of the responder
-	Token uint64 // that packets to it have to carry
-	Hello uint64 // Epoch of the Hello that it answers
+	Epoch  uint64 // of the responder
+	Token  uint64 // that packets to it have to carry
+	Hello  uint64 // Epoch of the Hello that it answers
+	Limits Limits
 }
 
 func (g *Granted) encode(b []byte) {
 	be.PutUint64(b, g.Epoch)
 	be.PutUint64(b[8:], g.Token)
 	be.PutUint64(b[16:], g.Hello)
+	g.Limits.encode(b[24:])
 }
 
-func (g *Granted) decode(b []byte) {
+func (g *Granted) decode(b []byte) bool {
 	g.Epoch, g.Token, g.Hello = be.Uint64(b), be.Uint64(b[8:]), be.Uint64(b[16:])
+	return g.Limits.decode(b[24:])
 }
 
 // Challenged is what a Challenge says.

@@ -50,10 +50,10 @@ func random(r *rand.Rand) Packet {
 	}
 	switch p.Type {
 	case Hello:
-		p.Greeting = Greeting{From: Addr{QPN: r.Uint32(), QKey: r.Uint32()}, Epoch: r.Uint64(), Token: r.Uint64(), Stamp: r.Uint64(), Cookie: r.Uint64(), MAC: r.Uint64()}
+		p.Greeting = Greeting{From: Addr{QPN: r.Uint32(), QKey: r.Uint32()}, Epoch: r.Uint64(), Token: r.Uint64(), Stamp: r.Uint64(), Limits: limits(r), Cookie: r.Uint64(), MAC: r.Uint64()}
 		p.Greeting.From.GID[r.IntN(16)] = byte(r.Uint32())
 	case Welcome:
-		p.Welcome = Granted{r.Uint64(), r.Uint64(), r.Uint64()}
+		p.Welcome = Granted{r.Uint64(), r.Uint64(), r.Uint64(), limits(r)}
 	case Challenge:
 		p.Challenge = Challenged{r.Uint64(), r.Uint64()}
 		return p
@@ -93,6 +93,20 @@ func random(r *rand.Rand) Packet {
 		}
 	}
 	return p
+}
+
+func limits(r *rand.Rand) Limits {
+	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Message: r.Uint32()}
+}
+
+// Nobody is told of packets that no link is too short for.
+func TestLimits(t *testing.T) {
+	for _, p := range []Packet{
+		{Type: Hello, Greeting: Greeting{Limits: Limits{MTU: MinMTU - 1}}},
+		{Type: Welcome, Welcome: Granted{Limits: Limits{MTU: MinMTU - 1}}},
+	} {
+		require.ErrorIs(t, new(Packet).Decode(encode(&p)), ErrMalformed)
+	}
 }
 
 func encode(p *Packet) []byte {
@@ -143,7 +157,7 @@ func TestParts(t *testing.T) {
 
 // A seal holds for its bytes, address and key alone.
 func TestSeal(t *testing.T) {
-	p := Packet{Type: Hello, HasPart: true, Part: Part{Total: 3, Fragment: 10}}
+	p := Packet{Type: Hello, Greeting: Greeting{Limits: Limits{MTU: MinMTU}}, HasPart: true, Part: Part{Total: 3, Fragment: 10}}
 	b := encode(&p)
 	to := Addr{QPN: 1}
 	mac := Seal(Key{1, 2}, &to, b, []byte("abc"))

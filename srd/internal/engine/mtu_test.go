@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
+)
+
+// mtus is a pair of nodes whose links carry packets of so many bytes, and a way between them
+// that loses longer ones than path.
+func mtus(t *testing.T, a, b, path int, key *wire.Key) (w *world) {
+	cfg := simple(2)
+	cfg.Key, cfg.MaxMessage = key, 1<<20
+	w = newWorld(t, 1, 2, cfg)
+	w.short = true
+	w.nodes[0].mtu, w.nodes[1].mtu = a, b
+	for _, n := range w.nodes {
+		n.start(0)
+	}
+	w.now += time.Millisecond
+	l := &link{delay: 50 * time.Microsecond, lose: func(p []byte) bool { return len(p) > path }}
+	w.links = func(int, int, int) *link { return l }
+	return w
+}
+
+// Packets are as long as the shorter of both ends' links carries, and messages of any length
+// arrive either way, whichever end begins.
+func TestMTUsDiffer(t *testing.T) {
+	for _, key := range []*wire.Key{nil, {1, 2}} {
+		for _, m := range [][2]int{{4096, 1024}, {1024, 4096}, {2048, 512}, {256, 1024}} {
+			for _, first := range []int{20_000, 64} {
+				w := mtus(t, m[0], m[1], min(m[0], m[1]), key)
+				for _, size := range []int{first, 64, 900, 2000, 20_000} {
+					for from, n := range w.nodes {
+						l := w.model.post(n, 1-from, Reliable, 0, size)
+						n.pump()
+						w.run(w.now + time.Second)
+						require.Equal(t, Delivered, l.status, "%d bytes from %d with %v", size, from, m)
+					}
+				}
+				for _, n := range w.nodes {
+					require.EqualValues(t, min(m[0], m[1])-wire.Overhead, n.e.peers[0].fragment)
+					if min(m[0], m[1]) >= wire.SmallMTU {
+						require.Zero(t, n.e.Stats.Timeouts)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A message of one packet is refused if the receiver's link is too short for it: when it is
+// sent, or when that turns out.
+func TestSinglePacketsAreTooLong(t *testing.T) {
+	for _, service := range []uint8{Unreliable, Idempotent} {
+		w := mtus(t, 4096, 1024, 1024, nil)
+		a := w.nodes[0]
+		l := w.model.post(a, 1, service, 0, 2000)
+		fits := w.model.post(a, 1, service, 0, 1024-wire.Overhead)
+		a.pump()
+		w.run(w.now + time.Second)
+		require.Equal(t, PathMTU, l.status)
+		require.Equal(t, 1, fits.count)
+		_, err := a.e.Send(addrOf(1), Message{Service: service, Len: 2000})
+		require.ErrorIs(t, err, ErrTooLong)
+	}
+}
+
+// A message that is longer than the receiver accepts is not sent, and has an error of its own.
+func TestTooLargeMessages(t *testing.T) {
+	w := mtus(t, 1024, 1024, 1024, nil)
+	a := w.nodes[0]
+	l := w.model.post(a, 1, Reliable, 0, 1<<20+1)
+	most := w.model.post(a, 1, Reliable, 0, 1<<20)
+	a.pump()
+	w.run(w.now + time.Second)
+	require.Equal(t, TooLarge, l.status)
+	require.Zero(t, w.nodes[1].e.Stats.Refused, "it was sent")
+	require.Equal(t, Delivered, most.status)
+	_, err := a.e.Send(addrOf(1), Message{Len: 1<<20 + 1})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+// A path that loses long packets is found out, with small messages under way or without: what
+// is sent in long packets ends with an error of its own, and later messages arrive.
+func TestPathLosesLongPackets(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		for _, service := range []uint8{Reliable, Ordered, Idempotent} {
+			size := map[uint8]int{Reliable: 20_000, Ordered: 20_000, Idempotent: 3000}[service]
+			w := mtus(t, 4096, 4096, 2000, nil)
+			a := w.nodes[0]
+			l := w.model.post(a, 1, service, 0, size)
+			a.pump()
+			start := w.now
+			for range 40 {
+				if others {
+					w.model.post(a, 1, Reliable, 0, 64)
+					a.pump()
+				}
+				w.run(w.now + 25*time.Millisecond)
+			}
+			require.Equal(t, PathMTU, l.status, "service %d, others %v", service, others)
+			require.Less(t, l.settle-start, 700*time.Millisecond, "PeerTimeout is a second")
+			again := w.model.post(a, 1, service, 0, 800)
+			large := w.model.post(a, 1, Reliable, 0, 20_000)
+			a.pump()
+			w.run(w.now + time.Second)
+			require.Equal(t, Delivered, again.status)
+			require.Equal(t, Delivered, large.status)
+			require.NotZero(t, w.model.results[Delivered])
+			require.Zero(t, w.model.results[Unresponsive])
+		}
+	}
+}
+
+// What loses packets of any length, or all of them for a while, is not taken for that.
+func TestLossIsNoMTU(t *testing.T) {
+	for seed := range uint64(8) {
+		cfg := simple(4)
+		cfg.MTU = 4096
+		w := newWorld(t, seed, 2, cfg)
+		links := make(map[int]*link)
+		w.links = func(from, _, path int) *link {
+			k := 2*path + from
+			if links[k] == nil {
+				links[k] = &link{delay: 50 * time.Microsecond, loss: 0.4}
+			}
+			return links[k]
+		}
+		for i := range 20 {
+			w.model.post(w.nodes[0], 1, Reliable, 0, 20_000)
+			w.nodes[0].pump()
+			dead := i%3 == 0
+			for _, l := range links {
+				l.dead = dead
+			}
+			w.run(w.now + 700*time.Millisecond)
+			for _, l := range links {
+				l.dead = false
+			}
+			w.run(w.now + 100*time.Millisecond)
+		}
+		w.run(w.now + 5*time.Second)
+		require.Zero(t, w.model.open)
+		require.Zero(t, w.model.results[PathMTU])
+	}
+}
