@@ -2,6 +2,7 @@ package srd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -72,15 +73,15 @@ func (h *handles) look() (gone bool) {
 	h.moved = false
 	was := h.gid
 	ep.mu.Unlock()
-	all, err := ep.cfg.PD.Device().GIDs()
+	gid, err := ep.cfg.PD.Device().FindGIDAgain(was)
+	gone = errors.Is(err, verbs.ErrNoGID)
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if err != nil || ep.closed.Load() {
+	if err != nil && !gone || ep.closed.Load() {
 		return false // of a device that is gone, the endpoint hears otherwise
 	}
-	gid, ok := findAgain(was, all)
 	switch {
-	case !ok:
+	case gone:
 		if !h.gone {
 			ep.logs.log(slog.LevelWarn, "srd: the endpoint's address is gone", "gid", was)
 		}
@@ -88,20 +89,10 @@ func (h *handles) look() (gone bool) {
 		ep.logs.log(slog.LevelInfo, "srd: the endpoint's address has moved", "from", was, "to", gid)
 		h.gid, moved = gid, true
 	}
-	h.gone = !ok
-	if moved || !ok {
+	h.gone = gone
+	if moved || gone {
 		h.dropAll()
 		ep.nudge() // queue pairs may be mended now
 	}
-	return h.gone
-}
-
-// findAgain finds a GID in the present table: on its netdev, if several have it.
-func findAgain(was verbs.GIDEntry, all []verbs.GIDEntry) (now verbs.GIDEntry, ok bool) {
-	for _, e := range all {
-		if e.GID == was.GID && e.Type == was.Type && e.Port == was.Port && (!ok || e.IfIndex == was.IfIndex) {
-			now, ok = e, true
-		}
-	}
-	return now, ok
+	return gone
 }
