@@ -41,7 +41,7 @@ func TestMemlockOfThePrivileged(t *testing.T) {
 	require.True(t, locksAll("Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n", first))
 	require.False(t, locksAll("Name:\tx\nCapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n", first))
 	require.False(t, locksAll("Name:\tx\nCapEff:\t000001ffffffffff\n", "0 1000 1\n"), "of a user namespace")
-	status, _ := os.ReadFile("/proc/self/status")
+	status, _ := os.ReadFile("/proc/thread-self/status") // capabilities are a thread's
 	users, _ := os.ReadFile("/proc/self/uid_map")
 	if !locksAll(string(status), string(users)) {
 		t.Skip("needs CAP_IPC_LOCK")

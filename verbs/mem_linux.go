@@ -36,7 +36,7 @@ func unmapMemory(b []byte) error { return unix.Munmap(b) }
 // memlockLimit is the soft limit in bytes; false when there is none, as for a process with
 // CAP_IPC_LOCK in the first user namespace.
 func memlockLimit() (uint64, bool) {
-	status, _ := os.ReadFile("/proc/self/status")
+	status, _ := os.ReadFile("/proc/thread-self/status") // capabilities are a thread's
 	users, _ := os.ReadFile("/proc/self/uid_map")
 	if locksAll(string(status), string(users)) {
 		return 0, false

@@ -402,7 +402,7 @@ func TestRequesterOfDeadPeer(t *testing.T) {
 	require.NoError(t, err)
 	err = p.Wait(t.Context())
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
-	require.ErrorContains(t, err, b.Endpoint(t).GID.String())
+	require.ErrorContains(t, err, b.Endpoint(t).GID.Addr().String())
 	err = behind.Wait(t.Context())
 	require.ErrorIs(t, err, verbs.WCFlushed)
 	require.ErrorIs(t, err, verbs.WCRetryExceeded)
