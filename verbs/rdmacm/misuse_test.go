@@ -45,8 +45,7 @@ func TestCancelledBefore(t *testing.T) {
 	require.NoError(t, a.Err())
 }
 
-// The loopback interface leads to no RDMA device: that is told where somebody listens, not
-// by clients that cannot come.
+// The loopback interface leads to no RDMA device: Listen says so, before a client fails.
 func TestListenOnLoopback(t *testing.T) {
 	rig.CMPorts(t)
 	m := rig.NewCM(t)

@@ -153,7 +153,7 @@ func (s *Conn) take(n int) {
 }
 
 // post posts a message. If the queue is full, of messages that are done with and whose
-// completions nobody has polled yet, it waits until there is room.
+// completions are still to be polled, it waits until there is room.
 func (s *Conn) post(b *verbs.Batch, id uint64, flags verbs.SendFlags, imm uint32, to verbs.Remote, data ...verbs.SGE) error {
 	for {
 		b.WriteImm(id, flags, imm, to, data...)
