@@ -23,6 +23,7 @@ type packet struct {
 	tries      uint8
 	cancel     bool // send that it never comes instead
 	late       bool // a timer took it for lost
+	long       bool // it has more than smallFragment bytes, and is counted
 }
 
 // list is one of packets, by their places in the ring.

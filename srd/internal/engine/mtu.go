@@ -17,7 +17,7 @@ func (e *Engine) limits() wire.Limits {
 
 // limit cuts messages to a peer as it takes them.
 func (e *Engine) limit(p *peer, l wire.Limits) {
-	p.limits, p.large = l, 0
+	p.limits, p.large, p.small = l, e.now, 0
 	e.cut(p, min(e.fragment, int(l.MTU)-wire.Overhead))
 	e.long(p, int(p.fragment), func(k *packet) { e.abort(k.message, PathMTU) }) // it went with a greeting
 }
@@ -72,7 +72,7 @@ const manyTries = 3
 // suspectMTU gives up what is under way in long packets, if for half of PeerTimeout none of them
 // arrived by any path, and for a good part of that others did. Later messages go in short ones.
 func (e *Engine) suspectMTU(p *peer) {
-	if p.large == 0 || e.now-p.large < e.cfg.PeerTimeout/2 || p.small == 0 || e.now-p.small < e.cfg.PeerTimeout/4 ||
+	if p.longs == 0 || e.now-p.large < e.cfg.PeerTimeout/2 || p.small == 0 || e.now-p.small < e.cfg.PeerTimeout/4 ||
 		e.now-e.network(p).answered > e.cfg.PeerTimeout/8 {
 		return
 	}
@@ -81,7 +81,7 @@ func (e *Engine) suspectMTU(p *peer) {
 	if !tried {
 		return
 	}
-	p.large = 0
+	p.large, p.small = e.now, 0
 	e.long(p, smallFragment, func(k *packet) { e.abort(k.message, PathMTU) })
 	e.cut(p, min(int(p.fragment), smallFragment))
 }

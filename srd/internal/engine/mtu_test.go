@@ -112,6 +112,7 @@ func TestPathLosesLongPackets(t *testing.T) {
 			require.Equal(t, Delivered, large.status)
 			require.NotZero(t, w.model.results[Delivered])
 			require.Zero(t, w.model.results[Unresponsive])
+			require.Zero(t, a.e.peers[0].longs)
 		}
 	}
 }
@@ -146,5 +147,25 @@ func TestLossIsNoMTU(t *testing.T) {
 		w.run(w.now + 5*time.Second)
 		require.Zero(t, w.model.open)
 		require.Zero(t, w.model.results[PathMTU])
+		require.Zero(t, w.nodes[0].e.peers[0].longs)
 	}
+}
+
+// Nor is it in a long stream, in which some packets are always under way.
+func TestLossOfAStreamIsNoMTU(t *testing.T) {
+	cfg := simple(2)
+	cfg.MTU = 4096
+	w := newWorld(t, 1, 2, cfg)
+	l := &link{delay: 5 * time.Millisecond, loss: 0.3}
+	w.links = func(int, int, int) *link { return l }
+	for range 1200 {
+		w.model.post(w.nodes[0], 1, Reliable, 0, 20_000)
+	}
+	w.nodes[0].pump()
+	for w.model.open > 0 && w.now < time.Minute {
+		w.run(w.now + 100*time.Millisecond)
+	}
+	require.Greater(t, w.now, 2*time.Second)
+	require.Zero(t, w.model.results[PathMTU])
+	require.Zero(t, w.model.open)
 }

@@ -189,6 +189,12 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 			i, seq := e.number(f)
 			m := &e.messages[i]
 			*f.live.at(seq) = packet{message: i, cancel: m.reason != 0}
+			if m.reason == 0 && m.length(seq) > smallFragment {
+				if p.longs++; p.longs == 1 {
+					p.large, p.small = e.now, 0
+				}
+				f.live.at(seq).long = true
+			}
 			e.fill(f, seq, -1, k, o)
 			k.RespondNow = room == 1 || m.now && f.head == none || m.reason != 0
 			if room > 1 && f.head != none && f.nxt-f.una < wire.Window {
@@ -211,9 +217,6 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	k.SubSeq = x.subSeq
 	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
-	if o.Length > smallFragment && f.p.large == 0 {
-		f.p.large, f.p.small = e.now, 0
-	}
 	e.flies(f, seq, o.Path)
 	k.Waits = f.p.waits()
 	e.tells(f.p, k.Waits)

@@ -44,7 +44,8 @@ type peer struct {
 	quarters  uint8         // of PeerTimeout that it has been silent for
 	fragment  uint16        // bytes of a message that a packet to it has
 	limits    wire.Limits   // MTU 0: not known yet
-	large     time.Duration // since when long packets are sent and none has arrived, or 0
+	longs     uint32        // long packets that are under way
+	large     time.Duration // since when one is and none has arrived
 	small     time.Duration // when something else was answered first since then, or 0
 	carried   bool          // a greeting carried data
 	echo      bool          // is owed

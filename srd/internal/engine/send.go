@@ -224,8 +224,11 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 	k.state = settled
 	i := k.message
 	m := &e.messages[i]
-	if f.p.large != 0 && !k.cancel && m.length(seq) > smallFragment {
-		f.p.large = 0
+	if k.long {
+		f.p.longs--
+		if !k.cancel {
+			f.p.large, f.p.small = e.now, 0
+		}
 	}
 	m.settled++
 	status := Delivered
@@ -263,6 +266,7 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 
 // fail gives up what was sent to a peer, and with all also what was not.
 func (e *Engine) fail(p *peer, all bool) {
+	p.longs = 0
 	for _, f := range &p.tx {
 		if f == nil {
 			continue

@@ -9,7 +9,7 @@ import "time"
 func (e *Engine) answers(p *peer) {
 	n := e.network(p)
 	n.answered = e.now
-	if p.large != 0 && p.small == 0 {
+	if p.longs > 0 && p.small == 0 {
 		p.small = e.now
 	}
 	if n.silent > 0 {
