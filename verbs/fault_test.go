@@ -132,7 +132,7 @@ func TestPartOfRegion(t *testing.T) {
 	require.Equal(t, verbs.Region{Addr: 4196, RKey: 7}, r.Slice(100, 0))
 	require.Equal(t, verbs.Remote{Addr: 4125, RKey: 7}, r.Slice(10, 20).At(19))
 	none := verbs.Region{}
-	require.Equal(t, none.At(0), r.Slice(10, 20).At(21))
+	require.Equal(t, none.At(0), r.Slice(10, 20).At(20))
 	for _, s := range []verbs.Region{r.Slice(101, 0), r.Slice(90, 11), r.Slice(1, ^uint64(0)), r.Slice(^uint64(0), 2)} {
 		require.Equal(t, none, s)
 	}

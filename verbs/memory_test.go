@@ -94,17 +94,6 @@ func TestMemlockOfThePrivileged(t *testing.T) {
 	require.NotErrorIs(t, err, ErrMemlock)
 }
 
-// The end of a region is a place for nothing, as it is for [MR.SGE]; what is outside is no
-// place at all.
-func TestEndOfARegion(t *testing.T) {
-	r := Region{Addr: 4096, Length: 64, RKey: 1}
-	require.Equal(t, Remote{Addr: 4160, RKey: 1}, r.At(64))
-	require.Equal(t, badRemote, r.At(65))
-	require.Equal(t, badRemote, r.Slice(60, 5).At(0))
-	require.Equal(t, badRemote, Region{}.At(0))
-	require.Equal(t, Remote{Addr: 4160, RKey: 1}, r.Slice(64, 0).At(0))
-}
-
 // A message that the port does not take is refused with all that is in the batch: posted,
 // it would end the queue pair. A receive may be longer.
 func TestMessagesThatAreTooLong(t *testing.T) {

@@ -12,10 +12,9 @@ type Region struct {
 
 // At names the memory from offset off on, for a work request. An offset
 // outside the region gives a place that every post refuses with [ErrRange];
-// whether the access ends inside is for the peer's device to check. The end of the region
-// is a place for an access of no bytes. The zero Region has no place.
+// whether the access ends inside is for the peer's device to check.
 func (r Region) At(off uint64) Remote {
-	if off > r.Length || r == (Region{}) {
+	if off >= r.Length {
 		return badRemote
 	}
 	return Remote{Addr: r.Addr + off, RKey: r.RKey}

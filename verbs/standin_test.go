@@ -205,7 +205,7 @@ func TestBatchReportsAtPost(t *testing.T) {
 		{"too many", func(b *verbs.Batch) { b.Send(1, 0, sge); b.Send(2, 0, sge); b.Send(3, 0, sge) }, verbs.ErrBatchFull},
 		{"too many entries", func(b *verbs.Batch) { b.Send(1, 0, sge, sge, sge) }, verbs.ErrAttributes},
 		{"bad local range", func(b *verbs.Batch) { b.Send(1, 0, verbs.SGE{Length: 0xffffffff}) }, verbs.ErrRange},
-		{"bad remote offset", func(b *verbs.Batch) { b.Read(1, 0, verbs.Region{Length: 8}.At(9), sge) }, verbs.ErrRange},
+		{"bad remote offset", func(b *verbs.Batch) { b.Read(1, 0, verbs.Region{Length: 8}.At(8), sge) }, verbs.ErrRange},
 		{"misaligned atomic", func(b *verbs.Batch) { b.FetchAdd(1, 0, verbs.Remote{Addr: 4}, 1, sge) }, verbs.ErrRange},
 		{"short atomic result", func(b *verbs.Batch) { b.CmpSwap(1, 0, at, 1, 2, verbs.SGE{Length: 4}) }, verbs.ErrRange},
 		{"atomic outside", func(b *verbs.Batch) { b.CmpSwap(1, 0, verbs.Region{}.At(0), 1, 2, sge) }, verbs.ErrRange},
