@@ -24,7 +24,7 @@ var (
 	basePackages     = words("./verbs ./verbs/rdmacm ./verbs/stream")
 	hostPackages     = words("./ci/lab ./verbs/netpath ./cmd/rdmactl")
 	systemPackages   = words("./dc ./srd ./lockoffload")
-	cachePackages    = words("./pacer ./cache ./cache/internal/driver/link ./cmd/rdmabench ./cmd/rdmacached")
+	cachePackages    = words("./pacer ./cache ./cmd/rdmabench ./cmd/rdmacached")
 	examplePackages  = words("./examples/ask ./examples/bank ./examples/counter ./examples/dc-fanout ./examples/demo ./examples/kv ./examples/paced ./examples/read ./examples/stream")
 	simulatedPackage = words("./verbs ./dc ./lockoffload ./srd ./pacer ./cache")
 )
