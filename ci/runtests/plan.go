@@ -63,7 +63,7 @@ func (r *runner) builds() []*job {
 	devices := join(hostPackages, basePackages, systemPackages)
 	jobs := []*job{
 		{name: "build-" + newest, first: true, command: r.compile(r.plain(newest), devices), env: r.plain(newest).env},
-		{name: "build-cache", first: true, command: r.compile(r.plain(newest), join(cachePackages, examplePackages)), env: r.plain(newest).env},
+		{name: "build-cache", first: true, needs: words("build-" + newest), command: r.compile(r.plain(newest), join(cachePackages, examplePackages)), env: r.plain(newest).env},
 		{name: "build-race", first: true, command: r.compile(r.raced(newest), basePackages), env: r.raced(newest).env},
 		{name: "build-bench", first: true, command: r.compile(benches, words("./ci/bench ./ci/bench/lockoffload"))},
 	}
@@ -91,14 +91,11 @@ func (r *runner) guests() []*job {
 		in("guest-13-cache", "-debian 13", "build-cache", newer, cachePackages),
 		in("guest-12-base", "-debian 12", needOlder, older, join(hostPackages, basePackages)),
 		in("guest-13-base", "-debian 13", "build-race", r.raced(newest), basePackages),
-		in("guest-13-host", "-debian 13", need, newer, hostPackages),
-		in("guest-13-examples", "-debian 13", "build-cache", newer, examplePackages),
+		in("guest-13-host", "-debian 13", "build-cache", newer, join(hostPackages, examplePackages)),
 		in("guest-12-ecmp", "-debian 12 -topo ecmp", needOlder, older, ecmp),
 		in("guest-13-ecmp", "-debian 13 -topo ecmp", need, newer, ecmp),
-		in("guest-12-two-hosts", "-debian 12 -topo hosts=2", needOlder, older, words("./ci/lab")),
-		in("guest-13-two-hosts", "-debian 13 -topo hosts=2", need, newer, words("./ci/lab")),
-		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, words("./dc"), "-test.run=TestHosts"),
-		in("guest-13-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, []string{"./lockoffload -test.run=OnHosts", "./examples/dc-fanout -test.run=TestHosts"}),
+		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, []string{"./ci/lab", "./dc -test.run=TestHosts"}),
+		in("guest-13-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, []string{"./ci/lab", "./lockoffload -test.run=OnHosts", "./examples/dc-fanout -test.run=TestHosts"}),
 		in("guest-clock", "-clock instructions", "build-bench", benches, words("./ci/bench"), "-test.run=Show|Repeats"),
 		in("guest-one-cpu", "-kernel 6.12 -clock instructions", need, newer, words("./verbs"), "-test.run=OnOneCPU|OnOneBusyCPU"),
 		in("guest-baselines", "", "build-bench", benches, words("./ci/bench/lockoffload"), "-test.run=Baselines|Killed"),

@@ -189,7 +189,7 @@ func (f *fan) close() {
 // ask makes the targets of a host known. The host may be about to start.
 func (f *fan) ask(ctx context.Context, host string) error {
 	conn, err := net.Dial("tcp", net.JoinHostPort(host, port))
-	for try := 0; err != nil && try < 100; try++ {
+	for try := 0; err != nil && try < 300; try++ {
 		time.Sleep(200 * time.Millisecond)
 		conn, err = net.Dial("tcp", net.JoinHostPort(host, port))
 	}
