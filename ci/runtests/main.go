@@ -38,7 +38,7 @@ func main() {
 	busy := flag.Int("busy", 6, "busy loops beside -soak")
 	flag.BoolVar(&o.long, "long", false, "run the long versions of the tests")
 	flag.StringVar(&o.device, "device", "", "RDMA device of this host to use instead of virtual machines")
-	flag.IntVar(&o.slots, "slots", 3, "virtual machines, and tests on simulated devices, at a time")
+	flag.IntVar(&o.slots, "slots", 2, "virtual machines, and tests on simulated devices, at a time")
 	flag.BoolVar(&o.sanitize, "sanitize", false, "build what runs on simulated devices with the address sanitizer instead of the race detector")
 	flag.BoolVar(&o.newer, "newer", false, "run all tests on simulated devices with the libraries of Debian 13")
 	flag.Parse()

@@ -62,9 +62,11 @@ func Prepare(l *verbs.Link, cfg verbs.LinkConfig, h wire.Hello, regions []verbs.
 	return reads, verbs.Offer{Regions: regions, Data: wire.AppendHello(nil, &h)}, nil
 }
 
-// saying is all that a side says of its queue pairs, without the seal.
+// saying is all that a side says of its queue pairs, without the seal, and without what the
+// link's ends settle when they meet: MTU and READs under way.
 func saying(e verbs.Endpoint, h wire.Hello) ([]byte, error) {
 	h.Seal = [wire.SealSize]byte{}
+	e.MTU, e.MaxReads = verbs.MTU256, 0
 	e.Data = wire.AppendHello(nil, &h)
 	return e.MarshalBinary()
 }
