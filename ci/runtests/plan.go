@@ -111,8 +111,9 @@ func (r *runner) guests() []*job {
 		}
 	}
 	// The tests of the launcher, and the commands of the documents, boot guests of their own.
-	return append(jobs, &job{name: "guests-of-tests", slots: 2, needs: []string{"launcher"},
-		tests: &tests{goTest: words("-count=1 -parallel=2"), env: []string{"RXELAB=" + r.root + "/build/rxelab"}, packages: words("./ci/rxelab ./ci/docs")}})
+	own := &job{name: "guests-of-tests", slots: 1, needs: words("launcher build-bench"), tests: &tests{
+		goTest: words("-count=1 -p=1 -parallel=2"), env: []string{"RXELAB=" + r.root + "/build/rxelab"}, packages: words("./ci/rxelab ./ci/docs")}}
+	return append([]*job{own}, jobs...)
 }
 
 func join(lists ...[]string) (out []string) {
