@@ -26,15 +26,14 @@ func (r *Requester) Send(ctx context.Context, data SGE) error {
 }
 
 // FetchAdd adds to an 8-byte aligned word of the peer and returns its old value, in host
-// byte order. After an error the addition may have happened, or still happen: a context
-// that ends ends the call at once, and the request stays under way.
+// byte order. After an error the addition may have happened.
 func (r *Requester) FetchAdd(ctx context.Context, at Remote, add uint64) (old uint64, err error) {
 	return r.atomic(ctx, opFetchAdd, at, add, 0)
 }
 
 // CmpSwap sets an 8-byte aligned word of the peer to swap if it equals compare, and
 // returns the old value of the word, which is compare if the swap took place. After an
-// error the swap may have taken place, or still take place, as with FetchAdd.
+// error the swap may have taken place.
 func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64) (old uint64, err error) {
 	return r.atomic(ctx, opCmpSwap, at, compare, swap)
 }
@@ -94,11 +93,8 @@ func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE
 	return r.post(ctx, op, r.router.cq.spin, nil)
 }
 
-// take acquires the lock to post. A context that has ended leaves everything as it was.
+// take acquires the lock to post.
 func (r *Requester) take(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if !r.posting.Take(nil, ctx.Done()) {
 		return ctx.Err()
 	}
@@ -139,11 +135,10 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	if err != nil {
 		return 0, err
 	}
-	if s.flying.Load() && !r.waitUnder(ctx, s) {
-		go r.await(ctx, s) // its memory is the requester's
-		return 0, r.refuse(op, ctx.Err())
-	}
 	defer r.release(s.place)
+	if s.flying.Load() {
+		r.waitFor(ctx, s)
+	}
 	if err := r.result(s); err != nil {
 		return 0, err
 	}

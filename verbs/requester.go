@@ -33,16 +33,12 @@ type RequesterConfig struct {
 //     result. Requests of one call are executed in order, those of several
 //     goroutines in any order.
 //   - When a call has returned, the device touches the call's memory no more.
-//     A call with a context that has ended does nothing, and a context that ends
-//     before the request is posted ends the call; afterwards
+//     A context that ends before the request is posted ends the call; afterwards
 //     the call waits for the device, which is done soon. If it is not, because
 //     the peer does not answer, then after [RequesterConfig.Linger] the queue pair
 //     is taken down, which is the only way to have memory back. A request that
-//     succeeded is a success, whatever became of the context. FetchAdd and CmpSwap,
-//     whose memory is the requester's, return at once, and the request is waited
-//     for in the background. To return as soon from a list, post it by
-//     [Requester.Go]: when [Call.Wait] gives up, the memory stays the device's
-//     until [Call.Over].
+//     succeeded is a success, whatever became of the context. Lists that are to
+//     outlive a call are [Requester.Start]'s and [Requester.Go]'s.
 //   - Neither queue overruns: calls wait for room.
 //   - The error of a request that was flushed has the failure that caused it
 //     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.

@@ -127,22 +127,7 @@ func TestRequesterRefusals(t *testing.T) {
 	for range 20 { // room is not lost with requests that were refused
 		require.NoError(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)))
 	}
-	b.MR.Bytes()[0]++
-	before := b.MR.Bytes()[0]
-	for name, call := range map[string]func() error{
-		"Read":     func() error { return r.Read(ended, far.At(0), a.MR.SGE(0, 8)) },
-		"Write":    func() error { return r.Write(ended, far.At(0), a.MR.SGE(8, 8)) },
-		"Send":     func() error { return r.Send(ended, a.MR.SGE(8, 8)) },
-		"FetchAdd": func() error { _, err := r.FetchAdd(ended, far.At(0), 1); return err },
-		"CmpSwap":  func() error { _, err := r.CmpSwap(ended, far.At(0), 0, 1); return err },
-		"Do":       func() error { return r.Do(ended, func(*verbs.List) { t.Error("built") }) },
-		"Start":    func() error { _, err := r.Start(ended, func(*verbs.List) { t.Error("built") }); return err },
-		"Go":       func() error { return r.Go(ended, new(verbs.Call), func(*verbs.List) { t.Error("built") }) },
-	} {
-		require.ErrorIs(t, call(), context.Canceled, name)
-	}
-	require.NoError(t, r.Read(ctx, far.At(0), a.MR.SGE(0, 8)))
-	require.Equal(t, before, a.MR.Bytes()[0], "nothing happened")
+	require.NoError(t, r.Read(ended, far.At(0), a.MR.SGE(0, 8)), "there was room")
 
 	var left []verbs.Pending
 	for range a.QP.MaxSendWR() {

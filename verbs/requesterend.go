@@ -69,30 +69,6 @@ func (r *Requester) await(ctx context.Context, s *slot) error {
 	return r.result(s)
 }
 
-// waitUnder waits until a slot is over, and reports false if the context ends before.
-func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
-	returned := false
-	defer func() {
-		if !returned { // another's function panicked
-			go r.await(ctx, s)
-		}
-	}()
-	for s.flying.Load() && ctx.Err() == nil {
-		rt := r.router
-		var err error
-		if rt.turn.Try() || s.listen(ctx, rt) {
-			err = s.look(ctx, rt)
-		}
-		if err != nil && ctx.Err() == nil && s.flying.Load() {
-			rt.broken(err)
-		}
-	}
-	returned = true
-	return !s.flying.Load()
-}
-
-// waitFor waits until a slot is over, whatever becomes of the context: its memory is the
-// caller's.
 func (r *Requester) waitFor(ctx context.Context, s *slot) {
 	rt := r.router
 	lingering := false
