@@ -119,6 +119,9 @@ type counters struct {
 // client reconnects by itself when it has to; calls wait for that as long as their
 // contexts allow.
 func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cache: dial %s: %w", address, err)
+	}
 	c, err := newClient(address, cfg)
 	if err != nil {
 		return nil, err

@@ -76,6 +76,9 @@ var (
 // none can be reached, or when ctx ends before one is connected. Servers without a
 // connection are tried again as long as the cluster is open.
 func DialCluster(ctx context.Context, addresses []string, cfg ClusterConfig) (*Cluster, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cache: dial cluster: %w", err)
+	}
 	list, err := rendezvous.New(addresses)
 	if err != nil {
 		return nil, fmt.Errorf("cache: dial cluster: %w", err)
