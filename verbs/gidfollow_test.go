@@ -79,7 +79,9 @@ func TestFollowGID(t *testing.T) {
 	}
 	require.Equal(t, 3, rounds)
 	require.Equal(t, 3, found)
+	r.mu.Lock() // the end of ctx unsubscribes too
 	require.Empty(t, r.subscribers)
+	r.mu.Unlock()
 
 	for range follow(ctx, r, 1, nil) { // over before it begins
 		t.Error("an event after the end")

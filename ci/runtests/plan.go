@@ -97,7 +97,7 @@ func (r *runner) guests() []*job {
 		in("guest-12-ecmp", "-debian 12 -topo ecmp", needOlder, older, ecmp),
 		in("guest-13-ecmp", "-debian 13 -topo ecmp", need, newer, ecmp),
 		in("guest-12-hosts", "-debian 12 -topo hosts=3", needOlder, older, []string{"./ci/lab", "./dc -test.run=TestHosts"}),
-		in("guest-13-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, []string{"./ci/lab", "./lockoffload -test.run=OnHosts", "./examples/dc-fanout -test.run=TestHosts"}),
+		in("guest-13-hosts", "-debian 13 -topo hosts=3", "build-cache", newer, []string{"./ci/lab", "./examples/dc-fanout -test.run=TestHosts", "./lockoffload -test.run=OnHosts"}),
 		in("guest-clock", "-clock instructions", "build-bench", benches, words("./ci/bench"), "-test.run=Show|Repeats"),
 		in("guest-one-cpu", "-kernel 6.12 -clock instructions", need, newer, words("./verbs"), "-test.run=OnOneCPU|OnOneBusyCPU"),
 		in("guest-baselines", "", "build-bench", benches, words("./ci/bench/lockoffload"), "-test.run=Baselines|Killed"),
@@ -128,5 +128,5 @@ func (o *options) limit() time.Duration {
 	if o.long {
 		return 2 * time.Hour
 	}
-	return 10 * time.Minute
+	return 20 * time.Minute
 }

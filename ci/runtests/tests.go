@@ -180,7 +180,7 @@ func (r *runner) commandOf(ctx context.Context, t *tests) ([]string, error) {
 	script.WriteString("exit 0\n")
 	argv := []string{"sh", "-c", script.String()}
 	if t.lab != nil {
-		argv = join([]string{filepath.Join(r.root, "build/rxelab"), "-timeout", (r.o.limit() * 6).String()}, t.lab, []string{"--"}, argv)
+		argv = join([]string{filepath.Join(r.root, "build/rxelab"), "-timeout", (r.o.limit() * 4).String()}, t.lab, []string{"--"}, argv)
 	}
 	return argv, nil
 }
