@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// machines are folders of state machines, whose tests depend on nothing but the code.
+// isMachine reports whether a package is a state machine, or runs in virtual time: its tests
+// depend on nothing but the code.
 func isMachine(pkg string) bool {
 	rel := strings.TrimPrefix(pkg, module+"/")
 	for _, system := range words("cache dc lockoffload pacer srd verbs") {
@@ -16,7 +17,7 @@ func isMachine(pkg string) bool {
 			return true
 		}
 	}
-	return rel == "pacer/sim" || rel == "internal/virtual" || rel == "internal/layering"
+	return rel == "pacer/sim" || rel == "internal/virtual"
 }
 
 // repeatable reports whether what failed may have been chance.
