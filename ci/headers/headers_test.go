@@ -23,15 +23,6 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-func TestDependents(t *testing.T) {
-	const list = `github.com/goverbs/goverbs/cgo	fmt
-github.com/goverbs/goverbs/verbs	fmt github.com/goverbs/goverbs/cgo
-github.com/goverbs/goverbs/ci/lab	fmt
-github.com/goverbs/goverbs/ci/vm	github.com/goverbs/goverbs/cgofree
-`
-	require.Equal(t, []string{module + "/cgo", module + "/verbs"}, dependents(list))
-}
-
 func TestRDMACoreVersion(t *testing.T) {
 	dir := t.TempDir()
 	_, err := rdmaCore(dir)

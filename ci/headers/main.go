@@ -14,10 +14,10 @@
 // ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
 // such as package gcc-aarch64-linux-gnu.
 //
-// Packages that reach package cgo, which alone depend on the headers, are built; cgo and
-// verbs are vetted with their tests. On the host's architecture the
-// unit tests of cgo and verbs run too, with the libraries of the release, the C
-// library included. On others the simulated devices (cgo/simhca) are built besides.
+// Packages cgo and verbs, which alone see what is in the headers, are vetted with their
+// tests. On the host's architecture their unit tests run too, with the libraries of the
+// release, the C library included. For others they are built, with the simulated devices
+// (cgo/simhca).
 package main
 
 import (
@@ -35,8 +35,8 @@ import (
 )
 
 // usual are the oldest rdma-core that is supported, the one of the current
-// Debian and the newest. That of the host is left out: whoever vets, builds and tests
-// there has tried it.
+// Debian and the newest. That of the host is left out, where everything is vetted, built
+// and tested.
 var usual = []string{"bookworm/amd64", "trixie/amd64", "sid/amd64", "trixie/arm64"}
 
 func main() {
@@ -126,7 +126,7 @@ func parseTarget(s string) (target, error) {
 
 func (t target) native() bool { return t.arch == runtime.GOARCH }
 
-// compiler answers the C compiler for the target with a release's tree as the
+// compiler returns the C compiler for the target with a release's tree as the
 // root of headers and libraries. The libraries are named once more because a
 // native compiler looks into the host's own first. An older release's C library
 // lacks, for the linker, what is in the dynamic linker beside it: the link to that
