@@ -73,9 +73,9 @@ func play(t *testing.T, server, client []string) (out string, serverErr, clientE
 
 func TestEveryTest(t *testing.T) {
 	for _, args := range []string{
-		"read_lat -s 64", "read_lat -e", "read_lat -D 0.1", "read_lat -m 1024 -s 5000 -x 1", "atomic_lat", "atomic_lat -A CMP_AND_SWAP",
-		"write_lat -s 64", "write_lat -s 8 -I 64", "write_lat -s 70000", "write_lat -c UC", "write_lat -D 0.1", "write_lat -passive -e",
-		"send_lat -s 64", "send_lat -e", "send_lat -c UC", "send_lat -c UD -s 1024", "send_lat -c UD -e", "send_lat -D 0.1 -warmup 0",
+		"read_lat -s 64", "read_lat -e", "read_lat -D 0.5", "read_lat -m 1024 -s 5000 -x 1", "atomic_lat", "atomic_lat -A CMP_AND_SWAP",
+		"write_lat -s 64", "write_lat -s 8 -I 64", "write_lat -s 70000", "write_lat -c UC", "write_lat -D 0.5", "write_lat -passive -e",
+		"send_lat -s 64", "send_lat -e", "send_lat -c UC", "send_lat -c UD -s 1024", "send_lat -c UD -e", "send_lat -D 0.5 -warmup 0",
 		"send_lat -r 1",
 		"read_bw -s 4096", "read_bw -yield=false", "send_bw -yield=false -c UD -s 1024", "write_lat -yield",
 		"read_bw -e -o 1", "write_bw -s 64 -q 3 -Q 7 -l 5 -t 10", "write_bw -s 64 -Q 8 -l 6 -t 10", "write_bw -l 16", "read_bw -l 0", "send_bw -c UD -l 16 -e", "read_lat -D 0.2 -f 0",
@@ -352,17 +352,20 @@ func TestLoopsDoNotAllocate(t *testing.T) {
 				require.NoError(t, err)
 				rec := newRecorder(1, newMeter(false, nil, client.p), 10000)
 				_ = rec.touch(ctx)
-				round = func() error { return loop(ctx, span{n: 100}, rec) }
+				round = func() error { return loop(ctx, span{n: 20}, rec) }
 			}
-			var err error
-			// Of 100 turns each: what is made once, such as the watch of a context by
-			// the first wait that parks, is less than one of 20 rounds.
-			require.Zero(t, testing.AllocsPerRun(20, func() {
-				if e := round(); e != nil {
-					err = e
-				}
-			}))
-			require.NoError(t, err)
+			require.NoError(t, round())
+			// Of many turns each: what is made once, such as the watch of a context by
+			// the first wait that parks, is less than one of 20 rounds. The two sides spin,
+			// which takes long on the one processor of testing.AllocsPerRun.
+			const rounds = 20
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range rounds {
+				require.NoError(t, round())
+			}
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.Mallocs-before.Mallocs, uint64(rounds))
 			cancel()
 			<-served
 		})
