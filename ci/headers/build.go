@@ -29,13 +29,10 @@ func (t target) build(ctx context.Context, folder string) (string, error) {
 		return "", err
 	}
 	g := t.toolchain(tree)
-	if _, err := g.run(ctx, append([]string{"vet"}, nearest...)...); err != nil {
-		return "", err
-	}
-	done := fmt.Sprintf("rdma-core %s (%s/%s): cgo and verbs vetted with their tests", version, t.release, t.arch)
+	done := fmt.Sprintf("rdma-core %s (%s/%s): cgo and verbs built", version, t.release, t.arch)
 	if !t.native() {
 		_, err := g.run(ctx, append([]string{"build", "-tags=netgo,osusergo,simhca"}, nearest...)...)
-		return done + " and built with the simulated devices, none run", err
+		return done + " with the simulated devices, none run", err
 	}
 	loader, err := t.loader(tree)
 	if err != nil {

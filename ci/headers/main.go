@@ -14,10 +14,9 @@
 // ($LAB_CACHE). Another architecture than the host's needs its cross compiler,
 // such as package gcc-aarch64-linux-gnu.
 //
-// Packages cgo and verbs, which alone see what is in the headers, are vetted with their
-// tests. On the host's architecture their unit tests run too, with the libraries of the
-// release, the C library included. For others they are built, with the simulated devices
-// (cgo/simhca).
+// Packages cgo and verbs, which alone see what is in the headers, are built. On the host's
+// architecture their unit tests run too, with the libraries of the release, the C library
+// included; for others the simulated devices (cgo/simhca) are built besides.
 package main
 
 import (
@@ -35,7 +34,7 @@ import (
 )
 
 // usual are the oldest rdma-core that is supported, the one of the current
-// Debian and the newest. That of the host is left out, where everything is vetted, built
+// Debian and the newest. That of the host is left out, where everything is built
 // and tested.
 var usual = []string{"bookworm/amd64", "trixie/amd64", "sid/amd64", "trixie/arm64"}
 

@@ -39,8 +39,7 @@ func TestRealPackages(t *testing.T) {
 	require.Len(t, found, 1)
 }
 
-// TestRealRoot: programs of Debian 13 run in its root, and so does a test binary
-// that was built on this host, with the libraries that the root has.
+// Programs of Debian 13 run in its root.
 func TestRealRoot(t *testing.T) {
 	online(t)
 	if os.Geteuid() != 0 {
@@ -66,14 +65,10 @@ func TestRealRoot(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "unshare", "-m", "true").CombinedOutput(); err != nil {
 		t.Skipf("nothing can be mounted for one command alone, as in a chroot whose root is no mount: %s", out)
 	}
-	binary := filepath.Join(t.TempDir(), "verbs.test")
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "../../../verbs").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	// The root is shared: what is mounted is there for this command only.
 	const script = `set -e
 mount -t tmpfs tmpfs "$1/tmp"
 mount -t proc proc "$1/proc"
-cp "$2" "$1/tmp/test"
 chroot "$1" /bin/sh -ec '
 	dpkg-query -W libibverbs1
 	ip -V
@@ -82,14 +77,12 @@ chroot "$1" /bin/sh -ec '
 	ib_read_lat --version || true
 	readlink /var/run
 	getent hosts localhost
-	cd /tmp && ./test -test.run "TestPartialPost|TestDCISequence|TestFlushSequence" -test.v
 	grep -c . /etc/ld.so.cache >/dev/null && echo has a linker cache'`
-	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", script, "sh", root, binary)
+	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", script, "sh", root)
 	cmd.WaitDelay = time.Second
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
-	for _, want := range []string{"libibverbs1:amd64\t56", "iproute2", "\n12\n", "IB devices", "Version: ", "\n/run\n", "localhost", "--- PASS: TestDCISequence",
-		"--- PASS: TestPartialPost", "has a linker cache"} {
+	for _, want := range []string{"libibverbs1:amd64\t56", "iproute2", "\n12\n", "IB devices", "Version: ", "\n/run\n", "localhost", "has a linker cache"} {
 		require.Contains(t, string(said), want)
 	}
 }
