@@ -360,7 +360,7 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		return err
 	case err == nil:
 		if life, cause := r.qp.ended(); cause != nil { // perhaps nobody has this flushed
-			go r.flush(life, cause)
+			go r.flushBeside(life, cause)
 		}
 		return nil
 	case posted < n:

@@ -185,6 +185,14 @@ func (r *Requester) flush(life uint32, cause error) {
 	})
 }
 
+// flushBeside is flush in a goroutine of its own. Where the requester is being closed, Close
+// flushes, so that what Ended does happens in a known goroutine.
+func (r *Requester) flushBeside(life uint32, cause error) {
+	if !r.closed.Load() {
+		r.flush(life, cause)
+	}
+}
+
 // cut ends what is under way in a queue pair that was reset.
 func (r *Requester) cut(cause error) {
 	rt := r.router
