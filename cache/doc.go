@@ -91,6 +91,10 @@
 //   - A change without an answer is not repeated; its error matches [ErrUnknown]. Reads
 //     are repeated, over a new connection if need be, until their context ends, or, with
 //     FailFast, until there is no connection.
+//   - A call with a context that has ended does nothing. One whose context ends later
+//     returns at once. Its READs go on without it, in memory of the client's own; after a
+//     second of silence the connection is given up. A WRITE of WriteAt may still be
+//     executed then.
 //   - While the server's process hangs, hits go on, and everything else waits. While the
 //     server's host is unreachable nothing is answered: a key has one server, and no
 //     replica.

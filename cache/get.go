@@ -65,7 +65,7 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 		s.mu.Unlock()
 		return Item{}, errEnded
 	}
-	fingerprint := s.m.Fingerprint(key)
+	fingerprint, since := s.m.Fingerprint(key), s.m.Applied()
 	found := s.m.Lookup(fingerprint, room[:0])
 	it, v, err := s.tryAll(ctx, found, key, dst, grow)
 	if len(found) == 0 {
@@ -74,7 +74,12 @@ func (s *session) get(ctx context.Context, key, dst []byte, grow bool) (Item, er
 	if v == changed || len(found) == 0 && s.c.cfg.MapBytes > 0 && !s.m.Whole() {
 		it, v, err = s.probe(ctx, fingerprint, room[:0], key, dst, grow)
 	}
-	s.leave(sec)
+	if err != nil { // the next call goes on from there: without an entry it would have to ask
+		for i := range found {
+			s.m.Adopt(since, &found[i])
+		}
+	}
+	s.leaveAfter(err, sec)
 	due := v == mirror.Hit && s.yield.due(1, len(it.Value), &s.begun)
 	s.mu.Unlock()
 	switch {
@@ -157,7 +162,7 @@ func (s *session) try(ctx context.Context, e *wire.Entry, key, dst []byte, grow 
 		}
 	}
 	s.mu.Lock()
-	s.release(b)
+	s.releaseAfter(err, b)
 	if err != nil {
 		return it, 0, err
 	}
@@ -217,7 +222,7 @@ func (s *session) failed(ctx context.Context, err error) error {
 		return s.notThrough(ctx)
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && s.reads.QP().Err() == nil {
-		return err
+		return ctx.Err()
 	}
 	s.end(err)
 	if ctx.Err() != nil {

@@ -97,16 +97,15 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 	if !ok {
 		return at, errEnded
 	}
-	m := s.multi()
+	m, since := s.multi(), s.m.Applied()
+	var err error // of READs
 	defer func() {
-		for i := range m.keys[:m.n] { // after an error
-			if b := m.keys[i].b; b != nil {
-				s.release(b)
-			}
+		for i := range m.keys[:m.n] { // after an error: the next call goes on from there
+			s.m.Adopt(since, &m.keys[i].entry)
 		}
-		clear(m.keys[:m.n])
-		m.n, m.next, s.multis = 0, s.multis, m
-		s.leave(sec)
+		s.giveUp(m, err)
+		m.next, s.multis = s.multis, m
+		s.leaveAfter(err, sec)
 	}()
 	now := s.nearClock()
 	for ; at < len(keys) && m.n < multiReads; at++ {
@@ -115,9 +114,16 @@ func (s *session) readMulti(ctx context.Context, keys [][]byte, into []Result, a
 		}
 	}
 	for m.n > 0 {
-		if err := s.round(ctx, m, keys, into); err != nil {
-			return at, err
+		if err = s.round(ctx, m, keys, into); err == nil {
+			continue
 		}
+		s.mu.Unlock()
+		cause := s.failed(ctx, err)
+		s.mu.Lock()
+		if cause != nil {
+			return at, cause
+		}
+		break // the server is to be asked
 	}
 	return at, nil
 }
@@ -183,19 +189,10 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 			r.Value, r.Flags, r.CAS = append(r.Value[:0], p.record.Value...), p.record.Flags, p.record.CAS
 		}
 	}
-	asks := false // the server, for all
-	if err != nil {
-		err = s.failed(ctx, err)
-		asks = err == nil
-	}
 	now := s.clock()
 	s.mu.Lock()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asks:
-		s.giveUp(m)
-		return nil
 	}
 	left := 0
 	for i := range m.keys[:m.n] {
@@ -215,11 +212,12 @@ func (s *session) round(ctx context.Context, m *multi, keys [][]byte, into []Res
 	return nil
 }
 
-// giveUp leaves all keys without an answer to the server. The mutex is held.
-func (s *session) giveUp(m *multi) {
+// giveUp leaves all keys without an answer to the server, after READs that ended with err. The
+// mutex is held.
+func (s *session) giveUp(m *multi, err error) {
 	for i := range m.keys[:m.n] {
 		if b := m.keys[i].b; b != nil {
-			s.release(b)
+			s.releaseAfter(err, b)
 		}
 	}
 	clear(m.keys[:m.n])

@@ -212,22 +212,32 @@ func (f *flow) ask(bytes int) (c pacer.Credit, ok bool, err error) {
 	return c, false, pacerError(err)
 }
 
-// next waits for the part that was begun first.
+// next waits for the part that was begun first, whose credit is the device's until it is over.
 func (f *flow) next() error {
 	p := &f.under[f.first]
 	f.first, f.n = (f.first+1)%partsOut, f.n-1
-	err := p.wait(f.ctx)
-	p.credit.Release()
-	f.s.parts.Add(-1)
+	s, credit, err := f.s, p.credit, p.wait(f.ctx)
+	if len(inFlight(err)) == 0 {
+		credit.Release()
+		s.parts.Add(-1)
+		return err
+	}
+	afterwards(err, func() {
+		credit.Release()
+		s.parts.Add(-1)
+	})
 	return err
 }
 
-// end waits for everything under way, whose memory is the device's until then, and answers the
-// first error. The flow is not to be used any more.
+// end waits for everything under way, whose memory is the device's until then, and returns the
+// first error, joined with what is left under way when the context ends. The flow is not to be
+// used any more.
 func (f *flow) end(err error) error {
 	for f.n > 0 {
 		if failed := f.next(); err == nil {
 			err = failed
+		} else if len(inFlight(failed)) > 0 {
+			err = errors.Join(err, failed)
 		}
 	}
 	f.p, f.ctx, f.b, f.first = nil, nil, nil, 0

@@ -50,13 +50,15 @@ func (s *session) bucket(ctx context.Context, p *mirror.Probe, i int, room []wir
 	if err != nil { // no memory can be registered: there is another way
 		return nil, err, nil
 	}
-	defer s.release(b)
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	defer func() {
+		s.mu.Lock()
+		s.releaseAfter(err, b)
+	}()
 	rkey, addr := p.At(i)
 	for range tornBuckets {
 		s.c.count.reads.Add(1)
-		if err := s.readOne(ctx, verbs.Remote{Addr: addr, RKey: rkey}, b.mr.SGE(b.off, wire.BucketSize)); err != nil {
+		if err = s.readOne(ctx, verbs.Remote{Addr: addr, RKey: rkey}, b.mr.SGE(b.off, wire.BucketSize)); err != nil {
 			return nil, nil, err
 		}
 		if found, refusal = p.Read(b.bytes(wire.BucketSize), i, room); refusal != wire.Torn {

@@ -223,6 +223,24 @@ func isVersion(b []byte, key int, least uint64) bool {
 	return v >= least && string(b) == string(versioned(key, v))
 }
 
+// endsAfter is a context that ends when it has been asked so often.
+type endsAfter struct {
+	context.Context
+	left atomic.Int32
+	done chan struct{}
+}
+
+func (c *endsAfter) Done() <-chan struct{} { return c.done }
+
+func (c *endsAfter) Err() error {
+	if n := c.left.Add(-1); n > 0 {
+		return nil
+	} else if n == 0 {
+		close(c.done)
+	}
+	return context.DeadlineExceeded
+}
+
 // A client that does not know yet of a change finds a tombstone, and what there is now by one READ more: the
 // tombstone says where. No message is sent, the server's own map is not READ, and the client's knows.
 func TestChangedRecords(t *testing.T) {
@@ -238,9 +256,9 @@ func TestChangedRecords(t *testing.T) {
 		keys[i] = key(i)
 	}
 	var results []cache.Result
-	stale := func(read func(value string)) {
+	unasked := func(keys [][]byte, read func(value string)) (before, st cache.Stats) {
 		t.Helper()
-		before := c.Stats()
+		before = c.Stats()
 		for i := 0; c.Stats().Refused == before.Refused; i++ { // it may hear of changes just then
 			require.NoError(t, ctx.Err())
 			value := strconv.Itoa(i)
@@ -249,11 +267,16 @@ func TestChangedRecords(t *testing.T) {
 			}
 			read(value)
 		}
-		st := c.Stats()
+		st = c.Stats()
 		require.Equal(t, before.Calls, st.Calls)
-		require.Greater(t, st.Forwarded, before.Forwarded)
 		require.Equal(t, before.Probes, st.Probes)
 		require.True(t, st.Whole)
+		return before, st
+	}
+	stale := func(read func(value string)) {
+		t.Helper()
+		before, st := unasked(keys, read)
+		require.Greater(t, st.Forwarded, before.Forwarded)
 	}
 	stale(func(value string) {
 		for _, k := range keys {
@@ -279,22 +302,35 @@ func TestChangedRecords(t *testing.T) {
 			require.Equal(t, "xxxxxxxx", string(dst))
 		}
 	})
-	// A context that ends on the way ends that call, and nothing else.
-	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	// A context that ends on the way, wherever that is, ends that call, and nothing else: the next one goes on
+	// from there.
 	sessions := c.Stats().Sessions
-	stale(func(value string) {
-		for _, k := range keys {
-			short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(400))*time.Microsecond)
-			it, err := c.Get(short, k)
-			cancel()
+	for asked := int32(1); asked < 24; asked++ {
+		cut := func() context.Context {
+			short := &endsAfter{Context: ctx, done: make(chan struct{})}
+			short.left.Store(asked)
+			return short
+		}
+		unasked(keys[:1], func(value string) {
+			it, err := c.Get(cut(), keys[0])
 			if err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				it, err = c.Get(ctx, k)
+				it, err = c.Get(ctx, keys[0])
 			}
 			require.NoError(t, err)
 			require.Equal(t, value, string(it.Value))
-		}
-	})
+		})
+		unasked(keys[:2], func(value string) {
+			ended := c.GetMulti(cut(), keys[:2], nil)
+			for i, r := range c.GetMulti(ctx, keys[:2], nil) {
+				if ended[i].Err != nil {
+					require.ErrorIs(t, ended[i].Err, context.DeadlineExceeded)
+				}
+				require.NoError(t, r.Err)
+				require.Equal(t, value, string(r.Value))
+			}
+		})
+	}
 	require.Equal(t, sessions, c.Stats().Sessions)
 	// The last tombstones of a key all lead to what is there. One of what was deleted leads nowhere: the server's own
 	// map has what was stored then. And those that lead from one to the next for too long are left for that.

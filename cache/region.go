@@ -97,13 +97,18 @@ func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(
 	if !ok {
 		return false, errNotSent
 	}
-	defer func() { s.leave(sec) }()
 	w, err := s.buffer(len(b))
 	if err != nil {
+		s.leave(sec)
 		return false, err
 	}
 	s.mu.Unlock()
-	if err = request(s, w, b, off); err != nil {
+	err = request(s, w, b, off)
+	defer func(err error) {
+		s.releaseAfter(err, w)
+		s.leaveAfter(err, sec)
+	}(err)
+	if err != nil {
 		if cause := s.failed(ctx, err); cause != nil {
 			err = cause
 		} else {
@@ -111,6 +116,5 @@ func (s *session) piece(ctx context.Context, b []byte, off uint64, request func(
 		}
 	}
 	s.mu.Lock()
-	s.release(w)
 	return true, err
 }

@@ -141,22 +141,30 @@ func (s *session) meetTarget(ctx context.Context) error {
 }
 
 // tryTarget READs something through the target, unless the server has none just now.
-func (s *session) tryTarget(ctx context.Context) error {
+func (s *session) tryTarget(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const n = 8 // bytes
+	sec, ok := s.enter()
+	if !ok {
+		return errEnded
+	}
 	b, err := s.buffer(n)
 	if err != nil {
+		s.leave(sec)
 		return err
 	}
-	defer s.release(b)
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	defer func() {
+		s.mu.Lock()
+		s.releaseAfter(err, b)
+		s.leaveAfter(err, sec)
+	}()
 	h := s.through
 	for w := h.now.Load(); w != nil; {
-		err := h.i.Do(ctx, w.peer, dc.Request{Op: dc.Read, Remote: s.regions[0].At(0), Local: b.mr.SGE(b.off, n)})
+		err = h.i.Do(ctx, w.peer, dc.Request{Op: dc.Read, Remote: s.regions[0].At(0), Local: b.mr.SGE(b.off, n)})
 		if err == nil {
 			return nil
 		}

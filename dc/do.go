@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/alarm"
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,11 +25,13 @@ const linger = time.Second
 
 // Do carries out one request and answers its error, in the order of posting with
 // others of the same target. Any number of goroutines may call it; each gets the
-// answer to its own request, and none of those comes to Poll. When it has
-// returned, the device touches the request's memory no more.
+// result of its own request, and none of those comes to Poll. When it has
+// returned, the device touches the request's memory no more, unless the error is a
+// [verbs.InFlightError].
 //
 // A context that ends takes a request back that still waits for its target, or waits
-// for it again. One that the device has is waited for; if that takes more than a
+// for it again. If the device has the request, Do returns a [verbs.InFlightError] at once:
+// the memory is the device's until that is done. If that takes more than a
 // second, the session is taken down: with hardware the DCI, unless there are requests to
 // other targets in it that are still waited for. A request that succeeded is a success,
 // whatever became of the context. With a context that has ended before, Do does nothing.
@@ -59,14 +62,33 @@ func (i *Initiator) Do(ctx context.Context, p *Peer, r Request) error {
 	return i.finishWait(ctx, p, c)
 }
 
-// finishWait waits for a call's requests, among whose doers its waiter is, and lets the call go.
+// finishWait waits for a call's requests, among whose doers its waiter is, and lets the call
+// go. If the context ends while the device has requests, a goroutine does that instead, and
+// the error is a [verbs.InFlightError].
 func (i *Initiator) finishWait(ctx context.Context, p *Peer, c *call) error {
-	err := i.await(ctx, p, c)
+	over, err := i.await(ctx, ctx, p, c)
+	switch {
+	case over:
+	case ctx.Err() == nil: // the queue is broken
+		err = i.linger(ctx, p, c)
+	default:
+		e, end := operr.NewInFlight(opError("do request of", p.addr.String(), fmt.Errorf("%w: the device still has the request", ctx.Err())))
+		go func() {
+			err := i.linger(ctx, p, c)
+			i.letGo(c)
+			end(err)
+		}()
+		return e
+	}
+	i.letGo(c)
+	return err
+}
+
+func (i *Initiator) letGo(c *call) {
 	i.mu.Lock()
 	i.doers = remove(i.doers, &c.waiter)
 	i.release(c)
 	i.unlock()
-	return err
 }
 
 // newCall is one that waits for n requests. It is called with the lock held.
@@ -84,34 +106,49 @@ func (i *Initiator) newCall(n int) *call {
 
 func (i *Initiator) release(c *call) { c.next, i.calls = i.calls, c }
 
-func (i *Initiator) await(ctx context.Context, p *Peer, c *call) error {
-	caller, lingering, stop := ctx, false, context.CancelFunc(func() {})
-	defer func() { stop() }()
+// linger waits for the requests of a call whose context has ended.
+func (i *Initiator) linger(caller context.Context, p *Peer, c *call) error {
 	for {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), linger)
+		over, err := i.await(ctx, caller, p, c)
+		cancel()
+		if over {
+			return err
+		}
+		i.mu.Lock()
+		i.be.abort(p)
+		i.unlock()
+	}
+}
+
+// await waits for the requests of a call until ctx ends, and reports whether they are over.
+// When the caller's context has ended, it takes back those that wait for their target.
+func (i *Initiator) await(ctx, caller context.Context, p *Peer, c *call) (over bool, _ error) {
+	for polled := false; ; {
 		err := i.d.Wait(ctx, &c.waiter)
 		i.mu.Lock()
 		switch {
 		case c.left == 0:
 			err := c.err
 			i.unlock()
-			return err
+			return true, err
 		case i.usable() != nil:
 			err := i.usable()
 			i.mu.Unlock()
 			<-i.halted // before that the device has the memory
-			return opError("wait for", p.addr.String(), err)
+			return true, opError("wait for", p.addr.String(), err)
 		case caller.Err() != nil && i.takeBack(p, func(e *entry) bool { return e.call == c }, opError("do request of", p.addr.String(), caller.Err())) > 0:
 			// It is over now.
 		case err == nil: // there is something to do
 			c.waiter.Reset()
+		case !polled: // what has succeeded by now is a success
+			polled = true
+			i.unlock()
+			_, _ = i.d.Poll(0)
+			continue
 		default:
-			if lingering {
-				i.be.abort(p)
-			}
-			stop()
-			lingering = true
-			more, cancel := context.WithTimeout(context.WithoutCancel(caller), linger)
-			ctx, stop = more, cancel
+			i.unlock()
+			return false, nil
 		}
 		i.unlock()
 	}

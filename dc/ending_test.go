@@ -102,8 +102,8 @@ func TestReturnedRequestsOverflowQueue(t *testing.T) {
 	require.NoError(t, i.Close())
 }
 
-// TestDoTakesBackWhatWasReturned: the context ends while the device has the request,
-// and then the target turns out to have no receive for it.
+// TestDoTakesBackWhatWasReturned: the context ends while the device has the request, which
+// ends the call, and then the target turns out to have no receive for it.
 func TestDoTakesBackWhatWasReturned(t *testing.T) {
 	took, aborted := time.Hour, 1
 	for try := 0; try < 5 && (took >= linger/2 || aborted > 0); try++ { // the machine may hold one up
@@ -113,8 +113,8 @@ func TestDoTakesBackWhatWasReturned(t *testing.T) {
 	require.Zero(t, aborted)
 }
 
-// doTakesBack is how long Do waits once the request is given back, and how often it ends
-// what the device has.
+// doTakesBack returns how long the end of the request takes once it is given back, and how
+// often what the device has was aborted.
 func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 	i, h, p := newHeld(t, InitiatorConfig{})
 	close(h.halting)
@@ -123,14 +123,22 @@ func doTakesBack(t *testing.T) (took time.Duration, aborted int) {
 	go func() { done <- i.Do(ctx, p, Request{}) }()
 	require.Eventually(t, func() bool { return p.Stats().Posted == 1 }, 5*time.Second, time.Millisecond)
 	cancel()
-	time.Sleep(20 * time.Millisecond) // it waits for the device now
-	begin := time.Now()
-	h.giveBack(i, p)
+	var left *verbs.InFlightError
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorAs(t, err, &left)
+		require.NoError(t, left.Err())
 	case <-time.After(5 * time.Second):
-		t.Fatal("Do waits for a request that waits for its target")
+		t.Fatal("Do waits for the device")
+	}
+	begin := time.Now()
+	h.giveBack(i, p)
+	select {
+	case <-left.Done():
+		require.ErrorIs(t, left.Err(), context.Canceled)
+	case <-time.After(5 * time.Second):
+		t.Fatal("a request that waits for its target is waited for")
 	}
 	took = time.Since(begin)
 	require.Zero(t, h.waited)

@@ -85,7 +85,7 @@ func anything(t *testing.T, a, b *host, r *rand.Rand) {
 				case 3:
 					_, _ = i.Cancel(p, uint64(r.IntN(callers)))
 				case 4:
-					counts[to].ended(i.Do(short, p, req))
+					counts[to].ended(over(i.Do(short, p, req)))
 				case 5:
 					counts[to].ended(i.Do(ctx, p, req))
 				default:

@@ -42,8 +42,8 @@ func (i *Initiator) Start(p *Peer, rs []Request) (Pending, error) {
 }
 
 // Wait waits for all of the requests, and answers the first error: that of the one which ended first
-// with one. When it has returned the device touches their memory no more. What the end of ctx does is as
-// with [Initiator.Do]. The zero value, of which there are no requests, is over.
+// with one. When it has returned, the device touches their memory no more, unless the error is a
+// [verbs.InFlightError]: what the end of ctx does is as with [Initiator.Do]. The zero value, of which there are no requests, is over.
 func (w Pending) Wait(ctx context.Context) error {
 	i := w.i
 	if i == nil {

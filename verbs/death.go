@@ -89,7 +89,7 @@ func (q *QP) dieLocked(cause error) (life uint32) {
 		close(d.done)
 	}
 	if r := q.requester.Load(); r != nil {
-		go r.flush(d.life, cause)
+		go r.flushBeside(d.life, cause)
 	}
 	if r := q.receiver.Load(); r != nil {
 		go r.rouse()

@@ -56,6 +56,9 @@ func (q *QP) Drain(ctx context.Context, each func(*WC)) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, drainTimeout, ErrDrain)
 		defer cancel()
 	}
+	if err := ctx.Err(); err != nil {
+		return opError("drain", q.life.Label, err)
+	}
 	if q.State() == StateReset {
 		return nil // nothing can be in it
 	}

@@ -56,6 +56,12 @@ var (
 // Detail is what is known of the cause, or empty.
 type OpError = operr.Error
 
+// InFlightError is the error of a call whose context ended while the device had its
+// requests. It matches the context's error. The requests stay under way: the device may
+// still read and write the memory that they name, and they may still be executed. So the
+// program must leave that memory alone until Done is closed; Err then returns their result.
+type InFlightError = operr.InFlight
+
 func opError(op, object string, err error, detail ...any) error {
 	return operr.New(op, object, err, detail...)
 }

@@ -22,6 +22,9 @@ func Exchange(ctx context.Context, conn net.Conn, local Endpoint) (Endpoint, err
 	if err != nil {
 		return Endpoint{}, err
 	}
+	if ctx.Err() != nil {
+		return Endpoint{}, exchangeError(ctx, conn, ctx.Err())
+	}
 	if _, ok := ctx.Deadline(); !ok {
 		conn.SetDeadline(time.Now().Add(ExchangeTimeout))
 	}
@@ -32,6 +35,9 @@ func Exchange(ctx context.Context, conn net.Conn, local Endpoint) (Endpoint, err
 
 // hello reads the endpoint of a peer that speaks first.
 func hello(ctx context.Context, conn net.Conn) (Endpoint, error) {
+	if ctx.Err() != nil {
+		return Endpoint{}, exchangeError(ctx, conn, ctx.Err())
+	}
 	defer interruptible(ctx, conn)()
 	remote, err := readEndpoint(conn)
 	return remote, exchangeError(ctx, conn, err)

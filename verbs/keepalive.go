@@ -100,11 +100,16 @@ func (q *QP) keepAliveTick() {
 		q.sendCQ.look()
 	}
 	dead := q.Err() != nil
-	if !dead && k.flying.Load() {
-		// The program may not have polled the completion of its failure yet.
-		now, err := q.stateNow()
-		if dead = err != nil || now == StateReset || now == StateError; now == StateError {
+	if !dead {
+		// The completion of the failure may not have been polled yet, or been flushed.
+		switch now, err := q.stateNow(); {
+		case err != nil: // which may have been of this call alone
+			dead = errors.Is(err, ErrClosed)
+		case now == StateError:
 			q.die(opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
+			dead = true
+		case now == StateReset:
+			dead = true
 		}
 	}
 	k.mu.Lock()
@@ -195,13 +200,13 @@ type stash struct {
 }
 
 // look polls for the completions of keep-alives in a queue that nothing else polls. The
-// program's own are kept for its next call, in their order. A queue in which a call waits,
-// or a router polls, is left to that.
+// program's own are kept for its next call, in their order. A queue that a router polls is
+// left to that, and one in which a call waits to that call, which looks too: no event may
+// have told it of the completion.
 func (c *CQ) look() {
 	if rt := c.router.Load(); rt != nil {
 		if rt.try() {
-			_, _ = rt.glance() // a wait is told of the error
-			rt.turn.Release()
+			_ = rt.glanceOnce() // a wait is told of the error
 		}
 		return
 	}
@@ -210,6 +215,7 @@ func (c *CQ) look() {
 		case c.wait.turn <- struct{}{}:
 			defer func() { <-c.wait.turn }()
 		default:
+			c.wake()
 			return
 		}
 	}

@@ -93,6 +93,9 @@ type Link struct {
 // conn stays open and can be used afterwards. Its traffic is not encrypted: on a
 // network that is not trusted, use TLS.
 func NewLink(ctx context.Context, conn net.Conn, cfg LinkConfig) (_ *Link, err error) {
+	if ctx.Err() != nil {
+		return nil, opError("link with", conn.RemoteAddr().String(), ctx.Err())
+	}
 	l := &Link{pd: cfg.PD}
 	made := false
 	defer closeUnless(&made, l, &err)

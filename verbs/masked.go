@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // MaskedCmpSwap compares some bits of a word and, if they are equal, replaces
@@ -139,13 +141,16 @@ type Masked struct {
 	native  bool
 	retries int
 	wcs     [1]WC
+	left    *InFlightError // that has wcs and the memory until it is done
 
 	tries int // of the last operation
 }
 
 // NewMasked does masked atomics through a connected RC queue pair and the 8 bytes at
 // offset off of mr. The queue pair, its completion queue, and those bytes belong to the
-// result: nobody else may post, poll or use them. It is for one goroutine at a time.
+// result: nobody else may post, poll or use them. It is for one goroutine at a time. A call
+// whose context ends while the device has its request returns an [InFlightError], and the
+// next call waits for that request first.
 func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
 	m := &Masked{qp: qp, cq: qp.sendCQ, mr: mr, off: off, native: qp.ops&OpMasked != 0, retries: cfg.Retries}
 	switch {
@@ -290,25 +295,56 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 	}
 }
 
-// run posts one request and waits for it. A context that ends while the request
-// is under way leaves its completion in the queue, and the result's memory with
-// the device: the request is waited for all the same, which RC bounds by its
-// retries.
+// run posts one request and waits for it. If the context ends before its completion, the
+// error is an [InFlightError]: a goroutine takes the completion, for which the next request
+// waits, since the result's memory is the same.
 func (m *Masked) run(ctx context.Context, add func()) error {
+	const op = "do masked atomic on"
 	if err := ctx.Err(); err != nil {
-		return opError("do masked atomic on", m.qp.life.Label, err)
+		return opError(op, m.qp.life.Label, err)
+	}
+	if m.left != nil {
+		select {
+		case <-m.left.Done():
+			m.left = nil
+		case <-ctx.Done():
+			return opError(op, m.qp.life.Label, ctx.Err(), "the device still has the one before")
+		}
 	}
 	add()
 	_, n, err := m.batch.PostPoll(m.cq, m.wcs[:], int(m.cq.spin))
-	for n == 0 && err == nil {
-		if m.cq.wait.file != nil {
-			n, err = m.cq.Wait(context.Background(), m.wcs[:])
-		} else {
-			n, err = m.cq.PollSpin(m.wcs[:], 1000)
-		}
+	if n == 0 && err == nil {
+		n, err = m.wait(ctx)
+	}
+	if n == 0 && err == nil {
+		e, end := operr.NewInFlight(opError(op, m.qp.life.Label, ctx.Err(), "the device still has the request"))
+		m.left = e
+		go func() {
+			_, err := m.wait(context.Background())
+			if err == nil {
+				err = m.wcs[0].Err()
+			}
+			end(err)
+		}()
+		return e
 	}
 	if err != nil {
 		return err
 	}
 	return m.wcs[0].Err()
+}
+
+// wait waits for the completion, and returns 0 if the context ends before.
+func (m *Masked) wait(ctx context.Context) (n int, err error) {
+	for n == 0 && err == nil && ctx.Err() == nil {
+		if m.cq.wait.file != nil {
+			n, err = m.cq.Wait(ctx, m.wcs[:])
+		} else {
+			n, err = m.cq.PollSpin(m.wcs[:], 1000)
+		}
+	}
+	if ctx.Err() != nil && n == 0 && (err == nil || errors.Is(err, ctx.Err())) {
+		return m.cq.Poll(m.wcs[:]) // what has succeeded by now is a success
+	}
+	return n, err
 }

@@ -23,14 +23,14 @@ func TestPollsAWhile(t *testing.T) {
 		var wcs [4]WC
 		if pollFor < time.Hour {
 			begin := time.Now()
-			n, err := c.pollAWhile(nil, wcs[:])
+			n, err := c.pollAWhile(t.Context(), nil, wcs[:])
 			require.NoError(t, err)
 			require.Zero(t, n)
 			require.GreaterOrEqual(t, time.Since(begin), pollFor)
 			require.Less(t, time.Since(begin), 10*time.Second)
 		} else {
 			go standin.Receive(q.Num(), 7, 64, nil)
-			n, err := c.pollAWhile(nil, wcs[:])
+			n, err := c.pollAWhile(t.Context(), nil, wcs[:])
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 			require.EqualValues(t, 7, wcs[0].ID())

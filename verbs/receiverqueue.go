@@ -76,7 +76,7 @@ func (r *Receiver) nudge() {
 }
 
 // Receive waits for a message and copies it into buf, which must have room for
-// the longest one ([Receiver.Size]).
+// the longest one ([Receiver.Size]). With a context that has ended it takes none.
 func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 	const op = "receive on"
 	if r.closed.Load() {
@@ -84,6 +84,9 @@ func (r *Receiver) Receive(ctx context.Context, buf []byte) (Message, error) {
 	}
 	if len(buf) < r.size {
 		return Message{}, opError(op, r.qp.named(), ErrAttributes, "a buffer of ", len(buf), " bytes; a message may have ", r.size)
+	}
+	if err := ctx.Err(); err != nil {
+		return Message{}, opError(op, r.qp.named(), err)
 	}
 	r.inside.Add(1)
 	defer r.inside.Add(-1)

@@ -26,14 +26,15 @@ func (r *Requester) Send(ctx context.Context, data SGE) error {
 }
 
 // FetchAdd adds to an 8-byte aligned word of the peer and returns its old value, in host
-// byte order. After an error the addition may have happened.
+// byte order. After an error the addition may have happened, and after an [InFlightError] it
+// may happen later.
 func (r *Requester) FetchAdd(ctx context.Context, at Remote, add uint64) (old uint64, err error) {
 	return r.atomic(ctx, opFetchAdd, at, add, 0)
 }
 
 // CmpSwap sets an 8-byte aligned word of the peer to swap if it equals compare, and
 // returns the old value of the word, which is compare if the swap took place. After an
-// error the swap may have taken place.
+// error the swap may have taken place, and after an [InFlightError] it may do so later.
 func (r *Requester) CmpSwap(ctx context.Context, at Remote, compare, swap uint64) (old uint64, err error) {
 	return r.atomic(ctx, opCmpSwap, at, compare, swap)
 }
@@ -46,7 +47,8 @@ func (r *Requester) Do(ctx context.Context, build func(*List)) error {
 	if err != nil {
 		return err
 	}
-	return r.await(ctx, s)
+	_, err = r.await(ctx, s)
+	return err
 }
 
 // Pending is a list under way. Its memory belongs to the device.
@@ -67,13 +69,15 @@ func (r *Requester) Start(ctx context.Context, build func(*List)) (Pending, erro
 }
 
 // Wait waits until the list is over, and frees its place in the queue. It must be
-// called exactly once; a second call is refused with [ErrState].
+// called exactly once; a second call is refused with [ErrState]. A context that has ended
+// leaves a list under way as it is, with an [InFlightError].
 func (p Pending) Wait(ctx context.Context) error {
 	if p.r == nil || !p.s.open.CompareAndSwap(1+uint64(p.gen), 0) {
 		return opError("wait for", "list", ErrState, "it was waited for already, or not started")
 	}
 	p.r.unwaited.Add(-1)
-	return p.r.await(ctx, p.s)
+	_, err := p.r.await(ctx, p.s)
+	return err
 }
 
 func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) error {
@@ -81,7 +85,8 @@ func (r *Requester) one(ctx context.Context, op uint32, at Remote, local SGE) er
 	if err != nil {
 		return err
 	}
-	return r.await(ctx, s)
+	_, err = r.await(ctx, s)
+	return err
 }
 
 func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE) (*slot, error) {
@@ -93,8 +98,11 @@ func (r *Requester) postOne(ctx context.Context, op uint32, at Remote, local SGE
 	return r.post(ctx, op, r.router.cq.spin, nil)
 }
 
-// take acquires the lock to post.
+// take acquires the lock to post, unless the context has ended.
 func (r *Requester) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if !r.posting.Take(nil, ctx.Done()) {
 		return ctx.Err()
 	}
@@ -135,16 +143,14 @@ func (r *Requester) atomic(ctx context.Context, op uint32, at Remote, compareAdd
 	if err != nil {
 		return 0, err
 	}
-	defer r.release(s.place)
-	if s.flying.Load() {
-		r.waitFor(ctx, s)
-	}
-	if err := r.result(s); err != nil {
-		return 0, err
-	}
+	return r.await(ctx, s)
+}
+
+// old returns the old value of the word of an atomic that has succeeded.
+func (r *Requester) old(s *slot) (uint64, error) {
 	old := binary.NativeEndian.Uint64(r.results.Bytes()[8*s.place:])
 	if old == r.mark {
-		err = r.refuse(op, errNoResult)
+		err := r.refuse(s.what, errNoResult)
 		r.takeDown(err)
 		return 0, err
 	}

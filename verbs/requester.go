@@ -14,9 +14,9 @@ import (
 
 // RequesterConfig configures a requester. The zero value is fine.
 type RequesterConfig struct {
-	// Linger is how long a call whose context has ended waits for the device to
-	// be done with the call's memory, before it takes the queue pair down; 0
-	// means a second, -1 any time.
+	// Linger is how long the device may take, after the context of a call has ended, to
+	// be done with the call's memory. Then the queue pair is taken down. 0 means a
+	// second, -1 any time.
 	Linger time.Duration
 }
 
@@ -32,13 +32,16 @@ type RequesterConfig struct {
 //   - A call returns when its own request has completed, never with another's
 //     result. Requests of one call are executed in order, those of several
 //     goroutines in any order.
-//   - When a call has returned, the device touches the call's memory no more.
-//     A context that ends before the request is posted ends the call; afterwards
-//     the call waits for the device, which is done soon. If it is not, because
-//     the peer does not answer, then after [RequesterConfig.Linger] the queue pair
-//     is taken down, which is the only way to have memory back. A request that
-//     succeeded is a success, whatever became of the context. Lists that are to
-//     outlive a call are [Requester.Start]'s and [Requester.Go]'s.
+//   - A call with a context that has ended does nothing. A context that ends later ends
+//     the call at once. If the device has the request by then, the error is an
+//     [InFlightError]: the memory that the request names stays the device's until
+//     [InFlightError.Done], and so does the request's place in the queue. That is soon.
+//     If it is not, because the peer does not answer, then after
+//     [RequesterConfig.Linger] the queue pair is taken down, which is the only way to
+//     have memory back.
+//   - When a call has returned anything else, the device touches the call's memory no
+//     more. A request that succeeded is a success, whatever became of the context. Lists
+//     that are to outlive a call are [Requester.Start]'s and [Requester.Go]'s.
 //   - Neither queue overruns: calls wait for room.
 //   - The error of a request that was flushed has the failure that caused it
 //     ([QP.Err]), which matches with errors.Is like [WCFlushed] does.
@@ -311,7 +314,8 @@ func (r *Requester) post(ctx context.Context, what uint32, spins uint32, c *Call
 	sent := false
 	defer func() {
 		if !sent && c == nil { // another's function panicked, and there is no one to wait
-			r.await(ctx, s)
+			defer r.release(i)
+			r.waitFor(ctx, s)
 		}
 	}()
 	err = r.send(s, i, n, spins)
@@ -356,7 +360,7 @@ func (r *Requester) send(s *slot, i uint32, n int, spins uint32) error {
 		return err
 	case err == nil:
 		if life, cause := r.qp.ended(); cause != nil { // perhaps nobody has this flushed
-			go r.flush(life, cause)
+			go r.flushBeside(life, cause)
 		}
 		return nil
 	case posted < n:

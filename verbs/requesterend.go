@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 	"errors"
+
+	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // deliver is [routed]'s.
@@ -60,20 +62,53 @@ func (r *Requester) end(s *slot) {
 	}
 }
 
-// await waits until a slot is over, frees it and answers its error.
-func (r *Requester) await(ctx context.Context, s *slot) error {
-	defer r.release(s.place)
-	if s.flying.Load() {
-		r.waitFor(ctx, s)
+// await waits until a slot is over, frees it and returns its result, which of an atomic is
+// the old value of the word. If the context ends before, the error is an [InFlightError], and
+// a goroutine owns the slot: it waits, and frees the slot. A slot is free, and its memory the
+// caller's again, only when the completion of its last request has been taken.
+func (r *Requester) await(ctx context.Context, s *slot) (old uint64, err error) {
+	left := false
+	defer func() {
+		if !left {
+			r.release(s.place)
+		}
+	}()
+	if s.flying.Load() && !r.waitUnder(ctx, s) {
+		left = true
+		e, end := operr.NewInFlight(r.refuse(s.what, ctx.Err(), "the device still has the request"))
+		go r.awaitLeft(ctx, s, end)
+		return 0, e
 	}
-	return r.result(s)
+	return r.taken(s)
 }
 
-func (r *Requester) waitFor(ctx context.Context, s *slot) {
+// awaitLeft owns a slot whose caller has returned.
+func (r *Requester) awaitLeft(ctx context.Context, s *slot, end func(error)) {
+	err := errNoReturn
+	defer func() { end(err) }()
+	defer r.release(s.place)
+	r.waitFor(ctx, s)
+	_, err = r.taken(s)
+}
+
+// taken returns the result of a slot that is over.
+func (r *Requester) taken(s *slot) (old uint64, err error) {
+	if err := r.result(s); err != nil {
+		return 0, err
+	}
+	if s.what == opFetchAdd || s.what == opCmpSwap {
+		return r.old(s)
+	}
+	return 0, nil
+}
+
+// waitUnder waits until a slot is over, and reports false if the context ends before. If
+// another's function panics in it, it waits all the same: the memory is still the device's.
+func (r *Requester) waitUnder(ctx context.Context, s *slot) bool {
 	rt := r.router
-	lingering := false
+	returned := false
 	defer func() {
-		if s.flying.Load() { // another's function panicked: the memory is still the device's
+		if !returned && s.flying.Load() {
 			r.waitFor(ctx, s)
 		}
 	}()
@@ -82,27 +117,42 @@ func (r *Requester) waitFor(ctx context.Context, s *slot) {
 		if rt.turn.Try() || s.listen(ctx, rt) {
 			err = s.look(ctx, rt)
 		}
-		ended := ctx.Err() != nil // asked once: it may end at any time
 		switch {
 		case !s.flying.Load():
-		case ended && !lingering && r.linger > 0:
-			lingering = true
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), r.linger, context.Cause(ctx))
-			defer cancel()
-		case ended && !lingering:
-			lingering, ctx = true, context.WithoutCancel(ctx)
-		case ended:
-			life, _ := r.qp.lived()
-			if !s.flying.Load() {
-				return
+		case ctx.Err() != nil:
+			if rt.turn.Try() { // what has succeeded by now is a success
+				_ = rt.glanceOnce()
 			}
-			r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
-			ctx = context.WithoutCancel(ctx)
+			returned = true
+			return !s.flying.Load()
 		case err != nil:
 			rt.broken(err)
 		}
 	}
+	returned = true
+	return true
+}
+
+// waitFor waits until a slot is over, also after the context has ended: then the queue pair
+// is taken down if the device takes longer than Linger.
+func (r *Requester) waitFor(ctx context.Context, s *slot) {
+	if r.waitUnder(ctx, s) {
+		return
+	}
+	always := context.WithoutCancel(ctx)
+	if r.linger > 0 {
+		limited, cancel := context.WithTimeout(always, r.linger)
+		defer cancel()
+		if r.waitUnder(limited, s) {
+			return
+		}
+		life, _ := r.qp.lived()
+		if !s.flying.Load() {
+			return
+		}
+		r.takeDownIn(life, r.refuse(s.what, context.Cause(ctx), "the device was not done with it ", r.linger, " after its context had ended"))
+	}
+	r.waitUnder(always, s)
 }
 
 // takeDown has everything that is under way flushed, for that reason. The caller
@@ -133,6 +183,14 @@ func (r *Requester) flush(life uint32, cause error) {
 			r.cut(errors.Join(cause, err))
 		}
 	})
+}
+
+// flushBeside is flush in a goroutine of its own. Where the requester is being closed, Close
+// flushes, so that what Ended does happens in a known goroutine.
+func (r *Requester) flushBeside(life uint32, cause error) {
+	if !r.closed.Load() {
+		r.flush(life, cause)
+	}
 }
 
 // cut ends what is under way in a queue pair that was reset.

@@ -183,7 +183,7 @@ func (rt *router) look(ctx context.Context) error {
 	err := ctx.Err()
 	n := 0
 	if err == nil {
-		n, err = c.pollAWhile(rt, rt.wcs[:])
+		n, err = c.pollAWhile(ctx, rt, rt.wcs[:])
 	}
 	switch {
 	case n > 0 || err != nil:

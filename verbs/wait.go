@@ -39,7 +39,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, opError("wait for", c.life.Label, err)
 	}
-	n, err := c.pollAWhile(nil, wcs)
+	n, err := c.pollAWhile(ctx, nil, wcs)
 	for n == 0 && err == nil {
 		if err = c.unrouted("wait for"); err != nil {
 			return 0, err
@@ -51,7 +51,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 
 // pollAWhile polls for as long as is worth it before parking. Who wants the turn of a router has it sooner.
 // A single poll is left to whoever parks, who polls in the same crossing into C in which an event is requested.
-func (c *CQ) pollAWhile(by *router, wcs []WC) (int, error) {
+func (c *CQ) pollAWhile(ctx context.Context, by *router, wcs []WC) (int, error) {
 	spins := c.patience.spins(c.spin)
 	if spins == 0 && c.pollFor <= 0 && c.wait.file != nil {
 		if now := c.router.Load(); now != by {
@@ -66,7 +66,7 @@ func (c *CQ) pollAWhile(by *router, wcs []WC) (int, error) {
 	}
 	for begin := time.Now(); n == 0 && err == nil && time.Since(begin) < c.pollFor; {
 		runtime.Gosched()
-		if by != nil && by.wanted.Load() > 0 {
+		if by != nil && by.wanted.Load() > 0 || ctx.Err() != nil {
 			break
 		}
 		n, err = c.poll(by, wcs, 0)

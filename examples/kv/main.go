@@ -75,7 +75,8 @@ func (s *server) serve(ctx context.Context, l *verbs.Link) error {
 	return err
 }
 
-// client is for one goroutine at a time.
+// client is for one goroutine at a time. After an error of a context its slot may still be the
+// device's ([verbs.InFlightError]): close it.
 type client struct {
 	*verbs.Link
 	r    *verbs.Requester

@@ -187,7 +187,12 @@ func (m *Messages) send(ctx context.Context, b []byte, limit int) (n int, err er
 	m.mu.Lock()
 	m.flow.Send((m.sending + m.frame - 1) / m.frame)
 	m.mu.Unlock()
-	return m.sending, m.out.Do(ctx, m.build)
+	err = m.out.Do(ctx, m.build)
+	var left *verbs.InFlightError
+	if errors.As(err, &left) {
+		<-left.Done()
+	}
+	return m.sending, err
 }
 
 // room waits until the peer has room for a frame, and answers for how many.

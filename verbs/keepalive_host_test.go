@@ -1,0 +1,62 @@
+//go:build linux && cgo
+
+package verbs
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cgo/standin"
+)
+
+// keptSide is a queue pair of the stand-in with a keep-alive, in a queue that can be waited on.
+func keptSide(t *testing.T, every time.Duration) (*CQ, *QP) {
+	t.Helper()
+	d, p, _, _ := driverRig(t)
+	cfg := QPConfig{Extended: true, GID: standinGID, MaxSendWR: 8, KeepAlive: every}
+	c, err := d.CreateCQFor(cfg)
+	require.NoError(t, err)
+	cfg.SendCQ = c
+	q, err := p.CreateQP(cfg)
+	require.NoError(t, err)
+	require.NotNil(t, q.keep)
+	standin.SetState(q.Num(), uint32(StateRTS))
+	require.NoError(t, q.Connect(Endpoint{Type: RC, QPN: 0x99, PSN: 1, GID: standinPeer, MTU: MTU4096}, ConnectConfig{}))
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	return c, q
+}
+
+// A queue pair that is in error ends, though no completion says why.
+func TestKeepAliveOfAFlushedQueue(t *testing.T) {
+	_, q := keptSide(t, time.Hour)
+	q.keepAliveTick()
+	require.True(t, q.keep.flying.Load())
+	standin.SetState(q.Num(), uint32(StateError))
+	standin.Complete(q.Num(), keepAliveID, uint32(WCFlushed))
+	q.keepAliveTick()
+	require.ErrorIs(t, q.Err(), ErrUnreachable)
+}
+
+// A call that waits takes the completion of a keep-alive of which no event has told it: without that there
+// would be no other keep-alive.
+func TestKeepAliveBesideAWait(t *testing.T) {
+	c, q := keptSide(t, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error, 1)
+	go func() {
+		_, err := c.Wait(ctx, make([]WC, 1))
+		waits <- err
+	}()
+	require.Eventually(t, func() bool { return len(c.wait.turn) > 0 }, 10*time.Second, time.Millisecond)
+	for range 2 {
+		require.Eventually(t, q.keep.flying.Load, 10*time.Second, time.Millisecond)
+		standin.Complete(q.Num(), keepAliveID, uint32(WCSuccess)) // and raises no event
+		require.Eventually(t, func() bool { return strings.Contains(standin.Recorded(), "write id=0x6b656570616c6976") }, 10*time.Second, time.Millisecond)
+	}
+	cancel()
+	require.ErrorIs(t, <-waits, context.Canceled)
+}
