@@ -125,8 +125,8 @@ func acceptPending(ctx context.Context, places *pending.Conns, conn net.Conn, cf
 	defer evict(nil)
 	leave := places.Admit(conn.RemoteAddr(), func() { evict(pending.ErrCrowded) })
 	first, err := hello(silent, conn)
-	if !leave() {
-		err = opError("link with", conn.RemoteAddr().String(), pending.ErrCrowded)
+	if crowded := leave(); crowded != nil {
+		err = opError("link with", conn.RemoteAddr().String(), crowded)
 	}
 	if err != nil {
 		return nil, dismiss(conn, err)

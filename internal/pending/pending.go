@@ -34,8 +34,8 @@ func New() *Conns {
 // Admit gives a connection from addr a place. If there is none, the oldest connection of the
 // address that has most loses its place, and its evict is called, which must not block. The
 // caller calls leave once the peer has begun the protocol or the connection has closed; leave
-// reports whether the connection still had its place.
-func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() bool) {
+// returns [ErrCrowded] if the connection has lost its place. Calling it again changes nothing.
+func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() error) {
 	e, from := &entry{evict: evict}, source(addr)
 	c.mu.Lock()
 	evicted := c.table.admit(from, e)
@@ -43,11 +43,22 @@ func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() bool) {
 	if evicted != nil {
 		evicted.evict()
 	}
-	return func() bool {
+	return func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.table.remove(from, e)
+		c.table.remove(from, e)
+		if e.evicted {
+			return ErrCrowded
+		}
+		return nil
 	}
+}
+
+// Len returns the number of pending connections.
+func (c *Conns) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.n
 }
 
 // source is what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a

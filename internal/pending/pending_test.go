@@ -27,10 +27,16 @@ func TestSourceLosesItsOldest(t *testing.T) {
 		require.LessOrEqual(t, tab.n, 3)
 	}
 	require.Nil(t, tab.admit("client", new(entry)))
-	require.False(t, tab.remove("flood", all[0]), "it has lost its place")
-	require.True(t, tab.remove("flood", all[6]))
-	require.False(t, tab.remove("flood", all[6]))
-	require.Equal(t, 3, tab.n)
+	for i, e := range all {
+		require.Equal(t, i < 5, e.evicted)
+	}
+	require.Equal(t, 4, tab.n)
+	tab.remove("flood", all[0]) // it has lost its place
+	require.Equal(t, 4, tab.n)
+	for range 2 {
+		tab.remove("flood", all[6])
+		require.Equal(t, 3, tab.n)
+	}
 }
 
 // When all places are taken, the source that has most loses its oldest, not the one that
@@ -84,15 +90,16 @@ func TestConnsEvict(t *testing.T) {
 	c := New()
 	c.table.each = 2
 	evicted := make([]int, 3)
-	var leave []func() bool
+	var leave []func() error
 	for i := range evicted {
 		leave = append(leave, c.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() { evicted[i]++ }))
 	}
 	require.Equal(t, []int{1, 0, 0}, evicted)
-	require.False(t, leave[0]())
-	require.True(t, leave[1]())
-	require.False(t, leave[1]())
-	require.True(t, leave[2]())
-	require.Zero(t, c.table.n)
+	for range 2 {
+		require.Equal(t, ErrCrowded, leave[0]())
+		require.NoError(t, leave[1]())
+		require.NoError(t, leave[2]())
+	}
+	require.Zero(t, c.Len())
 	require.Empty(t, c.table.sources)
 }

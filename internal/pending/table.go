@@ -11,8 +11,9 @@ type table[S comparable] struct {
 }
 
 type entry struct {
-	order uint64 // grows from one connection to the next
-	evict func()
+	order   uint64 // grows from one connection to the next
+	evict   func()
+	evicted bool
 }
 
 // admit adds the newest connection of a source. If there is no room, it returns the
@@ -31,6 +32,7 @@ func (t *table[S]) admit(from S, e *entry) (evicted *entry) {
 		loser = t.largest()
 	}
 	evicted = t.sources[loser][0]
+	evicted.evicted = true
 	t.remove(loser, evicted)
 	return evicted
 }
@@ -45,18 +47,17 @@ func (t *table[S]) largest() (largest S) {
 	return largest
 }
 
-// remove takes a connection out, and reports whether it was there.
-func (t *table[S]) remove(from S, e *entry) bool {
+// remove takes a connection out if it is there.
+func (t *table[S]) remove(from S, e *entry) {
 	list := t.sources[from]
 	i := slices.Index(list, e)
 	if i < 0 {
-		return false
+		return
 	}
 	t.n--
 	if len(list) == 1 {
 		delete(t.sources, from)
-		return true
+		return
 	}
 	t.sources[from] = slices.Delete(list, i, i+1)
-	return true
 }
