@@ -38,6 +38,9 @@ type tenant struct {
 }
 
 func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cache: listen: %w", err)
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
