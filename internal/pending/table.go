@@ -5,6 +5,7 @@ import "slices"
 // table decides which pending connections stay. It has no locks or clocks.
 type table[S comparable] struct {
 	total, each int // at most so many connections, and so many of one source
+	abreast     int // so many of a source have their turn at a time, the oldest
 	sources     map[S][]*entry
 	n           int
 	last        uint64
@@ -14,6 +15,7 @@ type entry struct {
 	order   uint64 // grows from one connection to the next
 	evict   func()
 	evicted bool
+	turn    chan struct{} // closes when the connection has its turn
 }
 
 // admit adds the newest connection of a source. If there is no room, it returns the
@@ -24,6 +26,9 @@ func (t *table[S]) admit(from S, e *entry) (evicted *entry) {
 	e.order = t.last
 	t.sources[from] = append(t.sources[from], e)
 	t.n++
+	if len(t.sources[from]) <= t.abreast {
+		close(e.turn)
+	}
 	loser := from
 	if len(t.sources[from]) <= t.each {
 		if t.n <= t.total {
@@ -59,5 +64,9 @@ func (t *table[S]) remove(from S, e *entry) {
 		delete(t.sources, from)
 		return
 	}
-	t.sources[from] = slices.Delete(list, i, i+1)
+	list = slices.Delete(list, i, i+1)
+	if i < t.abreast && len(list) >= t.abreast {
+		close(list[t.abreast-1].turn)
+	}
+	t.sources[from] = list
 }
