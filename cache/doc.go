@@ -318,7 +318,7 @@
 //	each tenant has its own shared records     SharedConfig.Records     TestSharedRecordsOfTenants
 //	shared records by name, in a cluster       Cluster.Shared           TestSharedRecordsOfACluster
 //	a revoked tenant's pointers are of no use  Tenants.Revoke           TestRevokedTenant
-//	silent strangers keep nobody out           door.enter               TestStrangersAtTheDoor
+//	silent strangers keep nobody out           door.greet               TestDoorBesideSilentConnections
 //	clients connect a few at a time            turns.take               TestClientsConnectInTurn
 //	128 at once, and 1,000 in all, have RDMA   turns.take               TestCrowd
 //	a hit through an initiator is one READ     session.readOne          TestHitThroughAnInitiatorIsOneREAD

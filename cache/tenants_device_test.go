@@ -271,7 +271,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	})
 	hello := greet.NewClient(greet.RDMA, "red", nil).Hello()
 	for i, say := range [][]byte{nil, hello[:50], hello, append(hello, make([]byte, 32)...), []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 4096)} {
-		for range 20 { // together more than may be at the door
+		for range 20 {
 			c, err := d.DialContext(ctx, "tcp", at)
 			require.NoError(t, err)
 			conns = append(conns, c)
@@ -301,7 +301,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 		})
 	}
 	gone.Wait()
-	require.GreaterOrEqual(t, int(closed.Load()), len(conns)-64, "who waits longer is given up by TestGreetingThatStops")
+	require.GreaterOrEqual(t, int(closed.Load()), len(conns)/2, "what is no greeting ends at once")
 	require.Equal(t, uint64(1), red.Stats().Sessions)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -47,10 +48,11 @@ type Listener struct {
 	mr     *verbs.MR
 	region *Region
 	srv    *Server // nil if the agent is alone
-	door   door
 	work   sync.WaitGroup
 	stop   context.CancelFunc
 	over   context.Context // ends with Close
+
+	pending *pending.Conns // clients that have not shown that they have the key
 
 	closing sync.Once
 	ended   error // of Close
@@ -96,7 +98,7 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l = &Listener{cfg: cfg, pd: pd, links: map[uint64]*agentConn{}}
+	l = &Listener{cfg: cfg, pd: pd, pending: pending.New(), links: map[uint64]*agentConn{}}
 	l.over, l.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -185,7 +187,6 @@ func (l *Listener) close() error {
 	if l.tcp != nil {
 		errs = append(errs, l.tcp.Close())
 	}
-	l.door.shut()
 	l.mu.Lock()
 	for _, a := range l.links {
 		a.conn.Close() // its goroutine does the rest

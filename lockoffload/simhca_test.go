@@ -8,7 +8,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cgo/simhca"
+	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/internal/testseed"
 	"github.com/goverbs/goverbs/lockoffload"
 	"github.com/goverbs/goverbs/verbs"
@@ -535,5 +538,41 @@ func removedListener(t *testing.T) {
 	require.Eventually(t, func() bool { return lis.Err() != nil }, stuck, time.Millisecond)
 	isSoon(t, "close of the target's own client", own.Close)
 	isSoon(t, "close of a client", func() error { _ = c.Close(); return nil }) // its target is gone
+	isSoon(t, "close of the target", lis.Close)
+}
+
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// A thousand connections of one address that say nothing keep no client out: the oldest
+// ones make room. Nothing is made for them.
+func TestSimulatedSilentConnections(t *testing.T) {
+	requireWire(t)
+	ctx := within(t, stuck)
+	near, far := open(t, wire[0]), open(t, wire[1])
+	const flood, places = 1000, 256
+	told := make(lines, 2*flood)
+	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{Layout: lockoffload.Layout{Slots: 1, Size: 8},
+		Key: testKey, Lease: long, GID: far.gid, Logger: slog.New(slog.NewTextHandler(told, nil))})
+	require.NoError(t, err)
+	for range flood {
+		conn, err := net.Dial("tcp", lis.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+	}
+	for range flood - places {
+		require.Contains(t, <-told, pending.ErrCrowded.Error())
+	}
+	require.Zero(t, lis.Stats().Admitted)
+	c, err := lockoffload.Dial(ctx, near.pd, lis.Addr().String(), lockoffload.DialConfig{Key: testKey, GID: near.gid})
+	require.NoError(t, err)
+	require.NoError(t, upOnce(ctx, c))
+	require.Contains(t, <-told, pending.ErrCrowded.Error(), "the oldest makes room for the client")
+	require.NoError(t, c.Close())
 	isSoon(t, "close of the target", lis.Close)
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// handshakePatience is how long a handshake may take.
+const handshakePatience = 5 * time.Second
+
 // accept takes connections until the listener is closed. Each has a goroutine of its
 // own: one that says nothing keeps nobody waiting.
 func (l *Listener) accept() {
@@ -53,26 +56,14 @@ func (l *Listener) note(err error) {
 func (l *Listener) welcome(conn net.Conn) error {
 	defer conn.Close()
 	defer context.AfterFunc(l.over, func() { conn.Close() })()
-	if !l.door.enter(conn) {
-		return nil
-	}
-	defer l.door.leave(conn)
-	if err := conn.SetDeadline(time.Now().Add(handshakePatience)); err != nil {
-		return err
-	}
-	var c wire.Challenge
-	rand.Read(c[:])
-	if _, err := conn.Write(c.Append(nil)); err != nil {
-		return err
-	}
-	h, err := wire.ReadHello(conn, l.cfg.Key, c)
-	if errors.Is(err, wire.ErrKey) {
-		conn.Write([]byte{byte(wire.NoKey), 0, 0, 0, 0, 0, 0, 0}) // whoever it is
+	leave := l.pending.Admit(conn.RemoteAddr(), func() { conn.Close() })
+	c, h, err := l.challenge(conn)
+	if crowded := leave(); crowded != nil {
+		err = crowded
 	}
 	if err != nil {
 		return err
 	}
-	l.door.leave(conn)
 	reply := func(s wire.Status, body []byte) error {
 		_, err := conn.Write(wire.AppendReply(nil, l.cfg.Key, c, h.Nonce, s, body))
 		return err
@@ -121,6 +112,22 @@ func (l *Listener) welcome(conn net.Conn) error {
 		return errors.Join(err, s.Close())
 	}
 	return nil
+}
+
+// challenge reads the hello of a client that has the key.
+func (l *Listener) challenge(conn net.Conn) (c wire.Challenge, h wire.Hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakePatience)); err != nil {
+		return c, h, err
+	}
+	rand.Read(c[:])
+	if _, err := conn.Write(c.Append(nil)); err != nil {
+		return c, h, err
+	}
+	h, err = wire.ReadHello(conn, l.cfg.Key, c)
+	if errors.Is(err, wire.ErrKey) {
+		conn.Write([]byte{byte(wire.NoKey), 0, 0, 0, 0, 0, 0, 0}) // whatever its key is
+	}
+	return c, h, err
 }
 
 // connected waits for the client's word that it has connected its queue pair.

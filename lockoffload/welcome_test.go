@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -19,7 +21,7 @@ func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // gate is a target that has nothing behind its door: whatever it made for a client that it
 // must not admit would be a nil pointer.
 func gate(t *testing.T) *Listener {
-	l := &Listener{cfg: ListenConfig{Key: []byte("sixteen or more bytes"), Logger: silent()}, links: map[uint64]*agentConn{}}
+	l := &Listener{cfg: ListenConfig{Key: []byte("sixteen or more bytes"), Logger: silent()}, pending: pending.New(), links: map[uint64]*agentConn{}}
 	l.over, l.stop = context.WithCancel(context.Background())
 	t.Cleanup(l.stop)
 	return l
@@ -46,7 +48,7 @@ func TestWelcomeNeedsTheKey(t *testing.T) {
 		require.NoError(t, err)
 		status, _, err := wire.ReadReply(conn, l.cfg.Key, c, h.Nonce)
 		require.Error(t, <-over)
-		require.Empty(t, l.door.here)
+		require.Zero(t, l.pending.Len())
 		return status, err
 	}
 	_, err := say([]byte("sixteen or more Bytes"), wire.Session)
@@ -66,11 +68,10 @@ func TestWelcomeEndsWithTheListener(t *testing.T) {
 	require.NoError(t, err)
 	l.stop()
 	ends(t, func() { require.Error(t, <-over) })
-	l.door.shut()
 	conn, over = visit(t, l)
-	_, err = wire.ReadChallenge(conn)
-	require.ErrorIs(t, err, io.EOF)
-	require.NoError(t, <-over)
+	_, err = io.Copy(io.Discard, conn)
+	require.NoError(t, err, "it is closed")
+	require.Error(t, <-over)
 }
 
 // failing is a net.Listener that fails, then has a connection, and then waits.
@@ -141,4 +142,24 @@ func TestAttachToNoAgent(t *testing.T) {
 	_, err = l.attach(nil, 1)
 	require.ErrorIs(t, err, ErrClosed)
 	require.Empty(t, l.links)
+}
+
+// Connections are kept alive below TLS, too.
+func TestOverTCP(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer lis.Close()
+	conn, err := net.Dial("tcp", lis.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, c := range []net.Conn{conn, tls.Client(conn, &tls.Config{})} {
+		tcp, ok := overTCP(c)
+		require.True(t, ok)
+		require.Equal(t, conn, tcp)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	_, ok := overTCP(a)
+	require.False(t, ok)
 }

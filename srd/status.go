@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Service is how a transport context sends its messages.
@@ -64,7 +65,7 @@ var (
 	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
 	// are not. The message was not delivered. Later messages to the peer go in packets of
 	// at most 1024 bytes.
-	ErrPathMTU = errors.New("the path loses long packets: a link on the way has a smaller MTU than both ends")
+	ErrPathMTU = verbs.ErrPathMTU
 	// ErrTooLong: the service sends messages of one packet ([Endpoint.MaxPacket], or less
 	// if the peer's link carries less).
 	ErrTooLong = errors.New("message too long for its service")

@@ -46,6 +46,9 @@ var (
 	// ErrUnreachable: there is no route to the peer, it does not answer, or it could not
 	// connect.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrPathMTU: packets that both ends' links carry are lost on the way, and shorter ones
+	// are not.
+	ErrPathMTU = errors.New("the path loses long packets: a link on the way has a smaller MTU than both ends")
 	// ErrMessage: the peer's address message is malformed, of another version
 	// or damaged.
 	ErrMessage = errors.New("malformed address message")

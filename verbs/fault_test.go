@@ -133,6 +133,7 @@ func TestPartOfRegion(t *testing.T) {
 	require.Equal(t, verbs.Remote{Addr: 4125, RKey: 7}, r.Slice(10, 20).At(19))
 	none := verbs.Region{}
 	require.Equal(t, none.At(0), r.Slice(10, 20).At(20))
+	require.Equal(t, r.At(100), r.Slice(100, 0).At(0), "the end is no place")
 	for _, s := range []verbs.Region{r.Slice(101, 0), r.Slice(90, 11), r.Slice(1, ^uint64(0)), r.Slice(^uint64(0), 2)} {
 		require.Equal(t, none, s)
 	}

@@ -22,7 +22,9 @@ type LinkConfig struct {
 	// means [DefaultKeepAlive], negative never. [NewLink] has none unless it is set.
 	QP QPConfig
 	// Connect says how the connection behaves. Its MTU is an upper bound: a link takes
-	// the smallest MTU that the ports, netdevs and routes of both sides carry.
+	// the smallest MTU that the ports, netdevs and routes of both sides carry. If a link on
+	// the way carries less than that, and both sides have the GID of the TCP connection's
+	// address, the error is [ErrPathMTU].
 	Connect ConnectConfig
 	// Dialer makes the TCP connection of [DialLink]; nil means a plain one.
 	Dialer *net.Dialer

@@ -94,8 +94,9 @@ func dismiss(conn net.Conn, err error) error {
 // of at most 1024 places, 256 for each IPv4 address or IPv6 /64. When they are taken, the
 // oldest connection of the address that has most is closed. A client that does not
 // complete its end of the link is given up after [ExchangeTimeout]. While the process is
-// out of files or memory for a connection, ServeLinks waits. It serves until ctx ends or l fails, closes l, and returns when all
-// calls of serve have returned. failed, which may be nil, is called with the error of a
+// out of files or memory for a connection, ServeLinks waits. It serves until ctx ends or l
+// fails, closes l, and returns when all calls of serve have returned. If ctx has ended
+// already, it only closes l and returns the context's error. failed, which may be nil, is called with the error of a
 // client's link or of serve, unless the peer had closed its end; several goroutines may
 // call it.
 func ServeLinks(ctx context.Context, l net.Listener, cfg LinkConfig, serve func(context.Context, *Link) error, failed func(net.Addr, error)) error {
@@ -125,8 +126,8 @@ func acceptPending(ctx context.Context, places *pending.Conns, conn net.Conn, cf
 	defer evict(nil)
 	leave := places.Admit(conn.RemoteAddr(), func() { evict(pending.ErrCrowded) })
 	first, err := hello(silent, conn)
-	if !leave() {
-		err = opError("link with", conn.RemoteAddr().String(), pending.ErrCrowded)
+	if crowded := leave(); crowded != nil {
+		err = opError("link with", conn.RemoteAddr().String(), crowded)
 	}
 	if err != nil {
 		return nil, dismiss(conn, err)

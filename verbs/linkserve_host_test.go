@@ -91,6 +91,21 @@ func TestServeLinksBesideSilentConnections(t *testing.T) {
 	stop()
 }
 
+// Under a context that has ended already ServeLinks accepts nothing, and closes its
+// listener.
+func TestServeLinksCancelledBefore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	silent(t, l.Addr().String())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	within(t, 10*time.Second, "ServeLinks", func() {
+		require.ErrorIs(t, ServeLinks(ctx, l, LinkConfig{}, nil, func(net.Addr, error) { t.Error("it accepted a client") }), context.Canceled)
+	})
+	_, err = l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
 // The two orders of speaking: a peer that waits for the server's endpoint before it sends
 // its own gets none, and one that sends first or at the same time does.
 func TestAcceptLinkReadsFirst(t *testing.T) {

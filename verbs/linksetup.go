@@ -3,11 +3,9 @@ package verbs
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 )
 
@@ -38,7 +36,11 @@ func (l *Link) connect(ctx context.Context, conn net.Conn, cfg *LinkConfig, firs
 		return err
 	}
 	err = l.join(cfg.Connect)
-	if ready := l.barrier(ctx, conn, err == nil); err == nil {
+	probe := 0
+	if err == nil && sameRoute(conn, l.qp.gid) {
+		probe = cfg.Connect.MTU.Bytes()
+	}
+	if ready := l.barrier(ctx, conn, err == nil, probe); err == nil {
 		err = ready
 	}
 	return err
@@ -180,12 +182,6 @@ func fits(conn net.Conn, own QPType, peer Endpoint) error {
 // refuse tells a peer that waits for an endpoint that there will be none.
 func refuse(conn net.Conn) { say(conn, endpointRefused) }
 
-// What a side says at the barrier.
-const (
-	linkReady  = 'R'
-	linkFailed = 'F'
-)
-
 // sayFailed tells a peer that waits at the barrier.
 func sayFailed(conn net.Conn) { say(conn, string(linkFailed)) }
 
@@ -217,34 +213,6 @@ func (l *Link) join(cfg ConnectConfig) error {
 	return nil
 }
 
-// barrier waits until the peer is ready, or not, and tells it whether this side
-// is: one byte each way.
-func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool) error {
-	defer interruptible(ctx, conn)()
-	b := [1]byte{linkFailed}
-	if ok {
-		b[0] = linkReady
-	}
-	sent := make(chan error, 1) // a pipe has no buffer
-	go func() {
-		_, err := conn.Write(b[:])
-		sent <- err
-	}()
-	var theirs [1]byte
-	_, err := io.ReadFull(conn, theirs[:])
-	if err != nil {
-		conn.SetDeadline(longAgo)
-	}
-	err = errors.Join(err, <-sent)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case err == nil && theirs[0] != linkReady:
-		err = class(ErrUnreachable, errors.New("the peer could not connect"))
-	}
-	return opError("link with", conn.RemoteAddr().String(), err)
-}
-
 // interruptible has the end of ctx end reads and writes of conn, until the
 // function that it answers is called.
 func interruptible(ctx context.Context, conn net.Conn) (end func()) {
@@ -259,20 +227,6 @@ func interruptible(ctx context.Context, conn net.Conn) (end func()) {
 		}
 		conn.SetDeadline(time.Time{})
 	}
-}
-
-// routeMTU returns the MTU that the route of a TCP connection carries, if the GID is the
-// connection's own address, so that packets between the queue pairs take the same route;
-// else the largest.
-func routeMTU(conn net.Conn, gid GIDEntry) MTU {
-	s, ok := conn.(syscall.Conn)
-	if !ok || gid.Type != GIDRoCEv2 || gid.GID.Addr() != addrOf(conn.LocalAddr()).WithZone("") {
-		return MTU4096
-	}
-	if m := RoCEMTU(socketMTU(s)); m != 0 {
-		return m
-	}
-	return MTU4096
 }
 
 // addrOf is the IP address of a connection's end, if it has one.

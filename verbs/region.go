@@ -11,8 +11,9 @@ type Region struct {
 }
 
 // At names the memory from offset off on, for a work request. An offset
-// outside the region gives a place that every post refuses with [ErrRange];
-// whether the access ends inside is for the peer's device to check.
+// outside the region gives a place that every post refuses with [ErrRange]; so does the
+// end of the region, even for an access of no bytes. Whether the access ends inside is for
+// the peer's device to check.
 func (r Region) At(off uint64) Remote {
 	if off >= r.Length {
 		return badRemote

@@ -3,8 +3,10 @@
 package verbs_test
 
 import (
+	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,3 +116,59 @@ func TestSimulatedLinkMTU(t *testing.T) {
 
 // plain hides the socket of a connection.
 type plain struct{ net.Conn }
+
+// relay connects two TCP connections by a path that loses what is longer than the
+// handshake's messages, and all behind it.
+func relay(near, far net.Conn) {
+	carry := func(to, from net.Conn) {
+		for b, n := make([]byte, 64), 0; n < 1000; {
+			k, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			n += k
+			if _, err := to.Write(b[:k]); err != nil {
+				return
+			}
+		}
+	}
+	go carry(near, far)
+	go carry(far, near)
+}
+
+// A link over a path that loses packets as long as the netdevs' MTU ends with an error that
+// says so.
+func TestSimulatedPathMTU(t *testing.T) {
+	simulated(t, "mlx5:ipv4")
+	dev, err := verbs.Open(rig.Ports(t)[0].Name, verbs.DeviceConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dev.Close()) }()
+	pd, err := dev.AllocPD()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pd.Close()) }()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	var conns [4]net.Conn // both ends of two connections
+	for i := 0; i < 4; i += 2 {
+		conns[i], err = net.Dial("tcp4", l.Addr().String())
+		require.NoError(t, err)
+		defer conns[i].Close()
+		conns[i+1], err = l.Accept()
+		require.NoError(t, err)
+		defer conns[i+1].Close()
+	}
+	relay(conns[1], conns[2])
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	made := make(chan error, 1)
+	for _, c := range []net.Conn{conns[0], conns[3]} {
+		go func() {
+			_, err := verbs.NewLink(ctx, c, verbs.LinkConfig{PD: pd})
+			made <- err
+		}()
+	}
+	for range 2 {
+		require.ErrorIs(t, <-made, verbs.ErrPathMTU)
+	}
+}

@@ -23,3 +23,17 @@ func socketMTU(c syscall.Conn) (mtu int) {
 	}
 	return mtu
 }
+
+// socketUnacknowledged returns how many bytes that were written to a TCP connection the
+// peer's host has not acknowledged; 0 if that is not known.
+func socketUnacknowledged(c syscall.Conn) (n int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -4,4 +4,5 @@ package verbs
 
 import "syscall"
 
-func socketMTU(syscall.Conn) int { return 0 }
+func socketMTU(syscall.Conn) int            { return 0 }
+func socketUnacknowledged(syscall.Conn) int { return 0 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/pending"
 )
 
 // door is the address of one server or of several, one for each tenant. It finds out whose
@@ -24,18 +25,11 @@ type door struct {
 	stranger []byte         // the key of who is not known, which nobody has
 	refusing sync.WaitGroup // who comes too early
 
-	left  chan struct{} // has a token when somebody has left the door
-	turns *turns        // to connect by RDMA
+	pending *pending.Conns // connections that have not proved a key
+	turns   *turns         // to connect by RDMA
 
-	mu       sync.Mutex
-	tenants  map[string]tenant
-	greeting []visitor // the oldest first
-}
-
-// visitor is a connection that has not said yet who it is.
-type visitor struct {
-	conn  net.Conn
-	since time.Time
+	mu      sync.Mutex
+	tenants map[string]tenant
 }
 
 type tenant struct {
@@ -43,21 +37,16 @@ type tenant struct {
 	server *Server
 }
 
-// maxGreeting is how many connections may be at the door. When more come they are let wait, and
-// the oldest has to go that has been there for longer than a greeting takes: so those who say
-// nothing keep nobody out for long, and many who come at once lose nobody.
-const (
-	maxGreeting = 64
-	patience    = 2 * time.Second
-)
-
 func newDoor(ctx context.Context, address string, log *slog.Logger) (*door, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cache: listen: %w", err)
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, left: make(chan struct{}, 1), turns: newTurns()}
+	d := &door{listener: l.(*net.TCPListener), log: log, stranger: make([]byte, greet.MinKey), tenants: map[string]tenant{}, pending: pending.New(), turns: newTurns()}
 	_, _ = rand.Read(d.stranger) // never fails
 	d.refusing.Go(d.refuse)
 	return d, nil
@@ -94,7 +83,6 @@ func (d *door) serve(ctx context.Context) error {
 		conn, err := accept.Next(d.listener, ctx.Done())
 		switch {
 		case err == nil:
-			d.come(ctx, conn)
 			clients.Go(func() { d.greet(ctx, conn) })
 		case ctx.Err() != nil:
 			return nil
@@ -104,63 +92,22 @@ func (d *door) serve(ctx context.Context) error {
 	}
 }
 
-// come makes room for another connection at the door, or waits for it.
-func (d *door) come(ctx context.Context, conn net.Conn) {
-	for {
-		wait := d.enter(conn, time.Now())
-		if wait <= 0 {
-			return
-		}
-		select {
-		case <-d.left:
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// enter lets a connection come to the door, or answers for how long nobody has to go for it.
-func (d *door) enter(conn net.Conn, now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.greeting) >= maxGreeting {
-		if wait := patience - now.Sub(d.greeting[0].since); wait > 0 {
-			return wait
-		}
-		_ = d.greeting[0].conn.Close()
-		d.greeting = slices.Delete(d.greeting, 0, 1)
-	}
-	d.greeting = append(d.greeting, visitor{conn, now})
-	return 0
-}
-
-// leave is called when a connection has said who it is, or nothing good.
-func (d *door) leave(conn net.Conn) {
-	d.mu.Lock()
-	if i := slices.IndexFunc(d.greeting, func(v visitor) bool { return v.conn == conn }); i >= 0 {
-		d.greeting = slices.Delete(d.greeting, i, i+1)
-	}
-	d.mu.Unlock()
-	select {
-	case d.left <- struct{}{}:
-	default:
-	}
-}
-
 func (d *door) greet(ctx context.Context, conn net.Conn) {
 	var whose *Server  // the key is that was asked for
 	var connects *turn // by RDMA
+	leave := d.pending.Admit(conn.RemoteAddr(), func() { _ = conn.Close() })
 	h, seal, err := link.Greeted(ctx, conn, func(name string) (key []byte) {
 		key, whose = d.keyOf(name)
 		return key
 	}, d.room, func(by greet.Transport, wait func() error) (err error) {
-		if d.leave(conn); by == greet.RDMA {
+		if err = leave(); err == nil && by == greet.RDMA {
 			connects, err = d.turns.take(ctx, wait)
 		}
 		return err
 	})
-	d.leave(conn)
+	if crowded := leave(); crowded != nil {
+		err = crowded
+	}
 	d.mu.Lock()
 	to := d.tenants[h.Tenant].server // another one, or nil, if the tenant was revoked meanwhile
 	d.mu.Unlock()

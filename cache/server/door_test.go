@@ -13,45 +13,54 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/driver/link"
 	"github.com/goverbs/goverbs/cache/internal/greet"
+	"github.com/goverbs/goverbs/internal/pending"
 )
 
-// stranger is a connection that says nothing, and knows whether it was closed.
-type stranger struct {
-	net.Conn
-	closed bool
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }
 
-func (s *stranger) Close() error {
-	s.closed = true
-	return nil
-}
-
-// Who has been at the door for long goes when others come, the oldest first, and nobody else:
-// others are let wait.
-func TestDoor(t *testing.T) {
-	d := &door{left: make(chan struct{}, 1)}
-	begin := time.Now()
-	var all [maxGreeting]stranger
-	for i := range all {
-		require.Zero(t, d.enter(&all[i], begin.Add(time.Duration(i)*time.Millisecond)))
+// A thousand connections of one address that say nothing keep no client out: the oldest
+// ones make room.
+func TestDoorBesideSilentConnections(t *testing.T) {
+	const flood, places = 1000, 256
+	told := make(lines, 2*flood)
+	d, err := newDoor(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(told, nil)))
+	require.NoError(t, err)
+	s := &Server{links: newQueue(nil), streams: newQueue(nil)}
+	tenantKey := bytes.Repeat([]byte("k"), greet.MinKey)
+	d.set("shop", tenant{tenantKey, s})
+	d.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- d.serve(ctx) }()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", d.listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
 	}
-	var next, after stranger
-	require.Equal(t, patience-100*time.Millisecond, d.enter(&next, begin.Add(100*time.Millisecond)))
-	require.False(t, all[0].closed)
-	require.Zero(t, d.enter(&next, begin.Add(patience)))
-	require.True(t, all[0].closed)
-	require.False(t, all[1].closed)
-	require.Len(t, d.greeting, maxGreeting)
-	require.Equal(t, time.Millisecond, d.enter(&after, begin.Add(patience)))
-	d.leave(&all[7])
-	require.Len(t, d.left, 1, "who waits is told")
-	require.Zero(t, d.enter(&after, begin.Add(patience)))
-	require.Len(t, d.greeting, maxGreeting)
-	require.False(t, all[1].closed)
-	require.False(t, all[7].closed)
-	d.leave(&all[0]) // it is not there any more
-	require.Len(t, d.greeting, maxGreeting)
+	for range flood {
+		dial()
+	}
+	for range flood - places {
+		require.Contains(t, <-told, pending.ErrCrowded.Error())
+	}
+	_, err = link.Greet(ctx, dial(), greet.TCP, "shop", tenantKey, nil)
+	require.NoError(t, err)
+	admitted := <-s.streams.conns
+	require.Contains(t, <-told, pending.ErrCrowded.Error(), "the oldest makes room for the client")
+	require.NoError(t, admitted.Close())
+	cancel()
+	require.NoError(t, <-served)
+	require.NoError(t, d.close())
+	require.Empty(t, told)
 }
 
 // Who comes before there is a server hears so at once: registering its memory may take long, and a
@@ -99,7 +108,7 @@ func TestDoorBeforeThereIsAServer(t *testing.T) {
 // a tenant of this name again: its key is the old one.
 func TestDoorAfterRevocation(t *testing.T) {
 	fake := func() *Server { return &Server{links: newQueue(nil), streams: newQueue(nil)} }
-	d := &door{left: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
+	d := &door{pending: pending.New(), log: slog.New(slog.DiscardHandler), tenants: map[string]tenant{}}
 	leaked, fresh := bytes.Repeat([]byte("l"), greet.MinKey), bytes.Repeat([]byte("f"), greet.MinKey)
 	knock := func(revoked bool) *Server {
 		was, is := fake(), fake()

@@ -330,8 +330,11 @@ func (s *Server) Writable() []byte {
 func (s *Server) Epoch() uint32 { return s.epoch }
 
 // Serve admits clients until ctx ends, which is no error, or Close. It may be called
-// once.
+// once. If ctx has ended already, Serve does nothing and returns its error.
 func (s *Server) Serve(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cache: serve: %w", err)
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -415,6 +418,9 @@ func (s *Server) Close() error {
 // Do carries out a request of this process, such as a gateway's. The reply's value is a
 // copy. If there is no free memory, Do waits at most two leases for memory in quarantine.
 func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return wire.Reply{}, fmt.Errorf("cache: %w", err)
+	}
 	var enough <-chan time.Time // of waiting
 	for {
 		s.mu.Lock()

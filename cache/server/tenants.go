@@ -118,7 +118,7 @@ func (t *Tenants) Admit(ctx context.Context, n *Tenant) error {
 }
 
 func (t *Tenants) admit(ctx context.Context, n *Tenant) error {
-	if err := n.Check(); err != nil {
+	if err := errors.Join(ctx.Err(), n.Check()); err != nil {
 		return err
 	}
 	key := slices.Clone(n.Key)
@@ -190,7 +190,7 @@ func (t *Tenants) Revoke(name string) error {
 func (t *Tenants) serve(s *Server) {
 	ctx := t.serving
 	t.running.Go(func() {
-		if err := s.Serve(ctx); err != nil && !errors.Is(err, ErrClosed) {
+		if err := s.Serve(ctx); err != nil && !errors.Is(err, ErrClosed) && ctx.Err() == nil {
 			select {
 			case t.failed <- err:
 			default:
@@ -200,8 +200,11 @@ func (t *Tenants) serve(s *Server) {
 }
 
 // Serve admits clients of all tenants until ctx ends, which is no error, or Close. It may
-// be called once.
+// be called once. If ctx has ended already, Serve does nothing and returns its error.
 func (t *Tenants) Serve(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cache: serve: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()

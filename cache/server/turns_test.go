@@ -89,11 +89,13 @@ func TestLongTurn(t *testing.T) {
 func TestTurnsEnd(t *testing.T) {
 	s := bare(&net.TCPAddr{}, Config{MaxClients: 3})
 	q := &turns{most: 10}
+	conn, far := net.Pipe()
+	defer far.Close()
 	let := func() net.Conn {
 		var c net.Conn
 		in := make(chan struct{})
 		go func() { defer close(in); c = <-s.links.conns }()
-		require.True(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, q.ask()))
+		require.True(t, s.admit(conn, greet.RDMA, greet.Seal{}, q.ask()))
 		<-in
 		return c
 	}
@@ -111,7 +113,7 @@ func TestTurnsEnd(t *testing.T) {
 	require.Zero(t, q.given)
 	require.NoError(t, s.Close())
 	d := q.ask()
-	require.False(t, s.admit(&stranger{}, greet.RDMA, greet.Seal{}, d), "it is closed")
+	require.False(t, s.admit(conn, greet.RDMA, greet.Seal{}, d), "it is closed")
 	d.over()
 	require.Zero(t, q.given)
 }

@@ -165,7 +165,12 @@ func (d *service) serve(ctx context.Context, hup <-chan os.Signal) error {
 	// RDMA clients go last: the gateway's are let finish first.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	all.Go(func() error { return d.rdma.Serve(serving) })
+	all.Go(func() error {
+		if err := d.rdma.Serve(serving); !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
 	if d.gateway != nil {
 		all.Go(func() error {
 			if err := d.gateway.Serve(d.door); !errors.Is(err, gateway.ErrClosed) {

@@ -27,27 +27,49 @@ type Conns struct {
 }
 
 // New returns an empty Conns.
-func New() *Conns {
-	return &Conns{table: table[netip.Prefix]{total: maxTotal, each: maxSource, sources: make(map[netip.Prefix][]*entry)}}
+func New() *Conns { return NewInTurn(maxSource) }
+
+// NewInTurn returns an empty Conns whose server makes something for connections before their
+// peers have proved anything: for the oldest n of each source only.
+func NewInTurn(n int) *Conns {
+	return &Conns{table: table[netip.Prefix]{total: maxTotal, each: maxSource, abreast: n, sources: make(map[netip.Prefix][]*entry)}}
 }
 
 // Admit gives a connection from addr a place. If there is none, the oldest connection of the
 // address that has most loses its place, and its evict is called, which must not block. The
 // caller calls leave once the peer has begun the protocol or the connection has closed; leave
-// reports whether the connection still had its place.
-func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() bool) {
-	e, from := &entry{evict: evict}, source(addr)
+// returns [ErrCrowded] if the connection has lost its place. Calling it again changes nothing.
+func (c *Conns) Admit(addr net.Addr, evict func()) (leave func() error) {
+	_, leave = c.AdmitInTurn(addr, evict)
+	return leave
+}
+
+// AdmitInTurn is Admit. turn closes when the connection is among the oldest of its source: see
+// [NewInTurn].
+func (c *Conns) AdmitInTurn(addr net.Addr, evict func()) (turn <-chan struct{}, leave func() error) {
+	e, from := &entry{evict: evict, turn: make(chan struct{})}, source(addr)
 	c.mu.Lock()
 	evicted := c.table.admit(from, e)
 	c.mu.Unlock()
 	if evicted != nil {
 		evicted.evict()
 	}
-	return func() bool {
+	return e.turn, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.table.remove(from, e)
+		c.table.remove(from, e)
+		if e.evicted {
+			return ErrCrowded
+		}
+		return nil
 	}
+}
+
+// Len returns the number of pending connections.
+func (c *Conns) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.n
 }
 
 // source is what counts as one source: an IPv4 address; of IPv6 the 64 bits that name a

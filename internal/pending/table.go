@@ -5,14 +5,17 @@ import "slices"
 // table decides which pending connections stay. It has no locks or clocks.
 type table[S comparable] struct {
 	total, each int // at most so many connections, and so many of one source
+	abreast     int // so many of a source have their turn at a time, the oldest
 	sources     map[S][]*entry
 	n           int
 	last        uint64
 }
 
 type entry struct {
-	order uint64 // grows from one connection to the next
-	evict func()
+	order   uint64 // grows from one connection to the next
+	evict   func()
+	evicted bool
+	turn    chan struct{} // closes when the connection has its turn
 }
 
 // admit adds the newest connection of a source. If there is no room, it returns the
@@ -23,6 +26,9 @@ func (t *table[S]) admit(from S, e *entry) (evicted *entry) {
 	e.order = t.last
 	t.sources[from] = append(t.sources[from], e)
 	t.n++
+	if len(t.sources[from]) <= t.abreast {
+		close(e.turn)
+	}
 	loser := from
 	if len(t.sources[from]) <= t.each {
 		if t.n <= t.total {
@@ -31,6 +37,7 @@ func (t *table[S]) admit(from S, e *entry) (evicted *entry) {
 		loser = t.largest()
 	}
 	evicted = t.sources[loser][0]
+	evicted.evicted = true
 	t.remove(loser, evicted)
 	return evicted
 }
@@ -45,18 +52,21 @@ func (t *table[S]) largest() (largest S) {
 	return largest
 }
 
-// remove takes a connection out, and reports whether it was there.
-func (t *table[S]) remove(from S, e *entry) bool {
+// remove takes a connection out if it is there.
+func (t *table[S]) remove(from S, e *entry) {
 	list := t.sources[from]
 	i := slices.Index(list, e)
 	if i < 0 {
-		return false
+		return
 	}
 	t.n--
 	if len(list) == 1 {
 		delete(t.sources, from)
-		return true
+		return
 	}
-	t.sources[from] = slices.Delete(list, i, i+1)
-	return true
+	list = slices.Delete(list, i, i+1)
+	if i < t.abreast && len(list) >= t.abreast {
+		close(list[t.abreast-1].turn)
+	}
+	t.sources[from] = list
 }

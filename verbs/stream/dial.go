@@ -24,12 +24,14 @@ type Config struct {
 	Messages int
 	// Dial is how to reach the peer; its ConnConfig is the stream's own.
 	Dial rdmacm.DialConfig
-	// Listen is how to listen. Its Backlog is how many requests wait for one of
-	// Pending places; further ones are rejected.
+	// Listen is how to listen.
 	Listen rdmacm.ListenConfig
 	// Pending is how many streams a listener makes ahead of Accept, each with its
 	// buffers, whether their peers have finished connecting or not. Strangers can take at
-	// most Pending times twice Buffer of pinned memory. 0 means 16.
+	// most Pending times twice Buffer of pinned memory. 0 means 16. Half of them may be
+	// of peers of one address (an IPv6 /64) that have not finished connecting. Up to 1024
+	// requests wait, 256 of each address; then the oldest request of the address that has
+	// most is rejected.
 	Pending int
 	// HandshakeTimeout is how long a peer may take to finish connecting once it
 	// has got one of those places; 0 means 10 s.

@@ -8,8 +8,10 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/operr"
+	"github.com/goverbs/goverbs/internal/pending"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs/stream/internal/wire"
 )
 
 // Listener is a [net.Listener] for streams.
@@ -19,9 +21,10 @@ type Listener struct {
 	log      *slog.Logger
 	cfg      Config
 	streams  chan *Conn
-	over     chan struct{} // closed when no more will come
-	cause    error         // why over is closed
-	places   chan struct{} // has a token for each stream that nobody has accepted
+	over     chan struct{}  // closed when no more will come
+	cause    error          // why over is closed
+	requests *pending.Conns // whose peers have not finished connecting
+	places   chan struct{}  // has a token for each stream that nobody has accepted
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
@@ -38,22 +41,15 @@ func Listen(m *rdmacm.CM, address string, cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Listener{cm: m, listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), places: make(chan struct{}, cfg.Pending)}
+	s := &Listener{cm: m, listener: l, log: m.Logger(), cfg: cfg, streams: make(chan *Conn), over: make(chan struct{}), requests: pending.NewInTurn(max(cfg.Pending/2, 1)), places: make(chan struct{}, cfg.Pending)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.all.Go(s.serve)
 	return s, nil
 }
 
-// serve answers as many requests at a time as there are places, each for itself:
-// a peer that does not go on holds the others up only while it has a place. The
-// rest wait in the listener's backlog, where they cost nothing.
+// serve gives each request a goroutine, which waits until something may be made for it.
 func (l *Listener) serve() {
 	for {
-		select {
-		case l.places <- struct{}{}:
-		case <-l.ctx.Done():
-			return
-		}
 		r, err := l.listener.Accept(l.ctx)
 		if err != nil {
 			l.cause = err
@@ -61,7 +57,6 @@ func (l *Listener) serve() {
 			return
 		}
 		l.all.Go(func() {
-			defer func() { <-l.places }()
 			s, err := l.accept(r)
 			if err != nil {
 				l.log.Warn("accept stream", "peer", r.RemoteAddr(), "err", err)
@@ -72,17 +67,42 @@ func (l *Listener) serve() {
 			case <-l.ctx.Done():
 				s.Close()
 			}
+			<-l.places
 		})
 	}
 }
 
+// accept makes a stream, which has a place.
 func (l *Listener) accept(r *rdmacm.Request) (*Conn, error) {
 	hello, err := greeting(r.PrivateData())
 	if err != nil {
 		return nil, errors.Join(err, r.Reject([]byte("not a stream")))
 	}
+	ctx, evict := context.WithCancelCause(l.ctx)
+	defer evict(nil)
+	turn, leave := l.requests.AdmitInTurn(net.TCPAddrFromAddrPort(r.RemoteAddr()), func() { evict(pending.ErrCrowded) })
+	defer leave()
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), r.Reject(nil))
+	}
+	select {
+	case l.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), r.Reject(nil))
+	}
+	s, err := l.connect(ctx, r, hello)
+	if err != nil {
+		<-l.places
+		return nil, errors.Join(leave(), err)
+	}
+	return s, nil
+}
+
+func (l *Listener) connect(ctx context.Context, r *rdmacm.Request, hello wire.Hello) (*Conn, error) {
 	s := &Conn{cm: l.cm}
-	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
 	conn, err := r.Accept(ctx, rdmacm.ConnConfig{MaxReads: -1, Setup: func(c *rdmacm.Setup) error { return s.parts.make(c, &l.cfg) }})
 	if err != nil {

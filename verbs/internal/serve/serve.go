@@ -13,8 +13,12 @@ import (
 // Clients has each client that accept answers served in a goroutine of its own. It
 // ends when ctx does, with nil, or with the error of accept, when all clients have
 // been served; their context ends with the loop, whatever ended that. accept may
-// answer a client after the end of its context.
+// return a client after the end of its context. Under a context that has ended already
+// Clients accepts nothing, and returns its error.
 func Clients(ctx context.Context, accept func(context.Context) (client func(context.Context), err error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	each, stop := context.WithCancel(ctx)
