@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/ci/internal/cache"
+	"github.com/goverbs/goverbs/ci/internal/debian"
 )
 
 // usual are the oldest rdma-core that is supported, the one of the current
@@ -56,8 +57,8 @@ func run(ctx context.Context, args []string) error {
 		args = args[1:]
 	}
 	if len(args) == 0 {
-		release, _ := os.ReadFile("/etc/os-release")
-		args = without(usual, host(string(release)))
+		_, host := debian.Host()
+		args = without(usual, host+"/"+runtime.GOARCH)
 	}
 	var targets []target
 	for _, a := range args {
@@ -88,20 +89,6 @@ func run(ctx context.Context, args []string) error {
 		fmt.Printf("%s (%.0f s)\n", done, time.Since(start).Seconds())
 	}
 	return nil
-}
-
-// host is the target that the host itself is, by its os-release file; empty if that
-// is no Debian.
-func host(release string) string {
-	fields := map[string]string{}
-	for line := range strings.Lines(release) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		fields[name] = strings.Trim(value, `"`)
-	}
-	if fields["ID"] != "debian" {
-		return ""
-	}
-	return fields["VERSION_CODENAME"] + "/" + runtime.GOARCH
 }
 
 func without(targets []string, one string) []string {

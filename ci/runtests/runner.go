@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/ci/internal/debian"
 )
 
 // runner is one run.
@@ -60,26 +62,13 @@ func newRunner(o options) (*runner, error) {
 	if o.slots < 1 {
 		return nil, fmt.Errorf("-slots %d: at least 1", o.slots)
 	}
-	r := &runner{o: o, root: root, results: map[string]*results{}, failures: map[string]error{}, debian: hostDebian()}
+	r := &runner{o: o, root: root, results: map[string]*results{}, failures: map[string]error{}}
+	r.debian, _ = debian.Host()
 	r.goCmd = "go"
 	if g := os.Getenv("GO"); g != "" {
 		r.goCmd = g
 	}
 	return r, os.MkdirAll("build/logs", 0o755)
-}
-
-// hostDebian is the version in /etc/os-release, if that is Debian's.
-func hostDebian() string {
-	values := map[string]string{}
-	b, _ := os.ReadFile("/etc/os-release")
-	for line := range strings.Lines(string(b)) {
-		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
-		values[k] = strings.Trim(v, `"`)
-	}
-	if values["ID"] != "debian" {
-		return ""
-	}
-	return values["VERSION_ID"]
 }
 
 // releaseEnv is the environment in which the go command builds for a Debian release, from
