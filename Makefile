@@ -88,10 +88,11 @@ mutate: setup
 torture: setup
 	@RXELAB_BOOTS=200 $(RUN) -long -only 'unit|guest|device'
 
-# The device tests ten times beside six busy loops: what fails more than once is not chance.
+# The device tests, in guests of one kernel and on simulated devices, ten times beside six
+# busy loops: what fails more than once is not chance.
 SOAK ?= 10
 soak: setup
-	@$(RUN) -soak $(SOAK) -only guest
+	@$(RUN) -soak $(SOAK) -only 'guest-13|simulated'
 
 # Two hosts, one of which serves its memory to the other, and then a cache.
 demo: $(LAB)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// soak runs the jobs, of which the device tests are meant, again and again beside busy
-// loops, and prints how often each test failed.
+// soak runs the device tests among the jobs, those of test programs, again and again beside
+// busy loops, and prints how often each test failed.
 func (r *runner) soak(ctx context.Context, jobs []*job, rounds, busy int) error {
 	var prepare, again []*job
 	for _, j := range jobs {
-		if j.tests != nil && j.tests.lab != nil {
+		if j.tests != nil && j.tests.programs.name != "" {
 			again = append(again, j)
 		}
 	}
