@@ -170,7 +170,7 @@ func TestCacheOfAServerThatHangs(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	var out, errOut bytes.Buffer
 	at := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
