@@ -21,8 +21,8 @@ const regionBytes = 1 << 20
 // clients WRITE to one place at the same time, each byte may be of either.
 //
 // A range that is not within the memory is refused with [verbs.ErrRange]. After an error
-// that matches [ErrUnknown] any part of b may have been written. The memory begins with
-// zeros in each life of the server.
+// that matches [ErrUnknown] any part of b may have been written, or, if ctx has ended, may
+// be written later. The memory begins with zeros in each life of the server.
 func (c *Client) WriteAt(ctx context.Context, b []byte, off int64) error {
 	return c.region(ctx, "write", b, off, func(s *session, w *buffer, b []byte, off uint64) error {
 		copy(w.bytes(len(b)), b)

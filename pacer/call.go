@@ -3,7 +3,9 @@ package pacer
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -16,8 +18,8 @@ type call struct {
 }
 
 // Read READs a peer's memory and waits for it. If the context ends before that, what
-// was not posted of it is not any more; Read answers when the device is done with the
-// rest, and until then the memory is the device's.
+// was not posted of it is not any more. If the device has the rest, the error is a
+// [verbs.InFlightError], and until its Done the memory is the device's.
 func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -62,10 +64,28 @@ func (q *QP) Read(ctx context.Context, from verbs.Remote, into ...verbs.SGE) err
 			p.s.Cancel(at)
 		}
 		p.unlock()
-		if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
-			return opError("READ on", q.name, lost)
+		_, _ = q.cq.d.Poll(0) // what has succeeded by now is a success
+		if ctx.Err() != nil && !c.waiter.Woken() {
+			e, end := operr.NewInFlight(opError("READ on", q.name, fmt.Errorf("%w: the device still has a part of it", ctx.Err())))
+			go func() { end(q.rest(ctx, c)) }()
+			return e
 		}
+		return q.rest(ctx, c)
 	}
+	return q.result(ctx, c)
+}
+
+// rest waits until a call is over, whatever becomes of its context.
+func (q *QP) rest(ctx context.Context, c *call) error {
+	if lost := q.cq.d.Wait(context.WithoutCancel(ctx), &c.waiter); lost != nil {
+		return opError("READ on", q.name, lost)
+	}
+	return q.result(ctx, c)
+}
+
+// result is the error of a call that is over.
+func (q *QP) result(ctx context.Context, c *call) error {
+	p := q.p
 	p.mu.Lock()
 	closed := q.closed
 	p.mu.Unlock()

@@ -164,3 +164,27 @@ func TestSimulatedGoroutines(t *testing.T) {
 	t.Logf("%d requests, %d succeeded, and %d calls", posted.Load(), succeeded.Load(), called.Load())
 	r.idle()
 }
+
+// A READ whose context ends while the device has it ends the call, and has its result later.
+func TestSimulatedReadInFlight(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	r := newRig(t, pacer.Config{MTU: 1024, Slice: 4096, Threshold: 20000})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{MaxSendWR: 32}, pacer.FlowConfig{})
+	var left *verbs.InFlightError
+	for try := 0; left == nil && try < 10; try++ { // this host may take as long as the device
+		require.NoError(t, simhca.Hold(r.a.dev.Name(), q.QP().Num(), time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		err := q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 1024))
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		errors.As(err, &left)
+	}
+	require.NotNil(t, left)
+	<-left.Done()
+	require.NoError(t, left.Err(), "it was executed")
+	require.NoError(t, q.Read(t.Context(), r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)))
+}

@@ -86,7 +86,10 @@ type Requester struct {
 	closed atomic.Bool
 }
 
-// slot is a list under way, or free.
+// slot is a list under way, or free. From the post until flying is false the device owns the
+// memory that the requests name, and the slot's own result. Then the owner of the slot does:
+// the call that posted the list, or waits for it; the goroutine of awaitLeft, if the call's
+// context has ended; or the poller, if there is a Call. The owner frees the slot.
 type slot struct {
 	place uint32 // among the slots
 

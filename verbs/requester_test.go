@@ -350,17 +350,25 @@ func (c *endsAfter) Err() error {
 
 // Whenever a context ends, the queue pair has its time to be done with memory.
 func TestRequesterContextEndsAnywhere(t *testing.T) {
-	for _, linger := range []time.Duration{0, -1} {
+	for _, linger := range []time.Duration{20 * time.Second, -1} {
 		a, b := rig.NewPair(t, verbs.QPConfig{}, verbs.CQConfig{PollOnly: true}, verbs.ConnectConfig{})
 		r, far := newRequester(t, a, verbs.RequesterConfig{Linger: linger}), b.MR.Region()
+		var left []error
 		for n := range int32(60) {
 			ctx := &endsAfter{Context: context.Background(), done: make(chan struct{})}
 			ctx.left.Store(n + 1)
 			if err := r.Read(ctx, far.At(0), a.MR.SGE(0, rig.BufSize)); err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
+				left = append(left, err)
 			}
 			require.NoError(t, a.QP.Err(), "the context ended after %d questions", n)
 		}
+		for _, err := range left {
+			if err = over(err); err != nil { // nothing was posted
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+		}
+		require.NoError(t, a.QP.Err())
 	}
 }
 
