@@ -77,7 +77,8 @@ func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 // the error of load, as it is. An item that cannot be stored is still returned, and
 // counted. After an error of the cache nothing is loaded, and Load returns that error; a
 // [Cluster] with MissWhenDown has no such error for servers that are down. A load that
-// panics ends the program, as it runs in a goroutine of its own.
+// panics ends the program, as it runs in a goroutine of its own; one that calls
+// [runtime.Goexit] is an error.
 func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load LoadFunc) (Item, error) {
 	it, err := l.cache.Get(ctx, key)
 	if err == nil {
@@ -152,7 +153,7 @@ func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) (it 
 		return it, err
 	}
 	l.count.loads.Add(1)
-	if it, err = load(f.ctx); err != nil {
+	if it, err = load.call(f.ctx); err != nil {
 		failed = true
 		l.count.failed.Add(1)
 		return Item{}, err
@@ -167,6 +168,21 @@ func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) (it 
 		l.count.unstored.Add(1)
 	}
 	return it, nil
+}
+
+// errNoReturn is the error of a LoadFunc that ends its goroutine.
+var errNoReturn = errors.New("cache: the LoadFunc called runtime.Goexit")
+
+// call calls load in a goroutine of its own, which load may end.
+func (load LoadFunc) call(ctx context.Context) (it Item, err error) {
+	done := make(chan struct{})
+	err = errNoReturn
+	go func() {
+		defer close(done)
+		it, err = load(ctx)
+	}()
+	<-done
+	return it, err
 }
 
 // remember keeps the error of a load. The mutex is held.

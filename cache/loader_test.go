@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -211,4 +212,27 @@ func TestLoadsThatComeLate(t *testing.T) {
 	require.NoError(t, err, "the item is there all the same")
 	require.Equal(t, uint32(1), it.Flags)
 	require.Equal(t, uint64(1), l.Stats().Unstored)
+}
+
+// A load that ends its goroutine, as the failing assertions of tests do, is an error for all
+// that wait for it, and the next miss loads again.
+func TestLoadThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLoader(&shelf{items: map[string]Item{}}, LoaderConfig{})
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				_, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) {
+					time.Sleep(time.Second)
+					runtime.Goexit()
+					return Item{}, nil
+				})
+				assert.ErrorIs(t, err, errNoReturn)
+			})
+		}
+		all.Wait()
+		it, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) { return Item{Value: []byte("value")}, nil })
+		require.NoError(t, err)
+		require.Equal(t, "value", string(it.Value))
+	})
 }

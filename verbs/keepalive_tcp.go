@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +19,11 @@ func keepConnAlive(conn net.Conn, every time.Duration) {
 		return
 	}
 	const probes = 3
+	idle, interval := max(every/2, time.Second), max(every/(2*probes), time.Second)
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, // a connection that has broken says so itself
-		Idle: max(every/2, time.Second), Interval: max(every/(2*probes), time.Second), Count: probes})
+		Idle: idle, Interval: interval, Count: probes})
+	// TCP does not probe while it retransmits, which it does for a quarter of an hour.
+	if s, ok := conn.(syscall.Conn); ok && every > 0 {
+		socketGiveUp(s, idle+probes*interval)
+	}
 }

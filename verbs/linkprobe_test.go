@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs
 
 import (
@@ -8,8 +10,10 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // narrow is an end of a connection that loses what is written in long packets, and all
@@ -117,4 +121,25 @@ func TestUnacknowledged(t *testing.T) {
 	require.Error(t, err)
 	require.True(t, unacknowledged(near))
 	require.False(t, unacknowledged(&narrow{}), "not known")
+}
+
+// A connection ends within the time of its keep-alive also while it waits for
+// acknowledgements.
+func TestKeepConnAliveWhileItRetransmits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for every, want := range map[time.Duration]int{12 * time.Second: 12000, time.Millisecond: 4000, -1: 0} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		keepConnAlive(conn, every)
+		raw, err := conn.(*net.TCPConn).SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}))
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/accept"
 	"github.com/goverbs/goverbs/internal/pending"
@@ -16,7 +17,7 @@ import (
 // connection belongs to the link, and closes with it. When the peer closes its end, the
 // queue pair ends here too: waits for requests and messages fail, and [QP.Err] matches
 // [io.EOF]. A peer whose host is gone is noticed by keep-alives of the TCP connection,
-// after cfg.QP.KeepAlive.
+// after cfg.QP.KeepAlive, and the error matches [ErrUnreachable].
 func DialLink(ctx context.Context, address string, cfg LinkConfig) (_ *Link, err error) {
 	d := cfg.Dialer
 	if d == nil {
@@ -49,7 +50,7 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoi
 	}
 	qp := l.qp
 	// Without a requester nobody else ends the queue pair.
-	h := hangup.New(conn, func(err error) { qp.End(class(errHungUp, err)) })
+	h := hangup.New(conn, func(err error) { qp.End(hangupCause(err)) })
 	owned = true
 	if err := l.own(h); err != nil { // Setup had it closed
 		return nil, err
@@ -59,6 +60,15 @@ func newLinkOf(ctx context.Context, conn net.Conn, cfg LinkConfig, first *Endpoi
 }
 
 var errHungUp = errors.New("the peer closed the link")
+
+// hangupCause is what the end of a link's connection means: a peer whose host is gone has
+// not closed it.
+func hangupCause(err error) error {
+	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) {
+		return class(ErrUnreachable, err)
+	}
+	return class(errHungUp, err)
+}
 
 // AcceptLink makes a link of a connection that a program has accepted from a client of
 // [DialLink], as [ServeLinks] does with each. It makes nothing before the client has sent

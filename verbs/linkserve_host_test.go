@@ -6,8 +6,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,6 +106,58 @@ func TestServeLinksCancelledBefore(t *testing.T) {
 	})
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// mortal is a connection whose end is that its peer's host has died, once it has.
+type mortal struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (m mortal) Read(b []byte) (int, error) {
+	n, err := m.Conn.Read(b)
+	if err != nil && m.dead.Load() {
+		err = os.NewSyscallError("read", syscall.ETIMEDOUT)
+	}
+	return n, err
+}
+
+// A server is told of a client whose host has died, and not of one that hangs up.
+func TestServeLinksTellsOfDeadHosts(t *testing.T) {
+	_, p, _, _ := driverRig(t)
+	for _, dies := range []bool{true, false} {
+		cfg := LinkConfig{PD: p, QP: QPConfig{Extended: true, GID: linkGID}}
+		l := &pipes{conns: make(chan net.Conn, 1)}
+		near, far := net.Pipe()
+		var dead atomic.Bool
+		l.conns <- mortal{far, &dead}
+		told := make(chan error, 1)
+		ended, served := make(chan error, 1), make(chan error, 1)
+		go func() {
+			served <- ServeLinks(t.Context(), l, cfg, func(ctx context.Context, l *Link) error {
+				<-ctx.Done()
+				ended <- l.QP().Err()
+				return context.Cause(ctx)
+			}, func(_ net.Addr, err error) { told <- err })
+		}()
+		client, err := NewLink(t.Context(), near, cfg)
+		require.NoError(t, err)
+		dead.Store(dies)
+		require.NoError(t, near.Close())
+		err = <-ended
+		if dies {
+			require.ErrorIs(t, <-told, ErrUnreachable)
+		}
+		l.Close()
+		require.ErrorIs(t, <-served, io.EOF)
+		if dies {
+			require.ErrorIs(t, err, ErrUnreachable)
+		} else {
+			require.ErrorIs(t, err, io.EOF)
+		}
+		require.Empty(t, told)
+		require.NoError(t, client.Close())
+	}
 }
 
 // The two orders of speaking: a peer that waits for the server's endpoint before it sends

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,4 +37,14 @@ func socketUnacknowledged(c syscall.Conn) (n int) {
 		return 0
 	}
 	return n
+}
+
+// socketGiveUp ends a TCP connection whose peer has not acknowledged for so long what was
+// written.
+func socketGiveUp(c syscall.Conn, after time.Duration) {
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after/time.Millisecond))
+		})
+	}
 }

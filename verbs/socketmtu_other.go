@@ -2,7 +2,11 @@
 
 package verbs
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-func socketMTU(syscall.Conn) int            { return 0 }
-func socketUnacknowledged(syscall.Conn) int { return 0 }
+func socketMTU(syscall.Conn) int               { return 0 }
+func socketGiveUp(syscall.Conn, time.Duration) {}
+func socketUnacknowledged(syscall.Conn) int    { return 0 }

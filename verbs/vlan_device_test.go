@@ -101,6 +101,56 @@ func TestLinkOverVLAN(t *testing.T) {
 	require.Equal(t, verbs.MTU1024, mtu)
 }
 
+// The smaller MTU of two hosts holds for both directions.
+func TestLinkBetweenMTUs(t *testing.T) {
+	names, addrs := vlans(t)
+	lab.IP(t, "link", "set", names[1], "mtu", fmt.Sprint(topo.MTU))
+	for i, want := range []verbs.MTU{verbs.MTU1024, verbs.MTU4096} {
+		l, err := lookupSoon(t, addrs[i])
+		require.NoError(t, err)
+		require.Equal(t, want, l.MTU())
+	}
+	for i := range addrs {
+		_, mtu := readOver(t, addrs[i], addrs[1-i])
+		require.Equal(t, verbs.MTU1024, mtu)
+	}
+}
+
+// Links come about again after each change of a host's netdev.
+func TestLinkAfterHostChanges(t *testing.T) {
+	names, addrs := vlans(t)
+	dev, renamed := names[0], names[0]+"new"
+	prefix := addrs[0].String() + "/24"
+	for _, change := range []struct {
+		name string
+		ips  [][]string
+	}{
+		{"nothing", nil},
+		{"address", [][]string{{"addr", "del", prefix, "dev", dev}, {"addr", "add", prefix, "dev", dev}}},
+		{"link", [][]string{{"link", "set", dev, "down"}, {"link", "set", dev, "up"}}},
+		{"name", [][]string{{"link", "set", dev, "down"}, {"link", "set", dev, "name", renamed}, {"link", "set", renamed, "up"}}},
+		{"name again", [][]string{{"link", "set", renamed, "down"}, {"link", "set", renamed, "name", dev}, {"link", "set", dev, "up"}}},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			for _, words := range change.ips {
+				lab.IP(t, words...)
+			}
+			at, err := lookupSoon(t, addrs[0])
+			require.NoError(t, err)
+			// Routes go with the address and with the link, rules with the name.
+			lab.IP(t, "route", "replace", "10.99.0.0/24", "dev", at.Netdev, "src", addrs[0].String(), "table", "121")
+			if at.Netdev == renamed {
+				lab.IP(t, "rule", "add", "pref", "14", "iif", renamed, "lookup", "local")
+				defer lab.IP(t, "rule", "del", "pref", "14")
+			}
+			gid, mtu := readOver(t, addrs[0], addrs[1])
+			require.Equal(t, addrs[0], gid.GID.Addr())
+			require.Equal(t, verbs.MTU1024, mtu)
+			readOver(t, addrs[1], addrs[0])
+		})
+	}
+}
+
 // A VLAN and its NIC have the same link-local address: the zone says which is meant.
 func TestLinkToLinkLocal(t *testing.T) {
 	names, addrs := vlans(t)
@@ -128,12 +178,16 @@ func TestLinkToLinkLocal(t *testing.T) {
 	require.Equal(t, verbs.MTU1024, mtu)
 }
 
-// The lower netdev of a macvlan in a container is in another namespace, and the GID table
-// has the entries of both.
-func TestLookupMACVLANInNamespace(t *testing.T) {
+// The lower netdev of a macvlan or VLAN in a container is in another namespace, and the GID
+// table has the entries of both.
+func TestLookupMACVLANInNamespace(t *testing.T) { lookupInNamespace(t, "macvlan", "mode", "bridge") }
+
+func TestLookupVLANInNamespace(t *testing.T) { lookupInNamespace(t, "vlan", "id", "7") }
+
+func lookupInNamespace(t *testing.T, kind ...string) {
 	lab.Spare(t)
 	addr := netip.MustParseAddr("10.79.0.52")
-	lab.IP(t, "link", "add", "link", topo.SpareNetdev, "name", "mv0", "type", "macvlan", "mode", "bridge")
+	lab.IP(t, append([]string{"link", "add", "link", topo.SpareNetdev, "name", "mv0", "type"}, kind...)...)
 	lab.IP(t, "link", "set", "mv0", "netns", topo.SpareNamespace)
 	lab.IP(t, "-n", topo.SpareNamespace, "addr", "add", addr.String()+"/24", "dev", "mv0")
 	lab.IP(t, "-n", topo.SpareNamespace, "link", "set", "mv0", "mtu", "1500", "up")
