@@ -301,7 +301,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 		})
 	}
 	gone.Wait()
-	require.GreaterOrEqual(t, int(closed.Load()), len(conns)/2, "what is no greeting ends at once")
+	require.GreaterOrEqual(t, int(closed.Load()), 2*20, "a wrong proof, and what is no greeting, end at once")
 	require.Equal(t, uint64(1), red.Stats().Sessions)
 }
 
