@@ -43,7 +43,7 @@ func (c *Caller) connect(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link = l
+	c.link, c.agent = l, 0 // another one may be at the other end, or one that has forgotten this client
 	for i := range c.places {
 		p := &c.places[i]
 		p.sending = 0 // the old queue pair sends nothing any more

@@ -55,6 +55,9 @@ func newDialer(pd *verbs.PD, address string, cfg DialConfig) (*dialer, error) {
 	if pd == nil || len(cfg.Key) < leastKey {
 		return nil, fmt.Errorf("lockoffload: dial %s: a PD, and a key of %d bytes at least, are needed: %w", address, leastKey, ErrConfig)
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	return &dialer{pd: pd, address: address, cfg: cfg}, nil
 }
 

@@ -99,11 +99,13 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 				}
 			}
 		}
-		err := closeNow()
+		if err := closeNow(); err != nil { // such as TLS's, of a connection that was reset
+			d.cfg.Logger.Error("lockoffload: old connection", "error", err)
+		}
 		mu.Lock()
 		now = j
 		mu.Unlock()
-		return j.qp, j.cq, err
+		return j.qp, j.cq, nil
 	}
 	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: agreed.layout, Limits: agreed.limits, Client: id, Connect: connect})
 	if err != nil {

@@ -146,3 +146,10 @@ func (l *Listener) Queued(slot int) int {
 
 // Drawn is how many tickets of a slot were drawn.
 func (l *Listener) Drawn(slot int) (uint32, error) { return l.region.Drawn(slot) }
+
+// Connections is how many queue pairs the caller has had.
+func (c *Caller) Connections() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link.conn
+}
