@@ -301,7 +301,10 @@ func TestDispatcherBrokenQueue(t *testing.T) {
 			defer stop()
 			require.ErrorIs(t, e.d.Wait(ctx, &e.slots[0].waiter), verbs.ErrOverrun)
 			require.ErrorIs(t, <-e.lost, verbs.ErrOverrun)
-			_, err = e.d.Poll(0)
+			require.Eventually(t, func() bool { // it returns nothing while another goroutine polls
+				_, err = e.d.Poll(0)
+				return err != nil
+			}, rig.Timeout, time.Millisecond)
 			require.ErrorIs(t, err, verbs.ErrOverrun)
 			require.ErrorIs(t, <-e.lost, verbs.ErrOverrun)
 			batch.Write(e.d.ID(0), verbs.Signaled, b.MR.Region().At(0), a.MR.SGE(0, 8))
