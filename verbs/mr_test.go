@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,10 +25,23 @@ func TestReadOnlyMemory(t *testing.T) {
 	_, err = b.PD.RegisterMR(buf, verbs.MRConfig{Access: verbs.RemoteWrite, ReadOnly: true})
 	require.ErrorIs(t, err, verbs.ErrAttributes)
 	_, err = b.PD.RegisterMR(buf, verbs.MRConfig{Access: verbs.RemoteRead})
-	require.Error(t, err, "the device would have to be allowed to write")
+	require.ErrorContains(t, err, "see MRConfig.ReadOnly", "the device would have to be allowed to write")
 	mr, err := b.PD.RegisterMR(buf, verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, mr.Close()) }()
+
+	// A file of constants, which Linux 6.1 refuses.
+	file, err := os.Open("mr_test.go")
+	require.NoError(t, err)
+	defer file.Close()
+	shared, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer unix.Munmap(shared)
+	if constants, err := b.PD.RegisterMR(shared, verbs.MRConfig{Access: verbs.RemoteRead, ReadOnly: true}); err == nil {
+		require.NoError(t, constants.Close())
+	} else {
+		require.ErrorContains(t, err, "which Linux takes from 6.2 on")
+	}
 
 	batch := a.Batch(t, 1)
 	batch.Read(1, verbs.Signaled, mr.Region().At(100), a.MR.SGE(0, 14))
