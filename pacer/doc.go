@@ -67,6 +67,9 @@
 //     each flow.
 //   - A queue pair whose peer is dead keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.
+//   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner measures the delay
+//     of the idle path once a second. It waits at most 250 ms for what is outstanding, and
+//     only once for each credit.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, as verbs allow, but they overtake nothing with a fence and nothing
 //     behind one. Completions come in that order, and the completion of a request says

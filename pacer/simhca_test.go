@@ -305,6 +305,23 @@ func TestSimulatedSilentPeer(t *testing.T) {
 	r.idle()
 }
 
+// Credit that is kept, or waits for a dead server, does not stop READs of queue pairs while
+// the threshold is tuned.
+func TestSimulatedCreditThatIsKept(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	r := newRig(t, pacer.Config{Tune: true})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	kept, err := r.p.Acquire(within(t), 0, 16<<10)
+	require.NoError(t, err)
+	for r.p.Stats().Probes < 2 {
+		require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000)))
+	}
+	kept.Release()
+	r.idle()
+}
+
 // READs that wait to be issued again are not told; what was lost with them is, at once,
 // and the queue pair says that it has ended.
 func TestSimulatedReissueTellsOfTheRest(t *testing.T) {

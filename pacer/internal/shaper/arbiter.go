@@ -40,6 +40,7 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
+	s.endProbe(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)

@@ -14,17 +14,19 @@ const genMask = 1<<23 - 1
 func (id Sub) place() int64 { return int64(id & (1<<24 - 1)) }
 
 type sub struct {
-	cmd     int32
-	offset  int
-	length  int
-	wire    int64
-	small   bool
-	under   bool // outstanding
-	lent    bool // overdue
-	alone   bool // no other that is not small was when it went
-	granted time.Duration
-	gen     uint32
-	next    int32
+	cmd    int32
+	offset int
+	length int
+	wire   int64
+	small  bool
+	under  bool // outstanding
+	lent   bool // overdue
+	// A probe of the tuner waited for it in vain.
+	stranded bool
+	alone    bool // no other that is not small was when it went
+	granted  time.Duration
+	gen      uint32
+	next     int32
 }
 
 func (s *Shaper) sub(id Sub) (int32, bool) {
@@ -149,6 +151,7 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 func (s *Shaper) back(i int32) {
 	sb := &s.subs[i]
 	s.unlend(sb)
+	s.unstrand(sb)
 	sb.under = false
 	c := &s.cmds[sb.cmd]
 	f, k := &s.flows[c.flow], &s.classes[c.Class]
@@ -175,14 +178,15 @@ func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 	if !ok {
 		return none, false
 	}
-	s.back(i)
 	sb := &s.subs[i]
+	stranded := sb.stranded
+	s.back(i)
 	at := sb.cmd
 	c := &s.cmds[at]
 	if c.Kind != Put {
 		s.hear(c.flow, now)
 	}
-	if s.cfg.Tune && c.Kind == Get && !sb.small {
+	if s.cfg.Tune && c.Kind == Get && !sb.small && !stranded {
 		all, small := s.live()
 		s.tune.sample(sb, now, all == small)
 		s.stats.Probes = s.tune.probes

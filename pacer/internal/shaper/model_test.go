@@ -123,13 +123,12 @@ func (q *modelReq) unissued() bool {
 // drain takes all that may go now, and checks each.
 func (m *model) drain() (n int) {
 	for {
-		before := m.s.Threshold()
 		g, ok := m.s.Next(m.now)
 		if !ok {
 			return n
 		}
 		n++
-		m.granted(g, before)
+		m.granted(g, m.s.Threshold())
 		if n > 100000 {
 			m.fatal("no end of grants")
 		}
@@ -185,12 +184,15 @@ func (m *model) granted(g Grant, threshold int64) {
 			}
 			continue
 		}
+		if of.Class == q.Class {
+			classOut += o.wire
+		}
+		if m.s.probes() && m.s.subs[o.Sub&(1<<24-1)].stranded { // a probe waited for it in vain
+			continue
+		}
 		out += o.wire
 		if o.small {
 			small += o.wire
-		}
-		if of.Class == q.Class {
-			classOut += o.wire
 		}
 	}
 	fc := m.s.flows[g.Flow].FlowConfig
@@ -412,6 +414,8 @@ func (m *model) step() {
 		m.out = rest
 	case p < 99:
 		m.s.Served(int64(m.rng.IntN(3000)), m.now)
+	default:
+		m.now += probeTime
 	}
 }
 
@@ -441,7 +445,7 @@ func (m *model) finish() {
 		}
 		m.now = max(m.now, at)
 	}
-	if m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
+	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
 		m.fatal("credit is left: %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.gets)
 	}
 	for _, f := range m.flows {

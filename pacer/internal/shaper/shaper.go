@@ -39,6 +39,7 @@ type Shaper struct {
 	lent        int64 // of outstanding, which are overdue
 	lentSmall   int64 // of small
 	lentGets    int   // of gets
+	stranded    int64 // of outstanding, which probes of the tuner do not wait for
 	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
