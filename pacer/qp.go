@@ -57,7 +57,8 @@ type QP struct {
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
-// It must be an RC queue pair that is connected, and that nothing else posts to.
+// It must be an RC queue pair that is connected, and that nothing else posts to. Requests
+// under way that complete in cq lose their completions: poll for them before.
 func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
 	if qp == nil || qp.PD() == nil {
 		return nil, opError("wrap", "queue pair", verbs.ErrAttributes)

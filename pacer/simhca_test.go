@@ -322,6 +322,46 @@ func TestSimulatedCreditThatIsKept(t *testing.T) {
 	r.idle()
 }
 
+// The completion of a READ that was under way before its queue was wrapped says nothing
+// about READs of the pacer.
+func TestSimulatedWrapOfOneInUse(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	for _, other := range []bool{false, true} { // the READ under way is of another queue pair
+		r := newRig(t, pacer.Config{})
+		cq := r.cq()
+		connected := func() *verbs.QP {
+			qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, qp.Close()) })
+			r.connect(qp, r.peer())
+			return qp
+		}
+		qp := connected()
+		raw := qp
+		if other {
+			raw = connected()
+		}
+		require.NoError(t, simhca.Hold(r.a.dev.Name(), raw.Num(), 100*time.Millisecond))
+		b, err := raw.NewBatch(1)
+		require.NoError(t, err)
+		b.Read(0, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+		_, err = b.Post()
+		require.NoError(t, err)
+		q, err := r.p.Wrap(qp, cq, pacer.FlowConfig{})
+		require.NoError(t, err)
+		require.NoError(t, simhca.Hold(r.a.dev.Name(), qp.Num(), 500*time.Millisecond))
+		const n = 4096
+		post(t, q, 77, r.b.mr.Region().At(1000), r.a.mr.SGE(100000, n))
+		wc := one(t, q)
+		require.NoError(t, wc.Err())
+		require.EqualValues(t, 77, wc.ID())
+		require.Equal(t, r.b.mr.Bytes()[1000:][:n], r.a.mr.Bytes()[100000:][:n])
+		require.NoError(t, q.Close())
+	}
+}
+
 // READs that wait to be issued again are not told; what was lost with them is, at once,
 // and the queue pair says that it has ended.
 func TestSimulatedReissueTellsOfTheRest(t *testing.T) {

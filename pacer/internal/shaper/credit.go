@@ -42,7 +42,7 @@ func (s *Shaper) newSub() int32 {
 		s.freeSub.head = s.subs[i].next
 		return i
 	}
-	s.subs = append(s.subs, sub{})
+	s.subs = append(s.subs, sub{gen: s.firstGen})
 	return int32(len(s.subs) - 1)
 }
 

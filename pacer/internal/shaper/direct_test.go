@@ -31,6 +31,7 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		s, err := New(cfg)
 		require.NoError(t, err)
 		both[i] = s
+		s.firstGen = both[0].firstGen
 	}
 	var flows []Flow
 	for id := range 1 + rng.IntN(4) {

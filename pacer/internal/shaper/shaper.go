@@ -3,6 +3,7 @@ package shaper
 import (
 	"hash/maphash"
 	"math/bits"
+	"math/rand/v2"
 	"time"
 )
 
@@ -31,8 +32,9 @@ type Shaper struct {
 	popped  int
 	present [MaxUnits]candidate
 
-	subs    []sub
-	freeSub list
+	subs     []sub
+	freeSub  list
+	firstGen uint32 // of each place: random, unlike numbers that a program gives its requests
 
 	outstanding int64 // response bytes, wire
 	small       int64 // of which of small requests
@@ -145,7 +147,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1}
+	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
 	s.table.seed = maphash.MakeSeed()
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
