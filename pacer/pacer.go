@@ -25,11 +25,9 @@ type (
 
 // Policies.
 const (
-	RoundRobin   = shaper.RoundRobin
-	Load         = shaper.Load
-	Priority     = shaper.Priority
-	Availability = shaper.Availability
-	Deficit      = shaper.Deficit
+	RoundRobin = shaper.RoundRobin
+	Priority   = shaper.Priority
+	Deficit    = shaper.Deficit
 )
 
 // Errors on which a program decides. Those of package verbs come through as they are.
@@ -205,14 +203,6 @@ func (p *Pacer) Flooded() {
 	p.mu.Lock()
 	defer p.unlock()
 	p.s.Flooded(p.now())
-}
-
-// Served debits the outbound budget by a response that the device sent by itself,
-// to a peer that READs this host's memory.
-func (p *Pacer) Served(bytes int64) {
-	p.mu.Lock()
-	defer p.unlock()
-	p.s.Served(bytes, p.now())
 }
 
 // unlock lets everything go that may, and gives up the lock.

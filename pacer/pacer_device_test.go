@@ -410,7 +410,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	for i := 0; time.Now().Before(end); i++ {
-		c := pacer.Config{Slice: 1024 << (i % 4), Threshold: int64(5000 << (i % 5)), Policy: pacer.Policy(i % 5), Units: 1 + i%4}
+		c := pacer.Config{Slice: 1024 << (i % 4), Threshold: int64(5000 << (i % 5)), Policy: pacer.Policy(i % 3), Units: 1 + i%4}
 		if i%3 == 0 {
 			c.Rate, c.Burst = 20e6, 30000
 		}

@@ -138,7 +138,6 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 	if sb.small {
 		s.small += sb.wire
 	}
-	f.outstanding += sb.wire
 	f.ordPktActive++
 	k.Outstanding += sb.wire
 	k.Solicited += uint64(sb.wire)
@@ -165,7 +164,6 @@ func (s *Shaper) back(i int32) {
 	if sb.small {
 		s.small -= sb.wire
 	}
-	f.outstanding -= sb.wire
 	f.ordPktActive--
 	k.Outstanding -= sb.wire
 	s.gets--

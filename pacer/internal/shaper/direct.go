@@ -14,7 +14,7 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub
 	}
 	var p candidate
 	if !s.direct(&p, at, now) {
-		s.write(at)
+		s.push(&s.written, at)
 		return Request(at), 0, false, nil
 	}
 	s.begin(at)
