@@ -177,14 +177,14 @@ func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 		return none, false
 	}
 	sb := &s.subs[i]
-	stranded := sb.stranded
+	late := sb.lent || sb.stranded
 	s.back(i)
 	at := sb.cmd
 	c := &s.cmds[at]
 	if c.Kind != Put {
 		s.hear(c.flow, now)
 	}
-	if s.cfg.Tune && c.Kind == Get && !sb.small && !stranded {
+	if s.cfg.Tune && c.Kind == Get && !sb.small && !late {
 		all, small := s.live()
 		s.tune.sample(sb, now, all == small)
 		s.stats.Probes = s.tune.probes

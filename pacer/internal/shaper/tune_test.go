@@ -223,8 +223,11 @@ func TestFloodedHalvesTheThreshold(t *testing.T) {
 // Credit that a program keeps, or that waits for a dead peer, stops the others for the time
 // of one probe, and says nothing about the path when it comes back.
 func TestTunerAndCreditThatIsKept(t *testing.T) {
-	for _, patient := range []bool{true, false} {
-		b := newBench(t, Config{Tune: true, Header: 66, Overdue: -1}, FlowConfig{}, FlowConfig{}, FlowConfig{Patient: patient})
+	for _, c := range []struct {
+		patient bool
+		overdue time.Duration
+	}{{true, 0}, {false, -1}, {false, 0}} {
+		b := newBench(t, Config{Tune: true, Header: 66, Overdue: c.overdue}, FlowConfig{}, FlowConfig{}, FlowConfig{Patient: c.patient})
 		b.get(2, 16*kib)
 		kept, ok := b.next()
 		require.True(t, ok)
@@ -240,4 +243,18 @@ func TestTunerAndCreditThatIsKept(t *testing.T) {
 		require.Less(t, b.s.tune.base, 5*time.Millisecond)
 		require.Zero(t, b.s.stranded)
 	}
+}
+
+// While the threshold doubles it keeps to the largest one, and an interface that is flooded
+// ends the doubling.
+func TestTunerStarts(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Header: 66, TuneMax: 200 * kib}, FlowConfig{}, FlowConfig{})
+	b.get(0, MaxLength)
+	b.get(1, MaxLength)
+	through(b, &pipe{rate: 1e9, base: time.Millisecond}, 300*time.Millisecond)
+	require.True(t, b.s.tune.starting)
+	require.EqualValues(t, 200*kib, b.s.Threshold())
+	b.s.Flooded(b.now)
+	require.EqualValues(t, 100*kib, b.s.Threshold())
+	require.False(t, b.s.tune.starting)
 }
