@@ -90,7 +90,9 @@ var devices struct {
 }
 
 // For is the pacer of a device, of this process, however often it is opened. It is made
-// at the first call, and closed with [Pacer.Close].
+// at the first call, with the default limits, and closed with [Pacer.Close].
+// [Pacer.Reconfigure] sets others: a longer Threshold for peers that are far away, for
+// instance, whose responses hold their part of it for a round trip.
 func For(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
@@ -117,9 +119,9 @@ func For(d *verbs.Device) (*Pacer, error) {
 	return p, nil
 }
 
-// defaults tunes itself, with the MTU of the device's first active port.
+// defaults returns the default limits, with the MTU of the device's first active port.
 func defaults(d *verbs.Device) Config {
-	c := Config{Tune: true}
+	var c Config
 	for n := 1; n <= d.Attr().Ports; n++ {
 		if port, err := d.Port(uint8(n)); err == nil && port.State == verbs.PortActive {
 			c.MTU = port.ActiveMTU.Bytes()

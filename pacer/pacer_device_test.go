@@ -465,6 +465,7 @@ func TestWrapByDevice(t *testing.T) {
 	require.NoError(t, twice.Close())
 	require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000)))
 	require.Equal(t, 4096, p.Config().MTU)
+	require.False(t, p.Config().Tune)
 	require.NoError(t, q.Close())
 	require.NoError(t, p.Close())
 	again, err := pacer.For(r.a.dev)

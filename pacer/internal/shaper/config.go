@@ -74,7 +74,8 @@ type Config struct {
 	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
 	MaxPasses int
 	Classes   []Class
-	// Tune finds the threshold: Threshold is then where it begins.
+	// Tune finds the threshold: Threshold is then where it begins. The delays of all flows
+	// are taken together, so peers should be of about the same distance.
 	Tune    bool
 	TuneMax int64 // the threshold it may reach
 }
