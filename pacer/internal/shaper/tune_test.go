@@ -226,7 +226,7 @@ func TestTunerAndCreditThatIsKept(t *testing.T) {
 	for _, c := range []struct {
 		patient bool
 		overdue time.Duration
-	}{{true, 0}, {false, -1}, {false, 0}} {
+	}{{true, 0}, {false, -1}, {false, 0}, {false, 2 * probeTime}} {
 		b := newBench(t, Config{Tune: true, Header: 66, Overdue: c.overdue}, FlowConfig{}, FlowConfig{}, FlowConfig{Patient: c.patient})
 		b.get(2, 16*kib)
 		kept, ok := b.next()
@@ -237,8 +237,9 @@ func TestTunerAndCreditThatIsKept(t *testing.T) {
 		require.Greater(t, through(b, p, 2*probeTime), 0.4)
 		require.Greater(t, through(b, p, 5*time.Second), 0.93)
 		require.Greater(t, b.s.Stats().Probes, uint64(3))
-		require.Less(t, b.s.tune.base, 5*time.Millisecond)
+		require.Equal(t, b.s.Outstanding(), b.s.lent+b.s.stranded)
 		b.done(kept)
+		require.Less(t, b.s.tune.base, 5*time.Millisecond)
 		require.Greater(t, through(b, p, 10*time.Second), 0.93)
 		require.Less(t, b.s.tune.base, 5*time.Millisecond)
 		require.Zero(t, b.s.stranded)
