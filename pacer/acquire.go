@@ -29,7 +29,9 @@ type Credit struct {
 
 // Acquire waits until n response bytes may be solicited. [Credit.Release] is due when
 // they have come, or will not. It ends early with the context's error, or with
-// [ErrClosed].
+// [ErrClosed]. Whatever the threshold is, a class has at most as many credits out as Ord in
+// [Config] says (128, unless it says otherwise), and as many again of up to Small bytes: for
+// more bytes at a time, acquire longer credits or raise Ord.
 func (p *Pacer) Acquire(ctx context.Context, class, n int) (Credit, error) {
 	if err := ctx.Err(); err != nil {
 		return Credit{}, err

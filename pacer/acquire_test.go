@@ -177,3 +177,23 @@ func TestTryAcquire(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	require.False(t, ok)
 }
+
+// Credit that is kept, or waits for a dead server, keeps none from others, whose threshold is
+// tuned.
+func TestCreditThatIsKept(t *testing.T) {
+	p, err := New(Config{Tune: true})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	kept, err := p.Acquire(ctx, 0, 16<<10)
+	require.NoError(t, err)
+	for probes := uint64(0); probes < 2; probes = p.Stats().Probes {
+		c, err := p.Acquire(ctx, 0, 16<<10)
+		require.NoError(t, err)
+		time.Sleep(100 * time.Microsecond)
+		c.Release()
+	}
+	kept.Release()
+	require.Zero(t, p.Stats().Outstanding)
+	require.NoError(t, p.Close())
+}

@@ -63,10 +63,10 @@ func TestTermsOfTheSeed(t *testing.T) {
 	}
 	low := strings.ToLower(strings.ReplaceAll(code.String(), "\n// ", " "))
 	for term, ours := range map[string]string{
-		"NIC": "network interface", "command queues": "command queue", "initiator commands": "initiator", "target commands": "target", "scheduler": "schedulers",
+		"NIC": "network interface", "command queue": "command queue", "scheduler": "sorts the commands",
 		"hash": "hash", "flow queues": "flow queue", "slicing units": "slicing unit", "MCU": "(mcu)", "sub-requests": "sub-request", "MTU": "mtu",
-		"OrdPktActive": "ordpktactive", "RspPktLen": "rsppktlen", "traffic shaper": "shaper", "arbitration": "arbitrat", "round robin": "roundrobin", "load": "load",
-		"priority": "priority", "availability": "availability", "classes": "class", "speed adjustment": "exceeds", "threshold": "threshold", "passed over": "passed over",
+		"OrdPktActive": "ordpktactive", "RspPktLen": "rsppktlen", "traffic shaper": "shaper", "arbitration": "arbitrat", "round robin": "roundrobin",
+		"priority": "priority", "classes": "class", "speed adjustment": "exceeds", "threshold": "threshold", "passed over": "passed over",
 		"output buffer": "flush", "PCT": "credit", "EE": "completion", "priority flow control": "priority flow control", "outbound": "outbound", "PUTs": "puts",
 		"traffic classes": "traffic shaping class", "bandwidth shares": "share", "source table": "requests", "retry buffer": "issued again", "GET": "get",
 		"atomics": "atomic", "responses": "response",

@@ -20,21 +20,21 @@
 // GET requests that this package follows. The names are the patent's, followed by ours
 // where they differ.
 //
-//	  program: Batch.Post of GETs, PUTs, atomics       peers' READs: Pacer.Served
-//	                    |                                  | FlowConfig.Served
-//	command queues  [initiator commands]          [target commands]      Shaper.Submit
-//	                    |   a scheduler each, in turn      |
-//	                    +--------------+-------------------+
-//	                             hash of the flow                        table
-//	outbound engine (OXE):             |
+//	  program: Batch.Post of GETs, PUTs, atomics
+//	                    |
+//	command queue   [initiator commands]                                 Shaper.Submit
+//	                    |   a scheduler
+//	                    |   hash of the flow                             table
+//	outbound engine (OXE)
+//	                    |
 //	flow queues      [flow 0]   [flow 1]   [flow 2] ...                  flow, one a queue pair
 //	                    |          |          |      assigned as units become free
 //	slicing units    (MCU 0)    (MCU 1)    (MCU 2)                       unit.go
 //	  (MCU)          sub-requests down to the MTU; OrdPktActive: request packets
 //	                 outstanding, at its limit it stops; RspPktLen: bytes of the response
 //	                    |          |          |
-//	traffic shaper   arbitration: round robin, load, priority,          arbiter.go
-//	                 availability, deficit-weighted; traffic classes, bandwidth shares;
+//	traffic shaper   arbitration: round robin, priority,                arbiter.go
+//	                 deficit-weighted; traffic classes, bandwidth shares;
 //	                 deadlines (Batch.Deadline), promotion after waiting    hurry.go
 //	                 speed adjustment: RspPktLen within the threshold?  limits.go
 //	                    | yes: selected     \ no: passed over, the next one is looked at
@@ -46,8 +46,8 @@
 //
 // Link pause (priority flow control) enters through [Pacer.PauseLink] and
 // [Pacer.Flooded], which package pfc calls according to the counters of the link. PUTs
-// and the responses that this host serves share an outbound budget (Outbound in
-// [Config]).
+// have an outbound budget (Outbound in [Config]). The responses that this host serves are
+// the device's, and not paced: there is no queue of target commands.
 //
 // The device does the rest of the patent's figures: host interface (HI) and high-speed
 // network interface (HNI), address translation (ATU), and the inbound engine (IXE) with
@@ -67,6 +67,9 @@
 //     each flow.
 //   - A queue pair whose peer is dead keeps credit from others only for Overdue in
 //     [Config], not until the transport gives up.
+//   - Credit of [Pacer.Acquire] counts until [Credit.Release]. The tuner measures the delay
+//     of the idle path once a second. It waits at most 250 ms for what is outstanding, and
+//     only once for each credit.
 //   - GETs and atomics of a queue pair go in order, and so do its PUTs. PUTs overtake
 //     held GETs, as verbs allow, but they overtake nothing with a fence and nothing
 //     behind one. Completions come in that order, and the completion of a request says
@@ -80,7 +83,8 @@
 //   - A class that was idle gets its share from when it begins again, and not what it
 //     missed.
 //   - The threshold is the one in [Config], or the pacer finds it from the delay of
-//     sub-requests (Tune, which [For] sets).
+//     sub-requests (Tune). Tune is for peers of about the same distance: it takes one
+//     response that comes late by another way for one that waited in front of this host.
 //   - Processes can share a threshold ([Pacer.ShareThreshold]). When one dies, its part
 //     goes to the others at once; so does credit for responses that have arrived at a
 //     process that does not poll. A stopped process keeps its part.
@@ -114,7 +118,7 @@
 //	10  of an RDMA GET                                                   shaper.Get, Batch.Read            TestReadsOfAllSizes
 //	11  with sub-requests                                                shaper.Grant                      TestOnlyWhatFailedIsIssuedAgain
 //	12  with packets to the fabric                                       QP.flush                          TestReadsOfAllSizes
-//	13  with arbitration                                                 shaper.Next                       TestAvailability
+//	13  with arbitration                                                 shaper.Next                       TestPriorityOfFlows
 //	14  passing over                                                     shaper.Next                       TestPassedOverTooOften
 //	15  with flow queues                                                 shaper.AddFlow                    TestFlowsAreFound
 //	16  at the rate of absorption                                        Config.Rate, Config.Tune          TestSolicitedRate

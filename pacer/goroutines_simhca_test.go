@@ -136,7 +136,7 @@ func TestSimulatedGoroutines(t *testing.T) {
 		case 1, 2, 3, 4:
 			r.reconnect(qs[i], peers[i])
 		case 5, 6:
-			require.NoError(t, r.p.Reconfigure(pacer.Config{MTU: 1024, Slice: 1024 << rng.IntN(4), Threshold: int64(1 + rng.IntN(60000)), Policy: pacer.Policy(rng.IntN(5)), Units: 1 + rng.IntN(4)}))
+			require.NoError(t, r.p.Reconfigure(pacer.Config{MTU: 1024, Slice: 1024 << rng.IntN(4), Threshold: int64(1 + rng.IntN(60000)), Policy: pacer.Policy(rng.IntN(3)), Units: 1 + rng.IntN(4)}))
 		default:
 			r.p.Pause(rng.IntN(3) == 0)
 		}

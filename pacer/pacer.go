@@ -25,11 +25,9 @@ type (
 
 // Policies.
 const (
-	RoundRobin   = shaper.RoundRobin
-	Load         = shaper.Load
-	Priority     = shaper.Priority
-	Availability = shaper.Availability
-	Deficit      = shaper.Deficit
+	RoundRobin = shaper.RoundRobin
+	Priority   = shaper.Priority
+	Deficit    = shaper.Deficit
 )
 
 // Errors on which a program decides. Those of package verbs come through as they are.
@@ -92,7 +90,9 @@ var devices struct {
 }
 
 // For is the pacer of a device, of this process, however often it is opened. It is made
-// at the first call, and closed with [Pacer.Close].
+// at the first call, with the default limits, and closed with [Pacer.Close].
+// [Pacer.Reconfigure] sets others: a longer Threshold for peers that are far away, for
+// instance, whose responses hold their part of it for a round trip.
 func For(d *verbs.Device) (*Pacer, error) {
 	devices.Lock()
 	defer devices.Unlock()
@@ -119,9 +119,9 @@ func For(d *verbs.Device) (*Pacer, error) {
 	return p, nil
 }
 
-// defaults tunes itself, with the MTU of the device's first active port.
+// defaults returns the default limits, with the MTU of the device's first active port.
 func defaults(d *verbs.Device) Config {
-	c := Config{Tune: true}
+	var c Config
 	for n := 1; n <= d.Attr().Ports; n++ {
 		if port, err := d.Port(uint8(n)); err == nil && port.State == verbs.PortActive {
 			c.MTU = port.ActiveMTU.Bytes()
@@ -205,14 +205,6 @@ func (p *Pacer) Flooded() {
 	p.mu.Lock()
 	defer p.unlock()
 	p.s.Flooded(p.now())
-}
-
-// Served debits the outbound budget by a response that the device sent by itself,
-// to a peer that READs this host's memory.
-func (p *Pacer) Served(bytes int64) {
-	p.mu.Lock()
-	defer p.unlock()
-	p.s.Served(bytes, p.now())
 }
 
 // unlock lets everything go that may, and gives up the lock.

@@ -410,7 +410,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	for i := 0; time.Now().Before(end); i++ {
-		c := pacer.Config{Slice: 1024 << (i % 4), Threshold: int64(5000 << (i % 5)), Policy: pacer.Policy(i % 5), Units: 1 + i%4}
+		c := pacer.Config{Slice: 1024 << (i % 4), Threshold: int64(5000 << (i % 5)), Policy: pacer.Policy(i % 3), Units: 1 + i%4}
 		if i%3 == 0 {
 			c.Rate, c.Burst = 20e6, 30000
 		}
@@ -465,6 +465,7 @@ func TestWrapByDevice(t *testing.T) {
 	require.NoError(t, twice.Close())
 	require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000)))
 	require.Equal(t, 4096, p.Config().MTU)
+	require.False(t, p.Config().Tune)
 	require.NoError(t, q.Close())
 	require.NoError(t, p.Close())
 	again, err := pacer.For(r.a.dev)

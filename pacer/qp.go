@@ -14,9 +14,6 @@ type FlowConfig struct {
 	Class    int // of its batches, unless they say otherwise
 	Weight   int // for the policy Deficit; 0 means 1
 	Priority int // for the policy Priority
-	// Served: what it posts answers peers. It goes through the command queue of the
-	// target.
-	Served bool
 	// Reissue keeps READs of which pieces failed, instead of completing them with the
 	// error: [QP.Recover] has those pieces issued again. That it is due is told by
 	// [verbs.QP.Done]. Other requests that the connection lost complete with their error
@@ -57,7 +54,8 @@ type QP struct {
 }
 
 // Wrap paces a queue pair by the pacer of its device. cq is where its sends complete.
-// It must be an RC queue pair that is connected, and that nothing else posts to.
+// It must be an RC queue pair that is connected, and that nothing else posts to. Requests
+// under way that complete in cq lose their completions: poll for them before.
 func Wrap(qp *verbs.QP, cq *verbs.CQ) (*QP, error) {
 	if qp == nil || qp.PD() == nil {
 		return nil, opError("wrap", "queue pair", verbs.ErrAttributes)
@@ -127,7 +125,7 @@ func (q *QP) enroll(cq *verbs.CQ, maxReads int) (err error) {
 		return opError(what, q.name, verbs.ErrInUse)
 	}
 	if q.flow, err = p.s.AddFlow(shaper.FlowConfig{ID: p.flowID(), Weight: q.cfg.Weight, Priority: q.cfg.Priority,
-		MaxReads: maxReads, Depth: q.qp.MaxSendWR(), Served: q.cfg.Served}); err != nil {
+		MaxReads: maxReads, Depth: q.qp.MaxSendWR()}); err != nil {
 		return opError(what, q.name, err)
 	}
 	if q.cq, err = p.queue(cq); err != nil {

@@ -1,6 +1,10 @@
 package pacer
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"math/rand/v2"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // recv is the place of a receive that is posted.
 type recv struct {
@@ -24,7 +28,7 @@ func (p *Pacer) keep(id uint64, q *QP) (tag uint64) {
 		at = int(p.freeRecv[n-1])
 		p.freeRecv = p.freeRecv[:n-1]
 	} else {
-		p.recvs = append(p.recvs, recv{})
+		p.recvs = append(p.recvs, recv{gen: rand.Uint64()}) // unlike numbers that a program chooses
 	}
 	r := &p.recvs[at]
 	r.id, r.q = id, q

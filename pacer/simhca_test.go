@@ -212,7 +212,7 @@ func (s *storm) step() {
 
 func (s *storm) limits() pacer.Config {
 	c := pacer.Config{MTU: 1024, Slice: []int{-1, 1024, 4096, 16384}[s.rng.IntN(4)], Threshold: []int64{1, 6000, 40000, 1 << 20}[s.rng.IntN(4)], Units: 1 + s.rng.IntN(5),
-		Policy: pacer.Policy(s.rng.IntN(5)), Tune: s.rng.IntN(4) == 0, Classes: []pacer.Class{{Name: "a"}, {Name: "b", Priority: s.rng.IntN(2), Promote: time.Millisecond}}}
+		Policy: pacer.Policy(s.rng.IntN(3)), Tune: s.rng.IntN(4) == 0, Classes: []pacer.Class{{Name: "a"}, {Name: "b", Priority: s.rng.IntN(2), Promote: time.Millisecond}}}
 	if s.rng.IntN(3) == 0 {
 		c.Rate, c.Burst = 50e6, 40000
 	}
@@ -303,6 +303,63 @@ func TestSimulatedSilentPeer(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), time.Second)
 	require.Positive(t, r.p.Stats().Overdue)
 	r.idle()
+}
+
+// Credit that is kept, or waits for a dead server, does not stop READs of queue pairs while
+// the threshold is tuned.
+func TestSimulatedCreditThatIsKept(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	r := newRig(t, pacer.Config{Tune: true})
+	q, _ := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	kept, err := r.p.Acquire(within(t), 0, 16<<10)
+	require.NoError(t, err)
+	for r.p.Stats().Probes < 2 {
+		require.NoError(t, q.Read(within(t), r.b.mr.Region().At(0), r.a.mr.SGE(0, 100000)))
+	}
+	kept.Release()
+	r.idle()
+}
+
+// The completion of a READ that was under way before its queue was wrapped says nothing
+// about READs of the pacer.
+func TestSimulatedWrapOfOneInUse(t *testing.T) {
+	if len(simulated) == 0 {
+		t.Skip(`needs SIMHCA="mlx5 mlx5"`)
+	}
+	for _, other := range []bool{false, true} { // the READ under way is of another queue pair
+		r := newRig(t, pacer.Config{})
+		cq := r.cq()
+		connected := func() *verbs.QP {
+			qp, err := r.a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, GID: r.a.gid})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, qp.Close()) })
+			r.connect(qp, r.peer())
+			return qp
+		}
+		qp := connected()
+		raw := qp
+		if other {
+			raw = connected()
+		}
+		require.NoError(t, simhca.Hold(r.a.dev.Name(), raw.Num(), 100*time.Millisecond))
+		b, err := raw.NewBatch(1)
+		require.NoError(t, err)
+		b.Read(0, verbs.Signaled, r.b.mr.Region().At(0), r.a.mr.SGE(0, 8))
+		_, err = b.Post()
+		require.NoError(t, err)
+		q, err := r.p.Wrap(qp, cq, pacer.FlowConfig{})
+		require.NoError(t, err)
+		require.NoError(t, simhca.Hold(r.a.dev.Name(), qp.Num(), 500*time.Millisecond))
+		const n = 4096
+		post(t, q, 77, r.b.mr.Region().At(1000), r.a.mr.SGE(100000, n))
+		wc := one(t, q)
+		require.NoError(t, wc.Err())
+		require.EqualValues(t, 77, wc.ID())
+		require.Equal(t, r.b.mr.Bytes()[1000:][:n], r.a.mr.Bytes()[100000:][:n])
+		require.NoError(t, q.Close())
+	}
 }
 
 // READs that wait to be issued again are not told; what was lost with them is, at once,

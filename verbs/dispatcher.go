@@ -55,6 +55,9 @@ const MaxTag = 1<<48 - 1
 // Dispatch delivers completions that carry an engine's tags to it. The queue grows, if
 // need be, so that it has room for depth of them beside those of the others. The engine
 // must not have more under way.
+//
+// Requests that were posted in another way should have completed before: their completions
+// are dropped. Numbers below 1<<48 are never taken for those of an engine.
 func (c *CQ) Dispatch(e Engine, depth int) (*Dispatcher, error) {
 	const op = "dispatch completions of"
 	if err := c.life.Open(op); err != nil {

@@ -85,6 +85,21 @@ func TestEnginesGetTheirTags(t *testing.T) {
 	require.NoError(t, d2.Close())
 }
 
+// Requests that were under way before a queue was dispatched are not taken for an engine's,
+// whatever small numbers a program gave them.
+func TestEnginesGetNothingElse(t *testing.T) {
+	e, d, _, q, _ := hostEngine(t, CQConfig{PollOnly: true})
+	for _, id := range []uint64{0, 7, MaxTag} {
+		standin.Complete(q.Num(), id, uint32(WCSuccess))
+	}
+	n, err := d.Poll(0)
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Empty(t, e.taken())
+	require.EqualValues(t, 3, d.rt.stray.Load())
+	require.NoError(t, d.Close())
+}
+
 // PostPoll hands out nothing before Deliver, and while somebody else polls it only
 // posts. Afterwards others can poll.
 func TestPostPollInTwoSteps(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 //
 // The number of a request says whose it is:
 //
-//	bits 63-48  requester or receiver, by its place in the table
+//	bits 63-48  requester or receiver, by its place in the table, from 1 on
 //	bits 47-24  its slot
 //	bits 23-1   which use of the slot
 //	bit  0      last request of a list: with it the slot is done
@@ -69,7 +69,7 @@ func (c *CQ) routeTo(n int, who func(rt *router, at uint64) routed) error {
 	if rt == nil {
 		if rt = c.idle; rt == nil {
 			rt = &router{cq: c, turn: turn.New()}
-			rt.table.Store(&[]routed{})
+			rt.table.Store(&[]routed{nil}) // place 0 is for the numbers of other requests
 		}
 	}
 	if need := rt.reserved + n + c.keepRoom; need > c.Depth() {

@@ -40,6 +40,7 @@ func (s *Shaper) Next(now time.Duration) (Grant, bool) {
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
+	s.endProbe(now)
 	for tries := -1; ; tries-- {
 		s.checkDue()
 		best, held := s.arbitrate(now)
@@ -138,7 +139,7 @@ func (s *Shaper) topUp() {
 			p := &s.present[u]
 			f := &s.flows[p.flow]
 			n := int64(0)
-			if q := s.quantum(f); !p.late && p.wire > f.deficit {
+			if q := s.round(f); !p.late && p.wire > f.deficit {
 				n = (p.wire - f.deficit + q - 1) / q
 			}
 			if r := &rounds[s.roundOf(p)]; *r == 0 || n < *r-1 {
@@ -150,7 +151,7 @@ func (s *Shaper) topUp() {
 		if u := bits.TrailingZeros64(m); s.claims(u) {
 			p := &s.present[u]
 			f := &s.flows[p.flow]
-			f.deficit += (rounds[s.roundOf(p)] - 1) * s.quantum(f)
+			f.deficit += (rounds[s.roundOf(p)] - 1) * s.round(f)
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (s *Shaper) roundOf(p *candidate) int {
 	return 2 * c.Class
 }
 
-func (s *Shaper) quantum(f *flow) int64 { return int64(s.cfg.Quantum) * int64(f.Weight) }
+func (s *Shaper) round(f *flow) int64 { return s.quantum * int64(f.Weight) }
 
 // passOver notes which units were passed over for another one. Of those that were too
 // often, the first in turn is waited for: by GETs, or by PUTs.
@@ -245,16 +246,10 @@ func (s *Shaper) before(u, v int) bool {
 	}
 	fa, fb := &s.flows[a.flow], &s.flows[b.flow]
 	switch s.cfg.Policy {
-	case Load:
-		if fa.outstanding != fb.outstanding {
-			return fa.outstanding < fb.outstanding
-		}
 	case Priority:
 		if fa.Priority != fb.Priority {
 			return fa.Priority > fb.Priority
 		}
-	case Availability:
-		return s.since[u] < s.since[v]
 	case Deficit: // the one that goes on while it has something left
 		return s.after(u, ka.last) < s.after(v, ka.last)
 	}

@@ -11,7 +11,7 @@ const (
 	Put                // it takes data away: whole, and held by the outbound budget alone
 )
 
-// Command is what a host writes into a command queue.
+// Command is what a host writes into the command queue.
 type Command struct {
 	Kind   Kind
 	Length int
@@ -44,7 +44,7 @@ type command struct {
 	dropped bool  // cancelled: nothing of it is issued again
 	ended   bool  // finished, and told
 	failed  int   // sub-requests that wait to be issued again
-	next    int32 // in a command queue, the flow's GETs or PUTs, the finished or the free ones
+	next    int32 // in the command queue, the flow's GETs or PUTs, the finished or the free ones
 	nextFen int32
 }
 
@@ -88,12 +88,12 @@ func (s *Shaper) drop(l *list, c int32) {
 	}
 }
 
-// Submit writes a command into its command queue. It never waits: [Shaper.Next]
+// Submit writes a command into the command queue. It never waits: [Shaper.Next]
 // says when the command may go.
 func (s *Shaper) Submit(f Flow, c Command, now time.Duration) (Request, error) {
 	at, err := s.command(f, &c, now)
 	if err == nil {
-		s.write(at)
+		s.push(&s.written, at)
 	}
 	return Request(at), err
 }
@@ -122,24 +122,10 @@ func (s *Shaper) command(f Flow, c *Command, now time.Duration) (int32, error) {
 	return i, nil
 }
 
-// write puts a command into its command queue.
-func (s *Shaper) write(c int32) {
-	if s.flows[s.cmds[c].flow].Served {
-		s.push(&s.target, c)
-	} else {
-		s.push(&s.initiator, c)
-	}
-}
-
-// schedule sorts commands into flow queues: the schedulers of the two command
-// queues take turns, so that neither waits for the other's backlog.
+// schedule sorts the commands of the command queue into flow queues.
 func (s *Shaper) schedule() {
-	for s.initiator.head != none || s.target.head != none {
-		for _, q := range [...]*list{&s.initiator, &s.target} {
-			if c := s.pop(q); c != none {
-				s.enqueue(c)
-			}
-		}
+	for c := s.pop(&s.written); c != none; c = s.pop(&s.written) {
+		s.enqueue(c)
 	}
 }
 

@@ -14,12 +14,8 @@ const (
 	// RoundRobin takes them in turn, a request packet each. That which went longest ago
 	// is the next, so that who is passed over does not lose its turn.
 	RoundRobin Policy = iota
-	// Load takes the flow with the fewest bytes outstanding.
-	Load
 	// Priority takes the flow of the highest priority.
 	Priority
-	// Availability takes the unit that has been ready for longest.
-	Availability
 	// Deficit takes them in turn and lets each send as many bytes as its weight says,
 	// whatever the length of its requests.
 	Deficit
@@ -27,7 +23,7 @@ const (
 )
 
 func (p Policy) String() string {
-	return [...]string{"round robin", "load", "priority", "availability", "deficit-weighted"}[p]
+	return [...]string{"round robin", "priority", "deficit-weighted"}[p]
 }
 
 // Limits of a configuration.
@@ -61,22 +57,16 @@ type Config struct {
 	Small    int     // a GET of up to so many bytes is small
 	Rate     float64 // bytes solicited in a second; 0 means no bound
 	Burst    int64   // bytes that may be solicited at once
-	Outbound float64 // bytes of PUTs and served responses in a second; 0 means no bound
+	Outbound float64 // bytes of PUTs in a second; 0 means no bound
 	OutBurst int64
 
-	MTU     int // bytes of data in a packet
-	Header  int // bytes of headers of a packet
-	Slice   int // bytes of a sub-request: a multiple of the MTU, or all if negative
-	Units   int // slicing units
-	Ord     int // request packets that a unit may have outstanding
-	Device  int // GETs and atomics that the device may have outstanding; 0 means no limit
-	FlowCap int64
-	Policy  Policy
-	Quantum int // bytes of the deficit policy, for a weight of 1
-	// Tenure is how many request packets a unit presents of a flow while others wait for
-	// a unit, and how many quanta by weight under the deficit policy; 0 means 1. Flows
-	// have the same only over a time in which all of them had their turns.
-	Tenure int
+	MTU    int // bytes of data in a packet
+	Header int // bytes of headers of a packet
+	Slice  int // bytes of a sub-request: a multiple of the MTU, or all if negative
+	Units  int // slicing units
+	Ord    int // request packets that a unit may have outstanding
+	Device int // GETs and atomics that the device may have outstanding; 0 means no limit
+	Policy Policy
 	// Overdue is after how long a response of which nothing came, nor anything else of
 	// its queue pair, does not count any more, and as long again for each 64 KiB that are
 	// outstanding; 0 means 200 ms, a negative one never.
@@ -84,7 +74,8 @@ type Config struct {
 	// MaxPasses is how often a flow is passed over before others wait for it; 0 means 16.
 	MaxPasses int
 	Classes   []Class
-	// Tune finds the threshold: Threshold is then where it begins.
+	// Tune finds the threshold: Threshold is then where it begins. The delays of all flows
+	// are taken together, so peers should be of about the same distance.
 	Tune    bool
 	TuneMax int64 // the threshold it may reach
 }
@@ -96,7 +87,7 @@ var ErrConfig = errors.New("invalid configuration")
 // with it.
 func (c Config) WithDefaults() (Config, error) {
 	for _, v := range []int64{c.Threshold, c.Reserve, int64(c.Small), c.Burst, c.OutBurst, int64(c.MTU), int64(c.Header), int64(c.Units),
-		int64(c.Ord), int64(c.Device), c.FlowCap, int64(c.Quantum), int64(c.Tenure), int64(c.MaxPasses), c.TuneMax} {
+		int64(c.Ord), int64(c.Device), int64(c.MaxPasses), c.TuneMax} {
 		if v < 0 || v > maxBytes {
 			return c, fmt.Errorf("%w: %d", ErrConfig, v)
 		}
@@ -118,7 +109,6 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Small = cmp.Or(c.Small, 512)
 	c.Units = cmp.Or(c.Units, 16)
 	c.Ord = cmp.Or(c.Ord, 128)
-	c.Tenure = cmp.Or(c.Tenure, 1)
 	c.MaxPasses = cmp.Or(c.MaxPasses, 16)
 	c.Overdue = cmp.Or(c.Overdue, 200*time.Millisecond)
 	one := c.RspPktLen(max(c.Slice, c.MTU))
@@ -127,7 +117,6 @@ func (c Config) WithDefaults() (Config, error) {
 	c.Reserve = cmp.Or(c.Reserve, min(c.Threshold/8, 4<<10))
 	c.Burst = cmp.Or(c.Burst, 2*one)
 	c.OutBurst = cmp.Or(c.OutBurst, 256<<10)
-	c.Quantum = cmp.Or(c.Quantum, int(one))
 	if len(c.Classes) == 0 {
 		c.Classes = []Class{{Name: "default"}}
 	}

@@ -14,17 +14,19 @@ const genMask = 1<<23 - 1
 func (id Sub) place() int64 { return int64(id & (1<<24 - 1)) }
 
 type sub struct {
-	cmd     int32
-	offset  int
-	length  int
-	wire    int64
-	small   bool
-	under   bool // outstanding
-	lent    bool // overdue
-	alone   bool // no other that is not small was when it went
-	granted time.Duration
-	gen     uint32
-	next    int32
+	cmd    int32
+	offset int
+	length int
+	wire   int64
+	small  bool
+	under  bool // outstanding
+	lent   bool // overdue
+	// A probe of the tuner waited for it in vain.
+	stranded bool
+	alone    bool // no other that is not small was when it went
+	granted  time.Duration
+	gen      uint32
+	next     int32
 }
 
 func (s *Shaper) sub(id Sub) (int32, bool) {
@@ -40,7 +42,7 @@ func (s *Shaper) newSub() int32 {
 		s.freeSub.head = s.subs[i].next
 		return i
 	}
-	s.subs = append(s.subs, sub{})
+	s.subs = append(s.subs, sub{gen: s.firstGen})
 	return int32(len(s.subs) - 1)
 }
 
@@ -136,7 +138,6 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 	if sb.small {
 		s.small += sb.wire
 	}
-	f.outstanding += sb.wire
 	f.ordPktActive++
 	k.Outstanding += sb.wire
 	k.Solicited += uint64(sb.wire)
@@ -149,6 +150,7 @@ func (s *Shaper) solicit(sb *sub, f *flow, k *class) {
 func (s *Shaper) back(i int32) {
 	sb := &s.subs[i]
 	s.unlend(sb)
+	s.unstrand(sb)
 	sb.under = false
 	c := &s.cmds[sb.cmd]
 	f, k := &s.flows[c.flow], &s.classes[c.Class]
@@ -162,7 +164,6 @@ func (s *Shaper) back(i int32) {
 	if sb.small {
 		s.small -= sb.wire
 	}
-	f.outstanding -= sb.wire
 	f.ordPktActive--
 	k.Outstanding -= sb.wire
 	s.gets--
@@ -175,14 +176,15 @@ func (s *Shaper) Completed(id Sub, now time.Duration) (r Request, ok bool) {
 	if !ok {
 		return none, false
 	}
-	s.back(i)
 	sb := &s.subs[i]
+	late := sb.lent || sb.stranded
+	s.back(i)
 	at := sb.cmd
 	c := &s.cmds[at]
 	if c.Kind != Put {
 		s.hear(c.flow, now)
 	}
-	if s.cfg.Tune && c.Kind == Get && !sb.small {
+	if s.cfg.Tune && c.Kind == Get && !sb.small && !late {
 		all, small := s.live()
 		s.tune.sample(sb, now, all == small)
 		s.stats.Probes = s.tune.probes

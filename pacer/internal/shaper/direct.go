@@ -14,7 +14,7 @@ func (s *Shaper) Admit(f Flow, c Command, now time.Duration) (r Request, sub Sub
 	}
 	var p candidate
 	if !s.direct(&p, at, now) {
-		s.write(at)
+		s.push(&s.written, at)
 		return Request(at), 0, false, nil
 	}
 	s.begin(at)
@@ -34,6 +34,7 @@ func (s *Shaper) direct(p *candidate, at int32, now time.Duration) bool {
 	s.in.refill(now)
 	s.out.refill(now)
 	s.lapse(now)
+	s.endProbe(now)
 	s.due, s.duePut = none, none // nobody waits
 	p.flow, p.cmd, p.sub, p.length, p.wire = c.flow, at, none, c.Length, s.cfg.RspPktLen(c.Length)
 	p.late = c.Deadline > 0 && now >= c.Deadline

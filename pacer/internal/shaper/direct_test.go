@@ -31,10 +31,11 @@ func twins(t *testing.T, rng *rand.Rand) (direct int) {
 		s, err := New(cfg)
 		require.NoError(t, err)
 		both[i] = s
+		s.firstGen = both[0].firstGen
 	}
 	var flows []Flow
 	for id := range 1 + rng.IntN(4) {
-		fc := FlowConfig{ID: uint64(id), Weight: 1 + rng.IntN(3), Priority: rng.IntN(3), MaxReads: 1 + rng.IntN(16), Depth: 1 + rng.IntN(20), Served: rng.IntN(4) == 0}
+		fc := FlowConfig{ID: uint64(id), Weight: 1 + rng.IntN(3), Priority: rng.IntN(3), MaxReads: 1 + rng.IntN(16), Depth: 1 + rng.IntN(20)}
 		for i, s := range both {
 			f, err := s.AddFlow(fc)
 			require.NoError(t, err)

@@ -1,9 +1,8 @@
 // Package shaper decides which request goes next: the state machine of paced
 // GETs, without device, clock, goroutines and locks.
 //
-// The host writes commands into one of two command queues, for what it starts and
-// for what it serves. A scheduler each sorts them into flow queues, which are found
-// by a hash of the flow. Slicing units take flow queues in turn, as they become
+// The host writes commands into a command queue. A scheduler sorts them into flow queues,
+// which are found by a hash of the flow. Slicing units take flow queues in turn, as they become
 // free, and present one request packet at a time: a whole PUT, or a piece of a GET.
 // The shaper arbitrates between the units: it passes over those whose response
 // would exceed a limit, and looks at the next. What it grants counts until it

@@ -108,7 +108,7 @@ func newCrowd(t *testing.T, c Config, rate float64, probe bool, sizes ...int) *c
 // sub-requests, however slow the link is: units go round by what is fair within a second
 // or two, not within a minute.
 func TestManyFlowsShareEvenly(t *testing.T) {
-	for _, policy := range []Policy{RoundRobin, Load, Priority, Availability, Deficit} {
+	for _, policy := range []Policy{RoundRobin, Priority, Deficit} {
 		for _, flows := range []int{32, 33, 100, 1000} {
 			for _, slice := range []int{4 * kib, 16 * kib} {
 				for _, pieces := range []int{8, 28} { // of each flow in a window
@@ -200,7 +200,7 @@ func TestLargeOnesAndTheRate(t *testing.T) {
 
 // What is more than a turn counts for the next one.
 func TestTurnsAddUp(t *testing.T) {
-	b := newBench(t, Config{MTU: kib, Slice: 16 * kib, Units: 1, Policy: Deficit, Quantum: 16 * (kib + 1)}, FlowConfig{}, FlowConfig{})
+	b := newBench(t, Config{MTU: kib, Slice: 16 * kib, Units: 1, Policy: Deficit}, FlowConfig{}, FlowConfig{})
 	for range 300 {
 		b.get(0, 10*kib)
 		b.get(1, 16*kib)
@@ -211,7 +211,7 @@ func TestTurnsAddUp(t *testing.T) {
 
 // A flow that was alone for long has its turn as others have, once they come.
 func TestAloneWasNoTurn(t *testing.T) {
-	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Policy: Deficit, Quantum: 16 * kib}, FlowConfig{}, FlowConfig{})
+	b := newBench(t, Config{Slice: 4 * kib, Units: 1, Policy: Deficit}, FlowConfig{}, FlowConfig{})
 	b.get(0, 1<<30)
 	b.order(100)
 	b.get(1, 1<<30)
@@ -250,7 +250,7 @@ func TestOneUnitAndTwoClasses(t *testing.T) {
 // The flow of the highest priority does not wait in line behind others, and keeps its
 // unit; without the policy all are equal.
 func TestUnitsByPriorityOfFlows(t *testing.T) {
-	for policy, want := range map[Policy]int{Priority: 160, RoundRobin: 10, Load: 10} {
+	for policy, want := range map[Policy]int{Priority: 160, RoundRobin: 10} {
 		flows := make([]FlowConfig, 17)
 		flows[16].Priority = 1
 		b := newBench(t, Config{Slice: 4 * kib, Units: 4, Policy: policy}, flows...)
@@ -264,7 +264,7 @@ func TestUnitsByPriorityOfFlows(t *testing.T) {
 // Classes come first under the deficit policy too: what a flow of a lower one has left of
 // its quantum does not go before a flow of a higher one, which has used its own up.
 func TestDeficitWithinAClass(t *testing.T) {
-	b := newBench(t, Config{Slice: 4 * kib, Policy: Deficit, Quantum: 16 * kib, Threshold: 9 * kib, Reserve: 1, Small: 1, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{})
+	b := newBench(t, Config{Slice: 4 * kib, Policy: Deficit, Threshold: 9 * kib, Reserve: 1, Small: 1, Classes: []Class{{}, {Priority: 1}}}, FlowConfig{}, FlowConfig{})
 	b.get(0, 1<<20)
 	require.Equal(t, []int{0, 0}, b.order(2))
 	b.get(1, 64*kib, inClass(1))

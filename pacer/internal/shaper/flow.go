@@ -16,7 +16,6 @@ type FlowConfig struct {
 	MaxReads int    // GETs and atomics that it may have outstanding (max_rd_atomic); 0 means any
 	Depth    int    // work requests that it may have outstanding; 0 means any
 	Patient  bool   // its credit is somebody's who gives it back: it is never overdue
-	Served   bool   // its commands are what this host serves: they go through the target's command queue
 }
 
 // Flow is a flow queue.
@@ -38,7 +37,6 @@ type flow struct {
 	// It moves with the flow from unit to unit.
 	ordPktActive int
 	posted       int // of all kinds
-	outstanding  int64
 	deficit      int64
 	passes       int // how often it was passed over since its last grant
 	lent         int // request packets outstanding that are overdue

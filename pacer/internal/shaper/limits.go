@@ -14,7 +14,6 @@ const (
 	Stalled                    // nothing of its queue pair came for too long
 	OrdPktActive               // request packets outstanding of its flow: the unit's limit, or max_rd_atomic
 	SendQueue                  // the queue pair has no room
-	FlowCap                    // response bytes outstanding of its flow
 	NoUnit                     // all slicing units are taken
 	Device                     // GETs and atomics outstanding of the device
 	ClassCap                   // response bytes outstanding of its class
@@ -27,12 +26,12 @@ const (
 
 func (r Reason) String() string {
 	return [...]string{"goes", "finished", "link paused", "queue pair in error", "behind others of its flow", "responses overdue", "OrdPktActive", "send queue",
-		"cap of its flow", "no slicing unit", "READs of the device", "cap of its class", "threshold", "another one is due", "solicited rate",
+		"no slicing unit", "READs of the device", "cap of its class", "threshold", "another one is due", "solicited rate",
 		"outbound budget", "arbitration"}[r]
 }
 
 // own tells whether only something of the flow's own ends it.
-func (r Reason) own() bool { return r >= Down && r <= FlowCap }
+func (r Reason) own() bool { return r >= Down && r <= SendQueue }
 
 func (s *Shaper) ordLimit(f *flow) int { return min(f.MaxReads, s.cfg.Ord) }
 
@@ -60,8 +59,6 @@ func (s *Shaper) limit(p *candidate) Reason {
 		return Stalled
 	case f.ordPktActive >= s.ordLimit(f):
 		return OrdPktActive
-	case s.cfg.FlowCap > 0 && f.outstanding > 0 && f.outstanding+p.wire > s.cfg.FlowCap:
-		return FlowCap
 	case s.cfg.Device > 0 && s.gets >= s.cfg.Device:
 		return Device
 	case k.Cap > 0 && k.Outstanding > k.lent && k.Outstanding-k.lent+p.wire > k.Cap:

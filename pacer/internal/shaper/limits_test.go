@@ -100,7 +100,7 @@ func TestLateClassByWeight(t *testing.T) {
 // A limit that is raised lets requests go that it held, though nothing of their flow
 // completes.
 func TestRaisedLimitsLetGo(t *testing.T) {
-	for name, c := range map[string]Config{"ord": {Ord: 1}, "flow cap": {FlowCap: 5 * kib}, "class cap": {Classes: []Class{{Cap: 5 * kib}}}, "device": {Device: 1}} {
+	for name, c := range map[string]Config{"ord": {Ord: 1}, "class cap": {Classes: []Class{{Cap: 5 * kib}}}, "device": {Device: 1}} {
 		t.Run(name, func(t *testing.T) {
 			c.MTU, c.Slice, c.Threshold, c.Header = 4*kib, 4*kib, 1<<20, 1
 			b := newBench(t, c, FlowConfig{})
@@ -109,7 +109,7 @@ func TestRaisedLimitsLetGo(t *testing.T) {
 			require.True(t, ok)
 			_, ok = b.next()
 			require.False(t, ok)
-			c.Ord, c.FlowCap, c.Device = 2, 0, 0
+			c.Ord, c.Device = 2, 0
 			if c.Classes != nil {
 				c.Classes = []Class{{}}
 			}
@@ -118,6 +118,14 @@ func TestRaisedLimitsLetGo(t *testing.T) {
 			require.True(t, ok)
 		})
 	}
+}
+
+// Classes do not go: flows, and what waits, are of them.
+func TestClassesStay(t *testing.T) {
+	b := newBench(t, Config{Classes: make([]Class, 2)}, FlowConfig{})
+	require.ErrorIs(t, b.s.Reconfigure(Config{}, b.now), ErrConfig)
+	require.NoError(t, b.s.Reconfigure(Config{Classes: make([]Class, 3)}, b.now))
+	require.Equal(t, 3, b.s.Classes())
 }
 
 // The one that others wait for may be withdrawn: they do not wait for a PUT behind it,
@@ -131,7 +139,7 @@ func TestDueGivesWayToNothingElse(t *testing.T) {
 	for g, ok := b.next(); ok; g, ok = b.next() {
 		under = append(under, g)
 	}
-	b.s.Served(1000, b.now) // the budget is used up for a quarter of an hour
+	b.s.out.take(1000) // the budget is used up for a quarter of an hour
 	big := b.get(0, 8*kib)
 	b.get(0, 4*kib, kind(Put))
 	b.get(0, 8*kib, fenced)

@@ -57,8 +57,8 @@ func randomConfig(r *rand.Rand) Config {
 	c := Config{
 		MTU: []int{256, 1024, 4096}[r.IntN(3)], Header: 66, Slice: []int{-1, 1024, 4096, 16384}[r.IntN(4)],
 		Threshold: []int64{1, 600, 5000, 40000, 1 << 20}[r.IntN(5)], Units: 1 + r.IntN(6), Ord: []int{1, 3, 128}[r.IntN(3)],
-		Device: []int{0, 5}[r.IntN(2)], FlowCap: []int64{0, 9000}[r.IntN(2)], Policy: Policy(r.IntN(int(policies))),
-		Tenure: 1 + r.IntN(4), MaxPasses: 1 + r.IntN(8), Small: 300, Tune: r.IntN(4) == 0,
+		Device: []int{0, 5}[r.IntN(2)], Policy: Policy(r.IntN(int(policies))),
+		MaxPasses: 1 + r.IntN(8), Small: 300, Tune: r.IntN(4) == 0,
 		Overdue: []time.Duration{0, -1, 2 * time.Millisecond}[r.IntN(3)],
 		Classes: []Class{{Name: "bulk", Weight: 1 + r.IntN(3), Cap: []int64{0, 8000}[r.IntN(2)]}, {Name: "fast", Weight: 2, Priority: r.IntN(2), Promote: time.Duration(r.IntN(2)) * time.Millisecond}},
 	}
@@ -85,7 +85,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 func (m *model) addFlow() {
 	m.ids++
-	f, err := m.s.AddFlow(FlowConfig{ID: m.ids * 0x10001, Weight: 1 + m.rng.IntN(3), Priority: m.rng.IntN(3), MaxReads: 1 + m.rng.IntN(16), Depth: 1 + m.rng.IntN(20), Served: m.rng.IntN(4) == 0})
+	f, err := m.s.AddFlow(FlowConfig{ID: m.ids * 0x10001, Weight: 1 + m.rng.IntN(3), Priority: m.rng.IntN(3), MaxReads: 1 + m.rng.IntN(16), Depth: 1 + m.rng.IntN(20)})
 	require.NoError(m.t, err)
 	m.flows = append(m.flows, f)
 	m.seq[f], m.down[f] = 0, false
@@ -123,13 +123,12 @@ func (q *modelReq) unissued() bool {
 // drain takes all that may go now, and checks each.
 func (m *model) drain() (n int) {
 	for {
-		before := m.s.Threshold()
 		g, ok := m.s.Next(m.now)
 		if !ok {
 			return n
 		}
 		n++
-		m.granted(g, before)
+		m.granted(g, m.s.Threshold())
 		if n > 100000 {
 			m.fatal("no end of grants")
 		}
@@ -165,7 +164,7 @@ func (m *model) granted(g Grant, threshold int64) {
 		q.started = true
 	}
 	reads, posted, device := 0, 0, 0
-	var out, small, flowOut, classOut int64
+	var out, small, classOut int64
 	for _, o := range m.out {
 		of := m.reqs[o.Request]
 		if o.Flow == g.Flow {
@@ -177,7 +176,6 @@ func (m *model) granted(g Grant, threshold int64) {
 		device++
 		if o.Flow == g.Flow {
 			reads++
-			flowOut += o.wire
 		}
 		if m.s.subs[o.Sub&(1<<24-1)].lent { // overdue: it counts no more
 			if g.Flow == o.Flow && g.Kind != Put {
@@ -185,12 +183,15 @@ func (m *model) granted(g Grant, threshold int64) {
 			}
 			continue
 		}
+		if of.Class == q.Class {
+			classOut += o.wire
+		}
+		if m.s.probes() && m.s.subs[o.Sub&(1<<24-1)].stranded { // a probe waited for it in vain
+			continue
+		}
 		out += o.wire
 		if o.small {
 			small += o.wire
-		}
-		if of.Class == q.Class {
-			classOut += o.wire
 		}
 	}
 	fc := m.s.flows[g.Flow].FlowConfig
@@ -205,8 +206,6 @@ func (m *model) granted(g Grant, threshold int64) {
 			m.fatal("%+v: %d READs outstanding", g, reads)
 		case c.Device > 0 && device >= c.Device:
 			m.fatal("%+v: %d READs of the device", g, device)
-		case c.FlowCap > 0 && flowOut > 0 && flowOut+wire > c.FlowCap:
-			m.fatal("%+v: flow has %d", g, flowOut)
 		case c.Classes[q.Class].Cap > 0 && classOut > 0 && classOut+wire > c.Classes[q.Class].Cap:
 			m.fatal("%+v: class has %d", g, classOut)
 		case !isSmall && out-small > 0 && out+wire > threshold-c.Reserve:
@@ -410,8 +409,8 @@ func (m *model) step() {
 			q.active--
 		}
 		m.out = rest
-	case p < 99:
-		m.s.Served(int64(m.rng.IntN(3000)), m.now)
+	case p == 99:
+		m.now += probeTime
 	}
 }
 
@@ -441,12 +440,12 @@ func (m *model) finish() {
 		}
 		m.now = max(m.now, at)
 	}
-	if m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
+	if m.s.stranded != 0 || m.s.lent != 0 || m.s.lentSmall != 0 || m.s.lentGets != 0 || m.s.Held() || m.s.Outstanding() != 0 || m.s.small != 0 || m.s.Sending() != 0 || m.s.gets != 0 || m.s.Alive() != 0 {
 		m.fatal("credit is left: %d, %d, %d, %d", m.s.Outstanding(), m.s.small, m.s.Sending(), m.s.gets)
 	}
 	for _, f := range m.flows {
 		fl := &m.s.flows[f]
-		if fl.ordPktActive != 0 || fl.posted != 0 || fl.outstanding != 0 || fl.unit != none || fl.waits {
+		if fl.ordPktActive != 0 || fl.posted != 0 || fl.unit != none || fl.waits {
 			m.fatal("flow %d keeps %+v", f, fl)
 		}
 		require.True(m.t, m.s.RemoveFlow(f))

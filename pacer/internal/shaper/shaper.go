@@ -3,6 +3,7 @@ package shaper
 import (
 	"hash/maphash"
 	"math/bits"
+	"math/rand/v2"
 	"time"
 )
 
@@ -11,10 +12,10 @@ type Shaper struct {
 	cfg     Config
 	classes []class
 
-	initiator, target list // command queues
-	cmds              []command
-	free, finished    list
-	alive             int // commands submitted and not freed
+	written        list // the command queue
+	cmds           []command
+	free, finished list
+	alive          int // commands submitted and not freed
 
 	flows []flow
 	table table
@@ -22,7 +23,6 @@ type Shaper struct {
 	units   []int32  // the flow that each is assigned to, or none
 	busy    uint64   // which are assigned
 	pending int      // commands that are not granted as a whole, and pieces that failed
-	since   []uint64 // when each was assigned, by the clock
 	turns   []uint64 // when each was assigned, or granted last: the first one is the next in turn
 	clock   uint64   // counts assignments and grants
 	urgent  list     // flows that wait for a unit
@@ -30,15 +30,18 @@ type Shaper struct {
 	hurryAt time.Duration // when one of them is late
 	popped  int
 	present [MaxUnits]candidate
+	quantum int64 // bytes of the deficit policy, for a weight of 1
 
-	subs    []sub
-	freeSub list
+	subs     []sub
+	freeSub  list
+	firstGen uint32 // of each place: random, unlike numbers that a program gives its requests
 
 	outstanding int64 // response bytes, wire
 	small       int64 // of which of small requests
 	lent        int64 // of outstanding, which are overdue
 	lentSmall   int64 // of small
 	lentGets    int   // of gets
+	stranded    int64 // of outstanding, which probes of the tuner do not wait for
 	lapseAt     time.Duration
 	sending     int64 // bytes of PUTs
 	gets        int   // GETs and atomics outstanding
@@ -144,7 +147,7 @@ func New(c Config) (*Shaper, error) {
 		return nil, err
 	}
 	empty := list{none, none}
-	s := &Shaper{initiator: empty, target: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1}
+	s := &Shaper{written: empty, free: empty, finished: empty, urgent: empty, waiting: empty, freeSub: empty, due: none, duePut: none, lease: -1, firstGen: rand.Uint32()}
 	s.table.seed = maphash.MakeSeed()
 	s.adopt(c)
 	s.in.tokens, s.out.tokens = float64(c.Burst), float64(c.OutBurst)
@@ -182,6 +185,7 @@ func (s *Shaper) adopt(c Config) {
 		s.tune.begin(&c, s.cfg.Tune)
 	}
 	s.cfg = c
+	s.quantum = c.RspPktLen(max(c.Slice, c.MTU))
 	s.resize(c.Units)
 	s.hurryAt = 0 // Promote may be another
 }
@@ -222,13 +226,6 @@ func (s *Shaper) Lease(bytes int64) { s.lease = bytes }
 // Pause holds everything: the link partner asks for it by priority flow control, or
 // the program.
 func (s *Shaper) Pause(on bool) { s.paused = on }
-
-// Served debits the outbound budget by a response that the device sends by itself:
-// a peer's READ of this host's memory, of which only counters or the program know.
-func (s *Shaper) Served(bytes int64, now time.Duration) {
-	s.out.refill(now)
-	s.out.take(min(max(bytes, 0), maxBytes))
-}
 
 // Outstanding are the response bytes outstanding.
 func (s *Shaper) Outstanding() int64 { return s.outstanding }

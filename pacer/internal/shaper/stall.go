@@ -36,6 +36,7 @@ func (s *Shaper) lapse(now time.Duration) {
 }
 
 func (s *Shaper) lend(sb *sub) {
+	s.unstrand(sb)
 	c := &s.cmds[sb.cmd]
 	sb.lent = true
 	s.lentGets++
@@ -77,6 +78,42 @@ func (s *Shaper) hear(at int32, now time.Duration) {
 	}
 }
 
-// live are the response bytes outstanding that are not lent, all and those of small
-// requests.
-func (s *Shaper) live() (all, small int64) { return s.outstanding - s.lent, s.small - s.lentSmall }
+// live returns the response bytes outstanding that are not lent, all and those of small
+// requests. During a probe of the tuner what an earlier one waited for in vain is lent too.
+func (s *Shaper) live() (all, small int64) {
+	all, small = s.outstanding-s.lent, s.small-s.lentSmall
+	if s.probes() {
+		all -= s.stranded
+	}
+	return all, small
+}
+
+func (s *Shaper) probes() bool { return s.cfg.Tune && s.tune.probing > 0 }
+
+// endProbe ends a probe that has lasted for probeTime: a response does not come, or a
+// program keeps its credit. Later probes do not wait for what is outstanding now.
+func (s *Shaper) endProbe(now time.Duration) {
+	if !s.probes() {
+		return
+	}
+	end := s.tune.renewed + probeTime
+	if now < end {
+		s.wakeAt(end)
+		return
+	}
+	s.tune.probing = 0
+	s.tune.newRound(now)
+	for i := range s.subs {
+		if sb := &s.subs[i]; sb.under && !sb.lent && !sb.small && !sb.stranded && s.cmds[sb.cmd].Kind != Put {
+			sb.stranded = true
+			s.stranded += sb.wire
+		}
+	}
+}
+
+func (s *Shaper) unstrand(sb *sub) {
+	if sb.stranded {
+		sb.stranded = false
+		s.stranded -= sb.wire
+	}
+}

@@ -36,6 +36,7 @@ type tuner struct {
 const (
 	period    = time.Second
 	perProbe  = 2
+	probeTime = period / 4
 	queueGoal = 1.5 // sub-requests that wait
 )
 

@@ -58,16 +58,38 @@ type reader struct {
 	late time.Duration
 	seen time.Duration
 	out  []flight
+	far  []time.Duration // of each flow: until its responses come to the link
+	way  []flight        // to it
+	most int64           // the largest threshold
 }
 
-func newReader(t *testing.T, seed uint64, mbit float64, late time.Duration) *reader {
-	r := &reader{bench: newBench(t, Config{Tune: true, Header: 66}, make([]FlowConfig, 8)...), rng: rand.New(rand.NewPCG(seed, 1)), late: late}
+func newReader(t *testing.T, seed uint64, mbit float64, late time.Duration, far ...time.Duration) *reader {
+	if far == nil {
+		far = make([]time.Duration, 8)
+	}
+	r := &reader{bench: newBench(t, Config{Tune: len(far) == 8, Header: 66}, make([]FlowConfig, len(far))...), rng: rand.New(rand.NewPCG(seed, 1)), late: late, far: far}
 	r.link.processor = 75e6
 	r.link.set(mbit, 0)
-	for f := range 8 {
+	for f := range far {
 		r.get(f, MaxLength)
 	}
 	return r
+}
+
+func insert(flights []flight, g Grant, at time.Duration) []flight {
+	i, _ := slices.BinarySearchFunc(flights, at, func(f flight, at time.Duration) int { return int(f.at - at) })
+	return slices.Insert(flights, i, flight{g, at})
+}
+
+// arrive has a response come to the link.
+func (r *reader) arrive(g Grant) {
+	c := r.s.Config()
+	at := r.link.take(r.now, c.RspPktLen(g.Length))
+	if r.late > 0 {
+		at = max(at+time.Duration(r.rng.ExpFloat64()*float64(r.late)), r.seen)
+	}
+	r.seen = max(r.seen, at)
+	r.out = insert(r.out, g, at)
 }
 
 // until goes on to a moment, and answers the part of the link that was used.
@@ -76,18 +98,30 @@ func (r *reader) until(end time.Duration) float64 {
 	c := r.s.Config()
 	for r.now < end {
 		for g, ok := r.next(); ok; g, ok = r.next() {
-			at := r.link.take(r.now, c.RspPktLen(g.Length))
-			if r.late > 0 {
-				at = max(at+time.Duration(r.rng.ExpFloat64()*float64(r.late)), r.seen)
+			if d := r.far[r.place(g.Flow)]; d > 0 {
+				r.way = insert(r.way, g, r.now+d)
+			} else {
+				r.arrive(g)
 			}
-			r.seen = max(r.seen, at)
-			i, _ := slices.BinarySearchFunc(r.out, at, func(f flight, at time.Duration) int { return int(f.at - at) })
-			r.out = slices.Insert(r.out, i, flight{g, at})
 		}
-		r.now = r.out[0].at
-		bytes += float64(c.RspPktLen(r.out[0].g.Length))
-		r.done(r.out[0].g)
-		r.out = r.out[1:]
+		at, ok := r.s.Wake()
+		if !ok {
+			at = end
+		}
+		switch {
+		case len(r.way) > 0 && r.way[0].at <= at && (len(r.out) == 0 || r.way[0].at < r.out[0].at):
+			r.now = r.way[0].at
+			r.arrive(r.way[0].g)
+			r.way = r.way[1:]
+		case len(r.out) > 0 && r.out[0].at <= at:
+			r.now = r.out[0].at
+			bytes += float64(c.RspPktLen(r.out[0].g.Length))
+			r.done(r.out[0].g)
+			r.out = r.out[1:]
+		default:
+			r.now = at
+		}
+		r.most = max(r.most, r.s.Threshold())
 	}
 	return bytes / (r.link.rate * (r.now - begin).Seconds())
 }
@@ -127,4 +161,23 @@ func TestTunerOnAShallowQueue(t *testing.T) {
 		}
 	}
 	require.Less(t, lost, runs/5+3)
+}
+
+// Peers that are far away, one of nine or all, do not change a threshold that is not found by
+// delay: nothing is lost.
+func TestFarPeers(t *testing.T) {
+	for _, mbit := range []float64{40, 160} {
+		for _, far := range []time.Duration{10 * time.Millisecond, 150 * time.Millisecond} {
+			for n := range 10 {
+				peers := make([]time.Duration, 9)
+				for f := range n {
+					peers[f*4%9] = far
+				}
+				r := newReader(t, 1, mbit, 0, peers...)
+				used := r.until(5 * time.Second)
+				t.Logf("%3.0f Mbit/s, %d of 9 peers %5v away: used %.3f, threshold %d, lost %d", mbit, n, far, used, r.most, r.link.lost)
+				require.Zero(t, r.link.lost)
+			}
+		}
+	}
 }

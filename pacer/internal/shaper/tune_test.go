@@ -43,6 +43,11 @@ func through(b *bench, p *pipe, until time.Duration) float64 {
 		for g, ok := b.next(); ok; g, ok = b.next() {
 			out = append(out, flight{g, p.take(b.now, c.RspPktLen(g.Length))})
 		}
+		if at, ok := b.s.Wake(); len(out) == 0 || ok && at < out[0].at {
+			require.True(b.t, ok, "nothing is under way, and nothing goes")
+			b.now = at
+			continue
+		}
 		b.now = out[0].at
 		b.done(out[0].g)
 		out = out[1:]
@@ -213,4 +218,44 @@ func TestFloodedHalvesTheThreshold(t *testing.T) {
 	}
 	require.Equal(t, b.s.tune.least(), b.s.tune.window)
 	require.EqualValues(t, 101, b.s.Stats().Floods)
+}
+
+// Credit that a program keeps, or that waits for a dead peer, stops the others for the time
+// of one probe, and says nothing about the path when it comes back.
+func TestTunerAndCreditThatIsKept(t *testing.T) {
+	for _, c := range []struct {
+		patient bool
+		overdue time.Duration
+	}{{true, 0}, {false, -1}, {false, 0}, {false, 2 * probeTime}} {
+		b := newBench(t, Config{Tune: true, Header: 66, Overdue: c.overdue}, FlowConfig{}, FlowConfig{}, FlowConfig{Patient: c.patient})
+		b.get(2, 16*kib)
+		kept, ok := b.next()
+		require.True(t, ok)
+		b.get(0, MaxLength)
+		b.get(1, MaxLength)
+		p := &pipe{rate: 10e6, base: time.Millisecond}
+		require.Greater(t, through(b, p, 2*probeTime), 0.4)
+		require.Greater(t, through(b, p, 5*time.Second), 0.93)
+		require.Greater(t, b.s.Stats().Probes, uint64(3))
+		require.Equal(t, b.s.Outstanding(), b.s.lent+b.s.stranded)
+		b.done(kept)
+		require.Less(t, b.s.tune.base, 5*time.Millisecond)
+		require.Greater(t, through(b, p, 10*time.Second), 0.93)
+		require.Less(t, b.s.tune.base, 5*time.Millisecond)
+		require.Zero(t, b.s.stranded)
+	}
+}
+
+// While the threshold doubles it keeps to the largest one, and an interface that is flooded
+// ends the doubling.
+func TestTunerStarts(t *testing.T) {
+	b := newBench(t, Config{Tune: true, Header: 66, TuneMax: 200 * kib}, FlowConfig{}, FlowConfig{})
+	b.get(0, MaxLength)
+	b.get(1, MaxLength)
+	through(b, &pipe{rate: 1e9, base: time.Millisecond}, 300*time.Millisecond)
+	require.True(t, b.s.tune.starting)
+	require.EqualValues(t, 200*kib, b.s.Threshold())
+	b.s.Flooded(b.now)
+	require.EqualValues(t, 100*kib, b.s.Threshold())
+	require.False(t, b.s.tune.starting)
 }

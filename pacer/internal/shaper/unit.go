@@ -91,7 +91,7 @@ func (s *Shaper) assign(u int, f int32) {
 	s.units[u] = f
 	s.busy |= 1 << u
 	s.clock++
-	s.since[u], s.turns[u] = s.clock, s.clock
+	s.turns[u] = s.clock
 }
 
 func (s *Shaper) vacate(u int) {
@@ -225,9 +225,9 @@ func (s *Shaper) leave(f int32) {
 // priorities wait.
 func (s *Shaper) turn(f int32, wire int64) {
 	fl := &s.flows[f]
-	limit := float64(s.cfg.Tenure)
+	limit := 1.0
 	if s.cfg.Policy == Deficit {
-		limit *= float64(s.quantum(fl))
+		limit = float64(s.round(fl))
 	} else {
 		wire = 1
 	}
@@ -264,7 +264,7 @@ func (s *Shaper) resize(n int) {
 			s.flows[f].unit = none
 		}
 	}
-	s.units, s.since, s.turns, s.busy = make([]int32, n), make([]uint64, n), make([]uint64, n), 0
+	s.units, s.turns, s.busy = make([]int32, n), make([]uint64, n), 0
 	for u := range s.units {
 		s.units[u] = none
 	}
