@@ -191,7 +191,7 @@ func TestLockOfAFailedAgent(t *testing.T) {
 	requireWire(t)
 	near, far := open(t, wire[0]), open(t, wire[1])
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{
-		Layout: lockoffload.Layout{Slots: 1, Size: 8}, Key: testKey, Lease: long, GID: far.gid, Agent: lockoffload.AgentConfig{MaxWait: stuck},
+		Layout: lockoffload.Layout{Slots: 1, Size: 8}, Key: testKey, Lease: long, Grace: -1, GID: far.gid, Agent: lockoffload.AgentConfig{MaxWait: stuck},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, lis.Close()) })

@@ -220,6 +220,24 @@
 // Resources outside the region cannot be fenced like this. They can refuse a [Held.Token]
 // that is lower than one seen before.
 //
+// # Restarts
+//
+// A target's memory is volatile: a region lasts as long as its [Listener], or until
+// [NewRegion] lays its memory out again. What a program cannot lose it keeps elsewhere.
+//
+// A target that is started anew is a different target, also at the same address. Each
+// region has a random [Invite].Incarnation, of which the agent tells its callers too. A
+// client of one incarnation does not go on at another one: [Client.Reconnect],
+// [Client.Redial], [Client.Persist] and the chains of a [Caller] return [ErrRestarted],
+// and the program makes a new client and reads what is there. Versions and tokens do not
+// start again: those of a new region begin at the clock's microseconds, so a compare with
+// a version of before fails, and a token of before is lower than all new ones.
+//
+// A holder at the target before may rely on its lock until its lease is over. So a new
+// region's [Server] admits nobody for one and a half leases ([ServerConfig].Grace); Dial
+// waits for it. The agent executes chains from the start: a chain holds its lock only
+// while it changes the region.
+//
 // # The target's agent
 //
 // An [Agent] at the target carries out whole chains that clients SEND to it. It examines
@@ -240,12 +258,11 @@
 //
 // A [Caller] may have to issue a chain again when its connection broke before the answer.
 // The chain's key (client and sequence number) identifies it as the same chain. The agent
-// remembers a client's last answers and executes nothing twice. A new agent, for instance
-// at a restarted target, does not know what its predecessor executed, nor does an agent
-// that forgot the client ([Agent.Forget]) before it came back. These answer
-// [ErrOutcomeUnknown] to chains that were made before. An answer is final for its key,
-// [ErrBusy] included; otherwise a late copy of a chain that was answered "nothing was
-// changed" could still change something.
+// remembers a client's last answers and executes nothing twice. A new agent of a region
+// does not know what its predecessor executed, nor does an agent that forgot the client
+// ([Agent.Forget]) before it came back. These answer [ErrOutcomeUnknown] to chains that
+// were made before. An answer is final for its key, [ErrBusy] included; otherwise a late
+// copy of a chain that was answered "nothing was changed" could still change something.
 //
 // Chains that wait for one slot are executed under one lock, by turns of their clients;
 // so are chains that have arrived when the agent looks for more. When there is none, or

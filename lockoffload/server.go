@@ -24,7 +24,13 @@ type ServerConfig struct {
 	// Lease is how long a client may be silent and still rely on its locks; 0
 	// means 1 s. What a dead client held is free again at most three leases
 	// after its last heartbeat.
-	Lease   time.Duration
+	Lease time.Duration
+	// Grace is how long nobody is admitted after the region's first server was made: clients
+	// of a target before it, at which they held locks, may rely on them for a lease after
+	// it has ended. 0 means one and a half leases; set it if the leases were longer then.
+	// Negative is none: for programs in which nobody can hold such a lock, or whose locks
+	// protect nothing but the region.
+	Grace   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	Logger  *slog.Logger        // nil is silent
 }
@@ -36,6 +42,8 @@ type Server struct {
 	l    memory.Layout
 	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
 	free func()    // lets another server have the region
+
+	opens time.Time // nobody is admitted before
 
 	// Held by who admits or ends sessions, before mu.
 	ending sync.Mutex
@@ -83,6 +91,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Second
 	}
+	if cfg.Grace == 0 {
+		cfg.Grace = machine.LeaseLimit(cfg.Lease)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -109,7 +120,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
-		sessions: map[uint16]*Session{}, epochs: epochs,
+		sessions: map[uint16]*Session{}, epochs: epochs, opens: cfg.Region.opensAfter(cfg.Grace),
 	}
 	// Before anybody is admitted: among readers an owner number is all there is, and one
 	// that is given out again makes a bit that was left its new owner's.
@@ -189,8 +200,21 @@ func (s *Server) close() error {
 // Admit gives a client a place: a queue pair to connect, or the one given,
 // which is then the session's to move to ERROR and stays the caller's to close.
 // The client's lease begins with its first heartbeat, which must come within
-// one minute.
+// one minute. [ErrStarting] says that the region's grace is not over, see
+// ServerConfig.Grace.
 func (s *Server) Admit(qp *verbs.QP) (*Session, error) { return s.admit(qp, s.cfg.GID) }
+
+// awaitOpen waits until clients are admitted.
+func (s *Server) awaitOpen(ctx context.Context) error {
+	left := time.NewTimer(time.Until(s.opens))
+	defer left.Stop()
+	select {
+	case <-left.C:
+		return nil
+	case <-ctx.Done():
+		return opErrorf("admit", errors.Join(ErrStarting, ctx.Err()))
+	}
+}
 
 // admit is Admit with the GID of a queue pair that is to be made.
 func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
@@ -203,6 +227,9 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 	}
 	if s.cfg.PD.Device().Removed() {
 		return nil, opErrorf("admit", errRemoved)
+	}
+	if left := time.Until(s.opens); left > 0 {
+		return nil, opErrorf("admit", fmt.Errorf("%w: it admits clients in %v", ErrStarting, left))
 	}
 	var owner uint16
 	for i := range s.l.Clients {
@@ -228,7 +255,7 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout}
+	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Incarnation: s.cfg.Region.incarnation}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil

@@ -558,7 +558,7 @@ func TestSimulatedSilentConnections(t *testing.T) {
 	const flood, places = 1000, 256
 	told := make(lines, 2*flood)
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{Layout: lockoffload.Layout{Slots: 1, Size: 8},
-		Key: testKey, Lease: long, GID: far.gid, Logger: slog.New(slog.NewTextHandler(told, nil))})
+		Key: testKey, Lease: long, Grace: -1, GID: far.gid, Logger: slog.New(slog.NewTextHandler(told, nil))})
 	require.NoError(t, err)
 	for range flood {
 		conn, err := net.Dial("tcp", lis.Addr().String())

@@ -10,6 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// CountFromZero has versions and tokens of a region that nobody knows yet begin at zero.
+func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
+
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.
 func (s *Server) BreakLoopback() error {
 	s.ending.Lock()
@@ -153,3 +156,6 @@ func (c *Caller) Connections() uint32 {
 	defer c.mu.Unlock()
 	return c.link.conn
 }
+
+// Admit asks the listener's server for a place.
+func (l *Listener) Admit() (*Session, error) { return l.srv.Admit(nil) }

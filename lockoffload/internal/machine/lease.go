@@ -40,7 +40,7 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 	if word != l.word {
 		l.word, l.seen, l.alive = word, now, true
 	}
-	limit := l.limit()
+	limit := LeaseLimit(l.length)
 	if !l.alive {
 		limit = max(limit, l.first)
 	}
@@ -53,7 +53,8 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 	return LeaseRuns
 }
 
-func (l *Lease) limit() time.Duration { return l.length + l.length/2 }
+// LeaseLimit returns how long the target waits for the end of a lease.
+func LeaseLimit(length time.Duration) time.Duration { return length + length/2 }
 
 // Fenced takes what the word has when nothing of the client is executed any more, and a
 // time that is not before that. It answers when the lease, which a look had found to be
@@ -62,7 +63,7 @@ func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
 	if word == l.word || word == Goodbye {
 		return now
 	}
-	return now.Add(l.limit())
+	return now.Add(LeaseLimit(l.length))
 }
 
 // KeptLease is a lease as its client knows it, which relies on its locks until it is over.

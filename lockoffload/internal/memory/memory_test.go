@@ -143,15 +143,24 @@ func TestLayout(t *testing.T) {
 			}
 		}
 		mem := make([]byte, l.Bytes())
-		l.Format(mem)
+		const first = 1<<VersionBits - 1
+		l.Format(mem, first)
 		for s := range l.Slots {
+			require.EqualValues(t, first, LoadWord(mem, l.FenceOff(s)))
+			require.EqualValues(t, first, LoadWord(mem, l.PointerOff(s)))
+			for i := range l.Swap {
+				version, data, err := Decode(mem[l.SwapOff(s, i):])
+				require.NoError(t, err)
+				require.EqualValues(t, first, version)
+				require.Empty(t, data)
+			}
 			c, err := l.DecodePair(mem[l.PairOff(s):][:l.PairSize()])
 			require.NoError(t, err)
 			require.True(t, c.Whole)
 			for r := range l.Records {
 				now, err := l.Record(&c, r)
 				require.NoError(t, err)
-				require.Zero(t, now.Version)
+				require.EqualValues(t, first, now.Version)
 				require.Empty(t, now.Data)
 			}
 		}
@@ -173,7 +182,7 @@ func TestSlotsDoNotGrowWithClients(t *testing.T) {
 func TestRecordsOfACopy(t *testing.T) {
 	l := Layout{Slots: 1, Size: 13, Records: 3}.WithDefaults()
 	mem := make([]byte, l.Bytes())
-	l.Format(mem)
+	l.Format(mem, 0)
 	want := [3]Content{}
 	for version := range uint64(6) {
 		cur, err := l.DecodePair(mem[l.PairOff(0):][:l.PairSize()])
