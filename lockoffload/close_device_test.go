@@ -151,7 +151,7 @@ func TestCloseBesideEverything(t *testing.T) {
 			})
 		}
 		isSoon(t, "close", func() error { wg.Wait(); return nil })
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Evict())
 	}
 	require.NoError(t, h.Unlock(ctx))
 }
@@ -169,7 +169,7 @@ func TestUnlockBehindACommitThatBroke(t *testing.T) {
 		require.NoError(t, c.QP().ToError())
 		require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrOutcomeUnknown)
 		require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Evict())
 		require.EqualValues(t, 0, c.Total().Lost)
 	}
 }

@@ -202,6 +202,9 @@
 // posted only for what they held. The leases of the clients of one host end within a
 // third of a lease, so there may be four such passes.
 //
+// A target that ends a session of a client that lives ([Session.Close], [Server.Close])
+// fences it at once, and waits for the end of its lease before others have its locks.
+//
 // Recovery fails if a queue pair cannot be fenced, or the target's own queue pair broke.
 // Then the locks stay as they are, [Session.Done] stays open, [Server.Err] says why, and
 // the server tries again until it succeeds. A server that is closed before that leaves

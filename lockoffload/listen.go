@@ -236,7 +236,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		if err != nil {
 			return j, errors.Join(err, j.close(), s.Close())
 		}
-		j.invite, j.leave = s.Invite(), s.Close
+		j.invite, j.leave = s.Invite(), s.Evict // its client has closed
 		return j, nil
 	}
 	helper := l.inside().caller

@@ -17,6 +17,7 @@ type Region struct {
 
 	incarnation uint64
 	opens       time.Time // when clients are admitted, known to its first server
+	relied      time.Time // until when clients of servers before may rely on locks
 }
 
 // NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
@@ -57,6 +58,16 @@ func (r *Region) opensAfter(pause time.Duration) time.Time {
 		r.opens = time.Now().Add(pause)
 	}
 	return r.opens
+}
+
+// awaitLeases waits until no client of a server before relies on a lock.
+func (r *Region) awaitLeases() { time.Sleep(time.Until(r.relied)) }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // Remote is what peers need to reach the region.

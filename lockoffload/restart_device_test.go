@@ -171,3 +171,78 @@ func TestGrace(t *testing.T) {
 	require.NoError(t, r.lis.Close())
 	require.ErrorIs(t, <-waits, lockoffload.ErrStarting, "until the target is closed")
 }
+
+// A target that ends the session of a client that lives gives the client's lock to others
+// when that one has been told, by its lease if by nothing else, unless the target knows
+// better.
+func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
+	t.Parallel()
+	requireLost := func(t *testing.T, h *lockoffload.Held) {
+		t.Helper()
+		select {
+		case <-h.Lost():
+		default:
+			t.Error("two clients rely on the lock")
+		}
+	}
+	t.Run("session", func(t *testing.T) {
+		t.Parallel()
+		ctx := within(t, stuck)
+		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
+		c, s := r.client(lockoffload.Retry{})
+		other, _ := r.client(lockoffload.Retry{})
+		h, _, err := c.Lock(ctx, 0)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		<-s.Done()
+		next, _, err := other.Lock(ctx, 0)
+		require.NoError(t, err)
+		requireLost(t, h)
+		require.NoError(t, next.Unlock(ctx))
+		require.NoError(t, s.Close())
+	})
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		ctx := within(t, stuck)
+		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
+		c, s := r.client(lockoffload.Retry{})
+		h, _, err := c.Lock(ctx, 0)
+		require.NoError(t, err)
+		require.NoError(t, r.srv.Close())
+		<-s.Done()
+		srv, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: short})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, srv.Close()) })
+		r.srv = srv
+		other, _ := r.client(lockoffload.Retry{})
+		next, _, err := other.Lock(ctx, 0)
+		require.NoError(t, err)
+		requireLost(t, h)
+		require.NoError(t, next.Unlock(ctx))
+	})
+	t.Run("agent", func(t *testing.T) {
+		t.Parallel()
+		ctx := within(t, stuck)
+		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
+		c, _ := r.client(lockoffload.Retry{})
+		h, _, err := c.Lock(ctx, 0)
+		require.NoError(t, err)
+		require.NoError(t, r.srv.Close())
+		agent, err := lockoffload.NewAgent(lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Alone: true})
+		require.NoError(t, err)
+		requireLost(t, h)
+		lock, _ := r.reg.Left(0)
+		require.Zero(t, lock)
+		require.NoError(t, agent.Close())
+	})
+	t.Run("evicted", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+		c, s := r.client(lockoffload.Retry{})
+		_, _, err := c.Lock(within(t, stuck), 0)
+		require.NoError(t, err)
+		require.NoError(t, s.Evict())
+		lock, _ := r.reg.Left(0)
+		require.Zero(t, lock)
+	})
+}

@@ -302,7 +302,7 @@ func TestSimulatedBreaks(t *testing.T) {
 		c := cs[rng.IntN(clients)]
 		require.NoError(t, simhca.Break(wire[0], c.qp.Num()))
 		<-c.Lost()
-		require.NoError(t, c.place.Close()) // as when its lease is over
+		require.NoError(t, c.place.Evict()) // as when its lease is over
 		qp, cq, place, in := r.admit()
 		require.NoError(t, c.Reconnect(ctx, qp, cq, in))
 		c.qp, c.place = qp, place
@@ -368,7 +368,7 @@ func TestSimulatedFailures(t *testing.T) {
 			before := values(ctx, t, sees)
 			require.NoError(t, simhca.Fail(wire[0], qp.Num(), after, uint32(verbs.WCRetryExceeded)))
 			err = change(c)
-			require.NoError(t, s.Close())
+			require.NoError(t, s.Evict())
 			_ = c.Close()
 			now := values(ctx, t, sees)
 			switch {

@@ -108,7 +108,7 @@ func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
 	giveBack, err := r.srv.LoseWay()
 	require.NoError(t, err)
 	for range 2 {
-		require.Error(t, s.Close())
+		require.Error(t, s.Evict())
 		<-s.Done()
 		lock, _ := r.reg.Left(0)
 		require.NotZero(t, lock)
@@ -117,7 +117,7 @@ func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
 		require.Zero(t, r.srv.Stats().Ended)
 	}
 	giveBack()
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	lock, _ := r.reg.Left(0)
 	require.Zero(t, lock)
 	require.EqualValues(t, 1, r.srv.Stats().Recovered)
@@ -182,7 +182,7 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 	c, s := r.client(lockoffload.Retry{})
 	_, _, err := c.DieAfter(ctx, "fair", 1, 1, false) // leaves a ticket
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	other, _ := r.client(lockoffload.Retry{})
 	isSoon(t, "lock", func() error {
 		h, _, err := other.Acquire(ctx, 1, lockoffload.LockOptions{Mode: lockoffload.Fair})
@@ -362,7 +362,7 @@ func TestHalfAWriteIsTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, died)
 	ended := time.Now()
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	require.GreaterOrEqual(t, time.Since(ended), 200*time.Millisecond)
 	lock, _ := r.reg.Left(0)
 	require.Zero(t, lock)
