@@ -175,7 +175,9 @@
 // A client's watchdog increments a heartbeat word three times in a lease, the first time
 // before anything else that the client posts. The client's lease runs from the posting of
 // the last heartbeat that was acknowledged. When the lease is over, [Held.Lost] is
-// closed, no further WRITE is posted, and the queue pair goes to ERROR.
+// closed, no further WRITE is posted, and the queue pair goes to ERROR. Leases, and the time
+// that a READ may take, count while the client's host is suspended; a client that wakes up
+// after the end of its lease posts no WRITE, and its Lost is closed within a third of a lease.
 //
 // The target sees each heartbeat later than it was posted, and waits half a lease longer.
 // Then it recovers the client's locks:

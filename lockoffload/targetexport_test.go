@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -12,6 +13,12 @@ import (
 
 // CountFromZero has versions and tokens of a region that nobody knows yet begin at zero.
 func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
+
+// SetClock has clients' clocks show something else, until they are set right again.
+func SetClock(shows func(time.Time) time.Time) (setRight func()) {
+	now = func() time.Time { return shows(sinceBoot()) }
+	return func() { now = sinceBoot }
+}
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.
 func (s *Server) BreakLoopback() error {
