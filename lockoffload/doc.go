@@ -75,8 +75,8 @@
 // may have seen the head are over. A READ without a lock counts only if it took at most a
 // quarter of a lease, and at most 100 ms; the target waits twice as long.
 //
-// A torn copy is refused: its checksum (CRC-32C) does not match, except with a chance of
-// 1 in 2^32. If a READ meets WRITEs, or is late, four times, the client READs under a
+// A torn copy is refused: its checksum (XXH3) does not match, except with a chance of
+// 1 in 2^64. If a READ meets WRITEs, or is late, four times, the client READs under a
 // lock instead, which it gives back when the READ is complete. A copy that is not valid
 // then was left by a dead holder, and the other one is current.
 //

@@ -177,7 +177,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 	require.NoError(t, other.Flush(ctx))
 	copies := slot + 40
 	b.Write(0, 0, in.Region.At(copies), mr.SGE(8, 8))
-	b.Write(0, verbs.Signaled, in.Region.At(copies+24), mr.SGE(8, 8))
+	b.Write(0, verbs.Signaled, in.Region.At(copies+32), mr.SGE(8, 8))
 	// rxe sends again without end; what matters is that nothing comes of it.
 	brief, stop := context.WithTimeout(ctx, time.Second)
 	require.Error(t, do(brief))

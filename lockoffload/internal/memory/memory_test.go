@@ -27,24 +27,25 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTwoCopies(t *testing.T) {
-	pair := make([]byte, 2*32)
-	put := func(which int, version uint64, data string) { Encode(pair[which*32:], version, []byte(data)) }
-	spoil := func(which int) { pair[which*32+9] ^= 1 }
+	l := &Layout{Records: 1, Size: 16}
+	half := l.CopyStride()
+	pair := make([]byte, l.PairSize())
+	put := func(which int, version uint64, data string) { Encode(pair[which*half:], version, []byte(data)) }
+	spoil := func(which int) { pair[which*half+9] ^= 1 }
 
 	put(0, 1, "one")
 	put(1, 2, "two")
-	l := &Layout{Records: 1, Size: 16}
 	c, err := l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{1, 2, pair[48:51], true}, c)
+	require.Equal(t, Current{1, 2, pair[half+HeaderSize:][:3], true}, c)
 	put(0, 3, "three")
 	c, err = l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{0, 3, pair[16:21], true}, c)
+	require.Equal(t, Current{0, 3, pair[HeaderSize:][:5], true}, c)
 	spoil(0) // the writer of version 3 died
 	c, err = l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{1, 2, pair[48:51], false}, c)
+	require.Equal(t, Current{1, 2, pair[half+HeaderSize:][:3], false}, c)
 	spoil(1)
 	_, err = l.DecodePair(pair)
 	require.ErrorIs(t, err, ErrRecord)
