@@ -265,6 +265,25 @@ func TestLocksOfTheServerBefore(t *testing.T) {
 	})
 }
 
+// What is left of a server's clients is nothing of the next one's.
+func TestNextServersEpochs(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 8}, long)
+	epochs := func() (all []uint16) {
+		for range 8 {
+			s, err := r.srv.Admit(nil)
+			require.NoError(t, err)
+			all = append(all, s.Invite().Epoch)
+		}
+		require.NoError(t, r.srv.Close())
+		return all
+	}
+	before := epochs()
+	var err error
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: r.lease})
+	require.NoError(t, err)
+	require.NotEqual(t, before, epochs())
+}
+
 // A server that failed left readers. The next one takes their bits back before it admits
 // anybody: a bit of an owner number that is given out again would pass for that client's.
 func TestReadersOfAFailedServer(t *testing.T) {
