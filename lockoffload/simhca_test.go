@@ -421,6 +421,40 @@ func TestSimulatedLateRead(t *testing.T) {
 	}
 }
 
+// A Commit whose context ended is still under way: the next change is made behind it, and
+// not in its memory.
+func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	h, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	for givenUp := false; !givenUp; { // once, unless the test itself is late
+		first, err := h.Write(ctx, 0, []byte("first"))
+		require.NoError(t, err)
+		brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		err = h.Commit(brief)
+		cancel()
+		givenUp = errors.Is(err, lockoffload.ErrOutcomeUnknown)
+		second, err := h.Write(ctx, 0, []byte("second"))
+		require.NoError(t, err)
+		if givenUp {
+			require.Equal(t, first.Version+1, second.Version)
+		}
+	}
+	require.NoError(t, h.Unlock(ctx))
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, "second", string(data))
+}
+
 // A swap whose outcome nobody waited for may have made a private copy the current one. The
 // next one leaves that alone.
 func TestSimulatedSwapBehindAnUnknown(t *testing.T) {
