@@ -101,6 +101,9 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 			return a, err
 		}
 	}
+	if cfg.Alone {
+		cfg.Region.awaitLeases()
+	}
 	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region, cfg.Alone)
 	if err != nil {
 		return a, err

@@ -43,6 +43,7 @@ func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, 
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
 	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
+	r.reg.CountFromZero()
 	require.NoError(t, r.reg.LeftLocked(l.Slots-1)) // by an agent before
 	// A second, which is the default, may pass for no reason but a busy machine.
 	cfg := lockoffload.AgentConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, MaxWait: stuck}
@@ -50,7 +51,7 @@ func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, 
 		change(&cfg)
 	}
 	if !cfg.Alone {
-		r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
+		r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease, Grace: -1})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	}

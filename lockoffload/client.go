@@ -43,8 +43,9 @@ type Result struct {
 // concurrent use; operations of several goroutines are under way together. Read
 // allocates nothing once the client has its memory, an update the [Commit].
 type Client struct {
-	cfg Config
-	l   memory.Layout
+	cfg    Config
+	l      memory.Layout
+	target target
 
 	ending sync.Once
 	ended  error // of Close
@@ -95,7 +96,7 @@ func NewClient(cfg Config) (*Client, error) {
 
 func newClient(cfg Config, l memory.Layout, s *session) *Client {
 	c := &Client{
-		cfg: cfg, l: l, s: s,
+		cfg: cfg, l: l, target: target{Layout(l), cfg.Invite.Incarnation}, s: s,
 		bits: map[int]*bit{}, held: map[*Held]struct{}{}, counts: map[int]*Counts{}, pending: map[*Commit]struct{}{},
 	}
 	c.over, c.stop = context.WithCancel(context.Background())
@@ -106,7 +107,7 @@ func newClient(cfg Config, l memory.Layout, s *session) *Client {
 // pair and a new invite from the same target. Locks of before are lost;
 // operations of before that are still under way end with an error. The old
 // queue pair may be closed afterwards. After an error it is still the client's, and
-// the new one is not.
+// the new one is not. [ErrRestarted] says that the invite is of another region.
 func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in Invite) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("reconnect", err)
@@ -117,8 +118,8 @@ func (c *Client) Reconnect(ctx context.Context, qp *verbs.QP, cq *verbs.CQ, in I
 	if err := in.check(); err != nil {
 		return err
 	}
-	if memory.Layout(in.Layout).WithDefaults() != c.l {
-		return fmt.Errorf("lockoffload: reconnect: another layout: %w", ErrConfig)
+	if err := c.target.accepts(in.target()); err != nil {
+		return opErrorf("reconnect", err)
 	}
 	s, err := newSession(c.cfg.PD, qp, cq, in)
 	if err != nil {

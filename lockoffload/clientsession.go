@@ -14,6 +14,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// now is the clock of clients, by which they have leases and time for READs. It counts
+// while their host is suspended, as the target's does. (The target's clock need not: one
+// that stands still makes it wait longer.)
+var now = sinceBoot
+
 // session is a client's side of one admission: a connection, an identity and a
 // lease.
 type session struct {
@@ -56,7 +61,7 @@ func newSession(pd *verbs.PD, qp *verbs.QP, cq *verbs.CQ, in Invite) (*session, 
 	// The first heartbeat is ahead of everything else that is posted. Were it
 	// behind a lock command, a client that died between the two would hold the
 	// lock until the target gave up waiting for a heartbeat.
-	s.kept = machine.NewKeptLease(s.lease, time.Now())
+	s.kept = machine.NewKeptLease(s.lease, now())
 	l := memory.Layout(in.Layout)
 	s.word = []machine.Op{{Kind: machine.OpWrite, Off: l.BeatOff(in.Owner), N: 8}}
 	first, err := s.heartbeat(ctx, uint64(in.Epoch)<<32+1)
@@ -95,7 +100,7 @@ func (s *session) watchdog(ctx context.Context, f *flight) {
 			return
 		}
 		s.mu.Lock()
-		s.kept.Posted(time.Now())
+		s.kept.Posted(now())
 		s.mu.Unlock()
 		var err error
 		if f, err = s.nextHeartbeat(count); err != nil {
@@ -131,7 +136,7 @@ func (s *session) leased(ctx context.Context) (context.Context, context.CancelFu
 	s.mu.Lock()
 	until := s.kept.Until()
 	s.mu.Unlock()
-	return context.WithDeadline(ctx, until)
+	return context.WithTimeout(ctx, until.Sub(now()))
 }
 
 // expire ends the session: its locks are lost, nothing is posted any more.
@@ -164,7 +169,7 @@ func (s *session) leave() {
 // allowed tells whether a WRITE may be posted under the lease.
 func (s *session) allowed() error {
 	s.mu.Lock()
-	over, leaving := s.over || s.lease > 0 && !time.Now().Before(s.kept.Until()), s.leaving
+	over, leaving := s.over || s.lease > 0 && !now().Before(s.kept.Until()), s.leaving
 	s.mu.Unlock()
 	if over {
 		if !leaving {

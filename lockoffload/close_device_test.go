@@ -151,7 +151,7 @@ func TestCloseBesideEverything(t *testing.T) {
 			})
 		}
 		isSoon(t, "close", func() error { wg.Wait(); return nil })
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Evict())
 	}
 	require.NoError(t, h.Unlock(ctx))
 }
@@ -169,7 +169,7 @@ func TestUnlockBehindACommitThatBroke(t *testing.T) {
 		require.NoError(t, c.QP().ToError())
 		require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrOutcomeUnknown)
 		require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrBroken)
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Evict())
 		require.EqualValues(t, 0, c.Total().Lost)
 	}
 }
@@ -191,7 +191,7 @@ func TestLockOfAFailedAgent(t *testing.T) {
 	requireWire(t)
 	near, far := open(t, wire[0]), open(t, wire[1])
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{
-		Layout: lockoffload.Layout{Slots: 1, Size: 8}, Key: testKey, Lease: long, GID: far.gid, Agent: lockoffload.AgentConfig{MaxWait: stuck},
+		Layout: lockoffload.Layout{Slots: 1, Size: 8}, Key: testKey, Lease: long, Grace: -1, GID: far.gid, Agent: lockoffload.AgentConfig{MaxWait: stuck},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, lis.Close()) })

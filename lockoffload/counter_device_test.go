@@ -202,7 +202,7 @@ func (p *livePlaces) renew(ctx context.Context, r *rig) {
 	for c, place := range p.of {
 		select {
 		case <-c.Lost():
-			require.NoError(r.t, place.Close()) // as when its lease is over
+			require.NoError(r.t, place.Evict()) // as when its lease is over
 			qp, cq, place, in := r.admit()
 			require.NoError(r.t, c.Reconnect(ctx, qp, cq, in))
 			p.of[c] = place

@@ -27,7 +27,8 @@ type DialConfig struct {
 }
 
 // Dial makes a client of the target that listens at an address, see [Listen]. Queue
-// pairs and the target's agent are the client's, and are closed with it.
+// pairs and the target's agent are the client's, and are closed with it. A target that has
+// only just been started is waited for, see ListenConfig.Grace.
 //
 // When the connection has failed, [Client.Redial] goes on with a new one, and
 // [Client.Persist] repeats what it broke off. The connection to the agent is made again by
@@ -129,7 +130,7 @@ func (j *joined) stands() error {
 // link is what a client that dialed has made for itself.
 type link struct {
 	join   func(context.Context) (joined, error)
-	helper func(context.Context, Layout) (*Caller, func() error, error) // makes a client of the agent, or nil
+	helper func(context.Context, *target) (*Caller, func() error, error) // makes a client of the agent, or nil
 
 	turn  chan struct{} // held by who dials, or closes
 	now   joined
@@ -139,7 +140,7 @@ type link struct {
 	asked time.Time    // when it was last asked for one again
 }
 
-func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, Layout) (*Caller, func() error, error), retry Retry, log *slog.Logger) (*Client, error) {
+func newDialed(ctx context.Context, pd *verbs.PD, join func(context.Context) (joined, error), helper func(context.Context, *target) (*Caller, func() error, error), retry Retry, log *slog.Logger) (*Client, error) {
 	j, err := join(ctx)
 	if err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func (c *Client) help(ctx context.Context) error {
 		}
 		l.agent = nil
 	}
-	agent, free, err := l.helper(ctx, Layout(c.l))
+	agent, free, err := l.helper(ctx, &c.target)
 	if errors.Is(err, ErrRefused) { // it has none, or no room there: Do goes on without
 		c.cfg.Logger.Info("lockoffload: no agent", "error", err)
 		return nil
@@ -217,13 +218,16 @@ func (c *Client) regainAgent() {
 func (c *Client) QP() *verbs.QP { return c.session().line.qp }
 
 // Broken tells of an error whether it is the connection's or the session's, and not of
-// what was to be done: [Client.Redial] helps.
-func Broken(err error) bool { return errors.Is(err, ErrBroken) || errors.Is(err, ErrLost) }
+// what was to be done: [Client.Redial] helps. Nothing helps after [ErrRestarted].
+func Broken(err error) bool {
+	return (errors.Is(err, ErrBroken) || errors.Is(err, ErrLost)) && !errors.Is(err, ErrRestarted)
+}
 
 // Redial goes on with a new session after the one before has ended, as somebody else:
 // locks of before are lost. It does nothing while the session lives. It tries until the
 // context ends: the wire may be bad, and the target full until the leases of those who
-// have gone run out. It is for clients of [Dial] and [Listener.Local].
+// have gone run out. [ErrRestarted] ends it: at its address there is another target now.
+// It is for clients of [Dial] and [Listener.Local].
 func (c *Client) Redial(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("redial", err)
@@ -245,7 +249,7 @@ func (c *Client) Redial(ctx context.Context) error {
 		if err == nil {
 			err = c.redial(ctx)
 		}
-		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrKey) {
+		if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrConfig) || errors.Is(err, ErrRestarted) || errors.Is(err, ErrKey) {
 			return err
 		}
 		select {
@@ -290,7 +294,7 @@ func (c *Client) redial(ctx context.Context) error {
 
 // Persist calls f until the connection lives to the end of it, each time with a new
 // one: f must be something that can be repeated, wherever it broke off. Other errors of
-// f are answered.
+// f are answered, and so is [ErrRestarted].
 func (c *Client) Persist(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("persist", err)

@@ -19,7 +19,8 @@ import (
 // session of its own: it changes and reads records by chains alone. It is how clients reach
 // an agent that is alone with its region ([AgentConfig.Alone]), and may be used at any
 // other. The queue pair is the caller's, and is closed with it. When the connection breaks,
-// the caller makes another one, and gives up when that fails for two seconds.
+// the caller makes another one, and gives up when that fails for two seconds, or with
+// [ErrRestarted] at once.
 func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Caller, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, opErrorf("dial the agent of "+address, err)
@@ -28,7 +29,7 @@ func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig
 	if err != nil {
 		return nil, err
 	}
-	c, free, err := d.caller(ctx, Layout{})
+	c, free, err := d.caller(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("lockoffload: dial the agent of %s: %w", address, err)
 	}
@@ -39,27 +40,38 @@ func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig
 // terms are what an agent tells its clients.
 type terms struct {
 	limits ChainLimits
-	layout Layout
+	target target
 }
 
 func (t terms) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Window))
 	b = binary.BigEndian.AppendUint32(b, uint32(t.limits.Message))
-	return t.layout.append(b)
+	return t.target.append(b)
 }
 
 func decodeTerms(b []byte) (t terms, err error) {
-	if len(b) != 8+layoutSize {
+	if len(b) != 8+targetSize {
 		return t, fmt.Errorf("%w: terms of the agent", ErrMessage)
 	}
 	t.limits = ChainLimits{int(binary.BigEndian.Uint32(b)), int(binary.BigEndian.Uint32(b[4:]))}
-	t.layout, err = decodeLayout(b[8:])
+	t.target, err = decodeTarget(b[8:])
 	return t, err
 }
 
+// keep returns an error if they are not those that were agreed upon.
+func (t terms) keep(agreed terms) error {
+	if err := agreed.target.accepts(t.target); err != nil {
+		return err
+	}
+	if t.limits != agreed.limits {
+		return fmt.Errorf("%w: the agent has other limits now", ErrConfig)
+	}
+	return nil
+}
+
 // caller makes a client of the target's agent, under a name of its own, and what frees
-// its connections. The layout is zero if it is not known yet.
-func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() error, error) {
+// its connections. The target is nil if it is not known yet.
+func (d *dialer) caller(ctx context.Context, of *target) (*Caller, func() error, error) {
 	id := rand.Uint64()
 	var mu sync.Mutex
 	var now joined
@@ -71,8 +83,10 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 		return err
 	}
 	first, agreed, err := d.meetAgent(ctx, id)
-	if err == nil && layout != (Layout{}) && agreed.layout != layout {
-		err = errors.Join(fmt.Errorf("%w: the agent has another layout", ErrConfig), first.close())
+	if err == nil && of != nil {
+		if err = of.accepts(agreed.target); err != nil {
+			err = errors.Join(err, first.close())
+		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -83,13 +97,13 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 		if j.qp == nil { // not the first time
 			for pause := 10 * time.Millisecond; ; pause *= 2 {
 				var err error
-				if j, again, err = d.meetAgent(ctx, id); err == nil && again != agreed {
-					err = errors.Join(fmt.Errorf("%w: the agent has other limits now, or another layout", ErrConfig), j.close())
+				if j, again, err = d.meetAgent(ctx, id); err == nil {
+					if err = again.keep(agreed); err == nil {
+						break
+					}
+					err = errors.Join(err, j.close())
 				}
-				if err == nil {
-					break
-				}
-				if pause > time.Second {
+				if pause > time.Second || errors.Is(err, ErrRestarted) {
 					return nil, nil, err
 				}
 				select {
@@ -107,7 +121,7 @@ func (d *dialer) caller(ctx context.Context, layout Layout) (*Caller, func() err
 		mu.Unlock()
 		return j.qp, j.cq, nil
 	}
-	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: agreed.layout, Limits: agreed.limits, Client: id, Connect: connect})
+	c, err := NewCaller(ctx, CallerConfig{PD: d.pd, Layout: agreed.target.layout, Limits: agreed.limits, Client: id, Connect: connect})
 	if err != nil {
 		return nil, nil, errors.Join(err, first.close(), closeNow())
 	}

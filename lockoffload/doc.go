@@ -75,8 +75,8 @@
 // may have seen the head are over. A READ without a lock counts only if it took at most a
 // quarter of a lease, and at most 100 ms; the target waits twice as long.
 //
-// A torn copy is refused: its checksum (CRC-32C) does not match, except with a chance of
-// 1 in 2^32. If a READ meets WRITEs, or is late, four times, the client READs under a
+// A torn copy is refused: its checksum (XXH3) does not match, except with a chance of
+// 1 in 2^64. If a READ meets WRITEs, or is late, four times, the client READs under a
 // lock instead, which it gives back when the READ is complete. A copy that is not valid
 // then was left by a dead holder, and the other one is current.
 //
@@ -175,7 +175,9 @@
 // A client's watchdog increments a heartbeat word three times in a lease, the first time
 // before anything else that the client posts. The client's lease runs from the posting of
 // the last heartbeat that was acknowledged. When the lease is over, [Held.Lost] is
-// closed, no further WRITE is posted, and the queue pair goes to ERROR.
+// closed, no further WRITE is posted, and the queue pair goes to ERROR. Leases, and the time
+// that a READ may take, count while the client's host is suspended; a client that wakes up
+// after the end of its lease posts no WRITE, and its Lost is closed within a third of a lease.
 //
 // The target sees each heartbeat later than it was posted, and waits half a lease longer.
 // Then it recovers the client's locks:
@@ -202,6 +204,9 @@
 // posted only for what they held. The leases of the clients of one host end within a
 // third of a lease, so there may be four such passes.
 //
+// A target that ends a session of a client that lives ([Session.Close], [Server.Close])
+// fences it at once, and waits for the end of its lease before others have its locks.
+//
 // Recovery fails if a queue pair cannot be fenced, or the target's own queue pair broke.
 // Then the locks stay as they are, [Session.Done] stays open, [Server.Err] says why, and
 // the server tries again until it succeeds. A server that is closed before that leaves
@@ -219,6 +224,24 @@
 //
 // Resources outside the region cannot be fenced like this. They can refuse a [Held.Token]
 // that is lower than one seen before.
+//
+// # Restarts
+//
+// A target's memory is volatile: a region lasts as long as its [Listener], or until
+// [NewRegion] lays its memory out again. What a program cannot lose it keeps elsewhere.
+//
+// A target that is started anew is a different target, also at the same address. Each
+// region has a random [Invite].Incarnation, of which the agent tells its callers too. A
+// client of one incarnation does not go on at another one: [Client.Reconnect],
+// [Client.Redial], [Client.Persist] and the chains of a [Caller] return [ErrRestarted],
+// and the program makes a new client and reads what is there. Versions and tokens do not
+// start again: those of a new region begin at the clock's microseconds, so a compare with
+// a version of before fails, and a token of before is lower than all new ones.
+//
+// A holder at the target before may rely on its lock until its lease is over. So a new
+// region's [Server] admits nobody for one and a half leases ([ServerConfig].Grace); Dial
+// waits for it. The agent executes chains from the start: a chain holds its lock only
+// while it changes the region.
 //
 // # The target's agent
 //
@@ -240,12 +263,11 @@
 //
 // A [Caller] may have to issue a chain again when its connection broke before the answer.
 // The chain's key (client and sequence number) identifies it as the same chain. The agent
-// remembers a client's last answers and executes nothing twice. A new agent, for instance
-// at a restarted target, does not know what its predecessor executed, nor does an agent
-// that forgot the client ([Agent.Forget]) before it came back. These answer
-// [ErrOutcomeUnknown] to chains that were made before. An answer is final for its key,
-// [ErrBusy] included; otherwise a late copy of a chain that was answered "nothing was
-// changed" could still change something.
+// remembers a client's last answers and executes nothing twice. A new agent of a region
+// does not know what its predecessor executed, nor does an agent that forgot the client
+// ([Agent.Forget]) before it came back. These answer [ErrOutcomeUnknown] to chains that
+// were made before. An answer is final for its key, [ErrBusy] included; otherwise a late
+// copy of a chain that was answered "nothing was changed" could still change something.
 //
 // Chains that wait for one slot are executed under one lock, by turns of their clients;
 // so are chains that have arrived when the agent looks for more. When there is none, or

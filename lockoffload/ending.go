@@ -20,10 +20,10 @@ func fenceQP(qp *verbs.QP) error {
 }
 
 // finish ends sessions: it fences each, then recovers what all of them held in one
-// pass, then gives their places up. What fails is tried again by the watch, and so are,
-// unless they are to end at once, sessions whose lease runs after all; meanwhile
-// the places, and what is held, stay as they are.
-func (s *Server) finish(over []*Session, atOnce bool) error {
+// pass, then gives their places up. What fails is tried again by the watch, and so are
+// sessions whose lease runs, unless they are evicted; meanwhile the places, and what is
+// held, stay as they are.
+func (s *Server) finish(over []*Session) error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	var fenced []*Session
@@ -42,10 +42,8 @@ func (s *Server) finish(over []*Session, atOnce bool) error {
 		}
 		fenced = append(fenced, one)
 	}
-	if !atOnce {
-		over, err := s.runOut(fenced)
-		fenced, errs = over, append(errs, err)
-	}
+	fenced, err := s.runOut(fenced)
+	errs = append(errs, err)
 	if len(fenced) > 0 {
 		gone := make([]machine.Identity, len(fenced))
 		for i, one := range fenced {
@@ -68,13 +66,15 @@ func (s *Server) finish(over []*Session, atOnce bool) error {
 	return errors.Join(errs...)
 }
 
-// runOut are those of sessions that are fenced whose lease, if they had it to the end, has
-// run out by now. The watch calls it, and holds ending.
+// runOut returns those of sessions that are fenced whose lease, if they had it to the end,
+// has run out by now, or which are evicted. The caller holds ending.
 func (s *Server) runOut(fenced []*Session) (over []*Session, err error) {
 	var open []*Session
 	for _, one := range fenced {
 		switch {
-		case one.expired && one.until.IsZero():
+		case one.evicted:
+			over = append(over, one)
+		case one.until.IsZero():
 			open = append(open, one)
 		case !time.Now().Before(one.until):
 			over = append(over, one)

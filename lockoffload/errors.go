@@ -32,6 +32,13 @@ var (
 	// ErrRefused says that a target did not give what a client dialed for; the
 	// target's reason is beside it.
 	ErrRefused = errors.New("refused by the target")
+	// ErrRestarted says that the target is not the one that the client was made for: its
+	// memory has been laid out anew, so records, versions and locks of before are gone.
+	// What relies on them begins again with a new client.
+	ErrRestarted = errors.New("the target was started anew")
+	// ErrStarting says that the target admits nobody yet, see ServerConfig.Grace. Dial
+	// and Redial wait for it.
+	ErrStarting = errors.New("the target has only just been started")
 	// ErrFull says that the region has as many sessions as its layout allows.
 	ErrFull = errors.New("no more sessions")
 	// ErrClosed says that the client, or the server, was closed. It is verbs' error.

@@ -81,8 +81,9 @@ func (h *Held) Slot() int { return h.g.Slot }
 func (h *Held) Token() uint64 { return h.g.Token }
 
 // Lost is closed when the lock can no longer be relied on, because the session
-// ended or its lease ran out. The target keeps late WRITEs of a lost lock from
-// being executed before it gives the lock to others.
+// ended or its lease ran out: before others have the lock, unless the target evicts the
+// client ([Session.Evict]). The target keeps late WRITEs of a lost lock from being
+// executed before it gives the lock to others.
 func (h *Held) Lost() <-chan struct{} { return h.s.lost }
 
 // Read reads a record under the lock, with what this holder has written. The first

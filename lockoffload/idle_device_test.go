@@ -37,7 +37,7 @@ func TestIdleCallerIsConnectedAgain(t *testing.T) {
 				cfg.Dialer = (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext
 			}
 			lis, err := lockoffload.NewListener(far.pd, listener, lockoffload.ListenConfig{
-				Layout: lockoffload.Layout{Slots: 2, Size: 8}, Key: testKey, Lease: long, GID: far.gid})
+				Layout: lockoffload.Layout{Slots: 2, Size: 8}, Key: testKey, Lease: long, Grace: -1, GID: far.gid})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, lis.Close()) }()
 			c, err := lockoffload.DialAgent(ctx, near.pd, tcp.Addr().String(), cfg)

@@ -17,11 +17,47 @@ type Invite struct {
 	Lease  time.Duration
 	Region verbs.Region
 	Layout Layout
+	// Incarnation is a random number of the region's: a target that is started anew has
+	// another one.
+	Incarnation uint64
 }
 
+// target is what a client relies on as long as it lives: reconnected to another one, it
+// would take versions and locks of before for those of that one.
+type target struct {
+	layout      Layout
+	incarnation uint64
+}
+
+// accepts returns an error unless other is the same target.
+func (t target) accepts(other target) error {
+	switch {
+	case t.incarnation != other.incarnation:
+		return ErrRestarted
+	case t.layout != other.layout:
+		return fmt.Errorf("%w: the target has another layout", ErrConfig)
+	}
+	return nil
+}
+
+func (t target) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(t.layout.append(b), t.incarnation)
+}
+
+const targetSize = layoutSize + 8
+
+// decodeTarget decodes targetSize bytes.
+func decodeTarget(b []byte) (t target, err error) {
+	t.incarnation = binary.BigEndian.Uint64(b[layoutSize:])
+	t.layout, err = decodeLayout(b[:layoutSize])
+	return t, err
+}
+
+func (in Invite) target() target { return target{in.Layout.withDefaults(), in.Incarnation} }
+
 const (
-	inviteMagic = "GVL2"
-	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + layoutSize + 4
+	inviteMagic = "GVL3"
+	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + targetSize + 4
 )
 
 // AppendBinary appends the invite's encoding to b.
@@ -35,7 +71,7 @@ func (in Invite) AppendBinary(b []byte) ([]byte, error) {
 	b = be.AppendUint16(b, in.Epoch)
 	b = be.AppendUint64(b, uint64(in.Lease))
 	b, _ = in.Region.AppendBinary(b)
-	b = in.Layout.withDefaults().append(b)
+	b = in.target().append(b)
 	return append(b, 0, 0, 0, 0), nil
 }
 
@@ -49,11 +85,11 @@ func (in *Invite) UnmarshalBinary(b []byte) error {
 		return fmt.Errorf("lockoffload: decode invite of %d bytes: %w", len(b), ErrConfig)
 	}
 	be := binary.BigEndian
-	l, err := decodeLayout(b[36 : 36+layoutSize])
+	t, err := decodeTarget(b[16+verbs.RegionSize:][:targetSize])
 	if err != nil {
 		return fmt.Errorf("lockoffload: decode invite: %w", err)
 	}
-	out := Invite{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: l}
+	out := Invite{Owner: be.Uint16(b[4:]), Epoch: be.Uint16(b[6:]), Lease: time.Duration(be.Uint64(b[8:])), Layout: t.layout, Incarnation: t.incarnation}
 	if err := out.Region.UnmarshalBinary(b[16 : 16+verbs.RegionSize]); err != nil {
 		return err
 	}

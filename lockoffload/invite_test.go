@@ -11,7 +11,7 @@ import (
 
 func anInvite() Invite {
 	l := Layout{Slots: 3, Size: 100, Records: 2, Clients: 8, Swap: 1}
-	return Invite{Owner: 8, Epoch: 7, Lease: time.Second, Layout: l, Region: verbs.Region{Addr: 1 << 40, Length: uint64(l.Bytes()), RKey: 5}}
+	return Invite{Incarnation: 1<<63 + 3, Owner: 8, Epoch: 7, Lease: time.Second, Layout: l, Region: verbs.Region{Addr: 1 << 40, Length: uint64(l.Bytes()), RKey: 5}}
 }
 
 func TestInvite(t *testing.T) {

@@ -21,6 +21,7 @@ type ListenConfig struct {
 	// give [NewListener] a listener that encrypts, and mind that RDMA does not.
 	Key     []byte
 	Lease   time.Duration // as in [ServerConfig]
+	Grace   time.Duration // as in [ServerConfig]
 	GID     verbs.GIDEntry
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	// Agent bounds the agent's work; its PD, Region and GID are the listener's.
@@ -114,7 +115,7 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 		return l, err
 	}
 	if !cfg.Agent.Alone {
-		if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
+		if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Grace: cfg.Grace, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
 			return l, err
 		}
 	}
@@ -209,12 +210,16 @@ func (l *Listener) close() error {
 // device, like all others: atomics of a device need not be atomic against a CPU's. It
 // has a place and a lease like them, takes its turns at [Fair] locks and has [Client.Do]
 // use the agent, if there is one, and is to be closed before the listener. The place is
-// free again when the client is closed. Where the agent is alone there is none.
+// free again when the client is closed. It waits until clients are admitted, see
+// ListenConfig.Grace. Where the agent is alone there is none.
 func (l *Listener) Local(retry Retry) (*Client, error) {
 	if l.srv == nil {
 		return nil, opErrorf("make a local client", errAlone)
 	}
-	join := func(context.Context) (joined, error) {
+	join := func(ctx context.Context) (joined, error) {
+		if err := l.srv.awaitOpen(ctx); err != nil {
+			return joined{}, err
+		}
 		s, err := l.srv.Admit(nil)
 		if err != nil {
 			return joined{}, err
@@ -231,7 +236,7 @@ func (l *Listener) Local(retry Retry) (*Client, error) {
 		if err != nil {
 			return j, errors.Join(err, j.close(), s.Close())
 		}
-		j.invite, j.leave = s.Invite(), s.Close
+		j.invite, j.leave = s.Invite(), s.Evict // its client has closed
 		return j, nil
 	}
 	helper := l.inside().caller

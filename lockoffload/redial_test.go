@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // joining is a client whose session has ended, and which counts its tries to get another.
@@ -37,7 +38,7 @@ func ends(t *testing.T, f func()) {
 
 // What another try cannot mend is answered at once.
 func TestRedialGivesUp(t *testing.T) {
-	for _, final := range []error{ErrKey, ErrConfig, ErrClosed} {
+	for _, final := range []error{ErrKey, ErrConfig, ErrClosed, ErrRestarted} {
 		c, tries := joining(fmt.Errorf("at the target: %w", final))
 		ends(t, func() { require.ErrorIs(t, c.Redial(context.Background()), final) })
 		require.EqualValues(t, 1, tries.Load())
@@ -101,7 +102,7 @@ func TestHelpOfAnAgent(t *testing.T) {
 	c.s = &session{lost: make(chan struct{})}
 	calls, answer := 0, error(ErrRefused)
 	c.cfg.Logger = silent()
-	c.link.helper = func(context.Context, Layout) (*Caller, func() error, error) { calls++; return nil, nil, answer }
+	c.link.helper = func(context.Context, *target) (*Caller, func() error, error) { calls++; return nil, nil, answer }
 	require.NoError(t, c.Redial(context.Background()))
 	require.Equal(t, 1, calls)
 	answer = fmt.Errorf("%w: limits", ErrConfig)
@@ -119,7 +120,7 @@ func TestAgentIsLookedFor(t *testing.T) {
 		c, _ := joining(nil)
 		c.cfg.Logger = silent()
 		calls := 0
-		c.link.helper = func(context.Context, Layout) (*Caller, func() error, error) { calls++; return nil, nil, ErrRefused }
+		c.link.helper = func(context.Context, *target) (*Caller, func() error, error) { calls++; return nil, nil, ErrRefused }
 		looks := func() int {
 			calls = 0
 			for range 100 {
@@ -197,6 +198,28 @@ func TestFreeWaitsForTheBusy(t *testing.T) {
 		require.NoError(t, c.free())
 		require.GreaterOrEqual(t, time.Since(began), closePatience, "who does not end is left to itself")
 	})
+}
+
+// A client goes on at its own target only, and nothing is begun at another one.
+func TestReconnectToAnotherTarget(t *testing.T) {
+	in := anInvite()
+	c := newClient(Config{Invite: in}, memory.Layout(in.Layout), nil)
+	other := in
+	other.Layout.Slots--
+	require.ErrorIs(t, c.Reconnect(context.Background(), new(verbs.QP), new(verbs.CQ), other), ErrConfig)
+	other = in
+	other.Incarnation++
+	err := c.Reconnect(context.Background(), new(verbs.QP), new(verbs.CQ), other)
+	require.ErrorIs(t, err, ErrRestarted)
+	require.False(t, Broken(fmt.Errorf("%w: %w", ErrBroken, err)))
+
+	agreed := terms{ChainLimits{8, 1024}, in.target()}
+	require.NoError(t, agreed.keep(agreed))
+	require.ErrorIs(t, terms{agreed.limits, other.target()}.keep(agreed), ErrRestarted)
+	require.ErrorIs(t, terms{ChainLimits{9, 1024}, in.target()}.keep(agreed), ErrConfig)
+	got, err := decodeTerms(agreed.append(nil))
+	require.NoError(t, err)
+	require.Equal(t, agreed, got)
 }
 
 var errOnce = errors.New("once")

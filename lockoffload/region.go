@@ -2,6 +2,8 @@ package lockoffload
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
@@ -12,12 +14,21 @@ type Region struct {
 	Layout
 	l  memory.Layout // the same
 	mr *verbs.MR
+
+	incarnation uint64
+	opens       time.Time // when clients are admitted, known to its first server
+	relied      time.Time // until when clients of servers before may rely on locks
 }
 
 // NewRegion lays out the start of mr, which needs remote READ, WRITE and atomic
-// access, and must not have [verbs.RelaxedOrder]: all locks free, all records empty with version 0. It writes with the
+// access, and must not have [verbs.RelaxedOrder]: all locks free, all records empty. It writes with the
 // CPU, so no peer may know the memory yet; afterwards the program must change
 // it by RDMA only. The memory stays the caller's to close.
+//
+// Versions and fencing tokens begin at the microseconds since 1970. So they are higher
+// than those of all regions before, also before the program was started anew, if the
+// clock has not been set back by more than the pause between the two, and no slot has
+// changed more than a million times a second on average.
 func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
 	l = l.withDefaults()
 	if err := l.check(); err != nil {
@@ -35,9 +46,28 @@ func NewRegion(mr *verbs.MR, l Layout) (*Region, error) {
 	if owned(mr.Bytes()) {
 		return nil, fmt.Errorf("lockoffload: the memory has a region that is served: %w", ErrConfig)
 	}
-	r := &Region{Layout: l, l: memory.Layout(l), mr: mr}
-	r.l.Format(mr.Bytes())
+	r := &Region{Layout: l, l: memory.Layout(l), mr: mr, incarnation: rand.Uint64()}
+	r.l.Format(mr.Bytes(), uint64(time.Now().UnixMicro()))
 	return r, nil
+}
+
+// opensAfter returns when clients are admitted to the region: after a pause since its
+// first server was made. A later server took the region over from that one.
+func (r *Region) opensAfter(pause time.Duration) time.Time {
+	if r.opens.IsZero() {
+		r.opens = time.Now().Add(pause)
+	}
+	return r.opens
+}
+
+// awaitLeases waits until no client of a server before relies on a lock.
+func (r *Region) awaitLeases() { time.Sleep(time.Until(r.relied)) }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // Remote is what peers need to reach the region.

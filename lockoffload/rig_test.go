@@ -114,7 +114,8 @@ func newRig(t *testing.T, l lockoffload.Layout, lease time.Duration) *rig {
 	t.Cleanup(func() { require.NoError(t, mr.Close()) })
 	r.reg, err = lockoffload.NewRegion(mr, l)
 	require.NoError(t, err)
-	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease})
+	r.reg.CountFromZero()
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease, Grace: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	return r

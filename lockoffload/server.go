@@ -24,7 +24,13 @@ type ServerConfig struct {
 	// Lease is how long a client may be silent and still rely on its locks; 0
 	// means 1 s. What a dead client held is free again at most three leases
 	// after its last heartbeat.
-	Lease   time.Duration
+	Lease time.Duration
+	// Grace is how long nobody is admitted after the region's first server was made: clients
+	// of a target before it, at which they held locks, may rely on them for a lease after
+	// it has ended. 0 means one and a half leases; set it if the leases were longer then.
+	// Negative is none: for programs in which nobody can hold such a lock, or whose locks
+	// protect nothing but the region.
+	Grace   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	Logger  *slog.Logger        // nil is silent
 }
@@ -36,6 +42,8 @@ type Server struct {
 	l    memory.Layout
 	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
 	free func()    // lets another server have the region
+
+	opens time.Time // nobody is admitted before
 
 	// Held by who admits or ends sessions, before mu.
 	ending sync.Mutex
@@ -75,13 +83,17 @@ type ServerStats struct {
 
 // NewServer starts to watch a region, which has no other server. What sessions of a server
 // before this one left, which could not take it back, it gives back first. Close it before
-// the region's memory.
+// the region's memory. It waits until the leases of sessions that a server before this one
+// closed are over, which is one and a half leases at most.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.PD == nil || cfg.Region == nil || cfg.Lease != 0 && cfg.Lease < leastLease {
 		return nil, fmt.Errorf("lockoffload: make server: PD and region are needed, and a lease of %v at least: %w", leastLease, ErrConfig)
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Second
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = machine.LeaseLimit(cfg.Lease)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -90,6 +102,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, opErrorf("make server", err)
 	}
+	cfg.Region.awaitLeases()
 	cq, err := cfg.PD.Device().CreateCQ(verbs.CQConfig{PollOnly: true})
 	if err != nil {
 		free()
@@ -109,7 +122,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, l: cfg.Region.l, cq: cq, free: free, loop: loop, fence: fenceQP, stop: stop, gone: make(chan struct{}),
-		sessions: map[uint16]*Session{}, epochs: epochs,
+		sessions: map[uint16]*Session{}, epochs: epochs, opens: cfg.Region.opensAfter(cfg.Grace),
 	}
 	// Before anybody is admitted: among readers an owner number is all there is, and one
 	// that is given out again makes a bit that was left its new owner's.
@@ -149,7 +162,9 @@ func (s *Server) Err() error {
 }
 
 // Close ends all sessions and frees what the server made; the region's memory
-// stays. An error says that locks of sessions stay locked, or that something could not be
+// stays. Locks of clients that may still rely on them stay locked: the region's next
+// server, or agent that is alone, waits for the ends of their leases and then gives the
+// locks back. An error says that other locks stay locked, or that something could not be
 // freed; that the target's device was removed is none. After an error a queue pair that was
 // given to [Server.Admit] may still be written through: close it before the region is served
 // again, whose next server, or agent that is alone, gives those locks back. Close may be
@@ -168,10 +183,16 @@ func (s *Server) close() error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
-	errs := []error{s.finish(all, true)}
+	errs := []error{s.finish(all)}
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	for _, one := range all { // also those that could not be fenced
+		if !one.ended {
+			if one.until.IsZero() {
+				one.until = time.Now().Add(machine.LeaseLimit(s.cfg.Lease))
+			}
+			s.cfg.Region.relied = later(s.cfg.Region.relied, one.until)
+		}
 		err := one.dispose()
 		if errs = append(errs, err); err == nil && one.made && !one.fenced {
 			one.fenced = true // a queue pair that is no more executes nothing
@@ -189,8 +210,21 @@ func (s *Server) close() error {
 // Admit gives a client a place: a queue pair to connect, or the one given,
 // which is then the session's to move to ERROR and stays the caller's to close.
 // The client's lease begins with its first heartbeat, which must come within
-// one minute.
+// one minute. [ErrStarting] says that the region's grace is not over, see
+// ServerConfig.Grace.
 func (s *Server) Admit(qp *verbs.QP) (*Session, error) { return s.admit(qp, s.cfg.GID) }
+
+// awaitOpen waits until clients are admitted.
+func (s *Server) awaitOpen(ctx context.Context) error {
+	left := time.NewTimer(time.Until(s.opens))
+	defer left.Stop()
+	select {
+	case <-left.C:
+		return nil
+	case <-ctx.Done():
+		return opErrorf("admit", errors.Join(ErrStarting, ctx.Err()))
+	}
+}
 
 // admit is Admit with the GID of a queue pair that is to be made.
 func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
@@ -203,6 +237,9 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 	}
 	if s.cfg.PD.Device().Removed() {
 		return nil, opErrorf("admit", errRemoved)
+	}
+	if left := time.Until(s.opens); left > 0 {
+		return nil, opErrorf("admit", fmt.Errorf("%w: it admits clients in %v", ErrStarting, left))
 	}
 	var owner uint16
 	for i := range s.l.Clients {
@@ -228,7 +265,7 @@ func (s *Server) admit(qp *verbs.QP, gid verbs.GIDEntry) (*Session, error) {
 		return nil, errors.Join(err, one.dispose())
 	}
 	s.epochs[owner]++
-	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout}
+	one.invite = Invite{Owner: owner, Epoch: s.epochs[owner], Lease: s.cfg.Lease, Region: s.cfg.Region.Remote(), Layout: s.cfg.Region.Layout, Incarnation: s.cfg.Region.incarnation}
 	s.sessions[owner] = one
 	s.counts.Admitted++
 	return one, nil
@@ -243,10 +280,10 @@ type Session struct {
 	done   chan struct{}
 
 	// Under the server's ending.
-	fenced, ended bool
-	until         time.Time // the end of its lease, known when it is fenced
+	fenced, evicted, ended bool
+	until                  time.Time // the end of its lease, known when it is fenced
 
-	lease   machine.Lease // the watch's
+	lease   machine.Lease // the watch's, and then that of ending
 	closing bool          // under the server's mu
 	expired bool          // written under mu, by the watch alone
 }
@@ -278,13 +315,28 @@ func (s *Session) QP() *verbs.QP { return s.qp }
 // more. Receives that were posted to its queue pair are gone by then.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Close ends the session as if its lease had run out, at once. After an error the server
-// goes on trying, see [Server.Err]. It may be called again.
-func (s *Session) Close() error {
+// Close ends the session: when it returns, nothing of its client is executed any more. The
+// client learns of that when its next request fails, and relies on its locks until then.
+// So the server gives its locks and its place to others when its lease is over, or at once
+// if it never had one. After an error the server goes on trying, see [Server.Err]. Close
+// may be called again.
+func (s *Session) Close() error { return s.end(false) }
+
+// Evict is Close that gives locks and place to others at once: for programs that know that
+// the client relies on its locks no more, because its [Held.Lost] are closed, or because
+// the locks protect nothing but the region.
+func (s *Session) Evict() error { return s.end(true) }
+
+func (s *Session) end(evict bool) error {
 	s.srv.mu.Lock()
 	s.closing = true
 	s.srv.mu.Unlock()
-	return s.srv.finish([]*Session{s}, true)
+	if evict {
+		s.srv.ending.Lock()
+		s.evicted = true
+		s.srv.ending.Unlock()
+	}
+	return s.srv.finish([]*Session{s})
 }
 
 func (s *Session) dispose() error {

@@ -122,7 +122,7 @@ func TestUnsignedTicketsAreSkipped(t *testing.T) {
 		require.True(t, died)
 	}
 	other, _ := r.client(lockoffload.Retry{})
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	ended := time.Now()
 	h, _, err := other.Acquire(ctx, 7, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 	require.NoError(t, other.Flush(ctx))
 	copies := slot + 40
 	b.Write(0, 0, in.Region.At(copies), mr.SGE(8, 8))
-	b.Write(0, verbs.Signaled, in.Region.At(copies+24), mr.SGE(8, 8))
+	b.Write(0, verbs.Signaled, in.Region.At(copies+32), mr.SGE(8, 8))
 	// rxe sends again without end; what matters is that nothing comes of it.
 	brief, stop := context.WithTimeout(ctx, time.Second)
 	require.Error(t, do(brief))
@@ -194,7 +194,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 	c, s := r.client(lockoffload.Retry{})
 	other, _ := r.client(lockoffload.Retry{})
-	time.AfterFunc(200*time.Millisecond, func() { _ = s.Close() }) // the target's end goes
+	time.AfterFunc(200*time.Millisecond, func() { _ = s.Evict() }) // the target's end goes
 	var last uint64
 	var err error
 	for err == nil {
@@ -335,7 +335,7 @@ func TestOutcomeIsTold(t *testing.T) {
 		}
 		_, _, err = c.Read(ctx, 0, make([]byte, 8))
 		require.ErrorIs(t, err, lockoffload.ErrBroken)
-		require.NoError(t, s.Close())
+		require.NoError(t, s.Evict())
 		require.NoError(t, c.Close())
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Who still belongs to a session that has gone gets no bit among the readers, which
@@ -27,4 +29,33 @@ func TestSharedLockOfAnOldSession(t *testing.T) {
 	c.endShare(b)
 	<-wait
 	require.Empty(t, c.bits)
+}
+
+// A shared lock is its holders' until the last one gives it back. A holder that comes while
+// it is on its way back waits, and takes it anew.
+func TestSharedLockOnItsWayBack(t *testing.T) {
+	c := &Client{s: new(session), bits: map[int]*bit{}}
+	b, _, _, err := c.joinShare(c.s, 0)
+	require.NoError(t, err)
+	b.held, b.refs = true, 1
+	got, joined, _, err := c.joinShare(c.s, 0)
+	require.NoError(t, err)
+	require.True(t, joined)
+	require.Same(t, b, got)
+	require.False(t, c.dropShare(b), "there is another holder")
+	require.True(t, c.dropShare(b))
+	_, joined, wait, err := c.joinShare(c.s, 0)
+	require.NoError(t, err)
+	require.False(t, joined)
+	require.NotNil(t, wait)
+	c.endShare(b)
+	<-wait
+}
+
+// The owner number alone does not make a session: another client had it before.
+func TestLiving(t *testing.T) {
+	s := &Server{sessions: map[uint16]*Session{3: {invite: Invite{Owner: 3, Epoch: 7}}}}
+	require.True(t, s.living(memory.MakeTag(3, 7, 1)))
+	require.False(t, s.living(memory.MakeTag(3, 8, 1)))
+	require.False(t, s.living(memory.MakeTag(4, 7, 1)))
 }

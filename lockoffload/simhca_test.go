@@ -302,7 +302,7 @@ func TestSimulatedBreaks(t *testing.T) {
 		c := cs[rng.IntN(clients)]
 		require.NoError(t, simhca.Break(wire[0], c.qp.Num()))
 		<-c.Lost()
-		require.NoError(t, c.place.Close()) // as when its lease is over
+		require.NoError(t, c.place.Evict()) // as when its lease is over
 		qp, cq, place, in := r.admit()
 		require.NoError(t, c.Reconnect(ctx, qp, cq, in))
 		c.qp, c.place = qp, place
@@ -368,7 +368,7 @@ func TestSimulatedFailures(t *testing.T) {
 			before := values(ctx, t, sees)
 			require.NoError(t, simhca.Fail(wire[0], qp.Num(), after, uint32(verbs.WCRetryExceeded)))
 			err = change(c)
-			require.NoError(t, s.Close())
+			require.NoError(t, s.Evict())
 			_ = c.Close()
 			now := values(ctx, t, sees)
 			switch {
@@ -419,6 +419,40 @@ func TestSimulatedLateRead(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1+c.Stats(0).Torn, res.Tries)
 	}
+}
+
+// A Commit whose context ended is still under way: the next change is made behind it, and
+// not in its memory.
+func TestSimulatedCommitThatIsGivenUp(t *testing.T) {
+	if !simulated {
+		t.Skip("needs SIMHCA=mlx5,mlx5")
+	}
+	ctx := within(t, stuck)
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	qp, cq, _, in := r.admit()
+	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	h, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	for givenUp := false; !givenUp; { // once, unless the test itself is late
+		first, err := h.Write(ctx, 0, []byte("first"))
+		require.NoError(t, err)
+		brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		require.NoError(t, simhca.Hold(wire[0], qp.Num(), 200*time.Millisecond))
+		err = h.Commit(brief)
+		cancel()
+		givenUp = errors.Is(err, lockoffload.ErrOutcomeUnknown)
+		second, err := h.Write(ctx, 0, []byte("second"))
+		require.NoError(t, err)
+		if givenUp {
+			require.Equal(t, first.Version+1, second.Version)
+		}
+	}
+	require.NoError(t, h.Unlock(ctx))
+	data, _, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, "second", string(data))
 }
 
 // A swap whose outcome nobody waited for may have made a private copy the current one. The
@@ -558,7 +592,7 @@ func TestSimulatedSilentConnections(t *testing.T) {
 	const flood, places = 1000, 256
 	told := make(lines, 2*flood)
 	lis, err := lockoffload.Listen(far.pd, "127.0.0.1:0", lockoffload.ListenConfig{Layout: lockoffload.Layout{Slots: 1, Size: 8},
-		Key: testKey, Lease: long, GID: far.gid, Logger: slog.New(slog.NewTextHandler(told, nil))})
+		Key: testKey, Lease: long, Grace: -1, GID: far.gid, Logger: slog.New(slog.NewTextHandler(told, nil))})
 	require.NoError(t, err)
 	for range flood {
 		conn, err := net.Dial("tcp", lis.Addr().String())

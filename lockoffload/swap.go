@@ -69,7 +69,8 @@ func (w *swapSlot) drop() {
 // SwapRead reads what [Client.SwapWrite] wrote to a slot last, without a lock:
 // one round trip while it is what this client saw last, two otherwise. dst gets
 // the data and is answered cut to its length; [Result.Version] is what SwapWrite
-// wants to be told. A slot that was never written has version 0 and no data.
+// wants to be told. A slot that was never written has no data, and a version that is higher than
+// those of the regions before, see [NewRegion].
 //
 // The data is apart from the slot's records and its lock; the layout has it
 // when Layout.Swap is not 0.

@@ -108,7 +108,7 @@ func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
 	giveBack, err := r.srv.LoseWay()
 	require.NoError(t, err)
 	for range 2 {
-		require.Error(t, s.Close())
+		require.Error(t, s.Evict())
 		<-s.Done()
 		lock, _ := r.reg.Left(0)
 		require.NotZero(t, lock)
@@ -117,7 +117,7 @@ func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
 		require.Zero(t, r.srv.Stats().Ended)
 	}
 	giveBack()
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	lock, _ := r.reg.Left(0)
 	require.Zero(t, lock)
 	require.EqualValues(t, 1, r.srv.Stats().Recovered)
@@ -182,7 +182,7 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 	c, s := r.client(lockoffload.Retry{})
 	_, _, err := c.DieAfter(ctx, "fair", 1, 1, false) // leaves a ticket
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	other, _ := r.client(lockoffload.Retry{})
 	isSoon(t, "lock", func() error {
 		h, _, err := other.Acquire(ctx, 1, lockoffload.LockOptions{Mode: lockoffload.Fair})
@@ -263,6 +263,25 @@ func TestLocksOfTheServerBefore(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// What is left of a server's clients is nothing of the next one's.
+func TestNextServersEpochs(t *testing.T) {
+	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 8}, long)
+	epochs := func() (all []uint16) {
+		for range 8 {
+			s, err := r.srv.Admit(nil)
+			require.NoError(t, err)
+			all = append(all, s.Invite().Epoch)
+		}
+		require.NoError(t, r.srv.Close())
+		return all
+	}
+	before := epochs()
+	var err error
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: r.lease})
+	require.NoError(t, err)
+	require.NotEqual(t, before, epochs())
 }
 
 // A server that failed left readers. The next one takes their bits back before it admits
@@ -362,7 +381,7 @@ func TestHalfAWriteIsTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, died)
 	ended := time.Now()
-	require.NoError(t, s.Close())
+	require.NoError(t, s.Evict())
 	require.GreaterOrEqual(t, time.Since(ended), 200*time.Millisecond)
 	lock, _ := r.reg.Left(0)
 	require.Zero(t, lock)

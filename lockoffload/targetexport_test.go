@@ -4,11 +4,21 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// CountFromZero has versions and tokens of a region that nobody knows yet begin at zero.
+func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
+
+// SetClock has clients' clocks show something else, until they are set right again.
+func SetClock(shows func(time.Time) time.Time) (setRight func()) {
+	now = func() time.Time { return shows(sinceBoot()) }
+	return func() { now = sinceBoot }
+}
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.
 func (s *Server) BreakLoopback() error {
@@ -153,3 +163,6 @@ func (c *Caller) Connections() uint32 {
 	defer c.mu.Unlock()
 	return c.link.conn
 }
+
+// Admit asks the listener's server for a place.
+func (l *Listener) Admit() (*Session, error) { return l.srv.Admit(nil) }

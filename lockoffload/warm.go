@@ -3,7 +3,6 @@ package lockoffload
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
@@ -44,7 +43,7 @@ func (j *job) read(ctx context.Context, f Form, records []int, deliver func(int,
 	*m = machine.Reader{} // in place; a literal would be made elsewhere and copied
 	m.Tags, m.Records, m.Tries, m.Grant.Slot = &j.s.tags, records, j.c.cfg.Retry.Tries, j.slot
 	m.Reading, m.Data, m.Deliver, m.Form = true, true, deliver, machine.Form(f)
-	m.Now, m.InTime = time.Now, machine.ReadTime(j.s.lease)
+	m.Now, m.InTime = now, machine.ReadTime(j.s.lease)
 	j.prepare(m, j.slot)
 	_, err := j.drive(ctx)
 	res := Result{Tries: m.Reads + m.Tried, Form: Form(m.Form)}

@@ -34,11 +34,11 @@ func (s *Server) watch(ctx context.Context) {
 		turn := round / watchesPerLease % strayLeases
 		// One that fails, for one session perhaps, does not keep the others waiting.
 		if s.cfg.PD.Device().Removed() {
-			s.noted(errors.Join(errRemoved, s.finish(s.over(), false)))
+			s.noted(errors.Join(errRemoved, s.finish(s.over())))
 			continue
 		}
 		s.noted(errors.Join(
-			s.finish(s.over(), false),
+			s.finish(s.over()),
 			s.watchSlots(time.Now(), turn, tickets, s.l.Slots*part/watchesPerLease, s.l.Slots*(part+1)/watchesPerLease),
 			s.watchQueues(tickets),
 		))

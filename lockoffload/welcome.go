@@ -40,7 +40,7 @@ func (l *Listener) accept() {
 }
 
 func (l *Listener) serve(conn net.Conn) {
-	if err := l.welcome(conn); err != nil && l.over.Err() == nil {
+	if err := l.welcome(conn); err != nil && l.over.Err() == nil && !errors.Is(err, ErrStarting) {
 		l.cfg.Logger.Warn("lockoffload: client not admitted", "from", conn.RemoteAddr(), "error", err)
 	}
 }
@@ -70,8 +70,11 @@ func (l *Listener) welcome(conn net.Conn) error {
 	}
 	refuse := func(err error) error {
 		s := wire.Refused
-		if errors.Is(err, ErrFull) {
+		switch {
+		case errors.Is(err, ErrFull):
 			s = wire.Full
+		case errors.Is(err, ErrStarting):
+			s = wire.Wait
 		}
 		text := err.Error()
 		return errors.Join(err, reply(s, []byte(text[:min(len(text), wire.MaxBody)])))
@@ -160,7 +163,7 @@ func (l *Listener) welcomeCaller(conn net.Conn, client uint64, remote verbs.Endp
 	if err != nil {
 		return refuse(err)
 	}
-	local.Data = terms{a.agent.Limits(), l.cfg.Layout}.append(nil)
+	local.Data = terms{a.agent.Limits(), target{l.cfg.Layout, l.region.incarnation}}.append(nil)
 	body, err := local.AppendBinary(nil)
 	if err == nil {
 		err = reply(wire.Welcome, body)
@@ -290,8 +293,28 @@ type dialer struct {
 	cfg     DialConfig
 }
 
-// meet makes a queue pair and connects it to one of the target.
+// startingPause is between two attempts to get a place at a target that admits nobody yet.
+const startingPause = 50 * time.Millisecond
+
+// meet makes a queue pair and connects it to one of the target, when that admits clients.
 func (d *dialer) meet(ctx context.Context, kind wire.Kind, client uint64) (j joined, remote verbs.Endpoint, err error) {
+	for starting := error(nil); ; starting = ErrStarting {
+		j, remote, err = d.meetOnce(ctx, kind, client)
+		if err != nil && ctx.Err() != nil {
+			return j, remote, errors.Join(err, starting)
+		}
+		if !errors.Is(err, ErrStarting) {
+			return j, remote, err
+		}
+		select {
+		case <-time.After(startingPause):
+		case <-ctx.Done():
+			return j, remote, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+func (d *dialer) meetOnce(ctx context.Context, kind wire.Kind, client uint64) (j joined, remote verbs.Endpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
 	defer cancel()
 	dial := d.cfg.Dialer
@@ -344,6 +367,8 @@ func (d *dialer) greet(conn net.Conn, qp *verbs.QP, h wire.Hello) (remote verbs.
 		return remote, err
 	case status == wire.Full:
 		return remote, ErrFull
+	case status == wire.Wait:
+		return remote, ErrStarting
 	case status != wire.Welcome:
 		return remote, fmt.Errorf("%w: %s", ErrRefused, body)
 	}

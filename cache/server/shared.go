@@ -63,7 +63,9 @@ func (s *Server) openShared() (err error) {
 	}
 	h.target, err = lockoffload.Listen(h.pd, net.JoinHostPort(s.listensAt().String(), strconv.Itoa(cfg.Port)), lockoffload.ListenConfig{
 		Layout: lockoffload.Layout{Slots: cfg.Records, Size: cfg.Size, Clients: cfg.Clients},
-		Key:    greet.SharedKey(s.cfg.Key, s.epoch), GID: gid, Connect: s.cfg.Connect, Lease: cfg.Lease, NoAgent: true, Logger: s.cfg.Logger,
+		Key:    greet.SharedKey(s.cfg.Key, s.epoch), GID: gid, Connect: s.cfg.Connect, Lease: cfg.Lease, NoAgent: true,
+		Grace:  -1, // clients lock for one change of a record, and rely on no lock elsewhere
+		Logger: s.cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("cache: shared records: %w", err)

@@ -39,7 +39,7 @@ func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 		return nil, err
 	}
 	t.mr = mr
-	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease}); err != nil {
+	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease, Grace: -1}); err != nil {
 		return nil, err
 	}
 	if t.agent, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: s.PD, Region: region, GID: s.GID}); err != nil {

@@ -488,6 +488,6 @@ func TestAgentVariantsFail(t *testing.T) {
 func newAgentSimSlots(l memory.Layout) AgentSlots {
 	l = l.WithDefaults()
 	s := NewAgentSlots(l, make([]byte, l.Bytes()), 1)
-	l.Format(s.mem)
+	l.Format(s.mem, 0)
 	return s
 }

@@ -40,7 +40,7 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 	if word != l.word {
 		l.word, l.seen, l.alive = word, now, true
 	}
-	limit := l.limit()
+	limit := LeaseLimit(l.length)
 	if !l.alive {
 		limit = max(limit, l.first)
 	}
@@ -53,16 +53,20 @@ func (l *Lease) Look(word uint64, now time.Time) LeaseState {
 	return LeaseRuns
 }
 
-func (l *Lease) limit() time.Duration { return l.length + l.length/2 }
+// LeaseLimit returns how long the target waits for the end of a lease.
+func LeaseLimit(length time.Duration) time.Duration { return length + length/2 }
 
 // Fenced takes what the word has when nothing of the client is executed any more, and a
-// time that is not before that. It answers when the lease, which a look had found to be
-// over, has run out all the same: now, or later if a heartbeat came in between.
+// time that is not before that. It returns when the lease has run out: now if the client
+// has left or never had one, later if a heartbeat came in after the last look.
 func (l *Lease) Fenced(word uint64, now time.Time) time.Time {
-	if word == l.word || word == Goodbye {
+	if word != l.word {
+		l.word, l.seen, l.alive = word, now, true
+	}
+	if !l.alive || word == Goodbye {
 		return now
 	}
-	return now.Add(l.limit())
+	return l.seen.Add(LeaseLimit(l.length))
 }
 
 // KeptLease is a lease as its client knows it, which relies on its locks until it is over.

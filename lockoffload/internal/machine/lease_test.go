@@ -112,12 +112,16 @@ func TestLeaseIsOver(t *testing.T) {
 	require.Equal(t, LeaseRuns, look(8, 101*time.Second+3*time.Second/2))
 	require.Equal(t, LeaseOver, look(8, 101*time.Second+3*time.Second/2+1))
 	end := now.Add(103 * time.Second)
-	require.Equal(t, end, l.Fenced(8, end))
-	require.Equal(t, end, l.Fenced(Goodbye, end), "and who has left needs no lease")
-	require.Equal(t, end.Add(3*time.Second/2), l.Fenced(9, end))
+	fenced := func(word uint64) time.Time { l := l; return l.Fenced(word, end) }
+	require.False(t, fenced(8).After(end))
+	require.Equal(t, end, fenced(Goodbye), "and a client that has left needs no lease")
+	require.Equal(t, end.Add(3*time.Second/2), fenced(9))
+	require.Equal(t, LeaseRuns, look(9, 102*time.Second))
+	require.Equal(t, now.Add(102*time.Second+3*time.Second/2), fenced(9), "the target ends a client that lives")
 	require.Equal(t, LeaseLeft, look(Goodbye, 102*time.Second))
 
 	l = NewLease(time.Second, time.Minute, now)
+	require.Equal(t, end, fenced(0), "a client that has not begun")
 	require.Equal(t, LeaseOver, look(0, time.Minute+1), "a client that never comes")
 }
 

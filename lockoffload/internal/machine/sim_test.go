@@ -508,7 +508,7 @@ func newSim(seed uint64, l memory.Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.WithDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
 	s.tickets = NewTicketWatch(&s.l, s.mem, 1<<20)
-	s.l.Format(s.mem)
+	s.l.Format(s.mem, 0)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {
 		s.clients = append(s.clients, &simClient{s: s, id: i, tags: &memory.Tagger{Owner: uint16(i + 1), Epoch: 1}})

@@ -7,7 +7,7 @@ import (
 )
 
 // The pointer word of a slot says which of its private copies is current:
-// index 16 bits | version 48 bits. It is 0 at first: copy 0, version 0.
+// index 12 bits | version 52 bits. At first it names copy 0.
 //
 // Two copies belong to each owner number, for ever: 2(n-1) and 2(n-1)+1 to
 // owner n. At most one of the two is current; the other one is the owner's to
@@ -28,7 +28,7 @@ import (
 // the pointer, the next owner of the number overwrites; what it moved the
 // pointer to is whole and stays until somebody writes.
 
-const SwapVersionBits = 48
+const SwapVersionBits = memory.VersionBits
 
 func makePointer(index int, version uint64) uint64 {
 	return uint64(index)<<SwapVersionBits | version

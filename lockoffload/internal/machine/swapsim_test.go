@@ -57,7 +57,7 @@ func newSwapWorld(seed uint64, v swapVariant) *swapWorld {
 	l := memory.Layout{Slots: 1, Size: 24, Clients: 3, Swap: 6}.WithDefaults()
 	w := &swapWorld{rng: rand.New(rand.NewPCG(seed, 3)), variant: v, l: l, mem: make([]byte, l.Bytes()),
 		written: map[uint64][]byte{0: {}}, maybe: map[uint64][][]byte{}}
-	l.Format(w.mem)
+	l.Format(w.mem, 0)
 	for i := range 3 {
 		w.clients = append(w.clients, &swapSimClient{w: w, owner: uint16(i + 1)})
 	}

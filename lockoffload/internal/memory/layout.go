@@ -192,18 +192,31 @@ func (s Scan) Queued(mem []byte, slot, end int) int {
 
 func queued(word uint64) bool { return uint32(word) != uint32(word>>32) }
 
-// Format makes all locks free and all records empty, with version 0.
-func (l Layout) Format(mem []byte) {
+// Format makes all locks free and all records empty. Versions and fencing tokens begin at
+// first, which has VersionBits bits at most.
+func (l Layout) Format(mem []byte, first uint64) {
 	clear(mem[:l.Bytes()])
 	for slot := range l.Slots {
+		storeWord(mem, l.FenceOff(slot), first)
+		storeWord(mem, l.PointerOff(slot), first) // to copy 0
 		for which := range 2 {
-			l.Seal(mem[l.CopyOff(slot, which):], 0)
+			c := mem[l.CopyOff(slot, which):][:l.CopyStride()]
+			for r := range l.Records {
+				l.Put(c, r, first, nil)
+			}
+			l.Seal(c, first)
 		}
 		for i := range l.Swap {
-			Encode(mem[l.SwapOff(slot, i):], 0, nil)
+			Encode(mem[l.SwapOff(slot, i):], first, nil)
 		}
 	}
 }
 
+// VersionBits are those of a version: the pointer to a private copy has it beside the
+// number of the copy.
+const VersionBits = 52
+
 // LoadWord is a word of memory, in the order of bytes of who looks.
 func LoadWord(mem []byte, at int) uint64 { return binary.NativeEndian.Uint64(mem[at:]) }
+
+func storeWord(mem []byte, at int, v uint64) { binary.NativeEndian.PutUint64(mem[at:], v) }

@@ -27,24 +27,25 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTwoCopies(t *testing.T) {
-	pair := make([]byte, 2*32)
-	put := func(which int, version uint64, data string) { Encode(pair[which*32:], version, []byte(data)) }
-	spoil := func(which int) { pair[which*32+9] ^= 1 }
+	l := &Layout{Records: 1, Size: 16}
+	half := l.CopyStride()
+	pair := make([]byte, l.PairSize())
+	put := func(which int, version uint64, data string) { Encode(pair[which*half:], version, []byte(data)) }
+	spoil := func(which int) { pair[which*half+9] ^= 1 }
 
 	put(0, 1, "one")
 	put(1, 2, "two")
-	l := &Layout{Records: 1, Size: 16}
 	c, err := l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{1, 2, pair[48:51], true}, c)
+	require.Equal(t, Current{1, 2, pair[half+HeaderSize:][:3], true}, c)
 	put(0, 3, "three")
 	c, err = l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{0, 3, pair[16:21], true}, c)
+	require.Equal(t, Current{0, 3, pair[HeaderSize:][:5], true}, c)
 	spoil(0) // the writer of version 3 died
 	c, err = l.DecodePair(pair)
 	require.NoError(t, err)
-	require.Equal(t, Current{1, 2, pair[48:51], false}, c)
+	require.Equal(t, Current{1, 2, pair[half+HeaderSize:][:3], false}, c)
 	spoil(1)
 	_, err = l.DecodePair(pair)
 	require.ErrorIs(t, err, ErrRecord)
@@ -143,15 +144,24 @@ func TestLayout(t *testing.T) {
 			}
 		}
 		mem := make([]byte, l.Bytes())
-		l.Format(mem)
+		const first = 1<<VersionBits - 1
+		l.Format(mem, first)
 		for s := range l.Slots {
+			require.EqualValues(t, first, LoadWord(mem, l.FenceOff(s)))
+			require.EqualValues(t, first, LoadWord(mem, l.PointerOff(s)))
+			for i := range l.Swap {
+				version, data, err := Decode(mem[l.SwapOff(s, i):])
+				require.NoError(t, err)
+				require.EqualValues(t, first, version)
+				require.Empty(t, data)
+			}
 			c, err := l.DecodePair(mem[l.PairOff(s):][:l.PairSize()])
 			require.NoError(t, err)
 			require.True(t, c.Whole)
 			for r := range l.Records {
 				now, err := l.Record(&c, r)
 				require.NoError(t, err)
-				require.Zero(t, now.Version)
+				require.EqualValues(t, first, now.Version)
 				require.Empty(t, now.Data)
 			}
 		}
@@ -173,7 +183,7 @@ func TestSlotsDoNotGrowWithClients(t *testing.T) {
 func TestRecordsOfACopy(t *testing.T) {
 	l := Layout{Slots: 1, Size: 13, Records: 3}.WithDefaults()
 	mem := make([]byte, l.Bytes())
-	l.Format(mem)
+	l.Format(mem, 0)
 	want := [3]Content{}
 	for version := range uint64(6) {
 		cur, err := l.DecodePair(mem[l.PairOff(0):][:l.PairSize()])

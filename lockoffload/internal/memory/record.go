@@ -2,7 +2,8 @@ package memory
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"github.com/zeebo/xxh3"
 )
 
 // A slot's data has two copies. A change writes the one that is not current, as a
@@ -10,14 +11,15 @@ import (
 // that all records change at one moment: when the last byte of the copy is there. A
 // copy is
 //
-//	version 8 | length of the body 4 | checksum 4 | body
+//	version 8 | length of the body 4 | 0 4 | checksum 8 | body
 //
 // The version grows by one with each change. Of slots with one record the body is the
 // record's data; with several it is, for each of them,
 //
 //	version 8 | length 4 | 0 4 | data, to the next 8 bytes beyond Layout.Size
 const (
-	HeaderSize = 16
+	HeaderSize = checksumAt + 8
+	checksumAt = 16
 	entryHead  = 16
 )
 
@@ -30,8 +32,6 @@ func (l *Layout) bodySize() int {
 	return l.Records * l.entryStride()
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // Encode writes a copy and answers its length, without alignment.
 func Encode(dst []byte, version uint64, body []byte) int {
 	binary.LittleEndian.PutUint32(dst[8:], uint32(len(body)))
@@ -43,7 +43,8 @@ func Encode(dst []byte, version uint64, body []byte) int {
 func seal(dst []byte, version uint64, n int) int {
 	n += HeaderSize
 	binary.LittleEndian.PutUint64(dst, version)
-	binary.LittleEndian.PutUint32(dst[12:], checksum(dst[:n]))
+	binary.LittleEndian.PutUint32(dst[12:], 0)
+	binary.LittleEndian.PutUint64(dst[checksumAt:], checksum(dst[:n]))
 	return n
 }
 
@@ -57,15 +58,16 @@ func Decode(src []byte) (version uint64, body []byte, err error) {
 		return 0, nil, ErrRecord
 	}
 	rec := src[:HeaderSize+int(n)]
-	if binary.LittleEndian.Uint32(rec[12:]) != checksum(rec) {
+	if binary.LittleEndian.Uint64(rec[checksumAt:]) != checksum(rec) {
 		return 0, nil, ErrRecord
 	}
 	return binary.LittleEndian.Uint64(rec), rec[HeaderSize:], nil
 }
 
-// checksum covers all of a copy but the checksum itself.
-func checksum(rec []byte) uint32 {
-	return crc32.Update(crc32.Checksum(rec[:12], castagnoli), castagnoli, rec[HeaderSize:])
+// checksum covers all of a copy but the checksum itself. It has 64 bits because nothing else
+// tells a torn copy from a whole one, and a busy slot may have a million torn READs a second.
+func checksum(rec []byte) uint64 {
+	return xxh3.HashSeed(rec[HeaderSize:], xxh3.Hash(rec[:checksumAt]))
 }
 
 // Current is what a READ of both copies says about a slot.

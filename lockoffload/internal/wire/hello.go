@@ -55,6 +55,7 @@ const (
 	Full    Status = 2
 	Refused Status = 3
 	NoKey   Status = 4
+	Wait    Status = 5 // the target admits nobody yet
 )
 
 // Connected is the client's last byte.
@@ -136,7 +137,7 @@ func ReadReply(r io.Reader, key []byte, c Challenge, n Nonce) (s Status, body []
 	if s == NoKey {
 		return s, nil, ErrKey
 	}
-	if body, err = readRest(r, key, "reply", c, n, head[:]); err == nil && (s < Welcome || s > Refused) {
+	if body, err = readRest(r, key, "reply", c, n, head[:]); err == nil && (s < Welcome || s > Refused) && s != Wait {
 		err = fmt.Errorf("%w: status %d", ErrMalformed, s)
 	}
 	return s, body, err

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package lockoffload
+
+import "time"
+
+func sinceBoot() time.Time { return time.Now() }

@@ -1,0 +1,27 @@
+//go:build linux
+
+package lockoffload
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The kernel's uptime counts the time of suspension.
+func TestSinceBoot(t *testing.T) {
+	uptime := func() time.Time {
+		b, err := os.ReadFile("/proc/uptime")
+		require.NoError(t, err)
+		var s, cs int64
+		_, err = fmt.Sscanf(string(b), "%d.%d", &s, &cs)
+		require.NoError(t, err)
+		return time.Unix(s, cs*int64(time.Second/100))
+	}
+	before, now := uptime(), sinceBoot()
+	require.False(t, now.Before(before))
+	require.True(t, now.Before(uptime().Add(time.Second/50))) // it is told in hundredths
+}

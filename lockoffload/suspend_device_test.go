@@ -1,0 +1,44 @@
+//go:build linux
+
+package lockoffload_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/lockoffload"
+)
+
+// A client whose host was suspended for longer than its lease has lost its locks.
+func TestSuspendedHolder(t *testing.T) {
+	requireWire(t)
+	ctx := within(t, stuck)
+	var suspended atomic.Int64
+	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) })) // right behind the clients' ends
+	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).client(lockoffload.Retry{})
+	h, _, err := c.Lock(ctx, 0)
+	require.NoError(t, err)
+	_, err = h.Write(ctx, 0, []byte("before"))
+	require.NoError(t, err)
+	suspended.Store(int64(long))
+	_, err = h.Write(ctx, 0, []byte("behind"))
+	require.ErrorIs(t, err, lockoffload.ErrLost)
+	<-h.Lost()
+	require.ErrorIs(t, h.Unlock(ctx), lockoffload.ErrLost)
+}
+
+// A READ in the middle of which the host was suspended may have seen what a recovery takes
+// away.
+func TestSuspendedRead(t *testing.T) {
+	requireWire(t)
+	ctx := within(t, stuck)
+	var looks atomic.Int64
+	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(looks.Add(1)) * time.Second / 5) }))
+	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).client(lockoffload.Retry{})
+	_, res, err := c.Read(ctx, 0, make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormReadHeld, res.Form)
+}
