@@ -71,10 +71,10 @@ func TestPool(t *testing.T) {
 
 // Who cuts off what it has read of a message gives all of its memory back.
 func TestReleaseOfARest(t *testing.T) {
-	ep := &Endpoint{cfg: Config{Queues: 1}, pool: pool{budget: 1 << 20}}
+	ep := &Endpoint{pool: pool{budget: 1 << 20}}
 	h := (*host)(ep)
 	for _, n := range []int{256, 100_000} {
-		require.Equal(t, engine.Taken, h.Deliver(&engine.Delivery{Bytes: make([]byte, n)}, false))
+		require.True(t, h.Deliver(&engine.Delivery{Bytes: make([]byte, n)}, false))
 		m := ep.inbox.pop()
 		require.Len(t, m.Data, n)
 		m.Data = m.Data[n*3/4:]

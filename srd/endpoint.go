@@ -33,7 +33,6 @@ type Config struct {
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
-	Queues     int // receive queues, numbered from 0; 0 means 1
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
 	Buffers    int // bytes of messages that have arrived and are not released; 0 means 8 MiB
 	MaxMessage int // bytes of the longest message that is accepted, which peers are told; 0 means 1 MiB
@@ -113,7 +112,6 @@ func Open(cfg Config) (*Endpoint, error) {
 		}
 	}
 	def(&cfg.Paths, 8)
-	def(&cfg.Queues, 1)
 	def(&cfg.Receives, 512)
 	def(&cfg.Buffers, 8<<20)
 	def(&cfg.MaxMessage, 1<<20)
@@ -123,9 +121,9 @@ func Open(cfg Config) (*Endpoint, error) {
 	switch {
 	case cfg.Paths < 1 || cfg.Paths > engine.MaxPaths:
 		return nil, fmt.Errorf("srd: open: %w: %d paths", verbs.ErrAttributes, cfg.Paths)
-	case cfg.Queues < 1 || cfg.Queues > 1<<16, cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxPeers < 0:
-		return nil, fmt.Errorf("srd: open: %w: Queues %d, Receives %d, Buffers %d, MaxMessage %d, MaxPeers %d", verbs.ErrAttributes,
-			cfg.Queues, cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
+	case cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxPeers < 0:
+		return nil, fmt.Errorf("srd: open: %w: Receives %d, Buffers %d, MaxMessage %d, MaxPeers %d", verbs.ErrAttributes,
+			cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
 	case slices.ContainsFunc([]time.Duration{cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout}, func(d time.Duration) bool { return d < 0 || d > time.Hour }), cfg.PeerTimeout > 0 && cfg.PeerTimeout < time.Microsecond:
 		return nil, fmt.Errorf("srd: open: %w: MinTimeout %v, AckDelay %v, Target %v, PeerTimeout %v; at most an hour each, and the last one a microsecond or more", verbs.ErrAttributes,
 			cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout)

@@ -25,11 +25,9 @@ import (
 
 // Services of a transport context.
 const (
-	Reliable   = iota // at most once, in any order
-	Ordered           // at most once, in the order of sending
-	Reporting         // packets that are lost are reported, and not sent again
-	Unreliable        // one packet, sent once
-	Idempotent        // one packet, perhaps delivered several times: also before it was refused
+	Reliable  = iota // at most once, in any order
+	Ordered          // at most once, in the order of sending
+	Reporting        // packets that are lost are reported, and not sent again
 )
 
 // Status is what became of a message, or of a part of it.
@@ -38,33 +36,23 @@ type Status uint8
 const (
 	Delivered    Status = 1 + iota
 	Refused             // the receiver had no buffer for it
-	NoQueue             // the receiver has no such queue
 	Retransmit          // lost: the application may send it again
 	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
 	Cancelled           // given up before it was delivered
-	Sent                // by an unreliable service
 	TooLarge            // longer than the receiver accepts
 	PathMTU             // the path loses its packets, for they are long
-)
-
-// Verdict is what a host says to a message.
-type Verdict uint8
-
-const (
-	Taken Verdict = iota
-	NoBuffer
-	NoSuchQueue
 )
 
 // Host is who drives the engine. Its methods are called from inside the engine's, and
 // call none of them.
 type Host interface {
-	// Room answers memory for a message of several packets, or one that came early.
-	Room(queue uint16, size int) ([]byte, Verdict)
-	// Deliver hands over a message. owned says that d.Bytes came from Room, and that
-	// the verdict is Taken whatever it answers; otherwise it is valid until Deliver
-	// returns.
-	Deliver(d *Delivery, owned bool) Verdict
+	// Room returns memory for a message of several packets, or one that came early; nil
+	// if there is none.
+	Room(size int) []byte
+	// Deliver hands over a message, and reports whether it was taken. owned says that
+	// d.Bytes came from Room, and that the message is taken in any case; otherwise d.Bytes
+	// is valid until Deliver returns.
+	Deliver(d *Delivery, owned bool) bool
 	// Drop gives memory from Room back.
 	Drop(b []byte)
 	// Settled tells what became of a message: once. r is valid until it returns, as is
@@ -80,7 +68,6 @@ type Host interface {
 type Delivery struct {
 	From    wire.Addr
 	Service uint8
-	Queue   uint16
 	Bytes   []byte
 }
 
@@ -88,7 +75,6 @@ type Delivery struct {
 type Message struct {
 	Tag     uint64 // for Settled
 	Service uint8
-	Queue   uint16 // of the receiver
 	Len     int
 	Now     bool // somebody waits for the status
 	Parts   bool // report each part, too
@@ -163,7 +149,6 @@ const MaxPaths = 16
 
 // Errors of Send.
 var (
-	ErrTooLong  = errors.New("the service sends one packet a message")
 	ErrTooLarge = errors.New("the receiver accepts no message of that length")
 	ErrService  = errors.New("no such service")
 	ErrPeers    = errors.New("too many peers at once")
@@ -205,8 +190,6 @@ type Engine struct {
 	masks      []*wire.Mask // empty ones
 	assemblies *assembly
 
-	parting uint32 // the message of an unreliable service that was sent last
-
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made
 	Stats  Stats
@@ -235,7 +218,7 @@ type Stats struct {
 // New makes an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none, parting: none}
+	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
 	e.secret = wire.Key{e.rng.Uint64(), e.rng.Uint64()}
 	e.fragment = cfg.MTU - wire.Overhead
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor

@@ -139,7 +139,7 @@ func (e *Engine) vacate() (uint32, bool) {
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
 // about them they fill 8 KiB.
-const chunkLength = 27
+const chunkLength = 30
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
 // peer does not wait for the kernel to find its memory.

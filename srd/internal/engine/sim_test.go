@@ -288,34 +288,27 @@ func (w *world) after(d time.Duration, f func()) { w.add(event{at: w.now + d, f:
 // host is what a node's engine calls.
 type host node
 
-func (h *host) Room(queue uint16, size int) ([]byte, Verdict) {
+func (h *host) Room(size int) []byte {
 	n := (*node)(h)
-	if queue >= queues {
-		return nil, NoSuchQueue
-	}
 	if n.rooms >= 0 && n.used+size > n.rooms || n.w.rng.Float64() < n.refuse {
-		return nil, NoBuffer
+		return nil
 	}
 	n.used += size
-	return make([]byte, size), Taken
+	return make([]byte, size)
 }
 
-const queues = 3
-
-func (h *host) Deliver(d *Delivery, owned bool) Verdict {
+func (h *host) Deliver(d *Delivery, owned bool) bool {
 	n := (*node)(h)
 	if owned {
 		n.used -= len(d.Bytes)
-	} else if d.Queue >= queues {
-		return NoSuchQueue
 	} else if n.w.rng.Float64() < n.refuse {
-		return NoBuffer
+		return false
 	}
 	n.w.model.delivered(n, d)
 	if n.reply != nil {
 		n.reply(d)
 	}
-	return Taken
+	return true
 }
 
 func (h *host) Drop(b []byte)     { h.used -= len(b) }
