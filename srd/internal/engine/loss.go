@@ -78,7 +78,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	if progress {
-		p.progress, p.busyRaw = e.now, e.raw
+		p.progress = e.now
 		e.answers(p)
 	}
 	if echoed && !fresh && (progress || n.paths[r.EchoPath].strayed()) {

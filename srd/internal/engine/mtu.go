@@ -12,7 +12,7 @@ const smallFragment = wire.SmallMTU - wire.Overhead
 
 // limits returns what is told to peers.
 func (e *Engine) limits() wire.Limits {
-	return wire.Limits{MTU: uint16(min(e.cfg.MTU, 1<<16-1)), Message: uint32(min(uint64(e.cfg.MaxMessage), 1<<32-1))}
+	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge)
 }
 
 // limit cuts messages to a peer as it takes them.

@@ -34,7 +34,7 @@ type peer struct {
 	heard     time.Duration
 	progress  time.Duration // when something was settled, or the first packet left
 	helloAt   time.Duration // when to greet again
-	busyRaw   time.Duration // raw time of progress
+	heardRaw  time.Duration // raw time of heard
 	next      uint32        // in the queue of those that are ready
 	state     uint8
 	queued    bool
@@ -102,7 +102,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 		return nil
 	}
 	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, heardRaw: e.raw, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
 	p.fragment = uint16(min(e.fragment, smallFragment))
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
@@ -161,6 +161,16 @@ func (e *Engine) idle(p *peer) bool {
 		}
 	}
 	return true
+}
+
+// hears notes that a peer said something.
+func (e *Engine) hears(p *peer) { p.heard, p.heardRaw = e.now, e.raw }
+
+// mayForget reports whether nothing came from a peer for so long that it may forget this
+// endpoint. It has to be greeted before more is sent: what is under way in a session that the
+// peer has forgotten ends as unresponsive.
+func (e *Engine) mayForget(p *peer) bool {
+	return e.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
 }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it

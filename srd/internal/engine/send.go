@@ -68,7 +68,10 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 		return 0, ErrTooLarge
 	}
 	if !e.unsettled(p) {
-		p.progress, p.busyRaw = e.now, e.raw
+		p.progress = e.now
+		if p.state == established && e.mayForget(p) {
+			e.greet(p)
+		}
 		if p.net != nil && e.now-p.net.used > senderAge/2 { // others may have its share by now
 			p.grant = min(p.grant, uint16(e.cfg.First))
 		}
@@ -310,27 +313,4 @@ func (e *Engine) unresponsive(f *txFlow, i uint32) {
 	}
 	m.reason = Unresponsive
 	e.finish(i)
-}
-
-// restart brings what is under way into a new session. If the old one may have
-// received it, its messages end.
-func (e *Engine) restart(p *peer, again bool) {
-	if !again {
-		e.fail(p, false)
-		return
-	}
-	e.resend(p)
-	for _, f := range &p.tx {
-		if f == nil || f.live == nil {
-			continue
-		}
-		for s := f.una; s != f.nxt; s++ {
-			if k := f.live.at(s); k.state != settled && e.messages[k.message].settled > 0 {
-				e.abort(k.message, Unresponsive)
-			}
-		}
-		if f.head != none && e.messages[f.head].settled > 0 {
-			e.abort(f.head, Unresponsive)
-		}
-	}
 }

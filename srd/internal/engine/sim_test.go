@@ -11,7 +11,7 @@ import (
 )
 
 // anyLimits are those of a peer that takes everything.
-var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1, Remember: 1<<32 - 1}
 
 // world is a network of engines in virtual time. The same seed does the same again.
 type world struct {

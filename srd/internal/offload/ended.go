@@ -139,8 +139,8 @@ func (m *Machine) fail(p *peer, all bool) {
 	}
 }
 
-// part ends a session on this side. Its messages were perhaps received; unless the peer
-// had forgotten the session before they were sent, or they may come twice.
+// part ends a session on this side. Its messages were perhaps received, unless again says that
+// the peer took none of them: then they are sent again.
 func (m *Machine) part(p *peer, again bool) {
 	for _, f := range p.tx {
 		if f != nil {

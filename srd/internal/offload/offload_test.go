@@ -43,6 +43,7 @@ func (w *world) packet(from, to int, k wire.Packet, body []byte) []byte {
 func TestNoBuffers(t *testing.T) {
 	cfg := simple()
 	cfg.PeerTimeout = 400 * time.Millisecond // which has it asked early whether it lives
+	cfg.EvictAge = time.Minute
 	w := greeted(t, cfg)
 	n := w.nodes[1]
 	n.receives = 0

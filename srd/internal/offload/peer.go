@@ -35,7 +35,7 @@ type peer struct {
 	wakeAt   time.Duration // when to look at it
 	heard    time.Duration
 	progress time.Duration // when something was settled, or the first message handed in
-	busy     time.Duration // raw time of the first message handed in since it was idle
+	heardRaw time.Duration // raw time of heard
 	helloAt  time.Duration // when to greet again
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
@@ -104,7 +104,7 @@ func (m *Machine) find(a wire.Addr) *peer {
 		return nil
 	}
 	slot := p.slot
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, heardRaw: m.raw, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
@@ -144,6 +144,16 @@ func (m *Machine) vacate() *peer {
 		return m.vacate()
 	}
 	return nil
+}
+
+// hears notes that a peer said something.
+func (m *Machine) hears(p *peer) { p.heard, p.heardRaw = m.now, m.raw }
+
+// mayForget reports whether nothing came from a peer for so long that it may forget this
+// endpoint. It has to be greeted before more is sent: what is under way in a session that the
+// peer has forgotten ends as unresponsive.
+func (m *Machine) mayForget(p *peer) bool {
+	return m.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
 }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it

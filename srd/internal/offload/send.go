@@ -80,7 +80,10 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		return 0, engine.ErrTooLarge
 	}
 	if !p.unsettled() {
-		p.progress, p.busy = m.now, m.raw
+		p.progress = m.now
+		if p.state == established && m.mayForget(p) {
+			m.greet(p)
+		}
 		m.wake(p, m.now+m.cfg.PeerTimeout/16)
 	}
 	f := p.tx[msg.Service]
@@ -113,7 +116,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 
 // limits returns what is told to peers.
 func (m *Machine) limits() wire.Limits {
-	return wire.Limits{MTU: uint16(min(m.cfg.MTU, 1<<16-1)), Message: uint32(min(uint64(m.cfg.MaxMessage), 1<<32-1))}
+	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge)
 }
 
 // limit cuts messages to a peer as it takes them. None of them has begun in this session.

@@ -14,7 +14,7 @@ import (
 )
 
 // anyLimits are those of a peer that takes everything.
-var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1, Remember: 1<<32 - 1}
 
 // world is a network of machines in virtual time, over devices that deliver each packet
 // at most once, in any order, and say how it ended. The same seed does the same again.

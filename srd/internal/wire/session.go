@@ -1,10 +1,19 @@
 package wire
 
+import "time"
+
 // Limits are what an endpoint tells its peers of itself.
 type Limits struct {
 	MTU      uint16 // bytes of the longest packet that its link carries, headers included
 	Message  uint32 // bytes of the longest message that it takes
 	Remember uint32 // microseconds for which it remembers a silent peer at least
+}
+
+// LimitsOf returns limits in the units of packets; what is more than those express is told as
+// less.
+func LimitsOf(mtu, message int, remember time.Duration) Limits {
+	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
+		Remember: uint32(min(remember/time.Microsecond, 1<<32-1))}
 }
 
 // MinMTU is the smallest MTU of InfiniBand, and SmallMTU the one that fits into the usual
