@@ -22,7 +22,8 @@ type Message struct {
 
 // Receive waits for at least one message, and takes as many as are there and fit into ms.
 // [Endpoint.Release] gives their memory back. When too much of it is out, senders are
-// first slowed down, then refused.
+// first slowed down, and refused when none was given back for an eighth of
+// [Config.PeerTimeout].
 func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("srd: receive: %w", err)
@@ -86,6 +87,7 @@ func (ep *Endpoint) callOnce(m Message) {
 type host Endpoint
 
 func (h *host) Room(size int) []byte { return h.pool.get(size) }
+func (h *host) Soon(size int) bool   { return h.pool.soon(size, (*Endpoint)(h).now()) }
 
 func (h *host) Deliver(d *engine.Delivery, owned bool) bool {
 	ep := (*Endpoint)(h)

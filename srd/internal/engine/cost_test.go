@@ -14,6 +14,7 @@ import (
 type quiet struct{ settled, delivered int }
 
 func (q *quiet) Room(int) []byte                 { return make([]byte, 4096) }
+func (q *quiet) Soon(int) bool                   { return false }
 func (q *quiet) Deliver(*Delivery, bool) bool    { q.delivered++; return true }
 func (q *quiet) Drop([]byte)                     {}
 func (q *quiet) Settled(*Result)                 { q.settled++ }

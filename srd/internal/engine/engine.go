@@ -49,6 +49,8 @@ type Host interface {
 	// Room returns memory for a message of several packets, or one that came early; nil
 	// if there is none.
 	Room(size int) []byte
+	// Soon reports whether there may soon be memory for a message for which there is none.
+	Soon(size int) bool
 	// Deliver hands over a message, and reports whether it was taken. owned says that
 	// d.Bytes came from Room, and that the message is taken in any case; otherwise d.Bytes
 	// is valid until Deliver returns.
@@ -94,6 +96,10 @@ type Result struct {
 // DefaultAckDelay is how long a response waits for others unless Config says so.
 const DefaultAckDelay = 500 * time.Microsecond
 
+// DefaultPeerTimeout is after how long without progress a peer is unresponsive unless Config
+// says so.
+const DefaultPeerTimeout = 5 * time.Second
+
 // Config of an engine. Zero values of durations stand for defaults.
 type Config struct {
 	Addr wire.Addr
@@ -134,7 +140,7 @@ func (c *Config) defaults() {
 	set(&c.MinTimeout, 2*time.Millisecond)
 	set(&c.AckDelay, DefaultAckDelay)
 	set(&c.Target, 2*time.Millisecond)
-	set(&c.PeerTimeout, 5*time.Second)
+	set(&c.PeerTimeout, DefaultPeerTimeout)
 	set(&c.EvictAge, 4*c.PeerTimeout)
 	number(&c.Paths, 1)
 	number(&c.MTU, 4096)

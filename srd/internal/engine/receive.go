@@ -156,7 +156,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if a == nil {
 		early := f.service == Ordered && first != f.base
 		if count == 1 && !early {
-			return e.hand(p, t, bytes)
+			return e.hand(p, f, t, bytes)
 		}
 		if f.touched(first, count) { // it was given up, here or there
 			return refusedHere
@@ -210,7 +210,7 @@ func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bo
 			e.Stats.Beyond++
 			return nil, dropped
 		}
-		return nil, e.refusal()
+		return nil, e.lacks(f, t, first)
 	}
 	a := e.assemblies
 	if a != nil {
@@ -228,14 +228,25 @@ func (e *Engine) refusal() int {
 	return refusedHere
 }
 
+// lacks decides what becomes of a packet for whose message there is no memory: it counts as
+// lost if there may soon be some. Messages of an ordered flow that wait behind this one keep
+// theirs until it has come or was refused.
+func (e *Engine) lacks(f *rxFlow, t *wire.Part, first uint32) int {
+	if f.service == Ordered && first == f.base && f.assemblies != nil || !e.cfg.Host.Soon(int(t.Total)) {
+		return e.refusal()
+	}
+	e.Stats.Beyond++
+	return dropped
+}
+
 // hand delivers a message of one packet as it came.
-func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte) int {
+func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
 		return refusedHere
 	}
 	e.delivery = Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
 	if !e.cfg.Host.Deliver(&e.delivery, false) {
-		return e.refusal()
+		return e.lacks(f, t, t.Seq)
 	}
 	e.Stats.Delivered++
 	return taken

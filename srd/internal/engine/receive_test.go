@@ -19,6 +19,7 @@ type feeder struct {
 	got     []Delivery
 	base    uint32
 	full    bool
+	soon    bool
 }
 
 // feed makes one, with a session and a flow whose next number is base.
@@ -53,6 +54,7 @@ func (f *feeder) refused(p wire.Part) *wire.Response {
 	return f.part(p, true)
 }
 
+func (f *feeder) Soon(int) bool                   { return f.soon }
 func (f *feeder) Drop([]byte)                     { f.dropped++ }
 func (f *feeder) Settled(*Result)                 {}
 func (f *feeder) PartSettled(uint64, int, Status) {}
@@ -116,6 +118,29 @@ func TestRefusalsAreKept(t *testing.T) {
 	require.Nil(t, f.p.rx[Reliable].refused)
 	require.Len(t, f.got, 5)
 	require.EqualValues(t, 77, r.Pressure)
+}
+
+// A message for which there is no memory now and may be soon is not refused: its packet counts
+// as lost. One in its turn is, if others wait behind it for whose sake there is none.
+func TestMemoryIsSoonThere(t *testing.T) {
+	for _, service := range []uint8{Reliable, Ordered} {
+		for _, total := range []uint32{0, 350} {
+			f := feed(t, 5)
+			f.soon = true
+			require.Nil(t, f.refused(wire.Part{Service: service, Total: total}))
+			require.Zero(t, f.n.e.Stats.Refused)
+			if service == Ordered {
+				last := wire.Count(total, 100)
+				f.part(wire.Part{Service: service, Seq: last}, true)
+				require.Equal(t, Refused, f.says(f.refused(wire.Part{Service: service, Total: total}), 0))
+				continue
+			}
+			for i := range wire.Count(total, 100) {
+				require.Equal(t, Delivered, f.says(f.part(wire.Part{Service: service, Seq: i, Index: i, Total: total}, true), i))
+			}
+			require.Len(t, f.got, 1)
+		}
+	}
 }
 
 // What was refused or given up in part is not begun anew by a part that comes late.

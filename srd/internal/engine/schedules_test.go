@@ -133,6 +133,7 @@ func schedule(t testing.TB, seed uint64) *world {
 		if hosts.IntN(6) == 0 {
 			n.each = time.Duration(hosts.IntN(500)) * time.Microsecond
 		}
+		n.soon = hosts.IntN(2) == 0
 		if some(0.3) {
 			n.rooms = r.IntN(60000)
 		}

@@ -72,7 +72,8 @@ type node struct {
 	silent bool
 	each   time.Duration // that its device has a packet; 0: it does not tell
 
-	rooms  int // bytes of memory that messages may have; -1 is any
+	rooms  int  // bytes of memory that messages may have; -1 is any
+	soon   bool // what was refused may find memory later
 	used   int
 	refuse float64
 	mtu    int // 0: that of the world
@@ -317,3 +318,5 @@ func (h *host) PartSettled(tag uint64, part int, s Status) {
 	h.w.model.partSettled((*node)(h), tag, part, s)
 }
 func (h *host) Pressure() uint8 { return 0 }
+
+func (h *host) Soon(size int) bool { return h.soon && (h.rooms < 0 || size <= h.rooms) }

@@ -71,7 +71,7 @@ func (c *Config) defaults() {
 	}
 	set(&c.RetryDelay, time.Millisecond)
 	set(&c.AckDelay, engine.DefaultAckDelay)
-	set(&c.PeerTimeout, 5*time.Second)
+	set(&c.PeerTimeout, engine.DefaultPeerTimeout)
 	set(&c.EvictAge, 4*c.PeerTimeout)
 	number(&c.MTU, 4096)
 	number(&c.Slots, 256)

@@ -695,6 +695,7 @@ type counter struct {
 	out     int // bytes of Room that did not come back
 }
 
+func (h *counter) Soon(int) bool { return false }
 func (h *counter) Room(size int) []byte {
 	h.out += size
 	return make([]byte, size)

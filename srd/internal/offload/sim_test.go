@@ -305,6 +305,7 @@ func (h *host) Deliver(d *engine.Delivery, owned bool) bool {
 
 func (h *host) Drop(b []byte)   { h.used -= len(b) }
 func (h *host) Pressure() uint8 { return 0 }
+func (h *host) Soon(int) bool   { return false }
 func (h *host) Settled(r *engine.Result) {
 	h.w.settled((*node)(h), r)
 }
