@@ -181,6 +181,7 @@ type Engine struct {
 	index    map[wire.Addr]uint32
 	latest   *peer // that find answered: the messages of a stream are for one
 	sweep    Sweep
+	hosts    Hosts
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
 
@@ -226,6 +227,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
 	e.secret = wire.Key{e.rng.Uint64(), e.rng.Uint64()}
+	e.hosts.Secret = e.secret
 	e.fragment = cfg.MTU - wire.Overhead
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	e.ready = queue{none, none}

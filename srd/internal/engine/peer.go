@@ -107,6 +107,7 @@ func (e *Engine) find(a wire.Addr) *peer {
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	e.index[a] = slot
+	*e.hosts.Of(a.GID)++
 	return p
 }
 
@@ -126,10 +127,7 @@ func (e *Engine) vacate() (uint32, bool) {
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
 		return uint32(len(e.peers) - 1), true
 	}
-	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool {
-		p := e.peers[i]
-		return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
-	})
+	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, e.forgettable)
 	if ok {
 		e.forget(e.peers[i])
 		return e.vacate()
@@ -163,6 +161,26 @@ func (e *Engine) idle(p *peer) bool {
 	return true
 }
 
+// forgettable reports whether a peer has nothing under way and was silent for long.
+func (e *Engine) forgettable(i int) bool {
+	p := e.peers[i]
+	return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
+}
+
+// admits reports whether a host may have another peer, and forgets a silent peer of the host
+// if it must.
+func (e *Engine) admits(gid [16]byte) bool {
+	count := e.hosts.Of(gid)
+	if e.cfg.Key != nil || int(*count) < e.hosts.Share(e.cfg.MaxPeers) {
+		return true
+	}
+	i, ok := e.hosts.Sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool { return e.hosts.Of(e.peers[i].addr.GID) == count && e.forgettable(i) })
+	if ok {
+		e.forget(e.peers[i])
+	}
+	return ok
+}
+
 // hears notes that a peer said something.
 func (e *Engine) hears(p *peer) { p.heard, p.heardRaw = e.now, e.raw }
 
@@ -182,6 +200,7 @@ func (e *Engine) forget(p *peer) {
 	e.releaseNetwork(p)
 	e.unwake(p)
 	delete(e.index, p.addr)
+	*e.hosts.Of(p.addr.GID)--
 	p.state = vacant
 	for p.queued { // rare: the queue is rebuilt without it
 		q := e.dequeue()

@@ -167,7 +167,10 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 func (e *Engine) adopt(p *peer, k *wire.Packet) {
 	g := &k.Greeting
 	if p == nil {
-		if p = e.find(g.From); p == nil {
+		if e.admits(g.From.GID) {
+			p = e.find(g.From)
+		}
+		if p == nil {
 			e.Stats.Unanswered++
 			return
 		}

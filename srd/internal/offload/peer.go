@@ -109,6 +109,7 @@ func (m *Machine) find(a wire.Addr) *peer {
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
 	m.index[a] = slot
+	*m.hosts.Of(a.GID)++
 	return p
 }
 
@@ -135,15 +136,32 @@ func (m *Machine) vacate() *peer {
 		m.peers = append(m.peers, p)
 		return p
 	}
-	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool {
-		p := m.peers[i]
-		return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
-	})
+	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, m.forgettable)
 	if ok {
 		m.forget(m.peers[i])
 		return m.vacate()
 	}
 	return nil
+}
+
+// forgettable reports whether a peer has nothing under way and was silent for long.
+func (m *Machine) forgettable(i int) bool {
+	p := m.peers[i]
+	return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
+}
+
+// admits reports whether a host may have another peer, and forgets a silent peer of the host
+// if it must.
+func (m *Machine) admits(gid [16]byte) bool {
+	count := m.hosts.Of(gid)
+	if m.cfg.Key != nil || int(*count) < m.hosts.Share(m.cfg.MaxPeers) {
+		return true
+	}
+	i, ok := m.hosts.Sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool { return m.hosts.Of(m.peers[i].addr.GID) == count && m.forgettable(i) })
+	if ok {
+		m.forget(m.peers[i])
+	}
+	return ok
 }
 
 // hears notes that a peer said something.
@@ -167,6 +185,7 @@ func (m *Machine) forget(p *peer) {
 	}
 	m.left(p)
 	delete(m.index, p.addr)
+	*m.hosts.Of(p.addr.GID)--
 	p.state, p.life = vacant, 0
 	for p.queued { // rare: the queue is rebuilt without it
 		if q := m.dequeue(); q != p {

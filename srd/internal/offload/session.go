@@ -154,7 +154,10 @@ func (m *Machine) repeat(p *peer) {
 // adopt begins a session that the peer asked for.
 func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 	if p == nil {
-		if p = m.find(g.From); p == nil {
+		if m.admits(g.From.GID) {
+			p = m.find(g.From)
+		}
+		if p == nil {
 			m.Stats.Unanswered++
 			return
 		}
