@@ -2,6 +2,7 @@ package srd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,12 +70,61 @@ func TestPool(t *testing.T) {
 	require.NotNil(t, p.get(1<<16))
 }
 
+// Memory may soon be there while messages that are not whole have it, and for a while after the
+// program gave some back.
+func TestMemoryMaySoonBeThere(t *testing.T) {
+	p := pool{budget: 1 << 16, patience: time.Second}
+	a, b := p.get(1<<15), p.get(1<<15)
+	require.True(t, p.soon(1<<15, time.Minute), "a message has it that is not whole")
+	m := p.lend(a)
+	require.True(t, p.soon(1<<15, time.Hour))
+	p.lend(b)
+	require.False(t, p.soon(1<<15, time.Hour))
+	p.takeBack(m, m.num)
+	p.lend(p.get(1 << 15))
+	require.True(t, p.soon(1<<15, time.Hour), "the program gives some back")
+	require.True(t, p.soon(1<<15, time.Hour+time.Second-1))
+	require.False(t, p.soon(1<<15, time.Hour+time.Second))
+}
+
+// What the pool has in use and keeps is at most its budget, whatever the lengths of messages
+// are, and a message of any length up to the budget finds memory when nothing is in use.
+func TestPoolKeepsItsBudget(t *testing.T) {
+	p := pool{budget: 8_000_000}
+	for n := 0; n <= p.budget; n = n*5/4 + 1 {
+		var all [][]byte
+		for len(all) < 1000 {
+			b := p.get(n)
+			if b == nil {
+				break
+			}
+			require.Len(t, b, n)
+			all = append(all, b)
+		}
+		require.NotEmpty(t, all, "%d bytes", n)
+		require.GreaterOrEqual(t, 9*(len(all)+1)*max(n, smallestPiece)/8, min(p.budget, 1000*n), "%d bytes", n)
+		for _, b := range all {
+			p.put(b)
+		}
+		kept := 0
+		for size, l := range p.free {
+			kept += size * len(l)
+		}
+		require.Equal(t, p.kept, kept)
+		require.LessOrEqual(t, kept, p.budget)
+		require.Zero(t, p.used)
+	}
+	require.Len(t, p.get(p.budget), p.budget)
+	require.Nil(t, p.get(p.budget+1))
+	require.Nil(t, p.get(1<<40))
+}
+
 // Who cuts off what it has read of a message gives all of its memory back.
 func TestReleaseOfARest(t *testing.T) {
-	ep := &Endpoint{cfg: Config{Queues: 1}, pool: pool{budget: 1 << 20}}
+	ep := &Endpoint{pool: pool{budget: 1 << 20}}
 	h := (*host)(ep)
 	for _, n := range []int{256, 100_000} {
-		require.Equal(t, engine.Taken, h.Deliver(&engine.Delivery{Bytes: make([]byte, n)}, false))
+		require.True(t, h.Deliver(&engine.Delivery{Bytes: make([]byte, n)}, false))
 		m := ep.inbox.pop()
 		require.Len(t, m.Data, n)
 		m.Data = m.Data[n*3/4:]

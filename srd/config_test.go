@@ -20,6 +20,15 @@ func TestEngineHasTheConfiguration(t *testing.T) {
 		MinTimeout: 7 * time.Second, AckDelay: 8 * time.Second, Target: 9 * time.Second, PeerTimeout: 10 * time.Second}, cfg.engine())
 }
 
+// A message that is longer than all memory could never be taken.
+func TestMessagesLongerThanBuffers(t *testing.T) {
+	for _, cfg := range []Config{{MaxMessage: 8<<20 + 1}, {Buffers: 1 << 16, MaxMessage: 1<<16 + 1}, {MaxMessage: 1 << 40}} {
+		cfg.PD = new(verbs.PD)
+		_, err := Open(cfg)
+		require.ErrorIs(t, err, verbs.ErrAttributes)
+	}
+}
+
 // Times that the engine's clock cannot have are refused: with "never" for PeerTimeout it would
 // look for what is due all the time, and stamps of packets last an hour. A few nanoseconds, as who
 // forgets the unit has, would be no time between two greetings.

@@ -102,7 +102,7 @@ func TestWaitForAHandleIsNoTimeOfTheDevice(t *testing.T) {
 	b := open(t, es[1], srd.Config{})
 	a := open(t, es[0], srd.Config{AckDelay: time.Second, MinTimeout: time.Second, PeerTimeout: testTimeout}) // nothing is due meanwhile
 	time.Sleep(5 * time.Millisecond)                                                                          // what the endpoint begins with is done
-	q, err := a.NewQueue(srd.QueueConfig{Service: srd.Unreliable})
+	q, err := a.NewQueue(srd.QueueConfig{})
 	require.NoError(t, err)
 	over, err := q.PostHeld(srd.Request{To: b.Addr(), Data: [][]byte{[]byte("a message")}}, 20*time.Millisecond)
 	require.NoError(t, err)

@@ -103,12 +103,10 @@
 // # Guarantees
 //
 //   - Each message gets one status, and it is true. [Delivered]: the message was delivered
-//     once. [Refused], [NoQueue], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was
-//     not delivered and never will be. [Unresponsive]: it may have been delivered. (An
-//     [Idempotent] message may have been delivered whatever its status.)
+//     once. [Refused], [Retransmit], [TooLarge], [PathMTU] and [Cancelled]: it was not delivered
+//     and never will be. [Unresponsive]: it may have been delivered.
 //   - No message is delivered twice, whatever the network does, whichever end restarts and
-//     whatever is replayed. The exceptions are [Idempotent], and [Unreliable] if the network
-//     duplicates the packet. With a key, this holds across a restart of the receiver as
+//     whatever is replayed. With a key, this holds across a restart of the receiver as
 //     long as the hosts' clocks differ by less than the restart takes, because the first
 //     message of a session names no incarnation of the receiver.
 //   - Data belongs to the program again as soon as the status is known.
@@ -127,8 +125,8 @@
 //	       numbered packets; statuses by number          Completion                  TestSchedules
 //	2, 4   response: received                            wire.Response               TestWindow
 //	2, 5   response: not received, retransmitted         engine: lose, makePart      TestOvertaken, TestBadWire
-//	2, 6   response: dropped or to be retransmitted,     Refused, NoQueue,           TestRefusalsAreKept,
-//	       reported                                      Retransmit                  TestRefusals, TestBadWire
+//	2, 6   response: dropped or to be retransmitted,     Refused, Retransmit         TestRefusalsAreKept,
+//	       reported                                                                  TestRefusals, TestBadWire
 //	3, 14  several send queues; the context is found     SendQueue.Post              TestQueues
 //	       from destination and queue
 //	7, 9   several paths                                 engine: choose              TestPathsShare, TestPaths,

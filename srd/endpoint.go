@@ -1,6 +1,7 @@
 package srd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,10 @@ type Config struct {
 	// Without it, strangers first show that they receive at the address they name.
 	Key []byte
 
-	Queues     int // receive queues, numbered from 0; 0 means 1
 	Receives   int // packets that may arrive before the endpoint looks at them; 0 means 512
-	Buffers    int // bytes of messages that have arrived and are not released; 0 means 8 MiB
-	MaxMessage int // bytes of the longest message that is accepted, which peers are told; 0 means 1 MiB
-	MaxPeers   int // 0 means 65,536
+	Buffers    int // bytes of memory for messages that arrive, until they are released; 0 means 8 MiB
+	MaxMessage int // bytes of the longest message that is accepted, at most Buffers, which peers are told; 0 means 1 MiB, or Buffers
+	MaxPeers   int // 0 means 65,536; without Key a sixteenth of them, or 16, may be of one host that greeted
 	// OnMessage, if not nil, is called with each message, one at a time, by a goroutine
 	// of the endpoint. The message is released when OnMessage returns or panics, which is
 	// logged. OnMessage may send, but must not close the endpoint, since Close waits for it.
@@ -113,19 +113,18 @@ func Open(cfg Config) (*Endpoint, error) {
 		}
 	}
 	def(&cfg.Paths, 8)
-	def(&cfg.Queues, 1)
 	def(&cfg.Receives, 512)
 	def(&cfg.Buffers, 8<<20)
-	def(&cfg.MaxMessage, 1<<20)
+	def(&cfg.MaxMessage, min(cfg.Buffers, 1<<20))
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	switch {
 	case cfg.Paths < 1 || cfg.Paths > engine.MaxPaths:
 		return nil, fmt.Errorf("srd: open: %w: %d paths", verbs.ErrAttributes, cfg.Paths)
-	case cfg.Queues < 1 || cfg.Queues > 1<<16, cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxPeers < 0:
-		return nil, fmt.Errorf("srd: open: %w: Queues %d, Receives %d, Buffers %d, MaxMessage %d, MaxPeers %d", verbs.ErrAttributes,
-			cfg.Queues, cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
+	case cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxMessage > cfg.Buffers, cfg.MaxPeers < 0:
+		return nil, fmt.Errorf("srd: open: %w: Receives %d, Buffers %d, MaxMessage %d (at most Buffers), MaxPeers %d", verbs.ErrAttributes,
+			cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
 	case slices.ContainsFunc([]time.Duration{cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout}, func(d time.Duration) bool { return d < 0 || d > time.Hour }), cfg.PeerTimeout > 0 && cfg.PeerTimeout < time.Microsecond:
 		return nil, fmt.Errorf("srd: open: %w: MinTimeout %v, AckDelay %v, Target %v, PeerTimeout %v; at most an hour each, and the last one a microsecond or more", verbs.ErrAttributes,
 			cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout)
@@ -133,7 +132,7 @@ func Open(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
 	}
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
-	ep.pool.budget = cfg.Buffers
+	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, engine.DefaultPeerTimeout)/8
 	ep.grace = cfg.AckDelay
 	if ep.grace == 0 {
 		ep.grace = engine.DefaultAckDelay

@@ -48,7 +48,7 @@ func (q *SendQueue) PostHeld(r Request, d time.Duration) (over time.Duration, er
 	ep := q.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if _, err = ep.post(q, r.ID, r.To, q.cfg.Service, r.Queue, r.Data, false, false); err == nil {
+	if _, err = ep.post(q, r.ID, r.To, q.cfg.Service, r.Data, false, false); err == nil {
 		q.posted++
 	}
 	ep.pump()

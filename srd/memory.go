@@ -1,6 +1,9 @@
 package srd
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // piece is the memory of a message that the program has. It is the piece of one message after
 // another: each takes the number that it has then, which changes when the message is released.
@@ -9,42 +12,71 @@ type piece struct {
 	num   uint32
 }
 
-// pool has the memory of messages that arrived: pieces of some sizes, up to a budget.
-// The endpoint's lock guards it.
+// pool has the memory of messages that arrived: pieces of some sizes. What is in use and what
+// is kept to be used again is no more than the budget. The endpoint's lock guards it.
 type pool struct {
-	budget, used int
-	free         [32][][]byte // by the logarithm of the size
-	pieces       []*piece     // that no message has
+	budget, used, kept int
+	lent               int              // of what is used, what the program has
+	patience           time.Duration    // for memory to be given back by the program
+	lacks              time.Duration    // since when there was none for a message, and none was given back; or 0
+	free               map[int][][]byte // kept, by their size
+	pieces             []*piece         // that no message has
 }
 
-const smallestPiece = 8 // 256 bytes
+const smallestPiece = 256
 
-func class(n int) int { return max(bits.Len(uint(max(n, 1)-1)), smallestPiece) }
+// size returns the size of the piece for n bytes. There are eight sizes between a power of two
+// and the next one.
+func (p *pool) size(n int) int {
+	step := max(smallestPiece, int(1)<<bits.Len(uint(n))>>4)
+	return min(max(1, (n+step-1)/step)*step, max(n, p.budget))
+}
 
-// get answers n bytes, or nil if the budget is used up.
+// get returns n bytes, or nil if the budget is used up.
 func (p *pool) get(n int) []byte {
-	c := class(n)
-	if p.used+1<<c > p.budget {
+	size := p.size(n)
+	if size > p.budget-p.used {
 		return nil
 	}
-	p.used += 1 << c
-	if l := len(p.free[c]); l > 0 {
-		b := p.free[c][l-1]
-		p.free[c] = p.free[c][:l-1]
-		return b[:n]
+	p.used += size
+	if l := p.free[size]; len(l) > 0 {
+		p.free[size] = l[:len(l)-1]
+		p.kept -= size
+		return l[len(l)-1][:n]
 	}
-	return make([]byte, n, 1<<c)
+	for other, l := range p.free {
+		if p.used+p.kept <= p.budget {
+			break
+		}
+		p.kept -= other * len(l)
+		delete(p.free, other)
+	}
+	return make([]byte, n, size)
 }
 
-// put takes back what get answered.
+// soon reports whether there may soon be memory for n bytes for which there is none: other
+// messages have it that are not whole yet, or the program gave some back a short time ago.
+func (p *pool) soon(n int, now time.Duration) bool {
+	if p.lacks == 0 {
+		p.lacks = now
+	}
+	return p.size(n) <= p.budget-p.lent || now-p.lacks < p.patience
+}
+
+// put takes back what get returned.
 func (p *pool) put(b []byte) {
-	c := class(cap(b))
-	p.used -= 1 << c
-	p.free[c] = append(p.free[c], b[:cap(b)])
+	size := cap(b)
+	if p.free == nil {
+		p.free = make(map[int][][]byte)
+	}
+	p.used -= size
+	p.kept += size
+	p.free[size] = append(p.free[size], b[:size])
 }
 
 // lend answers the piece of a message.
 func (p *pool) lend(b []byte) *piece {
+	p.lent += cap(b)
 	n := len(p.pieces)
 	if n == 0 {
 		return &piece{bytes: b}
@@ -60,6 +92,7 @@ func (p *pool) takeBack(m *piece, num uint32) {
 		return
 	}
 	m.num++
+	p.lent, p.lacks = p.lent-cap(m.bytes), 0
 	p.put(m.bytes)
 	m.bytes = nil
 	p.pieces = append(p.pieces, m)

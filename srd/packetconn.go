@@ -69,7 +69,7 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		return 0, c.failed("write", to, err)
 	}
 	defer end()
-	if err := c.ep.send(ctx, a, c.service, 0, [][]byte{b}); err != nil {
+	if err := c.ep.send(ctx, a, c.service, [][]byte{b}); err != nil {
 		return 0, c.failed("write", to, err)
 	}
 	return len(b), nil

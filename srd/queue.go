@@ -28,7 +28,7 @@ func (c *Context) Service() Service { return c.service }
 
 // Send is [Endpoint.Send] to the context's peer, by its service.
 func (c *Context) Send(ctx context.Context, data ...[]byte) error {
-	return c.ep.send(ctx, c.to, c.service, 0, data)
+	return c.ep.send(ctx, c.to, c.service, data)
 }
 
 // QueueConfig configures a send queue. The zero value is fine.
@@ -54,7 +54,6 @@ type Request struct {
 	ID      uint64
 	To      Addr     // if Context is nil
 	Context *Context // of the same endpoint
-	Queue   uint16   // receive queue at the peer
 	Data    [][]byte
 	Packets bool // report the status of each packet, too
 }
@@ -89,7 +88,7 @@ const none = ^uint32(0)
 
 // NewQueue makes a send queue.
 func (ep *Endpoint) NewQueue(cfg QueueConfig) (*SendQueue, error) {
-	if cfg.Service > Idempotent || cfg.Depth < 0 {
+	if cfg.Service > Reporting || cfg.Depth < 0 {
 		return nil, fmt.Errorf("srd: make queue: %w: service %d, depth %d", verbs.ErrAttributes, cfg.Service, cfg.Depth)
 	}
 	ep.mu.Lock()
@@ -134,7 +133,7 @@ func (q *SendQueue) Post(rs ...Request) (n int, err error) {
 			}
 			to, service = c.to, c.service
 		}
-		if _, err = ep.post(q, r.ID, to, service, r.Queue, r.Data, false, r.Packets); err != nil {
+		if _, err = ep.post(q, r.ID, to, service, r.Data, false, r.Packets); err != nil {
 			break
 		}
 		q.posted++
@@ -156,7 +155,7 @@ func closedIf(closed bool) error {
 }
 
 // post hands a message to the engine.
-func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, queue uint16, data [][]byte, waited, each bool) (*request, error) {
+func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, data [][]byte, waited, each bool) (*request, error) {
 	n := 0
 	for _, b := range data {
 		n += len(b)
@@ -174,12 +173,10 @@ func (ep *Endpoint) post(q *SendQueue, id uint64, to Addr, s Service, queue uint
 	if waited {
 		r.waiter.Reset()
 	}
-	h, err := ep.e.Send(to.wire(), engine.Message{Tag: uint64(i), Service: uint8(s), Queue: queue, Len: n, Now: waited, Parts: each})
+	h, err := ep.e.Send(to.wire(), engine.Message{Tag: uint64(i), Service: uint8(s), Len: n, Now: waited, Parts: each})
 	if err != nil {
 		ep.free(i)
 		switch {
-		case errors.Is(err, engine.ErrTooLong):
-			err = ErrTooLong
 		case errors.Is(err, engine.ErrTooLarge):
 			err = ErrTooLarge
 		case errors.Is(err, engine.ErrPeers):
@@ -204,10 +201,10 @@ func (ep *Endpoint) free(i uint32) {
 // its status. If ctx ends first, the message is given up, unless it was delivered. In any
 // case data belongs to the program when Send returns.
 func (ep *Endpoint) Send(ctx context.Context, to Addr, data ...[]byte) error {
-	return ep.send(ctx, to, Reliable, 0, data)
+	return ep.send(ctx, to, Reliable, data)
 }
 
-func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, data [][]byte) error {
+func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, data [][]byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("srd: send to %v: %w", to, err)
 	}
@@ -216,7 +213,7 @@ func (ep *Endpoint) send(ctx context.Context, to Addr, s Service, queue uint16, 
 	var r *request
 	if err == nil {
 		ep.e.Advance(ep.now())
-		r, err = ep.post(ep.main, 0, to, s, queue, data, true, false)
+		r, err = ep.post(ep.main, 0, to, s, data, true, false)
 	}
 	if err != nil {
 		ep.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 type Message struct {
 	From    Addr
 	Service Service
-	Queue   uint16
 	Data    []byte
 
 	piece *piece // its memory
@@ -23,7 +22,8 @@ type Message struct {
 
 // Receive waits for at least one message, and takes as many as are there and fit into ms.
 // [Endpoint.Release] gives their memory back. When too much of it is out, senders are
-// first slowed down, then refused.
+// first slowed down, and refused when none was given back for an eighth of
+// [Config.PeerTimeout].
 func (ep *Endpoint) Receive(ctx context.Context, ms []Message) (n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("srd: receive: %w", err)
@@ -86,35 +86,26 @@ func (ep *Endpoint) callOnce(m Message) {
 // host is what the engine calls, with the lock held.
 type host Endpoint
 
-func (h *host) Room(queue uint16, size int) ([]byte, engine.Verdict) {
-	ep := (*Endpoint)(h)
-	if int(queue) >= ep.cfg.Queues {
-		return nil, engine.NoSuchQueue
-	}
-	if b := ep.pool.get(size); b != nil {
-		return b, engine.Taken
-	}
-	return nil, engine.NoBuffer
-}
+func (h *host) Room(size int) []byte { return h.pool.get(size) }
+func (h *host) Soon(size int) bool   { return h.pool.soon(size, (*Endpoint)(h).now()) }
 
-func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
+func (h *host) Deliver(d *engine.Delivery, owned bool) bool {
 	ep := (*Endpoint)(h)
 	data := d.Bytes
 	if !owned {
-		var v engine.Verdict
-		if data, v = h.Room(d.Queue, len(d.Bytes)); v != engine.Taken {
-			return v
+		if data = ep.pool.get(len(d.Bytes)); data == nil {
+			return false
 		}
 		copy(data, d.Bytes)
 	}
 	p := ep.pool.lend(data)
-	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Queue: d.Queue, Data: data, piece: p, num: p.num})
+	ep.inbox.push(Message{From: addrOf(d.From), Service: Service(d.Service), Data: data, piece: p, num: p.num})
 	if ep.cfg.OnMessage != nil {
 		ep.nudge()
 	} else {
 		ep.readers.wake(ep)
 	}
-	return engine.Taken
+	return true
 }
 
 func (h *host) Drop(b []byte)            { h.pool.put(b) }

@@ -116,13 +116,9 @@ func TestSend(t *testing.T) {
 	for _, key := range [][]byte{nil, []byte("0123456789abcdef")} {
 		t.Run(fmt.Sprintf("key %s", key), func(t *testing.T) {
 			a, b := pair(t, srd.Config{Key: key})
-			for service := srd.Reliable; service <= srd.Idempotent; service++ {
+			for service := srd.Reliable; service <= srd.Reporting; service++ {
 				c := a.Context(b.Addr(), service)
 				for i, n := range []int{8, 1000, a.MaxPacket(), a.MaxPacket() + 1, 300000} {
-					if n > a.MaxPacket() && service >= srd.Unreliable {
-						require.ErrorIs(t, c.Send(ctxOf(t), make([]byte, n)), srd.ErrTooLong)
-						continue
-					}
 					want := pattern(i, n)
 					before := a.Stats().Timeouts
 					err := c.Send(ctxOf(t), want[:5], want[5:])
@@ -135,9 +131,6 @@ func TestSend(t *testing.T) {
 					}
 					require.NoError(t, err, "service %d, %d bytes", service, n)
 					m, got := receiveOne(t, b)
-					for service == srd.Idempotent && binary.BigEndian.Uint64(got) < uint64(i) {
-						m, got = receiveOne(t, b) // one before it came again: a busy host was slow to answer
-					}
 					require.True(t, bytes.Equal(want, got), "service %d, %d bytes: got %d", service, n, len(got))
 					require.Equal(t, a.Addr(), m.From)
 					require.Equal(t, service, m.Service)
@@ -251,8 +244,7 @@ func TestBadWire(t *testing.T) {
 	}
 }
 
-// A receiver that takes nothing refuses what it has no memory for, and one that has no
-// such queue says so.
+// A receiver that takes nothing refuses what it has no memory for.
 func TestRefusals(t *testing.T) {
 	a, b := pair(t, srd.Config{Buffers: 1 << 16})
 	refused := 0
@@ -268,14 +260,14 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, 100-32, refused)
 	q, err := a.NewQueue(srd.QueueConfig{})
 	require.NoError(t, err)
-	_, err = q.Post(srd.Request{ID: 7, To: b.Addr(), Queue: 3, Data: [][]byte{make([]byte, 10000)}, Packets: true})
+	_, err = q.Post(srd.Request{ID: 7, To: b.Addr(), Data: [][]byte{make([]byte, 10000)}, Packets: true})
 	require.NoError(t, err)
 	var cs [1]srd.Completion
 	_, err = q.Wait(ctxOf(t), cs[:])
 	require.NoError(t, err)
-	require.Equal(t, srd.NoQueue, cs[0].Status)
+	require.Equal(t, srd.Refused, cs[0].Status)
 	require.Len(t, cs[0].Packets, (10000+a.MaxPacket()-1)/a.MaxPacket())
-	require.Contains(t, cs[0].Packets, srd.NoQueue)
+	require.Contains(t, cs[0].Packets, srd.Refused)
 	for range 32 {
 		receiveOne(t, b)
 	}

@@ -13,7 +13,7 @@ type Stats struct {
 	Retransmitted       uint64
 	Timeouts, Probes    uint64
 	Responses           uint64 // that were sent alone, not with a message
-	Duplicates, Beyond  uint64 // packets that had arrived before, or were past the window
+	Duplicates, Beyond  uint64 // packets that had arrived before, or found no memory and come again
 	Delivered, Refused  uint64 // messages that arrived
 	Sessions, Forgotten uint64 // peers
 	Retired, Revived    uint64 // paths

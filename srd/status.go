@@ -20,11 +20,6 @@ const (
 	// Reporting is like Reliable, but does not send again what is lost: the status of
 	// such a message is [Retransmit].
 	Reporting Service = engine.Reporting
-	// Unreliable sends a message of one packet, once.
-	Unreliable Service = engine.Unreliable
-	// Idempotent sends a message of one packet until it has arrived. It may be
-	// delivered several times, since the receiver keeps no record of it.
-	Idempotent Service = engine.Idempotent
 )
 
 // Status is what became of a message, or of a packet of it.
@@ -33,16 +28,14 @@ type Status uint8
 const (
 	Delivered    Status = Status(engine.Delivered)
 	Refused      Status = Status(engine.Refused)      // the receiver had no buffer
-	NoQueue      Status = Status(engine.NoQueue)      // the receiver has no such queue
 	Retransmit   Status = Status(engine.Retransmit)   // it was lost: send it again, if it still matters
 	Unresponsive Status = Status(engine.Unresponsive) // the peer is silent or has restarted: the message may have been delivered
 	Cancelled    Status = Status(engine.Cancelled)    // given up in time: it was not and will not be delivered
-	Sent         Status = Status(engine.Sent)         // by Unreliable
 	TooLarge     Status = Status(engine.TooLarge)     // longer than the receiver's MaxMessage
 	PathMTU      Status = Status(engine.PathMTU)      // the path loses packets of that length; later messages go in shorter ones
 )
 
-var statusNames = [...]string{"unsettled", "delivered", "refused", "no such queue", "to be retransmitted", "peer unresponsive", "cancelled", "sent",
+var statusNames = [...]string{"unsettled", "delivered", "refused", "to be retransmitted", "peer unresponsive", "cancelled",
 	"longer than the receiver accepts", "lost by the path for its length"}
 
 func (s Status) String() string {
@@ -52,10 +45,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("status %d", uint8(s))
 }
 
-// Errors on which a program decides, one for each status but Delivered and Sent.
+// Errors on which a program decides, one for each status but Delivered.
 var (
 	ErrRefused      = errors.New("the receiver had no buffer")
-	ErrNoQueue      = errors.New("the receiver has no such queue")
 	ErrRetransmit   = errors.New("lost, to be retransmitted by the application")
 	ErrUnresponsive = errors.New("the peer is unresponsive; the message may have been delivered")
 	ErrCancelled    = errors.New("cancelled before it was delivered")
@@ -66,9 +58,6 @@ var (
 	// are not. The message was not delivered. Later messages to the peer go in packets of
 	// at most 1024 bytes.
 	ErrPathMTU = verbs.ErrPathMTU
-	// ErrTooLong: the service sends messages of one packet ([Endpoint.MaxPacket], or less
-	// if the peer's link carries less).
-	ErrTooLong = errors.New("message too long for its service")
 	// ErrQueueFull: completions have to be taken first.
 	ErrQueueFull = errors.New("send queue full")
 	// ErrPeers: the endpoint has MaxPeers peers, and none of them has been silent for four
@@ -79,13 +68,11 @@ var (
 // errNoAnswer says what an ErrUnresponsive of a peer that has never answered may come from.
 var errNoAnswer = fmt.Errorf("%w; it has never answered: are its address and QKey right, and does it have the same Key?", ErrUnresponsive)
 
-// Err returns nil for a message that was delivered or sent.
+// Err returns nil for a message that was delivered.
 func (s Status) Err() error {
 	switch s {
 	case Refused:
 		return ErrRefused
-	case NoQueue:
-		return ErrNoQueue
 	case Retransmit:
 		return ErrRetransmit
 	case Unresponsive:

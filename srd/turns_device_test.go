@@ -104,15 +104,14 @@ func TestWokenForSomethingElse(t *testing.T) {
 	})
 	long, short := make([]byte, 200_000), []byte("short")
 	require.NoError(t, a.Send(ctx, b.Addr(), short))
-	unreliable := b.Context(a.Addr(), srd.Unreliable)
-	require.NoError(t, unreliable.Send(ctx, short))
+	require.NoError(t, b.Send(ctx, a.Addr(), short))
 	took := make([]time.Duration, 11)
 	for i := range took {
 		beside := make(chan error, 1)
 		go func() {
 			err := receive(a)
-			if err == nil { // its status does not wait for a response
-				err = unreliable.Send(ctx, short)
+			if err == nil {
+				err = b.Send(ctx, a.Addr(), short)
 			}
 			beside <- err
 		}()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
 // One of four links dies in both directions at any moment, amid messages of all kinds that are
@@ -33,12 +35,8 @@ func deadLink(t *testing.T, seed uint64) (longest time.Duration) {
 		return links[k]
 	}
 	post := func(n *node) {
-		service := []uint8{Reliable, Ordered, Idempotent, Reporting}[r.IntN(4)]
-		size := 64
-		if service != Idempotent {
-			size = []int{64, 3000, 20000}[r.IntN(3)]
-		}
-		w.model.post(n, 1-n.id, service, 0, size)
+		service := uint8(r.IntN(wire.Services))
+		w.model.post(n, 1-n.id, service, []int{64, 3000, 20000}[r.IntN(3)])
 	}
 	stop := false
 	w.model.onSettled = func(l *letter) {

@@ -13,12 +13,13 @@ import (
 // quiet is a host that takes everything and keeps nothing.
 type quiet struct{ settled, delivered int }
 
-func (q *quiet) Room(uint16, int) ([]byte, Verdict) { return make([]byte, 4096), Taken }
-func (q *quiet) Deliver(*Delivery, bool) Verdict    { q.delivered++; return Taken }
-func (q *quiet) Drop([]byte)                        {}
-func (q *quiet) Settled(*Result)                    { q.settled++ }
-func (q *quiet) PartSettled(uint64, int, Status)    {}
-func (q *quiet) Pressure() uint8                    { return 0 }
+func (q *quiet) Room(int) []byte                 { return make([]byte, 4096) }
+func (q *quiet) Soon(int) bool                   { return false }
+func (q *quiet) Deliver(*Delivery, bool) bool    { q.delivered++; return true }
+func (q *quiet) Drop([]byte)                     {}
+func (q *quiet) Settled(*Result)                 { q.settled++ }
+func (q *quiet) PartSettled(uint64, int, Status) {}
+func (q *quiet) Pressure() uint8                 { return 0 }
 func direct(cfg Config, i int) (*Engine, *quiet) {
 	q := new(quiet)
 	cfg.Addr, cfg.Host, cfg.Wall = addrOf(i), q, 1<<60
@@ -101,7 +102,7 @@ func TestResponsesRideAlong(t *testing.T) {
 func TestOneResponsePerBatch(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.MinTimeout = 20 * time.Millisecond })
 	b := w.nodes[1].e
-	w.model.post(w.nodes[0], 1, Reliable, 0, 3*int(b.fragment))
+	w.model.post(w.nodes[0], 1, Reliable, 3*int(b.fragment))
 	before := b.Stats.Responses
 	w.nodes[0].pump()
 	w.run(w.now + 10*time.Millisecond)
@@ -166,7 +167,7 @@ func TestIncast(t *testing.T) {
 	}
 	for i := 1; i <= senders; i++ {
 		for range 20 {
-			w.model.post(w.nodes[i], 0, Reliable, 0, 40000)
+			w.model.post(w.nodes[i], 0, Reliable, 40000)
 		}
 		w.nodes[i].pump()
 	}
@@ -206,7 +207,7 @@ func TestManyNodes(t *testing.T) {
 	for i, node := range w.nodes {
 		for _, to := range []int{i + 1, i * 7, i + n/2} {
 			if to %= n; to != i {
-				w.model.post(node, to, uint8(i%2), 0, 2000)
+				w.model.post(node, to, uint8(i%2), 2000)
 			}
 		}
 		node.pump()

@@ -25,11 +25,9 @@ import (
 
 // Services of a transport context.
 const (
-	Reliable   = iota // at most once, in any order
-	Ordered           // at most once, in the order of sending
-	Reporting         // packets that are lost are reported, and not sent again
-	Unreliable        // one packet, sent once
-	Idempotent        // one packet, perhaps delivered several times: also before it was refused
+	Reliable  = iota // at most once, in any order
+	Ordered          // at most once, in the order of sending
+	Reporting        // packets that are lost are reported, and not sent again
 )
 
 // Status is what became of a message, or of a part of it.
@@ -38,33 +36,25 @@ type Status uint8
 const (
 	Delivered    Status = 1 + iota
 	Refused             // the receiver had no buffer for it
-	NoQueue             // the receiver has no such queue
 	Retransmit          // lost: the application may send it again
 	Unresponsive        // the peer does not answer, or has restarted: it may have been delivered
 	Cancelled           // given up before it was delivered
-	Sent                // by an unreliable service
 	TooLarge            // longer than the receiver accepts
 	PathMTU             // the path loses its packets, for they are long
-)
-
-// Verdict is what a host says to a message.
-type Verdict uint8
-
-const (
-	Taken Verdict = iota
-	NoBuffer
-	NoSuchQueue
 )
 
 // Host is who drives the engine. Its methods are called from inside the engine's, and
 // call none of them.
 type Host interface {
-	// Room answers memory for a message of several packets, or one that came early.
-	Room(queue uint16, size int) ([]byte, Verdict)
-	// Deliver hands over a message. owned says that d.Bytes came from Room, and that
-	// the verdict is Taken whatever it answers; otherwise it is valid until Deliver
-	// returns.
-	Deliver(d *Delivery, owned bool) Verdict
+	// Room returns memory for a message of several packets, or one that came early; nil
+	// if there is none.
+	Room(size int) []byte
+	// Soon reports whether there may soon be memory for a message for which there is none.
+	Soon(size int) bool
+	// Deliver hands over a message, and reports whether it was taken. owned says that
+	// d.Bytes came from Room, and that the message is taken in any case; otherwise d.Bytes
+	// is valid until Deliver returns.
+	Deliver(d *Delivery, owned bool) bool
 	// Drop gives memory from Room back.
 	Drop(b []byte)
 	// Settled tells what became of a message: once. r is valid until it returns, as is
@@ -80,7 +70,6 @@ type Host interface {
 type Delivery struct {
 	From    wire.Addr
 	Service uint8
-	Queue   uint16
 	Bytes   []byte
 }
 
@@ -88,7 +77,6 @@ type Delivery struct {
 type Message struct {
 	Tag     uint64 // for Settled
 	Service uint8
-	Queue   uint16 // of the receiver
 	Len     int
 	Now     bool // somebody waits for the status
 	Parts   bool // report each part, too
@@ -107,6 +95,10 @@ type Result struct {
 
 // DefaultAckDelay is how long a response waits for others unless Config says so.
 const DefaultAckDelay = 500 * time.Microsecond
+
+// DefaultPeerTimeout is after how long without progress a peer is unresponsive unless Config
+// says so.
+const DefaultPeerTimeout = 5 * time.Second
 
 // Config of an engine. Zero values of durations stand for defaults.
 type Config struct {
@@ -148,7 +140,7 @@ func (c *Config) defaults() {
 	set(&c.MinTimeout, 2*time.Millisecond)
 	set(&c.AckDelay, DefaultAckDelay)
 	set(&c.Target, 2*time.Millisecond)
-	set(&c.PeerTimeout, 5*time.Second)
+	set(&c.PeerTimeout, DefaultPeerTimeout)
 	set(&c.EvictAge, 4*c.PeerTimeout)
 	number(&c.Paths, 1)
 	number(&c.MTU, 4096)
@@ -163,7 +155,6 @@ const MaxPaths = 16
 
 // Errors of Send.
 var (
-	ErrTooLong  = errors.New("the service sends one packet a message")
 	ErrTooLarge = errors.New("the receiver accepts no message of that length")
 	ErrService  = errors.New("no such service")
 	ErrPeers    = errors.New("too many peers at once")
@@ -190,6 +181,7 @@ type Engine struct {
 	index    map[wire.Addr]uint32
 	latest   *peer // that find answered: the messages of a stream are for one
 	sweep    Sweep
+	hosts    Hosts
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
 
@@ -204,8 +196,6 @@ type Engine struct {
 	networks   []*network
 	masks      []*wire.Mask // empty ones
 	assemblies *assembly
-
-	parting uint32 // the message of an unreliable service that was sent last
 
 	packet wire.Packet // being decoded
 	out    wire.Packet // being made
@@ -235,8 +225,9 @@ type Stats struct {
 // New makes an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none, parting: none}
+	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
 	e.secret = wire.Key{e.rng.Uint64(), e.rng.Uint64()}
+	e.hosts.Secret = e.secret
 	e.fragment = cfg.MTU - wire.Overhead
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	e.ready = queue{none, none}

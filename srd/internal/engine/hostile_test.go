@@ -45,10 +45,10 @@ func TestHostilePeer(t *testing.T) {
 				base = f.base
 			}
 			if k.HasResponse = r.IntN(2) == 0; k.HasResponse {
-				k.Response = wire.Response{Service: service, Cumulative: r.IntN(9) > 0, HasEcho: r.IntN(2) == 0, EchoPath: uint8(r.IntN(20)), EchoStamp: r.Uint32N(3000), Delay: r.Uint32N(3000),
+				k.Response = wire.Response{Service: service, HasEcho: r.IntN(2) == 0, EchoPath: uint8(r.IntN(20)), EchoStamp: r.Uint32N(3000), Delay: r.Uint32N(3000),
 					Grant: uint16(r.IntN(300)), Base: number(nxt), Floor: number(una), NSeen: uint8(r.IntN(5)), NRefused: uint8(r.IntN(5))}
 				for i := range k.Response.Seen {
-					k.Response.Seen[i], k.Response.Refused[i], k.Response.NoQueue[i] = r.Uint64(), r.Uint64(), r.Uint64()
+					k.Response.Seen[i], k.Response.Refused[i] = r.Uint64(), r.Uint64()
 				}
 			}
 			if k.HasPart = r.IntN(2) == 0 || !k.HasResponse; k.HasPart {
@@ -95,16 +95,17 @@ type counter struct {
 	out     int // bytes of Room that did not come back
 }
 
-func (h *counter) Room(queue uint16, size int) ([]byte, Verdict) {
+func (h *counter) Soon(int) bool { return false }
+func (h *counter) Room(size int) []byte {
 	h.out += size
-	return make([]byte, size), Taken
+	return make([]byte, size)
 }
 
-func (h *counter) Deliver(d *Delivery, owned bool) Verdict {
+func (h *counter) Deliver(d *Delivery, owned bool) bool {
 	if owned {
 		h.out -= len(d.Bytes)
 	}
-	return Taken
+	return true
 }
 func (h *counter) Drop(b []byte)                   { h.out -= len(b) }
 func (h *counter) Settled(*Result)                 { h.settled++ }

@@ -91,7 +91,7 @@ func simulate(t testing.TB, n, budget, messages, size int, to func(i int) int) o
 	for i, node := range w.nodes {
 		for range messages {
 			if k := to(i); k != i {
-				w.model.post(node, k, Reliable, 0, size)
+				w.model.post(node, k, Reliable, size)
 			}
 		}
 		node.pump()

@@ -59,7 +59,6 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		path, sent, tries := k.path, k.sent, k.tries
 		i := seq - r.Floor
 		refused := i < 64*uint32(r.NRefused) && r.Refused[i/64]>>(i%64)&1 != 0
-		noQueue := refused && r.NoQueue[i/64]>>(i%64)&1 != 0
 		if tries == 1 { // else it is not known by which path it arrived
 			s := &l.subs[path]
 			s.newest, l.told = max(s.newest, sent), max(l.told, sent)
@@ -68,12 +67,10 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 			by |= 1 << path
 			e.arrived(p, path)
 		}
-		e.packetSettled(f, seq, refused, noQueue)
+		e.packetSettled(f, seq, refused)
 	}
-	if r.Cumulative {
-		for s := f.una; int32(r.Base-s) > 0 && s != f.nxt; s++ {
-			settle(s)
-		}
+	for s := f.una; int32(r.Base-s) > 0 && s != f.nxt; s++ {
+		settle(s)
 	}
 	for w := range uint32(r.NSeen) {
 		for set := r.Seen[w]; set != 0; set &= set - 1 {
@@ -81,7 +78,7 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	if progress {
-		p.progress, p.busyRaw = e.now, e.raw
+		p.progress = e.now
 		e.answers(p)
 	}
 	if echoed && !fresh && (progress || n.paths[r.EchoPath].strayed()) {

@@ -24,7 +24,6 @@ type letter struct {
 	life            int // of the sender
 	peerLife        int // of the receiver when it was delivered
 	service         uint8
-	queue           uint16
 	size            int
 	sentAt, settle  time.Duration
 	arrived         time.Duration
@@ -41,11 +40,11 @@ type letter struct {
 const shortest = 8
 
 // post sends a message.
-func (m *model) post(n *node, to int, service uint8, queue uint16, size int) *letter {
-	l := &letter{tag: len(m.sent), from: n.id, to: to, life: n.life, service: service, queue: queue, size: max(size, shortest), sentAt: m.w.now}
+func (m *model) post(n *node, to int, service uint8, size int) *letter {
+	l := &letter{tag: len(m.sent), from: n.id, to: to, life: n.life, service: service, size: max(size, shortest), sentAt: m.w.now}
 	l.receiverAtFirst = m.w.nodes[to].life
 	m.sent = append(m.sent, l)
-	msg := Message{Tag: uint64(l.tag), Service: service, Queue: queue, Len: l.size, Now: m.w.rng.IntN(2) == 0, Parts: m.w.rng.IntN(3) == 0}
+	msg := Message{Tag: uint64(l.tag), Service: service, Len: l.size, Now: m.w.rng.IntN(2) == 0, Parts: m.w.rng.IntN(3) == 0}
 	if msg.Parts {
 		l.parts = make(map[int]Status)
 	}
@@ -92,14 +91,13 @@ func (m *model) delivered(n *node, d *Delivery) {
 	}
 	l := m.sent[tag]
 	switch {
-	case l.to != n.id || addrOf(l.from) != d.From || l.service != d.Service || l.queue != d.Queue:
+	case l.to != n.id || addrOf(l.from) != d.From || l.service != d.Service:
 		t.Fatalf("message %d came to another place than it was sent to", tag)
 	case !bytes.Equal(d.Bytes, m.bytes(tag)):
 		t.Fatalf("message %d of %d bytes came changed", tag, l.size)
-	case l.service == Idempotent && l.status != 0 && l.status != Cancelled:
-	case l.status == Refused || l.status == NoQueue || l.status == Retransmit || l.status == TooLarge || l.status == PathMTU || l.status == Cancelled && !l.void:
+	case l.status == Refused || l.status == Retransmit || l.status == TooLarge || l.status == PathMTU || l.status == Cancelled && !l.void:
 		t.Fatalf("message %d was delivered after its status, %d", tag, l.status)
-	case l.count > 0 && l.service != Idempotent && l.service != Unreliable && !m.clocksDiffer(l, n):
+	case l.count > 0 && !m.clocksDiffer(l, n):
 		t.Fatalf("message %d was delivered twice", tag)
 	}
 	l.count++
@@ -150,16 +148,13 @@ func (m *model) settled(n *node, r *Result) {
 		if l.parts != nil && len(l.parts) != r.Parts {
 			t.Fatalf("message %d of %d parts has reports of %d", r.Tag, r.Parts, len(l.parts))
 		}
-	case Refused, NoQueue, Retransmit, Cancelled, TooLarge, PathMTU:
+	case Refused, Retransmit, Cancelled, TooLarge, PathMTU:
 		if r.Status == TooLarge && l.size <= m.w.cfg.MaxMessage || r.Status == PathMTU && !m.w.short {
 			t.Fatalf("message %d of %d bytes has status %d", r.Tag, l.size, r.Status)
 		}
-		if l.count > 0 && (l.service != Idempotent || r.Status == Cancelled) {
+		if l.count > 0 {
 			l.body = nil
 			t.Fatalf("message %d has status %d, and was delivered: %+v %+v", r.Tag, r.Status, *r, *l)
-		}
-		if r.Status == NoQueue && l.queue < queues || r.Status == Refused && l.queue >= queues && l.size <= m.w.cfg.MaxMessage {
-			t.Fatalf("message %d to queue %d has status %d: %+v %+v", r.Tag, l.queue, r.Status, *r, *l)
 		}
 		if r.Status == Retransmit && l.service != Reporting {
 			t.Fatalf("message %d of service %d is to be sent again by the application", r.Tag, l.service)
@@ -168,10 +163,6 @@ func (m *model) settled(n *node, r *Result) {
 			if s := l.parts[r.Part]; s == Delivered || s == 0 {
 				t.Fatalf("message %d: part %d is said to be in the way, and has status %d", r.Tag, r.Part, s)
 			}
-		}
-	case Sent:
-		if l.service != Unreliable {
-			t.Fatalf("message %d of service %d is sent, no more", r.Tag, l.service)
 		}
 	}
 }

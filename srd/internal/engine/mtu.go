@@ -12,7 +12,7 @@ const smallFragment = wire.SmallMTU - wire.Overhead
 
 // limits returns what is told to peers.
 func (e *Engine) limits() wire.Limits {
-	return wire.Limits{MTU: uint16(min(e.cfg.MTU, 1<<16-1)), Message: uint32(min(uint64(e.cfg.MaxMessage), 1<<32-1))}
+	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge)
 }
 
 // limit cuts messages to a peer as it takes them.
@@ -37,8 +37,6 @@ func (e *Engine) cut(p *peer, n int) {
 			case m.sent > 0:
 			case m.total > p.limits.Message:
 				e.abort(i, TooLarge)
-			case single(f.service) && m.total > uint32(n):
-				e.abort(i, PathMTU)
 			default:
 				m.fragment, m.count = p.fragment, wire.Count(m.total, p.fragment)
 			}
@@ -46,9 +44,6 @@ func (e *Engine) cut(p *peer, n int) {
 		}
 	}
 }
-
-// single reports whether a service sends messages of one packet.
-func single(service uint8) bool { return service == Unreliable || service == Idempotent }
 
 // fits reports whether the first message of each flow to a peer is one packet that any link
 // carries.

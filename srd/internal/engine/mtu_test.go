@@ -35,7 +35,7 @@ func TestMTUsDiffer(t *testing.T) {
 				w := mtus(t, m[0], m[1], min(m[0], m[1]), key)
 				for _, size := range []int{first, 64, 900, 2000, 20_000} {
 					for from, n := range w.nodes {
-						l := w.model.post(n, 1-from, Reliable, 0, size)
+						l := w.model.post(n, 1-from, Reliable, size)
 						n.pump()
 						w.run(w.now + time.Second)
 						require.Equal(t, Delivered, l.status, "%d bytes from %d with %v", size, from, m)
@@ -52,29 +52,12 @@ func TestMTUsDiffer(t *testing.T) {
 	}
 }
 
-// A message of one packet is refused if the receiver's link is too short for it: when it is
-// sent, or when that turns out.
-func TestSinglePacketsAreTooLong(t *testing.T) {
-	for _, service := range []uint8{Unreliable, Idempotent} {
-		w := mtus(t, 4096, 1024, 1024, nil)
-		a := w.nodes[0]
-		l := w.model.post(a, 1, service, 0, 2000)
-		fits := w.model.post(a, 1, service, 0, 1024-wire.Overhead)
-		a.pump()
-		w.run(w.now + time.Second)
-		require.Equal(t, PathMTU, l.status)
-		require.Equal(t, 1, fits.count)
-		_, err := a.e.Send(addrOf(1), Message{Service: service, Len: 2000})
-		require.ErrorIs(t, err, ErrTooLong)
-	}
-}
-
 // A message that is longer than the receiver accepts is not sent, and has an error of its own.
 func TestTooLargeMessages(t *testing.T) {
 	w := mtus(t, 1024, 1024, 1024, nil)
 	a := w.nodes[0]
-	l := w.model.post(a, 1, Reliable, 0, 1<<20+1)
-	most := w.model.post(a, 1, Reliable, 0, 1<<20)
+	l := w.model.post(a, 1, Reliable, 1<<20+1)
+	most := w.model.post(a, 1, Reliable, 1<<20)
 	a.pump()
 	w.run(w.now + time.Second)
 	require.Equal(t, TooLarge, l.status)
@@ -88,24 +71,23 @@ func TestTooLargeMessages(t *testing.T) {
 // is sent in long packets ends with an error of its own, and later messages arrive.
 func TestPathLosesLongPackets(t *testing.T) {
 	for _, others := range []bool{false, true} {
-		for _, service := range []uint8{Reliable, Ordered, Idempotent} {
-			size := map[uint8]int{Reliable: 20_000, Ordered: 20_000, Idempotent: 3000}[service]
+		for _, service := range []uint8{Reliable, Ordered} {
 			w := mtus(t, 4096, 4096, 2000, nil)
 			a := w.nodes[0]
-			l := w.model.post(a, 1, service, 0, size)
+			l := w.model.post(a, 1, service, 20_000)
 			a.pump()
 			start := w.now
 			for range 40 {
 				if others {
-					w.model.post(a, 1, Reliable, 0, 64)
+					w.model.post(a, 1, Reliable, 64)
 					a.pump()
 				}
 				w.run(w.now + 25*time.Millisecond)
 			}
 			require.Equal(t, PathMTU, l.status, "service %d, others %v", service, others)
 			require.Less(t, l.settle-start, 700*time.Millisecond, "PeerTimeout is a second")
-			again := w.model.post(a, 1, service, 0, 800)
-			large := w.model.post(a, 1, Reliable, 0, 20_000)
+			again := w.model.post(a, 1, service, 800)
+			large := w.model.post(a, 1, Reliable, 20_000)
 			a.pump()
 			w.run(w.now + time.Second)
 			require.Equal(t, Delivered, again.status)
@@ -132,7 +114,7 @@ func TestLossIsNoMTU(t *testing.T) {
 			return links[k]
 		}
 		for i := range 20 {
-			w.model.post(w.nodes[0], 1, Reliable, 0, 20_000)
+			w.model.post(w.nodes[0], 1, Reliable, 20_000)
 			w.nodes[0].pump()
 			dead := i%3 == 0
 			for _, l := range links {
@@ -159,7 +141,7 @@ func TestLossOfAStreamIsNoMTU(t *testing.T) {
 	l := &link{delay: 5 * time.Millisecond, loss: 0.3}
 	w.links = func(int, int, int) *link { return l }
 	for range 1200 {
-		w.model.post(w.nodes[0], 1, Reliable, 0, 20_000)
+		w.model.post(w.nodes[0], 1, Reliable, 20_000)
 	}
 	w.nodes[0].pump()
 	for w.model.open > 0 && w.now < time.Minute {

@@ -95,10 +95,7 @@ func TestChangedPackets(t *testing.T) {
 				es[i].Advance(raw)
 				if r.IntN(3) == 0 {
 					service := uint8(r.IntN(wire.Services))
-					m := Message{Service: service, Len: r.IntN(200), Parts: r.IntN(2) == 0, Now: r.IntN(2) == 0}
-					if service != Unreliable && service != Idempotent {
-						m.Len = r.IntN(4000)
-					}
+					m := Message{Service: service, Len: r.IntN(4000), Parts: r.IntN(2) == 0, Now: r.IntN(2) == 0}
 					h, err := es[i].Send(addrOf(r.IntN(n)), m)
 					if err == nil {
 						sent[i]++

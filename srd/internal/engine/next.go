@@ -21,11 +21,6 @@ const turnLength = 8
 // room for wire.MaxHeaders. The message's bytes are read before the next call of the
 // engine.
 func (e *Engine) Next(b []byte, o *Out) bool {
-	if e.parting != none { // its bytes have been read
-		i := e.parting
-		e.parting = none
-		e.finish(i)
-	}
 	if !e.strangers.Empty() {
 		*o = e.strangers.Next(e.stamp(), b)
 		e.Stats.Sent++
@@ -163,17 +158,14 @@ func (e *Engine) answerPath(p *peer) uint8 {
 // flow after the other.
 func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 	room := e.room(p)
+	if room <= 0 {
+		return false
+	}
 	for range wire.Services {
 		p.turn = (p.turn + 1) % wire.Services
 		f := p.tx[p.turn]
 		switch {
 		case f == nil:
-		case f.service == Unreliable:
-			if f.head != none {
-				e.makeUnreliable(f, k, o)
-				return true
-			}
-		case room <= 0:
 		case f.live != nil && !f.live.lost.empty():
 			seq := f.live.number(f, f.live.lost.head)
 			f.live.remove(&f.live.lost, seq)
@@ -224,17 +216,6 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 
 func (e *Engine) put(f *txFlow, m *message, seq uint32, cancel bool, k *wire.Packet, o *Out) {
 	k.HasPart = true
-	k.Part = wire.Part{Service: f.service, Cancel: cancel, Queue: m.queue, Seq: seq, Floor: f.una, Index: seq - m.first, Total: m.total, Fragment: m.fragment}
+	k.Part = wire.Part{Service: f.service, Cancel: cancel, Seq: seq, Floor: f.una, Index: seq - m.first, Total: m.total, Fragment: m.fragment}
 	o.Tag, o.Offset, o.Length = m.tag, k.Part.Offset(), k.Part.Length()
-}
-
-func (e *Engine) makeUnreliable(f *txFlow, k *wire.Packet, o *Out) {
-	i, seq := e.number(f)
-	f.una = seq
-	m := &e.messages[i]
-	o.Path = e.choose(f.p, -1)
-	e.put(f, m, seq, false, k, o)
-	f.una = f.nxt
-	m.settled, m.reason = 1, Sent
-	e.parting = i
 }

@@ -96,7 +96,7 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 		n, f := e.network(p), p.tx[Reliable]
 		p.grant, n.window = 256, largestWindow
 		for range 3 {
-			w.model.post(a, 1, Reliable, 0, 64).count = 1 // nothing is carried to the other node
+			w.model.post(a, 1, Reliable, 64).count = 1 // nothing is carried to the other node
 		}
 		e.now++
 		p.flying = 8 * longestBurst // so that a burst has more than these
@@ -106,7 +106,7 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 		require.Equal(t, path, f.live.at(f.una+2).path)
 		s := &f.live.subs[path]
 		if arrived {
-			e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, Base: f.una + 1, Floor: f.una, Grant: 100})
+			e.onResponse(p, &wire.Response{Service: Reliable, Base: f.una + 1, Floor: f.una, Grant: 100})
 		}
 		e.expired(f, path)
 		require.Equal(t, !arrived, n.paths[path].suspect)
@@ -128,7 +128,7 @@ func TestPeerThatIsSlowToRespond(t *testing.T) {
 	}
 	require.Equal(t, b.e.cfg.MinTimeout, b.e.AckDelay())
 	for range 100 {
-		m := w.model.post(a, 1, Reliable, 0, 64)
+		m := w.model.post(a, 1, Reliable, 64)
 		a.e.messages[uint32(m.handle)].now = false
 		a.pump()
 		w.run(w.now + 5*time.Millisecond)
@@ -140,7 +140,7 @@ func TestPeerThatIsSlowToRespond(t *testing.T) {
 	n := e.network(p)
 	require.Equal(t, e.cfg.MinTimeout, e.peerDelay(n))
 	says := func(more, delay time.Duration) time.Duration {
-		w.model.post(a, 1, Reliable, 0, 64)
+		w.model.post(a, 1, Reliable, 64)
 		require.NotEmpty(t, answers(a))
 		f := p.tx[Reliable]
 		sent := e.stamp()

@@ -30,7 +30,7 @@ func pathsFrom(w *world, f func(path int) *link) []*link {
 // each took that was settled after another time.
 func stream(w *world, n int, size int, since, until time.Duration) (took []time.Duration, bytes int) {
 	a := w.nodes[0]
-	post := func() { w.model.post(a, 1, Reliable, 0, size) }
+	post := func() { w.model.post(a, 1, Reliable, size) }
 	w.model.onSettled = func(l *letter) {
 		require.Equal(w.t, Delivered, l.status)
 		if l.settle > since {
@@ -361,7 +361,7 @@ func TestSubFlowTimers(t *testing.T) {
 
 	out[0].dead = true
 	for range 6 {
-		w.model.post(w.nodes[0], 1, Reliable, 0, 64)
+		w.model.post(w.nodes[0], 1, Reliable, 64)
 	}
 	w.nodes[0].pump()
 	f := e.peers[0].tx[Reliable]
@@ -421,7 +421,7 @@ func TestReporting(t *testing.T) {
 	}}
 	w.links = func(int, int, int) *link { return l }
 	parts := make(map[int]Status)
-	m := w.model.post(a, 1, Reporting, 0, 2000)
+	m := w.model.post(a, 1, Reporting, 2000)
 	m.parts = parts
 	a.e.messages[uint32(m.handle)].parts = true
 	a.pump()
@@ -429,7 +429,7 @@ func TestReporting(t *testing.T) {
 	require.Equal(t, Retransmit, m.status)
 	require.Zero(t, m.count)
 	require.Equal(t, map[int]Status{0: Delivered, 1: Retransmit, 2: Delivered}, parts)
-	again := w.model.post(a, 1, Reporting, 0, 2000)
+	again := w.model.post(a, 1, Reporting, 2000)
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, again.status)
@@ -524,8 +524,8 @@ func TestHeardGoesWithFlows(t *testing.T) {
 	n.e.network(p).came = 1<<1 | 1
 	p.echo = true
 	n.e.timedOut(p, 1)
-	w.model.post(n, 1, Reliable, 0, 64)
-	w.model.post(n, 1, Reliable, 0, 64)
+	w.model.post(n, 1, Reliable, 64)
+	w.model.post(n, 1, Reliable, 64)
 	var heard []uint16
 	for _, k := range answers(n) {
 		heard = append(heard, k.Heard)

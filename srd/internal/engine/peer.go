@@ -34,7 +34,7 @@ type peer struct {
 	heard     time.Duration
 	progress  time.Duration // when something was settled, or the first packet left
 	helloAt   time.Duration // when to greet again
-	busyRaw   time.Duration // raw time of progress
+	heardRaw  time.Duration // raw time of heard
 	next      uint32        // in the queue of those that are ready
 	state     uint8
 	queued    bool
@@ -102,11 +102,12 @@ func (e *Engine) find(a wire.Addr) *peer {
 		return nil
 	}
 	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, heardRaw: e.raw, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
 	p.fragment = uint16(min(e.fragment, smallFragment))
 	p.local = uint64(slot) | e.rng.Uint64()<<24
 	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
 	e.index[a] = slot
+	*e.hosts.Of(a.GID)++
 	return p
 }
 
@@ -126,10 +127,7 @@ func (e *Engine) vacate() (uint32, bool) {
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
 		return uint32(len(e.peers) - 1), true
 	}
-	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool {
-		p := e.peers[i]
-		return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
-	})
+	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, e.forgettable)
 	if ok {
 		e.forget(e.peers[i])
 		return e.vacate()
@@ -139,7 +137,7 @@ func (e *Engine) vacate() (uint32, bool) {
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
 // about them they fill 8 KiB.
-const chunkLength = 27
+const chunkLength = 30
 
 // newChunk makes room for peers. It is written to at once: the first message to or from a
 // peer does not wait for the kernel to find its memory.
@@ -163,6 +161,36 @@ func (e *Engine) idle(p *peer) bool {
 	return true
 }
 
+// forgettable reports whether a peer has nothing under way and was silent for long.
+func (e *Engine) forgettable(i int) bool {
+	p := e.peers[i]
+	return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
+}
+
+// admits reports whether a host may have another peer, and forgets a silent peer of the host
+// if it must.
+func (e *Engine) admits(gid [16]byte) bool {
+	count := e.hosts.Of(gid)
+	if e.cfg.Key != nil || int(*count) < e.hosts.Share(e.cfg.MaxPeers) {
+		return true
+	}
+	i, ok := e.hosts.Sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool { return e.hosts.Of(e.peers[i].addr.GID) == count && e.forgettable(i) })
+	if ok {
+		e.forget(e.peers[i])
+	}
+	return ok
+}
+
+// hears notes that a peer said something.
+func (e *Engine) hears(p *peer) { p.heard, p.heardRaw = e.now, e.raw }
+
+// mayForget reports whether nothing came from a peer for so long that it may forget this
+// endpoint. It has to be greeted before more is sent: what is under way in a session that the
+// peer has forgotten ends as unresponsive.
+func (e *Engine) mayForget(p *peer) bool {
+	return e.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
+}
+
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
 // are asked for a cookie from now on: they may be replayed.
 func (e *Engine) forget(p *peer) {
@@ -172,6 +200,7 @@ func (e *Engine) forget(p *peer) {
 	e.releaseNetwork(p)
 	e.unwake(p)
 	delete(e.index, p.addr)
+	*e.hosts.Of(p.addr.GID)--
 	p.state = vacant
 	for p.queued { // rare: the queue is rebuilt without it
 		q := e.dequeue()

@@ -82,7 +82,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		e.Stats.Duplicates++
 		return
 	}
-	p.heard = e.now
+	e.hears(p)
 	e.afterSilence(p, rtt)
 	e.answers(p)
 	e.sample(p, i, rtt)

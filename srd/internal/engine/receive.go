@@ -14,8 +14,8 @@ type rxFlow struct {
 	hasEcho     bool
 	now         bool // a response is owed
 	base, floor uint32
-	seen        arrivals // from base on
-	*refusals            // or nil, while nothing was refused since floor
+	seen        arrivals   // from base on
+	refused     *wire.Mask // from floor on, kept until the sender knows; nil while nothing was
 	assemblies  *assembly
 
 	since     time.Duration // of the first packet without a response
@@ -23,12 +23,6 @@ type rxFlow struct {
 	echoAt    time.Duration
 	echoStamp uint32
 	pending   uint16 // packets without a response
-}
-
-// refusals are kept until the sender knows of them: a refusal that is forgotten
-// would be a message that was delivered.
-type refusals struct {
-	refused, noQueue wire.Mask
 }
 
 // assembly is a message whose packets have not all arrived, or one that waits for
@@ -41,29 +35,23 @@ type assembly struct {
 	heard      time.Duration
 	bytes      []byte
 	fragment   uint16
-	queue      uint16
 }
 
 // Ways in which a packet can end.
 const (
 	taken = iota
 	refusedHere
-	noQueueHere
 	dropped // as if it had not arrived
 )
 
 // onPart takes a packet of a flow.
 func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	t := &k.Part
-	if t.Seq-t.Floor >= wire.Window || (t.Service == Unreliable || t.Service == Idempotent) && t.Index != 0 {
+	if t.Seq-t.Floor >= wire.Window {
 		e.Stats.Bogus++
 		return
 	}
 	e.enter(p)
-	if t.Service == Unreliable {
-		e.hand(p, t, k.Bytes, false)
-		return
-	}
 	f := p.rx[t.Service]
 	if f == nil {
 		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}
@@ -75,7 +63,7 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 	f.hasEcho, f.echoPath, f.echoStamp, f.echoAt = true, k.SubFlow, k.Stamp, e.now
 	now := k.RespondNow || gap
 	switch {
-	case int32(t.Seq-f.base) < 0, f.service != Idempotent && f.seen.has(t.Seq):
+	case int32(t.Seq-f.base) < 0, f.seen.has(t.Seq):
 		e.Stats.Duplicates++
 		now = true
 	default:
@@ -83,15 +71,11 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		case dropped:
 			e.sends(p, f, k)
 			return
-		case noQueueHere:
-			f.refuse(t.Seq)
-			f.noQueue.Set(t.Seq)
-			now = true
 		case refusedHere:
 			f.refuse(t.Seq)
 			now = true
 		}
-		if t.Seq == f.base && f.service != Idempotent {
+		if t.Seq == f.base {
 			f.base++
 		} else {
 			e.see(&f.seen, t.Seq)
@@ -112,17 +96,14 @@ func (n *network) gap(path uint8, number uint16) bool {
 }
 
 func (f *rxFlow) refuse(seq uint32) {
-	if f.refusals == nil {
-		f.refusals = new(refusals)
+	if f.refused == nil {
+		f.refused = new(wire.Mask)
 	}
 	f.refused.Set(seq)
 }
 
 // advanceBase passes what arrived without a gap.
 func (e *Engine) advanceBase(p *peer, f *rxFlow) {
-	if f.service == Idempotent {
-		return
-	}
 	for f.seen.has(f.base) {
 		e.unsee(&f.seen, f.base)
 		f.base++
@@ -138,14 +119,13 @@ func (e *Engine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	if int32(floor-f.floor) <= 0 {
 		return
 	}
-	for s, n := f.floor, min(floor-f.floor, wire.Window); n > 0; s, n = s+1, n-1 {
-		if f.refusals != nil {
+	if f.refused != nil {
+		for s, n := f.floor, min(floor-f.floor, wire.Window); n > 0; s, n = s+1, n-1 {
 			f.refused.Drop(s)
-			f.noQueue.Drop(s)
 		}
-	}
-	if f.refusals != nil && f.refused == (wire.Mask{}) {
-		f.refusals = nil
+		if *f.refused == (wire.Mask{}) {
+			f.refused = nil
+		}
 	}
 	f.floor = floor
 	if int32(floor-f.base) > 0 {
@@ -176,7 +156,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if a == nil {
 		early := f.service == Ordered && first != f.base
 		if count == 1 && !early {
-			return e.hand(p, t, bytes, true)
+			return e.hand(p, f, t, bytes)
 		}
 		if f.touched(first, count) { // it was given up, here or there
 			return refusedHere
@@ -186,7 +166,7 @@ func (e *Engine) accept(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 			return result
 		}
 	}
-	if a.total != t.Total || a.fragment != t.Fragment || a.queue != t.Queue {
+	if a.total != t.Total || a.fragment != t.Fragment {
 		e.Stats.Bogus++
 		return dropped
 	}
@@ -222,15 +202,15 @@ func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bo
 		}
 	}
 	if uint64(t.Total) > uint64(e.cfg.MaxMessage) {
-		return nil, e.refusal(NoBuffer)
+		return nil, e.refusal()
 	}
-	bytes, verdict := e.cfg.Host.Room(t.Queue, int(t.Total))
-	if verdict != Taken {
-		if early && count == 1 && verdict == NoBuffer { // there may be one in its turn
+	bytes := e.cfg.Host.Room(int(t.Total))
+	if bytes == nil {
+		if early && count == 1 { // there may be one in its turn
 			e.Stats.Beyond++
 			return nil, dropped
 		}
-		return nil, e.refusal(verdict)
+		return nil, e.lacks(f, t, first)
 	}
 	a := e.assemblies
 	if a != nil {
@@ -238,28 +218,35 @@ func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bo
 	} else {
 		a = new(assembly)
 	}
-	*a = assembly{next: f.assemblies, first: first, count: count, total: t.Total, heard: e.now, bytes: bytes[:t.Total], fragment: t.Fragment, queue: t.Queue}
+	*a = assembly{next: f.assemblies, first: first, count: count, total: t.Total, heard: e.now, bytes: bytes[:t.Total], fragment: t.Fragment}
 	f.assemblies = a
 	return a, taken
 }
 
-func (e *Engine) refusal(v Verdict) int {
+func (e *Engine) refusal() int {
 	e.Stats.Refused++
-	if v == NoSuchQueue {
-		return noQueueHere
-	}
 	return refusedHere
 }
 
+// lacks decides what becomes of a packet for whose message there is no memory: it counts as
+// lost if there may soon be some. Messages of an ordered flow that wait behind this one keep
+// theirs until it has come or was refused.
+func (e *Engine) lacks(f *rxFlow, t *wire.Part, first uint32) int {
+	if f.service == Ordered && first == f.base && f.assemblies != nil || !e.cfg.Host.Soon(int(t.Total)) {
+		return e.refusal()
+	}
+	e.Stats.Beyond++
+	return dropped
+}
+
 // hand delivers a message of one packet as it came.
-func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte, reliable bool) int {
+func (e *Engine) hand(p *peer, f *rxFlow, t *wire.Part, bytes []byte) int {
 	if t.Cancel || len(bytes) > e.cfg.MaxMessage || len(bytes) != int(t.Total) {
 		return refusedHere
 	}
-	e.delivery = Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}
-	v := e.cfg.Host.Deliver(&e.delivery, false)
-	if v != Taken {
-		return e.refusal(v)
+	e.delivery = Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	if !e.cfg.Host.Deliver(&e.delivery, false) {
+		return e.lacks(f, t, t.Seq)
 	}
 	e.Stats.Delivered++
 	return taken
@@ -267,7 +254,7 @@ func (e *Engine) hand(p *peer, t *wire.Part, bytes []byte, reliable bool) int {
 
 // complete delivers a message that was assembled.
 func (e *Engine) complete(p *peer, f *rxFlow, a *assembly) {
-	e.delivery = Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
+	e.delivery = Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
 	a.bytes = nil
 	e.remove(f, a)
 	e.Stats.Delivered++

@@ -63,7 +63,7 @@ func TestReplayedResponsesReArmNoTimer(t *testing.T) {
 			return back
 		}
 		for range 8 {
-			w.model.post(a, 1, Reliable, 0, 64)
+			w.model.post(a, 1, Reliable, 64)
 			a.pump()
 			w.run(w.now + 5*time.Millisecond)
 		}
@@ -71,7 +71,7 @@ func TestReplayedResponsesReArmNoTimer(t *testing.T) {
 		require.NotEmpty(t, r.seen)
 		lost := 0
 		out.lose = func([]byte) bool { lost++; return lost == 1 }
-		l := w.model.post(a, 1, Reliable, 0, 64)
+		l := w.model.post(a, 1, Reliable, 64)
 		a.pump()
 		r.replay(300 * time.Microsecond)
 		w.run(w.now + 50*time.Millisecond)
@@ -90,7 +90,7 @@ func TestReplayedResponsesAreNoRoundTrips(t *testing.T) {
 	r.hear(back)
 	w.links = func(from, _, _ int) *link { return back }
 	for range 8 {
-		w.model.post(a, 1, Reliable, 0, 64)
+		w.model.post(a, 1, Reliable, 64)
 		a.pump()
 		w.run(w.now + 5*time.Millisecond)
 	}
@@ -109,7 +109,7 @@ func TestReplayedResponsesAreNoRoundTrips(t *testing.T) {
 	p := a.e.peers[0]
 	require.Nil(t, p.net)
 	back.lose = nil
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	a.pump()
 	r.replay(0)
 	w.run(w.now + 5*time.Millisecond)
@@ -156,13 +156,13 @@ func TestEchoesThatCannotBe(t *testing.T) {
 	e, p := a.e, a.e.peers[0]
 	x := &e.network(p).paths[1]
 	w.run(w.now + 3*time.Millisecond)
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	*x = path{echoedAt: -1}
 	p.net.used = e.now + time.Hour // it is not idle
 	ago := func(d time.Duration) uint32 { return e.stamp() - uint32(d/time.Microsecond) }
 	respond := func(age, delay time.Duration) {
-		e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, HasEcho: true, EchoPath: 1, EchoStamp: ago(age),
+		e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoPath: 1, EchoStamp: ago(age),
 			Delay: uint32(delay / time.Microsecond), Base: p.tx[Reliable].una, Grant: 10})
 	}
 	respond(time.Millisecond, time.Millisecond+time.Microsecond)
@@ -199,7 +199,7 @@ func TestStraysBeginNoTimer(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	w.links = func(int, int, int) *link { return &link{dead: true} }
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	f := p.tx[Reliable]
 	x, s := &e.network(p).paths[0], &f.live.subs[0]
@@ -209,7 +209,7 @@ func TestStraysBeginNoTimer(t *testing.T) {
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	srtt := x.srtt
-	e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, HasEcho: true, EchoStamp: e.stamp() - 500, Base: f.una, Grant: 10})
+	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: e.stamp() - 500, Base: f.una, Grant: 10})
 	require.Greater(t, x.srtt, srtt)
 	require.Equal(t, armed, s.armed)
 }
@@ -219,13 +219,13 @@ func TestResponseIsOneRoundTrip(t *testing.T) {
 	w := settledPair(t, func(c *Config) { c.Paths = 1 })
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
-	w.model.post(a, 1, Reliable, 0, 64).count = 1
+	w.model.post(a, 1, Reliable, 64).count = 1
 	require.Len(t, answers(a), 1)
 	f, x := p.tx[Reliable], &e.network(p).paths[0]
 	x.srtt, x.rttvar = 900*time.Microsecond, 0
 	stamp := e.stamp()
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
-	e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, HasEcho: true, EchoStamp: stamp, Base: f.nxt, Grant: 10})
+	e.onResponse(p, &wire.Response{Service: Reliable, HasEcho: true, EchoStamp: stamp, Base: f.nxt, Grant: 10})
 	require.Equal(t, 800*time.Microsecond, x.srtt)
 }

@@ -60,19 +60,14 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	}
 	r := &k.Response
 	// One by one: a literal would clear all masks, which is a good part of what a response costs.
-	r.Service, r.Cumulative, r.Base, r.Floor = f.service, f.service != Idempotent, f.base, f.floor
+	r.Service, r.Base, r.Floor = f.service, f.base, f.floor
 	r.Grant, r.Pressure = e.share(p), e.cfg.Host.Pressure()
 	r.NSeen, r.NRefused, r.HasEcho = 0, 0, false
 	if f.seen.n > 0 {
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 	}
-	if f.refusals != nil {
-		for i := range r.Refused {
-			r.Refused[i], r.NoQueue[i] = f.refused.Word(f.floor+uint32(64*i)), f.noQueue.Word(f.floor+uint32(64*i))
-			if r.Refused[i] != 0 {
-				r.NRefused = uint8(i + 1)
-			}
-		}
+	if f.refused != nil {
+		r.NRefused = f.refused.Words(f.floor, &r.Refused)
 	}
 	if bytes > 0 && wire.HeaderLen+wire.PartLen+r.Len()+bytes > int(p.fragment)+wire.Overhead {
 		p.alone = f.now
@@ -85,9 +80,6 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	}
 	k.HasResponse, p.alone = true, false
 	f.pending, f.due, f.now = 0, 0, false
-	if f.service == Idempotent {
-		e.blank(&f.seen)
-	}
 	if e.owesResponse(p) {
 		e.enqueue(p)
 	}

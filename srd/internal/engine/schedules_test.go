@@ -133,6 +133,7 @@ func schedule(t testing.TB, seed uint64) *world {
 		if hosts.IntN(6) == 0 {
 			n.each = time.Duration(hosts.IntN(500)) * time.Microsecond
 		}
+		n.soon = hosts.IntN(2) == 0
 		if some(0.3) {
 			n.rooms = r.IntN(60000)
 		}
@@ -154,26 +155,20 @@ func schedule(t testing.TB, seed uint64) *world {
 				service = uint8(r.IntN(wire.Services))
 			}
 			size := r.IntN(200)
-			if service != Unreliable && service != Idempotent {
-				switch {
-				case some(0.3):
-					size = r.IntN(5000)
-				case some(0.1):
-					size = r.IntN(70000)
-				}
+			switch {
+			case some(0.3):
+				size = r.IntN(5000)
+			case some(0.1):
+				size = r.IntN(70000)
 			}
-			queue := uint16(0)
-			if some(0.1) {
-				queue = uint16(r.IntN(queues + 1))
-			}
-			l := w.model.post(from, to.id, service, queue, size)
+			l := w.model.post(from, to.id, service, size)
 			from.pump()
 			if some(0.08) {
 				w.after(time.Duration(r.IntN(2000))*time.Microsecond, func() {
 					if from.life == l.life {
 						from.e.Advance(from.raw())
 						from.e.Cancel(l.handle)
-						l.givenUp = service != Idempotent
+						l.givenUp = true
 						from.pump()
 					}
 				})

@@ -15,7 +15,6 @@ type message struct {
 	blame    uint32 // the first part in the way
 	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
-	queue    uint16
 	fragment uint16
 	reason   Status // why it was given up, or 0
 	now      bool
@@ -57,8 +56,8 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	switch {
 	case m.Service >= wire.Services:
 		return 0, ErrService
-	case single(m.Service) && m.Len > e.fragment, uint64(m.Len) > 1<<32-1:
-		return 0, ErrTooLong
+	case uint64(m.Len) > 1<<32-1:
+		return 0, ErrTooLarge
 	}
 	p := e.find(to)
 	switch {
@@ -67,11 +66,12 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	case p.limits.MTU == 0:
 	case uint64(m.Len) > uint64(p.limits.Message):
 		return 0, ErrTooLarge
-	case single(m.Service) && m.Len > int(p.fragment):
-		return 0, ErrTooLong
 	}
 	if !e.unsettled(p) {
-		p.progress, p.busyRaw = e.now, e.raw
+		p.progress = e.now
+		if p.state == established && e.mayForget(p) {
+			e.greet(p)
+		}
 		if p.net != nil && e.now-p.net.used > senderAge/2 { // others may have its share by now
 			p.grant = min(p.grant, uint16(e.cfg.First))
 		}
@@ -85,7 +85,7 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	g := &e.messages[i]
 	*g = message{
 		tag: m.Tag, flow: f, total: uint32(m.Len), count: wire.Count(uint32(m.Len), p.fragment), next: none, gen: g.gen + 1,
-		queue: m.Queue, fragment: p.fragment, now: m.Now, parts: m.Parts,
+		fragment: p.fragment, now: m.Now, parts: m.Parts,
 	}
 	if f.head == none {
 		f.head = i
@@ -125,7 +125,7 @@ func (e *Engine) Cancel(h Handle) {
 func (e *Engine) abort(i uint32, why Status) {
 	m := &e.messages[i]
 	f := m.flow
-	if m.reason != 0 || f.service == Idempotent && m.sent > 0 && why == Cancelled { // nobody could tell whether that came in time
+	if m.reason != 0 {
 		return
 	}
 	m.reason = why
@@ -175,8 +175,6 @@ func (e *Engine) finish(i uint32) {
 	*r = Result{Tag: m.tag, Status: Delivered, Parts: int(m.sent), Refused: int(m.refused)}
 	if m.reason != 0 && (m.refused > 0 || m.sent < m.count || m.reason == Unresponsive) {
 		r.Status, r.Part = m.reason, int(m.blame)
-	} else if m.reason == Sent {
-		r.Status = Sent
 	}
 	f := m.flow
 	r.Stranger = f.p.epoch == 0
@@ -212,7 +210,7 @@ func (e *Engine) number(f *txFlow) (i, seq uint32) {
 }
 
 // packetSettled notes that a packet arrived, or was refused.
-func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
+func (e *Engine) packetSettled(f *txFlow, seq uint32, refused bool) {
 	l := f.live
 	k := l.at(seq)
 	if k.state == flying {
@@ -235,8 +233,6 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 	if refused {
 		status = Refused
 		switch {
-		case noQueue:
-			status = NoQueue
 		case !k.cancel && m.total > f.p.limits.Message:
 			status = TooLarge
 		case k.cancel && m.reason != 0:
@@ -248,9 +244,6 @@ func (e *Engine) packetSettled(f *txFlow, seq uint32, refused, noQueue bool) {
 			m.blame = seq - m.first
 		}
 		m.refused++
-		if status == NoQueue && m.reason == Refused { // of parts behind the one that says why
-			m.reason = NoQueue
-		}
 		e.abort(i, status)
 	}
 	if m.parts {
@@ -320,27 +313,4 @@ func (e *Engine) unresponsive(f *txFlow, i uint32) {
 	}
 	m.reason = Unresponsive
 	e.finish(i)
-}
-
-// restart brings what is under way into a new session. If the old one may have
-// received it, its messages end.
-func (e *Engine) restart(p *peer, again bool) {
-	if !again {
-		e.fail(p, false)
-		return
-	}
-	e.resend(p)
-	for _, f := range &p.tx {
-		if f == nil || f.live == nil {
-			continue
-		}
-		for s := f.una; s != f.nxt; s++ {
-			if k := f.live.at(s); k.state != settled && e.messages[k.message].settled > 0 {
-				e.abort(k.message, Unresponsive)
-			}
-		}
-		if f.head != none && e.messages[f.head].settled > 0 {
-			e.abort(f.head, Unresponsive)
-		}
-	}
 }

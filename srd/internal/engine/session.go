@@ -56,10 +56,10 @@ func (e *Engine) Receive(from Source, b []byte) {
 			e.Stats.OldEpoch++
 			return
 		}
-		p.heard = e.now
+		e.hears(p)
 		e.onFlow(p, k)
 	case wire.Probe:
-		p.heard = e.now
+		e.hears(p)
 		p.echo, p.echoPath, p.echoStamp = true, k.SubFlow, k.Stamp
 		e.enqueue(p)
 	case wire.Echo:
@@ -128,7 +128,8 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 		p = e.peers[i]
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome was lost, or it checks
-		p.welcome, p.heard = true, e.now
+		p.welcome = true
+		e.hears(p)
 		e.enqueue(p)
 		e.greets(p)
 		return
@@ -166,14 +167,17 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 func (e *Engine) adopt(p *peer, k *wire.Packet) {
 	g := &k.Greeting
 	if p == nil {
-		if p = e.find(g.From); p == nil {
+		if e.admits(g.From.GID) {
+			p = e.find(g.From)
+		}
+		if p == nil {
 			e.Stats.Unanswered++
 			return
 		}
 	}
 	e.renew(p, g.Epoch, g.Token, g.Limits)
-	p.stamp, p.heard = g.Stamp, e.now
-	p.welcome = true
+	p.stamp, p.welcome = g.Stamp, true
+	e.hears(p)
 	e.enqueue(p)
 	e.enter(p)
 	if k.HasPart {
@@ -185,20 +189,15 @@ func (e *Engine) adopt(p *peer, k *wire.Packet) {
 
 // renew begins a session with a peer that has forgotten the one before, or is another
 // incarnation: the windows of both sides begin anew. What was sent before was perhaps
-// received; only if the peer has forgotten this endpoint, which it does after a long
-// silence alone, it was not. The token of a slot never changes, so that both sides
-// mean the same session when their greetings cross.
+// received, and ends as unresponsive: how long ago that was tells nothing, since clocks stop
+// with their hosts. The token of a slot never changes, so that both sides mean the same
+// session when their greetings cross.
 func (e *Engine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	e.Stats.Sessions++
-	switch {
-	case p.epoch == 0:
-		// A message that went with a greeting may have reached a predecessor.
-		if p.carried && epoch >= p.own {
-			e.restart(p, false)
-		}
-	default:
-		age := e.raw - p.busyRaw
-		e.restart(p, p.epoch == epoch && age >= 0 && age < e.cfg.EvictAge/2)
+	// A message that went with a greeting may have reached a predecessor, or the peer, if that
+	// asked for a cookie when the greeting came again.
+	if p.epoch != 0 || p.carried && (epoch >= p.own || p.cookie != 0) {
+		e.fail(p, false)
 	}
 	e.dropReceived(p)
 	p.epoch, p.remote, p.cookie = epoch, token, 0
@@ -244,7 +243,7 @@ func (e *Engine) onWelcome(p *peer, k *wire.Packet) {
 	if w.Hello != p.mine || w.Token == 0 || w.Epoch == 0 || p.state != greeting {
 		return
 	}
-	p.heard = e.now
+	e.hears(p)
 	switch {
 	case w.Epoch < p.epoch:
 		e.Stats.OldEpoch++

@@ -25,7 +25,7 @@ func slowIncast(t *testing.T, messages, size int) (share float64, again, probes 
 		return back
 	}
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, size)
+		w.model.post(n, 0, Reliable, size)
 		n.pump()
 		w.run(w.now + 30*time.Millisecond)
 	}
@@ -33,7 +33,7 @@ func slowIncast(t *testing.T, messages, size int) (share float64, again, probes 
 	begin := w.now
 	for _, n := range w.nodes[1:] {
 		for range messages {
-			w.model.post(n, 0, Reliable, 0, size)
+			w.model.post(n, 0, Reliable, size)
 		}
 		n.pump()
 	}
@@ -85,7 +85,7 @@ func TestTimersThatWereTooShort(t *testing.T) {
 	var took []time.Duration
 	w.model.onSettled = func(l *letter) { took = append(took, l.settle-l.sentAt) }
 	for range 32 {
-		w.model.post(a, 1, Reliable, 0, 64)
+		w.model.post(a, 1, Reliable, 64)
 	}
 	a.pump()
 	w.run(w.now + 300*time.Millisecond)
@@ -105,7 +105,7 @@ func TestUnlose(t *testing.T) {
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
 	for range 6 {
-		m := w.model.post(a, 1, Reporting, 0, 64)
+		m := w.model.post(a, 1, Reporting, 64)
 		e.messages[uint32(m.handle)].now = false
 	}
 	var sent []time.Duration
@@ -179,7 +179,7 @@ func TestEchoAfterSilence(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	n := e.network(p)
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1)
 	f := p.tx[Reliable]
 	sent := e.stamp()
@@ -215,14 +215,14 @@ func TestRefusedForAnotherPart(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	p.grant = 100
-	m := w.model.post(a, 1, Reporting, 0, 2*e.fragment)
+	m := w.model.post(a, 1, Reporting, 2*e.fragment)
 	require.Len(t, answers(a), 2)
 	f := p.tx[Reporting]
 	e.lose(f, f.una+1)
 	asked := answers(a)
 	require.Len(t, asked, 1)
 	require.True(t, asked[0].Part.Cancel)
-	e.onResponse(p, &wire.Response{Service: Reporting, Cumulative: true, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
+	e.onResponse(p, &wire.Response{Service: Reporting, Base: f.nxt, Floor: f.una, Grant: 100, NRefused: 1,
 		Refused: [wire.RefusedWords]uint64{3}})
 	require.Equal(t, Retransmit, m.status)
 }
@@ -241,7 +241,7 @@ func TestAnswerEndsSilence(t *testing.T) {
 	a := w.nodes[0]
 	send := func(n int, within time.Duration) {
 		for range n {
-			w.model.post(a, 1, Reliable, 0, 600)
+			w.model.post(a, 1, Reliable, 600)
 		}
 		a.pump()
 		w.run(w.now + within)
@@ -301,8 +301,8 @@ func TestSilentPeers(t *testing.T) {
 	}
 	w.nodes[0].e = New(cfg)
 	send := func() *letter {
-		l := w.model.post(w.nodes[0], 1, Reliable, 0, 64)
-		w.model.post(w.nodes[0], 2, Reliable, 0, 64)
+		l := w.model.post(w.nodes[0], 1, Reliable, 64)
+		w.model.post(w.nodes[0], 2, Reliable, 64)
 		w.nodes[0].pump()
 		w.run(w.now + 2*time.Second)
 		return l

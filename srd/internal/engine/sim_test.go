@@ -11,7 +11,7 @@ import (
 )
 
 // anyLimits are those of a peer that takes everything.
-var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1, Remember: 1<<32 - 1}
 
 // world is a network of engines in virtual time. The same seed does the same again.
 type world struct {
@@ -72,7 +72,8 @@ type node struct {
 	silent bool
 	each   time.Duration // that its device has a packet; 0: it does not tell
 
-	rooms  int // bytes of memory that messages may have; -1 is any
+	rooms  int  // bytes of memory that messages may have; -1 is any
+	soon   bool // what was refused may find memory later
 	used   int
 	refuse float64
 	mtu    int // 0: that of the world
@@ -288,34 +289,27 @@ func (w *world) after(d time.Duration, f func()) { w.add(event{at: w.now + d, f:
 // host is what a node's engine calls.
 type host node
 
-func (h *host) Room(queue uint16, size int) ([]byte, Verdict) {
+func (h *host) Room(size int) []byte {
 	n := (*node)(h)
-	if queue >= queues {
-		return nil, NoSuchQueue
-	}
 	if n.rooms >= 0 && n.used+size > n.rooms || n.w.rng.Float64() < n.refuse {
-		return nil, NoBuffer
+		return nil
 	}
 	n.used += size
-	return make([]byte, size), Taken
+	return make([]byte, size)
 }
 
-const queues = 3
-
-func (h *host) Deliver(d *Delivery, owned bool) Verdict {
+func (h *host) Deliver(d *Delivery, owned bool) bool {
 	n := (*node)(h)
 	if owned {
 		n.used -= len(d.Bytes)
-	} else if d.Queue >= queues {
-		return NoSuchQueue
 	} else if n.w.rng.Float64() < n.refuse {
-		return NoBuffer
+		return false
 	}
 	n.w.model.delivered(n, d)
 	if n.reply != nil {
 		n.reply(d)
 	}
-	return Taken
+	return true
 }
 
 func (h *host) Drop(b []byte)     { h.used -= len(b) }
@@ -324,3 +318,5 @@ func (h *host) PartSettled(tag uint64, part int, s Status) {
 	h.w.model.partSettled((*node)(h), tag, part, s)
 }
 func (h *host) Pressure() uint8 { return 0 }
+
+func (h *host) Soon(size int) bool { return h.soon && (h.rooms < 0 || size <= h.rooms) }

@@ -113,7 +113,7 @@ func TestKeys(t *testing.T) {
 	cfg.Key = &key
 	w := newWorld(t, 1, 2, cfg)
 	a, b := w.nodes[0], w.nodes[1]
-	l := w.model.post(a, 1, Reliable, 0, 64)
+	l := w.model.post(a, 1, Reliable, 64)
 	a.e.Advance(a.raw())
 	var first [wire.MaxHeaders]byte
 	var o Out
@@ -155,7 +155,7 @@ func TestFirstPackets(t *testing.T) {
 		cfg := simple(2)
 		cfg.Key = key
 		w := newWorld(t, 1, 2, cfg)
-		l := w.model.post(w.nodes[0], 1, Reliable, 0, 64)
+		l := w.model.post(w.nodes[0], 1, Reliable, 64)
 		w.nodes[0].pump()
 		w.run(w.now + 20*time.Millisecond)
 		require.Equal(t, Delivered, l.status)
@@ -174,7 +174,7 @@ func settledPair(t *testing.T, f func(*Config)) *world {
 		f(&cfg)
 	}
 	w := newWorld(t, 1, 2, cfg)
-	w.model.post(w.nodes[0], 1, Reliable, 0, 64)
+	w.model.post(w.nodes[0], 1, Reliable, 64)
 	w.nodes[0].pump()
 	w.run(w.now + 20*time.Millisecond)
 	require.Zero(t, w.model.open)
@@ -186,7 +186,7 @@ func TestForgedResets(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]
 	sessions := a.e.Stats.Sessions
-	l := w.model.post(a, 1, Ordered, 0, 300000)
+	l := w.model.post(a, 1, Ordered, 300000)
 	a.pump()
 	for i := range 20 {
 		w.run(w.now + 100*time.Microsecond)
@@ -213,7 +213,7 @@ func TestSourcesOfPackets(t *testing.T) {
 	b := w.nodes[1]
 	p := b.e.peers[0]
 	send := func(from wire.Addr, line uint32) {
-		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: line, HasPart: true, Part: wire.Part{Service: Unreliable, Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
+		k := wire.Packet{Type: wire.Flow, Token: p.local, Line: line, HasPart: true, Part: wire.Part{Seq: 9, Floor: 9, Total: 0, Fragment: 10}}
 		buf := make([]byte, wire.MaxHeaders)
 		b.e.Receive(source(from), buf[:k.Encode(buf)])
 	}
@@ -232,7 +232,7 @@ func TestRestart(t *testing.T) {
 	w.links = func(from, to, path int) *link {
 		return &link{delay: 50 * time.Microsecond, dead: to == 0}
 	}
-	sent := w.model.post(a, 1, Reliable, 0, 64)
+	sent := w.model.post(a, 1, Reliable, 64)
 	a.pump()
 	w.run(w.now + time.Millisecond)
 	require.Equal(t, 1, sent.count)
@@ -241,13 +241,13 @@ func TestRestart(t *testing.T) {
 	w.run(w.now + 500*time.Millisecond)
 	require.Equal(t, Unresponsive, sent.status)
 	require.Equal(t, 1, sent.count)
-	later := w.model.post(a, 1, Ordered, 0, 64)
+	later := w.model.post(a, 1, Ordered, 64)
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, later.status)
 
 	w.model.crash(a, 0)
-	again := w.model.post(a, 1, Reliable, 0, 64)
+	again := w.model.post(a, 1, Reliable, 64)
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, again.status)
@@ -256,7 +256,7 @@ func TestRestart(t *testing.T) {
 	require.NotZero(t, b.e.Stats.OldEpoch)
 
 	w.model.crash(a, uint64(time.Hour)) // its clock went back
-	again = w.model.post(a, 1, Reliable, 0, 64)
+	again = w.model.post(a, 1, Reliable, 64)
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, again.status)
@@ -269,7 +269,7 @@ func TestManyPeers(t *testing.T) {
 	hub := w.nodes[0]
 	hub.e.cfg.MaxPeers = 4
 	send := func(i int) *letter {
-		l := w.model.post(w.nodes[i], 0, Reliable, 0, 64)
+		l := w.model.post(w.nodes[i], 0, Reliable, 64)
 		w.nodes[i].pump()
 		return l
 	}
@@ -332,7 +332,7 @@ func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
 		w := settledPair(t, nil)
 		a := w.nodes[0]
-		l := w.model.post(a, 1, Reliable, 0, 300000)
+		l := w.model.post(a, 1, Reliable, 300000)
 		a.pump()
 		w.run(w.now + 300*time.Microsecond)
 		a.offset += jump
@@ -347,7 +347,7 @@ func TestClockJumps(t *testing.T) {
 func TestDeadPeer(t *testing.T) {
 	w := newWorld(t, 1, 3, simple(2))
 	w.nodes[1].silent = true
-	dead, alive := w.model.post(w.nodes[0], 1, Reliable, 0, 64), w.model.post(w.nodes[0], 2, Reliable, 0, 64)
+	dead, alive := w.model.post(w.nodes[0], 1, Reliable, 64), w.model.post(w.nodes[0], 2, Reliable, 64)
 	w.nodes[0].pump()
 	w.run(w.now + 900*time.Millisecond)
 	require.Equal(t, Delivered, alive.status)
@@ -355,7 +355,7 @@ func TestDeadPeer(t *testing.T) {
 	w.run(w.now + 200*time.Millisecond)
 	require.Equal(t, Unresponsive, dead.status)
 	w.nodes[1].silent = false
-	l := w.model.post(w.nodes[0], 1, Reliable, 0, 64)
+	l := w.model.post(w.nodes[0], 1, Reliable, 64)
 	w.nodes[0].pump()
 	w.run(w.now + 100*time.Millisecond)
 	require.Equal(t, Delivered, l.status)
@@ -378,7 +378,7 @@ func TestFirstLossWithLongTimers(t *testing.T) {
 			return true
 		}}
 	}
-	l := w.model.post(w.nodes[0], 1, Reliable, 0, 8000)
+	l := w.model.post(w.nodes[0], 1, Reliable, 8000)
 	w.nodes[0].pump()
 	w.run(w.now + cfg.PeerTimeout)
 	require.Equal(t, 4, lost)
@@ -392,7 +392,7 @@ func TestLaterGreetings(t *testing.T) {
 	w := newWorld(t, 1, 2, cfg)
 	a := w.nodes[0]
 	for range 3 {
-		w.model.post(a, 1, Reliable, 0, 64)
+		w.model.post(a, 1, Reliable, 64)
 	}
 	a.e.Advance(a.raw())
 	first := answers(a)
@@ -453,12 +453,13 @@ func TestSessionThatOnlyThePeerKnows(t *testing.T) {
 		}
 		return back
 	}
-	m := w.model.post(w.nodes[0], 1, Unreliable, 0, 64)
+	m := w.model.post(w.nodes[0], 1, Reliable, 64)
 	w.nodes[0].pump()
-	w.run(w.now + 300*time.Millisecond)
+	w.run(w.now + 1500*time.Millisecond)
 	require.Equal(t, 1, m.count)
+	require.Equal(t, Unresponsive, m.status)
 	lossy = false
-	m = w.model.post(w.nodes[1], 0, Reliable, 0, 64)
+	m = w.model.post(w.nodes[1], 0, Reliable, 64)
 	w.nodes[1].pump()
 	w.run(w.now + 300*time.Millisecond)
 	require.Equal(t, Delivered, m.status)
@@ -472,21 +473,21 @@ func TestPeerBackInTime(t *testing.T) {
 		cfg.Key = key
 		w := newWorld(t, 1, 2, cfg)
 		a, b := w.nodes[0], w.nodes[1]
-		w.model.post(a, 1, Reliable, 0, 100)
+		w.model.post(a, 1, Reliable, 100)
 		a.pump()
 		w.run(w.now + time.Second)
 		w.model.crash(b, uint64(time.Hour))
 		b.pump()
-		late := w.model.post(a, 1, Reliable, 0, 100)
+		late := w.model.post(a, 1, Reliable, 100)
 		a.pump()
 		w.run(w.now + time.Second)
 		require.NotZero(t, late.status)
-		next := w.model.post(a, 1, Reliable, 0, 100)
+		next := w.model.post(a, 1, Reliable, 100)
 		a.pump()
 		w.run(w.now + time.Second)
 		require.Equal(t, Delivered, next.status)
 		a.e.greet(a.e.peers[0]) // is it still there?
-		next = w.model.post(a, 1, Reliable, 0, 100)
+		next = w.model.post(a, 1, Reliable, 100)
 		a.pump()
 		w.run(w.now + time.Second)
 		require.Equal(t, Delivered, next.status)

@@ -80,7 +80,7 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 	a := w.nodes[0]
 	p := a.e.peers[0]
 	p.grant = 4
-	l := w.model.post(a, 1, Reliable, 0, 20_000)
+	l := w.model.post(a, 1, Reliable, 20_000)
 	a.e.messages[uint32(l.handle)].now = false
 	require.Len(t, answers(a), 4)
 	p.grant = 100
@@ -99,7 +99,7 @@ func TestMore(t *testing.T) {
 	said := func(n int, grant uint16) (more []bool) {
 		p.grant = grant
 		for range n {
-			m := w.model.post(a, 1, Reliable, 0, 64)
+			m := w.model.post(a, 1, Reliable, 64)
 			a.e.messages[uint32(m.handle)].now = false
 		}
 		for _, k := range answers(a) {
@@ -124,7 +124,7 @@ func TestTimersAllowForBursts(t *testing.T) {
 	p.grant = 100
 	send := func(n int) {
 		for range n {
-			m := w.model.post(a, 1, Reliable, 0, 64)
+			m := w.model.post(a, 1, Reliable, 64)
 			e.messages[uint32(m.handle)].now = false
 		}
 		require.Len(t, answers(a), n)
@@ -167,7 +167,7 @@ func TestBurstsTellNoRoundTrips(t *testing.T) {
 		p.grant = 100
 		var paths []uint8
 		for range 8 {
-			m := w.model.post(a, 1, Reliable, 0, 64)
+			m := w.model.post(a, 1, Reliable, 64)
 			e.messages[uint32(m.handle)].now = false
 			m.count = 1 // the response comes by no packet
 			if !burst {
@@ -184,7 +184,7 @@ func TestBurstsTellNoRoundTrips(t *testing.T) {
 		before := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
 		w.now += time.Second / 100
 		e.Advance(a.raw())
-		e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, Base: f.nxt - 1, Floor: f.nxt - 1, Grant: 100})
+		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.nxt - 1, Floor: f.nxt - 1, Grant: 100})
 		after := [2]time.Duration{e.network(p).paths[0].srtt, e.network(p).paths[1].srtt}
 		if burst {
 			require.Equal(t, before, after)
@@ -227,9 +227,6 @@ func TestMaskWhileMissing(t *testing.T) {
 		require.Len(t, f.n.e.masks, 1)
 		require.Equal(t, wire.Mask{}, *f.n.e.masks[0])
 	}
-	f := feed(t, 7)
-	f.part(wire.Part{Service: Idempotent, Seq: 3}, true)
-	require.Nil(t, f.p.rx[Idempotent].seen.Mask, "the response has told it")
 }
 
 // A packet that is lost again and again does not stop those behind it, before the numbers
@@ -251,7 +248,7 @@ func TestNumbersBeyondThoseUnderWay(t *testing.T) {
 		most, span = max(most, a.e.peers[0].flying), max(span, f.nxt-f.una)
 	}
 	for range 4000 {
-		w.model.post(a, 1, Reliable, 0, 64)
+		w.model.post(a, 1, Reliable, 64)
 	}
 	a.pump()
 	w.run(w.now + 100*time.Millisecond)
@@ -359,14 +356,14 @@ func TestFewPacketsWait(t *testing.T) {
 	n.window = largestWindow
 	post := func(count int) {
 		for range count {
-			w.model.post(a, 1, Reliable, 0, 64).count = 1 // nothing is carried to the other node
+			w.model.post(a, 1, Reliable, 64).count = 1 // nothing is carried to the other node
 		}
 	}
 	settle := func(count uint32) int { // so many are answered
 		f := p.tx[Reliable]
 		w.now += 100 * time.Microsecond
 		e.Advance(a.raw())
-		e.onResponse(p, &wire.Response{Service: Reliable, Cumulative: true, Base: f.una + count, Floor: f.una, Grant: p.grant})
+		e.onResponse(p, &wire.Response{Service: Reliable, Base: f.una + count, Floor: f.una, Grant: p.grant})
 		return len(answers(a))
 	}
 	p.grant = 12
@@ -401,7 +398,7 @@ func TestFewPacketsWait(t *testing.T) {
 	e.Advance(a.raw())
 	post(3)
 	require.Len(t, answers(a), 3, "there are no more")
-	w.model.post(a, 1, Reliable, 0, 100*e.fragment)
+	w.model.post(a, 1, Reliable, 100*e.fragment)
 	w.now += 100 * time.Microsecond
 	e.Advance(a.raw())
 	p.grant += 3
@@ -415,7 +412,7 @@ func TestMoreAtTheEndOfTheWindow(t *testing.T) {
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
 	p.grant, e.network(p).window = 256, largestWindow
-	w.model.post(a, 1, Reliable, 0, 700*e.fragment)
+	w.model.post(a, 1, Reliable, 700*e.fragment)
 	last, mores := wire.Packet{}, 0
 	for range 20 {
 		for _, k := range answers(a) {

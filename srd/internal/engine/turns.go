@@ -151,7 +151,7 @@ func (e *Engine) sends(p *peer, f *rxFlow, k *wire.Packet) {
 		t.rest = uint16(min(wire.Count(k.Part.Total, k.Part.Fragment)-1-k.Part.Index, 1<<16-1))
 	}
 	// What is missing before others was lost, perhaps, and will come again.
-	if t.wants = t.more || f.seen.n > 0 && f.service != Idempotent; !t.wants {
+	if t.wants = t.more || f.seen.n > 0; !t.wants {
 		s.granted -= int(t.left)
 		t.left = 0
 	}

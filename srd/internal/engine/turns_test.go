@@ -49,7 +49,7 @@ func crowd(t *testing.T, senders, budget int, f func(*Config)) (w *world, out, b
 		return back[to]
 	}
 	for i := range senders {
-		w.model.post(w.nodes[i+1], 0, Reliable, 0, 64)
+		w.model.post(w.nodes[i+1], 0, Reliable, 64)
 		w.nodes[i+1].pump()
 		w.run(w.now + time.Millisecond)
 	}
@@ -62,7 +62,7 @@ func crowded(t *testing.T, budget int) (*world, *Engine) {
 	w, _, _ := crowd(t, 40, budget, nil)
 	e := w.nodes[0].e
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -81,7 +81,7 @@ func TestTurnsOfSenders(t *testing.T) {
 	w.run(w.now + 2*senderAge)
 	for _, n := range w.nodes[1:] {
 		for range 4 {
-			w.model.post(n, 0, Reliable, 0, 10*n.e.fragment)
+			w.model.post(n, 0, Reliable, 10*n.e.fragment)
 		}
 		n.pump()
 	}
@@ -120,14 +120,14 @@ func TestSenderWaits(t *testing.T) {
 	crowded := func(d time.Duration) { // the others send single packets
 		for end := w.now + d; w.now < end; w.run(w.now + min(senderAge/4, end-w.now)) {
 			for _, n := range w.nodes[2:] {
-				w.model.post(n, 0, Reliable, 0, 64)
+				w.model.post(n, 0, Reliable, 64)
 				n.pump()
 			}
 		}
 	}
 	crowded(time.Millisecond)
 	require.True(t, hub.e.crowded())
-	long := w.model.post(a, 0, Reliable, 0, 60*a.e.fragment)
+	long := w.model.post(a, 0, Reliable, 60*a.e.fragment)
 	sent := a.e.Stats.Sent
 	a.pump()
 	p := a.e.peers[0]
@@ -169,14 +169,14 @@ func TestLostGrant(t *testing.T) {
 		return false
 	}
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
 	require.True(t, hub.e.crowded())
 	lost = 0
 	begin := w.now
-	w.model.post(a, 0, Reliable, 0, 30*a.e.fragment)
+	w.model.post(a, 0, Reliable, 30*a.e.fragment)
 	a.pump()
 	for w.model.open > 0 && w.now < begin+time.Second {
 		w.run(w.now + 100*time.Microsecond)
@@ -191,7 +191,7 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	hub, a := w.nodes[0], w.nodes[1]
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -234,12 +234,12 @@ func TestTurnsGoOn(t *testing.T) {
 	w, _, _ := crowd(t, 40, 64, nil)
 	hub, a := w.nodes[0], w.nodes[1]
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
 	require.True(t, hub.e.crowded())
-	w.model.post(a, 0, Reliable, 0, 400*a.e.fragment)
+	w.model.post(a, 0, Reliable, 400*a.e.fragment)
 	a.pump()
 	q := hub.e.peers[hub.e.index[addrOf(1)]]
 	turns, ended := 0, 0
@@ -325,7 +325,7 @@ func TestGreetingOfOneOfMany(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	hub := w.nodes[0]
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -376,7 +376,7 @@ func TestWaitingIsNoRest(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	e := w.nodes[0].e
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -415,7 +415,7 @@ func TestTimeOfTurns(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	e := w.nodes[0].e
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -455,7 +455,7 @@ func TestTimeOfTurnsThatGoOn(t *testing.T) {
 	w, _, _ := crowd(t, 40, 32, nil)
 	e := w.nodes[0].e
 	for _, n := range w.nodes[1:] {
-		w.model.post(n, 0, Reliable, 0, 64)
+		w.model.post(n, 0, Reliable, 64)
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
@@ -512,7 +512,7 @@ func TestSendersThatLie(t *testing.T) {
 	}
 	w.run(w.now + 5*time.Millisecond)
 	begin := w.now
-	l := w.model.post(a, 0, Reliable, 0, 5000*a.e.fragment)
+	l := w.model.post(a, 0, Reliable, 5000*a.e.fragment)
 	a.pump()
 	for l.status == 0 && w.now < begin+time.Second {
 		w.run(w.now + 100*time.Microsecond)
@@ -571,7 +571,7 @@ func TestNoProbesWithoutAGrant(t *testing.T) {
 	w := settledPair(t, nil)
 	a := w.nodes[0]
 	e, p := a.e, a.e.peers[0]
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	p.grant, p.net.asking = 0, asking{told: true, at: never}
 	e.suspect(p, &p.net.paths[0])
 	for range 50 {
@@ -608,7 +608,7 @@ func TestProbesOfWhoResponds(t *testing.T) {
 	}
 	single := func(d time.Duration) {
 		for end := w.now + d; w.now < end; w.run(w.now + time.Millisecond) {
-			w.model.post(a, 1, Reliable, 0, 64)
+			w.model.post(a, 1, Reliable, 64)
 			a.pump()
 		}
 	}
@@ -640,7 +640,7 @@ func TestGrantEndsAsking(t *testing.T) {
 	e.onGrant(p, &wire.Credit{})
 	require.False(t, p.net.asking.told)
 	require.Equal(t, never, e.ask(p), "nothing waits")
-	w.model.post(a, 1, Reliable, 0, 64)
+	w.model.post(a, 1, Reliable, 64)
 	require.Len(t, answers(a), 1, "a single packet needs no grant")
 }
 

@@ -18,11 +18,6 @@ const (
 func (m *Machine) Completed(slot int, o Outcome) {
 	c := m.packets[slot]
 	m.packets[slot] = packet{}
-	if c.part && c.service == engine.Unreliable {
-		if m.live(c.message, c.gen) != nil {
-			m.finish(c.message, engine.Sent)
-		}
-	}
 	if c.life == 0 || m.peers[c.peer].life != c.life {
 		return
 	}
@@ -144,12 +139,12 @@ func (m *Machine) fail(p *peer, all bool) {
 	}
 }
 
-// part ends a session on this side. Its messages were perhaps received; unless the peer
-// had forgotten the session before they were sent, or they may come twice.
+// part ends a session on this side. Its messages were perhaps received, unless again says that
+// the peer took none of them: then they are sent again.
 func (m *Machine) part(p *peer, again bool) {
 	for _, f := range p.tx {
 		if f != nil {
-			m.abandon(f, again || f.service == engine.Idempotent)
+			m.abandon(f, again)
 		}
 	}
 }
@@ -157,9 +152,6 @@ func (m *Machine) part(p *peer, again bool) {
 // abandon takes all numbers of a flow back: their messages are unresponsive, or are sent
 // again from their beginning, before those that follow.
 func (m *Machine) abandon(f *txFlow, again bool) {
-	if f.service == engine.Unreliable {
-		return
-	}
 	for s := f.nxt; s != f.una; {
 		s--
 		c := &f.open[s%wire.Window]

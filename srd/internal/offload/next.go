@@ -117,9 +117,6 @@ func (m *Machine) makePart(p *peer, k *wire.Packet, o *engine.Out, c *packet) bo
 		c.service = f.service
 		k.HasPart = true
 		k.Part.Service, k.Part.Floor = f.service, f.una
-		if f.service == engine.Unreliable { // nobody says what became of it
-			f.una = f.nxt
-		}
 		if c.message != none {
 			o.Tag, o.Offset, o.Length = m.messages[c.message].tag, k.Part.Offset(), k.Part.Length()
 		}
@@ -165,13 +162,11 @@ func (m *Machine) makeNew(f *txFlow, k *wire.Packet, c *packet) bool {
 		}
 		g.numbered, g.seq = true, f.nxt
 		f.nxt++
-		if f.service != engine.Unreliable {
-			if f.open == nil {
-				f.open = m.window()
-			}
-			e := &f.open[g.seq%wire.Window]
-			e.message, e.state = f.head, pending
+		if f.open == nil {
+			f.open = m.window()
 		}
+		e := &f.open[g.seq%wire.Window]
+		e.message, e.state = f.head, pending
 	}
 	m.put(g, g.sent, k, c)
 	if g.sent++; g.sent == g.count {
@@ -196,5 +191,5 @@ func (m *Machine) window() *txWindow {
 // put writes a packet of a message.
 func (m *Machine) put(g *message, index uint32, k *wire.Packet, c *packet) {
 	c.part, c.gen, c.seq, c.index = true, g.gen, g.seq, index
-	k.Part = wire.Part{Queue: g.queue, Seq: g.seq, Index: index, Total: g.total, Fragment: g.fragment}
+	k.Part = wire.Part{Seq: g.seq, Index: index, Total: g.total, Fragment: g.fragment}
 }

@@ -71,7 +71,7 @@ func (c *Config) defaults() {
 	}
 	set(&c.RetryDelay, time.Millisecond)
 	set(&c.AckDelay, engine.DefaultAckDelay)
-	set(&c.PeerTimeout, 5*time.Second)
+	set(&c.PeerTimeout, engine.DefaultPeerTimeout)
 	set(&c.EvictAge, 4*c.PeerTimeout)
 	number(&c.MTU, 4096)
 	number(&c.Slots, 256)
@@ -95,6 +95,7 @@ type Machine struct {
 	free     []uint32
 	index    map[wire.Addr]uint32
 	sweep    engine.Sweep
+	hosts    engine.Hosts
 	forgot   uint64 // no later stamp of a greeting was forgotten
 	lastOwn  uint64 // stamp of one's own last greeting
 	lives    uint32 // of sessions
@@ -145,6 +146,7 @@ func New(cfg Config) *Machine {
 	cfg.defaults()
 	m := &Machine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
 	m.secret = wire.Key{m.rng.Uint64(), m.rng.Uint64()}
+	m.hosts.Secret = m.secret
 	m.fragment = min(cfg.MTU-wire.Overhead, 1<<16-1)
 	m.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	m.ready = queue{none, none}

@@ -35,7 +35,7 @@ type peer struct {
 	wakeAt   time.Duration // when to look at it
 	heard    time.Duration
 	progress time.Duration // when something was settled, or the first message handed in
-	busy     time.Duration // raw time of the first message handed in since it was idle
+	heardRaw time.Duration // raw time of heard
 	helloAt  time.Duration // when to greet again
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
@@ -104,11 +104,12 @@ func (m *Machine) find(a wire.Addr) *peer {
 		return nil
 	}
 	slot := p.slot
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, heardRaw: m.raw, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
 	m.index[a] = slot
+	*m.hosts.Of(a.GID)++
 	return p
 }
 
@@ -135,15 +136,42 @@ func (m *Machine) vacate() *peer {
 		m.peers = append(m.peers, p)
 		return p
 	}
-	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool {
-		p := m.peers[i]
-		return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
-	})
+	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, m.forgettable)
 	if ok {
 		m.forget(m.peers[i])
 		return m.vacate()
 	}
 	return nil
+}
+
+// forgettable reports whether a peer has nothing under way and was silent for long.
+func (m *Machine) forgettable(i int) bool {
+	p := m.peers[i]
+	return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
+}
+
+// admits reports whether a host may have another peer, and forgets a silent peer of the host
+// if it must.
+func (m *Machine) admits(gid [16]byte) bool {
+	count := m.hosts.Of(gid)
+	if m.cfg.Key != nil || int(*count) < m.hosts.Share(m.cfg.MaxPeers) {
+		return true
+	}
+	i, ok := m.hosts.Sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool { return m.hosts.Of(m.peers[i].addr.GID) == count && m.forgettable(i) })
+	if ok {
+		m.forget(m.peers[i])
+	}
+	return ok
+}
+
+// hears notes that a peer said something.
+func (m *Machine) hears(p *peer) { p.heard, p.heardRaw = m.now, m.raw }
+
+// mayForget reports whether nothing came from a peer for so long that it may forget this
+// endpoint. It has to be greeted before more is sent: what is under way in a session that the
+// peer has forgotten ends as unresponsive.
+func (m *Machine) mayForget(p *peer) bool {
+	return m.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
 }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
@@ -157,6 +185,7 @@ func (m *Machine) forget(p *peer) {
 	}
 	m.left(p)
 	delete(m.index, p.addr)
+	*m.hosts.Of(p.addr.GID)--
 	p.state, p.life = vacant, 0
 	for p.queued { // rare: the queue is rebuilt without it
 		if q := m.dequeue(); q != p {

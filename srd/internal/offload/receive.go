@@ -10,13 +10,13 @@ import (
 // rxFlow is the message flow that comes from a peer: which messages were taken or
 // refused, for packets that come again to be known and for responses.
 type rxFlow struct {
-	service          uint8
-	due              bool // a response is owed
-	pending          uint8
-	base, floor      uint32
-	seen             wire.Mask // from base on
-	refused, noQueue wire.Mask // from floor on: kept until the sender knows
-	assemblies       *assembly
+	service     uint8
+	due         bool // a response is owed
+	pending     uint8
+	base, floor uint32
+	seen        wire.Mask // from base on
+	refused     wire.Mask // from floor on: kept until the sender knows
+	assemblies  *assembly
 }
 
 // assembly is a message whose packets have not all come, or one that waits for those
@@ -29,7 +29,6 @@ type assembly struct {
 	bytes      []byte
 	has        []uint64 // the packets that came
 	fragment   uint16
-	queue      uint16
 	now        bool // its sender waits
 }
 
@@ -38,7 +37,7 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 	t := &k.Part
 	m.sends(p)
 	p.arrived++
-	if t.Seq-t.Floor >= wire.Window || (t.Service == engine.Unreliable || t.Service == engine.Idempotent) && t.Index != 0 {
+	if t.Seq-t.Floor >= wire.Window {
 		m.Stats.Bogus++
 		return
 	}
@@ -55,14 +54,6 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 }
 
 func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
-	if t.Service == engine.Unreliable {
-		if t.Cancel || len(k.Bytes) != int(t.Total) || m.hand(p, t, k.Bytes) != engine.Taken {
-			m.Stats.Refused++
-		} else {
-			m.Stats.Delivered++
-		}
-		return
-	}
 	f := p.rx[t.Service]
 	if f == nil {
 		f = &rxFlow{service: t.Service, base: t.Floor, floor: t.Floor}
@@ -74,33 +65,29 @@ func (m *Machine) take(p *peer, t *wire.Part, k *wire.Packet) {
 		m.respond(p, f, true)
 		return
 	}
-	switch verdict := m.accept(p, f, t, k); verdict {
+	switch v := m.accept(p, f, t, k); v {
 	case incomplete:
-		return
 	case bogus:
 		m.Stats.Bogus++
-		return
 	default:
-		m.decide(p, f, t.Seq, verdict, k.RespondNow)
+		m.decide(p, f, t.Seq, v == taken, k.RespondNow)
 	}
 }
 
-// What becomes of a message, besides an engine.Verdict.
+// What becomes of a message.
 const (
-	incomplete engine.Verdict = 100 + iota // it is not all there, or not its turn
+	taken = iota
+	refused
+	incomplete // it is not all there, or not its turn
 	bogus
 )
 
 // decide notes what became of a message, for its sender.
-func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, v engine.Verdict, now bool) {
+func (m *Machine) decide(p *peer, f *rxFlow, seq uint32, taken, now bool) {
 	f.seen.Set(seq)
-	switch v {
-	case engine.Taken:
+	if taken {
 		m.Stats.Delivered++
-	case engine.NoSuchQueue:
-		f.noQueue.Set(seq)
-		fallthrough
-	default:
+	} else {
 		f.refused.Set(seq)
 		m.Stats.Refused++
 		now = true
@@ -140,7 +127,6 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 	}
 	for s := f.floor; s != f.floor+min(n, wire.Window); s++ {
 		f.refused.Drop(s)
-		f.noQueue.Drop(s)
 	}
 	f.floor = floor
 	if n := floor - f.base; int32(n) > 0 {
@@ -160,32 +146,32 @@ func (m *Machine) advanceFloor(p *peer, f *rxFlow, floor uint32) {
 }
 
 // accept takes a packet of a message of which nothing is decided.
-func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) engine.Verdict {
+func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) int {
 	a := f.assembly(t.Seq)
 	if t.Cancel {
 		if a != nil {
 			m.remove(f, a)
 		}
-		return engine.NoBuffer
+		return refused
 	}
 	count := wire.Count(t.Total, t.Fragment)
 	switch early := f.service == engine.Ordered && t.Seq != f.base; {
-	case a != nil && (a.total != t.Total || a.fragment != t.Fragment || a.queue != t.Queue):
+	case a != nil && (a.total != t.Total || a.fragment != t.Fragment):
 		return bogus
 	case a != nil:
 	case uint64(t.Total) > uint64(m.cfg.MaxMessage):
-		return engine.NoBuffer
+		return refused
 	case count == 1 && !early:
 		return m.hand(p, t, k.Bytes)
 	case count > 1 && t.Fragment < leastFragment:
 		return bogus
 	default:
-		room, v := m.cfg.Host.Room(t.Queue, int(t.Total))
-		if v != engine.Taken {
-			return v
+		room := m.cfg.Host.Room(int(t.Total))
+		if room == nil {
+			return refused
 		}
 		a = m.assemble(f)
-		a.seq, a.count, a.total, a.fragment, a.queue, a.bytes = t.Seq, count, t.Total, t.Fragment, t.Queue, room[:t.Total]
+		a.seq, a.count, a.total, a.fragment, a.bytes = t.Seq, count, t.Total, t.Fragment, room[:t.Total]
 		for len(a.has) < int(count+63)/64 {
 			a.has = append(a.has, 0)
 		}
@@ -204,7 +190,7 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) engin
 	}
 	p.answer = p.answer || a.now
 	m.complete(p, f, a)
-	return engine.Taken
+	return taken
 }
 
 // leastFragment is what a peer may cut a message into: what is kept of its packets
@@ -212,14 +198,17 @@ func (m *Machine) accept(p *peer, f *rxFlow, t *wire.Part, k *wire.Packet) engin
 const leastFragment = 64
 
 // hand delivers a message of one packet as it came.
-func (m *Machine) hand(p *peer, t *wire.Part, bytes []byte) engine.Verdict {
-	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Queue: t.Queue, Bytes: bytes}
-	return m.cfg.Host.Deliver(&m.delivery, false)
+func (m *Machine) hand(p *peer, t *wire.Part, bytes []byte) int {
+	m.delivery = engine.Delivery{From: p.addr, Service: t.Service, Bytes: bytes}
+	if !m.cfg.Host.Deliver(&m.delivery, false) {
+		return refused
+	}
+	return taken
 }
 
 // complete delivers a message that was assembled.
 func (m *Machine) complete(p *peer, f *rxFlow, a *assembly) {
-	m.delivery = engine.Delivery{From: p.addr, Service: f.service, Queue: a.queue, Bytes: a.bytes}
+	m.delivery = engine.Delivery{From: p.addr, Service: f.service, Bytes: a.bytes}
 	a.bytes = nil
 	m.remove(f, a)
 	m.cfg.Host.Deliver(&m.delivery, true)
@@ -270,7 +259,7 @@ func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
 	for f.assemblies != nil {
 		seq := f.assemblies.seq
 		m.remove(f, f.assemblies)
-		m.decide(p, f, seq, engine.NoBuffer, true)
+		m.decide(p, f, seq, false, true)
 	}
 	return never
 }
@@ -321,10 +310,9 @@ func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	p.alone = false
 	if f := p.due(); f != nil {
 		r := &k.Response
-		*r = wire.Response{Service: f.service, Cumulative: true, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
+		*r = wire.Response{Service: f.service, Pressure: m.cfg.Host.Pressure(), Base: f.base, Floor: f.floor}
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
 		r.NRefused = f.refused.Words(f.floor, &r.Refused)
-		f.noQueue.Words(f.floor, &r.NoQueue)
 		if bytes == 0 || wire.HeaderLen+wire.CreditLen+wire.PartLen+r.Len()+bytes <= int(p.fragment)+wire.Overhead {
 			k.HasResponse, c.answers = true, f.service+1
 			f.due, f.pending = false, 0

@@ -15,7 +15,6 @@ type message struct {
 	seq      uint32 // its number, once it has one
 	next     uint32 // in the flow's queue, or among the free
 	gen      uint32
-	queue    uint16
 	fragment uint16        // bytes of each packet but the last
 	reason   engine.Status // why it was given up, or 0
 	numbered bool
@@ -69,8 +68,8 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	switch {
 	case msg.Service >= wire.Services:
 		return 0, engine.ErrService
-	case single(msg.Service) && msg.Len > m.fragment, uint64(msg.Len) > 1<<32-1:
-		return 0, engine.ErrTooLong
+	case uint64(msg.Len) > 1<<32-1:
+		return 0, engine.ErrTooLarge
 	}
 	p := m.find(to)
 	switch {
@@ -79,11 +78,12 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	case p.limits.MTU == 0:
 	case uint64(msg.Len) > uint64(p.limits.Message):
 		return 0, engine.ErrTooLarge
-	case single(msg.Service) && msg.Len > int(p.fragment):
-		return 0, engine.ErrTooLong
 	}
 	if !p.unsettled() {
-		p.progress, p.busy = m.now, m.raw
+		p.progress = m.now
+		if p.state == established && m.mayForget(p) {
+			m.greet(p)
+		}
 		m.wake(p, m.now+m.cfg.PeerTimeout/16)
 	}
 	f := p.tx[msg.Service]
@@ -100,7 +100,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	}
 	g := &m.messages[i]
 	*g = message{tag: msg.Tag, flow: f, total: uint32(msg.Len), count: wire.Count(uint32(msg.Len), p.fragment), next: none, gen: g.gen + 1,
-		queue: msg.Queue, fragment: p.fragment, now: msg.Now, parts: msg.Parts}
+		fragment: p.fragment, now: msg.Now, parts: msg.Parts}
 	if f.head == none {
 		f.head = i
 	} else {
@@ -116,7 +116,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 
 // limits returns what is told to peers.
 func (m *Machine) limits() wire.Limits {
-	return wire.Limits{MTU: uint16(min(m.cfg.MTU, 1<<16-1)), Message: uint32(min(uint64(m.cfg.MaxMessage), 1<<32-1))}
+	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge)
 }
 
 // limit cuts messages to a peer as it takes them. None of them has begun in this session.
@@ -134,8 +134,6 @@ func (m *Machine) limit(p *peer, l wire.Limits) {
 			case g.numbered:
 			case g.total > l.Message:
 				m.abort(i, engine.TooLarge)
-			case single(f.service) && g.total > uint32(p.fragment):
-				m.abort(i, engine.PathMTU)
 			default:
 				g.fragment, g.count = p.fragment, wire.Count(g.total, p.fragment)
 			}
@@ -143,9 +141,6 @@ func (m *Machine) limit(p *peer, l wire.Limits) {
 		}
 	}
 }
-
-// single reports whether a service sends messages of one packet.
-func single(service uint8) bool { return service == engine.Unreliable || service == engine.Idempotent }
 
 // live answers a message unless it was settled meanwhile.
 func (m *Machine) live(i, gen uint32) *message {
@@ -171,16 +166,13 @@ func (m *Machine) abort(i uint32, why engine.Status) {
 		return
 	}
 	f := g.flow
-	switch {
-	case !g.numbered:
-		m.unqueue(f, i)
+	m.unqueue(f, i)
+	if !g.numbered {
 		m.finish(i, why)
-	case f.service == engine.Unreliable: // it is settled when its packet is
-	default:
-		g.reason = why
-		m.unqueue(f, i)
-		m.cancel(f, g.seq)
+		return
 	}
+	g.reason = why
+	m.cancel(f, g.seq)
 }
 
 // miss settles a message of which a packet has not arrived, and never will: the receiver
@@ -225,7 +217,7 @@ func (m *Machine) finish(i uint32, s engine.Status) {
 	g := &m.messages[i]
 	r := &m.result
 	*r = engine.Result{Tag: g.tag, Status: s, Parts: int(g.sent), Stranger: g.flow.p.epoch == 0}
-	if s == engine.Refused || s == engine.NoQueue {
+	if s == engine.Refused {
 		r.Refused = r.Parts
 	}
 	if g.parts {
@@ -260,7 +252,7 @@ func (m *Machine) onResponse(p *peer, r *wire.Response) {
 	if f == nil || f.open == nil {
 		return
 	}
-	if !r.Cumulative || int32(r.Base-f.nxt) > 0 || int32(r.Floor-f.una) > 0 {
+	if int32(r.Base-f.nxt) > 0 || int32(r.Floor-f.una) > 0 {
 		m.Stats.Bogus++
 		return
 	}
@@ -278,8 +270,6 @@ func (m *Machine) onResponse(p *peer, r *wire.Response) {
 		status := engine.Delivered
 		switch at := s - r.Floor; {
 		case !bit(r.Refused[:r.NRefused], at):
-		case bit(r.NoQueue[:r.NRefused], at):
-			status = engine.NoQueue
 		case g.reason != 0:
 			status = g.reason
 		default:

@@ -53,7 +53,8 @@ func (m *Machine) Receive(qpn uint32, b []byte) {
 
 // onFlow takes what an established session brought.
 func (m *Machine) onFlow(p *peer, k *wire.Packet) {
-	p.heard, p.held = m.now, false
+	p.held = false
+	m.hears(p)
 	if k.HasCredit {
 		m.onCredit(p, &k.Credit)
 	}
@@ -111,7 +112,8 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 		return
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome did not come, or it checks
-		p.welcome, p.heard = true, m.now
+		p.welcome = true
+		m.hears(p)
 		p.stamp = max(p.stamp, g.Stamp)
 		m.repeat(p)
 		return
@@ -152,25 +154,26 @@ func (m *Machine) repeat(p *peer) {
 // adopt begins a session that the peer asked for.
 func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 	if p == nil {
-		if p = m.find(g.From); p == nil {
+		if m.admits(g.From.GID) {
+			p = m.find(g.From)
+		}
+		if p == nil {
 			m.Stats.Unanswered++
 			return
 		}
 	}
 	m.renew(p, g.Epoch, g.Token, g.Limits)
-	p.stamp, p.heard = g.Stamp, m.now
-	p.welcome, p.held = true, true
+	p.stamp, p.welcome, p.held = g.Stamp, true, true
+	m.hears(p)
 	m.enqueue(p)
 }
 
 // renew begins a session with a peer that has forgotten the one before, or is another
 // incarnation: the numbers of both sides begin anew. What was sent before was perhaps
-// received; not by a peer that has forgotten this endpoint, which it does after a long
-// silence alone.
+// received, and ends as unresponsive.
 func (m *Machine) renew(p *peer, epoch, token uint64, limits wire.Limits) {
 	m.Stats.Sessions++
-	age := m.raw - p.busy
-	m.part(p, p.epoch == epoch && age >= 0 && age < m.cfg.EvictAge/2)
+	m.part(p, false)
 	m.dropReceived(p)
 	p.epoch, p.remote, p.cookie = epoch, token, 0
 	p.theirs = wire.Line(epoch, token)
@@ -223,13 +226,13 @@ func (m *Machine) onWelcome(p *peer, k *wire.Packet) {
 		m.Stats.OldEpoch++
 		m.answerStranger(p.addr, w.Token, wire.Challenged{Known: p.epoch})
 	case p.epoch == w.Epoch && p.remote == w.Token:
-		p.heard = m.now
+		m.hears(p)
 		m.establish(p)
 		if p.checks >= 2 {
 			m.resend(p)
 		}
 	default:
-		p.heard = m.now
+		m.hears(p)
 		m.renew(p, w.Epoch, w.Token, w.Limits)
 	}
 }

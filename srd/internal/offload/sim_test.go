@@ -14,7 +14,7 @@ import (
 )
 
 // anyLimits are those of a peer that takes everything.
-var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1}
+var anyLimits = wire.Limits{MTU: 1<<16 - 1, Message: 1<<32 - 1, Remember: 1<<32 - 1}
 
 // world is a network of machines in virtual time, over devices that deliver each packet
 // at most once, in any order, and say how it ended. The same seed does the same again.
@@ -66,7 +66,6 @@ type node struct {
 type letter struct {
 	tag, from, to, life int
 	service             uint8
-	queue               uint16
 	size                int
 	body                []byte
 	handle              engine.Handle
@@ -79,7 +78,6 @@ type letter struct {
 
 const (
 	shortest = 8
-	queues   = 3
 	wallTime = 1 << 60
 )
 
@@ -287,32 +285,27 @@ func (w *world) stranger(packet []byte) {
 // host is what a node's machine calls.
 type host node
 
-func (h *host) Room(queue uint16, size int) ([]byte, engine.Verdict) {
-	switch n := (*node)(h); {
-	case queue >= queues:
-		return nil, engine.NoSuchQueue
-	case n.rooms >= 0 && n.used+size > n.rooms || n.w.rng.Float64() < n.refuse:
-		return nil, engine.NoBuffer
+func (h *host) Room(size int) []byte {
+	if n := (*node)(h); n.rooms >= 0 && n.used+size > n.rooms || n.w.rng.Float64() < n.refuse {
+		return nil
 	}
 	h.used += size
-	return make([]byte, size), engine.Taken
+	return make([]byte, size)
 }
 
-func (h *host) Deliver(d *engine.Delivery, owned bool) engine.Verdict {
-	switch n := (*node)(h); {
-	case owned:
-		n.used -= len(d.Bytes)
-	case d.Queue >= queues:
-		return engine.NoSuchQueue
-	case n.w.rng.Float64() < n.refuse:
-		return engine.NoBuffer
+func (h *host) Deliver(d *engine.Delivery, owned bool) bool {
+	if owned {
+		h.used -= len(d.Bytes)
+	} else if h.w.rng.Float64() < h.refuse {
+		return false
 	}
 	h.w.delivered((*node)(h), d)
-	return engine.Taken
+	return true
 }
 
 func (h *host) Drop(b []byte)   { h.used -= len(b) }
 func (h *host) Pressure() uint8 { return 0 }
+func (h *host) Soon(int) bool   { return false }
 func (h *host) Settled(r *engine.Result) {
 	h.w.settled((*node)(h), r)
 }
@@ -326,10 +319,10 @@ func (h *host) PartSettled(tag uint64, part int, s engine.Status) {
 }
 
 // send posts a message.
-func (w *world) send(n *node, to int, service uint8, queue uint16, size int) *letter {
-	l := &letter{tag: len(w.sent), from: n.id, to: to, life: n.life, service: service, queue: queue, size: max(size, shortest)}
+func (w *world) send(n *node, to int, service uint8, size int) *letter {
+	l := &letter{tag: len(w.sent), from: n.id, to: to, life: n.life, service: service, size: max(size, shortest)}
 	w.sent = append(w.sent, l)
-	msg := engine.Message{Tag: uint64(l.tag), Service: service, Queue: queue, Len: l.size, Now: w.hurry || w.rng.IntN(2) == 0, Parts: w.rng.IntN(3) == 0}
+	msg := engine.Message{Tag: uint64(l.tag), Service: service, Len: l.size, Now: w.hurry || w.rng.IntN(2) == 0, Parts: w.rng.IntN(3) == 0}
 	if msg.Parts {
 		l.parts = make(map[int]engine.Status)
 	}
@@ -364,14 +357,13 @@ func (w *world) delivered(n *node, d *engine.Delivery) {
 	}
 	l := w.sent[binary.BigEndian.Uint64(d.Bytes)]
 	switch {
-	case l.to != n.id || addrOf(l.from) != d.From || l.service != d.Service || l.queue != d.Queue:
+	case l.to != n.id || addrOf(l.from) != d.From || l.service != d.Service:
 		t.Fatalf("message %d came to another place than it was sent to", l.tag)
 	case !bytes.Equal(d.Bytes, w.bytes(uint64(l.tag))):
 		t.Fatalf("message %d of %d bytes came changed", l.tag, l.size)
-	case l.service == engine.Idempotent:
 	case l.count > 0:
 		t.Fatalf("message %d was delivered twice", l.tag)
-	case l.status != 0 && l.status != engine.Unresponsive && l.status != engine.Sent:
+	case l.status != 0 && l.status != engine.Unresponsive:
 		t.Fatalf("message %d was delivered after its status, %d", l.tag, l.status)
 	}
 	l.count++
@@ -408,16 +400,12 @@ func (w *world) settled(n *node, r *engine.Result) {
 		if l.parts != nil && len(l.parts) != int(wire.Count(uint32(l.size), uint16(n.m.fragment))) {
 			t.Fatalf("message %d of %d bytes has reports of %d parts", r.Tag, l.size, len(l.parts))
 		}
-	case engine.Sent:
-		if l.service != engine.Unreliable {
-			t.Fatalf("message %d of service %d is sent, no more", r.Tag, l.service)
-		}
 	default:
-		if l.count > 0 && l.service != engine.Idempotent {
+		if l.count > 0 {
 			t.Fatalf("message %d has status %d, and was delivered: %+v", r.Tag, r.Status, *r)
 		}
-		if r.Status == engine.NoQueue && l.queue < queues || r.Status == engine.Retransmit && l.service != engine.Reporting {
-			t.Fatalf("message %d of service %d to queue %d has status %d", r.Tag, l.service, l.queue, r.Status)
+		if r.Status == engine.Retransmit && l.service != engine.Reporting {
+			t.Fatalf("message %d of service %d has status %d", r.Tag, l.service, r.Status)
 		}
 	}
 	for i, s := range l.parts {

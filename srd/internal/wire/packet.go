@@ -3,11 +3,11 @@
 //
 //	header    28: version and type 1 | flags 1 | sub-flow 1 | 0 | token 8 | stamp 4 |
 //	              number in the sub-flow 2 | sub-flows heard 2 | sender's slot 4 | line 4
-//	greeting  72: of a Hello
-//	welcome   32, challenge 16, reset 8, echo 8: of packets of that type
+//	greeting  76: of a Hello
+//	welcome   36, challenge 16, reset 8, echo 8: of packets of that type
 //	credit     8, if the flags say so: packets taken 4 | that may be under way 2 | 0
 //	response  24 and its masks, if the flags say so: what arrived of a packet flow
-//	part      24, if the flags say so: a piece of a message; its bytes are the rest
+//	part      20, if the flags say so: a piece of a message; its bytes are the rest
 //
 // A packet has one layout: what a decoder accepts encodes to the same bytes.
 package wire
@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of the layout.
-const Version = 4
+const Version = 5
 
 // Type is what a packet is for.
 type Type uint8
@@ -48,14 +48,14 @@ const (
 // Lengths.
 const (
 	HeaderLen    = 28
-	greetingLen  = 72
-	WelcomeLen   = 32
+	greetingLen  = 76
+	WelcomeLen   = 36
 	challengeLen = 16
 	resetLen     = 8
 	echoLen      = 8
 	CreditLen    = 8
 	responseLen  = 24
-	PartLen      = 24
+	PartLen      = 20
 
 	// Window is how many numbers of a flow can be in use: from the first that is not
 	// settled to the last one. It is the length of the mask of a response.
@@ -67,7 +67,7 @@ const (
 	// without refusals that names 256 numbers. A longer one goes in a packet of its own.
 	Overhead = HeaderLen + greetingLen + PartLen
 	// MaxHeaders is what everything in front of the bytes of a message needs at most.
-	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 16*RefusedWords + PartLen
+	MaxHeaders = HeaderLen + greetingLen + CreditLen + responseLen + 8*SeenWords + 8*RefusedWords + PartLen
 )
 
 // ErrMalformed is what all decoders answer: which of the rules was broken matters to
@@ -119,30 +119,25 @@ type Credit struct {
 
 // Response tells what arrived of a flow (claims 1, 2, 4 to 6 of the seed).
 type Response struct {
-	Service uint8
-	// Cumulative says that all packets before Base arrived. Without it only the mask
-	// counts.
-	Cumulative bool
-	HasEcho    bool
-	Grant      uint16 // packets that may be under way
-	Pressure   uint8  // how much of the receiver's memory is in use, of 255
-	EchoPath   uint8
-	Base       uint32
-	Floor      uint32 // of the masks of refusals
-	EchoStamp  uint32 // Stamp of the packet that arrived last
-	Delay      uint32 // microseconds since then
-	NSeen      uint8
-	NRefused   uint8
-	Seen       [SeenWords]uint64    // bit i: Base+i arrived
-	Refused    [RefusedWords]uint64 // bit i: Floor+i was refused
-	NoQueue    [RefusedWords]uint64 // and why: there is no such queue
+	Service   uint8
+	HasEcho   bool
+	Grant     uint16 // packets that may be under way
+	Pressure  uint8  // how much of the receiver's memory is in use, of 255
+	EchoPath  uint8
+	Base      uint32 // all packets before it arrived
+	Floor     uint32 // of the mask of refusals
+	EchoStamp uint32 // Stamp of the packet that arrived last
+	Delay     uint32 // microseconds since then
+	NSeen     uint8
+	NRefused  uint8
+	Seen      [SeenWords]uint64    // bit i: Base+i arrived
+	Refused   [RefusedWords]uint64 // bit i: Floor+i was refused
 }
 
 // Part is a piece of a message, or says that the sender gave the message up.
 type Part struct {
 	Service  uint8
 	Cancel   bool
-	Queue    uint16
 	Seq      uint32
 	Floor    uint32 // all before it is settled: the sender never sends it again
 	Index    uint32 // of the piece; the message's first packet has the number Seq-Index
@@ -170,7 +165,7 @@ func (p *Part) Length() int {
 var be = binary.BigEndian
 
 // Services is how many there are; the meaning is the engine's.
-const Services = 5
+const Services = 3
 
 func flag(set bool, bit byte) byte {
 	if set {
@@ -297,7 +292,7 @@ func (p *Packet) Decode(b []byte) error {
 
 func (r *Response) encode(b []byte) int {
 	b[0] = r.Service
-	b[1] = flag(r.Cumulative, 1) | flag(r.HasEcho, 2)
+	b[1] = flag(r.HasEcho, 1)
 	b[2], b[3] = r.NSeen, r.NRefused
 	be.PutUint16(b[4:], r.Grant)
 	b[6], b[7] = r.Pressure, r.EchoPath
@@ -312,20 +307,19 @@ func (r *Response) encode(b []byte) int {
 	}
 	for i := range r.NRefused {
 		be.PutUint64(b[n:], r.Refused[i])
-		be.PutUint64(b[n+8:], r.NoQueue[i])
-		n += 16
+		n += 8
 	}
 	return n
 }
 
 // Len is how many bytes the response has.
-func (r *Response) Len() int { return responseLen + 8*int(r.NSeen) + 16*int(r.NRefused) }
+func (r *Response) Len() int { return responseLen + 8*int(r.NSeen) + 8*int(r.NRefused) }
 
 func (r *Response) decode(b []byte) (n int, ok bool) {
-	if len(b) < responseLen || b[0] >= Services || b[1] > 3 || b[2] > SeenWords || b[3] > RefusedWords {
+	if len(b) < responseLen || b[0] >= Services || b[1] > 1 || b[2] > SeenWords || b[3] > RefusedWords {
 		return 0, false
 	}
-	r.Service, r.Cumulative, r.HasEcho = b[0], b[1]&1 != 0, b[1]&2 != 0
+	r.Service, r.HasEcho = b[0], b[1] != 0
 	r.NSeen, r.NRefused = b[2], b[3]
 	r.Grant = be.Uint16(b[4:])
 	r.Pressure, r.EchoPath = b[6], b[7]
@@ -343,33 +337,29 @@ func (r *Response) decode(b []byte) (n int, ok bool) {
 	}
 	for i := range r.NRefused {
 		r.Refused[i] = be.Uint64(b)
-		r.NoQueue[i] = be.Uint64(b[8:])
-		b = b[16:]
+		b = b[8:]
 	}
 	return n, true
 }
 
 func (p *Part) encode(b []byte) {
 	b[0], b[1] = p.Service, flag(p.Cancel, 1)
-	be.PutUint16(b[2:], p.Queue)
+	be.PutUint16(b[2:], p.Fragment)
 	be.PutUint32(b[4:], p.Seq)
 	be.PutUint32(b[8:], p.Floor)
 	be.PutUint32(b[12:], p.Index)
 	be.PutUint32(b[16:], p.Total)
-	be.PutUint16(b[20:], p.Fragment)
-	be.PutUint16(b[22:], 0)
 }
 
 func (p *Part) decode(b []byte) bool {
-	if len(b) < PartLen || b[0] >= Services || b[1] > 1 || b[22] != 0 || b[23] != 0 {
+	if len(b) < PartLen || b[0] >= Services || b[1] > 1 {
 		return false
 	}
 	p.Service, p.Cancel = b[0], b[1] != 0
-	p.Queue = be.Uint16(b[2:])
+	p.Fragment = be.Uint16(b[2:])
 	p.Seq = be.Uint32(b[4:])
 	p.Floor = be.Uint32(b[8:])
 	p.Index = be.Uint32(b[12:])
 	p.Total = be.Uint32(b[16:])
-	p.Fragment = be.Uint16(b[20:])
 	return p.Fragment > 0 && p.Index < Count(p.Total, p.Fragment) && p.Length() == len(b)-PartLen
 }

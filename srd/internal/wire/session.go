@@ -1,11 +1,19 @@
 package wire
 
-// Limits are what an endpoint tells its peers of what it takes. MTU is the length of the
-// longest packet that its link carries, headers included, and Message that of the longest
-// message.
+import "time"
+
+// Limits are what an endpoint tells its peers of itself.
 type Limits struct {
-	MTU     uint16
-	Message uint32
+	MTU      uint16 // bytes of the longest packet that its link carries, headers included
+	Message  uint32 // bytes of the longest message that it takes
+	Remember uint32 // microseconds for which it remembers a silent peer at least
+}
+
+// LimitsOf returns limits in the units of packets; what is more than those express is told as
+// less.
+func LimitsOf(mtu, message int, remember time.Duration) Limits {
+	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
+		Remember: uint32(min(remember/time.Microsecond, 1<<32-1))}
 }
 
 // MinMTU is the smallest MTU of InfiniBand, and SmallMTU the one that fits into the usual
@@ -19,10 +27,11 @@ func (l *Limits) encode(b []byte) {
 	be.PutUint16(b, l.MTU)
 	be.PutUint16(b[2:], 0)
 	be.PutUint32(b[4:], l.Message)
+	be.PutUint32(b[8:], l.Remember)
 }
 
 func (l *Limits) decode(b []byte) bool {
-	l.MTU, l.Message = be.Uint16(b), be.Uint32(b[4:])
+	l.MTU, l.Message, l.Remember = be.Uint16(b), be.Uint32(b[4:]), be.Uint32(b[8:])
 	return b[2] == 0 && b[3] == 0 && l.MTU >= MinMTU
 }
 
@@ -50,8 +59,8 @@ func (g *Greeting) encode(b []byte) {
 	be.PutUint64(b[32:], g.Token)
 	be.PutUint64(b[40:], g.Stamp)
 	g.Limits.encode(b[48:])
-	be.PutUint64(b[56:], g.Cookie)
-	be.PutUint64(b[64:], g.MAC)
+	be.PutUint64(b[60:], g.Cookie)
+	be.PutUint64(b[68:], g.MAC)
 }
 
 func (g *Greeting) decode(b []byte) bool {
@@ -61,8 +70,8 @@ func (g *Greeting) decode(b []byte) bool {
 	g.Epoch = be.Uint64(b[24:])
 	g.Token = be.Uint64(b[32:])
 	g.Stamp = be.Uint64(b[40:])
-	g.Cookie = be.Uint64(b[56:])
-	g.MAC = be.Uint64(b[64:])
+	g.Cookie = be.Uint64(b[60:])
+	g.MAC = be.Uint64(b[68:])
 	return g.Limits.decode(b[48:])
 }
 

@@ -72,19 +72,19 @@ func random(r *rand.Rand) Packet {
 	}
 	if p.HasResponse = r.IntN(2) == 0; p.HasResponse {
 		s := &p.Response
-		*s = Response{Service: uint8(r.IntN(Services)), Cumulative: r.IntN(2) == 0, HasEcho: r.IntN(2) == 0, Grant: uint16(r.Uint32()),
+		*s = Response{Service: uint8(r.IntN(Services)), HasEcho: r.IntN(2) == 0, Grant: uint16(r.Uint32()),
 			Pressure: uint8(r.Uint32()), EchoPath: uint8(r.Uint32()), Base: r.Uint32(), Floor: r.Uint32(), EchoStamp: r.Uint32(), Delay: r.Uint32(),
 			NSeen: uint8(r.IntN(SeenWords + 1)), NRefused: uint8(r.IntN(RefusedWords + 1))}
 		for i := range s.NSeen {
 			s.Seen[i] = r.Uint64()
 		}
 		for i := range s.NRefused {
-			s.Refused[i], s.NoQueue[i] = r.Uint64(), r.Uint64()
+			s.Refused[i] = r.Uint64()
 		}
 	}
 	if p.HasPart = r.IntN(2) == 0 || p.Type == Flow && !p.HasResponse && !p.HasCredit; p.HasPart {
 		s := &p.Part
-		*s = Part{Service: uint8(r.IntN(Services)), Cancel: r.IntN(4) == 0, Queue: uint16(r.Uint32()), Seq: r.Uint32(), Floor: r.Uint32(),
+		*s = Part{Service: uint8(r.IntN(Services)), Cancel: r.IntN(4) == 0, Seq: r.Uint32(), Floor: r.Uint32(),
 			Total: r.Uint32N(10000), Fragment: uint16(1 + r.IntN(3000))}
 		s.Index = r.Uint32N(Count(s.Total, s.Fragment))
 		p.Bytes = make([]byte, s.Length())
@@ -96,7 +96,7 @@ func random(r *rand.Rand) Packet {
 }
 
 func limits(r *rand.Rand) Limits {
-	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Message: r.Uint32()}
+	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Message: r.Uint32(), Remember: r.Uint32()}
 }
 
 // Nobody is told of packets that no link is too short for.

@@ -1,0 +1,47 @@
+//go:build linux
+
+package srd_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/srd"
+)
+
+// Sixteen senders of long messages lose none to a receiver that takes them as they come, though
+// its memory holds half of what they send at once.
+func TestManyLargeMessages(t *testing.T) {
+	es := ends(t)
+	hub := open(t, es[0], srd.Config{})
+	ctx, stop := context.WithCancel(ctxOf(t))
+	var receiving, sending sync.WaitGroup
+	receiving.Go(func() {
+		var ms [8]srd.Message
+		for {
+			n, err := hub.Receive(ctx, ms[:])
+			if err != nil {
+				return
+			}
+			hub.Release(ms[:n]...)
+		}
+	})
+	data := make([]byte, 1<<20)
+	for range 16 {
+		c := open(t, es[1], srd.Config{Paths: 1})
+		require.NoError(t, c.Send(ctx, hub.Addr(), []byte("hello")))
+		sending.Go(func() {
+			for range 4 {
+				if err := c.Send(ctx, hub.Addr(), data); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	sending.Wait()
+	stop()
+	receiving.Wait()
+}
