@@ -160,8 +160,11 @@ func (l *inflight) grow(f *txFlow) {
 	}
 }
 
+// releaseFlow keeps what a flow had under way for another one, unless enough is kept.
 func (e *Engine) releaseFlow(f *txFlow) {
-	e.flows = append(e.flows, f.live)
+	if len(e.flows) < spareNetworks {
+		e.flows = append(e.flows, f.live)
+	}
 	f.live = nil
 }
 

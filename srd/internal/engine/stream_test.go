@@ -229,6 +229,22 @@ func TestMaskWhileMissing(t *testing.T) {
 	}
 }
 
+// Of the flows that were under way at once few are kept.
+func TestFlowsAreGivenBack(t *testing.T) {
+	e, _ := direct(simple(2), 0)
+	var all []*txFlow
+	for range 5 * spareNetworks {
+		f := new(txFlow)
+		e.acquire(f)
+		all = append(all, f)
+	}
+	for _, f := range all {
+		e.releaseFlow(f)
+		require.Nil(t, f.live)
+	}
+	require.Equal(t, spareNetworks, len(e.flows))
+}
+
 // A packet that is lost again and again does not stop those behind it, before the numbers
 // are used up; no more than 256 packets are under way.
 func TestNumbersBeyondThoseUnderWay(t *testing.T) {
