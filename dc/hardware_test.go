@@ -62,9 +62,11 @@ func resolveDCT(t testing.TB, i *dc.Initiator, host byte, dctn uint32) *dc.Peer 
 	return p
 }
 
+// recorded compares what was recorded, without the dispatcher's place in the numbers of
+// requests.
 func recorded(t *testing.T, want string) {
 	t.Helper()
-	require.Equal(t, standin.Expected(want), standin.Recorded())
+	require.Equal(t, standin.Expected(want), strings.ReplaceAll(standin.Recorded(), "id=0x100000000000", "id=0x"))
 }
 
 func writeOf(id uint64) dc.Request {
@@ -86,13 +88,20 @@ func post(t *testing.T, i *dc.Initiator, p *dc.Peer, ids ...uint64) {
 func ended(t *testing.T, i *dc.Initiator) []dc.Completion {
 	t.Helper()
 	cs := make([]dc.Completion, 32)
-	n, err := i.Poll(cs)
-	require.NoError(t, err)
-	return cs[:n]
+	for range 10 { // Poll finds nothing while the initiator's own goroutine polls
+		n, err := i.Poll(cs)
+		require.NoError(t, err)
+		if n > 0 {
+			return cs[:n]
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
 }
 
-// number is how the initiator calls the request at that place of a DCI.
-func number(dci, place uint64) uint64 { return dci<<32 | place }
+// number is how the initiator calls the request at that place of a DCI: its dispatcher has
+// the first place in the router of its completion queue.
+func number(dci, place uint64) uint64 { return 1<<48 | dci<<32 | place }
 
 func complete(dci, place uint64, status verbs.WCStatus) {
 	standin.Complete(uint32(firstQP+dci), number(dci, place), uint32(status))
@@ -210,7 +219,7 @@ func TestHardwareOperations(t *testing.T) {
 		create_ah global=1 gid=..a1 index=3 hops=64 port=1 dlid=0
 		mlx5dv_init_obj type=0x20
 		start
-		send id=0 flags=0x6`+dct+sge+`
+		send id=0x0 flags=0x6`+dct+sge+`
 		send_imm id=0x1 flags=0x2 imm=0x3`+dct+sge+`
 		write id=0x2 flags=0x2 rkey=0x5 addr=0x1000`+dct+sge+`
 		write_imm id=0x3 flags=0x2 rkey=0x5 addr=0x1000 imm=0x4`+dct+sge+`

@@ -48,6 +48,13 @@ func (e *Engine) roundTrip(n *network) time.Duration {
 	return median(used)
 }
 
+// How much of a receiver's memory for messages is in use, of 255: with more than
+// shortOfMemory the window does not grow, with more than outOfMemory it shrinks.
+const (
+	shortOfMemory = 160
+	outOfMemory   = 224
+)
+
 // judge sets the window once a round trip. Packets that are lost here and there say
 // nothing of congestion, nor does one path that is slow: if most are, or most time
 // out, or the receiver's memory runs out, it is too large.
@@ -78,9 +85,9 @@ func (e *Engine) judge(p *peer, n *network) {
 	switch {
 	case 2*failing > int(n.live):
 		n.window, n.opening = n.window/2, false
-	case 2*slow > seen || n.pressure > 224:
+	case 2*slow > seen || n.pressure > outOfMemory:
 		n.window, n.opening = n.window-n.window/5, false
-	case p.flying<<8 < n.window/2 || n.pressure > 160:
+	case p.flying<<8 < n.window/2 || n.pressure > shortOfMemory:
 		// It is not used, or no more is wanted.
 	case n.opening:
 		n.window *= 2

@@ -66,7 +66,11 @@ const manyTries = 3
 
 // suspectMTU gives up what is under way in long packets, if for half of PeerTimeout none of them
 // arrived by any path, and for a good part of that others did. Later messages go in short ones.
+// A peer without memory for messages loses their packets too, and says so.
 func (e *Engine) suspectMTU(p *peer) {
+	if e.network(p).pressure > shortOfMemory {
+		p.large = e.now
+	}
 	if p.longs == 0 || e.now-p.large < e.cfg.PeerTimeout/2 || p.small == 0 || e.now-p.small < e.cfg.PeerTimeout/4 ||
 		e.now-e.network(p).answered > e.cfg.PeerTimeout/8 {
 		return

@@ -151,3 +151,26 @@ func TestLossOfAStreamIsNoMTU(t *testing.T) {
 	require.Zero(t, w.model.results[PathMTU])
 	require.Zero(t, w.model.open)
 }
+
+// A peer that has no memory for messages loses their packets, which are long, and says so.
+func TestLackOfMemoryIsNoMTU(t *testing.T) {
+	w := mtus(t, 4096, 4096, 4096, nil)
+	full := true
+	l := &link{delay: 50 * time.Microsecond, lose: func(p []byte) bool { return full && len(p) > 2000 }}
+	w.links = func(int, int, int) *link { return l }
+	w.nodes[1].pressure = 255
+	a := w.nodes[0]
+	w.model.post(a, 1, Reliable, 64)
+	a.pump()
+	w.run(w.now + 10*time.Millisecond)
+	large := w.model.post(a, 1, Reliable, 20_000)
+	for range 40 {
+		w.model.post(a, 1, Reliable, 64)
+		a.pump()
+		w.run(w.now + 20*time.Millisecond)
+	}
+	full = false
+	w.run(w.now + time.Second)
+	require.Equal(t, Delivered, large.status)
+	require.Zero(t, w.model.results[PathMTU])
+}

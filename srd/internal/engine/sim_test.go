@@ -72,13 +72,14 @@ type node struct {
 	silent bool
 	each   time.Duration // that its device has a packet; 0: it does not tell
 
-	rooms  int  // bytes of memory that messages may have; -1 is any
-	soon   bool // what was refused may find memory later
-	used   int
-	refuse float64
-	mtu    int // 0: that of the world
-	reply  func(d *Delivery)
-	later  []func()
+	rooms    int   // bytes of memory that messages may have; -1 is any
+	soon     bool  // what was refused may find memory later
+	pressure uint8 // on its memory, as it says
+	used     int
+	refuse   float64
+	mtu      int // 0: that of the world
+	reply    func(d *Delivery)
+	later    []func()
 }
 
 func addrOf(i int) (a wire.Addr) {
@@ -317,6 +318,6 @@ func (h *host) Settled(r *Result) { h.w.model.settled((*node)(h), r) }
 func (h *host) PartSettled(tag uint64, part int, s Status) {
 	h.w.model.partSettled((*node)(h), tag, part, s)
 }
-func (h *host) Pressure() uint8 { return 0 }
+func (h *host) Pressure() uint8 { return h.pressure }
 
 func (h *host) Soon(size int) bool { return h.soon && (h.rooms < 0 || size <= h.rooms) }
