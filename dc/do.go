@@ -116,7 +116,9 @@ func (i *Initiator) linger(caller context.Context, p *Peer, c *call) error {
 			return err
 		}
 		i.mu.Lock()
-		i.be.abort(p)
+		if c.left > 0 && i.usable() == nil { // not over meanwhile
+			i.be.abort(p)
+		}
 		i.unlock()
 	}
 }

@@ -28,9 +28,11 @@ type keepAlive struct {
 	every  time.Duration
 	flying atomic.Bool // a request is under way, or its completion is still in the queue
 
-	mu    sync.Mutex // no post while the queue pair is reset
-	chain *cgo.SendChain
-	timer *time.Timer // nil: not started, or ended
+	mu     sync.Mutex // no post while the queue pair is reset
+	chain  *cgo.SendChain
+	timer  *time.Timer // nil: not started, or ended
+	posted bool        // a request, and its completion has not been noticed
+	failed bool        // the device had the queue pair in ERROR at the last tick
 }
 
 // prepareKeepAlive makes room for the requests of a keep-alive in the completion queue. It
@@ -91,38 +93,65 @@ func (k *keepAlive) stop() {
 		k.timer.Stop()
 		k.timer = nil
 	}
+	k.posted, k.failed = false, false
 	k.flying.Store(false)
 }
 
+// keepAliveTick is called when the timer has run out. What it finds is of the life that the
+// queue pair had at its beginning; the program may connect it anew at any time.
 func (q *QP) keepAliveTick() {
 	k := q.keep
-	if k.flying.Load() {
+	k.mu.Lock()
+	timer, look := k.timer, k.flying.Load() || k.failed
+	k.mu.Unlock()
+	life, cause := q.lived()
+	if look {
 		q.sendCQ.look()
 	}
-	dead := q.Err() != nil
-	if !dead {
+	ended, failed := cause != nil, false
+	if !ended {
 		// The completion of the failure may not have been polled yet, or been flushed.
 		switch now, err := q.stateNow(); {
 		case err != nil: // which may have been of this call alone
-			dead = errors.Is(err, ErrClosed)
+			ended = errors.Is(err, ErrClosed)
 		case now == StateError:
-			q.die(opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
-			dead = true
+			failed = true
 		case now == StateReset:
-			dead = true
+			ended = true
 		}
 	}
+	if q.keepAliveGoesOn(timer, ended, failed) {
+		return
+	}
+	if failed {
+		q.dieIn(life, opError("use", q.named(), class(ErrUnreachable, errKeepAlive)))
+	}
+}
+
+// keepAliveGoesOn sets the timer for the next tick, and reports false if there is none: the
+// queue pair has ended, or failed.
+func (q *QP) keepAliveGoesOn(timer *time.Timer, ended, failed bool) bool {
+	k := q.keep
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.timer == nil: // ended meanwhile
-	case dead:
+	case k.timer == nil || k.timer != timer: // ended meanwhile, or begun anew
+		return true
+	case failed && !k.failed: // the program has time to poll a completion that says why
+		k.failed = true
+		timer.Reset(min(k.every, keepAliveLook))
+	case ended || failed:
 		k.stop()
+		return false
 	case k.flying.Load():
-		k.timer.Reset(keepAliveLook)
+		timer.Reset(keepAliveLook)
+	case k.posted && k.every > keepAliveLook: // it has completed
+		k.posted = false
+		timer.Reset(k.every - keepAliveLook)
 	default:
 		q.postKeepAlive()
 	}
+	return true
 }
 
 // stateNow returns the state that the device has the queue pair in.
@@ -158,6 +187,7 @@ func (q *QP) postKeepAlive() {
 		k.timer.Reset(k.every)
 		return
 	}
+	k.posted = true
 	k.timer.Reset(min(k.every, keepAliveLook))
 }
 

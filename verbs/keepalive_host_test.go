@@ -38,7 +38,34 @@ func TestKeepAliveOfAFlushedQueue(t *testing.T) {
 	standin.SetState(q.Num(), uint32(StateError))
 	standin.Complete(q.Num(), keepAliveID, uint32(WCFlushed))
 	q.keepAliveTick()
+	require.NoError(t, q.Err(), "the program may poll what says why")
+	q.keepAliveTick()
 	require.ErrorIs(t, q.Err(), ErrUnreachable)
+}
+
+// One request is sent in KeepAlive, although its completion is looked for sooner.
+func TestKeepAliveIsSentOnceInATime(t *testing.T) {
+	_, q := keptSide(t, time.Hour)
+	sent := func() int { return strings.Count(standin.Recorded(), "write id=0x6b656570616c6976") }
+	for range 3 {
+		q.keepAliveTick() // an hour is over
+		require.Equal(t, 1, sent())
+		q.keepAliveTick() // not completed
+		standin.Complete(q.Num(), keepAliveID, uint32(WCSuccess))
+		q.keepAliveTick()
+		require.Zero(t, sent())
+	}
+}
+
+// A tick that was under way when the queue pair was connected anew does nothing to that.
+func TestKeepAliveOfAnEarlierConnection(t *testing.T) {
+	_, q := keptSide(t, time.Hour)
+	old := q.keep.timer
+	q.KeepAlive()
+	require.True(t, q.keepAliveGoesOn(old, true, false))
+	require.True(t, q.keepAliveGoesOn(old, false, true))
+	require.NotNil(t, q.keep.timer)
+	require.False(t, q.keep.failed)
 }
 
 // A call that waits takes the completion of a keep-alive of which no event has told it: without that there

@@ -53,7 +53,7 @@ func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool, probe int) e
 	}
 	err = errors.Join(err, <-sent)
 	switch {
-	case lost || (ctx.Err() != nil || errors.Is(err, syscall.ETIMEDOUT)) && probe > 0 && unacknowledged(conn):
+	case lost || err != nil && (ctx.Err() != nil || errors.Is(err, syscall.ETIMEDOUT)) && probe > 0 && unacknowledged(conn):
 		return opError("link with", conn.RemoteAddr().String(), class(ErrPathMTU, cmp.Or(ctx.Err(), err)), "set ConnectConfig.MTU, or the MTU of the route")
 	case ctx.Err() != nil:
 		err = ctx.Err()
