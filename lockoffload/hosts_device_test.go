@@ -227,8 +227,7 @@ func stopEverywhere(t *testing.T, w *worker, slot int) (lefts []left) {
 }
 
 // The target dies and comes back with nothing in its memory. Its clients learn
-// of it in bounded time, go on there with new invites, and bring nothing of
-// before along.
+// of it in bounded time, do not go on there, and bring nothing of before along.
 func TestOnHostsTargetIsKilled(t *testing.T) {
 	requireHosts(t)
 	const host = 2
@@ -295,10 +294,10 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 
 	require.NoError(t, lab.Host(host).Start(ctx))
 	up()
-	for i, a := range actors {
+	for i, a := range actors { // it is another target
 		qp, cq, in := e.place(t, ctx, host)
-		require.NoError(t, a.c.Reconnect(ctx, qp, cq, in))
-		a.agent = e.caller(t, ctx, host, uint64(n+1+i))
+		require.ErrorIs(t, a.c.Reconnect(ctx, qp, cq, in), lockoffload.ErrRestarted)
+		actors[i] = e.actor(t, ctx, host, uint64(n+1+i))
 	}
 	for _, slot := range []int{0, 1, 2} { // nothing of before is there
 		for _, swap := range []bool{false, true} {
