@@ -308,6 +308,8 @@ func TestGuestThatHearsNothing(t *testing.T) {
 
 	r = onStandIn(t, "hears nothing", append(args, "true")...)
 	require.NoError(t, r.cmd.Start())
+	// The launcher takes signals before it starts a guest, and the command a while after that.
+	require.Eventually(t, func() bool { return len(children(r.cmd.Process.Pid)) > 0 }, time.Minute, 20*time.Millisecond)
 	time.Sleep(2 * time.Second)
 	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
 	time.Sleep(200 * time.Millisecond)
