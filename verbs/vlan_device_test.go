@@ -55,8 +55,12 @@ func vlans(t *testing.T) (names [2]string, addrs [2]netip.Addr) {
 func readOver(t *testing.T, from, to netip.Addr) (client verbs.GIDEntry, mtu verbs.MTU) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := net.Listen("tcp", netip.AddrPortFrom(to, 0).String())
-	require.NoError(t, err)
+	var l net.Listener
+	var err error
+	require.Eventually(t, func() bool { // duplicate address detection takes a second
+		l, err = net.Listen("tcp", netip.AddrPortFrom(to, 0).String())
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
 	memory := make([]byte, 8192)
 	copy(memory[8000:], "over the VLAN")
 	served := make(chan error, 1)
