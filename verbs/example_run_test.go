@@ -44,7 +44,8 @@ func TestExamples(t *testing.T) {
 		require.NoError(t, err)
 		mr, err := l.AllocMR(64, verbs.MRConfig{})
 		require.NoError(t, err)
-		require.NoError(t, q.Send(t.Context(), mr.SGE(0, copy(mr.Bytes(), "good bye"))))
+		// The server closes the link at once, perhaps before the acknowledgement has left.
+		_ = q.Send(t.Context(), mr.SGE(0, copy(mr.Bytes(), "good bye")))
 		<-served
 		require.NoError(t, l.Close())
 		ExampleCQ_Wait()
