@@ -294,7 +294,7 @@ func (c *Client) redial(ctx context.Context) error {
 
 // Persist calls f until the connection lives to the end of it, each time with a new
 // one: f must be something that can be repeated, wherever it broke off. Other errors of
-// f are answered, and so is [ErrRestarted].
+// f are returned, and so is [ErrRestarted].
 func (c *Client) Persist(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return opErrorf("persist", err)

@@ -239,7 +239,7 @@
 // a version of before fails, and a token of before is lower than all new ones.
 //
 // A holder at the target before may rely on its lock until its lease is over. So a new
-// region's [Server] admits nobody for one and a half leases ([ServerConfig].Grace); Dial
+// region's [Server] admits no client for one and a half leases ([ServerConfig].Grace); Dial
 // waits for it. The agent executes chains from the start: a chain holds its lock only
 // while it changes the region.
 //

@@ -36,7 +36,7 @@ var (
 	// memory has been laid out anew, so records, versions and locks of before are gone.
 	// What relies on them begins again with a new client.
 	ErrRestarted = errors.New("the target was started anew")
-	// ErrStarting says that the target admits nobody yet, see ServerConfig.Grace. Dial
+	// ErrStarting says that the target admits no clients yet, see ServerConfig.Grace. Dial
 	// and Redial wait for it.
 	ErrStarting = errors.New("the target has only just been started")
 	// ErrFull says that the region has as many sessions as its layout allows.

@@ -25,10 +25,10 @@ type ServerConfig struct {
 	// means 1 s. What a dead client held is free again at most three leases
 	// after its last heartbeat.
 	Lease time.Duration
-	// Grace is how long nobody is admitted after the region's first server was made: clients
+	// Grace is how long no client is admitted after the region's first server was made: clients
 	// of a target before it, at which they held locks, may rely on them for a lease after
 	// it has ended. 0 means one and a half leases; set it if the leases were longer then.
-	// Negative is none: for programs in which nobody can hold such a lock, or whose locks
+	// Negative is none: for programs in which no such lock can be held, or whose locks
 	// protect nothing but the region.
 	Grace   time.Duration
 	Connect verbs.ConnectConfig // of the queue pairs to clients
@@ -43,7 +43,7 @@ type Server struct {
 	cq   *verbs.CQ // of the queue pairs to clients, which send nothing
 	free func()    // lets another server have the region
 
-	opens time.Time // nobody is admitted before
+	opens time.Time // no client is admitted before
 
 	// Held by who admits or ends sessions, before mu.
 	ending sync.Mutex
