@@ -52,8 +52,6 @@ func closable(t *testing.T) map[string]any {
 	_ = b
 	recvs, err := a.QP.NewRecvBatch(4)
 	require.NoError(t, err)
-	masked, err := verbs.NewMasked(a.QP, a.MR, 0, verbs.MaskedConfig{})
-	require.NoError(t, err)
 	srq, err := a.PD.CreateSRQ(verbs.SRQConfig{})
 	require.NoError(t, err)
 	ah, err := a.PD.CreateAH(verbs.AHAttr{GID: p[1].GID.GID, SGIDIndex: p[0].GID.Index, Port: p[0].GID.Port})
@@ -66,7 +64,11 @@ func closable(t *testing.T) map[string]any {
 	require.NoError(t, errors.Join(errs[:]...))
 	dispatcher, err := a.CQ.Dispatch(&readers{}, 1)
 	require.NoError(t, err)
-	all := map[string]any{"Dispatcher": dispatcher, "Link": ls[0], "Requester": newRequester(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.RequesterConfig{}),
+	side := rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{})
+	requester := newRequester(t, side, verbs.RequesterConfig{})
+	masked, err := verbs.NewMasked(requester, side.MR, 0, verbs.MaskedConfig{})
+	require.NoError(t, err)
+	all := map[string]any{"Dispatcher": dispatcher, "Link": ls[0], "Requester": requester,
 		"Receiver": newReceiver(t, rig.NewSide(t, p[0], verbs.QPConfig{}, verbs.CQConfig{}), verbs.ReceiverConfig{Size: 64}),
 		"Device":   a.Dev, "PD": a.PD, "CQ": a.CQ, "QP": a.QP, "MR": a.MR, "SRQ": srq, "AH": ah, "Window": window,
 		"Batch": a.Batch(t, 4), "RecvBatch": recvs, "Masked": masked}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,51 +196,35 @@ func TestInFlightEnds(t *testing.T) {
 	})
 }
 
-// endsSecond is a context that has ended when it is asked for the second time.
-type endsSecond struct {
-	context.Context
-	asked atomic.Int32
-}
-
-func (c *endsSecond) Err() error {
-	if c.asked.Add(1) == 1 {
-		return nil
-	}
-	return context.Canceled
-}
-
-// A masked atomic whose context ends returns, and the next one waits until its request is over.
+// A masked atomic whose context ends returns. The next one waits until the memory is not the
+// device's any more, at the latest when the requester is closed.
 func TestMaskedInFlight(t *testing.T) {
 	eachHostCQ(t, func(t *testing.T, cc CQConfig) {
-		_, p, c, q := hostSide(t, cc)
+		_, p, _, q := hostSide(t, cc)
 		mr, err := p.AllocMR(8, MRConfig{})
 		require.NoError(t, err)
-		m, err := NewMasked(q, mr, 0, MaskedConfig{})
+		r, err := NewRequester(q, RequesterConfig{Linger: -1})
 		require.NoError(t, err)
-		swap := func(ctx context.Context) (err error) {
-			within(t, 10*time.Second, "CmpSwap", func() {
-				_, err = m.CmpSwap(ctx, wordAt, MaskedCmpSwap{CompareMask: ^uint64(0), Swap: 1, SwapMask: ^uint64(0)})
-			})
-			return err
-		}
-		var left, again *InFlightError
-		require.ErrorAs(t, swap(&endsSecond{Context: t.Context()}), &left)
+		m, err := NewMasked(r, mr, 0, MaskedConfig{})
+		require.NoError(t, err)
+		or := func(ctx context.Context, _ *Requester) error { _, err := m.Or(ctx, wordAt, 1); return err }
+		first := leave(t, r, "the first", or)
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		err = swap(short)
+		within(t, 10*time.Second, "the second", func() { err = or(short, r) })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var again *InFlightError
 		require.False(t, errors.As(err, &again), "it waits for the one before")
-		require.NoError(t, left.Err())
-		standin.Complete(q.Num(), 0, uint32(WCSuccess))
-		c.wake() // the stand-in raises no events
-		within(t, 10*time.Second, "the request", func() { <-left.Done() })
-		require.NoError(t, left.Err())
-		err = swap(&endsSecond{Context: t.Context()})
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorAs(t, err, &again)
-		standin.Complete(q.Num(), 0, uint32(WCSuccess))
-		c.wake()
-		within(t, 10*time.Second, "the request", func() { <-again.Done() })
+		require.NoError(t, first.Err())
+		standin.Complete(q.Num(), r.underWay()[0], uint32(WCSuccess))
+		r.router.cq.wake() // the stand-in raises no events
+		within(t, 10*time.Second, "the request", func() { <-first.Done() })
+		require.NoError(t, first.Err())
+		second := leave(t, r, "the third", or)
+		closes(t, r)
+		within(t, 10*time.Second, "the request", func() { <-second.Done() })
+		require.ErrorIs(t, second.Err(), ErrClosed)
+		require.ErrorIs(t, or(t.Context(), r), ErrClosed)
 		closes(t, q)
 		closes(t, mr)
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/goverbs/goverbs/internal/operr"
 )
 
 // MaskedCmpSwap compares some bits of a word and, if they are equal, replaces
@@ -43,6 +41,14 @@ func (o MaskedCmpSwap) op() maskedOp {
 
 func (o MaskedFetchAdd) op() maskedOp {
 	return maskedOp{add: true, operand: o.Add, boundary: o.Boundary}
+}
+
+// size returns the length of the word in bytes.
+func (o maskedOp) size() int {
+	if o.bits32 {
+		return 4
+	}
+	return 8
 }
 
 // apply is what the operation makes of a word of 64 bits, and whether it
@@ -113,19 +119,19 @@ type MaskedConfig struct {
 	Retries int
 }
 
-// Masked does masked atomics on peers' words, one at a time: natively on a
-// queue pair made with [OpMasked], elsewhere by a READ and CMP_SWAPs.
+// Masked does masked atomics on peers' words, one at a time, through a [Requester]:
+// natively if its queue pair was made with [OpMasked], elsewhere by a READ and CMP_SWAPs.
 //
 // # The emulation
 //
 // It reads the word, computes the new value, and exchanges the two by CMP_SWAP. If the
 // word has changed meanwhile, the CMP_SWAP returns the changed value, and it goes on from
 // there. An operation that compares all bits needs no READ; one whose comparison fails
-// needs no CMP_SWAP. So it costs two round trips if nobody interferes, and one more for
-// each interference. It is lock-free: it fails to progress only because somebody else
-// did. It is atomic against all other RDMA atomics on the word, masked or not, as far as
-// the device's atomics are ([AtomicCap]); native and emulated ones may be mixed on one
-// word only if the devices' atomicity is common ([AtomicGlob]).
+// needs no CMP_SWAP. So it costs two round trips without interference, and one more for
+// each change of the word by others. It is lock-free: it fails to progress only because
+// another operation did. It is atomic against all other RDMA atomics on the word, masked or
+// not, as far as the device's atomics are ([AtomicCap]); native and emulated ones may be
+// mixed on one word only if the devices' atomicity is common ([AtomicGlob]).
 //
 // A word that took the values A, B, A between READ and CMP_SWAP is taken for
 // unchanged, which is right: the operation then took place at the end.
@@ -133,37 +139,35 @@ type MaskedConfig struct {
 // 32-bit operations are done on the aligned 8 bytes around the word, all of
 // which must be accessible. The peer must have this host's byte order.
 type Masked struct {
-	qp      *QP
-	cq      *CQ
+	r       *Requester
 	mr      *MR
 	off     int
-	batch   *Batch
 	native  bool
 	retries int
-	wcs     [1]WC
-	left    *InFlightError // that has wcs and the memory until it is done
+	left    *InFlightError // that has the memory until it is done
+
+	// Of the native request that add puts into a list.
+	op  maskedOp
+	at  Remote
+	add func(*List)
 
 	tries int // of the last operation
 }
 
-// NewMasked does masked atomics through a connected RC queue pair and the 8 bytes at
-// offset off of mr. The queue pair, its completion queue, and those bytes belong to the
-// result: nobody else may post, poll or use them. It is for one goroutine at a time. A call
-// whose context ends while the device has its request returns an [InFlightError], and the
-// next call waits for that request first.
-func NewMasked(qp *QP, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
-	m := &Masked{qp: qp, cq: qp.sendCQ, mr: mr, off: off, native: qp.ops&OpMasked != 0, retries: cfg.Retries}
+// NewMasked returns a Masked whose requests r posts, which the program may use as well. The
+// 8 bytes at offset off of mr belong to the result: the program must not use them. A Masked
+// is for one goroutine at a time. A call whose context ends while the device has its request
+// returns an [InFlightError], and the next call waits for that request first.
+func NewMasked(r *Requester, mr *MR, off int, cfg MaskedConfig) (*Masked, error) {
+	m := &Masked{r: r, mr: mr, off: off, native: r.qp.ops&OpMasked != 0, retries: cfg.Retries}
 	switch {
-	case qp.typ != RC:
-		return nil, opError("make masked atomics on", qp.life.Label, ErrAttributes, "an RC queue pair is needed")
 	case mr.SGE(off, 8).Length > maxSGELength || off%8 != 0:
-		return nil, opError("make masked atomics on", qp.life.Label, ErrRange, "8 aligned bytes at offset ", off)
+		return nil, opError("make masked atomics on", r.qp.life.Label, ErrRange, "8 aligned bytes at offset ", off)
 	case cfg.Retries < 0:
-		return nil, opError("make masked atomics on", qp.life.Label, ErrAttributes, "Retries ", cfg.Retries)
+		return nil, opError("make masked atomics on", r.qp.life.Label, ErrAttributes, "Retries ", cfg.Retries)
 	}
-	var err error
-	m.batch, err = qp.NewBatch(1)
-	return m, err
+	m.add = func(l *List) { l.b.masked(0, l.Flags|Signaled, m.op, m.at, m.mr.SGE(m.off, m.op.size())) }
+	return m, nil
 }
 
 // Native reports whether the device does the operations itself.
@@ -216,7 +220,7 @@ func (m *Masked) Xor(ctx context.Context, at Remote, value uint64) (old uint64, 
 // other bits alone. It returns the old value of the field.
 func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add uint64) (old uint64, err error) {
 	if shift < 0 || width < 1 || shift+width > 64 {
-		return 0, opError("add to field of", m.qp.life.Label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
+		return 0, opError("add to field of", m.r.qp.life.Label, ErrAttributes, fmt.Sprintf("%d bits from bit %d", width, shift))
 	}
 	mask := ^uint64(0) >> (64 - width)
 	word, err := m.FetchAdd(ctx, at, MaskedFetchAdd{Add: add & mask << shift, Boundary: 1 << (shift + width - 1)})
@@ -225,14 +229,13 @@ func (m *Masked) AddField(ctx context.Context, at Remote, shift, width int, add 
 
 func (m *Masked) do32(ctx context.Context, at Remote, op maskedOp) (uint32, error) {
 	if at.Addr%4 != 0 && at != badRemote {
-		return 0, opError("do masked atomic on", m.qp.life.Label, ErrRange, "a 4-byte aligned word is needed")
+		return 0, opError("do masked atomic on", m.r.qp.life.Label, ErrRange, "a 4-byte aligned word is needed")
 	}
 	if m.native {
 		op.bits32 = true
-		if err := m.run(ctx, func() { m.batch.masked(0, Signaled, op, at, m.mr.SGE(m.off, 4)) }); err != nil {
+		if err := m.post(ctx, op, at); err != nil {
 			return 0, err
 		}
-		m.tries = 1
 		return bigEndian32(nativeUint32(m.mr.buf[m.off:])), nil
 	}
 	shift := uint(0)
@@ -247,23 +250,24 @@ func (m *Masked) do(ctx context.Context, at Remote, op maskedOp) (uint64, error)
 	if !m.native {
 		return m.emulate(ctx, at, op)
 	}
-	if err := m.run(ctx, func() { m.batch.masked(0, Signaled, op, at, m.mr.SGE(m.off, 8)) }); err != nil {
+	if err := m.post(ctx, op, at); err != nil {
 		return 0, err
 	}
-	m.tries = 1
 	return m.mr.Load64(m.off)
 }
 
 // emulate is the loop described at [Masked]. Each turn is one round trip.
 func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, error) {
 	m.tries = 0
-	local := m.mr.SGE(m.off, 8)
 	old, fresh := op.compare, false // an operation that compares all bits says itself what must be there
 	if at.Addr%8 != 0 && at != badRemote {
-		return 0, opError("do masked atomic on", m.qp.life.Label, ErrRange, "an 8-byte aligned word is needed")
+		return 0, opError("do masked atomic on", m.r.qp.life.Label, ErrRange, "an 8-byte aligned word is needed")
 	}
 	if op.add || op.compareMask != ^uint64(0) {
-		if err := m.run(ctx, func() { m.batch.Read(0, Signaled, at, local) }); err != nil {
+		if err := m.awaitMemory(ctx); err != nil {
+			return 0, err
+		}
+		if err := m.leave(m.r.Read(ctx, at, m.mr.SGE(m.off, 8))); err != nil {
 			return 0, err
 		}
 		v, err := m.mr.Load64(m.off)
@@ -278,13 +282,10 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 			return old, nil
 		}
 		if m.retries > 0 && m.tries > m.retries {
-			return 0, opError("do masked atomic on", m.qp.life.Label, ErrContended, m.tries, " CMP_SWAPs failed")
+			return 0, opError("do masked atomic on", m.r.qp.life.Label, ErrContended, m.tries, " CMP_SWAPs failed")
 		}
 		m.tries++
-		if err := m.run(ctx, func() { m.batch.CmpSwap(0, Signaled, at, old, word, local) }); err != nil {
-			return 0, err
-		}
-		found, err := m.mr.Load64(m.off)
+		found, err := m.r.CmpSwap(ctx, at, old, word)
 		if err != nil {
 			return 0, err
 		}
@@ -295,56 +296,31 @@ func (m *Masked) emulate(ctx context.Context, at Remote, op maskedOp) (uint64, e
 	}
 }
 
-// run posts one request and waits for it. If the context ends before its completion, the
-// error is an [InFlightError]: a goroutine takes the completion, for which the next request
-// waits, since the result's memory is the same.
-func (m *Masked) run(ctx context.Context, add func()) error {
-	const op = "do masked atomic on"
-	if err := ctx.Err(); err != nil {
-		return opError(op, m.qp.life.Label, err)
-	}
-	if m.left != nil {
-		select {
-		case <-m.left.Done():
-			m.left = nil
-		case <-ctx.Done():
-			return opError(op, m.qp.life.Label, ctx.Err(), "the device still has the one before")
-		}
-	}
-	add()
-	_, n, err := m.batch.PostPoll(m.cq, m.wcs[:], int(m.cq.spin))
-	if n == 0 && err == nil {
-		n, err = m.wait(ctx)
-	}
-	if n == 0 && err == nil {
-		e, end := operr.NewInFlight(opError(op, m.qp.life.Label, ctx.Err(), "the device still has the request"))
-		m.left = e
-		go func() {
-			_, err := m.wait(context.Background())
-			if err == nil {
-				err = m.wcs[0].Err()
-			}
-			end(err)
-		}()
-		return e
-	}
-	if err != nil {
+// post has the device do an operation, whose result goes to the memory.
+func (m *Masked) post(ctx context.Context, op maskedOp, at Remote) error {
+	if err := m.awaitMemory(ctx); err != nil {
 		return err
 	}
-	return m.wcs[0].Err()
+	m.op, m.at, m.tries = op, at, 1
+	return m.leave(m.r.Do(ctx, m.add))
 }
 
-// wait waits for the completion, and returns 0 if the context ends before.
-func (m *Masked) wait(ctx context.Context) (n int, err error) {
-	for n == 0 && err == nil && ctx.Err() == nil {
-		if m.cq.wait.file != nil {
-			n, err = m.cq.Wait(ctx, m.wcs[:])
-		} else {
-			n, err = m.cq.PollSpin(m.wcs[:], 1000)
-		}
+// awaitMemory waits until the memory is not the device's any more.
+func (m *Masked) awaitMemory(ctx context.Context) error {
+	if m.left == nil {
+		return nil
 	}
-	if ctx.Err() != nil && n == 0 && (err == nil || errors.Is(err, ctx.Err())) {
-		return m.cq.Poll(m.wcs[:]) // what has succeeded by now is a success
+	select {
+	case <-m.left.Done():
+		m.left = nil
+		return nil
+	case <-ctx.Done():
+		return opError("do masked atomic on", m.r.qp.life.Label, ctx.Err(), "the device still has the one before")
 	}
-	return n, err
+}
+
+// leave returns err, the end of a request to the memory, and remembers one that still has it.
+func (m *Masked) leave(err error) error {
+	errors.As(err, &m.left)
+	return err
 }

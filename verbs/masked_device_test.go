@@ -30,7 +30,7 @@ func maskers(t testing.TB, n int) (out []*verbs.Masked, region verbs.Region, mem
 		require.NoError(t, err)
 		require.NoError(t, a.QP.Connect(remote, verbs.ConnectConfig{}))
 		require.NoError(t, qp.Connect(a.Endpoint(t), verbs.ConnectConfig{}))
-		m, err := verbs.NewMasked(a.QP, a.MR, 0, verbs.MaskedConfig{})
+		m, err := verbs.NewMasked(newRequester(t, a, verbs.RequesterConfig{}), a.MR, 0, verbs.MaskedConfig{})
 		require.NoError(t, err)
 		require.False(t, m.Native())
 		out = append(out, m)

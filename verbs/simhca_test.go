@@ -46,7 +46,7 @@ func field(old, add, boundary uint64, bits int) (sum uint64) {
 func TestSimulatedMasked(t *testing.T) {
 	simulated(t, "mlx5")
 	a, b := rig.NewPair(t, verbs.QPConfig{Ops: verbs.OpMasked}, verbs.CQConfig{}, verbs.ConnectConfig{})
-	m, err := verbs.NewMasked(a.QP, a.MR, 0, verbs.MaskedConfig{})
+	m, err := verbs.NewMasked(newRequester(t, a, verbs.RequesterConfig{}), a.MR, 0, verbs.MaskedConfig{})
 	require.NoError(t, err)
 	require.True(t, m.Native())
 	r := rand.New(rand.NewPCG(testseed.New(t), 0))

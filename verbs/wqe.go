@@ -117,10 +117,7 @@ func (b *Batch) signals(flags SendFlags) bool { return flags&Signaled != 0 || b.
 // masked adds a masked atomic as a raw entry, which lies in the inline memory
 // of the request until it is posted.
 func (b *Batch) masked(id uint64, flags SendFlags, op maskedOp, at Remote, result SGE) {
-	size := uint64(8)
-	if op.bits32 {
-		size = 4
-	}
+	size := uint64(op.size())
 	switch {
 	case b.qp.ops&OpMasked == 0:
 		b.fail(ErrUnsupported, "the queue pair was made without OpMasked")

@@ -101,7 +101,11 @@ func (b *bench) masked(qc verbs.QPConfig, native bool) error {
 	if err != nil {
 		return err
 	}
-	m, err := verbs.NewMasked(x.qp, x.mr, 0, verbs.MaskedConfig{})
+	r, err := verbs.NewRequester(x.qp, verbs.RequesterConfig{})
+	if r, err = keep(b, r, err); err != nil {
+		return err
+	}
+	m, err := verbs.NewMasked(r, x.mr, 0, verbs.MaskedConfig{})
 	if err != nil {
 		return err
 	}

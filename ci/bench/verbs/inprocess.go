@@ -47,8 +47,13 @@ func readSync() harness.Benchmark {
 func maskedCAS() harness.Benchmark {
 	const block = 200
 	r := rig.Lazy(rig.NewRC)
-	masked := func(g *rig.RC, ctx context.Context) (float64, error) {
-		m, err := verbs.NewMasked(g.QP, g.MR, 0, verbs.MaskedConfig{})
+	masked := func(g *rig.RC, ctx context.Context) (us float64, err error) {
+		q, err := verbs.NewRequester(g.QP, verbs.RequesterConfig{})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, q.Close()) }()
+		m, err := verbs.NewMasked(q, g.MR, 0, verbs.MaskedConfig{})
 		if err != nil {
 			return 0, err
 		}
