@@ -3,6 +3,7 @@ package pacer
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/goverbs/goverbs/pacer/internal/shaper"
 	"github.com/goverbs/goverbs/verbs"
@@ -29,6 +30,7 @@ type CQ struct {
 	rouse      bool // who waits has to be woken: it is in the pacer's list
 	delivering bool
 	lost       error
+	losing     sync.Once
 }
 
 type taken struct {
@@ -189,6 +191,7 @@ func (c *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 			return n, nil
 		case c.lost != nil:
 			p.mu.Unlock()
+			c.losing.Do(func() {}) // the device has the memory until that is over
 			return 0, c.lost
 		case c.users == 0:
 			p.mu.Unlock()
@@ -241,15 +244,28 @@ func (e *engine) Completed(tag uint64, wc *verbs.WC) {
 	p.release()
 }
 
-// Lost is [verbs.Engine]'s.
+// Lost is [verbs.Engine]'s. When it returns the device has no request of the queue's any
+// more, and all calls are over.
 func (e *engine) Lost(err error) {
 	c := (*CQ)(e)
+	c.losing.Do(func() { c.lose(err) })
+}
+
+func (c *CQ) lose(err error) {
 	p := c.p
 	p.mu.Lock()
-	if c.lost == nil {
-		c.lost = err
-		for _, q := range c.qps {
-			p.s.Down(q.flow)
+	c.lost = err
+	qps := slices.Clone(c.qps)
+	for _, q := range qps {
+		p.s.Down(q.flow)
+	}
+	p.release()
+	for _, q := range qps {
+		_ = q.qp.Quiesce() // an error says that the queue pair or its device is gone
+	}
+	p.mu.Lock()
+	for _, q := range qps {
+		if !q.closed {
 			p.s.FailAll(q.flow, false)
 			p.s.Abandon(q.flow)
 		}

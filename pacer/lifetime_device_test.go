@@ -341,6 +341,25 @@ func TestLostQueueRefuses(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
+// When a call that a lost queue has ended returns, or is told as over, the device has its
+// memory no more: its queue pair was reset.
+func TestLostQueueReleasesMemory(t *testing.T) {
+	r := newRig(t, pacer.Config{})
+	r.retries = 7
+	q, peer := r.paced(r.cq(), verbs.QPConfig{}, pacer.FlowConfig{})
+	require.NoError(t, peer.Quiesce())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var left *verbs.InFlightError
+	require.ErrorAs(t, q.Read(ctx, r.b.mr.Region().At(0), r.a.mr.SGE(0, 64)), &left)
+	require.NoError(t, left.Err())
+	q.Lose(errors.New("broken"))
+	<-left.Done()
+	require.Error(t, left.Err())
+	require.Equal(t, verbs.StateReset, q.QP().State())
+	r.idle()
+}
+
 // A pacer may pace queue pairs of several devices, which number theirs on their own.
 func TestTwoDevices(t *testing.T) {
 	r := newRig(t, pacer.Config{})

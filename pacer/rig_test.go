@@ -49,6 +49,8 @@ type rig struct {
 	t    *testing.T
 	a, b end
 	p    *pacer.Pacer
+
+	retries int // of the queue pairs that are paced
 }
 
 func newRig(t *testing.T, c pacer.Config) *rig {
@@ -98,7 +100,7 @@ func (r *rig) connect(qp, peer *verbs.QP) {
 	eb, err := peer.Endpoint()
 	require.NoError(r.t, err)
 	require.NoError(r.t, peer.Connect(ea, verbs.ConnectConfig{}))
-	require.NoError(r.t, qp.Connect(eb, verbs.ConnectConfig{AckTimeout: 67 * time.Millisecond}))
+	require.NoError(r.t, qp.Connect(eb, verbs.ConnectConfig{AckTimeout: 67 * time.Millisecond, Retries: r.retries}))
 }
 
 // paced is a connected queue pair that is paced.
