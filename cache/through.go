@@ -298,13 +298,19 @@ func (h *through) open() (*way, error) {
 // over takes the end of READs through a target: after one that has failed it is blocked for a while. One
 // that another client has forgotten, which shares the initiator, is resolved again. Where the initiator is
 // of no use any more, or the target has not answered for long, the session ends: the next one may have to do
-// without.
+// without. READs that are under way after the context's end count when they are over.
 func (h *through) over(ctx context.Context, w *way, err error) error {
 	if err == nil {
 		w.answered()
 		return nil
 	}
 	if ctx.Err() != nil {
+		for _, e := range inFlight(err) {
+			go func() {
+				<-e.Done()
+				_ = h.over(context.WithoutCancel(ctx), w, e.Err())
+			}()
+		}
 		return err
 	}
 	p, refused := h.i.Resolve(w.peer.Address(), w.key)

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cache/internal/greet"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 	"github.com/goverbs/goverbs/dc"
+	"github.com/goverbs/goverbs/internal/operr"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -108,6 +109,19 @@ func TestTargetThatIsSilent(t *testing.T) {
 	require.False(t, w.failed(now+int64(silentFor)))
 	require.False(t, w.failed(now+2*int64(silentFor)-1))
 	require.True(t, w.failed(now+2*int64(silentFor)))
+}
+
+// A READ whose caller has gone counts when it is over.
+func TestTargetOfACallThatWasLeft(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var w way
+	require.False(t, w.failed(1))
+	left, end := operr.NewInFlight(ctx.Err())
+	require.ErrorIs(t, new(through).over(ctx, &w, left), context.Canceled)
+	require.EqualValues(t, 1, w.silent.Load())
+	end(nil)
+	require.Eventually(t, func() bool { return w.silent.Load() == 0 }, 10*time.Second, time.Millisecond)
 }
 
 // The ways to connect: the one that was asked for first, and TCP last, unless that is refused.
