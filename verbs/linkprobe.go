@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
 )
 
 // The barrier behind which both ends of a link can be used, and the probe of the path's
@@ -28,6 +29,10 @@ const (
 // leaves room for more headers ([RoCEMTU]).
 const probeHeaders = 20
 
+// probePatience is how long a probe is under way before it counts as lost. By then TCP has
+// sent it again.
+const probePatience = 500 * time.Millisecond
+
 // barrier waits until the peer is ready, or not, and tells it whether this side is. probe is
 // the path MTU in bytes, or 0 for no probe.
 func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool, probe int) error {
@@ -37,6 +42,7 @@ func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool, probe int) e
 		word = linkReady
 	}
 	sent, probed := make(chan error, 1), make(chan struct{}) // a pipe has no buffer
+	begun := time.Now()
 	go func() {
 		err := sendProbe(conn, probe)
 		if probe > 0 {
@@ -47,13 +53,16 @@ func (l *Link) barrier(ctx context.Context, conn net.Conn, ok bool, probe int) e
 		}
 		sent <- err
 	}()
-	theirs, lost, err := readBarrier(conn, probed)
+	theirs, head, err := readBarrier(conn, probed)
 	if err != nil {
 		conn.SetDeadline(longAgo)
 	}
 	err = errors.Join(err, <-sent)
+	silent := ctx.Err() != nil || errors.Is(err, syscall.ETIMEDOUT) // the connection did not end
+	missed := !head.IsZero() && time.Since(head) >= probePatience
+	unheard := probe > 0 && time.Since(begun) >= probePatience && unacknowledged(conn) >= probe
 	switch {
-	case lost || err != nil && (ctx.Err() != nil || errors.Is(err, syscall.ETIMEDOUT)) && probe > 0 && unacknowledged(conn):
+	case err != nil && silent && (missed || unheard):
 		return opError("link with", conn.RemoteAddr().String(), class(ErrPathMTU, cmp.Or(ctx.Err(), err)), "set ConnectConfig.MTU, or the MTU of the route")
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -78,23 +87,25 @@ func sendProbe(conn net.Conn, mtu int) error {
 }
 
 // readBarrier reads the peer's probe and its word. It closes probed when the probe has
-// arrived, or none does; lost reports that it is under way and has not arrived.
-func readBarrier(conn net.Conn, probed chan<- struct{}) (word byte, lost bool, err error) {
+// arrived, or none does. If the probe does not arrive, head is when it was announced.
+func readBarrier(conn net.Conn, probed chan<- struct{}) (word byte, head time.Time, err error) {
 	var b [3]byte
 	_, err = io.ReadFull(conn, b[:1])
 	if err == nil && b[0] == linkProbe {
 		if _, err = io.ReadFull(conn, b[1:]); err == nil {
-			_, err = io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint16(b[1:])))
-			lost = err != nil
+			now := time.Now()
+			if _, err = io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint16(b[1:]))); err != nil {
+				head = now
+			}
 		}
 		close(probed)
 		if err == nil {
 			_, err = io.ReadFull(conn, b[:1])
 		}
-		return b[0], lost, err
+		return b[0], head, err
 	}
 	close(probed)
-	return b[0], false, err
+	return b[0], head, err
 }
 
 // sameRoute reports whether packets from a GID take the route of a TCP connection: the GID
@@ -115,8 +126,12 @@ func routeMTU(conn net.Conn, gid GIDEntry) MTU {
 	return MTU4096
 }
 
-// unacknowledged reports whether the peer's host has not acknowledged all that was written.
-func unacknowledged(conn net.Conn) bool {
+// unacknowledged returns how many bytes were written that the peer's host has not
+// acknowledged, 0 if that is not known.
+func unacknowledged(conn net.Conn) int {
 	s, ok := conn.(syscall.Conn)
-	return ok && socketUnacknowledged(s) > 0
+	if !ok {
+		return 0
+	}
+	return socketUnacknowledged(s)
 }

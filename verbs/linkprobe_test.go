@@ -51,7 +51,7 @@ func TestBarrierProbesThePath(t *testing.T) {
 	near, far := net.Pipe()
 	var heard sync.WaitGroup
 	heard.Add(2)
-	go func() { heard.Wait(); cancel() }()
+	go func() { heard.Wait(); time.Sleep(probePatience); cancel() }()
 	errs := run(ctx, &readBytes{&narrow{near, 1500}, 3 + 4096 + probeHeaders, heard.Done}, &readBytes{far, 3, heard.Done}, 4096)
 	require.ErrorIs(t, errs[1], ErrPathMTU)
 	require.ErrorIs(t, errs[1], context.Canceled)
@@ -67,6 +67,28 @@ func TestBarrierProbesThePath(t *testing.T) {
 	err := new(Link).barrier(ctx, near, true, 1024)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, ErrPathMTU, "the peer is silent")
+
+	near, far = net.Pipe()
+	go func() {
+		io.ReadFull(far, make([]byte, 3+1024+probeHeaders))
+		far.Write([]byte{linkProbe, 4, 20, 0})
+		time.Sleep(probePatience)
+		far.Close()
+	}()
+	err = new(Link).barrier(t.Context(), near, true, 1024)
+	require.ErrorIs(t, err, io.EOF)
+	require.NotErrorIs(t, err, ErrPathMTU, "the peer has closed the connection")
+
+	ctx, cancel = context.WithCancel(t.Context())
+	near, far = net.Pipe()
+	go func() {
+		io.ReadFull(far, make([]byte, 3+1024+probeHeaders))
+		far.Write([]byte{linkProbe, 4, 20, 0})
+		cancel()
+	}()
+	err = new(Link).barrier(ctx, near, true, 1024)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, ErrPathMTU, "the probe may be under way")
 
 	near, far = net.Pipe()
 	go func() {
@@ -106,21 +128,21 @@ func TestUnacknowledged(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.ReadFull(far, make([]byte, 3))
 	require.NoError(t, err)
-	for unacknowledged(near) { // until the acknowledgement has come
+	for unacknowledged(near) > 0 { // until the acknowledgement has come
 		runtime.Gosched()
 	}
 	full, cancel := context.WithCancel(t.Context())
 	defer interruptible(full, near)()
 	go func() {
-		for !unacknowledged(near) {
+		for unacknowledged(near) == 0 {
 			runtime.Gosched()
 		}
 		cancel()
 	}()
 	_, err = near.Write(bytes.Repeat([]byte("more"), 4<<20)) // than a receive buffer holds
 	require.Error(t, err)
-	require.True(t, unacknowledged(near))
-	require.False(t, unacknowledged(&narrow{}), "not known")
+	require.Positive(t, unacknowledged(near))
+	require.Zero(t, unacknowledged(&narrow{}), "not known")
 }
 
 // A connection ends within the time of its keep-alive also while it waits for
