@@ -110,6 +110,30 @@ func TestWaitBesideEndedThatDoesNotReturn(t *testing.T) {
 	})
 }
 
+// What a call has left is told with its own result, whatever happens in the goroutine that
+// waits for it.
+func TestLeftBesideEndedThatDoesNotReturn(t *testing.T) {
+	_, _, _, q := hostSide(t, CQConfig{PollOnly: true})
+	r, err := NewRequester(q, RequesterConfig{Linger: -1})
+	require.NoError(t, err)
+	e := leave(t, r, "Read", inFlight["Read"])
+	own := r.underWay()
+	hostile := Call{Then: endedFunc(func(error) error { runtime.Goexit(); return nil })}
+	require.NoError(t, r.Go(t.Context(), &hostile, oneWrite))
+	for _, id := range r.underWay() {
+		if id != own[0] {
+			standin.Complete(q.Num(), id, uint32(WCSuccess))
+		}
+	}
+	require.Eventually(t, hostile.Over, 5*time.Second, time.Millisecond)
+	standin.Complete(q.Num(), own[0], uint32(WCSuccess))
+	within(t, 10*time.Second, "the READ", func() { <-e.Done() })
+	require.NoError(t, e.Err())
+	require.Len(t, r.free, len(r.slots))
+	closes(t, r)
+	closes(t, q)
+}
+
 // A queue pair that is reset, and one that is closed, tell all lists of it, whatever each
 // does, and are reset and closed afterwards.
 func TestAllAreToldOfTheEnd(t *testing.T) {

@@ -84,11 +84,11 @@ func (r *Requester) await(ctx context.Context, s *slot) (old uint64, err error) 
 
 // awaitLeft owns a slot whose caller has returned.
 func (r *Requester) awaitLeft(ctx context.Context, s *slot, end func(error)) {
-	err := errNoReturn
+	var err error
 	defer func() { end(err) }()
 	defer r.release(s.place)
+	defer func() { _, err = r.taken(s) }() // also if another request's function ends this goroutine
 	r.waitFor(ctx, s)
-	_, err = r.taken(s)
 }
 
 // taken returns the result of a slot that is over.
