@@ -23,7 +23,7 @@ import (
 // What FlushAll removed that one client asked for is gone for each other one when it returns, by whichever way that
 // is connected, and what is stored afterwards is there: beside READs of many keys by all of them.
 func TestFlushAllThroughAnInitiator(t *testing.T) {
-	s := serve(t, server.Config{Lease: 500 * time.Millisecond, DC: server.DCConfig{Responders: 4}})
+	s := serve(t, server.Config{Lease: quiet, DC: server.DCConfig{Responders: 4}})
 	ctx, i := within(t), initiator(t, 2)
 	all := []*cache.Client{
 		dial(t, s.Addr().String(), cache.Config{DC: i}), dial(t, s.Addr().String(), cache.Config{DC: i, MapBytes: 300}), dial(t, s.Addr().String(), cache.Config{}),

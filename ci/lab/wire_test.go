@@ -4,6 +4,7 @@ package lab_test
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -71,18 +72,30 @@ func TestImpairmentEndsWithItsTest(t *testing.T) {
 	require.Less(t, ping(t), 10*time.Millisecond)
 }
 
-// arrived sends n datagrams and counts what comes out at the other interface.
-func arrived(t *testing.T, n int) int {
+// arrived sends n datagrams, waits until at least so many have come out at the other
+// interface, and returns how many there are soon after.
+func arrived(t *testing.T, n, least int) int {
 	t.Helper()
 	before, err := lab.Counters("h1")
 	require.NoError(t, err)
-	for range n {
-		topo.PingUDP(topo.Addr(0), topo.Addr(1), time.Millisecond)
+	var ends [2]*net.UDPConn
+	for i := range ends {
+		ends[i], err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topo.Addr(i), 0)))
+		require.NoError(t, err)
+		defer ends[i].Close()
 	}
+	for range n {
+		_, err := ends[0].WriteTo([]byte("datagram"), ends[1].LocalAddr())
+		require.NoError(t, err)
+	}
+	count := func() int {
+		after, err := lab.Counters("h1")
+		require.NoError(t, err)
+		return int(after.RxPackets - before.RxPackets)
+	}
+	require.Eventually(t, func() bool { return count() >= least }, 10*time.Second, 10*time.Millisecond)
 	time.Sleep(50 * time.Millisecond)
-	after, err := lab.Counters("h1")
-	require.NoError(t, err)
-	return int(after.RxPackets - before.RxPackets)
+	return count()
 }
 
 func TestLossAndDuplication(t *testing.T) {
@@ -90,12 +103,11 @@ func TestLossAndDuplication(t *testing.T) {
 	const n = 640 // an eighth is six standard deviations of a half
 	require.NoError(t, lab.Impair("h0", lab.Impairment{Loss: 0.5}))
 	defer lab.Clear("h0")
-	got := arrived(t, n)
-	require.InDelta(t, n/2, got, n/8)
+	require.InDelta(t, n/2, arrived(t, n, n/2-n/8), n/8)
 	require.NoError(t, lab.Impair("h0", lab.Impairment{Duplicate: 1}))
-	require.InDelta(t, 2*n, arrived(t, n), n/8)
+	require.InDelta(t, 2*n, arrived(t, n, 2*n), n/8)
 	require.NoError(t, lab.Impair("h0", lab.Impairment{Loss: 1}))
-	require.Zero(t, arrived(t, 10))
+	require.Zero(t, arrived(t, 10, 0))
 }
 
 func TestReorderNeedsADelay(t *testing.T) {
