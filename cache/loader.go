@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // LoadFunc makes the item of a key that is not in the cache. Its context ends when nobody
@@ -40,7 +40,6 @@ type LoaderConfig struct {
 type Loader struct {
 	cache Cache
 	cfg   LoaderConfig
-	group singleflight.Group
 	count struct{ hits, shared, loads, failed, unstored atomic.Uint64 }
 
 	mu      sync.Mutex // of what follows
@@ -48,12 +47,14 @@ type Loader struct {
 	failed  map[string]failedLoad
 }
 
-// flight is a load that some wait for. While it is among the flights of the loader, it is
-// among those of the group.
+// flight is a load that some wait for.
 type flight struct {
 	ctx     context.Context // of the load
 	cancel  context.CancelFunc
-	waiters int
+	waiters int           // under the loader's mutex
+	landed  chan struct{} // closed when item and err are set
+	item    Item
+	err     error
 }
 
 type failedLoad struct {
@@ -77,8 +78,7 @@ func NewLoader(c Cache, cfg LoaderConfig) *Loader {
 // the error of load, as it is. An item that cannot be stored is still returned, and
 // counted. After an error of the cache nothing is loaded, and Load returns that error; a
 // [Cluster] with MissWhenDown has no such error for servers that are down. A load that
-// panics ends the program, as it runs in a goroutine of its own; one that calls
-// [runtime.Goexit] is an error.
+// panics or calls [runtime.Goexit] is an error.
 func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load LoadFunc) (Item, error) {
 	it, err := l.cache.Get(ctx, key)
 	if err == nil {
@@ -95,22 +95,21 @@ func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load L
 	}
 	f := l.flights[k]
 	if f == nil {
-		f = &flight{}
+		f = &flight{landed: make(chan struct{})}
 		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		l.flights[k] = f
+		go l.fly(f, k, ttl, load)
 	} else {
 		l.count.shared.Add(1)
 	}
 	f.waiters++
-	landed := l.group.DoChan(k, func() (any, error) { return l.fly(f, k, ttl, load) })
 	l.mu.Unlock()
 	select {
-	case r := <-landed:
-		l.leave(f, k)
-		if r.Err != nil {
-			return Item{}, r.Err
+	case <-f.landed:
+		if f.err != nil {
+			return Item{}, f.err
 		}
-		it := r.Val.(Item)
+		it := f.item
 		it.Value = bytes.Clone(it.Value)
 		return it, nil
 	case <-ctx.Done():
@@ -119,7 +118,7 @@ func (l *Loader) Load(ctx context.Context, key []byte, ttl time.Duration, load L
 	}
 }
 
-// leave is a waiter's end. The last one ends the load, if it is still under way.
+// leave is for a caller that waits no longer. The last one ends the load.
 func (l *Loader) leave(f *flight, k string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,61 +127,59 @@ func (l *Loader) leave(f *flight, k string) {
 	}
 }
 
-// end has the next one who misses the key begin a new flight. The mutex is held.
+// end has the next caller that misses the key begin a new flight. The mutex is held.
 func (l *Loader) end(f *flight, k string) {
 	f.cancel()
 	if l.flights[k] == f {
 		delete(l.flights, k)
-		l.group.Forget(k)
 	}
 }
 
-// fly loads the item of a key and stores it.
-func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) (it Item, err error) {
-	failed := false
+// errGoexit is the error of a LoadFunc that ends its goroutine.
+var errGoexit = errors.New("cache: the LoadFunc called runtime.Goexit")
+
+// fly is the goroutine of a flight.
+func (l *Loader) fly(f *flight, k string, ttl time.Duration, load LoadFunc) {
+	failed := true
+	f.err = errGoexit
 	defer func() {
+		if v := recover(); v != nil {
+			f.err = fmt.Errorf("cache: the LoadFunc panicked: %v\n\n%s", v, debug.Stack())
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if failed && f.ctx.Err() == nil {
-			l.remember(k, err)
+		if failed {
+			l.count.failed.Add(1)
+			if f.ctx.Err() == nil {
+				l.remember(k, f.err)
+			}
 		}
 		l.end(f, k)
+		close(f.landed)
 	}()
+	f.item, failed, f.err = l.load(f.ctx, []byte(k), ttl, load)
+}
+
+// load loads the item of a key and stores it. It reports whether load failed.
+func (l *Loader) load(ctx context.Context, key []byte, ttl time.Duration, load LoadFunc) (it Item, failed bool, err error) {
 	// The flight before this one may have stored the item since its absence was seen.
-	if it, err = l.cache.Get(f.ctx, []byte(k)); !errors.Is(err, ErrNotFound) {
-		return it, err
+	if it, err = l.cache.Get(ctx, key); !errors.Is(err, ErrNotFound) {
+		return it, false, err
 	}
 	l.count.loads.Add(1)
-	if it, err = load.call(f.ctx); err != nil {
-		failed = true
-		l.count.failed.Add(1)
-		return Item{}, err
+	if it, err = load(ctx); err != nil {
+		return Item{}, true, err
 	}
 	it.CAS = 0
-	switch err := l.cache.Add(f.ctx, []byte(k), it, ttl); {
-	case errors.Is(err, ErrNotStored): // somebody else was first
-		if there, err := l.cache.Get(f.ctx, []byte(k)); err == nil {
-			return there, nil
+	switch err := l.cache.Add(ctx, key, it, ttl); {
+	case errors.Is(err, ErrNotStored): // another program was first
+		if there, err := l.cache.Get(ctx, key); err == nil {
+			return there, false, nil
 		}
 	case err != nil:
 		l.count.unstored.Add(1)
 	}
-	return it, nil
-}
-
-// errNoReturn is the error of a LoadFunc that ends its goroutine.
-var errNoReturn = errors.New("cache: the LoadFunc called runtime.Goexit")
-
-// call calls load in a goroutine of its own, which load may end.
-func (load LoadFunc) call(ctx context.Context) (it Item, err error) {
-	done := make(chan struct{})
-	err = errNoReturn
-	go func() {
-		defer close(done)
-		it, err = load(ctx)
-	}()
-	<-done
-	return it, err
+	return it, false, nil
 }
 
 // remember keeps the error of a load. The mutex is held.

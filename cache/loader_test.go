@@ -214,25 +214,28 @@ func TestLoadsThatComeLate(t *testing.T) {
 	require.Equal(t, uint64(1), l.Stats().Unstored)
 }
 
-// A load that ends its goroutine, as the failing assertions of tests do, is an error for all
-// that wait for it, and the next miss loads again.
+// A load that panics or ends its goroutine, as the failing assertions of tests do, is an error
+// for all that wait for it, and the next miss loads again.
 func TestLoadThatDoesNotReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := NewLoader(&shelf{items: map[string]Item{}}, LoaderConfig{})
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				_, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) {
-					time.Sleep(time.Second)
-					runtime.Goexit()
-					return Item{}, nil
+	for want, end := range map[string]func(){"cache: the LoadFunc panicked: of the program\n": func() { panic("of the program") }, "cache: the LoadFunc called runtime.Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			l := NewLoader(&shelf{items: map[string]Item{}}, LoaderConfig{})
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					_, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) {
+						time.Sleep(time.Second)
+						end()
+						return Item{}, nil
+					})
+					assert.ErrorContains(t, err, want)
 				})
-				assert.ErrorIs(t, err, errNoReturn)
-			})
-		}
-		all.Wait()
-		it, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) { return Item{Value: []byte("value")}, nil })
-		require.NoError(t, err)
-		require.Equal(t, "value", string(it.Value))
-	})
+			}
+			all.Wait()
+			require.EqualValues(t, 1, l.Stats().Failed)
+			it, err := l.Load(t.Context(), []byte("key"), 0, func(context.Context) (Item, error) { return Item{Value: []byte("value")}, nil })
+			require.NoError(t, err)
+			require.Equal(t, "value", string(it.Value))
+		})
+	}
 }
