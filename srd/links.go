@@ -160,7 +160,7 @@ func newLinks(ep *Endpoint) error {
 func (cfg *Config) engine() engine.Config {
 	return engine.Config{
 		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, Target: cfg.Target, PeerTimeout: cfg.PeerTimeout,
+		MinTimeout: cfg.minTimeout, AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
 	}
 }
 

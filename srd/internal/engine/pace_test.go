@@ -117,7 +117,7 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 	}
 }
 
-// A receiver that lets responses wait for longer than is configured, since its device takes long,
+// A receiver that lets responses wait for longer than its sender does, since its device takes long,
 // is allowed for by senders that do not: single messages are not sent again for it.
 func TestPeerThatIsSlowToRespond(t *testing.T) {
 	w := settledPair(t, nil)
