@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -149,7 +150,7 @@ func newLinks(ep *Endpoint) error {
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
 	c := cfg.engine()
-	c.Silent = l.silent
+	c.Silent, c.Boot = l.silent, func() time.Duration { return time.Duration(boottime.Now().UnixNano()) }
 	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, mtu.Bytes()
 	l.e = engine.New(c)
 	ep.e = l.e

@@ -64,6 +64,7 @@ type network struct {
 	silent   uint8         // timers in a row that began and ended while nothing was answered
 	turn     turn          // of the peer, as a sender
 	asking   asking
+	carried  time.Duration // by Config.Boot: when a message went with a greeting, or 0
 }
 
 const (

@@ -116,7 +116,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 
 // limits returns what is told to peers.
 func (m *Machine) limits() wire.Limits {
-	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge)
+	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge, 0)
 }
 
 // limit cuts messages to a peer as it takes them. None of them has begun in this session.
