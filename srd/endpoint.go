@@ -133,7 +133,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
 	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, engine.DefaultPeerTimeout)/8
 	ep.grace = cmp.Or(cfg.ackDelay, engine.DefaultAckDelay)
-	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
+	ep.handles = newHandles(ep)
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}

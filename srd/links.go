@@ -224,7 +224,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	switch {
 	case wc.Status() != verbs.WCSuccess:
 		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
-			to := way{l.slots[i].to.GID, k.label}
+			to := l.way(l.slots[i].to.GID, k.index)
 			if h := ep.handles.of[to]; h != nil {
 				ep.handles.drop(to, h)
 			}
@@ -290,7 +290,7 @@ func checksum(header []byte) uint16 {
 // silent has the address handles to a peer that has been silent for a while renewed.
 func (l *links) silent(to wire.Addr) {
 	for _, k := range l.paths {
-		l.ep.handles.renew(way{to.GID, k.label})
+		l.ep.handles.renew(l.way(to.GID, k.index))
 	}
 	l.ep.handles.doubts()
 }
@@ -360,11 +360,16 @@ func (l *links) handsOver(now time.Duration) {
 	l.flushed[l.flushes].at, l.flushed[l.flushes].n = now, 0
 }
 
+// way returns the way to a port by a path. With very many hosts several paths have one.
+func (l *links) way(to verbs.GID, path int) way {
+	return way{to, l.paths[path%l.ep.handles.share()].label}
+}
+
 // launch adds a packet to its path's chain, or has it wait for an address handle.
 func (l *links) launch(i uint32) {
 	s := &l.slots[i]
 	k := l.paths[s.path]
-	h, coming := l.ep.handles.get(way{s.to.GID, k.label}, s.stranger)
+	h, coming := l.ep.handles.get(l.way(s.to.GID, k.index), s.stranger)
 	switch {
 	case h == nil && len(l.parked) < mostParked && (!s.stranger || coming && len(l.parked) < strangersParked):
 		l.parked = append(l.parked, i)
@@ -405,7 +410,7 @@ func (l *links) lost(to way) {
 	parked := l.parked[:0]
 	for _, i := range l.parked {
 		s := &l.slots[i]
-		w := way{s.to.GID, l.paths[s.path].label}
+		w := l.way(s.to.GID, int(s.path))
 		if w == to {
 			l.free = append(l.free, i)
 			continue
