@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
@@ -17,7 +18,7 @@ import (
 // now is the clock of clients, by which they have leases and time for READs. It counts
 // while their host is suspended, as the target's does. (The target's clock need not: one
 // that stands still makes it wait longer.)
-var now = sinceBoot
+var now = boottime.Now
 
 // session is a client's side of one admission: a connection, an identity and a
 // lease.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -16,8 +17,8 @@ func (r *Region) CountFromZero() { r.l.Format(r.mr.Bytes(), 0) }
 
 // SetClock has clients' clocks show something else, until they are set right again.
 func SetClock(shows func(time.Time) time.Time) (setRight func()) {
-	now = func() time.Time { return shows(sinceBoot()) }
-	return func() { now = sinceBoot }
+	now = func() time.Time { return shows(boottime.Now()) }
+	return func() { now = boottime.Now }
 }
 
 // BreakLoopback ends the server's own queue pair, as a device does that has an error.

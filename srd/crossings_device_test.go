@@ -18,7 +18,7 @@ func TestListIsOneCrossing(t *testing.T) {
 	if onEFA {
 		t.Skip("EFA's endpoints have one queue pair, and nothing to post by one call")
 	}
-	a, b := pair(t, srd.Config{AckDelay: 5 * time.Millisecond, MinTimeout: 100 * time.Millisecond})
+	a, b := pair(t, srd.Config{}.WithTimes(5*time.Millisecond, 100*time.Millisecond))
 	ctx := ctxOf(t)
 	q, err := a.NewQueue(srd.QueueConfig{})
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestDeviceTimesAreLearned(t *testing.T) {
 		t.Skip("EFA retransmits by timers of its own, and there are none to learn")
 	}
 	const least = time.Nanosecond // that any device takes longer
-	a, b := pair(t, srd.Config{AckDelay: least})
+	a, b := pair(t, srd.Config{}.WithTimes(least, 0))
 	for range 20 {
 		require.NoError(t, a.Send(ctxOf(t), b.Addr(), []byte("a message")))
 		require.NoError(t, b.Send(ctxOf(t), a.Addr(), []byte("another")))
@@ -100,8 +100,8 @@ func TestWaitForAHandleIsNoTimeOfTheDevice(t *testing.T) {
 	}
 	es := ends(t)
 	b := open(t, es[1], srd.Config{})
-	a := open(t, es[0], srd.Config{AckDelay: time.Second, MinTimeout: time.Second, PeerTimeout: testTimeout}) // nothing is due meanwhile
-	time.Sleep(5 * time.Millisecond)                                                                          // what the endpoint begins with is done
+	a := open(t, es[0], srd.Config{PeerTimeout: testTimeout}.WithTimes(time.Second, time.Second)) // nothing is due meanwhile
+	time.Sleep(5 * time.Millisecond)                                                              // what the endpoint begins with is done
 	q, err := a.NewQueue(srd.QueueConfig{})
 	require.NoError(t, err)
 	over, err := q.PostHeld(srd.Request{To: b.Addr(), Data: [][]byte{[]byte("a message")}}, 20*time.Millisecond)

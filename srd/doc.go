@@ -95,7 +95,7 @@
 //   - The queue key is random unless Config sets one, so that an endpoint does not receive
 //     what was sent to a predecessor with the same queue pair number.
 //   - If the device gives up the queue pair, the endpoint ends: calls return the reason.
-//   - Config.Paths, MinTimeout and Target have no effect, and [PeerStats] has no paths.
+//   - Config.Paths has no effect, and [PeerStats] has no paths.
 //
 // None of this was tested on hardware: tests run on simulated devices below the unchanged
 // libefa.

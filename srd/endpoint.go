@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,17 +43,18 @@ type Config struct {
 	// While it runs, peers are answered only if a call of the program waits.
 	OnMessage func(*Message)
 
-	// Times are at most an hour; 0 means the default.
-	MinTimeout  time.Duration // floor of the timers of sub-flows (EFA has its own); 0 means 2 ms
-	AckDelay    time.Duration // how long a response waits for more packets; 0 means 500 us; up to MinTimeout where the device is slow
-	Target      time.Duration // queueing delay that is no congestion (EFA judges that itself); 0 means 2 ms; up to ten times as long where the device is slow
-	PeerTimeout time.Duration // time without progress after which a peer is unresponsive, a microsecond or more; 0 means 5 s
+	// PeerTimeout is the time without progress after which a peer is unresponsive, from a
+	// microsecond to an hour; 0 means 5 s. Peers may have others: each is told in the greeting
+	// for how long it is remembered.
+	PeerTimeout time.Duration
 
 	// Monitor is the path of a unix socket at which the endpoint reports its counters,
 	// peers and paths, to "rdmactl srd" for instance; empty means none.
 	Monitor string
 
 	Log *slog.Logger
+
+	ackDelay, minTimeout time.Duration // the engine's, if not 0; tests set them
 }
 
 // Endpoint sends and receives reliable datagrams. Methods may be called from any number
@@ -125,19 +125,15 @@ func Open(cfg Config) (*Endpoint, error) {
 	case cfg.Receives < 16, cfg.Buffers < 1<<16, cfg.MaxMessage < 1, cfg.MaxMessage > cfg.Buffers, cfg.MaxPeers < 0:
 		return nil, fmt.Errorf("srd: open: %w: Receives %d, Buffers %d, MaxMessage %d (at most Buffers), MaxPeers %d", verbs.ErrAttributes,
 			cfg.Receives, cfg.Buffers, cfg.MaxMessage, cfg.MaxPeers)
-	case slices.ContainsFunc([]time.Duration{cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout}, func(d time.Duration) bool { return d < 0 || d > time.Hour }), cfg.PeerTimeout > 0 && cfg.PeerTimeout < time.Microsecond:
-		return nil, fmt.Errorf("srd: open: %w: MinTimeout %v, AckDelay %v, Target %v, PeerTimeout %v; at most an hour each, and the last one a microsecond or more", verbs.ErrAttributes,
-			cfg.MinTimeout, cfg.AckDelay, cfg.Target, cfg.PeerTimeout)
+	case cfg.PeerTimeout != 0 && (cfg.PeerTimeout < time.Microsecond || cfg.PeerTimeout > time.Hour):
+		return nil, fmt.Errorf("srd: open: %w: PeerTimeout %v; it is from a microsecond to an hour", verbs.ErrAttributes, cfg.PeerTimeout)
 	case cfg.Key != nil && len(cfg.Key) != 16:
 		return nil, fmt.Errorf("srd: open: %w: a key of %d bytes; it has 16", verbs.ErrAttributes, len(cfg.Key))
 	}
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
 	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, engine.DefaultPeerTimeout)/8
-	ep.grace = cfg.AckDelay
-	if ep.grace == 0 {
-		ep.grace = engine.DefaultAckDelay
-	}
-	ep.handles = handles{ep: ep, of: make(map[way]*handle), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
+	ep.grace = cmp.Or(cfg.ackDelay, engine.DefaultAckDelay)
+	ep.handles = newHandles(ep)
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}

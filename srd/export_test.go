@@ -27,6 +27,12 @@ func (ep *Endpoint) Waiting() int {
 	return ep.inbox.n
 }
 
+// WithTimes returns the configuration with a delay of responses and a floor of timers of its own.
+func (cfg Config) WithTimes(ackDelay, minTimeout time.Duration) Config {
+	cfg.ackDelay, cfg.minTimeout = ackDelay, minTimeout
+	return cfg
+}
+
 // AckDelay is how long responses wait for others, as was learned.
 func (ep *Endpoint) AckDelay() time.Duration {
 	ep.mu.Lock()

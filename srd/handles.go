@@ -18,6 +18,7 @@ import (
 type handles struct {
 	ep      *Endpoint
 	of      map[way]*handle
+	hosts   map[verbs.GID]int // handles of each
 	asked   chan way
 	making  int           // handles that are asked for
 	helped  time.Duration // when one was made last, or others had goroutines of their own
@@ -55,6 +56,14 @@ type handle struct {
 	stranger bool // the first packet was for one
 }
 
+func newHandles(ep *Endpoint) handles {
+	return handles{ep: ep, of: make(map[way]*handle), hosts: make(map[verbs.GID]int), asked: make(chan way, mostMaking), doubt: make(chan struct{}, 1)}
+}
+
+// share returns how many ways to each host there are at most: as many as have handles for all
+// hosts at once.
+func (h *handles) share() int { return max(1, mostHandles/max(1, len(h.hosts))) }
+
 const (
 	mostHandles = 1 << 14
 	mostMaking  = 32 // at once
@@ -76,6 +85,7 @@ func (h *handles) get(to way, stranger bool) (a *handle, coming bool) {
 		}
 		a = &handle{stranger: stranger}
 		h.of[to] = a
+		h.hosts[to.to]++
 		h.ask(to)
 	}
 	a.dirty = true
@@ -164,10 +174,10 @@ func (h *handles) make(to way) {
 	case a.ah != nil && err != nil: // the old one may be as good
 		a.stale, a.renewing = false, false
 	case a.ah != nil:
-		h.drop(to, a)
-		h.of[to] = &handle{ah: ah, dirty: true}
+		h.dropped = append(h.dropped, a)
+		h.of[to], h.found = &handle{ah: ah, dirty: true}, nil
 	case err != nil:
-		delete(h.of, to) // asked for again by the next packet
+		h.forget(to) // asked for again by the next packet
 	default:
 		a.ah = ah
 	}
@@ -219,9 +229,17 @@ func (h *handles) drop(to way, a *handle) {
 	if a.ah == nil { // make sees to it
 		return
 	}
+	h.forget(to)
+	h.dropped = append(h.dropped, a)
+}
+
+// forget takes a handle out.
+func (h *handles) forget(to way) {
 	h.found = nil
 	delete(h.of, to)
-	h.dropped = append(h.dropped, a)
+	if h.hosts[to.to]--; h.hosts[to.to] == 0 {
+		delete(h.hosts, to.to)
+	}
 }
 
 // dropAll drops all handles: the host has changed.

@@ -1,6 +1,8 @@
 package srd
 
 import (
+	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,8 +15,8 @@ import (
 // own way; one that is found counts as used.
 func TestHandleThatWasForgotten(t *testing.T) {
 	to, other := way{label: 1}, way{label: 2}
-	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking),
-		making: 1, helped: time.Hour} // nothing is made here, however long the test takes
+	h := newHandles(&Endpoint{start: time.Now()})
+	h.making, h.helped = 1, time.Hour // nothing is made here, however long the test takes
 	get := func(to way) *handle {
 		a, coming := h.get(to, false)
 		require.Equal(t, a == nil, coming)
@@ -27,7 +29,7 @@ func TestHandleThatWasForgotten(t *testing.T) {
 	require.NotNil(t, found)
 	require.Nil(t, get(other))
 	require.Equal(t, other, <-h.asked)
-	delete(h.of, other)
+	h.forget(other)
 
 	found.dirty = false
 	require.Same(t, found, get(to))
@@ -40,7 +42,8 @@ func TestHandleThatWasForgotten(t *testing.T) {
 
 // Strangers have few handles made at once, and none while more are made for others.
 func TestHandlesForStrangers(t *testing.T) {
-	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking+1)}
+	h := newHandles(&Endpoint{start: time.Now()})
+	h.asked = make(chan way, mostMaking+1)
 	asks := func(n int, stranger bool) (made int) {
 		for range n {
 			if _, coming := h.get(way{label: uint32(len(h.of) + 1)}, stranger); coming {
@@ -65,9 +68,9 @@ func TestHandlesForStrangers(t *testing.T) {
 // the host has changed, none of the old ones is used.
 func TestHandlesThatAreReplaced(t *testing.T) {
 	to := way{label: 1}
-	h := handles{ep: &Endpoint{start: time.Now()}, of: make(map[way]*handle), asked: make(chan way, mostMaking)}
+	h := newHandles(&Endpoint{start: time.Now()})
 	old := &handle{ah: new(verbs.AH), uses: 1}
-	h.of[to] = old
+	h.of[to], h.hosts[to.to] = old, 1
 	get := func() *handle {
 		a, _ := h.get(to, false)
 		return a
@@ -85,4 +88,43 @@ func TestHandlesThatAreReplaced(t *testing.T) {
 	old.uses = 0
 	require.Equal(t, []*handle{old}, h.unused())
 	require.Empty(t, h.dropped)
+}
+
+// Packets to as many hosts as the handles are for have one nearly always: with more hosts there
+// are fewer ways to each.
+func TestHandlesOfManyHosts(t *testing.T) {
+	for _, hosts := range []int{1000, 2048, 4000, 12_000} {
+		l := &links{ep: &Endpoint{start: time.Now()}}
+		l.ep.handles = newHandles(l.ep)
+		h := &l.ep.handles
+		for i := range 8 {
+			l.paths = append(l.paths, &link{index: i, label: uint32(i + 1)})
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		var waited int
+		gets := 20 * hosts * 8
+		for i := range gets {
+			var to verbs.GID
+			binary.BigEndian.PutUint32(to[12:], rng.Uint32N(uint32(hosts)))
+			h.helped = l.ep.now() + time.Hour // nothing is made by others
+			if a, coming := h.get(l.way(to, rng.IntN(8)), false); a == nil {
+				require.True(t, coming)
+				h.of[<-h.asked].ah = new(verbs.AH)
+				h.making--
+				if i >= gets/2 {
+					waited++
+				}
+			}
+			h.dropped = h.dropped[:0]
+		}
+		share := float64(waited) / float64(gets/2)
+		t.Logf("%d hosts: %d ways to each, %.4f of the packets wait for a handle", hosts, h.share(), share)
+		require.Less(t, share, 0.01)
+		require.LessOrEqual(t, len(h.of), mostHandles)
+		total := 0
+		for _, n := range h.hosts {
+			total += n
+		}
+		require.Len(t, h.of, total)
+	}
 }

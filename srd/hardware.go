@@ -89,7 +89,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
 	h.m = offload.New(offload.Config{
 		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, AckDelay: cfg.AckDelay, PeerTimeout: cfg.PeerTimeout,
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, PeerTimeout: cfg.PeerTimeout,
 	})
 	ep.e = h.m
 	return nil

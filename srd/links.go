@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/boottime"
 	"github.com/goverbs/goverbs/srd/internal/engine"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 	"github.com/goverbs/goverbs/verbs"
@@ -149,7 +150,7 @@ func newLinks(ep *Endpoint) error {
 	}
 	ep.addr = Addr{GID: ep.gid.GID, QPN: l.paths[0].qp.Num(), QKey: cfg.QKey}
 	c := cfg.engine()
-	c.Silent = l.silent
+	c.Silent, c.Boot = l.silent, func() time.Duration { return time.Duration(boottime.Now().UnixNano()) }
 	c.Addr, c.Host, c.Wall, c.Seed, c.Key, c.MTU = ep.addr.wire(), (*host)(ep), uint64(time.Now().UnixNano()), seed, key, mtu.Bytes()
 	l.e = engine.New(c)
 	ep.e = l.e
@@ -160,7 +161,7 @@ func newLinks(ep *Endpoint) error {
 func (cfg *Config) engine() engine.Config {
 	return engine.Config{
 		Paths: cfg.Paths, MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4,
-		MinTimeout: cfg.MinTimeout, AckDelay: cfg.AckDelay, Target: cfg.Target, PeerTimeout: cfg.PeerTimeout,
+		MinTimeout: cfg.minTimeout, AckDelay: cfg.ackDelay, PeerTimeout: cfg.PeerTimeout,
 	}
 }
 
@@ -223,7 +224,7 @@ func (l *links) Completed(tag uint64, wc *verbs.WC) {
 	switch {
 	case wc.Status() != verbs.WCSuccess:
 		if tag&recvBit == 0 && wc.Status() != verbs.WCFlushed { // the way it was to take may be gone
-			to := way{l.slots[i].to.GID, k.label}
+			to := l.way(l.slots[i].to.GID, k.index)
 			if h := ep.handles.of[to]; h != nil {
 				ep.handles.drop(to, h)
 			}
@@ -289,7 +290,7 @@ func checksum(header []byte) uint16 {
 // silent has the address handles to a peer that has been silent for a while renewed.
 func (l *links) silent(to wire.Addr) {
 	for _, k := range l.paths {
-		l.ep.handles.renew(way{to.GID, k.label})
+		l.ep.handles.renew(l.way(to.GID, k.index))
 	}
 	l.ep.handles.doubts()
 }
@@ -359,11 +360,16 @@ func (l *links) handsOver(now time.Duration) {
 	l.flushed[l.flushes].at, l.flushed[l.flushes].n = now, 0
 }
 
+// way returns the way to a port by a path. With very many hosts several paths have one.
+func (l *links) way(to verbs.GID, path int) way {
+	return way{to, l.paths[path%l.ep.handles.share()].label}
+}
+
 // launch adds a packet to its path's chain, or has it wait for an address handle.
 func (l *links) launch(i uint32) {
 	s := &l.slots[i]
 	k := l.paths[s.path]
-	h, coming := l.ep.handles.get(way{s.to.GID, k.label}, s.stranger)
+	h, coming := l.ep.handles.get(l.way(s.to.GID, k.index), s.stranger)
 	switch {
 	case h == nil && len(l.parked) < mostParked && (!s.stranger || coming && len(l.parked) < strangersParked):
 		l.parked = append(l.parked, i)
@@ -404,7 +410,7 @@ func (l *links) lost(to way) {
 	parked := l.parked[:0]
 	for _, i := range l.parked {
 		s := &l.slots[i]
-		w := way{s.to.GID, l.paths[s.path].label}
+		w := l.way(s.to.GID, int(s.path))
 		if w == to {
 			l.free = append(l.free, i)
 			continue

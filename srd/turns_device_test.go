@@ -87,7 +87,7 @@ func TestIdleProgramIsSentFor(t *testing.T) {
 // of many packets, and the responses to it, go on while others send and receive beside it.
 func TestWokenForSomethingElse(t *testing.T) {
 	const ackDelay = 2 * time.Second // what nobody is woken for waits as long
-	a, b := pair(t, srd.Config{Paths: 1, Receives: 32, AckDelay: ackDelay, MinTimeout: 3 * time.Second, PeerTimeout: testTimeout})
+	a, b := pair(t, srd.Config{Paths: 1, Receives: 32, PeerTimeout: testTimeout}.WithTimes(ackDelay, 3*time.Second))
 	ctx, stop := context.WithCancel(ctxOf(t))
 	var draining sync.WaitGroup
 	defer draining.Wait()
@@ -135,7 +135,7 @@ func TestPostingIsNotAbsence(t *testing.T) {
 	if len(simulated) > 0 {
 		t.Skip("a list takes less than grace there")
 	}
-	a, b := pair(t, srd.Config{AckDelay: 100 * time.Microsecond})
+	a, b := pair(t, srd.Config{}.WithTimes(100*time.Microsecond, 0))
 	ctx := ctxOf(t)
 	var draining sync.WaitGroup
 	defer draining.Wait()

@@ -5,7 +5,6 @@ package srd
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/goverbs/goverbs/ci/bench/internal/harness"
 	"github.com/goverbs/goverbs/ci/bench/internal/rig"
@@ -32,14 +31,11 @@ func Suite(e harness.Env) []harness.Benchmark {
 	pingpong := rig.ByRoles("srd-echo", "srd-pingpong", calm...)
 	bandwidth := harness.Side{Name: "ib_send_bw -c UD", Run: rig.Perftest("ib_send_bw", rig.BWAverage,
 		[]string{"-c", "UD", "-s", "1024", "-n", "1024", "-t", "128", "-r", "512", "-Q", "32", "-l", "32"}, shim...)}
-	slow := rate
-	slow.Name = "rate_1KiB_slow_host"
 	list := []harness.Benchmark{
 		harness.Compare(lat, instructions, pingpong,
 			harness.Side{Name: "ib_send_lat -c UD", Run: rig.Perftest("ib_send_lat", rig.LatTypical, []string{"-c", "UD", "-s", "64", "-n", "500"}, shim...)}),
 		harness.Compare(rxd, instructions, pingpong, harness.Side{Name: "fi_pingpong verbs;ofi_rxd", Run: fabric(shim...)}),
 		harness.Compare(rate, instructions, rig.ByRoles("srd-sink", "srd-rate", spare...), bandwidth),
-		harness.Compare(slow, instructions, rig.ByRoles("srd-sink-slow", "srd-rate-slow", spare...), bandwidth),
 	}
 	return slices.Concat(list, losses(), firstMessages(), []harness.Benchmark{tails(), incast(), allocations()})
 }
@@ -47,15 +43,10 @@ func Suite(e harness.Env) []harness.Benchmark {
 // Ecmp is what four links tell.
 func Ecmp(harness.Env) []harness.Benchmark { return ecmp() }
 
-// slowHost suits one whose CPU takes a third of a millisecond for a packet, as the instruction
-// clock has it: the times that are the default are those of a few packets there.
-var slowHost = srd.Config{MinTimeout: 20 * time.Millisecond, AckDelay: 2 * time.Millisecond, Target: 20 * time.Millisecond}
-
 // Roles are what passes run as processes of their own.
 var Roles = map[string]rig.Role{
 	"srd-echo": serve(srd.Config{}, echo), "srd-pingpong": client(srd.Config{}, pingPong),
 	"srd-sink": serve(srd.Config{}, drain), "srd-rate": client(srd.Config{}, streamRate),
-	"srd-sink-slow": serve(slowHost, drain), "srd-rate-slow": client(slowHost, streamRate),
 }
 
 func one(f func(context.Context) (float64, error)) harness.Pass { return harness.One(f) }

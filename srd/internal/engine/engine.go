@@ -108,8 +108,9 @@ type Config struct {
 	// PeerTimeout, and after each other quarter. It calls no method of the engine.
 	Silent func(peer wire.Addr)
 
-	Wall  uint64        // wall clock in nanoseconds, now; also the epoch
-	Raw   time.Duration // now, by the clock of Advance
+	Wall  uint64               // wall clock in nanoseconds, now; also the epoch
+	Raw   time.Duration        // now, by the clock of Advance
+	Boot  func() time.Duration // returns the time by a clock that runs while the host is suspended; nil: that of Advance
 	Seed  [32]byte
 	Key   *wire.Key // of the deployment: data goes with the first packet
 	Paths int       // of one's own: 1 to MaxPaths
@@ -182,8 +183,9 @@ type Engine struct {
 	latest   *peer // that find answered: the messages of a stream are for one
 	sweep    Sweep
 	hosts    Hosts
-	forgot   uint64 // no later stamp of a greeting was forgotten
-	lastOwn  uint64 // stamp of one's own last greeting
+	forgot   uint64        // no later stamp of a greeting was forgotten
+	intact   time.Duration // by Config.Boot: since when no peer was forgotten
+	lastOwn  uint64        // stamp of one's own last greeting
 
 	timers    []uint32 // peers: a heap by wakeAt
 	ready     queue    // peers that may have something to send
@@ -230,8 +232,12 @@ func New(cfg Config) *Engine {
 	e.hosts.Secret = e.secret
 	e.fragment = cfg.MTU - wire.Overhead
 	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
-	e.ready = queue{none, none}
 	e.raw, e.target, e.ackDelay = cfg.Raw, cfg.Target, cfg.AckDelay
+	if e.cfg.Boot == nil {
+		e.cfg.Boot = func() time.Duration { return e.raw }
+	}
+	e.intact = e.cfg.Boot()
+	e.ready = queue{none, none}
 	e.strangers.Begin()
 	e.prepare()
 	return e

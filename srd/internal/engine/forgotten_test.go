@@ -69,6 +69,10 @@ func TestMessageFromBeforeThePeerForgot(t *testing.T) {
 			}
 			w.run(w.now + 4200*time.Millisecond)
 			b.forgets()
+			if with.stops {
+				a.offset -= 2 * time.Second
+				w.run(w.now + 2*time.Second)
+			}
 			up.dead, down.dead, a.silent, a.wakeAt = false, false, false, never
 			a.pump()
 			w.run(w.now + 10*time.Second)
@@ -141,4 +145,25 @@ func TestGreetedAgainAfterAPause(t *testing.T) {
 	b.forgets()
 	send()
 	require.Equal(t, sessions+1, a.e.Stats.Sessions)
+}
+
+// The clock of a host that is behind the start of its peers costs the first message to each of
+// them a round trip, and nothing else: the peer has forgotten nothing since the message was sent.
+func TestClockBehindThePeersStart(t *testing.T) {
+	cfg := simple(2)
+	cfg.Key = &wire.Key{1, 2}
+	w := newWorld(t, 1, 6, cfg)
+	w.run(10 * time.Second)
+	a := w.nodes[0]
+	a.start(uint64(11 * time.Second))
+	for to := 1; to < 6; to++ {
+		for range 2 {
+			l := w.model.post(a, to, Reliable, 64)
+			a.pump()
+			w.run(w.now + 200*time.Millisecond)
+			require.Equal(t, Delivered, l.status)
+			require.Equal(t, 1, l.count)
+		}
+	}
+	w.model.end()
 }

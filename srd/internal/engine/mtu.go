@@ -12,7 +12,7 @@ const smallFragment = wire.SmallMTU - wire.Overhead
 
 // limits returns what is told to peers.
 func (e *Engine) limits() wire.Limits {
-	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge)
+	return wire.LimitsOf(e.cfg.MTU, e.cfg.MaxMessage, e.cfg.EvictAge, e.cfg.Boot()-e.intact)
 }
 
 // limit cuts messages to a peer as it takes them.

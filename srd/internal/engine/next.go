@@ -119,7 +119,9 @@ func (e *Engine) makeHello(p *peer, k *wire.Packet, o *Out) {
 	k.Type, k.Token = wire.Hello, 0
 	k.Greeting = wire.Greeting{From: e.cfg.Addr, Epoch: p.mine, Token: p.local, Stamp: p.own, Limits: e.limits(), Cookie: p.cookie}
 	if p.hellos++; e.cfg.Key != nil && p.hellos == 1 && p.epoch == 0 && p.cookie == 0 && e.fits(p) {
-		p.carried = e.makePart(p, k, o)
+		if e.makePart(p, k, o) {
+			p.net.carried = max(1, e.cfg.Boot())
+		}
 	}
 	if !k.HasPart {
 		o.Path = p.hellos % uint8(e.cfg.Paths)

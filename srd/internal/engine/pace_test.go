@@ -86,6 +86,33 @@ func TestSlowHosts(t *testing.T) {
 	require.Greater(t, few, 1.5*per)
 }
 
+// Hosts that take long for a packet, and say so, carry more of a stream that loses packets here
+// and there.
+func TestSlowHostsCarryMore(t *testing.T) {
+	const each = 300 * time.Microsecond
+	carried := func(told bool) (n uint64) {
+		for seed := range uint64(3) {
+			w := newWorld(t, seed+1, 2, Config{Paths: 8, MTU: 4096})
+			hosts := [2]*link{}
+			for i := range hosts {
+				hosts[i] = &link{delay: 50 * time.Microsecond, each: each, limit: time.Hour, loss: 0.01}
+			}
+			w.links = func(from, _, _ int) *link { return hosts[from] }
+			if told {
+				w.nodes[0].each, w.nodes[1].each = each, each
+			}
+			stream(w, 96, 1024, 0, 500*time.Millisecond)
+			n -= w.nodes[1].e.Stats.Delivered
+			stream(w, 96, 1024, 0, 3500*time.Millisecond)
+			n += w.nodes[1].e.Stats.Delivered
+		}
+		return n
+	}
+	without, with := carried(false), carried(true)
+	t.Logf("%d messages, and %d where the device tells", without, with)
+	require.Greater(t, with, without+without/40)
+}
+
 // A timer that ends for the last packets of a burst, of which others arrived, says that they
 // were lost, and not that the path is dead; a second one does.
 func TestBurstThatArrivedInPart(t *testing.T) {
@@ -117,7 +144,7 @@ func TestBurstThatArrivedInPart(t *testing.T) {
 	}
 }
 
-// A receiver that lets responses wait for longer than is configured, since its device takes long,
+// A receiver that lets responses wait for longer than its sender does, since its device takes long,
 // is allowed for by senders that do not: single messages are not sent again for it.
 func TestPeerThatIsSlowToRespond(t *testing.T) {
 	w := settledPair(t, nil)

@@ -62,9 +62,9 @@ type network struct {
 	agedAt   time.Duration // when losses were halved
 	silentAt time.Duration // when silent was counted
 	silent   uint8         // timers in a row that began and ended while nothing was answered
-	steady   uint8         // packets in a row that arrived, up to calmAfter
 	turn     turn          // of the peer, as a sender
 	asking   asking
+	carried  time.Duration // by Config.Boot: when a message went with a greeting, or 0
 }
 
 const (
@@ -152,8 +152,7 @@ func (e *Engine) choose(p *peer, avoid int) uint8 {
 		}
 		return n.last
 	}
-	path, length := e.burst(p, n, avoid)
-	n.last, n.stay, n.stayAt = path, uint8(length-1), e.now
+	n.last, n.stay, n.stayAt = e.pick(n, avoid), uint8(min(longestBurst, max(1, p.flying/burstShare))-1), e.now
 	return n.last
 }
 
@@ -244,7 +243,6 @@ func (x *path) loss() uint32 { return uint32(x.missed) << 16 / max(1, uint32(x.s
 func (e *Engine) arrived(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
-	n.steady = min(n.steady+1, calmAfter)
 	x.count(0)
 	x.works()
 	if !x.retired && x.srtt <= 2*n.middle {
@@ -278,7 +276,6 @@ func (e *Engine) age(n *network) {
 func (e *Engine) missed(p *peer, i uint8) {
 	n := e.network(p)
 	x := &n.paths[i]
-	n.troubled()
 	x.count(1)
 	n.limit = 2*e.median(n) + lossSlack
 	if x.samples >= lossAge/4 && x.loss() > n.limit {
@@ -317,7 +314,6 @@ func (e *Engine) timedOut(p *peer, i uint8) {
 	x := &n.paths[i]
 	x.timeouts = min(x.timeouts+1, 255-1)
 	n.failing |= 1 << i
-	n.troubled()
 	e.suspect(p, x)
 }
 
@@ -373,7 +369,6 @@ func (e *Engine) named(p *peer, paths uint16) {
 		if x := &n.paths[i]; x.owed > 0 && x.respondedAt+allowed < newest {
 			x.owed = 0
 			x.count(1)
-			n.troubled()
 			n.limit = 2*e.median(n) + lossSlack
 			e.suspect(p, x)
 		}

@@ -47,7 +47,6 @@ type peer struct {
 	longs     uint32        // long packets that are under way
 	large     time.Duration // since when one is and none has arrived
 	small     time.Duration // when something else was answered first since then, or 0
-	carried   bool          // a greeting carried data
 	echo      bool          // is owed
 	alone     bool          // the response that is owed has room in no packet with a part
 	echoPath  uint8
@@ -195,7 +194,7 @@ func (e *Engine) mayForget(p *peer) bool {
 // are asked for a cookie from now on: they may be replayed.
 func (e *Engine) forget(p *peer) {
 	e.dropReceived(p)
-	e.forgot = max(e.forgot, p.stamp)
+	e.forgot, e.intact = max(e.forgot, p.stamp), e.cfg.Boot()
 	e.leave(p)
 	e.releaseNetwork(p)
 	e.unwake(p)

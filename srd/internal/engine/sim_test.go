@@ -123,6 +123,7 @@ func (n *node) start(wallBack uint64) {
 	n.life++
 	n.used = 0
 	cfg.Raw = n.raw()
+	cfg.Boot = func() time.Duration { return n.w.now }
 	n.e = New(cfg)
 	n.wakeAt = never
 }

@@ -80,6 +80,9 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		return 0, engine.ErrTooLarge
 	}
 	if !p.unsettled() {
+		if m.now-p.progress > senderAge/2 { // the peer may have shared its budget among others
+			p.grant = min(p.grant, uint16(m.cfg.First))
+		}
 		p.progress = m.now
 		if p.state == established && m.mayForget(p) {
 			m.greet(p)
@@ -116,7 +119,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 
 // limits returns what is told to peers.
 func (m *Machine) limits() wire.Limits {
-	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge)
+	return wire.LimitsOf(m.cfg.MTU, m.cfg.MaxMessage, m.cfg.EvictAge, 0)
 }
 
 // limit cuts messages to a peer as it takes them. None of them has begun in this session.

@@ -5,14 +5,15 @@ import "time"
 // Limits are what an endpoint tells its peers of itself.
 type Limits struct {
 	MTU      uint16 // bytes of the longest packet that its link carries, headers included
+	Complete uint16 // milliseconds for which it has run and forgotten no peer
 	Message  uint32 // bytes of the longest message that it takes
 	Remember uint32 // microseconds for which it remembers a silent peer at least
 }
 
 // LimitsOf returns limits in the units of packets; what is more than those express is told as
 // less.
-func LimitsOf(mtu, message int, remember time.Duration) Limits {
-	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
+func LimitsOf(mtu, message int, remember, complete time.Duration) Limits {
+	return Limits{MTU: uint16(min(mtu, 1<<16-1)), Complete: uint16(min(complete/time.Millisecond, 1<<16-1)), Message: uint32(min(uint64(message), 1<<32-1)),
 		Remember: uint32(min(remember/time.Microsecond, 1<<32-1))}
 }
 
@@ -25,14 +26,14 @@ const (
 
 func (l *Limits) encode(b []byte) {
 	be.PutUint16(b, l.MTU)
-	be.PutUint16(b[2:], 0)
+	be.PutUint16(b[2:], l.Complete)
 	be.PutUint32(b[4:], l.Message)
 	be.PutUint32(b[8:], l.Remember)
 }
 
 func (l *Limits) decode(b []byte) bool {
-	l.MTU, l.Message, l.Remember = be.Uint16(b), be.Uint32(b[4:]), be.Uint32(b[8:])
-	return b[2] == 0 && b[3] == 0 && l.MTU >= MinMTU
+	l.MTU, l.Complete, l.Message, l.Remember = be.Uint16(b), be.Uint16(b[2:]), be.Uint32(b[4:]), be.Uint32(b[8:])
+	return l.MTU >= MinMTU
 }
 
 // Greeting is what a Hello says of its sender.

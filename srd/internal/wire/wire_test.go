@@ -96,7 +96,7 @@ func random(r *rand.Rand) Packet {
 }
 
 func limits(r *rand.Rand) Limits {
-	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Message: r.Uint32(), Remember: r.Uint32()}
+	return Limits{MTU: uint16(MinMTU + r.IntN(1<<16-MinMTU)), Complete: uint16(r.Uint32()), Message: r.Uint32(), Remember: r.Uint32()}
 }
 
 // Nobody is told of packets that no link is too short for.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package lockoffload
+package boottime
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // The kernel's uptime counts the time of suspension.
-func TestSinceBoot(t *testing.T) {
+func TestNow(t *testing.T) {
 	uptime := func() time.Time {
 		b, err := os.ReadFile("/proc/uptime")
 		require.NoError(t, err)
@@ -21,7 +21,7 @@ func TestSinceBoot(t *testing.T) {
 		require.NoError(t, err)
 		return time.Unix(s, cs*int64(time.Second/100))
 	}
-	before, now := uptime(), sinceBoot()
+	before, now := uptime(), Now()
 	require.False(t, now.Before(before))
 	require.True(t, now.Before(uptime().Add(time.Second/50))) // it is told in hundredths
 }

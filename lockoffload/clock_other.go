@@ -1,7 +1,0 @@
-//go:build !linux
-
-package lockoffload
-
-import "time"
-
-func sinceBoot() time.Time { return time.Now() }
