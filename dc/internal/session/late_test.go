@@ -14,31 +14,29 @@ import (
 // when that comes late, though another one of its host was tried meanwhile: neither was
 // sent a packet that could be late.
 func TestLateAnswerIsTakenUp(t *testing.T) {
-	for _, keeping := range []Keeping{Park, Renew} {
-		b := newBench(t, 1, func(l *Limits) { l.Keeping = keeping })
-		slow, other := b.peer(1), b.peer(2)
-		slow.at.GID = other.at.GID
-		b.Enqueue(slow, 1, b.now)
-		attempt := slow.ctx.Session.Attempt
-		b.Enqueue(other, 1, b.now)
-		for slow.ctx != nil {
-			b.tick()
-		}
-		require.NotNil(t, other.ctx)
-		b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: attempt, Peer: slow.Number, Session: 33, QPN: 5, MTU: 3, Wait: 60000, From: slow.at}, b.now)
-		for slow.ctx == nil {
-			b.tick()
-		}
-		require.EqualValues(t, 33, slow.ctx.Session.ID)
-		require.EqualValues(t, 1, b.Stats.Resumes)
-		// Once it is connected to, the other one has to wait for a second, or for a
-		// session of its own.
-		b.Joined(slow.ctx, nil, b.now)
-		require.False(t, b.Contexts[0].departures.recent(other, b.now))
-		b.Withdraw(slow, 1, false)
-		b.leave(&b.Contexts[0], b.now)
-		require.True(t, b.Contexts[0].departures.recent(other, b.now))
+	b := newBench(t, 1, nil)
+	slow, other := b.peer(1), b.peer(2)
+	slow.at.GID = other.at.GID
+	b.Enqueue(slow, 1, b.now)
+	attempt := slow.ctx.Session.Attempt
+	b.Enqueue(other, 1, b.now)
+	for slow.ctx != nil {
+		b.tick()
 	}
+	require.NotNil(t, other.ctx)
+	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: attempt, Peer: slow.Number, Session: 33, QPN: 5, MTU: 3, Wait: 60000, From: slow.at}, b.now)
+	for slow.ctx == nil {
+		b.tick()
+	}
+	require.EqualValues(t, 33, slow.ctx.Session.ID)
+	require.EqualValues(t, 1, b.Stats.Resumes)
+	// Once it is connected to, the other one has to wait for a second, or for a
+	// session of its own.
+	b.Joined(slow.ctx, nil, b.now)
+	require.False(t, b.Contexts[0].departures.recent(other, b.now))
+	b.Withdraw(slow, 1, false)
+	b.leave(&b.Contexts[0], b.now)
+	require.True(t, b.Contexts[0].departures.recent(other, b.now))
 }
 
 // TestTimeoutFollowsAnswersToCopies: what answers a connect packet that was sent again
@@ -136,10 +134,10 @@ func TestCopiesEnough(t *testing.T) {
 // sessions, and let one request wait for more than 12 s, when only those answers counted
 // that came before the timeout, and a host had been left to which nothing was sent.)
 func TestSlowNetwork(t *testing.T) {
-	for _, keeping := range []Keeping{Park, Renew, CloseSessions} {
+	for _, keep := range []bool{true, false} {
 		w := &world{rng: rand.New(rand.NewPCG(1, 1)), sessions: map[uint64]bool{}, lease: time.Minute, spread: 20 * time.Millisecond}
 		i := w.initiator(1, 1)
-		i.core.Keeping = keeping
+		i.core.Keep = keep
 		for n := range byte(6) {
 			at := wire.ControlAddress{QPN: w.qpn(), GID: wire.GID{15: n % 2}}
 			w.target(at, at, 1)

@@ -32,9 +32,6 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		c.refused(x, p, current, m, now)
 	case wire.Detached:
 		c.parted(m)
-		if p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context) {
-			c.lose(p, now) // there is none
-		}
 	case wire.Recall:
 		c.recall(x, p, current, m, now)
 	default:
@@ -42,10 +39,10 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 	}
 }
 
-// parted: a Detach or Renew was answered.
+// parted: a Detach was answered.
 func (c *Initiator) parted(m *wire.Message) {
 	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool {
-		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && (d.m.Kind == wire.Renew || m.Kind == wire.Detached && d.m.Session == m.Session)
+		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && d.m.Session == m.Session
 	})
 }
 
@@ -60,11 +57,8 @@ func (c *Initiator) removed(m *wire.Message, now time.Duration) {
 	}
 	c.Stats.Stale++
 	switch m.Kind {
-	case wire.Attached:
-		c.parted(m)
+	case wire.Attached, wire.Recall: // what gave a session that is recalled was lost
 		c.decline(m, p, now)
-	case wire.Recall:
-		c.decline(m, p, now) // what gave it was lost
 	case wire.Detached:
 		c.parted(m)
 	}
@@ -83,25 +77,21 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 		} else {
 			c.do(Action{Kind: ActJoin, Context: x, Peer: p, Message: *m})
 		}
-	case current && m.Session == x.Session.ID, p.kept.ID == m.Session:
-		c.parted(m) // a copy
+	case current && m.Session == x.Session.ID, p.kept.ID == m.Session: // a copy
 	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
-		// The answer to Renew, or to a connect that gave way.
-		c.parted(m)
+		// The answer to a connect that gave way.
 		if p.rest == probed {
 			c.replied(now-p.kept.heard, now-p.kept.heard, p.once)
 		}
 		p.kept.assigned(m)
 		p.epoch = m.Epoch
 		c.kept++
-		c.Stats.Renewals++
 		if p.rest == probed {
 			c.answered(p, now)
 		}
 	default:
 		// The answer to what nobody waits for any more.
 		c.Stats.Stale++
-		c.parted(m)
 		c.decline(m, c.address(p), now)
 	}
 }
@@ -118,7 +108,7 @@ func (s *Session) assigned(m *wire.Message) {
 }
 
 // confirmed: the target has seen a keep-alive and sends back when that was sent.
-// The session may be parked meanwhile. Without a session it is the answer to a
+// The session may be kept meanwhile. Without a session it is the answer to a
 // probe.
 func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
 	if m.Session == 0 {

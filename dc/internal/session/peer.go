@@ -110,11 +110,9 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 }
 
 // Dismiss leaves a target, or answers false if there is something under way.
-func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool {
-	return c.dismiss(p, c.Keeping != CloseSessions, now)
-}
+func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool { return c.dismiss(p, c.Keep, now) }
 
-func (c *Initiator) dismiss(p *Peer, renew bool, now time.Duration) bool {
+func (c *Initiator) dismiss(p *Peer, keep bool, now time.Duration) bool {
 	if p.pending > 0 || p.wanted {
 		return false
 	}
@@ -123,14 +121,16 @@ func (c *Initiator) dismiss(p *Peer, renew bool, now time.Duration) bool {
 		if x.state != attached || x.outstanding > 0 {
 			return false
 		}
-		if renew {
-			c.renew(x, now)
-		} else {
+		if !keep {
 			c.detach(x, now)
+			return true
+		}
+		if c.vacate(x, now); x.state == free {
+			c.reset(x, now) // ahead: the next session finds it ready
 		}
 		return true
 	}
-	if !renew {
+	if !keep {
 		c.giveBack(p, now)
 	}
 	return true

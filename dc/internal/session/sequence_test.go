@@ -55,12 +55,12 @@ func TestNumbersOnlyGrow(t *testing.T) {
 }
 
 // TestLateNumbers: a session is not taken up while acknowledgements of another
-// target on the same host may be late, unless that is asked for; and is afterwards.
+// target on the same host may be late, and is afterwards.
 func TestLateNumbers(t *testing.T) {
 	for _, free := range []bool{false, true} {
 		b := newBench(t, 1, func(l *Limits) {
 			if free {
-				l.Keeping = ParkFreely
+				l.TimeWait = 0
 			}
 		})
 		at := func(qpn uint32) *Peer { return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}}) }

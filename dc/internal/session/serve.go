@@ -131,8 +131,7 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 	c.unline(p)
 	p.Stats.Waited += now - p.since
 	c.Stats.Waited += now - p.since
-	if p.kept.ID != 0 && int(p.kept.Context) == x.Index && now <= p.kept.usable() &&
-		(c.Keeping == ParkFreely || !x.departures.recent(p, now)) {
+	if p.kept.ID != 0 && int(p.kept.Context) == x.Index && now <= p.kept.usable() && !x.departures.recent(p, now) {
 		c.resume(x, p, now)
 	} else {
 		c.connect(x, p, now)
@@ -184,19 +183,16 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 
 // vacate makes a context without outstanding requests leave its target.
 func (c *Initiator) vacate(x *Context, now time.Duration) {
-	switch {
-	case c.Keeping == CloseSessions, x.broken, x.recalled, now > x.Session.usable():
+	if !c.Keep || x.broken || x.recalled || now > x.Session.usable() {
 		c.detach(x, now)
-	case c.Keeping == Renew:
-		c.renew(x, now)
-	default:
-		c.forget(x.peer)
-		x.peer.kept = x.Session
-		c.kept++
-		c.leave(x, now)
-		c.clear(x, free)
-		x.dirty = true
+		return
 	}
+	c.forget(x.peer)
+	x.peer.kept = x.Session
+	c.kept++
+	c.leave(x, now)
+	c.clear(x, free)
+	x.dirty = true
 }
 
 // clear makes a context forget its session. What belongs to its queue pair stays.
@@ -217,18 +213,6 @@ func (c *Initiator) detach(x *Context, now time.Duration) {
 		why = wire.Broken
 	}
 	c.disconnect(x.peer, &x.Session, why, now)
-	c.leave(x, now)
-	c.reset(x, now)
-}
-
-// renew closes the session of a context, and asks for another one for when the
-// context serves the target again.
-func (c *Initiator) renew(x *Context, now time.Duration) {
-	p, old := x.peer, x.Session.ID
-	x.attempts++
-	c.forget(p)
-	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
-	c.part(c.address(p), wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
 	c.leave(x, now)
 	c.reset(x, now)
 }
@@ -260,7 +244,7 @@ func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
 	p.ctx, x.peer = nil, nil
 	if x.state != connecting { // it has sent packets there
-		x.departures.add(p, now)
+		x.departures.add(p, now, c.TimeWait)
 	}
 	switch {
 	case p.pending == 0 && !p.wanted:

@@ -61,20 +61,3 @@ func (s *Session) nextKeepAlive() time.Duration {
 func milliseconds(t time.Duration) uint32 {
 	return uint32((t + time.Millisecond - 1) / time.Millisecond)
 }
-
-// Keeping says what becomes of a session when its context leaves the target.
-type Keeping uint8
-
-const (
-	// Park: the responder context keeps its place in the sequence of packets, and
-	// the initiator context goes on from there; but not within [timeWait] after it
-	// left another target of the same host.
-	Park Keeping = iota
-	// ParkFreely is Park without that exception.
-	ParkFreely
-	// Renew: the target is asked for another session of the same contexts, which
-	// begins anew.
-	Renew
-	// CloseSessions: nothing is kept.
-	CloseSessions
-)

@@ -270,12 +270,12 @@ func TestSeveralLeft(t *testing.T) {
 	var d departures
 	host := wire.ControlAddress{GID: wire.GID{15: 1}}
 	p, q := &Peer{at: host}, &Peer{at: host}
-	d.add(p, 0)
+	d.add(p, 0, timeWait)
 	require.False(t, d.recent(p, 1))
-	d.add(q, 1)
+	d.add(q, 1, timeWait)
 	require.True(t, d.recent(q, 2))
 	require.True(t, d.recent(p, 2))
-	d.add(q, timeWait+2)
+	d.add(q, timeWait+2, timeWait)
 	require.False(t, d.recent(q, timeWait+3), "the other one was left long ago")
 	require.False(t, d.recent(p, 3*timeWait))
 }

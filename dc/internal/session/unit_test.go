@@ -11,6 +11,8 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
+const timeWait = time.Second
+
 // bench is a machine by itself.
 type bench struct {
 	*Initiator
@@ -19,7 +21,8 @@ type bench struct {
 }
 
 func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
-	l := Limits{Quota: 4, Hold: 100 * time.Millisecond, MaxWait: time.Second, Retransmit: 10 * time.Millisecond, ConnectTimeout: time.Second}
+	l := Limits{Quota: 4, Hold: 100 * time.Millisecond, MaxWait: time.Second, Retransmit: 10 * time.Millisecond, ConnectTimeout: time.Second,
+		Keep: true, TimeWait: timeWait}
 	if change != nil {
 		change(&l)
 	}
@@ -167,28 +170,23 @@ func TestLateAnswerIsNotWasted(t *testing.T) {
 	require.Same(t, slow, as[len(as)-1].Peer)
 }
 
-// TestRenewedSession: what is left with Dismiss is joined again without a message.
-func TestRenewedSession(t *testing.T) {
+// TestDismissedSession: what is left with Dismiss is joined again without a message, by
+// a queue pair that is ready.
+func TestDismissedSession(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p := b.peer(7)
 	x := b.attach(p, 3)
-	before := x.Session.PSN
+	next := x.Session.PSN
 	require.True(t, b.Dismiss(p, b.now))
-	as := b.taken()
-	require.Equal(t, []any{wire.Renew, ActReset}, kindsOf(as))
-	m := as[0].Message
-	require.EqualValues(t, 3, m.Session)
-	require.Positive(t, int32((m.PSN-before)<<8), "behind all packets before")
+	require.Equal(t, []any{ActReset}, kindsOf(b.taken()))
 	b.ResetDone(x, nil, b.now)
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: m.Attempt, Peer: p.Number, Session: 4, QPN: 6, MTU: 3, Wait: 60000, From: p.at}, b.now)
 	require.Empty(t, b.taken())
-	require.Empty(t, b.disconnects)
 	b.Enqueue(p, 1, b.now)
-	as = b.taken()
+	as := b.taken()
 	require.Equal(t, []any{ActJoin}, kindsOf(as))
 	require.False(t, as[0].Again, "it is ready")
-	require.Equal(t, m.PSN, x.Session.PSN)
-	require.EqualValues(t, 6, as[0].Message.QPN)
+	require.Equal(t, next, x.Session.PSN)
+	require.EqualValues(t, 99, as[0].Message.QPN)
 	// The target may want it back.
 	b.Joined(x, nil, b.now)
 	b.Took(p, 1)
@@ -197,8 +195,7 @@ func TestRenewedSession(t *testing.T) {
 	require.True(t, b.Dismiss(p, b.now))
 	b.taken()
 	b.ResetDone(x, nil, b.now)
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 5, QPN: 6, MTU: 3, Wait: 60000, From: p.at}, b.now)
-	b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 5, From: p.at}, b.now)
+	b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 3, From: p.at}, b.now)
 	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
 	require.Zero(t, p.kept.ID)
 }
@@ -395,7 +392,7 @@ func TestStuck(t *testing.T) {
 // TestDisconnectsEnd: a target that does not answer is told several times that its session
 // is over, and then no more.
 func TestDisconnectsEnd(t *testing.T) {
-	b := newBench(t, 1, func(l *Limits) { l.Keeping = CloseSessions })
+	b := newBench(t, 1, func(l *Limits) { l.Keep = false })
 	p := b.peer(1)
 	b.attach(p, 3)
 	require.True(t, b.Dismiss(p, b.now))
@@ -467,7 +464,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 		pending int
 		says    bool // keep-alives
 	}{{"packets count", wire.PacketsCount, 1, false}, {"packets do not count", 0, 1, true}, {"no requests", wire.PacketsCount, 0, true}} {
-		b := newBench(t, 1, func(l *Limits) { l.Keeping = Park })
+		b := newBench(t, 1, nil)
 		peers := []*Peer{b.peer(1), b.peer(2), b.peer(3)}
 		for k, p := range peers {
 			b.Enqueue(p, 1, b.now)
@@ -551,12 +548,12 @@ func TestAttachWhileDraining(t *testing.T) {
 // TestPart tells all targets that may have a session, those that have not answered
 // too: by the attempt alone.
 func TestPart(t *testing.T) {
-	b := newBench(t, 3, func(l *Limits) { l.Keeping = Renew })
+	b := newBench(t, 3, nil)
 	b.attach(b.peer(1), 3)
-	asked := b.peer(2)
-	x := b.attach(asked, 4)
+	kept := b.peer(2)
+	x := b.attach(kept, 4)
 	b.Enqueue(b.peer(3), 1, b.now)
-	require.True(t, b.Dismiss(asked, b.now))
+	require.True(t, b.Dismiss(kept, b.now))
 	b.taken()
 	b.Part()
 	type said struct {
@@ -569,7 +566,7 @@ func TestPart(t *testing.T) {
 		m := a.Message
 		got = append(got, said{m.Kind, m.Session, m.Context, m.Attempt})
 	}
-	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 0, uint32(x.Index), 2}, {wire.Detach, 0, 2, 1}}, got)
+	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 4, uint32(x.Index), 1}, {wire.Detach, 0, 2, 1}}, got)
 }
 
 // TestFirstTryEndsWithItsContext: what a target did not answer counts from its first
