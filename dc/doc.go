@@ -81,11 +81,9 @@
 // for the fewest attaches, unless it has come much later than others. No target waits
 // longer than [InitiatorConfig.MaxWait] while another is served that has waited less.
 //
-// A target that does not answer a connect packet and its repetition leaves its context to
-// others. Datagrams then ask whether it is there, and it comes back when it answers. If
-// others wait for a context, a target that was never heard of is asked this way before it
-// gets one, and keeps it without an answer for about as long as others take for theirs. A
-// target without a receive for a message is left after some milliseconds and comes again
+// Before a target that was never heard of gets a context, a datagram asks whether it is
+// there. One that does not answer a connect packet and its repetition leaves its context
+// to others, and is asked this way again. A target without a receive for a message is left after some milliseconds and comes again
 // by itself; its messages keep their order.
 //
 // On Soft-RoCE closing is put off, unless [InitiatorConfig.CloseSessions] says otherwise:

@@ -129,7 +129,6 @@ func (s *software) meet(p *Peer) *session.Peer {
 	}
 	x := &softPeer{owner: p}
 	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Incarnation: p.addr.Incarnation, Service: p.addr.Service != 0, Key: p.key})
-	x.m.Doubtful = !p.keyed()
 	x.m.Owner = x
 	s.peers[p.number] = x
 	return x.m

@@ -169,9 +169,7 @@ type Initiator struct {
 
 	gone map[uint32]keyedAddress // of who had a number before
 
-	// Of connects that were answered at once (RFC 6298), and of one since that was
-	// answered when it had been sent again.
-	rtt, rttVar, slow time.Duration
+	rtt, rttVar time.Duration // of control messages and their answers
 }
 
 // NewInitiator makes a machine; id tells it from all others.
@@ -291,7 +289,7 @@ func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
 	case p.rest == inLine:
 		p.line.changed(p)
 	case p.rest != nowhere:
-	case p.suspect, p.strange() && c.crowded():
+	case !p.alive:
 		c.probe(p, now)
 	default:
 		c.queue(p, now)

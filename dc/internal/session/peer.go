@@ -14,22 +14,17 @@ const (
 	nowhere   rest = iota
 	inLine         // waits for a context
 	postponed      // comes again at a time: it was busy, or had no receive
-	probed         // did not answer, and is asked without a context whether it is there
+	probed         // is asked without a context whether it is there
 )
 
 // Peer is a target as an initiator's machine knows it.
 type Peer struct {
 	Number uint32
-	// Doubtful: the access key does not fit what the address says of it, so that a
-	// target that does not answer has probably been asked with the wrong one.
-	Doubtful bool
-	Owner    any // the driver's
+	Owner  any // the driver's
 
 	wanted  bool // a session is asked for, whether there are requests or not
 	asking  bool // the service is asked where the target is
-	suspect bool // its last connect stayed without an answer
-	met     bool // it has answered something
-	once    bool // the connect that gave way was sent once
+	alive   bool // it has answered something since it left a connect without an answer
 	service bool // there is a service that can be asked
 	rest    rest
 	class   uint8 // of its backlog, in line
@@ -72,10 +67,6 @@ type PeerAddress struct {
 	Service     bool
 	Key         uint64
 }
-
-// strange tells whether nothing was ever heard of the target, which is then soon left
-// for others. With a key that is probably wrong that would only be longer in coming.
-func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
 
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
@@ -136,10 +127,9 @@ func (c *Initiator) dismiss(p *Peer, keep bool, now time.Duration) bool {
 	return true
 }
 
-// giveBack closes the session that is kept for a target, or that it was asked for
-// and has not told yet.
+// giveBack closes the session that is kept for a target.
 func (c *Initiator) giveBack(p *Peer, now time.Duration) {
-	if p.kept.Attempt != 0 {
+	if p.kept.ID != 0 {
 		c.disconnect(p, &p.kept, wire.NoReason, now)
 	}
 	c.forget(p)

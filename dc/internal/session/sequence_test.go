@@ -63,7 +63,11 @@ func TestLateNumbers(t *testing.T) {
 				l.TimeWait = 0
 			}
 		})
-		at := func(qpn uint32) *Peer { return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}}) }
+		at := func(qpn uint32) *Peer {
+			p := b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}})
+			p.alive = true
+			return p
+		}
 		p, q := at(1), at(2)
 		x := b.attach(p, 3)
 		turn := func(to *Peer) []any {

@@ -40,7 +40,7 @@ func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 
 // home is the context for which a target has to wait.
 func (c *Initiator) home(p *Peer, now time.Duration) *Context {
-	if p.kept.Attempt == 0 || p.kept.ID != 0 && now > p.kept.usable() {
+	if p.kept.ID == 0 || now > p.kept.usable() {
 		return nil
 	}
 	if x := &c.Contexts[p.kept.Context]; !x.stuck && x.state != damaged {
@@ -239,13 +239,18 @@ func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
 	c.Retime = true
 }
 
-// leave parts a context and its target.
+// unlink parts a context and its target.
+func (c *Initiator) unlink(x *Context, now time.Duration) {
+	if x.state != connecting { // it has sent packets there
+		x.departures.add(x.peer, now, c.TimeWait)
+	}
+	x.peer.ctx, x.peer = nil, nil
+}
+
+// leave parts a context and its target, which waits again if it is still wanted.
 func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
-	p.ctx, x.peer = nil, nil
-	if x.state != connecting { // it has sent packets there
-		x.departures.add(p, now, c.TimeWait)
-	}
+	c.unlink(x, now)
 	switch {
 	case p.pending == 0 && !p.wanted:
 	case x.notReady:
@@ -306,7 +311,7 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 		c.usable--
 		// Sessions are with the queue pair, which is going to be another one.
 		for _, p := range c.peers {
-			if p != nil && p.kept.Attempt != 0 && int(p.kept.Context) == x.Index {
+			if p != nil && p.kept.ID != 0 && int(p.kept.Context) == x.Index {
 				c.giveBack(p, now)
 			}
 		}

@@ -48,9 +48,6 @@ func (s *Session) usable() time.Duration { return s.heard + s.lease()/2 }
 
 func (s *Session) lease() time.Duration { return time.Duration(s.Lease) * time.Millisecond }
 
-// asked tells whether the target was asked for the session and has not answered.
-func (s *Session) asked() bool { return s.Attempt != 0 && s.ID == 0 }
-
 // nextKeepAlive is when the target should hear again of a session in use: after
 // an eighth to three eighths of the lease, by its id, so that sessions made
 // together do not all ask at the same time.

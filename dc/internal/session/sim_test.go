@@ -214,7 +214,7 @@ func (i *simInitiator) knows(id uint64) bool {
 		}
 	}
 	for _, p := range i.core.peers {
-		if p != nil && (p.kept.ID == id || p.kept.asked()) {
+		if p != nil && p.kept.ID == id {
 			return true
 		}
 	}

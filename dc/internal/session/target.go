@@ -169,7 +169,7 @@ func (c *Target) Received(m *wire.Message, now time.Duration) {
 	switch m.Kind {
 	case wire.Probe:
 		a := c.answer(wire.Alive, m)
-		a.Session = 0
+		a.Session, a.Wait = 0, m.Wait
 		c.io.Send(m.From, a)
 	case wire.Connect:
 		c.connect(m, now)

@@ -365,9 +365,10 @@ func TestFailedSetUp(t *testing.T) {
 func TestProbe(t *testing.T) {
 	c, io := newTestTarget(1)
 	m := from(1, wire.Probe)
-	m.Session = 9
+	m.Session, m.Wait = 9, 77
 	c.Received(m, 0)
 	require.Equal(t, wire.Alive, io.last(t).Kind)
+	require.EqualValues(t, 77, io.last(t).Wait)
 	require.Zero(t, io.last(t).Session)
 	require.Zero(t, c.Counted().Live)
 }

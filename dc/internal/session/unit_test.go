@@ -32,7 +32,7 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 // peer is a target that has answered before.
 func (b *bench) peer(qpn uint32) *Peer {
 	p := b.stranger(qpn)
-	p.met = true
+	p.alive = true
 	return p
 }
 
@@ -114,7 +114,7 @@ func TestGivesWay(t *testing.T) {
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
 	require.NotNil(t, dead.ctx)
-	require.Equal(t, []any{wire.Probe, wire.Connect}, kindsOf(b.tick()))
+	require.Equal(t, []any{wire.Detach, wire.Probe, wire.Connect}, kindsOf(b.tick()))
 	require.Nil(t, dead.ctx)
 	require.NotNil(t, live.ctx)
 	require.Less(t, b.now, 50*time.Millisecond)
@@ -124,10 +124,10 @@ func TestGivesWay(t *testing.T) {
 	b.taken()
 	b.Received(&wire.Message{Kind: wire.Alive, Sender: 1, Peer: dead.Number, From: dead.at}, b.now)
 	require.True(t, dead.Waiting())
-	require.False(t, dead.suspect)
+	require.True(t, dead.alive)
 	// One that stays silent fails in time, and holds no context meanwhile.
 	b.Withdraw(dead, 1, false)
-	dead.suspect = true
+	dead.alive = false
 	b.Enqueue(dead, 1, b.now)
 	begin := b.now
 	var failed []Action
@@ -141,33 +141,6 @@ func TestGivesWay(t *testing.T) {
 	}
 	require.ErrorIs(t, failed[0].Err, ErrUnreachable)
 	require.LessOrEqual(t, b.now-begin, b.ConnectTimeout)
-}
-
-// TestLateAnswerIsNotWasted: a session whose target had given way is taken up.
-func TestLateAnswerIsNotWasted(t *testing.T) {
-	b := newBench(t, 1, nil)
-	slow, other := b.peer(7), b.peer(8)
-	b.Enqueue(slow, 1, 0)
-	b.Enqueue(other, 1, 0)
-	b.taken()
-	b.tick()
-	attempt := slow.ctx.Session.Attempt
-	psn := slow.ctx.Session.PSN
-	b.tick()
-	b.answer(other, 3)
-	b.Joined(other.ctx, nil, b.now)
-	b.taken()
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: attempt, Peer: slow.Number, Session: 9, QPN: 5, MTU: 3, Wait: 60000, From: slow.at}, b.now)
-	require.EqualValues(t, 9, slow.kept.ID)
-	require.Equal(t, psn, slow.kept.PSN)
-	require.True(t, slow.Waiting())
-	b.Took(other, 1)
-	b.Posted(other.ctx, 1, 1)
-	b.now += 2 * timeWait
-	b.Completed(other.ctx, 1, false, b.now)
-	as := b.taken()
-	require.Equal(t, ActJoin, as[len(as)-1].Kind, "without another message")
-	require.Same(t, slow, as[len(as)-1].Peer)
 }
 
 // TestDismissedSession: what is left with Dismiss is joined again without a message, by
@@ -292,6 +265,7 @@ func TestStaleAttachedIsDeclined(t *testing.T) {
 func TestSearch(t *testing.T) {
 	b := newBench(t, 1, func(l *Limits) { l.Hold = time.Hour; l.Retransmit = time.Millisecond })
 	p := b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: 7, QKey: 70}, Service: true})
+	p.alive = true
 	b.Enqueue(p, 1, 0)
 	psn := p.ctx.Session.PSN
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
