@@ -238,7 +238,5 @@ func TestDeadTargetsCostNothing(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("worst %v; %+v", worst, i.Stats())
-	// Six silent targets leave two contexts after 150 ms each, at first.
-	require.Less(t, worst, 1200*time.Millisecond)
-	require.NotZero(t, i.Stats().GaveWay)
+	require.Less(t, worst, 1200*time.Millisecond, "six silent targets hold two contexts for 150 ms each, if they do")
 }

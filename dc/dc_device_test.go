@@ -137,15 +137,16 @@ func do(t testing.TB, i *dc.Initiator, p *dc.Peer, rs ...dc.Request) {
 }
 
 // TestSerialInitiator: one initiator context serves one target after another.
-// Sessions are closed and opened again, or parked and taken up again.
+// Sessions are closed and opened again, or kept and taken up again.
 func TestSerialInitiator(t *testing.T) {
-	t.Run("sessions are closed", func(t *testing.T) { serialInitiator(t, dc.ParkNever) })
-	t.Run("sessions are parked", func(t *testing.T) { serialInitiator(t, dc.ParkAlways) })
+	t.Run("sessions are closed", func(t *testing.T) { serialInitiator(t, closed) })
+	t.Run("sessions are kept", func(t *testing.T) { serialInitiator(t, keptFreely) })
 }
 
-func serialInitiator(t *testing.T, parking dc.Parking) {
+func serialInitiator(t *testing.T, sessions policy) {
 	a, b := newHosts(t)
-	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Parking: parking})
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, CloseSessions: sessions == closed})
+	sessions.set(i)
 	const targets, rounds = 3, 4
 	var peers []*dc.Peer
 	var all []*dc.Target
@@ -168,14 +169,14 @@ func serialInitiator(t *testing.T, parking dc.Parking) {
 	require.EqualValues(t, targets*rounds, s.Attaches)
 	require.EqualValues(t, 1, s.Live)
 	require.EqualValues(t, targets*rounds-1, s.Evictions)
-	sessions, live := 1, targets
-	if parking == dc.ParkNever {
-		sessions, live = rounds, 2 // the last detach may be under way
+	opened, live := 1, targets
+	if sessions == closed {
+		opened, live = rounds, 2 // the last detach may be under way
 	}
-	require.EqualValues(t, targets*(rounds-sessions), s.Resumes)
+	require.EqualValues(t, targets*(rounds-opened), s.Resumes)
 	for _, target := range all {
 		live -= target.Stats().Live
-		require.EqualValues(t, sessions, target.Stats().Attaches)
+		require.EqualValues(t, opened, target.Stats().Attaches)
 	}
 	require.GreaterOrEqual(t, live, 0)
 	t.Logf("%+v", s)

@@ -53,10 +53,10 @@
 // polling; [Initiator.PostPoll] does both in one crossing. A new session costs one round
 // trip of datagrams, and two transitions of a queue pair at the initiator and one at the
 // target, in which the kernel takes part. If another target has to make room, the
-// initiator makes two more transitions, while the round trip is under way. A renewed
-// session costs the two transitions, a parked one four, and neither costs a message. A
-// known target that was never used costs some 120 bytes and no queue pair; one that was
-// used and has no context, some 500.
+// initiator makes two more transitions, while the round trip is under way. A session
+// that was kept costs four transitions, of which [Initiator.Detach] makes two ahead, and
+// no message. A known target that was never used costs some 120 bytes and no queue pair;
+// one that was used and has no context, some 500.
 //
 // # Protocol
 //
@@ -81,20 +81,18 @@
 // for the fewest attaches, unless it has come much later than others. No target waits
 // longer than [InitiatorConfig.MaxWait] while another is served that has waited less.
 //
-// A target that does not answer a connect packet and its repetition leaves its context to
-// others. Datagrams then ask whether it is there, and it comes back when it answers. If
-// others wait for a context, a target that was never heard of is asked this way before it
-// gets one, and keeps it without an answer for about as long as others take for theirs. A
-// target without a receive for a message is left after some milliseconds and comes again
+// Before a target that was never heard of gets a context, a datagram asks whether it is
+// there. One that does not answer a connect packet and its repetition leaves its context
+// to others, and is asked this way again. A target without a receive for a message is left after some milliseconds and comes again
 // by itself; its messages keep their order.
 //
-// Closing is put off (see [Parking]). Either the session stays at the target, with its
-// responder context, while the initiator context serves others; or the target provides
-// another session for later. When the context comes back, it goes on without asking. It
-// can do that for half of [TargetConfig.Lease] after the last message that the target
-// answered, or on Soft-RoCE after the last turn in which requests succeeded, unless the
-// context has just left another target on the same host. Otherwise it opens a new
-// session.
+// On Soft-RoCE closing is put off, unless [InitiatorConfig.CloseSessions] says otherwise:
+// the session stays at the target, with its responder context, while the initiator
+// context serves others. When the context comes back, it goes on without asking, from the
+// packet number that the responder context expects. It can do that for half of
+// [TargetConfig.Lease] after the last message that the target answered, or the last turn
+// in which requests succeeded, unless the context has left another target on the same
+// host within the last second. Otherwise it opens a new session.
 //
 // A target that needs a responder context for somebody else recalls sessions, beginning
 // with those that it has not heard of for longest. It ends them after
@@ -107,7 +105,7 @@
 // to those who wait for them: after a second, from whomever and however long the lease.
 // The lease limits how long the target keeps what is left of a dead initiator while
 // nobody waits: a queue pair that does nothing. It also limits how long a session can be
-// parked without a message, so with a short lease an initiator that comes back every few
+// kept without a message, so with a short lease an initiator that comes back every few
 // seconds opens a session each time. A minute is long compared with that, and short
 // compared with what TCP leaves of a dead peer: two hours with keep-alives. If an
 // initiator that was given up must stop writing sooner, choose a shorter lease: whoever

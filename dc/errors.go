@@ -20,7 +20,9 @@ var (
 	// ErrAccessKey: the target does not answer, and its address was made for
 	// another access key.
 	ErrAccessKey = errors.New("wrong access key")
-	// ErrUnreachable: the target did not answer connect packets in time.
+	// ErrUnreachable: the target did not answer connect packets in time, or with
+	// [ErrSession] the request itself; with hardware, which connects by itself, it comes
+	// with ErrSession only.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrSession: the session ended under the request: the target died, was
 	// restarted or took its responder context back, had no receive for a long WRITE with
@@ -87,6 +89,9 @@ func requestError(e *entry, w *verbs.WC) error {
 	}
 	if w.Status() == verbs.WCRNRRetryExceeded && !e.takesReceiveFirst(smallestMTU) {
 		err, known = fmt.Errorf("%w: %w", ErrNoReceive, err), false
+	}
+	if w.Status() == verbs.WCRetryExceeded {
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	if !known {
 		err = fmt.Errorf("%w: %w", ErrSession, err)

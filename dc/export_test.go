@@ -8,6 +8,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// KeepFreely has an initiator keep sessions on any device, and go on with them whatever
+// may be late.
+func (i *Initiator) KeepFreely() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c := i.be.(*software).core
+	c.Keep, c.TimeWait = true, 0
+}
+
 // Owns tells whether a live session of a target is the initiator's; known is
 // false if the session is over.
 func (i *Initiator) Owns(t *Target, session uint64) (owns, known bool) {

@@ -54,9 +54,11 @@ type InitiatorConfig struct {
 	// Retransmit is the first pause before a control message is sent again,
 	// which doubles each time; 0 means 50 ms.
 	Retransmit time.Duration
-	// Parking says whether sessions are kept when their context leaves the
-	// target.
-	Parking Parking
+	// CloseSessions closes a session whenever its context leaves the target, as in
+	// the patent. Otherwise the session is kept, and the same context goes on with it
+	// later without a message, on devices on which that was tested: Soft-RoCE. Other
+	// devices close sessions.
+	CloseSessions bool
 	// AckTimeout is how long a queue pair waits for an acknowledgement. A dead
 	// target shows after about seven times that; 0 means 67 ms.
 	AckTimeout time.Duration

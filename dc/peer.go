@@ -116,10 +116,10 @@ func (i *Initiator) Attach(ctx context.Context, p *Peer) error {
 }
 
 // Detach leaves a target that has no requests outstanding, or else refuses with
-// [ErrInUse]. Unless the initiator was made with [ParkNever], the target is asked
-// to keep a session ready for the next time. It returns at once; the target is
-// told until it answers. Detaching from a target without a session is not an
-// error.
+// [ErrInUse]. The session is kept for the next time, for which the queue pair is made
+// ready, or else closed ([InitiatorConfig.CloseSessions]). It returns at once; a target
+// whose session is closed is told until it answers. Detaching from a target without a
+// session is not an error.
 func (i *Initiator) Detach(p *Peer) error {
 	i.mu.Lock()
 	err := i.mine(p)

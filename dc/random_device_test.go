@@ -63,7 +63,7 @@ const (
 	randomDelay   = 2 * time.Millisecond // more or less as much
 )
 
-func newRandomPosts(t *testing.T, a, b *host, seed uint64, parking dc.Parking) *randomPosts {
+func newRandomPosts(t *testing.T, a, b *host, seed uint64, sessions policy) *randomPosts {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	r := &randomPosts{a: a, b: b, got: map[sent]int{}, last: map[[2]int]uint32{}, sessions: map[uint64]int{}}
 	for range 4 {
@@ -72,7 +72,8 @@ func newRandomPosts(t *testing.T, a, b *host, seed uint64, parking dc.Parking) *
 	for n := range randomSenders {
 		s := &randomSender{number: n, results: map[sent]error{}, seq: make([]uint32, len(r.targets))}
 		s.initiator = a.initiator(t, dc.InitiatorConfig{Contexts: 2, Depth: 16, Quota: 1 + rng.IntN(16), Hold: 5 * time.Millisecond,
-			AckTimeout: 16 * time.Millisecond, ConnectTimeout: testTimeout, Parking: parking})
+			AckTimeout: 16 * time.Millisecond, ConnectTimeout: testTimeout, CloseSessions: sessions == closed})
+		sessions.set(s.initiator)
 		for _, target := range r.targets {
 			s.peers = append(s.peers, resolve(t, s.initiator, target, 0))
 		}
@@ -80,7 +81,7 @@ func newRandomPosts(t *testing.T, a, b *host, seed uint64, parking dc.Parking) *
 			step := randomStep{target: rng.IntN(len(r.targets)), n: 1 + rng.IntN(6)}
 			switch rng.IntN(20) {
 			case 0:
-				step.pause = randomLease + 400*time.Millisecond // parked sessions expire
+				step.pause = randomLease + 400*time.Millisecond // sessions that are kept expire
 			case 1, 2, 3:
 				step.pause = time.Duration(rng.Int64N(int64(100 * time.Millisecond)))
 			}
@@ -273,24 +274,24 @@ func (r *randomPosts) run(t *testing.T) (failed, all int) {
 }
 
 // TestRandomPosts: each SEND is delivered once, in order, under a session of its
-// sender. A seed is repeated by -run TestRandomPosts/parked/3. Sessions that are
-// parked at any rate need a network that loses nothing and keeps the order: see
-// [dc.Parking].
+// sender. A seed is repeated by -run TestRandomPosts/kept/3. Sessions that are
+// taken up again whatever may be late need a network that loses nothing and keeps the
+// order.
 func TestRandomPosts(t *testing.T) {
 	a, b := newHosts(t)
 	bad := lab.Impairment{Delay: randomDelay, Jitter: randomDelay, Loss: 0.1, Duplicate: 0.1, Reorder: 0.25}
 	t.Run("closed", func(t *testing.T) {
 		lab.ImpairWire(t, bad)
-		sum := allRandomPosts(t, a, b, dc.ParkNever)
+		sum := allRandomPosts(t, a, b, closed)
 		require.Zero(t, sum.resumes)
 	})
 	t.Run("default", func(t *testing.T) {
 		lab.ImpairWire(t, bad)
-		allRandomPosts(t, a, b, dc.ParkWhereProven)
+		allRandomPosts(t, a, b, kept)
 	})
-	t.Run("parked", func(t *testing.T) {
+	t.Run("kept", func(t *testing.T) {
 		lab.ImpairWire(t, lab.Impairment{Delay: randomDelay})
-		sum := allRandomPosts(t, a, b, dc.ParkAlways)
+		sum := allRandomPosts(t, a, b, keptFreely)
 		require.NotZero(t, sum.resumes)
 		require.NotZero(t, sum.expired)
 	})
@@ -301,14 +302,14 @@ type randomSum struct {
 	resumes, recalls, expired uint64
 }
 
-func allRandomPosts(t *testing.T, a, b *host, parking dc.Parking) (sum randomSum) {
+func allRandomPosts(t *testing.T, a, b *host, sessions policy) (sum randomSum) {
 	seeds := 10
 	if testing.Short() {
 		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := newRandomPosts(t, a, b, uint64(seed), parking)
+			r := newRandomPosts(t, a, b, uint64(seed), sessions)
 			failed, all := r.run(t)
 			sum.failed, sum.all = sum.failed+failed, sum.all+all
 			for _, s := range r.senders {

@@ -36,7 +36,7 @@ func TestStalledTargetKeepsSessions(t *testing.T) {
 	require.EqualValues(t, 1, target.Stats().Attaches)
 }
 
-// TestRequestsKeepSessions: what is used every now and then, and parked meanwhile, stays
+// TestRequestsKeepSessions: what is used every now and then, and left meanwhile, stays
 // for longer than a lease without a keep-alive.
 func TestRequestsKeepSessions(t *testing.T) {
 	const lease = 4 * time.Second
@@ -44,7 +44,8 @@ func TestRequestsKeepSessions(t *testing.T) {
 	if !b.dev.SoftRoCE() {
 		t.Skip("where that is not known, there are keep-alives")
 	}
-	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1, Parking: dc.ParkAlways})
+	i := a.initiator(t, dc.InitiatorConfig{Contexts: 1})
+	keptFreely.set(i)
 	var targets [2]*dc.Target
 	var peers [2]*dc.Peer
 	var kept [2]*atomic.Uint64

@@ -64,7 +64,7 @@ func newSoftware(i *Initiator) (_ backend, err error) {
 		w.Append(s.reply[:0])
 	}
 	s.core = session.NewInitiator(rand.Uint64(), cfg.Contexts, session.Limits{Quota: cfg.Quota, Hold: cfg.Hold, MaxWait: cfg.MaxWait, Retransmit: cfg.Retransmit,
-		ConnectTimeout: cfg.ConnectTimeout, Keeping: cfg.Parking.keeping(cfg.PD.Device())}, rand.Uint32)
+		ConnectTimeout: cfg.ConnectTimeout, Keep: !cfg.CloseSessions && cfg.PD.Device().SoftRoCE(), TimeWait: time.Second}, rand.Uint32)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close(), i.closeQueue())
@@ -129,7 +129,6 @@ func (s *software) meet(p *Peer) *session.Peer {
 	}
 	x := &softPeer{owner: p}
 	x.m = s.core.AddPeer(session.PeerAddress{At: p.addr.control(), Incarnation: p.addr.Incarnation, Service: p.addr.Service != 0, Key: p.key})
-	x.m.Doubtful = !p.keyed()
 	x.m.Owner = x
 	s.peers[p.number] = x
 	return x.m
@@ -212,7 +211,7 @@ func (s *software) attached(p *Peer, err error) {
 
 func (s *software) stats(out *Stats) {
 	c := s.core.Counted()
-	*out = Stats{Attaches: c.Attaches, Resumes: c.Resumes, Renewals: c.Renewals, Hits: c.Hits, Evictions: c.Evictions, Busy: c.Busy, NotReady: c.NotReady,
+	*out = Stats{Attaches: c.Attaches, Resumes: c.Resumes, Hits: c.Hits, Evictions: c.Evictions, Busy: c.Busy, NotReady: c.NotReady,
 		Waits: c.Waits, Waited: c.Waited, GaveWay: c.GaveWay, Failures: c.Failures, Retransmits: c.Retransmits, Lookups: c.Lookups, Stale: c.Stale,
 		Malformed: c.Malformed, Live: c.Live, Kept: c.Kept, Waiting: c.Waiting}
 	if s.ctl != nil {

@@ -160,7 +160,7 @@ func (s *software) later(a *session.Action) {
 // called with the lock held: another one may take that one's place.
 func (s *software) name(as []session.Action) {
 	for k := range as {
-		if m := &as[k].Message; as[k].Kind == session.ActSend && (m.Kind == wire.Connect || m.Kind == wire.Renew) {
+		if m := &as[k].Message; as[k].Kind == session.ActSend && m.Kind == wire.Connect {
 			m.QPN, m.Reply = s.qps[m.Context].qp.Num(), s.reply
 		}
 	}

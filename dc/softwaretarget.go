@@ -104,7 +104,7 @@ func (s *softwareTarget) stats() TargetStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.core.Counted()
-	return TargetStats{Attaches: c.Attaches, Renewals: c.Renewals, Detaches: c.Detaches, Expired: c.Expired, Reclaimed: c.Reclaimed, Busy: c.Busy, Refused: c.Refused,
+	return TargetStats{Attaches: c.Attaches, Detaches: c.Detaches, Expired: c.Expired, Reclaimed: c.Reclaimed, Busy: c.Busy, Refused: c.Refused,
 		Recalls: c.Recalls, Malformed: c.Malformed + s.ctl.malformed.Load(), Dropped: s.ctl.dropped.Load(), Live: c.Live}
 }
 

@@ -11,9 +11,8 @@ import "time"
 // Waiting is above 0 whenever one looks, and Waited grows by more than the time
 // that passes. Each of these waits costs an eviction, too.
 type Stats struct {
-	Attaches      uint64        // sessions opened, renewed or taken up again
+	Attaches      uint64        // sessions opened or taken up again
 	Resumes       uint64        // those that were kept, and taken up again without a message
-	Renewals      uint64        // sessions that targets gave for later
 	Hits          uint64        // requests whose target was attached already
 	Evictions     uint64        // idle sessions that made room for another target
 	Busy          uint64        // busy answers
@@ -39,7 +38,7 @@ type PeerStats struct {
 	Ended    uint64        // those that have ended
 	Failed   uint64        // those with an error
 	Queued   int           // those that wait in the initiator
-	Attaches uint64        // sessions opened, renewed or taken up again
+	Attaches uint64        // sessions opened or taken up again
 	Resumes  uint64        // those taken up again
 	Failures uint64        // sessions that failed
 	Waits    uint64        // times that it had to wait for a context
@@ -50,8 +49,7 @@ type PeerStats struct {
 // TargetStats count what a target did since it was made. With hardware there is
 // nothing to count.
 type TargetStats struct {
-	Attaches  uint64 // sessions opened, for now or later
-	Renewals  uint64 // those for later
+	Attaches  uint64 // sessions opened
 	Detaches  uint64 // sessions closed by their initiators
 	Expired   uint64 // sessions taken back because their initiators fell silent
 	Reclaimed uint64 // sessions taken back that were recalled and not given back in time

@@ -27,7 +27,7 @@ type TargetConfig struct {
 	// Lease is how long an initiator may be silent before its responder context is
 	// taken back though nobody waits for it; 0 means a minute. Initiators send a
 	// keep-alive four times as often while they are attached, and none for a
-	// session that is parked, which they can take up again for half of this time.
+	// session that is kept, which they can take up again for half of this time.
 	// On Soft-RoCE requests are as good as keep-alives: a target looks two to four
 	// times in a lease whether any have come, and takes a responder context back a lease
 	// after the look that has found the last.

@@ -15,10 +15,10 @@ import (
 )
 
 // attaching compares four ways to reach a target that has no queue pair: on a
-// context that is ready, a session that the target gave ahead when the last one was
-// left (attach), and a new one (attach_cold); a new session when the only context
-// serves another target (attach_switch); and a parked session that is taken up
-// again then (attach_resume). Beside them two ways to connect an RC queue pair: one
+// context that is ready, the session that was kept when the target was left (attach),
+// and a new one (attach_cold); a new session when the only context serves another
+// target (attach_switch); and a kept session that is taken up again then
+// (attach_resume). Beside them two ways to connect an RC queue pair: one
 // that was made ahead, by one message each way on a TCP connection that is open
 // (rows without an addition), and a new one by librdmacm. All are processes of
 // their own with the runtime's monitor kept calm, and pause before each attach or
@@ -29,7 +29,7 @@ func attaching() harness.Benchmark {
 		return harness.Side{Name: name, Run: rig.ByRoles("dc-targets", role, rig.Calm, "GOMAXPROCS=1")}
 	}
 	b := harness.Benchmark{Name: "attach", Judged: instructions, Sides: []harness.Side{
-		attach("attach", "dc-renewed"), attach("attach_cold", "dc-cold"), attach("attach_switch", "dc-switch"), attach("attach_resume", "dc-resume"),
+		attach("attach", "dc-kept"), attach("attach_cold", "dc-cold"), attach("attach_switch", "dc-switch"), attach("attach_resume", "dc-resume"),
 		{Name: open, Run: rig.ByRoles("dc-open-server", "dc-open", rig.Calm, "GOMAXPROCS=1")},
 		{Name: cm, Run: rig.ByRoles("dc-cm-server", "dc-cm", rig.Calm)},
 	}}
@@ -51,10 +51,10 @@ const connections = 40
 
 var attachRoles = map[string]rig.Role{
 	"dc-targets": serveTargets,
-	"dc-renewed": attachRole(dc.ParkRenewed, (*attachRig).renewed),
-	"dc-cold":    attachRole(dc.ParkNever, (*attachRig).cold),
-	"dc-switch":  attachRole(dc.ParkNever, (*attachRig).change),
-	"dc-resume":  attachRole(dc.ParkAlways, (*attachRig).resume),
+	"dc-kept":    attachRole(false, (*attachRig).kept),
+	"dc-cold":    attachRole(true, (*attachRig).cold),
+	"dc-switch":  attachRole(true, (*attachRig).change),
+	"dc-resume":  attachRole(false, (*attachRig).resume),
 }
 
 // serveTargets makes two targets and tells their addresses to whom asks at a TCP
@@ -96,14 +96,15 @@ func serveTargets(ctx context.Context, at string) error {
 
 // attachRig is a serial initiator and two targets.
 type attachRig struct {
+	host  *rig.Host
 	i     *dc.Initiator
 	peers [2]*dc.Peer
 }
 
 // attachRole prints what one way of attaching takes.
-func attachRole(parking dc.Parking, f func(*attachRig, context.Context) (float64, error)) func(context.Context, string) error {
+func attachRole(closes bool, f func(*attachRig, context.Context) (float64, error)) func(context.Context, string) error {
 	return func(ctx context.Context, at string) error {
-		r, err := newAttachRig(at, parking)
+		r, err := newAttachRig(at, closes)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func attachRole(parking dc.Parking, f func(*attachRig, context.Context) (float64
 	}
 }
 
-func newAttachRig(at string, parking dc.Parking) (*attachRig, error) {
+func newAttachRig(at string, closes bool) (*attachRig, error) {
 	conn, err := rig.DialServer(at)
 	if err != nil {
 		return nil, err
@@ -133,8 +134,8 @@ func newAttachRig(at string, parking dc.Parking) (*attachRig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &attachRig{}
-	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.PD, GID: h.GID, Contexts: 1, Parking: parking}); err != nil {
+	r := &attachRig{host: h}
+	if r.i, err = dc.NewInitiator(dc.InitiatorConfig{PD: h.PD, GID: h.GID, Contexts: 1, CloseSessions: closes}); err != nil {
 		return nil, err
 	}
 	for k := range r.peers {
@@ -168,14 +169,14 @@ func (r *attachRig) repeat(ctx context.Context, prepare func() error) (float64, 
 	return rig.MedianMicros(ns), nil
 }
 
-// renewed leaves the target and comes back to it.
-func (r *attachRig) renewed(ctx context.Context) (float64, error) {
+// kept leaves the target and comes back to it.
+func (r *attachRig) kept(ctx context.Context) (float64, error) {
 	if err := r.i.Attach(ctx, r.peers[0]); err != nil {
 		return 0, err
 	}
 	v, err := r.cold(ctx)
 	if n := r.i.Stats().Resumes; err == nil && n < connections {
-		err = fmt.Errorf("%d of %d sessions had been renewed", n, connections)
+		err = fmt.Errorf("%d of %d sessions had been kept", n, connections)
 	}
 	return v, err
 }
@@ -188,12 +189,23 @@ func (r *attachRig) change(ctx context.Context) (float64, error) {
 	return r.repeat(ctx, func() error { return errors.Join(r.i.Detach(r.peers[0]), r.i.Attach(ctx, r.peers[1])) })
 }
 
+// resume comes back from a target on this host: after one on the same host a session is
+// not taken up again within a second.
 func (r *attachRig) resume(ctx context.Context) (float64, error) {
+	t, err := dc.NewTarget(dc.TargetConfig{PD: r.host.PD, GID: r.host.GID})
+	if err != nil {
+		return 0, err
+	}
+	defer t.Close()
+	other, err := r.i.Resolve(t.Address(), 0)
+	if err != nil {
+		return 0, err
+	}
 	if err := r.i.Attach(ctx, r.peers[0]); err != nil {
 		return 0, err
 	}
 	before := r.i.Stats().Resumes
-	v, err := r.repeat(ctx, func() error { return r.i.Attach(ctx, r.peers[1]) })
+	v, err := r.repeat(ctx, func() error { return r.i.Attach(ctx, other) })
 	if n := r.i.Stats().Resumes - before; err == nil && n < connections {
 		err = fmt.Errorf("%d of %d sessions were taken up again", n, connections)
 	}

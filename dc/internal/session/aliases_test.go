@@ -15,13 +15,13 @@ import (
 // is two peers for an initiator. The session that is kept for one of them outlives
 // what the same context does for the other.
 func TestAliases(t *testing.T) {
-	for _, keep := range []Keeping{Park, ParkFreely, Renew, CloseSessions} {
+	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprint(keep), func(t *testing.T) {
 			w := &world{rng: rand.New(rand.NewPCG(1, 2)), sessions: map[uint64]bool{}, lease: time.Minute}
 			at := wire.ControlAddress{QPN: w.qpn(), GID: wire.GID{15: 1}}
 			target := w.target(at, at, 2)
 			i := w.initiator(1, 8)
-			i.core.Keeping = keep
+			i.core.Keep = keep
 			elsewhere := wire.ControlAddress{QPN: w.qpn(), GID: wire.GID{15: 2}}
 			w.target(elsewhere, elsewhere, 2)
 			peers := []*Peer{i.resolve(PeerAddress{At: at}), i.resolve(PeerAddress{At: at, Incarnation: target.core.Epoch}), i.resolve(PeerAddress{At: elsewhere})}

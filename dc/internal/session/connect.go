@@ -23,12 +23,7 @@ func (c *Initiator) resume(x *Context, p *Peer, now time.Duration) {
 func (c *Initiator) connect(x *Context, p *Peer, now time.Duration) {
 	x.state, x.peer, p.ctx, x.since = connecting, p, x, now
 	x.looked = now
-	if p.firstTry == 0 {
-		p.firstTry = max(now, 1)
-	}
-	if p.kept.asked() {
-		c.giveBack(p, now) // what it would have got
-	}
+	p.try(now)
 	c.begin(x, now)
 	if x.dirty {
 		x.resetting = true
@@ -54,36 +49,18 @@ func (c *Initiator) sendConnect(x *Context) {
 		Peer: p.Number, PSN: x.Session.PSN, Session: p.kept.ID})
 }
 
-// timeout is how long a control message waits for its answer.
-func (c *Initiator) timeout() time.Duration { return max(c.estimate(), c.slow) }
-
-func (c *Initiator) estimate() time.Duration { return max(c.Retransmit, c.rtt+4*c.rttVar) }
-
-// longestPause is the bound of the pauses between copies of a message, which double. So
-// several are sent before a target is given up: some of them may be lost.
-func (c *Initiator) longestPause() time.Duration {
-	return min(16*c.estimate(), max(c.Retransmit, c.ConnectTimeout/8))
+// timeout is how long a control message waits for its answer, before it is sent again.
+func (c *Initiator) timeout() time.Duration {
+	return min(max(c.Retransmit, c.rtt+4*c.rttVar), c.longestPause())
 }
 
-// replied takes the time from a connect packet to its answer. When the packet was sent
-// more than once, the answer may be to any copy and measures nothing. But if it did not
-// count at all, only answers would that came before the timeout, which then never grows.
-// So it is the timeout until one is measured, as a timeout that was backed off is with
-// RFC 6298; unless so little time has passed since the last copy that the others have
-// been lost, and within bounds.
-func (c *Initiator) replied(d, last time.Duration, once bool) {
-	switch {
-	case once:
-		c.measure(d)
-	case last > c.rtt+4*c.rttVar:
-		c.slow = max(c.slow, min(d, 16*c.estimate(), c.ConnectTimeout/32))
-	}
-}
+// longestPause bounds the pauses between copies of a message, which double. So several
+// are sent before a target is given up: some of them may be lost.
+func (c *Initiator) longestPause() time.Duration { return max(c.Retransmit, c.ConnectTimeout/8) }
 
-// measure takes the time that an answer took.
+// measure takes a round-trip time (RFC 6298): of a connect packet that was sent once, or
+// of a probe, which comes back with the time of its sending.
 func (c *Initiator) measure(d time.Duration) {
-	c.Retime = true // patience depends on it
-	c.slow = 0
 	if c.rtt == 0 {
 		c.rtt, c.rttVar = d, d/2
 		return
@@ -92,38 +69,18 @@ func (c *Initiator) measure(d time.Duration) {
 	c.rtt += (d - c.rtt) / 8
 }
 
-// patience is how long a target of which nothing was ever heard may hold a context
-// that others wait for: about as long as an answer takes. One that comes later is not
-// lost, and makes this longer.
-func (c *Initiator) patience() time.Duration {
-	if c.rtt == 0 {
-		return c.timeout()
-	}
-	return min(max(c.rtt+4*c.rttVar, c.Retransmit/16), c.timeout())
-}
-
-// crowded tells whether a target that begins to wait has to. One of which nothing was
-// ever heard may then as well be asked meanwhile whether it is there.
-func (c *Initiator) crowded() bool { return c.general.n >= c.resets && c.anyEmpty() == nil }
-
-// strange tells whether a context waits for the first answer of a target, and others
-// for the context.
-func (c *Initiator) strange(x *Context) bool {
-	return x.unanswered == 0 && x.peer.strange() && c.wanted(x)
-}
-
-// silent: a connect packet has had no answer in time. If others wait, that ends the
-// stay of the target in the context, unless it has answered before: then a
-// retransmission must stay unanswered, too. It is then asked without a context
-// whether it is there.
+// silent: a connect packet has had no answer in time. If others wait for the context, a
+// target that does not answer the repetition either leaves it to them.
 func (c *Initiator) silent(x *Context, now time.Duration) {
 	p := x.peer
 	switch {
-	case now >= p.firstTry+c.ConnectTimeout, x.unanswered >= 1 && p.Doubtful:
-		p.suspect = true
-		c.abandon(x, ErrUnreachable, now)
+	case now >= p.firstTry+c.ConnectTimeout:
+		p.alive = false
+		c.fail(p, ErrUnreachable, now)
+		c.leave(x, now)
+		c.vacant(x, now)
 		return
-	case x.unanswered >= 1 && c.wanted(x), c.strange(x):
+	case x.unanswered >= 1 && c.wanted(x):
 		c.giveWay(x, now)
 		return
 	}
@@ -135,57 +92,42 @@ func (c *Initiator) silent(x *Context, now time.Duration) {
 	c.search(p, x.unanswered)
 }
 
-// giveWay makes a target that does not answer leave its context. An answer that
-// comes yet is as good as a session that was kept.
+// giveWay makes a target that does not answer leave its context.
 func (c *Initiator) giveWay(x *Context, now time.Duration) {
 	p := x.peer
 	c.Stats.GaveWay++
-	if p.kept.ID != 0 {
-		c.giveBack(p, now)
-	}
-	p.kept = x.Session
-	p.suspect, p.once = true, x.unanswered == 0
-	p.probePause = x.pause
-	wanted := p.wanted
-	pending := p.pending
-	p.wanted, p.pending = false, 0 // not in line
-	dirty, s := x.release()
-	c.leave(x, now)
-	p.wanted, p.pending = wanted, pending
-	if wanted || pending > 0 {
+	c.giveBack(p, now) // what the connect packet replaces
+	c.disconnect(p, &x.Session, wire.NoReason, now)
+	p.alive = false
+	c.unlink(x, now)
+	if p.wanted || p.pending > 0 {
 		c.probe(p, now)
 	} else {
-		p.firstTry, p.probePause = 0, 0
+		p.firstTry = 0
 	}
-	c.vacant(x, dirty, s, now)
+	c.vacant(x, now)
 }
 
-// release is what becomes of the queue pair of a context that has not joined.
-func (x *Context) release() (dirty bool, s contextState) {
-	if x.resetting {
-		return false, resetting
+// try notes when the first of the connects and probes without an answer was sent.
+func (p *Peer) try(now time.Duration) {
+	if p.firstTry == 0 {
+		p.firstTry, p.probePause = max(now, 1), 0
 	}
-	return x.dirty, free
 }
 
 // probe asks a target whether it is there, without a context.
 func (c *Initiator) probe(p *Peer, now time.Duration) {
-	if p.firstTry == 0 {
-		p.firstTry = max(now, 1)
-	}
-	if p.probePause == 0 {
-		p.probePause = c.timeout()
-	}
+	p.try(now)
 	p.rest = probed
-	p.probePause = min(2*p.probePause, c.longestPause())
+	p.probePause = min(max(2*p.probePause, c.timeout()), c.longestPause())
 	c.rests.set(p, min(now+p.probePause, p.firstTry+c.ConnectTimeout))
 	c.Retime = true
-	c.send(p.at, wire.Message{Kind: wire.Probe, Epoch: p.epoch, Peer: p.Number})
+	c.send(p.at, wire.Message{Kind: wire.Probe, Epoch: p.epoch, Peer: p.Number, Wait: uint32(now / time.Millisecond)})
 }
 
-// answered: the target is there. Who was waiting for a sign of it goes on.
+// answered: the target is there. If it was asked, it waits for a context now.
 func (c *Initiator) answered(p *Peer, now time.Duration) {
-	p.suspect, p.probePause = false, 0
+	p.alive = true
 	if p.rest == probed {
 		c.rests.clear(p)
 		p.rest, p.firstTry = nowhere, 0
@@ -193,16 +135,13 @@ func (c *Initiator) answered(p *Peer, now time.Duration) {
 	}
 }
 
-// withdraw ends a connect; the target waits again if it is still wanted.
-func (c *Initiator) withdraw(x *Context, now time.Duration) {
-	dirty, s := x.release()
-	c.leave(x, now)
-	c.vacant(x, dirty, s, now)
-}
-
-// vacant: a context has no target any more, and its queue pair need not be reset
-// or is being reset.
-func (c *Initiator) vacant(x *Context, dirty bool, s contextState, now time.Duration) {
+// vacant: a context that has not joined has no target any more. Its queue pair need not
+// be reset, or is being reset.
+func (c *Initiator) vacant(x *Context, now time.Duration) {
+	dirty, s := x.dirty, free
+	if x.resetting {
+		dirty, s = false, resetting
+	}
 	c.clear(x, s)
 	x.dirty, x.looked = dirty, now
 	if s == free {
@@ -212,16 +151,10 @@ func (c *Initiator) vacant(x *Context, dirty bool, s contextState, now time.Dura
 	}
 }
 
-// abandon gives up a connect.
-func (c *Initiator) abandon(x *Context, err error, now time.Duration) {
-	c.fail(x.peer, err, now)
-	c.withdraw(x, now)
-}
-
 // fail ends all requests that wait for a target.
 func (c *Initiator) fail(p *Peer, err error, now time.Duration) {
 	c.unrest(p)
-	p.pending, p.wanted, p.firstTry, p.probePause = 0, false, 0, 0
+	p.pending, p.wanted, p.firstTry = 0, false, 0
 	c.giveBack(p, now)
 	c.do(Action{Kind: ActFail, Peer: p, Err: err})
 }

@@ -28,7 +28,7 @@ type Context struct {
 
 	state contextState
 	// dirty: the queue pair is still connected to the last target, whose session is
-	// parked.
+	// kept.
 	dirty bool
 	// resetting: it is being made ready while the connect packet is under way.
 	resetting bool
@@ -73,7 +73,7 @@ func (x *Context) Live() bool {
 // Outstanding is how many requests of it have not completed.
 func (x *Context) Outstanding() int { return x.outstanding }
 
-// disconnect is a Detach or Renew that was not yet answered.
+// disconnect is a Detach that was not yet answered.
 type disconnect struct {
 	m     wire.Message
 	to    wire.ControlAddress
@@ -117,14 +117,14 @@ type Limits struct {
 	MaxWait        time.Duration // after which who waits comes before larger backlogs
 	Retransmit     time.Duration // least pause before a control message is repeated
 	ConnectTimeout time.Duration
-	Keeping        Keeping
+	Keep           bool          // sessions are kept when their context leaves the target, and not closed
+	TimeWait       time.Duration // no packet is under way for longer
 }
 
 // Stats count what an initiator did.
 type Stats struct {
 	Attaches    uint64
 	Resumes     uint64
-	Renewals    uint64
 	Hits        uint64
 	Evictions   uint64
 	Busy        uint64
@@ -169,9 +169,7 @@ type Initiator struct {
 
 	gone map[uint32]keyedAddress // of who had a number before
 
-	// Of connects that were answered at once (RFC 6298), and of one since that was
-	// answered when it had been sent again.
-	rtt, rttVar, slow time.Duration
+	rtt, rttVar time.Duration // of control messages and their answers
 }
 
 // NewInitiator makes a machine; id tells it from all others.
@@ -291,7 +289,7 @@ func (c *Initiator) Enqueue(p *Peer, n int, now time.Duration) {
 	case p.rest == inLine:
 		p.line.changed(p)
 	case p.rest != nowhere:
-	case p.suspect, p.strange() && c.crowded():
+	case !p.alive:
 		c.probe(p, now)
 	default:
 		c.queue(p, now)

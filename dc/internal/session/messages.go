@@ -19,7 +19,7 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		return
 	}
 	defer c.dispatch(now)
-	p.met = true
+	defer c.answered(p, now)
 	current := x.peer == p && x.Session.Attempt == m.Attempt
 	switch m.Kind {
 	case wire.Attached:
@@ -32,9 +32,6 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 		c.refused(x, p, current, m, now)
 	case wire.Detached:
 		c.parted(m)
-		if p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context) {
-			c.lose(p, now) // there is none
-		}
 	case wire.Recall:
 		c.recall(x, p, current, m, now)
 	default:
@@ -42,10 +39,10 @@ func (c *Initiator) Received(m *wire.Message, now time.Duration) {
 	}
 }
 
-// parted: a Detach or Renew was answered.
+// parted: a Detach was answered.
 func (c *Initiator) parted(m *wire.Message) {
 	c.disconnects = slices.DeleteFunc(c.disconnects, func(d disconnect) bool {
-		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && (d.m.Kind == wire.Renew || m.Kind == wire.Detached && d.m.Session == m.Session)
+		return d.m.Peer == m.Peer && d.m.Context == m.Context && d.m.Attempt == m.Attempt && d.m.Session == m.Session
 	})
 }
 
@@ -60,11 +57,8 @@ func (c *Initiator) removed(m *wire.Message, now time.Duration) {
 	}
 	c.Stats.Stale++
 	switch m.Kind {
-	case wire.Attached:
-		c.parted(m)
+	case wire.Attached, wire.Recall: // what gave a session that is recalled was lost
 		c.decline(m, p, now)
-	case wire.Recall:
-		c.decline(m, p, now) // what gave it was lost
 	case wire.Detached:
 		c.parted(m)
 	}
@@ -74,34 +68,22 @@ func (c *Initiator) attached(x *Context, p *Peer, current bool, m *wire.Message,
 	switch {
 	case current && x.state == connecting:
 		x.state = joining
-		c.replied(now-x.Session.heard, now-(x.timer-x.pause), x.unanswered == 0)
-		x.Session.assigned(m)
-		p.epoch, p.firstTry, p.suspect, p.probePause = m.Epoch, 0, false, 0
+		if x.unanswered == 0 {
+			c.measure(now - x.Session.heard)
+		}
+		s := &x.Session
+		s.ID, s.Lease, s.QPN, s.MTU, s.counts = m.Session, m.Wait, m.QPN, m.MTU, m.Key&wire.PacketsCount != 0
+		p.epoch, p.firstTry = m.Epoch, 0
 		c.forget(p)
 		if x.resetting {
 			x.answer = *m
 		} else {
 			c.do(Action{Kind: ActJoin, Context: x, Peer: p, Message: *m})
 		}
-	case current && m.Session == x.Session.ID, p.kept.ID == m.Session:
-		c.parted(m) // a copy
-	case p.kept.asked() && p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
-		// The answer to Renew, or to a connect that gave way.
-		c.parted(m)
-		if p.rest == probed {
-			c.replied(now-p.kept.heard, now-p.kept.heard, p.once)
-		}
-		p.kept.assigned(m)
-		p.epoch = m.Epoch
-		c.kept++
-		c.Stats.Renewals++
-		if p.rest == probed {
-			c.answered(p, now)
-		}
+	case current && m.Session == x.Session.ID, p.kept.ID == m.Session: // a copy
 	default:
 		// The answer to what nobody waits for any more.
 		c.Stats.Stale++
-		c.parted(m)
 		c.decline(m, c.address(p), now)
 	}
 }
@@ -113,16 +95,16 @@ func (c *Initiator) decline(m *wire.Message, to keyedAddress, now time.Duration)
 	}
 }
 
-func (s *Session) assigned(m *wire.Message) {
-	s.ID, s.Lease, s.QPN, s.MTU, s.counts = m.Session, m.Wait, m.QPN, m.MTU, m.Key&wire.PacketsCount != 0
-}
-
 // confirmed: the target has seen a keep-alive and sends back when that was sent.
-// The session may be parked meanwhile. Without a session it is the answer to a
+// The session may be kept meanwhile. Without a session it is the answer to a
 // probe.
 func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
+	age := milliseconds(now) - m.Wait // of a clock that wraps
+	sent := time.Duration(age) * time.Millisecond
 	if m.Session == 0 {
-		c.answered(p, now)
+		if p.rest == probed && sent <= c.ConnectTimeout {
+			c.measure(sent)
+		}
 		return
 	}
 	s := &p.kept
@@ -132,8 +114,7 @@ func (c *Initiator) confirmed(x *Context, p *Peer, current bool, m *wire.Message
 	if s.ID != m.Session {
 		return
 	}
-	age := milliseconds(now) - m.Wait // of a clock that wraps
-	at := now - time.Duration(age)*time.Millisecond
+	at := now - sent
 	if age > s.Lease || at <= s.heard {
 		return
 	}
@@ -159,20 +140,16 @@ func (c *Initiator) busy(x *Context, p *Peer, current bool, m *wire.Message, now
 	}
 	c.Stats.Busy++
 	c.forget(p)
-	p.firstTry, p.suspect, p.probePause = 0, false, 0 // it is alive: wait for its turn
-	wanted, pending := p.wanted, p.pending
-	p.wanted, p.pending = false, 0 // not in line
+	p.firstTry = 0 // it is alive: wait for its turn
 	if x.unanswered > 0 {
 		c.disconnect(p, &x.Session, wire.NoReason, now) // of a copy that may be served yet
 	}
-	dirty, s := x.release()
-	c.leave(x, now)
-	p.wanted, p.pending = wanted, pending
-	if wanted || pending > 0 {
+	c.unlink(x, now)
+	if p.wanted || p.pending > 0 {
 		// Not all at the same time.
 		c.postpone(p, now+wait/2+time.Duration(c.random()%1024)*wait/1024)
 	}
-	c.vacant(x, dirty, s, now)
+	c.vacant(x, now)
 }
 
 func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, now time.Duration) {
@@ -192,7 +169,9 @@ func (c *Initiator) refused(x *Context, p *Peer, current bool, m *wire.Message, 
 		c.forget(p)
 		c.begin(x, now)
 	default:
-		c.abandon(x, ErrRefused, now)
+		c.fail(p, ErrRefused, now)
+		c.leave(x, now)
+		c.vacant(x, now)
 	}
 }
 
@@ -211,8 +190,7 @@ func (c *Initiator) recall(x *Context, p *Peer, current bool, m *wire.Message, n
 			x.state = draining
 			c.settle(x, now)
 		}
-	case current, p.kept.Attempt == m.Attempt && p.kept.Context == int32(m.Context):
-		// It is about to be known.
+	case current: // it is about to be known
 	default:
 		c.decline(m, c.address(p), now) // what gave it was lost
 	}

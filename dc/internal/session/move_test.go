@@ -11,9 +11,9 @@ import (
 
 // TestMoved: a context whose queue pair names a place that the local address has left is
 // connected anew before its next request, and not before its last one has ended. Sessions
-// that are parked stay so.
+// that are kept stay so.
 func TestMoved(t *testing.T) {
-	b := newBench(t, 3, func(l *Limits) { l.Keeping = ParkFreely })
+	b := newBench(t, 3, nil)
 	idle, busy, late := b.peer(7), b.peer(8), b.peer(9)
 	b.attach(idle, 1)
 	y := b.attach(busy, 2)
@@ -46,7 +46,7 @@ func TestMoved(t *testing.T) {
 
 // TestMovedUnderRequests that fail: the session is over, as with any other failure.
 func TestMovedUnderRequests(t *testing.T) {
-	b := newBench(t, 1, func(l *Limits) { l.Keeping = ParkFreely })
+	b := newBench(t, 1, nil)
 	p := b.peer(7)
 	x := b.attach(p, 1)
 	b.Posted(x, 2, 2)
@@ -78,14 +78,14 @@ func TestTargetMoved(t *testing.T) {
 		require.Equal(t, wire.StaleSession, m.Reason)
 		require.NotZero(t, m.Session)
 	}
-	b := newBench(t, 3, func(l *Limits) { l.Keeping = ParkFreely })
-	parked, attached, asked := b.peer(7), b.peer(8), b.peer(9)
-	b.attach(parked, 1)
+	b := newBench(t, 3, nil)
+	kept, attached, asked := b.peer(7), b.peer(8), b.peer(9)
+	b.attach(kept, 1)
 	b.Moved(b.now)
 	x := b.attach(attached, 2)
 	b.Enqueue(asked, 1, b.now)
 	b.taken()
-	for n, p := range []*Peer{parked, attached, asked} {
+	for n, p := range []*Peer{kept, attached, asked} {
 		s := &p.kept
 		if p.ctx != nil {
 			s = &p.ctx.Session
@@ -93,7 +93,7 @@ func TestTargetMoved(t *testing.T) {
 		b.Received(&wire.Message{Kind: wire.Refused, Reason: wire.StaleSession, Sender: 1, Context: uint32(s.Context), Attempt: s.Attempt, Peer: p.Number, Session: uint64(n + 1), From: p.at}, b.now)
 	}
 	require.NotContains(t, kindsOf(b.taken()), ActFail)
-	require.Zero(t, parked.kept)
+	require.Zero(t, kept.kept)
 	require.False(t, x.Live())
 	b.answer(asked, 4)
 	b.Joined(asked.ctx, nil, b.now)

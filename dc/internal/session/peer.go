@@ -14,22 +14,17 @@ const (
 	nowhere   rest = iota
 	inLine         // waits for a context
 	postponed      // comes again at a time: it was busy, or had no receive
-	probed         // did not answer, and is asked without a context whether it is there
+	probed         // is asked without a context whether it is there
 )
 
 // Peer is a target as an initiator's machine knows it.
 type Peer struct {
 	Number uint32
-	// Doubtful: the access key does not fit what the address says of it, so that a
-	// target that does not answer has probably been asked with the wrong one.
-	Doubtful bool
-	Owner    any // the driver's
+	Owner  any // the driver's
 
 	wanted  bool // a session is asked for, whether there are requests or not
 	asking  bool // the service is asked where the target is
-	suspect bool // its last connect stayed without an answer
-	met     bool // it has answered something
-	once    bool // the connect that gave way was sent once
+	alive   bool // it has answered something since it left a connect without an answer
 	service bool // there is a service that can be asked
 	rest    rest
 	class   uint8 // of its backlog, in line
@@ -73,10 +68,6 @@ type PeerAddress struct {
 	Key         uint64
 }
 
-// strange tells whether nothing was ever heard of the target, which is then soon left
-// for others. With a key that is probably wrong that would only be longer in coming.
-func (p *Peer) strange() bool { return !p.met && !p.Doubtful }
-
 // AddPeer makes a target known.
 func (c *Initiator) AddPeer(a PeerAddress) *Peer {
 	p := &Peer{Number: c.peerNumber(), at: a.At, incarnation: a.Incarnation, epoch: a.Incarnation, service: a.Service}
@@ -110,11 +101,9 @@ func (c *Initiator) Remove(p *Peer, now time.Duration) bool {
 }
 
 // Dismiss leaves a target, or answers false if there is something under way.
-func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool {
-	return c.dismiss(p, c.Keeping != CloseSessions, now)
-}
+func (c *Initiator) Dismiss(p *Peer, now time.Duration) bool { return c.dismiss(p, c.Keep, now) }
 
-func (c *Initiator) dismiss(p *Peer, renew bool, now time.Duration) bool {
+func (c *Initiator) dismiss(p *Peer, keep bool, now time.Duration) bool {
 	if p.pending > 0 || p.wanted {
 		return false
 	}
@@ -123,23 +112,24 @@ func (c *Initiator) dismiss(p *Peer, renew bool, now time.Duration) bool {
 		if x.state != attached || x.outstanding > 0 {
 			return false
 		}
-		if renew {
-			c.renew(x, now)
-		} else {
+		if !keep {
 			c.detach(x, now)
+			return true
+		}
+		if c.vacate(x, now); x.state == free {
+			c.reset(x, now) // ahead: the next session finds it ready
 		}
 		return true
 	}
-	if !renew {
+	if !keep {
 		c.giveBack(p, now)
 	}
 	return true
 }
 
-// giveBack closes the session that is kept for a target, or that it was asked for
-// and has not told yet.
+// giveBack closes the session that is kept for a target.
 func (c *Initiator) giveBack(p *Peer, now time.Duration) {
-	if p.kept.Attempt != 0 {
+	if p.kept.ID != 0 {
 		c.disconnect(p, &p.kept, wire.NoReason, now)
 	}
 	c.forget(p)

@@ -29,9 +29,6 @@ func (x *Context) number(packets int) {
 	}
 }
 
-// timeWait is how long a packet may be under way.
-const timeWait = time.Second
-
 // departures are the hosts that a context has lately left.
 type departures struct {
 	hosts map[wire.GID]departure
@@ -44,7 +41,8 @@ type departure struct {
 	until   time.Duration
 }
 
-func (d *departures) add(p *Peer, now time.Duration) {
+// add notes that packets to a target, and their answers, may be under way for timeWait.
+func (d *departures) add(p *Peer, now, timeWait time.Duration) {
 	if d.hosts == nil {
 		d.hosts = make(map[wire.GID]departure)
 	}

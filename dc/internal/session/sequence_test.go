@@ -55,15 +55,19 @@ func TestNumbersOnlyGrow(t *testing.T) {
 }
 
 // TestLateNumbers: a session is not taken up while acknowledgements of another
-// target on the same host may be late, unless that is asked for; and is afterwards.
+// target on the same host may be late, and is afterwards.
 func TestLateNumbers(t *testing.T) {
 	for _, free := range []bool{false, true} {
 		b := newBench(t, 1, func(l *Limits) {
 			if free {
-				l.Keeping = ParkFreely
+				l.TimeWait = 0
 			}
 		})
-		at := func(qpn uint32) *Peer { return b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}}) }
+		at := func(qpn uint32) *Peer {
+			p := b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: qpn}})
+			p.alive = true
+			return p
+		}
 		p, q := at(1), at(2)
 		x := b.attach(p, 3)
 		turn := func(to *Peer) []any {

@@ -40,7 +40,7 @@ func (c *Initiator) wait(p *Peer, since, now time.Duration) {
 
 // home is the context for which a target has to wait.
 func (c *Initiator) home(p *Peer, now time.Duration) *Context {
-	if p.kept.Attempt == 0 || p.kept.ID != 0 && now > p.kept.usable() {
+	if p.kept.ID == 0 || now > p.kept.usable() {
 		return nil
 	}
 	if x := &c.Contexts[p.kept.Context]; !x.stuck && x.state != damaged {
@@ -131,8 +131,7 @@ func (c *Initiator) serve(x *Context, now time.Duration) bool {
 	c.unline(p)
 	p.Stats.Waited += now - p.since
 	c.Stats.Waited += now - p.since
-	if p.kept.ID != 0 && int(p.kept.Context) == x.Index && now <= p.kept.usable() &&
-		(c.Keeping == ParkFreely || !x.departures.recent(p, now)) {
+	if p.kept.ID != 0 && int(p.kept.Context) == x.Index && now <= p.kept.usable() && !x.departures.recent(p, now) {
 		c.resume(x, p, now)
 	} else {
 		c.connect(x, p, now)
@@ -184,19 +183,16 @@ func (c *Initiator) settle(x *Context, now time.Duration) {
 
 // vacate makes a context without outstanding requests leave its target.
 func (c *Initiator) vacate(x *Context, now time.Duration) {
-	switch {
-	case c.Keeping == CloseSessions, x.broken, x.recalled, now > x.Session.usable():
+	if !c.Keep || x.broken || x.recalled || now > x.Session.usable() {
 		c.detach(x, now)
-	case c.Keeping == Renew:
-		c.renew(x, now)
-	default:
-		c.forget(x.peer)
-		x.peer.kept = x.Session
-		c.kept++
-		c.leave(x, now)
-		c.clear(x, free)
-		x.dirty = true
+		return
 	}
+	c.forget(x.peer)
+	x.peer.kept = x.Session
+	c.kept++
+	c.leave(x, now)
+	c.clear(x, free)
+	x.dirty = true
 }
 
 // clear makes a context forget its session. What belongs to its queue pair stays.
@@ -217,18 +213,6 @@ func (c *Initiator) detach(x *Context, now time.Duration) {
 		why = wire.Broken
 	}
 	c.disconnect(x.peer, &x.Session, why, now)
-	c.leave(x, now)
-	c.reset(x, now)
-}
-
-// renew closes the session of a context, and asks for another one for when the
-// context serves the target again.
-func (c *Initiator) renew(x *Context, now time.Duration) {
-	p, old := x.peer, x.Session.ID
-	x.attempts++
-	c.forget(p)
-	p.kept = Session{Context: int32(x.Index), Attempt: x.attempts, PSN: c.firstPSN(x), heard: now}
-	c.part(c.address(p), wire.Message{Kind: wire.Renew, Session: old, Context: uint32(x.Index), Attempt: x.attempts, Peer: p.Number, Epoch: p.epoch, PSN: p.kept.PSN}, now)
 	c.leave(x, now)
 	c.reset(x, now)
 }
@@ -255,13 +239,18 @@ func (c *Initiator) part(to keyedAddress, m wire.Message, now time.Duration) {
 	c.Retime = true
 }
 
-// leave parts a context and its target.
+// unlink parts a context and its target.
+func (c *Initiator) unlink(x *Context, now time.Duration) {
+	if x.state != connecting { // it has sent packets there
+		x.departures.add(x.peer, now, c.TimeWait)
+	}
+	x.peer.ctx, x.peer = nil, nil
+}
+
+// leave parts a context and its target, which waits again if it is still wanted.
 func (c *Initiator) leave(x *Context, now time.Duration) {
 	p := x.peer
-	p.ctx, x.peer = nil, nil
-	if x.state != connecting { // it has sent packets there
-		x.departures.add(p, now)
-	}
+	c.unlink(x, now)
 	switch {
 	case p.pending == 0 && !p.wanted:
 	case x.notReady:
@@ -322,7 +311,7 @@ func (c *Initiator) damaged(x *Context, now time.Duration) {
 		c.usable--
 		// Sessions are with the queue pair, which is going to be another one.
 		for _, p := range c.peers {
-			if p != nil && p.kept.Attempt != 0 && int(p.kept.Context) == x.Index {
+			if p != nil && p.kept.ID != 0 && int(p.kept.Context) == x.Index {
 				c.giveBack(p, now)
 			}
 		}

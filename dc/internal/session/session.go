@@ -48,9 +48,6 @@ func (s *Session) usable() time.Duration { return s.heard + s.lease()/2 }
 
 func (s *Session) lease() time.Duration { return time.Duration(s.Lease) * time.Millisecond }
 
-// asked tells whether the target was asked for the session and has not answered.
-func (s *Session) asked() bool { return s.Attempt != 0 && s.ID == 0 }
-
 // nextKeepAlive is when the target should hear again of a session in use: after
 // an eighth to three eighths of the lease, by its id, so that sessions made
 // together do not all ask at the same time.
@@ -61,20 +58,3 @@ func (s *Session) nextKeepAlive() time.Duration {
 func milliseconds(t time.Duration) uint32 {
 	return uint32((t + time.Millisecond - 1) / time.Millisecond)
 }
-
-// Keeping says what becomes of a session when its context leaves the target.
-type Keeping uint8
-
-const (
-	// Park: the responder context keeps its place in the sequence of packets, and
-	// the initiator context goes on from there; but not within [timeWait] after it
-	// left another target of the same host.
-	Park Keeping = iota
-	// ParkFreely is Park without that exception.
-	ParkFreely
-	// Renew: the target is asked for another session of the same contexts, which
-	// begins anew.
-	Renew
-	// CloseSessions: nothing is kept.
-	CloseSessions
-)

@@ -244,13 +244,14 @@ func TestKeptElsewhere(t *testing.T) {
 	b.tick()
 	as := b.tick()
 	require.Nil(t, p.ctx)
-	require.True(t, p.suspect)
-	require.Contains(t, kindsOf(as), any(wire.Detach))
+	require.False(t, p.alive)
+	var ended []uint64
 	for _, a := range as {
 		if a.Kind == ActSend && a.Message.Kind == wire.Detach {
-			require.EqualValues(t, 3, a.Message.Session)
+			ended = append(ended, a.Message.Session)
 		}
 	}
+	require.Equal(t, []uint64{3, 0}, ended, "and what it was asked for")
 }
 
 // moved brings a peer to a context that has to leave another one.
@@ -270,12 +271,12 @@ func TestSeveralLeft(t *testing.T) {
 	var d departures
 	host := wire.ControlAddress{GID: wire.GID{15: 1}}
 	p, q := &Peer{at: host}, &Peer{at: host}
-	d.add(p, 0)
+	d.add(p, 0, timeWait)
 	require.False(t, d.recent(p, 1))
-	d.add(q, 1)
+	d.add(q, 1, timeWait)
 	require.True(t, d.recent(q, 2))
 	require.True(t, d.recent(p, 2))
-	d.add(q, timeWait+2)
+	d.add(q, timeWait+2, timeWait)
 	require.False(t, d.recent(q, timeWait+3), "the other one was left long ago")
 	require.False(t, d.recent(p, 3*timeWait))
 }
@@ -289,7 +290,7 @@ func TestWanted(t *testing.T) {
 	b.Enqueue(p, 0, b.now)
 	require.False(t, b.Remove(p, b.now))
 	b.Withdraw(p, 0, true)
-	p.suspect = true
+	p.alive = false
 	b.Enqueue(p, 1, b.now)
 	require.Equal(t, probed, p.rest)
 	b.Withdraw(p, 1, false)
@@ -331,13 +332,10 @@ func TestStuckIsNobodysHome(t *testing.T) {
 }
 
 // TestLostSession: who waits for the context of a session that is over waits for any.
-// A target that has answered anything is no stranger.
 func TestLostSession(t *testing.T) {
 	b := newBench(t, 1, nil)
-	p, q := b.stranger(1), b.peer(2)
-	require.True(t, p.strange())
+	p, q := b.peer(1), b.peer(2)
 	b.attach(p, 3)
-	require.False(t, p.strange())
 	x := b.moved(q, 4)
 	b.Posted(x, 1, 1)
 	b.Enqueue(p, 1, b.now)

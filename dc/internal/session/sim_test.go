@@ -214,7 +214,7 @@ func (i *simInitiator) knows(id uint64) bool {
 		}
 	}
 	for _, p := range i.core.peers {
-		if p != nil && (p.kept.ID == id || p.kept.asked()) {
+		if p != nil && p.kept.ID == id {
 			return true
 		}
 	}
@@ -236,19 +236,15 @@ func seeds(all, short uint64) uint64 {
 // TestSimulation runs random programs over a bad network against the model.
 func TestSimulation(t *testing.T) {
 	seeds := seeds(3000, 200)
-	resumed, found, renewed, returned := 0, 0, 0, 0
+	resumed, found, returned := 0, 0, 0
 	for seed := range seeds {
 		w, err := program(seed)
 		require.NoError(t, err, "seed %d", seed)
 		resumed += w.resumed
 		found += w.found
 		returned += w.returned
-		for _, i := range w.inits {
-			renewed += int(i.core.Stats.Renewals)
-		}
 	}
 	require.Greater(t, resumed, int(seeds), "sessions taken up again")
-	require.Greater(t, renewed, int(seeds), "sessions renewed")
 	require.Greater(t, found, int(seeds/20), "targets found at another place")
 	require.Greater(t, returned, int(seeds/20), "requests that found no receive")
 }

@@ -64,9 +64,8 @@ type simInitiator struct {
 
 func (w *world) initiator(contexts, quota int) *simInitiator {
 	i := &simInitiator{w: w, at: wire.ControlAddress{QPN: w.qpn()}, peers: make(map[*Peer]*simPeer), known: make(map[wire.ControlAddress]*Peer), timer: Never}
-	keep := []Keeping{CloseSessions, Renew, Renew, Park, Park}[w.rng.IntN(5)]
 	i.core = NewInitiator(w.rng.Uint64(), contexts, Limits{Quota: quota, Hold: 5 * time.Millisecond, MaxWait: 20 * time.Millisecond, Retransmit: 2 * time.Millisecond,
-		ConnectTimeout: time.Second, Keeping: keep}, w.rng.Uint32)
+		ConnectTimeout: time.Second, Keep: w.rng.IntN(5) > 0, TimeWait: timeWait}, w.rng.Uint32)
 	for range contexts {
 		i.qps = append(i.qps, simQP{qpn: w.qpn()})
 	}
@@ -378,7 +377,7 @@ func (i *simInitiator) act(a Action) {
 	case ActSend:
 		m := a.Message
 		m.From = i.at
-		if m.Kind == wire.Connect || m.Kind == wire.Renew {
+		if m.Kind == wire.Connect {
 			m.QPN = i.qps[m.Context].qpn
 		}
 		w.carry(a.To, m)

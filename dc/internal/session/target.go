@@ -44,7 +44,6 @@ type TargetLimits struct {
 // TargetStats count what a target did.
 type TargetStats struct {
 	Attaches  uint64
-	Renewals  uint64
 	Detaches  uint64
 	Expired   uint64
 	Reclaimed uint64
@@ -170,12 +169,10 @@ func (c *Target) Received(m *wire.Message, now time.Duration) {
 	switch m.Kind {
 	case wire.Probe:
 		a := c.answer(wire.Alive, m)
-		a.Session = 0
+		a.Session, a.Wait = 0, m.Wait
 		c.io.Send(m.From, a)
 	case wire.Connect:
 		c.connect(m, now)
-	case wire.Renew:
-		c.renew(m, now)
 	case wire.KeepAlive:
 		s := c.find(m)
 		if s == nil {
@@ -209,11 +206,6 @@ func (c *Target) detach(m *wire.Message, now time.Duration) {
 	s := c.find(m)
 	if key := keyOf(m); m.Session == 0 {
 		if s = c.contexts[key]; s == nil || s.attempt != m.Attempt {
-			if s != nil && int32(m.Attempt-s.attempt) > 0 {
-				// What asked was a renewal, and would have ended this one.
-				c.Stats.Detaches++
-				c.end(s, false, now)
-			}
 			c.ended.add(key, m.Attempt, false, now, c.Lease)
 			return
 		}
@@ -271,26 +263,6 @@ func (c *Target) connect(m *wire.Message, now time.Duration) {
 		c.wait(key, m, now)
 		return
 	}
-	c.open(m, now)
-}
-
-// renew ends a session and gives its initiator another one, unless others wait
-// for a responder context.
-func (c *Target) renew(m *wire.Message, now time.Duration) {
-	if m.Epoch != 0 && m.Epoch != c.Epoch {
-		c.io.Send(m.From, c.answer(wire.Detached, m))
-		return
-	}
-	if c.superseded(m, now) {
-		return
-	}
-	c.io.Prepare()
-	c.waiters = slices.DeleteFunc(c.waiters, func(w waiter) bool { return w.until <= now })
-	if len(c.free) <= len(c.waiters) {
-		c.io.Send(m.From, c.answer(wire.Detached, m))
-		return
-	}
-	c.Stats.Renewals++
 	c.open(m, now)
 }
 

@@ -290,41 +290,24 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.Greater(t, c.waiters[0].until, c.waiters[1].until, "one that is known stays so")
 }
 
-// TestRenew: another session of the same contexts, unless somebody waits; copies
-// get the same answer.
-func TestRenew(t *testing.T) {
-	c, io := newTestTarget(1)
-	io.ready = func() {
-		if n := len(io.released); n > 0 {
-			io.released = io.released[:n-1]
-			c.Ready(0, nil, 0)
-		}
-	}
+// TestCopiesOfConnect get the same answer, and late ones none.
+func TestCopiesOfConnect(t *testing.T) {
+	c, io := newTestTarget(2)
 	c.Received(from(1, wire.Connect), 0)
 	first := io.last(t)
-	m := from(1, wire.Renew)
-	m.Session, m.Epoch, m.Attempt = first.Session, c.Epoch, 2
-	c.Received(m, 1)
+	c.Received(from(1, wire.Connect), 1)
+	require.Equal(t, first, io.last(t))
+	require.Equal(t, 1, c.Counted().Live)
+	again := from(1, wire.Connect)
+	again.Attempt, again.Session = 2, first.Session
+	c.Received(again, 2)
 	second := io.last(t)
 	require.Equal(t, wire.Attached, second.Kind)
 	require.NotEqual(t, first.Session, second.Session)
-	require.EqualValues(t, 2, second.Attempt)
-	require.EqualValues(t, 1, c.Stats.Renewals)
-	c.Received(m, 2)
-	require.Equal(t, second, io.last(t))
+	n := len(io.sent)
+	c.Received(from(1, wire.Connect), 3)
+	require.Len(t, io.sent, n, "it was sent before")
 	require.Equal(t, 1, c.Counted().Live)
-	late := from(1, wire.Connect)
-	c.Received(late, 2)
-	require.Equal(t, second, io.last(t), "a late copy has no answer")
-
-	c.Received(from(2, wire.Connect), 3)
-	require.Equal(t, wire.Recall, io.last(t).Kind)
-	m.Session, m.Attempt = second.Session, 3
-	c.Received(m, 4)
-	kinds := []wire.Kind{io.sent[len(io.sent)-2].Kind, io.last(t).Kind}
-	require.Equal(t, []wire.Kind{wire.Busy, wire.Detached}, kinds, "the other one's turn has come")
-	c.Received(from(2, wire.Connect), 5)
-	require.Equal(t, wire.Attached, io.last(t).Kind)
 }
 
 // TestLateConnectOpensNothing: the session of its attempt is over.
@@ -382,9 +365,10 @@ func TestFailedSetUp(t *testing.T) {
 func TestProbe(t *testing.T) {
 	c, io := newTestTarget(1)
 	m := from(1, wire.Probe)
-	m.Session = 9
+	m.Session, m.Wait = 9, 77
 	c.Received(m, 0)
 	require.Equal(t, wire.Alive, io.last(t).Kind)
+	require.EqualValues(t, 77, io.last(t).Wait)
 	require.Zero(t, io.last(t).Session)
 	require.Zero(t, c.Counted().Live)
 }
@@ -403,31 +387,6 @@ func TestOneWaiter(t *testing.T) {
 	require.Zero(t, c.Counted().Live)
 	c.Received(from(3, wire.Connect), time.Second)
 	require.Equal(t, 1, c.Counted().Live)
-}
-
-// TestRenewalTakenBack: the renewal of a session is lost, and its sender does not want
-// the other one any more. The first one is over all the same, which nothing but the
-// attempt tells.
-func TestRenewalTakenBack(t *testing.T) {
-	c, io := newTestTarget(1)
-	m := from(1, wire.Connect)
-	m.Attempt = 7
-	c.Received(m, 0)
-	session := io.last(t).Session
-	away := from(1, wire.Detach)
-	away.Epoch, away.Attempt = c.Epoch, 6
-	c.Received(away, 0)
-	require.Equal(t, 1, c.Counted().Live, "what asked is older than the session")
-	away.Attempt = 8
-	c.Received(away, 0)
-	require.Equal(t, wire.Detached, io.last(t).Kind)
-	require.Zero(t, c.Counted().Live)
-	require.Equal(t, []bool{false}, io.released, "its number is not used again")
-	c.Ready(0, nil, 0)
-	renewal := from(1, wire.Renew)
-	renewal.Epoch, renewal.Attempt, renewal.Session = c.Epoch, 8, session
-	c.Received(renewal, 0)
-	require.Zero(t, c.Counted().Live, "it comes late")
 }
 
 // TestBadSlot: a responder context that cannot be set up does not stand in the way of
@@ -480,16 +439,6 @@ func TestHowSessionsEnd(t *testing.T) {
 		c.Received(bye, 1)
 		require.Equal(t, []bool{clean}, io.released)
 	}
-}
-
-// TestRenewOfEarlierTarget: there is none.
-func TestRenewOfEarlierTarget(t *testing.T) {
-	c, io := newTestTarget(1)
-	m := from(1, wire.Renew)
-	m.Epoch, m.Session = c.Epoch+1, 44
-	c.Received(m, 0)
-	require.Equal(t, wire.Detached, io.last(t).Kind)
-	require.Zero(t, c.Counted().Live)
 }
 
 // TestRecallsAreSpaced, however often others ask.

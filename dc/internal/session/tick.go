@@ -36,9 +36,6 @@ func (c *Initiator) due(x *Context) time.Duration {
 	switch x.state {
 	case connecting:
 		t = min(x.timer, x.peer.firstTry+c.ConnectTimeout)
-		if c.strange(x) {
-			t = min(t, x.Session.heard+c.patience())
-		}
 	case damaged:
 		t = x.timer
 	case attached, draining:
@@ -108,7 +105,7 @@ func (c *Initiator) tick(x *Context, now time.Duration) {
 	}
 	switch x.state {
 	case connecting:
-		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout || c.strange(x) && now >= x.Session.heard+c.patience() {
+		if now >= x.timer || now >= x.peer.firstTry+c.ConnectTimeout {
 			c.silent(x, now)
 		}
 	case attached, draining:
@@ -161,7 +158,7 @@ func (c *Initiator) Part() {
 		}
 	}
 	for _, p := range c.peers {
-		if p != nil && p.kept.Attempt != 0 {
+		if p != nil && p.kept.ID != 0 {
 			c.disconnect(p, &p.kept, wire.NoReason, 0)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/goverbs/goverbs/dc/internal/wire"
 )
 
+const timeWait = time.Second
+
 // bench is a machine by itself.
 type bench struct {
 	*Initiator
@@ -19,7 +21,8 @@ type bench struct {
 }
 
 func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
-	l := Limits{Quota: 4, Hold: 100 * time.Millisecond, MaxWait: time.Second, Retransmit: 10 * time.Millisecond, ConnectTimeout: time.Second}
+	l := Limits{Quota: 4, Hold: 100 * time.Millisecond, MaxWait: time.Second, Retransmit: 10 * time.Millisecond, ConnectTimeout: time.Second,
+		Keep: true, TimeWait: timeWait}
 	if change != nil {
 		change(&l)
 	}
@@ -29,7 +32,7 @@ func newBench(t *testing.T, contexts int, change func(*Limits)) *bench {
 // peer is a target that has answered before.
 func (b *bench) peer(qpn uint32) *Peer {
 	p := b.stranger(qpn)
-	p.met = true
+	p.alive = true
 	return p
 }
 
@@ -111,7 +114,7 @@ func TestGivesWay(t *testing.T) {
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.tick()))
 	require.NotNil(t, dead.ctx)
-	require.Equal(t, []any{wire.Probe, wire.Connect}, kindsOf(b.tick()))
+	require.Equal(t, []any{wire.Detach, wire.Probe, wire.Connect}, kindsOf(b.tick()))
 	require.Nil(t, dead.ctx)
 	require.NotNil(t, live.ctx)
 	require.Less(t, b.now, 50*time.Millisecond)
@@ -121,10 +124,10 @@ func TestGivesWay(t *testing.T) {
 	b.taken()
 	b.Received(&wire.Message{Kind: wire.Alive, Sender: 1, Peer: dead.Number, From: dead.at}, b.now)
 	require.True(t, dead.Waiting())
-	require.False(t, dead.suspect)
+	require.True(t, dead.alive)
 	// One that stays silent fails in time, and holds no context meanwhile.
 	b.Withdraw(dead, 1, false)
-	dead.suspect = true
+	dead.alive = false
 	b.Enqueue(dead, 1, b.now)
 	begin := b.now
 	var failed []Action
@@ -140,55 +143,23 @@ func TestGivesWay(t *testing.T) {
 	require.LessOrEqual(t, b.now-begin, b.ConnectTimeout)
 }
 
-// TestLateAnswerIsNotWasted: a session whose target had given way is taken up.
-func TestLateAnswerIsNotWasted(t *testing.T) {
-	b := newBench(t, 1, nil)
-	slow, other := b.peer(7), b.peer(8)
-	b.Enqueue(slow, 1, 0)
-	b.Enqueue(other, 1, 0)
-	b.taken()
-	b.tick()
-	attempt := slow.ctx.Session.Attempt
-	psn := slow.ctx.Session.PSN
-	b.tick()
-	b.answer(other, 3)
-	b.Joined(other.ctx, nil, b.now)
-	b.taken()
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: attempt, Peer: slow.Number, Session: 9, QPN: 5, MTU: 3, Wait: 60000, From: slow.at}, b.now)
-	require.EqualValues(t, 9, slow.kept.ID)
-	require.Equal(t, psn, slow.kept.PSN)
-	require.True(t, slow.Waiting())
-	b.Took(other, 1)
-	b.Posted(other.ctx, 1, 1)
-	b.now += 2 * timeWait
-	b.Completed(other.ctx, 1, false, b.now)
-	as := b.taken()
-	require.Equal(t, ActJoin, as[len(as)-1].Kind, "without another message")
-	require.Same(t, slow, as[len(as)-1].Peer)
-}
-
-// TestRenewedSession: what is left with Dismiss is joined again without a message.
-func TestRenewedSession(t *testing.T) {
+// TestDismissedSession: what is left with Dismiss is joined again without a message, by
+// a queue pair that is ready.
+func TestDismissedSession(t *testing.T) {
 	b := newBench(t, 1, nil)
 	p := b.peer(7)
 	x := b.attach(p, 3)
-	before := x.Session.PSN
+	next := x.Session.PSN
 	require.True(t, b.Dismiss(p, b.now))
-	as := b.taken()
-	require.Equal(t, []any{wire.Renew, ActReset}, kindsOf(as))
-	m := as[0].Message
-	require.EqualValues(t, 3, m.Session)
-	require.Positive(t, int32((m.PSN-before)<<8), "behind all packets before")
+	require.Equal(t, []any{ActReset}, kindsOf(b.taken()))
 	b.ResetDone(x, nil, b.now)
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: m.Attempt, Peer: p.Number, Session: 4, QPN: 6, MTU: 3, Wait: 60000, From: p.at}, b.now)
 	require.Empty(t, b.taken())
-	require.Empty(t, b.disconnects)
 	b.Enqueue(p, 1, b.now)
-	as = b.taken()
+	as := b.taken()
 	require.Equal(t, []any{ActJoin}, kindsOf(as))
 	require.False(t, as[0].Again, "it is ready")
-	require.Equal(t, m.PSN, x.Session.PSN)
-	require.EqualValues(t, 6, as[0].Message.QPN)
+	require.Equal(t, next, x.Session.PSN)
+	require.EqualValues(t, 99, as[0].Message.QPN)
 	// The target may want it back.
 	b.Joined(x, nil, b.now)
 	b.Took(p, 1)
@@ -197,8 +168,7 @@ func TestRenewedSession(t *testing.T) {
 	require.True(t, b.Dismiss(p, b.now))
 	b.taken()
 	b.ResetDone(x, nil, b.now)
-	b.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 5, QPN: 6, MTU: 3, Wait: 60000, From: p.at}, b.now)
-	b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 5, From: p.at}, b.now)
+	b.Received(&wire.Message{Kind: wire.Recall, Sender: 1, Attempt: p.kept.Attempt, Peer: p.Number, Session: 3, From: p.at}, b.now)
 	require.Equal(t, []any{wire.Detach}, kindsOf(b.taken()))
 	require.Zero(t, p.kept.ID)
 }
@@ -295,6 +265,7 @@ func TestStaleAttachedIsDeclined(t *testing.T) {
 func TestSearch(t *testing.T) {
 	b := newBench(t, 1, func(l *Limits) { l.Hold = time.Hour; l.Retransmit = time.Millisecond })
 	p := b.AddPeer(PeerAddress{At: wire.ControlAddress{QPN: 7, QKey: 70}, Service: true})
+	p.alive = true
 	b.Enqueue(p, 1, 0)
 	psn := p.ctx.Session.PSN
 	require.Equal(t, []any{wire.Connect}, kindsOf(b.taken()))
@@ -395,7 +366,7 @@ func TestStuck(t *testing.T) {
 // TestDisconnectsEnd: a target that does not answer is told several times that its session
 // is over, and then no more.
 func TestDisconnectsEnd(t *testing.T) {
-	b := newBench(t, 1, func(l *Limits) { l.Keeping = CloseSessions })
+	b := newBench(t, 1, func(l *Limits) { l.Keep = false })
 	p := b.peer(1)
 	b.attach(p, 3)
 	require.True(t, b.Dismiss(p, b.now))
@@ -467,7 +438,7 @@ func TestRequestsAreSignsOfLife(t *testing.T) {
 		pending int
 		says    bool // keep-alives
 	}{{"packets count", wire.PacketsCount, 1, false}, {"packets do not count", 0, 1, true}, {"no requests", wire.PacketsCount, 0, true}} {
-		b := newBench(t, 1, func(l *Limits) { l.Keeping = Park })
+		b := newBench(t, 1, nil)
 		peers := []*Peer{b.peer(1), b.peer(2), b.peer(3)}
 		for k, p := range peers {
 			b.Enqueue(p, 1, b.now)
@@ -551,12 +522,12 @@ func TestAttachWhileDraining(t *testing.T) {
 // TestPart tells all targets that may have a session, those that have not answered
 // too: by the attempt alone.
 func TestPart(t *testing.T) {
-	b := newBench(t, 3, func(l *Limits) { l.Keeping = Renew })
+	b := newBench(t, 3, nil)
 	b.attach(b.peer(1), 3)
-	asked := b.peer(2)
-	x := b.attach(asked, 4)
+	kept := b.peer(2)
+	x := b.attach(kept, 4)
 	b.Enqueue(b.peer(3), 1, b.now)
-	require.True(t, b.Dismiss(asked, b.now))
+	require.True(t, b.Dismiss(kept, b.now))
 	b.taken()
 	b.Part()
 	type said struct {
@@ -569,7 +540,7 @@ func TestPart(t *testing.T) {
 		m := a.Message
 		got = append(got, said{m.Kind, m.Session, m.Context, m.Attempt})
 	}
-	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 0, uint32(x.Index), 2}, {wire.Detach, 0, 2, 1}}, got)
+	require.ElementsMatch(t, []said{{wire.Detach, 3, 0, 1}, {wire.Detach, 4, uint32(x.Index), 1}, {wire.Detach, 0, 2, 1}}, got)
 }
 
 // TestFirstTryEndsWithItsContext: what a target did not answer counts from its first

@@ -87,7 +87,6 @@ type simSlot struct {
 	qpn, peer, psn uint32
 	seen           uint32 // of psn, when that was looked at last
 	session        uint64
-	renewed        bool
 }
 
 type simTarget struct {
@@ -127,7 +126,7 @@ func (t *simTarget) Attach(slot int, session uint64, m *wire.Message) (uint32, e
 	if s.session != 0 {
 		t.w.Wrong("responder context given out twice")
 	}
-	s.peer, s.psn, s.seen, s.session, s.renewed = m.QPN, m.PSN, m.PSN, session, m.Kind == wire.Renew
+	s.peer, s.psn, s.seen, s.session = m.QPN, m.PSN, m.PSN, session
 	if t.w.fails() {
 		return 0, errFault
 	}

@@ -30,22 +30,21 @@ const (
 	Connect   Kind = 1 + iota // open a session with this initiator context
 	KeepAlive                 // the session is in use: keep it
 	Detach                    // the session is over
-	Renew                     // the session is over, and another one is wanted for later
 	Probe                     // are you there?
 
 	// From the target.
 
-	Attached // the answer to Connect and Renew: a session and its responder context
+	Attached // the answer to Connect: a session and its responder context
 	Busy     // no responder context is free: come again after Wait
 	Refused  // no session: see Reason
-	Detached // the answer to Detach; to Renew: there is no other session
+	Detached // the answer to Detach
 	Recall   // others wait for a responder context: please detach soon
 	Alive    // the answer to KeepAlive and Probe
 
 	lastKind = Alive
 )
 
-var kinds = [...]string{"?", "connect", "keep-alive", "detach", "renew", "probe", "attached", "busy", "refused", "detached", "recall", "alive"}
+var kinds = [...]string{"?", "connect", "keep-alive", "detach", "probe", "attached", "busy", "refused", "detached", "recall", "alive"}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
@@ -96,13 +95,13 @@ type Message struct {
 	Session uint64
 	From    ControlAddress // where answers go
 	// Reply is the address of a target of the initiator's own program, in message
-	// form; zero means none. It is in Connect and Renew.
+	// form; zero means none. It is in Connect.
 	Reply [AddressLen]byte
 }
 
 const (
 	messageMagic   = "GVDC"
-	messageVersion = 2
+	messageVersion = 3
 	// MessageLen is the length of the message form.
 	MessageLen = 4 + 4 + 3*8 + 6*4 + 8 + 16 + 4 + 4 + 2 + 2 + AddressLen + 4
 	checksumAt = MessageLen - 4

@@ -26,7 +26,7 @@ func TestForms(t *testing.T) {
 	m := someMessage()
 	var b [MessageLen]byte
 	require.Equal(t, MessageLen, m.Encode(b[:]))
-	require.Equal(t, "4756444302010003", hex.EncodeToString(b[:8]))
+	require.Equal(t, "4756444303010003", hex.EncodeToString(b[:8]))
 	require.Len(t, b, 148)
 }
 
