@@ -154,9 +154,6 @@ func (l *Listener) Queued(slot int) int {
 	return l.agent.Queued(slot)
 }
 
-// Drawn is how many tickets of a slot were drawn.
-func (l *Listener) Drawn(slot int) (uint32, error) { return l.region.Drawn(slot) }
-
 // Connections is how many queue pairs the caller has had.
 func (c *Caller) Connections() uint32 {
 	c.mu.Lock()

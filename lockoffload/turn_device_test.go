@@ -91,9 +91,6 @@ func fairOrderByAgent(t *testing.T) bool {
 		return false
 	}
 	require.Equal(t, []int{0, 2, 3}, order)
-	n, err := r.reg.Waiting(0)
-	require.NoError(t, err)
-	require.Zero(t, n, "nobody drew a ticket")
 	require.EqualValues(t, 5, r.agent.Stats().Turns)
 	return true
 }

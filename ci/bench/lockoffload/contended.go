@@ -25,8 +25,7 @@ const (
 //     agent_fair such chains in fair mode, and alone chains to an agent that is alone
 //     with its region;
 //   - handoff is lock, READ and WRITE, unlock from afar, in the order in which
-//     clients came to the slot, as the agent tells them whose turn it is, and
-//     tickets the same without an agent: clients look whose turn it is;
+//     clients came to the slot, as the agent tells them whose turn it is;
 //   - direct is the baseline itself.
 //
 // With a delay a change takes round trips instead of the CPU.
@@ -53,7 +52,7 @@ const (
 func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	side := func(name string, op crowdOp) harness.Side { return harness.Side{Name: name, Run: r.Values(op.by(n))} }
 	b := harness.Benchmark{Name: fmt.Sprintf("contended_%d", n), Judged: instructions, Sides: []harness.Side{
-		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("alone", (*crowdRig).doAlone), side("agent_fair", (*crowdRig).doFair), side("tickets", (*crowdRig).tickets), side("handoff", (*crowdRig).handOff),
+		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("alone", (*crowdRig).doAlone), side("agent_fair", (*crowdRig).doFair), side("handoff", (*crowdRig).handOff),
 		side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin),
 	}}
 	row := func(of, what string, value int, baseline, addition string, target *measure.Target) {
@@ -77,7 +76,7 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	}
 	row("update", "p99_over_p50", tail, "", "", nil)
 	row("update", "jain", jain, "", "", nil)
-	for _, of := range []string{"agent_fair", "tickets", "handoff"} {
+	for _, of := range []string{"agent_fair", "handoff"} {
 		tails, equal := measure.AtMost(5), measure.AtLeast(0.95)
 		if of == "handoff" { // judged at one slot, see crowdOnOne
 			tails, equal = nil, nil
@@ -87,7 +86,6 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 		row(of, "jain", jain, "", "", equal)
 	}
 	if n == crowdMost {
-		row("tickets", "hot_p99_over_p50", hotTail, "", "", nil)
 		row("handoff", "hot_p99_over_p50", hotTail, "", "", nil)
 	}
 	row(crowdDirect, "p99_over_p50", tail, "", "", nil)

@@ -111,16 +111,8 @@ func (c *crowdRig) chain(ctx context.Context, by interface {
 	return err
 }
 
-func (c *crowdRig) tickets(ctx context.Context, i, slot int) error {
-	return c.inTurn(ctx, c.clients[i], slot)
-}
-
 func (c *crowdRig) handOff(ctx context.Context, i, slot int) error {
-	return c.inTurn(ctx, c.helped[i], slot)
-}
-
-func (c *crowdRig) inTurn(ctx context.Context, one *lockoffload.Client, slot int) error {
-	h, _, err := one.Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	h, _, err := c.helped[i].Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	if err != nil {
 		return err
 	}

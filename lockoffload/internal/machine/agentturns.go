@@ -28,7 +28,7 @@ const (
 	turnRun = 200 * time.Millisecond
 	TurnGap = 10 * time.Millisecond
 	// turnsReserved is how many locks are reserved for one client at a time, at most. One
-	// that asks for more takes its locks without turns.
+	// that asks for more is told so.
 	turnsReserved = 1024
 )
 
