@@ -264,12 +264,6 @@
 // clients that take it remotely. If an agent fails, the next one, which a [Listener]
 // makes at once, unlocks what it left.
 //
-// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients
-// dial it with [DialAgent]. The agent locks with the CPU, and a chain costs one round
-// trip and the work it does. Nobody locks remotely there, and nobody reads without the
-// agent. Before it serves, such an agent takes back what a previous server of the region
-// could not.
-//
 // [Client.Do] sends chains that write to the agent if there is one, and carries out all
 // others remotely.
 //

@@ -155,11 +155,11 @@ func (s *Server) Err() error {
 
 // Close ends all sessions and frees what the server made; the region's memory
 // stays. Locks of clients that may still rely on them stay locked: the region's next
-// server, or agent that is alone, waits for the ends of their leases and then gives the
+// server waits for the ends of their leases and then gives the
 // locks back. An error says that other locks stay locked, or that something could not be
 // freed; that the target's device was removed is none. After an error a queue pair that was
 // given to [Server.Admit] may still be written through: close it before the region is served
-// again, whose next server, or agent that is alone, gives those locks back. Close may be
+// again, whose next server gives those locks back. Close may be
 // called again: whoever comes second waits for the first and gets the same answer.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.err = s.close() })

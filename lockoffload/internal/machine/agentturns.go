@@ -43,7 +43,7 @@ func (c *Agent) newBroker() *broker.Broker {
 
 // takeTurnRequest takes in a request for a turn.
 func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
-	if uint64(r.Slot) >= uint64(c.Slots.Slots) || c.Limits.NoTurns {
+	if uint64(r.Slot) >= uint64(c.Slots.Slots) {
 		c.Stats.Refused++
 		c.answer(peer, entry, wire.ChainRefused, 0)
 		return

@@ -153,19 +153,12 @@ func (m *Recovery) behead(slot int) bool {
 	return true
 }
 
-// FullRecovery takes back whatever anybody left, in a region that nobody has.
-func FullRecovery(l *memory.Layout, region []byte) *Recovery {
+// SessionsRecovery takes back whatever sessions left, in a region that has none.
+func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
 	return &Recovery{
 		Region: region, Readers: slices.Repeat([]uint64{1<<64 - 1}, l.ReadersSize()/8),
-		Dead: func(uint64) bool { return true },
+		Dead: func(identity uint64) bool { return identity>>16 != memory.AgentOwner },
 	}
-}
-
-// SessionsRecovery is FullRecovery in a region that may have an agent.
-func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
-	m := FullRecovery(l, region)
-	m.Dead = func(identity uint64) bool { return identity>>16 != memory.AgentOwner }
-	return m
 }
 
 // AgentRecovery takes back the locks that agents left. It touches no data: what an agent

@@ -58,37 +58,30 @@ func TestRecoveryOfMany(t *testing.T) {
 	}
 }
 
-// Of a region that nobody has all is taken back, whoever left it; of one that may have an
-// agent all but that one's locks.
-func TestFullRecovery(t *testing.T) {
-	for name, agent := range map[string]bool{"no agent": false, "agent": true} {
-		t.Run(name, func(t *testing.T) {
-			b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
-			l, mem := &b.s.l, b.s.mem
-			for slot, owner := range []uint16{1, 512, memory.AgentOwner} {
-				storeWord(mem, l.LockOff(slot), memory.MakeTag(owner, uint16(slot), 1))
-			}
-			for slot := range l.Slots {
-				storeWord(mem, l.ReadersOff(slot)+slot%8*8, 1<<(slot%64)|1<<63)
-			}
-			m, locks, left := FullRecovery(l, mem), 3, uint64(0)
-			if agent {
-				m, locks, left = SessionsRecovery(l, mem), 2, memory.MakeTag(memory.AgentOwner, 2, 1)
-			}
-			_, err := b.run(t, m)
-			require.NoError(t, err)
-			require.Equal(t, locks+2*l.Slots, m.Freed)
-			for slot := range l.Slots {
-				if slot == 2 {
-					require.Equal(t, left, memory.LoadWord(mem, l.LockOff(slot)))
-				} else {
-					require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
-				}
-				for i := range l.ReadersSize() / 8 {
-					require.Zero(t, memory.LoadWord(mem, l.ReadersOff(slot)+8*i))
-				}
-			}
-		})
+// Who serves a region anew takes back all that sessions left, whoever they were, and no
+// agent's locks.
+func TestSessionsRecovery(t *testing.T) {
+	b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
+	l, mem := &b.s.l, b.s.mem
+	for slot, owner := range []uint16{1, 512, memory.AgentOwner} {
+		storeWord(mem, l.LockOff(slot), memory.MakeTag(owner, uint16(slot), 1))
+	}
+	for slot := range l.Slots {
+		storeWord(mem, l.ReadersOff(slot)+slot%8*8, 1<<(slot%64)|1<<63)
+	}
+	m := SessionsRecovery(l, mem)
+	_, err := b.run(t, m)
+	require.NoError(t, err)
+	require.Equal(t, 2+2*l.Slots, m.Freed)
+	for slot := range l.Slots {
+		if slot == 2 {
+			require.Equal(t, memory.MakeTag(memory.AgentOwner, 2, 1), memory.LoadWord(mem, l.LockOff(slot)))
+		} else {
+			require.Zero(t, memory.LoadWord(mem, l.LockOff(slot)))
+		}
+		for i := range l.ReadersSize() / 8 {
+			require.Zero(t, memory.LoadWord(mem, l.ReadersOff(slot)+8*i))
+		}
 	}
 }
 
