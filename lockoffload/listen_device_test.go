@@ -99,6 +99,22 @@ func TestDialAgent(t *testing.T) {
 	require.Eventually(t, func() bool { return lis.AgentClients() == 0 }, stuck, time.Millisecond)
 }
 
+// A client that has come back by another connection is not forgotten when the one before
+// ends.
+func TestAgentKeepsWhoCameBack(t *testing.T) {
+	ctx := within(t, stuck)
+	lis, dial := listen(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
+	c, err := dial(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, lis.AgentClients())
+	require.NoError(t, lis.DetachBefore())
+	require.Equal(t, 1, lis.AgentClients())
+	res, err := c.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
+	require.NoError(t, err)
+	require.Equal(t, lockoffload.FormAgent, res.Form)
+	require.NoError(t, c.Close())
+}
+
 // The place of a client of the target's own process is free when that is closed, however
 // long its lease.
 func TestLocalPlaceIsGivenBack(t *testing.T) {

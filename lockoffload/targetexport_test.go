@@ -3,7 +3,9 @@ package lockoffload
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
@@ -123,6 +125,22 @@ func (l *Listener) LoseAgent() (giveBack func(), err error) {
 		defer l.mu.Unlock()
 		l.cfg.GID = right
 	}, l.agent.loop.ToError()
+}
+
+// DetachBefore ends a connection of each of the agent's clients that it had before the one
+// that it has.
+func (l *Listener) DetachBefore() error {
+	l.mu.Lock()
+	clients := slices.Collect(maps.Keys(l.links))
+	l.mu.Unlock()
+	for _, client := range clients {
+		qp, err := l.pd.CreateQP(l.agent.QPConfig())
+		if err != nil {
+			return err
+		}
+		l.detach(client, &agentConn{agent: l.agent, qp: qp})
+	}
+	return nil
 }
 
 // AgentClients is how many clients the agent has.
