@@ -19,8 +19,7 @@ import (
 // the chain does.
 //
 // Lock words it changes through a loopback queue pair, like any initiator, so
-// that it competes with one-sided clients under the device's own atomicity, unless it is
-// alone with the region ([AgentConfig.Alone]).
+// that it competes with one-sided clients under the device's own atomicity.
 // Records it reads and writes with the CPU, and only while it holds the lock.
 //
 // A chain is known by its client and sequence. The agent remembers the last
@@ -37,7 +36,7 @@ type Agent struct {
 	free  func() // lets another agent have the region
 	cq    *verbs.CQ
 	srq   *verbs.SRQ
-	loop  *verbs.QP // nil if it is alone
+	loop  *verbs.QP
 	mr    *verbs.MR // receive buffers, then results of lock operations, then replies
 	words int       // of results, for each job
 	at    struct{ results, turns, replies int }
@@ -54,8 +53,7 @@ type Agent struct {
 	timer  *time.Timer
 	rings  time.Duration // when the timer does
 	res    []uint64
-	own    []machine.AgentOp // lock commands that the CPU carries out
-	under  int               // lists of lock commands that the device carries out
+	under  int // lists of lock commands that the device carries out
 	failed error
 	closed bool
 
@@ -71,18 +69,13 @@ type agentLink struct {
 }
 
 // NewAgent makes an agent of a region, which has no other one, and begins to serve.
-// What an agent before it, which failed, left locked, it unlocks; one that is alone takes
-// back what clients of a server left as well.
+// What an agent before it, which failed, left locked, it unlocks.
 func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	limits, err := cfg.limits()
 	if err != nil {
 		return nil, err
 	}
-	roles := []string{"agent"}
-	if cfg.Alone {
-		roles = append(roles, "server")
-	}
-	free, err := claim(cfg.Region.mr.Bytes(), roles...)
+	free, err := claim(cfg.Region.mr.Bytes(), "agent")
 	if err != nil {
 		return nil, opErrorf("make agent", err)
 	}
@@ -96,20 +89,15 @@ func NewAgent(cfg AgentConfig) (a *Agent, err error) {
 	if err := a.allocate(limits); err != nil {
 		return a, err
 	}
-	if !cfg.Alone {
-		if err := a.loopback(limits); err != nil {
-			return a, err
-		}
+	if err := a.loopback(limits); err != nil {
+		return a, err
 	}
-	if cfg.Alone {
-		cfg.Region.awaitLeases()
-	}
-	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region, cfg.Alone)
+	left, err := recoverAgent(cfg.PD, cfg.GID, cfg.Region)
 	if err != nil {
 		return a, err
 	}
 	if left > 0 {
-		a.cfg.Logger.Warn("lockoffload: who served the region before had failed", "recovered", left)
+		a.cfg.Logger.Warn("lockoffload: an agent before had failed", "recovered", left)
 	}
 	for j := range limits.Receives {
 		a.receive(int32(j))

@@ -50,11 +50,9 @@ func newLeasedAgentRig(t *testing.T, l lockoffload.Layout, lease time.Duration, 
 	if change != nil {
 		change(&cfg)
 	}
-	if !cfg.Alone {
-		r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease, Grace: -1})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
-	}
+	r.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid, Lease: lease, Grace: -1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.srv.Close()) })
 	r.agent, err = lockoffload.NewAgent(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.agent.Close()) })
@@ -109,28 +107,6 @@ func (r *agentRig) caller(change func(*lockoffload.CallerConfig)) *lockoffload.C
 	return c
 }
 
-// An agent that is alone with a region takes over what others left there, locked and shared,
-// and a WRITE in pieces: nobody else would.
-func TestAloneTakesOverARegion(t *testing.T) {
-	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, func(cfg *lockoffload.AgentConfig) {
-		cfg.Alone = true
-		require.NoError(t, cfg.Region.LeaveStray(0))
-		require.NoError(t, cfg.Region.LeaveLock(1))
-		require.NoError(t, cfg.Region.LeavePieces(2))
-	})
-	require.Zero(t, r.reg.Versions(2)[1], "nobody takes the pieces for whole")
-	c := r.caller(nil)
-	for slot := range 4 {
-		lock, readers := r.reg.Left(slot)
-		require.Zero(t, lock|readers)
-		ch := lockoffload.Chain{Slot: slot, Tries: 1, Accesses: []lockoffload.Access{writeOf(0, "x")}}
-		_, err := c.Do(ctx, &ch)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, r.version(c, slot))
-	}
-}
-
 // A call whose context has ended sends nothing, and says that nothing happened.
 func TestChainOfAnEndedContext(t *testing.T) {
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
@@ -150,37 +126,35 @@ func TestChainOfAnEndedContext(t *testing.T) {
 // go on sending by queue pairs that nobody has closed yet.
 func TestNothingIsWrittenBehindClose(t *testing.T) {
 	const slots = 4
-	for _, alone := range []bool{false, true} {
-		ctx, giveUp := context.WithCancel(within(t, stuck))
-		r := newAgentRig(t, lockoffload.Layout{Slots: slots, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Alone = alone })
-		var wg sync.WaitGroup
-		for range 3 {
-			c := r.caller(nil)
-			for slot := range slots {
-				wg.Go(func() {
-					for err := error(nil); err == nil; {
-						ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{writeOf(0, "x")}}
-						if _, err = c.Do(ctx, &ch); errors.Is(err, lockoffload.ErrBusy) { // it is about to be closed
-							err = nil
-						}
+	ctx, giveUp := context.WithCancel(within(t, stuck))
+	r := newAgentRig(t, lockoffload.Layout{Slots: slots, Size: 8}, nil)
+	var wg sync.WaitGroup
+	for range 3 {
+		c := r.caller(nil)
+		for slot := range slots {
+			wg.Go(func() {
+				for err := error(nil); err == nil; {
+					ch := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{writeOf(0, "x")}}
+					if _, err = c.Do(ctx, &ch); errors.Is(err, lockoffload.ErrBusy) { // it is about to be closed
+						err = nil
 					}
-				})
-			}
+				}
+			})
 		}
-		require.Eventually(t, func() bool { return r.agent.Stats().Done > 50 }, stuck, time.Millisecond)
-		require.ErrorIs(t, r.agent.Close(), verbs.ErrInUse)
-		look := func() (v [slots][2]uint64) {
-			for slot := range v {
-				v[slot] = r.reg.Versions(slot)
-			}
-			return v
-		}
-		before := look()
-		time.Sleep(50 * time.Millisecond)
-		giveUp()
-		wg.Wait()
-		require.Equal(t, before, look())
 	}
+	require.Eventually(t, func() bool { return r.agent.Stats().Done > 50 }, stuck, time.Millisecond)
+	require.ErrorIs(t, r.agent.Close(), verbs.ErrInUse)
+	look := func() (v [slots][2]uint64) {
+		for slot := range v {
+			v[slot] = r.reg.Versions(slot)
+		}
+		return v
+	}
+	before := look()
+	time.Sleep(50 * time.Millisecond)
+	giveUp()
+	wg.Wait()
+	require.Equal(t, before, look())
 }
 
 func readOf(record, size int) lockoffload.Access {
@@ -195,18 +169,9 @@ func compareWith(record int, version uint64) lockoffload.Access {
 	return lockoffload.Access{Kind: lockoffload.AccessCompare, Record: record, Version: version}
 }
 
-// besideAndAlone runs a test with an agent beside a server, and with one that is alone.
-func besideAndAlone(t *testing.T, test func(t *testing.T, change func(*lockoffload.AgentConfig))) {
-	for name, alone := range map[string]bool{"beside a server": false, "alone": true} {
-		t.Run(name, func(t *testing.T) { test(t, func(cfg *lockoffload.AgentConfig) { cfg.Alone = alone }) })
-	}
-}
-
-func TestAgentChain(t *testing.T) { besideAndAlone(t, agentChain) }
-
-func agentChain(t *testing.T, change func(*lockoffload.AgentConfig)) {
+func TestAgentChain(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, change)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 32, Records: 2}, nil)
 	c := r.caller(nil)
 	ch := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{writeOf(0, "one"), writeOf(1, "two"), readOf(0, 32)}}
 	res, err := c.Do(ctx, &ch)
@@ -241,11 +206,9 @@ func agentChain(t *testing.T, change func(*lockoffload.AgentConfig)) {
 	require.EqualValues(t, 3, r.agent.Stats().Done)
 }
 
-func TestAgentManyCallers(t *testing.T) { besideAndAlone(t, agentManyCallers) }
-
-func agentManyCallers(t *testing.T, change func(*lockoffload.AgentConfig)) {
+func TestAgentManyCallers(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, change)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 4, Size: 8}, nil)
 	const callers, goroutines, each = 4, 4, 25
 	var wg sync.WaitGroup
 	for range callers {
@@ -273,28 +236,9 @@ func agentManyCallers(t *testing.T, change func(*lockoffload.AgentConfig)) {
 	require.EqualValues(t, callers*goroutines*each, total)
 }
 
-// Who is alone with a region keeps servers away, and nobody takes turns there.
-func TestAgentAlone(t *testing.T) {
-	alone := func(cfg *lockoffload.AgentConfig) { cfg.Alone = true }
-	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, alone)
-	_, err := lockoffload.NewServer(lockoffload.ServerConfig{PD: r.b.pd, Region: r.reg, GID: r.b.gid})
-	require.ErrorIs(t, err, lockoffload.ErrConfig)
-	require.ErrorIs(t, r.caller(nil).LeaveTurn(within(t, stuck), 0), lockoffload.ErrConfig)
-	lock, readers := r.reg.Left(0)
-	require.Zero(t, lock, "an agent before had it")
-	require.Zero(t, readers)
-
-	served := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	cfg := lockoffload.AgentConfig{PD: served.b.pd, Region: served.reg, GID: served.b.gid, Alone: true}
-	_, err = lockoffload.NewAgent(cfg)
-	require.ErrorIs(t, err, lockoffload.ErrConfig)
-}
-
-func TestAgentAllocatesNothing(t *testing.T) { besideAndAlone(t, agentAllocatesNothing) }
-
-func agentAllocatesNothing(t *testing.T, change func(*lockoffload.AgentConfig)) {
+func TestAgentAllocatesNothing(t *testing.T) {
 	ctx := within(t, stuck)
-	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, change)
+	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, nil)
 	c := r.caller(nil)
 	data := make([]byte, 8)
 	ch := lockoffload.Chain{Accesses: []lockoffload.Access{{Kind: lockoffload.AccessWrite, Data: data}}}

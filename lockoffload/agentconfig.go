@@ -58,12 +58,7 @@ type AgentConfig struct {
 	// is held; 0 means 100 us and 5 ms. A chain's first tries, for 100 us, come
 	// without a pause. The runtime's timers make 1 ms of anything shorter.
 	MinPause, MaxPause time.Duration
-	// Alone is for a region that has no [Server]: clients change it by chains that the
-	// agent carries out, and by nothing else. Then it locks with the CPU, without requests
-	// to its own device, which are the larger part of what a chain costs. Turns at locks
-	// are refused: nobody else takes one.
-	Alone  bool
-	Logger *slog.Logger // nil: silent
+	Logger             *slog.Logger // nil: silent
 }
 
 func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
@@ -96,6 +91,6 @@ func (cfg *AgentConfig) limits() (machine.AgentLimits, error) {
 	}
 	return machine.AgentLimits{
 		Peers: cfg.Clients, Window: cfg.Limits.Window, Queue: cfg.Queue, Receives: cfg.Queue + 32, Message: cfg.Limits.Message,
-		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), NoTurns: cfg.Alone, Keep: !cfg.Alone,
+		MaxWait: cfg.MaxWait, Eager: 100 * time.Microsecond, MinPause: cfg.MinPause, MaxPause: max(cfg.MinPause, cfg.MaxPause), Keep: true,
 	}, cfg.Limits.check()
 }

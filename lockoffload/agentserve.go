@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
-	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -138,10 +137,6 @@ func (a *Agent) turn() {
 		return
 	}
 	c.Turn(a.now())
-	for a.cfg.Alone && len(c.Ops) > 0 {
-		a.lockHere()
-		c.Turn(a.now())
-	}
 	a.postReplies()
 	a.postLocks()
 	for _, j := range c.Free {
@@ -200,31 +195,6 @@ func (a *Agent) postLocks() {
 	c.Broker.Lists = c.Broker.Lists[:0]
 	if _, err := a.batch.Post(); err != nil {
 		a.fail(err)
-	}
-}
-
-// lockHere carries out lock commands with the CPU, for an agent that is alone with the
-// region: nobody else changes these words, nor waits for a lock. The agent's own chains
-// still wait for each other, as the core has it.
-func (a *Agent) lockHere() {
-	c := a.core
-	mem := a.cfg.Region.mr.Bytes()
-	a.own = append(a.own[:0], c.Ops...)
-	c.Ops = c.Ops[:0]
-	for i := range a.own {
-		o := &a.own[i]
-		for k := 0; k < o.N; k += 8 {
-			a.res[(o.At+k)/8] = memory.LoadWord(mem, o.Off+k)
-		}
-		if o.Kind == machine.OpCmpSwap && a.res[o.At/8] == o.A {
-			if err := a.cfg.Region.mr.Store64(o.Off, o.B); err != nil {
-				a.fail(err)
-				return
-			}
-		}
-		if o.Last {
-			c.Result(a.now(), o.Job, a.res)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -48,19 +49,18 @@ func (c *Caller) turn(ctx context.Context, lost <-chan struct{}, slot int) (*tur
 		if seq != 0 {
 			t.end()
 		}
+		if c.gone() {
+			err = c.err // what became of the request does not matter
+		}
 		return nil, err
 	}
 	defer c.release(p)
 	r, err := wire.DecodeReply(p.reply)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-	case r.Status == wire.ChainNotAcquired: // the agent is about to be closed
+	case err == nil && r.Status == wire.ChainNotAcquired: // it is about to be closed, or reserves no more for one client
 		return nil, ErrBusy
-	case r.Status != wire.ChainDone:
-		return nil, statusError(r.Status)
-	case r.Ops.N != 1:
-		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrMessage)
+	case err != nil || r.Status != wire.ChainDone || r.Ops.N != 1:
+		return nil, fmt.Errorf("%w: the agent gives no turn: %w", ErrBroken, errors.Join(ErrMessage, err))
 	}
 	t.word = r.Ops.Next().Version
 	return t, nil

@@ -37,9 +37,8 @@ type Chain struct {
 	Slot int
 	// Shared chains only read and compare. They go together with readers.
 	Shared bool
-	// Fair chains of a slot are carried out in turn: by an agent one of each
-	// client after the other, otherwise in the order in which they came, see
-	// [Fair]. The two know nothing of each other's order.
+	// Fair chains of a slot are carried out in turn, one of each client after the
+	// other, by the target's agent; without one they are [ErrNoAgent].
 	Fair bool
 	// Accesses write a record once, at most.
 	Accesses []Access

@@ -199,7 +199,5 @@ func (s *session) close() error {
 		s.expire()
 		<-s.gone
 	}
-	_ = s.line.fail(ErrClosed)
-	s.expire()
 	return errors.Join(s.line.close(), s.beat.Close())
 }

@@ -117,10 +117,7 @@ func TestCloseBesideEverything(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, f := range []func() error{
 			func() error { return upOnce(ctx, c) },
-			func() error {
-				_, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Fair})
-				return err
-			},
+			func() error { _, _, err := c.Lock(ctx, 0); return err },
 			func() error {
 				_, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 				return err

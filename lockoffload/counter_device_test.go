@@ -47,6 +47,7 @@ func TestCounterLosesNoUpdate(t *testing.T) {
 		c, place := r.client(lockoffload.Retry{})
 		places.add(c, place)
 		a := actor{c: c, agent: r.caller(nil), size: 8}
+		c.UseAgent(a.agent)
 		for k := range goroutines {
 			w := counting{actor: a, ledger: count, slots: slots, rng: rand.New(rand.NewPCG(seed, uint64(i*goroutines+k))), seen: map[counter]uint64{}}
 			wg.Go(func() {

@@ -49,8 +49,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 64, Records: 2}, long).clients(2, lockoffload.Retry{})
 	var tokens []uint64
 	for i := range 6 {
-		mode := []lockoffload.Mode{lockoffload.Exclusive, lockoffload.Fair}[i%2]
-		h, _, err := cs[i%2].Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode, Token: true})
+		h, _, err := cs[i%2].Acquire(ctx, 0, lockoffload.LockOptions{Token: true})
 		require.NoError(t, err)
 		res, err := h.Write(ctx, 1, []byte{byte(i)})
 		require.NoError(t, err)
@@ -160,64 +159,6 @@ func TestSharedLock(t *testing.T) {
 	a, _, err = cs[0].Acquire(ctx, 0, shared)
 	require.NoError(t, err)
 	require.NoError(t, a.Unlock(ctx))
-}
-
-// Clients are served in the order in which they came.
-func TestFairOrder(t *testing.T) {
-	ctx := within(t, stuck)
-	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
-	cs := r.clients(4, lockoffload.Retry{})
-	fair := lockoffload.LockOptions{Mode: lockoffload.Fair}
-	first, _, err := cs[0].Acquire(ctx, 0, fair)
-	require.NoError(t, err)
-	var mu sync.Mutex
-	var order []int
-	var wg sync.WaitGroup
-	given, giveUp := context.WithCancel(ctx)
-	gaveUp := make(chan error, 1)
-	for i := 1; i < 4; i++ {
-		wg.Go(func() {
-			with := ctx
-			if i == 2 {
-				with = given
-			}
-			if i == 3 { // a chain draws a ticket as well
-				_, err := cs[i].Do(ctx, &lockoffload.Chain{Fair: true, Accesses: []lockoffload.Access{writeOf(0, "last")}})
-				mu.Lock()
-				defer mu.Unlock()
-				order = append(order, i)
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			h, _, err := cs[i].Acquire(with, 0, fair)
-			if i == 2 {
-				gaveUp <- err
-				return
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			if err := h.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		require.Eventually(t, func() bool { // its ticket is drawn
-			n, err := r.reg.Waiting(0)
-			return err == nil && n == uint32(i+1)
-		}, stuck, time.Millisecond)
-	}
-	giveUp()
-	require.ErrorIs(t, <-gaveUp, lockoffload.ErrNotAcquired)
-	require.NoError(t, cs[2].Flush(ctx))
-	require.NoError(t, first.Unlock(ctx))
-	wg.Wait()
-	require.Equal(t, []int{1, 3}, order, "the one that gave up is skipped")
 }
 
 func number(b []byte) uint64 {

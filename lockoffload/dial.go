@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
@@ -136,7 +137,7 @@ type link struct {
 	now   joined
 	agent *Caller
 	free  func() error // the agent's connections
-	had   bool         // the target has had an agent
+	had   atomic.Bool  // the target has had an agent
 	asked time.Time    // when it was last asked for one again
 }
 
@@ -184,26 +185,28 @@ func (c *Client) help(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.agent, l.free, l.had = agent, free, true
+	l.agent, l.free = agent, free
+	l.had.Store(true)
 	c.UseAgent(agent)
 	return nil
 }
 
 // regainAgent has a client that has lost the target's agent look for it again, in the
-// background and once a second: operations go on without it meanwhile.
-func (c *Client) regainAgent() {
+// background and once a second: operations go on without it meanwhile. It reports whether
+// there is something to look for.
+func (c *Client) regainAgent() bool {
 	l := c.link
-	if l == nil || l.helper == nil {
-		return
+	if l == nil || !l.had.Load() {
+		return false
 	}
 	select {
 	case l.turn <- struct{}{}:
 	default:
-		return // somebody dials, or closes
+		return true // somebody dials, or closes
 	}
-	if !l.had || c.shut() != nil || time.Since(l.asked) < time.Second {
+	if c.shut() != nil || time.Since(l.asked) < time.Second {
 		<-l.turn
-		return
+		return true
 	}
 	l.asked = time.Now()
 	go func() {
@@ -212,6 +215,7 @@ func (c *Client) regainAgent() {
 			c.cfg.Logger.Info("lockoffload: no agent yet", "error", err)
 		}
 	}()
+	return true
 }
 
 // QP is the queue pair of the present session.

@@ -16,11 +16,9 @@ import (
 )
 
 // DialAgent makes a client of the agent of the target that listens at an address, without a
-// session of its own: it changes and reads records by chains alone. It is how clients reach
-// an agent that is alone with its region ([AgentConfig.Alone]), and may be used at any
-// other. The queue pair is the caller's, and is closed with it. When the connection breaks,
-// the caller makes another one, and gives up when that fails for two seconds, or with
-// [ErrRestarted] at once.
+// session of its own: it changes and reads records by chains alone. The queue pair is the
+// caller's, and is closed with it. When the connection breaks, the caller makes another
+// one, and gives up when that fails for two seconds, or with [ErrRestarted] at once.
 func DialAgent(ctx context.Context, pd *verbs.PD, address string, cfg DialConfig) (*Caller, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, opErrorf("dial the agent of "+address, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // DyingForms are the operations that DieAfter knows.
-var DyingForms = []string{"update", "exclusive", "fair", "handed on", "commit", "shared", "read", "read chain", "held read", "swap"}
+var DyingForms = []string{"update", "exclusive", "handed on", "commit", "shared", "read", "read chain", "held read", "swap"}
 
 // DieAfter carries an operation on record 0 of a slot out up to the n-th
 // request of its lists and does nothing more about it: so far a client comes
@@ -107,12 +107,10 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 		return []func() machine.Machine{func() machine.Machine {
 			return &machine.Updater{Acquire: chain, Records: first, Allowed: s.allowed, Change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
 		}}, nil
-	case "exclusive", "fair", "handed on", "commit":
+	case "exclusive", "handed on", "commit":
 		m := &machine.Acquire{Tags: &s.tags, Token: true, Grant: machine.Grant{Slot: slot}}
 		list := []func() machine.Machine{func() machine.Machine { return m }, func() machine.Machine { g = m.Grant; return load() }, write}
 		switch what {
-		case "fair":
-			m.Queue = new(machine.Queue)
 		case "handed on":
 			t, err := c.agent.turn(ctx, s.lost, slot)
 			if err != nil {

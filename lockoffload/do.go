@@ -25,10 +25,10 @@ func (c *Client) UseAgent(agent *Caller) {
 // [Result.Form] tells which:
 //
 //   - [FormAgent], one round trip, for a chain that writes when there is an
-//     agent ([Client.UseAgent]) that is there and not busy;
+//     agent ([Client.UseAgent]) that is there and not busy, and for each fair one;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
-//   - [FormRead], one round trip, for one that only reads, and neither counts its
-//     tries nor waits its turn. The agent is not troubled with what needs no help;
+//   - [FormRead], one round trip, for one that only reads and does not count its
+//     tries. The agent is not troubled with what needs no help;
 //   - [FormReadHeld] for others that only read.
 //
 // Errors are those of [Caller.Do] and [Client.Update]. With [ErrDiffers] the
@@ -52,6 +52,13 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 	if err := c.named(ctx, ch.Slot, records); err != nil {
 		return Result{}, err
 	}
+	if ch.Fair {
+		agent, err := c.fairAgent()
+		if err != nil {
+			return Result{}, err
+		}
+		return agent.do(ctx, ch)
+	}
 	c.mu.Lock()
 	agent := c.agent
 	c.mu.Unlock()
@@ -70,7 +77,7 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 		wait, cancel = context.WithTimeout(ctx, ch.Deadline)
 		defer cancel()
 	}
-	if !ch.writes() && !ch.Fair && ch.Tries == 0 {
+	if !ch.writes() && ch.Tries == 0 {
 		return c.doRead(wait, ch)
 	}
 	return c.doHeld(ctx, wait, ch)
@@ -127,9 +134,6 @@ func (c *Client) doHeld(ctx, wait context.Context, ch *Chain) (Result, error) {
 	}
 	m := &machine.Chain{Acquire: machine.Acquire{Tags: &s.tags, Tries: tries, Data: true, Reading: !ch.writes(), Grant: machine.Grant{Slot: ch.Slot}}}
 	m.Allowed = s.allowed
-	if ch.Fair {
-		m.Queue = new(machine.Queue)
-	}
 	for _, a := range ch.Accesses {
 		m.Accesses = append(m.Accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
 	}

@@ -129,8 +129,8 @@
 //
 // # Fairness
 //
-// A [Fair] lock goes to clients in the order in which they asked for it. If the target
-// has an agent, the agent hands the lock from one client to the next:
+// A [Fair] lock goes to clients in the order in which they asked for it. The target's
+// agent hands the lock from one client to the next:
 //
 //	client                             target's agent
 //	SEND {turn at the lock?}     ───▶  first in the queue, and CMP_SWAP lock 0 -> R found 0
@@ -147,28 +147,21 @@
 // free, at least every 5 ms ([AgentConfig.MaxPause]). What a dead holder had locked
 // becomes free with its lease, as always. The agent remembers who waits, and nothing
 // about others. It reserves at most 1,024 locks at a time for one client; a client that
-// asks for more draws tickets (see below).
+// asks for more gets [ErrBusy].
 //
 // A lock that is handed on is never free for clients that take it without asking. So
 // after 200 ms of that, the agent leaves the word free for 10 ms. A client that has seen
 // the lock in the agent's hands looks for it more often than that.
 //
-// Without an agent, or if it cannot be reached, clients draw tickets and look whose turn
-// it is. That is fair for few clients, and gets slower the more clients wait. Tickets and
-// turns decide only the order. The lock word is taken as always, so no mistake in the
-// queue lets two clients hold a lock. One such mistake is to skip the ticket of a client
-// that was merely slow. That client draws another ticket; if it also passes on the
-// skipped one, a second time, the target corrects the count. Turns, tickets, and clients
-// that take the lock without either, know nothing of each other's order.
+// Turns decide only the order. The lock word is taken as always, so no mistake in the
+// queue lets two clients hold a lock. Chains with [Chain.Fair] go to the agent too, which
+// serves its clients by turns, and many waiting clients under one lock. Without an agent
+// fair locks and chains are [ErrNoAgent]; a client that has lost the agent gets
+// [ErrBroken] beside it, and [Client.Persist] goes on with the next agent.
 //
-// Chains with [Chain.Fair] draw tickets, unless there is an agent. The agent serves its
-// clients by turns, and many waiting clients under one lock.
-//
-// The size of a slot does not depend on the number of clients. A slot has room for the
-// owners of the next eight tickets; owners of later tickets sign when they come that
-// near. It has one bit for each of the first 512 clients, for the shared lock. Clients
-// beyond these hold the shared lock through the lock word, with a tag that says so, one
-// of them at a time.
+// The size of a slot does not grow with the clients beyond 512. Each of the first 512 has
+// one bit in it, for the shared lock. Clients beyond these hold the shared lock through
+// the lock word, with a tag that says so, one of them at a time.
 //
 // # Leases and recovery
 //
@@ -188,16 +181,12 @@
 //     memory.
 //   - It looks for a heartbeat once more. One that came between the look that found none
 //     and the fence may have been acknowledged, and its lease is waited for.
-//   - Only then does it give back the dead client's locks, reader bits and tickets,
-//     through the same queue pair: atomics of a device need not be atomic against a
+//   - Only then does it give back the dead client's locks and reader bits, through the
+//     same queue pair: atomics of a device need not be atomic against a
 //     CPU's.
 //
 // The promise is three leases. Recovery takes less than two when the target itself is not
 // late, plus 200 ms or half a lease, whichever is less, if a WRITE was executed in part.
-// The third lease is for tickets that nobody signed: a client that dies between its draw
-// and the request behind it, which says whose ticket it is, leaves a ticket that may be
-// anybody's. Of the unsigned tickets from before the end of its session, the next eight
-// are skipped a lease after that end, and eight more with each lease.
 //
 // Clients whose leases are found to be over at the same look are recovered together. The
 // CPU looks at each slot once, which takes some thirty instructions, and requests are
@@ -274,12 +263,6 @@
 // 16 were executed, the agent gives the lock back and leaves it free for a moment, for
 // clients that take it remotely. If an agent fails, the next one, which a [Listener]
 // makes at once, unlocks what it left.
-//
-// A region without a server can have an agent alone ([AgentConfig.Alone]). Its clients
-// dial it with [DialAgent]. The agent locks with the CPU, and a chain costs one round
-// trip and the work it does. Nobody locks remotely there, and nobody reads without the
-// agent. Before it serves, such an agent takes back what a previous server of the region
-// could not.
 //
 // [Client.Do] sends chains that write to the agent if there is one, and carries out all
 // others remotely.

@@ -58,7 +58,6 @@ func (s *Server) finish(over []*Session) error {
 			}
 			s.mu.Lock()
 			s.counts.Recovered += uint64(m.Freed)
-			s.queues = append(s.queues, endedQueues{time.Now(), m.Queues})
 			s.mu.Unlock()
 			s.cfg.Logger.Info("lockoffload: sessions ended", "sessions", len(fenced), "recovered", m.Freed)
 		}

@@ -32,6 +32,10 @@ var (
 	// ErrRefused says that a target did not give what a client dialed for; the
 	// target's reason is beside it.
 	ErrRefused = errors.New("refused by the target")
+	// ErrNoAgent says that a fair lock or chain has no agent of the target that would
+	// serve it: the target has none, or the client does not use it. [ErrBroken] is beside
+	// it if the client has lost the agent, and looks for another one.
+	ErrNoAgent = errors.New("fair locks and chains need the target's agent")
 	// ErrRestarted says that the target is not the one that the client was made for: its
 	// memory has been laid out anew, so records, versions and locks of before are gone.
 	// What relies on them begins again with a new client.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/lockoffload/internal/history"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
-	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 )
 
 // Event is an operation on a record in a history: it read Old, or changed Old
@@ -41,20 +40,6 @@ func CheckEvents(events []Event) error {
 		return errors.New("porcupine gave up")
 	}
 	return history.ErrHistory
-}
-
-// Waiting is how many tickets of a slot were drawn and not yet passed on.
-func (r *Region) Waiting(slot int) (uint32, error) {
-	word, err := r.mr.Load64(r.l.TicketOff(slot))
-	next, serving := memory.Tickets(word)
-	return next - serving, err
-}
-
-// Drawn is how many tickets of a slot were drawn.
-func (r *Region) Drawn(slot int) (uint32, error) {
-	word, err := r.mr.Load64(r.l.TicketOff(slot))
-	next, _ := memory.Tickets(word)
-	return next, err
 }
 
 // BlindUpdate is Update, but posts the WRITE without looking at the lock

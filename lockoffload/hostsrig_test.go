@@ -187,7 +187,9 @@ func (e end) actor(t *testing.T, ctx context.Context, host int, id uint64) *acto
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Invite: in, Retry: lockoffload.Retry{Min: 2 * time.Millisecond, Max: 200 * time.Millisecond}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return &actor{c: c, agent: e.caller(t, ctx, host, id), size: hostLayout.Size}
+	a := &actor{c: c, agent: e.caller(t, ctx, host, id), size: hostLayout.Size}
+	c.UseAgent(a.agent)
+	return a
 }
 
 func (e end) caller(t *testing.T, ctx context.Context, host int, id uint64) *lockoffload.Caller {

@@ -56,7 +56,7 @@ func decodeTarget(b []byte) (t target, err error) {
 func (in Invite) target() target { return target{in.Layout.withDefaults(), in.Incarnation} }
 
 const (
-	inviteMagic = "GVL3"
+	inviteMagic = "GVL4"
 	inviteSize  = 4 + 2 + 2 + 8 + verbs.RegionSize + targetSize + 4
 )
 

@@ -25,14 +25,11 @@ type ListenConfig struct {
 	GID     verbs.GIDEntry
 	Connect verbs.ConnectConfig // of the queue pairs to clients
 	// Agent bounds the agent's work; its PD, Region and GID are the listener's.
-	// With NoAgent there is none. An agent that is Alone has clients that dial it by
-	// [DialAgent], and nobody else is admitted.
+	// With NoAgent there is none.
 	Agent   AgentConfig
 	NoAgent bool
 	Logger  *slog.Logger // nil is silent
 }
-
-var errAlone = fmt.Errorf("%w: the agent is alone with the region", verbs.ErrUnsupported)
 
 // leastKey is the length of the shortest key, in bytes.
 const leastKey = 16
@@ -48,7 +45,7 @@ type Listener struct {
 	tcp    net.Listener
 	mr     *verbs.MR
 	region *Region
-	srv    *Server // nil if the agent is alone
+	srv    *Server
 	work   sync.WaitGroup
 	stop   context.CancelFunc
 	over   context.Context // ends with Close
@@ -89,9 +86,6 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if cfg.Agent.Limits.Window > mostDialed {
 		return nil, fmt.Errorf("lockoffload: listen: window of %d chains, clients that dial have %d at most: %w", cfg.Agent.Limits.Window, mostDialed, ErrConfig)
 	}
-	if cfg.Agent.Alone && cfg.NoAgent {
-		return nil, fmt.Errorf("lockoffload: listen: without an agent none is alone: %w", ErrConfig)
-	}
 	cfg.Layout = cfg.Layout.withDefaults()
 	if err := cfg.Layout.check(); err != nil {
 		return nil, err
@@ -114,10 +108,8 @@ func NewListener(pd *verbs.PD, tcp net.Listener, cfg ListenConfig) (l *Listener,
 	if l.region, err = NewRegion(l.mr, cfg.Layout); err != nil {
 		return l, err
 	}
-	if !cfg.Agent.Alone {
-		if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Grace: cfg.Grace, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
-			return l, err
-		}
+	if l.srv, err = NewServer(ServerConfig{PD: pd, Region: l.region, GID: cfg.GID, Lease: cfg.Lease, Grace: cfg.Grace, Connect: cfg.Connect, Logger: cfg.Logger}); err != nil {
+		return l, err
 	}
 	if !cfg.NoAgent {
 		if l.agent, err = l.newAgent(); err != nil {
@@ -142,13 +134,8 @@ func (l *Listener) newAgent() (*Agent, error) {
 // Addr is where clients find the target.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Stats answers the counts of the server, if there is one.
-func (l *Listener) Stats() ServerStats {
-	if l.srv == nil {
-		return ServerStats{}
-	}
-	return l.srv.Stats()
-}
+// Stats answers the counts of the server.
+func (l *Listener) Stats() ServerStats { return l.srv.Stats() }
 
 // AgentStats answers the counts of the agent, since it was made, if there is one.
 func (l *Listener) AgentStats() AgentStats {
@@ -165,11 +152,7 @@ func (l *Listener) AgentStats() AgentStats {
 func (l *Listener) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := errors.Join(l.failed, l.lame)
-	if l.srv != nil {
-		err = errors.Join(err, l.srv.Err())
-	}
-	return err
+	return errors.Join(l.failed, l.lame, l.srv.Err())
 }
 
 // Close ends all sessions and frees the region. It may be called again: whoever comes
@@ -211,11 +194,8 @@ func (l *Listener) close() error {
 // has a place and a lease like them, takes its turns at [Fair] locks and has [Client.Do]
 // use the agent, if there is one, and is to be closed before the listener. The place is
 // free again when the client is closed. It waits until clients are admitted, see
-// ListenConfig.Grace. Where the agent is alone there is none.
+// ListenConfig.Grace.
 func (l *Listener) Local(retry Retry) (*Client, error) {
-	if l.srv == nil {
-		return nil, opErrorf("make a local client", errAlone)
-	}
 	join := func(ctx context.Context) (joined, error) {
 		if err := l.srv.awaitOpen(ctx); err != nil {
 			return joined{}, err

@@ -2,7 +2,6 @@ package lockoffload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
@@ -20,9 +19,8 @@ const (
 	Shared
 	// Fair is exclusive, and those who wait are served in the order in which
 	// they came. It costs one round trip more than Exclusive. The target's agent hands
-	// the lock from one to the next, if there is one ([Dial], [Client.UseAgent]);
-	// otherwise clients draw tickets and look whose turn it is. The two know nothing
-	// of each other's order, nor does Exclusive of either.
+	// the lock from one to the next ([Dial], [Client.UseAgent]); without an agent a fair
+	// lock is [ErrNoAgent]. Exclusive knows nothing of its order.
 	Fair
 )
 
@@ -69,19 +67,13 @@ func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 	if err := s.allowed(); err != nil {
 		return nil, res, err
 	}
-	if o.Mode == Shared {
+	switch o.Mode {
+	case Shared:
 		return c.acquireShared(ctx, s, slot, tries)
-	}
-	if o.Mode == Fair {
-		h, res, err := c.acquireTurn(ctx, s, slot, tries, o.Token)
-		if !errors.Is(err, errNoTurns) {
-			return h, res, err
-		}
+	case Fair:
+		return c.acquireTurn(ctx, s, slot, tries, o.Token)
 	}
 	m := &machine.Acquire{Tags: &s.tags, Tries: tries, Token: o.Token, Grant: machine.Grant{Slot: slot}}
-	if o.Mode == Fair {
-		m.Queue = new(machine.Queue)
-	}
 	j, err := c.start(m, slot)
 	if err != nil {
 		return nil, res, err

@@ -8,23 +8,32 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
 
-// errNoTurns says that there is no agent that gives turns, or that it could not.
-var errNoTurns = errors.New("no agent gives turns")
-
 // mostReadAhead is how many bytes of a slot are read together with the lock command. Others
 // wait meanwhile, so holders should not need one round trip more for what is small.
 const mostReadAhead = 4096
+
+// fairAgent returns the target's agent, which alone serves fair locks and chains. If the
+// client has lost it, the error is one that [Client.Persist] retries.
+func (c *Client) fairAgent() (*Caller, error) {
+	c.mu.Lock()
+	agent := c.agent
+	c.mu.Unlock()
+	switch {
+	case agent != nil && !agent.gone():
+		return agent, nil
+	case c.regainAgent():
+		return nil, fmt.Errorf("%w: %w", ErrNoAgent, ErrBroken)
+	}
+	return nil, ErrNoAgent
+}
 
 // acquireTurn takes a lock when the agent says that it is this client's turn. The agent
 // has reserved the lock word then, for nobody else; a client that is too slow asks again.
 func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, token bool) (*Held, Result, error) {
 	res := Result{Form: FormTwoStep}
-	c.mu.Lock()
-	agent := c.agent
-	c.mu.Unlock()
-	if agent == nil || agent.gone() {
-		c.regainAgent()
-		return nil, res, errNoTurns
+	agent, err := c.fairAgent()
+	if err != nil {
+		return nil, res, err
 	}
 	for {
 		t, err := agent.turn(ctx, s.lost, slot)
@@ -35,7 +44,7 @@ func (c *Client) acquireTurn(ctx context.Context, s *session, slot, tries int, t
 			if ctx.Err() != nil {
 				return nil, res, fmt.Errorf("%w: %w", ErrNotAcquired, ctx.Err())
 			}
-			return nil, res, fmt.Errorf("%w: %w", errNoTurns, err)
+			return nil, res, err
 		}
 		m := &machine.Acquire{Tags: &s.tags, Token: token, Grant: machine.Grant{Slot: slot}, From: t.word}
 		m.Data = c.l.PairSize() <= mostReadAhead

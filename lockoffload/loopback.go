@@ -97,17 +97,13 @@ func (lb *loopback) drive(m machine.Machine) error {
 
 // recoverAgent gives back the locks that an agent before this one left, which failed in
 // the middle, and answers how many. Nothing of it is under way any more: its queue pair
-// is gone. For an agent that is alone it takes back what a server left too, which could not
-// when it was closed: there is no other one that would.
-func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region, alone bool) (int, error) {
+// is gone.
+func recoverAgent(pd *verbs.PD, gid verbs.GIDEntry, r *Region) (int, error) {
 	lb, err := newLoopback(pd, gid, r, 0)
 	if err != nil {
 		return 0, err
 	}
 	m := machine.AgentRecovery(r.mr.Bytes())
-	if alone {
-		m = machine.FullRecovery(&r.l, r.mr.Bytes())
-	}
 	err = lb.drive(m)
 	return m.Freed, errors.Join(err, lb.close())
 }

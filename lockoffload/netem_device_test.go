@@ -111,7 +111,6 @@ func TestHistoriesOnABadWire(t *testing.T) {
 	}
 	seed := testseed.New(t)
 	ctx := within(t, lasts+2*stuck)
-	// Where the reply to a draw is lost, a ticket stays that is skipped a lease later.
 	r := newLeasedAgentRig(t, lockoffload.Layout{Slots: 3, Size: 16, Swap: 16}, short, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 3 })
 	const clients, goroutines = 3, 3
 	var mu sync.Mutex
@@ -132,6 +131,7 @@ func TestHistoriesOnABadWire(t *testing.T) {
 				return qp, cq, err
 			}
 		})})
+		side.UseAgent(actors[i].agent)
 	}
 	lab.ImpairWire(t, bad)
 	rec := newRecorder()

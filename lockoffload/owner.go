@@ -12,15 +12,13 @@ var owners struct {
 	of map[*byte]map[string]bool // what serves a memory, by its first byte
 }
 
-// claim makes the caller the only one in some roles, until release is called.
-func claim(mem []byte, roles ...string) (release func(), err error) {
+// claim makes the caller the only one in a role, until release is called.
+func claim(mem []byte, role string) (release func(), err error) {
 	at := &mem[0]
 	owners.Lock()
 	defer owners.Unlock()
-	for _, role := range roles {
-		if owners.of[at][role] {
-			return nil, fmt.Errorf("%w: the region has its %s already", ErrConfig, role)
-		}
+	if owners.of[at][role] {
+		return nil, fmt.Errorf("%w: the region has its %s already", ErrConfig, role)
 	}
 	if owners.of == nil {
 		owners.of = map[*byte]map[string]bool{}
@@ -28,15 +26,11 @@ func claim(mem []byte, roles ...string) (release func(), err error) {
 	if owners.of[at] == nil {
 		owners.of[at] = map[string]bool{}
 	}
-	for _, role := range roles {
-		owners.of[at][role] = true
-	}
+	owners.of[at][role] = true
 	return sync.OnceFunc(func() {
 		owners.Lock()
 		defer owners.Unlock()
-		for _, role := range roles {
-			delete(owners.of[at], role)
-		}
+		delete(owners.of[at], role)
 		if len(owners.of[at]) == 0 {
 			delete(owners.of, at)
 		}

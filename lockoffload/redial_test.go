@@ -131,15 +131,19 @@ func TestAgentIsLookedFor(t *testing.T) {
 			return calls
 		}
 		require.Zero(t, looks())
-		c.link.had = true
+		_, err := c.fairAgent()
+		require.ErrorIs(t, err, ErrNoAgent)
+		require.False(t, Broken(err), "nor is one waited for")
+		c.link.had.Store(true)
 		require.Equal(t, 3, looks(), "in 2.5 s")
+		_, err = c.fairAgent()
+		require.ErrorIs(t, err, ErrNoAgent)
+		require.True(t, Broken(err))
 		require.Empty(t, c.link.turn)
 		c.stop()
 		time.Sleep(time.Second)
 		require.Zero(t, looks())
 		require.Empty(t, c.link.turn)
-		c.link.helper = nil
-		c.regainAgent()
 		c.link = nil
 		c.regainAgent()
 	})

@@ -25,8 +25,6 @@ func TestRoomHeedsTheContext(t *testing.T) {
 	require.NoError(t, err)
 	_, err = exclusive.Write(ctx, 0, []byte("written"))
 	require.NoError(t, err)
-	fair, _, err := c.Acquire(ctx, 2, lockoffload.LockOptions{Mode: lockoffload.Fair})
-	require.NoError(t, err)
 	shared, _, err := c.Acquire(ctx, 3, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 	for _, dev := range []string{"h0", "h1"} {
@@ -69,17 +67,16 @@ func TestRoomHeedsTheContext(t *testing.T) {
 		"swap":   func(ctx context.Context) error { _, _, err := c.SwapRead(ctx, 0, make([]byte, 8)); return err },
 		"commit": exclusive.Commit,
 		"unlock": exclusive.Unlock,
-		"fair":   fair.Unlock,
 		"shared": shared.Unlock,
 	}
-	for mode := range lockoffload.Mode(3) {
-		ops[[]string{"lock", "lock shared", "lock fair"}[mode]] = func(ctx context.Context) error {
+	for mode := range lockoffload.Mode(2) {
+		ops[[]string{"lock", "lock shared"}[mode]] = func(ctx context.Context) error {
 			_, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
 			return err
 		}
 	}
 	// Commit before Unlock, which ends the lock.
-	for _, name := range []string{"read", "update", "chain", "swap", "commit", "unlock", "fair", "shared", "lock", "lock shared", "lock fair"} {
+	for _, name := range []string{"read", "update", "chain", "swap", "commit", "unlock", "shared", "lock", "lock shared"} {
 		isSoon(t, name, func() error {
 			brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()

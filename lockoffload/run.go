@@ -193,9 +193,6 @@ func (j *job) execute(ctx context.Context, ended func(error)) (posted bool, err 
 // pause is how long the next one is, give or take a half.
 func (j *job) pause() time.Duration {
 	w := j.m.Base()
-	if w.Far > 0 {
-		return j.c.cfg.Retry.Min * time.Duration(min(w.Far, 1000))
-	}
 	if !w.Missed { // the lock is this client's, and others are about to leave
 		return j.c.cfg.Retry.Min
 	}

@@ -60,16 +60,9 @@ type Server struct {
 	closed   bool
 	counts   ServerStats
 	trouble  error
-	queues   []endedQueues // for the watch
 
 	stop context.CancelFunc
 	gone chan struct{}
-}
-
-// endedQueues are the queues of tickets that there were when sessions had ended.
-type endedQueues struct {
-	at     time.Time
-	queues []machine.TicketQueue
 }
 
 // ServerStats counts since the server was made.
@@ -77,8 +70,7 @@ type ServerStats struct {
 	Admitted  uint64 // sessions
 	Ended     uint64 // sessions that said goodbye or were closed here
 	Expired   uint64 // sessions whose lease ran out
-	Recovered uint64 // locks, readers and tickets that were taken back
-	Skipped   uint64 // tickets that nobody claimed
+	Recovered uint64 // locks and readers that were taken back
 }
 
 // NewServer starts to watch a region, which has no other server. What sessions of a server
@@ -132,7 +124,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		free()
 		return nil, errors.Join(opErrorf("make server", err), loop.close(), cq.Close())
 	}
-	s.counts.Recovered, s.queues = uint64(m.Freed), []endedQueues{{time.Now(), m.Queues}}
+	s.counts.Recovered = uint64(m.Freed)
 	if m.Freed > 0 {
 		cfg.Logger.Warn("lockoffload: a server before had failed", "recovered", m.Freed)
 	}
@@ -163,11 +155,11 @@ func (s *Server) Err() error {
 
 // Close ends all sessions and frees what the server made; the region's memory
 // stays. Locks of clients that may still rely on them stay locked: the region's next
-// server, or agent that is alone, waits for the ends of their leases and then gives the
+// server waits for the ends of their leases and then gives the
 // locks back. An error says that other locks stay locked, or that something could not be
 // freed; that the target's device was removed is none. After an error a queue pair that was
 // given to [Server.Admit] may still be written through: close it before the region is served
-// again, whose next server, or agent that is alone, gives those locks back. Close may be
+// again, whose next server gives those locks back. Close may be
 // called again: whoever comes second waits for the first and gets the same answer.
 func (s *Server) Close() error {
 	s.closing.Do(func() { s.err = s.close() })

@@ -75,7 +75,7 @@ func TestPlacesOfThoseThatLeave(t *testing.T) {
 
 func TestDeadHolderIsRecovered(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "shared": lockoffload.Shared, "fair": lockoffload.Fair} {
+	for name, mode := range map[string]lockoffload.Mode{"exclusive": lockoffload.Exclusive, "shared": lockoffload.Shared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := within(t, stuck)
@@ -84,7 +84,7 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 			other, _ := r.client(lockoffload.Retry{})
 			died := time.Now()
 			require.NoError(t, qp.ToError())
-			next, _, err := other.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Fair})
+			next, _, err := other.Lock(ctx, 0)
 			require.NoError(t, err)
 			took := time.Since(died)
 			require.Greater(t, took, short, "not before the dead client's lease was over")
@@ -106,31 +106,6 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 			require.Eventually(t, func() bool { return r.srv.Stats().Expired == 1 }, stuck, 10*time.Millisecond)
 		})
 	}
-}
-
-// A client that dies behind its draw of a ticket leaves one that nobody can tell to be its
-// own. Those who wait behind several of them wait no longer than three leases, and not
-// so long for each.
-func TestUnsignedTicketsAreSkipped(t *testing.T) {
-	ctx := within(t, stuck)
-	const lease = time.Second
-	r := newRig(t, lockoffload.Layout{Slots: 8, Size: 8}, lease)
-	c, s := r.client(lockoffload.Retry{})
-	for range 3 {
-		died, _, err := c.DieAfter(ctx, "fair", 7, 1, false)
-		require.NoError(t, err)
-		require.True(t, died)
-	}
-	other, _ := r.client(lockoffload.Retry{})
-	require.NoError(t, s.Evict())
-	ended := time.Now()
-	h, _, err := other.Acquire(ctx, 7, lockoffload.LockOptions{Mode: lockoffload.Fair})
-	require.NoError(t, err)
-	took := time.Since(ended)
-	t.Logf("skipped %.2f leases after the session's end", took.Seconds()/lease.Seconds())
-	require.Less(t, took, 3*lease)
-	require.NoError(t, h.Unlock(ctx))
-	require.EqualValues(t, 3, r.srv.Stats().Skipped)
 }
 
 // A holder whose process stands still wakes up after its lease and lets a WRITE
@@ -275,7 +250,7 @@ func TestGoodbye(t *testing.T) {
 // lock keeps no other from giving it back.
 func TestGoroutinesOfOneClient(t *testing.T) {
 	ctx := within(t, stuck)
-	c, _ := newRig(t, lockoffload.Layout{Slots: 2, Size: 8}, long).client(lockoffload.Retry{})
+	c := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil).inTurn()
 	const workers, each = 6, 20
 	var wg sync.WaitGroup
 	for i := range workers {

@@ -44,7 +44,7 @@ type Counts struct {
 	Tries    uint64 // lock commands
 	Acquired uint64 // those that got the lock
 	Failed   uint64 // those that found it held by others
-	Waits    uint64 // pauses for readers, or for a ticket's turn
+	Waits    uint64 // pauses for readers
 	Torn     uint64 // READs that met a WRITE, or what a dead writer left, or took too long
 	Lost     uint64 // locks that were gone when they were given back
 	// What was carried out, by form.

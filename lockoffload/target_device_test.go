@@ -179,13 +179,11 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 		return fence(qp)
 	})
 	require.Error(t, stays.Close())
-	c, s := r.client(lockoffload.Retry{})
-	_, _, err := c.DieAfter(ctx, "fair", 1, 1, false) // leaves a ticket
-	require.NoError(t, err)
-	require.NoError(t, s.Evict())
+	_, qp, _ := r.dead(lockoffload.Exclusive)
+	require.NoError(t, qp.ToError())
 	other, _ := r.client(lockoffload.Retry{})
 	isSoon(t, "lock", func() error {
-		h, _, err := other.Acquire(ctx, 1, lockoffload.LockOptions{Mode: lockoffload.Fair})
+		h, _, err := other.Lock(ctx, 0)
 		if err == nil {
 			err = h.Unlock(ctx)
 		}

@@ -3,7 +3,9 @@ package lockoffload
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/boottime"
@@ -126,6 +128,22 @@ func (l *Listener) LoseAgent() (giveBack func(), err error) {
 	}, l.agent.loop.ToError()
 }
 
+// DetachBefore ends a connection of each of the agent's clients that it had before the one
+// that it has.
+func (l *Listener) DetachBefore() error {
+	l.mu.Lock()
+	clients := slices.Collect(maps.Keys(l.links))
+	l.mu.Unlock()
+	for _, client := range clients {
+		qp, err := l.pd.CreateQP(l.agent.QPConfig())
+		if err != nil {
+			return err
+		}
+		l.detach(client, &agentConn{agent: l.agent, qp: qp})
+	}
+	return nil
+}
+
 // AgentClients is how many clients the agent has.
 func (l *Listener) AgentClients() int {
 	l.mu.Lock()
@@ -154,9 +172,6 @@ func (l *Listener) Queued(slot int) int {
 	defer l.mu.Unlock()
 	return l.agent.Queued(slot)
 }
-
-// Drawn is how many tickets of a slot were drawn.
-func (l *Listener) Drawn(slot int) (uint32, error) { return l.region.Drawn(slot) }
 
 // Connections is how many queue pairs the caller has had.
 func (c *Caller) Connections() uint32 {

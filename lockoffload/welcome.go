@@ -86,9 +86,6 @@ func (l *Listener) welcome(conn net.Conn) error {
 	if h.Kind == wire.Agent {
 		return l.welcomeCaller(conn, h.Client, remote, reply, refuse)
 	}
-	if l.srv == nil {
-		return refuse(errAlone)
-	}
 	gid, err := gidFor(l.pd, l.cfg.GID, conn)
 	if err != nil {
 		return refuse(err)

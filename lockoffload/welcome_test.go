@@ -100,14 +100,19 @@ func TestAcceptGoesOn(t *testing.T) {
 	l.tcp = tcp
 	over := make(chan struct{})
 	go func() { defer close(over); l.accept() }()
-	require.Eventually(t, func() bool { return l.Err() != nil }, 5*time.Second, 50*time.Microsecond)
+	failed := func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.failed
+	}
+	require.Eventually(t, func() bool { return failed() != nil }, 5*time.Second, 50*time.Microsecond)
 	near, far := net.Pipe()
 	defer near.Close()
 	tcp.conns <- far
 	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
 	_, err := wire.ReadChallenge(near)
 	require.NoError(t, err)
-	require.NoError(t, l.Err())
+	require.NoError(t, failed())
 	close(tcp.conns)
 	ends(t, func() { <-over })
 	near.Close()

@@ -16,7 +16,7 @@ import "strings"
 const (
 	notVerbs = "MemoryOfDevice|MemlockLimit|Pingpong|DrainState|MessageAfterReset|RequesterComesAndGoes|ReceiverBrokenQueue|ForMany|NotAllocate|UnderPressure|Fuzz"
 	notDC    = "NotAllocate|NoHardware|Loss|RandomPosts|FallsSilent|StalledTarget|DeadTargets|FirstContactWithDead|UnreachableHosts"
-	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Unsigned|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
+	notLocks = "OnADeadWire|FullQueue|BadWire|OneRoundTrip|UnderLoss|GivenUpReads|RoomHeeds|ArrivesLate|OnHosts|OfTheDead|WithoutALease|ForgetsClient|ServerBefore|DeadHolder|LateWrite|Stray|ServerHeals|BesideTrouble|PlacesOfThoseThatLeave|Goodbye|RunsOut|NotAllocate|Histories|Variants|AgentSimulated|SwapSimulated|AMillion|AllocatesNothing|AllocateNothing|TheBusy|^TestCounter$|Fuzz"
 	// The sanitizers allocate.
 	notSanitized = "|AllocatesNothing|^TestMasked$"
 )

@@ -56,7 +56,7 @@ var metrics = []metric[server.Stats]{
 	gauge("shared_records_most", "How many of those there may be.", func(s *server.Stats) float64 { return float64(s.Shared.Most) }),
 	gauge("shared_clients", "Clients that are connected for them.", func(s *server.Stats) float64 { return float64(s.Shared.Clients) }),
 	counter("shared_clients_late", "Clients of them whose leases ran out.", func(s *server.Stats) float64 { return float64(s.Shared.Late) }),
-	counter("shared_recovered", "Locks of them, and places in queues, that were taken back from clients that had ended.", func(s *server.Stats) float64 { return float64(s.Shared.Recovered) }),
+	counter("shared_recovered", "Locks of them that were taken back from clients that had ended.", func(s *server.Stats) float64 { return float64(s.Shared.Recovered) }),
 }
 
 var gatewayMetrics = []metric[gateway.Stats]{

@@ -87,7 +87,7 @@ type way struct {
 var ways = []way{
 	{"Update", update},
 	{"Lock, Read, Write, Unlock", locked(lockoffload.Exclusive)},
-	{"the same in turn", locked(lockoffload.Fair)},
+	{"the same in turn", inTurn},
 	{"Do, compare and write", chain},
 	{"SwapWrite", swap},
 }
@@ -117,6 +117,15 @@ func locked(mode lockoffload.Mode) func(context.Context, *lockoffload.Client) (l
 		}
 		return res, errors.Join(err, h.Unlock(ctx))
 	}
+}
+
+// inTurn takes the lock in turn, or as locked does if the client has no agent.
+func inTurn(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
+	res, err := locked(lockoffload.Fair)(ctx, c)
+	if errors.Is(err, lockoffload.ErrNoAgent) && !lockoffload.Broken(err) {
+		return locked(lockoffload.Exclusive)(ctx, c)
+	}
+	return res, err
 }
 
 // chain reads, and writes if nobody else did meanwhile.

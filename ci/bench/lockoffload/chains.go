@@ -51,17 +51,15 @@ func readChainDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 
 // changeDelay is a record that is changed under its lock, on a wire with delay:
 // until the unlock was answered, until the caller goes on (both sides post WRITE
-// and unlock and do not wait for them), by the target's agent, and by one that is alone
-// with its region. The naive
-// client has no moment before the end at which it would go on. The good baseline
-// takes as many round trips as an update: the naive client's are judged.
+// and unlock and do not wait for them), and by the target's agent. The naive client has
+// no moment before the end at which it would go on. The good baseline takes as many round
+// trips as an update: the naive client's are judged.
 func changeDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 	return delayed(harness.Benchmark{Name: "rmw",
 		Sides: []harness.Side{
 			{Name: "update", Run: r.Pass((*chainRig).update)},
 			{Name: "visible", Run: r.Pass((*chainRig).updateVisible)},
 			{Name: "agent", Run: r.Pass((*chainRig).agentChain)},
-			{Name: "alone", Run: r.Pass((*chainRig).aloneChain)},
 			{Name: directChange, Run: r.Pass((*chainRig).directChange)},
 			{Name: directEarly, Run: r.Pass((*chainRig).directVisible)},
 			{Name: naiveChange, Run: r.Pass((*chainRig).naiveChange)},
@@ -70,11 +68,9 @@ func changeDelay(r *rig.Once[*chainRig]) harness.Benchmark {
 			{Name: "rmw", Unit: "us", Of: "update", Baseline: directChange},
 			{Name: "rmw_visible", Unit: "us", Of: "visible", Baseline: directEarly},
 			{Name: "agent_chain", Unit: "us", Of: "agent", Baseline: directChange},
-			{Name: "alone_chain", Unit: "us", Of: "alone", Baseline: directChange},
 			{Name: "rmw_naive", Unit: "us", Of: "update", Baseline: naiveChange, Target: measure.AtMost(0.53)},
 			{Name: "rmw_visible_naive", Unit: "us", Of: "visible", Baseline: naiveChange, Target: measure.AtMost(0.31)},
 			{Name: "agent_chain_naive", Unit: "us", Of: "agent", Baseline: naiveChange, Target: measure.AtMost(0.30)},
-			{Name: "alone_chain_naive", Unit: "us", Of: "alone", Baseline: naiveChange, Target: measure.AtMost(0.30)},
 		}})
 }
 
@@ -103,7 +99,6 @@ type chainRig struct {
 	*target
 	client *lockoffload.Client
 	caller *lockoffload.Caller
-	alone  *lockoffload.Caller // of the agent that is alone
 	direct *direct
 	naive  *naive
 	data   []byte
@@ -118,13 +113,7 @@ func newChainRig() (*chainRig, error) {
 	if r.client, err = t.newClient(); err != nil {
 		return nil, err
 	}
-	if r.caller, err = t.newCaller(t.agent); err != nil {
-		return nil, err
-	}
-	if err := t.newAlone(); err != nil {
-		return nil, err
-	}
-	if r.alone, err = t.newCaller(t.alone); err != nil {
+	if r.caller, err = t.newCaller(); err != nil {
 		return nil, err
 	}
 	plain, err := t.newPlain(1)
@@ -184,18 +173,13 @@ func (r *chainRig) change(old []byte) ([]byte, error) {
 }
 
 // agentChain is the time of lock, READ, WRITE, unlock by the target's agent.
-func (r *chainRig) agentChain(ctx context.Context) (float64, error) { return r.chain(ctx, r.caller) }
-
-// aloneChain is that by an agent that is alone with its region.
-func (r *chainRig) aloneChain(ctx context.Context) (float64, error) { return r.chain(ctx, r.alone) }
-
-func (r *chainRig) chain(ctx context.Context, caller *lockoffload.Caller) (float64, error) {
+func (r *chainRig) agentChain(ctx context.Context) (float64, error) {
 	ch := lockoffload.Chain{Accesses: []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
 		{Kind: lockoffload.AccessWrite, Data: r.data},
 	}}
 	return rig.Timed(chainBlock, func() error {
-		res, err := caller.Do(ctx, &ch)
+		res, err := r.caller.Do(ctx, &ch)
 		return errors.Join(err, wantForm(res, lockoffload.FormAgent))
 	})
 }

@@ -21,12 +21,10 @@ const (
 // Each row names the form of the change:
 //
 //   - update is Client.Update, one-sided and unfair;
-//   - agent are whole chains that Client.Do gives to the target's agent,
-//     agent_fair such chains in fair mode, and alone chains to an agent that is alone
-//     with its region;
+//   - agent are whole chains that Client.Do gives to the target's agent, and
+//     agent_fair such chains in fair mode;
 //   - handoff is lock, READ and WRITE, unlock from afar, in the order in which
-//     clients came to the slot, as the agent tells them whose turn it is, and
-//     tickets the same without an agent: clients look whose turn it is;
+//     clients came to the slot, as the agent tells them whose turn it is;
 //   - direct is the baseline itself.
 //
 // With a delay a change takes round trips instead of the CPU.
@@ -53,7 +51,7 @@ const (
 func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	side := func(name string, op crowdOp) harness.Side { return harness.Side{Name: name, Run: r.Values(op.by(n))} }
 	b := harness.Benchmark{Name: fmt.Sprintf("contended_%d", n), Judged: instructions, Sides: []harness.Side{
-		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("alone", (*crowdRig).doAlone), side("agent_fair", (*crowdRig).doFair), side("tickets", (*crowdRig).tickets), side("handoff", (*crowdRig).handOff),
+		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("agent_fair", (*crowdRig).doFair), side("handoff", (*crowdRig).handOff),
 		side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin),
 	}}
 	row := func(of, what string, value int, baseline, addition string, target *measure.Target) {
@@ -71,13 +69,13 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 		b.Figures = append(b.Figures, harness.Figure{Name: fmt.Sprintf("contended_%s_%s_%d%s", name, what, n, addition), Unit: unit,
 			Of: of, Baseline: baseline, Value: value, Target: target})
 	}
-	for _, of := range []string{"update", "agent", "alone"} {
+	for _, of := range []string{"update", "agent"} {
 		row(of, "goodput", goodput, crowdDirect, "", measure.AtLeast(2))
 		row(of, "goodput", goodput, crowdNaive, "_naive", nil)
 	}
 	row("update", "p99_over_p50", tail, "", "", nil)
 	row("update", "jain", jain, "", "", nil)
-	for _, of := range []string{"agent_fair", "tickets", "handoff"} {
+	for _, of := range []string{"agent_fair", "handoff"} {
 		tails, equal := measure.AtMost(5), measure.AtLeast(0.95)
 		if of == "handoff" { // judged at one slot, see crowdOnOne
 			tails, equal = nil, nil
@@ -87,7 +85,6 @@ func crowdOf(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 		row(of, "jain", jain, "", "", equal)
 	}
 	if n == crowdMost {
-		row("tickets", "hot_p99_over_p50", hotTail, "", "", nil)
 		row("handoff", "hot_p99_over_p50", hotTail, "", "", nil)
 	}
 	row(crowdDirect, "p99_over_p50", tail, "", "", nil)
@@ -121,10 +118,10 @@ func crowdDelay(r *rig.Once[*crowdRig], n int) harness.Benchmark {
 	}
 	target := measure.AtLeast(map[int]float64{2: 1, 8: 1.3, crowdMost: 2}[n])
 	b := harness.Benchmark{Name: fmt.Sprintf("contended_delay_%d", n), Judged: instructions, Sides: []harness.Side{
-		side("update", (*crowdRig).update), side("agent", (*crowdRig).do), side("alone", (*crowdRig).doAlone),
+		side("update", (*crowdRig).update), side("agent", (*crowdRig).do),
 		side(crowdDirect, (*crowdRig).change), side(crowdNaive, (*crowdRig).spin),
 	}}
-	for _, of := range []string{"update", "agent", "alone"} {
+	for _, of := range []string{"update", "agent"} {
 		name := fmt.Sprintf("contended_%s_goodput_delay_%d", of, n)
 		b.Figures = append(b.Figures,
 			harness.Figure{Name: name, Unit: "op/s", Of: of, Baseline: crowdDirect, Target: target},

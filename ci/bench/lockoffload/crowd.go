@@ -35,7 +35,6 @@ type crowdRig struct {
 	*target
 	clients []*lockoffload.Client
 	helped  []*lockoffload.Client // with the agent
-	alone   []*lockoffload.Caller // of the agent that is alone with its region
 	direct  []*direct
 	naive   []*naive
 	data    []byte
@@ -44,9 +43,6 @@ type crowdRig struct {
 func newCrowd() (*crowdRig, error) {
 	t, err := newTarget(lockoffload.Layout{Slots: crowdSlots, Size: recordSize, Clients: 2 * crowdMost}, restful)
 	if err != nil {
-		return nil, err
-	}
-	if err := t.newAlone(); err != nil {
 		return nil, err
 	}
 	c := &crowdRig{target: t, data: make([]byte, recordSize)}
@@ -58,15 +54,11 @@ func newCrowd() (*crowdRig, error) {
 			}
 			*list = append(*list, one)
 		}
-		caller, err := t.newCaller(t.agent)
+		caller, err := t.newCaller()
 		if err != nil {
 			return nil, err
 		}
 		c.helped[i].UseAgent(caller)
-		if caller, err = t.newCaller(t.alone); err != nil {
-			return nil, err
-		}
-		c.alone = append(c.alone, caller)
 		plain, err := t.newPlain(uint64(i + 1))
 		if err != nil {
 			return nil, err
@@ -95,14 +87,7 @@ func (c *crowdRig) doFair(ctx context.Context, i, slot int) error {
 	return c.chain(ctx, c.helped[i], lockoffload.Chain{Slot: slot, Fair: true})
 }
 
-func (c *crowdRig) doAlone(ctx context.Context, i, slot int) error {
-	return c.chain(ctx, c.alone[i], lockoffload.Chain{Slot: slot})
-}
-
-// chain is by a client or by a caller.
-func (c *crowdRig) chain(ctx context.Context, by interface {
-	Do(context.Context, *lockoffload.Chain) (lockoffload.Result, error)
-}, ch lockoffload.Chain) error {
+func (c *crowdRig) chain(ctx context.Context, by *lockoffload.Client, ch lockoffload.Chain) error {
 	ch.Accesses = []lockoffload.Access{
 		{Kind: lockoffload.AccessRead, Data: make([]byte, recordSize)},
 		{Kind: lockoffload.AccessWrite, Data: c.data},
@@ -111,16 +96,8 @@ func (c *crowdRig) chain(ctx context.Context, by interface {
 	return err
 }
 
-func (c *crowdRig) tickets(ctx context.Context, i, slot int) error {
-	return c.inTurn(ctx, c.clients[i], slot)
-}
-
 func (c *crowdRig) handOff(ctx context.Context, i, slot int) error {
-	return c.inTurn(ctx, c.helped[i], slot)
-}
-
-func (c *crowdRig) inTurn(ctx context.Context, one *lockoffload.Client, slot int) error {
-	h, _, err := one.Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	h, _, err := c.helped[i].Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func Suite(harness.Env) []harness.Benchmark {
 }
 
 // slotSize is what a slot has beside one copy of its data, with as many clients as there
-// may be: the other copy, locks, readers, tickets, padding.
+// may be: the other copy, locks, readers, padding.
 func slotSize() harness.Benchmark {
 	f := harness.Figure{Name: "bytes_per_slot", Unit: "bytes", Target: measure.AtMost(256)}
 	return harness.Plain(f, instructions, harness.One(func(context.Context) (float64, error) {

@@ -18,9 +18,8 @@ type target struct {
 	mr     *verbs.MR // of the region
 	srv    *lockoffload.Server
 	agent  *lockoffload.Agent
-	alone  *lockoffload.Agent // of a region like that, which has no server
-	plain  *verbs.MR          // nil until it is used
-	cq     *verbs.CQ          // of the target's ends to those
+	plain  *verbs.MR // nil until it is used
+	cq     *verbs.CQ // of the target's ends to those
 	ids    atomic.Uint64
 }
 
@@ -34,11 +33,13 @@ func newTarget(l lockoffload.Layout, lease time.Duration) (*target, error) {
 		return nil, err
 	}
 	t := &target{c: c, s: s, layout: l}
-	mr, region, err := t.newRegion()
+	if t.mr, err = s.PD.AllocMR(l.Bytes(), everything); err != nil {
+		return nil, err
+	}
+	region, err := lockoffload.NewRegion(t.mr, l)
 	if err != nil {
 		return nil, err
 	}
-	t.mr = mr
 	if t.srv, err = lockoffload.NewServer(lockoffload.ServerConfig{PD: s.PD, Region: region, GID: s.GID, Lease: lease, Grace: -1}); err != nil {
 		return nil, err
 	}
@@ -56,25 +57,6 @@ func (t *target) close() error {
 }
 
 var everything = verbs.MRConfig{Access: verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic}
-
-func (t *target) newRegion() (*verbs.MR, *lockoffload.Region, error) {
-	mr, err := t.s.PD.AllocMR(t.layout.Bytes(), everything)
-	if err != nil {
-		return nil, nil, err
-	}
-	region, err := lockoffload.NewRegion(mr, t.layout)
-	return mr, region, err
-}
-
-// newAlone adds a region whose agent is alone with it.
-func (t *target) newAlone() error {
-	_, region, err := t.newRegion()
-	if err != nil {
-		return err
-	}
-	t.alone, err = lockoffload.NewAgent(lockoffload.AgentConfig{PD: t.s.PD, Region: region, GID: t.s.GID, Alone: true})
-	return err
-}
 
 // end is a queue pair of a client, with its own completion queue.
 func (t *target) end() (*verbs.QP, *verbs.CQ, error) {
@@ -101,8 +83,8 @@ func (t *target) newClient() (*lockoffload.Client, error) {
 	return lockoffload.NewClient(lockoffload.Config{PD: t.c.PD, QP: qp, CQ: cq, Invite: place.Invite()})
 }
 
-func (t *target) newCaller(agent *lockoffload.Agent) (*lockoffload.Caller, error) {
-	id := t.ids.Add(1)
+func (t *target) newCaller() (*lockoffload.Caller, error) {
+	id, agent := t.ids.Add(1), t.agent
 	return lockoffload.NewCaller(context.Background(), lockoffload.CallerConfig{
 		PD: t.c.PD, Layout: t.layout, Limits: agent.Limits(), Client: id,
 		Connect: func(context.Context) (*verbs.QP, *verbs.CQ, error) {

@@ -11,9 +11,8 @@ import (
 //	[CMP_SWAP lock 0 -> tag, READ readers and both copies]
 //
 // until the lock command finds 0. Readers that were there before are waited
-// for; new ones see the lock and give way. With queue it first waits for the
-// turn of a ticket. In a turn that the agent gave, the word is reserved, and the lock
-// command compares with that.
+// for; new ones see the lock and give way. In a turn that the agent gave, the word is
+// reserved, and the lock command compares with that.
 type Acquire struct {
 	Work
 	Tags    *memory.Tagger
@@ -23,7 +22,6 @@ type Acquire struct {
 	Token   bool   // draw a fencing token
 	From    uint64 // what the lock word has in our turn; 0: nothing, it is free
 
-	Queue *Queue
 	state acquireState
 	Grant Grant
 	Tried int
@@ -49,9 +47,6 @@ const (
 func (m *Acquire) Step() (Verdict, error) {
 	switch m.state {
 	case acquireIdle:
-		if m.Queue != nil && !m.Queue.turn {
-			return m.queueStep()
-		}
 		m.begin()
 		m.ask()
 		return Post, nil
@@ -144,22 +139,18 @@ func (m *Acquire) again(err error) (Verdict, error) {
 	if m.Tries == 0 || m.Tried < m.Tries {
 		return Sleep, nil
 	}
-	v, _ := m.Undo() // in one list: the turn of a ticket has come
+	v, _ := m.Undo()
 	return v, err
 }
 
 // Undo gives back what may have been got.
 func (m *Acquire) Undo() (Verdict, error) {
-	if m.Queue != nil && !m.Queue.turn {
-		return m.queueLeave()
-	}
-	if m.state == acquireIdle && m.Queue == nil {
+	if m.state == acquireIdle {
 		return Done, nil
 	}
 	m.begin()
 	m.release(m.Grant, m.Tags.Owner)
-	m.back = -1 // whether it was held or not
-	m.state, m.Queue = acquireIdle, nil
+	m.state = acquireIdle
 	return Last, nil
 }
 

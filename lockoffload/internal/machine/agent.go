@@ -59,7 +59,6 @@ type AgentLimits struct {
 	Eager         time.Duration // tries without a pause, for so long
 	MinPause      time.Duration
 	MaxPause      time.Duration
-	NoTurns       bool          // nobody takes locks but the agent
 	Keep          bool          // locks that others may be about to want, see Pause
 	patience      time.Duration // with a client whose turn it is; 0 means turnPatience
 	run, gap      time.Duration // of a lock that is handed on; 0 means turnRun and TurnGap

@@ -28,7 +28,7 @@ const (
 	turnRun = 200 * time.Millisecond
 	TurnGap = 10 * time.Millisecond
 	// turnsReserved is how many locks are reserved for one client at a time, at most. One
-	// that asks for more takes its locks without turns.
+	// that asks for more is told so.
 	turnsReserved = 1024
 )
 
@@ -43,7 +43,7 @@ func (c *Agent) newBroker() *broker.Broker {
 
 // takeTurnRequest takes in a request for a turn.
 func (c *Agent) takeTurnRequest(now time.Duration, peer, entry int32, r *wire.ChainRequest) {
-	if uint64(r.Slot) >= uint64(c.Slots.Slots) || c.Limits.NoTurns {
+	if uint64(r.Slot) >= uint64(c.Slots.Slots) {
 		c.Stats.Refused++
 		c.answer(peer, entry, wire.ChainRefused, 0)
 		return

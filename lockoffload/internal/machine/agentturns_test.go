@@ -28,15 +28,6 @@ func (b *agentBench) words(old ...uint64) uint64 {
 	return l.Ops[l.N-1].Swap
 }
 
-// Nobody has a turn at locks that the agent alone takes.
-func TestTurnsAreRefused(t *testing.T) {
-	b := newAgentBench(t, 4)
-	b.Limits.NoTurns = true
-	b.ask(b.client(1), 1, 3, 0)
-	require.Empty(t, b.Broker.Lists)
-	require.Equal(t, wire.ChainRefused, b.status().Status)
-}
-
 // A client asks, is told with what the lock is reserved, and the next one is when it is
 // done. Requests that come again are answered again, and give no second turn.
 func TestTurnsByTheAgent(t *testing.T) {

@@ -9,20 +9,6 @@ import (
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
-// A fair lock that is not had gives the turn back, and has lost nothing.
-func TestFairTriesEnd(t *testing.T) {
-	b := newBench()
-	tag := memory.MakeTag(2, 1, 1)
-	storeWord(b.s.mem, b.s.l.LockOff(0), tag)
-	m := &Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Queue: new(Queue), Tries: 2}
-	_, err := b.run(t, m)
-	require.ErrorIs(t, err, ErrNotAcquired)
-	require.NotErrorIs(t, err, ErrLost)
-	require.Equal(t, tag, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
-	next, serving := memory.Tickets(memory.LoadWord(b.s.mem, b.s.l.TicketOff(0)))
-	require.Equal(t, []uint32{1, 1}, []uint32{next, serving})
-}
-
 // Looks at readers are tries too: who may try so often does not keep others out for as
 // long as somebody reads.
 func TestTriesEndUnderReaders(t *testing.T) {

@@ -70,17 +70,15 @@ func (c *simClient) anything() {
 	if s.l.Records > 1 && s.rng.IntN(3) == 0 {
 		records = s.rng.Perm(s.l.Records)[:2]
 	}
-	switch s.rng.IntN(12) {
-	case 10, 11:
-		c.inTurn(slot, func(word uint64, end func()) { c.updateFrom(slot, records, nil, word, end) })
+	switch s.rng.IntN(11) {
+	case 3, 10:
+		c.inTurn(slot, func(word uint64, end func()) { c.updateFrom(slot, records, word, end) })
 	case 8, 9:
 		c.held(slot, records)
 	case 0, 1:
 		c.read(slot, records)
 	case 2:
-		c.update(slot, records, nil)
-	case 3:
-		c.update(slot, records, new(Queue))
+		c.update(slot, records)
 	case 4:
 		c.shared(slot, records[:1])
 	case 5, 6:
@@ -98,7 +96,7 @@ func (c *simClient) readOrUpdate() {
 	if c.s.rng.IntN(2) == 0 {
 		c.read(slot, records)
 	} else {
-		c.update(slot, records, nil)
+		c.update(slot, records)
 	}
 }
 
@@ -123,14 +121,14 @@ func (c *simClient) read(slot int, records []int) {
 	})
 }
 
-func (c *simClient) update(slot int, records []int, q *Queue) {
-	c.updateFrom(slot, records, q, 0, func() {})
+func (c *simClient) update(slot int, records []int) {
+	c.updateFrom(slot, records, 0, func() {})
 }
 
 // updateFrom is an update in a turn that the agent has given, which it ends.
-func (c *simClient) updateFrom(slot int, records []int, q *Queue, from uint64, end func()) {
+func (c *simClient) updateFrom(slot int, records []int, from uint64, end func()) {
 	s, call, id := c.s, c.s.tick(), c.id
-	m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true, Queue: q, Token: true, From: from}, Records: records, Allowed: func() error { return nil }}
+	m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true, Token: true, From: from}, Records: records, Allowed: func() error { return nil }}
 	m.Grant.Slot = slot
 	var olds, news []uint64
 	epoch := c.tags.Epoch
@@ -375,9 +373,6 @@ var errChange = errors.New("no change")
 func runHistory(seed uint64, f flaws, reads bool, all *AgentStats) error {
 	clients := 2 + int(seed%3)
 	l := memory.Layout{Slots: 1 + int(seed%2), Size: 16, Records: 1 + int(seed/2%2), Clients: 4, Swap: 8}
-	if seed%5 == 0 {
-		l.Clients = clients // so that places in queues and tickets' numbers end at different times
-	}
 	bitless := seed%11 == 3 && !f.any() // not all have a bit among the readers
 	if bitless {
 		l.Clients = 520
@@ -513,18 +508,14 @@ func (c *simClient) increment(done, unknown *uint64) {
 		c.incrementChain(plusOne, ended)
 		return
 	}
-	var q *Queue
-	if c.s.rng.IntN(2) == 0 {
-		q = new(Queue)
-	}
 	allowed := func() error { return nil }
 	if c.s.rng.IntN(3) > 0 {
-		m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true, Queue: q}, Records: []int{0}, Allowed: allowed}
+		m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true}, Records: []int{0}, Allowed: allowed}
 		m.Change = func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }
 		c.start(m, ended)
 		return
 	}
-	m := &Acquire{Tags: c.tags, Queue: q}
+	m := &Acquire{Tags: c.tags}
 	c.start(m, func(err error) {
 		if err != nil {
 			ended(err)

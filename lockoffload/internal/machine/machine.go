@@ -1,6 +1,6 @@
 // Package machine has what package lockoffload decides: operations of clients
 // ([Acquire], [Reader], [Updater], [Releaser], [Chain], [SwapWriter]), the recovery at the
-// target ([Recovery], [TicketWatch]) and the target's [Agent], without clocks, goroutines
+// target ([Recovery]) and the target's [Agent], without clocks, goroutines
 // or queue pairs.
 //
 // A [Machine] fills in a list of one-sided requests; whoever drives it executes the list
@@ -61,7 +61,6 @@ type Work struct {
 	want uint64
 	bits bool
 
-	Far    int // pauses are so many times as long; 0 is 1
 	Missed bool
 	// HandedOn tells that the target's agent was seen to have the lock: who looks twice
 	// within TurnGap finds it free in the end.
@@ -147,8 +146,6 @@ type Grant struct {
 	Token  uint64
 	Shared bool
 	word   bool // a shared lock that the lock word says, and no bit
-	fair   bool
-	ticket uint32
 }
 
 // release adds the requests that give a lock back. All of them are harmless
@@ -160,14 +157,4 @@ func (w *Work) release(g Grant, owner uint16) {
 		return
 	}
 	w.back, w.want, w.bits = w.cmpSwap(w.L.LockOff(g.Slot), g.tag, 0), g.tag, false
-	if g.fair {
-		w.passOn(g.Slot, memory.QueueEntry(owner, uint16(g.tag>>32), g.ticket))
-	}
-}
-
-// passOn ends the turn of a ticket.
-func (w *Work) passOn(slot int, entry uint64) {
-	ticket := uint32(entry)
-	w.cmpSwap(w.L.QueueOff(slot, ticket), entry, 0)
-	w.fetchAdd(w.L.TicketOff(slot), memory.PassTicket(ticket))
 }

@@ -10,7 +10,7 @@ import (
 // Recovery takes back what sessions left behind, of all together that ended at a time
 // and after their queue pairs were moved to where nothing late can execute. It is
 // stepped by the target, whose own queue pair executes the lists: the lock of each slot
-// that carries a tag of theirs, their bits among the readers, their tickets.
+// that carries a tag of theirs, and their bits among the readers.
 //
 // It looks at each slot once, with the CPU, and posts requests for what it finds only,
 // those of several slots together.
@@ -31,16 +31,7 @@ type Recovery struct {
 	agents    bool  // they are agents, which change copies as a whole
 	pieces    []int // slots with a copy in pieces, whose lock stays until after the pause
 	paused    bool
-	Freed     int // locks, bits and tickets
-	// Queues are those in which there were tickets: some may be theirs that are not
-	// signed.
-	Queues []TicketQueue
-}
-
-// TicketQueue is how far tickets of a slot were drawn, of those that have a place.
-type TicketQueue struct {
-	Slot int
-	Next uint32
+	Freed     int // locks and bits
 }
 
 // Identity is whose a session is.
@@ -142,20 +133,6 @@ func (m *Recovery) collect(slot int) {
 			m.Freed += bits.OnesCount64(left)
 		}
 	}
-	next, serving := memory.Tickets(memory.LoadWord(m.Region, m.L.TicketOff(slot)))
-	if next == serving {
-		return
-	}
-	if n := len(m.Queues); n == 0 || m.Queues[n-1].Slot != slot { // else looked at again
-		m.Queues = append(m.Queues, TicketQueue{slot, m.L.Signable(next, serving)})
-	}
-	for i := range m.L.Places() {
-		off := m.L.QueueOff(slot, uint32(i))
-		if entry := memory.LoadWord(m.Region, off); len(m.Ops) < memory.LocalWords && entry != 0 && m.Dead(memory.TagIdentity(entry)) {
-			m.cmpSwap(off, entry, memory.SkipMark(uint32(entry)))
-			m.Freed++
-		}
-	}
 }
 
 func (m *Recovery) unlock(slot int) {
@@ -176,21 +153,12 @@ func (m *Recovery) behead(slot int) bool {
 	return true
 }
 
-// FullRecovery takes back whatever anybody left, in a region that nobody has.
-func FullRecovery(l *memory.Layout, region []byte) *Recovery {
-	mark := memory.TagIdentity(memory.SkipMark(0)) // stands for nobody in a queue of tickets
+// SessionsRecovery takes back whatever sessions left, in a region that has none.
+func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
 	return &Recovery{
 		Region: region, Readers: slices.Repeat([]uint64{1<<64 - 1}, l.ReadersSize()/8),
-		Dead: func(identity uint64) bool { return identity != mark },
+		Dead: func(identity uint64) bool { return identity>>16 != memory.AgentOwner },
 	}
-}
-
-// SessionsRecovery is FullRecovery in a region that may have an agent.
-func SessionsRecovery(l *memory.Layout, region []byte) *Recovery {
-	m := FullRecovery(l, region)
-	anybody := m.Dead
-	m.Dead = func(identity uint64) bool { return anybody(identity) && identity>>16 != memory.AgentOwner }
-	return m
 }
 
 // AgentRecovery takes back the locks that agents left. It touches no data: what an agent

@@ -17,9 +17,7 @@ import (
 // sim runs machines of many clients against plain memory, one memory access at
 // a time, chosen at random. It is meaner than devices are: READs and WRITEs go
 // word by word in any order, a READ may come behind all later requests of its
-// list, lists of a killed client go on until its queue pair is fenced, and the
-// target takes a live client's missing entry in the queue of tickets for a dead
-// one's.
+// list, and lists of a killed client go on until its queue pair is fenced.
 type sim struct {
 	rng     *rand.Rand
 	l       memory.Layout
@@ -30,14 +28,13 @@ type sim struct {
 	late    []*simList // of wires that nobody fenced
 	// What a queue pair was writing when it was reset is still on its way to memory,
 	// until something is read through the device.
-	bus     []*simList
-	tickets *TicketWatch
-	now     int64
-	ops     []porcupine.Operation
-	values  uint64
-	tokens  map[int]uint64 // of the last holder of each slot
-	err     error
-	quiet   bool // keep no history
+	bus    []*simList
+	now    int64
+	ops    []porcupine.Operation
+	values uint64
+	tokens map[int]uint64 // of the last holder of each slot
+	err    error
+	quiet  bool // keep no history
 }
 
 // flaws break the rules on purpose.
@@ -300,9 +297,6 @@ func (c *simClient) recover() bool {
 		s.now += 2 * simReadTime
 		return true
 	}
-	for _, q := range c.rec.Queues {
-		s.tickets.Note(time.Unix(0, s.now), q.Slot, q.Next)
-	}
 	// The processes start again under another epoch.
 	for _, o := range append(c.with, c) {
 		o.killed, o.fenced = false, false
@@ -394,9 +388,6 @@ func (s *sim) run(each, kills int, operation func(*simClient)) error {
 		if err := s.agent.turn(); err != nil {
 			return err
 		}
-		if s.rng.IntN(10) == 0 {
-			s.skipTickets()
-		}
 		if len(s.bus) > 0 && s.rng.IntN(20) == 0 && s.execute(s.bus[0]) {
 			s.bus = s.bus[1:]
 		}
@@ -471,34 +462,8 @@ func (s *sim) idle() bool {
 	return len(s.late) == 0 && len(s.bus) == 0 && s.agent.idle()
 }
 
-// skipTickets is the target's help in the queue of tickets, without patience.
-func (s *sim) skipTickets() {
-	slot := s.rng.IntN(s.l.Slots)
-	if s.rng.IntN(20) == 0 {
-		s.now += 1 << 20 // a lease goes by
-	}
-	// What the dead have signed is recovery's.
-	m := s.tickets.Look(time.Unix(0, s.now), slot, func(uint64) bool { return true })
-	if m == nil {
-		return
-	}
-	w := m.Base()
-	w.L, w.Mem = s.l, make([]byte, s.l.LocalSize())
-	for {
-		if v, _ := m.Step(); v != Post {
-			return
-		}
-		x := &simList{w: w, ops: w.Ops, target: true}
-		for !s.execute(x) {
-		}
-	}
-}
-
-// longAfter has tickets and epochs begin where their numbers come to an end.
+// longAfter has epochs begin where their numbers come to an end.
 func (s *sim) longAfter() {
-	for slot := range s.l.Slots {
-		storeWord(s.mem, s.l.TicketOff(slot), uint64(1<<32-3)<<32|(1<<32-3))
-	}
 	for _, c := range s.clients {
 		c.tags.Epoch = 1<<16 - 1
 	}
@@ -507,7 +472,6 @@ func (s *sim) longAfter() {
 func newSim(seed uint64, l memory.Layout, clients int, f flaws) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 5)), l: l.WithDefaults(), flaws: f, tokens: map[int]uint64{}}
 	s.mem = make([]byte, s.l.Bytes())
-	s.tickets = NewTicketWatch(&s.l, s.mem, 1<<20)
 	s.l.Format(s.mem, 0)
 	s.agent = newSimAgent(s, seed/3, int(seed%3))
 	for i := range clients {

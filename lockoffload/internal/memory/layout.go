@@ -1,6 +1,5 @@
 // Package memory says where in a region lock words and records lie, and what they mean:
-// the layout of slots, the two copies of a slot's data, tags and tickets. It reads and
-// writes bytes that it is given, and knows nothing of devices.
+// the layout of slots, the two copies of a slot's data, and tags. It reads and writes bytes that it is given, and knows nothing of devices.
 package memory
 
 import (
@@ -20,12 +19,10 @@ var (
 // the client counts its heartbeats up. Then come the slots:
 //
 //	lock      0 when free, else the tag of the holder
-//	tickets   next ticket 32 bits | ticket being served 32 bits
 //	fence     counter of fencing tokens
 //	pointer   of the private copy that is current, with Layout.Swap
 //	readers   one bit for each client, 64 to a word, of 512 at most
 //	data      two copies, each with all records of the slot
-//	queue     one word for each client, of 8 at most: who has the ticket, modulo the number
 //	copies    the private copies, with Layout.Swap
 //
 // Words are 64 bits in the host order of the target, which this package takes
@@ -36,10 +33,9 @@ const (
 	lineSize = 64 // two clients, or two slots, never share a cache line
 
 	lockWord    = 0
-	ticketWord  = 8
-	fenceWord   = 16
-	pointerWord = 24
-	readerWords = 32
+	fenceWord   = 8
+	pointerWord = 16
+	readerWords = 24
 )
 
 // Layout is what lockoffload.Layout is to programs, which says more about it.
@@ -62,12 +58,9 @@ func (l Layout) WithDefaults() Layout {
 	return l
 }
 
-// What a slot has for readers and tickets does not grow with the clients beyond these
-// numbers: 4,096 bits and as many places would be 33 KB a slot.
-const (
-	MostReaderBits = 512
-	mostPlaces     = 8
-)
+// MostReaderBits is how many clients have a bit in each slot for readers. 4,096 bits would
+// be half a KiB.
+const MostReaderBits = 512
 
 const maxRegion = 1 << 40
 
@@ -96,24 +89,20 @@ func (l *Layout) ReadersSize() int { return (l.readerBits() + 63) / 64 * 8 }
 func (l *Layout) CopyStride() int  { return align(HeaderSize+l.bodySize(), 8) }
 func (l *Layout) SwapStride() int  { return align(HeaderSize+l.Size, 8) }
 func (l *Layout) PairSize() int    { return 2 * l.CopyStride() }
-func (l *Layout) queueStart() int  { return readerWords + l.ReadersSize() + l.PairSize() }
+func (l *Layout) swapStart() int   { return readerWords + l.ReadersSize() + l.PairSize() }
 
 func (l *Layout) SlotStride() int {
-	return align(l.queueStart()+l.Places()*8+l.Swap*l.SwapStride(), lineSize)
+	return align(l.swapStart()+l.Swap*l.SwapStride(), lineSize)
 }
 
 // readerBits is how many clients, the first ones, have a bit among a slot's readers.
 func (l *Layout) readerBits() int { return min(l.Clients, MostReaderBits) }
-
-// Places is how many tickets, the next ones to be served, have room for their owner.
-func (l *Layout) Places() int { return min(l.Clients, mostPlaces) }
 
 // BeatOff is the heartbeat word of the client with an owner number.
 func (l *Layout) BeatOff(owner uint16) int { return (int(owner) - 1) * lineSize }
 
 func (l *Layout) slotOff(slot int) int    { return l.Table() + slot*l.SlotStride() }
 func (l *Layout) LockOff(slot int) int    { return l.slotOff(slot) + lockWord }
-func (l *Layout) TicketOff(slot int) int  { return l.slotOff(slot) + ticketWord }
 func (l *Layout) FenceOff(slot int) int   { return l.slotOff(slot) + fenceWord }
 func (l *Layout) PointerOff(slot int) int { return l.slotOff(slot) + pointerWord }
 
@@ -136,14 +125,9 @@ func (l *Layout) PairOff(slot int) int { return l.ReadersOff(slot) + l.ReadersSi
 // CopyOff is one of the copies, 0 or 1.
 func (l *Layout) CopyOff(slot, which int) int { return l.PairOff(slot) + which*l.CopyStride() }
 
-// QueueOff is the word that says who has a ticket.
-func (l *Layout) QueueOff(slot int, ticket uint32) int {
-	return l.slotOff(slot) + l.queueStart() + int(ticket%uint32(l.Places()))*8
-}
-
 // SwapOff is one of the private copies of a slot.
 func (l *Layout) SwapOff(slot, i int) int {
-	return l.slotOff(slot) + l.queueStart() + l.Places()*8 + i*l.SwapStride()
+	return l.slotOff(slot) + l.swapStart() + i*l.SwapStride()
 }
 
 func align(n, to int) int { return (n + to - 1) / to * to }
@@ -155,9 +139,9 @@ type Scan struct{ first, stride int }
 // Scan is of layouts with defaults.
 func (l *Layout) Scan() Scan { return Scan{l.slotOff(0), l.SlotStride()} }
 
-// Busy is the first slot, of those before end, whose lock is held, in which there are
-// tickets, or whose readers have a bit of the masks, each for a word of readers from the
-// first on. It is end if there is none.
+// Busy is the first slot, of those before end, whose lock is held, or whose readers have a
+// bit of the masks, each for a word of readers from the first on. It is end if there is
+// none.
 func (s Scan) Busy(mem []byte, slot, end int, readers []uint64) int {
 	var first uint64 // of the masks, which is the only one in most layouts
 	if len(readers) > 0 {
@@ -165,7 +149,7 @@ func (s Scan) Busy(mem []byte, slot, end int, readers []uint64) int {
 	}
 	for mem = mem[s.first+slot*s.stride:]; slot < end; slot++ {
 		head := (*[readerWords + 8]byte)(mem) // one check of bounds for its words
-		if LoadWord(head[:], lockWord) != 0 || queued(LoadWord(head[:], ticketWord)) || LoadWord(head[:], readerWords)&first != 0 {
+		if LoadWord(head[:], lockWord) != 0 || LoadWord(head[:], readerWords)&first != 0 {
 			break
 		}
 		for i, mask := range readers {
@@ -177,20 +161,6 @@ func (s Scan) Busy(mem []byte, slot, end int, readers []uint64) int {
 	}
 	return slot
 }
-
-// Queued is the first slot, of those before end, whose tickets are not all served. It is
-// end if there is none.
-func (s Scan) Queued(mem []byte, slot, end int) int {
-	for at := s.first + slot*s.stride + ticketWord; slot < end; at += s.stride {
-		if queued(LoadWord(mem, at)) {
-			break
-		}
-		slot++
-	}
-	return slot
-}
-
-func queued(word uint64) bool { return uint32(word) != uint32(word>>32) }
 
 // Format makes all locks free and all records empty. Versions and fencing tokens begin at
 // first, which has VersionBits bits at most.

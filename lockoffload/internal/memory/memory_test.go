@@ -66,17 +66,15 @@ func TestScan(t *testing.T) {
 		put := func(off int, v uint64) { binary.NativeEndian.PutUint64(mem[off:], v) }
 		for slot := range l.Slots {
 			put(l.LockOff(slot), 0)
-			put(l.TicketOff(slot), 0x8000_0001_8000_0001)
 			for i := range masks {
 				put(l.ReadersOff(slot)+8*i, ^masks[i])
 			}
 		}
 		scan := l.Scan()
 		require.Equal(t, l.Slots, scan.Busy(mem, 0, l.Slots, masks))
-		require.Equal(t, l.Slots, scan.Queued(mem, 0, l.Slots))
 		require.Equal(t, l.Slots, scan.Busy(mem, l.Slots, l.Slots, masks))
 		for slot := range l.Slots {
-			found := func(word int, v uint64, queued bool) {
+			found := func(word int, v uint64) {
 				t.Helper()
 				before := LoadWord(mem, word)
 				put(word, v)
@@ -89,19 +87,11 @@ func TestScan(t *testing.T) {
 					in = slot
 				}
 				require.Equal(t, in, scan.Busy(mem, 0, l.Slots, nil), "of no readers")
-				in = l.Slots
-				if queued {
-					in = slot
-				}
-				require.Equal(t, in, scan.Queued(mem, 0, l.Slots))
-				require.Equal(t, l.Slots, scan.Queued(mem, slot+1, l.Slots))
 				put(word, before)
 			}
-			found(l.LockOff(slot), MakeTag(1, 1, 1), false)
-			found(l.TicketOff(slot), 1<<32, true)
-			found(l.TicketOff(slot), 5<<32|6, true)
+			found(l.LockOff(slot), MakeTag(1, 1, 1))
 			for i := range masks {
-				found(l.ReadersOff(slot)+8*i, masks[i], false)
+				found(l.ReadersOff(slot)+8*i, masks[i])
 			}
 		}
 	}
@@ -126,7 +116,6 @@ func TestLayout(t *testing.T) {
 		for s := range l.Slots {
 			require.Zero(t, l.slotOff(s)%lineSize)
 			mark(l.LockOff(s), 8)
-			mark(l.TicketOff(s), 8)
 			mark(l.FenceOff(s), 8)
 			mark(l.PointerOff(s), 8)
 			mark(l.ReadersOff(s), l.ReadersSize())
@@ -136,9 +125,6 @@ func TestLayout(t *testing.T) {
 			require.Equal(t, l.PairOff(s), l.CopyOff(s, 0))
 			require.Equal(t, l.PairOff(s)+l.PairSize(), l.CopyOff(s, 1)+l.CopyStride())
 			mark(l.PairOff(s), l.PairSize())
-			for c := range l.Places() {
-				mark(l.QueueOff(s, uint32(c)), 8)
-			}
 			for i := range l.Swap {
 				mark(l.SwapOff(s, i), HeaderSize+l.Size)
 			}
@@ -221,12 +207,4 @@ func TestTags(t *testing.T) {
 	require.Zero(t, a&ReadingTag)
 	require.NotZero(t, b&ReadingTag)
 	require.Less(t, 4096, AgentOwner, "no client has it")
-	require.True(t, IsSkipMark(SkipMark(1<<32-1)))
-	require.False(t, IsSkipMark(QueueEntry(1, 1, 0)))
-	for _, at := range []uint32{0, 5, 1<<32 - 1} {
-		word := uint64(7)<<32 | uint64(at)
-		next, serving := Tickets(word + PassTicket(at))
-		require.Equal(t, uint32(7), next)
-		require.Equal(t, at+1, serving)
-	}
 }

@@ -28,8 +28,7 @@ func MakeTag(owner, epoch uint16, seq uint32) uint64 {
 	return uint64(owner)<<48 | uint64(epoch)<<32 | uint64(seq)
 }
 
-// TagIdentity is the part of a tag, or of an entry in the queue of tickets,
-// that is the same for all of a session.
+// TagIdentity is the part of a tag that is the same for all of a session.
 func TagIdentity(tag uint64) uint64 { return tag >> 32 }
 
 // Tagger makes the tags of one session.
@@ -56,35 +55,4 @@ func (t *Tagger) sequence() uint32 {
 	}
 	t.seq++
 	return t.seq
-}
-
-// A word in the queue of tickets is 0, or owner 16 | epoch 16 | ticket 32, or
-// the mark that the ticket is to be skipped, whose owner is 0 and epoch 1.
-
-func QueueEntry(owner, epoch uint16, ticket uint32) uint64 { return MakeTag(owner, epoch, ticket) }
-func SkipMark(ticket uint32) uint64                        { return MakeTag(0, 1, ticket) }
-func IsSkipMark(entry uint64) bool                         { return TagIdentity(entry) == 1 }
-
-// Tickets splits the ticket word. Next is in the high half, where the carry of
-// FETCH_ADD falls off.
-func Tickets(word uint64) (next, serving uint32) { return uint32(word >> 32), uint32(word) }
-
-const TakeTicket = 1 << 32
-
-// Signable is the end of those tickets before next that have a place of their own in the
-// queue; those behind come too long after the one that is being served.
-func (l *Layout) Signable(next, serving uint32) uint32 {
-	if last := serving + uint32(l.Places()); int32(next-last) > 0 {
-		return last
-	}
-	return next
-}
-
-// PassTicket is what to add so that the ticket after one is served. The carry
-// of the last ticket must not reach the high half.
-func PassTicket(ticket uint32) uint64 {
-	if ticket == 1<<32-1 {
-		return 1<<64 - TakeTicket + 1
-	}
-	return 1
 }
