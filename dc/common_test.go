@@ -326,18 +326,3 @@ func TestDoDoesNotAllocate(t *testing.T) {
 	turn()
 	require.Zero(t, testing.AllocsPerRun(200, turn))
 }
-
-// policy says what becomes of sessions that an initiator leaves.
-type policy int
-
-const (
-	kept       policy = iota
-	keptFreely        // on any device, and whatever may be late
-	closed
-)
-
-func (p policy) set(i *dc.Initiator) {
-	if p == keptFreely {
-		i.KeepFreely()
-	}
-}

@@ -181,3 +181,18 @@ func serialInitiator(t *testing.T, sessions policy) {
 	require.GreaterOrEqual(t, live, 0)
 	t.Logf("%+v", s)
 }
+
+// policy says what becomes of sessions that an initiator leaves.
+type policy int
+
+const (
+	kept       policy = iota
+	keptFreely        // on any device, and whatever may be late
+	closed
+)
+
+func (p policy) set(i *dc.Initiator) {
+	if p == keptFreely {
+		i.KeepFreely()
+	}
+}

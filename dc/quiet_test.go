@@ -34,6 +34,7 @@ func newTestSoftware(t *testing.T) (_ *software, _ *contextQP, _ *session.Contex
 	s.peers = append(s.peers, nil)
 	m := s.meet(p)
 	core.Enqueue(m, 0, 1)
+	core.Received(&wire.Message{Kind: wire.Alive, Sender: 1, MTU: 3}, 1)
 	core.Received(&wire.Message{Kind: wire.Attached, Sender: 1, Attempt: m.Context().Session.Attempt, Session: 9, MTU: 3, Wait: 60000}, 2)
 	x := m.Context()
 	core.Joined(x, nil, 3)
