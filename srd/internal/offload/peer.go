@@ -44,9 +44,7 @@ type peer struct {
 	taken   uint32 // of them, as the peer says
 	arrived uint32 // packets with a part that it sent
 	told    uint32 // of them, as it was told
-	grant   uint16 // packets that this end may have under way
-	granted uint16 // what it was told last that it may have
-	coming  uint16 // packets that may come of those, while it is one that sends
+	grant   uint16
 
 	limits   wire.Limits // MTU 0: not known yet
 	fragment uint16      // bytes of a message that a packet to it has
@@ -121,8 +119,7 @@ func (m *Machine) begin(p *peer) {
 	p.life = max(1, m.lives)
 	p.posted, p.taken, p.arrived, p.told = 0, 0, 0, 0
 	p.tries, p.retryAt, p.held = 0, 0, false
-	p.grant, p.granted = uint16(m.cfg.First), uint16(m.cfg.First)
-	m.left(p)
+	p.grant = uint16(m.cfg.First)
 }
 
 const mostPeers = 1 << 24 // slots that a token can name
@@ -214,20 +211,12 @@ func (m *Machine) byToken(t uint64) *peer {
 // senderAge is how long a peer that sent is one that sends.
 const senderAge = 50 * time.Millisecond
 
-// sends notes a packet of a peer, which is one of those that send now.
+// sends counts a peer among those that send.
 func (m *Machine) sends(p *peer) {
 	if !p.sender {
 		p.sender = true
 		m.senders = append(m.senders, p.slot)
-		m.expect(p, p.granted)
 	}
-	m.expect(p, max(p.coming, 1)-1)
-}
-
-// expect sets how many packets may come of a peer that sends.
-func (m *Machine) expect(p *peer, n uint16) {
-	m.coming += int(n) - int(p.coming)
-	p.coming = n
 }
 
 func (m *Machine) left(p *peer) {
@@ -235,7 +224,6 @@ func (m *Machine) left(p *peer) {
 		return
 	}
 	p.sender = false
-	m.expect(p, 0)
 	last := len(m.senders) - 1
 	for i, slot := range m.senders {
 		if slot == p.slot {
@@ -246,26 +234,19 @@ func (m *Machine) left(p *peer) {
 	}
 }
 
-// share returns how many packets a peer may have under way towards this endpoint: its part of
-// the budget, as far as others may not use that still. A peer that does not send has what it
-// begins with. A look at two of those that send finds with time those that stopped.
-func (m *Machine) share(p *peer) uint16 {
+// share is how many packets a peer may have under way towards this endpoint. A look at
+// two of those that send finds with time those that stopped.
+func (m *Machine) share() uint16 {
 	for range min(2, len(m.senders)) {
 		m.look = (m.look + 1) % len(m.senders)
-		if q := m.peers[m.senders[m.look]]; m.now-q.heard > senderAge {
-			m.left(q)
+		if p := m.peers[m.senders[m.look]]; m.now-p.heard > senderAge {
+			m.left(p)
 			if len(m.senders) == 0 {
 				break
 			}
 		}
 	}
-	p.granted = uint16(m.cfg.First)
-	if p.sender {
-		free := m.cfg.Budget - m.coming
-		p.granted = uint16(min(max(min(m.cfg.Budget/len(m.senders), int(p.coming)+free), 1), 1<<15))
-		m.expect(p, max(p.coming, p.granted)) // what it was told before may be under way
-	}
-	return p.granted
+	return uint16(min(max(m.cfg.Budget/max(1, len(m.senders)), 2), 1<<15))
 }
 
 // timers are the peers that are to be looked at, the earliest first.

@@ -41,7 +41,7 @@ func (m *Machine) onPart(p *peer, k *wire.Packet) {
 		m.Stats.Bogus++
 		return
 	}
-	if k.RespondNow || p.arrived-p.told >= max(1, uint32(p.granted)/4) { // its sender waits for credit, or will
+	if k.RespondNow || p.arrived-p.told >= max(1, uint32(m.share())/4) { // its sender waits for credit, or will
 		p.answer = true
 	}
 	m.take(p, t, k)
@@ -305,7 +305,7 @@ func (p *peer) due() *rxFlow {
 // owed and there is room.
 func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	k.HasCredit, c.credit = true, true
-	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share(p)}
+	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share()}
 	p.told = p.arrived
 	p.alone = false
 	if f := p.due(); f != nil {
