@@ -167,7 +167,7 @@ func (c *call) get() wire.Status {
 	}
 	if !c.wants(wire.WantNoBump) {
 		it.fetched, it.accessed = true, s.now
-		s.queue.Access(c.id)
+		s.queue.Access(c.fingerprint, 1)
 	}
 	return wire.OK
 }
@@ -194,7 +194,7 @@ func (c *call) set() wire.Status {
 	switch c.q.Op {
 	case wire.OpAdd:
 		if c.found {
-			s.queue.Access(c.id)
+			s.queue.Access(c.fingerprint, 1)
 			s.items[c.id].accessed = s.now
 			return wire.NotStored
 		}
