@@ -103,6 +103,12 @@ func (a *Arena) Alloc(n int) (wire.Place, bool) {
 	return wire.PlaceOf(uint16(u.region()), u.index()*wire.SlotUnit, n), true
 }
 
+// Has reports whether there is a place for a record of n bytes.
+func (a *Arena) Has(n int) bool {
+	_, ok := a.find(max(unitsOf(n), 1))
+	return ok
+}
+
 // find returns a free extent of at least n units.
 func (a *Arena) find(n int) (unit, bool) {
 	b := bin(n)

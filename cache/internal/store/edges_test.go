@@ -222,6 +222,13 @@ func TestMove(t *testing.T) {
 // A long record has room among short ones, which move: they are not lost, and those that clients may READ stay
 // until quarantine is over.
 func TestLongRecordAmongShortOnes(t *testing.T) {
+	for _, prepared := range []bool{false, true} {
+		longRecordAmongShortOnes(t, prepared)
+	}
+}
+
+// longRecordAmongShortOnes has records as long been stored of late, or not: then the first one has to wait.
+func longRecordAmongShortOnes(t *testing.T, prepared bool) {
 	s := newStore(t, 16, Config{})
 	n := 0
 	for s.Stats().Arena.Live < s.limit()-1000 {
@@ -237,7 +244,12 @@ func TestLongRecordAmongShortOnes(t *testing.T) {
 	before := s.Stats()
 	s.Attach(1, 0)
 	long := set("long", string(make([]byte, simPage-200)))
-	require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
+	if prepared {
+		s.longest = wire.RecordSize(len(long.Key), len(long.Value))
+		do(s, 0, get("none"))
+	} else {
+		require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
+	}
 	require.NotZero(t, s.Stats().Moved)
 	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
 	require.Equal(t, wire.OK, do(s, 0, long).Status)

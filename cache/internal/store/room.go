@@ -33,6 +33,14 @@ func (s *Store) alloc(n int) (wire.Place, bool) {
 	return s.arena.Alloc(n)
 }
 
+// prepare makes room for a record as long as those of late before it comes. Otherwise it would have to wait until
+// clients are done with what was moved for it.
+func (s *Store) prepare() {
+	if len(s.clients.all) > 0 && !s.arena.Has(s.longest) {
+		s.compact(s.longest)
+	}
+}
+
 // compact moves records, to make a free extent of n bytes when quarantine is over.
 func (s *Store) compact(n int) {
 	var avoid wire.Place

@@ -58,6 +58,7 @@ type Store struct {
 	found    []wire.Entry
 	crowd    [][]byte
 	scratch  []byte
+	longest  int    // of the records of late
 	pinned   uint32 // an item that must not be moved just now
 	stats    Stats
 	hot      hot.Keys
@@ -197,6 +198,7 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 	switch {
 	case ok:
 		s.put(id, r, place)
+		s.longest = max(n, s.longest-s.longest/256)
 		s.items[id].accessed, s.items[id].fetched = s.now, false
 	case fresh:
 		s.stats.NoMemory++
