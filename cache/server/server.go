@@ -30,8 +30,7 @@ type Config struct {
 	// which is registered too: 56 to 112 bytes for each record, and half as much again
 	// while the map doubles.
 	Memory int
-	// Page is how much of the memory a size class takes at a time, and the longest
-	// record; 0 means 2 MiB.
+	// Page is the length of the longest record; 0 means 2 MiB. Memory is a multiple of it.
 	Page int
 	// Pages says whether the memory uses huge pages.
 	Pages verbs.PageSize

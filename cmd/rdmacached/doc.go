@@ -34,8 +34,8 @@
 //
 // The device is that of the address to listen on.
 //
-//   - "page" is how much of the memory the records of one size class take at a time. It is
-//     also the longest record, so "memory" is at least a page and "max_value" at most.
+//   - "page" is the length of the longest record, so "memory" is at least a page and
+//     "max_value" at most.
 //   - "key" is a file. RDMA clients have to prove that they have its content, without
 //     surrounding space: at least 16 bytes. Without a key everybody is a client.
 //   - "clients" is how many clients there may be at a time.

@@ -1,255 +1,230 @@
-// Package arena gives out slots of memory that clients may READ, and takes them back
-// only when no READ can be under way.
+// Package arena allocates memory that clients may READ, and reuses it only when no READ can be under way.
 //
-// Memory comes in regions, any []byte of whole pages. A page is given to one size class
-// at a time and goes back when all its slots are free.
+// Memory comes in regions, any []byte. A record takes one extent, of whole units of [wire.SlotUnit]. Free extents
+// are joined with their neighbours and kept in bins by their length, of which the first that fits is found by
+// bitmaps (Masmano, Ripoll, Crespo and Real, "TLSF", 2004). When none is long enough, [Arena.Reserve] chooses a
+// range from which records have to move.
 package arena
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
 // Arena is not for several goroutines.
 type Arena struct {
-	pageSize int
-	classes  []class
-	regions  []region
-	pages    []page
-	spare    []int32 // pages of no class
-	limbo    queue
-	stats    Stats
+	longest int
+	regions []region
+	bins    [bins]unit // the first free extent of each, or none
+	full    [bins / 64]uint64
+	limbo   queue
+	stats   Stats
+
+	from, to unit // the range that is reserved
+	turn     int  // the region that is next to be compacted
 }
 
 // Stats is where the bytes are.
 type Stats struct {
-	Total int // of all pages
-	Live  int // of slots that are given out
-	Limbo int // of slots in quarantine
-	Spare int // pages of no class
+	Total int // of all regions
+	Live  int // of records
+	Limbo int // in quarantine
 }
 
-type region struct {
-	mem   []byte
-	first int32 // its first page
-}
+// unit is the number of a unit: of its region and in that.
+type unit uint64
 
-type class struct {
-	size    int
-	partial int32 // the first page with free slots, or -1
-}
+const (
+	unitBits = 25 // of a unit's number in its region
+	none     = ^unit(0)
 
-type page struct {
-	region     uint16
-	class      int16 // -1: none
-	draining   bool
-	offset     int
-	used       int // slots that are given out or in limbo
-	free       []uint32
-	owners     []uint32
-	next, prev int32 // of those with free slots
-}
+	bins = 256
+	held = bins - 1 // the bin of what lies in the reserved range
+)
 
-// none is the owner of a slot that is free or in limbo.
-const none = ^uint32(0)
+func (u unit) region() int { return int(u >> unitBits) }
+func (u unit) index() int  { return int(u & (1<<unitBits - 1)) }
 
-// New makes an arena without memory. The page size is a multiple of 64 KiB; no slot is
-// larger than a page.
-func New(pageSize int) (*Arena, error) {
-	if pageSize <= 0 || pageSize%(64<<10) != 0 || pageSize > wire.MaxRegion || pageSize > wire.MaxRecord {
-		return nil, fmt.Errorf("cache: page of %d bytes: not a multiple of 64 KiB, or too large", pageSize)
+func unitsOf(bytes int) int { return (bytes + wire.SlotUnit - 1) / wire.SlotUnit }
+
+// New makes an arena without memory, whose records have at most longest bytes.
+func New(longest int) (*Arena, error) {
+	if longest <= 0 || longest%(64<<10) != 0 || longest > wire.MaxRegion || longest > wire.MaxRecord {
+		return nil, fmt.Errorf("cache: page of %d bytes: not a multiple of 64 KiB, or too large", longest)
 	}
-	a := &Arena{pageSize: pageSize}
-	for size := 128; size < pageSize/8; size += max(wire.SlotUnit, size/8/wire.SlotUnit*wire.SlotUnit) {
-		a.classes = append(a.classes, class{size, -1})
-	}
-	for n := 8; n > 0; n-- {
-		a.classes = append(a.classes, class{pageSize / n / wire.SlotUnit * wire.SlotUnit, -1})
+	a := &Arena{longest: longest}
+	for i := range a.bins {
+		a.bins[i] = none
 	}
 	return a, nil
 }
 
-// Add gives the arena a region, and answers its number.
+// Add gives the arena a region and returns its number.
 func (a *Arena) Add(mem []byte) (uint16, error) {
-	if len(mem) == 0 || len(mem) > wire.MaxRegion || len(mem)%a.pageSize != 0 || len(a.regions) > 1<<16-2 {
-		return 0, fmt.Errorf("cache: region of %d bytes: not of whole pages of %d, or too large", len(mem), a.pageSize)
+	if len(mem) == 0 || len(mem) > wire.MaxRegion || len(mem)%wire.SlotUnit != 0 || len(a.regions) > 1<<16-2 {
+		return 0, fmt.Errorf("cache: region of %d bytes: not of whole units of %d, or too large", len(mem), wire.SlotUnit)
 	}
-	n := uint16(len(a.regions))
-	a.regions = append(a.regions, region{mem, int32(len(a.pages))})
-	for offset := 0; offset < len(mem); offset += a.pageSize {
-		a.spare = append(a.spare, int32(len(a.pages)))
-		a.pages = append(a.pages, page{region: n, class: -1, offset: offset, next: -1, prev: -1})
-	}
+	n := len(a.regions)
+	a.regions = append(a.regions, newRegion(mem))
 	a.stats.Total += len(mem)
-	return n, nil
+	a.file(unit(n)<<unitBits, len(mem)/wire.SlotUnit)
+	return uint16(n), nil
 }
 
-// Page is the length of a page: no record is longer.
-func (a *Arena) Page() int { return a.pageSize }
+// Page returns the length of the longest record.
+func (a *Arena) Page() int { return a.longest }
 
-// Fits tells whether a record of n bytes has a size class.
-func (a *Arena) Fits(n int) bool { return n <= a.pageSize }
+// Fits reports whether a record of n bytes is short enough.
+func (a *Arena) Fits(n int) bool { return n <= a.longest }
 
-// SlotSize is what a record of n bytes takes.
-func (a *Arena) SlotSize(n int) int { return a.classes[a.classOf(n)].size }
+// SlotSize returns the bytes that a record of n bytes takes.
+func (a *Arena) SlotSize(n int) int { return unitsOf(n) * wire.SlotUnit }
 
-func (a *Arena) classOf(n int) int {
-	lo, hi := 0, len(a.classes)-1
-	for lo < hi {
-		if mid := (lo + hi) / 2; a.classes[mid].size >= n {
-			hi = mid
-		} else {
-			lo = mid + 1
+// Alloc returns a place for a record of n bytes, if there is one.
+func (a *Arena) Alloc(n int) (wire.Place, bool) {
+	want := unitsOf(n)
+	u, ok := a.find(want)
+	if !ok || n > a.longest {
+		return 0, false
+	}
+	size := a.size(u)
+	a.unlink(u)
+	if size > want {
+		a.file(u+unit(want), size-want)
+	}
+	r := &a.regions[u.region()]
+	r.taken.set(u.index(), want, true)
+	r.starts.set(u.index(), 1, true)
+	r.count(u.index(), want, want)
+	a.stats.Live += want * wire.SlotUnit
+	return wire.PlaceOf(uint16(u.region()), u.index()*wire.SlotUnit, n), true
+}
+
+// Has reports whether there is a place for a record of n bytes.
+func (a *Arena) Has(n int) bool {
+	_, ok := a.find(max(unitsOf(n), 1))
+	return ok
+}
+
+// find returns a free extent of at least n units.
+func (a *Arena) find(n int) (unit, bool) {
+	b := bin(n)
+	if u := a.bins[b]; u != none && a.size(u) >= n {
+		return u, true
+	}
+	b++ // of which all are long enough
+	for w := b / 64; w < len(a.full); w++ {
+		some := a.full[w]
+		if w == b/64 {
+			some &= ^uint64(0) << (b % 64)
+		}
+		if b := 64*w + bits.TrailingZeros64(some); some != 0 && b != held {
+			return a.bins[b], true
 		}
 	}
-	return lo
+	return 0, false
 }
 
-// Alloc gives out a slot for a record of n bytes to an owner, or nothing.
-func (a *Arena) Alloc(n int, owner uint32) (wire.Place, bool) {
-	if !a.Fits(n) {
-		return 0, false
-	}
-	ci := a.classOf(n)
-	c := &a.classes[ci]
-	if c.partial < 0 && !a.takePage(ci) {
-		return 0, false
-	}
-	id := c.partial
-	p := &a.pages[id]
-	slot := p.free[len(p.free)-1]
-	p.free = p.free[:len(p.free)-1]
-	if len(p.free) == 0 {
-		a.unlink(id)
-	}
-	p.used++
-	p.owners[slot] = owner
-	a.stats.Live += c.size
-	return wire.PlaceOf(p.region, p.offset+int(slot)*c.size, n), true
+// bin is the logarithm of n > 0 in eighths of an octave.
+func bin(n int) int {
+	log := bits.Len(uint(n)) - 1
+	return 8*log + n<<3>>log&7
 }
 
-func (a *Arena) takePage(ci int) bool {
-	if len(a.spare) == 0 {
-		return false
-	}
-	id := a.spare[len(a.spare)-1]
-	a.spare = a.spare[:len(a.spare)-1]
-	p, slots := &a.pages[id], a.pageSize/a.classes[ci].size
-	p.class, p.draining, p.used = int16(ci), false, 0
-	p.free, p.owners = make([]uint32, slots), make([]uint32, slots)
-	for i := range p.free {
-		p.free[i], p.owners[i] = uint32(slots-1-i), none
-	}
-	a.link(id)
-	return true
-}
-
-// link and unlink keep the list of a class's pages that have free slots.
-func (a *Arena) link(id int32) {
-	p := &a.pages[id]
-	c := &a.classes[p.class]
-	p.prev, p.next = -1, c.partial
-	if c.partial >= 0 {
-		a.pages[c.partial].prev = id
-	}
-	c.partial = id
-}
-
-func (a *Arena) unlink(id int32) {
-	p := &a.pages[id]
-	if p.prev >= 0 {
-		a.pages[p.prev].next = p.next
-	} else {
-		a.classes[p.class].partial = p.next
-	}
-	if p.next >= 0 {
-		a.pages[p.next].prev = p.prev
-	}
-	p.next, p.prev = -1, -1
-}
-
-func (a *Arena) at(pl wire.Place) (id int32, slot uint32) {
-	id = a.regions[pl.Region()].first + int32(pl.Offset()/a.pageSize)
-	return id, uint32(pl.Offset() % a.pageSize / a.classes[a.pages[id].class].size)
+func at(p wire.Place) unit {
+	return unit(p.Region())<<unitBits | unit(p.Offset()/wire.SlotUnit)
 }
 
 // Bytes are the bytes of a record, as many as a READ of it fetches.
-func (a *Arena) Bytes(pl wire.Place) []byte {
-	mem := a.regions[pl.Region()].mem
-	return mem[pl.Offset() : pl.Offset()+pl.Length()]
+func (a *Arena) Bytes(p wire.Place) []byte {
+	return a.regions[p.Region()].mem[p.Offset() : p.Offset()+p.Length()]
 }
 
-// Free takes a slot back into quarantine: seq is the delta after which no client has
-// its place any more.
-func (a *Arena) Free(pl wire.Place, seq uint64) {
-	id, slot := a.at(pl)
-	p := &a.pages[id]
-	p.owners[slot] = none
-	size := a.classes[p.class].size
-	a.stats.Live -= size
-	a.stats.Limbo += size
-	a.limbo.push(resting{seq, id, slot})
+// Free puts a place into quarantine: seq is the delta after which no client has it any more.
+func (a *Arena) Free(p wire.Place, seq uint64) {
+	n := unitsOf(p.Length())
+	a.regions[p.Region()].count(at(p).index(), n, -n)
+	a.stats.Live -= n * wire.SlotUnit
+	a.stats.Limbo += n * wire.SlotUnit
+	a.limbo.push(resting{seq, p})
 }
 
 // Release ends the quarantine of what was freed by deltas up to horizon.
 func (a *Arena) Release(horizon uint64) {
 	for a.limbo.len() > 0 && a.limbo.first().seq <= horizon {
-		r := a.limbo.pop()
-		p := &a.pages[r.page]
-		a.stats.Limbo -= a.classes[p.class].size
-		p.free = append(p.free, r.slot)
-		p.used--
-		switch {
-		case p.used == 0:
-			if !p.draining && len(p.free) > 1 {
-				a.unlink(r.page)
-			}
-			p.class, p.draining, p.free, p.owners = -1, false, nil, nil
-			a.spare = append(a.spare, r.page)
-		case len(p.free) == 1 && !p.draining:
-			a.link(r.page)
+		p := a.limbo.pop().place
+		u, n := at(p), unitsOf(p.Length())
+		a.stats.Limbo -= n * wire.SlotUnit
+		r := &a.regions[u.region()]
+		r.taken.set(u.index(), n, false)
+		r.starts.set(u.index(), 1, false)
+		if next := u + unit(n); next.index() < r.units && next.region() == u.region() && !r.taken.get(next.index()) {
+			n += a.size(next)
+			a.unlink(next)
 		}
-	}
-}
-
-// Drain chooses the page with the fewest live slots among those of other classes than
-// that of n bytes, gives out none of its slots any more, and appends the owners of the
-// live ones: when they have been freed the page is free for all. It answers nothing
-// while a page is being drained.
-func (a *Arena) Drain(n int, owners []uint32) []uint32 {
-	ci, best, least := int16(a.classOf(n)), int32(-1), 0
-	for id := range a.pages {
-		p := &a.pages[id]
-		if p.draining {
-			return owners
+		if u.index() > 0 && !r.taken.get(u.index()-1) {
+			before := int(binary.LittleEndian.Uint64(a.mem(u - 1)[tagEnd:]))
+			u -= unit(before)
+			n += before
+			a.unlink(u)
 		}
-		if p.class < 0 || p.class == ci {
-			continue
-		}
-		if bytes := p.used * a.classes[p.class].size; best < 0 || bytes < least {
-			best, least = int32(id), bytes
-		}
+		a.file(u, n)
 	}
-	if best < 0 {
-		return owners
-	}
-	p := &a.pages[best]
-	if len(p.free) > 0 {
-		a.unlink(best)
-	}
-	p.draining = true
-	for _, o := range p.owners {
-		if o != none {
-			owners = append(owners, o)
-		}
-	}
-	return owners
 }
 
 // Stats are the numbers of bytes.
-func (a *Arena) Stats() Stats {
-	s := a.stats
-	s.Spare = len(a.spare)
-	return s
+func (a *Arena) Stats() Stats { return a.stats }
+
+// Offsets of tags in a free extent: in its first unit, and in its last one.
+const (
+	tagSize = 0
+	tagBin  = 8
+	tagNext = 16
+	tagPrev = 24
+	tagEnd  = 56 // its size again
+)
+
+func (a *Arena) mem(u unit) []byte {
+	return a.regions[u.region()].mem[u.index()*wire.SlotUnit:]
+}
+
+func (a *Arena) tag(u unit, tag int) uint64       { return binary.LittleEndian.Uint64(a.mem(u)[tag:]) }
+func (a *Arena) setTag(u unit, tag int, x uint64) { binary.LittleEndian.PutUint64(a.mem(u)[tag:], x) }
+func (a *Arena) size(u unit) int                  { return int(a.tag(u, tagSize)) }
+
+// file puts a free extent into its bin. When all of the reserved range is free it is so for all.
+func (a *Arena) file(u unit, n int) {
+	b := bin(n)
+	switch end := u + unit(n); {
+	case u <= a.from && end >= a.to:
+		a.from, a.to = 0, 0
+	case u < a.to && end > a.from:
+		b = held
+	}
+	a.setTag(u, tagSize, uint64(n))
+	a.setTag(u+unit(n-1), tagEnd, uint64(n))
+	a.setTag(u, tagBin, uint64(b))
+	next := a.bins[b]
+	a.setTag(u, tagNext, uint64(next))
+	a.setTag(u, tagPrev, uint64(none))
+	if next != none {
+		a.setTag(next, tagPrev, uint64(u))
+	}
+	a.bins[b] = u
+	a.full[b/64] |= 1 << (b % 64)
+}
+
+func (a *Arena) unlink(u unit) {
+	b, next, prev := a.tag(u, tagBin), unit(a.tag(u, tagNext)), unit(a.tag(u, tagPrev))
+	if next != none {
+		a.setTag(next, tagPrev, uint64(prev))
+	}
+	if prev != none {
+		a.setTag(prev, tagNext, uint64(next))
+	} else if a.bins[b] = next; next == none {
+		a.full[b/64] &^= 1 << (b % 64)
+	}
 }

@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -10,13 +11,13 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-const pageSize = 64 << 10
+const longest = 64 << 10
 
-func newArena(t *testing.T, pages ...int) *Arena {
-	a, err := New(pageSize)
+func newArena(t *testing.T, regions ...int) *Arena {
+	a, err := New(longest)
 	require.NoError(t, err)
-	for _, n := range pages {
-		_, err := a.Add(make([]byte, n*pageSize))
+	for _, n := range regions {
+		_, err := a.Add(make([]byte, n))
 		require.NoError(t, err)
 	}
 	return a
@@ -24,191 +25,165 @@ func newArena(t *testing.T, pages ...int) *Arena {
 
 func TestRegions(t *testing.T) {
 	a := newArena(t)
-	_, err := a.Add(make([]byte, pageSize+1))
+	_, err := a.Add(make([]byte, longest+1))
 	require.Error(t, err)
 	_, err = a.Add(nil)
 	require.Error(t, err)
 	_, err = New(1000)
 	require.Error(t, err)
-	_, ok := a.Alloc(100, 0)
+	_, ok := a.Alloc(100)
 	require.False(t, ok, "no memory")
-	_, ok = a.Alloc(pageSize+1, 0)
-	require.False(t, ok, "no class")
+	require.False(t, a.Fits(longest+1))
+	_, ok = a.Reserve(100, 0, nil)
+	require.False(t, ok)
 }
 
-// A slot is given out again when all clients have left its delta behind, not before.
+// A place is given out again when all clients have left its delta behind, not before.
 func TestQuarantine(t *testing.T) {
-	a := newArena(t, 1)
-	p, ok := a.Alloc(pageSize, 1)
+	a := newArena(t, longest)
+	p, ok := a.Alloc(longest)
 	require.True(t, ok)
-	_, ok = a.Alloc(pageSize, 2)
+	_, ok = a.Alloc(1)
 	require.False(t, ok)
 	a.Free(p, 5)
-	require.Equal(t, pageSize, a.Stats().Limbo)
+	require.Equal(t, longest, a.Stats().Limbo)
 	a.Release(4)
-	_, ok = a.Alloc(pageSize, 2)
+	_, ok = a.Alloc(longest)
 	require.False(t, ok, "in quarantine")
 	a.Release(5)
-	_, ok = a.Alloc(pageSize, 2)
+	_, ok = a.Alloc(longest)
 	require.True(t, ok)
 }
 
-// Slots never overlap, whatever comes and goes, and nothing is lost.
-func TestSlots(t *testing.T) {
+// Records never overlap, whatever comes and goes and whichever range is reserved, and when all is free each region
+// is one extent again.
+func TestPlaces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	a := newArena(t, 3, 17)
-	type slot struct {
-		place wire.Place
-		owner uint32
-	}
-	var live []slot
-	seq := uint64(0)
-	for n := range uint32(6000) {
-		switch rng.IntN(5) {
-		case 0, 1:
-			size := 64 + rng.IntN(3000)
-			if rng.IntN(3) > 0 { // a few classes of few slots: their pages are many
-				size = 8000 << rng.IntN(3)
-			}
-			p, ok := a.Alloc(size, n)
+	sizes := []int{3 * longest, 64, 5*longest + 64*37}
+	a := newArena(t, sizes...)
+	live, order := map[wire.Place]bool{}, []wire.Place(nil)
+	seq, reserved := uint64(0), 0
+	for n := range 8000 {
+		switch op := rng.IntN(8); {
+		case op < 4:
+			p, ok := a.Alloc(1 + rng.IntN(64<<rng.IntN(10)))
 			if !ok {
 				continue
 			}
-			b := a.Bytes(p)
-			require.GreaterOrEqual(t, len(b), size)
-			for i := range b {
-				b[i] = byte(n)
-			}
-			live = append(live, slot{p, n})
-		case 2:
+			require.True(t, at(p) >= a.to || at(p)+unit(unitsOf(p.Length())) <= a.from, "in the reserved range")
+			fill(a.Bytes(p), p)
+			live[p] = true
+			order = append(order, p)
+		case op == 4:
 			seq++
-			a.Release(seq - uint64(rng.IntN(30)))
-		case 3:
-			if rng.IntN(20) > 0 {
+			a.Release(seq - min(seq, uint64(rng.IntN(30))))
+		case op == 5 && rng.IntN(3) == 0:
+			from, to := a.from, a.to
+			var avoid wire.Place
+			if len(order) > 0 {
+				avoid = order[0]
+			}
+			size := 1 + rng.IntN(longest)
+			records, ok := a.Reserve(size, avoid, nil)
+			require.True(t, ok)
+			if from == a.from && to == a.to {
+				require.Empty(t, records)
 				continue
 			}
-			for _, o := range a.Drain(100, nil) {
-				for i, s := range live {
-					if s.owner == o {
-						a.Free(s.place, seq)
-						live = append(live[:i], live[i+1:]...)
-						break
-					}
-				}
+			reserved++
+			moving := map[wire.Place]bool{}
+			for _, r := range records {
+				moving[wire.Place(binary.LittleEndian.Uint64(r))] = true
+			}
+			for _, p := range order { // all of those in the range, and no other
+				in := at(p) < a.to && at(p)+unit(unitsOf(p.Length())) > a.from
+				require.True(t, !in || moving[p])
 			}
 		default:
-			if len(live) == 0 {
+			if len(order) == 0 {
 				continue
 			}
-			i := rng.IntN(len(live))
-			for _, c := range a.Bytes(live[i].place) {
-				if c != byte(live[i].owner) {
-					t.Fatal("slots overlap")
-				}
-			}
-			a.Free(live[i].place, seq)
-			live[i] = live[len(live)-1]
-			live = live[:len(live)-1]
+			i := rng.IntN(len(order))
+			p := order[i]
+			require.True(t, filled(a.Bytes(p), p), "records overlap")
+			a.Free(p, seq)
+			delete(live, p)
+			order[i] = order[len(order)-1]
+			order = order[:len(order)-1]
 		}
-		if n%4 == 0 {
-			a.check(t)
+		if n%16 == 0 {
+			a.check(t, live)
 		}
 	}
-	for _, s := range live {
-		a.Free(s.place, seq)
+	require.Greater(t, reserved, 3)
+	for _, p := range order {
+		a.Free(p, seq)
 	}
 	a.Release(seq)
-	a.check(t)
-	require.Equal(t, Stats{Total: 20 * pageSize, Spare: 20}, a.Stats())
-	for range 20 {
-		_, ok := a.Alloc(pageSize, 0)
-		require.True(t, ok)
+	a.check(t, nil)
+	require.Zero(t, a.to, "all of the range is free")
+	for i, n := range sizes {
+		require.Equal(t, n/wire.SlotUnit, a.size(unit(i)<<unitBits))
 	}
 }
 
-// A page goes from one class to another when what is in it has gone.
-func TestDrain(t *testing.T) {
-	a := newArena(t, 2)
-	var small []wire.Place
-	for len(small) < pageSize/128+1 {
-		p, ok := a.Alloc(100, uint32(len(small)))
-		require.True(t, ok)
-		small = append(small, p)
-	}
-	_, ok := a.Alloc(5000, 9)
-	require.False(t, ok)
-	owners := a.Drain(5000, nil)
-	require.Equal(t, []uint32{pageSize / 128}, owners, "the page with one slot in use")
-	require.Empty(t, a.Drain(5000, nil), "one at a time")
-	p, ok := a.Alloc(100, 9)
-	require.False(t, ok, "a page that is drained gives out nothing: %v", p)
-	a.Free(small[pageSize/128], 1)
-	a.Release(1)
-	_, ok = a.Alloc(5000, 9)
-	require.True(t, ok)
+// A record begins with its place, and ends with it.
+func fill(b []byte, p wire.Place) {
+	binary.LittleEndian.PutUint64(b, uint64(p))
+	binary.LittleEndian.PutUint64(b[len(b)-8:], uint64(p))
 }
 
-// A page that was full when it was chosen gives out nothing while it empties, and a class is not
-// asked to make room for itself.
-func TestDrainOfAFullPage(t *testing.T) {
-	a := newArena(t, 1)
-	var full []wire.Place
+func filled(b []byte, p wire.Place) bool {
+	return wire.Place(binary.LittleEndian.Uint64(b)) == p && wire.Place(binary.LittleEndian.Uint64(b[len(b)-8:])) == p
+}
+
+// The range with the fewest live bytes is chosen, and is free for all when the last record in it has left
+// quarantine.
+func TestReserve(t *testing.T) {
+	a := newArena(t, 4*longest)
+	var places []wire.Place
 	for {
-		p, ok := a.Alloc(8000, uint32(len(full)))
+		p, ok := a.Alloc(4096)
 		if !ok {
 			break
 		}
-		full = append(full, p)
-	}
-	require.Empty(t, a.Drain(8000, nil))
-	require.Len(t, a.Drain(100, nil), len(full))
-	for i, p := range full[1:] {
-		a.Free(p, 1)
-		a.Release(1)
-		a.check(t)
-		_, ok := a.Alloc(8000, 9)
-		require.False(t, ok, "after %d slots", i)
-	}
-	a.Free(full[0], 1)
-	a.Release(1)
-	a.check(t)
-	_, ok := a.Alloc(100, 9)
-	require.True(t, ok)
-}
-
-// When a page that is drained goes, the others of its class give out slots as before.
-func TestDrainLeavesOtherPagesAlone(t *testing.T) {
-	a := newArena(t, 2)
-	var places []wire.Place
-	for n := range uint32(2 * 8) {
-		p, ok := a.Alloc(8000, n)
-		require.True(t, ok)
 		places = append(places, p)
 	}
-	for _, i := range []int{0, 8, 9} { // both have room, the second one more
-		a.Free(places[i], 1)
+	gone := places[len(places)/2:][:16]
+	for i, p := range gone {
+		if i != 7 {
+			a.Free(p, 1)
+		}
 	}
-	a.Release(1)
-	require.Len(t, a.Drain(100, nil), 6)
-	for _, p := range places[10:] {
-		a.Free(p, 2)
-	}
-	a.Release(2)
-	a.check(t)
-	p, ok := a.Alloc(8000, 99)
+	records, ok := a.Reserve(longest, 0, nil)
 	require.True(t, ok)
-	require.Equal(t, places[0].Offset(), p.Offset())
+	require.Equal(t, [2]unit{at(gone[0]), at(gone[15]) + 64}, [2]unit{a.from, a.to})
+	require.Len(t, records, 16)
+	a.Release(1)
+	_, ok = a.Alloc(100)
+	require.False(t, ok, "the range is reserved")
+	again, ok := a.Reserve(longest, 0, nil)
+	require.True(t, ok)
+	require.Empty(t, again, "it is so already")
+	a.Free(gone[7], 2)
+	a.Release(2)
+	_, ok = a.Alloc(longest)
+	require.True(t, ok)
+
+	for _, p := range places[:16] {
+		a.Free(p, 3)
+	}
+	_, ok = a.Reserve(4096, places[3], nil)
+	require.True(t, ok)
+	require.False(t, at(places[3]) < a.to && at(places[3])+64 > a.from, "a place is avoided")
 }
 
 // The bytes that 1 KiB values take, each with a header and a key of 20 bytes.
 func TestOverhead(t *testing.T) {
-	a, err := New(2 << 20)
-	require.NoError(t, err)
-	_, err = a.Add(make([]byte, 16<<20))
-	require.NoError(t, err)
+	a := newArena(t, 16<<20)
 	n := 0
 	for {
-		if _, ok := a.Alloc(wire.RecordSize(20, 1024), 0); !ok {
+		if _, ok := a.Alloc(wire.RecordSize(20, 1024)); !ok {
 			break
 		}
 		n++
@@ -216,21 +191,4 @@ func TestOverhead(t *testing.T) {
 	perByte := float64(16<<20) / float64(n*1024)
 	require.Less(t, perByte, 1.18)
 	t.Logf("%.3f bytes of arena for each byte of value", perByte)
-}
-
-// Whoever owned a slot that was freed is not asked to leave the page when it is drained: it may
-// have another slot by now, or be somebody else.
-func TestDrainNamesNoFormerOwner(t *testing.T) {
-	a, err := New(64 << 10)
-	require.NoError(t, err)
-	_, err = a.Add(make([]byte, 64<<10))
-	require.NoError(t, err)
-	var places []wire.Place
-	for owner := range uint32(3) {
-		p, ok := a.Alloc(1000, owner)
-		require.True(t, ok)
-		places = append(places, p)
-	}
-	a.Free(places[1], 1)
-	require.ElementsMatch(t, []uint32{0, 2}, a.Drain(60_000, nil))
 }

@@ -1,96 +1,74 @@
 package arena
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverbs/goverbs/cache/internal/wire"
 )
 
-// check sees that the arena's lists and counters say the same of each page: a slot is free, in
-// quarantine or somebody's, and a page is in the list of its class exactly while it has slots to
-// give out.
-func (a *Arena) check(t testing.TB) {
+// check sees that places, quarantine and free extents cover each region once, that no two free extents are
+// neighbours, and that bins, bitmaps and counters say the same.
+func (a *Arena) check(t testing.TB, live map[wire.Place]bool) {
 	t.Helper()
-	resting := make(map[int32]map[uint32]bool)
+	owned := map[unit]int{} // the units of each record
+	want := Stats{}
+	for p := range live {
+		owned[at(p)] = unitsOf(p.Length())
+		want.Live += unitsOf(p.Length()) * wire.SlotUnit
+	}
 	for i, last := 0, uint64(0); i < a.limbo.len(); i++ {
 		r := a.limbo.ring[(a.limbo.head+i)%len(a.limbo.ring)]
 		require.GreaterOrEqual(t, r.seq, last, "quarantine is in the order of time")
 		last = r.seq
-		if resting[r.page] == nil {
-			resting[r.page] = make(map[uint32]bool)
-		}
-		require.False(t, resting[r.page][r.slot], "page %d: slot %d is twice in quarantine", r.page, r.slot)
-		resting[r.page][r.slot] = true
+		owned[at(r.place)] = unitsOf(r.place.Length())
+		want.Limbo += unitsOf(r.place.Length()) * wire.SlotUnit
 	}
-	spare := make(map[int32]bool)
-	for _, id := range a.spare {
-		require.False(t, spare[id], "page %d is spare twice", id)
-		spare[id] = true
-	}
-	listed := a.checkLists(t)
-	want, draining := Stats{Total: len(a.pages) * a.pageSize, Spare: len(a.spare)}, 0
-	for i := range a.pages {
-		id, p := int32(i), &a.pages[i]
-		if require.Equal(t, p.class < 0, spare[id], "page %d of class %d", id, p.class); p.class < 0 {
-			require.Empty(t, resting[id], "page %d", id)
-			require.Zero(t, p.used, "page %d", id)
-			require.Nil(t, p.free, "page %d", id)
-			require.False(t, p.draining, "page %d", id)
-			continue
-		}
-		live := p.checkSlots(t, id, a.pageSize/a.classes[p.class].size, resting[id])
-		want.Live += live * a.classes[p.class].size
-		want.Limbo += len(resting[id]) * a.classes[p.class].size
-		require.Equal(t, !p.draining && len(p.free) > 0, listed[id], "page %d gives out its %d free slots", id, len(p.free))
-		if !listed[id] {
-			require.Equal(t, [2]int32{-1, -1}, [2]int32{p.prev, p.next}, "page %d is in no list", id)
-		}
-		if p.draining {
-			draining++
+	binned := map[unit]int{}
+	for b := range a.bins {
+		prev := none
+		require.Equal(t, a.bins[b] != none, a.full[b/64]>>(b%64)&1 != 0, "bin %d", b)
+		for u := a.bins[b]; u != none; u = unit(a.tag(u, tagNext)) {
+			require.Equal(t, uint64(prev), a.tag(u, tagPrev))
+			require.EqualValues(t, b, a.tag(u, tagBin))
+			binned[u], prev = b, u
 		}
 	}
-	require.LessOrEqual(t, draining, 1)
+	for n := range a.regions {
+		r, base := &a.regions[n], unit(n)<<unitBits
+		want.Total += len(r.mem)
+		counts := make([]int, len(r.live))
+		for i, free := 0, false; i < r.units; {
+			size, taken := owned[base+unit(i)]
+			require.Equal(t, taken, r.taken.get(i), "unit %d", i)
+			require.Equal(t, taken, r.starts.get(i), "unit %d", i)
+			if !taken {
+				require.False(t, free, "two free extents are neighbours")
+				size = a.size(base + unit(i))
+				b, ok := binned[base+unit(i)]
+				require.True(t, ok, "unit %d is lost", i)
+				overlaps := base+unit(i) < a.to && base+unit(i+size) > a.from
+				require.True(t, b == bin(size) && !overlaps || b == held && overlaps, "bin %d of %d units", b, size)
+				require.EqualValues(t, size, binary.LittleEndian.Uint64(a.mem(base + unit(i+size-1))[tagEnd:]))
+				delete(binned, base+unit(i))
+			}
+			for j := i + 1; j < i+size; j++ {
+				require.Equal(t, taken, r.taken.get(j), "unit %d", j)
+				require.False(t, r.starts.get(j), "unit %d", j)
+			}
+			i, free = i+size, !taken
+		}
+		for p := range live {
+			for i := range unitsOf(p.Length()) {
+				if p.Region() == uint16(n) {
+					counts[(at(p).index()+i)>>r.shift]++
+				}
+			}
+		}
+		require.Equal(t, counts, r.live)
+	}
+	require.Empty(t, binned)
 	require.Equal(t, want, a.Stats())
-}
-
-// checkLists answers which pages are in the list of their class.
-func (a *Arena) checkLists(t testing.TB) map[int32]bool {
-	t.Helper()
-	listed := make(map[int32]bool)
-	for ci := range a.classes {
-		prev := int32(-1)
-		for id := a.classes[ci].partial; id >= 0; id = a.pages[id].next {
-			require.False(t, listed[id], "page %d is listed twice", id)
-			listed[id] = true
-			require.Equal(t, ci, int(a.pages[id].class), "page %d", id)
-			require.Equal(t, prev, a.pages[id].prev, "page %d", id)
-			prev = id
-		}
-	}
-	return listed
-}
-
-// checkSlots answers how many of a page's slots are somebody's.
-func (p *page) checkSlots(t testing.TB, id int32, slots int, resting map[uint32]bool) (live int) {
-	t.Helper()
-	require.Len(t, p.owners, slots, "page %d", id)
-	free := make([]bool, slots)
-	for _, s := range p.free {
-		require.False(t, free[s], "page %d: slot %d is free twice", id, s)
-		require.False(t, resting[s], "page %d: slot %d is free and in quarantine", id, s)
-		require.Equal(t, none, p.owners[s], "page %d: slot %d is free", id, s)
-		free[s] = true
-	}
-	for s := range resting {
-		require.Equal(t, none, p.owners[s], "page %d: slot %d is in quarantine", id, s)
-	}
-	for _, o := range p.owners {
-		if o != none {
-			live++
-		}
-	}
-	require.Equal(t, slots, live+len(p.free)+len(resting), "page %d: slots are lost", id)
-	require.Equal(t, live+len(resting), p.used, "page %d", id)
-	require.NotZero(t, p.used, "page %d is empty and has a class", id)
-	return live
 }

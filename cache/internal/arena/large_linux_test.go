@@ -28,7 +28,7 @@ func TestMemoryAbove4GiB(t *testing.T) {
 	seen := map[wire.Place]bool{}
 	at := map[uint16]int{} // region to the bytes that were given out
 	for i := range slots {
-		p, ok := a.Alloc(large-wire.ReadUnit, uint32(i))
+		p, ok := a.Alloc(large - wire.ReadUnit)
 		require.True(t, ok, i)
 		require.False(t, seen[p])
 		seen[p] = true
@@ -38,7 +38,7 @@ func TestMemoryAbove4GiB(t *testing.T) {
 			b[0], b[len(b)-1] = byte(p.Region()+1), byte(p.Region()+101)
 		}
 	}
-	_, ok := a.Alloc(large, 0)
+	_, ok := a.Alloc(large)
 	require.False(t, ok, "all is given out")
 	require.Equal(t, map[uint16]int{0: wire.MaxRegion, 1: wire.MaxRegion, 2: wire.MaxRegion}, at)
 	for p := range seen {

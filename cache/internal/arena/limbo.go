@@ -1,10 +1,11 @@
 package arena
 
-// resting is a slot in quarantine.
+import "github.com/goverbs/goverbs/cache/internal/wire"
+
+// resting is a place in quarantine.
 type resting struct {
-	seq  uint64
-	page int32
-	slot uint32
+	seq   uint64
+	place wire.Place
 }
 
 // queue is a ring that grows. Deltas only count up, so its order is that of time.

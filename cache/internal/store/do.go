@@ -19,6 +19,7 @@ func (s *Store) Do(now uint64, q *wire.Request) wire.Reply {
 	case q.Op == wire.OpShared: // the server's, if it has any
 		a.Status = wire.NotStored
 	default:
+		s.prepare()
 		f := s.cfg.Secret.Fingerprint(q.Key)
 		id, r, ok := s.lookup(f, q.Key)
 		c := call{s: s, q: q, a: &a, fingerprint: f, id: id, old: r, found: ok}
@@ -167,7 +168,7 @@ func (c *call) get() wire.Status {
 	}
 	if !c.wants(wire.WantNoBump) {
 		it.fetched, it.accessed = true, s.now
-		s.queue.Access(c.id)
+		s.queue.Access(c.fingerprint, 1)
 	}
 	return wire.OK
 }
@@ -194,7 +195,7 @@ func (c *call) set() wire.Status {
 	switch c.q.Op {
 	case wire.OpAdd:
 		if c.found {
-			s.queue.Access(c.id)
+			s.queue.Access(c.fingerprint, 1)
 			s.items[c.id].accessed = s.now
 			return wire.NotStored
 		}

@@ -187,3 +187,72 @@ func TestRestoredOnce(t *testing.T) {
 	require.Equal(t, 1, s.Stats().Items)
 	require.Equal(t, "two", string(do(s, 0, get("k")).Value))
 }
+
+// A record that is moved stays what it is to clients, but for its place: CAS number, expiry, marks, and when it was
+// accessed. It leaves its old place to quarantine, and tombstones lead to the new one.
+func TestMove(t *testing.T) {
+	s := newStore(t, 4, Config{})
+	s.Attach(1, 0)
+	q := set("k", "value")
+	q.Flags, q.Expiry = 5, 1000
+	do(s, 10, q)
+	do(s, 10, wire.Request{Op: wire.OpDelete, Want: wire.WantStale, Key: []byte("k")})
+	look := get("k")
+	look.Want = wire.WantNoBump
+	for _, fetched := range []bool{false, true} {
+		if fetched {
+			do(s, 15, get("k"))
+		}
+		before := do(s, 20, look)
+		s.move(before.Entry.Item)
+		after := do(s, 20, look)
+		require.NotEqual(t, before.Entry.Place, after.Entry.Place)
+		require.Greater(t, after.Entry.Version, before.Entry.Version)
+		next, ok := wire.Forwarded(s.arena.Bytes(before.Entry.Place), &before.Entry)
+		require.True(t, ok)
+		require.Equal(t, after.Entry.Place, next.Place)
+		before.Entry, before.Seq = after.Entry, after.Seq
+		require.Equal(t, before, after)
+		require.Equal(t, fetched, after.Bits&wire.ReplyFetched != 0)
+	}
+	require.NotZero(t, s.Stats().Arena.Limbo)
+	require.EqualValues(t, 2, s.Stats().Moved)
+}
+
+// A long record has room among short ones, which move: they are not lost, and those that clients may READ stay
+// until quarantine is over.
+func TestLongRecordAmongShortOnes(t *testing.T) {
+	for _, prepared := range []bool{false, true} {
+		longRecordAmongShortOnes(t, prepared)
+	}
+}
+
+// longRecordAmongShortOnes has records as long been stored of late, or not: then the first one has to wait.
+func longRecordAmongShortOnes(t *testing.T, prepared bool) {
+	s := newStore(t, 16, Config{})
+	n := 0
+	for s.Stats().Arena.Live < s.limit()-1000 {
+		require.Equal(t, wire.OK, do(s, 0, set(strconv.Itoa(n), string(make([]byte, 400)))).Status)
+		n++
+	}
+	for ok := true; ok; { // what is left is not free
+		_, ok = s.arena.Alloc(wire.SlotUnit)
+	}
+	for i := 0; i < n; i += 5 {
+		do(s, 0, wire.Request{Op: wire.OpDelete, Key: []byte(strconv.Itoa(i))})
+	}
+	before := s.Stats()
+	s.Attach(1, 0)
+	long := set("long", string(make([]byte, simPage-200)))
+	if prepared {
+		s.longest = wire.RecordSize(len(long.Key), len(long.Value))
+		do(s, 0, get("none"))
+	} else {
+		require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
+	}
+	require.NotZero(t, s.Stats().Moved)
+	require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: s.log.last, Quiet: s.log.last}))
+	require.Equal(t, wire.OK, do(s, 0, long).Status)
+	require.Equal(t, before.Items+1, s.Stats().Items, "none is evicted")
+	require.Equal(t, before.Evicted, s.Stats().Evicted)
+}

@@ -114,7 +114,7 @@ func TestTrailIsOfTombstonesAlone(t *testing.T) {
 // record that the tombstone names, alive or as a tombstone. Beside changes, deletions and evictions.
 func TestTombstonesLeadToNoOtherRecord(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
-	s := newStore(t, 6, Config{})
+	s := newStore(t, 2, Config{})
 	s.Attach(1, 0)
 	type old struct {
 		seq uint64 // the delta that made it one

@@ -2,8 +2,7 @@ package store
 
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
-// reserve is the part of the arena that is kept for quarantine and for pages on their way
-// from one size class to another.
+// reserve is the part of the arena that is kept for quarantine, and to move records.
 const reserve = 16
 
 func (s *Store) limit() int {
@@ -14,56 +13,68 @@ func (s *Store) limit() int {
 // evictTo evicts until at most limit bytes are given out.
 func (s *Store) evictTo(limit int) {
 	for s.arena.Stats().Live > limit {
-		if !s.evict() {
+		id, ok := s.queue.Evict()
+		if !ok {
 			return
 		}
+		s.stats.Evicted++
+		s.remove(id)
 	}
 }
 
-func (s *Store) evict() bool {
-	id, ok := s.queue.Evict()
-	if ok && id == s.pinned {
-		// It goes back where accessed items go, and another one leaves.
-		other, more := s.queue.Evict()
-		s.queue.Insert(id, s.items[id].fingerprint, int(s.items[id].size))
-		id, ok = other, more
+// alloc returns a place for a record of n bytes. While there is none although enough is free, records are moved.
+// It fails if what was evicted and moved is in quarantine: then only time helps.
+func (s *Store) alloc(n int) (wire.Place, bool) {
+	s.evictTo(s.limit() - s.arena.SlotSize(n))
+	if p, ok := s.arena.Alloc(n); ok {
+		return p, true
 	}
+	s.compact(n)
+	return s.arena.Alloc(n)
+}
+
+// prepare makes room for a record as long as those of late before it comes. Otherwise it would have to wait until
+// clients are done with what was moved for it.
+func (s *Store) prepare() {
+	if len(s.clients.all) > 0 && !s.arena.Has(s.longest) {
+		s.compact(s.longest)
+	}
+}
+
+// compact moves records, to make a free extent of n bytes when quarantine is over.
+func (s *Store) compact(n int) {
+	var avoid wire.Place
+	if s.pinned != noItem {
+		avoid = s.items[s.pinned].place
+	}
+	s.crowd, _ = s.arena.Reserve(n, avoid, s.crowd[:0])
+	entries := make([]wire.Entry, len(s.crowd))
+	for i, b := range s.crowd {
+		r := wire.PeekRecord(b) // before anything moves: what leaves quarantine is overwritten
+		entries[i] = wire.Entry{Fingerprint: r.Fingerprint, Version: r.Version}
+	}
+	for _, e := range entries {
+		s.found = s.table.Candidates(e.Fingerprint, s.found[:0])
+		for _, f := range s.found {
+			if f.Version == e.Version && f.Item != s.pinned {
+				s.move(f.Item)
+				break
+			}
+		}
+	}
+}
+
+// move writes a record to another place, as if it were changed, or evicts it if there is none.
+func (s *Store) move(id uint32) {
+	r := wire.PeekRecord(s.arena.Bytes(s.items[id].place))
+	place, ok := s.arena.Alloc(wire.RecordSize(len(r.Key), len(r.Value)))
 	if !ok {
-		return false
+		s.stats.Evicted++
+		s.remove(id)
+		return
 	}
-	s.stats.Evicted++
-	s.remove(id)
-	return true
-}
-
-// alloc finds a slot. When its size class has none, what helps is to evict, unless what
-// was evicted already is in quarantine: then only time does.
-func (s *Store) alloc(n int, id uint32) (wire.Place, bool) {
-	size := s.arena.SlotSize(n)
-	s.evictTo(s.limit() - size)
-	for {
-		if p, ok := s.arena.Alloc(n, id); ok {
-			return p, true
-		}
-		if s.arena.Stats().Limbo > s.arena.Stats().Total/reserve || !s.drain(n) {
-			return 0, false
-		}
-	}
-}
-
-// drain empties a page of another size class, or forgets an item if there is none. It
-// tells whether it evicted anything.
-func (s *Store) drain(n int) bool {
-	s.owners = s.arena.Drain(n, s.owners[:0])
-	some := false
-	for _, o := range s.owners {
-		if o != s.pinned {
-			s.stats.Evicted++
-			s.remove(o)
-			some = true
-		}
-	}
-	return some || s.evict()
+	s.stats.Moved++
+	s.put(id, &r, place)
 }
 
 // makeRoomInTable sees to it that there is a place for the entry of a new item, so that no item is pinned.

@@ -52,7 +52,9 @@ func TestReadersWritersEvictors(t *testing.T) {
 			require.NoError(t, err)
 			t.Logf("%d READs, %d hits, %d after a tombstone, %d refused for their checksum", reads, hits, followed, torn)
 			require.Greater(t, hits, 50)
-			require.Greater(t, followed, 0)
+			if !r.unattached { // there tombstones are overwritten when they are free
+				require.Greater(t, followed, 0)
+			}
 			if !r.unattached && !r.early {
 				require.Zero(t, torn, "a slot was used again while a READ of it was under way")
 			}

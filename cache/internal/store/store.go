@@ -56,9 +56,10 @@ type Store struct {
 	flushAt  uint64 // 0: never
 	sweep    uint32 // the next item to look at for expiry
 	found    []wire.Entry
-	owners   []uint32
+	crowd    [][]byte
 	scratch  []byte
-	pinned   uint32 // an item that must not be evicted just now
+	longest  int    // of the records of late
+	pinned   uint32 // an item that must not be moved just now
 	stats    Stats
 	hot      hot.Keys
 	calls    uint64 // state of the sampler of calls
@@ -75,7 +76,6 @@ type item struct {
 	expiry      uint64
 	accessed    uint64
 	trail       uint64 // the number of its last tombstone
-	size        uint32 // of the slot
 	fetched     bool
 }
 
@@ -93,6 +93,7 @@ type Stats struct {
 	Sets       uint64
 	Evicted    uint64
 	Crowded    uint64 // evicted since their buckets were full
+	Moved      uint64 // to make room for longer ones
 	Expired    uint64
 	Flushes    uint64
 	Reports    uint64 // READs that clients reported
@@ -173,17 +174,14 @@ func (s *Store) entry(id uint32) wire.Entry {
 	return wire.Entry{Fingerprint: it.fingerprint, Version: it.version, Place: it.place, Epoch: s.cfg.Epoch, Item: id}
 }
 
-// write puts a record in the place of item id, or of nothing (noItem). The tombstone goes
-// into the old record before anybody can learn of the new one, and then says where that is: who finds it
-// may READ there, since the new record's slot is freed after the old one's, and so leaves quarantine after
-// it. Key and value of r may lie in the old record.
+// write puts a record in the place of item id, or of nothing (noItem). Key and value of r may lie in the old
+// record.
 func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 	n := wire.RecordSize(len(r.Key), len(r.Value))
 	if !s.arena.Fits(n) || len(r.Value) > s.cfg.MaxValue {
 		return id, wire.TooLarge
 	}
-	s.pinned = id
-	defer func() { s.pinned = noItem }()
+	s.queue.Access(r.Fingerprint, 1)
 	fresh := id == noItem
 	if fresh {
 		id = s.newItem()
@@ -191,16 +189,37 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 			s.free = append(s.free, id)
 			return noItem, wire.NoMemory
 		}
+	} else {
+		s.queue.Remove(id) // it is not evicted
+		s.pinned = id
 	}
-	place, ok := s.alloc(n, id)
-	if !ok {
+	place, ok := s.alloc(n)
+	s.pinned = noItem
+	switch {
+	case ok:
+		s.put(id, r, place)
+		s.longest = max(n, s.longest-s.longest/256)
+		s.items[id].accessed, s.items[id].fetched = s.now, false
+	case fresh:
 		s.stats.NoMemory++
-		if fresh {
-			s.free = append(s.free, id)
-			id = noItem
-		}
+		s.free = append(s.free, id)
+		return noItem, wire.NoMemory
+	default:
+		s.stats.NoMemory++
+		place = s.items[id].place
+	}
+	s.queue.Insert(id, r.Fingerprint, place.Length())
+	if !ok {
 		return id, wire.NoMemory
 	}
+	s.grow()
+	return id, wire.OK
+}
+
+// put writes a record to a place, of an item that may have another one. The tombstone goes into the old record
+// before anything says where the new one is, and then leads there: the new record's place is freed after the old
+// one's, and so leaves quarantine after it.
+func (s *Store) put(id uint32, r *wire.Record, place wire.Place) {
 	s.version++
 	r.Version, r.Epoch = s.version, s.cfg.Epoch
 	mem := s.arena.Bytes(place)
@@ -211,13 +230,9 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 
 	it := &s.items[id]
 	old := *it
-	*it = item{
-		place: place, version: r.Version, fingerprint: r.Fingerprint, expiry: r.Expiry,
-		accessed: s.now, size: uint32(s.arena.SlotSize(n)),
-	}
-	if fresh {
+	it.place, it.version, it.fingerprint, it.expiry = place, r.Version, r.Fingerprint, r.Expiry
+	if old.version == 0 {
 		s.table.Put(s.entry(id))
-		s.queue.Insert(id, r.Fingerprint, int(it.size))
 	} else {
 		tombstone := s.arena.Bytes(old.place)
 		wire.Bury(tombstone)
@@ -226,16 +241,12 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		s.pause()
 		s.lead(old.trail, place, r.Version)
 		s.table.Replace(old.version, s.entry(id))
-		s.queue.Resize(id, int(it.size))
-		s.queue.Access(id)
 	}
 	s.log.add(wire.Delta{Change: wire.ChangePut, Gone: old.version, Entry: s.entry(id)})
-	if !fresh {
+	if old.version != 0 {
 		it.trail = s.trail.add(step{old.place, s.log.last, old.trail})
 		s.release(old.place)
 	}
-	s.grow()
-	return id, wire.OK
 }
 
 func (s *Store) newItem() uint32 {
@@ -313,7 +324,7 @@ func (s *Store) Reported(r *wire.Report) {
 			if e.Version == a.Version {
 				s.stats.Reports++
 				s.hot.Access(a.Fingerprint)
-				s.queue.Access(e.Item)
+				s.queue.Access(a.Fingerprint, sampleCalls)
 				s.items[e.Item].fetched, s.items[e.Item].accessed = true, s.now
 			}
 		}
