@@ -289,7 +289,7 @@ func TestOthersEndAfterAFailure(t *testing.T) {
 
 // A time limit that ends a boot shows how far it came.
 func TestBootThatHangsShowsItsConsole(t *testing.T) {
-	r := onStandIn(t, "hangs in its boot", "-topo", "none", "-timeout", "6s", "true")
+	r := onStandIn(t, "hangs in its boot", "-topo", "none", "-timeout", "15s", "true")
 	r.run(t, exitLab)
 	require.Contains(t, r.stderr.String(), "time limit")
 	require.Contains(t, r.stderr.String(), "the stand-in's console")
