@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/goverbs/goverbs/ci/lab"
 	"github.com/goverbs/goverbs/ci/topo"
 	"github.com/goverbs/goverbs/verbs"
-	"github.com/goverbs/goverbs/verbs/internal/rig"
 )
 
 // vlans stacks a VLAN with an MTU of 1500 on each end of the wire, whose ports have 4096,
@@ -116,27 +114,6 @@ func TestLinkBetweenMTUs(t *testing.T) {
 		_, mtu := readOver(t, addrs[i], addrs[1-i])
 		require.Equal(t, verbs.MTU1024, mtu)
 	}
-}
-
-// A link whose path loses packets that both netdevs carry fails and says so. A smaller path MTU
-// of the program's own helps.
-func TestLinkOverNarrowPath(t *testing.T) {
-	lab.RequireTopology(t, "wire")
-	p := rig.NeedAddresses(t, rig.Ports(t))
-	dev := lab.Require(t, 2)[1].Netdev
-	tc := func(words ...string) {
-		out, err := exec.Command("tc", append([]string{"qdisc", words[0], "dev", dev, "root"}, words[1:]...)...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	tc("replace", "tbf", "rate", "1gbit", "burst", "2000", "latency", "100ms") // longer packets are dropped
-	defer tc("del")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	_, errs := links(t, ctx, tcpPair(t, p), [2]verbs.LinkConfig{})
-	require.ErrorIs(t, errors.Join(errs[:]...), verbs.ErrPathMTU)
-	narrow := verbs.LinkConfig{Connect: verbs.ConnectConfig{MTU: verbs.MTU1024}}
-	_, errs = links(t, rig.Context(t), tcpPair(t, p), [2]verbs.LinkConfig{narrow, narrow})
-	require.NoError(t, errors.Join(errs[:]...))
 }
 
 // Links come about again after each change of a host's netdev.
