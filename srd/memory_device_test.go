@@ -30,12 +30,9 @@ func TestManyLargeMessages(t *testing.T) {
 		}
 	})
 	data := make([]byte, 1<<20)
-	clients := make([]*srd.Endpoint, 16)
-	for i := range clients {
-		clients[i] = open(t, es[1], srd.Config{Paths: 1})
-		require.NoError(t, clients[i].Send(ctx, hub.Addr(), []byte("hello")))
-	}
-	for _, c := range clients {
+	for range 16 {
+		c := open(t, es[1], srd.Config{Paths: 1})
+		require.NoError(t, c.Send(ctx, hub.Addr(), []byte("hello")))
 		sending.Go(func() {
 			for range 4 {
 				if err := c.Send(ctx, hub.Addr(), data); err != nil {
