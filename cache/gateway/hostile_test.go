@@ -95,7 +95,7 @@ func served(t *testing.T, cfg Config, users map[string]string, say string, answe
 		c.serve()
 		_ = ours.Close()
 	}()
-	require.NoError(t, theirs.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, theirs.SetDeadline(time.Now().Add(2*time.Minute)))
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
