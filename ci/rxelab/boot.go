@@ -53,14 +53,17 @@ func (l *lab) prove(ctx context.Context, host, peer int) error {
 	return err
 }
 
-// start boots a host. A guest that dies before its init process, which is the
-// emulator's doing and no fault of what is tested, is booted once more.
+// maxBoots is how often a guest is booted that dies before its init process, which is the
+// emulator's doing and no fault of what is tested.
+const maxBoots = 3
+
+// start boots a host.
 func (l *lab) start(ctx context.Context, host int) error {
 	if old := l.machine(host); old != nil {
 		old.Close()
 	}
 	m, err := l.bootOnce(ctx, host)
-	if errors.Is(err, vm.ErrDeadOnArrival) && ctx.Err() == nil {
+	for boots := 1; boots < maxBoots && errors.Is(err, vm.ErrDeadOnArrival) && ctx.Err() == nil; boots++ {
 		fmt.Fprintf(os.Stderr, "rxelab: %v\nrxelab: host %d is booted once more\n", err, host)
 		m, err = l.bootOnce(ctx, host)
 	}
