@@ -31,7 +31,7 @@ import (
 // stamped is a value that says which one it is in all its words: key and version, and is
 // as long as they say.
 func stamped(dst []byte, key, version uint64) []byte {
-	for range 4 + version*13%200 {
+	for range 4 + version*13%800 {
 		dst = binary.LittleEndian.AppendUint64(dst, key<<48|version)
 	}
 	return dst
@@ -53,7 +53,7 @@ type tortured struct {
 	unknown bool          // of the writer alone: a change may still come into effect, so there are no more
 }
 
-const torturedKeys = 40
+const torturedKeys = 120
 
 // torturedFor is how long that takes: GOVERBS_CACHE_SECONDS, or a minute in the long version of most.
 func torturedFor(t *testing.T, short time.Duration) time.Duration {
@@ -73,7 +73,7 @@ func torturedFor(t *testing.T, short time.Duration) time.Duration {
 // is torn, and none is older than what was acknowledged before its READ began. The long version
 // has ten million values read, or takes two hours.
 func TestWritersReadersEvictors(t *testing.T) {
-	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
+	s := serve(t, server.Config{Memory: 256 << 10, Page: 64 << 10, Lease: 2 * time.Second, Log: 256})
 	length, enough := torturedFor(t, 2*time.Second), uint64(math.MaxUint64)
 	if !testing.Short() && os.Getenv("GOVERBS_CACHE_SECONDS") == "" {
 		length, enough = 2*time.Hour, 10_000_000
@@ -88,7 +88,7 @@ func TestWritersReadersEvictorsThroughInitiators(t *testing.T) {
 	if length == 0 {
 		t.Skip("takes a minute: without -short, or for GOVERBS_CACHE_SECONDS")
 	}
-	s := serve(t, server.Config{Memory: 2 << 20, Page: 64 << 10, Lease: 10 * time.Second, Log: 256, DC: server.DCConfig{Responders: 16}})
+	s := serve(t, server.Config{Memory: 256 << 10, Page: 64 << 10, Lease: 10 * time.Second, Log: 256, DC: server.DCConfig{Responders: 16}})
 	all := []*dc.Initiator{initiatorAs(t, dc.InitiatorConfig{Contexts: 2}), initiatorAs(t, dc.InitiatorConfig{Contexts: 1})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
@@ -142,7 +142,7 @@ func tortureAll(t *testing.T, s *server.Server, length time.Duration, enough uin
 		for j := range 2 {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*i+j)))
 			wg.Go(func() { // reads
-				dst, scratch := make([]byte, 4096), []byte(nil)
+				dst, scratch := make([]byte, 8192), []byte(nil)
 				for running() {
 					k := uint64(rng.IntN(torturedKeys))
 					floor := keys[k].floor.Load()
