@@ -1,13 +1,13 @@
 package evict
 
 import (
-	"container/list"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverbs/goverbs/cache/internal/evict/lrutest"
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
@@ -201,28 +201,6 @@ func (c *cache) get(f uint64, size int) bool {
 	return false
 }
 
-// lru is a plain cache of as many bytes.
-type lru struct {
-	by    map[uint64]*list.Element
-	order list.List
-	bytes int
-	room  int
-}
-
-func (c *lru) get(f uint64, size int) bool {
-	if e := c.by[f]; e != nil {
-		c.order.MoveToFront(e)
-		return true
-	}
-	c.by[f] = c.order.PushFront(stored{f, size})
-	for c.bytes += size; c.bytes > c.room; {
-		gone := c.order.Remove(c.order.Back()).(stored)
-		c.bytes -= gone.size
-		delete(c.by, gone.fingerprint)
-	}
-	return false
-}
-
 // With nine tenths of the memory the hit rate is at least that of LRU with all of it, within a point, whatever the
 // sizes, and comes back soon after all keys have changed places.
 func TestHitRate(t *testing.T) {
@@ -236,7 +214,7 @@ func TestHitRate(t *testing.T) {
 			keys[i] = stored{rng.Uint64(), int(100*math.Pow(float64(c.longest)/100, rng.Float64())) + 64}
 		}
 		z := rand.NewZipf(rng, 1.05, 10, uint64(c.keys-1))
-		this, plain := newCache(c.room*9/10), &lru{by: map[uint64]*list.Element{}, room: c.room}
+		this, plain := newCache(c.room*9/10), lrutest.New(c.room)
 		shares := func(n int) (float64, float64) {
 			hits, others := 0, 0
 			for range n {
@@ -244,7 +222,7 @@ func TestHitRate(t *testing.T) {
 				if this.get(k.fingerprint, k.size) {
 					hits++
 				}
-				if plain.get(k.fingerprint, k.size) {
+				if plain.Get(k.fingerprint, k.size) {
 					others++
 				}
 			}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"container/list"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -10,31 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cache/internal/arena"
+	"github.com/goverbs/goverbs/cache/internal/evict/lrutest"
 	"github.com/goverbs/goverbs/cache/internal/wire"
 )
-
-// lru is a cache of plain LRU, by bytes.
-type lru struct {
-	by          map[int]*list.Element
-	order       list.List
-	bytes, room int
-}
-
-type keyed struct{ key, size int }
-
-func (c *lru) get(key, size int) bool {
-	if e := c.by[key]; e != nil {
-		c.order.MoveToFront(e)
-		return true
-	}
-	c.by[key] = c.order.PushFront(keyed{key, size})
-	for c.bytes += size; c.bytes > c.room; {
-		gone := c.order.Remove(c.order.Back()).(keyed)
-		c.bytes -= gone.size
-		delete(c.by, gone.key)
-	}
-	return false
-}
 
 // The hit rate of values of many sizes is at least that of LRU, which wastes no memory. Gets that miss are followed
 // by a set.
@@ -79,7 +56,7 @@ func TestHitRateOfSizeMixes(t *testing.T) {
 		fill(c.longest)
 		z := rand.NewZipf(rng, 1.05, 10, uint64(c.keys-1))
 		value := make([]byte, 1<<20)
-		plain := &lru{by: map[int]*list.Element{}, room: c.memory}
+		plain := lrutest.New(c.memory)
 		first, now := 0, uint64(1)
 		shares := func(n int) (float64, float64) {
 			hits, others := 0, 0
@@ -94,7 +71,7 @@ func TestHitRateOfSizeMixes(t *testing.T) {
 					q.Value = value[:sizes[k]]
 					require.Equal(t, wire.OK, s.Do(now, &q).Status)
 				}
-				if plain.get(first+k, wire.RecordSize(len(key), sizes[k])) {
+				if plain.Get(uint64(first+k), wire.RecordSize(len(key), sizes[k])) {
 					others++
 				}
 			}

@@ -57,7 +57,7 @@ func TestSecondReadIsNotOlder(t *testing.T) {
 			require.NoError(t, err)
 		}
 		first := gone
-		absent := len(found) == 0 // and that is an answer
+		absent := len(found) == 0 // which is a result too
 		if !absent {
 			first = get(found[0])
 		}
