@@ -244,7 +244,7 @@ type AgentStats struct {
 	Lapsed      uint64 // those that were not taken in time
 }
 
-// Stats answers the counts so far.
+// Stats returns the counts so far.
 func (a *Agent) Stats() AgentStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -158,7 +158,7 @@ func (c *Client) session() *session {
 // grow with the region.
 const mostSlots = 1 << 16
 
-// Stats answers the counts of one slot. A client counts each of the first 65,536 slots that
+// Stats returns the counts of one slot. A client counts each of the first 65,536 slots that
 // it uses by itself, and all others in Total alone.
 func (c *Client) Stats(slot int) Counts {
 	c.mu.Lock()

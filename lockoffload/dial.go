@@ -202,7 +202,7 @@ func (c *Client) regainAgent() bool {
 	select {
 	case l.turn <- struct{}{}:
 	default:
-		return true // somebody dials, or closes
+		return true // another call dials, or closes
 	}
 	if c.shut() != nil || time.Since(l.asked) < time.Second {
 		<-l.turn

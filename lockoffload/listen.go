@@ -134,10 +134,10 @@ func (l *Listener) newAgent() (*Agent, error) {
 // Addr is where clients find the target.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Stats answers the counts of the server.
+// Stats returns the counts of the server.
 func (l *Listener) Stats() ServerStats { return l.srv.Stats() }
 
-// AgentStats answers the counts of the agent, since it was made, if there is one.
+// AgentStats returns the counts of the agent, since it was made, if there is one.
 func (l *Listener) AgentStats() AgentStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -58,8 +58,7 @@ func TestRecoveryOfMany(t *testing.T) {
 	}
 }
 
-// Who serves a region anew takes back all that sessions left, whoever they were, and no
-// agent's locks.
+// A server that takes over a region takes back all that sessions left, and no agent's locks.
 func TestSessionsRecovery(t *testing.T) {
 	b := newBenchOf(memory.Layout{Slots: 40, Size: 8, Clients: 512})
 	l, mem := &b.s.l, b.s.mem
