@@ -45,6 +45,10 @@
 // and not short ones, that is found out within half of [Config.PeerTimeout]. Messages under way
 // in long packets end with [ErrPathMTU], and later ones go in packets of 1024 bytes.
 //
+// A receiver without memory for a message says so. Its packets are then sent again at growing
+// intervals, up to a 32nd part of [Config.PeerTimeout], for as long as other messages have the
+// memory; the sender's context ends that earlier.
+//
 // The number of packets under way follows the delay of the majority of paths and the
 // receiver's grant. When there are very many senders, they take turns, and the grant of
 // those that wait is 0.

@@ -17,7 +17,7 @@ import (
 func TestManyLargeMessages(t *testing.T) {
 	es := ends(t)
 	hub := open(t, es[0], srd.Config{})
-	ctx, stop := context.WithCancel(ctxOf(t))
+	ctx, stop := context.WithCancel(t.Context())
 	var receiving, sending sync.WaitGroup
 	receiving.Go(func() {
 		var ms [8]srd.Message
@@ -30,11 +30,14 @@ func TestManyLargeMessages(t *testing.T) {
 		}
 	})
 	data := make([]byte, 1<<20)
-	for range 16 {
-		c := open(t, es[1], srd.Config{Paths: 1})
-		require.NoError(t, c.Send(ctx, hub.Addr(), []byte("hello")))
+	var clients [16]*srd.Endpoint
+	for i := range clients {
+		clients[i] = open(t, es[1], srd.Config{Paths: 1})
+		require.NoError(t, clients[i].Send(ctx, hub.Addr(), []byte("hello")))
+	}
+	for _, c := range clients { // all at once
 		sending.Go(func() {
-			for range 4 {
+			for range 2 {
 				if err := c.Send(ctx, hub.Addr(), data); err != nil {
 					t.Error(err)
 				}

@@ -50,7 +50,7 @@ func (e *Engine) askIn(p *peer, d time.Duration) {
 // ask has a packet go without a grant if it is time, and answers when it is otherwise.
 func (e *Engine) ask(p *peer) time.Duration {
 	switch {
-	case !p.idles() || !p.waits():
+	case !p.idles() || !e.waits(p):
 		return never
 	case e.mayAsk(p.net):
 		e.enqueue(p)
@@ -64,7 +64,7 @@ func (p *peer) idles() bool { return p.grant == 0 && p.flying == 0 }
 
 // onGrant takes the grant of a peer that knows by a greeting that something waits.
 func (e *Engine) onGrant(p *peer, c *wire.Credit) {
-	e.network(p).asking.told = p.waits()
+	e.network(p).asking.told = e.waits(p)
 	e.granted(p, c.Grant)
 	e.enqueue(p)
 }

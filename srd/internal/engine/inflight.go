@@ -49,11 +49,32 @@ type inflight struct {
 	lost list
 	more time.Duration // when a packet was sent that promised another one behind it
 	told time.Duration // when the packet was sent that was answered and was sent last, by any path
+
+	hold  time.Duration // until when no message begins again, for lack of memory there, or 0
+	holds uint8         // in a row
 }
 
 const shortestRing = 16
 
 func (l *inflight) at(seq uint32) *packet { return &l.ring[seq&uint32(len(l.ring)-1)] }
+
+// nextLost returns the place of the packet that is sent again next, or none. While there was no
+// memory, those of messages that have some, and what is given up.
+func (e *Engine) nextLost(f *txFlow) uint32 {
+	l := f.live
+	switch {
+	case l == nil:
+		return none
+	case l.hold == 0:
+		return l.lost.head
+	}
+	for i := l.lost.head; i != none; i = l.ring[i].next {
+		if k := &l.ring[i]; k.cancel || e.messages[k.message].settled > 0 {
+			return i
+		}
+	}
+	return none
+}
 
 // has tells whether a number is under way.
 func (l *inflight) has(f *txFlow, seq uint32) bool { return seq-f.una < f.nxt-f.una }
@@ -117,7 +138,7 @@ func newInflight() *inflight {
 
 // clear empties the lists of so many paths. All others have never been used.
 func (l *inflight) clear(paths int) {
-	l.lost, l.more, l.told = list{none, none}, 0, 0
+	l.lost, l.more, l.told, l.hold, l.holds = list{none, none}, 0, 0, 0, 0
 	for i := range l.subs[:paths] {
 		l.subs[i] = subFlow{list: list{none, none}}
 	}

@@ -12,13 +12,17 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 	n := e.network(p)
 	e.granted(p, r.Grant)
 	n.pressure = r.Pressure
-	if p.waits() { // there may be room again, for any flow
+	if e.waits(p) { // there may be room again, for any flow
 		e.enqueue(p)
 	}
 	f := p.tx[r.Service]
 	if f == nil {
 		e.Stats.Bogus++
 		return
+	}
+	if n.pressure == noMemory {
+		p.progress = e.now // the peer is there
+		e.holdBack(f)
 	}
 	echoed := r.HasEcho && int(r.EchoPath) < e.cfg.Paths
 	fresh := false
@@ -78,6 +82,10 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 		}
 	}
 	if progress {
+		if f.live != nil && n.pressure != noMemory {
+			f.live.hold, f.live.holds = 0, 0
+			e.enqueue(p)
+		}
 		p.progress = e.now
 		e.answers(p)
 	}
@@ -107,14 +115,43 @@ func (e *Engine) onResponse(p *peer, r *wire.Response) {
 }
 
 // waits tells whether there is something to be sent to a peer, given room.
-func (p *peer) waits() bool {
+func (e *Engine) waits(p *peer) bool {
 	for _, f := range &p.tx {
-		if f != nil && (f.head != none || f.live != nil && !f.live.lost.empty()) {
+		if f != nil && (f.head != none || e.nextLost(f) != none) {
 			return true
 		}
 	}
 	return false
 }
+
+// holdBack has what was lost of a flow wait, for longer each time, since its receiver had no memory
+// for it. New messages go on: there may be memory for a shorter one.
+func (e *Engine) holdBack(f *txFlow) {
+	l := f.live
+	if l == nil || l.hold > 0 {
+		return
+	}
+	l.hold = e.now + min(e.cfg.MinTimeout<<l.holds, e.cfg.PeerTimeout/holdShare)
+	l.holds = min(l.holds+1, 16)
+	e.wake(f.p, l.hold)
+}
+
+// heldBack has a flow go on that was held back for long enough, and returns when it is otherwise.
+func (e *Engine) heldBack(f *txFlow) time.Duration {
+	l := f.live
+	switch {
+	case l == nil || l.hold == 0:
+		return never
+	case e.now < l.hold:
+		return l.hold
+	}
+	l.hold = 0
+	e.enqueue(f.p)
+	return never
+}
+
+// holdShare is how much of PeerTimeout packets are held back for at most.
+const holdShare = 32
 
 // overtaken takes for lost what was sent by a path well before something that has
 // arrived by the same path (RFC 8985): paths reorder among each other, a path hardly.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestLossIsNoMTU(t *testing.T) {
 			for _, l := range links {
 				l.dead = false
 			}
-			w.run(w.now + 100*time.Millisecond)
+			w.run(w.now + time.Second)
 		}
 		w.run(w.now + 5*time.Second)
 		require.Zero(t, w.model.open)
@@ -145,7 +146,7 @@ func TestLossOfAStreamIsNoMTU(t *testing.T) {
 	}
 	w.nodes[0].pump()
 	for w.model.open > 0 && w.now < time.Minute {
-		w.run(w.now + 100*time.Millisecond)
+		w.run(w.now + time.Second)
 	}
 	require.Greater(t, w.now, 2*time.Second)
 	require.Zero(t, w.model.results[PathMTU])
@@ -173,4 +174,58 @@ func TestLackOfMemoryIsNoMTU(t *testing.T) {
 	w.run(w.now + time.Second)
 	require.Equal(t, Delivered, large.status)
 	require.Zero(t, w.model.results[PathMTU])
+}
+
+// A message that waits for memory at its receiver is neither taken for one that is too long for the
+// path, nor the receiver for silent, however long others have the memory. A lack that is short
+// costs little, also after a long one.
+func TestMessageWaitsForMemory(t *testing.T) {
+	for _, service := range []uint8{Reliable, Ordered} {
+		w := mtus(t, 4096, 4096, 4096, nil)
+		a, b := w.nodes[0], w.nodes[1]
+		b.rooms, b.soon = 30_000, true // for one message
+		b.used = 20_000                // by other senders
+		first, second := w.model.post(a, 1, service, 20_000), w.model.post(a, 1, service, 20_000)
+		a.pump()
+		w.run(w.now + 5*time.Second)
+		require.Zero(t, w.model.results)
+		require.NotZero(t, b.e.Stats.Beyond)
+		require.Less(t, b.e.Stats.Beyond, uint64(2000), "ten packets, 32 times a second")
+		b.used = 0
+		b.reply = func(*Delivery) {
+			b.used, b.reply = b.used+20_000, nil
+			w.after(5*time.Millisecond, func() { b.used -= 20_000 })
+		}
+		w.run(w.now + 60*time.Millisecond)
+		require.Equal(t, Delivered, first.status)
+		require.Equal(t, Delivered, second.status)
+		require.Less(t, (second.settle - first.settle).Abs(), 15*time.Millisecond)
+		require.NotEqual(t, uint8(noMemory), a.e.peers[0].net.pressure)
+		require.Zero(t, w.model.open)
+	}
+}
+
+// Memory that others take and give back at any time, amid the packets of a message, costs a stream
+// of messages little more than the time without it.
+func TestMemoryComesAndGoes(t *testing.T) {
+	for seed := range uint64(64) {
+		w := mtus(t, 4096, 4096, 4096, nil)
+		a, b := w.nodes[0], w.nodes[1]
+		r := rand.New(rand.NewPCG(seed, 7))
+		b.rooms, b.soon = 30_000, true
+		service := []uint8{Reliable, Ordered}[seed%2]
+		for range 20 {
+			w.model.post(a, 1, service, 20_000)
+		}
+		a.pump()
+		for range 50 {
+			b.used += 20_000
+			w.run(w.now + time.Duration(r.IntN(3000))*time.Microsecond)
+			b.used -= 20_000
+			w.run(w.now + time.Duration(r.IntN(300))*time.Microsecond)
+		}
+		w.run(w.now + 2*time.Second)
+		require.Zero(t, w.model.results[Unresponsive], "seed %d", seed)
+		require.Zero(t, w.model.open, "seed %d: %+v", seed, w.model.results)
+	}
 }

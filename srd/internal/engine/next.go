@@ -47,7 +47,7 @@ func (e *Engine) Next(b []byte, o *Out) bool {
 		p.burst++
 		// Whoever has got a part of a message has got everything else before, but for
 		// responses of other services.
-		done := k.HasPart && p.state == established && !p.waits() && !e.owesResponse(p)
+		done := k.HasPart && p.state == established && !e.waits(p) && !e.owesResponse(p)
 		if done || p.burst >= turnLength {
 			p.burst = 0
 			e.dequeue()
@@ -166,10 +166,12 @@ func (e *Engine) makePart(p *peer, k *wire.Packet, o *Out) bool {
 	for range wire.Services {
 		p.turn = (p.turn + 1) % wire.Services
 		f := p.tx[p.turn]
-		switch {
-		case f == nil:
-		case f.live != nil && !f.live.lost.empty():
-			seq := f.live.number(f, f.live.lost.head)
+		if f == nil {
+			continue
+		}
+		switch i := e.nextLost(f); {
+		case i != none:
+			seq := f.live.number(f, i)
 			f.live.remove(&f.live.lost, seq)
 			e.Stats.Retransmitted++
 			e.fill(f, seq, int(f.live.at(seq).path), k, o)
@@ -212,7 +214,7 @@ func (e *Engine) fill(f *txFlow, seq uint32, avoid int, k *wire.Packet, o *Out) 
 	m.asked = m.asked || c.cancel
 	e.put(f, m, seq, c.cancel, k, o)
 	e.flies(f, seq, o.Path)
-	k.Waits = f.p.waits()
+	k.Waits = e.waits(f.p)
 	e.tells(f.p, k.Waits)
 }
 

@@ -13,6 +13,7 @@ type rxFlow struct {
 	echoPath    uint8
 	hasEcho     bool
 	now         bool // a response is owed
+	lacks       bool // there was no memory for what came since the last response
 	base, floor uint32
 	seen        arrivals   // from base on
 	refused     *wire.Mask // from floor on, kept until the sender knows; nil while nothing was
@@ -42,6 +43,7 @@ const (
 	taken = iota
 	refusedHere
 	dropped // as if it had not arrived
+	waits   // for memory: it has to come again
 )
 
 // onPart takes a packet of a flow.
@@ -70,6 +72,11 @@ func (e *Engine) onPart(p *peer, k *wire.Packet) {
 		switch e.accept(p, f, t, k.Bytes) {
 		case dropped:
 			e.sends(p, f, k)
+			return
+		case waits:
+			f.lacks = true
+			e.sends(p, f, k)
+			e.respond(p, f, false, k.More)
 			return
 		case refusedHere:
 			f.refuse(t.Seq)
@@ -208,7 +215,7 @@ func (e *Engine) assemble(f *rxFlow, t *wire.Part, first, count uint32, early bo
 	if bytes == nil {
 		if early && count == 1 { // there may be one in its turn
 			e.Stats.Beyond++
-			return nil, dropped
+			return nil, waits
 		}
 		return nil, e.lacks(f, t, first)
 	}
@@ -228,15 +235,15 @@ func (e *Engine) refusal() int {
 	return refusedHere
 }
 
-// lacks decides what becomes of a packet for whose message there is no memory: it counts as
-// lost if there may soon be some. Messages of an ordered flow that wait behind this one keep
+// lacks decides what becomes of a packet for whose message there is no memory: it has to come
+// again if there may soon be some. Messages of an ordered flow that wait behind this one keep
 // theirs until it has come or was refused.
 func (e *Engine) lacks(f *rxFlow, t *wire.Part, first uint32) int {
 	if f.service == Ordered && first == f.base && f.assemblies != nil || !e.cfg.Host.Soon(int(t.Total)) {
 		return e.refusal()
 	}
 	e.Stats.Beyond++
-	return dropped
+	return waits
 }
 
 // hand delivers a message of one packet as it came.

@@ -62,6 +62,9 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 	// One by one: a literal would clear all masks, which is a good part of what a response costs.
 	r.Service, r.Base, r.Floor = f.service, f.base, f.floor
 	r.Grant, r.Pressure = e.share(p), e.cfg.Host.Pressure()
+	if f.lacks {
+		r.Pressure = noMemory
+	}
 	r.NSeen, r.NRefused, r.HasEcho = 0, 0, false
 	if f.seen.n > 0 {
 		r.NSeen = f.seen.Words(f.base, &r.Seen)
@@ -79,7 +82,7 @@ func (e *Engine) attach(p *peer, k *wire.Packet, bytes int) {
 		f.hasEcho = false
 	}
 	k.HasResponse, p.alone = true, false
-	f.pending, f.due, f.now = 0, 0, false
+	f.pending, f.due, f.now, f.lacks = 0, 0, false, false
 	if e.owesResponse(p) {
 		e.enqueue(p)
 	}

@@ -92,6 +92,7 @@ func (e *Engine) tick(p *peer) {
 		for _, f := range &p.tx {
 			if f != nil && f.live != nil {
 				at(e.expire(f))
+				at(e.heldBack(f))
 			}
 		}
 		at(e.probe(p))

@@ -136,7 +136,7 @@ func TestSenderWaits(t *testing.T) {
 	require.LessOrEqual(t, first, uint64(4))
 	require.Zero(t, p.grant)
 	require.Zero(t, p.flying)
-	require.True(t, p.waits())
+	require.True(t, a.e.waits(p))
 	require.True(t, hub.e.peers[hub.e.index[addrOf(1)]].net.turn.waits)
 	least := a.e.cfg.PeerTimeout / askShare / 2
 	crowded(least - 2*time.Millisecond)
