@@ -53,17 +53,14 @@ func (l *lab) prove(ctx context.Context, host, peer int) error {
 	return err
 }
 
-// maxBoots is how often a guest is booted that dies before its init process, which is the
-// emulator's doing and no fault of what is tested.
-const maxBoots = 3
-
-// start boots a host.
+// start boots a host, and once more if it dies before its init process, which is the emulator's
+// doing and no fault of what is tested.
 func (l *lab) start(ctx context.Context, host int) error {
 	if old := l.machine(host); old != nil {
 		old.Close()
 	}
 	m, err := l.bootOnce(ctx, host)
-	for boots := 1; boots < maxBoots && errors.Is(err, vm.ErrDeadOnArrival) && ctx.Err() == nil; boots++ {
+	if errors.Is(err, vm.ErrDeadOnArrival) && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "rxelab: %v\nrxelab: host %d is booted once more\n", err, host)
 		m, err = l.bootOnce(ctx, host)
 	}
