@@ -35,7 +35,7 @@ func TestAgentMeetsHeldLock(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	c, side := r.caller(nil), r.side()
-	held, _, err := side.TryLock(ctx, 0)
+	held, _, err := side.Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
 
 	ch := lockoffload.Chain{Tries: 4, Accesses: []lockoffload.Access{writeOf(0, "x")}}
@@ -71,7 +71,7 @@ func TestAgentBusy(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 1, Size: 8}, func(cfg *lockoffload.AgentConfig) { cfg.Queue = 4 })
 	side := r.side()
-	held, _, err := side.TryLock(ctx, 0)
+	held, _, err := side.Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	var busy, executed atomic.Int64
@@ -221,7 +221,7 @@ func TestAgentBesideClients(t *testing.T) {
 		side, c := r.side(), r.caller(nil)
 		wg.Go(func() {
 			for range each {
-				_, err := side.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+				_, err := updateAsync(ctx, side, 0, func(old []byte) ([]byte, error) {
 					return binary.LittleEndian.AppendUint64(nil, counted(old)+1), nil
 				})
 				if err != nil {
@@ -311,7 +311,7 @@ func TestAgentFirstChainWithoutAnswer(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newAgentRig(t, lockoffload.Layout{Slots: 2, Size: 8}, nil)
 	side := r.side()
-	held, _, err := side.Lock(ctx, 0)
+	held, _, err := side.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	var near *verbs.QP
 	c := r.caller(func(cfg *lockoffload.CallerConfig) {

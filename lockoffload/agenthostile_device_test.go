@@ -88,7 +88,7 @@ func TestAgentLeavesRoom(t *testing.T) {
 	start, tries := time.Now(), 0
 	const updates = 50
 	for range updates {
-		res, err := side.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+		res, err := updateAsync(ctx, side, 0, func(old []byte) ([]byte, error) {
 			return binary.LittleEndian.AppendUint64(nil, counted(old)+1), nil
 		})
 		require.NoError(t, err)

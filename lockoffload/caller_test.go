@@ -3,6 +3,7 @@ package lockoffload
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -85,4 +86,20 @@ func TestNotBegun(t *testing.T) {
 		require.Equal(t, want, notBegun(err), "%v", err)
 	}
 	require.False(t, notBegun(nil))
+}
+
+// What only the client itself can carry out no agent gets, and it has to write.
+func TestChainsForTheClientItself(t *testing.T) {
+	l := Layout{Slots: 1, Size: 8}.withDefaults()
+	read, write := []Access{{Kind: AccessRead}}, []Access{{Kind: AccessWrite}}
+	change := func([]Access) error { return nil }
+	for _, ch := range []Chain{{Async: true, Accesses: write}, {Change: change, Accesses: append(read, write...)}} {
+		require.NoError(t, ch.check(l, math.MaxInt))
+		require.ErrorIs(t, ch.check(l, 1<<20), ErrConfig, "for an agent")
+		ch.Fair = true
+		require.ErrorIs(t, ch.check(l, math.MaxInt), ErrConfig)
+	}
+	for _, ch := range []Chain{{Async: true}, {Change: change, Accesses: read}, {Accesses: read}} {
+		require.ErrorIs(t, ch.check(l, math.MaxInt), ErrConfig)
+	}
 }

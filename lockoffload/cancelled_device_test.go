@@ -17,7 +17,7 @@ import (
 func TestCancelledBefore(t *testing.T) {
 	c, _ := newRig(t, lockoffload.Layout{Slots: 2, Size: 64, Swap: 4}, long).client(lockoffload.Retry{})
 	ctx := within(t, stuck)
-	h, _, err := c.Lock(ctx, 1)
+	h, _, err := c.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	never := func([]byte) ([]byte, error) {
 		t.Error("a change is asked for")

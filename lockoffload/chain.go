@@ -42,6 +42,18 @@ type Chain struct {
 	Fair bool
 	// Accesses write a record once, at most.
 	Accesses []Access
+	// Change, if set, computes what is written: it sets the Data of accesses that write,
+	// in the Accesses that it gets, and nil leaves a record as it is. Accesses that read
+	// need no room, and have the record's data until Change returns. Its error ends the
+	// chain, and nothing is changed. It runs under the lock, which is given back also if
+	// it panics, and must not use the client for the same slot. It is not called when a
+	// compare differs.
+	Change func(accesses []Access) error
+	// Async has [Client.Do] return when the WRITE and the unlock command are posted: nil
+	// does not mean that they were executed. [Result.Commit] tells the outcome.
+	//
+	// Chains with Change or Async write, and are carried out by the client itself.
+	Async bool
 	// Tries is how often the lock is examined, at most; 0 means what
 	// [Config.Retry] says or, from a Caller, no limit.
 	Tries int
@@ -63,6 +75,9 @@ func (ch *Chain) check(l Layout, message int) error {
 	if ch.Fair && ch.Shared {
 		return refuse("shared chains do not take turns")
 	}
+	if ch.here() && (ch.Fair || message != math.MaxInt || !ch.writes()) {
+		return refuse("a chain with Change or Async writes, from here")
+	}
 	request, reply := wire.ChainRequestHead, wire.ChainReplyHead
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
@@ -71,7 +86,7 @@ func (ch *Chain) check(l Layout, message int) error {
 			return refuse("record %d of %d", a.Record, l.Records)
 		}
 		switch {
-		case a.Kind == AccessRead && cap(a.Data) < l.Size:
+		case a.Kind == AccessRead && cap(a.Data) < l.Size && ch.Change == nil:
 			return refuse("room for %d bytes to read, records have %d", cap(a.Data), l.Size)
 		case a.Kind == AccessRead:
 			reply += wire.Pad8(l.Size)
@@ -93,16 +108,8 @@ func (ch *Chain) check(l Layout, message int) error {
 	return nil
 }
 
-// records are those that a chain names, once each.
-func (ch *Chain) records() []int {
-	var records []int
-	for i := range ch.Accesses {
-		if r := ch.Accesses[i].Record; !slices.Contains(records, r) {
-			records = append(records, r)
-		}
-	}
-	return records
-}
+// here tells that the client carries the chain out itself.
+func (ch *Chain) here() bool { return ch.Change != nil || ch.Async }
 
 // writes tells whether anything is to be written.
 func (ch *Chain) writes() bool {

@@ -32,10 +32,10 @@ type Config struct {
 // Result tells how an operation went.
 type Result struct {
 	Form    Form
-	Version uint64 // of the first record that was read or written
+	Version uint64 // of the record of the last access
 	Tries   int    // lock commands, looks at readers that held the slot, and READs without a lock
-	// Commit is the outcome of WRITE and unlock command of an update; of one that
-	// waited, it is known.
+	// Commit is the outcome of WRITE and unlock command of a change that the client made
+	// itself; unless [Chain.Async], it is known.
 	Commit *Commit
 }
 

@@ -46,7 +46,7 @@ func TestCloseOnADeadWire(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	r.way = endless
 	c, _ := r.client(lockoffload.Retry{})
-	_, _, err := c.Lock(within(t, stuck), 0)
+	_, _, err := c.Lock(within(t, stuck), 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	lab.ImpairWire(t, lab.Impairment{Loss: 1})
 	isSoon(t, "close", c.Close)
@@ -102,7 +102,7 @@ func TestCloseBesideEverything(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 2, Size: 8, Swap: 128}, long)
 	holder, _ := r.client(lockoffload.Retry{})
-	h, _, err := holder.Lock(ctx, 1)
+	h, _, err := holder.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	for i := range 12 {
 		pd, err := r.a.dev.AllocPD()
@@ -117,12 +117,12 @@ func TestCloseBesideEverything(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, f := range []func() error{
 			func() error { return upOnce(ctx, c) },
-			func() error { _, _, err := c.Lock(ctx, 0); return err },
+			func() error { _, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{}); return err },
 			func() error {
-				_, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+				_, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 				return err
 			},
-			func() error { _, _, err := c.Lock(ctx, 1); return err },
+			func() error { _, _, err := c.Lock(ctx, 1, lockoffload.LockOptions{}); return err },
 			func() error { _, _, err := c.SwapRead(ctx, 0, make([]byte, 8)); return err },
 		} {
 			for range 3 {
@@ -159,7 +159,7 @@ func TestUnlockBehindACommitThatBroke(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	for range 10 {
 		c, s := r.client(lockoffload.Retry{})
-		h, _, err := c.Lock(ctx, 0)
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		_, err = h.Write(ctx, 0, []byte("x"))
 		require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestLockOfAFailedAgent(t *testing.T) {
 	c, err := near.dial(ctx, lis, false)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	reader, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	reader, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 
 	other, err := near.dial(ctx, lis, true)
@@ -216,7 +216,7 @@ func TestLockOfAFailedAgent(t *testing.T) {
 	require.NoError(t, lis.BreakAgent())
 	require.NoError(t, reader.Unlock(ctx))
 	isSoon(t, "lock", func() error {
-		h, _, err := c.Lock(ctx, 0)
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 		if err == nil {
 			err = h.Unlock(ctx)
 		}
@@ -261,7 +261,7 @@ func TestHoldersHearOfCloseFirst(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, 4*time.Second)
 	c, s := r.client(lockoffload.Retry{})
-	h, _, err := c.Lock(ctx, 0)
+	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	_, err = h.Write(ctx, 0, []byte("never"))
 	require.NoError(t, err)

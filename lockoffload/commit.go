@@ -97,7 +97,7 @@ func (p *Commit) ended(err error) {
 	if err == nil {
 		err = j.m.Base().Settled()
 	}
-	if err != nil && j.wrote != nil && j.wrote() {
+	if err != nil && j.m.Base().Wrote {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	if err != nil {

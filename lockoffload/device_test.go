@@ -20,16 +20,15 @@ const long = time.Minute // a lease that does not run out
 func TestLockExcludes(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 2, Size: 64}, long).clients(2, lockoffload.Retry{Tries: 3})
-	h, _, err := cs[0].TryLock(ctx, 1)
+	h, _, err := cs[0].Lock(ctx, 1, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
-	_, _, err = cs[1].TryLock(ctx, 1)
+	_, _, err = cs[1].Lock(ctx, 1, lockoffload.LockOptions{Tries: 1})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
-	_, res, err := cs[1].ReadChain(ctx, 1, make([]byte, 64))
+	res, err := cs[1].Do(ctx, &lockoffload.Chain{Slot: 1, Tries: 3, Accesses: []lockoffload.Access{readOf(0, 64)}})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.Equal(t, 3, res.Tries)
 	readIn(t, ctx, lockoffload.FormReadChain, func(ctx context.Context) (lockoffload.Result, error) {
-		_, res, err := cs[1].ReadChain(ctx, 0, make([]byte, 64)) // another slot is free
-		return res, err
+		return cs[1].Do(ctx, &lockoffload.Chain{Tries: 1, Accesses: []lockoffload.Access{readOf(0, 64)}}) // another slot is free
 	})
 	excused := readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
 		_, res, err := cs[1].Read(ctx, 1, make([]byte, 64)) // which waits for nobody
@@ -37,7 +36,7 @@ func TestLockExcludes(t *testing.T) {
 	})
 	require.NoError(t, h.Unlock(ctx), "the failed chains left the holder's lock alone")
 	require.NoError(t, h.Unlock(ctx))
-	h, _, err = cs[1].Lock(ctx, 1)
+	h, _, err = cs[1].Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 	require.Equal(t, uint64(4+3*excused), cs[1].Stats(1).Failed)
@@ -49,7 +48,7 @@ func TestAccessUnderTheLock(t *testing.T) {
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 64, Records: 2}, long).clients(2, lockoffload.Retry{})
 	var tokens []uint64
 	for i := range 6 {
-		h, _, err := cs[i%2].Acquire(ctx, 0, lockoffload.LockOptions{Token: true})
+		h, _, err := cs[i%2].Lock(ctx, 0, lockoffload.LockOptions{Token: true})
 		require.NoError(t, err)
 		res, err := h.Write(ctx, 1, []byte{byte(i)})
 		require.NoError(t, err)
@@ -65,12 +64,14 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.IsIncreasing(t, tokens)
 
 	// What a holder writes others see by Commit and Unlock, not before.
-	h, _, err := cs[0].Lock(ctx, 0)
+	h, _, err := cs[0].Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	see := func(want byte) {
 		readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
-			data, res, err := cs[1].ReadRecords(ctx, 0, []int{1}, [][]byte{make([]byte, 64)})
-			require.True(t, err != nil || bytes.Equal(data[0], []byte{want}), "%v, not %v", data, want)
+			ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(1, 64)}}
+			res, err := cs[1].Do(ctx, &ch)
+			data := ch.Accesses[0].Data
+			require.True(t, err != nil || bytes.Equal(data, []byte{want}), "%v, not %v", data, want)
 			return res, err
 		})
 	}
@@ -89,16 +90,25 @@ func TestAccessUnderTheLock(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 	see(15)
 	require.ErrorIs(t, h.Commit(ctx), lockoffload.ErrClosed)
-	posted, err := cs[0].UpdateRecordsAsync(ctx, 0, []int{1, 0}, func(old [][]byte) ([][]byte, error) {
-		require.Equal(t, [][]byte{{15}, {}}, old)
-		return [][]byte{nil, []byte("zero")}, nil
-	})
+	change := lockoffload.Chain{Async: true, Accesses: []lockoffload.Access{readOf(1, 0), readOf(0, 0), writeOf(1, ""), writeOf(0, "")}}
+	change.Change = func(a []lockoffload.Access) error {
+		require.Equal(t, []byte{15}, a[0].Data)
+		require.Empty(t, a[1].Data)
+		a[2].Data, a[3].Data = nil, []byte("zero")
+		return nil
+	}
+	posted, err := cs[0].Do(ctx, &change)
 	require.NoError(t, err)
+	require.Nil(t, change.Accesses[0].Data, "it was valid in Change")
+	require.EqualValues(t, change.Accesses[0].Version, change.Accesses[2].Version, "nil leaves a record as it is")
+	require.EqualValues(t, 1, change.Accesses[3].Version)
 	require.NoError(t, posted.Commit.Wait(ctx), "a READ beside the WRITE may be tried again, under a lock in the end")
 	readIn(t, ctx, lockoffload.FormRead, func(ctx context.Context) (lockoffload.Result, error) {
-		out, res, err := cs[1].ReadRecords(ctx, 0, []int{0, 1}, [][]byte{make([]byte, 64), make([]byte, 64)})
+		ch := lockoffload.Chain{Accesses: []lockoffload.Access{readOf(0, 64), readOf(1, 64)}}
+		res, err := cs[1].Do(ctx, &ch)
 		require.NoError(t, err)
-		require.Equal(t, [][]byte{[]byte("zero"), {15}}, out)
+		require.Equal(t, "zero", string(ch.Accesses[0].Data))
+		require.Equal(t, []byte{15}, ch.Accesses[1].Data)
 		return res, err
 	})
 }
@@ -109,7 +119,7 @@ func TestCommitsGoToEitherCopy(t *testing.T) {
 	ctx := within(t, stuck)
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 	c, _ := r.client(lockoffload.Retry{})
-	h, _, err := c.Lock(ctx, 0)
+	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	for n, want := range [][2]uint64{{0, 1}, {2, 1}, {2, 3}} {
 		_, err := h.Write(ctx, 0, []byte{byte(n)})
@@ -131,11 +141,11 @@ func TestSharedLock(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(3, lockoffload.Retry{})
 	shared := lockoffload.LockOptions{Mode: lockoffload.Shared}
-	a, _, err := cs[0].Acquire(ctx, 0, shared)
+	a, _, err := cs[0].Lock(ctx, 0, shared)
 	require.NoError(t, err)
-	b, _, err := cs[0].Acquire(ctx, 0, shared)
+	b, _, err := cs[0].Lock(ctx, 0, shared)
 	require.NoError(t, err, "a second holder of the same client")
-	d, _, err := cs[1].Acquire(ctx, 0, shared)
+	d, _, err := cs[1].Lock(ctx, 0, shared)
 	require.NoError(t, err)
 	_, err = d.Write(ctx, 0, nil)
 	require.ErrorIs(t, err, lockoffload.ErrConfig)
@@ -144,19 +154,19 @@ func TestSharedLock(t *testing.T) {
 		return res, err
 	})
 
-	_, _, err = cs[2].TryLock(ctx, 0)
+	_, _, err = cs[2].Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.NoError(t, a.Unlock(ctx))
 	require.NoError(t, d.Unlock(ctx))
-	_, _, err = cs[2].TryLock(ctx, 0)
+	_, _, err = cs[2].Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired, "one holder is left")
 	require.NoError(t, b.Unlock(ctx))
-	w, _, err := cs[2].TryLock(ctx, 0)
+	w, _, err := cs[2].Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
-	_, _, err = cs[0].Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared, Tries: 2})
+	_, _, err = cs[0].Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared, Tries: 2})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.NoError(t, w.Unlock(ctx))
-	a, _, err = cs[0].Acquire(ctx, 0, shared)
+	a, _, err = cs[0].Lock(ctx, 0, shared)
 	require.NoError(t, err)
 	require.NoError(t, a.Unlock(ctx))
 }
@@ -169,7 +179,7 @@ func number(b []byte) uint64 {
 }
 
 func incrementHeld(ctx context.Context, c *lockoffload.Client, mode lockoffload.Mode) error {
-	h, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: mode})
 	if err != nil {
 		return err
 	}
@@ -212,13 +222,13 @@ func TestLockGivenUpIsReleased(t *testing.T) {
 	for i := range 30 {
 		mode := lockoffload.Mode(i % 3)
 		short, stop := context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
-		h, _, err := cs[0].Acquire(short, 0, lockoffload.LockOptions{Mode: mode})
+		h, _, err := cs[0].Lock(short, 0, lockoffload.LockOptions{Mode: mode})
 		stop()
 		if err == nil {
 			require.NoError(t, h.Unlock(ctx))
 		}
 		require.NoError(t, cs[0].Flush(ctx))
-		h, _, err = cs[1].TryLock(ctx, 0)
+		h, _, err = cs[1].Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 		require.NoError(t, err, "try %d", i)
 		require.NoError(t, h.Unlock(ctx))
 	}
@@ -228,10 +238,10 @@ func TestPanicReleases(t *testing.T) {
 	ctx := within(t, stuck)
 	cs := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).clients(2, lockoffload.Retry{})
 	require.PanicsWithValue(t, "oh", func() {
-		_, _ = cs[0].UpdateAsync(ctx, 0, func([]byte) ([]byte, error) { panic("oh") })
+		_, _ = updateAsync(ctx, cs[0], 0, func([]byte) ([]byte, error) { panic("oh") })
 	})
 	require.NoError(t, cs[0].Flush(ctx))
-	h, _, err := cs[1].TryLock(ctx, 0)
+	h, _, err := cs[1].Lock(ctx, 0, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 	"github.com/goverbs/goverbs/lockoffload/internal/memory"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // DyingForms are the operations that DieAfter knows.
@@ -97,15 +98,18 @@ func (c *Client) machines(ctx context.Context, s *session, what string, slot int
 	chain := machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}
 	read := func(f Form) func() machine.Machine {
 		return func() machine.Machine {
-			m := &machine.Reader{Acquire: chain, Records: first, Form: machine.Form(f)}
-			m.Reading, m.Deliver = true, func(int, memory.Content) error { return nil }
+			m := &machine.Reader{Acquire: chain, Accesses: []machine.Access{{Kind: wire.AccessRead}}, Form: machine.Form(f)}
+			m.Reading = true
 			return m
 		}
 	}
 	switch what {
 	case "update":
 		return []func() machine.Machine{func() machine.Machine {
-			return &machine.Updater{Acquire: chain, Records: first, Allowed: s.allowed, Change: func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }}
+			return &machine.Chain{Acquire: chain, Allowed: s.allowed, Accesses: []machine.Access{{Kind: wire.AccessRead}, {Kind: wire.AccessWrite}}, Change: func(a []machine.Access) error {
+				a[1].Data = plusOne(a[0].Data)
+				return nil
+			}}
 		}}, nil
 	case "exclusive", "handed on", "commit":
 		m := &machine.Acquire{Tags: &s.tags, Token: true, Grant: machine.Grant{Slot: slot}}

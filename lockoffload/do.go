@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
-	"github.com/goverbs/goverbs/lockoffload/internal/memory"
 	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
@@ -27,12 +25,19 @@ func (c *Client) UseAgent(agent *Caller) {
 //   - [FormAgent], one round trip, for a chain that writes when there is an
 //     agent ([Client.UseAgent]) that is there and not busy, and for each fair one;
 //   - [FormTwoStep], two round trips, for one that writes otherwise;
-//   - [FormRead], one round trip, for one that only reads and does not count its
-//     tries. The agent is not troubled with what needs no help;
-//   - [FormReadHeld] for others that only read.
+//   - [FormRead], one round trip and no lock, for one that only reads and does not
+//     count its tries. The agent is not troubled with what needs no help;
+//   - [FormReadChain], one round trip, for others that only read. It waits for the
+//     lock's holder, and makes others wait; the data is no better for it;
+//   - [FormReadHeld] where these two meet a WRITE.
 //
-// Errors are those of [Caller.Do] and [Client.Update]. With [ErrDiffers] the
-// accesses that read were performed all the same.
+// The accesses of a chain happen at one moment. When the client dies in the middle, all
+// records have their old data, or all their new. With [ErrNotAcquired] and [ErrDiffers]
+// nothing was changed, and with [ErrOutcomeUnknown] it cannot be told. With ErrDiffers
+// the accesses that read were performed all the same.
+//
+// ch and its memory are the caller's again when Do returns. It allocates nothing for
+// chains that only read, and the [Commit] for others that it carries out from here.
 func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 	res, err := c.do(ctx, ch)
 	if err != nil {
@@ -42,15 +47,14 @@ func (c *Client) Do(ctx context.Context, ch *Chain) (Result, error) {
 }
 
 func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := c.named(ctx, ch.Slot); err != nil {
 		return Result{}, err
 	}
 	if err := ch.check(Layout(c.l), math.MaxInt); err != nil {
 		return Result{}, err
 	}
-	records := ch.records()
-	if err := c.named(ctx, ch.Slot, records); err != nil {
-		return Result{}, err
+	if len(ch.Accesses) == 0 {
+		return Result{}, fmt.Errorf("%w: no accesses", ErrConfig)
 	}
 	if ch.Fair {
 		agent, err := c.fairAgent()
@@ -59,28 +63,29 @@ func (c *Client) do(ctx context.Context, ch *Chain) (Result, error) {
 		}
 		return agent.do(ctx, ch)
 	}
-	c.mu.Lock()
-	agent := c.agent
-	c.mu.Unlock()
-	if agent != nil && ch.writes() && ch.check(Layout(c.l), agent.cfg.Limits.Message) == nil {
-		res, err := agent.do(ctx, ch)
-		if !notBegun(err) {
+	if ch.writes() && !ch.here() {
+		if res, begun, err := c.doAgent(ctx, ch); begun {
 			return res, err
 		}
 	}
-	if (agent == nil || agent.gone()) && ch.writes() {
+	return c.doHere(ctx, ch)
+}
+
+// doAgent has the agent carry out a chain, and reports whether it has begun to: there may
+// be none, or none with room for it.
+func (c *Client) doAgent(ctx context.Context, ch *Chain) (res Result, begun bool, err error) {
+	c.mu.Lock()
+	agent := c.agent
+	c.mu.Unlock()
+	if agent != nil && ch.check(Layout(c.l), agent.cfg.Limits.Message) == nil {
+		if res, err = agent.do(ctx, ch); !notBegun(err) {
+			return res, true, err
+		}
+	}
+	if agent == nil || agent.gone() {
 		c.regainAgent()
 	}
-	wait := ctx
-	if ch.Deadline > 0 {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeout(ctx, ch.Deadline)
-		defer cancel()
-	}
-	if !ch.writes() && ch.Tries == 0 {
-		return c.doRead(wait, ch)
-	}
-	return c.doHeld(ctx, wait, ch)
+	return Result{}, false, nil
 }
 
 // notBegun tells of an agent's error whether the chain can still be carried out from
@@ -90,72 +95,95 @@ func notBegun(err error) bool {
 	return errors.Is(err, ErrBusy) || gone && !errors.Is(err, ErrOutcomeUnknown)
 }
 
-// doRead reads without a lock.
-func (c *Client) doRead(ctx context.Context, ch *Chain) (Result, error) {
-	records := ch.records()
-	at := make([]int, c.l.Records) // of each record among them
-	for i, r := range records {
-		at[r] = i
+// doHere carries the chain out from here.
+func (c *Client) doHere(ctx context.Context, ch *Chain) (Result, error) {
+	wait := ctx // for the lock
+	if ch.Deadline > 0 {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, ch.Deadline)
+		defer cancel()
 	}
-	got := make([]memory.Content, len(records))
-	j, err := c.begin(ctx, ch.Slot, records)
+	j, err := c.begin(ctx, ch.Slot)
 	if err != nil {
 		return Result{}, err
 	}
 	defer j.drop()
-	res, err := j.read(ctx, FormRead, records, func(i int, r memory.Content) error {
-		got[i] = memory.Content{Version: r.Version, Data: slices.Clone(r.Data)}
-		return nil
-	})
-	if err != nil {
-		return res, err
-	}
+	j.chain = ch
 	for i := range ch.Accesses {
 		a := &ch.Accesses[i]
-		r := got[at[a.Record]]
-		switch {
-		case a.Kind == AccessRead:
-			a.Data = append(a.Data[:0], r.Data...)
-		case a.Version != r.Version:
-			err = ErrDiffers
-		}
-		a.Version, res.Version = r.Version, r.Version
+		j.accesses = append(j.accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
 	}
-	return res, err
-}
-
-// doHeld carries the chain out under the lock, for which it waits until the
-// context wait ends.
-func (c *Client) doHeld(ctx, wait context.Context, ch *Chain) (Result, error) {
-	s := c.session()
-	tries := ch.Tries
-	if tries == 0 {
+	form, tries := FormRead, ch.Tries
+	if tries > 0 {
+		form = FormReadChain
+	} else {
 		tries = c.cfg.Retry.Tries
 	}
-	m := &machine.Chain{Acquire: machine.Acquire{Tags: &s.tags, Tries: tries, Data: true, Reading: !ch.writes(), Grant: machine.Grant{Slot: ch.Slot}}}
-	m.Allowed = s.allowed
-	for _, a := range ch.Accesses {
-		m.Accesses = append(m.Accesses, machine.Access{Kind: wire.AccessKind(a.Kind), Record: a.Record, Version: a.Version, Data: a.Data})
-	}
-	res := Result{Form: Form(m.Form())}
-	j, err := c.start(m, ch.Slot)
-	if err != nil {
+	if !ch.writes() {
+		res, err := j.read(wait, form, tries)
+		ch.note(j.accesses)
 		return res, err
 	}
-	j.wrote = func() bool { return m.Wrote }
-	commit, err := j.run(wait, s)
-	for i := range m.Accesses {
-		ch.Accesses[i].Version, ch.Accesses[i].Data = m.Accesses[i].Version, m.Accesses[i].Data
+	var change func([]machine.Access) error
+	if ch.Change != nil {
+		change = j.changeChain
 	}
-	res.Tries, res.Version = m.Tried, m.Version
-	if err != nil || commit == nil {
+	res, err := j.write(wait, tries, change)
+	ch.note(j.accesses)
+	if err != nil || ch.Async {
 		return res, err
 	}
-	if err := commit.Wait(ctx); err != nil {
-		if m.Wrote && ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	return res, j.outcome(ctx, res.Commit)
+}
+
+// updateChain is the change of a chain that has one.
+func (j *job) updateChain(accesses []machine.Access) error {
+	j.chain.note(accesses)
+	err := j.chain.Change(j.chain.Accesses)
+	for i := range accesses {
+		if a := &accesses[i]; a.Kind == wire.AccessWrite {
+			a.Data = j.chain.Accesses[i].Data
 		}
-		return res, err
 	}
-	return res, nil
+	return err
+}
+
+// note takes over what accesses found.
+func (ch *Chain) note(accesses []machine.Access) {
+	for i := range accesses {
+		ch.Accesses[i].Version, ch.Accesses[i].Data = accesses[i].Version, accesses[i].Data
+	}
+}
+
+// read runs accesses that change nothing.
+func (j *job) read(ctx context.Context, f Form, tries int) (Result, error) {
+	m := &j.reader
+	*m = machine.Reader{} // in place; a literal would be made elsewhere and copied
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, tries, j.slot
+	m.Reading, m.Data, m.Form = true, true, machine.Form(f)
+	m.Now, m.InTime = now, machine.ReadTime(j.s.lease)
+	j.prepare(m, j.slot)
+	_, err := j.drive(ctx)
+	return Result{Tries: m.Reads + m.Tried, Form: Form(m.Form), Version: m.Version}, err
+}
+
+// write runs accesses that change something. Without an error the WRITE and the unlock
+// command are posted, and the result has their Commit.
+func (j *job) write(ctx context.Context, tries int, change func([]machine.Access) error) (Result, error) {
+	m := &j.writer
+	*m = machine.Chain{}
+	m.Tags, m.Accesses, m.Tries, m.Grant.Slot = &j.s.tags, j.accesses, tries, j.slot
+	m.Data, m.Change, m.Allowed = true, change, j.allowed
+	j.prepare(m, j.slot)
+	commit, err := j.drive(ctx)
+	return Result{Form: FormTwoStep, Commit: commit, Tries: m.Tried, Version: m.Version}, err
+}
+
+// outcome waits for what a write has posted.
+func (j *job) outcome(ctx context.Context, commit *Commit) error {
+	err := commit.Wait(ctx)
+	if err != nil && j.writer.Wrote && ctx.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return err
 }

@@ -3,6 +3,7 @@
 package lockoffload_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -59,22 +60,50 @@ func TestDoChoosesForms(t *testing.T) {
 		_, err = do(lockoffload.FormRead, compareWith(1, 2))
 		require.ErrorIs(t, err, lockoffload.ErrDiffers)
 
+		tries := lockoffload.Chain{Slot: slot, Tries: 3, Accesses: []lockoffload.Access{readOf(0, 8), compareWith(1, 1)}}
+		readIn(t, ctx, lockoffload.FormReadChain, func(ctx context.Context) (lockoffload.Result, error) { return c.Do(ctx, &tries) })
+		require.Equal(t, "one", string(tries.Accesses[0].Data))
+		require.Equal(t, []uint64{1, 1}, versions(tries))
+		tries.Accesses[1].Version = 2
+		_, err = c.Do(ctx, &tries)
+		require.ErrorIs(t, err, lockoffload.ErrDiffers)
+
+		oh := errors.New("oh")
+		change := lockoffload.Chain{Slot: slot, Accesses: []lockoffload.Access{readOf(0, 0), writeOf(1, "")}}
+		change.Change = func(a []lockoffload.Access) error {
+			require.Equal(t, "one", string(a[0].Data))
+			a[1].Data = []byte("never")
+			return oh
+		}
+		res, err := c.Do(ctx, &change)
+		require.ErrorIs(t, err, oh)
+		require.Equal(t, lockoffload.FormTwoStep, res.Form)
+		for _, ch := range []lockoffload.Chain{
+			{Fair: true, Accesses: change.Accesses, Change: change.Change},
+			{Accesses: []lockoffload.Access{readOf(0, 8)}, Change: change.Change},
+			{Accesses: []lockoffload.Access{readOf(0, 8)}, Async: true},
+			{},
+		} {
+			_, err := c.Do(ctx, &ch)
+			require.ErrorIs(t, err, lockoffload.ErrConfig)
+		}
+
 		fair := lockoffload.Chain{Slot: slot, Fair: true, Accesses: []lockoffload.Access{readOf(0, 8), writeOf(1, "too")}}
-		res, err := c.Do(ctx, &fair)
+		res, err = c.Do(ctx, &fair)
 		if c == helped {
 			require.NoError(t, err)
 			require.Equal(t, want, res.Form)
 			require.Equal(t, []uint64{1, 2}, versions(fair))
 		} else {
 			require.ErrorIs(t, err, lockoffload.ErrNoAgent)
-			_, _, err = c.Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
+			_, _, err = c.Lock(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 			require.ErrorIs(t, err, lockoffload.ErrNoAgent)
 		}
 		fair.Shared = true
 		_, err = c.Do(ctx, &fair)
 		require.ErrorIs(t, err, lockoffload.ErrConfig)
 
-		held, _, err := plain.Lock(ctx, slot)
+		held, _, err := plain.Lock(ctx, slot, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		for _, ch := range []lockoffload.Chain{{Tries: 2}, {Deadline: 20 * time.Millisecond}} {
 			ch.Slot, ch.Accesses = slot, []lockoffload.Access{writeOf(0, "never")}
@@ -85,6 +114,8 @@ func TestDoChoosesForms(t *testing.T) {
 		require.NoError(t, held.Unlock(ctx))
 	}
 	closed := r.caller(nil)
+	_, err := closed.Do(ctx, &lockoffload.Chain{Async: true, Accesses: []lockoffload.Access{writeOf(0, "late")}})
+	require.ErrorIs(t, err, lockoffload.ErrConfig)
 	require.NoError(t, closed.Close())
 	helped.UseAgent(closed)
 	res, err := helped.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "alone")}})

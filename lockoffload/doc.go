@@ -12,13 +12,15 @@
 //	defer c.Close()
 //	data, res, err := c.Read(ctx, slot, buf)    // one READ
 //	res, err = c.Update(ctx, slot, change)      // two round trips; change gets the old data
-//	err = c.UpdateSlots(ctx, slots, changeAll)  // under all their locks
-//	h, res, err := c.Lock(ctx, slot)            // h.Read, h.Write, h.Lost, h.Unlock
+//	res, err = c.Do(ctx, &chain)                // accesses to several records of a slot
+//	h, res, err := c.Lock(ctx, slot, options)   // h.Read, h.Write, h.Lost, h.Unlock
 //
 // The memory is a [Region] of slots. Each slot has a lock word and records. The usual way
-// to write is Update, which returns when the change has happened. [Client.UpdateAsync]
-// returns one round trip earlier, [Client.Do] has the target carry out a change in one
-// round trip, and [Client.SwapWrite] takes no lock.
+// to write is Update, which returns when the change has happened. Read and Update are
+// short for what most programs need of [Client.Do], which carries out a [Chain]: it reads,
+// compares and writes several records under one lock, counts its tries, has the target
+// carry out a change in one round trip, or returns before the change has happened.
+// [Client.SwapWrite] takes no lock.
 //
 // # Who is admitted
 //
@@ -80,8 +82,8 @@
 // lock instead, which it gives back when the READ is complete. A copy that is not valid
 // then was left by a dead holder, and the other one is current.
 //
-// [Client.ReadChain] is the read chain: lock command, data access request and unlock
-// command, posted together.
+// A [Chain] that only reads, and says how often it tries, is lock command, data access
+// request and unlock command, posted together.
 //
 //	initiator                          target
 //	CMP_SWAP lock   0 -> tag  ───────▶ old value
@@ -112,14 +114,14 @@
 // Nothing holds back a WRITE behind a lock command that failed, so the WRITE goes out
 // only when the reply says that the lock was acquired. The READs have completed by then,
 // and a target executes a WRITE before an atomic behind it: whoever takes the lock next
-// reads what was written. UpdateAsync does not wait for the second replies;
+// reads what was written. [Chain.Async] does not wait for the second replies;
 // [Result.Commit] tells the outcome.
 //
-// [Client.UpdateSlots] takes the locks of several slots in ascending order, so that its
-// callers cannot deadlock, and gives none back before all slots are written. Whoever
-// holds the locks sees all of such a change or nothing, unless the client died in the
-// middle of it: there is no log. Reads without a lock see each slot by itself. Data that
-// must always change together belongs in one slot.
+// [Client.LockAll] takes the locks of several slots in ascending order, so that its
+// callers cannot deadlock. Clients that hold the same locks see all of a change under
+// them or nothing, unless the client died in the middle of it: there is no log. Reads
+// without a lock see each slot by itself. Data that must always change together belongs
+// in one slot.
 //
 // Holders of the shared lock keep writers out. A writer takes the lock word first and
 // then looks at the readers; a reader sets its bit first and then looks at the lock word.

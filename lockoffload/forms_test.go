@@ -69,7 +69,7 @@ func became(err error) outcome {
 
 func (a *actor) update(ctx context.Context, slot int) (outcome, uint64, error) {
 	var before uint64
-	res, err := a.c.UpdateAsync(ctx, slot, func(old []byte) ([]byte, error) {
+	res, err := updateAsync(ctx, a.c, slot, func(old []byte) ([]byte, error) {
 		before = number(old)
 		return a.next(old), nil
 	})
@@ -83,7 +83,7 @@ func (a *actor) update(ctx context.Context, slot int) (outcome, uint64, error) {
 }
 
 func (a *actor) held(ctx context.Context, slot int, mode lockoffload.Mode) (outcome, uint64, error) {
-	h, _, err := a.c.Acquire(ctx, slot, lockoffload.LockOptions{Mode: mode})
+	h, _, err := a.c.Lock(ctx, slot, lockoffload.LockOptions{Mode: mode})
 	if err != nil {
 		return nothing, 0, err
 	}
@@ -138,4 +138,42 @@ func (a *actor) count(ctx context.Context, slot int, swap bool) (uint64, error) 
 	}
 	data, _, err := f(ctx, slot, make([]byte, a.size))
 	return number(data), err
+}
+
+// updateAsync is Update, but returns when the WRITE and the unlock command are posted.
+func updateAsync(ctx context.Context, c *lockoffload.Client, slot int, change func(old []byte) ([]byte, error)) (lockoffload.Result, error) {
+	return c.Do(ctx, &lockoffload.Chain{Slot: slot, Async: true, Accesses: []lockoffload.Access{readOf(0, 0), writeOf(0, "")}, Change: func(a []lockoffload.Access) (err error) {
+		a[1].Data, err = change(a[0].Data)
+		return err
+	}})
+}
+
+// updateSlots changes record 0 of several slots under all their locks.
+func updateSlots(ctx context.Context, c *lockoffload.Client, slots []int, change func(old [][]byte) ([][]byte, error)) (err error) {
+	held, err := c.LockAll(ctx, slots...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lockoffload.UnlockAll(ctx, held)) }()
+	of, old := map[int]*lockoffload.Held{}, make([][]byte, len(slots))
+	for _, h := range held {
+		of[h.Slot()] = h
+	}
+	for i, slot := range slots {
+		if old[i], _, err = of[slot].Read(ctx, 0, make([]byte, 64)); err != nil {
+			return err
+		}
+	}
+	data, err := change(old)
+	if err != nil {
+		return err
+	}
+	for i, d := range data {
+		if d != nil {
+			if _, err := of[slots[i]].Write(ctx, 0, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -137,8 +137,11 @@ func (h *Held) next() []byte {
 
 // record is a record as the holder sees it.
 func (h *Held) record(ctx context.Context, n int) (memory.Content, error) {
-	if err := h.c.named(ctx, h.g.Slot, []int{n}); err != nil {
+	if err := h.c.named(ctx, h.g.Slot); err != nil {
 		return memory.Content{}, err
+	}
+	if n < 0 || n >= h.c.l.Records {
+		return memory.Content{}, ErrConfig
 	}
 	if h.done {
 		return memory.Content{}, ErrClosed
@@ -297,7 +300,6 @@ func (h *Held) release(ctx context.Context) (*Commit, error) {
 		m.Old = &h.old
 	}
 	j.prepare(m, h.g.Slot)
-	j.wrote = func() bool { return m.Wrote }
 	p, err := j.drive(ctx)
 	if err != nil {
 		err = opError("unlock", h.g.Slot, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/lockoffload/internal/history"
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
+	"github.com/goverbs/goverbs/lockoffload/internal/wire"
 )
 
 // Event is an operation on a record in a history: it read Old, or changed Old
@@ -46,10 +47,11 @@ func CheckEvents(events []Event) error {
 // command's reply.
 func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []byte) ([]byte, error)) error {
 	s := c.session()
-	m := &machine.Updater{Acquire: machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}, Records: first, Allowed: s.allowed}
-	m.Change = func(old [][]byte) ([][]byte, error) {
-		data, err := change(old[0])
-		return [][]byte{data}, err
+	m := &machine.Chain{Acquire: machine.Acquire{Tags: &s.tags, Data: true, Grant: machine.Grant{Slot: slot}}, Allowed: s.allowed}
+	m.Accesses = []machine.Access{{Kind: wire.AccessRead}, {Kind: wire.AccessWrite}}
+	m.Change = func(a []machine.Access) (err error) {
+		a[1].Data, err = change(a[0].Data)
+		return err
 	}
 	j, err := c.start(&blindUpdater{m}, slot)
 	if err != nil {
@@ -66,7 +68,7 @@ func (c *Client) BlindUpdate(ctx context.Context, slot int, change func(old []by
 }
 
 // blindUpdater takes each lock command for one that found the lock free.
-type blindUpdater struct{ *machine.Updater }
+type blindUpdater struct{ *machine.Chain }
 
 func (b *blindUpdater) Step() (machine.Verdict, error) {
 	for _, o := range b.Ops {
@@ -74,5 +76,5 @@ func (b *blindUpdater) Step() (machine.Verdict, error) {
 			binary.NativeEndian.PutUint64(b.Mem[o.At:], 0)
 		}
 	}
-	return b.Updater.Step()
+	return b.Chain.Step()
 }

@@ -125,7 +125,7 @@ func killHolder(t *testing.T, rng *rand.Rand) {
 	lefts := stopEverywhere(t, victims[0], first)
 
 	// A chain of the victim's is at the agent.
-	held, _, err := near.c.Lock(ctx, chained)
+	held, _, err := near.c.Lock(ctx, chained, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	accepted := g.agent.Stats().Accepted
 	dying.Go(func() { _, _ = victims[4].do(order{Do: "chain", Slot: chained}) })
@@ -151,7 +151,7 @@ func killHolder(t *testing.T, rng *rand.Rand) {
 	var slowest time.Duration
 	for i, l := range append(lefts, left{what: "additions", slot: both}) {
 		waiting.Go(func() {
-			h, _, err := near.c.Acquire(ctx, l.slot, lockoffload.LockOptions{Mode: []lockoffload.Mode{lockoffload.Exclusive, lockoffload.Fair}[i%2]})
+			h, _, err := near.c.Lock(ctx, l.slot, lockoffload.LockOptions{Mode: []lockoffload.Mode{lockoffload.Exclusive, lockoffload.Fair}[i%2]})
 			took := time.Since(killed)
 			if err == nil {
 				err = h.Unlock(ctx)
@@ -253,7 +253,7 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 		actors = append(actors, e.actor(t, ctx, host, 1+i))
 	}
 	_, _, invite := e.place(t, ctx, host)
-	held, _, err := actors[0].c.Lock(ctx, 1)
+	held, _, err := actors[0].c.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	var working sync.WaitGroup
 	var killed atomic.Int64
@@ -285,7 +285,7 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 	}
 	for _, a := range actors {
 		began := time.Now()
-		_, _, err := a.c.Lock(ctx, 3)
+		_, _, err := a.c.Lock(ctx, 3, lockoffload.LockOptions{})
 		require.Error(t, err)
 		_, err = a.agent.Do(ctx, &lockoffload.Chain{Accesses: []lockoffload.Access{writeOf(0, "x")}})
 		require.Error(t, err)
@@ -310,11 +310,11 @@ func TestOnHostsTargetIsKilled(t *testing.T) {
 	qp, cq, _ := e.place(t, ctx, host)
 	stale, err := lockoffload.NewClient(lockoffload.Config{PD: e.pd, QP: qp, CQ: cq, Invite: invite})
 	require.NoError(t, err)
-	_, _, err = stale.Lock(ctx, 1)
+	_, _, err = stale.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.True(t, anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost), "%v", err)
 	require.NoError(t, stale.Close())
 	// So is who held a lock, and unlocks it now.
-	other, _, err := actors[1].c.TryLock(ctx, 1)
+	other, _, err := actors[1].c.Lock(ctx, 1, lockoffload.LockOptions{Tries: 1})
 	require.NoError(t, err)
 	_, err = held.Write(ctx, 0, []byte("late"))
 	require.True(t, anyOf(err, lockoffload.ErrBroken, lockoffload.ErrLost), "%v", err)

@@ -12,11 +12,10 @@ import (
 // a list, a flight. It goes back to the client, for the next machine, when
 // nobody holds it: neither the call that started it nor what it left under way.
 type job struct {
-	c     *Client
-	s     *session
-	m     machine.Machine
-	slot  int
-	wrote func() bool // the last list has WRITEs
+	c    *Client
+	s    *session
+	m    machine.Machine
+	slot int
 	// after is called when nothing of the machine is under way any more.
 	after func()
 
@@ -25,7 +24,17 @@ type job struct {
 	mr      *verbs.MR
 	ops     []machine.Op
 	flight  flight // of all lists but the last one, awaited by who drives the job
-	warm    warm
+
+	// What reads and chains are made of, which are to allocate nothing.
+	reader   machine.Reader
+	writer   machine.Chain
+	accesses []machine.Access
+	update   func(old []byte) ([]byte, error) // of [Client.Update]
+	chain    *Chain                           // of [Client.Do]
+
+	// Methods of the job, bound once.
+	allowed                func() error
+	changeOne, changeChain func([]machine.Access) error
 }
 
 // start gives a machine its memory. The call that starts it must run it. The call may
@@ -49,12 +58,12 @@ func (c *Client) start(m machine.Machine, slot int) (*job, error) {
 
 // begin checks what a call names and answers a job of the present session. The
 // call prepares and drives it, and drops it.
-func (c *Client) begin(ctx context.Context, slot int, records []int) (*job, error) {
+func (c *Client) begin(ctx context.Context, slot int) (*job, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	if err := c.check(slot, records); err != nil {
+	if err := c.check(slot); err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
@@ -94,9 +103,10 @@ func (c *Client) orNew(j *job) (*job, error) {
 		c.noLongerBusy()
 		return nil, err
 	}
-	j = &job{c: c, mr: mr, ops: make([]machine.Op, 0, 8)}
+	j = &job{c: c, mr: mr, ops: make([]machine.Op, 0, 8), accesses: make([]machine.Access, 0, 4)}
 	j.holders.Store(1)
-	j.warm.bind(j)
+	j.allowed = func() error { return j.s.allowed() }
+	j.changeOne, j.changeChain = j.updateOne, j.updateChain
 	return j, nil
 }
 
@@ -125,8 +135,10 @@ func (j *job) drop() {
 	if j.m != nil {
 		j.ops = j.m.Base().Ops[:0]
 	}
-	j.s, j.m, j.wrote, j.after = nil, nil, nil, nil
-	j.warm.clear()
+	j.s, j.m, j.after, j.update, j.chain = nil, nil, nil, nil, nil
+	clear(j.accesses)
+	j.accesses = j.accesses[:0]
+	j.reader.Tags, j.writer.Tags = nil, nil
 	j.c.mu.Lock()
 	defer j.c.mu.Unlock()
 	defer j.c.noLongerBusy()

@@ -54,9 +54,9 @@ func TestListenAndDial(t *testing.T) {
 	data, _, err := c.Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number(data))
-	h, _, err := own.Lock(ctx, 1)
+	h, _, err := own.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
-	_, _, err = c.TryLock(ctx, 1)
+	_, _, err = c.Lock(ctx, 1, lockoffload.LockOptions{Tries: 1})
 	require.ErrorIs(t, err, lockoffload.ErrNotAcquired)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, own.Close())
@@ -145,11 +145,11 @@ func TestLocalTakesTurns(t *testing.T) {
 	for range 2 {
 		taken := func() uint64 { n := lis.AgentStats(); return n.Turns - n.Lapsed } // a busy machine may let one lapse
 		before := taken()
-		h, _, err := c.Acquire(ctx, 0, fair)
+		h, _, err := c.Lock(ctx, 0, fair)
 		require.NoError(t, err)
 		got := make(chan error, 1)
 		go func() {
-			h, _, err := own.Acquire(ctx, 0, fair)
+			h, _, err := own.Lock(ctx, 0, fair)
 			if err == nil {
 				err = h.Unlock(ctx)
 			}
@@ -192,7 +192,7 @@ func TestAgentIsFoundAgain(t *testing.T) {
 	giveBack()
 	require.Eventually(t, func() bool { return lis.Err() == nil }, stuck, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return form() == lockoffload.FormAgent }, soon, 10*time.Millisecond)
-	h, _, err := c.Acquire(ctx, 0, fair)
+	h, _, err := c.Lock(ctx, 0, fair)
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 }

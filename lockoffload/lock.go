@@ -2,7 +2,9 @@ package lockoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goverbs/goverbs/lockoffload/internal/machine"
 )
@@ -28,22 +30,13 @@ const (
 type LockOptions struct {
 	Mode  Mode
 	Token bool // draw a fencing token; not for Shared
-	Tries int  // in place of Retry.Tries, unless 0; in Fair mode counted from its turn
+	Tries int  // in place of Retry.Tries, unless 0: 1 tries once; in Fair mode counted from its turn
 }
 
-// TryLock issues one lock command. A lock held by others is [ErrNotAcquired].
-func (c *Client) TryLock(ctx context.Context, slot int) (*Held, Result, error) {
-	return c.Acquire(ctx, slot, LockOptions{Tries: 1})
-}
-
-// Lock issues lock commands as [Config.Retry] says, until the lock is ours or
-// the context ends.
-func (c *Client) Lock(ctx context.Context, slot int) (*Held, Result, error) {
-	return c.Acquire(ctx, slot, LockOptions{})
-}
-
-// Acquire takes the lock of a slot.
-func (c *Client) Acquire(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
+// Lock takes the lock of a slot: it issues lock commands as [Config.Retry] says, unless o
+// says otherwise, until the lock is ours or the context ends. A lock held by others at
+// each try is [ErrNotAcquired].
+func (c *Client) Lock(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
 	h, res, err := c.acquire(ctx, slot, o)
 	if err != nil {
 		return nil, res, opError("lock", slot, err)
@@ -51,9 +44,47 @@ func (c *Client) Acquire(ctx context.Context, slot int, o LockOptions) (*Held, R
 	return h, res, nil
 }
 
+// LockAll takes the exclusive locks of several slots, in ascending order whatever order
+// they are named in, so that clients which all use it cannot wait for each
+// other in a circle. A slot named twice is locked once. When one lock cannot be
+// had, those already taken are released, in the background when the context has ended.
+// The locks are returned in ascending order of their slots.
+//
+// Slots are written one by one, by Unlock or [Held.Commit]. Clients that have the locks of
+// the same slots see all of what was changed under them or nothing, as long as the client
+// lives that changed it. Records that must never part belong into one slot.
+//
+// A holder that calls Lock or LockAll again gives the promise of the order up.
+func (c *Client) LockAll(ctx context.Context, slots ...int) ([]*Held, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, opErrorf("lock", err)
+	}
+	ordered := slices.Compact(slices.Sorted(slices.Values(slots)))
+	held := make([]*Held, 0, len(ordered))
+	for _, slot := range ordered {
+		h, _, err := c.Lock(ctx, slot, LockOptions{})
+		if err != nil {
+			return nil, errors.Join(err, UnlockAll(ctx, held))
+		}
+		held = append(held, h)
+	}
+	return held, nil
+}
+
+// UnlockAll releases locks, the last one first. It tries all of them and joins
+// the errors. When the context has ended it waits for none of them: they go on in the
+// background, see [Held.Unlock].
+func UnlockAll(ctx context.Context, held []*Held) error {
+	var errs []error
+	for _, h := range slices.Backward(held) {
+		errs = append(errs, h.Unlock(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 func (c *Client) acquire(ctx context.Context, slot int, o LockOptions) (*Held, Result, error) {
 	res := Result{Form: FormTwoStep}
-	if err := c.named(ctx, slot, []int{0}); err != nil {
+	if err := c.named(ctx, slot); err != nil {
 		return nil, res, err
 	}
 	if o.Mode > Fair || o.Tries < 0 || o.Token && o.Mode == Shared {

@@ -82,7 +82,7 @@ func (r *recorder) do(ctx context.Context, id int, a *actor, form string, slot i
 
 // sharedRead reads twice under the shared lock.
 func (a *actor) sharedRead(ctx context.Context, slot int) (outcome, uint64, error) {
-	h, _, err := a.c.Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	h, _, err := a.c.Lock(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	if err != nil {
 		return nothing, 0, err
 	}
@@ -282,7 +282,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	}
 
 	began := time.Now()
-	res, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) {
+	res, err := updateAsync(ctx, c, 0, func([]byte) ([]byte, error) {
 		lab.ImpairWire(t, lab.Impairment{Delay: late})
 		return []byte("late"), nil
 	})
@@ -292,7 +292,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	_, err = b.Post()
 	require.NoError(t, err)
 
-	_, err = other.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = updateAsync(ctx, other, 0, func(old []byte) ([]byte, error) {
 		select {
 		case <-s.Done():
 		default:

@@ -28,7 +28,7 @@ func TestQueuePairIsTheClients(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInUse)
 	require.ErrorIs(t, qp.Close(), verbs.ErrInUse)
 	update := func(c *lockoffload.Client) error {
-		_, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) { return []byte("x"), nil })
+		_, err := updateAsync(ctx, c, 0, func([]byte) ([]byte, error) { return []byte("x"), nil })
 		return err
 	}
 	require.NoError(t, update(c), "as if nothing had happened")
@@ -76,7 +76,7 @@ func TestClientsShareACompletionQueue(t *testing.T) {
 		for range goroutines {
 			wg.Go(func() {
 				for range each {
-					if _, err := c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+					if _, err := updateAsync(ctx, c, 0, func(old []byte) ([]byte, error) {
 						return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 					}); err != nil {
 						t.Error(err)

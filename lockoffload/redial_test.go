@@ -168,7 +168,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	require.NotContains(t, c.held, late)
 	require.ErrorIs(t, late.Unlock(context.Background()), ErrLost)
 	require.Equal(t, 1, c.busy, "its memory is idle again")
-	_, _, err = c.Lock(context.Background(), 0)
+	_, _, err = c.Lock(context.Background(), 0, LockOptions{})
 	require.ErrorIs(t, err, ErrClosed)
 	c.freed = true
 	_, err = c.start(&machine.Releaser{}, 0)

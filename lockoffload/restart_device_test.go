@@ -71,7 +71,7 @@ func TestRestartedTargetIsAnotherOne(t *testing.T) {
 	swapped, err = c.SwapWrite(ctx, 0, swapped.Version, []byte("one"))
 	require.NoError(t, err)
 	lock := func(c *lockoffload.Client) (token uint64, err error) {
-		h, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Token: true})
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Token: true})
 		if err != nil {
 			return 0, err
 		}
@@ -120,10 +120,10 @@ func TestRestartedTargetWaitsForLeases(t *testing.T) {
 	t.Parallel()
 	ctx := within(t, stuck)
 	r := newRestarting(t, short)
-	h, _, err := r.dial(ctx).Lock(ctx, 0)
+	h, _, err := r.dial(ctx).Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	r.restart(0)
-	next, _, err := r.dial(ctx).Lock(ctx, 0)
+	next, _, err := r.dial(ctx).Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	select {
 	case <-h.Lost():
@@ -191,11 +191,11 @@ func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
 		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 		c, s := r.client(lockoffload.Retry{})
 		other, _ := r.client(lockoffload.Retry{})
-		h, _, err := c.Lock(ctx, 0)
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		<-s.Done()
-		next, _, err := other.Lock(ctx, 0)
+		next, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		requireLost(t, h)
 		require.NoError(t, next.Unlock(ctx))
@@ -206,7 +206,7 @@ func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
 		ctx := within(t, stuck)
 		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, short)
 		c, s := r.client(lockoffload.Retry{})
-		h, _, err := c.Lock(ctx, 0)
+		h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		require.NoError(t, r.srv.Close())
 		<-s.Done()
@@ -215,7 +215,7 @@ func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, srv.Close()) })
 		r.srv = srv
 		other, _ := r.client(lockoffload.Retry{})
-		next, _, err := other.Lock(ctx, 0)
+		next, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		requireLost(t, h)
 		require.NoError(t, next.Unlock(ctx))
@@ -224,7 +224,7 @@ func TestEndedSessionIsToldBeforeOthersLock(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long)
 		c, s := r.client(lockoffload.Retry{})
-		_, _, err := c.Lock(within(t, stuck), 0)
+		_, _, err := c.Lock(within(t, stuck), 0, lockoffload.LockOptions{})
 		require.NoError(t, err)
 		require.NoError(t, s.Evict())
 		lock, _ := r.reg.Left(0)

@@ -21,11 +21,11 @@ func TestRoomHeedsTheContext(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 4, Size: 8, Clients: 3, Swap: 6}, 10*time.Minute)
 	r.way = endless
 	c, _ := r.client(lockoffload.Retry{})
-	exclusive, _, err := c.Lock(ctx, 1)
+	exclusive, _, err := c.Lock(ctx, 1, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	_, err = exclusive.Write(ctx, 0, []byte("written"))
 	require.NoError(t, err)
-	shared, _, err := c.Acquire(ctx, 3, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	shared, _, err := c.Lock(ctx, 3, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 	for _, dev := range []string{"h0", "h1"} {
 		require.NoError(t, lab.Impair(dev, lab.Impairment{Loss: 1}))
@@ -71,7 +71,7 @@ func TestRoomHeedsTheContext(t *testing.T) {
 	}
 	for mode := range lockoffload.Mode(2) {
 		ops[[]string{"lock", "lock shared"}[mode]] = func(ctx context.Context) error {
-			_, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+			_, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: mode})
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func TestRoomHeedsTheContext(t *testing.T) {
 	require.NoError(t, c.Flush(ctx))
 	other, _ := r.client(lockoffload.Retry{})
 	for slot := range 4 {
-		h, _, err := other.TryLock(ctx, slot)
+		h, _, err := other.Lock(ctx, slot, lockoffload.LockOptions{Tries: 1})
 		require.NoError(t, err, "slot %d was given back", slot)
 		require.NoError(t, h.Unlock(ctx))
 	}

@@ -31,7 +31,7 @@ func (r *rig) dead(mode lockoffload.Mode) (*lockoffload.Held, *verbs.QP, *lockof
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, c.Close()) })
-	h, _, err := c.Acquire(within(r.t, stuck), 0, lockoffload.LockOptions{Mode: mode})
+	h, _, err := c.Lock(within(r.t, stuck), 0, lockoffload.LockOptions{Mode: mode})
 	require.NoError(r.t, err)
 	return h, qp, s
 }
@@ -84,7 +84,7 @@ func TestDeadHolderIsRecovered(t *testing.T) {
 			other, _ := r.client(lockoffload.Retry{})
 			died := time.Now()
 			require.NoError(t, qp.ToError())
-			next, _, err := other.Lock(ctx, 0)
+			next, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 			require.NoError(t, err)
 			took := time.Since(died)
 			require.Greater(t, took, short, "not before the dead client's lease was over")
@@ -140,7 +140,7 @@ func TestLateWriteIsNotExecuted(t *testing.T) {
 	require.NoError(t, do(ctx))
 
 	other, _ := r.client(lockoffload.Retry{})
-	_, err = other.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = updateAsync(ctx, other, 0, func(old []byte) ([]byte, error) {
 		select {
 		case <-s.Done():
 		default:
@@ -174,7 +174,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	var err error
 	for err == nil {
 		var res lockoffload.Result
-		res, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+		res, err = updateAsync(ctx, c, 0, func(old []byte) ([]byte, error) {
 			return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 		})
 		if err == nil {
@@ -190,7 +190,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("not told")
 	}
-	_, _, err = c.Lock(ctx, 0)
+	_, _, err = c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.ErrorIs(t, err, lockoffload.ErrLost)
 	data, res, err := other.Read(ctx, 0, make([]byte, 8))
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestLeaseRunsOutUnderWay(t *testing.T) {
 	// It goes on with a new queue pair, as somebody else.
 	qp, cq, _, in := r.admit()
 	require.NoError(t, c.Reconnect(ctx, qp, cq, in))
-	_, err = c.UpdateAsync(ctx, 0, func(old []byte) ([]byte, error) {
+	_, err = updateAsync(ctx, c, 0, func(old []byte) ([]byte, error) {
 		return binary.LittleEndian.AppendUint64(nil, number(old)+1), nil
 	})
 	require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestGoodbye(t *testing.T) {
 	qp, cq, s, in := r.admit()
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 	require.NoError(t, err)
-	_, _, err = c.Lock(ctx, 0)
+	_, _, err = c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	other, _ := r.client(lockoffload.Retry{})
 	_, err = r.srv.Admit(nil)
@@ -228,7 +228,7 @@ func TestGoodbye(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
 	began := time.Now()
-	h, _, err := other.Lock(ctx, 0)
+	h, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.Less(t, time.Since(began), 4*time.Second)
 	require.NoError(t, h.Unlock(ctx))
@@ -240,7 +240,7 @@ func TestGoodbye(t *testing.T) {
 	}, stuck, 5*time.Millisecond)
 	require.Equal(t, in.Owner, again.Invite().Owner)
 	require.NotEqual(t, in.Epoch, again.Invite().Epoch)
-	_, _, err = c.Lock(context.Background(), 0)
+	_, _, err = c.Lock(context.Background(), 0, lockoffload.LockOptions{})
 	require.ErrorIs(t, err, lockoffload.ErrClosed)
 	_, _, err = c.Read(context.Background(), 0, nil)
 	require.ErrorIs(t, err, lockoffload.ErrClosed)
@@ -260,7 +260,7 @@ func TestGoroutinesOfOneClient(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				h, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+				h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 				if err == nil {
 					_, _, err = h.Read(ctx, 0, make([]byte, 8))
 				}
@@ -292,7 +292,7 @@ func TestOutcomeIsTold(t *testing.T) {
 		qp, cq, s, in := r.admit()
 		c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 		require.NoError(t, err)
-		res, err := c.UpdateAsync(ctx, 0, func([]byte) ([]byte, error) {
+		res, err := updateAsync(ctx, c, 0, func([]byte) ([]byte, error) {
 			_ = qp.ToError() // a post is taken, and flushed
 			return []byte("x"), nil
 		})

@@ -19,7 +19,7 @@ func TestSuspendedHolder(t *testing.T) {
 	var suspended atomic.Int64
 	t.Cleanup(lockoffload.SetClock(func(at time.Time) time.Time { return at.Add(time.Duration(suspended.Load())) })) // right behind the clients' ends
 	c, _ := newRig(t, lockoffload.Layout{Slots: 1, Size: 8}, long).client(lockoffload.Retry{})
-	h, _, err := c.Lock(ctx, 0)
+	h, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	_, err = h.Write(ctx, 0, []byte("before"))
 	require.NoError(t, err)

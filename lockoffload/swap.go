@@ -144,7 +144,7 @@ func (c *Client) SwapWrite(ctx context.Context, slot int, version uint64, data [
 }
 
 func (c *Client) swap(ctx context.Context, slot int, f func(*session, *swapSlot) error) error {
-	if err := c.named(ctx, slot, []int{0}); err != nil {
+	if err := c.named(ctx, slot); err != nil {
 		return err
 	}
 	if c.l.Swap == 0 {

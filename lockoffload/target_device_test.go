@@ -93,7 +93,7 @@ func TestServerHeals(t *testing.T) {
 	<-s.Done()
 	require.NoError(t, s.Close())
 	other, _ := r.client(lockoffload.Retry{})
-	h, _, err := other.Lock(ctx, 0)
+	h, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 }
@@ -103,7 +103,7 @@ func TestServerHeals(t *testing.T) {
 func TestPlaceIsKeptUntilItsLocksAreFree(t *testing.T) {
 	r := newRig(t, lockoffload.Layout{Slots: 1, Size: 8, Clients: 1}, long)
 	c, s := r.client(lockoffload.Retry{})
-	_, _, err := c.Lock(within(t, stuck), 0)
+	_, _, err := c.Lock(within(t, stuck), 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	giveBack, err := r.srv.LoseWay()
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestServerGoesOnBesideTrouble(t *testing.T) {
 	require.NoError(t, qp.ToError())
 	other, _ := r.client(lockoffload.Retry{})
 	isSoon(t, "lock", func() error {
-		h, _, err := other.Lock(ctx, 0)
+		h, _, err := other.Lock(ctx, 0, lockoffload.LockOptions{})
 		if err == nil {
 			err = h.Unlock(ctx)
 		}
@@ -208,7 +208,7 @@ func TestCloseDestroysWhatItCannotFence(t *testing.T) {
 	s, in := r.connect(qp)
 	c, err := lockoffload.NewClient(lockoffload.Config{PD: r.a.pd, QP: qp, CQ: cq, Invite: in})
 	require.NoError(t, err)
-	_, _, err = c.Lock(ctx, 0)
+	_, _, err = c.Lock(ctx, 0, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	srv.FenceBy(func(*verbs.QP, func(*verbs.QP) error) error { return errors.New("no fence today") })
 	require.ErrorContains(t, srv.Close(), "no fence today")
@@ -228,9 +228,9 @@ func TestStraysAreTakenBack(t *testing.T) {
 	require.NoError(t, r.reg.LeaveStray(16)) // its turn is the end of the first lease
 	require.NoError(t, r.reg.LeftLocked(16))
 	c, _ := r.client(lockoffload.Retry{})
-	shared, _, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	shared, _, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
-	h, _, err := c.Lock(ctx, 2)
+	h, _, err := c.Lock(ctx, 2, lockoffload.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, r.reg.LeaveStray(17)) // its turn is the end of the second lease
 	require.Eventually(t, func() bool { lock, readers := r.reg.Left(17); return lock|readers == 0 }, stuck, time.Millisecond)
@@ -255,7 +255,7 @@ func TestLocksOfTheServerBefore(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, srv.Close()) })
 	c, _ := r.client(lockoffload.Retry{})
 	isSoon(t, "lock", func() error {
-		h, _, err := c.Lock(within(t, stuck), 0)
+		h, _, err := c.Lock(within(t, stuck), 0, lockoffload.LockOptions{})
 		if err == nil {
 			err = h.Unlock(within(t, stuck))
 		}
@@ -309,7 +309,7 @@ func TestReadersOfAFailedServer(t *testing.T) {
 	require.NotZero(t, lock, "an agent may live beside it")
 
 	cs := r.clients(2, lockoffload.Retry{})
-	h, _, err := cs[0].Acquire(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
+	h, _, err := cs[0].Lock(ctx, 0, lockoffload.LockOptions{Mode: lockoffload.Shared})
 	require.NoError(t, err)
 	require.NoError(t, h.Unlock(ctx))
 	require.NoError(t, upOnce(ctx, cs[1]))

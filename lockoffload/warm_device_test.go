@@ -22,12 +22,28 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 		return data, nil
 	}
 	update := func() {
-		res, err := c.UpdateAsync(ctx, 1, change)
+		if _, err := c.Update(ctx, 1, change); err != nil {
+			t.Error(err)
+		}
+	}
+	async := lockoffload.Chain{Slot: 1, Async: true, Accesses: []lockoffload.Access{readOf(0, 0), writeOf(0, "")}}
+	async.Change = func(a []lockoffload.Access) (err error) {
+		a[1].Data, err = change(a[0].Data)
+		return err
+	}
+	post := func() {
+		res, err := c.Do(ctx, &async)
 		if err == nil {
 			err = res.Commit.Wait(ctx)
 		}
 		if err != nil {
 			t.Error(err)
+		}
+	}
+	reads := lockoffload.Chain{Slot: 1, Accesses: []lockoffload.Access{readOf(0, 64), readOf(1, 64), compareWith(1, 0)}}
+	do := func() {
+		if res, err := c.Do(ctx, &reads); err != nil || reads.Accesses[0].Data[0] != data[0] || res.Form != lockoffload.FormRead {
+			t.Error(reads, res, err)
 		}
 	}
 	read := func() {
@@ -39,6 +55,8 @@ func TestWarmReadsAndUpdatesDoNotAllocate(t *testing.T) {
 	update()
 	require.Zero(t, testing.AllocsPerRun(500, read))
 	require.EqualValues(t, 1, testing.AllocsPerRun(500, update), "the Commit")
+	require.EqualValues(t, 1, testing.AllocsPerRun(500, post), "the Commit")
+	require.Zero(t, testing.AllocsPerRun(500, do))
 	read()
 }
 
@@ -47,7 +65,7 @@ func TestMemoryOfGivenUpReadsIsNotUsedAgain(t *testing.T) {
 	ctx := within(t, time.Minute)
 	c, _ := newRig(t, lockoffload.Layout{Slots: 3, Size: 8}, time.Minute).client(lockoffload.Retry{})
 	for slot, data := range []string{"zero", "one", "two"} {
-		_, err := c.UpdateAsync(ctx, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
+		_, err := updateAsync(ctx, c, slot, func([]byte) ([]byte, error) { return []byte(data), nil })
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Flush(ctx))

@@ -107,7 +107,7 @@ func update(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, err
 
 func locked(mode lockoffload.Mode) func(context.Context, *lockoffload.Client) (lockoffload.Result, error) {
 	return func(ctx context.Context, c *lockoffload.Client) (lockoffload.Result, error) {
-		h, res, err := c.Acquire(ctx, 0, lockoffload.LockOptions{Mode: mode})
+		h, res, err := c.Lock(ctx, 0, lockoffload.LockOptions{Mode: mode})
 		if err != nil {
 			return res, err
 		}

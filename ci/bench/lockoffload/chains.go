@@ -102,6 +102,7 @@ type chainRig struct {
 	direct *direct
 	naive  *naive
 	data   []byte
+	async  lockoffload.Chain
 }
 
 func newChainRig() (*chainRig, error) {
@@ -122,8 +123,13 @@ func newChainRig() (*chainRig, error) {
 	}
 	r.direct, r.naive = &direct{plain: plain}, &naive{plain}
 	// The record has its size from the start.
-	_, err = r.client.UpdateAsync(context.Background(), 0, r.change)
-	return r, errors.Join(err, r.client.Flush(context.Background()))
+	_, err = r.client.Update(context.Background(), 0, r.change)
+	r.async = lockoffload.Chain{Async: true, Accesses: []lockoffload.Access{{Kind: lockoffload.AccessRead}, {Kind: lockoffload.AccessWrite}}}
+	r.async.Change = func(a []lockoffload.Access) (err error) {
+		a[1].Data, err = r.change(a[0].Data)
+		return err
+	}
+	return r, err
 }
 
 // readChain is the time of a read that nothing of another's critical section shows in.
@@ -138,21 +144,18 @@ func (r *chainRig) readChain(ctx context.Context) (float64, error) {
 // update is the time of a change until its unlock command was answered.
 func (r *chainRig) update(ctx context.Context) (float64, error) {
 	return rig.Timed(chainBlock, func() error {
-		res, err := r.client.UpdateAsync(ctx, 0, r.change)
-		if err != nil {
-			return err
-		}
-		return res.Commit.Wait(ctx)
+		_, err := r.client.Update(ctx, 0, r.change)
+		return err
 	})
 }
 
-// updateVisible is the time until the caller of UpdateAsync goes on. The rest of the
-// change is waited for between two of them, outside of the time.
+// updateVisible is the time until the caller goes on that does not wait for WRITE and
+// unlock. The rest of the change is waited for between two of them, outside of the time.
 func (r *chainRig) updateVisible(ctx context.Context) (float64, error) {
 	ns := make([]int64, chainBlock)
 	for i := range ns {
 		start := time.Now()
-		res, err := r.client.UpdateAsync(ctx, 0, r.change)
+		res, err := r.client.Do(ctx, &r.async)
 		ns[i] = int64(time.Since(start))
 		if err == nil {
 			err = res.Commit.Wait(ctx)

@@ -72,11 +72,8 @@ func newCrowd() (*crowdRig, error) {
 type crowdOp func(c *crowdRig, ctx context.Context, i, slot int) error
 
 func (c *crowdRig) update(ctx context.Context, i, slot int) error {
-	res, err := c.clients[i].UpdateAsync(ctx, slot, func([]byte) ([]byte, error) { return c.data, nil })
-	if err != nil {
-		return err
-	}
-	return res.Commit.Wait(ctx)
+	_, err := c.clients[i].Update(ctx, slot, func([]byte) ([]byte, error) { return c.data, nil })
+	return err
 }
 
 func (c *crowdRig) do(ctx context.Context, i, slot int) error {
@@ -97,7 +94,7 @@ func (c *crowdRig) chain(ctx context.Context, by *lockoffload.Client, ch lockoff
 }
 
 func (c *crowdRig) handOff(ctx context.Context, i, slot int) error {
-	h, _, err := c.helped[i].Acquire(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
+	h, _, err := c.helped[i].Lock(ctx, slot, lockoffload.LockOptions{Mode: lockoffload.Fair})
 	if err != nil {
 		return err
 	}

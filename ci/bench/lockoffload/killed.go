@@ -104,7 +104,7 @@ func killHolders(ctx context.Context, t *target, other *lockoffload.Client, clie
 	}
 	start := time.Now()
 	for i := range clients {
-		h, _, err := other.Lock(ctx, lockOf(i, clients, t.layout))
+		h, _, err := other.Lock(ctx, lockOf(i, clients, t.layout), lockoffload.LockOptions{})
 		if err != nil {
 			return 0, fmt.Errorf("after the holder's end: %w", err)
 		}
@@ -215,7 +215,7 @@ func holdLock(ctx context.Context, h *rig.Host, at string) (last bool, err error
 	if err != nil {
 		return false, err
 	}
-	if _, _, err := c.Lock(ctx, int(o.Slot)); err != nil {
+	if _, _, err := c.Lock(ctx, int(o.Slot), lockoffload.LockOptions{}); err != nil {
 		return false, err
 	}
 	_, err = conn.Write([]byte{1})

@@ -25,7 +25,7 @@ func redisLock(r *rig.Once[*chainRig]) harness.Benchmark {
 	b := harness.Compare(harness.Figure{Name: "redis_lock", Unit: "us"}, nil,
 		r.Pass(func(r *chainRig, ctx context.Context) (float64, error) {
 			return rig.Timed(chainBlock, func() error {
-				h, _, err := r.client.Acquire(ctx, 0, lockoffload.LockOptions{})
+				h, _, err := r.client.Lock(ctx, 0, lockoffload.LockOptions{})
 				if err != nil {
 					return err
 				}

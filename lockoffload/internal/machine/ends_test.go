@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,8 +28,7 @@ func TestVersionsOfRecords(t *testing.T) {
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
 	allowed := func() error { return nil }
 	change := func(n int) uint64 {
-		m := &Updater{Acquire: Acquire{Tags: tags, Data: true}, Records: []int{n}, Allowed: allowed}
-		m.Change = func([][]byte) ([][]byte, error) { return [][]byte{{1}}, nil }
+		m := update(Acquire{Tags: tags, Data: true}, []int{n}, allowed, func([][]byte) ([][]byte, error) { return [][]byte{{1}}, nil })
 		_, err := b.run(t, m)
 		require.NoError(t, err)
 		return m.Version
@@ -67,11 +67,67 @@ func TestChainThatDiffersWritesNothing(t *testing.T) {
 	require.Equal(t, "never", string(m.Accesses[2].Data))
 }
 
+// What a chain reads its change gets, until it returns, and what the change says is
+// written: nil leaves a record as it is, and an error, a compare that differs, or too
+// much data all of them. The lock is given back.
+func TestChange(t *testing.T) {
+	b := newBench()
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	run := func(want error, version uint64, change func([]Access) error) *Chain {
+		m := &Chain{Acquire: Acquire{Tags: tags, Data: true}, Allowed: func() error { return nil }, Change: change}
+		m.Accesses = append(readsOf(0, 1), Access{Kind: wire.AccessWrite}, Access{Kind: wire.AccessWrite, Record: 1}, Access{Kind: wire.AccessCompare, Version: version})
+		ops, err := b.run(t, m)
+		require.ErrorIs(t, err, want)
+		require.Equal(t, err == nil, writes(ops) > 0)
+		require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+		return m
+	}
+	write := func(zero, one []byte) func([]Access) error {
+		return func(a []Access) error {
+			a[2].Data, a[3].Data = zero, one
+			return nil
+		}
+	}
+	run(nil, 0, write([]byte{5}, []byte{6}))
+	run(nil, 1, write([]byte{7}, nil))
+	run(ErrDiffers, 1, func([]Access) error { panic("called") })
+	run(memory.ErrConfig, 2, write(make([]byte, b.s.l.Size+1), nil))
+	run(errChange, 2, func(a []Access) error {
+		a[2].Data = []byte{8}
+		return errChange
+	})
+	var got [][]byte
+	m := run(nil, 2, func(a []Access) error {
+		got = [][]byte{bytes.Clone(a[0].Data), bytes.Clone(a[1].Data)}
+		return write([]byte{}, nil)(a)
+	})
+	require.Equal(t, [][]byte{{7}, {6}}, got)
+	require.Nil(t, m.Accesses[0].Data)
+	require.Equal(t, []uint64{2, 1, 3, 1, 3}, []uint64{m.Accesses[0].Version, m.Accesses[1].Version, m.Accesses[2].Version, m.Accesses[3].Version, m.Accesses[4].Version})
+}
+
+// Reads compare, in each form, and read all the same when that differs.
+func TestReadsCompare(t *testing.T) {
+	b := newBench()
+	tags := &memory.Tagger{Owner: 1, Epoch: 1}
+	for _, form := range []Form{FormRead, FormReadChain, FormReadHeld} {
+		for version, want := range []error{nil, ErrDiffers} {
+			m := &Reader{Acquire: Acquire{Tags: tags, Data: true, Reading: true}, Form: form}
+			m.Accesses = []Access{{Kind: wire.AccessCompare, Record: 1, Version: uint64(version)}, {Kind: wire.AccessRead, Version: 7, Data: []byte("?")}}
+			_, err := b.run(t, m)
+			require.ErrorIs(t, err, want)
+			require.Zero(t, m.Accesses[0].Version)
+			require.Zero(t, m.Accesses[1].Version)
+			require.Empty(t, m.Accesses[1].Data)
+			require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))
+		}
+	}
+}
+
 // A read chain whose lock was taken away says so.
 func TestReadChainLosesItsLock(t *testing.T) {
 	b := newBench()
-	m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Records: []int{0}, Form: FormReadChain}).(*Reader)
-	m.Deliver = func(int, memory.Content) error { return nil }
+	m := b.prepare(&Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0), Form: FormReadChain}).(*Reader)
 	v, err := m.Step()
 	require.NoError(t, err)
 	require.Equal(t, Post, v)

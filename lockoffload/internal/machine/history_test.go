@@ -102,10 +102,8 @@ func (c *simClient) readOrUpdate() {
 
 func (c *simClient) read(slot int, records []int) {
 	s, call := c.s, c.s.tick()
-	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Records: records, Form: Form(s.rng.IntN(3)), Now: s.time, InTime: simReadTime}
+	m := &Reader{Acquire: Acquire{Tags: c.tags, Data: true, Reading: true}, Accesses: readsOf(records...), Form: Form(s.rng.IntN(3)), Now: s.time, InTime: simReadTime}
 	m.Grant.Slot = slot
-	got := make([]uint64, len(records))
-	m.Deliver = func(i int, r memory.Content) error { got[i] = value(r.Data); return nil }
 	var real Machine = m
 	if s.flaws.tornRead {
 		real = &credulous{m}
@@ -116,6 +114,10 @@ func (c *simClient) read(slot int, records []int) {
 				s.fail("read: %w", err)
 			}
 			return
+		}
+		got := make([]uint64, len(records))
+		for i, a := range m.Accesses {
+			got[i] = value(a.Data)
 		}
 		s.logAll(c.id, call, slot, records, history.Op{}, got, nil)
 	})
@@ -128,12 +130,11 @@ func (c *simClient) update(slot int, records []int) {
 // updateFrom is an update in a turn that the agent has given, which it ends.
 func (c *simClient) updateFrom(slot int, records []int, from uint64, end func()) {
 	s, call, id := c.s, c.s.tick(), c.id
-	m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true, Token: true, From: from}, Records: records, Allowed: func() error { return nil }}
-	m.Grant.Slot = slot
+	var m *Chain
 	var olds, news []uint64
 	epoch := c.tags.Epoch
 	var settled bool
-	m.Change = func(old [][]byte) ([][]byte, error) {
+	m = update(Acquire{Tags: c.tags, Data: true, Token: true, From: from}, records, func() error { return nil }, func(old [][]byte) ([][]byte, error) {
 		var data [][]byte
 		if t := m.Grant.Token; t <= s.tokens[slot] {
 			s.fail("token %d after %d", t, s.tokens[slot])
@@ -149,7 +150,8 @@ func (c *simClient) updateFrom(slot int, records []int, from uint64, end func())
 			data = append(data, s.data(v))
 		}
 		return data, nil
-	}
+	})
+	m.Grant.Slot = slot
 	c.unknown = append(c.unknown, func() {
 		if settled || olds == nil {
 			return
@@ -338,7 +340,7 @@ func (c *simClient) shared(slot int, records []int) {
 // blind does not look at what the lock command, or the READ of the readers,
 // has found.
 type blind struct {
-	*Updater
+	*Chain
 	flaws flaws
 }
 
@@ -349,7 +351,7 @@ func (b *blind) Step() (Verdict, error) {
 	if b.flaws.blindReader {
 		clear(b.Mem[b.L.ReadersAt():][:b.L.ReadersSize()])
 	}
-	return b.Updater.Step()
+	return b.Chain.Step()
 }
 
 // credulous takes the valid copy of a chain's record for the current one.
@@ -510,9 +512,7 @@ func (c *simClient) increment(done, unknown *uint64) {
 	}
 	allowed := func() error { return nil }
 	if c.s.rng.IntN(3) > 0 {
-		m := &Updater{Acquire: Acquire{Tags: c.tags, Data: true}, Records: []int{0}, Allowed: allowed}
-		m.Change = func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }
-		c.start(m, ended)
+		c.start(update(Acquire{Tags: c.tags, Data: true}, []int{0}, allowed, func(old [][]byte) ([][]byte, error) { return [][]byte{plusOne(old[0])}, nil }), ended)
 		return
 	}
 	m := &Acquire{Tags: c.tags}

@@ -1,5 +1,5 @@
 // Package machine has what package lockoffload decides: operations of clients
-// ([Acquire], [Reader], [Updater], [Releaser], [Chain], [SwapWriter]), the recovery at the
+// ([Acquire], [Reader], [Chain], [Releaser], [SwapWriter]), the recovery at the
 // target ([Recovery]) and the target's [Agent], without clocks, goroutines
 // or queue pairs.
 //
@@ -61,6 +61,7 @@ type Work struct {
 	want uint64
 	bits bool
 
+	Wrote  bool // some list has a WRITE of a slot
 	Missed bool
 	// HandedOn tells that the target's agent was seen to have the lock: who looks twice
 	// within TurnGap finds it free in the end.
@@ -116,6 +117,7 @@ func (w *Work) Decode() (memory.Current, error) {
 // writeSlot adds the WRITE of the next copy, which was staged, over the one that is
 // not current.
 func (w *Work) writeSlot(slot int, old *memory.Current) {
+	w.Wrote = true
 	n := w.L.Seal(w.Next(), old.Version+1)
 	w.Ops = append(w.Ops, Op{Kind: OpWrite, Off: w.L.CopyOff(slot, 1-old.Which), At: w.L.WriteAt(), N: n})
 }

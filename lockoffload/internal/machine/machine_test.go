@@ -100,8 +100,7 @@ func TestNoWriteAfterTheLease(t *testing.T) {
 	b := newBench()
 	over := errors.New("over")
 	tags := &memory.Tagger{Owner: 1, Epoch: 1}
-	u := &Updater{Acquire: Acquire{Tags: tags, Data: true}, Records: []int{0}, Allowed: func() error { return over }}
-	u.Change = func([][]byte) ([][]byte, error) { return [][]byte{[]byte("new")}, nil }
+	u := update(Acquire{Tags: tags, Data: true}, []int{0}, func() error { return over }, func([][]byte) ([][]byte, error) { return [][]byte{[]byte("new")}, nil })
 	ops, err := b.run(t, u)
 	require.ErrorIs(t, err, over)
 	require.Zero(t, writes(ops))
@@ -138,12 +137,11 @@ func TestRecoveryKeepsTheNextSession(t *testing.T) {
 func TestReadBesideADeadWriter(t *testing.T) {
 	b := newBench()
 	b.s.mem[b.s.l.CopyOff(0, 1)] ^= 1
-	got := 0
-	m := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Records: []int{1, 0}}
-	m.Deliver = func(_ int, c memory.Content) error { got++; require.Zero(t, c.Version); return nil }
+	m := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 1, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(1, 0)}
+	m.Accesses[0].Version, m.Accesses[1].Version = 7, 7
 	_, err := b.run(t, m)
 	require.NoError(t, err)
-	require.Equal(t, 2, got)
+	require.Equal(t, []uint64{0, 0}, []uint64{m.Accesses[0].Version, m.Accesses[1].Version})
 	require.Equal(t, FormReadHeld, m.Form)
 	require.EqualValues(t, mostReads, m.Count.Torn)
 	require.Zero(t, memory.LoadWord(b.s.mem, b.s.l.LockOff(0)))

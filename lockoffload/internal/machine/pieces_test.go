@@ -34,20 +34,17 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 		b := newBenchOf(memory.Layout{Slots: 1, Size: 24, Clients: 4})
 		b.s.rng = rng
 		l, mem := &b.s.l, b.s.mem
-		update := func(data []byte) *Updater {
-			m := &Updater{Acquire: Acquire{Tags: &memory.Tagger{Owner: 2, Epoch: 1}, Data: true}, Records: []int{0}, Allowed: func() error { return nil }}
-			m.Change = func([][]byte) ([][]byte, error) { return [][]byte{data}, nil }
-			return m
+		update := func(data []byte) *Chain {
+			m := Acquire{Tags: &memory.Tagger{Owner: 2, Epoch: 1}, Data: true}
+			return update(m, []int{0}, func() error { return nil }, func([][]byte) ([][]byte, error) { return [][]byte{data}, nil })
 		}
 		for _, data := range [][]byte{threeWords(1, 1), threeWords(before, 2)} {
 			_, err := b.run(t, update(data))
 			require.NoError(t, err)
 		}
 		now := time.Unix(0, 0)
-		var got uint64
-		r := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 3, Epoch: 1}, Data: true, Reading: true}, Records: []int{0}}
+		r := &Reader{Acquire: Acquire{Tags: &memory.Tagger{Owner: 3, Epoch: 1}, Data: true, Reading: true}, Accesses: readsOf(0)}
 		r.Now, r.InTime = func() time.Time { return now }, time.Second
-		r.Deliver = func(_ int, c memory.Content) error { got = value(c.Data); return nil }
 		if seed%2 == 0 {
 			r.Form = FormReadChain
 		}
@@ -112,7 +109,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 				some(2)
 			}
 		}
-		w := b.prepare(update(threeWords(after, 2))).(*Updater)
+		w := b.prepare(update(threeWords(after, 2))).(*Chain)
 		for n := 0; ; n++ {
 			require.Less(t, n, 10_000, "seed %d: it is not free", seed)
 			x, v := step(w)
@@ -129,7 +126,7 @@ func TestPiecesOfADeadWriterAreNotCompleted(t *testing.T) {
 			read()
 		}
 		require.True(t, ended, "seed %d", seed)
-		require.Contains(t, []uint64{before, after}, got, "seed %d", seed)
+		require.Contains(t, []uint64{before, after}, value(r.Accesses[0].Data), "seed %d", seed)
 		require.Zero(t, memory.LoadWord(mem, l.LockOff(0)), "seed %d", seed)
 		if r.Count.Torn > 0 {
 			torn++

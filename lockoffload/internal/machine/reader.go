@@ -10,7 +10,7 @@ import (
 //
 // Without a lock that is one READ of both copies, again while it meets a WRITE. It is
 // safe because nothing is ever written under a lock that is not committed by the WRITE
-// itself, see Updater and Releaser: a copy that is valid was current, or is.
+// itself, see Chain and Releaser: a copy that is valid was current, or is.
 //
 // A read chain does the same under a lock command and its unlock command, posted at
 // once:
@@ -28,14 +28,12 @@ import (
 // takes the beginning of such a copy away, and gives the lock back when all READs are over
 // that may have seen it: those that take longer than ReadTime are thrown away.
 type Reader struct {
-	Acquire // of the held form; its work is everybody's
-	Records []int
-	Form    Form
-	posted  bool // a READ, or a chain, is under way
-	Reads   int  // without a lock
-	Version uint64
-	// deliver gets the i-th record.
-	Deliver func(i int, r memory.Content) error
+	Acquire           // of the held form; its work is everybody's
+	Accesses []Access // which read and compare
+	Form     Form
+	posted   bool // a READ, or a chain, is under way
+	Reads    int  // without a lock
+	Version  uint64
 	// Now is a clock, and InTime how long a READ without a lock may take by it; nil: as
 	// long as it likes. See ReadTime.
 	Now    func() time.Time
@@ -135,21 +133,20 @@ func ReadTime(lease time.Duration) time.Duration {
 	return min(lease/4, most)
 }
 
+// take performs the accesses, also if a compare differs.
 func (m *Reader) take(cur *memory.Current) error {
 	m.Count.carriedOut(m.Form)
-	for i, n := range m.Records {
-		r, err := m.L.Record(cur, n)
-		if err == nil {
-			err = m.Deliver(i, r)
-		}
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			m.Version = r.Version
-		}
+	err := compare(&m.L, cur, m.Accesses)
+	if err != nil && err != ErrDiffers {
+		return err
 	}
-	return nil
+	for i := range m.Accesses {
+		a := &m.Accesses[i]
+		r, _ := m.L.Record(cur, a.Record) // examined before
+		a.take(r)
+		m.Version = r.Version
+	}
+	return err
 }
 
 func (m *Reader) Undo() (Verdict, error) {

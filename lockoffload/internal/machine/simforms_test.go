@@ -227,3 +227,31 @@ func (c *simClient) swapWrite(slot int, old, v uint64, ended func(err error, unk
 		ended(err, false)
 	})
 }
+
+// readsOf reads records, in this order.
+func readsOf(records ...int) (accesses []Access) {
+	for _, n := range records {
+		accesses = append(accesses, Access{Kind: wire.AccessRead, Record: n})
+	}
+	return accesses
+}
+
+// update is a chain that has change make new data of the records' old data.
+func update(lock Acquire, records []int, allowed func() error, change func(old [][]byte) ([][]byte, error)) *Chain {
+	m := &Chain{Acquire: lock, Accesses: readsOf(records...), Allowed: allowed}
+	for _, n := range records {
+		m.Accesses = append(m.Accesses, Access{Kind: wire.AccessWrite, Record: n})
+	}
+	m.Change = func(a []Access) error {
+		var old [][]byte
+		for i := range records {
+			old = append(old, a[i].Data)
+		}
+		data, err := change(old)
+		for i := range data {
+			a[len(records)+i].Data = data[i]
+		}
+		return err
+	}
+	return m
+}

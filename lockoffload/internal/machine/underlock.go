@@ -59,7 +59,6 @@ type Releaser struct {
 	Owner   uint16
 	Old     *memory.Current // what is current, if there is something to be written
 	Allowed func() error    // whether it still may be
-	Wrote   bool
 }
 
 func (m *Releaser) Step() (Verdict, error) {
@@ -68,7 +67,6 @@ func (m *Releaser) Step() (Verdict, error) {
 	if m.Old != nil {
 		if err = m.Allowed(); err == nil {
 			m.writeSlot(m.Grant.Slot, m.Old)
-			m.Wrote = true
 		}
 	}
 	m.release(m.Grant, m.Owner)
