@@ -38,9 +38,10 @@ var below = map[string][]string{
 	"dc/internal/dci":     {"internal"},
 	"srd":                 {"srd/internal/wire", "srd/internal/engine", "srd/internal/offload", "verbs", "verbs/netpath", "verbs/rdmacm", "internal"},
 	"srd/internal/wire":   {},
-	"srd/internal/engine": {"srd/internal/wire", "internal"},
+	"srd/internal/hosts":  {"srd/internal/wire"},
+	"srd/internal/engine": {"srd/internal/wire", "srd/internal/hosts", "internal"},
 	// It speaks of messages, services and statuses in the engine's terms.
-	"srd/internal/offload": {"srd/internal/wire", "srd/internal/engine", "internal"},
+	"srd/internal/offload": {"srd/internal/wire", "srd/internal/hosts", "srd/internal/engine", "internal"},
 	"lockoffload": {"verbs", "verbs/netpath", "verbs/rdmacm", "internal", "lockoffload/internal/wire", "lockoffload/internal/memory",
 		"lockoffload/internal/machine", "lockoffload/internal/history"},
 	"lockoffload/internal/wire":    {},

@@ -24,7 +24,7 @@ func greeted(t *testing.T, cfg Config) *world {
 // of answers what a node knows of another one.
 func (w *world) of(a, b int) *peer {
 	m := w.nodes[a].m
-	return m.peers[m.index[addrOf(b)]]
+	return m.find(addrOf(b))
 }
 
 // packet encodes one from a node to another, by their session.
@@ -364,7 +364,7 @@ func TestEarlierIncarnation(t *testing.T) {
 		p := w.of(0, 1)
 		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
 		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp, Limits: anyLimits}}
-		hello.Greeting.Cookie = a.m.cookie(&hello.Greeting, 0)
+		hello.Greeting.Cookie = a.m.hosts.Cookie(&hello.Greeting, a.m.now)
 		greeting := make([]byte, wire.MaxHeaders)
 		greeting = greeting[:hello.Encode(greeting)]
 		if key != nil {

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -33,9 +34,8 @@ type peer struct {
 	next     uint32        // in the queue of those that are ready
 	timer    int           // place in the heap, or -1
 	wakeAt   time.Duration // when to look at it
-	heard    time.Duration
+	heard    hosts.Heard
 	progress time.Duration // when something was settled, or the first message handed in
-	heardRaw time.Duration // raw time of heard
 	helloAt  time.Duration // when to greet again
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
@@ -96,20 +96,21 @@ func (m *Machine) dequeue() *peer {
 
 // find answers the peer with an address, made if there is none.
 func (m *Machine) find(a wire.Addr) *peer {
-	if i, ok := m.index[a]; ok {
+	if i, ok := m.hosts.Slot(a); ok {
 		return m.peers[i]
 	}
-	p := m.vacate()
-	if p == nil {
+	slot, ok := m.hosts.Add(a, m.now)
+	if !ok {
 		return nil
 	}
-	slot := p.slot
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, heardRaw: m.raw, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	if int(slot) == len(m.peers) {
+		m.peers = append(m.peers, new(peer))
+	}
+	p := m.peers[slot]
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
-	m.index[a] = slot
-	*m.hosts.Of(a.GID)++
 	return p
 }
 
@@ -122,83 +123,37 @@ func (m *Machine) begin(p *peer) {
 	p.grant = uint16(m.cfg.First)
 }
 
-const mostPeers = 1 << 24 // slots that a token can name
-
-// vacate answers a slot that is free, forgetting an idle peer if it must.
-func (m *Machine) vacate() *peer {
-	if n := len(m.free); n > 0 {
-		slot := m.free[n-1]
-		m.free = m.free[:n-1]
-		return m.peers[slot]
-	}
-	if len(m.peers) < min(m.cfg.MaxPeers, mostPeers) {
-		p := &peer{slot: uint32(len(m.peers)), timer: -1}
-		m.peers = append(m.peers, p)
-		return p
-	}
-	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, m.forgettable)
-	if ok {
-		m.forget(m.peers[i])
-		return m.vacate()
-	}
-	return nil
-}
-
 // forgettable reports whether a peer has nothing under way and was silent for long.
-func (m *Machine) forgettable(i int) bool {
-	p := m.peers[i]
-	return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
-}
-
-// admits reports whether a host may have another peer, and forgets a silent peer of the host
-// if it must.
-func (m *Machine) admits(gid [16]byte) bool {
-	count := m.hosts.Of(gid)
-	if m.cfg.Key != nil || int(*count) < m.hosts.Share(m.cfg.MaxPeers) {
-		return true
-	}
-	i, ok := m.hosts.Sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool { return m.hosts.Of(m.peers[i].addr.GID) == count && m.forgettable(i) })
-	if ok {
-		m.forget(m.peers[i])
-	}
-	return ok
+func (m *Machine) forgettable(slot uint32) bool {
+	p := m.peers[slot]
+	return p.state != vacant && !p.unsettled() && m.now-p.heard.At > m.cfg.EvictAge
 }
 
 // hears notes that a peer said something.
-func (m *Machine) hears(p *peer) { p.heard, p.heardRaw = m.now, m.raw }
-
-// mayForget reports whether nothing came from a peer for so long that it may forget this
-// endpoint. It has to be greeted before more is sent: what is under way in a session that the
-// peer has forgotten ends as unresponsive.
-func (m *Machine) mayForget(p *peer) bool {
-	return m.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
-}
+func (m *Machine) hears(p *peer) { p.heard = hosts.Heard{At: m.now, Raw: m.raw} }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
 // are asked for a cookie from now on: they may be replayed.
 func (m *Machine) forget(p *peer) {
 	m.dropReceived(p)
-	m.forgot = max(m.forgot, p.stamp)
 	m.fail(p, true) // releases what flows keep; nobody waits for any of them
 	if p.timer >= 0 {
 		heap.Remove(&m.timers, p.timer)
 	}
 	m.left(p)
-	delete(m.index, p.addr)
-	*m.hosts.Of(p.addr.GID)--
+	m.hosts.Remove(p.addr, p.stamp)
 	p.state, p.life = vacant, 0
 	for p.queued { // rare: the queue is rebuilt without it
 		if q := m.dequeue(); q != p {
 			m.enqueue(q)
 		}
 	}
-	m.free = append(m.free, p.slot)
 	m.Stats.Forgotten++
 }
 
 // byToken answers the peer to which a token was given.
 func (m *Machine) byToken(t uint64) *peer {
-	slot := t & (mostPeers - 1)
+	slot := t & (hosts.MaxSlots - 1)
 	if slot >= uint64(len(m.peers)) {
 		return nil
 	}
@@ -239,7 +194,7 @@ func (m *Machine) left(p *peer) {
 func (m *Machine) share() uint16 {
 	for range min(2, len(m.senders)) {
 		m.look = (m.look + 1) % len(m.senders)
-		if p := m.peers[m.senders[m.look]]; m.now-p.heard > senderAge {
+		if p := m.peers[m.senders[m.look]]; m.now-p.heard.At > senderAge {
 			m.left(p)
 			if len(m.senders) == 0 {
 				break
@@ -330,7 +285,7 @@ func (m *Machine) tick(p *peer) {
 // watch looks after a peer for which somebody waits: it is asked whether it lives, and
 // given up when it has said nothing for too long. It answers when to look again.
 func (m *Machine) watch(p *peer) time.Duration {
-	last := max(p.heard, p.progress)
+	last := max(p.heard.At, p.progress)
 	if m.now-last >= m.cfg.PeerTimeout {
 		m.fail(p, true)
 		return never

@@ -253,7 +253,7 @@ func (m *Machine) remove(f *rxFlow, a *assembly) {
 // reap gives up messages of senders that fell silent, and answers when to look again.
 // Nothing of them is sent again, so one that is not silent after all has to be told.
 func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
-	if at := p.heard + 2*m.cfg.PeerTimeout; m.now < at {
+	if at := p.heard.At + 2*m.cfg.PeerTimeout; m.now < at {
 		return at
 	}
 	for f.assemblies != nil {

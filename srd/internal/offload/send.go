@@ -81,7 +81,7 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 	}
 	if !p.unsettled() {
 		p.progress = m.now
-		if p.state == established && m.mayForget(p) {
+		if p.state == established && p.heard.Forgets(m.raw, &p.limits) {
 			m.greet(p)
 		}
 		m.wake(p, m.now+m.cfg.PeerTimeout/16)

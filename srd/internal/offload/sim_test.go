@@ -432,7 +432,7 @@ func (w *world) pair(a, b int) (s string) {
 	for range 2 {
 		m := w.nodes[a].m
 		s += fmt.Sprintf("\nnode %d, %+v", a, m.Stats)
-		if i, ok := m.index[addrOf(b)]; ok {
+		if i, ok := m.hosts.Slot(addrOf(b)); ok {
 			p := m.peers[i]
 			s += fmt.Sprintf("\n%+v", *p)
 			for _, f := range p.tx {
