@@ -105,8 +105,9 @@ const DefaultPeerTimeout = 5 * time.Second
 type Config struct {
 	Addr wire.Addr
 	Host Host
-	// Silent, if not nil, is called when a peer has been silent for a quarter of
-	// PeerTimeout, and after each other quarter. It calls no method of the engine.
+	// Silent, if not nil, is called when the way to a peer may lead nowhere: the peer has been
+	// silent, or has heard nothing, for a quarter of PeerTimeout, and after each other quarter;
+	// and when it greets again after a Welcome. It calls no method of the engine.
 	Silent func(peer wire.Addr)
 
 	Wall  uint64               // wall clock in nanoseconds, now; also the epoch

@@ -39,6 +39,7 @@ type peer struct {
 	state     uint8
 	queued    bool
 	welcome   bool // is owed
+	welcomed  bool // one was sent, and nothing came by the session since
 	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
 	quarters  uint8         // of PeerTimeout that it has been silent for

@@ -57,6 +57,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 			return
 		}
 		e.hears(p)
+		p.welcomed = false
 		e.onFlow(p, k)
 	case wire.Probe:
 		e.hears(p)
@@ -118,6 +119,9 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 		p = e.peers[i]
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome was lost, or it checks
+		if p.welcomed && e.cfg.Silent != nil {
+			e.cfg.Silent(p.addr)
+		}
 		p.welcome = true
 		e.hears(p)
 		e.enqueue(p)
