@@ -88,7 +88,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
 	h.m = offload.New(offload.Config{
 		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, PeerTimeout: cfg.PeerTimeout,
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - h.idle()) * 3 / 4, PeerTimeout: cfg.PeerTimeout,
 	})
 	ep.e = h.m
 	return nil
@@ -218,8 +218,11 @@ func (h *hardware) flush() {
 }
 
 func (h *hardware) urgent() bool {
-	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/4)
+	return len(h.pending) >= h.idle()
 }
+
+// idle returns how many receives wait to be posted again together.
+func (h *hardware) idle() int { return min(postRecvsEach, h.ep.cfg.Receives/4) }
 
 func (h *hardware) full() bool { return len(h.free) == 0 }
 

@@ -101,6 +101,7 @@ type Machine struct {
 	strangers engine.Strangers
 	senders   []uint32 // peers that send now, among which receive memory is divided
 	look      int      // at the senders
+	coming    int      // packets that may come of all of them
 
 	messages   []message
 	unused     uint32   // the first free message

@@ -216,7 +216,10 @@ func TestManyMessages(t *testing.T) {
 	w.Run(w.Now + time.Second)
 	require.Equal(t, 2000, w.results[engine.Delivered]+w.results[engine.Refused])
 	require.NotZero(t, w.results[engine.Refused])
-	w.nodes[1].refuse, w.nodes[1].asleep = 0, true
+	w.nodes[1].refuse = 0
+	w.send(w.nodes[0], 1, engine.Reliable, 20_000)
+	w.Run(w.Now + 10*time.Millisecond) // it has credit again
+	w.nodes[1].asleep = true
 	var all []*letter
 	for range wire.Window + 200 {
 		all = append(all, w.send(w.nodes[0], 1, engine.Reliable, 20))
@@ -338,7 +341,7 @@ func TestClockJumps(t *testing.T) {
 func TestCancel(t *testing.T) {
 	w := greeted(t, simple())
 	w.lose = 1
-	l := w.send(w.nodes[0], 1, engine.Reliable, 2000)
+	l := w.send(w.nodes[0], 1, engine.Reliable, 500)
 	w.Run(w.Now + 10*time.Millisecond)
 	w.lose = 0
 	w.nodes[0].do(l.life, func() { w.nodes[0].m.Cancel(l.handle) })

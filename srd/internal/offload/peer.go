@@ -40,11 +40,14 @@ type peer struct {
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
 
-	posted  uint32 // packets with a part, but for those that did not arrive
-	taken   uint32 // of them, as the peer says
-	arrived uint32 // packets with a part that it sent
-	told    uint32 // of them, as it was told
-	grant   uint16
+	posted  uint32        // packets with a part, but for those that did not arrive
+	taken   uint32        // of them, as the peer says
+	arrived uint32        // packets with a part that it sent
+	told    uint32        // of them, as it was told
+	grant   uint16        // packets that this end may have under way
+	granted uint16        // what it was told last that it may have
+	coming  uint16        // packets that may come of those, while it is one that sends
+	less    time.Duration // since when it has been told less than may come, or 0
 
 	limits   wire.Limits // MTU 0: not known yet
 	fragment uint16      // bytes of a message that a packet to it has
@@ -120,7 +123,8 @@ func (m *Machine) begin(p *peer) {
 	p.life = max(1, m.lives)
 	p.posted, p.taken, p.arrived, p.told = 0, 0, 0, 0
 	p.tries, p.retryAt, p.held = 0, 0, false
-	p.grant = uint16(m.cfg.First)
+	p.grant, p.granted = uint16(m.cfg.First), uint16(m.cfg.First)
+	m.left(p)
 }
 
 // forgettable reports whether a peer has nothing under way and was silent for long.
@@ -166,19 +170,27 @@ func (m *Machine) byToken(t uint64) *peer {
 // senderAge is how long a peer that sent is one that sends.
 const senderAge = 50 * time.Millisecond
 
-// sends counts a peer among those that send.
-func (m *Machine) sends(p *peer) {
+// enter counts a peer that greets or sends among those that send.
+func (m *Machine) enter(p *peer) {
 	if !p.sender {
 		p.sender = true
 		m.senders = append(m.senders, p.slot)
+		m.expect(p, p.granted)
 	}
+}
+
+// expect sets how many packets may come of a peer that sends.
+func (m *Machine) expect(p *peer, n uint16) {
+	m.coming += int(n) - int(p.coming)
+	p.coming = n
 }
 
 func (m *Machine) left(p *peer) {
 	if !p.sender {
 		return
 	}
-	p.sender = false
+	p.sender, p.less = false, 0
+	m.expect(p, 0)
 	last := len(m.senders) - 1
 	for i, slot := range m.senders {
 		if slot == p.slot {
@@ -189,19 +201,32 @@ func (m *Machine) left(p *peer) {
 	}
 }
 
-// share is how many packets a peer may have under way towards this endpoint. A look at
-// two of those that send finds with time those that stopped.
-func (m *Machine) share() uint16 {
+// share returns how many packets a peer may have under way towards this endpoint: its part of
+// the budget, as far as others may not use that still. A peer that does not send has what it
+// begins with. A look at two of those that send finds with time those that stopped.
+func (m *Machine) share(p *peer) uint16 {
 	for range min(2, len(m.senders)) {
 		m.look = (m.look + 1) % len(m.senders)
-		if p := m.peers[m.senders[m.look]]; m.now-p.heard.At > senderAge {
-			m.left(p)
+		if q := m.peers[m.senders[m.look]]; m.now-q.heard.At > senderAge {
+			m.left(q)
 			if len(m.senders) == 0 {
 				break
 			}
 		}
 	}
-	return uint16(min(max(m.cfg.Budget/max(1, len(m.senders)), 2), 1<<15))
+	p.granted = uint16(m.cfg.First)
+	if p.sender {
+		free := m.cfg.Budget - m.coming
+		p.granted = uint16(min(max(min(m.cfg.Budget/len(m.senders), int(p.coming)+free), 1), 1<<15))
+		switch {
+		case p.granted >= p.coming || p.less > 0 && m.now-p.less > senderAge:
+			p.less = 0
+			m.expect(p, p.granted)
+		case p.less == 0: // what it was told before may be under way
+			p.less = m.now
+		}
+	}
+	return p.granted
 }
 
 // timers are the peers that are to be looked at, the earliest first.

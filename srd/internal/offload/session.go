@@ -154,6 +154,7 @@ func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 	m.renew(p, g.Epoch, g.Token, g.Limits)
 	p.stamp, p.welcome, p.held = g.Stamp, true, true
 	m.hears(p)
+	m.enter(p)
 	m.enqueue(p)
 }
 

@@ -36,6 +36,7 @@ type world struct {
 	jitter  time.Duration
 	lose    float64 // probability that a packet is not where the device says
 	lost    bool    // there was one
+	refused int     // packets for which there was no buffer
 	hurry   bool    // somebody waits for each message
 	forge   float64
 	past    [][]byte
@@ -237,6 +238,7 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 		case to.gone:
 			outcome(Gone)
 		case to.receives == 0:
+			w.refused++
 			outcome(NotReady)
 		default:
 			outcome(Landed)
