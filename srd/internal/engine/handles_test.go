@@ -262,11 +262,7 @@ func TestUnreachableHostsHoldUpNoOther(t *testing.T) {
 // Of the packets to 4,000 hosts by eight paths nearly none waits for an address handle, once each
 // host has its share of them.
 func TestFourThousandHosts(t *testing.T) {
-	const hosts = 4000
-	rounds := 30
-	if racing {
-		rounds = 20
-	}
+	const hosts, first, rounds = 4000, 20, 25
 	cfg := simple(8)
 	cfg.Key = &wire.Key{1, 2}
 	cfg.PeerTimeout = 0
@@ -275,7 +271,7 @@ func TestFourThousandHosts(t *testing.T) {
 	hub := w.nodes[0]
 	rng := rand.New(rand.NewPCG(1, 1))
 	for round := range rounds {
-		if round == rounds/2 {
+		if round == first {
 			w.parcels, w.waits = 0, 0
 		}
 		for range hosts {
