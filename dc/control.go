@@ -117,7 +117,7 @@ func newControl(cfg ControlConfig) (c *Control, err error) {
 		return c, err
 	}
 	gid := c.gid.entry()
-	changes := dev.FollowGID(c.ctx, gid)
+	changes := dev.FollowGID(c.ctx, gid, nil)
 	port, err := dev.Port(gid.Port)
 	if err != nil {
 		return c, err

@@ -62,7 +62,7 @@ func newHardware(i *Initiator) (_ backend, err error) {
 	if err := h.routes.init(cfg.PD, cfg.GID, cfg.TrafficClass); err != nil {
 		return nil, err
 	}
-	changes := dev.FollowGID(i.ctx, h.routes.gid.entry())
+	changes := dev.FollowGID(i.ctx, h.routes.gid.entry(), nil)
 	if h.mtu, err = localMTU(dev, h.routes.gid.entry(), cfg.MTU); err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func newHardwareTarget(t *Target) (_ targetBackend, err error) {
 	h.addr = Address{GID: gid.GID, LID: port.LID, MTU: mtu, QPN: h.dct.Num(), Incarnation: incarnation, Hardware: true}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
-	changes := dev.FollowGID(ctx, gid)
+	changes := dev.FollowGID(ctx, gid, nil)
 	h.work.Go(func() { h.follow(changes) })
 	return h, nil
 }

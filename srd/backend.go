@@ -4,6 +4,7 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -66,6 +67,28 @@ func (ep *Endpoint) newBackend() error {
 		return newLinks(ep)
 	}
 	return err
+}
+
+// closeDevice closes what a driver has made, as far as it came.
+func (ep *Endpoint) closeDevice(qps []*verbs.QP, mr *verbs.MR, cq *verbs.CQ) error {
+	var errs []error
+	for _, qp := range qps {
+		errs = append(errs, qp.Close())
+	}
+	if ep.d != nil {
+		errs = append(errs, ep.d.Close())
+	}
+	errs = append(errs, ep.handles.close()...)
+	if mr != nil {
+		errs = append(errs, mr.Close())
+	}
+	if cq != nil {
+		errs = append(errs, cq.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("srd: close: %w", err)
+	}
+	return nil
 }
 
 // secrets are random numbers for a machine, and the deployment's key if there is one.

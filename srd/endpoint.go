@@ -65,7 +65,7 @@ type Endpoint struct {
 	gid     verbs.GIDEntry // as it was when the endpoint was opened
 	addr    Addr
 	d       *verbs.Dispatcher
-	handles handles
+	handles addressHandles
 	driver  driver
 	start   time.Time
 
@@ -133,7 +133,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep := &Endpoint{cfg: cfg, logs: logs{to: cfg.Log}, gid: cfg.GID, start: time.Now(), queues: make(map[*SendQueue]bool), unused: none, nudged: make(chan struct{}, 1)}
 	ep.pool.budget, ep.pool.patience = cfg.Buffers, cmp.Or(cfg.PeerTimeout, engine.DefaultPeerTimeout)/8
 	ep.grace = cmp.Or(cfg.ackDelay, engine.DefaultAckDelay)
-	ep.handles = newHandles(ep)
+	ep.handles.init(ep)
 	if err := ep.newBackend(); err != nil {
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
 	}
@@ -142,6 +142,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	ep.stop = stop
 	ep.alarm.Init(ep.due, 20*time.Microsecond)
+	changes := cfg.PD.Device().FollowGID(ctx, ep.gid, ep.handles.doubt)
 	if err := ep.driver.begin(); err != nil {
 		stop()
 		return nil, errors.Join(fmt.Errorf("srd: open: %w", err), ep.closeDriver())
@@ -155,8 +156,7 @@ func Open(cfg Config) (*Endpoint, error) {
 	ep.served.Add(2)
 	go ep.serve(ctx)
 	go ep.handles.resolve(ctx)
-	ep.served.Go(func() { ep.handles.events(ctx) })
-	ep.served.Go(func() { ep.handles.watch(ctx) })
+	ep.served.Go(func() { ep.handles.follow(changes) })
 	return ep, nil
 }
 

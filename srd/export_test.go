@@ -12,11 +12,11 @@ import (
 func (ep *Endpoint) Labels(to Addr) (all []uint32) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	for w := range ep.handles.of {
-		if w.to == to.GID {
-			all = append(all, w.label)
+	ep.handles.All(func(w way, _ *verbs.AH) {
+		if w.To == to.GID {
+			all = append(all, w.Label)
 		}
-	}
+	})
 	return all
 }
 
@@ -107,10 +107,7 @@ func (ep *Endpoint) BreakPath(i int, d time.Duration) (func() bool, error) {
 func (ep *Endpoint) Parked() int {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if l, ok := ep.driver.(*links); ok {
-		return len(l.parked)
-	}
-	return 0
+	return ep.handles.Waiting()
 }
 
 // Greeted has greetings come, as from so many addresses beside the endpoint's own at which nobody
@@ -133,10 +130,10 @@ func (ep *Endpoint) Handles(to Addr) map[uint32]*verbs.AH {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	all := make(map[uint32]*verbs.AH)
-	for w, a := range ep.handles.of {
-		if w.to == to.GID {
-			all[w.label] = a.ah
+	ep.handles.All(func(w way, ah *verbs.AH) {
+		if w.To == to.GID {
+			all[w.Label] = ah
 		}
-	}
+	})
 	return all
 }

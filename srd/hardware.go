@@ -1,7 +1,6 @@
 package srd
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -30,7 +29,6 @@ type hardware struct {
 	pending []uint32 // receives to be posted again
 	slots   []flight
 	free    []uint32 // slots to send from
-	parked  []uint32 // that wait for an address handle
 }
 
 // flight is a packet that is sent, or waits for its address handle.
@@ -78,6 +76,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	if h.recv, err = ep.d.NewRecvBatch(h.qp, cfg.Receives); err != nil {
 		return err
 	}
+	ep.handles.Labels, ep.handles.Parked = []uint32{0}, slots
 	h.slots = make([]flight, slots)
 	for i := range h.slots {
 		h.free = append(h.free, uint32(i))
@@ -89,7 +88,7 @@ func newHardware(ep *Endpoint, efa verbs.EFAFeatures) error {
 	ep.addr = Addr{GID: ep.gid.GID, QPN: h.qp.Num(), QKey: cfg.QKey}
 	h.m = offload.New(offload.Config{
 		Addr: ep.addr.wire(), Host: (*host)(ep), Wall: uint64(time.Now().UnixNano()), Seed: seed, Key: key, MTU: h.stride, Slots: slots,
-		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: cfg.Receives * 3 / 4, PeerTimeout: cfg.PeerTimeout,
+		MaxPeers: cfg.MaxPeers, MaxMessage: cfg.MaxMessage, Budget: (cfg.Receives - h.idle()) * 3 / 4, PeerTimeout: cfg.PeerTimeout,
 	})
 	ep.e = h.m
 	return nil
@@ -184,7 +183,7 @@ func (h *hardware) Lost(err error) { h.ep.fail(err) }
 func (h *hardware) release(i uint32, o offload.Outcome) {
 	s := &h.slots[i]
 	if s.h != nil {
-		s.h.uses--
+		s.h.Uses--
 	}
 	*s = flight{}
 	h.free = append(h.free, i)
@@ -219,46 +218,42 @@ func (h *hardware) flush() {
 }
 
 func (h *hardware) urgent() bool {
-	return len(h.pending) >= min(postRecvsEach, h.ep.cfg.Receives/4)
+	return len(h.pending) >= h.idle()
 }
+
+// idle returns how many receives wait to be posted again together.
+func (h *hardware) idle() int { return min(postRecvsEach, h.ep.cfg.Receives/4) }
 
 func (h *hardware) full() bool { return len(h.free) == 0 }
 
 // launch adds a packet to the chain, or has it wait for an address handle.
 func (h *hardware) launch(i uint32) {
 	s := &h.slots[i]
-	if s.h, _ = h.ep.handles.get(way{to: s.to.GID}, false); s.h == nil { // EFA asks nobody where that is
-		h.parked = append(h.parked, i)
+	to, _ := h.wayOf(i)
+	if s.h, _ = h.ep.handles.Take(i, to, false); s.h == nil { // all may wait
 		return
 	}
-	s.h.uses++
 	if h.send.Len() == h.send.Cap() {
 		h.post()
 	}
-	h.send.SetTarget(verbs.Target{AH: s.h.ah, QPN: s.to.QPN, QKey: s.to.QKey})
+	h.send.SetTarget(verbs.Target{AH: s.h.AH, QPN: s.to.QPN, QKey: s.to.QKey})
 	h.send.Send(h.ep.d.ID(uint64(i)), verbs.Signaled, h.mr.SGE(h.sendAt(i), s.length))
 }
 
+func (h *hardware) wayOf(i uint32) (to way, stranger bool) {
+	return h.ep.handles.Way(h.slots[i].to.GID, 0), false // EFA asks no network where that is
+}
+
 func (h *hardware) resume() {
-	waiting := h.parked
-	h.parked = nil
-	for _, i := range waiting {
+	for _, i := range h.ep.handles.Resume() {
 		h.launch(i)
 	}
 }
 
 // lost gives up what waits for an address handle that cannot be made.
 func (h *hardware) lost(to way) {
-	waiting := h.parked
-	h.parked = nil
-	for _, i := range waiting {
-		w := way{to: h.slots[i].to.GID}
-		if w == to {
-			h.release(i, offload.Gone)
-			continue
-		}
-		h.ep.handles.get(w, false) // it may not have been asked for yet
-		h.parked = append(h.parked, i)
+	for _, i := range h.ep.handles.Lost(to, h.wayOf) {
+		h.release(i, offload.Gone)
 	}
 }
 
@@ -289,22 +284,9 @@ func (h *hardware) fails(err error) {
 func (h *hardware) mend() bool { return true }
 
 func (h *hardware) close() error {
-	var errs []error
+	var qps []*verbs.QP
 	if h.qp != nil {
-		errs = append(errs, h.qp.Close())
+		qps = append(qps, h.qp)
 	}
-	if h.ep.d != nil {
-		errs = append(errs, h.ep.d.Close())
-	}
-	errs = append(errs, h.ep.handles.close()...)
-	if h.mr != nil {
-		errs = append(errs, h.mr.Close())
-	}
-	if h.cq != nil {
-		errs = append(errs, h.cq.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("srd: close: %w", err)
-	}
-	return nil
+	return h.ep.closeDevice(qps, h.mr, h.cq)
 }

@@ -210,14 +210,16 @@ func TestSimulatedStandstill(t *testing.T) {
 		defer mu.Unlock()
 		got[binary.BigEndian.Uint64(m.Data)]++
 	}})
-	// Each has credit for two packets, as little as it may be.
+	// Each has credit for a packet, as little as it may be, and they are more than there are buffers.
 	var eps []*srd.Endpoint
-	for range 12 {
+	for range 24 {
 		a := open(t, es[0], srd.Config{Receives: 16, PeerTimeout: 2 * time.Second})
 		require.NoError(t, a.Send(ctxOf(t), b.Addr(), pattern(5000+len(eps), 8)))
 		eps = append(eps, a)
 	}
 	still.Lock()
+	goOn := sync.OnceFunc(still.Unlock)
+	t.Cleanup(goOn) // the endpoint is closed after its callback
 	var wait sync.WaitGroup
 	var told [16]int
 	for i, ep := range eps {
@@ -250,7 +252,7 @@ func TestSimulatedStandstill(t *testing.T) {
 		defer mu.Unlock()
 		return told[srd.Refused] > 0
 	}, testTimeout, time.Millisecond)
-	still.Unlock()
+	goOn()
 	wait.Wait()
 	for i, a := range eps {
 		require.NoError(t, a.Send(ctxOf(t), b.Addr(), pattern(6000+i, 8)))

@@ -1,10 +1,9 @@
 package srd
 
 import (
-	"context"
 	"errors"
+	"iter"
 	"log/slog"
-	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -14,85 +13,39 @@ import (
 // another MAC, address handles lead nowhere. The device tells of changes at this end; a
 // handle that fails, and a peer that is silent, are signs of those at either end.
 
-const (
-	lookPause = 100 * time.Millisecond // between two looks
-	awayPause = time.Second            // while the address is gone: the device may have told of its return before it was there
-)
-
-// events has the GID looked up when the device tells of a change.
-func (h *handles) events(ctx context.Context) {
-	for ev := range h.ep.cfg.PD.Device().Events(ctx) {
-		switch ev.Type {
-		case verbs.EventGIDChange, verbs.EventPortActive, verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventReregister:
-			h.ep.mu.Lock()
-			h.moved = true
-			h.doubts()
-			h.ep.mu.Unlock()
-		}
-	}
-}
-
 // doubts has the GID looked up soon.
-func (h *handles) doubts() {
+func (h *addressHandles) doubts() {
 	select {
 	case h.doubt <- struct{}{}:
 	default:
 	}
 }
 
-// watch looks the GID up when there is doubt, until ctx ends.
-func (h *handles) watch(ctx context.Context) {
-	pause := time.NewTimer(lookPause)
-	defer pause.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.doubt:
-		}
-		gone := h.look()
-		pause.Reset(lookPause)
-		if gone {
-			pause.Reset(awayPause)
-			h.doubts()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
+// follow drops all address handles whenever the endpoint's GID has moved or the host has
+// changed otherwise.
+func (h *addressHandles) follow(changes iter.Seq2[verbs.GIDEntry, error]) {
+	for now, err := range changes {
+		if err == nil || errors.Is(err, verbs.ErrNoGID) { // of a device that is gone, the endpoint hears otherwise
+			h.changed(now, err != nil)
 		}
 	}
 }
 
-// look looks the endpoint's GID up, and drops all address handles if it has moved or the
-// host changed otherwise. It reports whether the GID is gone.
-func (h *handles) look() (gone bool) {
+func (h *addressHandles) changed(now verbs.GIDEntry, gone bool) {
 	ep := h.ep
 	ep.mu.Lock()
-	moved := h.moved
-	h.moved = false
-	was := h.gid
-	ep.mu.Unlock()
-	gid, err := ep.cfg.PD.Device().FindGIDAgain(was)
-	gone = errors.Is(err, verbs.ErrNoGID)
-	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if err != nil && !gone || ep.closed.Load() {
-		return false // of a device that is gone, the endpoint hears otherwise
+	if ep.closed.Load() {
+		return
 	}
 	switch {
-	case gone:
-		if !h.gone {
-			ep.logs.log(slog.LevelWarn, "srd: the endpoint's address is gone", "gid", was)
-		}
-	case h.gone || gid != was:
-		ep.logs.log(slog.LevelInfo, "srd: the endpoint's address has moved", "from", was, "to", gid)
-		h.gid, moved = gid, true
+	case gone && !h.gone:
+		ep.logs.log(slog.LevelWarn, "srd: the endpoint's address is gone", "gid", h.gid)
+	case !gone && (h.gone || now != h.gid):
+		ep.logs.log(slog.LevelInfo, "srd: the endpoint's address has moved", "from", h.gid, "to", now)
+		h.gid = now
 	}
 	h.gone = gone
-	if moved || gone {
-		h.dropAll()
-		ep.nudge() // queue pairs may be mended now
-	}
-	return gone
+	h.DropAll()
+	ep.nudge() // queue pairs may be mended now
 }

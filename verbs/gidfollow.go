@@ -2,8 +2,10 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"time"
 )
 
 // FindGIDAgain returns the entry that an earlier one has become: the same GID of the same
@@ -41,45 +43,80 @@ func (e GIDEntry) again(all []GIDEntry) (now GIDEntry, ok bool) {
 // GID's entry, or the error of [Device.FindGIDAgain], each time that the table or the state
 // of the GID's port has changed, until ctx is done or the device is closed:
 //
-//	for now, err := range device.FollowGID(ctx, gid) { ... }
+//	for now, err := range device.FollowGID(ctx, gid, nil) { ... }
 //
 // Address handles and queue pairs that were made with another index than the entry has now
 // reach nothing any more. Even if the index is the same, handles may hold a link-layer
 // address that is out of date. Events that come while the body of the loop runs are yielded
 // as one.
-func (d *Device) FollowGID(ctx context.Context, e GIDEntry) iter.Seq2[GIDEntry, error] {
-	return follow(ctx, d.async, e.Port, func() (GIDEntry, error) { return d.FindGIDAgain(e) })
+//
+// A token in doubt, which may be nil, has the GID looked up without an event, at most once in
+// 100 ms; while the GID is gone, it is looked up each second. What is found then is yielded if
+// it differs from what was known before.
+func (d *Device) FollowGID(ctx context.Context, e GIDEntry, doubt <-chan struct{}) iter.Seq2[GIDEntry, error] {
+	return follow(ctx, d.async, e, doubt, d.FindGIDAgain)
 }
 
-func follow(ctx context.Context, r *asyncReader, port uint8, find func() (GIDEntry, error)) iter.Seq2[GIDEntry, error] {
+const (
+	lookPause = 100 * time.Millisecond // between looks that no event asks for
+	gonePause = time.Second            // while the GID is gone: the event of its return may come before it is there
+)
+
+func follow(ctx context.Context, r *asyncReader, e GIDEntry, doubt <-chan struct{}, find func(GIDEntry) (GIDEntry, error)) iter.Seq2[GIDEntry, error] {
 	s := r.subscribe()
 	stop := context.AfterFunc(ctx, func() { r.unsubscribe(s) })
 	return func(yield func(GIDEntry, error) bool) {
 		defer stop()
 		defer r.unsubscribe(s)
+		gone, look := false, false
+		listen, pause := doubt, (<-chan time.Time)(nil)
 		for {
-			changed, ended := false, false
-			for state := taken; state == taken && !ended; {
-				var ev Event
-				ev, state = r.take(s)
-				changed = changed || state == taken && ev.movesGIDs(port)
-				ended = state == over
-			}
+			changed, ended := r.takeMoves(s, e.Port)
 			switch {
 			case ended, ctx.Err() != nil:
 				return
-			case changed:
-				if e, err := find(); !yield(e, err) {
+			case changed, look:
+				now, err := find(e)
+				news := changed
+				switch {
+				case err == nil:
+					news = news || gone || now != e
+					e, gone = now, false
+				case errors.Is(err, ErrNoGID):
+					news = news || !gone
+					gone = true
+				}
+				listen, look, pause = nil, false, time.After(lookPause)
+				if gone {
+					pause = time.After(gonePause)
+				}
+				if news && !yield(now, err) {
 					return
 				}
 				continue
 			}
 			select {
 			case <-s.more:
+			case <-listen:
+				look = true
+			case <-pause:
+				listen, look, pause = doubt, gone, nil
 			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// takeMoves takes all events that have come, and reports whether one of them may have moved
+// a GID of the port, and whether there will be no others.
+func (r *asyncReader) takeMoves(s *subscriber, port uint8) (moved, ended bool) {
+	for {
+		ev, state := r.take(s)
+		if state != taken {
+			return moved, state == over
+		}
+		moved = moved || ev.movesGIDs(port)
 	}
 }
 

@@ -3,7 +3,10 @@ package verbs
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +52,8 @@ func TestFollowGID(t *testing.T) {
 	e := gidAt("10.0.0.1", GIDRoCEv2, 1, 0, 7)
 	event := func(typ EventType, port uint8) { r.publish(Event{Type: typ, Port: port}) }
 	found := 0
-	seq := follow(ctx, r, 1, func() (GIDEntry, error) {
+	seq := follow(ctx, r, e, nil, func(was GIDEntry) (GIDEntry, error) {
+		require.Equal(t, e, was, "what was found last")
 		found++
 		e.Index++
 		return e, nil
@@ -83,14 +87,91 @@ func TestFollowGID(t *testing.T) {
 	require.Empty(t, r.subscribers)
 	r.mu.Unlock()
 
-	for range follow(ctx, r, 1, nil) { // over before it begins
+	for range follow(ctx, r, e, nil, nil) { // over before it begins
 		t.Error("an event after the end")
 	}
-	seq = follow(t.Context(), r, 1, nil)
+	seq = follow(t.Context(), r, e, nil, nil)
 	r.end()
 	for range seq {
 		t.Error("an event of a closed device")
 	}
+}
+
+// TestFollowGIDInDoubt: a GID is looked up without an event if there is doubt, at most once in
+// a while, and while it is gone; only what differs is yielded.
+func TestFollowGIDInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newAsyncReader()
+		e := gidAt("10.0.0.1", GIDRoCEv2, 1, 3, 7)
+		doubt := make(chan struct{}, 1)
+		var mu sync.Mutex
+		now, gone, found := e, false, 0
+		var yielded []GIDEntry
+		go func() {
+			for e, err := range follow(t.Context(), r, e, doubt, func(GIDEntry) (GIDEntry, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				found++
+				if gone {
+					return GIDEntry{}, ErrNoGID
+				}
+				return now, nil
+			}) {
+				if err != nil {
+					e = GIDEntry{}
+				}
+				yielded = append(yielded, e)
+			}
+		}()
+		looks := func() int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { found = 0 }()
+			return found
+		}
+		ask := func() int {
+			doubt <- struct{}{}
+			return looks()
+		}
+		require.Zero(t, looks())
+		require.Equal(t, 1, ask())
+		require.Zero(t, ask(), "so soon")
+		time.Sleep(lookPause)
+		require.Equal(t, 1, looks())
+		require.Empty(t, yielded, "nothing is new")
+
+		time.Sleep(lookPause)
+		mu.Lock()
+		now.Index = 9
+		mu.Unlock()
+		require.Equal(t, 1, ask())
+		require.Equal(t, []GIDEntry{now}, yielded)
+
+		time.Sleep(lookPause)
+		mu.Lock()
+		gone = true
+		mu.Unlock()
+		require.Equal(t, 1, ask())
+		require.Equal(t, []GIDEntry{now, {}}, yielded)
+		time.Sleep(3 * gonePause)
+		require.Equal(t, 3, looks())
+		require.Len(t, yielded, 2)
+		mu.Lock()
+		gone = false
+		mu.Unlock()
+		time.Sleep(gonePause)
+		require.Equal(t, 1, looks())
+		require.Equal(t, []GIDEntry{now, {}, now}, yielded, "it is there again")
+		time.Sleep(3 * gonePause)
+		require.Zero(t, looks())
+
+		r.publish(Event{Type: EventGIDChange, Port: 1})
+		require.Equal(t, 1, looks())
+		require.Equal(t, []GIDEntry{now, {}, now, now}, yielded, "an event is told of")
+		r.end()
+		synctest.Wait()
+	})
 }
 
 // only is the reader's one subscriber.

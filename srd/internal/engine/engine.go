@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -104,8 +105,9 @@ const DefaultPeerTimeout = 5 * time.Second
 type Config struct {
 	Addr wire.Addr
 	Host Host
-	// Silent, if not nil, is called when a peer has been silent for a quarter of
-	// PeerTimeout, and after each other quarter. It calls no method of the engine.
+	// Silent, if not nil, is called when the way to a peer may lead nowhere: the peer has been
+	// silent, or has heard nothing, for a quarter of PeerTimeout, and after each other quarter;
+	// and when it greets again after a Welcome. It calls no method of the engine.
 	Silent func(peer wire.Addr)
 
 	Wall  uint64               // wall clock in nanoseconds, now; also the epoch
@@ -174,16 +176,11 @@ type Engine struct {
 	target   time.Duration // Config's Target, or longer
 	ackDelay time.Duration // Config's AckDelay, or longer
 
-	secret   wire.Key // of cookies
 	fragment int
 	peers    []*peer
 	chunk    []peer // that are no one's yet
-	free     []uint32
-	index    map[wire.Addr]uint32
-	latest   *peer // that find answered: the messages of a stream are for one
-	sweep    Sweep
-	hosts    Hosts
-	forgot   uint64        // no later stamp of a greeting was forgotten
+	latest   *peer  // that find answered: the messages of a stream are for one
+	hosts    *hosts.Table
 	intact   time.Duration // by Config.Boot: since when no peer was forgotten
 	lastOwn  uint64        // stamp of one's own last greeting
 
@@ -227,11 +224,10 @@ type Stats struct {
 // New makes an engine.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
-	e.secret = wire.Key{e.rng.Uint64(), e.rng.Uint64()}
-	e.hosts.Secret = e.secret
+	e := &Engine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
+	e.hosts = hosts.New(hosts.Config{Secret: wire.Key{e.rng.Uint64(), e.rng.Uint64()}, Trusted: cfg.Key != nil, MaxPeers: cfg.MaxPeers, EvictAge: cfg.EvictAge, Born: cfg.Wall,
+		Idle: e.forgettable, Forget: func(slot uint32) { e.forget(e.peers[slot]) }})
 	e.fragment = cfg.MTU - wire.Overhead
-	e.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	e.raw, e.target, e.ackDelay = cfg.Raw, cfg.Target, cfg.AckDelay
 	if e.cfg.Boot == nil {
 		e.cfg.Boot = func() time.Duration { return e.raw }

@@ -15,7 +15,7 @@ import (
 func (n *node) forgets() {
 	n.e.Advance(n.raw())
 	p := n.e.peers[0]
-	require.True(n.w.t, n.e.idle(p) && n.e.now-p.heard > n.e.cfg.EvictAge)
+	require.True(n.w.t, n.e.idle(p) && n.e.now-p.heard.At > n.e.cfg.EvictAge)
 	n.e.forget(p)
 }
 

@@ -74,7 +74,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 	case p.remote == 0:
 		return false
 	case p.welcome:
-		p.welcome = false
+		p.welcome, p.welcomed = false, true
 		k.Type, k.Welcome = wire.Welcome, wire.Granted{Epoch: p.mine, Token: p.local, Hello: p.epoch, Limits: e.limits()}
 		o.Path = e.answerPath(p)
 		e.attach(p, k, wire.WelcomeLen)
@@ -83,6 +83,7 @@ func (e *Engine) make(p *peer, k *wire.Packet, o *Out) bool {
 		}
 	case p.echo:
 		p.echo = false
+		e.unnamed(p, false)
 		k.Type, k.Echo = wire.Echo, wire.Echoed{Path: p.echoPath, Stamp: p.echoStamp}
 		o.Path = e.answerPath(p)
 	case p.state == established && e.makeProbe(p, k, o):

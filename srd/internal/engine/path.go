@@ -60,6 +60,7 @@ type network struct {
 	failing  uint16        // paths that timed out since the window was judged
 	answered time.Duration // when a response or an echo came
 	agedAt   time.Duration // when losses were halved
+	unnamed  time.Duration // since when the peer has named none of the responses to it, or 0
 	silentAt time.Duration // when silent was counted
 	silent   uint8         // timers in a row that began and ended while nothing was answered
 	turn     turn          // of the peer, as a sender
@@ -336,6 +337,7 @@ func (e *Engine) owes(p *peer, i uint8) {
 	if p.net == nil || p.net.turn.waits { // it sends nothing that could name it
 		return
 	}
+	e.unnamed(p, true)
 	x := &p.net.paths[i]
 	if x.owed == 0 {
 		x.owedSince = e.now
@@ -347,12 +349,27 @@ func (e *Engine) owes(p *peer, i uint8) {
 	}
 }
 
+// unnamed has Silent called for each quarter of PeerTimeout in which a peer sends, and names none
+// of the responses. Echoes, which it does not name, are no such quarter's begin.
+func (e *Engine) unnamed(p *peer, response bool) {
+	n := p.net
+	switch {
+	case n == nil:
+	case n.unnamed == 0 && response:
+		n.unnamed = max(1, e.now)
+	case n.unnamed > 0 && e.now-n.unnamed >= e.cfg.PeerTimeout/4 && e.cfg.Silent != nil:
+		n.unnamed = e.now
+		e.cfg.Silent(p.addr)
+	}
+}
+
 // named notes by which paths the peer says it heard this side.
 func (e *Engine) named(p *peer, paths uint16) {
 	n := p.net
 	if n == nil || paths == 0 {
 		return
 	}
+	n.unnamed = 0
 	e.age(n)
 	newest := time.Duration(0)
 	for set := paths & (1<<e.cfg.Paths - 1); set != 0; set &= set - 1 {

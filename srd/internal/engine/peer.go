@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -31,14 +32,14 @@ type peer struct {
 	slot      uint32
 	wakeAt    time.Duration
 	timer     int32 // place in the heap, or -1
-	heard     time.Duration
+	heard     hosts.Heard
 	progress  time.Duration // when something was settled, or the first packet left
 	helloAt   time.Duration // when to greet again
-	heardRaw  time.Duration // raw time of heard
 	next      uint32        // in the queue of those that are ready
 	state     uint8
 	queued    bool
 	welcome   bool // is owed
+	welcomed  bool // one was sent, and nothing came by the session since
 	wanted    bool // it sends by a session of which this side does not know
 	hellos    uint8
 	quarters  uint8         // of PeerTimeout that it has been silent for
@@ -92,46 +93,26 @@ func (e *Engine) find(a wire.Addr) *peer {
 	if p := e.latest; p != nil && p.addr == a { // what is forgotten makes room for another one at once
 		return p
 	}
-	if i, ok := e.index[a]; ok {
+	if i, ok := e.hosts.Slot(a); ok {
 		e.latest = e.peers[i]
 		return e.latest
 	}
-	slot, ok := e.vacate()
+	slot, ok := e.hosts.Add(a, e.now)
 	if !ok {
 		return nil
 	}
-	p := e.peers[slot]
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: e.now, heardRaw: e.raw, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
-	p.fragment = uint16(min(e.fragment, smallFragment))
-	p.local = uint64(slot) | e.rng.Uint64()<<24
-	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
-	e.index[a] = slot
-	*e.hosts.Of(a.GID)++
-	return p
-}
-
-const mostPeers = 1 << 24 // slots that a token can name
-
-// vacate answers a slot that is free, forgetting an idle peer if it must.
-func (e *Engine) vacate() (uint32, bool) {
-	if n := len(e.free); n > 0 {
-		s := e.free[n-1]
-		e.free = e.free[:n-1]
-		return s, true
-	}
-	if len(e.peers) < min(e.cfg.MaxPeers, mostPeers) {
+	if int(slot) == len(e.peers) {
 		if len(e.chunk) == 0 {
 			e.newChunk()
 		}
 		e.peers, e.chunk = append(e.peers, &e.chunk[0]), e.chunk[1:]
-		return uint32(len(e.peers) - 1), true
 	}
-	i, ok := e.sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, e.forgettable)
-	if ok {
-		e.forget(e.peers[i])
-		return e.vacate()
-	}
-	return 0, false
+	p := e.peers[slot]
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: e.cfg.Wall, heard: hosts.Heard{At: e.now, Raw: e.raw}, wakeAt: never, next: none, grant: uint16(e.cfg.First)}
+	p.fragment = uint16(min(e.fragment, smallFragment))
+	p.local = uint64(slot) | e.rng.Uint64()<<24
+	p.turn, p.path = uint8(e.rng.Uint32()), uint8(e.rng.Uint32())
+	return p
 }
 
 // chunkLength is how many peers are allocated at a time: with the allocator's own word
@@ -161,45 +142,23 @@ func (e *Engine) idle(p *peer) bool {
 }
 
 // forgettable reports whether a peer has nothing under way and was silent for long.
-func (e *Engine) forgettable(i int) bool {
-	p := e.peers[i]
-	return e.idle(p) && e.now-p.heard > e.cfg.EvictAge
-}
-
-// admits reports whether a host may have another peer, and forgets a silent peer of the host
-// if it must.
-func (e *Engine) admits(gid [16]byte) bool {
-	count := e.hosts.Of(gid)
-	if e.cfg.Key != nil || int(*count) < e.hosts.Share(e.cfg.MaxPeers) {
-		return true
-	}
-	i, ok := e.hosts.Sweep.Find(len(e.peers), e.now, e.cfg.EvictAge, func(i int) bool { return e.hosts.Of(e.peers[i].addr.GID) == count && e.forgettable(i) })
-	if ok {
-		e.forget(e.peers[i])
-	}
-	return ok
+func (e *Engine) forgettable(slot uint32) bool {
+	p := e.peers[slot]
+	return e.idle(p) && e.now-p.heard.At > e.cfg.EvictAge
 }
 
 // hears notes that a peer said something.
-func (e *Engine) hears(p *peer) { p.heard, p.heardRaw = e.now, e.raw }
-
-// mayForget reports whether nothing came from a peer for so long that it may forget this
-// endpoint. It has to be greeted before more is sent: what is under way in a session that the
-// peer has forgotten ends as unresponsive.
-func (e *Engine) mayForget(p *peer) bool {
-	return e.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
-}
+func (e *Engine) hears(p *peer) { p.heard = hosts.Heard{At: e.now, Raw: e.raw} }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
 // are asked for a cookie from now on: they may be replayed.
 func (e *Engine) forget(p *peer) {
 	e.dropReceived(p)
-	e.forgot, e.intact = max(e.forgot, p.stamp), e.cfg.Boot()
+	e.intact = e.cfg.Boot()
 	e.leave(p)
 	e.releaseNetwork(p)
 	e.unwake(p)
-	delete(e.index, p.addr)
-	*e.hosts.Of(p.addr.GID)--
+	e.hosts.Remove(p.addr, p.stamp)
 	p.state = vacant
 	for p.queued { // rare: the queue is rebuilt without it
 		q := e.dequeue()
@@ -207,13 +166,12 @@ func (e *Engine) forget(p *peer) {
 			e.enqueue(q)
 		}
 	}
-	e.free = append(e.free, p.slot)
 	e.Stats.Forgotten++
 }
 
 // byToken answers the peer to which a token was given.
 func (e *Engine) byToken(t uint64) *peer {
-	slot := t & (mostPeers - 1)
+	slot := t & (hosts.MaxSlots - 1)
 	if slot >= uint64(len(e.peers)) {
 		return nil
 	}

@@ -83,6 +83,7 @@ func (e *Engine) onEcho(p *peer, k *wire.Packet) {
 		return
 	}
 	e.hears(p)
+	p.net.unnamed = 0
 	e.afterSilence(p, rtt)
 	e.answers(p)
 	e.sample(p, i, rtt)

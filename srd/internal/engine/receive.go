@@ -346,7 +346,7 @@ func (e *Engine) reap(p *peer, f *rxFlow) time.Duration {
 	next := never
 	for a := f.assemblies; a != nil; {
 		after := a.next
-		at := max(a.heard, p.heard) + 2*e.cfg.PeerTimeout
+		at := max(a.heard, p.heard.At) + 2*e.cfg.PeerTimeout
 		switch {
 		case e.now < at:
 			next = min(next, at)

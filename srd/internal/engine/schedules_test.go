@@ -85,6 +85,13 @@ func schedule(t testing.TB, seed uint64) *world {
 			n.start(0)
 		}
 	}
+	macs := rand.New(rand.NewPCG(seed, 12))
+	if macs.IntN(3) == 0 {
+		w.resolve = time.Duration(1+macs.IntN(5000)) * time.Microsecond
+		for _, n := range w.nodes {
+			n.start(0)
+		}
+	}
 	if some(0.3) {
 		w.forge = 0.1
 	}
@@ -206,6 +213,9 @@ func schedule(t testing.TB, seed uint64) *world {
 			n.offset += time.Duration(r.Int64N(int64(10*time.Hour))) - 5*time.Hour
 			n.pump()
 		})
+	}
+	if w.resolve > 0 && macs.IntN(2) == 0 {
+		w.after(time.Duration(macs.Int64N(int64(span))), func() { w.nodes[macs.IntN(len(w.nodes))].mac++ })
 	}
 	w.run(w.now + span)
 	trouble, w.forge = false, 0

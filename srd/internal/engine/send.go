@@ -69,7 +69,7 @@ func (e *Engine) Send(to wire.Addr, m Message) (Handle, error) {
 	}
 	if !e.unsettled(p) {
 		p.progress = e.now
-		if p.state == established && e.mayForget(p) {
+		if p.state == established && p.heard.Forgets(e.raw, &p.limits) {
 			e.greet(p)
 		}
 		if p.net != nil && e.now-p.net.used > senderAge/2 { // others may have its share by now

@@ -57,6 +57,7 @@ func (e *Engine) Receive(from Source, b []byte) {
 			return
 		}
 		e.hears(p)
+		p.welcomed = false
 		e.onFlow(p, k)
 	case wire.Probe:
 		e.hears(p)
@@ -104,18 +105,6 @@ func (e *Engine) helloTimeout(p *peer) time.Duration {
 	return t/2 + time.Duration(e.rng.Int64N(int64(t)))
 }
 
-// cookie is what a stranger has to show before anything is kept of it. It holds for
-// this one and the next period.
-func (e *Engine) cookie(from Source, g *wire.Greeting, ago time.Duration) uint64 {
-	h := wire.NewHash(e.secret)
-	h.Add(from.GID[:])
-	h.AddAddr(&g.From)
-	h.AddUint64(g.Epoch)
-	h.AddUint64(g.Token)
-	h.AddUint64(uint64(e.now/(e.cfg.EvictAge/4) - ago))
-	return h.Sum()
-}
-
 // onHello gives a session to who asks for one. A stranger first shows that it receives
 // what is sent to its address, by a cookie; or that it has the deployment's key, and
 // that the greeting is not an old one. Until then nothing is kept of it.
@@ -126,10 +115,13 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 		return
 	}
 	var p *peer
-	if i, ok := e.index[g.From]; ok {
+	if i, ok := e.hosts.Slot(g.From); ok {
 		p = e.peers[i]
 	}
 	if p != nil && p.epoch == g.Epoch && p.remote == g.Token { // its Welcome was lost, or it checks
+		if p.welcomed && e.cfg.Silent != nil {
+			e.cfg.Silent(p.addr)
+		}
 		p.welcome = true
 		e.hears(p)
 		e.enqueue(p)
@@ -145,20 +137,20 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 			e.Stats.WrongKey++
 			return
 		}
-		if !old && g.Stamp > e.forgot && g.Stamp < e.wall()+uint64(time.Hour) {
+		if !old && e.hosts.Fresh(g, e.wall()) {
 			e.adopt(p, k)
 			return
 		}
 	}
 	if !old && g.Cookie != 0 {
-		if g.Cookie == e.cookie(from, g, 0) || g.Cookie == e.cookie(from, g, 1) {
+		if e.hosts.Shows(g, e.now) {
 			k.HasPart = false // what was asked for a cookie goes through the session
 			e.adopt(p, k)
 			return
 		}
 		e.Stats.WrongCookie++
 	}
-	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: e.cookie(from, g, 0)}}
+	a := Answer{To: g.From, Type: wire.Challenge, Token: g.Token, Challenge: wire.Challenged{Cookie: e.hosts.Cookie(g, e.now)}}
 	if old {
 		a.Challenge.Known = p.epoch
 	}
@@ -169,7 +161,7 @@ func (e *Engine) onHello(from Source, k *wire.Packet, b []byte) {
 func (e *Engine) adopt(p *peer, k *wire.Packet) {
 	g := &k.Greeting
 	if p == nil {
-		if e.admits(g.From.GID) {
+		if e.hosts.Admits(g.From.GID, e.now) {
 			p = e.find(g.From)
 		}
 		if p == nil {

@@ -27,6 +27,10 @@ type world struct {
 
 	short bool // links differ in the length of packets
 
+	resolve time.Duration // that an address handle takes to be made; 0: nodes need none
+	parcels int           // packets for which a handle was looked for
+	waits   int           // of them, those that waited for one
+
 	taken func(to int, packet []byte) // told of what a link with a queue takes
 
 	forge   float64 // probability that a stranger adds a packet for one that is sent
@@ -78,6 +82,8 @@ type node struct {
 	used     int
 	refuse   float64
 	mtu      int // 0: that of the world
+	mac      int // of its port
+	ways     *ways
 	reply    func(d *Delivery)
 	later    []func()
 }
@@ -124,6 +130,10 @@ func (n *node) start(wallBack uint64) {
 	n.used = 0
 	cfg.Raw = n.raw()
 	cfg.Boot = func() time.Duration { return n.w.now }
+	if n.w.resolve > 0 {
+		n.ways = newWays(n, cfg.Paths)
+		cfg.Silent = func(to wire.Addr) { n.ways.Renew(to.GID) }
+	}
 	n.e = New(cfg)
 	n.wakeAt = never
 }
@@ -167,7 +177,11 @@ func (n *node) pump() {
 		if len(packet) > n.e.cfg.MTU {
 			n.w.t.Fatalf("a packet of %d bytes", len(packet))
 		}
-		n.w.send(n, &o, packet)
+		if n.ways == nil {
+			n.w.send(n, &o, packet)
+		} else {
+			n.ways.post(o, packet)
+		}
 		sent++
 	}
 	if len(n.e.peers) < 8 {

@@ -102,7 +102,7 @@ func (e *Engine) share(p *peer) uint16 {
 	s := &e.senders
 	for range min(2, len(s.list)) { // a look at two each time finds those that stopped
 		s.at = (s.at + 1) % len(s.list)
-		if q := e.peers[s.list[s.at]]; e.now-q.heard > senderAge && !q.takesTurns() {
+		if q := e.peers[s.list[s.at]]; e.now-q.heard.At > senderAge && !q.takesTurns() {
 			e.stops(s.at)
 			if len(s.list) == 0 {
 				break

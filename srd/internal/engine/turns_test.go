@@ -137,7 +137,7 @@ func TestSenderWaits(t *testing.T) {
 	require.Zero(t, p.grant)
 	require.Zero(t, p.flying)
 	require.True(t, a.e.waits(p))
-	require.True(t, hub.e.peers[hub.e.index[addrOf(1)]].net.turn.waits)
+	require.True(t, hub.e.find(addrOf(1)).net.turn.waits)
 	least := a.e.cfg.PeerTimeout / askShare / 2
 	crowded(least - 2*time.Millisecond)
 	require.Equal(t, sent+first, a.e.Stats.Sent)
@@ -195,7 +195,7 @@ func TestTurnThatWasLostInPart(t *testing.T) {
 		n.pump()
 	}
 	w.run(w.now + time.Millisecond)
-	q := hub.e.peers[hub.e.index[addrOf(1)]]
+	q := hub.e.find(addrOf(1))
 	require.True(t, hub.e.crowded())
 	hub.e.cfg.Host = &feeder{t: t}
 	stamp := uint32(0)
@@ -241,7 +241,7 @@ func TestTurnsGoOn(t *testing.T) {
 	require.True(t, hub.e.crowded())
 	w.model.post(a, 0, Reliable, 400*a.e.fragment)
 	a.pump()
-	q := hub.e.peers[hub.e.index[addrOf(1)]]
+	q := hub.e.find(addrOf(1))
 	turns, ended := 0, 0
 	for w.model.open > 0 {
 		was := q.net.turn.left
@@ -342,7 +342,7 @@ func TestGreetingOfOneOfMany(t *testing.T) {
 	require.Equal(t, wire.Welcome, welcome[0].Type)
 	require.True(t, welcome[0].HasCredit)
 	require.Zero(t, welcome[0].Credit.Grant)
-	p := hub.e.peers[hub.e.index[addrOf(1000)]]
+	p := hub.e.find(addrOf(1000))
 	require.True(t, p.net.turn.waits)
 	hub.e.senders.granted = 0
 	hub.e.giveTurns()

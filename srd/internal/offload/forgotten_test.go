@@ -14,7 +14,7 @@ import (
 func (n *node) forgets() {
 	n.m.Advance(n.raw())
 	p := n.m.peers[0]
-	require.True(n.w.t, !p.unsettled() && n.m.now-p.heard > n.m.cfg.EvictAge)
+	require.True(n.w.t, !p.unsettled() && n.m.now-p.heard.At > n.m.cfg.EvictAge)
 	n.m.forget(p)
 }
 

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/srd/internal/engine"
+	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -89,14 +90,9 @@ type Machine struct {
 	raw  time.Duration
 	wait time.Duration // until when the last call of Wait let the driver sleep
 
-	secret   wire.Key // of cookies
 	fragment int
 	peers    []*peer
-	free     []uint32
-	index    map[wire.Addr]uint32
-	sweep    engine.Sweep
-	hosts    engine.Hosts
-	forgot   uint64 // no later stamp of a greeting was forgotten
+	hosts    *hosts.Table
 	lastOwn  uint64 // stamp of one's own last greeting
 	lives    uint32 // of sessions
 
@@ -105,6 +101,7 @@ type Machine struct {
 	strangers engine.Strangers
 	senders   []uint32 // peers that send now, among which receive memory is divided
 	look      int      // at the senders
+	coming    int      // packets that may come of all of them
 
 	messages   []message
 	unused     uint32   // the first free message
@@ -144,11 +141,10 @@ const none = ^uint32(0)
 // New makes a machine.
 func New(cfg Config) *Machine {
 	cfg.defaults()
-	m := &Machine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), index: make(map[wire.Addr]uint32), unused: none}
-	m.secret = wire.Key{m.rng.Uint64(), m.rng.Uint64()}
-	m.hosts.Secret = m.secret
+	m := &Machine{cfg: cfg, rng: rand.New(rand.NewChaCha8(cfg.Seed)), unused: none}
+	m.hosts = hosts.New(hosts.Config{Secret: wire.Key{m.rng.Uint64(), m.rng.Uint64()}, Trusted: cfg.Key != nil, MaxPeers: cfg.MaxPeers, EvictAge: cfg.EvictAge, Born: cfg.Wall,
+		Idle: m.forgettable, Forget: func(slot uint32) { m.forget(m.peers[slot]) }})
 	m.fragment = min(cfg.MTU-wire.Overhead, 1<<16-1)
-	m.forgot = cfg.Wall // greetings from before one's birth may have been answered by a predecessor
 	m.ready = queue{none, none}
 	m.raw = cfg.Raw
 	m.strangers.Begin()

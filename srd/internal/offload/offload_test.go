@@ -24,7 +24,7 @@ func greeted(t *testing.T, cfg Config) *world {
 // of answers what a node knows of another one.
 func (w *world) of(a, b int) *peer {
 	m := w.nodes[a].m
-	return m.peers[m.index[addrOf(b)]]
+	return m.find(addrOf(b))
 }
 
 // packet encodes one from a node to another, by their session.
@@ -216,7 +216,10 @@ func TestManyMessages(t *testing.T) {
 	w.Run(w.Now + time.Second)
 	require.Equal(t, 2000, w.results[engine.Delivered]+w.results[engine.Refused])
 	require.NotZero(t, w.results[engine.Refused])
-	w.nodes[1].refuse, w.nodes[1].asleep = 0, true
+	w.nodes[1].refuse = 0
+	w.send(w.nodes[0], 1, engine.Reliable, 20_000)
+	w.Run(w.Now + 10*time.Millisecond) // it has credit again
+	w.nodes[1].asleep = true
 	var all []*letter
 	for range wire.Window + 200 {
 		all = append(all, w.send(w.nodes[0], 1, engine.Reliable, 20))
@@ -338,7 +341,7 @@ func TestClockJumps(t *testing.T) {
 func TestCancel(t *testing.T) {
 	w := greeted(t, simple())
 	w.lose = 1
-	l := w.send(w.nodes[0], 1, engine.Reliable, 2000)
+	l := w.send(w.nodes[0], 1, engine.Reliable, 500)
 	w.Run(w.Now + 10*time.Millisecond)
 	w.lose = 0
 	w.nodes[0].do(l.life, func() { w.nodes[0].m.Cancel(l.handle) })
@@ -364,7 +367,7 @@ func TestEarlierIncarnation(t *testing.T) {
 		p := w.of(0, 1)
 		late := w.packet(1, 0, wire.Packet{HasPart: true, Part: wire.Part{Seq: 1, Floor: 1, Total: 20, Fragment: 100}}, make([]byte, 20))
 		hello := wire.Packet{Type: wire.Hello, Greeting: wire.Greeting{From: addrOf(1), Epoch: p.epoch, Token: p.remote, Stamp: p.stamp, Limits: anyLimits}}
-		hello.Greeting.Cookie = a.m.cookie(&hello.Greeting, 0)
+		hello.Greeting.Cookie = a.m.hosts.Cookie(&hello.Greeting, a.m.now)
 		greeting := make([]byte, wire.MaxHeaders)
 		greeting = greeting[:hello.Encode(greeting)]
 		if key != nil {

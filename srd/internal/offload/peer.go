@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/goverbs/goverbs/srd/internal/hosts"
 	"github.com/goverbs/goverbs/srd/internal/wire"
 )
 
@@ -33,18 +34,20 @@ type peer struct {
 	next     uint32        // in the queue of those that are ready
 	timer    int           // place in the heap, or -1
 	wakeAt   time.Duration // when to look at it
-	heard    time.Duration
+	heard    hosts.Heard
 	progress time.Duration // when something was settled, or the first message handed in
-	heardRaw time.Duration // raw time of heard
 	helloAt  time.Duration // when to greet again
 	answerAt time.Duration // when a response is due, or 0
 	retryAt  time.Duration // nothing is sent until then, or 0
 
-	posted  uint32 // packets with a part, but for those that did not arrive
-	taken   uint32 // of them, as the peer says
-	arrived uint32 // packets with a part that it sent
-	told    uint32 // of them, as it was told
-	grant   uint16
+	posted  uint32        // packets with a part, but for those that did not arrive
+	taken   uint32        // of them, as the peer says
+	arrived uint32        // packets with a part that it sent
+	told    uint32        // of them, as it was told
+	grant   uint16        // packets that this end may have under way
+	granted uint16        // what it was told last that it may have
+	coming  uint16        // packets that may come of those, while it is one that sends
+	less    time.Duration // since when it has been told less than may come, or 0
 
 	limits   wire.Limits // MTU 0: not known yet
 	fragment uint16      // bytes of a message that a packet to it has
@@ -96,20 +99,21 @@ func (m *Machine) dequeue() *peer {
 
 // find answers the peer with an address, made if there is none.
 func (m *Machine) find(a wire.Addr) *peer {
-	if i, ok := m.index[a]; ok {
+	if i, ok := m.hosts.Slot(a); ok {
 		return m.peers[i]
 	}
-	p := m.vacate()
-	if p == nil {
+	slot, ok := m.hosts.Add(a, m.now)
+	if !ok {
 		return nil
 	}
-	slot := p.slot
-	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: m.now, heardRaw: m.raw, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
+	if int(slot) == len(m.peers) {
+		m.peers = append(m.peers, new(peer))
+	}
+	p := m.peers[slot]
+	*p = peer{addr: a, slot: slot, timer: -1, state: known, mine: m.cfg.Wall, heard: hosts.Heard{At: m.now, Raw: m.raw}, next: none, grant: uint16(m.cfg.First), fragment: uint16(m.fragment)}
 	p.local = uint64(slot) | m.rng.Uint64()<<24
 	p.turn = uint8(m.rng.Uint32())
 	m.begin(p)
-	m.index[a] = slot
-	*m.hosts.Of(a.GID)++
 	return p
 }
 
@@ -119,86 +123,41 @@ func (m *Machine) begin(p *peer) {
 	p.life = max(1, m.lives)
 	p.posted, p.taken, p.arrived, p.told = 0, 0, 0, 0
 	p.tries, p.retryAt, p.held = 0, 0, false
-	p.grant = uint16(m.cfg.First)
-}
-
-const mostPeers = 1 << 24 // slots that a token can name
-
-// vacate answers a slot that is free, forgetting an idle peer if it must.
-func (m *Machine) vacate() *peer {
-	if n := len(m.free); n > 0 {
-		slot := m.free[n-1]
-		m.free = m.free[:n-1]
-		return m.peers[slot]
-	}
-	if len(m.peers) < min(m.cfg.MaxPeers, mostPeers) {
-		p := &peer{slot: uint32(len(m.peers)), timer: -1}
-		m.peers = append(m.peers, p)
-		return p
-	}
-	i, ok := m.sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, m.forgettable)
-	if ok {
-		m.forget(m.peers[i])
-		return m.vacate()
-	}
-	return nil
+	p.grant, p.granted = uint16(m.cfg.First), uint16(m.cfg.First)
+	m.left(p)
 }
 
 // forgettable reports whether a peer has nothing under way and was silent for long.
-func (m *Machine) forgettable(i int) bool {
-	p := m.peers[i]
-	return p.state != vacant && !p.unsettled() && m.now-p.heard > m.cfg.EvictAge
-}
-
-// admits reports whether a host may have another peer, and forgets a silent peer of the host
-// if it must.
-func (m *Machine) admits(gid [16]byte) bool {
-	count := m.hosts.Of(gid)
-	if m.cfg.Key != nil || int(*count) < m.hosts.Share(m.cfg.MaxPeers) {
-		return true
-	}
-	i, ok := m.hosts.Sweep.Find(len(m.peers), m.now, m.cfg.EvictAge, func(i int) bool { return m.hosts.Of(m.peers[i].addr.GID) == count && m.forgettable(i) })
-	if ok {
-		m.forget(m.peers[i])
-	}
-	return ok
+func (m *Machine) forgettable(slot uint32) bool {
+	p := m.peers[slot]
+	return p.state != vacant && !p.unsettled() && m.now-p.heard.At > m.cfg.EvictAge
 }
 
 // hears notes that a peer said something.
-func (m *Machine) hears(p *peer) { p.heard, p.heardRaw = m.now, m.raw }
-
-// mayForget reports whether nothing came from a peer for so long that it may forget this
-// endpoint. It has to be greeted before more is sent: what is under way in a session that the
-// peer has forgotten ends as unresponsive.
-func (m *Machine) mayForget(p *peer) bool {
-	return m.raw-p.heardRaw >= time.Duration(p.limits.Remember)*time.Microsecond/2
-}
+func (m *Machine) hears(p *peer) { p.heard = hosts.Heard{At: m.now, Raw: m.raw} }
 
 // forget frees a peer's slot. Greetings that are older than what is forgotten with it
 // are asked for a cookie from now on: they may be replayed.
 func (m *Machine) forget(p *peer) {
 	m.dropReceived(p)
-	m.forgot = max(m.forgot, p.stamp)
 	m.fail(p, true) // releases what flows keep; nobody waits for any of them
 	if p.timer >= 0 {
 		heap.Remove(&m.timers, p.timer)
 	}
 	m.left(p)
-	delete(m.index, p.addr)
-	*m.hosts.Of(p.addr.GID)--
+	m.hosts.Remove(p.addr, p.stamp)
 	p.state, p.life = vacant, 0
 	for p.queued { // rare: the queue is rebuilt without it
 		if q := m.dequeue(); q != p {
 			m.enqueue(q)
 		}
 	}
-	m.free = append(m.free, p.slot)
 	m.Stats.Forgotten++
 }
 
 // byToken answers the peer to which a token was given.
 func (m *Machine) byToken(t uint64) *peer {
-	slot := t & (mostPeers - 1)
+	slot := t & (hosts.MaxSlots - 1)
 	if slot >= uint64(len(m.peers)) {
 		return nil
 	}
@@ -211,19 +170,27 @@ func (m *Machine) byToken(t uint64) *peer {
 // senderAge is how long a peer that sent is one that sends.
 const senderAge = 50 * time.Millisecond
 
-// sends counts a peer among those that send.
-func (m *Machine) sends(p *peer) {
+// enter counts a peer that greets or sends among those that send.
+func (m *Machine) enter(p *peer) {
 	if !p.sender {
 		p.sender = true
 		m.senders = append(m.senders, p.slot)
+		m.expect(p, p.granted)
 	}
+}
+
+// expect sets how many packets may come of a peer that sends.
+func (m *Machine) expect(p *peer, n uint16) {
+	m.coming += int(n) - int(p.coming)
+	p.coming = n
 }
 
 func (m *Machine) left(p *peer) {
 	if !p.sender {
 		return
 	}
-	p.sender = false
+	p.sender, p.less = false, 0
+	m.expect(p, 0)
 	last := len(m.senders) - 1
 	for i, slot := range m.senders {
 		if slot == p.slot {
@@ -234,19 +201,32 @@ func (m *Machine) left(p *peer) {
 	}
 }
 
-// share is how many packets a peer may have under way towards this endpoint. A look at
-// two of those that send finds with time those that stopped.
-func (m *Machine) share() uint16 {
+// share returns how many packets a peer may have under way towards this endpoint: its part of
+// the budget, as far as others may not use that still. A peer that does not send has what it
+// begins with. A look at two of those that send finds with time those that stopped.
+func (m *Machine) share(p *peer) uint16 {
 	for range min(2, len(m.senders)) {
 		m.look = (m.look + 1) % len(m.senders)
-		if p := m.peers[m.senders[m.look]]; m.now-p.heard > senderAge {
-			m.left(p)
+		if q := m.peers[m.senders[m.look]]; m.now-q.heard.At > senderAge {
+			m.left(q)
 			if len(m.senders) == 0 {
 				break
 			}
 		}
 	}
-	return uint16(min(max(m.cfg.Budget/max(1, len(m.senders)), 2), 1<<15))
+	p.granted = uint16(m.cfg.First)
+	if p.sender {
+		free := m.cfg.Budget - m.coming
+		p.granted = uint16(min(max(min(m.cfg.Budget/len(m.senders), int(p.coming)+free), 1), 1<<15))
+		switch {
+		case p.granted >= p.coming || p.less > 0 && m.now-p.less > senderAge:
+			p.less = 0
+			m.expect(p, p.granted)
+		case p.less == 0: // what it was told before may be under way
+			p.less = m.now
+		}
+	}
+	return p.granted
 }
 
 // timers are the peers that are to be looked at, the earliest first.
@@ -330,7 +310,7 @@ func (m *Machine) tick(p *peer) {
 // watch looks after a peer for which somebody waits: it is asked whether it lives, and
 // given up when it has said nothing for too long. It answers when to look again.
 func (m *Machine) watch(p *peer) time.Duration {
-	last := max(p.heard, p.progress)
+	last := max(p.heard.At, p.progress)
 	if m.now-last >= m.cfg.PeerTimeout {
 		m.fail(p, true)
 		return never

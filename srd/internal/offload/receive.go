@@ -35,13 +35,14 @@ type assembly struct {
 // onPart takes a packet of a message.
 func (m *Machine) onPart(p *peer, k *wire.Packet) {
 	t := &k.Part
-	m.sends(p)
+	m.enter(p)
+	m.expect(p, max(p.coming, 1)-1)
 	p.arrived++
 	if t.Seq-t.Floor >= wire.Window {
 		m.Stats.Bogus++
 		return
 	}
-	if k.RespondNow || p.arrived-p.told >= max(1, uint32(m.share())/4) { // its sender waits for credit, or will
+	if k.RespondNow || p.arrived-p.told >= max(1, uint32(p.granted)/4) { // its sender waits for credit, or will
 		p.answer = true
 	}
 	m.take(p, t, k)
@@ -253,7 +254,7 @@ func (m *Machine) remove(f *rxFlow, a *assembly) {
 // reap gives up messages of senders that fell silent, and answers when to look again.
 // Nothing of them is sent again, so one that is not silent after all has to be told.
 func (m *Machine) reap(p *peer, f *rxFlow) time.Duration {
-	if at := p.heard + 2*m.cfg.PeerTimeout; m.now < at {
+	if at := p.heard.At + 2*m.cfg.PeerTimeout; m.now < at {
 		return at
 	}
 	for f.assemblies != nil {
@@ -305,7 +306,7 @@ func (p *peer) due() *rxFlow {
 // owed and there is room.
 func (m *Machine) attach(p *peer, k *wire.Packet, c *packet, bytes int) {
 	k.HasCredit, c.credit = true, true
-	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share()}
+	k.Credit = wire.Credit{Taken: p.arrived, Grant: m.share(p)}
 	p.told = p.arrived
 	p.alone = false
 	if f := p.due(); f != nil {

@@ -80,8 +80,11 @@ func (m *Machine) Send(to wire.Addr, msg engine.Message) (engine.Handle, error) 
 		return 0, engine.ErrTooLarge
 	}
 	if !p.unsettled() {
+		if m.now-p.progress > senderAge/2 { // the peer may have shared its budget among others
+			p.grant = min(p.grant, uint16(m.cfg.First))
+		}
 		p.progress = m.now
-		if p.state == established && m.mayForget(p) {
+		if p.state == established && p.heard.Forgets(m.raw, &p.limits) {
 			m.greet(p)
 		}
 		m.wake(p, m.now+m.cfg.PeerTimeout/16)

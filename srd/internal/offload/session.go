@@ -83,17 +83,6 @@ func (m *Machine) helloTimeout(p *peer) time.Duration {
 	return min(8*m.cfg.RetryDelay<<min(int(p.hellos), 6), m.cfg.PeerTimeout/8)
 }
 
-// cookie is what a stranger has to show before anything is kept of it. It holds for
-// this one and the next period.
-func (m *Machine) cookie(g *wire.Greeting, ago time.Duration) uint64 {
-	h := wire.NewHash(m.secret)
-	h.AddAddr(&g.From)
-	h.AddUint64(g.Epoch)
-	h.AddUint64(g.Token)
-	h.AddUint64(uint64(m.now/(m.cfg.EvictAge/4) - ago))
-	return h.Sum()
-}
-
 // onHello gives a session to who asks for one. A stranger first shows that it receives
 // what is sent to its address, by a cookie; or that it has the deployment's key, and
 // that the greeting is not an old one. Until then nothing is kept of it.
@@ -104,7 +93,7 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 		return
 	}
 	var p *peer
-	if i, ok := m.index[g.From]; ok {
+	if i, ok := m.hosts.Slot(g.From); ok {
 		p = m.peers[i]
 	}
 	if m.cfg.Key != nil && g.MAC != wire.Seal(*m.cfg.Key, &m.cfg.Addr, b, nil) {
@@ -122,17 +111,17 @@ func (m *Machine) onHello(qpn uint32, k *wire.Packet, b []byte) {
 	switch {
 	case old:
 		m.Stats.OldEpoch++
-	case m.cfg.Key != nil && g.Stamp > m.forgot && g.Stamp < m.wall()+uint64(time.Hour):
+	case m.cfg.Key != nil && m.hosts.Fresh(g, m.wall()):
 		m.adopt(p, g)
 		return
 	case g.Cookie == 0:
-	case g.Cookie == m.cookie(g, 0) || g.Cookie == m.cookie(g, 1):
+	case m.hosts.Shows(g, m.now):
 		m.adopt(p, g)
 		return
 	default:
 		m.Stats.WrongCookie++
 	}
-	c := wire.Challenged{Cookie: m.cookie(g, 0)}
+	c := wire.Challenged{Cookie: m.hosts.Cookie(g, m.now)}
 	if old {
 		c.Known = p.epoch
 	}
@@ -154,7 +143,7 @@ func (m *Machine) repeat(p *peer) {
 // adopt begins a session that the peer asked for.
 func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 	if p == nil {
-		if m.admits(g.From.GID) {
+		if m.hosts.Admits(g.From.GID, m.now) {
 			p = m.find(g.From)
 		}
 		if p == nil {
@@ -165,6 +154,7 @@ func (m *Machine) adopt(p *peer, g *wire.Greeting) {
 	m.renew(p, g.Epoch, g.Token, g.Limits)
 	p.stamp, p.welcome, p.held = g.Stamp, true, true
 	m.hears(p)
+	m.enter(p)
 	m.enqueue(p)
 }
 

@@ -36,6 +36,7 @@ type world struct {
 	jitter  time.Duration
 	lose    float64 // probability that a packet is not where the device says
 	lost    bool    // there was one
+	refused int     // packets for which there was no buffer
 	hurry   bool    // somebody waits for each message
 	forge   float64
 	past    [][]byte
@@ -237,6 +238,7 @@ func (w *world) post(n *node, slot int, to *node, packet []byte) {
 		case to.gone:
 			outcome(Gone)
 		case to.receives == 0:
+			w.refused++
 			outcome(NotReady)
 		default:
 			outcome(Landed)
@@ -432,7 +434,7 @@ func (w *world) pair(a, b int) (s string) {
 	for range 2 {
 		m := w.nodes[a].m
 		s += fmt.Sprintf("\nnode %d, %+v", a, m.Stats)
-		if i, ok := m.index[addrOf(b)]; ok {
+		if i, ok := m.hosts.Slot(addrOf(b)); ok {
 			p := m.peers[i]
 			s += fmt.Sprintf("\n%+v", *p)
 			for _, f := range p.tx {

@@ -1,11 +1,11 @@
-package engine
+package hosts
 
 import "time"
 
-// Sweep is the search for a peer to be forgotten. Few are looked at each time, since many
+// sweep is the search for a peer to be forgotten. Few are looked at each time, since many
 // strangers may come; all of them now and then, since few may be silent for long.
-type Sweep struct {
-	at   int
+type sweep struct {
+	at   uint32
 	next time.Duration // when all are looked at again
 }
 
@@ -14,8 +14,8 @@ const (
 	sweepShare = 64 // of EvictAge, between two looks at all peers
 )
 
-// Find answers the next of n peers that is idle for long, as idle tells.
-func (s *Sweep) Find(n int, now, evictAge time.Duration, idle func(i int) bool) (i int, ok bool) {
+// find returns the next of n slots whose peer is idle.
+func (s *sweep) find(n uint32, now, evictAge time.Duration, idle func(slot uint32) bool) (slot uint32, ok bool) {
 	for looks := range n {
 		if looks == sweepFew {
 			if now < s.next {

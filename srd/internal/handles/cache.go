@@ -1,0 +1,285 @@
+// Package handles is the cache of an endpoint's address handles: which of them are made, which
+// are used while they are made again, which make room for others, and which packets wait. Like
+// the machines, it has no I/O, clock, goroutine or lock.
+//
+// The driver makes handles, one after the other, since the kernel may ask the network for a
+// neighbour. While that does not answer, which takes a second, others are made beside it.
+package handles
+
+import (
+	"slices"
+	"time"
+)
+
+// GID names a port.
+type GID = [16]byte
+
+// Way is one to a port, for all endpoints there. Most devices choose the UDP source port,
+// and routers the path by that, by the flow label of an address handle (Label is not 0);
+// Soft-RoCE does so by the queue pair, and EFA by itself.
+type Way struct {
+	To    GID
+	Label uint32
+}
+
+// Handle is an address handle, and what of it is in use.
+type Handle[A any] struct {
+	AH   A
+	Uses int // sends that have not completed
+
+	since    time.Duration // when it was made
+	made     bool
+	dirty    bool // used since the last search for one to drop
+	stale    bool // it may lead nowhere, and is to be made again
+	renewing bool // which is under way; the old one is used meanwhile
+	stranger bool // the first packet was for one
+}
+
+// Cache has the handles of an endpoint. Now, Ask and Parked have to be set.
+type Cache[A any] struct {
+	Now    func() time.Duration
+	Ask    func(Way) // has a handle made, and does not block; at most MaxMaking at once
+	Help   func()    // if not nil, has what was asked for made beside what takes long
+	Parked int       // packets that may wait for handles
+	Labels []uint32  // of the paths
+
+	of      map[Way]*Handle[A]
+	hosts   map[GID]int   // handles of each
+	making  int           // handles that are asked for
+	helped  time.Duration // when one was made last, or others were made beside it
+	dropped []*Handle[A]  // to be closed, when no send uses them
+	parked  []uint32
+	life    uint32 // counts changes of the host: handles of an earlier life lead nowhere
+
+	// The last one that get found: packets of a stream all take it, and the map's hash is a
+	// good part of what such a packet costs.
+	latest Way
+	found  *Handle[A] // nil: none
+}
+
+const (
+	MaxHandles  = 1 << 14
+	MaxMaking   = 32 // at once
+	forStranger = 4  // of them: anybody may name an address at which nobody is
+
+	strangersParked = 16 // others are asked again when they greet again
+
+	// A stranger may be the successor of an endpoint to which there is a handle, on another NIC:
+	// one that is older is made again.
+	strangerAge = time.Second
+
+	helpAfter = 50 * time.Millisecond // that none was made, those that wait are made by others
+)
+
+// Share returns how many ways to each host there are at most: as many as have handles for all
+// hosts at once.
+func (c *Cache[A]) Share() int { return max(1, MaxHandles/max(1, len(c.hosts))) }
+
+// Way returns the way to a port by a path. With very many hosts several paths have one.
+func (c *Cache[A]) Way(to GID, path int) Way { return Way{to, c.Labels[path%c.Share()]} }
+
+// Take returns the handle for packet i, which counts as a use of it. If there is none yet, the
+// packet waits until Resume or Lost tells of it; waits is false if too many wait already.
+func (c *Cache[A]) Take(i uint32, to Way, stranger bool) (h *Handle[A], waits bool) {
+	h, coming := c.get(to, stranger)
+	switch {
+	case h != nil:
+		h.Uses++
+	case len(c.parked) < c.Parked && (!stranger || coming && len(c.parked) < strangersParked):
+		c.parked = append(c.parked, i)
+		return nil, true
+	}
+	return h, false
+}
+
+// get returns a handle, or nil if there is none yet, and reports whether it is being made then.
+func (c *Cache[A]) get(to Way, stranger bool) (h *Handle[A], coming bool) {
+	if c.found != nil && c.latest == to && !stranger {
+		c.found.dirty = true
+		return c.found, false
+	}
+	h = c.of[to]
+	if h == nil {
+		if c.making >= MaxMaking || stranger && c.making >= forStranger || len(c.of) >= MaxHandles && !c.evict() {
+			return nil, false
+		}
+		if c.of == nil {
+			c.of, c.hosts = make(map[Way]*Handle[A]), make(map[GID]int)
+		}
+		h = &Handle[A]{stranger: stranger}
+		c.of[to] = h
+		c.hosts[to.To]++
+		c.ask(to)
+	}
+	h.dirty = true
+	if stranger && h.made && c.Now()-h.since >= strangerAge {
+		h.stale, c.found = true, nil
+	}
+	switch {
+	case !h.made:
+		c.help()
+		return nil, true
+	case h.renewing:
+		c.help()
+	case h.stale && c.making < forStranger:
+		h.renewing = true
+		c.ask(to)
+	case !h.stale:
+		c.latest, c.found = to, h
+	}
+	return h, false
+}
+
+func (c *Cache[A]) ask(to Way) {
+	if c.making++; c.making == 1 {
+		c.helped = c.Now()
+	}
+	c.Ask(to)
+}
+
+// help has what waits behind handles that take long made beside them.
+func (c *Cache[A]) help() {
+	if c.Help == nil {
+		return
+	}
+	if now := c.Now(); now-c.helped >= helpAfter {
+		c.helped = now
+		c.Help()
+	}
+}
+
+// evict drops a handle that was not used lately.
+func (c *Cache[A]) evict() bool {
+	for range 2 {
+		for to, h := range c.of {
+			if !h.made || h.Uses > 0 {
+				continue
+			}
+			if h.dirty {
+				h.dirty = false
+				continue
+			}
+			c.drop(to, h)
+			return true
+		}
+	}
+	return false
+}
+
+// Life changes with each DropAll: a handle that was begun in an earlier life leads nowhere.
+func (c *Cache[A]) Life() uint32 { return c.life }
+
+// Discard has a handle closed that was made in vain.
+func (c *Cache[A]) Discard(ah A) { c.dropped = append(c.dropped, &Handle[A]{AH: ah, made: true}) }
+
+// Made takes a handle that was asked for, or that there is none, and reports whether its first
+// packet was for a stranger. Resume or Lost is to be called then.
+func (c *Cache[A]) Made(to Way, ah A, ok bool) (stranger bool) {
+	c.making--
+	c.helped = c.Now()
+	h := c.of[to]
+	switch {
+	case h == nil: // it was dropped while it was renewed
+		if ok {
+			c.Discard(ah)
+		}
+		return false
+	case h.made && !ok: // the old one may be as good
+		h.stale, h.renewing = false, false
+	case h.made:
+		c.dropped = append(c.dropped, h)
+		c.of[to], c.found = &Handle[A]{AH: ah, made: true, since: c.helped, dirty: true}, nil
+	case !ok:
+		c.forget(to) // asked for again by the next packet
+	default:
+		h.AH, h.made, h.since = ah, true, c.helped
+	}
+	return h.stranger
+}
+
+// Resume gives back all packets that wait: they are taken to their handles again.
+func (c *Cache[A]) Resume() []uint32 {
+	waiting := c.parked
+	c.parked = nil
+	return waiting
+}
+
+// Lost gives up the packets that wait for a handle that cannot be made. way returns the way of a
+// packet. The other handles may have been too many to be asked for at once.
+func (c *Cache[A]) Lost(to Way, way func(i uint32) (w Way, stranger bool)) (lost []uint32) {
+	c.parked = slices.DeleteFunc(c.parked, func(i uint32) bool {
+		w, stranger := way(i)
+		if w == to {
+			lost = append(lost, i)
+			return true
+		}
+		c.get(w, stranger)
+		return false
+	})
+	return lost
+}
+
+// Waiting returns how many packets wait.
+func (c *Cache[A]) Waiting() int { return len(c.parked) }
+
+// Drop forgets the handle of a way on which a packet failed.
+func (c *Cache[A]) Drop(to Way) {
+	if h := c.of[to]; h != nil {
+		c.drop(to, h)
+	}
+}
+
+func (c *Cache[A]) drop(to Way, h *Handle[A]) {
+	if h.made { // else Made sees to it
+		c.forget(to)
+		c.dropped = append(c.dropped, h)
+	}
+}
+
+func (c *Cache[A]) forget(to Way) {
+	c.found = nil
+	delete(c.of, to)
+	if c.hosts[to.To]--; c.hosts[to.To] == 0 {
+		delete(c.hosts, to.To)
+	}
+}
+
+// DropAll drops all handles: the host has changed.
+func (c *Cache[A]) DropAll() {
+	c.life++
+	for to, h := range c.of {
+		c.drop(to, h)
+	}
+}
+
+// Renew has the handles to a port made again when they are used next: they may lead nowhere.
+func (c *Cache[A]) Renew(to GID) {
+	for path := range c.Labels {
+		if h := c.of[c.Way(to, path)]; h != nil {
+			h.stale, c.found = true, nil
+		}
+	}
+}
+
+// Unused takes out the handles that were dropped and are not in use.
+func (c *Cache[A]) Unused() (out []A) {
+	c.dropped = slices.DeleteFunc(c.dropped, func(h *Handle[A]) bool {
+		if h.Uses == 0 {
+			out = append(out, h.AH)
+		}
+		return h.Uses == 0
+	})
+	return out
+}
+
+// All calls a function for each handle that was made and not given out by Unused.
+func (c *Cache[A]) All(f func(Way, A)) {
+	for to, h := range c.of {
+		if h.made {
+			f(to, h.AH)
+		}
+	}
+	for _, h := range c.dropped {
+		f(Way{}, h.AH)
+	}
+}

@@ -1,0 +1,259 @@
+package handles
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cache is one whose handles are numbers, and whose time stands still.
+type cache struct {
+	Cache[int]
+	now   time.Duration
+	asked []Way
+	helps int
+	made  int
+}
+
+func newCache(labels int) *cache {
+	c := &cache{Cache: Cache[int]{Parked: 64}}
+	c.Now = func() time.Duration { return c.now }
+	c.Ask = func(to Way) { c.asked = append(c.asked, to) }
+	c.Help = func() { c.helps++ }
+	for i := range labels {
+		c.Labels = append(c.Labels, uint32(i+1))
+	}
+	return c
+}
+
+// make makes the handle that was asked for first.
+func (c *cache) make(ok bool) (stranger bool) {
+	to := c.asked[0]
+	c.asked = c.asked[1:]
+	c.made++
+	return c.Made(to, c.made, ok)
+}
+
+// take returns the handle that a packet gets, which completes at once; 0 is none.
+func (c *cache) take(to Way) int {
+	h, _ := c.Take(0, to, false)
+	c.Resume()
+	if h == nil {
+		return 0
+	}
+	h.Uses--
+	return h.AH
+}
+
+func port(i int) (g GID) {
+	binary.BigEndian.PutUint32(g[12:], uint32(i))
+	return g
+}
+
+// Packets wait for a handle until it is made, or cannot be; only those of its way then.
+func TestPacketsWait(t *testing.T) {
+	c := newCache(1)
+	ways := []Way{c.Way(port(1), 0), c.Way(port(2), 0)}
+	for i := range uint32(4) {
+		h, waits := c.Take(i, ways[i%2], false)
+		require.Nil(t, h)
+		require.True(t, waits)
+	}
+	require.Equal(t, ways, c.asked)
+	require.False(t, c.make(false))
+	require.Equal(t, []uint32{0, 2}, c.Lost(ways[0], func(i uint32) (Way, bool) { return ways[i%2], false }))
+	require.Equal(t, 2, c.Waiting())
+	c.make(true)
+	require.Equal(t, []uint32{1, 3}, c.Resume())
+	require.Zero(t, c.Waiting())
+	require.Equal(t, 2, c.take(ways[1]))
+	require.Zero(t, c.take(ways[0]))
+	require.Equal(t, ways[:1], c.asked, "what could not be made is asked for again")
+
+	c.Parked = 2
+	for i := range uint32(3) {
+		_, waits := c.Take(i, ways[0], false)
+		require.Equal(t, i < 2, waits)
+	}
+}
+
+// What waits for a handle that there was no room to ask for is asked for when another cannot be
+// made.
+func TestWhatWaitsIsAskedFor(t *testing.T) {
+	c := newCache(1)
+	way := func(i uint32) (Way, bool) { return c.Way(port(int(i)), 0), false }
+	for i := range uint32(MaxMaking + 1) {
+		to, _ := way(i)
+		_, waits := c.Take(i, to, false)
+		require.True(t, waits)
+	}
+	require.Len(t, c.asked, MaxMaking)
+	first := c.asked[0]
+	c.make(false)
+	require.Equal(t, []uint32{0}, c.Lost(first, way))
+	last, _ := way(MaxMaking)
+	require.Equal(t, last, c.asked[MaxMaking-1])
+}
+
+// The handle that was found last is no longer found when it was forgotten, and only for its
+// own way. One that is found counts as used.
+func TestHandleThatWasForgotten(t *testing.T) {
+	c := newCache(2)
+	to, other := c.Way(port(1), 0), c.Way(port(1), 1)
+	require.Zero(t, c.take(to))
+	c.make(true)
+	require.Equal(t, 1, c.take(to))
+	require.Zero(t, c.take(other))
+	c.make(false)
+	require.Equal(t, 1, c.take(to))
+
+	c.of[to].dirty = false
+	require.Equal(t, 1, c.take(to))
+	require.True(t, c.of[to].dirty)
+	require.True(t, c.evict())
+	require.Zero(t, c.take(to))
+	require.Equal(t, []int{1}, c.Unused())
+	c.make(true)
+	c.Drop(to)
+	c.Drop(other)
+	require.Equal(t, []int{3}, c.Unused())
+	require.Empty(t, c.hosts)
+}
+
+// Strangers have few handles made at once, and none while more are made for others. Few of their
+// packets wait.
+func TestHandlesForStrangers(t *testing.T) {
+	c := newCache(1)
+	asks := func(n int, stranger bool) (more int) {
+		before := len(c.asked)
+		for range n {
+			c.get(c.Way(port(len(c.of)), 0), stranger)
+		}
+		return len(c.asked) - before
+	}
+	require.Equal(t, forStranger, asks(10, true))
+	_, coming := c.get(c.Way(port(1), 0), true)
+	require.True(t, coming)
+	for i := range uint32(2 * strangersParked) {
+		_, waits := c.Take(i, c.Way(port(1), 0), true)
+		require.Equal(t, i < strangersParked, waits)
+	}
+	require.Equal(t, MaxMaking-forStranger, asks(2*MaxMaking, false))
+	for len(c.asked) > forStranger {
+		c.make(true)
+	}
+	require.Zero(t, asks(1, true))
+	require.Equal(t, 1, asks(1, false))
+
+	c = newCache(1)
+	to := c.Way(port(1), 0)
+	c.get(to, true)
+	require.True(t, c.make(false))
+
+	// A stranger may be the successor of an endpoint to which there is a handle.
+	c.take(to)
+	c.make(true)
+	require.NotZero(t, c.take(to))
+	for _, later := range []time.Duration{strangerAge - 1, strangerAge} {
+		c.now = later
+		h, _ := c.get(to, true)
+		require.NotNil(t, h)
+	}
+	require.Equal(t, []Way{to}, c.asked)
+	require.True(t, c.of[to].renewing)
+}
+
+// What waits long behind others is made beside them.
+func TestOthersHelp(t *testing.T) {
+	c := newCache(1)
+	slow, behind := c.Way(port(1), 0), c.Way(port(2), 0)
+	c.take(slow)
+	c.now = helpAfter - 1
+	c.take(behind)
+	require.Zero(t, c.helps)
+	c.now = helpAfter
+	c.take(behind)
+	require.Equal(t, 1, c.helps)
+	c.take(behind)
+	require.Equal(t, 1, c.helps, "so soon")
+	c.now += helpAfter - 1
+	c.make(true)
+	c.now++
+	c.take(behind)
+	require.Equal(t, 1, c.helps, "one was made")
+}
+
+// A handle that is renewed is used meanwhile, and closed when no send uses it any more. When
+// the host has changed, none of the old ones is used.
+func TestHandlesThatAreReplaced(t *testing.T) {
+	c := newCache(1)
+	to := c.Way(port(1), 0)
+	c.take(to)
+	c.make(true)
+	old, _ := c.Take(0, to, false)
+	c.Renew(to.To)
+	require.Empty(t, c.asked, "it is not used")
+	for range 2 {
+		require.Equal(t, 1, c.take(to))
+		require.Equal(t, []Way{to}, c.asked)
+	}
+	c.make(true)
+	require.Equal(t, 2, c.take(to))
+	require.Empty(t, c.Unused())
+	old.Uses--
+	require.Equal(t, []int{1}, c.Unused())
+
+	c.Renew(to.To)
+	c.take(to)
+	c.make(false)
+	require.Equal(t, 2, c.take(to), "the old one may be as good")
+	require.Empty(t, c.asked)
+
+	c.Renew(to.To)
+	c.take(to)
+	life := c.Life()
+	c.DropAll()
+	require.NotEqual(t, life, c.Life())
+	require.Equal(t, []int{2}, c.Unused())
+	c.make(true)
+	require.Equal(t, []int{4}, c.Unused(), "it was dropped while it was renewed")
+	require.Zero(t, c.take(to))
+	c.DropAll()
+	c.Discard(7)
+	c.make(true)
+	require.Equal(t, 5, c.take(to), "it was being made")
+	var all []int
+	c.All(func(_ Way, ah int) { all = append(all, ah) })
+	require.ElementsMatch(t, []int{5, 7}, all)
+}
+
+// Packets to as many hosts as the handles are for have one nearly always: with more hosts there
+// are fewer ways to each.
+func TestHandlesOfManyHosts(t *testing.T) {
+	for _, hosts := range []int{1000, 2048, 4000, 12_000} {
+		c := newCache(8)
+		rng := rand.New(rand.NewPCG(1, 2))
+		waited, takes := 0, 20*hosts*8
+		for i := range takes {
+			if c.take(c.Way(port(rng.IntN(hosts)), rng.IntN(8))) == 0 {
+				c.make(true)
+				if i >= takes/2 {
+					waited++
+				}
+			}
+			c.Unused()
+		}
+		share := float64(waited) / float64(takes/2)
+		t.Logf("%d hosts: %d ways to each, %.4f of the packets wait for a handle", hosts, c.Share(), share)
+		require.Less(t, share, 0.01)
+		require.LessOrEqual(t, len(c.of), MaxHandles)
+		total := 0
+		for _, n := range c.hosts {
+			total += n
+		}
+		require.Len(t, c.of, total)
+	}
+}
