@@ -167,7 +167,7 @@ func TestChangesAreToldSoonUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := told(t)
 		total := s.Stats().Memory
-		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+		for i := 0; s.Stats().Quarantine <= total/64; i++ {
 			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}
@@ -193,7 +193,7 @@ func TestClientsAreAskedUnderPressure(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, asks, l.asks(), "there is no pressure")
 		total := s.Stats().Memory
-		for i := 0; s.Stats().Quarantine <= total/32; i++ {
+		for i := 0; s.Stats().Quarantine <= total/64; i++ {
 			_, err := s.Do(t.Context(), &wire.Request{Op: wire.OpSet, Key: fmt.Append(nil, i%8), Value: make([]byte, 10_000)})
 			require.NoError(t, err)
 		}

@@ -3,7 +3,7 @@ package store
 import "github.com/goverbs/goverbs/cache/internal/wire"
 
 // reserve is the part of the arena that is kept for quarantine, and to move records.
-const reserve = 16
+const reserve = 32
 
 func (s *Store) limit() int {
 	total := s.arena.Stats().Total

@@ -76,11 +76,11 @@ func TestExpired(t *testing.T) {
 }
 
 func TestEntry(t *testing.T) {
-	e := Entry{Fingerprint: 1, Version: 2, Place: PlaceOf(65535, MaxRegion-SlotUnit, 1000), Epoch: 4, Item: 5}
+	e := Entry{Fingerprint: 1, Version: 2, Place: PlaceOf(1<<15-1, MaxRegion-SlotUnit, 1000), Epoch: 4, Item: 5}
 	var b [EntrySize]byte
 	e.Put(b[:])
 	require.Equal(t, e, GetEntry(b[:]))
-	require.Equal(t, uint16(65535), e.Place.Region())
+	require.Equal(t, uint16(1<<15-1), e.Place.Region())
 	require.Equal(t, MaxRegion-SlotUnit, e.Place.Offset())
 	require.Equal(t, 1008, e.Place.Length(), "rounded up")
 	require.Equal(t, MaxRecord, PlaceOf(3, 0, MaxRecord).Length())
