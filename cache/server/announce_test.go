@@ -19,6 +19,7 @@ type listener struct {
 	mu    sync.Mutex
 	times []time.Time
 	asked int
+	told  int // replies
 }
 
 func (l *listener) Write(_ context.Context, b []byte) error {
@@ -30,8 +31,17 @@ func (l *listener) Write(_ context.Context, b []byte) error {
 		if kind == wire.KindDeltas && d.Read(m) == nil && len(d.List) == 0 {
 			l.asked++
 		}
+		if kind == wire.KindReply {
+			l.told++
+		}
 		return nil
 	})
+}
+
+func (l *listener) replies() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
 }
 
 // asks is how often it was asked how far it is.

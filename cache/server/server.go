@@ -150,6 +150,8 @@ type Server struct {
 	places  int           // of clients that were let in
 	last    uint64        // client
 	settled chan struct{} // closed when quarantine has moved on; nil while nobody waits
+	flushes []flushing    // that are not over
+	asking  bool          // clients will be asked again how far they are
 	due     bool          // clients will be told of changes
 	nextDue time.Time     // not before that
 	toldOf  uint64        // the last change that all know of
@@ -437,7 +439,15 @@ func (s *Server) Do(ctx context.Context, q *wire.Request) (wire.Reply, error) {
 			}
 		}
 		settled := s.settled
+		var over chan struct{}
+		if q.Op == wire.OpFlush && !s.store.Flushed(a.Seq) {
+			over = make(chan struct{})
+			s.awaitFlush(a.Seq, func() { close(over) })
+		}
 		s.mu.Unlock()
+		if over != nil {
+			return a, s.flushed(ctx, over)
+		}
 		if !quarantine {
 			return a, nil
 		}

@@ -40,6 +40,7 @@ func TestFlushedIsInQuarantine(t *testing.T) {
 	}
 	before := s.log.last
 	do(s, 0, wire.Request{Op: wire.OpFlush})
+	s.Tick(0, 100)
 	heard := func(quiet uint64) int {
 		require.NoError(t, s.Heard(1, wire.Horizon{Epoch: 7, Applied: quiet, Quiet: quiet}))
 		return s.Stats().Arena.Limbo

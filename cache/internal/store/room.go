@@ -10,9 +10,19 @@ func (s *Store) limit() int {
 	return total - total/reserve
 }
 
-// evictTo evicts until at most limit bytes are given out.
+// idleSteps is how often one call looks for what has expired in vain, before live records have to go.
+const idleSteps = 64
+
+// evictTo makes room until at most limit bytes are given out: what has expired or was flushed goes first.
 func (s *Store) evictTo(limit int) {
-	for s.arena.Stats().Live > limit {
+	for idle := 0; s.arena.Stats().Live > limit; {
+		before := s.arena.Stats().Live
+		if idle < idleSteps && s.reclaim() {
+			if s.arena.Stats().Live == before {
+				idle++
+			}
+			continue
+		}
 		id, ok := s.queue.Evict()
 		if !ok {
 			return
@@ -66,6 +76,10 @@ func (s *Store) compact(n int) {
 
 // move writes a record to another place, as if it were changed, or evicts it if there is none.
 func (s *Store) move(id uint32) {
+	if s.isFlushed(s.items[id].version) {
+		s.remove(id)
+		return
+	}
 	r := wire.PeekRecord(s.arena.Bytes(s.items[id].place))
 	place, ok := s.arena.Alloc(wire.RecordSize(len(r.Key), len(r.Value)))
 	if !ok {
