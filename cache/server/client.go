@@ -67,12 +67,8 @@ func (s *Server) talk(ctx context.Context, m link.Conn, id uint64, c *client) er
 }
 
 func (s *Server) maxRequest() int {
-	n := s.cfg.MaxValue
-	if n == 0 {
-		n = s.cfg.Page
-	}
 	// What is too large for the store is to be answered so.
-	return min(2*n+wire.MaxKey+1<<16, wire.MaxMessage)
+	return min(2*s.cfg.MaxValue+wire.MaxKey+1<<16, wire.MaxMessage)
 }
 
 func (s *Server) attach(cut context.CancelCauseFunc, reads bool) (uint64, *client) {

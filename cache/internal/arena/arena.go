@@ -52,8 +52,8 @@ func unitsOf(bytes int) int { return (bytes + wire.SlotUnit - 1) / wire.SlotUnit
 
 // New makes an arena without memory, whose records have at most longest bytes.
 func New(longest int) (*Arena, error) {
-	if longest <= 0 || longest%(64<<10) != 0 || longest > wire.MaxRegion || longest > wire.MaxRecord {
-		return nil, fmt.Errorf("cache: page of %d bytes: not a multiple of 64 KiB, or too large", longest)
+	if longest <= 0 || longest > wire.MaxRecord {
+		return nil, fmt.Errorf("cache: records of %d bytes: from 1 to %d", longest, wire.MaxRecord)
 	}
 	a := &Arena{longest: longest}
 	for i := range a.bins {
@@ -74,8 +74,8 @@ func (a *Arena) Add(mem []byte) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Page returns the length of the longest record.
-func (a *Arena) Page() int { return a.longest }
+// Longest returns the length of the longest record.
+func (a *Arena) Longest() int { return a.longest }
 
 // Fits reports whether a record of n bytes is short enough.
 func (a *Arena) Fits(n int) bool { return n <= a.longest }

@@ -29,7 +29,7 @@ func TestRegions(t *testing.T) {
 	require.Error(t, err)
 	_, err = a.Add(nil)
 	require.Error(t, err)
-	_, err = New(1000)
+	_, err = New(wire.MaxRecord + 1)
 	require.Error(t, err)
 	_, ok := a.Alloc(100)
 	require.False(t, ok, "no memory")

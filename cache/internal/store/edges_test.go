@@ -247,7 +247,7 @@ func longRecordAmongShortOnes(t *testing.T, prepared bool) {
 	long := set("long", string(make([]byte, simPage-200)))
 	if prepared {
 		s.longest = wire.RecordSize(len(long.Key), len(long.Value))
-		do(s, 0, get("none"))
+		require.Equal(t, wire.OK, do(s, 0, set("1", "")).Status)
 	} else {
 		require.Equal(t, wire.NoMemory, do(s, 0, long).Status)
 	}

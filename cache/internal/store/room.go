@@ -27,9 +27,15 @@ func (s *Store) evictTo(limit int) {
 		if !ok {
 			return
 		}
-		s.stats.Evicted++
-		s.remove(id)
+		s.evict(id)
 	}
+}
+
+// evict removes a live record.
+func (s *Store) evict(id uint32) {
+	s.stats.Evicted++
+	s.stats.EvictedIdle = s.now - s.items[id].accessed
+	s.remove(id)
 }
 
 // alloc returns a place for a record of n bytes. While there is none although enough is free, records are moved.
@@ -43,11 +49,13 @@ func (s *Store) alloc(n int) (wire.Place, bool) {
 	return s.arena.Alloc(n)
 }
 
-// prepare makes room for a record as long as those of late before it comes. Otherwise it would have to wait until
-// clients are done with what was moved for it.
-func (s *Store) prepare() {
+// prepare makes room for a record as long as those of late, after an item was set and before the next one comes, which
+// would otherwise have to wait until clients are done with what was moved for it. The item stays where it is.
+func (s *Store) prepare(id uint32) {
 	if len(s.clients.all) > 0 && !s.arena.Has(s.longest) {
+		s.pinned = id
 		s.compact(s.longest)
+		s.pinned = noItem
 	}
 }
 
@@ -83,8 +91,7 @@ func (s *Store) move(id uint32) {
 	r := wire.PeekRecord(s.arena.Bytes(s.items[id].place))
 	place, ok := s.arena.Alloc(wire.RecordSize(len(r.Key), len(r.Value)))
 	if !ok {
-		s.stats.Evicted++
-		s.remove(id)
+		s.evict(id)
 		return
 	}
 	s.stats.Moved++
@@ -111,9 +118,8 @@ func (s *Store) makeRoomInTable(fingerprint uint64) bool {
 	if oldest == noItem {
 		return false
 	}
-	s.stats.Evicted++
 	s.stats.Crowded++
-	s.remove(oldest)
+	s.evict(oldest)
 	return true
 }
 

@@ -34,7 +34,7 @@ type Config struct {
 	SoonTable  func(bytes int)
 	Log        int    // deltas that are kept for slow clients; 0: 65536
 	Lease      uint64 // after which a client that is behind is cut off; 0: 5000
-	MaxValue   int    // bytes; 0: as the arena's page allows
+	MaxValue   int    // bytes; 0: as the arena's longest record allows
 	CAS        uint64 // numbers of records are above it: those of other lives are below
 }
 
@@ -97,19 +97,20 @@ const noItem = ^uint32(0)
 
 // Stats are counters.
 type Stats struct {
-	Items      int
-	Gets, Hits uint64 // calls, not READs
-	Sets       uint64
-	Evicted    uint64
-	Crowded    uint64 // evicted since their buckets were full
-	Moved      uint64 // to make room for longer ones
-	Expired    uint64
-	Flushes    uint64
-	Reports    uint64 // READs that clients reported
-	NoMemory   uint64
-	Cut        uint64 // clients
-	Table      int    // bytes
-	Arena      arena.Stats
+	Items       int
+	Gets, Hits  uint64 // calls, not READs
+	Sets        uint64
+	Evicted     uint64
+	Crowded     uint64 // evicted since their buckets were full
+	EvictedIdle uint64 // ms since the last access to the one that was evicted last
+	Moved       uint64 // to make room for longer ones
+	Expired     uint64
+	Flushes     uint64
+	Reports     uint64 // READs that clients reported
+	NoMemory    uint64
+	Cut         uint64 // clients
+	Table       int    // bytes
+	Arena       arena.Stats
 }
 
 // New makes an empty store.
@@ -226,6 +227,7 @@ func (s *Store) write(id uint32, r *wire.Record) (uint32, wire.Status) {
 		return id, wire.NoMemory
 	}
 	s.grow()
+	s.prepare(id)
 	return id, wire.OK
 }
 

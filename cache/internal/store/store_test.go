@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testseed"
 )
 
-func newStore(t *testing.T, pages int, cfg Config) *Store {
+func newStore(t testing.TB, pages int, cfg Config) *Store {
 	a, err := arena.New(simPage)
 	require.NoError(t, err)
 	_, err = a.Add(make([]byte, pages*simPage))
@@ -422,7 +422,7 @@ func TestArenaAfterADay(t *testing.T) {
 	require.LessOrEqual(t, ratio, 1.25)
 }
 
-// What neither a message nor a snapshot can carry is refused, whatever the pages are.
+// What neither a message nor a snapshot can carry is refused, whatever the arena takes.
 func TestStoreTakesNoValueThatNobodyCanHave(t *testing.T) {
 	a, err := arena.New(wire.MaxValue + 1<<20) // and no memory: that is looked for later
 	require.NoError(t, err)
